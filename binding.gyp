@@ -1,0 +1,20 @@
+{
+  "targets": [
+    {
+      "target_name": "blockdelta",
+      "sources": [
+        "native/addon.cc",
+        "<!@(node -p \"require('fs').readdirSync('native/binding').filter(f=>f.endsWith('.cc')).map(f=>'native/binding/'+f).join(' ')\")",
+        "<!@(node -p \"['base','scan','device'].flatMap(d=>require('fs').readdirSync('native/'+d).filter(f=>f.endsWith('.cc')).map(f=>'native/'+d+'/'+f)).join(' ')\")"
+      ],
+      "include_dirs": [
+        ".",
+        "<!(node -p \"require('node-addon-api').include_dir\")"
+      ],
+      "defines": ["NAPI_VERSION=9", "NODE_ADDON_API_DISABLE_DEPRECATED", "NAPI_DISABLE_CPP_EXCEPTIONS", "_FILE_OFFSET_BITS=64"],
+      "cflags": ["-Wall", "-Wextra", "-Werror", "-O2", "-fvisibility=hidden"],
+      "cflags_cc": ["-std=c++17", "-fno-exceptions"],
+      "cflags_cc!": ["-std=gnu++17", "-std=gnu++20", "-std=c++20"]
+    }
+  ]
+}

@@ -1,0 +1,96 @@
+/**
+ * The contract of a backend: the owner of one pool of storage on this node.
+ *
+ * A backend knows volumes and snapshots by id only. It knows nothing of CSI requests, names,
+ * lineage or idempotence by name (volumes/ does) and nothing of gRPC. It keeps no memory of what it
+ * did: every answer comes from the pool and the kernel at that moment. Every method may be killed
+ * anywhere and called again; deletes and detaches of what is absent succeed. Callers hold the
+ * operation lock of the object for the length of the call. Sizes are bytes. Failures are CsiError
+ * or SystemError.
+ */
+import type { ScanSource } from '../native/addon.js';
+
+/** A volume as a block device of this node. */
+export interface Attachment {
+  /** /dev/loopN or /dev/dm-N: valid now, never to be remembered. */
+  devicePath: string;
+  readOnly: boolean;
+  sizeBytes: bigint;
+}
+
+export interface PoolCapacity {
+  /** What the pool can hold in all. */
+  totalBytes: bigint;
+  /** What new volumes may still promise, never more than the storage below really has free. */
+  availableBytes: bigint;
+  minimumVolumeBytes: bigint;
+  /** Sizes are whole multiples of this. */
+  granularityBytes: bigint;
+}
+
+export interface PoolObject {
+  id: string;
+  sizeBytes: bigint;
+}
+
+/** What a pool really holds, for reconciliation with the catalogue. */
+export interface PoolContents {
+  volumes: PoolObject[];
+  snapshots: PoolObject[];
+  /** Names in the pool that belong to no finished object (left by a kill, or foreign). */
+  unknown: string[];
+}
+
+export interface Backend {
+  /** The pool's name, as in the StorageClass parameter `pool`. */
+  readonly pool: string;
+
+  /** Makes the pool usable (creates, attaches and mounts it where the backend owns that). Idempotent. */
+  start(): Promise<void>;
+  /** Lets go of what start took where nothing uses it any more; never disturbs attached volumes. */
+  stop(): Promise<void>;
+  /** Throws FAILED_PRECONDITION with the reason if the pool cannot serve. Cheap. */
+  check(): Promise<void>;
+
+  /** A new volume that reads as zeros. ALREADY there with this id and size: done. */
+  createVolume(volumeId: string, sizeBytes: bigint): Promise<void>;
+  /** A new writable volume with a snapshot's content, zeros beyond it. sizeBytes >= the snapshot's. */
+  restoreVolume(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void>;
+  /** Detaches and removes. FAILED_PRECONDITION if the device is in use. Snapshots stay whole. */
+  deleteVolume(volumeId: string): Promise<void>;
+
+  /**
+   * Cuts a snapshot: everything written and synced before the call is in it; a mounted file system
+   * is frozen for the cut so that it is clean as well. Durable when it returns.
+   */
+  createSnapshot(volumeId: string, snapshotId: string): Promise<SnapshotCut>;
+  deleteSnapshot(snapshotId: string): Promise<void>;
+  /** Undoes a createSnapshot that was killed: thaws the volume's file system, removes what was made. */
+  abandonSnapshot(volumeId: string, snapshotId: string): Promise<void>;
+
+  /** Makes the volume a block device. Attached the same way already: that device. */
+  attach(volumeId: string, options: { readOnly: boolean }): Promise<Attachment>;
+  /** FAILED_PRECONDITION if somebody holds the device; not attached: done. */
+  detach(volumeId: string): Promise<void>;
+  /** The kernel's answer; null if not attached. */
+  findAttachment(volumeId: string): Promise<Attachment | null>;
+
+  capacity(): Promise<PoolCapacity>;
+  list(): Promise<PoolContents>;
+  /** Removes temporary files that a killed run left; returns their names. Only before serving. */
+  sweep(): Promise<string[]>;
+  /** Mends what a kill between two steps may have left undone on a finished snapshot. Idempotent. */
+  sealSnapshot(snapshotId: string): Promise<void>;
+
+  /**
+   * Where a scan reads its extents: of one snapshot, or of a pair. Plain data without handles, so
+   * the caller must keep the snapshots from being deleted. FAILED_PRECONDITION if no sound scan exists.
+   */
+  scanSource(targetSnapshotId: string, baseSnapshotId: string | null): Promise<ScanSource>;
+}
+
+export interface SnapshotCut {
+  /** Wall clock of the cut on this node, ns since the epoch. */
+  creationTimeNs: bigint;
+  sizeBytes: bigint;
+}

@@ -1,0 +1,56 @@
+/**
+ * What a CSI service looks like to the gRPC side: handlers by RPC name, plain objects in and out.
+ *
+ * Services implement these types and never see a gRPC call; csi/handler.ts and csi/stream.ts are
+ * the only places that do. Requests are what proto-loader decodes: snake_case fields, int64 as
+ * decimal strings, enums by name, null for absent messages.
+ */
+import type { Logger } from 'pino';
+
+export type ServiceName =
+  | 'Identity'
+  | 'Controller'
+  | 'GroupController'
+  | 'Node'
+  | 'SnapshotMetadata';
+
+/** A decoded request: unparsed, so every field is unknown until a parse function has looked at it. */
+export type RequestMessage = Readonly<Record<string, unknown>>;
+export type ResponseMessage = Record<string, unknown>;
+
+/** One call in progress. */
+export interface CallContext {
+  readonly log: Logger;
+  /** Aborted when the client cancels, its deadline passes, or the plugin is forced to stop. */
+  readonly signal: AbortSignal;
+  /** Adds fields to the one line that is logged when the call ends. Never secrets. */
+  note(fields: Readonly<Record<string, string | number | bigint | boolean>>): void;
+}
+
+export type UnaryHandler = (
+  request: RequestMessage,
+  context: CallContext,
+) => Promise<ResponseMessage>;
+
+/** Takes ready wire bytes; the only way for a service to send on a stream. */
+export interface MessageWriter {
+  /**
+   * Sends every message of a chunk: messages one behind the other, each after its 5-byte gRPC length
+   * prefix. Resolves when the transport is done with the memory, so that it may be filled again;
+   * rejects with CANCELLED when the call is over. A slow client makes it slow.
+   */
+  send(chunk: Uint8Array): Promise<void>;
+}
+
+export type StreamHandler = (
+  request: RequestMessage,
+  context: CallContext,
+  writer: MessageWriter,
+) => Promise<void>;
+
+/** An RPC that is absent from both tables answers UNIMPLEMENTED. */
+export interface Service {
+  readonly name: ServiceName;
+  readonly unary: Readonly<Record<string, UnaryHandler>>;
+  readonly streams: Readonly<Record<string, StreamHandler>>;
+}

@@ -1,0 +1,139 @@
+/**
+ * The one error type of the plugin and the one total conversion into it.
+ *
+ * A CsiError says which object, what was tried and what was found, in words that may be shown to a
+ * user. Whatever only an engineer should see travels in `cause` and `details` and is logged, never
+ * sent. Of gRPC this file knows the numeric status codes and nothing else.
+ */
+
+/** Canonical gRPC status codes that CSI uses (csi spec, "Error Scheme"). */
+export const StatusCode = {
+  OK: 0,
+  CANCELLED: 1,
+  UNKNOWN: 2,
+  INVALID_ARGUMENT: 3,
+  DEADLINE_EXCEEDED: 4,
+  NOT_FOUND: 5,
+  ALREADY_EXISTS: 6,
+  PERMISSION_DENIED: 7,
+  RESOURCE_EXHAUSTED: 8,
+  FAILED_PRECONDITION: 9,
+  ABORTED: 10,
+  OUT_OF_RANGE: 11,
+  UNIMPLEMENTED: 12,
+  INTERNAL: 13,
+  UNAVAILABLE: 14,
+  UNAUTHENTICATED: 16,
+} as const;
+export type StatusCode = (typeof StatusCode)[keyof typeof StatusCode];
+export type StatusName = keyof typeof StatusCode;
+
+/** Facts for the log: ids, paths, sizes. Never secrets. */
+export type ErrorDetails = Readonly<Record<string, string | number | bigint | boolean>>;
+
+interface CsiErrorOptions {
+  cause?: unknown;
+  details?: ErrorDetails;
+}
+
+export class CsiError extends Error {
+  override readonly name = 'CsiError';
+  readonly code: StatusCode;
+  readonly details: ErrorDetails;
+
+  constructor(code: StatusCode, message: string, options: CsiErrorOptions = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.code = code;
+    this.details = options.details ?? {};
+  }
+
+  static invalidArgument(message: string, options?: CsiErrorOptions): CsiError {
+    return new CsiError(StatusCode.INVALID_ARGUMENT, message, options);
+  }
+  static notFound(message: string, options?: CsiErrorOptions): CsiError {
+    return new CsiError(StatusCode.NOT_FOUND, message, options);
+  }
+  static alreadyExists(message: string, options?: CsiErrorOptions): CsiError {
+    return new CsiError(StatusCode.ALREADY_EXISTS, message, options);
+  }
+  static resourceExhausted(message: string, options?: CsiErrorOptions): CsiError {
+    return new CsiError(StatusCode.RESOURCE_EXHAUSTED, message, options);
+  }
+  static failedPrecondition(message: string, options?: CsiErrorOptions): CsiError {
+    return new CsiError(StatusCode.FAILED_PRECONDITION, message, options);
+  }
+  static aborted(message: string, options?: CsiErrorOptions): CsiError {
+    return new CsiError(StatusCode.ABORTED, message, options);
+  }
+  static outOfRange(message: string, options?: CsiErrorOptions): CsiError {
+    return new CsiError(StatusCode.OUT_OF_RANGE, message, options);
+  }
+  static unimplemented(message: string, options?: CsiErrorOptions): CsiError {
+    return new CsiError(StatusCode.UNIMPLEMENTED, message, options);
+  }
+  static internal(message: string, options?: CsiErrorOptions): CsiError {
+    return new CsiError(StatusCode.INTERNAL, message, options);
+  }
+  static unavailable(message: string, options?: CsiErrorOptions): CsiError {
+    return new CsiError(StatusCode.UNAVAILABLE, message, options);
+  }
+  static cancelled(message: string, options?: CsiErrorOptions): CsiError {
+    return new CsiError(StatusCode.CANCELLED, message, options);
+  }
+
+  /** The one way from anything thrown to a CsiError. Total: it never throws. */
+  static from(thrown: unknown): CsiError {
+    if (thrown instanceof CsiError) return thrown;
+    const code = errorCode(thrown);
+    const rule = code === undefined ? undefined : ERRNO_RULES[code];
+    if (rule !== undefined) {
+      const found = thrown as { message?: unknown };
+      return new CsiError(rule, String(found.message ?? code), { cause: thrown });
+    }
+    if (thrown instanceof Error && thrown.name === 'AbortError') {
+      return CsiError.cancelled('the call was cancelled', { cause: thrown });
+    }
+    return CsiError.internal('internal error; the plugin log names the cause', { cause: thrown });
+  }
+}
+
+/** A failed native call or system call: which call, on what, with which errno name. */
+export class SystemError extends Error {
+  override readonly name = 'SystemError';
+  constructor(
+    /** Errno name such as ENOSPC, or one of the SCAN_* reasons of native/addon.ts. */
+    readonly code: string,
+    readonly syscall: string,
+    /** The file, device or directory it was about. */
+    readonly path: string,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/**
+ * Errnos whose meaning is the same wherever they come from. All others are INTERNAL: an errno whose
+ * meaning depends on the object (ENOENT, EEXIST, EBUSY) is judged where the object is known.
+ */
+const ERRNO_RULES: Readonly<Record<string, StatusCode>> = {
+  ENOSPC: StatusCode.RESOURCE_EXHAUSTED,
+  EDQUOT: StatusCode.RESOURCE_EXHAUSTED,
+  EFBIG: StatusCode.OUT_OF_RANGE,
+  EBUSY: StatusCode.FAILED_PRECONDITION,
+  EROFS: StatusCode.FAILED_PRECONDITION,
+  EPERM: StatusCode.FAILED_PRECONDITION,
+  EACCES: StatusCode.FAILED_PRECONDITION,
+  EOPNOTSUPP: StatusCode.FAILED_PRECONDITION,
+  SCAN_REPLACED: StatusCode.FAILED_PRECONDITION,
+  SCAN_MUTABLE: StatusCode.FAILED_PRECONDITION,
+  SCAN_UNSUPPORTED: StatusCode.FAILED_PRECONDITION,
+  SCAN_MAP_INVALID: StatusCode.FAILED_PRECONDITION,
+};
+
+/** The `code` of an errno-like error, or undefined. */
+export function errorCode(thrown: unknown): string | undefined {
+  if (typeof thrown !== 'object' || thrown === null) return undefined;
+  const code = (thrown as { code?: unknown }).code;
+  return typeof code === 'string' ? code : undefined;
+}

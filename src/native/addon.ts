@@ -1,0 +1,191 @@
+/**
+ * The typed contract of the C++ addon (native/): every function, its units, its failures.
+ *
+ * All functions are synchronous, bounded in time, keep nothing between calls and are safe to load
+ * in several worker threads. Whatever can block is called on a worker through native/pool.ts only.
+ * Sizes and offsets are bytes, as bigint. A failure is returned, not thrown: errors lose their
+ * fields when they cross threads. `null` means absent; no field is ever left out.
+ */
+import { createRequire } from 'node:module';
+import { packagePath } from '../package-root.js';
+
+/** A failed call. `code` is an errno name (ENOSPC) or a SCAN_* reason; `path` the object it was about. */
+export interface NativeFailure {
+  ok: false;
+  code: string;
+  errno: number;
+  syscall: string;
+  path: string;
+  message: string;
+}
+export type NativeResult<T> = ({ ok: true } & T) | NativeFailure;
+
+/** One snapshot file, named and identified: the scan fails with SCAN_REPLACED if they disagree. */
+export interface SnapshotFile {
+  path: string;
+  /** st_dev and st_ino. */
+  device: bigint;
+  inode: bigint;
+  /** The snapshot's size in bytes; the domain of the scan ends here. */
+  sizeBytes: bigint;
+}
+
+/** Where extents come from. Plain data without handles, so that any worker can take up any chunk. */
+export type ScanSource =
+  | { kind: 'files'; target: SnapshotFile; base: SnapshotFile | null }
+  /** Explicit maps, 4 words an extent: logical, physical, length, FIEMAP flags. For the in-memory backend. */
+  | {
+      kind: 'extents';
+      sizeBytes: bigint;
+      target: BigUint64Array;
+      base: BigUint64Array | null;
+    }
+  /** Generated: data extents of extentBytes every strideBytes in [0, sizeBytes), all of them reported. */
+  | { kind: 'pattern'; sizeBytes: bigint; extentBytes: bigint; strideBytes: bigint };
+
+/** One chunk of a scan. Scanning is a pure function of this and of the files' contents. */
+export interface FillRequest {
+  source: ScanSource;
+  /** First byte not yet examined. */
+  offset: bigint;
+  /** Start of a range already found to be reported up to `offset` but not sent; `offset` if there is none. */
+  rangeStart: bigint;
+  /** Stop after this many entries (ranges), at least 1. */
+  maxEntries: number;
+  /** At most this many entries in one message, at least 1. */
+  maxEntriesPerMessage: number;
+  /** Stop after this many extents were looked at (both maps together): bounds the time of the call. */
+  maxExtents: number;
+  /** Write one message without entries if the scan ends and this call found none. */
+  sendEmpty: boolean;
+}
+
+/**
+ * The buffer holds `messages` messages, each behind the 5-byte gRPC length prefix (a zero byte and
+ * the length as big-endian uint32). Both response types share the wire form: block_metadata_type = 1
+ * (VARIABLE_LENGTH), volume_capacity_bytes = 2, block_metadata = 3 {byte_offset = 1, size_bytes = 2}.
+ */
+export interface FillResult {
+  messages: number;
+  /** Bytes of the buffer in use. */
+  bytes: number;
+  entries: number;
+  /** Sum of the sizes of those entries. */
+  entryBytes: bigint;
+  /** Where the next call goes on, with its rangeStart. */
+  nextOffset: bigint;
+  nextRangeStart: bigint;
+  done: boolean;
+  /** Extents looked at. */
+  extents: number;
+  /** Times a window was scanned again because extents may have moved meanwhile. */
+  rescans: number;
+  /** Bytes reported only because equality could not be proved while extents kept moving. */
+  unprovedBytes: bigint;
+}
+
+export interface LoopDevice {
+  /** Number in /dev/loopN; no identity: a freed number is taken by anyone. */
+  number: number;
+  path: string;
+  /** st_dev and st_ino of the backing file. */
+  backingDevice: bigint;
+  backingInode: bigint;
+  readOnly: boolean;
+  directIo: boolean;
+  sizeBytes: bigint;
+}
+
+/** What one call to the file system and the kernel's clone did. */
+export interface CutResult {
+  /** Wall clock at the moment of the cut, ns since the epoch. */
+  cutTimeNs: bigint;
+  /** How long the file system stood frozen, ns; 0 if it was not. */
+  frozenNs: bigint;
+}
+
+export interface FileState {
+  device: bigint;
+  inode: bigint;
+  sizeBytes: bigint;
+  /** Bytes the file system has given to it (st_blocks * 512). */
+  allocatedBytes: bigint;
+  immutable: boolean;
+}
+
+export interface Addon {
+  /** Scans one chunk into `buffer` (at least 4096 bytes). Failures: SCAN_REPLACED, SCAN_MUTABLE, SCAN_UNSUPPORTED, SCAN_MAP_INVALID, errnos. */
+  fillMetadata(request: FillRequest, buffer: ArrayBuffer): NativeResult<FillResult>;
+
+  /**
+   * Attaches a file to a loop device (LOOP_CONFIGURE, direct I/O, 512-byte sectors), or finds the
+   * device it is attached to already. EBUSY races are retried. Reads back size, ro and direct I/O.
+   * `label` (at most 63 bytes) is for humans. EEXIST if attached with the other readOnly.
+   */
+  loopAttach(request: {
+    backingPath: string;
+    readOnly: boolean;
+    label: string;
+  }): NativeResult<{ device: LoopDevice; created: boolean }>;
+  /** The loop device of a backing file, by st_dev and st_ino; null if none or if the file is missing. */
+  loopFind(request: { backingPath: string }): NativeResult<{ device: LoopDevice | null }>;
+  /** All attached loop devices of the machine. Devices that vanish meanwhile are left out. */
+  loopList(): NativeResult<{ devices: LoopDevice[] }>;
+  /**
+   * Detaches by identity and waits until the device has let go. `detached` false: nothing was
+   * attached. EBUSY if somebody holds the device (mounted or opened exclusively): nothing is done then.
+   */
+  loopDetach(request: { backingPath: string }): NativeResult<{ detached: boolean }>;
+  /** BLKROSET. */
+  setDeviceReadOnly(request: { devicePath: string; readOnly: boolean }): NativeResult<object>;
+
+  /** Whether FICLONE works in this directory, by cloning a real temporary file (removed again). */
+  probeReflink(request: { directory: string }): NativeResult<{ supported: boolean }>;
+  /** New sparse file: temporary name, fsync, rename, fsync of the directory. EEXIST if finalPath exists. Mode 0600. */
+  createSparseFile(request: {
+    temporaryPath: string;
+    finalPath: string;
+    sizeBytes: bigint;
+  }): NativeResult<object>;
+  /**
+   * A writable clone (FICLONE) of a frozen file, grown with zeros to sizeBytes: temporary name, fsync,
+   * rename, fsync of the directory. Copies the NOCOW flag. EEXIST if finalPath exists. Mode 0600.
+   */
+  cloneFile(request: {
+    sourcePath: string;
+    temporaryPath: string;
+    finalPath: string;
+    sizeBytes: bigint;
+  }): NativeResult<object>;
+  /**
+   * A frozen snapshot of a volume file: FIFREEZE of freezePath (a mount point; null: none), fsync
+   * and BLKFLSBUF of loopPath (null: not attached), fsync of the file, FICLONE to temporaryPath,
+   * FITHAW, fsync, mode 0400, rename, FS_IMMUTABLE_FL, fsync of the directory. Whatever fails, the
+   * file system is thawed and the temporary file removed. EEXIST if finalPath exists.
+   */
+  cutSnapshot(request: {
+    sourcePath: string;
+    temporaryPath: string;
+    finalPath: string;
+    loopPath: string | null;
+    freezePath: string | null;
+  }): NativeResult<CutResult>;
+  /** Makes a finished snapshot file immutable again (an earlier run was killed before it could). */
+  setImmutable(request: { path: string; immutable: boolean }): NativeResult<object>;
+  /** Clears the immutable flag, unlinks, fsyncs the directory. `removed` false: there was no such file. */
+  removeFile(request: { path: string }): NativeResult<{ removed: boolean }>;
+  /** null if there is no such file. */
+  fileState(request: { path: string }): NativeResult<{ state: FileState | null }>;
+  /** FITHAW of a mount point. `thawed` false: it was not frozen. */
+  thaw(request: { path: string }): NativeResult<{ thawed: boolean }>;
+  /** fsync of a block device or a directory. */
+  flush(request: { path: string }): NativeResult<object>;
+}
+
+export type AddonMethod = keyof Addon;
+
+/** Loads the addon into this thread. */
+export function loadAddon(): Addon {
+  const require = createRequire(import.meta.url);
+  return require(packagePath('build/Release/blockdelta.node')) as Addon;
+}

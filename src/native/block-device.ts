@@ -1,0 +1,38 @@
+/**
+ * Tiny, instant, fixed-size ioctls on block devices, on the main thread.
+ *
+ * The `ioctl` package is not context-aware (it loads in one thread only), checks no buffer sizes and
+ * aborts the process on a wrong argument type; so nothing else in the plugin may import it, and
+ * every call here passes an integer fd, an integer request below 2^31 or its int32 twin, and a
+ * Buffer of exactly the size the kernel writes. Whatever can block belongs to the addon.
+ */
+import { type FileHandle, open } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { errorCode, SystemError } from '../errors.js';
+
+type Ioctl = (fd: number, request: number, argument: Buffer) => number;
+const ioctl = createRequire(import.meta.url)('ioctl') as Ioctl;
+
+/** BLKGETSIZE64 (linux/fs.h) as the int32 that the package takes. */
+const BLKGETSIZE64 = 0x80081272 | 0;
+
+/** The size of a block device, bytes. */
+export async function deviceSizeBytes(devicePath: string): Promise<bigint> {
+  const handle = await open(devicePath, 'r');
+  try {
+    return readUint64(handle, BLKGETSIZE64, 'BLKGETSIZE64', devicePath);
+  } finally {
+    await handle.close();
+  }
+}
+
+function readUint64(handle: FileHandle, request: number, name: string, path: string): bigint {
+  const value = Buffer.alloc(8);
+  try {
+    ioctl(handle.fd, request, value);
+  } catch (thrown) {
+    const code = errorCode(thrown) ?? 'EIO';
+    throw new SystemError(code, name, path, `${name} on ${path} failed: ${code}`);
+  }
+  return value.readBigUInt64LE(0);
+}

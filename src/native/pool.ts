@@ -1,0 +1,75 @@
+/**
+ * The way from the event loop to the addon: a fixed set of warm worker threads.
+ *
+ * There are two pools in a plugin, so that a scan does not wait behind a clone that takes seconds.
+ * A running task is never aborted (that would kill its thread in the middle of an ioctl); every
+ * task is bounded in time by the addon's contract instead.
+ */
+import { Piscina } from 'piscina';
+import { SystemError } from '../errors.js';
+import type { Addon, FillRequest, NativeFailure, NativeResult } from './addon.js';
+import type { FillAnswer, FillTask, IdleTask, UnaryTask } from './worker.js';
+
+/** Threads are kept for ever: starting one costs tens of milliseconds. */
+const KEEP_MS = 2 ** 31 - 1;
+
+export type UnaryMethod = UnaryTask['method'];
+type RequestOf<M extends UnaryMethod> = Parameters<Addon[M]> extends [infer R] ? R : undefined;
+type ValueOf<M extends UnaryMethod> = Exclude<ReturnType<Addon[M]>, NativeFailure>;
+
+/** Device work: what backends and services are given. */
+export interface NativeRunner {
+  /** Calls one addon function on a worker. Rejects with SystemError. */
+  run<M extends UnaryMethod>(method: M, request: RequestOf<M>): Promise<ValueOf<M>>;
+}
+
+/** Scan work: what the scanner is given. */
+export interface NativeFiller {
+  /** Fills the buffer, which is moved to the thread and comes back in the answer, also after a failure. */
+  fill(request: FillRequest, buffer: ArrayBuffer): Promise<FillAnswer>;
+}
+
+export class NativePool implements NativeRunner, NativeFiller {
+  readonly #pool: Piscina<UnaryTask | FillTask | IdleTask>;
+  readonly #threads: number;
+
+  constructor(threads: number) {
+    this.#threads = threads;
+    this.#pool = new Piscina({
+      filename: new URL('./worker.js', import.meta.url).href,
+      minThreads: threads,
+      maxThreads: threads,
+      idleTimeout: KEEP_MS,
+      concurrentTasksPerWorker: 1,
+    });
+    // A pool that fails to close reports it as an 'error' event; unheard, it would end the process.
+    this.#pool.on('error', () => undefined);
+  }
+
+  /** Resolves when every thread has loaded the addon; rejects if it cannot be loaded. */
+  async warm(): Promise<void> {
+    const idle: IdleTask = { method: null };
+    await Promise.all(Array.from({ length: this.#threads }, () => this.#pool.run(idle)));
+  }
+
+  async run<M extends UnaryMethod>(method: M, request: RequestOf<M>): Promise<ValueOf<M>> {
+    const task: UnaryTask = { method, request };
+    const result = (await this.#pool.run(task)) as NativeResult<object>;
+    if (!result.ok) throw toSystemError(result);
+    return result as ValueOf<M>;
+  }
+
+  async fill(request: FillRequest, buffer: ArrayBuffer): Promise<FillAnswer> {
+    const task: FillTask = { method: 'fillMetadata', request, buffer };
+    return (await this.#pool.run(task, { transferList: [buffer] })) as FillAnswer;
+  }
+
+  /** Waits for running tasks, then ends the threads. */
+  async close(): Promise<void> {
+    await this.#pool.close();
+  }
+}
+
+export function toSystemError(failure: NativeFailure): SystemError {
+  return new SystemError(failure.code, failure.syscall, failure.path, failure.message);
+}

@@ -1,0 +1,74 @@
+/**
+ * The catalogue's tables, as steps from one PRAGMA user_version to the next.
+ *
+ * A step that has shipped is never changed: a new one is added behind it.
+ */
+import type { Database } from 'better-sqlite3';
+
+const STEPS: readonly string[] = [
+  `
+  CREATE TABLE pools (
+    name TEXT PRIMARY KEY,
+    uuid TEXT NOT NULL UNIQUE
+  ) STRICT;
+
+  CREATE TABLE volumes (
+    volume_id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    pool TEXT NOT NULL REFERENCES pools(name),
+    size_bytes INTEGER NOT NULL CHECK (size_bytes > 0),
+    state TEXT NOT NULL CHECK (state IN ('creating', 'ready', 'deleting', 'deleted')),
+    parameters TEXT NOT NULL,
+    capabilities TEXT NOT NULL,
+    source_snapshot_id TEXT,
+    fresh INTEGER NOT NULL CHECK (fresh IN (0, 1)),
+    created_ns INTEGER NOT NULL
+  ) STRICT;
+  CREATE UNIQUE INDEX volumes_by_name ON volumes(name) WHERE state <> 'deleted';
+
+  CREATE TABLE snapshots (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    snapshot_id TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL UNIQUE,
+    volume_id TEXT NOT NULL REFERENCES volumes(volume_id),
+    pool TEXT NOT NULL REFERENCES pools(name),
+    size_bytes INTEGER NOT NULL CHECK (size_bytes > 0),
+    state TEXT NOT NULL CHECK (state IN ('creating', 'ready', 'deleting')),
+    creation_time_ns INTEGER NOT NULL,
+    parameters TEXT NOT NULL
+  ) STRICT;
+  CREATE INDEX snapshots_by_volume ON snapshots(volume_id);
+
+  CREATE TABLE stagings (
+    volume_id TEXT NOT NULL REFERENCES volumes(volume_id) ON DELETE CASCADE,
+    staging_path TEXT NOT NULL,
+    capability TEXT NOT NULL,
+    PRIMARY KEY (volume_id, staging_path)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE publications (
+    target_path TEXT PRIMARY KEY,
+    volume_id TEXT NOT NULL REFERENCES volumes(volume_id) ON DELETE CASCADE,
+    staging_path TEXT NOT NULL,
+    capability TEXT NOT NULL,
+    read_only INTEGER NOT NULL CHECK (read_only IN (0, 1))
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX publications_by_volume ON publications(volume_id);
+  `,
+];
+
+/** Brings the database to this version's schema. Throws if a newer plugin has written it. */
+export function migrate(database: Database): void {
+  const version = Number(database.pragma('user_version', { simple: true }));
+  if (version > STEPS.length) {
+    throw new Error(
+      `its schema version is ${version} and this plugin knows ${STEPS.length}: a newer blockdelta has written it`,
+    );
+  }
+  for (let next = version; next < STEPS.length; next += 1) {
+    database.transaction(() => {
+      database.exec(STEPS[next] ?? '');
+      database.pragma(`user_version = ${next + 1}`);
+    })();
+  }
+}
