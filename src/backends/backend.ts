@@ -49,6 +49,8 @@ export interface Backend {
   start(): Promise<void>;
   /** Lets go of what start took where nothing uses it any more; never disturbs attached volumes. */
   stop(): Promise<void>;
+  /** A uuid kept in the pool itself, so that an unmounted or swapped pool is noticed. */
+  identity(): Promise<string>;
   /** Throws FAILED_PRECONDITION with the reason if the pool cannot serve. Cheap. */
   check(): Promise<void>;
 
@@ -79,8 +81,6 @@ export interface Backend {
   list(): Promise<PoolContents>;
   /** Removes temporary files that a killed run left; returns their names. Only before serving. */
   sweep(): Promise<string[]>;
-  /** Mends what a kill between two steps may have left undone on a finished snapshot. Idempotent. */
-  sealSnapshot(snapshotId: string): Promise<void>;
 
   /**
    * Where a scan reads its extents: of one snapshot, or of a pair. Plain data without handles, so

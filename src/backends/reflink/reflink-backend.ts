@@ -1,0 +1,327 @@
+/**
+ * The reflink backend: a volume is a sparse file on a loop device, a snapshot a frozen FICLONE of it.
+ *
+ * Works in a directory on XFS or btrfs; anywhere else it keeps an XFS image of its own there (see
+ * embedded-pool.ts), found out by really cloning a file. Which file is attached is asked of the
+ * kernel by device and inode each time. Knows ids, never names or lineage.
+ */
+import { randomUUID } from 'node:crypto';
+import type { BigIntStats } from 'node:fs';
+import { mkdir, readdir, readFile, rename, rm, stat, statfs, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CsiError, errorCode } from '../../errors.js';
+import { mountsOfDevice, readMountInfo } from '../../mount/mountinfo.js';
+import type { LoopDevice, ScanSource, SnapshotFile } from '../../native/addon.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type {
+  Attachment,
+  Backend,
+  PoolCapacity,
+  PoolContents,
+  PoolObject,
+  SnapshotCut,
+} from '../backend.js';
+import { EmbeddedPool } from './embedded-pool.js';
+import { isObjectName, isTemporaryName, PoolLayout, temporary } from './pool-layout.js';
+
+const MINIMUM_VOLUME_BYTES = 1n << 20n;
+/** Whole file system blocks, so that no tail block is shared between content and slack. */
+const GRANULARITY_BYTES = 4096n;
+/** st_blocks counts in these (stat(2)). */
+const STAT_BLOCK_BYTES = 512n;
+
+export interface ReflinkPoolOptions {
+  pool: string;
+  directory: string;
+  embeddedPoolBytes: bigint | null;
+}
+
+export class ReflinkBackend implements Backend {
+  readonly pool: string;
+  readonly #native: NativeRunner;
+  readonly #directory: string;
+  readonly #embedded: EmbeddedPool;
+  #layout: PoolLayout;
+  #usesEmbedded = false;
+
+  constructor(native: NativeRunner, options: ReflinkPoolOptions) {
+    this.pool = options.pool;
+    this.#native = native;
+    this.#directory = options.directory;
+    this.#embedded = new EmbeddedPool(native, options.directory, options.embeddedPoolBytes);
+    this.#layout = new PoolLayout(options.directory);
+  }
+
+  async start(): Promise<void> {
+    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+    this.#usesEmbedded = await this.#needsEmbedded();
+    if (this.#usesEmbedded) {
+      await this.#embedded.start();
+      this.#layout = new PoolLayout(this.#embedded.mountPoint);
+    }
+    await mkdir(this.#layout.volumes, { recursive: true, mode: 0o700 });
+    await mkdir(this.#layout.snapshots, { recursive: true, mode: 0o700 });
+  }
+
+  async stop(): Promise<void> {
+    if (this.#usesEmbedded) await this.#embedded.stop();
+  }
+
+  async identity(): Promise<string> {
+    const file = this.#layout.identityFile;
+    try {
+      return (await readFile(file, 'utf8')).trim();
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'ENOENT') throw thrown;
+    }
+    const uuid = randomUUID();
+    await writeFile(temporary(file), `${uuid}\n`, { mode: 0o600, flush: true });
+    await rename(temporary(file), file);
+    await this.#native.run('flush', { path: this.#layout.root });
+    return uuid;
+  }
+
+  async check(): Promise<void> {
+    for (const directory of [this.#layout.volumes, this.#layout.snapshots]) {
+      try {
+        await stat(directory);
+      } catch (thrown) {
+        throw CsiError.failedPrecondition(
+          `pool '${this.pool}' cannot be reached: ${directory}: ${errorCode(thrown) ?? 'unknown error'}`,
+          { cause: thrown },
+        );
+      }
+    }
+  }
+
+  async createVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
+    const path = this.#layout.volume(volumeId);
+    if (await this.#isThere(path, sizeBytes)) return;
+    await this.#native.run('createSparseFile', {
+      temporaryPath: temporary(path),
+      finalPath: path,
+      sizeBytes,
+    });
+  }
+
+  async restoreVolume(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void> {
+    const path = this.#layout.volume(volumeId);
+    if (await this.#isThere(path, sizeBytes)) return;
+    await this.#native.run('cloneFile', {
+      sourcePath: this.#layout.snapshot(snapshotId),
+      temporaryPath: temporary(path),
+      finalPath: path,
+      sizeBytes,
+    });
+  }
+
+  async deleteVolume(volumeId: string): Promise<void> {
+    await this.detach(volumeId);
+    const path = this.#layout.volume(volumeId);
+    await this.#native.run('removeFile', { path: temporary(path) });
+    await this.#native.run('removeFile', { path });
+  }
+
+  async createSnapshot(volumeId: string, snapshotId: string): Promise<SnapshotCut> {
+    const path = this.#layout.snapshot(snapshotId);
+    const loop = await this.#loop(volumeId);
+    const cut = await this.#native.run('cutSnapshot', {
+      sourcePath: this.#layout.volume(volumeId),
+      temporaryPath: temporary(path),
+      finalPath: path,
+      loopPath: loop?.path ?? null,
+      freezePath: loop === null ? null : await writableMount(loop.path),
+    });
+    const { state } = await this.#native.run('fileState', { path });
+    if (state === null) throw CsiError.internal(`snapshot ${snapshotId} vanished after its cut`);
+    return { creationTimeNs: cut.cutTimeNs, sizeBytes: state.sizeBytes };
+  }
+
+  async deleteSnapshot(snapshotId: string): Promise<void> {
+    const path = this.#layout.snapshot(snapshotId);
+    await this.#native.run('removeFile', { path: temporary(path) });
+    await this.#native.run('removeFile', { path });
+  }
+
+  async abandonSnapshot(volumeId: string, snapshotId: string): Promise<void> {
+    const loop = await this.#loop(volumeId);
+    const mountPoint = loop === null ? null : await writableMount(loop.path);
+    if (mountPoint !== null) await this.#native.run('thaw', { path: mountPoint });
+    await this.deleteSnapshot(snapshotId);
+  }
+
+  async attach(volumeId: string, options: { readOnly: boolean }): Promise<Attachment> {
+    try {
+      const { device } = await this.#native.run('loopAttach', {
+        backingPath: this.#layout.volume(volumeId),
+        readOnly: options.readOnly,
+        label: volumeId,
+      });
+      return attachment(device);
+    } catch (thrown) {
+      throw this.#explainAttach(volumeId, thrown);
+    }
+  }
+
+  async detach(volumeId: string): Promise<void> {
+    try {
+      await this.#native.run('loopDetach', { backingPath: this.#layout.volume(volumeId) });
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'EBUSY') throw thrown;
+      throw CsiError.failedPrecondition(
+        `volume ${volumeId} is in use: its loop device is mounted or held open; unpublish and unstage it first`,
+        { cause: thrown },
+      );
+    }
+  }
+
+  async findAttachment(volumeId: string): Promise<Attachment | null> {
+    const loop = await this.#loop(volumeId);
+    return loop === null ? null : attachment(loop);
+  }
+
+  async capacity(): Promise<PoolCapacity> {
+    const pool = await statfs(this.#layout.root, { bigint: true });
+    const free = await this.#freeBytes(pool.bavail * pool.bsize);
+    const left = free - (await this.#promisedBytes());
+    return {
+      totalBytes: pool.blocks * pool.bsize,
+      availableBytes: left > 0n ? (left / GRANULARITY_BYTES) * GRANULARITY_BYTES : 0n,
+      minimumVolumeBytes: MINIMUM_VOLUME_BYTES,
+      granularityBytes: GRANULARITY_BYTES,
+    };
+  }
+
+  async list(): Promise<PoolContents> {
+    const volumes = await this.#objects(this.#layout.volumes);
+    const snapshots = await this.#objects(this.#layout.snapshots);
+    return {
+      volumes: volumes.objects,
+      snapshots: snapshots.objects,
+      unknown: [...volumes.unknown, ...snapshots.unknown],
+    };
+  }
+
+  async sweep(): Promise<string[]> {
+    const swept: string[] = [];
+    for (const directory of [this.#layout.volumes, this.#layout.snapshots]) {
+      for (const name of (await readdir(directory)).filter(isTemporaryName)) {
+        await this.#native.run('removeFile', { path: join(directory, name) });
+        swept.push(name);
+      }
+    }
+    await rm(temporary(this.#layout.identityFile), { force: true });
+    return swept;
+  }
+
+  async scanSource(targetId: string, baseId: string | null): Promise<ScanSource> {
+    return {
+      kind: 'files',
+      target: await this.#snapshotFile(targetId),
+      base: baseId === null ? null : await this.#snapshotFile(baseId),
+    };
+  }
+
+  /** An image is needed where cloning does not work, and kept wherever there is one already. */
+  async #needsEmbedded(): Promise<boolean> {
+    if (await this.#embedded.exists()) return true;
+    const { supported } = await this.#native.run('probeReflink', { directory: this.#directory });
+    return !supported;
+  }
+
+  async #isThere(path: string, sizeBytes: bigint): Promise<boolean> {
+    const { state } = await this.#native.run('fileState', { path });
+    if (state === null) return false;
+    if (state.sizeBytes === sizeBytes) return true;
+    throw CsiError.internal(
+      `${path} has ${state.sizeBytes} bytes where ${sizeBytes} were expected`,
+    );
+  }
+
+  async #loop(volumeId: string): Promise<LoopDevice | null> {
+    const backingPath = this.#layout.volume(volumeId);
+    return (await this.#native.run('loopFind', { backingPath })).device;
+  }
+
+  #explainAttach(volumeId: string, thrown: unknown): unknown {
+    const code = errorCode(thrown);
+    if (code === 'ENOENT') {
+      return CsiError.failedPrecondition(
+        `volume ${volumeId} has lost its file ${this.#layout.volume(volumeId)} in pool '${this.pool}'; ` +
+          'restore it from a snapshot or a backup',
+        { cause: thrown },
+      );
+    }
+    if (code === 'EEXIST') {
+      return CsiError.failedPrecondition(
+        `volume ${volumeId} is attached with another read-only state; unstage it first`,
+        { cause: thrown },
+      );
+    }
+    return thrown;
+  }
+
+  async #freeBytes(poolFree: bigint): Promise<bigint> {
+    if (!this.#usesEmbedded) return poolFree;
+    const hostFree = await this.#embedded.hostFreeBytes();
+    return hostFree < poolFree ? hostFree : poolFree;
+  }
+
+  /** What existing volumes may still claim: the parts of them that were never written. */
+  async #promisedBytes(): Promise<bigint> {
+    let promised = 0n;
+    for (const name of (await readdir(this.#layout.volumes)).filter(isObjectName)) {
+      const found = await statOrNull(this.#layout.volume(name));
+      if (found === null) continue;
+      const allocated = found.blocks * STAT_BLOCK_BYTES;
+      if (allocated < found.size) promised += found.size - allocated;
+    }
+    return promised;
+  }
+
+  async #objects(directory: string): Promise<{ objects: PoolObject[]; unknown: string[] }> {
+    const objects: PoolObject[] = [];
+    const unknown: string[] = [];
+    for (const name of await readdir(directory)) {
+      const path = join(directory, name);
+      if (isTemporaryName(name)) continue;
+      const found = await statOrNull(path);
+      if (found === null) continue;
+      if (isObjectName(name) && found.isFile()) objects.push({ id: name, sizeBytes: found.size });
+      else unknown.push(path);
+    }
+    return { objects, unknown };
+  }
+
+  async #snapshotFile(snapshotId: string): Promise<SnapshotFile> {
+    const path = this.#layout.snapshot(snapshotId);
+    const { state } = await this.#native.run('fileState', { path });
+    if (state === null) {
+      throw CsiError.failedPrecondition(
+        `snapshot ${snapshotId} has lost its file ${path} in pool '${this.pool}'; make a full backup`,
+      );
+    }
+    return { path, device: state.device, inode: state.inode, sizeBytes: state.sizeBytes };
+  }
+}
+
+/** Null if the file is gone, such as between a readdir and its stat. */
+async function statOrNull(path: string): Promise<BigIntStats | null> {
+  try {
+    return await stat(path, { bigint: true });
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return null;
+    throw thrown;
+  }
+}
+
+function attachment(device: LoopDevice): Attachment {
+  return { devicePath: device.path, readOnly: device.readOnly, sizeBytes: device.sizeBytes };
+}
+
+/** A mount point of the device whose file system can be written to; any one of them freezes it. */
+async function writableMount(devicePath: string): Promise<string | null> {
+  const { rdev } = await stat(devicePath);
+  const found = mountsOfDevice(await readMountInfo(), rdev).find((entry) => !entry.superReadOnly);
+  return found?.mountPoint ?? null;
+}

@@ -1,0 +1,168 @@
+/**
+ * CSI SnapshotMetadata: which ranges of a snapshot hold data, and which differ between two.
+ *
+ * Either the whole list is sent, or the stream ends with an error that says why. The snapshots are
+ * locked in shared mode for the length of a stream, so that neither can be deleted under it; a
+ * client that goes away lets go of them with the next chunk.
+ */
+import type { Backend } from '../backends/backend.js';
+import {
+  parseInt32NonNegative,
+  parseInt64,
+  parseSecrets,
+  requirePresent,
+  requireString,
+} from '../csi/fields.js';
+import type { CallContext, MessageWriter, RequestMessage, Service } from '../csi/service.js';
+import { CsiError } from '../errors.js';
+import type { ScanSource } from '../native/addon.js';
+import type { NativeFiller } from '../native/pool.js';
+import { scan } from '../native/scanner.js';
+import { type OperationLocks, shared, snapshotKey } from '../volumes/operation-locks.js';
+import type { AsyncCatalogue, SnapshotRecord } from '../volumes/records.js';
+
+export interface SnapshotMetadataDependencies {
+  catalogue: AsyncCatalogue;
+  locks: OperationLocks;
+  filler: NativeFiller;
+  backendOf(pool: string): Backend;
+}
+
+/** Both RPCs ask for the same thing once their snapshots are known. */
+interface MetadataParams {
+  startingOffset: bigint;
+  maxResults: number;
+}
+
+export function createSnapshotMetadataService(deps: SnapshotMetadataDependencies): Service {
+  return {
+    name: 'SnapshotMetadata',
+    unary: {},
+    streams: {
+      GetMetadataAllocated: (request, context, writer) => allocated(deps, request, context, writer),
+      GetMetadataDelta: (request, context, writer) => delta(deps, request, context, writer),
+    },
+  };
+}
+
+async function allocated(
+  deps: SnapshotMetadataDependencies,
+  request: RequestMessage,
+  context: CallContext,
+  writer: MessageWriter,
+): Promise<void> {
+  requirePresent(request['snapshot_id'], 'snapshot_id');
+  const snapshotId = requireString(request['snapshot_id'], 'snapshot_id');
+  await deps.locks.run([shared(snapshotKey(snapshotId))], async () => {
+    const target = await findSnapshot(deps, snapshotId);
+    const params = parseParams(request, target);
+    await stream(deps, { target, base: null, params }, context, writer);
+  });
+}
+
+async function delta(
+  deps: SnapshotMetadataDependencies,
+  request: RequestMessage,
+  context: CallContext,
+  writer: MessageWriter,
+): Promise<void> {
+  requirePresent(request['base_snapshot_id'], 'base_snapshot_id');
+  requirePresent(request['target_snapshot_id'], 'target_snapshot_id');
+  const baseId = requireString(request['base_snapshot_id'], 'base_snapshot_id');
+  const targetId = requireString(request['target_snapshot_id'], 'target_snapshot_id');
+  const keys = [shared(snapshotKey(baseId)), shared(snapshotKey(targetId))];
+  await deps.locks.run(keys, async () => {
+    const base = await findSnapshot(deps, baseId);
+    const target = await findSnapshot(deps, targetId);
+    assertOrdered(base, target);
+    const params = parseParams(request, target);
+    await stream(deps, { target, base, params }, context, writer);
+  });
+}
+
+async function findSnapshot(
+  deps: SnapshotMetadataDependencies,
+  snapshotId: string,
+): Promise<SnapshotRecord> {
+  const snapshot = await deps.catalogue.snapshotById(snapshotId);
+  if (snapshot === null || snapshot.state === 'deleting') {
+    throw CsiError.notFound(`snapshot ${snapshotId} does not exist on this node`);
+  }
+  if (snapshot.state !== 'ready') {
+    throw CsiError.failedPrecondition(
+      `snapshot ${snapshotId} is not ready to use: it was not cut to the end; call CreateSnapshot again`,
+    );
+  }
+  return snapshot;
+}
+
+function assertOrdered(base: SnapshotRecord, target: SnapshotRecord): void {
+  if (base.volumeId !== target.volumeId) {
+    throw CsiError.invalidArgument(
+      `base_snapshot_id ${base.snapshotId} is of volume ${base.volumeId} and target_snapshot_id ` +
+        `${target.snapshotId} of volume ${target.volumeId}: a delta needs two snapshots of one volume`,
+    );
+  }
+  if (base.sequence >= target.sequence) {
+    throw CsiError.invalidArgument(
+      `base_snapshot_id ${base.snapshotId} was not cut before target_snapshot_id ${target.snapshotId}: ` +
+        'give the older snapshot as the base',
+    );
+  }
+}
+
+function parseParams(request: RequestMessage, target: SnapshotRecord): MetadataParams {
+  const startingOffset = parseInt64(request['starting_offset'], 'starting_offset');
+  if (startingOffset < 0n || startingOffset > target.sizeBytes) {
+    throw CsiError.outOfRange(
+      `starting_offset is ${startingOffset}: snapshot ${target.snapshotId} takes 0 to ${target.sizeBytes}`,
+    );
+  }
+  parseSecrets(request['secrets'], 'secrets');
+  return {
+    startingOffset,
+    maxResults: parseInt32NonNegative(request['max_results'], 'max_results'),
+  };
+}
+
+/** A snapshot file that was cut short or grown is not the snapshot any more. */
+function assertWhole(target: SnapshotRecord, source: ScanSource): void {
+  const found = source.kind === 'files' ? source.target.sizeBytes : source.sizeBytes;
+  if (found === target.sizeBytes) return;
+  throw CsiError.failedPrecondition(
+    `snapshot ${target.snapshotId} should have ${target.sizeBytes} bytes and its pool holds ${found}: ` +
+      'it was changed behind the plugin; make a full backup of another snapshot',
+  );
+}
+
+interface ScanJob {
+  target: SnapshotRecord;
+  base: SnapshotRecord | null;
+  params: MetadataParams;
+}
+
+async function stream(
+  deps: SnapshotMetadataDependencies,
+  job: ScanJob,
+  context: CallContext,
+  writer: MessageWriter,
+): Promise<void> {
+  const { target, base, params } = job;
+  const backend = deps.backendOf(target.pool);
+  const source = await backend.scanSource(target.snapshotId, base?.snapshotId ?? null);
+  assertWhole(target, source);
+  const sums = { entries: 0, entryBytes: 0n, chunks: 0, extents: 0, rescans: 0, unprovedBytes: 0n };
+  try {
+    for await (const { bytes, result } of scan(deps.filler, source, params)) {
+      sums.chunks += 1;
+      sums.entries += result.entries;
+      sums.entryBytes += result.entryBytes;
+      sums.extents += result.extents;
+      sums.rescans += result.rescans;
+      sums.unprovedBytes += result.unprovedBytes;
+      await writer.send(bytes);
+    }
+  } finally {
+    context.note(sums);
+  }
+}

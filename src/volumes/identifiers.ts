@@ -1,0 +1,34 @@
+/**
+ * Handles of volumes and snapshots: `vol-<node key>-<uuid>` and `snap-<node key>-<uuid>`.
+ *
+ * The node key names the owning node, so that a router can find it from a handle alone. Handles are
+ * at most 60 bytes and safe as file names, device-mapper names and loop labels. A string that is not
+ * of this form is simply not one of ours: not found, never an invalid argument.
+ */
+import { createHash, randomUUID } from 'node:crypto';
+
+const NODE_KEY = '[0-9a-f]{12}';
+const UUID = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}';
+const VOLUME_ID = new RegExp(`^vol-${NODE_KEY}-${UUID}$`);
+const SNAPSHOT_ID = new RegExp(`^snap-${NODE_KEY}-${UUID}$`);
+
+/** The node's part of its handles: 12 hex digits, the same for the same node id for ever. */
+export function nodeKey(nodeId: string): string {
+  return createHash('sha256').update(nodeId).digest('hex').slice(0, 12);
+}
+
+export function newVolumeId(key: string): string {
+  return `vol-${key}-${randomUUID()}`;
+}
+
+export function newSnapshotId(key: string): string {
+  return `snap-${key}-${randomUUID()}`;
+}
+
+export function isVolumeId(id: string): boolean {
+  return VOLUME_ID.test(id);
+}
+
+export function isSnapshotId(id: string): boolean {
+  return SNAPSHOT_ID.test(id);
+}

@@ -1,0 +1,150 @@
+/**
+ * What a start-up does before the plugin serves: finishes or undoes what a kill left half done, and
+ * compares the catalogue with what the pools really hold.
+ *
+ * It removes only what an unfinished row of ours names, and temporary files. Whatever else does not
+ * agree is reported and left alone: a person decides.
+ */
+import type { Backend, PoolObject } from '../backends/backend.js';
+import type { BackendRegistry } from '../backends/registry.js';
+import { CsiError } from '../errors.js';
+import type { AsyncCatalogue, SnapshotRecord, VolumeRecord } from './records.js';
+
+export interface ReconcileReport {
+  /** Deletions carried to their end. */
+  finished: string[];
+  /** Creations taken back, and temporary files removed. */
+  undone: string[];
+  /** What does not agree and was left as it is. */
+  differences: string[];
+}
+
+export async function reconcile(
+  catalogue: AsyncCatalogue,
+  registry: BackendRegistry,
+): Promise<ReconcileReport> {
+  const report: ReconcileReport = { finished: [], undone: [], differences: [] };
+  for (const backend of registry.all) await claimPool(catalogue, backend);
+  const unfinished = await catalogue.unfinished();
+  for (const snapshot of unfinished.snapshots) {
+    await attempt(report, `snapshot ${snapshot.snapshotId}`, () =>
+      settleSnapshot(catalogue, registry, snapshot, report),
+    );
+  }
+  for (const volume of unfinished.volumes) {
+    await attempt(report, `volume ${volume.volumeId}`, () =>
+      settleVolume(catalogue, registry, volume, report),
+    );
+  }
+  for (const backend of registry.all) {
+    const swept = await backend.sweep();
+    report.undone.push(...swept.map((name) => `temporary file ${name} in pool '${backend.pool}'`));
+    await compare(catalogue, backend, report);
+  }
+  return report;
+}
+
+/** Refuses a directory that is not the pool the catalogue knows, such as one whose disk is not mounted. */
+async function claimPool(catalogue: AsyncCatalogue, backend: Backend): Promise<void> {
+  const found = await backend.identity();
+  const recorded = await catalogue.registerPool(backend.pool, found);
+  if (recorded !== found) {
+    throw CsiError.failedPrecondition(
+      `pool '${backend.pool}' has the identity ${found} and the catalogue knows it as ${recorded}: ` +
+        "is the pool's file system mounted, and the directory the right one?",
+    );
+  }
+}
+
+async function attempt(
+  report: ReconcileReport,
+  label: string,
+  work: () => Promise<void>,
+): Promise<void> {
+  try {
+    await work();
+  } catch (thrown) {
+    report.differences.push(`${label} is unfinished: ${CsiError.from(thrown).message}`);
+  }
+}
+
+async function settleSnapshot(
+  catalogue: AsyncCatalogue,
+  registry: BackendRegistry,
+  snapshot: SnapshotRecord,
+  report: ReconcileReport,
+): Promise<void> {
+  const backend = registry.owning(snapshot.pool);
+  if (snapshot.state === 'creating') {
+    await backend.abandonSnapshot(snapshot.volumeId, snapshot.snapshotId);
+    report.undone.push(`snapshot ${snapshot.snapshotId}`);
+  } else {
+    await backend.deleteSnapshot(snapshot.snapshotId);
+    report.finished.push(`deletion of snapshot ${snapshot.snapshotId}`);
+  }
+  await catalogue.removeSnapshot(snapshot.snapshotId);
+}
+
+async function settleVolume(
+  catalogue: AsyncCatalogue,
+  registry: BackendRegistry,
+  volume: VolumeRecord,
+  report: ReconcileReport,
+): Promise<void> {
+  await registry.owning(volume.pool).deleteVolume(volume.volumeId);
+  await catalogue.removeVolume(volume.volumeId);
+  if (volume.state === 'creating') report.undone.push(`volume ${volume.volumeId}`);
+  else report.finished.push(`deletion of volume ${volume.volumeId}`);
+}
+
+async function compare(
+  catalogue: AsyncCatalogue,
+  backend: Backend,
+  report: ReconcileReport,
+): Promise<void> {
+  const contents = await backend.list();
+  const where = `pool '${backend.pool}'`;
+  const volumes = (await catalogue.listVolumes()).filter((volume) => volume.pool === backend.pool);
+  const snapshots = (await catalogue.listSnapshots()).filter(
+    (snapshot) => snapshot.pool === backend.pool,
+  );
+  const listed = await catalogue.unfinished();
+  const pending = new Set([
+    ...listed.volumes.map((volume) => volume.volumeId),
+    ...listed.snapshots.map((snapshot) => snapshot.snapshotId),
+  ]);
+  report.differences.push(
+    ...differences(where, contents.volumes, volumes.map(asVolumeObject), pending),
+    ...differences(where, contents.snapshots, snapshots.map(asSnapshotObject), pending),
+    ...contents.unknown.map((name) => `${where} holds ${name}, which is not ours`),
+  );
+}
+
+const asVolumeObject = (volume: VolumeRecord): PoolObject => ({
+  id: volume.volumeId,
+  sizeBytes: volume.sizeBytes,
+});
+const asSnapshotObject = (snapshot: SnapshotRecord): PoolObject => ({
+  id: snapshot.snapshotId,
+  sizeBytes: snapshot.sizeBytes,
+});
+
+function differences(
+  where: string,
+  held: readonly PoolObject[],
+  known: readonly PoolObject[],
+  pending: ReadonlySet<string>,
+): string[] {
+  const found = new Map(held.map((object) => [object.id, object.sizeBytes]));
+  const expected = new Set(known.map((object) => object.id));
+  const missing = known.flatMap((object) => {
+    const sizeBytes = found.get(object.id);
+    if (sizeBytes === undefined) return [`${where} has lost ${object.id}`];
+    if (sizeBytes === object.sizeBytes) return [];
+    return [`${where}: ${object.id} has ${sizeBytes} bytes and should have ${object.sizeBytes}`];
+  });
+  const strange = held
+    .filter((object) => !expected.has(object.id) && !pending.has(object.id))
+    .map((object) => `${where} holds ${object.id}, which the catalogue does not know`);
+  return [...missing, ...strange];
+}

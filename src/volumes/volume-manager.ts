@@ -1,0 +1,170 @@
+/**
+ * Making and removing volumes: idempotent by name, safe to kill at any point.
+ *
+ * The order that makes it so: a row in state `creating` comes before the first byte, the state
+ * `ready` after the last one; `deleting` comes before the removal and the row goes after it. What a
+ * kill leaves in between, the next call or the next start (reconcile.ts) finishes or undoes.
+ * Callers give parsed requests; nothing of gRPC is known here.
+ */
+import type { Backend } from '../backends/backend.js';
+import type { BackendRegistry } from '../backends/registry.js';
+import { CsiError } from '../errors.js';
+import { newVolumeId } from './identifiers.js';
+import {
+  type OperationLocks,
+  shared,
+  snapshotKey,
+  volumeKey,
+  volumeNameKey,
+} from './operation-locks.js';
+import type { AsyncCatalogue, SnapshotRecord, VolumeRecord } from './records.js';
+import { chooseSize, incompatibleField, type VolumeRequest } from './volume-rules.js';
+
+export interface ManagerDependencies {
+  catalogue: AsyncCatalogue;
+  locks: OperationLocks;
+  registry: BackendRegistry;
+  /** This node's part of new handles. */
+  nodeKey: string;
+}
+
+export class VolumeManager {
+  constructor(private readonly deps: ManagerDependencies) {}
+
+  /** The volume of that name: made now, or there already. Locks the name and the source. */
+  async create(request: VolumeRequest): Promise<VolumeRecord> {
+    const keys = [volumeNameKey(request.name)];
+    if (request.sourceSnapshotId !== null) keys.push(shared(snapshotKey(request.sourceSnapshotId)));
+    return this.deps.locks.run(keys, () => this.#createLocked(request));
+  }
+
+  /** Removes the volume; one that does not exist is removed already. */
+  async delete(volumeId: string): Promise<void> {
+    const { catalogue, locks, registry } = this.deps;
+    await locks.run([volumeKey(volumeId)], async () => {
+      const volume = await catalogue.volumeById(volumeId);
+      if (volume === null || volume.state === 'deleted') return;
+      // The name stays locked too, so that no CreateVolume finds the volume half gone.
+      await locks.run([volumeNameKey(volume.name)], async () => {
+        const backend = registry.owning(volume.pool);
+        await this.#assertUnused(volume, backend);
+        await catalogue.setVolumeState(volumeId, 'deleting');
+        await backend.deleteVolume(volumeId);
+        await catalogue.removeVolume(volumeId);
+      });
+    });
+  }
+
+  /** A volume that can be worked with. Throws NOT_FOUND for any other id. */
+  async find(volumeId: string): Promise<VolumeRecord> {
+    const volume = await this.deps.catalogue.volumeById(volumeId);
+    if (volume?.state !== 'ready') {
+      throw CsiError.notFound(`volume ${volumeId} does not exist on this node`);
+    }
+    return volume;
+  }
+
+  async #createLocked(request: VolumeRequest): Promise<VolumeRecord> {
+    const known = await this.deps.catalogue.volumeByName(request.name);
+    if (known === null) return this.#makeNew(request);
+    if (known.state === 'deleting') {
+      throw CsiError.aborted(
+        `volume ${known.volumeId} named '${request.name}' is being deleted; try again when it is gone`,
+      );
+    }
+    const field = incompatibleField(known, request);
+    if (field !== null) {
+      throw CsiError.alreadyExists(
+        `name '${request.name}' is taken by volume ${known.volumeId}, made with another ${field}`,
+      );
+    }
+    return known.state === 'ready' ? known : this.#fill(known);
+  }
+
+  async #makeNew(request: VolumeRequest): Promise<VolumeRecord> {
+    const { catalogue, registry, nodeKey } = this.deps;
+    const source = await this.#source(request);
+    const backend = registry.select(request.parameters['pool'] ?? source?.pool ?? '');
+    const pool = await backend.capacity();
+    const sizeBytes = chooseSize({
+      range: request.range,
+      capabilities: request.capabilities,
+      pool,
+      sourceBytes: source?.sizeBytes ?? null,
+    });
+    assertSourcePool(backend, source);
+    if (sizeBytes > pool.availableBytes) {
+      throw CsiError.resourceExhausted(
+        `pool '${backend.pool}' has ${pool.availableBytes} bytes left for new volumes and ` +
+          `${sizeBytes} are asked for; delete volumes or snapshots, or use another pool`,
+      );
+    }
+    const volume: VolumeRecord = {
+      volumeId: newVolumeId(nodeKey),
+      name: request.name,
+      pool: backend.pool,
+      sizeBytes,
+      state: 'creating',
+      parameters: request.parameters,
+      capabilities: request.capabilities,
+      sourceSnapshotId: request.sourceSnapshotId,
+      fresh: source === null,
+      createdNs: BigInt(Date.now()) * 1_000_000n,
+    };
+    await catalogue.insertVolume(volume);
+    return this.#fill(volume);
+  }
+
+  /** From a `creating` row to a ready volume. A failure leaves neither file nor row behind. */
+  async #fill(volume: VolumeRecord): Promise<VolumeRecord> {
+    const { catalogue, locks, registry } = this.deps;
+    const backend = registry.owning(volume.pool);
+    return locks.run([volumeKey(volume.volumeId)], async () => {
+      try {
+        if (volume.sourceSnapshotId === null) {
+          await backend.createVolume(volume.volumeId, volume.sizeBytes);
+        } else {
+          await backend.restoreVolume(volume.volumeId, volume.sourceSnapshotId, volume.sizeBytes);
+        }
+      } catch (thrown) {
+        await backend.deleteVolume(volume.volumeId);
+        await catalogue.removeVolume(volume.volumeId);
+        throw thrown;
+      }
+      await catalogue.setVolumeState(volume.volumeId, 'ready');
+      return { ...volume, state: 'ready' };
+    });
+  }
+
+  async #source(request: VolumeRequest): Promise<SnapshotRecord | null> {
+    if (request.sourceSnapshotId === null) return null;
+    const snapshot = await this.deps.catalogue.snapshotById(request.sourceSnapshotId);
+    if (snapshot?.state !== 'ready') {
+      throw CsiError.notFound(
+        `volume_content_source: snapshot ${request.sourceSnapshotId} does not exist on this node`,
+      );
+    }
+    return snapshot;
+  }
+
+  /** Records alone prove nothing (they outlive a reboot); the attached device says whether they count. */
+  async #assertUnused(volume: VolumeRecord, backend: Backend): Promise<void> {
+    if ((await backend.findAttachment(volume.volumeId)) === null) return;
+    const publications = await this.deps.catalogue.publications(volume.volumeId);
+    const stagings = await this.deps.catalogue.stagings(volume.volumeId);
+    const path = publications[0]?.targetPath ?? stagings[0]?.stagingPath;
+    if (path === undefined) return;
+    throw CsiError.failedPrecondition(
+      `volume ${volume.volumeId} is still in use at ${path}; unpublish and unstage it first`,
+    );
+  }
+}
+
+/** Reflinks do not cross file systems. */
+function assertSourcePool(backend: Backend, source: SnapshotRecord | null): void {
+  if (source === null || source.pool === backend.pool) return;
+  throw CsiError.invalidArgument(
+    `parameters['pool'] is '${backend.pool}' and snapshot ${source.snapshotId} is in pool ` +
+      `'${source.pool}': a snapshot is restored in its own pool`,
+  );
+}

@@ -1,0 +1,148 @@
+/**
+ * Pure rules about volumes: what we can serve, which size to give, when two requests mean the same.
+ *
+ * No I/O and no state. Sizes are bytes.
+ */
+import type { PoolCapacity } from '../backends/backend.js';
+import type { CapacityRange, VolumeCapability } from '../csi/fields.js';
+import { CsiError } from '../errors.js';
+import type { VolumeRecord } from './records.js';
+
+const MIB = 1n << 20n;
+
+/** Given when the request names no size. */
+export const DEFAULT_VOLUME_BYTES = 1024n * MIB;
+
+/** mkfs.xfs makes nothing below 300 MB (xfsprogs 6.1); ext4 needs room for its journal. */
+const FILE_SYSTEM_MINIMUM: Readonly<Record<string, bigint>> = {
+  ext4: 16n * MIB,
+  xfs: 300n * MIB,
+};
+
+/** File systems a volume can be given; the first one is made when none is named. */
+export const VOLUME_FILE_SYSTEMS: readonly string[] = Object.keys(FILE_SYSTEM_MINIMUM);
+
+/** A volume is reachable from its own node alone. */
+const ACCESS_MODES: readonly string[] = ['SINGLE_NODE_WRITER', 'SINGLE_NODE_READER_ONLY'];
+
+/** Why we cannot serve a capability, in at most 128 bytes; null if we can. */
+export function unsupportedReason(capability: VolumeCapability): string | null {
+  if (!ACCESS_MODES.includes(capability.accessMode)) {
+    return `access mode ${capability.accessMode} is not served: ${ACCESS_MODES.join(', ')}`;
+  }
+  if (capability.accessType === 'block') return null;
+  if (capability.fsType !== '' && !VOLUME_FILE_SYSTEMS.includes(capability.fsType)) {
+    return `fs_type '${capability.fsType.slice(0, 40)}' is not served: ${VOLUME_FILE_SYSTEMS.join(', ')}`;
+  }
+  if (capability.volumeMountGroup !== '') {
+    return 'volume_mount_group is not served: VOLUME_MOUNT_GROUP is not advertised';
+  }
+  return null;
+}
+
+/** Throws INVALID_ARGUMENT for the first capability of the list that cannot be served. */
+export function assertSupported(capabilities: readonly VolumeCapability[], field: string): void {
+  capabilities.forEach((capability, index) => {
+    const reason = unsupportedReason(capability);
+    if (reason !== null) throw CsiError.invalidArgument(`${field}[${index}]: ${reason}`);
+  });
+}
+
+export interface SizeQuestion {
+  range: CapacityRange | null;
+  capabilities: readonly VolumeCapability[];
+  pool: PoolCapacity;
+  /** The size of the snapshot to restore; null for an empty volume. */
+  sourceBytes: bigint | null;
+}
+
+/** The size a new volume gets. Throws OUT_OF_RANGE if no size fits. */
+export function chooseSize({ range, capabilities, pool, sourceBytes }: SizeQuestion): bigint {
+  const required = range?.requiredBytes ?? 0n;
+  const limit = range?.limitBytes ?? 0n;
+  const floor = largest([required, smallestSize(capabilities, pool), sourceBytes ?? 0n]);
+  const wished =
+    required === 0n && sourceBytes === null ? largest([floor, DEFAULT_VOLUME_BYTES]) : floor;
+  const size = fitUnder(limit, roundUp(wished, pool.granularityBytes), pool.granularityBytes);
+  if (size < floor) {
+    throw CsiError.outOfRange(
+      `capacity_range.limit_bytes is ${limit}: the smallest volume that fits the request has ` +
+        `${roundUp(floor, pool.granularityBytes)} bytes`,
+    );
+  }
+  if (size > pool.totalBytes) {
+    throw CsiError.outOfRange(
+      `capacity_range asks for ${size} bytes: the whole pool has ${pool.totalBytes}`,
+    );
+  }
+  assertSourceFits(size, sourceBytes, capabilities);
+  return size;
+}
+
+/** A larger raw block volume just has zeros behind its content; a file system would have to be grown. */
+function assertSourceFits(
+  size: bigint,
+  sourceBytes: bigint | null,
+  capabilities: readonly VolumeCapability[],
+): void {
+  if (sourceBytes === null || size === sourceBytes) return;
+  if (capabilities.every((capability) => capability.accessType === 'block')) return;
+  throw CsiError.outOfRange(
+    `capacity_range asks for ${size} bytes and the snapshot has ${sourceBytes}: ` +
+      'a file system volume is restored at the size of its snapshot',
+  );
+}
+
+function smallestSize(capabilities: readonly VolumeCapability[], pool: PoolCapacity): bigint {
+  const minima = capabilities.map((capability) =>
+    capability.accessType === 'mount'
+      ? (FILE_SYSTEM_MINIMUM[capability.fsType || 'ext4'] ?? 0n)
+      : 0n,
+  );
+  return largest([pool.minimumVolumeBytes, ...minima]);
+}
+
+const largest = (values: readonly bigint[]): bigint => values.reduce((a, b) => (a > b ? a : b), 0n);
+
+export function roundUp(value: bigint, granularity: bigint): bigint {
+  return ((value + granularity - 1n) / granularity) * granularity;
+}
+
+/** The largest allowed size that is not above the wished one; 0 as limit: no limit. */
+function fitUnder(limit: bigint, wished: bigint, granularity: bigint): bigint {
+  if (limit === 0n || wished <= limit) return wished;
+  return (limit / granularity) * granularity;
+}
+
+export interface VolumeRequest {
+  name: string;
+  range: CapacityRange | null;
+  capabilities: readonly VolumeCapability[];
+  parameters: Readonly<Record<string, string>>;
+  sourceSnapshotId: string | null;
+}
+
+/** Which field of a repeated CreateVolume asks for another volume than the one there is; null: none. */
+export function incompatibleField(volume: VolumeRecord, request: VolumeRequest): string | null {
+  const { range } = request;
+  if (range !== null) {
+    if (volume.sizeBytes < range.requiredBytes) return 'capacity_range';
+    if (range.limitBytes !== 0n && volume.sizeBytes > range.limitBytes) return 'capacity_range';
+  }
+  if (volume.sourceSnapshotId !== request.sourceSnapshotId) return 'volume_content_source';
+  if (canonical(volume.parameters) !== canonical(request.parameters)) return 'parameters';
+  if (asSet(volume.capabilities) !== asSet(request.capabilities)) return 'volume_capabilities';
+  return null;
+}
+
+const canonical = (map: Readonly<Record<string, string>>): string =>
+  JSON.stringify(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
+
+const asSet = (capabilities: readonly VolumeCapability[]): string =>
+  JSON.stringify(
+    capabilities
+      .map((capability) =>
+        JSON.stringify(Object.entries(capability).sort(([a], [b]) => (a < b ? -1 : 1))),
+      )
+      .sort(),
+  );
