@@ -1,0 +1,89 @@
+/** The real plugin as a child process on a real socket. It is ended by pid, and only what was started here. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
+import { packagePath } from '../../src/package-root.js';
+import { CsiClient } from './csi-client.js';
+import type { Workspace } from './workspace.js';
+
+export interface PluginOptions {
+  /** name=/directory pairs; none: the embedded default pool in the state directory. */
+  pools?: string;
+  env?: Record<string, string>;
+  /** Name of the state directory and the socket in the workspace. */
+  name?: string;
+}
+
+export class Plugin {
+  private constructor(
+    readonly process: ChildProcess,
+    readonly client: CsiClient,
+    readonly endpoint: string,
+    private readonly output: string[],
+  ) {}
+
+  /** Starts the plugin and waits until Probe says ready. */
+  static async start(workspace: Workspace, options: PluginOptions = {}): Promise<Plugin> {
+    const name = options.name ?? 'plugin';
+    const endpoint = `unix://${workspace.path(`${name}.sock`)}`;
+    const output: string[] = [];
+    const child = spawn(process.execPath, [packagePath('.test-build/src/main.js'), 'serve'], {
+      env: {
+        PATH: `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`,
+        CSI_ENDPOINT: endpoint,
+        BLOCKDELTA_STATE_DIR: workspace.path(name),
+        BLOCKDELTA_NODE_ID: 'test-node',
+        BLOCKDELTA_EMBEDDED_POOL_SIZE: '4Gi',
+        ...(options.pools === undefined ? {} : { BLOCKDELTA_POOLS: options.pools }),
+        ...options.env,
+      },
+      stdio: ['ignore', 'inherit', 'pipe'],
+    });
+    child.stderr?.on('data', (chunk: Buffer) => output.push(chunk.toString()));
+    const plugin = new Plugin(child, new CsiClient(endpoint), endpoint, output);
+    await plugin.#waitReady();
+    return plugin;
+  }
+
+  /** Everything the plugin has logged so far. */
+  get log(): string {
+    return this.output.join('');
+  }
+
+  /** SIGTERM, and the exit code. */
+  async stop(): Promise<number | null> {
+    return this.#end('SIGTERM');
+  }
+
+  /** kill -9. */
+  async kill(): Promise<void> {
+    await this.#end('SIGKILL');
+  }
+
+  async #end(signal: NodeJS.Signals): Promise<number | null> {
+    this.client.close();
+    if (this.process.exitCode === null && this.process.signalCode === null) {
+      const ended = once(this.process, 'exit');
+      this.process.kill(signal);
+      await ended;
+    }
+    return this.process.exitCode;
+  }
+
+  async #waitReady(): Promise<void> {
+    const deadline = Date.now() + 60_000;
+    for (;;) {
+      if (this.process.exitCode !== null) {
+        throw new Error(`the plugin ended with ${this.process.exitCode}:\n${this.log}`);
+      }
+      try {
+        const answer = await this.client.identity.Probe({}, { deadlineMs: 1000 });
+        if (answer['ready']?.value !== false) return;
+      } catch {
+        // Not listening yet.
+      }
+      if (Date.now() > deadline) throw new Error(`the plugin did not get ready:\n${this.log}`);
+      await delay(20);
+    }
+  }
+}

@@ -1,0 +1,107 @@
+/**
+ * A temporary place for one test, and the sweeping of everything under it: mounts, loop devices,
+ * files. What a test made is found through the kernel, not through what the test remembers, so it
+ * goes away also after a failure or a kill -9 of the plugin.
+ */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/** Why root-only tests cannot run here; undefined if they can. For node:test's `skip`. */
+export const skipUnlessRoot: string | false =
+  process.getuid?.() === 0 ? false : 'needs root for loop devices and mounts';
+
+export class Workspace {
+  readonly directory: string;
+
+  constructor(label: string) {
+    this.directory = realpathSync(mkdtempSync(join(tmpdir(), `blockdelta-${label}-`)));
+  }
+
+  path(...names: string[]): string {
+    return join(this.directory, ...names);
+  }
+
+  /** Unmounts, detaches and removes everything below the directory. Throws if something stays. */
+  dispose(): void {
+    for (let round = 0; round < 20; round += 1) {
+      const mounts = mountsBelow(this.directory);
+      const loops = loopsBelow(this.directory);
+      if (mounts.length === 0 && loops.length === 0) break;
+      for (const mountPoint of mounts.reverse()) {
+        // Harmless if it is not frozen; a frozen file system cannot be unmounted.
+        spawnSync('fsfreeze', ['-u', mountPoint], { stdio: 'ignore' });
+        spawnSync('umount', [mountPoint], { stdio: 'ignore' });
+      }
+      for (const device of loops) spawnSync('losetup', ['-d', device], { stdio: 'ignore' });
+      if (round > 2) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
+    }
+    const left = [...mountsBelow(this.directory), ...loopsBelow(this.directory)];
+    if (left.length > 0) throw new Error(`left behind: ${left.join(', ')}`);
+    // Snapshots in a pool directly on the host's file system are immutable.
+    spawnSync('chattr', ['-R', '-i', this.directory], { stdio: 'ignore' });
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+}
+
+/** Mount points below a directory, in the order they were mounted. */
+export function mountsBelow(directory: string): string[] {
+  return readFileSync('/proc/self/mountinfo', 'utf8')
+    .split('\n')
+    .map((line) => (line.split(' ')[4] ?? '').replace(/\\040/g, ' '))
+    .filter((mountPoint) => mountPoint === directory || mountPoint.startsWith(`${directory}/`));
+}
+
+/** Loop devices whose backing file is below a directory. */
+export function loopsBelow(directory: string): string[] {
+  return readdirSync('/sys/block')
+    .filter((name) => name.startsWith('loop'))
+    .filter((name) => {
+      try {
+        const file = readFileSync(`/sys/block/${name}/loop/backing_file`, 'utf8');
+        return file.startsWith(`${directory}/`);
+      } catch {
+        return false;
+      }
+    })
+    .map((name) => `/dev/${name}`);
+}
+
+export type PoolKind =
+  | 'xfs'
+  | 'xfs-1k'
+  | 'btrfs'
+  | 'btrfs-zstd'
+  | 'btrfs-nodatacow'
+  | 'btrfs-no-holes-off'
+  | 'ext4';
+
+const MKFS: Readonly<Record<PoolKind, [string, ...string[]]>> = {
+  xfs: ['mkfs.xfs', '-q', '-f', '-m', 'reflink=1'],
+  'xfs-1k': ['mkfs.xfs', '-q', '-f', '-m', 'reflink=1', '-b', 'size=1024'],
+  btrfs: ['mkfs.btrfs', '-q', '-f'],
+  'btrfs-zstd': ['mkfs.btrfs', '-q', '-f'],
+  'btrfs-nodatacow': ['mkfs.btrfs', '-q', '-f'],
+  'btrfs-no-holes-off': ['mkfs.btrfs', '-q', '-f', '-O', '^no-holes'],
+  ext4: ['mkfs.ext4', '-q', '-F'],
+};
+
+const MOUNT_OPTIONS: Readonly<Partial<Record<PoolKind, string>>> = {
+  'btrfs-zstd': 'compress-force=zstd',
+  'btrfs-nodatacow': 'nodatacow',
+};
+
+/** A file system of that kind, in an image on a loop device, mounted in the workspace. Returns the mount point. */
+export function makePoolFileSystem(workspace: Workspace, kind: PoolKind, sizeMiB = 2048): string {
+  const image = workspace.path(`${kind}.img`);
+  const mountPoint = workspace.path(`${kind}.pool`);
+  execFileSync('truncate', ['-s', `${sizeMiB}M`, image]);
+  const [mkfs, ...options] = MKFS[kind];
+  execFileSync(mkfs, [...options, image], { stdio: ['ignore', 'ignore', 'pipe'] });
+  execFileSync('mkdir', ['-p', mountPoint]);
+  const extra = MOUNT_OPTIONS[kind];
+  const mountOptions = extra === undefined ? 'loop' : `loop,${extra}`;
+  execFileSync('mount', ['-o', mountOptions, image, mountPoint]);
+  return mountPoint;
+}
