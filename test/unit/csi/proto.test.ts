@@ -1,0 +1,299 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import protobuf from 'protobufjs';
+import { clientServices, csiProto, servedServices } from '../../../src/csi/proto.js';
+import { packagePath } from '../../../src/package-root.js';
+import { type Description, describe, differences } from './proto-description.js';
+
+const source = readFileSync(packagePath('proto/csi.proto'), 'utf8');
+const descriptor = JSON.parse(
+  readFileSync(packagePath('test/fixtures/csi-descriptor-superset.json'), 'utf8'),
+) as Description;
+
+function rootOf(text: string): protobuf.Root {
+  const root = new protobuf.Root();
+  root.loadSync(
+    ['descriptor', 'timestamp', 'wrappers'].map((name) => `google/protobuf/${name}.proto`),
+  );
+  protobuf.parse(text, root, { keepCase: true, alternateCommentMode: true });
+  root.resolveAll();
+  return root;
+}
+
+/** The differences once the proto is changed in one place. */
+function differencesAfter(found: string, replacement: string): string[] {
+  assert.equal(source.split(found).length, 2, `'${found}' is not in the proto exactly once`);
+  return differences(descriptor, describe(rootOf(source.replace(found, () => replacement))));
+}
+
+/** What the other side decodes from what one side sent. */
+function overTheWire(service: 'Controller' | 'Identity', rpc: string, message: object): unknown {
+  const method = clientServices()[service][rpc];
+  assert.ok(method);
+  return method.responseDeserialize(method.responseSerialize(message));
+}
+
+function requestOverTheWire(rpc: string, message: object): Record<string, unknown> {
+  const method = clientServices().Controller[rpc];
+  assert.ok(method);
+  return method.requestDeserialize(method.requestSerialize(message)) as Record<string, unknown>;
+}
+
+test('the proto holds every service, rpc, message, field and value of the descriptor, and no other', () => {
+  const description = describe(rootOf(source));
+  assert.deepEqual(differences(descriptor, description), []);
+  assert.equal(Object.keys(description.services).length, 5);
+  assert.equal(Object.keys(description.messages).length, 105);
+  assert.equal(Object.keys(description.enums).length, 10);
+});
+
+test('the proto that the plugin loads is the same as the one compared with the descriptor', () => {
+  // Comments are not kept there, so nothing is known to be removed.
+  const withoutRemovals = JSON.parse(JSON.stringify(descriptor), (key, value) =>
+    key === 'removedIn' ? undefined : value,
+  ) as Description;
+  assert.deepEqual(differences(withoutRemovals, describe(csiProto().root)), []);
+});
+
+const SPOILT: readonly [what: string, found: string, replacement: string, expected: RegExp][] = [
+  [
+    'a wrong field number',
+    'string group_snapshot_id = 6;',
+    'string group_snapshot_id = 8;',
+    /Snapshot\/fields\/group_snapshot_id\/number: must be 6, the proto has 8/,
+  ],
+  [
+    'a wrong field type',
+    'int64 byte_offset = 1;',
+    'uint64 byte_offset = 1;',
+    /byte_offset\/type: must be "int64", the proto has "uint64"/,
+  ],
+  [
+    'a missing field',
+    '  bool ready_to_use = 4;\n',
+    '',
+    /VolumeGroupSnapshot\/fields\/ready_to_use: missing in the proto/,
+  ],
+  [
+    'a field too many',
+    'int64 byte_offset = 1;',
+    'int64 byte_offset = 1; bool zeroed = 9;',
+    /BlockMetadata\/fields\/zeroed: not in the descriptor/,
+  ],
+  [
+    'a lost repetition',
+    'repeated string mount_flags = 2;',
+    'string mount_flags = 2;',
+    /mount_flags\/label: missing in the proto, must be "repeated"/,
+  ],
+  [
+    'a field outside its oneof',
+    '  oneof access_type {\n    BlockVolume block = 1;',
+    '  BlockVolume block = 1;\n  oneof access_type {',
+    /VolumeCapability\/fields\/block\/oneof: missing/,
+  ],
+  [
+    'a lost secret mark',
+    'secrets = 1 [(csi_secret) = true]',
+    'secrets = 1',
+    /NodeGetStorageHealthRequest\/fields\/secrets\/secret: missing/,
+  ],
+  [
+    'a false secret mark',
+    'string fs_type = 1;',
+    'string fs_type = 1 [(csi_secret) = true];',
+    /fs_type\/secret: not in the descriptor/,
+  ],
+  [
+    'a lost alpha mark',
+    'minimum_volume_size = 3 [(alpha_field) = true]',
+    'minimum_volume_size = 3',
+    /minimum_volume_size\/alpha: missing/,
+  ],
+  [
+    'a wrong enum value',
+    'GET_STORAGE_HEALTH = 8',
+    'GET_STORAGE_HEALTH = 9',
+    /GET_STORAGE_HEALTH: must be 8, the proto has 9/,
+  ],
+  [
+    'an enum value too many',
+    'DATA_LOSS = 3;',
+    'DATA_LOSS = 3; LOST = 4;',
+    /values\/LOST: not in the descriptor/,
+  ],
+  [
+    'a stream that became unary',
+    'returns (stream GetMetadataDeltaResponse)',
+    'returns (GetMetadataDeltaResponse)',
+    /GetMetadataDelta\/serverStreaming: must be true/,
+  ],
+  [
+    'a wrong response type',
+    'returns (ProbeResponse)',
+    'returns (ProbeRequest)',
+    /Probe\/response: must be "ProbeResponse"/,
+  ],
+  [
+    'a missing rpc',
+    '  rpc Probe(ProbeRequest) returns (ProbeResponse) {}\n',
+    '',
+    /services\/Identity\/rpcs\/Probe: missing/,
+  ],
+  [
+    'an rpc too many',
+    '  rpc Probe(ProbeRequest)',
+    '  rpc Ping(ProbeRequest) returns (ProbeResponse) {}\n  rpc Probe(ProbeRequest)',
+    /Identity\/rpcs\/Ping: not in the descriptor/,
+  ],
+  [
+    'a message too many',
+    'message ProbeRequest {}',
+    'message ProbeRequest {} message Ping {}',
+    /messages\/Ping: not in the descriptor/,
+  ],
+];
+
+for (const [what, found, replacement, expected] of SPOILT) {
+  test(`the comparison with the descriptor sees ${what}`, () => {
+    const lines = differencesAfter(found, replacement);
+    assert.ok(lines.length > 0 && lines.some((line) => expected.test(line)), lines.join('\n'));
+  });
+}
+
+test('the options have the extension numbers that other CSI code uses', () => {
+  const expected = {
+    csi_secret: ['.google.protobuf.FieldOptions', 1059],
+    alpha_field: ['.google.protobuf.FieldOptions', 1060],
+    alpha_enum: ['.google.protobuf.EnumOptions', 1060],
+    alpha_enum_value: ['.google.protobuf.EnumValueOptions', 1060],
+    alpha_message: ['.google.protobuf.MessageOptions', 1060],
+    alpha_method: ['.google.protobuf.MethodOptions', 1060],
+    alpha_service: ['.google.protobuf.ServiceOptions', 1060],
+  };
+  const names = csiProto().root.lookup('csi.v1') as protobuf.Namespace;
+  const extensions = names.nestedArray.filter((member) => member instanceof protobuf.Field);
+  const found = extensions.map((field) => [
+    field.name,
+    [`.${field.extend?.replace(/^\./, '')}`, field.id],
+  ]);
+  assert.deepEqual(Object.fromEntries(found), expected);
+});
+
+test('every rpc is served under its CSI path', () => {
+  for (const services of [clientServices(), servedServices()]) {
+    for (const [name, service] of Object.entries(descriptor.services)) {
+      const definition = services[name as keyof typeof services];
+      assert.deepEqual(Object.keys(definition).sort(), Object.keys(service.rpcs).sort());
+      for (const [rpc, facts] of Object.entries(service.rpcs)) {
+        assert.equal(definition[rpc]?.path, `/csi.v1.${name}/${rpc}`);
+        assert.equal(definition[rpc]?.requestStream, facts.clientStreaming);
+        assert.equal(definition[rpc]?.responseStream, facts.serverStreaming);
+      }
+    }
+  }
+});
+
+test('an int64 beyond the precision of a number arrives exactly, as a string', () => {
+  const request = requestOverTheWire('CreateVolume', {
+    capacity_range: { required_bytes: '9007199254740993', limit_bytes: '9223372036854775807' },
+  });
+  assert.deepEqual(request.capacity_range, {
+    required_bytes: '9007199254740993',
+    limit_bytes: '9223372036854775807',
+  });
+});
+
+test('a negative int64 keeps its sign', () => {
+  const request = requestOverTheWire('CreateVolume', { capacity_range: { required_bytes: '-1' } });
+  assert.deepEqual(request.capacity_range, { required_bytes: '-1', limit_bytes: '0' });
+});
+
+test('enum values arrive by name, and as a number when the proto does not know them', () => {
+  const request = requestOverTheWire('CreateVolume', {
+    volume_capabilities: [{ access_mode: { mode: 1 } }, { access_mode: { mode: 99 } }],
+  });
+  const capabilities = request.volume_capabilities as { access_mode: unknown }[];
+  assert.deepEqual(
+    capabilities.map((capability) => capability.access_mode),
+    [{ mode: 'SINGLE_NODE_WRITER' }, { mode: 99 }],
+  );
+});
+
+test('unset fields arrive as null messages and empty values, and unset oneof members not at all', () => {
+  const request = requestOverTheWire('CreateVolume', { volume_capabilities: [{ block: {} }] });
+  assert.deepEqual(request, {
+    name: '',
+    capacity_range: null,
+    volume_capabilities: [{ block: {}, access_type: 'block', access_mode: null }],
+    parameters: {},
+    secrets: {},
+    volume_content_source: null,
+    accessibility_requirements: null,
+    mutable_parameters: {},
+  });
+});
+
+test('wrappers and timestamps are messages of their own', () => {
+  assert.deepEqual(overTheWire('Identity', 'Probe', { ready: { value: true } }), {
+    ready: { value: true },
+  });
+  assert.deepEqual(overTheWire('Identity', 'Probe', {}), { ready: null });
+  const capacity = { available_capacity: '7', maximum_volume_size: { value: '9007199254740993' } };
+  assert.deepEqual(overTheWire('Controller', 'GetCapacity', capacity), {
+    ...capacity,
+    minimum_volume_size: null,
+  });
+  const snapshot = { creation_time: { seconds: '1700000000', nanos: 5 } };
+  const answer = overTheWire('Controller', 'CreateSnapshot', { snapshot }) as {
+    snapshot: { creation_time: unknown };
+  };
+  assert.deepEqual(answer.snapshot.creation_time, snapshot.creation_time);
+});
+
+test('a map key named __proto__ is a key like any other', () => {
+  const parameters = JSON.parse('{"__proto__": "a", "b": "c"}') as object;
+  const request = requestOverTheWire('CreateVolume', { parameters });
+  assert.deepEqual(Object.entries(request.parameters as object), [
+    ['__proto__', 'a'],
+    ['b', 'c'],
+  ]);
+});
+
+test('a field that the proto does not know is passed over', () => {
+  const method = clientServices().Identity.Probe;
+  assert.ok(method);
+  // Field 100, varint 1.
+  assert.deepEqual(method.responseDeserialize(Buffer.from([0xa0, 0x06, 0x01])), { ready: null });
+});
+
+test('the server sends the bytes of a metadata message as they are', () => {
+  const client = clientServices().SnapshotMetadata;
+  for (const rpc of ['GetMetadataAllocated', 'GetMetadataDelta']) {
+    const message = {
+      block_metadata_type: 'VARIABLE_LENGTH',
+      volume_capacity_bytes: '1073741824',
+      block_metadata: [{ byte_offset: '4096', size_bytes: '8192' }],
+    };
+    const bytes = client[rpc]?.responseSerialize(message);
+    assert.ok(bytes);
+    const served = servedServices().SnapshotMetadata[rpc];
+    assert.equal(served?.responseSerialize(bytes), bytes);
+    assert.deepEqual(client[rpc]?.responseDeserialize(bytes), message);
+    assert.notEqual(client[rpc]?.responseSerialize, served?.responseSerialize);
+  }
+});
+
+test('the server encodes the responses of unary methods', () => {
+  const { Probe } = servedServices().Identity;
+  assert.ok(Probe);
+  const bytes = Probe.responseSerialize({ ready: { value: true } });
+  assert.deepEqual([...bytes], [0x0a, 0x02, 0x08, 0x01]);
+});
+
+test('the interface is loaded once', () => {
+  assert.equal(csiProto(), csiProto());
+  assert.equal(clientServices(), clientServices());
+  assert.equal(servedServices(), servedServices());
+});
