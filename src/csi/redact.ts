@@ -1,0 +1,91 @@
+/**
+ * Copies CSI messages for the log without what must not be in a log.
+ *
+ * What is hidden follows the csi_secret mark of the proto, so that a field added there is covered
+ * without a change here. The price of a call depends on the message, not on the proto: which fields
+ * of a type can lead to a secret is worked out once.
+ */
+import protobuf from 'protobufjs';
+import { CSI_PACKAGE, csiProto } from './proto.js';
+
+export const STRIPPED = '***stripped***';
+
+/**
+ * Fields that CSI calls sensitive in prose but does not mark: mount flags may hold passwords (CIFS
+ * style `password=...`).
+ */
+const ALSO_SENSITIVE: ReadonlySet<string> = new Set([
+  'csi.v1.VolumeCapability.MountVolume.mount_flags',
+]);
+
+/** How to copy one message type. A field is hidden, copied whole, or copied by its own plan. */
+interface Plan {
+  holdsSecrets: boolean;
+  readonly fields: Map<string, 'hide' | 'copy' | Plan>;
+}
+
+const plans = new Map<protobuf.Type, Plan>();
+
+/**
+ * A deep copy of a message in which the value of every secret field, map keys included, is
+ * `***stripped***`, whether or not it was set. Messages that can hold secrets are copied field by
+ * field; what the proto does not know of them is left out, since nobody can say if it is secret.
+ *
+ * @param messageTypeName relative to csi.v1, such as `CreateVolumeRequest`
+ * @throws Error if there is no such type
+ */
+export function redact(messageTypeName: string, message: object): object {
+  const type = csiProto().root.lookupType(`${CSI_PACKAGE}.${messageTypeName}`);
+  const plan = planOf(type);
+  return (plan.holdsSecrets ? copyByPlan(message, plan) : copyAll(message)) as object;
+}
+
+function planOf(type: protobuf.Type): Plan {
+  const known = plans.get(type);
+  if (known !== undefined) return known;
+  // Registered before its fields are known and taken for secret until then, so that a type that
+  // contains itself ends here, on the safe side.
+  const plan: Plan = { holdsSecrets: true, fields: new Map() };
+  plans.set(type, plan);
+  for (const field of type.fieldsArray) plan.fields.set(field.name, treatmentOf(field));
+  plan.holdsSecrets = [...plan.fields.values()].some((treatment) => treatment !== 'copy');
+  return plan;
+}
+
+function treatmentOf(field: protobuf.Field): 'hide' | 'copy' | Plan {
+  if (isSensitive(field)) return 'hide';
+  const { resolvedType } = field.resolve();
+  if (!(resolvedType instanceof protobuf.Type)) return 'copy';
+  const plan = planOf(resolvedType);
+  if (!plan.holdsSecrets) return 'copy';
+  // A map of messages would need its keys walked. CSI has none; hidden is safe.
+  return field.map ? 'hide' : plan;
+}
+
+function isSensitive(field: protobuf.Field): boolean {
+  return (
+    field.getOption('(csi_secret)') === true ||
+    ALSO_SENSITIVE.has(field.fullName.replace(/^\./, ''))
+  );
+}
+
+function copyByPlan(value: unknown, plan: Plan): unknown {
+  if (value === null || value === undefined) return value;
+  if (Array.isArray(value)) return value.map((element) => copyByPlan(element, plan));
+  if (typeof value !== 'object') return STRIPPED;
+  const copy: Record<string, unknown> = {};
+  for (const [name, treatment] of plan.fields) {
+    if (!Object.hasOwn(value, name)) continue;
+    const found = (value as Record<string, unknown>)[name];
+    if (treatment === 'hide') copy[name] = STRIPPED;
+    else copy[name] = treatment === 'copy' ? copyAll(found) : copyByPlan(found, treatment);
+  }
+  return copy;
+}
+
+function copyAll(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map(copyAll);
+  // fromEntries, not assignment: a map's key may be `__proto__`.
+  return Object.fromEntries(Object.entries(value).map(([key, held]) => [key, copyAll(held)]));
+}

@@ -1,0 +1,176 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import protobuf from 'protobufjs';
+import { clientServices, csiProto } from '../../../src/csi/proto.js';
+import { redact, STRIPPED } from '../../../src/csi/redact.js';
+
+const SECRET = 'hunter2';
+
+/** Every message type of the proto by its name relative to the package, nested ones too. */
+function allTypes(
+  namespace = csiProto().root.lookup('csi.v1') as protobuf.NamespaceBase,
+): protobuf.Type[] {
+  return namespace.nestedArray.flatMap((member) =>
+    member instanceof protobuf.Type ? [member, ...allTypes(member)] : [],
+  );
+}
+
+function relativeName(type: protobuf.Type): string {
+  return type.fullName.replace('.csi.v1.', '');
+}
+
+function isSecret(field: protobuf.Field): boolean {
+  return field.options?.['(csi_secret)'] === true || field.name === 'mount_flags';
+}
+
+/** A message with every field set: secret values where the proto wants them, others harmless. */
+function filled(type: protobuf.Type): Record<string, unknown> {
+  const message: Record<string, unknown> = {};
+  for (const field of type.fieldsArray) {
+    field.resolve();
+    message[field.name] = filledField(field);
+  }
+  return message;
+}
+
+function filledField(field: protobuf.Field): unknown {
+  if (field.map) {
+    return isSecret(field) ? { [`${SECRET}-key`]: `${SECRET}-value` } : { key: field.fullName };
+  }
+  let value: unknown = field.fullName;
+  if (isSecret(field)) value = `password=${SECRET}`;
+  else if (field.resolvedType instanceof protobuf.Type) value = filled(field.resolvedType);
+  return field.repeated ? [value, value] : value;
+}
+
+/** How often a secret field occurs in `filled(type)`. */
+function secretsIn(type: protobuf.Type): number {
+  return type.fieldsArray.reduce((sum, field) => {
+    if (isSecret(field)) return sum + 1;
+    const { resolvedType } = field.resolve();
+    if (!(resolvedType instanceof protobuf.Type)) return sum;
+    return sum + (field.repeated ? 2 : 1) * secretsIn(resolvedType);
+  }, 0);
+}
+
+test('no value or key of a secret field survives in any message', () => {
+  let secrets = 0;
+  for (const type of allTypes()) {
+    const message = filled(type);
+    const text = JSON.stringify(redact(relativeName(type), message));
+    assert.ok(!text.includes(SECRET), `${type.fullName}: ${text}`);
+    assert.equal(text.split(JSON.stringify(STRIPPED)).length - 1, secretsIn(type), type.fullName);
+    secrets += secretsIn(type);
+  }
+  assert.ok(secrets > 40, `only ${secrets} secret fields were filled`);
+});
+
+test('no secret of any request survives a trip over the wire', () => {
+  let requests = 0;
+  for (const service of Object.values(clientServices())) {
+    for (const [rpc, method] of Object.entries(service)) {
+      const type = csiProto().root.lookupType(`csi.v1.${rpc}Request`);
+      const secrets = type.fields.secrets ? { [`${SECRET}-key`]: SECRET } : undefined;
+      const mount = { mount_flags: [`password=${SECRET}`] };
+      const request = method.requestDeserialize(
+        method.requestSerialize({
+          secrets,
+          volume_capability: { mount },
+          volume_capabilities: [{ mount }],
+        }),
+      );
+      const text = JSON.stringify(redact(`${rpc}Request`, request));
+      assert.ok(!text.includes(SECRET), `${rpc}: ${text}`);
+      assert.equal(text.includes(`"secrets":"${STRIPPED}"`), secrets !== undefined, rpc);
+      requests += 1;
+    }
+  }
+  assert.equal(requests, 36);
+});
+
+test('everything that is not secret is kept', () => {
+  for (const type of allTypes()) {
+    const kept = JSON.stringify(redact(relativeName(type), filled(type)));
+    const whole = JSON.stringify(filled(type), (key, value) =>
+      key === 'secrets' || key === 'mount_flags' ? STRIPPED : value,
+    );
+    assert.equal(kept, whole, type.fullName);
+  }
+});
+
+test('mount flags are stripped, the rest of the capability is not', () => {
+  const message = {
+    volume_id: 'vol-1',
+    volume_capability: {
+      mount: { fs_type: 'xfs', mount_flags: [`password=${SECRET}`], volume_mount_group: '7' },
+      access_mode: { mode: 'SINGLE_NODE_WRITER' },
+      access_type: 'mount',
+    },
+    secrets: { token: SECRET },
+    target_path: '/target',
+  };
+  assert.deepEqual(redact('NodePublishVolumeRequest', message), {
+    volume_id: 'vol-1',
+    target_path: '/target',
+    volume_capability: {
+      mount: { fs_type: 'xfs', mount_flags: STRIPPED, volume_mount_group: '7' },
+      access_mode: { mode: 'SINGLE_NODE_WRITER' },
+    },
+    secrets: STRIPPED,
+  });
+});
+
+test('a secret field is stripped whatever it holds', () => {
+  for (const secrets of [{}, null, SECRET, [SECRET], { nested: { deep: SECRET } }]) {
+    assert.deepEqual(redact('DeleteVolumeRequest', { secrets }), { secrets: STRIPPED });
+  }
+});
+
+test('a value of the wrong kind where a message with secrets belongs is stripped', () => {
+  const message = { volume_capabilities: [SECRET], name: 'n' };
+  assert.deepEqual(redact('CreateVolumeRequest', message), {
+    name: 'n',
+    volume_capabilities: [STRIPPED],
+  });
+});
+
+test('a field the proto does not know is left out of messages that can hold secrets', () => {
+  const message = { volume_id: 'vol-1', password: SECRET };
+  assert.deepEqual(redact('DeleteVolumeRequest', message), { volume_id: 'vol-1' });
+});
+
+test('unset messages stay null and missing fields stay missing', () => {
+  assert.deepEqual(redact('CreateVolumeRequest', { capacity_range: null }), {
+    capacity_range: null,
+  });
+  assert.deepEqual(redact('ControllerExpandVolumeRequest', { volume_capability: null }), {
+    volume_capability: null,
+  });
+  assert.deepEqual(redact('ProbeRequest', {}), {});
+});
+
+test('the copy shares nothing with the message, and the message keeps its secrets', () => {
+  const message = {
+    parameters: { a: '1' },
+    capacity_range: { required_bytes: '1' },
+    secrets: { token: SECRET },
+  };
+  const copy = redact('CreateVolumeRequest', message) as typeof message;
+  copy.parameters.a = '2';
+  copy.capacity_range.required_bytes = '2';
+  assert.deepEqual(message, {
+    parameters: { a: '1' },
+    capacity_range: { required_bytes: '1' },
+    secrets: { token: SECRET },
+  });
+});
+
+test('a map key named __proto__ is copied like any other', () => {
+  const parameters = JSON.parse('{"__proto__": "a"}') as object;
+  const copy = redact('CreateVolumeRequest', { parameters }) as { parameters: object };
+  assert.deepEqual(Object.entries(copy.parameters), [['__proto__', 'a']]);
+});
+
+test('an unknown message type is an error', () => {
+  assert.throws(() => redact('NoSuchRequest', {}), /no such type/);
+});
