@@ -1,0 +1,292 @@
+/**
+ * Parsing of single request fields: from what the proto decoder gives (csi/proto.ts says how that
+ * looks) to what the domain uses. Knows the limits CSI sets on fields, and no RPC.
+ *
+ * Every failure is INVALID_ARGUMENT and names the field as the proto does. Values are never part of
+ * a message, since some are secret.
+ *
+ * CSI wants presence judged before existence, and existence before values. So a handler first calls
+ * `requireFields` for all that is required, then looks its objects up, then checks the rest. The
+ * parsers for ids, names, paths and maps look only at size and characters and may run before the
+ * look-up; `requireAbsolutePath` and the capability parsers belong after it.
+ */
+import { normalize } from 'node:path/posix';
+import { CsiError } from '../errors.js';
+import type { RequestMessage } from './service.js';
+
+/** CSI's limit for a string that names no other. */
+const MAX_STRING_BYTES = 128;
+const MAX_MAP_BYTES = 4096;
+const MAX_MOUNT_FLAGS_BYTES = 4096;
+/** PATH_MAX of Linux, less the NUL it counts. */
+const MAX_PATH_BYTES = 4095;
+
+export type StringMap = Readonly<Record<string, string>>;
+
+/** Bounds in bytes; 0 is an unset bound, and one of the two is set. */
+export interface CapacityRange {
+  readonly requiredBytes: bigint;
+  readonly limitBytes: bigint;
+}
+
+const ACCESS_MODES = [
+  'SINGLE_NODE_WRITER',
+  'SINGLE_NODE_READER_ONLY',
+  'MULTI_NODE_READER_ONLY',
+  'MULTI_NODE_SINGLE_WRITER',
+  'MULTI_NODE_MULTI_WRITER',
+  'SINGLE_NODE_SINGLE_WRITER',
+  'SINGLE_NODE_MULTI_WRITER',
+] as const;
+
+export type AccessMode = (typeof ACCESS_MODES)[number];
+
+export interface BlockAccess {
+  readonly accessType: 'block';
+}
+
+export interface MountAccess {
+  readonly accessType: 'mount';
+  /** Empty leaves the choice to the plugin. */
+  readonly fsType: string;
+  /** Sensitive: never logged. */
+  readonly mountFlags: readonly string[];
+  /** Empty when not asked for. */
+  readonly volumeMountGroup: string;
+}
+
+export type VolumeCapability = (BlockAccess | MountAccess) & { readonly accessMode: AccessMode };
+
+interface StringLimits {
+  maxBytes?: number;
+}
+
+/** Presence in the sense of CSI: not null, and not an empty string, list or map. Zero is present. */
+export function requirePresent(value: unknown, field: string): void {
+  if (isMissing(value)) throw CsiError.invalidArgument(`${field} is required`);
+}
+
+/** Presence of several fields of one request, judged in the order given. */
+export function requireFields(request: RequestMessage, ...fields: string[]): void {
+  for (const field of fields) requirePresent(request[field], field);
+}
+
+/** A string that must be given, such as an id. Whether an id is one of ours is not judged here. */
+export function requireString(value: unknown, field: string, limits: StringLimits = {}): string {
+  requirePresent(value, field);
+  return optionalString(value, field, limits);
+}
+
+/** A string that may be missing: then it is empty. */
+export function optionalString(value: unknown, field: string, limits: StringLimits = {}): string {
+  const text = asString(value, field);
+  refuseOver(limits.maxBytes ?? MAX_STRING_BYTES, Buffer.byteLength(text), field);
+  return text;
+}
+
+/** The name of something to be created: free Unicode text, less what CSI bans. Never a path. */
+export function requireName(value: unknown, field: string): string {
+  const name = requireString(value, field);
+  for (const character of name) {
+    const codePoint = character.codePointAt(0) as number;
+    if (isBannedInNames(codePoint)) {
+      const shown = codePoint.toString(16).toUpperCase().padStart(4, '0');
+      throw CsiError.invalidArgument(`${field} contains the control character U+${shown}`);
+    }
+  }
+  return name;
+}
+
+export function parseBoolean(value: unknown, field: string): boolean {
+  if (value === undefined || value === null) return false;
+  if (typeof value !== 'boolean') throw CsiError.invalidArgument(`${field} is not a bool`);
+  return value;
+}
+
+/** A path as the kernel could take it, absolute or not; empty when it is missing. */
+export function parsePath(value: unknown, field: string): string {
+  const path = optionalString(value, field, { maxBytes: MAX_PATH_BYTES });
+  if (path.includes('\0')) throw CsiError.invalidArgument(`${field} contains a NUL character`);
+  return path;
+}
+
+/**
+ * The path without doubled or trailing slashes and `.` segments. Refuses relative paths, the root
+ * directory, and `..`, which would mean another place once a symbolic link is on the way.
+ *
+ * To be called after the look-up of the volume: callers ask about unknown volumes with relative
+ * paths and expect NOT_FOUND.
+ */
+export function requireAbsolutePath(path: string, field: string): string {
+  if (!path.startsWith('/')) throw CsiError.invalidArgument(`${field} is not an absolute path`);
+  if (path.split('/').includes('..')) {
+    throw CsiError.invalidArgument(`${field} contains a '..' segment`);
+  }
+  const clean = normalize(path).replace(/\/$/, '');
+  if (clean === '') throw CsiError.invalidArgument(`${field} is the root directory`);
+  return clean;
+}
+
+/** A map of strings; keys and values count towards the limit. Empty when it is missing. */
+export function parseMap(value: unknown, field: string, maxBytes = MAX_MAP_BYTES): StringMap {
+  const map = asMessage(value ?? {}, field);
+  let bytes = 0;
+  for (const [key, held] of Object.entries(map)) {
+    if (typeof held !== 'string') {
+      throw CsiError.invalidArgument(`${field} holds a value that is not a string`);
+    }
+    bytes += Buffer.byteLength(key) + Buffer.byteLength(held);
+  }
+  refuseOver(maxBytes, bytes, field);
+  // Spread defines its keys, so `__proto__` stays a key.
+  return { ...map } as StringMap;
+}
+
+/** A secrets map. Unknown keys are lawful: callers may send one map to all RPCs. */
+export function parseSecrets(value: unknown, field = 'secrets'): StringMap {
+  const secrets = parseMap(value, field);
+  if (!Object.keys(secrets).every((key) => /^[A-Za-z0-9._-]+$/.test(key))) {
+    throw CsiError.invalidArgument(`${field} has a key with other than letters, digits, '-_.'`);
+  }
+  return secrets;
+}
+
+/** A list of strings such as ids, each within the limit; empty when it is missing. */
+export function parseStrings(value: unknown, field: string): readonly string[] {
+  return asList(value, field).map((element, index) => requireString(element, `${field}[${index}]`));
+}
+
+/** An int64, negative ones too; 0 when it is missing. */
+export function parseInt64(value: unknown, field: string): bigint {
+  if (value === undefined || value === null) return 0n;
+  if (typeof value !== 'string' || !/^-?[0-9]+$/.test(value)) {
+    throw CsiError.invalidArgument(`${field} is not an int64`);
+  }
+  return BigInt(value);
+}
+
+/** An int64 that counts bytes; 0 when it is missing. */
+export function parseBytes(value: unknown, field: string): bigint {
+  const bytes = parseInt64(value, field);
+  if (bytes < 0n) throw CsiError.invalidArgument(`${field} is negative: ${bytes}`);
+  return bytes;
+}
+
+/** A count such as max_entries; 0 when it is missing. */
+export function parseInt32NonNegative(value: unknown, field: string): number {
+  const count = value ?? 0;
+  if (!Number.isInteger(count)) throw CsiError.invalidArgument(`${field} is not an int32`);
+  if ((count as number) < 0) throw CsiError.invalidArgument(`${field} is negative: ${count}`);
+  return count as number;
+}
+
+/** Null when the range is missing. */
+export function parseCapacityRange(range: unknown, field: string): CapacityRange | null {
+  if (range === undefined || range === null) return null;
+  const message = asMessage(range, field);
+  const requiredBytes = parseBytes(message.required_bytes, `${field}.required_bytes`);
+  const limitBytes = parseBytes(message.limit_bytes, `${field}.limit_bytes`);
+  if (requiredBytes === 0n && limitBytes === 0n) {
+    throw CsiError.invalidArgument(`${field} sets neither required_bytes nor limit_bytes`);
+  }
+  if (limitBytes !== 0n && requiredBytes > limitBytes) {
+    throw CsiError.invalidArgument(
+      `${field}.required_bytes ${requiredBytes} is over limit_bytes ${limitBytes}`,
+    );
+  }
+  return { requiredBytes, limitBytes };
+}
+
+/** Refuses what is not a capability at all; what a volume supports is judged elsewhere. */
+export function parseVolumeCapability(capability: unknown, field: string): VolumeCapability {
+  requirePresent(capability, field);
+  const message = asMessage(capability, field);
+  const accessMode = parseAccessMode(message.access_mode, `${field}.access_mode`);
+  const isBlock = !isUnset(message.block);
+  const isMount = !isUnset(message.mount);
+  if (isBlock === isMount) {
+    throw CsiError.invalidArgument(`${field} must set exactly one of block and mount`);
+  }
+  if (isBlock) return { accessType: 'block', accessMode };
+  return { ...parseMountAccess(message.mount, `${field}.mount`), accessMode };
+}
+
+/** At least one capability. */
+export function parseVolumeCapabilities(
+  list: unknown,
+  field: string,
+): readonly [VolumeCapability, ...VolumeCapability[]] {
+  requirePresent(list, field);
+  const capabilities = asList(list, field).map((capability, index) =>
+    parseVolumeCapability(capability, `${field}[${index}]`),
+  );
+  return capabilities as [VolumeCapability, ...VolumeCapability[]];
+}
+
+function parseAccessMode(value: unknown, field: string): AccessMode {
+  requirePresent(value, field);
+  const { mode } = asMessage(value, field);
+  if (isUnset(mode) || mode === 'UNKNOWN') {
+    throw CsiError.invalidArgument(`${field}.mode is required`);
+  }
+  if (!isAccessMode(mode)) {
+    throw CsiError.invalidArgument(`${field}.mode ${String(mode)} is not known to this plugin`);
+  }
+  return mode;
+}
+
+function isAccessMode(mode: unknown): mode is AccessMode {
+  return (ACCESS_MODES as readonly unknown[]).includes(mode);
+}
+
+function parseMountAccess(value: unknown, field: string): MountAccess {
+  const mount = asMessage(value, field);
+  const fsType = optionalString(mount.fs_type, `${field}.fs_type`);
+  const group = optionalString(mount.volume_mount_group, `${field}.volume_mount_group`);
+  const flagsField = `${field}.mount_flags`;
+  const mountFlags = asList(mount.mount_flags, flagsField).map((flag) =>
+    asString(flag, flagsField),
+  );
+  const bytes = mountFlags.reduce((sum, flag) => sum + Buffer.byteLength(flag), 0);
+  refuseOver(MAX_MOUNT_FLAGS_BYTES, bytes, flagsField);
+  return { accessType: 'mount', fsType, mountFlags, volumeMountGroup: group };
+}
+
+function isUnset(value: unknown): boolean {
+  return value === undefined || value === null;
+}
+
+function isMissing(value: unknown): boolean {
+  if (isUnset(value) || value === '') return true;
+  return typeof value === 'object' && Object.keys(value as object).length === 0;
+}
+
+function isBannedInNames(codePoint: number): boolean {
+  if (codePoint >= 0x7f) return codePoint <= 0x9f;
+  return codePoint < 0x20 && codePoint !== 0x09 && codePoint !== 0x0a && codePoint !== 0x0d;
+}
+
+function refuseOver(maxBytes: number, bytes: number, field: string): void {
+  if (bytes > maxBytes) {
+    throw CsiError.invalidArgument(`${field} is ${bytes} bytes long, the limit is ${maxBytes}`);
+  }
+}
+
+function asString(value: unknown, field: string): string {
+  if (isUnset(value)) return '';
+  if (typeof value !== 'string') throw CsiError.invalidArgument(`${field} is not a string`);
+  return value;
+}
+
+function asList(value: unknown, field: string): readonly unknown[] {
+  if (isUnset(value)) return [];
+  if (!Array.isArray(value)) throw CsiError.invalidArgument(`${field} is not a list`);
+  return value;
+}
+
+function asMessage(value: unknown, field: string): RequestMessage {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw CsiError.invalidArgument(`${field} is not a message`);
+  }
+  return value as RequestMessage;
+}
