@@ -1,0 +1,111 @@
+/**
+ * Pages of lists. A token means "after this id", not "from this index", so it stays good while
+ * entries come and go, also the one it names. Knows nothing of what is listed.
+ */
+import { createHash } from 'node:crypto';
+import { CsiError } from '../errors.js';
+
+/** CSI's limit for a token. */
+const MAX_TOKEN_CHARACTERS = 128;
+const DIGEST_BYTES = 4;
+
+/** What a token is good for: one RPC with one filter. Made by `pageScope`. */
+export type PageScope = string & { readonly __brand: 'PageScope' };
+
+export interface PageRequest {
+  /** 0 sets no limit. */
+  readonly maxEntries: number;
+  /** Empty begins at the first entry. */
+  readonly startingToken: string;
+  readonly scope: PageScope;
+}
+
+export interface Page<T> {
+  readonly entries: readonly T[];
+  /** Empty when no entries remain. */
+  readonly nextToken: string;
+}
+
+/** Filters in a fixed order, unset ones as ''. */
+export function pageScope(rpc: string, ...filters: readonly string[]): PageScope {
+  return JSON.stringify([rpc, ...filters]) as PageScope;
+}
+
+/**
+ * Layout, in base64url: 4 bytes digest of the scope, 4 bytes digest of scope and id, the id. The
+ * digests find mistakes; they are no protection against somebody who makes up tokens, which would
+ * win him nothing.
+ *
+ * @throws CsiError INTERNAL if the id is longer than 88 bytes, which no id of ours is
+ */
+export function encodeToken(scope: PageScope, afterId: string): string {
+  const parts = [scopeDigest(scope), idDigest(scope, afterId), Buffer.from(afterId)];
+  const token = Buffer.concat(parts).toString('base64url');
+  if (token.length > MAX_TOKEN_CHARACTERS) {
+    throw CsiError.internal(`id ${afterId} is too long for a page token`);
+  }
+  return token;
+}
+
+/** The id to go on after, or null to begin. Anything but a token of this scope is ABORTED. */
+export function decodeToken(scope: PageScope, token: string): string | null {
+  if (token === '') return null;
+  const bytes = Buffer.from(token, 'base64url');
+  const id = bytes.subarray(2 * DIGEST_BYTES).toString();
+  // The decoder passes over characters it does not know; only what encodes to itself is genuine.
+  if (bytes.length <= 2 * DIGEST_BYTES || bytes.toString('base64url') !== token) {
+    throw CsiError.aborted('starting_token is malformed; list again from the beginning');
+  }
+  if (!bytes.subarray(0, DIGEST_BYTES).equals(scopeDigest(scope))) {
+    throw CsiError.aborted('starting_token is of another list or filter; list again');
+  }
+  if (!bytes.subarray(DIGEST_BYTES, 2 * DIGEST_BYTES).equals(idDigest(scope, id))) {
+    throw CsiError.aborted('starting_token is damaged; list again from the beginning');
+  }
+  return id;
+}
+
+/**
+ * The page that a request asks for.
+ *
+ * @param sortedItems all items that pass the filter, ascending by id in the order of `<`, each id
+ *   once and not empty
+ * @throws CsiError ABORTED if the token is not one of this scope
+ */
+export function paginate<T>(
+  sortedItems: readonly T[],
+  idOf: (item: T) => string,
+  request: PageRequest,
+): Page<T> {
+  const afterId = decodeToken(request.scope, request.startingToken);
+  const begin = afterId === null ? 0 : indexAfter(sortedItems, idOf, afterId);
+  const end = request.maxEntries === 0 ? sortedItems.length : begin + request.maxEntries;
+  const entries = sortedItems.slice(begin, end);
+  const last = entries.at(-1);
+  const remain = end < sortedItems.length && last !== undefined;
+  return { entries, nextToken: remain ? encodeToken(request.scope, idOf(last)) : '' };
+}
+
+function indexAfter<T>(sorted: readonly T[], idOf: (item: T) => string, id: string): number {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (idOf(sorted[middle] as T) <= id) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function scopeDigest(scope: PageScope): Buffer {
+  return digest(scope);
+}
+
+/** The NUL keeps the two apart: JSON text holds none. */
+function idDigest(scope: PageScope, id: string): Buffer {
+  return digest(`${scope}\0${id}`);
+}
+
+function digest(text: string): Buffer {
+  return createHash('sha256').update(text).digest().subarray(0, DIGEST_BYTES);
+}

@@ -1,0 +1,172 @@
+import assert from 'node:assert/strict';
+import { randomInt, randomUUID } from 'node:crypto';
+import { test } from 'node:test';
+import {
+  decodeToken,
+  encodeToken,
+  type Page,
+  pageScope,
+  paginate,
+} from '../../../src/csi/pagination.js';
+import { CsiError, StatusCode } from '../../../src/errors.js';
+
+const SCOPE = pageScope('ListVolumes');
+
+function aborts(call: () => unknown, message: RegExp): void {
+  assert.throws(call, (thrown) => {
+    assert.ok(thrown instanceof CsiError);
+    assert.equal(thrown.code, StatusCode.ABORTED);
+    assert.match(thrown.message, message);
+    return true;
+  });
+}
+
+function page(ids: readonly string[], maxEntries: number, startingToken = ''): Page<string> {
+  return paginate(ids, (id) => id, { maxEntries, startingToken, scope: SCOPE });
+}
+
+/** Numbers in 0..limit-1 that depend on the seed only (mulberry32). */
+function randomNumbers(seed: number): (limit: number) => number {
+  let state = seed;
+  return (limit) => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) % limit;
+  };
+}
+
+test('a token gives back the id it was made of', () => {
+  for (const id of ['a', `vol-0123456789ab-${randomUUID()}`, 'ü😀', 'a\0b', ' ']) {
+    assert.equal(decodeToken(SCOPE, encodeToken(SCOPE, id)), id);
+  }
+});
+
+test('the empty token begins at the first entry', () => {
+  assert.equal(decodeToken(SCOPE, ''), null);
+});
+
+test('a token of one of our handles is well within the 128 bytes of CSI', () => {
+  const token = encodeToken(SCOPE, `snap-0123456789ab-${randomUUID()}`);
+  assert.ok(token.length <= 96, `${token.length}`);
+  assert.match(token, /^[A-Za-z0-9_-]+$/);
+});
+
+test('the length of a token does not depend on the filter', () => {
+  const filtered = pageScope('ListSnapshots', 'v'.repeat(128), 's'.repeat(128));
+  assert.equal(encodeToken(filtered, 'id').length, encodeToken(SCOPE, 'id').length);
+});
+
+test('an id that cannot fit into a token is an internal error, never a token that is too long', () => {
+  assert.equal(encodeToken(SCOPE, 'x'.repeat(88)).length, 128);
+  assert.throws(
+    () => encodeToken(SCOPE, 'x'.repeat(89)),
+    (thrown) => thrown instanceof CsiError && thrown.code === StatusCode.INTERNAL,
+  );
+});
+
+test('a token of another rpc or filter is refused', () => {
+  const scopes = [
+    pageScope('ListVolumes'),
+    pageScope('ListSnapshots', '', ''),
+    pageScope('ListSnapshots', 'a', ''),
+    pageScope('ListSnapshots', '', 'a'),
+    pageScope('ListSnapshots', 'a","', ''),
+    pageScope('ListSnapshots', 'a,', ''),
+  ];
+  for (const made of scopes) {
+    for (const used of scopes) {
+      const token = encodeToken(made, 'id');
+      if (made === used) assert.equal(decodeToken(used, token), 'id');
+      else aborts(() => decodeToken(used, token), /another list or filter/);
+    }
+  }
+});
+
+test('what is no token at all is refused', () => {
+  const genuine = encodeToken(SCOPE, 'vol-1');
+  const malformed = ['0', 'invalid-token', '7', ' ', '\0', 'ü', 'a'.repeat(200), `${genuine}=`];
+  malformed.push(` ${genuine}`, `${genuine}\n`, genuine.slice(0, 10), genuine.slice(0, -1));
+  for (const token of malformed) aborts(() => decodeToken(SCOPE, token), /starting_token/);
+});
+
+test('a token with any one character changed is refused', () => {
+  const genuine = encodeToken(SCOPE, 'vol-0123456789ab');
+  for (let index = 0; index < genuine.length; index += 1) {
+    for (const other of 'AZaz09-_') {
+      if (genuine[index] === other) continue;
+      const changed = genuine.slice(0, index) + other + genuine.slice(index + 1);
+      aborts(() => decodeToken(SCOPE, changed), /starting_token/);
+    }
+  }
+});
+
+test('without a limit everything comes at once', () => {
+  assert.deepEqual(page(['a', 'b', 'c'], 0), { entries: ['a', 'b', 'c'], nextToken: '' });
+  assert.deepEqual(page([], 0), { entries: [], nextToken: '' });
+});
+
+test('a token is given exactly when entries remain', () => {
+  assert.equal(page(['a', 'b', 'c'], 3).nextToken, '');
+  assert.equal(page(['a', 'b', 'c'], 4).nextToken, '');
+  const first = page(['a', 'b', 'c'], 2);
+  assert.deepEqual(first.entries, ['a', 'b']);
+  assert.deepEqual(page(['a', 'b', 'c'], 1, first.nextToken), { entries: ['c'], nextToken: '' });
+});
+
+test('the rest can be had without a limit', () => {
+  const first = page(['a', 'b', 'c', 'd'], 1);
+  assert.deepEqual(page(['a', 'b', 'c', 'd'], 0, first.nextToken), {
+    entries: ['b', 'c', 'd'],
+    nextToken: '',
+  });
+});
+
+test('a token stays good when the entry it names is deleted', () => {
+  const { nextToken } = page(['a', 'b', 'c', 'd'], 2);
+  assert.deepEqual(page(['a', 'c', 'd'], 2, nextToken).entries, ['c', 'd']);
+  assert.deepEqual(page(['d'], 2, nextToken).entries, ['d']);
+  assert.deepEqual(page([], 2, nextToken), { entries: [], nextToken: '' });
+});
+
+test('entries made before the token are not repeated and entries after it are seen', () => {
+  const { nextToken } = page(['b', 'd', 'f'], 2);
+  assert.deepEqual(page(['a', 'b', 'c', 'd', 'e', 'f'], 0, nextToken).entries, ['e', 'f']);
+});
+
+test('items of any kind are listed by their id', () => {
+  const items = [{ id: 'a' }, { id: 'b' }];
+  const request = { maxEntries: 1, startingToken: '', scope: SCOPE };
+  const first = paginate(items, (item) => item.id, request);
+  assert.equal(first.entries[0], items[0]);
+  const next = paginate(items, (item) => item.id, { ...request, startingToken: first.nextToken });
+  assert.equal(next.entries[0], items[1]);
+});
+
+test('paging with entries coming and going misses none that stayed and repeats none', (context) => {
+  const seed = randomInt(2 ** 31);
+  context.diagnostic(`seed ${seed}`);
+  const random = randomNumbers(seed);
+  for (let round = 0; round < 300; round += 1) {
+    const present = new Set(Array.from({ length: random(40) }, () => `id-${random(60)}`));
+    const stayed = new Set(present);
+    const listed: string[] = [];
+    let token = '';
+    do {
+      const limit = 1 + random(5);
+      const { entries, nextToken } = page([...present].sort(), limit, token);
+      assert.ok(entries.length <= limit, `seed ${seed} round ${round}`);
+      listed.push(...entries);
+      token = nextToken;
+      for (let change = random(4); change > 0; change -= 1) {
+        const id = `id-${random(60)}`;
+        if (present.delete(id)) stayed.delete(id);
+        else present.add(id);
+      }
+    } while (token !== '');
+    assert.equal(new Set(listed).size, listed.length, `seed ${seed} round ${round}: repeated`);
+    for (const id of stayed) {
+      assert.ok(listed.includes(id), `seed ${seed} round ${round}: ${id} was missed`);
+    }
+  }
+});
