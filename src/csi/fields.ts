@@ -61,7 +61,7 @@ interface StringLimits {
   maxBytes?: number;
 }
 
-/** Presence in the sense of CSI: not null, and not an empty string, list or map. Zero is present. */
+/** Presence as CSI means it: not null, and not an empty string, list or map. Zero is present. */
 export function requirePresent(value: unknown, field: string): void {
   if (isMissing(value)) throw CsiError.invalidArgument(`${field} is required`);
 }

@@ -1,11 +1,11 @@
 /**
- * The CSI interface, loaded from proto/csi.proto: reflection for what asks about fields, and service
- * definitions for gRPC servers and clients. Knows nothing of what any RPC does.
+ * The CSI interface, loaded from proto/csi.proto: reflection for what asks about fields, and
+ * service definitions for gRPC servers and clients. Knows nothing of what any RPC does.
  *
- * How messages look in JavaScript, for all who read or make them: field names as in the proto, int64
- * as decimal strings, enum values by name (by number when this proto does not know it), unset
- * messages as null, unset scalars, lists and maps as their empty value. A member of a oneof is there
- * only when it is set, and the oneof's own name then holds the member's name.
+ * How messages look in JavaScript, for all who read or make them: field names as in the proto,
+ * int64 as decimal strings, enum values by name (by number when this proto does not know it), unset
+ * messages as null, unset scalars, lists and maps as their empty value. A member of a oneof is
+ * there only when it is set, and the oneof's own name then holds the member's name.
  */
 import type { ServiceDefinition } from '@grpc/grpc-js';
 import { fromJSON, type Options } from '@grpc/proto-loader';
@@ -43,7 +43,7 @@ export interface CsiProto {
 let loaded: CsiProto | undefined;
 let served: CsiServices | undefined;
 
-/** The interface with plain serializers. Loaded at the first call; throws if the file is missing. */
+/** The interface with plain serializers. The first call loads it, and throws if it cannot. */
 export function csiProto(): CsiProto {
   loaded ??= load();
   return loaded;
