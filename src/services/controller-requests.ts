@@ -6,7 +6,6 @@
  */
 import {
   type CapacityRange,
-  optionalString,
   parseCapacityRange,
   parseInt32NonNegative,
   parseMap,
@@ -121,9 +120,10 @@ export interface PageParams {
   startingToken: string;
 }
 
+/** The token is judged by pagination alone: whatever is wrong with it is ABORTED, also its length. */
 export function parsePage(request: RequestMessage): PageParams {
   return {
     maxEntries: parseInt32NonNegative(request['max_entries'], 'max_entries'),
-    startingToken: optionalString(request['starting_token'], 'starting_token'),
+    startingToken: String(request['starting_token'] ?? ''),
   };
 }

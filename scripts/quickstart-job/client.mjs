@@ -1,0 +1,107 @@
+/** A small CSI client: what an orchestrator and a backup tool call, with the calls that take it back. */
+import { mkdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import * as grpc from '@grpc/grpc-js';
+import { clientServices } from '../../dist/csi/proto.js';
+
+export function connect(endpoint) {
+  const clients = {};
+  for (const [name, definition] of Object.entries(clientServices())) {
+    const Client = grpc.makeGenericClientConstructor(definition, name);
+    clients[name] = new Client(endpoint, grpc.credentials.createInsecure(), {
+      'grpc.default_authority': 'localhost',
+    });
+  }
+  return new QuickstartClient(clients);
+}
+
+class QuickstartClient {
+  #clients;
+
+  constructor(clients) {
+    this.#clients = clients;
+  }
+
+  call(service, rpc, request, timeoutMs = 120_000) {
+    return new Promise((resolve, reject) => {
+      const deadline = Date.now() + timeoutMs;
+      this.#clients[service][rpc](request, { deadline }, (error, response) =>
+        error ? reject(error) : resolve(response),
+      );
+    });
+  }
+
+  async waitReady(child) {
+    for (const deadline = Date.now() + 30_000; Date.now() < deadline; await delay(50)) {
+      if (child.exitCode !== null) throw new Error(`the plugin ended with ${child.exitCode}`);
+      const probe = await this.call('Identity', 'Probe', {}, 1000).catch(() => null);
+      if (probe !== null && probe.ready?.value !== false) return;
+    }
+    throw new Error('the plugin did not get ready in 30 s');
+  }
+
+  async createVolume(session, { name, capability, bytes, source }) {
+    const { volume } = await this.call('Controller', 'CreateVolume', {
+      name,
+      capacity_range: { required_bytes: bytes },
+      volume_capabilities: [capability],
+      volume_content_source: source ? { snapshot: { snapshot_id: source.snapshot_id } } : null,
+    });
+    session.undo.push(() => this.call('Controller', 'DeleteVolume', { volume_id: volume.volume_id }));
+    return volume;
+  }
+
+  /** Stages and publishes at <place>/<name>. */
+  async publish(session, { volume, capability, name, readonly = false }) {
+    const ids = { volume_id: volume.volume_id };
+    const staging = { ...ids, staging_target_path: join(session.place, `staging-${name}`) };
+    const target = { ...ids, target_path: join(session.place, name) };
+    await mkdir(staging.staging_target_path);
+    session.undo.push(async () => {
+      await this.call('Node', 'NodeUnstageVolume', staging);
+      await rm(staging.staging_target_path, { recursive: true });
+    });
+    await this.call('Node', 'NodeStageVolume', { ...staging, volume_capability: capability });
+    session.undo.push(() => this.call('Node', 'NodeUnpublishVolume', target));
+    await this.call('Node', 'NodePublishVolume', {
+      ...staging,
+      ...target,
+      volume_capability: capability,
+      readonly,
+    });
+  }
+
+  async createSnapshot(session, { volume, name }) {
+    const { snapshot } = await this.call('Controller', 'CreateSnapshot', {
+      source_volume_id: volume.volume_id,
+      name,
+    });
+    session.snapshots = [...(session.snapshots ?? []), snapshot.snapshot_id];
+    session.undo.push(() =>
+      this.call('Controller', 'DeleteSnapshot', { snapshot_id: snapshot.snapshot_id }),
+    );
+    return snapshot;
+  }
+
+  /** A whole changed-block list with its timing. */
+  async metadata(rpc, request) {
+    const started = performance.now();
+    const answer = { ranges: [], bytes: 0n, capacity: 0n, firstMessageMs: 0, ms: 0 };
+    for await (const message of this.#clients.SnapshotMetadata[rpc](request)) {
+      answer.firstMessageMs ||= performance.now() - started;
+      answer.capacity = BigInt(message.volume_capacity_bytes);
+      for (const block of message.block_metadata) {
+        const range = { offset: BigInt(block.byte_offset), size: BigInt(block.size_bytes) };
+        answer.ranges.push(range);
+        answer.bytes += range.size;
+      }
+    }
+    answer.ms = performance.now() - started;
+    return answer;
+  }
+
+  close() {
+    for (const client of Object.values(this.#clients)) client.close();
+  }
+}

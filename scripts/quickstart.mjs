@@ -1,0 +1,207 @@
+/**
+ * blockdelta's main job, done as a backup tool would do it, against a real plugin over its socket:
+ * fill a volume, snapshot it, change it, snapshot it again, ask what changed, and prove the answer by
+ * rebuilding the second snapshot from a copy of the first and the changed ranges alone.
+ *
+ * Exits 0 only if the rebuilt image is the same in every byte.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, open, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { connect } from './quickstart-job/client.mjs';
+import { compareFiles, copyRanges } from './quickstart-job/images.mjs';
+import { changeTree, copyTree } from './quickstart-job/tree.mjs';
+
+const HELP = `scripts/quickstart [--keep]
+
+  Starts blockdelta on a pool of its own in a temporary directory, makes a 1 GiB volume, fills,
+  snapshots and changes it, streams the changed-block list, rebuilds the second snapshot from it,
+  compares the images byte by byte, and cleans up.
+
+  --keep   leave the plugin running afterwards and print what to try next
+`;
+const GIB = 1024 ** 3;
+const MIB = 1024 ** 2;
+const TREE_BYTES = 300 * MIB;
+const repository = resolve(dirname(fileURLToPath(import.meta.url)), '..');
+
+let step = 0;
+const say = (text) => console.log(`[${String(++step).padStart(2)}] ${text}`);
+const detail = (text) => console.log(`       ${text}`);
+const mib = (bytes) => `${(Number(bytes) / MIB).toFixed(1)} MiB`;
+
+async function main() {
+  const { values } = parseArgs({ options: { keep: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } });
+  if (values.help) return console.log(HELP);
+  const place = await mkdtemp(join(tmpdir(), 'blockdelta-quickstart-'));
+  const session = { place, undo: [], keep: values.keep === true };
+  const interrupted = new Promise((_, reject) => {
+    for (const signal of ['SIGINT', 'SIGTERM']) {
+      process.once(signal, () => reject(new Error(`interrupted by ${signal}`)));
+    }
+  });
+  let identical = false;
+  try {
+    identical = await Promise.race([run(session), interrupted]);
+  } finally {
+    if (session.keep && identical) printNextCommands(session);
+    else await cleanUp(session);
+  }
+  console.log(
+    identical
+      ? '\nVERDICT: the rebuilt image is identical to snapshot B, byte for byte.'
+      : '\nVERDICT: MISMATCH: the rebuilt image differs from snapshot B.',
+  );
+  process.exitCode = identical ? 0 : 1;
+}
+
+async function run(session) {
+  const csi = await startPlugin(session);
+  const volume = await makeVolume(session, csi);
+  const tree = join(session.place, 'data');
+  await fillVolume(tree);
+  const a = await snapshot(session, csi, volume, 'A');
+  say('changing the tree: append, overwrite in place, delete, new files');
+  const changes = await changeTree(tree);
+  detail(Object.entries(changes).map(([kind, count]) => `${count} ${kind}`).join(', '));
+  const b = await snapshot(session, csi, volume, 'B');
+
+  say('GetMetadataAllocated(A)');
+  const allocated = await csi.metadata('GetMetadataAllocated', { snapshot_id: a.snapshot_id });
+  summarise(allocated);
+  say('GetMetadataDelta(A, B)');
+  const delta = await csi.metadata('GetMetadataDelta', {
+    base_snapshot_id: a.snapshot_id,
+    target_snapshot_id: b.snapshot_id,
+  });
+  summarise(delta);
+  return rebuild(session, csi, { a, b, allocated, delta });
+}
+
+async function startPlugin(session) {
+  say(`starting the plugin in ${session.place}`);
+  session.endpoint = `unix://${join(session.place, 'csi.sock')}`;
+  const log = await open(join(session.place, 'plugin.log'), 'a');
+  const child = spawn(process.execPath, [join(repository, 'dist/main.js'), 'serve'], {
+    env: {
+      PATH: process.env.PATH,
+      CSI_ENDPOINT: session.endpoint,
+      BLOCKDELTA_STATE_DIR: join(session.place, 'state'),
+      BLOCKDELTA_EMBEDDED_POOL_SIZE: '8Gi',
+    },
+    stdio: ['ignore', 'ignore', log.fd],
+    detached: true,
+  });
+  await log.close();
+  session.child = child;
+  const csi = connect(session.endpoint);
+  session.undo.push(async () => {
+    csi.close();
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    const ended = once(child, 'exit');
+    child.kill('SIGTERM');
+    await ended;
+  });
+  await csi.waitReady(child).catch(async (error) => {
+    throw new Error(`${error.message}\n${await readFile(join(session.place, 'plugin.log'), 'utf8')}`);
+  });
+  const info = await csi.call('Identity', 'GetPluginInfo', {});
+  detail(`${info.name} ${info.vendor_version} is ready on ${session.endpoint}`);
+  return csi;
+}
+
+async function makeVolume(session, csi) {
+  say('creating a 1 GiB file system volume, staging and publishing it');
+  const capability = { mount: { fs_type: 'ext4' }, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
+  const volume = await csi.createVolume(session, { name: 'data', capability, bytes: GIB });
+  await csi.publish(session, { volume, capability, name: 'data' });
+  detail(`volume ${volume.volume_id} at ${join(session.place, 'data')}`);
+  return volume;
+}
+
+async function fillVolume(tree) {
+  say(`copying ${mib(TREE_BYTES)} of this machine's /usr into it`);
+  const copied = await copyTree('/usr', tree, TREE_BYTES);
+  detail(`${copied.files} files, ${mib(copied.bytes)}`);
+}
+
+async function snapshot(session, csi, volume, label) {
+  say(`snapshot ${label}`);
+  const started = performance.now();
+  const made = await csi.createSnapshot(session, { volume, name: `snapshot-${label}` });
+  detail(`${made.snapshot_id} in ${(performance.now() - started).toFixed(0)} ms`);
+  return made;
+}
+
+function summarise(answer) {
+  const share = (100 * Number(answer.bytes)) / Number(answer.capacity);
+  detail(
+    `${answer.ranges.length} ranges, ${mib(answer.bytes)} (${share.toFixed(2)} % of the volume), ` +
+      `${(answer.ms / 1000).toFixed(3)} s, first message after ${answer.firstMessageMs.toFixed(1)} ms`,
+  );
+}
+
+async function rebuild(session, csi, { a, b, allocated, delta }) {
+  const capability = { block: {}, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
+  const devices = {};
+  for (const [label, source] of [['a', a], ['b', b]]) {
+    say(`publishing snapshot ${label.toUpperCase()} as a raw block volume`);
+    const volume = await csi.createVolume(session, { name: `raw-${label}`, capability, bytes: GIB, source });
+    await csi.publish(session, { volume, capability, name: `raw-${label}`, readonly: true });
+    devices[label] = join(session.place, `raw-${label}`);
+  }
+  const image = join(session.place, 'rebuilt.img');
+  say('full backup: copying all of A');
+  const size = BigInt(allocated.capacity);
+  await copyRanges(devices.a, image, [{ offset: 0n, size }], size);
+  say('incremental backup: copying only the changed ranges from B over it');
+  await copyRanges(devices.b, image, delta.ranges, size);
+  detail(`${mib(delta.bytes)} read instead of ${mib(size)}`);
+  say('comparing the rebuilt image with all of B');
+  const different = await compareFiles(image, devices.b, size);
+  if (different !== null) detail(`first difference at byte ${different}`);
+  return different === null;
+}
+
+function printNextCommands(session) {
+  const cli = `node ${join(repository, 'dist/main.js')}`;
+  session.child.unref();
+  console.log(`
+The plugin goes on running (process ${session.child.pid}); its log is ${join(session.place, 'plugin.log')}.
+Try:
+  export CSI_ENDPOINT=${session.endpoint}
+  ${cli} allocated ${session.snapshots[0]} --summary
+  ${cli} delta ${session.snapshots[0]} ${session.snapshots[1]} --format ndjson | head
+  ls ${join(session.place, 'data')}
+To end it:
+  umount ${['data', 'raw-a', 'raw-b'].map((name) => join(session.place, name)).join(' ')}
+  umount ${join(session.place, 'staging-data')} ${['raw-a', 'raw-b'].map((name) => join(session.place, `staging-${name}`, 'device')).join(' ')}
+  losetup -n -O NAME,BACK-FILE | awk '$2 ~ "^${session.place}/state/.*/volumes/" {print $1}' | xargs -r losetup -d
+  kill ${session.child.pid}   # unmounts and detaches the pool
+  rm -r ${session.place}`);
+}
+
+/** Takes back everything in the opposite order. A step that fails is told and does not stop the others. */
+async function cleanUp(session) {
+  say('cleaning up');
+  for (const undo of session.undo.reverse()) {
+    await undo().catch((error) => {
+      detail(`clean-up: ${error.details ?? error.message}`);
+      process.exitCode = 1;
+    });
+  }
+  const mounts = await readFile('/proc/self/mountinfo', 'utf8');
+  if (mounts.includes(session.place)) {
+    throw new Error(`something is still mounted below ${session.place}; nothing was removed there`);
+  }
+  await rm(session.place, { recursive: true, force: true });
+}
+
+main().catch((error) => {
+  console.error(`\nquickstart failed: ${error.details ?? error.message}`);
+  process.exitCode = 1;
+});
