@@ -11,8 +11,8 @@
  */
 import { mkdir, rename, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CsiError } from '../../errors.js';
-import { makePoolFileSystem } from '../../mount/filesystem.js';
+import { CsiError, StatusCode } from '../../errors.js';
+import { run } from '../../mount/exec.js';
 import { mount, unmount } from '../../mount/mounter.js';
 import { mountsAt, readMountInfo } from '../../mount/mountinfo.js';
 import type { NativeRunner } from '../../native/pool.js';
@@ -24,6 +24,7 @@ const MINIMUM_IMAGE_BYTES = 512n * MIB;
 /** Left to the host: for the catalogue, for the image's own metadata, for whoever else lives there. */
 const HOST_RESERVE_PERCENT = 2n;
 const HOST_RESERVE_MINIMUM = 256n * MIB;
+const MKFS_TIMEOUT_MS = 120_000;
 
 export class EmbeddedPool {
   readonly image: string;
@@ -68,7 +69,8 @@ export class EmbeddedPool {
       await unmount(this.mountPoint);
       await this.native.run('loopDetach', { backingPath: this.image });
     } catch (thrown) {
-      if (CsiError.from(thrown).code !== CsiError.failedPrecondition('').code) throw thrown;
+      // Volumes of the pool are attached: they go on without us, and the next start finds the pool mounted.
+      if (CsiError.from(thrown).code !== StatusCode.FAILED_PRECONDITION) throw thrown;
     }
   }
 
@@ -97,7 +99,9 @@ export class EmbeddedPool {
       finalPath: unfinished,
       sizeBytes,
     });
-    await makePoolFileSystem(unfinished);
+    await run('mkfs.xfs', ['-q', '-f', '-m', 'reflink=1', unfinished], {
+      timeoutMs: MKFS_TIMEOUT_MS,
+    });
     await this.native.run('flush', { path: unfinished });
     await rename(unfinished, this.image);
     await this.native.run('flush', { path: this.directory });
