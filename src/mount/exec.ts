@@ -1,0 +1,238 @@
+/**
+ * The only place that starts a process.
+ *
+ * No shell, a fixed environment (LC_ALL=C), stdin from /dev/null, bounded output. Each command runs
+ * under `setpriv --pdeathsig KILL`: the kernel kills it when the thread that started it ends, so a
+ * plugin that is killed leaves no mkfs behind that would race with its successor's. (The signal
+ * survives the exec of mount, which is set-user-ID: for root the ids do not change.) A plugin killed
+ * in the millisecond before setpriv has asked for the signal leaves its child alive; what must not
+ * run twice also opens its device exclusively.
+ *
+ * A command that does not end in time is killed; one that cannot be killed, stuck in the kernel, is
+ * given up, so that no promise waits for ever. Knows nothing of file systems or of CSI requests.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { constants } from 'node:fs';
+import { access } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CsiError, errorCode } from '../errors.js';
+
+/** Fixed: a service manager's PATH often lacks the sbin directories. */
+const SEARCH_PATH = [
+  '/usr/local/sbin',
+  '/usr/local/bin',
+  '/usr/sbin',
+  '/usr/bin',
+  '/sbin',
+  '/bin',
+] as const;
+
+/** Debian's package for each program the plugin runs. */
+const PACKAGES: Readonly<Record<string, string>> = {
+  setpriv: 'util-linux',
+  mount: 'mount',
+  umount: 'mount',
+  blkid: 'util-linux',
+  'mkfs.ext4': 'e2fsprogs',
+  'fsck.ext4': 'e2fsprogs',
+  'mkfs.xfs': 'xfsprogs',
+};
+
+const DEFAULT_TIMEOUT_MS = 60_000;
+/** How long a killed command may take to vanish before it counts as stuck. */
+const KILL_GRACE_MS = 5_000;
+/** How long pipes may stay open, held by somebody else, after the command has ended. */
+const DRAIN_GRACE_MS = 1_000;
+const STDOUT_MAX_BYTES = 1 << 20;
+const STDERR_TAIL_BYTES = 4096;
+
+export interface RunOptions {
+  /** Kills the command; `run` then rejects with CANCELLED. */
+  signal?: AbortSignal;
+  timeoutMs?: number;
+  /** Exit codes that are no failure. */
+  accept?: readonly number[];
+  /** Strings that must not show up in an error, such as mount flags. */
+  secrets?: readonly string[];
+}
+
+export interface RunResult {
+  exitCode: number;
+  stdout: string;
+  /** The last 4 KiB. */
+  stderr: string;
+}
+
+type ExecFailure = 'EXIT' | 'SIGNAL' | 'ETIMEDOUT' | 'EOVERFLOW' | 'ESTUCK';
+
+/** A command that failed: the program's name, how it ended, what it said last. Never its arguments. */
+export class ExecError extends Error {
+  override readonly name = 'ExecError';
+  constructor(
+    readonly code: ExecFailure,
+    readonly command: string,
+    readonly exitCode: number | null,
+    readonly signal: string | null,
+    readonly stderr: string,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/** Runs a program to its end. Rejects with ExecError, CANCELLED, or FAILED_PRECONDITION if it is not installed. */
+export async function run(
+  command: string,
+  args: readonly string[],
+  options: RunOptions = {},
+): Promise<RunResult> {
+  const guard = await findProgram('setpriv');
+  const program = await findProgram(command);
+  if (options.signal?.aborted === true) throw cancelled(command);
+  const child = spawn(guard, ['--pdeathsig', 'KILL', '--', program, ...args], {
+    cwd: '/',
+    env: { LC_ALL: 'C', PATH: SEARCH_PATH.join(':') },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  return new Execution(command, child, options).result();
+}
+
+/** The path of an installed program. */
+async function findProgram(name: string): Promise<string> {
+  for (const directory of SEARCH_PATH) {
+    const path = join(directory, name);
+    try {
+      await access(path, constants.X_OK);
+      return path;
+    } catch {
+      // Looked for in the next directory.
+    }
+  }
+  const where = PACKAGES[name];
+  const remedy = where === undefined ? '' : `; install the Debian package ${where}`;
+  throw CsiError.failedPrecondition(`the program ${name} is not installed on this node${remedy}`);
+}
+
+/** One running child and the promise of its end. */
+class Execution {
+  readonly #stdout: Buffer[] = [];
+  #stdoutBytes = 0;
+  #stderr = Buffer.alloc(0);
+  /** Why we killed it; null if it ended by itself. */
+  #killedFor: 'timeout' | 'cancel' | 'output' | null = null;
+  readonly #timers: NodeJS.Timeout[] = [];
+
+  constructor(
+    private readonly command: string,
+    private readonly child: ChildProcess,
+    private readonly options: RunOptions,
+  ) {}
+
+  result(): Promise<RunResult> {
+    const { child, options } = this;
+    return new Promise<RunResult>((resolve, reject) => {
+      const cancel = (): void => this.#kill('cancel', settle);
+      let settled = false;
+      const settle = (exitCode: number | null, signal: string | null, thrown?: unknown): void => {
+        if (settled) return;
+        settled = true;
+        for (const timer of this.#timers) clearTimeout(timer);
+        options.signal?.removeEventListener('abort', cancel);
+        this.#letGo();
+        const failure = thrown ?? this.#failure(exitCode, signal);
+        if (failure !== null) reject(failure);
+        else resolve({ exitCode: exitCode ?? 0, stdout: this.#output(), stderr: this.#tail() });
+      };
+      child.stdout?.on('data', (chunk: Buffer) => this.#keepStdout(chunk, settle));
+      child.stderr?.on('data', (chunk: Buffer) => this.#keepStderr(chunk));
+      child.on('error', (thrown) => settle(null, null, this.#spawnFailure(thrown)));
+      child.on('close', (code, signal) => settle(code, signal));
+      child.on('exit', (code, signal) => this.#after(DRAIN_GRACE_MS, () => settle(code, signal)));
+      const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+      this.#after(timeoutMs, () => this.#kill('timeout', settle));
+      options.signal?.addEventListener('abort', cancel, { once: true });
+    });
+  }
+
+  #after(delayMs: number, action: () => void): void {
+    this.#timers.push(setTimeout(action, delayMs));
+  }
+
+  #kill(
+    reason: 'timeout' | 'cancel' | 'output',
+    settle: (exitCode: null, signal: null, thrown: unknown) => void,
+  ): void {
+    if (this.#killedFor !== null) return;
+    this.#killedFor = reason;
+    this.child.kill('SIGKILL');
+    this.#after(KILL_GRACE_MS, () => settle(null, null, this.#stuck()));
+  }
+
+  #keepStdout(chunk: Buffer, settle: (exitCode: null, signal: null, thrown: unknown) => void) {
+    this.#stdoutBytes += chunk.length;
+    if (this.#stdoutBytes > STDOUT_MAX_BYTES) this.#kill('output', settle);
+    else this.#stdout.push(chunk);
+  }
+
+  #keepStderr(chunk: Buffer): void {
+    this.#stderr = Buffer.concat([this.#stderr, chunk]).subarray(-STDERR_TAIL_BYTES);
+  }
+
+  /** The plugin may end although the child, or somebody with its pipes, lives on. */
+  #letGo(): void {
+    this.child.stdout?.destroy();
+    this.child.stderr?.destroy();
+    this.child.unref();
+  }
+
+  #output(): string {
+    return Buffer.concat(this.#stdout).toString('utf8');
+  }
+
+  #tail(): string {
+    const secrets = this.options.secrets ?? [];
+    return secrets
+      .filter((secret) => secret !== '')
+      .reduce((text, secret) => text.replaceAll(secret, '***'), this.#stderr.toString('utf8'))
+      .trim();
+  }
+
+  #failure(exitCode: number | null, signal: string | null): Error | null {
+    if (this.#killedFor === 'cancel') return cancelled(this.command);
+    if (this.#killedFor === 'timeout') {
+      const timeoutMs = this.options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+      return this.#error('ETIMEDOUT', exitCode, signal, `was killed after ${timeoutMs} ms`);
+    }
+    if (this.#killedFor === 'output') {
+      return this.#error(
+        'EOVERFLOW',
+        exitCode,
+        signal,
+        `wrote more than ${STDOUT_MAX_BYTES} bytes`,
+      );
+    }
+    if (exitCode === null) return this.#error('SIGNAL', null, signal, `was ended by ${signal}`);
+    if ((this.options.accept ?? [0]).includes(exitCode)) return null;
+    return this.#error('EXIT', exitCode, null, `failed with exit code ${exitCode}`);
+  }
+
+  #stuck(): ExecError {
+    const text = `could not be killed: process ${this.child.pid} is stuck in the kernel`;
+    return this.#error('ESTUCK', null, null, text);
+  }
+
+  #spawnFailure(thrown: Error): Error {
+    return this.#error('EXIT', null, null, `could not be started: ${errorCode(thrown)}`);
+  }
+
+  #error(code: ExecFailure, exitCode: number | null, signal: string | null, text: string) {
+    const stderr = this.#tail();
+    const said = stderr === '' ? '' : `: ${stderr}`;
+    const message = `${this.command} ${text}${said}`;
+    return new ExecError(code, this.command, exitCode, signal, stderr, message);
+  }
+}
+
+function cancelled(command: string): CsiError {
+  return CsiError.cancelled(`${command} was stopped: the call was cancelled`);
+}

@@ -1,0 +1,184 @@
+/**
+ * File systems on block devices: what is there, making one, checking one, how it wants to be mounted.
+ *
+ * Decides nothing about volumes: whoever calls `makeFileSystem` has made sure that nothing of value
+ * is on the device. The tools open the device exclusively, so that a second one, or one on a mounted
+ * device, fails instead of doing harm.
+ */
+import { open } from 'node:fs/promises';
+import { CsiError } from '../errors.js';
+import { ExecError, run } from './exec.js';
+
+/** The first one is made where none is asked for. */
+export const FILE_SYSTEMS = ['ext4', 'xfs'] as const;
+export type FileSystem = (typeof FILE_SYSTEMS)[number];
+export const DEFAULT_FILE_SYSTEM: FileSystem = FILE_SYSTEMS[0];
+
+/** What low-level probing finds on a device. */
+export type Signature =
+  | { kind: 'none' }
+  | { kind: 'filesystem'; type: string; uuid: string }
+  /** Something else that is in use by somebody: a partition table, LVM, LUKS, swap, ... */
+  | { kind: 'foreign'; type: string }
+  /** Several signatures that contradict each other. */
+  | { kind: 'ambiguous' };
+
+const PROBE_TIMEOUT_MS = 60_000;
+const MAKE_TIMEOUT_MS = 600_000;
+const CHECK_TIMEOUT_MS = 3_600_000;
+const BLKID_NOTHING = 2;
+const BLKID_AMBIGUOUS = 8;
+/** fsck(8): nothing to mend, and mended. */
+const FSCK_FINE = [0, 1];
+
+/** mkfs.xfs refuses less (xfsprogs 5.19 and later). */
+const XFS_MINIMUM_BYTES = 300n << 20n;
+
+/**
+ * The volume is sparse and new, and no file system tool needs to write zeros over it: tables are left
+ * for the kernel to zero (by punching holes), the journal stays a hole, nothing is discarded.
+ * Measured: 6 MiB allocated for an ext4 of 100 GiB, against 2.1 GiB with lazy_itable_init=0.
+ */
+const MAKE_OPTIONS: Readonly<Record<FileSystem, readonly string[]>> = {
+  ext4: ['-F', '-q', '-m', '0', '-E', 'nodiscard,lazy_itable_init=1,lazy_journal_init=1'],
+  xfs: ['-f', '-q', '-K'],
+};
+
+/** A volume restored from a snapshot has its source's UUID, and XFS mounts a UUID once unless told otherwise. */
+const NEEDED_OPTIONS: Readonly<Record<FileSystem, readonly string[]>> = {
+  ext4: [],
+  xfs: ['nouuid'],
+};
+
+export function isFileSystem(type: string): type is FileSystem {
+  return (FILE_SYSTEMS as readonly string[]).includes(type);
+}
+
+/** The signature on a device. Nothing found does not prove that nothing is there. */
+export async function probe(devicePath: string): Promise<Signature> {
+  // blkid answers a device it cannot read like an empty one.
+  await (await open(devicePath, 'r')).close();
+  const { exitCode, stdout } = await run('blkid', ['-p', '-o', 'export', '--', devicePath], {
+    timeoutMs: PROBE_TIMEOUT_MS,
+    accept: [0, BLKID_NOTHING, BLKID_AMBIGUOUS],
+  });
+  if (exitCode === BLKID_NOTHING) return { kind: 'none' };
+  if (exitCode === BLKID_AMBIGUOUS) return { kind: 'ambiguous' };
+  return parseSignature(stdout);
+}
+
+/** From blkid's export format, KEY=value lines. */
+export function parseSignature(text: string): Signature {
+  const tags = new Map<string, string>();
+  for (const line of text.split('\n')) {
+    const equals = line.indexOf('=');
+    if (equals > 0) tags.set(line.slice(0, equals), line.slice(equals + 1));
+  }
+  const type = tags.get('TYPE');
+  if (type === undefined) {
+    const table = tags.get('PTTYPE');
+    return table === undefined
+      ? { kind: 'none' }
+      : { kind: 'foreign', type: `${table} partition table` };
+  }
+  if (tags.get('USAGE') !== 'filesystem') return { kind: 'foreign', type };
+  return { kind: 'filesystem', type, uuid: tags.get('UUID') ?? '' };
+}
+
+/** For people, in the middle of a sentence. */
+export function describeSignature(signature: Signature): string {
+  switch (signature.kind) {
+    case 'none':
+      return 'no known signature';
+    case 'ambiguous':
+      return 'several contradicting signatures';
+    case 'foreign':
+      return signature.type;
+    case 'filesystem':
+      return `a file system of type ${signature.type}`;
+  }
+}
+
+/** Makes a file system, whatever was there before. */
+export async function makeFileSystem(
+  type: FileSystem,
+  devicePath: string,
+  sizeBytes: bigint,
+): Promise<void> {
+  if (type === 'xfs' && sizeBytes < XFS_MINIMUM_BYTES) {
+    throw CsiError.failedPrecondition(
+      `an xfs file system needs ${XFS_MINIMUM_BYTES} bytes and the volume has ${sizeBytes}; ` +
+        'make a larger volume or use ext4',
+    );
+  }
+  await make(type, [...MAKE_OPTIONS[type], devicePath], devicePath);
+}
+
+/** Makes the XFS with reflink that a pool image needs, in a regular file. */
+export async function makePoolFileSystem(imagePath: string): Promise<void> {
+  await make('xfs', [...MAKE_OPTIONS.xfs, '-m', 'reflink=1', imagePath], imagePath);
+}
+
+async function make(type: FileSystem, args: readonly string[], path: string): Promise<void> {
+  try {
+    await run(`mkfs.${type}`, args, { timeoutMs: MAKE_TIMEOUT_MS });
+  } catch (thrown) {
+    if (!(thrown instanceof ExecError)) throw thrown;
+    throw CsiError.failedPrecondition(
+      `the ${type} file system on ${path} could not be made (${thrown.message})`,
+      { cause: thrown },
+    );
+  }
+}
+
+/**
+ * Mends what can be mended without a decision, before a mount; the device must not be mounted. XFS
+ * has no such check: mounting it replays its log, and xfs_repair is for people.
+ */
+export async function checkFileSystem(type: FileSystem, devicePath: string): Promise<void> {
+  if (type !== 'ext4') return;
+  try {
+    const options = { timeoutMs: CHECK_TIMEOUT_MS, accept: FSCK_FINE };
+    await run('fsck.ext4', ['-p', devicePath], options);
+  } catch (thrown) {
+    if (!(thrown instanceof ExecError)) throw thrown;
+    throw CsiError.failedPrecondition(
+      `the ${type} file system on ${devicePath} is damaged or in use; mend it by hand with fsck.ext4 (${thrown.message})`,
+      { cause: thrown },
+    );
+  }
+}
+
+/**
+ * The options to mount a file system with. Read-only is safe with a journal or log to replay, also
+ * XFS's, which is never clean in a snapshot: the kernel replays it as long as the device is writable.
+ */
+export function mountOptions(
+  type: FileSystem,
+  flags: readonly string[],
+  readOnly: boolean,
+): string[] {
+  const wanted = splitFlags(flags).filter((flag) => flag !== 'ro' && flag !== 'rw');
+  const needed = NEEDED_OPTIONS[type].filter((option) => !wanted.includes(option));
+  return [readOnly ? 'ro' : 'rw', ...needed, ...wanted];
+}
+
+/** Flags as a list of single options; one flag may hold several. */
+export function splitFlags(flags: readonly string[]): string[] {
+  return flags.flatMap((flag) => flag.split(',')).filter((option) => option !== '');
+}
+
+/** Options that would turn the mount into another operation. */
+const OTHER_OPERATIONS = [
+  ...['bind', 'rbind', 'move', 'remount', 'loop', 'offset', 'sizelimit', 'helper', 'uhelper'],
+  ...['shared', 'rshared', 'private', 'rprivate', 'slave', 'rslave', 'unbindable', 'runbindable'],
+];
+
+/** Whether every flag is one that only tunes a mount. */
+export function areTuningFlags(flags: readonly string[]): boolean {
+  return splitFlags(flags).every((option) => {
+    const name = option.split('=')[0]?.toLowerCase() ?? '';
+    const isClean = !/[\0\n]/.test(option);
+    return isClean && !name.startsWith('x-mount.') && !OTHER_OPERATIONS.includes(name);
+  });
+}

@@ -1,0 +1,177 @@
+/**
+ * Mounting and unmounting on this node, idempotent by what mountinfo says.
+ *
+ * Paths are as the kernel sees them: absolute, without a symbolic link in the last component (see
+ * target.ts). Nothing is ever unmounted lazily: a busy mount is an error that names it. Options may
+ * be sensitive and appear in no error. Knows nothing of volumes.
+ */
+import { stat } from 'node:fs/promises';
+import { CsiError } from '../errors.js';
+import { ExecError, run } from './exec.js';
+import { isOfDevice, type MountEntry, mountsAt, readMountInfo } from './mountinfo.js';
+import { kernelPath } from './target.js';
+
+/** A journal of a large file system takes minutes to replay, a dirty cache minutes to write back. */
+const MOUNT_TIMEOUT_MS = 600_000;
+const PLAIN = ['--no-mtab', '--internal-only', '--no-canonicalize'] as const;
+
+export interface MountRequest {
+  /** A block device. */
+  source: string;
+  target: string;
+  fsType: string;
+  options: readonly string[];
+}
+
+export interface BindRequest {
+  /** A directory, or a device node for a file as target. */
+  source: string;
+  target: string;
+  readOnly: boolean;
+  /** Of those in PER_MOUNT_OPTIONS; others are the file system's and were settled when it was mounted. */
+  options: readonly string[];
+}
+
+/** What differs from mount to mount of one file system, in groups that exclude one another. */
+const PER_MOUNT_OPTIONS: readonly (readonly string[])[] = [
+  ['ro', 'rw'],
+  ['nosuid', 'suid'],
+  ['nodev', 'dev'],
+  ['noexec', 'exec'],
+  ['noatime', 'atime', 'relatime', 'norelatime', 'strictatime', 'nostrictatime'],
+  ['nodiratime', 'diratime'],
+  ['nosymfollow', 'symfollow'],
+];
+
+/** Mounts the file system of a block device. There already, as the top layer: done. */
+export async function mount(request: MountRequest): Promise<void> {
+  const { source, target, fsType, options } = request;
+  const { rdev } = await stat(source);
+  const isDone = async (): Promise<boolean> => {
+    const top = await topMount(target);
+    return top !== null && isOfDevice(top, rdev) && top.fsType === fsType;
+  };
+  if (await isDone()) return;
+  const list = options.length === 0 ? [] : ['-o', options.join(',')];
+  await attempt(`${source} (${fsType}) cannot be mounted on ${target}`, options, [
+    ...PLAIN,
+    ...['-t', fsType, ...list, '--', source, target],
+  ]);
+  if (!(await isDone())) {
+    throw CsiError.internal(`mounting ${source} on ${target} had no effect that mountinfo shows`);
+  }
+}
+
+/** Makes `target` another view of `source`. There already, as the top layer: only the flags are seen to. */
+export async function bindMount(request: BindRequest): Promise<void> {
+  const { source, target } = request;
+  if (!(await isBindOf(source, target))) {
+    await attempt(
+      `${source} cannot be bound to ${target}`,
+      [],
+      [...PLAIN, ...['--bind', '--', source, target]],
+    );
+  }
+  await setFlags(request);
+}
+
+/** Unmounts every layer on the path. Nothing mounted: done. FAILED_PRECONDITION if it is busy. */
+export async function unmount(path: string): Promise<void> {
+  const target = await kernelPath(path);
+  if (target === null) return;
+  let layers = await layersAt(target);
+  while (layers.length > 0) {
+    const failure = await tryUnmount(target);
+    const left = await layersAt(target);
+    if (left.length >= layers.length) {
+      throw CsiError.failedPrecondition(
+        `${target} cannot be unmounted; end what uses it and try again (${failure?.message ?? 'no effect'})`,
+        { cause: failure },
+      );
+    }
+    layers = left;
+  }
+}
+
+export async function isMountPoint(path: string): Promise<boolean> {
+  return (await topMount(path)) !== null;
+}
+
+/** What is seen mounted at the path; null if it is no mount point. */
+export async function topMount(path: string): Promise<MountEntry | null> {
+  const target = await kernelPath(path);
+  return target === null ? null : ((await layersAt(target)).at(-1) ?? null);
+}
+
+async function layersAt(path: string): Promise<MountEntry[]> {
+  return mountsAt(await readMountInfo(), path);
+}
+
+async function tryUnmount(target: string): Promise<Error | null> {
+  try {
+    await run('umount', [...PLAIN, '--', target], { timeoutMs: MOUNT_TIMEOUT_MS });
+    return null;
+  } catch (thrown) {
+    if (thrown instanceof ExecError) return thrown;
+    throw thrown;
+  }
+}
+
+async function isBindOf(source: string, target: string): Promise<boolean> {
+  if (!(await isMountPoint(target))) return false;
+  const [wanted, found] = await Promise.all([stat(source), stat(target)]);
+  return wanted.dev === found.dev && wanted.ino === found.ino;
+}
+
+async function setFlags(request: BindRequest): Promise<void> {
+  const { target, readOnly } = request;
+  const wanted = request.options.filter((option) => groupOf(option) !== undefined);
+  if (readOnly) wanted.push('ro');
+  const before = await topMount(target);
+  if (before === null) throw CsiError.internal(`${target} is not mounted right after its mount`);
+  const missing = wanted.filter((option) => isLacking(before, option));
+  if (missing.length > 0) {
+    // Without the options it has already, a remount would take them away.
+    const kept = before.options.filter((option) => !missing.some((add) => excludes(add, option)));
+    const options = ['remount', 'bind', ...kept, ...missing];
+    await attempt(`${target} cannot be given its mount options`, missing, [
+      ...PLAIN,
+      ...['--options-mode', 'ignore', '-o', options.join(','), '--', target],
+    ]);
+  }
+  if (readOnly && (await topMount(target))?.readOnly !== true) {
+    throw CsiError.internal(`${target} is writable although it was mounted read-only`);
+  }
+}
+
+const groupOf = (option: string): readonly string[] | undefined =>
+  PER_MOUNT_OPTIONS.find((group) => group.includes(option));
+
+const excludes = (wanted: string, present: string): boolean =>
+  groupOf(wanted)?.includes(present) === true;
+
+/** Positive forms (`suid`, `strictatime`, ...) are shown by the absence of the others of their group. */
+function isLacking(entry: MountEntry, option: string): boolean {
+  if (NO_CHANGE.includes(option)) return false;
+  if (SHOWN.includes(option)) return !entry.options.includes(option);
+  return entry.options.some((present) => excludes(option, present));
+}
+const NO_CHANGE = ['rw', 'atime', 'norelatime', 'nostrictatime'];
+const SHOWN = [
+  ...['ro', 'nosuid', 'nodev', 'noexec', 'nosymfollow'],
+  ...['noatime', 'relatime', 'nodiratime'],
+];
+
+async function attempt(
+  what: string,
+  options: readonly string[],
+  args: readonly string[],
+): Promise<void> {
+  try {
+    const secrets = options.filter((option) => option.includes('='));
+    await run('mount', args, { timeoutMs: MOUNT_TIMEOUT_MS, secrets });
+  } catch (thrown) {
+    if (!(thrown instanceof ExecError)) throw thrown;
+    throw CsiError.failedPrecondition(`${what} (${thrown.message})`, { cause: thrown });
+  }
+}

@@ -1,0 +1,122 @@
+/**
+ * What the kernel says is mounted in this mount namespace: /proc/self/mountinfo, parsed.
+ *
+ * See proc_pid_mountinfo(5). The output of the mount program is never read: it is made for people,
+ * and mixes in what user space remembers. Knows nothing of volumes.
+ */
+import { readFile } from 'node:fs/promises';
+
+export interface MountEntry {
+  mountId: number;
+  parentId: number;
+  /** Device number of the file system (st_dev); for ext4 and xfs, of its block device. */
+  major: number;
+  minor: number;
+  /** The part of the file system that is mounted; `/loop3` for a bound device node of devtmpfs. */
+  root: string;
+  mountPoint: string;
+  /** Of this mount: ro, noatime, nosuid, ... */
+  options: readonly string[];
+  /** Such as `shared:1` and `master:2`. */
+  propagation: readonly string[];
+  fsType: string;
+  source: string;
+  /** Of the file system, the same for all its mounts. */
+  superOptions: readonly string[];
+  /** This mount refuses writing, whatever the file system does. */
+  readOnly: boolean;
+  superReadOnly: boolean;
+}
+
+const MOUNTINFO = '/proc/self/mountinfo';
+/** Fields before the optional ones. */
+const FIXED_FIELDS = 6;
+const READ_ATTEMPTS = 4;
+
+/**
+ * The mounts of this moment. The kernel hands the file out in pages, and older ones (before 5.8)
+ * skip entries when somebody unmounts between two of them; so it is read until two readings agree.
+ */
+export async function readMountInfo(): Promise<MountEntry[]> {
+  let text = await readFile(MOUNTINFO, 'utf8');
+  for (let attempt = 1; attempt < READ_ATTEMPTS; attempt += 1) {
+    const again = await readFile(MOUNTINFO, 'utf8');
+    if (again === text) break;
+    text = again;
+  }
+  return parseMountInfo(text);
+}
+
+/** Throws on a line that is not of the documented form: a mount overlooked would be worse. */
+export function parseMountInfo(text: string): MountEntry[] {
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map(parseLine);
+}
+
+function parseLine(line: string): MountEntry {
+  const fields = line.split(' ');
+  const separator = fields.indexOf('-', FIXED_FIELDS);
+  const [id, parent, device, root, mountPoint, options] = fields;
+  const [fsType, source, superOptions] = fields.slice(separator + 1);
+  const numbers = /^(\d+):(\d+)$/.exec(device ?? '');
+  if (separator < 0 || superOptions === undefined || numbers === null || options === undefined) {
+    throw new Error(`${MOUNTINFO} has a line of unknown form: ${line}`);
+  }
+  const mountOptions = options.split(',');
+  const fileSystemOptions = superOptions.split(',');
+  return {
+    mountId: Number(id),
+    parentId: Number(parent),
+    major: Number(numbers[1]),
+    minor: Number(numbers[2]),
+    root: decodeOctal(root ?? ''),
+    mountPoint: decodeOctal(mountPoint ?? ''),
+    options: mountOptions,
+    propagation: fields.slice(FIXED_FIELDS, separator),
+    fsType: decodeOctal(fsType ?? ''),
+    source: decodeOctal(source ?? ''),
+    superOptions: fileSystemOptions,
+    readOnly: mountOptions.includes('ro'),
+    superReadOnly: fileSystemOptions.includes('ro'),
+  };
+}
+
+/** Space, tab, newline, backslash and `#` come as octal escapes. */
+function decodeOctal(text: string): string {
+  return text.replace(/\\([0-7]{3})/g, (_, octal: string) =>
+    String.fromCharCode(Number.parseInt(octal, 8)),
+  );
+}
+
+/** The layers of mounts piled up on one path, bottom first: the last one is what is seen there. */
+export function mountsAt(mounts: readonly MountEntry[], path: string): MountEntry[] {
+  const here = mounts.filter((entry) => entry.mountPoint === path);
+  const byId = new Map(here.map((entry) => [entry.mountId, entry]));
+  // A layer's parent is the layer below it. Kernels list them in this order, moved mounts apart.
+  const depth = (entry: MountEntry): number => {
+    const below = entry.parentId === entry.mountId ? undefined : byId.get(entry.parentId);
+    return below === undefined ? 0 : depth(below) + 1;
+  };
+  return here.sort((a, b) => depth(a) - depth(b));
+}
+
+/** The mounts of the file system on a block device, given its st_rdev. Bound device nodes are none. */
+export function mountsOfDevice(mounts: readonly MountEntry[], rdev: number): MountEntry[] {
+  return mounts.filter((entry) => isOfDevice(entry, rdev));
+}
+
+/** The mounts on a path and everywhere under it. */
+export function mountsUnder(mounts: readonly MountEntry[], path: string): MountEntry[] {
+  const prefix = path === '/' ? '/' : `${path}/`;
+  return mounts.filter((entry) => entry.mountPoint === path || entry.mountPoint.startsWith(prefix));
+}
+
+export function isOfDevice(entry: MountEntry, rdev: number): boolean {
+  return entry.major === majorOf(rdev) && entry.minor === minorOf(rdev);
+}
+
+/** 12 bits of major and 20 of minor number, as stat(2) folds them into 32. */
+export const majorOf = (rdev: number): number => (rdev >>> 8) & 0xfff;
+export const minorOf = (rdev: number): number => (rdev & 0xff) | ((rdev >>> 12) & 0xfff00);

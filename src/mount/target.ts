@@ -1,0 +1,104 @@
+/**
+ * The directories and files that mounts sit on: made and removed by us, one component at a time.
+ *
+ * Only what is empty is ever removed, never a tree, and a symbolic link in the last component is
+ * refused, so that nobody can turn a path of ours into another one. Links further up are lawful
+ * (/var/lib/kubelet often is one) and resolved, since mountinfo shows resolved paths.
+ */
+import type { Stats } from 'node:fs';
+import { lstat, mkdir, open, readdir, realpath, rmdir, unlink } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { CsiError, errorCode } from '../errors.js';
+
+export type TargetType = 'directory' | 'file';
+
+/** The path as mountinfo shows it: parents resolved, the last component as it is; null if there is no parent. */
+export async function kernelPath(path: string): Promise<string | null> {
+  try {
+    return join(await realpath(dirname(path)), basename(path));
+  } catch (thrown) {
+    if (isAbsence(thrown)) return null;
+    throw thrown;
+  }
+}
+
+/** What is at the path, links not followed; null if nothing. */
+export async function entryAt(path: string): Promise<Stats | null> {
+  try {
+    return await lstat(path);
+  } catch (thrown) {
+    if (isAbsence(thrown)) return null;
+    throw thrown;
+  }
+}
+
+/** FAILED_PRECONDITION if the path itself is a symbolic link. */
+export async function assertNoLink(path: string): Promise<void> {
+  if ((await entryAt(path))?.isSymbolicLink() !== true) return;
+  throw CsiError.failedPrecondition(
+    `${path} is a symbolic link; remove it: mounts are made on real directories and files only`,
+  );
+}
+
+/**
+ * Makes an empty directory or file to mount on; the parent must exist. An empty one there already
+ * is taken as it is. Returns whether it was made now.
+ */
+export async function makeTarget(path: string, type: TargetType): Promise<boolean> {
+  await assertNoLink(path);
+  const found = await entryAt(path);
+  if (found === null) return create(path, type);
+  const fits = type === 'directory' ? found.isDirectory() : found.isFile();
+  if (!fits) throw CsiError.failedPrecondition(`${path} exists and is no ${type}; remove it`);
+  if (await isEmpty(path, found)) return false;
+  throw CsiError.failedPrecondition(
+    `${path} exists and is not empty; a mount would hide its content. Move it away`,
+  );
+}
+
+/** Removes an empty directory or file that nothing is mounted on. Absent: done. Anything else is left and refused. */
+export async function removeTarget(path: string): Promise<void> {
+  await assertNoLink(path);
+  const found = await entryAt(path);
+  if (found === null) return;
+  if (!(await isEmpty(path, found))) {
+    throw CsiError.failedPrecondition(
+      `${path} is no mount point and not an empty directory or file; it was left as it is: look at it and move it away`,
+    );
+  }
+  try {
+    await (found.isDirectory() ? rmdir(path) : unlink(path));
+  } catch (thrown) {
+    if (!isAbsence(thrown)) throw refused(path, 'removed', thrown);
+  }
+}
+
+async function create(path: string, type: TargetType): Promise<boolean> {
+  try {
+    if (type === 'directory') await mkdir(path, { mode: 0o750 });
+    else await (await open(path, 'wx', 0o640)).close();
+    return true;
+  } catch (thrown) {
+    if (errorCode(thrown) === 'EEXIST') return false;
+    if (!isAbsence(thrown)) throw refused(path, 'made', thrown);
+    throw CsiError.failedPrecondition(
+      `${dirname(path)} does not exist; its creation is the caller's part`,
+      { cause: thrown },
+    );
+  }
+}
+
+async function isEmpty(path: string, found: Stats): Promise<boolean> {
+  if (found.isDirectory()) return (await readdir(path)).length === 0;
+  return found.isFile() && found.size === 0;
+}
+
+function isAbsence(thrown: unknown): boolean {
+  const code = errorCode(thrown);
+  return code === 'ENOENT' || code === 'ENOTDIR';
+}
+
+function refused(path: string, verb: string, thrown: unknown): CsiError {
+  const code = errorCode(thrown) ?? 'unknown error';
+  return CsiError.failedPrecondition(`${path} cannot be ${verb}: ${code}`, { cause: thrown });
+}
