@@ -20,6 +20,9 @@ import type {
   VolumeState,
 } from './records.js';
 
+/** Other broken constraints are mistakes of ours, never a name or id that somebody else has. */
+const TAKEN = ['SQLITE_CONSTRAINT_UNIQUE', 'SQLITE_CONSTRAINT_PRIMARYKEY'];
+
 export class SqliteCatalogue implements Catalogue {
   readonly #database: Database.Database;
   readonly #statements = new Map<string, Database.Statement>();
@@ -245,7 +248,7 @@ export class SqliteCatalogue implements Catalogue {
     try {
       insert();
     } catch (thrown) {
-      if (errorCode(thrown)?.startsWith('SQLITE_CONSTRAINT_')) {
+      if (TAKEN.includes(errorCode(thrown) ?? '')) {
         throw CsiError.alreadyExists(`${label} is taken`, { cause: thrown });
       }
       throw thrown;

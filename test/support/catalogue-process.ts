@@ -1,0 +1,40 @@
+/**
+ * A process with the catalogue open, for tests of what two processes, or a killed one, do to it.
+ *
+ *   node catalogue-process.js <file> open       opens it and says OPEN, or REFUSED <code> <message>
+ *   node catalogue-process.js <file> insert     inserts volumes for ever, one line with the id each
+ */
+import { CsiError } from '../../src/errors.js';
+import { SqliteCatalogue } from '../../src/volumes/sqlite-catalogue.js';
+import { snapshotRecord, volumeRecord } from './records.js';
+
+const [file = '', action = ''] = process.argv.slice(2);
+
+function say(line: string): void {
+  // A line that is written synchronously is out before the next insert begins.
+  process.stdout.write(`${line}\n`);
+}
+
+function insertForEver(catalogue: SqliteCatalogue): void {
+  catalogue.registerPool('default', 'uuid-1');
+  const step = (): void => {
+    const volume = volumeRecord();
+    catalogue.insertVolume(volume);
+    const snapshot = catalogue.insertSnapshot(snapshotRecord(volume));
+    say(`${volume.volumeId} ${snapshot.snapshotId}`);
+    setImmediate(step);
+  };
+  step();
+}
+
+try {
+  const catalogue = new SqliteCatalogue(file);
+  if (action === 'insert') insertForEver(catalogue);
+  else {
+    say('OPEN');
+    catalogue.close();
+  }
+} catch (thrown) {
+  const error = CsiError.from(thrown);
+  say(`REFUSED ${error.code} ${error.message}`);
+}

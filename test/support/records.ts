@@ -1,0 +1,57 @@
+/** Catalogue records with plausible fields, for tests that care about one or two of them. */
+import type { VolumeCapability } from '../../src/csi/fields.js';
+import { newSnapshotId, newVolumeId, nodeKey } from '../../src/volumes/identifiers.js';
+import type { SnapshotRecord, VolumeRecord } from '../../src/volumes/records.js';
+
+export const TEST_NODE_KEY = nodeKey('test-node');
+export const MIB = 1n << 20n;
+
+export const BLOCK: VolumeCapability = {
+  accessType: 'block',
+  accessMode: 'SINGLE_NODE_WRITER',
+};
+
+export function mountOf(fsType: string): VolumeCapability {
+  return {
+    accessType: 'mount',
+    fsType,
+    mountFlags: [],
+    volumeMountGroup: '',
+    accessMode: 'SINGLE_NODE_WRITER',
+  };
+}
+
+export function volumeRecord(fields: Partial<VolumeRecord> = {}): VolumeRecord {
+  const volumeId = newVolumeId(TEST_NODE_KEY);
+  return {
+    volumeId,
+    name: `name of ${volumeId}`,
+    pool: 'default',
+    sizeBytes: 16n * MIB,
+    state: 'ready',
+    parameters: {},
+    capabilities: [BLOCK],
+    sourceSnapshotId: null,
+    fresh: true,
+    createdNs: 1_700_000_000_123_456_789n,
+    ...fields,
+  };
+}
+
+export function snapshotRecord(
+  volume: VolumeRecord,
+  fields: Partial<SnapshotRecord> = {},
+): Omit<SnapshotRecord, 'sequence'> {
+  const snapshotId = newSnapshotId(TEST_NODE_KEY);
+  return {
+    snapshotId,
+    name: `name of ${snapshotId}`,
+    volumeId: volume.volumeId,
+    pool: volume.pool,
+    sizeBytes: volume.sizeBytes,
+    state: 'ready',
+    creationTimeNs: 1_700_000_000_987_654_321n,
+    parameters: {},
+    ...fields,
+  };
+}

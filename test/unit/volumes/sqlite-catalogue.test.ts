@@ -1,0 +1,199 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import Database from 'better-sqlite3';
+import { SqliteCatalogue } from '../../../src/volumes/sqlite-catalogue.js';
+import { throwsWith } from '../../support/expect-status.js';
+import { BLOCK, mountOf, snapshotRecord, volumeRecord } from '../../support/records.js';
+
+let directory: string;
+let file: string;
+let catalogue: SqliteCatalogue;
+
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'blockdelta-catalogue-'));
+  file = join(directory, 'catalogue.db');
+  catalogue = new SqliteCatalogue(file);
+  catalogue.registerPool('default', 'uuid-1');
+});
+
+afterEach(() => {
+  catalogue.close();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+test('a volume comes back as it was put in, to the last nanosecond and byte', () => {
+  const volume = volumeRecord({
+    sizeBytes: 2n ** 62n + 1n,
+    parameters: { pool: 'default', ключ: "'; DROP TABLE volumes; --" },
+    capabilities: [BLOCK, mountOf('xfs')],
+    sourceSnapshotId: 'snap-gone',
+    createdNs: 2n ** 61n + 7n,
+  });
+  catalogue.insertVolume(volume);
+  assert.deepEqual(catalogue.volumeById(volume.volumeId), volume);
+  assert.deepEqual(catalogue.volumeByName(volume.name), volume);
+  assert.equal(catalogue.volumeById('vol-none'), null);
+  assert.equal(catalogue.volumeByName('none'), null);
+});
+
+test('a name is taken by one volume at a time and free again when that is removed', () => {
+  const first = volumeRecord({ name: 'twice' });
+  catalogue.insertVolume(first);
+  const second = volumeRecord({ name: 'twice' });
+  throwsWith(() => catalogue.insertVolume(second), 'ALREADY_EXISTS', /'twice'/);
+  for (const state of ['creating', 'ready', 'deleting'] as const) {
+    catalogue.setVolumeState(first.volumeId, state);
+    throwsWith(() => catalogue.insertVolume(second), 'ALREADY_EXISTS');
+  }
+  catalogue.removeVolume(first.volumeId);
+  catalogue.insertVolume(second);
+  assert.equal(catalogue.volumeByName('twice')?.volumeId, second.volumeId);
+});
+
+test('a volume id is taken once', () => {
+  const volume = volumeRecord();
+  catalogue.insertVolume(volume);
+  throwsWith(() => catalogue.insertVolume({ ...volume, name: 'other' }), 'ALREADY_EXISTS');
+});
+
+test('a snapshot name and a snapshot id are taken once', () => {
+  const volume = volumeRecord();
+  catalogue.insertVolume(volume);
+  const snapshot = snapshotRecord(volume, { name: 'twice' });
+  catalogue.insertSnapshot(snapshot);
+  throwsWith(
+    () => catalogue.insertSnapshot(snapshotRecord(volume, { name: 'twice' })),
+    'ALREADY_EXISTS',
+  );
+  throwsWith(() => catalogue.insertSnapshot({ ...snapshot, name: 'other' }), 'ALREADY_EXISTS');
+});
+
+test('rows that refer to nothing are refused, and not as a name that is taken', () => {
+  const volume = volumeRecord();
+  const foreign = { code: 'SQLITE_CONSTRAINT_FOREIGNKEY' };
+  assert.throws(() => catalogue.insertSnapshot(snapshotRecord(volume)), foreign);
+  assert.throws(() => catalogue.insertVolume(volumeRecord({ pool: 'unknown' })), foreign);
+  assert.throws(() =>
+    catalogue.putStaging({ volumeId: volume.volumeId, stagingPath: '/s', capability: BLOCK }),
+  );
+  assert.equal(catalogue.snapshotByName('none'), null);
+});
+
+test('sequences rise with every snapshot and are never given twice', () => {
+  const volume = volumeRecord();
+  catalogue.insertVolume(volume);
+  const first = catalogue.insertSnapshot(snapshotRecord(volume));
+  const second = catalogue.insertSnapshot(snapshotRecord(volume));
+  assert.ok(second.sequence > first.sequence);
+  catalogue.removeSnapshot(second.snapshotId);
+  catalogue.close();
+  catalogue = new SqliteCatalogue(file);
+  const third = catalogue.insertSnapshot(snapshotRecord(volume));
+  assert.ok(third.sequence > second.sequence, 'the sequence of a removed snapshot is not reused');
+});
+
+test('a commit makes a snapshot ready with the time and size of its cut', () => {
+  const volume = volumeRecord();
+  catalogue.insertVolume(volume);
+  const made = catalogue.insertSnapshot(snapshotRecord(volume, { state: 'creating' }));
+  assert.deepEqual(catalogue.listSnapshots(), []);
+  assert.deepEqual(catalogue.unfinished().snapshots, [made]);
+  const ready = catalogue.commitSnapshot(made.snapshotId, 42n, 4096n);
+  assert.deepEqual(ready, { ...made, state: 'ready', creationTimeNs: 42n, sizeBytes: 4096n });
+  assert.deepEqual(catalogue.listSnapshots(), [ready]);
+  assert.deepEqual(catalogue.unfinished().snapshots, []);
+});
+
+test('a removed volume stays as the lineage of its snapshots and goes with the last one', () => {
+  const volume = volumeRecord();
+  catalogue.insertVolume(volume);
+  const one = catalogue.insertSnapshot(snapshotRecord(volume));
+  const two = catalogue.insertSnapshot(snapshotRecord(volume));
+  catalogue.removeVolume(volume.volumeId);
+  assert.equal(catalogue.volumeById(volume.volumeId)?.state, 'deleted');
+  assert.equal(catalogue.volumeByName(volume.name), null);
+  assert.deepEqual(catalogue.listVolumes(), []);
+  assert.deepEqual(catalogue.unfinished().volumes, []);
+  catalogue.removeSnapshot(one.snapshotId);
+  assert.equal(catalogue.volumeById(volume.volumeId)?.state, 'deleted');
+  catalogue.removeSnapshot(two.snapshotId);
+  assert.equal(catalogue.volumeById(volume.volumeId), null);
+});
+
+test('removing the last snapshot leaves a living volume alone', () => {
+  const volume = volumeRecord();
+  catalogue.insertVolume(volume);
+  const snapshot = catalogue.insertSnapshot(snapshotRecord(volume));
+  catalogue.removeSnapshot(snapshot.snapshotId);
+  catalogue.removeSnapshot(snapshot.snapshotId);
+  assert.equal(catalogue.volumeById(volume.volumeId)?.state, 'ready');
+});
+
+test('lists hold what is ready, in the order of the ids', () => {
+  const volumes = Array.from({ length: 20 }, () => volumeRecord());
+  for (const volume of volumes) catalogue.insertVolume(volume);
+  catalogue.insertVolume(volumeRecord({ state: 'creating' }));
+  catalogue.insertVolume(volumeRecord({ state: 'deleting' }));
+  const ids = catalogue.listVolumes().map((volume) => volume.volumeId);
+  assert.deepEqual(ids, volumes.map((volume) => volume.volumeId).sort());
+  assert.equal(catalogue.unfinished().volumes.length, 2);
+});
+
+test('stagings and publications are put, replaced, found and removed, and go with their volume', () => {
+  const volume = volumeRecord();
+  const { volumeId } = volume;
+  catalogue.insertVolume(volume);
+  catalogue.putStaging({ volumeId, stagingPath: '/s', capability: BLOCK });
+  catalogue.putStaging({ volumeId, stagingPath: '/s', capability: mountOf('xfs') });
+  assert.deepEqual(catalogue.stagings(volumeId), [
+    { volumeId, stagingPath: '/s', capability: mountOf('xfs') },
+  ]);
+  const publication = { volumeId, targetPath: '/t', stagingPath: '/s', capability: BLOCK };
+  catalogue.putPublication({ ...publication, readOnly: false });
+  catalogue.putPublication({ ...publication, readOnly: true });
+  catalogue.putPublication({ ...publication, targetPath: '/u', readOnly: false });
+  assert.deepEqual(catalogue.publicationAt('/t'), { ...publication, readOnly: true });
+  assert.equal(catalogue.publications(volumeId).length, 2);
+  catalogue.removePublication('/t');
+  catalogue.removePublication('/t');
+  assert.equal(catalogue.publicationAt('/t'), null);
+  catalogue.removeVolume(volumeId);
+  assert.equal(catalogue.publicationAt('/u'), null);
+  assert.deepEqual(catalogue.stagings(volumeId), []);
+});
+
+test('a volume is fresh until it is marked as used, for ever after a reopening', () => {
+  const volume = volumeRecord();
+  catalogue.insertVolume(volume);
+  assert.equal(catalogue.volumeById(volume.volumeId)?.fresh, true);
+  catalogue.markVolumeUsed(volume.volumeId);
+  catalogue.close();
+  catalogue = new SqliteCatalogue(file);
+  assert.equal(catalogue.volumeById(volume.volumeId)?.fresh, false);
+});
+
+test('a pool keeps the identity it was first registered with', () => {
+  assert.equal(catalogue.registerPool('default', 'uuid-2'), 'uuid-1');
+  assert.equal(catalogue.registerPool('second', 'uuid-2'), 'uuid-2');
+});
+
+test('one identity cannot be two pools', () => {
+  assert.throws(() => catalogue.registerPool('second', 'uuid-1'));
+});
+
+test('a catalogue of a newer plugin is refused and left as it is', () => {
+  catalogue.close();
+  const raw = new Database(file);
+  raw.pragma('user_version = 999');
+  raw.close();
+  assert.throws(() => new SqliteCatalogue(file), /schema version is 999.*newer/);
+  const after = new Database(file);
+  assert.equal(after.pragma('user_version', { simple: true }), 999);
+  after.pragma('user_version = 1');
+  after.close();
+  catalogue = new SqliteCatalogue(file);
+  assert.equal(catalogue.registerPool('default', 'x'), 'uuid-1');
+});
