@@ -1,0 +1,223 @@
+/**
+ * A backend in memory: the contract in its shortest form, for tests of what stands above it.
+ *
+ * Content is 4 KiB blocks with made-up addresses. As on a real reflinked file system a block that is
+ * shared is written to a new address and one that is not shared in place, and addresses are used
+ * again when nothing refers to them any more; so a scan that trusts too much is found out here too.
+ * There is no device: attach answers UNIMPLEMENTED.
+ */
+import type {
+  Attachment,
+  Backend,
+  PoolCapacity,
+  PoolContents,
+  SnapshotCut,
+} from '../../src/backends/backend.js';
+import { CsiError } from '../../src/errors.js';
+import type { ScanSource } from '../../src/native/addon.js';
+
+export const BLOCK_BYTES = 4096;
+
+interface Block {
+  address: number;
+  bytes: Buffer;
+}
+
+interface Content {
+  sizeBytes: bigint;
+  blocks: Map<number, Block>;
+}
+
+export interface MemoryPoolOptions {
+  pool?: string;
+  totalBytes?: bigint;
+}
+
+/** What outlives a backend object: give it to a new one to play a restart. */
+export class MemoryStorage {
+  readonly volumes = new Map<string, Content>();
+  readonly snapshots = new Map<string, Content>();
+  /** Names that a killed run left. */
+  readonly temporary = new Set<string>();
+  /** Names of somebody else. */
+  readonly foreign = new Set<string>();
+  identity = 'memory-pool-1';
+}
+
+export class MemoryBackend implements Backend {
+  readonly pool: string;
+  readonly #totalBytes: bigint;
+
+  constructor(
+    readonly storage: MemoryStorage = new MemoryStorage(),
+    options: MemoryPoolOptions = {},
+  ) {
+    this.pool = options.pool ?? 'default';
+    this.#totalBytes = options.totalBytes ?? 1n << 30n;
+  }
+
+  async start(): Promise<void> {}
+  async stop(): Promise<void> {}
+  async check(): Promise<void> {}
+
+  async identity(): Promise<string> {
+    return this.storage.identity;
+  }
+
+  async createVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
+    if (this.#isThere(volumeId, sizeBytes)) return;
+    this.storage.volumes.set(volumeId, { sizeBytes, blocks: new Map() });
+  }
+
+  async restoreVolume(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void> {
+    if (this.#isThere(volumeId, sizeBytes)) return;
+    const { blocks } = this.#snapshot(snapshotId);
+    this.storage.volumes.set(volumeId, { sizeBytes, blocks: new Map(blocks) });
+  }
+
+  async deleteVolume(volumeId: string): Promise<void> {
+    this.storage.volumes.delete(volumeId);
+  }
+
+  async createSnapshot(volumeId: string, snapshotId: string): Promise<SnapshotCut> {
+    const { sizeBytes, blocks } = this.#volume(volumeId);
+    if (this.storage.snapshots.has(snapshotId)) {
+      throw CsiError.internal(`snapshot ${snapshotId} is there already`);
+    }
+    this.storage.snapshots.set(snapshotId, { sizeBytes, blocks: new Map(blocks) });
+    return { creationTimeNs: BigInt(Date.now()) * 1_000_000n, sizeBytes };
+  }
+
+  async deleteSnapshot(snapshotId: string): Promise<void> {
+    this.storage.snapshots.delete(snapshotId);
+  }
+
+  async abandonSnapshot(_volumeId: string, snapshotId: string): Promise<void> {
+    await this.deleteSnapshot(snapshotId);
+  }
+
+  async attach(): Promise<Attachment> {
+    throw CsiError.unimplemented('a volume in memory has no device');
+  }
+
+  async detach(): Promise<void> {}
+
+  async findAttachment(): Promise<Attachment | null> {
+    return null;
+  }
+
+  async capacity(): Promise<PoolCapacity> {
+    const sizes = [...this.storage.volumes.values()].map((volume) => volume.sizeBytes);
+    const kept = [...this.storage.snapshots.values()].map((snapshot) => snapshot.sizeBytes);
+    const used = [...sizes, ...kept].reduce((sum, size) => sum + size, 0n);
+    return {
+      totalBytes: this.#totalBytes,
+      availableBytes: used < this.#totalBytes ? this.#totalBytes - used : 0n,
+      minimumVolumeBytes: 1n << 20n,
+      granularityBytes: BigInt(BLOCK_BYTES),
+    };
+  }
+
+  async list(): Promise<PoolContents> {
+    const { volumes, snapshots, foreign } = this.storage;
+    const objects = (of: Map<string, Content>) =>
+      [...of].map(([id, content]) => ({ id, sizeBytes: content.sizeBytes }));
+    return { volumes: objects(volumes), snapshots: objects(snapshots), unknown: [...foreign] };
+  }
+
+  async sweep(): Promise<string[]> {
+    const swept = [...this.storage.temporary];
+    this.storage.temporary.clear();
+    return swept;
+  }
+
+  async scanSource(targetId: string, baseId: string | null): Promise<ScanSource> {
+    const target = this.#snapshot(targetId);
+    return {
+      kind: 'extents',
+      sizeBytes: target.sizeBytes,
+      target: extents(target),
+      base: baseId === null ? null : extents(this.#snapshot(baseId)),
+    };
+  }
+
+  /** What a writer on the device would do. Whole blocks only. */
+  write(volumeId: string, offset: number, bytes: Buffer): void {
+    const { blocks } = this.#volume(volumeId);
+    for (let done = 0; done < bytes.length; done += BLOCK_BYTES) {
+      const index = (offset + done) / BLOCK_BYTES;
+      const held = blocks.get(index);
+      const alone = held !== undefined && this.#references(held.address) === 1;
+      const address = alone ? held.address : this.#freeAddress();
+      const content = Buffer.from(bytes.subarray(done, done + BLOCK_BYTES));
+      blocks.set(index, { address, bytes: content });
+    }
+  }
+
+  discard(volumeId: string, offset: number, length: number): void {
+    const { blocks } = this.#volume(volumeId);
+    for (let done = 0; done < length; done += BLOCK_BYTES) {
+      blocks.delete((offset + done) / BLOCK_BYTES);
+    }
+  }
+
+  read(volumeId: string): Buffer {
+    const { sizeBytes, blocks } = this.#volume(volumeId);
+    const content = Buffer.alloc(Number(sizeBytes));
+    for (const [index, block] of blocks) block.bytes.copy(content, index * BLOCK_BYTES);
+    return content;
+  }
+
+  #volume(volumeId: string): Content {
+    const volume = this.storage.volumes.get(volumeId);
+    if (volume === undefined) throw CsiError.internal(`there is no volume ${volumeId}`);
+    return volume;
+  }
+
+  #snapshot(snapshotId: string): Content {
+    const snapshot = this.storage.snapshots.get(snapshotId);
+    if (snapshot === undefined) {
+      throw CsiError.failedPrecondition(`snapshot ${snapshotId} is not in the pool`);
+    }
+    return snapshot;
+  }
+
+  #isThere(volumeId: string, sizeBytes: bigint): boolean {
+    const found = this.storage.volumes.get(volumeId);
+    if (found === undefined) return false;
+    if (found.sizeBytes === sizeBytes) return true;
+    throw CsiError.internal(`volume ${volumeId} has ${found.sizeBytes} bytes, not ${sizeBytes}`);
+  }
+
+  #contents(): Content[] {
+    return [...this.storage.volumes.values(), ...this.storage.snapshots.values()];
+  }
+
+  #references(address: number): number {
+    let count = 0;
+    for (const { blocks } of this.#contents()) {
+      for (const block of blocks.values()) if (block.address === address) count += 1;
+    }
+    return count;
+  }
+
+  /** The lowest one, so that freed addresses come back soon. */
+  #freeAddress(): number {
+    const used = new Set<number>();
+    for (const { blocks } of this.#contents()) {
+      for (const block of blocks.values()) used.add(block.address);
+    }
+    let address = BLOCK_BYTES;
+    while (used.has(address)) address += BLOCK_BYTES;
+    return address;
+  }
+}
+
+function extents({ blocks }: Content): BigUint64Array {
+  const words = [...blocks]
+    .sort(([a], [b]) => a - b)
+    .flatMap(([index, { address }]) =>
+      [index * BLOCK_BYTES, address, BLOCK_BYTES, 0].map((word) => BigInt(word)),
+    );
+  return BigUint64Array.from(words);
+}

@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  isSnapshotId,
+  isVolumeId,
+  newSnapshotId,
+  newVolumeId,
+  nodeKey,
+} from '../../../src/volumes/identifiers.js';
+
+test('a node key is 12 hex digits and depends on the node id alone', () => {
+  assert.match(nodeKey('worker-1'), /^[0-9a-f]{12}$/);
+  assert.equal(nodeKey('worker-1'), nodeKey('worker-1'));
+  assert.notEqual(nodeKey('worker-1'), nodeKey('worker-2'));
+  // Recorded handles must stay reachable: this value may never change.
+  assert.equal(nodeKey('worker-1'), '13029f9e83d1');
+});
+
+test('handles carry the node key, fit loop labels and never repeat', () => {
+  const key = nodeKey('worker-1');
+  const made = new Set<string>();
+  for (let count = 0; count < 1000; count += 1) {
+    const volumeId = newVolumeId(key);
+    const snapshotId = newSnapshotId(key);
+    assert.ok(volumeId.startsWith(`vol-${key}-`) && snapshotId.startsWith(`snap-${key}-`));
+    assert.ok(isVolumeId(volumeId) && !isSnapshotId(volumeId));
+    assert.ok(isSnapshotId(snapshotId) && !isVolumeId(snapshotId));
+    assert.ok(Buffer.byteLength(snapshotId) <= 60);
+    made.add(volumeId).add(snapshotId);
+  }
+  assert.equal(made.size, 2000);
+});
+
+test('what is not a handle of this plugin is told apart', () => {
+  const good = newVolumeId(nodeKey('worker-1'));
+  const bad = [
+    '',
+    'vol',
+    'vol-',
+    `${good} `,
+    ` ${good}`,
+    `${good}\n`,
+    `${good}.tmp`,
+    `../${good}`,
+    good.toUpperCase(),
+    good.slice(0, -1),
+    `${good}0`,
+    good.replace('vol-', 'snap-').slice(0, 40),
+    'vol-0123456789ab-../../../../../../etc/passwd0000000',
+  ];
+  for (const id of bad) assert.ok(!isVolumeId(id), JSON.stringify(id));
+});

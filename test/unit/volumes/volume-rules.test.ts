@@ -1,0 +1,248 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { PoolCapacity } from '../../../src/backends/backend.js';
+import type { CapacityRange, VolumeCapability } from '../../../src/csi/fields.js';
+import {
+  assertSupported,
+  chooseSize,
+  DEFAULT_VOLUME_BYTES,
+  incompatibleField,
+  roundUp,
+  unsupportedReason,
+} from '../../../src/volumes/volume-rules.js';
+import { throwsWith } from '../../support/expect-status.js';
+import { BLOCK, MIB, mountOf, volumeRecord } from '../../support/records.js';
+
+const GIB = 1024n * MIB;
+const POOL: PoolCapacity = {
+  totalBytes: 100n * GIB,
+  availableBytes: 50n * GIB,
+  minimumVolumeBytes: MIB,
+  granularityBytes: 4096n,
+};
+
+const range = (requiredBytes: bigint, limitBytes = 0n): CapacityRange => ({
+  requiredBytes,
+  limitBytes,
+});
+
+interface SizeCase {
+  title: string;
+  range: CapacityRange | null;
+  capability?: VolumeCapability;
+  sourceBytes?: bigint;
+  pool?: Partial<PoolCapacity>;
+  /** The size, or the reason to refuse as OUT_OF_RANGE. */
+  expected: bigint | RegExp;
+}
+
+const SIZES: readonly SizeCase[] = [
+  { title: 'no range is the default', range: null, expected: DEFAULT_VOLUME_BYTES },
+  {
+    title: 'no range and a source is the size of the source',
+    range: null,
+    sourceBytes: 5n * MIB,
+    expected: 5n * MIB,
+  },
+  { title: 'a requirement is met exactly', range: range(7n * MIB), expected: 7n * MIB },
+  {
+    title: 'an odd requirement is rounded up',
+    range: range(7n * MIB + 1n),
+    expected: 7n * MIB + 4096n,
+  },
+  { title: 'one byte becomes the minimum', range: range(1n), expected: MIB },
+  {
+    title: 'one byte of a file system of none named is ext4',
+    range: range(1n),
+    capability: mountOf(''),
+    expected: 16n * MIB,
+  },
+  { title: 'one byte of ext4', range: range(1n), capability: mountOf('ext4'), expected: 16n * MIB },
+  { title: 'one byte of xfs', range: range(1n), capability: mountOf('xfs'), expected: 300n * MIB },
+  { title: 'a limit alone bounds the default', range: range(0n, 10n * MIB), expected: 10n * MIB },
+  {
+    title: 'a limit alone above the default',
+    range: range(0n, 10n * GIB),
+    expected: DEFAULT_VOLUME_BYTES,
+  },
+  {
+    title: 'an odd limit is rounded down',
+    range: range(0n, 10n * MIB + 4095n),
+    expected: 10n * MIB,
+  },
+  {
+    title: 'required and limit are equal and whole',
+    range: range(8n * MIB, 8n * MIB),
+    expected: 8n * MIB,
+  },
+  {
+    title: 'required and limit are equal and odd',
+    range: range(8n * MIB + 1n, 8n * MIB + 1n),
+    expected: /limit_bytes/,
+  },
+  {
+    title: 'no multiple lies between required and limit',
+    range: range(8n * MIB + 1n, 8n * MIB + 4095n),
+    expected: /limit_bytes/,
+  },
+  {
+    title: 'a multiple lies just at the limit',
+    range: range(8n * MIB + 1n, 8n * MIB + 4096n),
+    expected: 8n * MIB + 4096n,
+  },
+  { title: 'a limit below the minimum', range: range(0n, MIB - 1n), expected: /limit_bytes/ },
+  { title: 'a limit of one byte', range: range(0n, 1n), expected: /limit_bytes/ },
+  {
+    title: 'a limit below what xfs needs',
+    range: range(0n, 299n * MIB),
+    capability: mountOf('xfs'),
+    expected: /limit_bytes/,
+  },
+  { title: 'more than the whole pool', range: range(POOL.totalBytes + 1n), expected: /whole pool/ },
+  { title: 'all of the pool', range: range(POOL.totalBytes), expected: POOL.totalBytes },
+  { title: 'the largest int64', range: range(2n ** 63n - 1n), expected: /whole pool/ },
+  {
+    title: 'the default does not fit the pool',
+    range: null,
+    pool: { totalBytes: 100n * MIB },
+    expected: /whole pool/,
+  },
+  {
+    title: 'a limit below the source',
+    range: range(0n, 4n * MIB),
+    sourceBytes: 5n * MIB,
+    expected: /limit_bytes/,
+  },
+  {
+    title: 'required below the source',
+    range: range(2n * MIB),
+    sourceBytes: 5n * MIB,
+    expected: 5n * MIB,
+  },
+  {
+    title: 'required below the source and limit above',
+    range: range(2n * MIB, 9n * MIB),
+    sourceBytes: 5n * MIB,
+    expected: 5n * MIB,
+  },
+  {
+    title: 'a larger raw block volume than its source',
+    range: range(9n * MIB),
+    sourceBytes: 5n * MIB,
+    expected: 9n * MIB,
+  },
+  {
+    title: 'a larger file system than its source',
+    range: range(90n * MIB),
+    sourceBytes: 50n * MIB,
+    capability: mountOf('ext4'),
+    expected: /restored at the size/,
+  },
+  {
+    title: 'a file system of the size of its source',
+    range: range(50n * MIB),
+    sourceBytes: 50n * MIB,
+    capability: mountOf('ext4'),
+    expected: 50n * MIB,
+  },
+  {
+    title: 'another granularity',
+    range: range(7n * MIB + 1n),
+    pool: { granularityBytes: 65536n },
+    expected: 7n * MIB + 65536n,
+  },
+];
+
+for (const item of SIZES) {
+  test(`the size of a new volume: ${item.title}`, () => {
+    const question = {
+      range: item.range,
+      capabilities: [item.capability ?? BLOCK],
+      pool: { ...POOL, ...item.pool },
+      sourceBytes: item.sourceBytes ?? null,
+    };
+    if (typeof item.expected === 'bigint') assert.equal(chooseSize(question), item.expected);
+    else throwsWith(() => chooseSize(question), 'OUT_OF_RANGE', item.expected);
+  });
+}
+
+test('every size that is given lies in the range and is a whole multiple', () => {
+  for (let required = 1n; required < 64n * MIB; required = required * 2n + 4097n) {
+    for (const slack of [4096n, 5000n, 12288n, MIB]) {
+      const asked = range(required, required + slack + MIB);
+      const size = chooseSize({
+        range: asked,
+        capabilities: [BLOCK],
+        pool: POOL,
+        sourceBytes: null,
+      });
+      assert.ok(size >= asked.requiredBytes && size <= asked.limitBytes, `${size}`);
+      assert.equal(size % POOL.granularityBytes, 0n);
+    }
+  }
+});
+
+test('several capabilities take the largest of their minima', () => {
+  const size = chooseSize({
+    range: range(1n),
+    capabilities: [BLOCK, mountOf('xfs'), mountOf('ext4')],
+    pool: POOL,
+    sourceBytes: null,
+  });
+  assert.equal(size, 300n * MIB);
+});
+
+test('rounding up leaves multiples as they are', () => {
+  assert.deepEqual(
+    [0n, 1n, 4095n, 4096n, 4097n].map((value) => roundUp(value, 4096n)),
+    [0n, 4096n, 4096n, 4096n, 8192n],
+  );
+});
+
+test('capabilities beyond one node, unknown file systems and mount groups are refused in few words', () => {
+  const refused: [VolumeCapability, RegExp][] = [
+    [{ ...BLOCK, accessMode: 'MULTI_NODE_MULTI_WRITER' }, /access mode/],
+    [{ ...BLOCK, accessMode: 'MULTI_NODE_READER_ONLY' }, /access mode/],
+    [{ ...BLOCK, accessMode: 'SINGLE_NODE_MULTI_WRITER' }, /access mode/],
+    [mountOf('vfat'), /fs_type 'vfat'/],
+    [mountOf('x'.repeat(128)), /fs_type/],
+    [{ ...mountOf('ext4'), volumeMountGroup: '1000' } as VolumeCapability, /volume_mount_group/],
+  ];
+  for (const [capability, pattern] of refused) {
+    const reason = unsupportedReason(capability) ?? '';
+    assert.match(reason, pattern);
+    assert.ok(Buffer.byteLength(reason) <= 128, reason);
+    throwsWith(() => assertSupported([BLOCK, capability], 'f'), 'INVALID_ARGUMENT', /^f\[1\]/);
+  }
+  assertSupported([BLOCK, mountOf(''), mountOf('ext4'), mountOf('xfs')], 'f');
+});
+
+test('a repeated request is compatible with its own volume and names the field that is not', () => {
+  const volume = volumeRecord({
+    parameters: { pool: 'a', other: 'b' },
+    capabilities: [BLOCK, mountOf('xfs')],
+  });
+  const request = {
+    name: volume.name,
+    range: range(volume.sizeBytes),
+    capabilities: [mountOf('xfs'), BLOCK],
+    parameters: { other: 'b', pool: 'a' },
+    sourceSnapshotId: null,
+  };
+  assert.equal(incompatibleField(volume, request), null);
+  const others: [object, string | null][] = [
+    [{ range: null }, null],
+    [{ range: range(1n) }, null],
+    [{ range: range(1n, volume.sizeBytes) }, null],
+    [{ range: range(volume.sizeBytes + 1n) }, 'capacity_range'],
+    [{ range: range(0n, volume.sizeBytes - 1n) }, 'capacity_range'],
+    [{ sourceSnapshotId: 'snap-1' }, 'volume_content_source'],
+    [{ parameters: { pool: 'a' } }, 'parameters'],
+    [{ parameters: { pool: 'a', other: 'c' } }, 'parameters'],
+    [{ capabilities: [BLOCK] }, 'volume_capabilities'],
+    [{ capabilities: [BLOCK, mountOf('ext4')] }, 'volume_capabilities'],
+  ];
+  for (const [change, field] of others) {
+    assert.equal(incompatibleField(volume, { ...request, ...change }), field, field ?? 'none');
+  }
+});
