@@ -12,7 +12,7 @@
 import { mkdir, rename, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, StatusCode } from '../../errors.js';
-import { run } from '../../mount/exec.js';
+import { makePoolFileSystem } from '../../mount/filesystem.js';
 import { mount, unmount } from '../../mount/mounter.js';
 import { mountsAt, readMountInfo } from '../../mount/mountinfo.js';
 import type { NativeRunner } from '../../native/pool.js';
@@ -24,7 +24,6 @@ const MINIMUM_IMAGE_BYTES = 512n * MIB;
 /** Left to the host: for the catalogue, for the image's own metadata, for whoever else lives there. */
 const HOST_RESERVE_PERCENT = 2n;
 const HOST_RESERVE_MINIMUM = 256n * MIB;
-const MKFS_TIMEOUT_MS = 120_000;
 
 export class EmbeddedPool {
   readonly image: string;
@@ -99,9 +98,7 @@ export class EmbeddedPool {
       finalPath: unfinished,
       sizeBytes,
     });
-    await run('mkfs.xfs', ['-q', '-f', '-m', 'reflink=1', unfinished], {
-      timeoutMs: MKFS_TIMEOUT_MS,
-    });
+    await makePoolFileSystem(unfinished);
     await this.native.run('flush', { path: unfinished });
     await rename(unfinished, this.image);
     await this.native.run('flush', { path: this.directory });
