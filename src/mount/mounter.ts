@@ -23,13 +23,16 @@ export interface MountRequest {
   options: readonly string[];
 }
 
-export interface BindRequest {
-  /** A directory, or a device node for a file as target. */
-  source: string;
+export interface FlagRequest {
   target: string;
   readOnly: boolean;
   /** Of those in PER_MOUNT_OPTIONS; others are the file system's and were settled when it was mounted. */
   options: readonly string[];
+}
+
+export interface BindRequest extends FlagRequest {
+  /** A directory, or a device node for a file as target. */
+  source: string;
 }
 
 /** What differs from mount to mount of one file system, in groups that exclude one another. */
@@ -72,15 +75,43 @@ export async function bindMount(request: BindRequest): Promise<void> {
       [...PLAIN, ...['--bind', '--', source, target]],
     );
   }
-  await setFlags(request);
+  await setMountFlags(request);
 }
 
-/** Unmounts every layer on the path. Nothing mounted: done. FAILED_PRECONDITION if it is busy. */
-export async function unmount(path: string): Promise<void> {
+/** Gives the top mount of a path the flags it lacks. Never makes a read-only mount writable. */
+export async function setMountFlags(request: FlagRequest): Promise<void> {
+  const { target, readOnly } = request;
+  const wanted = request.options.filter((option) => groupOf(option) !== undefined);
+  if (readOnly) wanted.push('ro');
+  const before = await topMount(target);
+  if (before === null) throw CsiError.internal(`${target} is not mounted right after its mount`);
+  const missing = wanted.filter((option) => isLacking(before, option));
+  if (missing.length > 0) {
+    // Without the options it has already, a remount would take them away.
+    const kept = before.options.filter((option) => !missing.some((add) => excludes(add, option)));
+    const options = ['remount', 'bind', ...kept, ...missing];
+    await attempt(`${target} cannot be given its mount options`, missing, [
+      ...PLAIN,
+      ...['--options-mode', 'ignore', '-o', options.join(','), '--', target],
+    ]);
+  }
+  if (readOnly && (await topMount(target))?.readOnly !== true) {
+    throw CsiError.internal(`${target} is writable although it was mounted read-only`);
+  }
+}
+
+/**
+ * Unmounts the layers on the path, from the top down to the first one that does not belong to the
+ * caller. Nothing mounted: done. FAILED_PRECONDITION if it is busy.
+ */
+export async function unmount(
+  path: string,
+  belongs: (entry: MountEntry) => boolean | Promise<boolean> = () => true,
+): Promise<void> {
   const target = await kernelPath(path);
   if (target === null) return;
   let layers = await layersAt(target);
-  while (layers.length > 0) {
+  for (let top = layers.at(-1); top !== undefined && (await belongs(top)); top = layers.at(-1)) {
     const failure = await tryUnmount(target);
     const left = await layersAt(target);
     if (left.length >= layers.length) {
@@ -121,27 +152,6 @@ async function isBindOf(source: string, target: string): Promise<boolean> {
   if (!(await isMountPoint(target))) return false;
   const [wanted, found] = await Promise.all([stat(source), stat(target)]);
   return wanted.dev === found.dev && wanted.ino === found.ino;
-}
-
-async function setFlags(request: BindRequest): Promise<void> {
-  const { target, readOnly } = request;
-  const wanted = request.options.filter((option) => groupOf(option) !== undefined);
-  if (readOnly) wanted.push('ro');
-  const before = await topMount(target);
-  if (before === null) throw CsiError.internal(`${target} is not mounted right after its mount`);
-  const missing = wanted.filter((option) => isLacking(before, option));
-  if (missing.length > 0) {
-    // Without the options it has already, a remount would take them away.
-    const kept = before.options.filter((option) => !missing.some((add) => excludes(add, option)));
-    const options = ['remount', 'bind', ...kept, ...missing];
-    await attempt(`${target} cannot be given its mount options`, missing, [
-      ...PLAIN,
-      ...['--options-mode', 'ignore', '-o', options.join(','), '--', target],
-    ]);
-  }
-  if (readOnly && (await topMount(target))?.readOnly !== true) {
-    throw CsiError.internal(`${target} is writable although it was mounted read-only`);
-  }
 }
 
 const groupOf = (option: string): readonly string[] | undefined =>

@@ -1,0 +1,229 @@
+/**
+ * Publishing: from a staged volume to the target path of one workload, and back.
+ *
+ * The target is made and removed here. A file system is published by a bind mount of the staging
+ * directory, a raw block volume by one of its device node. The record is written before anything is
+ * mounted and removed after everything is gone. Both access modes we serve allow one target at a time.
+ * Requests arrive parsed.
+ */
+import { isDeepStrictEqual } from 'node:util';
+import type { VolumeCapability } from '../csi/fields.js';
+import { CsiError } from '../errors.js';
+import { isDeviceReadOnly } from '../mount/device-attributes.js';
+import { splitFlags } from '../mount/filesystem.js';
+import { bindMount, type FlagRequest, setMountFlags, unmount } from '../mount/mounter.js';
+import { majorOf, minorOf } from '../mount/mountinfo.js';
+import { assertNoLink, kernelPath, makeTarget } from '../mount/target.js';
+import type { PublicationRecord, VolumeRecord } from '../volumes/records.js';
+import { releasePublication } from './node-unpublish.js';
+import {
+  blockDeviceAt,
+  foreignMount,
+  isReaderOnly,
+  livePublications,
+  NOTHING,
+  type NodeDependencies,
+  type Occupant,
+  occupantAt,
+  stagedAt,
+  type VolumeView,
+  viewVolume,
+} from './node-volume.js';
+
+/** A publication on its way: the request and what was found for it. */
+interface Publishing {
+  view: VolumeView;
+  request: PublicationRecord;
+  /** The target as the kernel sees it. */
+  target: string;
+}
+
+/** Publishes the volume; published there in the same way already: done. */
+export async function publishVolume(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  request: PublicationRecord,
+): Promise<void> {
+  const target = await targetOf(request.targetPath);
+  const view = await viewVolume(deps, volume);
+  const publishing = { view, request, target };
+  const occupant = await occupantAt(view, target);
+  if (occupant.kind === 'mount' || occupant.kind === 'block') {
+    return confirmPublished(deps, publishing, occupant);
+  }
+  const source = await stagedSource(deps, view, request);
+  await assertNotElsewhere(deps, publishing);
+  await clearTarget(deps, publishing, occupant);
+  await makeTarget(target, request.capability.accessType === 'block' ? 'file' : 'directory');
+  await deps.catalogue.putPublication(request);
+  try {
+    // Before the mount: nobody shall find a device writable that is to be read-only.
+    if (request.capability.accessType === 'block') await setFlags(deps, publishing);
+    await bindMount({ source, ...mountFlags(publishing) });
+  } catch (thrown) {
+    await takeBack(deps, volume, request);
+    throw thrown;
+  }
+}
+
+async function targetOf(path: string): Promise<string> {
+  const target = await kernelPath(path);
+  if (target === null) {
+    throw CsiError.failedPrecondition(
+      `the parent directory of target_path ${path} does not exist; its creation is the caller's part`,
+    );
+  }
+  await assertNoLink(target);
+  return target;
+}
+
+async function confirmPublished(
+  deps: NodeDependencies,
+  publishing: Publishing,
+  occupant: Exclude<Occupant, { kind: 'nothing' }>,
+): Promise<void> {
+  const { view, request } = publishing;
+  const record = await deps.catalogue.publicationAt(request.targetPath);
+  const isSame =
+    occupant.kind === request.capability.accessType &&
+    (record === null || record.volumeId !== request.volumeId
+      ? await kernelAgrees(view, request, occupant)
+      : isDeepStrictEqual(record, request));
+  if (!isSame) {
+    throw CsiError.alreadyExists(
+      `volume ${request.volumeId} is published at ${request.targetPath} with other arguments; unpublish it there first`,
+    );
+  }
+  if (record?.volumeId !== request.volumeId) await deps.catalogue.putPublication(request);
+  // A kill may have come between the mount and its flags.
+  await setFlags(deps, publishing);
+}
+
+/** Without a record, the kernel alone says how the volume is published. */
+async function kernelAgrees(
+  view: VolumeView,
+  request: PublicationRecord,
+  occupant: Exclude<Occupant, { kind: 'nothing' }>,
+): Promise<boolean> {
+  const { capability } = request;
+  if (capability.accessType === 'block') {
+    const rdev = view.node?.rdev ?? 0;
+    const device = { major: majorOf(rdev), minor: minorOf(rdev) };
+    return (await isDeviceReadOnly(device)) === isReadOnly(request);
+  }
+  const { entry } = occupant;
+  const isType = capability.fsType === '' || capability.fsType === entry.fsType;
+  return isType && (entry.readOnly || entry.superReadOnly) === isReadOnly(request);
+}
+
+/** What to bind: the staging directory, or the device. FAILED_PRECONDITION if it is not staged so. */
+async function stagedSource(
+  deps: NodeDependencies,
+  view: VolumeView,
+  request: PublicationRecord,
+): Promise<string> {
+  const { volumeId, stagingPath, capability } = request;
+  const directory = await kernelPath(stagingPath);
+  const staged = directory === null ? NOTHING : await stagedAt(view, directory);
+  if (directory === null || (staged.kind !== 'mount' && staged.kind !== 'block')) {
+    throw CsiError.failedPrecondition(
+      `volume ${volumeId} is not staged at ${stagingPath}; stage it there first`,
+    );
+  }
+  const records = await deps.catalogue.stagings(volumeId);
+  const record = records.find((known) => known.stagingPath === stagingPath);
+  const reason = exceeds(staged, record?.capability, request);
+  if (reason !== null) {
+    throw CsiError.failedPrecondition(
+      `volume ${volumeId} is staged at ${stagingPath} ${reason}; unstage it and stage it as it is to be published`,
+    );
+  }
+  return capability.accessType === 'block' ? (view.attachment?.devicePath ?? '') : directory;
+}
+
+/** Why a publication asks for more than what was staged; null if it does not. */
+function exceeds(
+  staged: Exclude<Occupant, { kind: 'nothing' }>,
+  capability: VolumeCapability | undefined,
+  request: PublicationRecord,
+): string | null {
+  if (staged.kind !== request.capability.accessType) return `with ${staged.kind} access`;
+  if (request.capability.accessType === 'mount') {
+    const { fsType } = request.capability;
+    if (fsType !== '' && fsType !== staged.entry.fsType) return `with ${staged.entry.fsType}`;
+  }
+  const isStagedReadOnly =
+    staged.kind === 'mount'
+      ? staged.entry.superReadOnly
+      : capability !== undefined && isReaderOnly(capability);
+  return isStagedReadOnly && !isReadOnly(request) ? 'read-only' : null;
+}
+
+/** Records whose mount is gone, such as from before a reboot, are dropped on the way. */
+async function assertNotElsewhere(deps: NodeDependencies, publishing: Publishing): Promise<void> {
+  const { view, request } = publishing;
+  const live = await livePublications(deps, view);
+  const [elsewhere] = live;
+  if (elsewhere !== undefined) {
+    throw CsiError.failedPrecondition(
+      `volume ${request.volumeId} is published at ${elsewhere.targetPath} already, and access mode ` +
+        `${request.capability.accessMode} allows one target at a time; unpublish it there first`,
+    );
+  }
+  for (const record of await deps.catalogue.publications(request.volumeId)) {
+    if (record.targetPath !== request.targetPath) {
+      await deps.catalogue.removePublication(record.targetPath);
+    }
+  }
+}
+
+/** A device node left at our own target that has become another device's is taken away. */
+async function clearTarget(
+  deps: NodeDependencies,
+  publishing: Publishing,
+  occupant: Occupant,
+): Promise<void> {
+  if (occupant.kind === 'nothing') return;
+  const { request, target } = publishing;
+  const record = await deps.catalogue.publicationAt(request.targetPath);
+  const isOurs = record?.volumeId === request.volumeId && record.capability.accessType === 'block';
+  if (!isOurs || (await blockDeviceAt(target)) === null) {
+    throw foreignMount(request.targetPath, occupant.entry.source);
+  }
+  await unmount(target);
+}
+
+async function setFlags(deps: NodeDependencies, publishing: Publishing): Promise<void> {
+  const { view, request } = publishing;
+  const devicePath = view.attachment?.devicePath;
+  if (request.capability.accessType === 'mount') {
+    await setMountFlags(mountFlags(publishing));
+  } else if (devicePath !== undefined) {
+    const readOnly = isReadOnly(request);
+    await deps.native.run('setDeviceReadOnly', { devicePath, readOnly });
+  }
+}
+
+/** A read-only mount of a device node would keep nobody from writing to the device. */
+function mountFlags({ request, target }: Publishing): FlagRequest {
+  const { capability } = request;
+  if (capability.accessType === 'block') return { target, readOnly: false, options: [] };
+  return { target, readOnly: isReadOnly(request), options: splitFlags(capability.mountFlags) };
+}
+
+function isReadOnly(request: PublicationRecord): boolean {
+  return request.readOnly || isReaderOnly(request.capability);
+}
+
+/** After a failure: what was done is undone as far as possible; what remains, a retry or unpublish finds. */
+async function takeBack(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  request: PublicationRecord,
+): Promise<void> {
+  try {
+    await releasePublication(deps, volume, request.targetPath);
+  } catch {
+    // The failure that led here says more.
+  }
+}

@@ -1,0 +1,65 @@
+/**
+ * Unpublishing: the target path of a workload is unmounted and removed, and nothing stays behind.
+ *
+ * Only mounts of the volume, or on a path on record for it, are unmounted; only an empty directory
+ * or file is removed. Works without a record and without a known volume, so that a node can always
+ * be cleaned up.
+ */
+import { unmount } from '../mount/mounter.js';
+import { mountsAt, readMountInfo } from '../mount/mountinfo.js';
+import { assertNoLink, kernelPath, removeTarget } from '../mount/target.js';
+import type { VolumeRecord } from '../volumes/records.js';
+import {
+  type Belongs,
+  belongsTo,
+  foreignMount,
+  isReaderOnly,
+  livePublications,
+  type NodeDependencies,
+  viewVolume,
+} from './node-volume.js';
+
+/** Nothing there: done. FAILED_PRECONDITION if it is busy, or not the volume's. */
+export async function releasePublication(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  targetPath: string,
+): Promise<void> {
+  const record = await deps.catalogue.publicationAt(targetPath);
+  const isRecorded = record?.volumeId === volume.volumeId;
+  const { node } = await viewVolume(deps, volume);
+  await releaseTarget(targetPath, isRecorded ? async () => true : belongsTo(volume.volumeId, node));
+  await restoreWriting(deps, volume, targetPath);
+  if (isRecorded) await deps.catalogue.removePublication(targetPath);
+}
+
+/** The same for a volume that the catalogue does not know. */
+export async function unpublishUnknown(volumeId: string, targetPath: string): Promise<void> {
+  await releaseTarget(targetPath, belongsTo(volumeId, null));
+}
+
+async function releaseTarget(targetPath: string, belongs: Belongs): Promise<void> {
+  const target = await kernelPath(targetPath);
+  if (target === null) return;
+  await assertNoLink(target);
+  await unmount(target, belongs);
+  const left = mountsAt(await readMountInfo(), target).at(-1);
+  if (left !== undefined) throw foreignMount(targetPath, left.source);
+  await removeTarget(target);
+}
+
+/** The device is writable again once no read-only publication of it is left. */
+async function restoreWriting(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  targetPath: string,
+): Promise<void> {
+  const view = await viewVolume(deps, volume);
+  if (view.attachment === null) return;
+  const others = (await livePublications(deps, view)).filter(
+    (record) => record.targetPath !== targetPath,
+  );
+  if (others.some((record) => record.readOnly || isReaderOnly(record.capability))) return;
+  const { devicePath } = view.attachment;
+  await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });
+}

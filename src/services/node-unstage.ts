@@ -1,0 +1,144 @@
+/**
+ * Unstaging: everything that staging did is undone, down to the block device.
+ *
+ * What is mounted in the staging directory is unmounted if it is the volume's, whether or not the
+ * catalogue remembers it; what is somebody else's stays. The device is detached when its last use
+ * has gone. Killed anywhere, the next call finds what is left and goes on.
+ */
+import { CsiError } from '../errors.js';
+import { unmount } from '../mount/mounter.js';
+import { mountsAt, readMountInfo } from '../mount/mountinfo.js';
+import { assertNoLink, entryAt, kernelPath, removeTarget } from '../mount/target.js';
+import type { VolumeRecord } from '../volumes/records.js';
+import {
+  type Belongs,
+  belongsTo,
+  foreignMount,
+  livePublications,
+  type NodeDependencies,
+  stagedDevicePath,
+  usesOf,
+  type VolumeView,
+  viewVolume,
+} from './node-volume.js';
+
+/** Undoes what staging did. Not staged there: done. FAILED_PRECONDITION while published from there, or busy. */
+export async function unstageVolume(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  stagingPath: string,
+): Promise<void> {
+  const view = await viewVolume(deps, volume);
+  const published = (await livePublications(deps, view)).find(
+    (record) => record.stagingPath === stagingPath,
+  );
+  if (published !== undefined) {
+    throw CsiError.failedPrecondition(
+      `volume ${volume.volumeId} is still published at ${published.targetPath}; unpublish it before unstaging`,
+    );
+  }
+  await releaseStaging(deps, volume, stagingPath);
+}
+
+/** Clears the staging directory of a volume that the catalogue does not know. */
+export async function unstageUnknown(volumeId: string, stagingPath: string): Promise<void> {
+  const belongs = belongsTo(volumeId, null);
+  const directory = await releaseDirectory(stagingPath, belongs);
+  if (directory !== null) await releaseDevice(directory, belongs);
+}
+
+/** Unmounts and detaches, without asking for publications. The record goes last. */
+export async function releaseStaging(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  stagingPath: string,
+): Promise<void> {
+  const before = await viewVolume(deps, volume);
+  await releaseDirectory(stagingPath, belongsTo(volume.volumeId, before.node));
+  await clearStagedDevice(deps, before, stagingPath);
+  const view = await viewVolume(deps, volume);
+  if (await isFree(deps, view, stagingPath)) await detach(deps, view);
+  await deps.catalogue.removeStaging(volume.volumeId, stagingPath);
+}
+
+/**
+ * Frees `<staging path>/device` for the volume: from its own device node, and from one that has become
+ * another device's since the volume was staged here. Another volume's is left alone.
+ */
+export async function clearStagedDevice(
+  deps: NodeDependencies,
+  view: VolumeView,
+  stagingPath: string,
+): Promise<void> {
+  const directory = await kernelPath(stagingPath);
+  if (directory === null) return;
+  const { volumeId } = view.volume;
+  const records = await deps.catalogue.stagings(volumeId);
+  const isRecorded = records.some((record) => record.stagingPath === stagingPath);
+  await releaseDevice(directory, isRecorded ? async () => true : belongsTo(volumeId, view.node));
+}
+
+/** Unmounts the volume's file system. Returns the directory as the kernel sees it; null if it is gone. */
+async function releaseDirectory(stagingPath: string, belongs: Belongs): Promise<string | null> {
+  const directory = await kernelPath(stagingPath);
+  if (directory === null) return null;
+  await assertNoLink(directory);
+  await unmount(directory, belongs);
+  const layers = mountsAt(await readMountInfo(), directory);
+  const top = layers.at(-1);
+  for (const entry of layers) {
+    if (top !== undefined && (await belongs(entry))) throw foreignMount(stagingPath, top.source);
+  }
+  return directory;
+}
+
+/** A file with content is not ours, and neither is anything inside a mount. */
+async function releaseDevice(directory: string, belongs: Belongs): Promise<void> {
+  if (mountsAt(await readMountInfo(), directory).length > 0) return;
+  const path = stagedDevicePath(directory);
+  await unmount(path, belongs);
+  const found = await entryAt(path);
+  if (found?.isFile() === true && found.size === 0) await removeTarget(path);
+}
+
+/** False: another staging or publication on record uses the device. Throws if somebody unknown does. */
+async function isFree(
+  deps: NodeDependencies,
+  view: VolumeView,
+  stagingPath: string,
+): Promise<boolean> {
+  const { mounts, nodes } = usesOf(view);
+  const uses = [...mounts, ...nodes].map((entry) => entry.mountPoint);
+  if (uses.length === 0) return true;
+  const known = await knownPaths(deps, view.volume, stagingPath);
+  const unknown = uses.find((path) => !known.has(path));
+  if (unknown === undefined) return false;
+  throw CsiError.failedPrecondition(
+    `volume ${view.volume.volumeId} is still mounted at ${unknown}, which this plugin has no record of; unmount it there`,
+  );
+}
+
+async function knownPaths(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  except: string,
+): Promise<Set<string>> {
+  const stagings = await deps.catalogue.stagings(volume.volumeId);
+  const publications = await deps.catalogue.publications(volume.volumeId);
+  const paths = [
+    ...stagings.map((record) => record.stagingPath).filter((path) => path !== except),
+    ...publications.map((record) => record.targetPath),
+  ];
+  const resolved = await Promise.all(paths.map((path) => kernelPath(path)));
+  const found = resolved.filter((path) => path !== null);
+  return new Set(found.flatMap((path) => [path, stagedDevicePath(path)]));
+}
+
+/** The number of a loop device goes to somebody else next: it must not stay read-only. */
+async function detach(deps: NodeDependencies, view: VolumeView): Promise<void> {
+  if (view.attachment !== null) {
+    const { devicePath } = view.attachment;
+    await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });
+  }
+  await view.backend.detach(view.volume.volumeId);
+}

@@ -1,0 +1,159 @@
+/**
+ * One volume as the kernel of this node shows it at this moment: attached where, mounted where.
+ *
+ * Asked anew each time; nothing is remembered. The catalogue's records of stagings and publications
+ * count only where a mount confirms them: they say what was asked for, never what is.
+ */
+import { stat } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import type { Attachment, Backend } from '../backends/backend.js';
+import type { VolumeCapability } from '../csi/fields.js';
+import { CsiError, errorCode } from '../errors.js';
+import { deviceLabel } from '../mount/device-attributes.js';
+import { splitFlags } from '../mount/filesystem.js';
+import {
+  isOfDevice,
+  type MountEntry,
+  majorOf,
+  minorOf,
+  mountsAt,
+  mountsOfDevice,
+  readMountInfo,
+} from '../mount/mountinfo.js';
+import { kernelPath } from '../mount/target.js';
+import type { NativeRunner } from '../native/pool.js';
+import { isVolumeId } from '../volumes/identifiers.js';
+import type { OperationLocks } from '../volumes/operation-locks.js';
+import type { AsyncCatalogue, PublicationRecord, VolumeRecord } from '../volumes/records.js';
+
+export interface NodeDependencies {
+  config: { readonly nodeId: string };
+  catalogue: AsyncCatalogue;
+  locks: OperationLocks;
+  native: NativeRunner;
+  backendOf(pool: string): Backend;
+  /** What CreateVolume answered as the volume's context. */
+  volumeContext(volume: VolumeRecord): Readonly<Record<string, string>>;
+}
+
+/** In the staging directory of a raw block volume: the file its device node is bound to. */
+const STAGED_DEVICE = 'device';
+
+export interface VolumeView {
+  volume: VolumeRecord;
+  backend: Backend;
+  attachment: Attachment | null;
+  /** Of the device node: st_rdev, and the st_dev of the file system it is in; null if not attached. */
+  node: { rdev: number; dev: number } | null;
+  mounts: readonly MountEntry[];
+}
+
+/** What is mounted on a path. */
+export type Occupant =
+  | { kind: 'nothing' }
+  /** The volume's file system. */
+  | { kind: 'mount'; entry: MountEntry }
+  /** The volume's device node. */
+  | { kind: 'block'; entry: MountEntry }
+  | { kind: 'foreign'; entry: MountEntry };
+
+export const NOTHING: Occupant = { kind: 'nothing' };
+
+/** Whether a mount, or the device node bound there, is of the volume. */
+export type Belongs = (entry: MountEntry) => Promise<boolean>;
+
+export async function viewVolume(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+): Promise<VolumeView> {
+  const backend = deps.backendOf(volume.pool);
+  const attachment = await backend.findAttachment(volume.volumeId);
+  const node = attachment === null ? null : await stat(attachment.devicePath);
+  return { volume, backend, attachment, node, mounts: await readMountInfo() };
+}
+
+/** The top layer on a path, which is one as the kernel sees it. */
+export async function occupantAt(view: VolumeView, path: string): Promise<Occupant> {
+  const entry = mountsAt(view.mounts, path).at(-1);
+  if (entry === undefined) return NOTHING;
+  if (view.node !== null && isOfDevice(entry, view.node.rdev)) return { kind: 'mount', entry };
+  const rdev = await blockDeviceAt(path);
+  if (rdev !== null && rdev === view.node?.rdev) return { kind: 'block', entry };
+  return { kind: 'foreign', entry };
+}
+
+/**
+ * Judges by the attached device, and by the device's label where the volume's file is gone or the
+ * volume unknown (`node` null). The label is enough to unmount by, for an id of ours.
+ */
+export function belongsTo(volumeId: string, node: VolumeView['node']): Belongs {
+  return async (entry) => {
+    const rdev = await blockDeviceAt(entry.mountPoint);
+    if (node !== null && (isOfDevice(entry, node.rdev) || rdev === node.rdev)) return true;
+    if (!isVolumeId(volumeId)) return false;
+    const device = rdev === null ? entry : { major: majorOf(rdev), minor: minorOf(rdev) };
+    return (await deviceLabel(device))?.includes(volumeId) === true;
+  };
+}
+
+/** How the volume is staged in a directory. A device node that is not the volume's any more counts as nothing. */
+export async function stagedAt(view: VolumeView, directory: string): Promise<Occupant> {
+  const occupant = await occupantAt(view, directory);
+  if (occupant.kind !== 'nothing') return occupant;
+  const device = await occupantAt(view, stagedDevicePath(directory));
+  return device.kind === 'block' ? device : NOTHING;
+}
+
+export function stagedDevicePath(directory: string): string {
+  return join(directory, STAGED_DEVICE);
+}
+
+/** Every mount of the volume's file system, and every path its device node is bound to. */
+export function usesOf(view: VolumeView): { mounts: MountEntry[]; nodes: MountEntry[] } {
+  const { node, attachment } = view;
+  if (node === null || attachment === null) return { mounts: [], nodes: [] };
+  const name = basename(attachment.devicePath);
+  return {
+    mounts: mountsOfDevice(view.mounts, node.rdev),
+    nodes: mountsOfDevice(view.mounts, node.dev).filter((entry) => basename(entry.root) === name),
+  };
+}
+
+/** The recorded publications that are really there. */
+export async function livePublications(
+  deps: NodeDependencies,
+  view: VolumeView,
+): Promise<PublicationRecord[]> {
+  const live: PublicationRecord[] = [];
+  for (const record of await deps.catalogue.publications(view.volume.volumeId)) {
+    const path = await kernelPath(record.targetPath);
+    if (path === null) continue;
+    const { kind } = await occupantAt(view, path);
+    if (kind === 'mount' || kind === 'block') live.push(record);
+  }
+  return live;
+}
+
+/** Whether the capability itself rules writing out. */
+export function isReaderOnly(capability: VolumeCapability): boolean {
+  if (capability.accessMode === 'SINGLE_NODE_READER_ONLY') return true;
+  return capability.accessType === 'mount' && splitFlags(capability.mountFlags).includes('ro');
+}
+
+/** For a path where a mount that is not the volume's is in the way. */
+export function foreignMount(path: string, source: string): CsiError {
+  return CsiError.failedPrecondition(
+    `${path} has something else mounted on it (${source}); it was left as it is: unmount it`,
+  );
+}
+
+/** st_rdev of a block device node; null for anything else. */
+export async function blockDeviceAt(path: string): Promise<number | null> {
+  try {
+    const found = await stat(path);
+    return found.isBlockDevice() ? found.rdev : null;
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return null;
+    throw thrown;
+  }
+}

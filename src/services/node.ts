@@ -1,0 +1,214 @@
+/**
+ * CSI Node: volumes of this node made usable for its workloads.
+ *
+ * Parses requests and takes locks; the work is in node-stage, node-unstage, node-publish,
+ * node-unpublish and node-stats. Presence is judged first, then existence, then values, then state.
+ *
+ *   NodeStageVolume, NodeUnstageVolume      volume, staging path
+ *   NodePublishVolume, NodeUnpublishVolume  volume, target path
+ *   the others                              none: they change nothing
+ */
+import { isDeepStrictEqual } from 'node:util';
+import {
+  parseBoolean,
+  parseMap,
+  parsePath,
+  parseSecrets,
+  parseVolumeCapability,
+  requireAbsolutePath,
+  requireFields,
+  requireString,
+  type VolumeCapability,
+} from '../csi/fields.js';
+import type { CallContext, RequestMessage, ResponseMessage, Service } from '../csi/service.js';
+import { CsiError } from '../errors.js';
+import { areTuningFlags } from '../mount/filesystem.js';
+import { pathKey, volumeKey } from '../volumes/operation-locks.js';
+import type { VolumeRecord } from '../volumes/records.js';
+import { unsupportedReason } from '../volumes/volume-rules.js';
+import { publishVolume } from './node-publish.js';
+import { stageVolume } from './node-stage.js';
+import { volumeStats } from './node-stats.js';
+import { releasePublication, unpublishUnknown } from './node-unpublish.js';
+import { unstageUnknown, unstageVolume } from './node-unstage.js';
+import type { NodeDependencies } from './node-volume.js';
+
+const CAPABILITIES = ['STAGE_UNSTAGE_VOLUME', 'GET_VOLUME_STATS'] as const;
+
+/** Orchestrators add keys of their own to the volume context (Kubernetes: the provisioner, the pod). */
+const ORCHESTRATOR_KEYS = ['csi.storage.k8s.io/', 'storage.kubernetes.io/'] as const;
+
+export function createNodeService(deps: NodeDependencies): Service {
+  return {
+    name: 'Node',
+    unary: {
+      NodeStageVolume: (request, context) => stage(deps, request, context),
+      NodeUnstageVolume: (request, context) => unstage(deps, request, context),
+      NodePublishVolume: (request, context) => publish(deps, request, context),
+      NodeUnpublishVolume: (request, context) => unpublish(deps, request, context),
+      NodeGetVolumeStats: (request, context) => stats(deps, request, context),
+      NodeGetCapabilities: async () => ({
+        capabilities: CAPABILITIES.map((type) => ({ rpc: { type } })),
+      }),
+      NodeGetInfo: async () => ({ node_id: deps.config.nodeId, max_volumes_per_node: '0' }),
+    },
+    streams: {},
+  };
+}
+
+async function stage(
+  deps: NodeDependencies,
+  request: RequestMessage,
+  context: CallContext,
+): Promise<ResponseMessage> {
+  requireFields(request, 'volume_id', 'staging_target_path', 'volume_capability');
+  const volumeId = requireVolumeId(request, context);
+  const path = parsePath(request['staging_target_path'], 'staging_target_path');
+  await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
+    const volume = await existing(deps, volumeId);
+    const stagingPath = requireAbsolutePath(path, 'staging_target_path');
+    const capability = parseServed(deps, volume, request);
+    await stageVolume(deps, volume, { volumeId, stagingPath, capability });
+  });
+  return {};
+}
+
+async function unstage(
+  deps: NodeDependencies,
+  request: RequestMessage,
+  context: CallContext,
+): Promise<ResponseMessage> {
+  requireFields(request, 'volume_id', 'staging_target_path');
+  const volumeId = requireVolumeId(request, context);
+  const path = parsePath(request['staging_target_path'], 'staging_target_path');
+  await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
+    const volume = await known(deps, volumeId);
+    const stagingPath = pathToClear(volume, volumeId, path, 'staging_target_path');
+    if (volume === null) await unstageUnknown(volumeId, stagingPath);
+    else await unstageVolume(deps, volume, stagingPath);
+  });
+  return {};
+}
+
+async function publish(
+  deps: NodeDependencies,
+  request: RequestMessage,
+  context: CallContext,
+): Promise<ResponseMessage> {
+  requireFields(request, 'volume_id', 'target_path', 'volume_capability');
+  const volumeId = requireVolumeId(request, context);
+  const path = parsePath(request['target_path'], 'target_path');
+  await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
+    const volume = await existing(deps, volumeId);
+    const targetPath = requireAbsolutePath(path, 'target_path');
+    const readOnly = parseBoolean(request['readonly'], 'readonly');
+    const capability = parseServed(deps, volume, request);
+    const staging = parsePath(request['staging_target_path'], 'staging_target_path');
+    if (staging === '') {
+      throw CsiError.failedPrecondition(
+        `staging_target_path is empty: volume ${volumeId} must be staged before it is published`,
+      );
+    }
+    const stagingPath = requireAbsolutePath(staging, 'staging_target_path');
+    const publication = { targetPath, volumeId, stagingPath, capability, readOnly };
+    await publishVolume(deps, volume, publication);
+  });
+  return {};
+}
+
+async function unpublish(
+  deps: NodeDependencies,
+  request: RequestMessage,
+  context: CallContext,
+): Promise<ResponseMessage> {
+  requireFields(request, 'volume_id', 'target_path');
+  const volumeId = requireVolumeId(request, context);
+  const path = parsePath(request['target_path'], 'target_path');
+  await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
+    const volume = await known(deps, volumeId);
+    const targetPath = pathToClear(volume, volumeId, path, 'target_path');
+    if (volume === null) await unpublishUnknown(volumeId, targetPath);
+    else await releasePublication(deps, volume, targetPath);
+  });
+  return {};
+}
+
+async function stats(
+  deps: NodeDependencies,
+  request: RequestMessage,
+  context: CallContext,
+): Promise<ResponseMessage> {
+  requireFields(request, 'volume_id', 'volume_path');
+  const volumeId = requireVolumeId(request, context);
+  const path = parsePath(request['volume_path'], 'volume_path');
+  return volumeStats(deps, await existing(deps, volumeId), path);
+}
+
+function requireVolumeId(request: RequestMessage, context: CallContext): string {
+  const volumeId = requireString(request['volume_id'], 'volume_id');
+  context.note({ volume_id: volumeId });
+  return volumeId;
+}
+
+/** A volume that can be worked with. NOT_FOUND for any other id, also for one that is no handle at all. */
+async function existing(deps: NodeDependencies, volumeId: string): Promise<VolumeRecord> {
+  const volume = await deps.catalogue.volumeById(volumeId);
+  if (volume?.state === 'ready') return volume;
+  throw notFound(volumeId);
+}
+
+/** A volume that has something to clean up, in whatever state; null if the id means nothing here. */
+async function known(deps: NodeDependencies, volumeId: string): Promise<VolumeRecord | null> {
+  const volume = await deps.catalogue.volumeById(volumeId);
+  return volume?.state === 'deleted' ? null : volume;
+}
+
+function pathToClear(
+  volume: VolumeRecord | null,
+  volumeId: string,
+  path: string,
+  field: string,
+): string {
+  // With neither a volume nor a path there is nothing that could be cleaned up.
+  if (volume === null && !path.startsWith('/')) throw notFound(volumeId);
+  return requireAbsolutePath(path, field);
+}
+
+function notFound(volumeId: string): CsiError {
+  return CsiError.notFound(`volume ${volumeId} does not exist on this node`);
+}
+
+/** The capability, if we serve it; judges the rest of what stage and publish have in common as well. */
+function parseServed(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  request: RequestMessage,
+): VolumeCapability {
+  parseSecrets(request['secrets']);
+  parseMap(request['publish_context'], 'publish_context');
+  const context = ownKeys(parseMap(request['volume_context'], 'volume_context'));
+  if (!isDeepStrictEqual(context, { ...deps.volumeContext(volume) })) {
+    throw CsiError.invalidArgument(
+      `volume_context is not the one volume ${volume.volumeId} was created with`,
+    );
+  }
+  const capability = parseVolumeCapability(request['volume_capability'], 'volume_capability');
+  const reason = unsupportedReason(capability);
+  if (reason !== null) {
+    throw CsiError.failedPrecondition(
+      `volume ${volume.volumeId} cannot be used with this volume_capability: ${reason}`,
+    );
+  }
+  if (capability.accessType === 'mount' && !areTuningFlags(capability.mountFlags)) {
+    throw CsiError.invalidArgument(
+      'volume_capability.mount.mount_flags has an option that is not one of a plain mount, such as bind or remount',
+    );
+  }
+  return capability;
+}
+
+function ownKeys(context: Readonly<Record<string, string>>): Record<string, string> {
+  const isOwn = ([key]: [string, string]): boolean =>
+    !ORCHESTRATOR_KEYS.some((prefix) => key.startsWith(prefix));
+  return Object.fromEntries(Object.entries(context).filter(isOwn));
+}
