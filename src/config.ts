@@ -40,64 +40,98 @@ export class ConfigError extends Error {
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The longest socket path that Node binds without cutting it short (sun_path is 108 bytes with its NUL). */
-const SOCKET_PATH_MAX = 107;
-const NODE_ID_MAX = 128;
-
-export function parseConfig(env: Environment): Config {
-  const socketPath = parseEndpoint(env['CSI_ENDPOINT']);
-  const stateDirectory = parseDirectory(
-    'BLOCKDELTA_STATE_DIR',
-    env['BLOCKDELTA_STATE_DIR'] ?? '/var/lib/blockdelta',
-  );
-  return Object.freeze({
-    endpoint: `unix://${socketPath}`,
-    socketPath,
-    socketMode: parseSocketMode(env['BLOCKDELTA_SOCKET_MODE'] ?? '0600'),
-    nodeId: parseNodeId(env['BLOCKDELTA_NODE_ID'] ?? hostname()),
-    driverName: parseDriverName(env['BLOCKDELTA_DRIVER_NAME'] ?? 'blockdelta.csi'),
-    mode: parseChoice('BLOCKDELTA_MODE', env['BLOCKDELTA_MODE'] ?? 'all', MODES),
-    stateDirectory,
-    pools: Object.freeze(parsePools(env['BLOCKDELTA_POOLS'], stateDirectory)),
-    embeddedPoolBytes: parseSize(
-      'BLOCKDELTA_EMBEDDED_POOL_SIZE',
-      env['BLOCKDELTA_EMBEDDED_POOL_SIZE'],
-    ),
-    logLevel: parseChoice(
-      'BLOCKDELTA_LOG_LEVEL',
-      env['BLOCKDELTA_LOG_LEVEL'] ?? 'info',
-      LOG_LEVELS,
-    ),
-    shutdownGraceMs:
-      1000 *
-      parseInteger(
-        'BLOCKDELTA_SHUTDOWN_GRACE_SECONDS',
-        env['BLOCKDELTA_SHUTDOWN_GRACE_SECONDS'] ?? '20',
-        0,
-        3600,
-      ),
-    scanThreads: parseInteger(
-      'BLOCKDELTA_SCAN_THREADS',
-      env['BLOCKDELTA_SCAN_THREADS'] ?? '2',
-      1,
-      64,
-    ),
-    deviceThreads: parseInteger(
-      'BLOCKDELTA_DEVICE_THREADS',
-      env['BLOCKDELTA_DEVICE_THREADS'] ?? '4',
-      1,
-      64,
-    ),
-  });
+interface Setting {
+  /** What an unset variable stands for; null: it has no value then. */
+  readonly fallback: string | null;
+  readonly meaning: string;
 }
 
+/**
+ * Every variable the plugin reads. Parsing takes its defaults from here and `serve --help` prints
+ * it, so neither can know a setting that the other does not.
+ */
+export const SETTINGS = {
+  CSI_ENDPOINT: {
+    fallback: null,
+    meaning: 'socket to serve on, unix:///directory/name.sock (required)',
+  },
+  BLOCKDELTA_SOCKET_MODE: { fallback: '0600', meaning: 'permissions of the socket, octal' },
+  BLOCKDELTA_NODE_ID: {
+    fallback: null,
+    meaning: 'name of this node, at most 128 printable characters (default: the host name)',
+  },
+  BLOCKDELTA_DRIVER_NAME: { fallback: 'blockdelta.csi', meaning: 'name of the plugin' },
+  BLOCKDELTA_MODE: { fallback: 'all', meaning: 'services to run: all, controller or node' },
+  BLOCKDELTA_STATE_DIR: {
+    fallback: '/var/lib/blockdelta',
+    meaning: 'directory of the catalogue and of the default pool',
+  },
+  BLOCKDELTA_POOLS: {
+    fallback: null,
+    meaning:
+      'name=/directory,name=/directory; the first is the default pool ' +
+      '(default: default=STATE_DIR/pools/default)',
+  },
+  BLOCKDELTA_EMBEDDED_POOL_SIZE: {
+    fallback: null,
+    meaning:
+      'bound of the image made for a pool without reflinks, such as 20Gi ' +
+      '(default: what the file system holds)',
+  },
+  BLOCKDELTA_LOG_LEVEL: { fallback: 'info', meaning: 'trace, debug, info, warn or error' },
+  BLOCKDELTA_SHUTDOWN_GRACE_SECONDS: {
+    fallback: '20',
+    meaning: 'time for calls in flight to end after SIGTERM',
+  },
+  BLOCKDELTA_SCAN_THREADS: { fallback: '2', meaning: 'threads that read block maps' },
+  BLOCKDELTA_DEVICE_THREADS: { fallback: '4', meaning: 'threads that work on devices and files' },
+} as const satisfies Readonly<Record<string, Setting>>;
+
+type SettingName = keyof typeof SETTINGS;
+type NameWithDefault = {
+  [N in SettingName]: (typeof SETTINGS)[N]['fallback'] extends string ? N : never;
+}[SettingName];
+
+/** The longest socket path that Node binds without cutting it short (sun_path less its NUL). */
+export const SOCKET_PATH_MAX = 107;
+const NODE_ID_MAX = 128;
 const MODES = ['all', 'controller', 'node'] as const;
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 
+/** @throws ConfigError for the first setting that is wrong. An empty variable is an unset one. */
+export function parseConfig(env: Environment): Config {
+  const given = (name: SettingName) => env[name] || undefined;
+  const text = (name: NameWithDefault) => given(name) ?? SETTINGS[name].fallback;
+  const count = (name: NameWithDefault, minimum: number, maximum: number) =>
+    parseInteger(name, text(name), minimum, maximum);
+
+  const socketPath = parseEndpoint(given('CSI_ENDPOINT'));
+  const stateDirectory = parseDirectory('BLOCKDELTA_STATE_DIR', text('BLOCKDELTA_STATE_DIR'));
+  return Object.freeze({
+    endpoint: `unix://${socketPath}`,
+    socketPath,
+    socketMode: parseSocketMode(text('BLOCKDELTA_SOCKET_MODE')),
+    nodeId: parseNodeId(given('BLOCKDELTA_NODE_ID') ?? hostname()),
+    driverName: parseDriverName(text('BLOCKDELTA_DRIVER_NAME')),
+    mode: parseChoice('BLOCKDELTA_MODE', text('BLOCKDELTA_MODE'), MODES),
+    stateDirectory,
+    pools: Object.freeze(parsePools(given('BLOCKDELTA_POOLS'), stateDirectory)),
+    embeddedPoolBytes: parseSize(
+      'BLOCKDELTA_EMBEDDED_POOL_SIZE',
+      given('BLOCKDELTA_EMBEDDED_POOL_SIZE'),
+    ),
+    logLevel: parseChoice('BLOCKDELTA_LOG_LEVEL', text('BLOCKDELTA_LOG_LEVEL'), LOG_LEVELS),
+    shutdownGraceMs: 1000 * count('BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', 0, 3600),
+    scanThreads: count('BLOCKDELTA_SCAN_THREADS', 1, 64),
+    deviceThreads: count('BLOCKDELTA_DEVICE_THREADS', 1, 64),
+  });
+}
+
 function parseEndpoint(value: string | undefined): string {
-  if (value === undefined || value === '') {
+  if (value === undefined) {
     throw new ConfigError(
-      'CSI_ENDPOINT is not set. Set it to the socket to serve on, for example CSI_ENDPOINT=unix:///run/blockdelta/csi.sock',
+      'CSI_ENDPOINT is not set. Set it to the socket to serve on, ' +
+        'for example CSI_ENDPOINT=unix:///run/blockdelta/csi.sock',
     );
   }
   if (!value.startsWith('unix://')) {
@@ -186,8 +220,8 @@ const SIZE_UNITS: Readonly<Record<string, bigint>> = {
 };
 
 function parseSize(name: string, value: string | undefined): bigint | null {
-  if (value === undefined || value === '') return null;
-  const match = /^(\d{1,15})(Ki|Mi|Gi|Ti)?$/.exec(value);
+  if (value === undefined) return null;
+  const match = /^([1-9]\d{0,14})(Ki|Mi|Gi|Ti)?$/.exec(value);
   const unit = SIZE_UNITS[match?.[2] ?? ''];
   if (match === null || unit === undefined) {
     throw new ConfigError(
@@ -199,7 +233,7 @@ function parseSize(name: string, value: string | undefined): bigint | null {
 
 /** name=/directory,name=/directory; the first one is the default pool. */
 function parsePools(value: string | undefined, stateDirectory: string): PoolConfig[] {
-  if (value === undefined || value === '') {
+  if (value === undefined) {
     return [
       Object.freeze({ name: 'default', directory: join(stateDirectory, 'pools', 'default') }),
     ];

@@ -36,8 +36,11 @@ export type UnaryHandler = (
 export interface MessageWriter {
   /**
    * Sends every message of a chunk: messages one behind the other, each after its 5-byte gRPC length
-   * prefix. Resolves when the transport is done with the memory, so that it may be filled again;
-   * rejects with CANCELLED when the call is over. A slow client makes it slow.
+   * prefix. Resolves when the transport is done with the memory, so that it may be filled again. A
+   * slow client makes it slow.
+   *
+   * Rejects when the call is over: CANCELLED, DEADLINE_EXCEEDED, or UNAVAILABLE if the plugin stops.
+   * The memory must then be dropped, since messages under way may still be read from it.
    */
   send(chunk: Uint8Array): Promise<void>;
 }

@@ -1,0 +1,152 @@
+/**
+ * The one owner of write, end and emit('error') on a streaming call.
+ *
+ * Services hand over chunks of ready messages; this file sends them no faster than the client reads
+ * and never ends a stream with OK unless its handler came to its end undisturbed. It does not look
+ * into messages.
+ */
+import type { ServerWritableStream } from '@grpc/grpc-js';
+import { CsiError } from '../errors.js';
+import type { CallRegistry, Rpc } from './calls.js';
+import { statusOf } from './handler.js';
+import type { MessageWriter, RequestMessage, StreamHandler } from './service.js';
+
+export type StreamCall = ServerWritableStream<RequestMessage, Buffer>;
+
+/** Before every message in a chunk: a zero byte and the message's length, big-endian. */
+const PREFIX_BYTES = 5;
+/** Messages handed to gRPC and not yet sent: enough to keep it busy, bounded when messages are tiny. */
+const MAX_IN_FLIGHT = 64;
+
+/**
+ * @param find gives the handler at the time of the call, or throws what to answer instead
+ * @returns a handler for a method whose responses are sent as they are
+ */
+export function createStreamHandler(
+  rpc: Rpc,
+  calls: CallRegistry,
+  find: () => StreamHandler,
+): (grpcCall: StreamCall) => Promise<void> {
+  return async (grpcCall) => {
+    const call = calls.open(rpc, grpcCall);
+    const writer = new CallWriter(grpcCall, call.signal);
+    let error: CsiError | null = null;
+    try {
+      await find()(grpcCall.request, call, writer);
+      // A handler that gave way without a word has not sent everything.
+      call.signal.throwIfAborted();
+    } catch (thrown) {
+      error = call.errorOf(thrown);
+    }
+    writer.close();
+    call.note({ ...writer.sums, waitMs: Math.round(writer.sums.waitMs) });
+    // Not `end` with a status, nor `destroy`: this is what makes grpc-js send code and message.
+    if (error === null) grpcCall.end();
+    else if (!grpcCall.cancelled) grpcCall.emit('error', statusOf(error));
+    call.finish(error);
+  };
+}
+
+class CallWriter implements MessageWriter {
+  /** Of what was sent; waits are pauses until gRPC, and so the client, had taken messages. */
+  readonly sums = { messages: 0, wireBytes: 0, waits: 0, waitMs: 0 };
+  readonly #grpcCall: StreamCall;
+  readonly #signal: AbortSignal;
+  /** Why nothing can be sent any more. */
+  #failure: unknown = null;
+  #inFlight = 0;
+  #sending = false;
+  #waiter: { level: number; resolve: () => void; reject: (reason: unknown) => void } | null = null;
+
+  constructor(grpcCall: StreamCall, signal: AbortSignal) {
+    this.#grpcCall = grpcCall;
+    this.#signal = signal;
+    // One listener for the whole call: a listener for each wait costs more than the messages.
+    if (signal.aborted) this.#aborted();
+    else signal.addEventListener('abort', this.#aborted);
+  }
+
+  async send(chunk: Uint8Array): Promise<void> {
+    if (this.#sending) throw new Error('send was called before the last one had ended');
+    const messages = splitMessages(chunk);
+    this.#sending = true;
+    try {
+      for (const message of messages) {
+        if (this.#inFlight >= MAX_IN_FLIGHT) await this.#wait(MAX_IN_FLIGHT / 2);
+        this.#write(message);
+      }
+      // gRPC copies a message when its turn comes, so the chunk is ours again only after the last.
+      if (this.#inFlight > 0) await this.#wait(0);
+    } finally {
+      this.#sending = false;
+    }
+  }
+
+  /** Refuses all further sends. */
+  close(): void {
+    this.#signal.removeEventListener('abort', this.#aborted);
+    this.#fail(new Error('the call has ended: nothing can be sent'));
+  }
+
+  #write(message: Buffer): void {
+    if (this.#failure !== null) throw this.#failure;
+    this.#inFlight += 1;
+    this.sums.messages += 1;
+    this.sums.wireBytes += message.byteLength;
+    this.#grpcCall.write(message, this.#written);
+  }
+
+  /** Until so few messages are in flight, or nothing can be sent any more. */
+  async #wait(level: number): Promise<void> {
+    if (this.#failure !== null) throw this.#failure;
+    const started = performance.now();
+    await new Promise<void>((resolve, reject) => {
+      this.#waiter = { level, resolve, reject };
+    });
+    this.sums.waits += 1;
+    this.sums.waitMs += performance.now() - started;
+  }
+
+  /** Never called for messages that were under way when the client cancelled. */
+  readonly #written = (error?: Error | null): void => {
+    this.#inFlight -= 1;
+    if (error) {
+      this.#fail(CsiError.cancelled('the stream to the caller is broken', { cause: error }));
+    } else if (this.#waiter !== null && this.#inFlight <= this.#waiter.level) {
+      const { resolve } = this.#waiter;
+      this.#waiter = null;
+      resolve();
+    }
+  };
+
+  readonly #aborted = (): void => this.#fail(this.#signal.reason);
+
+  #fail(reason: unknown): void {
+    this.#failure ??= reason;
+    const waiter = this.#waiter;
+    this.#waiter = null;
+    waiter?.reject(this.#failure);
+  }
+}
+
+/** Views of the messages in a chunk. Throws before anything is sent if they do not fill it exactly. */
+function splitMessages(chunk: Uint8Array): Buffer[] {
+  const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+  const messages: Buffer[] = [];
+  let offset = 0;
+  while (offset < bytes.length) {
+    if (bytes.length - offset < PREFIX_BYTES || bytes[offset] !== 0) throw brokenChunk(offset);
+    const start = offset + PREFIX_BYTES;
+    const end = start + bytes.readUInt32BE(offset + 1);
+    if (end > bytes.length) throw brokenChunk(offset);
+    messages.push(bytes.subarray(start, end));
+    offset = end;
+  }
+  return messages;
+}
+
+function brokenChunk(offset: number): CsiError {
+  return CsiError.internal('the list of ranges could not be encoded', {
+    details: { offset, reason: 'no message starts here, or it is longer than its chunk' },
+  });
+}

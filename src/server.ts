@@ -1,0 +1,201 @@
+/**
+ * The gRPC server on its unix socket: binding, the gate in front of services that are still
+ * starting, and stopping. Knows services by their interface, and not what they need.
+ */
+import { chmod } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import {
+  type MethodDefinition,
+  Server,
+  ServerCredentials,
+  type UntypedHandleCall,
+} from '@grpc/grpc-js';
+import type { Logger } from 'pino';
+import type { Config } from './config.js';
+import { CallRegistry } from './csi/calls.js';
+import { createUnaryHandler } from './csi/handler.js';
+import { CSI_PACKAGE, csiProto, servedServices } from './csi/proto.js';
+import type {
+  RequestMessage,
+  ResponseMessage,
+  Service,
+  ServiceName,
+  StreamHandler,
+  UnaryHandler,
+} from './csi/service.js';
+import { createStreamHandler } from './csi/stream.js';
+import { CsiError } from './errors.js';
+import { claimSocketPath, StartError } from './socket-path.js';
+
+export { StartError } from './socket-path.js';
+
+/** How long cut-off calls have to answer their clients before the connections go. */
+const POLITE_MS = 200;
+/** How long handlers have to notice that their call was cut off. */
+const RELEASE_MS = 2000;
+
+export interface StopResult {
+  /** Whether calls had to be cut off. */
+  forced: boolean;
+  /** Handlers that were still running when waiting for them was given up. */
+  unfinished: number;
+}
+
+export interface PluginServer {
+  /** Binds the socket. Calls of services not given yet answer UNAVAILABLE. Throws StartError. */
+  start(): Promise<void>;
+  /** Adds the services that took time to start. What is absent from then on is UNIMPLEMENTED. */
+  open(services: readonly Service[]): void;
+  /** Refuses new calls, waits for those in flight, and cuts them off after the grace time. */
+  stop(): Promise<StopResult>;
+  /** Cuts off all calls at once; a stop that is under way then ends. */
+  force(): void;
+}
+
+export interface PluginServerOptions {
+  /** What is served from the first moment on. */
+  services: readonly Service[];
+  config: Pick<Config, 'endpoint' | 'socketPath' | 'socketMode' | 'shutdownGraceMs'>;
+  logger: Logger;
+}
+
+export function createPluginServer(options: PluginServerOptions): PluginServer {
+  return new GrpcPluginServer(options);
+}
+
+class GrpcPluginServer implements PluginServer {
+  readonly #config: PluginServerOptions['config'];
+  readonly #calls: CallRegistry;
+  readonly #services = new Map<ServiceName, Service>();
+  readonly #grpc = new Server({ 'grpc.enable_channelz': 0 });
+  readonly #forced = new AbortController();
+  #isOpen = false;
+  #stopping: Promise<StopResult> | null = null;
+
+  constructor({ services, config, logger }: PluginServerOptions) {
+    this.#config = config;
+    this.#calls = new CallRegistry(logger);
+    for (const service of services) this.#services.set(service.name, service);
+    for (const name of Object.keys(servedServices()) as ServiceName[]) this.#register(name);
+  }
+
+  async start(): Promise<void> {
+    const { endpoint, socketPath, socketMode } = this.#config;
+    await claimSocketPath(socketPath);
+    // The mode is narrow from the moment of bind and widened afterwards, so there is no moment in
+    // which others may connect. The umask is the process's, so nothing else may create files now.
+    const umask = process.umask(0o177);
+    try {
+      await this.#bind(endpoint);
+    } finally {
+      process.umask(umask);
+    }
+    await chmod(socketPath, socketMode);
+  }
+
+  open(services: readonly Service[]): void {
+    for (const service of services) this.#services.set(service.name, service);
+    this.#isOpen = true;
+  }
+
+  stop(): Promise<StopResult> {
+    this.#stopping ??= this.#stop();
+    return this.#stopping;
+  }
+
+  force(): void {
+    this.#forced.abort();
+    void this.stop();
+  }
+
+  async #stop(): Promise<StopResult> {
+    const closed = new Promise<void>((resolve) => this.#grpc.tryShutdown(() => resolve()));
+    const ended = Promise.all([closed, this.#calls.idle()]);
+    if (await this.#within(this.#config.shutdownGraceMs, ended)) {
+      return { forced: false, unfinished: 0 };
+    }
+    this.#calls.abortAll(CsiError.unavailable('the plugin is stopping; call again'));
+    await this.#within(POLITE_MS, ended);
+    this.#grpc.forceShutdown();
+    const released = this.#calls.idle().then(() => true);
+    await Promise.race([released, delay(RELEASE_MS, false, { ref: false })]);
+    return { forced: true, unfinished: this.#calls.size };
+  }
+
+  /** Whether it happened in time. Time is up at once when the stop is forced. */
+  async #within(ms: number, event: Promise<unknown>): Promise<boolean> {
+    const timer = new AbortController();
+    const signal = AbortSignal.any([timer.signal, this.#forced.signal]);
+    const timeUp = delay(ms, false, { signal }).catch(() => false);
+    const inTime = await Promise.race([event.then(() => true), timeUp]);
+    timer.abort();
+    return inTime;
+  }
+
+  async #bind(endpoint: string): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      this.#grpc.bindAsync(endpoint, ServerCredentials.createInsecure(), (error) => {
+        if (error === null) resolve();
+        else reject(new StartError(`cannot listen on ${endpoint}: ${error.message}`));
+      });
+    });
+  }
+
+  /** Every method of the proto is there, in every mode: what we do not serve says so itself. */
+  #register(name: ServiceName): void {
+    const { methods } = csiProto().root.lookupService(`${CSI_PACKAGE}.${name}`);
+    for (const [rpcName, definition] of Object.entries(servedServices()[name])) {
+      const requestType = methods[rpcName]?.requestType;
+      if (requestType === undefined) throw new Error(`proto/csi.proto has no ${name}.${rpcName}`);
+      const rpc = { service: name, name: rpcName, requestType };
+      const handler = definition.responseStream
+        ? createStreamHandler(rpc, this.#calls, () => this.#streamHandler(name, rpcName))
+        : createUnaryHandler({ ...rpc, encode: encoderOf(definition) }, this.#calls, () =>
+            this.#unaryHandler(name, rpcName),
+          );
+      this.#grpc.register(
+        definition.path,
+        handler as UntypedHandleCall,
+        sendAsIs,
+        definition.requestDeserialize,
+        definition.responseStream ? 'serverStream' : 'unary',
+      );
+    }
+  }
+
+  #unaryHandler(service: ServiceName, rpc: string): UnaryHandler {
+    return this.#find(service, rpc, (found) => found.unary);
+  }
+
+  #streamHandler(service: ServiceName, rpc: string): StreamHandler {
+    return this.#find(service, rpc, (found) => found.streams);
+  }
+
+  #find<Handler>(
+    name: ServiceName,
+    rpc: string,
+    table: (service: Service) => Readonly<Record<string, Handler>>,
+  ): Handler {
+    const service = this.#services.get(name);
+    if (service === undefined && !this.#isOpen) {
+      throw CsiError.unavailable(`the plugin is starting: ${name}.${rpc} is not served yet`);
+    }
+    const handler = service === undefined ? undefined : table(service)[rpc];
+    if (handler !== undefined) return handler;
+    throw CsiError.unimplemented(
+      service === undefined
+        ? `${rpc} is not implemented: this plugin does not serve ${name} in its mode`
+        : `${rpc} is not implemented by this plugin`,
+    );
+  }
+}
+
+function encoderOf(
+  definition: MethodDefinition<RequestMessage, ResponseMessage>,
+): (response: ResponseMessage) => Buffer {
+  return (response) => definition.responseSerialize(response);
+}
+
+function sendAsIs(message: Buffer): Buffer {
+  return message;
+}
