@@ -1,0 +1,153 @@
+import assert from 'node:assert/strict';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { ExecError, run } from '../../../src/mount/exec.js';
+import { rejectsWith } from '../../support/expect-status.js';
+import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../../support/workspace.js';
+
+/** The process's children, by the kernel. */
+function childrenOf(pid: number): number[] {
+  const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
+  return text === '' ? [] : text.split(' ').map(Number);
+}
+
+function isAlive(pid: number): boolean {
+  if (!existsSync(`/proc/${pid}/stat`)) return false;
+  // A zombie waits for its parent only.
+  return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+}
+
+async function until(condition: () => boolean, what: string): Promise<void> {
+  for (let attempt = 0; attempt < 200; attempt += 1) {
+    if (condition()) return;
+    await delay(25);
+  }
+  assert.fail(`it never happened: ${what}`);
+}
+
+async function failureOf(promise: Promise<unknown>): Promise<ExecError> {
+  try {
+    await promise;
+  } catch (thrown) {
+    assert.ok(thrown instanceof ExecError, String(thrown));
+    return thrown;
+  }
+  assert.fail('the command did not fail');
+}
+
+test('arguments reach the program as they are, without a shell', async () => {
+  const hostile = ['$HOME', '`id`', '; touch /tmp/x', '*', 'a b', "it's"];
+  const { stdout } = await run('printf', ['%s\\n', ...hostile]);
+  assert.deepEqual(stdout.split('\n').slice(0, -1), hostile);
+});
+
+test('the environment is the C locale and a fixed PATH, nothing of the plugin', async () => {
+  const { stdout } = await run('env', []);
+  const names = stdout.split('\n').filter((line) => line !== '');
+  assert.deepEqual(names.map((line) => line.split('=')[0]).sort(), ['LC_ALL', 'PATH']);
+  assert.match(stdout, /^LC_ALL=C$/m);
+});
+
+test('a program that reads its stdin finds it empty', async () => {
+  assert.equal((await run('cat', [])).stdout, '');
+});
+
+test('a failure tells the program, its exit code and what it said last', async () => {
+  const script = 'head -c 100000 /dev/zero | tr "\\0" x >&2; echo the end >&2; exit 3';
+  const failure = await failureOf(run('sh', ['-c', script]));
+  assert.equal(failure.code, 'EXIT');
+  assert.equal(failure.command, 'sh');
+  assert.equal(failure.exitCode, 3);
+  assert.ok(failure.stderr.length <= 4096);
+  assert.match(failure.stderr, /the end$/);
+});
+
+test('exit codes that the caller accepts are answers', async () => {
+  const { exitCode } = await run('sh', ['-c', 'exit 2'], { accept: [0, 2] });
+  assert.equal(exitCode, 2);
+});
+
+test('secrets do not show up in a failure', async () => {
+  const script = 'echo option password=tiger is bad >&2; exit 1';
+  const failure = await failureOf(run('sh', ['-c', script], { secrets: ['password=tiger'] }));
+  assert.equal(failure.stderr, 'option *** is bad');
+  assert.doesNotMatch(failure.message, /tiger/);
+});
+
+test('a command that takes too long is killed', async () => {
+  const failure = await failureOf(run('sleep', ['600'], { timeoutMs: 200 }));
+  assert.equal(failure.code, 'ETIMEDOUT');
+  assert.equal(failure.signal, 'SIGKILL');
+  assert.deepEqual(childrenOf(process.pid), []);
+});
+
+test('a cancelled call kills its command', async () => {
+  const controller = new AbortController();
+  setTimeout(() => controller.abort(), 100);
+  await rejectsWith(run('sleep', ['600'], { signal: controller.signal }), 'CANCELLED', /sleep/);
+  assert.deepEqual(childrenOf(process.pid), []);
+  await rejectsWith(run('sleep', ['600'], { signal: controller.signal }), 'CANCELLED', /sleep/);
+});
+
+test('endless output ends the command instead of filling the memory', async () => {
+  const failure = await failureOf(run('yes', []));
+  assert.equal(failure.code, 'EOVERFLOW');
+});
+
+test('a program ended by a signal is a failure that names it', async () => {
+  const failure = await failureOf(run('sh', ['-c', 'kill -TERM $$']));
+  assert.equal(failure.code, 'SIGNAL');
+  assert.equal(failure.signal, 'SIGTERM');
+});
+
+test('a background process that keeps the pipes does not keep the caller', async () => {
+  const begin = Date.now();
+  const { stdout } = await run('sh', ['-c', 'sleep 4 & echo done']);
+  assert.equal(stdout, 'done\n');
+  assert.ok(Date.now() - begin < 3000);
+});
+
+test('a missing program is a failed precondition that names it', async () => {
+  await rejectsWith(run('no-such-program', []), 'FAILED_PRECONDITION', /no-such-program/);
+});
+
+test('a plugin that is killed leaves no command behind', async () => {
+  const script = fileURLToPath(new URL('./exec-process.js', import.meta.url));
+  const plugin = spawn(process.execPath, [script], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const { pid } = plugin;
+  assert.ok(pid !== undefined);
+  await until(
+    () =>
+      childrenOf(pid).some((child) => readFileSync(`/proc/${child}/comm`, 'utf8') === 'sleep\n'),
+    'the plugin runs sleep',
+  );
+  const [sleeper] = childrenOf(pid);
+  assert.ok(sleeper !== undefined && isAlive(sleeper));
+  const ended = once(plugin, 'exit');
+  plugin.kill('SIGKILL');
+  await ended;
+  await until(() => !isAlive(sleeper), 'sleep is gone');
+});
+
+test('a command stuck in the kernel is given up after it could not be killed', {
+  skip: skipUnlessRoot,
+}, async () => {
+  const workspace = new Workspace('exec');
+  try {
+    const mountPoint = makePoolFileSystem(workspace, 'ext4', 64);
+    execFileSync('fsfreeze', ['-f', mountPoint]);
+    // A write to a frozen file system waits uninterruptibly.
+    const failure = await failureOf(run('touch', [`${mountPoint}/x`], { timeoutMs: 200 }));
+    assert.equal(failure.code, 'ESTUCK');
+    assert.match(failure.message, /stuck in the kernel/);
+    const children = childrenOf(process.pid);
+    spawnSync('fsfreeze', ['-u', mountPoint]);
+    await until(() => children.every((child) => !isAlive(child)), 'touch ends');
+  } finally {
+    workspace.dispose();
+  }
+});

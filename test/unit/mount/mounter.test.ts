@@ -1,0 +1,171 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { closeSync, existsSync, mkdirSync, openSync, symlinkSync, writeFileSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+import { mountOptions } from '../../../src/mount/filesystem.js';
+import {
+  bindMount,
+  isMountPoint,
+  mount,
+  setMountFlags,
+  topMount,
+  unmount,
+} from '../../../src/mount/mounter.js';
+import { isOfDevice } from '../../../src/mount/mountinfo.js';
+import { rejectsWith } from '../../support/expect-status.js';
+import { mountsBelow, skipUnlessRoot, Workspace } from '../../support/workspace.js';
+
+/** An empty file system on a loop device. */
+function makeDevice(workspace: Workspace, name: string, mkfs: string): string {
+  const image = workspace.path(name);
+  execFileSync('truncate', ['-s', '320M', image]);
+  execFileSync(mkfs, ['-q', image], { stdio: 'pipe' });
+  return execFileSync('losetup', ['--show', '-f', image], { encoding: 'utf8' }).trim();
+}
+
+const rootTest = (title: string, body: () => Promise<void>): void => {
+  test(title, { skip: skipUnlessRoot }, body);
+};
+
+let workspace: Workspace;
+let xfs = '';
+let ext4 = '';
+before(() => {
+  workspace = new Workspace('mounter');
+  xfs = makeDevice(workspace, 'xfs', 'mkfs.xfs');
+  ext4 = makeDevice(workspace, 'ext4', 'mkfs.ext4');
+});
+after(() => workspace.dispose());
+
+const directory = (name: string): string => {
+  mkdirSync(workspace.path(name), { recursive: true });
+  return workspace.path(name);
+};
+const layers = (path: string): number =>
+  mountsBelow(workspace.directory).filter((found) => found === path).length;
+
+rootTest('a mount repeated is one mount, and an unmount repeated is done', async () => {
+  const target = directory('staging one');
+  const request = {
+    source: xfs,
+    target,
+    fsType: 'xfs',
+    options: mountOptions('xfs', ['noatime,nodev'], false),
+  };
+  await mount(request);
+  await mount(request);
+  assert.equal(layers(target), 1);
+  const top = await topMount(target);
+  assert.ok(top?.superOptions.includes('nouuid'));
+  assert.ok(top?.options.includes('noatime') && top.options.includes('nodev'));
+  await unmount(target);
+  await unmount(target);
+  assert.equal(await isMountPoint(target), false);
+});
+
+rootTest('a mount that fails names the device and the target, and not the options', async () => {
+  const target = directory('failing');
+  const options = ['context=tiger'];
+  await assert.rejects(mount({ source: ext4, target, fsType: 'xfs', options }), (thrown) => {
+    assert.ok(thrown instanceof Error);
+    assert.match(thrown.message, /failing/);
+    assert.match(thrown.message, new RegExp(ext4));
+    assert.doesNotMatch(thrown.message, /tiger/);
+    return true;
+  });
+  assert.equal(await isMountPoint(target), false);
+});
+
+rootTest('a read-only bind refuses writing while the mount it shows does not', async () => {
+  const staging = directory('ro-staging');
+  const target = directory('ro-target');
+  await mount({ source: ext4, target: staging, fsType: 'ext4', options: ['nosuid'] });
+  await bindMount({ source: staging, target, readOnly: true, options: ['noatime', 'discard'] });
+  await bindMount({ source: staging, target, readOnly: true, options: ['noatime', 'discard'] });
+  assert.equal(layers(target), 1);
+  const top = await topMount(target);
+  assert.equal(top?.readOnly, true);
+  // What the bind had from the mount it shows is not lost by the remount.
+  assert.ok(top?.options.includes('nosuid') && top.options.includes('noatime'));
+  assert.throws(() => writeFileSync(`${target}/x`, ''), /EROFS/);
+  writeFileSync(`${staging}/x`, 'seen');
+  assert.ok(existsSync(`${target}/x`));
+  await unmount(target);
+  await unmount(staging);
+});
+
+rootTest('a bind that a kill left without its flags gets them by the next call', async () => {
+  const staging = directory('half-staging');
+  const target = directory('half-target');
+  await mount({ source: ext4, target: staging, fsType: 'ext4', options: [] });
+  execFileSync('mount', ['--bind', staging, target]);
+  await setMountFlags({ target, readOnly: true, options: ['nodev', 'strictatime', 'suid'] });
+  const top = await topMount(target);
+  assert.equal(top?.readOnly, true);
+  assert.ok(top?.options.includes('nodev') && !top.options.includes('relatime'));
+  assert.equal(layers(target), 1);
+  await unmount(target);
+  await unmount(staging);
+});
+
+rootTest('a device node bound to a file is unmounted like a directory', async () => {
+  const target = workspace.path('node');
+  closeSync(openSync(target, 'w'));
+  await bindMount({ source: xfs, target, readOnly: false, options: [] });
+  await bindMount({ source: xfs, target, readOnly: false, options: [] });
+  assert.equal(layers(target), 1);
+  await unmount(target);
+  assert.equal(layers(target), 0);
+});
+
+rootTest('layers piled up on one target are all unmounted', async () => {
+  const staging = directory('pile-staging');
+  const target = directory('pile-target');
+  await mount({ source: ext4, target: staging, fsType: 'ext4', options: [] });
+  for (let layer = 0; layer < 5; layer += 1) execFileSync('mount', ['--bind', staging, target]);
+  assert.equal(layers(target), 5);
+  await unmount(target);
+  assert.equal(layers(target), 0);
+  await unmount(staging);
+});
+
+rootTest('unmounting stops above a layer that belongs to somebody else', async () => {
+  const staging = directory('foreign-staging');
+  const target = directory('foreign-target');
+  execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', target]);
+  await mount({ source: ext4, target: staging, fsType: 'ext4', options: [] });
+  execFileSync('mount', ['--bind', staging, target]);
+  await unmount(target, (entry) => entry.fsType === 'ext4');
+  assert.equal((await topMount(target))?.fsType, 'tmpfs');
+  await unmount(staging);
+});
+
+rootTest('a busy mount is a failed precondition that names the path, and stays', async () => {
+  const target = directory('busy');
+  await mount({ source: ext4, target, fsType: 'ext4', options: [] });
+  const held = openSync(target, 'r');
+  try {
+    await rejectsWith(unmount(target), 'FAILED_PRECONDITION', /\/busy cannot be unmounted/);
+    assert.equal(await isMountPoint(target), true);
+  } finally {
+    closeSync(held);
+  }
+  await unmount(target);
+});
+
+rootTest('a link in a parent directory is resolved', async () => {
+  directory('real/target');
+  symlinkSync(workspace.path('real'), workspace.path('linked'));
+  const target = workspace.path('linked', 'target');
+  await mount({ source: ext4, target, fsType: 'ext4', options: [] });
+  const top = await topMount(target);
+  assert.equal(top?.mountPoint, workspace.path('real', 'target'));
+  assert.ok(isOfDevice(top, (top.major << 8) | top.minor));
+  await unmount(target);
+  assert.equal(layers(workspace.path('real', 'target')), 0);
+});
+
+rootTest('nothing is mounted on a path that does not exist', async () => {
+  assert.equal(await isMountPoint(workspace.path('absent', 'deeper')), false);
+  await unmount(workspace.path('absent', 'deeper'));
+});
