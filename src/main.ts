@@ -1,6 +1,8 @@
 #!/usr/bin/env node
 /** The command line: finds the command and says how it was misused. One file in cli/ per command. */
 import { Command, CommanderError } from 'commander';
+import { addAllocatedCommand } from './cli/allocated.js';
+import { addDeltaCommand } from './cli/delta.js';
 import { ExitCode } from './cli/exit-codes.js';
 import { addServeCommand } from './cli/serve.js';
 import { packageVersion } from './version.js';
@@ -13,6 +15,8 @@ const program = new Command('blockdelta')
   .exitOverride();
 
 addServeCommand(program);
+addAllocatedCommand(program);
+addDeltaCommand(program);
 
 try {
   await program.parseAsync();

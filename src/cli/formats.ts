@@ -1,0 +1,136 @@
+/**
+ * How lists and summaries look. Sizes are bytes. JSON has them as strings, since most readers of
+ * JSON numbers are inexact above 2^53.
+ */
+import type { Entry } from './metadata-list.js';
+
+export const FORMATS = ['table', 'ndjson', 'csv'] as const;
+export type Format = (typeof FORMATS)[number];
+
+export interface ListFormatter {
+  /** What comes before the first row. */
+  head(capacityBytes: bigint): string;
+  rows(entries: readonly Entry[]): string;
+}
+
+export interface Summary {
+  ranges: number;
+  /** Sum of the ranges. */
+  sizeBytes: bigint;
+  /** Null if the plugin never told. */
+  capacityBytes: bigint | null;
+  seconds: number;
+  firstMessageMs: number | null;
+  messages: number;
+  resumes: number;
+}
+
+export function createListFormatter(format: Format): ListFormatter {
+  switch (format) {
+    case 'table':
+      return new TableFormatter();
+    case 'csv':
+      return {
+        head: () => 'byte_offset,size_bytes\n',
+        rows: (entries) => joinRows(entries, ({ offset, size }) => `${offset},${size}\n`),
+      };
+    case 'ndjson':
+      return {
+        head: () => '',
+        rows: (entries) =>
+          joinRows(
+            entries,
+            ({ offset, size }) => `{"byte_offset":"${offset}","size_bytes":"${size}"}\n`,
+          ),
+      };
+  }
+}
+
+class TableFormatter implements ListFormatter {
+  #width = 0;
+
+  head(capacityBytes: bigint): string {
+    this.#width = Math.max(capacityBytes.toString().length, 'OFFSET'.length);
+    return `${'OFFSET'.padStart(this.#width)}  ${'SIZE'.padStart(this.#width)}\n`;
+  }
+
+  rows(entries: readonly Entry[]): string {
+    return joinRows(entries, ({ offset, size }) => {
+      const numbers = [offset, size].map((value) => value.toString().padStart(this.#width));
+      return `${numbers.join('  ')}  ${humanSize(size)}\n`;
+    });
+  }
+}
+
+export function formatSummary(format: Format, summary: Summary): string {
+  const fields = summaryFields(summary);
+  switch (format) {
+    case 'table':
+      return summaryTable(summary);
+    case 'csv':
+      return `${Object.keys(fields).join(',')}\n${Object.values(fields).join(',')}\n`;
+    case 'ndjson':
+      return `${JSON.stringify(fields)}\n`;
+  }
+}
+
+function summaryFields(summary: Summary): Record<string, string | number | null> {
+  return {
+    ranges: summary.ranges,
+    size_bytes: summary.sizeBytes.toString(),
+    volume_capacity_bytes: summary.capacityBytes?.toString() ?? null,
+    share: shareOf(summary),
+    seconds: rounded(summary.seconds, 3),
+    first_message_ms: summary.firstMessageMs === null ? null : rounded(summary.firstMessageMs, 1),
+    messages: summary.messages,
+    resumes: summary.resumes,
+  };
+}
+
+function summaryTable(summary: Summary): string {
+  const { capacityBytes, sizeBytes } = summary;
+  const share = shareOf(summary);
+  const capacity = capacityBytes === null ? 'unknown' : withHumanSize(capacityBytes);
+  const percent = share === null ? '' : `, ${rounded(share * 100, 2)} % of the volume`;
+  const first = summary.firstMessageMs === null ? '-' : `${rounded(summary.firstMessageMs, 1)} ms`;
+  return [
+    `ranges         ${summary.ranges}`,
+    `bytes          ${withHumanSize(sizeBytes)}${percent}`,
+    `volume         ${capacity}`,
+    `time           ${rounded(summary.seconds, 3)} s`,
+    `first message  ${first}`,
+    `messages       ${summary.messages}`,
+    `resumes        ${summary.resumes}`,
+    '',
+  ].join('\n');
+}
+
+function shareOf({ sizeBytes, capacityBytes }: Summary): number | null {
+  if (capacityBytes === null || capacityBytes === 0n) return null;
+  return rounded(Number(sizeBytes) / Number(capacityBytes), 6);
+}
+
+function rounded(value: number, digits: number): number {
+  return Number(value.toFixed(digits));
+}
+
+function withHumanSize(bytes: bigint): string {
+  return bytes < 1024n ? `${bytes} B` : `${bytes} (${humanSize(bytes)})`;
+}
+
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'] as const;
+
+/** With one decimal where it says something: 512 B, 4 KiB, 1.5 GiB. */
+export function humanSize(bytes: bigint): string {
+  let value = Number(bytes);
+  let unit = 0;
+  while (value >= 1024 && unit < UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${rounded(value, 1)} ${UNITS[unit]}`;
+}
+
+function joinRows(entries: readonly Entry[], row: (entry: Entry) => string): string {
+  return entries.map(row).join('');
+}

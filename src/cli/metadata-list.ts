@@ -1,0 +1,117 @@
+/**
+ * Puts the messages of one or more streams together to one list, and holds them against what CSI
+ * promises: ascending, no overlap, inside the volume, one capacity. A list that breaks a promise
+ * must not be used for a backup, so it is an error and nothing is repaired.
+ */
+import type { MetadataMessage } from './client.js';
+
+export interface Entry {
+  readonly offset: bigint;
+  readonly size: bigint;
+}
+
+/** The plugin's answer breaks the rules of CSI. */
+export class InvalidListError extends Error {
+  override readonly name = 'InvalidListError';
+}
+
+export class MetadataList {
+  /** Everything before it has been received: where another stream has to start. */
+  position: bigint;
+  /** Null until the first message. */
+  capacityBytes: bigint | null = null;
+  #type: string | null = null;
+  /** The last entry, not given out yet: after a cut it may go on in the next stream. */
+  #held: Entry | null = null;
+  /** Whether no entry of the current stream has been seen. */
+  #atStreamStart = true;
+
+  constructor(startingOffset: bigint) {
+    this.position = startingOffset;
+  }
+
+  /** Whether nothing can follow, however the stream ends. */
+  get isComplete(): boolean {
+    return this.#held !== null && this.position === this.capacityBytes;
+  }
+
+  /** To be called when another stream goes on at `position`. */
+  resume(): void {
+    this.#atStreamStart = true;
+  }
+
+  /** The entries that are final now. */
+  accept(message: MetadataMessage): Entry[] {
+    this.#checkHead(message);
+    const entries: Entry[] = [];
+    for (const block of message.block_metadata) {
+      const entry = this.#place(BigInt(block.byte_offset), BigInt(block.size_bytes));
+      if (entry !== null) entries.push(entry);
+    }
+    return entries;
+  }
+
+  /** What was held back. */
+  finish(): Entry[] {
+    const entries = this.#held === null ? [] : [this.#held];
+    this.#held = null;
+    return entries;
+  }
+
+  #checkHead(message: MetadataMessage): void {
+    const capacity = BigInt(message.volume_capacity_bytes);
+    const type = message.block_metadata_type;
+    if (capacity !== (this.capacityBytes ?? capacity)) {
+      throw new InvalidListError(
+        `the volume's capacity changed in the list, from ${this.capacityBytes} to ${capacity}`,
+      );
+    }
+    if (type !== (this.#type ?? type)) {
+      throw new InvalidListError(`the type of the list changed, from ${this.#type} to ${type}`);
+    }
+    this.capacityBytes = capacity;
+    this.#type = type;
+  }
+
+  /** Takes the next entry and gives out the one before it. */
+  #place(offset: bigint, size: bigint): Entry | null {
+    const end = offset + size;
+    if (offset < 0n || size <= 0n || end > (this.capacityBytes ?? 0n)) {
+      throw new InvalidListError(
+        `the list holds ${describe(offset, size)} of a volume of ${this.capacityBytes} bytes`,
+      );
+    }
+    const previous = this.#held;
+    const entry = this.#startOfStream(offset, end) ?? { offset, size };
+    if (previous !== null && entry.offset < previous.offset + previous.size) {
+      throw new InvalidListError(
+        `the list is out of order: ${describe(offset, size)} follows ${describe(previous.offset, previous.size)}`,
+      );
+    }
+    const joins = this.#atStreamStart && this.#type === 'VARIABLE_LENGTH';
+    this.#atStreamStart = false;
+    this.position = end;
+    if (joins && previous !== null && previous.offset + previous.size === entry.offset) {
+      this.#held = { offset: previous.offset, size: end - previous.offset };
+      return null;
+    }
+    this.#held = entry;
+    return previous;
+  }
+
+  /** The first entry may begin before the offset asked for. When resuming, that part is known. */
+  #startOfStream(offset: bigint, end: bigint): Entry | null {
+    if (!this.#atStreamStart) return null;
+    if (end <= this.position) {
+      throw new InvalidListError(
+        `the list was asked for from ${this.position} and starts with ${describe(offset, end - offset)}`,
+      );
+    }
+    const isKnown = this.#held !== null && offset < this.position;
+    return isKnown ? { offset: this.position, size: end - this.position } : null;
+  }
+}
+
+function describe(offset: bigint, size: bigint): string {
+  return `${size} bytes at ${offset}`;
+}
