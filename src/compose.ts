@@ -2,11 +2,26 @@
  * Builds everything behind the socket from the settings: the one place that knows all parts.
  *
  * It runs while the socket is already served, so it may take its time; it throws if the plugin
- * cannot work with these settings on this machine.
+ * cannot work with these settings on this machine. What was started is let go of again then.
  */
-import type { Config } from './config.js';
-import type { Service } from './csi/service.js';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { ReflinkBackend } from './backends/reflink/reflink-backend.js';
+import { BackendRegistry } from './backends/registry.js';
+import type { Config, Mode } from './config.js';
+import type { Service, ServiceName } from './csi/service.js';
 import type { Logger } from './logger.js';
+import { NativePool } from './native/pool.js';
+import { createControllerService } from './services/controller.js';
+import { createNodeService } from './services/node.js';
+import { createSnapshotMetadataService } from './services/snapshot-metadata.js';
+import { openCatalogue } from './volumes/catalogue-client.js';
+import { nodeKey } from './volumes/identifiers.js';
+import { OperationLocks } from './volumes/operation-locks.js';
+import { type ReconcileReport, reconcile } from './volumes/reconcile.js';
+import type { AsyncCatalogue } from './volumes/records.js';
+import { SnapshotManager } from './volumes/snapshot-manager.js';
+import { VolumeManager } from './volumes/volume-manager.js';
 
 export interface Composition {
   /** All services but Identity. Those that the mode leaves out are absent. */
@@ -20,10 +35,99 @@ export interface Composition {
   close(): Promise<void>;
 }
 
-export async function composeServices(_config: Config, _logger: Logger): Promise<Composition> {
-  return {
-    services: [],
-    health: async () => undefined,
-    close: async () => undefined,
+const LEFT_OUT: Readonly<Record<Mode, readonly ServiceName[]>> = {
+  all: [],
+  controller: ['Node'],
+  node: ['Controller', 'GroupController'],
+};
+
+/** Undone in the opposite order. */
+type Undo = Array<() => Promise<void>>;
+
+export async function composeServices(config: Config, logger: Logger): Promise<Composition> {
+  const undo: Undo = [];
+  const close = async (): Promise<void> => {
+    for (const letGo of undo.splice(0).reverse()) await letGo();
   };
+  try {
+    return { ...(await compose(config, logger, undo)), close };
+  } catch (thrown) {
+    await close();
+    throw thrown;
+  }
+}
+
+async function compose(
+  config: Config,
+  logger: Logger,
+  undo: Undo,
+): Promise<Omit<Composition, 'close'>> {
+  await mkdir(config.stateDirectory, { recursive: true, mode: 0o700 });
+  const catalogue = await openCatalogue(join(config.stateDirectory, 'catalogue.sqlite'));
+  undo.push(() => catalogue.close());
+  const native = await startPool(config.deviceThreads, undo);
+  const filler = await startPool(config.scanThreads, undo);
+  const registry = await startBackends(config, native, undo);
+  report(logger, await reconcile(catalogue, registry));
+  const services = createServices(config, { catalogue, native, filler, registry });
+  return {
+    services: services.filter(({ name }) => !LEFT_OUT[config.mode].includes(name)),
+    health: async () => {
+      for (const backend of registry.all) await backend.check();
+    },
+  };
+}
+
+async function startPool(threads: number, undo: Undo): Promise<NativePool> {
+  const pool = new NativePool(threads);
+  undo.push(() => pool.close());
+  await pool.warm();
+  return pool;
+}
+
+async function startBackends(
+  config: Config,
+  native: NativePool,
+  undo: Undo,
+): Promise<BackendRegistry> {
+  const backends = config.pools.map(
+    (pool) =>
+      new ReflinkBackend(native, {
+        pool: pool.name,
+        directory: pool.directory,
+        embeddedPoolBytes: config.embeddedPoolBytes,
+      }),
+  );
+  for (const backend of backends) {
+    undo.push(() => backend.stop());
+    await backend.start();
+  }
+  return new BackendRegistry(backends);
+}
+
+interface Parts {
+  catalogue: AsyncCatalogue;
+  native: NativePool;
+  filler: NativePool;
+  registry: BackendRegistry;
+}
+
+function createServices(config: Config, parts: Parts): Service[] {
+  const { catalogue, native, filler, registry } = parts;
+  const locks = new OperationLocks();
+  const backendOf = (pool: string) => registry.owning(pool);
+  const managers = { catalogue, locks, registry, nodeKey: nodeKey(config.nodeId) };
+  const volumes = new VolumeManager(managers);
+  const snapshots = new SnapshotManager(managers);
+  return [
+    createControllerService({ catalogue, registry, volumes, snapshots }),
+    createNodeService({ config, catalogue, locks, native, backendOf, volumeContext: () => ({}) }),
+    createSnapshotMetadataService({ catalogue, locks, filler, backendOf }),
+  ];
+}
+
+/** One line a start; a difference is a warning, because a person has to look at it. */
+function report(logger: Logger, found: ReconcileReport): void {
+  const level = found.differences.length > 0 ? 'warn' : 'info';
+  logger[level]({ ...found }, 'reconciled');
 }
