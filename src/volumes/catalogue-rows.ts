@@ -41,6 +41,7 @@ export function snapshotRow(row: Row): SnapshotRecord {
     sequence: integer(row, 'sequence'),
     creationTimeNs: integer(row, 'creation_time_ns'),
     parameters: json<Record<string, string>>(row, 'parameters'),
+    fresh: integer(row, 'fresh') === 1n,
   };
 }
 

@@ -35,7 +35,8 @@ const STEPS: readonly string[] = [
     size_bytes INTEGER NOT NULL CHECK (size_bytes > 0),
     state TEXT NOT NULL CHECK (state IN ('creating', 'ready', 'deleting')),
     creation_time_ns INTEGER NOT NULL,
-    parameters TEXT NOT NULL
+    parameters TEXT NOT NULL,
+    fresh INTEGER NOT NULL CHECK (fresh IN (0, 1))
   ) STRICT;
   CREATE INDEX snapshots_by_volume ON snapshots(volume_id);
 

@@ -42,6 +42,8 @@ export interface SnapshotRecord {
   sequence: bigint;
   creationTimeNs: bigint;
   parameters: Readonly<Record<string, string>>;
+  /** The volume was fresh when it was cut, and so is a volume restored from it. */
+  fresh: boolean;
 }
 
 /** The capability a volume was staged with; whether it is staged now, mountinfo says. */

@@ -74,6 +74,7 @@ export class SnapshotManager {
       state: 'creating',
       creationTimeNs: 0n,
       parameters: request.parameters,
+      fresh: volume.fresh,
     });
     const backend = registry.owning(volume.pool);
     try {

@@ -133,7 +133,7 @@ export class SqliteCatalogue implements Catalogue {
     this.#insert(`snapshot name '${snapshot.name}'`, () =>
       this.#run(
         `INSERT INTO snapshots (snapshot_id, name, volume_id, pool, size_bytes, state,
-           creation_time_ns, parameters) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+           creation_time_ns, parameters, fresh) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
         snapshot.snapshotId,
         snapshot.name,
         snapshot.volumeId,
@@ -142,6 +142,7 @@ export class SqliteCatalogue implements Catalogue {
         snapshot.state,
         snapshot.creationTimeNs,
         JSON.stringify(snapshot.parameters),
+        snapshot.fresh ? 1 : 0,
       ),
     );
     return this.#existingSnapshot(snapshot.snapshotId);

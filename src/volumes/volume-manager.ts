@@ -108,7 +108,7 @@ export class VolumeManager {
       parameters: request.parameters,
       capabilities: request.capabilities,
       sourceSnapshotId: request.sourceSnapshotId,
-      fresh: source === null,
+      fresh: source === null || source.fresh,
       createdNs: BigInt(Date.now()) * 1_000_000n,
     };
     await catalogue.insertVolume(volume);

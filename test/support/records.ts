@@ -51,6 +51,7 @@ export function snapshotRecord(
     sizeBytes: volume.sizeBytes,
     state: 'ready',
     creationTimeNs: 1_700_000_000_987_654_321n,
+    fresh: false,
     parameters: {},
     ...fields,
   };
