@@ -52,7 +52,8 @@ export async function stageVolume(
   if (staged.kind === 'foreign') throw foreignMount(request.stagingPath, staged.entry.source);
   if (staged.kind !== 'nothing') return confirmStaged(deps, staged, request);
   assertCompatible(view, request.capability);
-  await clearStagedDevice(deps, view, request.stagingPath);
+  const left = await clearStagedDevice(deps, view, request.stagingPath);
+  if (left !== null) throw foreignMount(stagedDevicePath(request.stagingPath), left.source);
   await deps.catalogue.putStaging(request);
   try {
     const attachment = await attachWritable(deps, view);

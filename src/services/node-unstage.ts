@@ -6,8 +6,8 @@
  * has gone. Killed anywhere, the next call finds what is left and goes on.
  */
 import { CsiError } from '../errors.js';
-import { unmount } from '../mount/mounter.js';
-import { mountsAt, readMountInfo } from '../mount/mountinfo.js';
+import { isMountPoint, topMount, unmount } from '../mount/mounter.js';
+import { type MountEntry, mountsAt, readMountInfo } from '../mount/mountinfo.js';
 import { assertNoLink, entryAt, kernelPath, removeTarget } from '../mount/target.js';
 import type { VolumeRecord } from '../volumes/records.js';
 import {
@@ -63,19 +63,20 @@ export async function releaseStaging(
 
 /**
  * Frees `<staging path>/device` for the volume: from its own device node, and from one that has become
- * another device's since the volume was staged here. Another volume's is left alone.
+ * another device's since the volume was staged here. Another volume's is left alone and returned.
  */
 export async function clearStagedDevice(
   deps: NodeDependencies,
   view: VolumeView,
   stagingPath: string,
-): Promise<void> {
+): Promise<MountEntry | null> {
   const directory = await kernelPath(stagingPath);
-  if (directory === null) return;
+  if (directory === null) return null;
   const { volumeId } = view.volume;
   const records = await deps.catalogue.stagings(volumeId);
   const isRecorded = records.some((record) => record.stagingPath === stagingPath);
-  await releaseDevice(directory, isRecorded ? async () => true : belongsTo(volumeId, view.node));
+  const belongs = isRecorded ? async () => true : belongsTo(volumeId, view.node);
+  return releaseDevice(directory, belongs);
 }
 
 /** Unmounts the volume's file system. Returns the directory as the kernel sees it; null if it is gone. */
@@ -92,13 +93,16 @@ async function releaseDirectory(stagingPath: string, belongs: Belongs): Promise<
   return directory;
 }
 
-/** A file with content is not ours, and neither is anything inside a mount. */
-async function releaseDevice(directory: string, belongs: Belongs): Promise<void> {
-  if (mountsAt(await readMountInfo(), directory).length > 0) return;
+/** A file with content is not ours, and neither is anything inside a mount. Returns what is still mounted there. */
+async function releaseDevice(directory: string, belongs: Belongs): Promise<MountEntry | null> {
+  if (await isMountPoint(directory)) return null;
   const path = stagedDevicePath(directory);
   await unmount(path, belongs);
+  const left = await topMount(path);
+  if (left !== null) return left;
   const found = await entryAt(path);
   if (found?.isFile() === true && found.size === 0) await removeTarget(path);
+  return null;
 }
 
 /** False: another staging or publication on record uses the device. Throws if somebody unknown does. */

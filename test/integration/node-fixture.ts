@@ -1,0 +1,175 @@
+/**
+ * The Node service with a real catalogue and a real reflink pool, called without a socket: requests
+ * and answers in the form in which proto-loader decodes them.
+ */
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync } from 'node:fs';
+import { pino } from 'pino';
+import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
+import type { ResponseMessage, Service } from '../../src/csi/service.js';
+import { NativePool, type NativeRunner } from '../../src/native/pool.js';
+import { packagePath } from '../../src/package-root.js';
+import { createNodeService } from '../../src/services/node.js';
+import { type OpenCatalogue, openCatalogue } from '../../src/volumes/catalogue-client.js';
+import { OperationLocks } from '../../src/volumes/operation-locks.js';
+import type { VolumeRecord } from '../../src/volumes/records.js';
+import { MIB, volumeRecord } from '../support/records.js';
+import {
+  loopsBelow,
+  makePoolFileSystem,
+  mountsBelow,
+  type Workspace,
+} from '../support/workspace.js';
+import { shellNative } from './node-shell-native.js';
+
+type Message = Record<string, unknown>;
+
+export const SIZE = 64n * MIB;
+export const XFS_SIZE = 320n * MIB;
+
+export function mountCapability(
+  fsType = '',
+  mode = 'SINGLE_NODE_WRITER',
+  flags: string[] = [],
+): Message {
+  const mount = { fs_type: fsType, mount_flags: flags, volume_mount_group: '' };
+  return { mount, block: null, access_mode: { mode } };
+}
+
+export function blockCapability(mode = 'SINGLE_NODE_WRITER'): Message {
+  return { mount: null, block: {}, access_mode: { mode } };
+}
+
+/** Opens the service over what is in the workspace already, as a restarted plugin would. */
+export async function openNode(workspace: Workspace): Promise<NodeFixture> {
+  const pool = workspace.path('xfs.pool');
+  if (!existsSync(pool)) makePoolFileSystem(workspace, 'xfs', 4096);
+  const isBuilt = existsSync(packagePath('build/Release/blockdelta.node'));
+  const native = isBuilt ? new NativePool(2) : null;
+  const backend = new ReflinkBackend(native ?? shellNative, {
+    pool: 'default',
+    directory: pool,
+    embeddedPoolBytes: null,
+  });
+  await backend.start();
+  const catalogue = await openCatalogue(workspace.path('catalogue.db'));
+  await catalogue.registerPool('default', await backend.identity());
+  return new NodeFixture(workspace, catalogue, backend, native);
+}
+
+export class NodeFixture {
+  readonly locks = new OperationLocks();
+  readonly native: NativeRunner;
+  readonly #service: Service;
+
+  constructor(
+    readonly workspace: Workspace,
+    readonly catalogue: OpenCatalogue,
+    readonly backend: ReflinkBackend,
+    private readonly pool: NativePool | null,
+  ) {
+    this.native = pool ?? shellNative;
+    this.#service = createNodeService({
+      config: { nodeId: 'test-node' },
+      catalogue,
+      locks: this.locks,
+      native: this.native,
+      backendOf: () => backend,
+      volumeContext: () => ({}),
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.catalogue.close();
+    await this.pool?.close();
+  }
+
+  call(rpc: string, request: Message): Promise<ResponseMessage> {
+    const handler = this.#service.unary[rpc];
+    if (handler === undefined) throw new Error(`${rpc} is not served`);
+    return handler(request, {
+      log: pino({ level: 'silent' }),
+      signal: new AbortController().signal,
+      note: () => undefined,
+    });
+  }
+
+  async makeVolume(fields: Partial<VolumeRecord> = {}): Promise<VolumeRecord> {
+    const volume = volumeRecord({ sizeBytes: SIZE, ...fields });
+    await this.catalogue.insertVolume(volume);
+    const { volumeId, sourceSnapshotId, sizeBytes } = volume;
+    if (sourceSnapshotId === null) await this.backend.createVolume(volumeId, sizeBytes);
+    else await this.backend.restoreVolume(volumeId, sourceSnapshotId, sizeBytes);
+    return volume;
+  }
+
+  /** An existing directory, as an orchestrator gives for staging. */
+  stagingPath(name: string): string {
+    const path = this.workspace.path('staging', name);
+    mkdirSync(path, { recursive: true });
+    return path;
+  }
+
+  /** A path that does not exist, in a directory that does. */
+  targetPath(name: string): string {
+    mkdirSync(this.workspace.path('pods'), { recursive: true });
+    return this.workspace.path('pods', name);
+  }
+
+  stage(volume: VolumeRecord, capability: Message, fields: Message = {}): Promise<Message> {
+    return this.call('NodeStageVolume', {
+      volume_id: volume.volumeId,
+      staging_target_path: this.stagingPath(volume.volumeId),
+      volume_capability: capability,
+      ...fields,
+    });
+  }
+
+  unstage(volume: VolumeRecord, fields: Message = {}): Promise<Message> {
+    return this.call('NodeUnstageVolume', {
+      volume_id: volume.volumeId,
+      staging_target_path: this.workspace.path('staging', volume.volumeId),
+      ...fields,
+    });
+  }
+
+  publish(volume: VolumeRecord, capability: Message, fields: Message = {}): Promise<Message> {
+    return this.call('NodePublishVolume', {
+      volume_id: volume.volumeId,
+      staging_target_path: this.workspace.path('staging', volume.volumeId),
+      target_path: this.targetPath(volume.volumeId),
+      volume_capability: capability,
+      readonly: false,
+      ...fields,
+    });
+  }
+
+  unpublish(volume: VolumeRecord, fields: Message = {}): Promise<Message> {
+    return this.call('NodeUnpublishVolume', {
+      volume_id: volume.volumeId,
+      target_path: this.targetPath(volume.volumeId),
+      ...fields,
+    });
+  }
+
+  /** What the kernel holds for volumes: the pool's own mount and loop device left out. */
+  held(): { mounts: string[]; loops: string[] } {
+    const { workspace } = this;
+    return {
+      mounts: mountsBelow(workspace.directory).filter((path) => !path.endsWith('.pool')),
+      loops: loopsBelow(workspace.path('xfs.pool')),
+    };
+  }
+
+  async attachedPath(volume: VolumeRecord): Promise<string> {
+    const attachment = await this.backend.findAttachment(volume.volumeId);
+    if (attachment === null) throw new Error(`${volume.volumeId} is not attached`);
+    return attachment.devicePath;
+  }
+
+  /** 1 if the kernel refuses to open the device for writing. */
+  async deviceReadOnly(volume: VolumeRecord): Promise<boolean> {
+    const path = await this.attachedPath(volume);
+    return execFileSync('blockdev', ['--getro', path], { encoding: 'utf8' }).trim() === '1';
+  }
+}

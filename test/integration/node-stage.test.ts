@@ -1,0 +1,419 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import {
+  existsSync,
+  lstatSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { after, before, test } from 'node:test';
+import { newSnapshotId, nodeKey } from '../../src/volumes/identifiers.js';
+import { volumeKey } from '../../src/volumes/operation-locks.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { skipUnlessRoot, Workspace } from '../support/workspace.js';
+import {
+  blockCapability,
+  mountCapability,
+  type NodeFixture,
+  openNode,
+  XFS_SIZE,
+} from './node-fixture.js';
+
+let workspace: Workspace;
+let node: NodeFixture;
+before(async () => {
+  if (skipUnlessRoot !== false) return;
+  workspace = new Workspace('node-stage');
+  node = await openNode(workspace);
+});
+after(async () => {
+  if (skipUnlessRoot !== false) return;
+  await node.close();
+  workspace.dispose();
+});
+
+const rootTest = (title: string, body: () => Promise<void>): void => {
+  test(title, { skip: skipUnlessRoot }, body);
+};
+
+const NOTHING = { mounts: [], loops: [] };
+const READER = 'SINGLE_NODE_READER_ONLY';
+
+rootTest('NS1: each required field that is missing is named', async () => {
+  const full = {
+    volume_id: 'some-id',
+    staging_target_path: 'some/path',
+    volume_capability: mountCapability(),
+  };
+  for (const field of Object.keys(full)) {
+    const request = { ...full, [field]: field === 'volume_capability' ? null : '' };
+    await rejectsWith(node.call('NodeStageVolume', request), 'INVALID_ARGUMENT', new RegExp(field));
+  }
+});
+
+rootTest(
+  'NS2, NS3: an unknown volume is not found whatever the path; a relative path is invalid',
+  async () => {
+    const request = {
+      volume_id: 'fake-vol-id-0123456789',
+      staging_target_path: 'some/path',
+      volume_capability: mountCapability(),
+    };
+    await rejectsWith(node.call('NodeStageVolume', request), 'NOT_FOUND');
+    const volume = await node.makeVolume();
+    const capability = mountCapability();
+    for (const path of ['some/path', `${workspace.directory}/../x`]) {
+      const staged = node.stage(volume, capability, { staging_target_path: path });
+      await rejectsWith(staged, 'INVALID_ARGUMENT', /staging_target_path/);
+    }
+    for (const state of ['creating', 'deleting'] as const) {
+      await node.catalogue.setVolumeState(volume.volumeId, state);
+      await rejectsWith(node.stage(volume, capability), 'NOT_FOUND');
+    }
+  },
+);
+
+rootTest('NS4: staging ten times is staging once', async () => {
+  for (const capability of [mountCapability('ext4'), mountCapability(), blockCapability()]) {
+    const volume = await node.makeVolume();
+    for (let time = 0; time < 10; time += 1) await node.stage(volume, capability);
+    const { mounts, loops } = node.held();
+    assert.equal(mounts.length, 1);
+    assert.equal(loops.length, 1);
+    for (let time = 0; time < 3; time += 1) await node.unstage(volume);
+    assert.deepEqual(node.held(), NOTHING);
+    assert.deepEqual(readdirSync(node.stagingPath(volume.volumeId)), []);
+  }
+});
+
+rootTest(
+  'NS5: staging with another capability at the same path answers ALREADY_EXISTS',
+  async () => {
+    const volume = await node.makeVolume();
+    await node.stage(volume, mountCapability('ext4'));
+    for (const other of [
+      mountCapability(''),
+      mountCapability('xfs'),
+      mountCapability('ext4', READER),
+      mountCapability('ext4', 'SINGLE_NODE_WRITER', ['noatime']),
+      blockCapability(),
+    ]) {
+      await rejectsWith(node.stage(volume, other), 'ALREADY_EXISTS', new RegExp(volume.volumeId));
+    }
+    await node.stage(volume, mountCapability('ext4'));
+    await node.unstage(volume);
+  },
+);
+
+rootTest('NS6: what is not served is a failed precondition here', async () => {
+  const volume = await node.makeVolume();
+  for (const capability of [
+    mountCapability('', 'MULTI_NODE_MULTI_WRITER'),
+    mountCapability('', 'SINGLE_NODE_MULTI_WRITER'),
+    blockCapability('SINGLE_NODE_SINGLE_WRITER'),
+    mountCapability('btrfs'),
+    { ...mountCapability(), mount: { fs_type: '', mount_flags: [], volume_mount_group: '7' } },
+  ]) {
+    await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', /not served/);
+  }
+  assert.deepEqual(node.held(), NOTHING);
+  const tricky = mountCapability('', 'SINGLE_NODE_WRITER', ['noatime', 'bind']);
+  await rejectsWith(node.stage(volume, tricky), 'INVALID_ARGUMENT', /mount_flags/);
+});
+
+rootTest(
+  'NS8: a foreign volume_context is invalid, the keys of the orchestrator are not',
+  async () => {
+    const volume = await node.makeVolume();
+    const foreign = { volume_context: { key: 'value' } };
+    await rejectsWith(
+      node.stage(volume, mountCapability(), foreign),
+      'INVALID_ARGUMENT',
+      /context/,
+    );
+    await node.stage(volume, mountCapability(), {
+      volume_context: { 'storage.kubernetes.io/csiProvisionerIdentity': 'x' },
+      secrets: { 'any.key': 'value' },
+      publish_context: {},
+    });
+    const secrets = { secrets: { 'bad key': 'value' } };
+    await rejectsWith(
+      node.stage(volume, mountCapability(), secrets),
+      'INVALID_ARGUMENT',
+      /secrets/,
+    );
+    await node.unstage(volume);
+  },
+);
+
+rootTest('an operation that is pending turns another one away', async () => {
+  const volume = await node.makeVolume();
+  const release = node.locks.acquire([volumeKey(volume.volumeId)]);
+  await rejectsWith(node.stage(volume, mountCapability()), 'ABORTED');
+  await rejectsWith(node.unstage(volume), 'ABORTED');
+  await rejectsWith(node.publish(volume, mountCapability()), 'ABORTED');
+  await rejectsWith(node.unpublish(volume), 'ABORTED');
+  release();
+  const both = await Promise.allSettled([
+    node.stage(volume, mountCapability()),
+    node.stage(volume, mountCapability()),
+  ]);
+  assert.deepEqual(both.map(({ status }) => status).sort(), ['fulfilled', 'rejected']);
+  await node.unstage(volume);
+});
+
+for (const [fsType, expected] of [
+  ['', 'ext4'],
+  ['ext4', 'ext4'],
+  ['xfs', 'xfs'],
+] as const) {
+  rootTest(
+    `a fresh volume staged as '${fsType}' gets ${expected}, once, and keeps its data`,
+    async () => {
+      const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
+      const staging = node.stagingPath(volume.volumeId);
+      await node.stage(volume, mountCapability(fsType));
+      assert.equal((await node.catalogue.volumeById(volume.volumeId))?.fresh, false);
+      writeFileSync(`${staging}/data`, 'kept');
+      await node.unstage(volume);
+      await node.stage(volume, mountCapability(fsType));
+      assert.equal(readFileSync(`${staging}/data`, 'utf8'), 'kept');
+      await node.unstage(volume);
+      const other = expected === 'xfs' ? 'ext4' : 'xfs';
+      const staged = node.stage(volume, mountCapability(other));
+      await rejectsWith(staged, 'FAILED_PRECONDITION', new RegExp(`type ${expected}.*nothing was`));
+      assert.deepEqual(node.held(), NOTHING);
+      await node.stage(volume, mountCapability(''));
+      assert.equal(readFileSync(`${staging}/data`, 'utf8'), 'kept');
+      await node.unstage(volume);
+    },
+  );
+}
+
+rootTest('xfs on a volume that is too small is refused, and the volume stays fresh', async () => {
+  const volume = await node.makeVolume();
+  await rejectsWith(node.stage(volume, mountCapability('xfs')), 'FAILED_PRECONDITION', /314572800/);
+  assert.deepEqual(node.held(), NOTHING);
+  await node.stage(volume, mountCapability('ext4'));
+  await node.unstage(volume);
+});
+
+rootTest('a volume that was raw is not formatted, and what it holds is named', async () => {
+  const volume = await node.makeVolume();
+  await node.stage(volume, blockCapability());
+  await node.unstage(volume);
+  const capability = mountCapability('ext4');
+  const nothing = /no known signature.*nothing was formatted/;
+  await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', nothing);
+  await node.stage(volume, blockCapability());
+  execFileSync('mkswap', [`${node.stagingPath(volume.volumeId)}/device`], { stdio: 'pipe' });
+  await node.unstage(volume);
+  await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', /holds swap/);
+  assert.deepEqual(node.held(), NOTHING);
+});
+
+rootTest('a raw volume is staged as a device node that is its device', async () => {
+  const volume = await node.makeVolume();
+  await node.stage(volume, blockCapability());
+  const staged = statSync(`${node.stagingPath(volume.volumeId)}/device`);
+  assert.equal(staged.rdev, statSync(await node.attachedPath(volume)).rdev);
+  assert.equal((await node.catalogue.volumeById(volume.volumeId))?.fresh, false);
+  await node.unstage(volume);
+  assert.deepEqual(node.held(), NOTHING);
+});
+
+for (const fsType of ['ext4', 'xfs']) {
+  rootTest(
+    `a snapshot of ${fsType} in use is restored beside its source, and read-only too`,
+    async () => {
+      const source = await node.makeVolume({ sizeBytes: XFS_SIZE });
+      await node.stage(source, mountCapability(fsType));
+      const file = `${node.stagingPath(source.volumeId)}/data`;
+      writeFileSync(file, 'cut', { flush: true });
+      const snapshotId = newSnapshotId(nodeKey('test-node'));
+      await node.backend.createSnapshot(source.volumeId, snapshotId);
+      writeFileSync(file, 'later');
+      for (const mode of ['SINGLE_NODE_WRITER', READER]) {
+        const restored = await node.makeVolume({
+          sizeBytes: XFS_SIZE,
+          sourceSnapshotId: snapshotId,
+          fresh: false,
+        });
+        await node.stage(restored, mountCapability(fsType, mode));
+        const staging = node.stagingPath(restored.volumeId);
+        assert.equal(readFileSync(`${staging}/data`, 'utf8'), 'cut');
+        if (mode === READER) assert.throws(() => writeFileSync(`${staging}/x`, ''), /EROFS/);
+        else writeFileSync(`${staging}/x`, '');
+        await node.unstage(restored);
+      }
+      await node.unstage(source);
+      assert.deepEqual(node.held(), NOTHING);
+    },
+  );
+}
+
+rootTest('a restored volume is never formatted, even if a record calls it fresh', async () => {
+  const source = await node.makeVolume();
+  await node.stage(source, mountCapability());
+  writeFileSync(`${node.stagingPath(source.volumeId)}/data`, 'cut', { flush: true });
+  const snapshotId = newSnapshotId(nodeKey('test-node'));
+  await node.backend.createSnapshot(source.volumeId, snapshotId);
+  await node.unstage(source);
+  const restored = await node.makeVolume({ sourceSnapshotId: snapshotId, fresh: true });
+  await node.stage(restored, mountCapability());
+  assert.equal(readFileSync(`${node.stagingPath(restored.volumeId)}/data`, 'utf8'), 'cut');
+  await node.unstage(restored);
+});
+
+rootTest('mount flags are applied, and do not show in an error', async () => {
+  const volume = await node.makeVolume();
+  await node.stage(volume, mountCapability('ext4', 'SINGLE_NODE_WRITER', ['noatime,nodev']));
+  const line = execFileSync('grep', [volume.volumeId, '/proc/self/mountinfo'], {
+    encoding: 'utf8',
+  });
+  assert.match(line, /noatime/);
+  await node.unstage(volume);
+  const bad = mountCapability('ext4', 'SINGLE_NODE_WRITER', ['tiger=1']);
+  await assert.rejects(node.stage(volume, bad), (thrown) => {
+    assert.ok(thrown instanceof Error);
+    assert.doesNotMatch(thrown.message, /tiger/);
+    return true;
+  });
+  assert.deepEqual(node.held(), NOTHING);
+});
+
+rootTest(
+  "a staging path that is missing, a link, or somebody else's mount is refused",
+  async () => {
+    const volume = await node.makeVolume();
+    const at = (path: string): Promise<unknown> =>
+      node.stage(volume, mountCapability(), { staging_target_path: path });
+    await rejectsWith(at(workspace.path('absent')), 'FAILED_PRECONDITION', /absent does not exist/);
+    symlinkSync(node.stagingPath('real'), workspace.path('link'));
+    await rejectsWith(at(workspace.path('link')), 'FAILED_PRECONDITION', /symbolic link/);
+    const foreign = node.stagingPath('foreign');
+    execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', foreign]);
+    await rejectsWith(at(foreign), 'FAILED_PRECONDITION', /something else mounted/);
+    // NU2: the volume is not staged there, so unstaging it there is done; the mount stays.
+    await node.unstage(volume, { staging_target_path: foreign });
+    assert.equal(node.held().mounts.length, 1);
+    execFileSync('umount', [foreign]);
+    assert.deepEqual(node.held(), NOTHING);
+  },
+);
+
+rootTest("one volume's staging path is not taken by another volume", async () => {
+  const [first, second] = [await node.makeVolume(), await node.makeVolume()];
+  for (const capability of [mountCapability(), blockCapability()]) {
+    const volume = capability['mount'] === null ? second : first;
+    const other = volume === first ? second : first;
+    await node.stage(volume, capability);
+    const path = { staging_target_path: node.stagingPath(volume.volumeId) };
+    await rejectsWith(node.stage(other, capability, path), 'FAILED_PRECONDITION');
+    await node.unstage(other, path);
+    assert.equal(node.held().mounts.length, 1, 'the other volume stays staged');
+    await node.unstage(volume);
+  }
+});
+
+rootTest('staged at two paths, the device goes with the last of them', async () => {
+  const volume = await node.makeVolume();
+  const second = { staging_target_path: node.stagingPath('second') };
+  await node.stage(volume, mountCapability());
+  await node.stage(volume, mountCapability(), second);
+  const raw = { staging_target_path: node.stagingPath('third') };
+  await rejectsWith(node.stage(volume, blockCapability(), raw), 'FAILED_PRECONDITION', /in use/);
+  await node.unstage(volume);
+  assert.equal(node.held().loops.length, 1);
+  await node.unstage(volume, second);
+  assert.deepEqual(node.held(), NOTHING);
+});
+
+rootTest('NU1: each required field that is missing is named', async () => {
+  const full = { volume_id: 'some-id', staging_target_path: '/some/path' };
+  for (const field of Object.keys(full)) {
+    const request = { ...full, [field]: '' };
+    const answer = node.call('NodeUnstageVolume', request);
+    await rejectsWith(answer, 'INVALID_ARGUMENT', new RegExp(field));
+  }
+});
+
+rootTest('NU2, NU3: not staged, no directory, or no such volume: done', async () => {
+  const volume = await node.makeVolume();
+  await node.unstage(volume);
+  await node.unstage(volume, { staging_target_path: workspace.path('no', 'such', 'path') });
+  const unknown = { volume_id: 'none-exist-id', staging_target_path: node.stagingPath('x') };
+  await node.call('NodeUnstageVolume', unknown);
+  const relative = node.unstage(volume, { staging_target_path: 'relative' });
+  await rejectsWith(relative, 'INVALID_ARGUMENT', /absolute/);
+});
+
+rootTest('NU3: what an unknown volume of ours left mounted is cleaned up', async () => {
+  for (const capability of [mountCapability(), blockCapability()]) {
+    const volume = await node.makeVolume();
+    await node.stage(volume, capability);
+    await node.publish(volume, capability);
+    const target = node.targetPath(volume.volumeId);
+    await node.catalogue.removeVolume(volume.volumeId);
+    await node.unpublish(volume);
+    await node.unstage(volume);
+    assert.equal(existsSync(target), false);
+    assert.deepEqual(node.held().mounts, []);
+    assert.deepEqual(readdirSync(node.stagingPath(volume.volumeId)), []);
+    await node.backend.detach(volume.volumeId);
+  }
+});
+
+rootTest('NU4: a volume that is published is not unstaged', async () => {
+  const volume = await node.makeVolume();
+  for (const capability of [mountCapability(), blockCapability()]) {
+    if (capability['block'] !== null) await node.catalogue.markVolumeUsed(volume.volumeId);
+    await node.stage(volume, capability);
+    await node.publish(volume, capability);
+    const target = new RegExp(node.targetPath(volume.volumeId));
+    await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', target);
+    await node.unpublish(volume);
+    await node.unstage(volume);
+  }
+  assert.deepEqual(node.held(), NOTHING);
+});
+
+rootTest('a staging path in use is a failed precondition, and unstages later', async () => {
+  const volume = await node.makeVolume();
+  await node.stage(volume, mountCapability());
+  const holder = execFileSync('sh', [
+    '-c',
+    `sleep 600 >/dev/null 2>&1 < "${node.stagingPath(volume.volumeId)}" & echo $!`,
+  ]);
+  await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /busy/);
+  process.kill(Number(holder.toString()));
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  await node.unstage(volume);
+  assert.deepEqual(node.held(), NOTHING);
+});
+
+rootTest('a mount of ours that nothing records keeps the device, and is named', async () => {
+  const volume = await node.makeVolume();
+  await node.stage(volume, mountCapability());
+  const elsewhere = node.stagingPath('by-hand');
+  execFileSync('mount', ['--bind', node.stagingPath(volume.volumeId), elsewhere]);
+  await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /by-hand/);
+  execFileSync('umount', [elsewhere]);
+  await node.unstage(volume);
+  assert.deepEqual(node.held(), NOTHING);
+});
+
+rootTest('a file that is not ours in the staging directory stays', async () => {
+  const volume = await node.makeVolume();
+  const file = `${node.stagingPath(volume.volumeId)}/device`;
+  writeFileSync(file, "somebody else's");
+  await node.unstage(volume);
+  assert.ok(lstatSync(file).isFile());
+  await rejectsWith(node.stage(volume, blockCapability()), 'FAILED_PRECONDITION', /not empty/);
+  rmSync(file);
+  assert.deepEqual(node.held(), NOTHING);
+});
