@@ -61,7 +61,8 @@ export function statusOf(error: CsiError): CallStatus {
  * replaced: gRPC's encoder would throw on them, outside of any handler.
  */
 function shorten(message: string): string {
-  const wellFormed = Buffer.from(message.slice(0, MAX_ENCODED_MESSAGE)).toString();
+  // One character too many is enough to see that it is too long.
+  const wellFormed = Buffer.from(message.slice(0, MAX_ENCODED_MESSAGE + 1)).toString();
   if (encodeURI(wellFormed).length <= MAX_ENCODED_MESSAGE) return wellFormed;
   let length = 0;
   let kept = '';

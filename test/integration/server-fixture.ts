@@ -1,0 +1,124 @@
+/** A plugin server in this process with fake services, on a real socket, and clients to call it. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import { CSI_PACKAGE, csiProto } from '../../src/csi/proto.js';
+import type { Service, ServiceName } from '../../src/csi/service.js';
+import { createLogger } from '../../src/logger.js';
+import { createPluginServer, type PluginServer } from '../../src/server.js';
+import { CsiClient } from '../support/csi-client.js';
+
+export type LogLine = Record<string, unknown>;
+export type Row = readonly [offset: number | bigint, size: number | bigint];
+
+export interface TestServer {
+  server: PluginServer;
+  client: CsiClient;
+  endpoint: string;
+  socketPath: string;
+  directory: string;
+  /** What has been logged so far. */
+  log: LogLine[];
+  /** The same, as written. */
+  logText(): string;
+}
+
+export interface TestServerOptions {
+  services?: Service[];
+  graceMs?: number;
+  socketMode?: number;
+  /** Leave the gate closed, as while the pools start. */
+  starting?: boolean;
+}
+
+export function temporaryDirectory(t: TestContext): string {
+  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-server-'));
+  t.after(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+/** A started server that is gone after the test. */
+export async function startServer(
+  t: TestContext,
+  options: TestServerOptions = {},
+): Promise<TestServer> {
+  const made = makeServer(temporaryDirectory(t), options);
+  await made.server.start();
+  if (!options.starting) made.server.open([]);
+  t.after(async () => {
+    made.client.close();
+    made.server.force();
+    await made.server.stop();
+  });
+  return made;
+}
+
+export function makeServer(directory: string, options: TestServerOptions = {}): TestServer {
+  const socketPath = join(directory, 'csi.sock');
+  const endpoint = `unix://${socketPath}`;
+  const lines: string[] = [];
+  const server = createPluginServer({
+    services: options.services ?? [],
+    config: {
+      endpoint,
+      socketPath,
+      socketMode: options.socketMode ?? 0o600,
+      shutdownGraceMs: options.graceMs ?? 5000,
+    },
+    logger: createLogger('debug', { write: (line) => lines.push(line) }),
+  });
+  return {
+    server,
+    client: new CsiClient(endpoint),
+    endpoint,
+    socketPath,
+    directory,
+    get log() {
+      return lines.map((line) => JSON.parse(line) as LogLine);
+    },
+    logText: () => lines.join(''),
+  };
+}
+
+export function fakeService(name: ServiceName, handlers: Partial<Service>): Service {
+  return { name, unary: {}, streams: {}, ...handlers };
+}
+
+/** One message of a list with its length prefix, as native code makes them. */
+export function frame(capacity: number | bigint, rows: readonly Row[]): Buffer {
+  const type = csiProto().root.lookupType(`${CSI_PACKAGE}.GetMetadataAllocatedResponse`);
+  const message = type
+    .encode(
+      type.fromObject({
+        block_metadata_type: 2,
+        volume_capacity_bytes: String(capacity),
+        block_metadata: rows.map(([offset, size]) => ({
+          byte_offset: String(offset),
+          size_bytes: String(size),
+        })),
+      }),
+    )
+    .finish();
+  const prefix = Buffer.alloc(5);
+  prefix.writeUInt32BE(message.length, 1);
+  return Buffer.concat([prefix, message]);
+}
+
+/** Waits until something holds, for at most 5 s. */
+export async function eventually(what: string, holds: () => boolean): Promise<void> {
+  const deadline = Date.now() + 5000;
+  while (!holds()) {
+    if (Date.now() > deadline) throw new Error(`did not happen in 5 s: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+/** A promise with its handles outside. */
+export function defer<T = void>(): { promise: Promise<T>; resolve: (value: T) => void } {
+  let resolve = (_value: T): void => undefined;
+  const promise = new Promise<T>((done) => {
+    resolve = done;
+  });
+  return { promise, resolve };
+}

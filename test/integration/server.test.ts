@@ -1,0 +1,406 @@
+/** The server on its socket, with fake services: taking the path, the gate, errors, the log, stopping. */
+import assert from 'node:assert/strict';
+import {
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import * as grpc from '@grpc/grpc-js';
+import { CSI_PACKAGE, clientServices, csiProto } from '../../src/csi/proto.js';
+import type { CallContext, RequestMessage, ServiceName } from '../../src/csi/service.js';
+import { CsiError } from '../../src/errors.js';
+import { StartError } from '../../src/server.js';
+import { rejectsWith } from '../support/expect-status.js';
+import {
+  defer,
+  eventually,
+  fakeService,
+  frame,
+  makeServer,
+  startServer,
+  temporaryDirectory,
+} from './server-fixture.js';
+
+/** Leaves a socket file behind that nobody listens on, as a killed process does. */
+async function leaveStaleSocket(directory: string, path: string): Promise<void> {
+  const server = createServer();
+  const other = join(directory, 'other.sock');
+  await new Promise<void>((resolve) => server.listen(other, resolve));
+  // Node unlinks the path it bound; a second name keeps the file.
+  const { linkSync } = await import('node:fs');
+  linkSync(other, path);
+  await new Promise((resolve) => server.close(resolve));
+}
+
+test('a stale socket of a dead process is replaced', async (t) => {
+  const directory = temporaryDirectory(t);
+  const made = makeServer(directory);
+  await leaveStaleSocket(directory, made.socketPath);
+  assert.ok(statSync(made.socketPath).isSocket());
+  await made.server.start();
+  t.after(() => made.server.stop());
+  await rejectsWith(made.client.identity.Probe({}), 'UNAVAILABLE', /starting/);
+  made.client.close();
+});
+
+test('a socket that another process serves is left alone', async (t) => {
+  const first = await startServer(t, {
+    services: [fakeService('Identity', { unary: { Probe: async () => ({}) } })],
+  });
+  const second = makeServer(first.directory);
+  await assert.rejects(second.server.start(), (error) => {
+    return error instanceof StartError && /another process serves/.test(error.message);
+  });
+  second.client.close();
+  assert.deepEqual(await first.client.identity.Probe({}), { ready: null });
+});
+
+test('a path that is no socket is left alone', async (t) => {
+  const directory = temporaryDirectory(t);
+  const made = makeServer(directory);
+  t.after(() => made.client.close());
+  writeFileSync(made.socketPath, 'precious');
+  await assert.rejects(made.server.start(), /exists and is not a socket/);
+  assert.equal(readFileSync(made.socketPath, 'utf8'), 'precious');
+  rmSync(made.socketPath);
+  mkdirSync(made.socketPath);
+  await assert.rejects(made.server.start(), /exists and is not a socket/);
+  rmSync(made.socketPath, { recursive: true });
+  symlinkSync('/nowhere', made.socketPath);
+  await assert.rejects(made.server.start(), /exists and is not a socket/);
+});
+
+test('a missing directory is told, and not created', async (t) => {
+  const directory = join(temporaryDirectory(t), 'missing');
+  const made = makeServer(directory);
+  t.after(() => made.client.close());
+  await assert.rejects(made.server.start(), /missing of the socket does not exist/);
+  assert.throws(() => statSync(directory), /ENOENT/);
+});
+
+for (const [name, socketMode] of [
+  ['0600', 0o600],
+  ['0660', 0o660],
+] as const) {
+  test(`the socket has mode ${name} whatever the umask, which stays as it was`, async (t) => {
+    const umask = process.umask(0o002);
+    t.after(() => process.umask(umask));
+    const { socketPath } = await startServer(t, { socketMode });
+    assert.equal(statSync(socketPath).mode & 0o7777, socketMode);
+    assert.equal(process.umask(), 0o002);
+  });
+}
+
+test('nothing else is created beside the socket, and nothing is left when it is gone', async (t) => {
+  const { server, directory, client } = await startServer(t);
+  await rejectsWith(client.identity.Probe({}), 'UNIMPLEMENTED');
+  assert.deepEqual(readdirSync(directory), ['csi.sock']);
+  await server.stop();
+  assert.deepEqual(readdirSync(directory), []);
+});
+
+test('while the pools start, what is there answers and the rest is UNAVAILABLE', async (t) => {
+  const identity = fakeService('Identity', { unary: { Probe: async () => ({ ready: null }) } });
+  const node = fakeService('Node', { unary: { NodeGetInfo: async () => ({ node_id: 'n' }) } });
+  const { server, client } = await startServer(t, { services: [identity], starting: true });
+  await client.identity.Probe({});
+  await rejectsWith(client.node.NodeGetInfo({}), 'UNAVAILABLE', /starting/);
+  await rejectsWith(client.allocated('s'), 'UNAVAILABLE', /starting/);
+  server.open([node]);
+  assert.equal((await client.node.NodeGetInfo({}))['node_id'], 'n');
+  await rejectsWith(client.allocated('s'), 'UNIMPLEMENTED', /SnapshotMetadata/);
+});
+
+test('every RPC of the proto is there and says by name that it is not implemented', async (t) => {
+  const { endpoint } = await startServer(t, { services: [fakeService('Controller', {})] });
+  let methods = 0;
+  for (const [name, definition] of Object.entries(clientServices())) {
+    const Client = grpc.makeGenericClientConstructor(definition, name);
+    const client = new Client(endpoint, grpc.credentials.createInsecure());
+    for (const [rpc, { responseStream }] of Object.entries(definition)) {
+      methods += 1;
+      await rejectsWith(callAny(client, rpc, responseStream, {}), 'UNIMPLEMENTED', new RegExp(rpc));
+    }
+    client.close();
+  }
+  assert.ok(methods >= 35, String(methods));
+});
+
+test('a method that the proto does not know is UNIMPLEMENTED', async (t) => {
+  const { endpoint } = await startServer(t);
+  const client = new grpc.Client(endpoint, grpc.credentials.createInsecure());
+  t.after(() => client.close());
+  const pass = (value: Buffer): Buffer => value;
+  const call = new Promise((resolve, reject) => {
+    client.makeUnaryRequest('/csi.v1.Node/Nope', pass, pass, Buffer.alloc(0), (error, answer) =>
+      error ? reject(error) : resolve(answer),
+    );
+  });
+  await rejectsWith(call, 'UNIMPLEMENTED');
+});
+
+test('the caller gets the code and the message, the log the cause as well', async (t) => {
+  const secret = new Error('stack and path for engineers');
+  const made = await startServer(t, {
+    services: [
+      fakeService('Controller', {
+        unary: {
+          DeleteVolume: async () => {
+            throw CsiError.failedPrecondition('volume v has snapshots', {
+              cause: secret,
+              details: { snapshots: 3n },
+            });
+          },
+          CreateVolume: async () => {
+            throw secret;
+          },
+          ListVolumes: async () => ({ entries: 'not a list' }),
+        },
+      }),
+    ],
+  });
+  const { controller } = made.client;
+  const refused = await controller.DeleteVolume({ volume_id: 'v' }).catch((error) => error);
+  assert.equal(refused.code, 9);
+  assert.equal(refused.details, 'volume v has snapshots');
+  assert.deepEqual(
+    Object.keys(refused.metadata.getMap()).filter((key) => /details/.test(key)),
+    [],
+  );
+  await rejectsWith(controller.CreateVolume({ name: 'n' }), 'INTERNAL', /the plugin log names/);
+  await rejectsWith(controller.ListVolumes({}), 'INTERNAL', /the plugin log names/);
+  const ended = made.log.filter((line) => line['msg'] === 'call failed');
+  const [deleted, created, listed] = ended as [LogRecord, LogRecord, LogRecord];
+  assert.equal(ended.length, 3);
+  assert.equal(deleted['level'], 'warn');
+  assert.equal(deleted['code'], 'FAILED_PRECONDITION');
+  assert.equal(deleted['cause'], secret.message);
+  assert.deepEqual(deleted['details'], { snapshots: '3' });
+  assert.equal(created['level'], 'error');
+  assert.match((created['err'] as { stack: string }).stack, /for engineers.*\n +at /);
+  assert.equal(listed['level'], 'error');
+});
+
+type LogRecord = Record<string, unknown>;
+
+test('there is one line for a call, with what it was about, its code and its time', async (t) => {
+  const made = await startServer(t, {
+    services: [
+      fakeService('Node', {
+        unary: {
+          NodePublishVolume: async (_request, context) => {
+            context.note({ bytes: 2n ** 60n, mounted: true });
+            return {};
+          },
+        },
+      }),
+    ],
+  });
+  await made.client.node.NodePublishVolume({
+    volume_id: 'vol-1',
+    target_path: '/target',
+    staging_target_path: '/staging',
+  });
+  const lines = made.log.filter((line) => line['level'] === 'info');
+  assert.equal(lines.length, 1);
+  const { op, ms, time, ...rest } = lines[0] as LogRecord;
+  assert.match(op as string, /^[0-9a-f]{12}$/);
+  assert.ok((ms as number) >= 0);
+  assert.ok(!Number.isNaN(Date.parse(time as string)));
+  assert.deepEqual(rest, {
+    level: 'info',
+    method: 'Node.NodePublishVolume',
+    volume_id: 'vol-1',
+    target_path: '/target',
+    staging_target_path: '/staging',
+    bytes: '1152921504606846976',
+    mounted: true,
+    code: 'OK',
+    msg: 'call ended',
+  });
+});
+
+test('no secret of any request reaches the log, at the level that shows requests', async (t) => {
+  const made = await startServer(t);
+  let withSecrets = 0;
+  for (const [name, definition] of Object.entries(clientServices())) {
+    const Client = grpc.makeGenericClientConstructor(definition, name);
+    const client = new Client(made.endpoint, grpc.credentials.createInsecure());
+    for (const [rpc, { responseStream }] of Object.entries(definition)) {
+      const service = csiProto().root.lookupService(`${CSI_PACKAGE}.${name as ServiceName}`);
+      const type = csiProto().root.lookupType(
+        `${CSI_PACKAGE}.${service.methods[rpc]?.requestType}`,
+      );
+      const request: LogRecord = { volume_id: 'seen' };
+      for (const field of type.fieldsArray.filter(({ name }) => /secret/.test(name))) {
+        request[field.name] = { keyofsecret: 'hunter2' };
+        withSecrets += 1;
+      }
+      const capability = { mount: { mount_flags: ['password=hunter2'] } };
+      for (const field of type.fieldsArray.filter(({ name }) => /^volume_capabilit/.test(name))) {
+        request[field.name] = field.repeated ? [capability] : capability;
+      }
+      await rejectsWith(callAny(client, rpc, responseStream, request), 'UNIMPLEMENTED');
+    }
+    client.close();
+  }
+  assert.ok(withSecrets >= 15, String(withSecrets));
+  assert.match(made.logText(), /seen/);
+  assert.doesNotMatch(made.logText(), /hunter2|keyofsecret/);
+});
+
+test('a handler learns that its caller has gone, or is out of time', async (t) => {
+  const reasons: string[] = [];
+  const waiting = fakeService('Controller', {
+    unary: {
+      DeleteVolume: async (_request, { signal }) => {
+        await new Promise((resolve) => signal.addEventListener('abort', resolve));
+        reasons.push((signal.reason as CsiError).message);
+        throw signal.reason;
+      },
+    },
+  });
+  const made = await startServer(t, { services: [waiting] });
+  await rejectsWith(
+    made.client.controller.DeleteVolume({}, { deadlineMs: 100 }),
+    'DEADLINE_EXCEEDED',
+  );
+  await eventually('the handler notices the deadline', () => reasons.length === 1);
+  const Client = grpc.makeGenericClientConstructor(clientServices().Controller, 'Controller');
+  const client = new Client(made.endpoint, grpc.credentials.createInsecure());
+  t.after(() => client.close());
+  const call = (client as unknown as Record<string, (...given: unknown[]) => grpc.ClientUnaryCall>)[
+    'DeleteVolume'
+  ]?.call(client, {}, () => undefined);
+  await eventually('the handler runs', () => made.log.filter(isStart).length === 2);
+  call?.cancel();
+  await eventually('the handler notices the cancel', () => reasons.length === 2);
+  assert.match(reasons[0] as string, /deadline/);
+  assert.match(reasons[1] as string, /cancelled/);
+  const codes = made.log.filter((line) => 'code' in line).map((line) => line['code']);
+  assert.deepEqual(codes, ['DEADLINE_EXCEEDED', 'CANCELLED']);
+});
+
+const isStart = (line: LogRecord): boolean => line['msg'] === 'call started';
+
+/** A controller whose DeleteVolume ends when told, or when cut off if `obeys`. */
+function slowController(obeys: boolean) {
+  const started = defer();
+  const release = defer();
+  let context: CallContext | null = null;
+  const service = fakeService('Controller', {
+    unary: {
+      DeleteVolume: async (_request: RequestMessage, given: CallContext) => {
+        context = given;
+        started.resolve();
+        const cutOff = new Promise<never>((_, reject) => {
+          if (obeys) given.signal.addEventListener('abort', () => reject(given.signal.reason));
+        });
+        await Promise.race([release.promise, cutOff]);
+        return {};
+      },
+    },
+  });
+  return { service, started, release, signal: () => context?.signal };
+}
+
+test('a stop lets a call in flight end, and refuses new ones', async (t) => {
+  const slow = slowController(true);
+  const made = await startServer(t, { services: [slow.service] });
+  const call = made.client.controller.DeleteVolume({});
+  await slow.started.promise;
+  const stopped = made.server.stop();
+  await eventually('the socket is gone', () => !readdirSync(made.directory).includes('csi.sock'));
+  await rejectsWith(made.client.identity.Probe({}, { deadlineMs: 2000 }), 'UNAVAILABLE');
+  slow.release.resolve();
+  assert.deepEqual(await call, {});
+  assert.deepEqual(await stopped, { forced: false, unfinished: 0 });
+});
+
+test('after the grace time a call in flight is cut off, and told so', async (t) => {
+  const slow = slowController(true);
+  const made = await startServer(t, { services: [slow.service], graceMs: 100 });
+  const call = made.client.controller.DeleteVolume({});
+  const refused = rejectsWith(call, 'UNAVAILABLE', /stopping/);
+  await slow.started.promise;
+  assert.deepEqual(await made.server.stop(), { forced: true, unfinished: 0 });
+  await refused;
+});
+
+test('a handler that does not listen does not keep the server from stopping', async (t) => {
+  const slow = slowController(false);
+  const made = await startServer(t, { services: [slow.service], graceMs: 50 });
+  const refused = assert.rejects(made.client.controller.DeleteVolume({}));
+  await slow.started.promise;
+  assert.deepEqual(await made.server.stop(), { forced: true, unfinished: 1 });
+  await refused;
+  slow.release.resolve();
+});
+
+test('a stop with a paused stream ends after the grace time and releases the handler', async (t) => {
+  const ended = defer<unknown>();
+  const endless = fakeService('SnapshotMetadata', {
+    streams: {
+      GetMetadataAllocated: async (_request, _context, writer) => {
+        const rows = Array.from({ length: 8192 }, (_, index) => [index * 8192, 4096] as const);
+        const chunk = frame(2n ** 50n, rows);
+        try {
+          for (;;) await writer.send(chunk);
+        } catch (error) {
+          ended.resolve(error);
+          throw error;
+        }
+      },
+    },
+  });
+  const made = await startServer(t, { services: [endless], graceMs: 100 });
+  const call = made.client.open('GetMetadataAllocated', { snapshot_id: 's' });
+  const failed = new Promise<grpc.ServiceError>((resolve) => call.once('error', resolve));
+  call.once('data', () => call.pause());
+  await new Promise((resolve) => call.once('pause', resolve));
+  const stopped = await made.server.stop();
+  assert.deepEqual(stopped, { forced: true, unfinished: 0 });
+  assert.match(String(await ended.promise), /stopping/);
+  call.resume();
+  assert.ok([1, 13, 14].includes((await failed).code), 'not OK');
+});
+
+test('a second signal cuts off at once what the first one waits for', async (t) => {
+  const slow = slowController(true);
+  const made = await startServer(t, { services: [slow.service], graceMs: 60_000 });
+  const refused = assert.rejects(made.client.controller.DeleteVolume({}));
+  await slow.started.promise;
+  const stopped = made.server.stop();
+  const started = performance.now();
+  made.server.force();
+  assert.deepEqual(await stopped, { forced: true, unfinished: 0 });
+  await refused;
+  assert.ok(performance.now() - started < 1000);
+});
+
+function callAny(
+  client: grpc.Client,
+  rpc: string,
+  isStream: boolean,
+  request: object,
+): Promise<unknown> {
+  const methods = client as unknown as Record<string, (...given: unknown[]) => unknown>;
+  return new Promise((resolve, reject) => {
+    if (!isStream) {
+      const done = (error: unknown, answer: unknown) => (error ? reject(error) : resolve(answer));
+      methods[rpc]?.(request, done);
+      return;
+    }
+    const call = methods[rpc]?.(request) as grpc.ClientReadableStream<unknown>;
+    call.on('data', () => undefined);
+    call.on('error', reject);
+    call.on('end', resolve);
+  });
+}

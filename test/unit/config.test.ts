@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict';
+import { hostname } from 'node:os';
+import { test } from 'node:test';
+import { ConfigError, parseConfig, SETTINGS } from '../../src/config.js';
+
+const CSI_ENDPOINT = 'unix:///run/blockdelta/csi.sock';
+
+test('the endpoint alone is enough: everything else has a default', () => {
+  assert.deepEqual(parseConfig({ CSI_ENDPOINT }), {
+    endpoint: CSI_ENDPOINT,
+    socketPath: '/run/blockdelta/csi.sock',
+    socketMode: 0o600,
+    nodeId: hostname(),
+    driverName: 'blockdelta.csi',
+    mode: 'all',
+    stateDirectory: '/var/lib/blockdelta',
+    pools: [{ name: 'default', directory: '/var/lib/blockdelta/pools/default' }],
+    embeddedPoolBytes: null,
+    logLevel: 'info',
+    shutdownGraceMs: 20_000,
+    scanThreads: 2,
+    deviceThreads: 4,
+  });
+});
+
+test('every setting can be given', () => {
+  const config = parseConfig({
+    CSI_ENDPOINT: 'unix:///csi/a.sock',
+    BLOCKDELTA_SOCKET_MODE: '660',
+    BLOCKDELTA_NODE_ID: 'node-1',
+    BLOCKDELTA_DRIVER_NAME: 'other.example',
+    BLOCKDELTA_MODE: 'node',
+    BLOCKDELTA_STATE_DIR: '/state//here/',
+    BLOCKDELTA_POOLS: 'fast=/mnt/a,slow-2=/mnt/b/',
+    BLOCKDELTA_EMBEDDED_POOL_SIZE: '20Gi',
+    BLOCKDELTA_LOG_LEVEL: 'debug',
+    BLOCKDELTA_SHUTDOWN_GRACE_SECONDS: '0',
+    BLOCKDELTA_SCAN_THREADS: '64',
+    BLOCKDELTA_DEVICE_THREADS: '1',
+  });
+  assert.deepEqual(config, {
+    endpoint: 'unix:///csi/a.sock',
+    socketPath: '/csi/a.sock',
+    socketMode: 0o660,
+    nodeId: 'node-1',
+    driverName: 'other.example',
+    mode: 'node',
+    stateDirectory: '/state/here',
+    pools: [
+      { name: 'fast', directory: '/mnt/a' },
+      { name: 'slow-2', directory: '/mnt/b' },
+    ],
+    embeddedPoolBytes: 20n << 30n,
+    logLevel: 'debug',
+    shutdownGraceMs: 0,
+    scanThreads: 64,
+    deviceThreads: 1,
+  });
+});
+
+test('an empty variable counts as unset, as deployment templates leave them', () => {
+  const empty = Object.fromEntries(Object.keys(SETTINGS).map((name) => [name, '']));
+  assert.deepEqual(parseConfig({ ...empty, CSI_ENDPOINT }), parseConfig({ CSI_ENDPOINT }));
+  assert.throws(() => parseConfig(empty), /CSI_ENDPOINT is not set/);
+});
+
+test('a configuration cannot be changed after parsing', () => {
+  const config = parseConfig({ CSI_ENDPOINT });
+  assert.ok(Object.isFrozen(config) && Object.isFrozen(config.pools));
+  assert.ok(config.pools.every((pool) => Object.isFrozen(pool)));
+});
+
+const WRONG: readonly [name: string, value: string, found: RegExp][] = [
+  ['CSI_ENDPOINT', '', /not set/],
+  ['CSI_ENDPOINT', '/run/csi.sock', /only unix:\/\//],
+  ['CSI_ENDPOINT', 'tcp://0.0.0.0:1', /only unix:\/\//],
+  ['CSI_ENDPOINT', 'unix:/run/csi.sock', /only unix:\/\//],
+  ['CSI_ENDPOINT', 'unix://run/csi.sock', /absolute/],
+  ['CSI_ENDPOINT', 'unix:///run/../csi.sock', /plain/],
+  ['CSI_ENDPOINT', 'unix:///run//csi.sock', /plain/],
+  ['CSI_ENDPOINT', 'unix:///run/csi', /end in \.sock/],
+  ['CSI_ENDPOINT', `unix:///${'d'.repeat(102)}.sock`, /108 bytes long; the kernel takes 107/],
+  ['BLOCKDELTA_SOCKET_MODE', '888', /octal/],
+  ['BLOCKDELTA_SOCKET_MODE', '4755', /octal/],
+  ['BLOCKDELTA_NODE_ID', 'a b', /printable/],
+  ['BLOCKDELTA_NODE_ID', 'n'.repeat(129), /128/],
+  ['BLOCKDELTA_DRIVER_NAME', '1st.example', /letter first and last/],
+  ['BLOCKDELTA_DRIVER_NAME', 'a'.repeat(64), /63/],
+  ['BLOCKDELTA_DRIVER_NAME', 'under_score', /domain name/],
+  ['BLOCKDELTA_MODE', 'both', /all, controller, node/],
+  ['BLOCKDELTA_STATE_DIR', 'relative', /absolute/],
+  ['BLOCKDELTA_STATE_DIR', '/', /root directory/],
+  ['BLOCKDELTA_POOLS', 'nodirectory', /name=\/directory/],
+  ['BLOCKDELTA_POOLS', 'Upper=/a', /lower-case/],
+  ['BLOCKDELTA_POOLS', 'a=/a,', /name=\/directory/],
+  ['BLOCKDELTA_POOLS', 'a=relative', /absolute/],
+  ['BLOCKDELTA_POOLS', 'a=/a,a=/b', /'a' is given twice/],
+  ['BLOCKDELTA_POOLS', 'a=/a,b=/a/', /'\/a' is given twice/],
+  ['BLOCKDELTA_EMBEDDED_POOL_SIZE', '20GB', /Ki, Mi, Gi or Ti/],
+  ['BLOCKDELTA_EMBEDDED_POOL_SIZE', '0', /Ki, Mi, Gi or Ti/],
+  ['BLOCKDELTA_EMBEDDED_POOL_SIZE', '-1', /Ki, Mi, Gi or Ti/],
+  ['BLOCKDELTA_LOG_LEVEL', 'verbose', /one of trace/],
+  ['BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', '1.5', /whole number/],
+  ['BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', '3601', /0 to 3600/],
+  ['BLOCKDELTA_SCAN_THREADS', '0', /1 to 64/],
+  ['BLOCKDELTA_DEVICE_THREADS', '65', /1 to 64/],
+];
+
+for (const [name, value, found] of WRONG) {
+  test(`${name}='${value.slice(0, 30)}' is refused by name`, () => {
+    assert.throws(
+      () => parseConfig({ CSI_ENDPOINT, [name]: value }),
+      (error) =>
+        error instanceof ConfigError && error.message.includes(name) && found.test(error.message),
+    );
+  });
+}
+
+test('a socket path of 107 bytes is taken, the longest the kernel binds', () => {
+  const path = `/${'d'.repeat(101)}.sock`;
+  assert.equal(Buffer.byteLength(path), 107);
+  assert.equal(parseConfig({ CSI_ENDPOINT: `unix://${path}` }).socketPath, path);
+});
+
+test('no setting of ours begins with CSI_, which belongs to the specification', () => {
+  const own = Object.keys(SETTINGS).filter((name) => name !== 'CSI_ENDPOINT');
+  assert.ok(own.every((name) => name.startsWith('BLOCKDELTA_')));
+});
+
+test('every default that the settings table shows is one that parsing takes', () => {
+  const defaults = Object.entries(SETTINGS).flatMap(([name, { fallback }]) =>
+    fallback === null ? [] : [[name, fallback]],
+  );
+  assert.deepEqual(
+    parseConfig({ ...Object.fromEntries(defaults), CSI_ENDPOINT }),
+    parseConfig({ CSI_ENDPOINT }),
+  );
+});

@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { statusOf } from '../../src/csi/handler.js';
+import { CsiError, StatusCode, SystemError } from '../../src/errors.js';
+
+test('a CsiError is passed on as it is', () => {
+  const error = CsiError.notFound('volume v does not exist');
+  assert.equal(CsiError.from(error), error);
+});
+
+const ERRNOS: readonly [string, StatusCode][] = [
+  ['ENOSPC', StatusCode.RESOURCE_EXHAUSTED],
+  ['EDQUOT', StatusCode.RESOURCE_EXHAUSTED],
+  ['EFBIG', StatusCode.OUT_OF_RANGE],
+  ['EBUSY', StatusCode.FAILED_PRECONDITION],
+  ['EROFS', StatusCode.FAILED_PRECONDITION],
+  ['EPERM', StatusCode.FAILED_PRECONDITION],
+  ['EACCES', StatusCode.FAILED_PRECONDITION],
+  ['SCAN_REPLACED', StatusCode.FAILED_PRECONDITION],
+  ['SCAN_MUTABLE', StatusCode.FAILED_PRECONDITION],
+  ['SCAN_UNSUPPORTED', StatusCode.FAILED_PRECONDITION],
+  ['SCAN_MAP_INVALID', StatusCode.FAILED_PRECONDITION],
+  ['ENOENT', StatusCode.INTERNAL],
+  ['EEXIST', StatusCode.INTERNAL],
+  ['EIO', StatusCode.INTERNAL],
+];
+
+for (const [errno, code] of ERRNOS) {
+  test(`${errno} of a system call has one meaning everywhere`, () => {
+    const thrown = new SystemError(errno, 'ioctl', '/dev/loop0', `${errno} on /dev/loop0`);
+    const error = CsiError.from(thrown);
+    assert.equal(error.code, code);
+    assert.equal(error.cause, thrown);
+  });
+}
+
+test('an aborted wait is CANCELLED', async () => {
+  const thrown = await delay(1000, undefined, { signal: AbortSignal.abort() }).catch(
+    (error: unknown) => error,
+  );
+  assert.equal(CsiError.from(thrown).code, StatusCode.CANCELLED);
+});
+
+const ODD: readonly [string, unknown][] = [
+  ['undefined', undefined],
+  ['null', null],
+  ['a string', 'boom'],
+  ['a number', 7],
+  ['a symbol', Symbol('boom')],
+  ['a function', () => undefined],
+  ['an object without prototype', Object.create(null)],
+  ['an error with a numeric code', Object.assign(new Error('x'), { code: 5 })],
+  ['an error with an empty code', Object.assign(new Error('x'), { code: '' })],
+];
+
+for (const [what, thrown] of ODD) {
+  test(`${what} that was thrown is INTERNAL, without a word of it in the message`, () => {
+    const error = CsiError.from(thrown);
+    assert.equal(error.code, StatusCode.INTERNAL);
+    assert.equal(error.message, 'internal error; the plugin log names the cause');
+    assert.equal(error.cause, thrown);
+  });
+}
+
+test('a status has a code and a message and nothing else', () => {
+  const error = CsiError.aborted('busy', { cause: new Error('why'), details: { path: '/secret' } });
+  assert.deepEqual(statusOf(error), { code: StatusCode.ABORTED, details: 'busy' });
+});
+
+test('a status message is never empty', () => {
+  for (const message of ['', ' \n']) {
+    assert.notEqual(statusOf(CsiError.notFound(message)).details.trim(), '');
+  }
+});
+
+test('a status is never OK or unknown to gRPC, whatever an error says', () => {
+  for (const code of [0, 17, -1, Number.NaN]) {
+    assert.equal(statusOf(new CsiError(code as StatusCode, 'x')).code, StatusCode.INTERNAL);
+  }
+});
+
+test('a status message fits the headers of every client, percent-encoded', () => {
+  for (const piece of ['a', '%', '\n', 'é', '漢', '🦆']) {
+    const { details } = statusOf(CsiError.notFound(`x${piece.repeat(100_000)}`));
+    const encoded = encodeURI(details).length;
+    assert.ok(encoded <= 4096 && encoded > 4000, `${piece}: ${encoded}`);
+    assert.ok(details.endsWith('...'));
+  }
+  assert.equal(statusOf(CsiError.notFound('a'.repeat(4096))).details, 'a'.repeat(4096));
+});
+
+test('a status message with half a character can be encoded', () => {
+  const { details } = statusOf(CsiError.notFound('volume \ud800 is unknown'));
+  assert.equal(details, 'volume \ufffd is unknown');
+  assert.doesNotThrow(() => encodeURI(details));
+});
