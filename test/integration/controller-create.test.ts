@@ -1,0 +1,229 @@
+/** CreateVolume: required fields, capabilities, parameters, idempotence by name. */
+import assert from 'node:assert/strict';
+
+import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
+import { createRequest, MIB } from '../support/orchestrator.js';
+import { refused } from '../support/refusal.js';
+import { runPlugin, test } from '../support/running-plugin.js';
+
+const WRITER = { mode: 'SINGLE_NODE_WRITER' };
+
+const running = runPlugin('create', { pools: { main: 'xfs', other: 'btrfs' } });
+const create = (request: Message): Promise<Message> =>
+  running.client.controller.CreateVolume(request);
+const { orchestrator } = running;
+
+test('CV1: a request without a name is INVALID_ARGUMENT and says so', async () => {
+  await refused(create({ ...createRequest(''), name: '' }), 'INVALID_ARGUMENT', /^name /);
+});
+
+test('CV1: a request without capabilities is INVALID_ARGUMENT and says so', async () => {
+  const request = { ...createRequest('no capability'), volume_capabilities: [] };
+  await refused(create(request), 'INVALID_ARGUMENT', /^volume_capabilities /);
+});
+
+const broken: Readonly<Record<string, Message>> = {
+  'without an access type': { access_mode: WRITER },
+  'without an access mode': { block: {} },
+  'with access mode UNKNOWN': { block: {}, access_mode: { mode: 'UNKNOWN' } },
+  'with an access mode of a later version': { block: {}, access_mode: { mode: 99 } },
+  'that is empty': {},
+};
+for (const [label, capability] of Object.entries(broken)) {
+  test(`G4, G6: a capability ${label} is INVALID_ARGUMENT`, async () => {
+    const request = { ...createRequest('broken'), volume_capabilities: [capability] };
+    await refused(create(request), 'INVALID_ARGUMENT', /^volume_capabilities\[0\]/);
+  });
+}
+
+const unsupported: Readonly<Record<string, Message>> = {
+  'access mode MULTI_NODE_READER_ONLY': blockCapability('MULTI_NODE_READER_ONLY'),
+  'access mode MULTI_NODE_SINGLE_WRITER': blockCapability('MULTI_NODE_SINGLE_WRITER'),
+  'access mode MULTI_NODE_MULTI_WRITER': blockCapability('MULTI_NODE_MULTI_WRITER'),
+  'access mode SINGLE_NODE_SINGLE_WRITER, which is not advertised': blockCapability(
+    'SINGLE_NODE_SINGLE_WRITER',
+  ),
+  'access mode SINGLE_NODE_MULTI_WRITER, which is not advertised': blockCapability(
+    'SINGLE_NODE_MULTI_WRITER',
+  ),
+  'file system ntfs': mountCapability('ntfs'),
+  'a file system named like an option': mountCapability('-t'),
+  'a mount group, which is not advertised': {
+    mount: { fs_type: 'ext4', volume_mount_group: '1000' },
+    access_mode: WRITER,
+  },
+};
+for (const [label, capability] of Object.entries(unsupported)) {
+  test(`CV5: ${label} is INVALID_ARGUMENT, also behind capabilities that fit`, async () => {
+    const list = [blockCapability(), capability];
+    const request = { ...createRequest('unsupported'), volume_capabilities: list };
+    await refused(create(request), 'INVALID_ARGUMENT', /^volume_capabilities\[1\]/);
+  });
+}
+
+test('CV5: SINGLE_NODE_READER_ONLY, block beside mount, and no file system named are served', async () => {
+  const list = [blockCapability('SINGLE_NODE_READER_ONLY'), mountCapability(), blockCapability()];
+  const request = {
+    ...createRequest('served', { sizeBytes: 16 * MIB }),
+    volume_capabilities: list,
+  };
+  const { volume } = await create(request);
+  await running.client.controller.DeleteVolume({ volume_id: volume.volume_id });
+});
+
+test('CV24, CV26, CV28: the answer has an id, the size, an empty context and no topology', async () => {
+  const { volume } = await create(createRequest('answer'));
+  assert.deepEqual(volume, {
+    volume_id: volume.volume_id,
+    capacity_bytes: String(8 * MIB),
+    volume_context: {},
+    content_source: null,
+    accessible_topology: [],
+  });
+  assert.ok(Buffer.byteLength(volume.volume_id) <= 128);
+});
+
+test('CV2: the same request again answers the same volume, also after a restart', async () => {
+  const wish = { capability: mountCapability('ext4'), sizeBytes: 32 * MIB };
+  const first = await create(createRequest('replayed', wish));
+  assert.deepEqual(await create(createRequest('replayed', wish)), first);
+  await running.restart();
+  assert.deepEqual(await create(createRequest('replayed', wish)), first);
+});
+
+test('CV2: a range the volume lies in, no range, and capabilities in another order fit', async () => {
+  const capabilities = [blockCapability(), blockCapability('SINGLE_NODE_READER_ONLY')];
+  const request = { ...createRequest('fitting'), volume_capabilities: capabilities };
+  const first = await create(request);
+  const ranges = [
+    null,
+    { required_bytes: MIB },
+    { limit_bytes: 9 * MIB },
+    { required_bytes: 8 * MIB, limit_bytes: 9 * MIB },
+  ];
+  for (const capacity_range of ranges) {
+    assert.deepEqual(await create({ ...request, capacity_range }), first);
+  }
+  const turned = { ...request, volume_capabilities: capabilities.toReversed() };
+  assert.deepEqual(await create(turned), first);
+});
+
+const taken: Readonly<Record<string, { field: RegExp; change: Message }>> = {
+  'a smaller size': {
+    field: /capacity_range/,
+    change: { capacity_range: { required_bytes: 9 * MIB } },
+  },
+  'a larger size': {
+    field: /capacity_range/,
+    change: { capacity_range: { limit_bytes: 7 * MIB } },
+  },
+  'another access type': {
+    field: /volume_capabilities/,
+    change: { volume_capabilities: [mountCapability('ext4')] },
+  },
+  'another access mode': {
+    field: /volume_capabilities/,
+    change: { volume_capabilities: [blockCapability('SINGLE_NODE_READER_ONLY')] },
+  },
+  'fewer capabilities': {
+    field: /volume_capabilities/,
+    change: { volume_capabilities: [blockCapability(), mountCapability()] },
+  },
+  'other parameters': { field: /parameters/, change: { parameters: { pool: 'other' } } },
+};
+for (const [label, { field, change }] of Object.entries(taken)) {
+  test(`CV3: a name taken by a volume with ${label} is ALREADY_EXISTS`, async () => {
+    const request = createRequest('taken');
+    const { volume } = await create(request);
+    const message = await refused(create({ ...request, ...change }), 'ALREADY_EXISTS', field);
+    assert.ok(message.includes(volume.volume_id), message);
+  });
+}
+
+test('CV3: a name taken by a volume with another file system is ALREADY_EXISTS', async () => {
+  const sizeBytes = 300 * MIB;
+  const { volume } = await create(
+    createRequest('file system', { capability: mountCapability('xfs'), sizeBytes }),
+  );
+  const other = createRequest('file system', { capability: mountCapability('ext4'), sizeBytes });
+  await refused(create(other), 'ALREADY_EXISTS', /volume_capabilities/);
+  await running.client.controller.DeleteVolume({ volume_id: volume.volume_id });
+});
+
+test('CV3: a name taken by a volume with another source is ALREADY_EXISTS', async () => {
+  const source = await orchestrator.create('source');
+  const first = await orchestrator.snapshot(source, 'first');
+  const second = await orchestrator.snapshot(source, 'second');
+  await orchestrator.create('restored', { snapshotId: first });
+  const field = /volume_content_source/;
+  for (const wish of [{ snapshotId: second }, {}]) {
+    await refused(create(createRequest('restored', wish)), 'ALREADY_EXISTS', field);
+  }
+  const wish = { snapshotId: first };
+  await refused(create(createRequest('source', wish)), 'ALREADY_EXISTS', field);
+});
+
+test('CV3: broken values are INVALID_ARGUMENT also where the name is taken', async () => {
+  await create(createRequest('taken'));
+  const request = { ...createRequest('taken'), parameters: { size: '1' } };
+  await refused(create(request), 'INVALID_ARGUMENT');
+});
+
+test('a name is free again once its volume is deleted', async () => {
+  const first = await orchestrator.create('reused');
+  await orchestrator.delete(first);
+  const second = await orchestrator.create('reused', { sizeBytes: 16 * MIB });
+  assert.notEqual(second.id, first.id);
+  assert.equal(second.sizeBytes, 16 * MIB);
+});
+
+test('CV13: an unknown parameter is INVALID_ARGUMENT and named', async () => {
+  const request = createRequest('parameter', { parameters: { pool: 'main', Pool: 'main' } });
+  await refused(create(request), 'INVALID_ARGUMENT', /parameters\['Pool'\]/);
+});
+
+test('CV13: an unknown pool is INVALID_ARGUMENT and the known ones are named', async () => {
+  const request = createRequest('pool', { parameters: { pool: 'none' } });
+  await refused(create(request), 'INVALID_ARGUMENT', /'none'.*main, other/);
+});
+
+test('CV13: parameters that the Kubernetes provisioner adds are passed over', async () => {
+  const parameters = { 'csi.storage.k8s.io/pvc/name': 'claim' };
+  const first = await create(createRequest('kubernetes', { parameters }));
+  assert.deepEqual(await create(createRequest('kubernetes')), first);
+});
+
+test('CV15: mutable parameters are INVALID_ARGUMENT: MODIFY_VOLUME is not advertised', async () => {
+  const request = { ...createRequest('mutable'), mutable_parameters: { pool: 'main' } };
+  await refused(create(request), 'INVALID_ARGUMENT', /mutable_parameters\['pool'\]/);
+});
+
+test('CV16, CV17: topology requirements are INVALID_ARGUMENT, also empty ones', async () => {
+  const topology = { segments: { 'blockdelta.csi/node': 'test-node' } };
+  for (const requirement of [{ requisite: [topology], preferred: [topology] }, {}]) {
+    const request = { ...createRequest('topology'), accessibility_requirements: requirement };
+    await refused(create(request), 'INVALID_ARGUMENT', /^accessibility_requirements /);
+  }
+});
+
+test('G6: a map of more than 4 KiB is INVALID_ARGUMENT, one of 4 KiB is read', async () => {
+  const value = 'v'.repeat(4096 - 'csi.storage.k8s.io/x'.length);
+  const fits = { 'csi.storage.k8s.io/x': value };
+  await create(createRequest('map', { parameters: fits }));
+  const over = { 'csi.storage.k8s.io/x': `${value}v` };
+  const request = createRequest('large map', { parameters: over });
+  await refused(create(request), 'INVALID_ARGUMENT', /^parameters /);
+  const secrets = { key: 's'.repeat(4096) };
+  const call = create({ ...createRequest('large secrets'), secrets });
+  await refused(call, 'INVALID_ARGUMENT', /^secrets /);
+});
+
+test('G6: mount flags of more than 4 KiB are INVALID_ARGUMENT', async () => {
+  const capability = {
+    mount: { fs_type: 'ext4', mount_flags: ['f'.repeat(2048), 'g'.repeat(2049)] },
+    access_mode: WRITER,
+  };
+  const call = create(createRequest('flags', { capability, sizeBytes: 16 * MIB }));
+  const message = await refused(call, 'INVALID_ARGUMENT', /mount_flags/);
+  assert.doesNotMatch(message, /ffff|gggg/);
+});

@@ -1,0 +1,154 @@
+/**
+ * A lawful orchestrator: makes the directories that CSI asks of it, calls in the lawful order, and
+ * repeats what was answered ABORTED. It keeps no state beyond what it gives out.
+ */
+import { mkdir } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { blockCapability, type CsiClient, type Message } from './csi-client.js';
+import { statusOf } from './refusal.js';
+import type { Workspace } from './workspace.js';
+
+export const MIB = 1 << 20;
+
+export interface VolumeWish {
+  capability?: Message;
+  sizeBytes?: number;
+  snapshotId?: string;
+  parameters?: Record<string, string>;
+}
+
+/** A volume, and the paths this orchestrator uses for it. */
+export interface HeldVolume {
+  id: string;
+  name: string;
+  capability: Message;
+  sizeBytes: number;
+  stagingPath: string;
+  targetPath: string;
+}
+
+export class Orchestrator {
+  constructor(
+    private readonly workspace: Pick<Workspace, 'path'>,
+    /** Asked before each call, since a restarted plugin has another one. */
+    private readonly clientNow: () => CsiClient,
+  ) {}
+
+  async create(name: string, wish: VolumeWish = {}): Promise<HeldVolume> {
+    const capability = wish.capability ?? blockCapability();
+    const { volume } = await this.clientNow().controller.CreateVolume(createRequest(name, wish));
+    const id = String(volume.volume_id);
+    return {
+      id,
+      name,
+      capability,
+      sizeBytes: Number(volume.capacity_bytes),
+      stagingPath: this.workspace.path('csi', id, 'staging'),
+      targetPath: this.target(id, 'pod'),
+    };
+  }
+
+  /** The path of one publication of the volume. */
+  target(volumeId: string, pod: string): string {
+    return this.workspace.path('pods', volumeId, pod, 'volume');
+  }
+
+  async stage(volume: HeldVolume): Promise<void> {
+    await mkdir(volume.stagingPath, { recursive: true });
+    await this.clientNow().node.NodeStageVolume({
+      volume_id: volume.id,
+      staging_target_path: volume.stagingPath,
+      volume_capability: volume.capability,
+    });
+  }
+
+  async publish(
+    volume: HeldVolume,
+    options: { target?: string; readonly?: boolean } = {},
+  ): Promise<string> {
+    const target = options.target ?? volume.targetPath;
+    await mkdir(dirname(target), { recursive: true });
+    await this.clientNow().node.NodePublishVolume({
+      volume_id: volume.id,
+      staging_target_path: volume.stagingPath,
+      target_path: target,
+      volume_capability: volume.capability,
+      readonly: options.readonly ?? false,
+    });
+    return target;
+  }
+
+  async unpublish(volume: HeldVolume, target = volume.targetPath): Promise<void> {
+    await this.clientNow().node.NodeUnpublishVolume({ volume_id: volume.id, target_path: target });
+  }
+
+  async unstage(volume: HeldVolume): Promise<void> {
+    await this.clientNow().node.NodeUnstageVolume({
+      volume_id: volume.id,
+      staging_target_path: volume.stagingPath,
+    });
+  }
+
+  /** Stages and publishes. Resolves to the target path. */
+  async bringUp(volume: HeldVolume): Promise<string> {
+    await this.stage(volume);
+    return this.publish(volume);
+  }
+
+  async takeDown(volume: HeldVolume): Promise<void> {
+    await this.unpublish(volume);
+    await this.unstage(volume);
+  }
+
+  async delete(volume: HeldVolume): Promise<void> {
+    await this.clientNow().controller.DeleteVolume({ volume_id: volume.id });
+  }
+
+  /** Resolves to the snapshot's id. */
+  async snapshot(volume: HeldVolume, name: string): Promise<string> {
+    const { snapshot } = await this.clientNow().controller.CreateSnapshot({
+      source_volume_id: volume.id,
+      name,
+    });
+    return String(snapshot.snapshot_id);
+  }
+
+  async deleteSnapshot(snapshotId: string): Promise<void> {
+    await this.clientNow().controller.DeleteSnapshot({ snapshot_id: snapshotId });
+  }
+
+  async volumeIds(): Promise<string[]> {
+    const { entries } = await this.clientNow().controller.ListVolumes({});
+    return entries.map((entry: Message) => String(entry['volume'].volume_id));
+  }
+
+  async snapshotIds(): Promise<string[]> {
+    const { entries } = await this.clientNow().controller.ListSnapshots({});
+    return entries.map((entry: Message) => String(entry['snapshot'].snapshot_id));
+  }
+}
+
+export function createRequest(name: string, wish: VolumeWish = {}): Message {
+  const sizeBytes = wish.sizeBytes ?? 8 * MIB;
+  return {
+    name,
+    capacity_range: { required_bytes: sizeBytes, limit_bytes: sizeBytes },
+    volume_capabilities: [wish.capability ?? blockCapability()],
+    parameters: wish.parameters ?? {},
+    ...(wish.snapshotId === undefined
+      ? {}
+      : { volume_content_source: { snapshot: { snapshot_id: wish.snapshotId } } }),
+  };
+}
+
+/** Repeats a call for as long as it is answered ABORTED, at most 30 seconds. */
+export async function untilSettled<T>(call: () => Promise<T>): Promise<T> {
+  const deadline = Date.now() + 30_000;
+  for (;;) {
+    const attempt = call();
+    const status = await statusOf(attempt);
+    if (status !== 'ABORTED' || Date.now() > deadline) return attempt;
+    await delay(5);
+  }
+}

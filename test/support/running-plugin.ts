@@ -1,0 +1,108 @@
+/** A workspace and a plugin for all tests of one file, gone after them, also when starting fails. */
+import { join } from 'node:path';
+import { after, before, test as plainTest, type TestContext } from 'node:test';
+import type { CsiClient } from './csi-client.js';
+import { Orchestrator } from './orchestrator.js';
+import { Plugin, type PluginOptions } from './plugin.js';
+import { makePoolFileSystem, type PoolKind, skipUnlessRoot, Workspace } from './workspace.js';
+
+export interface RunningPluginOptions {
+  /** File systems to make, one pool each, by the pool's name. None: the embedded default pool. */
+  pools?: Readonly<Record<string, PoolKind>>;
+  poolSizeMiB?: number;
+  env?: Record<string, string>;
+  /** Called once the plugin runs, before the first test. */
+  prepare?: (running: RunningPlugin) => Promise<void> | void;
+}
+
+export class RunningPlugin {
+  #workspace: Workspace | undefined;
+  #plugin: Plugin | undefined;
+  #options: PluginOptions = {};
+  /** Where each pool is mounted. */
+  readonly poolPaths: Record<string, string> = {};
+  readonly orchestrator = new Orchestrator(
+    { path: (...names) => this.workspace.path(...names) },
+    () => this.client,
+  );
+
+  get workspace(): Workspace {
+    if (this.#workspace === undefined) throw new Error('no workspace before the suite starts');
+    return this.#workspace;
+  }
+
+  get plugin(): Plugin {
+    if (this.#plugin === undefined) throw new Error('no plugin runs now');
+    return this.#plugin;
+  }
+
+  get client(): CsiClient {
+    return this.plugin.client;
+  }
+
+  /** A path inside the pool of that name. */
+  poolPath(pool: string, ...names: string[]): string {
+    const root = this.poolPaths[pool];
+    if (root === undefined) throw new Error(`no file system was made for pool '${pool}'`);
+    return join(root, ...names);
+  }
+
+  async setUp(label: string, options: RunningPluginOptions): Promise<void> {
+    this.#workspace = new Workspace(label);
+    for (const [name, kind] of Object.entries(options.pools ?? {})) {
+      this.poolPaths[name] = makePoolFileSystem(this.#workspace, kind, options.poolSizeMiB);
+    }
+    const pools = Object.entries(this.poolPaths).map(([name, path]) => `${name}=${path}`);
+    this.#options = {
+      ...(pools.length === 0 ? {} : { pools: pools.join(',') }),
+      ...(options.env === undefined ? {} : { env: options.env }),
+    };
+    await this.start();
+  }
+
+  async start(): Promise<Plugin> {
+    this.#plugin = await Plugin.start(this.workspace, this.#options);
+    return this.#plugin;
+  }
+
+  /** Ends the plugin by SIGTERM and starts it again on the same state. */
+  async restart(): Promise<Plugin> {
+    await this.plugin.stop();
+    return this.start();
+  }
+
+  /** kill -9, and a start on the same state. */
+  async crash(): Promise<Plugin> {
+    await this.plugin.kill();
+    return this.start();
+  }
+
+  async tearDown(): Promise<void> {
+    await this.#plugin?.kill();
+    this.#workspace?.dispose();
+    this.#plugin = undefined;
+    this.#workspace = undefined;
+  }
+}
+
+/** Registers the hooks for the tests of the calling file. */
+export function runPlugin(label: string, options: RunningPluginOptions = {}): RunningPlugin {
+  const running = new RunningPlugin();
+  before(async () => {
+    if (skipUnlessRoot !== false) return;
+    try {
+      await running.setUp(label, options);
+      await options.prepare?.(running);
+    } catch (thrown) {
+      await running.tearDown();
+      throw thrown;
+    }
+  });
+  after(() => running.tearDown());
+  return running;
+}
+
+/** A test that needs root: skipped with the reason where we are not. */
+export function test(title: string, run: (context: TestContext) => Promise<void> | void): void {
+  void plainTest(title, { skip: skipUnlessRoot }, run);
+}
