@@ -19,7 +19,7 @@ import type { RequestMessage, ResponseMessage, Service } from '../csi/service.js
 import type { AsyncCatalogue, SnapshotRecord, VolumeRecord } from '../volumes/records.js';
 import type { SnapshotManager } from '../volumes/snapshot-manager.js';
 import type { VolumeManager } from '../volumes/volume-manager.js';
-import { assertSupported, unsupportedReason } from '../volumes/volume-rules.js';
+import { assertSupported, smallestSize, unsupportedReason } from '../volumes/volume-rules.js';
 import {
   parseCreateSnapshot,
   parseCreateVolume,
@@ -99,12 +99,10 @@ async function validateVolumeCapabilities(
   parseMap(request['parameters'], 'parameters');
   const [foreign] = Object.keys(context);
   if (foreign !== undefined) {
-    return {
-      message: `volume_context['${foreign.slice(0, 60)}'] is not of volume ${volume.volumeId.slice(0, 24)}`,
-    };
+    return notConfirmed(`volume_context['${foreign}'] is not of volume ${volume.volumeId}`);
   }
   const reason = capabilities.map(unsupportedReason).find((found) => found !== null);
-  if (reason !== undefined) return { message: reason };
+  if (reason !== undefined) return notConfirmed(reason);
   return {
     confirmed: {
       volume_context: {},
@@ -112,6 +110,15 @@ async function validateVolumeCapabilities(
       parameters: {},
     },
   };
+}
+
+/** CSI's limit for strings holds for this message as well. */
+const MAX_MESSAGE_BYTES = 128;
+
+function notConfirmed(reason: string): ResponseMessage {
+  const bytes = Buffer.from(reason).subarray(0, MAX_MESSAGE_BYTES);
+  // As a stream, so that half a character at the end is held back.
+  return { message: new TextDecoder().decode(bytes, { stream: true }) };
 }
 
 async function listVolumes(
@@ -147,7 +154,7 @@ async function getCapacity(
   return {
     available_capacity: String(capacity.availableBytes),
     maximum_volume_size: { value: String(capacity.availableBytes) },
-    minimum_volume_size: { value: String(capacity.minimumVolumeBytes) },
+    minimum_volume_size: { value: String(smallestSize(capabilities, capacity)) },
   };
 }
 

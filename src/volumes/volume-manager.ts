@@ -6,7 +6,7 @@
  * kill leaves in between, the next call or the next start (reconcile.ts) finishes or undoes.
  * Callers give parsed requests; nothing of gRPC is known here.
  */
-import type { Backend } from '../backends/backend.js';
+import type { Backend, PoolCapacity } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import { CsiError } from '../errors.js';
 import { newVolumeId } from './identifiers.js';
@@ -17,6 +17,7 @@ import {
   volumeKey,
   volumeNameKey,
 } from './operation-locks.js';
+import { PoolAdmission } from './pool-admission.js';
 import type { AsyncCatalogue, SnapshotRecord, VolumeRecord } from './records.js';
 import { chooseSize, incompatibleField, type VolumeRequest } from './volume-rules.js';
 
@@ -29,6 +30,8 @@ export interface ManagerDependencies {
 }
 
 export class VolumeManager {
+  readonly #admission = new PoolAdmission();
+
   constructor(private readonly deps: ManagerDependencies) {}
 
   /** The volume of that name: made now, or there already. Locks the name and the source. */
@@ -85,34 +88,29 @@ export class VolumeManager {
     const { catalogue, registry, nodeKey } = this.deps;
     const source = await this.#source(request);
     const backend = registry.select(request.parameters['pool'] ?? source?.pool ?? '');
-    const pool = await backend.capacity();
-    const sizeBytes = chooseSize({
-      range: request.range,
-      capabilities: request.capabilities,
-      pool,
-      sourceBytes: source?.sizeBytes ?? null,
-    });
-    assertSourcePool(backend, source);
-    if (sizeBytes > pool.availableBytes) {
-      throw CsiError.resourceExhausted(
-        `pool '${backend.pool}' has ${pool.availableBytes} bytes left for new volumes and ` +
-          `${sizeBytes} are asked for; delete volumes or snapshots, or use another pool`,
-      );
-    }
-    const volume: VolumeRecord = {
-      volumeId: newVolumeId(nodeKey),
-      name: request.name,
-      pool: backend.pool,
-      sizeBytes,
-      state: 'creating',
-      parameters: request.parameters,
-      capabilities: request.capabilities,
-      sourceSnapshotId: request.sourceSnapshotId,
-      fresh: source === null || source.fresh,
-      createdNs: BigInt(Date.now()) * 1_000_000n,
+    const size = (pool: PoolCapacity): bigint => {
+      const { range, capabilities } = request;
+      const sourceBytes = source?.sizeBytes ?? null;
+      const sizeBytes = chooseSize({ range, capabilities, pool, sourceBytes });
+      assertSourcePool(backend, source);
+      return sizeBytes;
     };
-    await catalogue.insertVolume(volume);
-    return this.#fill(volume);
+    return this.#admission.run(backend, size, async (sizeBytes) => {
+      const volume: VolumeRecord = {
+        volumeId: newVolumeId(nodeKey),
+        name: request.name,
+        pool: backend.pool,
+        sizeBytes,
+        state: 'creating',
+        parameters: request.parameters,
+        capabilities: request.capabilities,
+        sourceSnapshotId: request.sourceSnapshotId,
+        fresh: source === null || source.fresh,
+        createdNs: BigInt(Date.now()) * 1_000_000n,
+      };
+      await catalogue.insertVolume(volume);
+      return this.#fill(volume);
+    });
   }
 
   /** From a `creating` row to a ready volume. A failure leaves neither file nor row behind. */

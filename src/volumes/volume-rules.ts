@@ -25,7 +25,7 @@ export const VOLUME_FILE_SYSTEMS: readonly string[] = Object.keys(FILE_SYSTEM_MI
 /** A volume is reachable from its own node alone. */
 const ACCESS_MODES: readonly string[] = ['SINGLE_NODE_WRITER', 'SINGLE_NODE_READER_ONLY'];
 
-/** Why we cannot serve a capability, in at most 128 bytes; null if we can. */
+/** Why we cannot serve a capability, in few words; null if we can. */
 export function unsupportedReason(capability: VolumeCapability): string | null {
   if (!ACCESS_MODES.includes(capability.accessMode)) {
     return `access mode ${capability.accessMode} is not served: ${ACCESS_MODES.join(', ')}`;
@@ -93,7 +93,11 @@ function assertSourceFits(
   );
 }
 
-function smallestSize(capabilities: readonly VolumeCapability[], pool: PoolCapacity): bigint {
+/** The least size that all of the capabilities can be served with. */
+export function smallestSize(
+  capabilities: readonly VolumeCapability[],
+  pool: PoolCapacity,
+): bigint {
   const minima = capabilities.map((capability) =>
     capability.accessType === 'mount'
       ? (FILE_SYSTEM_MINIMUM[capability.fsType || 'ext4'] ?? 0n)

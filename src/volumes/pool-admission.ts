@@ -1,0 +1,62 @@
+/**
+ * Keeps several creations at once from being promised the same free space.
+ *
+ * A pool counts a volume's promise from the moment its file is there. Until then the promise is kept
+ * here, and the pool's capacity is asked for by one creation at a time, so that none falls between
+ * the two. Lives in this process alone: what a kill interrupts is undone at the next start.
+ */
+import type { Backend, PoolCapacity } from '../backends/backend.js';
+import { CsiError } from '../errors.js';
+
+interface PoolPromises {
+  bytes: bigint;
+  /** Ends when nobody reads or changes the promises. */
+  idle: Promise<unknown>;
+}
+
+export class PoolAdmission {
+  readonly #pools = new Map<string, PoolPromises>();
+
+  /**
+   * Judges a size for a new volume by the pool's capacity, and runs `make` while the size is
+   * promised. Throws RESOURCE_EXHAUSTED if there is not enough left, and what `size` throws.
+   */
+  async run<T>(
+    backend: Backend,
+    size: (capacity: PoolCapacity) => bigint,
+    make: (sizeBytes: bigint) => Promise<T>,
+  ): Promise<T> {
+    const sizeBytes = await this.#alone(backend.pool, async (promises) => {
+      const capacity = await backend.capacity();
+      const wanted = size(capacity);
+      const left = capacity.availableBytes - promises.bytes;
+      if (wanted > left) throw exhausted(backend.pool, left, wanted);
+      promises.bytes += wanted;
+      return wanted;
+    });
+    try {
+      return await make(sizeBytes);
+    } finally {
+      // Behind whoever asks for the capacity now: the answer may not count this volume yet.
+      await this.#alone(backend.pool, async (promises) => {
+        promises.bytes -= sizeBytes;
+      });
+    }
+  }
+
+  /** One after the other for each pool. */
+  async #alone<T>(pool: string, work: (promises: PoolPromises) => Promise<T>): Promise<T> {
+    const promises = this.#pools.get(pool) ?? { bytes: 0n, idle: Promise.resolve() };
+    this.#pools.set(pool, promises);
+    const done = promises.idle.then(() => work(promises));
+    promises.idle = done.catch(() => undefined);
+    return done;
+  }
+}
+
+function exhausted(pool: string, left: bigint, wanted: bigint): CsiError {
+  return CsiError.resourceExhausted(
+    `pool '${pool}' has ${left > 0n ? left : 0n} bytes left for new volumes and ${wanted} are ` +
+      'asked for; delete volumes or snapshots, or use another pool',
+  );
+}
