@@ -51,6 +51,8 @@ export class VolumeManager {
       await locks.run([volumeNameKey(volume.name)], async () => {
         const backend = registry.owning(volume.pool);
         await this.#assertUnused(volume, backend);
+        // First, because it refuses what somebody holds, and what is marked below is as good as gone.
+        await backend.detach(volumeId);
         await catalogue.setVolumeState(volumeId, 'deleting');
         await backend.deleteVolume(volumeId);
         await catalogue.removeVolume(volumeId);
