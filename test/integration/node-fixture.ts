@@ -7,8 +7,7 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { pino } from 'pino';
 import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
 import type { ResponseMessage, Service } from '../../src/csi/service.js';
-import { NativePool, type NativeRunner } from '../../src/native/pool.js';
-import { packagePath } from '../../src/package-root.js';
+import { NativePool } from '../../src/native/pool.js';
 import { createNodeService } from '../../src/services/node.js';
 import { type OpenCatalogue, openCatalogue } from '../../src/volumes/catalogue-client.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
@@ -20,7 +19,6 @@ import {
   mountsBelow,
   type Workspace,
 } from '../support/workspace.js';
-import { shellNative } from './node-shell-native.js';
 
 type Message = Record<string, unknown>;
 
@@ -44,9 +42,8 @@ export function blockCapability(mode = 'SINGLE_NODE_WRITER'): Message {
 export async function openNode(workspace: Workspace): Promise<NodeFixture> {
   const pool = workspace.path('xfs.pool');
   if (!existsSync(pool)) makePoolFileSystem(workspace, 'xfs', 4096);
-  const isBuilt = existsSync(packagePath('build/Release/blockdelta.node'));
-  const native = isBuilt ? new NativePool(2) : null;
-  const backend = new ReflinkBackend(native ?? shellNative, {
+  const native = new NativePool(2);
+  const backend = new ReflinkBackend(native, {
     pool: 'default',
     directory: pool,
     embeddedPoolBytes: null,
@@ -59,21 +56,19 @@ export async function openNode(workspace: Workspace): Promise<NodeFixture> {
 
 export class NodeFixture {
   readonly locks = new OperationLocks();
-  readonly native: NativeRunner;
   readonly #service: Service;
 
   constructor(
     readonly workspace: Workspace,
     readonly catalogue: OpenCatalogue,
     readonly backend: ReflinkBackend,
-    private readonly pool: NativePool | null,
+    readonly native: NativePool,
   ) {
-    this.native = pool ?? shellNative;
     this.#service = createNodeService({
       config: { nodeId: 'test-node' },
       catalogue,
       locks: this.locks,
-      native: this.native,
+      native,
       backendOf: () => backend,
       volumeContext: () => ({}),
     });
@@ -81,7 +76,7 @@ export class NodeFixture {
 
   async close(): Promise<void> {
     await this.catalogue.close();
-    await this.pool?.close();
+    await this.native.close();
   }
 
   call(rpc: string, request: Message): Promise<ResponseMessage> {
@@ -96,10 +91,10 @@ export class NodeFixture {
 
   async makeVolume(fields: Partial<VolumeRecord> = {}): Promise<VolumeRecord> {
     const volume = volumeRecord({ sizeBytes: SIZE, ...fields });
-    await this.catalogue.insertVolume(volume);
     const { volumeId, sourceSnapshotId, sizeBytes } = volume;
     if (sourceSnapshotId === null) await this.backend.createVolume(volumeId, sizeBytes);
     else await this.backend.restoreVolume(volumeId, sourceSnapshotId, sizeBytes);
+    await this.catalogue.insertVolume(volume);
     return volume;
   }
 

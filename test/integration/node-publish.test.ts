@@ -1,0 +1,437 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { after, before, test } from 'node:test';
+import type { VolumeRecord } from '../../src/volumes/records.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { skipUnlessRoot, Workspace } from '../support/workspace.js';
+import {
+  blockCapability,
+  mountCapability,
+  type NodeFixture,
+  openNode,
+  SIZE,
+} from './node-fixture.js';
+
+let workspace: Workspace;
+let node: NodeFixture;
+before(async () => {
+  if (skipUnlessRoot !== false) return;
+  workspace = new Workspace('node-publish');
+  node = await openNode(workspace);
+});
+after(async () => {
+  if (skipUnlessRoot !== false) return;
+  await node.close();
+  workspace.dispose();
+});
+
+const rootTest = (title: string, body: () => Promise<void>): void => {
+  test(title, { skip: skipUnlessRoot }, body);
+};
+
+type Capability = ReturnType<typeof mountCapability>;
+
+const NOTHING = { mounts: [], loops: [] };
+const WRITER = 'SINGLE_NODE_WRITER';
+const READER = 'SINGLE_NODE_READER_ONLY';
+
+async function staged(capability: Capability): Promise<VolumeRecord> {
+  const volume = await node.makeVolume();
+  await node.stage(volume, capability);
+  return volume;
+}
+
+/** Opening a read-only device for writing succeeds; writing to it does not. */
+function writeBlock(path: string): void {
+  const descriptor = openSync(path, 'r+');
+  try {
+    writeSync(descriptor, Buffer.alloc(4096, 1), 0, 4096, 0);
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+async function cleared(volume: VolumeRecord): Promise<void> {
+  await node.unpublish(volume);
+  await node.unstage(volume);
+  assert.deepEqual(node.held(), NOTHING);
+  assert.deepEqual(readdirSync(workspace.path('pods')), []);
+  assert.deepEqual(await node.catalogue.publications(volume.volumeId), []);
+  assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
+}
+
+rootTest('NP1: each required field that is missing is named', async () => {
+  const full = {
+    volume_id: 'some-id',
+    target_path: 'some/path',
+    volume_capability: mountCapability(),
+  };
+  for (const field of Object.keys(full)) {
+    const request = { ...full, [field]: field === 'volume_capability' ? null : '' };
+    const answer = node.call('NodePublishVolume', request);
+    await rejectsWith(answer, 'INVALID_ARGUMENT', new RegExp(field));
+  }
+});
+
+rootTest('NP2, NP3, NP8: unknown is not found; not staged is a failed precondition', async () => {
+  const volume = await node.makeVolume();
+  const capability = mountCapability();
+  const unknown = { volume_id: 'fake-vol-id-0123456789', target_path: 'some/path' };
+  await rejectsWith(node.publish(volume, capability, unknown), 'NOT_FOUND');
+  const unnamed = { staging_target_path: '' };
+  await rejectsWith(node.publish(volume, capability, unnamed), 'FAILED_PRECONDITION', /staging/);
+  await rejectsWith(node.publish(volume, capability), 'FAILED_PRECONDITION', /not staged/);
+  await rejectsWith(node.publish(volume, blockCapability()), 'FAILED_PRECONDITION', /not staged/);
+  for (const field of ['target_path', 'staging_target_path']) {
+    const relative = node.publish(volume, capability, { [field]: 'some/path' });
+    await rejectsWith(relative, 'INVALID_ARGUMENT', new RegExp(field));
+  }
+  assert.deepEqual(readdirSync(workspace.path('pods')), []);
+});
+
+rootTest('NP5: more than what was staged is a failed precondition', async () => {
+  const volume = await staged(mountCapability('ext4', READER));
+  for (const capability of [
+    mountCapability('ext4', WRITER),
+    mountCapability('xfs', READER),
+    blockCapability(READER),
+  ]) {
+    await rejectsWith(node.publish(volume, capability), 'FAILED_PRECONDITION', /is staged at/);
+  }
+  const multi = mountCapability('ext4', 'MULTI_NODE_READER_ONLY');
+  await rejectsWith(node.publish(volume, multi), 'FAILED_PRECONDITION', /not served/);
+  await node.publish(volume, mountCapability('ext4', READER));
+  const target = node.targetPath(volume.volumeId);
+  assert.throws(() => writeFileSync(`${target}/x`, ''), /EROFS/);
+  await cleared(volume);
+});
+
+rootTest('NP6: the target is made, its parent is not', async () => {
+  const volume = await staged(mountCapability());
+  const orphan = { target_path: workspace.path('no-pod', 'target') };
+  const answer = node.publish(volume, mountCapability(), orphan);
+  await rejectsWith(answer, 'FAILED_PRECONDITION', /no-pod|parent directory/);
+  await node.publish(volume, mountCapability());
+  writeFileSync(`${node.targetPath(volume.volumeId)}/file`, 'written');
+  const seen = readFileSync(`${node.stagingPath(volume.volumeId)}/file`, 'utf8');
+  assert.equal(seen, 'written');
+  await cleared(volume);
+});
+
+rootTest('an empty target made by the orchestrator is taken, one with content is not', async () => {
+  const volume = await staged(mountCapability());
+  const target = node.targetPath(volume.volumeId);
+  mkdirSync(target);
+  writeFileSync(`${target}/precious`, 'data');
+  await rejectsWith(node.publish(volume, mountCapability()), 'FAILED_PRECONDITION', /not empty/);
+  await rejectsWith(node.unpublish(volume), 'FAILED_PRECONDITION', /left as it is/);
+  assert.equal(readFileSync(`${target}/precious`, 'utf8'), 'data');
+  rmSync(`${target}/precious`);
+  await node.publish(volume, mountCapability());
+  await cleared(volume);
+});
+
+for (const [name, make] of [
+  ['mount', mountCapability],
+  ['block', blockCapability],
+] as const) {
+  const capability = make === mountCapability ? mountCapability('ext4') : blockCapability();
+
+  rootTest(
+    `second publish, ${name}, same target: the same is OK, another is ALREADY_EXISTS`,
+    async () => {
+      const volume = await staged(capability);
+      for (let time = 0; time < 10; time += 1) await node.publish(volume, capability);
+      assert.equal(node.held().mounts.length, 2);
+      const second = { staging_target_path: node.stagingPath('elsewhere') };
+      const differing: [Capability, object][] = [
+        [capability, { readonly: true }],
+        [capability, second],
+        [name === 'mount' ? mountCapability('ext4', READER) : blockCapability(READER), {}],
+        [name === 'mount' ? blockCapability() : mountCapability('ext4'), {}],
+      ];
+      for (const [other, fields] of differing) {
+        await rejectsWith(node.publish(volume, other, { ...fields }), 'ALREADY_EXISTS');
+      }
+      await node.publish(volume, capability, { secrets: { token: 'differs' } });
+      await cleared(volume);
+    },
+  );
+
+  rootTest(
+    `second publish, ${name}, other target: FAILED_PRECONDITION that names the first`,
+    async () => {
+      const volume = await staged(capability);
+      await node.publish(volume, capability);
+      const other = node.targetPath('second');
+      for (const fields of [{}, { readonly: true }]) {
+        const answer = node.publish(volume, capability, { ...fields, target_path: other });
+        const first = new RegExp(node.targetPath(volume.volumeId));
+        await rejectsWith(answer, 'FAILED_PRECONDITION', first);
+      }
+      assert.equal(existsSync(other), false);
+      await node.unpublish(volume);
+      await node.publish(volume, capability, { target_path: other });
+      await node.unpublish(volume, { target_path: other });
+      await cleared(volume);
+    },
+  );
+
+  rootTest(`fifty times published and unpublished, ${name}: nothing piles up`, async () => {
+    const volume = await staged(capability);
+    const before = node.held();
+    for (let time = 0; time < 50; time += 1) {
+      const fields = { readonly: time % 2 === 0, target_path: node.targetPath(`pod-${time}`) };
+      await node.publish(volume, capability, fields);
+      await node.unpublish(volume, fields);
+    }
+    assert.deepEqual(node.held(), before);
+    await cleared(volume);
+  });
+
+  rootTest(`a publication from before a reboot does not count, ${name}`, async () => {
+    const volume = await staged(capability);
+    await node.publish(volume, capability);
+    const target = node.targetPath(volume.volumeId);
+    // After a reboot the mounts and loop devices are gone; files and records are there.
+    for (const path of node.held().mounts.reverse()) execFileSync('umount', [path]);
+    await node.backend.detach(volume.volumeId);
+    await node.stage(volume, capability);
+    const next = node.targetPath('after-reboot');
+    await node.publish(volume, capability, { target_path: next });
+    await node.unpublish(volume, { target_path: target });
+    assert.equal(existsSync(target), false);
+    await node.unpublish(volume, { target_path: next });
+    await cleared(volume);
+  });
+
+  rootTest(`a mount without a record is adopted if it is what is asked for, ${name}`, async () => {
+    const volume = await staged(capability);
+    await node.publish(volume, capability, { readonly: true });
+    await node.catalogue.removePublication(node.targetPath(volume.volumeId));
+    await node.catalogue.removeStaging(volume.volumeId, node.stagingPath(volume.volumeId));
+    await node.stage(volume, capability);
+    await rejectsWith(node.publish(volume, capability), 'ALREADY_EXISTS');
+    await node.publish(volume, capability, { readonly: true });
+    assert.equal((await node.catalogue.publications(volume.volumeId)).length, 1);
+    await cleared(volume);
+  });
+
+  rootTest(`unpublishing clears every layer on the target, ${name}`, async () => {
+    const volume = await staged(capability);
+    await node.publish(volume, capability);
+    const target = node.targetPath(volume.volumeId);
+    for (let time = 0; time < 3; time += 1) execFileSync('mount', ['--bind', target, target]);
+    await node.catalogue.removePublication(target);
+    await cleared(volume);
+  });
+}
+
+rootTest(
+  'NP7: a read-only file system publication refuses writing, the staging does not',
+  async () => {
+    const volume = await staged(mountCapability());
+    await node.publish(volume, mountCapability(), { readonly: true });
+    const target = node.targetPath(volume.volumeId);
+    assert.throws(() => writeFileSync(`${target}/x`, ''), /EROFS/);
+    writeFileSync(`${node.stagingPath(volume.volumeId)}/x`, 'through staging');
+    assert.equal(readFileSync(`${target}/x`, 'utf8'), 'through staging');
+    await cleared(volume);
+  },
+);
+
+rootTest(
+  'NP7: a read-only raw publication refuses writing, and only as long as it lasts',
+  async () => {
+    const volume = await staged(blockCapability());
+    const target = node.targetPath(volume.volumeId);
+    await node.publish(volume, blockCapability(), { readonly: true });
+    assert.ok(statSync(target).isBlockDevice());
+    assert.throws(() => writeBlock(target), /EPERM/);
+    await node.unpublish(volume);
+    assert.equal(await node.deviceReadOnly(volume), false);
+    await node.publish(volume, blockCapability());
+    writeBlock(target);
+    await node.unpublish(volume);
+    await node.publish(volume, blockCapability(READER));
+    assert.throws(() => writeBlock(target), /EPERM/);
+    await cleared(volume);
+  },
+);
+
+rootTest('a kill between the bind and its read-only flag is mended by the retry', async () => {
+  const volume = await staged(mountCapability());
+  const target = node.targetPath(volume.volumeId);
+  await node.publish(volume, mountCapability(), { readonly: true });
+  execFileSync('mount', ['-o', 'remount,bind,rw', target]);
+  writeFileSync(`${target}/x`, '');
+  await node.publish(volume, mountCapability(), { readonly: true });
+  assert.throws(() => writeFileSync(`${target}/y`, ''), /EROFS/);
+  await cleared(volume);
+});
+
+rootTest(
+  'a kill after the device was made read-only does not leave the next user with it',
+  async () => {
+    const volume = await staged(blockCapability());
+    execFileSync('blockdev', ['--setro', await node.attachedPath(volume)]);
+    await node.publish(volume, blockCapability());
+    writeBlock(node.targetPath(volume.volumeId));
+    await node.unpublish(volume);
+    const device = await node.attachedPath(volume);
+    execFileSync('blockdev', ['--setro', device]);
+    await node.unstage(volume);
+    assert.equal(execFileSync('blockdev', ['--getro', device], { encoding: 'utf8' }).trim(), '0');
+    await cleared(volume);
+  },
+);
+
+rootTest('mount flags a bind can take are applied to the publication', async () => {
+  const volume = await staged(mountCapability('', WRITER, ['noatime']));
+  const flags = ['noatime', 'nosuid,nodev', 'discard'];
+  await node.publish(volume, mountCapability('', WRITER, flags));
+  const line = execFileSync('grep', [`pods/${volume.volumeId}`, '/proc/self/mountinfo'], {
+    encoding: 'utf8',
+  });
+  assert.match(line, /rw,nosuid,nodev,noatime/);
+  await cleared(volume);
+});
+
+rootTest(
+  "a target that is a link, or somebody else's mount, is refused and left alone",
+  async () => {
+    const volume = await staged(mountCapability());
+    const real = workspace.path('real');
+    mkdirSync(real);
+    const link = node.targetPath('link');
+    symlinkSync(real, link);
+    const at = (target_path: string): Promise<unknown> =>
+      node.publish(volume, mountCapability(), { target_path });
+    await rejectsWith(at(link), 'FAILED_PRECONDITION', /symbolic link/);
+    await rejectsWith(node.unpublish(volume, { target_path: link }), 'FAILED_PRECONDITION', /link/);
+    assert.ok(existsSync(link));
+    rmSync(link);
+    const foreign = node.targetPath('foreign');
+    mkdirSync(foreign);
+    execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', foreign]);
+    await rejectsWith(at(foreign), 'FAILED_PRECONDITION', /something else mounted/);
+    const left = node.unpublish(volume, { target_path: foreign });
+    await rejectsWith(left, 'FAILED_PRECONDITION', /something else mounted/);
+    execFileSync('umount', [foreign]);
+    rmSync(foreign, { recursive: true });
+    const viaStaging = { staging_target_path: workspace.path('staging-link') };
+    symlinkSync(node.stagingPath(volume.volumeId), viaStaging.staging_target_path);
+    await rejectsWith(
+      node.publish(volume, mountCapability(), viaStaging),
+      'FAILED_PRECONDITION',
+      /not staged/,
+    );
+    await cleared(volume);
+  },
+);
+
+rootTest(
+  'a target below a linked directory works, as below a linked /var/lib/kubelet',
+  async () => {
+    const volume = await staged(mountCapability());
+    node.targetPath('x');
+    symlinkSync(workspace.path('pods'), workspace.path('linked-pods'));
+    const fields = { target_path: workspace.path('linked-pods', 'target') };
+    for (let time = 0; time < 2; time += 1) await node.publish(volume, mountCapability(), fields);
+    assert.equal(node.held().mounts.length, 2);
+    await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /still published/);
+    await node.unpublish(volume, fields);
+    await cleared(volume);
+  },
+);
+
+rootTest('NQ1 to NQ4: required fields, nothing there, no such volume', async () => {
+  const full = { volume_id: 'some-id', target_path: '/some/path' };
+  for (const field of Object.keys(full)) {
+    const answer = node.call('NodeUnpublishVolume', { ...full, [field]: '' });
+    await rejectsWith(answer, 'INVALID_ARGUMENT', new RegExp(field));
+  }
+  await node.call('NodeUnpublishVolume', full);
+  const volume = await node.makeVolume();
+  for (let time = 0; time < 3; time += 1) await node.unpublish(volume);
+  const target = node.targetPath('leftover');
+  mkdirSync(target);
+  await node.call('NodeUnpublishVolume', { volume_id: 'none-exist-id', target_path: target });
+  assert.equal(existsSync(target), false);
+});
+
+rootTest("another volume's publication is not unpublished", async () => {
+  const [first, second] = [await staged(mountCapability()), await node.makeVolume()];
+  await node.publish(first, mountCapability());
+  const target = { target_path: node.targetPath(first.volumeId) };
+  await rejectsWith(node.unpublish(second, target), 'FAILED_PRECONDITION', /something else/);
+  const unknown = { ...target, volume_id: 'none-exist-id' };
+  await rejectsWith(node.call('NodeUnpublishVolume', unknown), 'FAILED_PRECONDITION', /else/);
+  await cleared(first);
+});
+
+rootTest('NV1 to NV4: statistics where it is staged or published, and nowhere else', async () => {
+  const stats = (volume_id: string, volume_path: string): Promise<Record<string, unknown>> =>
+    node.call('NodeGetVolumeStats', { volume_id, volume_path });
+  await rejectsWith(stats('', '/x'), 'INVALID_ARGUMENT', /volume_id/);
+  await rejectsWith(stats('x', ''), 'INVALID_ARGUMENT', /volume_path/);
+  await rejectsWith(stats('fake-vol-id', 'some/path'), 'NOT_FOUND');
+  const volume = await staged(mountCapability());
+  await node.publish(volume, mountCapability());
+  const paths = [node.targetPath(volume.volumeId), node.stagingPath(volume.volumeId)];
+  for (const path of paths) {
+    const { usage } = await stats(volume.volumeId, path);
+    const [bytes, inodes] = usage as Record<string, string>[];
+    assert.equal(bytes?.['unit'], 'BYTES');
+    assert.equal(inodes?.['unit'], 'INODES');
+    const [total, used] = [BigInt(bytes?.['total'] ?? 0), BigInt(bytes?.['used'] ?? 0)];
+    assert.ok(total > 0n && total <= SIZE && used < total);
+    assert.ok(BigInt(inodes?.['used'] ?? 0) >= 11n);
+  }
+  for (const path of ['some/path', workspace.directory, `${paths[0]}/..`, '/no/such/path']) {
+    await rejectsWith(stats(volume.volumeId, path), 'NOT_FOUND');
+  }
+  await node.unpublish(volume);
+  await rejectsWith(stats(volume.volumeId, paths[0] ?? ''), 'NOT_FOUND');
+  await cleared(volume);
+});
+
+rootTest('NV4: a raw volume tells its size', async () => {
+  const volume = await staged(blockCapability());
+  await node.publish(volume, blockCapability());
+  const volume_id = volume.volumeId;
+  for (const volume_path of [node.targetPath(volume_id), node.stagingPath(volume_id)]) {
+    const answer = await node.call('NodeGetVolumeStats', { volume_id, volume_path });
+    assert.deepEqual(answer, { usage: [{ total: SIZE.toString(), unit: 'BYTES' }] });
+  }
+  await cleared(volume);
+});
+
+rootTest('NC1, NI1 to NI5: capabilities and info', async () => {
+  assert.deepEqual(await node.call('NodeGetCapabilities', {}), {
+    capabilities: [
+      { rpc: { type: 'STAGE_UNSTAGE_VOLUME' } },
+      { rpc: { type: 'GET_VOLUME_STATS' } },
+    ],
+  });
+  for (let time = 0; time < 2; time += 1) {
+    const info = await node.call('NodeGetInfo', {});
+    assert.deepEqual(info, { node_id: 'test-node', max_volumes_per_node: '0' });
+  }
+  assert.throws(() => node.call('NodeExpandVolume', {}), /not served/);
+});
