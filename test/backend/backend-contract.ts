@@ -1,0 +1,158 @@
+/**
+ * What every backend must do (src/backends/backend.ts), as one suite that each of them runs. A
+ * harness says how to write to a volume and read it, which is all that differs between them.
+ */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { describeAttachments } from './contract-attachments.js';
+import { describeScans } from './contract-scans.js';
+import { describeSnapshots } from './contract-snapshots.js';
+import {
+  type BackendHarness,
+  type ContractContext,
+  newSnapshot,
+  newVolume,
+  SIZE,
+  VOLUME_BYTES,
+} from './harness.js';
+
+export function describeBackend(
+  label: string,
+  make: () => Promise<BackendHarness>,
+  options: { skip: string | false; attaches: boolean },
+): void {
+  describe(`the backend contract on ${label}`, { skip: options.skip }, () => {
+    let harness: BackendHarness | undefined;
+    const context: ContractContext = {
+      get harness() {
+        assert.ok(harness !== undefined);
+        return harness;
+      },
+      get backend() {
+        return this.harness.backend;
+      },
+    };
+    before(async () => {
+      harness = await make();
+      await harness.backend.start();
+    });
+    after(() => harness?.dispose());
+    describeVolumes(context);
+    describePool(context);
+    describeContents(context);
+    describeSnapshots(context);
+    describeScans(context);
+    if (options.attaches) describeAttachments(context);
+  });
+}
+
+function describeVolumes(context: ContractContext): void {
+  test('a new volume reads as zeros and is made once however often it is asked for', async () => {
+    const { backend, harness } = context;
+    const volumeId = newVolume();
+    await backend.createVolume(volumeId, SIZE);
+    await harness.write(volumeId, 8192, Buffer.alloc(4096, 7));
+    await backend.createVolume(volumeId, SIZE);
+    const content = await harness.read(volumeId);
+    assert.equal(content.length, VOLUME_BYTES);
+    assert.ok(content.subarray(8192, 12288).equals(Buffer.alloc(4096, 7)), 'it was not made anew');
+    assert.ok(content.subarray(12288).equals(Buffer.alloc(VOLUME_BYTES - 12288)));
+    await harness.release(volumeId);
+    await backend.deleteVolume(volumeId);
+  });
+
+  test('a volume that is there with another size is not taken for the one asked for', async () => {
+    const volumeId = newVolume();
+    await context.backend.createVolume(volumeId, SIZE);
+    await assert.rejects(context.backend.createVolume(volumeId, 2n * SIZE));
+    await context.backend.deleteVolume(volumeId);
+  });
+
+  test('deleting a volume twice, or one that never was, succeeds', async () => {
+    const volumeId = newVolume();
+    await context.backend.deleteVolume(volumeId);
+    await context.backend.createVolume(volumeId, SIZE);
+    await context.backend.deleteVolume(volumeId);
+    await context.backend.deleteVolume(volumeId);
+    assert.ok(!(await context.backend.list()).volumes.some(({ id }) => id === volumeId));
+  });
+}
+
+function describePool(context: ContractContext): void {
+  test('the identity of a pool stays the same after a restart', async () => {
+    const identity = await context.backend.identity();
+    assert.ok(identity.length > 0);
+    assert.equal(await context.backend.identity(), identity);
+    assert.equal(await (await context.harness.reopen()).identity(), identity);
+  });
+
+  test('starting and checking a pool that runs disturbs nothing', async () => {
+    const volumeId = newVolume();
+    await context.backend.createVolume(volumeId, SIZE);
+    await context.harness.write(volumeId, 0, Buffer.alloc(4096, 3));
+    await context.backend.start();
+    await context.backend.check();
+    assert.equal((await context.harness.read(volumeId))[0], 3);
+    await context.harness.release(volumeId);
+    await context.backend.deleteVolume(volumeId);
+  });
+
+  test('capacity is never more than there is, and falls with every volume', async () => {
+    const { backend, harness } = context;
+    const empty = await backend.capacity();
+    assert.ok(empty.availableBytes <= (await harness.reallyFree()));
+    assert.ok(empty.availableBytes <= empty.totalBytes);
+    assert.equal(empty.availableBytes % empty.granularityBytes, 0n);
+    const large = 256n << 20n;
+    const volumeId = newVolume();
+    await backend.createVolume(volumeId, large);
+    const promised = await backend.capacity();
+    // What earlier tests deleted may come back meanwhile, since file systems free space later.
+    assert.ok(promised.availableBytes <= empty.availableBytes - large + 8n * SIZE);
+    await backend.deleteVolume(volumeId);
+    const again = await backend.capacity();
+    assert.ok(again.availableBytes > promised.availableBytes);
+  });
+}
+
+function describeContents(context: ContractContext): void {
+  test('the list holds every volume and snapshot with its size, and names what is foreign', async () => {
+    const { backend, harness } = context;
+    const before = await backend.list();
+    const volumeId = newVolume();
+    const snapshotId = newSnapshot();
+    await backend.createVolume(volumeId, 2n * SIZE);
+    await backend.createSnapshot(volumeId, snapshotId);
+    const held = await backend.list();
+    assert.deepEqual(
+      held.volumes.filter(({ id }) => !before.volumes.some((old) => old.id === id)),
+      [{ id: volumeId, sizeBytes: 2n * SIZE }],
+    );
+    assert.deepEqual(
+      held.snapshots.filter(({ id }) => !before.snapshots.some((old) => old.id === id)),
+      [{ id: snapshotId, sizeBytes: 2n * SIZE }],
+    );
+    await harness.leaveForeign();
+    assert.equal((await backend.list()).unknown.length, before.unknown.length + 1);
+    await backend.deleteSnapshot(snapshotId);
+    await backend.deleteVolume(volumeId);
+  });
+
+  test('what a killed run left is swept, is no object, and nothing else is swept', async () => {
+    const { backend, harness } = context;
+    const volumeId = newVolume();
+    const snapshotId = newSnapshot();
+    await backend.createVolume(volumeId, SIZE);
+    await backend.createSnapshot(volumeId, snapshotId);
+    const left = [
+      await harness.leaveTemporary('volume', newVolume()),
+      await harness.leaveTemporary('snapshot', newSnapshot()),
+    ];
+    const before = await backend.list();
+    assert.deepEqual((await backend.sweep()).sort(), left.sort());
+    assert.deepEqual(await backend.sweep(), []);
+    assert.deepEqual(await backend.list(), before);
+    await backend.deleteSnapshot(snapshotId);
+    await backend.deleteVolume(volumeId);
+  });
+}

@@ -1,0 +1,102 @@
+/** The part of the backend contract about block devices. */
+import assert from 'node:assert/strict';
+import { closeSync, constants, openSync, writeSync } from 'node:fs';
+import { test } from 'node:test';
+import { rejectsWith } from '../support/expect-status.js';
+import { type ContractContext, newSnapshot, newVolume, SIZE } from './harness.js';
+
+export function describeAttachments(context: ContractContext): void {
+  describeDevices(context);
+  describeRefusals(context);
+  describeSideBySide(context);
+}
+
+function describeDevices(context: ContractContext): void {
+  test('attaching twice gives the same device, and it is found by a new backend object', async () => {
+    const { backend, harness } = context;
+    const volumeId = newVolume();
+    await backend.createVolume(volumeId, SIZE);
+    assert.equal(await backend.findAttachment(volumeId), null);
+    const device = await backend.attach(volumeId, { readOnly: false });
+    assert.deepEqual([device.readOnly, device.sizeBytes], [false, SIZE]);
+    assert.deepEqual(await backend.attach(volumeId, { readOnly: false }), device);
+    assert.deepEqual(await (await harness.reopen()).findAttachment(volumeId), device);
+    await backend.detach(volumeId);
+    assert.equal(await backend.findAttachment(volumeId), null);
+    await backend.detach(volumeId);
+    await backend.deleteVolume(volumeId);
+  });
+
+  test('two volumes have two devices', async () => {
+    const { backend } = context;
+    const ids = [newVolume(), newVolume()];
+    const paths = new Set<string>();
+    for (const id of ids) {
+      await backend.createVolume(id, SIZE);
+      paths.add((await backend.attach(id, { readOnly: false })).devicePath);
+    }
+    assert.equal(paths.size, 2);
+    for (const id of ids) await backend.deleteVolume(id);
+  });
+
+  test('a volume is attached read-only when asked for, and not both ways', async () => {
+    const { backend } = context;
+    const volumeId = newVolume();
+    await backend.createVolume(volumeId, SIZE);
+    const device = await backend.attach(volumeId, { readOnly: true });
+    assert.equal(device.readOnly, true);
+    const fd = openSync(device.devicePath, 'r+');
+    assert.throws(() => writeSync(fd, 'x', 0), { code: 'EPERM' });
+    closeSync(fd);
+    await rejectsWith(backend.attach(volumeId, { readOnly: false }), 'FAILED_PRECONDITION');
+    await backend.deleteVolume(volumeId);
+  });
+}
+
+function describeRefusals(context: ContractContext): void {
+  test('a device that somebody holds is not detached, and its volume not deleted', async () => {
+    const { backend } = context;
+    const volumeId = newVolume();
+    await backend.createVolume(volumeId, SIZE);
+    const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+    const fd = openSync(devicePath, constants.O_RDWR | constants.O_EXCL);
+    await rejectsWith(backend.detach(volumeId), 'FAILED_PRECONDITION', /in use/);
+    await rejectsWith(backend.deleteVolume(volumeId), 'FAILED_PRECONDITION', /in use/);
+    assert.equal((await backend.findAttachment(volumeId))?.devicePath, devicePath);
+    assert.ok((await backend.list()).volumes.some(({ id }) => id === volumeId));
+    closeSync(fd);
+    await backend.deleteVolume(volumeId);
+    assert.equal(await backend.findAttachment(volumeId), null);
+  });
+
+  test('attaching a volume that is not there fails', async () => {
+    await rejectsWith(
+      context.backend.attach(newVolume(), { readOnly: false }),
+      'FAILED_PRECONDITION',
+      /lost/,
+    );
+    assert.equal(await context.backend.findAttachment(newVolume()), null);
+    await context.backend.detach(newVolume());
+  });
+}
+
+function describeSideBySide(context: ContractContext): void {
+  test('a volume can be attached, written and detached while its snapshot is restored elsewhere', async () => {
+    const { backend, harness } = context;
+    const [volumeId, copy] = [newVolume(), newVolume()];
+    const snapshotId = newSnapshot();
+    await backend.createVolume(volumeId, SIZE);
+    await harness.write(volumeId, 0, Buffer.alloc(4096, 1));
+    await backend.createSnapshot(volumeId, snapshotId);
+    await backend.restoreVolume(copy, snapshotId, SIZE);
+    await harness.write(copy, 0, Buffer.alloc(4096, 2));
+    await harness.write(volumeId, 0, Buffer.alloc(4096, 3));
+    assert.equal((await harness.read(copy))[0], 2);
+    assert.equal((await harness.read(volumeId))[0], 3);
+    for (const id of [volumeId, copy]) {
+      await harness.release(id);
+      await backend.deleteVolume(id);
+    }
+    await backend.deleteSnapshot(snapshotId);
+  });
+}

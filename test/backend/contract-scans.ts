@@ -1,0 +1,88 @@
+/** The part of the backend contract about scan sources: run through the scanner, judged by bytes. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { NativePool } from '../../src/native/pool.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { assertSound, Tally } from '../support/metadata-check.js';
+import { type Random, seededRandom } from '../support/random.js';
+import { SnapshotImage } from '../support/snapshot-image.js';
+import { scanAll } from '../support/wire.js';
+import { type ContractContext, newSnapshot, newVolume, SIZE, VOLUME_BYTES } from './harness.js';
+
+const ROUNDS = 5;
+
+export function describeScans(context: ContractContext): void {
+  test('the lists of a scan source miss no byte', async (t) => {
+    const filler = new NativePool(1);
+    try {
+      const tally = await compareRounds(context, filler);
+      t.diagnostic(String(tally));
+      assert.ok(tally.differing > 0);
+    } finally {
+      await filler.close();
+    }
+  });
+
+  test('a snapshot that is not there has no scan source, as target or as base', async () => {
+    const { backend } = context;
+    const volumeId = newVolume();
+    const snapshotId = newSnapshot();
+    await backend.createVolume(volumeId, SIZE);
+    await backend.createSnapshot(volumeId, snapshotId);
+    const gone = newSnapshot();
+    await rejectsWith(backend.scanSource(gone, null), 'FAILED_PRECONDITION');
+    await rejectsWith(backend.scanSource(snapshotId, gone), 'FAILED_PRECONDITION');
+    await backend.deleteSnapshot(snapshotId);
+    await rejectsWith(backend.scanSource(snapshotId, null), 'FAILED_PRECONDITION');
+    await backend.deleteVolume(volumeId);
+  });
+}
+
+async function compareRounds(context: ContractContext, filler: NativePool): Promise<Tally> {
+  const { backend, harness } = context;
+  const random = seededRandom('backend contract');
+  const volumeId = newVolume();
+  const model = Buffer.alloc(VOLUME_BYTES);
+  const cuts: { id: string; image: SnapshotImage }[] = [];
+  const tally = new Tally();
+  await backend.createVolume(volumeId, SIZE);
+  for (let round = 0; round < ROUNDS; round += 1) {
+    await work(context, volumeId, { model, random });
+    const id = newSnapshot();
+    await backend.createSnapshot(volumeId, id);
+    cuts.push({ id, image: SnapshotImage.of(model, cuts.at(-1)?.image) });
+    if (cuts.length > 3) await backend.deleteSnapshot(cuts.shift()?.id ?? '');
+    for (const [index, target] of cuts.entries()) {
+      const zeros = SnapshotImage.zeros(VOLUME_BYTES);
+      const list = await scanAll(filler, await backend.scanSource(target.id, null));
+      tally.add(assertSound(zeros, target.image, list, 'allocated'));
+      for (const base of cuts.slice(0, index)) {
+        const delta = await scanAll(filler, await backend.scanSource(target.id, base.id));
+        tally.add(assertSound(base.image, target.image, delta, 'delta'));
+      }
+    }
+  }
+  await harness.release(volumeId);
+  for (const { id } of cuts) await backend.deleteSnapshot(id);
+  await backend.deleteVolume(volumeId);
+  return tally;
+}
+
+async function work(
+  { harness }: ContractContext,
+  volumeId: string,
+  { model, random }: { model: Buffer; random: Random },
+): Promise<void> {
+  for (let count = 0; count < 20; count += 1) {
+    const length = random.pick([4096, 4096, 8192, 65536]);
+    const offset = random.below((VOLUME_BYTES - length) / 4096 + 1) * 4096;
+    if (random.below(4) === 0) {
+      await harness.discard(volumeId, offset, length);
+      model.fill(0, offset, offset + length);
+    } else {
+      const bytes = random.below(2) === 0 ? random.bytes(length) : Buffer.alloc(length, 'words ');
+      await harness.write(volumeId, offset, bytes);
+      bytes.copy(model, offset);
+    }
+  }
+}

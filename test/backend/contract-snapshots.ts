@@ -1,0 +1,138 @@
+/** The part of the backend contract about cutting, restoring and removing snapshots. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type ContractContext, newSnapshot, newVolume, SIZE, VOLUME_BYTES } from './harness.js';
+
+/** What a snapshot holds, by restoring it. */
+async function contentOf(context: ContractContext, snapshotId: string): Promise<Buffer> {
+  const { backend, harness } = context;
+  const volumeId = newVolume();
+  await backend.restoreVolume(volumeId, snapshotId, SIZE);
+  const content = Buffer.from(await harness.read(volumeId));
+  await harness.release(volumeId);
+  await backend.deleteVolume(volumeId);
+  return content;
+}
+
+function describeCuts(context: ContractContext): void {
+  test('a snapshot holds the bytes of its moment, also those nobody synced', async () => {
+    const { backend, harness } = context;
+    const volumeId = newVolume();
+    const [first, second] = [newSnapshot(), newSnapshot()];
+    const content = Buffer.alloc(VOLUME_BYTES);
+    const write = async (offset: number, length: number, value: number): Promise<void> => {
+      content.fill(value, offset, offset + length);
+      await harness.write(volumeId, offset, Buffer.alloc(length, value));
+    };
+    await backend.createVolume(volumeId, SIZE);
+    await write(0, 1 << 20, 1);
+    await write(3 << 20, 65536, 2);
+    const cut = await backend.createSnapshot(volumeId, first);
+    const atFirst = Buffer.from(content);
+    await write(4096, 4096, 3);
+    await harness.discard(volumeId, 65536, 65536);
+    content.fill(0, 65536, 131072);
+    const later = await backend.createSnapshot(volumeId, second);
+    await write(0, 4096, 4);
+    assert.ok((await contentOf(context, first)).equals(atFirst));
+    content.fill(1, 0, 4096);
+    assert.ok((await contentOf(context, second)).equals(content));
+    assert.equal(cut.sizeBytes, SIZE);
+    assert.ok(later.creationTimeNs > cut.creationTimeNs);
+    assert.ok(Math.abs(Number(later.creationTimeNs / 1_000_000n) - Date.now()) < 60_000);
+    await harness.release(volumeId);
+    for (const id of [first, second]) await backend.deleteSnapshot(id);
+    await backend.deleteVolume(volumeId);
+  });
+
+  test('a snapshot outlives its volume', async () => {
+    const { backend, harness } = context;
+    const volumeId = newVolume();
+    const snapshotId = newSnapshot();
+    await backend.createVolume(volumeId, SIZE);
+    await harness.write(volumeId, 4096, Buffer.alloc(4096, 5));
+    await backend.createSnapshot(volumeId, snapshotId);
+    await harness.release(volumeId);
+    await backend.deleteVolume(volumeId);
+    assert.equal((await contentOf(context, snapshotId))[4096], 5);
+    await backend.deleteSnapshot(snapshotId);
+  });
+
+  test('cutting a volume that is not there fails and leaves nothing', async () => {
+    const snapshotId = newSnapshot();
+    await assert.rejects(context.backend.createSnapshot(newVolume(), snapshotId));
+    assert.ok(!(await context.backend.list()).snapshots.some(({ id }) => id === snapshotId));
+    assert.deepEqual(await context.backend.sweep(), []);
+  });
+}
+
+function describeRemovals(context: ContractContext): void {
+  test('deleting or abandoning a snapshot twice, or one that never was, succeeds', async () => {
+    const { backend } = context;
+    const volumeId = newVolume();
+    const snapshotId = newSnapshot();
+    await backend.deleteSnapshot(snapshotId);
+    await backend.abandonSnapshot(volumeId, snapshotId);
+    await backend.createVolume(volumeId, SIZE);
+    await backend.createSnapshot(volumeId, snapshotId);
+    await backend.abandonSnapshot(volumeId, snapshotId);
+    await backend.abandonSnapshot(volumeId, snapshotId);
+    await backend.createSnapshot(volumeId, snapshotId);
+    await backend.deleteSnapshot(snapshotId);
+    await backend.deleteSnapshot(snapshotId);
+    assert.ok(!(await backend.list()).snapshots.some(({ id }) => id === snapshotId));
+    await backend.deleteVolume(volumeId);
+  });
+
+  test('abandoning a half made snapshot removes what was made of it', async () => {
+    const { backend, harness } = context;
+    const volumeId = newVolume();
+    const snapshotId = newSnapshot();
+    await backend.createVolume(volumeId, SIZE);
+    const left = await harness.leaveTemporary('snapshot', snapshotId);
+    await backend.abandonSnapshot(volumeId, snapshotId);
+    if (harness.attaches) assert.ok(!(await backend.sweep()).includes(left));
+    await backend.createSnapshot(volumeId, snapshotId);
+    await backend.deleteSnapshot(snapshotId);
+    await backend.deleteVolume(volumeId);
+    await backend.sweep();
+  });
+}
+
+function describeRestores(context: ContractContext): void {
+  test('a restored volume is a copy of its own, with zeros behind the content of the snapshot', async () => {
+    const { backend, harness } = context;
+    const [volumeId, larger] = [newVolume(), newVolume()];
+    const snapshotId = newSnapshot();
+    await backend.createVolume(volumeId, SIZE);
+    await harness.write(volumeId, VOLUME_BYTES - 4096, Buffer.alloc(4096, 9));
+    await backend.createSnapshot(volumeId, snapshotId);
+    await backend.restoreVolume(larger, snapshotId, 2n * SIZE);
+    await backend.restoreVolume(larger, snapshotId, 2n * SIZE);
+    const content = await harness.read(larger);
+    assert.equal(content.length, 2 * VOLUME_BYTES);
+    assert.equal(content[VOLUME_BYTES - 1], 9);
+    assert.ok(content.subarray(VOLUME_BYTES).equals(Buffer.alloc(VOLUME_BYTES)));
+    await harness.write(larger, VOLUME_BYTES - 4096, Buffer.alloc(4096, 8));
+    assert.equal((await contentOf(context, snapshotId))[VOLUME_BYTES - 1], 9);
+    assert.equal((await harness.read(volumeId))[VOLUME_BYTES - 1], 9);
+    for (const id of [volumeId, larger]) {
+      await harness.release(id);
+      await backend.deleteVolume(id);
+    }
+    await backend.deleteSnapshot(snapshotId);
+  });
+
+  test('restoring a snapshot that is not there fails and leaves nothing', async () => {
+    const volumeId = newVolume();
+    await assert.rejects(context.backend.restoreVolume(volumeId, newSnapshot(), SIZE));
+    assert.ok(!(await context.backend.list()).volumes.some(({ id }) => id === volumeId));
+    assert.deepEqual(await context.backend.sweep(), []);
+  });
+}
+
+export function describeSnapshots(context: ContractContext): void {
+  describeCuts(context);
+  describeRemovals(context);
+  describeRestores(context);
+}

@@ -1,0 +1,37 @@
+/** What the contract suite needs to know of a backend besides the contract: how its volumes are used. */
+import type { Backend } from '../../src/backends/backend.js';
+import { newSnapshotId, newVolumeId } from '../../src/volumes/identifiers.js';
+import { TEST_NODE_KEY } from '../support/records.js';
+
+export const VOLUME_BYTES = 4 << 20;
+
+export interface BackendHarness {
+  readonly backend: Backend;
+  /** Whether volumes are block devices of this machine. */
+  readonly attaches: boolean;
+  /** As a workload would: not synced, and without closing the device. Attaches where needed. */
+  write(volumeId: string, offset: number, bytes: Buffer): Promise<void>;
+  discard(volumeId: string, offset: number, length: number): Promise<void>;
+  /** The content of the volume. Attaches where needed. */
+  read(volumeId: string): Promise<Buffer>;
+  /** Lets go of what write and read opened. */
+  release(volumeId: string): Promise<void>;
+  /** Leaves in the pool what a killed run leaves. Returns the name sweep will give. */
+  leaveTemporary(of: 'volume' | 'snapshot', id: string): Promise<string>;
+  /** Leaves something foreign beside the volumes. */
+  leaveForeign(): Promise<void>;
+  /** What the storage below has free, bytes. */
+  reallyFree(): Promise<bigint>;
+  /** Another backend object on the same pool, as after a restart; started. */
+  reopen(): Promise<Backend>;
+  dispose(): Promise<void>;
+}
+
+export interface ContractContext {
+  readonly harness: BackendHarness;
+  readonly backend: Backend;
+}
+
+export const newVolume = (): string => newVolumeId(TEST_NODE_KEY);
+export const newSnapshot = (): string => newSnapshotId(TEST_NODE_KEY);
+export const SIZE = BigInt(VOLUME_BYTES);

@@ -1,0 +1,26 @@
+import { describeBackend } from './backend-contract.js';
+import type { BackendHarness } from './harness.js';
+import { MemoryBackend, MemoryStorage } from './memory-backend.js';
+
+describeBackend('memory', makeHarness, { skip: false, attaches: false });
+
+async function makeHarness(): Promise<BackendHarness> {
+  const storage = new MemoryStorage();
+  const backend = new MemoryBackend(storage);
+  return {
+    backend,
+    attaches: false,
+    write: async (volumeId, offset, bytes) => backend.write(volumeId, offset, bytes),
+    discard: async (volumeId, offset, length) => backend.discard(volumeId, offset, length),
+    read: async (volumeId) => backend.read(volumeId),
+    release: async () => undefined,
+    leaveTemporary: async (_of, id) => {
+      storage.temporary.add(`${id}.tmp`);
+      return `${id}.tmp`;
+    },
+    leaveForeign: async () => void storage.foreign.add('readme.txt'),
+    reallyFree: async () => 1n << 30n,
+    reopen: async () => new MemoryBackend(storage),
+    dispose: async () => undefined,
+  };
+}

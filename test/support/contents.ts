@@ -1,0 +1,135 @@
+/** What a volume must hold: written by a workload, durable, and checked through a published path. */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { type FileHandle, open, readdir, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Random } from './random.js';
+
+export interface Contents {
+  /** Changes something at the target path. Durable when it resolves, and remembered from then on. */
+  work(target: string, random: Random): Promise<void>;
+  /** Fails unless the target holds what is remembered. */
+  verify(target: string): Promise<void>;
+  /** The same contents, which later work on this one does not change. */
+  copy(): Contents;
+  /** Work without an end whose outcome nobody remembers. */
+  disturb(target: string): Disturbance;
+}
+
+const digest = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
+
+async function writeDurably(
+  path: string,
+  flags: string,
+  write: (file: FileHandle) => Promise<unknown>,
+): Promise<void> {
+  const file = await open(path, flags);
+  try {
+    await write(file);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+/** Files of a mounted file system. */
+export class FileContents implements Contents {
+  readonly #digests: Map<string, string>;
+
+  constructor(digests: ReadonlyMap<string, string> = new Map()) {
+    this.#digests = new Map(digests);
+  }
+
+  async work(target: string, random: Random): Promise<void> {
+    const name = `file-${random.below(6)}`;
+    const bytes = random.bytes(1 + random.below(30_000));
+    // A file whose rewriting fails half way holds neither the old nor the new bytes.
+    this.#digests.delete(name);
+    await writeDurably(join(target, name), 'w', (file) => file.write(bytes));
+    this.#digests.set(name, digest(bytes));
+    await writeDurably(target, 'r', async () => undefined);
+  }
+
+  async verify(target: string): Promise<void> {
+    const found = await readdir(target);
+    for (const [name, wanted] of this.#digests) {
+      assert.ok(found.includes(name), `${target} has lost ${name}`);
+      assert.equal(digest(await readFile(join(target, name))), wanted, `${name} in ${target}`);
+    }
+  }
+
+  copy(): FileContents {
+    return new FileContents(this.#digests);
+  }
+
+  disturb(target: string): Disturbance {
+    const path = join(target, 'disturbance');
+    return new Disturbance(async (round) => {
+      if (round % 16 === 15) await rm(path, { force: true });
+      const bytes = Buffer.alloc(65536, round);
+      await writeDurably(path, 'a', (file) => file.write(bytes));
+    });
+  }
+}
+
+const BLOCK_BYTES = 4096;
+
+/** A raw block device, all of its bytes. */
+export class BlockContents implements Contents {
+  readonly #bytes: Buffer;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  static empty(sizeBytes: number): BlockContents {
+    return new BlockContents(Buffer.alloc(sizeBytes));
+  }
+
+  async work(target: string, random: Random): Promise<void> {
+    const blocks = 1 + random.below(16);
+    const offset = random.below(this.#bytes.length / BLOCK_BYTES - blocks) * BLOCK_BYTES;
+    const bytes = random.bytes(blocks * BLOCK_BYTES);
+    await writeDurably(target, 'r+', (file) => file.write(bytes, 0, bytes.length, offset));
+    bytes.copy(this.#bytes, offset);
+  }
+
+  async verify(target: string): Promise<void> {
+    const found = await readFile(target);
+    assert.ok(found.equals(this.#bytes), `${target} has other bytes than were written`);
+  }
+
+  copy(): BlockContents {
+    return new BlockContents(Buffer.from(this.#bytes));
+  }
+
+  disturb(target: string): Disturbance {
+    // The same bytes again: traffic that changes nothing.
+    return new Disturbance(async (round) => {
+      const offset = (round % (this.#bytes.length / BLOCK_BYTES)) * BLOCK_BYTES;
+      const bytes = this.#bytes.subarray(offset, offset + BLOCK_BYTES);
+      await writeDurably(target, 'r+', (file) => file.write(bytes, 0, bytes.length, offset));
+    });
+  }
+}
+
+/** Writes round after round until it is stopped. */
+export class Disturbance {
+  #isStopped = false;
+  readonly #done: Promise<void>;
+
+  constructor(round: (number: number) => Promise<void>) {
+    this.#done = this.#run(round);
+    // Heard by stop().
+    this.#done.catch(() => undefined);
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    await this.#done;
+  }
+
+  async #run(round: (number: number) => Promise<void>): Promise<void> {
+    for (let number = 0; !this.#isStopped; number += 1) await round(number);
+  }
+}

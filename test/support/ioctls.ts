@@ -1,0 +1,61 @@
+/** The few ioctls tests need: fixed sizes, main thread (see src/native/block-device.ts on the package). */
+import { closeSync, openSync } from 'node:fs';
+import { createRequire } from 'node:module';
+
+const ioctl = createRequire(import.meta.url)('ioctl') as (
+  fd: number,
+  request: number,
+  argument: Buffer | number,
+) => number;
+
+const BLKDISCARD = 0x1277;
+const BLKZEROOUT = 0x127f;
+const FICLONERANGE = 0x4020940d;
+const FS_IOC_GETFLAGS = 0x80086601 | 0;
+const FS_IOC_SETFLAGS = 0x40086602;
+export const FS_IMMUTABLE_FL = 0x10;
+export const FS_NOCOW_FL = 0x800000;
+
+function words(...values: (number | bigint)[]): Buffer {
+  const buffer = Buffer.alloc(values.length * 8);
+  values.forEach((value, index) => {
+    buffer.writeBigUInt64LE(BigInt(value), index * 8);
+  });
+  return buffer;
+}
+
+export function blockDiscard(fd: number, offset: number, length: number): void {
+  ioctl(fd, BLKDISCARD, words(offset, length));
+}
+
+export function blockZeroOut(fd: number, offset: number, length: number): void {
+  ioctl(fd, BLKZEROOUT, words(offset, length));
+}
+
+/** Both files open for writing; whole blocks. */
+export function cloneRange(
+  from: { fd: number; offset: number },
+  to: { fd: number; offset: number },
+  length: number,
+): void {
+  ioctl(to.fd, FICLONERANGE, words(from.fd, from.offset, length, to.offset));
+}
+
+/** Sets or clears inode flags of an open file. */
+export function changeFlags(fd: number, flag: number, set: boolean): void {
+  // The kernel reads and writes an int; the number says long.
+  const buffer = Buffer.alloc(8);
+  ioctl(fd, FS_IOC_GETFLAGS, buffer);
+  const flags = buffer.readUInt32LE(0);
+  buffer.writeUInt32LE((set ? flags | flag : flags & ~flag) >>> 0, 0);
+  ioctl(fd, FS_IOC_SETFLAGS, buffer);
+}
+
+export function setImmutable(path: string, immutable: boolean): void {
+  const fd = openSync(path, 'r');
+  try {
+    changeFlags(fd, FS_IMMUTABLE_FL, immutable);
+  } finally {
+    closeSync(fd);
+  }
+}

@@ -1,0 +1,149 @@
+/**
+ * A plugin that is killed with SIGKILL in the middle of its calls and started again on the same
+ * state. The moment of each kill is drawn within the time the call takes.
+ */
+import assert from 'node:assert/strict';
+import { performance } from 'node:perf_hooks';
+import { setImmediate } from 'node:timers/promises';
+import type { CsiClient } from './csi-client.js';
+import type { PluginOptions } from './plugin.js';
+import { startReport } from './plugin-log.js';
+import { PluginProcess } from './plugin-process.js';
+import type { Random } from './random.js';
+import { statusOf } from './refusal.js';
+import type { Workspace } from './workspace.js';
+
+/** How a call ended whose plugin was killed. */
+export type KillOutcome<T> = { answer: T } | 'cut off';
+
+interface Figures {
+  /** What the call takes when nobody interrupts it, ms. */
+  durationMs: number;
+  kills: number;
+  answered: number;
+}
+
+/** Every how many restarts the start is killed as well. */
+const START_KILL_EVERY = 7;
+
+export class KillablePlugin {
+  #plugin: PluginProcess | undefined;
+  #client: CsiClient | undefined;
+  readonly #figures = new Map<string, Figures>();
+  #starts = 0;
+  #startMs = 500;
+  #killedStarts = 0;
+  #recoveries = 0;
+
+  constructor(
+    private readonly workspace: Workspace,
+    private readonly options: PluginOptions,
+    private readonly random: Random,
+  ) {}
+
+  get client(): CsiClient {
+    if (this.#client === undefined) throw new Error('no plugin runs now');
+    return this.#client;
+  }
+
+  get kills(): number {
+    const calls = [...this.#figures.values()].reduce((sum, { kills }) => sum + kills, 0);
+    return calls + this.#killedStarts;
+  }
+
+  /** Starts it, sometimes after starts that are killed on the way. Differences in its report fail. */
+  async start(): Promise<void> {
+    this.#starts += 1;
+    while (this.#starts > 1 && this.random.below(START_KILL_EVERY) === 0) await this.#killStart();
+    const begin = performance.now();
+    this.#plugin = new PluginProcess(this.workspace, this.options);
+    this.#client = await this.#plugin.ready();
+    this.#startMs = performance.now() - begin;
+    const report = startReport(this.#plugin.output);
+    assert.deepEqual(report.differences, [], 'the catalogue and the pool agree after a start');
+    if (report.finished.length + report.undone.length > 0) this.#recoveries += 1;
+  }
+
+  /** SIGTERM, which must end it with code 0. */
+  async stop(): Promise<void> {
+    this.#client?.close();
+    this.#client = undefined;
+    this.#plugin?.child.kill('SIGTERM');
+    assert.equal(await this.#plugin?.exitCode(30_000), 0, this.#plugin?.output);
+    this.#plugin = undefined;
+  }
+
+  async end(): Promise<void> {
+    await this.#plugin?.kill();
+    this.#client?.close();
+    this.#plugin = undefined;
+    this.#client = undefined;
+  }
+
+  /** A call that nobody interrupts, to know how long it takes. */
+  async measure<T>(label: string, call: () => Promise<T>): Promise<T> {
+    const begin = performance.now();
+    const answer = await call();
+    this.#learn(label, performance.now() - begin);
+    return answer;
+  }
+
+  /** Kills the plugin in the middle of the call. It has to be started again. */
+  async killDuring<T>(label: string, call: () => Promise<T>): Promise<KillOutcome<T>> {
+    const figures = this.#figures.get(label);
+    if (figures === undefined) throw new Error(`${label} was never measured`);
+    const begin = performance.now();
+    const running = call();
+    running.then(
+      () => this.#learn(label, performance.now() - begin),
+      () => undefined,
+    );
+    await passed(begin + this.random.unit() * figures.durationMs * 1.1);
+    this.#plugin?.child.kill('SIGKILL');
+    const status = await statusOf(running);
+    await this.end();
+    figures.kills += 1;
+    if (status !== 'OK') {
+      assert.ok(['UNAVAILABLE', 'CANCELLED', 'INTERNAL'].includes(status), `${label}: ${status}`);
+      return 'cut off';
+    }
+    figures.answered += 1;
+    return { answer: await running };
+  }
+
+  summary(): string {
+    const lines = [...this.#figures].map(
+      ([label, { durationMs, kills, answered }]) =>
+        `#   ${label}: ${kills} kills, ${kills - answered} before the answer, ` +
+        `${durationMs.toFixed(1)} ms`,
+    );
+    return [
+      `# ${this.kills} kills, ${this.#killedStarts} of them during a start; ` +
+        `${this.#recoveries} of ${this.#starts} starts had something to finish or undo; ` +
+        `a start takes ${this.#startMs.toFixed(0)} ms`,
+      ...lines.sort(),
+    ].join('\n');
+  }
+
+  async #killStart(): Promise<void> {
+    const begin = performance.now();
+    const started = new PluginProcess(this.workspace, this.options);
+    await passed(begin + this.random.unit() * this.#startMs);
+    await started.kill();
+    this.#killedStarts += 1;
+  }
+
+  #learn(label: string, ms: number): void {
+    const figures = this.#figures.get(label);
+    if (figures === undefined) {
+      this.#figures.set(label, { durationMs: ms, kills: 0, answered: 0 });
+    } else {
+      figures.durationMs = 0.7 * figures.durationMs + 0.3 * ms;
+    }
+  }
+}
+
+/** Waits for the moment exactly, to the tenth of a millisecond, while calls go on. */
+export async function passed(moment: number): Promise<void> {
+  while (performance.now() < moment) await setImmediate();
+}

@@ -1,0 +1,68 @@
+/**
+ * The last few snapshots of a volume, made and deleted at random, with the bytes of each; and the
+ * check of every list among them that a client could ask for.
+ */
+import assert from 'node:assert/strict';
+import type { CsiClient } from './csi-client.js';
+import { assertSound, Tally } from './metadata-check.js';
+import type { Random } from './random.js';
+import { SnapshotImage } from './snapshot-image.js';
+import { readSnapshot, type TestSnapshot, type TestVolume } from './test-volume.js';
+
+/** How many snapshots are kept. */
+const LIVE = 4;
+
+export interface LiveSnapshot<Note> {
+  snapshot: TestSnapshot;
+  image: SnapshotImage;
+  /** Whatever the test wants to remember of that moment. */
+  note: Note;
+}
+
+export class SnapshotWindow<Note = null> {
+  readonly live: LiveSnapshot<Note>[] = [];
+  readonly allocated = new Tally();
+  readonly deltas = new Tally();
+
+  constructor(
+    private readonly client: CsiClient,
+    private readonly volume: TestVolume,
+    private readonly poolDirectory: string,
+    private readonly random: Random,
+  ) {}
+
+  /** Deletes some, cuts a new one, and reads it. */
+  async cut(note: Note): Promise<LiveSnapshot<Note>> {
+    while (this.live.length >= LIVE || (this.live.length > 1 && this.random.below(4) === 0)) {
+      const [gone] = this.live.splice(this.random.below(this.live.length), 1);
+      if (gone !== undefined) await this.volume.deleteSnapshot(gone.snapshot.id);
+    }
+    const snapshot = await this.volume.snapshot();
+    const image = readSnapshot(this.poolDirectory, snapshot, this.live.at(-1)?.image ?? null);
+    const made = { snapshot, image, note };
+    this.live.push(made);
+    return made;
+  }
+
+  /** Every allocated list and every delta from an older to a newer one, against the bytes. */
+  async check(): Promise<void> {
+    for (const [index, target] of this.live.entries()) {
+      const zeros = SnapshotImage.zeros(target.image.sizeBytes);
+      const allocated = await this.client.allocated(target.snapshot.id);
+      const label = `allocated list of ${target.snapshot.id}`;
+      this.allocated.add(assertSound(zeros, target.image, allocated, label));
+      for (const base of this.live.slice(0, index)) {
+        const delta = await this.client.delta(base.snapshot.id, target.snapshot.id);
+        const between = `delta from ${base.snapshot.id} to ${target.snapshot.id}`;
+        this.deltas.add(assertSound(base.image, target.image, delta, between));
+      }
+    }
+  }
+
+  /** The figures, and that there was something to find. */
+  report(say: (line: string) => void): void {
+    say(`allocated: ${this.allocated}`);
+    say(`deltas: ${this.deltas}`);
+    assert.ok(this.deltas.differing > 0 && this.allocated.differing > 0, 'nothing was compared');
+  }
+}

@@ -1,0 +1,82 @@
+/** Reads what the scanner writes: whole gRPC frames of GetMetadata*Response messages. */
+import assert from 'node:assert/strict';
+import { CSI_PACKAGE, csiProto } from '../../src/csi/proto.js';
+import type { ScanSource } from '../../src/native/addon.js';
+import type { NativeFiller } from '../../src/native/pool.js';
+import { type ScanOptions, scan } from '../../src/native/scanner.js';
+import type { MetadataAnswer, Range } from './csi-client.js';
+
+const FRAME_HEAD_BYTES = 5;
+
+export interface DecodedMessage {
+  type: string;
+  capacity: bigint;
+  ranges: Range[];
+}
+
+interface PlainMessage {
+  block_metadata_type: string;
+  volume_capacity_bytes: string;
+  block_metadata: { byte_offset: string; size_bytes: string }[];
+}
+
+/** The messages of a buffer of frames. Throws if it does not end with a frame. */
+export function decodeFrames(bytes: Uint8Array): DecodedMessage[] {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const messages: DecodedMessage[] = [];
+  let at = 0;
+  while (at < buffer.length) {
+    assert.equal(buffer[at], 0, 'a frame is not compressed');
+    const end = at + FRAME_HEAD_BYTES + buffer.readUInt32BE(at + 1);
+    assert.ok(end <= buffer.length, 'a frame is whole');
+    messages.push(decodeMessage(buffer.subarray(at + FRAME_HEAD_BYTES, end)));
+    at = end;
+  }
+  return messages;
+}
+
+function decodeMessage(bytes: Uint8Array): DecodedMessage {
+  const type = csiProto().root.lookupType(`${CSI_PACKAGE}.GetMetadataAllocatedResponse`);
+  const plain = type.toObject(type.decode(bytes), {
+    longs: String,
+    enums: String,
+    defaults: true,
+    arrays: true,
+  }) as PlainMessage;
+  return {
+    type: plain.block_metadata_type,
+    capacity: BigInt(plain.volume_capacity_bytes),
+    ranges: plain.block_metadata.map((block) => ({
+      offset: BigInt(block.byte_offset),
+      size: BigInt(block.size_bytes),
+    })),
+  };
+}
+
+/** The whole list of a scan, through the scanner and the wire form. */
+export async function scanAll(
+  filler: NativeFiller,
+  source: ScanSource,
+  options: Partial<ScanOptions> = {},
+): Promise<MetadataAnswer & { rescans: number; unprovedBytes: bigint }> {
+  const answer = { type: '', capacity: -1n, ranges: [] as Range[], messages: 0 };
+  let rescans = 0;
+  let unprovedBytes = 0n;
+  for await (const { bytes, result } of scan(filler, source, {
+    startingOffset: 0n,
+    maxResults: 0,
+    ...options,
+  })) {
+    const messages = decodeFrames(bytes);
+    assert.equal(messages.length, result.messages);
+    rescans += result.rescans;
+    unprovedBytes += result.unprovedBytes;
+    answer.messages += messages.length;
+    for (const message of messages) {
+      answer.type = message.type;
+      answer.capacity = message.capacity;
+      answer.ranges.push(...message.ranges);
+    }
+  }
+  return { ...answer, rescans, unprovedBytes };
+}

@@ -1,0 +1,165 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { SystemError } from '../../../src/errors.js';
+import type { FillRequest, FillResult, ScanSource } from '../../../src/native/addon.js';
+import type { NativeFiller } from '../../../src/native/pool.js';
+import { MAX_ENTRIES_PER_MESSAGE, scan } from '../../../src/native/scanner.js';
+import type { FillAnswer } from '../../../src/native/worker.js';
+
+const SOURCE: ScanSource = {
+  kind: 'pattern',
+  sizeBytes: 1000n,
+  extentBytes: 1n,
+  strideBytes: 2n,
+};
+
+/** Answers with a byte that counts the chunks, `chunks` times, 100 bytes further each time. */
+class FakeFiller implements NativeFiller {
+  readonly requests: FillRequest[] = [];
+  readonly buffers = new Set<ArrayBuffer>();
+  running = 0;
+  #inUse = new Set<ArrayBuffer>();
+
+  constructor(
+    private readonly chunks: number,
+    private readonly change: (result: FillResult, index: number) => object = () => ({}),
+  ) {}
+
+  async fill(request: FillRequest, buffer: ArrayBuffer): Promise<FillAnswer> {
+    const index = this.requests.length;
+    this.requests.push(request);
+    this.buffers.add(buffer);
+    assert.ok(!this.#inUse.has(buffer), 'a buffer is filled once at a time');
+    this.#inUse.add(buffer);
+    this.running += 1;
+    assert.equal(this.running, 1, 'one chunk of a scan is filled at a time');
+    await delay(1);
+    this.running -= 1;
+    this.#inUse.delete(buffer);
+    new Uint8Array(buffer)[0] = index;
+    const result = {
+      ok: true as const,
+      messages: 1,
+      bytes: 1,
+      entries: 1,
+      entryBytes: 1n,
+      nextOffset: request.offset + 100n,
+      nextRangeStart: request.offset + 90n,
+      done: index === this.chunks - 1,
+      extents: 1,
+      rescans: 0,
+      unprovedBytes: 0n,
+    };
+    return { result: { ...result, ...this.change(result, index) }, buffer };
+  }
+}
+
+const options = { startingOffset: 40n, maxResults: 0 };
+
+test('a scan goes on from where the last chunk ended, with the range that was open there', async () => {
+  const filler = new FakeFiller(4);
+  const seen: number[] = [];
+  for await (const { bytes } of scan(filler, SOURCE, options)) seen.push(bytes[0] ?? -1);
+  assert.deepEqual(seen, [0, 1, 2, 3]);
+  assert.deepEqual(
+    filler.requests.map(({ offset, rangeStart }) => [offset, rangeStart]),
+    [
+      [40n, 40n],
+      [140n, 130n],
+      [240n, 230n],
+      [340n, 330n],
+    ],
+  );
+});
+
+test('one chunk is read ahead, no more, and two buffers are enough', async () => {
+  const filler = new FakeFiller(8);
+  let taken = 0;
+  for await (const _chunk of scan(filler, SOURCE, options)) {
+    taken += 1;
+    await delay(5);
+    assert.ok(filler.requests.length <= taken + 1, 'more than one chunk ahead');
+  }
+  assert.equal(taken, 8);
+  assert.equal(filler.buffers.size, 2);
+});
+
+test('the bytes of a chunk stay as they are until the next one is asked for', async () => {
+  const filler = new FakeFiller(20);
+  let index = 0;
+  for await (const { bytes } of scan(filler, SOURCE, options)) {
+    await delay(3);
+    assert.equal(bytes[0], index);
+    index += 1;
+  }
+});
+
+test('a consumer that leaves ends the scan, and the chunk ahead may fail unheard', async () => {
+  const filler = new FakeFiller(100, (_result, index) => (index >= 1 ? failure('EIO') : {}));
+  for await (const _chunk of scan(filler, SOURCE, options)) break;
+  await delay(10);
+  assert.ok(filler.requests.length <= 2);
+});
+
+test('a failed chunk comes as a SystemError after the chunks before it', async () => {
+  const filler = new FakeFiller(100, (_result, index) =>
+    index === 2 ? failure('SCAN_MUTABLE') : {},
+  );
+  let taken = 0;
+  const all = async (): Promise<void> => {
+    for await (const _chunk of scan(filler, SOURCE, options)) taken += 1;
+  };
+  await assert.rejects(all(), (thrown) => {
+    assert.ok(thrown instanceof SystemError);
+    assert.deepEqual([thrown.code, thrown.syscall, thrown.path], ['SCAN_MUTABLE', 'test', '/x']);
+    return true;
+  });
+  assert.ok(taken >= 1 && taken <= 2);
+});
+
+test('a filler that rejects rejects the scan', async () => {
+  const filler: NativeFiller = { fill: () => Promise.reject(new Error('the thread has died')) };
+  await assert.rejects(async () => {
+    for await (const _chunk of scan(filler, SOURCE, options)) break;
+  }, /the thread has died/);
+});
+
+test('chunks without messages are not handed on, except that the last one always is', async () => {
+  const filler = new FakeFiller(5, (_result, index) =>
+    index === 2 ? {} : { messages: 0, bytes: 0 },
+  );
+  const messages: number[] = [];
+  for await (const { result } of scan(filler, SOURCE, options)) messages.push(result.messages);
+  assert.deepEqual(messages, [1, 0]);
+});
+
+test('an empty message may be sent by the first chunk that sends, and by none after it', async () => {
+  const filler = new FakeFiller(4, (_result, index) =>
+    index === 1 ? {} : { messages: 0, bytes: 0 },
+  );
+  for await (const _chunk of scan(filler, SOURCE, options));
+  assert.deepEqual(
+    filler.requests.map((request) => request.sendEmpty),
+    [true, true, false, false],
+  );
+});
+
+test('max_results bounds each message, and never raises the bound of the plugin', async () => {
+  const bounds: [number, number][] = [
+    [0, MAX_ENTRIES_PER_MESSAGE],
+    [1, 1],
+    [7, 7],
+    [MAX_ENTRIES_PER_MESSAGE + 1, MAX_ENTRIES_PER_MESSAGE],
+    [2 ** 31 - 1, MAX_ENTRIES_PER_MESSAGE],
+  ];
+  for (const [maxResults, expected] of bounds) {
+    const filler = new FakeFiller(3);
+    for await (const _chunk of scan(filler, SOURCE, { startingOffset: 0n, maxResults }));
+    for (const request of filler.requests) assert.equal(request.maxEntriesPerMessage, expected);
+  }
+});
+
+function failure(code: string): object {
+  return { ok: false, code, errno: 5, syscall: 'test', path: '/x', message: 'as expected' };
+}
