@@ -18,13 +18,7 @@ import { after, before, test } from 'node:test';
 import type { VolumeRecord } from '../../src/volumes/records.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { skipUnlessRoot, Workspace } from '../support/workspace.js';
-import {
-  blockCapability,
-  mountCapability,
-  type NodeFixture,
-  openNode,
-  SIZE,
-} from './node-fixture.js';
+import { blockCapability, mountCapability, type NodeFixture, openNode } from './node-fixture.js';
 
 let workspace: Workspace;
 let node: NodeFixture;
@@ -383,55 +377,4 @@ rootTest("another volume's publication is not unpublished", async () => {
   const unknown = { ...target, volume_id: 'none-exist-id' };
   await rejectsWith(node.call('NodeUnpublishVolume', unknown), 'FAILED_PRECONDITION', /else/);
   await cleared(first);
-});
-
-rootTest('NV1 to NV4: statistics where it is staged or published, and nowhere else', async () => {
-  const stats = (volume_id: string, volume_path: string): Promise<Record<string, unknown>> =>
-    node.call('NodeGetVolumeStats', { volume_id, volume_path });
-  await rejectsWith(stats('', '/x'), 'INVALID_ARGUMENT', /volume_id/);
-  await rejectsWith(stats('x', ''), 'INVALID_ARGUMENT', /volume_path/);
-  await rejectsWith(stats('fake-vol-id', 'some/path'), 'NOT_FOUND');
-  const volume = await staged(mountCapability());
-  await node.publish(volume, mountCapability());
-  const paths = [node.targetPath(volume.volumeId), node.stagingPath(volume.volumeId)];
-  for (const path of paths) {
-    const { usage } = await stats(volume.volumeId, path);
-    const [bytes, inodes] = usage as Record<string, string>[];
-    assert.equal(bytes?.['unit'], 'BYTES');
-    assert.equal(inodes?.['unit'], 'INODES');
-    const [total, used] = [BigInt(bytes?.['total'] ?? 0), BigInt(bytes?.['used'] ?? 0)];
-    assert.ok(total > 0n && total <= SIZE && used < total);
-    assert.ok(BigInt(inodes?.['used'] ?? 0) >= 11n);
-  }
-  for (const path of ['some/path', workspace.directory, `${paths[0]}/..`, '/no/such/path']) {
-    await rejectsWith(stats(volume.volumeId, path), 'NOT_FOUND');
-  }
-  await node.unpublish(volume);
-  await rejectsWith(stats(volume.volumeId, paths[0] ?? ''), 'NOT_FOUND');
-  await cleared(volume);
-});
-
-rootTest('NV4: a raw volume tells its size', async () => {
-  const volume = await staged(blockCapability());
-  await node.publish(volume, blockCapability());
-  const volume_id = volume.volumeId;
-  for (const volume_path of [node.targetPath(volume_id), node.stagingPath(volume_id)]) {
-    const answer = await node.call('NodeGetVolumeStats', { volume_id, volume_path });
-    assert.deepEqual(answer, { usage: [{ total: SIZE.toString(), unit: 'BYTES' }] });
-  }
-  await cleared(volume);
-});
-
-rootTest('NC1, NI1 to NI5: capabilities and info', async () => {
-  assert.deepEqual(await node.call('NodeGetCapabilities', {}), {
-    capabilities: [
-      { rpc: { type: 'STAGE_UNSTAGE_VOLUME' } },
-      { rpc: { type: 'GET_VOLUME_STATS' } },
-    ],
-  });
-  for (let time = 0; time < 2; time += 1) {
-    const info = await node.call('NodeGetInfo', {});
-    assert.deepEqual(info, { node_id: 'test-node', max_volumes_per_node: '0' });
-  }
-  assert.throws(() => node.call('NodeExpandVolume', {}), /not served/);
 });

@@ -31,11 +31,12 @@ let workspace: Workspace;
 let xfs = '';
 let ext4 = '';
 before(() => {
+  if (skipUnlessRoot !== false) return;
   workspace = new Workspace('mounter');
   xfs = makeDevice(workspace, 'xfs', 'mkfs.xfs');
   ext4 = makeDevice(workspace, 'ext4', 'mkfs.ext4');
 });
-after(() => workspace.dispose());
+after(() => workspace?.dispose());
 
 const directory = (name: string): string => {
   mkdirSync(workspace.path(name), { recursive: true });

@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+import type { VolumeRecord } from '../../src/volumes/records.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { skipUnlessRoot, Workspace } from '../support/workspace.js';
+import {
+  blockCapability,
+  mountCapability,
+  type NodeFixture,
+  openNode,
+  SIZE,
+} from './node-fixture.js';
+
+let workspace: Workspace;
+let node: NodeFixture;
+before(async () => {
+  if (skipUnlessRoot !== false) return;
+  workspace = new Workspace('node-stats');
+  node = await openNode(workspace);
+});
+after(async () => {
+  if (skipUnlessRoot !== false) return;
+  await node.close();
+  workspace.dispose();
+});
+
+const rootTest = (title: string, body: () => Promise<void>): void => {
+  test(title, { skip: skipUnlessRoot }, body);
+};
+
+type Capability = ReturnType<typeof mountCapability>;
+
+const NOTHING = { mounts: [], loops: [] };
+
+async function staged(capability: Capability): Promise<VolumeRecord> {
+  const volume = await node.makeVolume();
+  await node.stage(volume, capability);
+  return volume;
+}
+
+async function cleared(volume: VolumeRecord): Promise<void> {
+  await node.unpublish(volume);
+  await node.unstage(volume);
+  assert.deepEqual(node.held(), NOTHING);
+  assert.deepEqual(readdirSync(workspace.path('pods')), []);
+  assert.deepEqual(await node.catalogue.publications(volume.volumeId), []);
+  assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
+}
+
+rootTest('NV1 to NV4: statistics where it is staged or published, and nowhere else', async () => {
+  const stats = (volume_id: string, volume_path: string): Promise<Record<string, unknown>> =>
+    node.call('NodeGetVolumeStats', { volume_id, volume_path });
+  await rejectsWith(stats('', '/x'), 'INVALID_ARGUMENT', /volume_id/);
+  await rejectsWith(stats('x', ''), 'INVALID_ARGUMENT', /volume_path/);
+  await rejectsWith(stats('fake-vol-id', 'some/path'), 'NOT_FOUND');
+  const volume = await staged(mountCapability());
+  await node.publish(volume, mountCapability());
+  const paths = [node.targetPath(volume.volumeId), node.stagingPath(volume.volumeId)];
+  for (const path of paths) {
+    const { usage } = await stats(volume.volumeId, path);
+    const [bytes, inodes] = usage as Record<string, string>[];
+    assert.equal(bytes?.['unit'], 'BYTES');
+    assert.equal(inodes?.['unit'], 'INODES');
+    const [total, used] = [BigInt(bytes?.['total'] ?? 0), BigInt(bytes?.['used'] ?? 0)];
+    assert.ok(total > 0n && total <= SIZE && used < total);
+    assert.ok(BigInt(inodes?.['used'] ?? 0) >= 11n);
+  }
+  for (const path of ['some/path', workspace.directory, `${paths[0]}/..`, '/no/such/path']) {
+    await rejectsWith(stats(volume.volumeId, path), 'NOT_FOUND');
+  }
+  await node.unpublish(volume);
+  await rejectsWith(stats(volume.volumeId, paths[0] ?? ''), 'NOT_FOUND');
+  await cleared(volume);
+});
+
+rootTest('NV4: a raw volume tells its size', async () => {
+  const volume = await staged(blockCapability());
+  await node.publish(volume, blockCapability());
+  const volume_id = volume.volumeId;
+  for (const volume_path of [node.targetPath(volume_id), node.stagingPath(volume_id)]) {
+    const answer = await node.call('NodeGetVolumeStats', { volume_id, volume_path });
+    assert.deepEqual(answer, { usage: [{ total: SIZE.toString(), unit: 'BYTES' }] });
+  }
+  await cleared(volume);
+});
+
+rootTest('NC1, NI1 to NI5: capabilities and info', async () => {
+  assert.deepEqual(await node.call('NodeGetCapabilities', {}), {
+    capabilities: [
+      { rpc: { type: 'STAGE_UNSTAGE_VOLUME' } },
+      { rpc: { type: 'GET_VOLUME_STATS' } },
+    ],
+  });
+  for (let time = 0; time < 2; time += 1) {
+    const info = await node.call('NodeGetInfo', {});
+    assert.deepEqual(info, { node_id: 'test-node', max_volumes_per_node: '0' });
+  }
+  assert.throws(() => node.call('NodeExpandVolume', {}), /not served/);
+});
