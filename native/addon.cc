@@ -1,0 +1,41 @@
+// The addon's export table, and nothing else. Contracts: src/native/addon.ts.
+#include <napi.h>
+
+#include "native/binding/file.h"
+#include "native/binding/loop.h"
+#include "native/binding/scan.h"
+
+namespace blockdelta {
+namespace {
+
+using Binding = Napi::Value (*)(const Napi::CallbackInfo&);
+
+template <Binding binding>
+void Export(Napi::Object exports, const char* name) {
+  exports.Set(name, Napi::Function::New<binding>(exports.Env(), name));
+}
+
+Napi::Object Init(Napi::Env, Napi::Object exports) {
+  Export<FillMetadataBinding>(exports, "fillMetadata");
+  Export<LoopAttachBinding>(exports, "loopAttach");
+  Export<LoopFindBinding>(exports, "loopFind");
+  Export<LoopListBinding>(exports, "loopList");
+  Export<LoopDetachBinding>(exports, "loopDetach");
+  Export<SetDeviceReadOnlyBinding>(exports, "setDeviceReadOnly");
+  Export<ProbeReflinkBinding>(exports, "probeReflink");
+  Export<CreateSparseFileBinding>(exports, "createSparseFile");
+  Export<CloneFileBinding>(exports, "cloneFile");
+  Export<CutSnapshotBinding>(exports, "cutSnapshot");
+  Export<SetImmutableBinding>(exports, "setImmutable");
+  Export<RemoveFileBinding>(exports, "removeFile");
+  Export<FileStateBinding>(exports, "fileState");
+  Export<ThawBinding>(exports, "thaw");
+  Export<FlushBinding>(exports, "flush");
+  return exports;
+}
+
+}  // namespace
+}  // namespace blockdelta
+
+using blockdelta::Init;
+NODE_API_MODULE(blockdelta, Init)

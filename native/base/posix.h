@@ -1,0 +1,60 @@
+// System calls with EINTR retried, O_CLOEXEC always set and errno turned into a Status at once.
+//
+// One call a function and no policy: what a failure means is the caller's business.
+#ifndef BLOCKDELTA_NATIVE_BASE_POSIX_H_
+#define BLOCKDELTA_NATIVE_BASE_POSIX_H_
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <string>
+
+#include "native/base/status.h"
+#include "native/base/unique_fd.h"
+
+namespace blockdelta {
+
+// Calls `call` until it does anything but fail with EINTR; returns what it returned.
+template <typename Call>
+auto RetryInterrupted(Call call) -> decltype(call()) {
+  for (;;) {
+    const auto result = call();
+    if (result != -1 || errno != EINTR) return result;
+  }
+}
+
+Result<UniqueFd> OpenPath(const std::string& path, int flags, mode_t mode = 0);
+
+// `argument` is a pointer or, for ioctls that take it by value, an unsigned long. `name` and `path`
+// describe the call in the failure.
+template <typename Argument>
+Status Ioctl(int fd, unsigned long request, Argument argument, const char* name,
+             const std::string& path) {
+  if (RetryInterrupted([&] { return ioctl(fd, request, argument); }) == -1) {
+    return Status::Errno(errno, name, path);
+  }
+  return Status();
+}
+
+Result<struct stat> StatFd(int fd, const std::string& path);
+// Follows no symbolic link at the end of the path.
+Result<struct stat> StatPath(const std::string& path);
+Status SyncFd(int fd, const std::string& path);
+Status UnlinkPath(const std::string& path);
+Status TruncateFd(int fd, uint64_t size_bytes, const std::string& path);
+
+// The directory part of a path: "/a/b" -> "/a", "/b" -> "/", "b" -> ".".
+std::string DirectoryOf(const std::string& path);
+// fsync of the directory that holds `path`: makes names made or removed in it durable.
+Status SyncDirectoryOf(const std::string& path);
+
+// CLOCK_REALTIME or CLOCK_MONOTONIC in nanoseconds.
+uint64_t ClockNs(clockid_t clock);
+void SleepMs(unsigned milliseconds);
+
+}  // namespace blockdelta
+
+#endif  // BLOCKDELTA_NATIVE_BASE_POSIX_H_

@@ -1,0 +1,24 @@
+#include "native/base/status.h"
+
+#include <cstring>
+
+namespace blockdelta {
+
+Status Status::Errno(int error, const char* syscall, std::string path, const std::string& detail) {
+  // glibc's tables: strerror() is not thread-safe, and these never change.
+  const char* name = strerrorname_np(error);
+  const char* description = strerrordesc_np(error);
+  std::string message = syscall;
+  if (!path.empty()) message += " " + path;
+  message += ": ";
+  message += description != nullptr ? description : "unknown error";
+  if (!detail.empty()) message += " (" + detail + ")";
+  std::string code = name != nullptr ? name : "E" + std::to_string(error);
+  return Status(Failure{std::move(code), error, syscall, std::move(path), std::move(message)});
+}
+
+Status Status::Scan(const char* reason, std::string path, std::string message) {
+  return Status(Failure{reason, 0, "scan", std::move(path), std::move(message)});
+}
+
+}  // namespace blockdelta

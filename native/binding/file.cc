@@ -1,0 +1,113 @@
+#include "native/binding/file.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "native/binding/values.h"
+#include "native/device/cut.h"
+#include "native/device/files.h"
+#include "native/device/freeze.h"
+
+namespace blockdelta {
+namespace {
+
+NewFileNames ReadNames(Fields* request) {
+  return {request->Path("temporaryPath"), request->Path("finalPath")};
+}
+
+// { ok: true, [name]: value } or the failure.
+Napi::Value BooleanAnswer(Napi::Env env, const char* name, Result<bool> result) {
+  if (!result.ok()) return Failed(env, result.status());
+  Napi::Object object = Success(env);
+  SetBoolean(&object, name, *result);
+  return object;
+}
+
+Napi::Value ToObject(Napi::Env env, const std::optional<FileState>& state) {
+  if (!state.has_value()) return env.Null();
+  Napi::Object object = Napi::Object::New(env);
+  SetBigInt(&object, "device", state->device);
+  SetBigInt(&object, "inode", state->inode);
+  SetBigInt(&object, "sizeBytes", state->size_bytes);
+  SetBigInt(&object, "allocatedBytes", state->allocated_bytes);
+  SetBoolean(&object, "immutable", state->immutable);
+  return object;
+}
+
+}  // namespace
+
+Napi::Value ProbeReflinkBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "probeReflink");
+  const std::string directory = request.Path("directory");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return BooleanAnswer(info.Env(), "supported", ProbeReflink(directory));
+}
+
+Napi::Value CreateSparseFileBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "createSparseFile");
+  NewFileNames names = ReadNames(&request);
+  const uint64_t size_bytes = request.Bytes("sizeBytes");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return Answer(info.Env(), CreateSparseFile(std::move(names), size_bytes));
+}
+
+Napi::Value CloneFileBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "cloneFile");
+  const std::string source = request.Path("sourcePath");
+  NewFileNames names = ReadNames(&request);
+  const uint64_t size_bytes = request.Bytes("sizeBytes");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return Answer(info.Env(), CloneFile(source, std::move(names), size_bytes));
+}
+
+Napi::Value CutSnapshotBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "cutSnapshot");
+  CutRequest cut;
+  cut.source_path = request.Path("sourcePath");
+  cut.names = ReadNames(&request);
+  cut.loop_path = request.PathOrNull("loopPath");
+  cut.freeze_path = request.PathOrNull("freezePath");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  Result<CutOutcome> outcome = CutSnapshot(cut);
+  if (!outcome.ok()) return Failed(info.Env(), outcome.status());
+  Napi::Object object = Success(info.Env());
+  SetBigInt(&object, "cutTimeNs", outcome->cut_time_ns);
+  SetBigInt(&object, "frozenNs", outcome->frozen_ns);
+  return object;
+}
+
+Napi::Value SetImmutableBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "setImmutable");
+  const std::string path = request.Path("path");
+  const bool immutable = request.Boolean("immutable");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return Answer(info.Env(), SetImmutable(path, immutable));
+}
+
+Napi::Value RemoveFileBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "removeFile");
+  const std::string path = request.Path("path");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return BooleanAnswer(info.Env(), "removed", RemoveFile(path));
+}
+
+Napi::Value FileStateBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "fileState");
+  const std::string path = request.Path("path");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  Result<std::optional<FileState>> state = StateOfFile(path);
+  if (!state.ok()) return Failed(info.Env(), state.status());
+  Napi::Object object = Success(info.Env());
+  object.Set("state", ToObject(info.Env(), *state));
+  return object;
+}
+
+Napi::Value ThawBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "thaw");
+  const std::string path = request.Path("path");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return BooleanAnswer(info.Env(), "thawed", ThawPath(path));
+}
+
+}  // namespace blockdelta

@@ -1,0 +1,105 @@
+#include "native/binding/loop.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "native/binding/values.h"
+#include "native/device/block_device.h"
+#include "native/device/loop_attach.h"
+#include "native/device/loop_info.h"
+
+namespace blockdelta {
+namespace {
+
+Napi::Object ToObject(Napi::Env env, const LoopDevice& device) {
+  Napi::Object object = Napi::Object::New(env);
+  SetNumber(&object, "number", device.number);
+  object.Set("path", Napi::String::New(env, device.path));
+  SetBigInt(&object, "backingDevice", device.backing.device);
+  SetBigInt(&object, "backingInode", device.backing.inode);
+  SetBoolean(&object, "readOnly", device.read_only);
+  SetBoolean(&object, "directIo", device.direct_io);
+  SetBigInt(&object, "sizeBytes", device.size_bytes);
+  return object;
+}
+
+Result<std::optional<LoopDevice>> FindByPath(const std::string& path) {
+  Result<struct stat> state = StatPath(path);
+  if (state.status().IsErrno(ENOENT) || state.status().IsErrno(ENOTDIR)) {
+    return std::optional<LoopDevice>();
+  }
+  if (!state.ok()) return state.TakeStatus();
+  return FindLoop({state->st_dev, state->st_ino});
+}
+
+}  // namespace
+
+Napi::Value LoopAttachBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "loopAttach");
+  const std::string path = request.Path("backingPath");
+  const bool read_only = request.Boolean("readOnly");
+  const std::string label = request.Text("label");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  Result<AttachedLoop> attached = AttachLoop(path, read_only, label);
+  if (!attached.ok()) return Failed(info.Env(), attached.status());
+  Napi::Object object = Success(info.Env());
+  object.Set("device", ToObject(info.Env(), attached->device));
+  SetBoolean(&object, "created", attached->created);
+  return object;
+}
+
+Napi::Value LoopFindBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "loopFind");
+  const std::string path = request.Path("backingPath");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  Result<std::optional<LoopDevice>> device = FindByPath(path);
+  if (!device.ok()) return Failed(info.Env(), device.status());
+  Napi::Object object = Success(info.Env());
+  if (device->has_value()) {
+    object.Set("device", ToObject(info.Env(), **device));
+  } else {
+    object.Set("device", info.Env().Null());
+  }
+  return object;
+}
+
+Napi::Value LoopListBinding(const Napi::CallbackInfo& info) {
+  Result<std::vector<LoopDevice>> devices = ListLoops();
+  if (!devices.ok()) return Failed(info.Env(), devices.status());
+  Napi::Array array = Napi::Array::New(info.Env(), devices->size());
+  for (size_t i = 0; i < devices->size(); i++) {
+    array.Set(static_cast<uint32_t>(i), ToObject(info.Env(), (*devices)[i]));
+  }
+  Napi::Object object = Success(info.Env());
+  object.Set("devices", array);
+  return object;
+}
+
+Napi::Value LoopDetachBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "loopDetach");
+  const std::string path = request.Path("backingPath");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  Result<bool> detached = DetachLoop(path);
+  if (!detached.ok()) return Failed(info.Env(), detached.status());
+  Napi::Object object = Success(info.Env());
+  SetBoolean(&object, "detached", *detached);
+  return object;
+}
+
+Napi::Value SetDeviceReadOnlyBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "setDeviceReadOnly");
+  const std::string path = request.Path("devicePath");
+  const bool read_only = request.Boolean("readOnly");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return Answer(info.Env(), SetDeviceReadOnly(path, read_only));
+}
+
+Napi::Value FlushBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "flush");
+  const std::string path = request.Path("path");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return Answer(info.Env(), FlushPath(path));
+}
+
+}  // namespace blockdelta

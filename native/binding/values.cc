@@ -1,0 +1,150 @@
+#include "native/binding/values.h"
+
+#include <cerrno>
+#include <cmath>
+
+namespace blockdelta {
+namespace {
+
+constexpr double kMaxSafeInteger = 9007199254740991;
+
+}  // namespace
+
+Fields::Fields(const Napi::Value& request, const char* function)
+    : env_(request.Env()), function_(function) {
+  if (request.IsObject()) {
+    object_ = request.As<Napi::Object>();
+  } else {
+    Reject("the request must be an object");
+  }
+}
+
+Napi::Value Fields::Get(const char* name) {
+  if (object_.IsEmpty()) return env_.Undefined();
+  const Napi::Value value = object_.Get(name);
+  // A getter has thrown; a request with getters is not one of ours.
+  if (env_.IsExceptionPending()) {
+    env_.GetAndClearPendingException();
+    return env_.Undefined();
+  }
+  return value;
+}
+
+std::string Fields::Text(const char* name) {
+  const Napi::Value value = Get(name);
+  if (!value.IsString()) {
+    Expect(name, "a string");
+    return std::string();
+  }
+  return value.As<Napi::String>().Utf8Value();
+}
+
+std::string Fields::Path(const char* name) {
+  std::string path = Text(name);
+  if (path.empty() || path.find('\0') != std::string::npos) {
+    Expect(name, "a path, not empty and without NUL bytes");
+  }
+  return path;
+}
+
+std::optional<std::string> Fields::PathOrNull(const char* name) {
+  if (IsNull(name)) return std::nullopt;
+  return Path(name);
+}
+
+bool Fields::Boolean(const char* name) {
+  const Napi::Value value = Get(name);
+  if (value.IsBoolean()) return value.As<Napi::Boolean>().Value();
+  Expect(name, "a boolean");
+  return false;
+}
+
+uint64_t Fields::Word(const char* name) {
+  const Napi::Value value = Get(name);
+  bool lossless = false;
+  const uint64_t word = value.IsBigInt() ? value.As<Napi::BigInt>().Uint64Value(&lossless) : 0;
+  if (!lossless) Expect(name, "a bigint from 0 to 2^64 - 1");
+  return lossless ? word : 0;
+}
+
+uint64_t Fields::Bytes(const char* name) {
+  const uint64_t bytes = Word(name);
+  if (bytes <= INT64_MAX) return bytes;
+  Expect(name, "a bigint from 0 to 2^63 - 1");
+  return 0;
+}
+
+uint64_t Fields::Count(const char* name) {
+  const Napi::Value value = Get(name);
+  const double number = value.IsNumber() ? value.As<Napi::Number>().DoubleValue() : 0;
+  if (number >= 1 && number <= kMaxSafeInteger && std::trunc(number) == number) {
+    return static_cast<uint64_t>(number);
+  }
+  Expect(name, "an integer of at least 1");
+  return 1;
+}
+
+Napi::BigUint64Array Fields::Words(const char* name) {
+  const Napi::Value value = Get(name);
+  if (value.IsTypedArray() &&
+      value.As<Napi::TypedArray>().TypedArrayType() == napi_biguint64_array) {
+    return value.As<Napi::BigUint64Array>();
+  }
+  Expect(name, "a BigUint64Array");
+  return Napi::BigUint64Array();
+}
+
+bool Fields::IsNull(const char* name) { return Get(name).IsNull(); }
+
+Fields Fields::Nested(const char* name) { return Fields(Get(name), function_); }
+
+void Fields::Adopt(const Fields& nested) {
+  if (ok()) problem_ = nested.problem_;
+}
+
+void Fields::Expect(const char* name, const char* what) {
+  Reject(std::string(name) + " must be " + what);
+}
+
+void Fields::Reject(const std::string& what) {
+  if (ok()) problem_ = what;
+}
+
+Status Fields::TakeStatus() const { return Status::Errno(EINVAL, function_, "", problem_); }
+
+Napi::Object Success(Napi::Env env) {
+  Napi::Object object = Napi::Object::New(env);
+  SetBoolean(&object, "ok", true);
+  return object;
+}
+
+Napi::Value Failed(Napi::Env env, const Status& status) {
+  const Failure& failure = status.failure();
+  Napi::Object object = Napi::Object::New(env);
+  SetBoolean(&object, "ok", false);
+  object.Set("code", Napi::String::New(env, failure.code));
+  object.Set("errno", Napi::Number::New(env, failure.error));
+  object.Set("syscall", Napi::String::New(env, failure.syscall));
+  object.Set("path", Napi::String::New(env, failure.path));
+  object.Set("message", Napi::String::New(env, failure.message));
+  return object;
+}
+
+Napi::Value Answer(Napi::Env env, const Status& status) {
+  if (!status.ok()) return Failed(env, status);
+  return Success(env);
+}
+
+void SetBigInt(Napi::Object* object, const char* name, uint64_t value) {
+  object->Set(name, Napi::BigInt::New(object->Env(), value));
+}
+
+void SetNumber(Napi::Object* object, const char* name, uint64_t value) {
+  object->Set(name, Napi::Number::New(object->Env(), static_cast<double>(value)));
+}
+
+void SetBoolean(Napi::Object* object, const char* name, bool value) {
+  object->Set(name, Napi::Boolean::New(object->Env(), value));
+}
+
+}  // namespace blockdelta

@@ -1,0 +1,147 @@
+#include "native/device/files.h"
+
+#include <linux/fs.h>
+
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+namespace blockdelta {
+namespace {
+
+// Units of st_blocks (stat(2)).
+constexpr uint64_t kStatBlockBytes = 512;
+constexpr char kProbeTemplate[] = "/.reflink-probe-XXXXXX";
+constexpr char kProbeBytes[4096] = {1};
+
+Result<int> FlagsOf(int fd, const std::string& path) {
+  int flags = 0;
+  Status status = Ioctl(fd, FS_IOC_GETFLAGS, &flags, "FS_IOC_GETFLAGS", path);
+  // A file system without flags has none of them set.
+  if (status.IsErrno(ENOTTY) || status.IsErrno(EOPNOTSUPP)) return 0;
+  if (!status.ok()) return status;
+  return flags;
+}
+
+// Sets or clears the flags of `mask`.
+Status ChangeFlags(int fd, int mask, bool set, const std::string& path) {
+  Result<int> flags = FlagsOf(fd, path);
+  if (!flags.ok()) return flags.TakeStatus();
+  const int wanted = set ? *flags | mask : *flags & ~mask;
+  if (wanted == *flags) return Status();
+  return Ioctl(fd, FS_IOC_SETFLAGS, &wanted, "FS_IOC_SETFLAGS", path);
+}
+
+Result<UniqueFd> OpenFile(const std::string& path) {
+  return OpenPath(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+}
+
+bool IsMissing(const Status& status) { return status.IsErrno(ENOENT) || status.IsErrno(ENOTDIR); }
+
+// A nameless file in the directory.
+Result<UniqueFd> MakeProbeFile(const std::string& directory) {
+  std::string path = directory + kProbeTemplate;
+  const int fd = mkostemp(path.data(), O_CLOEXEC);
+  if (fd == -1) return Status::Errno(errno, "mkostemp", directory);
+  unlink(path.c_str());
+  return UniqueFd(fd);
+}
+
+}  // namespace
+
+Status CreateSparseFile(NewFileNames names, uint64_t size_bytes) {
+  Result<NewFile> file = NewFile::Create(std::move(names));
+  if (!file.ok()) return file.TakeStatus();
+  Status status = TruncateFd(file->fd(), size_bytes, file->temporary());
+  if (status.ok()) status = file->Publish();
+  if (!status.ok()) return status;
+  return SyncDirectoryOf(file->final());
+}
+
+Status CloneInto(int source_fd, int fd, const std::string& path) {
+  Result<int> source_flags = FlagsOf(source_fd, path);
+  if (!source_flags.ok()) return source_flags.TakeStatus();
+  Status status = ChangeFlags(fd, FS_NOCOW_FL, (*source_flags & FS_NOCOW_FL) != 0, path);
+  if (!status.ok()) return status;
+  return Ioctl(fd, FICLONE, static_cast<unsigned long>(source_fd), "FICLONE", path);
+}
+
+Status CloneFile(const std::string& source_path, NewFileNames names, uint64_t size_bytes) {
+  Result<UniqueFd> source = OpenFile(source_path);
+  if (!source.ok()) return source.TakeStatus();
+  Result<struct stat> state = StatFd(source->get(), source_path);
+  if (!state.ok()) return state.TakeStatus();
+  const auto source_bytes = static_cast<uint64_t>(state->st_size);
+  if (source_bytes > size_bytes) {
+    return Status::Errno(EINVAL, "cloneFile", source_path, "the clone would be smaller");
+  }
+  Result<NewFile> file = NewFile::Create(std::move(names));
+  if (!file.ok()) return file.TakeStatus();
+  Status status = CloneInto(source->get(), file->fd(), file->temporary());
+  if (status.ok()) status = TruncateFd(file->fd(), size_bytes, file->temporary());
+  if (status.ok()) status = file->Publish();
+  if (!status.ok()) return status;
+  return SyncDirectoryOf(file->final());
+}
+
+Result<bool> ProbeReflink(const std::string& directory) {
+  Result<UniqueFd> source = MakeProbeFile(directory);
+  if (!source.ok()) return source.TakeStatus();
+  Result<UniqueFd> clone = MakeProbeFile(directory);
+  if (!clone.ok()) return clone.TakeStatus();
+  const ssize_t written =
+      RetryInterrupted([&] { return write(source->get(), kProbeBytes, sizeof kProbeBytes); });
+  if (written != static_cast<ssize_t>(sizeof kProbeBytes)) {
+    return Status::Errno(written == -1 ? errno : ENOSPC, "write", directory);
+  }
+  Status status = CloneInto(source->get(), clone->get(), directory);
+  if (status.ok()) return true;
+  const bool unsupported = status.IsErrno(EOPNOTSUPP) || status.IsErrno(ENOTTY) ||
+                           status.IsErrno(EXDEV) || status.IsErrno(EINVAL);
+  if (unsupported) return false;
+  return status;
+}
+
+Status SetImmutableFd(int fd, bool immutable, const std::string& path) {
+  return ChangeFlags(fd, FS_IMMUTABLE_FL, immutable, path);
+}
+
+Status SetImmutable(const std::string& path, bool immutable) {
+  Result<UniqueFd> fd = OpenFile(path);
+  if (!fd.ok()) return fd.TakeStatus();
+  Status status = SetImmutableFd(fd->get(), immutable, path);
+  if (!status.ok()) return status;
+  return SyncFd(fd->get(), path);
+}
+
+Result<bool> RemoveFile(const std::string& path) {
+  Result<UniqueFd> fd = OpenFile(path);
+  // Durable also if an earlier call was killed between unlink and fsync.
+  if (fd.status().IsErrno(ENOENT)) {
+    Status status = SyncDirectoryOf(path);
+    if (!status.ok() && !IsMissing(status)) return status;
+    return false;
+  }
+  if (IsMissing(fd.status())) return false;
+  if (!fd.ok()) return fd.TakeStatus();
+  Status status = SetImmutableFd(fd->get(), false, path);
+  if (status.ok()) status = UnlinkPath(path);
+  if (status.ok()) status = SyncDirectoryOf(path);
+  if (!status.ok()) return status;
+  return true;
+}
+
+Result<std::optional<FileState>> StateOfFile(const std::string& path) {
+  Result<UniqueFd> fd = OpenFile(path);
+  if (IsMissing(fd.status())) return std::optional<FileState>();
+  if (!fd.ok()) return fd.TakeStatus();
+  Result<struct stat> state = StatFd(fd->get(), path);
+  if (!state.ok()) return state.TakeStatus();
+  Result<int> flags = FlagsOf(fd->get(), path);
+  if (!flags.ok()) return flags.TakeStatus();
+  return std::optional<FileState>(FileState{
+      state->st_dev, state->st_ino, static_cast<uint64_t>(state->st_size),
+      static_cast<uint64_t>(state->st_blocks) * kStatBlockBytes, (*flags & FS_IMMUTABLE_FL) != 0});
+}
+
+}  // namespace blockdelta

@@ -1,0 +1,117 @@
+#include "native/device/loop_attach.h"
+
+#include <linux/fs.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "native/device/file_lock.h"
+
+namespace blockdelta {
+namespace {
+
+static_assert(sizeof(struct loop_config) == 304, "ABI of LOOP_CONFIGURE");
+
+constexpr char kLoopControl[] = "/dev/loop-control";
+constexpr uint32_t kSectorBytes = 512;
+// Every failed try means that another process has taken the number meanwhile.
+constexpr int kMaxTries = 100;
+
+Result<struct stat> StatRegular(int fd, const std::string& path) {
+  Result<struct stat> state = StatFd(fd, path);
+  if (state.ok() && !S_ISREG(state->st_mode)) {
+    return Status::Errno(EINVAL, "loopAttach", path, "not a regular file");
+  }
+  return state;
+}
+
+// The device the file is attached to already. If it was only waiting for its last close (a detach
+// that was killed leaves that behind), it stays from now on.
+Result<std::optional<LoopDevice>> FindToKeep(const FileIdentity& backing) {
+  Result<std::optional<LoopDevice>> found = FindLoop(backing);
+  if (!found.ok() || !found->has_value()) return found;
+  Result<bool> kept = KeepLoop((*found)->number, backing);
+  if (!kept.ok()) return kept.TakeStatus();
+  if (!*kept) return std::optional<LoopDevice>();
+  return found;
+}
+
+Result<AttachedLoop> Reused(LoopDevice device, const std::string& backing_path, bool read_only) {
+  if (device.read_only == read_only) return AttachedLoop{std::move(device), false};
+  return Status::Errno(EEXIST, "LOOP_CONFIGURE", backing_path,
+                       "attached to " + device.path +
+                           (device.read_only ? " read-only" : " for reading and writing"));
+}
+
+Status Configure(int loop_fd, int backing_fd, bool read_only, const std::string& label,
+                 const std::string& loop_path) {
+  struct loop_config config = {};
+  config.fd = static_cast<uint32_t>(backing_fd);
+  config.block_size = kSectorBytes;
+  config.info.lo_flags = LO_FLAGS_DIRECT_IO;
+  if (read_only) config.info.lo_flags |= LO_FLAGS_READ_ONLY;
+  const size_t length = std::min(label.size(), sizeof config.info.lo_file_name - 1);
+  std::memcpy(config.info.lo_file_name, label.data(), length);
+  Status status = Ioctl(loop_fd, LOOP_CONFIGURE, &config, "LOOP_CONFIGURE", loop_path);
+  if (!status.IsErrno(EINVAL)) return status;
+  // Older kernels refuse direct I/O where the file system has none (tmpfs).
+  config.info.lo_flags &= ~static_cast<uint32_t>(LO_FLAGS_DIRECT_IO);
+  return Ioctl(loop_fd, LOOP_CONFIGURE, &config, "LOOP_CONFIGURE", loop_path);
+}
+
+// Takes a free device; the number is only a suggestion until LOOP_CONFIGURE has taken it.
+Result<UniqueFd> TakeFreeLoop(int control_fd, int backing_fd, bool read_only,
+                              const std::string& label) {
+  Status status;
+  for (int tries = 0; tries < kMaxTries; tries++) {
+    const int number = RetryInterrupted([&] { return ioctl(control_fd, LOOP_CTL_GET_FREE); });
+    if (number < 0) return Status::Errno(errno, "LOOP_CTL_GET_FREE", kLoopControl);
+    Result<UniqueFd> fd = OpenLoop(static_cast<uint32_t>(number), read_only ? O_RDONLY : O_RDWR);
+    status = fd.ok() ? Configure(fd->get(), backing_fd, read_only, label,
+                                 LoopPath(static_cast<uint32_t>(number)))
+                     : fd.TakeStatus();
+    if (status.ok()) return fd;
+    const bool taken = status.IsErrno(EBUSY) || status.IsErrno(ENXIO) || status.IsErrno(ENODEV);
+    if (!taken) return status;
+  }
+  return status;
+}
+
+// Reads back what the kernel made of it; a device that is not as asked for is given back.
+Result<AttachedLoop> Verified(UniqueFd fd, const struct stat& backing, bool read_only) {
+  Result<LoopDevice> device = DescribeLoop(fd.get());
+  if (!device.ok()) return device.TakeStatus();
+  const uint64_t size_bytes = static_cast<uint64_t>(backing.st_size);
+  if (device->read_only == read_only &&
+      device->size_bytes == size_bytes - size_bytes % kSectorBytes) {
+    return AttachedLoop{std::move(*device), true};
+  }
+  Status detached = Ioctl(fd.get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", device->path);
+  return Status::Errno(EIO, "LOOP_CONFIGURE", device->path,
+                       detached.ok() ? "the device does not have the size or mode asked for"
+                                     : "it has the wrong size or mode and cannot be detached");
+}
+
+}  // namespace
+
+Result<AttachedLoop> AttachLoop(const std::string& backing_path, bool read_only,
+                                const std::string& label) {
+  Result<FileLock> lock = FileLock::Acquire(backing_path);
+  if (!lock.ok()) return lock.TakeStatus();
+  Result<UniqueFd> backing =
+      OpenPath(backing_path, (read_only ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_NONBLOCK);
+  if (!backing.ok()) return backing.TakeStatus();
+  Result<struct stat> state = StatRegular(backing->get(), backing_path);
+  if (!state.ok()) return state.TakeStatus();
+  Result<std::optional<LoopDevice>> found = FindToKeep({state->st_dev, state->st_ino});
+  if (!found.ok()) return found.TakeStatus();
+  if (found->has_value()) return Reused(std::move(**found), backing_path, read_only);
+  Result<UniqueFd> control = OpenPath(kLoopControl, O_RDWR);
+  if (!control.ok()) return control.TakeStatus();
+  Result<UniqueFd> fd = TakeFreeLoop(control->get(), backing->get(), read_only, label);
+  if (!fd.ok()) return fd.TakeStatus();
+  return Verified(std::move(*fd), *state, read_only);
+}
+
+}  // namespace blockdelta

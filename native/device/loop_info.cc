@@ -1,0 +1,165 @@
+#include "native/device/loop_info.h"
+
+#include <dirent.h>
+#include <linux/fs.h>
+#include <linux/major.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace blockdelta {
+namespace {
+
+static_assert(sizeof(struct loop_info64) == 232, "ABI of LOOP_GET_STATUS64");
+
+constexpr char kSysBlock[] = "/sys/block";
+constexpr char kLoopPrefix[] = "loop";
+constexpr mode_t kNodeMode = S_IFBLK | 0660;
+constexpr int kMaxTries = 200;
+
+std::string BackingFileOf(uint32_t number) {
+  return std::string(kSysBlock) + "/" + kLoopPrefix + std::to_string(number) + "/loop/backing_file";
+}
+
+// The number in "loop17"; nothing for other names, such as partitions.
+std::optional<uint32_t> LoopNumber(const char* name) {
+  const size_t prefix = std::strlen(kLoopPrefix);
+  if (std::strncmp(name, kLoopPrefix, prefix) != 0 || name[prefix] == '\0') return std::nullopt;
+  char* end = nullptr;
+  const unsigned long number = std::strtoul(name + prefix, &end, 10);
+  if (*end != '\0' || number > UINT32_MAX) return std::nullopt;
+  return static_cast<uint32_t>(number);
+}
+
+// What a device that another process attaches or detaches right now may answer.
+bool IsInTransit(const Status& status) {
+  return status.IsErrno(ENXIO) || status.IsErrno(ENOENT) || status.IsErrno(ENODEV) ||
+         status.IsErrno(EBUSY);
+}
+
+Result<LoopDevice> DescribeNumber(uint32_t number) {
+  Result<UniqueFd> fd = OpenLoop(number, O_RDONLY);
+  if (!fd.ok()) return fd.TakeStatus();
+  return DescribeLoop(fd->get());
+}
+
+// Nothing if the device is not attached (any more). A device in transit is asked again until it is
+// one or the other: leaving it out would get its file attached twice.
+Result<std::optional<LoopDevice>> DescribeIfAttached(uint32_t number) {
+  Status status;
+  for (int tries = 0; tries < kMaxTries; tries++) {
+    Result<LoopDevice> device = DescribeNumber(number);
+    if (device.ok()) return std::optional<LoopDevice>(std::move(*device));
+    status = device.TakeStatus();
+    if (!IsInTransit(status)) return status;
+    if (!IsAttached(number)) return std::optional<LoopDevice>();
+    SleepMs(1);
+  }
+  return status;
+}
+
+}  // namespace
+
+std::string LoopPath(uint32_t number) { return "/dev/loop" + std::to_string(number); }
+
+Result<UniqueFd> OpenLoop(uint32_t number, int flags) {
+  const std::string path = LoopPath(number);
+  const dev_t device = makedev(LOOP_MAJOR, number);
+  Result<UniqueFd> fd = OpenPath(path, flags | O_NOFOLLOW);
+  if (fd.status().IsErrno(ENOENT)) {
+    if (mknod(path.c_str(), kNodeMode, device) == -1 && errno != EEXIST) {
+      return Status::Errno(errno, "mknod", path);
+    }
+    fd = OpenPath(path, flags | O_NOFOLLOW);
+  }
+  if (!fd.ok()) return fd;
+  Result<struct stat> state = StatFd(fd->get(), path);
+  if (!state.ok()) return state.TakeStatus();
+  if (!S_ISBLK(state->st_mode) || state->st_rdev != device) {
+    return Status::Errno(ENOTBLK, "open", path, "it is not the loop device of that number");
+  }
+  return fd;
+}
+
+Result<struct loop_info64> LoopStatus(int fd, const std::string& path) {
+  struct loop_info64 info = {};
+  Status status = Ioctl(fd, LOOP_GET_STATUS64, &info, "LOOP_GET_STATUS64", path);
+  if (!status.ok()) return status;
+  return info;
+}
+
+FileIdentity BackingOf(const struct loop_info64& info) { return {info.lo_device, info.lo_inode}; }
+
+Result<LoopDevice> DescribeLoop(int fd) {
+  Result<struct stat> state = StatFd(fd, "loop device");
+  if (!state.ok()) return state.TakeStatus();
+  const uint32_t number = minor(state->st_rdev);
+  const std::string path = LoopPath(number);
+  Result<struct loop_info64> info = LoopStatus(fd, path);
+  if (!info.ok()) return info.TakeStatus();
+  uint64_t size_bytes = 0;
+  Status status = Ioctl(fd, BLKGETSIZE64, &size_bytes, "BLKGETSIZE64", path);
+  if (!status.ok()) return status;
+  int read_only = 0;
+  status = Ioctl(fd, BLKROGET, &read_only, "BLKROGET", path);
+  if (!status.ok()) return status;
+  return LoopDevice{number,
+                    path,
+                    BackingOf(*info),
+                    read_only != 0 || (info->lo_flags & LO_FLAGS_READ_ONLY) != 0,
+                    (info->lo_flags & LO_FLAGS_DIRECT_IO) != 0,
+                    size_bytes};
+}
+
+Result<std::vector<uint32_t>> AttachedLoops() {
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(kSysBlock), closedir);
+  if (directory == nullptr) return Status::Errno(errno, "opendir", kSysBlock);
+  std::vector<uint32_t> numbers;
+  while (const struct dirent* entry = readdir(directory.get())) {
+    const std::optional<uint32_t> number = LoopNumber(entry->d_name);
+    if (number.has_value() && IsAttached(*number)) numbers.push_back(*number);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+bool IsAttached(uint32_t number) { return access(BackingFileOf(number).c_str(), F_OK) == 0; }
+
+Result<bool> KeepLoop(uint32_t number, const FileIdentity& backing) {
+  const std::string path = LoopPath(number);
+  Result<UniqueFd> fd = OpenLoop(number, O_RDONLY);
+  if (!fd.ok()) return fd.TakeStatus();
+  Result<struct loop_info64> info = LoopStatus(fd->get(), path);
+  if (!info.ok() || !(BackingOf(*info) == backing)) return false;
+  if ((info->lo_flags & LO_FLAGS_AUTOCLEAR) == 0) return true;
+  info->lo_flags &= ~static_cast<uint32_t>(LO_FLAGS_AUTOCLEAR);
+  Status status = Ioctl(fd->get(), LOOP_SET_STATUS64, &*info, "LOOP_SET_STATUS64", path);
+  if (!status.ok()) return status;
+  return true;
+}
+
+Result<std::vector<LoopDevice>> ListLoops() {
+  Result<std::vector<uint32_t>> numbers = AttachedLoops();
+  if (!numbers.ok()) return numbers.TakeStatus();
+  std::vector<LoopDevice> devices;
+  for (const uint32_t number : *numbers) {
+    Result<std::optional<LoopDevice>> device = DescribeIfAttached(number);
+    if (!device.ok()) return device.TakeStatus();
+    if (device->has_value()) devices.push_back(std::move(**device));
+  }
+  return devices;
+}
+
+Result<std::optional<LoopDevice>> FindLoop(const FileIdentity& backing) {
+  Result<std::vector<LoopDevice>> devices = ListLoops();
+  if (!devices.ok()) return devices.TakeStatus();
+  for (LoopDevice& device : *devices) {
+    if (device.backing == backing) return std::optional<LoopDevice>(std::move(device));
+  }
+  return std::optional<LoopDevice>();
+}
+
+}  // namespace blockdelta

@@ -1,0 +1,65 @@
+// What the machine's loop devices are attached to, asked of the kernel each time.
+//
+// Identity is the backing file's device and inode, never a path (sysfs follows renames) and never a
+// number (a freed one is taken by anyone). Attaches and detaches nothing.
+#ifndef BLOCKDELTA_NATIVE_DEVICE_LOOP_INFO_H_
+#define BLOCKDELTA_NATIVE_DEVICE_LOOP_INFO_H_
+
+#include <linux/loop.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "native/base/posix.h"
+
+namespace blockdelta {
+
+// st_dev and st_ino of a backing file.
+struct FileIdentity {
+  uint64_t device;
+  uint64_t inode;
+
+  bool operator==(const FileIdentity& other) const {
+    return device == other.device && inode == other.inode;
+  }
+};
+
+struct LoopDevice {
+  uint32_t number;
+  std::string path;
+  FileIdentity backing;
+  bool read_only;
+  bool direct_io;
+  uint64_t size_bytes;
+};
+
+std::string LoopPath(uint32_t number);
+// Opens /dev/loopN and makes sure that it is loop device N. In a container the node of a number
+// that exists may be missing; it is made then.
+Result<UniqueFd> OpenLoop(uint32_t number, int flags);
+
+// LOOP_GET_STATUS64; ENXIO if the device is not attached.
+Result<struct loop_info64> LoopStatus(int fd, const std::string& path);
+FileIdentity BackingOf(const struct loop_info64& info);
+// Everything about an open, attached device. ENXIO if it is not attached.
+Result<LoopDevice> DescribeLoop(int fd);
+
+// Numbers of the devices that are attached now, ascending.
+Result<std::vector<uint32_t>> AttachedLoops();
+// Whether the kernel still names a backing file for this number.
+bool IsAttached(uint32_t number);
+
+// Makes the device stay attached after its last close (clears AUTOCLEAR), if it is attached to that
+// file. False: it is not.
+Result<bool> KeepLoop(uint32_t number, const FileIdentity& backing);
+
+// All attached devices; those that vanish meanwhile are left out.
+Result<std::vector<LoopDevice>> ListLoops();
+// The device that a file is attached to, the lowest number if there are several.
+Result<std::optional<LoopDevice>> FindLoop(const FileIdentity& backing);
+
+}  // namespace blockdelta
+
+#endif  // BLOCKDELTA_NATIVE_DEVICE_LOOP_INFO_H_

@@ -1,0 +1,87 @@
+#include "native/scan/address_fence.h"
+
+#include <linux/btrfs.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
+#include <cstdio>
+
+namespace blockdelta {
+namespace {
+
+// Linux 5.10. Kernel headers older than that lack both; the layout of the rest is the same.
+#ifndef BTRFS_FS_INFO_FLAG_GENERATION
+#define BTRFS_FS_INFO_FLAG_GENERATION (1 << 1)
+#endif
+
+Result<uint64_t> Magic(const SnapshotFile& file) {
+  struct statfs state;
+  if (RetryInterrupted([&] { return fstatfs(file.fd(), &state); }) == -1) {
+    return Status::Errno(errno, "fstatfs", file.path());
+  }
+  return static_cast<uint64_t>(static_cast<uint32_t>(state.f_type));
+}
+
+Status Unsupported(const std::string& path, const std::string& why) {
+  return Status::Scan(kScanUnsupported, path, "changes of " + path + " cannot be listed: " + why);
+}
+
+std::string Hex(uint64_t value) {
+  char text[2 + 16 + 1];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+}  // namespace
+
+Result<AddressFence> AddressFence::ForPair(const SnapshotFile& target, const SnapshotFile& base) {
+  if (target.device() != base.device()) {
+    return Unsupported(target.path(), "its base lies on another file system");
+  }
+  Result<uint64_t> magic = Magic(target);
+  if (!magic.ok()) return magic.TakeStatus();
+  if (*magic != XFS_SUPER_MAGIC && *magic != BTRFS_SUPER_MAGIC) {
+    return Unsupported(target.path(), "the extent maps of a file system of type " + Hex(*magic) +
+                                          " prove nothing");
+  }
+  for (const SnapshotFile* file : {&target, &base}) {
+    Status status = file->CheckFrozen();
+    if (!status.ok()) return status;
+  }
+  return AddressFence(target, *magic == BTRFS_SUPER_MAGIC, true);
+}
+
+Result<AddressFence> AddressFence::ForOne(const SnapshotFile& target) {
+  Result<uint64_t> magic = Magic(target);
+  if (!magic.ok()) return magic.TakeStatus();
+  return AddressFence(target, *magic == BTRFS_SUPER_MAGIC, false);
+}
+
+Status AddressFence::Raise() {
+  if (!moves_ || !compares_) return Status();
+  Result<uint64_t> generation = Generation();
+  if (!generation.ok()) return generation.TakeStatus();
+  generation_ = *generation;
+  return Status();
+}
+
+Result<bool> AddressFence::Holds() {
+  if (!moves_ || !compares_) return true;
+  Result<uint64_t> generation = Generation();
+  if (!generation.ok()) return generation.TakeStatus();
+  return *generation == generation_;
+}
+
+Result<uint64_t> AddressFence::Generation() const {
+  struct btrfs_ioctl_fs_info_args info = {};
+  info.flags = BTRFS_FS_INFO_FLAG_GENERATION;
+  Status status = Ioctl(fd_, BTRFS_IOC_FS_INFO, &info, "BTRFS_IOC_FS_INFO", path_);
+  if (!status.ok()) return status;
+  // The kernel answers with the flags it knows.
+  if ((info.flags & BTRFS_FS_INFO_FLAG_GENERATION) == 0) {
+    return Unsupported(path_, "btrfs tells its generation only from Linux 5.10 on");
+  }
+  return static_cast<uint64_t>(info.generation);
+}
+
+}  // namespace blockdelta

@@ -1,0 +1,93 @@
+// Walks one extent source as pieces without gaps: extents, and holes between them.
+//
+// A cursor without a source is a file that consists of one endless hole.
+#ifndef BLOCKDELTA_NATIVE_SCAN_EXTENT_CURSOR_H_
+#define BLOCKDELTA_NATIVE_SCAN_EXTENT_CURSOR_H_
+
+#include <cstdint>
+
+#include "native/scan/extent_source.h"
+
+namespace blockdelta {
+
+class ExtentCursor {
+ public:
+  // `source` may be null and must outlive this.
+  explicit ExtentCursor(ExtentSource* source) : source_(source) {}
+
+  // Goes to the piece that covers `offset`. `wanted`: how many extents are likely to be used.
+  Status Seek(uint64_t offset, size_t wanted) {
+    next_ = last_ = nullptr;
+    if (source_ == nullptr) return Status();
+    source_->Seek(offset);
+    Status status = Load(wanted);
+    SetPiece(offset);
+    return status;
+  }
+
+  // Moves on to `offset`. REQUIRES: the current piece starts before and ends not before `offset`.
+  Status Advance(uint64_t offset, size_t wanted) {
+    if (offset < piece_end_) return Status();
+    if (offset == extent_end_) {
+      Status status = Load(wanted);
+      if (!status.ok()) return status;
+    }
+    SetPiece(offset);
+    return Status();
+  }
+
+  // The current piece: its class, where it ends, and for data what tells its bytes apart. Two
+  // pieces have the same bytes at the same offsets if both are data and their displacements are
+  // equal.
+  ExtentClass piece_class() const { return piece_class_; }
+  uint64_t piece_end() const { return piece_end_; }
+  uint64_t displacement() const { return displacement_; }
+
+  // Extents looked at since construction.
+  uint64_t extents() const { return extents_; }
+
+ private:
+  static constexpr uint64_t kNever = UINT64_MAX;
+
+  // Makes the next extent the current one; past the last one, an extent that is never reached.
+  Status Load(size_t wanted) {
+    if (next_ == last_) {
+      Result<Span<const Extent>> batch = source_->Read(wanted);
+      if (!batch.ok()) return batch.TakeStatus();
+      next_ = batch->begin();
+      last_ = batch->end();
+    }
+    if (next_ == last_) {
+      extent_start_ = extent_end_ = kNever;
+      return Status();
+    }
+    extents_++;
+    extent_start_ = next_->logical;
+    extent_end_ = next_->end();
+    extent_class_ = Classify(next_->flags);
+    displacement_ = next_->physical - next_->logical;
+    next_++;
+    return Status();
+  }
+
+  void SetPiece(uint64_t offset) {
+    const bool in_hole = offset < extent_start_;
+    piece_class_ = in_hole ? ExtentClass::kZero : extent_class_;
+    piece_end_ = in_hole ? extent_start_ : extent_end_;
+  }
+
+  ExtentSource* const source_;
+  const Extent* next_ = nullptr;
+  const Extent* last_ = nullptr;
+  uint64_t extent_start_ = kNever;
+  uint64_t extent_end_ = kNever;
+  ExtentClass extent_class_ = ExtentClass::kZero;
+  ExtentClass piece_class_ = ExtentClass::kZero;
+  uint64_t piece_end_ = kNever;
+  uint64_t displacement_ = 0;
+  uint64_t extents_ = 0;
+};
+
+}  // namespace blockdelta
+
+#endif  // BLOCKDELTA_NATIVE_SCAN_EXTENT_CURSOR_H_

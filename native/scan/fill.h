@@ -1,0 +1,93 @@
+// Turns a walk into messages: merges neighbouring reported intervals into ranges and writes them
+// until a limit is met, in a way that the next call can go on from two numbers.
+//
+// A range still open when a limit stops the walk is not written: its start goes to the next call,
+// so ranges are merged over calls too. Knows neither files nor JavaScript.
+#ifndef BLOCKDELTA_NATIVE_SCAN_FILL_H_
+#define BLOCKDELTA_NATIVE_SCAN_FILL_H_
+
+#include <cstdint>
+
+#include "native/scan/interval_walk.h"
+#include "native/scan/message_writer.h"
+
+namespace blockdelta {
+
+struct FillLimits {
+  // First byte not yet examined, at most the size of the target.
+  uint64_t offset;
+  // Start of a range already found up to `offset`; `offset` if there is none.
+  uint64_t range_start;
+  // Each at least 1.
+  uint64_t max_entries;
+  uint64_t max_entries_per_message;
+  uint64_t max_extents;
+  // Write one message without entries if the scan ends and this call found none.
+  bool send_empty;
+};
+
+struct FillOutcome {
+  uint64_t messages = 0;
+  uint64_t bytes = 0;
+  uint64_t entries = 0;
+  uint64_t entry_bytes = 0;
+  uint64_t next_offset = 0;
+  uint64_t next_range_start = 0;
+  bool done = false;
+  uint64_t extents = 0;
+  uint64_t rescans = 0;
+  uint64_t unproved_bytes = 0;
+};
+
+class Filler {
+ public:
+  // Both must outlive this. The writer is unused and as large as MessageWriter asks for.
+  Filler(IntervalWalk* walk, MessageWriter* writer, const FillLimits& limits);
+
+  // Reads the maps anew from the current position on.
+  Status Seek();
+  // Walks on until `extents` more were looked at or the call has to end. At least one interval is
+  // consumed, so that a caller who goes on gets to the end. REQUIRES: Seek() went well.
+  Status Run(uint64_t extents);
+  // The call has to end: a limit is met, or everything is walked and written.
+  bool finished() const { return finished_; }
+
+  // Positions to return to, for a caller who finds what was read since to be unsound. Extents
+  // looked at stay counted: they cost time.
+  struct Mark {
+    uint64_t position;
+    uint64_t range_start;
+    uint64_t unproved_bytes;
+    bool finished;
+    MessageWriter::Mark written;
+  };
+  Mark mark() const;
+  void Rewind(const Mark& mark);
+
+  // Ends the last message. Nothing may be called after it.
+  FillOutcome Finish();
+
+ private:
+  bool WriteOpenRange();
+  // Takes the current interval into account. False if it cannot be: the entry before it has no
+  // room.
+  bool Consume(const Interval& interval);
+  size_t LikelyExtents() const;
+
+  IntervalWalk* const walk_;
+  MessageWriter* const writer_;
+  const FillLimits limits_;
+  uint64_t position_;
+  // [range_start_, position_) is the open range; empty if they are equal.
+  uint64_t range_start_;
+  uint64_t unproved_bytes_ = 0;
+  bool finished_ = false;
+};
+
+// A whole call over maps that cannot change meanwhile.
+Result<FillOutcome> FillFromMaps(ExtentSource* target, ExtentSource* base, uint64_t size_bytes,
+                                 const FillLimits& limits, Span<uint8_t> buffer);
+
+}  // namespace blockdelta
+
+#endif  // BLOCKDELTA_NATIVE_SCAN_FILL_H_

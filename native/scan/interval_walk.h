@@ -1,0 +1,72 @@
+// Compares two maps byte interval by byte interval, cut at every boundary of either.
+//
+// An interval is unchanged only if both sides are zeros, or both are data at the same address. Maps
+// are never sampled at a fixed grain: file systems share blocks smaller than any grain one would
+// choose. What is allocated is what differs from a file that is one hole, so there is one walk for
+// both questions.
+#ifndef BLOCKDELTA_NATIVE_SCAN_INTERVAL_WALK_H_
+#define BLOCKDELTA_NATIVE_SCAN_INTERVAL_WALK_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "native/scan/extent_cursor.h"
+
+namespace blockdelta {
+
+// From the walk's position up to `end`.
+struct Interval {
+  uint64_t end;
+  // To be reported: changed, or for one map alone allocated.
+  bool reported;
+  // Reported although both sides have the same address, because addresses are not trusted.
+  bool unproved;
+};
+
+class IntervalWalk {
+ public:
+  // Over [0, size_bytes). `base` may be null; bytes beyond the extents of a source are zeros. Both
+  // must outlive this.
+  IntervalWalk(ExtentSource* target, ExtentSource* base, uint64_t size_bytes)
+      : target_(target), base_(base), size_bytes_(size_bytes) {}
+
+  // While extents may be moving, an equal address proves nothing: data is then always reported
+  // against data.
+  void TrustAddresses(bool trust) { trust_addresses_ = trust; }
+
+  Status Seek(uint64_t offset, size_t wanted) {
+    Status status = target_.Seek(offset, wanted);
+    if (!status.ok()) return status;
+    return base_.Seek(offset, wanted);
+  }
+
+  // REQUIRES: the position is below the size. Reads nothing.
+  Interval Current() const {
+    const uint64_t end = std::min({target_.piece_end(), base_.piece_end(), size_bytes_});
+    const ExtentClass kind = target_.piece_class();
+    if (kind != base_.piece_class() || kind == ExtentClass::kOpaque) return {end, true, false};
+    if (kind == ExtentClass::kZero) return {end, false, false};
+    if (target_.displacement() != base_.displacement()) return {end, true, false};
+    return {end, !trust_addresses_, !trust_addresses_};
+  }
+
+  // Moves on to the end of the current interval.
+  Status Advance(uint64_t end, size_t wanted) {
+    Status status = target_.Advance(end, wanted);
+    if (!status.ok()) return status;
+    return base_.Advance(end, wanted);
+  }
+
+  uint64_t size_bytes() const { return size_bytes_; }
+  uint64_t extents() const { return target_.extents() + base_.extents(); }
+
+ private:
+  ExtentCursor target_;
+  ExtentCursor base_;
+  const uint64_t size_bytes_;
+  bool trust_addresses_ = true;
+};
+
+}  // namespace blockdelta
+
+#endif  // BLOCKDELTA_NATIVE_SCAN_INTERVAL_WALK_H_

@@ -1,0 +1,33 @@
+// A map given as a list of words by the caller: what backends without extent maps of their own use.
+#ifndef BLOCKDELTA_NATIVE_SCAN_LIST_SOURCE_H_
+#define BLOCKDELTA_NATIVE_SCAN_LIST_SOURCE_H_
+
+#include <vector>
+
+#include "native/scan/extent_source.h"
+
+namespace blockdelta {
+
+class ListSource : public ExtentSource {
+ public:
+  // Words an extent: logical, physical, length, FIEMAP flags. A rest of fewer words is ignored.
+  static constexpr size_t kWordsPerExtent = 4;
+
+  // `words` must outlive this; the order of the extents is checked as they are read.
+  ListSource(Span<const uint64_t> words, uint64_t size_bytes);
+
+  void Seek(uint64_t offset) override;
+  Result<Span<const Extent>> Read(size_t wanted) override;
+
+ private:
+  const Span<const uint64_t> words_;
+  const uint64_t size_bytes_;
+  const size_t count_;
+  size_t next_ = 0;
+  uint64_t previous_end_ = 0;
+  std::vector<Extent> batch_;
+};
+
+}  // namespace blockdelta
+
+#endif  // BLOCKDELTA_NATIVE_SCAN_LIST_SOURCE_H_

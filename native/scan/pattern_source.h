@@ -1,0 +1,30 @@
+// A generated map of any size without memory: for measuring and for tests of the stream.
+#ifndef BLOCKDELTA_NATIVE_SCAN_PATTERN_SOURCE_H_
+#define BLOCKDELTA_NATIVE_SCAN_PATTERN_SOURCE_H_
+
+#include <vector>
+
+#include "native/scan/extent_source.h"
+
+namespace blockdelta {
+
+class PatternSource : public ExtentSource {
+ public:
+  // Data extents of `extent_bytes` at every multiple of `stride_bytes` below `size_bytes`, the last
+  // one cut to it. REQUIRES: 1 <= extent_bytes <= stride_bytes, size_bytes < 2^63.
+  PatternSource(uint64_t size_bytes, uint64_t extent_bytes, uint64_t stride_bytes);
+
+  void Seek(uint64_t offset) override;
+  Result<Span<const Extent>> Read(size_t wanted) override;
+
+ private:
+  const uint64_t size_bytes_;
+  const uint64_t extent_bytes_;
+  const uint64_t stride_bytes_;
+  uint64_t next_logical_ = 0;
+  std::vector<Extent> batch_;
+};
+
+}  // namespace blockdelta
+
+#endif  // BLOCKDELTA_NATIVE_SCAN_PATTERN_SOURCE_H_

@@ -1,0 +1,54 @@
+#include "native/scan/snapshot_file.h"
+
+#include <linux/fs.h>
+
+#include <utility>
+
+namespace blockdelta {
+namespace {
+
+bool SameTime(const struct timespec& left, const struct timespec& right) {
+  return left.tv_sec == right.tv_sec && left.tv_nsec == right.tv_nsec;
+}
+
+}  // namespace
+
+Result<SnapshotFile> SnapshotFile::Open(SnapshotIdentity identity) {
+  // O_NONBLOCK: should the name stand for a pipe by now, do not wait for its writer.
+  Result<UniqueFd> fd = OpenPath(identity.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (!fd.ok()) return fd.TakeStatus();
+  Result<struct stat> state = StatFd(fd->get(), identity.path);
+  if (!state.ok()) return state.TakeStatus();
+  if (!S_ISREG(state->st_mode) || state->st_dev != identity.device ||
+      state->st_ino != identity.inode ||
+      static_cast<uint64_t>(state->st_size) != identity.size_bytes) {
+    return Status::Scan(kScanReplaced, identity.path,
+                        identity.path + " is not the file it was: device, inode or size differ");
+  }
+  return SnapshotFile(std::move(identity), std::move(*fd), *state);
+}
+
+Status SnapshotFile::CheckFrozen() const {
+  struct fsxattr attributes = {};
+  Status status = Ioctl(fd(), FS_IOC_FSGETXATTR, &attributes, "FS_IOC_FSGETXATTR", path());
+  if (!status.ok()) return status;
+  if ((attributes.fsx_xflags & FS_XFLAG_IMMUTABLE) == 0) {
+    return Status::Scan(kScanMutable, path(),
+                        path() + " is not immutable: its extents may have been moved or changed");
+  }
+  if ((attributes.fsx_xflags & FS_XFLAG_REALTIME) != 0) {
+    return Status::Scan(kScanUnsupported, path(), path() + " lies on a realtime device");
+  }
+  return Status();
+}
+
+Status SnapshotFile::CheckUnchanged() const {
+  Result<struct stat> now = StatFd(fd(), path());
+  if (!now.ok()) return now.TakeStatus();
+  if (now->st_size != opened_.st_size || !SameTime(now->st_ctim, opened_.st_ctim)) {
+    return Status::Scan(kScanMutable, path(), path() + " was changed while it was scanned");
+  }
+  return Status();
+}
+
+}  // namespace blockdelta

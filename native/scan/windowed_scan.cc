@@ -1,0 +1,61 @@
+#include "native/scan/windowed_scan.h"
+
+#include <algorithm>
+
+namespace blockdelta {
+
+Status WindowedScan::Run() {
+  while (!filler_->finished()) {
+    Status status = ScanWindow();
+    if (!status.ok()) return status;
+  }
+  return Status();
+}
+
+Status WindowedScan::ScanWindow() {
+  const Filler::Mark mark = filler_->mark();
+  for (unsigned tries = 0; tries < kTries;) {
+    Result<bool> sound = Attempt();
+    if (!sound.ok()) return sound.TakeStatus();
+    if (*sound) {
+      window_ = std::min(window_ * 2, kMaxWindow);
+      return Status();
+    }
+    filler_->Rewind(mark);
+    rescans_++;
+    if (window_ == kMinWindow) tries++;
+    window_ = std::max(window_ / 2, kMinWindow);
+  }
+  return ScanUnproved();
+}
+
+// False: what was filled has to be forgotten.
+Result<bool> WindowedScan::Attempt() {
+  Status status = stale_ ? ReadMaps() : Status();
+  if (status.ok()) status = filler_->Run(window_);
+  stale_ = true;
+  // A map read while its file is being rewritten can be out of order.
+  if (status.Is(kScanMapInvalid) && fence_->extents_move()) return false;
+  if (!status.ok()) return status;
+  Result<bool> holds = fence_->Holds();
+  stale_ = !holds.ok() || !*holds;
+  return holds;
+}
+
+Status WindowedScan::ReadMaps() {
+  Status status = fence_->Raise();
+  if (!status.ok()) return status;
+  return filler_->Seek();
+}
+
+// Zeros need no address, so only data that would count as equal are affected.
+Status WindowedScan::ScanUnproved() {
+  walk_->TrustAddresses(false);
+  Status status = filler_->Seek();
+  if (status.ok()) status = filler_->Run(kMinWindow);
+  walk_->TrustAddresses(true);
+  stale_ = true;
+  return status;
+}
+
+}  // namespace blockdelta
