@@ -3,7 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { CSI_PACKAGE, csiProto } from '../../src/csi/proto.js';
+import * as grpc from '@grpc/grpc-js';
+import { CSI_PACKAGE, clientServices, csiProto } from '../../src/csi/proto.js';
 import type { Service, ServiceName } from '../../src/csi/service.js';
 import { createLogger } from '../../src/logger.js';
 import { createPluginServer, type PluginServer } from '../../src/server.js';
@@ -103,6 +104,16 @@ export function frame(capacity: number | bigint, rows: readonly Row[]): Buffer {
   const prefix = Buffer.alloc(5);
   prefix.writeUInt32BE(message.length, 1);
   return Buffer.concat([prefix, message]);
+}
+
+/** A client of one service without any comfort: methods by name, gRPC's options, gRPC's calls. */
+export type RawClient = grpc.Client & Record<string, (...given: unknown[]) => unknown>;
+
+export function rawClient(t: TestContext, endpoint: string, service: ServiceName): RawClient {
+  const Client = grpc.makeGenericClientConstructor(clientServices()[service], service);
+  const client = new Client(endpoint, grpc.credentials.createInsecure());
+  t.after(() => client.close());
+  return client as unknown as RawClient;
 }
 
 /** Waits until something holds, for at most 5 s. */

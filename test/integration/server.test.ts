@@ -1,6 +1,7 @@
 /** The server on its socket, with fake services: taking the path, the gate, errors, the log, stopping. */
 import assert from 'node:assert/strict';
 import {
+  linkSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -24,6 +25,8 @@ import {
   fakeService,
   frame,
   makeServer,
+  type RawClient,
+  rawClient,
   startServer,
   temporaryDirectory,
 } from './server-fixture.js';
@@ -34,7 +37,6 @@ async function leaveStaleSocket(directory: string, path: string): Promise<void> 
   const other = join(directory, 'other.sock');
   await new Promise<void>((resolve) => server.listen(other, resolve));
   // Node unlinks the path it bound; a second name keeps the file.
-  const { linkSync } = await import('node:fs');
   linkSync(other, path);
   await new Promise((resolve) => server.close(resolve));
 }
@@ -122,13 +124,11 @@ test('every RPC of the proto is there and says by name that it is not implemente
   const { endpoint } = await startServer(t, { services: [fakeService('Controller', {})] });
   let methods = 0;
   for (const [name, definition] of Object.entries(clientServices())) {
-    const Client = grpc.makeGenericClientConstructor(definition, name);
-    const client = new Client(endpoint, grpc.credentials.createInsecure());
+    const client = rawClient(t, endpoint, name as ServiceName);
     for (const [rpc, { responseStream }] of Object.entries(definition)) {
       methods += 1;
       await rejectsWith(callAny(client, rpc, responseStream, {}), 'UNIMPLEMENTED', new RegExp(rpc));
     }
-    client.close();
   }
   assert.ok(methods >= 35, String(methods));
 });
@@ -231,8 +231,7 @@ test('no secret of any request reaches the log, at the level that shows requests
   const made = await startServer(t);
   let withSecrets = 0;
   for (const [name, definition] of Object.entries(clientServices())) {
-    const Client = grpc.makeGenericClientConstructor(definition, name);
-    const client = new Client(made.endpoint, grpc.credentials.createInsecure());
+    const client = rawClient(t, made.endpoint, name as ServiceName);
     for (const [rpc, { responseStream }] of Object.entries(definition)) {
       const service = csiProto().root.lookupService(`${CSI_PACKAGE}.${name as ServiceName}`);
       const type = csiProto().root.lookupType(
@@ -249,7 +248,6 @@ test('no secret of any request reaches the log, at the level that shows requests
       }
       await rejectsWith(callAny(client, rpc, responseStream, request), 'UNIMPLEMENTED');
     }
-    client.close();
   }
   assert.ok(withSecrets >= 15, String(withSecrets));
   assert.match(made.logText(), /seen/);
@@ -273,14 +271,10 @@ test('a handler learns that its caller has gone, or is out of time', async (t) =
     'DEADLINE_EXCEEDED',
   );
   await eventually('the handler notices the deadline', () => reasons.length === 1);
-  const Client = grpc.makeGenericClientConstructor(clientServices().Controller, 'Controller');
-  const client = new Client(made.endpoint, grpc.credentials.createInsecure());
-  t.after(() => client.close());
-  const call = (client as unknown as Record<string, (...given: unknown[]) => grpc.ClientUnaryCall>)[
-    'DeleteVolume'
-  ]?.call(client, {}, () => undefined);
+  const client = rawClient(t, made.endpoint, 'Controller');
+  const call = client['DeleteVolume']?.({}, () => undefined) as grpc.ClientUnaryCall;
   await eventually('the handler runs', () => made.log.filter(isStart).length === 2);
-  call?.cancel();
+  call.cancel();
   await eventually('the handler notices the cancel', () => reasons.length === 2);
   assert.match(reasons[0] as string, /deadline/);
   assert.match(reasons[1] as string, /cancelled/);
@@ -386,19 +380,18 @@ test('a second signal cuts off at once what the first one waits for', async (t) 
 });
 
 function callAny(
-  client: grpc.Client,
+  client: RawClient,
   rpc: string,
   isStream: boolean,
   request: object,
 ): Promise<unknown> {
-  const methods = client as unknown as Record<string, (...given: unknown[]) => unknown>;
   return new Promise((resolve, reject) => {
     if (!isStream) {
       const done = (error: unknown, answer: unknown) => (error ? reject(error) : resolve(answer));
-      methods[rpc]?.(request, done);
+      client[rpc]?.(request, done);
       return;
     }
-    const call = methods[rpc]?.(request) as grpc.ClientReadableStream<unknown>;
+    const call = client[rpc]?.(request) as grpc.ClientReadableStream<unknown>;
     call.on('data', () => undefined);
     call.on('error', reject);
     call.on('end', resolve);
