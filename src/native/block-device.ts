@@ -3,8 +3,8 @@
  *
  * The `ioctl` package is not context-aware (it loads in one thread only), checks no buffer sizes and
  * aborts the process on a wrong argument type; so nothing else in the plugin may import it, and
- * every call here passes an integer fd, an integer request below 2^31 or its int32 twin, and a
- * Buffer of exactly the size the kernel writes. Whatever can block belongs to the addon.
+ * every call here passes an integer fd, a uint32 request, and a Buffer of exactly the size the
+ * kernel writes. Whatever can block belongs to the addon.
  */
 import { type FileHandle, open } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -13,8 +13,8 @@ import { errorCode, SystemError } from '../errors.js';
 type Ioctl = (fd: number, request: number, argument: Buffer) => number;
 const ioctl = createRequire(import.meta.url)('ioctl') as Ioctl;
 
-/** BLKGETSIZE64 (linux/fs.h) as the int32 that the package takes. */
-const BLKGETSIZE64 = 0x80081272 | 0;
+/** BLKGETSIZE64 (linux/fs.h). The package takes a request as uint32. */
+const BLKGETSIZE64 = 0x80081272;
 
 /** The size of a block device, bytes. */
 export async function deviceSizeBytes(devicePath: string): Promise<bigint> {
