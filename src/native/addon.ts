@@ -91,6 +91,7 @@ export interface LoopDevice {
   /** st_dev and st_ino of the backing file. */
   backingDevice: bigint;
   backingInode: bigint;
+  /** Refuses writes: attached read-only, or made so later by setDeviceReadOnly. */
   readOnly: boolean;
   directIo: boolean;
   sizeBytes: bigint;
@@ -120,7 +121,8 @@ export interface Addon {
   /**
    * Attaches a file to a loop device (LOOP_CONFIGURE, direct I/O, 512-byte sectors), or finds the
    * device it is attached to already. EBUSY races are retried. Reads back size, ro and direct I/O.
-   * `label` (at most 63 bytes) is for humans. EEXIST if attached with the other readOnly.
+   * `label` (cut to 63 bytes) is for humans. EEXIST if it was attached with
+   * the other readOnly; what setDeviceReadOnly did since does not count.
    */
   loopAttach(request: {
     backingPath: string;
@@ -133,7 +135,8 @@ export interface Addon {
   loopList(): NativeResult<{ devices: LoopDevice[] }>;
   /**
    * Detaches by identity and waits until the device has let go. `detached` false: nothing was
-   * attached. EBUSY if somebody holds the device (mounted or opened exclusively): nothing is done then.
+   * attached. EBUSY if somebody holds the device: nothing is done then. Who has it mounted or opened
+   * exclusively is seen at once, any other opener is waited for, 3 s.
    */
   loopDetach(request: { backingPath: string }): NativeResult<{ detached: boolean }>;
   /** BLKROSET. */

@@ -16,13 +16,11 @@ import {
   requireString,
   type VolumeCapability,
 } from '../csi/fields.js';
+import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import type { RequestMessage } from '../csi/service.js';
 import { CsiError } from '../errors.js';
 
 type StringMap = Readonly<Record<string, string>>;
-
-/** Kubernetes' provisioner and snapshotter add keys with this prefix when asked for metadata; they say nothing to us. */
-const ORCHESTRATOR_PREFIX = 'csi.storage.k8s.io/';
 
 const VOLUME_PARAMETERS = ['pool'] as const;
 const SNAPSHOT_PARAMETERS = [] as const;
@@ -66,7 +64,7 @@ export function refuseTopology(value: unknown, field: string): void {
 /** Our own keys; keys of the orchestrator are dropped, unknown ones refused by name. */
 export function parseParameters(value: unknown, known: readonly string[]): StringMap {
   const entries = Object.entries(parseMap(value, 'parameters')).filter(
-    ([key]) => !key.startsWith(ORCHESTRATOR_PREFIX),
+    ([key]) => !isOrchestratorKey(key),
   );
   for (const [key] of entries) {
     if (known.includes(key)) continue;

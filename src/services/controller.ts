@@ -14,6 +14,7 @@ import {
   requirePresent,
   requireString,
 } from '../csi/fields.js';
+import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import { pageScope, paginate } from '../csi/pagination.js';
 import type { RequestMessage, ResponseMessage, Service } from '../csi/service.js';
 import type { AsyncCatalogue, SnapshotRecord, VolumeRecord } from '../volumes/records.js';
@@ -97,7 +98,7 @@ async function validateVolumeCapabilities(
   );
   const context = parseMap(request['volume_context'], 'volume_context');
   parseMap(request['parameters'], 'parameters');
-  const [foreign] = Object.keys(context);
+  const foreign = Object.keys(context).find((key) => !isOrchestratorKey(key));
   if (foreign !== undefined) {
     return notConfirmed(`volume_context['${foreign}'] is not of volume ${volume.volumeId}`);
   }

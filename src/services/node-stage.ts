@@ -159,9 +159,7 @@ interface FileSystemStaging {
 
 async function stageFileSystem(deps: NodeDependencies, staging: FileSystemStaging): Promise<void> {
   const { volume, attachment, capability, directory } = staging;
-  // Fresh never goes with content from elsewhere; formatting asks for both all the same.
-  const isEmpty = volume.fresh && volume.sourceSnapshotId === null;
-  const type = isEmpty
+  const type = (await isEmpty(volume, attachment))
     ? await formatFresh(deps, volume, attachment, capability)
     : await findFileSystem(volume, attachment, capability);
   if (volume.fresh) await deps.catalogue.markVolumeUsed(volume.volumeId);
@@ -171,6 +169,12 @@ async function stageFileSystem(deps: NodeDependencies, staging: FileSystemStagin
     fsType: type,
     options: mountOptions(type, capability.mountFlags, isReaderOnly(capability)),
   });
+}
+
+/** Fresh is what nobody has written to. Of a volume with content from elsewhere its device must say so too. */
+async function isEmpty(volume: VolumeRecord, attachment: Attachment): Promise<boolean> {
+  if (!volume.fresh) return false;
+  return volume.sourceSnapshotId === null || (await probe(attachment.devicePath)).kind === 'none';
 }
 
 async function formatFresh(

@@ -10,6 +10,7 @@ import type { ResponseMessage } from '../csi/service.js';
 import { CsiError } from '../errors.js';
 import { topMount } from '../mount/mounter.js';
 import { kernelPath } from '../mount/target.js';
+import { deviceSizeBytes } from '../native/block-device.js';
 import type { VolumeRecord } from '../volumes/records.js';
 import {
   NOTHING,
@@ -34,8 +35,9 @@ export async function volumeStats(
     const usage = await fileSystemUsage(path);
     // After an unmount in between, these would be the figures of the directory below.
     if ((await topMount(path))?.mountId === found.entry.mountId) return { usage };
-  } else if (found.kind === 'block' && view.attachment !== null) {
-    return { usage: [{ total: view.attachment.sizeBytes.toString(), unit: 'BYTES' }] };
+  } else if (found.kind === 'block') {
+    const total = await deviceSizeBytes(found.entry.mountPoint);
+    return { usage: [{ total: total.toString(), unit: 'BYTES' }] };
   }
   throw CsiError.notFound(
     `volume ${volume.volumeId} is neither staged nor published at ${volumePath}`,

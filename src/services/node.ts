@@ -20,6 +20,7 @@ import {
   requireString,
   type VolumeCapability,
 } from '../csi/fields.js';
+import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import type { CallContext, RequestMessage, ResponseMessage, Service } from '../csi/service.js';
 import { CsiError } from '../errors.js';
 import { areTuningFlags } from '../mount/filesystem.js';
@@ -34,9 +35,6 @@ import { unstageUnknown, unstageVolume } from './node-unstage.js';
 import type { NodeDependencies } from './node-volume.js';
 
 const CAPABILITIES = ['STAGE_UNSTAGE_VOLUME', 'GET_VOLUME_STATS'] as const;
-
-/** Orchestrators add keys of their own to the volume context (Kubernetes: the provisioner, the pod). */
-const ORCHESTRATOR_KEYS = ['csi.storage.k8s.io/', 'storage.kubernetes.io/'] as const;
 
 export function createNodeService(deps: NodeDependencies): Service {
   return {
@@ -208,7 +206,5 @@ function parseServed(
 }
 
 function ownKeys(context: Readonly<Record<string, string>>): Record<string, string> {
-  const isOwn = ([key]: [string, string]): boolean =>
-    !ORCHESTRATOR_KEYS.some((prefix) => key.startsWith(prefix));
-  return Object.fromEntries(Object.entries(context).filter(isOwn));
+  return Object.fromEntries(Object.entries(context).filter(([key]) => !isOrchestratorKey(key)));
 }

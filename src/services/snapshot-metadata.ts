@@ -125,12 +125,23 @@ function parseParams(request: RequestMessage, target: SnapshotRecord): MetadataP
   };
 }
 
-/** A snapshot file that was cut short or grown is not the snapshot any more. */
-function assertWhole(target: SnapshotRecord, source: ScanSource): void {
-  const found = source.kind === 'files' ? source.target.sizeBytes : source.sizeBytes;
-  if (found === target.sizeBytes) return;
+/**
+ * A snapshot file that was cut short or grown is not the snapshot any more. For the base that matters
+ * as much: where it has lost data it looks like zeros, and zeros in the target would seem unchanged.
+ */
+function assertWhole({ target, base }: ScanJob, source: ScanSource): void {
+  if (source.kind !== 'files') {
+    assertSize(target, source.sizeBytes);
+    return;
+  }
+  assertSize(target, source.target.sizeBytes);
+  if (base !== null && source.base !== null) assertSize(base, source.base.sizeBytes);
+}
+
+function assertSize(snapshot: SnapshotRecord, found: bigint): void {
+  if (found === snapshot.sizeBytes) return;
   throw CsiError.failedPrecondition(
-    `snapshot ${target.snapshotId} should have ${target.sizeBytes} bytes and its pool holds ${found}: ` +
+    `snapshot ${snapshot.snapshotId} should have ${snapshot.sizeBytes} bytes and its pool holds ${found}: ` +
       'it was changed behind the plugin; make a full backup of another snapshot',
   );
 }
@@ -150,7 +161,7 @@ async function stream(
   const { target, base, params } = job;
   const backend = deps.backendOf(target.pool);
   const source = await backend.scanSource(target.snapshotId, base?.snapshotId ?? null);
-  assertWhole(target, source);
+  assertWhole(job, source);
   const sums = { entries: 0, entryBytes: 0n, chunks: 0, extents: 0, rescans: 0, unprovedBytes: 0n };
   try {
     for await (const { bytes, result } of scan(deps.filler, source, params)) {
