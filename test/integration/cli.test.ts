@@ -1,0 +1,376 @@
+/** The commands `allocated` and `delta` as processes, against a scripted server. */
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { RequestMessage, StreamHandler } from '../../src/csi/service.js';
+import { CsiError, StatusCode, type StatusName } from '../../src/errors.js';
+import { packagePath } from '../../src/package-root.js';
+import { seededRandom } from '../support/random.js';
+import {
+  eventually,
+  fakeService,
+  frame,
+  makeServer,
+  type Row,
+  startServer,
+  type TestServer,
+  temporaryDirectory,
+} from './server-fixture.js';
+
+const MAIN = packagePath('.test-build/src/main.js');
+const CAPACITY = 2n ** 40n;
+
+interface Ended {
+  code: number | null;
+  signal: string | null;
+  stdout: string;
+  stderr: string;
+}
+
+function start(t: TestContext, args: readonly string[], env: Record<string, string> = {}) {
+  const child = spawn(process.execPath, [MAIN, ...args], {
+    env: { PATH: process.env['PATH'] ?? '', ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  t.after(() => child.kill('SIGKILL'));
+  const output = { stdout: '', stderr: '' };
+  child.stderr.on('data', (data: Buffer) => {
+    output.stderr += data.toString();
+  });
+  return { child, output };
+}
+
+async function endOf(child: ChildProcess, output: { stdout: string; stderr: string }) {
+  const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
+  return { code, signal, ...output } satisfies Ended;
+}
+
+/** Runs a command to its end. */
+async function run(
+  t: TestContext,
+  args: readonly string[],
+  env: Record<string, string> = {},
+): Promise<Ended> {
+  const { child, output } = start(t, args, env);
+  child.stdout.on('data', (data: Buffer) => {
+    output.stdout += data.toString();
+  });
+  return endOf(child, output);
+}
+
+function serving(t: TestContext, handler: StreamHandler): Promise<TestServer> {
+  return startServer(t, { services: [metadataService(handler)] });
+}
+
+function metadataService(handler: StreamHandler) {
+  return fakeService('SnapshotMetadata', {
+    streams: { GetMetadataAllocated: handler, GetMetadataDelta: handler },
+  });
+}
+
+const ROWS: readonly Row[] = [
+  [0, 4096],
+  [2n ** 39n, 1536],
+];
+const sendRows: StreamHandler = async (_request, _context, writer) => {
+  await writer.send(frame(CAPACITY, ROWS));
+};
+
+test('allocated asks for one snapshot and prints its ranges as a table', async (t) => {
+  const seen: RequestMessage[] = [];
+  const { endpoint } = await serving(t, async (request, context, writer) => {
+    seen.push(request);
+    await sendRows(request, context, writer);
+  });
+  const ended = await run(t, ['allocated', 'snap-1', '--endpoint', endpoint]);
+  assert.deepEqual(ended, {
+    code: 0,
+    signal: null,
+    stdout: [
+      '       OFFSET           SIZE',
+      '            0           4096  4 KiB',
+      ' 549755813888           1536  1.5 KiB',
+      '',
+    ].join('\n'),
+    stderr: '',
+  });
+  assert.deepEqual(seen, [
+    { snapshot_id: 'snap-1', starting_offset: '0', max_results: 0, secrets: {} },
+  ]);
+});
+
+test('delta asks for two snapshots and hands its options on', async (t) => {
+  const seen: RequestMessage[] = [];
+  const { endpoint } = await serving(t, async (request, context, writer) => {
+    seen.push(request);
+    await sendRows(request, context, writer);
+  });
+  const args = ['delta', 'base', 'target', '--starting-offset', '4095', '--max-results', '7'];
+  const ended = await run(t, [...args, '--format', 'csv'], { CSI_ENDPOINT: endpoint });
+  assert.equal(ended.code, 0, ended.stderr);
+  assert.equal(ended.stdout, 'byte_offset,size_bytes\n0,4096\n549755813888,1536\n');
+  assert.deepEqual(seen, [
+    {
+      base_snapshot_id: 'base',
+      target_snapshot_id: 'target',
+      starting_offset: '4095',
+      max_results: 7,
+      secrets: {},
+    },
+  ]);
+});
+
+test('the summary takes the place of the list, in the format asked for', async (t) => {
+  const { endpoint } = await serving(t, sendRows);
+  const args = ['allocated', 's', '--endpoint', endpoint, '--summary'];
+  const ended = await run(t, [...args, '--format', 'ndjson']);
+  const summary = JSON.parse(ended.stdout) as Record<string, unknown>;
+  assert.equal(summary['ranges'], 2);
+  assert.equal(summary['size_bytes'], '5632');
+  assert.equal(summary['volume_capacity_bytes'], CAPACITY.toString());
+  assert.equal(summary['messages'], 1);
+  assert.equal(summary['resumes'], 0);
+  assert.match((await run(t, args)).stdout, /^ranges +2\nbytes +5632 \(5.5 KiB\)/);
+});
+
+test('an empty list is a header and success', async (t) => {
+  const { endpoint } = await serving(t, async (_request, _context, writer) => {
+    await writer.send(frame(CAPACITY, []));
+  });
+  const ended = await run(t, ['allocated', 's', '--endpoint', endpoint, '--format', 'csv']);
+  assert.equal(ended.code, 0);
+  assert.equal(ended.stdout, 'byte_offset,size_bytes\n');
+});
+
+const EXITS: readonly [StatusName, number][] = [
+  ['INVALID_ARGUMENT', 3],
+  ['OUT_OF_RANGE', 3],
+  ['NOT_FOUND', 4],
+  ['FAILED_PRECONDITION', 5],
+  ['RESOURCE_EXHAUSTED', 1],
+  ['UNIMPLEMENTED', 1],
+];
+
+for (const [name, code] of EXITS) {
+  test(`${name} is exit code ${code}, with the plugin's words on stderr`, async (t) => {
+    const { endpoint } = await serving(t, async () => {
+      throw new CsiError(StatusCode[name], 'words for the user');
+    });
+    const ended = await run(t, ['allocated', 's', '--endpoint', endpoint]);
+    assert.equal(ended.code, code, ended.stderr);
+    assert.match(ended.stderr, new RegExp(`^blockdelta: .*${name}: words for the user\n$`));
+    assert.equal(ended.stdout, '');
+  });
+}
+
+test('a plugin that keeps failing is exit code 6 after a few tries', async (t) => {
+  let calls = 0;
+  const { endpoint } = await serving(t, async () => {
+    calls += 1;
+    throw CsiError.unavailable('not now');
+  });
+  const ended = await run(t, ['allocated', 's', '--endpoint', endpoint]);
+  assert.equal(ended.code, 6);
+  assert.equal(calls, 5);
+  assert.match(ended.stderr, /gave up after 5 tries.*not now/);
+});
+
+test('no socket and no listener are exit code 6', async (t) => {
+  const directory = temporaryDirectory(t);
+  const missing = await run(t, ['allocated', 's', '--endpoint', join(directory, 'no.sock')]);
+  assert.equal(missing.code, 6);
+  assert.match(missing.stderr, /no socket at .*no\.sock: is the plugin running/);
+});
+
+test('a list that breaks the rules is exit code 1', async (t) => {
+  const { endpoint } = await serving(t, async (_request, _context, writer) => {
+    await writer.send(
+      frame(CAPACITY, [
+        [8192, 1],
+        [0, 1],
+      ]),
+    );
+  });
+  const ended = await run(t, ['allocated', 's', '--endpoint', endpoint]);
+  assert.equal(ended.code, 1);
+  assert.match(ended.stderr, /out of order/);
+});
+
+const MISUSES: readonly (readonly string[])[] = [
+  [],
+  ['nonsense'],
+  ['allocated'],
+  ['allocated', 'a', 'b', '--endpoint', '/x.sock'],
+  ['delta', 'a', '--endpoint', '/x.sock'],
+  ['allocated', 'a'],
+  ['allocated', 'a', '--endpoint', 'tcp://host:1'],
+  ['allocated', 'a', '--endpoint', `/${'d'.repeat(107)}`],
+  ['allocated', 'a', '--endpoint', '/x.sock', '--format', 'xml'],
+  ['allocated', 'a', '--endpoint', '/x.sock', '--starting-offset', '-1'],
+  ['allocated', 'a', '--endpoint', '/x.sock', '--starting-offset', '9223372036854775808'],
+  ['allocated', 'a', '--endpoint', '/x.sock', '--max-results', '1.5'],
+  ['allocated', 'a', '--endpoint', '/x.sock', '--max-results', '2147483648'],
+  ['allocated', 'a', '--endpoint', '/x.sock', '--frobnicate'],
+  ['serve', 'now'],
+];
+
+test('every misuse is exit code 2, with words on stderr and nothing on stdout', async (t) => {
+  for (const args of MISUSES) {
+    const ended = await run(t, args);
+    assert.equal(ended.code, 2, `${args.join(' ')}: ${ended.stderr}`);
+    assert.notEqual(ended.stderr, '');
+    assert.equal(ended.stdout, '');
+  }
+});
+
+test('help and version are exit code 0, and help names every exit code', async (t) => {
+  const version = await run(t, ['--version']);
+  assert.deepEqual([version.code, version.stdout], [0, '0.1.0\n']);
+  const help = await run(t, ['delta', '--help']);
+  assert.equal(help.code, 0);
+  for (const code of [0, 1, 2, 3, 4, 5, 6, 130]) {
+    assert.match(help.stdout, new RegExp(`^ +${code} +\\w`, 'm'));
+  }
+});
+
+/** Rows for ever, in messages of 1000. */
+const endless: StreamHandler = async (request, context, writer) => {
+  let at = BigInt(String(request['starting_offset']));
+  try {
+    for (;;) {
+      const rows = Array.from({ length: 1000 }, (_, index): Row => [at + BigInt(index * 2), 1]);
+      await writer.send(frame(2n ** 62n, rows));
+      at += 2000n;
+    }
+  } finally {
+    context.note({ ended: true });
+  }
+};
+
+test('a closed pipe is no error, and ends the stream in the plugin', async (t) => {
+  const made = await serving(t, endless);
+  const { child, output } = start(t, ['allocated', 's', '--endpoint', made.endpoint]);
+  child.stdout.once('data', () => child.stdout.destroy());
+  const ended = await endOf(child, output);
+  assert.deepEqual([ended.code, ended.signal, ended.stderr], [0, null, '']);
+  await eventually('the stream ends', () => made.log.some((line) => line['ended'] === true));
+});
+
+test('a pipe that nobody reads stops the stream instead of filling memory', async (t) => {
+  let sent = 0;
+  const { endpoint } = await serving(t, (request, context, writer) =>
+    endless(request, context, {
+      send: async (chunk) => {
+        await writer.send(chunk);
+        sent += 1;
+      },
+    }),
+  );
+  const { child } = start(t, ['allocated', 's', '--endpoint', endpoint]);
+  await eventually('the stream starts', () => sent > 0);
+  await delay(1500);
+  // The pipe, the client's queue, both windows and gRPC's own queue.
+  assert.ok(sent < 200, `${sent} messages were taken`);
+  child.kill('SIGKILL');
+});
+
+test('SIGINT is exit code 130 and ends the stream in the plugin', async (t) => {
+  const made = await serving(t, async (_request, context, writer) => {
+    await writer.send(frame(CAPACITY, ROWS));
+    await new Promise((resolve) => context.signal.addEventListener('abort', resolve));
+  });
+  const { child, output } = start(t, ['allocated', 's', '--endpoint', made.endpoint]);
+  const ended = endOf(child, output);
+  child.stdout.resume();
+  await eventually('the call starts', () => made.log.length > 0);
+  await delay(200);
+  child.kill('SIGINT');
+  const { code, stderr } = await ended;
+  assert.deepEqual([code, stderr], [130, '']);
+  await eventually('the stream ends', () => made.log.some((line) => 'code' in line));
+});
+
+/** A list, and a handler that serves it from any offset and fails at random. */
+function cutList(seedLabel: string) {
+  const random = seededRandom(seedLabel);
+  const truth: [bigint, bigint][] = [];
+  for (let at = 0n; truth.length < 3000; ) {
+    const offset = at + BigInt(random.below(100_000) + 1);
+    const size = BigInt(random.below(100_000) + 1);
+    truth.push([offset, size]);
+    at = offset + size;
+  }
+  const text = truth.map(([offset, size]) => `${offset},${size}\n`).join('');
+  const handler: StreamHandler = async (request, _context, writer) => {
+    const start = BigInt(String(request['starting_offset']));
+    const rest = truth
+      .filter(([offset, size]) => offset + size > start)
+      .map(([offset, size]): [bigint, bigint] =>
+        offset < start ? [start, offset + size - start] : [offset, size],
+      );
+    while (rest.length > 0) {
+      const part = rest.splice(0, random.below(100) + 1);
+      const last = part.at(-1) as [bigint, bigint];
+      const isCut = random.below(5) === 0;
+      // A cut may come in the middle of a range too.
+      if (isCut && last[1] > 1n) part[part.length - 1] = [last[0], last[1] / 2n];
+      await writer.send(frame(CAPACITY, part));
+      if (isCut) throw new CsiError(random.pick(CUTS), 'cut');
+    }
+  };
+  return { handler, expected: `byte_offset,size_bytes\n${text}` };
+}
+
+const CUTS = [
+  StatusCode.UNAVAILABLE,
+  StatusCode.CANCELLED,
+  StatusCode.ABORTED,
+  StatusCode.UNKNOWN,
+  StatusCode.INTERNAL,
+] as const;
+
+test('a stream that is cut at random places gives the same list as an undisturbed one', async (t) => {
+  const { handler, expected } = cutList('cli resume');
+  const { endpoint } = await serving(t, handler);
+  const ended = await run(t, ['allocated', 's', '--endpoint', endpoint, '--format', 'csv']);
+  assert.equal(ended.code, 0, ended.stderr);
+  assert.ok(ended.stdout === expected, 'another list');
+  assert.match(ended.stderr, /interrupted .*going on at byte/);
+});
+
+test('a list survives the plugin being killed and started again', async (t) => {
+  const directory = temporaryDirectory(t);
+  const total = 300;
+  const rowAt = (index: number): Row => [index * 8192, 4096];
+  const handlerUntil = (stopAt: number): StreamHandler => {
+    return async (request, context, writer) => {
+      const first = Math.ceil(Number(request['starting_offset']) / 8192);
+      for (let index = first; index < total; index += 1) {
+        await writer.send(frame(CAPACITY, [rowAt(index)]));
+        if (index === stopAt) {
+          await new Promise((resolve) => context.signal.addEventListener('abort', resolve));
+        }
+      }
+    };
+  };
+  const first = makeServer(directory, { services: [metadataService(handlerUntil(100))] });
+  await first.server.start();
+  const args = ['delta', 'a', 'b', '--endpoint', first.endpoint, '--format', 'csv'];
+  const ended = run(t, args);
+  await eventually('the call starts', () => first.log.length > 0);
+  await delay(300);
+  first.server.force();
+  await first.server.stop();
+  const second = makeServer(directory, { services: [metadataService(handlerUntil(total))] });
+  await second.server.start();
+  t.after(() => second.server.stop());
+  const { code, stdout, stderr } = await ended;
+  assert.equal(code, 0, stderr);
+  const rows = Array.from({ length: total }, (_, index) => rowAt(index).join(','));
+  assert.equal(stdout, `byte_offset,size_bytes\n${rows.join('\n')}\n`);
+  first.client.close();
+  second.client.close();
+});
