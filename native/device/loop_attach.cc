@@ -38,10 +38,10 @@ Result<std::optional<LoopDevice>> FindToKeep(const FileIdentity& backing) {
 }
 
 Result<AttachedLoop> Reused(LoopDevice device, const std::string& backing_path, bool read_only) {
-  if (device.read_only == read_only) return AttachedLoop{std::move(device), false};
+  if (device.attached_read_only == read_only) return AttachedLoop{std::move(device), false};
   return Status::Errno(EEXIST, "LOOP_CONFIGURE", backing_path,
                        "attached to " + device.path +
-                           (device.read_only ? " read-only" : " for reading and writing"));
+                           (device.attached_read_only ? " read-only" : " for reading and writing"));
 }
 
 Status Configure(int loop_fd, int backing_fd, bool read_only, const std::string& label,
@@ -78,19 +78,34 @@ Result<UniqueFd> TakeFreeLoop(int control_fd, int backing_fd, bool read_only,
   return status;
 }
 
-// Reads back what the kernel made of it; a device that is not as asked for is given back.
-Result<AttachedLoop> Verified(UniqueFd fd, const struct stat& backing, bool read_only) {
-  Result<LoopDevice> device = DescribeLoop(fd.get());
-  if (!device.ok()) return device.TakeStatus();
-  const uint64_t size_bytes = static_cast<uint64_t>(backing.st_size);
-  if (device->read_only == read_only &&
-      device->size_bytes == size_bytes - size_bytes % kSectorBytes) {
-    return AttachedLoop{std::move(*device), true};
+// What the kernel made of a device just attached; EIO if that is not what was asked for.
+Result<LoopDevice> Verify(int fd, const struct stat& backing, bool read_only) {
+  // A number keeps BLKROSET from whoever had it before.
+  const int writable = 0;
+  Status status = Ioctl(fd, BLKROSET, &writable, "BLKROSET", "loop device");
+  if (!status.ok()) return status;
+  Result<LoopDevice> device = DescribeLoop(fd);
+  if (!device.ok()) return device;
+  const auto size_bytes = static_cast<uint64_t>(backing.st_size);
+  if (device->read_only != read_only ||
+      device->size_bytes != size_bytes - size_bytes % kSectorBytes) {
+    return Status::Errno(EIO, "LOOP_CONFIGURE", device->path,
+                         "the device does not have the size or mode asked for");
   }
-  Status detached = Ioctl(fd.get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", device->path);
-  return Status::Errno(EIO, "LOOP_CONFIGURE", device->path,
-                       detached.ok() ? "the device does not have the size or mode asked for"
-                                     : "it has the wrong size or mode and cannot be detached");
+  return device;
+}
+
+Result<AttachedLoop> AttachNew(int backing_fd, const struct stat& backing, bool read_only,
+                               const std::string& label) {
+  Result<UniqueFd> control = OpenPath(kLoopControl, O_RDWR);
+  if (!control.ok()) return control.TakeStatus();
+  Result<UniqueFd> fd = TakeFreeLoop(control->get(), backing_fd, read_only, label);
+  if (!fd.ok()) return fd.TakeStatus();
+  Result<LoopDevice> device = Verify(fd->get(), backing, read_only);
+  if (device.ok()) return AttachedLoop{std::move(*device), true};
+  // Nobody can use it; if it cannot be given back either, the next call finds it.
+  static_cast<void>(Ioctl(fd->get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", "loop device"));
+  return device.TakeStatus();
 }
 
 }  // namespace
@@ -107,11 +122,7 @@ Result<AttachedLoop> AttachLoop(const std::string& backing_path, bool read_only,
   Result<std::optional<LoopDevice>> found = FindToKeep({state->st_dev, state->st_ino});
   if (!found.ok()) return found.TakeStatus();
   if (found->has_value()) return Reused(std::move(**found), backing_path, read_only);
-  Result<UniqueFd> control = OpenPath(kLoopControl, O_RDWR);
-  if (!control.ok()) return control.TakeStatus();
-  Result<UniqueFd> fd = TakeFreeLoop(control->get(), backing->get(), read_only, label);
-  if (!fd.ok()) return fd.TakeStatus();
-  return Verified(std::move(*fd), *state, read_only);
+  return AttachNew(backing->get(), *state, read_only, label);
 }
 
 }  // namespace blockdelta

@@ -3,6 +3,8 @@
 // LOOP_CLR_FD succeeds although somebody else has the device open; the device is then only marked
 // to go at the last close. So success is what is seen afterwards, and a mark that does not take
 // effect in time is taken back.
+#include <linux/fs.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -27,8 +29,8 @@ bool Holds(int fd, const std::string& path, const FileIdentity& backing) {
   return info.ok() && BackingOf(*info) == backing;
 }
 
-// Marks the device for detaching while nobody else can claim it. False: it is not attached to this
-// file (any more).
+// Marks the device for detaching while nobody else can claim it, and takes BLKROSET off it, which
+// its number would keep. False: it is not attached to this file (any more).
 Result<bool> Clear(const LoopDevice& device, const FileIdentity& backing) {
   // Mounts and device-mapper hold their devices exclusively, so this fails if there is one, and
   // keeps new ones away until the device is cleared.
@@ -36,7 +38,10 @@ Result<bool> Clear(const LoopDevice& device, const FileIdentity& backing) {
   if (fd.status().IsErrno(EBUSY)) return Busy(device.path, "mounted or held exclusively");
   if (!fd.ok()) return fd.TakeStatus();
   if (!Holds(fd->get(), device.path, backing)) return false;
-  Status status = Ioctl(fd->get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", device.path);
+  const int writable = 0;
+  Status status = Ioctl(fd->get(), BLKROSET, &writable, "BLKROSET", device.path);
+  if (!status.ok()) return status;
+  status = Ioctl(fd->get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", device.path);
   if (status.IsErrno(ENXIO)) return false;
   if (!status.ok()) return status;
   return true;

@@ -106,12 +106,15 @@ Result<LoopDevice> DescribeLoop(int fd) {
   int read_only = 0;
   status = Ioctl(fd, BLKROGET, &read_only, "BLKROGET", path);
   if (!status.ok()) return status;
-  return LoopDevice{number,
-                    path,
-                    BackingOf(*info),
-                    read_only != 0 || (info->lo_flags & LO_FLAGS_READ_ONLY) != 0,
-                    (info->lo_flags & LO_FLAGS_DIRECT_IO) != 0,
-                    size_bytes};
+  LoopDevice device = {};
+  device.number = number;
+  device.path = path;
+  device.backing = BackingOf(*info);
+  device.attached_read_only = (info->lo_flags & LO_FLAGS_READ_ONLY) != 0;
+  device.read_only = read_only != 0 || device.attached_read_only;
+  device.direct_io = (info->lo_flags & LO_FLAGS_DIRECT_IO) != 0;
+  device.size_bytes = size_bytes;
+  return device;
 }
 
 Result<std::vector<uint32_t>> AttachedLoops() {

@@ -30,6 +30,9 @@ struct LoopDevice {
   uint32_t number;
   std::string path;
   FileIdentity backing;
+  // Attached read-only. This is decided when attaching and stays so.
+  bool attached_read_only;
+  // Writes are refused now: attached read-only, or made so later by BLKROSET.
   bool read_only;
   bool direct_io;
   uint64_t size_bytes;
