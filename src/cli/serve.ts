@@ -60,9 +60,10 @@ async function serve(env: NodeJS.ProcessEnv): Promise<number> {
     await run(config, log);
     return ExitCode.OK;
   } catch (error) {
-    if (error instanceof StartError || error instanceof CsiError) {
-      process.stderr.write(`blockdelta: cannot start: ${error.message}\n`);
-    } else {
+    const message = error instanceof Error ? error.message : String(error);
+    process.stderr.write(`blockdelta: ${message}\n`);
+    // Those two say all there is to say.
+    if (!(error instanceof StartError || error instanceof CsiError)) {
       log.fatal({ err: error }, 'the plugin failed');
     }
     return ExitCode.FAILURE;
@@ -81,8 +82,9 @@ async function run(config: Config, log: Logger): Promise<void> {
     },
   });
   const server = createPluginServer({ services: [identity], config, logger: log });
-  await server.start();
+  // Before the socket is there: whoever sees it may send a signal.
   const stopAsked = watchSignals(server, config, log);
+  await server.start();
   log.info(
     {
       version: packageVersion(),

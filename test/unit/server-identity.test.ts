@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { CallContext, ResponseMessage } from '../../src/csi/service.js';
+import { CsiError } from '../../src/errors.js';
+import { createIdentityService } from '../../src/services/identity.js';
+import { packageVersion } from '../../src/version.js';
+
+type Health = () => Promise<'starting' | 'ready'>;
+
+function ask(rpc: string, health: Health): Promise<ResponseMessage> {
+  const identity = createIdentityService({
+    driverName: 'blockdelta.csi',
+    vendorVersion: packageVersion(),
+    health,
+  });
+  const handler = identity.unary[rpc];
+  assert.ok(handler !== undefined, rpc);
+  return handler({}, {} as CallContext);
+}
+
+const broken: Health = async () => {
+  throw CsiError.failedPrecondition('pool default is not mounted');
+};
+
+test('Probe tells starting, ready and broken apart', async () => {
+  assert.deepEqual(await ask('Probe', async () => 'starting'), { ready: { value: false } });
+  assert.deepEqual(await ask('Probe', async () => 'ready'), { ready: { value: true } });
+  await assert.rejects(ask('Probe', broken), /pool default is not mounted/);
+});
+
+test('name, version and capabilities are told also while the plugin is broken', async () => {
+  assert.deepEqual(await ask('GetPluginInfo', broken), {
+    name: 'blockdelta.csi',
+    vendor_version: packageVersion(),
+  });
+  assert.match(packageVersion(), /^\d+\.\d+\.\d+/);
+  assert.deepEqual(await ask('GetPluginCapabilities', broken), {
+    capabilities: [
+      { service: { type: 'CONTROLLER_SERVICE' } },
+      { service: { type: 'SNAPSHOT_METADATA_SERVICE' } },
+    ],
+  });
+});
