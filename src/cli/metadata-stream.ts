@@ -39,9 +39,9 @@ const MAX_TRIES_WITHOUT_PROGRESS = 5;
 const RETRY_DELAY_MS = 200;
 
 /**
- * Failures that say something about the moment and not about the snapshots, so that asking again may
- * help. Going on at an offset is lawful at any time, so trying once too often does no harm: that is
- * why UNKNOWN and INTERNAL are here, which stand for broken connections as well as for bugs.
+ * Failures that say something about the moment and not about the snapshots, so that asking again
+ * may help. Going on at an offset is lawful at any time, so trying once too often does no harm: that
+ * is why UNKNOWN and INTERNAL are here, which stand for broken connections as well as for bugs.
  * RESOURCE_EXHAUSTED is not: whatever has run out will not come back by asking harder.
  */
 const INTERRUPTIONS: ReadonlySet<number> = new Set([

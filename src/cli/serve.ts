@@ -142,8 +142,8 @@ function watchSignals(server: PluginServer, config: Config, log: Logger): Promis
 }
 
 /**
- * The last resort: a worker thread that is stuck in a system call keeps every ordinary exit waiting,
- * process.exit included. Whatever was under way is finished or undone at the next start.
+ * The last resort: a worker thread that is stuck in a system call keeps every ordinary exit
+ * waiting, process.exit included. What was under way is finished or undone at the next start.
  */
 function killSelfAfter(ms: number, log: Logger): void {
   const timer = setTimeout(() => {
