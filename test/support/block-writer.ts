@@ -51,6 +51,7 @@ export class BlockWriter {
   /** What the device holds. */
   readonly model: Buffer;
   readonly #fd: number;
+  #closed = false;
   readonly #operations: Readonly<Record<BlockOperation, (offset: number, length: number) => void>> =
     {
       write: (offset, length) =>
@@ -83,7 +84,10 @@ export class BlockWriter {
     readSync(this.#fd, this.model, 0, sizeBytes, 0);
   }
 
+  /** As often as one likes. An open device keeps its volume from being unpublished. */
   close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
     closeSync(this.#fd);
   }
 

@@ -21,6 +21,7 @@ export class ReflinkBench {
   readonly workspace: Workspace;
   readonly random: Random;
   readonly #pools = new Map<PoolKind, string>();
+  readonly #writers: BlockWriter[] = [];
   #plugin: Plugin | undefined;
 
   private constructor(label: string) {
@@ -57,6 +58,7 @@ export class ReflinkBench {
   }
 
   async dispose(): Promise<void> {
+    for (const writer of this.#writers) writer.close();
     await this.#plugin?.stop();
     this.workspace.dispose();
   }
@@ -71,7 +73,9 @@ export class ReflinkBench {
   async write(kind: PoolKind, sizeBytes = 8 * MIB): Promise<Writing> {
     const volume = await this.volume(kind, { sizeBytes });
     await volume.publish();
-    return { kind, volume, writer: new BlockWriter(volume.targetPath, sizeBytes, this.random) };
+    const writer = new BlockWriter(volume.targetPath, sizeBytes, this.random);
+    this.#writers.push(writer);
+    return { kind, volume, writer };
   }
 
   volume(

@@ -1,0 +1,142 @@
+/**
+ * Snapshot files that somebody has touched behind the plugin: no list is given from them where it
+ * could be wrong, and the caller is told why.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { copyFileSync, renameSync, rmSync, truncateSync, unlinkSync } from 'node:fs';
+import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { rejectsWith } from '../support/expect-status.js';
+import { setImmutable } from '../support/ioctls.js';
+import { assertWellFormed } from '../support/metadata-check.js';
+import { ReflinkBench, type Writing } from '../support/reflink-bench.js';
+import { snapshotPath, type TestSnapshot } from '../support/test-volume.js';
+import { skipUnlessRoot } from '../support/workspace.js';
+
+const MIB = 1 << 20;
+const SIZE = 8 * MIB;
+const options = { skip: skipUnlessRoot };
+
+let bench: ReflinkBench;
+let work: Writing;
+let base: TestSnapshot;
+let target: TestSnapshot;
+
+before(async () => {
+  if (skipUnlessRoot === false) bench = await ReflinkBench.make('tampering', ['xfs', 'btrfs']);
+});
+
+after(() => bench?.dispose());
+
+async function prepare(kind: 'xfs' | 'btrfs'): Promise<void> {
+  work = await bench.write(kind, SIZE);
+  work.writer.write(0, bench.random.bytes(4 * MIB));
+  base = await work.volume.snapshot();
+  // Zeros in the target where the base has data: what a base cut short would hide.
+  work.writer.apply('punch', 2 * MIB, MIB);
+  work.writer.write(0, bench.random.bytes(65_536));
+  target = await work.volume.snapshot();
+}
+
+beforeEach(async () => {
+  if (skipUnlessRoot === false) await prepare('xfs');
+});
+
+afterEach(async () => {
+  if (skipUnlessRoot !== false) return;
+  for (const { id } of [base, target]) await work.volume.deleteSnapshot(id);
+  await bench.end(work);
+});
+
+const fileOf = ({ id }: TestSnapshot): string => snapshotPath(bench.pool(work.kind), id);
+
+/** Does something to a snapshot file that its immutable flag forbids, and sets the flag again. */
+function tamper(snapshot: TestSnapshot, change: (path: string) => void): void {
+  const path = fileOf(snapshot);
+  setImmutable(path, false);
+  change(path);
+  setImmutable(path, true);
+}
+
+const delta = (): Promise<unknown> => bench.client.delta(base.id, target.id);
+const allocated = ({ id }: TestSnapshot): Promise<unknown> => bench.client.allocated(id);
+
+test('a snapshot file is immutable and read-only from the moment it is ready', options, () => {
+  for (const snapshot of [base, target]) {
+    const flags = execFileSync('lsattr', [fileOf(snapshot)], { encoding: 'utf8' });
+    assert.match(flags.split(' ')[0] ?? '', /i/);
+    assert.throws(() => truncateSync(fileOf(snapshot), 0), { code: 'EPERM' });
+    assert.throws(() => unlinkSync(fileOf(snapshot)), { code: 'EPERM' });
+  }
+});
+
+test(
+  'a snapshot that was made mutable gives no delta, as target or as base, until it is not',
+  options,
+  async () => {
+    for (const snapshot of [base, target]) {
+      setImmutable(fileOf(snapshot), false);
+      await rejectsWith(delta(), 'FAILED_PRECONDITION', /immutable/);
+      setImmutable(fileOf(snapshot), true);
+      await bench.soundDelta('xfs', base, target);
+    }
+  },
+);
+
+test('a snapshot that was made mutable on btrfs gives no delta either', options, async () => {
+  await work.volume.deleteSnapshot(base.id);
+  await work.volume.deleteSnapshot(target.id);
+  await bench.end(work);
+  await prepare('btrfs');
+  for (const snapshot of [base, target]) {
+    setImmutable(fileOf(snapshot), false);
+    await rejectsWith(delta(), 'FAILED_PRECONDITION', /immutable/);
+    setImmutable(fileOf(snapshot), true);
+  }
+  await bench.soundDelta('btrfs', base, target);
+});
+
+test('a snapshot that was cut short gives no list, as target or as base', options, async () => {
+  tamper(base, (path) => truncateSync(path, 2 * MIB));
+  await rejectsWith(delta(), 'FAILED_PRECONDITION', /should have/);
+  await rejectsWith(allocated(base), 'FAILED_PRECONDITION', /should have/);
+  tamper(target, (path) => truncateSync(path, SIZE - 4096));
+  await rejectsWith(delta(), 'FAILED_PRECONDITION', /should have/);
+  await rejectsWith(allocated(target), 'FAILED_PRECONDITION', /should have/);
+});
+
+test('a snapshot that was grown gives no list', options, async () => {
+  tamper(target, (path) => truncateSync(path, SIZE + 4096));
+  await rejectsWith(delta(), 'FAILED_PRECONDITION', /should have/);
+  await rejectsWith(allocated(target), 'FAILED_PRECONDITION', /should have/);
+});
+
+test(
+  'a snapshot that is gone from the pool gives no list, and can be deleted',
+  options,
+  async () => {
+    const path = fileOf(base);
+    setImmutable(path, false);
+    rmSync(path);
+    await rejectsWith(delta(), 'FAILED_PRECONDITION', /lost/);
+    await rejectsWith(allocated(base), 'FAILED_PRECONDITION', /lost/);
+  },
+);
+
+test('a snapshot file that was replaced by a copy gives no delta', options, async () => {
+  const path = fileOf(base);
+  copyFileSync(path, `${path}-copy`);
+  setImmutable(path, false);
+  renameSync(`${path}-copy`, path);
+  await rejectsWith(delta(), 'FAILED_PRECONDITION', /immutable/);
+});
+
+test('space preallocated behind the end of a snapshot is not in its lists', options, async () => {
+  for (const snapshot of [base, target]) {
+    tamper(snapshot, (path) =>
+      execFileSync('fallocate', ['--keep-size', '-o', `${SIZE}`, '-l', `${MIB}`, path]),
+    );
+  }
+  assertWellFormed(await bench.client.allocated(target.id), SIZE);
+  await bench.soundDelta('xfs', base, target);
+});
