@@ -40,6 +40,7 @@ const FILE_SYSTEMS = [
 
 let workspace: Workspace;
 let plugin: Plugin;
+const writers: BlockWriter[] = [];
 const pools = new Map<PoolKind, string>();
 
 before(async () => {
@@ -52,6 +53,7 @@ before(async () => {
 
 after(async () => {
   if (skipUnlessRoot !== false) return;
+  for (const writer of writers) writer.close();
   await plugin?.stop();
   workspace.dispose();
 });
@@ -96,6 +98,7 @@ async function soundOnBlocks(context: TestContext, kind: PoolKind): Promise<void
   });
   await volume.publish();
   const writer = new BlockWriter(volume.targetPath, BLOCK_VOLUME_BYTES, random);
+  writers.push(writer);
   const window = new SnapshotWindow(plugin.client, volume, poolOf(kind), random);
   const compression = { encoded: 0, extents: 0 };
   for (let round = 0; round < BLOCK_ROUNDS; round += 1) {

@@ -1,0 +1,232 @@
+/**
+ * Tools that move extents while lists are streamed: balance, defragmentation, xfs_fsr, dedupe. They
+ * may make lists longer, never shorter than what differs.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { after, before, type TestContext, test } from 'node:test';
+import { listExtents } from '../support/extent-list.js';
+import { assertSound, Tally } from '../support/metadata-check.js';
+import { Mover } from '../support/mover.js';
+import { ReflinkBench, type Writing } from '../support/reflink-bench.js';
+import { SnapshotImage } from '../support/snapshot-image.js';
+import {
+  readSnapshot,
+  snapshotPath,
+  type TestSnapshot,
+  volumePath,
+} from '../support/test-volume.js';
+import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
+
+const MIB = 1 << 20;
+const SIZE = 32 * MIB;
+const BLOCK = 4096;
+const STREAM_MS = process.env['BLOCKDELTA_TEST_LONG'] === '1' ? 120_000 : 5000;
+const options = { skip: skipUnlessRoot };
+
+let bench: ReflinkBench;
+
+before(async () => {
+  if (skipUnlessRoot === false) bench = await ReflinkBench.make('relocation', ['xfs', 'btrfs']);
+});
+
+after(() => bench?.dispose());
+
+interface Series {
+  work: Writing;
+  cuts: { snapshot: TestSnapshot; image: SnapshotImage }[];
+}
+
+/** Snapshots of a full volume in many small extents, some shared by all of them and some by none. */
+async function makeSeries(kind: PoolKind): Promise<Series> {
+  const work = await bench.write(kind, SIZE);
+  const series: Series = { work, cuts: [] };
+  for (let round = 0; round < 4; round += 1) {
+    for (let offset = 0; offset < SIZE; offset += BLOCK) {
+      if (round > 0 && bench.random.below(4) !== 0) continue;
+      work.writer.write(offset, Buffer.alloc(BLOCK, bench.random.bytes(16)));
+    }
+    const snapshot = await work.volume.snapshot();
+    const image = readSnapshot(bench.pool(kind), snapshot, series.cuts.at(-1)?.image);
+    series.cuts.push({ snapshot, image });
+  }
+  return series;
+}
+
+const files = ({ work, cuts }: Series): { volume: string; snapshots: string[] } => ({
+  volume: volumePath(bench.pool(work.kind), work.volume.id),
+  snapshots: cuts.map(({ snapshot }) => snapshotPath(bench.pool(work.kind), snapshot.id)),
+});
+
+/** Every list of the series, over and over, until the time is up. */
+async function streamAll({ cuts }: Series, until: number): Promise<Tally> {
+  const tally = new Tally();
+  do {
+    for (const [index, target] of cuts.entries()) {
+      const zeros = SnapshotImage.zeros(SIZE);
+      const list = await bench.client.allocated(target.snapshot.id);
+      tally.add(assertSound(zeros, target.image, list, 'allocated'));
+      for (const base of cuts.slice(0, index)) {
+        const delta = await bench.client.delta(base.snapshot.id, target.snapshot.id);
+        tally.add(assertSound(base.image, target.image, delta, 'delta'));
+      }
+    }
+  } while (Date.now() < until);
+  return tally;
+}
+
+/** Where every piece of a file lies. */
+function addresses(path: string): Map<number, number> {
+  const where = new Map<number, number>();
+  for (const { logical, physical, length } of listExtents(path)) {
+    for (let block = 0; block < length; block += 1) where.set(logical + block, physical + block);
+  }
+  return where;
+}
+
+/** How many blocks of these files have another address now. */
+function countMoved(paths: readonly string[], earlier: readonly Map<number, number>[]): number {
+  let moved = 0;
+  paths.forEach((path, index) => {
+    const now = addresses(path);
+    for (const [block, address] of earlier[index] ?? []) {
+      if (now.get(block) !== address) moved += 1;
+    }
+  });
+  return moved;
+}
+
+/** Sums of a figure in the log lines of the plugin's streams. */
+function logged(field: string): number {
+  const found = bench.plugin.log.matchAll(new RegExp(`"${field}":"?(\\d+)`, 'g'));
+  return [...found].reduce((sum, match) => sum + Number(match[1]), 0);
+}
+
+async function streamWhile(
+  context: TestContext,
+  series: Series,
+  tool: { script: string; args: string[]; cancel?: () => void },
+): Promise<{ moved: number; output: string; tally: Tally }> {
+  const { volume, snapshots } = files(series);
+  const earlier = [volume, ...snapshots].map(addresses);
+  const before = { rescans: logged('rescans'), unproved: logged('unprovedBytes') };
+  const mover = Mover.start(bench.workspace, tool.script, tool.args);
+  let tally: Tally;
+  try {
+    tally = await streamAll(series, Date.now() + STREAM_MS);
+  } finally {
+    tool.cancel?.();
+    await mover.stop();
+  }
+  const moved = countMoved([volume, ...snapshots], earlier);
+  context.diagnostic(
+    `${mover.rounds} rounds of the tool, ${moved} blocks elsewhere, ` +
+      `${logged('rescans') - before.rescans} windows scanned again, ` +
+      `${logged('unprovedBytes') - before.unproved} bytes not proved`,
+  );
+  context.diagnostic(String(tally));
+  assert.ok(mover.rounds > 0, `the tool never ended: ${mover.output}`);
+  const settled = await streamAll(series, 0);
+  context.diagnostic(`afterwards: ${settled}`);
+  return { moved, output: mover.output, tally };
+}
+
+test('a balance of btrfs moves everything and no list misses a byte', options, async (context) => {
+  const series = await makeSeries('btrfs');
+  const pool = bench.pool('btrfs');
+  const { moved, output } = await streamWhile(context, series, {
+    script: 'btrfs balance start --full-balance "$1"',
+    args: [pool],
+    cancel: () => spawnSync('btrfs', ['balance', 'cancel', pool], { stdio: 'ignore' }),
+  });
+  assert.ok(moved > 0, `nothing was moved: ${output}`);
+  await bench.end(series.work);
+});
+
+test(
+  'defragmentation of volume and snapshots moves immutable files and no list misses a byte',
+  options,
+  async (context) => {
+    const series = await makeSeries('btrfs');
+    const { volume, snapshots } = files(series);
+    const earlier = snapshots.map(addresses);
+    const { output } = await streamWhile(context, series, {
+      script: `offset=$((RANDOM % 128 * 262144))
+      for file in "$@"; do
+        btrfs filesystem defragment -f -t 256M -s "$offset" -l 1048576 "$file"
+      done
+      sync -f "$1"`,
+      args: [volume, ...snapshots],
+    });
+    assert.ok(countMoved(snapshots, earlier) > 0, `no snapshot was moved: ${output}`);
+    await bench.end(series.work);
+  },
+);
+
+test(
+  'xfs_fsr does not move immutable snapshots, and no list misses a byte while it tries',
+  options,
+  async (context) => {
+    const series = await makeSeries('xfs');
+    const { volume, snapshots } = files(series);
+    const earlier = snapshots.map(addresses);
+    await streamWhile(context, series, {
+      script: 'for file in "$@"; do xfs_fsr -v "$file"; done',
+      args: [volume, ...snapshots],
+    });
+    assert.equal(countMoved(snapshots, earlier), 0);
+    const [first = ''] = snapshots;
+    const refused = spawnSync('xfs_fsr', ['-v', first], { encoding: 'utf8' });
+    context.diagnostic(`xfs_fsr on a snapshot: ${(refused.stdout + refused.stderr).trim()}`);
+    await bench.end(series.work);
+  },
+);
+
+for (const kind of ['xfs', 'btrfs'] as const) {
+  test(
+    `dedupe on ${kind} reaches the volume and no snapshot, and no list misses a byte`,
+    options,
+    async (context) => {
+      const series = await makeSeries(kind);
+      const { volume, snapshots } = files(series);
+      const earlier = snapshots.map(addresses);
+      const { output } = await streamWhile(context, series, {
+        script: `from="\${@:RANDOM % $# + 1:1}"; to="\${@:RANDOM % $# + 1:1}"
+        at=$((RANDOM % 4096 * 8192))
+        xfs_io -r -c "dedupe $from $at $at 8192" "$to"
+        xfs_io -c "dedupe $from $at $at 8192" "$to"`,
+        args: [volume, ...snapshots],
+      });
+      assert.match(output, /Operation not permitted|EPERM/i, 'a snapshot could be deduped into');
+      assert.equal(countMoved(snapshots, earlier), 0);
+      await bench.end(series.work);
+    },
+  );
+}
+
+test(
+  'the newest snapshot of a volume under defragmentation holds what was written',
+  options,
+  async () => {
+    const work = await bench.write('btrfs', SIZE);
+    const volume = volumePath(bench.pool('btrfs'), work.volume.id);
+    const mover = Mover.start(bench.workspace, 'btrfs filesystem defragment -f -t 256M "$1"', [
+      volume,
+    ]);
+    try {
+      let base: TestSnapshot | null = null;
+      for (let round = 0; round < 4; round += 1) {
+        for (let count = 0; count < 50; count += 1) work.writer.randomOperation(['write', 'punch']);
+        const target = await work.volume.snapshot();
+        await bench.soundSnapshot('btrfs', target, work.writer.model);
+        if (base !== null) await bench.soundDelta('btrfs', base, target);
+        base = target;
+      }
+    } finally {
+      await mover.stop();
+    }
+    assert.ok(mover.rounds > 0);
+    execFileSync('sync', ['-f', volume]);
+    await bench.end(work);
+  },
+);

@@ -1,0 +1,307 @@
+/**
+ * One test for each trap that is known to make changed-block lists of reflinked files wrong, or the
+ * plugin unsound; random tests do not find most of them.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { inspect } from 'node:util';
+import { loadAddon, type SnapshotFile } from '../../src/native/addon.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { countWith, listExtents } from '../support/extent-list.js';
+import { setImmutable } from '../support/ioctls.js';
+import { loopsOf } from '../support/loops.js';
+import { ReflinkBench } from '../support/reflink-bench.js';
+import { snapshotPath, volumePath } from '../support/test-volume.js';
+import { decodeFrames } from '../support/wire.js';
+import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
+
+const MIB = 1 << 20;
+const KINDS: readonly PoolKind[] = ['xfs', 'xfs-1k', 'btrfs', 'btrfs-zstd', 'btrfs-nodatacow'];
+const options = { skip: skipUnlessRoot };
+
+let bench: ReflinkBench;
+
+before(async () => {
+  if (skipUnlessRoot === false) bench = await ReflinkBench.make('traps', KINDS);
+});
+
+after(() => bench?.dispose());
+
+test(
+  'overwrites inside compressed extents are reported though the kernel shows one address for all',
+  options,
+  async () => {
+    const work = await bench.write('btrfs-zstd');
+    work.writer.write(0, Buffer.alloc(8 * MIB, 'compressible '));
+    const base = await work.volume.snapshot();
+    const extents = listExtents(snapshotPath(bench.pool('btrfs-zstd'), base.id));
+    assert.ok(countWith(extents, 'encoded') > 0, 'nothing was compressed');
+    for (let offset = 4096; offset < 8 * MIB; offset += 131_072) {
+      work.writer.write(offset, Buffer.alloc(8192, `other ${offset} `));
+    }
+    const target = await work.volume.snapshot();
+    const tally = await bench.soundDelta('btrfs-zstd', base, target);
+    assert.equal(tally.differing, 64 * 16);
+    await bench.end(work);
+  },
+);
+
+test(
+  'no list is given from a base that was deleted, though it was served before',
+  options,
+  async () => {
+    for (const kind of ['xfs', 'btrfs-nodatacow'] as const) {
+      const work = await bench.write(kind);
+      work.writer.write(0, Buffer.alloc(MIB, 1));
+      const base = await work.volume.snapshot();
+      const kept = await work.volume.snapshot();
+      assert.deepEqual((await bench.client.delta(base.id, kept.id)).ranges, []);
+      await work.volume.deleteSnapshot(base.id);
+      await work.volume.deleteSnapshot(kept.id);
+      // Nothing shares these blocks any more, so this goes to the addresses the base had.
+      work.writer.write(0, Buffer.alloc(MIB, 2));
+      const target = await work.volume.snapshot();
+      await rejectsWith(bench.client.delta(base.id, target.id), 'NOT_FOUND', /does not exist/);
+      await rejectsWith(bench.client.allocated(base.id), 'NOT_FOUND');
+      await bench.end(work);
+    }
+  },
+);
+
+test(
+  'what is written over shared blocks and not synced is in the snapshot and in the delta',
+  options,
+  async () => {
+    for (const kind of KINDS) {
+      const work = await bench.write(kind);
+      work.writer.write(0, bench.random.bytes(4 * MIB));
+      const base = await work.volume.snapshot();
+      work.writer.write(MIB, bench.random.bytes(65_536));
+      const target = await work.volume.snapshot();
+      await bench.soundSnapshot(kind, target, work.writer.model);
+      assert.ok((await bench.soundDelta(kind, base, target)).differing >= 128);
+      await bench.end(work);
+    }
+  },
+);
+
+test(
+  'what is written over preallocated blocks and not synced is in the snapshot and in the delta',
+  options,
+  async () => {
+    for (const kind of ['xfs', 'btrfs'] as const) {
+      const work = await bench.write(kind);
+      work.writer.apply('zero-out', 0, 4 * MIB);
+      const base = await work.volume.snapshot();
+      work.writer.write(MIB, bench.random.bytes(65_536));
+      const target = await work.volume.snapshot();
+      await bench.soundSnapshot(kind, target, work.writer.model);
+      assert.ok((await bench.soundDelta(kind, base, target)).differing >= 128);
+      await bench.end(work);
+    }
+  },
+);
+
+test(
+  'a snapshot has all of a megabyte that only the page cache of the loop device had',
+  options,
+  async () => {
+    for (const kind of KINDS) {
+      const work = await bench.write(kind);
+      work.writer.write(0, bench.random.bytes(MIB));
+      await bench.soundSnapshot(kind, await work.volume.snapshot(), work.writer.model);
+      await bench.end(work);
+    }
+  },
+);
+
+test(
+  'a plugin killed in the middle of a cut leaves no half snapshot and no frozen file system',
+  options,
+  async () => {
+    const volume = await bench.volume('xfs-1k', { sizeBytes: 256 * MIB, fsType: 'ext4' });
+    await volume.publish();
+    const file = join(volume.targetPath, 'file');
+    writeFileSync(file, Buffer.alloc(128 * MIB, 'x'));
+    const base = await volume.snapshot();
+    // Makes a map of many extents, which takes the kernel a while to clone.
+    const commands: string[] = [];
+    for (let offset = 0; offset < 64 * MIB; offset += 8192) {
+      commands.push('-c', `pwrite -q ${offset} 4096`);
+    }
+    execFileSync('xfs_io', [...commands, file]);
+    await volume.snapshot();
+    const directory = join(bench.pool('xfs-1k'), 'snapshots');
+    const cut = volume.snapshot().catch((thrown: Error) => thrown);
+    while (!readdirSync(directory).some((name) => name.endsWith('.tmp'))) await nextTurn();
+    await bench.plugin.kill();
+    assert.ok((await cut) instanceof Error);
+    await bench.start();
+    assert.deepEqual(
+      readdirSync(directory).filter((name) => name.endsWith('.tmp')),
+      [],
+    );
+    execFileSync('timeout', ['20', 'sh', '-c', `echo alive > ${join(volume.targetPath, 'after')}`]);
+    const listed = await bench.client.controller.ListSnapshots({ source_volume_id: volume.id });
+    assert.equal(listed['entries'].length, 2, 'the killed cut is no snapshot');
+    const again = await bench.client.controller.CreateSnapshot({
+      source_volume_id: volume.id,
+      name: `snapshot-3-of-${volume.id}`,
+    });
+    const target = { id: again['snapshot'].snapshot_id, sizeBytes: 256 * MIB };
+    assert.ok((await bench.soundDelta('xfs-1k', base, target)).differing > 0);
+    await bench.client.node.NodeUnpublishVolume({
+      volume_id: volume.id,
+      target_path: volume.targetPath,
+    });
+  },
+);
+
+test('changes smaller than 4 KiB are reported to the block of the pool', options, async () => {
+  const work = await bench.write('xfs-1k');
+  work.writer.write(0, bench.random.bytes(8 * MIB));
+  const base = await work.volume.snapshot();
+  for (let offset = 3072; offset < 8 * MIB; offset += 65_536) {
+    work.writer.write(offset, bench.random.bytes(1024));
+  }
+  const target = await work.volume.snapshot();
+  const tally = await bench.soundDelta('xfs-1k', base, target);
+  assert.equal(tally.differing, 128 * 2);
+  await bench.end(work);
+});
+
+/** Two immutable files in a directory of their own, and the list between them. */
+function fillBetween(
+  directory: string,
+  base: Buffer,
+  target: Buffer,
+): { flags: string[]; reported: bigint } {
+  mkdirSync(directory);
+  const describe = (name: string, content: Buffer): SnapshotFile => {
+    const path = join(directory, name);
+    writeFileSync(path, content);
+    execFileSync('sync', ['-f', path]);
+    setImmutable(path, true);
+    const { dev, ino } = statSync(path, { bigint: true });
+    return { path, device: dev, inode: ino, sizeBytes: BigInt(content.length) };
+  };
+  const source = {
+    kind: 'files' as const,
+    base: describe('base', base),
+    target: describe('target', target),
+  };
+  const request = {
+    source,
+    offset: 0n,
+    rangeStart: 0n,
+    maxEntries: 100,
+    maxEntriesPerMessage: 100,
+    maxExtents: 1000,
+    sendEmpty: true,
+  };
+  const buffer = new ArrayBuffer(65_536);
+  const result = loadAddon().fillMetadata(request, buffer);
+  assert.ok(result.ok, inspect(result));
+  const ranges = decodeFrames(new Uint8Array(buffer, 0, result.bytes)).flatMap(
+    (message) => message.ranges,
+  );
+  const flags = listExtents(source.target.path).flatMap((extent) => extent.flags);
+  return { flags, reported: ranges.reduce((sum, range) => sum + range.size, 0n) };
+}
+
+test(
+  'two small btrfs files that are stored inline at the same address are not taken for equal',
+  options,
+  () => {
+    const place = join(bench.pool('btrfs'), 'inline');
+    const { flags, reported } = fillBetween(place, Buffer.alloc(100, 1), Buffer.alloc(100, 2));
+    assert.ok(flags.includes('inline'), `the files are not inline: ${flags}`);
+    assert.equal(reported, 100n);
+  },
+);
+
+test(
+  'a volume without copy-on-write is cloned, and its later writes do not reach the snapshot',
+  options,
+  async () => {
+    const work = await bench.write('btrfs-nodatacow');
+    work.writer.write(0, bench.random.bytes(MIB));
+    const flags = execFileSync('lsattr', [
+      volumePath(bench.pool('btrfs-nodatacow'), work.volume.id),
+    ]);
+    assert.match(flags.toString().split(' ')[0] ?? '', /C/);
+    const base = await work.volume.snapshot();
+    const held = Buffer.from(work.writer.model);
+    for (const round of [1, 2, 3]) {
+      work.writer.write(4096 * round, bench.random.bytes(65_536));
+      const target = await work.volume.snapshot();
+      assert.ok((await bench.soundDelta('btrfs-nodatacow', base, target)).differing >= 128);
+    }
+    await bench.soundSnapshot('btrfs-nodatacow', base, held);
+    await bench.end(work);
+  },
+);
+
+test(
+  'preallocated blocks are zeros: not allocated, and not changed against a hole',
+  options,
+  async () => {
+    for (const kind of ['xfs', 'btrfs'] as const) {
+      const work = await bench.write(kind);
+      const base = await work.volume.snapshot();
+      work.writer.apply('zero-out', MIB, 2 * MIB);
+      const target = await work.volume.snapshot();
+      assert.deepEqual((await bench.client.allocated(target.id)).ranges, []);
+      assert.deepEqual((await bench.client.delta(base.id, target.id)).ranges, []);
+      await bench.end(work);
+    }
+  },
+);
+
+test(
+  'a snapshot of a mounted file system is restored and read without its log being replayed',
+  options,
+  async () => {
+    for (const fsType of ['ext4', 'xfs']) {
+      const size = { sizeBytes: 320 * MIB, fsType };
+      const volume = await bench.volume('xfs', size);
+      await volume.publish();
+      writeFileSync(join(volume.targetPath, 'file'), 'written and not synced');
+      const snapshot = await volume.snapshot();
+      const copy = await bench.volume('xfs', {
+        ...size,
+        sourceSnapshotId: snapshot.id,
+      });
+      await copy.publish(true);
+      assert.equal(readFileSync(join(copy.targetPath, 'file'), 'utf8'), 'written and not synced');
+      assert.throws(() => writeFileSync(join(copy.targetPath, 'other'), 'x'), { code: 'EROFS' });
+      await copy.unpublish();
+      await volume.unpublish();
+    }
+  },
+);
+
+test(
+  'a volume is never on two loop devices, however often and at once it is staged',
+  options,
+  async () => {
+    const volume = await bench.volume('xfs', { sizeBytes: 8 * MIB });
+    const file = volumePath(bench.pool('xfs'), volume.id);
+    await Promise.allSettled(Array.from({ length: 8 }, () => volume.publish()));
+    await volume.publish();
+    assert.equal(loopsOf(file).length, 1);
+    await bench.plugin.kill();
+    await bench.start();
+    const again = {
+      volume_id: volume.id,
+      volume_capability: { block: {}, access_mode: { mode: 'SINGLE_NODE_WRITER' } },
+    };
+    const staging = join(volume.targetPath, '..', 'staging');
+    await bench.client.node.NodeStageVolume({ ...again, staging_target_path: staging });
+    assert.equal(loopsOf(file).length, 1);
+  },
+);
