@@ -85,7 +85,9 @@ export class CsiError extends Error {
   static from(thrown: unknown): CsiError {
     if (thrown instanceof CsiError) return thrown;
     const code = errorCode(thrown);
-    const rule = code === undefined ? undefined : ERRNO_RULES[code];
+    // Own keys only: a code may be any string, such as 'constructor'.
+    const rule =
+      code !== undefined && Object.hasOwn(ERRNO_RULES, code) ? ERRNO_RULES[code] : undefined;
     if (rule !== undefined) {
       const found = thrown as { message?: unknown };
       return new CsiError(rule, String(found.message ?? code), { cause: thrown });

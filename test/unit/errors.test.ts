@@ -24,6 +24,7 @@ const ERRNOS: readonly [string, StatusCode][] = [
   ['ENOENT', StatusCode.INTERNAL],
   ['EEXIST', StatusCode.INTERNAL],
   ['EIO', StatusCode.INTERNAL],
+  ['constructor', StatusCode.INTERNAL],
 ];
 
 for (const [errno, code] of ERRNOS) {
