@@ -116,6 +116,8 @@ export class BlockContents implements Contents {
 /** Writes round after round until it is stopped. */
 export class Disturbance {
   #isStopped = false;
+  /** Rounds that were finished. */
+  rounds = 0;
   readonly #done: Promise<void>;
 
   constructor(round: (number: number) => Promise<void>) {
@@ -130,6 +132,6 @@ export class Disturbance {
   }
 
   async #run(round: (number: number) => Promise<void>): Promise<void> {
-    for (let number = 0; !this.#isStopped; number += 1) await round(number);
+    for (; !this.#isStopped; this.rounds += 1) await round(this.rounds);
   }
 }

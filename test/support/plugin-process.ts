@@ -51,7 +51,7 @@ export class PluginProcess {
       }
       const answer = await client?.identity.Probe({}, { deadlineMs: 1000 }).catch(() => null);
       if (client !== undefined && answer?.['ready']?.value === true) return client;
-      await delay(5);
+      await delay(15);
     }
     client?.close();
     throw new Error(

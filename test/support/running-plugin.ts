@@ -68,20 +68,30 @@ export class RunningPlugin {
   /** Ends the plugin by SIGTERM and starts it again on the same state. */
   async restart(): Promise<Plugin> {
     await this.plugin.stop();
+    this.#tellInternalErrors();
     return this.start();
   }
 
   /** kill -9, and a start on the same state. */
   async crash(): Promise<Plugin> {
     await this.plugin.kill();
+    this.#tellInternalErrors();
     return this.start();
   }
 
   async tearDown(): Promise<void> {
     await this.#plugin?.kill();
+    this.#tellInternalErrors();
     this.#workspace?.dispose();
     this.#plugin = undefined;
     this.#workspace = undefined;
+  }
+
+  /** The client was told nothing of their cause. */
+  #tellInternalErrors(): void {
+    const lines = this.#plugin?.log.split('\n') ?? [];
+    for (const line of lines.filter((text) => text.includes('"INTERNAL"')))
+      console.log(`# ${line}`);
   }
 }
 

@@ -9,9 +9,9 @@ import { randomUUID } from 'node:crypto';
 import type { BigIntStats } from 'node:fs';
 import { mkdir, readdir, readFile, rename, rm, stat, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CsiError, errorCode } from '../../errors.js';
+import { CsiError, errorCode, SystemError } from '../../errors.js';
 import { mountsOfDevice, readMountInfo } from '../../mount/mountinfo.js';
-import type { LoopDevice, ScanSource, SnapshotFile } from '../../native/addon.js';
+import type { Addon, CutResult, LoopDevice, ScanSource, SnapshotFile } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type {
   Attachment,
@@ -29,6 +29,8 @@ const MINIMUM_VOLUME_BYTES = 1n << 20n;
 const GRANULARITY_BYTES = 4096n;
 /** st_blocks counts in these (stat(2)). */
 const STAT_BLOCK_BYTES = 512n;
+
+type CutRequest = Parameters<Addon['cutSnapshot']>[0];
 
 export interface ReflinkPoolOptions {
   pool: string;
@@ -107,12 +109,17 @@ export class ReflinkBackend implements Backend {
   async restoreVolume(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void> {
     const path = this.#layout.volume(volumeId);
     if (await this.#isThere(path, sizeBytes)) return;
-    await this.#native.run('cloneFile', {
-      sourcePath: this.#layout.snapshot(snapshotId),
-      temporaryPath: temporary(path),
-      finalPath: path,
-      sizeBytes,
-    });
+    const sourcePath = this.#layout.snapshot(snapshotId);
+    try {
+      await this.#native.run('cloneFile', {
+        sourcePath,
+        temporaryPath: temporary(path),
+        finalPath: path,
+        sizeBytes,
+      });
+    } catch (thrown) {
+      throw isMissing(thrown, sourcePath) ? this.#lostSnapshot(snapshotId, thrown) : thrown;
+    }
   }
 
   async deleteVolume(volumeId: string): Promise<void> {
@@ -125,7 +132,7 @@ export class ReflinkBackend implements Backend {
   async createSnapshot(volumeId: string, snapshotId: string): Promise<SnapshotCut> {
     const path = this.#layout.snapshot(snapshotId);
     const loop = await this.#loop(volumeId);
-    const cut = await this.#native.run('cutSnapshot', {
+    const cut = await this.#cut(volumeId, {
       sourcePath: this.#layout.volume(volumeId),
       temporaryPath: temporary(path),
       finalPath: path,
@@ -238,6 +245,30 @@ export class ReflinkBackend implements Backend {
     );
   }
 
+  async #cut(volumeId: string, request: CutRequest): Promise<CutResult> {
+    try {
+      return await this.#native.run('cutSnapshot', request);
+    } catch (thrown) {
+      throw isMissing(thrown, request.sourcePath) ? this.#lostVolume(volumeId, thrown) : thrown;
+    }
+  }
+
+  #lostVolume(volumeId: string, cause: unknown): CsiError {
+    return CsiError.failedPrecondition(
+      `volume ${volumeId} has lost its file ${this.#layout.volume(volumeId)} in pool '${this.pool}'; ` +
+        'restore it from a snapshot or a backup',
+      { cause },
+    );
+  }
+
+  #lostSnapshot(snapshotId: string, cause: unknown): CsiError {
+    return CsiError.failedPrecondition(
+      `snapshot ${snapshotId} has lost its file ${this.#layout.snapshot(snapshotId)} in pool ` +
+        `'${this.pool}'; make a full backup of another one`,
+      { cause },
+    );
+  }
+
   async #loop(volumeId: string): Promise<LoopDevice | null> {
     const backingPath = this.#layout.volume(volumeId);
     return (await this.#native.run('loopFind', { backingPath })).device;
@@ -245,13 +276,7 @@ export class ReflinkBackend implements Backend {
 
   #explainAttach(volumeId: string, thrown: unknown): unknown {
     const code = errorCode(thrown);
-    if (code === 'ENOENT') {
-      return CsiError.failedPrecondition(
-        `volume ${volumeId} has lost its file ${this.#layout.volume(volumeId)} in pool '${this.pool}'; ` +
-          'restore it from a snapshot or a backup',
-        { cause: thrown },
-      );
-    }
+    if (code === 'ENOENT') return this.#lostVolume(volumeId, thrown);
     if (code === 'EEXIST') {
       return CsiError.failedPrecondition(
         `volume ${volumeId} is attached with another read-only state; unstage it first`,
@@ -296,13 +321,14 @@ export class ReflinkBackend implements Backend {
   async #snapshotFile(snapshotId: string): Promise<SnapshotFile> {
     const path = this.#layout.snapshot(snapshotId);
     const { state } = await this.#native.run('fileState', { path });
-    if (state === null) {
-      throw CsiError.failedPrecondition(
-        `snapshot ${snapshotId} has lost its file ${path} in pool '${this.pool}'; make a full backup`,
-      );
-    }
+    if (state === null) throw this.#lostSnapshot(snapshotId, undefined);
     return { path, device: state.device, inode: state.inode, sizeBytes: state.sizeBytes };
   }
+}
+
+/** Whether a call failed because the file of an object was removed behind our back. */
+function isMissing(thrown: unknown, path: string): boolean {
+  return thrown instanceof SystemError && thrown.code === 'ENOENT' && thrown.path === path;
 }
 
 /** Null if the file is gone, such as between a readdir and its stat. */
