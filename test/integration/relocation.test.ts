@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { after, before, type TestContext, test } from 'node:test';
-import { listExtents } from '../support/extent-list.js';
+import { addresses } from '../support/extent-list.js';
 import { assertSound, Tally } from '../support/metadata-check.js';
 import { Mover } from '../support/mover.js';
 import { ReflinkBench, type Writing } from '../support/reflink-bench.js';
@@ -73,15 +73,6 @@ async function streamAll({ cuts }: Series, until: number): Promise<Tally> {
     }
   } while (Date.now() < until);
   return tally;
-}
-
-/** Where every piece of a file lies. */
-function addresses(path: string): Map<number, number> {
-  const where = new Map<number, number>();
-  for (const { logical, physical, length } of listExtents(path)) {
-    for (let block = 0; block < length; block += 1) where.set(logical + block, physical + block);
-  }
-  return where;
 }
 
 /** How many blocks of these files have another address now. */

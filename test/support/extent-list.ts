@@ -33,3 +33,12 @@ export function listExtents(path: string): ListedExtent[] {
 export function countWith(extents: readonly ListedExtent[], flag: string): number {
   return extents.filter((extent) => extent.flags.includes(flag)).length;
 }
+
+/** The address of every block of a file that has one, both in file system blocks. */
+export function addresses(path: string): Map<number, number> {
+  const where = new Map<number, number>();
+  for (const { logical, physical, length } of listExtents(path)) {
+    for (let block = 0; block < length; block += 1) where.set(logical + block, physical + block);
+  }
+  return where;
+}
