@@ -13,7 +13,7 @@ import { Random } from './random.js';
 import { statusOf } from './refusal.js';
 import type { Workspace } from './workspace.js';
 
-const NAMES = ['a', 'b', 'c', 'd', 'e', 'f'];
+const NAMES = Array.from({ length: 12 }, (_, index) => `name ${index}`);
 /** What may happen to anybody in a crowd. Everything else is a fault of the plugin. */
 const ALLOWED: readonly StatusName[] = [
   'OK',
