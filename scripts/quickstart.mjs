@@ -181,7 +181,7 @@ To end it:
   umount ${['data', 'raw-a', 'raw-b'].map((name) => join(session.place, name)).join(' ')}
   umount ${join(session.place, 'staging-data')} ${['raw-a', 'raw-b'].map((name) => join(session.place, `staging-${name}`, 'device')).join(' ')}
   losetup -n -O NAME,BACK-FILE | awk '$2 ~ "^${session.place}/state/.*/volumes/" {print $1}' | xargs -r losetup -d
-  kill ${session.child.pid}   # unmounts and detaches the pool
+  kill ${session.child.pid} && tail --pid=${session.child.pid} -f /dev/null   # unmounts and detaches the pool
   rm -r ${session.place}`);
 }
 
