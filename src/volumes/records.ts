@@ -72,7 +72,10 @@ export interface UnfinishedWork {
  * a power cut does not undo it. Broken uniqueness is a CsiError ALREADY_EXISTS.
  */
 export interface Catalogue {
-  /** The pool's recorded identity; records `poolUuid` if the name is new. */
+  /**
+   * The pool's recorded identity; records `poolUuid` if the name is new. FAILED_PRECONDITION if that
+   * identity is known by another name.
+   */
   registerPool(name: string, poolUuid: string): string;
 
   volumeById(volumeId: string): VolumeRecord | null;

@@ -54,6 +54,13 @@ export class SqliteCatalogue implements Catalogue {
   }
 
   registerPool(name: string, poolUuid: string): string {
+    const other = this.#get('SELECT name FROM pools WHERE uuid = ? AND name <> ?', poolUuid, name);
+    if (other !== undefined) {
+      throw CsiError.failedPrecondition(
+        `pool '${name}' is the one the catalogue knows as '${String(other['name'])}': pools keep ` +
+          'their names; give it that name in BLOCKDELTA_POOLS',
+      );
+    }
     this.#run(
       'INSERT INTO pools (name, uuid) VALUES (?, ?) ON CONFLICT (name) DO NOTHING',
       name,

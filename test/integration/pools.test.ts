@@ -350,3 +350,13 @@ test('what was changed behind the back of the plugin is reported and left alone'
   await orchestrator.deleteSnapshot(snapshotId);
   assert.equal(await plugin.stop(), 0);
 });
+
+test('a pool under another name is refused, because its volumes are known by the first', async () => {
+  const workspace = newWorkspace('renamed');
+  const poolPath = makePoolFileSystem(workspace, 'xfs', 1024);
+  const { plugin } = await start(workspace, { pools: `first=${poolPath}` });
+  assert.equal(await plugin.stop(), 0);
+  const { exitCode, output } = await failedStart(workspace, { pools: `second=${poolPath}` });
+  assert.equal(exitCode, 1, output);
+  assert.match(output, /pool 'second'.*'first'/);
+});
