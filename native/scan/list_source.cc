@@ -13,27 +13,17 @@ ListSource::ListSource(Span<const uint64_t> words, uint64_t size_bytes)
 }
 
 void ListSource::Seek(uint64_t offset) {
-  // First extent that ends after the offset. Sums wrap around in a bad list; that leads to a place
-  // where reading finds the list invalid or at its end, and nowhere worse.
-  size_t low = 0;
-  size_t high = count_;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    const uint64_t* words = &words_[middle * kWordsPerExtent];
-    if (words[0] + words[2] > offset) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  next_ = low;
+  // What comes before is skipped by Read(), which checks it on the way: searching a list whose
+  // order is not known yet could lead anywhere.
+  offset_ = offset;
+  next_ = 0;
   previous_end_ = 0;
 }
 
 Result<Span<const Extent>> ListSource::Read(size_t wanted) {
   batch_.clear();
-  const size_t stop = std::min(count_, next_ + std::min(wanted, kMaxBatchExtents));
-  while (next_ < stop) {
+  const size_t limit = std::min(wanted, kMaxBatchExtents);
+  for (; next_ < count_ && batch_.size() < limit; next_++) {
     const uint64_t* words = &words_[next_ * kWordsPerExtent];
     Extent extent = {words[0], words[1], words[2], static_cast<uint32_t>(words[3])};
     MapCheck check = CheckExtent(previous_end_, size_bytes_, &extent);
@@ -46,9 +36,8 @@ Result<Span<const Extent>> ListSource::Read(size_t wanted) {
       next_ = count_;
       break;
     }
-    batch_.push_back(extent);
     previous_end_ = extent.end();
-    next_++;
+    if (extent.end() > offset_) batch_.push_back(extent);
   }
   return Span<const Extent>(batch_.data(), batch_.size());
 }

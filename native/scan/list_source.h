@@ -23,6 +23,7 @@ class ListSource : public ExtentSource {
   const Span<const uint64_t> words_;
   const uint64_t size_bytes_;
   const size_t count_;
+  uint64_t offset_ = 0;
   size_t next_ = 0;
   uint64_t previous_end_ = 0;
   std::vector<Extent> batch_;

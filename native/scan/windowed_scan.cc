@@ -26,7 +26,7 @@ Status WindowedScan::ScanWindow() {
     if (window_ == kMinWindow) tries++;
     window_ = std::max(window_ / 2, kMinWindow);
   }
-  return ScanUnproved();
+  return ScanUnproved(mark);
 }
 
 // False: what was filled has to be forgotten.
@@ -49,10 +49,15 @@ Status WindowedScan::ReadMaps() {
 }
 
 // Zeros need no address, so only data that would count as equal are affected.
-Status WindowedScan::ScanUnproved() {
+Status WindowedScan::ScanUnproved(const Filler::Mark& mark) {
   walk_->TrustAddresses(false);
-  Status status = filler_->Seek();
-  if (status.ok()) status = filler_->Run(kMinWindow);
+  Status status;
+  for (unsigned tries = 0; tries < kTries; tries++) {
+    status = filler_->Seek();
+    if (status.ok()) status = filler_->Run(kMinWindow);
+    if (!status.Is(kScanMapInvalid)) break;
+    filler_->Rewind(mark);
+  }
   walk_->TrustAddresses(true);
   stale_ = true;
   return status;

@@ -17,7 +17,8 @@ class WindowedScan {
   // In extents: about 4 ms and 0.3 ms of FIEMAP.
   static constexpr uint64_t kMaxWindow = 4096;
   static constexpr uint64_t kMinWindow = 256;
-  // Tries with the smallest window before equality is given up for it.
+  // Tries with the smallest window before equality is given up for it, and then before a map that
+  // is still not in order fails the scan.
   static constexpr unsigned kTries = 8;
 
   // `walk` is the one that `filler` walks. All must outlive this.
@@ -34,7 +35,7 @@ class WindowedScan {
   Status ScanWindow();
   Result<bool> Attempt();
   Status ReadMaps();
-  Status ScanUnproved();
+  Status ScanUnproved(const Filler::Mark& mark);
 
   Fence* const fence_;
   IntervalWalk* const walk_;

@@ -1,0 +1,211 @@
+// Fuzzes the scan of extent lists: any maps, any limits, any buffers, any positions.
+//
+// A scan either refuses a list or gives exactly the ranges of the slow model, in messages that an
+// independent reader understands. With libFuzzer, or with BLOCKDELTA_FUZZ_STANDALONE as a plain
+// program: `fuzz_fill FILE...` replays inputs, `fuzz_fill SECONDS` makes up random ones.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "native/scan/fill.h"
+#include "native/scan/list_source.h"
+#include "test/native/model.h"
+#include "test/native/wire.h"
+
+namespace blockdelta {
+namespace {
+
+using test::Map;
+using test::Range;
+
+constexpr size_t kMaxExtents = 48;
+
+// Reads the input as numbers; zeros after its end.
+class Input {
+ public:
+  Input(const uint8_t* data, size_t size) : at_(data), end_(data + size) {}
+
+  bool empty() const { return at_ == end_; }
+  uint64_t Byte() { return at_ == end_ ? 0 : *at_++; }
+  // Small numbers mostly, sometimes any 64 bits.
+  uint64_t Number() {
+    const uint64_t first = Byte();
+    if (first < 0xF0) return first;
+    uint64_t value = 0;
+    for (int i = 0; i < 8; i++) value = value << 8 | Byte();
+    return value;
+  }
+
+ private:
+  const uint8_t* at_;
+  const uint8_t* end_;
+};
+
+// Neighbouring numbers lie close together, as in maps; nothing is promised about them.
+Map ReadMap(Input* input) {
+  constexpr uint32_t kFlags[] = {0, 0x2000, 0x800, 0x8, 0x301, 0x4, 0x1, 0x802};
+  Map map;
+  uint64_t end = 0;
+  const size_t count = input->Byte() % kMaxExtents;
+  for (size_t i = 0; i < count && !input->empty(); i++) {
+    const uint64_t head = input->Byte();
+    const uint64_t logical = (head & 1) != 0 ? end : end + input->Number();
+    const uint64_t length = (head & 2) != 0 ? input->Number() : 1 + input->Byte() % 16;
+    const uint64_t physical = (head & 4) != 0 ? input->Number() : logical + 1000;
+    map.push_back({logical, physical, length, kFlags[head >> 3 & 7]});
+    end = logical + length;
+  }
+  return map;
+}
+
+// Whether ListSource has to take a map: see ExtentSource. What follows the first extent beyond the
+// size counts for nothing; it is removed.
+bool IsValid(uint64_t size, Map* map) {
+  uint64_t previous_end = 0;
+  for (size_t i = 0; i < map->size(); i++) {
+    const Extent& extent = (*map)[i];
+    if (extent.length == 0 || extent.logical + extent.length < extent.logical) return false;
+    if (extent.logical < previous_end) return false;
+    if (extent.logical >= size) {
+      map->resize(i);
+      break;
+    }
+    const uint64_t length = std::min(extent.length, size - extent.logical);
+    if (extent.physical + length < extent.physical) return false;
+    previous_end = extent.logical + length;
+  }
+  return true;
+}
+
+void Check(bool condition) {
+  if (!condition) std::abort();
+}
+
+struct Scene {
+  Map target;
+  Map base;
+  bool has_base;
+  uint64_t size;
+  size_t buffer_bytes;
+  FillLimits limits;
+};
+
+Scene ReadScene(Input* input) {
+  Scene scene;
+  scene.size = input->Number() & INT64_MAX;
+  scene.buffer_bytes = 64 + input->Byte() * 4;
+  const uint64_t head = input->Byte();
+  scene.has_base = (head & 1) != 0;
+  scene.limits.send_empty = (head & 2) != 0;
+  scene.limits.max_entries = 1 + (head >> 2 & 7);
+  scene.limits.max_entries_per_message = 1 + (head >> 5 & 3);
+  scene.limits.max_extents = 1 + input->Number() % 1000;
+  scene.limits.offset = std::min(input->Number(), scene.size);
+  scene.target = ReadMap(input);
+  scene.base = ReadMap(input);
+  return scene;
+}
+
+// Reads the messages of one call into `ranges`.
+void TakeMessages(const Scene& scene, const FillOutcome& outcome, const uint8_t* buffer,
+                  std::vector<Range>* ranges) {
+  Check(outcome.bytes <= scene.buffer_bytes && outcome.entries <= scene.limits.max_entries);
+  const auto messages = test::WireReader(buffer, outcome.bytes).Messages();
+  Check(messages.has_value() && messages->size() == outcome.messages);
+  for (const test::Message& message : *messages) {
+    Check(message.type == 2 && message.capacity == scene.size);
+    Check(message.ranges.size() <= scene.limits.max_entries_per_message);
+    ranges->insert(ranges->end(), message.ranges.begin(), message.ranges.end());
+  }
+}
+
+// Ascending, apart from each other, inside the domain.
+void CheckOrder(const std::vector<Range>& ranges, uint64_t offset, uint64_t size) {
+  uint64_t earliest = offset;
+  for (const Range& range : ranges) {
+    Check(range.size > 0 && range.offset >= earliest && range.offset < size &&
+          range.size <= size - range.offset);
+    earliest = range.offset + range.size + 1;
+  }
+}
+
+void Run(Scene scene) {
+  const std::vector<uint64_t> target_words = test::WordsOf(scene.target);
+  const std::vector<uint64_t> base_words = test::WordsOf(scene.base);
+  const std::unique_ptr<uint8_t[]> buffer(new uint8_t[scene.buffer_bytes]);
+  const bool valid = IsValid(scene.size, &scene.target) && IsValid(scene.size, &scene.base);
+  const uint64_t offset = scene.limits.offset;
+  scene.limits.range_start = offset;
+  std::vector<Range> ranges;
+  for (bool done = false; !done;) {
+    ListSource target({target_words.data(), target_words.size()}, scene.size);
+    ListSource base({base_words.data(), base_words.size()}, scene.size);
+    Result<FillOutcome> outcome =
+        FillFromMaps(&target, scene.has_base ? &base : nullptr, scene.size, scene.limits,
+                     Span<uint8_t>(buffer.get(), scene.buffer_bytes));
+    if (!outcome.ok()) {
+      Check(outcome.status().Is(kScanMapInvalid) && !valid);
+      return;
+    }
+    TakeMessages(scene, *outcome, buffer.get(), &ranges);
+    done = outcome->done;
+    Check(done || outcome->entries > 0 || outcome->next_offset > scene.limits.offset);
+    scene.limits.offset = outcome->next_offset;
+    scene.limits.range_start = outcome->next_range_start;
+  }
+  CheckOrder(ranges, offset, scene.size);
+  if (!valid) return;
+  Check(ranges == test::ExpectedRanges(scene.target, scene.has_base ? &scene.base : nullptr,
+                                       scene.size, offset));
+}
+
+}  // namespace
+}  // namespace blockdelta
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  blockdelta::Input input(data, size);
+  blockdelta::Run(blockdelta::ReadScene(&input));
+  return 0;
+}
+
+#ifdef BLOCKDELTA_FUZZ_STANDALONE
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void RunRandom(std::chrono::seconds time) {
+  std::mt19937_64 random(std::random_device{}());
+  const Clock::time_point end = Clock::now() + time;
+  uint64_t inputs = 0;
+  for (; Clock::now() < end; inputs++) {
+    std::vector<uint8_t> bytes(random() % 400);
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random() % (random() % 8 ? 64 : 256));
+    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+  }
+  std::printf("%llu random inputs\n", static_cast<unsigned long long>(inputs));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; i++) {
+    char* end = nullptr;
+    const unsigned long seconds = std::strtoul(argv[i], &end, 10);
+    if (*end == '\0') {
+      RunRandom(std::chrono::seconds(seconds));
+      continue;
+    }
+    std::ifstream file(argv[i], std::ios::binary);
+    const std::vector<uint8_t> bytes((std::istreambuf_iterator<char>(file)), {});
+    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+  }
+}
+#endif

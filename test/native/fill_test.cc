@@ -1,0 +1,260 @@
+// Walk and merge: cases worked out by hand, and random ones against the slow model.
+#include "native/scan/fill.h"
+
+#include <random>
+#include <string>
+
+#include "native/scan/list_source.h"
+#include "native/scan/pattern_source.h"
+#include "test/native/chunks.h"
+#include "test/native/harness.h"
+#include "test/native/model.h"
+
+namespace blockdelta {
+namespace {
+
+using test::Map;
+using test::Range;
+
+constexpr uint64_t kMany = 1 << 20;
+
+FillLimits Unlimited() { return {0, 0, kMany, kMany, kMany, false}; }
+
+test::Call CallOn(const std::vector<uint64_t>& target, const std::vector<uint64_t>* base,
+                  uint64_t size) {
+  return [&target, base, size](const FillLimits& limits, Span<uint8_t> buffer) {
+    ListSource target_source(Span<const uint64_t>(target.data(), target.size()), size);
+    ListSource base_source(
+        base != nullptr ? Span<const uint64_t>(base->data(), base->size()) : Span<const uint64_t>(),
+        size);
+    return FillFromMaps(&target_source, base != nullptr ? &base_source : nullptr, size, limits,
+                        buffer);
+  };
+}
+
+std::string Text(const std::vector<Range>& ranges) {
+  std::string text;
+  for (const Range& range : ranges) {
+    text += std::to_string(range.offset) + "+" + std::to_string(range.size) + " ";
+  }
+  return text;
+}
+
+struct Case {
+  const char* name;
+  Map target;
+  Map base;
+  uint64_t offset;
+  const char* expected;
+};
+
+// All over [0, 100).
+const Case kDeltas[] = {
+    {"two empty maps", {}, {}, 0, ""},
+    {"the same data", {{0, 1000, 50, 0}}, {{0, 1000, 50, 0}}, 0, ""},
+    {"the same data, shared on one side", {{0, 1000, 50, 0x2000}}, {{0, 1000, 50, 1}}, 0, ""},
+    {"other address", {{0, 1000, 50, 0}}, {{0, 2000, 50, 0}}, 0, "0+50 "},
+    {"data over a hole", {{10, 1000, 50, 0}}, {}, 0, "10+50 "},
+    {"a hole over data", {}, {{10, 1000, 50, 0}}, 0, "10+50 "},
+    {"unwritten over a hole", {{10, 1000, 50, 0x800}}, {}, 0, ""},
+    {"unwritten over unwritten", {{0, 1, 50, 0x800}}, {{0, 9, 50, 0x800}}, 0, ""},
+    {"unwritten over data", {{0, 1000, 50, 0x800}}, {{0, 1000, 50, 0}}, 0, "0+50 "},
+    {"compressed, same address", {{0, 1000, 50, 8}}, {{0, 1000, 50, 8}}, 0, "0+50 "},
+    {"compressed against data", {{0, 1000, 50, 0}}, {{0, 1000, 50, 8}}, 0, "0+50 "},
+    {"opaque over a hole", {{0, 0, 50, 0x301}}, {}, 0, "0+50 "},
+    {"a hole over opaque", {}, {{0, 0, 50, 0x301}}, 0, "0+50 "},
+    {"extents cut differently, same bytes",
+     {{0, 1000, 30, 0}, {30, 1030, 20, 0}},
+     {{0, 1000, 10, 0}, {10, 1010, 40, 0}},
+     0,
+     ""},
+    {"a change inside an extent",
+     {{0, 1000, 20, 0}, {20, 5000, 5, 0}, {25, 1025, 25, 0}},
+     {{0, 1000, 50, 0}},
+     0,
+     "20+5 "},
+    {"a change of one byte",
+     {{0, 1000, 7, 0}, {7, 99, 1, 0}, {8, 1008, 2, 0}},
+     {{0, 1000, 10, 0}},
+     0,
+     "7+1 "},
+    {"the address of the extent before goes on",
+     {{0, 1000, 10, 0}, {20, 1010, 10, 0}},
+     {{0, 1000, 10, 0}, {20, 1020, 10, 0}},
+     0,
+     "20+10 "},
+    {"neighbours for different reasons are one range",
+     {{0, 1000, 10, 0}, {10, 0, 10, 8}, {20, 7000, 10, 0}},
+     {{10, 0, 10, 8}, {20, 1, 15, 0}},
+     0,
+     "0+35 "},
+    {"the end is reported up to the size", {{90, 1000, 10, 0}}, {}, 0, "90+10 "},
+    {"extents beyond the size do not count", {{90, 1000, 500, 0}}, {{200, 1, 1, 0}}, 0, "90+10 "},
+    {"from inside a range", {{10, 1000, 50, 0}}, {}, 33, "33+27 "},
+    {"from inside an equal extent",
+     {{0, 1000, 50, 0}, {60, 1, 1, 0}},
+     {{0, 1000, 50, 0}},
+     33,
+     "60+1 "},
+    {"from the first byte after a range", {{10, 1000, 50, 0}}, {}, 60, ""},
+    {"from the last byte of a range", {{10, 1000, 50, 0}}, {}, 59, "59+1 "},
+    {"from the end", {{10, 1000, 90, 0}}, {}, 100, ""},
+};
+
+TEST("deltas worked out by hand") {
+  for (const Case& c : kDeltas) {
+    const auto target = test::WordsOf(c.target);
+    const auto base = test::WordsOf(c.base);
+    const test::Scan scan =
+        test::RunScan(CallOn(target, &base, 100), 100, c.offset, 4096, Unlimited);
+    if (Text(scan.ranges) != c.expected) {
+      test::Fail(__FILE__, __LINE__, std::string(c.name) + ": " + Text(scan.ranges));
+    }
+  }
+}
+
+TEST("what is allocated is what is not zeros") {
+  const auto target =
+      test::WordsOf({{0, 1, 5, 0}, {5, 9, 5, 0x800}, {10, 1, 5, 0x2}, {15, 1, 5, 0}});
+  const test::Scan scan = test::RunScan(CallOn(target, nullptr, 100), 100, 0, 4096, Unlimited);
+  EXPECT_EQ(Text(scan.ranges), std::string("0+5 10+10 "));
+}
+
+TEST("a map out of order is refused") {
+  for (const Map& bad : {
+           Map{{10, 1, 5, 0}, {5, 1, 5, 0}},   // descending
+           Map{{10, 1, 5, 0}, {14, 1, 5, 0}},  // overlapping
+           Map{{10, 1, 0, 0}},                 // empty
+           Map{{10, 1, UINT64_MAX, 0}},        // offset wraps around
+           Map{{10, UINT64_MAX - 2, 5, 0}},    // address wraps around
+       }) {
+    const auto words = test::WordsOf(bad);
+    uint8_t buffer[4096];
+    EXPECT_CODE(CallOn(words, nullptr, 100)(Unlimited(), Span<uint8_t>(buffer, sizeof buffer)),
+                "SCAN_MAP_INVALID");
+    const std::vector<uint64_t> good;
+    EXPECT_CODE(CallOn(good, &words, 100)(Unlimited(), Span<uint8_t>(buffer, sizeof buffer)),
+                "SCAN_MAP_INVALID");
+  }
+}
+
+TEST("an empty message is sent at the end if there was no other and it was asked for") {
+  const auto words = test::WordsOf({{10, 1, 5, 0}});
+  const auto asking = [] {
+    FillLimits limits = Unlimited();
+    limits.send_empty = true;
+    return limits;
+  };
+  const std::vector<uint64_t> empty;
+  EXPECT_EQ(test::RunScan(CallOn(empty, nullptr, 9), 9, 0, 4096, asking).messages, 1u);
+  EXPECT_EQ(test::RunScan(CallOn(empty, nullptr, 0), 0, 0, 4096, asking).messages, 1u);
+  EXPECT_EQ(test::RunScan(CallOn(empty, nullptr, 9), 9, 9, 4096, asking).messages, 1u);
+  EXPECT_EQ(test::RunScan(CallOn(empty, nullptr, 9), 9, 0, 4096, Unlimited).messages, 0u);
+  EXPECT_EQ(test::RunScan(CallOn(words, nullptr, 20), 20, 0, 4096, asking).messages_without_entries,
+            0u);
+}
+
+TEST("a range that a limit interrupts is handed on and not written") {
+  const auto words = test::WordsOf({{10, 1, 5, 0}, {15, 90, 5, 8}, {20, 1, 5, 0}});
+  uint8_t buffer[4096];
+  FillLimits limits = Unlimited();
+  limits.max_extents = 2;
+  auto outcome = CallOn(words, nullptr, 100)(limits, Span<uint8_t>(buffer, sizeof buffer));
+  if (!EXPECT_OK(outcome)) return;
+  EXPECT_EQ(outcome->messages, 0u);
+  EXPECT_EQ(outcome->next_range_start, 10u);
+  EXPECT(outcome->next_offset > 10 && outcome->next_offset <= 20);
+}
+
+// Random maps of `units` units; addresses come from a small set so that they meet.
+class RandomMaps {
+ public:
+  explicit RandomMaps(uint64_t seed) : random_(seed) {}
+
+  uint64_t Below(uint64_t limit) {
+    return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random_);
+  }
+
+  Map Make(uint64_t units, uint64_t scale) {
+    Map map;
+    for (uint64_t unit = Below(4); unit < units;) {
+      const uint64_t length = 1 + Below(6);
+      const uint64_t displacement = 1000 + 3 * Below(3);
+      map.push_back({unit * scale, (unit + displacement) * scale, length * scale, Flags()});
+      unit += length + (Below(2) == 0 ? 0 : Below(5));
+    }
+    return map;
+  }
+
+ private:
+  uint32_t Flags() {
+    constexpr uint32_t kFlags[] = {0, 0, 0, 0, 1, 0x2000, 0x800, 0x2800, 0x8, 0x301, 0x4};
+    return kFlags[Below(std::size(kFlags))];
+  }
+
+  std::mt19937_64 random_;
+};
+
+void CheckRandomCase(uint64_t seed) {
+  RandomMaps random(seed);
+  constexpr uint64_t kScales[] = {1, 512, 4096, uint64_t{1} << 40};
+  const uint64_t scale = kScales[random.Below(4)];
+  const uint64_t units = 1 + random.Below(120);
+  const uint64_t size = units * scale - random.Below(scale);
+  const Map target = random.Make(units, scale);
+  const Map base = random.Make(random.Below(2) == 0 ? units : 1 + random.Below(units), scale);
+  const bool has_base = random.Below(4) != 0;
+  const uint64_t offset = random.Below(3) == 0 ? 0 : random.Below(size + 1);
+  const size_t buffer = random.Below(2) == 0 ? 64 + random.Below(200) : 4096;
+  const auto target_words = test::WordsOf(target);
+  const auto base_words = test::WordsOf(base);
+  const test::Scan scan =
+      test::RunScan(CallOn(target_words, has_base ? &base_words : nullptr, size), size, offset,
+                    buffer, [&random] {
+                      FillLimits limits = Unlimited();
+                      if (random.Below(2) == 0) limits.max_entries = 1 + random.Below(6);
+                      if (random.Below(2) == 0) limits.max_extents = 1 + random.Below(12);
+                      limits.max_entries_per_message = 1 + random.Below(4);
+                      return limits;
+                    });
+  const auto expected = test::ExpectedRanges(target, has_base ? &base : nullptr, size, offset);
+  if (scan.complete && scan.ranges == expected) return;
+  test::Fail(__FILE__, __LINE__,
+             "case " + std::to_string(seed) + " got " + Text(scan.ranges) + "instead of " +
+                 Text(expected));
+}
+
+TEST("random maps, limits, buffers and offsets give the ranges of the model, merged alike") {
+  const int cases = test::IsLong() ? 300'000 : 15'000;
+  for (int i = 0; i < cases; i++) CheckRandomCase(test::Seed() + static_cast<uint64_t>(i));
+}
+
+struct Pattern {
+  uint64_t size;
+  uint64_t extent;
+  uint64_t stride;
+};
+
+TEST("a pattern gives its extents whatever the chunks") {
+  for (const auto& [size, extent, stride] :
+       {Pattern{1000, 3, 10}, Pattern{1000, 10, 10}, Pattern{7, 3, 4}, Pattern{1, 1, 1 << 30},
+        Pattern{INT64_MAX, INT64_MAX / 9, INT64_MAX / 5}}) {
+    for (uint64_t offset = 0; offset < std::min<uint64_t>(size + 1, 40); offset++) {
+      Map map;
+      for (uint64_t at = 0; at < size && map.size() < 200; at += stride) {
+        map.push_back({at, at, std::min(extent, size - at), 0});
+      }
+      const test::Call call = [&, size = size, extent = extent, stride = stride](
+                                  const FillLimits& limits, Span<uint8_t> buffer) {
+        PatternSource source(size, extent, stride);
+        return FillFromMaps(&source, nullptr, size, limits, buffer);
+      };
+      const test::Scan scan =
+          test::RunScan(call, size, offset, 4096, [] { return FillLimits{0, 0, 2, 1, 3, false}; });
+      EXPECT(scan.ranges == test::ExpectedRanges(map, nullptr, size, offset));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace blockdelta

@@ -1,0 +1,72 @@
+// What a scan should find, worked out the slow and obvious way.
+//
+// Takes every boundary of both maps and asks for each piece between two of them, by looking through
+// the whole lists, whether it is to be reported. Shares no code with the walk.
+#ifndef BLOCKDELTA_TEST_NATIVE_MODEL_H_
+#define BLOCKDELTA_TEST_NATIVE_MODEL_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "native/scan/extent.h"
+#include "test/native/wire.h"
+
+namespace blockdelta::test {
+
+using Map = std::vector<Extent>;
+
+// 4 words an extent, as ListSource takes them.
+inline std::vector<uint64_t> WordsOf(const Map& map) {
+  std::vector<uint64_t> words;
+  for (const Extent& extent : map) {
+    words.insert(words.end(), {extent.logical, extent.physical, extent.length, extent.flags});
+  }
+  return words;
+}
+
+// '0' zeros, '?' opaque, '=' data. The masks are written out: they are part of what is tested.
+inline char KindAt(const Map& map, uint64_t offset, uint64_t* address) {
+  for (const Extent& extent : map) {
+    if (offset < extent.logical || offset - extent.logical >= extent.length) continue;
+    *address = extent.physical + (offset - extent.logical);
+    if ((extent.flags & 0x78E) != 0) return '?';
+    return (extent.flags & 0x800) != 0 ? '0' : '=';
+  }
+  return '0';
+}
+
+inline bool IsReported(const Map& target, const Map* base, uint64_t offset) {
+  uint64_t target_address = 0;
+  uint64_t base_address = 0;
+  const char left = KindAt(target, offset, &target_address);
+  const char right = base != nullptr ? KindAt(*base, offset, &base_address) : '0';
+  if (left == '0' && right == '0') return false;
+  return !(left == '=' && right == '=' && target_address == base_address);
+}
+
+// All reported ranges in [offset, size), neighbours merged.
+inline std::vector<Range> ExpectedRanges(const Map& target, const Map* base, uint64_t size,
+                                         uint64_t offset) {
+  std::set<uint64_t> cuts = {offset, size};
+  for (const Map* map : {&target, base}) {
+    if (map == nullptr) continue;
+    for (const Extent& extent : *map) cuts.insert({extent.logical, extent.end()});
+  }
+  std::vector<Range> ranges;
+  for (auto cut = cuts.lower_bound(offset); cut != cuts.end() && *cut < size; ++cut) {
+    if (!IsReported(target, base, *cut)) continue;
+    const uint64_t length = *std::next(cut) - *cut;
+    if (!ranges.empty() && ranges.back().offset + ranges.back().size == *cut) {
+      ranges.back().size += length;
+    } else {
+      ranges.push_back({*cut, length});
+    }
+  }
+  return ranges;
+}
+
+}  // namespace blockdelta::test
+
+#endif  // BLOCKDELTA_TEST_NATIVE_MODEL_H_

@@ -1,0 +1,97 @@
+// An independent reader of what MessageWriter writes: gRPC frames of metadata responses.
+//
+// Shares no code with the writer; refuses everything that proto3 would not write.
+#ifndef BLOCKDELTA_TEST_NATIVE_WIRE_H_
+#define BLOCKDELTA_TEST_NATIVE_WIRE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace blockdelta::test {
+
+struct Range {
+  uint64_t offset;
+  uint64_t size;
+  bool operator==(const Range& other) const { return offset == other.offset && size == other.size; }
+};
+
+struct Message {
+  uint64_t type = 0;
+  uint64_t capacity = 0;
+  std::vector<Range> ranges;
+  size_t bytes = 0;  // With its prefix.
+};
+
+class WireReader {
+ public:
+  WireReader(const uint8_t* data, size_t size) : at_(data), end_(data + size) {}
+
+  // All messages, or nothing if anything is malformed.
+  std::optional<std::vector<Message>> Messages() {
+    std::vector<Message> messages;
+    while (at_ < end_) {
+      if (end_ - at_ < 5 || at_[0] != 0) return std::nullopt;
+      size_t length = 0;
+      for (int i = 1; i < 5; i++) length = length << 8 | at_[i];
+      if (length > static_cast<size_t>(end_ - at_) - 5) return std::nullopt;
+      const uint8_t* const stop = at_ + 5 + length;
+      at_ += 5;
+      messages.emplace_back();
+      messages.back().bytes = 5 + length;
+      while (at_ < stop) {
+        if (!ReadField(stop, &messages.back())) return std::nullopt;
+      }
+    }
+    return messages;
+  }
+
+ private:
+  bool ReadField(const uint8_t* stop, Message* message) {
+    switch (*at_++) {
+      case 1 << 3:
+        return ReadVarint(stop, &message->type);
+      case 2 << 3:
+        return ReadVarint(stop, &message->capacity);
+      case 3 << 3 | 2:
+        return ReadRange(stop, message);
+      default:
+        return false;
+    }
+  }
+
+  bool ReadRange(const uint8_t* stop, Message* message) {
+    uint64_t length = 0;
+    if (!ReadVarint(stop, &length) || length > static_cast<uint64_t>(stop - at_)) return false;
+    const uint8_t* const end = at_ + length;
+    Range range = {0, 0};
+    while (at_ < end) {
+      const uint8_t tag = *at_++;
+      if (tag != 1 << 3 && tag != 2 << 3) return false;
+      uint64_t value = 0;
+      // proto3 leaves fields out that are zero.
+      if (!ReadVarint(end, &value) || value == 0) return false;
+      (tag == 1 << 3 ? range.offset : range.size) = value;
+    }
+    message->ranges.push_back(range);
+    return true;
+  }
+
+  bool ReadVarint(const uint8_t* stop, uint64_t* value) {
+    *value = 0;
+    for (unsigned shift = 0; at_ < stop && shift < 64; shift += 7) {
+      const uint8_t byte = *at_++;
+      *value |= static_cast<uint64_t>(byte & 0x7F) << shift;
+      if ((byte & 0x80) == 0) return shift == 0 || byte != 0;
+    }
+    return false;
+  }
+
+  const uint8_t* at_;
+  const uint8_t* end_;
+};
+
+}  // namespace blockdelta::test
+
+#endif  // BLOCKDELTA_TEST_NATIVE_WIRE_H_
