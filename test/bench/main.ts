@@ -1,0 +1,93 @@
+/** The benchmark's command line: runs the rows, prints them as a table, writes them as JSON. */
+import { writeFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { Cleanup } from './cleanup.js';
+import { deltaRows } from './delta-row.js';
+import { isMet, machine, type Row, spread, table, toJson } from './report.js';
+import { rssRows } from './rss-row.js';
+import type { Settings } from './settings.js';
+import { streamCpuRows } from './stream-cpu-row.js';
+
+const HELP = `npm run bench -- [--only NAME] [--rounds N] [--cold] [--json FILE]
+
+  --only NAME    stream-cpu, delta (needs root) or rss; may be given more than once
+  --rounds N     rounds of every row, at least 5 (default 5)
+  --cold         delta also from the disk: empties the caches of the machine, takes minutes
+  --json FILE    also write every figure of every round there
+
+Ratios within one run mean something; absolute figures depend on the machine and on what else it
+does. docs/benchmarks.md says what each row measures. Exits 0 whatever the figures are.
+`;
+
+const BENCHES: Readonly<Record<string, (settings: Settings) => Promise<Row[]>>> = {
+  'stream-cpu': streamCpuRows,
+  delta: deltaRows,
+  rss: rssRows,
+};
+const MIN_ROUNDS = 5;
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: {
+      only: { type: 'string', multiple: true },
+      rounds: { type: 'string' },
+      cold: { type: 'boolean' },
+      json: { type: 'string' },
+      help: { type: 'boolean', short: 'h' },
+    },
+  });
+  if (values.help === true) {
+    process.stdout.write(HELP);
+    return;
+  }
+  const names = values.only ?? Object.keys(BENCHES);
+  const unknown = names.find((name) => BENCHES[name] === undefined);
+  if (unknown !== undefined) throw new Error(`--only ${unknown}: no such row`);
+  const rounds = Number(values.rounds ?? MIN_ROUNDS);
+  if (!Number.isInteger(rounds) || rounds < MIN_ROUNDS) {
+    throw new Error(
+      `--rounds is '${values.rounds}': it must be a number of at least ${MIN_ROUNDS}`,
+    );
+  }
+  await bench(names, { rounds, cold: values.cold === true }, values.json ?? null);
+}
+
+type Options = Pick<Settings, 'rounds' | 'cold'>;
+
+async function bench(names: string[], options: Options, jsonFile: string | null): Promise<void> {
+  const facts = machine();
+  console.log(
+    `kernel ${facts.kernel}, ${facts.cpus} CPUs (${facts.cpuModel}), Node.js ${facts.node}, ` +
+      `load ${facts.loadAverage}, ${options.rounds} rounds`,
+  );
+  const rows: Row[] = [];
+  for (const name of names) rows.push(...(await runOne(name, options)));
+  console.log(`\n${table(rows)}\n`);
+  for (const row of rows) console.log(`${row.name}: ${row.measures}\n  ${factsOf(row)}`);
+  if (jsonFile !== null) writeFileSync(jsonFile, toJson(rows, facts, options.rounds));
+  const missed = rows.filter((row) => isMet(row) === false).map((row) => row.name);
+  if (missed.length > 0) console.log(`\ntargets NOT met: ${missed.join(', ')}`);
+}
+
+async function runOne(name: string, options: Options): Promise<Row[]> {
+  const run = BENCHES[name];
+  if (run === undefined) return [];
+  const cleanup = new Cleanup();
+  const say = (text: string): void => console.log(`[${name}] ${text}`);
+  try {
+    return await cleanup.guard(run({ ...options, cleanup, say }));
+  } finally {
+    await cleanup.runAll();
+  }
+}
+
+function factsOf(row: Row): string {
+  const { median, min, max } = spread(row.ours.rounds);
+  const ours = `ours ${median.toFixed(3)} (${min.toFixed(3)}-${max.toFixed(3)}) ${row.ours.unit}`;
+  return [ours, ...Object.entries(row.facts).map(([key, value]) => `${key} ${value}`)].join(', ');
+}
+
+main().catch((error: unknown) => {
+  console.error(error);
+  process.exitCode = 1;
+});
