@@ -58,6 +58,8 @@ Result<std::optional<LoopDevice>> DescribeIfAttached(uint32_t number) {
     if (!IsAttached(number)) return std::optional<LoopDevice>();
     SleepMs(1);
   }
+  // Cleared and refusing to be opened, but kept by the one who cleared it: it can only go.
+  if (status.IsErrno(ENXIO)) return std::optional<LoopDevice>();
   return status;
 }
 

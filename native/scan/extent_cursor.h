@@ -15,8 +15,10 @@ class ExtentCursor {
   // `source` may be null and must outlive this.
   explicit ExtentCursor(ExtentSource* source) : source_(source) {}
 
-  // Goes to the piece that covers `offset`. `wanted`: how many extents are likely to be used.
-  Status Seek(uint64_t offset, size_t wanted) {
+  // Goes to the piece that covers `offset`. `wanted()` says how many extents are likely to be used;
+  // it is called only before some are read.
+  template <typename Wanted>
+  Status Seek(uint64_t offset, const Wanted& wanted) {
     next_ = last_ = nullptr;
     if (source_ == nullptr) return Status();
     source_->Seek(offset);
@@ -26,7 +28,8 @@ class ExtentCursor {
   }
 
   // Moves on to `offset`. REQUIRES: the current piece starts before and ends not before `offset`.
-  Status Advance(uint64_t offset, size_t wanted) {
+  template <typename Wanted>
+  Status Advance(uint64_t offset, const Wanted& wanted) {
     if (offset < piece_end_) return Status();
     if (offset == extent_end_) {
       Status status = Load(wanted);
@@ -50,12 +53,11 @@ class ExtentCursor {
   static constexpr uint64_t kNever = UINT64_MAX;
 
   // Makes the next extent the current one; past the last one, an extent that is never reached.
-  Status Load(size_t wanted) {
+  template <typename Wanted>
+  Status Load(const Wanted& wanted) {
     if (next_ == last_) {
-      Result<Span<const Extent>> batch = source_->Read(wanted);
-      if (!batch.ok()) return batch.TakeStatus();
-      next_ = batch->begin();
-      last_ = batch->end();
+      Status status = ReadBatch(wanted());
+      if (!status.ok()) return status;
     }
     if (next_ == last_) {
       extent_start_ = extent_end_ = kNever;
@@ -67,6 +69,14 @@ class ExtentCursor {
     extent_class_ = Classify(next_->flags);
     displacement_ = next_->physical - next_->logical;
     next_++;
+    return Status();
+  }
+
+  Status ReadBatch(size_t wanted) {
+    Result<Span<const Extent>> batch = source_->Read(wanted);
+    if (!batch.ok()) return batch.TakeStatus();
+    next_ = batch->begin();
+    last_ = batch->end();
     return Status();
   }
 

@@ -17,7 +17,9 @@ Filler::Filler(IntervalWalk* walk, MessageWriter* writer, const FillLimits& limi
       position_(limits.offset),
       range_start_(limits.range_start) {}
 
-Status Filler::Seek() { return walk_->Seek(position_, LikelyExtents()); }
+Status Filler::Seek() {
+  return walk_->Seek(position_, [this] { return LikelyExtents(); });
+}
 
 Status Filler::Run(uint64_t extents) {
   const uint64_t stop = walk_->extents() + extents;
@@ -30,7 +32,7 @@ Status Filler::Run(uint64_t extents) {
       break;
     }
     if (position_ == size) break;
-    Status status = walk_->Advance(interval.end, LikelyExtents());
+    Status status = walk_->Advance(interval.end, [this] { return LikelyExtents(); });
     if (!status.ok()) return status;
     if (walk_->extents() >= stop) return Status();
   }

@@ -34,7 +34,9 @@ class IntervalWalk {
   // against data.
   void TrustAddresses(bool trust) { trust_addresses_ = trust; }
 
-  Status Seek(uint64_t offset, size_t wanted) {
+  // `wanted()`: as for ExtentCursor.
+  template <typename Wanted>
+  Status Seek(uint64_t offset, const Wanted& wanted) {
     Status status = target_.Seek(offset, wanted);
     if (!status.ok()) return status;
     return base_.Seek(offset, wanted);
@@ -51,7 +53,8 @@ class IntervalWalk {
   }
 
   // Moves on to the end of the current interval.
-  Status Advance(uint64_t end, size_t wanted) {
+  template <typename Wanted>
+  Status Advance(uint64_t end, const Wanted& wanted) {
     Status status = target_.Advance(end, wanted);
     if (!status.ok()) return status;
     return base_.Advance(end, wanted);

@@ -1,0 +1,264 @@
+// Scans of real snapshot files: compared with their bytes, and refused when they prove nothing.
+#include "native/scan/file_scan.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "native/device/cut.h"
+#include "native/device/files.h"
+#include "test/native/chunks.h"
+#include "test/native/harness.h"
+#include "test/native/pool.h"
+
+namespace blockdelta {
+namespace {
+
+constexpr uint64_t kBlock = 4096;
+constexpr uint64_t kSize = 4 << 20;
+
+bool Cut(const std::string& volume, const std::string& snapshot) {
+  const CutRequest request = {volume, {snapshot + ".tmp", snapshot}, std::nullopt, std::nullopt};
+  return EXPECT_OK(CutSnapshot(request));
+}
+
+Result<FillOutcome> FillOnce(const SnapshotIdentity& target,
+                             const std::optional<SnapshotIdentity>& base) {
+  std::vector<uint8_t> buffer(1 << 20);
+  return FillFromFiles(target, base, {0, 0, 100'000, 8192, 1 << 20, false},
+                       Span<uint8_t>(buffer.data(), buffer.size()));
+}
+
+test::Scan ScanFiles(const SnapshotIdentity& target, const std::optional<SnapshotIdentity>& base,
+                     const test::NextLimits& limits) {
+  const test::Call call = [&](const FillLimits& each, Span<uint8_t> buffer) {
+    return FillFromFiles(target, base, each, buffer);
+  };
+  return test::RunScan(call, target.size_bytes, 0, 1 << 18, limits);
+}
+
+// Expects every byte that differs (from zero, if there is no base) to be in a range.
+void CheckCovers(const test::Scan& scan, const std::vector<uint8_t>& target,
+                 const std::vector<uint8_t>& base) {
+  EXPECT(scan.complete);
+  size_t at = 0;
+  const auto same_up_to = [&](uint64_t end) {
+    for (; at < end; at++) {
+      if (target[at] == (at < base.size() ? base[at] : 0)) continue;
+      test::Fail(__FILE__, __LINE__, "missed byte " + std::to_string(at));
+      return false;
+    }
+    return true;
+  };
+  for (const test::Range& range : scan.ranges) {
+    if (!same_up_to(range.offset)) return;
+    at = range.offset + range.size;
+  }
+  same_up_to(target.size());
+}
+
+// Writes, zeros, holes and preallocations at random.
+class Churn {
+ public:
+  Churn(std::string path, uint64_t seed) : path_(std::move(path)), random_(seed) {}
+
+  uint64_t Below(uint64_t limit) {
+    return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random_);
+  }
+
+  void Step() {
+    const uint64_t block = Below(kSize / kBlock);
+    const uint64_t count = std::min(1 + Below(8), kSize / kBlock - block);
+    const auto fill = static_cast<uint8_t>(Below(4) == 0 ? 0 : random_());
+    switch (Below(6)) {
+      case 0:
+        return Allocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, block, count);
+      case 1:
+        return Allocate(FALLOC_FL_ZERO_RANGE, block, count);
+      case 2:
+        return Allocate(0, block, count);
+      default:
+        test::WriteBytes(path_, block * kBlock, std::vector<uint8_t>(count * kBlock, fill));
+    }
+  }
+
+ private:
+  // Not every file system does every kind.
+  void Allocate(int mode, uint64_t block, uint64_t count) {
+    Result<UniqueFd> fd = OpenPath(path_, O_RDWR);
+    if (!EXPECT_OK(fd)) return;
+    static_cast<void>(fallocate(fd->get(), mode, static_cast<off_t>(block * kBlock),
+                                static_cast<off_t>(count * kBlock)));
+  }
+
+  const std::string path_;
+  std::mt19937_64 random_;
+};
+
+void CheckRandomVolume(const char* kind, const std::string& mount_options) {
+  const auto pool = test::Pool::Make(kind, mount_options);
+  if (pool == nullptr) return;
+  const std::string volume = pool->At("volume");
+  EXPECT_OK(CreateSparseFile({volume + ".tmp", volume}, kSize));
+  Churn churn(volume, test::Seed());
+  const auto limits = [&churn] {
+    return FillLimits{0, 0, 1 + churn.Below(50), 1 + churn.Below(20), 1 + churn.Below(60), true};
+  };
+  const int rounds = test::IsLong() ? 200 : 12;
+  std::string base;
+  for (int round = 0; round < rounds; round++) {
+    for (uint64_t i = churn.Below(60); i > 0; i--) churn.Step();
+    const std::string target = pool->At("snapshot-" + std::to_string(round));
+    if (!Cut(volume, target)) return;
+    const std::vector<uint8_t> bytes = test::ReadBytes(target);
+    CheckCovers(ScanFiles(test::IdentityOf(target), std::nullopt, limits), bytes, {});
+    if (!base.empty()) {
+      const test::Scan scan = ScanFiles(test::IdentityOf(target), test::IdentityOf(base), limits);
+      CheckCovers(scan, bytes, test::ReadBytes(base));
+    }
+    // Some bases get deleted, so that their blocks are used again.
+    if (!base.empty() && churn.Below(2) == 0) EXPECT_OK(RemoveFile(base));
+    base = target;
+  }
+}
+
+TEST("no byte that differs is missed on xfs") { CheckRandomVolume("xfs", ""); }
+TEST("no byte that differs is missed on btrfs") { CheckRandomVolume("btrfs", ""); }
+TEST("no byte that differs is missed on compressed btrfs") {
+  CheckRandomVolume("btrfs", "compress-force=zstd");
+}
+
+// A volume, a snapshot of it, and another after its first block was written.
+struct TwoSnapshots {
+  explicit TwoSnapshots(const test::Pool& pool) : base(pool.At("base")), target(pool.At("target")) {
+    const std::string volume = pool.At("volume");
+    test::WriteBytes(volume, 0, std::vector<uint8_t>(8 * kBlock, 1));
+    Cut(volume, base);
+    test::WriteBytes(volume, 0, std::vector<uint8_t>(kBlock, 2));
+    Cut(volume, target);
+  }
+  std::string base;
+  std::string target;
+};
+
+void CheckRefusals(const char* kind) {
+  const auto pool = test::Pool::Make(kind);
+  if (pool == nullptr) return;
+  const TwoSnapshots pair(*pool);
+  const SnapshotIdentity target = test::IdentityOf(pair.target);
+  const SnapshotIdentity base = test::IdentityOf(pair.base);
+  Result<FillOutcome> outcome = FillOnce(target, base);
+  if (EXPECT_OK(outcome)) EXPECT(outcome->done && outcome->entry_bytes == kBlock);
+  SnapshotIdentity other = target;
+  other.inode++;
+  EXPECT_CODE(FillOnce(other, base), "SCAN_REPLACED");
+  EXPECT_CODE(FillOnce(target, other), "SCAN_REPLACED");
+  other = base;
+  other.size_bytes++;
+  EXPECT_CODE(FillOnce(target, other), "SCAN_REPLACED");
+  EXPECT_CODE(FillOnce(other, std::nullopt), "SCAN_REPLACED");
+  other = base;
+  other.path += "-gone";
+  EXPECT_CODE(FillOnce(target, other), "ENOENT");
+  for (const std::string& path : {pair.base, pair.target}) {
+    EXPECT_OK(SetImmutable(path, false));
+    EXPECT_CODE(FillOnce(target, base), "SCAN_MUTABLE");
+    EXPECT_OK(SetImmutable(path, true));
+  }
+  EXPECT_OK(FillOnce(target, base));
+}
+
+TEST("snapshots that are not what they were are refused on xfs") { CheckRefusals("xfs"); }
+TEST("snapshots that are not what they were are refused on btrfs") { CheckRefusals("btrfs"); }
+
+TEST("a file whose immutable flag was cleared and set again counts as changed") {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const TwoSnapshots pair(*pool);
+  Result<SnapshotFile> file = SnapshotFile::Open(test::IdentityOf(pair.base));
+  if (!EXPECT_OK(file)) return;
+  EXPECT_OK(file->CheckUnchanged());
+  // Change times of older kernels have the grain of the timer, 10 ms at most.
+  SleepMs(20);
+  EXPECT_OK(SetImmutable(pair.base, false));
+  EXPECT_OK(SetImmutable(pair.base, true));
+  EXPECT_CODE(file->CheckUnchanged(), "SCAN_MUTABLE");
+}
+
+TEST("a delta over two file systems is refused") {
+  const auto xfs = test::Pool::Make("xfs");
+  if (xfs == nullptr) return;
+  const auto btrfs = test::Pool::Make("btrfs");
+  if (btrfs == nullptr) return;
+  const TwoSnapshots left(*xfs);
+  const TwoSnapshots right(*btrfs);
+  EXPECT_CODE(FillOnce(test::IdentityOf(left.target), test::IdentityOf(right.base)),
+              "SCAN_UNSUPPORTED");
+}
+
+TEST("a delta on a file system of another type is refused by the name of its type") {
+  const auto pool = test::Pool::Make("ext4");
+  if (pool == nullptr) return;
+  for (const char* name : {"base", "target"}) {
+    test::WriteBytes(pool->At(name), 0, std::vector<uint8_t>(kBlock, 1));
+    EXPECT_OK(SetImmutable(pool->At(name), true));
+  }
+  Result<FillOutcome> outcome =
+      FillOnce(test::IdentityOf(pool->At("target")), test::IdentityOf(pool->At("base")));
+  EXPECT_CODE(outcome, "SCAN_UNSUPPORTED");
+  EXPECT(test::MessageOf(outcome).find("0xef53") != std::string::npos);
+}
+
+// Moves the extents of two files for as long as it lives; the random bytes cannot be compressed, so
+// they stay plain data at a new address each time.
+class Mover {
+ public:
+  explicit Mover(const test::Pool& pool, const TwoSnapshots& pair)
+      : thread_([this, mount = pool.mount_point(), pair] {
+          while (!stop_) {
+            test::RunCommand("btrfs filesystem defragment -f -czstd " + pair.base + " " +
+                             pair.target + "; btrfs balance start -d " + mount);
+          }
+        }) {}
+  ~Mover() {
+    stop_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+TEST("no byte is missed while btrfs moves the extents of both snapshots") {
+  const auto pool = test::Pool::Make("btrfs");
+  if (pool == nullptr) return;
+  std::mt19937_64 random(test::Seed());
+  std::vector<uint8_t> bytes(kSize);
+  const auto shuffle = [&](uint64_t step) {
+    for (uint64_t at = 0; at < bytes.size(); at += step) bytes[at] = static_cast<uint8_t>(random());
+  };
+  TwoSnapshots pair(*pool);
+  const std::string volume = pool->At("other-volume");
+  for (std::string* path : {&pair.base, &pair.target}) {
+    shuffle(path == &pair.base ? 1 : 3 * kBlock);
+    test::WriteBytes(volume, 0, bytes);
+    *path = *path + "-other";
+    if (!Cut(volume, *path)) return;
+  }
+  const std::vector<uint8_t> base = test::ReadBytes(pair.base);
+  const std::vector<uint8_t> target = test::ReadBytes(pair.target);
+  const Mover mover(*pool, pair);
+  const uint64_t end = ClockNs(CLOCK_MONOTONIC) + (test::IsLong() ? 60 : 4) * 1'000'000'000ull;
+  while (ClockNs(CLOCK_MONOTONIC) < end) {
+    const auto limits = [] { return FillLimits{0, 0, 1000, 1000, 1000, false}; };
+    CheckCovers(ScanFiles(test::IdentityOf(pair.target), test::IdentityOf(pair.base), limits),
+                target, base);
+  }
+}
+
+}  // namespace
+}  // namespace blockdelta

@@ -1,0 +1,92 @@
+#include "test/native/pool.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "test/native/harness.h"
+
+namespace blockdelta::test {
+namespace {
+
+// mkfs.xfs makes nothing below 300 MiB.
+constexpr char kImageSize[] = "400M";
+
+std::string MakeTempDirectory() {
+  const char* parent = std::getenv("TMPDIR");
+  std::string path = std::string(parent != nullptr ? parent : "/tmp") + "/blockdelta-native-XXXXXX";
+  return mkdtemp(path.data()) != nullptr ? path : std::string();
+}
+
+}  // namespace
+
+bool RunCommand(const std::string& command) {
+  return std::system(("( " + command + " ) >/dev/null 2>&1 </dev/null").c_str()) == 0;
+}
+
+TempDirectory::TempDirectory() : path_(MakeTempDirectory()) { EXPECT(!path_.empty()); }
+
+TempDirectory::~TempDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::unique_ptr<Pool> Pool::Make(const std::string& kind, const std::string& mount_options) {
+  if (geteuid() != 0) {
+    Skip("needs root");
+    return nullptr;
+  }
+  if (!RunCommand("command -v mkfs." + kind)) {
+    Skip("mkfs." + kind + " is not installed");
+    return nullptr;
+  }
+  std::unique_ptr<Pool> pool(new Pool());
+  const std::string image = pool->directory_.At("image");
+  const std::string options = "-o loop" + (mount_options.empty() ? "" : "," + mount_options);
+  const bool made =
+      RunCommand("truncate -s " + std::string(kImageSize) + " " + image + " && mkfs." + kind +
+                 " -q " + image + " && mkdir " + pool->mount_point() + " && mount " + options +
+                 " " + image + " " + pool->mount_point());
+  if (made) return pool;
+  Skip(kind + " cannot be mounted on a loop device here");
+  return nullptr;
+}
+
+Pool::~Pool() { RunCommand("umount " + mount_point() + " || umount -l " + mount_point()); }
+
+bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+void WriteBytes(const std::string& path, uint64_t offset, const std::vector<uint8_t>& bytes) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  const ssize_t written = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+  EXPECT_EQ(written, static_cast<ssize_t>(bytes.size()));
+  close(fd);
+}
+
+std::vector<uint8_t> ReadBytes(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat state = {};
+  if (!EXPECT(fd >= 0 && fstat(fd, &state) == 0)) return {};
+  std::vector<uint8_t> bytes(static_cast<size_t>(state.st_size));
+  size_t filled = 0;
+  while (filled < bytes.size()) {
+    const ssize_t got =
+        pread(fd, bytes.data() + filled, bytes.size() - filled, static_cast<off_t>(filled));
+    if (!EXPECT(got > 0)) break;
+    filled += static_cast<size_t>(got);
+  }
+  close(fd);
+  return bytes;
+}
+
+SnapshotIdentity IdentityOf(const std::string& path) {
+  struct stat state = {};
+  EXPECT(stat(path.c_str(), &state) == 0);
+  return {path, state.st_dev, state.st_ino, static_cast<uint64_t>(state.st_size)};
+}
+
+}  // namespace blockdelta::test

@@ -1,0 +1,55 @@
+// Real file systems for tests: an image on a loop device, mounted in a private directory.
+//
+// Everything is gone when the objects are; what a crash leaves behind, scripts/test-native removes.
+#ifndef BLOCKDELTA_TEST_NATIVE_POOL_H_
+#define BLOCKDELTA_TEST_NATIVE_POOL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "native/scan/snapshot_file.h"
+
+namespace blockdelta::test {
+
+// Runs a shell command without output; whether it succeeded.
+bool RunCommand(const std::string& command);
+
+class TempDirectory {
+ public:
+  TempDirectory();
+  ~TempDirectory();
+  TempDirectory(const TempDirectory&) = delete;
+  TempDirectory& operator=(const TempDirectory&) = delete;
+
+  std::string At(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+class Pool {
+ public:
+  // `kind`: "xfs", "btrfs" or "ext4". Null, and the test skipped with the reason, if it cannot be
+  // made here. `mount_options` may be empty.
+  static std::unique_ptr<Pool> Make(const std::string& kind, const std::string& mount_options = "");
+  ~Pool();
+
+  std::string At(const std::string& name) const { return directory_.At("mount/" + name); }
+  std::string mount_point() const { return directory_.At("mount"); }
+
+ private:
+  Pool() = default;
+
+  TempDirectory directory_;
+};
+
+bool Exists(const std::string& path);
+void WriteBytes(const std::string& path, uint64_t offset, const std::vector<uint8_t>& bytes);
+std::vector<uint8_t> ReadBytes(const std::string& path);
+SnapshotIdentity IdentityOf(const std::string& path);
+
+}  // namespace blockdelta::test
+
+#endif  // BLOCKDELTA_TEST_NATIVE_POOL_H_
