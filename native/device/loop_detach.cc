@@ -36,6 +36,8 @@ Result<bool> Clear(const LoopDevice& device, const FileIdentity& backing) {
   // keeps new ones away until the device is cleared.
   Result<UniqueFd> fd = OpenLoop(device.number, O_RDONLY | O_EXCL);
   if (fd.status().IsErrno(EBUSY)) return Busy(device.path, "mounted or held exclusively");
+  // Being cleared at this moment, by the last close of somebody who only looked at it.
+  if (fd.status().IsErrno(ENXIO)) return false;
   if (!fd.ok()) return fd.TakeStatus();
   if (!Holds(fd->get(), device.path, backing)) return false;
   const int writable = 0;
@@ -92,6 +94,7 @@ Result<bool> DetachLoop(const std::string& backing_path) {
     if (!found->has_value()) return detached;
     Result<bool> gone = DetachOne(**found, backing);
     if (!gone.ok()) return gone;
+    if (!*gone) SleepMs(1);
     detached = detached || *gone;
   }
   return Busy(backing_path, "it is attached again and again");

@@ -136,6 +136,7 @@ bool IsAttached(uint32_t number) { return access(BackingFileOf(number).c_str(), 
 Result<bool> KeepLoop(uint32_t number, const FileIdentity& backing) {
   const std::string path = LoopPath(number);
   Result<UniqueFd> fd = OpenLoop(number, O_RDONLY);
+  if (fd.status().IsErrno(ENXIO)) return false;
   if (!fd.ok()) return fd.TakeStatus();
   Result<struct loop_info64> info = LoopStatus(fd->get(), path);
   if (!info.ok() || !(BackingOf(*info) == backing)) return false;
