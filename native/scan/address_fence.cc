@@ -2,17 +2,13 @@
 
 #include <linux/btrfs.h>
 #include <linux/magic.h>
+#include <sys/utsname.h>
 #include <sys/vfs.h>
 
 #include <cstdio>
 
 namespace blockdelta {
 namespace {
-
-// Linux 5.10. Kernel headers older than that lack both; the layout of the rest is the same.
-#ifndef BTRFS_FS_INFO_FLAG_GENERATION
-#define BTRFS_FS_INFO_FLAG_GENERATION (1 << 1)
-#endif
 
 Result<uint64_t> Magic(const SnapshotFile& file) {
   struct statfs state;
@@ -24,6 +20,16 @@ Result<uint64_t> Magic(const SnapshotFile& file) {
 
 Status Unsupported(const std::string& path, const std::string& why) {
   return Status::Scan(kScanUnsupported, path, "changes of " + path + " cannot be listed: " + why);
+}
+
+// False also if the kernel does not tell.
+bool IsKernelAtLeast(int major, int minor) {
+  struct utsname name;
+  int found_major = 0;
+  int found_minor = 0;
+  if (uname(&name) == -1) return false;
+  if (std::sscanf(name.release, "%d.%d", &found_major, &found_minor) != 2) return false;
+  return found_major > major || (found_major == major && found_minor >= minor);
 }
 
 std::string Hex(uint64_t value) {
@@ -44,11 +50,15 @@ Result<AddressFence> AddressFence::ForPair(const SnapshotFile& target, const Sna
     return Unsupported(target.path(), "the extent maps of a file system of type " + Hex(*magic) +
                                           " prove nothing");
   }
+  const bool moves = *magic == BTRFS_SUPER_MAGIC;
+  if (moves && !IsKernelAtLeast(6, 1)) {
+    return Unsupported(target.path(), "on btrfs it needs Linux 6.1 or newer");
+  }
   for (const SnapshotFile* file : {&target, &base}) {
     Status status = file->CheckFrozen();
     if (!status.ok()) return status;
   }
-  return AddressFence(target, *magic == BTRFS_SUPER_MAGIC, true);
+  return AddressFence(target, moves, true);
 }
 
 Result<AddressFence> AddressFence::ForOne(const SnapshotFile& target) {
@@ -79,7 +89,7 @@ Result<uint64_t> AddressFence::Generation() const {
   if (!status.ok()) return status;
   // The kernel answers with the flags it knows.
   if ((info.flags & BTRFS_FS_INFO_FLAG_GENERATION) == 0) {
-    return Unsupported(path_, "btrfs tells its generation only from Linux 5.10 on");
+    return Unsupported(path_, "btrfs does not tell its generation");
   }
   return static_cast<uint64_t>(info.generation);
 }

@@ -9,10 +9,12 @@
 //
 // btrfs also moves the extents of immutable files: balance always, defragmentation when root asks.
 // But it never gives an address away in the transaction in which it was freed: freed extents stay
-// pinned until that transaction has committed (also a block group is only removed, and its
-// addresses used again, with nothing pinned in it). A file's map shows a newly allocated address
-// only after a transaction has joined it into the tree. So whoever finds the number of the newest
-// transaction (the generation) unchanged has seen no address with two contents in between.
+// pinned until that transaction has committed (and a block group with pinned extents is not
+// removed, so its addresses do not come back as another one's either). A newly allocated address
+// gets into a file's map only by a transaction, and a transaction that begins makes the generation
+// grow. So whoever finds the generation unchanged has seen no address with two contents in between.
+// This holds from Linux 6.1 on: before, FIEMAP also showed addresses that data was still being
+// written to, ahead of any transaction.
 //
 // Any other file system: nothing is known, so nothing is proved.
 #ifndef BLOCKDELTA_NATIVE_SCAN_ADDRESS_FENCE_H_

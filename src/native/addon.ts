@@ -115,7 +115,12 @@ export interface FileState {
 }
 
 export interface Addon {
-  /** Scans one chunk into `buffer` (at least 4096 bytes). Failures: SCAN_REPLACED, SCAN_MUTABLE, SCAN_UNSUPPORTED, SCAN_MAP_INVALID, errnos. */
+  /**
+   * Scans one chunk into `buffer` (at least 4096 bytes). Failures: SCAN_REPLACED (another file, or
+   * size, under the path), SCAN_MUTABLE (not immutable, or changed meanwhile; deltas only),
+   * SCAN_UNSUPPORTED (deltas: not XFS nor btrfs on Linux 6.1, realtime data, or two file systems;
+   * any scan: no FIEMAP), SCAN_MAP_INVALID (a map that is not in order), errnos.
+   */
   fillMetadata(request: FillRequest, buffer: ArrayBuffer): NativeResult<FillResult>;
 
   /**
@@ -164,7 +169,9 @@ export interface Addon {
    * A frozen snapshot of a volume file: FIFREEZE of freezePath (a mount point; null: none), fsync
    * and BLKFLSBUF of loopPath (null: not attached), fsync of the file, FICLONE to temporaryPath,
    * FITHAW, fsync, mode 0400, rename, FS_IMMUTABLE_FL, fsync of the directory. Whatever fails, the
-   * file system is thawed and the temporary file removed. EEXIST if finalPath exists.
+   * file system is thawed and the temporary file removed. EEXIST if finalPath exists; ESTALE if
+   * loopPath has another file by now or freezePath is not the file system on it; EBUSY if that is
+   * frozen already, by somebody else or by an earlier run.
    */
   cutSnapshot(request: {
     sourcePath: string;
