@@ -67,7 +67,7 @@ async function compose(
   undo.push(() => catalogue.close());
   const native = await startPool(config.deviceThreads, undo);
   const filler = await startPool(config.scanThreads, undo);
-  const registry = await startBackends(config, native, undo);
+  const registry = await startBackends(config, { catalogue, native }, undo);
   report(logger, await reconcile(catalogue, registry));
   const services = createServices(config, { catalogue, native, filler, registry });
   return {
@@ -87,7 +87,7 @@ async function startPool(threads: number, undo: Undo): Promise<NativePool> {
 
 async function startBackends(
   config: Config,
-  native: NativePool,
+  { catalogue, native }: Pick<Parts, 'catalogue' | 'native'>,
   undo: Undo,
 ): Promise<BackendRegistry> {
   const backends = config.pools.map(
@@ -100,7 +100,8 @@ async function startBackends(
   );
   for (const backend of backends) {
     undo.push(() => backend.stop());
-    await backend.start();
+    const known = await catalogue.poolUuid(backend.pool);
+    await backend.start(known === null ? 'any' : 'existing');
   }
   return new BackendRegistry(backends);
 }

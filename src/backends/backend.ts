@@ -45,8 +45,12 @@ export interface Backend {
   /** The pool's name, as in the StorageClass parameter `pool`. */
   readonly pool: string;
 
-  /** Makes the pool usable (creates, attaches and mounts it where the backend owns that). Idempotent. */
-  start(): Promise<void>;
+  /**
+   * Makes the pool usable (creates, attaches and mounts it where the backend owns that). Idempotent.
+   * A pool that is known to exist is never made: FAILED_PRECONDITION if it is not there, as when its
+   * disk did not come up.
+   */
+  start(expected?: 'any' | 'existing'): Promise<void>;
   /** Lets go of what start took where nothing uses it any more; never disturbs attached volumes. */
   stop(): Promise<void>;
   /** A uuid kept in the pool itself, so that an unmounted or swapped pool is noticed. */

@@ -62,8 +62,10 @@ async function serve(env: NodeJS.ProcessEnv): Promise<number> {
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     process.stderr.write(`blockdelta: ${message}\n`);
-    // Those two say all there is to say.
-    if (!(error instanceof StartError || error instanceof CsiError)) {
+    // These say all there is to say; a CsiError only if nothing lies behind it.
+    if (error instanceof CsiError && error.cause !== undefined) {
+      log.fatal({ err: error.cause }, 'the plugin cannot start');
+    } else if (!(error instanceof StartError || error instanceof CsiError)) {
       log.fatal({ err: error }, 'the plugin failed');
     }
     return ExitCode.FAILURE;

@@ -7,6 +7,7 @@ import type { CatalogueAnswer, CatalogueTask } from './catalogue-worker.js';
 import type { AsyncCatalogue, Catalogue } from './records.js';
 
 const METHODS: readonly (keyof Catalogue)[] = [
+  'poolUuid',
   'registerPool',
   'volumeById',
   'volumeByName',

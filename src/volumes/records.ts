@@ -72,6 +72,8 @@ export interface UnfinishedWork {
  * a power cut does not undo it. Broken uniqueness is a CsiError ALREADY_EXISTS.
  */
 export interface Catalogue {
+  /** The identity of a pool that has been served before; null for a new one. */
+  poolUuid(name: string): string | null;
   /**
    * The pool's recorded identity; records `poolUuid` if the name is new. FAILED_PRECONDITION if that
    * identity is known by another name.

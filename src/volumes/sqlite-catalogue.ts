@@ -53,6 +53,13 @@ export class SqliteCatalogue implements Catalogue {
     this.#database.close();
   }
 
+  poolUuid(name: string): string | null {
+    const row = this.#get('SELECT uuid FROM pools WHERE name = ?', name) as
+      | { uuid: string }
+      | undefined;
+    return row?.uuid ?? null;
+  }
+
   registerPool(name: string, poolUuid: string): string {
     const other = this.#get('SELECT name FROM pools WHERE uuid = ? AND name <> ?', poolUuid, name);
     if (other !== undefined) {

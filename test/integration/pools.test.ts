@@ -124,7 +124,8 @@ test('a pool directory that is not mounted is refused, and serves again when it 
   execFileSync('umount', [poolPath]);
   const { exitCode, output } = await failedStart(workspace, options);
   assert.equal(exitCode, 1, output);
-  assert.match(output, /pool 'main'.*identity.*mounted/);
+  assert.match(output, /pool 'main' is known.*holds no pool.*mounted/);
+  assert.deepEqual(readdirSync(poolPath), [], 'nothing was made in its place');
   assert.deepEqual(mountsBelow(workspace.directory), []);
   assert.deepEqual(loopsBelow(workspace.directory), []);
   execFileSync('mount', ['-o', 'loop', workspace.path('xfs.img'), poolPath]);

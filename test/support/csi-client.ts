@@ -60,7 +60,12 @@ export class CsiClient {
       new (grpc.makeGenericClientConstructor(services[name], name))(
         endpoint,
         grpc.credentials.createInsecure(),
-        { 'grpc.default_authority': 'localhost' },
+        {
+          'grpc.default_authority': 'localhost',
+          // The first connect comes before the socket is there; a second's pause in each test adds up.
+          'grpc.initial_reconnect_backoff_ms': 50,
+          'grpc.max_reconnect_backoff_ms': 200,
+        },
       );
     this.#clients = {
       Identity: make('Identity'),

@@ -41,7 +41,12 @@ export class Plugin {
     });
     child.stderr?.on('data', (chunk: Buffer) => output.push(chunk.toString()));
     const plugin = new Plugin(child, new CsiClient(endpoint), endpoint, output);
-    await plugin.#waitReady();
+    try {
+      await plugin.#waitReady();
+    } catch (thrown) {
+      await plugin.kill();
+      throw thrown;
+    }
     return plugin;
   }
 

@@ -54,7 +54,8 @@ export class ReflinkBackend implements Backend {
     this.#layout = new PoolLayout(options.directory);
   }
 
-  async start(): Promise<void> {
+  async start(expected: 'any' | 'existing' = 'any'): Promise<void> {
+    if (expected === 'existing') await this.#assertExists();
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
     this.#usesEmbedded = await this.#needsEmbedded();
     if (this.#usesEmbedded) {
@@ -227,6 +228,15 @@ export class ReflinkBackend implements Backend {
       target: await this.#snapshotFile(targetId),
       base: baseId === null ? null : await this.#snapshotFile(baseId),
     };
+  }
+
+  async #assertExists(): Promise<void> {
+    const isThere = (await statOrNull(this.#layout.identityFile)) !== null;
+    if (isThere || (await this.#embedded.exists())) return;
+    throw CsiError.failedPrecondition(
+      `pool '${this.pool}' is known to the catalogue, and ${this.#directory} holds no pool: ` +
+        "is the pool's file system mounted, and the directory the right one?",
+    );
   }
 
   /** An image is needed where cloning does not work, and kept wherever there is one already. */
