@@ -3,6 +3,7 @@
 #define BLOCKDELTA_NATIVE_DEVICE_FILE_LOCK_H_
 
 #include <sys/file.h>
+#include <time.h>
 
 #include <string>
 
@@ -12,13 +13,19 @@ namespace blockdelta {
 
 class FileLock {
  public:
-  // Waits for whoever holds it; they hold it for as long as attaching or detaching takes. The lock
-  // belongs to an open file of its own: one that was handed to a loop device would keep it.
+  // Waits for whoever holds it, which is for as long as attaching or detaching takes; EBUSY if it
+  // takes much longer, because then it is none of us. The lock belongs to an open file of its own:
+  // one that was handed to a loop device would keep it.
   static Result<FileLock> Acquire(const std::string& path) {
     Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     if (!fd.ok()) return fd.TakeStatus();
-    if (RetryInterrupted([&] { return flock(fd->get(), LOCK_EX); }) == -1) {
-      return Status::Errno(errno, "flock", path);
+    const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + kPatienceNs;
+    while (flock(fd->get(), LOCK_EX | LOCK_NB) == -1) {
+      if (errno != EWOULDBLOCK && errno != EINTR) return Status::Errno(errno, "flock", path);
+      if (ClockNs(CLOCK_MONOTONIC) >= deadline) {
+        return Status::Errno(EBUSY, "flock", path, "another process has locked it");
+      }
+      SleepMs(kPauseMs);
     }
     return FileLock(std::move(*fd));
   }
@@ -27,6 +34,9 @@ class FileLock {
   int fd() const { return fd_.get(); }
 
  private:
+  static constexpr uint64_t kPatienceNs = 15'000'000'000;
+  static constexpr unsigned kPauseMs = 5;
+
   explicit FileLock(UniqueFd fd) : fd_(std::move(fd)) {}
 
   UniqueFd fd_;
