@@ -124,6 +124,8 @@ const ERRNO_RULES: Readonly<Record<string, StatusCode>> = {
   EFBIG: StatusCode.OUT_OF_RANGE,
   EBUSY: StatusCode.FAILED_PRECONDITION,
   EROFS: StatusCode.FAILED_PRECONDITION,
+  // The object is not what it was when it was looked up: looking again settles it.
+  ESTALE: StatusCode.ABORTED,
   EPERM: StatusCode.FAILED_PRECONDITION,
   EACCES: StatusCode.FAILED_PRECONDITION,
   EOPNOTSUPP: StatusCode.FAILED_PRECONDITION,

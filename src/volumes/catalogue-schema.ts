@@ -3,7 +3,7 @@
  *
  * A step that has shipped is never changed: a new one is added behind it.
  */
-import type { Database } from 'better-sqlite3';
+import type { KeptDatabase } from './kept-database.js';
 
 const STEPS: readonly string[] = [
   `
@@ -59,8 +59,9 @@ const STEPS: readonly string[] = [
 ];
 
 /** Brings the database to this version's schema. Throws if a newer plugin has written it. */
-export function migrate(database: Database): void {
-  const version = Number(database.pragma('user_version', { simple: true }));
+export function migrate(database: KeptDatabase): void {
+  const row = database.get('PRAGMA user_version') as { user_version: bigint };
+  const version = Number(row.user_version);
   if (version > STEPS.length) {
     throw new Error(
       `its schema version is ${version} and this plugin knows ${STEPS.length}: a newer blockdelta has written it`,
@@ -69,7 +70,7 @@ export function migrate(database: Database): void {
   for (let next = version; next < STEPS.length; next += 1) {
     database.transaction(() => {
       database.exec(STEPS[next] ?? '');
-      database.pragma(`user_version = ${next + 1}`);
-    })();
+      database.exec(`PRAGMA user_version = ${next + 1}`);
+    });
   }
 }

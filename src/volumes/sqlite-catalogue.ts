@@ -5,10 +5,10 @@
  * catalogue-worker.ts) and is called through catalogue-client.ts. It holds the database exclusively,
  * so a second plugin on the same state directory is refused. It knows rows, no rules of CSI.
  */
-import Database from 'better-sqlite3';
 import { CsiError, errorCode } from '../errors.js';
 import * as rows from './catalogue-rows.js';
 import { migrate } from './catalogue-schema.js';
+import { KeptDatabase } from './kept-database.js';
 import type {
   Catalogue,
   PublicationRecord,
@@ -23,19 +23,20 @@ import type {
 /** Other broken constraints are mistakes of ours, never a name or id that somebody else has. */
 const TAKEN = ['SQLITE_CONSTRAINT_UNIQUE', 'SQLITE_CONSTRAINT_PRIMARYKEY'];
 
+/** A predecessor that was killed a moment ago may not be gone yet. */
+const LOCK_TIMEOUT_MS = 2000;
+
 export class SqliteCatalogue implements Catalogue {
-  readonly #database: Database.Database;
-  readonly #statements = new Map<string, Database.Statement>();
+  readonly #database: KeptDatabase;
 
   /** Opens or makes the database. Throws CsiError FAILED_PRECONDITION if another process holds it. */
   constructor(readonly file: string) {
-    this.#database = new Database(file, { timeout: 2000 });
+    this.#database = new KeptDatabase(file, LOCK_TIMEOUT_MS);
     try {
-      this.#database.defaultSafeIntegers(true);
-      this.#database.pragma('locking_mode = EXCLUSIVE');
-      this.#database.pragma('journal_mode = WAL');
-      this.#database.pragma('synchronous = FULL');
-      this.#database.pragma('foreign_keys = ON');
+      this.#database.exec('PRAGMA locking_mode = EXCLUSIVE');
+      this.#database.exec('PRAGMA journal_mode = WAL');
+      this.#database.exec('PRAGMA synchronous = FULL');
+      this.#database.exec('PRAGMA foreign_keys = ON');
       migrate(this.#database);
     } catch (thrown) {
       this.#database.close();
@@ -126,7 +127,7 @@ export class SqliteCatalogue implements Catalogue {
       this.#run('DELETE FROM publications WHERE volume_id = ?', volumeId);
       this.setVolumeState(volumeId, 'deleted');
       this.#dropOrphanedLineage(volumeId);
-    })();
+    });
   }
 
   snapshotById(snapshotId: string): SnapshotRecord | null {
@@ -182,7 +183,7 @@ export class SqliteCatalogue implements Catalogue {
       if (snapshot === null) return;
       this.#run('DELETE FROM snapshots WHERE snapshot_id = ?', snapshotId);
       this.#dropOrphanedLineage(snapshot.volumeId);
-    })();
+    });
   }
 
   stagings(volumeId: string): StagingRecord[] {
@@ -270,23 +271,15 @@ export class SqliteCatalogue implements Catalogue {
     }
   }
 
-  #prepare(sql: string): Database.Statement {
-    const known = this.#statements.get(sql);
-    if (known !== undefined) return known;
-    const statement = this.#database.prepare(sql);
-    this.#statements.set(sql, statement);
-    return statement;
-  }
-
   #run(sql: string, ...values: unknown[]): void {
-    this.#prepare(sql).run(...values);
+    this.#database.run(sql, ...values);
   }
 
   #get(sql: string, ...values: unknown[]): rows.Row | undefined {
-    return this.#prepare(sql).get(...values) as rows.Row | undefined;
+    return this.#database.get(sql, ...values) as rows.Row | undefined;
   }
 
   #all(sql: string, ...values: unknown[]): rows.Row[] {
-    return this.#prepare(sql).all(...values) as rows.Row[];
+    return this.#database.all(sql, ...values) as rows.Row[];
   }
 }

@@ -15,6 +15,7 @@ const ERRNOS: readonly [string, StatusCode][] = [
   ['EFBIG', StatusCode.OUT_OF_RANGE],
   ['EBUSY', StatusCode.FAILED_PRECONDITION],
   ['EROFS', StatusCode.FAILED_PRECONDITION],
+  ['ESTALE', StatusCode.ABORTED],
   ['EPERM', StatusCode.FAILED_PRECONDITION],
   ['EACCES', StatusCode.FAILED_PRECONDITION],
   ['SCAN_REPLACED', StatusCode.FAILED_PRECONDITION],

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import Database from 'better-sqlite3';
+import { KeptDatabase } from '../../../src/volumes/kept-database.js';
 import { SqliteCatalogue } from '../../../src/volumes/sqlite-catalogue.js';
 import { throwsWith } from '../../support/expect-status.js';
 import { BLOCK, mountOf, snapshotRecord, volumeRecord } from '../../support/records.js';
@@ -186,13 +186,13 @@ test('one identity cannot be two pools', () => {
 
 test('a catalogue of a newer plugin is refused and left as it is', () => {
   catalogue.close();
-  const raw = new Database(file);
-  raw.pragma('user_version = 999');
+  const raw = new KeptDatabase(file, 0);
+  raw.exec('PRAGMA user_version = 999');
   raw.close();
   assert.throws(() => new SqliteCatalogue(file), /schema version is 999.*newer/);
-  const after = new Database(file);
-  assert.equal(after.pragma('user_version', { simple: true }), 999);
-  after.pragma('user_version = 1');
+  const after = new KeptDatabase(file, 0);
+  assert.deepEqual(after.get('PRAGMA user_version'), { user_version: 999n });
+  after.exec('PRAGMA user_version = 1');
   after.close();
   catalogue = new SqliteCatalogue(file);
   assert.equal(catalogue.registerPool('default', 'x'), 'uuid-1');

@@ -1,0 +1,57 @@
+/**
+ * A SQLite connection whose native objects are never garbage collected.
+ *
+ * Built against Node.js 24.19 or later, better-sqlite3 12 aborts the process when a database or
+ * statement of its own is collected while no JavaScript runs (node::ObjectWrap removes a clean-up
+ * hook of an environment that V8 cannot name then). So every one ever made stays referenced: a
+ * thread opens one database and prepares each text once, which bounds them. For the same reason
+ * nothing here uses `pragma()`, which makes a statement a call and drops it.
+ */
+import Database from 'better-sqlite3';
+
+const kept: object[] = [];
+
+export class KeptDatabase {
+  readonly #database: Database.Database;
+  readonly #statements = new Map<string, Database.Statement>();
+
+  /** Integers are bigint. `timeoutMs` is how long a lock of another process is waited for. */
+  constructor(file: string, timeoutMs: number) {
+    this.#database = new Database(file, { timeout: timeoutMs });
+    this.#database.defaultSafeIntegers(true);
+    kept.push(this.#database, this.#statements);
+  }
+
+  close(): void {
+    this.#database.close();
+  }
+
+  /** Statements without parameters and without rows that matter. */
+  exec(sql: string): void {
+    this.#database.exec(sql);
+  }
+
+  run(sql: string, ...values: unknown[]): void {
+    this.#prepare(sql).run(...values);
+  }
+
+  get(sql: string, ...values: unknown[]): unknown {
+    return this.#prepare(sql).get(...values);
+  }
+
+  all(sql: string, ...values: unknown[]): unknown[] {
+    return this.#prepare(sql).all(...values);
+  }
+
+  transaction(work: () => void): void {
+    this.#database.transaction(work)();
+  }
+
+  #prepare(sql: string): Database.Statement {
+    const known = this.#statements.get(sql);
+    if (known !== undefined) return known;
+    const statement = this.#database.prepare(sql);
+    this.#statements.set(sql, statement);
+    return statement;
+  }
+}
