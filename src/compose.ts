@@ -46,15 +46,21 @@ type Undo = Array<() => Promise<void>>;
 
 export async function composeServices(config: Config, logger: Logger): Promise<Composition> {
   const undo: Undo = [];
-  const close = async (): Promise<void> => {
-    for (const letGo of undo.splice(0).reverse()) await letGo();
-  };
   try {
-    return { ...(await compose(config, logger, undo)), close };
+    return { ...(await compose(config, logger, undo)), close: () => letGo(undo) };
   } catch (thrown) {
-    await close();
+    await letGo(undo).catch((error) => logger.warn({ err: error }, 'not everything was let go of'));
     throw thrown;
   }
+}
+
+/** Every step, also after one that failed; the first failure is thrown in the end. */
+async function letGo(undo: Undo): Promise<void> {
+  const failures: unknown[] = [];
+  for (const step of undo.splice(0).reverse()) {
+    await step().catch((thrown: unknown) => failures.push(thrown));
+  }
+  if (failures.length > 0) throw failures[0];
 }
 
 async function compose(
@@ -90,12 +96,14 @@ async function startBackends(
   { catalogue, native }: Pick<Parts, 'catalogue' | 'native'>,
   undo: Undo,
 ): Promise<BackendRegistry> {
+  const owner = await catalogue.uuid();
   const backends = config.pools.map(
     (pool) =>
       new ReflinkBackend(native, {
         pool: pool.name,
         directory: pool.directory,
         embeddedPoolBytes: config.embeddedPoolBytes,
+        owner,
       }),
   );
   for (const backend of backends) {

@@ -71,7 +71,11 @@ export interface Backend {
    */
   createSnapshot(volumeId: string, snapshotId: string): Promise<SnapshotCut>;
   deleteSnapshot(snapshotId: string): Promise<void>;
-  /** Undoes a createSnapshot that was killed: thaws the volume's file system, removes what was made. */
+  /**
+   * Undoes a createSnapshot that was killed: thaws the volume's file system, removes what was made.
+   * One that failed has thawed what it froze, and must not be undone this way: somebody else may have
+   * frozen the file system.
+   */
   abandonSnapshot(volumeId: string, snapshotId: string): Promise<void>;
 
   /** Makes the volume a block device. Attached the same way already: that device. */

@@ -155,11 +155,14 @@ function killSelfAfter(ms: number, log: Logger): void {
   timer.unref();
 }
 
-/** A bug must end the process, since nobody knows its state, and must be seen in the log. */
+/**
+ * A bug must end the process, since nobody knows its state, and must be seen in the log. By SIGKILL,
+ * because an ordinary exit waits for worker threads, and one of them may be stuck in the kernel.
+ */
 function dieLoudly(log: Logger): void {
   const die = (error: unknown): void => {
     log.fatal({ err: error }, 'bug: an error was not handled');
-    process.exit(ExitCode.FAILURE);
+    process.kill(process.pid, 'SIGKILL');
   };
   process.on('uncaughtException', die);
   process.on('unhandledRejection', die);

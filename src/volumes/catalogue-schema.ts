@@ -7,6 +7,11 @@ import type { KeptDatabase } from './kept-database.js';
 
 const STEPS: readonly string[] = [
   `
+  CREATE TABLE catalogue (
+    uuid TEXT NOT NULL
+  ) STRICT;
+  INSERT INTO catalogue (uuid) VALUES (lower(hex(randomblob(16))));
+
   CREATE TABLE pools (
     name TEXT PRIMARY KEY,
     uuid TEXT NOT NULL UNIQUE

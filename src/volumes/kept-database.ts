@@ -7,9 +7,12 @@
  * thread opens one database and prepares each text once, which bounds them. For the same reason
  * nothing here uses `pragma()`, which makes a statement a call and drops it.
  */
+import { chmodSync, closeSync, openSync } from 'node:fs';
 import Database from 'better-sqlite3';
 
 const kept: object[] = [];
+
+const MODE = 0o600;
 
 export class KeptDatabase {
   readonly #database: Database.Database;
@@ -17,6 +20,9 @@ export class KeptDatabase {
 
   /** Integers are bigint. `timeoutMs` is how long a lock of another process is waited for. */
   constructor(file: string, timeoutMs: number) {
+    // SQLite gives its other files the mode of this one; mount flags in it may be sensitive.
+    closeSync(openSync(file, 'a', MODE));
+    chmodSync(file, MODE);
     this.#database = new Database(file, { timeout: timeoutMs });
     this.#database.defaultSafeIntegers(true);
     kept.push(this.#database, this.#statements);

@@ -19,7 +19,8 @@ export class PoolAdmission {
 
   /**
    * Judges a size for a new volume by the pool's capacity, and runs `make` while the size is
-   * promised. Throws RESOURCE_EXHAUSTED if there is not enough left, and what `size` throws.
+   * promised. Throws RESOURCE_EXHAUSTED if there is not enough left, ABORTED if other creations that
+   * are under way may take what is left, and what `size` throws.
    */
   async run<T>(
     backend: Backend,
@@ -29,8 +30,10 @@ export class PoolAdmission {
     const sizeBytes = await this.#alone(backend.pool, async (promises) => {
       const capacity = await backend.capacity();
       const wanted = size(capacity);
-      const left = capacity.availableBytes - promises.bytes;
-      if (wanted > left) throw exhausted(backend.pool, left, wanted);
+      const { availableBytes } = capacity;
+      if (wanted > availableBytes) throw exhausted(backend.pool, availableBytes, wanted);
+      // The capacity may count some of the promises already, so this is no proof that it is full.
+      if (wanted > availableBytes - promises.bytes) throw contested(backend.pool);
       promises.bytes += wanted;
       return wanted;
     });
@@ -56,7 +59,13 @@ export class PoolAdmission {
 
 function exhausted(pool: string, left: bigint, wanted: bigint): CsiError {
   return CsiError.resourceExhausted(
-    `pool '${pool}' has ${left > 0n ? left : 0n} bytes left for new volumes and ${wanted} are ` +
+    `pool '${pool}' has ${left} bytes left for new volumes and ${wanted} are ` +
       'asked for; delete volumes or snapshots, or use another pool',
+  );
+}
+
+function contested(pool: string): CsiError {
+  return CsiError.aborted(
+    `other volumes are being made in pool '${pool}' and may take what is left; try again when they are there`,
   );
 }

@@ -72,6 +72,8 @@ export interface UnfinishedWork {
  * a power cut does not undo it. Broken uniqueness is a CsiError ALREADY_EXISTS.
  */
 export interface Catalogue {
+  /** Of this catalogue, made with it: whom a pool belongs to. */
+  uuid(): string;
   /** The identity of a pool that has been served before; null for a new one. */
   poolUuid(name: string): string | null;
   /**

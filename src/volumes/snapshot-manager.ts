@@ -8,6 +8,7 @@ import { CsiError } from '../errors.js';
 import { newSnapshotId } from './identifiers.js';
 import { snapshotKey, snapshotNameKey, volumeKey } from './operation-locks.js';
 import type { SnapshotRecord, VolumeRecord } from './records.js';
+import { attemptUndo } from './undo.js';
 import type { ManagerDependencies } from './volume-manager.js';
 
 export interface SnapshotRequest {
@@ -81,7 +82,10 @@ export class SnapshotManager {
       const cut = await backend.createSnapshot(volume.volumeId, snapshot.snapshotId);
       return await catalogue.commitSnapshot(snapshot.snapshotId, cut.creationTimeNs, cut.sizeBytes);
     } catch (thrown) {
-      await this.#undo(snapshot);
+      await attemptUndo(async () => {
+        await backend.deleteSnapshot(snapshot.snapshotId);
+        await catalogue.removeSnapshot(snapshot.snapshotId);
+      });
       throw thrown;
     }
   }
@@ -94,7 +98,7 @@ export class SnapshotManager {
     return volume;
   }
 
-  /** Takes back a cut that did not get to its end. */
+  /** Takes back what an earlier process, or an undoing that failed, has left. */
   async #undo(snapshot: SnapshotRecord): Promise<void> {
     const backend = this.deps.registry.owning(snapshot.pool);
     await backend.abandonSnapshot(snapshot.volumeId, snapshot.snapshotId);

@@ -54,6 +54,10 @@ export class SqliteCatalogue implements Catalogue {
     this.#database.close();
   }
 
+  uuid(): string {
+    return (this.#get('SELECT uuid FROM catalogue') as { uuid: string }).uuid;
+  }
+
   poolUuid(name: string): string | null {
     const row = this.#get('SELECT uuid FROM pools WHERE name = ?', name) as
       | { uuid: string }

@@ -19,6 +19,7 @@ import {
 } from './operation-locks.js';
 import { PoolAdmission } from './pool-admission.js';
 import type { AsyncCatalogue, SnapshotRecord, VolumeRecord } from './records.js';
+import { attemptUndo } from './undo.js';
 import { chooseSize, incompatibleField, type VolumeRequest } from './volume-rules.js';
 
 export interface ManagerDependencies {
@@ -89,7 +90,11 @@ export class VolumeManager {
   async #makeNew(request: VolumeRequest): Promise<VolumeRecord> {
     const { catalogue, registry, nodeKey } = this.deps;
     const source = await this.#source(request);
-    const backend = registry.select(request.parameters['pool'] ?? source?.pool ?? '');
+    const asked = request.parameters['pool'];
+    const backend =
+      asked === undefined && source !== null
+        ? registry.owning(source.pool)
+        : registry.select(asked ?? '');
     const size = (pool: PoolCapacity): bigint => {
       const { range, capabilities } = request;
       const sourceBytes = source?.sizeBytes ?? null;
@@ -127,8 +132,10 @@ export class VolumeManager {
           await backend.restoreVolume(volume.volumeId, volume.sourceSnapshotId, volume.sizeBytes);
         }
       } catch (thrown) {
-        await backend.deleteVolume(volume.volumeId);
-        await catalogue.removeVolume(volume.volumeId);
+        await attemptUndo(async () => {
+          await backend.deleteVolume(volume.volumeId);
+          await catalogue.removeVolume(volume.volumeId);
+        });
         throw thrown;
       }
       await catalogue.setVolumeState(volume.volumeId, 'ready');

@@ -106,6 +106,7 @@ class ReflinkHarness implements BackendHarness {
       pool: 'default',
       directory: this.directory,
       embeddedPoolBytes: EMBEDDED_BYTES,
+      owner: 'contract',
     });
   }
 

@@ -4,7 +4,6 @@
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
-import { pino } from 'pino';
 import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
 import type { ResponseMessage, Service } from '../../src/csi/service.js';
 import { NativePool } from '../../src/native/pool.js';
@@ -47,6 +46,7 @@ export async function openNode(workspace: Workspace): Promise<NodeFixture> {
     pool: 'default',
     directory: pool,
     embeddedPoolBytes: null,
+    owner: 'fixture',
   });
   await backend.start();
   const catalogue = await openCatalogue(workspace.path('catalogue.db'));
@@ -82,11 +82,7 @@ export class NodeFixture {
   call(rpc: string, request: Message): Promise<ResponseMessage> {
     const handler = this.#service.unary[rpc];
     if (handler === undefined) throw new Error(`${rpc} is not served`);
-    return handler(request, {
-      log: pino({ level: 'silent' }),
-      signal: new AbortController().signal,
-      note: () => undefined,
-    });
+    return handler(request, { note: () => undefined });
   }
 
   async makeVolume(fields: Partial<VolumeRecord> = {}): Promise<VolumeRecord> {

@@ -5,12 +5,11 @@
  * embedded-pool.ts), found out by really cloning a file. Which file is attached is asked of the
  * kernel by device and inode each time. Knows ids, never names or lineage.
  */
-import { randomUUID } from 'node:crypto';
 import type { BigIntStats } from 'node:fs';
-import { mkdir, readdir, readFile, rename, rm, stat, statfs, writeFile } from 'node:fs/promises';
+import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode, SystemError } from '../../errors.js';
-import { mountsOfDevice, readMountInfo } from '../../mount/mountinfo.js';
+import { mountsAt, mountsOfDevice, readMountInfo } from '../../mount/mountinfo.js';
 import type { Addon, CutResult, LoopDevice, ScanSource, SnapshotFile } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type {
@@ -21,8 +20,8 @@ import type {
   PoolObject,
   SnapshotCut,
 } from '../backend.js';
-import { EmbeddedPool } from './embedded-pool.js';
-import { isObjectName, isTemporaryName, PoolLayout, temporary } from './pool-layout.js';
+import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
+import { isObjectName, isTemporaryName, type PoolLayout, temporary } from './pool-layout.js';
 
 const MINIMUM_VOLUME_BYTES = 1n << 20n;
 /** Whole file system blocks, so that no tail block is shared between content and slack. */
@@ -32,69 +31,35 @@ const STAT_BLOCK_BYTES = 512n;
 
 type CutRequest = Parameters<Addon['cutSnapshot']>[0];
 
-export interface ReflinkPoolOptions {
-  pool: string;
-  directory: string;
-  embeddedPoolBytes: bigint | null;
-}
-
 export class ReflinkBackend implements Backend {
   readonly pool: string;
   readonly #native: NativeRunner;
-  readonly #directory: string;
-  readonly #embedded: EmbeddedPool;
-  #layout: PoolLayout;
-  #usesEmbedded = false;
+  readonly #directory: PoolDirectory;
 
   constructor(native: NativeRunner, options: ReflinkPoolOptions) {
     this.pool = options.pool;
     this.#native = native;
-    this.#directory = options.directory;
-    this.#embedded = new EmbeddedPool(native, options.directory, options.embeddedPoolBytes);
-    this.#layout = new PoolLayout(options.directory);
+    this.#directory = new PoolDirectory(native, options);
   }
 
-  async start(expected: 'any' | 'existing' = 'any'): Promise<void> {
-    if (expected === 'existing') await this.#assertExists();
-    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
-    this.#usesEmbedded = await this.#needsEmbedded();
-    if (this.#usesEmbedded) {
-      await this.#embedded.start();
-      this.#layout = new PoolLayout(this.#embedded.mountPoint);
-    }
-    await mkdir(this.#layout.volumes, { recursive: true, mode: 0o700 });
-    await mkdir(this.#layout.snapshots, { recursive: true, mode: 0o700 });
+  get #layout(): PoolLayout {
+    return this.#directory.layout;
   }
 
-  async stop(): Promise<void> {
-    if (this.#usesEmbedded) await this.#embedded.stop();
+  start(expected: 'any' | 'existing' = 'any'): Promise<void> {
+    return this.#directory.start(expected);
   }
 
-  async identity(): Promise<string> {
-    const file = this.#layout.identityFile;
-    try {
-      return (await readFile(file, 'utf8')).trim();
-    } catch (thrown) {
-      if (errorCode(thrown) !== 'ENOENT') throw thrown;
-    }
-    const uuid = randomUUID();
-    await writeFile(temporary(file), `${uuid}\n`, { mode: 0o600, flush: true });
-    await rename(temporary(file), file);
-    await this.#native.run('flush', { path: this.#layout.root });
-    return uuid;
+  stop(): Promise<void> {
+    return this.#directory.stop();
   }
 
-  async check(): Promise<void> {
-    for (const directory of [this.#layout.volumes, this.#layout.snapshots]) {
-      try {
-        await stat(directory);
-      } catch (thrown) {
-        throw CsiError.failedPrecondition(
-          `pool '${this.pool}' cannot be reached: ${directory}: ${errorCode(thrown) ?? 'unknown error'}`,
-          { cause: thrown },
-        );
-      }
-    }
+  identity(): Promise<string> {
+    return this.#directory.identity();
+  }
+
+  check(): Promise<void> {
+    return this.#directory.check();
   }
 
   async createVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
@@ -189,11 +154,10 @@ export class ReflinkBackend implements Backend {
   }
 
   async capacity(): Promise<PoolCapacity> {
-    const pool = await statfs(this.#layout.root, { bigint: true });
-    const free = await this.#freeBytes(pool.bavail * pool.bsize);
-    const left = free - (await this.#promisedBytes());
+    const { totalBytes, freeBytes } = await this.#directory.space();
+    const left = freeBytes - (await this.#promisedBytes());
     return {
-      totalBytes: pool.blocks * pool.bsize,
+      totalBytes,
       availableBytes: left > 0n ? (left / GRANULARITY_BYTES) * GRANULARITY_BYTES : 0n,
       minimumVolumeBytes: MINIMUM_VOLUME_BYTES,
       granularityBytes: GRANULARITY_BYTES,
@@ -230,22 +194,6 @@ export class ReflinkBackend implements Backend {
     };
   }
 
-  async #assertExists(): Promise<void> {
-    const isThere = (await statOrNull(this.#layout.identityFile)) !== null;
-    if (isThere || (await this.#embedded.exists())) return;
-    throw CsiError.failedPrecondition(
-      `pool '${this.pool}' is known to the catalogue, and ${this.#directory} holds no pool: ` +
-        "is the pool's file system mounted, and the directory the right one?",
-    );
-  }
-
-  /** An image is needed where cloning does not work, and kept wherever there is one already. */
-  async #needsEmbedded(): Promise<boolean> {
-    if (await this.#embedded.exists()) return true;
-    const { supported } = await this.#native.run('probeReflink', { directory: this.#directory });
-    return !supported;
-  }
-
   async #isThere(path: string, sizeBytes: bigint): Promise<boolean> {
     const { state } = await this.#native.run('fileState', { path });
     if (state === null) return false;
@@ -259,7 +207,13 @@ export class ReflinkBackend implements Backend {
     try {
       return await this.#native.run('cutSnapshot', request);
     } catch (thrown) {
-      throw isMissing(thrown, request.sourcePath) ? this.#lostVolume(volumeId, thrown) : thrown;
+      if (isMissing(thrown, request.sourcePath)) throw this.#lostVolume(volumeId, thrown);
+      if (!isFrozenByAnother(thrown)) throw thrown;
+      throw CsiError.failedPrecondition(
+        `the file system of volume ${volumeId} at ${request.freezePath} is frozen by somebody else; ` +
+          'thaw it first: the plugin freezes it itself for the moment of the cut',
+        { cause: thrown },
+      );
     }
   }
 
@@ -294,12 +248,6 @@ export class ReflinkBackend implements Backend {
       );
     }
     return thrown;
-  }
-
-  async #freeBytes(poolFree: bigint): Promise<bigint> {
-    if (!this.#usesEmbedded) return poolFree;
-    const hostFree = await this.#embedded.hostFreeBytes();
-    return hostFree < poolFree ? hostFree : poolFree;
   }
 
   /** What existing volumes may still claim: the parts of them that were never written. */
@@ -341,6 +289,10 @@ function isMissing(thrown: unknown, path: string): boolean {
   return thrown instanceof SystemError && thrown.code === 'ENOENT' && thrown.path === path;
 }
 
+function isFrozenByAnother(thrown: unknown): boolean {
+  return thrown instanceof SystemError && thrown.code === 'EBUSY' && thrown.syscall === 'FIFREEZE';
+}
+
 /** Null if the file is gone, such as between a readdir and its stat. */
 async function statOrNull(path: string): Promise<BigIntStats | null> {
   try {
@@ -355,9 +307,15 @@ function attachment(device: LoopDevice): Attachment {
   return { devicePath: device.path, readOnly: device.readOnly, sizeBytes: device.sizeBytes };
 }
 
-/** A mount point of the device whose file system can be written to; any one of them freezes it. */
+/**
+ * A mount point of the device whose file system can be written to; any one of them freezes it. A mount
+ * that another one covers is none: its path leads to the other one's file system.
+ */
 async function writableMount(devicePath: string): Promise<string | null> {
   const { rdev } = await stat(devicePath);
-  const found = mountsOfDevice(await readMountInfo(), rdev).find((entry) => !entry.superReadOnly);
+  const mounts = await readMountInfo();
+  const found = mountsOfDevice(mounts, rdev).find(
+    (entry) => !entry.superReadOnly && mountsAt(mounts, entry.mountPoint).at(-1) === entry,
+  );
   return found?.mountPoint ?? null;
 }

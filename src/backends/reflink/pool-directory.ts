@@ -1,0 +1,175 @@
+/**
+ * The directory a reflink pool lives in: found or made usable, claimed for one catalogue, watched.
+ *
+ *   <directory>/pool-owner   uuid of the catalogue that serves the pool
+ *   <directory>/pool.img     only with an embedded pool; see embedded-pool.ts
+ *   <root>/pool-id           the pool's own uuid; root is the directory or where the image is mounted
+ *
+ * Knows where volumes and snapshots lie, and nothing about them.
+ */
+import { randomUUID } from 'node:crypto';
+import { link, mkdir, readFile, rename, rm, stat, statfs, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { CsiError, errorCode } from '../../errors.js';
+import type { NativeRunner } from '../../native/pool.js';
+import { EmbeddedPool } from './embedded-pool.js';
+import { PoolLayout, temporary } from './pool-layout.js';
+
+export interface ReflinkPoolOptions {
+  pool: string;
+  directory: string;
+  /** Upper bound for the image of an embedded pool; null: what the host can hold. */
+  embeddedPoolBytes: bigint | null;
+  /** Uuid of the catalogue that this pool's volumes are recorded in. */
+  owner: string;
+}
+
+/** A directory on a dead disk never answers; a check must not pile up waiting for it. */
+const CHECK_TIMEOUT_MS = 5000;
+
+export class PoolDirectory {
+  readonly #native: NativeRunner;
+  readonly #options: ReflinkPoolOptions;
+  readonly #embedded: EmbeddedPool;
+  #layout: PoolLayout;
+  #usesEmbedded = false;
+  #checking: Promise<void> | null = null;
+
+  constructor(native: NativeRunner, options: ReflinkPoolOptions) {
+    this.#native = native;
+    this.#options = options;
+    this.#embedded = new EmbeddedPool(native, options.directory, options.embeddedPoolBytes);
+    this.#layout = new PoolLayout(options.directory);
+  }
+
+  get layout(): PoolLayout {
+    return this.#layout;
+  }
+
+  async start(expected: 'any' | 'existing'): Promise<void> {
+    const { directory } = this.#options;
+    if (expected === 'existing') await this.#assertExists();
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    await this.#claim();
+    if (await this.#needsEmbedded()) {
+      // From here on stop() has something to let go of.
+      this.#usesEmbedded = true;
+      await this.#embedded.start();
+      this.#layout = new PoolLayout(this.#embedded.mountPoint);
+    }
+    await mkdir(this.#layout.volumes, { recursive: true, mode: 0o700 });
+    await mkdir(this.#layout.snapshots, { recursive: true, mode: 0o700 });
+  }
+
+  async stop(): Promise<void> {
+    if (this.#usesEmbedded) await this.#embedded.stop();
+  }
+
+  async identity(): Promise<string> {
+    const file = this.#layout.identityFile;
+    const known = await readOrNull(file);
+    if (known !== null) return known;
+    const uuid = randomUUID();
+    await writeFile(temporary(file), `${uuid}\n`, { mode: 0o600, flush: true });
+    await rename(temporary(file), file);
+    await this.#native.run('flush', { path: this.#layout.root });
+    return uuid;
+  }
+
+  /** FAILED_PRECONDITION if the pool's directories cannot be reached, or do not answer in time. */
+  async check(): Promise<void> {
+    this.#checking ??= this.#look().finally(() => {
+      this.#checking = null;
+    });
+    const timer = new AbortController();
+    const late = delay(CHECK_TIMEOUT_MS, undefined, { signal: timer.signal }).then(() => {
+      throw CsiError.failedPrecondition(
+        `pool '${this.#options.pool}' in ${this.#layout.root} does not answer; look at its disk`,
+      );
+    });
+    late.catch(() => undefined);
+    try {
+      await Promise.race([this.#checking, late]);
+    } finally {
+      timer.abort();
+    }
+  }
+
+  /** The pool's size, and what the storage below can really still give. */
+  async space(): Promise<{ totalBytes: bigint; freeBytes: bigint }> {
+    const pool = await statfs(this.#layout.root, { bigint: true });
+    const poolFree = pool.bavail * pool.bsize;
+    const totalBytes = pool.blocks * pool.bsize;
+    if (!this.#usesEmbedded) return { totalBytes, freeBytes: poolFree };
+    const hostFree = await this.#embedded.hostFreeBytes();
+    return { totalBytes, freeBytes: hostFree < poolFree ? hostFree : poolFree };
+  }
+
+  async #look(): Promise<void> {
+    for (const directory of [this.#layout.volumes, this.#layout.snapshots]) {
+      try {
+        await stat(directory);
+      } catch (thrown) {
+        throw CsiError.failedPrecondition(
+          `pool '${this.#options.pool}' cannot be reached: ${directory}: ${errorCode(thrown) ?? 'unknown error'}`,
+          { cause: thrown },
+        );
+      }
+    }
+  }
+
+  async #assertExists(): Promise<void> {
+    const { pool, directory } = this.#options;
+    if ((await readOrNull(this.#layout.identityFile)) !== null) return;
+    if (await this.#embedded.exists()) return;
+    throw CsiError.failedPrecondition(
+      `pool '${pool}' is known to the catalogue, and ${directory} holds no pool: ` +
+        "is the pool's file system mounted, and the directory the right one?",
+    );
+  }
+
+  /**
+   * Makes the pool this catalogue's, for ever. Two plugins on one pool would promise its space twice,
+   * remove each other's temporary files, and the first to stop would unmount it under the other.
+   */
+  async #claim(): Promise<void> {
+    const { pool, directory, owner } = this.#options;
+    const file = join(directory, 'pool-owner');
+    const mine = `${file}.${randomUUID()}`;
+    await writeFile(mine, `${owner}\n`, { mode: 0o600, flush: true });
+    try {
+      // A link, because it fails where a rename would replace another's claim.
+      await link(mine, file);
+      await this.#native.run('flush', { path: directory });
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'EEXIST') throw thrown;
+    } finally {
+      await rm(mine, { force: true });
+    }
+    const found = await readOrNull(file);
+    if (found === owner) return;
+    throw CsiError.failedPrecondition(
+      `pool '${pool}' in ${directory} belongs to the catalogue ${found ?? 'of nobody'}, and this ` +
+        `plugin's is ${owner}: a pool is served from one state directory. If that catalogue is gone ` +
+        `for good, remove ${file}`,
+    );
+  }
+
+  /** An image is needed where cloning does not work, and kept wherever there is one already. */
+  async #needsEmbedded(): Promise<boolean> {
+    if (await this.#embedded.exists()) return true;
+    const { directory } = this.#options;
+    const { supported } = await this.#native.run('probeReflink', { directory });
+    return !supported;
+  }
+}
+
+async function readOrNull(file: string): Promise<string | null> {
+  try {
+    return (await readFile(file, 'utf8')).trim();
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return null;
+    throw thrown;
+  }
+}
