@@ -6,6 +6,7 @@
 #include <sys/sysmacros.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -61,6 +62,31 @@ Result<std::optional<LoopDevice>> DescribeIfAttached(uint32_t number) {
   // Cleared and refusing to be opened, but kept by the one who cleared it: it can only go.
   if (status.IsErrno(ENXIO)) return std::optional<LoopDevice>();
   return status;
+}
+
+// What a device answers whose backing file lies on a dead file system.
+bool IsOutOfReach(const Status& status) { return status.IsErrno(EIO) || status.IsErrno(ESTALE); }
+
+// Whether the path that sysfs names for the device leads to that file.
+bool IsNamedAs(uint32_t number, const FileIdentity& backing) {
+  Result<UniqueFd> fd = OpenPath(BackingFileOf(number), O_RDONLY);
+  if (!fd.ok()) return false;
+  std::string path(PATH_MAX + 1, '\0');
+  const ssize_t length = RetryInterrupted([&] { return read(fd->get(), &path[0], path.size()); });
+  if (length <= 0) return false;
+  path.resize(static_cast<size_t>(length));
+  if (path.back() == '\n') path.pop_back();
+  struct stat state = {};
+  return stat(path.c_str(), &state) == 0 && FileIdentity{state.st_dev, state.st_ino} == backing;
+}
+
+// Like DescribeIfAttached, but a device that cannot answer for its file is left out unless it may
+// be the one looked for: whoever knows a file's identity has just reached that file, so a file on a
+// dead file system is another one, and must not stand in the way.
+Result<std::optional<LoopDevice>> DescribeCandidate(uint32_t number, const FileIdentity& backing) {
+  Result<std::optional<LoopDevice>> device = DescribeIfAttached(number);
+  if (device.ok() || !IsOutOfReach(device.status()) || IsNamedAs(number, backing)) return device;
+  return std::optional<LoopDevice>();
 }
 
 }  // namespace
@@ -160,10 +186,12 @@ Result<std::vector<LoopDevice>> ListLoops() {
 }
 
 Result<std::optional<LoopDevice>> FindLoop(const FileIdentity& backing) {
-  Result<std::vector<LoopDevice>> devices = ListLoops();
-  if (!devices.ok()) return devices.TakeStatus();
-  for (LoopDevice& device : *devices) {
-    if (device.backing == backing) return std::optional<LoopDevice>(std::move(device));
+  Result<std::vector<uint32_t>> numbers = AttachedLoops();
+  if (!numbers.ok()) return numbers.TakeStatus();
+  for (const uint32_t number : *numbers) {
+    Result<std::optional<LoopDevice>> device = DescribeCandidate(number, backing);
+    if (!device.ok()) return device;
+    if (device->has_value() && (*device)->backing == backing) return device;
   }
   return std::optional<LoopDevice>();
 }

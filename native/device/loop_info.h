@@ -60,7 +60,8 @@ Result<bool> KeepLoop(uint32_t number, const FileIdentity& backing);
 
 // All attached devices; those that vanish meanwhile are left out.
 Result<std::vector<LoopDevice>> ListLoops();
-// The device that a file is attached to, the lowest number if there are several.
+// The device that a file is attached to, the lowest number if there are several. Devices whose own
+// file cannot be reached any more (EIO, ESTALE) are passed over, unless they name this file.
 Result<std::optional<LoopDevice>> FindLoop(const FileIdentity& backing);
 
 }  // namespace blockdelta

@@ -2,6 +2,7 @@
 #include <linux/fs.h>
 #include <unistd.h>
 
+#include <memory>
 #include <optional>
 #include <set>
 #include <thread>
@@ -272,6 +273,54 @@ TEST("what made one volume read-only does not make the next one so") {
   EXPECT(test::RunCommand("losetup -d " + attached->device.path));
   Result<AttachedLoop> next = AttachLoop(bench.MakeFile("next"), false, "");
   if (EXPECT_OK(next)) EXPECT(!next->device.read_only);
+}
+
+// A loop device whose file lies on a file system that has been shut down.
+class DeadLoop {
+ public:
+  // False, and the test skipped, where none can be made.
+  bool Make() {
+    if (!test::RunCommand("command -v xfs_io")) {
+      test::Skip("xfs_io is not installed");
+      return false;
+    }
+    pool_ = test::Pool::Make("xfs");
+    if (pool_ == nullptr) return false;
+    const std::string path = pool_->At("volume");
+    if (!EXPECT_OK(CreateSparseFile({path + ".tmp", path}, kSize))) return false;
+    Result<AttachedLoop> attached = AttachLoop(path, false, "");
+    if (!EXPECT_OK(attached)) return false;
+    number_ = attached->device.number;
+    return EXPECT(test::RunCommand("xfs_io -x -c shutdown " + pool_->mount_point()));
+  }
+  ~DeadLoop() {
+    if (!number_.has_value()) return;
+    Result<UniqueFd> fd = OpenLoop(*number_, O_RDONLY);
+    if (EXPECT_OK(fd)) EXPECT_OK(Ioctl(fd->get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", ""));
+  }
+
+  uint32_t number() const { return *number_; }
+
+ private:
+  std::unique_ptr<test::Pool> pool_;
+  std::optional<uint32_t> number_;
+};
+
+TEST("a device whose file system has died hinders nobody else") {
+  Bench bench;
+  if (!bench.ready()) return;
+  DeadLoop dead;
+  if (!dead.Make()) return;
+  {
+    Result<UniqueFd> fd = OpenLoop(dead.number(), O_RDONLY);
+    EXPECT_CODE(DescribeLoop(fd->get()), "EIO");
+  }
+  const std::string path = bench.MakeFile("volume");
+  EXPECT(!Find(path).has_value());
+  if (!EXPECT_OK(AttachLoop(path, false, ""))) return;
+  EXPECT(Find(path).has_value());
+  EXPECT(Detaches(path));
+  EXPECT(!Find(path).has_value());
 }
 
 TEST("only regular files are attached") {
