@@ -47,8 +47,6 @@ const STDOUT_MAX_BYTES = 1 << 20;
 const STDERR_TAIL_BYTES = 4096;
 
 export interface RunOptions {
-  /** Kills the command; `run` then rejects with CANCELLED. */
-  signal?: AbortSignal;
   timeoutMs?: number;
   /** Exit codes that are no failure. */
   accept?: readonly number[];
@@ -80,7 +78,7 @@ export class ExecError extends Error {
   }
 }
 
-/** Runs a program to its end. Rejects with ExecError, CANCELLED, or FAILED_PRECONDITION if it is not installed. */
+/** Runs a program to its end. Rejects with ExecError, or FAILED_PRECONDITION if it is not installed. */
 export async function run(
   command: string,
   args: readonly string[],
@@ -88,13 +86,19 @@ export async function run(
 ): Promise<RunResult> {
   const guard = await findProgram('setpriv');
   const program = await findProgram(command);
-  if (options.signal?.aborted === true) throw cancelled(command);
   const child = spawn(guard, ['--pdeathsig', 'KILL', '--', program, ...args], {
     cwd: '/',
     env: { LC_ALL: 'C', PATH: SEARCH_PATH.join(':') },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   return new Execution(command, child, options).result();
+}
+
+/** Rejects, as `run` would, if a program that the plugin runs is missing. Cheap: it starts nothing. */
+export async function assertPrograms(
+  programs: readonly string[] = Object.keys(PACKAGES),
+): Promise<void> {
+  await Promise.all(programs.map(findProgram));
 }
 
 /** The path of an installed program. */
@@ -119,7 +123,7 @@ class Execution {
   #stdoutBytes = 0;
   #stderr = Buffer.alloc(0);
   /** Why we killed it; null if it ended by itself. */
-  #killedFor: 'timeout' | 'cancel' | 'output' | null = null;
+  #killedFor: 'timeout' | 'output' | null = null;
   readonly #timers: NodeJS.Timeout[] = [];
 
   constructor(
@@ -131,13 +135,11 @@ class Execution {
   result(): Promise<RunResult> {
     const { child, options } = this;
     return new Promise<RunResult>((resolve, reject) => {
-      const cancel = (): void => this.#kill('cancel', settle);
       let settled = false;
       const settle = (exitCode: number | null, signal: string | null, thrown?: unknown): void => {
         if (settled) return;
         settled = true;
         for (const timer of this.#timers) clearTimeout(timer);
-        options.signal?.removeEventListener('abort', cancel);
         this.#letGo();
         const failure = thrown ?? this.#failure(exitCode, signal);
         if (failure !== null) reject(failure);
@@ -150,7 +152,6 @@ class Execution {
       child.on('exit', (code, signal) => this.#after(DRAIN_GRACE_MS, () => settle(code, signal)));
       const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
       this.#after(timeoutMs, () => this.#kill('timeout', settle));
-      options.signal?.addEventListener('abort', cancel, { once: true });
     });
   }
 
@@ -159,7 +160,7 @@ class Execution {
   }
 
   #kill(
-    reason: 'timeout' | 'cancel' | 'output',
+    reason: 'timeout' | 'output',
     settle: (exitCode: null, signal: null, thrown: unknown) => void,
   ): void {
     if (this.#killedFor !== null) return;
@@ -198,7 +199,6 @@ class Execution {
   }
 
   #failure(exitCode: number | null, signal: string | null): Error | null {
-    if (this.#killedFor === 'cancel') return cancelled(this.command);
     if (this.#killedFor === 'timeout') {
       const timeoutMs = this.options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
       return this.#error('ETIMEDOUT', exitCode, signal, `was killed after ${timeoutMs} ms`);
@@ -231,8 +231,4 @@ class Execution {
     const message = `${this.command} ${text}${said}`;
     return new ExecError(code, this.command, exitCode, signal, stderr, message);
   }
-}
-
-function cancelled(command: string): CsiError {
-  return CsiError.cancelled(`${command} was stopped: the call was cancelled`);
 }

@@ -5,7 +5,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { ExecError, run } from '../../../src/mount/exec.js';
+import { assertPrograms, ExecError, run } from '../../../src/mount/exec.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../../support/workspace.js';
 
@@ -85,14 +85,6 @@ test('a command that takes too long is killed', async () => {
   assert.deepEqual(childrenOf(process.pid), []);
 });
 
-test('a cancelled call kills its command', async () => {
-  const controller = new AbortController();
-  setTimeout(() => controller.abort(), 100);
-  await rejectsWith(run('sleep', ['600'], { signal: controller.signal }), 'CANCELLED', /sleep/);
-  assert.deepEqual(childrenOf(process.pid), []);
-  await rejectsWith(run('sleep', ['600'], { signal: controller.signal }), 'CANCELLED', /sleep/);
-});
-
 test('endless output ends the command instead of filling the memory', async () => {
   const failure = await failureOf(run('yes', []));
   assert.equal(failure.code, 'EOVERFLOW');
@@ -113,6 +105,16 @@ test('a background process that keeps the pipes does not keep the caller', async
 
 test('a missing program is a failed precondition that names it', async () => {
   await rejectsWith(run('no-such-program', []), 'FAILED_PRECONDITION', /no-such-program/);
+});
+
+test('all programs are looked for at once, and a missing one is told as a run would tell it', async () => {
+  await assertPrograms();
+  await rejectsWith(
+    assertPrograms(['sh', 'no-such-program']),
+    'FAILED_PRECONDITION',
+    /^the program no-such-program is not installed on this node$/,
+  );
+  assert.deepEqual(childrenOf(process.pid), []);
 });
 
 test('a plugin that is killed leaves no command behind', async () => {
