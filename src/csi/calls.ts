@@ -122,6 +122,7 @@ export class Call implements CallContext {
     }
   }
 
+  /** Aborted when the client cancels, its deadline passes, or the plugin is forced to stop. */
   get signal(): AbortSignal {
     return this.#controller.signal;
   }

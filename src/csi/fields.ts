@@ -2,8 +2,8 @@
  * Parsing of single request fields: from what the proto decoder gives (csi/proto.ts says how that
  * looks) to what the domain uses. Knows the limits CSI sets on fields, and no RPC.
  *
- * Every failure is INVALID_ARGUMENT and names the field as the proto does. Values are never part of
- * a message, since some are secret.
+ * Every failure is INVALID_ARGUMENT and names the field as the proto does. The values of strings and
+ * maps are never part of a message, since some are secret.
  *
  * CSI wants presence judged before existence, and existence before values. So a handler first calls
  * `requireFields` for all that is required, then looks its objects up, then checks the rest. The
@@ -149,11 +149,6 @@ export function parseSecrets(value: unknown, field = 'secrets'): StringMap {
     throw CsiError.invalidArgument(`${field} has a key with other than letters, digits, '-_.'`);
   }
   return secrets;
-}
-
-/** A list of strings such as ids, each within the limit; empty when it is missing. */
-export function parseStrings(value: unknown, field: string): readonly string[] {
-  return asList(value, field).map((element, index) => requireString(element, `${field}[${index}]`));
 }
 
 /** An int64, negative ones too; 0 when it is missing. */

@@ -5,8 +5,6 @@
  * the only places that do. Requests are what proto-loader decodes: snake_case fields, int64 as
  * decimal strings, enums by name, null for absent messages.
  */
-import type { Logger } from 'pino';
-
 export type ServiceName =
   | 'Identity'
   | 'Controller'
@@ -20,9 +18,6 @@ export type ResponseMessage = Record<string, unknown>;
 
 /** One call in progress. */
 export interface CallContext {
-  readonly log: Logger;
-  /** Aborted when the client cancels, its deadline passes, or the plugin is forced to stop. */
-  readonly signal: AbortSignal;
   /** Adds fields to the one line that is logged when the call ends. Never secrets. */
   note(fields: Readonly<Record<string, string | number | bigint | boolean>>): void;
 }

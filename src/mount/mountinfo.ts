@@ -17,8 +17,6 @@ export interface MountEntry {
   mountPoint: string;
   /** Of this mount: ro, noatime, nosuid, ... */
   options: readonly string[];
-  /** Such as `shared:1` and `master:2`. */
-  propagation: readonly string[];
   fsType: string;
   source: string;
   /** Of the file system, the same for all its mounts. */
@@ -74,7 +72,6 @@ function parseLine(line: string): MountEntry {
     root: decodeOctal(root ?? ''),
     mountPoint: decodeOctal(mountPoint ?? ''),
     options: mountOptions,
-    propagation: fields.slice(FIXED_FIELDS, separator),
     fsType: decodeOctal(fsType ?? ''),
     source: decodeOctal(source ?? ''),
     superOptions: fileSystemOptions,
@@ -105,12 +102,6 @@ export function mountsAt(mounts: readonly MountEntry[], path: string): MountEntr
 /** The mounts of the file system on a block device, given its st_rdev. Bound device nodes are none. */
 export function mountsOfDevice(mounts: readonly MountEntry[], rdev: number): MountEntry[] {
   return mounts.filter((entry) => isOfDevice(entry, rdev));
-}
-
-/** The mounts on a path and everywhere under it. */
-export function mountsUnder(mounts: readonly MountEntry[], path: string): MountEntry[] {
-  const prefix = path === '/' ? '/' : `${path}/`;
-  return mounts.filter((entry) => entry.mountPoint === path || entry.mountPoint.startsWith(prefix));
 }
 
 export function isOfDevice(entry: MountEntry, rdev: number): boolean {

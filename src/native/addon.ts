@@ -180,7 +180,10 @@ export interface Addon {
     loopPath: string | null;
     freezePath: string | null;
   }): NativeResult<CutResult>;
-  /** Makes a finished snapshot file immutable again (an earlier run was killed before it could). */
+  /**
+   * Sets or clears the immutable flag: for tests, and for repairs by an operator. Of the plugin's own
+   * calls only removeFile lifts the flag.
+   */
   setImmutable(request: { path: string; immutable: boolean }): NativeResult<object>;
   /** Clears the immutable flag, unlinks, fsyncs the directory. `removed` false: there was no such file. */
   removeFile(request: { path: string }): NativeResult<{ removed: boolean }>;
@@ -191,8 +194,6 @@ export interface Addon {
   /** fsync of a block device or a directory. */
   flush(request: { path: string }): NativeResult<object>;
 }
-
-export type AddonMethod = keyof Addon;
 
 /** Loads the addon into this thread. */
 export function loadAddon(): Addon {

@@ -15,6 +15,7 @@ import {
   frame,
   makeServer,
   type Row,
+  signalOf,
   startServer,
   type TestServer,
   temporaryDirectory,
@@ -280,7 +281,7 @@ test('a pipe that nobody reads stops the stream instead of filling memory', asyn
 test('SIGINT is exit code 130 and ends the stream in the plugin', async (t) => {
   const made = await serving(t, async (_request, context, writer) => {
     await writer.send(frame(CAPACITY, ROWS));
-    await new Promise((resolve) => context.signal.addEventListener('abort', resolve));
+    await new Promise((resolve) => signalOf(context).addEventListener('abort', resolve));
   });
   const { child, output } = start(t, ['allocated', 's', '--endpoint', made.endpoint]);
   const ended = endOf(child, output);
@@ -351,7 +352,7 @@ test('a list survives the plugin being killed and started again', async (t) => {
       for (let index = first; index < total; index += 1) {
         await writer.send(frame(CAPACITY, [rowAt(index)]));
         if (index === stopAt) {
-          await new Promise((resolve) => context.signal.addEventListener('abort', resolve));
+          await new Promise((resolve) => signalOf(context).addEventListener('abort', resolve));
         }
       }
     };

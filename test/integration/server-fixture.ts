@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import * as grpc from '@grpc/grpc-js';
+import type { Call } from '../../src/csi/calls.js';
 import { CSI_PACKAGE, clientServices, csiProto } from '../../src/csi/proto.js';
-import type { Service, ServiceName } from '../../src/csi/service.js';
+import type { CallContext, Service, ServiceName } from '../../src/csi/service.js';
 import { createLogger } from '../../src/logger.js';
 import { createPluginServer, type PluginServer } from '../../src/server.js';
 import { CsiClient } from '../support/csi-client.js';
@@ -80,6 +81,11 @@ export function makeServer(directory: string, options: TestServerOptions = {}): 
     },
     logText: () => lines.join(''),
   };
+}
+
+/** What ends a call early. Services do not use it, so their side of a call does not have it. */
+export function signalOf(context: CallContext): AbortSignal {
+  return (context as Call).signal;
 }
 
 export function fakeService(name: ServiceName, handlers: Partial<Service>): Service {

@@ -27,6 +27,7 @@ import {
   makeServer,
   type RawClient,
   rawClient,
+  signalOf,
   startServer,
   temporaryDirectory,
 } from './server-fixture.js';
@@ -258,7 +259,8 @@ test('a handler learns that its caller has gone, or is out of time', async (t) =
   const reasons: string[] = [];
   const waiting = fakeService('Controller', {
     unary: {
-      DeleteVolume: async (_request, { signal }) => {
+      DeleteVolume: async (_request, context) => {
+        const signal = signalOf(context);
         await new Promise((resolve) => signal.addEventListener('abort', resolve));
         reasons.push((signal.reason as CsiError).message);
         throw signal.reason;
@@ -295,14 +297,15 @@ function slowController(obeys: boolean) {
         context = given;
         started.resolve();
         const cutOff = new Promise<never>((_, reject) => {
-          if (obeys) given.signal.addEventListener('abort', () => reject(given.signal.reason));
+          const signal = signalOf(given);
+          if (obeys) signal.addEventListener('abort', () => reject(signal.reason));
         });
         await Promise.race([release.promise, cutOff]);
         return {};
       },
     },
   });
-  return { service, started, release, signal: () => context?.signal };
+  return { service, started, release, signal: () => context && signalOf(context) };
 }
 
 test('a stop lets a call in flight end, and refuses new ones', async (t) => {

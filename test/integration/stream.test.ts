@@ -15,6 +15,7 @@ import {
   frame,
   type Row,
   rawClient,
+  signalOf,
   startServer,
 } from './server-fixture.js';
 
@@ -218,9 +219,9 @@ test('a client that dies releases the handler', async (t) => {
 test('a handler that returns early because of a cancel does not make the stream OK', async (t) => {
   const made = await startServer(t, {
     services: [
-      streaming(async (writer, { signal }) => {
+      streaming(async (writer, context) => {
         await writer.send(LARGE);
-        await new Promise((resolve) => signal.addEventListener('abort', resolve));
+        await new Promise((resolve) => signalOf(context).addEventListener('abort', resolve));
       }),
     ],
   });

@@ -10,7 +10,6 @@ import {
   parseMap,
   parsePath,
   parseSecrets,
-  parseStrings,
   parseVolumeCapabilities,
   parseVolumeCapability,
   requireAbsolutePath,
@@ -222,13 +221,6 @@ test('no failure shows what a secret or a mount flag holds', () => {
   for (const attempt of attempts) {
     assert.throws(attempt, (thrown) => !String((thrown as Error).message).includes(secret));
   }
-});
-
-test('a list of ids is checked element by element', () => {
-  assert.deepEqual(parseStrings(['a', 'b'], 'snapshot_ids'), ['a', 'b']);
-  assert.deepEqual(parseStrings(undefined, 'snapshot_ids'), []);
-  refuses(() => parseStrings(['a', ''], 'snapshot_ids'), 'snapshot_ids[1] is required');
-  refuses(() => parseStrings('a', 'snapshot_ids'), 'snapshot_ids is not a list');
 });
 
 test('a flag is a bool and false when it is missing', () => {

@@ -7,7 +7,6 @@ import {
   minorOf,
   mountsAt,
   mountsOfDevice,
-  mountsUnder,
   parseMountInfo,
   readMountInfo,
 } from '../../../src/mount/mountinfo.js';
@@ -34,7 +33,6 @@ test('every field of a line is read, octal escapes and optional fields included'
     root: '/',
     mountPoint: '/mnt/a b\tc\nd\\e#f',
     options: ['ro', 'noatime'],
-    propagation: ['shared:7', 'master:3', 'propagate_from:2'],
     fsType: 'xfs',
     source: '/dev/loop3',
     superOptions: ['rw', 'nouuid'],
@@ -80,15 +78,6 @@ test('mounts are found by device number, minor numbers over 255 included', () =>
     mountsOfDevice(mounts, high).map((entry) => entry.mountPoint),
     ['/mnt/two/deep'],
   );
-});
-
-test('mounts under a path are those on it and below it, and no sibling with the same beginning', () => {
-  const mounts = parseMountInfo(FIXTURE);
-  assert.deepEqual(
-    mountsUnder(mounts, '/mnt/two').map((entry) => entry.mountPoint),
-    ['/mnt/two', '/mnt/two/deep'],
-  );
-  assert.equal(mountsUnder(mounts, '/').length, mounts.length);
 });
 
 test('the layers on one path come bottom first, whatever the order of the lines', () => {
