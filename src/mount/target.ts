@@ -9,6 +9,7 @@ import type { Stats } from 'node:fs';
 import { lstat, mkdir, open, readdir, realpath, rmdir, unlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { CsiError, errorCode } from '../errors.js';
+import { mountsAt, readMountInfo } from './mountinfo.js';
 
 export type TargetType = 'directory' | 'file';
 
@@ -32,9 +33,17 @@ export async function entryAt(path: string): Promise<Stats | null> {
   }
 }
 
-/** FAILED_PRECONDITION if the path itself is a symbolic link. */
+/**
+ * FAILED_PRECONDITION if the path itself is a symbolic link. A mount point is none, also where the
+ * file system on it has shut down and refuses to be looked at.
+ */
 export async function assertNoLink(path: string): Promise<void> {
-  if ((await entryAt(path))?.isSymbolicLink() !== true) return;
+  try {
+    if ((await entryAt(path))?.isSymbolicLink() !== true) return;
+  } catch (thrown) {
+    if (mountsAt(await readMountInfo(), path).length > 0) return;
+    throw thrown;
+  }
   throw CsiError.failedPrecondition(
     `${path} is a symbolic link; remove it: mounts are made on real directories and files only`,
   );

@@ -2,8 +2,8 @@
  * Unpublishing: the target path of a workload is unmounted and removed, and nothing stays behind.
  *
  * Only mounts of the volume, or on a path on record for it, are unmounted; only an empty directory
- * or file is removed. Works without a record and without a known volume, so that a node can always
- * be cleaned up.
+ * or file is removed. Works without a record, without a known volume and without the volume's pool,
+ * so that a node can always be cleaned up.
  */
 import { unmount } from '../mount/mounter.js';
 import { mountsAt, readMountInfo } from '../mount/mountinfo.js';
@@ -16,7 +16,7 @@ import {
   isReaderOnly,
   livePublications,
   type NodeDependencies,
-  viewVolume,
+  viewForRelease,
 } from './node-volume.js';
 
 /** Nothing there: done. FAILED_PRECONDITION if it is busy, or not the volume's. */
@@ -27,7 +27,7 @@ export async function releasePublication(
 ): Promise<void> {
   const record = await deps.catalogue.publicationAt(targetPath);
   const isRecorded = record?.volumeId === volume.volumeId;
-  const { node } = await viewVolume(deps, volume);
+  const { node } = await viewForRelease(deps, volume);
   await releaseTarget(targetPath, isRecorded ? async () => true : belongsTo(volume.volumeId, node));
   await restoreWriting(deps, volume, targetPath);
   if (isRecorded) await deps.catalogue.removePublication(targetPath);
@@ -48,13 +48,16 @@ async function releaseTarget(targetPath: string, belongs: Belongs): Promise<void
   await removeTarget(target);
 }
 
-/** The device is writable again once no read-only publication of it is left. */
+/**
+ * The device is writable again once no read-only publication of it is left. Without the pool the
+ * device is not known for certain and stays as it is; staging, publishing and unstaging set it anew.
+ */
 async function restoreWriting(
   deps: NodeDependencies,
   volume: VolumeRecord,
   targetPath: string,
 ): Promise<void> {
-  const view = await viewVolume(deps, volume);
+  const view = await viewForRelease(deps, volume);
   if (view.attachment === null) return;
   const others = (await livePublications(deps, view)).filter(
     (record) => record.targetPath !== targetPath,

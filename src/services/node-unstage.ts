@@ -3,7 +3,8 @@
  *
  * What is mounted in the staging directory is unmounted if it is the volume's, whether or not the
  * catalogue remembers it; what is somebody else's stays. The device is detached when its last use
- * has gone. Killed anywhere, the next call finds what is left and goes on.
+ * has gone. Killed anywhere, the next call finds what is left and goes on. A pool that cannot be asked
+ * keeps nothing mounted; the device is left, and on record, for the call that finds the pool back.
  */
 import { CsiError } from '../errors.js';
 import { isMountPoint, topMount, unmount } from '../mount/mounter.js';
@@ -19,7 +20,7 @@ import {
   stagedDevicePath,
   usesOf,
   type VolumeView,
-  viewVolume,
+  viewForRelease,
 } from './node-volume.js';
 
 /** Undoes what staging did. Not staged there: done. FAILED_PRECONDITION while published from there, or busy. */
@@ -28,7 +29,7 @@ export async function unstageVolume(
   volume: VolumeRecord,
   stagingPath: string,
 ): Promise<void> {
-  const view = await viewVolume(deps, volume);
+  const view = await viewForRelease(deps, volume);
   const published = (await livePublications(deps, view)).find(
     (record) => record.stagingPath === stagingPath,
   );
@@ -53,10 +54,11 @@ export async function releaseStaging(
   volume: VolumeRecord,
   stagingPath: string,
 ): Promise<void> {
-  const before = await viewVolume(deps, volume);
+  const before = await viewForRelease(deps, volume);
   await releaseDirectory(stagingPath, belongsTo(volume.volumeId, before.node));
   await clearStagedDevice(deps, before, stagingPath);
-  const view = await viewVolume(deps, volume);
+  const view = await viewForRelease(deps, volume);
+  if (view.poolFailure !== null) throw view.poolFailure;
   if (await isFree(deps, view, stagingPath)) await detach(deps, view);
   await deps.catalogue.removeStaging(volume.volumeId, stagingPath);
 }
@@ -112,13 +114,18 @@ async function isFree(
   stagingPath: string,
 ): Promise<boolean> {
   const { mounts, nodes } = usesOf(view);
-  const uses = [...mounts, ...nodes].map((entry) => entry.mountPoint);
+  const uses = [...mounts, ...nodes];
   if (uses.length === 0) return true;
   const known = await knownPaths(deps, view.volume, stagingPath);
-  const unknown = uses.find((path) => !known.has(path));
+  const unknown = uses.find((entry) => !known.has(entry.mountPoint));
   if (unknown === undefined) return false;
+  const { volumeId } = view.volume;
+  // A bound device node may be left from another volume that had the number before.
+  const use = nodes.includes(unknown)
+    ? `${unknown.mountPoint} shows the device of volume ${volumeId}`
+    : `volume ${volumeId} is still mounted at ${unknown.mountPoint}`;
   throw CsiError.failedPrecondition(
-    `volume ${view.volume.volumeId} is still mounted at ${unknown}, which this plugin has no record of; unmount it there`,
+    `${use}, and this plugin has no record of that; unmount it there`,
   );
 }
 
@@ -144,5 +151,5 @@ async function detach(deps: NodeDependencies, view: VolumeView): Promise<void> {
     const { devicePath } = view.attachment;
     await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });
   }
-  await view.backend.detach(view.volume.volumeId);
+  await deps.backendOf(view.volume.pool).detach(view.volume.volumeId);
 }

@@ -41,11 +41,12 @@ const STAGED_DEVICE = 'device';
 
 export interface VolumeView {
   volume: VolumeRecord;
-  backend: Backend;
   attachment: Attachment | null;
   /** Of the device node: st_rdev, and the st_dev of the file system it is in; null if not attached. */
   node: { rdev: number; dev: number } | null;
   mounts: readonly MountEntry[];
+  /** Why the pool could not be asked, in a view for releasing: nothing is known of the device then. */
+  poolFailure: CsiError | null;
 }
 
 /** What is mounted on a path. */
@@ -66,10 +67,38 @@ export async function viewVolume(
   deps: NodeDependencies,
   volume: VolumeRecord,
 ): Promise<VolumeView> {
-  const backend = deps.backendOf(volume.pool);
-  const attachment = await backend.findAttachment(volume.volumeId);
-  const node = attachment === null ? null : await stat(attachment.devicePath);
-  return { volume, backend, attachment, node, mounts: await readMountInfo() };
+  const found = await findDevice(deps, volume);
+  return { volume, ...found, mounts: await readMountInfo(), poolFailure: null };
+}
+
+/** For releasing alone, which must not wait for a pool that is dead or not configured any more. */
+export async function viewForRelease(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+): Promise<VolumeView> {
+  try {
+    return await viewVolume(deps, volume);
+  } catch (thrown) {
+    const poolFailure = thrown instanceof CsiError ? thrown : unreachable(volume, thrown);
+    const mounts = await readMountInfo();
+    return { volume, attachment: null, node: null, mounts, poolFailure };
+  }
+}
+
+async function findDevice(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+): Promise<Pick<VolumeView, 'attachment' | 'node'>> {
+  const attachment = await deps.backendOf(volume.pool).findAttachment(volume.volumeId);
+  return { attachment, node: attachment === null ? null : await stat(attachment.devicePath) };
+}
+
+function unreachable(volume: VolumeRecord, thrown: unknown): CsiError {
+  return CsiError.failedPrecondition(
+    `pool '${volume.pool}' cannot be asked for the device of volume ${volume.volumeId}: ` +
+      `${errorCode(thrown) ?? 'unknown error'}; look at its disk, then try again`,
+    { cause: thrown },
+  );
 }
 
 /** The top layer on a path, which is one as the kernel sees it. */
@@ -83,13 +112,15 @@ export async function occupantAt(view: VolumeView, path: string): Promise<Occupa
 }
 
 /**
- * Judges by the attached device, and by the device's label where the volume's file is gone or the
- * volume unknown (`node` null). The label is enough to unmount by, for an id of ours.
+ * Judges by the attached device, and by the device's label where the volume's file is gone, its pool
+ * cannot be asked or the volume is unknown (`node` null). The label is enough to unmount by, for an
+ * id of ours.
  */
 export function belongsTo(volumeId: string, node: VolumeView['node']): Belongs {
   return async (entry) => {
+    if (node !== null && isOfDevice(entry, node.rdev)) return true;
     const rdev = await blockDeviceAt(entry.mountPoint);
-    if (node !== null && (isOfDevice(entry, node.rdev) || rdev === node.rdev)) return true;
+    if (node !== null && rdev === node.rdev) return true;
     if (!isVolumeId(volumeId)) return false;
     const device = rdev === null ? entry : { major: majorOf(rdev), minor: minorOf(rdev) };
     return (await deviceLabel(device))?.includes(volumeId) === true;
@@ -128,10 +159,18 @@ export async function livePublications(
   for (const record of await deps.catalogue.publications(view.volume.volumeId)) {
     const path = await kernelPath(record.targetPath);
     if (path === null) continue;
-    const { kind } = await occupantAt(view, path);
-    if (kind === 'mount' || kind === 'block') live.push(record);
+    if (await isUsedAt(view, path)) live.push(record);
   }
   return live;
+}
+
+/** Where the pool cannot be asked, the label decides here too. */
+async function isUsedAt(view: VolumeView, path: string): Promise<boolean> {
+  const occupant = await occupantAt(view, path);
+  if (occupant.kind === 'foreign' && view.poolFailure !== null) {
+    return belongsTo(view.volume.volumeId, null)(occupant.entry);
+  }
+  return occupant.kind === 'mount' || occupant.kind === 'block';
 }
 
 /** Whether the capability itself rules writing out. */
@@ -147,13 +186,16 @@ export function foreignMount(path: string, source: string): CsiError {
   );
 }
 
+/** What stat(2) says where there is nothing, or only the root of a file system that has shut down. */
+const NO_NODE: readonly unknown[] = ['ENOENT', 'EIO', 'ESTALE', 'ENOTCONN', 'EUCLEAN'];
+
 /** st_rdev of a block device node; null for anything else. */
 export async function blockDeviceAt(path: string): Promise<number | null> {
   try {
     const found = await stat(path);
     return found.isBlockDevice() ? found.rdev : null;
   } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return null;
+    if (NO_NODE.includes(errorCode(thrown))) return null;
     throw thrown;
   }
 }

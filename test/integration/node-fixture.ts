@@ -56,6 +56,10 @@ export async function openNode(workspace: Workspace): Promise<NodeFixture> {
 
 export class NodeFixture {
   readonly locks = new OperationLocks();
+  /** What calls added to their log lines. */
+  readonly notes: object[] = [];
+  /** Called whenever the pool is asked for; throws where it cannot be. */
+  askPool = (): void => undefined;
   readonly #service: Service;
 
   constructor(
@@ -69,7 +73,10 @@ export class NodeFixture {
       catalogue,
       locks: this.locks,
       native,
-      backendOf: () => backend,
+      backendOf: () => {
+        this.askPool();
+        return backend;
+      },
       volumeContext: () => ({}),
     });
   }
@@ -82,7 +89,7 @@ export class NodeFixture {
   call(rpc: string, request: Message): Promise<ResponseMessage> {
     const handler = this.#service.unary[rpc];
     if (handler === undefined) throw new Error(`${rpc} is not served`);
-    return handler(request, { note: () => undefined });
+    return handler(request, { note: (fields) => this.notes.push(fields) });
   }
 
   async makeVolume(fields: Partial<VolumeRecord> = {}): Promise<VolumeRecord> {
