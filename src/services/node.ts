@@ -21,7 +21,7 @@ import {
   type VolumeCapability,
 } from '../csi/fields.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
-import type { CallContext, RequestMessage, ResponseMessage, Service } from '../csi/service.js';
+import type { RequestMessage, ResponseMessage, Service } from '../csi/service.js';
 import { CsiError } from '../errors.js';
 import { areTuningFlags } from '../mount/filesystem.js';
 import { pathKey, volumeKey } from '../volumes/operation-locks.js';
@@ -40,11 +40,11 @@ export function createNodeService(deps: NodeDependencies): Service {
   return {
     name: 'Node',
     unary: {
-      NodeStageVolume: (request, context) => stage(deps, request, context),
-      NodeUnstageVolume: (request, context) => unstage(deps, request, context),
-      NodePublishVolume: (request, context) => publish(deps, request, context),
-      NodeUnpublishVolume: (request, context) => unpublish(deps, request, context),
-      NodeGetVolumeStats: (request, context) => stats(deps, request, context),
+      NodeStageVolume: (request) => stage(deps, request),
+      NodeUnstageVolume: (request) => unstage(deps, request),
+      NodePublishVolume: (request) => publish(deps, request),
+      NodeUnpublishVolume: (request) => unpublish(deps, request),
+      NodeGetVolumeStats: (request) => stats(deps, request),
       NodeGetCapabilities: async () => ({
         capabilities: CAPABILITIES.map((type) => ({ rpc: { type } })),
       }),
@@ -54,13 +54,9 @@ export function createNodeService(deps: NodeDependencies): Service {
   };
 }
 
-async function stage(
-  deps: NodeDependencies,
-  request: RequestMessage,
-  context: CallContext,
-): Promise<ResponseMessage> {
+async function stage(deps: NodeDependencies, request: RequestMessage): Promise<ResponseMessage> {
   requireFields(request, 'volume_id', 'staging_target_path', 'volume_capability');
-  const volumeId = requireVolumeId(request, context);
+  const volumeId = requireString(request['volume_id'], 'volume_id');
   const path = parsePath(request['staging_target_path'], 'staging_target_path');
   await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
     const volume = await existing(deps, volumeId);
@@ -71,13 +67,9 @@ async function stage(
   return {};
 }
 
-async function unstage(
-  deps: NodeDependencies,
-  request: RequestMessage,
-  context: CallContext,
-): Promise<ResponseMessage> {
+async function unstage(deps: NodeDependencies, request: RequestMessage): Promise<ResponseMessage> {
   requireFields(request, 'volume_id', 'staging_target_path');
-  const volumeId = requireVolumeId(request, context);
+  const volumeId = requireString(request['volume_id'], 'volume_id');
   const path = parsePath(request['staging_target_path'], 'staging_target_path');
   await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
     const volume = await known(deps, volumeId);
@@ -88,13 +80,9 @@ async function unstage(
   return {};
 }
 
-async function publish(
-  deps: NodeDependencies,
-  request: RequestMessage,
-  context: CallContext,
-): Promise<ResponseMessage> {
+async function publish(deps: NodeDependencies, request: RequestMessage): Promise<ResponseMessage> {
   requireFields(request, 'volume_id', 'target_path', 'volume_capability');
-  const volumeId = requireVolumeId(request, context);
+  const volumeId = requireString(request['volume_id'], 'volume_id');
   const path = parsePath(request['target_path'], 'target_path');
   await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
     const volume = await existing(deps, volumeId);
@@ -117,10 +105,9 @@ async function publish(
 async function unpublish(
   deps: NodeDependencies,
   request: RequestMessage,
-  context: CallContext,
 ): Promise<ResponseMessage> {
   requireFields(request, 'volume_id', 'target_path');
-  const volumeId = requireVolumeId(request, context);
+  const volumeId = requireString(request['volume_id'], 'volume_id');
   const path = parsePath(request['target_path'], 'target_path');
   await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
     const volume = await known(deps, volumeId);
@@ -131,21 +118,11 @@ async function unpublish(
   return {};
 }
 
-async function stats(
-  deps: NodeDependencies,
-  request: RequestMessage,
-  context: CallContext,
-): Promise<ResponseMessage> {
+async function stats(deps: NodeDependencies, request: RequestMessage): Promise<ResponseMessage> {
   requireFields(request, 'volume_id', 'volume_path');
-  const volumeId = requireVolumeId(request, context);
+  const volumeId = requireString(request['volume_id'], 'volume_id');
   const path = parsePath(request['volume_path'], 'volume_path');
   return volumeStats(deps, await existing(deps, volumeId), path);
-}
-
-function requireVolumeId(request: RequestMessage, context: CallContext): string {
-  const volumeId = requireString(request['volume_id'], 'volume_id');
-  context.note({ volume_id: volumeId });
-  return volumeId;
 }
 
 /** A volume that can be worked with. NOT_FOUND for any other id, also for one that is no handle at all. */

@@ -98,3 +98,12 @@ rootTest('NC1, NI1 to NI5: capabilities and info', async () => {
   }
   assert.throws(() => node.call('NodeExpandVolume', {}), /not served/);
 });
+
+rootTest('calls add nothing to their log lines that is there from the start', async () => {
+  const volume = await staged(mountCapability());
+  await node.publish(volume, mountCapability());
+  const volume_path = node.targetPath(volume.volumeId);
+  await node.call('NodeGetVolumeStats', { volume_id: volume.volumeId, volume_path });
+  await cleared(volume);
+  assert.deepEqual(node.notes, []);
+});
