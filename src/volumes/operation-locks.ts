@@ -5,6 +5,7 @@
  * Ids and names share one key space so that an operation by name excludes one by id; see `volumeKey`
  * and its siblings. The locks live in this process alone, and end with it.
  */
+import { normalize } from 'node:path/posix';
 import { CsiError } from '../errors.js';
 
 export interface LockRequest {
@@ -30,7 +31,9 @@ export const snapshotKey = (snapshotId: string): LockRequest =>
   exclusive(`id:${snapshotId}`, `snapshot ${snapshotId}`);
 export const snapshotNameKey = (name: string): LockRequest =>
   exclusive(`snapshot-name:${name}`, `snapshot name '${name}'`);
-export const pathKey = (path: string): LockRequest => exclusive(`path:${path}`, `path ${path}`);
+/** However the path is spelt: requests are locked before their paths are judged. */
+export const pathKey = (path: string): LockRequest =>
+  exclusive(`path:${normalize(path).replace(/\/$/, '')}`, `path ${path}`);
 export const shared = (request: LockRequest): LockRequest => ({ ...request, mode: 'shared' });
 
 function exclusive(key: string, label: string): LockRequest {

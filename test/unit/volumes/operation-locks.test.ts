@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
   OperationLocks,
+  pathKey,
   shared,
   snapshotKey,
   snapshotNameKey,
@@ -82,6 +83,15 @@ test('volumes and snapshots share the id space, and names have spaces of their o
   throwsWith(() => locks.acquire([snapshotKey('x')]), 'ABORTED');
   locks.acquire([volumeNameKey('x')]);
   locks.acquire([snapshotNameKey('x')]);
+});
+
+test('a path is one object however it is spelt', () => {
+  const locks = new OperationLocks();
+  locks.acquire([pathKey('/x/p')]);
+  for (const path of ['/x/p', '/x/p/', '/x/p//', '/x//p', '/x/./p', '/x/p/.']) {
+    throwsWith(() => locks.acquire([pathKey(path)]), 'ABORTED', /an operation on path \/x/);
+  }
+  locks.acquire([pathKey('/x/p/p')]);
 });
 
 test('run takes its locks before it returns, so nothing can come in between', async () => {
