@@ -61,7 +61,12 @@ export const SETTINGS = {
     meaning: 'name of this node, at most 128 printable characters (default: the host name)',
   },
   BLOCKDELTA_DRIVER_NAME: { fallback: 'blockdelta.csi', meaning: 'name of the plugin' },
-  BLOCKDELTA_MODE: { fallback: 'all', meaning: 'services to run: all, controller or node' },
+  BLOCKDELTA_MODE: {
+    fallback: 'all',
+    meaning:
+      'services to run: all; controller or node leave the other out, for tests and routers: ' +
+      'one process holds a state directory, so a node runs all',
+  },
   BLOCKDELTA_STATE_DIR: {
     fallback: '/var/lib/blockdelta',
     meaning: 'directory of the catalogue and of the default pool',
@@ -75,7 +80,7 @@ export const SETTINGS = {
   BLOCKDELTA_EMBEDDED_POOL_SIZE: {
     fallback: null,
     meaning:
-      'bound of the image made for a pool without reflinks, such as 20Gi ' +
+      'bound of the image made for a pool without reflinks, such as 20Gi, at least 512Mi ' +
       '(default: what the file system holds)',
   },
   BLOCKDELTA_LOG_LEVEL: { fallback: 'info', meaning: 'trace, debug, info, warn or error' },
@@ -95,6 +100,8 @@ type NameWithDefault = {
 /** The longest socket path that Node binds without cutting it short (sun_path less its NUL). */
 export const SOCKET_PATH_MAX = 107;
 const NODE_ID_MAX = 128;
+/** Below this an embedded pool is of no use (backends/reflink/embedded-pool.ts). */
+const EMBEDDED_POOL_MINIMUM = '512Mi';
 const MODES = ['all', 'controller', 'node'] as const;
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 
@@ -116,10 +123,7 @@ export function parseConfig(env: Environment): Config {
     mode: parseChoice('BLOCKDELTA_MODE', text('BLOCKDELTA_MODE'), MODES),
     stateDirectory,
     pools: Object.freeze(parsePools(given('BLOCKDELTA_POOLS'), stateDirectory)),
-    embeddedPoolBytes: parseSize(
-      'BLOCKDELTA_EMBEDDED_POOL_SIZE',
-      given('BLOCKDELTA_EMBEDDED_POOL_SIZE'),
-    ),
+    embeddedPoolBytes: parseEmbeddedPoolSize(given('BLOCKDELTA_EMBEDDED_POOL_SIZE')),
     logLevel: parseChoice('BLOCKDELTA_LOG_LEVEL', text('BLOCKDELTA_LOG_LEVEL'), LOG_LEVELS),
     shutdownGraceMs: 1000 * count('BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', 0, 3600),
     scanThreads: count('BLOCKDELTA_SCAN_THREADS', 1, 64),
@@ -219,8 +223,17 @@ const SIZE_UNITS: Readonly<Record<string, bigint>> = {
   Ti: 1n << 40n,
 };
 
-function parseSize(name: string, value: string | undefined): bigint | null {
+function parseEmbeddedPoolSize(value: string | undefined): bigint | null {
   if (value === undefined) return null;
+  const name = 'BLOCKDELTA_EMBEDDED_POOL_SIZE';
+  const bytes = parseSize(name, value);
+  if (bytes < parseSize(name, EMBEDDED_POOL_MINIMUM)) {
+    throw new ConfigError(`${name} is '${value}': it must be at least ${EMBEDDED_POOL_MINIMUM}`);
+  }
+  return bytes;
+}
+
+function parseSize(name: string, value: string): bigint {
   const match = /^([1-9]\d{0,14})(Ki|Mi|Gi|Ti)?$/.exec(value);
   const unit = SIZE_UNITS[match?.[2] ?? ''];
   if (match === null || unit === undefined) {

@@ -99,6 +99,8 @@ const WRONG: readonly [name: string, value: string, found: RegExp][] = [
   ['BLOCKDELTA_EMBEDDED_POOL_SIZE', '20GB', /Ki, Mi, Gi or Ti/],
   ['BLOCKDELTA_EMBEDDED_POOL_SIZE', '0', /Ki, Mi, Gi or Ti/],
   ['BLOCKDELTA_EMBEDDED_POOL_SIZE', '-1', /Ki, Mi, Gi or Ti/],
+  ['BLOCKDELTA_EMBEDDED_POOL_SIZE', '536870911', /at least 512Mi/],
+  ['BLOCKDELTA_EMBEDDED_POOL_SIZE', '511Mi', /at least 512Mi/],
   ['BLOCKDELTA_LOG_LEVEL', 'verbose', /one of trace/],
   ['BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', '1.5', /whole number/],
   ['BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', '3601', /0 to 3600/],
@@ -115,6 +117,11 @@ for (const [name, value, found] of WRONG) {
     );
   });
 }
+
+test('the smallest bound of an embedded pool is taken', () => {
+  const found = parseConfig({ CSI_ENDPOINT, BLOCKDELTA_EMBEDDED_POOL_SIZE: '512Mi' });
+  assert.equal(found.embeddedPoolBytes, 512n << 20n);
+});
 
 test('a socket path of 107 bytes is taken, the longest the kernel binds', () => {
   const path = `/${'d'.repeat(101)}.sock`;
