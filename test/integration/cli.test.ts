@@ -15,10 +15,10 @@ import {
   frame,
   makeServer,
   type Row,
-  signalOf,
   startServer,
   type TestServer,
   temporaryDirectory,
+  untilCutOff,
 } from './server-fixture.js';
 
 const MAIN = packagePath('.test-build/src/main.js');
@@ -281,7 +281,7 @@ test('a pipe that nobody reads stops the stream instead of filling memory', asyn
 test('SIGINT is exit code 130 and ends the stream in the plugin', async (t) => {
   const made = await serving(t, async (_request, context, writer) => {
     await writer.send(frame(CAPACITY, ROWS));
-    await new Promise((resolve) => signalOf(context).addEventListener('abort', resolve));
+    await untilCutOff(context);
   });
   const { child, output } = start(t, ['allocated', 's', '--endpoint', made.endpoint]);
   const ended = endOf(child, output);
@@ -352,7 +352,7 @@ test('a list survives the plugin being killed and started again', async (t) => {
       for (let index = first; index < total; index += 1) {
         await writer.send(frame(CAPACITY, [rowAt(index)]));
         if (index === stopAt) {
-          await new Promise((resolve) => signalOf(context).addEventListener('abort', resolve));
+          await untilCutOff(context);
         }
       }
     };

@@ -1,4 +1,5 @@
 /** A plugin server in this process with fake services, on a real socket, and clients to call it. */
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,6 +8,7 @@ import * as grpc from '@grpc/grpc-js';
 import type { Call } from '../../src/csi/calls.js';
 import { CSI_PACKAGE, clientServices, csiProto } from '../../src/csi/proto.js';
 import type { CallContext, Service, ServiceName } from '../../src/csi/service.js';
+import type { CsiError } from '../../src/errors.js';
 import { createLogger } from '../../src/logger.js';
 import { createPluginServer, type PluginServer } from '../../src/server.js';
 import { CsiClient } from '../support/csi-client.js';
@@ -83,9 +85,11 @@ export function makeServer(directory: string, options: TestServerOptions = {}): 
   };
 }
 
-/** What ends a call early. Services do not use it, so their side of a call does not have it. */
-export function signalOf(context: CallContext): AbortSignal {
-  return (context as Call).signal;
+/** The reason, once the call is ended early. Services do not watch for it and see no signal. */
+export async function untilCutOff(context: CallContext): Promise<CsiError> {
+  const { signal } = context as Call;
+  if (!signal.aborted) await once(signal, 'abort');
+  return signal.reason as CsiError;
 }
 
 export function fakeService(name: ServiceName, handlers: Partial<Service>): Service {

@@ -27,9 +27,9 @@ import {
   makeServer,
   type RawClient,
   rawClient,
-  signalOf,
   startServer,
   temporaryDirectory,
+  untilCutOff,
 } from './server-fixture.js';
 
 /** Leaves a socket file behind that nobody listens on, as a killed process does. */
@@ -260,10 +260,9 @@ test('a handler learns that its caller has gone, or is out of time', async (t) =
   const waiting = fakeService('Controller', {
     unary: {
       DeleteVolume: async (_request, context) => {
-        const signal = signalOf(context);
-        await new Promise((resolve) => signal.addEventListener('abort', resolve));
-        reasons.push((signal.reason as CsiError).message);
-        throw signal.reason;
+        const reason = await untilCutOff(context);
+        reasons.push(reason.message);
+        throw reason;
       },
     },
   });
@@ -290,22 +289,19 @@ const isStart = (line: LogRecord): boolean => line['msg'] === 'call started';
 function slowController(obeys: boolean) {
   const started = defer();
   const release = defer();
-  let context: CallContext | null = null;
   const service = fakeService('Controller', {
     unary: {
       DeleteVolume: async (_request: RequestMessage, given: CallContext) => {
-        context = given;
         started.resolve();
         const cutOff = new Promise<never>((_, reject) => {
-          const signal = signalOf(given);
-          if (obeys) signal.addEventListener('abort', () => reject(signal.reason));
+          if (obeys) void untilCutOff(given).then(reject);
         });
         await Promise.race([release.promise, cutOff]);
         return {};
       },
     },
   });
-  return { service, started, release, signal: () => context && signalOf(context) };
+  return { service, started, release };
 }
 
 test('a stop lets a call in flight end, and refuses new ones', async (t) => {

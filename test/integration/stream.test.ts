@@ -15,8 +15,8 @@ import {
   frame,
   type Row,
   rawClient,
-  signalOf,
   startServer,
+  untilCutOff,
 } from './server-fixture.js';
 
 const CAPACITY = 2n ** 50n;
@@ -221,7 +221,7 @@ test('a handler that returns early because of a cancel does not make the stream 
     services: [
       streaming(async (writer, context) => {
         await writer.send(LARGE);
-        await new Promise((resolve) => signalOf(context).addEventListener('abort', resolve));
+        await untilCutOff(context);
       }),
     ],
   });
