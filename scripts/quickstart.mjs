@@ -30,25 +30,30 @@ const TREE_BYTES = 300 * MIB;
 const repository = resolve(dirname(fileURLToPath(import.meta.url)), '..');
 
 let step = 0;
-const say = (text) => console.log(`[${String(++step).padStart(2)}] ${text}`);
+/** Set by the first signal: the step that runs comes to its end, and no other one begins. */
+let interruption = null;
+const headline = (text) => console.log(`[${String(++step).padStart(2)}] ${text}`);
+/** Begins a step of the job. */
+const say = (text) => {
+  if (interruption !== null) throw interruption;
+  headline(text);
+};
 const detail = (text) => console.log(`       ${text}`);
 const mib = (bytes) => `${(Number(bytes) / MIB).toFixed(1)} MiB`;
 
 async function main() {
   const { values } = parseArgs({ options: { keep: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } });
   if (values.help) return console.log(HELP);
+  heedSignals();
   const place = await mkdtemp(join(tmpdir(), 'blockdelta-quickstart-'));
   const session = { place, undo: [], keep: values.keep === true };
-  const interrupted = new Promise((_, reject) => {
-    for (const signal of ['SIGINT', 'SIGTERM']) {
-      process.once(signal, () => reject(new Error(`interrupted by ${signal}`)));
-    }
-  });
   let identical = false;
   try {
-    identical = await Promise.race([run(session), interrupted]);
+    identical = await run(session);
+    // A signal during the last step.
+    if (interruption !== null) throw interruption;
   } finally {
-    if (session.keep && identical) printNextCommands(session);
+    if (session.keep && identical && interruption === null) printNextCommands(session);
     else await cleanUp(session);
   }
   console.log(
@@ -57,6 +62,19 @@ async function main() {
       : '\nVERDICT: MISMATCH: the rebuilt image differs from snapshot B.',
   );
   process.exitCode = identical ? 0 : 1;
+}
+
+/**
+ * Cleaning up beside a step that goes on would miss what that step makes, so it waits for the step's
+ * end. The same signal once more ends the process as it is, for those who do not want to wait.
+ */
+function heedSignals() {
+  for (const signal of ['SIGINT', 'SIGTERM']) {
+    process.once(signal, () => {
+      interruption ??= new Error(`interrupted by ${signal}`);
+      detail(`${signal}: cleaning up after this step`);
+    });
+  }
 }
 
 async function run(session) {
@@ -187,7 +205,7 @@ To end it:
 
 /** Takes back everything in the opposite order. A step that fails is told and does not stop the others. */
 async function cleanUp(session) {
-  say('cleaning up');
+  headline('cleaning up');
   for (const undo of session.undo.reverse()) {
     await undo().catch((error) => {
       detail(`clean-up: ${error.details ?? error.message}`);
