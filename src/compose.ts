@@ -4,13 +4,16 @@
  * It runs while the socket is already served, so it may take its time; it throws if the plugin
  * cannot work with these settings on this machine. What was started is let go of again then.
  */
-import { mkdir } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { access, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ReflinkBackend } from './backends/reflink/reflink-backend.js';
 import { BackendRegistry } from './backends/registry.js';
 import type { Config, Mode } from './config.js';
 import type { Service, ServiceName } from './csi/service.js';
+import { CsiError } from './errors.js';
 import type { Logger } from './logger.js';
+import { assertPrograms } from './mount/exec.js';
 import { NativePool } from './native/pool.js';
 import { createControllerService } from './services/controller.js';
 import { createNodeService } from './services/node.js';
@@ -34,6 +37,8 @@ export interface Composition {
   /** Lets go of everything, after the last call has ended. Waits for work that cannot be stopped. */
   close(): Promise<void>;
 }
+
+const LOOP_CONTROL = '/dev/loop-control';
 
 const LEFT_OUT: Readonly<Record<Mode, readonly ServiceName[]>> = {
   all: [],
@@ -79,9 +84,23 @@ async function compose(
   return {
     services: services.filter(({ name }) => !LEFT_OUT[config.mode].includes(name)),
     health: async () => {
+      await checkNode();
       for (const backend of registry.all) await backend.check();
     },
   };
+}
+
+/** What every call that touches a device needs of the machine, whatever the pools are like. */
+async function checkNode(): Promise<void> {
+  await assertPrograms();
+  try {
+    await access(LOOP_CONTROL, constants.R_OK | constants.W_OK);
+  } catch (thrown) {
+    throw CsiError.failedPrecondition(
+      `${LOOP_CONTROL} cannot be used: the node needs the loop driver, and the plugin access to /dev`,
+      { cause: thrown },
+    );
+  }
 }
 
 async function startPool(threads: number, undo: Undo): Promise<NativePool> {

@@ -39,6 +39,8 @@ export class SnapshotManager {
       const snapshot = await catalogue.snapshotById(snapshotId);
       if (snapshot === null) return;
       const backend = registry.owning(snapshot.pool);
+      // First, because what is marked below is as good as gone.
+      await backend.check();
       await catalogue.setSnapshotState(snapshotId, 'deleting');
       await backend.deleteSnapshot(snapshotId);
       await catalogue.removeSnapshot(snapshotId);

@@ -5,7 +5,7 @@ import { existsSync, readdirSync, rmSync, statfsSync, statSync, writeFileSync } 
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { BlockContents, FileContents } from '../support/contents.js';
-import { mountCapability } from '../support/csi-client.js';
+import { blockCapability, mountCapability } from '../support/csi-client.js';
 import { type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
 import { startReport } from '../support/plugin-log.js';
@@ -151,11 +151,32 @@ test('two pools that were swapped are refused', async () => {
 test('ID9: Probe is FAILED_PRECONDITION while the file system of a pool is away', async () => {
   const workspace = newWorkspace('away');
   const poolPath = makePoolFileSystem(workspace, 'xfs', 1024);
-  const { plugin } = await start(workspace, { pools: `main=${poolPath}` });
+  const { plugin, orchestrator } = await start(workspace, { pools: `main=${poolPath}` });
+  const volume = await orchestrator.create('away');
+  const snapshotId = await orchestrator.snapshot(volume, 'away');
   execFileSync('umount', [poolPath]);
-  await refused(plugin.client.identity.Probe({}), 'FAILED_PRECONDITION', /pool 'main'/);
+  const { controller, identity } = plugin.client;
+  await refused(identity.Probe({}), 'FAILED_PRECONDITION', /pool 'main'/);
+  // What cannot be seen must not be taken for gone.
+  await refused(
+    controller.DeleteVolume({ volume_id: volume.id }),
+    'FAILED_PRECONDITION',
+    /pool 'main'/,
+  );
+  await refused(
+    controller.DeleteSnapshot({ snapshot_id: snapshotId }),
+    'FAILED_PRECONDITION',
+    /pool 'main'/,
+  );
   execFileSync('mount', ['-o', 'loop', workspace.path('xfs.img'), poolPath]);
-  await plugin.client.identity.Probe({});
+  await identity.Probe({});
+  const { volume: again } = await controller.CreateVolume({
+    name: 'from what was there',
+    volume_capabilities: [blockCapability()],
+    volume_content_source: { snapshot: { snapshot_id: snapshotId } },
+  });
+  assert.ok(existsSync(join(poolPath, 'volumes', again.volume_id)));
+  await controller.DeleteVolume({ volume_id: volume.id });
   assert.equal(await plugin.stop(), 0);
 });
 

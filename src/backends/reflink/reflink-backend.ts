@@ -89,6 +89,7 @@ export class ReflinkBackend implements Backend {
   }
 
   async deleteVolume(volumeId: string): Promise<void> {
+    await this.check();
     await this.detach(volumeId);
     const path = this.#layout.volume(volumeId);
     await this.#native.run('removeFile', { path: temporary(path) });
@@ -111,6 +112,7 @@ export class ReflinkBackend implements Backend {
   }
 
   async deleteSnapshot(snapshotId: string): Promise<void> {
+    await this.check();
     const path = this.#layout.snapshot(snapshotId);
     await this.#native.run('removeFile', { path: temporary(path) });
     await this.#native.run('removeFile', { path });
@@ -233,7 +235,9 @@ export class ReflinkBackend implements Backend {
     );
   }
 
+  /** Asks the pool first: in one whose disk is away no file is there, and so nothing seems attached. */
   async #loop(volumeId: string): Promise<LoopDevice | null> {
+    await this.check();
     const backingPath = this.#layout.volume(volumeId);
     return (await this.#native.run('loopFind', { backingPath })).device;
   }
