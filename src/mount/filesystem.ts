@@ -7,12 +7,8 @@
  */
 import { open } from 'node:fs/promises';
 import { CsiError } from '../errors.js';
+import { type FileSystem, MINIMUM_BYTES } from '../file-systems.js';
 import { ExecError, run } from './exec.js';
-
-/** The first one is made where none is asked for. */
-export const FILE_SYSTEMS = ['ext4', 'xfs'] as const;
-export type FileSystem = (typeof FILE_SYSTEMS)[number];
-export const DEFAULT_FILE_SYSTEM: FileSystem = FILE_SYSTEMS[0];
 
 /** What low-level probing finds on a device. */
 export type Signature =
@@ -31,9 +27,6 @@ const BLKID_AMBIGUOUS = 8;
 /** fsck(8): nothing to mend, and mended. */
 const FSCK_FINE = [0, 1];
 
-/** mkfs.xfs refuses less (xfsprogs 5.19 and later). */
-const XFS_MINIMUM_BYTES = 300n << 20n;
-
 /**
  * The volume is sparse and new, and no file system tool needs to write zeros over it: tables are left
  * for the kernel to zero (by punching holes), the journal stays a hole, nothing is discarded.
@@ -49,10 +42,6 @@ const NEEDED_OPTIONS: Readonly<Record<FileSystem, readonly string[]>> = {
   ext4: [],
   xfs: ['nouuid'],
 };
-
-export function isFileSystem(type: string): type is FileSystem {
-  return (FILE_SYSTEMS as readonly string[]).includes(type);
-}
 
 /** The signature on a device. Nothing found does not prove that nothing is there. */
 export async function probe(devicePath: string): Promise<Signature> {
@@ -105,10 +94,11 @@ export async function makeFileSystem(
   devicePath: string,
   sizeBytes: bigint,
 ): Promise<void> {
-  if (type === 'xfs' && sizeBytes < XFS_MINIMUM_BYTES) {
+  const minimum = MINIMUM_BYTES[type];
+  if (sizeBytes < minimum) {
     throw CsiError.failedPrecondition(
-      `an xfs file system needs ${XFS_MINIMUM_BYTES} bytes and the volume has ${sizeBytes}; ` +
-        'make a larger volume or use ext4',
+      `a file system of type ${type} needs ${minimum} bytes and the volume has ${sizeBytes}; ` +
+        'make a larger volume or use another type',
     );
   }
   await make(type, [...MAKE_OPTIONS[type], devicePath], devicePath);

@@ -12,12 +12,14 @@ import type { Attachment } from '../backends/backend.js';
 import type { MountAccess, VolumeCapability } from '../csi/fields.js';
 import { CsiError } from '../errors.js';
 import {
-  checkFileSystem,
   DEFAULT_FILE_SYSTEM,
-  describeSignature,
   FILE_SYSTEMS,
   type FileSystem,
   isFileSystem,
+} from '../file-systems.js';
+import {
+  checkFileSystem,
+  describeSignature,
   makeFileSystem,
   mountOptions,
   probe,

@@ -6,21 +6,13 @@
 import type { PoolCapacity } from '../backends/backend.js';
 import type { CapacityRange, VolumeCapability } from '../csi/fields.js';
 import { CsiError } from '../errors.js';
+import { DEFAULT_FILE_SYSTEM, FILE_SYSTEMS, isFileSystem, MINIMUM_BYTES } from '../file-systems.js';
 import type { VolumeRecord } from './records.js';
 
 const MIB = 1n << 20n;
 
 /** Given when the request names no size. */
 export const DEFAULT_VOLUME_BYTES = 1024n * MIB;
-
-/** mkfs.xfs makes nothing below 300 MB (xfsprogs 6.1); ext4 needs room for its journal. */
-const FILE_SYSTEM_MINIMUM: Readonly<Record<string, bigint>> = {
-  ext4: 16n * MIB,
-  xfs: 300n * MIB,
-};
-
-/** File systems a volume can be given; the first one is made when none is named. */
-export const VOLUME_FILE_SYSTEMS: readonly string[] = Object.keys(FILE_SYSTEM_MINIMUM);
 
 /** A volume is reachable from its own node alone. */
 const ACCESS_MODES: readonly string[] = ['SINGLE_NODE_WRITER', 'SINGLE_NODE_READER_ONLY'];
@@ -31,8 +23,8 @@ export function unsupportedReason(capability: VolumeCapability): string | null {
     return `access mode ${capability.accessMode} is not served: ${ACCESS_MODES.join(', ')}`;
   }
   if (capability.accessType === 'block') return null;
-  if (capability.fsType !== '' && !VOLUME_FILE_SYSTEMS.includes(capability.fsType)) {
-    return `fs_type '${capability.fsType.slice(0, 40)}' is not served: ${VOLUME_FILE_SYSTEMS.join(', ')}`;
+  if (capability.fsType !== '' && !isFileSystem(capability.fsType)) {
+    return `fs_type '${capability.fsType.slice(0, 40)}' is not served: ${FILE_SYSTEMS.join(', ')}`;
   }
   if (capability.volumeMountGroup !== '') {
     return 'volume_mount_group is not served: VOLUME_MOUNT_GROUP is not advertised';
@@ -98,11 +90,10 @@ export function smallestSize(
   capabilities: readonly VolumeCapability[],
   pool: PoolCapacity,
 ): bigint {
-  const minima = capabilities.map((capability) =>
-    capability.accessType === 'mount'
-      ? (FILE_SYSTEM_MINIMUM[capability.fsType || 'ext4'] ?? 0n)
-      : 0n,
-  );
+  const minima = capabilities.map((capability) => {
+    if (capability.accessType === 'block') return 0n;
+    return MINIMUM_BYTES[isFileSystem(capability.fsType) ? capability.fsType : DEFAULT_FILE_SYSTEM];
+  });
   return largest([pool.minimumVolumeBytes, ...minima]);
 }
 

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
+import type { FileSystem } from '../../../src/file-systems.js';
 import {
   areTuningFlags,
   checkFileSystem,
   describeSignature,
-  type FileSystem,
   makeFileSystem,
   makePoolFileSystem,
   mountOptions,

@@ -1,0 +1,22 @@
+/**
+ * The file systems a volume can be given, with the smallest volume each can be made on, in bytes. Of
+ * all rooms that name file systems, none knows another list. The first one is made when none is asked
+ * for.
+ */
+const MIB = 1n << 20n;
+
+export const MINIMUM_BYTES = {
+  /** Room for its journal. */
+  ext4: 16n * MIB,
+  /** mkfs.xfs makes nothing smaller (xfsprogs 5.19 and later). */
+  xfs: 300n * MIB,
+} as const satisfies Readonly<Record<string, bigint>>;
+
+export type FileSystem = keyof typeof MINIMUM_BYTES;
+
+export const FILE_SYSTEMS = Object.keys(MINIMUM_BYTES) as readonly FileSystem[];
+export const DEFAULT_FILE_SYSTEM: FileSystem = 'ext4';
+
+export function isFileSystem(type: string): type is FileSystem {
+  return Object.hasOwn(MINIMUM_BYTES, type);
+}
