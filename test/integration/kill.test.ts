@@ -44,7 +44,7 @@ test('a kill during any call loses nothing in a pool on XFS, and the call can be
   await killAround(workspace, { options, poolPath, kills: KILLS.xfs });
   assert.deepEqual(mountsBelow(workspace.directory), own.mounts);
   assert.deepEqual(loopsBelow(workspace.directory), own.loops);
-  assert.deepEqual(readdirSync(poolPath).sort(), ['pool-id', 'snapshots', 'volumes']);
+  assert.deepEqual(readdirSync(poolPath).sort(), ['pool-id', 'pool-owner', 'snapshots', 'volumes']);
 });
 
 test('a kill during any call loses nothing in the embedded pool, and the call can be repeated', async () => {
