@@ -15,6 +15,7 @@ import { bindMount, type FlagRequest, setMountFlags, unmount } from '../mount/mo
 import { majorOf, minorOf } from '../mount/mountinfo.js';
 import { assertNoLink, kernelPath, makeTarget } from '../mount/target.js';
 import type { PublicationRecord, VolumeRecord } from '../volumes/records.js';
+import { attemptUndo } from '../volumes/undo.js';
 import { releasePublication } from './node-unpublish.js';
 import {
   blockDeviceAt,
@@ -61,7 +62,7 @@ export async function publishVolume(
     if (request.capability.accessType === 'block') await setFlags(deps, publishing);
     await bindMount({ source, ...mountFlags(publishing) });
   } catch (thrown) {
-    await takeBack(deps, volume, request);
+    await attemptUndo(() => releasePublication(deps, volume, request.targetPath));
     throw thrown;
   }
 }
@@ -213,17 +214,4 @@ function mountFlags({ request, target }: Publishing): FlagRequest {
 
 function isReadOnly(request: PublicationRecord): boolean {
   return request.readOnly || isReaderOnly(request.capability);
-}
-
-/** After a failure: what was done is undone as far as possible; what remains, a retry or unpublish finds. */
-async function takeBack(
-  deps: NodeDependencies,
-  volume: VolumeRecord,
-  request: PublicationRecord,
-): Promise<void> {
-  try {
-    await releasePublication(deps, volume, request.targetPath);
-  } catch {
-    // The failure that led here says more.
-  }
 }

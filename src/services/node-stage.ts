@@ -28,6 +28,7 @@ import { bindMount, mount } from '../mount/mounter.js';
 import { mountsOfDevice, readMountInfo } from '../mount/mountinfo.js';
 import { assertNoLink, entryAt, kernelPath, makeTarget } from '../mount/target.js';
 import type { StagingRecord, VolumeRecord } from '../volumes/records.js';
+import { attemptUndo } from '../volumes/undo.js';
 import { clearStagedDevice, releaseStaging } from './node-unstage.js';
 import {
   foreignMount,
@@ -66,7 +67,7 @@ export async function stageVolume(
       await stageFileSystem(deps, { volume, attachment, capability, directory });
     }
   } catch (thrown) {
-    await takeBack(deps, volume, request.stagingPath);
+    await attemptUndo(() => releaseStaging(deps, volume, request.stagingPath));
     throw thrown;
   }
 }
@@ -217,17 +218,4 @@ async function findFileSystem(
 async function mountsOf(attachment: Attachment): Promise<number> {
   const { rdev } = await stat(attachment.devicePath);
   return mountsOfDevice(await readMountInfo(), rdev).length;
-}
-
-/** After a failure: what was done is undone as far as possible; what remains, a retry or unstage finds. */
-async function takeBack(
-  deps: NodeDependencies,
-  volume: VolumeRecord,
-  stagingPath: string,
-): Promise<void> {
-  try {
-    await releaseStaging(deps, volume, stagingPath);
-  } catch {
-    // The failure that led here says more.
-  }
 }

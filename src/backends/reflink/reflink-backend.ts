@@ -91,9 +91,7 @@ export class ReflinkBackend implements Backend {
   async deleteVolume(volumeId: string): Promise<void> {
     await this.check();
     await this.detach(volumeId);
-    const path = this.#layout.volume(volumeId);
-    await this.#native.run('removeFile', { path: temporary(path) });
-    await this.#native.run('removeFile', { path });
+    await this.#remove(this.#layout.volume(volumeId));
   }
 
   async createSnapshot(volumeId: string, snapshotId: string): Promise<SnapshotCut> {
@@ -113,9 +111,7 @@ export class ReflinkBackend implements Backend {
 
   async deleteSnapshot(snapshotId: string): Promise<void> {
     await this.check();
-    const path = this.#layout.snapshot(snapshotId);
-    await this.#native.run('removeFile', { path: temporary(path) });
-    await this.#native.run('removeFile', { path });
+    await this.#remove(this.#layout.snapshot(snapshotId));
   }
 
   async abandonSnapshot(volumeId: string, snapshotId: string): Promise<void> {
@@ -194,6 +190,12 @@ export class ReflinkBackend implements Backend {
       target: await this.#snapshotFile(targetId),
       base: baseId === null ? null : await this.#snapshotFile(baseId),
     };
+  }
+
+  /** The object's file, and what a creation that was killed may have left of it. */
+  async #remove(path: string): Promise<void> {
+    await this.#native.run('removeFile', { path: temporary(path) });
+    await this.#native.run('removeFile', { path });
   }
 
   async #isThere(path: string, sizeBytes: bigint): Promise<boolean> {
