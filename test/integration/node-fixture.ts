@@ -4,6 +4,7 @@
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
+import { after, before } from 'node:test';
 import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
 import type { ResponseMessage, Service } from '../../src/csi/service.js';
 import { NativePool } from '../../src/native/pool.js';
@@ -16,7 +17,8 @@ import {
   loopsBelow,
   makePoolFileSystem,
   mountsBelow,
-  type Workspace,
+  skipUnlessRoot,
+  Workspace,
 } from '../support/workspace.js';
 
 type Message = Record<string, unknown>;
@@ -35,6 +37,21 @@ export function mountCapability(
 
 export function blockCapability(mode = 'SINGLE_NODE_WRITER'): Message {
   return { mount: null, block: {}, access_mode: { mode } };
+}
+
+/** One pool and one service for all tests of a file, gone after them. Nothing where we are not root. */
+export function useNode(label: string, use: (node: NodeFixture) => void): void {
+  if (skipUnlessRoot !== false) return;
+  const workspace = new Workspace(label);
+  let node: NodeFixture | undefined;
+  before(async () => {
+    node = await openNode(workspace);
+    use(node);
+  });
+  after(async () => {
+    await node?.close();
+    workspace.dispose();
+  });
 }
 
 /** Opens the service over what is in the workspace already, as a restarted plugin would. */

@@ -14,28 +14,18 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
-import { after, before, test } from 'node:test';
 import type { VolumeRecord } from '../../src/volumes/records.js';
 import { rejectsWith } from '../support/expect-status.js';
-import { skipUnlessRoot, Workspace } from '../support/workspace.js';
-import { blockCapability, mountCapability, type NodeFixture, openNode } from './node-fixture.js';
+import { test as rootTest } from '../support/running-plugin.js';
+import type { Workspace } from '../support/workspace.js';
+import { blockCapability, mountCapability, type NodeFixture, useNode } from './node-fixture.js';
 
 let workspace: Workspace;
 let node: NodeFixture;
-before(async () => {
-  if (skipUnlessRoot !== false) return;
-  workspace = new Workspace('node-publish');
-  node = await openNode(workspace);
+useNode('node-publish', (opened) => {
+  node = opened;
+  workspace = opened.workspace;
 });
-after(async () => {
-  if (skipUnlessRoot !== false) return;
-  await node.close();
-  workspace.dispose();
-});
-
-const rootTest = (title: string, body: () => Promise<void>): void => {
-  test(title, { skip: skipUnlessRoot }, body);
-};
 
 type Capability = ReturnType<typeof mountCapability>;
 

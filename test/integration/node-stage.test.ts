@@ -1,35 +1,25 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
-import { after, before, test } from 'node:test';
 import { newSnapshotId, nodeKey } from '../../src/volumes/identifiers.js';
 import { volumeKey } from '../../src/volumes/operation-locks.js';
 import { rejectsWith } from '../support/expect-status.js';
-import { skipUnlessRoot, Workspace } from '../support/workspace.js';
+import { test as rootTest } from '../support/running-plugin.js';
+import type { Workspace } from '../support/workspace.js';
 import {
   blockCapability,
   mountCapability,
   type NodeFixture,
-  openNode,
+  useNode,
   XFS_SIZE,
 } from './node-fixture.js';
 
 let workspace: Workspace;
 let node: NodeFixture;
-before(async () => {
-  if (skipUnlessRoot !== false) return;
-  workspace = new Workspace('node-stage');
-  node = await openNode(workspace);
+useNode('node-stage', (opened) => {
+  node = opened;
+  workspace = opened.workspace;
 });
-after(async () => {
-  if (skipUnlessRoot !== false) return;
-  await node.close();
-  workspace.dispose();
-});
-
-const rootTest = (title: string, body: () => Promise<void>): void => {
-  test(title, { skip: skipUnlessRoot }, body);
-};
 
 const NOTHING = { mounts: [], loops: [] };
 const READER = 'SINGLE_NODE_READER_ONLY';

@@ -1,27 +1,17 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, lstatSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { after, before, test } from 'node:test';
 import { rejectsWith } from '../support/expect-status.js';
-import { skipUnlessRoot, Workspace } from '../support/workspace.js';
-import { blockCapability, mountCapability, type NodeFixture, openNode } from './node-fixture.js';
+import { test as rootTest } from '../support/running-plugin.js';
+import type { Workspace } from '../support/workspace.js';
+import { blockCapability, mountCapability, type NodeFixture, useNode } from './node-fixture.js';
 
 let workspace: Workspace;
 let node: NodeFixture;
-before(async () => {
-  if (skipUnlessRoot !== false) return;
-  workspace = new Workspace('node-unstage');
-  node = await openNode(workspace);
+useNode('node-unstage', (opened) => {
+  node = opened;
+  workspace = opened.workspace;
 });
-after(async () => {
-  if (skipUnlessRoot !== false) return;
-  await node.close();
-  workspace.dispose();
-});
-
-const rootTest = (title: string, body: () => Promise<void>): void => {
-  test(title, { skip: skipUnlessRoot }, body);
-};
 
 const NOTHING = { mounts: [], loops: [] };
 
