@@ -17,7 +17,7 @@ import {
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import { pageScope, paginate } from '../csi/pagination.js';
 import type { RequestMessage, ResponseMessage, Service } from '../csi/service.js';
-import type { AsyncCatalogue, SnapshotRecord, VolumeRecord } from '../volumes/records.js';
+import type { AsyncCatalogue, VolumeRecord } from '../volumes/records.js';
 import type { SnapshotManager } from '../volumes/snapshot-manager.js';
 import type { VolumeManager } from '../volumes/volume-manager.js';
 import { assertSupported, smallestSize, unsupportedReason } from '../volumes/volume-rules.js';
@@ -28,6 +28,7 @@ import {
   parseVolumeParameters,
   refuseTopology,
 } from './controller-requests.js';
+import { snapshotMessage } from './snapshot-message.js';
 
 export interface ControllerDependencies {
   catalogue: AsyncCatalogue;
@@ -208,20 +209,5 @@ function volumeMessage(volume: VolumeRecord): ResponseMessage {
     capacity_bytes: String(volume.sizeBytes),
     volume_context: {},
     content_source: source,
-  };
-}
-
-const NS_PER_SECOND = 1_000_000_000n;
-
-function snapshotMessage(snapshot: SnapshotRecord): ResponseMessage {
-  return {
-    snapshot_id: snapshot.snapshotId,
-    source_volume_id: snapshot.volumeId,
-    size_bytes: String(snapshot.sizeBytes),
-    creation_time: {
-      seconds: String(snapshot.creationTimeNs / NS_PER_SECOND),
-      nanos: Number(snapshot.creationTimeNs % NS_PER_SECOND),
-    },
-    ready_to_use: true,
   };
 }

@@ -1,0 +1,20 @@
+/** A snapshot as CSI tells of it, the same wherever it is told: created, listed, asked for, or in a group. */
+import type { ResponseMessage } from '../csi/service.js';
+import type { SnapshotRecord } from '../volumes/records.js';
+
+const NS_PER_SECOND = 1_000_000_000n;
+
+export function snapshotMessage(snapshot: SnapshotRecord): ResponseMessage {
+  return {
+    snapshot_id: snapshot.snapshotId,
+    source_volume_id: snapshot.volumeId,
+    size_bytes: String(snapshot.sizeBytes),
+    creation_time: timestampMessage(snapshot.creationTimeNs),
+    ready_to_use: true,
+  };
+}
+
+/** google.protobuf.Timestamp of ns since the epoch. */
+export function timestampMessage(timeNs: bigint): ResponseMessage {
+  return { seconds: String(timeNs / NS_PER_SECOND), nanos: Number(timeNs % NS_PER_SECOND) };
+}
