@@ -15,6 +15,7 @@ import type { Config } from './config.js';
 import { CallRegistry } from './csi/calls.js';
 import { createUnaryHandler } from './csi/handler.js';
 import { CSI_PACKAGE, csiProto, servedServices } from './csi/proto.js';
+import { requestDecoder } from './csi/request-decoder.js';
 import type {
   RequestMessage,
   ResponseMessage,
@@ -148,7 +149,7 @@ class GrpcPluginServer implements PluginServer {
         definition.path,
         handler as UntypedHandleCall,
         sendAsIs,
-        definition.requestDeserialize,
+        requestDecoder(requestType),
         definition.responseStream ? 'serverStream' : 'unary',
       );
     }

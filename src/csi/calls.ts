@@ -8,6 +8,7 @@ import { randomBytes } from 'node:crypto';
 import type { Logger } from 'pino';
 import { CsiError, StatusCode } from '../errors.js';
 import { redact } from './redact.js';
+import type { DecodedRequest } from './request-decoder.js';
 import type { CallContext, RequestMessage, ServiceName } from './service.js';
 
 export interface Rpc {
@@ -19,7 +20,7 @@ export interface Rpc {
 
 /** What this file needs of a gRPC server call. */
 export interface GrpcCall {
-  readonly request: RequestMessage;
+  readonly request: DecodedRequest;
   getDeadline(): Date | number;
   once(event: 'cancelled', listener: () => void): unknown;
 }
@@ -98,6 +99,7 @@ export class CallRegistry {
 export class Call implements CallContext {
   readonly log: Logger;
   readonly #onFinish: () => void;
+  readonly #request: DecodedRequest;
   readonly #controller = new AbortController();
   readonly #started = performance.now();
   readonly #deadlineTimer: NodeJS.Timeout | undefined;
@@ -105,10 +107,11 @@ export class Call implements CallContext {
 
   constructor(rpc: Rpc, grpcCall: GrpcCall, log: Logger, onFinish: () => void) {
     this.#onFinish = onFinish;
+    this.#request = grpcCall.request;
     this.log = log.child({
       op: randomBytes(6).toString('hex'),
       method: `${rpc.service}.${rpc.name}`,
-      ...idsOf(grpcCall.request),
+      ...idsOf(this.#request.message),
     });
     const deadline = Number(grpcCall.getDeadline());
     this.#deadlineTimer = this.#watchDeadline(deadline);
@@ -118,8 +121,14 @@ export class Call implements CallContext {
       );
     });
     if (this.log.isLevelEnabled('debug')) {
-      this.log.debug({ request: redact(rpc.requestType, grpcCall.request) }, 'call started');
+      this.log.debug({ request: redact(rpc.requestType, this.#request.message) }, 'call started');
     }
+  }
+
+  /** Throws INVALID_ARGUMENT if the bytes of the request are no message of its type. */
+  get request(): RequestMessage {
+    if (this.#request.refusal !== null) throw this.#request.refusal;
+    return this.#request.message;
   }
 
   /** Aborted when the client cancels, its deadline passes, or the plugin is forced to stop. */

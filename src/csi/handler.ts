@@ -7,7 +7,8 @@
 import type { handleUnaryCall } from '@grpc/grpc-js';
 import { type CsiError, StatusCode } from '../errors.js';
 import type { CallRegistry, Rpc } from './calls.js';
-import type { RequestMessage, ResponseMessage, UnaryHandler } from './service.js';
+import type { DecodedRequest } from './request-decoder.js';
+import type { ResponseMessage, UnaryHandler } from './service.js';
 
 /** What goes to the client of a failed call. */
 export interface CallStatus {
@@ -34,12 +35,12 @@ export function createUnaryHandler(
   rpc: UnaryRpc,
   calls: CallRegistry,
   find: () => UnaryHandler,
-): handleUnaryCall<RequestMessage, Buffer> {
+): handleUnaryCall<DecodedRequest, Buffer> {
   return async (grpcCall, callback) => {
     const call = calls.open(rpc, grpcCall);
     let error: CsiError | null = null;
     try {
-      const response = await find()(grpcCall.request, call);
+      const response = await find()(call.request, call);
       callback(null, rpc.encode(response));
     } catch (thrown) {
       error = call.errorOf(thrown);

@@ -24,7 +24,8 @@ const SERVICE_NAMES: readonly ServiceName[] = [
   'SnapshotMetadata',
 ];
 
-const CONVERSION: Options = {
+/** How proto-loader, and who decodes without it, makes plain objects of messages. */
+export const CONVERSION: Options = {
   keepCase: true,
   longs: String,
   enums: String,

@@ -9,9 +9,10 @@ import type { ServerWritableStream } from '@grpc/grpc-js';
 import { CsiError } from '../errors.js';
 import type { CallRegistry, Rpc } from './calls.js';
 import { statusOf } from './handler.js';
-import type { MessageWriter, RequestMessage, StreamHandler } from './service.js';
+import type { DecodedRequest } from './request-decoder.js';
+import type { MessageWriter, StreamHandler } from './service.js';
 
-export type StreamCall = ServerWritableStream<RequestMessage, Buffer>;
+export type StreamCall = ServerWritableStream<DecodedRequest, Buffer>;
 
 /** Before every message in a chunk: a zero byte and the message's length, big-endian. */
 const PREFIX_BYTES = 5;
@@ -32,7 +33,7 @@ export function createStreamHandler(
     const writer = new CallWriter(grpcCall, call.signal);
     let error: CsiError | null = null;
     try {
-      await find()(grpcCall.request, call, writer);
+      await find()(call.request, call, writer);
       // A handler that gave way without a word has not sent everything.
       call.signal.throwIfAborted();
     } catch (thrown) {
