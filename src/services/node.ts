@@ -96,7 +96,8 @@ async function publish(deps: NodeDependencies, request: RequestMessage): Promise
       );
     }
     const stagingPath = requireAbsolutePath(staging, 'staging_target_path');
-    const publication = { targetPath, volumeId, stagingPath, capability, readOnly };
+    const podUid = null;
+    const publication = { targetPath, volumeId, stagingPath, capability, readOnly, podUid };
     await publishVolume(deps, volume, publication);
   });
   return {};

@@ -1,6 +1,9 @@
 /** Turns rows of the catalogue's tables into records. The tables are strict, so types are trusted. */
-import type { VolumeCapability } from '../csi/fields.js';
+import type { StringMap, VolumeCapability } from '../csi/fields.js';
+import type { Row } from './kept-database.js';
 import type {
+  ControllerPublicationRecord,
+  GroupSnapshotRecord,
   PublicationRecord,
   SnapshotRecord,
   SnapshotState,
@@ -9,10 +12,9 @@ import type {
   VolumeState,
 } from './records.js';
 
-export type Row = Readonly<Record<string, string | bigint | null>>;
-
 const text = (row: Row, column: string): string => row[column] as string;
 const integer = (row: Row, column: string): bigint => row[column] as bigint;
+const optionalText = (row: Row, column: string): string | null => row[column] as string | null;
 const json = <T>(row: Row, column: string): T => JSON.parse(text(row, column)) as T;
 
 export function volumeRow(row: Row): VolumeRecord {
@@ -22,9 +24,12 @@ export function volumeRow(row: Row): VolumeRecord {
     pool: text(row, 'pool'),
     sizeBytes: integer(row, 'size_bytes'),
     state: text(row, 'state') as VolumeState,
-    parameters: json<Record<string, string>>(row, 'parameters'),
+    parameters: json<StringMap>(row, 'parameters'),
+    createdMutableParameters: json<StringMap>(row, 'created_mutable_parameters'),
+    mutableParameters: json<StringMap>(row, 'mutable_parameters'),
     capabilities: json<VolumeCapability[]>(row, 'capabilities'),
-    sourceSnapshotId: row['source_snapshot_id'] as string | null,
+    sourceSnapshotId: optionalText(row, 'source_snapshot_id'),
+    sourceVolumeId: optionalText(row, 'source_volume_id'),
     fresh: integer(row, 'fresh') === 1n,
     createdNs: integer(row, 'created_ns'),
   };
@@ -33,14 +38,15 @@ export function volumeRow(row: Row): VolumeRecord {
 export function snapshotRow(row: Row): SnapshotRecord {
   return {
     snapshotId: text(row, 'snapshot_id'),
-    name: text(row, 'name'),
+    name: optionalText(row, 'name'),
+    groupSnapshotId: optionalText(row, 'group_snapshot_id'),
     volumeId: text(row, 'volume_id'),
     pool: text(row, 'pool'),
     sizeBytes: integer(row, 'size_bytes'),
     state: text(row, 'state') as SnapshotState,
     sequence: integer(row, 'sequence'),
     creationTimeNs: integer(row, 'creation_time_ns'),
-    parameters: json<Record<string, string>>(row, 'parameters'),
+    parameters: json<StringMap>(row, 'parameters'),
     fresh: integer(row, 'fresh') === 1n,
   };
 }
@@ -50,6 +56,9 @@ export const volume = (row: Row | undefined): VolumeRecord | null =>
 
 export const snapshot = (row: Row | undefined): SnapshotRecord | null =>
   row === undefined ? null : snapshotRow(row);
+
+export const group = (row: Row | undefined): GroupSnapshotRecord | null =>
+  row === undefined ? null : groupRow(row);
 
 export function staging(row: Row): StagingRecord {
   return {
@@ -64,6 +73,26 @@ export function publicationRow(row: Row): PublicationRecord {
     targetPath: text(row, 'target_path'),
     volumeId: text(row, 'volume_id'),
     stagingPath: text(row, 'staging_path'),
+    capability: json<VolumeCapability>(row, 'capability'),
+    readOnly: integer(row, 'read_only') === 1n,
+    podUid: optionalText(row, 'pod_uid'),
+  };
+}
+
+export function groupRow(row: Row): GroupSnapshotRecord {
+  return {
+    groupSnapshotId: text(row, 'group_snapshot_id'),
+    name: text(row, 'name'),
+    state: text(row, 'state') as SnapshotState,
+    creationTimeNs: integer(row, 'creation_time_ns'),
+    parameters: json<StringMap>(row, 'parameters'),
+  };
+}
+
+export function controllerPublicationRow(row: Row): ControllerPublicationRecord {
+  return {
+    volumeId: text(row, 'volume_id'),
+    nodeId: text(row, 'node_id'),
     capability: json<VolumeCapability>(row, 'capability'),
     readOnly: integer(row, 'read_only') === 1n,
   };

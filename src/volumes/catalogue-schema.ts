@@ -61,12 +61,57 @@ const STEPS: readonly string[] = [
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX publications_by_volume ON publications(volume_id);
   `,
+  `
+  ALTER TABLE volumes ADD COLUMN created_mutable_parameters TEXT NOT NULL DEFAULT '{}';
+  ALTER TABLE volumes ADD COLUMN mutable_parameters TEXT NOT NULL DEFAULT '{}';
+  ALTER TABLE volumes ADD COLUMN source_volume_id TEXT;
+  ALTER TABLE publications ADD COLUMN pod_uid TEXT;
+
+  CREATE TABLE group_snapshots (
+    group_snapshot_id TEXT PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    state TEXT NOT NULL CHECK (state IN ('creating', 'ready', 'deleting')),
+    creation_time_ns INTEGER NOT NULL,
+    parameters TEXT NOT NULL
+  ) STRICT;
+
+  -- Members of groups have no name, and SQLite drops no NOT NULL from a column.
+  CREATE TABLE new_snapshots (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    snapshot_id TEXT NOT NULL UNIQUE,
+    name TEXT UNIQUE,
+    group_snapshot_id TEXT REFERENCES group_snapshots(group_snapshot_id),
+    volume_id TEXT NOT NULL REFERENCES volumes(volume_id),
+    pool TEXT NOT NULL REFERENCES pools(name),
+    size_bytes INTEGER NOT NULL CHECK (size_bytes > 0),
+    state TEXT NOT NULL CHECK (state IN ('creating', 'ready', 'deleting')),
+    creation_time_ns INTEGER NOT NULL,
+    parameters TEXT NOT NULL,
+    fresh INTEGER NOT NULL CHECK (fresh IN (0, 1)),
+    CHECK ((name IS NULL) = (group_snapshot_id IS NOT NULL))
+  ) STRICT;
+  INSERT INTO new_snapshots (sequence, snapshot_id, name, volume_id, pool, size_bytes, state,
+      creation_time_ns, parameters, fresh)
+    SELECT sequence, snapshot_id, name, volume_id, pool, size_bytes, state,
+      creation_time_ns, parameters, fresh FROM snapshots;
+  DROP TABLE snapshots;
+  ALTER TABLE new_snapshots RENAME TO snapshots;
+  CREATE INDEX snapshots_by_volume ON snapshots(volume_id);
+  CREATE INDEX snapshots_by_group ON snapshots(group_snapshot_id);
+
+  CREATE TABLE controller_publications (
+    volume_id TEXT NOT NULL REFERENCES volumes(volume_id) ON DELETE CASCADE,
+    node_id TEXT NOT NULL,
+    capability TEXT NOT NULL,
+    read_only INTEGER NOT NULL CHECK (read_only IN (0, 1)),
+    PRIMARY KEY (volume_id, node_id)
+  ) STRICT, WITHOUT ROWID;
+  `,
 ];
 
 /** Brings the database to this version's schema. Throws if a newer plugin has written it. */
 export function migrate(database: KeptDatabase): void {
-  const row = database.get('PRAGMA user_version') as { user_version: bigint };
-  const version = Number(row.user_version);
+  const version = Number(database.get('PRAGMA user_version')?.['user_version']);
   if (version > STEPS.length) {
     throw new Error(
       `its schema version is ${version} and this plugin knows ${STEPS.length}: a newer blockdelta has written it`,

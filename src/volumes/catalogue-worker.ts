@@ -5,7 +5,7 @@
 import { workerData } from 'piscina';
 import { CsiError, errorCode, type StatusCode } from '../errors.js';
 import type { Catalogue } from './records.js';
-import { SqliteCatalogue } from './sqlite-catalogue.js';
+import { openSqliteCatalogue, type SqliteCatalogue } from './sqlite-catalogue.js';
 
 export interface CatalogueTask {
   method: keyof Catalogue | 'close';
@@ -19,9 +19,9 @@ let catalogue: SqliteCatalogue | null = null;
 
 export default function perform(task: CatalogueTask): CatalogueAnswer {
   try {
-    catalogue ??= new SqliteCatalogue((workerData as { file: string }).file);
+    catalogue ??= openSqliteCatalogue((workerData as { file: string }).file);
     const call = catalogue[task.method] as (...args: unknown[]) => unknown;
-    return { ok: true, value: call.apply(catalogue, task.args) };
+    return { ok: true, value: call(...task.args) };
   } catch (thrown) {
     return failure(thrown);
   }

@@ -9,6 +9,10 @@
  */
 import { chmodSync, closeSync, openSync } from 'node:fs';
 import Database from 'better-sqlite3';
+import { CsiError, errorCode } from '../errors.js';
+
+/** Integers are bigint. */
+export type Row = Readonly<Record<string, string | bigint | null>>;
 
 const kept: object[] = [];
 
@@ -41,16 +45,16 @@ export class KeptDatabase {
     this.#prepare(sql).run(...values);
   }
 
-  get(sql: string, ...values: unknown[]): unknown {
-    return this.#prepare(sql).get(...values);
+  get(sql: string, ...values: unknown[]): Row | undefined {
+    return this.#prepare(sql).get(...values) as Row | undefined;
   }
 
-  all(sql: string, ...values: unknown[]): unknown[] {
-    return this.#prepare(sql).all(...values);
+  all(sql: string, ...values: unknown[]): Row[] {
+    return this.#prepare(sql).all(...values) as Row[];
   }
 
-  transaction(work: () => void): void {
-    this.#database.transaction(work)();
+  transaction<T>(work: () => T): T {
+    return this.#database.transaction(work)();
   }
 
   #prepare(sql: string): Database.Statement {
@@ -59,5 +63,20 @@ export class KeptDatabase {
     const statement = this.#database.prepare(sql);
     this.#statements.set(sql, statement);
     return statement;
+  }
+}
+
+/** Other broken constraints are mistakes of ours, never a name or id that somebody else has. */
+const TAKEN = ['SQLITE_CONSTRAINT_UNIQUE', 'SQLITE_CONSTRAINT_PRIMARYKEY'];
+
+/** Throws CsiError ALREADY_EXISTS, calling it by the label, for what is there already. */
+export function insertUnique<T>(label: string, insert: () => T): T {
+  try {
+    return insert();
+  } catch (thrown) {
+    if (TAKEN.includes(errorCode(thrown) ?? '')) {
+      throw CsiError.alreadyExists(`${label} is taken`, { cause: thrown });
+    }
+    throw thrown;
   }
 }

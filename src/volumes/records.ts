@@ -3,7 +3,7 @@
  *
  * Times are ns since the epoch, sizes bytes, both bigint. `null` is absent.
  */
-import type { VolumeCapability } from '../csi/fields.js';
+import type { StringMap, VolumeCapability } from '../csi/fields.js';
 
 /**
  * creating: made, or half made, by a CreateVolume that has not answered; deleting: on its way out;
@@ -19,10 +19,16 @@ export interface VolumeRecord {
   sizeBytes: bigint;
   state: VolumeState;
   /** As asked for at creation, for the idempotence rules. */
-  parameters: Readonly<Record<string, string>>;
+  parameters: StringMap;
+  /** As asked for at creation; ControllerModifyVolume does not change these. */
+  createdMutableParameters: StringMap;
+  /** In force now, with those of `parameters` that have the same meaning. */
+  mutableParameters: StringMap;
   capabilities: readonly VolumeCapability[];
   /** The snapshot the content came from; it may be gone since. */
   sourceSnapshotId: string | null;
+  /** The volume it was cloned from; it may be gone since. */
+  sourceVolumeId: string | null;
   /**
    * True until the volume has been handed out for the first time: nobody but us has ever written to
    * it, so making a file system on it, also a second time after a kill, destroys nothing.
@@ -33,7 +39,10 @@ export interface VolumeRecord {
 
 export interface SnapshotRecord {
   snapshotId: string;
-  name: string;
+  /** Null for a member of a group snapshot, which nobody named. */
+  name: string | null;
+  /** The group snapshot it was cut with. */
+  groupSnapshotId: string | null;
   volumeId: string;
   pool: string;
   sizeBytes: bigint;
@@ -41,9 +50,30 @@ export interface SnapshotRecord {
   /** Order of the cuts on this node; a higher number was cut later. */
   sequence: bigint;
   creationTimeNs: bigint;
-  parameters: Readonly<Record<string, string>>;
+  parameters: StringMap;
   /** The volume was fresh when it was cut, and so is a volume restored from it. */
   fresh: boolean;
+}
+
+/** A snapshot before the catalogue has given it its place in the order of cuts. */
+export type NewSnapshot = Omit<SnapshotRecord, 'sequence'>;
+
+/** Snapshots of several volumes, cut together. Its members are snapshots that name it. */
+export interface GroupSnapshotRecord {
+  groupSnapshotId: string;
+  name: string;
+  /** Always that of its members too. */
+  state: SnapshotState;
+  creationTimeNs: bigint;
+  parameters: StringMap;
+}
+
+/** ControllerPublishVolume, where it is served: a promise to the caller, nothing the kernel knows of. */
+export interface ControllerPublicationRecord {
+  volumeId: string;
+  nodeId: string;
+  capability: VolumeCapability;
+  readOnly: boolean;
 }
 
 /** The capability a volume was staged with; whether it is staged now, mountinfo says. */
@@ -59,12 +89,21 @@ export interface PublicationRecord {
   stagingPath: string;
   capability: VolumeCapability;
   readOnly: boolean;
+  /** Of the pod it is for, where the orchestrator says so; whose limits the device's are. */
+  podUid: string | null;
+}
+
+export interface MemberSize {
+  snapshotId: string;
+  sizeBytes: bigint;
 }
 
 /** Everything a start-up has to finish or undo. */
 export interface UnfinishedWork {
   volumes: VolumeRecord[];
+  /** Without members of groups. */
   snapshots: SnapshotRecord[];
+  groups: GroupSnapshotRecord[];
 }
 
 /**
@@ -91,7 +130,10 @@ export interface Catalogue {
   setVolumeState(volumeId: string, state: VolumeState): void;
   /** The volume is handed out: it is never formatted again from now on. */
   markVolumeUsed(volumeId: string): void;
-  /** Drops the volume with its stagings and publications; keeps a `deleted` row while snapshots refer to it. */
+  setVolumeSize(volumeId: string, sizeBytes: bigint): void;
+  /** Replaces the ones in force. */
+  setMutableParameters(volumeId: string, parameters: StringMap): void;
+  /** Drops the volume with its stagings and publications of both kinds; keeps a `deleted` row while snapshots refer to it. */
   removeVolume(volumeId: string): void;
 
   snapshotById(snapshotId: string): SnapshotRecord | null;
@@ -99,11 +141,31 @@ export interface Catalogue {
   /** Ready snapshots in the order of their ids. */
   listSnapshots(): SnapshotRecord[];
   /** Assigns the sequence. */
-  insertSnapshot(snapshot: Omit<SnapshotRecord, 'sequence'>): SnapshotRecord;
+  insertSnapshot(snapshot: NewSnapshot): SnapshotRecord;
   commitSnapshot(snapshotId: string, creationTimeNs: bigint, sizeBytes: bigint): SnapshotRecord;
   setSnapshotState(snapshotId: string, state: SnapshotState): void;
   /** Also drops the `deleted` row of its volume when it was the last one. */
   removeSnapshot(snapshotId: string): void;
+
+  groupById(groupSnapshotId: string): GroupSnapshotRecord | null;
+  groupByName(name: string): GroupSnapshotRecord | null;
+  /** Ready groups in the order of their ids. */
+  listGroups(): GroupSnapshotRecord[];
+  /** In the order of their cuts. */
+  snapshotsOfGroup(groupSnapshotId: string): SnapshotRecord[];
+  /** The group and all its members; assigns the sequences. */
+  insertGroup(group: GroupSnapshotRecord, members: readonly NewSnapshot[]): SnapshotRecord[];
+  /** Makes the group and all its members ready. */
+  commitGroup(groupSnapshotId: string, creationTimeNs: bigint, sizes: readonly MemberSize[]): void;
+  /** Of the group and of all its members. */
+  setGroupState(groupSnapshotId: string, state: SnapshotState): void;
+  /** With its members, as removeSnapshot does for each. */
+  removeGroup(groupSnapshotId: string): void;
+
+  controllerPublications(volumeId: string): ControllerPublicationRecord[];
+  listControllerPublications(): ControllerPublicationRecord[];
+  putControllerPublication(publication: ControllerPublicationRecord): void;
+  removeControllerPublication(volumeId: string, nodeId: string): void;
 
   stagings(volumeId: string): StagingRecord[];
   putStaging(staging: StagingRecord): void;

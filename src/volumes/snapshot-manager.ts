@@ -71,6 +71,7 @@ export class SnapshotManager {
     const snapshot = await catalogue.insertSnapshot({
       snapshotId: newSnapshotId(nodeKey),
       name: request.name,
+      groupSnapshotId: null,
       volumeId: volume.volumeId,
       pool: volume.pool,
       sizeBytes: volume.sizeBytes,

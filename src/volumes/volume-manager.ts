@@ -112,6 +112,9 @@ export class VolumeManager {
         parameters: request.parameters,
         capabilities: request.capabilities,
         sourceSnapshotId: request.sourceSnapshotId,
+        sourceVolumeId: null,
+        createdMutableParameters: {},
+        mutableParameters: {},
         fresh: source === null || source.fresh,
         createdNs: BigInt(Date.now()) * 1_000_000n,
       };

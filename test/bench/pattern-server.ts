@@ -34,6 +34,7 @@ const patternCatalogue: Pick<AsyncCatalogue, 'snapshotById'> = {
     pool: 'default',
     sizeBytes: BigInt(patternBytes(patternEntries(snapshotId))),
     state: 'ready',
+    groupSnapshotId: null,
     sequence: 1n,
     creationTimeNs: 1n,
     parameters: {},

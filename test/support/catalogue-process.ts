@@ -5,7 +5,7 @@
  *   node catalogue-process.js <file> insert     inserts volumes for ever, one line with the id each
  */
 import { CsiError } from '../../src/errors.js';
-import { SqliteCatalogue } from '../../src/volumes/sqlite-catalogue.js';
+import { openSqliteCatalogue, type SqliteCatalogue } from '../../src/volumes/sqlite-catalogue.js';
 import { snapshotRecord, volumeRecord } from './records.js';
 
 const [file = '', action = ''] = process.argv.slice(2);
@@ -28,7 +28,7 @@ function insertForEver(catalogue: SqliteCatalogue): void {
 }
 
 try {
-  const catalogue = new SqliteCatalogue(file);
+  const catalogue = openSqliteCatalogue(file);
   if (action === 'insert') insertForEver(catalogue);
   else {
     say('OPEN');

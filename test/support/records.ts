@@ -32,6 +32,9 @@ export function volumeRecord(fields: Partial<VolumeRecord> = {}): VolumeRecord {
     parameters: {},
     capabilities: [BLOCK],
     sourceSnapshotId: null,
+    sourceVolumeId: null,
+    createdMutableParameters: {},
+    mutableParameters: {},
     fresh: true,
     createdNs: 1_700_000_000_123_456_789n,
     ...fields,
@@ -46,6 +49,7 @@ export function snapshotRecord(
   return {
     snapshotId,
     name: `name of ${snapshotId}`,
+    groupSnapshotId: null,
     volumeId: volume.volumeId,
     pool: volume.pool,
     sizeBytes: volume.sizeBytes,

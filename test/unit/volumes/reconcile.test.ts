@@ -91,7 +91,7 @@ test('a snapshot that was being cut is undone, also when its file is complete', 
   const report = await reconcile(catalogue, registry);
   assert.deepEqual(report, { ...nothing, undone: [`snapshot ${half.snapshotId}`] });
   assert.equal(storage.snapshots.size, 0);
-  assert.equal(await catalogue.snapshotByName(half.name), null);
+  assert.equal(await catalogue.snapshotById(half.snapshotId), null);
 });
 
 test('a snapshot that was being deleted is deleted to the end, with the lineage of its volume', async () => {

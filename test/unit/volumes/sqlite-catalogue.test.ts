@@ -4,7 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { KeptDatabase } from '../../../src/volumes/kept-database.js';
-import { SqliteCatalogue } from '../../../src/volumes/sqlite-catalogue.js';
+import {
+  openSqliteCatalogue,
+  type SqliteCatalogue,
+} from '../../../src/volumes/sqlite-catalogue.js';
 import { throwsWith } from '../../support/expect-status.js';
 import { BLOCK, mountOf, snapshotRecord, volumeRecord } from '../../support/records.js';
 
@@ -15,7 +18,7 @@ let catalogue: SqliteCatalogue;
 beforeEach(() => {
   directory = mkdtempSync(join(tmpdir(), 'blockdelta-catalogue-'));
   file = join(directory, 'catalogue.db');
-  catalogue = new SqliteCatalogue(file);
+  catalogue = openSqliteCatalogue(file);
   catalogue.registerPool('default', 'uuid-1');
 });
 
@@ -90,7 +93,7 @@ test('sequences rise with every snapshot and are never given twice', () => {
   assert.ok(second.sequence > first.sequence);
   catalogue.removeSnapshot(second.snapshotId);
   catalogue.close();
-  catalogue = new SqliteCatalogue(file);
+  catalogue = openSqliteCatalogue(file);
   const third = catalogue.insertSnapshot(snapshotRecord(volume));
   assert.ok(third.sequence > second.sequence, 'the sequence of a removed snapshot is not reused');
 });
@@ -142,6 +145,41 @@ test('lists hold what is ready, in the order of the ids', () => {
   assert.equal(catalogue.unfinished().volumes.length, 2);
 });
 
+test('a volume keeps the parameters it was made with when those in force change, and its new size', () => {
+  const made = volumeRecord({
+    createdMutableParameters: { readAheadKiB: '64' },
+    mutableParameters: { readAheadKiB: '64' },
+    sourceVolumeId: 'vol-gone',
+  });
+  catalogue.insertVolume(made);
+  catalogue.setMutableParameters(made.volumeId, { readAheadKiB: '128', ioScheduler: 'none' });
+  catalogue.setVolumeSize(made.volumeId, 32n << 20n);
+  assert.deepEqual(catalogue.volumeById(made.volumeId), {
+    ...made,
+    mutableParameters: { readAheadKiB: '128', ioScheduler: 'none' },
+    sizeBytes: 32n << 20n,
+  });
+});
+
+test('controller publications are one a node, listed, and go with their volume', () => {
+  const volume = volumeRecord();
+  const { volumeId } = volume;
+  catalogue.insertVolume(volume);
+  const publication = { volumeId, nodeId: 'node-a', capability: BLOCK, readOnly: false };
+  catalogue.putControllerPublication(publication);
+  catalogue.putControllerPublication({ ...publication, readOnly: true });
+  catalogue.putControllerPublication({ ...publication, nodeId: 'node-b' });
+  assert.deepEqual(catalogue.controllerPublications(volumeId)[0], {
+    ...publication,
+    readOnly: true,
+  });
+  assert.equal(catalogue.listControllerPublications().length, 2);
+  catalogue.removeControllerPublication(volumeId, 'node-b');
+  assert.equal(catalogue.listControllerPublications().length, 1);
+  catalogue.removeVolume(volumeId);
+  assert.deepEqual(catalogue.listControllerPublications(), []);
+});
+
 test('stagings and publications are put, replaced, found and removed, and go with their volume', () => {
   const volume = volumeRecord();
   const { volumeId } = volume;
@@ -151,7 +189,13 @@ test('stagings and publications are put, replaced, found and removed, and go wit
   assert.deepEqual(catalogue.stagings(volumeId), [
     { volumeId, stagingPath: '/s', capability: mountOf('xfs') },
   ]);
-  const publication = { volumeId, targetPath: '/t', stagingPath: '/s', capability: BLOCK };
+  const publication = {
+    volumeId,
+    targetPath: '/t',
+    stagingPath: '/s',
+    capability: BLOCK,
+    podUid: 'pod-1',
+  };
   catalogue.putPublication({ ...publication, readOnly: false });
   catalogue.putPublication({ ...publication, readOnly: true });
   catalogue.putPublication({ ...publication, targetPath: '/u', readOnly: false });
@@ -171,7 +215,7 @@ test('a volume is fresh until it is marked as used, for ever after a reopening',
   assert.equal(catalogue.volumeById(volume.volumeId)?.fresh, true);
   catalogue.markVolumeUsed(volume.volumeId);
   catalogue.close();
-  catalogue = new SqliteCatalogue(file);
+  catalogue = openSqliteCatalogue(file);
   assert.equal(catalogue.volumeById(volume.volumeId)?.fresh, false);
 });
 
@@ -187,13 +231,14 @@ test('one identity cannot be two pools', () => {
 test('a catalogue of a newer plugin is refused and left as it is', () => {
   catalogue.close();
   const raw = new KeptDatabase(file, 0);
+  const version = raw.get('PRAGMA user_version')?.['user_version'];
   raw.exec('PRAGMA user_version = 999');
   raw.close();
-  assert.throws(() => new SqliteCatalogue(file), /schema version is 999.*newer/);
+  assert.throws(() => openSqliteCatalogue(file), /schema version is 999.*newer/);
   const after = new KeptDatabase(file, 0);
   assert.deepEqual(after.get('PRAGMA user_version'), { user_version: 999n });
-  after.exec('PRAGMA user_version = 1');
+  after.exec(`PRAGMA user_version = ${version}`);
   after.close();
-  catalogue = new SqliteCatalogue(file);
+  catalogue = openSqliteCatalogue(file);
   assert.equal(catalogue.registerPool('default', 'x'), 'uuid-1');
 });
