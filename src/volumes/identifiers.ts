@@ -5,17 +5,14 @@
  * at most 60 bytes and safe as file names, device-mapper names and loop labels. A string that is not
  * of this form is simply not one of ours: not found, never an invalid argument.
  */
-import { createHash, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
+
+export { nodeKey } from '../node-key.js';
 
 const NODE_KEY = '[0-9a-f]{12}';
 const UUID = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}';
 const VOLUME_ID = new RegExp(`^vol-${NODE_KEY}-${UUID}$`);
 const SNAPSHOT_ID = new RegExp(`^snap-${NODE_KEY}-${UUID}$`);
-
-/** The node's part of its handles: 12 hex digits, the same for the same node id for ever. */
-export function nodeKey(nodeId: string): string {
-  return createHash('sha256').update(nodeId).digest('hex').slice(0, 12);
-}
 
 export function newVolumeId(key: string): string {
   return `vol-${key}-${randomUUID()}`;

@@ -14,13 +14,17 @@ const MIB = 1n << 20n;
 /** Given when the request names no size. */
 export const DEFAULT_VOLUME_BYTES = 1024n * MIB;
 
-/** A volume is reachable from its own node alone. */
-const ACCESS_MODES: readonly string[] = ['SINGLE_NODE_WRITER', 'SINGLE_NODE_READER_ONLY'];
+const ACCESS_MODES: readonly string[] = [
+  'SINGLE_NODE_WRITER',
+  'SINGLE_NODE_READER_ONLY',
+  'SINGLE_NODE_SINGLE_WRITER',
+  'SINGLE_NODE_MULTI_WRITER',
+];
 
 /** Why we cannot serve a capability, in few words; null if we can. */
 export function unsupportedReason(capability: VolumeCapability): string | null {
   if (!ACCESS_MODES.includes(capability.accessMode)) {
-    return `access mode ${capability.accessMode} is not served: ${ACCESS_MODES.join(', ')}`;
+    return `access mode ${capability.accessMode} is not served: a volume is reachable from its own node alone`;
   }
   if (capability.accessType === 'block') return null;
   if (capability.fsType !== '' && !isFileSystem(capability.fsType)) {

@@ -40,12 +40,6 @@ const unsupported: Readonly<Record<string, Message>> = {
   'access mode MULTI_NODE_READER_ONLY': blockCapability('MULTI_NODE_READER_ONLY'),
   'access mode MULTI_NODE_SINGLE_WRITER': blockCapability('MULTI_NODE_SINGLE_WRITER'),
   'access mode MULTI_NODE_MULTI_WRITER': blockCapability('MULTI_NODE_MULTI_WRITER'),
-  'access mode SINGLE_NODE_SINGLE_WRITER, which is not advertised': blockCapability(
-    'SINGLE_NODE_SINGLE_WRITER',
-  ),
-  'access mode SINGLE_NODE_MULTI_WRITER, which is not advertised': blockCapability(
-    'SINGLE_NODE_MULTI_WRITER',
-  ),
   'file system ntfs': mountCapability('ntfs'),
   'a file system named like an option': mountCapability('-t'),
   'a mount group, which is not advertised': {
@@ -61,8 +55,14 @@ for (const [label, capability] of Object.entries(unsupported)) {
   });
 }
 
-test('CV5: SINGLE_NODE_READER_ONLY, block beside mount, and no file system named are served', async () => {
-  const list = [blockCapability('SINGLE_NODE_READER_ONLY'), mountCapability(), blockCapability()];
+test('CV5: every mode of one node, block beside mount, and no file system named are served', async () => {
+  const list = [
+    blockCapability('SINGLE_NODE_READER_ONLY'),
+    mountCapability(),
+    blockCapability(),
+    blockCapability('SINGLE_NODE_SINGLE_WRITER'),
+    mountCapability('', 'SINGLE_NODE_MULTI_WRITER'),
+  ];
   const request = {
     ...createRequest('served', { sizeBytes: 16 * MIB }),
     volume_capabilities: list,

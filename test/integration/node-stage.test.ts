@@ -94,8 +94,7 @@ rootTest('NS6: what is not served is a failed precondition here', async () => {
   const volume = await node.makeVolume();
   for (const capability of [
     mountCapability('', 'MULTI_NODE_MULTI_WRITER'),
-    mountCapability('', 'SINGLE_NODE_MULTI_WRITER'),
-    blockCapability('SINGLE_NODE_SINGLE_WRITER'),
+    blockCapability('MULTI_NODE_SINGLE_WRITER'),
     mountCapability('btrfs'),
     { ...mountCapability(), mount: { fs_type: '', mount_flags: [], volume_mount_group: '7' } },
   ]) {

@@ -203,7 +203,7 @@ test('capabilities beyond one node, unknown file systems and mount groups are re
   const refused: [VolumeCapability, RegExp][] = [
     [{ ...BLOCK, accessMode: 'MULTI_NODE_MULTI_WRITER' }, /access mode/],
     [{ ...BLOCK, accessMode: 'MULTI_NODE_READER_ONLY' }, /access mode/],
-    [{ ...BLOCK, accessMode: 'SINGLE_NODE_MULTI_WRITER' }, /access mode/],
+    [{ ...BLOCK, accessMode: 'MULTI_NODE_SINGLE_WRITER' }, /its own node alone/],
     [mountOf('vfat'), /fs_type 'vfat'/],
     [mountOf('x'.repeat(128)), /fs_type/],
     [{ ...mountOf('ext4'), volumeMountGroup: '1000' } as VolumeCapability, /volume_mount_group/],
@@ -215,6 +215,19 @@ test('capabilities beyond one node, unknown file systems and mount groups are re
     throwsWith(() => assertSupported([BLOCK, capability], 'f'), 'INVALID_ARGUMENT', /^f\[1\]/);
   }
   assertSupported([BLOCK, mountOf(''), mountOf('ext4'), mountOf('xfs')], 'f');
+  for (const accessMode of [
+    'SINGLE_NODE_READER_ONLY',
+    'SINGLE_NODE_SINGLE_WRITER',
+    'SINGLE_NODE_MULTI_WRITER',
+  ] as const) {
+    assertSupported(
+      [
+        { ...BLOCK, accessMode },
+        { ...mountOf('xfs'), accessMode },
+      ],
+      'f',
+    );
+  }
 });
 
 test('a repeated request is compatible with its own volume and names the field that is not', () => {

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  isMet,
+  isWithin,
+  nodeSegment,
+  parseTopology,
+  parseTopologyRequirement,
+} from '../../../src/csi/topology.js';
+import { nodeKey } from '../../../src/node-key.js';
+import { throwsWith } from '../../support/expect-status.js';
+
+const KEY = 'blockdelta.csi/node';
+const here = { [KEY]: 'node-1' };
+const there = { [KEY]: 'node-2' };
+const topology = (segments: Record<string, string>) => ({ segments });
+
+test('the segment of a node is its id, or its short name where the id is no topology value', () => {
+  assert.deepEqual(nodeSegment({ topologyKey: KEY, nodeId: 'node-1.example' }), {
+    [KEY]: 'node-1.example',
+  });
+  for (const nodeId of ['-node', 'node-', 'a/b', 'a:b', 'n'.repeat(64)]) {
+    assert.deepEqual(nodeSegment({ topologyKey: KEY, nodeId }), { [KEY]: nodeKey(nodeId) }, nodeId);
+  }
+});
+
+test('a node is in a place if it has all segments of it, by keys without case', () => {
+  assert.ok(isWithin(here, here));
+  assert.ok(isWithin(here, {}));
+  assert.ok(isWithin(here, { [KEY.toUpperCase()]: 'node-1' }));
+  assert.ok(!isWithin(here, there));
+  assert.ok(!isWithin(here, { [KEY]: 'NODE-1' }));
+  assert.ok(!isWithin(here, { ...here, 'example.com/zone': 'z1' }));
+});
+
+test('CV18, CV20: a requirement is met where one requisite place has the node; preferences rule nothing out', () => {
+  assert.ok(isMet(null, here));
+  assert.ok(isMet({ requisite: [there, here], preferred: [] }, here));
+  assert.ok(isMet({ requisite: [there, here], preferred: [there] }, here));
+  assert.ok(isMet({ requisite: [], preferred: [there] }, here));
+  assert.ok(!isMet({ requisite: [there], preferred: [] }, here));
+});
+
+test('G6: keys and values that are none in a topology are refused', () => {
+  const keys = ['', '/', 'a/', '/a', 'a/b/c', '-a', 'A.example/a', `${'p'.repeat(64)}/a`, 'ä'];
+  for (const key of [...keys, 'n'.repeat(64)]) {
+    throwsWith(() => parseTopology(topology({ [key]: 'v' }), 'f'), 'INVALID_ARGUMENT', /^f\.segm/);
+  }
+  for (const value of ['', '-v', 'v-', 'v v', 'v'.repeat(64)]) {
+    throwsWith(
+      () => parseTopology(topology({ [KEY]: value }), 'f'),
+      'INVALID_ARGUMENT',
+      /^f\.segm/,
+    );
+  }
+  throwsWith(() => parseTopology(topology({ zone: 'a', Zone: 'a' }), 'f'), 'INVALID_ARGUMENT');
+  const longest = `${'p'.repeat(63)}/${'n'.repeat(63)}`;
+  assert.deepEqual(parseTopology(topology({ [longest]: 'v' }), 'f'), { [longest]: 'v' });
+  assert.equal(parseTopology(null, 'f'), null);
+});
+
+test('CV17, CV21: a requirement names a place, and prefers none that it rules out', () => {
+  assert.equal(parseTopologyRequirement(null, 'f'), null);
+  throwsWith(() => parseTopologyRequirement({}, 'f'), 'INVALID_ARGUMENT', /neither/);
+  const stray = { requisite: [topology(here)], preferred: [topology(here), topology(there)] };
+  throwsWith(() => parseTopologyRequirement(stray, 'f'), 'INVALID_ARGUMENT', /^f\.preferred\[1\]/);
+  const lawful = { requisite: [topology(there), topology(here)], preferred: [topology(here)] };
+  assert.deepEqual(parseTopologyRequirement(lawful, 'f'), {
+    requisite: [there, here],
+    preferred: [here],
+  });
+  assert.deepEqual(parseTopologyRequirement({ preferred: [topology(there)] }, 'f'), {
+    requisite: [],
+    preferred: [there],
+  });
+});
