@@ -123,6 +123,8 @@ async function startBackends(
         directory: pool.directory,
         embeddedPoolBytes: config.embeddedPoolBytes,
         owner,
+        overcommitPercent: config.overcommitPercent,
+        reservePercent: config.reservePercent,
       }),
   );
   for (const backend of backends) {

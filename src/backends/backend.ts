@@ -21,7 +21,14 @@ export interface Attachment {
 export interface PoolCapacity {
   /** What the pool can hold in all. */
   totalBytes: bigint;
-  /** What new volumes may still promise, never more than the storage below really has free. */
+  /** What the storage below really has free now. */
+  freeBytes: bigint;
+  /** Of it, what is kept from new volumes. */
+  reserveBytes: bigint;
+  /**
+   * What new volumes may still promise: what is free less the reserve, times the overcommitment, less
+   * what existing volumes may still claim. Never negative.
+   */
   availableBytes: bigint;
   minimumVolumeBytes: bigint;
   /** Sizes are whole multiples of this. */
@@ -31,6 +38,21 @@ export interface PoolCapacity {
 export interface PoolObject {
   id: string;
   sizeBytes: bigint;
+}
+
+/** What the kernel shows of one volume's storage, for judging its health. */
+export interface StorageCondition {
+  /** Of the volume's storage in the pool; null if that is gone. */
+  storedBytes: bigint | null;
+  attachment: Attachment | null;
+  /** A device of this volume goes on running on storage that was removed from the pool. */
+  runsOnRemoved: boolean;
+}
+
+/** A volume, and what its snapshot will be called. */
+export interface SnapshotMember {
+  volumeId: string;
+  snapshotId: string;
 }
 
 /** What a pool really holds, for reconciliation with the catalogue. */
@@ -66,17 +88,30 @@ export interface Backend {
   deleteVolume(volumeId: string): Promise<void>;
 
   /**
-   * Cuts a snapshot: everything written and synced before the call is in it; a mounted file system
-   * is frozen for the cut so that it is clean as well. Durable when it returns.
+   * A new writable volume with the content that another one has at this moment, as a snapshot cut now
+   * would have it, and zeros beyond it. sizeBytes >= the source's.
    */
-  createSnapshot(volumeId: string, snapshotId: string): Promise<SnapshotCut>;
+  cloneVolume(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void>;
+  /**
+   * Makes the volume, and its device if it is attached, at least this large; the new part reads as
+   * zeros. Returns the size it has then. Never shrinks.
+   */
+  expandVolume(volumeId: string, sizeBytes: bigint): Promise<bigint>;
+
+  /**
+   * Cuts snapshots of one or several volumes at one point in time: everything written and synced
+   * before the call is in them; mounted file systems are frozen for the cut so that they are clean as
+   * well. Durable when it returns; a failure leaves none of them. FAILED_PRECONDITION if several
+   * volumes are being written to that cannot be held still.
+   */
+  createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut>;
   deleteSnapshot(snapshotId: string): Promise<void>;
   /**
-   * Undoes a createSnapshot that was killed: thaws the volume's file system, removes what was made.
+   * Undoes a createSnapshots that was killed: thaws the volumes' file systems, removes what was made.
    * One that failed has thawed what it froze, and must not be undone this way: somebody else may have
    * frozen the file system.
    */
-  abandonSnapshot(volumeId: string, snapshotId: string): Promise<void>;
+  abandonSnapshots(members: readonly SnapshotMember[]): Promise<void>;
 
   /** Makes the volume a block device. Attached the same way already: that device. */
   attach(volumeId: string, options: { readOnly: boolean }): Promise<Attachment>;
@@ -86,6 +121,8 @@ export interface Backend {
   findAttachment(volumeId: string): Promise<Attachment | null>;
 
   capacity(): Promise<PoolCapacity>;
+  /** FAILED_PRECONDITION if the pool cannot be asked. */
+  condition(volumeId: string): Promise<StorageCondition>;
   list(): Promise<PoolContents>;
   /** Removes temporary files that a killed run left; returns their names. Only before serving. */
   sweep(): Promise<string[]>;
@@ -100,5 +137,6 @@ export interface Backend {
 export interface SnapshotCut {
   /** Wall clock of the cut on this node, ns since the epoch. */
   creationTimeNs: bigint;
-  sizeBytes: bigint;
+  /** In the order of the members. */
+  sizesBytes: bigint[];
 }

@@ -75,6 +75,8 @@ async function serve(env: NodeJS.ProcessEnv): Promise<number> {
 async function run(config: Config, log: Logger): Promise<void> {
   let composition: Composition | null = null;
   const identity = createIdentityService({
+    csiLevel: config.csiLevel,
+    controllerPublish: config.controllerPublish,
     driverName: config.driverName,
     vendorVersion: packageVersion(),
     health: async () => {

@@ -1,7 +1,8 @@
 /** CSI Identity: who the plugin is, what it can do, and whether it works. */
 import type { Service } from '../csi/service.js';
+import { type CapabilitySettings, pluginServices, VOLUME_EXPANSION } from './capabilities.js';
 
-export interface IdentityOptions {
+export interface IdentityOptions extends CapabilitySettings {
   driverName: string;
   vendorVersion: string;
   /**
@@ -10,9 +11,6 @@ export interface IdentityOptions {
    */
   health(): Promise<'starting' | 'ready'>;
 }
-
-/** The same in every mode: CSI wants the sum over all instances of one version from each of them. */
-const CAPABILITIES = ['CONTROLLER_SERVICE', 'SNAPSHOT_METADATA_SERVICE'] as const;
 
 export function createIdentityService(options: IdentityOptions): Service {
   return {
@@ -23,7 +21,10 @@ export function createIdentityService(options: IdentityOptions): Service {
         vendor_version: options.vendorVersion,
       }),
       GetPluginCapabilities: async () => ({
-        capabilities: CAPABILITIES.map((type) => ({ service: { type } })),
+        capabilities: [
+          ...pluginServices(options).map((type) => ({ service: { type } })),
+          ...VOLUME_EXPANSION.map((type) => ({ volume_expansion: { type } })),
+        ],
       }),
       Probe: async () => ({ ready: { value: (await options.health()) === 'ready' } }),
     },

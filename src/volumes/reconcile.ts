@@ -76,7 +76,8 @@ async function settleSnapshot(
 ): Promise<void> {
   const backend = registry.owning(snapshot.pool);
   if (snapshot.state === 'creating') {
-    await backend.abandonSnapshot(snapshot.volumeId, snapshot.snapshotId);
+    const { volumeId, snapshotId } = snapshot;
+    await backend.abandonSnapshots([{ volumeId, snapshotId }]);
     report.undone.push(`snapshot ${snapshot.snapshotId}`);
   } else {
     await backend.deleteSnapshot(snapshot.snapshotId);

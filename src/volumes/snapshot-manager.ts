@@ -82,8 +82,10 @@ export class SnapshotManager {
     });
     const backend = registry.owning(volume.pool);
     try {
-      const cut = await backend.createSnapshot(volume.volumeId, snapshot.snapshotId);
-      return await catalogue.commitSnapshot(snapshot.snapshotId, cut.creationTimeNs, cut.sizeBytes);
+      const { volumeId, snapshotId } = snapshot;
+      const cut = await backend.createSnapshots([{ volumeId, snapshotId }]);
+      const [sizeBytes = volume.sizeBytes] = cut.sizesBytes;
+      return await catalogue.commitSnapshot(snapshotId, cut.creationTimeNs, sizeBytes);
     } catch (thrown) {
       await attemptUndo(async () => {
         await backend.deleteSnapshot(snapshot.snapshotId);
@@ -104,7 +106,8 @@ export class SnapshotManager {
   /** Takes back what an earlier process, or an undoing that failed, has left. */
   async #undo(snapshot: SnapshotRecord): Promise<void> {
     const backend = this.deps.registry.owning(snapshot.pool);
-    await backend.abandonSnapshot(snapshot.volumeId, snapshot.snapshotId);
-    await this.deps.catalogue.removeSnapshot(snapshot.snapshotId);
+    const { volumeId, snapshotId } = snapshot;
+    await backend.abandonSnapshots([{ volumeId, snapshotId }]);
+    await this.deps.catalogue.removeSnapshot(snapshotId);
   }
 }

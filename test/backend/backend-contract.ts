@@ -122,7 +122,7 @@ function describeContents(context: ContractContext): void {
     const volumeId = newVolume();
     const snapshotId = newSnapshot();
     await backend.createVolume(volumeId, 2n * SIZE);
-    await backend.createSnapshot(volumeId, snapshotId);
+    await backend.createSnapshots([{ volumeId, snapshotId }]);
     const held = await backend.list();
     assert.deepEqual(
       held.volumes.filter(({ id }) => !before.volumes.some((old) => old.id === id)),
@@ -143,7 +143,7 @@ function describeContents(context: ContractContext): void {
     const volumeId = newVolume();
     const snapshotId = newSnapshot();
     await backend.createVolume(volumeId, SIZE);
-    await backend.createSnapshot(volumeId, snapshotId);
+    await backend.createSnapshots([{ volumeId, snapshotId }]);
     const left = [
       await harness.leaveTemporary('volume', newVolume()),
       await harness.leaveTemporary('snapshot', newSnapshot()),

@@ -87,7 +87,7 @@ function describeSideBySide(context: ContractContext): void {
     const snapshotId = newSnapshot();
     await backend.createVolume(volumeId, SIZE);
     await harness.write(volumeId, 0, Buffer.alloc(4096, 1));
-    await backend.createSnapshot(volumeId, snapshotId);
+    await backend.createSnapshots([{ volumeId, snapshotId }]);
     await backend.restoreVolume(copy, snapshotId, SIZE);
     await harness.write(copy, 0, Buffer.alloc(4096, 2));
     await harness.write(volumeId, 0, Buffer.alloc(4096, 3));

@@ -28,7 +28,7 @@ export function describeScans(context: ContractContext): void {
     const volumeId = newVolume();
     const snapshotId = newSnapshot();
     await backend.createVolume(volumeId, SIZE);
-    await backend.createSnapshot(volumeId, snapshotId);
+    await backend.createSnapshots([{ volumeId, snapshotId }]);
     const gone = newSnapshot();
     await rejectsWith(backend.scanSource(gone, null), 'FAILED_PRECONDITION');
     await rejectsWith(backend.scanSource(snapshotId, gone), 'FAILED_PRECONDITION');
@@ -49,7 +49,7 @@ async function compareRounds(context: ContractContext, filler: NativePool): Prom
   for (let round = 0; round < ROUNDS; round += 1) {
     await work(context, volumeId, { model, random });
     const id = newSnapshot();
-    await backend.createSnapshot(volumeId, id);
+    await backend.createSnapshots([{ volumeId, snapshotId: id }]);
     cuts.push({ id, image: SnapshotImage.of(model, cuts.at(-1)?.image) });
     if (cuts.length > 3) await backend.deleteSnapshot(cuts.shift()?.id ?? '');
     for (const [index, target] of cuts.entries()) {

@@ -27,17 +27,17 @@ function describeCuts(context: ContractContext): void {
     await backend.createVolume(volumeId, SIZE);
     await write(0, 1 << 20, 1);
     await write(3 << 20, 65536, 2);
-    const cut = await backend.createSnapshot(volumeId, first);
+    const cut = await backend.createSnapshots([{ volumeId, snapshotId: first }]);
     const atFirst = Buffer.from(content);
     await write(4096, 4096, 3);
     await harness.discard(volumeId, 65536, 65536);
     content.fill(0, 65536, 131072);
-    const later = await backend.createSnapshot(volumeId, second);
+    const later = await backend.createSnapshots([{ volumeId, snapshotId: second }]);
     await write(0, 4096, 4);
     assert.ok((await contentOf(context, first)).equals(atFirst));
     content.fill(1, 0, 4096);
     assert.ok((await contentOf(context, second)).equals(content));
-    assert.equal(cut.sizeBytes, SIZE);
+    assert.deepEqual(cut.sizesBytes, [SIZE]);
     assert.ok(later.creationTimeNs > cut.creationTimeNs);
     assert.ok(Math.abs(Number(later.creationTimeNs / 1_000_000n) - Date.now()) < 60_000);
     await harness.release(volumeId);
@@ -51,7 +51,7 @@ function describeCuts(context: ContractContext): void {
     const snapshotId = newSnapshot();
     await backend.createVolume(volumeId, SIZE);
     await harness.write(volumeId, 4096, Buffer.alloc(4096, 5));
-    await backend.createSnapshot(volumeId, snapshotId);
+    await backend.createSnapshots([{ volumeId, snapshotId }]);
     await harness.release(volumeId);
     await backend.deleteVolume(volumeId);
     assert.equal((await contentOf(context, snapshotId))[4096], 5);
@@ -60,7 +60,9 @@ function describeCuts(context: ContractContext): void {
 
   test('cutting a volume that is not there fails and leaves nothing', async () => {
     const snapshotId = newSnapshot();
-    await assert.rejects(context.backend.createSnapshot(newVolume(), snapshotId));
+    await assert.rejects(
+      context.backend.createSnapshots([{ volumeId: newVolume(), snapshotId: snapshotId }]),
+    );
     assert.ok(!(await context.backend.list()).snapshots.some(({ id }) => id === snapshotId));
     assert.deepEqual(await context.backend.sweep(), []);
   });
@@ -72,12 +74,12 @@ function describeRemovals(context: ContractContext): void {
     const volumeId = newVolume();
     const snapshotId = newSnapshot();
     await backend.deleteSnapshot(snapshotId);
-    await backend.abandonSnapshot(volumeId, snapshotId);
+    await backend.abandonSnapshots([{ volumeId, snapshotId }]);
     await backend.createVolume(volumeId, SIZE);
-    await backend.createSnapshot(volumeId, snapshotId);
-    await backend.abandonSnapshot(volumeId, snapshotId);
-    await backend.abandonSnapshot(volumeId, snapshotId);
-    await backend.createSnapshot(volumeId, snapshotId);
+    await backend.createSnapshots([{ volumeId, snapshotId }]);
+    await backend.abandonSnapshots([{ volumeId, snapshotId }]);
+    await backend.abandonSnapshots([{ volumeId, snapshotId }]);
+    await backend.createSnapshots([{ volumeId, snapshotId }]);
     await backend.deleteSnapshot(snapshotId);
     await backend.deleteSnapshot(snapshotId);
     assert.ok(!(await backend.list()).snapshots.some(({ id }) => id === snapshotId));
@@ -90,9 +92,9 @@ function describeRemovals(context: ContractContext): void {
     const snapshotId = newSnapshot();
     await backend.createVolume(volumeId, SIZE);
     const left = await harness.leaveTemporary('snapshot', snapshotId);
-    await backend.abandonSnapshot(volumeId, snapshotId);
+    await backend.abandonSnapshots([{ volumeId, snapshotId }]);
     if (harness.attaches) assert.ok(!(await backend.sweep()).includes(left));
-    await backend.createSnapshot(volumeId, snapshotId);
+    await backend.createSnapshots([{ volumeId, snapshotId }]);
     await backend.deleteSnapshot(snapshotId);
     await backend.deleteVolume(volumeId);
     await backend.sweep();
@@ -106,7 +108,7 @@ function describeRestores(context: ContractContext): void {
     const snapshotId = newSnapshot();
     await backend.createVolume(volumeId, SIZE);
     await harness.write(volumeId, VOLUME_BYTES - 4096, Buffer.alloc(4096, 9));
-    await backend.createSnapshot(volumeId, snapshotId);
+    await backend.createSnapshots([{ volumeId, snapshotId }]);
     await backend.restoreVolume(larger, snapshotId, 2n * SIZE);
     await backend.restoreVolume(larger, snapshotId, 2n * SIZE);
     const content = await harness.read(larger);

@@ -12,6 +12,8 @@ import type {
   PoolCapacity,
   PoolContents,
   SnapshotCut,
+  SnapshotMember,
+  StorageCondition,
 } from '../../src/backends/backend.js';
 import { CsiError } from '../../src/errors.js';
 import type { ScanSource } from '../../src/native/addon.js';
@@ -79,21 +81,40 @@ export class MemoryBackend implements Backend {
     this.storage.volumes.delete(volumeId);
   }
 
-  async createSnapshot(volumeId: string, snapshotId: string): Promise<SnapshotCut> {
-    const { sizeBytes, blocks } = this.#volume(volumeId);
-    if (this.storage.snapshots.has(snapshotId)) {
-      throw CsiError.internal(`snapshot ${snapshotId} is there already`);
+  async cloneVolume(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
+    if (this.#isThere(volumeId, sizeBytes)) return;
+    const { blocks } = this.#volume(sourceVolumeId);
+    this.storage.volumes.set(volumeId, { sizeBytes, blocks: new Map(blocks) });
+  }
+
+  async expandVolume(volumeId: string, sizeBytes: bigint): Promise<bigint> {
+    const volume = this.#volume(volumeId);
+    if (volume.sizeBytes < sizeBytes) volume.sizeBytes = sizeBytes;
+    return volume.sizeBytes;
+  }
+
+  async createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
+    const sources = members.map(({ volumeId }) => this.#volume(volumeId));
+    const taken = members.find(({ snapshotId }) => this.storage.snapshots.has(snapshotId));
+    if (taken !== undefined) {
+      throw CsiError.internal(`snapshot ${taken.snapshotId} is there already`);
     }
-    this.storage.snapshots.set(snapshotId, { sizeBytes, blocks: new Map(blocks) });
-    return { creationTimeNs: BigInt(Date.now()) * 1_000_000n, sizeBytes };
+    members.forEach(({ snapshotId }, index) => {
+      const { sizeBytes, blocks } = sources[index] as Content;
+      this.storage.snapshots.set(snapshotId, { sizeBytes, blocks: new Map(blocks) });
+    });
+    return {
+      creationTimeNs: BigInt(Date.now()) * 1_000_000n,
+      sizesBytes: sources.map(({ sizeBytes }) => sizeBytes),
+    };
   }
 
   async deleteSnapshot(snapshotId: string): Promise<void> {
     this.storage.snapshots.delete(snapshotId);
   }
 
-  async abandonSnapshot(_volumeId: string, snapshotId: string): Promise<void> {
-    await this.deleteSnapshot(snapshotId);
+  async abandonSnapshots(members: readonly SnapshotMember[]): Promise<void> {
+    for (const { snapshotId } of members) await this.deleteSnapshot(snapshotId);
   }
 
   async attach(): Promise<Attachment> {
@@ -110,12 +131,20 @@ export class MemoryBackend implements Backend {
     const sizes = [...this.storage.volumes.values()].map((volume) => volume.sizeBytes);
     const kept = [...this.storage.snapshots.values()].map((snapshot) => snapshot.sizeBytes);
     const used = [...sizes, ...kept].reduce((sum, size) => sum + size, 0n);
+    const free = used < this.#totalBytes ? this.#totalBytes - used : 0n;
     return {
       totalBytes: this.#totalBytes,
-      availableBytes: used < this.#totalBytes ? this.#totalBytes - used : 0n,
+      freeBytes: free,
+      reserveBytes: 0n,
+      availableBytes: free,
       minimumVolumeBytes: 1n << 20n,
       granularityBytes: BigInt(BLOCK_BYTES),
     };
+  }
+
+  async condition(volumeId: string): Promise<StorageCondition> {
+    const storedBytes = this.storage.volumes.get(volumeId)?.sizeBytes ?? null;
+    return { storedBytes, attachment: null, runsOnRemoved: false };
   }
 
   async list(): Promise<PoolContents> {

@@ -106,6 +106,8 @@ class ReflinkHarness implements BackendHarness {
       pool: 'default',
       directory: this.directory,
       embeddedPoolBytes: EMBEDDED_BYTES,
+      overcommitPercent: 100n,
+      reservePercent: 0n,
       owner: 'contract',
     });
   }

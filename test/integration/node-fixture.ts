@@ -63,6 +63,8 @@ export async function openNode(workspace: Workspace): Promise<NodeFixture> {
     pool: 'default',
     directory: pool,
     embeddedPoolBytes: null,
+    overcommitPercent: 100n,
+    reservePercent: 0n,
     owner: 'fixture',
   });
   await backend.start();

@@ -215,7 +215,7 @@ for (const fsType of ['ext4', 'xfs']) {
       const file = `${node.stagingPath(source.volumeId)}/data`;
       writeFileSync(file, 'cut', { flush: true });
       const snapshotId = newSnapshotId(nodeKey('test-node'));
-      await node.backend.createSnapshot(source.volumeId, snapshotId);
+      await node.backend.createSnapshots([{ volumeId: source.volumeId, snapshotId }]);
       writeFileSync(file, 'later');
       for (const mode of ['SINGLE_NODE_WRITER', READER]) {
         const restored = await node.makeVolume({
@@ -241,7 +241,7 @@ rootTest('a restored volume is never formatted, even if a record calls it fresh'
   await node.stage(source, mountCapability());
   writeFileSync(`${node.stagingPath(source.volumeId)}/data`, 'cut', { flush: true });
   const snapshotId = newSnapshotId(nodeKey('test-node'));
-  await node.backend.createSnapshot(source.volumeId, snapshotId);
+  await node.backend.createSnapshots([{ volumeId: source.volumeId, snapshotId }]);
   await node.unstage(source);
   const restored = await node.makeVolume({ sourceSnapshotId: snapshotId, fresh: true });
   await node.stage(restored, mountCapability());

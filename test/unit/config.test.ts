@@ -16,6 +16,13 @@ test('the endpoint alone is enough: everything else has a default', () => {
     stateDirectory: '/var/lib/blockdelta',
     pools: [{ name: 'default', directory: '/var/lib/blockdelta/pools/default' }],
     embeddedPoolBytes: null,
+    overcommitPercent: 100n,
+    reservePercent: 5n,
+    csiLevel: '1.12',
+    controllerPublish: false,
+    maxVolumesPerNode: 0,
+    topologyKey: 'blockdelta.csi/node',
+    cgroupRoot: '/sys/fs/cgroup',
     logLevel: 'info',
     shutdownGraceMs: 20_000,
     scanThreads: 2,
@@ -33,6 +40,13 @@ test('every setting can be given', () => {
     BLOCKDELTA_STATE_DIR: '/state//here/',
     BLOCKDELTA_POOLS: 'fast=/mnt/a,slow-2=/mnt/b/',
     BLOCKDELTA_EMBEDDED_POOL_SIZE: '20Gi',
+    BLOCKDELTA_OVERCOMMIT: '2.5',
+    BLOCKDELTA_RESERVE_PERCENT: '0',
+    BLOCKDELTA_CSI_LEVEL: '1.13',
+    BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
+    BLOCKDELTA_MAX_VOLUMES_PER_NODE: '110',
+    BLOCKDELTA_TOPOLOGY_KEY: 'example.org/host',
+    BLOCKDELTA_CGROUP_ROOT: '/run/cgroup',
     BLOCKDELTA_LOG_LEVEL: 'debug',
     BLOCKDELTA_SHUTDOWN_GRACE_SECONDS: '0',
     BLOCKDELTA_SCAN_THREADS: '64',
@@ -51,6 +65,13 @@ test('every setting can be given', () => {
       { name: 'slow-2', directory: '/mnt/b' },
     ],
     embeddedPoolBytes: 20n << 30n,
+    overcommitPercent: 250n,
+    reservePercent: 0n,
+    csiLevel: '1.13',
+    controllerPublish: true,
+    maxVolumesPerNode: 110,
+    topologyKey: 'example.org/host',
+    cgroupRoot: '/run/cgroup',
     logLevel: 'debug',
     shutdownGraceMs: 0,
     scanThreads: 64,
@@ -101,6 +122,18 @@ const WRONG: readonly [name: string, value: string, found: RegExp][] = [
   ['BLOCKDELTA_EMBEDDED_POOL_SIZE', '-1', /Ki, Mi, Gi or Ti/],
   ['BLOCKDELTA_EMBEDDED_POOL_SIZE', '536870911', /at least 512Mi/],
   ['BLOCKDELTA_EMBEDDED_POOL_SIZE', '511Mi', /at least 512Mi/],
+  ['BLOCKDELTA_OVERCOMMIT', '0.99', /1 to 100/],
+  ['BLOCKDELTA_OVERCOMMIT', '100.01', /1 to 100/],
+  ['BLOCKDELTA_OVERCOMMIT', '1.234', /1 to 100/],
+  ['BLOCKDELTA_OVERCOMMIT', 'much', /1 to 100/],
+  ['BLOCKDELTA_RESERVE_PERCENT', '51', /0 to 50/],
+  ['BLOCKDELTA_CSI_LEVEL', '1.9', /1\.10, 1\.11, 1\.12, 1\.13/],
+  ['BLOCKDELTA_CONTROLLER_PUBLISH', 'true', /on, off/],
+  ['BLOCKDELTA_MAX_VOLUMES_PER_NODE', '-1', /whole number/],
+  ['BLOCKDELTA_TOPOLOGY_KEY', 'Upper.example/node', /like blockdelta.csi\/node/],
+  ['BLOCKDELTA_TOPOLOGY_KEY', 'example.org/', /like blockdelta.csi\/node/],
+  ['BLOCKDELTA_TOPOLOGY_KEY', `${'a'.repeat(64)}/node`, /63/],
+  ['BLOCKDELTA_CGROUP_ROOT', 'sys', /absolute/],
   ['BLOCKDELTA_LOG_LEVEL', 'verbose', /one of trace/],
   ['BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', '1.5', /whole number/],
   ['BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', '3601', /0 to 3600/],
@@ -117,6 +150,19 @@ for (const [name, value, found] of WRONG) {
     );
   });
 }
+
+test('overcommitment is kept in percent, and both of its ends are taken', () => {
+  const percent = (value: string) =>
+    parseConfig({ CSI_ENDPOINT, BLOCKDELTA_OVERCOMMIT: value }).overcommitPercent;
+  assert.deepEqual(['1', '1.5', '1.05', '100'].map(percent), [100n, 150n, 105n, 10_000n]);
+});
+
+test('the topology key follows the name of the driver, in lower case, and may go without a prefix', () => {
+  const named = parseConfig({ CSI_ENDPOINT, BLOCKDELTA_DRIVER_NAME: 'Disks.Example' });
+  assert.equal(named.topologyKey, 'disks.example/node');
+  const plain = parseConfig({ CSI_ENDPOINT, BLOCKDELTA_TOPOLOGY_KEY: 'node' });
+  assert.equal(plain.topologyKey, 'node');
+});
 
 test('the smallest bound of an embedded pool is taken', () => {
   const found = parseConfig({ CSI_ENDPOINT, BLOCKDELTA_EMBEDDED_POOL_SIZE: '512Mi' });

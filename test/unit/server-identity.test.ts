@@ -11,6 +11,8 @@ function ask(rpc: string, health: Health): Promise<ResponseMessage> {
   const identity = createIdentityService({
     driverName: 'blockdelta.csi',
     vendorVersion: packageVersion(),
+    csiLevel: '1.12',
+    controllerPublish: false,
     health,
   });
   const handler = identity.unary[rpc];
@@ -37,7 +39,10 @@ test('name, version and capabilities are told also while the plugin is broken', 
   assert.deepEqual(await ask('GetPluginCapabilities', broken), {
     capabilities: [
       { service: { type: 'CONTROLLER_SERVICE' } },
+      { service: { type: 'VOLUME_ACCESSIBILITY_CONSTRAINTS' } },
+      { service: { type: 'GROUP_CONTROLLER_SERVICE' } },
       { service: { type: 'SNAPSHOT_METADATA_SERVICE' } },
+      { volume_expansion: { type: 'ONLINE' } },
     ],
   });
 });

@@ -5,7 +5,6 @@
  * embedded-pool.ts), found out by really cloning a file. Which file is attached is asked of the
  * kernel by device and inode each time. Knows ids, never names or lineage.
  */
-import type { BigIntStats } from 'node:fs';
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode, SystemError } from '../../errors.js';
@@ -19,15 +18,12 @@ import type {
   PoolContents,
   PoolObject,
   SnapshotCut,
+  SnapshotMember,
+  StorageCondition,
 } from '../backend.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
 import { isObjectName, isTemporaryName, type PoolLayout, temporary } from './pool-layout.js';
-
-const MINIMUM_VOLUME_BYTES = 1n << 20n;
-/** Whole file system blocks, so that no tail block is shared between content and slack. */
-const GRANULARITY_BYTES = 4096n;
-/** st_blocks counts in these (stat(2)). */
-const STAT_BLOCK_BYTES = 512n;
+import { poolCapacity, type SpacePolicy, statOrNull } from './pool-space.js';
 
 type CutRequest = Parameters<Addon['cutSnapshot']>[0];
 
@@ -35,8 +31,10 @@ export class ReflinkBackend implements Backend {
   readonly pool: string;
   readonly #native: NativeRunner;
   readonly #directory: PoolDirectory;
+  readonly #policy: SpacePolicy;
 
-  constructor(native: NativeRunner, options: ReflinkPoolOptions) {
+  constructor(native: NativeRunner, options: ReflinkPoolOptions & SpacePolicy) {
+    this.#policy = options;
     this.pool = options.pool;
     this.#native = native;
     this.#directory = new PoolDirectory(native, options);
@@ -94,7 +92,10 @@ export class ReflinkBackend implements Backend {
     await this.#remove(this.#layout.volume(volumeId));
   }
 
-  async createSnapshot(volumeId: string, snapshotId: string): Promise<SnapshotCut> {
+  async createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
+    const [member] = members;
+    if (member === undefined || members.length > 1) throw CsiError.unimplemented('group snapshots');
+    const { volumeId, snapshotId } = member;
     const path = this.#layout.snapshot(snapshotId);
     const loop = await this.#loop(volumeId);
     const cut = await this.#cut(volumeId, {
@@ -106,7 +107,7 @@ export class ReflinkBackend implements Backend {
     });
     const { state } = await this.#native.run('fileState', { path });
     if (state === null) throw CsiError.internal(`snapshot ${snapshotId} vanished after its cut`);
-    return { creationTimeNs: cut.cutTimeNs, sizeBytes: state.sizeBytes };
+    return { creationTimeNs: cut.cutTimeNs, sizesBytes: [state.sizeBytes] };
   }
 
   async deleteSnapshot(snapshotId: string): Promise<void> {
@@ -114,11 +115,28 @@ export class ReflinkBackend implements Backend {
     await this.#remove(this.#layout.snapshot(snapshotId));
   }
 
-  async abandonSnapshot(volumeId: string, snapshotId: string): Promise<void> {
-    const loop = await this.#loop(volumeId);
-    const mountPoint = loop === null ? null : await writableMount(loop.path);
-    if (mountPoint !== null) await this.#native.run('thaw', { path: mountPoint });
-    await this.deleteSnapshot(snapshotId);
+  async abandonSnapshots(members: readonly SnapshotMember[]): Promise<void> {
+    // All of them first: a file system that stands still holds up its users.
+    for (const { volumeId } of members) {
+      const loop = await this.#loop(volumeId);
+      const mountPoint = loop === null ? null : await writableMount(loop.path);
+      if (mountPoint !== null) await this.#native.run('thaw', { path: mountPoint });
+    }
+    for (const { snapshotId } of members) await this.deleteSnapshot(snapshotId);
+  }
+
+  async cloneVolume(): Promise<void> {
+    throw CsiError.unimplemented('clones');
+  }
+
+  async expandVolume(): Promise<bigint> {
+    throw CsiError.unimplemented('expansion');
+  }
+
+  async condition(volumeId: string): Promise<StorageCondition> {
+    const attachment = await this.findAttachment(volumeId);
+    const found = await statOrNull(this.#layout.volume(volumeId));
+    return { storedBytes: found?.size ?? null, attachment, runsOnRemoved: false };
   }
 
   async attach(volumeId: string, options: { readOnly: boolean }): Promise<Attachment> {
@@ -152,14 +170,7 @@ export class ReflinkBackend implements Backend {
   }
 
   async capacity(): Promise<PoolCapacity> {
-    const { totalBytes, freeBytes } = await this.#directory.space();
-    const left = freeBytes - (await this.#promisedBytes());
-    return {
-      totalBytes,
-      availableBytes: left > 0n ? (left / GRANULARITY_BYTES) * GRANULARITY_BYTES : 0n,
-      minimumVolumeBytes: MINIMUM_VOLUME_BYTES,
-      granularityBytes: GRANULARITY_BYTES,
-    };
+    return poolCapacity(this.#layout, await this.#directory.space(), this.#policy);
   }
 
   async list(): Promise<PoolContents> {
@@ -256,18 +267,6 @@ export class ReflinkBackend implements Backend {
     return thrown;
   }
 
-  /** What existing volumes may still claim: the parts of them that were never written. */
-  async #promisedBytes(): Promise<bigint> {
-    let promised = 0n;
-    for (const name of (await readdir(this.#layout.volumes)).filter(isObjectName)) {
-      const found = await statOrNull(this.#layout.volume(name));
-      if (found === null) continue;
-      const allocated = found.blocks * STAT_BLOCK_BYTES;
-      if (allocated < found.size) promised += found.size - allocated;
-    }
-    return promised;
-  }
-
   async #objects(directory: string): Promise<{ objects: PoolObject[]; unknown: string[] }> {
     const objects: PoolObject[] = [];
     const unknown: string[] = [];
@@ -297,16 +296,6 @@ function isMissing(thrown: unknown, path: string): boolean {
 
 function isFrozenByAnother(thrown: unknown): boolean {
   return thrown instanceof SystemError && thrown.code === 'EBUSY' && thrown.syscall === 'FIFREEZE';
-}
-
-/** Null if the file is gone, such as between a readdir and its stat. */
-async function statOrNull(path: string): Promise<BigIntStats | null> {
-  try {
-    return await stat(path, { bigint: true });
-  } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return null;
-    throw thrown;
-  }
 }
 
 function attachment(device: LoopDevice): Attachment {

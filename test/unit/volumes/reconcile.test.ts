@@ -45,7 +45,7 @@ async function snapshot(
   fields: Partial<SnapshotRecord> = {},
 ): Promise<SnapshotRecord> {
   const record = await catalogue.insertSnapshot(snapshotRecord(of, fields));
-  await backend.createSnapshot(of.volumeId, record.snapshotId);
+  await backend.createSnapshots([{ volumeId: of.volumeId, snapshotId: record.snapshotId }]);
   return record;
 }
 

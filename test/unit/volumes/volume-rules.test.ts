@@ -16,6 +16,8 @@ import { BLOCK, MIB, mountOf, volumeRecord } from '../../support/records.js';
 const GIB = 1024n * MIB;
 const POOL: PoolCapacity = {
   totalBytes: 100n * GIB,
+  freeBytes: 50n * GIB,
+  reserveBytes: 0n,
   availableBytes: 50n * GIB,
   minimumVolumeBytes: MIB,
   granularityBytes: 4096n,

@@ -1,0 +1,67 @@
+/**
+ * What a reflink pool may still promise to volumes: an account of what is free, what is kept and
+ * what sparse files may still claim. Reads sizes, changes nothing.
+ */
+import type { BigIntStats } from 'node:fs';
+import { readdir, stat } from 'node:fs/promises';
+import { errorCode } from '../../errors.js';
+import type { PoolCapacity } from '../backend.js';
+import { isObjectName, type PoolLayout } from './pool-layout.js';
+
+/** How much of the free space new volumes may be promised. */
+export interface SpacePolicy {
+  overcommitPercent: bigint;
+  /** Of the pool's size. */
+  reservePercent: bigint;
+}
+
+export interface PoolSpace {
+  totalBytes: bigint;
+  freeBytes: bigint;
+}
+
+const MINIMUM_VOLUME_BYTES = 1n << 20n;
+/** Whole file system blocks, so that no tail block is shared between content and slack. */
+const GRANULARITY_BYTES = 4096n;
+/** st_blocks counts in these (stat(2)). */
+const STAT_BLOCK_BYTES = 512n;
+
+export async function poolCapacity(
+  layout: PoolLayout,
+  { totalBytes, freeBytes }: PoolSpace,
+  policy: SpacePolicy,
+): Promise<PoolCapacity> {
+  const reserveBytes = (totalBytes * policy.reservePercent) / 100n;
+  const usable = freeBytes > reserveBytes ? freeBytes - reserveBytes : 0n;
+  const left = (usable * policy.overcommitPercent) / 100n - (await promisedBytes(layout));
+  return {
+    totalBytes,
+    freeBytes,
+    reserveBytes,
+    availableBytes: left > 0n ? (left / GRANULARITY_BYTES) * GRANULARITY_BYTES : 0n,
+    minimumVolumeBytes: MINIMUM_VOLUME_BYTES,
+    granularityBytes: GRANULARITY_BYTES,
+  };
+}
+
+/** What existing volumes may still claim: the parts of them that were never written. */
+async function promisedBytes(layout: PoolLayout): Promise<bigint> {
+  let promised = 0n;
+  for (const name of (await readdir(layout.volumes)).filter(isObjectName)) {
+    const found = await statOrNull(layout.volume(name));
+    if (found === null) continue;
+    const allocated = found.blocks * STAT_BLOCK_BYTES;
+    if (allocated < found.size) promised += found.size - allocated;
+  }
+  return promised;
+}
+
+/** Null if the file is gone, such as between a readdir and its stat. */
+export async function statOrNull(path: string): Promise<BigIntStats | null> {
+  try {
+    return await stat(path, { bigint: true });
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return null;
+    throw thrown;
+  }
+}

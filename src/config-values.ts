@@ -1,0 +1,197 @@
+/**
+ * Parses single settings: from the text of an environment variable to a value, or a ConfigError that
+ * names the variable, what was found and what would be right. Reads no environment itself.
+ */
+import { isAbsolute, join, normalize } from 'node:path';
+
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+}
+
+export interface PoolConfig {
+  name: string;
+  /** A directory; its file system decides between reflinked files in place and an embedded pool. */
+  directory: string;
+}
+
+/** The longest socket path that Node binds without cutting it short (sun_path less its NUL). */
+export const SOCKET_PATH_MAX = 107;
+const NODE_ID_MAX = 128;
+/** Below this an embedded pool is of no use (backends/reflink/embedded-pool.ts). */
+const EMBEDDED_POOL_MINIMUM = '512Mi';
+
+export function parseEndpoint(value: string | undefined): string {
+  if (value === undefined) {
+    throw new ConfigError(
+      'CSI_ENDPOINT is not set. Set it to the socket to serve on, ' +
+        'for example CSI_ENDPOINT=unix:///run/blockdelta/csi.sock',
+    );
+  }
+  if (!value.startsWith('unix://')) {
+    throw new ConfigError(`CSI_ENDPOINT is '${value}': only unix:// endpoints are served`);
+  }
+  const path = value.slice('unix://'.length);
+  if (!isAbsolute(path) || path !== normalize(path)) {
+    throw new ConfigError(
+      `CSI_ENDPOINT is '${value}': the path behind unix:// must be absolute and plain`,
+    );
+  }
+  if (!path.endsWith('.sock')) {
+    throw new ConfigError(`CSI_ENDPOINT is '${value}': the socket's name must end in .sock`);
+  }
+  const bytes = Buffer.byteLength(path);
+  if (bytes > SOCKET_PATH_MAX) {
+    throw new ConfigError(
+      `CSI_ENDPOINT: the socket path is ${bytes} bytes long; the kernel takes ${SOCKET_PATH_MAX}. Use a shorter directory`,
+    );
+  }
+  return path;
+}
+
+export function parseDirectory(name: string, value: string): string {
+  if (!isAbsolute(value) || value.includes('\0')) {
+    throw new ConfigError(`${name} is '${value}': it must be an absolute path`);
+  }
+  const path = normalize(value).replace(/\/+$/, '');
+  if (path === '')
+    throw new ConfigError(`${name} is '${value}': it must not be the root directory`);
+  return path;
+}
+
+export function parseSocketMode(value: string): number {
+  if (!/^0?[0-7]{3}$/.test(value)) {
+    throw new ConfigError(
+      `BLOCKDELTA_SOCKET_MODE is '${value}': it must be three octal digits such as 0600`,
+    );
+  }
+  return Number.parseInt(value, 8);
+}
+
+export function parseNodeId(value: string): string {
+  const bytes = Buffer.byteLength(value);
+  if (bytes === 0 || bytes > NODE_ID_MAX || !/^[\x21-\x7e]+$/.test(value)) {
+    throw new ConfigError(
+      `BLOCKDELTA_NODE_ID is '${value}': it must be 1 to ${NODE_ID_MAX} printable ASCII characters without spaces`,
+    );
+  }
+  return value;
+}
+
+/** csi-sanity wants letters at both ends, the specification a domain name of at most 63 characters. */
+export function parseDriverName(value: string): string {
+  if (value.length > 63 || !/^[A-Za-z]([A-Za-z0-9.-]*[A-Za-z])?$/.test(value) || value.length < 2) {
+    throw new ConfigError(
+      `BLOCKDELTA_DRIVER_NAME is '${value}': it must be a domain name of 2 to 63 characters, a letter first and last`,
+    );
+  }
+  return value;
+}
+
+export function parseChoice<T extends string>(
+  name: string,
+  value: string,
+  choices: readonly T[],
+): T {
+  const found = choices.find((choice) => choice === value);
+  if (found === undefined)
+    throw new ConfigError(`${name} is '${value}': it must be one of ${choices.join(', ')}`);
+  return found;
+}
+
+export function parseInteger(
+  name: string,
+  value: string,
+  minimum: number,
+  maximum: number,
+): number {
+  const number = /^\d{1,9}$/.test(value) ? Number(value) : Number.NaN;
+  if (!(number >= minimum && number <= maximum)) {
+    throw new ConfigError(
+      `${name} is '${value}': it must be a whole number from ${minimum} to ${maximum}`,
+    );
+  }
+  return number;
+}
+
+/** In percent; two decimals count. */
+export function parseOvercommit(value: string): bigint {
+  const match = /^(\d{1,3})(?:\.(\d{1,2}))?$/.exec(value);
+  const percent = BigInt(`${match?.[1] ?? 0}${(match?.[2] ?? '').padEnd(2, '0')}`);
+  if (percent < 100n || percent > 10_000n) {
+    throw new ConfigError(
+      `BLOCKDELTA_OVERCOMMIT is '${value}': it must be a number from 1 to 100, such as 2.5`,
+    );
+  }
+  return percent;
+}
+
+/** As CSI has it: an optional prefix in the form of a DNS name, and a name, 63 characters each. */
+export function parseTopologyKey(value: string): string {
+  const slash = value.indexOf('/');
+  const prefix = slash < 0 ? 'x' : value.slice(0, slash);
+  const name = value.slice(slash + 1);
+  const isPrefix = prefix.length <= 63 && /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/.test(prefix);
+  const isName = name.length <= 63 && /^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$/.test(name);
+  if (isPrefix && isName) return value;
+  throw new ConfigError(
+    `BLOCKDELTA_TOPOLOGY_KEY is '${value}': it must be like blockdelta.csi/node, at most 63 ` +
+      'characters on each side of the slash, letters or digits at both ends',
+  );
+}
+
+const SIZE_UNITS: Readonly<Record<string, bigint>> = {
+  '': 1n,
+  Ki: 1n << 10n,
+  Mi: 1n << 20n,
+  Gi: 1n << 30n,
+  Ti: 1n << 40n,
+};
+
+export function parseEmbeddedPoolSize(value: string | undefined): bigint | null {
+  if (value === undefined) return null;
+  const name = 'BLOCKDELTA_EMBEDDED_POOL_SIZE';
+  const bytes = parseSize(name, value);
+  if (bytes < parseSize(name, EMBEDDED_POOL_MINIMUM)) {
+    throw new ConfigError(`${name} is '${value}': it must be at least ${EMBEDDED_POOL_MINIMUM}`);
+  }
+  return bytes;
+}
+
+function parseSize(name: string, value: string): bigint {
+  const match = /^([1-9]\d{0,14})(Ki|Mi|Gi|Ti)?$/.exec(value);
+  const unit = SIZE_UNITS[match?.[2] ?? ''];
+  if (match === null || unit === undefined) {
+    throw new ConfigError(
+      `${name} is '${value}': it must be bytes, or a number with Ki, Mi, Gi or Ti, such as 20Gi`,
+    );
+  }
+  return BigInt(match[1] ?? '0') * unit;
+}
+
+/** name=/directory,name=/directory; the first one is the default pool. */
+export function parsePools(value: string | undefined, stateDirectory: string): PoolConfig[] {
+  if (value === undefined) {
+    return [
+      Object.freeze({ name: 'default', directory: join(stateDirectory, 'pools', 'default') }),
+    ];
+  }
+  const pools = value.split(',').map((item) => {
+    const match = /^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)=(.+)$/.exec(item);
+    const name = match?.[1];
+    const directory = match?.[3];
+    if (name === undefined || directory === undefined) {
+      throw new ConfigError(
+        `BLOCKDELTA_POOLS: '${item}' is not name=/directory (lower-case letters, digits and '-' in the name)`,
+      );
+    }
+    return Object.freeze({ name, directory: parseDirectory('BLOCKDELTA_POOLS', directory) });
+  });
+  assertDistinct(pools.map((pool) => pool.name));
+  assertDistinct(pools.map((pool) => pool.directory));
+  return pools;
+}
+
+function assertDistinct(values: string[]): void {
+  const twice = values.find((value, index) => values.indexOf(value) !== index);
+  if (twice !== undefined) throw new ConfigError(`BLOCKDELTA_POOLS: '${twice}' is given twice`);
+}

@@ -1,0 +1,82 @@
+/**
+ * What the plugin says it can do, by the level of the specification its clients are taken to know.
+ *
+ * Every RPC answers at every level. The level only decides what is advertised, because clients made
+ * for an older version refuse values they do not know, and newer ones miss what was taken away:
+ * GET_SNAPSHOT came with 1.12; 1.13 put the health RPCs in the place of VOLUME_CONDITION.
+ */
+import type { CsiLevel } from '../config.js';
+
+export interface CapabilitySettings {
+  readonly csiLevel: CsiLevel;
+  readonly controllerPublish: boolean;
+}
+
+const ORDER: readonly CsiLevel[] = ['1.10', '1.11', '1.12', '1.13'];
+
+export function isAtLeast(level: CsiLevel, wanted: CsiLevel): boolean {
+  return ORDER.indexOf(level) >= ORDER.indexOf(wanted);
+}
+
+/** Whether VolumeCondition is part of the answers: 1.13 took it away for health RPCs of its own. */
+export function hasVolumeCondition({ csiLevel }: Pick<CapabilitySettings, 'csiLevel'>): boolean {
+  return !isAtLeast(csiLevel, '1.13');
+}
+
+/** PluginCapability.Service types. The same in every mode: CSI wants the sum over all instances. */
+export function pluginServices({ csiLevel }: CapabilitySettings): string[] {
+  return [
+    'CONTROLLER_SERVICE',
+    'VOLUME_ACCESSIBILITY_CONSTRAINTS',
+    'GROUP_CONTROLLER_SERVICE',
+    'SNAPSHOT_METADATA_SERVICE',
+    ...(isAtLeast(csiLevel, '1.13') ? ['SNAPSHOT_ACCESSIBILITY_CONSTRAINTS'] : []),
+  ];
+}
+
+/** PluginCapability.VolumeExpansion types: the controller expands published volumes too. */
+export const VOLUME_EXPANSION = ['ONLINE'] as const;
+
+/** ControllerServiceCapability.RPC types. */
+export function controllerCapabilities(settings: CapabilitySettings): string[] {
+  return [
+    'CREATE_DELETE_VOLUME',
+    'LIST_VOLUMES',
+    'GET_CAPACITY',
+    'CREATE_DELETE_SNAPSHOT',
+    'LIST_SNAPSHOTS',
+    'CLONE_VOLUME',
+    'EXPAND_VOLUME',
+    'GET_VOLUME',
+    'SINGLE_NODE_MULTI_WRITER',
+    'MODIFY_VOLUME',
+    ...(isAtLeast(settings.csiLevel, '1.12') ? ['GET_SNAPSHOT'] : []),
+    ...(hasVolumeCondition(settings)
+      ? ['VOLUME_CONDITION']
+      : ['GET_VOLUME_HEALTH', 'LIST_VOLUME_HEALTH']),
+    ...(settings.controllerPublish
+      ? ['PUBLISH_UNPUBLISH_VOLUME', 'PUBLISH_READONLY', 'LIST_VOLUMES_PUBLISHED_NODES']
+      : []),
+  ];
+}
+
+/** NodeServiceCapability.RPC types. */
+export function nodeCapabilities(settings: CapabilitySettings): string[] {
+  return [
+    'STAGE_UNSTAGE_VOLUME',
+    'GET_VOLUME_STATS',
+    'EXPAND_VOLUME',
+    'SINGLE_NODE_MULTI_WRITER',
+    ...(hasVolumeCondition(settings)
+      ? ['VOLUME_CONDITION']
+      : ['GET_VOLUME_HEALTH', 'GET_STORAGE_HEALTH']),
+  ];
+}
+
+/** GroupControllerServiceCapability.RPC types. */
+export const GROUP_CAPABILITIES = ['CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT'] as const;
+
+/** The list of a Get*Capabilities answer whose entries are `rpc`. */
+export function rpcCapabilities(types: readonly string[]): Record<string, unknown>[] {
+  return types.map((type) => ({ rpc: { type } }));
+}
