@@ -10,6 +10,8 @@ export const MINIMUM_BYTES = {
   ext4: 16n * MIB,
   /** mkfs.xfs makes nothing smaller (xfsprogs 5.19 and later). */
   xfs: 300n * MIB,
+  /** mkfs.btrfs wants 109 MiB for metadata that is kept twice; a little more leaves room for data. */
+  btrfs: 128n * MIB,
 } as const satisfies Readonly<Record<string, bigint>>;
 
 export type FileSystem = keyof typeof MINIMUM_BYTES;

@@ -36,6 +36,8 @@ const PACKAGES: Readonly<Record<string, string>> = {
   'mkfs.ext4': 'e2fsprogs',
   'fsck.ext4': 'e2fsprogs',
   'mkfs.xfs': 'xfsprogs',
+  'mkfs.btrfs': 'btrfs-progs',
+  btrfstune: 'btrfs-progs',
 };
 
 const DEFAULT_TIMEOUT_MS = 60_000;

@@ -4,12 +4,12 @@
  * See proc_pid_mountinfo(5). The output of the mount program is never read: it is made for people,
  * and mixes in what user space remembers. Knows nothing of volumes.
  */
-import { readFile } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 
 export interface MountEntry {
   mountId: number;
   parentId: number;
-  /** Device number of the file system (st_dev); for ext4 and xfs, of its block device. */
+  /** Of the file system's block device; of a file system without one, its st_dev. */
   major: number;
   minor: number;
   /** The part of the file system that is mounted; `/loop3` for a bound device node of devtmpfs. */
@@ -42,10 +42,33 @@ export async function readMountInfo(): Promise<MountEntry[]> {
     if (again === text) break;
     text = again;
   }
-  return parseMountInfo(text);
+  return withBlockDevices(parseMountInfo(text));
 }
 
-/** Throws on a line that is not of the documented form: a mount overlooked would be worse. */
+/**
+ * btrfs shows a made-up device number; its block device is known by the source, which for btrfs the
+ * kernel itself fills in. Entries whose source is no block device here keep their number.
+ */
+async function withBlockDevices(entries: MountEntry[]): Promise<MountEntry[]> {
+  const sources = new Set(entries.filter(isBtrfs).map(({ source }) => source));
+  if (sources.size === 0) return entries;
+  const numbers = new Map<string, number>();
+  for (const source of sources) {
+    const found = await stat(source).catch(() => null);
+    if (found?.isBlockDevice() === true) numbers.set(source, found.rdev);
+  }
+  return entries.map((entry) => {
+    const rdev = isBtrfs(entry) ? numbers.get(entry.source) : undefined;
+    return rdev === undefined ? entry : { ...entry, major: majorOf(rdev), minor: minorOf(rdev) };
+  });
+}
+
+const isBtrfs = (entry: MountEntry): boolean => entry.fsType === 'btrfs';
+
+/**
+ * The device numbers are the kernel's. Throws on a line that is not of the documented form: a mount
+ * overlooked would be worse.
+ */
 export function parseMountInfo(text: string): MountEntry[] {
   return text
     .split('\n')

@@ -23,7 +23,8 @@ import {
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import type { RequestMessage, ResponseMessage, Service } from '../csi/service.js';
 import { CsiError } from '../errors.js';
-import { areTuningFlags } from '../mount/filesystem.js';
+import { assertMountFlags } from '../file-system-options.js';
+import { isFileSystem } from '../file-systems.js';
 import { pathKey, volumeKey } from '../volumes/operation-locks.js';
 import type { VolumeRecord } from '../volumes/records.js';
 import { unsupportedReason } from '../volumes/volume-rules.js';
@@ -175,10 +176,9 @@ function parseServed(
       `volume ${volume.volumeId} cannot be used with this volume_capability: ${reason}`,
     );
   }
-  if (capability.accessType === 'mount' && !areTuningFlags(capability.mountFlags)) {
-    throw CsiError.invalidArgument(
-      'volume_capability.mount.mount_flags has an option that is not one of a plain mount, such as bind or remount',
-    );
+  if (capability.accessType === 'mount') {
+    const type = isFileSystem(capability.fsType) ? capability.fsType : null;
+    assertMountFlags(capability.mountFlags, 'volume_capability.mount.mount_flags', type);
   }
   return capability;
 }

@@ -95,7 +95,7 @@ rootTest('NS6: what is not served is a failed precondition here', async () => {
   for (const capability of [
     mountCapability('', 'MULTI_NODE_MULTI_WRITER'),
     blockCapability('MULTI_NODE_SINGLE_WRITER'),
-    mountCapability('btrfs'),
+    mountCapability('ext3'),
     { ...mountCapability(), mount: { fs_type: '', mount_flags: [], volume_mount_group: '7' } },
   ]) {
     await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', /not served/);

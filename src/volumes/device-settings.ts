@@ -1,0 +1,127 @@
+/**
+ * The mutable parameters of a volume: what its block device, and the limits of the pod that uses it,
+ * can be set to while the volume is in use.
+ *
+ * This file knows names, types, defaults and ranges, and turns a parameter map into settings. It
+ * touches no device: mount/block-queue.ts and mount/cgroup.ts do.
+ */
+import { CsiError } from '../errors.js';
+
+export const IO_SCHEDULERS = ['none', 'mq-deadline', 'kyber', 'bfq'] as const;
+export type IoScheduler = (typeof IO_SCHEDULERS)[number];
+
+/** Of the pod, for this volume; null: no limit. */
+export interface IoLimits {
+  readonly readBytesPerSecond: bigint | null;
+  readonly writeBytesPerSecond: bigint | null;
+  readonly readOperationsPerSecond: bigint | null;
+  readonly writeOperationsPerSecond: bigint | null;
+}
+
+/** null: not asked for, so the device gets the default. */
+export interface DeviceSettings {
+  readonly readAheadKiB: number | null;
+  readonly ioScheduler: IoScheduler | null;
+  readonly loopDirectIo: boolean | null;
+  readonly limits: IoLimits;
+}
+
+export interface MutableParameter {
+  readonly name: string;
+  readonly type: string;
+  readonly default: string;
+  readonly range: string;
+}
+
+/** io.max takes 64-bit numbers; int64 is the smaller half of them, and what CSI counts in. */
+const LIMIT_MAX = 2n ** 63n - 1n;
+const READ_AHEAD_MAX_KIB = 16384;
+const RATE = { type: 'whole number or max', default: 'max', range: `1 to ${LIMIT_MAX}, or max` };
+
+export const MUTABLE_PARAMETERS = [
+  {
+    name: 'readAheadKiB',
+    type: 'whole number',
+    default: '128',
+    range: `0 to ${READ_AHEAD_MAX_KIB}`,
+  },
+  {
+    name: 'ioScheduler',
+    type: 'name',
+    default: 'none',
+    range: `${IO_SCHEDULERS.join(', ')}, as far as the node's kernel has it`,
+  },
+  { name: 'loopDirectIo', type: 'boolean', default: 'true', range: 'true or false' },
+  { name: 'readBytesPerSecond', ...RATE },
+  { name: 'writeBytesPerSecond', ...RATE },
+  { name: 'readOperationsPerSecond', ...RATE },
+  { name: 'writeOperationsPerSecond', ...RATE },
+] as const satisfies readonly MutableParameter[];
+
+type Name = (typeof MUTABLE_PARAMETERS)[number]['name'];
+
+export function isMutableParameter(key: string): key is Name {
+  return MUTABLE_PARAMETERS.some(({ name }) => name === key);
+}
+
+/** INVALID_ARGUMENT for an unknown key, naming the known ones, and for a value out of its range. */
+export function parseDeviceSettings(
+  map: Readonly<Record<string, string>>,
+  field: string,
+): DeviceSettings {
+  const unknown = Object.keys(map).find((key) => !isMutableParameter(key));
+  if (unknown !== undefined) {
+    const known = MUTABLE_PARAMETERS.map(({ name }) => name).join(', ');
+    throw CsiError.invalidArgument(
+      `${field}: unknown parameter '${shown(unknown)}'; known are ${known}`,
+    );
+  }
+  const read = <T>(key: Name, parse: (text: string) => T | undefined): T | null => {
+    const text = Object.hasOwn(map, key) ? map[key] : undefined;
+    if (text === undefined) return null;
+    const value = parse(text);
+    if (value === undefined) throw outOfRange(field, key, text);
+    return value;
+  };
+  return {
+    readAheadKiB: read('readAheadKiB', parseReadAhead),
+    ioScheduler: read('ioScheduler', (text) => IO_SCHEDULERS.find((name) => name === text)),
+    loopDirectIo: read('loopDirectIo', parseBoolean),
+    limits: {
+      readBytesPerSecond: read('readBytesPerSecond', parseRate),
+      writeBytesPerSecond: read('writeBytesPerSecond', parseRate),
+      readOperationsPerSecond: read('readOperationsPerSecond', parseRate),
+      writeOperationsPerSecond: read('writeOperationsPerSecond', parseRate),
+    },
+  };
+}
+
+export function hasLimits({ limits }: DeviceSettings): boolean {
+  return Object.values(limits).some((limit) => limit !== null);
+}
+
+function parseReadAhead(text: string): number | undefined {
+  const number = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  return number <= READ_AHEAD_MAX_KIB ? number : undefined;
+}
+
+function parseBoolean(text: string): boolean | undefined {
+  if (text === 'true') return true;
+  return text === 'false' ? false : undefined;
+}
+
+/** null: `max`, no limit. */
+function parseRate(text: string): bigint | null | undefined {
+  if (text === 'max') return null;
+  const rate = /^[1-9]\d{0,18}$/.test(text) ? BigInt(text) : 0n;
+  return rate > 0n && rate <= LIMIT_MAX ? rate : undefined;
+}
+
+function outOfRange(field: string, key: Name, text: string): CsiError {
+  const { type, range } = MUTABLE_PARAMETERS.find(({ name }) => name === key) ?? RATE;
+  return CsiError.invalidArgument(
+    `${field}['${key}'] is '${shown(text)}': it must be a ${type}, ${range}`,
+  );
+}
+
+const shown = (text: string): string => text.replace(/[^\x20-\x7e]/g, '?').slice(0, 40);

@@ -1,0 +1,144 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  assertMountFlags,
+  parseMkfsOptions,
+  parseMountOptions,
+} from '../../src/file-system-options.js';
+import { FILE_SYSTEMS, type FileSystem } from '../../src/file-systems.js';
+import { throwsWith } from '../support/expect-status.js';
+
+const FIELD = "parameters['mkfsOptions']";
+
+test('mkfs options that tune a file system become arguments', () => {
+  const cases: [FileSystem, string][] = [
+    ['ext4', '-b 4096 -i 65536 -I 512 -m 0.5 -N 1000 -T largefile4 -e remount-ro'],
+    ['ext4', '-O ^has_journal,64bit -E stride=16,stripe_width=64,lazy_itable_init=0,nodiscard'],
+    [
+      'xfs',
+      '-i size=1024,maxpct=50 -m reflink=0,crc=1,rmapbt=1 -n size=8k -d su=64k,sw=4 -s size=4k',
+    ],
+    ['btrfs', '-m single -d dup -n 16k -O ^no-holes --csum xxhash'],
+  ];
+  for (const [type, text] of cases) {
+    assert.deepEqual(parseMkfsOptions(text, FIELD, type), text.split(' '), text);
+    assert.deepEqual(parseMkfsOptions(`  ${text}\t`, FIELD, null), text.split(' '), text);
+  }
+  assert.deepEqual(parseMkfsOptions('', FIELD, 'ext4'), []);
+});
+
+test('an mkfs option that is not listed, or whose value is not, is INVALID_ARGUMENT', () => {
+  const cases: [FileSystem, string][] = [
+    ...[
+      '-F',
+      '-n',
+      '-S',
+      '-d /etc',
+      '-J device=/dev/sda',
+      '-L x',
+      '-U random',
+      '-c',
+      '-l /x',
+      '-q',
+    ],
+    ...[
+      '-E offset=4096',
+      '-E root_owner=a:b',
+      '-E mmp_update_interval=1',
+      '-O journal_dev',
+      '-e panic',
+    ],
+    ...['-b 4096 -b 1024', '-b', '-b 4096;reboot', '-m 51', '-i -1', '/dev/sda', '-b=4096', '-O ^'],
+    ...[
+      '-E stride',
+      '-E stride=',
+      '-E discard=1',
+      '-T ../x',
+      '-b 4096\0',
+      '-E ,',
+      '-E __proto__=1',
+    ],
+  ].map((text) => ['ext4', text]);
+  cases.push(
+    ...[
+      '-f',
+      '-N',
+      '-d file,name=/x',
+      '-d name=/dev/sda',
+      '-l logdev=/dev/sda',
+      '-L x',
+      '-p /x',
+    ].map((text): [FileSystem, string] => ['xfs', text]),
+    ...['-f', '-r /etc', '--rootdir /etc', '-m raid1', '-U x', '-O zoned', '-b 1'].map(
+      (text): [FileSystem, string] => ['btrfs', text],
+    ),
+    ['xfs', '-b 4096'],
+    ['btrfs', '-i size=512'],
+  );
+  for (const [type, text] of cases) {
+    throwsWith(() => parseMkfsOptions(text, FIELD, type), 'INVALID_ARGUMENT', /mkfsOptions/);
+  }
+  const named = /'-F' is no option for mkfs.ext4; served are, for ext4: -b -i -I/;
+  throwsWith(() => parseMkfsOptions('-F x', FIELD, 'ext4'), 'INVALID_ARGUMENT', named);
+  throwsWith(() => parseMkfsOptions('-z 1', FIELD, null), 'INVALID_ARGUMENT', /ext4.*xfs.*btrfs/);
+});
+
+test('mount options that tune a mount are served, each for the file systems that have it', () => {
+  const common = 'noatime,relatime,nodiratime,nodev,nosuid,noexec';
+  for (const type of [...FILE_SYSTEMS, null]) {
+    assert.deepEqual(parseMountOptions(common, 'f', type), common.split(','));
+  }
+  for (const [type, text] of [
+    ['ext4', 'commit=30,data=writeback,errors=remount-ro,barrier=1,nobarrier,discard,nodiscard'],
+    ['xfs', 'inode64,logbsize=256k,logbufs=8,allocsize=64m,discard,nouuid'],
+    [
+      'btrfs',
+      'compress=zstd:3,compress-force=lzo,compress,ssd,discard=async,space_cache=v2,commit=5',
+    ],
+  ] as const) {
+    assert.deepEqual(parseMountOptions(text, 'f', type), text.split(','));
+    assert.deepEqual(parseMountOptions(text, 'f', null), text.split(','));
+    for (const other of FILE_SYSTEMS.filter((one) => one !== type)) {
+      throwsWith(() => parseMountOptions(text, 'f', other), 'INVALID_ARGUMENT', /^f: '/);
+    }
+  }
+});
+
+test('a mount option that makes the mount another one is INVALID_ARGUMENT', () => {
+  const others = [
+    ...['bind', 'remount', 'loop', 'loop=/dev/loop3', 'x-mount.mkdir', 'X-mount.owner=1', 'move'],
+    ...[
+      'rshared',
+      'offset=4096',
+      'helper=x',
+      'noatime\nbind',
+      'subvol=/x',
+      'device=/dev/sda',
+      'ro',
+    ],
+    ...[
+      'errors=panic',
+      'journal_path=/x',
+      'logdev=/dev/sda',
+      'norecovery',
+      'noload',
+      'degraded',
+      'rw',
+    ],
+    ...['sb=131072', 'commit=', 'commit', 'commit=1s', 'context=x', 'noatime=1', 'constructor'],
+  ];
+  for (const option of others) {
+    throwsWith(() => parseMountOptions(`noatime,${option}`, 'f', null), 'INVALID_ARGUMENT');
+    if (option === 'ro' || option === 'rw') continue;
+    throwsWith(() => assertMountFlags([option], 'f', null), 'INVALID_ARGUMENT', /^f\[0\]/);
+  }
+});
+
+test('a mount flag of a capability is told by its position, never by its text', () => {
+  assertMountFlags(['noatime,discard', 'errors=remount-ro', 'ro', ''], 'flags', 'ext4');
+  throwsWith(
+    () => assertMountFlags(['noatime', 'nodev,password=hunter2'], 'flags', 'ext4'),
+    'INVALID_ARGUMENT',
+    /^flags\[1\] (?!.*(hunter2|password))/,
+  );
+});
