@@ -16,9 +16,11 @@ import type { Logger } from './logger.js';
 import { assertPrograms } from './mount/exec.js';
 import { NativePool } from './native/pool.js';
 import { createControllerService } from './services/controller.js';
+import { createGroupControllerService } from './services/group-controller.js';
 import { createNodeService } from './services/node.js';
 import { createSnapshotMetadataService } from './services/snapshot-metadata.js';
 import { openCatalogue } from './volumes/catalogue-client.js';
+import { GroupManager } from './volumes/group-manager.js';
 import { nodeKey } from './volumes/identifiers.js';
 import { OperationLocks } from './volumes/operation-locks.js';
 import { type ReconcileReport, reconcile } from './volumes/reconcile.js';
@@ -151,6 +153,7 @@ function createServices(config: Config, parts: Parts): Service[] {
   const snapshots = new SnapshotManager(managers);
   return [
     createControllerService({ catalogue, registry, volumes, snapshots }),
+    createGroupControllerService({ groups: new GroupManager(managers) }),
     createNodeService({ config, catalogue, locks, native, backendOf, volumeContext: () => ({}) }),
     createSnapshotMetadataService({ catalogue, locks, filler, backendOf }),
   ];

@@ -11,6 +11,7 @@ export function snapshotMessage(snapshot: SnapshotRecord): ResponseMessage {
     size_bytes: String(snapshot.sizeBytes),
     creation_time: timestampMessage(snapshot.creationTimeNs),
     ready_to_use: true,
+    group_snapshot_id: snapshot.groupSnapshotId ?? '',
   };
 }
 

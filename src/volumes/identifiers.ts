@@ -1,5 +1,5 @@
 /**
- * Handles of volumes and snapshots: `vol-<node key>-<uuid>` and `snap-<node key>-<uuid>`.
+ * Handles of volumes, snapshots and group snapshots: `vol-<node key>-<uuid>`, `snap-` and `group-`.
  *
  * The node key names the owning node, so that a router can find it from a handle alone. Handles are
  * at most 60 bytes and safe as file names, device-mapper names and loop labels. A string that is not
@@ -20,6 +20,10 @@ export function newVolumeId(key: string): string {
 
 export function newSnapshotId(key: string): string {
   return `snap-${key}-${randomUUID()}`;
+}
+
+export function newGroupSnapshotId(key: string): string {
+  return `group-${key}-${randomUUID()}`;
 }
 
 export function isVolumeId(id: string): boolean {

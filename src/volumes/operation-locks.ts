@@ -31,6 +31,10 @@ export const snapshotKey = (snapshotId: string): LockRequest =>
   exclusive(`id:${snapshotId}`, `snapshot ${snapshotId}`);
 export const snapshotNameKey = (name: string): LockRequest =>
   exclusive(`snapshot-name:${name}`, `snapshot name '${name}'`);
+export const groupSnapshotKey = (groupSnapshotId: string): LockRequest =>
+  exclusive(`id:${groupSnapshotId}`, `group snapshot ${groupSnapshotId}`);
+export const groupSnapshotNameKey = (name: string): LockRequest =>
+  exclusive(`group-snapshot-name:${name}`, `group snapshot name '${name}'`);
 /** However the path is spelt: requests are locked before their paths are judged. */
 export const pathKey = (path: string): LockRequest =>
   exclusive(`path:${normalize(path).replace(/\/$/, '')}`, `path ${path}`);

@@ -8,7 +8,15 @@
 import type { Backend, PoolObject } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import { CsiError } from '../errors.js';
-import type { AsyncCatalogue, SnapshotRecord, VolumeRecord } from './records.js';
+import { membersOf } from './cut.js';
+import { onlyPool } from './group-rules.js';
+import type {
+  AsyncCatalogue,
+  GroupSnapshotRecord,
+  SnapshotRecord,
+  SnapshotState,
+  VolumeRecord,
+} from './records.js';
 
 export interface ReconcileReport {
   /** Deletions carried to their end. */
@@ -26,6 +34,11 @@ export async function reconcile(
   const report: ReconcileReport = { finished: [], undone: [], differences: [] };
   for (const backend of registry.all) await claimPool(catalogue, backend);
   const unfinished = await catalogue.unfinished();
+  for (const group of unfinished.groups) {
+    await attempt(report, `group snapshot ${group.groupSnapshotId}`, () =>
+      settleGroup(catalogue, registry, group, report),
+    );
+  }
   for (const snapshot of unfinished.snapshots) {
     await attempt(report, `snapshot ${snapshot.snapshotId}`, () =>
       settleSnapshot(catalogue, registry, snapshot, report),
@@ -68,22 +81,44 @@ async function attempt(
   }
 }
 
+/** All members or none: a group is never left with some of them. */
+async function settleGroup(
+  catalogue: AsyncCatalogue,
+  registry: BackendRegistry,
+  { groupSnapshotId, state }: GroupSnapshotRecord,
+  report: ReconcileReport,
+): Promise<void> {
+  const members = await catalogue.snapshotsOfGroup(groupSnapshotId);
+  await settleCuts(registry.owning(onlyPool(members)), members, state);
+  await catalogue.removeGroup(groupSnapshotId);
+  if (state === 'creating') report.undone.push(`group snapshot ${groupSnapshotId}`);
+  else report.finished.push(`deletion of group snapshot ${groupSnapshotId}`);
+}
+
 async function settleSnapshot(
   catalogue: AsyncCatalogue,
   registry: BackendRegistry,
   snapshot: SnapshotRecord,
   report: ReconcileReport,
 ): Promise<void> {
-  const backend = registry.owning(snapshot.pool);
-  if (snapshot.state === 'creating') {
-    const { volumeId, snapshotId } = snapshot;
-    await backend.abandonSnapshots([{ volumeId, snapshotId }]);
-    report.undone.push(`snapshot ${snapshot.snapshotId}`);
-  } else {
-    await backend.deleteSnapshot(snapshot.snapshotId);
-    report.finished.push(`deletion of snapshot ${snapshot.snapshotId}`);
+  const { snapshotId, state } = snapshot;
+  await settleCuts(registry.owning(snapshot.pool), [snapshot], state);
+  await catalogue.removeSnapshot(snapshotId);
+  if (state === 'creating') report.undone.push(`snapshot ${snapshotId}`);
+  else report.finished.push(`deletion of snapshot ${snapshotId}`);
+}
+
+/** Removes what unfinished cuts or deletions have left in the pool. */
+async function settleCuts(
+  backend: Backend,
+  snapshots: readonly SnapshotRecord[],
+  state: SnapshotState,
+): Promise<void> {
+  if (state === 'creating') {
+    await backend.abandonSnapshots(membersOf(snapshots));
+    return;
   }
-  await catalogue.removeSnapshot(snapshot.snapshotId);
+  for (const { snapshotId } of snapshots) await backend.deleteSnapshot(snapshotId);
 }
 
 async function settleVolume(
@@ -110,9 +145,12 @@ async function compare(
     (snapshot) => snapshot.pool === backend.pool,
   );
   const listed = await catalogue.unfinished();
+  const members = await Promise.all(
+    listed.groups.map((group) => catalogue.snapshotsOfGroup(group.groupSnapshotId)),
+  );
   const pending = new Set([
     ...listed.volumes.map((volume) => volume.volumeId),
-    ...listed.snapshots.map((snapshot) => snapshot.snapshotId),
+    ...[...listed.snapshots, ...members.flat()].map((snapshot) => snapshot.snapshotId),
   ]);
   report.differences.push(
     ...differences(where, contents.volumes, volumes.map(asVolumeObject), pending),

@@ -5,10 +5,9 @@
  * The volume stays locked for the cut, so the rows' sequence is the order of the cuts.
  */
 import { CsiError } from '../errors.js';
-import { newSnapshotId } from './identifiers.js';
+import { cutTogether, findSource, membersOf, refuseInUse, sizeAt, uncutSnapshot } from './cut.js';
 import { snapshotKey, snapshotNameKey, volumeKey } from './operation-locks.js';
-import type { SnapshotRecord, VolumeRecord } from './records.js';
-import { attemptUndo } from './undo.js';
+import type { SnapshotRecord } from './records.js';
 import type { ManagerDependencies } from './volume-manager.js';
 
 export interface SnapshotRequest {
@@ -26,25 +25,29 @@ export class SnapshotManager {
     return this.deps.locks.run(keys, () => this.#createLocked(request));
   }
 
-  /** Removes the snapshot; one that does not exist is removed already. */
+  /**
+   * Removes the snapshot; one that does not exist is removed already. INVALID_ARGUMENT for a member
+   * of a group snapshot, which lives and dies with the group.
+   */
   async delete(snapshotId: string): Promise<void> {
-    const { catalogue, locks, registry } = this.deps;
+    const { catalogue, locks } = this.deps;
+    // Without a lock: a snapshot never joins or leaves a group.
+    refuseMember(await catalogue.snapshotById(snapshotId));
     const key = snapshotKey(snapshotId);
-    if (locks.isShared(key)) {
-      throw CsiError.failedPrecondition(
-        `snapshot ${snapshotId} is being read (a metadata stream or a restore); try again when it has ended`,
-      );
-    }
-    await locks.run([key], async () => {
-      const snapshot = await catalogue.snapshotById(snapshotId);
-      if (snapshot === null) return;
-      const backend = registry.owning(snapshot.pool);
-      // First, because what is marked below is as good as gone.
-      await backend.check();
-      await catalogue.setSnapshotState(snapshotId, 'deleting');
-      await backend.deleteSnapshot(snapshotId);
-      await catalogue.removeSnapshot(snapshotId);
-    });
+    if (locks.isShared(key)) refuseInUse(snapshotId);
+    await locks.run([key], () => this.#deleteLocked(snapshotId));
+  }
+
+  async #deleteLocked(snapshotId: string): Promise<void> {
+    const { catalogue, registry } = this.deps;
+    const snapshot = await catalogue.snapshotById(snapshotId);
+    if (snapshot === null) return;
+    const backend = registry.owning(snapshot.pool);
+    // First, because what is marked below is as good as gone.
+    await backend.check();
+    await catalogue.setSnapshotState(snapshotId, 'deleting');
+    await backend.deleteSnapshot(snapshotId);
+    await catalogue.removeSnapshot(snapshotId);
   }
 
   async #createLocked(request: SnapshotRequest): Promise<SnapshotRecord> {
@@ -67,47 +70,33 @@ export class SnapshotManager {
 
   async #cutNew(request: SnapshotRequest): Promise<SnapshotRecord> {
     const { catalogue, registry, nodeKey } = this.deps;
-    const volume = await this.#sourceVolume(request.sourceVolumeId);
-    const snapshot = await catalogue.insertSnapshot({
-      snapshotId: newSnapshotId(nodeKey),
-      name: request.name,
-      groupSnapshotId: null,
-      volumeId: volume.volumeId,
-      pool: volume.pool,
-      sizeBytes: volume.sizeBytes,
-      state: 'creating',
-      creationTimeNs: 0n,
-      parameters: request.parameters,
-      fresh: volume.fresh,
+    const volume = await findSource(catalogue, request.sourceVolumeId, 'source_volume_id');
+    const { name, parameters } = request;
+    const snapshot = await catalogue.insertSnapshot(
+      uncutSnapshot(nodeKey, volume, { name, parameters, groupSnapshotId: null }),
+    );
+    const { snapshotId } = snapshot;
+    return cutTogether({
+      backend: registry.owning(volume.pool),
+      snapshots: [snapshot],
+      commit: (cut) => catalogue.commitSnapshot(snapshotId, cut.creationTimeNs, sizeAt(cut, 0)),
+      forget: () => catalogue.removeSnapshot(snapshotId),
     });
-    const backend = registry.owning(volume.pool);
-    try {
-      const { volumeId, snapshotId } = snapshot;
-      const cut = await backend.createSnapshots([{ volumeId, snapshotId }]);
-      const [sizeBytes = volume.sizeBytes] = cut.sizesBytes;
-      return await catalogue.commitSnapshot(snapshotId, cut.creationTimeNs, sizeBytes);
-    } catch (thrown) {
-      await attemptUndo(async () => {
-        await backend.deleteSnapshot(snapshot.snapshotId);
-        await catalogue.removeSnapshot(snapshot.snapshotId);
-      });
-      throw thrown;
-    }
-  }
-
-  async #sourceVolume(volumeId: string): Promise<VolumeRecord> {
-    const volume = await this.deps.catalogue.volumeById(volumeId);
-    if (volume?.state !== 'ready') {
-      throw CsiError.notFound(`source_volume_id: volume ${volumeId} does not exist on this node`);
-    }
-    return volume;
   }
 
   /** Takes back what an earlier process, or an undoing that failed, has left. */
   async #undo(snapshot: SnapshotRecord): Promise<void> {
     const backend = this.deps.registry.owning(snapshot.pool);
-    const { volumeId, snapshotId } = snapshot;
-    await backend.abandonSnapshots([{ volumeId, snapshotId }]);
-    await this.deps.catalogue.removeSnapshot(snapshotId);
+    await backend.abandonSnapshots(membersOf([snapshot]));
+    await this.deps.catalogue.removeSnapshot(snapshot.snapshotId);
   }
+}
+
+function refuseMember(snapshot: SnapshotRecord | null): void {
+  const group = snapshot?.groupSnapshotId ?? null;
+  if (group === null) return;
+  throw CsiError.invalidArgument(
+    `snapshot ${snapshot?.snapshotId} is a member of group snapshot ${group} and cannot be deleted alone; ` +
+      'delete the group by DeleteVolumeGroupSnapshot',
+  );
 }

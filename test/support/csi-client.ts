@@ -26,6 +26,11 @@ type ControllerRpc =
   | 'ControllerExpandVolume'
   | 'ControllerGetVolume'
   | 'ControllerModifyVolume';
+type GroupRpc =
+  | 'GroupControllerGetCapabilities'
+  | 'CreateVolumeGroupSnapshot'
+  | 'DeleteVolumeGroupSnapshot'
+  | 'GetVolumeGroupSnapshot';
 type NodeRpc =
   | 'NodeStageVolume'
   | 'NodeUnstageVolume'
@@ -52,6 +57,7 @@ export class CsiClient {
   readonly #clients: Record<ServiceName, grpc.Client>;
   readonly identity: Rpcs<IdentityRpc>;
   readonly controller: Rpcs<ControllerRpc>;
+  readonly groups: Rpcs<GroupRpc>;
   readonly node: Rpcs<NodeRpc>;
 
   constructor(endpoint: string) {
@@ -76,6 +82,7 @@ export class CsiClient {
     };
     this.identity = rpcs(this.#clients.Identity);
     this.controller = rpcs(this.#clients.Controller);
+    this.groups = rpcs(this.#clients.GroupController);
     this.node = rpcs(this.#clients.Node);
   }
 

@@ -28,6 +28,12 @@ export interface HeldVolume {
   targetPath: string;
 }
 
+/** A group snapshot, and its members in the order of the volumes it was cut of. */
+export interface HeldGroup {
+  id: string;
+  snapshotIds: string[];
+}
+
 export class Orchestrator {
   constructor(
     private readonly workspace: Pick<Workspace, 'path'>,
@@ -116,6 +122,26 @@ export class Orchestrator {
 
   async deleteSnapshot(snapshotId: string): Promise<void> {
     await this.clientNow().controller.DeleteSnapshot({ snapshot_id: snapshotId });
+  }
+
+  async groupSnapshot(volumes: readonly HeldVolume[], name: string): Promise<HeldGroup> {
+    const { group_snapshot } = await this.clientNow().groups.CreateVolumeGroupSnapshot({
+      source_volume_ids: volumes.map(({ id }) => id),
+      name,
+    });
+    const members: Message[] = group_snapshot.snapshots;
+    const memberOf = ({ id }: HeldVolume): string => {
+      const member = members.find((snapshot) => snapshot['source_volume_id'] === id);
+      return String(member?.['snapshot_id']);
+    };
+    return { id: String(group_snapshot.group_snapshot_id), snapshotIds: volumes.map(memberOf) };
+  }
+
+  async deleteGroup(group: HeldGroup): Promise<void> {
+    await this.clientNow().groups.DeleteVolumeGroupSnapshot({
+      group_snapshot_id: group.id,
+      snapshot_ids: group.snapshotIds,
+    });
   }
 
   async volumeIds(): Promise<string[]> {

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import {
   isSnapshotId,
   isVolumeId,
+  newGroupSnapshotId,
   newSnapshotId,
   newVolumeId,
   nodeKey,
@@ -25,10 +26,13 @@ test('handles carry the node key, fit loop labels and never repeat', () => {
     assert.ok(volumeId.startsWith(`vol-${key}-`) && snapshotId.startsWith(`snap-${key}-`));
     assert.ok(isVolumeId(volumeId) && !isSnapshotId(volumeId));
     assert.ok(isSnapshotId(snapshotId) && !isVolumeId(snapshotId));
-    assert.ok(Buffer.byteLength(snapshotId) <= 60);
-    made.add(volumeId).add(snapshotId);
+    const groupId = newGroupSnapshotId(key);
+    assert.ok(groupId.startsWith(`group-${key}-`));
+    assert.ok(!isVolumeId(groupId) && !isSnapshotId(groupId));
+    for (const id of [snapshotId, groupId]) assert.ok(Buffer.byteLength(id) <= 60);
+    made.add(volumeId).add(snapshotId).add(groupId);
   }
-  assert.equal(made.size, 2000);
+  assert.equal(made.size, 3000);
 });
 
 test('what is not a handle of this plugin is told apart', () => {

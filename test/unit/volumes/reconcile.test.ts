@@ -6,11 +6,12 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { BackendRegistry } from '../../../src/backends/registry.js';
 import { CsiError } from '../../../src/errors.js';
 import { type OpenCatalogue, openCatalogue } from '../../../src/volumes/catalogue-client.js';
+import { newGroupSnapshotId } from '../../../src/volumes/identifiers.js';
 import { reconcile } from '../../../src/volumes/reconcile.js';
-import type { SnapshotRecord, VolumeRecord } from '../../../src/volumes/records.js';
+import type { SnapshotRecord, SnapshotState, VolumeRecord } from '../../../src/volumes/records.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
 import { rejectsWith } from '../../support/expect-status.js';
-import { snapshotRecord, volumeRecord } from '../../support/records.js';
+import { snapshotRecord, TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
 
 let directory: string;
 let catalogue: OpenCatalogue;
@@ -47,6 +48,18 @@ async function snapshot(
   const record = await catalogue.insertSnapshot(snapshotRecord(of, fields));
   await backend.createSnapshots([{ volumeId: of.volumeId, snapshotId: record.snapshotId }]);
   return record;
+}
+
+/** A group snapshot of the volumes, in the catalogue and in the pool. */
+async function group(of: readonly VolumeRecord[], state: SnapshotState): Promise<SnapshotRecord[]> {
+  const groupSnapshotId = newGroupSnapshotId(TEST_NODE_KEY);
+  const fields = { groupSnapshotId, name: 'group', state, creationTimeNs: 0n, parameters: {} };
+  const members = await catalogue.insertGroup(
+    fields,
+    of.map((each) => snapshotRecord(each, { name: null, groupSnapshotId, state })),
+  );
+  await backend.createSnapshots(members);
+  return members;
 }
 
 const nothing = { finished: [], undone: [], differences: [] };
@@ -103,6 +116,67 @@ test('a snapshot that was being deleted is deleted to the end, with the lineage 
   const report = await reconcile(catalogue, registry);
   assert.deepEqual(report, { ...nothing, finished: [`deletion of snapshot ${going.snapshotId}`] });
   assert.equal(await catalogue.volumeById(of.volumeId), null);
+});
+
+test('a group that was being cut is undone whole, however many of its members are there', async () => {
+  for (const there of [0, 1, 2]) {
+    const members = await group([await volume(), await volume()], 'creating');
+    for (const { snapshotId } of members.slice(there)) storage.snapshots.delete(snapshotId);
+    const id = members[0]?.groupSnapshotId;
+    const report = await reconcile(catalogue, registry);
+    assert.deepEqual(report, { ...nothing, undone: [`group snapshot ${id}`] });
+    assert.equal(storage.snapshots.size, 0);
+    assert.equal(await catalogue.groupByName('group'), null);
+    assert.deepEqual(await reconcile(catalogue, registry), nothing);
+  }
+});
+
+test('a group that was being cut is abandoned at once, so that all its volumes are thawed', async () => {
+  const members = await group([await volume(), await volume()], 'creating');
+  const abandoned: string[][] = [];
+  backend.abandonSnapshots = async (given) => {
+    abandoned.push(given.map(({ volumeId }) => volumeId));
+    for (const { snapshotId } of given) await backend.deleteSnapshot(snapshotId);
+  };
+  await reconcile(catalogue, registry);
+  assert.deepEqual(abandoned, [members.map(({ volumeId }) => volumeId)]);
+});
+
+test('a group that was being deleted is deleted to the end, with the lineage of its volumes', async () => {
+  const of = [await volume(), await volume()];
+  const members = await group(of, 'ready');
+  const [{ volumeId, snapshotId, groupSnapshotId }] = members as [SnapshotRecord];
+  await backend.deleteVolume(volumeId);
+  await catalogue.removeVolume(volumeId);
+  await catalogue.setGroupState(groupSnapshotId ?? '', 'deleting');
+  await backend.deleteSnapshot(snapshotId);
+  const report = await reconcile(catalogue, registry);
+  const finished = [`deletion of group snapshot ${groupSnapshotId}`];
+  assert.deepEqual(report, { ...nothing, finished });
+  assert.equal(storage.snapshots.size, 0);
+  assert.equal(await catalogue.volumeById(volumeId), null);
+  assert.deepEqual(await reconcile(catalogue, registry), nothing);
+});
+
+test('a group that cannot be settled keeps all its members, and they are not called strange', async () => {
+  const members = await group([await volume(), await volume()], 'deleting');
+  backend.deleteSnapshot = async () => {
+    throw CsiError.failedPrecondition('held by somebody');
+  };
+  const { differences } = await reconcile(catalogue, registry);
+  const id = members[0]?.groupSnapshotId;
+  assert.deepEqual(differences, [`group snapshot ${id} is unfinished: held by somebody`]);
+  assert.equal((await catalogue.snapshotsOfGroup(id ?? '')).length, 2);
+});
+
+test('a group that lacks a member is reported and left alone', async () => {
+  const members = await group([await volume(), await volume()], 'ready');
+  const [{ snapshotId }] = members as [SnapshotRecord];
+  storage.snapshots.delete(snapshotId);
+  const report = await reconcile(catalogue, registry);
+  const differences = [`pool 'default' has lost ${snapshotId}`];
+  assert.deepEqual(report, { ...nothing, differences });
+  assert.equal(storage.snapshots.size, 1);
 });
 
 test('temporary files are swept and named', async () => {

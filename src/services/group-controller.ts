@@ -1,0 +1,106 @@
+/**
+ * CSI GroupController: snapshots of several volumes at one point in time.
+ *
+ * Each handler parses and calls the manager, which takes the locks. The members are ordinary
+ * snapshots to every other service, but for their deletion.
+ */
+import { parseSecrets, requireFields, requireName, requireString } from '../csi/fields.js';
+import type { RequestMessage, ResponseMessage, Service } from '../csi/service.js';
+import { CsiError } from '../errors.js';
+import type { GroupManager, GroupSnapshot } from '../volumes/group-manager.js';
+import type { GroupSnapshotRequest } from '../volumes/group-rules.js';
+import { GROUP_CAPABILITIES, rpcCapabilities } from './capabilities.js';
+import { parseParameters } from './controller-requests.js';
+import { snapshotMessage, timestampMessage } from './snapshot-message.js';
+
+export interface GroupControllerDependencies {
+  groups: GroupManager;
+}
+
+export function createGroupControllerService(deps: GroupControllerDependencies): Service {
+  return {
+    name: 'GroupController',
+    unary: {
+      GroupControllerGetCapabilities: async () => ({
+        capabilities: rpcCapabilities(GROUP_CAPABILITIES),
+      }),
+      CreateVolumeGroupSnapshot: (request) => createGroup(deps, request),
+      DeleteVolumeGroupSnapshot: (request) => deleteGroup(deps, request),
+      GetVolumeGroupSnapshot: (request) => getGroup(deps, request),
+    },
+    streams: {},
+  };
+}
+
+async function createGroup(
+  deps: GroupControllerDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  return answer(await deps.groups.create(parseCreate(request)));
+}
+
+async function deleteGroup(
+  deps: GroupControllerDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  const { groupSnapshotId, snapshotIds } = parseReference(request);
+  await deps.groups.delete(groupSnapshotId, snapshotIds);
+  return {};
+}
+
+async function getGroup(
+  deps: GroupControllerDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  const { groupSnapshotId, snapshotIds } = parseReference(request);
+  return answer(await deps.groups.find(groupSnapshotId, snapshotIds));
+}
+
+function parseCreate(request: RequestMessage): GroupSnapshotRequest {
+  requireFields(request, 'name', 'source_volume_ids');
+  parseSecrets(request['secrets'], 'secrets');
+  const sourceVolumeIds = parseIds(request['source_volume_ids'], 'source_volume_ids');
+  refuseRepeated(sourceVolumeIds, 'source_volume_ids');
+  return {
+    name: requireName(request['name'], 'name'),
+    sourceVolumeIds,
+    parameters: parseParameters(request['parameters'], []),
+  };
+}
+
+/** Whether the snapshot ids are there at all is judged after the look-up: a group may be gone. */
+function parseReference(request: RequestMessage): {
+  groupSnapshotId: string;
+  snapshotIds: string[];
+} {
+  const groupSnapshotId = requireString(request['group_snapshot_id'], 'group_snapshot_id');
+  parseSecrets(request['secrets'], 'secrets');
+  return { groupSnapshotId, snapshotIds: parseIds(request['snapshot_ids'], 'snapshot_ids') };
+}
+
+function parseIds(value: unknown, field: string): string[] {
+  return asList(value).map((id, index) => requireString(id, `${field}[${index}]`));
+}
+
+function refuseRepeated(ids: readonly string[], field: string): void {
+  const seen = new Set<string>();
+  for (const id of ids) {
+    if (seen.has(id)) throw CsiError.invalidArgument(`${field} names ${id} more than once`);
+    seen.add(id);
+  }
+}
+
+function asList(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function answer({ group, members }: GroupSnapshot): ResponseMessage {
+  return {
+    group_snapshot: {
+      group_snapshot_id: group.groupSnapshotId,
+      snapshots: members.map(snapshotMessage),
+      creation_time: timestampMessage(group.creationTimeNs),
+      ready_to_use: true,
+    },
+  };
+}

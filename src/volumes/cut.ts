@@ -1,0 +1,88 @@
+/**
+ * What cutting one snapshot and cutting a group of them have in common: the rows come first in state
+ * `creating`, then all are cut at one point in time, then all rows become `ready` at once.
+ *
+ * Knows neither names nor requests; whoever calls holds the locks of the volumes.
+ */
+import type { Backend, SnapshotCut, SnapshotMember } from '../backends/backend.js';
+import { CsiError } from '../errors.js';
+import { newSnapshotId } from './identifiers.js';
+import type { AsyncCatalogue, NewSnapshot, SnapshotRecord, VolumeRecord } from './records.js';
+import { attemptUndo } from './undo.js';
+
+/** A volume that can be cut. Throws NOT_FOUND for any other id; `field` is where it was asked for. */
+export async function findSource(
+  catalogue: AsyncCatalogue,
+  volumeId: string,
+  field: string,
+): Promise<VolumeRecord> {
+  const volume = await catalogue.volumeById(volumeId);
+  if (volume?.state !== 'ready') {
+    throw CsiError.notFound(`${field}: volume ${volumeId} does not exist on this node`);
+  }
+  return volume;
+}
+
+type Belonging = Pick<NewSnapshot, 'name' | 'groupSnapshotId' | 'parameters'>;
+
+/** The row of a snapshot that is about to be cut. */
+export function uncutSnapshot(
+  nodeKey: string,
+  volume: VolumeRecord,
+  belonging: Belonging,
+): NewSnapshot {
+  return {
+    ...belonging,
+    snapshotId: newSnapshotId(nodeKey),
+    volumeId: volume.volumeId,
+    pool: volume.pool,
+    sizeBytes: volume.sizeBytes,
+    state: 'creating',
+    creationTimeNs: 0n,
+    fresh: volume.fresh,
+  };
+}
+
+export interface Cutting<T> {
+  backend: Backend;
+  snapshots: readonly SnapshotRecord[];
+  /** Makes the rows ready. */
+  commit(cut: SnapshotCut): Promise<T>;
+  /** Drops the rows. */
+  forget(): Promise<void>;
+}
+
+/** Cuts what has rows. A failure leaves neither files nor rows behind. */
+export async function cutTogether<T>({
+  backend,
+  snapshots,
+  commit,
+  forget,
+}: Cutting<T>): Promise<T> {
+  try {
+    return await commit(await backend.createSnapshots(membersOf(snapshots)));
+  } catch (thrown) {
+    await attemptUndo(async () => {
+      for (const { snapshotId } of snapshots) await backend.deleteSnapshot(snapshotId);
+      await forget();
+    });
+    throw thrown;
+  }
+}
+
+/** The real size of the snapshot with that place in the list of those that were cut. */
+export function sizeAt(cut: SnapshotCut, index: number): bigint {
+  const sizeBytes = cut.sizesBytes[index];
+  if (sizeBytes === undefined) throw CsiError.internal(`the cut has no size for member ${index}`);
+  return sizeBytes;
+}
+
+export const membersOf = (snapshots: readonly SnapshotRecord[]): SnapshotMember[] =>
+  snapshots.map(({ volumeId, snapshotId }) => ({ volumeId, snapshotId }));
+
+/** Throws FAILED_PRECONDITION, for a snapshot that must not be deleted now. */
+export function refuseInUse(snapshotId: string): never {
+  throw CsiError.failedPrecondition(
+    `snapshot ${snapshotId} is being read (a metadata stream or a restore); try again when it has ended`,
+  );
+}

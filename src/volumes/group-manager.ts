@@ -1,0 +1,155 @@
+/**
+ * Cutting and removing group snapshots: several volumes at one point in time, idempotent by name,
+ * safe to kill at any point.
+ *
+ * A group and its members live and die together: their rows are written, made ready, marked and
+ * removed in one transaction each. All sources lie in one pool, because one point in time is what a
+ * pool can give, and stay locked for the cut.
+ */
+import { CsiError } from '../errors.js';
+import { cutTogether, findSource, membersOf, refuseInUse, sizeAt, uncutSnapshot } from './cut.js';
+import {
+  assertMembers,
+  assertSameRequest,
+  type GroupSnapshotRequest,
+  onlyPool,
+} from './group-rules.js';
+import { newGroupSnapshotId } from './identifiers.js';
+import {
+  groupSnapshotKey,
+  groupSnapshotNameKey,
+  snapshotKey,
+  volumeKey,
+} from './operation-locks.js';
+import type { GroupSnapshotRecord, SnapshotRecord, VolumeRecord } from './records.js';
+import type { ManagerDependencies } from './volume-manager.js';
+
+export interface GroupSnapshot {
+  group: GroupSnapshotRecord;
+  /** In the order the sources were asked for. */
+  members: readonly SnapshotRecord[];
+}
+
+export class GroupManager {
+  constructor(private readonly deps: ManagerDependencies) {}
+
+  /** The group snapshot of that name: cut now, or there already. Locks the name and the volumes. */
+  async create(request: GroupSnapshotRequest): Promise<GroupSnapshot> {
+    const keys = [groupSnapshotNameKey(request.name), ...request.sourceVolumeIds.map(volumeKey)];
+    return this.deps.locks.run(keys, () => this.#createLocked(request));
+  }
+
+  /**
+   * Removes the group snapshot with all its members; one that does not exist is removed already.
+   * INVALID_ARGUMENT unless the ids are those of the members. FAILED_PRECONDITION while a member is
+   * being read: then nothing is removed.
+   */
+  async delete(groupSnapshotId: string, snapshotIds: readonly string[]): Promise<void> {
+    const { catalogue, locks } = this.deps;
+    await locks.run([groupSnapshotKey(groupSnapshotId)], async () => {
+      const group = await catalogue.groupById(groupSnapshotId);
+      if (group === null) return;
+      const members = await catalogue.snapshotsOfGroup(groupSnapshotId);
+      assertMembers(group, members, snapshotIds);
+      const keys = members.map(({ snapshotId }) => snapshotKey(snapshotId));
+      const read = members.find(({ snapshotId }) => locks.isShared(snapshotKey(snapshotId)));
+      if (read !== undefined) refuseInUse(read.snapshotId);
+      // The name too, so that no CreateVolumeGroupSnapshot finds the group half gone.
+      await locks.run([groupSnapshotNameKey(group.name), ...keys], () =>
+        this.#deleteLocked(group, members),
+      );
+    });
+  }
+
+  /** A group snapshot that is ready. NOT_FOUND for any other id, INVALID_ARGUMENT as with `delete`. */
+  async find(groupSnapshotId: string, snapshotIds: readonly string[]): Promise<GroupSnapshot> {
+    const found = await this.#ready(groupSnapshotId);
+    assertMembers(found.group, found.members, snapshotIds);
+    return found;
+  }
+
+  async #ready(groupSnapshotId: string): Promise<GroupSnapshot> {
+    const { catalogue } = this.deps;
+    const group = await catalogue.groupById(groupSnapshotId);
+    const members = await catalogue.snapshotsOfGroup(groupSnapshotId);
+    // No lock is held, so the members may go between the two questions.
+    if (group?.state !== 'ready' || members.length === 0) {
+      throw CsiError.notFound(`group snapshot ${groupSnapshotId} does not exist on this node`);
+    }
+    return { group, members };
+  }
+
+  async #createLocked(request: GroupSnapshotRequest): Promise<GroupSnapshot> {
+    const { catalogue } = this.deps;
+    const group = await catalogue.groupByName(request.name);
+    if (group === null) return this.#cutNew(request);
+    const members = await catalogue.snapshotsOfGroup(group.groupSnapshotId);
+    assertSameRequest(group, members, request);
+    if (group.state === 'ready') return { group, members };
+    if (group.state === 'deleting') {
+      throw CsiError.aborted(
+        `group snapshot ${group.groupSnapshotId} named '${request.name}' is being deleted; ` +
+          'try again when it is gone',
+      );
+    }
+    await this.#undo(group, members);
+    return this.#cutNew(request);
+  }
+
+  async #cutNew(request: GroupSnapshotRequest): Promise<GroupSnapshot> {
+    const { catalogue, registry, nodeKey } = this.deps;
+    const volumes = await this.#sources(request);
+    const backend = registry.owning(onlyPool(volumes));
+    const groupSnapshotId = newGroupSnapshotId(nodeKey);
+    const { name, parameters } = request;
+    const snapshots = await catalogue.insertGroup(
+      { groupSnapshotId, name, state: 'creating', creationTimeNs: 0n, parameters },
+      volumes.map((volume) =>
+        uncutSnapshot(nodeKey, volume, { name: null, parameters: {}, groupSnapshotId }),
+      ),
+    );
+    return cutTogether({
+      backend,
+      snapshots,
+      commit: async (cut) => {
+        const sizes = snapshots.map(({ snapshotId }, index) => ({
+          snapshotId,
+          sizeBytes: sizeAt(cut, index),
+        }));
+        await catalogue.commitGroup(groupSnapshotId, cut.creationTimeNs, sizes);
+        return this.#ready(groupSnapshotId);
+      },
+      forget: () => catalogue.removeGroup(groupSnapshotId),
+    });
+  }
+
+  async #sources({ sourceVolumeIds }: GroupSnapshotRequest): Promise<VolumeRecord[]> {
+    const volumes: VolumeRecord[] = [];
+    for (const [index, volumeId] of sourceVolumeIds.entries()) {
+      volumes.push(await findSource(this.deps.catalogue, volumeId, `source_volume_ids[${index}]`));
+    }
+    return volumes;
+  }
+
+  async #deleteLocked(
+    { groupSnapshotId }: GroupSnapshotRecord,
+    members: readonly SnapshotRecord[],
+  ): Promise<void> {
+    const { catalogue, registry } = this.deps;
+    const backend = registry.owning(onlyPool(members));
+    // First, because what is marked below is as good as gone.
+    await backend.check();
+    await catalogue.setGroupState(groupSnapshotId, 'deleting');
+    for (const { snapshotId } of members) await backend.deleteSnapshot(snapshotId);
+    await catalogue.removeGroup(groupSnapshotId);
+  }
+
+  /** Takes back what an earlier process, or an undoing that failed, has left. */
+  async #undo(
+    { groupSnapshotId }: GroupSnapshotRecord,
+    members: readonly SnapshotRecord[],
+  ): Promise<void> {
+    await this.deps.registry.owning(onlyPool(members)).abandonSnapshots(membersOf(members));
+    await this.deps.catalogue.removeGroup(groupSnapshotId);
+  }
+}

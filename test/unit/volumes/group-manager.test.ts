@@ -1,0 +1,292 @@
+/** The rules of group snapshots, over pools in memory. */
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, test } from 'node:test';
+import { CsiError } from '../../../src/errors.js';
+import type { GroupSnapshot } from '../../../src/volumes/group-manager.js';
+import type { GroupSnapshotRequest } from '../../../src/volumes/group-rules.js';
+import { newVolumeId } from '../../../src/volumes/identifiers.js';
+import {
+  groupSnapshotNameKey,
+  shared,
+  snapshotKey,
+  volumeKey,
+} from '../../../src/volumes/operation-locks.js';
+import { reconcile } from '../../../src/volumes/reconcile.js';
+import type { VolumeRecord } from '../../../src/volumes/records.js';
+import { BLOCK_BYTES } from '../../backend/memory-backend.js';
+import { rejectsWith } from '../../support/expect-status.js';
+import { TEST_NODE_KEY } from '../../support/records.js';
+import { type Managers, openManagers } from './manager-fixture.js';
+
+let managers: Managers;
+let volumes: VolumeRecord[];
+
+beforeEach(async () => {
+  managers = await openManagers();
+  volumes = [await managers.volume(), await managers.volume()];
+});
+
+afterEach(() => managers.close());
+
+const ids = (of: readonly VolumeRecord[]): string[] => of.map(({ volumeId }) => volumeId);
+const memberIds = ({ members }: GroupSnapshot): string[] =>
+  members.map(({ snapshotId }) => snapshotId);
+const request = (fields: Partial<GroupSnapshotRequest> = {}): GroupSnapshotRequest => ({
+  name: 'nightly',
+  sourceVolumeIds: ids(volumes),
+  parameters: {},
+  ...fields,
+});
+
+/** Neither rows nor files of any snapshot. */
+async function assertNothing(): Promise<void> {
+  const { catalogue } = managers.deps;
+  assert.equal(await catalogue.groupByName('nightly'), null);
+  const { groups, snapshots } = await catalogue.unfinished();
+  assert.deepEqual([groups, snapshots, await catalogue.listSnapshots()], [[], [], []]);
+  assert.equal(managers.backend.storage.snapshots.size, 0);
+}
+
+test('GA9, GA10, GA11: a group has one ready member for each source, in their order, that carries its id', async () => {
+  const { group, members } = await managers.groups.create(request());
+  assert.match(group.groupSnapshotId, /^group-[0-9a-f]{12}-[0-9a-f-]{36}$/);
+  assert.equal(group.state, 'ready');
+  assert.deepEqual(
+    members.map(({ volumeId }) => volumeId),
+    ids(volumes),
+  );
+  for (const member of members) {
+    assert.equal(member.state, 'ready');
+    assert.equal(member.groupSnapshotId, group.groupSnapshotId);
+    assert.equal(member.creationTimeNs, group.creationTimeNs);
+    assert.equal(member.name, null);
+  }
+  assert.ok(group.creationTimeNs > 0n);
+  assert.deepEqual(
+    [...managers.backend.storage.snapshots.keys()],
+    members.map(({ snapshotId }) => snapshotId),
+  );
+});
+
+test('GA11: each member has the size its own source had when it was cut', async () => {
+  const small = await managers.volume({ sizeBytes: 1n << 20n });
+  const large = await managers.volume({ sizeBytes: 5n << 20n });
+  const { members } = await managers.groups.create(
+    request({ sourceVolumeIds: ids([large, small]) }),
+  );
+  assert.deepEqual(
+    members.map(({ sizeBytes }) => sizeBytes),
+    [5n << 20n, 1n << 20n],
+  );
+});
+
+test('GA3: the same name and sources, in any order, are the same group, made once', async () => {
+  const first = await managers.groups.create(request());
+  const again = await managers.groups.create(
+    request({ sourceVolumeIds: ids([...volumes].reverse()) }),
+  );
+  assert.deepEqual(again, first);
+  assert.equal((await managers.deps.catalogue.listSnapshots()).length, 2);
+});
+
+test('GA3: a group is found again when its sources are gone', async () => {
+  const first = await managers.groups.create(request());
+  for (const { volumeId } of volumes) {
+    await managers.backend.deleteVolume(volumeId);
+    await managers.deps.catalogue.removeVolume(volumeId);
+  }
+  assert.deepEqual(await managers.groups.create(request()), first);
+});
+
+test('GA4: a name with other sources or other parameters is ALREADY_EXISTS', async () => {
+  await managers.groups.create(request());
+  const third = await managers.volume();
+  const others = [
+    ids(volumes).slice(0, 1),
+    ids([...volumes, third]),
+    [volumes[0]?.volumeId ?? '', third.volumeId],
+  ];
+  for (const sourceVolumeIds of others) {
+    const wrong = managers.groups.create(request({ sourceVolumeIds }));
+    await rejectsWith(wrong, 'ALREADY_EXISTS', /source_volume_ids/);
+  }
+  const wrong = managers.groups.create(request({ parameters: { key: 'value' } }));
+  await rejectsWith(wrong, 'ALREADY_EXISTS', /parameters/);
+});
+
+test('GA5: a source that does not exist is NOT_FOUND and names its place', async () => {
+  const gone = await managers.volume({ state: 'deleting' });
+  for (const volumeId of ['fake', gone.volumeId]) {
+    const wrong = request({ sourceVolumeIds: [...ids(volumes), volumeId] });
+    await rejectsWith(managers.groups.create(wrong), 'NOT_FOUND', /source_volume_ids\[2\]/);
+  }
+  await assertNothing();
+});
+
+test('GA6: volumes of two pools cannot be cut together', async () => {
+  const other = await managers.volume({ pool: 'second' });
+  const wrong = request({ sourceVolumeIds: ids([...volumes, other]) });
+  await rejectsWith(managers.groups.create(wrong), 'FAILED_PRECONDITION', /'second'/);
+  await assertNothing();
+  assert.equal(managers.second.storage.snapshots.size, 0);
+});
+
+test('GA7, GA8: a cut that fails keeps its code and leaves neither rows nor files', async () => {
+  const { backend } = managers;
+  const cut = backend.createSnapshots.bind(backend);
+  backend.createSnapshots = async (members) => {
+    await cut(members);
+    throw CsiError.resourceExhausted('the pool is full');
+  };
+  await rejectsWith(managers.groups.create(request()), 'RESOURCE_EXHAUSTED', /full/);
+  await assertNothing();
+});
+
+test('GA8: what a cut and its undoing have left is taken back by the next call, and by the next start', async () => {
+  const { backend, deps } = managers;
+  const cut = backend.createSnapshots.bind(backend);
+  const remove = backend.deleteSnapshot.bind(backend);
+  const fail = async () => {
+    backend.createSnapshots = async (members) => {
+      await cut(members.slice(0, 1));
+      throw CsiError.internal('died in the middle');
+    };
+    backend.deleteSnapshot = async () => {
+      throw CsiError.internal('the disk is away');
+    };
+    await rejectsWith(managers.groups.create(request()), 'INTERNAL', /middle/);
+    backend.createSnapshots = cut;
+    backend.deleteSnapshot = remove;
+    assert.equal((await deps.catalogue.unfinished()).groups.length, 1);
+  };
+  await fail();
+  const group = await managers.groups.create(request());
+  assert.deepEqual([...backend.storage.snapshots.keys()], memberIds(group));
+  await managers.groups.delete(group.group.groupSnapshotId, memberIds(group));
+  await fail();
+  const { undone, differences } = await reconcile(deps.catalogue, deps.registry);
+  assert.deepEqual([undone.length, differences], [1, []]);
+  await assertNothing();
+});
+
+test('GA2, GA12: a member is what its volume held at the cut', async () => {
+  const [first] = volumes;
+  assert.ok(first !== undefined);
+  const content = Buffer.alloc(BLOCK_BYTES, 7);
+  managers.backend.write(first.volumeId, 0, content);
+  const { members } = await managers.groups.create(request());
+  managers.backend.write(first.volumeId, 0, Buffer.alloc(BLOCK_BYTES, 8));
+  const restored = newVolumeId(TEST_NODE_KEY);
+  await managers.backend.restoreVolume(restored, members[0]?.snapshotId ?? '', first.sizeBytes);
+  assert.deepEqual(managers.backend.read(restored).subarray(0, BLOCK_BYTES), content);
+});
+
+test('G9: a busy source or name is ABORTED, and nothing stays locked', async () => {
+  const { locks } = managers.deps;
+  for (const key of [volumeKey(volumes[1]?.volumeId ?? ''), groupSnapshotNameKey('nightly')]) {
+    const release = locks.acquire([key]);
+    await rejectsWith(managers.groups.create(request()), 'ABORTED');
+    release();
+  }
+  await managers.groups.create(request());
+});
+
+test('DS3: a member is not deleted alone, and the error names its group', async () => {
+  const group = await managers.groups.create(request());
+  const { groupSnapshotId } = group.group;
+  for (const snapshotId of memberIds(group)) {
+    const alone = managers.snapshots.delete(snapshotId);
+    await rejectsWith(alone, 'INVALID_ARGUMENT', new RegExp(groupSnapshotId));
+  }
+  assert.equal(managers.backend.storage.snapshots.size, 2);
+});
+
+test('DS3: a member that is being read is not deleted alone either', async () => {
+  const [snapshotId = ''] = memberIds(await managers.groups.create(request()));
+  const release = managers.deps.locks.acquire([shared(snapshotKey(snapshotId))]);
+  await rejectsWith(managers.snapshots.delete(snapshotId), 'INVALID_ARGUMENT');
+  release();
+});
+
+test('GD2: a group that does not exist is deleted, whatever members are given', async () => {
+  await managers.groups.delete('fake', []);
+  await managers.groups.delete('fake', ['also fake']);
+});
+
+test('GD3: other members than those of the group are INVALID_ARGUMENT and nothing is deleted', async () => {
+  const group = await managers.groups.create(request());
+  const own = memberIds(group);
+  const alone = await managers.snapshots.create({
+    name: 'alone',
+    sourceVolumeId: volumes[0]?.volumeId ?? '',
+    parameters: {},
+  });
+  for (const wrong of [[], own.slice(1), [...own, alone.snapshotId], [own[0] ?? '', 'fake']]) {
+    const deletion = managers.groups.delete(group.group.groupSnapshotId, wrong);
+    await rejectsWith(deletion, 'INVALID_ARGUMENT', /snapshot_ids/);
+  }
+  assert.equal((await managers.deps.catalogue.listSnapshots()).length, 3);
+});
+
+test('GD4: while any member is being read nothing is deleted', async () => {
+  const group = await managers.groups.create(request());
+  const { groupSnapshotId } = group.group;
+  for (const snapshotId of memberIds(group)) {
+    const release = managers.deps.locks.acquire([shared(snapshotKey(snapshotId))]);
+    const deletion = managers.groups.delete(groupSnapshotId, memberIds(group));
+    await rejectsWith(deletion, 'FAILED_PRECONDITION', new RegExp(snapshotId));
+    release();
+    assert.equal((await managers.groups.find(groupSnapshotId, memberIds(group))).members.length, 2);
+    assert.equal(managers.backend.storage.snapshots.size, 2);
+  }
+});
+
+test('GD5: the group goes with all its members, twice is as good as once, and the name is free', async () => {
+  const group = await managers.groups.create(request());
+  const { groupSnapshotId } = group.group;
+  const reversed = memberIds(group).reverse();
+  await managers.groups.delete(groupSnapshotId, reversed);
+  await assertNothing();
+  await managers.groups.delete(groupSnapshotId, reversed);
+  const next = await managers.groups.create(request());
+  assert.notEqual(next.group.groupSnapshotId, groupSnapshotId);
+});
+
+test('GD5: a deletion that failed half way is finished by the next call; until then the name is ABORTED', async () => {
+  const group = await managers.groups.create(request());
+  const { groupSnapshotId } = group.group;
+  const { backend } = managers;
+  const remove = backend.deleteSnapshot.bind(backend);
+  backend.deleteSnapshot = async (snapshotId) => {
+    if (snapshotId === memberIds(group)[1]) throw CsiError.internal('the disk is away');
+    await remove(snapshotId);
+  };
+  await rejectsWith(managers.groups.delete(groupSnapshotId, memberIds(group)), 'INTERNAL');
+  backend.deleteSnapshot = remove;
+  await rejectsWith(managers.groups.create(request()), 'ABORTED', /being deleted/);
+  await rejectsWith(managers.groups.find(groupSnapshotId, memberIds(group)), 'NOT_FOUND');
+  await managers.groups.delete(groupSnapshotId, memberIds(group));
+  await assertNothing();
+});
+
+test('GD5: members outlive their volumes, and the lineage goes with the last of them', async () => {
+  const group = await managers.groups.create(request());
+  const { catalogue } = managers.deps;
+  for (const { volumeId } of volumes) {
+    await managers.backend.deleteVolume(volumeId);
+    await catalogue.removeVolume(volumeId);
+    assert.equal((await catalogue.volumeById(volumeId))?.state, 'deleted');
+  }
+  await managers.groups.delete(group.group.groupSnapshotId, memberIds(group));
+  for (const { volumeId } of volumes) assert.equal(await catalogue.volumeById(volumeId), null);
+});
+
+test('GE2, GE3, GE4, GE5: a group is found by its id and exactly its members', async () => {
+  const group = await managers.groups.create(request());
+  const { groupSnapshotId } = group.group;
+  await rejectsWith(managers.groups.find('fake', []), 'NOT_FOUND');
+  assert.deepEqual(await managers.groups.find(groupSnapshotId, memberIds(group).reverse()), group);
+  for (const wrong of [[], memberIds(group).slice(1), [...memberIds(group), 'fake']]) {
+    await rejectsWith(managers.groups.find(groupSnapshotId, wrong), 'INVALID_ARGUMENT');
+  }
+});

@@ -1,0 +1,55 @@
+/** Managers over two pools in memory and a real catalogue, for tests of the rules they keep. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { BackendRegistry } from '../../../src/backends/registry.js';
+import { type OpenCatalogue, openCatalogue } from '../../../src/volumes/catalogue-client.js';
+import { GroupManager } from '../../../src/volumes/group-manager.js';
+import { OperationLocks } from '../../../src/volumes/operation-locks.js';
+import type { VolumeRecord } from '../../../src/volumes/records.js';
+import { SnapshotManager } from '../../../src/volumes/snapshot-manager.js';
+import type { ManagerDependencies } from '../../../src/volumes/volume-manager.js';
+import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
+import { TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
+
+export interface Managers {
+  deps: ManagerDependencies & { catalogue: OpenCatalogue };
+  groups: GroupManager;
+  snapshots: SnapshotManager;
+  /** The pool 'default'. */
+  backend: MemoryBackend;
+  /** The pool 'second'. */
+  second: MemoryBackend;
+  /** A ready volume, in the catalogue and in its pool. */
+  volume(fields?: Partial<VolumeRecord>): Promise<VolumeRecord>;
+  close(): Promise<void>;
+}
+
+export async function openManagers(): Promise<Managers> {
+  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-managers-'));
+  const catalogue = await openCatalogue(join(directory, 'catalogue.db'));
+  const backend = new MemoryBackend();
+  const storage = new MemoryStorage();
+  storage.identity = 'memory-pool-2';
+  const second = new MemoryBackend(storage, { pool: 'second' });
+  const registry = new BackendRegistry([backend, second]);
+  for (const each of registry.all) await catalogue.registerPool(each.pool, await each.identity());
+  const deps = { catalogue, registry, locks: new OperationLocks(), nodeKey: TEST_NODE_KEY };
+  return {
+    deps,
+    groups: new GroupManager(deps),
+    snapshots: new SnapshotManager(deps),
+    backend,
+    second,
+    volume: async (fields = {}) => {
+      const record = volumeRecord(fields);
+      await catalogue.insertVolume(record);
+      await registry.owning(record.pool).createVolume(record.volumeId, record.sizeBytes);
+      return record;
+    },
+    close: async () => {
+      await catalogue.close();
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
+}
