@@ -21,16 +21,22 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<LoopFindBinding>(exports, "loopFind");
   Export<LoopListBinding>(exports, "loopList");
   Export<LoopDetachBinding>(exports, "loopDetach");
+  Export<LoopResizeBinding>(exports, "loopResize");
+  Export<SetLoopDirectIoBinding>(exports, "setLoopDirectIo");
   Export<SetDeviceReadOnlyBinding>(exports, "setDeviceReadOnly");
   Export<ProbeReflinkBinding>(exports, "probeReflink");
   Export<CreateSparseFileBinding>(exports, "createSparseFile");
   Export<CloneFileBinding>(exports, "cloneFile");
+  Export<GrowFileBinding>(exports, "growFile");
+  Export<CloneVolumeBinding>(exports, "cloneVolume");
   Export<CutSnapshotBinding>(exports, "cutSnapshot");
+  Export<CutSnapshotsBinding>(exports, "cutSnapshots");
   Export<SetImmutableBinding>(exports, "setImmutable");
   Export<RemoveFileBinding>(exports, "removeFile");
   Export<FileStateBinding>(exports, "fileState");
   Export<ThawBinding>(exports, "thaw");
   Export<FlushBinding>(exports, "flush");
+  Export<GrowFileSystemBinding>(exports, "growFileSystem");
   return exports;
 }
 

@@ -18,7 +18,11 @@ Status Status::Errno(int error, const char* syscall, std::string path, const std
 }
 
 Status Status::Scan(const char* reason, std::string path, std::string message) {
-  return Status(Failure{reason, 0, "scan", std::move(path), std::move(message)});
+  return Reason(reason, "scan", std::move(path), std::move(message));
+}
+
+Status Status::Reason(const char* code, const char* call, std::string path, std::string message) {
+  return Status(Failure{code, 0, call, std::move(path), std::move(message)});
 }
 
 }  // namespace blockdelta

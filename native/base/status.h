@@ -40,6 +40,8 @@ class [[nodiscard]] Status {
   }
   // `reason` is one of the SCAN_* constants.
   static Status Scan(const char* reason, std::string path, std::string message);
+  // A failure that no errno describes: `code` takes the place of its name.
+  static Status Reason(const char* code, const char* call, std::string path, std::string message);
 
   bool ok() const { return failure_ == nullptr; }
   // REQUIRES: !ok().

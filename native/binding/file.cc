@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "native/binding/values.h"
 #include "native/device/cut.h"
@@ -14,6 +15,23 @@ namespace {
 
 NewFileNames ReadNames(Fields* request) {
   return {request->Path("temporaryPath"), request->Path("finalPath")};
+}
+
+CutMember ReadMember(Fields* request) {
+  CutMember member;
+  member.source_path = request->Path("sourcePath");
+  member.names = ReadNames(request);
+  member.loop_path = request->PathOrNull("loopPath");
+  member.freeze_path = request->PathOrNull("freezePath");
+  return member;
+}
+
+Napi::Value CutAnswer(Napi::Env env, Result<CutOutcome> outcome) {
+  if (!outcome.ok()) return Failed(env, outcome.status());
+  Napi::Object object = Success(env);
+  SetBigInt(&object, "cutTimeNs", outcome->cut_time_ns);
+  SetBigInt(&object, "frozenNs", outcome->frozen_ns);
+  return object;
 }
 
 // { ok: true, [name]: value } or the failure.
@@ -61,20 +79,38 @@ Napi::Value CloneFileBinding(const Napi::CallbackInfo& info) {
   return Answer(info.Env(), CloneFile(source, std::move(names), size_bytes));
 }
 
+Napi::Value GrowFileBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "growFile");
+  const std::string path = request.Path("path");
+  const uint64_t size_bytes = request.Bytes("sizeBytes");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return BooleanAnswer(info.Env(), "grown", GrowFile(path, size_bytes));
+}
+
+Napi::Value CloneVolumeBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "cloneVolume");
+  const CutMember member = ReadMember(&request);
+  const uint64_t size_bytes = request.Bytes("sizeBytes");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return CutAnswer(info.Env(), CloneVolume(member, size_bytes));
+}
+
 Napi::Value CutSnapshotBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "cutSnapshot");
-  CutRequest cut;
-  cut.source_path = request.Path("sourcePath");
-  cut.names = ReadNames(&request);
-  cut.loop_path = request.PathOrNull("loopPath");
-  cut.freeze_path = request.PathOrNull("freezePath");
+  const CutMember member = ReadMember(&request);
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<CutOutcome> outcome = CutSnapshot(cut);
-  if (!outcome.ok()) return Failed(info.Env(), outcome.status());
-  Napi::Object object = Success(info.Env());
-  SetBigInt(&object, "cutTimeNs", outcome->cut_time_ns);
-  SetBigInt(&object, "frozenNs", outcome->frozen_ns);
-  return object;
+  return CutAnswer(info.Env(), CutSnapshots({member}));
+}
+
+Napi::Value CutSnapshotsBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "cutSnapshots");
+  std::vector<CutMember> members;
+  for (Fields& fields : request.Objects("members")) {
+    members.push_back(ReadMember(&fields));
+    request.Adopt(fields);
+  }
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return CutAnswer(info.Env(), CutSnapshots(members));
 }
 
 Napi::Value SetImmutableBinding(const Napi::CallbackInfo& info) {

@@ -6,7 +6,9 @@
 
 #include "native/binding/values.h"
 #include "native/device/block_device.h"
+#include "native/device/file_system_growth.h"
 #include "native/device/loop_attach.h"
+#include "native/device/loop_change.h"
 #include "native/device/loop_info.h"
 
 namespace blockdelta {
@@ -22,6 +24,31 @@ Napi::Object ToObject(Napi::Env env, const LoopDevice& device) {
   SetBoolean(&object, "directIo", device.direct_io);
   SetBigInt(&object, "sizeBytes", device.size_bytes);
   return object;
+}
+
+Napi::Value DeviceAnswer(Napi::Env env, Result<std::optional<LoopDevice>> device) {
+  if (!device.ok()) return Failed(env, device.status());
+  Napi::Object object = Success(env);
+  if (device->has_value()) {
+    object.Set("device", ToObject(env, **device));
+  } else {
+    object.Set("device", env.Null());
+  }
+  return object;
+}
+
+const char* NameOf(FileSystemKind kind) {
+  switch (kind) {
+    case FileSystemKind::kExt4:
+      return "ext4";
+    case FileSystemKind::kXfs:
+      return "xfs";
+    case FileSystemKind::kBtrfs:
+      return "btrfs";
+    case FileSystemKind::kOther:
+      break;
+  }
+  return "";
 }
 
 Result<std::optional<LoopDevice>> FindByPath(const std::string& path) {
@@ -53,15 +80,7 @@ Napi::Value LoopFindBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "loopFind");
   const std::string path = request.Path("backingPath");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<std::optional<LoopDevice>> device = FindByPath(path);
-  if (!device.ok()) return Failed(info.Env(), device.status());
-  Napi::Object object = Success(info.Env());
-  if (device->has_value()) {
-    object.Set("device", ToObject(info.Env(), **device));
-  } else {
-    object.Set("device", info.Env().Null());
-  }
-  return object;
+  return DeviceAnswer(info.Env(), FindByPath(path));
 }
 
 Napi::Value LoopListBinding(const Napi::CallbackInfo& info) {
@@ -87,6 +106,21 @@ Napi::Value LoopDetachBinding(const Napi::CallbackInfo& info) {
   return object;
 }
 
+Napi::Value LoopResizeBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "loopResize");
+  const std::string path = request.Path("backingPath");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return DeviceAnswer(info.Env(), ResizeLoop(path));
+}
+
+Napi::Value SetLoopDirectIoBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "setLoopDirectIo");
+  const std::string path = request.Path("devicePath");
+  const bool direct_io = request.Boolean("directIo");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return Answer(info.Env(), SetLoopDirectIo(path, direct_io));
+}
+
 Napi::Value SetDeviceReadOnlyBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "setDeviceReadOnly");
   const std::string path = request.Path("devicePath");
@@ -100,6 +134,20 @@ Napi::Value FlushBinding(const Napi::CallbackInfo& info) {
   const std::string path = request.Path("path");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
   return Answer(info.Env(), FlushPath(path));
+}
+
+Napi::Value GrowFileSystemBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "growFileSystem");
+  const std::string mount_point = request.Path("mountPoint");
+  const std::string device_path = request.Path("devicePath");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  Result<Growth> growth = GrowFileSystem(mount_point, device_path);
+  if (!growth.ok()) return Failed(info.Env(), growth.status());
+  Napi::Object object = Success(info.Env());
+  object.Set("fileSystem", Napi::String::New(info.Env(), NameOf(growth->kind)));
+  SetBigInt(&object, "beforeBytes", growth->before_bytes);
+  SetBigInt(&object, "afterBytes", growth->after_bytes);
+  return object;
 }
 
 }  // namespace blockdelta

@@ -98,6 +98,20 @@ bool Fields::IsNull(const char* name) { return Get(name).IsNull(); }
 
 Fields Fields::Nested(const char* name) { return Fields(Get(name), function_); }
 
+std::vector<Fields> Fields::Objects(const char* name) {
+  const Napi::Value value = Get(name);
+  const Napi::Array array = value.IsArray() ? value.As<Napi::Array>() : Napi::Array();
+  std::vector<Fields> objects;
+  if (array.IsEmpty() || array.Length() == 0) {
+    Expect(name, "an array of at least one object");
+    return objects;
+  }
+  for (uint32_t i = 0; i < array.Length(); i++) {
+    objects.push_back(Fields(array.Get(i), function_));
+  }
+  return objects;
+}
+
 void Fields::Adopt(const Fields& nested) {
   if (ok()) problem_ = nested.problem_;
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "native/base/status.h"
 
@@ -39,6 +40,9 @@ class Fields {
   // The fields of an object inside this one. It has its own ok(); Adopt() takes it over.
   Fields Nested(const char* name);
   void Adopt(const Fields& nested);
+
+  // The fields of each object of an array, which has at least one. Adopt() them as well.
+  std::vector<Fields> Objects(const char* name);
 
   // Remembers a failure found by the caller: "<function>: <what>".
   void Reject(const std::string& what);

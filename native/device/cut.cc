@@ -1,131 +1,271 @@
 #include "native/device/cut.h"
 
-#include <linux/fs.h>
 #include <time.h>
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
-#include "native/device/freeze.h"
-#include "native/device/loop_info.h"
+#include "native/device/cut_source.h"
+#include "native/device/write_counters.h"
 
 namespace blockdelta {
 namespace {
 
 constexpr mode_t kFrozenMode = 0400;
+// How long raw devices that are written to are tried again.
+constexpr uint64_t kPatienceNs = 2'000'000'000;
+constexpr unsigned kMaxPauseMs = 50;
+// So that a single busy one gets its turn in the last place however long a try takes.
+constexpr int kMinTries = 2;
 
-// The volume: its file and, if it is attached, its loop device.
-struct Source {
-  UniqueFd file;
-  std::string path;
-  UniqueFd loop;  // Not valid: not attached.
-  std::string loop_path;
+// A cut of several volumes, from the opened sources to the clones under their temporary names.
+class Cut {
+ public:
+  static Result<Cut> Open(const std::vector<CutMember>& members);
+
+  // Freezes, flushes, clones and thaws, until the clones are of one point in time.
+  Result<CutOutcome> Clone();
+
+  const std::vector<CutSource>& sources() const { return sources_; }
+  std::vector<NewFile>& files() { return files_; }
+
+ private:
+  Cut() = default;
+
+  // One try. `outcome` is set if the clones are good; else `raw_` is in the order for the next one.
+  Status Try(std::optional<CutOutcome>* outcome);
+  Result<std::vector<Freeze>> FreezeAll() const;
+  Status FlushRaw() const;
+  Status FlushAll() const;
+  // Clones the raw devices in the order of `raw_`. Answers the places in it of those that were, or
+  // may have been, written to between their clone and that of the last one.
+  Result<std::vector<size_t>> CloneRaw();
+  Status CloneStill();
+  Status CloneOne(size_t member);
+  Status EmptyClones();
+
+  std::vector<CutSource> sources_;
+  std::vector<NewFile> files_;
+  std::vector<size_t> raw_;  // Members that cannot be held still, in the order of cloning.
 };
 
-Result<Source> OpenSource(const CutRequest& request) {
-  Result<UniqueFd> file = OpenPath(request.source_path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (!file.ok()) return file.TakeStatus();
-  Source source = {std::move(*file), request.source_path, UniqueFd(), std::string()};
-  if (!request.loop_path.has_value()) return source;
-  Result<struct stat> state = StatFd(source.file.get(), source.path);
-  if (!state.ok()) return state.TakeStatus();
-  Result<UniqueFd> loop = OpenPath(*request.loop_path, O_RDONLY | O_NOFOLLOW);
-  if (!loop.ok()) return loop.TakeStatus();
-  Result<struct loop_info64> info = LoopStatus(loop->get(), *request.loop_path);
-  if (!info.ok()) return info.TakeStatus();
-  if (!(BackingOf(*info) == FileIdentity{state->st_dev, state->st_ino})) {
-    return Status::Errno(ESTALE, "LOOP_GET_STATUS64", *request.loop_path,
-                         "it is not attached to " + source.path);
+Result<Cut> Cut::Open(const std::vector<CutMember>& members) {
+  Cut cut;
+  std::set<std::string> names;
+  for (const CutMember& member : members) {
+    const bool is_new =
+        names.insert(member.names.temporary).second && names.insert(member.names.final).second;
+    if (!is_new) {
+      return Status::Errno(EINVAL, "cut", member.names.final, "the name is given twice");
+    }
+    Result<CutSource> source = CutSource::Open(member);
+    if (!source.ok()) return source.TakeStatus();
+    if (source->IsRaw()) cut.raw_.push_back(cut.sources_.size());
+    cut.sources_.push_back(std::move(*source));
   }
-  source.loop = std::move(*loop);
-  source.loop_path = *request.loop_path;
-  return source;
+  for (const CutMember& member : members) {
+    Result<NewFile> file = NewFile::Create(member.names);
+    if (!file.ok()) return file.TakeStatus();
+    cut.files_.push_back(std::move(*file));
+  }
+  return cut;
 }
 
-// Freezes the file system on the loop device and no other: were it unmounted by now, the path would
-// lead to the file system below, maybe the one that the clone has to be written to.
-Result<Freeze> FreezeSource(const Source& source, const std::string& path) {
-  Result<UniqueFd> mount = OpenPath(path, O_RDONLY | O_DIRECTORY);
-  if (!mount.ok()) return mount.TakeStatus();
-  Result<struct stat> mounted = StatFd(mount->get(), path);
-  if (!mounted.ok()) return mounted.TakeStatus();
-  Result<struct stat> device = StatFd(source.loop.get(), source.loop_path);
-  if (!device.ok()) return device.TakeStatus();
-  if (mounted->st_dev != device->st_rdev) {
-    return Status::Errno(ESTALE, "FIFREEZE", path,
-                         "it is not the file system on " + source.loop_path);
-  }
-  return Freeze::Begin(std::move(*mount), path);
-}
-
-// Carries everything written so far into the file. The loop device comes first: what its page cache
-// holds is not in the file yet.
-Status Flush(const Source& source) {
-  if (source.loop.valid()) {
-    Status status = SyncFd(source.loop.get(), source.loop_path);
+Result<CutOutcome> Cut::Clone() {
+  const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + kPatienceNs;
+  unsigned pause = 1;
+  for (int tries = 1;; tries++) {
+    std::optional<CutOutcome> outcome;
+    Status status = Try(&outcome);
     if (!status.ok()) return status;
-    status = Ioctl(source.loop.get(), BLKFLSBUF, 0ul, "BLKFLSBUF", source.loop_path);
+    if (outcome.has_value()) return *outcome;
+    if (tries >= kMinTries && ClockNs(CLOCK_MONOTONIC) >= deadline) {
+      return Status::Reason(kCutBusy, "cut", sources_[raw_.back()].path(),
+                            "more than one raw device of the group is being written to (or does "
+                            "not count its writes), so they have no common point in time");
+    }
+    // Nothing is frozen now, and so nobody waits for this.
+    status = EmptyClones();
     if (!status.ok()) return status;
+    SleepMs(pause);
+    pause = std::min(pause * 2, kMaxPauseMs);
   }
-  return SyncFd(source.file.get(), source.path);
 }
 
-Result<CutOutcome> Clone(const Source& source, const std::optional<std::string>& freeze_path,
-                         const NewFile& file) {
-  std::optional<Freeze> freeze;
-  if (freeze_path.has_value()) {
-    Result<Freeze> begun = FreezeSource(source, *freeze_path);
-    if (!begun.ok()) return begun.TakeStatus();
-    freeze.emplace(std::move(*begun));
-  }
-  Status status = Flush(source);
+Status Cut::Try(std::optional<CutOutcome>* outcome) {
+  // What a raw device has not written back yet must not prolong the time the others stand still.
+  Status status = FlushRaw();
   if (!status.ok()) return status;
-  CutOutcome outcome = {ClockNs(CLOCK_REALTIME), 0};
-  status = CloneInto(source.file.get(), file.fd(), file.temporary());
+  Result<std::vector<Freeze>> freezes = FreezeAll();
+  if (!freezes.ok()) return freezes.TakeStatus();
+  status = FlushAll();
   if (!status.ok()) return status;
-  if (freeze.has_value()) {
-    status = freeze->Thaw();
+  CutOutcome result = {ClockNs(CLOCK_REALTIME), 0};
+  Result<std::vector<size_t>> written = CloneRaw();
+  if (!written.ok()) return written.TakeStatus();
+  const bool is_good = written->empty();
+  if (is_good) {
+    status = CloneStill();
     if (!status.ok()) return status;
-    outcome.frozen_ns = freeze->frozen_ns();
   }
-  return outcome;
+  for (Freeze& freeze : *freezes) {
+    status = freeze.Thaw();
+    if (!status.ok()) return status;
+    result.frozen_ns = std::max(result.frozen_ns, freeze.frozen_ns());
+  }
+  if (is_good) {
+    *outcome = result;
+  } else {
+    const auto busy = raw_.begin() + static_cast<std::ptrdiff_t>(written->back());
+    std::rotate(busy, busy + 1, raw_.end());
+  }
+  return Status();
 }
 
-Status MakeFrozen(const NewFile& file) {
-  Status status = SetImmutableFd(file.fd(), true, file.final());
-  if (status.ok()) status = SyncFd(file.fd(), file.final());
-  if (status.ok()) status = SyncDirectoryOf(file.final());
-  return status;
+Result<std::vector<Freeze>> Cut::FreezeAll() const {
+  std::vector<Freeze> freezes;
+  std::set<dev_t> frozen;
+  for (const CutSource& source : sources_) {
+    // One volume may be cut twice.
+    if (!source.IsFrozenForCut() || !frozen.insert(source.device()).second) continue;
+    Result<Freeze> freeze = source.BeginFreeze();
+    if (!freeze.ok()) return freeze.TakeStatus();
+    freezes.push_back(std::move(*freeze));
+  }
+  return freezes;
+}
+
+Status Cut::FlushRaw() const {
+  for (const size_t member : raw_) {
+    Status status = sources_[member].Flush();
+    if (!status.ok()) return status;
+  }
+  return Status();
+}
+
+Status Cut::FlushAll() const {
+  for (const CutSource& source : sources_) {
+    Status status = source.Flush();
+    if (!status.ok()) return status;
+  }
+  return Status();
+}
+
+Result<std::vector<size_t>> Cut::CloneRaw() {
+  std::vector<std::optional<WriteCounters>> before(raw_.size());
+  // Of the last one nothing needs to be known; and so nothing at all if it is the only one.
+  const size_t watched = raw_.empty() ? 0 : raw_.size() - 1;
+  for (size_t place = 0; place < raw_.size(); place++) {
+    if (place < watched) {
+      Result<std::optional<WriteCounters>> counters =
+          ReadWriteCounters(sources_[raw_[place]].device());
+      if (!counters.ok()) return counters.TakeStatus();
+      before[place] = *counters;
+    }
+    Status status = CloneOne(raw_[place]);
+    if (!status.ok()) return status;
+  }
+  std::vector<size_t> written;
+  for (size_t place = 0; place < watched; place++) {
+    Result<std::optional<WriteCounters>> after = ReadWriteCounters(sources_[raw_[place]].device());
+    if (!after.ok()) return after.TakeStatus();
+    const bool stood_still = before[place].has_value() && *after == before[place];
+    if (!stood_still) written.push_back(place);
+  }
+  return written;
+}
+
+Status Cut::CloneStill() {
+  for (size_t member = 0; member < sources_.size(); member++) {
+    if (sources_[member].IsRaw()) continue;
+    Status status = CloneOne(member);
+    if (!status.ok()) return status;
+  }
+  return Status();
+}
+
+Status Cut::CloneOne(size_t member) {
+  const NewFile& file = files_[member];
+  return CloneInto(sources_[member].fd(), file.fd(), file.temporary());
+}
+
+Status Cut::EmptyClones() {
+  for (const size_t member : raw_) {
+    Status status = TruncateFd(files_[member].fd(), 0, files_[member].temporary());
+    if (!status.ok()) return status;
+  }
+  return Status();
 }
 
 // Only a file with its final name is made immutable: the flag also forbids renaming it.
 Status PublishFrozen(NewFile* file) {
-  if (fchmod(file->fd(), kFrozenMode) == -1) {
-    return Status::Errno(errno, "fchmod", file->temporary());
-  }
   Status status = file->Publish();
-  if (!status.ok()) return status;
-  status = MakeFrozen(*file);
-  // A snapshot that is not frozen must not stay behind under a snapshot's name.
-  if (!status.ok()) static_cast<void>(RemoveFile(file->final()));
+  if (status.ok()) status = SetImmutableFd(file->fd(), true, file->final());
+  if (status.ok()) status = SyncFd(file->fd(), file->final());
   return status;
+}
+
+Status PublishAllFrozen(std::vector<NewFile>* files) {
+  // Whatever can take long or run out of space comes before the first name is given.
+  for (const NewFile& file : *files) {
+    if (fchmod(file.fd(), kFrozenMode) == -1) {
+      return Status::Errno(errno, "fchmod", file.temporary());
+    }
+    Status status = SyncFd(file.fd(), file.temporary());
+    if (!status.ok()) return status;
+  }
+  std::set<std::string> directories;
+  for (NewFile& file : *files) {
+    Status status = PublishFrozen(&file);
+    if (!status.ok()) return status;
+    directories.insert(DirectoryOf(file.final()));
+  }
+  for (const std::string& directory : directories) {
+    Status status = SyncDirectoryOf(directory + "/");
+    if (!status.ok()) return status;
+  }
+  return Status();
+}
+
+// Files that have got their final names; others remove themselves.
+void RemovePublished(const std::vector<NewFile>& files) {
+  for (const NewFile& file : files) {
+    if (file.published()) static_cast<void>(RemoveFile(file.final()));
+  }
 }
 
 }  // namespace
 
-Result<CutOutcome> CutSnapshot(const CutRequest& request) {
-  if (request.freeze_path.has_value() && !request.loop_path.has_value()) {
-    return Status::Errno(EINVAL, "cutSnapshot", *request.freeze_path,
-                         "a file system can only be frozen on the loop device of the volume");
-  }
-  Result<Source> source = OpenSource(request);
-  if (!source.ok()) return source.TakeStatus();
-  Result<NewFile> file = NewFile::Create(request.names);
-  if (!file.ok()) return file.TakeStatus();
-  Result<CutOutcome> outcome = Clone(*source, request.freeze_path, *file);
+Result<CutOutcome> CutSnapshots(const std::vector<CutMember>& members) {
+  if (members.empty()) return Status::Errno(EINVAL, "cut", "", "there is nothing to cut");
+  Result<Cut> cut = Cut::Open(members);
+  if (!cut.ok()) return cut.TakeStatus();
+  Result<CutOutcome> outcome = cut->Clone();
   if (!outcome.ok()) return outcome;
-  Status status = PublishFrozen(&*file);
+  Status status = PublishAllFrozen(&cut->files());
+  if (status.ok()) return outcome;
+  // A snapshot that is not frozen, or not whole, must not stay behind under a snapshot's name.
+  RemovePublished(cut->files());
+  return status;
+}
+
+Result<CutOutcome> CloneVolume(const CutMember& member, uint64_t size_bytes) {
+  Result<Cut> cut = Cut::Open({member});
+  if (!cut.ok()) return cut.TakeStatus();
+  if (cut->sources()[0].size_bytes() > size_bytes) {
+    return Status::Errno(EINVAL, "cut", member.source_path, "the clone would be smaller");
+  }
+  Result<CutOutcome> outcome = cut->Clone();
+  if (!outcome.ok()) return outcome;
+  NewFile& file = cut->files()[0];
+  Status status = TruncateFd(file.fd(), size_bytes, file.temporary());
+  if (status.ok()) status = file.Publish();
   if (!status.ok()) return status;
-  return outcome;
+  status = SyncDirectoryOf(file.final());
+  if (status.ok()) return outcome;
+  RemovePublished(cut->files());
+  return status;
 }
 
 }  // namespace blockdelta

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "native/device/file_lock.h"
+
 namespace blockdelta {
 namespace {
 
@@ -82,6 +84,25 @@ Status CloneFile(const std::string& source_path, NewFileNames names, uint64_t si
   if (status.ok()) status = file->Publish();
   if (!status.ok()) return status;
   return SyncDirectoryOf(file->final());
+}
+
+Result<bool> GrowFile(const std::string& path, uint64_t size_bytes) {
+  // Attaching compares the size of the file with that of the device it has made.
+  Result<FileLock> lock = FileLock::Acquire(path);
+  if (!lock.ok()) return lock.TakeStatus();
+  Result<UniqueFd> fd = OpenPath(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  if (!fd.ok()) return fd.TakeStatus();
+  Result<struct stat> state = StatFd(fd->get(), path);
+  if (!state.ok()) return state.TakeStatus();
+  if (!S_ISREG(state->st_mode)) {
+    return Status::Errno(EINVAL, "growFile", path, "not a regular file");
+  }
+  const bool grows = static_cast<uint64_t>(state->st_size) < size_bytes;
+  Status status = grows ? TruncateFd(fd->get(), size_bytes, path) : Status();
+  // Also if there is nothing to grow: an earlier call may have been killed before its fsync.
+  if (status.ok()) status = SyncFd(fd->get(), path);
+  if (!status.ok()) return status;
+  return grows;
 }
 
 Result<bool> ProbeReflink(const std::string& directory) {

@@ -32,6 +32,7 @@ class NewFile {
   int fd() const { return fd_.get(); }
   const std::string& temporary() const { return names_.temporary; }
   const std::string& final() const { return names_.final; }
+  bool published() const { return published_; }
 
   // fsync and rename; the directory is the caller's to sync. Never replaces a file: EEXIST.
   Status Publish();
@@ -55,6 +56,9 @@ struct FileState {
 Status CreateSparseFile(NewFileNames names, uint64_t size_bytes);
 // A writable clone, grown with zeros to `size_bytes`. EINVAL if the source is larger.
 Status CloneFile(const std::string& source_path, NewFileNames names, uint64_t size_bytes);
+// Grows a file, never shrinks it, and makes its size durable. False: it had that size or more.
+// EINVAL if it is no regular file.
+Result<bool> GrowFile(const std::string& path, uint64_t size_bytes);
 // FICLONE of the whole source into the empty file `fd`, which gets the source's NOCOW flag first:
 // btrfs refuses to clone between files that differ in it.
 Status CloneInto(int source_fd, int fd, const std::string& path);

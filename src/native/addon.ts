@@ -9,7 +9,7 @@
 import { createRequire } from 'node:module';
 import { packagePath } from '../package-root.js';
 
-/** A failed call. `code` is an errno name (ENOSPC) or a SCAN_* reason; `path` the object it was about. */
+/** A failed call. `code` is an errno name (ENOSPC), a SCAN_* reason or CUT_BUSY; `path` the object it was about. */
 export interface NativeFailure {
   ok: false;
   code: string;
@@ -97,11 +97,24 @@ export interface LoopDevice {
   sizeBytes: bigint;
 }
 
-/** What one call to the file system and the kernel's clone did. */
+/** One volume of a cut, and the file that its copy becomes. */
+export interface CutMember {
+  /** The volume's file. */
+  sourcePath: string;
+  /** Both in the pool of the source. */
+  temporaryPath: string;
+  finalPath: string;
+  /** The loop device the source is attached to; null: it is not attached. */
+  loopPath: string | null;
+  /** A mount point of the file system on that device, to be frozen; null: none. */
+  freezePath: string | null;
+}
+
+/** What one call to the file systems and the kernel's clone did. */
 export interface CutResult {
   /** Wall clock at the moment of the cut, ns since the epoch. */
   cutTimeNs: bigint;
-  /** How long the file system stood frozen, ns; 0 if it was not. */
+  /** How long the file system stood frozen, ns (of several, the longest); 0 if none was. */
   frozenNs: bigint;
 }
 
@@ -144,6 +157,16 @@ export interface Addon {
    * exclusively is seen at once, any other opener is waited for, 3 s.
    */
   loopDetach(request: { backingPath: string }): NativeResult<{ detached: boolean }>;
+  /**
+   * Gives the loop device of a file the file's size (LOOP_SET_CAPACITY), read back and checked.
+   * null: not attached, or no such file.
+   */
+  loopResize(request: { backingPath: string }): NativeResult<{ device: LoopDevice | null }>;
+  /**
+   * LOOP_SET_DIRECT_IO, read back and checked. EINVAL if the pool's file system has no direct I/O;
+   * ENXIO if nothing is attached.
+   */
+  setLoopDirectIo(request: { devicePath: string; directIo: boolean }): NativeResult<object>;
   /** BLKROSET. */
   setDeviceReadOnly(request: { devicePath: string; readOnly: boolean }): NativeResult<object>;
 
@@ -166,20 +189,32 @@ export interface Addon {
     sizeBytes: bigint;
   }): NativeResult<object>;
   /**
-   * A frozen snapshot of a volume file: FIFREEZE of freezePath (a mount point; null: none), fsync
-   * and BLKFLSBUF of loopPath (null: not attached), fsync of the file, FICLONE to temporaryPath,
-   * FITHAW, fsync, mode 0400, rename, FS_IMMUTABLE_FL, fsync of the directory. Whatever fails, the
-   * file system is thawed and the temporary file removed. EEXIST if finalPath exists; ESTALE if
-   * loopPath has another file by now or freezePath is not the file system on it; EBUSY if that is
-   * frozen already, by somebody else or by an earlier run.
+   * Grows a volume file (never shrinks it): ftruncate, fsync. `grown` false: it had that size or
+   * more. EINVAL if it is not a regular file.
    */
-  cutSnapshot(request: {
-    sourcePath: string;
-    temporaryPath: string;
-    finalPath: string;
-    loopPath: string | null;
-    freezePath: string | null;
-  }): NativeResult<CutResult>;
+  growFile(request: { path: string; sizeBytes: bigint }): NativeResult<{ grown: boolean }>;
+  /**
+   * Frozen snapshots of volumes at one point in time; one volume is a list of one. FIFREEZE of every
+   * freezePath, then for each member fsync and BLKFLSBUF of loopPath and fsync of the file, then
+   * FICLONE to temporaryPath, FITHAW of all, fsync, mode 0400, rename, FS_IMMUTABLE_FL, fsync of the
+   * directories. All or nothing: whatever fails, everything is thawed and no file is left.
+   *
+   * Members without freezePath but with loopPath (raw block volumes) cannot be held still. One may
+   * be written to at any rate. If more of them are written to while they are cloned it is tried
+   * again, about 2 s long, thawed in between; then the call fails with CUT_BUSY, `path` being the
+   * sourcePath of one of them.
+   *
+   * EEXIST if a finalPath exists; ESTALE if a loopPath has another file by now or a freezePath is not
+   * the file system on it; EBUSY if that is frozen already, by somebody else or by an earlier run.
+   */
+  cutSnapshots(request: { members: CutMember[] }): NativeResult<CutResult>;
+  /** cutSnapshots of one member. */
+  cutSnapshot(request: CutMember): NativeResult<CutResult>;
+  /**
+   * Like a snapshot of one volume, but the copy is a volume: mode 0600, not immutable, grown with
+   * zeros to sizeBytes. EINVAL if the source is larger.
+   */
+  cloneVolume(request: CutMember & { sizeBytes: bigint }): NativeResult<CutResult>;
   /**
    * Sets or clears the immutable flag: for tests, and for repairs by an operator. Of the plugin's own
    * calls only removeFile lifts the flag.
@@ -193,6 +228,19 @@ export interface Addon {
   thaw(request: { path: string }): NativeResult<{ thawed: boolean }>;
   /** fsync of a block device or a directory. */
   flush(request: { path: string }): NativeResult<object>;
+  /**
+   * Grows a mounted file system to the size of its device, by ioctl on the mount point. Sizes are
+   * capacities as statfs tells them. One that fills its device is left alone, so repeating is
+   * harmless. ESTALE if mountPoint is not a mount of devicePath; EOPNOTSUPP for other file systems;
+   * EPERM, with the ioctl as `syscall`, if a capability is missing: CAP_SYS_RESOURCE for
+   * EXT4_IOC_RESIZE_FS, CAP_SYS_ADMIN for XFS_IOC_FSGROWFSDATA and BTRFS_IOC_RESIZE; EROFS if it is
+   * mounted read-only; EBUSY while it is being reshaped. Waits while somebody keeps it frozen.
+   */
+  growFileSystem(request: { mountPoint: string; devicePath: string }): NativeResult<{
+    fileSystem: 'ext4' | 'xfs' | 'btrfs';
+    beforeBytes: bigint;
+    afterBytes: bigint;
+  }>;
 }
 
 /** Loads the addon into this thread. */

@@ -21,8 +21,8 @@ constexpr uint64_t kBlock = 4096;
 constexpr uint64_t kSize = 4 << 20;
 
 bool Cut(const std::string& volume, const std::string& snapshot) {
-  const CutRequest request = {volume, {snapshot + ".tmp", snapshot}, std::nullopt, std::nullopt};
-  return EXPECT_OK(CutSnapshot(request));
+  const CutMember member = {volume, {snapshot + ".tmp", snapshot}, std::nullopt, std::nullopt};
+  return EXPECT_OK(CutSnapshots({member}));
 }
 
 Result<FillOutcome> FillOnce(const SnapshotIdentity& target,

@@ -1,0 +1,68 @@
+#include "native/device/cut_source.h"
+
+#include <linux/fs.h>
+
+#include <utility>
+
+#include "native/device/loop_info.h"
+#include "native/device/mounted_device.h"
+
+namespace blockdelta {
+
+Result<CutSource> CutSource::Open(const CutMember& member) {
+  if (member.freeze_path.has_value() && !member.loop_path.has_value()) {
+    return Status::Errno(EINVAL, "cut", *member.freeze_path,
+                         "a file system can only be frozen on the loop device of the volume");
+  }
+  Result<UniqueFd> file = OpenPath(member.source_path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (!file.ok()) return file.TakeStatus();
+  Result<struct stat> state = StatFd(file->get(), member.source_path);
+  if (!state.ok()) return state.TakeStatus();
+  CutSource source;
+  source.file_ = std::move(*file);
+  source.path_ = member.source_path;
+  source.size_bytes_ = static_cast<uint64_t>(state->st_size);
+  source.freeze_path_ = member.freeze_path;
+  if (!member.loop_path.has_value()) return source;
+  Status status = source.OpenLoopOf(member, *state);
+  if (!status.ok()) return status;
+  return source;
+}
+
+Status CutSource::OpenLoopOf(const CutMember& member, const struct stat& file) {
+  Result<UniqueFd> loop = OpenPath(*member.loop_path, O_RDONLY | O_NOFOLLOW);
+  if (!loop.ok()) return loop.TakeStatus();
+  Result<struct loop_info64> info = LoopStatus(loop->get(), *member.loop_path);
+  if (!info.ok()) return info.TakeStatus();
+  if (!(BackingOf(*info) == FileIdentity{file.st_dev, file.st_ino})) {
+    return Status::Errno(ESTALE, "LOOP_GET_STATUS64", *member.loop_path,
+                         "it is not attached to " + path_);
+  }
+  Result<struct stat> state = StatFd(loop->get(), *member.loop_path);
+  if (!state.ok()) return state.TakeStatus();
+  loop_ = std::move(*loop);
+  loop_path_ = *member.loop_path;
+  device_ = state->st_rdev;
+  return Status();
+}
+
+Result<Freeze> CutSource::BeginFreeze() const {
+  Result<UniqueFd> mount = OpenPath(*freeze_path_, O_RDONLY | O_DIRECTORY);
+  if (!mount.ok()) return mount.TakeStatus();
+  Status status = CheckMountedFrom(mount->get(), *freeze_path_, device_, loop_path_, "FIFREEZE");
+  if (!status.ok()) return status;
+  return Freeze::Begin(std::move(*mount), *freeze_path_);
+}
+
+Status CutSource::Flush() const {
+  // The loop device comes first: what its page cache holds is not in the file yet.
+  if (loop_.valid()) {
+    Status status = SyncFd(loop_.get(), loop_path_);
+    if (!status.ok()) return status;
+    status = Ioctl(loop_.get(), BLKFLSBUF, 0ul, "BLKFLSBUF", loop_path_);
+    if (!status.ok()) return status;
+  }
+  return SyncFd(file_.get(), path_);
+}
+
+}  // namespace blockdelta

@@ -1,0 +1,66 @@
+#include "native/device/loop_change.h"
+
+#include <utility>
+
+#include "native/device/file_lock.h"
+
+namespace blockdelta {
+namespace {
+
+constexpr uint64_t kSectorBytes = 512;
+
+// `fd` keeps the device with its file: who detaches it now has to wait for the close.
+Result<LoopDevice> Resize(int fd, const std::string& path, uint64_t file_bytes) {
+  Status status = Ioctl(fd, LOOP_SET_CAPACITY, 0ul, "LOOP_SET_CAPACITY", path);
+  if (!status.ok()) return status;
+  Result<LoopDevice> device = DescribeLoop(fd);
+  if (!device.ok()) return device;
+  if (device->size_bytes != file_bytes - file_bytes % kSectorBytes) {
+    return Status::Errno(EIO, "LOOP_SET_CAPACITY", path,
+                         "the device did not take the size of its file");
+  }
+  return device;
+}
+
+}  // namespace
+
+Result<std::optional<LoopDevice>> ResizeLoop(const std::string& backing_path) {
+  Result<FileLock> lock = FileLock::Acquire(backing_path);
+  if (lock.status().IsErrno(ENOENT) || lock.status().IsErrno(ENOTDIR)) {
+    return std::optional<LoopDevice>();
+  }
+  if (!lock.ok()) return lock.TakeStatus();
+  Result<struct stat> state = StatFd(lock->fd(), backing_path);
+  if (!state.ok()) return state.TakeStatus();
+  const FileIdentity backing = {state->st_dev, state->st_ino};
+  Result<std::optional<LoopDevice>> found = FindLoop(backing);
+  if (!found.ok() || !found->has_value()) return found;
+  const std::string& path = (*found)->path;
+  Result<UniqueFd> fd = OpenLoop((*found)->number, O_RDONLY);
+  if (fd.status().IsErrno(ENXIO)) return std::optional<LoopDevice>();
+  if (!fd.ok()) return fd.TakeStatus();
+  // Somebody who does not know our lock has detached it meanwhile; the number may be another's.
+  Result<struct loop_info64> info = LoopStatus(fd->get(), path);
+  if (info.status().IsErrno(ENXIO)) return std::optional<LoopDevice>();
+  if (!info.ok()) return info.TakeStatus();
+  if (!(BackingOf(*info) == backing)) return std::optional<LoopDevice>();
+  Result<LoopDevice> device = Resize(fd->get(), path, static_cast<uint64_t>(state->st_size));
+  if (!device.ok()) return device.TakeStatus();
+  return std::optional<LoopDevice>(std::move(*device));
+}
+
+Status SetLoopDirectIo(const std::string& device_path, bool direct_io) {
+  Result<UniqueFd> fd = OpenPath(device_path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (!fd.ok()) return fd.TakeStatus();
+  const unsigned long wanted = direct_io ? 1 : 0;
+  Status status = Ioctl(fd->get(), LOOP_SET_DIRECT_IO, wanted, "LOOP_SET_DIRECT_IO", device_path);
+  if (!status.ok()) return status;
+  Result<struct loop_info64> info = LoopStatus(fd->get(), device_path);
+  if (!info.ok()) return info.TakeStatus();
+  if (((info->lo_flags & LO_FLAGS_DIRECT_IO) != 0) != direct_io) {
+    return Status::Errno(EIO, "LOOP_SET_DIRECT_IO", device_path, "the device did not take it");
+  }
+  return Status();
+}
+
+}  // namespace blockdelta

@@ -1,0 +1,22 @@
+// Changes attached loop devices: their size after their file has grown, and how they do I/O.
+#ifndef BLOCKDELTA_NATIVE_DEVICE_LOOP_CHANGE_H_
+#define BLOCKDELTA_NATIVE_DEVICE_LOOP_CHANGE_H_
+
+#include <optional>
+#include <string>
+
+#include "native/device/loop_info.h"
+
+namespace blockdelta {
+
+// Gives the file's device the file's size. Nothing: it is not attached, or there is no such file.
+// EIO if the device did not take the size.
+Result<std::optional<LoopDevice>> ResizeLoop(const std::string& backing_path);
+
+// Direct I/O to the backing file, or through the page cache. ENXIO if nothing is attached; EINVAL
+// if the pool's file system has no direct I/O.
+Status SetLoopDirectIo(const std::string& device_path, bool direct_io);
+
+}  // namespace blockdelta
+
+#endif  // BLOCKDELTA_NATIVE_DEVICE_LOOP_CHANGE_H_

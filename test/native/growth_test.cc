@@ -1,0 +1,185 @@
+// Growing: the file, the loop device, the file system; and other changes of attached devices.
+#include <fstream>
+#include <memory>
+
+#include "native/device/file_system_growth.h"
+#include "native/device/files.h"
+#include "native/device/loop_attach.h"
+#include "native/device/loop_change.h"
+#include "test/native/harness.h"
+#include "test/native/pool.h"
+#include "test/native/volume.h"
+
+namespace blockdelta {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+uint64_t SizeOf(const std::string& path) { return (*StateOfFile(path))->size_bytes; }
+
+bool HasCapability(int number) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "CapEff:") continue;
+    status >> word;
+    return (std::stoull(word, nullptr, 16) >> number & 1) != 0;
+  }
+  return false;
+}
+
+constexpr int kCapSysResource = 24;
+
+// Gives the volume's file and device a size, not its file system.
+bool GrowDevice(const test::Volume& volume, uint64_t size_bytes) {
+  Result<bool> grown = GrowFile(volume.path(), size_bytes);
+  if (!EXPECT_OK(grown) || !EXPECT(*grown)) return false;
+  Result<std::optional<LoopDevice>> device = ResizeLoop(volume.path());
+  return EXPECT_OK(device) && EXPECT(device->has_value()) &&
+         EXPECT((*device)->size_bytes == size_bytes);
+}
+
+TEST("a file is grown with zeros and never shrunk") {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const std::string path = pool->At("volume");
+  test::WriteBytes(path, 0, std::vector<uint8_t>(8192, 7));
+  Result<bool> grown = GrowFile(path, 16384);
+  EXPECT(EXPECT_OK(grown) && *grown);
+  std::vector<uint8_t> expected(8192, 7);
+  expected.resize(16384);
+  EXPECT(test::ReadBytes(path) == expected);
+  for (const uint64_t size : {16384, 4096, 0}) {
+    grown = GrowFile(path, size);
+    EXPECT(EXPECT_OK(grown) && !*grown);
+  }
+  EXPECT_EQ(SizeOf(path), 16384u);
+  EXPECT_CODE(GrowFile(pool->At("nowhere"), 16384), "ENOENT");
+  EXPECT_CODE(GrowFile(path, UINT64_MAX), "EFBIG");
+  EXPECT_CODE(GrowFile(pool->mount_point(), 16384), "EISDIR");
+  EXPECT_OK(SetImmutable(path, true));
+  EXPECT_CODE(GrowFile(path, 32768), "EPERM");
+}
+
+TEST("a loop device takes the size of its file, and what was written stays") {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const auto volume = test::Volume::Make(*pool, "volume", "", 4 * kMiB);
+  if (volume == nullptr) return;
+  test::WriteBytes(volume->loop(), 0, {5});
+  if (!GrowDevice(*volume, 8 * kMiB + 4096)) return;
+  test::WriteBytes(volume->loop(), 8 * kMiB, {6});
+  // Again: nothing changes.
+  Result<std::optional<LoopDevice>> again = ResizeLoop(volume->path());
+  EXPECT(EXPECT_OK(again) && (*again)->path == volume->loop());
+  EXPECT_OK(DetachLoop(volume->path()));
+  const std::vector<uint8_t> bytes = test::ReadBytes(volume->path());
+  EXPECT(bytes[0] == 5 && bytes[8 * kMiB] == 6);
+}
+
+TEST("only a file that is attached has a device to resize") {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const std::string path = pool->At("volume");
+  EXPECT_OK(CreateSparseFile({path + ".tmp", path}, kMiB));
+  for (const std::string& name : {path, pool->At("nowhere"), path + "/below"}) {
+    Result<std::optional<LoopDevice>> device = ResizeLoop(name);
+    EXPECT(EXPECT_OK(device) && !device->has_value());
+  }
+}
+
+TEST("direct I/O is switched on an attached device and on nothing else") {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const auto volume = test::Volume::Make(*pool, "volume", "", 4 * kMiB);
+  if (volume == nullptr) return;
+  for (const bool direct_io : {false, false, true, true}) {
+    EXPECT_OK(SetLoopDirectIo(volume->loop(), direct_io));
+    Result<AttachedLoop> found = AttachLoop(volume->path(), false, "");
+    EXPECT(EXPECT_OK(found) && found->device.direct_io == direct_io);
+  }
+  EXPECT_OK(DetachLoop(volume->path()));
+  EXPECT_CODE(SetLoopDirectIo(volume->loop(), false), "ENXIO");
+  EXPECT_CODE(SetLoopDirectIo(volume->path(), false), "ENOTTY");
+}
+
+// Grows a mounted file system that holds something.
+void CheckGrowth(const char* kind, FileSystemKind expected_kind, const char* check) {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const auto volume = test::Volume::Make(*pool, "volume", kind, 320 * kMiB);
+  if (volume == nullptr) return;
+  test::WriteBytes(volume->mount_point() + "/file", 0, std::vector<uint8_t>(kMiB, 3));
+  // Nothing to grow.
+  Result<Growth> growth = GrowFileSystem(volume->mount_point(), volume->loop());
+  if (!EXPECT_OK(growth)) return;
+  EXPECT(growth->kind == expected_kind);
+  EXPECT_EQ(growth->before_bytes, growth->after_bytes);
+  const uint64_t capacity = growth->after_bytes;
+  if (!GrowDevice(*volume, 1024 * kMiB)) return;
+  growth = GrowFileSystem(volume->mount_point(), volume->loop());
+  if (!EXPECT_OK(growth)) return;
+  EXPECT_EQ(growth->before_bytes, capacity);
+  EXPECT(growth->after_bytes > 900 * kMiB && growth->after_bytes <= 1024 * kMiB);
+  const uint64_t grown = growth->after_bytes;
+  growth = GrowFileSystem(volume->mount_point(), volume->loop());
+  EXPECT(EXPECT_OK(growth) && growth->before_bytes == grown && growth->after_bytes == grown);
+  EXPECT(test::ReadBytes(volume->mount_point() + "/file") == std::vector<uint8_t>(kMiB, 3));
+  EXPECT(volume->Unmount());
+  EXPECT(test::RunCommand(std::string(check) + " " + volume->loop()));
+}
+
+TEST("a mounted xfs is grown to its device") {
+  CheckGrowth("xfs", FileSystemKind::kXfs, "xfs_repair -n");
+}
+TEST("a mounted btrfs is grown to its device") {
+  CheckGrowth("btrfs", FileSystemKind::kBtrfs, "btrfs check");
+}
+TEST("a mounted ext4 is grown to its device") {
+  if (!HasCapability(kCapSysResource)) return test::Skip("needs CAP_SYS_RESOURCE");
+  CheckGrowth("ext4", FileSystemKind::kExt4, "e2fsck -fn");
+}
+
+TEST("where a capability is missing the failure names it, but not if there is nothing to grow") {
+  if (HasCapability(kCapSysResource)) return test::Skip("has CAP_SYS_RESOURCE");
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const auto volume = test::Volume::Make(*pool, "volume", "ext4", 64 * kMiB);
+  if (volume == nullptr) return;
+  EXPECT_OK(GrowFileSystem(volume->mount_point(), volume->loop()));
+  if (!GrowDevice(*volume, 128 * kMiB)) return;
+  Result<Growth> growth = GrowFileSystem(volume->mount_point(), volume->loop());
+  EXPECT_CODE(growth, "EPERM");
+  EXPECT_EQ(growth.status().failure().syscall, std::string("EXT4_IOC_RESIZE_FS"));
+  EXPECT(growth.status().failure().message.find("CAP_SYS_RESOURCE") != std::string::npos);
+}
+
+TEST("an ext4 of any size that was just made has nothing to grow") {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  // About the ends of its groups of 8 and 128 MiB, where a last group may be left out.
+  for (const uint64_t mib : {16, 33, 66, 128, 129, 131, 136, 257, 262, 300}) {
+    const auto volume =
+        test::Volume::Make(*pool, "volume-" + std::to_string(mib), "ext4", mib * kMiB);
+    if (volume == nullptr) return;
+    Result<Growth> growth = GrowFileSystem(volume->mount_point(), volume->loop());
+    EXPECT(EXPECT_OK(growth) && growth->before_bytes == growth->after_bytes);
+  }
+}
+
+TEST("a file system is grown to the device that it is mounted from and to no other") {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const auto first = test::Volume::Make(*pool, "first", "ext4", 64 * kMiB);
+  const auto second = test::Volume::Make(*pool, "second", "btrfs", 128 * kMiB);
+  if (first == nullptr || second == nullptr) return;
+  EXPECT_CODE(GrowFileSystem(first->mount_point(), second->loop()), "ESTALE");
+  EXPECT_CODE(GrowFileSystem(second->mount_point(), first->loop()), "ESTALE");
+  EXPECT_CODE(GrowFileSystem(first->mount_point(), first->path()), "ENOTBLK");
+  EXPECT_OK(GrowFileSystem(second->mount_point(), second->loop()));
+  const std::string mount = first->mount_point();
+  EXPECT(first->Unmount());
+  EXPECT_CODE(GrowFileSystem(mount, first->loop()), "ESTALE");
+}
+
+}  // namespace
+}  // namespace blockdelta

@@ -1,0 +1,53 @@
+#include "test/native/volume.h"
+
+#include "native/device/freeze.h"
+#include "native/device/loop_attach.h"
+#include "test/native/harness.h"
+
+namespace blockdelta::test {
+
+std::unique_ptr<Volume> Volume::Make(const Pool& pool, const std::string& name,
+                                     const std::string& kind, uint64_t size_bytes) {
+  std::unique_ptr<Volume> volume(new Volume());
+  volume->pool_ = pool.mount_point();
+  const std::string path = pool.At(name);
+  if (!EXPECT_OK(CreateSparseFile({path + ".tmp", path}, size_bytes))) return nullptr;
+  volume->path_ = path;
+  Result<AttachedLoop> attached = AttachLoop(path, false, "");
+  if (!EXPECT_OK(attached)) return nullptr;
+  volume->loop_ = attached->device.path;
+  if (kind.empty()) return volume;
+  const std::string mount = volume->directory_.At("mount");
+  const bool made = RunCommand("mkfs." + kind + " -q " + volume->loop_ + " && mkdir " + mount +
+                               " && mount " + volume->loop_ + " " + mount);
+  if (!EXPECT(made)) return nullptr;
+  volume->mount_ = mount;
+  return volume;
+}
+
+Volume::~Volume() {
+  if (!mount_.empty()) RunCommand("umount " + mount_ + " || umount -l " + mount_);
+  if (!path_.empty()) static_cast<void>(DetachLoop(path_));
+}
+
+CutMember Volume::Member(const std::string& snapshot) const {
+  CutMember member;
+  member.source_path = path_;
+  member.names = {pool_ + "/" + snapshot + ".tmp", pool_ + "/" + snapshot};
+  member.loop_path = loop_;
+  if (!mount_.empty()) member.freeze_path = mount_;
+  return member;
+}
+
+bool Volume::Unmount() {
+  const bool unmounted = RunCommand("umount " + mount_);
+  if (unmounted) mount_.clear();
+  return unmounted;
+}
+
+bool Volume::IsThawed() const {
+  Result<bool> thawed = ThawPath(mount_);
+  return EXPECT_OK(thawed) && !*thawed;
+}
+
+}  // namespace blockdelta::test

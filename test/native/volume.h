@@ -1,0 +1,42 @@
+// A volume in a pool, on a loop device, raw or with a mounted file system.
+#ifndef BLOCKDELTA_TEST_NATIVE_VOLUME_H_
+#define BLOCKDELTA_TEST_NATIVE_VOLUME_H_
+
+#include <memory>
+#include <string>
+
+#include "native/device/cut.h"
+#include "test/native/pool.h"
+
+namespace blockdelta::test {
+
+class Volume {
+ public:
+  // `kind`: "ext4", "xfs" or "btrfs", made and mounted; "" for a raw device. Null, with a failed
+  // expectation, if that does not work.
+  static std::unique_ptr<Volume> Make(const Pool& pool, const std::string& name,
+                                      const std::string& kind, uint64_t size_bytes);
+  ~Volume();
+
+  const std::string& path() const { return path_; }
+  const std::string& loop() const { return loop_; }
+  const std::string& mount_point() const { return mount_; }
+  // Of the volume as it is: with its loop device, frozen if it is mounted.
+  CutMember Member(const std::string& snapshot) const;
+  bool Unmount();
+  // Whether nobody has left the file system frozen. Thaws it.
+  bool IsThawed() const;
+
+ private:
+  Volume() = default;
+
+  TempDirectory directory_;
+  std::string pool_;
+  std::string path_;
+  std::string loop_;
+  std::string mount_;  // Empty: raw, or unmounted.
+};
+
+}  // namespace blockdelta::test
+
+#endif  // BLOCKDELTA_TEST_NATIVE_VOLUME_H_
