@@ -2,6 +2,7 @@
 /** The command line: finds the command and says how it was misused. One file in cli/ per command. */
 import { Command, CommanderError } from 'commander';
 import { addAllocatedCommand } from './cli/allocated.js';
+import { addConformanceCommand } from './cli/conformance.js';
 import { addDeltaCommand } from './cli/delta.js';
 import { ExitCode } from './cli/exit-codes.js';
 import { addServeCommand } from './cli/serve.js';
@@ -17,6 +18,7 @@ const program = new Command('blockdelta')
 addServeCommand(program);
 addAllocatedCommand(program);
 addDeltaCommand(program);
+addConformanceCommand(program);
 
 try {
   await program.parseAsync();

@@ -1,0 +1,228 @@
+/**
+ * `blockdelta conformance`: runs the suite against any driver's socket and reports. What is checked
+ * and how is the business of conformance/; here are options, output and exit codes.
+ */
+import { randomInt } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import type { Check } from '../conformance/check.js';
+import type { AccessType, StringMap, SuiteOptions } from '../conformance/options.js';
+import type { CheckResult, Report } from '../conformance/report.js';
+import { countOf } from '../conformance/report.js';
+import { formatJson } from '../conformance/report-json.js';
+import { formatJunit } from '../conformance/report-junit.js';
+import { formatTable } from '../conformance/report-table.js';
+import { matches, runSuite } from '../conformance/runner.js';
+import { CHECKS } from '../conformance/suite.js';
+import { parseClientEndpoint } from './client.js';
+import { ExitCode } from './exit-codes.js';
+
+interface ConformanceOptions {
+  endpoint?: string;
+  controllerEndpoint?: string;
+  parameters: StringMap;
+  snapshotParameters: StringMap;
+  secrets: Readonly<Record<string, StringMap>>;
+  access: 'block' | 'mount' | 'both';
+  mountFs: string;
+  volumeSize?: number;
+  workDirectory: string;
+  only: string[];
+  skip: string[];
+  timeout: number;
+  seed?: number;
+  json?: string;
+  junit?: string;
+  list: boolean;
+  verbose: boolean;
+}
+
+const HELP = `
+The driver's volumes, snapshots and groups made by a run are deleted by it. Staging and
+target paths are made below --work-directory, on this machine: run it as root on the node.
+
+Exit codes:
+  0    every check passed or was skipped
+  1    a check failed, or the driver could not be asked
+  2    wrong usage
+  130  stopped by SIGINT; what was made is deleted first`;
+
+export function addConformanceCommand(program: Command): void {
+  const command = program
+    .command('conformance')
+    .description("hold any CSI driver's socket against the specification");
+  addOptions(command)
+    .addHelpText('after', HELP)
+    .action(async () => {
+      const options = command.opts<ConformanceOptions>();
+      if (options.list) {
+        process.stdout.write(listOf(CHECKS));
+        return;
+      }
+      process.exitCode = await runConformance(suiteOptionsOf(command, options), options);
+    });
+}
+
+function addOptions(command: Command): Command {
+  const pattern = 'check ids, * for anything; may be given again';
+  return command
+    .option('--endpoint <endpoint>', "the driver's socket, unix:///path (default: CSI_ENDPOINT)")
+    .option('--controller-endpoint <endpoint>', 'socket of the services that are not on the node')
+    .option('--parameters <key=value>', 'a StorageClass parameter; may be given again', addPair, {})
+    .option('--snapshot-parameters <key=value>', 'one of CreateSnapshot; likewise', addPair, {})
+    .option('--secrets <file>', 'JSON: secrets by RPC name, "*" for all others', readSecrets, {})
+    .addOption(
+      new Option('--access <type>', 'volumes to test with')
+        .choices(['block', 'mount', 'both'])
+        .default('both'),
+    )
+    .option('--mount-fs <type>', 'fs_type of mount volumes (default: the driver chooses)', '')
+    .option('--volume-size <bytes>', 'of the volumes made; also 64Mi, 1Gi', parseSize)
+    .option('--work-directory <directory>', 'for staging and target paths', '/tmp/csi-conformance')
+    .option('--only <pattern>', `run these: ${pattern}`, addPattern, [])
+    .option('--skip <pattern>', `leave these out: ${pattern}`, addPattern, [])
+    .option('--timeout <seconds>', 'for one check, and for one call', parsePositive, 60)
+    .option('--seed <number>', 'write what the run of this seed wrote', parsePositive)
+    .option('--json <file>', 'write the report as JSON; - for stdout, instead of the table')
+    .option('--junit <file>', 'write the report as JUnit XML; - likewise')
+    .option('--list', 'print the checks and run nothing', false)
+    .option('--verbose', 'tell every check on stderr as it runs', false);
+}
+
+function suiteOptionsOf(command: Command, options: ConformanceOptions): SuiteOptions {
+  const endpoint = options.endpoint ?? process.env['CSI_ENDPOINT'] ?? '';
+  if (endpoint === '') command.error('error: no endpoint: give --endpoint or set CSI_ENDPOINT');
+  for (const pattern of [...options.only, ...options.skip]) {
+    if (CHECKS.some(({ id }) => matches(id, pattern))) continue;
+    command.error(`error: no check matches '${pattern}': --list shows them`);
+  }
+  const access: readonly AccessType[] =
+    options.access === 'both' ? ['block', 'mount'] : [options.access];
+  return {
+    socketPath: socketOf(command, endpoint),
+    controllerSocketPath: socketOf(command, options.controllerEndpoint ?? endpoint),
+    parameters: options.parameters,
+    snapshotParameters: options.snapshotParameters,
+    secrets: options.secrets,
+    access,
+    mountFileSystem: options.mountFs,
+    volumeSizeBytes: options.volumeSize ?? null,
+    workDirectory: resolve(options.workDirectory),
+    only: options.only,
+    skip: options.skip,
+    timeoutMs: options.timeout * 1000,
+    seed: options.seed ?? randomInt(1, 2 ** 31),
+  };
+}
+
+function socketOf(command: Command, endpoint: string): string {
+  try {
+    return parseClientEndpoint(endpoint);
+  } catch (error) {
+    return command.error(`error: ${(error as Error).message}`);
+  }
+}
+
+async function runConformance(
+  options: SuiteOptions,
+  { verbose, json, junit }: ConformanceOptions,
+): Promise<ExitCode> {
+  for (const path of [options.socketPath, options.controllerSocketPath]) {
+    if (existsSync(path)) continue;
+    return complain(`there is no socket at ${path}: does the driver run?`);
+  }
+  const interrupt = new AbortController();
+  const onSigint = (): void => interrupt.abort();
+  process.once('SIGINT', onSigint);
+  try {
+    mkdirSync(options.workDirectory, { recursive: true });
+    const report = await runSuite(CHECKS, options, {
+      signal: interrupt.signal,
+      ...(verbose ? { onStart: tellStart, onResult: tellResult } : {}),
+    });
+    write(report, json, junit);
+    if (interrupt.signal.aborted) return ExitCode.INTERRUPTED;
+    return countOf(report, 'failed') === 0 ? ExitCode.OK : ExitCode.FAILURE;
+  } catch (error) {
+    return complain(error instanceof Error ? error.message : String(error));
+  } finally {
+    process.removeListener('SIGINT', onSigint);
+  }
+}
+
+function write(report: Report, json: string | undefined, junit: string | undefined): void {
+  if (json !== '-' && junit !== '-') process.stdout.write(formatTable(report));
+  writeTo(json, () => formatJson(report));
+  writeTo(junit, () => formatJunit(report));
+}
+
+function writeTo(file: string | undefined, format: () => string): void {
+  if (file === '-') process.stdout.write(format());
+  else if (file !== undefined) writeFileSync(file, format());
+}
+
+function listOf(checks: readonly Check[]): string {
+  const width = Math.max(...checks.map(({ id }) => id.length));
+  const lines = checks.map(
+    ({ id, rule, level, section, title }) =>
+      `${id.padEnd(width)}  ${rule.padEnd(5)}  ${level.padEnd(6)}  ${title} [${section}]\n`,
+  );
+  return lines.join('');
+}
+
+function tellStart({ id }: Check): void {
+  process.stderr.write(`${id} ...\n`);
+}
+
+function tellResult({ id, result, detail, seconds }: CheckResult): void {
+  const why = detail === null ? '' : `: ${detail}`;
+  process.stderr.write(`${id} ${result} (${seconds.toFixed(2)} s)${why}\n`);
+}
+
+function complain(message: string): ExitCode {
+  process.stderr.write(`blockdelta: ${message}\n`);
+  return ExitCode.FAILURE;
+}
+
+function addPair(value: string, before: StringMap): StringMap {
+  const at = value.indexOf('=');
+  if (at < 1) throw new InvalidArgumentError('It must be like key=value.');
+  return { ...before, [value.slice(0, at)]: value.slice(at + 1) };
+}
+
+function addPattern(value: string, before: string[]): string[] {
+  return [...before, value];
+}
+
+function readSecrets(file: string): Record<string, StringMap> {
+  let content: unknown;
+  try {
+    content = JSON.parse(readFileSync(file, 'utf8'));
+  } catch (error) {
+    throw new InvalidArgumentError(`${file}: ${(error as Error).message}`);
+  }
+  const isMap = (value: unknown): value is object =>
+    typeof value === 'object' && value !== null && !Array.isArray(value);
+  const isSecrets = (value: unknown): boolean =>
+    isMap(value) && Object.values(value).every((secret) => typeof secret === 'string');
+  if (!isMap(content) || !Object.values(content).every(isSecrets)) {
+    throw new InvalidArgumentError('It must be like {"CreateVolume": {"key": "value"}}.');
+  }
+  return content as Record<string, StringMap>;
+}
+
+const UNITS: Readonly<Record<string, number>> = { '': 1, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30 };
+
+function parseSize(value: string): number {
+  const [, number = '', unit = ''] = /^(\d{1,15})(Ki|Mi|Gi)?$/.exec(value) ?? [];
+  const bytes = Number(number) * (UNITS[unit] ?? 1);
+  if (bytes > 0 && Number.isSafeInteger(bytes)) return bytes;
+  throw new InvalidArgumentError('It must be a whole number of bytes, or like 64Mi.');
+}
+
+function parsePositive(value: string): number {
+  const number = /^\d{1,9}$/.test(value) ? Number(value) : 0;
+  if (number > 0) return number;
+  throw new InvalidArgumentError('It must be a whole number above 0.');
+}

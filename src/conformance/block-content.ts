@@ -1,0 +1,235 @@
+/**
+ * What a published raw block volume holds: written by the suite at random, durable, and remembered
+ * byte by byte. The driver's own files are never looked at.
+ */
+import { type FileHandle, open } from 'node:fs/promises';
+import { run } from '../mount/exec.js';
+import { ConformanceFailure } from './check.js';
+import type { Random } from './random.js';
+import { CHUNK_BYTES, chunkOf, fullImage, type Image } from './truth.js';
+
+type Operation = 'write' | 'partial' | 'rewrite' | 'zeros' | 'discard';
+
+const OPERATIONS: readonly Operation[] = [
+  'write',
+  'write',
+  'write',
+  'partial',
+  'partial',
+  'rewrite',
+  'zeros',
+];
+const LENGTHS = [512, 4096, 4096, 4096, 8192, 20480, 65536] as const;
+const ALIGNMENT_BYTES = 4096;
+/** Each is a process. */
+const DISCARDS_PER_ROUND = 2;
+const DISCARD_BYTES = 128 * 1024;
+const READ_BYTES = 1 << 20;
+
+export class BlockContent {
+  /** As the chunks were before they were touched first. */
+  readonly #initial = new Map<number, Buffer>();
+  readonly #chunks = new Map<number, Buffer>();
+  /** Chunks that an image refers to: to be copied before they change. */
+  readonly #frozen = new Set<number>();
+  #sizeBytes: number;
+
+  constructor(sizeBytes: number) {
+    this.#sizeBytes = sizeBytes;
+  }
+
+  /** After the volume was expanded. */
+  set sizeBytes(size: number) {
+    this.#sizeBytes = size;
+  }
+
+  /** What the volume holds now. Later changes do not change the image. */
+  image(): Image {
+    for (const index of this.#chunks.keys()) this.#frozen.add(index);
+    return {
+      sizeBytes: this.#sizeBytes,
+      known: new Map(this.#chunks),
+      elsewhere: (index) => this.#initial.get(index) ?? null,
+    };
+  }
+
+  /** What it held before the first change, as far as it was touched since. */
+  initialImage(): Image {
+    return {
+      sizeBytes: this.#sizeBytes,
+      known: new Map(),
+      elsewhere: (index) => this.#initial.get(index) ?? null,
+    };
+  }
+
+  /** Random changes at the published path, on the device when it resolves. */
+  async change(path: string, random: Random, operations: number, from = 0): Promise<void> {
+    await this.#withDevice(path, async (device) => {
+      for (let count = 0; count < operations; count += 1) {
+        const length = Math.min(random.pick(LENGTHS), this.#sizeBytes - from);
+        const slots = Math.floor((this.#sizeBytes - from - length) / ALIGNMENT_BYTES) + 1;
+        const offset = from + random.below(slots) * ALIGNMENT_BYTES;
+        await this.#apply(device, random.pick(OPERATIONS), offset, length, random);
+      }
+      for (let count = 0; count < DISCARDS_PER_ROUND; count += 1) {
+        const length = Math.min(DISCARD_BYTES, this.#sizeBytes - from);
+        const slots = Math.floor((this.#sizeBytes - from - length) / ALIGNMENT_BYTES) + 1;
+        await this.#discard(device, path, from + random.below(slots) * ALIGNMENT_BYTES, length);
+      }
+    });
+  }
+
+  /** One write of random bytes, durable when it resolves. */
+  async write(path: string, offset: number, bytes: Buffer): Promise<void> {
+    await this.#withDevice(path, (device) => this.#write(device, offset, bytes));
+  }
+
+  async #withDevice(path: string, use: (device: FileHandle) => Promise<void>): Promise<void> {
+    const device = await open(path, 'r+');
+    try {
+      await use(device);
+      await device.sync();
+    } finally {
+      await device.close();
+    }
+  }
+
+  async #apply(
+    device: FileHandle,
+    operation: Operation,
+    offset: number,
+    length: number,
+    random: Random,
+  ): Promise<void> {
+    if (operation === 'write') return this.#write(device, offset, random.bytes(length));
+    if (operation === 'zeros') return this.#write(device, offset, Buffer.alloc(length));
+    if (operation === 'rewrite') {
+      return this.#write(device, offset, await this.#read(device, offset, length));
+    }
+    const start = offset + 1 + random.below(length / 2);
+    return this.#write(device, start, random.bytes(1 + random.below(length / 2 - 1)));
+  }
+
+  async #write(device: FileHandle, offset: number, bytes: Buffer): Promise<void> {
+    await this.#remember(device, offset, bytes.length, async () => {
+      await device.write(bytes, 0, bytes.length, offset);
+      return bytes;
+    });
+  }
+
+  /** By whatever the device takes; zeros where it takes no discard. */
+  async #discard(device: FileHandle, path: string, offset: number, length: number): Promise<void> {
+    await this.#remember(device, offset, length, async () => {
+      try {
+        // Its own view of the device is another one: what is written must be there first.
+        await device.sync();
+        await run('blkdiscard', [
+          '--force',
+          '--offset',
+          `${offset}`,
+          '--length',
+          `${length}`,
+          path,
+        ]);
+      } catch {
+        await device.write(Buffer.alloc(length), 0, length, offset);
+      }
+      // A discard promises nothing about what is read afterwards.
+      return this.#read(device, offset, length);
+    });
+  }
+
+  /** Puts the bytes that `change` leaves behind into the model. */
+  async #remember(
+    device: FileHandle,
+    offset: number,
+    length: number,
+    change: () => Promise<Buffer>,
+  ): Promise<void> {
+    const first = Math.floor(offset / CHUNK_BYTES);
+    const last = Math.floor((offset + length - 1) / CHUNK_BYTES);
+    for (let index = first; index <= last; index += 1) await this.#load(device, index);
+    const bytes = await change();
+    for (let index = first; index <= last; index += 1) {
+      const chunk = this.#writable(index);
+      const start = index * CHUNK_BYTES;
+      const from = Math.max(offset, start);
+      const to = Math.min(offset + length, start + CHUNK_BYTES);
+      bytes.copy(chunk, from - start, from - offset, to - offset);
+    }
+  }
+
+  async #load(device: FileHandle, index: number): Promise<void> {
+    if (this.#chunks.has(index)) return;
+    const start = index * CHUNK_BYTES;
+    const chunk = Buffer.alloc(CHUNK_BYTES);
+    const length = Math.min(CHUNK_BYTES, this.#sizeBytes - start);
+    (await this.#read(device, start, length)).copy(chunk);
+    this.#initial.set(index, chunk);
+    this.#chunks.set(index, chunk);
+    this.#frozen.add(index);
+  }
+
+  #writable(index: number): Buffer {
+    const chunk = this.#chunks.get(index) as Buffer;
+    if (!this.#frozen.delete(index)) return chunk;
+    const copy = Buffer.from(chunk);
+    this.#chunks.set(index, copy);
+    return copy;
+  }
+
+  async #read(device: FileHandle, offset: number, length: number): Promise<Buffer> {
+    const bytes = Buffer.alloc(length);
+    await readFully(device, bytes, offset);
+    return bytes;
+  }
+}
+
+/** Everything a published raw block volume holds. */
+export async function readImage(path: string, sizeBytes: number): Promise<Image> {
+  const known = new Map<number, Buffer>();
+  const device = await open(path, 'r');
+  try {
+    for (let start = 0; start < sizeBytes; start += READ_BYTES) {
+      const bytes = Buffer.alloc(READ_BYTES);
+      await readFully(device, bytes.subarray(0, Math.min(READ_BYTES, sizeBytes - start)), start);
+      for (let offset = 0; offset < READ_BYTES; offset += CHUNK_BYTES) {
+        const chunk = bytes.subarray(offset, offset + CHUNK_BYTES);
+        if (chunk.some((byte) => byte !== 0)) known.set((start + offset) / CHUNK_BYTES, chunk);
+      }
+    }
+  } finally {
+    await device.close();
+  }
+  return fullImage(sizeBytes, known);
+}
+
+/** A volume made from a snapshot or a volume has its bytes. */
+export function expectSameBytes(subject: string, wanted: Image, found: Image): void {
+  for (const index of wanted.known.keys()) {
+    const before = chunkOf(wanted, index);
+    const after = chunkOf(found, index);
+    if (before === null || after === null || before.equals(after)) continue;
+    const start = index * CHUNK_BYTES;
+    throw new ConformanceFailure(
+      subject,
+      'the bytes of its source',
+      `other bytes between ${start} and ${start + CHUNK_BYTES}`,
+    );
+  }
+}
+
+async function readFully(device: FileHandle, bytes: Buffer, offset: number): Promise<void> {
+  let done = 0;
+  while (done < bytes.length) {
+    const { bytesRead } = await device.read(bytes, done, bytes.length - done, offset + done);
+    if (bytesRead === 0) {
+      throw new ConformanceFailure(
+        'reading the published volume',
+        `at least ${offset + bytes.length} bytes`,
+        `its end at ${offset + done}`,
+      );
+    }
+    done += bytesRead;
+  }
+}

@@ -1,0 +1,266 @@
+/** starting_offset: the list from any position is the whole list from there on. */
+import { StatusCode } from '../../errors.js';
+import { type Check, type CheckContext, expect } from '../check.js';
+import { describeRefusal, type ListRequest } from '../driver.js';
+import {
+  describeList,
+  drain,
+  expectListRefused,
+  expectSameBytesListed,
+  expectTail,
+  readList,
+} from '../lists.js';
+import { coverage, cutBefore, type Entry } from '../ranges.js';
+
+const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
+const MAX_INT64 = 2n ** 63n - 1n;
+
+/** Every list, whole, and its capacity. */
+async function* wholeLists(
+  context: CheckContext,
+): AsyncGenerator<{ list: ListRequest; whole: readonly Entry[]; capacity: bigint }> {
+  const { volume, target } = await context.common.history();
+  const capacity = BigInt(target.sizeBytes === 0 ? volume.sizeBytes : target.sizeBytes);
+  for (const list of await context.common.lists()) {
+    const { entries } = await readList(context, list);
+    expect(
+      entries.length > 0,
+      list.rpc,
+      'entries, as the snapshot has written blocks',
+      () => 'none',
+    );
+    yield { list, whole: coverage(entries), capacity };
+  }
+}
+
+async function expectTails(
+  context: CheckContext,
+  offsetsOf: (whole: readonly Entry[], capacity: bigint) => bigint[],
+): Promise<void> {
+  for await (const { list, whole, capacity } of wholeLists(context)) {
+    for (const startingOffset of new Set(offsetsOf(whole, capacity))) {
+      const { entries } = await readList(context, list, { startingOffset });
+      expectTail(describeList(list, { startingOffset }), whole, entries, startingOffset);
+    }
+  }
+}
+
+/** The first, one in the middle, the last. */
+function samples(whole: readonly Entry[]): Entry[] {
+  return [0, whole.length >> 1, whole.length - 1].map((index) => whole[index] as Entry);
+}
+
+function offsetAligned(context: CheckContext): Promise<void> {
+  return expectTails(context, (whole, capacity) => [
+    0n,
+    ...samples(whole).flatMap(({ offset, size }) => [offset, offset + size]),
+    (capacity / 2n / 4096n) * 4096n,
+  ]);
+}
+
+function offsetInside(context: CheckContext): Promise<void> {
+  return expectTails(context, (whole, capacity) => [
+    1n,
+    capacity - 1n,
+    ...samples(whole).flatMap(({ offset, size }) => [
+      offset + size / 2n,
+      offset + 1n,
+      offset + size - 1n,
+      offset === 0n ? 0n : offset - 1n,
+    ]),
+    ...holes(whole),
+    BigInt(context.random.below(Number(capacity))),
+  ]);
+}
+
+/** The middle of the gaps before the sampled entries. */
+function holes(whole: readonly Entry[]): bigint[] {
+  return samples(whole).flatMap((entry) => {
+    const before = whole[whole.indexOf(entry) - 1];
+    if (before === undefined) return [];
+    return [(before.offset + before.size + entry.offset) / 2n];
+  });
+}
+
+async function offsetEnd(context: CheckContext): Promise<void> {
+  for await (const { list, capacity } of wholeLists(context)) {
+    const subject = describeList(list, { startingOffset: capacity });
+    const stream = context.driver.openList(list, { startingOffset: capacity });
+    try {
+      const { entries, end } = await drain(stream);
+      if (end.code === StatusCode.OUT_OF_RANGE) {
+        context.note(
+          `${list.rpc} refuses to go on behind a last entry that ends with the volume (OUT_OF_RANGE)`,
+        );
+        continue;
+      }
+      expect(end.code === StatusCode.OK, subject, 'OK or OUT_OF_RANGE', () => describeRefusal(end));
+      expect(entries.length === 0, subject, 'no entries', () => `${entries.length}`);
+    } finally {
+      await stream.close();
+    }
+  }
+}
+
+async function offsetBeyond(context: CheckContext): Promise<void> {
+  for await (const { list, capacity } of wholeLists(context)) {
+    for (const startingOffset of [capacity + 1n, capacity + 4096n, capacity * 2n, MAX_INT64]) {
+      await expectListRefused(context, list, { startingOffset }, [StatusCode.OUT_OF_RANGE]);
+    }
+  }
+}
+
+async function offsetNegative(context: CheckContext): Promise<void> {
+  for (const list of await context.common.lists()) {
+    for (const startingOffset of [-1n, -4096n, -MAX_INT64]) {
+      await expectListRefused(context, list, { startingOffset }, [StatusCode.OUT_OF_RANGE]);
+    }
+  }
+}
+
+/** So many cuts at most, spread over the list. */
+const CUTS = 12;
+
+async function resume(context: CheckContext): Promise<void> {
+  for await (const { list, whole } of wholeLists(context)) {
+    const maxResults = Math.max(1, Math.ceil(whole.length / CUTS));
+    for (let messages = 1; messages <= CUTS; messages += 1) {
+      const { entries, isWhole } = await readStart(context, list, maxResults, messages);
+      if (isWhole) break;
+      await expectContinuation(context, list, whole, entries);
+    }
+    await resumeAtRandom(context, list, whole);
+  }
+}
+
+/** As a client whose connection breaks: the first few messages, and no more. */
+async function readStart(
+  context: CheckContext,
+  list: ListRequest,
+  maxResults: number,
+  messages: number,
+): Promise<{ entries: Entry[]; isWhole: boolean }> {
+  const stream = context.driver.openList(list, { maxResults });
+  const entries: Entry[] = [];
+  try {
+    for (let count = 0; count < messages; count += 1) {
+      const message = await stream.next();
+      if (message === null) return { entries, isWhole: true };
+      entries.push(...message.entries);
+    }
+    return { entries, isWhole: false };
+  } finally {
+    await stream.close();
+  }
+}
+
+async function expectContinuation(
+  context: CheckContext,
+  list: ListRequest,
+  whole: readonly Entry[],
+  start: readonly Entry[],
+): Promise<void> {
+  const last = start.at(-1);
+  if (last === undefined) return;
+  const startingOffset = last.offset + last.size;
+  const { entries } = await readList(context, list, { startingOffset });
+  const subject = `${list.rpc} cut at ${startingOffset} and continued there`;
+  expectSameBytesListed(subject, whole, [
+    ...start,
+    ...cutBefore(coverage(entries), startingOffset),
+  ]);
+}
+
+/** Cut by cut through the whole list, each stream going on where the last was cut. */
+async function resumeAtRandom(
+  context: CheckContext,
+  list: ListRequest,
+  whole: readonly Entry[],
+): Promise<void> {
+  const got: Entry[] = [];
+  let startingOffset = 0n;
+  for (let isWhole = false; !isWhole; ) {
+    const stream = context.driver.openList(list, {
+      startingOffset,
+      maxResults: Math.max(1, Math.ceil(whole.length / CUTS / (1 + context.random.below(4)))),
+    });
+    try {
+      const wanted = 1 + context.random.below(3);
+      for (let count = 0; count < wanted && !isWhole; count += 1) {
+        const message = await stream.next();
+        isWhole = message === null;
+        got.push(...(message?.entries ?? []));
+      }
+    } finally {
+      await stream.close();
+    }
+    const last = got.at(-1);
+    const position = last === undefined ? 0n : last.offset + last.size;
+    // Without progress the list would be asked for again and again.
+    if (!isWhole && position <= startingOffset) break;
+    startingOffset = position;
+  }
+  expectSameBytesListed(`${list.rpc} cut and continued again and again`, whole, got);
+}
+
+const SECTION = 'SnapshotMetadata: GetMetadataAllocated, GetMetadataDelta';
+const ERRORS = 'SnapshotMetadata: GetMetadataAllocated Errors, GetMetadataDelta Errors';
+const STREAM =
+  'SnapshotMetadata: Special considerations for processing a snapshot metadata gRPC stream';
+
+export const metadataOffsetChecks: readonly Check[] = [
+  {
+    id: 'metadata.offset-aligned',
+    section: SECTION,
+    rule: 'SM17',
+    title: 'from the start or end of an entry the list is the whole list from there on',
+    level: 'must',
+    needs: NEEDS,
+    run: offsetAligned,
+  },
+  {
+    id: 'metadata.offset-inside',
+    section: SECTION,
+    rule: 'SM22',
+    title: 'from inside an entry, a hole or an odd byte the list is the whole list from there on',
+    level: 'must',
+    needs: NEEDS,
+    run: offsetInside,
+  },
+  {
+    id: 'metadata.offset-end',
+    section: SECTION,
+    rule: 'SM5',
+    title: 'at the end of the volume there is nothing more, or OUT_OF_RANGE',
+    level: 'must',
+    needs: NEEDS,
+    run: offsetEnd,
+  },
+  {
+    id: 'metadata.offset-beyond',
+    section: ERRORS,
+    rule: 'SM4',
+    title: 'behind the end of the volume: OUT_OF_RANGE',
+    level: 'must',
+    needs: NEEDS,
+    run: offsetBeyond,
+  },
+  {
+    id: 'metadata.offset-negative',
+    section: ERRORS,
+    rule: 'SM3',
+    title: 'before the volume: OUT_OF_RANGE',
+    level: 'must',
+    needs: NEEDS,
+    run: offsetNegative,
+  },
+  {
+    id: 'metadata.resume',
+    section: STREAM,
+    rule: 'SM21',
+    title: 'a list that was cut goes on behind its last entry without a gap',
+    level: 'must',
+    needs: NEEDS,
+    run: resume,
+  },
+];

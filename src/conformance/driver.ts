@@ -1,0 +1,193 @@
+/**
+ * The client side: unary calls with a deadline, metadata streams, and a record of every refusal.
+ * Knows how to call, and nothing of what an answer should be.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { Client, credentials, Metadata, type ServiceError } from '@grpc/grpc-js';
+import { CSI_PACKAGE, clientServices, csiProto } from '../csi/proto.js';
+import type { ServiceName } from '../csi/service.js';
+import { StatusCode } from '../errors.js';
+import { ConformanceFailure } from './check.js';
+import { MetadataStream, type MetadataStreamOptions } from './metadata-stream.js';
+import type { SuiteOptions } from './options.js';
+
+// biome-ignore lint/suspicious/noExplicitAny: messages are plain objects of the proto's shape
+export type Message = Record<string, any>;
+
+/** A call that was refused. */
+export interface Refusal {
+  readonly rpc: string;
+  readonly code: number;
+  readonly message: string;
+  /** Whether rich error details came with it (grpc-status-details-bin). */
+  readonly hasDetails: boolean;
+}
+
+export type Outcome =
+  | { readonly response: Message; readonly refusal: null }
+  | { readonly response: null; readonly refusal: Refusal };
+
+/** A list to ask for: which RPC, about which snapshots. */
+export interface ListRequest {
+  readonly rpc: 'GetMetadataAllocated' | 'GetMetadataDelta';
+  readonly ids: Readonly<Record<string, string>>;
+}
+
+const CHANNEL_OPTIONS = {
+  'grpc.default_authority': 'localhost',
+  'grpc.max_receive_message_length': -1,
+  'grpc.initial_reconnect_backoff_ms': 100,
+} as const;
+/** Answers that a caller repeats: the driver is busy with the object, or starting. */
+const REPEATED: readonly number[] = [StatusCode.ABORTED, StatusCode.UNAVAILABLE];
+const FIRST_PAUSE_MS = 50;
+const LONGEST_PAUSE_MS = 1000;
+const NODE_SERVICES: readonly ServiceName[] = ['Identity', 'Node'];
+
+export class Driver {
+  readonly #node: Client;
+  readonly #controller: Client;
+  /** Every refusal of a run, for the check of their form. */
+  readonly refusals: Refusal[];
+
+  constructor(
+    private readonly options: SuiteOptions,
+    private readonly signal: AbortSignal,
+    shared: Driver | null = null,
+  ) {
+    const { socketPath, controllerSocketPath } = options;
+    this.#node = shared === null ? connect(socketPath) : shared.#node;
+    const isOne = socketPath === controllerSocketPath;
+    this.#controller =
+      shared === null ? (isOne ? this.#node : connect(controllerSocketPath)) : shared.#controller;
+    this.refusals = shared === null ? [] : shared.refusals;
+  }
+
+  /** The same connections, under another signal. */
+  under(signal: AbortSignal): Driver {
+    return new Driver(this.options, signal, this);
+  }
+
+  close(): void {
+    this.#node.close();
+    this.#controller.close();
+  }
+
+  /** One call, whatever comes of it. */
+  async attempt(rpc: string, request: Message, timeoutMs?: number): Promise<Outcome> {
+    const { service, definition } = methodOf(rpc);
+    const client = NODE_SERVICES.includes(service) ? this.#node : this.#controller;
+    const deadline = Date.now() + (timeoutMs ?? this.options.timeoutMs);
+    return new Promise((resolve) => {
+      const call = client.makeUnaryRequest<Message, Message>(
+        definition.path,
+        definition.requestSerialize,
+        definition.responseDeserialize as (bytes: Buffer) => Message,
+        this.#withSecrets(rpc, request),
+        new Metadata(),
+        { deadline },
+        (error, response) => {
+          this.signal.removeEventListener('abort', cancel);
+          if (error === null) resolve({ response: response as Message, refusal: null });
+          else resolve({ response: null, refusal: this.#record(refusalOf(rpc, error)) });
+        },
+      );
+      const cancel = (): void => call.cancel();
+      this.signal.addEventListener('abort', cancel);
+      if (this.signal.aborted) cancel();
+    });
+  }
+
+  /** As a lawful caller: again and again while the driver says that it is busy. */
+  async settle(rpc: string, request: Message): Promise<Outcome> {
+    const deadline = Date.now() + this.options.timeoutMs;
+    for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
+      const outcome = await this.attempt(rpc, request);
+      const isBusy = outcome.refusal !== null && REPEATED.includes(outcome.refusal.code);
+      if (!isBusy || this.signal.aborted || Date.now() + pause > deadline) return outcome;
+      await delay(pause, undefined, { signal: this.signal });
+    }
+  }
+
+  /** The answer of a call that has to succeed. */
+  async call(rpc: string, request: Message): Promise<Message> {
+    const { response, refusal } = await this.settle(rpc, request);
+    if (refusal !== null) throw new ConformanceFailure(rpc, 'OK', describeRefusal(refusal));
+    return response;
+  }
+
+  openList(
+    list: ListRequest,
+    fields: { startingOffset?: bigint; maxResults?: number } = {},
+    options: MetadataStreamOptions = {},
+  ): MetadataStream {
+    const request = {
+      ...list.ids,
+      starting_offset: String(fields.startingOffset ?? 0n),
+      max_results: fields.maxResults ?? 0,
+    };
+    const { definition } = methodOf(list.rpc);
+    return new MetadataStream({
+      socketPath: this.options.controllerSocketPath,
+      rpc: list.rpc,
+      path: definition.path,
+      request: definition.requestSerialize(this.#withSecrets(list.rpc, request)),
+      signal: this.signal,
+      onRefusal: (refusal) => this.#record(refusal),
+      ...options,
+    });
+  }
+
+  #record(refusal: Refusal): Refusal {
+    // These come from our own side of the connection.
+    const isOurs =
+      refusal.code === StatusCode.CANCELLED || refusal.code === StatusCode.DEADLINE_EXCEEDED;
+    if (!isOurs) this.refusals.push(refusal);
+    return refusal;
+  }
+
+  #withSecrets(rpc: string, request: Message): Message {
+    const secrets = this.options.secrets[rpc] ?? this.options.secrets['*'];
+    const takesSecrets =
+      csiProto().root.lookupType(`${CSI_PACKAGE}.${rpc}Request`).fields['secrets'] !== undefined;
+    return secrets === undefined || !takesSecrets ? request : { ...request, secrets };
+  }
+}
+
+export function statusName(code: number): string {
+  return Object.entries(StatusCode).find(([, value]) => value === code)?.[0] ?? `code ${code}`;
+}
+
+export function describeRefusal({ code, message }: Refusal): string {
+  return `${statusName(code)} (${message === '' ? 'no message' : message})`;
+}
+
+/** The call is refused with one of the codes. */
+export function expectRefusal(
+  subject: string,
+  outcome: Outcome,
+  codes: readonly number[],
+): asserts outcome is Outcome & { refusal: Refusal } {
+  const expected = codes.map(statusName).join(' or ');
+  if (outcome.refusal === null) throw new ConformanceFailure(subject, expected, 'OK');
+  if (!codes.includes(outcome.refusal.code)) {
+    throw new ConformanceFailure(subject, expected, describeRefusal(outcome.refusal));
+  }
+}
+
+function connect(socketPath: string): Client {
+  return new Client(`unix://${socketPath}`, credentials.createInsecure(), CHANNEL_OPTIONS);
+}
+
+function methodOf(rpc: string) {
+  for (const [service, methods] of Object.entries(clientServices())) {
+    const definition = methods[rpc];
+    if (definition !== undefined) return { service: service as ServiceName, definition };
+  }
+  throw new Error(`CSI has no RPC ${rpc}`);
+}
+
+function refusalOf(rpc: string, error: ServiceError): Refusal {
+  const hasDetails = error.metadata?.get('grpc-status-details-bin').length > 0;
+  return { rpc, code: error.code, message: error.details, hasDetails };
+}

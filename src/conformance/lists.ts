@@ -1,0 +1,140 @@
+/** Reading whole lists, and what can be said about two lists of the same thing. */
+import { StatusCode } from '../errors.js';
+import { type CheckContext, ConformanceFailure, expect } from './check.js';
+import { describeRefusal, type ListRequest, statusName } from './driver.js';
+import type { MetadataMessage, MetadataStream, StreamEnd } from './metadata-stream.js';
+import { coverage, cutBefore, describeRanges, difference, type Entry } from './ranges.js';
+import type { Snapshot } from './volumes.js';
+
+export interface MetadataList {
+  readonly messages: readonly MetadataMessage[];
+  readonly entries: readonly Entry[];
+  readonly end: StreamEnd;
+}
+
+export interface ListFields {
+  readonly startingOffset?: bigint;
+  readonly maxResults?: number;
+}
+
+export function allocatedOf(snapshot: Snapshot): ListRequest {
+  return { rpc: 'GetMetadataAllocated', ids: { snapshot_id: snapshot.id } };
+}
+
+export function deltaOf(base: Snapshot, target: Snapshot): ListRequest {
+  const ids = { base_snapshot_id: base.id, target_snapshot_id: target.id };
+  return { rpc: 'GetMetadataDelta', ids };
+}
+
+export function describeList(list: ListRequest, fields: ListFields = {}): string {
+  const parts = [
+    ...(fields.startingOffset === undefined ? [] : [`starting_offset ${fields.startingOffset}`]),
+    ...(fields.maxResults === undefined ? [] : [`max_results ${fields.maxResults}`]),
+  ];
+  return parts.length === 0 ? list.rpc : `${list.rpc} with ${parts.join(' and ')}`;
+}
+
+/** Everything until the end, whatever the end is. */
+export async function drain(stream: MetadataStream): Promise<MetadataList> {
+  const messages: MetadataMessage[] = [];
+  for (;;) {
+    const message = await stream.next();
+    if (message === null) break;
+    messages.push(message);
+  }
+  return { messages, entries: messages.flatMap(({ entries }) => entries), end: stream.end };
+}
+
+/** A list that has to come whole. */
+export async function readList(
+  context: CheckContext,
+  list: ListRequest,
+  fields: ListFields = {},
+): Promise<MetadataList> {
+  const stream = context.driver.openList(list, fields);
+  try {
+    const read = await drain(stream);
+    expect(read.end.code === StatusCode.OK, describeList(list, fields), 'OK', () =>
+      describeRefusal(read.end),
+    );
+    return read;
+  } finally {
+    await stream.close();
+  }
+}
+
+/** A list that has to be refused, before the first message. */
+export async function expectListRefused(
+  context: CheckContext,
+  list: ListRequest,
+  fields: ListFields,
+  codes: readonly number[],
+): Promise<void> {
+  const subject = describeList(list, fields);
+  const expected = codes.map(statusName).join(' or ');
+  const stream = context.driver.openList(list, fields);
+  try {
+    if ((await stream.next()) !== null) {
+      throw new ConformanceFailure(subject, expected, 'a list');
+    }
+    const found = stream.end;
+    expect(codes.includes(found.code), subject, expected, () =>
+      found.code === StatusCode.OK ? 'OK and no message' : describeRefusal(found),
+    );
+  } finally {
+    await stream.close();
+  }
+}
+
+/** Both lists name the same bytes. */
+export function expectSameBytesListed(
+  subject: string,
+  wanted: readonly Entry[],
+  found: readonly Entry[],
+): void {
+  const [all, got] = [coverage(wanted), coverage(found)];
+  const lost = difference(all, got);
+  expect(
+    lost.length === 0,
+    subject,
+    'the bytes of the whole list',
+    () => `it lacks ${describeRanges(lost)}`,
+  );
+  const added = difference(got, all);
+  expect(
+    added.length === 0,
+    subject,
+    'the bytes of the whole list',
+    () => `it also names ${describeRanges(added)}`,
+  );
+}
+
+/**
+ * A list from an offset is the whole list from there on. Only its first entry may begin before the
+ * offset, and it must not end before it.
+ */
+export function expectTail(
+  subject: string,
+  whole: readonly Entry[],
+  tail: readonly Entry[],
+  start: bigint,
+): void {
+  const [first] = tail;
+  if (first !== undefined) {
+    expect(
+      first.offset + first.size > start,
+      subject,
+      `a first entry that ends behind ${start}`,
+      () => describeRanges([first]),
+    );
+  }
+  const early = tail.slice(1).filter(({ offset }) => offset < start);
+  expect(early.length === 0, subject, `no entry but the first before ${start}`, () =>
+    describeRanges(early),
+  );
+  expectSameBytesListed(
+    subject,
+    cutBefore(coverage(whole), start),
+    cutBefore(coverage(tail), start),
+  );
+}

@@ -1,0 +1,200 @@
+/**
+ * One stream of GetMetadataAllocated or GetMetadataDelta, read from bare HTTP/2.
+ *
+ * Below gRPC libraries, because they decide too much for a judge: they end a late call by themselves
+ * without waiting for the driver's own status, they hide the bounds and sizes of messages, and they
+ * read ahead. Here nothing is read before it is asked for, so that a small window makes the driver
+ * wait. Each stream has a connection of its own.
+ */
+import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from 'node:http2';
+import { connect as connectSocket } from 'node:net';
+import { CSI_PACKAGE, csiProto } from '../csi/proto.js';
+import { StatusCode } from '../errors.js';
+import type { Refusal } from './driver.js';
+import type { Entry } from './ranges.js';
+
+export interface MetadataStreamOptions {
+  /** Bytes that the driver may send before anything is read. Default: ample. */
+  windowBytes?: number;
+  /** The deadline told to the driver. Only the driver acts on it. */
+  deadlineMs?: number;
+}
+
+interface StreamTarget extends MetadataStreamOptions {
+  socketPath: string;
+  rpc: string;
+  path: string;
+  request: Buffer;
+  signal: AbortSignal;
+  onRefusal(refusal: Refusal): void;
+}
+
+export interface MetadataMessage {
+  /** By name; UNKNOWN when it is not set. */
+  readonly type: string;
+  readonly capacityBytes: bigint;
+  readonly entries: readonly Entry[];
+  /** On the wire, without the frame's head. */
+  readonly wireBytes: number;
+}
+
+/** How a stream ended; code OK and the rest empty, or a refusal. */
+export type StreamEnd = Refusal;
+
+const AMPLE_WINDOW_BYTES = 1 << 20;
+/** Before each message: a compression flag and the length. */
+const FRAME_HEAD_BYTES = 5;
+
+export class MetadataStream {
+  readonly #session: ClientHttp2Session;
+  readonly #stream: ClientHttp2Stream;
+  readonly #target: StreamTarget;
+  readonly #chunks: AsyncIterator<Buffer>;
+  readonly #closed: Promise<void>;
+  #pending = Buffer.alloc(0);
+  #trailers: Record<string, unknown> = {};
+  #error: Error | null = null;
+  #end: StreamEnd | null = null;
+
+  constructor(target: StreamTarget) {
+    this.#target = target;
+    this.#session = connect('http://localhost', {
+      createConnection: () => connectSocket(target.socketPath),
+      settings: {
+        enablePush: false,
+        initialWindowSize: target.windowBytes ?? AMPLE_WINDOW_BYTES,
+      },
+    });
+    this.#session.on('error', (error) => {
+      this.#error ??= error;
+    });
+    this.#stream = this.#session.request({
+      ':method': 'POST',
+      ':path': target.path,
+      'content-type': 'application/grpc',
+      te: 'trailers',
+      ...(target.deadlineMs === undefined ? {} : { 'grpc-timeout': `${target.deadlineMs}m` }),
+    });
+    this.#stream.on('response', (headers) => this.#takeStatus(headers));
+    this.#stream.on('trailers', (headers) => this.#takeStatus(headers));
+    this.#stream.on('error', (error) => {
+      this.#error ??= error;
+    });
+    this.#closed = new Promise((resolve) => this.#stream.once('close', () => resolve()));
+    this.#chunks = this.#stream[Symbol.asyncIterator]();
+    target.signal.addEventListener('abort', this.#abort);
+    if (target.signal.aborted) this.cancel();
+    const head = Buffer.alloc(FRAME_HEAD_BYTES);
+    head.writeUInt32BE(target.request.length, 1);
+    this.#stream.end(Buffer.concat([head, target.request]));
+  }
+
+  /** The next message; null when there is no more, and then `end` tells why. */
+  async next(): Promise<MetadataMessage | null> {
+    for (;;) {
+      const message = this.#takeMessage();
+      if (message !== null) return message;
+      if (this.#end !== null) return null;
+      const chunk = await this.#readChunk();
+      if (chunk === null) await this.#finish();
+      else this.#pending = Buffer.concat([this.#pending, chunk]);
+    }
+  }
+
+  /** Known once `next` has given null. */
+  get end(): StreamEnd {
+    if (this.#end === null) throw new Error('the stream has not ended yet');
+    return this.#end;
+  }
+
+  /** As a client that does not want the rest. */
+  cancel(): void {
+    this.#stream.close(constants.NGHTTP2_CANCEL);
+  }
+
+  /** Cancels what is left, and lets go of the connection. */
+  async close(): Promise<void> {
+    this.#target.signal.removeEventListener('abort', this.#abort);
+    if (!this.#stream.closed) this.cancel();
+    this.#session.destroy();
+    await this.#closed;
+  }
+
+  readonly #abort = (): void => {
+    this.cancel();
+    this.#session.destroy();
+  };
+
+  async #readChunk(): Promise<Buffer | null> {
+    try {
+      const { value, done } = await this.#chunks.next();
+      return done === true ? null : value;
+    } catch (thrown) {
+      this.#error ??= thrown as Error;
+      return null;
+    }
+  }
+
+  #takeStatus(headers: Record<string, unknown>): void {
+    if (headers['grpc-status'] !== undefined) this.#trailers = headers;
+  }
+
+  #takeMessage(): MetadataMessage | null {
+    if (this.#pending.length < FRAME_HEAD_BYTES) return null;
+    const end = FRAME_HEAD_BYTES + this.#pending.readUInt32BE(1);
+    if (this.#pending.length < end) return null;
+    const bytes = this.#pending.subarray(FRAME_HEAD_BYTES, end);
+    this.#pending = this.#pending.subarray(end);
+    return decode(this.#target.rpc, bytes);
+  }
+
+  async #finish(): Promise<void> {
+    await this.#closed;
+    const status = this.#trailers['grpc-status'];
+    const { rpc } = this.#target;
+    if (status === undefined) {
+      const isOurs = this.#stream.rstCode === constants.NGHTTP2_CANCEL;
+      const code = isOurs ? StatusCode.CANCELLED : StatusCode.UNAVAILABLE;
+      const why = this.#error?.message ?? `reset with HTTP/2 code ${this.#stream.rstCode}`;
+      this.#end = {
+        rpc,
+        code,
+        message: `the stream ended without a status: ${why}`,
+        hasDetails: false,
+      };
+      return;
+    }
+    this.#end = {
+      rpc,
+      code: Number(status),
+      message: decodeURIComponent(String(this.#trailers['grpc-message'] ?? '')),
+      hasDetails: this.#trailers['grpc-status-details-bin'] !== undefined,
+    };
+    if (this.#end.code !== StatusCode.OK) this.#target.onRefusal(this.#end);
+  }
+}
+
+interface PlainMessage {
+  block_metadata_type: string;
+  volume_capacity_bytes: string;
+  block_metadata: { byte_offset: string; size_bytes: string }[];
+}
+
+function decode(rpc: string, bytes: Buffer): MetadataMessage {
+  const type = csiProto().root.lookupType(`${CSI_PACKAGE}.${rpc}Response`);
+  const plain = type.toObject(type.decode(bytes), {
+    longs: String,
+    enums: String,
+    defaults: true,
+    arrays: true,
+  }) as PlainMessage;
+  return {
+    type: String(plain.block_metadata_type),
+    capacityBytes: BigInt(plain.volume_capacity_bytes),
+    entries: plain.block_metadata.map((block) => ({
+      offset: BigInt(block.byte_offset),
+      size: BigInt(block.size_bytes),
+    })),
+    wireBytes: bytes.length,
+  };
+}

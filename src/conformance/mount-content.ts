@@ -1,0 +1,46 @@
+/** Files in a published mount volume: written, rewritten, cut and deleted at random, and synced. */
+import { open, rm, truncate } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Random } from './random.js';
+
+const FILES = 40;
+const LENGTHS = [100, 4000, 4096, 30_000, 200_000] as const;
+
+/** Durable when it resolves. */
+export async function changeFiles(target: string, random: Random, changes: number): Promise<void> {
+  const present = new Set<string>();
+  for (let count = 0; count < changes; count += 1) {
+    const path = join(target, `conformance-${random.below(FILES)}`);
+    const kind = random.below(8);
+    if (kind === 0 || (kind === 1 && !present.has(path))) {
+      await rm(path, { force: true });
+      present.delete(path);
+    } else if (kind === 1) {
+      await truncate(path, random.below(5000));
+    } else {
+      await writeFile(path, random);
+      present.add(path);
+    }
+  }
+  await syncPath(target);
+}
+
+async function writeFile(path: string, random: Random): Promise<void> {
+  const bytes = random.bytes(random.pick(LENGTHS));
+  const file = await open(path, 'a+');
+  try {
+    await file.write(bytes);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+async function syncPath(path: string): Promise<void> {
+  const directory = await open(path, 'r');
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
+}

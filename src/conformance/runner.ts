@@ -1,0 +1,220 @@
+/**
+ * Runs checks one after the other, gives each its time, and undoes what it made. Knows no check.
+ */
+import { Advertised } from './advertised.js';
+import {
+  type Check,
+  type CheckContext,
+  CheckSkipped,
+  ConformanceFailure,
+  type Figure,
+} from './check.js';
+import { CommonVolumes } from './common-volumes.js';
+import { Driver } from './driver.js';
+import type { SuiteOptions } from './options.js';
+import { Random } from './random.js';
+import type { CheckResult, Report, Result } from './report.js';
+import { Volumes } from './volumes.js';
+
+export interface RunOptions {
+  /** Aborted when the user has seen enough: what runs is broken off and undone. */
+  readonly signal?: AbortSignal;
+  /** Called before each check and with each result. */
+  readonly onStart?: (check: Check) => void;
+  readonly onResult?: (result: CheckResult) => void;
+}
+
+/** How long a check that is out of time may take to notice. */
+const GRACE_MS = 5_000;
+/** Of the row for what the common volumes left behind. */
+const CLEAN_UP: Omit<Check, 'run'> = {
+  id: 'suite.clean-up',
+  section: 'Controller: DeleteVolume',
+  rule: 'DV2',
+  title: 'what the checks have in common can be unpublished and deleted',
+  level: 'must',
+  needs: [],
+};
+
+export async function runSuite(
+  checks: readonly Check[],
+  options: SuiteOptions,
+  runOptions: RunOptions = {},
+): Promise<Report> {
+  const run = new SuiteRun(options, runOptions);
+  try {
+    return await run.run(checks.filter(({ id }) => isSelected(id, options)));
+  } finally {
+    run.close();
+  }
+}
+
+/** Whether `only` lets a check in. What `skip` leaves out is reported as skipped. */
+function isSelected(id: string, { only }: SuiteOptions): boolean {
+  return only.length === 0 || only.some((pattern) => matches(id, pattern));
+}
+
+export function matches(id: string, pattern: string): boolean {
+  const parts = pattern.split('*').map((part) => part.replace(/[.\\+?^${}()|[\]]/g, '\\$&'));
+  return new RegExp(`^${parts.join('.*')}$`).test(id);
+}
+
+interface Outcome {
+  readonly result: Result;
+  readonly detail: string | null;
+}
+
+class SuiteRun {
+  readonly #signal: AbortSignal;
+  readonly #driver: Driver;
+  readonly #results: CheckResult[] = [];
+  readonly #runName: string;
+
+  constructor(
+    private readonly options: SuiteOptions,
+    private readonly runOptions: RunOptions,
+  ) {
+    this.#signal = runOptions.signal ?? new AbortController().signal;
+    this.#driver = new Driver(options, this.#signal);
+    this.#runName = `conformance-${Date.now().toString(36)}-${process.pid}`;
+  }
+
+  async run(checks: readonly Check[]): Promise<Report> {
+    const startedAt = new Date();
+    const started = performance.now();
+    const advertised = await Advertised.ask(this.#driver);
+    const info = await this.#driver.settle('GetPluginInfo', {});
+    const common = new CommonVolumes(this.#volumes(advertised, 'common'), this.options);
+    for (const check of checks) {
+      if (this.#signal.aborted) break;
+      await this.#runOne(check, advertised, common);
+    }
+    await this.#cleanUpCommon(common);
+    return {
+      driver: {
+        name: String(info.response?.['name'] ?? ''),
+        vendorVersion: String(info.response?.['vendor_version'] ?? ''),
+      },
+      seed: this.options.seed,
+      startedAt,
+      seconds: secondsSince(started),
+      results: this.#results,
+    };
+  }
+
+  close(): void {
+    this.#driver.close();
+  }
+
+  async #runOne(check: Check, advertised: Advertised, common: CommonVolumes): Promise<void> {
+    const { options } = this;
+    const pattern = options.skip.find((skip) => matches(check.id, skip));
+    const reason =
+      pattern === undefined
+        ? advertised.reasonAgainst(check.needs, options.access)
+        : `left out by --skip ${pattern}`;
+    if (reason !== null) {
+      return this.#report(check, { result: 'skipped', detail: reason }, [], [], 0);
+    }
+    this.runOptions.onStart?.(check);
+    const started = performance.now();
+    const ending = new AbortController();
+    const signal = AbortSignal.any([this.#signal, ending.signal]);
+    const volumes = this.#volumes(advertised, check.id, this.#driver.under(signal));
+    const figures: Figure[] = [];
+    const notes: string[] = [];
+    const context: CheckContext = {
+      options,
+      advertised,
+      common,
+      volumes,
+      signal,
+      driver: this.#driver.under(signal),
+      random: new Random(options.seed, check.id),
+      figure: (name, value, unit) => figures.push({ name, value, unit }),
+      note: (text) => notes.push(text),
+    };
+    const outcome = await this.#judge(check, context, ending);
+    const problems = await volumes.cleanUp(this.#cleanUpDriver());
+    const final = withProblems(outcome, problems);
+    this.#report(check, final, figures, notes, secondsSince(started));
+  }
+
+  /** The verdict. When the time is over, the check is told to stop and given a moment for it. */
+  async #judge(check: Check, context: CheckContext, ending: AbortController): Promise<Outcome> {
+    const { timeoutMs } = this.options;
+    const verdict = check.run(context).then(
+      (): Outcome => ({ result: 'passed', detail: null }),
+      (thrown: unknown): Outcome => outcomeOf(thrown),
+    );
+    const timeOut = timer(timeoutMs);
+    const first = await Promise.race([verdict, timeOut.promise]);
+    timeOut.cancel();
+    if (first !== null) return first;
+    ending.abort();
+    const grace = timer(GRACE_MS);
+    await Promise.race([verdict, grace.promise]);
+    grace.cancel();
+    return { result: 'failed', detail: `did not end within ${timeoutMs / 1000} s` };
+  }
+
+  async #cleanUpCommon(common: CommonVolumes): Promise<void> {
+    const started = performance.now();
+    const problems = await common.cleanUp(this.#cleanUpDriver());
+    if (problems.length === 0) return;
+    const outcome = withProblems({ result: 'passed', detail: null }, problems);
+    this.#report(CLEAN_UP, outcome, [], [], secondsSince(started));
+  }
+
+  #volumes(advertised: Advertised, label: string, driver = this.#driver): Volumes {
+    return new Volumes(
+      { driver, advertised, options: this.options, runName: this.#runName },
+      label,
+    );
+  }
+
+  /** Undoing goes on when everything else is told to stop. */
+  #cleanUpDriver(): Driver {
+    return this.#driver.under(new AbortController().signal);
+  }
+
+  #report(
+    check: Omit<Check, 'run'>,
+    outcome: Outcome,
+    figures: readonly Figure[],
+    notes: readonly string[],
+    seconds: number,
+  ): void {
+    const { id, section, rule, title, level } = check;
+    const result = { id, section, rule, title, level, ...outcome, notes, figures, seconds };
+    this.#results.push(result);
+    this.runOptions.onResult?.(result);
+  }
+}
+
+function outcomeOf(thrown: unknown): Outcome {
+  if (thrown instanceof CheckSkipped) return { result: 'skipped', detail: thrown.message };
+  if (thrown instanceof ConformanceFailure) return { result: 'failed', detail: thrown.message };
+  const text = thrown instanceof Error ? thrown.message : String(thrown);
+  return { result: 'failed', detail: `the check broke off: ${text}` };
+}
+
+function withProblems(outcome: Outcome, problems: readonly string[]): Outcome {
+  if (problems.length === 0) return outcome;
+  const left = `could not be undone: ${problems.join('; ')}`;
+  const detail = outcome.result === 'failed' ? `${outcome.detail}; ${left}` : left;
+  return { result: 'failed', detail };
+}
+
+function timer(ms: number): { promise: Promise<null>; cancel(): void } {
+  let cancel = (): void => undefined;
+  const promise = new Promise<null>((resolve) => {
+    const timeout = setTimeout(() => resolve(null), ms);
+    cancel = () => clearTimeout(timeout);
+  });
+  return { promise, cancel: () => cancel() };
+}
+
+function secondsSince(started: number): number {
+  return (performance.now() - started) / 1000;
+}

@@ -1,0 +1,61 @@
+/** The calls that undo what was made: one at a time when asked, the rest at the end, newest first. */
+import { setTimeout as delay } from 'node:timers/promises';
+import { StatusCode } from '../errors.js';
+import { type Driver, describeRefusal, type Message } from './driver.js';
+
+export interface Undo {
+  /** Names what was made; a second one of the same name is the same thing. */
+  readonly key: string;
+  readonly rpc: string;
+  readonly request: Message;
+}
+
+/** How long it is tried again while the driver says that something is in use. */
+const PATIENCE_MS = 15_000;
+const PAUSE_MS = 200;
+const WAITED_FOR: readonly number[] = [StatusCode.ABORTED, StatusCode.FAILED_PRECONDITION];
+
+export class UndoList {
+  readonly #entries: Undo[] = [];
+
+  /** To be called before the call that makes it, if that can fail half way. */
+  push(undo: Undo): void {
+    if (!this.#entries.some(({ key }) => key === undo.key)) this.#entries.push(undo);
+  }
+
+  /** Undoes one now; nothing if there is no such entry. */
+  async run(key: string, driver: Driver): Promise<void> {
+    const undo = this.#entries.find((entry) => entry.key === key);
+    if (undo === undefined) return;
+    await driver.call(undo.rpc, undo.request);
+    this.forget(key);
+  }
+
+  /** It is gone by other means. */
+  forget(key: string): void {
+    const index = this.#entries.findIndex((entry) => entry.key === key);
+    if (index >= 0) this.#entries.splice(index, 1);
+  }
+
+  /** Undoes all that is left. Resolves to what could not be undone. */
+  async runAll(driver: Driver): Promise<string[]> {
+    const problems: string[] = [];
+    for (let undo = this.#entries.pop(); undo !== undefined; undo = this.#entries.pop()) {
+      const problem = await undoPatiently(driver, undo);
+      if (problem !== null) problems.push(problem);
+    }
+    return problems;
+  }
+}
+
+async function undoPatiently(driver: Driver, undo: Undo): Promise<string | null> {
+  const deadline = Date.now() + PATIENCE_MS;
+  for (;;) {
+    const { refusal } = await driver.settle(undo.rpc, undo.request);
+    if (refusal === null) return null;
+    if (!WAITED_FOR.includes(refusal.code) || Date.now() > deadline) {
+      return `${undo.rpc} (${undo.key}): ${describeRefusal(refusal)}`;
+    }
+    await delay(PAUSE_MS);
+  }
+}

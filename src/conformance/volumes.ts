@@ -1,0 +1,283 @@
+/**
+ * The lives of volumes, snapshots and groups, in the order a lawful orchestrator keeps, and their
+ * end: whatever is made here is undone by `cleanUp`, last made first, also after a failure.
+ */
+import { mkdir, rmdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Advertised } from './advertised.js';
+import { ConformanceFailure } from './check.js';
+import type { Driver, Message } from './driver.js';
+import { type AccessType, type StringMap, type SuiteOptions, volumeSizeOf } from './options.js';
+import { UndoList } from './undo-list.js';
+
+export interface Volume {
+  readonly id: string;
+  readonly access: AccessType;
+  readonly capability: Message;
+  sizeBytes: number;
+  readonly context: StringMap;
+  readonly stagingPath: string;
+  readonly targetPath: string;
+}
+
+export interface Snapshot {
+  readonly id: string;
+  /** 0: the driver does not know. */
+  readonly sizeBytes: number;
+  readonly sourceVolumeId: string;
+  readonly groupId: string;
+}
+
+export interface Group {
+  readonly id: string;
+  readonly snapshots: readonly Snapshot[];
+}
+
+export interface VolumeWish {
+  readonly access: AccessType;
+  readonly sizeBytes?: number;
+  readonly snapshotId?: string;
+  readonly volumeId?: string;
+}
+
+export interface VolumesDependencies {
+  readonly driver: Driver;
+  readonly options: SuiteOptions;
+  readonly advertised: Advertised;
+  /** Part of every name; different in every run. */
+  readonly runName: string;
+}
+
+const READY_PAUSE_MS = 200;
+export class Volumes {
+  readonly #undo = new UndoList();
+  #made = 0;
+
+  constructor(
+    private readonly deps: VolumesDependencies,
+    /** Part of every name, such as the id of a check. */
+    private readonly label: string,
+  ) {}
+
+  /** A name nobody else uses. */
+  name(): string {
+    this.#made += 1;
+    return `${this.deps.runName}-${this.label}-${this.#made}`;
+  }
+
+  createRequest(name: string, wish: VolumeWish): Message {
+    const { options, advertised } = this.deps;
+    const topology = advertised.nodeInfo?.topology ?? null;
+    const isConstrained =
+      topology !== null && advertised.plugin.has('VOLUME_ACCESSIBILITY_CONSTRAINTS');
+    return {
+      name,
+      capacity_range: {
+        required_bytes: String(wish.sizeBytes ?? volumeSizeOf(options, wish.access)),
+      },
+      volume_capabilities: [capabilityOf(wish.access, options.mountFileSystem)],
+      parameters: options.parameters,
+      ...sourceOf(wish),
+      ...(isConstrained
+        ? {
+            accessibility_requirements: {
+              requisite: [{ segments: topology }],
+              preferred: [{ segments: topology }],
+            },
+          }
+        : {}),
+    };
+  }
+
+  async create(wish: VolumeWish): Promise<Volume> {
+    const name = this.name();
+    const { volume } = await this.deps.driver.call('CreateVolume', this.createRequest(name, wish));
+    return this.adopt(name, wish.access, volume);
+  }
+
+  /** Takes a volume that a check has made by itself into care. */
+  adopt(name: string, access: AccessType, volume: Message): Volume {
+    const id = String(volume['volume_id']);
+    this.#undo.push({ key: `volume ${id}`, rpc: 'DeleteVolume', request: { volume_id: id } });
+    const capacity = Number(volume['capacity_bytes']);
+    const { options } = this.deps;
+    return {
+      id,
+      access,
+      capability: capabilityOf(access, options.mountFileSystem),
+      // 0: unknown; then at least what was asked for.
+      sizeBytes: capacity === 0 ? volumeSizeOf(options, access) : capacity,
+      context: (volume['volume_context'] ?? {}) as StringMap,
+      stagingPath: join(options.workDirectory, name, 'staging'),
+      targetPath: join(options.workDirectory, name, 'pod', 'target'),
+    };
+  }
+
+  async delete(volume: Volume): Promise<void> {
+    await this.#undo.run(`volume ${volume.id}`, this.deps.driver);
+  }
+
+  /** Attaches, stages and publishes. Resolves to the target path. */
+  async publish(volume: Volume): Promise<string> {
+    const { driver, advertised } = this.deps;
+    const publishContext = await this.#attach(volume);
+    const common = {
+      volume_id: volume.id,
+      volume_capability: volume.capability,
+      volume_context: volume.context,
+      publish_context: publishContext,
+    };
+    let staging = {};
+    if (advertised.node?.has('STAGE_UNSTAGE_VOLUME')) {
+      staging = { staging_target_path: volume.stagingPath };
+      await mkdir(volume.stagingPath, { recursive: true });
+      this.#undo.push({
+        key: `stage ${volume.id}`,
+        rpc: 'NodeUnstageVolume',
+        request: { volume_id: volume.id, ...staging },
+      });
+      await driver.call('NodeStageVolume', { ...common, ...staging });
+    }
+    await mkdir(dirname(volume.targetPath), { recursive: true });
+    this.#undo.push({
+      key: `publish ${volume.id}`,
+      rpc: 'NodeUnpublishVolume',
+      request: { volume_id: volume.id, target_path: volume.targetPath },
+    });
+    await driver.call('NodePublishVolume', {
+      ...common,
+      ...staging,
+      target_path: volume.targetPath,
+      readonly: false,
+    });
+    return volume.targetPath;
+  }
+
+  async unpublish(volume: Volume): Promise<void> {
+    for (const step of ['publish', 'stage', 'attach'])
+      await this.#undo.run(`${step} ${volume.id}`, this.deps.driver);
+  }
+
+  /** Ready to use when it resolves: an orchestrator repeats the call until it is. */
+  async snapshot(volume: Volume): Promise<Snapshot> {
+    const { driver, options } = this.deps;
+    const request = {
+      source_volume_id: volume.id,
+      name: this.name(),
+      parameters: options.snapshotParameters,
+    };
+    const deadline = Date.now() + options.timeoutMs;
+    for (let isKnown = false; ; ) {
+      const { snapshot } = await driver.call('CreateSnapshot', request);
+      if (!isKnown) this.adoptSnapshot(snapshot);
+      isKnown = true;
+      if (snapshot.ready_to_use === true) return snapshotOf(snapshot);
+      if (Date.now() > deadline) {
+        throw new ConformanceFailure('CreateSnapshot', 'ready_to_use in time', 'false');
+      }
+      await delay(READY_PAUSE_MS);
+    }
+  }
+
+  adoptSnapshot(snapshot: Message): Snapshot {
+    const taken = snapshotOf(snapshot);
+    this.#undo.push({
+      key: `snapshot ${taken.id}`,
+      rpc: 'DeleteSnapshot',
+      request: { snapshot_id: taken.id },
+    });
+    return taken;
+  }
+
+  async deleteSnapshot(snapshot: Snapshot): Promise<void> {
+    await this.#undo.run(`snapshot ${snapshot.id}`, this.deps.driver);
+  }
+
+  async createGroup(volumes: readonly Volume[], name = this.name()): Promise<Group> {
+    const answer = await this.deps.driver.call('CreateVolumeGroupSnapshot', {
+      name,
+      source_volume_ids: volumes.map(({ id }) => id),
+      parameters: this.deps.options.snapshotParameters,
+    });
+    return this.adoptGroup(answer['group_snapshot']);
+  }
+
+  adoptGroup(answer: Message): Group {
+    const group = {
+      id: String(answer['group_snapshot_id']),
+      snapshots: (answer['snapshots'] as Message[]).map(snapshotOf),
+    };
+    this.#undo.push({
+      key: `group ${group.id}`,
+      rpc: 'DeleteVolumeGroupSnapshot',
+      request: groupRequest(group),
+    });
+    return group;
+  }
+
+  /** A check has found that it is gone. */
+  forgetGroup(group: Group): void {
+    this.#undo.forget(`group ${group.id}`);
+  }
+
+  async deleteGroup(group: Group): Promise<void> {
+    await this.#undo.run(`group ${group.id}`, this.deps.driver);
+  }
+
+  /** Undoes what is left, last made first. Resolves to what could not be undone. */
+  async cleanUp(driver: Driver): Promise<string[]> {
+    const problems = await this.#undo.runAll(driver);
+    const { workDirectory } = this.deps.options;
+    for (let count = 1; count <= this.#made; count += 1) {
+      const directory = join(workDirectory, `${this.deps.runName}-${this.label}-${count}`);
+      // Only empty directories: what the driver has left mounted must not be emptied.
+      for (const part of ['pod', 'staging', '']) await removeEmpty(join(directory, part));
+    }
+    return problems;
+  }
+
+  async #attach(volume: Volume): Promise<StringMap> {
+    const { driver, advertised } = this.deps;
+    if (!advertised.controller.has('PUBLISH_UNPUBLISH_VOLUME')) return {};
+    const ids = { volume_id: volume.id, node_id: advertised.nodeInfo?.nodeId ?? '' };
+    this.#undo.push({ key: `attach ${volume.id}`, rpc: 'ControllerUnpublishVolume', request: ids });
+    const answer = await driver.call('ControllerPublishVolume', {
+      ...ids,
+      volume_capability: volume.capability,
+      volume_context: volume.context,
+      readonly: false,
+    });
+    return (answer['publish_context'] ?? {}) as StringMap;
+  }
+}
+
+export function groupRequest(group: Group): Message {
+  return { group_snapshot_id: group.id, snapshot_ids: group.snapshots.map(({ id }) => id) };
+}
+
+export function snapshotOf(snapshot: Message): Snapshot {
+  return {
+    id: String(snapshot['snapshot_id']),
+    sizeBytes: Number(snapshot['size_bytes']),
+    sourceVolumeId: String(snapshot['source_volume_id']),
+    groupId: String(snapshot['group_snapshot_id'] ?? ''),
+  };
+}
+
+export function capabilityOf(access: AccessType, fsType: string): Message {
+  const mode = { access_mode: { mode: 'SINGLE_NODE_WRITER' } };
+  return access === 'block' ? { block: {}, ...mode } : { mount: { fs_type: fsType }, ...mode };
+}
+
+function sourceOf({ snapshotId, volumeId }: VolumeWish): Message {
+  if (snapshotId !== undefined) {
+    return { volume_content_source: { snapshot: { snapshot_id: snapshotId } } };
+  }
+  if (volumeId !== undefined) return { volume_content_source: { volume: { volume_id: volumeId } } };
+  return {};
+}
+
+async function removeEmpty(path: string): Promise<void> {
+  await rmdir(path).catch(() => undefined);
+}

@@ -1,0 +1,62 @@
+/** The conformance suite against a plugin of a test, in this process. */
+import assert from 'node:assert/strict';
+import type { SuiteOptions } from '../../src/conformance/options.js';
+import type { Report, Result } from '../../src/conformance/report.js';
+import { formatTable } from '../../src/conformance/report-table.js';
+import { runSuite } from '../../src/conformance/runner.js';
+import { CHECKS } from '../../src/conformance/suite.js';
+import { seededRandom } from './random.js';
+import type { RunningPlugin } from './running-plugin.js';
+
+/** What a run needs at least; the seed is printed. */
+export function suiteOptions(
+  endpoint: string,
+  workDirectory: string,
+  options: Partial<SuiteOptions> = {},
+): SuiteOptions {
+  const socketPath = endpoint.slice('unix://'.length);
+  return {
+    socketPath,
+    controllerSocketPath: socketPath,
+    parameters: {},
+    snapshotParameters: {},
+    secrets: {},
+    access: ['block', 'mount'],
+    mountFileSystem: 'ext4',
+    volumeSizeBytes: null,
+    workDirectory,
+    only: [],
+    skip: [],
+    timeoutMs: 60_000,
+    seed: seededRandom('conformance').seed,
+    ...options,
+  };
+}
+
+/** Every check against the running plugin: none fails, and these and no others are skipped. */
+export async function assertConforms(
+  running: RunningPlugin,
+  options: Partial<SuiteOptions>,
+  skipped: readonly string[],
+): Promise<void> {
+  const suite = suiteOptions(
+    running.plugin.endpoint,
+    running.workspace.path('conformance'),
+    options,
+  );
+  const report = await runSuite(CHECKS, suite);
+  assert.deepEqual(idsOf(report, 'failed'), [], formatTable(report));
+  assert.deepEqual(idsOf(report, 'skipped'), [...skipped].sort(), formatTable(report));
+  console.log(`# ${idsOf(report, 'passed').length} checks in ${report.seconds.toFixed(1)} s`);
+  const figures = report.results.flatMap((result) =>
+    result.figures.map(({ name, value, unit }) => `${result.id}: ${name}: ${value} ${unit}`),
+  );
+  for (const figure of figures) console.log(`# ${figure}`);
+}
+
+function idsOf(report: Report, result: Result): string[] {
+  return report.results
+    .filter((entry) => entry.result === result)
+    .map(({ id }) => id)
+    .sort();
+}
