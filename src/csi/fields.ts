@@ -20,6 +20,8 @@ const MAX_MAP_BYTES = 4096;
 const MAX_MOUNT_FLAGS_BYTES = 4096;
 /** PATH_MAX of Linux, less the NUL it counts. */
 const MAX_PATH_BYTES = 4095;
+/** NAME_MAX of Linux. */
+const MAX_SEGMENT_BYTES = 255;
 
 export type StringMap = Readonly<Record<string, string>>;
 
@@ -121,6 +123,9 @@ export function requireAbsolutePath(path: string, field: string): string {
   if (!path.startsWith('/')) throw CsiError.invalidArgument(`${field} is not an absolute path`);
   if (path.split('/').includes('..')) {
     throw CsiError.invalidArgument(`${field} contains a '..' segment`);
+  }
+  if (path.split('/').some((segment) => Buffer.byteLength(segment) > MAX_SEGMENT_BYTES)) {
+    throw CsiError.invalidArgument(`${field} has a segment of over ${MAX_SEGMENT_BYTES} bytes`);
   }
   const clean = normalize(path).replace(/\/$/, '');
   if (clean === '') throw CsiError.invalidArgument(`${field} is the root directory`);

@@ -104,7 +104,8 @@ async function isEmpty(path: string, found: Stats): Promise<boolean> {
 
 function isAbsence(thrown: unknown): boolean {
   const code = errorCode(thrown);
-  return code === 'ENOENT' || code === 'ENOTDIR';
+  // What has too long a name cannot be there.
+  return code === 'ENOENT' || code === 'ENOTDIR' || code === 'ENAMETOOLONG';
 }
 
 function refused(path: string, verb: string, thrown: unknown): CsiError {

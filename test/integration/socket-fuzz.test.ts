@@ -1,0 +1,158 @@
+/**
+ * Twenty thousand requests of every kind of nonsense over the real socket: each gets a status of CSI,
+ * nothing outside the plugin's directories changes, and the plugin goes on as before.
+ */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import {
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { FuzzRun } from '../support/fuzz-run.js';
+import { startReport } from '../support/plugin-log.js';
+import { seededRandom } from '../support/random.js';
+import { encodeMessage } from '../support/raw-call.js';
+import type { FuzzWorld } from '../support/request-fuzzer.js';
+import { runPlugin, test } from '../support/running-plugin.js';
+import { loopsBelow, mountsBelow } from '../support/workspace.js';
+
+const REQUESTS = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 20_000 : 200_000;
+/** Requests before memory is looked at for the first time. */
+const WARM_UP = REQUESTS / 4;
+const RSS_BOUND_MIB = 128;
+
+const running = runPlugin('fuzz', {
+  pools: { main: 'xfs' },
+  poolSizeMiB: 1024,
+  env: { BLOCKDELTA_CONTROLLER_PUBLISH: 'on', BLOCKDELTA_CSI_LEVEL: '1.13' },
+});
+
+/** Files, directories that hold something, and links: the tree nobody may touch. */
+function makeSentinel(directory: string): void {
+  mkdirSync(join(directory, 'full', 'deeper'), { recursive: true });
+  writeFileSync(join(directory, 'precious'), 'precious');
+  writeFileSync(join(directory, 'full', 'deeper', 'file'), 'more of it');
+  symlinkSync(join(directory, 'full'), join(directory, 'link'));
+}
+
+/** Every entry below a directory with its kind, mode and content. */
+function describeTree(directory: string): string[] {
+  return readdirSync(directory, { recursive: true, encoding: 'utf8' })
+    .sort()
+    .map((name) => {
+      const path = join(directory, name);
+      const found = lstatSync(path);
+      let content = '';
+      if (found.isSymbolicLink()) content = readlinkSync(path);
+      if (found.isFile()) content = createHash('sha256').update(readFileSync(path)).digest('hex');
+      return `${name} ${found.mode.toString(8)} ${found.uid} ${found.ino} ${content}`;
+    });
+}
+
+function makeWorld(): FuzzWorld {
+  const { workspace } = running;
+  const sentinel = workspace.path('sentinel');
+  makeSentinel(sentinel);
+  for (const index of [0, 1, 2])
+    mkdirSync(workspace.path('staging', `s${index}`), { recursive: true });
+  mkdirSync(workspace.path('pods'));
+  symlinkSync(join(sentinel, 'full'), workspace.path('pods', 'to-directory'));
+  symlinkSync(join(sentinel, 'precious'), workspace.path('pods', 'to-file'));
+  symlinkSync(join(sentinel, 'missing'), workspace.path('pods', 'to-nothing'));
+  symlinkSync(join(sentinel, 'full'), workspace.path('staging', 'to-directory'));
+  symlinkSync('around', workspace.path('pods', 'around'));
+  const paths = [
+    ...['staging/s0', 'staging/s1', 'staging/s2', 'pods/p0', 'pods/p1', 'pods/p2'],
+    ...['pods/to-directory', 'pods/to-file', 'pods/to-nothing', 'staging/to-directory'],
+    ...['sentinel', 'sentinel/precious', 'sentinel/full', 'sentinel/link', 'xfs.pool', 'plugin'],
+    ...['pods/../sentinel/full', 'pods/p0/../../sentinel/precious', 'pods//p0/', 'pods/./p1'],
+    ...[
+      'no/such/parent',
+      'pods/around',
+      'pods/around/x',
+      'pods/to-file/x',
+      `pods/${'n'.repeat(300)}`,
+      `pods/${'deep/'.repeat(900)}`,
+    ],
+  ].map((path) => `${workspace.directory}/${path}`);
+  return {
+    volumeIds: [],
+    snapshotIds: [],
+    groupIds: [],
+    paths: [...paths, 'some/path', '.', '', `${workspace.directory}/pods/a\0b`],
+    pool: 'main',
+  };
+}
+
+/** Undoes what the fuzz has achieved. */
+async function cleanUp(fuzz: FuzzRun, world: FuzzWorld): Promise<void> {
+  const { client, orchestrator } = running;
+  const isLawful = (path: string): boolean => /\/(staging\/s\d|pods\/p\d)$/.test(path);
+  const volumeIds = await orchestrator.volumeIds();
+  for (const volume_id of volumeIds) {
+    for (const path of world.paths.filter(isLawful)) {
+      await client.node
+        .NodeUnpublishVolume({ volume_id, target_path: path })
+        .catch(() => undefined);
+    }
+    for (const path of world.paths.filter(isLawful)) {
+      await client.node
+        .NodeUnstageVolume({ volume_id, staging_target_path: path })
+        .catch(() => undefined);
+    }
+    const unpublish = encodeMessage('ControllerUnpublishVolumeRequest', { volume_id });
+    await fuzz
+      .unary('/csi.v1.Controller/ControllerUnpublishVolume', unpublish)
+      .catch(() => undefined);
+  }
+  const { entries } = await client.controller.ListSnapshots({});
+  const groups = new Map<string, string[]>();
+  for (const { snapshot } of entries) {
+    const members = groups.get(snapshot.group_snapshot_id) ?? [];
+    groups.set(snapshot.group_snapshot_id, [...members, snapshot.snapshot_id]);
+  }
+  for (const [group_snapshot_id, snapshot_ids] of groups) {
+    if (group_snapshot_id === '') {
+      for (const id of snapshot_ids) await orchestrator.deleteSnapshot(id);
+    } else {
+      const request = encodeMessage('DeleteVolumeGroupSnapshotRequest', {
+        group_snapshot_id,
+        snapshot_ids,
+      });
+      await fuzz.unary('/csi.v1.GroupController/DeleteVolumeGroupSnapshot', request);
+    }
+  }
+  for (const volume_id of volumeIds) await client.controller.DeleteVolume({ volume_id });
+}
+
+test(`G1, G2: ${REQUESTS} hostile requests get a status of CSI each, and harm nothing`, async () => {
+  const { workspace, plugin, orchestrator } = running;
+  const random = seededRandom('socket fuzz');
+  const world = makeWorld();
+  const before = describeTree(workspace.path('sentinel'));
+  const held = [mountsBelow(workspace.directory), loopsBelow(workspace.directory)];
+  const fuzz = new FuzzRun(plugin.endpoint, Number(plugin.process.pid), random, world);
+  try {
+    const memory = await fuzz.run(REQUESTS, WARM_UP);
+    console.log(`# answers: ${JSON.stringify(Object.fromEntries(fuzz.answers))}`);
+    console.log(`# memory, MiB: ${JSON.stringify(memory)}`);
+    assert.deepEqual(fuzz.faults, []);
+    assert.equal(plugin.process.exitCode, null);
+    assert.deepEqual(describeTree(workspace.path('sentinel')), before);
+    assert.ok(memory.end < memory.warm + RSS_BOUND_MIB, `memory grew: ${JSON.stringify(memory)}`);
+    await cleanUp(fuzz, world);
+  } finally {
+    fuzz.close();
+  }
+  assert.deepEqual(await orchestrator.volumeIds(), []);
+  assert.deepEqual(await orchestrator.snapshotIds(), []);
+  assert.deepEqual([mountsBelow(workspace.directory), loopsBelow(workspace.directory)], held);
+  await running.restart();
+  assert.deepEqual(startReport(running.plugin.log).differences, []);
+});

@@ -1,0 +1,225 @@
+/**
+ * Makes requests that nobody should send: hostile values in well-formed messages, messages whose
+ * bytes were tampered with, and bytes that are no message at all. The same seed makes the same
+ * requests as long as the world is the same.
+ *
+ * Every absolute path lies below the workspace, so that a plugin that falls for one harms nobody.
+ */
+import protobuf from 'protobufjs';
+import { CSI_PACKAGE, csiProto } from '../../src/csi/proto.js';
+import type { Random } from './random.js';
+import type { RpcDescription } from './raw-call.js';
+
+/** What there is to ask about. Grows while the fuzz runs. */
+export interface FuzzWorld {
+  volumeIds: string[];
+  snapshotIds: string[];
+  groupIds: string[];
+  /** Below the workspace: lawful ones, links, files, directories that hold something. */
+  paths: readonly string[];
+  pool: string;
+}
+
+const NAMES = Array.from({ length: 24 }, (_, index) => `fuzz ${index}`);
+const MIB = 1n << 20n;
+const INT64_MAX = 2n ** 63n - 1n;
+const NUMBERS = [0n, 1n, -1n, 4095n, 16n * MIB, 17n * MIB, 2n ** 53n + 1n, INT64_MAX, -(2n ** 63n)];
+const INT32 = [0, 1, 2, -1, 2 ** 31 - 1, -(2 ** 31), 100_000];
+const TEXTS = [
+  '',
+  '../../../../etc/passwd',
+  '..',
+  '/',
+  'a/b',
+  '__proto__',
+  'constructor',
+  "'; DROP TABLE volumes; --",
+  '%s%n%x',
+  '\u0000',
+  '\u001b[2J',
+  '\u202etxt',
+  '\ud83d\ude00',
+  'x'.repeat(128),
+  'x'.repeat(129),
+  '\u00e9'.repeat(64),
+  'x'.repeat(70_000),
+];
+const KEYS = ['pool', 'mkfsOptions', 'mountOptions', 'readAheadKiB', 'ioScheduler', 'no such key'];
+const VALUES = [
+  'main',
+  '',
+  'max',
+  '0',
+  '-1',
+  '-O ^has_journal',
+  'exec,suid',
+  'none',
+  'x'.repeat(5000),
+];
+/** Twice the limit of gRPC's receiver is never reached: what is over is cut to a little over. */
+const HUGE_BYTES = (4 << 20) + 4096;
+
+type Plain = Record<string, unknown>;
+
+export class RequestFuzzer {
+  constructor(
+    private readonly random: Random,
+    private readonly world: FuzzWorld,
+  ) {}
+
+  /** The bytes of one request. */
+  next(rpc: RpcDescription): Buffer {
+    const chance = this.random.below(1000);
+    if (chance < 4) return this.#huge(rpc);
+    if (chance < 80) return this.random.bytes(this.random.below(200));
+    if (chance < 100) return this.#nested();
+    const bytes = this.#encode(rpc.requestType, this.#message(typeOf(rpc.requestType), 0));
+    return this.random.below(3) === 0 ? this.#tamper(bytes) : bytes;
+  }
+
+  /** Text or lists, up to and over the 4 MiB that gRPC takes. */
+  #huge(rpc: RpcDescription): Buffer {
+    const size = this.random.pick([1 << 20, (4 << 20) - 64, HUGE_BYTES]);
+    const message = this.#encode(rpc.requestType, this.#message(typeOf(rpc.requestType), 0));
+    const number = 1 + this.random.below(8);
+    if (this.random.below(2) === 0) return Buffer.concat([message, field(number, size, 0x61)]);
+    // Empty elements of a list, or nothing, again and again.
+    const element = Buffer.from([(number << 3) | 2, 0]);
+    return Buffer.concat([message, Buffer.alloc(Math.min(size, 200_000), element)]);
+  }
+
+  /** Messages in messages, or groups in groups, deeper than any stack. */
+  #nested(): Buffer {
+    if (this.random.below(2) === 0) return Buffer.alloc(50_000, 0x0b + 8 * this.random.below(8));
+    let bytes = Buffer.alloc(0);
+    const tag = (1 + this.random.below(8)) * 8 + 2;
+    for (let depth = 0; depth < 200; depth += 1) {
+      bytes = Buffer.concat([Buffer.from([tag]), varint(bytes.length), bytes]);
+    }
+    return bytes;
+  }
+
+  /** A later byte wins over an earlier one, so that one message is mended into another. */
+  #tamper(bytes: Buffer): Buffer {
+    const at = this.random.below(bytes.length + 1);
+    switch (this.random.below(7)) {
+      case 0:
+        return bytes.subarray(0, at);
+      case 1: {
+        const copy = Buffer.from(bytes);
+        for (let flips = 0; flips < 3 && copy.length > 0; flips += 1) {
+          const index = this.random.below(copy.length);
+          copy[index] = (copy[index] ?? 0) ^ (1 << this.random.below(8));
+        }
+        return copy;
+      }
+      case 2:
+        return Buffer.concat([bytes, bytes]);
+      case 3:
+        return Buffer.concat([bytes, Buffer.from([0x98, 0x06, 0x01])]);
+      case 4: {
+        const notText = Buffer.from([0x0a, 3, 0x61, 0xff, 0xc0]);
+        return Buffer.concat([bytes, notText]);
+      }
+      case 5:
+        return Buffer.concat([bytes.subarray(0, at), this.random.bytes(8), bytes.subarray(at)]);
+      default: {
+        // A number where text or a message belongs, or the other way round.
+        const tag = ((1 + this.random.below(10)) << 3) | this.random.pick([0, 1, 2, 5]);
+        return Buffer.concat([bytes, Buffer.from([tag, 1, 0x41, 0, 0, 0, 0, 0, 0])]);
+      }
+    }
+  }
+
+  #encode(typeName: string, message: Plain): Buffer {
+    const type = typeOf(typeName);
+    return Buffer.from(type.encode(type.fromObject(message)).finish());
+  }
+
+  #message(type: protobuf.Type, depth: number): Plain {
+    const message: Plain = {};
+    for (const oneof of type.oneofsArray) {
+      const member = this.random.pick(oneof.fieldsArray);
+      if (this.random.below(10) > 0) message[member.name] = this.#value(member.resolve(), depth);
+    }
+    for (const found of type.fieldsArray.map((one) => one.resolve())) {
+      if (found.partOf !== null || this.random.below(10) < 2) continue;
+      message[found.name] = this.#field(found, depth);
+    }
+    return message;
+  }
+
+  #field(found: protobuf.Field, depth: number): unknown {
+    if (found instanceof protobuf.MapField) return this.#map(found.name);
+    if (!found.repeated) return this.#value(found, depth);
+    const length = this.random.pick([0, 1, 1, 2, 9]);
+    return Array.from({ length }, () => this.#value(found, depth));
+  }
+
+  #value(found: protobuf.Field, depth: number): unknown {
+    if (found.resolvedType instanceof protobuf.Type) {
+      return depth > 5 ? {} : this.#message(found.resolvedType, depth + 1);
+    }
+    if (found.resolvedType instanceof protobuf.Enum) {
+      return this.random.pick([1, 1, 1, 2, 0, 6, 7, 77, -1]);
+    }
+    if (found.type === 'string') return this.#text(found.name);
+    if (found.type === 'bool') return this.random.below(2) === 1;
+    if (found.type === 'int64') return String(this.random.pick(NUMBERS));
+    return this.random.pick(INT32);
+  }
+
+  /** Plausible more often than not, so that requests get past the first check. */
+  #text(name: string): string {
+    const { random, world } = this;
+    if (random.below(10) < 2) return random.pick(TEXTS);
+    if (name.endsWith('_path')) return random.pick(world.paths);
+    if (name === 'name') return random.pick(NAMES);
+    if (name.includes('group_snapshot_id')) return random.pick([...world.groupIds, 'group-x']);
+    if (name.includes('snapshot_id')) return random.pick([...world.snapshotIds, 'snap-x']);
+    if (name.includes('volume_id')) return random.pick([...world.volumeIds, 'vol-x']);
+    if (name === 'node_id') return random.pick(['test-node', 'other-node']);
+    if (name === 'fs_type') return random.pick(['', 'ext4', 'ext4', 'xfs', 'btrfs', 'ntfs']);
+    if (name === 'mount_flags') return random.pick(['ro', 'noatime', 'bind', 'exec,dev', 'x=/etc']);
+    if (name === 'volume_mount_group') return '';
+    return random.pick(TEXTS);
+  }
+
+  #map(name: string): Record<string, string> {
+    const { random, world } = this;
+    const map: Record<string, string> = {};
+    if (random.below(10) < 7) return name === 'parameters' ? { pool: world.pool } : map;
+    for (let entries = random.below(4); entries > 0; entries -= 1) {
+      const key = random.below(3) === 0 ? random.pick(TEXTS) : random.pick(KEYS);
+      Object.defineProperty(map, key, {
+        value: random.pick(VALUES),
+        enumerable: true,
+        configurable: true,
+      });
+    }
+    return map;
+  }
+}
+
+function typeOf(name: string): protobuf.Type {
+  return csiProto().root.lookupType(`${CSI_PACKAGE}.${name}`);
+}
+
+/** A length-delimited field filled with one byte. */
+function field(number: number, length: number, fill: number): Buffer {
+  return Buffer.concat([
+    Buffer.from([(number << 3) | 2]),
+    varint(length),
+    Buffer.alloc(length, fill),
+  ]);
+}
+
+function varint(value: number): Buffer {
+  const bytes: number[] = [];
+  let rest = value;
+  while (rest > 0x7f) {
+    bytes.push((rest & 0x7f) | 0x80);
+    rest >>>= 7;
+  }
+  return Buffer.from([...bytes, rest]);
+}
