@@ -10,14 +10,16 @@ import { join } from 'node:path';
 import { ReflinkBackend } from './backends/reflink/reflink-backend.js';
 import { BackendRegistry } from './backends/registry.js';
 import type { Config, Mode } from './config.js';
-import type { Service, ServiceName } from './csi/service.js';
+import { type Service, type ServiceName, withRpcs } from './csi/service.js';
 import { CsiError } from './errors.js';
 import type { Logger } from './logger.js';
 import { assertPrograms } from './mount/exec.js';
 import { NativePool } from './native/pool.js';
 import { createControllerService } from './services/controller.js';
+import { controllerHealthRpcs } from './services/controller-health.js';
 import { createGroupControllerService } from './services/group-controller.js';
 import { createNodeService } from './services/node.js';
+import { nodeHealthRpcs } from './services/node-health.js';
 import { createSnapshotMetadataService } from './services/snapshot-metadata.js';
 import { openCatalogue } from './volumes/catalogue-client.js';
 import { GroupManager } from './volumes/group-manager.js';
@@ -82,7 +84,11 @@ async function compose(
   const filler = await startPool(config.scanThreads, undo);
   const registry = await startBackends(config, { catalogue, native }, undo);
   report(logger, await reconcile(catalogue, registry));
-  const services = createServices(config, { catalogue, native, filler, registry });
+  const parts = { catalogue, native, filler, registry };
+  const health = healthRpcs(config, parts);
+  const services = createServices(config, parts).map((service) =>
+    withRpcs(service, health[service.name] ?? {}),
+  );
   return {
     services: services.filter(({ name }) => !LEFT_OUT[config.mode].includes(name)),
     health: async () => {
@@ -157,6 +163,16 @@ function createServices(config: Config, parts: Parts): Service[] {
     createNodeService({ config, catalogue, locks, native, backendOf, volumeContext: () => ({}) }),
     createSnapshotMetadataService({ catalogue, locks, filler, backendOf }),
   ];
+}
+
+/** They need nothing of the services they belong to. */
+function healthRpcs(
+  config: Config,
+  { catalogue, registry }: Pick<Parts, 'catalogue' | 'registry'>,
+): Partial<Record<ServiceName, Service['unary']>> {
+  const deps = { catalogue, backendOf: (pool: string) => registry.owning(pool) };
+  const pools = config.pools.map(({ name }) => name);
+  return { Controller: controllerHealthRpcs(deps), Node: nodeHealthRpcs({ ...deps, pools }) };
 }
 
 /** One line a start; a difference is a warning, because a person has to look at it. */

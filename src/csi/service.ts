@@ -46,6 +46,11 @@ export type StreamHandler = (
   writer: MessageWriter,
 ) => Promise<void>;
 
+/** The service with more RPCs, for one whose handlers do not all come from one place. */
+export function withRpcs(service: Service, unary: Service['unary']): Service {
+  return { ...service, unary: { ...service.unary, ...unary } };
+}
+
 /** An RPC that is absent from both tables answers UNIMPLEMENTED. */
 export interface Service {
   readonly name: ServiceName;

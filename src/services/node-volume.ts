@@ -64,7 +64,7 @@ export const NOTHING: Occupant = { kind: 'nothing' };
 export type Belongs = (entry: MountEntry) => Promise<boolean>;
 
 export async function viewVolume(
-  deps: NodeDependencies,
+  deps: Pick<NodeDependencies, 'backendOf'>,
   volume: VolumeRecord,
 ): Promise<VolumeView> {
   const found = await findDevice(deps, volume);
@@ -73,7 +73,7 @@ export async function viewVolume(
 
 /** For releasing alone, which must not wait for a pool that is dead or not configured any more. */
 export async function viewForRelease(
-  deps: NodeDependencies,
+  deps: Pick<NodeDependencies, 'backendOf'>,
   volume: VolumeRecord,
 ): Promise<VolumeView> {
   try {
@@ -86,7 +86,7 @@ export async function viewForRelease(
 }
 
 async function findDevice(
-  deps: NodeDependencies,
+  deps: Pick<NodeDependencies, 'backendOf'>,
   volume: VolumeRecord,
 ): Promise<Pick<VolumeView, 'attachment' | 'node'>> {
   const attachment = await deps.backendOf(volume.pool).findAttachment(volume.volumeId);

@@ -25,6 +25,8 @@ type ControllerRpc =
   | 'GetSnapshot'
   | 'ControllerExpandVolume'
   | 'ControllerGetVolume'
+  | 'ControllerGetVolumeHealth'
+  | 'ControllerListVolumeHealth'
   | 'ControllerModifyVolume';
 type GroupRpc =
   | 'GroupControllerGetCapabilities'
@@ -37,6 +39,8 @@ type NodeRpc =
   | 'NodePublishVolume'
   | 'NodeUnpublishVolume'
   | 'NodeGetVolumeStats'
+  | 'NodeGetVolumeHealth'
+  | 'NodeGetStorageHealth'
   | 'NodeExpandVolume'
   | 'NodeGetCapabilities'
   | 'NodeGetInfo';

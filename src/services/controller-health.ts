@@ -1,0 +1,107 @@
+/**
+ * Volume health as the controller sees it: of the storage, and so the same from everywhere.
+ *
+ * What only the node can see (file systems, devices under published paths) is in node-health.ts. An
+ * answer is given without locks; where something adverse was seen the volume is looked up again, so
+ * that one that is just being deleted is not reported as lost.
+ */
+import { parseSecrets, requireFields, requireString } from '../csi/fields.js';
+import { pageScope, paginate } from '../csi/pagination.js';
+import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/service.js';
+import { CsiError } from '../errors.js';
+import type { AsyncCatalogue, VolumeRecord } from '../volumes/records.js';
+import {
+  type HealthEntry,
+  summary,
+  type VolumeCondition,
+  volumeConditions,
+} from '../volumes/volume-health.js';
+import { parsePage } from './controller-requests.js';
+import { type HealthDependencies, PoolLook } from './storage-signs.js';
+
+/** How many volumes are looked at together: as many as there are threads to ask the devices. */
+const AT_ONCE = 4;
+/** How old the look at a pool may be that a list of volumes is answered with. */
+const LOOK_AGE_MS = 1000;
+
+export function controllerHealthRpcs(deps: HealthDependencies): Record<string, UnaryHandler> {
+  return {
+    ControllerGetVolumeHealth: (request) => getVolumeHealth(deps, request),
+    ControllerListVolumeHealth: (request) => listVolumeHealth(deps, request),
+  };
+}
+
+/** The same in one sentence, for the answers of CSI 1.12 and before, which may be long lists. */
+export function storageConditionOf(
+  deps: HealthDependencies,
+): (volume: VolumeRecord) => Promise<VolumeCondition> {
+  const look = new PoolLook(deps, LOOK_AGE_MS);
+  return async (volume) => summary(volumeConditions(await look.volume(volume), null));
+}
+
+async function getVolumeHealth(
+  deps: HealthDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  requireFields(request, 'volume_id');
+  const volumeId = requireString(request['volume_id'], 'volume_id');
+  const volume = await readyVolume(deps.catalogue, volumeId);
+  parseSecrets(request['secrets']);
+  const conditions = volumeConditions(await new PoolLook(deps).volume(volume), null);
+  if (conditions.length > 0) await readyVolume(deps.catalogue, volumeId);
+  return { volume_health: healthMessage(volumeId, conditions) };
+}
+
+async function listVolumeHealth(
+  deps: HealthDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  const wanted = { ...parsePage(request), scope: pageScope('ControllerListVolumeHealth') };
+  parseSecrets(request['secrets']);
+  const page = paginate(await adverse(deps), ([volumeId]) => volumeId, wanted);
+  return {
+    entries: page.entries.map(([volumeId, conditions]) => healthMessage(volumeId, conditions)),
+    next_token: page.nextToken,
+  };
+}
+
+/** The volumes with something wrong, in the order of their ids. */
+async function adverse(
+  deps: HealthDependencies,
+): Promise<(readonly [volumeId: string, conditions: HealthEntry[]])[]> {
+  const look = new PoolLook(deps);
+  const volumes = await deps.catalogue.listVolumes();
+  const found: (readonly [string, HealthEntry[]])[] = [];
+  for (let begin = 0; begin < volumes.length; begin += AT_ONCE) {
+    const looked = volumes
+      .slice(begin, begin + AT_ONCE)
+      .map(
+        async (volume) =>
+          [volume.volumeId, volumeConditions(await look.volume(volume), null)] as const,
+      );
+    found.push(...(await Promise.all(looked)).filter(([, conditions]) => conditions.length > 0));
+  }
+  if (found.length === 0) return [];
+  const still = new Set((await deps.catalogue.listVolumes()).map(({ volumeId }) => volumeId));
+  return found.filter(([volumeId]) => still.has(volumeId));
+}
+
+/** NOT_FOUND for anything else: a volume that does not exist has no condition. */
+export async function readyVolume(
+  catalogue: AsyncCatalogue,
+  volumeId: string,
+): Promise<VolumeRecord> {
+  const volume = await catalogue.volumeById(volumeId);
+  if (volume?.state === 'ready') return volume;
+  throw CsiError.notFound(`volume ${volumeId} does not exist on this node`);
+}
+
+export function healthMessage(
+  volumeId: string,
+  conditions: readonly HealthEntry[],
+): ResponseMessage {
+  return {
+    volume_id: volumeId,
+    health_statuses: conditions.map(({ status, reason, message }) => ({ status, reason, message })),
+  };
+}

@@ -1,0 +1,82 @@
+/**
+ * Volume and pool health as this node sees it: of the storage, and of the file systems and devices
+ * where volumes are staged and published.
+ *
+ * Takes no locks, for the same reason as in node-stats.ts.
+ */
+import {
+  parsePath,
+  parseSecrets,
+  requireAbsolutePath,
+  requireFields,
+  requireString,
+} from '../csi/fields.js';
+import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/service.js';
+import type { VolumeRecord } from '../volumes/records.js';
+import {
+  type HealthEntry,
+  poolConditions,
+  summary,
+  type VolumeCondition,
+  volumeConditions,
+} from '../volumes/volume-health.js';
+import { healthMessage, readyVolume } from './controller-health.js';
+import { type HealthDependencies, PoolLook } from './storage-signs.js';
+import { useSigns } from './use-signs.js';
+
+export interface NodeHealthDependencies extends HealthDependencies {
+  /** The names of the configured pools. */
+  pools: readonly string[];
+}
+
+export function nodeHealthRpcs(deps: NodeHealthDependencies): Record<string, UnaryHandler> {
+  return {
+    NodeGetVolumeHealth: (request) => getVolumeHealth(deps, request),
+    NodeGetStorageHealth: (request) => getStorageHealth(deps, request),
+  };
+}
+
+/** The same in one sentence, for the answers of CSI 1.12 and before. */
+export async function nodeCondition(
+  deps: HealthDependencies,
+  volume: VolumeRecord,
+): Promise<VolumeCondition> {
+  return summary(await conditionsOf(deps, volume));
+}
+
+async function getVolumeHealth(
+  deps: HealthDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  requireFields(request, 'volume_id');
+  const volumeId = requireString(request['volume_id'], 'volume_id');
+  const paths = ['volume_publish_path', 'staging_target_path'].map(
+    (field) => [field, parsePath(request[field], field)] as const,
+  );
+  const volume = await readyVolume(deps.catalogue, volumeId);
+  for (const [field, path] of paths) if (path !== '') requireAbsolutePath(path, field);
+  const conditions = await conditionsOf(deps, volume);
+  if (conditions.length > 0) await readyVolume(deps.catalogue, volumeId);
+  return { volume_health: healthMessage(volumeId, conditions) };
+}
+
+/** The paths of a request change nothing: the node looks everywhere the volume is staged or published. */
+async function conditionsOf(
+  deps: HealthDependencies,
+  volume: VolumeRecord,
+): Promise<HealthEntry[]> {
+  const storage = await new PoolLook(deps).volume(volume);
+  return volumeConditions(storage, await useSigns(deps, volume));
+}
+
+async function getStorageHealth(
+  deps: NodeHealthDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  parseSecrets(request['secrets']);
+  const look = new PoolLook(deps);
+  const conditions = await Promise.all(
+    deps.pools.map(async (name) => poolConditions(name, await look.pool(name))),
+  );
+  return { backend_health: conditions.flat() };
+}

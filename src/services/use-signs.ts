@@ -1,0 +1,90 @@
+/**
+ * Gathers the signs of health of a volume where it is staged and published on this node.
+ *
+ * The records say where to look and what was asked for; a path where nothing is mounted is no sign of
+ * anything, since a reboot leaves records behind that are brought up to date by the next stage.
+ */
+import { basename } from 'node:path';
+import { fileSystemTroubles } from '../mount/file-system-errors.js';
+import { kernelPath } from '../mount/target.js';
+import type { PublicationRecord, StagingRecord, VolumeRecord } from '../volumes/records.js';
+import type { FileSystemSigns, UseSigns } from '../volumes/volume-health.js';
+import {
+  belongsTo,
+  blockDeviceAt,
+  isReaderOnly,
+  type Occupant,
+  occupantAt,
+  stagedAt,
+  stagedDevicePath,
+  type VolumeView,
+  viewForRelease,
+} from './node-volume.js';
+import type { HealthDependencies } from './storage-signs.js';
+
+/** A path on record, and what it was wanted for. */
+interface Place {
+  path: string;
+  isBlock: boolean;
+  wantsWriting: boolean;
+}
+
+export async function useSigns(deps: HealthDependencies, volume: VolumeRecord): Promise<UseSigns> {
+  const places = [
+    ...(await deps.catalogue.stagings(volume.volumeId)).map(stagingPlace),
+    ...(await deps.catalogue.publications(volume.volumeId)).map(publicationPlace),
+  ];
+  const view = await viewForRelease(deps, volume);
+  const detachedAt: string[] = [];
+  const fileSystems: FileSystemSigns[] = [];
+  for (const place of places) {
+    const path = await kernelPath(place.path);
+    const occupant = path === null ? null : await stagedAt(view, path);
+    if (occupant?.kind === 'mount') fileSystems.push(await fileSystemAt(view, place, occupant));
+    else if (path !== null && place.isBlock && (await isDetachedAt(view, path))) {
+      detachedAt.push(place.path);
+    }
+  }
+  return { detachedAt, fileSystems };
+}
+
+function stagingPlace({ stagingPath, capability }: StagingRecord): Place {
+  return {
+    path: stagingPath,
+    isBlock: capability.accessType === 'block',
+    wantsWriting: !isReaderOnly(capability),
+  };
+}
+
+function publicationPlace({ targetPath, capability, readOnly }: PublicationRecord): Place {
+  return {
+    path: targetPath,
+    isBlock: capability.accessType === 'block',
+    wantsWriting: !readOnly && !isReaderOnly(capability),
+  };
+}
+
+/**
+ * Whether a device node is bound there that has nothing to do with the volume any more: unlike a
+ * mounted file system, a bound node does not keep anybody from detaching its device.
+ */
+async function isDetachedAt(view: VolumeView, path: string): Promise<boolean> {
+  if (view.poolFailure !== null) return false;
+  for (const place of [path, stagedDevicePath(path)]) {
+    const occupant = await occupantAt(view, place);
+    if (occupant.kind !== 'foreign' || (await blockDeviceAt(place)) === null) continue;
+    // Of a volume whose file was removed the device goes on, and its label still names it.
+    return !(await belongsTo(view.volume.volumeId, null)(occupant.entry));
+  }
+  return false;
+}
+
+async function fileSystemAt(
+  view: VolumeView,
+  { path, wantsWriting }: Place,
+  { entry }: Extract<Occupant, { kind: 'mount' }>,
+): Promise<FileSystemSigns> {
+  const deviceName = basename(view.attachment?.devicePath ?? '');
+  const troubles = await fileSystemTroubles(entry, deviceName);
+  return { path, wantsWriting, readOnly: entry.superReadOnly, ...troubles };
+}

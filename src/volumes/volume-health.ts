@@ -1,0 +1,179 @@
+/**
+ * Rules of volume and pool health: from signs to the conditions they mean.
+ *
+ * A condition lasts as long as its sign is seen; nothing is remembered here, and no sign is gathered
+ * (services/ do that). Statuses mean: DATA_LOSS, content is gone or about to go; INACCESSIBLE, reading
+ * or writing fails; DEGRADED, it works and somebody should look at it. docs/health.md lists them all.
+ */
+import type { PoolCapacity, StorageCondition } from '../backends/backend.js';
+import { limitedText } from '../csi/limited-text.js';
+
+export type HealthStatus = 'DEGRADED' | 'INACCESSIBLE' | 'DATA_LOSS';
+
+export interface HealthEntry {
+  status: HealthStatus;
+  /** One CamelCase word for programs. */
+  reason: string;
+  /** For people; at most 128 bytes. */
+  message: string;
+}
+
+/** What can be seen of a pool. */
+export interface PoolSigns {
+  /** Why the pool cannot be asked; null if it can. */
+  failure: string | null;
+  /** Null if the pool cannot be asked. */
+  capacity: PoolCapacity | null;
+}
+
+/** What can be seen of a volume's storage, whoever uses it. */
+export interface StorageSigns {
+  /** As recorded. */
+  sizeBytes: bigint;
+  pool: PoolSigns;
+  /** Null if the pool cannot be asked. */
+  condition: StorageCondition | null;
+}
+
+/** What can be seen of a file system where the volume is staged or published. */
+export interface FileSystemSigns {
+  path: string;
+  /** The whole file system refuses writing. */
+  readOnly: boolean;
+  /** The volume was staged or published there to be written to. */
+  wantsWriting: boolean;
+  /** It has given up after a failure: every access fails. */
+  shutDown: boolean;
+  /** It did not answer in time. */
+  silent: boolean;
+  /** Failures that the kernel has counted, over restarts too where the file system keeps them. */
+  errors: number;
+  /** Of those, content that was read back as something else than what was written. */
+  corruptions: number;
+}
+
+/** What can be seen of a volume's use on this node. */
+export interface UseSigns {
+  /** Paths on record that hold a device node which is not the volume's any more. */
+  detachedAt: readonly string[];
+  fileSystems: readonly FileSystemSigns[];
+}
+
+/** Below this, a write that needs a new block cannot be relied on to succeed. */
+export const FULL_BYTES = 4n << 20n;
+/** A pool without a reserve is nearly full when less than this share of it is free. */
+const NEARLY_FULL_PERCENT = 1n;
+
+const ORDER: readonly HealthStatus[] = ['DATA_LOSS', 'INACCESSIBLE', 'DEGRADED'];
+
+/** The conditions of a volume, the worst first, each pair of status and reason once. */
+export function volumeConditions(storage: StorageSigns, use: UseSigns | null): HealthEntry[] {
+  const found = [
+    ...storageConditions(storage),
+    ...(use?.detachedAt ?? []).map(detached),
+    ...(use?.fileSystems ?? []).flatMap(fileSystemConditions),
+  ];
+  const unique = new Map<string, HealthEntry>();
+  for (const entry of found) {
+    const key = `${entry.status} ${entry.reason}`;
+    if (!unique.has(key)) unique.set(key, entry);
+  }
+  return [...unique.values()].sort((a, b) => ORDER.indexOf(a.status) - ORDER.indexOf(b.status));
+}
+
+/** A volume's state in one sentence, for orchestrators that know no more (CSI 1.12 and before). */
+export interface VolumeCondition {
+  abnormal: boolean;
+  message: string;
+}
+
+export function summary(entries: readonly HealthEntry[]): VolumeCondition {
+  const [worst, ...others] = entries;
+  if (worst === undefined) return { abnormal: false, message: 'the volume is healthy' };
+  const more = others.length === 0 ? '' : ` (and ${others.length} more)`;
+  return { abnormal: true, message: limitedText(`${worst.reason}${more}: ${worst.message}`) };
+}
+
+/** What is wrong with a pool, for all of its volumes. */
+export function poolConditions(
+  name: string,
+  { failure, capacity }: PoolSigns,
+): { status: 'STORAGE_DEGRADED' | 'STORAGE_UNREACHABLE'; reason: string; message: string }[] {
+  if (failure !== null) {
+    const message = limitedText(`pool '${name}': ${failure}`);
+    return [{ status: 'STORAGE_UNREACHABLE', reason: 'PoolUnreachable', message }];
+  }
+  return spaceConditions(capacity).map(({ reason, message }) => ({
+    status: 'STORAGE_DEGRADED',
+    reason,
+    message: limitedText(`pool '${name}': ${message}`),
+  }));
+}
+
+function storageConditions({ sizeBytes, pool, condition }: StorageSigns): HealthEntry[] {
+  if (pool.failure !== null) return [entry('INACCESSIBLE', 'PoolUnreachable', pool.failure)];
+  return [...contentConditions(sizeBytes, condition), ...spaceConditions(pool.capacity)];
+}
+
+function contentConditions(sizeBytes: bigint, found: StorageCondition | null): HealthEntry[] {
+  if (found === null) return [];
+  if (found.runsOnRemoved) {
+    const message =
+      'its file was removed while in use; copy the data away before it is unpublished';
+    return [entry('DATA_LOSS', 'BackingFileDeleted', message)];
+  }
+  if (found.storedBytes === null) {
+    const message = 'its file is gone from the pool; restore a snapshot or a backup';
+    return [entry('DATA_LOSS', 'BackingFileMissing', message)];
+  }
+  if (found.storedBytes >= sizeBytes) return [];
+  const message = `its file was cut to ${found.storedBytes} of ${sizeBytes} bytes; restore a snapshot or a backup`;
+  return [entry('DATA_LOSS', 'BackingFileTruncated', message)];
+}
+
+function spaceConditions(capacity: PoolCapacity | null): HealthEntry[] {
+  if (capacity === null) return [];
+  const { freeBytes, reserveBytes, totalBytes } = capacity;
+  const share = (totalBytes * NEARLY_FULL_PERCENT) / 100n;
+  if (freeBytes < FULL_BYTES) {
+    const message = `${freeBytes} bytes are free: writes fail; delete snapshots or volumes, add space`;
+    return [entry('INACCESSIBLE', 'PoolOutOfSpace', message)];
+  }
+  if (freeBytes >= (reserveBytes > share ? reserveBytes : share)) return [];
+  const message = `${freeBytes} of ${totalBytes} bytes are free; delete snapshots or volumes, add space`;
+  return [entry('DEGRADED', 'PoolNearlyFull', message)];
+}
+
+function detached(path: string): HealthEntry {
+  const message = `its device was detached under ${path}; unpublish, unstage and stage it again`;
+  return entry('INACCESSIBLE', 'DeviceDetached', message);
+}
+
+function fileSystemConditions(signs: FileSystemSigns): HealthEntry[] {
+  const { path, errors, corruptions } = signs;
+  const entries: HealthEntry[] = [];
+  if (signs.silent) {
+    entries.push(entry('INACCESSIBLE', 'FileSystemNotResponding', `no answer from ${path}`));
+  }
+  if (signs.shutDown) {
+    const message = `it has shut down after a failure; unstage and stage it again (${path})`;
+    entries.push(entry('INACCESSIBLE', 'FileSystemShutDown', message));
+  }
+  if (signs.readOnly && signs.wantsWriting) {
+    const message = `it became read-only; unstage and stage it again (${path})`;
+    entries.push(entry('INACCESSIBLE', 'FileSystemReadOnly', message));
+  }
+  if (corruptions > 0) {
+    const message = `${corruptions} blocks were damaged; compare with a backup (${path})`;
+    entries.push(entry('DATA_LOSS', 'FileSystemCorruption', message));
+  }
+  if (errors > corruptions) {
+    const message = `the kernel counted ${errors} errors; unstage it and have it checked (${path})`;
+    entries.push(entry('DEGRADED', 'FileSystemErrors', message));
+  }
+  return entries;
+}
+
+function entry(status: HealthStatus, reason: string, message: string): HealthEntry {
+  return { status, reason, message: limitedText(message) };
+}
