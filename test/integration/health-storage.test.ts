@@ -63,9 +63,8 @@ test('GV2: a backing file that is gone is DATA_LOSS, and the volume exists none 
 test('a pool that fills up is told before and when writes fail, and recovers', async () => {
   const { client, orchestrator } = running;
   const volume = await orchestrator.create('in a full pool');
-  const filler = running.poolPath('main', 'filler');
-  const fill = (leaveMiB: number): void => {
-    rmSync(filler, { force: true });
+  const fillers = ['filler-0', 'filler-1'].map((name) => running.poolPath('main', name));
+  const fill = (filler: string, leaveMiB: number): void => {
     const free = execFileSync('stat', ['-f', '-c', '%a %S', running.poolPath('main')], {
       encoding: 'utf8',
     });
@@ -73,19 +72,19 @@ test('a pool that fills up is told before and when writes fail, and recovers', a
     const bytes = blocks * size - leaveMiB * MIB;
     execFileSync('fallocate', ['-l', String(bytes), filler]);
   };
-  fill(16);
+  fill(fillers[0] ?? '', 16);
   assert.deepEqual(await bothViews(volume), [
     ['DEGRADED PoolNearlyFull'],
     ['DEGRADED PoolNearlyFull'],
   ]);
   assert.deepEqual(await storageHealth(client), ['STORAGE_DEGRADED PoolNearlyFull']);
-  fill(1);
+  fill(fillers[1] ?? '', 1);
   assert.deepEqual(await bothViews(volume), [
     ['INACCESSIBLE PoolOutOfSpace'],
     ['INACCESSIBLE PoolOutOfSpace'],
   ]);
   assert.deepEqual(await storageHealth(client), ['STORAGE_DEGRADED PoolOutOfSpace']);
-  rmSync(filler);
+  for (const filler of fillers) rmSync(filler);
   // XFS gives the space of a removed file back a little later.
   await settled(() => storageHealth(client), []);
   assert.deepEqual(await bothViews(volume), [[], []]);
