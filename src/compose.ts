@@ -154,12 +154,17 @@ function createServices(config: Config, parts: Parts): Service[] {
   const { catalogue, native, filler, registry } = parts;
   const locks = new OperationLocks();
   const backendOf = (pool: string) => registry.owning(pool);
-  const managers = { catalogue, locks, registry, nodeKey: nodeKey(config.nodeId) };
+  const { controllerPublish } = config;
+  const key = nodeKey(config.nodeId);
+  const managers = { catalogue, locks, registry, nodeKey: key, controllerPublish };
   const volumes = new VolumeManager(managers);
   const snapshots = new SnapshotManager(managers);
   return [
-    createControllerService({ catalogue, registry, volumes, snapshots }),
-    createGroupControllerService({ groups: new GroupManager(managers) }),
+    createControllerService({
+      ...{ config, catalogue, locks, registry, volumes, snapshots },
+      applySettings: async () => undefined,
+    }),
+    createGroupControllerService({ config, groups: new GroupManager(managers) }),
     createNodeService({ config, catalogue, locks, native, backendOf, volumeContext: () => ({}) }),
     createSnapshotMetadataService({ catalogue, locks, filler, backendOf }),
   ];

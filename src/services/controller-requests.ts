@@ -14,102 +14,129 @@ import {
   requireName,
   requirePresent,
   requireString,
+  type StringMap,
   type VolumeCapability,
 } from '../csi/fields.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import type { RequestMessage } from '../csi/service.js';
+import {
+  describeSegment,
+  isMet,
+  nodeSegment,
+  parseTopologyRequirement,
+  type TopologyConfig,
+  type TopologyRequirement,
+} from '../csi/topology.js';
 import { CsiError } from '../errors.js';
-
-type StringMap = Readonly<Record<string, string>>;
-
-const VOLUME_PARAMETERS = ['pool'] as const;
-const SNAPSHOT_PARAMETERS = [] as const;
+import { parseDeviceSettings } from '../volumes/device-settings.js';
+import { parseVolumeParameters } from './volume-parameters.js';
 
 export interface CreateVolumeParams {
   name: string;
   range: CapacityRange | null;
   capabilities: readonly VolumeCapability[];
   parameters: StringMap;
+  mutableParameters: StringMap;
   sourceSnapshotId: string | null;
+  sourceVolumeId: string | null;
+  requirement: TopologyRequirement | null;
 }
 
 export function parseCreateVolume(request: RequestMessage): CreateVolumeParams {
   requirePresent(request['name'], 'name');
   requirePresent(request['volume_capabilities'], 'volume_capabilities');
   parseSecrets(request['secrets'], 'secrets');
-  refuseTopology(request['accessibility_requirements'], 'accessibility_requirements');
-  const mutable = parseMap(request['mutable_parameters'], 'mutable_parameters');
-  const [unknown] = Object.keys(mutable);
-  if (unknown !== undefined) {
-    throw CsiError.invalidArgument(
-      `mutable_parameters['${unknown}'] is not known: this plugin does not advertise MODIFY_VOLUME`,
-    );
-  }
+  const source = parseContentSource(request['volume_content_source']);
+  const isRestored = source.sourceSnapshotId !== null || source.sourceVolumeId !== null;
+  const capabilities = parseVolumeCapabilities(
+    request['volume_capabilities'],
+    'volume_capabilities',
+  );
   return {
     name: requireName(request['name'], 'name'),
     range: parseCapacityRange(request['capacity_range'], 'capacity_range'),
-    capabilities: parseVolumeCapabilities(request['volume_capabilities'], 'volume_capabilities'),
-    parameters: parseParameters(request['parameters'], VOLUME_PARAMETERS),
-    sourceSnapshotId: parseContentSource(request['volume_content_source']),
+    capabilities,
+    parameters: parseVolumeParameters(request['parameters'], { capabilities, isRestored }),
+    mutableParameters: parseMutableParameters(request['mutable_parameters']),
+    ...source,
+    requirement: parseTopologyRequirement(
+      request['accessibility_requirements'],
+      'accessibility_requirements',
+    ),
   };
 }
 
-export function refuseTopology(value: unknown, field: string): void {
-  if (value === null || value === undefined) return;
-  throw CsiError.invalidArgument(
-    `${field} is set, and this plugin does not advertise VOLUME_ACCESSIBILITY_CONSTRAINTS`,
+/** Validated; our own keys alone. */
+export function parseMutableParameters(value: unknown): StringMap {
+  const given = parseMap(value, 'mutable_parameters');
+  const own = Object.fromEntries(Object.entries(given).filter(([key]) => !isOrchestratorKey(key)));
+  parseDeviceSettings(own, 'mutable_parameters');
+  return own;
+}
+
+/** Why this node is in none of the places that are asked for; null if it is in one. */
+export function topologyProblem(
+  requirement: TopologyRequirement | null,
+  config: TopologyConfig,
+): string | null {
+  const segment = nodeSegment(config);
+  if (isMet(requirement, segment)) return null;
+  return (
+    'accessibility_requirements.requisite has no topology of this node, which provides in ' +
+    `${describeSegment(segment)} alone; ask the plugin of one of the nodes that are named`
   );
 }
 
-/** Our own keys; keys of the orchestrator are dropped, unknown ones refused by name. */
-export function parseParameters(value: unknown, known: readonly string[]): StringMap {
-  const entries = Object.entries(parseMap(value, 'parameters')).filter(
-    ([key]) => !isOrchestratorKey(key),
-  );
-  for (const [key] of entries) {
-    if (known.includes(key)) continue;
-    const list = known.length === 0 ? 'none is known' : `known are ${known.join(', ')}`;
-    throw CsiError.invalidArgument(`parameters['${key}'] is not known: ${list}`);
-  }
-  return Object.fromEntries(entries);
-}
+type ContentSource = Pick<CreateVolumeParams, 'sourceSnapshotId' | 'sourceVolumeId'>;
 
-export const parseVolumeParameters = (value: unknown): StringMap =>
-  parseParameters(value, VOLUME_PARAMETERS);
-
-function parseContentSource(value: unknown): string | null {
-  if (value === null || value === undefined) return null;
-  const source = value as RequestMessage;
-  const snapshot = source['snapshot'] as RequestMessage | null | undefined;
+function parseContentSource(value: unknown): ContentSource {
+  const none = { sourceSnapshotId: null, sourceVolumeId: null };
+  if (value === null || value === undefined) return none;
+  const field = 'volume_content_source';
+  const { snapshot, volume } = value as { [kind: string]: RequestMessage | null | undefined };
   if (snapshot !== null && snapshot !== undefined) {
-    return requireString(snapshot['snapshot_id'], 'volume_content_source.snapshot.snapshot_id');
+    const id = requireString(snapshot['snapshot_id'], `${field}.snapshot.snapshot_id`);
+    return { ...none, sourceSnapshotId: id };
   }
-  const volume = source['volume'] as RequestMessage | null | undefined;
   if (volume !== null && volume !== undefined) {
-    requireString(volume['volume_id'], 'volume_content_source.volume.volume_id');
+    return {
+      ...none,
+      sourceVolumeId: requireString(volume['volume_id'], `${field}.volume.volume_id`),
+    };
+  }
+  throw CsiError.invalidArgument(`${field} is set and names neither a snapshot nor a volume`);
+}
+
+/** A snapshot class, of single or of group snapshots, has no parameters of ours. */
+export function parseSnapshotParameters(value: unknown): StringMap {
+  for (const key of Object.keys(parseMap(value, 'parameters'))) {
+    if (isOrchestratorKey(key)) continue;
     throw CsiError.invalidArgument(
-      'volume_content_source.volume: this plugin does not advertise CLONE_VOLUME; ' +
-        'make a snapshot of the volume and restore that',
+      `parameters['${key}'] is not known: a snapshot class has no parameters`,
     );
   }
-  throw CsiError.invalidArgument('volume_content_source is set but names no snapshot');
+  return {};
 }
 
 export interface CreateSnapshotParams {
   name: string;
   sourceVolumeId: string;
   parameters: StringMap;
+  requirement: TopologyRequirement | null;
 }
 
 export function parseCreateSnapshot(request: RequestMessage): CreateSnapshotParams {
   requirePresent(request['source_volume_id'], 'source_volume_id');
   requirePresent(request['name'], 'name');
   parseSecrets(request['secrets'], 'secrets');
-  refuseTopology(request['accessibility_requirements'], 'accessibility_requirements');
   return {
     name: requireName(request['name'], 'name'),
     sourceVolumeId: requireString(request['source_volume_id'], 'source_volume_id'),
-    parameters: parseParameters(request['parameters'], SNAPSHOT_PARAMETERS),
+    parameters: parseSnapshotParameters(request['parameters']),
+    requirement: parseTopologyRequirement(
+      request['accessibility_requirements'],
+      'accessibility_requirements',
+    ),
   };
 }
 

@@ -10,10 +10,15 @@ import { CsiError } from '../errors.js';
 import type { GroupManager, GroupSnapshot } from '../volumes/group-manager.js';
 import type { GroupSnapshotRequest } from '../volumes/group-rules.js';
 import { GROUP_CAPABILITIES, rpcCapabilities } from './capabilities.js';
-import { parseParameters } from './controller-requests.js';
-import { snapshotMessage, timestampMessage } from './snapshot-message.js';
+import { parseSnapshotParameters } from './controller-requests.js';
+import {
+  type SnapshotMessageConfig,
+  snapshotMessage,
+  timestampMessage,
+} from './snapshot-message.js';
 
 export interface GroupControllerDependencies {
+  config: SnapshotMessageConfig;
   groups: GroupManager;
 }
 
@@ -36,7 +41,7 @@ async function createGroup(
   deps: GroupControllerDependencies,
   request: RequestMessage,
 ): Promise<ResponseMessage> {
-  return answer(await deps.groups.create(parseCreate(request)));
+  return answer(deps, await deps.groups.create(parseCreate(request)));
 }
 
 async function deleteGroup(
@@ -53,7 +58,7 @@ async function getGroup(
   request: RequestMessage,
 ): Promise<ResponseMessage> {
   const { groupSnapshotId, snapshotIds } = parseReference(request);
-  return answer(await deps.groups.find(groupSnapshotId, snapshotIds));
+  return answer(deps, await deps.groups.find(groupSnapshotId, snapshotIds));
 }
 
 function parseCreate(request: RequestMessage): GroupSnapshotRequest {
@@ -64,7 +69,7 @@ function parseCreate(request: RequestMessage): GroupSnapshotRequest {
   return {
     name: requireName(request['name'], 'name'),
     sourceVolumeIds,
-    parameters: parseParameters(request['parameters'], []),
+    parameters: parseSnapshotParameters(request['parameters']),
   };
 }
 
@@ -94,11 +99,14 @@ function asList(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-function answer({ group, members }: GroupSnapshot): ResponseMessage {
+function answer(
+  { config }: GroupControllerDependencies,
+  { group, members }: GroupSnapshot,
+): ResponseMessage {
   return {
     group_snapshot: {
       group_snapshot_id: group.groupSnapshotId,
-      snapshots: members.map(snapshotMessage),
+      snapshots: members.map((member) => snapshotMessage(member, config)),
       creation_time: timestampMessage(group.creationTimeNs),
       ready_to_use: true,
     },

@@ -27,7 +27,7 @@ import type { OperationLocks } from '../volumes/operation-locks.js';
 import type { AsyncCatalogue, PublicationRecord, VolumeRecord } from '../volumes/records.js';
 
 export interface NodeDependencies {
-  config: { readonly nodeId: string };
+  config: { readonly nodeId: string; readonly controllerPublish: boolean };
   catalogue: AsyncCatalogue;
   locks: OperationLocks;
   native: NativeRunner;

@@ -28,6 +28,7 @@ import { isFileSystem } from '../file-systems.js';
 import { pathKey, volumeKey } from '../volumes/operation-locks.js';
 import type { VolumeRecord } from '../volumes/records.js';
 import { unsupportedReason } from '../volumes/volume-rules.js';
+import { isPublishedReadOnly } from './controller-publish.js';
 import { publishVolume } from './node-publish.js';
 import { stageVolume } from './node-stage.js';
 import { volumeStats } from './node-stats.js';
@@ -88,7 +89,8 @@ async function publish(deps: NodeDependencies, request: RequestMessage): Promise
   await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
     const volume = await existing(deps, volumeId);
     const targetPath = requireAbsolutePath(path, 'target_path');
-    const readOnly = parseBoolean(request['readonly'], 'readonly');
+    const asked = parseBoolean(request['readonly'], 'readonly');
+    const readOnly = asked || (await isPublishedReadOnly(deps, volumeId));
     const capability = parseServed(deps, volume, request);
     const staging = parsePath(request['staging_target_path'], 'staging_target_path');
     if (staging === '') {

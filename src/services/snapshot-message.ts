@@ -1,10 +1,18 @@
 /** A snapshot as CSI tells of it, the same wherever it is told: created, listed, asked for, or in a group. */
 import type { ResponseMessage } from '../csi/service.js';
+import { nodeSegment, type TopologyConfig } from '../csi/topology.js';
 import type { SnapshotRecord } from '../volumes/records.js';
+import { type CapabilitySettings, pluginServices } from './capabilities.js';
 
 const NS_PER_SECOND = 1_000_000_000n;
 
-export function snapshotMessage(snapshot: SnapshotRecord): ResponseMessage {
+export type SnapshotMessageConfig = TopologyConfig & CapabilitySettings;
+
+export function snapshotMessage(
+  snapshot: SnapshotRecord,
+  config: SnapshotMessageConfig,
+): ResponseMessage {
+  const isPlaced = pluginServices(config).includes('SNAPSHOT_ACCESSIBILITY_CONSTRAINTS');
   return {
     snapshot_id: snapshot.snapshotId,
     source_volume_id: snapshot.volumeId,
@@ -12,6 +20,8 @@ export function snapshotMessage(snapshot: SnapshotRecord): ResponseMessage {
     creation_time: timestampMessage(snapshot.creationTimeNs),
     ready_to_use: true,
     group_snapshot_id: snapshot.groupSnapshotId ?? '',
+    // Only what is advertised may be told: elsewhere a snapshot is taken to be usable everywhere.
+    accessible_topology: isPlaced ? [{ segments: nodeSegment(config) }] : [],
   };
 }
 

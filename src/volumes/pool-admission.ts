@@ -1,9 +1,9 @@
 /**
- * Keeps several creations at once from being promised the same free space.
+ * Keeps several creations and expansions at once from being promised the same free space.
  *
- * A pool counts a volume's promise from the moment its file is there. Until then the promise is kept
- * here, and the pool's capacity is asked for by one creation at a time, so that none falls between
- * the two. Lives in this process alone: what a kill interrupts is undone at the next start.
+ * A pool counts a volume's promise from the moment its file is there, or has grown. Until then the
+ * promise is kept here, and the pool's capacity is asked for by one operation at a time, so that none
+ * falls between the two. Lives in this process alone: what a kill interrupts is undone at the next start.
  */
 import type { Backend, PoolCapacity } from '../backends/backend.js';
 import { CsiError } from '../errors.js';
@@ -18,9 +18,9 @@ export class PoolAdmission {
   readonly #pools = new Map<string, PoolPromises>();
 
   /**
-   * Judges a size for a new volume by the pool's capacity, and runs `make` while the size is
-   * promised. Throws RESOURCE_EXHAUSTED if there is not enough left, ABORTED if other creations that
-   * are under way may take what is left, and what `size` throws.
+   * Judges what an operation adds to the pool's promises by its capacity, and runs `make` while that
+   * much is promised. Throws RESOURCE_EXHAUSTED if there is not enough left, ABORTED if others that
+   * are under way may take what is left, and what `size` throws. Nothing added is always admitted.
    */
   async run<T>(
     backend: Backend,
@@ -31,6 +31,7 @@ export class PoolAdmission {
       const capacity = await backend.capacity();
       const wanted = size(capacity);
       const { availableBytes } = capacity;
+      if (wanted === 0n) return wanted;
       if (wanted > availableBytes) throw exhausted(backend.pool, availableBytes, wanted);
       // The capacity may count some of the promises already, so this is no proof that it is full.
       if (wanted > availableBytes - promises.bytes) throw contested(backend.pool);
@@ -59,13 +60,13 @@ export class PoolAdmission {
 
 function exhausted(pool: string, left: bigint, wanted: bigint): CsiError {
   return CsiError.resourceExhausted(
-    `pool '${pool}' has ${left} bytes left for new volumes and ${wanted} are ` +
+    `pool '${pool}' has ${left} bytes left to promise and ${wanted} more are ` +
       'asked for; delete volumes or snapshots, or use another pool',
   );
 }
 
 function contested(pool: string): CsiError {
   return CsiError.aborted(
-    `other volumes are being made in pool '${pool}' and may take what is left; try again when they are there`,
+    `other volumes are being made or expanded in pool '${pool}' and may take what is left; try again when they are there`,
   );
 }

@@ -1,5 +1,5 @@
 /**
- * Making and removing volumes: idempotent by name, safe to kill at any point.
+ * Making, growing and removing volumes: idempotent by name, safe to kill at any point.
  *
  * The order that makes it so: a row in state `creating` comes before the first byte, the state
  * `ready` after the last one; `deleting` comes before the removal and the row goes after it. What a
@@ -8,19 +8,16 @@
  */
 import type { Backend, PoolCapacity } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
+import type { CapacityRange } from '../csi/fields.js';
 import { CsiError } from '../errors.js';
 import { newVolumeId } from './identifiers.js';
-import {
-  type OperationLocks,
-  shared,
-  snapshotKey,
-  volumeKey,
-  volumeNameKey,
-} from './operation-locks.js';
+import { type OperationLocks, volumeKey, volumeNameKey } from './operation-locks.js';
 import { PoolAdmission } from './pool-admission.js';
-import type { AsyncCatalogue, SnapshotRecord, VolumeRecord } from './records.js';
+import type { AsyncCatalogue, VolumeRecord } from './records.js';
 import { attemptUndo } from './undo.js';
+import { expandVolume } from './volume-expansion.js';
 import { chooseSize, incompatibleField, type VolumeRequest } from './volume-rules.js';
+import { assertSourcePool, findSource, makeStorage, sourceLocks } from './volume-source.js';
 
 export interface ManagerDependencies {
   catalogue: AsyncCatalogue;
@@ -28,6 +25,8 @@ export interface ManagerDependencies {
   registry: BackendRegistry;
   /** This node's part of new handles. */
   nodeKey: string;
+  /** Whether ControllerPublishVolume is served, and its records so count. */
+  controllerPublish: boolean;
 }
 
 export class VolumeManager {
@@ -37,8 +36,7 @@ export class VolumeManager {
 
   /** The volume of that name: made now, or there already. Locks the name and the source. */
   async create(request: VolumeRequest): Promise<VolumeRecord> {
-    const keys = [volumeNameKey(request.name)];
-    if (request.sourceSnapshotId !== null) keys.push(shared(snapshotKey(request.sourceSnapshotId)));
+    const keys = [volumeNameKey(request.name), ...sourceLocks(request)];
     return this.deps.locks.run(keys, () => this.#createLocked(request));
   }
 
@@ -59,6 +57,13 @@ export class VolumeManager {
         await catalogue.removeVolume(volumeId);
       });
     });
+  }
+
+  /** Makes the volume as large as the range asks for, at least. Locks it. */
+  async expand(volumeId: string, range: CapacityRange): Promise<VolumeRecord> {
+    return this.deps.locks.run([volumeKey(volumeId)], async () =>
+      expandVolume(this.deps, this.#admission, await this.find(volumeId), range),
+    );
   }
 
   /** A volume that can be worked with. Throws NOT_FOUND for any other id. */
@@ -84,12 +89,15 @@ export class VolumeManager {
         `name '${request.name}' is taken by volume ${known.volumeId}, made with another ${field}`,
       );
     }
-    return known.state === 'ready' ? known : this.#fill(known);
+    if (known.state === 'ready') return known;
+    // Left by a failure that could not be undone, and never handed out.
+    await this.#remove(known);
+    return this.#makeNew(request);
   }
 
   async #makeNew(request: VolumeRequest): Promise<VolumeRecord> {
     const { catalogue, registry, nodeKey } = this.deps;
-    const source = await this.#source(request);
+    const source = await findSource(catalogue, request);
     const asked = request.parameters['pool'];
     const backend =
       asked === undefined && source !== null
@@ -100,6 +108,9 @@ export class VolumeManager {
       const sourceBytes = source?.sizeBytes ?? null;
       const sizeBytes = chooseSize({ range, capabilities, pool, sourceBytes });
       assertSourcePool(backend, source);
+      if (request.topologyProblem !== null) {
+        throw CsiError.resourceExhausted(request.topologyProblem);
+      }
       return sizeBytes;
     };
     return this.#admission.run(backend, size, async (sizeBytes) => {
@@ -112,9 +123,9 @@ export class VolumeManager {
         parameters: request.parameters,
         capabilities: request.capabilities,
         sourceSnapshotId: request.sourceSnapshotId,
-        sourceVolumeId: null,
-        createdMutableParameters: {},
-        mutableParameters: {},
+        sourceVolumeId: request.sourceVolumeId,
+        createdMutableParameters: request.mutableParameters,
+        mutableParameters: request.mutableParameters,
         fresh: source === null || source.fresh,
         createdNs: BigInt(Date.now()) * 1_000_000n,
       };
@@ -129,16 +140,9 @@ export class VolumeManager {
     const backend = registry.owning(volume.pool);
     return locks.run([volumeKey(volume.volumeId)], async () => {
       try {
-        if (volume.sourceSnapshotId === null) {
-          await backend.createVolume(volume.volumeId, volume.sizeBytes);
-        } else {
-          await backend.restoreVolume(volume.volumeId, volume.sourceSnapshotId, volume.sizeBytes);
-        }
+        await makeStorage(backend, volume);
       } catch (thrown) {
-        await attemptUndo(async () => {
-          await backend.deleteVolume(volume.volumeId);
-          await catalogue.removeVolume(volume.volumeId);
-        });
+        await attemptUndo(() => this.#remove(volume));
         throw thrown;
       }
       await catalogue.setVolumeState(volume.volumeId, 'ready');
@@ -146,19 +150,14 @@ export class VolumeManager {
     });
   }
 
-  async #source(request: VolumeRequest): Promise<SnapshotRecord | null> {
-    if (request.sourceSnapshotId === null) return null;
-    const snapshot = await this.deps.catalogue.snapshotById(request.sourceSnapshotId);
-    if (snapshot?.state !== 'ready') {
-      throw CsiError.notFound(
-        `volume_content_source: snapshot ${request.sourceSnapshotId} does not exist on this node`,
-      );
-    }
-    return snapshot;
+  async #remove({ volumeId, pool }: VolumeRecord): Promise<void> {
+    await this.deps.registry.owning(pool).deleteVolume(volumeId);
+    await this.deps.catalogue.removeVolume(volumeId);
   }
 
-  /** Records alone prove nothing (they outlive a reboot); the attached device says whether they count. */
   async #assertUnused(volume: VolumeRecord, backend: Backend): Promise<void> {
+    if (this.deps.controllerPublish) await this.#assertUnpublished(volume.volumeId);
+    // Records of the node prove nothing (they outlive a reboot); its device says whether they count.
     if ((await backend.findAttachment(volume.volumeId)) === null) return;
     const publications = await this.deps.catalogue.publications(volume.volumeId);
     const stagings = await this.deps.catalogue.stagings(volume.volumeId);
@@ -168,13 +167,12 @@ export class VolumeManager {
       `volume ${volume.volumeId} is still in use at ${path}; unpublish and unstage it first`,
     );
   }
-}
 
-/** Reflinks do not cross file systems. */
-function assertSourcePool(backend: Backend, source: SnapshotRecord | null): void {
-  if (source === null || source.pool === backend.pool) return;
-  throw CsiError.invalidArgument(
-    `parameters['pool'] is '${backend.pool}' and snapshot ${source.snapshotId} is in pool ` +
-      `'${source.pool}': a snapshot is restored in its own pool`,
-  );
+  async #assertUnpublished(volumeId: string): Promise<void> {
+    const [publication] = await this.deps.catalogue.controllerPublications(volumeId);
+    if (publication === undefined) return;
+    throw CsiError.failedPrecondition(
+      `volume ${volumeId} is still published on node ${publication.nodeId}; unpublish it first`,
+    );
+  }
 }

@@ -4,7 +4,7 @@
  * No I/O and no state. Sizes are bytes.
  */
 import type { PoolCapacity } from '../backends/backend.js';
-import type { CapacityRange, VolumeCapability } from '../csi/fields.js';
+import type { CapacityRange, StringMap, VolumeCapability } from '../csi/fields.js';
 import { CsiError } from '../errors.js';
 import { DEFAULT_FILE_SYSTEM, FILE_SYSTEMS, isFileSystem, MINIMUM_BYTES } from '../file-systems.js';
 import type { VolumeRecord } from './records.js';
@@ -48,7 +48,7 @@ export interface SizeQuestion {
   range: CapacityRange | null;
   capabilities: readonly VolumeCapability[];
   pool: PoolCapacity;
-  /** The size of the snapshot to restore; null for an empty volume. */
+  /** The size of the snapshot to restore or the volume to clone; null for an empty volume. */
   sourceBytes: bigint | null;
 }
 
@@ -66,26 +66,41 @@ export function chooseSize({ range, capabilities, pool, sourceBytes }: SizeQuest
         `${roundUp(floor, pool.granularityBytes)} bytes`,
     );
   }
-  if (size > pool.totalBytes) {
-    throw CsiError.outOfRange(
-      `capacity_range asks for ${size} bytes: the whole pool has ${pool.totalBytes}`,
-    );
-  }
-  assertSourceFits(size, sourceBytes, capabilities);
+  if (size > pool.totalBytes) throw beyondPool(size, pool);
   return size;
 }
 
-/** A larger raw block volume just has zeros behind its content; a file system would have to be grown. */
-function assertSourceFits(
-  size: bigint,
-  sourceBytes: bigint | null,
-  capabilities: readonly VolumeCapability[],
-): void {
-  if (sourceBytes === null || size === sourceBytes) return;
-  if (capabilities.every((capability) => capability.accessType === 'block')) return;
+/** What an expansion makes of a volume's size: at least what is required. Throws OUT_OF_RANGE. */
+export function expandedSize(
+  currentBytes: bigint,
+  { requiredBytes, limitBytes }: CapacityRange,
+  pool: PoolCapacity,
+): bigint {
+  const size =
+    requiredBytes <= currentBytes ? currentBytes : roundUp(requiredBytes, pool.granularityBytes);
+  assertUnderLimit(size, limitBytes);
+  if (size > currentBytes && size > pool.totalBytes) throw beyondPool(size, pool);
+  return size;
+}
+
+/** Throws OUT_OF_RANGE; 0 as limit: no limit. */
+export function assertUnderLimit(sizeBytes: bigint, limitBytes: bigint): void {
+  if (limitBytes === 0n || sizeBytes <= limitBytes) return;
   throw CsiError.outOfRange(
-    `capacity_range asks for ${size} bytes and the snapshot has ${sourceBytes}: ` +
-      'a file system volume is restored at the size of its snapshot',
+    `capacity_range.limit_bytes is ${limitBytes}: the volume has or would get ${sizeBytes} bytes, ` +
+      'and volumes only grow',
+  );
+}
+
+/** The largest volume that can be made now, or grown to by what the pool has left. */
+export function largestSize(pool: PoolCapacity): bigint {
+  const whole = (pool.totalBytes / pool.granularityBytes) * pool.granularityBytes;
+  return pool.availableBytes < whole ? pool.availableBytes : whole;
+}
+
+function beyondPool(size: bigint, pool: PoolCapacity): CsiError {
+  return CsiError.outOfRange(
+    `capacity_range asks for ${size} bytes: the whole pool has ${pool.totalBytes}`,
   );
 }
 
@@ -117,8 +132,13 @@ export interface VolumeRequest {
   name: string;
   range: CapacityRange | null;
   capabilities: readonly VolumeCapability[];
-  parameters: Readonly<Record<string, string>>;
+  parameters: StringMap;
+  mutableParameters: StringMap;
+  /** Of the two sources one is set at most. */
   sourceSnapshotId: string | null;
+  sourceVolumeId: string | null;
+  /** Why this node is not where the volume has to be reachable from; null if it is. */
+  topologyProblem: string | null;
 }
 
 /** Which field of a repeated CreateVolume asks for another volume than the one there is; null: none. */
@@ -129,12 +149,18 @@ export function incompatibleField(volume: VolumeRecord, request: VolumeRequest):
     if (range.limitBytes !== 0n && volume.sizeBytes > range.limitBytes) return 'capacity_range';
   }
   if (volume.sourceSnapshotId !== request.sourceSnapshotId) return 'volume_content_source';
+  if (volume.sourceVolumeId !== request.sourceVolumeId) return 'volume_content_source';
   if (canonical(volume.parameters) !== canonical(request.parameters)) return 'parameters';
+  // As it was created: what ControllerModifyVolume did since is not CreateVolume's to repeat.
+  if (canonical(volume.createdMutableParameters) !== canonical(request.mutableParameters)) {
+    return 'mutable_parameters';
+  }
+  if (request.topologyProblem !== null) return 'accessibility_requirements';
   if (asSet(volume.capabilities) !== asSet(request.capabilities)) return 'volume_capabilities';
   return null;
 }
 
-const canonical = (map: Readonly<Record<string, string>>): string =>
+const canonical = (map: StringMap): string =>
   JSON.stringify(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
 
 const asSet = (capabilities: readonly VolumeCapability[]): string =>

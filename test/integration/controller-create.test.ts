@@ -1,6 +1,7 @@
 /** CreateVolume: required fields, capabilities, parameters, idempotence by name. */
 import assert from 'node:assert/strict';
 
+import { knownParameters } from '../../src/services/volume-parameters.js';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { createRequest, MIB } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
@@ -71,14 +72,14 @@ test('CV5: every mode of one node, block beside mount, and no file system named 
   await running.client.controller.DeleteVolume({ volume_id: volume.volume_id });
 });
 
-test('CV24, CV26, CV28: the answer has an id, the size, an empty context and no topology', async () => {
+test('CV24, CV26, CV28: the answer has an id, the size, an empty context and the topology of this node', async () => {
   const { volume } = await create(createRequest('answer'));
   assert.deepEqual(volume, {
     volume_id: volume.volume_id,
     capacity_bytes: String(8 * MIB),
     volume_context: {},
     content_source: null,
-    accessible_topology: [],
+    accessible_topology: [{ segments: { 'blockdelta.csi/node': 'test-node' } }],
   });
   assert.ok(Buffer.byteLength(volume.volume_id) <= 128);
 });
@@ -128,6 +129,10 @@ const taken: Readonly<Record<string, { field: RegExp; change: Message }>> = {
   'fewer capabilities': {
     field: /volume_capabilities/,
     change: { volume_capabilities: [blockCapability(), mountCapability()] },
+  },
+  'other mutable parameters': {
+    field: /mutable_parameters/,
+    change: { mutable_parameters: { readAheadKiB: '64' } },
   },
   'other parameters': { field: /parameters/, change: { parameters: { pool: 'other' } } },
 };
@@ -193,17 +198,41 @@ test('CV13: parameters that the Kubernetes provisioner adds are passed over', as
   assert.deepEqual(await create(createRequest('kubernetes')), first);
 });
 
-test('CV15: mutable parameters are INVALID_ARGUMENT: MODIFY_VOLUME is not advertised', async () => {
-  const request = { ...createRequest('mutable'), mutable_parameters: { pool: 'main' } };
-  await refused(create(request), 'INVALID_ARGUMENT', /mutable_parameters\['pool'\]/);
+test('CV14, CV15: mutable parameters are taken; an unknown key or value is INVALID_ARGUMENT', async () => {
+  const wish = createRequest('mutable', { parameters: { readAheadKiB: '64' } });
+  const { volume } = await create({ ...wish, mutable_parameters: { readAheadKiB: '256' } });
+  await running.client.controller.DeleteVolume({ volume_id: volume.volume_id });
+  for (const mutable_parameters of [
+    { pool: 'main' },
+    { readAheadKiB: '-1' },
+    { readAheadKiB: '64', ioScheduler: 'cfq' },
+  ]) {
+    const call = create({ ...createRequest('mutable'), mutable_parameters });
+    await refused(call, 'INVALID_ARGUMENT', /^mutable_parameters/);
+  }
 });
 
-test('CV16, CV17: topology requirements are INVALID_ARGUMENT, also empty ones', async () => {
-  const topology = { segments: { 'blockdelta.csi/node': 'test-node' } };
-  for (const requirement of [{ requisite: [topology], preferred: [topology] }, {}]) {
-    const request = { ...createRequest('topology'), accessibility_requirements: requirement };
-    await refused(create(request), 'INVALID_ARGUMENT', /^accessibility_requirements /);
+test('CV13: options of mkfs and mount are those listed for the file system', async () => {
+  const capability = mountCapability('ext4');
+  const wish = (parameters: Record<string, string>) =>
+    create(createRequest('options', { capability, parameters, sizeBytes: 16 * MIB }));
+  for (const parameters of [
+    { mkfsOptions: '-d /etc' },
+    { mkfsOptions: '-m reflink=1' },
+    { mountOptions: 'remount' },
+    { mountOptions: 'loop=/dev/loop0' },
+  ]) {
+    const [name] = Object.keys(parameters);
+    await refused(wish(parameters), 'INVALID_ARGUMENT', new RegExp(`^parameters\\['${name}'\\]`));
   }
+  const { volume } = await wish({ mkfsOptions: '-m 1', mountOptions: 'noatime,errors=remount-ro' });
+  await running.client.controller.DeleteVolume({ volume_id: volume.volume_id });
+});
+
+test('CV13: the message about an unknown parameter names all known ones', async () => {
+  const request = createRequest('known', { parameters: { speed: 'high' } });
+  const message = await refused(create(request), 'INVALID_ARGUMENT');
+  for (const name of knownParameters()) assert.ok(message.includes(name), `${name}: ${message}`);
 });
 
 test('G6: a map of more than 4 KiB is INVALID_ARGUMENT, one of 4 KiB is read', async () => {

@@ -88,7 +88,7 @@ export class NodeFixture {
     readonly native: NativePool,
   ) {
     this.#service = createNodeService({
-      config: { nodeId: 'test-node' },
+      config: { nodeId: 'test-node', controllerPublish: false },
       catalogue,
       locks: this.locks,
       native,

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { SETTINGS } from '../../src/config.js';
 import { StatusCode } from '../../src/errors.js';
 import { packagePath } from '../../src/package-root.js';
+import { VOLUME_PARAMETERS } from '../../src/services/volume-parameters.js';
+import { MUTABLE_PARAMETERS } from '../../src/volumes/device-settings.js';
 
 const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
 
@@ -12,6 +15,34 @@ test('docs/configuration.md has a row for every setting and no other', () => {
     ([, name]) => name,
   );
   assert.deepEqual(rows.sort(), Object.keys(SETTINGS).sort());
+});
+
+/** The cells of the table rows below a heading whose first cell is code, by that cell. */
+function tableBelow(text: string, heading: RegExp): Map<string, string[]> {
+  const [, section = ''] = text.split(heading);
+  const rows = [...(section.split('\n## ')[0] ?? '').matchAll(/^\| `(\w+)` \|(.*)\|$/gm)];
+  return new Map(
+    rows.map(([, name = '', cells = '']) => [name, cells.split('|').map((cell) => cell.trim())]),
+  );
+}
+
+test('docs/parameters.md has a row for every parameter of a StorageClass and no other', () => {
+  const rows = tableBelow(read('docs/parameters.md'), /^## Of a StorageClass.*$/m);
+  assert.deepEqual([...rows.keys()], [...VOLUME_PARAMETERS]);
+  for (const [name, cells] of rows)
+    assert.ok(
+      cells.every((cell) => cell !== ''),
+      name,
+    );
+});
+
+test('docs/parameters.md has every mutable parameter with its type, default and range', () => {
+  const rows = tableBelow(read('docs/parameters.md'), /^## Mutable.*$/m);
+  const wanted = MUTABLE_PARAMETERS.map((parameter): [string, string[]] => [
+    parameter.name,
+    [parameter.type, parameter.default, parameter.range, 'INVALID_ARGUMENT'],
+  ]);
+  assert.deepEqual([...rows], wanted);
 });
 
 test('docs/errors.md explains every status code a client can get from a handler', () => {
@@ -24,9 +55,11 @@ test('docs/errors.md explains every status code a client can get from a handler'
 });
 
 test('every link between the documents leads somewhere', () => {
-  for (const file of ['README.md', 'docs/architecture.md', 'docs/limits.md']) {
+  const files = ['README.md', 'docs/architecture.md', 'docs/limits.md', 'docs/configuration.md'];
+  for (const file of files) {
     for (const [, target] of read(file).matchAll(/\]\(([^):#]+)\)/g)) {
-      assert.doesNotThrow(() => read(target ?? ''), `${file} links to ${target}`);
+      const path = join(dirname(file), target ?? '');
+      assert.doesNotThrow(() => read(path), `${file} links to ${target}`);
     }
   }
 });

@@ -34,7 +34,13 @@ export async function openManagers(): Promise<Managers> {
   const second = new MemoryBackend(storage, { pool: 'second' });
   const registry = new BackendRegistry([backend, second]);
   for (const each of registry.all) await catalogue.registerPool(each.pool, await each.identity());
-  const deps = { catalogue, registry, locks: new OperationLocks(), nodeKey: TEST_NODE_KEY };
+  const deps = {
+    catalogue,
+    registry,
+    locks: new OperationLocks(),
+    nodeKey: TEST_NODE_KEY,
+    controllerPublish: false,
+  };
   return {
     deps,
     groups: new GroupManager(deps),

@@ -6,7 +6,9 @@ import {
   assertSupported,
   chooseSize,
   DEFAULT_VOLUME_BYTES,
+  expandedSize,
   incompatibleField,
+  largestSize,
   roundUp,
   unsupportedReason,
 } from '../../../src/volumes/volume-rules.js';
@@ -138,7 +140,7 @@ const SIZES: readonly SizeCase[] = [
     range: range(90n * MIB),
     sourceBytes: 50n * MIB,
     capability: mountOf('ext4'),
-    expected: /restored at the size/,
+    expected: 90n * MIB,
   },
   {
     title: 'a file system of the size of its source',
@@ -194,6 +196,37 @@ test('several capabilities take the largest of their minima', () => {
   assert.equal(size, 300n * MIB);
 });
 
+test('EV3, EV4, EV8: an expanded volume has what is required, and never less than it had', () => {
+  const cases: [CapacityRange, bigint | RegExp][] = [
+    [range(0n, 8n * MIB), 8n * MIB],
+    [range(4n * MIB), 8n * MIB],
+    [range(8n * MIB, 8n * MIB), 8n * MIB],
+    [range(9n * MIB), 9n * MIB],
+    [range(9n * MIB, 9n * MIB), 9n * MIB],
+    [range(9n * MIB + 1n), 9n * MIB + 4096n],
+    [range(9n * MIB + 1n, 9n * MIB + 4095n), /limit_bytes/],
+    [range(4n * MIB, 7n * MIB), /limit_bytes is 7340032.*only grow/],
+    [range(0n, 7n * MIB), /limit_bytes/],
+    [range(POOL.totalBytes), POOL.totalBytes],
+    [range(POOL.totalBytes + 1n), /whole pool/],
+    [range(2n ** 63n - 1n), /whole pool/],
+  ];
+  for (const [asked, expected] of cases) {
+    const size = () => expandedSize(8n * MIB, asked, POOL);
+    if (typeof expected === 'bigint') assert.equal(size(), expected);
+    else throwsWith(size, 'OUT_OF_RANGE', expected);
+  }
+  // A volume that is larger than its pool, such as after the pool has shrunk, is not refused as it is.
+  const large = POOL.totalBytes * 2n;
+  assert.equal(expandedSize(large, range(1n), POOL), large);
+});
+
+test('GC5: a volume is not larger than its pool, whatever may be promised beyond it', () => {
+  assert.equal(largestSize(POOL), POOL.availableBytes);
+  const overcommitted = { ...POOL, totalBytes: 10n * GIB + 1n, availableBytes: 50n * GIB };
+  assert.equal(largestSize(overcommitted), 10n * GIB);
+});
+
 test('rounding up leaves multiples as they are', () => {
   assert.deepEqual(
     [0n, 1n, 4095n, 4096n, 4097n].map((value) => roundUp(value, 4096n)),
@@ -236,13 +269,19 @@ test('a repeated request is compatible with its own volume and names the field t
   const volume = volumeRecord({
     parameters: { pool: 'a', other: 'b' },
     capabilities: [BLOCK, mountOf('xfs')],
+    createdMutableParameters: { readAheadKiB: '64' },
+    // Modified since, which is nothing to the request that made it.
+    mutableParameters: { readAheadKiB: '128', loopDirectIo: 'false' },
   });
   const request = {
     name: volume.name,
     range: range(volume.sizeBytes),
     capabilities: [mountOf('xfs'), BLOCK],
     parameters: { other: 'b', pool: 'a' },
+    mutableParameters: { readAheadKiB: '64' },
     sourceSnapshotId: null,
+    sourceVolumeId: null,
+    topologyProblem: null,
   };
   assert.equal(incompatibleField(volume, request), null);
   const others: [object, string | null][] = [
@@ -252,6 +291,10 @@ test('a repeated request is compatible with its own volume and names the field t
     [{ range: range(volume.sizeBytes + 1n) }, 'capacity_range'],
     [{ range: range(0n, volume.sizeBytes - 1n) }, 'capacity_range'],
     [{ sourceSnapshotId: 'snap-1' }, 'volume_content_source'],
+    [{ sourceVolumeId: 'vol-1' }, 'volume_content_source'],
+    [{ mutableParameters: {} }, 'mutable_parameters'],
+    [{ mutableParameters: { readAheadKiB: '128' } }, 'mutable_parameters'],
+    [{ topologyProblem: 'elsewhere' }, 'accessibility_requirements'],
     [{ parameters: { pool: 'a' } }, 'parameters'],
     [{ parameters: { pool: 'a', other: 'c' } }, 'parameters'],
     [{ capabilities: [BLOCK] }, 'volume_capabilities'],

@@ -1,0 +1,76 @@
+/** CreateVolume, DeleteVolume and ValidateVolumeCapabilities. Locks are the volume manager's. */
+import {
+  parseMap,
+  parseSecrets,
+  parseVolumeCapabilities,
+  requirePresent,
+  requireString,
+} from '../csi/fields.js';
+import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
+import type { RequestMessage, ResponseMessage } from '../csi/service.js';
+import { assertSupported, unsupportedReason } from '../volumes/volume-rules.js';
+import type { ControllerDependencies } from './controller-dependencies.js';
+import { volumeMessage } from './controller-messages.js';
+import { parseCreateVolume, topologyProblem } from './controller-requests.js';
+
+export async function createVolume(
+  deps: ControllerDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  const { requirement, ...wish } = parseCreateVolume(request);
+  assertSupported(wish.capabilities, 'volume_capabilities');
+  const volume = await deps.volumes.create({
+    ...wish,
+    topologyProblem: topologyProblem(requirement, deps.config),
+  });
+  return { volume: volumeMessage(deps, volume) };
+}
+
+export async function deleteVolume(
+  deps: ControllerDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  const volumeId = requireString(request['volume_id'], 'volume_id');
+  parseSecrets(request['secrets'], 'secrets');
+  await deps.volumes.delete(volumeId);
+  return {};
+}
+
+export async function validateVolumeCapabilities(
+  deps: ControllerDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  requirePresent(request['volume_id'], 'volume_id');
+  requirePresent(request['volume_capabilities'], 'volume_capabilities');
+  const volume = await deps.volumes.find(requireString(request['volume_id'], 'volume_id'));
+  parseSecrets(request['secrets'], 'secrets');
+  const capabilities = parseVolumeCapabilities(
+    request['volume_capabilities'],
+    'volume_capabilities',
+  );
+  const context = parseMap(request['volume_context'], 'volume_context');
+  parseMap(request['parameters'], 'parameters');
+  parseMap(request['mutable_parameters'], 'mutable_parameters');
+  const foreign = Object.keys(context).find((key) => !isOrchestratorKey(key));
+  if (foreign !== undefined) {
+    return notConfirmed(`volume_context['${foreign}'] is not of volume ${volume.volumeId}`);
+  }
+  const reason = capabilities.map(unsupportedReason).find((found) => found !== null);
+  if (reason !== undefined) return notConfirmed(reason);
+  return {
+    confirmed: {
+      volume_context: {},
+      volume_capabilities: request['volume_capabilities'],
+      parameters: {},
+    },
+  };
+}
+
+/** CSI's limit for strings holds for this message as well. */
+const MAX_MESSAGE_BYTES = 128;
+
+function notConfirmed(reason: string): ResponseMessage {
+  const bytes = Buffer.from(reason).subarray(0, MAX_MESSAGE_BYTES);
+  // As a stream, so that half a character at the end is held back.
+  return { message: new TextDecoder().decode(bytes, { stream: true }) };
+}

@@ -1,0 +1,43 @@
+/**
+ * ControllerExpandVolume: a volume's storage, and its device if there is one, grown. The file system
+ * on it is NodeExpandVolume's part.
+ */
+import {
+  parseCapacityRange,
+  parseSecrets,
+  parseVolumeCapability,
+  requireFields,
+  requireString,
+  type VolumeCapability,
+} from '../csi/fields.js';
+import type { RequestMessage, ResponseMessage } from '../csi/service.js';
+import { assertSupported } from '../volumes/volume-rules.js';
+import type { ControllerDependencies } from './controller-dependencies.js';
+
+export async function expandVolume(
+  deps: ControllerDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  requireFields(request, 'volume_id', 'capacity_range');
+  const volumeId = requireString(request['volume_id'], 'volume_id');
+  const { capabilities } = await deps.volumes.find(volumeId);
+  parseSecrets(request['secrets'], 'secrets');
+  const range = parseCapacityRange(request['capacity_range'], 'capacity_range');
+  const given = parseGiven(request['volume_capability']);
+  const volume = await deps.volumes.expand(
+    volumeId,
+    range ?? { requiredBytes: 0n, limitBytes: 0n },
+  );
+  const uses = given === null ? capabilities : [given];
+  return {
+    capacity_bytes: String(volume.sizeBytes),
+    node_expansion_required: uses.some(({ accessType }) => accessType === 'mount'),
+  };
+}
+
+function parseGiven(value: unknown): VolumeCapability | null {
+  if (value === null || value === undefined) return null;
+  const capability = parseVolumeCapability(value, 'volume_capability');
+  assertSupported([capability], 'volume_capability');
+  return capability;
+}

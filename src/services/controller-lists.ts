@@ -1,0 +1,112 @@
+/**
+ * What the controller tells without changing anything: volumes, snapshots, lists of them, capacity.
+ * Takes no locks: each answer is what is true when it is asked for.
+ */
+import {
+  optionalString,
+  parseSecrets,
+  parseVolumeCapabilities,
+  requireString,
+} from '../csi/fields.js';
+import { pageScope, paginate } from '../csi/pagination.js';
+import type { RequestMessage, ResponseMessage } from '../csi/service.js';
+import { isWithin, nodeSegment, parseTopology } from '../csi/topology.js';
+import { CsiError } from '../errors.js';
+import { largestSize, smallestSize, unsupportedReason } from '../volumes/volume-rules.js';
+import type { ControllerDependencies } from './controller-dependencies.js';
+import { statusMessage, volumeMessage } from './controller-messages.js';
+import { parsePage } from './controller-requests.js';
+import { snapshotMessage } from './snapshot-message.js';
+import { parseVolumeParameters } from './volume-parameters.js';
+
+export async function listVolumes(
+  deps: ControllerDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  const page = paginate(await deps.catalogue.listVolumes(), (volume) => volume.volumeId, {
+    ...parsePage(request),
+    scope: pageScope('ListVolumes'),
+  });
+  const publications = await deps.catalogue.listControllerPublications();
+  const entries: ResponseMessage[] = [];
+  // One after the other, so that a long list does not crowd out the device work of other calls.
+  for (const volume of page.entries) {
+    const status = await statusMessage(deps, volume, publications);
+    entries.push({ volume: volumeMessage(deps, volume), status });
+  }
+  return { entries, next_token: page.nextToken };
+}
+
+export async function getVolume(
+  deps: ControllerDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  const volume = await deps.volumes.find(requireString(request['volume_id'], 'volume_id'));
+  const publications = await deps.catalogue.controllerPublications(volume.volumeId);
+  return {
+    volume: volumeMessage(deps, volume),
+    status: await statusMessage(deps, volume, publications),
+  };
+}
+
+export async function listSnapshots(
+  deps: ControllerDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  const snapshotId = optionalString(request['snapshot_id'], 'snapshot_id');
+  const sourceVolumeId = optionalString(request['source_volume_id'], 'source_volume_id');
+  parseSecrets(request['secrets'], 'secrets');
+  const snapshots = (await deps.catalogue.listSnapshots()).filter(
+    (snapshot) =>
+      (snapshotId === '' || snapshot.snapshotId === snapshotId) &&
+      (sourceVolumeId === '' || snapshot.volumeId === sourceVolumeId),
+  );
+  const page = paginate(snapshots, (snapshot) => snapshot.snapshotId, {
+    ...parsePage(request),
+    scope: pageScope('ListSnapshots', snapshotId, sourceVolumeId),
+  });
+  return {
+    entries: page.entries.map((snapshot) => ({ snapshot: snapshotMessage(snapshot, deps.config) })),
+    next_token: page.nextToken,
+  };
+}
+
+export async function getSnapshot(
+  deps: ControllerDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  const snapshotId = requireString(request['snapshot_id'], 'snapshot_id');
+  parseSecrets(request['secrets'], 'secrets');
+  const snapshot = await deps.catalogue.snapshotById(snapshotId);
+  if (snapshot?.state !== 'ready') {
+    throw CsiError.notFound(`snapshot ${snapshotId} does not exist on this node`);
+  }
+  return { snapshot: snapshotMessage(snapshot, deps.config) };
+}
+
+export async function getCapacity(
+  deps: ControllerDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  const wanted = request['volume_capabilities'];
+  const capabilities =
+    Array.isArray(wanted) && wanted.length > 0
+      ? parseVolumeCapabilities(wanted, 'volume_capabilities')
+      : [];
+  const parameters = parseVolumeParameters(request['parameters'], {
+    capabilities,
+    isRestored: false,
+  });
+  const place = parseTopology(request['accessible_topology'], 'accessible_topology');
+  const backend = deps.registry.select(parameters['pool'] ?? '');
+  const isElsewhere = place !== null && !isWithin(nodeSegment(deps.config), place);
+  if (isElsewhere || capabilities.some((capability) => unsupportedReason(capability) !== null)) {
+    return { available_capacity: '0' };
+  }
+  const capacity = await backend.capacity();
+  return {
+    available_capacity: String(capacity.availableBytes),
+    maximum_volume_size: { value: String(largestSize(capacity)) },
+    minimum_volume_size: { value: String(smallestSize(capabilities, capacity)) },
+  };
+}

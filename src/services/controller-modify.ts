@@ -1,0 +1,47 @@
+/**
+ * ControllerModifyVolume: everything is validated, then applied to the device and the pods that use
+ * the volume, then recorded. What fails on the way is taken back, so that nothing of the call has been
+ * applied. A key that is absent stays as it is.
+ */
+import { parseSecrets, requireFields, requireString } from '../csi/fields.js';
+import type { RequestMessage, ResponseMessage } from '../csi/service.js';
+import { volumeKey } from '../volumes/operation-locks.js';
+import type { VolumeRecord } from '../volumes/records.js';
+import { attemptUndo } from '../volumes/undo.js';
+import type { ControllerDependencies } from './controller-dependencies.js';
+import { parseMutableParameters } from './controller-requests.js';
+
+/**
+ * CSI calls mutable_parameters REQUIRED, but on the wire an empty map is an absent one, and a caller
+ * whose class has no parameters sends it (csi-sanity does, and wants OK). It asks for no change, which
+ * is given; an unknown volume is NOT_FOUND all the same.
+ */
+export async function modifyVolume(
+  deps: ControllerDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  requireFields(request, 'volume_id');
+  const volumeId = requireString(request['volume_id'], 'volume_id');
+  await deps.locks.run([volumeKey(volumeId)], async () => {
+    const volume = await deps.volumes.find(volumeId);
+    parseSecrets(request['secrets'], 'secrets');
+    const changes = parseMutableParameters(request['mutable_parameters']);
+    if (Object.keys(changes).length === 0) return;
+    await change(deps, volume, { ...volume.mutableParameters, ...changes });
+  });
+  return {};
+}
+
+async function change(
+  deps: ControllerDependencies,
+  volume: VolumeRecord,
+  mutableParameters: VolumeRecord['mutableParameters'],
+): Promise<void> {
+  try {
+    await deps.applySettings({ ...volume, mutableParameters });
+    await deps.catalogue.setMutableParameters(volume.volumeId, mutableParameters);
+  } catch (thrown) {
+    await attemptUndo(() => deps.applySettings(volume));
+    throw thrown;
+  }
+}

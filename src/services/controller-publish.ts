@@ -1,0 +1,136 @@
+/**
+ * ControllerPublishVolume and ControllerUnpublishVolume, where they are switched on: which volume may
+ * be used on this node, and how. Nothing has to be done for it in storage of the node itself, so a
+ * publication is a record; NodePublishVolume keeps to it (`isPublishedReadOnly`).
+ *
+ * Both lock the volume. What is left of the node's maximum is looked at by one publication at a time.
+ */
+import { isDeepStrictEqual } from 'node:util';
+import {
+  optionalString,
+  parseBoolean,
+  parseMap,
+  parseSecrets,
+  parseVolumeCapability,
+  requireFields,
+  requireString,
+} from '../csi/fields.js';
+import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
+import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/service.js';
+import { CsiError } from '../errors.js';
+import { volumeKey } from '../volumes/operation-locks.js';
+import type { AsyncCatalogue, ControllerPublicationRecord } from '../volumes/records.js';
+import { assertSupported } from '../volumes/volume-rules.js';
+import type { ControllerDependencies } from './controller-dependencies.js';
+
+/** CSI's own limit for this string. */
+const MAX_NODE_ID_BYTES = 256;
+
+/** ControllerPublishVolume, one for the life of the service. */
+export function volumePublisher(deps: ControllerDependencies): UnaryHandler {
+  let idle: Promise<unknown> = Promise.resolve();
+  return async (request) => {
+    requireFields(request, 'volume_id', 'node_id', 'volume_capability');
+    const volumeId = requireString(request['volume_id'], 'volume_id');
+    const nodeId = requireString(request['node_id'], 'node_id', { maxBytes: MAX_NODE_ID_BYTES });
+    await deps.locks.run([volumeKey(volumeId)], async () => {
+      await deps.volumes.find(volumeId);
+      assertThisNode(deps, nodeId);
+      const publication = parsePublication(request, volumeId, nodeId);
+      const done = idle.then(() => publish(deps, publication));
+      idle = done.catch(() => undefined);
+      await done;
+    });
+    return { publish_context: {} };
+  };
+}
+
+export async function unpublishVolume(
+  deps: ControllerDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  const volumeId = requireString(request['volume_id'], 'volume_id');
+  const nodeId = optionalString(request['node_id'], 'node_id', { maxBytes: MAX_NODE_ID_BYTES });
+  parseSecrets(request['secrets'], 'secrets');
+  await deps.locks.run([volumeKey(volumeId)], async () => {
+    // A volume or a node that is not known has no record, and is unpublished for certain.
+    for (const publication of await deps.catalogue.controllerPublications(volumeId)) {
+      if (nodeId !== '' && publication.nodeId !== nodeId) continue;
+      await deps.catalogue.removeControllerPublication(volumeId, publication.nodeId);
+    }
+  });
+  return {};
+}
+
+/** Whether the controller has published the volume for reading alone. */
+export async function isPublishedReadOnly(
+  deps: { catalogue: AsyncCatalogue; config: { readonly controllerPublish: boolean } },
+  volumeId: string,
+): Promise<boolean> {
+  if (!deps.config.controllerPublish) return false;
+  const publications = await deps.catalogue.controllerPublications(volumeId);
+  return publications.some(({ readOnly }) => readOnly);
+}
+
+function assertThisNode({ config }: ControllerDependencies, nodeId: string): void {
+  if (nodeId === config.nodeId) return;
+  throw CsiError.notFound(
+    `node_id: node ${nodeId} is not known here; the volume can be published on ${config.nodeId} alone`,
+  );
+}
+
+function parsePublication(
+  request: RequestMessage,
+  volumeId: string,
+  nodeId: string,
+): ControllerPublicationRecord {
+  parseSecrets(request['secrets'], 'secrets');
+  const context = parseMap(request['volume_context'], 'volume_context');
+  if (Object.keys(context).some((key) => !isOrchestratorKey(key))) {
+    throw CsiError.invalidArgument(
+      `volume_context is not the one volume ${volumeId} was created with`,
+    );
+  }
+  const capability = parseVolumeCapability(request['volume_capability'], 'volume_capability');
+  assertSupported([capability], 'volume_capability');
+  return { volumeId, nodeId, capability, readOnly: parseBoolean(request['readonly'], 'readonly') };
+}
+
+async function publish(
+  { catalogue, config }: ControllerDependencies,
+  wanted: ControllerPublicationRecord,
+): Promise<void> {
+  const { volumeId, nodeId } = wanted;
+  const existing = await catalogue.controllerPublications(volumeId);
+  const here = existing.find((publication) => publication.nodeId === nodeId);
+  if (here !== undefined) return assertSame(here, wanted);
+  const [elsewhere] = existing;
+  if (elsewhere !== undefined) {
+    throw CsiError.failedPrecondition(
+      `volume ${volumeId} is published on node ${elsewhere.nodeId}, and is for one node at a time; unpublish it there first`,
+    );
+  }
+  const { maxVolumesPerNode } = config;
+  const all = maxVolumesPerNode === 0 ? [] : await catalogue.listControllerPublications();
+  const count = all.filter((publication) => publication.nodeId === nodeId).length;
+  if (maxVolumesPerNode > 0 && count >= maxVolumesPerNode) {
+    throw CsiError.resourceExhausted(
+      `node ${nodeId} has ${count} volumes published and BLOCKDELTA_MAX_VOLUMES_PER_NODE is ` +
+        `${maxVolumesPerNode}; unpublish one first`,
+    );
+  }
+  await catalogue.putControllerPublication(wanted);
+}
+
+function assertSame(here: ControllerPublicationRecord, wanted: ControllerPublicationRecord): void {
+  const other =
+    here.readOnly !== wanted.readOnly
+      ? 'readonly'
+      : isDeepStrictEqual(here.capability, wanted.capability)
+        ? null
+        : 'volume_capability';
+  if (other === null) return;
+  throw CsiError.alreadyExists(
+    `volume ${wanted.volumeId} is published on node ${wanted.nodeId} with another ${other}; unpublish it first`,
+  );
+}

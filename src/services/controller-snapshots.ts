@@ -1,0 +1,31 @@
+/** CreateSnapshot and DeleteSnapshot. Locks are the snapshot manager's. */
+import { parseSecrets, requireString } from '../csi/fields.js';
+import type { RequestMessage, ResponseMessage } from '../csi/service.js';
+import { CsiError } from '../errors.js';
+import type { ControllerDependencies } from './controller-dependencies.js';
+import { parseCreateSnapshot, topologyProblem } from './controller-requests.js';
+import { snapshotMessage } from './snapshot-message.js';
+
+export async function createSnapshot(
+  deps: ControllerDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  const { requirement, ...wish } = parseCreateSnapshot(request);
+  const problem = topologyProblem(requirement, deps.config);
+  if (problem !== null) {
+    // Existence comes before what cannot be met.
+    await deps.volumes.find(wish.sourceVolumeId);
+    throw CsiError.resourceExhausted(problem);
+  }
+  return { snapshot: snapshotMessage(await deps.snapshots.create(wish), deps.config) };
+}
+
+export async function deleteSnapshot(
+  deps: ControllerDependencies,
+  request: RequestMessage,
+): Promise<ResponseMessage> {
+  const snapshotId = requireString(request['snapshot_id'], 'snapshot_id');
+  parseSecrets(request['secrets'], 'secrets');
+  await deps.snapshots.delete(snapshotId);
+  return {};
+}

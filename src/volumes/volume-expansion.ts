@@ -1,0 +1,39 @@
+/**
+ * Growing a volume, used or not, safe to kill at any point.
+ *
+ * The storage grows first and the record follows. What a kill leaves in between is a volume larger
+ * than its record, which is the size it has: the next call, or the next start (reconcile.ts), takes
+ * it over. Nothing else about the volume changes, so there is nothing to undo.
+ */
+import type { CapacityRange } from '../csi/fields.js';
+import type { PoolAdmission } from './pool-admission.js';
+import type { VolumeRecord } from './records.js';
+import type { ManagerDependencies } from './volume-manager.js';
+import { assertUnderLimit, expandedSize } from './volume-rules.js';
+
+/** The volume as it is then. The caller holds its lock. */
+export async function expandVolume(
+  { catalogue, registry }: Pick<ManagerDependencies, 'catalogue' | 'registry'>,
+  admission: PoolAdmission,
+  volume: VolumeRecord,
+  range: CapacityRange,
+): Promise<VolumeRecord> {
+  const backend = registry.owning(volume.pool);
+  let target = volume.sizeBytes;
+  return admission.run(
+    backend,
+    (pool) => {
+      target = expandedSize(volume.sizeBytes, range, pool);
+      return target - volume.sizeBytes;
+    },
+    async () => {
+      // Also if the size is there already: a kill may have come before the device has grown.
+      const sizeBytes = await backend.expandVolume(volume.volumeId, target);
+      if (sizeBytes !== volume.sizeBytes) {
+        await catalogue.setVolumeSize(volume.volumeId, sizeBytes);
+      }
+      assertUnderLimit(sizeBytes, range.limitBytes);
+      return { ...volume, sizeBytes };
+    },
+  );
+}

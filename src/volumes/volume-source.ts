@@ -1,0 +1,70 @@
+/** Where a new volume gets its content from: nowhere, a snapshot, or another volume. */
+import type { Backend } from '../backends/backend.js';
+import { CsiError } from '../errors.js';
+import { type LockRequest, shared, snapshotKey, volumeKey } from './operation-locks.js';
+import type { AsyncCatalogue, VolumeRecord } from './records.js';
+
+type SourceIds = Pick<VolumeRecord, 'sourceSnapshotId' | 'sourceVolumeId'>;
+
+export interface VolumeSource {
+  /** What to call it in an error. */
+  label: string;
+  pool: string;
+  sizeBytes: bigint;
+  /** Nobody but us has ever written to what it holds, and so to what is made from it. */
+  fresh: boolean;
+}
+
+/**
+ * A snapshot may be read by several at once. A volume is not to be deleted, staged, grown or cut while
+ * it is cloned: each of these would be a race with the freezing of its file system.
+ */
+export function sourceLocks({ sourceSnapshotId, sourceVolumeId }: SourceIds): LockRequest[] {
+  if (sourceSnapshotId !== null) return [shared(snapshotKey(sourceSnapshotId))];
+  return sourceVolumeId === null ? [] : [volumeKey(sourceVolumeId)];
+}
+
+/** Null: an empty volume is wanted. NOT_FOUND if the source does not exist. */
+export async function findSource(
+  catalogue: AsyncCatalogue,
+  { sourceSnapshotId, sourceVolumeId }: SourceIds,
+): Promise<VolumeSource | null> {
+  if (sourceSnapshotId !== null) {
+    const snapshot = await catalogue.snapshotById(sourceSnapshotId);
+    return existing(snapshot, `snapshot ${sourceSnapshotId}`);
+  }
+  if (sourceVolumeId === null) return null;
+  return existing(await catalogue.volumeById(sourceVolumeId), `volume ${sourceVolumeId}`);
+}
+
+function existing(
+  found: (Omit<VolumeSource, 'label'> & { state: string }) | null,
+  label: string,
+): VolumeSource {
+  if (found?.state !== 'ready') {
+    throw CsiError.notFound(`volume_content_source: ${label} does not exist on this node`);
+  }
+  const { pool, sizeBytes, fresh } = found;
+  return { label, pool, sizeBytes, fresh };
+}
+
+/** Reflinks do not cross file systems. */
+export function assertSourcePool(backend: Backend, source: VolumeSource | null): void {
+  if (source === null || source.pool === backend.pool) return;
+  throw CsiError.invalidArgument(
+    `parameters['pool'] is '${backend.pool}' and ${source.label} is in pool '${source.pool}': ` +
+      'a volume is made in the pool of its source',
+  );
+}
+
+/** Makes the volume's storage, with its content. */
+export async function makeStorage(backend: Backend, volume: VolumeRecord): Promise<void> {
+  const { volumeId, sizeBytes, sourceSnapshotId, sourceVolumeId } = volume;
+  if (sourceSnapshotId !== null) {
+    await backend.restoreVolume(volumeId, sourceSnapshotId, sizeBytes);
+  } else if (sourceVolumeId !== null) {
+    await backend.cloneVolume(volumeId, sourceVolumeId, sizeBytes);
+  } else {
+    await backend.createVolume(volumeId, sizeBytes);
+  }
+}

@@ -1,0 +1,34 @@
+/** Topology with a key of one's own, a node id that is no topology value, and at CSI level 1.13. */
+import assert from 'node:assert/strict';
+import { nodeKey } from '../../src/node-key.js';
+import { runPlugin, test } from '../support/running-plugin.js';
+
+const NODE_ID = 'rack:7/node';
+const running = runPlugin('topology-1.13', {
+  pools: { main: 'xfs' },
+  env: {
+    BLOCKDELTA_CSI_LEVEL: '1.13',
+    BLOCKDELTA_TOPOLOGY_KEY: 'example.com/host',
+    BLOCKDELTA_NODE_ID: NODE_ID,
+  },
+});
+const segments = { 'example.com/host': nodeKey(NODE_ID) };
+
+test('CV28: a node id that is no topology value stands in the topology by its short name', async () => {
+  const volume = await running.orchestrator.create('placed');
+  const { entries } = await running.client.controller.ListVolumes({});
+  assert.deepEqual(entries[0].volume.accessible_topology, [{ segments }]);
+  await running.orchestrator.delete(volume);
+});
+
+test('CS14: from level 1.13 on a snapshot tells where it can be used', async () => {
+  const { orchestrator, client } = running;
+  const volume = await orchestrator.create('source');
+  const snapshotId = await orchestrator.snapshot(volume, 'placed');
+  const { snapshot } = await client.controller.GetSnapshot({ snapshot_id: snapshotId });
+  assert.deepEqual(snapshot.accessible_topology, [{ segments }]);
+  const { entries } = await client.controller.ListSnapshots({});
+  assert.deepEqual(entries[0].snapshot, snapshot);
+  await orchestrator.deleteSnapshot(snapshotId);
+  await orchestrator.delete(volume);
+});

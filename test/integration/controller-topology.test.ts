@@ -1,0 +1,114 @@
+/** Where a volume is to be reachable from: CreateVolume, CreateSnapshot, GetCapacity. */
+import assert from 'node:assert/strict';
+import { blockCapability, type Message } from '../support/csi-client.js';
+import { createRequest } from '../support/orchestrator.js';
+import { refused } from '../support/refusal.js';
+import { runPlugin, test } from '../support/running-plugin.js';
+
+const KEY = 'blockdelta.csi/node';
+const here = { segments: { [KEY]: 'test-node' } };
+const there = { segments: { [KEY]: 'another-node' } };
+const zone = { segments: { [KEY]: 'test-node', 'example.com/zone': 'z1' } };
+
+const running = runPlugin('topology', { pools: { main: 'xfs' } });
+const { orchestrator } = running;
+const create = (name: string, accessibility_requirements: Message | null): Promise<Message> =>
+  running.client.controller.CreateVolume({ ...createRequest(name), accessibility_requirements });
+const remove = ({ volume }: Message): Promise<Message> =>
+  running.client.controller.DeleteVolume({ volume_id: volume.volume_id });
+
+const met: Readonly<Record<string, Message>> = {
+  'CV18: a requisite list with this node': { requisite: [there, here] },
+  'CV19: this node alone': { requisite: [here], preferred: [here] },
+  'CV20: another node preferred to this one': {
+    requisite: [there, here],
+    preferred: [there, here],
+  },
+  'CV20: another node preferred, and none requisite': { preferred: [there] },
+  'CV18: a key in other letters': {
+    requisite: [{ segments: { 'blockdelta.csi/NODE': 'test-node' } }],
+  },
+  'CV18: a place without segments, which is everywhere': { requisite: [{ segments: {} }] },
+};
+for (const [label, requirement] of Object.entries(met)) {
+  test(`${label} is met on this node`, async () => {
+    const answer = await create(label, requirement);
+    assert.deepEqual(answer['volume'].accessible_topology, [here]);
+    await remove(answer);
+  });
+}
+
+const unmet: Readonly<Record<string, Message>> = {
+  'CV18, CV22: requisite nodes that are all others': { requisite: [there] },
+  'CV19, CV22: another node alone': { requisite: [there], preferred: [there] },
+  'CV18: a zone, which this node knows nothing of': { requisite: [zone] },
+};
+for (const [label, requirement] of Object.entries(unmet)) {
+  test(`${label} is RESOURCE_EXHAUSTED, and nothing is made`, async () => {
+    await refused(create('elsewhere', requirement), 'RESOURCE_EXHAUSTED', /test-node/);
+    assert.deepEqual(await orchestrator.volumeIds(), []);
+  });
+}
+
+const broken: Readonly<Record<string, Message>> = {
+  'CV17: an empty requirement': {},
+  'CV17: two empty lists': { requisite: [], preferred: [] },
+  'CV21: a preferred place that is not requisite': { requisite: [here], preferred: [there] },
+  'G6: a key that is none': { requisite: [{ segments: { 'a/b/c': 'v' } }] },
+  'G6: a value that is none': { requisite: [{ segments: { [KEY]: 'a value' } }] },
+};
+for (const [label, requirement] of Object.entries(broken)) {
+  test(`${label} is INVALID_ARGUMENT`, async () => {
+    await refused(create('broken', requirement), 'INVALID_ARGUMENT', /^accessibility_requirements/);
+  });
+}
+
+test('CV2, CV3: a name is taken where the volume is not in the places asked for', async () => {
+  const first = await create('taken', { requisite: [here] });
+  assert.deepEqual(await create('taken', { requisite: [there, here] }), first);
+  assert.deepEqual(await create('taken', null), first);
+  const call = create('taken', { requisite: [there] });
+  await refused(call, 'ALREADY_EXISTS', /accessibility_requirements/);
+  await remove(first);
+});
+
+test('CV11: a source that does not exist is NOT_FOUND, before the topology is judged', async () => {
+  const call = running.client.controller.CreateVolume({
+    ...createRequest('no source', { snapshotId: 'none-exist-id' }),
+    accessibility_requirements: { requisite: [there] },
+  });
+  await refused(call, 'NOT_FOUND');
+});
+
+test('CS14: a snapshot that is asked for elsewhere is RESOURCE_EXHAUSTED, here it is cut', async () => {
+  const volume = await orchestrator.create('source');
+  const cut = (source_volume_id: string, requisite: Message[]): Promise<Message> =>
+    running.client.controller.CreateSnapshot({
+      ...{ source_volume_id, name: 'placed' },
+      accessibility_requirements: { requisite },
+    });
+  await refused(cut('none-exist-id', [there]), 'NOT_FOUND');
+  await refused(cut(volume.id, [there]), 'RESOURCE_EXHAUSTED', /test-node/);
+  assert.deepEqual(await orchestrator.snapshotIds(), []);
+  const { snapshot } = await cut(volume.id, [here, there]);
+  assert.deepEqual(snapshot.accessible_topology, [], 'told from 1.13 on alone');
+  await orchestrator.deleteSnapshot(snapshot.snapshot_id);
+  await orchestrator.delete(volume);
+});
+
+test('GC3: there is capacity on this node and none on others', async () => {
+  const available = async (accessible_topology?: Message): Promise<number> => {
+    const answer = await running.client.controller.GetCapacity({
+      volume_capabilities: [blockCapability()],
+      ...(accessible_topology === undefined ? {} : { accessible_topology }),
+    });
+    return Number(answer['available_capacity']);
+  };
+  const everywhere = await available();
+  assert.ok(everywhere > 0);
+  assert.equal(await available(here), everywhere);
+  assert.equal(await available({ segments: {} }), everywhere);
+  assert.equal(await available(there), 0);
+  assert.equal(await available(zone), 0);
+  await refused(available({ segments: { '/': 'v' } }), 'INVALID_ARGUMENT', /^accessible_topology/);
+});
