@@ -1,0 +1,289 @@
+// Snapshots of several volumes at one point in time, while they are being written to.
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "native/device/cut.h"
+#include "native/device/freeze.h"
+#include "test/native/harness.h"
+#include "test/native/pool.h"
+#include "test/native/volume.h"
+
+namespace blockdelta {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kSize = 64 * kMiB;
+constexpr uint64_t kSmall = 16 * kMiB;
+constexpr size_t kBlock = 4096;
+
+// Writes 1, 2, 3... to a number of places, each to one after the other, each durable before the
+// next: what is written to the second place depends on what is in the first.
+class OrderedWriter {
+ public:
+  // `flags`: O_DIRECT for devices, 0 for files. `pause_ms`: between two rounds.
+  OrderedWriter(const std::vector<std::string>& places, int flags, unsigned pause_ms = 0)
+      : pause_ms_(pause_ms) {
+    for (const std::string& place : places) {
+      Result<UniqueFd> fd = OpenPath(place, O_WRONLY | O_CREAT | flags, 0600);
+      if (EXPECT_OK(fd)) fds_.push_back(std::move(*fd));
+    }
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~OrderedWriter() { Stop(); }
+
+  // How far it came; fails the test if it could not write.
+  uint64_t Stop() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+    EXPECT(!broken_);
+    return rounds_;
+  }
+  // Waits until something new was written.
+  void Progress() const {
+    const uint64_t now = rounds_;
+    while (rounds_ < now + 2 && !broken_) SleepMs(1);
+  }
+
+ private:
+  void Run() {
+    const std::unique_ptr<void, void (*)(void*)> block(std::aligned_alloc(kBlock, kBlock), free);
+    std::memset(block.get(), 0, kBlock);
+    for (uint64_t n = 1; !stop_ && !broken_; n++) {
+      std::memcpy(block.get(), &n, sizeof n);
+      for (const UniqueFd& fd : fds_) {
+        const bool written = pwrite(fd.get(), block.get(), kBlock, 0) == kBlock;
+        if (!written || fsync(fd.get()) == -1) broken_ = true;
+      }
+      rounds_ = n;
+      if (pause_ms_ > 0) SleepMs(pause_ms_);
+    }
+  }
+
+  const unsigned pause_ms_;
+  std::vector<UniqueFd> fds_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<bool> broken_ = false;
+  std::atomic<uint64_t> rounds_ = 0;
+  std::thread thread_;
+};
+
+uint64_t NumberIn(const std::string& path) {
+  uint64_t number = 0;
+  Result<UniqueFd> fd = OpenPath(path, O_RDONLY);
+  if (EXPECT_OK(fd)) EXPECT(pread(fd->get(), &number, sizeof number, 0) == sizeof number);
+  return number;
+}
+
+// The number in the file "n" of a snapshot with a file system.
+uint64_t NumberInside(const std::string& snapshot, const std::string& options) {
+  const test::TempDirectory directory;
+  const std::string mount = directory.At("mount");
+  const bool mounted = test::RunCommand("mkdir " + mount + " && mount -o ro,loop," + options + " " +
+                                        snapshot + " " + mount);
+  if (!EXPECT(mounted)) return 0;
+  const uint64_t number = NumberIn(mount + "/n");
+  EXPECT(test::RunCommand("umount " + mount));
+  return number;
+}
+
+bool NothingLeft(const std::vector<CutMember>& members) {
+  bool nothing = true;
+  for (const CutMember& member : members) {
+    nothing = nothing && !test::Exists(member.names.temporary) && !test::Exists(member.names.final);
+  }
+  return nothing;
+}
+
+// Scatters extents over the volume, so that cloning it takes its time.
+void Scatter(const test::Volume& volume) {
+  Result<UniqueFd> fd = OpenPath(volume.path(), O_WRONLY);
+  if (!EXPECT_OK(fd)) return;
+  for (uint64_t offset = 2 * kBlock; offset < kSmall; offset += 4 * kBlock) {
+    EXPECT(pwrite(fd->get(), "x", 1, static_cast<off_t>(offset)) == 1);
+  }
+  EXPECT_OK(SyncFd(fd->get(), volume.path()));
+}
+
+TEST("mounted volumes are cut at one point in time, whatever is written to them") {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const auto first = test::Volume::Make(*pool, "first", "xfs", 320 * kMiB);
+  const auto second = test::Volume::Make(*pool, "second", "ext4", kSize);
+  if (first == nullptr || second == nullptr) return;
+  OrderedWriter writer({first->mount_point() + "/n", second->mount_point() + "/n"}, 0);
+  for (int round = 0; round < 8; round++) {
+    writer.Progress();
+    const std::string name = std::to_string(round);
+    // In either order, since one of them has to be the first to be frozen.
+    std::vector<CutMember> members = {first->Member("a" + name), second->Member("b" + name)};
+    if (round % 2 == 1) std::swap(members[0], members[1]);
+    Result<CutOutcome> outcome = CutSnapshots(members);
+    if (!EXPECT_OK(outcome)) return;
+    EXPECT(outcome->frozen_ns > 0 && first->IsThawed() && second->IsThawed());
+    const uint64_t ahead = NumberInside(pool->At("a" + name), "nouuid,norecovery");
+    const uint64_t behind = NumberInside(pool->At("b" + name), "noload");
+    EXPECT(ahead > 0 && (ahead == behind || ahead == behind + 1));
+  }
+  EXPECT(writer.Stop() > 8);
+}
+
+// Cuts two raw devices that an ordered writer writes to in turn, and a third one between them that
+// takes its time. Every cut that is made is of one point in time; whether it is made is chance.
+void CheckRaw(unsigned pause_ms, int rounds) {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const auto first = test::Volume::Make(*pool, "first", "", kSmall);
+  const auto slow = test::Volume::Make(*pool, "slow", "", kSmall);
+  const auto second = test::Volume::Make(*pool, "second", "", kSmall);
+  if (first == nullptr || slow == nullptr || second == nullptr) return;
+  Scatter(*slow);
+  OrderedWriter writer({first->loop(), second->loop()}, O_DIRECT, pause_ms);
+  for (int round = 0; round < rounds; round++) {
+    writer.Progress();
+    const std::string name = std::to_string(round);
+    std::vector<CutMember> members = {first->Member("a" + name), slow->Member("s" + name),
+                                      second->Member("b" + name)};
+    if (round % 2 == 1) std::swap(members[0], members[2]);
+    Result<CutOutcome> outcome = CutSnapshots(members);
+    if (!outcome.ok()) {
+      EXPECT_CODE(outcome, kCutBusy);
+      EXPECT(NothingLeft(members));
+      continue;
+    }
+    const uint64_t ahead = NumberIn(pool->At("a" + name));
+    const uint64_t behind = NumberIn(pool->At("b" + name));
+    if (!EXPECT(ahead == behind || ahead == behind + 1)) {
+      std::cout << "  " << ahead << " and " << behind << "\n";
+    }
+  }
+  EXPECT(writer.Stop() > 4);
+}
+
+TEST("raw devices that are written to now and then are cut at one point in time") {
+  CheckRaw(25, test::IsLong() ? 100 : 10);
+}
+
+TEST("raw devices that are written to without end are cut at one point in time or not at all") {
+  CheckRaw(0, test::IsLong() ? 10 : 4);
+}
+
+TEST("raw devices that do not count their writes are never taken to stand still") {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const auto first = test::Volume::Make(*pool, "first", "", kSize);
+  const auto second = test::Volume::Make(*pool, "second", "", kSize);
+  const auto mounted = test::Volume::Make(*pool, "mounted", "ext4", kSize);
+  if (first == nullptr || second == nullptr || mounted == nullptr) return;
+  const auto count = [](const test::Volume& volume, char value) {
+    std::ofstream(("/sys/block" + volume.loop().substr(4) + "/queue/iostats").c_str()) << value;
+  };
+  count(*first, '0');
+  count(*second, '0');
+  const std::vector<CutMember> members = {mounted->Member("c"), first->Member("a"),
+                                          second->Member("b")};
+  Result<CutOutcome> outcome = CutSnapshots(members);
+  EXPECT_CODE(outcome, kCutBusy);
+  const std::string path = outcome.ok() ? "" : outcome.status().failure().path;
+  EXPECT(path == first->path() || path == second->path());
+  EXPECT(NothingLeft(members) && mounted->IsThawed());
+  // One of them may be written to as it likes.
+  EXPECT_OK(CutSnapshots({first->Member("alone")}));
+  EXPECT_OK(CutSnapshots({first->Member("with"), mounted->Member("frozen")}));
+  count(*second, '1');
+  EXPECT_OK(CutSnapshots(members));
+  count(*first, '1');
+}
+
+TEST("raw devices that nobody writes to are cut together") {
+  const auto pool = test::Pool::Make("btrfs");
+  if (pool == nullptr) return;
+  const auto first = test::Volume::Make(*pool, "first", "", kSize);
+  const auto second = test::Volume::Make(*pool, "second", "", kSize);
+  if (first == nullptr || second == nullptr) return;
+  // Not written back yet: that is the cut's business, and does not count as writing.
+  test::WriteBytes(first->loop(), 0, std::vector<uint8_t>(kMiB, 1));
+  test::WriteBytes(second->loop(), 0, std::vector<uint8_t>(kMiB, 2));
+  Result<CutOutcome> outcome = CutSnapshots({first->Member("a"), second->Member("b")});
+  if (!EXPECT_OK(outcome)) return;
+  EXPECT_EQ(outcome->frozen_ns, 0u);
+  EXPECT(test::ReadBytes(pool->At("a"))[kMiB - 1] == 1);
+  EXPECT(test::ReadBytes(pool->At("b"))[kMiB - 1] == 2);
+  EXPECT((*StateOfFile(pool->At("a")))->immutable && (*StateOfFile(pool->At("b")))->immutable);
+}
+
+TEST("one raw device may be written to without end, beside others that are not") {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const auto busy = test::Volume::Make(*pool, "busy", "", kSize);
+  const auto idle = test::Volume::Make(*pool, "idle", "", kSize);
+  const auto mounted = test::Volume::Make(*pool, "mounted", "ext4", kSize);
+  if (busy == nullptr || idle == nullptr || mounted == nullptr) return;
+  Scatter(*busy);
+  Scatter(*idle);
+  OrderedWriter writer({busy->loop(), mounted->mount_point() + "/n"}, O_DIRECT);
+  for (int round = 0; round < 4; round++) {
+    writer.Progress();
+    const std::string name = std::to_string(round);
+    EXPECT_OK(CutSnapshots(
+        {busy->Member("a" + name), idle->Member("b" + name), mounted->Member("c" + name)}));
+    const uint64_t ahead = NumberIn(pool->At("a" + name));
+    const uint64_t behind = NumberInside(pool->At("c" + name), "noload");
+    EXPECT(ahead == behind || ahead == behind + 1);
+  }
+}
+
+TEST("when one member fails nothing is left of the others and all are thawed") {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const auto first = test::Volume::Make(*pool, "first", "ext4", kSize);
+  const auto second = test::Volume::Make(*pool, "second", "ext4", kSize);
+  if (first == nullptr || second == nullptr) return;
+  const std::vector<CutMember> members = {first->Member("a"), second->Member("b")};
+  const auto expect = [&](const std::vector<CutMember>& changed, const char* code) {
+    EXPECT_CODE(CutSnapshots(changed), code);
+    EXPECT(NothingLeft(members) && first->IsThawed());
+  };
+  expect({}, "EINVAL");
+  expect({members[0], members[0]}, "EINVAL");
+  const test::TempDirectory elsewhere;
+  std::vector<CutMember> changed = members;
+  changed[1].names = {elsewhere.At("b.tmp"), elsewhere.At("b")};
+  expect(changed, "EXDEV");
+  changed = members;
+  changed[1].source_path = pool->At("nowhere");
+  expect(changed, "ENOENT");
+  changed[1].source_path = first->path();
+  expect(changed, "ESTALE");
+  changed = members;
+  changed[1].freeze_path = first->mount_point();
+  expect(changed, "ESTALE");
+  // Found only when the names are given, after the first member has got its own.
+  changed = members;
+  changed[1].names.final = pool->At("no-such-directory/b");
+  expect(changed, "ENOENT");
+  EXPECT(test::RunCommand("fsfreeze -f " + second->mount_point()));
+  expect(members, "EBUSY");
+  Result<bool> still_frozen = ThawPath(second->mount_point());
+  EXPECT(EXPECT_OK(still_frozen) && *still_frozen);
+  EXPECT_OK(CutSnapshots(members));
+}
+
+TEST("a volume that is a member twice is frozen once") {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const auto volume = test::Volume::Make(*pool, "volume", "btrfs", 128 * kMiB);
+  if (volume == nullptr) return;
+  EXPECT_OK(CutSnapshots({volume->Member("a"), volume->Member("b")}));
+  EXPECT(volume->IsThawed());
+  EXPECT(test::ReadBytes(pool->At("a")) == test::ReadBytes(pool->At("b")));
+}
+
+}  // namespace
+}  // namespace blockdelta

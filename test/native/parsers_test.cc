@@ -1,0 +1,119 @@
+// The pure functions that read what a kernel or a disk says, with what they must not believe.
+#include <random>
+#include <string>
+#include <vector>
+
+#include "native/device/ext4_layout.h"
+#include "native/device/write_counters.h"
+#include "test/native/harness.h"
+
+namespace blockdelta {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+bool Reads(const std::string& text, uint64_t written, uint64_t discarded) {
+  const std::optional<WriteCounters> counters = ParseBlockStat(text);
+  return counters.has_value() && *counters == WriteCounters{written, discarded};
+}
+
+TEST("the counters of written and discarded sectors are found in a stat line of any kernel") {
+  EXPECT(Reads("   1 2 3 4   5 6 70 8   9 10 11   12 13 140 15   16 17\n", 70, 140));
+  EXPECT(Reads("1 2 3 4 5 6 70 8 9 10 11 12 13 140 15", 70, 140));
+  EXPECT(Reads("1\t2 3 4 5 6 18446744073709551615 8 9 10 11\n", UINT64_MAX, 0));
+}
+
+TEST("what is not a stat line is not taken for one") {
+  for (const char* text :
+       {"", "\n", "1 2 3 4 5 6 7 8 9 10", "1 2 3 4 5 6 7 8 9 10 x", "1 2 3 4 5 6 -7 8 9 10 11",
+        "1 2 3 4 5 6 0x7 8 9 10 11", "1 2 3 4 5 6 18446744073709551616 8 9 10 11",
+        "1 2 3 4 5 6 7.5 8 9 10 11", "1 2 3 4 5 6 7, 8 9 10 11"}) {
+    EXPECT(!ParseBlockStat(text).has_value());
+  }
+  EXPECT(!ParseBlockStat(std::string("1 2 3 4 5 6 7\0 8 9 10 11", 24)).has_value());
+  std::string endless;
+  for (int i = 0; i < 1000; i++) endless += "1 ";
+  EXPECT(!ParseBlockStat(endless).has_value());
+}
+
+TEST("random text is read as counters or refused, and nothing else happens") {
+  std::mt19937_64 random(test::Seed());
+  const std::string letters = "0123456789  \t\n-x\0\xff";
+  for (int round = 0; round < 20'000; round++) {
+    std::string text(random() % 120, ' ');
+    for (char& letter : text) letter = letters[random() % letters.size()];
+    static_cast<void>(ParseBlockStat(text));
+  }
+}
+
+void Put(std::vector<uint8_t>* bytes, size_t offset, size_t size, uint64_t value) {
+  for (size_t i = 0; i < size; i++) (*bytes)[offset + i] = static_cast<uint8_t>(value >> 8 * i);
+}
+
+// As mke2fs makes it: 4 KiB blocks, 128 MiB groups, 8192 inodes of 256 bytes a group.
+std::vector<uint8_t> Superblock(uint64_t blocks) {
+  std::vector<uint8_t> bytes(kExt4SuperblockBytes);
+  Put(&bytes, 0x38, 2, 0xEF53);
+  Put(&bytes, 0x04, 4, blocks & UINT32_MAX);
+  Put(&bytes, 0x150, 4, blocks >> 32);
+  Put(&bytes, 0x18, 4, 2);
+  Put(&bytes, 0x20, 4, 32768);
+  Put(&bytes, 0x28, 4, 8192);
+  Put(&bytes, 0x58, 2, 256);
+  Put(&bytes, 0x60, 4, 0x80);
+  Put(&bytes, 0xFE, 2, 64);
+  return bytes;
+}
+
+TEST("an ext4 superblock tells the number of blocks in both its halves") {
+  const std::optional<Ext4Layout> small = ParseExt4Superblock(Superblock(40'000).data());
+  if (!EXPECT(small.has_value())) return;
+  EXPECT_EQ(small->blocks, 40'000u);
+  EXPECT_EQ(small->block_bytes, 4096u);
+  const std::optional<Ext4Layout> large = ParseExt4Superblock(Superblock(5'000'000'000).data());
+  EXPECT(large.has_value() && large->blocks == 5'000'000'000);
+  // Without the 64-bit feature the upper half is something else.
+  std::vector<uint8_t> old = Superblock(40'000);
+  Put(&old, 0x60, 4, 0);
+  Put(&old, 0x150, 4, 77);
+  const std::optional<Ext4Layout> small_again = ParseExt4Superblock(old.data());
+  EXPECT(small_again.has_value() && small_again->blocks == 40'000);
+}
+
+TEST("an ext4 that ends where a group ends does not grow by less than a group's own tables") {
+  const std::optional<Ext4Layout> full = ParseExt4Superblock(Superblock(32768).data());
+  if (!EXPECT(full.has_value())) return;
+  EXPECT(!CanGrowTo(*full, 0) && !CanGrowTo(*full, 128 * kMiB));
+  EXPECT(!CanGrowTo(*full, 128 * kMiB + 4095) && !CanGrowTo(*full, 130 * kMiB));
+  EXPECT(CanGrowTo(*full, 132 * kMiB));
+  const std::optional<Ext4Layout> open = ParseExt4Superblock(Superblock(32767).data());
+  EXPECT(open.has_value() && CanGrowTo(*open, 128 * kMiB));
+}
+
+TEST("a superblock that makes no sense is refused") {
+  const auto refused = [](size_t offset, size_t size, uint64_t value) {
+    std::vector<uint8_t> bytes = Superblock(40'000);
+    Put(&bytes, offset, size, value);
+    return !ParseExt4Superblock(bytes.data()).has_value();
+  };
+  EXPECT(refused(0x38, 2, 0xEF54));
+  EXPECT(refused(0x18, 4, 7));
+  EXPECT(refused(0x18, 4, UINT32_MAX));
+  EXPECT(refused(0x20, 4, 0));
+  EXPECT(refused(0x20, 4, 40'000));
+  EXPECT(refused(0x14, 4, 2));
+  EXPECT(refused(0x04, 4, 0));
+}
+
+TEST("random superblocks are read or refused, and nothing else happens") {
+  std::mt19937_64 random(test::Seed());
+  for (int round = 0; round < 20'000; round++) {
+    std::vector<uint8_t> bytes = Superblock(random());
+    for (int change = 0; change < 3; change++) bytes[random() % bytes.size()] = random() & 0xff;
+    const std::optional<Ext4Layout> layout = ParseExt4Superblock(bytes.data());
+    if (layout.has_value()) static_cast<void>(CanGrowTo(*layout, random()));
+  }
+}
+
+}  // namespace
+}  // namespace blockdelta
