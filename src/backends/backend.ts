@@ -92,6 +92,8 @@ export interface Backend {
    * would have it, and zeros beyond it. sizeBytes >= the source's.
    */
   cloneVolume(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void>;
+  /** Undoes a cloneVolume that was killed, as abandonSnapshots does a cut. */
+  abandonClone(volumeId: string, sourceVolumeId: string): Promise<void>;
   /**
    * Makes the volume, and its device if it is attached, at least this large; the new part reads as
    * zeros. Returns the size it has then. Never shrinks.

@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { describeAttachments } from './contract-attachments.js';
+import { describeCopies } from './contract-copies.js';
 import { describeScans } from './contract-scans.js';
 import { describeSnapshots } from './contract-snapshots.js';
 import {
@@ -41,6 +42,7 @@ export function describeBackend(
     describePool(context);
     describeContents(context);
     describeSnapshots(context);
+    describeCopies(context);
     describeScans(context);
     if (options.attaches) describeAttachments(context);
   });

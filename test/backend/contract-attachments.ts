@@ -27,6 +27,20 @@ function describeDevices(context: ContractContext): void {
     await backend.deleteVolume(volumeId);
   });
 
+  test('an attached device grows with its volume, under whoever holds it', async () => {
+    const { backend } = context;
+    const volumeId = newVolume();
+    await backend.createVolume(volumeId, SIZE);
+    const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+    const fd = openSync(devicePath, constants.O_RDWR | constants.O_EXCL);
+    assert.equal(await backend.expandVolume(volumeId, 2n * SIZE), 2n * SIZE);
+    writeSync(fd, 'x', Number(SIZE) + 4096);
+    closeSync(fd);
+    const found = await backend.findAttachment(volumeId);
+    assert.deepEqual([found?.devicePath, found?.sizeBytes], [devicePath, 2n * SIZE]);
+    await backend.deleteVolume(volumeId);
+  });
+
   test('two volumes have two devices', async () => {
     const { backend } = context;
     const ids = [newVolume(), newVolume()];

@@ -87,6 +87,10 @@ export class MemoryBackend implements Backend {
     this.storage.volumes.set(volumeId, { sizeBytes, blocks: new Map(blocks) });
   }
 
+  async abandonClone(volumeId: string): Promise<void> {
+    await this.deleteVolume(volumeId);
+  }
+
   async expandVolume(volumeId: string, sizeBytes: bigint): Promise<bigint> {
     const volume = this.#volume(volumeId);
     if (volume.sizeBytes < sizeBytes) volume.sizeBytes = sizeBytes;

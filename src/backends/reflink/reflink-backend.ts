@@ -2,14 +2,12 @@
  * The reflink backend: a volume is a sparse file on a loop device, a snapshot a frozen FICLONE of it.
  *
  * Works in a directory on XFS or btrfs; anywhere else it keeps an XFS image of its own there (see
- * embedded-pool.ts), found out by really cloning a file. Which file is attached is asked of the
- * kernel by device and inode each time. Knows ids, never names or lineage.
+ * embedded-pool.ts), found out by really cloning a file. The work is in the rooms beside this one;
+ * here they are one pool. Knows ids, never names or lineage.
  */
-import { readdir, rm, stat } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CsiError, errorCode, SystemError } from '../../errors.js';
-import { mountsAt, mountsOfDevice, readMountInfo } from '../../mount/mountinfo.js';
-import type { Addon, CutResult, LoopDevice, ScanSource, SnapshotFile } from '../../native/addon.js';
+import type { ScanSource } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type {
   Attachment,
@@ -24,20 +22,25 @@ import type {
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
 import { isObjectName, isTemporaryName, type PoolLayout, temporary } from './pool-layout.js';
 import { poolCapacity, type SpacePolicy, statOrNull } from './pool-space.js';
-
-type CutRequest = Parameters<Addon['cutSnapshot']>[0];
+import { SnapshotFiles } from './snapshot-files.js';
+import { isMissing, VolumeFiles } from './volume-files.js';
 
 export class ReflinkBackend implements Backend {
   readonly pool: string;
   readonly #native: NativeRunner;
   readonly #directory: PoolDirectory;
   readonly #policy: SpacePolicy;
+  readonly #volumes: VolumeFiles;
+  readonly #snapshots: SnapshotFiles;
 
   constructor(native: NativeRunner, options: ReflinkPoolOptions & SpacePolicy) {
-    this.#policy = options;
-    this.pool = options.pool;
+    const { pool } = options;
+    this.pool = pool;
     this.#native = native;
+    this.#policy = options;
     this.#directory = new PoolDirectory(native, options);
+    this.#volumes = new VolumeFiles(native, pool, this.#directory);
+    this.#snapshots = new SnapshotFiles(native, pool, this.#directory, this.#volumes);
   }
 
   get #layout(): PoolLayout {
@@ -60,113 +63,62 @@ export class ReflinkBackend implements Backend {
     return this.#directory.check();
   }
 
-  async createVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
-    const path = this.#layout.volume(volumeId);
-    if (await this.#isThere(path, sizeBytes)) return;
-    await this.#native.run('createSparseFile', {
-      temporaryPath: temporary(path),
-      finalPath: path,
-      sizeBytes,
-    });
+  createVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
+    return this.#volumes.create(volumeId, sizeBytes);
   }
 
   async restoreVolume(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void> {
-    const path = this.#layout.volume(volumeId);
-    if (await this.#isThere(path, sizeBytes)) return;
-    const sourcePath = this.#layout.snapshot(snapshotId);
+    const source = this.#snapshots.path(snapshotId);
     try {
-      await this.#native.run('cloneFile', {
-        sourcePath,
-        temporaryPath: temporary(path),
-        finalPath: path,
-        sizeBytes,
-      });
+      await this.#volumes.restore(volumeId, source, sizeBytes);
     } catch (thrown) {
-      throw isMissing(thrown, sourcePath) ? this.#lostSnapshot(snapshotId, thrown) : thrown;
+      throw isMissing(thrown, source) ? this.#snapshots.lost(snapshotId, thrown) : thrown;
     }
   }
 
-  async deleteVolume(volumeId: string): Promise<void> {
-    await this.check();
-    await this.detach(volumeId);
-    await this.#remove(this.#layout.volume(volumeId));
+  cloneVolume(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
+    return this.#volumes.clone(volumeId, sourceVolumeId, sizeBytes);
   }
 
-  async createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
-    const [member] = members;
-    if (member === undefined || members.length > 1) throw CsiError.unimplemented('group snapshots');
-    const { volumeId, snapshotId } = member;
-    const path = this.#layout.snapshot(snapshotId);
-    const loop = await this.#loop(volumeId);
-    const cut = await this.#cut(volumeId, {
-      sourcePath: this.#layout.volume(volumeId),
-      temporaryPath: temporary(path),
-      finalPath: path,
-      loopPath: loop?.path ?? null,
-      freezePath: loop === null ? null : await writableMount(loop.path),
-    });
-    const { state } = await this.#native.run('fileState', { path });
-    if (state === null) throw CsiError.internal(`snapshot ${snapshotId} vanished after its cut`);
-    return { creationTimeNs: cut.cutTimeNs, sizesBytes: [state.sizeBytes] };
+  async abandonClone(volumeId: string, sourceVolumeId: string): Promise<void> {
+    await this.#volumes.thaw(sourceVolumeId);
+    await this.#volumes.delete(volumeId);
   }
 
-  async deleteSnapshot(snapshotId: string): Promise<void> {
-    await this.check();
-    await this.#remove(this.#layout.snapshot(snapshotId));
+  expandVolume(volumeId: string, sizeBytes: bigint): Promise<bigint> {
+    return this.#volumes.expand(volumeId, sizeBytes);
   }
 
-  async abandonSnapshots(members: readonly SnapshotMember[]): Promise<void> {
-    // All of them first: a file system that stands still holds up its users.
-    for (const { volumeId } of members) {
-      const loop = await this.#loop(volumeId);
-      const mountPoint = loop === null ? null : await writableMount(loop.path);
-      if (mountPoint !== null) await this.#native.run('thaw', { path: mountPoint });
-    }
-    for (const { snapshotId } of members) await this.deleteSnapshot(snapshotId);
+  deleteVolume(volumeId: string): Promise<void> {
+    return this.#volumes.delete(volumeId);
   }
 
-  async cloneVolume(): Promise<void> {
-    throw CsiError.unimplemented('clones');
+  createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
+    return this.#snapshots.create(members);
   }
 
-  async expandVolume(): Promise<bigint> {
-    throw CsiError.unimplemented('expansion');
+  deleteSnapshot(snapshotId: string): Promise<void> {
+    return this.#snapshots.delete(snapshotId);
   }
 
-  async condition(volumeId: string): Promise<StorageCondition> {
-    const attachment = await this.findAttachment(volumeId);
-    const found = await statOrNull(this.#layout.volume(volumeId));
-    return { storedBytes: found?.size ?? null, attachment, runsOnRemoved: false };
+  abandonSnapshots(members: readonly SnapshotMember[]): Promise<void> {
+    return this.#snapshots.abandon(members);
   }
 
-  async attach(volumeId: string, options: { readOnly: boolean }): Promise<Attachment> {
-    try {
-      const { device } = await this.#native.run('loopAttach', {
-        backingPath: this.#layout.volume(volumeId),
-        readOnly: options.readOnly,
-        label: volumeId,
-      });
-      return attachment(device);
-    } catch (thrown) {
-      throw this.#explainAttach(volumeId, thrown);
-    }
+  attach(volumeId: string, options: { readOnly: boolean }): Promise<Attachment> {
+    return this.#volumes.attach(volumeId, options.readOnly);
   }
 
-  async detach(volumeId: string): Promise<void> {
-    try {
-      await this.#native.run('loopDetach', { backingPath: this.#layout.volume(volumeId) });
-    } catch (thrown) {
-      if (errorCode(thrown) !== 'EBUSY') throw thrown;
-      throw CsiError.failedPrecondition(
-        `volume ${volumeId} is in use: its loop device is mounted or held open; unpublish and unstage it first`,
-        { cause: thrown },
-      );
-    }
+  detach(volumeId: string): Promise<void> {
+    return this.#volumes.detach(volumeId);
   }
 
-  async findAttachment(volumeId: string): Promise<Attachment | null> {
-    const loop = await this.#loop(volumeId);
-    return loop === null ? null : attachment(loop);
+  findAttachment(volumeId: string): Promise<Attachment | null> {
+    return this.#volumes.findAttachment(volumeId);
+  }
+
+  condition(volumeId: string): Promise<StorageCondition> {
+    return this.#volumes.condition(volumeId);
   }
 
   async capacity(): Promise<PoolCapacity> {
@@ -198,73 +150,9 @@ export class ReflinkBackend implements Backend {
   async scanSource(targetId: string, baseId: string | null): Promise<ScanSource> {
     return {
       kind: 'files',
-      target: await this.#snapshotFile(targetId),
-      base: baseId === null ? null : await this.#snapshotFile(baseId),
+      target: await this.#snapshots.file(targetId),
+      base: baseId === null ? null : await this.#snapshots.file(baseId),
     };
-  }
-
-  /** The object's file, and what a creation that was killed may have left of it. */
-  async #remove(path: string): Promise<void> {
-    await this.#native.run('removeFile', { path: temporary(path) });
-    await this.#native.run('removeFile', { path });
-  }
-
-  async #isThere(path: string, sizeBytes: bigint): Promise<boolean> {
-    const { state } = await this.#native.run('fileState', { path });
-    if (state === null) return false;
-    if (state.sizeBytes === sizeBytes) return true;
-    throw CsiError.internal(
-      `${path} has ${state.sizeBytes} bytes where ${sizeBytes} were expected`,
-    );
-  }
-
-  async #cut(volumeId: string, request: CutRequest): Promise<CutResult> {
-    try {
-      return await this.#native.run('cutSnapshot', request);
-    } catch (thrown) {
-      if (isMissing(thrown, request.sourcePath)) throw this.#lostVolume(volumeId, thrown);
-      if (!isFrozenByAnother(thrown)) throw thrown;
-      throw CsiError.failedPrecondition(
-        `the file system of volume ${volumeId} at ${request.freezePath} is frozen by somebody else; ` +
-          'thaw it first: the plugin freezes it itself for the moment of the cut',
-        { cause: thrown },
-      );
-    }
-  }
-
-  #lostVolume(volumeId: string, cause: unknown): CsiError {
-    return CsiError.failedPrecondition(
-      `volume ${volumeId} has lost its file ${this.#layout.volume(volumeId)} in pool '${this.pool}'; ` +
-        'restore it from a snapshot or a backup',
-      { cause },
-    );
-  }
-
-  #lostSnapshot(snapshotId: string, cause: unknown): CsiError {
-    return CsiError.failedPrecondition(
-      `snapshot ${snapshotId} has lost its file ${this.#layout.snapshot(snapshotId)} in pool ` +
-        `'${this.pool}'; make a full backup of another one`,
-      { cause },
-    );
-  }
-
-  /** Asks the pool first: in one whose disk is away no file is there, and so nothing seems attached. */
-  async #loop(volumeId: string): Promise<LoopDevice | null> {
-    await this.check();
-    const backingPath = this.#layout.volume(volumeId);
-    return (await this.#native.run('loopFind', { backingPath })).device;
-  }
-
-  #explainAttach(volumeId: string, thrown: unknown): unknown {
-    const code = errorCode(thrown);
-    if (code === 'ENOENT') return this.#lostVolume(volumeId, thrown);
-    if (code === 'EEXIST') {
-      return CsiError.failedPrecondition(
-        `volume ${volumeId} is attached with another read-only state; unstage it first`,
-        { cause: thrown },
-      );
-    }
-    return thrown;
   }
 
   async #objects(directory: string): Promise<{ objects: PoolObject[]; unknown: string[] }> {
@@ -280,37 +168,4 @@ export class ReflinkBackend implements Backend {
     }
     return { objects, unknown };
   }
-
-  async #snapshotFile(snapshotId: string): Promise<SnapshotFile> {
-    const path = this.#layout.snapshot(snapshotId);
-    const { state } = await this.#native.run('fileState', { path });
-    if (state === null) throw this.#lostSnapshot(snapshotId, undefined);
-    return { path, device: state.device, inode: state.inode, sizeBytes: state.sizeBytes };
-  }
-}
-
-/** Whether a call failed because the file of an object was removed behind our back. */
-function isMissing(thrown: unknown, path: string): boolean {
-  return thrown instanceof SystemError && thrown.code === 'ENOENT' && thrown.path === path;
-}
-
-function isFrozenByAnother(thrown: unknown): boolean {
-  return thrown instanceof SystemError && thrown.code === 'EBUSY' && thrown.syscall === 'FIFREEZE';
-}
-
-function attachment(device: LoopDevice): Attachment {
-  return { devicePath: device.path, readOnly: device.readOnly, sizeBytes: device.sizeBytes };
-}
-
-/**
- * A mount point of the device whose file system can be written to; any one of them freezes it. A mount
- * that another one covers is none: its path leads to the other one's file system.
- */
-async function writableMount(devicePath: string): Promise<string | null> {
-  const { rdev } = await stat(devicePath);
-  const mounts = await readMountInfo();
-  const found = mountsOfDevice(mounts, rdev).find(
-    (entry) => !entry.superReadOnly && mountsAt(mounts, entry.mountPoint).at(-1) === entry,
-  );
-  return found?.mountPoint ?? null;
 }

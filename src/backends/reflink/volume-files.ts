@@ -1,0 +1,238 @@
+/**
+ * The volumes of a reflink pool: sparse files, and the loop devices they are attached to.
+ *
+ * Which file is attached is asked of the kernel by device and inode each time. Whatever is asked of a
+ * file asks the pool first: in one whose disk is away no file is there, and nothing seems attached.
+ * Knows nothing of snapshots but the file to restore from.
+ */
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { CsiError, errorCode, SystemError } from '../../errors.js';
+import { mountsAt, mountsOfDevice, readMountInfo } from '../../mount/mountinfo.js';
+import type { LoopDevice } from '../../native/addon.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type { Attachment, StorageCondition } from '../backend.js';
+import type { PoolDirectory } from './pool-directory.js';
+import { temporary } from './pool-layout.js';
+import { statOrNull } from './pool-space.js';
+
+/** A volume as a cut finds it: its file, and what has to stand still. */
+export interface CutSource {
+  sourcePath: string;
+  loopPath: string | null;
+  /** A mount point of its file system; null if none is mounted writable. */
+  freezePath: string | null;
+}
+
+export class VolumeFiles {
+  constructor(
+    private readonly native: NativeRunner,
+    private readonly pool: string,
+    private readonly directory: PoolDirectory,
+  ) {}
+
+  path(volumeId: string): string {
+    return this.directory.layout.volume(volumeId);
+  }
+
+  async create(volumeId: string, sizeBytes: bigint): Promise<void> {
+    const path = this.path(volumeId);
+    if (await this.#isThere(path, sizeBytes)) return;
+    const temporaryPath = temporary(path);
+    await this.native.run('createSparseFile', { temporaryPath, finalPath: path, sizeBytes });
+  }
+
+  /** `sourcePath` is a frozen file. ENOENT of it is thrown as it comes. */
+  async restore(volumeId: string, sourcePath: string, sizeBytes: bigint): Promise<void> {
+    const path = this.path(volumeId);
+    if (await this.#isThere(path, sizeBytes)) return;
+    const names = { temporaryPath: temporary(path), finalPath: path };
+    await this.native.run('cloneFile', { sourcePath, ...names, sizeBytes });
+  }
+
+  async clone(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
+    const path = this.path(volumeId);
+    if (await this.#isThere(path, sizeBytes)) return;
+    const source = await this.cutSource(sourceVolumeId);
+    const names = { temporaryPath: temporary(path), finalPath: path };
+    try {
+      await this.native.run('cloneVolume', { ...source, ...names, sizeBytes });
+    } catch (thrown) {
+      throw this.explainCut(thrown, [{ ...source, volumeId: sourceVolumeId }]);
+    }
+  }
+
+  async expand(volumeId: string, sizeBytes: bigint): Promise<bigint> {
+    await this.directory.check();
+    const path = this.path(volumeId);
+    try {
+      await this.native.run('growFile', { path, sizeBytes });
+    } catch (thrown) {
+      throw isMissing(thrown, path) ? this.#lost(volumeId, thrown) : thrown;
+    }
+    // Also when the file had the size already: a kill may have come before the device got it.
+    const { device } = await this.native.run('loopResize', { backingPath: path });
+    const { state } = await this.native.run('fileState', { path });
+    if (state === null) throw this.#lost(volumeId, undefined);
+    return device === null ? state.sizeBytes : device.sizeBytes;
+  }
+
+  async delete(volumeId: string): Promise<void> {
+    await this.directory.check();
+    await this.detach(volumeId);
+    const path = this.path(volumeId);
+    await this.native.run('removeFile', { path: temporary(path) });
+    await this.native.run('removeFile', { path });
+  }
+
+  async attach(volumeId: string, readOnly: boolean): Promise<Attachment> {
+    const backingPath = this.path(volumeId);
+    try {
+      const request = { backingPath, readOnly, label: volumeId };
+      return attachment((await this.native.run('loopAttach', request)).device);
+    } catch (thrown) {
+      throw this.#explainAttach(volumeId, thrown);
+    }
+  }
+
+  async detach(volumeId: string): Promise<void> {
+    try {
+      await this.native.run('loopDetach', { backingPath: this.path(volumeId) });
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'EBUSY') throw thrown;
+      throw CsiError.failedPrecondition(
+        `volume ${volumeId} is in use: its loop device is mounted or held open; unpublish and unstage it first`,
+        { cause: thrown },
+      );
+    }
+  }
+
+  async findAttachment(volumeId: string): Promise<Attachment | null> {
+    const loop = await this.#loop(volumeId);
+    return loop === null ? null : attachment(loop);
+  }
+
+  async condition(volumeId: string): Promise<StorageCondition> {
+    const found = await this.findAttachment(volumeId);
+    const file = await statOrNull(this.path(volumeId));
+    const runsOnRemoved = found === null && (await isAttachedRemoved(this.path(volumeId)));
+    return { storedBytes: file?.size ?? null, attachment: found, runsOnRemoved };
+  }
+
+  async cutSource(volumeId: string): Promise<CutSource> {
+    const loop = await this.#loop(volumeId);
+    return {
+      sourcePath: this.path(volumeId),
+      loopPath: loop?.path ?? null,
+      freezePath: loop === null ? null : await writableMount(loop.path),
+    };
+  }
+
+  /** Lets the volume's file system go on, where a cut that was killed left it frozen. */
+  async thaw(volumeId: string): Promise<void> {
+    const { freezePath } = await this.cutSource(volumeId);
+    if (freezePath !== null) await this.native.run('thaw', { path: freezePath });
+  }
+
+  /** What a failed cut of these volumes means. */
+  explainCut(thrown: unknown, sources: readonly (CutSource & { volumeId: string })[]): unknown {
+    if (!(thrown instanceof SystemError)) return thrown;
+    const source = sources.find(
+      ({ sourcePath, freezePath, loopPath }) =>
+        thrown.path === sourcePath || thrown.path === freezePath || thrown.path === loopPath,
+    );
+    const volumeId = source?.volumeId ?? 'of the group';
+    if (source !== undefined && isMissing(thrown, source.sourcePath)) {
+      return this.#lost(volumeId, thrown);
+    }
+    if (thrown.code === 'EBUSY' && thrown.syscall === 'FIFREEZE') {
+      return CsiError.failedPrecondition(
+        `the file system of volume ${volumeId} at ${source?.freezePath} is frozen by somebody else; ` +
+          'thaw it first: the plugin freezes it itself for the moment of the cut',
+        { cause: thrown },
+      );
+    }
+    if (thrown.code === 'CUT_BUSY') {
+      return CsiError.failedPrecondition(
+        `volume ${volumeId} and another one are being written to and hold no mounted file system that ` +
+          'could be frozen, so they cannot be cut at one point in time; pause their writers, or take ' +
+          'single snapshots',
+        { cause: thrown },
+      );
+    }
+    return thrown;
+  }
+
+  async #loop(volumeId: string): Promise<LoopDevice | null> {
+    await this.directory.check();
+    const backingPath = this.path(volumeId);
+    return (await this.native.run('loopFind', { backingPath })).device;
+  }
+
+  async #isThere(path: string, sizeBytes: bigint): Promise<boolean> {
+    const { state } = await this.native.run('fileState', { path });
+    if (state === null) return false;
+    if (state.sizeBytes === sizeBytes) return true;
+    throw CsiError.internal(
+      `${path} has ${state.sizeBytes} bytes where ${sizeBytes} were expected`,
+    );
+  }
+
+  #lost(volumeId: string, cause: unknown): CsiError {
+    return CsiError.failedPrecondition(
+      `volume ${volumeId} has lost its file ${this.path(volumeId)} in pool '${this.pool}'; ` +
+        'restore it from a snapshot or a backup',
+      { cause },
+    );
+  }
+
+  #explainAttach(volumeId: string, thrown: unknown): unknown {
+    const code = errorCode(thrown);
+    if (code === 'ENOENT') return this.#lost(volumeId, thrown);
+    if (code === 'EEXIST') {
+      return CsiError.failedPrecondition(
+        `volume ${volumeId} is attached with another read-only state; unstage it first`,
+        { cause: thrown },
+      );
+    }
+    return thrown;
+  }
+}
+
+/** Whether a call failed because the file of an object was removed behind our back. */
+export function isMissing(thrown: unknown, path: string): boolean {
+  return thrown instanceof SystemError && thrown.code === 'ENOENT' && thrown.path === path;
+}
+
+function attachment(device: LoopDevice): Attachment {
+  return { devicePath: device.path, readOnly: device.readOnly, sizeBytes: device.sizeBytes };
+}
+
+/**
+ * A mount point of the device whose file system can be written to; any one of them freezes it. A mount
+ * that another one covers is none: its path leads to the other one's file system.
+ */
+export async function writableMount(devicePath: string): Promise<string | null> {
+  const { rdev } = await stat(devicePath);
+  const mounts = await readMountInfo();
+  const found = mountsOfDevice(mounts, rdev).find(
+    (entry) => !entry.superReadOnly && mountsAt(mounts, entry.mountPoint).at(-1) === entry,
+  );
+  return found?.mountPoint ?? null;
+}
+
+/** sysfs names a backing file that was unlinked by its last path and this. */
+const REMOVED_SUFFIX = ' (deleted)';
+
+/** By the path alone, since the file is gone: good for telling people, not for detaching. */
+async function isAttachedRemoved(path: string): Promise<boolean> {
+  for (const name of await readdir('/sys/block')) {
+    if (!name.startsWith('loop')) continue;
+    try {
+      const label = await readFile(`/sys/block/${name}/loop/backing_file`, 'utf8');
+      if (label.trimEnd() === `${path}${REMOVED_SUFFIX}`) return true;
+    } catch (thrown) {
+      if (!['ENOENT', 'ENXIO', 'ENODEV'].includes(errorCode(thrown) ?? '')) throw thrown;
+    }
+  }
+  return false;
+}

@@ -1,0 +1,148 @@
+/** The part of the backend contract about clones, expansion, cuts of several volumes, and condition. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type ContractContext, newSnapshot, newVolume, SIZE, VOLUME_BYTES } from './harness.js';
+
+/** A volume whose block at 4096 holds the value, and which is open for writing. */
+async function writtenVolume(context: ContractContext, value: number): Promise<string> {
+  const volumeId = newVolume();
+  await context.backend.createVolume(volumeId, SIZE);
+  await context.harness.write(volumeId, 4096, Buffer.alloc(4096, value));
+  return volumeId;
+}
+
+async function drop(context: ContractContext, ...volumeIds: string[]): Promise<void> {
+  for (const id of volumeIds) {
+    await context.harness.release(id);
+    await context.backend.deleteVolume(id);
+  }
+}
+
+function describeClones(context: ContractContext): void {
+  test('a clone has what its source has at that moment, unsynced too, and goes its own way', async () => {
+    const { backend, harness } = context;
+    const source = await writtenVolume(context, 1);
+    const clone = newVolume();
+    await backend.cloneVolume(clone, source, 2n * SIZE);
+    await harness.write(source, 4096, Buffer.alloc(4096, 2));
+    await backend.cloneVolume(clone, source, 2n * SIZE);
+    const content = await harness.read(clone);
+    assert.equal(content.length, 2 * VOLUME_BYTES);
+    assert.equal(content[4096], 1, 'it was made once, with the content of that moment');
+    assert.ok(content.subarray(VOLUME_BYTES).equals(Buffer.alloc(VOLUME_BYTES)));
+    await harness.write(clone, 4096, Buffer.alloc(4096, 3));
+    assert.equal((await harness.read(source))[4096], 2);
+    await drop(context, source, clone);
+  });
+
+  test('a clone can be written to, snapshotted and outlives its source', async () => {
+    const { backend, harness } = context;
+    const source = await writtenVolume(context, 5);
+    const clone = newVolume();
+    await backend.cloneVolume(clone, source, SIZE);
+    await drop(context, source);
+    const snapshotId = newSnapshot();
+    await backend.createSnapshots([{ volumeId: clone, snapshotId }]);
+    assert.equal((await harness.read(clone))[4096], 5);
+    await backend.deleteSnapshot(snapshotId);
+    await drop(context, clone);
+  });
+
+  test('cloning a volume that is not there fails and leaves nothing, and abandoning it succeeds', async () => {
+    const { backend } = context;
+    const clone = newVolume();
+    const source = newVolume();
+    await assert.rejects(backend.cloneVolume(clone, source, SIZE));
+    await backend.abandonClone(clone, source);
+    assert.ok(!(await backend.list()).volumes.some(({ id }) => id === clone));
+    assert.deepEqual(await backend.sweep(), []);
+  });
+}
+
+function describeExpansion(context: ContractContext): void {
+  test('an expanded volume keeps its content and reads as zeros beyond it, however often it is asked', async () => {
+    const { backend, harness } = context;
+    const volumeId = await writtenVolume(context, 6);
+    assert.equal(await backend.expandVolume(volumeId, 2n * SIZE), 2n * SIZE);
+    assert.equal(await backend.expandVolume(volumeId, 2n * SIZE), 2n * SIZE);
+    assert.equal(await backend.expandVolume(volumeId, SIZE), 2n * SIZE, 'never smaller');
+    const content = await harness.read(volumeId);
+    assert.equal(content.length, 2 * VOLUME_BYTES);
+    assert.equal(content[4096], 6);
+    assert.ok(content.subarray(VOLUME_BYTES).equals(Buffer.alloc(VOLUME_BYTES)));
+    await harness.write(volumeId, VOLUME_BYTES + 4096, Buffer.alloc(4096, 7));
+    assert.equal((await harness.read(volumeId))[VOLUME_BYTES + 4096], 7);
+    await drop(context, volumeId);
+  });
+
+  test('a snapshot has the size its volume had, and the next one the new size', async () => {
+    const { backend } = context;
+    const volumeId = await writtenVolume(context, 8);
+    const [before, after] = [newSnapshot(), newSnapshot()];
+    const first = await backend.createSnapshots([{ volumeId, snapshotId: before }]);
+    await backend.expandVolume(volumeId, 2n * SIZE);
+    const second = await backend.createSnapshots([{ volumeId, snapshotId: after }]);
+    assert.deepEqual([first.sizesBytes, second.sizesBytes], [[SIZE], [2n * SIZE]]);
+    for (const id of [before, after]) await backend.deleteSnapshot(id);
+    await drop(context, volumeId);
+  });
+
+  test('expanding a volume that is not there fails', async () => {
+    await assert.rejects(context.backend.expandVolume(newVolume(), SIZE));
+  });
+}
+
+function describeGroups(context: ContractContext): void {
+  test('several volumes are cut together, each with its own content and size', async () => {
+    const { backend, harness } = context;
+    const volumes = [await writtenVolume(context, 1), await writtenVolume(context, 2)];
+    const [first = '', second = ''] = volumes;
+    await backend.expandVolume(second, 2n * SIZE);
+    const members = volumes.map((volumeId) => ({ volumeId, snapshotId: newSnapshot() }));
+    const cut = await backend.createSnapshots(members);
+    assert.deepEqual(cut.sizesBytes, [SIZE, 2n * SIZE]);
+    for (const id of volumes) await harness.write(id, 4096, Buffer.alloc(4096, 9));
+    for (const [index, { snapshotId }] of members.entries()) {
+      const restored = newVolume();
+      await backend.restoreVolume(restored, snapshotId, 2n * SIZE);
+      assert.equal((await harness.read(restored))[4096], index + 1);
+      await drop(context, restored);
+    }
+    await backend.abandonSnapshots(members);
+    await drop(context, first, second);
+  });
+
+  test('a group with a member that is not there leaves no snapshot of the others', async () => {
+    const { backend } = context;
+    const volumeId = await writtenVolume(context, 1);
+    const member = { volumeId, snapshotId: newSnapshot() };
+    const lost = { volumeId: newVolume(), snapshotId: newSnapshot() };
+    for (const members of [
+      [member, lost],
+      [lost, member],
+    ]) {
+      await assert.rejects(backend.createSnapshots(members));
+      const held = (await backend.list()).snapshots.map(({ id }) => id);
+      assert.ok(!held.includes(member.snapshotId) && !held.includes(lost.snapshotId));
+      assert.deepEqual(await backend.sweep(), []);
+    }
+    await context.harness.write(volumeId, 0, Buffer.alloc(4096, 1));
+    await drop(context, volumeId);
+  });
+}
+
+export function describeCopies(context: ContractContext): void {
+  describeClones(context);
+  describeExpansion(context);
+  describeGroups(context);
+  test('the condition of a volume tells what is stored, and null once that is gone', async () => {
+    const { backend } = context;
+    const volumeId = await writtenVolume(context, 1);
+    await backend.expandVolume(volumeId, 2n * SIZE);
+    const { storedBytes, runsOnRemoved } = await backend.condition(volumeId);
+    assert.deepEqual([storedBytes, runsOnRemoved], [2n * SIZE, false]);
+    await drop(context, volumeId);
+    const gone = await backend.condition(volumeId);
+    assert.deepEqual(gone, { storedBytes: null, attachment: null, runsOnRemoved: false });
+  });
+}
