@@ -127,7 +127,13 @@ async function settleVolume(
   volume: VolumeRecord,
   report: ReconcileReport,
 ): Promise<void> {
-  await registry.owning(volume.pool).deleteVolume(volume.volumeId);
+  const { volumeId, sourceVolumeId } = volume;
+  const backend = registry.owning(volume.pool);
+  if (volume.state === 'creating' && sourceVolumeId !== null) {
+    await backend.abandonClone(volumeId, sourceVolumeId);
+  } else {
+    await backend.deleteVolume(volumeId);
+  }
   await catalogue.removeVolume(volume.volumeId);
   if (volume.state === 'creating') report.undone.push(`volume ${volume.volumeId}`);
   else report.finished.push(`deletion of volume ${volume.volumeId}`);

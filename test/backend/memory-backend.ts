@@ -87,7 +87,7 @@ export class MemoryBackend implements Backend {
     this.storage.volumes.set(volumeId, { sizeBytes, blocks: new Map(blocks) });
   }
 
-  async abandonClone(volumeId: string): Promise<void> {
+  async abandonClone(volumeId: string, _sourceVolumeId: string): Promise<void> {
     await this.deleteVolume(volumeId);
   }
 

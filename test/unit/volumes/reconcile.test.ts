@@ -98,6 +98,21 @@ test('a volume that was being deleted is deleted to the end, and its snapshots s
   assert.equal((await catalogue.volumeById(going.volumeId))?.state, 'deleted');
 });
 
+test('a clone that was being made is undone, and its source goes on', async () => {
+  const source = await volume();
+  const half = await volume({ state: 'creating', sourceVolumeId: source.volumeId });
+  const thawed: string[] = [];
+  const abandonClone = backend.abandonClone.bind(backend);
+  backend.abandonClone = async (volumeId, sourceVolumeId) => {
+    thawed.push(sourceVolumeId);
+    await abandonClone(volumeId, sourceVolumeId);
+  };
+  const report = await reconcile(catalogue, registry);
+  assert.deepEqual(report, { ...nothing, undone: [`volume ${half.volumeId}`] });
+  assert.deepEqual(thawed, [source.volumeId]);
+  assert.deepEqual([...storage.volumes.keys()], [source.volumeId]);
+});
+
 test('a snapshot that was being cut is undone, also when its file is complete', async () => {
   const of = await volume();
   const half = await snapshot(of, { state: 'creating' });

@@ -1,0 +1,98 @@
+/** What a reflink pool promises to new volumes, and what it tells of storage that was removed. */
+import assert from 'node:assert/strict';
+import { linkSync, rmSync } from 'node:fs';
+import { statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
+import { NativePool } from '../../src/native/pool.js';
+import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
+import { newVolume } from './harness.js';
+
+const MIB = 1n << 20n;
+const skip = skipUnlessRoot;
+
+let workspace: Workspace;
+let native: NativePool;
+let directory: string;
+
+before(() => {
+  if (skip !== false) return;
+  workspace = new Workspace('space');
+  native = new NativePool(1);
+  directory = makePoolFileSystem(workspace, 'xfs');
+});
+
+after(async () => {
+  await native?.close();
+  workspace?.dispose();
+});
+
+async function pool(overcommitPercent: bigint, reservePercent: bigint): Promise<ReflinkBackend> {
+  const owner = 'space';
+  const policy = { overcommitPercent, reservePercent };
+  const options = { pool: 'default', directory, embeddedPoolBytes: null, owner, ...policy };
+  const backend = new ReflinkBackend(native, options);
+  await backend.start();
+  return backend;
+}
+
+async function freeBytes(): Promise<bigint> {
+  const { bavail, bsize } = await statfs(directory, { bigint: true });
+  return bavail * bsize;
+}
+
+const aligned = (bytes: bigint): bigint => (bytes / 4096n) * 4096n;
+
+test('a pool keeps its reserve from new volumes', { skip }, async () => {
+  const {
+    totalBytes,
+    freeBytes: free,
+    reserveBytes,
+    availableBytes,
+  } = await (await pool(100n, 10n)).capacity();
+  assert.equal(free, await freeBytes());
+  assert.equal(reserveBytes, totalBytes / 10n);
+  assert.equal(availableBytes, aligned(free - reserveBytes));
+});
+
+test('an overcommitted pool promises a multiple of what is free, less what is promised already', {
+  skip,
+}, async () => {
+  const backend = await pool(250n, 0n);
+  const before = await backend.capacity();
+  assert.equal(before.availableBytes, aligned(((await freeBytes()) * 250n) / 100n));
+  const volumeId = newVolume();
+  await backend.createVolume(volumeId, 64n * MIB);
+  const after = await backend.capacity();
+  const promised = before.availableBytes - after.availableBytes;
+  const used = ((before.freeBytes - after.freeBytes) * 250n) / 100n;
+  assert.ok(promised - used >= 63n * MIB && promised - used <= 65n * MIB, `${promised} ${used}`);
+  await backend.deleteVolume(volumeId);
+});
+
+test('a pool that is full by its reserve promises nothing, and never less', { skip }, async () => {
+  const backend = await pool(100n, 50n);
+  const volumeId = newVolume();
+  const { totalBytes } = await backend.capacity();
+  await backend.createVolume(volumeId, aligned(totalBytes));
+  assert.equal((await backend.capacity()).availableBytes, 0n);
+  await backend.deleteVolume(volumeId);
+});
+
+test('a device that runs on a file that was removed from the pool is told', { skip }, async () => {
+  const backend = await pool(100n, 0n);
+  const volumeId = newVolume();
+  await backend.createVolume(volumeId, MIB);
+  const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+  const file = join(directory, 'volumes', volumeId);
+  const kept = join(directory, 'kept');
+  linkSync(file, kept);
+  assert.equal((await backend.condition(volumeId)).attachment?.devicePath, devicePath);
+  rmSync(file);
+  const { storedBytes, attachment, runsOnRemoved } = await backend.condition(volumeId);
+  assert.deepEqual([storedBytes, attachment, runsOnRemoved], [null, null, true]);
+  await native.run('loopDetach', { backingPath: kept });
+  assert.equal((await backend.condition(volumeId)).runsOnRemoved, false);
+  rmSync(kept);
+});
