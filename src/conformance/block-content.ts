@@ -25,6 +25,7 @@ const ALIGNMENT_BYTES = 4096;
 const DISCARDS_PER_ROUND = 2;
 const DISCARD_BYTES = 128 * 1024;
 const READ_BYTES = 1 << 20;
+const ZEROS = Buffer.alloc(CHUNK_BYTES);
 
 export class BlockContent {
   /** As the chunks were before they were touched first. */
@@ -34,8 +35,17 @@ export class BlockContent {
   readonly #frozen = new Set<number>();
   #sizeBytes: number;
 
-  constructor(sizeBytes: number) {
+  /** `source`: what the volume was made from; its bytes are what it holds at first. */
+  constructor(
+    sizeBytes: number,
+    private readonly source: Image | null = null,
+  ) {
     this.#sizeBytes = sizeBytes;
+    for (const [index, chunk] of source?.known ?? []) {
+      this.#initial.set(index, chunk);
+      this.#chunks.set(index, chunk);
+      this.#frozen.add(index);
+    }
   }
 
   /** After the volume was expanded. */
@@ -49,7 +59,7 @@ export class BlockContent {
     return {
       sizeBytes: this.#sizeBytes,
       known: new Map(this.#chunks),
-      elsewhere: (index) => this.#initial.get(index) ?? null,
+      elsewhere: this.#initialChunk,
     };
   }
 
@@ -58,9 +68,12 @@ export class BlockContent {
     return {
       sizeBytes: this.#sizeBytes,
       known: new Map(),
-      elsewhere: (index) => this.#initial.get(index) ?? null,
+      elsewhere: this.#initialChunk,
     };
   }
+
+  readonly #initialChunk = (index: number): Buffer | null =>
+    this.#initial.get(index) ?? this.source?.elsewhere(index) ?? null;
 
   /** Random changes at the published path, on the device when it resolves. */
   async change(path: string, random: Random, operations: number, from = 0): Promise<void> {
@@ -195,7 +208,7 @@ export async function readImage(path: string, sizeBytes: number): Promise<Image>
       await readFully(device, bytes.subarray(0, Math.min(READ_BYTES, sizeBytes - start)), start);
       for (let offset = 0; offset < READ_BYTES; offset += CHUNK_BYTES) {
         const chunk = bytes.subarray(offset, offset + CHUNK_BYTES);
-        if (chunk.some((byte) => byte !== 0)) known.set((start + offset) / CHUNK_BYTES, chunk);
+        if (!chunk.equals(ZEROS)) known.set((start + offset) / CHUNK_BYTES, chunk);
       }
     }
   } finally {

@@ -10,13 +10,13 @@ import { type AccessType, type SuiteOptions, volumeSizeOf } from './options.js';
 import { Random } from './random.js';
 import type { Snapshot, Volume, Volumes } from './volumes.js';
 
-/** Three snapshots of one volume. */
+/** Snapshots of one volume, in the order they were cut. */
 export interface History {
   readonly volume: Volume;
   readonly base: Snapshot;
   readonly target: Snapshot;
-  /** Cut behind `target` with nothing written in between. */
-  readonly twin: Snapshot;
+  /** Two cut after the volume was unpublished, with nothing written in between. */
+  readonly twins: readonly [Snapshot, Snapshot];
 }
 
 /** Enough for lists of many entries, spread over the volume. */
@@ -69,9 +69,11 @@ export class CommonVolumes {
     const base = await this.volumes.snapshot(volume);
     await change(LATER_OPERATIONS);
     const target = await this.volumes.snapshot(volume);
-    const twin = await this.volumes.snapshot(volume);
+    // A mounted file system writes by itself, and when it is frozen for a snapshot.
     await this.volumes.unpublish(volume);
-    return { volume, base, target, twin };
+    const first = await this.volumes.snapshot(volume);
+    const second = await this.volumes.snapshot(volume);
+    return { volume, base, target, twins: [first, second] };
   }
 
   #changer(volume: Volume, path: string, random: Random): (count: number) => Promise<void> {

@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Advertised } from './advertised.js';
 import { ConformanceFailure } from './check.js';
-import type { Driver, Message } from './driver.js';
+import type { Driver, Message, Refusal } from './driver.js';
 import { type AccessType, type StringMap, type SuiteOptions, volumeSizeOf } from './options.js';
 import { UndoList } from './undo-list.js';
 
@@ -114,8 +114,31 @@ export class Volumes {
     };
   }
 
-  async delete(volume: Volume): Promise<void> {
-    await this.#undo.run(`volume ${volume.id}`, this.deps.driver);
+  /** Null if it is gone now; a refusal is for the caller to judge. */
+  async delete(volume: Volume): Promise<Refusal | null> {
+    const { refusal } = await this.deps.driver.settle('DeleteVolume', { volume_id: volume.id });
+    if (refusal === null) this.#undo.forget(`volume ${volume.id}`);
+    return refusal;
+  }
+
+  /** By the controller, and by the node where the controller says so. The volume knows its size. */
+  async expand(volume: Volume, sizeBytes: number): Promise<void> {
+    const { driver, advertised } = this.deps;
+    const isOnline = advertised.expansion.has('ONLINE');
+    if (!isOnline) await this.unpublish(volume);
+    const range = { capacity_range: { required_bytes: String(sizeBytes) } };
+    const common = { volume_id: volume.id, volume_capability: volume.capability, ...range };
+    const answer = await driver.call('ControllerExpandVolume', common);
+    volume.sizeBytes = Number(answer['capacity_bytes']);
+    if (!isOnline) await this.publish(volume);
+    if (answer['node_expansion_required'] !== true) return;
+    await driver.call('NodeExpandVolume', {
+      ...common,
+      volume_path: volume.targetPath,
+      ...(advertised.node?.has('STAGE_UNSTAGE_VOLUME')
+        ? { staging_target_path: volume.stagingPath }
+        : {}),
+    });
   }
 
   /** Attaches, stages and publishes. Resolves to the target path. */
@@ -192,6 +215,11 @@ export class Volumes {
 
   async deleteSnapshot(snapshot: Snapshot): Promise<void> {
     await this.#undo.run(`snapshot ${snapshot.id}`, this.deps.driver);
+  }
+
+  /** A check has deleted it. */
+  forgetSnapshot(snapshot: Snapshot): void {
+    this.#undo.forget(`snapshot ${snapshot.id}`);
   }
 
   async createGroup(volumes: readonly Volume[], name = this.name()): Promise<Group> {

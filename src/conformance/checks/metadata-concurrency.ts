@@ -1,0 +1,152 @@
+/** Lists while something else goes on: other streams, slow readers, snapshots made and deleted. */
+import { setTimeout as delay } from 'node:timers/promises';
+import { StatusCode } from '../../errors.js';
+import { BlockContent } from '../block-content.js';
+import { type Check, type CheckContext, ConformanceFailure } from '../check.js';
+import { describeRefusal } from '../driver.js';
+import { allocatedOf, deltaOf, drain, expectSameBytesListed, readList } from '../lists.js';
+import { changeFiles } from '../mount-content.js';
+import type { Entry } from '../ranges.js';
+
+const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
+const NARROW_BYTES = 256;
+const OPERATIONS = 60;
+const FILE_CHANGES = 20;
+/** A slow reader takes so many breaks, each so long. */
+const BREAKS = 100;
+const BREAK_MS = 5;
+
+async function twoStreams(context: CheckContext): Promise<void> {
+  const lists = await context.common.lists();
+  const alone: (readonly Entry[])[] = [];
+  for (const list of lists) alone.push((await readList(context, list)).entries);
+  const together = [...lists.entries()].flatMap(([index, list]) =>
+    [0, 3].map(async (maxResults) => {
+      const { entries } = await readList(context, list, { maxResults });
+      expectSameBytesListed(`${list.rpc} beside others`, alone[index] ?? [], entries);
+    }),
+  );
+  await Promise.all(together);
+}
+
+async function slowReader(context: CheckContext): Promise<void> {
+  for (const list of await context.common.lists()) {
+    const whole = await readList(context, list);
+    const stream = context.driver.openList(list, { maxResults: 2 }, { windowBytes: NARROW_BYTES });
+    const entries: Entry[] = [];
+    try {
+      for (let count = 0; ; count += 1) {
+        const message = await stream.next();
+        if (message === null) break;
+        entries.push(...message.entries);
+        if (count < BREAKS) await delay(BREAK_MS, undefined, { signal: context.signal });
+      }
+      if (stream.end.code !== StatusCode.OK) {
+        throw new ConformanceFailure(`${list.rpc} read slowly`, 'OK', describeRefusal(stream.end));
+      }
+    } finally {
+      await stream.close();
+    }
+    expectSameBytesListed(`${list.rpc} read slowly`, whole.entries, entries);
+  }
+}
+
+async function busyVolume(context: CheckContext): Promise<void> {
+  const { volumes, driver, random, common } = context;
+  const volume = await volumes.create({ access: common.access });
+  const path = await volumes.publish(volume);
+  const content = new BlockContent(volume.sizeBytes);
+  const change = (): Promise<void> =>
+    common.access === 'block'
+      ? content.change(path, random, OPERATIONS)
+      : changeFiles(path, random, FILE_CHANGES);
+  await change();
+  const base = await volumes.snapshot(volume);
+  await change();
+  const target = await volumes.snapshot(volume);
+  const list = deltaOf(base, target);
+  const whole = await readList(context, list);
+  const stream = driver.openList(list, { maxResults: 1 }, { windowBytes: NARROW_BYTES });
+  try {
+    const first = await stream.next();
+    await change();
+    await volumes.snapshot(volume);
+    const rest = await drain(stream);
+    const subject = 'GetMetadataDelta while its volume is written to and snapshotted';
+    if (rest.end.code !== StatusCode.OK) {
+      throw new ConformanceFailure(subject, 'OK', describeRefusal(rest.end));
+    }
+    expectSameBytesListed(subject, whole.entries, [...(first?.entries ?? []), ...rest.entries]);
+  } finally {
+    await stream.close();
+  }
+}
+
+async function deleteWhileStreaming(context: CheckContext): Promise<void> {
+  const { volumes, driver, common } = context;
+  const { volume } = await common.history();
+  const snapshot = await volumes.snapshot(volume);
+  const list = allocatedOf(snapshot);
+  const whole = await readList(context, list);
+  const stream = driver.openList(list, { maxResults: 1 }, { windowBytes: NARROW_BYTES });
+  try {
+    const first = await stream.next();
+    const { refusal } = await driver.attempt('DeleteSnapshot', { snapshot_id: snapshot.id });
+    const busy: readonly number[] = [StatusCode.FAILED_PRECONDITION, StatusCode.ABORTED];
+    if (refusal === null) volumes.forgetSnapshot(snapshot);
+    else if (!busy.includes(refusal.code)) {
+      throw new ConformanceFailure(
+        'DeleteSnapshot of a snapshot that is being listed',
+        'OK, FAILED_PRECONDITION or ABORTED',
+        describeRefusal(refusal),
+      );
+    }
+    const rest = await drain(stream);
+    if (rest.end.code !== StatusCode.OK) return;
+    const subject = 'GetMetadataAllocated of a snapshot that is deleted meanwhile, ended OK';
+    expectSameBytesListed(subject, whole.entries, [...(first?.entries ?? []), ...rest.entries]);
+  } finally {
+    await stream.close();
+  }
+}
+
+const SECTION = 'SnapshotMetadata: GetMetadataAllocated, GetMetadataDelta';
+
+export const metadataConcurrencyChecks: readonly Check[] = [
+  {
+    id: 'metadata.two-streams',
+    section: SECTION,
+    rule: 'SM18',
+    title: 'several streams at once give what each gives alone',
+    level: 'must',
+    needs: NEEDS,
+    run: twoStreams,
+  },
+  {
+    id: 'metadata.slow-reader',
+    section: SECTION,
+    rule: 'SM18',
+    title: 'a slow reader gets the whole list',
+    level: 'must',
+    needs: NEEDS,
+    run: slowReader,
+  },
+  {
+    id: 'metadata.busy-volume',
+    section: SECTION,
+    rule: 'SM27',
+    title: 'writes and a new snapshot during a stream do not change it',
+    level: 'must',
+    needs: NEEDS,
+    run: busyVolume,
+  },
+  {
+    id: 'metadata.delete-while-streaming',
+    section: 'Controller: DeleteSnapshot',
+    rule: 'SM28',
+    title: 'a snapshot deleted during its stream never makes a short list look whole',
+    level: 'must',
+    needs: NEEDS,
+    run: deleteWhileStreaming,
+  },
+];

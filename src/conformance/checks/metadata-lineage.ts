@@ -1,0 +1,248 @@
+/** Lists across the turns of a volume's life: grown, restored, cloned, its source or base deleted. */
+import { StatusCode } from '../../errors.js';
+import { BlockContent, expectSameBytes, readImage } from '../block-content.js';
+import {
+  type Check,
+  type CheckContext,
+  CheckSkipped,
+  ConformanceFailure,
+  expect,
+} from '../check.js';
+import { describeRefusal } from '../driver.js';
+import { allocatedOf, deltaOf, drain, expectSameBytesListed, readList } from '../lists.js';
+import { changeFiles } from '../mount-content.js';
+import { expectSound, type Image, OverReport, zeroImage } from '../truth.js';
+import type { Snapshot, Volume, VolumeWish } from '../volumes.js';
+
+const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
+const OPERATIONS = 80;
+const FILE_CHANGES = 30;
+
+async function resized(context: CheckContext): Promise<void> {
+  const { volumes, random } = context;
+  const volume = await volumes.create({ access: 'block' });
+  const path = await volumes.publish(volume);
+  const sizeBefore = volume.sizeBytes;
+  const content = new BlockContent(sizeBefore);
+  await content.change(path, random, OPERATIONS);
+  const base = await volumes.snapshot(volume);
+  const before = content.image();
+  await volumes.expand(volume, sizeBefore * 2);
+  content.sizeBytes = volume.sizeBytes;
+  await content.change(path, random, OPERATIONS, sizeBefore);
+  await content.change(path, random, OPERATIONS);
+  const target = await volumes.snapshot(volume);
+  const after = content.image();
+  await expectCapacity(context, base, sizeBefore);
+  await expectCapacity(context, target, volume.sizeBytes);
+  const delta = await readList(context, deltaOf(base, target));
+  const subject = 'GetMetadataDelta over an expansion';
+  const sums = new OverReport();
+  sums.add(expectSound(subject, { base: before, target: after }, delta.entries));
+  for (const { capacityBytes } of delta.messages) {
+    expect(
+      capacityBytes === BigInt(volume.sizeBytes),
+      subject,
+      `volume_capacity_bytes ${volume.sizeBytes}, the target's size`,
+      () => `${capacityBytes}`,
+    );
+  }
+  await expectAllocated(context, target, content.initialImage(), after);
+  context.figure('over-report factor', sums.factor, 'reported for one that differs');
+}
+
+async function expectCapacity(
+  context: CheckContext,
+  snapshot: Snapshot,
+  sizeBytes: number,
+): Promise<void> {
+  const { messages } = await readList(context, allocatedOf(snapshot));
+  for (const { capacityBytes } of messages) {
+    expect(
+      capacityBytes === BigInt(sizeBytes),
+      'GetMetadataAllocated of a volume that was expanded',
+      `volume_capacity_bytes ${sizeBytes}, the size when the snapshot was cut`,
+      () => `${capacityBytes}`,
+    );
+  }
+}
+
+async function expectAllocated(
+  context: CheckContext,
+  snapshot: Snapshot,
+  base: Image,
+  target: Image,
+): Promise<void> {
+  const { entries } = await readList(context, allocatedOf(snapshot));
+  const comparison = { base, target, zerosMayBeMissing: true };
+  expectSound('GetMetadataAllocated', comparison, entries);
+}
+
+/** A raw block volume with known bytes, and a snapshot of it. */
+async function makeSource(
+  context: CheckContext,
+): Promise<{ volume: Volume; snapshot: Snapshot; image: Image }> {
+  const { volumes, random } = context;
+  const volume = await volumes.create({ access: 'block' });
+  const content = new BlockContent(volume.sizeBytes);
+  const path = await volumes.publish(volume);
+  await content.change(path, random, OPERATIONS);
+  const snapshot = await volumes.snapshot(volume);
+  const image = content.image();
+  await volumes.unpublish(volume);
+  return { volume, snapshot, image };
+}
+
+/** The new volume has the bytes of its source, and its own snapshots have true lists. */
+async function expectDescendant(
+  context: CheckContext,
+  wish: VolumeWish,
+  source: Image,
+): Promise<void> {
+  const { volumes, random } = context;
+  const volume = await volumes.create({ ...wish, sizeBytes: source.sizeBytes });
+  const path = await volumes.publish(volume);
+  expectSameBytes('the new volume', source, await readImage(path, volume.sizeBytes));
+  const content = new BlockContent(volume.sizeBytes, source);
+  const first = { snapshot: await volumes.snapshot(volume), image: content.image() };
+  await content.change(path, random, OPERATIONS);
+  const second = { snapshot: await volumes.snapshot(volume), image: content.image() };
+  const zeros = zeroImage(volume.sizeBytes);
+  // What was inherited was written too, if not to this volume.
+  await expectAllocated(context, first.snapshot, zeros, first.image);
+  await expectAllocated(context, second.snapshot, zeros, second.image);
+  const { entries } = await readList(context, deltaOf(first.snapshot, second.snapshot));
+  const sums = new OverReport();
+  sums.add(expectSound('GetMetadataDelta', { base: first.image, target: second.image }, entries));
+  context.figure('over-report factor', sums.factor, 'reported for one that differs');
+}
+
+async function restored(context: CheckContext): Promise<void> {
+  const { snapshot, image } = await makeSource(context);
+  await expectDescendant(context, { access: 'block', snapshotId: snapshot.id }, image);
+}
+
+async function cloned(context: CheckContext): Promise<void> {
+  const { volume, image } = await makeSource(context);
+  await expectDescendant(context, { access: 'block', volumeId: volume.id }, image);
+}
+
+interface Pair {
+  readonly volume: Volume;
+  readonly base: Snapshot;
+  readonly target: Snapshot;
+}
+
+/** Two snapshots with changes in between, of whatever kind of volume the run uses. */
+async function makePair(context: CheckContext): Promise<Pair> {
+  const { volumes, random, common } = context;
+  const volume = await volumes.create({ access: common.access });
+  const path = await volumes.publish(volume);
+  const content = new BlockContent(volume.sizeBytes);
+  const change = (): Promise<void> =>
+    common.access === 'block'
+      ? content.change(path, random, OPERATIONS)
+      : changeFiles(path, random, FILE_CHANGES);
+  await change();
+  const base = await volumes.snapshot(volume);
+  await change();
+  const target = await volumes.snapshot(volume);
+  await volumes.unpublish(volume);
+  return { volume, base, target };
+}
+
+async function deletedSource(context: CheckContext): Promise<void> {
+  const { volume, base, target } = await makePair(context);
+  const lists = [allocatedOf(target), deltaOf(base, target)];
+  const before = [];
+  for (const list of lists) before.push(await readList(context, list));
+  const refusal = await context.volumes.delete(volume);
+  if (refusal !== null) {
+    const found = describeRefusal(refusal);
+    expect(
+      refusal.code === StatusCode.FAILED_PRECONDITION,
+      'DeleteVolume of a volume with snapshots',
+      'OK or FAILED_PRECONDITION',
+      () => found,
+    );
+    throw new CheckSkipped(`the driver keeps volumes that have snapshots: ${found}`);
+  }
+  for (const [index, list] of lists.entries()) {
+    const { entries } = await readList(context, list);
+    const subject = `${list.rpc} after the volume was deleted`;
+    expectSameBytesListed(subject, before[index]?.entries ?? [], entries);
+  }
+}
+
+async function baseDeleted(context: CheckContext): Promise<void> {
+  const { volumes, driver } = context;
+  const { base, target } = await makePair(context);
+  const whole = await readList(context, deltaOf(base, target));
+  await volumes.deleteSnapshot(base);
+  const stream = driver.openList(deltaOf(base, target));
+  try {
+    const { entries, end } = await drain(stream);
+    const subject = 'GetMetadataDelta from a base that is deleted';
+    const refused: readonly number[] = [StatusCode.NOT_FOUND, StatusCode.FAILED_PRECONDITION];
+    if (refused.includes(end.code)) return;
+    if (end.code !== StatusCode.OK) {
+      const found = describeRefusal(end);
+      throw new ConformanceFailure(subject, 'NOT_FOUND, FAILED_PRECONDITION or the list', found);
+    }
+    context.note('the driver knows the delta from a base that is deleted');
+    expectSameBytesListed(subject, whole.entries, entries);
+  } finally {
+    await stream.close();
+  }
+}
+
+const DELTA = 'SnapshotMetadata: GetMetadataDelta';
+
+export const metadataLineageChecks: readonly Check[] = [
+  {
+    id: 'delta.resized',
+    section: DELTA,
+    rule: 'SM24',
+    title:
+      'the list over an expansion covers the new area, and the capacity is the size of the target',
+    level: 'must',
+    needs: [...NEEDS, 'expand', 'block'],
+    run: resized,
+  },
+  {
+    id: 'delta.restored',
+    section: DELTA,
+    rule: 'SM24',
+    title: 'lists of a volume restored from a snapshot are true, also of what it inherited',
+    level: 'must',
+    needs: [...NEEDS, 'block'],
+    run: restored,
+  },
+  {
+    id: 'delta.cloned',
+    section: DELTA,
+    rule: 'SM24',
+    title: 'lists of a volume cloned from a volume are true, also of what it inherited',
+    level: 'must',
+    needs: [...NEEDS, 'clone', 'block'],
+    run: cloned,
+  },
+  {
+    id: 'delta.base-deleted',
+    section: DELTA,
+    rule: 'SM26',
+    title: 'a delta from a base that is deleted is refused or true',
+    level: 'must',
+    needs: NEEDS,
+    run: baseDeleted,
+  },
+  {
+    id: 'metadata.deleted-source',
+    section: 'Controller: DeleteVolume',
+    rule: 'DV4',
+    title: 'snapshots that outlive their volume keep their lists',
+    level: 'must',
+    needs: NEEDS,
+    run: deletedSource,
+  },
+];

@@ -1,0 +1,101 @@
+/**
+ * Lists of file system volumes against the bytes. What a file system writes nobody knows beforehand,
+ * so the bytes are those of the snapshots restored as raw block volumes, where the driver does that.
+ */
+import { StatusCode } from '../../errors.js';
+import { readImage } from '../block-content.js';
+import { type Check, type CheckContext, CheckSkipped, ConformanceFailure } from '../check.js';
+import { describeRefusal } from '../driver.js';
+import { allocatedOf, deltaOf, readList } from '../lists.js';
+import { changeFiles } from '../mount-content.js';
+import { expectSound, type Image, type Judgement, zeroImage } from '../truth.js';
+import type { Snapshot } from '../volumes.js';
+
+const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish', 'mount'] as const;
+const CHANGES = 60;
+/** Answers of a driver that keeps file systems and raw block volumes apart. */
+const UNSUPPORTED: readonly number[] = [
+  StatusCode.INVALID_ARGUMENT,
+  StatusCode.FAILED_PRECONDITION,
+  StatusCode.UNIMPLEMENTED,
+];
+
+/** Snapshots of a mounted volume with files changed in between. */
+async function makeCuts(context: CheckContext, count: number): Promise<Snapshot[]> {
+  const { volumes, random } = context;
+  const volume = await volumes.create({ access: 'mount' });
+  const path = await volumes.publish(volume);
+  const cuts: Snapshot[] = [];
+  for (let round = 0; round < count; round += 1) {
+    await changeFiles(path, random, CHANGES);
+    cuts.push(await volumes.snapshot(volume));
+  }
+  await volumes.unpublish(volume);
+  return cuts;
+}
+
+async function imageOf(context: CheckContext, snapshot: Snapshot): Promise<Image> {
+  const { volumes, driver } = context;
+  const name = volumes.name();
+  const wish = { access: 'block', snapshotId: snapshot.id } as const;
+  const request = volumes.createRequest(name, { ...wish, sizeBytes: snapshot.sizeBytes });
+  const { response, refusal } = await driver.settle('CreateVolume', request);
+  if (refusal !== null) {
+    const found = describeRefusal(refusal);
+    if (UNSUPPORTED.includes(refusal.code)) {
+      throw new CheckSkipped(
+        `the bytes are not to be had: a raw block volume of the snapshot was refused: ${found}`,
+      );
+    }
+    throw new ConformanceFailure('CreateVolume from a snapshot', 'OK', found);
+  }
+  const restored = volumes.adopt(name, 'block', response['volume']);
+  const image = await readImage(await volumes.publish(restored), restored.sizeBytes);
+  await volumes.unpublish(restored);
+  await volumes.delete(restored);
+  return image;
+}
+
+function addFigures(context: CheckContext, { differingBytes, reportedBytes }: Judgement): void {
+  context.figure('differing bytes', differingBytes, 'bytes');
+  context.figure('reported bytes', reportedBytes, 'bytes');
+  const factor = differingBytes === 0 ? 0 : reportedBytes / differingBytes;
+  context.figure('over-report factor', factor, 'reported for one that differs');
+}
+
+async function deltaTruthMount(context: CheckContext): Promise<void> {
+  const [first, second] = (await makeCuts(context, 2)) as [Snapshot, Snapshot];
+  const base = await imageOf(context, first);
+  const target = await imageOf(context, second);
+  const { entries } = await readList(context, deltaOf(first, second));
+  addFigures(context, expectSound('GetMetadataDelta', { base, target }, entries));
+}
+
+async function allocatedTruthMount(context: CheckContext): Promise<void> {
+  const [snapshot] = (await makeCuts(context, 1)) as [Snapshot];
+  const target = await imageOf(context, snapshot);
+  const { entries } = await readList(context, allocatedOf(snapshot));
+  const comparison = { base: zeroImage(target.sizeBytes), target, zerosMayBeMissing: true };
+  addFigures(context, expectSound('GetMetadataAllocated', comparison, entries));
+}
+
+export const metadataMountChecks: readonly Check[] = [
+  {
+    id: 'delta.truth-mount',
+    section: 'SnapshotMetadata: GetMetadataDelta',
+    rule: 'SM24',
+    title: 'every byte that changed under a file system is reported',
+    level: 'must',
+    needs: NEEDS,
+    run: deltaTruthMount,
+  },
+  {
+    id: 'allocated.truth-mount',
+    section: 'SnapshotMetadata: GetMetadataAllocated',
+    rule: 'SM23',
+    title: 'every byte that was written under a file system is reported',
+    level: 'must',
+    needs: NEEDS,
+    run: allocatedTruthMount,
+  },
+];
