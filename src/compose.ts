@@ -15,8 +15,9 @@ import { CsiError } from './errors.js';
 import type { Logger } from './logger.js';
 import { assertPrograms } from './mount/exec.js';
 import { NativePool } from './native/pool.js';
+import { hasVolumeCondition } from './services/capabilities.js';
 import { createControllerService } from './services/controller.js';
-import { controllerHealthRpcs } from './services/controller-health.js';
+import { controllerHealthRpcs, storageConditionOf } from './services/controller-health.js';
 import { createGroupControllerService } from './services/group-controller.js';
 import { createNodeService } from './services/node.js';
 import { nodeHealthRpcs } from './services/node-health.js';
@@ -163,6 +164,9 @@ function createServices(config: Config, parts: Parts): Service[] {
     createControllerService({
       ...{ config, catalogue, locks, registry, volumes, snapshots },
       applySettings: async () => undefined,
+      ...(hasVolumeCondition(config)
+        ? { conditionOf: storageConditionOf({ catalogue, backendOf }) }
+        : {}),
     }),
     createGroupControllerService({ config, groups: new GroupManager(managers) }),
     createNodeService({ config, catalogue, locks, native, backendOf, volumeContext: () => ({}) }),

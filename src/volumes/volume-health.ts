@@ -118,8 +118,7 @@ function storageConditions({ sizeBytes, pool, condition }: StorageSigns): Health
 function contentConditions(sizeBytes: bigint, found: StorageCondition | null): HealthEntry[] {
   if (found === null) return [];
   if (found.runsOnRemoved) {
-    const message =
-      'its file was removed while in use; copy the data away before it is unpublished';
+    const message = 'its file was removed while in use; copy the data away before its device goes';
     return [entry('DATA_LOSS', 'BackingFileDeleted', message)];
   }
   if (found.storedBytes === null) {

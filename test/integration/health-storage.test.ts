@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { renameSync, rmSync, truncateSync } from 'node:fs';
-import type { Message } from '../support/csi-client.js';
+import { blockCapability, type Message } from '../support/csi-client.js';
 import { controllerHealth, nodeHealth, settled, storageHealth, told } from '../support/health.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
@@ -11,6 +11,13 @@ import { runPlugin, test } from '../support/running-plugin.js';
 const running = runPlugin('health-storage', { pools: { main: 'xfs' }, poolSizeMiB: 512 });
 
 const fileOf = (volume: HeldVolume): string => running.poolPath('main', 'volumes', volume.id);
+
+/** The device whose backing file, there or not, has the name. */
+function deviceLabelled(name: string): string {
+  const list = execFileSync('losetup', ['-n', '-O', 'NAME,BACK-FILE'], { encoding: 'utf8' });
+  const line = list.split('\n').find((found) => found.includes(name));
+  return line?.split(' ')[0] ?? assert.fail(`no device is labelled ${name}`);
+}
 
 async function bothViews(volume: HeldVolume): Promise<string[][]> {
   const { client } = running;
@@ -58,6 +65,24 @@ test('GV2: a backing file that is gone is DATA_LOSS, and the volume exists none 
   const request = { volume_id: volume.id };
   await refused(client.controller.ControllerGetVolumeHealth(request), 'NOT_FOUND');
   await refused(client.node.NodeGetVolumeHealth(request), 'NOT_FOUND');
+});
+
+test('a file removed while its device is in use is DATA_LOSS that can still be averted', async () => {
+  const { orchestrator } = running;
+  for (const capability of [blockCapability(), { mount: {}, access_mode: { mode: 1 } }]) {
+    const volume = await orchestrator.create('removed', { capability, sizeBytes: 16 * MIB });
+    await orchestrator.bringUp(volume);
+    rmSync(fileOf(volume));
+    const lost = ['DATA_LOSS BackingFileDeleted'];
+    assert.deepEqual(await bothViews(volume), [lost, lost]);
+    await orchestrator.takeDown(volume);
+    // The plugin never detaches what it cannot prove to be its own, and so the data stays.
+    assert.deepEqual(await bothViews(volume), [lost, lost]);
+    execFileSync('losetup', ['-d', deviceLabelled(volume.id)]);
+    const gone = ['DATA_LOSS BackingFileMissing'];
+    assert.deepEqual(await bothViews(volume), [gone, gone]);
+    await orchestrator.delete(volume);
+  }
 });
 
 test('a pool that fills up is told before and when writes fail, and recovers', async () => {
