@@ -101,7 +101,7 @@ async function cut(rpc: Rpc, request: Message, wanted: number): Promise<Range[]>
 
 for (const maxResults of [1, 2, 3, 7, 100, 8192, 100_000]) {
   test(
-    `with max_results ${maxResults} no message has more entries and none is lost`,
+    `SM7: with max_results ${maxResults} no message has more entries and none is lost`,
     options,
     async () => {
       for (const pair of maxResults < 100 ? [small] : [small, large]) {
@@ -122,7 +122,7 @@ for (const maxResults of [1, 2, 3, 7, 100, 8192, 100_000]) {
   );
 }
 
-test('a volume of more entries than one chunk has every one of them', options, async () => {
+test('SM8: a volume of more entries than one chunk has every one of them', options, async () => {
   assert.ok(large.ranges.length > 1024 + 65_536);
   for (const [rpc, request] of requests(large)) {
     const answer = await plugin.client.metadata(rpc, request);
@@ -132,7 +132,7 @@ test('a volume of more entries than one chunk has every one of them', options, a
 });
 
 test(
-  'a stream that is cut and resumed after its last entry covers the same bytes',
+  'SM21: a stream that is cut and resumed after its last entry covers the same bytes',
   options,
   async () => {
     for (const [pair, pieces] of [
@@ -159,25 +159,29 @@ test(
   },
 );
 
-test('a stream starts exactly at its starting_offset, aligned or not', options, async () => {
-  const borders = [1024n, 65_536n, 66_560n].map((entry) => entry * BigInt(STRIDE));
-  const near = borders.flatMap((offset) => [offset - 1n, offset, offset + 1n, offset + 1024n]);
-  const anywhere = Array.from({ length: 4 }, () => BigInt(random.below(LARGE_BYTES)));
-  for (const [pair, offsets] of [
-    [small, [0n, 1n, 511n, 1023n, 1024n, 1025n, 2047n, 2048n, BigInt(SMALL_BYTES - 1)]],
-    [large, [...near, ...anywhere]],
-  ] as const) {
-    for (const [rpc, request] of requests(pair)) {
-      for (const offset of offsets) {
-        const part = { ...request, starting_offset: String(offset) };
-        // The tail of a large list says nothing new: what is near the offset matters.
-        const found = await cut(rpc, part, 2500);
-        const wanted = from(pair.ranges, offset).slice(0, found.length);
-        assert.deepEqual(found, wanted, `${rpc} from ${offset}`);
+test(
+  'SM17 and SM22: a stream starts exactly at its starting_offset, aligned or not',
+  options,
+  async () => {
+    const borders = [1024n, 65_536n, 66_560n].map((entry) => entry * BigInt(STRIDE));
+    const near = borders.flatMap((offset) => [offset - 1n, offset, offset + 1n, offset + 1024n]);
+    const anywhere = Array.from({ length: 4 }, () => BigInt(random.below(LARGE_BYTES)));
+    for (const [pair, offsets] of [
+      [small, [0n, 1n, 511n, 1023n, 1024n, 1025n, 2047n, 2048n, BigInt(SMALL_BYTES - 1)]],
+      [large, [...near, ...anywhere]],
+    ] as const) {
+      for (const [rpc, request] of requests(pair)) {
+        for (const offset of offsets) {
+          const part = { ...request, starting_offset: String(offset) };
+          // The tail of a large list says nothing new: what is near the offset matters.
+          const found = await cut(rpc, part, 2500);
+          const wanted = from(pair.ranges, offset).slice(0, found.length);
+          assert.deepEqual(found, wanted, `${rpc} from ${offset}`);
+        }
       }
     }
-  }
-});
+  },
+);
 
 test('random resumptions in the middle of entries cover the same bytes', options, async () => {
   for (const [rpc, request] of requests(small)) {
@@ -190,28 +194,36 @@ test('random resumptions in the middle of entries cover the same bytes', options
   }
 });
 
-test('from the very end comes one message with the capacity and no entries', options, async () => {
-  for (const [rpc, request] of requests(small)) {
-    const part = { ...request, starting_offset: String(SMALL_BYTES) };
-    const answer = await plugin.client.metadata(rpc, part);
-    assert.deepEqual([answer.messages, answer.ranges], [1, []]);
-    assertWellFormed(answer, SMALL_BYTES);
-  }
-});
-
-test('nothing to report is one message with the capacity and no entries', options, async () => {
-  const empty = await plugin.client.allocated(small.base.id);
-  const again = await small.volume.snapshot();
-  const same = await plugin.client.delta(small.target.id, again.id);
-  for (const answer of [empty, same]) {
-    assert.deepEqual([answer.messages, answer.ranges], [1, []]);
-    assertWellFormed(answer, SMALL_BYTES);
-  }
-  await small.volume.deleteSnapshot(again.id);
-});
+test(
+  'SM5: from the very end comes one message with the capacity and no entries',
+  options,
+  async () => {
+    for (const [rpc, request] of requests(small)) {
+      const part = { ...request, starting_offset: String(SMALL_BYTES) };
+      const answer = await plugin.client.metadata(rpc, part);
+      assert.deepEqual([answer.messages, answer.ranges], [1, []]);
+      assertWellFormed(answer, SMALL_BYTES);
+    }
+  },
+);
 
 test(
-  'offsets outside the volume are OUT_OF_RANGE and negative counts INVALID_ARGUMENT',
+  'SM25: nothing to report is one message with the capacity and no entries',
+  options,
+  async () => {
+    const empty = await plugin.client.allocated(small.base.id);
+    const again = await small.volume.snapshot();
+    const same = await plugin.client.delta(small.target.id, again.id);
+    for (const answer of [empty, same]) {
+      assert.deepEqual([answer.messages, answer.ranges], [1, []]);
+      assertWellFormed(answer, SMALL_BYTES);
+    }
+    await small.volume.deleteSnapshot(again.id);
+  },
+);
+
+test(
+  'SM3, SM4 and SM6: offsets outside the volume are OUT_OF_RANGE and negative counts INVALID_ARGUMENT',
   options,
   async () => {
     for (const [rpc, request] of requests(small)) {
@@ -232,32 +244,44 @@ test(
   },
 );
 
-test('a pair that is no pair of one volume in order is INVALID_ARGUMENT', options, async () => {
-  const { client } = plugin;
-  await rejectsWith(client.delta(small.target.id, small.base.id), 'INVALID_ARGUMENT', /older/);
-  await rejectsWith(client.delta(small.base.id, small.base.id), 'INVALID_ARGUMENT');
-  await rejectsWith(client.delta(small.base.id, large.target.id), 'INVALID_ARGUMENT', /one volume/);
-});
-
-test('missing ids are INVALID_ARGUMENT and unknown ones NOT_FOUND', options, async () => {
-  const { client } = plugin;
-  const unknown = [
-    small.volume.id,
-    'nonsense',
-    small.base.id.replace(/.$/, (last) => (last === '0' ? '1' : '0')),
-  ];
-  await rejectsWith(client.allocated(''), 'INVALID_ARGUMENT', /snapshot_id/);
-  await rejectsWith(client.delta('', small.target.id), 'INVALID_ARGUMENT', /base_snapshot_id/);
-  await rejectsWith(client.delta(small.base.id, ''), 'INVALID_ARGUMENT', /target_snapshot_id/);
-  for (const id of unknown) {
-    await rejectsWith(client.allocated(id), 'NOT_FOUND');
-    await rejectsWith(client.delta(id, small.target.id), 'NOT_FOUND');
-    await rejectsWith(client.delta(small.base.id, id), 'NOT_FOUND');
-  }
-});
+test(
+  'SM10 and SM11: a pair that is no pair of one volume in order is INVALID_ARGUMENT',
+  options,
+  async () => {
+    const { client } = plugin;
+    await rejectsWith(client.delta(small.target.id, small.base.id), 'INVALID_ARGUMENT', /older/);
+    await rejectsWith(client.delta(small.base.id, small.base.id), 'INVALID_ARGUMENT');
+    await rejectsWith(
+      client.delta(small.base.id, large.target.id),
+      'INVALID_ARGUMENT',
+      /one volume/,
+    );
+  },
+);
 
 test(
-  'a snapshot is not deleted under a stream, and can be once the client has gone',
+  'SM1 and SM2: missing ids are INVALID_ARGUMENT and unknown ones NOT_FOUND',
+  options,
+  async () => {
+    const { client } = plugin;
+    const unknown = [
+      small.volume.id,
+      'nonsense',
+      small.base.id.replace(/.$/, (last) => (last === '0' ? '1' : '0')),
+    ];
+    await rejectsWith(client.allocated(''), 'INVALID_ARGUMENT', /snapshot_id/);
+    await rejectsWith(client.delta('', small.target.id), 'INVALID_ARGUMENT', /base_snapshot_id/);
+    await rejectsWith(client.delta(small.base.id, ''), 'INVALID_ARGUMENT', /target_snapshot_id/);
+    for (const id of unknown) {
+      await rejectsWith(client.allocated(id), 'NOT_FOUND');
+      await rejectsWith(client.delta(id, small.target.id), 'NOT_FOUND');
+      await rejectsWith(client.delta(small.base.id, id), 'NOT_FOUND');
+    }
+  },
+);
+
+test(
+  'SM28 and DS4: a snapshot is not deleted under a stream, and can be once the client has gone',
   options,
   async () => {
     const stream = plugin.client.open('GetMetadataDelta', {
@@ -287,14 +311,18 @@ test(
   },
 );
 
-test('snapshots of a deleted volume are listed, and their lists are served', options, async () => {
-  const { client } = plugin;
-  await small.volume.delete();
-  const listed = await client.controller.ListSnapshots({ source_volume_id: small.volume.id });
-  assert.equal(listed['entries'].length, 2);
-  assert.deepEqual((await client.delta(small.base.id, small.target.id)).ranges, small.ranges);
-  assert.deepEqual((await client.allocated(small.target.id)).ranges, small.ranges);
-});
+test(
+  'DV4: snapshots of a deleted volume are listed, and their lists are served',
+  options,
+  async () => {
+    const { client } = plugin;
+    await small.volume.delete();
+    const listed = await client.controller.ListSnapshots({ source_volume_id: small.volume.id });
+    assert.equal(listed['entries'].length, 2);
+    assert.deepEqual((await client.delta(small.base.id, small.target.id)).ranges, small.ranges);
+    assert.deepEqual((await client.allocated(small.target.id)).ranges, small.ranges);
+  },
+);
 
 test('a file system volume is scanned as a raw block volume is', options, async () => {
   const volume = await TestVolume.create(plugin.client, workspace, {

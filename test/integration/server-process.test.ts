@@ -53,7 +53,7 @@ function settings(workspace: Workspace): Record<string, string> {
   };
 }
 
-test('a wrong setting is exit code 78 and one line that names it, before anything is made', async (t) => {
+test('E10: a wrong setting is exit code 78 and one line that names it, before anything is made', async (t) => {
   const workspace = makeWorkspace(t);
   const wrong = { ...settings(workspace), BLOCKDELTA_SCAN_THREADS: 'many' };
   const running = serve(t, wrong);
@@ -125,7 +125,7 @@ test('SIGTERM while the pools start is exit code 0', needsRoot, async (t) => {
   assert.deepEqual(await running.ended, { code: 0, signal: null }, running.stderr());
 });
 
-test('Probe answers from the first moment: not ready, then ready', needsRoot, async (t) => {
+test('ID8: Probe answers from the first moment: not ready, then ready', needsRoot, async (t) => {
   const workspace = makeWorkspace(t);
   const env = settings(workspace);
   const running = serve(t, env);

@@ -42,7 +42,7 @@ async function leaveStaleSocket(directory: string, path: string): Promise<void> 
   await new Promise((resolve) => server.close(resolve));
 }
 
-test('a stale socket of a dead process is replaced', async (t) => {
+test('E17: a stale socket of a dead process is replaced', async (t) => {
   const directory = temporaryDirectory(t);
   const made = makeServer(directory);
   await leaveStaleSocket(directory, made.socketPath);
@@ -53,7 +53,7 @@ test('a stale socket of a dead process is replaced', async (t) => {
   made.client.close();
 });
 
-test('a socket that another process serves is left alone', async (t) => {
+test('E17: a socket that another process serves is left alone', async (t) => {
   const first = await startServer(t, {
     services: [fakeService('Identity', { unary: { Probe: async () => ({}) } })],
   });
@@ -101,7 +101,7 @@ for (const [name, socketMode] of [
   });
 }
 
-test('nothing else is created beside the socket, and nothing is left when it is gone', async (t) => {
+test('E3: nothing else is created beside the socket, and nothing is left when it is gone', async (t) => {
   const { server, directory, client } = await startServer(t);
   await rejectsWith(client.identity.Probe({}), 'UNIMPLEMENTED');
   assert.deepEqual(readdirSync(directory), ['csi.sock']);
@@ -121,7 +121,7 @@ test('while the pools start, what is there answers and the rest is UNAVAILABLE',
   await rejectsWith(client.allocated('s'), 'UNIMPLEMENTED', /SnapshotMetadata/);
 });
 
-test('every RPC of the proto is there and says by name that it is not implemented', async (t) => {
+test('G11: every RPC of the proto is there and says by name that it is not implemented', async (t) => {
   const { endpoint } = await startServer(t, { services: [fakeService('Controller', {})] });
   let methods = 0;
   for (const [name, definition] of Object.entries(clientServices())) {
@@ -134,7 +134,7 @@ test('every RPC of the proto is there and says by name that it is not implemente
   assert.ok(methods >= 35, String(methods));
 });
 
-test('a method that the proto does not know is UNIMPLEMENTED', async (t) => {
+test('G17: a method that the proto does not know is UNIMPLEMENTED', async (t) => {
   const { endpoint } = await startServer(t);
   const client = new grpc.Client(endpoint, grpc.credentials.createInsecure());
   t.after(() => client.close());
@@ -147,7 +147,7 @@ test('a method that the proto does not know is UNIMPLEMENTED', async (t) => {
   await rejectsWith(call, 'UNIMPLEMENTED');
 });
 
-test('the caller gets the code and the message, the log the cause as well', async (t) => {
+test('G2 and G3: the caller gets the code and the message, the log the cause as well', async (t) => {
   const secret = new Error('stack and path for engineers');
   const made = await startServer(t, {
     services: [
@@ -228,7 +228,7 @@ test('there is one line for a call, with what it was about, its code and its tim
   });
 });
 
-test('no secret of any request reaches the log, at the level that shows requests', async (t) => {
+test('E9: no secret of any request reaches the log, at the level that shows requests', async (t) => {
   const made = await startServer(t);
   let withSecrets = 0;
   for (const [name, definition] of Object.entries(clientServices())) {

@@ -71,7 +71,7 @@ test('a snapshot file is immutable and read-only from the moment it is ready', o
 });
 
 test(
-  'a snapshot that was made mutable gives no delta, as target or as base, until it is not',
+  'SM9: a snapshot that was made mutable gives no delta, as target or as base, until it is not',
   options,
   async () => {
     for (const snapshot of [base, target]) {

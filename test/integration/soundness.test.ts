@@ -168,13 +168,13 @@ async function soundOnFiles(
 
 for (const kind of KINDS) {
   test(
-    `no list of a raw block volume on ${kind} misses a byte`,
+    `SM23 and SM24: no list of a raw block volume on ${kind} misses a byte`,
     { skip: skipUnlessRoot },
     (context) => soundOnBlocks(context, kind),
   );
   for (const fileSystem of FILE_SYSTEMS) {
     test(
-      `no list of a volume with ${fileSystem.fsType} on ${kind} misses a byte`,
+      `SM23 and SM24: no list of a volume with ${fileSystem.fsType} on ${kind} misses a byte`,
       { skip: skipUnlessRoot },
       (context) => soundOnFiles(context, kind, fileSystem),
     );

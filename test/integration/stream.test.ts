@@ -118,7 +118,7 @@ for (const [what, chunk] of BROKEN) {
   });
 }
 
-test('an error in the middle arrives with code and message, behind what was sent before', async (t) => {
+test('SM19: an error in the middle arrives with code and message, behind what was sent before', async (t) => {
   const made = await startServer(t, {
     services: [
       streaming(async (writer) => {
@@ -168,7 +168,7 @@ function endless(chunk: Buffer = LARGE) {
 }
 
 for (const paused of [true, false]) {
-  test(`a cancel releases the handler of a ${paused ? 'paused' : 'running'} stream, which never ends with OK`, async (t) => {
+  test(`SM18: a cancel releases the handler of a ${paused ? 'paused' : 'running'} stream, which never ends with OK`, async (t) => {
     const sender = endless();
     const made = await startServer(t, { services: [sender.service] });
     const call = open(made.client);
@@ -184,7 +184,7 @@ for (const paused of [true, false]) {
     assert.equal(line?.['code'], 'CANCELLED');
   });
 
-  test(`a deadline releases the handler of a ${paused ? 'paused' : 'running'} stream, which never ends with OK`, async (t) => {
+  test(`SM18: a deadline releases the handler of a ${paused ? 'paused' : 'running'} stream, which never ends with OK`, async (t) => {
     const sender = endless();
     const made = await startServer(t, { services: [sender.service] });
     const call = rawClient(t, made.endpoint, 'SnapshotMetadata')['GetMetadataAllocated']?.(
@@ -205,7 +205,7 @@ for (const paused of [true, false]) {
   });
 }
 
-test('a client that dies releases the handler', async (t) => {
+test('SM20: a client that dies releases the handler', async (t) => {
   const sender = endless();
   const made = await startServer(t, { services: [sender.service] });
   const call = open(made.client);

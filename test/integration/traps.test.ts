@@ -71,7 +71,7 @@ test(
 );
 
 test(
-  'no list is given from a base that was deleted, though it was served before',
+  'SM26: no list is given from a base that was deleted, though it was served before',
   options,
   async () => {
     for (const kind of ['xfs', 'btrfs-nodatacow'] as const) {
