@@ -5,6 +5,7 @@
  */
 import { parseSecrets, requireFields, requireString } from '../csi/fields.js';
 import type { RequestMessage, ResponseMessage } from '../csi/service.js';
+import { CsiError, StatusCode } from '../errors.js';
 import { volumeKey } from '../volumes/operation-locks.js';
 import type { VolumeRecord } from '../volumes/records.js';
 import { attemptUndo } from '../volumes/undo.js';
@@ -37,11 +38,24 @@ async function change(
   volume: VolumeRecord,
   mutableParameters: VolumeRecord['mutableParameters'],
 ): Promise<void> {
+  // So that what fails now is not a matter of the pool.
+  await deps.registry.owning(volume.pool).check();
   try {
-    await deps.applySettings({ ...volume, mutableParameters });
+    await apply(deps, { ...volume, mutableParameters });
     await deps.catalogue.setMutableParameters(volume.volumeId, mutableParameters);
   } catch (thrown) {
     await attemptUndo(() => deps.applySettings(volume));
     throw thrown;
+  }
+}
+
+/** What cannot be set on this node, or on this volume as it is used now, is a wrong value here. */
+async function apply(deps: ControllerDependencies, volume: VolumeRecord): Promise<void> {
+  try {
+    await deps.applySettings(volume);
+  } catch (thrown) {
+    if (!(thrown instanceof CsiError) || thrown.code !== StatusCode.FAILED_PRECONDITION)
+      throw thrown;
+    throw CsiError.invalidArgument(`mutable_parameters: ${thrown.message}`, { cause: thrown });
   }
 }

@@ -17,6 +17,7 @@ import type {
   SnapshotState,
   VolumeRecord,
 } from './records.js';
+import { finishExpansions } from './volume-expansion.js';
 
 export interface ReconcileReport {
   /** Deletions carried to their end. */
@@ -52,6 +53,9 @@ export async function reconcile(
   for (const backend of registry.all) {
     const swept = await backend.sweep();
     report.undone.push(...swept.map((name) => `temporary file ${name} in pool '${backend.pool}'`));
+    await attempt(report, `a volume in pool '${backend.pool}'`, async () => {
+      report.finished.push(...(await finishExpansions(catalogue, backend)));
+    });
     await compare(catalogue, backend, report);
   }
   return report;

@@ -5,9 +5,10 @@
  * than its record, which is the size it has: the next call, or the next start (reconcile.ts), takes
  * it over. Nothing else about the volume changes, so there is nothing to undo.
  */
+import type { Backend } from '../backends/backend.js';
 import type { CapacityRange } from '../csi/fields.js';
 import type { PoolAdmission } from './pool-admission.js';
-import type { VolumeRecord } from './records.js';
+import type { AsyncCatalogue, VolumeRecord } from './records.js';
 import type { ManagerDependencies } from './volume-manager.js';
 import { assertUnderLimit, expandedSize } from './volume-rules.js';
 
@@ -36,4 +37,25 @@ export async function expandVolume(
       return { ...volume, sizeBytes };
     },
   );
+}
+
+/**
+ * At start: every volume of the pool that is larger than its record. Also its device, which may be a
+ * step behind. Returns what was done, for the report.
+ */
+export async function finishExpansions(
+  catalogue: AsyncCatalogue,
+  backend: Backend,
+): Promise<string[]> {
+  const held = new Map((await backend.list()).volumes.map(({ id, sizeBytes }) => [id, sizeBytes]));
+  const finished: string[] = [];
+  for (const volume of await catalogue.listVolumes()) {
+    const { volumeId } = volume;
+    const found = volume.pool === backend.pool ? (held.get(volumeId) ?? 0n) : 0n;
+    if (found <= volume.sizeBytes) continue;
+    const sizeBytes = await backend.expandVolume(volumeId, found);
+    await catalogue.setVolumeSize(volumeId, sizeBytes);
+    finished.push(`expansion of volume ${volumeId} to ${sizeBytes} bytes`);
+  }
+  return finished;
 }

@@ -8,8 +8,9 @@
  */
 import type { Backend, PoolCapacity } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
-import type { CapacityRange } from '../csi/fields.js';
+import type { CapacityRange, StringMap } from '../csi/fields.js';
 import { CsiError } from '../errors.js';
+import { isMutableParameter } from './device-settings.js';
 import { newVolumeId } from './identifiers.js';
 import { type OperationLocks, volumeKey, volumeNameKey } from './operation-locks.js';
 import { PoolAdmission } from './pool-admission.js';
@@ -125,7 +126,7 @@ export class VolumeManager {
         sourceSnapshotId: request.sourceSnapshotId,
         sourceVolumeId: request.sourceVolumeId,
         createdMutableParameters: request.mutableParameters,
-        mutableParameters: request.mutableParameters,
+        mutableParameters: { ...mutableOf(request.parameters), ...request.mutableParameters },
         fresh: source === null || source.fresh,
         createdNs: BigInt(Date.now()) * 1_000_000n,
       };
@@ -175,4 +176,9 @@ export class VolumeManager {
       `volume ${volumeId} is still published on node ${publication.nodeId}; unpublish it first`,
     );
   }
+}
+
+/** The parameters of a StorageClass that a volume begins with and may change later. */
+function mutableOf(parameters: StringMap): StringMap {
+  return Object.fromEntries(Object.entries(parameters).filter(([key]) => isMutableParameter(key)));
 }

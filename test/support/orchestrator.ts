@@ -15,6 +15,8 @@ export interface VolumeWish {
   capability?: Message;
   sizeBytes?: number;
   snapshotId?: string;
+  /** The volume to clone. */
+  volumeId?: string;
   parameters?: Record<string, string>;
 }
 
@@ -44,12 +46,17 @@ export class Orchestrator {
   async create(name: string, wish: VolumeWish = {}): Promise<HeldVolume> {
     const capability = wish.capability ?? blockCapability();
     const { volume } = await this.clientNow().controller.CreateVolume(createRequest(name, wish));
-    const id = String(volume.volume_id);
+    return this.hold(name, volume, capability);
+  }
+
+  /** The volume of a CreateVolume answer, with the paths it is used at. */
+  hold(name: string, volume: Message, capability: Message = blockCapability()): HeldVolume {
+    const id = String(volume['volume_id']);
     return {
       id,
       name,
       capability,
-      sizeBytes: Number(volume.capacity_bytes),
+      sizeBytes: Number(volume['capacity_bytes']),
       stagingPath: this.workspace.path('csi', id, 'staging'),
       targetPath: this.target(id, 'pod'),
     };
@@ -165,6 +172,9 @@ export function createRequest(name: string, wish: VolumeWish = {}): Message {
     ...(wish.snapshotId === undefined
       ? {}
       : { volume_content_source: { snapshot: { snapshot_id: wish.snapshotId } } }),
+    ...(wish.volumeId === undefined
+      ? {}
+      : { volume_content_source: { volume: { volume_id: wish.volumeId } } }),
   };
 }
 

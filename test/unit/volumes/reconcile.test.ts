@@ -87,6 +87,24 @@ test('a volume that was being created is undone, made or not, and its name is fr
   assert.deepEqual(await reconcile(catalogue, registry), nothing);
 });
 
+test('G13: a volume larger than its record is taken as it is, and its device follows', async () => {
+  const grown = await volume();
+  await backend.expandVolume(grown.volumeId, grown.sizeBytes * 2n);
+  const asked: unknown[] = [];
+  const { expandVolume } = backend;
+  backend.expandVolume = (...args) => {
+    asked.push(args);
+    return expandVolume.apply(backend, args);
+  };
+  const report = await reconcile(catalogue, registry);
+  const sizeBytes = grown.sizeBytes * 2n;
+  const finished = [`expansion of volume ${grown.volumeId} to ${sizeBytes} bytes`];
+  assert.deepEqual(report, { ...nothing, finished });
+  assert.deepEqual(asked, [[grown.volumeId, sizeBytes]]);
+  assert.equal((await catalogue.volumeById(grown.volumeId))?.sizeBytes, sizeBytes);
+  assert.deepEqual(await reconcile(catalogue, registry), nothing);
+});
+
 test('a volume that was being deleted is deleted to the end, and its snapshots stay', async () => {
   const going = await volume();
   const kept = await snapshot(going);

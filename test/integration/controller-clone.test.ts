@@ -1,0 +1,150 @@
+/** CreateVolume from another volume, and volumes that are larger than their source. */
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { closeSync, openSync, readFileSync, statSync, writeSync } from 'node:fs';
+import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
+import { createRequest, type HeldVolume, MIB, type VolumeWish } from '../support/orchestrator.js';
+import { refused } from '../support/refusal.js';
+import { runPlugin, test } from '../support/running-plugin.js';
+
+const running = runPlugin('clone', { pools: { main: 'xfs', other: 'btrfs' } });
+const { orchestrator } = running;
+const create = (request: Message): Promise<Message> =>
+  running.client.controller.CreateVolume(request);
+const from = (volume_id: string): Message => ({
+  volume_content_source: { volume: { volume_id } },
+});
+
+async function clone(source: HeldVolume, name: string, wish: VolumeWish = {}): Promise<HeldVolume> {
+  const { capability, sizeBytes } = source;
+  return orchestrator.create(name, { capability, sizeBytes, ...wish, volumeId: source.id });
+}
+
+async function drop(...volumes: HeldVolume[]): Promise<void> {
+  for (const volume of volumes) {
+    await orchestrator.takeDown(volume);
+    await orchestrator.delete(volume);
+  }
+}
+
+/** Into the page cache of the device, which the caller keeps open. */
+function writeAt(device: number, offset: number, bytes: Buffer): void {
+  writeSync(device, bytes, 0, bytes.length, offset);
+}
+
+for (const pool of ['main', 'other']) {
+  test(`CV25, CV2: a clone in use on ${pool} holds what its source held at that moment`, async () => {
+    const source = await orchestrator.create(`source ${pool}`, { parameters: { pool } });
+    const device = openSync(await orchestrator.bringUp(source), 'r+');
+    const before = randomBytes(65536);
+    writeAt(device, MIB, before);
+    const request = { ...createRequest(`clone ${pool}`), ...from(source.id) };
+    const { volume } = await create(request);
+    assert.deepEqual(volume.content_source, { volume: { volume_id: source.id }, type: 'volume' });
+    assert.deepEqual((await create(request))['volume'], volume);
+    writeAt(device, MIB, randomBytes(65536));
+    closeSync(device);
+    const held = await clone(source, `clone ${pool}`);
+    assert.equal(held.id, volume.volume_id);
+    const found = readFileSync(await orchestrator.bringUp(held));
+    assert.deepEqual(found.subarray(MIB, MIB + 65536), before);
+    assert.deepEqual(found.subarray(0, MIB), Buffer.alloc(MIB));
+    await drop(source);
+    assert.deepEqual(
+      readFileSync(held.targetPath),
+      found,
+      'the source is gone, the clone is whole',
+    );
+    // CV2: the source may be gone since.
+    assert.equal((await create(request))['volume'].volume_id, held.id);
+    await drop(held);
+  });
+}
+
+test('CV7, CV8: a clone has the size of its source, or a larger one, and never a smaller one', async () => {
+  const source = await orchestrator.create('sized');
+  const { sizeBytes } = source;
+  const wish = { name: 'same', volume_capabilities: [blockCapability()], ...from(source.id) };
+  const { volume } = await create(wish);
+  assert.equal(Number(volume.capacity_bytes), sizeBytes);
+  const smaller = create({
+    ...wish,
+    name: 'smaller',
+    capacity_range: { limit_bytes: sizeBytes - 1 },
+  });
+  await refused(smaller, 'OUT_OF_RANGE', /capacity_range/);
+  const larger = await clone(source, 'larger', { sizeBytes: sizeBytes + 4096 });
+  assert.equal(statSync(running.poolPath('main', 'volumes', larger.id)).size, sizeBytes + 4096);
+  await running.client.controller.DeleteVolume({ volume_id: volume.volume_id });
+  for (const held of [source, larger]) await orchestrator.delete(held);
+});
+
+test('CV11: a volume that does not exist, or not any more, is NOT_FOUND as a source', async () => {
+  const gone = await orchestrator.create('gone');
+  const snapshotId = await orchestrator.snapshot(gone, 'of gone');
+  await orchestrator.delete(gone);
+  for (const id of ['none-exist-id', gone.id, snapshotId, '../pool-id', 'i'.repeat(128)]) {
+    await refused(create({ ...createRequest('clone'), ...from(id) }), 'NOT_FOUND', /source/);
+  }
+  await orchestrator.deleteSnapshot(snapshotId);
+  // Nothing has taken the name.
+  await orchestrator.delete(await orchestrator.create('clone'));
+});
+
+test('CV12: another pool than that of the source is INVALID_ARGUMENT; without one it is the same', async () => {
+  const source = await orchestrator.create('elsewhere', { parameters: { pool: 'other' } });
+  const across = clone(source, 'across', { parameters: { pool: 'main' } });
+  await refused(across, 'INVALID_ARGUMENT', /'main'.*'other'/);
+  const copy = await clone(source, 'beside');
+  assert.ok(statSync(running.poolPath('other', 'volumes', copy.id)).isFile());
+  for (const held of [source, copy]) await orchestrator.delete(held);
+});
+
+test('CV3: a name taken by a volume with another source, or none, is ALREADY_EXISTS', async () => {
+  const source = await orchestrator.create('first');
+  const other = await orchestrator.create('second');
+  const snapshotId = await orchestrator.snapshot(source, 'first');
+  const copy = await clone(source, 'copy');
+  const field = /volume_content_source/;
+  await refused(create({ ...createRequest('copy'), ...from(other.id) }), 'ALREADY_EXISTS', field);
+  await refused(create(createRequest('copy')), 'ALREADY_EXISTS', field);
+  await refused(create(createRequest('copy', { snapshotId })), 'ALREADY_EXISTS', field);
+  await refused(
+    create({ ...createRequest('second'), ...from(source.id) }),
+    'ALREADY_EXISTS',
+    field,
+  );
+  for (const held of [source, other, copy]) await orchestrator.delete(held);
+  await orchestrator.deleteSnapshot(snapshotId);
+});
+
+test('a clone of a volume nobody has used is as new, and one of a raw volume in use is never formatted', async () => {
+  const source = await orchestrator.create('new', { sizeBytes: 16 * MIB });
+  const capability = mountCapability('ext4');
+  const fresh = await clone(source, 'fresh', { capability });
+  await orchestrator.bringUp(fresh);
+  const device = openSync(await orchestrator.bringUp(source), 'r+');
+  writeAt(device, 0, Buffer.from('no file system'));
+  closeSync(device);
+  const used = await clone(source, 'used', { capability });
+  await refused(orchestrator.stage(used), 'FAILED_PRECONDITION', /nothing was formatted/);
+  await drop(source, fresh);
+  await orchestrator.delete(used);
+});
+
+test('CS13: a clone has snapshots of its own, and its lists of blocks begin with it', async () => {
+  const source = await orchestrator.create('lineage');
+  const device = openSync(await orchestrator.bringUp(source), 'r+');
+  writeAt(device, 0, randomBytes(65536));
+  closeSync(device);
+  const sourceSnapshot = await orchestrator.snapshot(source, 'of the source');
+  const copy = await clone(source, 'copy');
+  const snapshotId = await orchestrator.snapshot(copy, 'of the copy');
+  const { ranges } = await running.client.allocated(snapshotId);
+  assert.deepEqual(ranges, [{ offset: 0n, size: 65536n }]);
+  const across = running.client.delta(sourceSnapshot, snapshotId);
+  await refused(across, 'INVALID_ARGUMENT');
+  await orchestrator.takeDown(source);
+  for (const held of [source, copy]) await orchestrator.delete(held);
+  for (const id of [sourceSnapshot, snapshotId]) await orchestrator.deleteSnapshot(id);
+});

@@ -1,0 +1,144 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, test } from 'node:test';
+import type { VolumeRecord } from '../../../src/volumes/records.js';
+import { VolumeManager } from '../../../src/volumes/volume-manager.js';
+import type { VolumeRequest } from '../../../src/volumes/volume-rules.js';
+import { rejectsWith } from '../../support/expect-status.js';
+import { BLOCK, MIB } from '../../support/records.js';
+import { type Managers, openManagers } from './manager-fixture.js';
+
+let managers: Managers;
+let volumes: VolumeManager;
+
+beforeEach(async () => {
+  managers = await openManagers();
+  volumes = new VolumeManager(managers.deps);
+});
+afterEach(() => managers.close());
+
+const request = (name: string, change: Partial<VolumeRequest> = {}): VolumeRequest => ({
+  name,
+  range: null,
+  capabilities: [BLOCK],
+  parameters: {},
+  mutableParameters: {},
+  sourceSnapshotId: null,
+  sourceVolumeId: null,
+  topologyProblem: null,
+  ...change,
+});
+
+/** Makes one call of the backend wait in the middle; resolves when it has got there. */
+function holdUp(method: 'cloneVolume' | 'expandVolume'): { reached: Promise<void>; go(): void } {
+  const { backend } = managers;
+  const original = backend[method].bind(backend) as (...args: unknown[]) => Promise<never>;
+  let go = (): void => undefined;
+  let reach = (): void => undefined;
+  const gate = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  const reached = new Promise<void>((resolve) => {
+    reach = resolve;
+  });
+  backend[method] = async (...args: unknown[]) => {
+    reach();
+    await gate;
+    return original(...args);
+  };
+  return { reached, go };
+}
+
+test('DV3, CV23: a volume that is being cloned is held until the clone is there', async () => {
+  const source = await managers.volume();
+  const { reached, go } = holdUp('cloneVolume');
+  const clone = volumes.create(request('clone', { sourceVolumeId: source.volumeId }));
+  await reached;
+  await rejectsWith(volumes.delete(source.volumeId), 'ABORTED', /pending/);
+  const range = { requiredBytes: 64n * MIB, limitBytes: 0n };
+  await rejectsWith(volumes.expand(source.volumeId, range), 'ABORTED', /pending/);
+  const again = volumes.create(request('clone', { sourceVolumeId: source.volumeId }));
+  await rejectsWith(again, 'ABORTED');
+  go();
+  assert.equal((await clone).sourceVolumeId, source.volumeId);
+  await volumes.delete(source.volumeId);
+});
+
+test('a clone that fails leaves neither row nor storage, and the next one is made', async () => {
+  const source = await managers.volume();
+  const { backend } = managers;
+  const wish = request('clone', { sourceVolumeId: source.volumeId });
+  const original = backend.cloneVolume;
+  backend.cloneVolume = async () => {
+    throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
+  };
+  await assert.rejects(volumes.create(wish), { code: 'ENOSPC' });
+  assert.equal(await managers.deps.catalogue.volumeByName('clone'), null);
+  assert.deepEqual([...backend.storage.volumes.keys()], [source.volumeId]);
+  backend.cloneVolume = original;
+  assert.equal((await volumes.create(wish)).state, 'ready');
+});
+
+test('a volume that could not be undone is not handed out: the next call makes it anew', async () => {
+  const source = await managers.volume();
+  const { backend, deps } = managers;
+  const wish = request('clone', { sourceVolumeId: source.volumeId });
+  const { cloneVolume, deleteVolume } = backend;
+  backend.cloneVolume = () => Promise.reject(new Error('dead'));
+  backend.deleteVolume = () => Promise.reject(new Error('dead too'));
+  await assert.rejects(volumes.create(wish), /dead/);
+  const left = await deps.catalogue.volumeByName('clone');
+  assert.equal(left?.state, 'creating');
+  Object.assign(backend, { cloneVolume, deleteVolume });
+  const made = await volumes.create(wish);
+  assert.notEqual(made.volumeId, left?.volumeId);
+  assert.equal(await deps.catalogue.volumeById(left?.volumeId ?? ''), null);
+});
+
+test('an expansion whose record could not be written is finished by its repetition', async () => {
+  const volume = await managers.volume();
+  const { catalogue } = managers.deps;
+  const range = { requiredBytes: 32n * MIB, limitBytes: 0n };
+  const failing = { ...managers.deps, catalogue: failingOnce(catalogue) };
+  await assert.rejects(new VolumeManager(failing).expand(volume.volumeId, range), /disk full/);
+  assert.equal((await volumes.find(volume.volumeId)).sizeBytes, volume.sizeBytes);
+  assert.equal((await volumes.expand(volume.volumeId, range)).sizeBytes, 32n * MIB);
+  assert.equal((await volumes.find(volume.volumeId)).sizeBytes, 32n * MIB);
+});
+
+function failingOnce(catalogue: Managers['deps']['catalogue']): Managers['deps']['catalogue'] {
+  const setVolumeSize = () => Promise.reject(new Error('disk full'));
+  return new Proxy(catalogue, {
+    get: (target, name) => (name === 'setVolumeSize' ? setVolumeSize : Reflect.get(target, name)),
+  });
+}
+
+test('EV3: a volume that has grown beyond the limit by then is told as it is, and refused', async () => {
+  const volume = await managers.volume();
+  await managers.backend.expandVolume(volume.volumeId, 40n * MIB);
+  const range = { requiredBytes: 32n * MIB, limitBytes: 32n * MIB };
+  await rejectsWith(volumes.expand(volume.volumeId, range), 'OUT_OF_RANGE', /41943040/);
+  assert.equal((await volumes.find(volume.volumeId)).sizeBytes, 40n * MIB);
+});
+
+test('CV22: topology is judged after the source and the size, and makes nothing', async () => {
+  const topologyProblem = 'elsewhere';
+  const gone = request('volume', { topologyProblem, sourceVolumeId: 'vol-gone' });
+  await rejectsWith(volumes.create(gone), 'NOT_FOUND');
+  const range = { requiredBytes: 1n << 50n, limitBytes: 0n };
+  await rejectsWith(volumes.create(request('volume', { topologyProblem, range })), 'OUT_OF_RANGE');
+  const call = volumes.create(request('volume', { topologyProblem }));
+  await rejectsWith(call, 'RESOURCE_EXHAUSTED', /elsewhere/);
+  assert.equal(managers.backend.storage.volumes.size, 0);
+});
+
+test('CV14: a volume begins with its mutable parameters over those of its class', async () => {
+  const made = await volumes.create(
+    request('volume', {
+      parameters: { readAheadKiB: '64', loopDirectIo: 'false', mountOptions: 'noatime' },
+      mutableParameters: { readAheadKiB: '256' },
+    }),
+  );
+  const { mutableParameters, createdMutableParameters } = made satisfies VolumeRecord;
+  assert.deepEqual(mutableParameters, { readAheadKiB: '256', loopDirectIo: 'false' });
+  assert.deepEqual(createdMutableParameters, { readAheadKiB: '256' });
+});
