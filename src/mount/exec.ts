@@ -6,7 +6,7 @@
  * plugin that is killed leaves no mkfs behind that would race with its successor's. (The signal
  * survives the exec of mount, which is set-user-ID: for root the ids do not change.) A plugin killed
  * in the millisecond before setpriv has asked for the signal leaves its child alive; what must not
- * run twice also opens its device exclusively.
+ * run twice also opens its device exclusively. Only what a kill would harm is left to end by itself.
  *
  * A command that does not end in time is killed; one that cannot be killed, stuck in the kernel, is
  * given up, so that no promise waits for ever. Knows nothing of file systems or of CSI requests.
@@ -29,16 +29,26 @@ const SEARCH_PATH = [
 
 /** Debian's package for each program the plugin runs. */
 const PACKAGES: Readonly<Record<string, string>> = {
+  env: 'coreutils',
   setpriv: 'util-linux',
+  unshare: 'util-linux',
   mount: 'mount',
   umount: 'mount',
   blkid: 'util-linux',
   'mkfs.ext4': 'e2fsprogs',
   'fsck.ext4': 'e2fsprogs',
+  resize2fs: 'e2fsprogs',
   'mkfs.xfs': 'xfsprogs',
   'mkfs.btrfs': 'btrfs-progs',
   btrfstune: 'btrfs-progs',
 };
+
+/** Missed only where somebody asks for a btrfs volume. */
+const OPTIONAL: readonly string[] = ['mkfs.btrfs', 'btrfstune'];
+
+/** How a command is started that dies with the plugin, and one that does not, nor by the pipes it leaves. */
+const DYING = ['setpriv', '--pdeathsig', 'KILL', '--'] as const;
+const OUTLIVING = ['env', '--ignore-signal=PIPE'] as const;
 
 const DEFAULT_TIMEOUT_MS = 60_000;
 /** How long a killed command may take to vanish before it counts as stuck. */
@@ -54,6 +64,11 @@ export interface RunOptions {
   accept?: readonly number[];
   /** Strings that must not show up in an error, such as mount flags. */
   secrets?: readonly string[];
+  /**
+   * Goes on if the plugin is killed: for what must not stop half way. It has to hold its device
+   * exclusively, so that a second one cannot run beside it.
+   */
+  outlives?: boolean;
 }
 
 export interface RunResult {
@@ -86,19 +101,21 @@ export async function run(
   args: readonly string[],
   options: RunOptions = {},
 ): Promise<RunResult> {
-  const guard = await findProgram('setpriv');
+  const [guard, ...guardArgs] = options.outlives === true ? OUTLIVING : DYING;
+  const guardPath = await findProgram(guard);
   const program = await findProgram(command);
-  const child = spawn(guard, ['--pdeathsig', 'KILL', '--', program, ...args], {
+  const child = spawn(guardPath, [...guardArgs, program, ...args], {
     cwd: '/',
     env: { LC_ALL: 'C', PATH: SEARCH_PATH.join(':') },
     stdio: ['ignore', 'pipe', 'pipe'],
+    detached: options.outlives === true,
   });
   return new Execution(command, child, options).result();
 }
 
-/** Rejects, as `run` would, if a program that the plugin runs is missing. Cheap: it starts nothing. */
+/** Rejects, as `run` would, if a program that every node needs is missing. Cheap: it starts nothing. */
 export async function assertPrograms(
-  programs: readonly string[] = Object.keys(PACKAGES),
+  programs: readonly string[] = Object.keys(PACKAGES).filter((name) => !OPTIONAL.includes(name)),
 ): Promise<void> {
   await Promise.all(programs.map(findProgram));
 }

@@ -3,7 +3,7 @@
  * can be set to while the volume is in use.
  *
  * This file knows names, types, defaults and ranges, and turns a parameter map into settings. It
- * touches no device: mount/block-queue.ts and mount/cgroup.ts do.
+ * touches no device: mount/block-settings.ts and mount/io-limits.ts do.
  */
 import { CsiError } from '../errors.js';
 

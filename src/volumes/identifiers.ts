@@ -30,6 +30,11 @@ export function isVolumeId(id: string): boolean {
   return VOLUME_ID.test(id);
 }
 
+/** The UUID at the end of one of our handles. */
+export function uuidOf(id: string): string {
+  return id.slice(-36);
+}
+
 export function isSnapshotId(id: string): boolean {
   return SNAPSHOT_ID.test(id);
 }

@@ -1,5 +1,10 @@
-/** A process that runs `sleep 600` through the plugin's exec, for the test that kills it. */
+/**
+ * A process that runs `sleep 600`, or the shell script it is given, through the plugin's exec: for the
+ * tests that kill it.
+ */
 import { run } from '../../../src/mount/exec.js';
 
 process.stdout.write('RUNNING\n');
-await run('sleep', ['600'], { timeoutMs: 600_000 });
+const [script] = process.argv.slice(2);
+if (script === undefined) await run('sleep', ['600'], { timeoutMs: 600_000 });
+else await run('sh', ['-c', script], { outlives: true });

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -133,6 +135,22 @@ test('a plugin that is killed leaves no command behind', async () => {
   plugin.kill('SIGKILL');
   await ended;
   await until(() => !isAlive(sleeper), 'sleep is gone');
+});
+
+test('a command that must not stop half way ends although the plugin was killed', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-exec-'));
+  const [begun, ended] = [join(directory, 'begun'), join(directory, 'ended')];
+  // What it says finds a closed pipe; that must not end it either.
+  const command = `touch ${begun}; while [ ! -e ${directory}/go ]; do sleep 0.05; done; echo x; echo y >&2; touch ${ended}`;
+  const script = fileURLToPath(new URL('./exec-process.js', import.meta.url));
+  const plugin = spawn(process.execPath, [script, command], { stdio: 'ignore' });
+  await until(() => existsSync(begun), 'the command runs');
+  const gone = once(plugin, 'exit');
+  plugin.kill('SIGKILL');
+  await gone;
+  writeFileSync(join(directory, 'go'), '');
+  await until(() => existsSync(ended), 'the command ended by itself');
+  rmSync(directory, { recursive: true });
 });
 
 test('a command stuck in the kernel is given up after it could not be killed', {

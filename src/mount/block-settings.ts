@@ -1,0 +1,136 @@
+/**
+ * Settings of a block device that sysfs and the loop driver offer: read-ahead, I/O scheduler, direct I/O.
+ *
+ * A loop device keeps its scheduler for whoever gets its number next, and kernels differ in what they
+ * do with its read-ahead. So what nobody asked for is set as well, to the kernel's own default, as far
+ * as that can be done. Knows no volumes.
+ */
+import { readFile, stat, writeFile } from 'node:fs/promises';
+import { CsiError, errorCode } from '../errors.js';
+import type { NativeRunner } from '../native/pool.js';
+import { majorOf, minorOf } from './mountinfo.js';
+
+/** null: not asked for. */
+export interface BlockSettings {
+  readonly readAheadKiB: number | null;
+  readonly ioScheduler: string | null;
+  readonly loopDirectIo: boolean | null;
+}
+
+/** One setting on its way: how it is, how it should be, and how that is done. */
+interface Change {
+  what: string;
+  isAsked: boolean;
+  make(): Promise<void>;
+  takeBack(): Promise<void>;
+}
+
+const DEFAULT_READ_AHEAD_KIB = 128;
+const DEFAULT_SCHEDULER = 'none';
+
+/**
+ * Gives the device these settings, all or nothing. FAILED_PRECONDITION if one that was asked for is not
+ * possible on this node. Of that nature already: nothing is written.
+ */
+export async function applyBlockSettings(
+  native: NativeRunner,
+  devicePath: string,
+  settings: BlockSettings,
+): Promise<void> {
+  const done: Change[] = [];
+  for (const change of await changesFor(native, devicePath, settings)) {
+    try {
+      await change.make();
+      done.push(change);
+    } catch (thrown) {
+      if (!change.isAsked) continue;
+      for (const earlier of done.reverse()) await earlier.takeBack().catch(() => undefined);
+      const code = errorCode(thrown) ?? 'unknown error';
+      throw CsiError.failedPrecondition(
+        `${change.what} cannot be set on ${devicePath}: ${code}; leave that parameter out, or give another value`,
+        { cause: thrown },
+      );
+    }
+  }
+}
+
+async function changesFor(
+  native: NativeRunner,
+  devicePath: string,
+  settings: BlockSettings,
+): Promise<Change[]> {
+  const { rdev } = await stat(devicePath);
+  const directory = `/sys/dev/block/${majorOf(rdev)}:${minorOf(rdev)}`;
+  const changes = [
+    await readAhead(directory, settings.readAheadKiB),
+    await scheduler(directory, settings.ioScheduler),
+    await directIo(native, devicePath, directory, settings.loopDirectIo),
+  ];
+  return changes.filter((change) => change !== null);
+}
+
+/** By default what the kernel gives a new device: twice its best transfer size, 128 KiB at least. */
+async function readAhead(directory: string, asked: number | null): Promise<Change | null> {
+  const path = `${directory}/queue/read_ahead_kb`;
+  const before = await attribute(path);
+  const best = Number(await attribute(`${directory}/queue/optimal_io_size`));
+  const wanted = String(asked ?? Math.max(DEFAULT_READ_AHEAD_KIB, (2 * best) / 1024));
+  return textChange(`readAheadKiB ${wanted}`, asked !== null, { path, before, wanted });
+}
+
+async function scheduler(directory: string, asked: string | null): Promise<Change | null> {
+  const path = `${directory}/queue/scheduler`;
+  const names = (await attribute(path)).split(' ').filter((name) => name !== '');
+  const active = names.find((name) => name.startsWith('['))?.slice(1, -1) ?? names[0] ?? '';
+  const offered = names.map((name) => name.replace(/[[\]]/g, ''));
+  if (asked !== null && !offered.includes(asked)) {
+    throw CsiError.failedPrecondition(
+      `ioScheduler ${asked} is not offered by this node's kernel for the device: it has ${offered.join(', ') || 'none'}`,
+    );
+  }
+  const wanted = asked ?? DEFAULT_SCHEDULER;
+  const state = { path, before: active, wanted };
+  return textChange(`ioScheduler ${wanted}`, asked !== null, state);
+}
+
+/** Without a wish a loop device stays as it was attached. */
+async function directIo(
+  native: NativeRunner,
+  devicePath: string,
+  directory: string,
+  asked: boolean | null,
+): Promise<Change | null> {
+  if (asked === null) return null;
+  const before = await attribute(`${directory}/loop/dio`);
+  if (before === '') {
+    throw CsiError.failedPrecondition(
+      `loopDirectIo cannot be set on ${devicePath}: it is no loop device; leave that parameter out`,
+    );
+  }
+  if ((before === '1') === asked) return null;
+  const set = async (value: boolean): Promise<void> => {
+    await native.run('setLoopDirectIo', { devicePath, directIo: value });
+  };
+  const what = `loopDirectIo ${asked}`;
+  return { what, isAsked: true, make: () => set(asked), takeBack: () => set(!asked) };
+}
+
+function textChange(
+  what: string,
+  isAsked: boolean,
+  { path, before, wanted }: { path: string; before: string; wanted: string },
+): Change | null {
+  if (before === wanted) return null;
+  const write = (text: string) => () => writeFile(path, text);
+  return { what, isAsked, make: write(wanted), takeBack: write(before) };
+}
+
+/** Empty where the device has no such attribute. */
+async function attribute(path: string): Promise<string> {
+  try {
+    return (await readFile(path, 'utf8')).trim();
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return '';
+    throw thrown;
+  }
+}

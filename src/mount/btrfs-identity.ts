@@ -1,0 +1,86 @@
+/**
+ * A btrfs of its own for a copied device.
+ *
+ * btrfs takes two devices with one fsid for one file system. Kernels before 6.7 then may mount the
+ * other device, or refuse; later ones make an id up for as long as the mount lasts. So a copy gets an
+ * fsid of its own before its first mount, by metadata_uuid (Linux 5.0), which rewrites superblocks
+ * alone. Doing it again does nothing.
+ *
+ * Seen with btrfs-progs 6.2: a change that was stopped half way leaves a device that neither btrfstune
+ * nor newer kernels take, so btrfstune goes on if the plugin is killed. And btrfstune on a device with a log that was not replayed destroys the file
+ * system. A mount replays it, in a mount namespace of its own that ends with the command.
+ */
+import { constants } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { CsiError, errorCode } from '../errors.js';
+import { ExecError, run } from './exec.js';
+import { btrfsIdentity } from './superblock.js';
+
+const MOUNT_TIMEOUT_MS = 600_000;
+/** The kernel takes an ended namespace apart in the background. */
+const RELEASE_TIMEOUT_MS = 10_000;
+const RELEASE_POLL_MS = 20;
+/** Of a block device: fails while it is mounted or opened in the same way. */
+const O_EXCLUSIVE = constants.O_RDONLY | constants.O_EXCL;
+
+/** Gives the btrfs on a device that is not mounted this fsid. `directory` is an empty one, to mount on for a moment. */
+export async function giveIdentity(
+  devicePath: string,
+  uuid: string,
+  directory: string,
+): Promise<void> {
+  const found = await btrfsIdentity(devicePath);
+  if (found.uuid === uuid) return;
+  if (found.hasLog) await replayLog(devicePath, directory);
+  await attempt(devicePath, () => run('btrfstune', ['-M', uuid, devicePath], { outlives: true }));
+}
+
+async function replayLog(devicePath: string, directory: string): Promise<void> {
+  const mount = ['mount', '--no-mtab', '--internal-only', '-t', 'btrfs', '-o', 'rw,noatime'];
+  await attempt(devicePath, () =>
+    run('unshare', ['--mount', '--', ...mount, '--', devicePath, directory], {
+      timeoutMs: MOUNT_TIMEOUT_MS,
+    }),
+  );
+  await released(devicePath);
+  if ((await btrfsIdentity(devicePath)).hasLog) {
+    throw CsiError.failedPrecondition(
+      `the btrfs on ${devicePath} has a log that a mount did not replay; mend it by hand with btrfs check`,
+    );
+  }
+}
+
+/** Waits until nothing holds the device. */
+async function released(devicePath: string): Promise<void> {
+  const deadline = Date.now() + RELEASE_TIMEOUT_MS;
+  while (await isHeld(devicePath)) {
+    if (Date.now() > deadline) {
+      throw CsiError.aborted(`${devicePath} is still held after its log was replayed; try again`);
+    }
+    await delay(RELEASE_POLL_MS);
+  }
+}
+
+async function isHeld(devicePath: string): Promise<boolean> {
+  try {
+    await (await open(devicePath, O_EXCLUSIVE)).close();
+    return false;
+  } catch (thrown) {
+    if (errorCode(thrown) === 'EBUSY') return true;
+    throw thrown;
+  }
+}
+
+async function attempt(devicePath: string, command: () => Promise<unknown>): Promise<void> {
+  try {
+    await command();
+  } catch (thrown) {
+    if (!(thrown instanceof ExecError)) throw thrown;
+    throw CsiError.failedPrecondition(
+      `the btrfs on ${devicePath} is a copy and could not be given an id of its own, without which ` +
+        `the kernel takes it for its source; if a crash came in between, restore it again (${thrown.message})`,
+      { cause: thrown },
+    );
+  }
+}

@@ -1,0 +1,95 @@
+/**
+ * Limits on what one pod reads from and writes to a block device: io.max of cgroup v2.
+ *
+ * The pod's cgroup is found below the cgroup root in the layouts the kubelet makes:
+ * `kubepods/burstable/pod<uid>` (cgroupfs) and `kubepods.slice/kubepods-burstable.slice/
+ * kubepods-burstable-pod<uid with underscores>.slice` (systemd), with whatever the kubelet's cgroup
+ * root puts before. Only directories that look like the kubelet's are entered. Switches no controller
+ * on: that is for whoever manages the cgroups. Knows no volumes.
+ */
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CsiError, errorCode } from '../errors.js';
+import type { DeviceNumber } from './device-attributes.js';
+
+/** Per second; null: no limit. */
+export interface DeviceLimits {
+  readonly readBytesPerSecond: bigint | null;
+  readonly writeBytesPerSecond: bigint | null;
+  readonly readOperationsPerSecond: bigint | null;
+  readonly writeOperationsPerSecond: bigint | null;
+}
+
+/** kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice and room for one more. */
+const MAX_DEPTH = 5;
+const KUBELETS_OWN = /kube|^burstable$|^besteffort$/;
+
+/** The pod's directory below the cgroup root; null if there is none. */
+export async function findPodCgroup(root: string, podUid: string): Promise<string | null> {
+  const endings = [`pod${podUid}`, `pod${podUid.replaceAll('-', '_')}.slice`];
+  let level = [root];
+  for (let depth = 0; depth < MAX_DEPTH && level.length > 0; depth += 1) {
+    const next: string[] = [];
+    for (const directory of level) {
+      for (const name of await directoriesIn(directory)) {
+        const path = join(directory, name);
+        if (endings.some((ending) => name === ending || name.endsWith(`-${ending}`))) return path;
+        if (KUBELETS_OWN.test(name)) next.push(path);
+      }
+    }
+    level = next;
+  }
+  return null;
+}
+
+/** FAILED_PRECONDITION, with the reason, if the cgroup cannot limit I/O. */
+export async function setLimits(
+  cgroup: string,
+  device: DeviceNumber,
+  limits: DeviceLimits,
+): Promise<void> {
+  const path = join(cgroup, 'io.max');
+  try {
+    // Existing ones alone: a file made here would be no control file.
+    await writeFile(path, limitLine(device, limits), { flag: 'r+' });
+  } catch (thrown) {
+    const code = errorCode(thrown) ?? 'unknown error';
+    const reason =
+      code === 'ENOENT'
+        ? 'it has no io.max: the io controller of cgroup v2 is not switched on for it (cgroup.subtree_control of its parents)'
+        : `io.max refused the limits: ${code}`;
+    throw CsiError.failedPrecondition(`the pod's cgroup ${cgroup} cannot limit I/O: ${reason}`, {
+      cause: thrown,
+    });
+  }
+}
+
+export async function isCgroup2(root: string): Promise<boolean> {
+  try {
+    await readFile(join(root, 'cgroup.controllers'), 'utf8');
+    return true;
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return false;
+    throw thrown;
+  }
+}
+
+/** As io.max takes it; every limit is named, so that an earlier one is lifted. */
+export function limitLine({ major, minor }: DeviceNumber, limits: DeviceLimits): string {
+  const text = (limit: bigint | null): string => (limit === null ? 'max' : limit.toString());
+  return (
+    `${major}:${minor} rbps=${text(limits.readBytesPerSecond)} wbps=${text(limits.writeBytesPerSecond)} ` +
+    `riops=${text(limits.readOperationsPerSecond)} wiops=${text(limits.writeOperationsPerSecond)}`
+  );
+}
+
+async function directoriesIn(directory: string): Promise<string[]> {
+  try {
+    const entries = await readdir(directory, { withFileTypes: true });
+    return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
+  } catch (thrown) {
+    // Cgroups come and go.
+    if (errorCode(thrown) === 'ENOENT') return [];
+    throw thrown;
+  }
+}
