@@ -3,8 +3,8 @@
  *
  * The target is made and removed here. A file system is published by a bind mount of the staging
  * directory, a raw block volume by one of its device node. The record is written before anything is
- * mounted and removed after everything is gone. Both access modes we serve allow one target at a time.
- * Requests arrive parsed.
+ * mounted and removed after everything is gone. SINGLE_NODE_MULTI_WRITER allows several targets at a
+ * time, the other access modes one. Requests arrive parsed.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { VolumeCapability } from '../csi/fields.js';
@@ -30,6 +30,7 @@ import {
   type VolumeView,
   viewVolume,
 } from './node-volume.js';
+import { limitPod } from './volume-settings.js';
 
 /** A publication on its way: the request and what was found for it. */
 interface Publishing {
@@ -58,7 +59,8 @@ export async function publishVolume(
   await makeTarget(target, request.capability.accessType === 'block' ? 'file' : 'directory');
   await deps.catalogue.putPublication(request);
   try {
-    // Before the mount: nobody shall find a device writable that is to be read-only.
+    // Before the mount: nobody shall find a device without limits, or writable that is to be read-only.
+    await limit(deps, publishing);
     if (request.capability.accessType === 'block') await setFlags(deps, publishing);
     await bindMount({ source, ...mountFlags(publishing) });
   } catch (thrown) {
@@ -89,13 +91,14 @@ async function confirmPublished(
     occupant.kind === request.capability.accessType &&
     (record === null || record.volumeId !== request.volumeId
       ? await kernelAgrees(view, request, occupant)
-      : isDeepStrictEqual(record, request));
+      : isDeepStrictEqual({ ...record, podUid: null }, { ...request, podUid: null }));
   if (!isSame) {
     throw CsiError.alreadyExists(
       `volume ${request.volumeId} is published at ${request.targetPath} with other arguments; unpublish it there first`,
     );
   }
-  if (record?.volumeId !== request.volumeId) await deps.catalogue.putPublication(request);
+  if (!isDeepStrictEqual(record, request)) await deps.catalogue.putPublication(request);
+  await limit(deps, publishing);
   // A kill may have come between the mount and its flags.
   await setFlags(deps, publishing);
 }
@@ -160,22 +163,39 @@ function exceeds(
   return isStagedReadOnly && !isReadOnly(request) ? 'read-only' : null;
 }
 
-/** Records whose mount is gone, such as from before a reboot, are dropped on the way. */
+/**
+ * The table of second publications (CSI, NodePublishVolume), for another target. Records whose mount
+ * is gone, such as from before a reboot, are dropped on the way.
+ */
 async function assertNotElsewhere(deps: NodeDependencies, publishing: Publishing): Promise<void> {
   const { view, request } = publishing;
   const live = await livePublications(deps, view);
-  const [elsewhere] = live;
-  if (elsewhere !== undefined) {
+  for (const elsewhere of live) {
+    const reason = conflict(elsewhere, request);
+    if (reason === null) continue;
     throw CsiError.failedPrecondition(
-      `volume ${request.volumeId} is published at ${elsewhere.targetPath} already, and access mode ` +
-        `${request.capability.accessMode} allows one target at a time; unpublish it there first`,
+      `volume ${request.volumeId} is published at ${elsewhere.targetPath} already, and ${reason}; unpublish it there first`,
     );
   }
-  for (const record of await deps.catalogue.publications(request.volumeId)) {
-    if (record.targetPath !== request.targetPath) {
-      await deps.catalogue.removePublication(record.targetPath);
-    }
+  const paths = [request, ...live].map(({ targetPath }) => targetPath);
+  for (const { targetPath } of await deps.catalogue.publications(request.volumeId)) {
+    if (!paths.includes(targetPath)) await deps.catalogue.removePublication(targetPath);
   }
+}
+
+/** Why two targets at once cannot be; null if they can. */
+function conflict(elsewhere: PublicationRecord, request: PublicationRecord): string | null {
+  const { accessMode, accessType } = request.capability;
+  if (accessMode !== 'SINGLE_NODE_MULTI_WRITER') {
+    return `access mode ${accessMode} allows one target at a time`;
+  }
+  if (!isDeepStrictEqual(elsewhere.capability, request.capability)) {
+    return 'with another volume_capability';
+  }
+  if (accessType === 'block' && isReadOnly(elsewhere) !== isReadOnly(request)) {
+    return `${isReadOnly(elsewhere) ? 'read-only' : 'for writing'}: a raw device is the one or the other for all its users`;
+  }
+  return null;
 }
 
 /** A device node left at our own target that has become another device's is taken away. */
@@ -192,6 +212,11 @@ async function clearTarget(
     throw foreignMount(request.targetPath, occupant.entry.source);
   }
   await unmount(target);
+}
+
+async function limit(deps: NodeDependencies, { view, request }: Publishing): Promise<void> {
+  if (request.podUid === null || view.attachment === null) return;
+  await limitPod(deps, view.volume, request.podUid, view.attachment.devicePath);
 }
 
 async function setFlags(deps: NodeDependencies, publishing: Publishing): Promise<void> {

@@ -3,32 +3,18 @@
  *
  * Raw block volumes have their device node bound to `<staging path>/device`, so that the kernel
  * knows that they are staged, and where. The order that makes a kill at any point harmless: record,
- * attach, make the file system, flush, mark as used, mount. A volume is formatted only while the
- * catalogue calls it fresh, which ends before anybody else can write to it. Requests arrive parsed.
+ * attach, make ready, mount (node-filesystem.ts for file systems). Requests arrive parsed.
  */
-import { stat } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Attachment } from '../backends/backend.js';
-import type { MountAccess, VolumeCapability } from '../csi/fields.js';
+import type { VolumeCapability } from '../csi/fields.js';
 import { CsiError } from '../errors.js';
-import {
-  DEFAULT_FILE_SYSTEM,
-  FILE_SYSTEMS,
-  type FileSystem,
-  isFileSystem,
-} from '../file-systems.js';
-import {
-  checkFileSystem,
-  describeSignature,
-  makeFileSystem,
-  mountOptions,
-  probe,
-} from '../mount/filesystem.js';
-import { bindMount, mount } from '../mount/mounter.js';
-import { mountsOfDevice, readMountInfo } from '../mount/mountinfo.js';
+import { isFileSystem } from '../file-systems.js';
+import { bindMount } from '../mount/mounter.js';
 import { assertNoLink, entryAt, kernelPath, makeTarget } from '../mount/target.js';
 import type { StagingRecord, VolumeRecord } from '../volumes/records.js';
 import { attemptUndo } from '../volumes/undo.js';
+import { growStaged, stageFileSystem } from './node-filesystem.js';
 import { clearStagedDevice, releaseStaging } from './node-unstage.js';
 import {
   foreignMount,
@@ -42,6 +28,7 @@ import {
   type VolumeView,
   viewVolume,
 } from './node-volume.js';
+import { applyToDevice } from './volume-settings.js';
 
 /** Stages the volume; staged there with this capability already: done. */
 export async function stageVolume(
@@ -53,13 +40,14 @@ export async function stageVolume(
   const view = await viewVolume(deps, volume);
   const staged = await stagedAt(view, directory);
   if (staged.kind === 'foreign') throw foreignMount(request.stagingPath, staged.entry.source);
-  if (staged.kind !== 'nothing') return confirmStaged(deps, staged, request);
+  if (staged.kind !== 'nothing') return confirmStaged(deps, view, staged, request);
   assertCompatible(view, request.capability);
   const left = await clearStagedDevice(deps, view, request.stagingPath);
   if (left !== null) throw foreignMount(stagedDevicePath(request.stagingPath), left.source);
   await deps.catalogue.putStaging(request);
   try {
     const attachment = await attachWritable(deps, view);
+    await applyToDevice(deps, volume, attachment.devicePath);
     const { capability } = request;
     if (capability.accessType === 'block') {
       await stageDevice(deps, volume, attachment, directory);
@@ -87,9 +75,13 @@ async function stagingDirectory(path: string): Promise<string> {
   return directory;
 }
 
-/** Staged already: the same capability, or what the kernel shows where there is no record. */
+/**
+ * Staged already: the same capability, or what the kernel shows where there is no record. What a kill
+ * or somebody else may have left undone is done: the device's settings, the file system's size.
+ */
 async function confirmStaged(
   deps: NodeDependencies,
+  { volume, attachment }: VolumeView,
   staged: Exclude<Occupant, { kind: 'nothing' }>,
   request: StagingRecord,
 ): Promise<void> {
@@ -106,6 +98,13 @@ async function confirmStaged(
     );
   }
   if (record === undefined) await deps.catalogue.putStaging(request);
+  if (attachment === null) return;
+  await applyToDevice(deps, volume, attachment.devicePath);
+  const { entry } = staged;
+  if (capability.accessType === 'mount' && isFileSystem(entry.fsType)) {
+    const directory = entry.mountPoint;
+    await growStaged(deps, { attachment, capability, directory }, entry.fsType);
+  }
 }
 
 function kernelAgrees(
@@ -153,69 +152,4 @@ async function stageDevice(
   const target = stagedDevicePath(directory);
   await makeTarget(target, 'file');
   await bindMount({ source: attachment.devicePath, target, readOnly: false, options: [] });
-}
-
-interface FileSystemStaging {
-  volume: VolumeRecord;
-  attachment: Attachment;
-  capability: MountAccess & VolumeCapability;
-  directory: string;
-}
-
-async function stageFileSystem(deps: NodeDependencies, staging: FileSystemStaging): Promise<void> {
-  const { volume, attachment, capability, directory } = staging;
-  const type = (await isEmpty(volume, attachment))
-    ? await formatFresh(deps, volume, attachment, capability)
-    : await findFileSystem(volume, attachment, capability);
-  if (volume.fresh) await deps.catalogue.markVolumeUsed(volume.volumeId);
-  await mount({
-    source: attachment.devicePath,
-    target: directory,
-    fsType: type,
-    options: mountOptions(type, capability.mountFlags, isReaderOnly(capability)),
-  });
-}
-
-/** Fresh is what nobody has written to. Of a volume with content from elsewhere its device must say so too. */
-async function isEmpty(volume: VolumeRecord, attachment: Attachment): Promise<boolean> {
-  if (!volume.fresh) return false;
-  return volume.sourceSnapshotId === null || (await probe(attachment.devicePath)).kind === 'none';
-}
-
-async function formatFresh(
-  deps: NodeDependencies,
-  volume: VolumeRecord,
-  attachment: Attachment,
-  capability: MountAccess,
-): Promise<FileSystem> {
-  const type = isFileSystem(capability.fsType) ? capability.fsType : DEFAULT_FILE_SYSTEM;
-  await makeFileSystem(type, attachment.devicePath, volume.sizeBytes);
-  await deps.native.run('flush', { path: attachment.devicePath });
-  return type;
-}
-
-/** The file system a volume holds, mended where that needs no decision. Never makes one. */
-async function findFileSystem(
-  volume: VolumeRecord,
-  attachment: Attachment,
-  capability: MountAccess,
-): Promise<FileSystem> {
-  const signature = await probe(attachment.devicePath);
-  const type = signature.kind === 'filesystem' ? signature.type : '';
-  const isWanted = capability.fsType === '' || capability.fsType === type;
-  if (!isFileSystem(type) || !isWanted) {
-    const wanted = capability.fsType === '' ? FILE_SYSTEMS.join(' or ') : capability.fsType;
-    throw CsiError.failedPrecondition(
-      `volume ${volume.volumeId} was used before and holds ${describeSignature(signature)}, not the ${wanted} asked for; ` +
-        'nothing was formatted. Stage it as it is, or copy its data to a new volume',
-    );
-  }
-  const mounts = await mountsOf(attachment);
-  if (mounts === 0) await checkFileSystem(type, attachment.devicePath);
-  return type;
-}
-
-async function mountsOf(attachment: Attachment): Promise<number> {
-  const { rdev } = await stat(attachment.devicePath);
-  return mountsOfDevice(await readMountInfo(), rdev).length;
 }

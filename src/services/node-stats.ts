@@ -9,44 +9,49 @@ import { statfs } from 'node:fs/promises';
 import type { ResponseMessage } from '../csi/service.js';
 import { CsiError } from '../errors.js';
 import { topMount } from '../mount/mounter.js';
-import { kernelPath } from '../mount/target.js';
 import { deviceSizeBytes } from '../native/block-device.js';
 import type { VolumeRecord } from '../volumes/records.js';
-import {
-  NOTHING,
-  type NodeDependencies,
-  type Occupant,
-  occupantAt,
-  stagedAt,
-  viewVolume,
-} from './node-volume.js';
+import { hasVolumeCondition } from './capabilities.js';
+import { findUse, type NodeDependencies, type Occupant, viewVolume } from './node-volume.js';
 
-/** NOT_FOUND if the volume is not staged or published at the path, which may be any string. */
+/**
+ * NOT_FOUND if the volume is not staged or published at the path, which may be any string. Of a volume
+ * in a bad condition the usage may be left out.
+ */
 export async function volumeStats(
   deps: NodeDependencies,
   volume: VolumeRecord,
   volumePath: string,
 ): Promise<ResponseMessage> {
-  const isPlain = volumePath.startsWith('/') && !volumePath.split('/').includes('..');
-  const path = isPlain ? await kernelPath(volumePath) : null;
   const view = await viewVolume(deps, volume);
-  const found = path === null ? NOTHING : await usedAt(view, path);
-  if (path !== null && found.kind === 'mount') {
-    const usage = await fileSystemUsage(path);
-    // After an unmount in between, these would be the figures of the directory below.
-    if ((await topMount(path))?.mountId === found.entry.mountId) return { usage };
-  } else if (found.kind === 'block') {
-    const total = await deviceSizeBytes(found.entry.mountPoint);
-    return { usage: [{ total: total.toString(), unit: 'BYTES' }] };
-  }
-  throw CsiError.notFound(
-    `volume ${volume.volumeId} is neither staged nor published at ${volumePath}`,
-  );
+  const found = await findUse(view, volumePath);
+  if (found.kind !== 'mount' && found.kind !== 'block') throw notThere(volume, volumePath);
+  const condition = hasVolumeCondition(deps.config) ? await deps.conditionOf?.(volume) : undefined;
+  const usage = await usageOf(found).catch((thrown: unknown) => {
+    if (condition?.abnormal === true) return [];
+    throw thrown;
+  });
+  if (usage === null) throw notThere(volume, volumePath);
+  return condition === undefined ? { usage } : { usage, volume_condition: condition };
 }
 
-async function usedAt(view: Parameters<typeof occupantAt>[0], path: string): Promise<Occupant> {
-  const occupant = await occupantAt(view, path);
-  return occupant.kind === 'nothing' ? stagedAt(view, path) : occupant;
+/** Null if the mount is gone meanwhile: these would be the figures of the directory below. */
+async function usageOf(
+  found: Exclude<Occupant, { kind: 'nothing' }>,
+): Promise<ResponseMessage[] | null> {
+  const { mountPoint, mountId } = found.entry;
+  if (found.kind === 'block') {
+    const total = await deviceSizeBytes(mountPoint);
+    return [{ total: total.toString(), unit: 'BYTES' }];
+  }
+  const usage = await fileSystemUsage(mountPoint);
+  return (await topMount(mountPoint))?.mountId === mountId ? usage : null;
+}
+
+function notThere(volume: VolumeRecord, volumePath: string): CsiError {
+  return CsiError.notFound(
+    `volume ${volume.volumeId} is neither staged nor published at ${volumePath}`,
+  );
 }
 
 async function fileSystemUsage(path: string): Promise<ResponseMessage[]> {

@@ -18,6 +18,7 @@ import {
   type NodeDependencies,
   viewForRelease,
 } from './node-volume.js';
+import { liftPod } from './volume-settings.js';
 
 /** Nothing there: done. FAILED_PRECONDITION if it is busy, or not the volume's. */
 export async function releasePublication(
@@ -29,7 +30,7 @@ export async function releasePublication(
   const isRecorded = record?.volumeId === volume.volumeId;
   const { node } = await viewForRelease(deps, volume);
   await releaseTarget(targetPath, isRecorded ? async () => true : belongsTo(volume.volumeId, node));
-  await restoreWriting(deps, volume, targetPath);
+  await restoreDevice(deps, volume, targetPath, isRecorded ? record.podUid : null);
   if (isRecorded) await deps.catalogue.removePublication(targetPath);
 }
 
@@ -49,20 +50,25 @@ async function releaseTarget(targetPath: string, belongs: Belongs): Promise<void
 }
 
 /**
- * The device is writable again once no read-only publication of it is left. Without the pool the
- * device is not known for certain and stays as it is; staging, publishing and unstaging set it anew.
+ * The device is writable again once no read-only publication of it is left, and without limits for a
+ * pod that does not use it any more. Without the pool the device is not known for certain and stays as
+ * it is; staging, publishing and unstaging set it anew.
  */
-async function restoreWriting(
+async function restoreDevice(
   deps: NodeDependencies,
   volume: VolumeRecord,
   targetPath: string,
+  podUid: string | null,
 ): Promise<void> {
   const view = await viewForRelease(deps, volume);
   if (view.attachment === null) return;
   const others = (await livePublications(deps, view)).filter(
     (record) => record.targetPath !== targetPath,
   );
-  if (others.some((record) => record.readOnly || isReaderOnly(record.capability))) return;
   const { devicePath } = view.attachment;
+  if (podUid !== null && others.every((record) => record.podUid !== podUid)) {
+    await liftPod(deps, podUid, devicePath);
+  }
+  if (others.some((record) => record.readOnly || isReaderOnly(record.capability))) return;
   await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });
 }

@@ -7,6 +7,7 @@
 import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import type { Attachment, Backend } from '../backends/backend.js';
+import type { Config } from '../config.js';
 import type { VolumeCapability } from '../csi/fields.js';
 import { CsiError, errorCode } from '../errors.js';
 import { deviceLabel } from '../mount/device-attributes.js';
@@ -25,16 +26,24 @@ import type { NativeRunner } from '../native/pool.js';
 import { isVolumeId } from '../volumes/identifiers.js';
 import type { OperationLocks } from '../volumes/operation-locks.js';
 import type { AsyncCatalogue, PublicationRecord, VolumeRecord } from '../volumes/records.js';
+import type { VolumeCondition } from '../volumes/volume-health.js';
 
 export interface NodeDependencies {
-  config: { readonly nodeId: string; readonly controllerPublish: boolean };
+  config: NodeConfig;
   catalogue: AsyncCatalogue;
   locks: OperationLocks;
   native: NativeRunner;
   backendOf(pool: string): Backend;
   /** What CreateVolume answered as the volume's context. */
   volumeContext(volume: VolumeRecord): Readonly<Record<string, string>>;
+  /** What the VolumeCondition of the volume says; absent where the level of CSI has none. */
+  conditionOf?: (volume: VolumeRecord) => Promise<VolumeCondition>;
 }
+
+export type NodeConfig = Pick<
+  Config,
+  'nodeId' | 'topologyKey' | 'csiLevel' | 'controllerPublish' | 'maxVolumesPerNode' | 'cgroupRoot'
+>;
 
 /** In the staging directory of a raw block volume: the file its device node is bound to. */
 const STAGED_DEVICE = 'device';
@@ -133,6 +142,15 @@ export async function stagedAt(view: VolumeView, directory: string): Promise<Occ
   if (occupant.kind !== 'nothing') return occupant;
   const device = await occupantAt(view, stagedDevicePath(directory));
   return device.kind === 'block' ? device : NOTHING;
+}
+
+/** How the volume is used at a path a caller names, which may be any string: staged or published there. */
+export async function findUse(view: VolumeView, volumePath: string): Promise<Occupant> {
+  const isPlain = volumePath.startsWith('/') && !volumePath.split('/').includes('..');
+  const path = isPlain ? await kernelPath(volumePath) : null;
+  if (path === null) return NOTHING;
+  const occupant = await occupantAt(view, path);
+  return occupant.kind === 'nothing' ? stagedAt(view, path) : occupant;
 }
 
 export function stagedDevicePath(directory: string): string {

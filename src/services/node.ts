@@ -2,15 +2,17 @@
  * CSI Node: volumes of this node made usable for its workloads.
  *
  * Parses requests and takes locks; the work is in node-stage, node-unstage, node-publish,
- * node-unpublish and node-stats. Presence is judged first, then existence, then values, then state.
+ * node-unpublish, node-expand and node-stats. Presence is judged first, then existence, then values, then state.
  *
  *   NodeStageVolume, NodeUnstageVolume      volume, staging path
  *   NodePublishVolume, NodeUnpublishVolume  volume, target path
+ *   NodeExpandVolume                        volume
  *   the others                              none: they change nothing
  */
 import { isDeepStrictEqual } from 'node:util';
 import {
   parseBoolean,
+  parseCapacityRange,
   parseMap,
   parsePath,
   parseSecrets,
@@ -20,23 +22,24 @@ import {
   requireString,
   type VolumeCapability,
 } from '../csi/fields.js';
-import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
+import { isOrchestratorKey, podUidOf } from '../csi/orchestrator-keys.js';
 import type { RequestMessage, ResponseMessage, Service } from '../csi/service.js';
+import { nodeSegment } from '../csi/topology.js';
 import { CsiError } from '../errors.js';
 import { assertMountFlags } from '../file-system-options.js';
 import { isFileSystem } from '../file-systems.js';
 import { pathKey, volumeKey } from '../volumes/operation-locks.js';
 import type { VolumeRecord } from '../volumes/records.js';
 import { unsupportedReason } from '../volumes/volume-rules.js';
+import { nodeCapabilities, rpcCapabilities } from './capabilities.js';
 import { isPublishedReadOnly } from './controller-publish.js';
+import { expandVolume } from './node-expand.js';
 import { publishVolume } from './node-publish.js';
 import { stageVolume } from './node-stage.js';
 import { volumeStats } from './node-stats.js';
 import { releasePublication, unpublishUnknown } from './node-unpublish.js';
 import { unstageUnknown, unstageVolume } from './node-unstage.js';
 import type { NodeDependencies } from './node-volume.js';
-
-const CAPABILITIES = ['STAGE_UNSTAGE_VOLUME', 'GET_VOLUME_STATS'] as const;
 
 export function createNodeService(deps: NodeDependencies): Service {
   return {
@@ -47,10 +50,15 @@ export function createNodeService(deps: NodeDependencies): Service {
       NodePublishVolume: (request) => publish(deps, request),
       NodeUnpublishVolume: (request) => unpublish(deps, request),
       NodeGetVolumeStats: (request) => stats(deps, request),
+      NodeExpandVolume: (request) => expand(deps, request),
       NodeGetCapabilities: async () => ({
-        capabilities: CAPABILITIES.map((type) => ({ rpc: { type } })),
+        capabilities: rpcCapabilities(nodeCapabilities(deps.config)),
       }),
-      NodeGetInfo: async () => ({ node_id: deps.config.nodeId, max_volumes_per_node: '0' }),
+      NodeGetInfo: async () => ({
+        node_id: deps.config.nodeId,
+        max_volumes_per_node: String(deps.config.maxVolumesPerNode),
+        accessible_topology: { segments: nodeSegment(deps.config) },
+      }),
     },
     streams: {},
   };
@@ -99,7 +107,7 @@ async function publish(deps: NodeDependencies, request: RequestMessage): Promise
       );
     }
     const stagingPath = requireAbsolutePath(staging, 'staging_target_path');
-    const podUid = null;
+    const podUid = podUidOf(parseMap(request['volume_context'], 'volume_context'));
     const publication = { targetPath, volumeId, stagingPath, capability, readOnly, podUid };
     await publishVolume(deps, volume, publication);
   });
@@ -127,6 +135,28 @@ async function stats(deps: NodeDependencies, request: RequestMessage): Promise<R
   const volumeId = requireString(request['volume_id'], 'volume_id');
   const path = parsePath(request['volume_path'], 'volume_path');
   return volumeStats(deps, await existing(deps, volumeId), path);
+}
+
+async function expand(deps: NodeDependencies, request: RequestMessage): Promise<ResponseMessage> {
+  requireFields(request, 'volume_id', 'volume_path');
+  const volumeId = requireString(request['volume_id'], 'volume_id');
+  const volumePath = parsePath(request['volume_path'], 'volume_path');
+  return deps.locks.run([volumeKey(volumeId)], async () => {
+    const volume = await existing(deps, volumeId);
+    parseSecrets(request['secrets']);
+    parsePath(request['staging_target_path'], 'staging_target_path');
+    const range = parseCapacityRange(request['capacity_range'], 'capacity_range');
+    const capability = parseOptionalCapability(request['volume_capability']);
+    return expandVolume(deps, volume, { volumePath, range, capability });
+  });
+}
+
+function parseOptionalCapability(value: unknown): VolumeCapability | null {
+  if (value === null || value === undefined) return null;
+  const capability = parseVolumeCapability(value, 'volume_capability');
+  const reason = unsupportedReason(capability);
+  if (reason !== null) throw CsiError.invalidArgument(`volume_capability: ${reason}`);
+  return capability;
 }
 
 /** A volume that can be worked with. NOT_FOUND for any other id, also for one that is no handle at all. */

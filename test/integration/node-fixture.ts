@@ -9,6 +9,7 @@ import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
 import type { ResponseMessage, Service } from '../../src/csi/service.js';
 import { NativePool } from '../../src/native/pool.js';
 import { createNodeService } from '../../src/services/node.js';
+import type { NodeConfig, NodeDependencies } from '../../src/services/node-volume.js';
 import { type OpenCatalogue, openCatalogue } from '../../src/volumes/catalogue-client.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
 import type { VolumeRecord } from '../../src/volumes/records.js';
@@ -22,6 +23,15 @@ import {
 } from '../support/workspace.js';
 
 type Message = Record<string, unknown>;
+
+export const NODE_CONFIG: NodeConfig = {
+  nodeId: 'test-node',
+  topologyKey: 'blockdelta.csi/node',
+  csiLevel: '1.12',
+  controllerPublish: false,
+  maxVolumesPerNode: 7,
+  cgroupRoot: '',
+};
 
 export const SIZE = 64n * MIB;
 export const XFS_SIZE = 320n * MIB;
@@ -79,6 +89,9 @@ export class NodeFixture {
   readonly notes: object[] = [];
   /** Called whenever the pool is asked for; throws where it cannot be. */
   askPool = (): void => undefined;
+  /** Asked at every call; its cgroup root is a directory of the workspace, whatever it says. */
+  config: NodeConfig;
+  conditionOf?: NonNullable<NodeDependencies['conditionOf']>;
   readonly #service: Service;
 
   constructor(
@@ -87,8 +100,15 @@ export class NodeFixture {
     readonly backend: ReflinkBackend,
     readonly native: NativePool,
   ) {
+    this.config = NODE_CONFIG;
+    const fixture = this;
     this.#service = createNodeService({
-      config: { nodeId: 'test-node', controllerPublish: false },
+      get config() {
+        return { ...fixture.config, cgroupRoot: workspace.path('cgroup') };
+      },
+      get conditionOf() {
+        return fixture.conditionOf;
+      },
       catalogue,
       locks: this.locks,
       native,
@@ -97,7 +117,7 @@ export class NodeFixture {
         return backend;
       },
       volumeContext: () => ({}),
-    });
+    } as NodeDependencies);
   }
 
   async close(): Promise<void> {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
+import { nodeCapabilities, rpcCapabilities } from '../../src/services/capabilities.js';
 import type { VolumeRecord } from '../../src/volumes/records.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';
@@ -7,6 +8,7 @@ import type { Workspace } from '../support/workspace.js';
 import {
   blockCapability,
   mountCapability,
+  NODE_CONFIG,
   type NodeFixture,
   SIZE,
   useNode,
@@ -76,17 +78,31 @@ rootTest('NV4: a raw volume tells its size', async () => {
 });
 
 rootTest('NC1, NI1 to NI5: capabilities and info', async () => {
-  assert.deepEqual(await node.call('NodeGetCapabilities', {}), {
-    capabilities: [
-      { rpc: { type: 'STAGE_UNSTAGE_VOLUME' } },
-      { rpc: { type: 'GET_VOLUME_STATS' } },
-    ],
-  });
+  const { capabilities } = await node.call('NodeGetCapabilities', {});
+  assert.deepEqual(capabilities, rpcCapabilities(nodeCapabilities(NODE_CONFIG)));
   for (let time = 0; time < 2; time += 1) {
-    const info = await node.call('NodeGetInfo', {});
-    assert.deepEqual(info, { node_id: 'test-node', max_volumes_per_node: '0' });
+    assert.deepEqual(await node.call('NodeGetInfo', {}), {
+      node_id: 'test-node',
+      max_volumes_per_node: '7',
+      accessible_topology: { segments: { 'blockdelta.csi/node': 'test-node' } },
+    });
   }
-  assert.throws(() => node.call('NodeExpandVolume', {}), /not served/);
+});
+
+rootTest('NV5: the condition of the volume goes with its usage, up to CSI 1.12', async () => {
+  const volume = await staged(mountCapability());
+  const request = { volume_id: volume.volumeId, volume_path: node.stagingPath(volume.volumeId) };
+  assert.equal((await node.call('NodeGetVolumeStats', request))['volume_condition'], undefined);
+  const condition = { abnormal: true, message: 'a test says so' };
+  node.conditionOf = async ({ volumeId }) => ({ ...condition, message: volumeId });
+  const told = await node.call('NodeGetVolumeStats', request);
+  assert.deepEqual(told['volume_condition'], { abnormal: true, message: volume.volumeId });
+  assert.equal((told['usage'] as unknown[]).length, 2);
+  node.config = { ...NODE_CONFIG, csiLevel: '1.13' };
+  assert.equal((await node.call('NodeGetVolumeStats', request))['volume_condition'], undefined);
+  node.config = NODE_CONFIG;
+  delete node.conditionOf;
+  await node.unstage(volume);
 });
 
 rootTest('calls add nothing to their log lines that is there from the start', async () => {

@@ -1,0 +1,124 @@
+/**
+ * NodeExpandVolume: the file system of a volume in use grown to the size that ControllerExpandVolume
+ * gave the volume. A raw block volume has that size already.
+ *
+ * The device is seen to first, since a controller that was killed may have grown the storage alone.
+ * Everything may be repeated: what is large enough is left as it is. Requests arrive parsed.
+ */
+import type { CapacityRange, VolumeCapability } from '../csi/fields.js';
+import type { ResponseMessage } from '../csi/service.js';
+import { CsiError, SystemError } from '../errors.js';
+import type { MountEntry } from '../mount/mountinfo.js';
+import { deviceSizeBytes } from '../native/block-device.js';
+import type { VolumeRecord } from '../volumes/records.js';
+import {
+  findUse,
+  type NodeDependencies,
+  type Occupant,
+  usesOf,
+  type VolumeView,
+  viewVolume,
+} from './node-volume.js';
+
+export interface Expansion {
+  volumePath: string;
+  /** Null: to the size the volume has. */
+  range: CapacityRange | null;
+  /** Null: as the path shows. */
+  capability: VolumeCapability | null;
+}
+
+export async function expandVolume(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  { volumePath, range, capability }: Expansion,
+): Promise<ResponseMessage> {
+  const view = await viewVolume(deps, volume);
+  const found = await findUse(view, volumePath);
+  if (found.kind !== 'mount' && found.kind !== 'block') {
+    throw CsiError.notFound(
+      `volume ${volume.volumeId} is neither staged nor published at ${volumePath}; a volume that is not ` +
+        'in use needs no expansion on the node: it is grown when it is staged',
+    );
+  }
+  assertKind(volume, capability, found);
+  assertInRange(volume, range);
+  const devicePath = view.attachment?.devicePath ?? '';
+  const sizeBytes = await deviceOfSize(deps, volume, devicePath);
+  if (found.kind === 'mount') await growMounted(deps, view, devicePath);
+  return { capacity_bytes: sizeBytes.toString() };
+}
+
+function assertKind(
+  volume: VolumeRecord,
+  capability: VolumeCapability | null,
+  found: Exclude<Occupant, { kind: 'nothing' }>,
+): void {
+  if (capability === null || capability.accessType === found.kind) return;
+  throw CsiError.invalidArgument(
+    `volume_capability asks for ${capability.accessType} access, and volume ${volume.volumeId} is in use with ${found.kind} access`,
+  );
+}
+
+function assertInRange({ volumeId, sizeBytes }: VolumeRecord, range: CapacityRange | null): void {
+  if (range === null) return;
+  if (range.requiredBytes > sizeBytes) {
+    throw CsiError.outOfRange(
+      `capacity_range.required_bytes is ${range.requiredBytes} and volume ${volumeId} has ${sizeBytes}: call ControllerExpandVolume first`,
+    );
+  }
+  if (range.limitBytes !== 0n && range.limitBytes < sizeBytes) {
+    throw CsiError.outOfRange(
+      `capacity_range.limit_bytes is ${range.limitBytes} and volume ${volumeId} has ${sizeBytes}: volumes do not shrink`,
+    );
+  }
+}
+
+/** Resolves to the device's size. */
+async function deviceOfSize(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  devicePath: string,
+): Promise<bigint> {
+  const { volumeId, pool, sizeBytes } = volume;
+  await deps.backendOf(pool).expandVolume(volumeId, sizeBytes);
+  const found = await deviceSizeBytes(devicePath);
+  if (found >= sizeBytes) return found;
+  throw CsiError.failedPrecondition(
+    `${devicePath} of volume ${volumeId} has ${found} bytes instead of ${sizeBytes} and did not grow; ` +
+      'unpublish, unstage and stage the volume',
+  );
+}
+
+/** By a mount that can be written to: the kernel grows no file system by another one. */
+async function growMounted(
+  deps: NodeDependencies,
+  view: VolumeView,
+  devicePath: string,
+): Promise<void> {
+  const { volumeId } = view.volume;
+  const writable = usesOf(view).mounts.find((entry) => !entry.readOnly && !entry.superReadOnly);
+  if (writable === undefined) {
+    throw CsiError.failedPrecondition(
+      `the file system of volume ${volumeId} is mounted read-only and cannot be grown; ` +
+        'it is grown when the volume is staged for writing',
+    );
+  }
+  try {
+    await deps.native.run('growFileSystem', { mountPoint: writable.mountPoint, devicePath });
+  } catch (thrown) {
+    if (thrown instanceof SystemError && thrown.code === 'EPERM') {
+      throw incapable(volumeId, writable, thrown);
+    }
+    throw thrown;
+  }
+}
+
+function incapable(volumeId: string, { fsType }: MountEntry, cause: SystemError): CsiError {
+  const capability = fsType === 'ext4' ? 'CAP_SYS_RESOURCE' : 'CAP_SYS_ADMIN';
+  return CsiError.failedPrecondition(
+    `the ${fsType} file system of volume ${volumeId} cannot be grown while mounted: the plugin lacks ${capability}; ` +
+      'give it that, or unpublish and unstage the volume: it is grown when it is staged again',
+    { cause },
+  );
+}

@@ -1,0 +1,143 @@
+/**
+ * From a volume's device to its file system, mounted in the staging directory.
+ *
+ * The order that makes a kill at any point harmless: make the file system, flush, mark the volume as
+ * used; give a copied btrfs an id of its own; grow what cannot be grown while mounted; mount; grow the
+ * rest. A volume is formatted only while the catalogue calls it fresh, which ends before anybody else
+ * can write to it.
+ */
+import { stat } from 'node:fs/promises';
+import type { Attachment } from '../backends/backend.js';
+import type { MountAccess, VolumeCapability } from '../csi/fields.js';
+import { CsiError } from '../errors.js';
+import { parseMkfsOptions, parseMountOptions } from '../file-system-options.js';
+import {
+  DEFAULT_FILE_SYSTEM,
+  FILE_SYSTEMS,
+  type FileSystem,
+  isFileSystem,
+} from '../file-systems.js';
+import { giveIdentity } from '../mount/btrfs-identity.js';
+import {
+  checkFileSystem,
+  describeSignature,
+  makeFileSystem,
+  mountOptions,
+  probe,
+} from '../mount/filesystem.js';
+import { canGrowMounted, growUnmountedExt4 } from '../mount/growth.js';
+import { mount } from '../mount/mounter.js';
+import { mountsOfDevice, readMountInfo } from '../mount/mountinfo.js';
+import { isGrowable } from '../mount/superblock.js';
+import { uuidOf } from '../volumes/identifiers.js';
+import type { VolumeRecord } from '../volumes/records.js';
+import { isReaderOnly, type NodeDependencies } from './node-volume.js';
+
+/** Of a StorageClass: for mkfs, and for every mount of the volume. */
+const MKFS_OPTIONS = 'mkfsOptions';
+const MOUNT_OPTIONS = 'mountOptions';
+
+export interface FileSystemStaging {
+  volume: VolumeRecord;
+  attachment: Attachment;
+  capability: MountAccess & VolumeCapability;
+  directory: string;
+}
+
+export async function stageFileSystem(
+  deps: NodeDependencies,
+  staging: FileSystemStaging,
+): Promise<void> {
+  const { volume, attachment, capability, directory } = staging;
+  const type = (await isEmpty(volume, attachment))
+    ? await formatFresh(deps, staging)
+    : await findFileSystem(staging);
+  if (volume.fresh) await deps.catalogue.markVolumeUsed(volume.volumeId);
+  const flags = [...ownMountOptions(volume, type), ...capability.mountFlags];
+  await mount({
+    source: attachment.devicePath,
+    target: directory,
+    fsType: type,
+    options: mountOptions(type, flags, isReaderOnly(capability)),
+  });
+  await growStaged(deps, staging, type);
+}
+
+/**
+ * Grows the mounted file system to its device; of that size already: done. Not one that is staged for
+ * reading, which is grown when it is next staged for writing, nor one that this process may not grow
+ * while it is mounted, which was grown before.
+ */
+export async function growStaged(
+  deps: NodeDependencies,
+  staging: Pick<FileSystemStaging, 'attachment' | 'capability' | 'directory'>,
+  type: FileSystem,
+): Promise<void> {
+  if (isReaderOnly(staging.capability) || !(await canGrowMounted(type))) return;
+  const { devicePath } = staging.attachment;
+  await deps.native.run('growFileSystem', { mountPoint: staging.directory, devicePath });
+}
+
+/** Fresh is what nobody has written to. Of a volume with content from elsewhere its device must say so too. */
+async function isEmpty(volume: VolumeRecord, attachment: Attachment): Promise<boolean> {
+  if (!volume.fresh) return false;
+  return !isCopy(volume) || (await probe(attachment.devicePath)).kind === 'none';
+}
+
+const isCopy = (volume: VolumeRecord): boolean =>
+  volume.sourceSnapshotId !== null || volume.sourceVolumeId !== null;
+
+async function formatFresh(
+  deps: NodeDependencies,
+  { volume, attachment, capability }: FileSystemStaging,
+): Promise<FileSystem> {
+  const type = isFileSystem(capability.fsType) ? capability.fsType : DEFAULT_FILE_SYSTEM;
+  const text = volume.parameters[MKFS_OPTIONS] ?? '';
+  const options = parseMkfsOptions(text, `parameters['${MKFS_OPTIONS}']`, type);
+  await makeFileSystem(type, attachment.devicePath, volume.sizeBytes, options);
+  await deps.native.run('flush', { path: attachment.devicePath });
+  return type;
+}
+
+function ownMountOptions(volume: VolumeRecord, type: FileSystem): string[] {
+  const text = volume.parameters[MOUNT_OPTIONS] ?? '';
+  return parseMountOptions(text, `parameters['${MOUNT_OPTIONS}']`, type);
+}
+
+/** The file system a volume holds, made ready for its mount. Never makes one. */
+async function findFileSystem({
+  volume,
+  attachment,
+  capability,
+  directory,
+}: FileSystemStaging): Promise<FileSystem> {
+  const signature = await probe(attachment.devicePath);
+  const type = signature.kind === 'filesystem' ? signature.type : '';
+  const isWanted = capability.fsType === '' || capability.fsType === type;
+  if (!isFileSystem(type) || !isWanted) {
+    const wanted = capability.fsType === '' ? FILE_SYSTEMS.join(' or ') : capability.fsType;
+    throw CsiError.failedPrecondition(
+      `volume ${volume.volumeId} was used before and holds ${describeSignature(signature)}, not the ${wanted} asked for; ` +
+        'nothing was formatted. Stage it as it is, or copy its data to a new volume',
+    );
+  }
+  if ((await mountsOf(attachment)) > 0) return type;
+  const { devicePath, sizeBytes } = attachment;
+  await checkFileSystem(type, devicePath);
+  if (type === 'btrfs' && isCopy(volume)) {
+    await giveIdentity(devicePath, uuidOf(volume.volumeId), directory);
+  }
+  if (type === 'ext4' && !(await growsMounted(capability))) {
+    if (await isGrowable(type, devicePath, sizeBytes)) await growUnmountedExt4(devicePath);
+  }
+  return type;
+}
+
+async function growsMounted(capability: VolumeCapability): Promise<boolean> {
+  return !isReaderOnly(capability) && (await canGrowMounted('ext4'));
+}
+
+async function mountsOf(attachment: Attachment): Promise<number> {
+  const { rdev } = await stat(attachment.devicePath);
+  return mountsOfDevice(await readMountInfo(), rdev).length;
+}

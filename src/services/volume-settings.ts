@@ -1,0 +1,109 @@
+/**
+ * The mutable parameters of a volume, put into effect: its block device's settings, and the limits of
+ * the pods it is published to.
+ *
+ * Every call sets all of them, so that doing it again, or with the earlier parameters, is how a failed
+ * change is taken back. Limits count only for pods that are known; with none asked for, a node without
+ * cgroup v2 is as good as any.
+ */
+import { stat } from 'node:fs/promises';
+import { CsiError } from '../errors.js';
+import { applyBlockSettings } from '../mount/block-settings.js';
+import type { DeviceNumber } from '../mount/device-attributes.js';
+import { type DeviceLimits, findPodCgroup, isCgroup2, setLimits } from '../mount/io-limits.js';
+import { majorOf, minorOf } from '../mount/mountinfo.js';
+import { type DeviceSettings, hasLimits, parseDeviceSettings } from '../volumes/device-settings.js';
+import type { VolumeRecord } from '../volumes/records.js';
+import { livePublications, type NodeDependencies, viewVolume } from './node-volume.js';
+
+const NO_LIMITS: DeviceLimits = {
+  readBytesPerSecond: null,
+  writeBytesPerSecond: null,
+  readOperationsPerSecond: null,
+  writeOperationsPerSecond: null,
+};
+
+/** To the device and all pods that use it. Nothing to do where the volume is not attached. */
+export async function applyVolumeSettings(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+): Promise<void> {
+  const settings = settingsOf(volume);
+  const view = await viewVolume(deps, volume);
+  if (view.attachment === null) return;
+  const { devicePath } = view.attachment;
+  await applyBlockSettings(deps.native, devicePath, settings);
+  for (const { podUid } of await livePublications(deps, view)) {
+    if (podUid === null) continue;
+    if (hasLimits(settings)) await limitPod(deps, volume, podUid, devicePath);
+    else await liftPod(deps, podUid, devicePath);
+  }
+}
+
+/** To the device alone, as staging does it. */
+export async function applyToDevice(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  devicePath: string,
+): Promise<void> {
+  await applyBlockSettings(deps.native, devicePath, settingsOf(volume));
+}
+
+/** Before the pod can use the volume. FAILED_PRECONDITION if limits are asked for that cannot be had. */
+export async function limitPod(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  podUid: string,
+  devicePath: string,
+): Promise<void> {
+  const settings = settingsOf(volume);
+  if (!hasLimits(settings)) return;
+  const cgroup = await podCgroup(deps, volume, podUid);
+  await setLimits(cgroup, await numberOf(devicePath), settings.limits);
+}
+
+/** When the volume leaves the pod: its device's number may be another volume's next. Best effort. */
+export async function liftPod(
+  deps: NodeDependencies,
+  podUid: string,
+  devicePath: string,
+): Promise<void> {
+  try {
+    const cgroup = await findPodCgroup(deps.config.cgroupRoot, podUid);
+    if (cgroup !== null) await setLimits(cgroup, await numberOf(devicePath), NO_LIMITS);
+  } catch {
+    // No limit was set where none can be.
+  }
+}
+
+async function podCgroup(
+  deps: NodeDependencies,
+  { volumeId }: VolumeRecord,
+  podUid: string,
+): Promise<string> {
+  const { cgroupRoot } = deps.config;
+  const refused = (reason: string): CsiError =>
+    CsiError.failedPrecondition(
+      `volume ${volumeId} has read or write limits, which cannot be set for pod ${podUid}: ${reason}`,
+    );
+  if (!(await isCgroup2(cgroupRoot))) {
+    throw refused(
+      `${cgroupRoot} is no cgroup v2; use a node with it, or name its place by BLOCKDELTA_CGROUP_ROOT`,
+    );
+  }
+  const cgroup = await findPodCgroup(cgroupRoot, podUid);
+  if (cgroup === null) {
+    throw refused(
+      `${cgroupRoot} has no cgroup of that pod; is the host's cgroup tree mounted there?`,
+    );
+  }
+  return cgroup;
+}
+
+const settingsOf = ({ mutableParameters }: VolumeRecord): DeviceSettings =>
+  parseDeviceSettings(mutableParameters, 'mutable_parameters');
+
+async function numberOf(devicePath: string): Promise<DeviceNumber> {
+  const { rdev } = await stat(devicePath);
+  return { major: majorOf(rdev), minor: minorOf(rdev) };
+}
