@@ -20,8 +20,10 @@ import { createControllerService } from './services/controller.js';
 import { controllerHealthRpcs, storageConditionOf } from './services/controller-health.js';
 import { createGroupControllerService } from './services/group-controller.js';
 import { createNodeService } from './services/node.js';
-import { nodeHealthRpcs } from './services/node-health.js';
+import { nodeCondition, nodeHealthRpcs } from './services/node-health.js';
+import type { NodeDependencies } from './services/node-volume.js';
 import { createSnapshotMetadataService } from './services/snapshot-metadata.js';
+import { applyVolumeSettings } from './services/volume-settings.js';
 import { openCatalogue } from './volumes/catalogue-client.js';
 import { GroupManager } from './volumes/group-manager.js';
 import { nodeKey } from './volumes/identifiers.js';
@@ -160,16 +162,22 @@ function createServices(config: Config, parts: Parts): Service[] {
   const managers = { catalogue, locks, registry, nodeKey: key, controllerPublish };
   const volumes = new VolumeManager(managers);
   const snapshots = new SnapshotManager(managers);
+  const seen = { catalogue, backendOf };
+  const node: NodeDependencies = {
+    ...{ config, catalogue, locks, native, backendOf },
+    volumeContext: () => ({}),
+    conditionOf: (volume) => nodeCondition(seen, volume),
+  };
   return [
     createControllerService({
       ...{ config, catalogue, locks, registry, volumes, snapshots },
-      applySettings: async () => undefined,
+      applySettings: (volume) => applyVolumeSettings(node, volume),
       ...(hasVolumeCondition(config)
         ? { conditionOf: storageConditionOf({ catalogue, backendOf }) }
         : {}),
     }),
     createGroupControllerService({ config, groups: new GroupManager(managers) }),
-    createNodeService({ config, catalogue, locks, native, backendOf, volumeContext: () => ({}) }),
+    createNodeService(node),
     createSnapshotMetadataService({ catalogue, locks, filler, backendOf }),
   ];
 }

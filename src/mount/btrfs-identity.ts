@@ -8,7 +8,8 @@
  *
  * Seen with btrfs-progs 6.2: a change that was stopped half way leaves a device that neither btrfstune
  * nor newer kernels take, so btrfstune goes on if the plugin is killed. And btrfstune on a device with a log that was not replayed destroys the file
- * system. A mount replays it, in a mount namespace of its own that ends with the command.
+ * system. A mount replays it, in a mount namespace of its own that ends with the command, and that what
+ * is unmounted meanwhile leaves too (slave).
  */
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
@@ -39,9 +40,13 @@ export async function giveIdentity(
 async function replayLog(devicePath: string, directory: string): Promise<void> {
   const mount = ['mount', '--no-mtab', '--internal-only', '-t', 'btrfs', '-o', 'rw,noatime'];
   await attempt(devicePath, () =>
-    run('unshare', ['--mount', '--', ...mount, '--', devicePath, directory], {
-      timeoutMs: MOUNT_TIMEOUT_MS,
-    }),
+    run(
+      'unshare',
+      ['--mount', '--propagation', 'slave', '--', ...mount, '--', devicePath, directory],
+      {
+        timeoutMs: MOUNT_TIMEOUT_MS,
+      },
+    ),
   );
   await released(devicePath);
   if ((await btrfsIdentity(devicePath)).hasLog) {
