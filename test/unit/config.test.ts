@@ -5,7 +5,7 @@ import { ConfigError, parseConfig, SETTINGS } from '../../src/config.js';
 
 const CSI_ENDPOINT = 'unix:///run/blockdelta/csi.sock';
 
-test('the endpoint alone is enough: everything else has a default', () => {
+test('E6: the endpoint alone is enough: everything else has a default', () => {
   assert.deepEqual(parseConfig({ CSI_ENDPOINT }), {
     endpoint: CSI_ENDPOINT,
     socketPath: '/run/blockdelta/csi.sock',
@@ -169,13 +169,13 @@ test('the smallest bound of an embedded pool is taken', () => {
   assert.equal(found.embeddedPoolBytes, 512n << 20n);
 });
 
-test('a socket path of 107 bytes is taken, the longest the kernel binds', () => {
+test('E2: a socket path of 107 bytes is taken, the longest the kernel binds', () => {
   const path = `/${'d'.repeat(101)}.sock`;
   assert.equal(Buffer.byteLength(path), 107);
   assert.equal(parseConfig({ CSI_ENDPOINT: `unix://${path}` }).socketPath, path);
 });
 
-test('no setting of ours begins with CSI_, which belongs to the specification', () => {
+test('E5: no setting of ours begins with CSI_, which belongs to the specification', () => {
   const own = Object.keys(SETTINGS).filter((name) => name !== 'CSI_ENDPOINT');
   assert.ok(own.every((name) => name.startsWith('BLOCKDELTA_')));
 });

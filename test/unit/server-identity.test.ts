@@ -24,13 +24,13 @@ const broken: Health = async () => {
   throw CsiError.failedPrecondition('pool default is not mounted');
 };
 
-test('Probe tells starting, ready and broken apart', async () => {
+test('ID7, ID8, ID9: Probe tells starting, ready and broken apart', async () => {
   assert.deepEqual(await ask('Probe', async () => 'starting'), { ready: { value: false } });
   assert.deepEqual(await ask('Probe', async () => 'ready'), { ready: { value: true } });
   await assert.rejects(ask('Probe', broken), /pool default is not mounted/);
 });
 
-test('name, version and capabilities are told also while the plugin is broken', async () => {
+test('ID1, ID2, ID5: name, version and capabilities are told also while the plugin is broken', async () => {
   assert.deepEqual(await ask('GetPluginInfo', broken), {
     name: 'blockdelta.csi',
     vendor_version: packageVersion(),

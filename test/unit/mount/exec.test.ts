@@ -109,7 +109,7 @@ test('a missing program is a failed precondition that names it', async () => {
   await rejectsWith(run('no-such-program', []), 'FAILED_PRECONDITION', /no-such-program/);
 });
 
-test('all programs are looked for at once, and a missing one is told as a run would tell it', async () => {
+test('ID10: all programs are looked for at once, and a missing one is told as a run would tell it', async () => {
   await assertPrograms();
   await rejectsWith(
     assertPrograms(['sh', 'no-such-program']),
