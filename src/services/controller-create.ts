@@ -8,17 +8,17 @@ import {
 } from '../csi/fields.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import type { RequestMessage, ResponseMessage } from '../csi/service.js';
-import { assertSupported, unsupportedReason } from '../volumes/volume-rules.js';
 import type { ControllerDependencies } from './controller-dependencies.js';
 import { volumeMessage } from './controller-messages.js';
 import { parseCreateVolume, topologyProblem } from './controller-requests.js';
+import { assertAllServed, unservedReason } from './served-capabilities.js';
 
 export async function createVolume(
   deps: ControllerDependencies,
   request: RequestMessage,
 ): Promise<ResponseMessage> {
   const { requirement, ...wish } = parseCreateVolume(request);
-  assertSupported(wish.capabilities, 'volume_capabilities');
+  assertAllServed(wish.capabilities, 'volume_capabilities');
   const volume = await deps.volumes.create({
     ...wish,
     topologyProblem: topologyProblem(requirement, deps.config),
@@ -55,8 +55,8 @@ export async function validateVolumeCapabilities(
   if (foreign !== undefined) {
     return notConfirmed(`volume_context['${foreign}'] is not of volume ${volume.volumeId}`);
   }
-  const reason = capabilities.map(unsupportedReason).find((found) => found !== null);
-  if (reason !== undefined) return notConfirmed(reason);
+  const reason = unservedReason(capabilities);
+  if (reason !== null) return notConfirmed(reason);
   return {
     confirmed: {
       volume_context: {},

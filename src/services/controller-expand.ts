@@ -11,8 +11,8 @@ import {
   type VolumeCapability,
 } from '../csi/fields.js';
 import type { RequestMessage, ResponseMessage } from '../csi/service.js';
-import { assertSupported } from '../volumes/volume-rules.js';
 import type { ControllerDependencies } from './controller-dependencies.js';
+import { assertServed } from './served-capabilities.js';
 
 export async function expandVolume(
   deps: ControllerDependencies,
@@ -38,6 +38,6 @@ export async function expandVolume(
 function parseGiven(value: unknown): VolumeCapability | null {
   if (value === null || value === undefined) return null;
   const capability = parseVolumeCapability(value, 'volume_capability');
-  assertSupported([capability], 'volume_capability');
+  assertServed(capability, 'volume_capability');
   return capability;
 }

@@ -12,10 +12,11 @@ import { pageScope, paginate } from '../csi/pagination.js';
 import type { RequestMessage, ResponseMessage } from '../csi/service.js';
 import { isWithin, nodeSegment, parseTopology } from '../csi/topology.js';
 import { CsiError } from '../errors.js';
-import { largestSize, smallestSize, unsupportedReason } from '../volumes/volume-rules.js';
+import { largestSize, smallestSize } from '../volumes/volume-rules.js';
 import type { ControllerDependencies } from './controller-dependencies.js';
 import { statusMessage, volumeMessage } from './controller-messages.js';
 import { parsePage } from './controller-requests.js';
+import { unservedReason } from './served-capabilities.js';
 import { snapshotMessage } from './snapshot-message.js';
 import { parseVolumeParameters } from './volume-parameters.js';
 
@@ -100,7 +101,7 @@ export async function getCapacity(
   const place = parseTopology(request['accessible_topology'], 'accessible_topology');
   const backend = deps.registry.select(parameters['pool'] ?? '');
   const isElsewhere = place !== null && !isWithin(nodeSegment(deps.config), place);
-  if (isElsewhere || capabilities.some((capability) => unsupportedReason(capability) !== null)) {
+  if (isElsewhere || unservedReason(capabilities) !== null) {
     return { available_capacity: '0' };
   }
   const capacity = await backend.capacity();

@@ -20,8 +20,8 @@ import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/servi
 import { CsiError } from '../errors.js';
 import { volumeKey } from '../volumes/operation-locks.js';
 import type { AsyncCatalogue, ControllerPublicationRecord } from '../volumes/records.js';
-import { assertSupported } from '../volumes/volume-rules.js';
 import type { ControllerDependencies } from './controller-dependencies.js';
+import { assertServed } from './served-capabilities.js';
 
 /** CSI's own limit for this string. */
 const MAX_NODE_ID_BYTES = 256;
@@ -92,7 +92,7 @@ function parsePublication(
     );
   }
   const capability = parseVolumeCapability(request['volume_capability'], 'volume_capability');
-  assertSupported([capability], 'volume_capability');
+  assertServed(capability, 'volume_capability');
   return { volumeId, nodeId, capability, readOnly: parseBoolean(request['readonly'], 'readonly') };
 }
 

@@ -36,14 +36,6 @@ export function unsupportedReason(capability: VolumeCapability): string | null {
   return null;
 }
 
-/** Throws INVALID_ARGUMENT for the first capability of the list that cannot be served. */
-export function assertSupported(capabilities: readonly VolumeCapability[], field: string): void {
-  capabilities.forEach((capability, index) => {
-    const reason = unsupportedReason(capability);
-    if (reason !== null) throw CsiError.invalidArgument(`${field}[${index}]: ${reason}`);
-  });
-}
-
 export interface SizeQuestion {
   range: CapacityRange | null;
   capabilities: readonly VolumeCapability[];

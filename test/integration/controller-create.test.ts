@@ -43,6 +43,10 @@ const unsupported: Readonly<Record<string, Message>> = {
   'access mode MULTI_NODE_MULTI_WRITER': blockCapability('MULTI_NODE_MULTI_WRITER'),
   'file system ntfs': mountCapability('ntfs'),
   'a file system named like an option': mountCapability('-t'),
+  'a mount flag that is not listed': {
+    mount: { fs_type: 'ext4', mount_flags: ['noatime', 'loop=/dev/loop0'] },
+    access_mode: WRITER,
+  },
   'a mount group, which is not advertised': {
     mount: { fs_type: 'ext4', volume_mount_group: '1000' },
     access_mode: WRITER,

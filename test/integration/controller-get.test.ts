@@ -39,6 +39,16 @@ test('GV3, LV8: a volume is told of as CreateVolume and ListVolumes do, with its
   await controller().DeleteVolume({ volume_id: volume.volume_id });
 });
 
+test('LV7, GV4: the status has the condition of the volume, in a list too', async () => {
+  const volume = await orchestrator.create('healthy');
+  const { status } = await controller().ControllerGetVolume({ volume_id: volume.id });
+  assert.equal(status.volume_condition.abnormal, false);
+  assert.notEqual(status.volume_condition.message, '');
+  const { entries } = await controller().ListVolumes({});
+  assert.deepEqual(entries[0].status, status);
+  await orchestrator.delete(volume);
+});
+
 test('GS1: GetSnapshot without an id is INVALID_ARGUMENT', async () => {
   await refused(controller().GetSnapshot({}), 'INVALID_ARGUMENT', /^snapshot_id /);
 });

@@ -199,6 +199,8 @@ test('GC2: capabilities that are not served have no capacity', async () => {
   const many = blockCapability('MULTI_NODE_MULTI_WRITER');
   assert.equal(await capacity({ volume_capabilities: [many] }), 0);
   assert.equal(await capacity({ volume_capabilities: [mountCapability('ntfs')] }), 0);
+  const flags = { mount: { mount_flags: ['bind'] }, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
+  assert.equal(await capacity({ volume_capabilities: [flags] }), 0);
   assert.ok((await capacity({ volume_capabilities: [EXT4, blockCapability()] })) > 0);
 });
 

@@ -21,6 +21,28 @@ test('CV28: a node id that is no topology value stands in the topology by its sh
   await running.orchestrator.delete(volume);
 });
 
+test('CV27: ids are made of this node and chance, so that none is another one', async () => {
+  const names = ['first', 'second', 'first'];
+  const ids: string[] = [];
+  for (const name of names) {
+    const volume = await running.orchestrator.create(name);
+    assert.ok(volume.id.startsWith(`vol-${nodeKey(NODE_ID)}-`), volume.id);
+    ids.push(volume.id);
+    await running.orchestrator.delete(volume);
+  }
+  assert.equal(new Set(ids).size, names.length, 'also of one name that was free again');
+});
+
+test('GV3, LV7: from level 1.13 on the status has no condition', async () => {
+  const volume = await running.orchestrator.create('status');
+  const get = { volume_id: volume.id };
+  const { status } = await running.client.controller.ControllerGetVolume(get);
+  assert.deepEqual(status, { published_node_ids: [], volume_condition: null });
+  const { entries } = await running.client.controller.ListVolumes({});
+  assert.deepEqual(entries[0].status, status);
+  await running.orchestrator.delete(volume);
+});
+
 test('CS14: from level 1.13 on a snapshot tells where it can be used', async () => {
   const { orchestrator, client } = running;
   const volume = await orchestrator.create('source');

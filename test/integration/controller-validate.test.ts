@@ -50,6 +50,10 @@ const unsupported: Readonly<Record<string, Message>> = {
   'a multi-node access mode': blockCapability('MULTI_NODE_MULTI_WRITER'),
   'a file system that is not served': mountCapability('zfs'),
   'a very long file system type': mountCapability('f'.repeat(128)),
+  'a mount flag that is not listed': {
+    mount: { fs_type: 'ext4', mount_flags: ['bind'] },
+    access_mode: { mode: 'SINGLE_NODE_WRITER' },
+  },
   'a mount group': {
     mount: { volume_mount_group: '1000' },
     access_mode: { mode: 'SINGLE_NODE_WRITER' },

@@ -246,7 +246,7 @@ test('volumes of a pool that is not configured any more are kept, and the messag
 });
 
 for (const kind of ['xfs', 'btrfs'] as const) {
-  test(`a full pool on ${kind} fails writers and creations, not the plugin`, async () => {
+  test(`CV22, CS6: a full pool on ${kind} fails writers and creations, not the plugin`, async () => {
     const workspace = newWorkspace(`full-${kind}`);
     const poolPath = makePoolFileSystem(workspace, kind, 600);
     const { plugin, orchestrator } = await start(workspace, { pools: `main=${poolPath}` });

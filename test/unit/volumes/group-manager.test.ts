@@ -191,7 +191,7 @@ test('G9: a busy source or name is ABORTED, and nothing stays locked', async () 
   await managers.groups.create(request());
 });
 
-test('DS3: a member is not deleted alone, and the error names its group', async () => {
+test('CS15, DS3: a member is not deleted alone, and the error names its group', async () => {
   const group = await managers.groups.create(request());
   const { groupSnapshotId } = group.group;
   for (const snapshotId of memberIds(group)) {

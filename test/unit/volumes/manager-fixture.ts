@@ -59,3 +59,27 @@ export async function openManagers(): Promise<Managers> {
     },
   };
 }
+
+type Method = 'cloneVolume' | 'expandVolume' | 'createSnapshots' | 'deleteSnapshot';
+
+/** Makes the backend's next calls of a method wait in the middle, until `go`. `reached`: one is there. */
+export function holdUp(
+  backend: MemoryBackend,
+  method: Method,
+): { reached: Promise<void>; go(): void } {
+  const original = backend[method].bind(backend) as (...args: unknown[]) => Promise<never>;
+  let go = (): void => undefined;
+  let reach = (): void => undefined;
+  const gate = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  const reached = new Promise<void>((resolve) => {
+    reach = resolve;
+  });
+  backend[method] = async (...args: unknown[]) => {
+    reach();
+    await gate;
+    return original(...args);
+  };
+  return { reached, go };
+}

@@ -5,7 +5,7 @@ import { VolumeManager } from '../../../src/volumes/volume-manager.js';
 import type { VolumeRequest } from '../../../src/volumes/volume-rules.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { BLOCK, MIB } from '../../support/records.js';
-import { type Managers, openManagers } from './manager-fixture.js';
+import { holdUp, type Managers, openManagers } from './manager-fixture.js';
 
 let managers: Managers;
 let volumes: VolumeManager;
@@ -28,29 +28,9 @@ const request = (name: string, change: Partial<VolumeRequest> = {}): VolumeReque
   ...change,
 });
 
-/** Makes one call of the backend wait in the middle; resolves when it has got there. */
-function holdUp(method: 'cloneVolume' | 'expandVolume'): { reached: Promise<void>; go(): void } {
-  const { backend } = managers;
-  const original = backend[method].bind(backend) as (...args: unknown[]) => Promise<never>;
-  let go = (): void => undefined;
-  let reach = (): void => undefined;
-  const gate = new Promise<void>((resolve) => {
-    go = resolve;
-  });
-  const reached = new Promise<void>((resolve) => {
-    reach = resolve;
-  });
-  backend[method] = async (...args: unknown[]) => {
-    reach();
-    await gate;
-    return original(...args);
-  };
-  return { reached, go };
-}
-
 test('DV3, CV23: a volume that is being cloned is held until the clone is there', async () => {
   const source = await managers.volume();
-  const { reached, go } = holdUp('cloneVolume');
+  const { reached, go } = holdUp(managers.backend, 'cloneVolume');
   const clone = volumes.create(request('clone', { sourceVolumeId: source.volumeId }));
   await reached;
   await rejectsWith(volumes.delete(source.volumeId), 'ABORTED', /pending/);

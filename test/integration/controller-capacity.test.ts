@@ -1,0 +1,51 @@
+/** GetCapacity and CreateVolume where more is promised than there is, and some is kept back. */
+import assert from 'node:assert/strict';
+import type { Message } from '../support/csi-client.js';
+import { MIB } from '../support/orchestrator.js';
+import { refused } from '../support/refusal.js';
+import { runPlugin, test } from '../support/running-plugin.js';
+
+const POOL_MIB = 1024;
+const running = runPlugin('capacity', {
+  pools: { main: 'xfs' },
+  poolSizeMiB: POOL_MIB,
+  env: { BLOCKDELTA_OVERCOMMIT: '3', BLOCKDELTA_RESERVE_PERCENT: '20' },
+});
+const { orchestrator } = running;
+async function capacity(): Promise<{ available: number; maximum: number }> {
+  const answer: Message = await running.client.controller.GetCapacity({});
+  return {
+    available: Number(answer['available_capacity']),
+    maximum: Number(answer['maximum_volume_size'].value),
+  };
+}
+
+test('GC1: what is free less the reserve is promised as often as overcommitment says', async () => {
+  const { available } = await capacity();
+  assert.ok(available > 2 * POOL_MIB * MIB, `${available}`);
+  assert.ok(available < 3 * 0.8 * POOL_MIB * MIB, `${available}`);
+});
+
+test('GC5, GC6: no volume is larger than its pool, and one of the largest size can be made', async () => {
+  const { available, maximum } = await capacity();
+  assert.ok(maximum < available);
+  assert.ok(maximum <= POOL_MIB * MIB);
+  const over = orchestrator.create('over', { sizeBytes: maximum + 4096 });
+  await refused(over, 'OUT_OF_RANGE', /whole pool/);
+  const volume = await orchestrator.create('largest', { sizeBytes: maximum });
+  const left = await capacity();
+  assert.ok(Math.abs(available - left.available - maximum) < 2 * MIB, 'its promise counts whole');
+  await orchestrator.delete(volume);
+});
+
+test('CV22: what is left of the promises can be made, and no more', async () => {
+  const { available, maximum } = await capacity();
+  const volumes = [
+    await orchestrator.create('first', { sizeBytes: maximum }),
+    await orchestrator.create('second', { sizeBytes: maximum }),
+  ];
+  assert.ok(available < 3 * maximum, 'a third one exceeds the promises');
+  const third = orchestrator.create('third', { sizeBytes: maximum });
+  await refused(third, 'RESOURCE_EXHAUSTED', /'main'/);
+  for (const volume of volumes) await orchestrator.delete(volume);
+});

@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, test } from 'node:test';
+import { rejectsWith } from '../../support/expect-status.js';
+import { holdUp, type Managers, openManagers } from './manager-fixture.js';
+
+let managers: Managers;
+
+beforeEach(async () => {
+  managers = await openManagers();
+});
+afterEach(() => managers.close());
+
+test('LS2, CS5: a snapshot that is being cut is not listed, and its repetition is ABORTED', async () => {
+  const { deps, snapshots, backend } = managers;
+  const { volumeId } = await managers.volume();
+  const request = { name: 'cut', sourceVolumeId: volumeId, parameters: {} };
+  const { reached, go } = holdUp(backend, 'createSnapshots');
+  const cut = snapshots.create(request);
+  await reached;
+  assert.deepEqual(await deps.catalogue.listSnapshots(), []);
+  await rejectsWith(snapshots.create(request), 'ABORTED', /pending/);
+  go();
+  const snapshot = await cut;
+  assert.deepEqual(await deps.catalogue.listSnapshots(), [snapshot]);
+});
+
+test('DS5: a snapshot that is being deleted is deleted once; another call is ABORTED', async () => {
+  const { deps, snapshots, backend } = managers;
+  const { volumeId } = await managers.volume();
+  const request = { name: 'deleted', sourceVolumeId: volumeId, parameters: {} };
+  const { snapshotId } = await snapshots.create(request);
+  const { reached, go } = holdUp(backend, 'deleteSnapshot');
+  const deletion = snapshots.delete(snapshotId);
+  await reached;
+  await rejectsWith(snapshots.delete(snapshotId), 'ABORTED', /pending/);
+  await rejectsWith(snapshots.create(request), 'ABORTED');
+  assert.deepEqual(await deps.catalogue.listSnapshots(), []);
+  go();
+  await deletion;
+  await snapshots.delete(snapshotId);
+});
+
+test('CS8: a cut that fails is an error, and leaves no snapshot that could be taken for good', async () => {
+  const { deps, snapshots, backend } = managers;
+  const { volumeId } = await managers.volume();
+  const request = { name: 'failed', sourceVolumeId: volumeId, parameters: {} };
+  const { createSnapshots } = backend;
+  backend.createSnapshots = async () => {
+    throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
+  };
+  await assert.rejects(snapshots.create(request), { code: 'ENOSPC' });
+  assert.equal(await deps.catalogue.snapshotByName('failed'), null);
+  backend.createSnapshots = createSnapshots;
+  assert.equal((await snapshots.create(request)).state, 'ready');
+});
