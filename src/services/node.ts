@@ -134,6 +134,7 @@ async function stats(deps: NodeDependencies, request: RequestMessage): Promise<R
   requireFields(request, 'volume_id', 'volume_path');
   const volumeId = requireString(request['volume_id'], 'volume_id');
   const path = parsePath(request['volume_path'], 'volume_path');
+  parsePath(request['staging_target_path'], 'staging_target_path');
   return volumeStats(deps, await existing(deps, volumeId), path);
 }
 

@@ -167,7 +167,7 @@ function fileSystemConditions(signs: FileSystemSigns): HealthEntry[] {
     entries.push(entry('DATA_LOSS', 'FileSystemCorruption', message));
   }
   if (errors > corruptions) {
-    const message = `the kernel counted ${errors} errors; unstage it and have it checked (${path})`;
+    const message = `the kernel counted ${errors} error(s); unstage it and have it checked (${path})`;
     entries.push(entry('DEGRADED', 'FileSystemErrors', message));
   }
   return entries;

@@ -44,6 +44,14 @@ test('errors that ext4 has counted are DEGRADED, also after a new mount, until f
   const device = basename(deviceAt(volume.stagingPath));
   writeFileSync(`/sys/fs/ext4/${device}/trigger_fs_error`, 'for a test');
   assert.deepEqual(await nodeTells(volume), ['DEGRADED FileSystemErrors']);
+  for (const volume_path of [volume.stagingPath, volume.targetPath]) {
+    const { volume_condition } = await running.client.node.NodeGetVolumeStats({
+      volume_id: volume.id,
+      volume_path,
+    });
+    assert.equal(volume_condition.abnormal, true, 'NV5');
+    assert.match(volume_condition.message, /^FileSystemErrors: the kernel counted 1 error/);
+  }
   await orchestrator.takeDown(volume);
   assert.deepEqual(await nodeTells(volume), []);
   // Staging runs fsck.ext4, which mends it and clears the count.

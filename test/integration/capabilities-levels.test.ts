@@ -1,0 +1,231 @@
+/**
+ * At each level of the specification, with and without ControllerPublish: exactly the right
+ * capabilities are advertised, all of them are known at that level, and each of them works.
+ */
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { after, before } from 'node:test';
+import type { CsiLevel } from '../../src/config.js';
+import { packagePath } from '../../src/package-root.js';
+import { blockCapability, type Message } from '../support/csi-client.js';
+import { createRequest } from '../support/orchestrator.js';
+import { Plugin } from '../support/plugin.js';
+import {
+  allRpcs,
+  decodeMessage,
+  encodeMessage,
+  RawConnection,
+  type RpcDescription,
+} from '../support/raw-call.js';
+import { refused, statusOf } from '../support/refusal.js';
+import { test } from '../support/running-plugin.js';
+import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
+
+/** Where capabilities are told: the kinds of the fixture, and of the lists below. */
+interface Advertised {
+  plugin: string[];
+  volumeExpansion: string[];
+  controller: string[];
+  group: string[];
+  node: string[];
+}
+type Kind = keyof Advertised;
+
+const LEVELS: readonly CsiLevel[] = ['1.10', '1.11', '1.12', '1.13'];
+
+/** The enum values of each level, with their numbers. */
+const KNOWN = JSON.parse(
+  readFileSync(packagePath('test/fixtures/csi-capability-values.json'), 'utf8'),
+) as Readonly<Record<CsiLevel, Record<Kind, Record<string, number>>>>;
+
+/** What is advertised at every level. */
+const ALWAYS: Advertised = {
+  plugin: [
+    'CONTROLLER_SERVICE',
+    'GROUP_CONTROLLER_SERVICE',
+    'SNAPSHOT_METADATA_SERVICE',
+    'VOLUME_ACCESSIBILITY_CONSTRAINTS',
+  ],
+  volumeExpansion: ['ONLINE'],
+  controller: [
+    'CLONE_VOLUME',
+    'CREATE_DELETE_SNAPSHOT',
+    'CREATE_DELETE_VOLUME',
+    'EXPAND_VOLUME',
+    'GET_CAPACITY',
+    'GET_VOLUME',
+    'LIST_SNAPSHOTS',
+    'LIST_VOLUMES',
+    'MODIFY_VOLUME',
+    'SINGLE_NODE_MULTI_WRITER',
+  ],
+  group: ['CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT'],
+  node: ['EXPAND_VOLUME', 'GET_VOLUME_STATS', 'SINGLE_NODE_MULTI_WRITER', 'STAGE_UNSTAGE_VOLUME'],
+};
+
+/** What each level adds to it. */
+const ADDED: Readonly<Record<CsiLevel, Partial<Advertised>>> = {
+  '1.10': { controller: ['VOLUME_CONDITION'], node: ['VOLUME_CONDITION'] },
+  '1.11': { controller: ['VOLUME_CONDITION'], node: ['VOLUME_CONDITION'] },
+  '1.12': { controller: ['GET_SNAPSHOT', 'VOLUME_CONDITION'], node: ['VOLUME_CONDITION'] },
+  '1.13': {
+    plugin: ['SNAPSHOT_ACCESSIBILITY_CONSTRAINTS'],
+    controller: ['GET_SNAPSHOT', 'GET_VOLUME_HEALTH', 'LIST_VOLUME_HEALTH'],
+    node: ['GET_STORAGE_HEALTH', 'GET_VOLUME_HEALTH'],
+  },
+};
+
+const WITH_CONTROLLER_PUBLISH = [
+  'LIST_VOLUMES_PUBLISHED_NODES',
+  'PUBLISH_READONLY',
+  'PUBLISH_UNPUBLISH_VOLUME',
+];
+const CONTROLLER_PUBLISH_RPCS = ['ControllerPublishVolume', 'ControllerUnpublishVolume'];
+
+let workspace: Workspace;
+let plugin: Plugin | undefined;
+let connection: RawConnection;
+
+before(() => {
+  if (skipUnlessRoot !== false) return;
+  workspace = new Workspace('levels');
+  makePoolFileSystem(workspace, 'xfs', 512);
+});
+after(async () => {
+  await plugin?.kill();
+  if (skipUnlessRoot === false) workspace.dispose();
+});
+
+/** The same state and pool each time, with other settings. */
+async function startAt(level: CsiLevel | null, publish: 'on' | 'off'): Promise<void> {
+  await plugin?.stop();
+  plugin = await Plugin.start(workspace, {
+    pools: `main=${workspace.path('xfs.pool')}`,
+    env: {
+      BLOCKDELTA_CONTROLLER_PUBLISH: publish,
+      ...(level === null ? {} : { BLOCKDELTA_CSI_LEVEL: level }),
+    },
+  });
+  connection = new RawConnection(plugin.endpoint);
+}
+
+async function ask(name: string, request: Message = {}): Promise<Message> {
+  const rpc = allRpcs().find((found) => found.name === name) as RpcDescription;
+  const answer = await connection.unary(rpc.path, encodeMessage(rpc.requestType, request));
+  return decodeMessage(rpc.responseType, answer);
+}
+
+/** CC1: every entry has `rpc`, and comes once. */
+async function rpcTypes(rpc: string): Promise<string[]> {
+  const { capabilities } = await ask(rpc);
+  const types = capabilities.map((capability: Message) => String(capability['rpc'].type));
+  assert.equal(new Set(types).size, types.length);
+  return types.sort();
+}
+
+async function advertised(): Promise<Advertised> {
+  const { capabilities } = await ask('GetPluginCapabilities');
+  const typesOf = (member: string): string[] =>
+    capabilities
+      .filter((capability: Message) => capability[member] != null)
+      .map((capability: Message) => String(capability[member].type))
+      .sort();
+  return {
+    plugin: typesOf('service'),
+    volumeExpansion: typesOf('volume_expansion'),
+    controller: await rpcTypes('ControllerGetCapabilities'),
+    group: await rpcTypes('GroupControllerGetCapabilities'),
+    node: await rpcTypes('NodeGetCapabilities'),
+  };
+}
+
+function expected(level: CsiLevel, publish: 'on' | 'off'): Advertised {
+  const of = (kind: Kind): string[] => [...ALWAYS[kind], ...(ADDED[level][kind] ?? [])];
+  return {
+    plugin: of('plugin').sort(),
+    volumeExpansion: of('volumeExpansion'),
+    controller: [...of('controller'), ...(publish === 'on' ? WITH_CONTROLLER_PUBLISH : [])].sort(),
+    group: of('group'),
+    node: of('node').sort(),
+  };
+}
+
+const isServed = (name: string, publish: 'on' | 'off'): boolean =>
+  publish === 'on' || !CONTROLLER_PUBLISH_RPCS.includes(name);
+
+async function checkAdvertised(level: CsiLevel, publish: 'on' | 'off'): Promise<void> {
+  const found = await advertised();
+  assert.deepEqual(found, expected(level, publish));
+  for (const kind of Object.keys(found) as Kind[]) {
+    for (const value of found[kind]) {
+      assert.ok(value in KNOWN[level][kind], `ID6: ${kind} ${value} is unknown at ${level}`);
+    }
+  }
+  assert.deepEqual(await advertised(), found, 'the same each time');
+}
+
+/** An empty request is enough to tell: it is refused, or answered, but never as unknown. */
+async function checkServed(publish: 'on' | 'off'): Promise<void> {
+  for (const rpc of allRpcs()) {
+    const call = connection.call(rpc, Buffer.alloc(0));
+    if (isServed(rpc.name, publish)) {
+      const status = await statusOf(call);
+      assert.ok(['OK', 'INVALID_ARGUMENT'].includes(status), `${rpc.name} answers ${status}`);
+    } else {
+      // Not in gRPC's own words, which speak of a method that is not there.
+      await refused(call, 'UNIMPLEMENTED', new RegExp(`^${rpc.name} `));
+    }
+  }
+}
+
+/** VolumeCondition is part of the answers exactly where it is advertised. */
+async function checkCondition(level: CsiLevel, publish: 'on' | 'off'): Promise<void> {
+  const { volume } = await ask('CreateVolume', createRequest('levels'));
+  const { entries } = await ask('ListVolumes');
+  const got = await ask('ControllerGetVolume', { volume_id: volume.volume_id });
+  const volume_id = volume.volume_id;
+  const staging_target_path = workspace.path('staging');
+  mkdirSync(staging_target_path, { recursive: true });
+  const staged = { volume_id, staging_target_path };
+  await ask('NodeStageVolume', { ...staged, volume_capability: blockCapability() });
+  const stats = await ask('NodeGetVolumeStats', { volume_id, volume_path: staging_target_path });
+  await ask('NodeUnstageVolume', staged);
+  for (const status of [entries[0].status, got['status'], stats]) {
+    const condition = status?.volume_condition ?? null;
+    if (level === '1.13') assert.equal(condition, null);
+    else assert.deepEqual(condition, { abnormal: false, message: 'the volume is healthy' });
+  }
+  if (publish === 'on') assert.deepEqual(entries[0].status.published_node_ids, []);
+}
+
+for (const publish of ['off', 'on'] as const) {
+  for (const level of LEVELS) {
+    const title = `at level ${level}, controller publish ${publish}`;
+    test(`ID5, ID6, CC1, NC1, GG1: ${title}, exactly what that level knows is advertised`, async () => {
+      await startAt(level, publish);
+      await checkAdvertised(level, publish);
+    });
+    test(`G10, G11: ${title}, every RPC is exposed, and all but what is off are served`, () =>
+      checkServed(publish));
+    test(`LV7, GV4, NV5: ${title}, conditions are told where they are advertised`, () =>
+      checkCondition(level, publish));
+  }
+}
+
+test('ID5: without a setting the level is 1.12, and controller publish off', async () => {
+  await startAt(null, 'off');
+  await checkAdvertised('1.12', 'off');
+});
+
+test('G17: an RPC and a service nobody knows are UNIMPLEMENTED', async () => {
+  for (const path of ['/csi.v1.Controller/FlyToTheMoon', '/csi.v9.Controller/CreateVolume']) {
+    await refused(connection.unary(path, Buffer.alloc(0)), 'UNIMPLEMENTED');
+  }
+});
+
+test('G17: fields of a later version in a request are passed over', async () => {
+  const request = encodeMessage('CreateVolumeRequest', createRequest('newer'));
+  // Field 99, a varint of 1.
+  const newer = Buffer.concat([request, Buffer.from([0x98, 0x06, 0x01])]);
+  await connection.unary('/csi.v1.Controller/CreateVolume', newer);
+});

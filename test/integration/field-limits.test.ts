@@ -1,0 +1,213 @@
+/**
+ * CSI's limits on every field of every request, taken from the proto itself: what is over is refused
+ * with the field's name, what is just within is not refused for its size.
+ */
+import assert from 'node:assert/strict';
+import { after } from 'node:test';
+import type { ServiceError } from '@grpc/grpc-js';
+import { StatusCode, type StatusName } from '../../src/errors.js';
+import type { Message } from '../support/csi-client.js';
+import { LawfulRequests } from '../support/lawful-requests.js';
+import { allRpcs, encodeMessage, RawConnection, type RpcDescription } from '../support/raw-call.js';
+import { type FieldPlace, fieldsOf, requiredFields, withField } from '../support/request-fields.js';
+import { runPlugin, test } from '../support/running-plugin.js';
+
+const MAX_STRING_BYTES = 128;
+const MAX_MAP_BYTES = 4096;
+/** Strings with a limit of their own. */
+const OTHER_LIMITS: Readonly<Record<string, number>> = {
+  node_id: 256,
+  staging_target_path: 4095,
+  target_path: 4095,
+  volume_path: 4095,
+  volume_publish_path: 4095,
+};
+/** Required fields whose absence is told in another way (NP2), or is lawful in practice (MV1). */
+const OTHER_CODES: Readonly<Record<string, StatusName>> = {
+  'NodePublishVolume.staging_target_path': 'FAILED_PRECONDITION',
+  'ControllerModifyVolume.mutable_parameters': 'OK',
+};
+
+let lawful: LawfulRequests;
+let connection: RawConnection;
+runPlugin('limits', {
+  pools: { main: 'xfs' },
+  poolSizeMiB: 512,
+  env: { BLOCKDELTA_CONTROLLER_PUBLISH: 'on', BLOCKDELTA_CSI_LEVEL: '1.13' },
+  prepare: async (running) => {
+    connection = new RawConnection(running.plugin.endpoint);
+    lawful = new LawfulRequests(running);
+    await lawful.prepare();
+  },
+});
+after(() => connection?.close());
+
+interface Outcome {
+  status: StatusName;
+  message: string;
+}
+
+async function outcome(rpc: RpcDescription, request: Message): Promise<Outcome> {
+  try {
+    await connection.call(rpc, encodeMessage(rpc.requestType, request));
+    return { status: 'OK', message: '' };
+  } catch (thrown) {
+    const { code, details } = thrown as ServiceError;
+    const found = Object.entries(StatusCode).find(([, value]) => value === code);
+    assert.ok(found !== undefined, `${rpc.name}: code ${code}`);
+    return { status: found[0] as StatusName, message: details };
+  }
+}
+
+async function mustRefuse(
+  rpc: RpcDescription,
+  place: FieldPlace,
+  value: unknown,
+  status: StatusName = 'INVALID_ARGUMENT',
+): Promise<void> {
+  const found = await outcome(rpc, withField(await lawful.to(rpc.name), place, value));
+  const what = `${rpc.name}, ${place.path.join('.')}: ${found.status} '${found.message}'`;
+  assert.equal(found.status, status, what);
+  assert.match(found.message, new RegExp(String(place.path.at(-1))), what);
+}
+
+/** Whatever else is wrong with it, its size is not. */
+async function mustTake(rpc: RpcDescription, place: FieldPlace, value: unknown): Promise<void> {
+  const found = await outcome(rpc, withField(await lawful.to(rpc.name), place, value));
+  const what = `${rpc.name}, ${place.path.join('.')}: ${found.status} '${found.message}'`;
+  assert.doesNotMatch(found.message, /limit is|bytes long/, what);
+  assert.notEqual(found.status, 'INTERNAL', what);
+}
+
+const nameOf = (place: FieldPlace): string => place.path.at(-1) as string;
+const placeOf = (name: string): FieldPlace => ({ kind: 'string', path: [name], lists: [] });
+/** Of two bytes each, so that characters and bytes are told apart. */
+const text = (bytes: number): string => 'é'.repeat(bytes / 2) + 'x'.repeat(bytes % 2);
+const path = (bytes: number): string => `/${'deep/'.repeat(1000)}`.slice(0, bytes);
+
+async function checkString(rpc: RpcDescription, place: FieldPlace): Promise<void> {
+  const name = nameOf(place);
+  const limit = OTHER_LIMITS[name] ?? MAX_STRING_BYTES;
+  const make = name.endsWith('_path') ? path : text;
+  await mustTake(rpc, place, make(limit));
+  // Whatever is wrong with a token, a list has to be begun anew (LV4).
+  const status = name === 'starting_token' ? 'ABORTED' : 'INVALID_ARGUMENT';
+  await mustRefuse(rpc, place, make(limit + 1), status);
+}
+
+async function checkStrings(rpc: RpcDescription, place: FieldPlace): Promise<void> {
+  if (nameOf(place) === 'mount_flags') {
+    // Counted together, and sensitive, so that no limit of single strings is told.
+    const flags = (last: number): string[] => [text(2048), text(last)];
+    await mustTake(rpc, place, flags(2048));
+    await mustRefuse(rpc, place, flags(2049));
+    return;
+  }
+  await mustTake(rpc, place, [text(MAX_STRING_BYTES)]);
+  await mustRefuse(rpc, place, [text(MAX_STRING_BYTES + 1)]);
+}
+
+/** Keys and values count together. */
+async function checkMap(rpc: RpcDescription, place: FieldPlace): Promise<void> {
+  const map = (bytes: number): Message => ({ key: text(bytes - 'key'.length) });
+  await mustTake(rpc, place, map(MAX_MAP_BYTES));
+  await mustRefuse(rpc, place, map(MAX_MAP_BYTES + 1));
+  const entries = Array.from({ length: 1025 }, (_, index) => [`${1000 + index}`, '']);
+  await mustRefuse(rpc, place, Object.fromEntries(entries));
+  if (nameOf(place) !== 'secrets') return;
+  await mustTake(rpc, place, { 'A-z_0.9': '\u0001\n' });
+  for (const key of ['', 'a b', 'a/b', 'é', 'a\n']) await mustRefuse(rpc, place, { [key]: 'x' });
+}
+
+async function checkInteger(rpc: RpcDescription, place: FieldPlace): Promise<void> {
+  const status = nameOf(place) === 'starting_offset' ? 'OUT_OF_RANGE' : 'INVALID_ARGUMENT';
+  for (const value of place.path.length > 1 || status === 'OUT_OF_RANGE'
+    ? ['-1', '-9223372036854775808']
+    : [-1, -(2 ** 31)]) {
+    await mustRefuse(rpc, place, value, status);
+  }
+}
+
+async function checkEnum(rpc: RpcDescription, place: FieldPlace): Promise<void> {
+  // Without a way of access the capability would be refused for that.
+  const lacking = { block: {} };
+  const base = await lawful.to(rpc.name);
+  const [name = ''] = place.path;
+  const capability = { ...lacking, access_mode: { mode: 1 } };
+  const whole = { ...base, [name]: place.lists[0] ? [capability] : capability };
+  for (const mode of [0, 8, 77, -1]) {
+    const found = await outcome(rpc, withField(whole, place, mode));
+    const what = `${rpc.name}, mode ${mode}: ${found.status} '${found.message}'`;
+    assert.equal(found.status, 'INVALID_ARGUMENT', what);
+    assert.match(found.message, /mode/, what);
+  }
+}
+
+const CHECKS: Readonly<
+  Record<FieldPlace['kind'], (rpc: RpcDescription, place: FieldPlace) => Promise<void>>
+> = {
+  string: checkString,
+  strings: checkStrings,
+  map: checkMap,
+  integer: checkInteger,
+  enum: checkEnum,
+};
+
+for (const rpc of allRpcs()) {
+  const places = fieldsOf(rpc.requestType);
+  if (places.length > 0) {
+    test(`G6: each field of ${rpc.name} is bounded, and refused by its name`, async () => {
+      for (const place of places) await CHECKS[place.kind](rpc, place);
+    });
+  }
+  const required = requiredFields(rpc.requestType);
+  if (required.length > 0) {
+    test(`G4, G5: ${rpc.name} without one of ${required.join(', ')} is refused`, async () => {
+      for (const name of required) {
+        const request = await lawful.to(rpc.name);
+        delete request[name];
+        const found = await outcome(rpc, request);
+        const status = OTHER_CODES[`${rpc.name}.${name}`] ?? 'INVALID_ARGUMENT';
+        assert.equal(found.status, status, `${name}: ${found.message}`);
+        if (status !== 'OK') assert.match(found.message, new RegExp(name));
+      }
+    });
+  }
+}
+
+test('G4: presence is judged before existence', async () => {
+  for (const rpc of allRpcs()) {
+    const required = requiredFields(rpc.requestType);
+    const [id, ...others] = required;
+    if (id?.endsWith('_id') !== true || others.length === 0) continue;
+    if (others.every((name) => OTHER_CODES[`${rpc.name}.${name}`] !== undefined)) continue;
+    const found = await outcome(rpc, { [id]: 'fake-vol-id' });
+    assert.equal(found.status, 'INVALID_ARGUMENT', `${rpc.name}: ${found.message}`);
+  }
+});
+
+const BANNED = [0, 1, 8, 0x0b, 0x0c, 0x0e, 0x1f, 0x7f, 0x80, 0x9f];
+const NAMED = ['CreateVolume', 'CreateSnapshot', 'CreateVolumeGroupSnapshot'];
+
+for (const rpc of allRpcs().filter(({ name }) => NAMED.includes(name))) {
+  test(`G6: ${rpc.name} refuses a name with a banned character, and takes all others`, async () => {
+    for (const codePoint of BANNED) {
+      await mustRefuse(rpc, placeOf('name'), `a${String.fromCodePoint(codePoint)}b`);
+    }
+    const legal = [
+      '..',
+      '/',
+      'a/../b',
+      `q'uo"te`,
+      'tab\there',
+      'lf\ncr\r',
+      ' ',
+      '\u{1F600}',
+      '\u00a0',
+    ];
+    for (const name of legal) {
+      const found = await outcome(rpc, { ...(await lawful.to(rpc.name)), name });
+      assert.equal(found.status, 'OK', `${JSON.stringify(name)}: ${found.message}`);
+    }
+  });
+}
