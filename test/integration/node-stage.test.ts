@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { FILE_SYSTEMS } from '../../src/file-systems.js';
 import { newSnapshotId, nodeKey } from '../../src/volumes/identifiers.js';
 import { volumeKey } from '../../src/volumes/operation-locks.js';
 import { rejectsWith } from '../support/expect-status.js';
@@ -150,6 +151,7 @@ for (const [fsType, expected] of [
   ['', 'ext4'],
   ['ext4', 'ext4'],
   ['xfs', 'xfs'],
+  ['btrfs', 'btrfs'],
 ] as const) {
   rootTest(
     `a fresh volume staged as '${fsType}' gets ${expected}, once, and keeps its data`,
@@ -206,7 +208,7 @@ rootTest('a raw volume is staged as a device node that is its device', async () 
   assert.deepEqual(node.held(), NOTHING);
 });
 
-for (const fsType of ['ext4', 'xfs']) {
+for (const fsType of FILE_SYSTEMS) {
   rootTest(
     `a snapshot of ${fsType} in use is restored beside its source, and read-only too`,
     async () => {

@@ -1,0 +1,194 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { readFileSync, statfsSync, writeFileSync } from 'node:fs';
+import { FILE_SYSTEMS } from '../../src/file-systems.js';
+import { canGrowMounted } from '../../src/mount/growth.js';
+import type { VolumeRecord } from '../../src/volumes/records.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { MIB } from '../support/records.js';
+import { test as rootTest } from '../support/running-plugin.js';
+import {
+  blockCapability,
+  mountCapability,
+  type NodeFixture,
+  SIZE,
+  useNode,
+  XFS_SIZE,
+} from './node-fixture.js';
+
+type Message = Record<string, unknown>;
+
+let node: NodeFixture;
+useNode('node-expand', (opened) => {
+  node = opened;
+});
+
+const READER = 'SINGLE_NODE_READER_ONLY';
+const LARGER = 1024n * MIB;
+
+const bytesAt = (path: string): bigint => {
+  const { blocks, bsize } = statfsSync(path, { bigint: true });
+  return blocks * bsize;
+};
+
+const expand = (
+  volume: VolumeRecord,
+  volume_path: string,
+  fields: Message = {},
+): Promise<Message> =>
+  node.call('NodeExpandVolume', { volume_id: volume.volumeId, volume_path, ...fields });
+
+/** As ControllerExpandVolume does it. */
+async function enlarge(volume: VolumeRecord, sizeBytes: bigint): Promise<void> {
+  await node.backend.expandVolume(volume.volumeId, sizeBytes);
+  await node.catalogue.setVolumeSize(volume.volumeId, sizeBytes);
+}
+
+const range = (required: bigint, limit = 0n): Message => ({
+  capacity_range: { required_bytes: required.toString(), limit_bytes: limit.toString() },
+});
+
+rootTest('NE1: each required field that is missing is named', async () => {
+  const full = { volume_id: 'some-id', volume_path: 'some/path' };
+  for (const field of Object.keys(full)) {
+    const answer = node.call('NodeExpandVolume', { ...full, [field]: '' });
+    await rejectsWith(answer, 'INVALID_ARGUMENT', new RegExp(field));
+  }
+});
+
+rootTest(
+  'NE2, NE9: an unknown volume, and a known one that is not there, are NOT_FOUND',
+  async () => {
+    const volume = await node.makeVolume();
+    const unknown = { volume_id: 'fake-vol-id-0123456789', volume_path: 'some/path' };
+    await rejectsWith(node.call('NodeExpandVolume', unknown), 'NOT_FOUND');
+    const staging = node.stagingPath(volume.volumeId);
+    await rejectsWith(expand(volume, staging), 'NOT_FOUND', /neither staged nor published/);
+    await node.stage(volume, mountCapability());
+    for (const path of ['some/path', '/no/such/path', `${staging}/..`, node.workspace.directory]) {
+      await rejectsWith(expand(volume, path), 'NOT_FOUND', /neither staged nor published/);
+    }
+    await node.unstage(volume);
+  },
+);
+
+for (const type of FILE_SYSTEMS) {
+  rootTest(`NE3, NE4: ${type} in use is grown to its device, and again is OK`, async () => {
+    const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
+    await node.stage(volume, mountCapability(type));
+    await node.publish(volume, mountCapability(type));
+    const [staging, target] = [node.stagingPath(volume.volumeId), node.targetPath(volume.volumeId)];
+    writeFileSync(`${target}/data`, 'kept');
+    assert.equal((await expand(volume, target))['capacity_bytes'], XFS_SIZE.toString());
+    await enlarge(volume, LARGER);
+    const isAble = await canGrowMounted(type);
+    const requests: [string, Message][] = [
+      [target, { ...range(LARGER), volume_capability: mountCapability(type) }],
+      [staging, {}],
+      [target, range(1n, LARGER)],
+    ];
+    for (const [path, fields] of requests) {
+      const answer = expand(volume, path, fields);
+      if (isAble) assert.equal((await answer)['capacity_bytes'], LARGER.toString());
+      else await rejectsWith(answer, 'FAILED_PRECONDITION', /CAP_SYS_RESOURCE.*unstage/);
+    }
+    assert.equal(bytesAt(target) > (LARGER * 8n) / 10n, isAble);
+    assert.equal(readFileSync(`${target}/data`, 'utf8'), 'kept');
+    await node.unpublish(volume);
+    await node.unstage(volume);
+    // The way out that the message names.
+    await node.stage(volume, mountCapability(type));
+    assert.ok(bytesAt(staging) > (LARGER * 8n) / 10n);
+    assert.equal((await expand(volume, staging))['capacity_bytes'], LARGER.toString());
+    await node.unstage(volume);
+  });
+}
+
+rootTest('NE5: a file system that is mounted read-only cannot grow while in use', async () => {
+  const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
+  await node.stage(volume, mountCapability('xfs'));
+  await node.unstage(volume);
+  await node.stage(volume, mountCapability('xfs', READER));
+  await enlarge(volume, LARGER);
+  const staging = node.stagingPath(volume.volumeId);
+  await rejectsWith(expand(volume, staging), 'FAILED_PRECONDITION', /mounted read-only/);
+  await node.unstage(volume);
+});
+
+rootTest('a read-only publication is grown by the staging, which can be written to', async () => {
+  const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
+  await node.stage(volume, mountCapability('xfs'));
+  await node.publish(volume, mountCapability('xfs'), { readonly: true });
+  await enlarge(volume, LARGER);
+  const target = node.targetPath(volume.volumeId);
+  assert.equal((await expand(volume, target))['capacity_bytes'], LARGER.toString());
+  assert.ok(bytesAt(target) > (LARGER * 8n) / 10n);
+  await node.unpublish(volume);
+  await node.unstage(volume);
+});
+
+rootTest(
+  'NE6: a range the volume is not in is OUT_OF_RANGE, one that is none INVALID_ARGUMENT',
+  async () => {
+    const volume = await node.makeVolume();
+    await node.stage(volume, mountCapability());
+    const path = node.stagingPath(volume.volumeId);
+    const over = expand(volume, path, range(SIZE + 1n));
+    await rejectsWith(over, 'OUT_OF_RANGE', /call ControllerExpandVolume first/);
+    await rejectsWith(expand(volume, path, range(0n, SIZE - 1n)), 'OUT_OF_RANGE', /do not shrink/);
+    for (const bad of [range(0n), range(-1n), range(2n, 1n)]) {
+      await rejectsWith(expand(volume, path, bad), 'INVALID_ARGUMENT', /capacity_range/);
+    }
+    await node.unstage(volume);
+  },
+);
+
+rootTest(
+  'NE7: a capability that is not served, or not that of the path, is INVALID_ARGUMENT',
+  async () => {
+    const volume = await node.makeVolume();
+    await node.stage(volume, mountCapability());
+    const path = node.stagingPath(volume.volumeId);
+    for (const volume_capability of [
+      mountCapability('', 'MULTI_NODE_MULTI_WRITER'),
+      mountCapability('ext3'),
+      blockCapability(),
+      { mount: null, block: null, access_mode: { mode: 'SINGLE_NODE_WRITER' } },
+    ]) {
+      await rejectsWith(expand(volume, path, { volume_capability }), 'INVALID_ARGUMENT');
+    }
+    await node.unstage(volume);
+  },
+);
+
+rootTest(
+  'NE8: a raw block volume is known by its path, and has the size of its device',
+  async () => {
+    const volume = await node.makeVolume();
+    await node.stage(volume, blockCapability());
+    await node.publish(volume, blockCapability());
+    const target = node.targetPath(volume.volumeId);
+    await enlarge(volume, LARGER);
+    for (const fields of [{}, { volume_capability: blockCapability() }, range(LARGER)]) {
+      for (const path of [target, node.stagingPath(volume.volumeId)]) {
+        assert.equal((await expand(volume, path, fields))['capacity_bytes'], LARGER.toString());
+      }
+    }
+    const size = execFileSync('blockdev', ['--getsize64', target], { encoding: 'utf8' });
+    assert.equal(BigInt(size.trim()), LARGER);
+    await node.unpublish(volume);
+    await node.unstage(volume);
+  },
+);
+
+rootTest('a device that a killed controller left small is grown first', async () => {
+  const volume = await node.makeVolume();
+  await node.stage(volume, blockCapability());
+  // The file has grown and the record says so; the loop device was not told.
+  const file = node.workspace.path('xfs.pool', 'volumes', volume.volumeId);
+  execFileSync('truncate', ['-s', LARGER.toString(), file]);
+  await node.catalogue.setVolumeSize(volume.volumeId, LARGER);
+  const answer = await expand(volume, node.stagingPath(volume.volumeId));
+  assert.equal(answer['capacity_bytes'], LARGER.toString());
+  await node.unstage(volume);
+});
