@@ -1,0 +1,172 @@
+/**
+ * Mutable parameters on real devices; limits on pods in a made-up cgroup tree, for the machines that
+ * run this may lack the io controller of cgroup v2. The guest tests write to a real io.max.
+ */
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import { majorOf, minorOf } from '../../src/mount/mountinfo.js';
+import type { VolumeRecord } from '../../src/volumes/records.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { test as rootTest } from '../support/running-plugin.js';
+import { blockCapability, mountCapability, type NodeFixture, useNode } from './node-fixture.js';
+
+let node: NodeFixture;
+useNode('node-settings', (opened) => {
+  node = opened;
+});
+
+const NOTHING = { mounts: [], loops: [] };
+const POD_UID = '1b0bb9c3-5a5e-4d3c-9b3e-0d5b7e8f9a01';
+const POD = { 'csi.storage.k8s.io/pod.uid': POD_UID };
+
+async function queueOf(volume: VolumeRecord): Promise<Record<string, string>> {
+  const name = basename(await node.attachedPath(volume));
+  const read = (path: string): string => readFileSync(`/sys/block/${name}/${path}`, 'utf8').trim();
+  return {
+    readAhead: read('queue/read_ahead_kb'),
+    scheduler: /\[(.*)\]/.exec(read('queue/scheduler'))?.[1] ?? '',
+    directIo: read('loop/dio'),
+  };
+}
+
+async function tamper(volume: VolumeRecord): Promise<void> {
+  const name = basename(await node.attachedPath(volume));
+  writeFileSync(`/sys/block/${name}/queue/read_ahead_kb`, '64');
+  writeFileSync(`/sys/block/${name}/queue/scheduler`, 'mq-deadline');
+}
+
+rootTest('settings are applied at every stage, also at a repeated one', async () => {
+  const mutableParameters = {
+    readAheadKiB: '512',
+    ioScheduler: 'mq-deadline',
+    loopDirectIo: 'false',
+  };
+  for (const capability of [mountCapability('ext4'), blockCapability()]) {
+    const volume = await node.makeVolume({ mutableParameters });
+    const expected = { readAhead: '512', scheduler: 'mq-deadline', directIo: '0' };
+    await node.stage(volume, capability);
+    assert.deepEqual(await queueOf(volume), expected);
+    await tamper(volume);
+    await node.stage(volume, capability);
+    assert.deepEqual(await queueOf(volume), expected);
+    await node.unstage(volume);
+    await node.stage(volume, capability);
+    assert.deepEqual(await queueOf(volume), expected);
+    await node.unstage(volume);
+  }
+});
+
+rootTest(
+  "a volume without settings gets the kernel's defaults, not its predecessor's",
+  async () => {
+    const volume = await node.makeVolume();
+    await node.stage(volume, blockCapability());
+    const usual = await queueOf(volume);
+    assert.equal(usual['scheduler'], 'none');
+    assert.equal(usual['directIo'], '1');
+    await tamper(volume);
+    await node.stage(volume, blockCapability());
+    assert.deepEqual(await queueOf(volume), usual);
+    await node.unstage(volume);
+  },
+);
+
+rootTest(
+  'a setting that this node cannot give fails the stage and leaves nothing behind',
+  async () => {
+    const name = readFileSync('/sys/block/loop0/queue/scheduler', 'utf8');
+    const missing = ['kyber', 'bfq'].find((one) => !name.includes(one));
+    // A scheduler nobody has would have been refused when the volume was made.
+    if (missing === undefined) return;
+    const volume = await node.makeVolume({ mutableParameters: { ioScheduler: missing } });
+    const staged = node.stage(volume, blockCapability());
+    await rejectsWith(staged, 'FAILED_PRECONDITION', /is not offered by this node's kernel/);
+    assert.deepEqual(node.held(), NOTHING);
+  },
+);
+
+/** The pod's directory in a cgroup tree as the kubelet's systemd driver makes it. */
+function makePod(controlled = true): string {
+  const root = node.workspace.path('cgroup');
+  rmSync(root, { recursive: true, force: true });
+  const name = `kubepods-burstable-pod${POD_UID.replaceAll('-', '_')}.slice`;
+  const pod = `${root}/kubepods.slice/kubepods-burstable.slice/${name}`;
+  mkdirSync(pod, { recursive: true });
+  writeFileSync(`${root}/cgroup.controllers`, 'cpu io memory');
+  if (controlled) writeFileSync(`${pod}/io.max`, '');
+  return `${pod}/io.max`;
+}
+
+async function deviceNumber(volume: VolumeRecord): Promise<string> {
+  const { rdev } = statSync(await node.attachedPath(volume));
+  return `${majorOf(rdev)}:${minorOf(rdev)}`;
+}
+
+rootTest(
+  'the limits of a volume are those of the pod it is published to, while it is',
+  async () => {
+    const mutableParameters = { readBytesPerSecond: '1048576', writeOperationsPerSecond: '100' };
+    for (const capability of [mountCapability('ext4'), blockCapability()]) {
+      const ioMax = makePod();
+      const volume = await node.makeVolume({ mutableParameters });
+      await node.stage(volume, capability);
+      const device = await deviceNumber(volume);
+      for (let time = 0; time < 2; time += 1) {
+        writeFileSync(ioMax, '');
+        await node.publish(volume, capability, { volume_context: POD });
+        const line = readFileSync(ioMax, 'utf8');
+        assert.equal(line, `${device} rbps=1048576 wbps=max riops=max wiops=100`);
+      }
+      const [record] = await node.catalogue.publications(volume.volumeId);
+      assert.equal(record?.podUid, POD_UID);
+      writeFileSync(ioMax, '');
+      await node.unpublish(volume);
+      assert.equal(readFileSync(ioMax, 'utf8'), `${device} rbps=max wbps=max riops=max wiops=max`);
+      await node.unstage(volume);
+    }
+    assert.deepEqual(node.held(), NOTHING);
+  },
+);
+
+rootTest(
+  'limits that cannot be set for a known pod fail the publication, and say why',
+  async () => {
+    const mutableParameters = { writeBytesPerSecond: '5000000' };
+    const volume = await node.makeVolume({ mutableParameters });
+    const capability = mountCapability('ext4');
+    await node.stage(volume, capability);
+    const publish = (): Promise<unknown> =>
+      node.publish(volume, capability, { volume_context: POD });
+    makePod(false);
+    await rejectsWith(publish(), 'FAILED_PRECONDITION', /io controller of cgroup v2/);
+    rmSync(node.workspace.path('cgroup', 'kubepods.slice'), { recursive: true });
+    await rejectsWith(publish(), 'FAILED_PRECONDITION', /has no cgroup of that pod/);
+    rmSync(node.workspace.path('cgroup'), { recursive: true });
+    await rejectsWith(publish(), 'FAILED_PRECONDITION', /is no cgroup v2.*BLOCKDELTA_CGROUP_ROOT/);
+    assert.equal(node.held().mounts.length, 1, 'only the staging');
+    assert.deepEqual(await node.catalogue.publications(volume.volumeId), []);
+    // A pod that nobody names cannot be limited, and one without limits needs no cgroup.
+    await node.publish(volume, capability);
+    await node.unpublish(volume);
+    await node.catalogue.setMutableParameters(volume.volumeId, { writeBytesPerSecond: 'max' });
+    await node.publish(volume, capability, { volume_context: POD });
+    await node.unpublish(volume);
+    await node.unstage(volume);
+  },
+);
+
+rootTest('a uid that is none never becomes a path', async () => {
+  const volume = await node.makeVolume();
+  await node.stage(volume, mountCapability());
+  for (const uid of ['../../etc', 'a/b', 'x'.repeat(65), 'a b', '.']) {
+    const volume_context = { 'csi.storage.k8s.io/pod.uid': uid };
+    const answer = node.publish(volume, mountCapability(), { volume_context });
+    await rejectsWith(answer, 'INVALID_ARGUMENT', /no uid of a pod/);
+  }
+  await node.publish(volume, mountCapability(), {
+    volume_context: { ...POD, 'csi.storage.k8s.io/ephemeral': 'false' },
+  });
+  await node.unpublish(volume);
+  await node.unstage(volume);
+});

@@ -1,0 +1,87 @@
+/** In made-up cgroup trees: directories and files with the kernel's names. */
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { findPodCgroup, isCgroup2, limitLine, setLimits } from '../../../src/mount/io-limits.js';
+import { rejectsWith } from '../../support/expect-status.js';
+
+const UID = '1b0bb9c3-5a5e-4d3c-9b3e-0d5b7e8f9a01';
+const UNDERSCORED = UID.replaceAll('-', '_');
+const NONE = {
+  readBytesPerSecond: null,
+  writeBytesPerSecond: null,
+  readOperationsPerSecond: null,
+  writeOperationsPerSecond: null,
+};
+
+let root = '';
+before(() => {
+  root = mkdtempSync(join(tmpdir(), 'blockdelta-cgroup-'));
+});
+after(() => rmSync(root, { recursive: true }));
+
+for (const [name, path] of [
+  ['cgroupfs, guaranteed', `kubepods/pod${UID}`],
+  ['cgroupfs, burstable', `kubepods/burstable/pod${UID}`],
+  ['cgroupfs, best effort, below a root', `kubelet/kubepods/besteffort/pod${UID}`],
+  ['systemd, guaranteed', `kubepods.slice/kubepods-pod${UNDERSCORED}.slice`],
+  [
+    'systemd, burstable',
+    `kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod${UNDERSCORED}.slice`,
+  ],
+  [
+    'systemd, best effort, below a root',
+    'kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/' +
+      `kubelet-kubepods-besteffort-pod${UNDERSCORED}.slice`,
+  ],
+] as const) {
+  test(`the cgroup of a pod is found: ${name}`, async () => {
+    const tree = mkdtempSync(join(root, 'tree-'));
+    mkdirSync(join(tree, 'system.slice', `pod${UID}`), { recursive: true });
+    mkdirSync(join(tree, 'kubepods', 'burstable', 'pod0000'), { recursive: true });
+    assert.equal(
+      await findPodCgroup(tree, UID),
+      null,
+      "only the kubelet's directories are entered",
+    );
+    mkdirSync(join(tree, path, 'container'), { recursive: true });
+    assert.equal(await findPodCgroup(tree, UID), join(tree, path));
+    assert.equal(await findPodCgroup(tree, UID.slice(1)), null);
+  });
+}
+
+test('a tree that is not there holds no pod, and is no cgroup v2', async () => {
+  assert.equal(await findPodCgroup(join(root, 'absent'), UID), null);
+  assert.equal(await isCgroup2(join(root, 'absent')), false);
+  writeFileSync(join(root, 'cgroup.controllers'), 'io');
+  assert.equal(await isCgroup2(root), true);
+});
+
+test('every limit is in the line, so that one that is not asked for is lifted', () => {
+  const device = { major: 7, minor: 300 };
+  assert.equal(limitLine(device, NONE), '7:300 rbps=max wbps=max riops=max wiops=max');
+  const limits = {
+    readBytesPerSecond: 1n,
+    writeBytesPerSecond: 2n ** 63n - 1n,
+    readOperationsPerSecond: 3n,
+    writeOperationsPerSecond: null,
+  };
+  assert.equal(
+    limitLine(device, limits),
+    '7:300 rbps=1 wbps=9223372036854775807 riops=3 wiops=max',
+  );
+});
+
+test('limits go into io.max as one write; a file that is not there is not made', async () => {
+  const device = { major: 7, minor: 1 };
+  const cgroup = mkdtempSync(join(root, 'pod-'));
+  const refused = setLimits(cgroup, device, NONE);
+  await rejectsWith(refused, 'FAILED_PRECONDITION', /no io.max.*cgroup.subtree_control/);
+  assert.equal(existsSync(join(cgroup, 'io.max')), false);
+  writeFileSync(join(cgroup, 'io.max'), '');
+  await setLimits(cgroup, device, { ...NONE, readBytesPerSecond: 4096n });
+  const line = readFileSync(join(cgroup, 'io.max'), 'utf8');
+  assert.equal(line, '7:1 rbps=4096 wbps=max riops=max wiops=max');
+});
