@@ -1,5 +1,10 @@
 /** All checks, in the order they run: what is cheap and basic first, the form of refusals last. */
 import type { Check } from './check.js';
+import { controllerSnapshotChecks } from './checks/controller-snapshots.js';
+import { controllerVolumeChecks } from './checks/controller-volumes.js';
+import { groupChecks } from './checks/groups.js';
+import { groupContentChecks } from './checks/groups-content.js';
+import { identityChecks, statusChecks } from './checks/identity.js';
 import { metadataCancelChecks } from './checks/metadata-cancel.js';
 import { metadataConcurrencyChecks } from './checks/metadata-concurrency.js';
 import { metadataDeltaChecks } from './checks/metadata-delta.js';
@@ -10,6 +15,9 @@ import { metadataOffsetChecks } from './checks/metadata-offset.js';
 import { metadataOrderChecks } from './checks/metadata-order.js';
 
 export const CHECKS: readonly Check[] = [
+  ...identityChecks,
+  ...controllerVolumeChecks,
+  ...controllerSnapshotChecks,
   ...metadataOrderChecks,
   ...metadataOffsetChecks,
   ...metadataErrorChecks,
@@ -18,4 +26,7 @@ export const CHECKS: readonly Check[] = [
   ...metadataLineageChecks,
   ...metadataCancelChecks,
   ...metadataConcurrencyChecks,
+  ...groupChecks,
+  ...groupContentChecks,
+  ...statusChecks,
 ];

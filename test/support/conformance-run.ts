@@ -8,6 +8,22 @@ import { CHECKS } from '../../src/conformance/suite.js';
 import { seededRandom } from './random.js';
 import type { RunningPlugin } from './running-plugin.js';
 
+/** Checks that only mounted volumes can answer. */
+export const MOUNT_ONLY = ['delta.truth-mount', 'allocated.truth-mount'] as const;
+
+/** Checks that only raw block volumes can answer. */
+export const BLOCK_ONLY = [
+  'delta.truth',
+  'delta.chain',
+  'allocated.truth',
+  'delta.resized',
+  'delta.restored',
+  'delta.cloned',
+  'groups.restore',
+  'groups.delta',
+  'groups.write-order',
+] as const;
+
 /** What a run needs at least; the seed is printed. */
 export function suiteOptions(
   endpoint: string,
@@ -47,6 +63,8 @@ export async function assertConforms(
   const report = await runSuite(CHECKS, suite);
   assert.deepEqual(idsOf(report, 'failed'), [], formatTable(report));
   assert.deepEqual(idsOf(report, 'skipped'), [...skipped].sort(), formatTable(report));
+  for (const { id, seconds } of report.results.filter((entry) => entry.seconds > 1))
+    console.log(`# ${id}: ${seconds.toFixed(1)} s`);
   console.log(`# ${idsOf(report, 'passed').length} checks in ${report.seconds.toFixed(1)} s`);
   const figures = report.results.flatMap((result) =>
     result.figures.map(({ name, value, unit }) => `${result.id}: ${name}: ${value} ${unit}`),
