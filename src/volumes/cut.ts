@@ -11,7 +11,7 @@ import type { AsyncCatalogue, NewSnapshot, SnapshotRecord, VolumeRecord } from '
 import { attemptUndo } from './undo.js';
 
 /** A volume that can be cut. Throws NOT_FOUND for any other id; `field` is where it was asked for. */
-export async function findSource(
+export async function findSourceVolume(
   catalogue: AsyncCatalogue,
   volumeId: string,
   field: string,

@@ -7,7 +7,14 @@
  * pool can give, and stay locked for the cut.
  */
 import { CsiError } from '../errors.js';
-import { cutTogether, findSource, membersOf, refuseInUse, sizeAt, uncutSnapshot } from './cut.js';
+import {
+  cutTogether,
+  findSourceVolume,
+  membersOf,
+  refuseInUse,
+  sizeAt,
+  uncutSnapshot,
+} from './cut.js';
 import {
   assertMembers,
   assertSameRequest,
@@ -126,7 +133,9 @@ export class GroupManager {
   async #sources({ sourceVolumeIds }: GroupSnapshotRequest): Promise<VolumeRecord[]> {
     const volumes: VolumeRecord[] = [];
     for (const [index, volumeId] of sourceVolumeIds.entries()) {
-      volumes.push(await findSource(this.deps.catalogue, volumeId, `source_volume_ids[${index}]`));
+      volumes.push(
+        await findSourceVolume(this.deps.catalogue, volumeId, `source_volume_ids[${index}]`),
+      );
     }
     return volumes;
   }

@@ -5,7 +5,14 @@
  * The volume stays locked for the cut, so the rows' sequence is the order of the cuts.
  */
 import { CsiError } from '../errors.js';
-import { cutTogether, findSource, membersOf, refuseInUse, sizeAt, uncutSnapshot } from './cut.js';
+import {
+  cutTogether,
+  findSourceVolume,
+  membersOf,
+  refuseInUse,
+  sizeAt,
+  uncutSnapshot,
+} from './cut.js';
 import { snapshotKey, snapshotNameKey, volumeKey } from './operation-locks.js';
 import type { SnapshotRecord } from './records.js';
 import type { ManagerDependencies } from './volume-manager.js';
@@ -70,7 +77,7 @@ export class SnapshotManager {
 
   async #cutNew(request: SnapshotRequest): Promise<SnapshotRecord> {
     const { catalogue, registry, nodeKey } = this.deps;
-    const volume = await findSource(catalogue, request.sourceVolumeId, 'source_volume_id');
+    const volume = await findSourceVolume(catalogue, request.sourceVolumeId, 'source_volume_id');
     const { name, parameters } = request;
     const snapshot = await catalogue.insertSnapshot(
       uncutSnapshot(nodeKey, volume, { name, parameters, groupSnapshotId: null }),

@@ -10,6 +10,8 @@ export interface Contents {
   work(target: string, random: Random): Promise<void>;
   /** Fails unless the target holds what is remembered. */
   verify(target: string): Promise<void>;
+  /** The volume was made larger. */
+  grow(sizeBytes: number): void;
   /** The same contents, which later work on this one does not change. */
   copy(): Contents;
   /** Work without an end whose outcome nobody remembers. */
@@ -58,6 +60,8 @@ export class FileContents implements Contents {
     }
   }
 
+  grow(): void {}
+
   copy(): FileContents {
     return new FileContents(this.#digests);
   }
@@ -76,7 +80,7 @@ const BLOCK_BYTES = 4096;
 
 /** A raw block device, all of its bytes. */
 export class BlockContents implements Contents {
-  readonly #bytes: Buffer;
+  #bytes: Buffer;
 
   constructor(bytes: Buffer) {
     this.#bytes = bytes;
@@ -97,6 +101,11 @@ export class BlockContents implements Contents {
   async verify(target: string): Promise<void> {
     const found = await readFile(target);
     assert.ok(found.equals(this.#bytes), `${target} has other bytes than were written`);
+  }
+
+  /** By zeros. */
+  grow(sizeBytes: number): void {
+    this.#bytes = Buffer.concat([this.#bytes], sizeBytes);
   }
 
   copy(): BlockContents {

@@ -151,6 +151,30 @@ export class Orchestrator {
     });
   }
 
+  /** Resolves to the new size. */
+  async expand(volume: HeldVolume, sizeBytes: number): Promise<number> {
+    const { capacity_bytes } = await this.clientNow().controller.ControllerExpandVolume({
+      volume_id: volume.id,
+      capacity_range: { required_bytes: sizeBytes, limit_bytes: sizeBytes },
+    });
+    return Number(capacity_bytes);
+  }
+
+  /** At its target path. */
+  async nodeExpand(volume: HeldVolume): Promise<void> {
+    await this.clientNow().node.NodeExpandVolume({
+      volume_id: volume.id,
+      volume_path: volume.targetPath,
+    });
+  }
+
+  async modify(volume: HeldVolume, parameters: Record<string, string>): Promise<void> {
+    await this.clientNow().controller.ControllerModifyVolume({
+      volume_id: volume.id,
+      mutable_parameters: parameters,
+    });
+  }
+
   async volumeIds(): Promise<string[]> {
     const { entries } = await this.clientNow().controller.ListVolumes({});
     return entries.map((entry: Message) => String(entry['volume'].volume_id));
@@ -169,13 +193,16 @@ export function createRequest(name: string, wish: VolumeWish = {}): Message {
     capacity_range: { required_bytes: sizeBytes, limit_bytes: sizeBytes },
     volume_capabilities: [wish.capability ?? blockCapability()],
     parameters: wish.parameters ?? {},
-    ...(wish.snapshotId === undefined
-      ? {}
-      : { volume_content_source: { snapshot: { snapshot_id: wish.snapshotId } } }),
-    ...(wish.volumeId === undefined
-      ? {}
-      : { volume_content_source: { volume: { volume_id: wish.volumeId } } }),
+    ...contentSource(wish),
   };
+}
+
+function contentSource({ snapshotId, volumeId }: VolumeWish): Message {
+  if (snapshotId !== undefined) {
+    return { volume_content_source: { snapshot: { snapshot_id: snapshotId } } };
+  }
+  if (volumeId === undefined) return {};
+  return { volume_content_source: { volume: { volume_id: volumeId } } };
 }
 
 /** Repeats a call for as long as it is answered ABORTED, at most 30 seconds. */
