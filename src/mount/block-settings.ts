@@ -93,26 +93,27 @@ async function scheduler(directory: string, asked: string | null): Promise<Chang
   return textChange(`ioScheduler ${wanted}`, asked !== null, state);
 }
 
-/** Without a wish a loop device stays as it was attached. */
+/** On by default, where the file system below a loop device lets it. */
 async function directIo(
   native: NativeRunner,
   devicePath: string,
   directory: string,
   asked: boolean | null,
 ): Promise<Change | null> {
-  if (asked === null) return null;
   const before = await attribute(`${directory}/loop/dio`);
   if (before === '') {
+    if (asked === null) return null;
     throw CsiError.failedPrecondition(
       `loopDirectIo cannot be set on ${devicePath}: it is no loop device; leave that parameter out`,
     );
   }
-  if ((before === '1') === asked) return null;
+  const wanted = asked ?? true;
+  if ((before === '1') === wanted) return null;
   const set = async (value: boolean): Promise<void> => {
     await native.run('setLoopDirectIo', { devicePath, directIo: value });
   };
-  const what = `loopDirectIo ${asked}`;
-  return { what, isAsked: true, make: () => set(asked), takeBack: () => set(!asked) };
+  const what = `loopDirectIo ${wanted}`;
+  return { what, isAsked: asked !== null, make: () => set(wanted), takeBack: () => set(!wanted) };
 }
 
 function textChange(

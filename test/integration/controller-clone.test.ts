@@ -1,7 +1,16 @@
 /** CreateVolume from another volume, and volumes that are larger than their source. */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { closeSync, openSync, readFileSync, statSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  openSync,
+  readFileSync,
+  statfsSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { createRequest, type HeldVolume, MIB, type VolumeWish } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
@@ -58,6 +67,38 @@ for (const pool of ['main', 'other']) {
     // CV2: the source may be gone since.
     assert.equal((await create(request))['volume'].volume_id, held.id);
     await drop(held);
+  });
+}
+
+for (const [fsType, sizeMiB] of [
+  ['ext4', 32],
+  ['xfs', 320],
+  ['btrfs', 160],
+] as const) {
+  test(`CV9: clone and restore of ${fsType} in use are larger, with the data and a grown file system`, async () => {
+    const sizeBytes = sizeMiB * MIB;
+    const capability = mountCapability(fsType);
+    const source = await orchestrator.create(`files ${fsType}`, { capability, sizeBytes });
+    const target = await orchestrator.bringUp(source);
+    const bytes = randomBytes(1 << 20);
+    writeFileSync(join(target, 'file'), bytes);
+    const snapshotId = await orchestrator.snapshot(source, `files ${fsType}`);
+    const larger = { capability, sizeBytes: 2 * sizeBytes };
+    const copies = [
+      await clone(source, `clone ${fsType}`, larger),
+      await orchestrator.create(`restored ${fsType}`, { ...larger, snapshotId }),
+    ];
+    for (const copy of copies) {
+      assert.equal(copy.sizeBytes, larger.sizeBytes);
+      const directory = await orchestrator.bringUp(copy);
+      assert.deepEqual(readFileSync(join(directory, 'file')), bytes);
+      const grown = statfsSync(directory);
+      assert.ok(grown.blocks * grown.bsize > 1.5 * sizeBytes, 'the file system is grown');
+      writeFileSync(join(directory, 'file'), 'other');
+    }
+    assert.deepEqual(readFileSync(join(target, 'file')), bytes);
+    await drop(source, ...copies);
+    await orchestrator.deleteSnapshot(snapshotId);
   });
 }
 

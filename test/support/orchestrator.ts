@@ -78,7 +78,7 @@ export class Orchestrator {
 
   async publish(
     volume: HeldVolume,
-    options: { target?: string; readonly?: boolean } = {},
+    options: { target?: string; readonly?: boolean; podUid?: string } = {},
   ): Promise<string> {
     const target = options.target ?? volume.targetPath;
     await mkdir(dirname(target), { recursive: true });
@@ -88,6 +88,9 @@ export class Orchestrator {
       target_path: target,
       volume_capability: volume.capability,
       readonly: options.readonly ?? false,
+      ...(options.podUid === undefined
+        ? {}
+        : { volume_context: { 'csi.storage.k8s.io/pod.uid': options.podUid } }),
     });
     return target;
   }

@@ -1,0 +1,88 @@
+/** ControllerModifyVolume where the device does not take what it is given. */
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, test } from 'node:test';
+import { CsiError } from '../../../src/errors.js';
+import type { ControllerDependencies } from '../../../src/services/controller-dependencies.js';
+import { modifyVolume } from '../../../src/services/controller-modify.js';
+import type { VolumeRecord } from '../../../src/volumes/records.js';
+import { VolumeManager } from '../../../src/volumes/volume-manager.js';
+import { rejectsWith } from '../../support/expect-status.js';
+import { type Managers, openManagers } from '../volumes/manager-fixture.js';
+
+let managers: Managers;
+let deps: ControllerDependencies;
+/** The settings the device was given, in order. */
+let applied: VolumeRecord['mutableParameters'][];
+let failure: Error | null;
+let volume: VolumeRecord;
+
+beforeEach(async () => {
+  managers = await openManagers();
+  applied = [];
+  failure = null;
+  deps = {
+    ...managers.deps,
+    config: {
+      ...{ nodeId: 'test-node', topologyKey: 'blockdelta.csi/node', csiLevel: '1.12' },
+      ...{ controllerPublish: false, maxVolumesPerNode: 0 },
+    },
+    volumes: new VolumeManager(managers.deps),
+    snapshots: managers.snapshots,
+    applySettings: async ({ mutableParameters }) => {
+      applied.push(mutableParameters);
+      if (failure !== null && applied.length === 1) throw failure;
+    },
+  };
+  volume = await managers.volume({ mutableParameters: { readAheadKiB: '64' } });
+});
+afterEach(() => managers.close());
+
+const modify = (mutable_parameters: object): Promise<unknown> =>
+  modifyVolume(deps, { volume_id: volume.volumeId, mutable_parameters });
+const recorded = async (): Promise<unknown> =>
+  (await managers.deps.catalogue.volumeById(volume.volumeId))?.mutableParameters;
+
+test('MV3: what the device refuses is INVALID_ARGUMENT, taken back and not recorded', async () => {
+  failure = CsiError.failedPrecondition('ioScheduler bfq is not offered');
+  await rejectsWith(modify({ ioScheduler: 'bfq' }), 'INVALID_ARGUMENT', /^mutable_parameters: io/);
+  assert.deepEqual(applied, [{ readAheadKiB: '64', ioScheduler: 'bfq' }, { readAheadKiB: '64' }]);
+  assert.deepEqual(await recorded(), { readAheadKiB: '64' });
+});
+
+test('MV3: a failure that is not a matter of the values keeps its code, and is taken back too', async () => {
+  failure = CsiError.internal('the device is dead');
+  await rejectsWith(modify({ readAheadKiB: '128' }), 'INTERNAL', /dead/);
+  assert.deepEqual(applied.at(-1), { readAheadKiB: '64' });
+  assert.deepEqual(await recorded(), { readAheadKiB: '64' });
+});
+
+test('MV3: settings that could not be recorded are taken back', async () => {
+  deps.catalogue = new Proxy(managers.deps.catalogue, {
+    get: (target, name) =>
+      name === 'setMutableParameters'
+        ? () => Promise.reject(new Error('disk full'))
+        : Reflect.get(target, name),
+  });
+  await assert.rejects(modify({ readAheadKiB: '128' }), /disk full/);
+  assert.deepEqual(applied, [{ readAheadKiB: '128' }, { readAheadKiB: '64' }]);
+});
+
+test('MV5, MV6: what is not named stays, and the same again changes nothing', async () => {
+  for (let repeat = 0; repeat < 2; repeat += 1) {
+    await modify({ loopDirectIo: 'false' });
+    assert.deepEqual(await recorded(), { readAheadKiB: '64', loopDirectIo: 'false' });
+  }
+});
+
+test('MV1, MV5: an empty map touches neither the device nor the record', async () => {
+  await modify({});
+  assert.deepEqual(applied, []);
+});
+
+test('a pool that does not answer is FAILED_PRECONDITION, and no wrong value', async () => {
+  managers.backend.check = async () => {
+    throw CsiError.failedPrecondition('the pool is away');
+  };
+  await rejectsWith(modify({ readAheadKiB: '128' }), 'FAILED_PRECONDITION', /away/);
+  assert.deepEqual(applied, []);
+});
