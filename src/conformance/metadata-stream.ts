@@ -167,10 +167,19 @@ export class MetadataStream {
     this.#end = {
       rpc,
       code: Number(status),
-      message: decodeURIComponent(String(this.#trailers['grpc-message'] ?? '')),
+      message: percentDecoded(String(this.#trailers['grpc-message'] ?? '')),
       hasDetails: this.#trailers['grpc-status-details-bin'] !== undefined,
     };
     if (this.#end.code !== StatusCode.OK) this.#target.onRefusal(this.#end);
+  }
+}
+
+/** As it is, if it is not percent-encoded as it should be. */
+function percentDecoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
   }
 }
 

@@ -24,7 +24,7 @@ export const BLOCK_ONLY = [
   'groups.write-order',
 ] as const;
 
-/** What a run needs at least; the seed is printed. */
+/** What a run needs at least. A seed that is not given is new, and printed. */
 export function suiteOptions(
   endpoint: string,
   workDirectory: string,
@@ -44,8 +44,8 @@ export function suiteOptions(
     only: [],
     skip: [],
     timeoutMs: 60_000,
-    seed: seededRandom('conformance').seed,
     ...options,
+    seed: options.seed ?? seededRandom('conformance').seed,
   };
 }
 

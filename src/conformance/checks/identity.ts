@@ -54,8 +54,6 @@ interface Lists {
 const PUBLISH = { in: 'controller', name: 'PUBLISH_UNPUBLISH_VOLUME' } as const;
 const CONTROLLER_EXPAND = { in: 'controller', name: 'EXPAND_VOLUME' } as const;
 const NODE_EXPAND = { in: 'node', name: 'EXPAND_VOLUME' } as const;
-const ONLINE = { in: 'expansion', name: 'ONLINE' } as const;
-const OFFLINE = { in: 'expansion', name: 'OFFLINE' } as const;
 
 const DEPENDENCIES: readonly Dependency[] = [
   { of: 'controller', name: 'LIST_VOLUMES_PUBLISHED_NODES', needs: [PUBLISH] },
@@ -67,7 +65,6 @@ const DEPENDENCIES: readonly Dependency[] = [
   },
   { of: 'expansion', name: 'ONLINE', needs: [CONTROLLER_EXPAND, NODE_EXPAND] },
   { of: 'expansion', name: 'OFFLINE', needs: [CONTROLLER_EXPAND] },
-  { of: 'controller', name: 'EXPAND_VOLUME', needs: [ONLINE, OFFLINE] },
 ];
 
 async function consistency(context: CheckContext): Promise<void> {
@@ -81,6 +78,9 @@ async function consistency(context: CheckContext): Promise<void> {
       needs.map((need) => `${need.name} (${need.in})`).join(' or '),
       () => 'neither advertised',
     );
+  }
+  if (controller.has('EXPAND_VOLUME') && expansion.size === 0) {
+    context.note('EXPAND_VOLUME without VolumeExpansion: callers cannot know when to expand');
   }
   if (node !== null) {
     const name = 'SINGLE_NODE_MULTI_WRITER';

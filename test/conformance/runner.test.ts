@@ -1,0 +1,235 @@
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync } from 'node:fs';
+import { after, afterEach, test } from 'node:test';
+import { type Check, CheckSkipped, expect } from '../../src/conformance/check.js';
+import type { SuiteOptions } from '../../src/conformance/options.js';
+import type { CheckResult } from '../../src/conformance/report.js';
+import { matches, runSuite } from '../../src/conformance/runner.js';
+import { StatusCode } from '../../src/errors.js';
+import { suiteOptions } from '../support/conformance-run.js';
+import { RecordingDriver } from '../support/recording-driver.js';
+import { Workspace } from '../support/workspace.js';
+
+const workspace = new Workspace('conformance-runner');
+let driver: RecordingDriver | undefined;
+
+afterEach(() => driver?.stop());
+after(() => workspace.dispose());
+
+type Run = Check['run'];
+
+const checkOf = (id: string, run: Run, needs: Check['needs'] = []): Check => ({
+  id,
+  section: 'Section',
+  rule: 'X1',
+  title: 'a title',
+  level: 'must',
+  needs,
+  run,
+});
+
+async function runChecks(
+  checks: readonly Check[],
+  options: Partial<SuiteOptions> = {},
+  signal?: AbortSignal,
+): Promise<readonly CheckResult[]> {
+  const { endpoint } = driver as RecordingDriver;
+  const suite = suiteOptions(endpoint, workspace.path('work'), { seed: 1, ...options });
+  const report = await runSuite(checks, suite, signal === undefined ? {} : { signal });
+  return report.results;
+}
+
+/** Makes one of everything and leaves it. */
+async function makeAll(context: Parameters<Run>[0]): Promise<void> {
+  const { volumes } = context;
+  const volume = await volumes.create({ access: 'block' });
+  await volumes.publish(volume);
+  await volumes.snapshot(volume);
+}
+
+test('what a failing check has made is undone, last made first', async () => {
+  driver = await RecordingDriver.start(workspace);
+  const [result] = await runChecks([
+    checkOf('one.fails', async (context) => {
+      await makeAll(context);
+      expect(false, 'the subject', 'this', () => 'that');
+    }),
+  ]);
+  assert.equal(result?.result, 'failed');
+  assert.equal(result?.detail, 'the subject: expected this, found that');
+  assert.deepEqual(driver.changes.slice(4), [
+    'DeleteSnapshot snapshot-2',
+    'NodeUnpublishVolume volume-1',
+    'NodeUnstageVolume volume-1',
+    'DeleteVolume volume-1',
+  ]);
+  const left = existsSync(workspace.path('work')) ? readdirSync(workspace.path('work')) : [];
+  assert.deepEqual(left, [], 'no staging or target path is left');
+});
+
+test('a call that failed half way is undone too', async () => {
+  driver = await RecordingDriver.start(workspace, {
+    NodePublishVolume: () => {
+      throw { code: StatusCode.INTERNAL, details: 'mounted, but the answer was lost' };
+    },
+  });
+  const [result] = await runChecks([checkOf('one.fails', makeAll)]);
+  assert.match(result?.detail ?? '', /NodePublishVolume: expected OK, found INTERNAL \(mounted/);
+  assert.ok(driver.changes.includes('NodeUnpublishVolume volume-1'), driver.changes.join());
+});
+
+test('a check that is out of time fails, its calls are cancelled, its makings undone', async () => {
+  driver = await RecordingDriver.start(workspace, {
+    CreateSnapshot: () => new Promise(() => undefined),
+  });
+  const [slow, next] = await runChecks(
+    [
+      checkOf('one.slow', makeAll),
+      checkOf('two.next', async (context) => {
+        await context.driver.call('Probe', {});
+      }),
+    ],
+    { timeoutMs: 400 },
+  );
+  assert.equal(slow?.result, 'failed');
+  assert.match(slow?.detail ?? '', /did not end within 0.4 s|DEADLINE_EXCEEDED|CANCELLED/);
+  assert.equal(next?.result, 'passed');
+  assert.ok(driver.changes.includes('DeleteVolume volume-1'), driver.changes.join());
+});
+
+test('a check that never looks up is given up, and the next one runs', async () => {
+  driver = await RecordingDriver.start(workspace);
+  const [stuck, next] = await runChecks(
+    [
+      checkOf('one.stuck', (context) => new Promise((_, reject) => rejectLate(context, reject))),
+      checkOf('two.next', async () => undefined),
+    ],
+    { timeoutMs: 200 },
+  );
+  assert.equal(stuck?.detail, 'did not end within 0.2 s');
+  assert.equal(next?.result, 'passed');
+});
+
+/** Ends some time after it was told to. */
+function rejectLate(context: Parameters<Run>[0], reject: (reason: Error) => void): void {
+  context.signal.addEventListener('abort', () => setTimeout(() => reject(new Error('late')), 100));
+}
+
+test('what cannot be undone fails a check that had passed', async () => {
+  driver = await RecordingDriver.start(workspace, {
+    DeleteVolume: () => {
+      throw { code: StatusCode.INTERNAL, details: 'stuck' };
+    },
+  });
+  const [result] = await runChecks([checkOf('one.leaves', makeAll)]);
+  assert.equal(result?.result, 'failed');
+  const wanted = 'could not be undone: DeleteVolume (volume volume-1): INTERNAL (stuck)';
+  assert.equal(result?.detail, wanted);
+});
+
+test('while something is in use, undoing it is tried again', async () => {
+  let refusals = 2;
+  driver = await RecordingDriver.start(workspace, {
+    DeleteVolume: () => {
+      refusals -= 1;
+      if (refusals >= 0) throw { code: StatusCode.FAILED_PRECONDITION, details: 'in use' };
+      return {};
+    },
+  });
+  const [result] = await runChecks([checkOf('one.waits', makeAll)]);
+  assert.equal(result?.result, 'passed');
+});
+
+test('a check is skipped for a capability that is not advertised, with the reason', async () => {
+  driver = await RecordingDriver.start(workspace);
+  const never: Run = () => assert.fail('it ran');
+  const results = await runChecks(
+    [
+      checkOf('a', never, ['volumes', 'metadata']),
+      checkOf('b', never, ['clone']),
+      checkOf('c', never, ['groups']),
+      checkOf('d', never, ['mount']),
+      checkOf('e', async () => {
+        throw new CheckSkipped('nothing to see');
+      }),
+      checkOf('f', never),
+    ],
+    { access: ['block'], skip: ['f'] },
+  );
+  assert.deepEqual(
+    results.map(({ result, detail }) => [result, detail]),
+    [
+      ['skipped', 'SNAPSHOT_METADATA_SERVICE is not advertised'],
+      ['skipped', 'CLONE_VOLUME is not advertised'],
+      ['skipped', 'CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT is not advertised'],
+      ['skipped', '--access leaves out mount volumes'],
+      ['skipped', 'nothing to see'],
+      ['skipped', 'left out by --skip f'],
+    ],
+  );
+});
+
+test('only the checks that are asked for run', async () => {
+  driver = await RecordingDriver.start(workspace);
+  const run: Run = async () => undefined;
+  const checks = ['metadata.order', 'metadata.same', 'groups.get'].map((id) => checkOf(id, run));
+  const ids = (results: readonly CheckResult[]): string[] => results.map(({ id }) => id);
+  assert.deepEqual(ids(await runChecks(checks, { only: ['metadata.*'] })), [
+    'metadata.order',
+    'metadata.same',
+  ]);
+  assert.ok(matches('delta.truth', 'delta.truth'));
+  assert.ok(!matches('delta.truth-mount', 'delta.truth'), 'a pattern is the whole id');
+  assert.ok(!matches('deltaXtruth', 'delta.truth'), 'a dot is a dot');
+});
+
+test('an interrupted run stops, and undoes what it has made', async () => {
+  driver = await RecordingDriver.start(workspace);
+  const interrupt = new AbortController();
+  const results = await runChecks(
+    [
+      checkOf('one.interrupted', async (context) => {
+        await makeAll(context);
+        interrupt.abort();
+        await context.driver.call('Probe', {});
+      }),
+      checkOf('two.never', () => assert.fail('it ran')),
+    ],
+    {},
+    interrupt.signal,
+  );
+  assert.deepEqual(
+    results.map(({ id, result }) => [id, result]),
+    [['one.interrupted', 'failed']],
+  );
+  assert.ok(driver.changes.includes('DeleteVolume volume-1'), driver.changes.join());
+});
+
+test('what is busy is asked for again, as a lawful caller does', async () => {
+  let refusals = 2;
+  driver = await RecordingDriver.start(workspace, {
+    CreateVolume: () => {
+      refusals -= 1;
+      if (refusals >= 0) throw { code: StatusCode.ABORTED, details: 'pending' };
+      return { volume: { volume_id: 'volume-1' } };
+    },
+  });
+  const [result] = await runChecks([
+    checkOf('one.busy', async ({ volumes }) => {
+      await volumes.create({ access: 'block' });
+    }),
+  ]);
+  assert.equal(result?.result, 'passed');
+});
+
+test('secrets go to the RPCs they are meant for, and only where there is a field', async () => {
+  driver = await RecordingDriver.start(workspace);
+  await runChecks([checkOf('one', makeAll)], {
+    secrets: { CreateVolume: { key: 'own' }, '*': { key: 'shared' } },
+  });
+  const secretOf = (rpc: string): unknown =>
+    driver?.calls.find((call) => call.rpc === rpc)?.request['secrets']?.key;
+  assert.equal(secretOf('CreateVolume'), 'own');
+  assert.equal(secretOf('CreateSnapshot'), 'shared');
+  assert.equal(secretOf('NodeUnpublishVolume'), undefined);
+});

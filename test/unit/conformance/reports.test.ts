@@ -1,0 +1,117 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { CheckResult, Report } from '../../../src/conformance/report.js';
+import { formatJson } from '../../../src/conformance/report-json.js';
+import { formatJunit } from '../../../src/conformance/report-junit.js';
+import { formatTable } from '../../../src/conformance/report-table.js';
+import { readXml } from '../../support/xml.js';
+
+const NASTY = `<&>"' ]]> \u0000\u001b[31m \ud800 \ufffe\n\ttab é 漢 🙂`;
+/** As far as XML can say it. */
+const NASTY_IN_XML = `<&>"' ]]> \ufffd\ufffd[31m \ufffd \ufffd\n\ttab é 漢 🙂`;
+
+const resultOf = (changes: Partial<CheckResult>): CheckResult => ({
+  id: 'metadata.order',
+  section: 'SnapshotMetadata: Metadata Format',
+  rule: 'SM13',
+  title: 'entries ascend',
+  level: 'must',
+  result: 'passed',
+  detail: null,
+  notes: [],
+  figures: [],
+  seconds: 0.25,
+  ...changes,
+});
+
+const REPORT: Report = {
+  driver: { name: 'driver.example', vendorVersion: '1.2' },
+  seed: 42,
+  startedAt: new Date('2026-01-02T03:04:05Z'),
+  seconds: 1.5,
+  results: [
+    resultOf({ notes: ['worth knowing'] }),
+    resultOf({ id: 'delta.truth', result: 'failed', detail: NASTY }),
+    resultOf({ id: 'delta.chain', level: 'should', result: 'failed', detail: 'short' }),
+    resultOf({ id: 'groups.get', result: 'skipped', detail: 'no <groups> here' }),
+    resultOf({
+      id: 'allocated.truth',
+      figures: [{ name: 'over-report factor', value: 4 / 3, unit: 'for one' }],
+    }),
+  ],
+};
+
+test('the table tells every check that ran, and why the others did not', () => {
+  const lines = formatTable(REPORT).split('\n');
+  const has = (pattern: RegExp): void =>
+    assert.ok(
+      lines.some((line) => pattern.test(line)),
+      `${pattern} in\n${lines.join('\n')}`,
+    );
+  has(/^driver\.example 1\.2, seed 42$/);
+  has(/^metadata\.order +SnapshotMetadata: Metadata Format +ok +entries ascend$/);
+  has(/^delta\.truth +SnapshotMetadata: Metadata Format +FAILED/);
+  has(/delta\.chain \(recommended, not demanded\)/);
+  has(/metadata\.order: worth knowing/);
+  has(/allocated\.truth: over-report factor: 1\.333 for one/);
+  has(/groups\.get: no <groups> here/);
+  has(/^2 passed, 2 failed, 1 skipped in 1\.5 s$/);
+});
+
+test('the JSON report has what its documentation says', () => {
+  const report = JSON.parse(formatJson(REPORT));
+  assert.deepEqual(Object.keys(report), [
+    'format',
+    'driver',
+    'seed',
+    'started_at',
+    'seconds',
+    'passed',
+    'failed',
+    'skipped',
+    'checks',
+  ]);
+  assert.equal(report.format, 1);
+  assert.deepEqual([report.passed, report.failed, report.skipped], [2, 2, 1]);
+  assert.equal(report.started_at, '2026-01-02T03:04:05.000Z');
+  assert.equal(report.checks.length, 5);
+  for (const check of report.checks) {
+    assert.deepEqual(Object.keys(check), [
+      'id',
+      'section',
+      'title',
+      'level',
+      'result',
+      'detail',
+      'notes',
+      'figures',
+      'seconds',
+    ]);
+  }
+  assert.equal(report.checks[1].detail, NASTY);
+  assert.deepEqual(report.checks[4].figures, [
+    { name: 'over-report factor', value: 4 / 3, unit: 'for one' },
+  ]);
+});
+
+test('the JUnit report is well-formed whatever a driver says', () => {
+  const root = readXml(formatJunit(REPORT));
+  assert.equal(root.name, 'testsuites');
+  const [suite] = root.children;
+  assert.deepEqual(
+    [suite?.attributes['tests'], suite?.attributes['failures'], suite?.attributes['skipped']],
+    ['5', '2', '1'],
+  );
+  const cases = suite?.children.filter(({ name }) => name === 'testcase') ?? [];
+  assert.deepEqual(
+    cases.map(({ attributes }) => attributes['name']),
+    ['metadata.order', 'delta.truth', 'delta.chain', 'groups.get', 'allocated.truth'],
+  );
+  const [output, failure, , skipped, figures] = cases.map(({ children }) => children[0]);
+  assert.equal(output?.text, 'worth knowing');
+  assert.equal(failure?.name, 'failure');
+  assert.equal(failure?.attributes['message'], NASTY_IN_XML);
+  assert.equal(failure?.text, `entries ascend\n${NASTY_IN_XML}`);
+  assert.equal(skipped?.attributes['message'], 'no <groups> here');
+  assert.match(figures?.text ?? '', /over-report factor: 1\.33/);
+});
