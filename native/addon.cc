@@ -29,7 +29,6 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<CloneFileBinding>(exports, "cloneFile");
   Export<GrowFileBinding>(exports, "growFile");
   Export<CloneVolumeBinding>(exports, "cloneVolume");
-  Export<CutSnapshotBinding>(exports, "cutSnapshot");
   Export<CutSnapshotsBinding>(exports, "cutSnapshots");
   Export<SetImmutableBinding>(exports, "setImmutable");
   Export<RemoveFileBinding>(exports, "removeFile");

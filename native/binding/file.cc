@@ -95,13 +95,6 @@ Napi::Value CloneVolumeBinding(const Napi::CallbackInfo& info) {
   return CutAnswer(info.Env(), CloneVolume(member, size_bytes));
 }
 
-Napi::Value CutSnapshotBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "cutSnapshot");
-  const CutMember member = ReadMember(&request);
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return CutAnswer(info.Env(), CutSnapshots({member}));
-}
-
 Napi::Value CutSnapshotsBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "cutSnapshots");
   std::vector<CutMember> members;

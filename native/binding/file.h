@@ -11,7 +11,6 @@ Napi::Value CreateSparseFileBinding(const Napi::CallbackInfo& info);
 Napi::Value CloneFileBinding(const Napi::CallbackInfo& info);
 Napi::Value GrowFileBinding(const Napi::CallbackInfo& info);
 Napi::Value CloneVolumeBinding(const Napi::CallbackInfo& info);
-Napi::Value CutSnapshotBinding(const Napi::CallbackInfo& info);
 Napi::Value CutSnapshotsBinding(const Napi::CallbackInfo& info);
 Napi::Value SetImmutableBinding(const Napi::CallbackInfo& info);
 Napi::Value RemoveFileBinding(const Napi::CallbackInfo& info);

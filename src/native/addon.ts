@@ -208,8 +208,6 @@ export interface Addon {
    * the file system on it; EBUSY if that is frozen already, by somebody else or by an earlier run.
    */
   cutSnapshots(request: { members: CutMember[] }): NativeResult<CutResult>;
-  /** cutSnapshots of one member. */
-  cutSnapshot(request: CutMember): NativeResult<CutResult>;
   /**
    * Like a snapshot of one volume, but the copy is a volume: mode 0600, not immutable, grown with
    * zeros to sizeBytes. EINVAL if the source is larger.

@@ -1,0 +1,151 @@
+/**
+ * The real plugin in the guest: what it can only do with all capabilities and with cgroup v2 at hand.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync, rmdirSync, statfsSync, writeFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { after, before } from 'node:test';
+import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
+import { createRequest, MIB } from '../support/orchestrator.js';
+import { RunningPlugin } from '../support/running-plugin.js';
+import { guestTest, isGuest } from './guest.js';
+
+const POOL = 'default';
+const CGROUP_ROOT = '/sys/fs/cgroup';
+
+const running = new RunningPlugin();
+before(async () => {
+  if (isGuest) await running.setUp('guest', { pools: { [POOL]: 'xfs' } });
+});
+after(() => running.tearDown());
+
+async function write(path: string, bytes: number): Promise<void> {
+  const handle = await open(path, 'w');
+  try {
+    await handle.writeFile(Buffer.alloc(bytes, 7));
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+guestTest('NE4: a published ext4 volume grows while it is written to', async () => {
+  const { orchestrator, client } = running;
+  const volume = await orchestrator.create('grows', {
+    capability: mountCapability('ext4'),
+    sizeBytes: 64 * MIB,
+  });
+  const target = await orchestrator.bringUp(volume);
+  let enough = false;
+  let written = 0;
+  const writer = (async () => {
+    for (; !enough && written < 20; written += 1) await write(join(target, `${written}`), MIB);
+  })();
+  const range = { required_bytes: String(1024 * MIB) };
+  const expanded = await client.controller.ControllerExpandVolume({
+    volume_id: volume.id,
+    capacity_range: range,
+    volume_capability: volume.capability,
+  });
+  assert.equal(expanded['node_expansion_required'], true);
+  assert.equal(Number(expanded['capacity_bytes']), 1024 * MIB);
+  const request = { volume_id: volume.id, volume_path: target, capacity_range: range };
+  await client.node.NodeExpandVolume(request);
+  enough = true;
+  await writer;
+  const { blocks, bsize } = statfsSync(target);
+  assert.ok(blocks * bsize > 900 * MIB, `${target} has ${blocks} blocks of ${bsize} bytes`);
+  await write(join(target, 'larger-than-before'), 80 * MIB);
+  // NE3: nothing is left to do.
+  await client.node.NodeExpandVolume(request);
+  await orchestrator.takeDown(volume);
+  execFileSync('e2fsck', ['-fn', running.poolPath(POOL, 'volumes', volume.id)], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  await orchestrator.delete(volume);
+});
+
+/** A pod's cgroup below those of the kubelet, with the io controller on. */
+function makePodCgroup(...names: string[]): string {
+  let path = CGROUP_ROOT;
+  for (const name of names) {
+    writeFileSync(join(path, 'cgroup.subtree_control'), '+io');
+    path = join(path, name);
+    mkdirSync(path, { recursive: true });
+  }
+  return path;
+}
+
+/** What io.max says of the device; empty: no limits. */
+function limitsOf(cgroup: string, device: string): string {
+  const number = execFileSync('lsblk', ['-ndo', 'MAJ:MIN', device]).toString().trim();
+  const lines = readFileSync(join(cgroup, 'io.max'), 'utf8').split('\n');
+  return lines.find((line) => line.startsWith(`${number} `))?.slice(number.length + 1) ?? '';
+}
+
+async function publishForPod(name: string, podUid: string): Promise<Message> {
+  const { orchestrator, client } = running;
+  const { volume } = await client.controller.CreateVolume({
+    ...createRequest(name),
+    mutable_parameters: { readBytesPerSecond: '1048576', writeOperationsPerSecond: '500' },
+  });
+  const id = String(volume.volume_id);
+  const staging_target_path = running.workspace.path('csi', id, 'staging');
+  const target_path = orchestrator.target(id, 'pod');
+  mkdirSync(staging_target_path, { recursive: true });
+  mkdirSync(dirname(target_path), { recursive: true });
+  const request = {
+    volume_id: id,
+    staging_target_path,
+    volume_capability: blockCapability(),
+    volume_context: { ...volume.volume_context, 'csi.storage.k8s.io/pod.uid': podUid },
+  };
+  await client.node.NodeStageVolume(request);
+  await client.node.NodePublishVolume({ ...request, target_path });
+  return { id, staging_target_path, target_path };
+}
+
+async function checkLimits(name: string, podUid: string, cgroup: string): Promise<void> {
+  const { client } = running;
+  const { id, staging_target_path, target_path } = await publishForPod(name, podUid);
+  assert.equal(
+    limitsOf(cgroup, target_path),
+    'rbps=1048576 wbps=max riops=max wiops=500',
+    `the limits of volume ${id} in ${cgroup}`,
+  );
+  await client.controller.ControllerModifyVolume({
+    volume_id: id,
+    mutable_parameters: { readBytesPerSecond: 'max', writeBytesPerSecond: '2097152' },
+  });
+  assert.match(limitsOf(cgroup, target_path), /^rbps=max wbps=2097152 riops=max wiops=(500|max)$/);
+  const device = execFileSync('losetup', ['-nO', 'NAME', '-j', volumeFile(id)])
+    .toString()
+    .trim();
+  await client.node.NodeUnpublishVolume({ volume_id: id, target_path });
+  assert.equal(limitsOf(cgroup, device), '', 'the limits outlive the publication');
+  await client.node.NodeUnstageVolume({ volume_id: id, staging_target_path });
+  await client.controller.DeleteVolume({ volume_id: id });
+}
+
+const volumeFile = (volumeId: string): string => running.poolPath(POOL, 'volumes', volumeId);
+
+guestTest('a volume limits the pod that it is published to, as systemd names pods', async () => {
+  const podUid = '0b7c1f5e-3a52-4c1f-9d0e-6a4f2d9b1c01';
+  const slice = 'kubepods-burstable';
+  const cgroup = makePodCgroup(
+    'kubepods.slice',
+    `${slice}.slice`,
+    `${slice}-pod${podUid.replaceAll('-', '_')}.slice`,
+  );
+  await checkLimits('limits-systemd', podUid, cgroup);
+  rmdirSync(cgroup);
+});
+
+guestTest('a volume limits the pod that it is published to, as cgroupfs names pods', async () => {
+  const podUid = '5d1e9c44-8f0b-4a7e-b6c3-2f7a90e4d502';
+  const cgroup = makePodCgroup('kubepods', `pod${podUid}`);
+  await checkLimits('limits-cgroupfs', podUid, cgroup);
+  rmdirSync(cgroup);
+});
