@@ -17,7 +17,10 @@ const CGROUP_ROOT = '/sys/fs/cgroup';
 
 const running = new RunningPlugin();
 before(async () => {
-  if (isGuest) await running.setUp('guest', { pools: { [POOL]: 'xfs' } });
+  if (!isGuest) return;
+  // Every thread takes a second to start on an emulated processor.
+  const env = { BLOCKDELTA_SCAN_THREADS: '1', BLOCKDELTA_DEVICE_THREADS: '2' };
+  await running.setUp('guest', { pools: { [POOL]: 'xfs' }, env });
 });
 after(() => running.tearDown());
 

@@ -76,19 +76,20 @@ export class Plugin {
   }
 
   async #waitReady(): Promise<void> {
-    const deadline = Date.now() + 60_000;
-    for (;;) {
+    const deadline = Date.now() + 180_000;
+    // On a slow machine, asking is what keeps the plugin from getting ready.
+    for (let pause = 20; ; pause = Math.min(pause * 1.2, 500)) {
       if (this.process.exitCode !== null) {
         throw new Error(`the plugin ended with ${this.process.exitCode}:\n${this.log}`);
       }
       try {
-        const answer = await this.client.identity.Probe({}, { deadlineMs: 1000 });
+        const answer = await this.client.identity.Probe({}, { deadlineMs: 10_000 });
         if (answer['ready']?.value !== false) return;
       } catch {
         // Not listening yet.
       }
       if (Date.now() > deadline) throw new Error(`the plugin did not get ready:\n${this.log}`);
-      await delay(20);
+      await delay(pause);
     }
   }
 }
