@@ -29,14 +29,16 @@ export class Workspace {
       const mounts = mountsBelow(this.directory);
       const loops = loopsBelow(this.directory);
       if (mounts.length === 0 && loops.length === 0) break;
+      let unmounted = 0;
       for (const mountPoint of mounts.reverse()) {
         // Harmless if it is not frozen; a frozen file system cannot be unmounted.
         spawnSync('fsfreeze', ['-u', mountPoint], { stdio: 'ignore' });
-        spawnSync('umount', [mountPoint], { stdio: 'ignore' });
+        if (spawnSync('umount', [mountPoint], { stdio: 'ignore' }).status === 0) unmounted += 1;
       }
       // A device that goes with its mount frees its number, which another test may have by now: only
-      // what is still there after a round without unmounting is detached.
-      for (const device of mounts.length === 0 ? loops : []) {
+      // what is still there after a round without unmounting is detached, such as a volume's device
+      // that holds its pool's mount.
+      for (const device of unmounted === 0 ? loops : []) {
         if (!loopsBelow(this.directory).includes(device)) continue;
         spawnSync('losetup', ['-d', device], { stdio: 'ignore' });
       }
