@@ -7,6 +7,14 @@ namespace blockdelta {
 namespace {
 
 constexpr double kMaxSafeInteger = 9007199254740991;
+constexpr uint32_t kMaxObjects = 4096;
+
+// What was read, unless a getter has thrown: a request with getters is not one of ours.
+Napi::Value Calm(Napi::Env env, Napi::Value read) {
+  if (!env.IsExceptionPending()) return read;
+  env.GetAndClearPendingException();
+  return env.Undefined();
+}
 
 }  // namespace
 
@@ -21,13 +29,7 @@ Fields::Fields(const Napi::Value& request, const char* function)
 
 Napi::Value Fields::Get(const char* name) {
   if (object_.IsEmpty()) return env_.Undefined();
-  const Napi::Value value = object_.Get(name);
-  // A getter has thrown; a request with getters is not one of ours.
-  if (env_.IsExceptionPending()) {
-    env_.GetAndClearPendingException();
-    return env_.Undefined();
-  }
-  return value;
+  return Calm(env_, object_.Get(name));
 }
 
 std::string Fields::Text(const char* name) {
@@ -100,14 +102,15 @@ Fields Fields::Nested(const char* name) { return Fields(Get(name), function_); }
 
 std::vector<Fields> Fields::Objects(const char* name) {
   const Napi::Value value = Get(name);
-  const Napi::Array array = value.IsArray() ? value.As<Napi::Array>() : Napi::Array();
   std::vector<Fields> objects;
-  if (array.IsEmpty() || array.Length() == 0) {
-    Expect(name, "an array of at least one object");
+  const uint32_t length = value.IsArray() ? value.As<Napi::Array>().Length() : 0;
+  if (length == 0 || length > kMaxObjects) {
+    Expect(name, "an array of 1 to 4096 objects");
     return objects;
   }
-  for (uint32_t i = 0; i < array.Length(); i++) {
-    objects.push_back(Fields(array.Get(i), function_));
+  for (uint32_t i = 0; i < length; i++) {
+    const Napi::Value element = value.As<Napi::Array>().Get(i);
+    objects.push_back(Fields(Calm(env_, element), function_));
   }
   return objects;
 }

@@ -41,7 +41,7 @@ class Fields {
   Fields Nested(const char* name);
   void Adopt(const Fields& nested);
 
-  // The fields of each object of an array, which has at least one. Adopt() them as well.
+  // The fields of each object of an array, which has 1 to 4096. Adopt() them as well.
   std::vector<Fields> Objects(const char* name);
 
   // Remembers a failure found by the caller: "<function>: <what>".
