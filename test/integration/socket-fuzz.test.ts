@@ -15,10 +15,10 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { FuzzRun } from '../support/fuzz-run.js';
+import type { FuzzWorld } from '../support/plausible-requests.js';
 import { startReport } from '../support/plugin-log.js';
 import { seededRandom } from '../support/random.js';
-import { encodeMessage } from '../support/raw-call.js';
-import type { FuzzWorld } from '../support/request-fuzzer.js';
+import { allRpcs, encodeMessage } from '../support/raw-call.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 import { loopsBelow, mountsBelow } from '../support/workspace.js';
 
@@ -59,7 +59,7 @@ function makeWorld(): FuzzWorld {
   const { workspace } = running;
   const sentinel = workspace.path('sentinel');
   makeSentinel(sentinel);
-  for (const index of [0, 1, 2])
+  for (const index of [0, 1, 2, 3, 4, 5])
     mkdirSync(workspace.path('staging', `s${index}`), { recursive: true });
   mkdirSync(workspace.path('pods'));
   symlinkSync(join(sentinel, 'full'), workspace.path('pods', 'to-directory'));
@@ -67,25 +67,26 @@ function makeWorld(): FuzzWorld {
   symlinkSync(join(sentinel, 'missing'), workspace.path('pods', 'to-nothing'));
   symlinkSync(join(sentinel, 'full'), workspace.path('staging', 'to-directory'));
   symlinkSync('around', workspace.path('pods', 'around'));
-  const paths = [
-    ...['staging/s0', 'staging/s1', 'staging/s2', 'pods/p0', 'pods/p1', 'pods/p2'],
+  const here = (path: string): string => `${workspace.directory}/${path}`;
+  const six = [0, 1, 2, 3, 4, 5];
+  const stagingPaths = six.map((index) => here(`staging/s${index}`));
+  const targetPaths = six.map((index) => here(`pods/p${index}`));
+  const hostile = [
     ...['pods/to-directory', 'pods/to-file', 'pods/to-nothing', 'staging/to-directory'],
-    ...['sentinel', 'sentinel/precious', 'sentinel/full', 'sentinel/link', 'xfs.pool', 'plugin'],
-    ...['pods/../sentinel/full', 'pods/p0/../../sentinel/precious', 'pods//p0/', 'pods/./p1'],
-    ...[
-      'no/such/parent',
-      'pods/around',
-      'pods/around/x',
-      'pods/to-file/x',
-      `pods/${'n'.repeat(300)}`,
-      `pods/${'deep/'.repeat(900)}`,
-    ],
-  ].map((path) => `${workspace.directory}/${path}`);
+    ...['pods/around', 'pods/around/x', 'pods/to-file/x', 'pods/a\0b', 'sentinel/precious'],
+    ...['pods/../sentinel/full', 'pods/p0/../../sentinel/precious', 'sentinel/link'],
+    ...['pods//p0/', 'pods/./p1', 'staging/s0/', 'no/such/parent'],
+    ...[`pods/${'n'.repeat(300)}`, `pods/${'deep/'.repeat(900)}`],
+  ];
   return {
     volumeIds: [],
     snapshotIds: [],
-    groupIds: [],
-    paths: [...paths, 'some/path', '.', '', `${workspace.directory}/pods/a\0b`],
+    sources: new Map(),
+    groups: [],
+    stagingPaths,
+    targetPaths,
+    paths: [...stagingPaths, ...targetPaths, ...hostile.map(here), 'some/path', '.', ''],
+    otherPaths: ['sentinel', 'sentinel/full', 'xfs.pool', 'plugin'].map(here),
     pool: 'main',
   };
 }
@@ -93,15 +94,14 @@ function makeWorld(): FuzzWorld {
 /** Undoes what the fuzz has achieved. */
 async function cleanUp(fuzz: FuzzRun, world: FuzzWorld): Promise<void> {
   const { client, orchestrator } = running;
-  const isLawful = (path: string): boolean => /\/(staging\/s\d|pods\/p\d)$/.test(path);
   const volumeIds = await orchestrator.volumeIds();
   for (const volume_id of volumeIds) {
-    for (const path of world.paths.filter(isLawful)) {
+    for (const path of world.targetPaths) {
       await client.node
         .NodeUnpublishVolume({ volume_id, target_path: path })
         .catch(() => undefined);
     }
-    for (const path of world.paths.filter(isLawful)) {
+    for (const path of world.stagingPaths) {
       await client.node
         .NodeUnstageVolume({ volume_id, staging_target_path: path })
         .catch(() => undefined);
@@ -141,8 +141,15 @@ test(`G1, G2: ${REQUESTS} hostile requests get a status of CSI each, and harm no
   try {
     const memory = await fuzz.run(REQUESTS, WARM_UP);
     console.log(`# answers: ${JSON.stringify(Object.fromEntries(fuzz.answers))}`);
+    console.log(`# answered OK: ${JSON.stringify(Object.fromEntries(fuzz.successes))}`);
     console.log(`# memory, MiB: ${JSON.stringify(memory)}`);
     assert.deepEqual(fuzz.faults, []);
+    const unreached = allRpcs().filter(({ name }) => !fuzz.successes.has(name));
+    assert.deepEqual(
+      unreached.map(({ name }) => name),
+      [],
+      'every RPC is got through to',
+    );
     assert.equal(plugin.process.exitCode, null);
     assert.deepEqual(describeTree(workspace.path('sentinel')), before);
     assert.ok(memory.end < memory.warm + RSS_BOUND_MIB, `memory grew: ${JSON.stringify(memory)}`);

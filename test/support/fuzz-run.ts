@@ -2,9 +2,12 @@
 import { readFileSync } from 'node:fs';
 import type { ServiceError } from '@grpc/grpc-js';
 import { StatusCode } from '../../src/errors.js';
+import type { Message } from './csi-client.js';
+import type { FuzzWorld } from './plausible-requests.js';
 import type { Random } from './random.js';
 import { allRpcs, decodeMessage, RawConnection, type RpcDescription } from './raw-call.js';
-import { type FuzzWorld, RequestFuzzer } from './request-fuzzer.js';
+import { fieldsOf } from './request-fields.js';
+import { RequestFuzzer } from './request-fuzzer.js';
 
 const CONNECTIONS = 4;
 const IN_FLIGHT_EACH = 8;
@@ -33,12 +36,14 @@ export interface Memory {
 }
 
 export class FuzzRun {
-  /** How often each status was answered, by RPC and name. */
+  /** How often each status was answered. */
   readonly answers = new Map<string, number>();
+  /** How often each RPC was answered OK. */
+  readonly successes = new Map<string, number>();
   readonly faults: string[] = [];
   readonly #connections: readonly RawConnection[];
   readonly #fuzzer: RequestFuzzer;
-  readonly #rpcs = allRpcs();
+  readonly #rpcs = allRpcs().flatMap((rpc) => Array<RpcDescription>(weightOf(rpc)).fill(rpc));
   #sent = 0;
 
   constructor(
@@ -85,6 +90,7 @@ export class FuzzRun {
     let told = '';
     try {
       learn(this.world, rpc, await connection.call(rpc, bytes));
+      forget(this.world, rpc, bytes);
     } catch (thrown) {
       const { code: found, details } = thrown as Partial<ServiceError>;
       code = found ?? -1;
@@ -92,10 +98,19 @@ export class FuzzRun {
     }
     const name = Object.entries(StatusCode).find(([, value]) => value === code)?.[0] ?? `${code}`;
     this.answers.set(name, (this.answers.get(name) ?? 0) + 1);
+    if (code === StatusCode.OK) {
+      this.successes.set(rpc.name, (this.successes.get(rpc.name) ?? 0) + 1);
+    }
     if (ALLOWED.has(code) && (code === StatusCode.OK || told !== '')) return;
     const shown = bytes.subarray(0, 120).toString('base64');
     this.faults.push(`request ${number}, ${rpc.name}: ${name} '${told}'\n  ${shown}`);
   }
+}
+
+/** Those that have something to get wrong come more often, most of all what needs several before it. */
+function weightOf({ name, requestType }: RpcDescription): number {
+  if (name === 'NodeStageVolume' || name === 'NodePublishVolume') return 12;
+  return fieldsOf(requestType).length > 0 ? 4 : 1;
 }
 
 /** Ids of what was made, so that later requests are about it. */
@@ -106,10 +121,26 @@ function learn(world: FuzzWorld, rpc: RpcDescription, answer: Buffer): void {
   };
   const message = decodeMessage(rpc.responseType, answer);
   if (rpc.name === 'CreateVolume') add(world.volumeIds, message['volume'].volume_id);
-  if (rpc.name === 'CreateSnapshot') add(world.snapshotIds, message['snapshot'].snapshot_id);
-  if (rpc.name === 'CreateVolumeGroupSnapshot') {
-    add(world.groupIds, message['group_snapshot'].group_snapshot_id);
+  if (rpc.name === 'CreateSnapshot') {
+    const { snapshot_id, source_volume_id } = message['snapshot'];
+    add(world.snapshotIds, snapshot_id);
+    world.sources.set(snapshot_id, source_volume_id);
   }
+  if (rpc.name === 'CreateVolumeGroupSnapshot') {
+    const { group_snapshot_id: id, snapshots } = message['group_snapshot'];
+    const snapshotIds = snapshots.map((member: Message) => member['snapshot_id']);
+    if (!world.groups.some((known) => known.id === id)) world.groups.push({ id, snapshotIds });
+    if (world.groups.length > MAX_IDS) world.groups.shift();
+  }
+}
+
+/** What was deleted is not asked about any more, but by chance. */
+function forget(world: FuzzWorld, rpc: RpcDescription, request: Buffer): void {
+  if (!rpc.name.startsWith('Delete')) return;
+  const message = decodeMessage(rpc.requestType, request);
+  world.volumeIds = world.volumeIds.filter((id) => id !== message['volume_id']);
+  world.snapshotIds = world.snapshotIds.filter((id) => id !== message['snapshot_id']);
+  world.groups = world.groups.filter(({ id }) => id !== message['group_snapshot_id']);
 }
 
 function rssMiB(pid: number): number {

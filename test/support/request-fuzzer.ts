@@ -7,20 +7,10 @@
  */
 import protobuf from 'protobufjs';
 import { CSI_PACKAGE, csiProto } from '../../src/csi/proto.js';
+import { type FuzzWorld, NAMES, plausibleRequest } from './plausible-requests.js';
 import type { Random } from './random.js';
 import type { RpcDescription } from './raw-call.js';
 
-/** What there is to ask about. Grows while the fuzz runs. */
-export interface FuzzWorld {
-  volumeIds: string[];
-  snapshotIds: string[];
-  groupIds: string[];
-  /** Below the workspace: lawful ones, links, files, directories that hold something. */
-  paths: readonly string[];
-  pool: string;
-}
-
-const NAMES = Array.from({ length: 24 }, (_, index) => `fuzz ${index}`);
 const MIB = 1n << 20n;
 const INT64_MAX = 2n ** 63n - 1n;
 const NUMBERS = [0n, 1n, -1n, 4095n, 16n * MIB, 17n * MIB, 2n ** 53n + 1n, INT64_MAX, -(2n ** 63n)];
@@ -73,8 +63,19 @@ export class RequestFuzzer {
     if (chance < 4) return this.#huge(rpc);
     if (chance < 80) return this.random.bytes(this.random.below(200));
     if (chance < 100) return this.#nested();
-    const bytes = this.#encode(rpc.requestType, this.#message(typeOf(rpc.requestType), 0));
-    return this.random.below(3) === 0 ? this.#tamper(bytes) : bytes;
+    const message =
+      chance < 600 ? this.#almostPlausible(rpc) : this.#message(typeOf(rpc.requestType), 0);
+    const bytes = this.#encode(rpc.requestType, message);
+    return this.random.below(4) === 0 ? this.#tamper(bytes) : bytes;
+  }
+
+  /** As it should be, or with one field that is not. */
+  #almostPlausible(rpc: RpcDescription): Plain {
+    const message = plausibleRequest(rpc.name, this.random, this.world);
+    const { fieldsArray } = typeOf(rpc.requestType);
+    if (fieldsArray.length === 0 || this.random.below(2) === 0) return message;
+    const found = this.random.pick(fieldsArray).resolve();
+    return { ...message, [found.name]: this.#field(found, 0) };
   }
 
   /** Text or lists, up to and over the 4 MiB that gRPC takes. */
@@ -173,9 +174,11 @@ export class RequestFuzzer {
   #text(name: string): string {
     const { random, world } = this;
     if (random.below(10) < 2) return random.pick(TEXTS);
-    if (name.endsWith('_path')) return random.pick(world.paths);
+    if (name === 'staging_target_path') return random.pick(world.paths);
+    if (name.endsWith('_path')) return random.pick([...world.paths, ...world.otherPaths]);
     if (name === 'name') return random.pick(NAMES);
-    if (name.includes('group_snapshot_id')) return random.pick([...world.groupIds, 'group-x']);
+    if (name.includes('group_snapshot_id'))
+      return random.pick([...world.groups.map(({ id }) => id), 'group-x']);
     if (name.includes('snapshot_id')) return random.pick([...world.snapshotIds, 'snap-x']);
     if (name.includes('volume_id')) return random.pick([...world.volumeIds, 'vol-x']);
     if (name === 'node_id') return random.pick(['test-node', 'other-node']);
