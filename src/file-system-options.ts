@@ -81,15 +81,9 @@ const QUOTA_OPTIONS = 'quota noquota usrquota grpquota prjquota';
 
 const MOUNT_OPTIONS: Readonly<Record<FileSystem, Rules>> = {
   ext4: {
-    ...each(`${QUOTA_OPTIONS} discard nodiscard nobarrier delalloc nodelalloc acl noacl`, null),
-    ...each(
-      'user_xattr nouser_xattr auto_da_alloc noauto_da_alloc noinit_itable init_itable',
-      null,
-    ),
-    ...each(
-      'journal_checksum nojournal_checksum journal_async_commit dioread_lock dioread_nolock',
-      null,
-    ),
+    ...each(`${QUOTA_OPTIONS} discard nodiscard nobarrier delalloc nodelalloc acl`, null),
+    ...each('user_xattr auto_da_alloc noauto_da_alloc noinit_itable init_itable', null),
+    ...each('journal_checksum nojournal_checksum dioread_lock dioread_nolock', null),
     ...each('grpid nogrpid bsdgroups sysvgroups bsddf minixdf i_version', null),
     ...each('commit max_batch_time min_batch_time stripe inode_readahead_blks', COUNT),
     ...each('max_dir_size_kb resuid resgid', COUNT),
@@ -132,7 +126,7 @@ export function parseMkfsOptions(text: string, field: string, type: FileSystem |
   const words = text.split(/\s+/).filter((word) => word !== '');
   const problems = typesOf(type).map((candidate) => mkfsProblem(words, candidate));
   if (problems.every((problem) => problem !== null)) {
-    const known = typesOf(type).map((one) => `${one}: ${Object.keys(MKFS_OPTIONS[one]).join(' ')}`);
+    const known = typesOf(type).map((one) => `${one}: ${mkfsOptionNames(one).join(' ')}`);
     throw CsiError.invalidArgument(
       `${field}: ${problems[0]}; served are, for ${known.join('; for ')}`,
     );
@@ -171,10 +165,14 @@ export function assertMountFlags(
   });
 }
 
+/** The options that may be given to mkfs, for documents and messages. */
+export const mkfsOptionNames = (type: FileSystem): string[] => Object.keys(MKFS_OPTIONS[type]);
+
 const typesOf = (type: FileSystem | null): readonly FileSystem[] =>
   type === null ? FILE_SYSTEMS : [type];
 
-function mountOptionNames(type: FileSystem | null): string[] {
+/** The options that may be given to mount, for documents and messages. */
+export function mountOptionNames(type: FileSystem | null): string[] {
   const own = typesOf(type).flatMap((one) => Object.keys(MOUNT_OPTIONS[one]));
   return [...new Set([...Object.keys(COMMON_MOUNT_OPTIONS), ...own])];
 }

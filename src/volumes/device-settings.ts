@@ -42,7 +42,7 @@ export const MUTABLE_PARAMETERS = [
   {
     name: 'readAheadKiB',
     type: 'whole number',
-    default: '128',
+    default: "the kernel's, at least 128",
     range: `0 to ${READ_AHEAD_MAX_KIB}`,
   },
   {

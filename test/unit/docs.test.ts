@@ -4,6 +4,8 @@ import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { SETTINGS } from '../../src/config.js';
 import { StatusCode } from '../../src/errors.js';
+import { mkfsOptionNames, mountOptionNames } from '../../src/file-system-options.js';
+import { FILE_SYSTEMS } from '../../src/file-systems.js';
 import { packagePath } from '../../src/package-root.js';
 import { VOLUME_PARAMETERS } from '../../src/services/volume-parameters.js';
 import { MUTABLE_PARAMETERS } from '../../src/volumes/device-settings.js';
@@ -51,6 +53,19 @@ test('docs/errors.md explains every status code a client can get from a handler'
   for (const name of Object.keys(StatusCode)) {
     if (unexplained.includes(name) || name === 'PERMISSION_DENIED') continue;
     assert.match(text, new RegExp(`\\| ${name} \\||## ${name}`), name);
+  }
+});
+
+test('docs/file-system-options.md lists every option that is served', () => {
+  const [mkfs = '', mount = ''] = read('docs/file-system-options.md').split('\n## mount\n');
+  for (const type of FILE_SYSTEMS) {
+    const rows = new RegExp(`^\\| ${type} \\|.*\\n(\\| \\|.*\\n)*`, 'm').exec(mkfs)?.[0] ?? '';
+    for (const name of mkfsOptionNames(type)) assert.match(rows, new RegExp(`\`${name}\``));
+    const lines = [...mount.matchAll(/^- (\w+):([\s\S]*?)(?=^- |\n\n)/gm)];
+    const words = lines
+      .filter(([, whose]) => whose === type || whose === 'All')
+      .flatMap(([, , text]) => (text ?? '').split(/\s+/).map((word) => word.split('=')[0]));
+    assert.deepEqual([...new Set(words)].filter(Boolean).sort(), mountOptionNames(type).sort());
   }
 });
 
