@@ -2,8 +2,9 @@
  * What a start-up does before the plugin serves: finishes or undoes what a kill left half done, and
  * compares the catalogue with what the pools really hold.
  *
- * It removes only what an unfinished row of ours names, and temporary files. Whatever else does not
- * agree is reported and left alone: a person decides.
+ * It removes only what an unfinished row of ours names, and temporary files. A volume that is larger
+ * than its record was being expanded, and is taken as it is. Whatever else does not agree is reported
+ * and left alone: a person decides.
  */
 import type { Backend, PoolObject } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';

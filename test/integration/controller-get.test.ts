@@ -1,5 +1,6 @@
 /** ControllerGetVolume and GetSnapshot: one object, told of as in its list. */
 import assert from 'node:assert/strict';
+import type { Message } from '../support/csi-client.js';
 import { createRequest } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
@@ -73,6 +74,25 @@ test('GS2, GS3: a snapshot is told of as CreateSnapshot does until it is deleted
   assert.deepEqual((await get())['snapshot'], snapshot, 'also without its volume');
   await orchestrator.deleteSnapshot(snapshot.snapshot_id);
   await refused(get(), 'NOT_FOUND');
+});
+
+test('GS4, LS1: members of a group are told with their group, alone and in the list', async () => {
+  const volumes = [await orchestrator.create('one'), await orchestrator.create('two')];
+  const { group_snapshot: group } = await running.client.groups.CreateVolumeGroupSnapshot({
+    name: 'group',
+    source_volume_ids: volumes.map(({ id }) => id),
+  });
+  const { group_snapshot_id } = group;
+  const snapshot_ids = group.snapshots.map((member: Message) => member['snapshot_id']);
+  for (const member of group.snapshots) {
+    assert.equal(member.group_snapshot_id, group_snapshot_id);
+    const { snapshot_id } = member;
+    assert.deepEqual((await controller().GetSnapshot({ snapshot_id }))['snapshot'], member);
+    const { entries } = await controller().ListSnapshots({ snapshot_id });
+    assert.deepEqual(entries, [{ snapshot: member }]);
+  }
+  await running.client.groups.DeleteVolumeGroupSnapshot({ group_snapshot_id, snapshot_ids });
+  for (const volume of volumes) await orchestrator.delete(volume);
 });
 
 test('G7, G8: secrets that come along are judged by their form and otherwise ignored', async () => {

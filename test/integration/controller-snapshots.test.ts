@@ -50,7 +50,7 @@ test('CS4: an unknown source is NOT_FOUND, also when it was deleted', async () =
   await orchestrator.deleteSnapshot(snapshotId);
 });
 
-test('CS10, CS11: the answer has id, source, size, the time of the cut, and is ready', async () => {
+test('CS9, CS10, CS11: the answer has id, source, size, the time of the cut, and is ready', async () => {
   const before = Date.now();
   const { snapshot } = await cut({ source_volume_id: source.id, name: 'answer' });
   const after = Date.now();
