@@ -12,7 +12,7 @@ import { Workspace } from '../support/workspace.js';
 import { guestTest } from './guest.js';
 
 const MIB = 1024n * 1024n;
-const SMALL = 64n * MIB;
+const SMALL = 32n * MIB;
 const LARGE = 2048n * MIB;
 const FILE_BYTES = 1 << 20;
 

@@ -38,7 +38,7 @@ guestTest('NE4: a published ext4 volume grows while it is written to', async () 
   const { orchestrator, client } = running;
   const volume = await orchestrator.create('grows', {
     capability: mountCapability('ext4'),
-    sizeBytes: 64 * MIB,
+    sizeBytes: 32 * MIB,
   });
   const target = await orchestrator.bringUp(volume);
   let enough = false;
@@ -60,7 +60,7 @@ guestTest('NE4: a published ext4 volume grows while it is written to', async () 
   await writer;
   const { blocks, bsize } = statfsSync(target);
   assert.ok(blocks * bsize > 900 * MIB, `${target} has ${blocks} blocks of ${bsize} bytes`);
-  await write(join(target, 'larger-than-before'), 80 * MIB);
+  await write(join(target, 'larger-than-before'), 40 * MIB);
   // NE3: nothing is left to do.
   await client.node.NodeExpandVolume(request);
   await orchestrator.takeDown(volume);
