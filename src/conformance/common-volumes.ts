@@ -6,9 +6,10 @@ import { BlockContent } from './block-content.js';
 import type { Driver, ListRequest } from './driver.js';
 import { allocatedOf, deltaOf } from './lists.js';
 import { changeFiles } from './mount-content.js';
+import type { Snapshot, Volume } from './objects.js';
 import { type AccessType, type SuiteOptions, volumeSizeOf } from './options.js';
 import { Random } from './random.js';
-import type { Snapshot, Volume, Volumes } from './volumes.js';
+import type { Volumes } from './volumes.js';
 
 /** Snapshots of one volume, in the order they were cut. */
 export interface History {

@@ -3,8 +3,8 @@ import { StatusCode } from '../errors.js';
 import { type CheckContext, ConformanceFailure, expect } from './check.js';
 import { describeRefusal, type ListRequest, statusName } from './driver.js';
 import type { MetadataMessage, MetadataStream, StreamEnd } from './metadata-stream.js';
+import type { Snapshot } from './objects.js';
 import { coverage, cutBefore, describeRanges, difference, type Entry } from './ranges.js';
-import type { Snapshot } from './volumes.js';
 
 export interface MetadataList {
   readonly messages: readonly MetadataMessage[];

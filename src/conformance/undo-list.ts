@@ -8,6 +8,11 @@ export interface Undo {
   readonly key: string;
   readonly rpc: string;
   readonly request: Message;
+  /**
+   * For a call that makes something and whose outcome nobody knows: it is repeated, as its caller
+   * would, and this tells from the answer how to undo it.
+   */
+  readonly undoOf?: (response: Message) => Pick<Undo, 'rpc' | 'request'>;
 }
 
 /** How long it is tried again while the driver says that something is in use. */
@@ -51,7 +56,12 @@ export class UndoList {
 async function undoPatiently(driver: Driver, undo: Undo): Promise<string | null> {
   const deadline = Date.now() + PATIENCE_MS;
   for (;;) {
-    const { refusal } = await driver.settle(undo.rpc, undo.request);
+    const { response, refusal } = await driver.settle(undo.rpc, undo.request);
+    if (undo.undoOf !== undefined) {
+      // Refused: nothing was made, or the caller cannot learn of it.
+      if (refusal !== null) return null;
+      return undoPatiently(driver, { key: undo.key, ...undo.undoOf(response) });
+    }
     if (refusal === null) return null;
     if (!WAITED_FOR.includes(refusal.code) || Date.now() > deadline) {
       return `${undo.rpc} (${undo.key}): ${describeRefusal(refusal)}`;

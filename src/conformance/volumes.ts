@@ -5,41 +5,23 @@
 import { mkdir, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { StatusCode } from '../errors.js';
 import type { Advertised } from './advertised.js';
 import { ConformanceFailure } from './check.js';
-import type { Driver, Message, Refusal } from './driver.js';
+import { type Driver, describeRefusal, type Message, type Refusal } from './driver.js';
+import {
+  capabilityOf,
+  type Group,
+  groupOf,
+  groupRequest,
+  type Snapshot,
+  snapshotOf,
+  sourceOf,
+  type Volume,
+  type VolumeWish,
+} from './objects.js';
 import { type AccessType, type StringMap, type SuiteOptions, volumeSizeOf } from './options.js';
-import { UndoList } from './undo-list.js';
-
-export interface Volume {
-  readonly id: string;
-  readonly access: AccessType;
-  readonly capability: Message;
-  sizeBytes: number;
-  readonly context: StringMap;
-  readonly stagingPath: string;
-  readonly targetPath: string;
-}
-
-export interface Snapshot {
-  readonly id: string;
-  /** 0: the driver does not know. */
-  readonly sizeBytes: number;
-  readonly sourceVolumeId: string;
-  readonly groupId: string;
-}
-
-export interface Group {
-  readonly id: string;
-  readonly snapshots: readonly Snapshot[];
-}
-
-export interface VolumeWish {
-  readonly access: AccessType;
-  readonly sizeBytes?: number;
-  readonly snapshotId?: string;
-  readonly volumeId?: string;
-}
+import { type Undo, UndoList } from './undo-list.js';
 
 export interface VolumesDependencies {
   readonly driver: Driver;
@@ -50,6 +32,15 @@ export interface VolumesDependencies {
 }
 
 const READY_PAUSE_MS = 200;
+/** Answers behind which the driver may have done, or may still be doing, what was asked. */
+const UNKNOWN_OUTCOME: readonly number[] = [
+  StatusCode.CANCELLED,
+  StatusCode.UNKNOWN,
+  StatusCode.DEADLINE_EXCEEDED,
+  StatusCode.ABORTED,
+  StatusCode.INTERNAL,
+  StatusCode.UNAVAILABLE,
+];
 export class Volumes {
   readonly #undo = new UndoList();
   #made = 0;
@@ -92,7 +83,11 @@ export class Volumes {
 
   async create(wish: VolumeWish): Promise<Volume> {
     const name = this.name();
-    const { volume } = await this.deps.driver.call('CreateVolume', this.createRequest(name, wish));
+    const request = this.createRequest(name, wish);
+    const { volume } = await this.#make('CreateVolume', request, ({ volume: made }) => ({
+      rpc: 'DeleteVolume',
+      request: { volume_id: made.volume_id },
+    }));
     return this.adopt(name, wish.access, volume);
   }
 
@@ -184,7 +179,7 @@ export class Volumes {
 
   /** Ready to use when it resolves: an orchestrator repeats the call until it is. */
   async snapshot(volume: Volume): Promise<Snapshot> {
-    const { driver, options } = this.deps;
+    const { options } = this.deps;
     const request = {
       source_volume_id: volume.id,
       name: this.name(),
@@ -192,7 +187,10 @@ export class Volumes {
     };
     const deadline = Date.now() + options.timeoutMs;
     for (let isKnown = false; ; ) {
-      const { snapshot } = await driver.call('CreateSnapshot', request);
+      const { snapshot } = await this.#make('CreateSnapshot', request, ({ snapshot: made }) => ({
+        rpc: 'DeleteSnapshot',
+        request: { snapshot_id: made.snapshot_id },
+      }));
       if (!isKnown) this.adoptSnapshot(snapshot);
       isKnown = true;
       if (snapshot.ready_to_use === true) return snapshotOf(snapshot);
@@ -223,19 +221,20 @@ export class Volumes {
   }
 
   async createGroup(volumes: readonly Volume[], name = this.name()): Promise<Group> {
-    const answer = await this.deps.driver.call('CreateVolumeGroupSnapshot', {
+    const request = {
       name,
       source_volume_ids: volumes.map(({ id }) => id),
       parameters: this.deps.options.snapshotParameters,
-    });
+    };
+    const answer = await this.#make('CreateVolumeGroupSnapshot', request, (made) => ({
+      rpc: 'DeleteVolumeGroupSnapshot',
+      request: groupRequest(groupOf(made['group_snapshot'])),
+    }));
     return this.adoptGroup(answer['group_snapshot']);
   }
 
   adoptGroup(answer: Message): Group {
-    const group = {
-      id: String(answer['group_snapshot_id']),
-      snapshots: (answer['snapshots'] as Message[]).map(snapshotOf),
-    };
+    const group = groupOf(answer);
     this.#undo.push({
       key: `group ${group.id}`,
       rpc: 'DeleteVolumeGroupSnapshot',
@@ -265,6 +264,16 @@ export class Volumes {
     return problems;
   }
 
+  /** A call that makes something. While nobody knows whether it did, that is to be found out. */
+  async #make(rpc: string, request: Message, undo: NonNullable<Undo['undoOf']>): Promise<Message> {
+    const key = `${rpc} ${request['name']}`;
+    this.#undo.push({ key, rpc, request, undoOf: undo });
+    const { response, refusal } = await this.deps.driver.settle(rpc, request);
+    if (refusal === null || !UNKNOWN_OUTCOME.includes(refusal.code)) this.#undo.forget(key);
+    if (refusal !== null) throw new ConformanceFailure(rpc, 'OK', describeRefusal(refusal));
+    return response;
+  }
+
   async #attach(volume: Volume): Promise<StringMap> {
     const { driver, advertised } = this.deps;
     if (!advertised.controller.has('PUBLISH_UNPUBLISH_VOLUME')) return {};
@@ -278,32 +287,6 @@ export class Volumes {
     });
     return (answer['publish_context'] ?? {}) as StringMap;
   }
-}
-
-export function groupRequest(group: Group): Message {
-  return { group_snapshot_id: group.id, snapshot_ids: group.snapshots.map(({ id }) => id) };
-}
-
-export function snapshotOf(snapshot: Message): Snapshot {
-  return {
-    id: String(snapshot['snapshot_id']),
-    sizeBytes: Number(snapshot['size_bytes']),
-    sourceVolumeId: String(snapshot['source_volume_id']),
-    groupId: String(snapshot['group_snapshot_id'] ?? ''),
-  };
-}
-
-export function capabilityOf(access: AccessType, fsType: string): Message {
-  const mode = { access_mode: { mode: 'SINGLE_NODE_WRITER' } };
-  return access === 'block' ? { block: {}, ...mode } : { mount: { fs_type: fsType }, ...mode };
-}
-
-function sourceOf({ snapshotId, volumeId }: VolumeWish): Message {
-  if (snapshotId !== undefined) {
-    return { volume_content_source: { snapshot: { snapshot_id: snapshotId } } };
-  }
-  if (volumeId !== undefined) return { volume_content_source: { volume: { volume_id: volumeId } } };
-  return {};
 }
 
 async function removeEmpty(path: string): Promise<void> {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { after, test as plainTest } from 'node:test';
 import { CHECKS } from '../../src/conformance/suite.js';
@@ -99,4 +100,28 @@ test('a run with a failed check ends with 1, and JSON on stdout is nothing but J
   const report = JSON.parse(stdout);
   assert.equal(report.failed, 1);
   assert.match(report.checks[0].detail, /CreateVolume: expected OK, found INVALID_ARGUMENT/);
+});
+
+test('SIGINT ends a run with 130, and leaves nothing of it', async () => {
+  const main = packagePath('.test-build/src/main.js');
+  const options = ['--work-directory', workspace.path('work'), '--access', 'block', '--verbose'];
+  options.push('--only', 'delta.truth', '--only', 'delta.chain');
+  const child = spawn(
+    process.execPath,
+    [main, 'conformance', '--endpoint', running.plugin.endpoint, ...options],
+    { stdio: ['ignore', 'ignore', 'pipe'] },
+  );
+  child.stderr.setEncoding('utf8');
+  let said = '';
+  let isInterrupted = false;
+  child.stderr.on('data', (text: string) => {
+    said += text;
+    if (isInterrupted || !/^delta\.truth \.\.\.$/m.test(said)) return;
+    isInterrupted = child.kill('SIGINT');
+  });
+  const [code] = await once(child, 'close');
+  assert.equal(code, 130, said);
+  assert.doesNotMatch(said, /^delta\.chain/m, 'no check began after the signal');
+  assert.deepEqual(await running.orchestrator.volumeIds(), []);
+  assert.deepEqual(await running.orchestrator.snapshotIds(), []);
 });

@@ -97,6 +97,28 @@ test('a check that is out of time fails, its calls are cancelled, its makings un
   assert.ok(driver.changes.includes('DeleteVolume volume-1'), driver.changes.join());
 });
 
+test('what a call has made whose answer nobody waited for is found out and undone', async () => {
+  let isFirst = true;
+  driver = await RecordingDriver.start(workspace, {
+    CreateVolume: async () => {
+      const wasFirst = isFirst;
+      isFirst = false;
+      if (wasFirst) await new Promise((resolve) => setTimeout(resolve, 500));
+      return { volume: { volume_id: 'volume-late' } };
+    },
+  });
+  const [result] = await runChecks(
+    [
+      checkOf('one.slow', async ({ volumes }) => {
+        await volumes.create({ access: 'block' });
+      }),
+    ],
+    { timeoutMs: 200 },
+  );
+  assert.equal(result?.result, 'failed');
+  assert.deepEqual(driver.changes, ['CreateVolume', 'CreateVolume', 'DeleteVolume volume-late']);
+});
+
 test('a check that never looks up is given up, and the next one runs', async () => {
   driver = await RecordingDriver.start(workspace);
   const [stuck, next] = await runChecks(

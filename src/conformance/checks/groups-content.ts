@@ -13,8 +13,8 @@ import {
 } from '../check.js';
 import { describeRefusal, type Refusal } from '../driver.js';
 import { allocatedOf, deltaOf, readList } from '../lists.js';
+import type { Group, Snapshot, Volume } from '../objects.js';
 import { expectSound, type Image, OverReport } from '../truth.js';
-import type { Group, Snapshot, Volume } from '../volumes.js';
 
 const NEEDS = ['groups', 'volumes', 'publish', 'block'] as const;
 const OPERATIONS = 60;

@@ -2,7 +2,7 @@
 import { StatusCode } from '../../errors.js';
 import { type Check, type CheckContext, ConformanceFailure, expect } from '../check.js';
 import { describeRefusal, expectRefusal, type Message } from '../driver.js';
-import { type Group, groupRequest, type Snapshot, snapshotOf, type Volume } from '../volumes.js';
+import { type Group, groupOf, groupRequest, type Snapshot, type Volume } from '../objects.js';
 
 const NEEDS = ['groups', 'volumes'] as const;
 const CREATE = 'CreateVolumeGroupSnapshot';
@@ -159,10 +159,7 @@ async function get(context: CheckContext): Promise<void> {
   const group = await volumes.createGroup(await makeVolumes(context));
   const rpc = 'GetVolumeGroupSnapshot';
   const answer = (await driver.call(rpc, groupRequest(group)))['group_snapshot'] as Message;
-  const found: Group = {
-    id: String(answer['group_snapshot_id']),
-    snapshots: (answer['snapshots'] as Message[]).map(snapshotOf),
-  };
+  const found = groupOf(answer);
   expect(found.id === group.id, rpc, `group ${group.id}`, () => found.id);
   expect(
     memberIds(found).join() === memberIds(group).join(),

@@ -1,7 +1,7 @@
 /** Lists while something else goes on: other streams, slow readers, snapshots made and deleted. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../errors.js';
-import { BlockContent } from '../block-content.js';
+import { BlockContent, readImage } from '../block-content.js';
 import { type Check, type CheckContext, ConformanceFailure } from '../check.js';
 import { describeRefusal } from '../driver.js';
 import { allocatedOf, deltaOf, drain, expectSameBytesListed, readList } from '../lists.js';
@@ -82,6 +82,30 @@ async function busyVolume(context: CheckContext): Promise<void> {
   }
 }
 
+async function readWhileStreaming(context: CheckContext): Promise<void> {
+  const { volumes, driver, common } = context;
+  const { target } = await common.history();
+  const list = allocatedOf(target);
+  const whole = await readList(context, list);
+  const stream = driver.openList(list, { maxResults: 1 }, { windowBytes: NARROW_BYTES });
+  try {
+    const first = await stream.next();
+    const size = target.sizeBytes === 0 ? {} : { sizeBytes: target.sizeBytes };
+    const wish = { access: common.access, snapshotId: target.id, ...size };
+    const restored = await volumes.create(wish);
+    const path = await volumes.publish(restored);
+    if (common.access === 'block') await readImage(path, restored.sizeBytes);
+    const rest = await drain(stream);
+    const subject = 'GetMetadataAllocated while a volume is made from the snapshot and read';
+    if (rest.end.code !== StatusCode.OK) {
+      throw new ConformanceFailure(subject, 'OK', describeRefusal(rest.end));
+    }
+    expectSameBytesListed(subject, whole.entries, [...(first?.entries ?? []), ...rest.entries]);
+  } finally {
+    await stream.close();
+  }
+}
+
 async function deleteWhileStreaming(context: CheckContext): Promise<void> {
   const { volumes, driver, common } = context;
   const { volume } = await common.history();
@@ -139,6 +163,15 @@ export const metadataConcurrencyChecks: readonly Check[] = [
     level: 'must',
     needs: NEEDS,
     run: busyVolume,
+  },
+  {
+    id: 'metadata.read-while-streaming',
+    section: SECTION,
+    rule: 'SM27',
+    title: 'the data of a snapshot can be read from a volume made of it during its stream',
+    level: 'must',
+    needs: NEEDS,
+    run: readWhileStreaming,
   },
   {
     id: 'metadata.delete-while-streaming',

@@ -2,9 +2,9 @@
 import { BlockContent } from '../block-content.js';
 import { type Check, type CheckContext, expect } from '../check.js';
 import { allocatedOf, deltaOf, describeList, expectSameBytesListed, readList } from '../lists.js';
+import type { Snapshot, Volume } from '../objects.js';
 import { coverage, totalBytes } from '../ranges.js';
 import { expectSound, type Image, OverReport } from '../truth.js';
-import type { Snapshot, Volume } from '../volumes.js';
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const ROUNDS = 4;

@@ -3,7 +3,7 @@ import { StatusCode } from '../../errors.js';
 import { type Check, type CheckContext, expect } from '../check.js';
 import { describeRefusal, type ListRequest } from '../driver.js';
 import { allocatedOf, deltaOf, drain, expectListRefused } from '../lists.js';
-import type { Snapshot } from '../volumes.js';
+import type { Snapshot } from '../objects.js';
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const INVALID = [StatusCode.INVALID_ARGUMENT] as const;

@@ -11,8 +11,8 @@ import {
 import { describeRefusal } from '../driver.js';
 import { allocatedOf, deltaOf, drain, expectSameBytesListed, readList } from '../lists.js';
 import { changeFiles } from '../mount-content.js';
+import type { Snapshot, Volume, VolumeWish } from '../objects.js';
 import { expectSound, type Image, OverReport, zeroImage } from '../truth.js';
-import type { Snapshot, Volume, VolumeWish } from '../volumes.js';
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const OPERATIONS = 80;

@@ -8,8 +8,8 @@ import { type Check, type CheckContext, CheckSkipped, ConformanceFailure } from 
 import { describeRefusal } from '../driver.js';
 import { allocatedOf, deltaOf, readList } from '../lists.js';
 import { changeFiles } from '../mount-content.js';
+import type { Snapshot } from '../objects.js';
 import { expectSound, type Image, type Judgement, zeroImage } from '../truth.js';
-import type { Snapshot } from '../volumes.js';
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish', 'mount'] as const;
 const CHANGES = 60;
