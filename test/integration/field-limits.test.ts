@@ -175,7 +175,7 @@ for (const rpc of allRpcs()) {
   }
 }
 
-test('G4: presence is judged before existence', async () => {
+test('G4 and G12: presence is judged before existence', async () => {
   for (const rpc of allRpcs()) {
     const required = requiredFields(rpc.requestType);
     const [id, ...others] = required;

@@ -60,7 +60,7 @@ test('ID1: a name that was set is the one that is told, up to 63 characters', as
   assert.equal((await client.identity.GetPluginInfo({}))['name'], name);
 });
 
-test('ID5, ID12, E1, E20: each mode serves the whole Identity service and tells the same in it', async () => {
+test('ID5, ID12, E1, E11, E20: each mode serves the whole Identity service and tells the same in it', async () => {
   const answers = [await identityAnswers(await start())];
   for (const mode of MODES)
     answers.push(await identityAnswers(await start({ BLOCKDELTA_MODE: mode })));

@@ -91,7 +91,7 @@ rootTest(
   },
 );
 
-rootTest('NS6: what is not served is a failed precondition here', async () => {
+rootTest('NS6 and NP11: what is not served is a failed precondition here', async () => {
   const volume = await node.makeVolume();
   for (const capability of [
     mountCapability('', 'MULTI_NODE_MULTI_WRITER'),
@@ -104,6 +104,20 @@ rootTest('NS6: what is not served is a failed precondition here', async () => {
   assert.deepEqual(node.held(), NOTHING);
   const tricky = mountCapability('', 'SINGLE_NODE_WRITER', ['noatime', 'bind']);
   await rejectsWith(node.stage(volume, tricky), 'INVALID_ARGUMENT', /mount_flags/);
+});
+
+rootTest('NS7: a publish_context is taken, and nothing is needed of it', async () => {
+  const volume = await node.makeVolume();
+  const publish_context = { anything: 'at all' };
+  await node.stage(volume, mountCapability(), { publish_context });
+  await node.stage(volume, mountCapability());
+  const large = { publish_context: { key: 'v'.repeat(4096) } };
+  await rejectsWith(
+    node.stage(volume, mountCapability(), large),
+    'INVALID_ARGUMENT',
+    /publish_context/,
+  );
+  await node.unstage(volume);
 });
 
 rootTest(

@@ -92,7 +92,7 @@ for (const [name, socketMode] of [
   ['0600', 0o600],
   ['0660', 0o660],
 ] as const) {
-  test(`the socket has mode ${name} whatever the umask, which stays as it was`, async (t) => {
+  test(`E16: the socket has mode ${name} whatever the umask, which stays as it was`, async (t) => {
     const umask = process.umask(0o002);
     t.after(() => process.umask(umask));
     const { socketPath } = await startServer(t, { socketMode });

@@ -5,7 +5,7 @@ import { ConfigError, parseConfig, SETTINGS } from '../../src/config.js';
 
 const CSI_ENDPOINT = 'unix:///run/blockdelta/csi.sock';
 
-test('E6: the endpoint alone is enough: everything else has a default', () => {
+test('E6 and E15: the endpoint alone is enough: everything else has a default', () => {
   assert.deepEqual(parseConfig({ CSI_ENDPOINT }), {
     endpoint: CSI_ENDPOINT,
     socketPath: '/run/blockdelta/csi.sock',

@@ -69,6 +69,21 @@ test('docs/file-system-options.md lists every option that is served', () => {
   }
 });
 
+test('E13 and E14: docs/limits.md names capabilities, devices, programs, memory and threads', () => {
+  const text = read('docs/limits.md');
+  const named = ['CAP_SYS_ADMIN', 'CAP_LINUX_IMMUTABLE', 'CAP_SYS_RESOURCE', '/dev/loop-control'];
+  for (const word of [...named, 'Programs:', 'MiB of memory', 'threads']) {
+    assert.ok(text.includes(word), word);
+  }
+});
+
+test('E19: the documents tell of secrets, the topology key, and what Probe costs', () => {
+  const configuration = read('docs/configuration.md');
+  assert.match(configuration, /## Secrets\n\nNone are needed/);
+  assert.match(configuration, /BLOCKDELTA_TOPOLOGY_KEY/);
+  assert.match(read('docs/limits.md'), /Probe .* cheap/);
+});
+
 test('every link between the documents leads somewhere', () => {
   const files = ['README.md', 'docs/architecture.md', 'docs/limits.md', 'docs/configuration.md'];
   for (const file of files) {

@@ -30,7 +30,7 @@ test('ID7, ID8, ID9: Probe tells starting, ready and broken apart', async () => 
   await assert.rejects(ask('Probe', broken), /pool default is not mounted/);
 });
 
-test('ID1, ID2, ID5: name, version and capabilities are told also while the plugin is broken', async () => {
+test('ID1, ID2, ID4, ID5 and E18: name, version and capabilities are told also while the plugin is broken', async () => {
   assert.deepEqual(await ask('GetPluginInfo', broken), {
     name: 'blockdelta.csi',
     vendor_version: packageVersion(),
