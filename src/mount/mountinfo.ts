@@ -9,9 +9,11 @@ import { readFile, stat } from 'node:fs/promises';
 export interface MountEntry {
   mountId: number;
   parentId: number;
-  /** Of the file system's block device; of a file system without one, its st_dev. */
+  /** st_dev of the file system. */
   major: number;
   minor: number;
+  /** The file system's block device; the same as st_dev, except for btrfs. */
+  device: { major: number; minor: number };
   /** The part of the file system that is mounted; `/loop3` for a bound device node of devtmpfs. */
   root: string;
   mountPoint: string;
@@ -46,8 +48,8 @@ export async function readMountInfo(): Promise<MountEntry[]> {
 }
 
 /**
- * btrfs shows a made-up device number; its block device is known by the source, which for btrfs the
- * kernel itself fills in. Entries whose source is no block device here keep their number.
+ * btrfs has a made-up st_dev; its block device is known by the source, which for btrfs the kernel
+ * itself fills in. Where that is no block device here, none is known.
  */
 async function withBlockDevices(entries: MountEntry[]): Promise<MountEntry[]> {
   const sources = new Set(entries.filter(isBtrfs).map(({ source }) => source));
@@ -59,14 +61,15 @@ async function withBlockDevices(entries: MountEntry[]): Promise<MountEntry[]> {
   }
   return entries.map((entry) => {
     const rdev = isBtrfs(entry) ? numbers.get(entry.source) : undefined;
-    return rdev === undefined ? entry : { ...entry, major: majorOf(rdev), minor: minorOf(rdev) };
+    if (rdev === undefined) return entry;
+    return { ...entry, device: { major: majorOf(rdev), minor: minorOf(rdev) } };
   });
 }
 
 const isBtrfs = (entry: MountEntry): boolean => entry.fsType === 'btrfs';
 
 /**
- * The device numbers are the kernel's. Throws on a line that is not of the documented form: a mount
+ * `device` is as good as st_dev here. Throws on a line that is not of the documented form: a mount
  * overlooked would be worse.
  */
 export function parseMountInfo(text: string): MountEntry[] {
@@ -79,19 +82,20 @@ export function parseMountInfo(text: string): MountEntry[] {
 function parseLine(line: string): MountEntry {
   const fields = line.split(' ');
   const separator = fields.indexOf('-', FIXED_FIELDS);
-  const [id, parent, device, root, mountPoint, options] = fields;
+  const [id, parent, number, root, mountPoint, options] = fields;
   const [fsType, source, superOptions] = fields.slice(separator + 1);
-  const numbers = /^(\d+):(\d+)$/.exec(device ?? '');
+  const numbers = /^(\d+):(\d+)$/.exec(number ?? '');
   if (separator < 0 || superOptions === undefined || numbers === null || options === undefined) {
     throw new Error(`${MOUNTINFO} has a line of unknown form: ${line}`);
   }
+  const device = { major: Number(numbers[1]), minor: Number(numbers[2]) };
   const mountOptions = options.split(',');
   const fileSystemOptions = superOptions.split(',');
   return {
     mountId: Number(id),
     parentId: Number(parent),
-    major: Number(numbers[1]),
-    minor: Number(numbers[2]),
+    ...device,
+    device,
     root: decodeOctal(root ?? ''),
     mountPoint: decodeOctal(mountPoint ?? ''),
     options: mountOptions,
@@ -127,8 +131,13 @@ export function mountsOfDevice(mounts: readonly MountEntry[], rdev: number): Mou
   return mounts.filter((entry) => isOfDevice(entry, rdev));
 }
 
-export function isOfDevice(entry: MountEntry, rdev: number): boolean {
-  return entry.major === majorOf(rdev) && entry.minor === minorOf(rdev);
+export function isOfDevice({ device }: MountEntry, rdev: number): boolean {
+  return device.major === majorOf(rdev) && device.minor === minorOf(rdev);
+}
+
+/** The mounts of the file system with this st_dev, such as that of a device node's directory. */
+export function mountsOfFileSystem(mounts: readonly MountEntry[], dev: number): MountEntry[] {
+  return mounts.filter((entry) => entry.major === majorOf(dev) && entry.minor === minorOf(dev));
 }
 
 /** 12 bits of major and 20 of minor number, as stat(2) folds them into 32. */

@@ -19,6 +19,7 @@ import {
   minorOf,
   mountsAt,
   mountsOfDevice,
+  mountsOfFileSystem,
   readMountInfo,
 } from '../mount/mountinfo.js';
 import { kernelPath } from '../mount/target.js';
@@ -131,7 +132,7 @@ export function belongsTo(volumeId: string, node: VolumeView['node']): Belongs {
     const rdev = await blockDeviceAt(entry.mountPoint);
     if (node !== null && rdev === node.rdev) return true;
     if (!isVolumeId(volumeId)) return false;
-    const device = rdev === null ? entry : { major: majorOf(rdev), minor: minorOf(rdev) };
+    const device = rdev === null ? entry.device : { major: majorOf(rdev), minor: minorOf(rdev) };
     return (await deviceLabel(device))?.includes(volumeId) === true;
   };
 }
@@ -164,7 +165,9 @@ export function usesOf(view: VolumeView): { mounts: MountEntry[]; nodes: MountEn
   const name = basename(attachment.devicePath);
   return {
     mounts: mountsOfDevice(view.mounts, node.rdev),
-    nodes: mountsOfDevice(view.mounts, node.dev).filter((entry) => basename(entry.root) === name),
+    nodes: mountsOfFileSystem(view.mounts, node.dev).filter(
+      (entry) => basename(entry.root) === name,
+    ),
   };
 }
 

@@ -31,18 +31,8 @@ const bytesAt = (path: string): bigint => {
   return blocks * bsize;
 };
 
-const expand = (
-  volume: VolumeRecord,
-  volume_path: string,
-  fields: Message = {},
-): Promise<Message> =>
-  node.call('NodeExpandVolume', { volume_id: volume.volumeId, volume_path, ...fields });
-
-/** As ControllerExpandVolume does it. */
-async function enlarge(volume: VolumeRecord, sizeBytes: bigint): Promise<void> {
-  await node.backend.expandVolume(volume.volumeId, sizeBytes);
-  await node.catalogue.setVolumeSize(volume.volumeId, sizeBytes);
-}
+const expand = (volume: VolumeRecord, volume_path: string, fields: Message = {}) =>
+  node.expand(volume, { volume_path, ...fields });
 
 const range = (required: bigint, limit = 0n): Message => ({
   capacity_range: { required_bytes: required.toString(), limit_bytes: limit.toString() },
@@ -80,7 +70,7 @@ for (const type of FILE_SYSTEMS) {
     const [staging, target] = [node.stagingPath(volume.volumeId), node.targetPath(volume.volumeId)];
     writeFileSync(`${target}/data`, 'kept');
     assert.equal((await expand(volume, target))['capacity_bytes'], XFS_SIZE.toString());
-    await enlarge(volume, LARGER);
+    await node.enlarge(volume, LARGER);
     const isAble = await canGrowMounted(type);
     const requests: [string, Message][] = [
       [target, { ...range(LARGER), volume_capability: mountCapability(type) }],
@@ -109,7 +99,7 @@ rootTest('NE5: a file system that is mounted read-only cannot grow while in use'
   await node.stage(volume, mountCapability('xfs'));
   await node.unstage(volume);
   await node.stage(volume, mountCapability('xfs', READER));
-  await enlarge(volume, LARGER);
+  await node.enlarge(volume, LARGER);
   const staging = node.stagingPath(volume.volumeId);
   await rejectsWith(expand(volume, staging), 'FAILED_PRECONDITION', /mounted read-only/);
   await node.unstage(volume);
@@ -119,7 +109,7 @@ rootTest('a read-only publication is grown by the staging, which can be written 
   const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
   await node.stage(volume, mountCapability('xfs'));
   await node.publish(volume, mountCapability('xfs'), { readonly: true });
-  await enlarge(volume, LARGER);
+  await node.enlarge(volume, LARGER);
   const target = node.targetPath(volume.volumeId);
   assert.equal((await expand(volume, target))['capacity_bytes'], LARGER.toString());
   assert.ok(bytesAt(target) > (LARGER * 8n) / 10n);
@@ -168,7 +158,7 @@ rootTest(
     await node.stage(volume, blockCapability());
     await node.publish(volume, blockCapability());
     const target = node.targetPath(volume.volumeId);
-    await enlarge(volume, LARGER);
+    await node.enlarge(volume, LARGER);
     for (const fields of [{}, { volume_capability: blockCapability() }, range(LARGER)]) {
       for (const path of [target, node.stagingPath(volume.volumeId)]) {
         assert.equal((await expand(volume, path, fields))['capacity_bytes'], LARGER.toString());

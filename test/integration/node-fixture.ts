@@ -189,6 +189,20 @@ export class NodeFixture {
     });
   }
 
+  /** As ControllerExpandVolume does it. */
+  async enlarge(volume: VolumeRecord, sizeBytes: bigint): Promise<void> {
+    await this.backend.expandVolume(volume.volumeId, sizeBytes);
+    await this.catalogue.setVolumeSize(volume.volumeId, sizeBytes);
+  }
+
+  expand(volume: VolumeRecord, fields: Message = {}): Promise<Message> {
+    return this.call('NodeExpandVolume', {
+      volume_id: volume.volumeId,
+      volume_path: this.stagingPath(volume.volumeId),
+      ...fields,
+    });
+  }
+
   /** What the kernel holds for volumes: the pool's own mount and loop device left out. */
   held(): { mounts: string[]; loops: string[] } {
     const { workspace } = this;

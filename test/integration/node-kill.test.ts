@@ -1,21 +1,38 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, statfsSync, writeFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { FILE_SYSTEMS } from '../../src/file-systems.js';
+import { newSnapshotId } from '../../src/volumes/identifiers.js';
 import type { VolumeRecord } from '../../src/volumes/records.js';
+import { seededRandom } from '../support/random.js';
+import { TEST_NODE_KEY } from '../support/records.js';
 import { skipUnlessRoot, Workspace } from '../support/workspace.js';
-import { blockCapability, mountCapability, type NodeFixture, openNode } from './node-fixture.js';
+import {
+  blockCapability,
+  mountCapability,
+  type NodeFixture,
+  openNode,
+  XFS_SIZE,
+} from './node-fixture.js';
 
 const ROUNDS = process.env['BLOCKDELTA_TEST_LONG'] === '1' ? 80 : 8;
-const CAPABILITIES = [mountCapability('ext4'), mountCapability('xfs'), blockCapability()];
+const MOUNTS = FILE_SYSTEMS.map((type) => mountCapability(type));
+/** In the order of the kinds of node-process.ts. */
+const CAPABILITIES = [...MOUNTS, blockCapability(), ...MOUNTS];
+const FIRST_COPY = MOUNTS.length + 1;
 
 /** Runs the process for a while and kills it. Returns the volumes it had written to. */
-async function runAndKill(workspace: Workspace, runMs: number): Promise<string[]> {
+async function runAndKill(
+  workspace: Workspace,
+  snapshots: readonly string[],
+  runMs: number,
+): Promise<string[]> {
   const script = fileURLToPath(new URL('./node-process.js', import.meta.url));
-  const child = spawn(process.execPath, [script, workspace.directory], {
+  const child = spawn(process.execPath, [script, workspace.directory, ...snapshots], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   let output = '';
@@ -35,17 +52,40 @@ async function runAndKill(workspace: Workspace, runMs: number): Promise<string[]
 
 /** Every volume can be used again, with what was written to it. */
 async function useAgain(node: NodeFixture, volume: VolumeRecord, isWritten: boolean) {
-  const capability = CAPABILITIES[Number(volume.parameters['turn'])] ?? blockCapability();
+  const turn = Number(volume.parameters['turn']);
+  const capability = CAPABILITIES[turn] ?? blockCapability();
   // The call that was interrupted is one of these, whichever it was.
   await node.unpublish(volume);
   await node.stage(volume, capability);
-  if (isWritten) {
-    const file = `${node.stagingPath(volume.volumeId)}/file`;
-    assert.equal(readFileSync(file, 'utf8'), volume.volumeId);
+  const staging = node.stagingPath(volume.volumeId);
+  if (isWritten) assert.equal(readFileSync(`${staging}/file`, 'utf8'), volume.volumeId);
+  if (turn >= FIRST_COPY) assert.equal(readFileSync(`${staging}/base`, 'utf8'), 'base');
+  if (capability['mount'] !== null) {
+    const { blocks, bsize } = statfsSync(staging, { bigint: true });
+    assert.ok(blocks * bsize > (volume.sizeBytes * 7n) / 10n, `${blocks * bsize} of ${turn}`);
   }
   await node.publish(volume, capability);
   await node.unpublish(volume);
   await node.unstage(volume);
+}
+
+/** Of one small volume for each file system. */
+async function cutBases(workspace: Workspace): Promise<string[]> {
+  const node = await openNode(workspace);
+  const snapshots: string[] = [];
+  for (const capability of MOUNTS) {
+    const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
+    await node.stage(volume, capability);
+    writeFileSync(`${node.stagingPath(volume.volumeId)}/base`, 'base', { flush: true });
+    const snapshotId = newSnapshotId(TEST_NODE_KEY);
+    await node.backend.createSnapshots([{ volumeId: volume.volumeId, snapshotId }]);
+    await node.unstage(volume);
+    await node.backend.deleteVolume(volume.volumeId);
+    await node.catalogue.removeVolume(volume.volumeId);
+    snapshots.push(snapshotId);
+  }
+  await node.close();
+  return snapshots;
 }
 
 test(`killed anywhere, ${ROUNDS} times, every volume is whole and nothing stays behind`, {
@@ -53,9 +93,10 @@ test(`killed anywhere, ${ROUNDS} times, every volume is whole and nothing stays 
 }, async () => {
   const workspace = new Workspace('node-kill');
   try {
-    await (await openNode(workspace)).close();
+    const random = seededRandom('node-kill');
+    const snapshots = await cutBases(workspace);
     for (let round = 0; round < ROUNDS; round += 1) {
-      const written = await runAndKill(workspace, Math.random() * 500);
+      const written = await runAndKill(workspace, snapshots, random.below(800));
       const node = await openNode(workspace);
       try {
         for (const volume of await node.catalogue.listVolumes()) {

@@ -30,6 +30,7 @@ test('every field of a line is read, octal escapes and optional fields included'
     parentId: 22,
     major: 7,
     minor: 3,
+    device: { major: 7, minor: 3 },
     root: '/',
     mountPoint: '/mnt/a b\tc\nd\\e#f',
     options: ['ro', 'noatime'],
