@@ -40,12 +40,11 @@ export interface PoolObject {
   sizeBytes: bigint;
 }
 
-/** What the kernel shows of one volume's storage, for judging its health. */
+/** What can be seen of one volume's storage without asking its device, for judging its health. Cheap. */
 export interface StorageCondition {
   /** Of the volume's storage in the pool; null if that is gone. */
   storedBytes: bigint | null;
-  attachment: Attachment | null;
-  /** A device of this volume goes on running on storage that was removed from the pool. */
+  /** The storage is gone from the pool, and a device of this volume goes on running on it. */
   runsOnRemoved: boolean;
 }
 

@@ -143,6 +143,6 @@ export function describeCopies(context: ContractContext): void {
     assert.deepEqual([storedBytes, runsOnRemoved], [2n * SIZE, false]);
     await drop(context, volumeId);
     const gone = await backend.condition(volumeId);
-    assert.deepEqual(gone, { storedBytes: null, attachment: null, runsOnRemoved: false });
+    assert.deepEqual(gone, { storedBytes: null, runsOnRemoved: false });
   });
 }

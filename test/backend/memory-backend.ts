@@ -148,7 +148,7 @@ export class MemoryBackend implements Backend {
 
   async condition(volumeId: string): Promise<StorageCondition> {
     const storedBytes = this.storage.volumes.get(volumeId)?.sizeBytes ?? null;
-    return { storedBytes, attachment: null, runsOnRemoved: false };
+    return { storedBytes, runsOnRemoved: false };
   }
 
   async list(): Promise<PoolContents> {

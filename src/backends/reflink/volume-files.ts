@@ -112,10 +112,12 @@ export class VolumeFiles {
   }
 
   async condition(volumeId: string): Promise<StorageCondition> {
-    const found = await this.findAttachment(volumeId);
-    const file = await statOrNull(this.path(volumeId));
-    const runsOnRemoved = found === null && (await isAttachedRemoved(this.path(volumeId)));
-    return { storedBytes: file?.size ?? null, attachment: found, runsOnRemoved };
+    const path = this.path(volumeId);
+    await this.directory.check();
+    const file = await statOrNull(path);
+    // Lists ask this of every volume: the devices of the machine are gone through for lost ones only.
+    const runsOnRemoved = file === null && (await isAttachedRemoved(path));
+    return { storedBytes: file?.size ?? null, runsOnRemoved };
   }
 
   async cutSource(volumeId: string): Promise<CutSource> {

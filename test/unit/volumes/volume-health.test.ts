@@ -32,7 +32,7 @@ function storage(
   return {
     sizeBytes: GIB,
     pool: { failure: null, capacity: capacity(pool) },
-    condition: { storedBytes: GIB, attachment: null, runsOnRemoved: false, ...condition },
+    condition: { storedBytes: GIB, runsOnRemoved: false, ...condition },
   };
 }
 
