@@ -10,6 +10,7 @@ import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } f
 import { connect as connectSocket } from 'node:net';
 import { CSI_PACKAGE, csiProto } from '../csi/proto.js';
 import { StatusCode } from '../errors.js';
+import { ConformanceFailure } from './check.js';
 import type { Refusal } from './driver.js';
 import type { Entry } from './ranges.js';
 
@@ -151,26 +152,29 @@ export class MetadataStream {
   async #finish(): Promise<void> {
     await this.#closed;
     const status = this.#trailers['grpc-status'];
-    const { rpc } = this.#target;
     if (status === undefined) {
       const isOurs = this.#stream.rstCode === constants.NGHTTP2_CANCEL;
-      const code = isOurs ? StatusCode.CANCELLED : StatusCode.UNAVAILABLE;
       const why = this.#error?.message ?? `reset with HTTP/2 code ${this.#stream.rstCode}`;
-      this.#end = {
-        rpc,
-        code,
-        message: `the stream ended without a status: ${why}`,
-        hasDetails: false,
-      };
+      this.#endWith(
+        isOurs ? StatusCode.CANCELLED : StatusCode.UNAVAILABLE,
+        `the stream ended without a status: ${why}`,
+      );
       return;
     }
-    this.#end = {
-      rpc,
-      code: Number(status),
-      message: percentDecoded(String(this.#trailers['grpc-message'] ?? '')),
-      hasDetails: this.#trailers['grpc-status-details-bin'] !== undefined,
-    };
-    if (this.#end.code !== StatusCode.OK) this.#target.onRefusal(this.#end);
+    if (Number(status) === StatusCode.OK && this.#pending.length > 0) {
+      this.#endWith(StatusCode.INTERNAL, 'the stream ended OK in the middle of a message');
+      return;
+    }
+    this.#endWith(
+      Number(status),
+      percentDecoded(String(this.#trailers['grpc-message'] ?? '')),
+      this.#trailers['grpc-status-details-bin'] !== undefined,
+    );
+    if (this.end.code !== StatusCode.OK) this.#target.onRefusal(this.end);
+  }
+
+  #endWith(code: number, message: string, hasDetails = false): void {
+    this.#end = { rpc: this.#target.rpc, code, message, hasDetails };
   }
 }
 
@@ -190,13 +194,7 @@ interface PlainMessage {
 }
 
 function decode(rpc: string, bytes: Buffer): MetadataMessage {
-  const type = csiProto().root.lookupType(`${CSI_PACKAGE}.${rpc}Response`);
-  const plain = type.toObject(type.decode(bytes), {
-    longs: String,
-    enums: String,
-    defaults: true,
-    arrays: true,
-  }) as PlainMessage;
+  const plain = plainOf(rpc, bytes);
   return {
     type: String(plain.block_metadata_type),
     capacityBytes: BigInt(plain.volume_capacity_bytes),
@@ -206,4 +204,19 @@ function decode(rpc: string, bytes: Buffer): MetadataMessage {
     })),
     wireBytes: bytes.length,
   };
+}
+
+function plainOf(rpc: string, bytes: Buffer): PlainMessage {
+  const type = csiProto().root.lookupType(`${CSI_PACKAGE}.${rpc}Response`);
+  try {
+    return type.toObject(type.decode(bytes), {
+      longs: String,
+      enums: String,
+      defaults: true,
+      arrays: true,
+    }) as PlainMessage;
+  } catch (thrown) {
+    const found = `${bytes.length} bytes that are none (${(thrown as Error).message})`;
+    throw new ConformanceFailure(rpc, `messages of ${rpc}Response`, found);
+  }
 }

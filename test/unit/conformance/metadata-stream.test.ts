@@ -1,0 +1,232 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
+import { after, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import {
+  MetadataStream,
+  type MetadataStreamOptions,
+} from '../../../src/conformance/metadata-stream.js';
+import { clientServices } from '../../../src/csi/proto.js';
+import { StatusCode } from '../../../src/errors.js';
+import type { Message } from '../../support/csi-client.js';
+import { Workspace } from '../../support/workspace.js';
+
+const workspace = new Workspace('metadata-stream');
+after(() => workspace.dispose());
+
+const RPC = 'GetMetadataAllocated';
+const METHOD = clientServices().SnapshotMetadata[RPC];
+const HEADERS = { ':status': 200, 'content-type': 'application/grpc' };
+
+type Behaviour = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
+
+/** A stream against a server that behaves like this; gone when `use` has ended. */
+async function withStream<T>(
+  behaviour: Behaviour,
+  use: (stream: MetadataStream) => Promise<T>,
+  options: MetadataStreamOptions & { signal?: AbortSignal } = {},
+): Promise<T> {
+  const socketPath = workspace.path('server.sock');
+  const server = createServer();
+  server.on('stream', (stream, headers) => {
+    stream.on('error', () => undefined);
+    behaviour(stream, headers);
+  });
+  server.listen(socketPath);
+  await once(server, 'listening');
+  const stream = new MetadataStream({
+    signal: new AbortController().signal,
+    ...options,
+    socketPath,
+    rpc: RPC,
+    path: METHOD?.path ?? '',
+    request: METHOD?.requestSerialize({ snapshot_id: 'one' }) ?? Buffer.alloc(0),
+    onRefusal: () => undefined,
+  });
+  try {
+    return await use(stream);
+  } finally {
+    await stream.close();
+    server.close();
+  }
+}
+
+function frameOf(message: Message): Buffer {
+  const bytes = METHOD?.responseSerialize(message) ?? Buffer.alloc(0);
+  const head = Buffer.alloc(5);
+  head.writeUInt32BE(bytes.length, 1);
+  return Buffer.concat([head, bytes]);
+}
+
+const MESSAGE = {
+  block_metadata_type: 'VARIABLE_LENGTH',
+  volume_capacity_bytes: '1048576',
+  block_metadata: [{ byte_offset: '4096', size_bytes: '512' }],
+};
+
+function answer(stream: ServerHttp2Stream, bytes: Buffer, trailers: Record<string, string>): void {
+  stream.respond(HEADERS, { waitForTrailers: true });
+  stream.on('wantTrailers', () => stream.sendTrailers(trailers));
+  stream.end(bytes);
+}
+
+async function endOf(stream: MetadataStream): Promise<[number, number, string]> {
+  let messages = 0;
+  while ((await stream.next()) !== null) messages += 1;
+  return [messages, stream.end.code, stream.end.message];
+}
+
+test('messages are put together, however they are cut up on the way', async () => {
+  const bytes = Buffer.concat([frameOf(MESSAGE), frameOf({}), frameOf(MESSAGE)]);
+  const behaviour: Behaviour = async (stream) => {
+    stream.respond(HEADERS, { waitForTrailers: true });
+    stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
+    for (const byte of bytes) {
+      stream.write(Buffer.from([byte]));
+      await delay(0);
+    }
+    stream.end();
+  };
+  await withStream(behaviour, async (stream) => {
+    const first = await stream.next();
+    assert.deepEqual(first?.entries, [{ offset: 4096n, size: 512n }]);
+    assert.equal(first?.type, 'VARIABLE_LENGTH');
+    assert.equal(first?.capacityBytes, 1048576n);
+    assert.equal(first?.wireBytes, frameOf(MESSAGE).length - 5);
+    const bare = await stream.next();
+    assert.deepEqual([bare?.type, bare?.capacityBytes], ['UNKNOWN', 0n], 'what is not set is seen');
+    assert.notEqual(await stream.next(), null);
+    assert.equal(await stream.next(), null);
+    assert.equal(stream.end.code, StatusCode.OK);
+  });
+});
+
+test('the request is sent as it is, with the deadline for the driver alone', async () => {
+  let seen: IncomingHttpHeaders = {};
+  const parts: Buffer[] = [];
+  const behaviour: Behaviour = (stream, headers) => {
+    seen = headers;
+    stream.on('data', (part: Buffer) => parts.push(part));
+    stream.on('end', () => answer(stream, Buffer.alloc(0), { 'grpc-status': '0' }));
+  };
+  await withStream(behaviour, endOf, { deadlineMs: 1 });
+  assert.equal(seen['grpc-timeout'], '1m');
+  assert.equal(seen[':path'], '/csi.v1.SnapshotMetadata/GetMetadataAllocated');
+  const request = METHOD?.requestDeserialize(Buffer.concat(parts).subarray(5)) as Message;
+  assert.equal(request['snapshot_id'], 'one');
+});
+
+test('a refusal is told with code, message and whether it has details', async () => {
+  const rows: [Record<string, string>, string, boolean][] = [
+    [{ 'grpc-message': 'caf%C3%A9 100%25' }, 'café 100%', false],
+    [{ 'grpc-message': '100% wrong' }, '100% wrong', false],
+    [{ 'grpc-status-details-bin': 'AAAA' }, '', true],
+  ];
+  for (const [headers, message, hasDetails] of rows) {
+    const trailers = { 'grpc-status': '5', ...headers };
+    const onlyTrailers: Behaviour = (stream) =>
+      stream.respond({ ...HEADERS, ...trailers }, { endStream: true });
+    const behind: Behaviour = (stream) => answer(stream, frameOf(MESSAGE), trailers);
+    for (const behaviour of [onlyTrailers, behind]) {
+      await withStream(behaviour, async (stream) => {
+        await endOf(stream);
+        assert.deepEqual(stream.end, { rpc: RPC, code: 5, message, hasDetails });
+      });
+    }
+  }
+});
+
+test('SM18: no broken end looks like OK', async () => {
+  const whole = frameOf(MESSAGE);
+  const open = (stream: ServerHttp2Stream): void => {
+    stream.respond(HEADERS);
+    stream.write(whole);
+  };
+  const rows: [string, Behaviour, number][] = [
+    [
+      'reset by the driver',
+      (stream) => {
+        open(stream);
+        stream.close(2);
+      },
+      StatusCode.UNAVAILABLE,
+    ],
+    [
+      'a connection that breaks',
+      (stream) => {
+        open(stream);
+        setTimeout(() => stream.session?.destroy(), 20);
+      },
+      StatusCode.UNAVAILABLE,
+    ],
+    [
+      'an end without a status',
+      (stream) => {
+        stream.respond(HEADERS);
+        stream.end(whole);
+      },
+      StatusCode.UNAVAILABLE,
+    ],
+    [
+      'OK in the middle of a message',
+      (stream) => answer(stream, whole.subarray(0, -1), { 'grpc-status': '0' }),
+      StatusCode.INTERNAL,
+    ],
+  ];
+  for (const [what, behaviour, code] of rows) {
+    const [, found, message] = await withStream(behaviour, endOf);
+    assert.equal(found, code, `${what}: ${message}`);
+  }
+});
+
+test('what is no message fails in words', async () => {
+  const frame = Buffer.from([0, 0, 0, 0, 2, 0x1a, 0x7f]);
+  const behaviour: Behaviour = (stream) => answer(stream, frame, { 'grpc-status': '0' });
+  await assert.rejects(withStream(behaviour, endOf), {
+    message: /expected messages of GetMetadataAllocatedResponse, found 2 bytes that are none/,
+  });
+});
+
+test('a driver that nobody reads from has to wait', async () => {
+  const total = 1 << 20;
+  let server: ServerHttp2Stream | undefined;
+  const behaviour: Behaviour = (stream) => {
+    server = stream;
+    const frame = Buffer.alloc(total + 5);
+    frame.writeUInt32BE(total, 1);
+    answer(stream, frame, { 'grpc-status': '0' });
+  };
+  const use = async (stream: MetadataStream): Promise<void> => {
+    await delay(200);
+    assert.equal(server?.writableFinished, false, 'the window has let everything through');
+    stream.cancel();
+    assert.equal(await stream.next(), null);
+    assert.equal(stream.end.code, StatusCode.CANCELLED);
+  };
+  await withStream(behaviour, use, { windowBytes: 256 });
+});
+
+test('a signal ends a stream that says nothing', async () => {
+  const ending = new AbortController();
+  const use = async (stream: MetadataStream): Promise<void> => {
+    setTimeout(() => ending.abort(), 20);
+    assert.equal(await stream.next(), null);
+    assert.notEqual(stream.end.code, StatusCode.OK);
+  };
+  await withStream((stream) => stream.respond(HEADERS), use, { signal: ending.signal });
+});
+
+test('a socket that nobody listens at is UNAVAILABLE', async () => {
+  const stream = new MetadataStream({
+    socketPath: workspace.path('nobody.sock'),
+    rpc: RPC,
+    path: METHOD?.path ?? '',
+    request: Buffer.alloc(0),
+    signal: new AbortController().signal,
+    onRefusal: () => undefined,
+  });
+  assert.equal(await stream.next(), null);
+  assert.equal(stream.end.code, StatusCode.UNAVAILABLE);
+  await stream.close();
+});
