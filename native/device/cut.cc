@@ -36,7 +36,7 @@ class Cut {
   // One try. `outcome` is set if the clones are good; else `raw_` is in the order for the next one.
   Status Try(std::optional<CutOutcome>* outcome);
   Result<std::vector<Freeze>> FreezeAll() const;
-  Status FlushRaw() const;
+  Status FlushAhead() const;
   Status FlushAll() const;
   // Clones the raw devices in the order of `raw_`. Answers the places in it of those that were, or
   // may have been, written to between their clone and that of the last one.
@@ -94,8 +94,8 @@ Result<CutOutcome> Cut::Clone() {
 }
 
 Status Cut::Try(std::optional<CutOutcome>* outcome) {
-  // What a raw device has not written back yet must not prolong the time the others stand still.
-  Status status = FlushRaw();
+  // What is not written back yet must not prolong the time that the others stand still.
+  Status status = FlushAhead();
   if (!status.ok()) return status;
   Result<std::vector<Freeze>> freezes = FreezeAll();
   if (!freezes.ok()) return freezes.TakeStatus();
@@ -136,9 +136,9 @@ Result<std::vector<Freeze>> Cut::FreezeAll() const {
   return freezes;
 }
 
-Status Cut::FlushRaw() const {
-  for (const size_t member : raw_) {
-    Status status = sources_[member].Flush();
+Status Cut::FlushAhead() const {
+  for (const CutSource& source : sources_) {
+    Status status = source.IsFrozenForCut() ? source.SyncFileSystem() : source.Flush();
     if (!status.ok()) return status;
   }
   return Status();

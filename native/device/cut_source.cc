@@ -1,6 +1,7 @@
 #include "native/device/cut_source.h"
 
 #include <linux/fs.h>
+#include <unistd.h>
 
 #include <utility>
 
@@ -46,12 +47,25 @@ Status CutSource::OpenLoopOf(const CutMember& member, const struct stat& file) {
   return Status();
 }
 
-Result<Freeze> CutSource::BeginFreeze() const {
+Result<UniqueFd> CutSource::OpenMount() const {
   Result<UniqueFd> mount = OpenPath(*freeze_path_, O_RDONLY | O_DIRECTORY);
-  if (!mount.ok()) return mount.TakeStatus();
+  if (!mount.ok()) return mount;
   Status status = CheckMountedFrom(mount->get(), *freeze_path_, device_, loop_path_, "FIFREEZE");
   if (!status.ok()) return status;
+  return mount;
+}
+
+Result<Freeze> CutSource::BeginFreeze() const {
+  Result<UniqueFd> mount = OpenMount();
+  if (!mount.ok()) return mount.TakeStatus();
   return Freeze::Begin(std::move(*mount), *freeze_path_);
+}
+
+Status CutSource::SyncFileSystem() const {
+  Result<UniqueFd> mount = OpenMount();
+  if (!mount.ok()) return mount.TakeStatus();
+  static_cast<void>(syncfs(mount->get()));
+  return Status();
 }
 
 Status CutSource::Flush() const {

@@ -194,10 +194,11 @@ export interface Addon {
    */
   growFile(request: { path: string; sizeBytes: bigint }): NativeResult<{ grown: boolean }>;
   /**
-   * Frozen snapshots of 1 to 4096 volumes at one point in time. FIFREEZE of every freezePath, then for
-   * each member fsync and BLKFLSBUF of loopPath and fsync of the file, then FICLONE to temporaryPath,
-   * FITHAW of all, fsync, mode 0400, rename, FS_IMMUTABLE_FL, fsync of the directories. All or
-   * nothing: whatever fails, everything is thawed and no file is left.
+   * Frozen snapshots of 1 to 4096 volumes at one point in time. Everything is written back, so
+   * that standing still is short; FIFREEZE of every freezePath, then for each member fsync and BLKFLSBUF
+   * of loopPath and fsync of the file, then FICLONE to temporaryPath, FITHAW of all, fsync, mode 0400,
+   * rename, FS_IMMUTABLE_FL, fsync of the directories. All or nothing: whatever fails, everything is
+   * thawed and no file is left.
    *
    * Members without freezePath but with loopPath (raw block volumes) cannot be held still. One may
    * be written to at any rate. If more of them are written to while they are cloned it is tried
