@@ -31,12 +31,16 @@ type Opening = 'fine' | 'shut down' | 'silent';
 /** Questions without an answer yet, by mount id: a dead disk gets one at a time. */
 const pending = new Map<number, Promise<Opening>>();
 
-/** @param deviceName of the block device, such as `loop3` */
+/**
+ * @param deviceName of the block device, such as `loop3`
+ * @param answerMs how long the file system may take to answer
+ */
 export async function fileSystemTroubles(
-  entry: MountEntry,
+  entry: Pick<MountEntry, 'mountId' | 'mountPoint' | 'fsType' | 'superOptions'>,
   deviceName: string,
+  answerMs = ANSWER_MS,
 ): Promise<FileSystemTroubles> {
-  const opening = await openInTime(entry);
+  const opening = await openInTime(entry, answerMs);
   const counted = entry.fsType === 'btrfs' ? btrfsErrors(deviceName) : ext4Errors(deviceName);
   return {
     shutDown:
@@ -47,14 +51,17 @@ export async function fileSystemTroubles(
   };
 }
 
-async function openInTime(entry: MountEntry): Promise<Opening> {
+async function openInTime(
+  entry: Pick<MountEntry, 'mountId' | 'mountPoint'>,
+  answerMs: number,
+): Promise<Opening> {
   let asked = pending.get(entry.mountId);
   if (asked === undefined) {
     asked = openRoot(entry.mountPoint).finally(() => pending.delete(entry.mountId));
     pending.set(entry.mountId, asked);
   }
   const timer = new AbortController();
-  const late = delay(ANSWER_MS, 'silent' as const, { signal: timer.signal }).catch(
+  const late = delay(answerMs, 'silent' as const, { signal: timer.signal }).catch(
     () => 'silent' as const,
   );
   const opening = await Promise.race([asked, late]);

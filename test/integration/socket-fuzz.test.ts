@@ -13,6 +13,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { FuzzRun } from '../support/fuzz-run.js';
 import type { FuzzWorld } from '../support/plausible-requests.js';
@@ -162,4 +163,42 @@ test(`G1, G2 and E4: ${REQUESTS} hostile requests get a status of CSI each, and 
   assert.deepEqual([mountsBelow(workspace.directory), loopsBelow(workspace.directory)], held);
   await running.restart();
   assert.deepEqual(startReport(running.plugin.log).differences, []);
+});
+
+/** Opens the socket, writes, and goes away without a word: at once, or when the plugin hangs up. */
+function writeAndVanish(path: string, bytes: Buffer, waitMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    const socket = connect(path);
+    socket.on('error', () => undefined);
+    socket.on('close', () => resolve());
+    socket.on('connect', () => {
+      socket.write(bytes);
+      setTimeout(() => socket.destroy(), waitMs);
+    });
+    socket.resume();
+  });
+}
+
+test('G1: what is no HTTP/2, or breaks off in the middle, costs nobody else his answer', async () => {
+  const random = seededRandom('socket junk');
+  const { client, plugin, workspace } = running;
+  const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
+  const settings = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+  const pid = plugin.process.pid;
+  for (let round = 0; round < 20; round += 1) {
+    const junk = Array.from({ length: 16 }, () => {
+      const noise = random.bytes(random.below(2000));
+      const start = random.pick([[], [preface], [preface, settings], [preface.subarray(0, 9)]]);
+      return writeAndVanish(
+        workspace.path('plugin.sock'),
+        Buffer.concat([...start, noise]),
+        random.below(30),
+      );
+    });
+    const answer = await client.identity.Probe({});
+    assert.equal(answer['ready'].value, true);
+    await Promise.all(junk);
+  }
+  assert.equal(plugin.process.exitCode, null);
+  assert.equal(plugin.process.pid, pid);
 });
