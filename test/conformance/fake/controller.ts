@@ -1,0 +1,209 @@
+/** The Controller service of the fake driver: raw block volumes, snapshots that are full copies. */
+import { rm, truncate } from 'node:fs/promises';
+import { BLOCK_BYTES, regrow } from './disk.js';
+import { page } from './lists.js';
+import { demand, type Message, type Rpcs, refusal } from './refusal.js';
+import type { Snapshot, State, Volume } from './state.js';
+
+const DEFAULT_BYTES = 8 << 20;
+const LARGEST_BYTES = 1 << 30;
+const MODES = ['SINGLE_NODE_WRITER', 'SINGLE_NODE_READER_ONLY'];
+const CAPABILITIES = [
+  'CREATE_DELETE_VOLUME',
+  'LIST_VOLUMES',
+  'GET_CAPACITY',
+  'CREATE_DELETE_SNAPSHOT',
+  'LIST_SNAPSHOTS',
+  'CLONE_VOLUME',
+  'EXPAND_VOLUME',
+];
+
+export function controllerRpcs(state: State): Rpcs {
+  return {
+    ControllerGetCapabilities: () => ({
+      capabilities: CAPABILITIES.filter((type) => state.has(type)).map((type) => ({
+        rpc: { type },
+      })),
+    }),
+    CreateVolume: (request) => state.inTurn(() => createVolume(state, request)),
+    DeleteVolume: (request) => state.inTurn(() => deleteVolume(state, request)),
+    ControllerExpandVolume: (request) => state.inTurn(() => expandVolume(state, request)),
+    ValidateVolumeCapabilities: (request) => {
+      demand(request, 'volume_id', 'volume_capabilities');
+      state.volume(request['volume_id']);
+      const wrong = unsupported(request['volume_capabilities']);
+      const confirmed = { volume_capabilities: request['volume_capabilities'] };
+      return wrong === null ? { confirmed } : { message: wrong };
+    },
+    ListVolumes: (request) =>
+      page(request, state.volumes.values(), (volume) => ({ volume: volumeMessage(volume) })),
+    GetCapacity: (request) => ({
+      available_capacity: unsupported(request['volume_capabilities']) === null ? LARGEST_BYTES : 0,
+    }),
+    CreateSnapshot: (request) => state.inTurn(() => createSnapshot(state, request)),
+    DeleteSnapshot: (request) => state.inTurn(() => deleteSnapshot(state, request)),
+    ListSnapshots: (request) => {
+      const { snapshot_id: id, source_volume_id: source } = request;
+      const all = [...state.snapshots.values()].filter(
+        (one) => (id === '' || one.id === id) && (source === '' || one.volumeId === source),
+      );
+      return page(request, all, (one) => ({ snapshot: snapshotMessage(one) }));
+    },
+  };
+}
+
+export function snapshotMessage(snapshot: Snapshot): Message {
+  return {
+    snapshot_id: snapshot.id,
+    source_volume_id: snapshot.volumeId,
+    size_bytes: snapshot.sizeBytes,
+    creation_time: timestamp(snapshot.createdMs),
+    ready_to_use: true,
+    group_snapshot_id: snapshot.groupId,
+  };
+}
+
+export function timestamp(ms: number): Message {
+  return { seconds: Math.floor(ms / 1000), nanos: (ms % 1000) * 1_000_000 };
+}
+
+/** Why one of the capabilities cannot be had; null if all can. */
+export function unsupported(capabilities: readonly Message[]): string | null {
+  for (const capability of capabilities) {
+    const mode = String(capability['access_mode']?.mode ?? 'none');
+    if (!capability['block']) return 'only raw block volumes are served';
+    if (!MODES.includes(mode)) return `access mode ${mode} is not supported`;
+  }
+  return null;
+}
+
+function volumeMessage(volume: Volume): Message {
+  return {
+    volume_id: volume.id,
+    capacity_bytes: volume.sizeBytes,
+    ...(volume.source === null ? {} : { content_source: volume.source }),
+  };
+}
+
+async function createVolume(state: State, request: Message): Promise<Message> {
+  demand(request, 'name', 'volume_capabilities');
+  if (Buffer.byteLength(request['name']) > 128) {
+    throw refusal('INVALID_ARGUMENT', 'name is longer than 128 bytes');
+  }
+  const wrong = unsupported(request['volume_capabilities']);
+  if (wrong !== null) throw refusal('INVALID_ARGUMENT', wrong);
+  const [name, parameters] = [String(request['name']), request['parameters']];
+  if (Object.keys({ ...request['mutable_parameters'] }).length > 0) {
+    throw refusal('INVALID_ARGUMENT', 'mutable_parameters are not supported');
+  }
+  const source: Message | null = request['volume_content_source'];
+  const from = source === null ? null : sourceOf(state, source);
+  const known = [...state.volumes.values()].find((volume) => volume.name === name);
+  if (known !== undefined) {
+    const { required, limit } = rangeOf(request);
+    const fits = known.sizeBytes >= required && (limit === 0 || known.sizeBytes <= limit);
+    const isSame =
+      fits && same(known.source, source) && same({ ...known.parameters }, { ...parameters });
+    if (isSame) return { volume: volumeMessage(known) };
+    throw refusal('ALREADY_EXISTS', `another volume has the name '${name}'`);
+  }
+  const sizeBytes = sizeFor(request, from?.sizeBytes ?? 0);
+  const volume = await state.makeVolume({ name, sizeBytes, parameters, source }, from);
+  return { volume: volumeMessage(volume) };
+}
+
+function sourceOf(state: State, source: Message): Snapshot | Volume {
+  const id = String(source['snapshot']?.snapshot_id ?? source['volume']?.volume_id ?? '');
+  if (id === '') throw refusal('INVALID_ARGUMENT', 'volume_content_source names nothing');
+  if (source['snapshot']) return state.snapshot(id);
+  if (!state.has('CLONE_VOLUME')) throw refusal('INVALID_ARGUMENT', 'volumes cannot be cloned');
+  return state.volume(id);
+}
+
+function rangeOf(request: Message): { required: number; limit: number } {
+  const range = request['capacity_range'];
+  const [required, limit] = [Number(range?.required_bytes ?? 0), Number(range?.limit_bytes ?? 0)];
+  const isUnset = range && required === 0 && limit === 0;
+  if (isUnset || required < 0 || limit < 0 || (limit > 0 && required > limit)) {
+    throw refusal('INVALID_ARGUMENT', `capacity_range ${required} to ${limit} is no range`);
+  }
+  return { required, limit };
+}
+
+/** Rounded up to whole blocks. */
+function sizeFor(request: Message, leastBytes: number): number {
+  const { required, limit } = rangeOf(request);
+  const wish = required > 0 ? required : leastBytes > 0 ? leastBytes : DEFAULT_BYTES;
+  const unlimited = limit > 0 && required === 0 && leastBytes === 0 ? Math.min(wish, limit) : wish;
+  const sizeBytes = Math.ceil(unlimited / BLOCK_BYTES) * BLOCK_BYTES;
+  if ((limit > 0 && sizeBytes > limit) || sizeBytes > LARGEST_BYTES || sizeBytes < leastBytes) {
+    throw refusal('OUT_OF_RANGE', `${sizeBytes} bytes: limit ${limit}, at least ${leastBytes}`);
+  }
+  return sizeBytes;
+}
+
+async function deleteVolume(state: State, request: Message): Promise<Message> {
+  demand(request, 'volume_id');
+  const volume = state.volumes.get(request['volume_id']);
+  if (volume === undefined) return {};
+  if (volume.device !== null) {
+    throw refusal('FAILED_PRECONDITION', `volume '${volume.id}' is staged`);
+  }
+  if (state.options.dependentSnapshots && state.snapshotsOf(volume.id).length > 0) {
+    throw refusal('FAILED_PRECONDITION', `volume '${volume.id}' has snapshots`);
+  }
+  state.volumes.delete(volume.id);
+  await rm(volume.path, { force: true });
+  return {};
+}
+
+async function expandVolume(state: State, request: Message): Promise<Message> {
+  demand(request, 'volume_id', 'capacity_range');
+  const volume = state.volume(request['volume_id']);
+  const { limit } = rangeOf(request);
+  if (limit > 0 && limit < volume.sizeBytes) {
+    throw refusal('OUT_OF_RANGE', `volume '${volume.id}' has ${volume.sizeBytes} bytes already`);
+  }
+  const sizeBytes = sizeFor(request, 0);
+  if (sizeBytes > volume.sizeBytes) {
+    await truncate(volume.path, sizeBytes);
+    volume.sizeBytes = sizeBytes;
+    if (volume.device !== null) await regrow(volume.device);
+  }
+  return { capacity_bytes: volume.sizeBytes, node_expansion_required: false };
+}
+
+async function createSnapshot(state: State, request: Message): Promise<Message> {
+  demand(request, 'source_volume_id', 'name');
+  const [name, volumeId] = [String(request['name']), String(request['source_volume_id'])];
+  const known = [...state.snapshots.values()].find((snapshot) => snapshot.name === name);
+  if (known !== undefined) {
+    if (known.volumeId === volumeId) return { snapshot: snapshotMessage(known) };
+    throw refusal('ALREADY_EXISTS', `snapshot '${name}' is one of volume '${known.volumeId}'`);
+  }
+  const snapshot = await state.makeSnapshot(state.volume(volumeId), name);
+  return { snapshot: snapshotMessage(snapshot) };
+}
+
+async function deleteSnapshot(state: State, request: Message): Promise<Message> {
+  demand(request, 'snapshot_id');
+  const snapshot = state.snapshots.get(request['snapshot_id']);
+  if (snapshot === undefined) return {};
+  if (snapshot.groupId !== '') {
+    throw refusal('INVALID_ARGUMENT', `'${snapshot.id}' is a member of '${snapshot.groupId}'`);
+  }
+  state.snapshots.delete(snapshot.id);
+  await rm(snapshot.path, { force: true });
+  return {};
+}
+
+/** As messages: order of keys and unset fields do not count. */
+function same(a: Message | null, b: Message | null): boolean {
+  const plain = (value: Message | null): string =>
+    JSON.stringify(value, (_key, inner) =>
+      inner !== null && typeof inner === 'object'
+        ? Object.fromEntries(Object.entries(inner).sort(([x], [y]) => (x < y ? -1 : 1)))
+        : inner,
+    );
+  return plain(a) === plain(b);
+}

@@ -1,0 +1,128 @@
+/**
+ * What a fake driver keeps on disk: sparse files, loop devices on them, and full copies. Byte counts
+ * are numbers here, since volumes are a few MiB. Knows nothing of CSI.
+ */
+import { execFile } from 'node:child_process';
+import { mkdir, open, rm, truncate, writeFile } from 'node:fs/promises';
+import { basename, dirname } from 'node:path';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+/** What lists of blocks are made of. */
+export const BLOCK_BYTES = 4096;
+const CHUNK_BYTES = 1 << 20;
+
+export interface Entry {
+  offset: number;
+  size: number;
+}
+
+export async function makeFile(path: string, sizeBytes: number): Promise<void> {
+  await writeFile(path, '');
+  await truncate(path, sizeBytes);
+}
+
+/** The copy may have holes where the original has zeros. */
+export async function copyFile(from: string, to: string, sizeBytes: number): Promise<void> {
+  await flush(from);
+  await run('cp', ['--sparse=auto', from, to]);
+  await truncate(to, sizeBytes);
+}
+
+/** Everything written to the file or device so far is in its backing store afterwards. */
+export async function flush(path: string): Promise<void> {
+  const handle = await open(path, 'r');
+  await handle.sync().finally(() => handle.close());
+}
+
+export async function attach(path: string): Promise<string> {
+  const { stdout } = await run('losetup', ['--find', '--show', path]);
+  return stdout.trim();
+}
+
+export async function detach(device: string): Promise<void> {
+  await run('losetup', ['-d', device]);
+}
+
+/** The device takes the size its file has now. */
+export async function regrow(device: string): Promise<void> {
+  await run('losetup', ['-c', device]);
+}
+
+export async function setReadOnly(device: string, readOnly: boolean): Promise<void> {
+  await run('blockdev', [readOnly ? '--setro' : '--setrw', device]);
+}
+
+/** Makes the file at the target and binds the device to it. */
+export async function bind(device: string, target: string): Promise<void> {
+  await mkdir(dirname(target), { recursive: true });
+  await writeFile(target, '', { flag: 'a' });
+  await run('mount', ['--bind', device, target]);
+}
+
+export async function unbind(target: string): Promise<void> {
+  await run('umount', [target]);
+  await rm(target);
+}
+
+/** Sectors written to a loop device since it is there. */
+export async function sectorsWritten(device: string): Promise<string> {
+  const { stdout } = await run('cat', [`/sys/block/${basename(device)}/stat`]);
+  const fields = stdout.trim().split(/\s+/);
+  return `${fields[6]} ${fields[13]}`;
+}
+
+/** The numbers of the blocks the file system has given to the file. */
+export async function allocatedBlocks(path: string): Promise<number[]> {
+  const { stdout } = await run('filefrag', ['-s', '-v', `-b${BLOCK_BYTES}`, path]);
+  const line = /^ *\d+: +(\d+)\.\. *(\d+): .*?([a-z_,]*)$/;
+  return stdout.split('\n').flatMap((text) => {
+    const [, first = '0', last = '0', flags = ''] = line.exec(text) ?? [];
+    if (!line.test(text) || flags.includes('unwritten')) return [];
+    return Array.from({ length: Number(last) - Number(first) + 1 }, (_, n) => Number(first) + n);
+  });
+}
+
+/** The numbers of the blocks of `path` that differ from the other file; what only `path` has is compared with zeros. */
+export async function differingBlocks(path: string, other: string): Promise<number[]> {
+  const handles = [await open(path, 'r'), await open(other, 'r')] as const;
+  const blocks: number[] = [];
+  try {
+    for (let offset = 0; ; offset += CHUNK_BYTES) {
+      const [mine, theirs] = await Promise.all(handles.map((handle) => readChunk(handle, offset)));
+      if (mine === undefined || theirs === undefined || mine.length === 0) return blocks;
+      const filled = Buffer.concat([theirs, Buffer.alloc(CHUNK_BYTES)], mine.length);
+      for (let at = 0; at < mine.length; at += BLOCK_BYTES) {
+        const isSame = mine
+          .subarray(at, at + BLOCK_BYTES)
+          .equals(filled.subarray(at, at + BLOCK_BYTES));
+        if (!isSame) blocks.push((offset + at) / BLOCK_BYTES);
+      }
+    }
+  } finally {
+    for (const handle of handles) await handle.close();
+  }
+}
+
+async function readChunk(
+  handle: Awaited<ReturnType<typeof open>>,
+  offset: number,
+): Promise<Buffer> {
+  const buffer = Buffer.alloc(CHUNK_BYTES);
+  const { bytesRead } = await handle.read(buffer, 0, CHUNK_BYTES, offset);
+  return buffer.subarray(0, bytesRead);
+}
+
+/** Blocks as entries, neighbours as one entry or each by itself. */
+export function entriesOf(blocks: readonly number[], coalesce: boolean): Entry[] {
+  const entries: Entry[] = [];
+  for (const block of blocks) {
+    const last = entries.at(-1);
+    const offset = block * BLOCK_BYTES;
+    if (coalesce && last !== undefined && last.offset + last.size === offset)
+      last.size += BLOCK_BYTES;
+    else entries.push({ offset, size: BLOCK_BYTES });
+  }
+  return entries;
+}

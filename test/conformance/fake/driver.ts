@@ -1,0 +1,126 @@
+/**
+ * An honest CSI driver, small and slow, that shares no code with the plugin but the interface's
+ * definition: what a conformance suite must find nothing wrong with. A fault replaces parts of it.
+ */
+import { mkdir } from 'node:fs/promises';
+import {
+  type Metadata,
+  Server,
+  ServerCredentials,
+  type ServerUnaryCall,
+  type sendUnaryData,
+  status,
+  type UntypedHandleCall,
+} from '@grpc/grpc-js';
+import { csiProto } from '../../../src/csi/proto.js';
+import type { ServiceName } from '../../../src/csi/service.js';
+import { controllerRpcs } from './controller.js';
+import { groupRpcs } from './group.js';
+import { identityRpcs } from './identity.js';
+import { type MetadataCall, type MetadataSteps, metadataSteps, stream } from './metadata.js';
+import { nodeRpcs } from './node.js';
+import { type Message, Refusal, type Rpcs } from './refusal.js';
+import { type FakeOptions, State } from './state.js';
+
+/** What a broken driver does otherwise. Everything left out is honest. */
+export interface Fault {
+  /** RPCs by name, with the honest ones to build on. */
+  rpcs?: (honest: Rpcs, state: State) => Rpcs;
+  metadata?: (honest: MetadataSteps, state: State) => Partial<MetadataSteps>;
+  /** RPCs that are not there. */
+  unserved?: readonly string[];
+  /** The status of every refusal. */
+  refuse?: (honest: Refusal) => Refusal;
+}
+
+export class FakeDriver {
+  readonly endpoint: string;
+  readonly #server = new Server();
+  readonly #state: State;
+
+  constructor(
+    directory: string,
+    options: FakeOptions,
+    private readonly fault: Fault,
+  ) {
+    this.endpoint = `unix://${directory}/csi.sock`;
+    this.#state = new State(directory, options);
+  }
+
+  /** A running driver that keeps its files in the directory, which it makes. */
+  static async start(
+    directory: string,
+    options: FakeOptions = {},
+    fault: Fault = {},
+  ): Promise<FakeDriver> {
+    await mkdir(directory, { recursive: true });
+    const driver = new FakeDriver(directory, options, fault);
+    await driver.#listen();
+    return driver;
+  }
+
+  /** Ends all calls and lets go of all devices and mounts. The files stay. */
+  async stop(): Promise<void> {
+    this.#server.forceShutdown();
+    await this.#state.release();
+  }
+
+  async #listen(): Promise<void> {
+    const state = this.#state;
+    this.#serve('Identity', identityRpcs(state));
+    this.#serve('Controller', controllerRpcs(state));
+    this.#serve('Node', nodeRpcs(state));
+    if (state.has('GROUP_CONTROLLER_SERVICE')) this.#serve('GroupController', groupRpcs(state));
+    if (state.has('SNAPSHOT_METADATA_SERVICE')) this.#serveMetadata();
+    await new Promise<void>((resolve, reject) => {
+      this.#server.bindAsync(this.endpoint, ServerCredentials.createInsecure(), (error) =>
+        error === null ? resolve() : reject(error),
+      );
+    });
+  }
+
+  #serve(service: ServiceName, honest: Rpcs): void {
+    const changed = this.fault.rpcs?.(honest, this.#state) ?? {};
+    for (const [name, rpc] of Object.entries(honest)) {
+      this.#register(service, name, (call: Unary, answer: sendUnaryData<Message>) => {
+        Promise.resolve()
+          .then(() => (changed[name] ?? rpc)(call.request))
+          .then((response) => answer(null, response))
+          .catch((thrown: unknown) => answer(this.#refused(thrown)));
+      });
+    }
+  }
+
+  #serveMetadata(): void {
+    const honest = metadataSteps(this.#state);
+    const steps = { ...honest, ...this.fault.metadata?.(honest, this.#state) };
+    for (const name of ['GetMetadataAllocated', 'GetMetadataDelta']) {
+      this.#register('SnapshotMetadata', name, (call: MetadataCall) => {
+        stream(steps, call)
+          .then(() => call.end())
+          .catch((thrown: unknown) => call.emit('error', this.#refused(thrown)));
+      });
+    }
+  }
+
+  #register(service: ServiceName, name: string, handler: unknown): void {
+    const method = csiProto().services[service][name];
+    if (method === undefined) throw new Error(`there is no ${service}.${name}`);
+    if (this.fault.unserved?.includes(name)) return;
+    this.#server.register(
+      method.path,
+      handler as UntypedHandleCall,
+      method.responseSerialize,
+      method.requestDeserialize,
+      method.responseStream ? 'serverStream' : 'unary',
+    );
+  }
+
+  #refused(thrown: unknown): { code: status; details: string; metadata: Metadata } {
+    const honest =
+      thrown instanceof Refusal ? thrown : new Refusal(status.INTERNAL, `fake driver: ${thrown}`);
+    return this.fault.refuse?.(honest) ?? honest;
+  }
+}
+
+type Unary = ServerUnaryCall<Message, Message>;
