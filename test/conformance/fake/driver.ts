@@ -12,6 +12,7 @@ import {
   status,
   type UntypedHandleCall,
 } from '@grpc/grpc-js';
+import protobuf from 'protobufjs';
 import { csiProto } from '../../../src/csi/proto.js';
 import type { ServiceName } from '../../../src/csi/service.js';
 import { controllerRpcs } from './controller.js';
@@ -110,7 +111,7 @@ export class FakeDriver {
     this.#server.register(
       method.path,
       handler as UntypedHandleCall,
-      method.responseSerialize,
+      (message: Message) => padded(method.responseSerialize(message), message['padding'] ?? 0),
       method.requestDeserialize,
       method.responseStream ? 'serverStream' : 'unary',
     );
@@ -121,6 +122,16 @@ export class FakeDriver {
       thrown instanceof Refusal ? thrown : new Refusal(status.INTERNAL, `fake driver: ${thrown}`);
     return this.fault.refuse?.(honest) ?? honest;
   }
+}
+
+/** With that many bytes behind it, in a field that nobody knows. */
+function padded(encoded: Buffer, bytes: number): Buffer {
+  if (bytes === 0) return encoded;
+  const field = protobuf.Writer.create()
+    .uint32((2047 << 3) | 2)
+    .bytes(Buffer.alloc(bytes))
+    .finish();
+  return Buffer.concat([encoded, field]);
 }
 
 type Unary = ServerUnaryCall<Message, Message>;

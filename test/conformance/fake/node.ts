@@ -57,6 +57,7 @@ async function publish(state: State, request: Message): Promise<Message> {
   demand(request, 'volume_id', 'target_path', 'volume_capability');
   const volume = state.volume(request['volume_id']);
   const target = String(request['target_path']);
+  if (!state.has('STAGE_UNSTAGE_VOLUME')) await state.stage(volume, '');
   if (volume.device === null || volume.stagingPath !== request['staging_target_path']) {
     throw refusal('FAILED_PRECONDITION', `volume '${volume.id}' is not staged there`);
   }
@@ -85,6 +86,7 @@ async function unpublish(state: State, request: Message): Promise<Message> {
   if (volume?.publications.has(target)) {
     await unbind(target);
     volume.publications.delete(target);
+    if (!state.has('STAGE_UNSTAGE_VOLUME')) await state.unstage(volume);
   }
   return {};
 }

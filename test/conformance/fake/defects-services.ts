@@ -1,0 +1,122 @@
+/** Defects of the Identity service, of what is advertised, and of statuses. */
+import type { Defect } from './defect.js';
+import { Refusal } from './refusal.js';
+
+/** Advertises another controller capability. */
+function advertising(type: string): Defect['fault'] {
+  return {
+    rpcs: (honest) => ({
+      ControllerGetCapabilities: async (request) => {
+        const answer = await honest['ControllerGetCapabilities']?.(request);
+        return { capabilities: [...(answer?.['capabilities'] ?? []), { rpc: { type } }] };
+      },
+    }),
+  };
+}
+
+function info(change: object): Defect['fault'] {
+  return {
+    rpcs: (honest) => ({
+      GetPluginInfo: async (request) => ({
+        ...(await honest['GetPluginInfo']?.(request)),
+        ...change,
+      }),
+    }),
+  };
+}
+
+function withDetails(honest: Refusal): Refusal {
+  const told = new Refusal(honest.code, honest.details);
+  told.metadata.set('grpc-status-details-bin', Buffer.from([8, honest.code]));
+  return told;
+}
+
+export const SERVICE_DEFECTS: readonly Defect[] = [
+  {
+    name: 'no-vendor-version',
+    does: 'has no vendor_version (host-path as built by hand)',
+    caughtBy: ['identity.info'],
+    fault: info({ vendor_version: '' }),
+  },
+  {
+    name: 'bad-name',
+    does: 'has a name that is no domain name',
+    caughtBy: ['identity.info'],
+    fault: info({ name: 'Fake_Driver!' }),
+  },
+  {
+    name: 'long-name',
+    does: 'has a name of 64 characters',
+    caughtBy: ['identity.info'],
+    fault: info({ name: `${'a'.repeat(56)}.example` }),
+  },
+  {
+    name: 'never-ready',
+    does: 'never says that it is ready',
+    caughtBy: ['identity.probe'],
+    fault: { rpcs: () => ({ Probe: () => ({ ready: { value: false } }) }) },
+  },
+  {
+    name: 'half-of-metadata',
+    does: 'advertises SNAPSHOT_METADATA_SERVICE and does not serve GetMetadataDelta',
+    caughtBy: ['capability.consistency'],
+    fault: { unserved: ['GetMetadataDelta'] },
+  },
+  {
+    name: 'half-of-groups',
+    does: 'advertises GROUP_CONTROLLER_SERVICE and does not serve GetVolumeGroupSnapshot',
+    caughtBy: ['capability.consistency'],
+    fault: { unserved: ['GetVolumeGroupSnapshot'] },
+  },
+  {
+    name: 'no-list-snapshots',
+    does: 'advertises LIST_SNAPSHOTS and does not serve ListSnapshots',
+    caughtBy: ['capability.consistency'],
+    fault: { unserved: ['ListSnapshots'] },
+  },
+  {
+    name: 'no-expand',
+    does: 'advertises EXPAND_VOLUME and does not serve ControllerExpandVolume',
+    caughtBy: ['capability.consistency'],
+    fault: { unserved: ['ControllerExpandVolume'] },
+  },
+  {
+    name: 'published-nodes-without-publish',
+    does: 'advertises LIST_VOLUMES_PUBLISHED_NODES without PUBLISH_UNPUBLISH_VOLUME',
+    caughtBy: ['capability.consistency'],
+    fault: advertising('LIST_VOLUMES_PUBLISHED_NODES'),
+  },
+  {
+    name: 'health-list-without-health',
+    does: 'advertises LIST_VOLUME_HEALTH without GET_VOLUME_HEALTH',
+    caughtBy: ['capability.consistency'],
+    fault: advertising('LIST_VOLUME_HEALTH'),
+  },
+  {
+    name: 'expansion-without-expand',
+    does: 'advertises online expansion without any EXPAND_VOLUME',
+    caughtBy: ['capability.consistency'],
+    options: { without: ['EXPAND_VOLUME'] },
+    fault: {
+      rpcs: (honest) => ({
+        GetPluginCapabilities: async (request) => {
+          const answer = await honest['GetPluginCapabilities']?.(request);
+          const expansion = { volume_expansion: { type: 'ONLINE' } };
+          return { capabilities: [...(answer?.['capabilities'] ?? []), expansion] };
+        },
+      }),
+    },
+  },
+  {
+    name: 'status-without-message',
+    does: 'refuses without a message',
+    caughtBy: ['status.message'],
+    fault: { refuse: ({ code }) => new Refusal(code, '') },
+  },
+  {
+    name: 'status-with-details',
+    does: 'sends rich error details with its statuses',
+    caughtBy: ['status.message'],
+    fault: { refuse: withDetails },
+  },
+];

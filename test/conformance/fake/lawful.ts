@@ -1,0 +1,146 @@
+/** What a driver may do otherwise than ours and still keep the rules: no check may fail on it. */
+import type { Fault } from './driver.js';
+import { refusal } from './refusal.js';
+import type { FakeOptions } from './state.js';
+
+export interface LawfulDriver {
+  name: string;
+  /** Completes "a driver that ...". */
+  does: string;
+  options?: FakeOptions;
+  fault?: Fault;
+}
+
+const COARSE_BYTES = 65536;
+
+export const LAWFUL_DRIVERS: readonly LawfulDriver[] = [
+  { name: 'variable', does: 'sends tuples of any length, from the one that holds the offset on' },
+  {
+    name: 'fixed',
+    does: 'sends tuples of one length',
+    options: { metadataType: 'FIXED_LENGTH' },
+  },
+  { name: 'clipped', does: 'cuts the first tuple at the offset', options: { clipped: true } },
+  {
+    name: 'dependent-snapshots',
+    does: 'does not delete volumes that have snapshots',
+    options: { dependentSnapshots: true },
+  },
+  {
+    name: 'bare',
+    does: 'serves volumes, snapshots and their metadata, and nothing else',
+    options: {
+      without: [
+        'GROUP_CONTROLLER_SERVICE',
+        'LIST_VOLUMES',
+        'LIST_SNAPSHOTS',
+        'GET_CAPACITY',
+        'CLONE_VOLUME',
+        'EXPAND_VOLUME',
+        'STAGE_UNSTAGE_VOLUME',
+      ],
+    },
+  },
+  {
+    name: 'no-metadata',
+    does: 'serves no metadata',
+    options: { without: ['SNAPSHOT_METADATA_SERVICE'] },
+  },
+  {
+    name: 'silent-on-nothing',
+    does: 'sends no message when there is nothing to report (host-path)',
+    fault: {
+      metadata: (honest) => ({
+        messages: (entries, query) => (entries.length === 0 ? [] : honest.messages(entries, query)),
+      }),
+    },
+  },
+  {
+    name: 'one-tuple-a-message',
+    does: 'sends one tuple in each message',
+    fault: {
+      metadata: (honest) => ({
+        messages: (entries, query) => honest.messages(entries, { ...query, maxResults: 1 }),
+      }),
+    },
+  },
+  {
+    name: 'coarse',
+    does: 'reports 64 KiB for each block',
+    fault: {
+      metadata: () => ({
+        entries: (blocks, { target }) => {
+          const offsets = blocks.map((block) => Math.floor((block * 4096) / COARSE_BYTES));
+          return [...new Set(offsets)].map((index) => ({
+            offset: index * COARSE_BYTES,
+            size: Math.min(COARSE_BYTES, target.sizeBytes - index * COARSE_BYTES),
+          }));
+        },
+      }),
+    },
+  },
+  {
+    name: 'all-of-it',
+    does: 'reports the whole volume whenever it is asked',
+    fault: {
+      metadata: () => ({
+        entries: (_blocks, { target }) => [{ offset: 0, size: target.sizeBytes }],
+      }),
+    },
+  },
+  {
+    name: 'same-refused',
+    does: 'refuses a delta of a snapshot with itself (vSphere)',
+    fault: {
+      metadata: (honest) => ({
+        read: (request) => {
+          const query = honest.read(request);
+          if (query.base === query.target) {
+            throw refusal('INVALID_ARGUMENT', 'base and target are one snapshot');
+          }
+          return query;
+        },
+      }),
+    },
+  },
+  {
+    name: 'members-deletable',
+    does: 'deletes a member of a group alone',
+    fault: {
+      rpcs: (honest, state) => ({
+        DeleteSnapshot: (request) => {
+          const member = state.snapshots.get(request['snapshot_id']);
+          const group = state.groups.get(member?.groupId ?? '');
+          if (member !== undefined) member.groupId = '';
+          if (group !== undefined) {
+            group.snapshotIds = group.snapshotIds.filter((id) => id !== member?.id);
+          }
+          return honest['DeleteSnapshot']?.(request) ?? {};
+        },
+      }),
+    },
+  },
+  {
+    name: 'busy-at-first',
+    does: 'answers ABORTED to every other call that changes something',
+    fault: {
+      rpcs: (honest) => {
+        let calls = 0;
+        return Object.fromEntries(
+          Object.entries(honest)
+            .filter(([name]) =>
+              /^(Create|Delete|Node(Un)?(s|S)tage|Node(Un)?(p|P)ublish)/.test(name),
+            )
+            .map(([name, rpc]) => [
+              name,
+              (request) => {
+                calls += 1;
+                if (calls % 2 === 1) throw refusal('ABORTED', 'another call is not done yet');
+                return rpc(request);
+              },
+            ]),
+        );
+      },
+    },
+  },
+];
