@@ -1,5 +1,6 @@
 /** Defects in where a metadata stream begins and how it ends. */
 import { setTimeout as delay } from 'node:timers/promises';
+import { Metadata, type StatusObject, status } from '@grpc/grpc-js';
 import type { Defect } from './defect.js';
 import type { MetadataCall } from './metadata.js';
 import { type Message, refusal } from './refusal.js';
@@ -14,17 +15,24 @@ function reading(field: string, instead: (value: number) => number): Defect['fau
   };
 }
 
-/** One message after the other, slowly, for as long as the client is there. */
+/** One message after the other, slowly, for as long as the client is there. Resolves to whether all went. */
 async function slowly(
   call: MetadataCall,
   messages: readonly Message[],
-  until: () => boolean,
-): Promise<void> {
+  until: () => boolean = () => false,
+): Promise<boolean> {
   for (const message of messages) {
-    if (call.cancelled || until()) return;
+    if (call.cancelled || until()) return false;
     call.write(message);
     await delay(10);
   }
+  return true;
+}
+
+/** Ends OK at once, behind what is written already; end() would wait for a client that does not read. */
+function endNow(call: MetadataCall): void {
+  const inner = call as unknown as { call: { sendStatus(end: Partial<StatusObject>): void } };
+  inner.call.sendStatus({ code: status.OK, details: '', metadata: new Metadata() });
 }
 
 /** Streams share where they are. */
@@ -81,8 +89,7 @@ function leaksOnCancel(): Defect['fault'] {
         return query;
       },
       send: async (call, messages, query) => {
-        call.on('cancelled', () => busy.add(query.target.id));
-        await slowly(call, messages, () => false);
+        if (!(await slowly(call, messages))) busy.add(query.target.id);
       },
     }),
   };
@@ -204,9 +211,10 @@ export const RESUME_DEFECTS: readonly Defect[] = [
     caughtBy: ['metadata.deadline'],
     fault: {
       metadata: () => ({
-        send: (call, messages) => {
+        send: async (call, messages) => {
           const deadline = Number(call.getDeadline());
-          return slowly(call, messages, () => Date.now() > deadline - 50);
+          const isWhole = await slowly(call, messages, () => Date.now() > deadline - 50);
+          if (!isWhole) endNow(call);
         },
       }),
     },
