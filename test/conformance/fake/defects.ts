@@ -15,3 +15,11 @@ export const DEFECTS: readonly Defect[] = [
   ...GROUP_DEFECTS,
   ...SERVICE_DEFECTS,
 ];
+
+/** The table of docs/conformance-tool.md. */
+export function defectTable(): string {
+  const rows = DEFECTS.map(
+    ({ does, caughtBy }) => `| ${does} | ${caughtBy.map((id) => `\`${id}\``).join(', ')} |`,
+  );
+  return ['| a driver that | fails |', '|---|---|', ...rows].join('\n');
+}

@@ -35,7 +35,7 @@ export interface Fault {
 }
 
 export class FakeDriver {
-  readonly endpoint: string;
+  readonly socketPath: string;
   readonly #server = new Server();
   readonly #state: State;
 
@@ -44,7 +44,7 @@ export class FakeDriver {
     options: FakeOptions,
     private readonly fault: Fault,
   ) {
-    this.endpoint = `unix://${directory}/csi.sock`;
+    this.socketPath = `${directory}/csi.sock`;
     this.#state = new State(directory, options);
   }
 
@@ -74,8 +74,10 @@ export class FakeDriver {
     if (state.has('GROUP_CONTROLLER_SERVICE')) this.#serve('GroupController', groupRpcs(state));
     if (state.has('SNAPSHOT_METADATA_SERVICE')) this.#serveMetadata();
     await new Promise<void>((resolve, reject) => {
-      this.#server.bindAsync(this.endpoint, ServerCredentials.createInsecure(), (error) =>
-        error === null ? resolve() : reject(error),
+      this.#server.bindAsync(
+        `unix://${this.socketPath}`,
+        ServerCredentials.createInsecure(),
+        (error) => (error === null ? resolve() : reject(error)),
       );
     });
   }

@@ -81,10 +81,11 @@ export const LAWFUL_DRIVERS: readonly LawfulDriver[] = [
   },
   {
     name: 'all-of-it',
-    does: 'reports the whole volume whenever it is asked',
+    does: 'reports the whole volume as soon as one block of it is to be reported',
     fault: {
       metadata: () => ({
-        entries: (_blocks, { target }) => [{ offset: 0, size: target.sizeBytes }],
+        entries: (blocks, { target }) =>
+          blocks.length === 0 ? [] : [{ offset: 0, size: target.sizeBytes }],
       }),
     },
   },
@@ -97,6 +98,21 @@ export const LAWFUL_DRIVERS: readonly LawfulDriver[] = [
           const query = honest.read(request);
           if (query.base === query.target) {
             throw refusal('INVALID_ARGUMENT', 'base and target are one snapshot');
+          }
+          return query;
+        },
+      }),
+    },
+  },
+  {
+    name: 'end-refused',
+    does: 'answers OUT_OF_RANGE when asked to go on at the end of the volume (ceph-csi)',
+    fault: {
+      metadata: (honest) => ({
+        read: (request) => {
+          const query = honest.read(request);
+          if (query.start === query.target.sizeBytes) {
+            throw refusal('OUT_OF_RANGE', 'starting_offset is the end of the volume');
           }
           return query;
         },

@@ -1,0 +1,28 @@
+/** What docs/conformance-tool.md says about broken drivers is what is proved. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import test from 'node:test';
+import { CHECKS } from '../../src/conformance/suite.js';
+import { packagePath } from '../../src/package-root.js';
+import { DEFECTS, defectTable } from './fake/defects.js';
+
+test('the documentation lists every broken driver, and the checks that catch it', () => {
+  const text = readFileSync(packagePath('docs/conformance-tool.md'), 'utf8');
+  const [, section = ''] = text.split('## Proved against broken drivers\n');
+  const rows = section
+    .split('\n## ')[0]
+    ?.split('\n')
+    .filter((line) => line.startsWith('|'));
+  assert.equal(rows?.join('\n'), defectTable());
+});
+
+test('broken drivers have different names, and name checks that there are', () => {
+  const names = DEFECTS.map(({ name }) => name);
+  assert.equal(new Set(names).size, names.length);
+  const ids = new Set(CHECKS.map(({ id }) => id));
+  const named = DEFECTS.flatMap(({ caughtBy, mayAlsoFail = [] }) => [...caughtBy, ...mayAlsoFail]);
+  assert.deepEqual(
+    [...new Set(named)].filter((id) => !ids.has(id)),
+    [],
+  );
+});

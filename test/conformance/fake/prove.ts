@@ -1,0 +1,96 @@
+/** Runs the conformance suite against fake drivers, in this process and over a real socket. */
+import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
+import { after, before } from 'node:test';
+import type { CheckResult } from '../../../src/conformance/report.js';
+import { runSuite } from '../../../src/conformance/runner.js';
+import { CHECKS } from '../../../src/conformance/suite.js';
+import { test } from '../../support/running-plugin.js';
+import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
+import type { Defect } from './defect.js';
+import { FakeDriver } from './driver.js';
+import type { LawfulDriver } from './lawful.js';
+
+const VOLUME_BYTES = 8 << 20;
+/** What a hanging driver costs. Everything else takes a fraction of it. */
+const TIMEOUT_MS = 4000;
+/** Checks that run in every proof, so that a defect has something to leave alone. */
+const CONTROLS = ['metadata.order', 'metadata.id-missing', 'identity.*'];
+
+/** A driver with each defect must fail where the table says so, and nowhere else. */
+export function proveDefects(label: string, defects: readonly Defect[]): void {
+  const workspace = workspaceOf(label);
+  for (const defect of defects) {
+    test(`a driver that ${defect.does} fails ${defect.caughtBy.join(', ')}`, async () => {
+      const { caughtBy, mayAlsoFail = [], name } = defect;
+      const only = [...new Set([...caughtBy, ...mayAlsoFail, ...CONTROLS])];
+      const results = await judge(workspace(), defect, only);
+      const failed = results.filter(({ result }) => result === 'failed');
+      const told = failed.map(({ id, detail }) => `${id}: ${detail}`).join('\n');
+      const ids = failed.map(({ id }) => id);
+      const unseen = caughtBy.filter((id) => !ids.includes(id));
+      assert.deepEqual(unseen, [], `${name} was not caught; failed:\n${told}`);
+      const wrong = ids.filter((id) => ![...caughtBy, ...mayAlsoFail].includes(id));
+      assert.deepEqual(wrong, [], `${name} also fails:\n${told}`);
+    });
+  }
+}
+
+/** A driver that keeps the rules in its own way must not fail anywhere. */
+export function proveLawful(label: string, drivers: readonly LawfulDriver[]): void {
+  const workspace = workspaceOf(label);
+  for (const driver of drivers) {
+    test(`a driver that ${driver.does} passes`, async () => {
+      const results = await judge(workspace(), driver, []);
+      const failed = results.filter(({ result }) => result === 'failed');
+      assert.deepEqual(
+        failed.map(({ id, detail }) => `${id}: ${detail}`),
+        [],
+        `${driver.name} fails`,
+      );
+      assert.ok(results.some(({ result }) => result === 'passed'));
+    });
+  }
+}
+
+function workspaceOf(label: string): () => Workspace {
+  let workspace: Workspace | undefined;
+  before(() => {
+    if (skipUnlessRoot === false) workspace = new Workspace(label);
+  });
+  after(() => workspace?.dispose());
+  return () => {
+    if (workspace === undefined) throw new Error('no workspace before the tests start');
+    return workspace;
+  };
+}
+
+async function judge(
+  workspace: Workspace,
+  { name, options = {}, fault = {} }: Pick<LawfulDriver, 'name' | 'options' | 'fault'>,
+  only: readonly string[],
+): Promise<readonly CheckResult[]> {
+  const driver = await FakeDriver.start(workspace.path(name, 'driver'), options, fault);
+  const workDirectory = workspace.path(name, 'work');
+  await mkdir(workDirectory);
+  try {
+    const report = await runSuite(CHECKS, {
+      socketPath: driver.socketPath,
+      controllerSocketPath: driver.socketPath,
+      parameters: {},
+      snapshotParameters: {},
+      secrets: {},
+      access: ['block'],
+      mountFileSystem: '',
+      volumeSizeBytes: VOLUME_BYTES,
+      workDirectory,
+      only,
+      skip: [],
+      timeoutMs: TIMEOUT_MS,
+      seed: 1,
+    });
+    return report.results;
+  } finally {
+    await driver.stop();
+  }
+}
