@@ -20,6 +20,27 @@ function insteadOf(code: RefusalName, wrong: RefusalName): Defect['fault'] {
   };
 }
 
+/** Only snapshots that were there once: it is honest about ids that never were. */
+function deletedBaseIsEmpty(): Defect['fault'] {
+  const deleted = new Set<unknown>();
+  return {
+    rpcs: (honest) => ({
+      DeleteSnapshot: (request) => {
+        deleted.add(request['snapshot_id']);
+        return honest['DeleteSnapshot']?.(request) ?? {};
+      },
+    }),
+    metadata: (honest) => ({
+      read: (request) =>
+        honest.read(
+          deleted.has(request['base_snapshot_id'])
+            ? { ...request, base_snapshot_id: request['target_snapshot_id'] }
+            : request,
+        ),
+    }),
+  };
+}
+
 export const REQUEST_DEFECTS: readonly Defect[] = [
   {
     name: 'unknown-is-invalid',
@@ -119,6 +140,12 @@ export const REQUEST_DEFECTS: readonly Defect[] = [
         },
       }),
     },
+  },
+  {
+    name: 'deleted-base-is-empty',
+    does: 'answers a delta from a deleted base, with nothing',
+    caughtBy: ['delta.base-deleted'],
+    fault: deletedBaseIsEmpty(),
   },
   {
     name: 'source-deleted-loses-deltas',

@@ -242,6 +242,33 @@ export const RESUME_DEFECTS: readonly Defect[] = [
     },
   },
   {
+    name: 'ends-at-a-new-snapshot',
+    does: 'ends OK when another snapshot of the volume is made meanwhile',
+    caughtBy: ['metadata.busy-volume'],
+    fault: {
+      metadata: (_honest, state) => ({
+        send: async (call, messages, { target }) => {
+          const count = (): number => state.snapshotsOf(target.volumeId).length;
+          const before = count();
+          if (!(await slowly(call, messages, () => count() > before))) endNow(call);
+        },
+      }),
+    },
+  },
+  {
+    name: 'ends-when-its-snapshot-goes',
+    does: 'ends OK when the snapshot is deleted meanwhile',
+    caughtBy: ['metadata.delete-while-streaming'],
+    fault: {
+      metadata: (_honest, state) => ({
+        send: async (call, messages, { target }) => {
+          const isGone = (): boolean => !state.snapshots.has(target.id);
+          if (!(await slowly(call, messages, isGone))) endNow(call);
+        },
+      }),
+    },
+  },
+  {
     name: 'shared-cursor',
     does: 'keeps one position for all streams',
     caughtBy: ['metadata.two-streams'],
