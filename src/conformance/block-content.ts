@@ -24,6 +24,7 @@ const ALIGNMENT_BYTES = 4096;
 /** Each is a process. */
 const DISCARDS_PER_ROUND = 2;
 const DISCARD_BYTES = 128 * 1024;
+const EDGE_BYTES = 512;
 const READ_BYTES = 1 << 20;
 const ZEROS = Buffer.alloc(CHUNK_BYTES);
 
@@ -75,7 +76,10 @@ export class BlockContent {
   readonly #initialChunk = (index: number): Buffer | null =>
     this.#initial.get(index) ?? this.source?.elsewhere(index) ?? null;
 
-  /** Random changes at the published path, on the device when it resolves. */
+  /**
+   * Random changes at the published path, on the device when it resolves. The first and the last
+   * sector are always among them: lists that are wrong at an edge are wrong nowhere else.
+   */
   async change(path: string, random: Random, operations: number, from = 0): Promise<void> {
     await this.#withDevice(path, async (device) => {
       for (let count = 0; count < operations; count += 1) {
@@ -88,6 +92,9 @@ export class BlockContent {
         const length = Math.min(DISCARD_BYTES, this.#sizeBytes - from);
         const slots = Math.floor((this.#sizeBytes - from - length) / ALIGNMENT_BYTES) + 1;
         await this.#discard(device, path, from + random.below(slots) * ALIGNMENT_BYTES, length);
+      }
+      for (const offset of [from, this.#sizeBytes - EDGE_BYTES]) {
+        await this.#write(device, offset, random.bytes(EDGE_BYTES));
       }
     });
   }

@@ -12,7 +12,8 @@ const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const NARROW_BYTES = 256;
 const OPERATIONS = 60;
 const FILE_CHANGES = 20;
-/** A slow reader takes so many breaks, each so long. */
+/** A slow reader takes one long break in the middle of its first messages, and many short ones. */
+const LONG_BREAK_MS = 1000;
 const BREAKS = 100;
 const BREAK_MS = 5;
 
@@ -39,7 +40,8 @@ async function slowReader(context: CheckContext): Promise<void> {
         const message = await stream.next();
         if (message === null) break;
         entries.push(...message.entries);
-        if (count < BREAKS) await delay(BREAK_MS, undefined, { signal: context.signal });
+        const pause = count === 1 ? LONG_BREAK_MS : BREAK_MS;
+        if (count < BREAKS) await delay(pause, undefined, { signal: context.signal });
       }
       if (stream.end.code !== StatusCode.OK) {
         throw new ConformanceFailure(`${list.rpc} read slowly`, 'OK', describeRefusal(stream.end));
