@@ -12,8 +12,9 @@ const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const NARROW_BYTES = 256;
 const OPERATIONS = 60;
 const FILE_CHANGES = 20;
-/** A slow reader takes one long break in the middle of its first messages, and many short ones. */
-const LONG_BREAK_MS = 1000;
+/** Before a slow reader reads at all: from then on it has a buffer that holds a short list. */
+const FIRST_BREAK_MS = 1000;
+/** Then it takes so many breaks, each so long. */
 const BREAKS = 100;
 const BREAK_MS = 5;
 
@@ -36,12 +37,12 @@ async function slowReader(context: CheckContext): Promise<void> {
     const stream = context.driver.openList(list, { maxResults: 2 }, { windowBytes: NARROW_BYTES });
     const entries: Entry[] = [];
     try {
+      await delay(FIRST_BREAK_MS, undefined, { signal: context.signal });
       for (let count = 0; ; count += 1) {
         const message = await stream.next();
         if (message === null) break;
         entries.push(...message.entries);
-        const pause = count === 1 ? LONG_BREAK_MS : BREAK_MS;
-        if (count < BREAKS) await delay(pause, undefined, { signal: context.signal });
+        if (count < BREAKS) await delay(BREAK_MS, undefined, { signal: context.signal });
       }
       if (stream.end.code !== StatusCode.OK) {
         throw new ConformanceFailure(`${list.rpc} read slowly`, 'OK', describeRefusal(stream.end));

@@ -10,6 +10,8 @@ export interface Defect {
   caughtBy: readonly string[];
   /** Checks that may fail as well, since the defect shows in what they look at, too. */
   mayAlsoFail?: readonly string[];
+  /** How long a check may take: what a hanging driver costs. */
+  timeoutMs?: number;
   options?: FakeOptions;
   fault: Fault;
 }

@@ -7,6 +7,8 @@ export interface LawfulDriver {
   name: string;
   /** Completes "a driver that ...". */
   does: string;
+  /** Patterns of the checks that its way could bother; default: all checks. */
+  only?: readonly string[];
   options?: FakeOptions;
   fault?: Fault;
 }
@@ -20,15 +22,22 @@ export const LAWFUL_DRIVERS: readonly LawfulDriver[] = [
     does: 'sends tuples of one length',
     options: { metadataType: 'FIXED_LENGTH' },
   },
-  { name: 'clipped', does: 'cuts the first tuple at the offset', options: { clipped: true } },
+  {
+    name: 'clipped',
+    does: 'cuts the first tuple at the offset',
+    only: ['metadata.offset-*', 'metadata.resume'],
+    options: { clipped: true },
+  },
   {
     name: 'dependent-snapshots',
     does: 'does not delete volumes that have snapshots',
+    only: ['metadata.deleted-source', 'metadata.not-found'],
     options: { dependentSnapshots: true },
   },
   {
     name: 'bare',
     does: 'serves volumes, snapshots and their metadata, and nothing else',
+    only: ['identity.*', 'capability.*', 'metadata.order', 'delta.*', 'groups.*'],
     options: {
       without: [
         'GROUP_CONTROLLER_SERVICE',
@@ -44,11 +53,13 @@ export const LAWFUL_DRIVERS: readonly LawfulDriver[] = [
   {
     name: 'no-metadata',
     does: 'serves no metadata',
+    only: ['identity.*', 'capability.*', 'metadata.*', 'groups.*'],
     options: { without: ['SNAPSHOT_METADATA_SERVICE'] },
   },
   {
     name: 'silent-on-nothing',
     does: 'sends no message when there is nothing to report (host-path)',
+    only: ['metadata.empty-*', 'metadata.same', 'metadata.offset-end'],
     fault: {
       metadata: (honest) => ({
         messages: (entries, query) => (entries.length === 0 ? [] : honest.messages(entries, query)),
@@ -58,6 +69,7 @@ export const LAWFUL_DRIVERS: readonly LawfulDriver[] = [
   {
     name: 'one-tuple-a-message',
     does: 'sends one tuple in each message',
+    only: ['metadata.max-results', 'metadata.message-size', 'metadata.resume'],
     fault: {
       metadata: (honest) => ({
         messages: (entries, query) => honest.messages(entries, { ...query, maxResults: 1 }),
@@ -67,6 +79,7 @@ export const LAWFUL_DRIVERS: readonly LawfulDriver[] = [
   {
     name: 'coarse',
     does: 'reports 64 KiB for each block',
+    only: ['metadata.order', 'metadata.entry-size', 'metadata.offset-*', 'delta.truth'],
     fault: {
       metadata: () => ({
         entries: (blocks, { target }) => {
@@ -82,6 +95,14 @@ export const LAWFUL_DRIVERS: readonly LawfulDriver[] = [
   {
     name: 'all-of-it',
     does: 'reports the whole volume as soon as one block of it is to be reported',
+    only: [
+      'metadata.order',
+      'metadata.max-results',
+      'metadata.offset-*',
+      'metadata.resume',
+      'metadata.cancel',
+      'delta.truth',
+    ],
     fault: {
       metadata: () => ({
         entries: (blocks, { target }) =>
@@ -92,6 +113,7 @@ export const LAWFUL_DRIVERS: readonly LawfulDriver[] = [
   {
     name: 'same-refused',
     does: 'refuses a delta of a snapshot with itself (vSphere)',
+    only: ['metadata.same', 'metadata.empty-*'],
     fault: {
       metadata: (honest) => ({
         read: (request) => {
@@ -107,6 +129,7 @@ export const LAWFUL_DRIVERS: readonly LawfulDriver[] = [
   {
     name: 'end-refused',
     does: 'answers OUT_OF_RANGE when asked to go on at the end of the volume (ceph-csi)',
+    only: ['metadata.offset-*', 'metadata.resume'],
     fault: {
       metadata: (honest) => ({
         read: (request) => {
@@ -122,6 +145,7 @@ export const LAWFUL_DRIVERS: readonly LawfulDriver[] = [
   {
     name: 'members-deletable',
     does: 'deletes a member of a group alone',
+    only: ['groups.*'],
     fault: {
       rpcs: (honest, state) => ({
         DeleteSnapshot: (request) => {
@@ -139,6 +163,7 @@ export const LAWFUL_DRIVERS: readonly LawfulDriver[] = [
   {
     name: 'busy-at-first',
     does: 'answers ABORTED to every other call that changes something',
+    only: ['metadata.order', 'delta.truth', 'groups.*'],
     fault: {
       rpcs: (honest) => {
         let calls = 0;
