@@ -2,6 +2,7 @@
 import { StatusCode } from '../../errors.js';
 import { type Check, type CheckContext, ConformanceFailure, expect } from '../check.js';
 import { describeRefusal, expectRefusal } from '../driver.js';
+import { drain } from '../lists.js';
 
 const NAME_MAX = 63;
 const NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/;
@@ -144,6 +145,7 @@ const OBLIGED: readonly (readonly [keyof Lists | 'group', string, readonly strin
 
 async function served(context: CheckContext): Promise<void> {
   const { advertised, driver } = context;
+  await metadataServed(context);
   for (const [of, name, rpcs] of OBLIGED) {
     if (!advertised[of]?.has(name)) continue;
     for (const rpc of rpcs) {
@@ -154,6 +156,24 @@ async function served(context: CheckContext): Promise<void> {
         'an answer',
         describeRefusal(refusal),
       );
+    }
+  }
+}
+
+async function metadataServed({ advertised, driver }: CheckContext): Promise<void> {
+  if (!advertised.plugin.has('SNAPSHOT_METADATA_SERVICE')) return;
+  for (const rpc of ['GetMetadataAllocated', 'GetMetadataDelta'] as const) {
+    const stream = driver.openList({ rpc, ids: {} });
+    try {
+      const { end } = await drain(stream);
+      expect(
+        end.code !== StatusCode.UNIMPLEMENTED,
+        `${rpc}, as SNAPSHOT_METADATA_SERVICE is advertised`,
+        'an answer',
+        () => describeRefusal(end),
+      );
+    } finally {
+      await stream.close();
     }
   }
 }

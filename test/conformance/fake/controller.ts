@@ -192,8 +192,7 @@ async function deleteSnapshot(state: State, request: Message): Promise<Message> 
   if (snapshot.groupId !== '') {
     throw refusal('INVALID_ARGUMENT', `'${snapshot.id}' is a member of '${snapshot.groupId}'`);
   }
-  state.snapshots.delete(snapshot.id);
-  await rm(snapshot.path, { force: true });
+  await state.forget(snapshot.id);
   return {};
 }
 

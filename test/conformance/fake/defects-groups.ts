@@ -1,6 +1,7 @@
 /** Defects of group snapshots. */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Defect } from './defect.js';
+import { makeFile } from './disk.js';
 import { groupMessage } from './group.js';
 import { type Message, type Rpc, refusal } from './refusal.js';
 import type { Group, State } from './state.js';
@@ -46,7 +47,7 @@ export const GROUP_DEFECTS: readonly Defect[] = [
   {
     name: 'group-cut-one-by-one',
     does: 'cuts the members one after the other while writes go on',
-    caughtBy: ['groups.create'],
+    caughtBy: ['groups.write-order'],
     fault: {
       rpcs: (honest, state) => ({
         CreateVolumeGroupSnapshot: async (request) => {
@@ -57,8 +58,8 @@ export const GROUP_DEFECTS: readonly Defect[] = [
           const id = `fake-group-${state.next()}`;
           const group: Group = { id, name, snapshotIds: [], createdMs: Date.now() };
           for (const source of sources) {
-            const member = await state.makeSnapshot(state.volume(source), '', id);
-            group.snapshotIds.push(member.id);
+            const members = await state.makeMembers([state.volume(source)], id);
+            group.snapshotIds.push(...(members ?? []).map((member) => member.id));
             await delay(200);
           }
           state.groups.set(id, group);
@@ -138,6 +139,59 @@ export const GROUP_DEFECTS: readonly Defect[] = [
           for (const id of group?.snapshotIds ?? []) state.snapshot(id).groupId = '';
           if (group !== undefined) state.groups.delete(group.id);
           return {};
+        },
+      }),
+    },
+  },
+  {
+    name: 'group-of-any-snapshots',
+    does: 'takes no notice of snapshot_ids that are not the members',
+    caughtBy: ['groups.list-mismatch'],
+    fault: {
+      rpcs: (honest, state) => {
+        const withMembers = (request: Message): Message => ({
+          ...request,
+          snapshot_ids: state.groups.get(request['group_snapshot_id'])?.snapshotIds ?? [],
+        });
+        return {
+          GetVolumeGroupSnapshot: (request) =>
+            honest['GetVolumeGroupSnapshot']?.(withMembers(request)) ?? {},
+          DeleteVolumeGroupSnapshot: (request) =>
+            honest['DeleteVolumeGroupSnapshot']?.(withMembers(request)) ?? {},
+        };
+      },
+    },
+  },
+  {
+    name: 'group-skips-missing-volumes',
+    does: 'cuts the volumes that are there and says nothing of those that are not',
+    caughtBy: ['groups.source-missing'],
+    fault: {
+      rpcs: (honest, state) => ({
+        CreateVolumeGroupSnapshot: (request) =>
+          honest['CreateVolumeGroupSnapshot']?.({
+            ...request,
+            source_volume_ids: request['source_volume_ids'].filter((id: string) =>
+              state.volumes.has(id),
+            ),
+          }) ?? {},
+      }),
+    },
+  },
+  {
+    name: 'group-members-restore-empty',
+    does: 'makes an empty volume when asked for one from a member of a group',
+    caughtBy: ['groups.restore'],
+    fault: {
+      rpcs: (honest, state) => ({
+        CreateVolume: async (request) => {
+          const answer = (await honest['CreateVolume']?.(request)) ?? {};
+          const volume = state.volumes.get(answer['volume'].volume_id);
+          const source = String(volume?.source?.['snapshot']?.snapshot_id);
+          if (volume?.device === null && state.snapshots.get(source)?.groupId) {
+            await makeFile(volume.path, volume.sizeBytes);
+          }
+          return answer;
         },
       }),
     },

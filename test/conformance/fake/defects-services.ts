@@ -1,14 +1,32 @@
 /** Defects of the Identity service, of what is advertised, and of statuses. */
 import type { Defect } from './defect.js';
-import { Refusal } from './refusal.js';
+import { type Message, Refusal } from './refusal.js';
 
 /** Advertises another controller capability. */
-function advertising(type: string): Defect['fault'] {
+function advertising(type: string | number): Defect['fault'] {
   return {
     rpcs: (honest) => ({
       ControllerGetCapabilities: async (request) => {
         const answer = await honest['ControllerGetCapabilities']?.(request);
         return { capabilities: [...(answer?.['capabilities'] ?? []), { rpc: { type } }] };
+      },
+    }),
+  };
+}
+
+function changingCapabilities(): Defect['fault'] {
+  let calls = 0;
+  return {
+    rpcs: (honest) => ({
+      GetPluginCapabilities: async (request) => {
+        const answer = await honest['GetPluginCapabilities']?.(request);
+        calls += 1;
+        const isShort = calls % 2 === 1;
+        return {
+          capabilities: answer?.['capabilities'].filter(
+            (one: Message) => !isShort || one['service']?.type !== 'GROUP_CONTROLLER_SERVICE',
+          ),
+        };
       },
     }),
   };
@@ -59,25 +77,25 @@ export const SERVICE_DEFECTS: readonly Defect[] = [
   {
     name: 'half-of-metadata',
     does: 'advertises SNAPSHOT_METADATA_SERVICE and does not serve GetMetadataDelta',
-    caughtBy: ['capability.consistency'],
+    caughtBy: ['capability.served'],
     fault: { unserved: ['GetMetadataDelta'] },
   },
   {
     name: 'half-of-groups',
     does: 'advertises GROUP_CONTROLLER_SERVICE and does not serve GetVolumeGroupSnapshot',
-    caughtBy: ['capability.consistency'],
+    caughtBy: ['capability.served'],
     fault: { unserved: ['GetVolumeGroupSnapshot'] },
   },
   {
     name: 'no-list-snapshots',
     does: 'advertises LIST_SNAPSHOTS and does not serve ListSnapshots',
-    caughtBy: ['capability.consistency'],
+    caughtBy: ['capability.served'],
     fault: { unserved: ['ListSnapshots'] },
   },
   {
     name: 'no-expand',
     does: 'advertises EXPAND_VOLUME and does not serve ControllerExpandVolume',
-    caughtBy: ['capability.consistency'],
+    caughtBy: ['capability.served'],
     fault: { unserved: ['ControllerExpandVolume'] },
   },
   {
@@ -90,6 +108,7 @@ export const SERVICE_DEFECTS: readonly Defect[] = [
     name: 'health-list-without-health',
     does: 'advertises LIST_VOLUME_HEALTH without GET_VOLUME_HEALTH',
     caughtBy: ['capability.consistency'],
+    mayAlsoFail: ['capability.served'],
     fault: advertising('LIST_VOLUME_HEALTH'),
   },
   {
@@ -104,6 +123,37 @@ export const SERVICE_DEFECTS: readonly Defect[] = [
           const expansion = { volume_expansion: { type: 'ONLINE' } };
           return { capabilities: [...(answer?.['capabilities'] ?? []), expansion] };
         },
+      }),
+    },
+  },
+  {
+    name: 'unknown-capability',
+    does: 'advertises a capability that no version of CSI has',
+    caughtBy: ['capability.known'],
+    fault: advertising(99),
+  },
+  {
+    name: 'changing-capabilities',
+    does: 'advertises other plugin capabilities every other time',
+    caughtBy: ['identity.stable'],
+    fault: changingCapabilities(),
+  },
+  {
+    name: 'no-node-id',
+    does: 'has a node without an id',
+    caughtBy: ['node.info'],
+    fault: { rpcs: () => ({ NodeGetInfo: () => ({ node_id: '' }) }) },
+  },
+  {
+    name: 'topology-without-capability',
+    does: 'tells the topology of a node without VOLUME_ACCESSIBILITY_CONSTRAINTS',
+    caughtBy: ['capability.consistency'],
+    fault: {
+      rpcs: (honest) => ({
+        NodeGetInfo: async (request) => ({
+          ...(await honest['NodeGetInfo']?.(request)),
+          accessible_topology: { segments: { 'fake.example/node': 'fake-node' } },
+        }),
       }),
     },
   },

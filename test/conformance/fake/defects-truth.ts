@@ -1,9 +1,8 @@
 /** Defects that lose data: blocks that belong on the list and are not there. */
 
 import { readFileSync } from 'node:fs';
-import { truncate } from 'node:fs/promises';
 import type { Defect } from './defect.js';
-import { BLOCK_BYTES, differingBlocks } from './disk.js';
+import { BLOCK_BYTES, differingBlocks, makeFile } from './disk.js';
 import type { Query } from './metadata.js';
 import type { State } from './state.js';
 
@@ -201,8 +200,7 @@ export const TRUTH_DEFECTS: readonly Defect[] = [
           const answer = await honest['CreateVolume']?.(request);
           const volume = state.volumes.get(answer?.['volume'].volume_id);
           if (volume?.source?.['snapshot'] && volume.device === null) {
-            await truncate(volume.path, 0);
-            await truncate(volume.path, volume.sizeBytes);
+            await makeFile(volume.path, volume.sizeBytes);
           }
           return answer ?? {};
         },

@@ -6,6 +6,7 @@ import { RESUME_DEFECTS } from './defects-resume.js';
 import { SERVICE_DEFECTS } from './defects-services.js';
 import { SHAPE_DEFECTS } from './defects-shape.js';
 import { TRUTH_DEFECTS } from './defects-truth.js';
+import { VOLUME_DEFECTS } from './defects-volumes.js';
 
 export const DEFECTS: readonly Defect[] = [
   ...SHAPE_DEFECTS,
@@ -13,6 +14,7 @@ export const DEFECTS: readonly Defect[] = [
   ...REQUEST_DEFECTS,
   ...TRUTH_DEFECTS,
   ...GROUP_DEFECTS,
+  ...VOLUME_DEFECTS,
   ...SERVICE_DEFECTS,
 ];
 

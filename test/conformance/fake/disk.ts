@@ -3,7 +3,7 @@
  * are numbers here, since volumes are a few MiB. Knows nothing of CSI.
  */
 import { execFile } from 'node:child_process';
-import { mkdir, open, rm, truncate, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, open, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -23,10 +23,9 @@ export async function makeFile(path: string, sizeBytes: number): Promise<void> {
   await truncate(path, sizeBytes);
 }
 
-/** The copy may have holes where the original has zeros. */
-export async function copyFile(from: string, to: string, sizeBytes: number): Promise<void> {
-  await flush(from);
-  await run('cp', ['--sparse=auto', from, to]);
+/** A copy that is grown with zeros; of what has reached the file. */
+export async function copyTo(from: string, to: string, sizeBytes: number): Promise<void> {
+  await copyFile(from, to);
   await truncate(to, sizeBytes);
 }
 
@@ -66,10 +65,11 @@ export async function unbind(target: string): Promise<void> {
   await rm(target);
 }
 
-/** Sectors written to a loop device since it is there. */
+/** Sectors written to and discarded on a loop device since it is there. */
 export async function sectorsWritten(device: string): Promise<string> {
-  const { stdout } = await run('cat', [`/sys/block/${basename(device)}/stat`]);
-  const fields = stdout.trim().split(/\s+/);
+  const fields = (await readFile(`/sys/block/${basename(device)}/stat`, 'utf8'))
+    .trim()
+    .split(/\s+/);
   return `${fields[6]} ${fields[13]}`;
 }
 

@@ -1,11 +1,9 @@
 /** The GroupController service of the fake driver: copies that no write came between, or a refusal. */
-import { rm } from 'node:fs/promises';
 import { snapshotMessage, timestamp } from './controller.js';
-import { flush, sectorsWritten } from './disk.js';
 import { demand, type Message, type Rpcs, refusal } from './refusal.js';
 import type { Group, Snapshot, State, Volume } from './state.js';
 
-const ATTEMPTS = 20;
+const ATTEMPTS = 50;
 
 export function groupRpcs(state: State): Rpcs {
   return {
@@ -60,22 +58,12 @@ async function createGroup(state: State, request: Message): Promise<Message> {
   return { group_snapshot: groupMessage(state, group) };
 }
 
-/** Copies are one point in time if nothing reached a device from before the first to after the last. */
 async function cutTogether(state: State, volumes: Volume[], groupId: string): Promise<Snapshot[]> {
   for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
-    for (const { device } of volumes) if (device !== null) await flush(device);
-    const before = await written(volumes);
-    const members: Snapshot[] = [];
-    for (const volume of volumes) members.push(await state.makeSnapshot(volume, '', groupId));
-    if ((await written(volumes)) === before) return members;
-    for (const member of members) await forget(state, member.id);
+    const members = await state.makeMembers(volumes, groupId);
+    if (members !== null) return members;
   }
   throw refusal('ABORTED', `volumes ${volumes.map(({ id }) => id).join(', ')} were written to`);
-}
-
-async function written(volumes: readonly Volume[]): Promise<string> {
-  const counts = volumes.map(({ device }) => (device === null ? '-' : sectorsWritten(device)));
-  return (await Promise.all(counts)).join();
 }
 
 async function deleteGroup(state: State, request: Message): Promise<Message> {
@@ -83,15 +71,9 @@ async function deleteGroup(state: State, request: Message): Promise<Message> {
   const group = state.groups.get(request['group_snapshot_id']);
   if (group === undefined) return {};
   expectMembers(group, request);
-  for (const id of group.snapshotIds) await forget(state, id);
+  for (const id of group.snapshotIds) await state.forget(id);
   state.groups.delete(group.id);
   return {};
-}
-
-async function forget(state: State, snapshotId: string): Promise<void> {
-  const { path } = state.snapshot(snapshotId);
-  state.snapshots.delete(snapshotId);
-  await rm(path, { force: true });
 }
 
 function expectMembers(group: Group, request: Message): void {

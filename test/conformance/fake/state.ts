@@ -1,6 +1,16 @@
 /** What a fake driver knows: volumes, snapshots, groups, and the options it runs with. */
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { allocatedBlocks, attach, copyFile, detach, flush, makeFile, unbind } from './disk.js';
+import {
+  allocatedBlocks,
+  attach,
+  copyTo,
+  detach,
+  flush,
+  makeFile,
+  sectorsWritten,
+  unbind,
+} from './disk.js';
 import { type Message, refusal } from './refusal.js';
 
 export interface Volume {
@@ -110,8 +120,9 @@ export class State {
     let inherited: readonly number[] = [];
     if (from === null) await makeFile(path, wish.sizeBytes);
     else {
-      inherited = await this.#settle(from);
-      await copyFile(from.path, path, wish.sizeBytes);
+      if ('device' in from && from.device !== null) await flush(from.device);
+      inherited = await this.#allocated(from);
+      await copyTo(from.path, path, wish.sizeBytes);
     }
     const volume = {
       ...wish,
@@ -127,24 +138,51 @@ export class State {
     return volume;
   }
 
-  async makeSnapshot(volume: Volume, name: string, groupId = ''): Promise<Snapshot> {
+  async makeSnapshot(volume: Volume, name: string): Promise<Snapshot> {
+    if (volume.device !== null) await flush(volume.device);
+    const snapshot = await this.#cut(volume, name, '');
+    snapshot.allocated = await this.#allocated(volume);
+    return snapshot;
+  }
+
+  /** Copies in which nothing is from after another's copy; null if somebody wrote meanwhile. */
+  async makeMembers(volumes: readonly Volume[], groupId: string): Promise<Snapshot[] | null> {
+    for (const { device } of volumes) if (device !== null) await flush(device);
+    const before = await written(volumes);
+    const members: Snapshot[] = [];
+    for (const volume of volumes) members.push(await this.#cut(volume, '', groupId));
+    if ((await written(volumes)) === before) {
+      // Blocks that were allocated since the copy are too many, which does no harm.
+      for (const member of members) {
+        member.allocated = await this.#allocated(this.volume(member.volumeId));
+      }
+      return members;
+    }
+    for (const { id } of members) await this.forget(id);
+    return null;
+  }
+
+  async forget(snapshotId: string): Promise<void> {
+    const { path } = this.snapshot(snapshotId);
+    this.snapshots.delete(snapshotId);
+    await rm(path, { force: true });
+  }
+
+  async #cut(volume: Volume, name: string, groupId: string): Promise<Snapshot> {
     const sequence = this.next();
     const id = `fake-snapshot-${sequence}`;
     const path = this.path(`${id}.img`);
     const createdMs = Date.now();
-    const allocated = await this.#settle(volume);
-    await copyFile(volume.path, path, volume.sizeBytes);
+    await copyTo(volume.path, path, volume.sizeBytes);
     const { id: volumeId, sizeBytes } = volume;
-    const what = { sequence, id, name, volumeId, path, sizeBytes };
-    const snapshot = { ...what, createdMs, groupId, allocated };
+    const what = { sequence, id, name, volumeId, path, sizeBytes, createdMs, groupId };
+    const snapshot = { ...what, allocated: [] };
     this.snapshots.set(id, snapshot);
     return snapshot;
   }
 
-  /** Brings everything written into the file. Resolves to the blocks allocated in it. */
-  async #settle(of: Volume | Snapshot): Promise<readonly number[]> {
+  async #allocated(of: Volume | Snapshot): Promise<readonly number[]> {
     if ('allocated' in of) return of.allocated;
-    if (of.device !== null) await flush(of.device);
     const blocks = new Set([...of.inherited, ...(await allocatedBlocks(of.path))]);
     return [...blocks].sort((a, b) => a - b);
   }
@@ -167,4 +205,9 @@ export class State {
       await this.unstage(volume).catch(() => undefined);
     }
   }
+}
+
+async function written(volumes: readonly Volume[]): Promise<string> {
+  const counts = volumes.map(({ device }) => (device === null ? '-' : sectorsWritten(device)));
+  return (await Promise.all(counts)).join();
 }
