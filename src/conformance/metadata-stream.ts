@@ -52,7 +52,9 @@ export class MetadataStream {
   readonly #target: StreamTarget;
   readonly #chunks: AsyncIterator<Buffer>;
   readonly #closed: Promise<void>;
-  #pending = Buffer.alloc(0);
+  /** Received and not taken yet, in pieces: joining at every piece would be slow in large messages. */
+  #pieces: Buffer[] = [];
+  #pendingBytes = 0;
   #trailers: Record<string, unknown> = {};
   #error: Error | null = null;
   #end: StreamEnd | null = null;
@@ -98,7 +100,10 @@ export class MetadataStream {
       if (this.#end !== null) return null;
       const chunk = await this.#readChunk();
       if (chunk === null) await this.#finish();
-      else this.#pending = Buffer.concat([this.#pending, chunk]);
+      else {
+        this.#pieces.push(chunk);
+        this.#pendingBytes += chunk.length;
+      }
     }
   }
 
@@ -141,12 +146,22 @@ export class MetadataStream {
   }
 
   #takeMessage(): MetadataMessage | null {
-    if (this.#pending.length < FRAME_HEAD_BYTES) return null;
-    const end = FRAME_HEAD_BYTES + this.#pending.readUInt32BE(1);
-    if (this.#pending.length < end) return null;
-    const bytes = this.#pending.subarray(FRAME_HEAD_BYTES, end);
-    this.#pending = this.#pending.subarray(end);
-    return decode(this.#target.rpc, bytes);
+    if (this.#pendingBytes < FRAME_HEAD_BYTES) return null;
+    if ((this.#pieces[0]?.length ?? 0) < FRAME_HEAD_BYTES) this.#join();
+    const end = FRAME_HEAD_BYTES + (this.#pieces[0] as Buffer).readUInt32BE(1);
+    if (this.#pendingBytes < end) return null;
+    const pending = this.#join();
+    this.#pieces = [pending.subarray(end)];
+    this.#pendingBytes -= end;
+    return decode(this.#target.rpc, pending.subarray(FRAME_HEAD_BYTES, end));
+  }
+
+  #join(): Buffer {
+    const [first] = this.#pieces;
+    const joined =
+      first !== undefined && this.#pieces.length === 1 ? first : Buffer.concat(this.#pieces);
+    this.#pieces = [joined];
+    return joined;
   }
 
   async #finish(): Promise<void> {

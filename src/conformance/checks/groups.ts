@@ -115,8 +115,10 @@ async function memberDelete(context: CheckContext): Promise<void> {
     );
   }
   context.note(refusal === null ? 'members can be deleted alone' : 'members are kept together');
-  // Whatever came of it: the group can be deleted as a whole.
-  await volumes.deleteGroup(group);
+  // Whatever came of it: what is left of the group can be deleted as a whole.
+  const left = refusal === null ? group.snapshots.slice(1) : group.snapshots;
+  await driver.call('DeleteVolumeGroupSnapshot', groupRequest({ ...group, snapshots: left }));
+  volumes.forgetGroup(group);
 }
 
 async function deleteGroup(context: CheckContext): Promise<void> {

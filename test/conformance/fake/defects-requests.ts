@@ -24,9 +24,10 @@ function insteadOf(code: RefusalName, wrong: RefusalName): Defect['fault'] {
 function deletedBaseIsEmpty(): Defect['fault'] {
   const deleted = new Set<unknown>();
   return {
-    rpcs: (honest) => ({
+    rpcs: (honest, state) => ({
       DeleteSnapshot: (request) => {
-        deleted.add(request['snapshot_id']);
+        const id = request['snapshot_id'];
+        if (state.snapshots.has(id)) deleted.add(id);
         return honest['DeleteSnapshot']?.(request) ?? {};
       },
     }),

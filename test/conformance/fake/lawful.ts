@@ -37,7 +37,7 @@ export const LAWFUL_DRIVERS: readonly LawfulDriver[] = [
   {
     name: 'bare',
     does: 'serves volumes, snapshots and their metadata, and nothing else',
-    only: ['identity.*', 'capability.*', 'metadata.order', 'delta.*', 'groups.*'],
+    only: ['identity.*', 'capability.*', 'volume.*', 'snapshot.*', 'delta.re*', 'groups.*'],
     options: {
       without: [
         'GROUP_CONTROLLER_SERVICE',
@@ -163,7 +163,7 @@ export const LAWFUL_DRIVERS: readonly LawfulDriver[] = [
   {
     name: 'busy-at-first',
     does: 'answers ABORTED to every other call that changes something',
-    only: ['metadata.order', 'delta.truth', 'groups.*'],
+    only: ['metadata.order', 'groups.create', 'volume.publish-twice'],
     fault: {
       rpcs: (honest) => {
         let calls = 0;
