@@ -176,7 +176,7 @@ export class MetadataStream {
       );
       return;
     }
-    if (Number(status) === StatusCode.OK && this.#pending.length > 0) {
+    if (Number(status) === StatusCode.OK && this.#pendingBytes > 0) {
       this.#endWith(StatusCode.INTERNAL, 'the stream ended OK in the middle of a message');
       return;
     }
