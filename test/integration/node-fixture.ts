@@ -92,6 +92,7 @@ export class NodeFixture {
   /** Asked at every call; its cgroup root is a directory of the workspace, whatever it says. */
   config: NodeConfig;
   conditionOf?: NonNullable<NodeDependencies['conditionOf']>;
+  readonly deps: NodeDependencies;
   readonly #service: Service;
 
   constructor(
@@ -102,7 +103,7 @@ export class NodeFixture {
   ) {
     this.config = NODE_CONFIG;
     const fixture = this;
-    this.#service = createNodeService({
+    this.deps = {
       get config() {
         return { ...fixture.config, cgroupRoot: workspace.path('cgroup') };
       },
@@ -117,7 +118,8 @@ export class NodeFixture {
         return backend;
       },
       volumeContext: () => ({}),
-    } as NodeDependencies);
+    } as NodeDependencies;
+    this.#service = createNodeService(this.deps);
   }
 
   async close(): Promise<void> {

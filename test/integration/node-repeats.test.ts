@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statfsSync, writeFileSync } from 'node:fs';
 import { FILE_SYSTEMS } from '../../src/file-systems.js';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
-import { type HeldVolume, MIB } from '../support/orchestrator.js';
+import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 import { loopsBelow, mountsBelow } from '../support/workspace.js';
 
@@ -129,6 +129,34 @@ test('NE3: what grew while nothing was staged is found grown', async () => {
     assert.equal(Number(capacity_bytes), 2 * SIZE);
     await orchestrator.takeDown(volume);
     await orchestrator.delete(volume);
+  }
+});
+
+test('CV9, CV25: a clone is used beside its source in use, each with its own data', async () => {
+  for (const kind of FILE_SYSTEMS) {
+    const capability = capabilityOf(kind);
+    const source = await orchestrator.create(`source-${kind}`, { capability, sizeBytes: SIZE });
+    const from = await orchestrator.bringUp(source);
+    writeFileSync(`${from}/data`, 'cloned', { flush: true });
+    const request = createRequest(`clone-${kind}`, { capability, sizeBytes: 2 * SIZE });
+    const { volume } = await running.client.controller.CreateVolume({
+      ...request,
+      volume_content_source: { volume: { volume_id: source.id } },
+    });
+    const clone: HeldVolume = {
+      ...source,
+      id: volume.volume_id,
+      stagingPath: running.workspace.path('csi', volume.volume_id),
+      targetPath: orchestrator.target(volume.volume_id, 'pod'),
+    };
+    const to = await orchestrator.bringUp(clone);
+    writeFileSync(`${from}/data`, 'source', { flush: true });
+    writeFileSync(`${to}/own`, 'clone', { flush: true });
+    assert.equal(readFileSync(`${to}/data`, 'utf8'), 'cloned');
+    assert.equal(existsSync(`${from}/own`), false);
+    const { blocks, bsize } = statfsSync(to);
+    assert.ok(blocks * bsize > 1.6 * SIZE, `${kind}: ${blocks * bsize}`);
+    await clear([clone, source]);
   }
 });
 

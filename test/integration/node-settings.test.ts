@@ -5,7 +5,12 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
+import { SystemError } from '../../src/errors.js';
+import { applyBlockSettings } from '../../src/mount/block-settings.js';
 import { majorOf, minorOf } from '../../src/mount/mountinfo.js';
+import { createNodeService } from '../../src/services/node.js';
+import type { NodeDependencies } from '../../src/services/node-volume.js';
+import { applyVolumeSettings } from '../../src/services/volume-settings.js';
 import type { VolumeRecord } from '../../src/volumes/records.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';
@@ -73,18 +78,40 @@ rootTest(
 );
 
 rootTest(
-  'a setting that this node cannot give fails the stage and leaves nothing behind',
+  'a scheduler that the kernel does not have for the device is refused, naming the others',
   async () => {
-    const name = readFileSync('/sys/block/loop0/queue/scheduler', 'utf8');
-    const missing = ['kyber', 'bfq'].find((one) => !name.includes(one));
-    // A scheduler nobody has would have been refused when the volume was made.
-    if (missing === undefined) return;
-    const volume = await node.makeVolume({ mutableParameters: { ioScheduler: missing } });
-    const staged = node.stage(volume, blockCapability());
-    await rejectsWith(staged, 'FAILED_PRECONDITION', /is not offered by this node's kernel/);
-    assert.deepEqual(node.held(), NOTHING);
+    const volume = await node.makeVolume();
+    await node.stage(volume, blockCapability());
+    const usual = await queueOf(volume);
+    const settings = { readAheadKiB: 256, ioScheduler: 'cfq', loopDirectIo: false };
+    const applied = applyBlockSettings(node.native, await node.attachedPath(volume), settings);
+    await rejectsWith(applied, 'FAILED_PRECONDITION', /is not offered by this node's kernel.*none/);
+    assert.deepEqual(await queueOf(volume), usual);
+    await node.unstage(volume);
   },
 );
+
+rootTest('a setting that cannot be had fails the stage and leaves nothing behind', async () => {
+  const volume = await node.makeVolume({ mutableParameters: { loopDirectIo: 'false' } });
+  const native = {
+    run: async (...call: Parameters<typeof node.native.run>) => {
+      if (call[0] !== 'setLoopDirectIo') return node.native.run(...call);
+      throw new SystemError('EINVAL', 'LOOP_SET_DIRECT_IO', '/dev/x', 'as on a pool without it');
+    },
+  };
+  const service = createNodeService({ ...node.deps, native } as NodeDependencies);
+  const staged = service.unary['NodeStageVolume']?.(
+    {
+      volume_id: volume.volumeId,
+      staging_target_path: node.stagingPath(volume.volumeId),
+      volume_capability: blockCapability(),
+    },
+    { note: () => undefined },
+  );
+  await rejectsWith(Promise.resolve(staged), 'FAILED_PRECONDITION', /loopDirectIo false cannot be/);
+  assert.deepEqual(node.held(), NOTHING);
+  assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
+});
 
 /** The pod's directory in a cgroup tree as the kubelet's systemd driver makes it. */
 function makePod(controlled = true): string {
@@ -128,6 +155,54 @@ rootTest(
     assert.deepEqual(node.held(), NOTHING);
   },
 );
+
+rootTest(
+  'a change of settings reaches the device in use and all its pods, and can be taken back',
+  async () => {
+    const ioMax = makePod();
+    const capability = mountCapability('ext4', 'SINGLE_NODE_MULTI_WRITER');
+    const volume = await node.makeVolume();
+    await node.stage(volume, capability);
+    const device = await deviceNumber(volume);
+    const usual = await queueOf(volume);
+    await node.publish(volume, capability, { volume_context: POD });
+    await node.publish(volume, capability, { target_path: node.targetPath('unnamed') });
+    const mutableParameters = { readAheadKiB: '256', readOperationsPerSecond: '50' };
+    await applyVolumeSettings(node.deps, { ...volume, mutableParameters });
+    assert.equal((await queueOf(volume))['readAhead'], '256');
+    assert.equal(readFileSync(ioMax, 'utf8'), `${device} rbps=max wbps=max riops=50 wiops=max`);
+    writeFileSync(ioMax, '');
+    await applyVolumeSettings(node.deps, volume);
+    assert.deepEqual(await queueOf(volume), usual);
+    assert.equal(readFileSync(ioMax, 'utf8'), `${device} rbps=max wbps=max riops=max wiops=max`);
+    await node.unpublish(volume);
+    await node.unpublish(volume, { target_path: node.targetPath('unnamed') });
+    await node.unstage(volume);
+    // Not attached: nothing to do, also where nothing could be done.
+    await applyVolumeSettings(node.deps, { ...volume, mutableParameters });
+  },
+);
+
+rootTest('MV3: of settings that cannot all be had none is kept', async () => {
+  const volume = await node.makeVolume();
+  await node.stage(volume, blockCapability());
+  const usual = await queueOf(volume);
+  const native = {
+    run: async () => {
+      throw new SystemError('EINVAL', 'LOOP_SET_DIRECT_IO', '/dev/x', 'as on a pool without it');
+    },
+  };
+  const deps = { ...node.deps, native } as NodeDependencies;
+  const mutableParameters = {
+    readAheadKiB: '256',
+    ioScheduler: 'mq-deadline',
+    loopDirectIo: 'false',
+  };
+  const applied = applyVolumeSettings(deps, { ...volume, mutableParameters });
+  await rejectsWith(applied, 'FAILED_PRECONDITION', /loopDirectIo false cannot be set.*EINVAL/);
+  assert.deepEqual(await queueOf(volume), usual);
+  await node.unstage(volume);
+});
 
 rootTest(
   'limits that cannot be set for a known pod fail the publication, and say why',
