@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, lstatSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { rejectsWith } from '../support/expect-status.js';
+import { copyMountNamespace } from '../support/mount-namespace.js';
 import { test as rootTest } from '../support/running-plugin.js';
 import type { Workspace } from '../support/workspace.js';
 import { blockCapability, mountCapability, type NodeFixture, useNode } from './node-fixture.js';
@@ -61,6 +62,16 @@ rootTest('NU4: a volume that is published is not unstaged', async () => {
     await node.unpublish(volume);
     await node.unstage(volume);
   }
+  assert.deepEqual(node.held(), NOTHING);
+});
+
+rootTest('NU4: a copy of the mount namespace delays unstaging, and does not fail it', async () => {
+  const volume = await node.makeVolume();
+  await node.stage(volume, mountCapability());
+  const copy = await copyMountNamespace();
+  const unstaged = node.unstage(volume);
+  setTimeout(() => copy.kill('SIGKILL'), 300);
+  await unstaged;
   assert.deepEqual(node.held(), NOTHING);
 });
 

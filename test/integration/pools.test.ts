@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { BlockContents, FileContents } from '../support/contents.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
+import { copyMountNamespace } from '../support/mount-namespace.js';
 import { type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
 import { startReport } from '../support/plugin-log.js';
@@ -94,6 +95,17 @@ test('an embedded pool is found again after a stop, which unmounts it', async ()
   await contents.verify(await orchestrator.bringUp(volume));
   await orchestrator.takeDown(volume);
   assert.equal(await plugin.stop(), 0);
+});
+
+test('a copy of the mount namespace delays a stop, and no loop device of the embedded pool is left', async () => {
+  const workspace = newWorkspace('copied');
+  const { plugin } = await start(workspace);
+  const copy = await copyMountNamespace();
+  const stopped = plugin.stop();
+  setTimeout(() => copy.kill('SIGKILL'), 1000);
+  assert.equal(await stopped, 0);
+  assert.deepEqual(mountsBelow(workspace.directory), []);
+  assert.deepEqual(loopsBelow(workspace.directory), []);
 });
 
 test('a stop with a published volume leaves the embedded pool mounted, and work goes on', async () => {

@@ -16,6 +16,7 @@ import { makePoolFileSystem } from '../../mount/filesystem.js';
 import { mount, unmount } from '../../mount/mounter.js';
 import { mountsAt, readMountInfo } from '../../mount/mountinfo.js';
 import type { NativeRunner } from '../../native/pool.js';
+import { releaseLoop } from './loop-release.js';
 import { temporary } from './pool-layout.js';
 
 const MIB = 1n << 20n;
@@ -66,7 +67,7 @@ export class EmbeddedPool {
   async stop(): Promise<void> {
     try {
       await unmount(this.mountPoint);
-      await this.native.run('loopDetach', { backingPath: this.image });
+      await releaseLoop(this.native, this.image);
     } catch (thrown) {
       // Volumes of the pool are attached: they go on without us, and the next start finds the pool mounted.
       if (CsiError.from(thrown).code !== StatusCode.FAILED_PRECONDITION) throw thrown;

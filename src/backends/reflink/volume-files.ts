@@ -11,6 +11,7 @@ import { mountsAt, mountsOfDevice, readMountInfo } from '../../mount/mountinfo.j
 import type { LoopDevice } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { Attachment, StorageCondition } from '../backend.js';
+import { releaseLoop } from './loop-release.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';
 import { statOrNull } from './pool-space.js';
@@ -96,7 +97,7 @@ export class VolumeFiles {
 
   async detach(volumeId: string): Promise<void> {
     try {
-      await this.native.run('loopDetach', { backingPath: this.path(volumeId) });
+      await releaseLoop(this.native, this.path(volumeId));
     } catch (thrown) {
       if (errorCode(thrown) !== 'EBUSY') throw thrown;
       throw CsiError.failedPrecondition(

@@ -1,0 +1,14 @@
+/** A process in a copy of our mount namespace, as every container begins with. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+
+/** Resolves when the copy exists; it goes with the process. What is mounted now stays mounted in it. */
+export async function copyMountNamespace(): Promise<ChildProcess> {
+  const child = spawn(
+    'unshare',
+    ['--mount', '--propagation', 'private', '--', 'sh', '-c', 'echo copied; exec sleep 600'],
+    { stdio: ['ignore', 'pipe', 'inherit'] },
+  );
+  await once(child.stdout, 'data');
+  return child;
+}
