@@ -1,0 +1,140 @@
+/**
+ * Three hundred volumes through their whole lives, sixteen clients at once: every call is answered OK
+ * in the end, and nothing of any of them stays behind.
+ */
+import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { after } from 'node:test';
+import { KeptDatabase } from '../../src/volumes/kept-database.js';
+import { blockCapability, CsiClient, mountCapability } from '../support/csi-client.js';
+import { type HeldVolume, MIB, Orchestrator, untilSettled } from '../support/orchestrator.js';
+import { startReport } from '../support/plugin-log.js';
+import { statusOf } from '../support/refusal.js';
+import { runPlugin, test } from '../support/running-plugin.js';
+import { loopsBelow, mountsBelow } from '../support/workspace.js';
+
+const VOLUMES = 300;
+const CLIENTS = 16;
+/** Every so manieth volume is a file system, which costs several processes to make and check. */
+const EVERY_FILE_SYSTEM = 4;
+
+const running = runPlugin('crowd', { pools: { main: 'xfs' }, poolSizeMiB: 8192 });
+const clients: CsiClient[] = [];
+after(() => {
+  for (const client of clients) client.close();
+});
+
+/** Answers by call and status. */
+const statuses = new Map<string, number>();
+
+/** Repeats what is ABORTED; every other refusal fails the test. */
+async function settled<T>(label: string, call: () => Promise<T>): Promise<T> {
+  return untilSettled(async () => {
+    const attempt = call();
+    const key = `${label} ${await statusOf(attempt)}`;
+    statuses.set(key, (statuses.get(key) ?? 0) + 1);
+    return attempt;
+  });
+}
+
+async function live(orchestrator: Orchestrator, index: number): Promise<void> {
+  const isFileSystem = index % EVERY_FILE_SYSTEM === 0;
+  const size = (isFileSystem ? 16 : 1) * MIB;
+  const capability = isFileSystem ? mountCapability('ext4') : blockCapability();
+  const wish = { capability, sizeBytes: size };
+  const volume = await settled('CreateVolume', () => orchestrator.create(`life ${index}`, wish));
+  await use(orchestrator, volume, `life ${index}`);
+  const larger = await settled('ControllerExpandVolume', () =>
+    orchestrator.expand(volume, 2 * size),
+  );
+  assert.equal(larger, 2 * size);
+  const snapshot = () => orchestrator.snapshot(volume, `snapshot ${index}`);
+  const snapshotId = await settled('CreateSnapshot', snapshot);
+  // A file system that cannot grow in use has grown by the time it is published again.
+  await settled('NodeStageVolume', () => orchestrator.stage(volume));
+  await settled('NodePublishVolume', () => orchestrator.publish(volume));
+  await settled('NodeExpandVolume', () => orchestrator.nodeExpand(volume));
+  await release(orchestrator, volume);
+  await settled('DeleteVolume', () => orchestrator.delete(volume));
+  await settled('DeleteSnapshot', () => orchestrator.deleteSnapshot(snapshotId));
+}
+
+/** Staged, published, written to, cut in use, and let go of. */
+async function use(orchestrator: Orchestrator, volume: HeldVolume, text: string): Promise<void> {
+  await settled('NodeStageVolume', () => orchestrator.stage(volume));
+  await settled('NodePublishVolume', () => orchestrator.publish(volume));
+  const isBlock = 'block' in volume.capability;
+  const file = await open(isBlock ? volume.targetPath : join(volume.targetPath, 'file'), 'a+');
+  await file.write(text);
+  await file.sync();
+  await file.close();
+  const name = `in use ${volume.name}`;
+  const snapshotId = await settled('CreateSnapshot', () => orchestrator.snapshot(volume, name));
+  await release(orchestrator, volume);
+  await settled('DeleteSnapshot', () => orchestrator.deleteSnapshot(snapshotId));
+}
+
+async function release(orchestrator: Orchestrator, volume: HeldVolume): Promise<void> {
+  await settled('NodeUnpublishVolume', () => orchestrator.unpublish(volume));
+  await settled('NodeUnstageVolume', () => orchestrator.unstage(volume));
+}
+
+/** Rows of every table that is about an object. */
+function catalogueRows(file: string): Record<string, number> {
+  const database = new KeptDatabase(file, 2000);
+  try {
+    const tables = database
+      .all("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+      .map(({ name }) => String(name))
+      .filter((name) => !['catalogue', 'pools'].includes(name));
+    assert.ok(tables.length >= 6, `the tables are ${tables}`);
+    const count = (table: string) =>
+      Number(database.get(`SELECT count(*) AS held FROM ${table}`)?.['held']);
+    return Object.fromEntries(tables.map((table) => [table, count(table)]));
+  } finally {
+    database.close();
+  }
+}
+
+test(`G9, G15: ${VOLUMES} volumes live and go with ${CLIENTS} clients at once, and nothing stays behind`, async () => {
+  const { workspace, plugin } = running;
+  const { directory } = workspace;
+  const own = { mounts: mountsBelow(directory), loops: loopsBelow(directory) };
+  let next = 0;
+  const begin = performance.now();
+  await Promise.all(
+    Array.from({ length: CLIENTS }, async () => {
+      const client = new CsiClient(plugin.endpoint);
+      clients.push(client);
+      const orchestrator = new Orchestrator(workspace, () => client);
+      while (next < VOLUMES) {
+        next += 1;
+        await live(orchestrator, next);
+      }
+    }),
+  );
+  const seconds = (performance.now() - begin) / 1000;
+  console.log(`# ${VOLUMES} lives in ${seconds.toFixed(1)} s`);
+  console.log(`# ${[...statuses].map(([key, count]) => `${key}: ${count}`).join(', ')}`);
+  for (const key of statuses.keys()) assert.match(key, / (OK|ABORTED)$/);
+
+  assert.deepEqual(mountsBelow(directory), own.mounts);
+  assert.deepEqual(loopsBelow(directory), own.loops);
+  for (const kind of ['volumes', 'snapshots']) {
+    assert.deepEqual(readdirSync(running.poolPath('main', kind)), []);
+  }
+  assert.deepEqual(await running.orchestrator.volumeIds(), []);
+  assert.deepEqual(await running.orchestrator.snapshotIds(), []);
+  await running.restart();
+  const { finished, undone, differences } = startReport(running.plugin.log);
+  assert.deepEqual([finished, undone, differences], [[], [], []]);
+  await running.plugin.stop();
+  const rows = catalogueRows(workspace.path('plugin', 'catalogue.sqlite'));
+  assert.deepEqual(
+    Object.entries(rows).filter(([, count]) => count > 0),
+    [],
+    'rows left in the catalogue',
+  );
+});
