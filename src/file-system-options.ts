@@ -2,8 +2,9 @@
  * Which options an operator may give to mkfs and to mount: allow-lists per file system.
  *
  * What tunes a file system is in, every value by its pattern. What names a path, a device, a label or
- * a UUID, forces the tool, or makes it do something else is out, and so is anything not listed: these
- * texts end on a root command line. Options of a StorageClass may be shown in messages; mount flags of
+ * a UUID, forces the tool, or makes it do something else is out, what keeps the kernel from growing the
+ * file system too (sparse_super2, no resize_inode), and so is anything not listed: these texts end on a
+ * root command line. Options of a StorageClass may be shown in messages; mount flags of
  * a capability may be secret (CSI), so of them only the position is told. Runs no tool.
  */
 import { CsiError } from './errors.js';
@@ -42,13 +43,12 @@ const MKFS_OPTIONS: Readonly<Record<FileSystem, Rules>> = {
       ...each('stride stripe_width stripe-width resize', COUNT),
       ...each('lazy_itable_init lazy_journal_init packed_meta_blocks', FLAG),
       ...each('discard nodiscard', null),
-      num_backup_sb: /^[012]$/,
       root_owner: /^\d{1,10}:\d{1,10}$/,
     },
     '-O': features(
       '64bit dir_index dir_nlink ea_inode encrypt extent extra_isize fast_commit filetype flex_bg has_journal ' +
         'huge_file inline_data large_dir large_file metadata_csum metadata_csum_seed orphan_file project quota ' +
-        'resize_inode sparse_super sparse_super2 stable_inodes uninit_bg verity',
+        'sparse_super stable_inodes uninit_bg verity',
     ),
   },
   xfs: {

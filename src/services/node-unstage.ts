@@ -22,6 +22,7 @@ import {
   type VolumeView,
   viewForRelease,
 } from './node-volume.js';
+import { resetDevice } from './volume-settings.js';
 
 /** Undoes what staging did. Not staged there: done. FAILED_PRECONDITION while published from there, or busy. */
 export async function unstageVolume(
@@ -145,11 +146,12 @@ async function knownPaths(
   return new Set(found.flatMap((path) => [path, stagedDevicePath(path)]));
 }
 
-/** The number of a loop device goes to somebody else next: it must not stay read-only. */
+/** The number of a loop device goes to somebody else next: it must be neither read-only nor set in our way. */
 async function detach(deps: NodeDependencies, view: VolumeView): Promise<void> {
   if (view.attachment !== null) {
     const { devicePath } = view.attachment;
     await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });
+    await resetDevice(deps, devicePath);
   }
   await deps.backendOf(view.volume.pool).detach(view.volume.volumeId);
 }

@@ -49,6 +49,12 @@ export async function applyToDevice(
   await applyBlockSettings(deps.native, devicePath, settingsOf(volume));
 }
 
+/** Before the device is let go of: whoever gets its number next shall find it as a new one. Best effort. */
+export async function resetDevice(deps: NodeDependencies, devicePath: string): Promise<void> {
+  const settings = { readAheadKiB: null, ioScheduler: null, loopDirectIo: null };
+  await applyBlockSettings(deps.native, devicePath, settings).catch(() => undefined);
+}
+
 /** Before the pod can use the volume. FAILED_PRECONDITION if limits are asked for that cannot be had. */
 export async function limitPod(
   deps: NodeDependencies,

@@ -62,6 +62,15 @@ rootTest('settings are applied at every stage, also at a repeated one', async ()
   }
 });
 
+rootTest('a device that is let go of keeps nothing of the settings for the next user', async () => {
+  const volume = await node.makeVolume({ mutableParameters: { ioScheduler: 'mq-deadline' } });
+  await node.stage(volume, blockCapability());
+  const file = `/sys/block/${basename(await node.attachedPath(volume))}/queue/scheduler`;
+  assert.match(readFileSync(file, 'utf8'), /\[mq-deadline\]/);
+  await node.unstage(volume);
+  assert.match(readFileSync(file, 'utf8'), /\[none\]/);
+});
+
 rootTest(
   "a volume without settings gets the kernel's defaults, not its predecessor's",
   async () => {

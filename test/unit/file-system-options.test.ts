@@ -50,6 +50,8 @@ test('an mkfs option that is not listed, or whose value is not, is INVALID_ARGUM
     ],
     ...['-b 4096 -b 1024', '-b', '-b 4096;reboot', '-m 51', '-i -1', '/dev/sda', '-b=4096', '-O ^'],
     ...[
+      '-O sparse_super2',
+      '-O ^resize_inode',
       '-E stride',
       '-E stride=',
       '-E discard=1',
