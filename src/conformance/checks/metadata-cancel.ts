@@ -131,8 +131,8 @@ async function expireOne(
   }
 }
 
-const STREAM =
-  'SnapshotMetadata: Special considerations for processing a snapshot metadata gRPC stream';
+// The heading goes on: for processing a snapshot metadata gRPC stream.
+const STREAM = 'SnapshotMetadata: Special considerations';
 
 export const metadataCancelChecks: readonly Check[] = [
   {

@@ -99,10 +99,11 @@ async function emptyMessage(context: CheckContext): Promise<void> {
   const { twins } = await context.common.history();
   for (const list of [deltaOf(...twins), allocatedOf(await context.common.stranger())]) {
     const { messages } = await readList(context, list);
-    if (messages.length > 0) continue;
-    context.note(
-      `${list.rpc} sends no message when there is nothing to report: ` +
-        'callers learn neither block_metadata_type nor volume_capacity_bytes',
+    expect(
+      messages.length > 0,
+      `${list.rpc} where there is nothing to report`,
+      'a message with block_metadata_type and volume_capacity_bytes',
+      () => 'OK and no message: the caller learns neither',
     );
   }
 }
@@ -174,7 +175,7 @@ export const metadataDeltaChecks: readonly Check[] = [
     id: 'metadata.empty-message',
     section: DELTA,
     rule: 'SM25',
-    title: 'a list with nothing to report ends OK, with or without a message',
+    title: 'an empty list tells type and capacity in a message',
     level: 'should',
     needs: NEEDS,
     run: emptyMessage,

@@ -214,8 +214,8 @@ async function resumeAtRandom(
 
 const SECTION = 'SnapshotMetadata: GetMetadataAllocated, GetMetadataDelta';
 const ERRORS = 'SnapshotMetadata: GetMetadataAllocated Errors, GetMetadataDelta Errors';
-const STREAM =
-  'SnapshotMetadata: Special considerations for processing a snapshot metadata gRPC stream';
+// The heading goes on: for processing a snapshot metadata gRPC stream.
+const STREAM = 'SnapshotMetadata: Special considerations';
 
 export const metadataOffsetChecks: readonly Check[] = [
   {

@@ -197,6 +197,16 @@ export const RESUME_DEFECTS: readonly Defect[] = [
     },
   },
   {
+    name: 'silent-on-nothing',
+    does: 'sends no message when there is nothing to report (host-path)',
+    caughtBy: ['metadata.empty-message'],
+    fault: {
+      metadata: (honest) => ({
+        messages: (entries, query) => (entries.length === 0 ? [] : honest.messages(entries, query)),
+      }),
+    },
+  },
+  {
     name: 'ok-at-the-deadline',
     does: 'ends OK shortly before the deadline, whatever is left (host-path)',
     caughtBy: ['metadata.deadline'],

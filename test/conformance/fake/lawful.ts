@@ -57,16 +57,6 @@ export const LAWFUL_DRIVERS: readonly LawfulDriver[] = [
     options: { without: ['SNAPSHOT_METADATA_SERVICE'] },
   },
   {
-    name: 'silent-on-nothing',
-    does: 'sends no message when there is nothing to report (host-path)',
-    only: ['metadata.empty-*', 'metadata.same', 'metadata.offset-end'],
-    fault: {
-      metadata: (honest) => ({
-        messages: (entries, query) => (entries.length === 0 ? [] : honest.messages(entries, query)),
-      }),
-    },
-  },
-  {
     name: 'one-tuple-a-message',
     does: 'sends one tuple in each message',
     only: ['metadata.max-results', 'metadata.message-size', 'metadata.resume'],
