@@ -26,3 +26,9 @@ test('broken drivers have different names, and name checks that there are', () =
     [],
   );
 });
+
+test('every check is proved by a broken driver, but those of volumes with a file system', () => {
+  const caught = new Set(DEFECTS.flatMap(({ caughtBy }) => caughtBy));
+  const unproved = CHECKS.map(({ id }) => id).filter((id) => !caught.has(id));
+  assert.deepEqual(unproved, ['delta.truth-mount', 'allocated.truth-mount']);
+});

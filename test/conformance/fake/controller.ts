@@ -14,6 +14,7 @@ const CAPABILITIES = [
   'GET_CAPACITY',
   'CREATE_DELETE_SNAPSHOT',
   'LIST_SNAPSHOTS',
+  'GET_SNAPSHOT',
   'CLONE_VOLUME',
   'EXPAND_VOLUME',
 ];
@@ -42,6 +43,10 @@ export function controllerRpcs(state: State): Rpcs {
     }),
     CreateSnapshot: (request) => state.inTurn(() => createSnapshot(state, request)),
     DeleteSnapshot: (request) => state.inTurn(() => deleteSnapshot(state, request)),
+    GetSnapshot: (request) => {
+      demand(request, 'snapshot_id');
+      return { snapshot: snapshotMessage(state.snapshot(request['snapshot_id'])) };
+    },
     ListSnapshots: (request) => {
       const { snapshot_id: id, source_volume_id: source } = request;
       const all = [...state.snapshots.values()].filter(

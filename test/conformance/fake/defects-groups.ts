@@ -60,7 +60,7 @@ export const GROUP_DEFECTS: readonly Defect[] = [
           for (const source of sources) {
             const members = await state.makeMembers([state.volume(source)], id);
             group.snapshotIds.push(...(members ?? []).map((member) => member.id));
-            await delay(200);
+            await delay(500);
           }
           state.groups.set(id, group);
           return { group_snapshot: groupMessage(state, group) };
@@ -193,6 +193,20 @@ export const GROUP_DEFECTS: readonly Defect[] = [
           }
           return answer;
         },
+      }),
+    },
+  },
+  {
+    name: 'group-without-name',
+    does: 'cuts groups without a name',
+    caughtBy: ['groups.missing-fields'],
+    fault: {
+      rpcs: (honest, state) => ({
+        CreateVolumeGroupSnapshot: (request) =>
+          honest['CreateVolumeGroupSnapshot']?.({
+            ...request,
+            name: request['name'] || `nameless-${state.next()}`,
+          }) ?? {},
       }),
     },
   },

@@ -143,6 +143,20 @@ export const REQUEST_DEFECTS: readonly Defect[] = [
     },
   },
   {
+    name: 'nothing-is-refused',
+    does: 'answers FAILED_PRECONDITION when there is nothing to report',
+    caughtBy: ['metadata.empty-delta', 'metadata.empty-allocated', 'metadata.empty-message'],
+    fault: {
+      metadata: (honest) => ({
+        blocks: async (query) => {
+          const blocks = await honest.blocks(query);
+          if (blocks.length === 0) throw refusal('FAILED_PRECONDITION', 'no metadata');
+          return blocks;
+        },
+      }),
+    },
+  },
+  {
     name: 'deleted-base-is-empty',
     does: 'answers a delta from a deleted base, with nothing',
     caughtBy: ['delta.base-deleted'],

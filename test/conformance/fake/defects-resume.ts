@@ -151,6 +151,20 @@ export const RESUME_DEFECTS: readonly Defect[] = [
     fault: reading('starting_offset', (value) => Math.min(value, 0)),
   },
   {
+    name: 'offset-end-is-invalid',
+    does: 'answers INVALID_ARGUMENT when asked to go on at the end of the volume',
+    caughtBy: ['metadata.offset-end'],
+    fault: {
+      metadata: (honest) => ({
+        read: (request) => {
+          const query = honest.read(request);
+          if (query.start < query.target.sizeBytes) return query;
+          throw refusal('INVALID_ARGUMENT', `there is nothing at ${query.start}`);
+        },
+      }),
+    },
+  },
+  {
     name: 'offset-negative-accepted',
     does: 'takes a negative starting_offset for 0',
     caughtBy: ['metadata.offset-negative'],
@@ -185,7 +199,7 @@ export const RESUME_DEFECTS: readonly Defect[] = [
     name: 'hangs-on-nothing',
     does: 'never ends a stream that has nothing to report',
     caughtBy: ['metadata.empty-delta'],
-    timeoutMs: 5000,
+    timeoutMs: 10_000,
     fault: {
       metadata: (honest) => ({
         send: async (call, messages, query) => {
@@ -265,6 +279,19 @@ export const RESUME_DEFECTS: readonly Defect[] = [
         send: async (call, messages, { target }) => {
           const isGone = (): boolean => !state.snapshots.has(target.id);
           if (!(await slowly(call, messages, isGone))) endNow(call);
+        },
+      }),
+    },
+  },
+  {
+    name: 'ends-at-a-restore',
+    does: 'ends OK when a volume is made from the snapshot meanwhile',
+    caughtBy: ['metadata.read-while-streaming'],
+    fault: {
+      metadata: (_honest, state) => ({
+        send: async (call, messages) => {
+          const before = state.volumes.size;
+          if (!(await slowly(call, messages, () => state.volumes.size > before))) endNow(call);
         },
       }),
     },

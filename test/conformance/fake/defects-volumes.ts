@@ -38,6 +38,16 @@ function takesNameForAll(rpc: 'CreateVolume' | 'CreateSnapshot'): Defect['fault'
   };
 }
 
+/** Takes a request without a name as one with a name of its own. */
+function namesTheNameless(rpc: 'CreateVolume' | 'CreateSnapshot'): Defect['fault'] {
+  return {
+    rpcs: (honest, state) => ({
+      [rpc]: (request) =>
+        honest[rpc]?.({ ...request, name: request['name'] || `nameless-${state.next()}` }) ?? {},
+    }),
+  };
+}
+
 export const VOLUME_DEFECTS: readonly Defect[] = [
   {
     name: 'volume-made-twice',
@@ -50,6 +60,25 @@ export const VOLUME_DEFECTS: readonly Defect[] = [
     does: 'answers with the volume of that name, though it is too small',
     caughtBy: ['volume.create-conflict'],
     fault: takesNameForAll('CreateVolume'),
+  },
+  {
+    name: 'volume-without-name',
+    does: 'makes volumes without a name',
+    caughtBy: ['volume.create-missing-fields'],
+    fault: namesTheNameless('CreateVolume'),
+  },
+  {
+    name: 'volume-never-confirmed',
+    does: 'confirms no capability of a volume',
+    caughtBy: ['volume.validate'],
+    fault: {
+      rpcs: (honest) => ({
+        ValidateVolumeCapabilities: async (request) => {
+          await honest['ValidateVolumeCapabilities']?.(request);
+          return { message: 'who knows' };
+        },
+      }),
+    },
   },
   {
     name: 'volume-too-small',
@@ -157,6 +186,25 @@ export const VOLUME_DEFECTS: readonly Defect[] = [
     does: 'answers with the snapshot of that name, though it is of another volume',
     caughtBy: ['snapshot.create-conflict'],
     fault: takesNameForAll('CreateSnapshot'),
+  },
+  {
+    name: 'snapshot-without-name',
+    does: 'cuts snapshots without a name',
+    caughtBy: ['snapshot.create-missing-fields'],
+    fault: namesTheNameless('CreateSnapshot'),
+  },
+  {
+    name: 'snapshot-unknown-is-empty',
+    does: 'answers OK without a snapshot when asked for an unknown one',
+    caughtBy: ['snapshot.get'],
+    fault: {
+      rpcs: (honest, state) => ({
+        GetSnapshot: (request) =>
+          request['snapshot_id'] === '' || state.snapshots.has(request['snapshot_id'])
+            ? (honest['GetSnapshot']?.(request) ?? {})
+            : {},
+      }),
+    },
   },
   {
     name: 'snapshot-delete-not-found',
