@@ -19,7 +19,9 @@ import { test } from '../support/running-plugin.js';
 import { loopsBelow, makePoolFileSystem, mountsBelow, Workspace } from '../support/workspace.js';
 
 const isLong = process.env['BLOCKDELTA_TEST_LONG'] === '1';
-const KILLS = { xfs: isLong ? 300 : 90, embedded: isLong ? 60 : 20 };
+const KILLS = { xfs: isLong ? 300 : 64, embedded: isLong ? 60 : 12 };
+/** Group snapshots in each round of lives. */
+const GROUPS = 3;
 const START_ROUNDS = isLong ? 25 : 5;
 
 const workspaces: Workspace[] = [];
@@ -67,6 +69,7 @@ let measured: KillablePlugin | undefined;
 /** Kills until there were enough, takes everything down, and looks at what is left. */
 async function killAround(workspace: Workspace, round: Round): Promise<void> {
   const random = seededRandom('kill');
+  const isFirst = measured === undefined;
   const plugin = new KillablePlugin(workspace, round.options, random, measured);
   measured = plugin;
   ends.push(() => plugin.end());
@@ -74,7 +77,10 @@ async function killAround(workspace: Workspace, round: Round): Promise<void> {
   const scenarios = new KillScenarios(workspace, plugin, random, round.poolPath);
   const residents: Resident[] = [];
   for (const kind of VOLUME_KINDS) residents.push(await scenarios.settle(kind));
-  for (const life of livesOf(scenarios, residents, random)) await life();
+  for (const resident of residents) await scenarios.cut(resident);
+  if (isFirst) {
+    for (const life of livesOf(scenarios, residents, random)) await life();
+  }
   scenarios.killing = true;
   while (plugin.kills < round.kills) {
     for (const life of shuffled(livesOf(scenarios, residents, random), random)) {
@@ -82,10 +88,9 @@ async function killAround(workspace: Workspace, round: Round): Promise<void> {
     }
   }
   scenarios.killing = false;
-  for (const resident of residents) {
-    scenarios.checkSnapshots(resident);
-    await scenarios.leave(resident);
-  }
+  for (const resident of residents) scenarios.checkSnapshots(resident);
+  await scenarios.disband(residents);
+  for (const resident of residents) await scenarios.leave(resident);
   console.log(`${plugin.summary()}\n#   ${scenarios.frozen} kills left a file system frozen`);
   await assertNothingToReport(plugin, workspace, round);
 }
@@ -95,14 +100,16 @@ function livesOf(
   residents: readonly Resident[],
   random: Random,
 ): (() => Promise<void>)[] {
-  return residents.flatMap((resident) => [
-    () => scenarios.cut(resident),
-    () => scenarios.cut(resident),
-    () => scenarios.cut(resident),
-    () => scenarios.cut(resident),
-    () => scenarios.live(resident.kind, random.pick(resident.snapshots)),
-    () => scenarios.live(resident.kind, undefined),
-  ]);
+  return [
+    ...residents.flatMap((resident) => [
+      () => scenarios.cut(resident),
+      () => scenarios.cut(resident),
+      () => scenarios.live(resident.kind, { snapshot: random.pick(resident.snapshots) }),
+      () => scenarios.live(resident.kind, { resident }),
+      () => scenarios.live(resident.kind, 'nowhere'),
+    ]),
+    ...Array.from({ length: GROUPS }, () => () => scenarios.cutGroup(residents)),
+  ];
 }
 
 function shuffled<T>(items: T[], random: Random): T[] {

@@ -1,18 +1,27 @@
 /**
- * Lives of volumes and snapshots in which the plugin is killed at every step. After each kill the
- * plugin is started again, nothing may be lost, and the step repeated has to succeed.
+ * Lives of volumes, snapshots and group snapshots in which the plugin is killed at every step. After
+ * each kill the plugin is started again, nothing may be lost, and the step repeated has to succeed.
  */
 import assert from 'node:assert/strict';
-import { readdirSync } from 'node:fs';
+import { statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
 import { BlockContents, type Contents, type Disturbance, FileContents } from './contents.js';
 import { blockCapability, mountCapability } from './csi-client.js';
+import { KillLedger } from './kill-ledger.js';
 import type { KillablePlugin } from './killable-plugin.js';
 import { assertSound } from './metadata-check.js';
-import { type HeldVolume, MIB, Orchestrator, untilSettled } from './orchestrator.js';
+import {
+  type HeldGroup,
+  type HeldVolume,
+  MIB,
+  Orchestrator,
+  untilSettled,
+  type VolumeWish,
+} from './orchestrator.js';
 import type { Random } from './random.js';
+import { refused } from './refusal.js';
 import { SnapshotImage } from './snapshot-image.js';
 import type { Workspace } from './workspace.js';
 
@@ -24,7 +33,13 @@ const SIZES: Readonly<Record<VolumeKind, number>> = {
   ext4: 24 * MIB,
   xfs: 300 * MIB,
 };
-const SNAPSHOTS_KEPT = 3;
+const GROWN: Readonly<Record<VolumeKind, number>> = {
+  block: 12 * MIB,
+  ext4: 40 * MIB,
+  xfs: 348 * MIB,
+};
+const SNAPSHOTS_KEPT = 1;
+const GROUPS_KEPT = 1;
 const THAW_TIMEOUT_MS = 10_000;
 /** No round of work takes that long. */
 const STUCK_MS = 150;
@@ -33,6 +48,8 @@ interface HeldSnapshot {
   id: string;
   contents: Contents;
   image: SnapshotImage;
+  /** Snapshots of a group are deleted with it. */
+  isMember: boolean;
 }
 
 /** A volume that stays published throughout, with somebody working on it. */
@@ -43,17 +60,20 @@ export interface Resident {
   snapshots: HeldSnapshot[];
 }
 
+/** Where a new volume gets its content from. */
+export type Origin = { snapshot: HeldSnapshot } | { resident: Resident } | 'nowhere';
+
 interface StepHooks {
+  /** Objects that the call makes. */
+  made?: number;
   afterKill?: () => Promise<void>;
   afterStart?: () => Promise<void>;
 }
 
 export class KillScenarios {
   readonly #orchestrator: Orchestrator;
-  readonly #volumes = new Map<string, HeldVolume>();
-  readonly #snapshotIds = new Set<string>();
-  /** An object that is being made or removed, so that it may be there or not. */
-  #doubtful = '';
+  readonly #ledger: KillLedger;
+  readonly #groups: HeldGroup[] = [];
   #names = 0;
   /** Off: calls are measured and nobody is killed. */
   killing = false;
@@ -68,10 +88,11 @@ export class KillScenarios {
     private readonly poolPath: string,
   ) {
     this.#orchestrator = new Orchestrator(workspace, () => plugin.client);
+    this.#ledger = new KillLedger(this.#orchestrator, poolPath);
   }
 
   async settle(kind: VolumeKind): Promise<Resident> {
-    const volume = await this.#create(kind, undefined);
+    const volume = await this.#create(kind, 'nowhere');
     const contents = this.#empty(kind);
     await contents.work(await this.#orchestrator.bringUp(volume), this.random);
     return { kind, volume, contents, snapshots: [] };
@@ -85,51 +106,67 @@ export class KillScenarios {
     await contents.verify(await this.#orchestrator.bringUp(volume));
     await this.#orchestrator.takeDown(volume);
     await this.#delete(volume, resident.kind);
-    for (const snapshot of resident.snapshots.splice(0)) await this.#deleteSnapshot(snapshot);
+    const alone = resident.snapshots.filter(({ isMember }) => !isMember);
+    for (const snapshot of alone) await this.#deleteSnapshot(snapshot);
   }
 
-  /** Cuts a snapshot of a busy volume and deletes the oldest. */
+  /** Deletes all groups that are left. */
+  async disband(residents: readonly Resident[]): Promise<void> {
+    for (const group of [...this.#groups]) await this.#deleteGroup(group, residents);
+  }
+
+  /** Cuts a snapshot of a busy volume and deletes one of the older ones. */
   async cut(resident: Resident): Promise<void> {
-    const { volume, contents, snapshots, kind } = resident;
-    await contents.work(volume.targetPath, this.random);
+    const { volume, snapshots, kind } = resident;
     const name = this.#name('snapshot');
-    let disturbance = contents.disturb(volume.targetPath);
-    const id = await this.#step(
-      `CreateSnapshot ${kind}`,
-      () => this.#orchestrator.snapshot(volume, name),
-      {
-        afterKill: async () => {
-          if (await isStuck(disturbance)) this.frozen += 1;
-        },
-        afterStart: async () => {
-          await writesGoThrough(disturbance);
-          disturbance = contents.disturb(volume.targetPath);
-        },
-      },
+    const id = await this.#whileBusy([resident], `CreateSnapshot ${kind}`, 1, () =>
+      this.#orchestrator.snapshot(volume, name),
     );
-    await writesGoThrough(disturbance);
-    this.#snapshotIds.add(id);
-    const last = snapshots.at(-1) ?? null;
-    const file = join(this.poolPath, 'snapshots', id);
-    const image = SnapshotImage.read(file, volume.sizeBytes, last?.image ?? null);
-    snapshots.push({ id, contents: contents.copy(), image });
-    await this.#checkLists(snapshots, volume.sizeBytes);
-    if (snapshots.length > SNAPSHOTS_KEPT) {
-      const index = this.random.below(snapshots.length);
-      for (const snapshot of snapshots.splice(index, 1)) await this.#deleteSnapshot(snapshot);
-    }
+    this.#ledger.add(id);
+    await this.#keep(resident, id, false);
+    const alone = snapshots.filter(({ isMember }) => !isMember);
+    if (alone.length <= SNAPSHOTS_KEPT) return;
+    const dropped = this.random.pick(alone);
+    snapshots.splice(snapshots.indexOf(dropped), 1);
+    await this.#deleteSnapshot(dropped);
   }
 
-  /** A volume from a snapshot, or an empty one, through its whole life. */
-  async live(kind: VolumeKind, source: HeldSnapshot | undefined): Promise<void> {
-    const volume = await this.#create(kind, source?.id);
-    const contents = source?.contents.copy() ?? this.#empty(kind);
-    // What was made from a snapshot is used once, what was formatted here a second time.
-    for (let round = source === undefined ? 1 : 2; round <= 2; round += 1) {
+  /** Cuts a group snapshot of busy volumes and deletes the one before. */
+  async cutGroup(residents: readonly Resident[]): Promise<void> {
+    const name = this.#name('group');
+    const volumes = residents.map(({ volume }) => volume);
+    const label = 'CreateVolumeGroupSnapshot';
+    const group = await this.#whileBusy(residents, label, residents.length, () =>
+      this.#orchestrator.groupSnapshot(volumes, name),
+    );
+    this.#ledger.add(...group.snapshotIds);
+    this.#groups.push(group);
+    for (const [index, resident] of residents.entries()) {
+      await this.#keep(resident, group.snapshotIds[index] ?? '', true);
+    }
+    if (this.#groups.length <= GROUPS_KEPT) return;
+    await this.#deleteGroup(this.random.pick(this.#groups), residents);
+  }
+
+  /** A volume through its whole life. One that came from nowhere is changed and grown on the way. */
+  async live(kind: VolumeKind, origin: Origin): Promise<void> {
+    const volume = await this.#create(kind, origin);
+    const isNew = origin === 'nowhere';
+    const contents = isNew ? this.#empty(kind) : contentsOf(origin).copy();
+    let capacity = 0;
+    // What was made from something is used once, what was formatted here a second time.
+    for (let round = isNew ? 1 : 2; round <= 2; round += 1) {
       await this.#step(`NodeStage ${kind}`, () => this.#orchestrator.stage(volume));
       await this.#step(`NodePublish ${kind}`, () => this.#orchestrator.publish(volume));
       await contents.verify(volume.targetPath);
-      if (round === 1) await contents.work(volume.targetPath, this.random);
+      if (round === 1) {
+        capacity = capacityOf(volume);
+        await contents.work(volume.targetPath, this.random);
+        await this.#modify(volume);
+        await this.#grow(volume, kind);
+        contents.grow(volume.sizeBytes);
+        await contents.verify(volume.targetPath);
+      } else if (isNew) assertGrown(volume, kind, capacity);
       await this.#step(`NodeUnpublish ${kind}`, () => this.#orchestrator.unpublish(volume));
       await this.#step(`NodeUnstage ${kind}`, () => this.#orchestrator.unstage(volume));
     }
@@ -150,92 +187,164 @@ export class KillScenarios {
     return kind === 'block' ? BlockContents.empty(SIZES.block) : new FileContents();
   }
 
-  async #create(kind: VolumeKind, snapshotId: string | undefined): Promise<HeldVolume> {
+  async #create(kind: VolumeKind, origin: Origin): Promise<HeldVolume> {
     const name = this.#name('volume');
     const capability = kind === 'block' ? blockCapability() : mountCapability(kind);
-    const wish = { capability, sizeBytes: SIZES[kind] };
-    const source = snapshotId === undefined ? {} : { snapshotId };
-    const label = snapshotId === undefined ? 'CreateVolume' : 'CreateVolume from a snapshot';
-    const volume = await this.#step(label, () =>
-      this.#orchestrator.create(name, { ...wish, ...source }),
-    );
+    const wish: VolumeWish = { capability, sizeBytes: SIZES[kind], ...sourceOf(origin) };
+    const create = () => this.#orchestrator.create(name, wish);
+    const label = labelOf(origin);
+    const volume =
+      origin !== 'nowhere' && 'resident' in origin
+        ? await this.#whileBusy([origin.resident], `${label} ${kind}`, 1, create)
+        : await this.#step(label, create, { made: 1 });
     assert.equal(volume.sizeBytes, SIZES[kind]);
-    this.#volumes.set(volume.id, volume);
+    this.#ledger.add(volume.id);
     return volume;
   }
 
+  async #modify(volume: HeldVolume): Promise<void> {
+    const readAheadKiB = String(128 * (1 + this.random.below(8)));
+    await this.#step('ControllerModifyVolume', () =>
+      this.#orchestrator.modify(volume, { readAheadKiB }),
+    );
+    await this.#orchestrator.modify(volume, { readAheadKiB });
+  }
+
+  /** While it is published. What ext4 cannot grow in use it grows when it is staged the next time. */
+  async #grow(volume: HeldVolume, kind: VolumeKind): Promise<void> {
+    const sizeBytes = GROWN[kind];
+    await this.#step(`ControllerExpandVolume ${kind}`, () =>
+      this.#orchestrator.expand(volume, sizeBytes),
+    );
+    volume.sizeBytes = sizeBytes;
+    const expand = () => this.#orchestrator.nodeExpand(volume);
+    if (kind === 'ext4') {
+      await refused(expand(), 'FAILED_PRECONDITION');
+      return;
+    }
+    const capacity = capacityOf(volume);
+    await this.#step(`NodeExpandVolume ${kind}`, expand);
+    assertGrown(volume, kind, capacity);
+  }
+
   async #delete(volume: HeldVolume, kind: VolumeKind): Promise<void> {
-    this.#doubtful = volume.id;
-    await this.#step(`DeleteVolume ${kind}`, () => this.#orchestrator.delete(volume));
-    this.#doubtful = '';
-    this.#volumes.delete(volume.id);
-    await this.#checkListing();
+    await this.#ledger.removing([volume.id], () =>
+      this.#step(`DeleteVolume ${kind}`, () => this.#orchestrator.delete(volume)),
+    );
   }
 
-  async #deleteSnapshot(snapshot: HeldSnapshot): Promise<void> {
-    this.#doubtful = snapshot.id;
-    await this.#step('DeleteSnapshot', () => this.#orchestrator.deleteSnapshot(snapshot.id));
-    this.#doubtful = '';
-    this.#snapshotIds.delete(snapshot.id);
-    await this.#checkListing();
+  async #deleteSnapshot({ id }: HeldSnapshot): Promise<void> {
+    await this.#ledger.removing([id], () =>
+      this.#step('DeleteSnapshot', () => this.#orchestrator.deleteSnapshot(id)),
+    );
   }
 
-  /** One call, killed, and repeated until it is done. */
-  async #step<T>(
+  async #deleteGroup(group: HeldGroup, residents: readonly Resident[]): Promise<void> {
+    this.#groups.splice(this.#groups.indexOf(group), 1);
+    for (const resident of residents) {
+      resident.snapshots = resident.snapshots.filter(({ id }) => !group.snapshotIds.includes(id));
+    }
+    await this.#ledger.removing(group.snapshotIds, () =>
+      this.#step('DeleteVolumeGroupSnapshot', () => this.#orchestrator.deleteGroup(group)),
+    );
+  }
+
+  /** Remembers what was cut, and checks its lists against all that is kept. */
+  async #keep(resident: Resident, id: string, isMember: boolean): Promise<void> {
+    const { snapshots, volume, contents } = resident;
+    const file = join(this.poolPath, 'snapshots', id);
+    const last = snapshots.at(-1)?.image ?? null;
+    const image = SnapshotImage.read(file, volume.sizeBytes, last);
+    snapshots.push({ id, contents: contents.copy(), image, isMember });
+    const allocated = await this.plugin.client.allocated(id);
+    assertSound(SnapshotImage.zeros(volume.sizeBytes), image, allocated, 'allocated list');
+    for (const base of snapshots.slice(0, -1)) {
+      const delta = await this.plugin.client.delta(base.id, id);
+      assertSound(base.image, image, delta, `delta from ${base.id} to ${id}`);
+    }
+  }
+
+  /** A step that may freeze volumes on which somebody works: afterwards all of them go on. */
+  async #whileBusy<T>(
+    residents: readonly Resident[],
     label: string,
+    made: number,
     call: () => Promise<T>,
-    { afterKill, afterStart }: StepHooks = {},
   ): Promise<T> {
-    if (!this.killing) return this.plugin.measure(label, call);
-    const outcome = await this.plugin.killDuring(label, call);
-    await afterKill?.();
-    await this.plugin.start();
-    await this.#checkListing(true);
-    await afterStart?.();
-    const answer = await untilSettled(call);
-    if (outcome !== 'cut off') assert.deepEqual(answer, outcome.answer, `${label}, repeated`);
-    this.#checkNoTemporaries();
+    for (const { contents, volume } of residents) {
+      await contents.work(volume.targetPath, this.random);
+    }
+    const disturb = () =>
+      residents.map(({ contents, volume }) => contents.disturb(volume.targetPath));
+    let disturbances = disturb();
+    const answer = await this.#step(label, call, {
+      made,
+      afterKill: async () => {
+        const stuck = await Promise.all(disturbances.map(isStuck));
+        if (stuck.includes(true)) this.frozen += 1;
+      },
+      afterStart: async () => {
+        await Promise.all(disturbances.map(writesGoThrough));
+        disturbances = disturb();
+      },
+    });
+    await Promise.all(disturbances.map(writesGoThrough));
     return answer;
   }
 
-  /** All that was answered is there, and nothing else but, perhaps, what is being made now. */
-  async #checkListing(isDoubtful = false): Promise<void> {
-    const known = [...this.#volumes.keys(), ...this.#snapshotIds];
-    const listed = [
-      ...(await this.#orchestrator.volumeIds()),
-      ...(await this.#orchestrator.snapshotIds()),
-    ];
-    const lost = known.filter((id) => !listed.includes(id) && id !== this.#doubtful);
-    assert.deepEqual(lost, [], 'lost by a kill');
-    const strange = listed.filter((id) => !known.includes(id));
-    assert.ok(strange.length <= (isDoubtful ? 1 : 0), `made twice or undead: ${strange}`);
-    const held = ['volumes', 'snapshots'].flatMap((kind) => readdirSync(join(this.poolPath, kind)));
-    assert.deepEqual(held.sort(), listed.sort(), 'what the pool holds is what is listed');
-  }
-
-  #checkNoTemporaries(): void {
-    for (const kind of ['volumes', 'snapshots']) {
-      const left = readdirSync(join(this.poolPath, kind)).filter((name) => name.endsWith('.tmp'));
-      assert.deepEqual(left, [], 'temporary files left in the pool');
-    }
-  }
-
-  /** The lists of the newest snapshot cover every byte that differs. */
-  async #checkLists(snapshots: readonly HeldSnapshot[], sizeBytes: number): Promise<void> {
-    const target = snapshots.at(-1);
-    if (target === undefined) return;
-    const allocated = await this.plugin.client.allocated(target.id);
-    assertSound(SnapshotImage.zeros(sizeBytes), target.image, allocated, 'allocated list');
-    for (const base of snapshots.slice(0, -1)) {
-      const delta = await this.plugin.client.delta(base.id, target.id);
-      assertSound(base.image, target.image, delta, `delta from ${base.id} to ${target.id}`);
-    }
+  /** One call, killed if it is its turn, and repeated until it is done. */
+  async #step<T>(
+    label: string,
+    call: () => Promise<T>,
+    { made = 0, afterKill, afterStart }: StepHooks = {},
+  ): Promise<T> {
+    if (!this.killing) return this.plugin.measure(label, call);
+    if (!this.plugin.isDue(label)) return call();
+    const outcome = await this.plugin.killDuring(label, call);
+    await afterKill?.();
+    await this.plugin.start();
+    await this.#ledger.check(made);
+    await afterStart?.();
+    const answer = await untilSettled(call);
+    if (outcome !== 'cut off') assert.deepEqual(answer, outcome.answer, `${label}, repeated`);
+    this.#ledger.checkNoTemporaries();
+    return answer;
   }
 
   #name(kind: string): string {
     this.#names += 1;
     return `${kind} ${this.#names}`;
   }
+}
+
+const contentsOf = (origin: Exclude<Origin, 'nowhere'>): Contents =>
+  'snapshot' in origin ? origin.snapshot.contents : origin.resident.contents;
+
+function sourceOf(origin: Origin): VolumeWish {
+  if (origin === 'nowhere') return {};
+  if ('snapshot' in origin) return { snapshotId: origin.snapshot.id };
+  return { volumeId: origin.resident.volume.id };
+}
+
+function labelOf(origin: Origin): string {
+  if (origin === 'nowhere') return 'CreateVolume';
+  return `CreateVolume from a ${'snapshot' in origin ? 'snapshot' : 'volume'}`;
+}
+
+/** What the file system in the volume can hold. */
+function capacityOf({ targetPath }: HeldVolume): number {
+  const { blocks, bsize } = statfsSync(targetPath);
+  return blocks * bsize;
+}
+
+/** The file system has grown with its volume, but for some metadata. */
+function assertGrown(volume: HeldVolume, kind: VolumeKind, capacityBefore: number): void {
+  if (kind === 'block') return;
+  const grownBy = capacityOf(volume) - capacityBefore;
+  assert.ok(
+    grownBy > (GROWN[kind] - SIZES[kind]) / 2,
+    `${volume.targetPath} grew by ${grownBy} bytes`,
+  );
 }
 
 /** The work ends, so the file system is not frozen. */

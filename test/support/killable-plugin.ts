@@ -106,6 +106,12 @@ export class KillablePlugin {
     return answer;
   }
 
+  /** Whether a call is killed now: so that no kind of call is killed much more often than another. */
+  isDue(label: string): boolean {
+    const fewest = Math.min(...[...this.#figures.values()].map(({ kills }) => kills));
+    return (this.#figures.get(label)?.kills ?? 0) <= fewest + 1;
+  }
+
   /** Kills the plugin in the middle of the call. It has to be started again. */
   async killDuring<T>(label: string, call: () => Promise<T>): Promise<KillOutcome<T>> {
     const figures = this.#figures.get(label);
