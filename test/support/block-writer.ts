@@ -94,7 +94,8 @@ export class BlockWriter {
   randomOperation(operations: readonly BlockOperation[]): void {
     const length = Math.min(this.random.pick(LENGTHS), this.model.length);
     const grain = this.random.pick([SECTOR_BYTES, 4096]);
-    const offset = this.random.below((this.model.length - length) / grain + 1) * grain;
+    const places = Math.floor((this.model.length - length) / grain) + 1;
+    const offset = this.random.below(places) * grain;
     this.apply(this.random.pick(operations), offset, length);
   }
 
