@@ -79,6 +79,11 @@ export class VolumeManager {
   async #createLocked(request: VolumeRequest): Promise<VolumeRecord> {
     const known = await this.deps.catalogue.volumeByName(request.name);
     if (known === null) return this.#makeNew(request);
+    if (known.state === 'creating') {
+      // Never handed out, so nothing that a request could contradict.
+      await this.#undo(known, request);
+      return this.#makeNew(request);
+    }
     if (known.state === 'deleting') {
       throw CsiError.aborted(
         `volume ${known.volumeId} named '${request.name}' is being deleted; try again when it is gone`,
@@ -90,10 +95,7 @@ export class VolumeManager {
         `name '${request.name}' is taken by volume ${known.volumeId}, made with another ${field}`,
       );
     }
-    if (known.state === 'ready') return known;
-    // Left by a failure that could not be undone, and never handed out.
-    await this.#remove(known);
-    return this.#makeNew(request);
+    return known;
   }
 
   async #makeNew(request: VolumeRequest): Promise<VolumeRecord> {
@@ -151,9 +153,24 @@ export class VolumeManager {
     });
   }
 
+  /** Takes back what this very call has made. A clone that failed has thawed its source. */
   async #remove({ volumeId, pool }: VolumeRecord): Promise<void> {
     await this.deps.registry.owning(pool).deleteVolume(volumeId);
     await this.deps.catalogue.removeVolume(volumeId);
+  }
+
+  /**
+   * Takes back what an earlier process, or an undoing that failed, has left. The source of a clone is
+   * thawed, and so must be nobody else's meanwhile; the request holds the lock of its own source.
+   */
+  async #undo(volume: VolumeRecord, request: VolumeRequest): Promise<void> {
+    const { volumeId, sourceVolumeId } = volume;
+    if (sourceVolumeId === null) return this.#remove(volume);
+    const keys = sourceVolumeId === request.sourceVolumeId ? [] : [volumeKey(sourceVolumeId)];
+    await this.deps.locks.run(keys, async () => {
+      await this.deps.registry.owning(volume.pool).abandonClone(volumeId, sourceVolumeId);
+      await this.deps.catalogue.removeVolume(volumeId);
+    });
   }
 
   async #assertUnused(volume: VolumeRecord, backend: Backend): Promise<void> {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
+import { volumeKey } from '../../../src/volumes/operation-locks.js';
 import type { VolumeRecord } from '../../../src/volumes/records.js';
 import { VolumeManager } from '../../../src/volumes/volume-manager.js';
 import type { VolumeRequest } from '../../../src/volumes/volume-rules.js';
@@ -72,6 +73,62 @@ test('a volume that could not be undone is not handed out: the next call makes i
   const made = await volumes.create(wish);
   assert.notEqual(made.volumeId, left?.volumeId);
   assert.equal(await deps.catalogue.volumeById(left?.volumeId ?? ''), null);
+});
+
+/** A clone whose making was killed, in the catalogue and, half made, in the pool. */
+async function halfClone(name: string, source: VolumeRecord): Promise<VolumeRecord> {
+  return managers.volume({ name, state: 'creating', sourceVolumeId: source.volumeId });
+}
+
+/** The sources of the clones that were abandoned, and so thawed. */
+function recordThaws(): string[] {
+  const thawed: string[] = [];
+  const { backend } = managers;
+  const abandonClone = backend.abandonClone.bind(backend);
+  backend.abandonClone = async (volumeId, sourceVolumeId) => {
+    thawed.push(sourceVolumeId);
+    await abandonClone(volumeId, sourceVolumeId);
+  };
+  return thawed;
+}
+
+test('CV3, G13: a volume that was never finished contradicts no request: it is taken back and made anew', async () => {
+  const range = { requiredBytes: 64n * MIB, limitBytes: 0n };
+  const half = await managers.volume({ name: 'half', state: 'creating', sizeBytes: 32n * MIB });
+  const made = await volumes.create(request('half', { range }));
+  assert.deepEqual([made.sizeBytes, made.state], [64n * MIB, 'ready']);
+  assert.equal(await managers.deps.catalogue.volumeById(half.volumeId), null);
+  assert.deepEqual([...managers.backend.storage.volumes.keys()], [made.volumeId]);
+  const other = volumes.create(request('half', { parameters: { mountOptions: 'noatime' } }));
+  await rejectsWith(other, 'ALREADY_EXISTS', /parameters/);
+});
+
+test('a clone that an earlier process left half made is taken back with its source thawed', async () => {
+  const source = await managers.volume();
+  const half = await halfClone('clone', source);
+  const thawed = recordThaws();
+  const made = await volumes.create(request('clone', { sourceVolumeId: source.volumeId }));
+  assert.deepEqual(thawed, [source.volumeId]);
+  assert.equal(await managers.deps.catalogue.volumeById(half.volumeId), null);
+  assert.equal(made.sourceVolumeId, source.volumeId);
+  // With another source, or none, the first one is thawed all the same, once nobody works with it.
+  await halfClone('empty', source);
+  const release = managers.deps.locks.acquire([volumeKey(source.volumeId)]);
+  const empty = request('empty', { range: { requiredBytes: 32n * MIB, limitBytes: 0n } });
+  await rejectsWith(volumes.create(empty), 'ABORTED', /pending/);
+  release();
+  assert.equal((await volumes.create(empty)).sourceVolumeId, null);
+  assert.deepEqual(thawed, [source.volumeId, source.volumeId]);
+});
+
+test('a clone that fails thaws nothing: somebody else may have frozen its source', async () => {
+  const source = await managers.volume();
+  const thawed = recordThaws();
+  managers.backend.cloneVolume = () => Promise.reject(new Error('frozen by somebody else'));
+  const wish = request('clone', { sourceVolumeId: source.volumeId });
+  await assert.rejects(volumes.create(wish), /frozen/);
+  assert.deepEqual(thawed, []);
+  assert.equal(await managers.deps.catalogue.volumeByName('clone'), null);
 });
 
 test('an expansion whose record could not be written is finished by its repetition', async () => {
