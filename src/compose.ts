@@ -8,7 +8,7 @@ import { constants } from 'node:fs';
 import { access, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ReflinkBackend } from './backends/reflink/reflink-backend.js';
-import { BackendRegistry } from './backends/registry.js';
+import { BackendRegistry, type ConfiguredPool } from './backends/registry.js';
 import type { Config, Mode } from './config.js';
 import { type Service, type ServiceName, withRpcs } from './csi/service.js';
 import { CsiError } from './errors.js';
@@ -28,7 +28,7 @@ import { openCatalogue } from './volumes/catalogue-client.js';
 import { GroupManager } from './volumes/group-manager.js';
 import { nodeKey } from './volumes/identifiers.js';
 import { OperationLocks } from './volumes/operation-locks.js';
-import { type ReconcileReport, reconcile } from './volumes/reconcile.js';
+import { claimPool, type ReconcileReport, reconcile } from './volumes/reconcile.js';
 import type { AsyncCatalogue } from './volumes/records.js';
 import { SnapshotManager } from './volumes/snapshot-manager.js';
 import { VolumeManager } from './volumes/volume-manager.js';
@@ -85,7 +85,7 @@ async function compose(
   undo.push(() => catalogue.close());
   const native = await startPool(config.deviceThreads, undo);
   const filler = await startPool(config.scanThreads, undo);
-  const registry = await startBackends(config, { catalogue, native }, undo);
+  const registry = await startBackends(config, { catalogue, native, logger }, undo);
   report(logger, await reconcile(catalogue, registry));
   const parts = { catalogue, native, filler, registry };
   const health = healthRpcs(config, parts);
@@ -96,6 +96,7 @@ async function compose(
     services: services.filter(({ name }) => !LEFT_OUT[config.mode].includes(name)),
     health: async () => {
       await checkNode();
+      for (const { failure } of registry.unavailable) throw failure;
       for (const backend of registry.all) await backend.check();
     },
   };
@@ -121,9 +122,13 @@ async function startPool(threads: number, undo: Undo): Promise<NativePool> {
   return pool;
 }
 
+/**
+ * A pool that cannot be started is left out, and its failure told by Probe, until the next start: its
+ * disk being away must not keep the volumes of the others from being served. Throws if none is left.
+ */
 async function startBackends(
   config: Config,
-  { catalogue, native }: Pick<Parts, 'catalogue' | 'native'>,
+  { catalogue, native, logger }: Pick<Parts, 'catalogue' | 'native'> & { logger: Logger },
   undo: Undo,
 ): Promise<BackendRegistry> {
   const owner = await catalogue.uuid();
@@ -138,12 +143,33 @@ async function startBackends(
         reservePercent: config.reservePercent,
       }),
   );
+  const pools: ConfiguredPool[] = [];
   for (const backend of backends) {
     undo.push(() => backend.stop());
-    const known = await catalogue.poolUuid(backend.pool);
-    await backend.start(known === null ? 'any' : 'existing');
+    try {
+      const known = await catalogue.poolUuid(backend.pool);
+      await backend.start(known === null ? 'any' : 'existing');
+      await claimPool(catalogue, backend);
+      pools.push(backend);
+    } catch (thrown) {
+      pools.push({ pool: backend.pool, failure: unavailable(backend.pool, thrown) });
+    }
   }
-  return new BackendRegistry(backends);
+  const registry = new BackendRegistry(pools);
+  const [first] = registry.unavailable;
+  if (first !== undefined && registry.all.length === 0) throw first.failure.cause ?? first.failure;
+  for (const { pool, failure } of registry.unavailable) {
+    logger.error({ pool, err: failure }, 'a pool is not served');
+  }
+  return registry;
+}
+
+function unavailable(pool: string, thrown: unknown): CsiError {
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  return CsiError.failedPrecondition(
+    `pool '${pool}' could not be started: ${message}; mend that and restart the plugin`,
+    { cause: thrown },
+  );
 }
 
 interface Parts {

@@ -1,41 +1,69 @@
-/** The pools of this node by name. The first one configured is the default. */
+/**
+ * The pools of this node by name. The first one configured is the default.
+ *
+ * One that could not be started keeps the others from nothing: it is known with the reason, and
+ * whatever is asked of it fails with that.
+ */
 import { CsiError } from '../errors.js';
 import type { Backend } from './backend.js';
 
-export class BackendRegistry {
-  readonly #backends: ReadonlyMap<string, Backend>;
-  readonly #first: Backend;
+/** A configured pool: started, or why it could not be. */
+export type ConfiguredPool = Backend | UnavailablePool;
 
-  constructor(backends: readonly Backend[]) {
-    const [first] = backends;
+export interface UnavailablePool {
+  readonly pool: string;
+  readonly failure: CsiError;
+}
+
+export class BackendRegistry {
+  readonly #pools: ReadonlyMap<string, ConfiguredPool>;
+  readonly #first: string;
+
+  /** In the order they are configured. */
+  constructor(pools: readonly ConfiguredPool[]) {
+    const [first] = pools;
     if (first === undefined) throw new Error('a plugin needs at least one pool');
-    this.#first = first;
-    this.#backends = new Map(backends.map((backend) => [backend.pool, backend]));
+    this.#first = first.pool;
+    this.#pools = new Map(pools.map((pool) => [pool.pool, pool]));
   }
 
+  /** Those that were started. */
   get all(): Backend[] {
-    return [...this.#backends.values()];
+    return [...this.#pools.values()].filter((pool): pool is Backend => !isUnavailable(pool));
+  }
+
+  get unavailable(): UnavailablePool[] {
+    return [...this.#pools.values()].filter(isUnavailable);
   }
 
   /** The pool a StorageClass names; the default for an empty name. */
   select(pool: string): Backend {
-    const backend = pool === '' ? this.#first : this.#backends.get(pool);
-    if (backend === undefined) {
+    const found = this.#pools.get(pool === '' ? this.#first : pool);
+    if (found === undefined) {
       throw CsiError.invalidArgument(
-        `parameters['pool'] is '${pool}': this node has ${[...this.#backends.keys()].join(', ')}`,
+        `parameters['pool'] is '${pool}': this node has ${[...this.#pools.keys()].join(', ')}`,
       );
     }
-    return backend;
+    return started(found);
   }
 
   /** The pool an existing volume or snapshot lives in. */
   owning(pool: string): Backend {
-    const backend = this.#backends.get(pool);
-    if (backend === undefined) {
+    const found = this.#pools.get(pool);
+    if (found === undefined) {
       throw CsiError.failedPrecondition(
         `pool '${pool}' is not configured any more; add it to BLOCKDELTA_POOLS to reach what it holds`,
       );
     }
-    return backend;
+    return started(found);
   }
+}
+
+function isUnavailable(pool: ConfiguredPool): pool is UnavailablePool {
+  return 'failure' in pool;
+}
+
+function started(pool: ConfiguredPool): Backend {
+  if (isUnavailable(pool)) throw pool.failure;
+  return pool;
 }

@@ -34,7 +34,6 @@ export async function reconcile(
   registry: BackendRegistry,
 ): Promise<ReconcileReport> {
   const report: ReconcileReport = { finished: [], undone: [], differences: [] };
-  for (const backend of registry.all) await claimPool(catalogue, backend);
   const unfinished = await catalogue.unfinished();
   for (const group of unfinished.groups) {
     await attempt(report, `group snapshot ${group.groupSnapshotId}`, () =>
@@ -62,8 +61,11 @@ export async function reconcile(
   return report;
 }
 
-/** Refuses a directory that is not the pool the catalogue knows, such as one whose disk is not mounted. */
-async function claimPool(catalogue: AsyncCatalogue, backend: Backend): Promise<void> {
+/**
+ * Before anything else is asked of a pool: refuses a directory that is not the one the catalogue knows,
+ * such as one whose disk is not mounted.
+ */
+export async function claimPool(catalogue: AsyncCatalogue, backend: Backend): Promise<void> {
   const found = await backend.identity();
   const recorded = await catalogue.registerPool(backend.pool, found);
   if (recorded !== found) {

@@ -42,6 +42,11 @@ async function freeBytes(): Promise<bigint> {
   return bavail * bsize;
 }
 
+/** XFS gives and takes a few blocks of its own in the background. */
+function assertNear(found: bigint, wanted: bigint): void {
+  assert.ok(found - wanted < MIB && wanted - found < MIB, `${found} is far from ${wanted}`);
+}
+
 const aligned = (bytes: bigint): bigint => (bytes / 4096n) * 4096n;
 
 test('a pool keeps its reserve from new volumes', { skip }, async () => {
@@ -51,7 +56,7 @@ test('a pool keeps its reserve from new volumes', { skip }, async () => {
     reserveBytes,
     availableBytes,
   } = await (await pool(100n, 10n)).capacity();
-  assert.equal(free, await freeBytes());
+  assertNear(free, await freeBytes());
   assert.equal(reserveBytes, totalBytes / 10n);
   assert.equal(availableBytes, aligned(free - reserveBytes));
 });
@@ -61,7 +66,7 @@ test('an overcommitted pool promises a multiple of what is free, less what is pr
 }, async () => {
   const backend = await pool(250n, 0n);
   const before = await backend.capacity();
-  assert.equal(before.availableBytes, aligned(((await freeBytes()) * 250n) / 100n));
+  assert.equal(before.availableBytes, aligned((before.freeBytes * 250n) / 100n));
   const volumeId = newVolume();
   await backend.createVolume(volumeId, 64n * MIB);
   const after = await backend.capacity();

@@ -7,7 +7,7 @@ import { BackendRegistry } from '../../../src/backends/registry.js';
 import { CsiError } from '../../../src/errors.js';
 import { type OpenCatalogue, openCatalogue } from '../../../src/volumes/catalogue-client.js';
 import { newGroupSnapshotId } from '../../../src/volumes/identifiers.js';
-import { reconcile } from '../../../src/volumes/reconcile.js';
+import { claimPool, reconcile } from '../../../src/volumes/reconcile.js';
 import type { SnapshotRecord, SnapshotState, VolumeRecord } from '../../../src/volumes/records.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
 import { rejectsWith } from '../../support/expect-status.js';
@@ -247,23 +247,28 @@ test('what is lost, strange, foreign or of another size is reported and never to
   assert.ok((await catalogue.volumeById(lost.volumeId)) !== null);
 });
 
-test('a pool with another identity is refused before anything is touched', async () => {
-  const half = await volume({ state: 'creating' });
-  storage.temporary.add('left.tmp');
+test('a pool with another identity is refused, and one that is new gets its name', async () => {
+  await claimPool(catalogue, backend);
   storage.identity = 'memory-pool-2';
-  await rejectsWith(reconcile(catalogue, registry), 'FAILED_PRECONDITION', /mounted/);
-  assert.ok(storage.volumes.has(half.volumeId));
-  assert.equal(storage.temporary.size, 1);
-  assert.equal((await catalogue.volumeById(half.volumeId))?.state, 'creating');
+  await rejectsWith(claimPool(catalogue, backend), 'FAILED_PRECONDITION', /mounted/);
+  const second = new MemoryBackend(new MemoryStorage(), { pool: 'second' });
+  second.storage.identity = 'memory-pool-3';
+  await claimPool(catalogue, second);
+  assert.equal(await catalogue.poolUuid('second'), await second.identity());
 });
 
-test('all pools are identified before any is settled', async () => {
+test('what is unfinished in a pool that could not be started is told and left for the next start', async () => {
+  const failure = CsiError.failedPrecondition("pool 'default' could not be started");
   const second = new MemoryBackend(new MemoryStorage(), { pool: 'second' });
-  await catalogue.registerPool('second', 'another');
-  storage.temporary.add('left.tmp');
-  const both = new BackendRegistry([backend, second]);
-  await rejectsWith(reconcile(catalogue, both), 'FAILED_PRECONDITION', /second/);
-  assert.equal(storage.temporary.size, 1);
+  const half = await volume({ state: 'creating' });
+  const without = new BackendRegistry([{ pool: 'default', failure }, second]);
+  const report = await reconcile(catalogue, without);
+  assert.deepEqual(report.differences, [
+    `volume ${half.volumeId} is unfinished: pool 'default' could not be started`,
+  ]);
+  assert.deepEqual([report.finished, report.undone], [[], []]);
+  assert.ok(storage.volumes.has(half.volumeId));
+  assert.equal((await catalogue.volumeById(half.volumeId))?.state, 'creating');
 });
 
 test('one unfinished object that cannot be settled does not keep the others from it', async () => {
