@@ -17,10 +17,8 @@ import {
   volumeConditions,
 } from '../volumes/volume-health.js';
 import { parsePage } from './controller-requests.js';
-import { type HealthDependencies, PoolLook } from './storage-signs.js';
+import { type HealthDependencies, lookAtAll, PoolLook } from './storage-signs.js';
 
-/** How many volumes are looked at together: as many as there are threads to ask the devices. */
-const AT_ONCE = 4;
 /** How old the look at a pool may be that a list of volumes is answered with. */
 const LOOK_AGE_MS = 1000;
 
@@ -36,7 +34,11 @@ export function storageConditionOf(
   deps: HealthDependencies,
 ): (volume: VolumeRecord) => Promise<VolumeCondition> {
   const look = new PoolLook(deps, LOOK_AGE_MS);
-  return async (volume) => summary(volumeConditions(await look.volume(volume), null));
+  return async (volume) => {
+    const conditions = volumeConditions(await look.volume(volume), null);
+    const isReal = conditions.length > 0 && (await isReady(deps.catalogue, volume.volumeId));
+    return summary(isReal ? conditions : []);
+  };
 }
 
 async function getVolumeHealth(
@@ -71,19 +73,18 @@ async function adverse(
 ): Promise<(readonly [volumeId: string, conditions: HealthEntry[]])[]> {
   const look = new PoolLook(deps);
   const volumes = await deps.catalogue.listVolumes();
-  const found: (readonly [string, HealthEntry[]])[] = [];
-  for (let begin = 0; begin < volumes.length; begin += AT_ONCE) {
-    const looked = volumes
-      .slice(begin, begin + AT_ONCE)
-      .map(
-        async (volume) =>
-          [volume.volumeId, volumeConditions(await look.volume(volume), null)] as const,
-      );
-    found.push(...(await Promise.all(looked)).filter(([, conditions]) => conditions.length > 0));
-  }
+  const looked = await lookAtAll(volumes, async (volume) => {
+    const conditions = volumeConditions(await look.volume(volume), null);
+    return [volume.volumeId, conditions] as const;
+  });
+  const found = looked.filter(([, conditions]) => conditions.length > 0);
   if (found.length === 0) return [];
   const still = new Set((await deps.catalogue.listVolumes()).map(({ volumeId }) => volumeId));
   return found.filter(([volumeId]) => still.has(volumeId));
+}
+
+async function isReady(catalogue: AsyncCatalogue, volumeId: string): Promise<boolean> {
+  return (await catalogue.volumeById(volumeId))?.state === 'ready';
 }
 
 /** NOT_FOUND for anything else: a volume that does not exist has no condition. */

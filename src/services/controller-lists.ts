@@ -18,6 +18,7 @@ import { statusMessage, volumeMessage } from './controller-messages.js';
 import { parsePage } from './controller-requests.js';
 import { unservedReason } from './served-capabilities.js';
 import { snapshotMessage } from './snapshot-message.js';
+import { lookAtAll } from './storage-signs.js';
 import { parseVolumeParameters } from './volume-parameters.js';
 
 export async function listVolumes(
@@ -29,12 +30,11 @@ export async function listVolumes(
     scope: pageScope('ListVolumes'),
   });
   const publications = await deps.catalogue.listControllerPublications();
-  const entries: ResponseMessage[] = [];
-  // One after the other, so that a long list does not crowd out the device work of other calls.
-  for (const volume of page.entries) {
-    const status = await statusMessage(deps, volume, publications);
-    entries.push({ volume: volumeMessage(deps, volume), status });
-  }
+  // A few at once, so that a long list does not crowd out the device work of other calls.
+  const entries = await lookAtAll(page.entries, async (volume) => ({
+    volume: volumeMessage(deps, volume),
+    status: await statusMessage(deps, volume, publications),
+  }));
   return { entries, next_token: page.nextToken };
 }
 

@@ -15,11 +15,32 @@ export interface HealthDependencies {
   backendOf(pool: string): Backend;
 }
 
+/** How many volumes are looked at together: as many as there are threads to ask the devices. */
+const AT_ONCE = 4;
+
+/** The results in the order of the items. */
+export async function lookAtAll<T, R>(
+  items: readonly T[],
+  look: (item: T) => Promise<R>,
+): Promise<R[]> {
+  const results: R[] = [];
+  for (let begin = 0; begin < items.length; begin += AT_ONCE) {
+    results.push(...(await Promise.all(items.slice(begin, begin + AT_ONCE).map(look))));
+  }
+  return results;
+}
+
+interface Look {
+  signs: Promise<PoolSigns>;
+  /** When it was answered: a dead pool takes seconds for that. Infinity: not yet. */
+  answeredAt: number;
+}
+
 /** Each pool is looked at once in a while, however many of its volumes are asked about. */
 export class PoolLook {
-  readonly #looks = new Map<string, { at: number; signs: Promise<PoolSigns> }>();
+  readonly #looks = new Map<string, Look>();
 
-  /** @param maxAgeMs how long a look is good; for one answer, as long as that takes */
+  /** @param maxAgeMs how long an answer is good; for one request, as long as that takes */
   constructor(
     private readonly deps: HealthDependencies,
     private readonly maxAgeMs = Number.POSITIVE_INFINITY,
@@ -27,10 +48,14 @@ export class PoolLook {
 
   pool(name: string): Promise<PoolSigns> {
     const known = this.#looks.get(name);
-    const now = performance.now();
-    if (known !== undefined && now - known.at < this.maxAgeMs) return known.signs;
-    const signs = this.#look(name);
-    this.#looks.set(name, { at: now, signs });
+    if (known !== undefined && performance.now() - known.answeredAt < this.maxAgeMs) {
+      return known.signs;
+    }
+    const signs = this.#look(name).finally(() => {
+      look.answeredAt = performance.now();
+    });
+    const look: Look = { signs, answeredAt: Number.POSITIVE_INFINITY };
+    this.#looks.set(name, look);
     return signs;
   }
 
@@ -38,10 +63,13 @@ export class PoolLook {
     const { sizeBytes } = volume;
     const pool = await this.pool(volume.pool);
     if (pool.failure !== null) return { sizeBytes, pool, condition: null };
+    const look = this.#looks.get(volume.pool);
     try {
       const backend = this.deps.backendOf(volume.pool);
       return { sizeBytes, pool, condition: await backend.condition(volume.volumeId) };
     } catch (thrown) {
+      // It died after it was looked at: the volumes after this one must not wait for it each.
+      if (this.#looks.get(volume.pool) === look) this.#looks.delete(volume.pool);
       return { sizeBytes, pool: unreachable(thrown), condition: null };
     }
   }

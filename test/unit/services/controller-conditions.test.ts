@@ -1,0 +1,122 @@
+/** The condition of volumes in the controller's answers, where pools are slow and volumes vanish. */
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, type TestContext, test } from 'node:test';
+import { CsiError } from '../../../src/errors.js';
+import type { ControllerDependencies } from '../../../src/services/controller-dependencies.js';
+import { storageConditionOf } from '../../../src/services/controller-health.js';
+import { getVolume, listVolumes } from '../../../src/services/controller-lists.js';
+import type { VolumeCondition } from '../../../src/volumes/volume-health.js';
+import { VolumeManager } from '../../../src/volumes/volume-manager.js';
+import { type Managers, openManagers } from '../volumes/manager-fixture.js';
+
+const HEALTHY: VolumeCondition = { abnormal: false, message: 'the volume is healthy' };
+const VOLUMES = 50;
+
+let managers: Managers;
+let deps: ControllerDependencies;
+
+beforeEach(async () => {
+  managers = await openManagers();
+  const { catalogue, registry } = managers.deps;
+  const backendOf = (pool: string) => registry.owning(pool);
+  deps = {
+    ...managers.deps,
+    config: {
+      ...{ nodeId: 'test-node', topologyKey: 'blockdelta.csi/node', csiLevel: '1.12' },
+      ...{ controllerPublish: false, maxVolumesPerNode: 0 },
+    },
+    volumes: new VolumeManager(managers.deps),
+    snapshots: managers.snapshots,
+    applySettings: async () => undefined,
+    conditionOf: storageConditionOf({ catalogue, backendOf }),
+  };
+});
+afterEach(() => managers.close());
+
+async function listed(): Promise<VolumeCondition[]> {
+  const { entries } = await listVolumes(deps, {});
+  return (entries as { status: { volume_condition: VolumeCondition } }[]).map(
+    ({ status }) => status.volume_condition,
+  );
+}
+
+/** A clock that goes on only where a test says so. */
+function stopClock(t: TestContext): { advance(ms: number): void } {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  return {
+    advance: (ms) => {
+      now += ms;
+    },
+  };
+}
+
+/** A pool that takes the full time to be found dead; how often it was looked at. */
+function killPool(clock: { advance(ms: number): void }): { looks: number } {
+  const seen = { looks: 0 };
+  managers.backend.check = async () => {
+    seen.looks += 1;
+    await new Promise(setImmediate);
+    clock.advance(5000);
+    throw CsiError.failedPrecondition('it does not answer');
+  };
+  return seen;
+}
+
+test('a list is answered from one look at its pool, however long the pool takes to answer', async (t) => {
+  for (let index = 0; index < VOLUMES; index += 1) await managers.volume();
+  const clock = stopClock(t);
+  const seen = killPool(clock);
+  const conditions = await listed();
+  assert.equal(conditions.length, VOLUMES);
+  for (const { abnormal, message } of conditions) {
+    assert.equal(abnormal, true);
+    assert.match(message, /^PoolUnreachable: it does not answer/);
+  }
+  assert.equal(seen.looks, 1);
+  clock.advance(1001);
+  await listed();
+  assert.equal(seen.looks, 2, 'another list is not answered from a look long ago');
+});
+
+test('a pool that dies while a list is made is waited for by few of its volumes', async (t) => {
+  for (let index = 0; index < VOLUMES; index += 1) await managers.volume();
+  const clock = stopClock(t);
+  let asked = 0;
+  let waited = 0;
+  const { condition } = managers.backend;
+  managers.backend.condition = async (volumeId) => {
+    asked += 1;
+    if (asked <= 10) return condition.call(managers.backend, volumeId);
+    killPool(clock);
+    waited += 1;
+    return managers.backend.check().then(() => condition.call(managers.backend, volumeId));
+  };
+  const conditions = await listed();
+  assert.equal(conditions.filter(({ abnormal }) => !abnormal).length, 10);
+  assert.ok(waited <= 4, `${waited} volumes have waited`);
+});
+
+test('a volume that is being deleted meanwhile is not told as lost', async () => {
+  const volume = await managers.volume();
+  const { backend } = managers;
+  const request = { volume_id: volume.volumeId };
+  const conditionOfOne = async (): Promise<unknown> =>
+    ((await getVolume(deps, request))['status'] as Record<string, unknown>)['volume_condition'];
+  const { condition } = backend;
+  await backend.deleteVolume(volume.volumeId);
+  const lost = {
+    abnormal: true,
+    message: 'BackingFileMissing: its file is gone from the pool; restore a snapshot or a backup',
+  };
+  assert.deepEqual(await listed(), [lost], 'while nobody deletes it');
+  assert.deepEqual(await conditionOfOne(), lost);
+  for (const ask of [async () => (await listed())[0], conditionOfOne]) {
+    await managers.deps.catalogue.setVolumeState(volume.volumeId, 'ready');
+    backend.condition = async (volumeId) => {
+      await managers.deps.catalogue.setVolumeState(volumeId, 'deleting');
+      return condition.call(backend, volumeId);
+    };
+    assert.deepEqual(await ask(), HEALTHY);
+  }
+});
