@@ -18,7 +18,7 @@ import type {
   SnapshotState,
   VolumeRecord,
 } from './records.js';
-import { finishExpansions } from './volume-expansion.js';
+import { finishExpansion, grownVolumes } from './volume-expansion.js';
 
 export interface ReconcileReport {
   /** Deletions carried to their end. */
@@ -53,9 +53,13 @@ export async function reconcile(
   for (const backend of registry.all) {
     const swept = await backend.sweep();
     report.undone.push(...swept.map((name) => `temporary file ${name} in pool '${backend.pool}'`));
-    await attempt(report, `a volume in pool '${backend.pool}'`, async () => {
-      report.finished.push(...(await finishExpansions(catalogue, backend)));
-    });
+    for (const grown of await grownVolumes(catalogue, backend)) {
+      const label = `expansion of volume ${grown.volumeId}`;
+      await attempt(report, label, async () => {
+        const sizeBytes = await finishExpansion(catalogue, backend, grown);
+        report.finished.push(`${label} to ${sizeBytes} bytes`);
+      });
+    }
     await compare(catalogue, backend, report);
   }
   return report;

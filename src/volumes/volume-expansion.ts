@@ -39,23 +39,35 @@ export async function expandVolume(
   );
 }
 
-/**
- * At start: every volume of the pool that is larger than its record. Also its device, which may be a
- * step behind. Returns what was done, for the report.
- */
-export async function finishExpansions(
+/** A volume whose storage is larger than its record. */
+export interface GrownVolume {
+  volumeId: string;
+  storedBytes: bigint;
+}
+
+/** At start: the volumes of the pool whose expansion was not finished. */
+export async function grownVolumes(
   catalogue: AsyncCatalogue,
   backend: Backend,
-): Promise<string[]> {
+): Promise<GrownVolume[]> {
   const held = new Map((await backend.list()).volumes.map(({ id, sizeBytes }) => [id, sizeBytes]));
-  const finished: string[] = [];
-  for (const volume of await catalogue.listVolumes()) {
-    const { volumeId } = volume;
-    const found = volume.pool === backend.pool ? (held.get(volumeId) ?? 0n) : 0n;
-    if (found <= volume.sizeBytes) continue;
-    const sizeBytes = await backend.expandVolume(volumeId, found);
-    await catalogue.setVolumeSize(volumeId, sizeBytes);
-    finished.push(`expansion of volume ${volumeId} to ${sizeBytes} bytes`);
-  }
-  return finished;
+  return (await catalogue.listVolumes())
+    .filter(({ pool }) => pool === backend.pool)
+    .map(({ volumeId, sizeBytes }) => ({
+      volumeId,
+      sizeBytes,
+      storedBytes: held.get(volumeId) ?? 0n,
+    }))
+    .filter(({ sizeBytes, storedBytes }) => storedBytes > sizeBytes);
+}
+
+/** Takes the volume as large as it is; also its device, which may be a step behind. Returns the size. */
+export async function finishExpansion(
+  catalogue: AsyncCatalogue,
+  backend: Backend,
+  { volumeId, storedBytes }: GrownVolume,
+): Promise<bigint> {
+  const sizeBytes = await backend.expandVolume(volumeId, storedBytes);
+  await catalogue.setVolumeSize(volumeId, sizeBytes);
+  return sizeBytes;
 }

@@ -100,7 +100,7 @@ export class VolumeManager {
 
   async #makeNew(request: VolumeRequest): Promise<VolumeRecord> {
     const { catalogue, registry, nodeKey } = this.deps;
-    const source = await findSource(catalogue, request);
+    const source = await findSource(catalogue, registry, request);
     const asked = request.parameters['pool'];
     const backend =
       asked === undefined && source !== null

@@ -1,5 +1,6 @@
 /** Where a new volume gets its content from: nowhere, a snapshot, or another volume. */
 import type { Backend } from '../backends/backend.js';
+import type { BackendRegistry } from '../backends/registry.js';
 import { CsiError } from '../errors.js';
 import { type LockRequest, shared, snapshotKey, volumeKey } from './operation-locks.js';
 import type { AsyncCatalogue, VolumeRecord } from './records.js';
@@ -24,9 +25,13 @@ export function sourceLocks({ sourceSnapshotId, sourceVolumeId }: SourceIds): Lo
   return sourceVolumeId === null ? [] : [volumeKey(sourceVolumeId)];
 }
 
-/** Null: an empty volume is wanted. NOT_FOUND if the source does not exist. */
+/**
+ * Null: an empty volume is wanted. NOT_FOUND if the source does not exist. The caller holds the locks of
+ * `sourceLocks`.
+ */
 export async function findSource(
   catalogue: AsyncCatalogue,
+  registry: BackendRegistry,
   { sourceSnapshotId, sourceVolumeId }: SourceIds,
 ): Promise<VolumeSource | null> {
   if (sourceSnapshotId !== null) {
@@ -34,7 +39,11 @@ export async function findSource(
     return existing(snapshot, `snapshot ${sourceSnapshotId}`);
   }
   if (sourceVolumeId === null) return null;
-  return existing(await catalogue.volumeById(sourceVolumeId), `volume ${sourceVolumeId}`);
+  const source = existing(await catalogue.volumeById(sourceVolumeId), `volume ${sourceVolumeId}`);
+  const { storedBytes } = await registry.owning(source.pool).condition(sourceVolumeId);
+  // An expansion that did not reach the record has left more than it says.
+  if (storedBytes === null || storedBytes <= source.sizeBytes) return source;
+  return { ...source, sizeBytes: storedBytes };
 }
 
 function existing(

@@ -48,6 +48,21 @@ function describeClones(context: ContractContext): void {
     await drop(context, clone);
   });
 
+  test('a copy that would be smaller than its source is refused, and leaves nothing', async () => {
+    const { backend } = context;
+    const source = await writtenVolume(context, 1);
+    await backend.expandVolume(source, 2n * SIZE);
+    const snapshotId = newSnapshot();
+    await backend.createSnapshots([{ volumeId: source, snapshotId }]);
+    const copy = newVolume();
+    await assert.rejects(backend.cloneVolume(copy, source, SIZE));
+    await assert.rejects(backend.restoreVolume(copy, snapshotId, SIZE));
+    assert.ok(!(await backend.list()).volumes.some(({ id }) => id === copy));
+    assert.deepEqual(await backend.sweep(), []);
+    await backend.deleteSnapshot(snapshotId);
+    await drop(context, source);
+  });
+
   test('cloning a volume that is not there fails and leaves nothing, and abandoning it succeeds', async () => {
     const { backend } = context;
     const clone = newVolume();

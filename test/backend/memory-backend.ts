@@ -73,7 +73,7 @@ export class MemoryBackend implements Backend {
 
   async restoreVolume(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void> {
     if (this.#isThere(volumeId, sizeBytes)) return;
-    const { blocks } = this.#snapshot(snapshotId);
+    const { blocks } = atMost(sizeBytes, this.#snapshot(snapshotId));
     this.storage.volumes.set(volumeId, { sizeBytes, blocks: new Map(blocks) });
   }
 
@@ -83,7 +83,7 @@ export class MemoryBackend implements Backend {
 
   async cloneVolume(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
     if (this.#isThere(volumeId, sizeBytes)) return;
-    const { blocks } = this.#volume(sourceVolumeId);
+    const { blocks } = atMost(sizeBytes, this.#volume(sourceVolumeId));
     this.storage.volumes.set(volumeId, { sizeBytes, blocks: new Map(blocks) });
   }
 
@@ -244,6 +244,12 @@ export class MemoryBackend implements Backend {
     while (used.has(address)) address += BLOCK_BYTES;
     return address;
   }
+}
+
+/** The content, which fits into that many bytes. */
+function atMost(sizeBytes: bigint, content: Content): Content {
+  if (content.sizeBytes <= sizeBytes) return content;
+  throw CsiError.internal(`a copy of ${content.sizeBytes} bytes would have ${sizeBytes}`);
 }
 
 function extents({ blocks }: Content): BigUint64Array {

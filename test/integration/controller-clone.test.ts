@@ -7,6 +7,7 @@ import {
   readFileSync,
   statfsSync,
   statSync,
+  truncateSync,
   writeFileSync,
   writeSync,
 } from 'node:fs';
@@ -69,6 +70,21 @@ for (const pool of ['main', 'other']) {
     await drop(held);
   });
 }
+
+test('CV8, G13: a volume whose expansion did not reach its record is copied as large as it is', async () => {
+  const source = await orchestrator.create('grown', { sizeBytes: 32 * MIB });
+  truncateSync(running.poolPath('main', 'volumes', source.id), 48 * MIB);
+  const exact = { required_bytes: 32 * MIB, limit_bytes: 32 * MIB };
+  const small = { ...createRequest('too small'), ...from(source.id), capacity_range: exact };
+  await refused(create(small), 'OUT_OF_RANGE', /50331648/);
+  for (const capacity_range of [null, { required_bytes: 32 * MIB }]) {
+    const request = { ...createRequest('copy of grown'), ...from(source.id), capacity_range };
+    const { volume } = await create(request);
+    assert.equal(Number(volume.capacity_bytes), 48 * MIB);
+    await orchestrator.delete(orchestrator.hold('copy of grown', volume));
+  }
+  await orchestrator.delete(source);
+});
 
 for (const [fsType, sizeMiB] of [
   ['ext4', 32],

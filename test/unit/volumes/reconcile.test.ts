@@ -105,6 +105,32 @@ test('G13: a volume larger than its record is taken as it is, and its device fol
   assert.deepEqual(await reconcile(catalogue, registry), nothing);
 });
 
+test('one expansion that cannot be finished is reported, and the others are finished', async () => {
+  const grown = [await volume(), await volume(), await volume()];
+  for (const { volumeId, sizeBytes } of grown) await backend.expandVolume(volumeId, sizeBytes * 2n);
+  const [first, stuck, last] = [...grown].sort((a, b) => (a.volumeId < b.volumeId ? -1 : 1)) as [
+    VolumeRecord,
+    VolumeRecord,
+    VolumeRecord,
+  ];
+  const { expandVolume } = backend;
+  backend.expandVolume = async (volumeId, sizeBytes) => {
+    if (volumeId === stuck.volumeId) throw CsiError.failedPrecondition('held by somebody');
+    return expandVolume.call(backend, volumeId, sizeBytes);
+  };
+  const { finished, differences } = await reconcile(catalogue, registry);
+  const sizeBytes = stuck.sizeBytes * 2n;
+  assert.deepEqual(
+    finished,
+    [first, last].map(({ volumeId }) => `expansion of volume ${volumeId} to ${sizeBytes} bytes`),
+  );
+  assert.deepEqual(differences, [
+    `expansion of volume ${stuck.volumeId} is unfinished: held by somebody`,
+    `pool 'default': ${stuck.volumeId} has ${sizeBytes} bytes and should have ${stuck.sizeBytes}`,
+  ]);
+  assert.equal((await catalogue.volumeById(last.volumeId))?.sizeBytes, sizeBytes);
+});
+
 test('a volume that was being deleted is deleted to the end, and its snapshots stay', async () => {
   const going = await volume();
   const kept = await snapshot(going);

@@ -142,6 +142,26 @@ test('an expansion whose record could not be written is finished by its repetiti
   assert.equal((await volumes.find(volume.volumeId)).sizeBytes, 32n * MIB);
 });
 
+test('CV6, G13: a copy of a volume that is larger than its record has what the volume has', async () => {
+  const source = await managers.volume({ sizeBytes: 32n * MIB });
+  const { volumeId } = source;
+  await managers.backend.expandVolume(volumeId, 48n * MIB);
+  const clone = await volumes.create(request('clone', { sourceVolumeId: volumeId }));
+  assert.equal(clone.sizeBytes, 48n * MIB);
+  const range = { requiredBytes: 32n * MIB, limitBytes: 40n * MIB };
+  const small = volumes.create(request('small', { sourceVolumeId: volumeId, range }));
+  await rejectsWith(small, 'OUT_OF_RANGE', /50331648/);
+  const snapshot = await managers.snapshots.create({
+    name: 'snapshot',
+    sourceVolumeId: volumeId,
+    parameters: {},
+  });
+  assert.equal(snapshot.sizeBytes, 48n * MIB);
+  const { snapshotId } = snapshot;
+  const restored = await volumes.create(request('restored', { sourceSnapshotId: snapshotId }));
+  assert.equal(restored.sizeBytes, 48n * MIB);
+});
+
 function failingOnce(catalogue: Managers['deps']['catalogue']): Managers['deps']['catalogue'] {
   const setVolumeSize = () => Promise.reject(new Error('disk full'));
   return new Proxy(catalogue, {
