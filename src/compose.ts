@@ -20,7 +20,7 @@ import { createControllerService } from './services/controller.js';
 import { controllerHealthRpcs, storageConditionOf } from './services/controller-health.js';
 import { createGroupControllerService } from './services/group-controller.js';
 import { createNodeService } from './services/node.js';
-import { nodeCondition, nodeHealthRpcs } from './services/node-health.js';
+import { nodeConditionOf, nodeHealthRpcs } from './services/node-health.js';
 import type { NodeDependencies } from './services/node-volume.js';
 import { createSnapshotMetadataService } from './services/snapshot-metadata.js';
 import { applyVolumeSettings } from './services/volume-settings.js';
@@ -192,7 +192,7 @@ function createServices(config: Config, parts: Parts): Service[] {
   const node: NodeDependencies = {
     ...{ config, catalogue, locks, native, backendOf },
     volumeContext: () => ({}),
-    conditionOf: (volume) => nodeCondition(seen, volume),
+    conditionOf: nodeConditionOf(seen),
   };
   return [
     createControllerService({

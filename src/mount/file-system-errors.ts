@@ -3,13 +3,12 @@
  *
  * ext4 keeps its count on disk until fsck.ext4 clears it, btrfs until `btrfs device stats -z`; XFS
  * counts nothing, it shuts down. An ext4 that has shut down still answers some calls but says so
- * among its mount options (Linux 6.15), an XFS fails to open its root. Nothing is written, and the
- * question never waits long: a file system on a dead disk does not answer at all.
+ * among its mount options (Linux 6.15), an XFS fails to open its root. Nothing is written.
  */
-import { open, readdir, readFile } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import { errorCode } from '../errors.js';
+import { ANSWER_MS, askFileSystem } from './file-system-answer.js';
 import type { MountEntry } from './mountinfo.js';
 
 export interface FileSystemTroubles {
@@ -20,16 +19,9 @@ export interface FileSystemTroubles {
   corruptions: number;
 }
 
-const ANSWER_MS = 3000;
 const SHUT_DOWN_OPTIONS: readonly string[] = ['shutdown', 'emergency_ro'];
-/** The errnos of a file system that has given up (XFS; ext4 before it said so; btrfs). */
-const SHUT_DOWN_ERRNOS: readonly unknown[] = ['EIO', 'ESHUTDOWN', 'EUCLEAN'];
 /** In the error_stats of a btrfs device: what is not a failed request but wrong content. */
 const CORRUPTIONS: readonly string[] = ['corruption_errs', 'generation_errs'];
-
-type Opening = 'fine' | 'shut down' | 'silent';
-/** Questions without an answer yet, by mount id: a dead disk gets one at a time. */
-const pending = new Map<number, Promise<Opening>>();
 
 /**
  * @param deviceName of the block device, such as `loop3`
@@ -40,43 +32,15 @@ export async function fileSystemTroubles(
   deviceName: string,
   answerMs = ANSWER_MS,
 ): Promise<FileSystemTroubles> {
-  const opening = await openInTime(entry, answerMs);
+  const answer = await askFileSystem(entry, answerMs);
   const counted = entry.fsType === 'btrfs' ? btrfsErrors(deviceName) : ext4Errors(deviceName);
   return {
     shutDown:
-      opening === 'shut down' ||
+      answer?.hasGivenUp === true ||
       entry.superOptions.some((option) => SHUT_DOWN_OPTIONS.includes(option)),
-    silent: opening === 'silent',
+    silent: answer === null,
     ...(await counted),
   };
-}
-
-async function openInTime(
-  entry: Pick<MountEntry, 'mountId' | 'mountPoint'>,
-  answerMs: number,
-): Promise<Opening> {
-  let asked = pending.get(entry.mountId);
-  if (asked === undefined) {
-    asked = openRoot(entry.mountPoint).finally(() => pending.delete(entry.mountId));
-    pending.set(entry.mountId, asked);
-  }
-  const timer = new AbortController();
-  const late = delay(answerMs, 'silent' as const, { signal: timer.signal }).catch(
-    () => 'silent' as const,
-  );
-  const opening = await Promise.race([asked, late]);
-  timer.abort();
-  return opening;
-}
-
-async function openRoot(path: string): Promise<Opening> {
-  try {
-    await (await open(path, 'r')).close();
-    return 'fine';
-  } catch (thrown) {
-    // Unmounted meanwhile, or the like: what is wrong then is for others to say.
-    return SHUT_DOWN_ERRNOS.includes(errorCode(thrown)) ? 'shut down' : 'fine';
-  }
 }
 
 type Counted = Pick<FileSystemTroubles, 'errors' | 'corruptions'>;

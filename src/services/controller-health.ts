@@ -17,10 +17,7 @@ import {
   volumeConditions,
 } from '../volumes/volume-health.js';
 import { parsePage } from './controller-requests.js';
-import { type HealthDependencies, lookAtAll, PoolLook } from './storage-signs.js';
-
-/** How old the look at a pool may be that a list of volumes is answered with. */
-const LOOK_AGE_MS = 1000;
+import { type HealthDependencies, LOOK_AGE_MS, lookAtAll, PoolLook } from './storage-signs.js';
 
 export function controllerHealthRpcs(deps: HealthDependencies): Record<string, UnaryHandler> {
   return {

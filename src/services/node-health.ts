@@ -12,16 +12,17 @@ import {
   requireString,
 } from '../csi/fields.js';
 import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/service.js';
-import type { VolumeRecord } from '../volumes/records.js';
 import {
   type HealthEntry,
   poolConditions,
+  type StorageSigns,
   summary,
   type VolumeCondition,
   volumeConditions,
 } from '../volumes/volume-health.js';
 import { healthMessage, readyVolume } from './controller-health.js';
-import { type HealthDependencies, PoolLook } from './storage-signs.js';
+import { type VolumeView, viewForRelease } from './node-volume.js';
+import { type HealthDependencies, LOOK_AGE_MS, PoolLook } from './storage-signs.js';
 import { useSigns } from './use-signs.js';
 
 export interface NodeHealthDependencies extends HealthDependencies {
@@ -36,12 +37,12 @@ export function nodeHealthRpcs(deps: NodeHealthDependencies): Record<string, Una
   };
 }
 
-/** The same in one sentence, for the answers of CSI 1.12 and before. */
-export async function nodeCondition(
+/** The same in one sentence, for the answers of CSI 1.12 and before, which are asked for every minute. */
+export function nodeConditionOf(
   deps: HealthDependencies,
-  volume: VolumeRecord,
-): Promise<VolumeCondition> {
-  return summary(await conditionsOf(deps, volume));
+): (view: VolumeView) => Promise<VolumeCondition> {
+  const look = new PoolLook(deps, LOOK_AGE_MS);
+  return async (view) => summary(await conditionsOf(deps, look, view));
 }
 
 async function getVolumeHealth(
@@ -55,7 +56,8 @@ async function getVolumeHealth(
   );
   const volume = await readyVolume(deps.catalogue, volumeId);
   for (const [field, path] of paths) if (path !== '') requireAbsolutePath(path, field);
-  const conditions = await conditionsOf(deps, volume);
+  const view = await viewForRelease(deps, volume);
+  const conditions = await conditionsOf(deps, new PoolLook(deps), view);
   if (conditions.length > 0) await readyVolume(deps.catalogue, volumeId);
   return { volume_health: healthMessage(volumeId, conditions) };
 }
@@ -63,10 +65,20 @@ async function getVolumeHealth(
 /** The paths of a request change nothing: the node looks everywhere the volume is staged or published. */
 async function conditionsOf(
   deps: HealthDependencies,
-  volume: VolumeRecord,
+  look: PoolLook,
+  view: VolumeView,
 ): Promise<HealthEntry[]> {
-  const storage = await new PoolLook(deps).volume(volume);
-  return volumeConditions(storage, await useSigns(deps, volume));
+  return volumeConditions(await storageOf(look, view), await useSigns(deps, view));
+}
+
+/** A pool that could not be asked for the device is not asked again: it may take its time to say so. */
+async function storageOf(
+  look: PoolLook,
+  { volume, poolFailure }: VolumeView,
+): Promise<StorageSigns> {
+  if (poolFailure === null) return look.volume(volume);
+  const pool = { failure: poolFailure.message, capacity: null };
+  return { sizeBytes: volume.sizeBytes, pool, condition: null };
 }
 
 async function getStorageHealth(

@@ -4,48 +4,68 @@
  *
  * Takes no lock: orchestrators ask every minute, and must neither be turned away while a volume is
  * worked on nor turn that work away. Instead the answer is thrown away if the mount changed meanwhile.
+ * A volume that has lost its pool or its file is answered for as well, since up to CSI 1.12 this is
+ * how its condition becomes known.
  */
-import { statfs } from 'node:fs/promises';
+import type { BigIntStatsFs } from 'node:fs';
 import type { ResponseMessage } from '../csi/service.js';
 import { CsiError } from '../errors.js';
+import { askFileSystem } from '../mount/file-system-answer.js';
 import { topMount } from '../mount/mounter.js';
 import { deviceSizeBytes } from '../native/block-device.js';
 import type { VolumeRecord } from '../volumes/records.js';
 import { hasVolumeCondition } from './capabilities.js';
-import { findUse, type NodeDependencies, type Occupant, viewVolume } from './node-volume.js';
+import {
+  findRemainingUse,
+  type NodeDependencies,
+  type Use,
+  viewForRelease,
+} from './node-volume.js';
 
 /**
- * NOT_FOUND if the volume is not staged or published at the path, which may be any string. Of a volume
- * in a bad condition the usage may be left out.
+ * NOT_FOUND if the volume is not staged or published at the path, which may be any string. Of a file
+ * system that does not answer the usage is left out.
  */
 export async function volumeStats(
   deps: NodeDependencies,
   volume: VolumeRecord,
   volumePath: string,
 ): Promise<ResponseMessage> {
-  const view = await viewVolume(deps, volume);
-  const found = await findUse(view, volumePath);
-  if (found.kind !== 'mount' && found.kind !== 'block') throw notThere(volume, volumePath);
-  const condition = hasVolumeCondition(deps.config) ? await deps.conditionOf?.(volume) : undefined;
-  const usage = await usageOf(found).catch((thrown: unknown) => {
-    if (condition?.abnormal === true) return [];
-    throw thrown;
-  });
-  if (usage === null) throw notThere(volume, volumePath);
-  return condition === undefined ? { usage } : { usage, volume_condition: condition };
+  const view = await viewForRelease(deps, volume);
+  const use = await findRemainingUse(view, volumePath);
+  if (use === null) throw notThere(volume, volumePath);
+  const [asked, condition] = await Promise.all([
+    Promise.allSettled([usageOf(use)]),
+    hasVolumeCondition(deps.config) ? deps.conditionOf?.(view) : undefined,
+  ]);
+  const [usage] = asked;
+  if (condition?.abnormal !== true && usage.status === 'rejected') throw usage.reason;
+  const found = usage.status === 'rejected' ? [] : usage.value;
+  if (found === null) throw notThere(volume, volumePath);
+  if (condition === undefined) return { usage: found };
+  return { usage: found.length > 0 ? found : sizeAlone(volume), volume_condition: condition };
 }
 
-/** Null if the mount is gone meanwhile: these would be the figures of the directory below. */
-async function usageOf(
-  found: Exclude<Occupant, { kind: 'nothing' }>,
-): Promise<ResponseMessage[] | null> {
-  const { mountPoint, mountId } = found.entry;
-  if (found.kind === 'block') {
+/** The kubelet throws a condition away that comes without any usage. */
+function sizeAlone({ sizeBytes }: VolumeRecord): ResponseMessage[] {
+  return [{ unit: 'BYTES', total: sizeBytes.toString() }];
+}
+
+/**
+ * Null if the mount is gone meanwhile: these would be the figures of the directory below. Empty if
+ * the file system does not answer.
+ */
+async function usageOf({ kind, entry }: Use): Promise<ResponseMessage[] | null> {
+  const { mountPoint, mountId } = entry;
+  if (kind === 'block') {
     const total = await deviceSizeBytes(mountPoint);
     return [{ total: total.toString(), unit: 'BYTES' }];
   }
-  const usage = await fileSystemUsage(mountPoint);
-  return (await topMount(mountPoint))?.mountId === mountId ? usage : null;
+  const answer = await askFileSystem(entry);
+  if ((await topMount(mountPoint))?.mountId !== mountId) return null;
+  if (answer === null) return [];
+  if (answer.space.status === 'rejected') throw answer.space.reason;
+  return usageMessages(answer.space.value);
 }
 
 function notThere(volume: VolumeRecord, volumePath: string): CsiError {
@@ -54,8 +74,8 @@ function notThere(volume: VolumeRecord, volumePath: string): CsiError {
   );
 }
 
-async function fileSystemUsage(path: string): Promise<ResponseMessage[]> {
-  const { bsize, blocks, bfree, bavail, files, ffree } = await statfs(path, { bigint: true });
+function usageMessages(space: BigIntStatsFs): ResponseMessage[] {
+  const { bsize, blocks, bfree, bavail, files, ffree } = space;
   return [
     {
       unit: 'BYTES',

@@ -37,8 +37,8 @@ export interface NodeDependencies {
   backendOf(pool: string): Backend;
   /** What CreateVolume answered as the volume's context. */
   volumeContext(volume: VolumeRecord): Readonly<Record<string, string>>;
-  /** What the VolumeCondition of the volume says; absent where the level of CSI has none. */
-  conditionOf?: (volume: VolumeRecord) => Promise<VolumeCondition>;
+  /** What the VolumeCondition of the volume seen says; absent where the level of CSI has none. */
+  conditionOf?: (view: VolumeView) => Promise<VolumeCondition>;
 }
 
 export type NodeConfig = Pick<
@@ -68,6 +68,9 @@ export type Occupant =
   | { kind: 'block'; entry: MountEntry }
   | { kind: 'foreign'; entry: MountEntry };
 
+/** The volume at a path. */
+export type Use = Extract<Occupant, { kind: 'mount' | 'block' }>;
+
 export const NOTHING: Occupant = { kind: 'nothing' };
 
 /** Whether a mount, or the device node bound there, is of the volume. */
@@ -81,7 +84,7 @@ export async function viewVolume(
   return { volume, ...found, mounts: await readMountInfo(), poolFailure: null };
 }
 
-/** For releasing alone, which must not wait for a pool that is dead or not configured any more. */
+/** For what must work without the pool too, one that is dead or not configured any more: releasing, telling. */
 export async function viewForRelease(
   deps: Pick<NodeDependencies, 'backendOf'>,
   volume: VolumeRecord,
@@ -147,11 +150,33 @@ export async function stagedAt(view: VolumeView, directory: string): Promise<Occ
 
 /** How the volume is used at a path a caller names, which may be any string: staged or published there. */
 export async function findUse(view: VolumeView, volumePath: string): Promise<Occupant> {
-  const isPlain = volumePath.startsWith('/') && !volumePath.split('/').includes('..');
-  const path = isPlain ? await kernelPath(volumePath) : null;
+  const path = await pathNamed(volumePath);
   if (path === null) return NOTHING;
   const occupant = await occupantAt(view, path);
   return occupant.kind === 'nothing' ? stagedAt(view, path) : occupant;
+}
+
+/**
+ * The same, and by the device's label where the device itself is not known: without its pool or its
+ * file a volume remains in use. Good for telling; null: not there.
+ */
+export async function findRemainingUse(view: VolumeView, volumePath: string): Promise<Use | null> {
+  const found = await findUse(view, volumePath);
+  if (found.kind === 'mount' || found.kind === 'block') return found;
+  const path = view.node === null ? await pathNamed(volumePath) : null;
+  if (path === null) return null;
+  for (const place of [path, stagedDevicePath(path)]) {
+    const entry = mountsAt(view.mounts, place).at(-1);
+    if (entry === undefined) continue;
+    if (!(await belongsTo(view.volume.volumeId, null)(entry))) return null;
+    return { kind: (await blockDeviceAt(place)) === null ? 'mount' : 'block', entry };
+  }
+  return null;
+}
+
+async function pathNamed(volumePath: string): Promise<string | null> {
+  const isPlain = volumePath.startsWith('/') && !volumePath.split('/').includes('..');
+  return isPlain ? kernelPath(volumePath) : null;
 }
 
 export function stagedDevicePath(directory: string): string {

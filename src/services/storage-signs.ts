@@ -15,6 +15,8 @@ export interface HealthDependencies {
   backendOf(pool: string): Backend;
 }
 
+/** How old the look at a pool may be that a VolumeCondition is answered with. */
+export const LOOK_AGE_MS = 1000;
 /** How many volumes are looked at together: as many as there are threads to ask the devices. */
 const AT_ONCE = 4;
 

@@ -7,7 +7,7 @@
 import { basename } from 'node:path';
 import { fileSystemTroubles } from '../mount/file-system-errors.js';
 import { kernelPath } from '../mount/target.js';
-import type { PublicationRecord, StagingRecord, VolumeRecord } from '../volumes/records.js';
+import type { PublicationRecord, StagingRecord } from '../volumes/records.js';
 import type { FileSystemSigns, UseSigns } from '../volumes/volume-health.js';
 import {
   belongsTo,
@@ -18,7 +18,6 @@ import {
   stagedAt,
   stagedDevicePath,
   type VolumeView,
-  viewForRelease,
 } from './node-volume.js';
 import type { HealthDependencies } from './storage-signs.js';
 
@@ -29,12 +28,15 @@ interface Place {
   wantsWriting: boolean;
 }
 
-export async function useSigns(deps: HealthDependencies, volume: VolumeRecord): Promise<UseSigns> {
+export async function useSigns(
+  { catalogue }: Pick<HealthDependencies, 'catalogue'>,
+  view: VolumeView,
+): Promise<UseSigns> {
+  const { volumeId } = view.volume;
   const places = [
-    ...(await deps.catalogue.stagings(volume.volumeId)).map(stagingPlace),
-    ...(await deps.catalogue.publications(volume.volumeId)).map(publicationPlace),
+    ...(await catalogue.stagings(volumeId)).map(stagingPlace),
+    ...(await catalogue.publications(volumeId)).map(publicationPlace),
   ];
-  const view = await viewForRelease(deps, volume);
   const detachedAt: string[] = [];
   const fileSystems: FileSystemSigns[] = [];
   for (const place of places) {

@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict';
-import { readdirSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
 import { nodeCapabilities, rpcCapabilities } from '../../src/services/capabilities.js';
+import { nodeConditionOf } from '../../src/services/node-health.js';
 import type { VolumeRecord } from '../../src/volumes/records.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';
@@ -94,7 +98,7 @@ rootTest('NV5: the condition of the volume goes with its usage, up to CSI 1.12',
   const request = { volume_id: volume.volumeId, volume_path: node.stagingPath(volume.volumeId) };
   assert.equal((await node.call('NodeGetVolumeStats', request))['volume_condition'], undefined);
   const condition = { abnormal: true, message: 'a test says so' };
-  node.conditionOf = async ({ volumeId }) => ({ ...condition, message: volumeId });
+  node.conditionOf = async ({ volume }) => ({ ...condition, message: volume.volumeId });
   const told = await node.call('NodeGetVolumeStats', request);
   assert.deepEqual(told['volume_condition'], { abnormal: true, message: volume.volumeId });
   assert.equal((told['usage'] as unknown[]).length, 2);
@@ -112,4 +116,54 @@ rootTest('calls add nothing to their log lines that is there from the start', as
   await node.call('NodeGetVolumeStats', { volume_id: volume.volumeId, volume_path });
   await cleared(volume);
   assert.deepEqual(node.notes, []);
+});
+
+rootTest('NV4, NV5: a file system that does not answer is told without its usage', async () => {
+  const volume = await staged(mountCapability());
+  const fifo = join(node.stagingPath(volume.volumeId), 'fifo');
+  const volume_path = node.targetPath('silent');
+  // Opening a pipe to read waits until somebody opens it to write, as a dead disk does for ever.
+  execFileSync('mkfifo', [fifo]);
+  writeFileSync(volume_path, '');
+  execFileSync('mount', ['--bind', fifo, volume_path]);
+  const ask = () => node.call('NodeGetVolumeStats', { volume_id: volume.volumeId, volume_path });
+  try {
+    // More than there are threads to wait with.
+    const answers = await Promise.all(Array.from({ length: 12 }, ask));
+    for (const answer of answers) assert.deepEqual(answer, { usage: [] });
+    const condition = { abnormal: true, message: 'it does not answer' };
+    node.conditionOf = async () => condition;
+    // Orchestrators want some usage with a condition.
+    const size = { unit: 'BYTES', total: SIZE.toString() };
+    assert.deepEqual(await ask(), { usage: [size], volume_condition: condition });
+  } finally {
+    delete node.conditionOf;
+    await (await open(fifo, 'w')).close();
+    execFileSync('umount', [volume_path]);
+    rmSync(volume_path);
+    rmSync(fifo);
+  }
+  await node.unstage(volume);
+});
+
+rootTest('NV5: many conditions are told from one look at the pool', async (t) => {
+  const volume = await staged(mountCapability());
+  const { catalogue, backendOf } = node.deps;
+  const capacity = t.mock.method(node.backend, 'capacity');
+  const found = t.mock.method(node.backend, 'findAttachment');
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  node.conditionOf = nodeConditionOf({ catalogue, backendOf });
+  const request = { volume_id: volume.volumeId, volume_path: node.stagingPath(volume.volumeId) };
+  for (const looks of [1, 2]) {
+    for (let time = 0; time < 5; time += 1) {
+      const { volume_condition } = await node.call('NodeGetVolumeStats', request);
+      assert.deepEqual(volume_condition, { abnormal: false, message: 'the volume is healthy' });
+    }
+    assert.equal(capacity.mock.callCount(), looks);
+    assert.equal(found.mock.callCount(), 5 * looks, 'the device is looked for once a call');
+    now += 1001;
+  }
+  delete node.conditionOf;
+  await node.unstage(volume);
 });

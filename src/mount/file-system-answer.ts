@@ -1,0 +1,59 @@
+/**
+ * Asks a mounted file system what any program would, with bounded patience: its root, and its space.
+ *
+ * A file system on a dead disk does not answer at all, and each question to it holds a thread until
+ * it does. So there is never more than one to a mount, whoever asks, and for whatever part of it.
+ * Nothing is written.
+ */
+import type { BigIntStatsFs } from 'node:fs';
+import { open, statfs } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { errorCode } from '../errors.js';
+import type { MountEntry } from './mountinfo.js';
+
+export interface FileSystemAnswer {
+  /** Opening the root fails as it does in a file system that has given up. */
+  hasGivenUp: boolean;
+  space: PromiseSettledResult<BigIntStatsFs>;
+}
+
+/** How long a file system may take to answer. */
+export const ANSWER_MS = 3000;
+/** The errnos of a file system that has given up (XFS; ext4 before it said so; btrfs). */
+const GIVEN_UP: readonly unknown[] = ['EIO', 'ESHUTDOWN', 'EUCLEAN'];
+
+/** Questions without an answer yet, by mount id. */
+const pending = new Map<number, Promise<FileSystemAnswer>>();
+
+/** Null: no answer in time. */
+export async function askFileSystem(
+  { mountId, mountPoint }: Pick<MountEntry, 'mountId' | 'mountPoint'>,
+  answerMs = ANSWER_MS,
+): Promise<FileSystemAnswer | null> {
+  let asked = pending.get(mountId);
+  if (asked === undefined) {
+    asked = ask(mountPoint).finally(() => pending.delete(mountId));
+    pending.set(mountId, asked);
+  }
+  const timer = new AbortController();
+  const late = delay(answerMs, null, { signal: timer.signal }).catch(() => null);
+  const answer = await Promise.race([asked, late]);
+  timer.abort();
+  return answer;
+}
+
+async function ask(path: string): Promise<FileSystemAnswer> {
+  const hasGivenUp = await isRootLost(path);
+  const [space] = await Promise.allSettled([statfs(path, { bigint: true })]);
+  return { hasGivenUp, space };
+}
+
+async function isRootLost(path: string): Promise<boolean> {
+  try {
+    await (await open(path, 'r')).close();
+    return false;
+  } catch (thrown) {
+    // Unmounted meanwhile, or the like: what is wrong then is for others to say.
+    return GIVEN_UP.includes(errorCode(thrown));
+  }
+}
