@@ -7,9 +7,11 @@
  * alone. Doing it again does nothing.
  *
  * Seen with btrfs-progs 6.2: a change that was stopped half way leaves a device that neither btrfstune
- * nor newer kernels take, so btrfstune goes on if the plugin is killed. And btrfstune on a device with a log that was not replayed destroys the file
- * system. A mount replays it, in a mount namespace of its own that ends with the command, and that what
- * is unmounted meanwhile leaves too (slave).
+ * nor newer kernels take, so btrfstune goes on if the plugin is killed. It opens its device without
+ * O_EXCL and looks for mounts in its own namespace only, so the device is locked and looked at for it.
+ * And btrfstune on a device with a log that was not replayed destroys the file system. A mount replays
+ * it, in a mount namespace of its own that ends with the command, and that what is unmounted meanwhile
+ * leaves too (slave).
  */
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
@@ -34,7 +36,10 @@ export async function giveIdentity(
   const found = await btrfsIdentity(devicePath);
   if (found.uuid === uuid) return;
   if (found.hasLog) await replayLog(devicePath, directory);
-  await attempt(devicePath, () => run('btrfstune', ['-M', uuid, devicePath], { outlives: true }));
+  if (await isHeld(devicePath)) throw heldByKernel(devicePath);
+  await attempt(devicePath, () =>
+    run('btrfstune', ['-M', uuid, devicePath], { outlivesLocking: devicePath }),
+  );
 }
 
 async function replayLog(devicePath: string, directory: string): Promise<void> {
@@ -60,11 +65,16 @@ async function replayLog(devicePath: string, directory: string): Promise<void> {
 async function released(devicePath: string): Promise<void> {
   const deadline = Date.now() + RELEASE_TIMEOUT_MS;
   while (await isHeld(devicePath)) {
-    if (Date.now() > deadline) {
-      throw CsiError.aborted(`${devicePath} is still held after its log was replayed; try again`);
-    }
+    if (Date.now() > deadline) throw heldByKernel(devicePath);
     await delay(RELEASE_POLL_MS);
   }
+}
+
+/** Mounted somewhere: by the replay of a plugin that was killed, most likely, whose namespace is ending. */
+function heldByKernel(devicePath: string): CsiError {
+  return CsiError.aborted(
+    `the btrfs on ${devicePath} is a copy that needs an id of its own, and its device is still held; try again`,
+  );
 }
 
 async function isHeld(devicePath: string): Promise<boolean> {

@@ -6,10 +6,12 @@
  * plugin that is killed leaves no mkfs behind that would race with its successor's. (The signal
  * survives the exec of mount, which is set-user-ID: for root the ids do not change.) A plugin killed
  * in the millisecond before setpriv has asked for the signal leaves its child alive; what must not
- * run twice also opens its device exclusively. Only what a kill would harm is left to end by itself.
+ * run twice also opens its device exclusively. Only what a kill would harm is left to end by itself,
+ * holding a flock on its device (mount/device-lock.ts) for as long as it runs.
  *
- * A command that does not end in time is killed; one that cannot be killed, stuck in the kernel, is
- * given up, so that no promise waits for ever. Knows nothing of file systems or of CSI requests.
+ * A command that does not end in time is killed, or waited for no longer if it must not be killed; one
+ * that cannot be killed, stuck in the kernel, is given up, so that no promise waits for ever. Knows
+ * nothing of file systems or of CSI requests.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { constants } from 'node:fs';
@@ -32,6 +34,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
   env: 'coreutils',
   setpriv: 'util-linux',
   unshare: 'util-linux',
+  flock: 'util-linux',
   mount: 'mount',
   umount: 'mount',
   blkid: 'util-linux',
@@ -50,6 +53,11 @@ const OPTIONAL: readonly string[] = ['mkfs.btrfs', 'btrfstune'];
 const DYING = ['setpriv', '--pdeathsig', 'KILL', '--'] as const;
 const OUTLIVING = ['env', '--ignore-signal=PIPE'] as const;
 
+/** flock(1): exits so if somebody else has the lock. No tool of ours does. */
+export const LOCKED_EXIT_CODE = 75;
+/** Longer than udev looks at a device, which it locks meanwhile. */
+const LOCK_PATIENCE_S = 10;
+
 const DEFAULT_TIMEOUT_MS = 60_000;
 /** How long a killed command may take to vanish before it counts as stuck. */
 const KILL_GRACE_MS = 5_000;
@@ -65,10 +73,12 @@ export interface RunOptions {
   /** Strings that must not show up in an error, such as mount flags. */
   secrets?: readonly string[];
   /**
-   * Goes on if the plugin is killed: for what must not stop half way. It has to hold its device
-   * exclusively, so that a second one cannot run beside it.
+   * The device of a command that must not stop half way: it goes on if the plugin is killed, and no
+   * time-out kills it either. While it runs it holds an exclusive flock on the device, so that a
+   * second one cannot run beside it. ABORTED if it still runs when the time is over, or somebody
+   * else has the lock.
    */
-  outlives?: boolean;
+  outlivesLocking?: string;
 }
 
 export interface RunResult {
@@ -95,22 +105,32 @@ export class ExecError extends Error {
   }
 }
 
-/** Runs a program to its end. Rejects with ExecError, or FAILED_PRECONDITION if it is not installed. */
+/**
+ * Runs a program to its end. Rejects with ExecError, with FAILED_PRECONDITION if it is not installed,
+ * and as `outlivesLocking` says.
+ */
 export async function run(
   command: string,
   args: readonly string[],
   options: RunOptions = {},
 ): Promise<RunResult> {
-  const [guard, ...guardArgs] = options.outlives === true ? OUTLIVING : DYING;
-  const guardPath = await findProgram(guard);
+  const { outlivesLocking: device } = options;
+  const guard = device === undefined ? DYING : [...OUTLIVING, ...(await locking(device))];
+  const guardPath = await findProgram(guard[0]);
   const program = await findProgram(command);
-  const child = spawn(guardPath, [...guardArgs, program, ...args], {
+  const child = spawn(guardPath, [...guard.slice(1), program, ...args], {
     cwd: '/',
     env: { LC_ALL: 'C', PATH: SEARCH_PATH.join(':') },
     stdio: ['ignore', 'pipe', 'pipe'],
-    detached: options.outlives === true,
+    detached: device !== undefined,
   });
   return new Execution(command, child, options).result();
+}
+
+/** The lock is the open file's, which the command inherits: it goes when the command ends, whatever ends it. */
+async function locking(device: string): Promise<string[]> {
+  const wait = ['-w', String(LOCK_PATIENCE_S), '-E', String(LOCKED_EXIT_CODE)];
+  return [await findProgram('flock'), '--no-fork', '-x', ...wait, device];
 }
 
 /** Rejects, as `run` would, if a program that every node needs is missing. Cheap: it starts nothing. */
@@ -134,6 +154,12 @@ async function findProgram(name: string): Promise<string> {
   const where = PACKAGES[name];
   const remedy = where === undefined ? '' : `; install the Debian package ${where}`;
   throw CsiError.failedPrecondition(`the program ${name} is not installed on this node${remedy}`);
+}
+
+function stillWorking(program: string, device: string): CsiError {
+  return CsiError.aborted(
+    `${program} is still working on ${device}, and must not be stopped half way; try again when it has ended`,
+  );
 }
 
 /** One running child and the promise of its end. */
@@ -182,6 +208,11 @@ class Execution {
     reason: 'timeout' | 'output',
     settle: (exitCode: null, signal: null, thrown: unknown) => void,
   ): void {
+    const { outlivesLocking: device } = this.options;
+    if (device !== undefined) {
+      settle(null, null, stillWorking(this.command, device));
+      return;
+    }
     if (this.#killedFor !== null) return;
     this.#killedFor = reason;
     this.child.kill('SIGKILL');
@@ -232,6 +263,10 @@ class Execution {
     }
     if (exitCode === null) return this.#error('SIGNAL', null, signal, `was ended by ${signal}`);
     if ((this.options.accept ?? [0]).includes(exitCode)) return null;
+    const { outlivesLocking: device } = this.options;
+    if (exitCode === LOCKED_EXIT_CODE && device !== undefined) {
+      return stillWorking('another program', device);
+    }
     return this.#error('EXIT', exitCode, null, `failed with exit code ${exitCode}`);
   }
 

@@ -4,7 +4,8 @@
  * xfs and btrfs grow while mounted and no other way; ext4 does both. The kernel does it by journal and
  * may be stopped anywhere, but wants CAP_SYS_RESOURCE of ext4. resize2fs needs no capability and must
  * not be stopped: killed half way it left file systems that fsck -p refused (6 of 41 tries), so
- * it goes on if the plugin is killed. Knows no volumes.
+ * it goes on if the plugin is killed, and nothing else touches the device until it has ended. Knows no
+ * volumes.
  */
 import { readFile } from 'node:fs/promises';
 import { CsiError } from '../errors.js';
@@ -24,12 +25,18 @@ export async function canGrowMounted(type: FileSystem): Promise<boolean> {
   return ((BigInt(`0x${effective}`) >> CAP_SYS_RESOURCE) & 1n) === 1n;
 }
 
-/** Grows an ext4 to its device's size. FAILED_PRECONDITION if it is mounted, being grown, or damaged. */
+/**
+ * Grows an ext4 to its device's size. FAILED_PRECONDITION if it is mounted or damaged; ABORTED if it is
+ * being grown already, or still when time is over.
+ */
 export async function growUnmountedExt4(devicePath: string): Promise<void> {
   try {
     const options = { timeoutMs: RESIZE_TIMEOUT_MS, accept: FSCK_FINE };
     await run('fsck.ext4', ['-f', '-p', devicePath], options);
-    await run('resize2fs', [devicePath], { timeoutMs: RESIZE_TIMEOUT_MS, outlives: true });
+    await run('resize2fs', [devicePath], {
+      timeoutMs: RESIZE_TIMEOUT_MS,
+      outlivesLocking: devicePath,
+    });
   } catch (thrown) {
     if (!(thrown instanceof ExecError)) throw thrown;
     throw CsiError.failedPrecondition(

@@ -10,6 +10,7 @@ import type { Attachment } from '../backends/backend.js';
 import type { VolumeCapability } from '../csi/fields.js';
 import { CsiError } from '../errors.js';
 import { isFileSystem } from '../file-systems.js';
+import { isToolAtWork } from '../mount/device-lock.js';
 import { bindMount } from '../mount/mounter.js';
 import { assertNoLink, entryAt, kernelPath, makeTarget } from '../mount/target.js';
 import type { StagingRecord, VolumeRecord } from '../volumes/records.js';
@@ -42,6 +43,7 @@ export async function stageVolume(
   if (staged.kind === 'foreign') throw foreignMount(request.stagingPath, staged.entry.source);
   if (staged.kind !== 'nothing') return confirmStaged(deps, view, staged, request);
   assertCompatible(view, request.capability);
+  await assertNoToolAtWork(view);
   const left = await clearStagedDevice(deps, view, request.stagingPath);
   if (left !== null) throw foreignMount(stagedDevicePath(request.stagingPath), left.source);
   await deps.catalogue.putStaging(request);
@@ -140,6 +142,18 @@ async function attachWritable(deps: NodeDependencies, view: VolumeView): Promise
     await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });
   }
   return attachment;
+}
+
+/**
+ * Before anything is judged by what the device holds. A plugin that was killed, or a call whose time was
+ * over, leaves such tools behind; they keep the device attached.
+ */
+async function assertNoToolAtWork({ volume, attachment }: VolumeView): Promise<void> {
+  if (attachment === null || !(await isToolAtWork(attachment.devicePath))) return;
+  throw CsiError.aborted(
+    `a tool of an earlier call is still working on volume ${volume.volumeId} (${attachment.devicePath}); ` +
+      'try again when it has ended',
+  );
 }
 
 async function stageDevice(

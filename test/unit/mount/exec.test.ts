@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { isToolAtWork } from '../../../src/mount/device-lock.js';
 import { assertPrograms, ExecError, run } from '../../../src/mount/exec.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../../support/workspace.js';
@@ -137,19 +138,87 @@ test('a plugin that is killed leaves no command behind', async () => {
   await until(() => !isAlive(sleeper), 'sleep is gone');
 });
 
-test('a command that must not stop half way ends although the plugin was killed', async () => {
-  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-exec-'));
-  const [begun, ended] = [join(directory, 'begun'), join(directory, 'ended')];
+/** A script that is begun, waits for a sign and ends, and the file it keeps locked meanwhile. */
+class Waiting {
+  readonly directory = mkdtempSync(join(tmpdir(), 'blockdelta-exec-'));
+  readonly locked = this.path('locked');
   // What it says finds a closed pipe; that must not end it either.
-  const command = `touch ${begun}; while [ ! -e ${directory}/go ]; do sleep 0.05; done; echo x; echo y >&2; touch ${ended}`;
+  readonly script =
+    `touch ${this.path('begun')}; while [ ! -e ${this.path('go')} ]; do sleep 0.05; done; ` +
+    `echo x; echo y >&2; touch ${this.path('ended')}`;
+
+  path(name: string): string {
+    return join(this.directory, name);
+  }
+
+  async end(): Promise<void> {
+    writeFileSync(this.path('go'), '');
+    await until(() => existsSync(this.path('ended')), 'the command ended by itself');
+    await until(() => childrenOf(process.pid).length === 0, 'no process is left');
+    // Whoever inherited the lock has gone with it.
+    while (await isToolAtWork(this.locked)) await delay(25);
+    rmSync(this.directory, { recursive: true });
+  }
+}
+
+test('a command that must not stop half way ends although the plugin was killed, and is at work till then', async () => {
+  const waiting = new Waiting();
   const script = fileURLToPath(new URL('./exec-process.js', import.meta.url));
-  const plugin = spawn(process.execPath, [script, command], { stdio: 'ignore' });
-  await until(() => existsSync(begun), 'the command runs');
+  const plugin = spawn(process.execPath, [script, waiting.script, waiting.locked], {
+    stdio: 'ignore',
+  });
+  await until(() => existsSync(waiting.path('begun')), 'the command runs');
   const gone = once(plugin, 'exit');
   plugin.kill('SIGKILL');
   await gone;
-  writeFileSync(join(directory, 'go'), '');
-  await until(() => existsSync(ended), 'the command ended by itself');
+  assert.equal(await isToolAtWork(waiting.locked), true);
+  await waiting.end();
+});
+
+test('a command that must not stop half way is not killed when its time is over', async () => {
+  const waiting = new Waiting();
+  const options = { outlivesLocking: waiting.locked, timeoutMs: 500 };
+  const ran = run('sh', ['-c', waiting.script], options);
+  await rejectsWith(ran, 'ABORTED', /^sh is still working on .*locked.*try again/);
+  await until(() => existsSync(waiting.path('begun')), 'the command runs');
+  assert.equal(await isToolAtWork(waiting.locked), true);
+  await waiting.end();
+});
+
+test('a command that must not stop half way is not killed for what it says', async () => {
+  const waiting = new Waiting();
+  const options = { outlivesLocking: waiting.locked };
+  const ran = run('sh', ['-c', `head -c 2000000 /dev/zero; ${waiting.script}`], options);
+  await rejectsWith(ran, 'ABORTED', /still working/);
+  await until(() => existsSync(waiting.path('begun')), 'the command goes on');
+  await waiting.end();
+});
+
+test('two commands that lock one device do not run at once', async () => {
+  const waiting = new Waiting();
+  const options = { outlivesLocking: waiting.locked };
+  const first = run('sh', ['-c', waiting.script], options);
+  await until(() => existsSync(waiting.path('begun')), 'the first one runs');
+  const second = run('ls', [waiting.directory], options);
+  await until(() => childrenOf(process.pid).length === 2, 'the second one waits');
+  await delay(200);
+  writeFileSync(waiting.path('go'), '');
+  assert.match((await second).stdout, /^ended$/m);
+  await first;
+  await waiting.end();
+});
+
+test('a device that somebody else keeps locked is ABORTED, and nothing was run', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-exec-'));
+  const locked = join(directory, 'locked');
+  const holder = spawn('flock', ['--no-fork', '-x', locked, 'sleep', '600'], { stdio: 'ignore' });
+  while (!(await isToolAtWork(locked))) await delay(25);
+  const ran = run('touch', [join(directory, 'run')], { outlivesLocking: locked });
+  await rejectsWith(ran, 'ABORTED', /another program is still working on/);
+  assert.equal(existsSync(join(directory, 'run')), false);
+  const gone = once(holder, 'exit');
+  holder.kill('SIGKILL');
+  await gone;
   rmSync(directory, { recursive: true });
 });
 
