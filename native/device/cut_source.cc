@@ -1,6 +1,7 @@
 #include "native/device/cut_source.h"
 
 #include <linux/fs.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <utility>
@@ -38,6 +39,10 @@ Status CutSource::OpenLoopOf(const CutMember& member, const struct stat& file) {
   if (!(BackingOf(*info) == FileIdentity{file.st_dev, file.st_ino})) {
     return Status::Errno(ESTALE, "LOOP_GET_STATUS64", *member.loop_path,
                          "it is not attached to " + path_);
+  }
+  if (RetryInterrupted([&] { return flock(loop->get(), LOCK_SH | LOCK_NB); }) == -1) {
+    if (errno != EWOULDBLOCK) return Status::Errno(errno, "flock", path_);
+    return Status::Errno(EBUSY, "flock", path_, "a tool works on " + *member.loop_path);
   }
   Result<struct stat> state = StatFd(loop->get(), *member.loop_path);
   if (!state.ok()) return state.TakeStatus();

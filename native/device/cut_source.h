@@ -14,6 +14,9 @@ namespace blockdelta {
 class CutSource {
  public:
   // ESTALE if the loop device belongs to another file.
+  // EBUSY of flock if somebody holds an exclusive flock on the loop device, as a tool does that
+  // must not stop half way: what it has written so far is no file system. Until the source is
+  // closed no such tool begins.
   static Result<CutSource> Open(const CutMember& member);
 
   int fd() const { return file_.get(); }

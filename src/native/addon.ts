@@ -198,7 +198,8 @@ export interface Addon {
    * that standing still is short; FIFREEZE of every freezePath, then for each member fsync and BLKFLSBUF
    * of loopPath and fsync of the file, then FICLONE to temporaryPath, FITHAW of all, fsync, mode 0400,
    * rename, FS_IMMUTABLE_FL, fsync of the directories. All or nothing: whatever fails, everything is
-   * thawed and no file is left.
+   * thawed and no file is left. EBUSY of flock, `path` being the source's: somebody holds an exclusive
+   * flock on the loop device, as tools do that must not stop half way.
    *
    * Members without freezePath but with loopPath (raw block volumes) cannot be held still. One may
    * be written to at any rate. If more of them are written to while they are cloned it is tried

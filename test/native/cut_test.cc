@@ -1,11 +1,13 @@
 // Snapshots and clones of one volume: attached, mounted and broken.
 #include "native/device/cut.h"
 
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <memory>
 
+#include "native/device/cut_source.h"
 #include "native/device/freeze.h"
 #include "test/native/harness.h"
 #include "test/native/pool.h"
@@ -75,6 +77,29 @@ TEST("a snapshot of an attached volume has what was written to the device") {
   EXPECT_EQ(outcome->frozen_ns, 0u);
   const std::vector<uint8_t> bytes = test::ReadBytes(bench.At("snapshot"));
   EXPECT(bytes.size() == kSize && bytes[kSize - 4096] == 9 && bytes[kSize - 1] == 9);
+}
+
+TEST("a device that a tool has locked is not cut, and while it is being cut no tool begins") {
+  const Bench bench("");
+  if (!bench.ready()) return;
+  const CutMember member = bench.volume->Member("snapshot");
+  {
+    Result<UniqueFd> tool = OpenPath(bench.volume->loop(), O_RDONLY);
+    if (!EXPECT_OK(tool) || !EXPECT(flock(tool->get(), LOCK_EX | LOCK_NB) == 0)) return;
+    Result<CutOutcome> cut = bench.Cut(member);
+    EXPECT_CODE(cut, "EBUSY");
+    EXPECT(cut.status().failure().syscall == "flock");
+    EXPECT_EQ(cut.status().failure().path, bench.volume->path());
+    EXPECT_CODE(CloneVolume(member, kSize), "EBUSY");
+    EXPECT(!test::Exists(bench.At("snapshot")) && !test::Exists(bench.At("snapshot.tmp")));
+  }
+  Result<CutSource> source = CutSource::Open(member);
+  Result<UniqueFd> tool = OpenPath(bench.volume->loop(), O_RDONLY);
+  if (!EXPECT_OK(source) || !EXPECT_OK(tool)) return;
+  EXPECT(flock(tool->get(), LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK);
+  // Those who only look, as udev does, are in nobody's way.
+  EXPECT(flock(tool->get(), LOCK_SH | LOCK_NB) == 0);
+  EXPECT_OK(bench.Cut(member));
 }
 
 TEST("a snapshot is never replaced") {

@@ -154,6 +154,13 @@ export class VolumeFiles {
         { cause: thrown },
       );
     }
+    if (thrown.code === 'EBUSY' && thrown.syscall === 'flock') {
+      return CsiError.aborted(
+        `a tool of an earlier call is still working on volume ${volumeId}, and what it has done so far is ` +
+          'no file system; try again when it has ended',
+        { cause: thrown },
+      );
+    }
     if (thrown.code === 'CUT_BUSY') {
       return CsiError.failedPrecondition(
         `volume ${volumeId} and another one are being written to and hold no mounted file system that ` +
