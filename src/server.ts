@@ -16,20 +16,15 @@ import { CallRegistry } from './csi/calls.js';
 import { createUnaryHandler } from './csi/handler.js';
 import { CSI_PACKAGE, csiProto, servedServices } from './csi/proto.js';
 import { requestDecoder } from './csi/request-decoder.js';
-import type {
-  RequestMessage,
-  ResponseMessage,
-  Service,
-  ServiceName,
-  StreamHandler,
-  UnaryHandler,
-} from './csi/service.js';
+import type { RequestMessage, ResponseMessage, Service, ServiceName } from './csi/service.js';
 import { createStreamHandler } from './csi/stream.js';
 import { CsiError } from './errors.js';
 import { claimSocketPath, StartError } from './socket-path.js';
 
 export { StartError } from './socket-path.js';
 
+/** Making a pool takes seconds; what takes longer is told, so that nobody hangs on a dead disk. */
+const START_PATIENCE_MS = 30_000;
 /** How long cut-off calls have to answer their clients before the connections go. */
 const POLITE_MS = 200;
 /** How long handlers have to notice that their call was cut off. */
@@ -43,7 +38,7 @@ export interface StopResult {
 }
 
 export interface PluginServer {
-  /** Binds the socket. Calls of services not given yet answer UNAVAILABLE. Throws StartError. */
+  /** Binds the socket. Calls of services not given yet wait for them. Throws StartError. */
   start(): Promise<void>;
   /** Adds the services that took time to start. What is absent from then on is UNIMPLEMENTED. */
   open(services: readonly Service[]): void;
@@ -58,6 +53,8 @@ export interface PluginServerOptions {
   services: readonly Service[];
   config: Pick<Config, 'endpoint' | 'socketPath' | 'socketMode' | 'shutdownGraceMs'>;
   logger: Logger;
+  /** How long a call waits for services that are still starting. */
+  startPatienceMs?: number;
 }
 
 export function createPluginServer(options: PluginServerOptions): PluginServer {
@@ -72,10 +69,14 @@ class GrpcPluginServer implements PluginServer {
   // leaves them all open. Its cost is not measurable.
   readonly #grpc = new Server();
   readonly #forced = new AbortController();
+  readonly #startPatienceMs: number;
+  /** Aborted when there is nothing more to wait for: the services are there, or will never be. */
+  readonly #settled = new AbortController();
   #isOpen = false;
   #stopping: Promise<StopResult> | null = null;
 
-  constructor({ services, config, logger }: PluginServerOptions) {
+  constructor({ services, config, logger, startPatienceMs }: PluginServerOptions) {
+    this.#startPatienceMs = startPatienceMs ?? START_PATIENCE_MS;
     this.#config = config;
     this.#calls = new CallRegistry(logger);
     for (const service of services) this.#services.set(service.name, service);
@@ -99,6 +100,7 @@ class GrpcPluginServer implements PluginServer {
   open(services: readonly Service[]): void {
     for (const service of services) this.#services.set(service.name, service);
     this.#isOpen = true;
+    this.#settled.abort();
   }
 
   stop(): Promise<StopResult> {
@@ -112,6 +114,7 @@ class GrpcPluginServer implements PluginServer {
   }
 
   async #stop(): Promise<StopResult> {
+    this.#settled.abort();
     const closed = new Promise<void>((resolve) => this.#grpc.tryShutdown(() => resolve()));
     const ended = Promise.all([closed, this.#calls.idle()]);
     if (await within(this.#config.shutdownGraceMs, ended, this.#forced.signal)) {
@@ -141,9 +144,11 @@ class GrpcPluginServer implements PluginServer {
       if (requestType === undefined) throw new Error(`proto/csi.proto has no ${name}.${rpcName}`);
       const rpc = { service: name, name: rpcName, requestType };
       const handler = definition.responseStream
-        ? createStreamHandler(rpc, this.#calls, () => this.#streamHandler(name, rpcName))
-        : createUnaryHandler({ ...rpc, encode: encoderOf(definition) }, this.#calls, () =>
-            this.#unaryHandler(name, rpcName),
+        ? createStreamHandler(rpc, this.#calls, (signal) =>
+            this.#find(name, rpcName, signal, (found) => found.streams),
+          )
+        : createUnaryHandler({ ...rpc, encode: encoderOf(definition) }, this.#calls, (signal) =>
+            this.#find(name, rpcName, signal, (found) => found.unary),
           );
       this.#grpc.register(
         definition.path,
@@ -155,19 +160,21 @@ class GrpcPluginServer implements PluginServer {
     }
   }
 
-  #unaryHandler(service: ServiceName, rpc: string): UnaryHandler {
-    return this.#find(service, rpc, (found) => found.unary);
-  }
-
-  #streamHandler(service: ServiceName, rpc: string): StreamHandler {
-    return this.#find(service, rpc, (found) => found.streams);
-  }
-
-  #find<Handler>(
+  /**
+   * Waits for a service that is still starting: orchestrators and test suites call as soon as they see
+   * the socket, and not all of them call again.
+   */
+  async #find<Handler>(
     name: ServiceName,
     rpc: string,
+    signal: AbortSignal,
     table: (service: Service) => Readonly<Record<string, Handler>>,
-  ): Handler {
+  ): Promise<Handler> {
+    if (!this.#services.has(name) && !this.#isOpen) {
+      const awaited = AbortSignal.any([signal, this.#settled.signal]);
+      await delay(this.#startPatienceMs, undefined, { signal: awaited }).catch(() => undefined);
+      signal.throwIfAborted();
+    }
     const service = this.#services.get(name);
     if (service === undefined && !this.#isOpen) {
       throw CsiError.unavailable(`the plugin is starting: ${name}.${rpc} is not served yet`);

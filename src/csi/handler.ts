@@ -28,19 +28,21 @@ export interface UnaryRpc extends Rpc {
 const MAX_ENCODED_MESSAGE = 4096;
 
 /**
- * @param find gives the handler at the time of the call, or throws what to answer instead
+ * @param find gives the handler, which may take until the plugin has started, or rejects with what
+ *   to answer instead; the signal is the call's
  * @returns a handler for a method whose responses are sent as they are
  */
 export function createUnaryHandler(
   rpc: UnaryRpc,
   calls: CallRegistry,
-  find: () => UnaryHandler,
+  find: (signal: AbortSignal) => Promise<UnaryHandler>,
 ): handleUnaryCall<DecodedRequest, Buffer> {
   return async (grpcCall, callback) => {
     const call = calls.open(rpc, grpcCall);
     let error: CsiError | null = null;
     try {
-      const response = await find()(call.request, call);
+      const handler = await find(call.signal);
+      const response = await handler(call.request, call);
       callback(null, rpc.encode(response));
     } catch (thrown) {
       error = call.errorOf(thrown);

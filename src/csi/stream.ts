@@ -20,20 +20,22 @@ const PREFIX_BYTES = 5;
 const MAX_IN_FLIGHT = 64;
 
 /**
- * @param find gives the handler at the time of the call, or throws what to answer instead
+ * @param find gives the handler, which may take until the plugin has started, or rejects with what
+ *   to answer instead; the signal is the call's
  * @returns a handler for a method whose responses are sent as they are
  */
 export function createStreamHandler(
   rpc: Rpc,
   calls: CallRegistry,
-  find: () => StreamHandler,
+  find: (signal: AbortSignal) => Promise<StreamHandler>,
 ): (grpcCall: StreamCall) => Promise<void> {
   return async (grpcCall) => {
     const call = calls.open(rpc, grpcCall);
     const writer = new CallWriter(grpcCall, call.signal);
     let error: CsiError | null = null;
     try {
-      await find()(call.request, call, writer);
+      const handler = await find(call.signal);
+      await handler(call.request, call, writer);
       // A handler that gave way without a word has not sent everything.
       call.signal.throwIfAborted();
     } catch (thrown) {

@@ -34,6 +34,7 @@ export interface TestServerOptions {
   socketMode?: number;
   /** Leave the gate closed, as while the pools start. */
   starting?: boolean;
+  startPatienceMs?: number;
 }
 
 export function temporaryDirectory(t: TestContext): string {
@@ -70,6 +71,7 @@ export function makeServer(directory: string, options: TestServerOptions = {}): 
       socketMode: options.socketMode ?? 0o600,
       shutdownGraceMs: options.graceMs ?? 5000,
     },
+    startPatienceMs: options.startPatienceMs ?? 30_000,
     logger: createLogger('debug', { write: (line) => lines.push(line) }),
   });
   return {

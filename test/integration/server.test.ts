@@ -109,18 +109,6 @@ test('E3: nothing else is created beside the socket, and nothing is left when it
   assert.deepEqual(readdirSync(directory), []);
 });
 
-test('while the pools start, what is there answers and the rest is UNAVAILABLE', async (t) => {
-  const identity = fakeService('Identity', { unary: { Probe: async () => ({ ready: null }) } });
-  const node = fakeService('Node', { unary: { NodeGetInfo: async () => ({ node_id: 'n' }) } });
-  const { server, client } = await startServer(t, { services: [identity], starting: true });
-  await client.identity.Probe({});
-  await rejectsWith(client.node.NodeGetInfo({}), 'UNAVAILABLE', /starting/);
-  await rejectsWith(client.allocated('s'), 'UNAVAILABLE', /starting/);
-  server.open([node]);
-  assert.equal((await client.node.NodeGetInfo({}))['node_id'], 'n');
-  await rejectsWith(client.allocated('s'), 'UNIMPLEMENTED', /SnapshotMetadata/);
-});
-
 test('G11: every RPC of the proto is there and says by name that it is not implemented', async (t) => {
   const { endpoint } = await startServer(t, { services: [fakeService('Controller', {})] });
   let methods = 0;
