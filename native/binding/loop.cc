@@ -57,7 +57,7 @@ Result<std::optional<LoopDevice>> FindByPath(const std::string& path) {
     return std::optional<LoopDevice>();
   }
   if (!state.ok()) return state.TakeStatus();
-  return FindLoop({state->st_dev, state->st_ino});
+  return FindLoop({state->st_dev, state->st_ino}, path);
 }
 
 }  // namespace

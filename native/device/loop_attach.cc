@@ -28,8 +28,8 @@ Result<struct stat> StatRegular(int fd, const std::string& path) {
 
 // The device the file is attached to already. If it was only waiting for its last close (a detach
 // that was killed leaves that behind), it stays from now on.
-Result<std::optional<LoopDevice>> FindToKeep(const FileIdentity& backing) {
-  Result<std::optional<LoopDevice>> found = FindLoop(backing);
+Result<std::optional<LoopDevice>> FindToKeep(const FileIdentity& backing, const std::string& path) {
+  Result<std::optional<LoopDevice>> found = FindLoop(backing, path);
   if (!found.ok() || !found->has_value()) return found;
   Result<bool> kept = KeepLoop((*found)->number, backing);
   if (!kept.ok()) return kept.TakeStatus();
@@ -119,7 +119,8 @@ Result<AttachedLoop> AttachLoop(const std::string& backing_path, bool read_only,
   if (!backing.ok()) return backing.TakeStatus();
   Result<struct stat> state = StatRegular(backing->get(), backing_path);
   if (!state.ok()) return state.TakeStatus();
-  Result<std::optional<LoopDevice>> found = FindToKeep({state->st_dev, state->st_ino});
+  Result<std::optional<LoopDevice>> found =
+      FindToKeep({state->st_dev, state->st_ino}, backing_path);
   if (!found.ok()) return found.TakeStatus();
   if (found->has_value()) return Reused(std::move(**found), backing_path, read_only);
   return AttachNew(backing->get(), *state, read_only, label);

@@ -89,7 +89,7 @@ Result<bool> DetachLoop(const std::string& backing_path) {
   const FileIdentity backing = {state->st_dev, state->st_ino};
   bool detached = false;
   for (int i = 0; i < kMaxDevices; i++) {
-    Result<std::optional<LoopDevice>> found = FindLoop(backing);
+    Result<std::optional<LoopDevice>> found = FindLoop(backing, backing_path);
     if (!found.ok()) return found.TakeStatus();
     if (!found->has_value()) return detached;
     Result<bool> gone = DetachOne(**found, backing);

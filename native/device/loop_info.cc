@@ -16,13 +16,14 @@ namespace {
 
 static_assert(sizeof(struct loop_info64) == 232, "ABI of LOOP_GET_STATUS64");
 
-constexpr char kSysBlock[] = "/sys/block";
+// Where the entries of /sys/block for loop devices lead to.
+constexpr char kSysLoops[] = "/sys/devices/virtual/block";
 constexpr char kLoopPrefix[] = "loop";
 constexpr mode_t kNodeMode = S_IFBLK | 0660;
 constexpr int kMaxTries = 200;
 
 std::string BackingFileOf(uint32_t number) {
-  return std::string(kSysBlock) + "/" + kLoopPrefix + std::to_string(number) + "/loop/backing_file";
+  return std::string(kSysLoops) + "/" + kLoopPrefix + std::to_string(number) + "/loop/backing_file";
 }
 
 // The number in "loop17"; nothing for other names, such as partitions.
@@ -41,19 +42,30 @@ bool IsInTransit(const Status& status) {
          status.IsErrno(EBUSY);
 }
 
-Result<LoopDevice> DescribeNumber(uint32_t number) {
+// Nothing if another file is looked for.
+Result<std::optional<LoopDevice>> DescribeNumber(uint32_t number, const FileIdentity* wanted) {
   Result<UniqueFd> fd = OpenLoop(number, O_RDONLY);
   if (!fd.ok()) return fd.TakeStatus();
-  return DescribeLoop(fd->get());
+  if (wanted != nullptr) {
+    Result<struct loop_info64> info = LoopStatus(fd->get(), LoopPath(number));
+    if (!info.ok()) return info.TakeStatus();
+    if (!(BackingOf(*info) == *wanted)) return std::optional<LoopDevice>();
+  }
+  Result<LoopDevice> device = DescribeLoop(fd->get());
+  if (!device.ok()) return device.TakeStatus();
+  if (wanted != nullptr && !(device->backing == *wanted)) return std::optional<LoopDevice>();
+  return std::optional<LoopDevice>(std::move(*device));
 }
 
-// Nothing if the device is not attached (any more). A device in transit is asked again until it is
-// one or the other: leaving it out would get its file attached twice.
-Result<std::optional<LoopDevice>> DescribeIfAttached(uint32_t number) {
+// Nothing if the device is not attached (any more), or to another file than is looked for. A device
+// in transit is asked again until it is one or the other: leaving it out would get its file
+// attached twice.
+Result<std::optional<LoopDevice>> DescribeIfAttached(uint32_t number,
+                                                     const FileIdentity* wanted = nullptr) {
   Status status;
   for (int tries = 0; tries < kMaxTries; tries++) {
-    Result<LoopDevice> device = DescribeNumber(number);
-    if (device.ok()) return std::optional<LoopDevice>(std::move(*device));
+    Result<std::optional<LoopDevice>> device = DescribeNumber(number, wanted);
+    if (device.ok()) return device;
     status = device.TakeStatus();
     if (!IsInTransit(status)) return status;
     if (!IsAttached(number)) return std::optional<LoopDevice>();
@@ -67,24 +79,30 @@ Result<std::optional<LoopDevice>> DescribeIfAttached(uint32_t number) {
 // What a device answers whose backing file lies on a dead file system.
 bool IsOutOfReach(const Status& status) { return status.IsErrno(EIO) || status.IsErrno(ESTALE); }
 
-// Whether the path that sysfs names for the device leads to that file.
-bool IsNamedAs(uint32_t number, const FileIdentity& backing) {
+// The path that sysfs names for the device's file, renames followed; nothing if the device is not
+// attached, empty if it is in transit. Does not open the device, and so is in nobody's way.
+std::optional<std::string> NamedFile(uint32_t number) {
   Result<UniqueFd> fd = OpenPath(BackingFileOf(number), O_RDONLY);
-  if (!fd.ok()) return false;
-  std::string path(PATH_MAX + 1, '\0');
-  const ssize_t length = RetryInterrupted([&] { return read(fd->get(), &path[0], path.size()); });
-  if (length <= 0) return false;
-  path.resize(static_cast<size_t>(length));
-  if (path.back() == '\n') path.pop_back();
-  struct stat state = {};
-  return stat(path.c_str(), &state) == 0 && FileIdentity{state.st_dev, state.st_ino} == backing;
+  if (!fd.ok()) return std::nullopt;
+  char text[PATH_MAX + 1];
+  const ssize_t length = RetryInterrupted([&] { return read(fd->get(), text, sizeof text); });
+  if (length <= 0) return std::string();
+  return std::string(text, static_cast<size_t>(length - 1));  // Less its newline.
 }
 
-// Like DescribeIfAttached, but a device that cannot answer for its file is left out unless it may
-// be the one looked for: whoever knows a file's identity has just reached that file, so a file on a
-// dead file system is another one, and must not stand in the way.
+// Whether the path that sysfs names for the device leads to that file.
+bool IsNamedAs(uint32_t number, const FileIdentity& backing) {
+  const std::optional<std::string> path = NamedFile(number);
+  struct stat state = {};
+  return path.has_value() && stat(path->c_str(), &state) == 0 &&
+         FileIdentity{state.st_dev, state.st_ino} == backing;
+}
+
+// Like DescribeIfAttached for one file, but a device that cannot answer for its file is left out
+// unless it may be the one looked for: whoever knows a file's identity has just reached that file,
+// so a file on a dead file system is another one, and must not stand in the way.
 Result<std::optional<LoopDevice>> DescribeCandidate(uint32_t number, const FileIdentity& backing) {
-  Result<std::optional<LoopDevice>> device = DescribeIfAttached(number);
+  Result<std::optional<LoopDevice>> device = DescribeIfAttached(number, &backing);
   if (device.ok() || !IsOutOfReach(device.status()) || IsNamedAs(number, backing)) return device;
   return std::optional<LoopDevice>();
 }
@@ -145,15 +163,28 @@ Result<LoopDevice> DescribeLoop(int fd) {
   return device;
 }
 
-Result<std::vector<uint32_t>> AttachedLoops() {
-  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(kSysBlock), closedir);
-  if (directory == nullptr) return Status::Errno(errno, "opendir", kSysBlock);
+namespace {
+
+// Of all loop devices, attached or not, ascending.
+Result<std::vector<uint32_t>> LoopNumbers() {
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(kSysLoops), closedir);
+  if (directory == nullptr) return Status::Errno(errno, "opendir", kSysLoops);
   std::vector<uint32_t> numbers;
   while (const struct dirent* entry = readdir(directory.get())) {
     const std::optional<uint32_t> number = LoopNumber(entry->d_name);
-    if (number.has_value() && IsAttached(*number)) numbers.push_back(*number);
+    if (number.has_value()) numbers.push_back(*number);
   }
   std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+}  // namespace
+
+Result<std::vector<uint32_t>> AttachedLoops() {
+  Result<std::vector<uint32_t>> numbers = LoopNumbers();
+  if (!numbers.ok()) return numbers;
+  const auto is_free = [](uint32_t number) { return !IsAttached(number); };
+  numbers->erase(std::remove_if(numbers->begin(), numbers->end(), is_free), numbers->end());
   return numbers;
 }
 
@@ -185,13 +216,23 @@ Result<std::vector<LoopDevice>> ListLoops() {
   return devices;
 }
 
-Result<std::optional<LoopDevice>> FindLoop(const FileIdentity& backing) {
-  Result<std::vector<uint32_t>> numbers = AttachedLoops();
+Result<std::optional<LoopDevice>> FindLoop(const FileIdentity& backing, const std::string& path) {
+  Result<std::vector<uint32_t>> numbers = LoopNumbers();
   if (!numbers.ok()) return numbers.TakeStatus();
+  std::vector<uint32_t> others;
   for (const uint32_t number : *numbers) {
+    const std::optional<std::string> named = NamedFile(number);
+    if (named == path) {
+      Result<std::optional<LoopDevice>> device = DescribeCandidate(number, backing);
+      if (device.ok() && device->has_value()) return device;
+    }
+    if (named.has_value()) others.push_back(number);
+  }
+  // The name proves nothing, neither that it is the file nor that it is not: one may lie under a
+  // mount, be reached by another path, or have another name in another mount namespace.
+  for (const uint32_t number : others) {
     Result<std::optional<LoopDevice>> device = DescribeCandidate(number, backing);
-    if (!device.ok()) return device;
-    if (device->has_value() && (*device)->backing == backing) return device;
+    if (!device.ok() || device->has_value()) return device;
   }
   return std::optional<LoopDevice>();
 }
