@@ -83,8 +83,17 @@ export interface Backend {
   createVolume(volumeId: string, sizeBytes: bigint): Promise<void>;
   /** A new writable volume with a snapshot's content, zeros beyond it. sizeBytes >= the snapshot's. */
   restoreVolume(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void>;
-  /** Detaches and removes. FAILED_PRECONDITION if the device is in use. Snapshots stay whole. */
+  /** Detaches and removes, the mark of use last. FAILED_PRECONDITION if the device is in use. Snapshots stay whole. */
   deleteVolume(volumeId: string): Promise<void>;
+
+  /**
+   * Keeps in the pool itself that somebody else may write to the volume from now on, so that no
+   * catalogue, restored from a backup maybe, can call it fresh. Durable when it returns; goes with the
+   * volume.
+   */
+  markUsed(volumeId: string): Promise<void>;
+  /** False too for what was used before pools kept it: then the catalogue alone knows. */
+  isUsed(volumeId: string): Promise<boolean>;
 
   /**
    * A new writable volume with the content that another one has at this moment, as a snapshot cut now
@@ -125,7 +134,10 @@ export interface Backend {
   /** FAILED_PRECONDITION if the pool cannot be asked. */
   condition(volumeId: string): Promise<StorageCondition>;
   list(): Promise<PoolContents>;
-  /** Removes temporary files that a killed run left; returns their names. Only before serving. */
+  /**
+   * Removes temporary files that a killed run left, and returns their names; removes marks of volumes
+   * that are gone. Only before serving.
+   */
   sweep(): Promise<string[]>;
 
   /**

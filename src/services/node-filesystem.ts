@@ -3,11 +3,11 @@
  *
  * The order that makes a kill at any point harmless: make the file system, flush, mark the volume as
  * used; give a copied btrfs an id of its own; grow what cannot be grown while mounted; mount; grow the
- * rest. A volume is formatted only while the catalogue calls it fresh, which ends before anybody else
- * can write to it.
+ * rest. A volume is formatted only while the catalogue and the pool agree that it is fresh, which ends
+ * before anybody else can write to it.
  */
 import { stat } from 'node:fs/promises';
-import type { Attachment } from '../backends/backend.js';
+import type { Attachment, Backend } from '../backends/backend.js';
 import type { MountAccess, VolumeCapability } from '../csi/fields.js';
 import { CsiError } from '../errors.js';
 import { parseMkfsOptions, parseMountOptions } from '../file-system-options.js';
@@ -29,6 +29,7 @@ import { canGrowMounted, growUnmountedExt4 } from '../mount/growth.js';
 import { mount } from '../mount/mounter.js';
 import { mountsOfDevice, readMountInfo } from '../mount/mountinfo.js';
 import { isGrowable } from '../mount/superblock.js';
+import { isFresh, markUsed } from '../volumes/first-use.js';
 import { uuidOf } from '../volumes/identifiers.js';
 import type { VolumeRecord } from '../volumes/records.js';
 import { isReaderOnly, type NodeDependencies } from './node-volume.js';
@@ -49,10 +50,11 @@ export async function stageFileSystem(
   staging: FileSystemStaging,
 ): Promise<void> {
   const { volume, attachment, capability, directory } = staging;
-  const type = (await isEmpty(volume, attachment))
+  const backend = deps.backendOf(volume.pool);
+  const type = (await isEmpty(backend, volume, attachment))
     ? await formatFresh(deps, staging)
     : await findFileSystem(staging);
-  if (volume.fresh) await deps.catalogue.markVolumeUsed(volume.volumeId);
+  await markUsed(deps.catalogue, backend, volume);
   const flags = [...ownMountOptions(volume, type), ...capability.mountFlags];
   await mount({
     source: attachment.devicePath,
@@ -79,8 +81,12 @@ export async function growStaged(
 }
 
 /** Fresh is what nobody has written to. Of a volume with content from elsewhere its device must say so too. */
-async function isEmpty(volume: VolumeRecord, attachment: Attachment): Promise<boolean> {
-  if (!volume.fresh) return false;
+async function isEmpty(
+  backend: Backend,
+  volume: VolumeRecord,
+  attachment: Attachment,
+): Promise<boolean> {
+  if (!(await isFresh(backend, volume))) return false;
   return !isCopy(volume) || (await probe(attachment.devicePath)).kind === 'none';
 }
 

@@ -13,6 +13,7 @@ import { isFileSystem } from '../file-systems.js';
 import { isToolAtWork } from '../mount/device-lock.js';
 import { bindMount } from '../mount/mounter.js';
 import { assertNoLink, entryAt, kernelPath, makeTarget } from '../mount/target.js';
+import { markUsed } from '../volumes/first-use.js';
 import type { StagingRecord, VolumeRecord } from '../volumes/records.js';
 import { attemptUndo } from '../volumes/undo.js';
 import { growStaged, stageFileSystem } from './node-filesystem.js';
@@ -162,7 +163,7 @@ async function stageDevice(
   attachment: Attachment,
   directory: string,
 ): Promise<void> {
-  if (volume.fresh) await deps.catalogue.markVolumeUsed(volume.volumeId);
+  await markUsed(deps.catalogue, deps.backendOf(volume.pool), volume);
   const target = stagedDevicePath(directory);
   await makeTarget(target, 'file');
   await bindMount({ source: attachment.devicePath, target, readOnly: false, options: [] });

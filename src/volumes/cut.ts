@@ -6,6 +6,7 @@
  */
 import type { Backend, SnapshotCut, SnapshotMember } from '../backends/backend.js';
 import { CsiError } from '../errors.js';
+import { isFresh } from './first-use.js';
 import { newSnapshotId } from './identifiers.js';
 import type { AsyncCatalogue, NewSnapshot, SnapshotRecord, VolumeRecord } from './records.js';
 import { attemptUndo } from './undo.js';
@@ -26,11 +27,11 @@ export async function findSourceVolume(
 type Belonging = Pick<NewSnapshot, 'name' | 'groupSnapshotId' | 'parameters'>;
 
 /** The row of a snapshot that is about to be cut. */
-export function uncutSnapshot(
-  nodeKey: string,
+export async function uncutSnapshot(
+  { backend, nodeKey }: { backend: Backend; nodeKey: string },
   volume: VolumeRecord,
   belonging: Belonging,
-): NewSnapshot {
+): Promise<NewSnapshot> {
   return {
     ...belonging,
     snapshotId: newSnapshotId(nodeKey),
@@ -39,7 +40,7 @@ export function uncutSnapshot(
     sizeBytes: volume.sizeBytes,
     state: 'creating',
     creationTimeNs: 0n,
-    fresh: volume.fresh,
+    fresh: await isFresh(backend, volume),
   };
 }
 

@@ -109,11 +109,13 @@ export class GroupManager {
     const backend = registry.owning(onlyPool(volumes));
     const groupSnapshotId = newGroupSnapshotId(nodeKey);
     const { name, parameters } = request;
+    const belonging = { name: null, parameters: {}, groupSnapshotId };
+    const uncut = await Promise.all(
+      volumes.map((volume) => uncutSnapshot({ backend, nodeKey }, volume, belonging)),
+    );
     const snapshots = await catalogue.insertGroup(
       { groupSnapshotId, name, state: 'creating', creationTimeNs: 0n, parameters },
-      volumes.map((volume) =>
-        uncutSnapshot(nodeKey, volume, { name: null, parameters: {}, groupSnapshotId }),
-      ),
+      uncut,
     );
     return cutTogether({
       backend,

@@ -31,7 +31,8 @@ export interface VolumeRecord {
   sourceVolumeId: string | null;
   /**
    * True until the volume has been handed out for the first time: nobody but us has ever written to
-   * it, so making a file system on it, also a second time after a kill, destroys nothing.
+   * it, so making a file system on it, also a second time after a kill, destroys nothing. Never to be
+   * believed alone: the pool has to agree (first-use.ts).
    */
   fresh: boolean;
   createdNs: bigint;

@@ -78,13 +78,15 @@ export class SnapshotManager {
   async #cutNew(request: SnapshotRequest): Promise<SnapshotRecord> {
     const { catalogue, registry, nodeKey } = this.deps;
     const volume = await findSourceVolume(catalogue, request.sourceVolumeId, 'source_volume_id');
+    const backend = registry.owning(volume.pool);
     const { name, parameters } = request;
+    const belonging = { name, parameters, groupSnapshotId: null };
     const snapshot = await catalogue.insertSnapshot(
-      uncutSnapshot(nodeKey, volume, { name, parameters, groupSnapshotId: null }),
+      await uncutSnapshot({ backend, nodeKey }, volume, belonging),
     );
     const { snapshotId } = snapshot;
     return cutTogether({
-      backend: registry.owning(volume.pool),
+      backend,
       snapshots: [snapshot],
       commit: (cut) => catalogue.commitSnapshot(snapshotId, cut.creationTimeNs, sizeAt(cut, 0)),
       forget: () => catalogue.removeSnapshot(snapshotId),

@@ -2,6 +2,7 @@
 import type { Backend } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import { CsiError } from '../errors.js';
+import { isFresh } from './first-use.js';
 import { type LockRequest, shared, snapshotKey, volumeKey } from './operation-locks.js';
 import type { AsyncCatalogue, VolumeRecord } from './records.js';
 
@@ -40,10 +41,12 @@ export async function findSource(
   }
   if (sourceVolumeId === null) return null;
   const source = existing(await catalogue.volumeById(sourceVolumeId), `volume ${sourceVolumeId}`);
-  const { storedBytes } = await registry.owning(source.pool).condition(sourceVolumeId);
+  const backend = registry.owning(source.pool);
+  const fresh = await isFresh(backend, { volumeId: sourceVolumeId, fresh: source.fresh });
+  const { storedBytes } = await backend.condition(sourceVolumeId);
   // An expansion that did not reach the record has left more than it says.
-  if (storedBytes === null || storedBytes <= source.sizeBytes) return source;
-  return { ...source, sizeBytes: storedBytes };
+  const isGrown = storedBytes !== null && storedBytes > source.sizeBytes;
+  return { ...source, fresh, sizeBytes: isGrown ? storedBytes : source.sizeBytes };
 }
 
 function existing(

@@ -39,6 +39,7 @@ export function describeBackend(
     });
     after(() => harness?.dispose());
     describeVolumes(context);
+    describeMarks(context);
     describePool(context);
     describeContents(context);
     describeSnapshots(context);
@@ -77,6 +78,42 @@ function describeVolumes(context: ContractContext): void {
     await context.backend.deleteVolume(volumeId);
     await context.backend.deleteVolume(volumeId);
     assert.ok(!(await context.backend.list()).volumes.some(({ id }) => id === volumeId));
+  });
+}
+
+function describeMarks(context: ContractContext): void {
+  test('a volume is marked as used once and for all, and the mark goes with the volume', async () => {
+    const { backend, harness } = context;
+    const [volumeId, other] = [newVolume(), newVolume()];
+    for (const id of [volumeId, other]) await backend.createVolume(id, SIZE);
+    const before = await backend.list();
+    assert.equal(await backend.isUsed(volumeId), false);
+    await backend.markUsed(volumeId);
+    await backend.markUsed(volumeId);
+    const snapshotId = newSnapshot();
+    await backend.createSnapshots([{ volumeId, snapshotId }]);
+    await backend.deleteSnapshot(snapshotId);
+    await backend.createVolume(volumeId, SIZE);
+    for (const each of [backend, await harness.reopen()]) {
+      assert.deepEqual(await each.list(), before);
+      assert.deepEqual(await each.sweep(), []);
+      assert.deepEqual([await each.isUsed(volumeId), await each.isUsed(other)], [true, false]);
+    }
+    await backend.deleteVolume(volumeId);
+    assert.equal(await backend.isUsed(volumeId), false);
+    await backend.deleteVolume(other);
+  });
+
+  test('a mark that outlived its volume is swept, and those of volumes that are there stay', async () => {
+    const { backend } = context;
+    const [volumeId, gone] = [newVolume(), newVolume()];
+    await backend.createVolume(volumeId, SIZE);
+    await backend.markUsed(volumeId);
+    // As a deletion that was killed half way leaves it.
+    await backend.markUsed(gone);
+    assert.deepEqual(await backend.sweep(), []);
+    assert.deepEqual([await backend.isUsed(volumeId), await backend.isUsed(gone)], [true, false]);
+    await backend.deleteVolume(volumeId);
   });
 }
 

@@ -39,6 +39,8 @@ export interface MemoryPoolOptions {
 export class MemoryStorage {
   readonly volumes = new Map<string, Content>();
   readonly snapshots = new Map<string, Content>();
+  /** Marks of use. */
+  readonly used = new Set<string>();
   /** Names that a killed run left. */
   readonly temporary = new Set<string>();
   /** Names of somebody else. */
@@ -79,6 +81,15 @@ export class MemoryBackend implements Backend {
 
   async deleteVolume(volumeId: string): Promise<void> {
     this.storage.volumes.delete(volumeId);
+    this.storage.used.delete(volumeId);
+  }
+
+  async markUsed(volumeId: string): Promise<void> {
+    this.storage.used.add(volumeId);
+  }
+
+  async isUsed(volumeId: string): Promise<boolean> {
+    return this.storage.used.has(volumeId);
   }
 
   async cloneVolume(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
@@ -161,6 +172,9 @@ export class MemoryBackend implements Backend {
   async sweep(): Promise<string[]> {
     const swept = [...this.storage.temporary];
     this.storage.temporary.clear();
+    for (const id of this.storage.used) {
+      if (!this.storage.volumes.has(id)) this.storage.used.delete(id);
+    }
     return swept;
   }
 

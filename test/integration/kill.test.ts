@@ -46,7 +46,8 @@ test('a kill during any call loses nothing in a pool on XFS, and the call can be
   await killAround(workspace, { options, poolPath, kills: KILLS.xfs });
   assert.deepEqual(mountsBelow(workspace.directory), own.mounts);
   assert.deepEqual(loopsBelow(workspace.directory), own.loops);
-  assert.deepEqual(readdirSync(poolPath).sort(), ['pool-id', 'pool-owner', 'snapshots', 'volumes']);
+  const names = ['pool-id', 'pool-owner', 'snapshots', 'used', 'volumes'];
+  assert.deepEqual(readdirSync(poolPath).sort(), names);
 });
 
 test('a kill during any call loses nothing in the embedded pool, and the call can be repeated', async () => {
@@ -133,7 +134,7 @@ async function assertNothingToReport(
     { finished, undone, differences },
     { finished: [], undone: [], differences: [] },
   );
-  for (const kind of ['volumes', 'snapshots']) {
+  for (const kind of ['volumes', 'snapshots', 'used']) {
     assert.deepEqual(readdirSync(join(poolPath, kind)), []);
   }
   assert.equal(await last.stop(), 0);

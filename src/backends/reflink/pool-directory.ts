@@ -58,8 +58,10 @@ export class PoolDirectory {
       await this.#embedded.start();
       this.#layout = new PoolLayout(this.#embedded.mountPoint);
     }
-    await mkdir(this.#layout.volumes, { recursive: true, mode: 0o700 });
-    await mkdir(this.#layout.snapshots, { recursive: true, mode: 0o700 });
+    for (const path of this.#layout.directories) {
+      await mkdir(path, { recursive: true, mode: 0o700 });
+    }
+    await this.#native.run('flush', { path: this.#layout.root });
   }
 
   async stop(): Promise<void> {
@@ -107,7 +109,7 @@ export class PoolDirectory {
   }
 
   async #look(): Promise<void> {
-    for (const directory of [this.#layout.volumes, this.#layout.snapshots]) {
+    for (const directory of this.#layout.directories) {
       try {
         await stat(directory);
       } catch (thrown) {

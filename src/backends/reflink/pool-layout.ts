@@ -4,6 +4,7 @@
  *   volumes/<volume id>          sparse file, the content of a volume
  *   snapshots/<snapshot id>      frozen clone: mode 0400, immutable
  *   <either>/<id>.tmp            being made; removed at the next start
+ *   used/<volume id>             empty; somebody else may have written to the volume
  *   pool-id                      the pool's uuid
  *
  * Paths are built from handles only, and only from well-formed ones.
@@ -17,16 +18,27 @@ const TEMPORARY_SUFFIX = '.tmp';
 export class PoolLayout {
   readonly volumes: string;
   readonly snapshots: string;
+  readonly used: string;
   readonly identityFile: string;
 
   constructor(readonly root: string) {
     this.volumes = join(root, 'volumes');
     this.snapshots = join(root, 'snapshots');
+    this.used = join(root, 'used');
     this.identityFile = join(root, 'pool-id');
+  }
+
+  /** Of a pool that can be used, all of them exist. */
+  get directories(): string[] {
+    return [this.volumes, this.snapshots, this.used];
   }
 
   volume(volumeId: string): string {
     return join(this.volumes, checked(volumeId));
+  }
+
+  usedMark(volumeId: string): string {
+    return join(this.used, checked(volumeId));
   }
 
   snapshot(snapshotId: string): string {

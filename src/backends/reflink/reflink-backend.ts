@@ -23,6 +23,7 @@ import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
 import { isObjectName, isTemporaryName, type PoolLayout, temporary } from './pool-layout.js';
 import { poolCapacity, type SpacePolicy, statOrNull } from './pool-space.js';
 import { SnapshotFiles } from './snapshot-files.js';
+import { UsedMarks } from './used-marks.js';
 import { isMissing, VolumeFiles } from './volume-files.js';
 
 export class ReflinkBackend implements Backend {
@@ -32,6 +33,7 @@ export class ReflinkBackend implements Backend {
   readonly #policy: SpacePolicy;
   readonly #volumes: VolumeFiles;
   readonly #snapshots: SnapshotFiles;
+  readonly #marks: UsedMarks;
 
   constructor(native: NativeRunner, options: ReflinkPoolOptions & SpacePolicy) {
     const { pool } = options;
@@ -41,6 +43,7 @@ export class ReflinkBackend implements Backend {
     this.#directory = new PoolDirectory(native, options);
     this.#volumes = new VolumeFiles(native, pool, this.#directory);
     this.#snapshots = new SnapshotFiles(native, pool, this.#directory, this.#volumes);
+    this.#marks = new UsedMarks(native, this.#directory);
   }
 
   get #layout(): PoolLayout {
@@ -82,15 +85,24 @@ export class ReflinkBackend implements Backend {
 
   async abandonClone(volumeId: string, sourceVolumeId: string): Promise<void> {
     await this.#volumes.thaw(sourceVolumeId);
-    await this.#volumes.delete(volumeId);
+    await this.deleteVolume(volumeId);
   }
 
   expandVolume(volumeId: string, sizeBytes: bigint): Promise<bigint> {
     return this.#volumes.expand(volumeId, sizeBytes);
   }
 
-  deleteVolume(volumeId: string): Promise<void> {
-    return this.#volumes.delete(volumeId);
+  async deleteVolume(volumeId: string): Promise<void> {
+    await this.#volumes.delete(volumeId);
+    await this.#marks.remove(volumeId);
+  }
+
+  markUsed(volumeId: string): Promise<void> {
+    return this.#marks.set(volumeId);
+  }
+
+  isUsed(volumeId: string): Promise<boolean> {
+    return this.#marks.has(volumeId);
   }
 
   createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
@@ -143,6 +155,7 @@ export class ReflinkBackend implements Backend {
         swept.push(name);
       }
     }
+    await this.#marks.sweep();
     await rm(temporary(this.#layout.identityFile), { force: true });
     return swept;
   }

@@ -162,6 +162,28 @@ test('CV6, G13: a copy of a volume that is larger than its record has what the v
   assert.equal(restored.sizeBytes, 48n * MIB);
 });
 
+test('a copy of what the pool calls used is never fresh, whatever the record says', async () => {
+  const source = await managers.volume({ fresh: true });
+  const { volumeId } = source;
+  const cut = (name: string) =>
+    managers.snapshots.create({ name, sourceVolumeId: volumeId, parameters: {} });
+  const cutTwo = async (name: string) =>
+    (await managers.groups.create({ name, sourceVolumeIds: [volumeId], parameters: {} })).members;
+  const copies = async (suffix: string): Promise<boolean[]> => {
+    const snapshot = await cut(`snapshot ${suffix}`);
+    const { snapshotId } = snapshot;
+    const members = await cutTwo(`group ${suffix}`);
+    const made = [
+      await volumes.create(request(`clone ${suffix}`, { sourceVolumeId: volumeId })),
+      await volumes.create(request(`restored ${suffix}`, { sourceSnapshotId: snapshotId })),
+    ];
+    return [snapshot, ...members, ...made].map(({ fresh }) => fresh);
+  };
+  assert.deepEqual(await copies('before'), [true, true, true, true]);
+  await managers.backend.markUsed(volumeId);
+  assert.deepEqual(await copies('after'), [false, false, false, false]);
+});
+
 function failingOnce(catalogue: Managers['deps']['catalogue']): Managers['deps']['catalogue'] {
   const setVolumeSize = () => Promise.reject(new Error('disk full'));
   return new Proxy(catalogue, {
