@@ -6,9 +6,7 @@
  * rest. A volume is formatted only while the catalogue and the pool agree that it is fresh, which ends
  * before anybody else can write to it.
  */
-import { stat } from 'node:fs/promises';
 import type { Attachment, Backend } from '../backends/backend.js';
-import type { MountAccess, VolumeCapability } from '../csi/fields.js';
 import { CsiError } from '../errors.js';
 import { parseMkfsOptions, parseMountOptions } from '../file-system-options.js';
 import {
@@ -25,25 +23,22 @@ import {
   mountOptions,
   probe,
 } from '../mount/filesystem.js';
-import { canGrowMounted, growUnmountedExt4 } from '../mount/growth.js';
 import { mount } from '../mount/mounter.js';
-import { mountsOfDevice, readMountInfo } from '../mount/mountinfo.js';
-import { isGrowable } from '../mount/superblock.js';
 import { isFresh, markUsed } from '../volumes/first-use.js';
 import { uuidOf } from '../volumes/identifiers.js';
 import type { VolumeRecord } from '../volumes/records.js';
+import {
+  type FileSystemStaging,
+  growMounted,
+  growsMounted,
+  growUnmounted,
+  mountsOf,
+} from './node-growth.js';
 import { isReaderOnly, type NodeDependencies } from './node-volume.js';
 
 /** Of a StorageClass: for mkfs, and for every mount of the volume. */
 const MKFS_OPTIONS = 'mkfsOptions';
 const MOUNT_OPTIONS = 'mountOptions';
-
-export interface FileSystemStaging {
-  volume: VolumeRecord;
-  attachment: Attachment;
-  capability: MountAccess & VolumeCapability;
-  directory: string;
-}
 
 export async function stageFileSystem(
   deps: NodeDependencies,
@@ -53,31 +48,14 @@ export async function stageFileSystem(
   const backend = deps.backendOf(volume.pool);
   const type = (await isEmpty(backend, volume, attachment))
     ? await formatFresh(deps, staging)
-    : await findFileSystem(staging);
+    : await findFileSystem(deps, staging);
   await markUsed(deps.catalogue, backend, volume);
   const flags = [...ownMountOptions(volume, type), ...capability.mountFlags];
-  await mount({
-    source: attachment.devicePath,
-    target: directory,
-    fsType: type,
-    options: mountOptions(type, flags, isReaderOnly(capability)),
-  });
-  await growStaged(deps, staging, type);
-}
-
-/**
- * Grows the mounted file system to its device; of that size already: done. Not one that is staged for
- * reading, which is grown when it is next staged for writing, nor one that this process may not grow
- * while it is mounted, which was grown before.
- */
-export async function growStaged(
-  deps: NodeDependencies,
-  staging: Pick<FileSystemStaging, 'attachment' | 'capability' | 'directory'>,
-  type: FileSystem,
-): Promise<void> {
-  if (isReaderOnly(staging.capability) || !(await canGrowMounted(type))) return;
-  const { devicePath } = staging.attachment;
-  await deps.native.run('growFileSystem', { mountPoint: staging.directory, devicePath });
+  const options = mountOptions(type, flags, isReaderOnly(capability));
+  const source = attachment.devicePath;
+  const mountIt = (): Promise<void> => mount({ source, target: directory, fsType: type, options });
+  await mountIt();
+  if (await growsMounted(staging, type)) await growMounted(deps, staging, type, mountIt);
 }
 
 /** Fresh is what nobody has written to. Of a volume with content from elsewhere its device must say so too. */
@@ -111,12 +89,11 @@ function ownMountOptions(volume: VolumeRecord, type: FileSystem): string[] {
 }
 
 /** The file system a volume holds, made ready for its mount. Never makes one. */
-async function findFileSystem({
-  volume,
-  attachment,
-  capability,
-  directory,
-}: FileSystemStaging): Promise<FileSystem> {
+async function findFileSystem(
+  deps: NodeDependencies,
+  staging: FileSystemStaging,
+): Promise<FileSystem> {
+  const { volume, attachment, capability, directory } = staging;
   const signature = await probe(attachment.devicePath);
   const type = signature.kind === 'filesystem' ? signature.type : '';
   const isWanted = capability.fsType === '' || capability.fsType === type;
@@ -128,22 +105,11 @@ async function findFileSystem({
     );
   }
   if ((await mountsOf(attachment)) > 0) return type;
-  const { devicePath, sizeBytes } = attachment;
+  const { devicePath } = attachment;
   await checkFileSystem(type, devicePath);
   if (type === 'btrfs' && isCopy(volume)) {
     await giveIdentity(devicePath, uuidOf(volume.volumeId), directory);
   }
-  if (type === 'ext4' && !(await growsMounted(capability))) {
-    if (await isGrowable(type, devicePath, sizeBytes)) await growUnmountedExt4(devicePath);
-  }
+  if (type === 'ext4' && !(await growsMounted(staging, type))) await growUnmounted(deps, staging);
   return type;
-}
-
-async function growsMounted(capability: VolumeCapability): Promise<boolean> {
-  return !isReaderOnly(capability) && (await canGrowMounted('ext4'));
-}
-
-async function mountsOf(attachment: Attachment): Promise<number> {
-  const { rdev } = await stat(attachment.devicePath);
-  return mountsOfDevice(await readMountInfo(), rdev).length;
 }

@@ -8,6 +8,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Attachment } from '../backends/backend.js';
 import type { VolumeCapability } from '../csi/fields.js';
+import type { CallContext } from '../csi/service.js';
 import { CsiError } from '../errors.js';
 import { isFileSystem } from '../file-systems.js';
 import { isToolAtWork } from '../mount/device-lock.js';
@@ -16,7 +17,8 @@ import { assertNoLink, entryAt, kernelPath, makeTarget } from '../mount/target.j
 import { markUsed } from '../volumes/first-use.js';
 import type { StagingRecord, VolumeRecord } from '../volumes/records.js';
 import { attemptUndo } from '../volumes/undo.js';
-import { growStaged, stageFileSystem } from './node-filesystem.js';
+import { stageFileSystem } from './node-filesystem.js';
+import { growMounted, growsMounted } from './node-growth.js';
 import { clearStagedDevice, releaseStaging } from './node-unstage.js';
 import {
   foreignMount,
@@ -37,12 +39,13 @@ export async function stageVolume(
   deps: NodeDependencies,
   volume: VolumeRecord,
   request: StagingRecord,
+  context: CallContext,
 ): Promise<void> {
   const directory = await stagingDirectory(request.stagingPath);
   const view = await viewVolume(deps, volume);
   const staged = await stagedAt(view, directory);
   if (staged.kind === 'foreign') throw foreignMount(request.stagingPath, staged.entry.source);
-  if (staged.kind !== 'nothing') return confirmStaged(deps, view, staged, request);
+  if (staged.kind !== 'nothing') return confirmStaged(deps, view, staged, request, context);
   assertCompatible(view, request.capability);
   await assertNoToolAtWork(view);
   const left = await clearStagedDevice(deps, view, request.stagingPath);
@@ -55,8 +58,9 @@ export async function stageVolume(
     if (capability.accessType === 'block') {
       await stageDevice(deps, volume, attachment, directory);
     } else {
-      await stageFileSystem(deps, { volume, attachment, capability, directory });
+      await stageFileSystem(deps, { volume, attachment, capability, directory, context });
     }
+    if (volume.awaitsGrowth) await deps.catalogue.markVolumeGrown(volume.volumeId);
   } catch (thrown) {
     await attemptUndo(() => releaseStaging(deps, volume, request.stagingPath));
     throw thrown;
@@ -87,6 +91,7 @@ async function confirmStaged(
   { volume, attachment }: VolumeView,
   staged: Exclude<Occupant, { kind: 'nothing' }>,
   request: StagingRecord,
+  context: CallContext,
 ): Promise<void> {
   const { volumeId, stagingPath, capability } = request;
   const records = await deps.catalogue.stagings(volumeId);
@@ -105,9 +110,12 @@ async function confirmStaged(
   await applyToDevice(deps, volume, attachment.devicePath);
   const { entry } = staged;
   if (capability.accessType === 'mount' && isFileSystem(entry.fsType)) {
-    const directory = entry.mountPoint;
-    await growStaged(deps, { attachment, capability, directory }, entry.fsType);
+    const staging = { volume, attachment, capability, directory: entry.mountPoint, context };
+    if (await growsMounted(staging, entry.fsType)) {
+      await growMounted(deps, staging, entry.fsType, null);
+    }
   }
+  if (volume.awaitsGrowth) await deps.catalogue.markVolumeGrown(volumeId);
 }
 
 function kernelAgrees(

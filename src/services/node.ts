@@ -23,7 +23,7 @@ import {
   type VolumeCapability,
 } from '../csi/fields.js';
 import { isOrchestratorKey, podUidOf } from '../csi/orchestrator-keys.js';
-import type { RequestMessage, ResponseMessage, Service } from '../csi/service.js';
+import type { CallContext, RequestMessage, ResponseMessage, Service } from '../csi/service.js';
 import { nodeSegment } from '../csi/topology.js';
 import { CsiError } from '../errors.js';
 import { assertMountFlags } from '../file-system-options.js';
@@ -45,7 +45,7 @@ export function createNodeService(deps: NodeDependencies): Service {
   return {
     name: 'Node',
     unary: {
-      NodeStageVolume: (request) => stage(deps, request),
+      NodeStageVolume: (request, context) => stage(deps, request, context),
       NodeUnstageVolume: (request) => unstage(deps, request),
       NodePublishVolume: (request) => publish(deps, request),
       NodeUnpublishVolume: (request) => unpublish(deps, request),
@@ -64,7 +64,11 @@ export function createNodeService(deps: NodeDependencies): Service {
   };
 }
 
-async function stage(deps: NodeDependencies, request: RequestMessage): Promise<ResponseMessage> {
+async function stage(
+  deps: NodeDependencies,
+  request: RequestMessage,
+  context: CallContext,
+): Promise<ResponseMessage> {
   requireFields(request, 'volume_id', 'staging_target_path', 'volume_capability');
   const volumeId = requireString(request['volume_id'], 'volume_id');
   const path = parsePath(request['staging_target_path'], 'staging_target_path');
@@ -72,7 +76,7 @@ async function stage(deps: NodeDependencies, request: RequestMessage): Promise<R
     const volume = await existing(deps, volumeId);
     const stagingPath = requireAbsolutePath(path, 'staging_target_path');
     const capability = parseServed(deps, volume, request);
-    await stageVolume(deps, volume, { volumeId, stagingPath, capability });
+    await stageVolume(deps, volume, { volumeId, stagingPath, capability }, context);
   });
   return {};
 }

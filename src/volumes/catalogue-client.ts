@@ -17,6 +17,7 @@ const METHODS = {
   insertVolume: true,
   setVolumeState: true,
   markVolumeUsed: true,
+  markVolumeGrown: true,
   setVolumeSize: true,
   setMutableParameters: true,
   removeVolume: true,

@@ -31,6 +31,7 @@ export function volumeRow(row: Row): VolumeRecord {
     sourceSnapshotId: optionalText(row, 'source_snapshot_id'),
     sourceVolumeId: optionalText(row, 'source_volume_id'),
     fresh: integer(row, 'fresh') === 1n,
+    awaitsGrowth: integer(row, 'awaits_growth') === 1n,
     createdNs: integer(row, 'created_ns'),
   };
 }

@@ -107,6 +107,10 @@ const STEPS: readonly string[] = [
     PRIMARY KEY (volume_id, node_id)
   ) STRICT, WITHOUT ROWID;
   `,
+  `
+  ALTER TABLE volumes ADD COLUMN awaits_growth INTEGER NOT NULL DEFAULT 0
+    CHECK (awaits_growth IN (0, 1));
+  `,
 ];
 
 /** Brings the database to this version's schema. Throws if a newer plugin has written it. */

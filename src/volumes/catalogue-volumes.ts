@@ -11,6 +11,7 @@ export type VolumeCalls = Pick<
   | 'insertVolume'
   | 'setVolumeState'
   | 'markVolumeUsed'
+  | 'markVolumeGrown'
   | 'setVolumeSize'
   | 'setMutableParameters'
   | 'removeVolume'
@@ -35,7 +36,8 @@ export function volumeCalls(database: KeptDatabase): VolumeCalls {
         database.run(
           `INSERT INTO volumes (volume_id, name, pool, size_bytes, state, parameters,
              created_mutable_parameters, mutable_parameters, capabilities, source_snapshot_id,
-             source_volume_id, fresh, created_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+             source_volume_id, fresh, awaits_growth, created_ns)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
           volume.volumeId,
           volume.name,
           volume.pool,
@@ -48,12 +50,15 @@ export function volumeCalls(database: KeptDatabase): VolumeCalls {
           volume.sourceSnapshotId,
           volume.sourceVolumeId,
           volume.fresh ? 1 : 0,
+          volume.awaitsGrowth ? 1 : 0,
           volume.createdNs,
         ),
       ),
     setVolumeState,
     markVolumeUsed: (volumeId) =>
       database.run('UPDATE volumes SET fresh = 0 WHERE volume_id = ?', volumeId),
+    markVolumeGrown: (volumeId) =>
+      database.run('UPDATE volumes SET awaits_growth = 0 WHERE volume_id = ?', volumeId),
     setVolumeSize: (volumeId, sizeBytes) =>
       database.run('UPDATE volumes SET size_bytes = ? WHERE volume_id = ?', sizeBytes, volumeId),
     setMutableParameters: (volumeId, parameters) =>

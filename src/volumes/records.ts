@@ -35,6 +35,11 @@ export interface VolumeRecord {
    * believed alone: the pool has to agree (first-use.ts).
    */
   fresh: boolean;
+  /**
+   * Made larger than its source and not handed out since: its file system has yet to be grown to the
+   * size that was promised, and it is not handed out without.
+   */
+  awaitsGrowth: boolean;
   createdNs: bigint;
 }
 
@@ -131,6 +136,8 @@ export interface Catalogue {
   setVolumeState(volumeId: string, state: VolumeState): void;
   /** The volume is handed out: it is never formatted again from now on. */
   markVolumeUsed(volumeId: string): void;
+  /** It has the size that was promised: ends `awaitsGrowth`. */
+  markVolumeGrown(volumeId: string): void;
   setVolumeSize(volumeId: string, sizeBytes: bigint): void;
   /** Replaces the ones in force. */
   setMutableParameters(volumeId: string, parameters: StringMap): void;

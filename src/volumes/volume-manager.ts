@@ -130,6 +130,7 @@ export class VolumeManager {
         createdMutableParameters: request.mutableParameters,
         mutableParameters: { ...mutableOf(request.parameters), ...request.mutableParameters },
         fresh: source === null || source.fresh,
+        awaitsGrowth: source !== null && sizeBytes > source.sizeBytes,
         createdNs: BigInt(Date.now()) * 1_000_000n,
       };
       await catalogue.insertVolume(volume);

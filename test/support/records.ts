@@ -36,6 +36,7 @@ export function volumeRecord(fields: Partial<VolumeRecord> = {}): VolumeRecord {
     createdMutableParameters: {},
     mutableParameters: {},
     fresh: true,
+    awaitsGrowth: false,
     createdNs: 1_700_000_000_123_456_789n,
     ...fields,
   };

@@ -219,6 +219,14 @@ test('a volume is fresh until it is marked as used, for ever after a reopening',
   assert.equal(catalogue.volumeById(volume.volumeId)?.fresh, false);
 });
 
+test('a volume awaits its growth until it has been grown, and an older catalogue knows of none', () => {
+  const volume = volumeRecord({ awaitsGrowth: true });
+  catalogue.insertVolume(volume);
+  assert.deepEqual(catalogue.volumeById(volume.volumeId), volume);
+  catalogue.markVolumeGrown(volume.volumeId);
+  assert.deepEqual(catalogue.volumeById(volume.volumeId), { ...volume, awaitsGrowth: false });
+});
+
 test('a pool keeps the identity it was first registered with', () => {
   assert.equal(catalogue.registerPool('default', 'uuid-2'), 'uuid-1');
   assert.equal(catalogue.registerPool('second', 'uuid-2'), 'uuid-2');

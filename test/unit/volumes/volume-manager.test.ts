@@ -44,6 +44,17 @@ test('DV3, CV23: a volume that is being cloned is held until the clone is there'
   await volumes.delete(source.volumeId);
 });
 
+test('CV9: a copy awaits its growth exactly if it is larger than its source', async () => {
+  const { volumeId: sourceVolumeId, sizeBytes } = await managers.volume();
+  for (const more of [0n, 16n * MIB]) {
+    const range = { requiredBytes: sizeBytes + more, limitBytes: 0n };
+    const made = await volumes.create(request(`copy ${more}`, { sourceVolumeId, range }));
+    assert.equal(made.awaitsGrowth, more > 0n);
+  }
+  const range = { requiredBytes: sizeBytes, limitBytes: 0n };
+  assert.equal((await volumes.create(request('empty', { range }))).awaitsGrowth, false);
+});
+
 test('a clone that fails leaves neither row nor storage, and the next one is made', async () => {
   const source = await managers.volume();
   const { backend } = managers;

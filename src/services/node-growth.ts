@@ -1,0 +1,116 @@
+/**
+ * The file system of a volume that is staged, grown to its device.
+ *
+ * One that cannot be grown is no reason to keep its data from whoever needs them: the failure is told in
+ * the log line of the call, and NodeExpandVolume reports it. Only a copy that was made larger than its
+ * source is not handed out before it has had its size once.
+ */
+import { stat } from 'node:fs/promises';
+import type { Attachment } from '../backends/backend.js';
+import type { MountAccess, VolumeCapability } from '../csi/fields.js';
+import type { CallContext } from '../csi/service.js';
+import { CsiError, errorCode, StatusCode } from '../errors.js';
+import type { FileSystem } from '../file-systems.js';
+import { checkFileSystem } from '../mount/filesystem.js';
+import { canGrowMounted, growUnmountedExt4 } from '../mount/growth.js';
+import { unmount } from '../mount/mounter.js';
+import { mountsOfDevice, readMountInfo } from '../mount/mountinfo.js';
+import { isGrowable } from '../mount/superblock.js';
+import type { VolumeRecord } from '../volumes/records.js';
+import { isReaderOnly, type NodeDependencies } from './node-volume.js';
+
+/**
+ * Room that resize2fs gets: it wrote 11 MiB growing 1 GiB to 1 TiB, and blocks that a snapshot shares
+ * are written anew.
+ */
+const RESIZE_ROOM_BYTES = 64n << 20n;
+const RESIZE_ROOM_DIVISOR = 1024n;
+
+export interface FileSystemStaging {
+  volume: VolumeRecord;
+  attachment: Attachment;
+  capability: MountAccess & VolumeCapability;
+  directory: string;
+  context: CallContext;
+}
+
+/**
+ * Whether the file system is grown by the mount that was asked for. Not by one for reading: xfs and
+ * btrfs are grown when they are next staged for writing. Nor by one this process may not grow.
+ */
+export async function growsMounted(
+  { capability }: Pick<FileSystemStaging, 'capability'>,
+  type: FileSystem,
+): Promise<boolean> {
+  return !isReaderOnly(capability) && (await canGrowMounted(type));
+}
+
+/** Grows an ext4 that is not mounted; of its device's size already: done. */
+export async function growUnmounted(
+  deps: Pick<NodeDependencies, 'backendOf'>,
+  staging: FileSystemStaging,
+): Promise<void> {
+  const { devicePath, sizeBytes } = staging.attachment;
+  if (!(await isGrowable('ext4', devicePath, sizeBytes))) return;
+  try {
+    await assertRoom(deps, staging.volume);
+    await growUnmountedExt4(devicePath);
+  } catch (thrown) {
+    // It is still being grown, and must not be mounted.
+    if (thrown instanceof CsiError && thrown.code === StatusCode.ABORTED) throw thrown;
+    carryOn(staging, thrown);
+    await checkFileSystem('ext4', devicePath);
+  }
+}
+
+/** resize2fs that runs out of space half way leaves a file system that fsck -p refuses. */
+async function assertRoom(
+  deps: Pick<NodeDependencies, 'backendOf'>,
+  { volumeId, pool, sizeBytes }: VolumeRecord,
+): Promise<void> {
+  const { freeBytes } = await deps.backendOf(pool).capacity();
+  const neededBytes = RESIZE_ROOM_BYTES + sizeBytes / RESIZE_ROOM_DIVISOR;
+  if (freeBytes >= neededBytes) return;
+  throw CsiError.resourceExhausted(
+    `the ext4 file system of volume ${volumeId} is not grown: pool '${pool}' has ${freeBytes} bytes free, and ` +
+      `growing it safely while it is not mounted takes ${neededBytes}; delete volumes or snapshots, then stage it again`,
+  );
+}
+
+/**
+ * Grows the mounted file system; of its device's size already: done. An ext4 of a kind that grows only
+ * unmounted is unmounted for that, if nothing else has it mounted; `mountAgain` is null if it must not be.
+ */
+export async function growMounted(
+  deps: Pick<NodeDependencies, 'native' | 'backendOf'>,
+  staging: FileSystemStaging,
+  type: FileSystem,
+  mountAgain: (() => Promise<void>) | null,
+): Promise<void> {
+  const { attachment, directory } = staging;
+  const { devicePath } = attachment;
+  try {
+    await deps.native.run('growFileSystem', { mountPoint: directory, devicePath });
+  } catch (thrown) {
+    const isOffline = type === 'ext4' && errorCode(thrown) === 'EOPNOTSUPP';
+    if (!isOffline || mountAgain === null || (await mountsOf(attachment)) > 1) {
+      carryOn(staging, thrown);
+      return;
+    }
+    await unmount(directory);
+    await growUnmounted(deps, staging);
+    await mountAgain();
+  }
+}
+
+/** How often the device's file system is mounted. */
+export async function mountsOf({ devicePath }: Attachment): Promise<number> {
+  const { rdev } = await stat(devicePath);
+  return mountsOfDevice(await readMountInfo(), rdev).length;
+}
+
+function carryOn({ volume, context }: FileSystemStaging, thrown: unknown): void {
+  if (volume.awaitsGrowth) throw thrown;
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  context.note({ growthFailure: message });
+}
