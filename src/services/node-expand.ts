@@ -8,7 +8,7 @@
 import type { CapacityRange, VolumeCapability } from '../csi/fields.js';
 import type { ResponseMessage } from '../csi/service.js';
 import { CsiError, SystemError } from '../errors.js';
-import type { MountEntry } from '../mount/mountinfo.js';
+import { canGrowMounted } from '../mount/growth.js';
 import { deviceSizeBytes } from '../native/block-device.js';
 import type { VolumeRecord } from '../volumes/records.js';
 import {
@@ -108,16 +108,33 @@ async function growMounted(
     await deps.native.run('growFileSystem', { mountPoint: writable.mountPoint, devicePath });
   } catch (thrown) {
     if (thrown instanceof SystemError && thrown.code === 'EPERM') {
-      throw incapable(volumeId, writable, thrown);
+      const isAble = await canGrowMounted('ext4');
+      throw notPermitted(volumeId, writable.fsType, isAble, thrown);
     }
     throw thrown;
   }
 }
 
-function incapable(volumeId: string, { fsType }: MountEntry, cause: SystemError): CsiError {
+/**
+ * What EPERM of growing a mounted file system means: a capability that is missing, or, of an ext4 where
+ * this process has it (`isAble`), errors that the file system remembers.
+ */
+export function notPermitted(
+  volumeId: string,
+  fsType: string,
+  isAble: boolean,
+  cause: SystemError,
+): CsiError {
+  const what = `the ${fsType} file system of volume ${volumeId} cannot be grown while mounted`;
+  if (fsType === 'ext4' && isAble) {
+    return CsiError.failedPrecondition(
+      `${what}: it has recorded errors; unpublish, unstage and stage the volume: it is checked and grown then`,
+      { cause },
+    );
+  }
   const capability = fsType === 'ext4' ? 'CAP_SYS_RESOURCE' : 'CAP_SYS_ADMIN';
   return CsiError.failedPrecondition(
-    `the ${fsType} file system of volume ${volumeId} cannot be grown while mounted: the plugin lacks ${capability}; ` +
+    `${what}: the plugin lacks ${capability}; ` +
       'give it that, or unpublish and unstage the volume: it is grown when it is staged again',
     { cause },
   );

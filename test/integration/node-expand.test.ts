@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFileSync, statfsSync, writeFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import { SystemError } from '../../src/errors.js';
 import { FILE_SYSTEMS } from '../../src/file-systems.js';
 import { canGrowMounted } from '../../src/mount/growth.js';
+import { notPermitted } from '../../src/services/node-expand.js';
 import type { VolumeRecord } from '../../src/volumes/records.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { MIB } from '../support/records.js';
@@ -93,6 +96,29 @@ for (const type of FILE_SYSTEMS) {
     await node.unstage(volume);
   });
 }
+
+rootTest('EPERM is blamed on a capability only where that is missing', async () => {
+  const cause = new SystemError('EPERM', 'EXT4_IOC_RESIZE_FS', '/x', 'not permitted');
+  const said = (type: string, isAble: boolean): string =>
+    notPermitted('vol-1', type, isAble, cause).message;
+  assert.match(said('ext4', false), /plugin lacks CAP_SYS_RESOURCE/);
+  assert.match(said('ext4', true), /has recorded errors; unpublish, unstage and stage/);
+  assert.match(said('xfs', true), /plugin lacks CAP_SYS_ADMIN/);
+  const isAble = await canGrowMounted('ext4');
+  const volume = await node.makeVolume();
+  await node.stage(volume, mountCapability('ext4'));
+  // As the kernel sees an error: EPERM for whoever may resize, too.
+  const name = basename(await node.attachedPath(volume));
+  writeFileSync(`/sys/fs/ext4/${name}/trigger_fs_error`, 'made by a test');
+  await node.enlarge(volume, LARGER);
+  const reason = isAble ? /has recorded errors/ : /CAP_SYS_RESOURCE/;
+  await rejectsWith(node.expand(volume), 'FAILED_PRECONDITION', reason);
+  await node.unstage(volume);
+  // The way out that both messages name.
+  await node.stage(volume, mountCapability('ext4'));
+  assert.ok(bytesAt(node.stagingPath(volume.volumeId)) > (LARGER * 8n) / 10n);
+  await node.unstage(volume);
+});
 
 rootTest('NE5: a file system that is mounted read-only cannot grow while in use', async () => {
   const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
