@@ -7,7 +7,7 @@
  * root puts before. Only directories that look like the kubelet's are entered. Switches no controller
  * on: that is for whoever manages the cgroups. Knows no volumes.
  */
-import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { access, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode } from '../errors.js';
 import type { DeviceNumber } from './device-attributes.js';
@@ -19,6 +19,16 @@ export interface DeviceLimits {
   readonly readOperationsPerSecond: bigint | null;
   readonly writeOperationsPerSecond: bigint | null;
 }
+
+const NO_LIMITS: DeviceLimits = {
+  readBytesPerSecond: null,
+  writeBytesPerSecond: null,
+  readOperationsPerSecond: null,
+  writeOperationsPerSecond: null,
+};
+
+/** What a removed cgroup answers: by its path, and by a file that was open meanwhile. */
+const GONE: readonly unknown[] = ['ENOENT', 'ENODEV'];
 
 /** kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice and room for one more. */
 const MAX_DEPTH = 5;
@@ -42,17 +52,21 @@ export async function findPodCgroup(root: string, podUid: string): Promise<strin
   return null;
 }
 
-/** FAILED_PRECONDITION, with the reason, if the cgroup cannot limit I/O. */
+/**
+ * FAILED_PRECONDITION, with the reason, if the cgroup cannot limit I/O; ABORTED if it goes away, with its
+ * pod, in this moment.
+ */
 export async function setLimits(
   cgroup: string,
   device: DeviceNumber,
   limits: DeviceLimits,
 ): Promise<void> {
-  const path = join(cgroup, 'io.max');
   try {
-    // Existing ones alone: a file made here would be no control file.
-    await writeFile(path, limitLine(device, limits), { flag: 'r+' });
+    await writeLimits(cgroup, device, limits);
   } catch (thrown) {
+    if (!(await exists(cgroup))) {
+      throw CsiError.aborted(`the pod's cgroup ${cgroup} has gone; try again`, { cause: thrown });
+    }
     const code = errorCode(thrown) ?? 'unknown error';
     const reason =
       code === 'ENOENT'
@@ -62,6 +76,45 @@ export async function setLimits(
       cause: thrown,
     });
   }
+}
+
+/** Where the cgroup, its io.max or a line of the device in that is missing there is nothing to lift. */
+export async function liftLimits(cgroup: string, device: DeviceNumber): Promise<void> {
+  try {
+    await writeLimits(cgroup, device, NO_LIMITS);
+  } catch (thrown) {
+    if (!(await isLimited(cgroup, device))) return;
+    const code = errorCode(thrown) ?? 'unknown error';
+    throw CsiError.internal(
+      `the limits of device ${device.major}:${device.minor} in the pod's cgroup ${cgroup} could not be lifted: ${code}`,
+      { cause: thrown },
+    );
+  }
+}
+
+async function writeLimits(
+  cgroup: string,
+  device: DeviceNumber,
+  limits: DeviceLimits,
+): Promise<void> {
+  // Existing ones alone: a file made here would be no control file.
+  await writeFile(join(cgroup, 'io.max'), limitLine(device, limits), { flag: 'r+' });
+}
+
+async function isLimited(cgroup: string, { major, minor }: DeviceNumber): Promise<boolean> {
+  try {
+    const text = await readFile(join(cgroup, 'io.max'), 'utf8');
+    return text.split('\n').some((line) => line.startsWith(`${major}:${minor} `));
+  } catch (thrown) {
+    return !GONE.includes(errorCode(thrown));
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    (thrown) => !GONE.includes(errorCode(thrown)),
+  );
 }
 
 export async function isCgroup2(root: string): Promise<boolean> {

@@ -67,7 +67,8 @@ async function restoreDevice(
   );
   const { devicePath } = view.attachment;
   if (podUid !== null && others.every((record) => record.podUid !== podUid)) {
-    await liftPod(deps, podUid, devicePath);
+    // A pod that goes takes its limits along; one that stays is no reason to keep its volume.
+    await liftPod(deps, podUid, devicePath).catch(() => undefined);
   }
   if (others.some((record) => record.readOnly || isReaderOnly(record.capability))) return;
   await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });

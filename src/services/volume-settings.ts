@@ -10,18 +10,11 @@ import { stat } from 'node:fs/promises';
 import { CsiError } from '../errors.js';
 import { applyBlockSettings } from '../mount/block-settings.js';
 import type { DeviceNumber } from '../mount/device-attributes.js';
-import { type DeviceLimits, findPodCgroup, isCgroup2, setLimits } from '../mount/io-limits.js';
+import { findPodCgroup, isCgroup2, liftLimits, setLimits } from '../mount/io-limits.js';
 import { majorOf, minorOf } from '../mount/mountinfo.js';
 import { type DeviceSettings, hasLimits, parseDeviceSettings } from '../volumes/device-settings.js';
 import type { VolumeRecord } from '../volumes/records.js';
 import { livePublications, type NodeDependencies, viewVolume } from './node-volume.js';
-
-const NO_LIMITS: DeviceLimits = {
-  readBytesPerSecond: null,
-  writeBytesPerSecond: null,
-  readOperationsPerSecond: null,
-  writeOperationsPerSecond: null,
-};
 
 /** To the device and all pods that use it. Nothing to do where the volume is not attached. */
 export async function applyVolumeSettings(
@@ -68,18 +61,17 @@ export async function limitPod(
   await setLimits(cgroup, await numberOf(devicePath), settings.limits);
 }
 
-/** When the volume leaves the pod: its device's number may be another volume's next. Best effort. */
+/**
+ * Takes the volume's limits off the pod: it has none any more, or the volume leaves the pod and its
+ * device's number may be another volume's next. Where none can be set there is none.
+ */
 export async function liftPod(
   deps: NodeDependencies,
   podUid: string,
   devicePath: string,
 ): Promise<void> {
-  try {
-    const cgroup = await findPodCgroup(deps.config.cgroupRoot, podUid);
-    if (cgroup !== null) await setLimits(cgroup, await numberOf(devicePath), NO_LIMITS);
-  } catch {
-    // No limit was set where none can be.
-  }
+  const cgroup = await findPodCgroup(deps.config.cgroupRoot, podUid);
+  if (cgroup !== null) await liftLimits(cgroup, await numberOf(devicePath));
 }
 
 async function podCgroup(

@@ -1,11 +1,20 @@
 /** In made-up cgroup trees: directories and files with the kernel's names. */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { findPodCgroup, isCgroup2, limitLine, setLimits } from '../../../src/mount/io-limits.js';
+import {
+  findPodCgroup,
+  isCgroup2,
+  liftLimits,
+  limitLine,
+  setLimits,
+} from '../../../src/mount/io-limits.js';
 import { rejectsWith } from '../../support/expect-status.js';
+import { test as rootTest } from '../../support/running-plugin.js';
+import { Workspace } from '../../support/workspace.js';
 
 const UID = '1b0bb9c3-5a5e-4d3c-9b3e-0d5b7e8f9a01';
 const UNDERSCORED = UID.replaceAll('-', '_');
@@ -84,4 +93,40 @@ test('limits go into io.max as one write; a file that is not there is not made',
   await setLimits(cgroup, device, { ...NONE, readBytesPerSecond: 4096n });
   const line = readFileSync(join(cgroup, 'io.max'), 'utf8');
   assert.equal(line, '7:1 rbps=4096 wbps=max riops=max wiops=max');
+});
+
+test('limits of a pod that goes away meanwhile are to be tried again', async () => {
+  const limits = { ...NONE, readBytesPerSecond: 4096n };
+  const set = setLimits(join(root, 'gone'), { major: 7, minor: 1 }, limits);
+  await rejectsWith(set, 'ABORTED', /has gone; try again/);
+});
+
+test('limits are lifted, and a failure counts only where there is one of the device', async () => {
+  const device = { major: 7, minor: 1 };
+  const cgroup = mkdtempSync(join(root, 'pod-'));
+  const ioMax = join(cgroup, 'io.max');
+  await liftLimits(join(root, 'gone'), device);
+  await liftLimits(cgroup, device);
+  assert.equal(existsSync(ioMax), false);
+  writeFileSync(ioMax, '');
+  await liftLimits(cgroup, device);
+  assert.equal(readFileSync(ioMax, 'utf8'), '7:1 rbps=max wbps=max riops=max wiops=max');
+  rmSync(ioMax);
+  mkdirSync(ioMax);
+  await rejectsWith(liftLimits(cgroup, device), 'INTERNAL', /7:1 .* could not be lifted: EISDIR/);
+});
+
+rootTest('on a cgroup tree that is read-only a device without limits is no failure', async () => {
+  const workspace = new Workspace('io-limits');
+  try {
+    const ioMax = workspace.path('io.max');
+    writeFileSync(ioMax, '7:11 rbps=4096 wbps=max riops=max wiops=max\n');
+    execFileSync('mount', ['--bind', ioMax, ioMax]);
+    execFileSync('mount', ['-o', 'remount,bind,ro', ioMax]);
+    await liftLimits(workspace.directory, { major: 7, minor: 1 });
+    const lifted = liftLimits(workspace.directory, { major: 7, minor: 11 });
+    await rejectsWith(lifted, 'INTERNAL', /EROFS/);
+  } finally {
+    workspace.dispose();
+  }
 });

@@ -56,6 +56,12 @@ test('MV3: a failure that is not a matter of the values keeps its code, and is t
   assert.deepEqual(await recorded(), { readAheadKiB: '64' });
 });
 
+test('MV3: a pod that goes away meanwhile is a matter of trying again', async () => {
+  failure = CsiError.aborted("the pod's cgroup has gone");
+  await rejectsWith(modify({ readBytesPerSecond: 'max' }), 'ABORTED', /has gone/);
+  assert.deepEqual(await recorded(), { readAheadKiB: '64' });
+});
+
 test('MV3: settings that could not be recorded are taken back', async () => {
   deps.catalogue = new Proxy(managers.deps.catalogue, {
     get: (target, name) =>
