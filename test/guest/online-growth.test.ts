@@ -4,9 +4,10 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { open, readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
+import { canGrowMounted } from '../../src/mount/growth.js';
 import { NativePool } from '../../src/native/pool.js';
 import { Workspace } from '../support/workspace.js';
 import { guestTest } from './guest.js';
@@ -22,7 +23,11 @@ interface Ext4Volume {
   mountPoint: string;
 }
 
-async function mountedVolume(workspace: Workspace, native: NativePool): Promise<Ext4Volume> {
+async function mountedVolume(
+  workspace: Workspace,
+  native: NativePool,
+  mkfsOptions: readonly string[] = [],
+): Promise<Ext4Volume> {
   const path = workspace.path('volume');
   await native.run('createSparseFile', {
     temporaryPath: `${path}.tmp`,
@@ -33,7 +38,7 @@ async function mountedVolume(workspace: Workspace, native: NativePool): Promise<
   const { device } = await native.run('loopAttach', request);
   const mountPoint = workspace.path('mount');
   mkdirSync(mountPoint);
-  execFileSync('mkfs.ext4', ['-q', device.path]);
+  execFileSync('mkfs.ext4', ['-q', ...mkfsOptions, device.path]);
   execFileSync('mount', [device.path, mountPoint]);
   return { path, devicePath: device.path, mountPoint };
 }
@@ -87,3 +92,30 @@ guestTest('a mounted ext4 grows while it is written to, and is whole afterwards'
     workspace.dispose();
   }
 });
+
+// What the Node service goes by when it tells these from a missing capability, and from each other.
+for (const [what, options, code] of [
+  ['has recorded errors', [], 'EPERM'],
+  ['is of a kind that grows only unmounted', ['-O', 'sparse_super2'], 'EOPNOTSUPP'],
+] as const) {
+  guestTest(
+    `an ext4 that ${what} is refused with ${code} whatever capability one has`,
+    async () => {
+      const workspace = new Workspace('guest');
+      const native = new NativePool(2);
+      try {
+        const { path, devicePath, mountPoint } = await mountedVolume(workspace, native, options);
+        assert.equal(await canGrowMounted('ext4'), true);
+        const name = basename(devicePath);
+        if (code === 'EPERM') writeFileSync(`/sys/fs/ext4/${name}/trigger_fs_error`, 'by a test');
+        await native.run('growFile', { path, sizeBytes: LARGE });
+        await native.run('loopResize', { backingPath: path });
+        const grown = native.run('growFileSystem', { mountPoint, devicePath });
+        await assert.rejects(grown, { code });
+      } finally {
+        await native.close();
+        workspace.dispose();
+      }
+    },
+  );
+}
