@@ -42,7 +42,8 @@ test('a kill during any call loses nothing in a pool on XFS, and the call can be
   const workspace = newWorkspace('kill');
   const poolPath = makePoolFileSystem(workspace, 'xfs', 4096);
   const own = { mounts: mountsBelow(workspace.directory), loops: loopsBelow(workspace.directory) };
-  const options = { pools: `main=${poolPath}` };
+  const env = { BLOCKDELTA_CONTROLLER_PUBLISH: 'on' };
+  const options = { pools: `main=${poolPath}`, env };
   await killAround(workspace, { options, poolPath, kills: KILLS.xfs });
   assert.deepEqual(mountsBelow(workspace.directory), own.mounts);
   assert.deepEqual(loopsBelow(workspace.directory), own.loops);
@@ -75,7 +76,8 @@ async function killAround(workspace: Workspace, round: Round): Promise<void> {
   measured = plugin;
   ends.push(() => plugin.end());
   await plugin.start();
-  const scenarios = new KillScenarios(workspace, plugin, random, round.poolPath);
+  const publishes = round.options.env?.['BLOCKDELTA_CONTROLLER_PUBLISH'] === 'on';
+  const scenarios = new KillScenarios(workspace, plugin, random, round.poolPath, publishes);
   const residents: Resident[] = [];
   for (const kind of VOLUME_KINDS) residents.push(await scenarios.settle(kind));
   for (const resident of residents) await scenarios.cut(resident);

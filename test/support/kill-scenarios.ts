@@ -86,6 +86,8 @@ export class KillScenarios {
     private readonly random: Random,
     /** The directory with volumes/ and snapshots/. */
     private readonly poolPath: string,
+    /** Whether the plugin serves ControllerPublishVolume. */
+    private readonly controllerPublish: boolean,
   ) {
     this.#orchestrator = new Orchestrator(workspace, () => plugin.client);
     this.#ledger = new KillLedger(this.#orchestrator, poolPath);
@@ -156,6 +158,10 @@ export class KillScenarios {
     let capacity = 0;
     // What was made from something is used once, what was formatted here a second time.
     for (let round = isNew ? 1 : 2; round <= 2; round += 1) {
+      if (this.controllerPublish) {
+        const publish = () => this.#orchestrator.controllerPublish(volume);
+        await this.#step('ControllerPublishVolume', publish);
+      }
       await this.#step(`NodeStage ${kind}`, () => this.#orchestrator.stage(volume));
       await this.#step(`NodePublish ${kind}`, () => this.#orchestrator.publish(volume));
       await contents.verify(volume.targetPath);
@@ -169,6 +175,10 @@ export class KillScenarios {
       } else if (isNew) assertGrown(volume, kind, capacity);
       await this.#step(`NodeUnpublish ${kind}`, () => this.#orchestrator.unpublish(volume));
       await this.#step(`NodeUnstage ${kind}`, () => this.#orchestrator.unstage(volume));
+      if (this.controllerPublish) {
+        const unpublish = () => this.#orchestrator.controllerUnpublish(volume);
+        await this.#step('ControllerUnpublishVolume', unpublish);
+      }
     }
     await this.#delete(volume, kind);
   }

@@ -171,6 +171,20 @@ export class Orchestrator {
     });
   }
 
+  /** Where controller publishing is switched on. */
+  async controllerPublish(volume: HeldVolume): Promise<void> {
+    await this.clientNow().controller.ControllerPublishVolume({
+      volume_id: volume.id,
+      node_id: 'test-node',
+      volume_capability: volume.capability,
+    });
+  }
+
+  async controllerUnpublish(volume: HeldVolume): Promise<void> {
+    const request = { volume_id: volume.id, node_id: 'test-node' };
+    await this.clientNow().controller.ControllerUnpublishVolume(request);
+  }
+
   async modify(volume: HeldVolume, parameters: Record<string, string>): Promise<void> {
     await this.clientNow().controller.ControllerModifyVolume({
       volume_id: volume.id,
