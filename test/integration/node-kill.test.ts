@@ -5,6 +5,7 @@ import { readdirSync, readFileSync, statfsSync, writeFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { CsiError, StatusCode } from '../../src/errors.js';
 import { FILE_SYSTEMS } from '../../src/file-systems.js';
 import { newSnapshotId } from '../../src/volumes/identifiers.js';
 import type { VolumeRecord } from '../../src/volumes/records.js';
@@ -50,13 +51,30 @@ async function runAndKill(
   return output.split('\n').flatMap((line) => (line.startsWith('WROTE ') ? [line.slice(6)] : []));
 }
 
+/** A tool that must not stop half way goes on for a moment after the kill. */
+async function stageWhenFree(
+  node: NodeFixture,
+  volume: VolumeRecord,
+  capability: ReturnType<typeof mountCapability>,
+): Promise<void> {
+  for (;;) {
+    try {
+      await node.stage(volume, capability);
+      return;
+    } catch (thrown) {
+      if (!(thrown instanceof CsiError) || thrown.code !== StatusCode.ABORTED) throw thrown;
+      await delay(20);
+    }
+  }
+}
+
 /** Every volume can be used again, with what was written to it. */
 async function useAgain(node: NodeFixture, volume: VolumeRecord, isWritten: boolean) {
   const turn = Number(volume.parameters['turn']);
   const capability = CAPABILITIES[turn] ?? blockCapability();
   // The call that was interrupted is one of these, whichever it was.
   await node.unpublish(volume);
-  await node.stage(volume, capability);
+  await stageWhenFree(node, volume, capability);
   const staging = node.stagingPath(volume.volumeId);
   if (isWritten) assert.equal(readFileSync(`${staging}/file`, 'utf8'), volume.volumeId);
   if (turn >= FIRST_COPY) assert.equal(readFileSync(`${staging}/base`, 'utf8'), 'base');
