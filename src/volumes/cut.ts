@@ -8,6 +8,7 @@ import type { Backend, SnapshotCut, SnapshotMember } from '../backends/backend.j
 import { CsiError } from '../errors.js';
 import { isFresh } from './first-use.js';
 import { newSnapshotId } from './identifiers.js';
+import { type LockRequest, volumeKey } from './operation-locks.js';
 import type { AsyncCatalogue, NewSnapshot, SnapshotRecord, VolumeRecord } from './records.js';
 import { attemptUndo } from './undo.js';
 
@@ -80,6 +81,15 @@ export function sizeAt(cut: SnapshotCut, index: number): bigint {
 
 export const membersOf = (snapshots: readonly SnapshotRecord[]): SnapshotMember[] =>
   snapshots.map(({ volumeId, snapshotId }) => ({ volumeId, snapshotId }));
+
+/** Locks of the snapshots' volumes, but of those that the caller has locked already. */
+export function otherVolumes(
+  snapshots: readonly SnapshotRecord[],
+  lockedIds: readonly string[],
+): LockRequest[] {
+  const ids = new Set(snapshots.map(({ volumeId }) => volumeId));
+  return [...ids].filter((volumeId) => !lockedIds.includes(volumeId)).map(volumeKey);
+}
 
 /** Throws FAILED_PRECONDITION, for a snapshot that must not be deleted now. */
 export function refuseInUse(snapshotId: string): never {

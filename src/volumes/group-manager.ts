@@ -11,6 +11,7 @@ import {
   cutTogether,
   findSourceVolume,
   membersOf,
+  otherVolumes,
   refuseInUse,
   sizeAt,
   uncutSnapshot,
@@ -91,16 +92,17 @@ export class GroupManager {
     const group = await catalogue.groupByName(request.name);
     if (group === null) return this.#cutNew(request);
     const members = await catalogue.snapshotsOfGroup(group.groupSnapshotId);
+    if (group.state === 'creating') {
+      // Never handed out, so nothing that a request could contradict.
+      await this.#undo(group, members, request);
+      return this.#cutNew(request);
+    }
     assertSameRequest(group, members, request);
     if (group.state === 'ready') return { group, members };
-    if (group.state === 'deleting') {
-      throw CsiError.aborted(
-        `group snapshot ${group.groupSnapshotId} named '${request.name}' is being deleted; ` +
-          'try again when it is gone',
-      );
-    }
-    await this.#undo(group, members);
-    return this.#cutNew(request);
+    throw CsiError.aborted(
+      `group snapshot ${group.groupSnapshotId} named '${request.name}' is being deleted; ` +
+        'try again when it is gone',
+    );
   }
 
   async #cutNew(request: GroupSnapshotRequest): Promise<GroupSnapshot> {
@@ -155,12 +157,16 @@ export class GroupManager {
     await catalogue.removeGroup(groupSnapshotId);
   }
 
-  /** Takes back what an earlier process, or an undoing that failed, has left. */
+  /** As SnapshotManager does, for all members. */
   async #undo(
     { groupSnapshotId }: GroupSnapshotRecord,
     members: readonly SnapshotRecord[],
+    { sourceVolumeIds }: GroupSnapshotRequest,
   ): Promise<void> {
-    await this.deps.registry.owning(onlyPool(members)).abandonSnapshots(membersOf(members));
-    await this.deps.catalogue.removeGroup(groupSnapshotId);
+    const { catalogue, locks, registry } = this.deps;
+    await locks.run(otherVolumes(members, sourceVolumeIds), async () => {
+      await registry.owning(onlyPool(members)).abandonSnapshots(membersOf(members));
+      await catalogue.removeGroup(groupSnapshotId);
+    });
   }
 }

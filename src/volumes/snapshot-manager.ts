@@ -9,6 +9,7 @@ import {
   cutTogether,
   findSourceVolume,
   membersOf,
+  otherVolumes,
   refuseInUse,
   sizeAt,
   uncutSnapshot,
@@ -60,19 +61,20 @@ export class SnapshotManager {
   async #createLocked(request: SnapshotRequest): Promise<SnapshotRecord> {
     const known = await this.deps.catalogue.snapshotByName(request.name);
     if (known === null) return this.#cutNew(request);
+    if (known.state === 'creating') {
+      // Never handed out, so nothing that a request could contradict.
+      await this.#undo(known, request);
+      return this.#cutNew(request);
+    }
     if (known.volumeId !== request.sourceVolumeId) {
       throw CsiError.alreadyExists(
         `name '${request.name}' is taken by snapshot ${known.snapshotId} of volume ${known.volumeId}`,
       );
     }
     if (known.state === 'ready') return known;
-    if (known.state === 'deleting') {
-      throw CsiError.aborted(
-        `snapshot ${known.snapshotId} named '${request.name}' is being deleted; try again when it is gone`,
-      );
-    }
-    await this.#undo(known);
-    return this.#cutNew(request);
+    throw CsiError.aborted(
+      `snapshot ${known.snapshotId} named '${request.name}' is being deleted; try again when it is gone`,
+    );
   }
 
   async #cutNew(request: SnapshotRequest): Promise<SnapshotRecord> {
@@ -93,11 +95,16 @@ export class SnapshotManager {
     });
   }
 
-  /** Takes back what an earlier process, or an undoing that failed, has left. */
-  async #undo(snapshot: SnapshotRecord): Promise<void> {
-    const backend = this.deps.registry.owning(snapshot.pool);
-    await backend.abandonSnapshots(membersOf([snapshot]));
-    await this.deps.catalogue.removeSnapshot(snapshot.snapshotId);
+  /**
+   * Takes back what an earlier process, or an undoing that failed, has left. Its volume is thawed, and
+   * so must be nobody else's meanwhile; the request holds the lock of its own.
+   */
+  async #undo(snapshot: SnapshotRecord, request: SnapshotRequest): Promise<void> {
+    const { catalogue, locks, registry } = this.deps;
+    await locks.run(otherVolumes([snapshot], [request.sourceVolumeId]), async () => {
+      await registry.owning(snapshot.pool).abandonSnapshots(membersOf([snapshot]));
+      await catalogue.removeSnapshot(snapshot.snapshotId);
+    });
   }
 }
 

@@ -164,6 +164,12 @@ test('GA8: what a cut and its undoing have left is taken back by the next call, 
   assert.deepEqual([...backend.storage.snapshots.keys()], memberIds(group));
   await managers.groups.delete(group.group.groupSnapshotId, memberIds(group));
   await fail();
+  // Also by a call that asks for other volumes: what was never handed out has no fields to differ in.
+  const fewer = { ...request(), sourceVolumeIds: request().sourceVolumeIds.slice(1) };
+  const other = await managers.groups.create(fewer);
+  assert.deepEqual([...backend.storage.snapshots.keys()], memberIds(other));
+  await managers.groups.delete(other.group.groupSnapshotId, memberIds(other));
+  await fail();
   const { undone, differences } = await reconcile(deps.catalogue, deps.registry);
   assert.deepEqual([undone.length, differences], [1, []]);
   await assertNothing();

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
+import { volumeKey } from '../../../src/volumes/operation-locks.js';
 import { rejectsWith } from '../../support/expect-status.js';
+import { snapshotRecord } from '../../support/records.js';
 import { holdUp, type Managers, openManagers } from './manager-fixture.js';
 
 let managers: Managers;
@@ -52,4 +54,21 @@ test('CS8: a cut that fails is an error, and leaves no snapshot that could be ta
   assert.equal(await deps.catalogue.snapshotByName('failed'), null);
   backend.createSnapshots = createSnapshots;
   assert.equal((await snapshots.create(request)).state, 'ready');
+});
+
+test('CS3: what a cut and its undoing have left of another volume gives the name free, under the lock of that volume', async () => {
+  const { deps, snapshots, backend } = managers;
+  const [first, second] = [await managers.volume(), await managers.volume()];
+  const left = await deps.catalogue.insertSnapshot(
+    snapshotRecord(first, { name: 'left', state: 'creating' }),
+  );
+  await backend.createSnapshots([{ volumeId: first.volumeId, snapshotId: left.snapshotId }]);
+  const request = { name: 'left', sourceVolumeId: second.volumeId, parameters: {} };
+  const release = deps.locks.acquire([volumeKey(first.volumeId)]);
+  await rejectsWith(snapshots.create(request), 'ABORTED', /pending/);
+  release();
+  const snapshot = await snapshots.create(request);
+  assert.equal(snapshot.volumeId, second.volumeId);
+  assert.equal(await deps.catalogue.snapshotById(left.snapshotId), null);
+  assert.deepEqual([...backend.storage.snapshots.keys()], [snapshot.snapshotId]);
 });
