@@ -108,7 +108,9 @@ test('a banned or long name of a snapshot of an existing volume is INVALID_ARGUM
 
 test('names leave no trace in the pool: what lies there is named by handles', () => {
   const root = running.poolPath('main');
-  assert.deepEqual(readdirSync(root).sort(), ['pool-id', 'pool-owner', 'snapshots', 'volumes']);
-  assert.deepEqual(readdirSync(join(root, 'volumes')), []);
-  assert.deepEqual(readdirSync(join(root, 'snapshots')), []);
+  const names = ['pool-id', 'pool-owner', 'snapshots', 'used', 'volumes'];
+  assert.deepEqual(readdirSync(root).sort(), names);
+  for (const name of ['volumes', 'used', 'snapshots']) {
+    assert.deepEqual(readdirSync(join(root, name)), []);
+  }
 });
