@@ -168,8 +168,10 @@ namespace {
 // Of all loop devices, attached or not, ascending.
 Result<std::vector<uint32_t>> LoopNumbers() {
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(kSysLoops), closedir);
-  if (directory == nullptr) return Status::Errno(errno, "opendir", kSysLoops);
   std::vector<uint32_t> numbers;
+  // The kernel makes the directory with the first device: until then there is none to be found.
+  if (directory == nullptr && errno == ENOENT) return numbers;
+  if (directory == nullptr) return Status::Errno(errno, "opendir", kSysLoops);
   while (const struct dirent* entry = readdir(directory.get())) {
     const std::optional<uint32_t> number = LoopNumber(entry->d_name);
     if (number.has_value()) numbers.push_back(*number);

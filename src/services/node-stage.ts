@@ -12,7 +12,7 @@ import type { CallContext } from '../csi/service.js';
 import { CsiError } from '../errors.js';
 import { isFileSystem } from '../file-systems.js';
 import { isToolAtWork } from '../mount/device-lock.js';
-import { bindMount } from '../mount/mounter.js';
+import { bindMount, topMount } from '../mount/mounter.js';
 import { assertNoLink, entryAt, kernelPath, makeTarget } from '../mount/target.js';
 import { markUsed } from '../volumes/first-use.js';
 import type { StagingRecord, VolumeRecord } from '../volumes/records.js';
@@ -42,6 +42,7 @@ export async function stageVolume(
   context: CallContext,
 ): Promise<void> {
   const directory = await stagingDirectory(request.stagingPath);
+  if (volume.awaitsGrowth) await releaseHalfStaged(deps, volume, request.stagingPath);
   const view = await viewVolume(deps, volume);
   const staged = await stagedAt(view, directory);
   if (staged.kind === 'foreign') throw foreignMount(request.stagingPath, staged.entry.source);
@@ -60,11 +61,37 @@ export async function stageVolume(
     } else {
       await stageFileSystem(deps, { volume, attachment, capability, directory, context });
     }
-    if (volume.awaitsGrowth) await deps.catalogue.markVolumeGrown(volume.volumeId);
+    await settleGrowth(deps, volume, capability, directory);
   } catch (thrown) {
     await attemptUndo(() => releaseStaging(deps, volume, request.stagingPath));
     throw thrown;
   }
+}
+
+/**
+ * A copy larger than its source that is staged and still awaits its growth was left so by a kill: it
+ * starts over, since what can only grow unmounted would else be in the way of every repeated call.
+ */
+async function releaseHalfStaged(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  stagingPath: string,
+): Promise<void> {
+  const published = await livePublications(deps, await viewVolume(deps, volume));
+  if (published.length === 0) await releaseStaging(deps, volume, stagingPath);
+}
+
+/** The kernel grows no xfs or btrfs by a mount that cannot write: such a copy awaits it further on. */
+async function settleGrowth(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  capability: VolumeCapability,
+  directory: string,
+): Promise<void> {
+  if (!volume.awaitsGrowth) return;
+  const isReadOnlyMount = capability.accessType === 'mount' && isReaderOnly(capability);
+  if (isReadOnlyMount && (await topMount(directory))?.fsType !== 'ext4') return;
+  await deps.catalogue.markVolumeGrown(volume.volumeId);
 }
 
 async function stagingDirectory(path: string): Promise<string> {
@@ -115,7 +142,7 @@ async function confirmStaged(
       await growMounted(deps, staging, entry.fsType, null);
     }
   }
-  if (volume.awaitsGrowth) await deps.catalogue.markVolumeGrown(volumeId);
+  await settleGrowth(deps, volume, capability, staged.entry.mountPoint);
 }
 
 function kernelAgrees(

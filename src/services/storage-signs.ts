@@ -4,7 +4,8 @@
  * Takes no lock and changes nothing: orchestrators ask often, and most of all when something is
  * wrong. A question to a dead pool ends after the time its backend allows for it.
  */
-import type { Backend } from '../backends/backend.js';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Backend, PoolCapacity } from '../backends/backend.js';
 import { CsiError } from '../errors.js';
 import type { AsyncCatalogue, VolumeRecord } from '../volumes/records.js';
 import type { PoolSigns, StorageSigns } from '../volumes/volume-health.js';
@@ -32,6 +33,9 @@ export async function lookAtAll<T, R>(
   return results;
 }
 
+/** A pool that has said that it is there may still hang when it is asked for more. */
+const PATIENCE_MS = 10_000;
+
 interface Look {
   signs: Promise<PoolSigns>;
   /** When it was answered: a dead pool takes seconds for that. Infinity: not yet. */
@@ -41,11 +45,14 @@ interface Look {
 /** Each pool is looked at once in a while, however many of its volumes are asked about. */
 export class PoolLook {
   readonly #looks = new Map<string, Look>();
+  /** Under way: a disk that hangs must not hold a thread more for each look. */
+  readonly #capacities = new Map<string, Promise<PoolCapacity>>();
 
   /** @param maxAgeMs how long an answer is good; for one request, as long as that takes */
   constructor(
     private readonly deps: HealthDependencies,
     private readonly maxAgeMs = Number.POSITIVE_INFINITY,
+    private readonly patienceMs = PATIENCE_MS,
   ) {}
 
   pool(name: string): Promise<PoolSigns> {
@@ -68,7 +75,8 @@ export class PoolLook {
     const look = this.#looks.get(volume.pool);
     try {
       const backend = this.deps.backendOf(volume.pool);
-      return { sizeBytes, pool, condition: await backend.condition(volume.volumeId) };
+      const condition = await this.#inTime(volume.pool, backend.condition(volume.volumeId));
+      return { sizeBytes, pool, condition };
     } catch (thrown) {
       // It died after it was looked at: the volumes after this one must not wait for it each.
       if (this.#looks.get(volume.pool) === look) this.#looks.delete(volume.pool);
@@ -79,11 +87,29 @@ export class PoolLook {
   async #look(name: string): Promise<PoolSigns> {
     try {
       const backend = this.deps.backendOf(name);
-      // First, because it alone is bounded in time.
+      // First, because it is never asked twice at once.
       await backend.check();
-      return { failure: null, capacity: await backend.capacity() };
+      const asked = this.#capacities.get(name) ?? backend.capacity();
+      this.#capacities.set(name, asked);
+      const forget = () => this.#capacities.delete(name);
+      asked.then(forget, forget);
+      return { failure: null, capacity: await this.#inTime(name, asked) };
     } catch (thrown) {
       return unreachable(thrown);
+    }
+  }
+
+  /** Rejects if the answer takes too long; the question goes on by itself. */
+  async #inTime<T>(pool: string, question: Promise<T>): Promise<T> {
+    const timer = new AbortController();
+    const late = delay(this.patienceMs, undefined, { signal: timer.signal }).then(() => {
+      throw CsiError.failedPrecondition(`pool '${pool}' does not answer; look at its disk`);
+    });
+    late.catch(() => undefined);
+    try {
+      return await Promise.race([question, late]);
+    } finally {
+      timer.abort();
     }
   }
 }

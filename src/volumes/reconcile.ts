@@ -51,18 +51,38 @@ export async function reconcile(
     );
   }
   for (const backend of registry.all) {
-    const swept = await backend.sweep();
-    report.undone.push(...swept.map((name) => `temporary file ${name} in pool '${backend.pool}'`));
-    for (const grown of await grownVolumes(catalogue, backend)) {
-      const label = `expansion of volume ${grown.volumeId}`;
-      await attempt(report, label, async () => {
-        const sizeBytes = await finishExpansion(catalogue, backend, grown);
-        report.finished.push(`${label} to ${sizeBytes} bytes`);
-      });
-    }
-    await compare(catalogue, backend, report);
+    await attempt(report, `pool '${backend.pool}'`, () =>
+      reconcilePool(catalogue, backend, report),
+    );
   }
   return report;
+}
+
+async function reconcilePool(
+  catalogue: AsyncCatalogue,
+  backend: Backend,
+  report: ReconcileReport,
+): Promise<void> {
+  const swept = await backend.sweep();
+  report.undone.push(...swept.map((name) => `temporary file ${name} in pool '${backend.pool}'`));
+  for (const grown of await grownVolumes(catalogue, backend)) {
+    const label = `expansion of volume ${grown.volumeId}`;
+    await attempt(report, label, async () => {
+      const sizeBytes = await finishExpansion(catalogue, backend, grown);
+      report.finished.push(`${label} to ${sizeBytes} bytes`);
+    });
+  }
+  await markUsedVolumes(catalogue, backend);
+  await compare(catalogue, backend, report);
+}
+
+/** Gives volumes their mark that were handed out before pools had marks, or whose file was away. */
+async function markUsedVolumes(catalogue: AsyncCatalogue, backend: Backend): Promise<void> {
+  const held = new Set((await backend.list()).volumes.map(({ id }) => id));
+  for (const { volumeId, pool, fresh } of await catalogue.listVolumes()) {
+    if (fresh || pool !== backend.pool || !held.has(volumeId)) continue;
+    if (!(await backend.isUsed(volumeId))) await backend.markUsed(volumeId);
+  }
 }
 
 /**

@@ -90,6 +90,9 @@ async function stageWithoutRoom(volume: VolumeRecord, type: FileSystem): Promise
 
 const isTold = (): boolean => node.notes.some((fields) => 'growthFailure' in fields);
 
+/** The device and its source are one file system to XFS. */
+const NOUUID = { xfs: ['nouuid'], ext4: [] } as const;
+
 // A btrfs needs no room to grow.
 for (const type of ['xfs', 'ext4'] as const) {
   rootTest(
@@ -132,6 +135,14 @@ for (const type of ['xfs', 'ext4'] as const) {
       const staging = node.stagingPath(copy.volumeId);
       await rejectsWith(stageWithoutRoom(copy, type), 'RESOURCE_EXHAUSTED');
       assert.deepEqual(node.held(), NOTHING);
+      // As a kill between the mount and the growth leaves it.
+      const { devicePath } = await node.backend.attach(copy.volumeId, { readOnly: false });
+      await mount({
+        source: devicePath,
+        target: staging,
+        fsType: type,
+        options: ['rw', ...NOUUID[type]],
+      });
       await node.stage(copy, mountCapability(type));
       assert.ok(bytesAt(staging) > (LARGER * 8n) / 10n);
       await node.unstage(copy);

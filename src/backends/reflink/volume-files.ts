@@ -196,9 +196,8 @@ export class VolumeFiles {
   }
 
   #explainAttach(volumeId: string, thrown: unknown): unknown {
-    const code = errorCode(thrown);
-    if (code === 'ENOENT') return this.#lost(volumeId, thrown);
-    if (code === 'EEXIST') {
+    if (isMissing(thrown, this.path(volumeId))) return this.#lost(volumeId, thrown);
+    if (errorCode(thrown) === 'EEXIST') {
       return CsiError.failedPrecondition(
         `volume ${volumeId} is attached with another read-only state; unstage it first`,
         { cause: thrown },

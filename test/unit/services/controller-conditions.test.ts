@@ -5,6 +5,7 @@ import { CsiError } from '../../../src/errors.js';
 import type { ControllerDependencies } from '../../../src/services/controller-dependencies.js';
 import { storageConditionOf } from '../../../src/services/controller-health.js';
 import { getVolume, listVolumes } from '../../../src/services/controller-lists.js';
+import { PoolLook } from '../../../src/services/storage-signs.js';
 import type { VolumeCondition } from '../../../src/volumes/volume-health.js';
 import { VolumeManager } from '../../../src/volumes/volume-manager.js';
 import { type Managers, openManagers } from '../volumes/manager-fixture.js';
@@ -119,4 +120,26 @@ test('a volume that is being deleted meanwhile is not told as lost', async () =>
     };
     assert.deepEqual(await ask(), HEALTHY);
   }
+});
+
+test('a pool that says it is there and then hangs is told as unreachable, and asked once', async () => {
+  const { catalogue, registry } = managers.deps;
+  let asked = 0;
+  managers.backend.capacity = () => {
+    asked += 1;
+    return new Promise(() => undefined);
+  };
+  const look = new PoolLook({ catalogue, backendOf: (pool) => registry.owning(pool) }, 0, 10);
+  for (let round = 0; round < 3; round += 1) {
+    assert.match((await look.pool('default')).failure ?? '', /pool 'default' does not answer/);
+  }
+  assert.equal(asked, 1);
+});
+
+test('a volume whose storage cannot be looked at in time is told as unreachable', async () => {
+  const { catalogue, registry } = managers.deps;
+  const volume = await managers.volume();
+  managers.backend.condition = () => new Promise(() => undefined);
+  const look = new PoolLook({ catalogue, backendOf: (pool) => registry.owning(pool) }, 0, 10);
+  assert.match((await look.volume(volume)).pool.failure ?? '', /does not answer/);
 });

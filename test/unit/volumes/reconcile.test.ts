@@ -322,3 +322,24 @@ test('an unfinished object of a pool that is not configured any more is reported
   assert.match(report.differences[0] ?? '', /'gone' is not configured/);
   assert.equal((await catalogue.volumeById(record.volumeId))?.state, 'deleting');
 });
+
+test('volumes that were handed out before pools kept marks get theirs, fresh ones do not', async () => {
+  const used = await volume({ fresh: false });
+  const fresh = await volume({ fresh: true });
+  await catalogue.insertVolume(volumeRecord({ fresh: false, name: 'without a file' }));
+  assert.equal(await backend.isUsed(used.volumeId), false);
+  await reconcile(catalogue, registry);
+  assert.equal(await backend.isUsed(used.volumeId), true);
+  assert.equal(await backend.isUsed(fresh.volumeId), false);
+});
+
+test('a pool that fails while it is looked through keeps the others from nothing', async () => {
+  const second = new MemoryBackend(new MemoryStorage(), { pool: 'second' });
+  backend.sweep = async () => {
+    throw CsiError.failedPrecondition('the disk is read-only');
+  };
+  second.storage.temporary.add('left.tmp');
+  const report = await reconcile(catalogue, new BackendRegistry([backend, second]));
+  assert.deepEqual(report.differences, ["pool 'default' is unfinished: the disk is read-only"]);
+  assert.deepEqual(report.undone, ["temporary file left.tmp in pool 'second'"]);
+});
