@@ -8,7 +8,7 @@
 import { parseSecrets, requireFields, requireString } from '../csi/fields.js';
 import { pageScope, paginate } from '../csi/pagination.js';
 import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/service.js';
-import { CsiError } from '../errors.js';
+import { readyVolume } from '../volumes/ready-volume.js';
 import type { AsyncCatalogue, VolumeRecord } from '../volumes/records.js';
 import {
   type HealthEntry,
@@ -82,16 +82,6 @@ async function adverse(
 
 async function isReady(catalogue: AsyncCatalogue, volumeId: string): Promise<boolean> {
   return (await catalogue.volumeById(volumeId))?.state === 'ready';
-}
-
-/** NOT_FOUND for anything else: a volume that does not exist has no condition. */
-export async function readyVolume(
-  catalogue: AsyncCatalogue,
-  volumeId: string,
-): Promise<VolumeRecord> {
-  const volume = await catalogue.volumeById(volumeId);
-  if (volume?.state === 'ready') return volume;
-  throw CsiError.notFound(`volume ${volumeId} does not exist on this node`);
 }
 
 export function healthMessage(

@@ -12,6 +12,7 @@ import {
   requireString,
 } from '../csi/fields.js';
 import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/service.js';
+import { readyVolume } from '../volumes/ready-volume.js';
 import {
   type HealthEntry,
   poolConditions,
@@ -20,7 +21,7 @@ import {
   type VolumeCondition,
   volumeConditions,
 } from '../volumes/volume-health.js';
-import { healthMessage, readyVolume } from './controller-health.js';
+import { healthMessage } from './controller-health.js';
 import { type VolumeView, viewForRelease } from './node-volume.js';
 import { type HealthDependencies, LOOK_AGE_MS, PoolLook } from './storage-signs.js';
 import { useSigns } from './use-signs.js';

@@ -29,6 +29,7 @@ import { CsiError } from '../errors.js';
 import { assertMountFlags } from '../file-system-options.js';
 import { isFileSystem } from '../file-systems.js';
 import { pathKey, volumeKey } from '../volumes/operation-locks.js';
+import { readyVolume, volumeNotFound } from '../volumes/ready-volume.js';
 import type { VolumeRecord } from '../volumes/records.js';
 import { unsupportedReason } from '../volumes/volume-rules.js';
 import { nodeCapabilities, rpcCapabilities } from './capabilities.js';
@@ -73,7 +74,7 @@ async function stage(
   const volumeId = requireString(request['volume_id'], 'volume_id');
   const path = parsePath(request['staging_target_path'], 'staging_target_path');
   await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
-    const volume = await existing(deps, volumeId);
+    const volume = await readyVolume(deps.catalogue, volumeId);
     const stagingPath = requireAbsolutePath(path, 'staging_target_path');
     const capability = parseServed(deps, volume, request);
     await stageVolume(deps, volume, { volumeId, stagingPath, capability }, context);
@@ -99,7 +100,7 @@ async function publish(deps: NodeDependencies, request: RequestMessage): Promise
   const volumeId = requireString(request['volume_id'], 'volume_id');
   const path = parsePath(request['target_path'], 'target_path');
   await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
-    const volume = await existing(deps, volumeId);
+    const volume = await readyVolume(deps.catalogue, volumeId);
     const targetPath = requireAbsolutePath(path, 'target_path');
     const asked = parseBoolean(request['readonly'], 'readonly');
     const readOnly = asked || (await isPublishedReadOnly(deps, volumeId));
@@ -139,7 +140,7 @@ async function stats(deps: NodeDependencies, request: RequestMessage): Promise<R
   const volumeId = requireString(request['volume_id'], 'volume_id');
   const path = parsePath(request['volume_path'], 'volume_path');
   parsePath(request['staging_target_path'], 'staging_target_path');
-  return volumeStats(deps, await existing(deps, volumeId), path);
+  return volumeStats(deps, await readyVolume(deps.catalogue, volumeId), path);
 }
 
 async function expand(deps: NodeDependencies, request: RequestMessage): Promise<ResponseMessage> {
@@ -147,7 +148,7 @@ async function expand(deps: NodeDependencies, request: RequestMessage): Promise<
   const volumeId = requireString(request['volume_id'], 'volume_id');
   const volumePath = parsePath(request['volume_path'], 'volume_path');
   return deps.locks.run([volumeKey(volumeId)], async () => {
-    const volume = await existing(deps, volumeId);
+    const volume = await readyVolume(deps.catalogue, volumeId);
     parseSecrets(request['secrets']);
     parsePath(request['staging_target_path'], 'staging_target_path');
     const range = parseCapacityRange(request['capacity_range'], 'capacity_range');
@@ -164,13 +165,6 @@ function parseOptionalCapability(value: unknown): VolumeCapability | null {
   return capability;
 }
 
-/** A volume that can be worked with. NOT_FOUND for any other id, also for one that is no handle at all. */
-async function existing(deps: NodeDependencies, volumeId: string): Promise<VolumeRecord> {
-  const volume = await deps.catalogue.volumeById(volumeId);
-  if (volume?.state === 'ready') return volume;
-  throw notFound(volumeId);
-}
-
 /** A volume that has something to clean up, in whatever state; null if the id means nothing here. */
 async function known(deps: NodeDependencies, volumeId: string): Promise<VolumeRecord | null> {
   const volume = await deps.catalogue.volumeById(volumeId);
@@ -184,12 +178,8 @@ function pathToClear(
   field: string,
 ): string {
   // With neither a volume nor a path there is nothing that could be cleaned up.
-  if (volume === null && !path.startsWith('/')) throw notFound(volumeId);
+  if (volume === null && !path.startsWith('/')) throw volumeNotFound(volumeId);
   return requireAbsolutePath(path, field);
-}
-
-function notFound(volumeId: string): CsiError {
-  return CsiError.notFound(`volume ${volumeId} does not exist on this node`);
 }
 
 /** The capability, if we serve it; judges the rest of what stage and publish have in common as well. */

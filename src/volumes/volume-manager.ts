@@ -14,6 +14,7 @@ import { isMutableParameter } from './device-settings.js';
 import { newVolumeId } from './identifiers.js';
 import { type OperationLocks, volumeKey, volumeNameKey } from './operation-locks.js';
 import { PoolAdmission } from './pool-admission.js';
+import { readyVolume } from './ready-volume.js';
 import type { AsyncCatalogue, VolumeRecord } from './records.js';
 import { attemptUndo } from './undo.js';
 import { expandVolume } from './volume-expansion.js';
@@ -69,11 +70,7 @@ export class VolumeManager {
 
   /** A volume that can be worked with. Throws NOT_FOUND for any other id. */
   async find(volumeId: string): Promise<VolumeRecord> {
-    const volume = await this.deps.catalogue.volumeById(volumeId);
-    if (volume?.state !== 'ready') {
-      throw CsiError.notFound(`volume ${volumeId} does not exist on this node`);
-    }
-    return volume;
+    return readyVolume(this.deps.catalogue, volumeId);
   }
 
   async #createLocked(request: VolumeRequest): Promise<VolumeRecord> {
