@@ -103,7 +103,7 @@ export class CsiError extends Error {
 export class SystemError extends Error {
   override readonly name = 'SystemError';
   constructor(
-    /** Errno name such as ENOSPC, or one of the SCAN_* reasons of native/addon.ts. */
+    /** Errno name such as ENOSPC, or a reason of ours such as SCAN_REPLACED (native/*addon.ts). */
     readonly code: string,
     readonly syscall: string,
     /** The file, device or directory it was about. */
@@ -134,6 +134,8 @@ const ERRNO_RULES: Readonly<Record<string, StatusCode>> = {
   SCAN_MUTABLE: StatusCode.FAILED_PRECONDITION,
   SCAN_UNSUPPORTED: StatusCode.FAILED_PRECONDITION,
   SCAN_MAP_INVALID: StatusCode.FAILED_PRECONDITION,
+  THIN_METADATA_INVALID: StatusCode.FAILED_PRECONDITION,
+  THIN_POOL_MODE: StatusCode.FAILED_PRECONDITION,
 };
 
 /** The `code` of an errno-like error, or undefined. */

@@ -18,6 +18,8 @@ inline constexpr char kScanReplaced[] = "SCAN_REPLACED";
 inline constexpr char kScanMutable[] = "SCAN_MUTABLE";
 inline constexpr char kScanUnsupported[] = "SCAN_UNSUPPORTED";
 inline constexpr char kScanMapInvalid[] = "SCAN_MAP_INVALID";
+// Thin metadata that is not what the format says; the message names the block.
+inline constexpr char kThinMetadataInvalid[] = "THIN_METADATA_INVALID";
 
 struct Failure {
   std::string code;  // "ENOSPC" or a SCAN_* reason.

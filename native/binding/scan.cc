@@ -118,6 +118,7 @@ Napi::Value ToObject(Napi::Env env, const FillOutcome& outcome) {
   SetNumber(&object, "extents", outcome.extents);
   SetNumber(&object, "rescans", outcome.rescans);
   SetBigInt(&object, "unprovedBytes", outcome.unproved_bytes);
+  SetNumber(&object, "nodes", outcome.nodes);
   return object;
 }
 

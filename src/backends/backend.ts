@@ -141,10 +141,27 @@ export interface Backend {
   sweep(): Promise<string[]>;
 
   /**
-   * Where a scan reads its extents: of one snapshot, or of a pair. Plain data without handles, so
-   * the caller must keep the snapshots from being deleted. FAILED_PRECONDITION if no sound scan exists.
+   * Keeps what later deltas need of a snapshot that is about to be deleted, durable when it returns;
+   * kept already: that, also when the snapshot is gone. Null: this pool cannot, or not of this snapshot.
+   */
+  keepBase(snapshotId: string): Promise<KeptBase | null>;
+  /** The bases that may still be compared with: what has become unsound is dropped by start(). */
+  keptBases(): Promise<KeptBase[]>;
+  dropBase(snapshotId: string): Promise<void>;
+
+  /**
+   * Where a scan reads its extents: of one snapshot, or of a pair, whose base may be a deleted one that
+   * is kept. Plain data without handles, so the caller must keep the snapshots from being deleted and
+   * the base from being dropped. FAILED_PRECONDITION if no sound scan exists.
    */
   scanSource(targetSnapshotId: string, baseSnapshotId: string | null): Promise<ScanSource>;
+}
+
+/** What is left of a deleted snapshot so that it can still be the base of a delta. */
+export interface KeptBase {
+  snapshotId: string;
+  /** What keeping it costs. */
+  storedBytes: bigint;
 }
 
 export interface SnapshotCut {

@@ -8,6 +8,8 @@
  */
 import { createRequire } from 'node:module';
 import { packagePath } from '../package-root.js';
+import type { DmAddon } from './dm-addon.js';
+import type { ThinAddon, ThinScanSource } from './thin-addon.js';
 
 /** A failed call. `code` is an errno name (ENOSPC), a SCAN_* reason or CUT_BUSY; `path` the object it was about. */
 export interface NativeFailure {
@@ -40,6 +42,7 @@ export type ScanSource =
       target: BigUint64Array;
       base: BigUint64Array | null;
     }
+  | ThinScanSource
   /** Generated: data extents of extentBytes every strideBytes in [0, sizeBytes), all of them reported. */
   | { kind: 'pattern'; sizeBytes: bigint; extentBytes: bigint; strideBytes: bigint };
 
@@ -82,6 +85,8 @@ export interface FillResult {
   rescans: number;
   /** Bytes reported only because equality could not be proved while extents kept moving. */
   unprovedBytes: bigint;
+  /** Blocks of thin metadata read; 0 for other sources. */
+  nodes: number;
 }
 
 export interface LoopDevice {
@@ -127,7 +132,7 @@ export interface FileState {
   immutable: boolean;
 }
 
-export interface Addon {
+export interface Addon extends DmAddon, ThinAddon {
   /**
    * Scans one chunk into `buffer` (at least 4096 bytes). Failures: SCAN_REPLACED (another file, or
    * size, under the path), SCAN_MUTABLE (not immutable, or changed meanwhile; deltas only),

@@ -9,6 +9,7 @@
 import type {
   Attachment,
   Backend,
+  KeptBase,
   PoolCapacity,
   PoolContents,
   SnapshotCut,
@@ -177,6 +178,16 @@ export class MemoryBackend implements Backend {
     }
     return swept;
   }
+
+  async keepBase(): Promise<null> {
+    return null;
+  }
+
+  async keptBases(): Promise<KeptBase[]> {
+    return [];
+  }
+
+  async dropBase(): Promise<void> {}
 
   async scanSource(targetId: string, baseId: string | null): Promise<ScanSource> {
     const target = this.#snapshot(targetId);

@@ -12,6 +12,7 @@ import type { NativeRunner } from '../../native/pool.js';
 import type {
   Attachment,
   Backend,
+  KeptBase,
   PoolCapacity,
   PoolContents,
   PoolObject,
@@ -159,6 +160,17 @@ export class ReflinkBackend implements Backend {
     await rm(temporary(this.#layout.identityFile), { force: true });
     return swept;
   }
+
+  /** Which extents were shared with a file that is gone cannot be known: a base is kept by keeping it. */
+  async keepBase(): Promise<null> {
+    return null;
+  }
+
+  async keptBases(): Promise<KeptBase[]> {
+    return [];
+  }
+
+  async dropBase(): Promise<void> {}
 
   async scanSource(targetId: string, baseId: string | null): Promise<ScanSource> {
     return {

@@ -50,6 +50,7 @@ class FakeFiller implements NativeFiller {
       extents: 1,
       rescans: 0,
       unprovedBytes: 0n,
+      nodes: 0,
     };
     return { result: { ...result, ...this.change(result, index) }, buffer };
   }
