@@ -142,11 +142,11 @@ export interface Backend {
 
   /**
    * Keeps what later deltas need of a snapshot that is about to be deleted, durable when it returns;
-   * kept already: that, also when the snapshot is gone. Null: this pool cannot, or not of this snapshot.
+   * kept already: that, also when the snapshot is gone. Null: this pool cannot, or holds nothing of it.
    */
   keepBase(snapshotId: string): Promise<KeptBase | null>;
-  /** The bases that may still be compared with: what has become unsound is dropped by start(). */
-  keptBases(): Promise<KeptBase[]>;
+  keptBases(): Promise<KeptBases>;
+  /** Forgets it, lost or not. One that is not kept is forgotten already. */
   dropBase(snapshotId: string): Promise<void>;
 
   /**
@@ -162,6 +162,20 @@ export interface KeptBase {
   snapshotId: string;
   /** What keeping it costs. */
   storedBytes: bigint;
+}
+
+/** Each is in one of the lists until it is dropped. */
+export interface KeptBases {
+  /** Those that may still be compared with. */
+  usable: KeptBase[];
+  /** Those that may not any more, because nothing proves that what has changed since would be seen. */
+  lost: LostBase[];
+}
+
+export interface LostBase {
+  snapshotId: string;
+  /** What has happened, for a person: goes behind "because". */
+  reason: string;
 }
 
 export interface SnapshotCut {

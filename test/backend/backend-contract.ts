@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { describeAttachments } from './contract-attachments.js';
 import { describeCopies } from './contract-copies.js';
+import { describeKeptBases } from './contract-kept-bases.js';
 import { describeScans } from './contract-scans.js';
 import { describeSnapshots } from './contract-snapshots.js';
 import {
@@ -20,7 +21,7 @@ import {
 export function describeBackend(
   label: string,
   make: () => Promise<BackendHarness>,
-  options: { skip: string | false; attaches: boolean },
+  options: { skip: string | false; attaches: boolean; keepsBases: boolean },
 ): void {
   describe(`the backend contract on ${label}`, { skip: options.skip }, () => {
     let harness: BackendHarness | undefined;
@@ -45,7 +46,24 @@ export function describeBackend(
     describeSnapshots(context);
     describeCopies(context);
     describeScans(context);
+    if (options.keepsBases) describeKeptBases(context);
+    else describeNoKeptBases(context);
     if (options.attaches) describeAttachments(context);
+  });
+}
+
+function describeNoKeptBases(context: ContractContext): void {
+  test('of a snapshot nothing is kept, and its deletion leaves no base', async () => {
+    const { backend } = context;
+    const volumeId = newVolume();
+    const snapshotId = newSnapshot();
+    await backend.createVolume(volumeId, SIZE);
+    await backend.createSnapshots([{ volumeId, snapshotId }]);
+    assert.equal(await backend.keepBase(snapshotId), null);
+    await backend.deleteSnapshot(snapshotId);
+    assert.deepEqual(await backend.keptBases(), { usable: [], lost: [] });
+    await backend.dropBase(snapshotId);
+    await backend.deleteVolume(volumeId);
   });
 }
 

@@ -68,7 +68,8 @@ async function compareRounds(context: ContractContext, filler: NativePool): Prom
   return tally;
 }
 
-async function work(
+/** What a workload does between two cuts; the model follows. */
+export async function work(
   { harness }: ContractContext,
   volumeId: string,
   { model, random }: { model: Buffer; random: Random },

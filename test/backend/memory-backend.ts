@@ -10,6 +10,7 @@ import type {
   Attachment,
   Backend,
   KeptBase,
+  KeptBases,
   PoolCapacity,
   PoolContents,
   SnapshotCut,
@@ -40,6 +41,10 @@ export interface MemoryPoolOptions {
 export class MemoryStorage {
   readonly volumes = new Map<string, Content>();
   readonly snapshots = new Map<string, Content>();
+  /** What is kept of deleted snapshots. */
+  readonly bases = new Map<string, Content>();
+  /** Which of them a test has declared lost, and why. */
+  readonly lostBases = new Map<string, string>();
   /** Marks of use. */
   readonly used = new Set<string>();
   /** Names that a killed run left. */
@@ -179,15 +184,26 @@ export class MemoryBackend implements Backend {
     return swept;
   }
 
-  async keepBase(): Promise<null> {
-    return null;
+  /** Keeps the content itself, so that its addresses stay taken. */
+  async keepBase(snapshotId: string): Promise<KeptBase | null> {
+    const { bases, snapshots } = this.storage;
+    const content = bases.get(snapshotId) ?? snapshots.get(snapshotId);
+    if (content === undefined) return null;
+    bases.set(snapshotId, content);
+    return keptBase([snapshotId, content]);
   }
 
-  async keptBases(): Promise<KeptBase[]> {
-    return [];
+  async keptBases(): Promise<KeptBases> {
+    const { bases, lostBases } = this.storage;
+    const lost = [...lostBases].map(([snapshotId, reason]) => ({ snapshotId, reason }));
+    const usable = [...bases].filter(([id]) => !lostBases.has(id)).map(keptBase);
+    return { usable, lost };
   }
 
-  async dropBase(): Promise<void> {}
+  async dropBase(snapshotId: string): Promise<void> {
+    this.storage.bases.delete(snapshotId);
+    this.storage.lostBases.delete(snapshotId);
+  }
 
   async scanSource(targetId: string, baseId: string | null): Promise<ScanSource> {
     const target = this.#snapshot(targetId);
@@ -195,7 +211,7 @@ export class MemoryBackend implements Backend {
       kind: 'extents',
       sizeBytes: target.sizeBytes,
       target: extents(target),
-      base: baseId === null ? null : extents(this.#snapshot(baseId)),
+      base: baseId === null ? null : extents(this.#base(baseId)),
     };
   }
 
@@ -240,6 +256,12 @@ export class MemoryBackend implements Backend {
     return snapshot;
   }
 
+  #base(snapshotId: string): Content {
+    const { bases, lostBases } = this.storage;
+    const kept = lostBases.has(snapshotId) ? undefined : bases.get(snapshotId);
+    return kept ?? this.#snapshot(snapshotId);
+  }
+
   #isThere(volumeId: string, sizeBytes: bigint): boolean {
     const found = this.storage.volumes.get(volumeId);
     if (found === undefined) return false;
@@ -248,7 +270,8 @@ export class MemoryBackend implements Backend {
   }
 
   #contents(): Content[] {
-    return [...this.storage.volumes.values(), ...this.storage.snapshots.values()];
+    const { volumes, snapshots, bases } = this.storage;
+    return [volumes, snapshots, bases].flatMap((contents) => [...contents.values()]);
   }
 
   #references(address: number): number {
@@ -276,6 +299,11 @@ function atMost(sizeBytes: bigint, content: Content): Content {
   if (content.sizeBytes <= sizeBytes) return content;
   throw CsiError.internal(`a copy of ${content.sizeBytes} bytes would have ${sizeBytes}`);
 }
+
+const keptBase = ([snapshotId, { blocks }]: [string, Content]): KeptBase => ({
+  snapshotId,
+  storedBytes: BigInt(blocks.size * 8),
+});
 
 function extents({ blocks }: Content): BigUint64Array {
   const words = [...blocks]

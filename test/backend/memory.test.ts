@@ -2,7 +2,7 @@ import { describeBackend } from './backend-contract.js';
 import type { BackendHarness } from './harness.js';
 import { MemoryBackend, MemoryStorage } from './memory-backend.js';
 
-describeBackend('memory', makeHarness, { skip: false, attaches: false });
+describeBackend('memory', makeHarness, { skip: false, attaches: false, keepsBases: true });
 
 async function makeHarness(): Promise<BackendHarness> {
   const storage = new MemoryStorage();

@@ -20,6 +20,7 @@ for (const kind of ['xfs', 'xfs-1k', 'btrfs', 'ext4'] as const) {
   describeBackend(label, () => ReflinkHarness.make(kind), {
     skip: skipUnlessRoot,
     attaches: true,
+    keepsBases: false,
   });
 }
 

@@ -12,7 +12,7 @@ import type { NativeRunner } from '../../native/pool.js';
 import type {
   Attachment,
   Backend,
-  KeptBase,
+  KeptBases,
   PoolCapacity,
   PoolContents,
   PoolObject,
@@ -166,8 +166,8 @@ export class ReflinkBackend implements Backend {
     return null;
   }
 
-  async keptBases(): Promise<KeptBase[]> {
-    return [];
+  async keptBases(): Promise<KeptBases> {
+    return { usable: [], lost: [] };
   }
 
   async dropBase(): Promise<void> {}

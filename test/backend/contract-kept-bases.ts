@@ -1,0 +1,124 @@
+/**
+ * The part of the backend contract about deltas from deleted bases, for backends that keep any: run
+ * through the scanner, judged by bytes.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Backend } from '../../src/backends/backend.js';
+import { NativePool } from '../../src/native/pool.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { assertSound, Tally } from '../support/metadata-check.js';
+import { seededRandom } from '../support/random.js';
+import { SnapshotImage } from '../support/snapshot-image.js';
+import { scanAll } from '../support/wire.js';
+import { work } from './contract-scans.js';
+import { type ContractContext, newSnapshot, newVolume, SIZE, VOLUME_BYTES } from './harness.js';
+
+const ROUNDS = 5;
+
+export function describeKeptBases(context: ContractContext): void {
+  test('the lists from bases that are deleted miss no byte, also after a restart', async (t) => {
+    const filler = new NativePool(1);
+    try {
+      const tally = await compareRounds(context, filler);
+      t.diagnostic(String(tally));
+      assert.ok(tally.differing > 0);
+    } finally {
+      await filler.close();
+    }
+  });
+
+  test('a base is kept once, outlives its snapshot, and is dropped once', async () => {
+    const { backend } = context;
+    const { volumeId, snapshotId } = await cut(context);
+    const kept = await backend.keepBase(snapshotId);
+    assert.equal(kept?.snapshotId, snapshotId);
+    assert.deepEqual(await backend.keepBase(snapshotId), kept);
+    await backend.deleteSnapshot(snapshotId);
+    assert.deepEqual(await backend.keepBase(snapshotId), kept);
+    assert.deepEqual(await backend.keptBases(), { usable: [kept], lost: [] });
+    assert.ok(!(await backend.list()).snapshots.some(({ id }) => id === snapshotId));
+    await backend.dropBase(snapshotId);
+    await backend.dropBase(snapshotId);
+    assert.deepEqual(await backend.keptBases(), { usable: [], lost: [] });
+    assert.equal(await backend.keepBase(snapshotId), null);
+    await backend.deleteVolume(volumeId);
+  });
+
+  test('a base that was dropped, or never kept, gives no list; a kept one is no target', async () => {
+    const { backend } = context;
+    const { volumeId, snapshotId: base } = await cut(context);
+    const target = newSnapshot();
+    await backend.createSnapshots([{ volumeId, snapshotId: target }]);
+    await backend.keepBase(base);
+    await backend.deleteSnapshot(base);
+    await backend.scanSource(target, base);
+    await rejectsWith(backend.scanSource(base, null), 'FAILED_PRECONDITION');
+    await backend.dropBase(base);
+    await rejectsWith(backend.scanSource(target, base), 'FAILED_PRECONDITION');
+    await backend.deleteSnapshot(target);
+    await backend.deleteVolume(volumeId);
+  });
+}
+
+async function cut({
+  backend,
+  harness,
+}: ContractContext): Promise<{ volumeId: string; snapshotId: string }> {
+  const volumeId = newVolume();
+  const snapshotId = newSnapshot();
+  await backend.createVolume(volumeId, SIZE);
+  await harness.write(volumeId, 0, Buffer.alloc(65536, 1));
+  await backend.createSnapshots([{ volumeId, snapshotId }]);
+  await harness.release(volumeId);
+  return { volumeId, snapshotId };
+}
+
+interface Cut {
+  id: string;
+  image: SnapshotImage;
+}
+
+/** Every snapshot but the newest is kept and deleted, so every base of a pair is a deleted one. */
+async function compareRounds(context: ContractContext, filler: NativePool): Promise<Tally> {
+  const { backend, harness } = context;
+  const random = seededRandom('kept bases contract');
+  const volumeId = newVolume();
+  const model = Buffer.alloc(VOLUME_BYTES);
+  const bases: Cut[] = [];
+  const tally = new Tally();
+  await backend.createVolume(volumeId, SIZE);
+  let target: Cut | undefined;
+  for (let round = 0; round < ROUNDS; round += 1) {
+    if (target !== undefined) {
+      await backend.keepBase(target.id);
+      await backend.deleteSnapshot(target.id);
+      bases.push(target);
+    }
+    await work(context, volumeId, { model, random });
+    target = { id: newSnapshot(), image: SnapshotImage.of(model, target?.image) };
+    await backend.createSnapshots([{ volumeId, snapshotId: target.id }]);
+    tally.add(await compare(backend, filler, target, bases));
+  }
+  await harness.release(volumeId);
+  assert.ok(target !== undefined);
+  tally.add(await compare(await harness.reopen(), filler, target, bases));
+  for (const { id } of bases) await backend.dropBase(id);
+  await backend.deleteSnapshot(target.id);
+  await backend.deleteVolume(volumeId);
+  return tally;
+}
+
+async function compare(
+  backend: Backend,
+  filler: NativePool,
+  target: Cut,
+  bases: readonly Cut[],
+): Promise<Tally> {
+  const tally = new Tally();
+  for (const base of bases) {
+    const delta = await scanAll(filler, await backend.scanSource(target.id, base.id));
+    tally.add(assertSound(base.image, target.image, delta, 'delta from a deleted base'));
+  }
+  return tally;
+}
