@@ -1,10 +1,8 @@
 /**
  * The catalogue for the event loop: each call goes to the thread that owns the database.
  */
-import { Piscina } from 'piscina';
-import { CsiError } from '../errors.js';
-import type { CatalogueAnswer, CatalogueTask } from './catalogue-worker.js';
-import type { AsyncCatalogue, Catalogue } from './records.js';
+import { type OpenDatabase, openDatabase } from '../database/database-thread.js';
+import type { Catalogue } from './records.js';
 
 /** All of them: the compiler refuses a name too few. */
 const METHODS = {
@@ -50,41 +48,10 @@ const METHODS = {
   unfinished: true,
 } satisfies Record<keyof Catalogue, true>;
 
-export interface OpenCatalogue extends AsyncCatalogue {
-  close(): Promise<void>;
-}
+export type OpenCatalogue = OpenDatabase<Catalogue>;
 
 /** Opens the catalogue file. Rejects with FAILED_PRECONDITION if another process has it open. */
-export async function openCatalogue(file: string): Promise<OpenCatalogue> {
-  const pool = new Piscina<CatalogueTask, CatalogueAnswer>({
-    filename: new URL('./catalogue-worker.js', import.meta.url).href,
-    minThreads: 1,
-    maxThreads: 1,
-    idleTimeout: 2 ** 31 - 1,
-    workerData: { file },
-  });
-  pool.on('error', () => undefined);
-  const call = async (method: CatalogueTask['method'], args: unknown[]): Promise<unknown> => {
-    const answer = await pool.run({ method, args });
-    if (!answer.ok) throw new CsiError(answer.code, answer.message, { cause: answer.cause });
-    return answer.value;
-  };
-  const methods = Object.fromEntries(
-    (Object.keys(METHODS) as (keyof Catalogue)[]).map((method) => [
-      method,
-      (...args: unknown[]) => call(method, args),
-    ]),
-  ) as AsyncCatalogue;
-  try {
-    await methods.unfinished();
-  } catch (thrown) {
-    await pool.destroy();
-    throw thrown;
-  }
-  return Object.assign(methods, {
-    close: async () => {
-      await call('close', []);
-      await pool.destroy();
-    },
-  });
+export function openCatalogue(file: string): Promise<OpenCatalogue> {
+  const worker = new URL('./catalogue-worker.js', import.meta.url);
+  return openDatabase<Catalogue>(worker, { file }, METHODS, 'unfinished');
 }

@@ -1,6 +1,6 @@
 /** Turns rows of the catalogue's tables into records. The tables are strict, so types are trusted. */
 import type { StringMap, VolumeCapability } from '../csi/fields.js';
-import type { Row } from './kept-database.js';
+import type { Row } from '../database/kept-database.js';
 import type {
   ControllerPublicationRecord,
   GroupSnapshotRecord,

@@ -3,7 +3,8 @@
  *
  * A step that has shipped is never changed: a new one is added behind it.
  */
-import type { KeptDatabase } from './kept-database.js';
+import type { KeptDatabase } from '../database/kept-database.js';
+import { migrate as migrateBy } from '../database/migrate.js';
 
 const STEPS: readonly string[] = [
   `
@@ -115,16 +116,5 @@ const STEPS: readonly string[] = [
 
 /** Brings the database to this version's schema. Throws if a newer plugin has written it. */
 export function migrate(database: KeptDatabase): void {
-  const version = Number(database.get('PRAGMA user_version')?.['user_version']);
-  if (version > STEPS.length) {
-    throw new Error(
-      `its schema version is ${version} and this plugin knows ${STEPS.length}: a newer blockdelta has written it`,
-    );
-  }
-  for (let next = version; next < STEPS.length; next += 1) {
-    database.transaction(() => {
-      database.exec(STEPS[next] ?? '');
-      database.exec(`PRAGMA user_version = ${next + 1}`);
-    });
-  }
+  migrateBy(database, STEPS);
 }

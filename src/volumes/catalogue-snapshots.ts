@@ -2,10 +2,11 @@
  * The catalogue's calls about snapshots and groups of them, in SQL. Each one is a transaction; a
  * group and its members never differ in state. No rule of CSI lives here.
  */
+
+import { insertUnique, type KeptDatabase } from '../database/kept-database.js';
 import { CsiError } from '../errors.js';
 import * as rows from './catalogue-rows.js';
 import { dropOrphanedLineage } from './catalogue-volumes.js';
-import { insertUnique, type KeptDatabase } from './kept-database.js';
 import type { Catalogue, NewSnapshot, SnapshotRecord } from './records.js';
 
 export type SnapshotCalls = Pick<

@@ -2,8 +2,9 @@
  * The catalogue's calls about where volumes are used: staged, published, and published by the
  * controller. What is really there, mountinfo says. No rule of CSI lives here.
  */
+
+import type { KeptDatabase } from '../database/kept-database.js';
 import * as rows from './catalogue-rows.js';
-import type { KeptDatabase } from './kept-database.js';
 import type { Catalogue } from './records.js';
 
 export type UseCalls = Pick<

@@ -1,6 +1,7 @@
 /** The catalogue's calls about volumes, in SQL. Each one is a transaction. No rule of CSI lives here. */
+
+import { insertUnique, type KeptDatabase } from '../database/kept-database.js';
 import * as rows from './catalogue-rows.js';
-import { insertUnique, type KeptDatabase } from './kept-database.js';
 import type { Catalogue } from './records.js';
 
 export type VolumeCalls = Pick<

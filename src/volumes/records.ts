@@ -4,6 +4,7 @@
  * Times are ns since the epoch, sizes bytes, both bigint. `null` is absent.
  */
 import type { StringMap, VolumeCapability } from '../csi/fields.js';
+import type { OnThread } from '../database/database-thread.js';
 
 /**
  * creating: made, or half made, by a CreateVolume that has not answered; deleting: on its way out;
@@ -187,6 +188,4 @@ export interface Catalogue {
 }
 
 /** The same calls, answered by the thread that owns the database. */
-export type AsyncCatalogue = {
-  [K in keyof Catalogue]: (...args: Parameters<Catalogue[K]>) => Promise<ReturnType<Catalogue[K]>>;
-};
+export type AsyncCatalogue = OnThread<Catalogue>;

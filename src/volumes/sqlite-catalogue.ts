@@ -5,13 +5,14 @@
  * catalogue-worker.ts) and is called through catalogue-client.ts. It holds the database exclusively,
  * so a second plugin on the same state directory is refused. It knows rows, no rules of CSI.
  */
+
+import { KeptDatabase } from '../database/kept-database.js';
 import { CsiError, errorCode } from '../errors.js';
 import * as rows from './catalogue-rows.js';
 import { migrate } from './catalogue-schema.js';
 import { groupCalls, snapshotCalls } from './catalogue-snapshots.js';
 import { useCalls } from './catalogue-uses.js';
 import { volumeCalls } from './catalogue-volumes.js';
-import { KeptDatabase } from './kept-database.js';
 import type { Catalogue } from './records.js';
 
 export interface SqliteCatalogue extends Catalogue {

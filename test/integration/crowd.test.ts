@@ -7,7 +7,7 @@ import { readdirSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after } from 'node:test';
-import { KeptDatabase } from '../../src/volumes/kept-database.js';
+import { KeptDatabase } from '../../src/database/kept-database.js';
 import { blockCapability, CsiClient, mountCapability } from '../support/csi-client.js';
 import { type HeldVolume, MIB, Orchestrator, untilSettled } from '../support/orchestrator.js';
 import { startReport } from '../support/plugin-log.js';

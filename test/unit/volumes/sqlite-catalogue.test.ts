@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { KeptDatabase } from '../../../src/volumes/kept-database.js';
+import { KeptDatabase } from '../../../src/database/kept-database.js';
 import {
   openSqliteCatalogue,
   type SqliteCatalogue,
