@@ -5,7 +5,7 @@
       "sources": [
         "native/addon.cc",
         "<!@(node -p \"require('fs').readdirSync('native/binding').filter(f=>f.endsWith('.cc')).map(f=>'native/binding/'+f).join(' ')\")",
-        "<!@(node -p \"['base','scan','device'].flatMap(d=>require('fs').readdirSync('native/'+d).filter(f=>f.endsWith('.cc')).map(f=>'native/'+d+'/'+f)).join(' ')\")"
+        "<!@(node -p \"['base','scan','thin','device'].flatMap(d=>require('fs').readdirSync('native/'+d).filter(f=>f.endsWith('.cc')).map(f=>'native/'+d+'/'+f)).join(' ')\")"
       ],
       "include_dirs": [
         ".",

@@ -4,10 +4,12 @@
 #ifndef BLOCKDELTA_NATIVE_THIN_BTREE_NODE_H_
 #define BLOCKDELTA_NATIVE_THIN_BTREE_NODE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "native/base/status.h"
+#include "native/thin/thin_format.h"
 
 namespace blockdelta {
 
@@ -21,22 +23,26 @@ struct KeyRange {
 class NodeView {
  public:
   NodeView() = default;
+  // REQUIRES: CheckNode has found the block sound.
   explicit NodeView(const uint8_t* block);
 
   bool is_leaf() const { return is_leaf_; }
   uint32_t count() const { return count_; }
-  // REQUIRES: index < count().
-  uint64_t key(uint32_t index) const;
-  // The value of a leaf, or the first 8 bytes of it; the child of an internal node.
-  uint64_t value(uint32_t index) const;
-  const uint8_t* value_bytes(uint32_t index) const;
+  // REQUIRES, here and below: index < count().
+  uint64_t key(uint32_t index) const { return ReadLe64(keys_ + size_t{index} * 8); }
+  // The first 8 bytes of a value of a leaf; the child of an internal node.
+  // REQUIRES: values have 8 bytes or more.
+  uint64_t value(uint32_t index) const { return ReadLe64(value_bytes(index)); }
+  const uint8_t* value_bytes(uint32_t index) const {
+    return values_ + size_t{index} * value_bytes_;
+  }
   // Range of keys below child `index` of a node that has the range `own`.
   KeyRange ChildRange(uint32_t index, KeyRange own) const;
   // Index of the last key that is not above `key`; count() if there is none.
   uint32_t Find(uint64_t key) const;
 
  private:
-  const uint8_t* block_ = nullptr;
+  const uint8_t* keys_ = nullptr;
   const uint8_t* values_ = nullptr;
   uint32_t count_ = 0;
   uint32_t value_bytes_ = 0;
@@ -55,7 +61,7 @@ struct NodeExpectation {
 
 // A view of 4096 bytes that are a sound node of this kind in this place, or THIN_METADATA_INVALID:
 // checksum, own number, flags, sizes, counts, keys strictly rising and in range, children in bounds
-// (block 0 is never one).
+// (block 0 is never one, nor is the node itself). Padding is not looked at; a leaf may be empty.
 Result<NodeView> CheckNode(const uint8_t* block, const NodeExpectation& expected,
                            const std::string& path);
 

@@ -1,0 +1,151 @@
+#include "native/thin/run_reader.h"
+
+#include <pthread.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "native/base/posix.h"
+#include "native/thin/block_source.h"
+#include "native/thin/metadata_block.h"
+
+namespace blockdelta {
+namespace {
+
+// One block to be read.
+struct Wanted {
+  uint64_t number;
+  uint8_t* to;
+};
+
+// Neighbours among them.
+using Run = Span<const Wanted>;
+
+off_t PositionOf(uint64_t number) { return static_cast<off_t>(number * kMetadataBlockBytes); }
+
+Result<std::vector<Wanted>> Sort(const BlockFile& file, Span<const uint64_t> numbers,
+                                 uint8_t* out) {
+  std::vector<Wanted> wanted;
+  wanted.reserve(numbers.size());
+  for (size_t i = 0; i < numbers.size(); i++) {
+    if (numbers[i] >= file.block_count) {
+      return InvalidBlock(file.path, numbers[i],
+                          "expected a number below " + std::to_string(file.block_count) +
+                              ", where the metadata ends");
+    }
+    wanted.push_back({numbers[i], out + i * kMetadataBlockBytes});
+  }
+  std::sort(wanted.begin(), wanted.end(),
+            [](const Wanted& a, const Wanted& b) { return a.number < b.number; });
+  return wanted;
+}
+
+std::vector<Run> Join(const std::vector<Wanted>& wanted) {
+  std::vector<Run> runs;
+  for (size_t begin = 0, end = 0; begin < wanted.size(); begin = end) {
+    end = begin + 1;
+    while (end < wanted.size() && end - begin < kMaxRunBlocks &&
+           wanted[end].number == wanted[end - 1].number + 1) {
+      end++;
+    }
+    runs.push_back(Run(wanted.data() + begin, end - begin));
+  }
+  return runs;
+}
+
+// Bytes read, -1 and errno, or 0 at the end of the file.
+ssize_t ReadOnce(int fd, Run run) {
+  if (run.size() == 1) {
+    return RetryInterrupted(
+        [&] { return pread(fd, run[0].to, kMetadataBlockBytes, PositionOf(run[0].number)); });
+  }
+  std::array<struct iovec, kMaxRunBlocks> places;
+  for (size_t i = 0; i < run.size(); i++) places[i] = {run[i].to, kMetadataBlockBytes};
+  return RetryInterrupted([&] {
+    return preadv(fd, places.data(), static_cast<int>(run.size()), PositionOf(run[0].number));
+  });
+}
+
+Status ReadAlone(const BlockFile& file, const Wanted& wanted) {
+  const ssize_t bytes = ReadOnce(file.fd, Run(&wanted, 1));
+  if (bytes == -1) {
+    return Status::Errno(errno, "pread", file.path, "block " + std::to_string(wanted.number));
+  }
+  if (static_cast<size_t>(bytes) == kMetadataBlockBytes) return Status();
+  return InvalidBlock(file.path, wanted.number,
+                      "expected 4096 bytes, found " + std::to_string(bytes) +
+                          ": the metadata is shorter than when it was opened");
+}
+
+// What a joined read did not bring is read block by block: so a failure names its block, and a
+// short read only costs time.
+Status ReadRun(const BlockFile& file, Run run) {
+  const ssize_t bytes = ReadOnce(file.fd, run);
+  const size_t whole = bytes <= 0 ? 0 : static_cast<size_t>(bytes) / kMetadataBlockBytes;
+  for (size_t i = whole; i < run.size(); i++) {
+    Status status = ReadAlone(file, run[i]);
+    if (!status.ok()) return status;
+  }
+  return Status();
+}
+
+// What the threads of one call share.
+class Work {
+ public:
+  Work(const BlockFile& file, const std::vector<Run>& runs) : file_(file), runs_(runs) {}
+
+  // Takes runs until there are no more, or one has failed.
+  void Do() {
+    for (;;) {
+      const size_t index = next_.fetch_add(1, std::memory_order_relaxed);
+      if (index >= runs_.size()) return;
+      Status status = ReadRun(file_, runs_[index]);
+      if (status.ok()) continue;
+      next_.store(runs_.size(), std::memory_order_relaxed);
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (status_.ok()) status_ = std::move(status);
+    }
+  }
+
+  // REQUIRES: no thread is at work any more.
+  Status TakeStatus() { return std::move(status_); }
+
+ private:
+  const BlockFile& file_;
+  const std::vector<Run>& runs_;
+  std::atomic<size_t> next_{0};
+  std::mutex mutex_;
+  Status status_;
+};
+
+void* DoWork(void* work) {
+  static_cast<Work*>(work)->Do();
+  return nullptr;
+}
+
+}  // namespace
+
+Status ReadBlocks(const BlockFile& file, Span<const uint64_t> numbers, unsigned threads,
+                  uint8_t* out) {
+  Result<std::vector<Wanted>> wanted = Sort(file, numbers, out);
+  if (!wanted.ok()) return wanted.TakeStatus();
+  const std::vector<Run> runs = Join(*wanted);
+  Work work(file, runs);
+  // Where the system has no more threads to give, fewer do it. std::thread would throw.
+  std::vector<pthread_t> others;
+  for (size_t i = 1; i < std::min<size_t>(threads, runs.size()); i++) {
+    pthread_t thread;
+    if (pthread_create(&thread, nullptr, DoWork, &work) != 0) break;
+    others.push_back(thread);
+  }
+  work.Do();
+  for (const pthread_t thread : others) pthread_join(thread, nullptr);
+  return work.TakeStatus();
+}
+
+}  // namespace blockdelta

@@ -1,0 +1,106 @@
+// Numbers of the on-disk format of dm-thin metadata, version 2, and how its integers are read.
+//
+// Format: Linux drivers/md/dm-thin-metadata.c and drivers/md/persistent-data. Offsets are bytes in
+// a block of kMetadataBlockBytes. Checks nothing and reads no block.
+#ifndef BLOCKDELTA_NATIVE_THIN_THIN_FORMAT_H_
+#define BLOCKDELTA_NATIVE_THIN_THIN_FORMAT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace blockdelta {
+
+// The format is little-endian; so are the machines this is compiled for.
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "integers are read as they lie on disk");
+
+inline uint32_t ReadLe32(const uint8_t* at) {
+  uint32_t value;
+  std::memcpy(&value, at, sizeof(value));
+  return value;
+}
+
+inline uint64_t ReadLe64(const uint8_t* at) {
+  uint64_t value;
+  std::memcpy(&value, at, sizeof(value));
+  return value;
+}
+
+// 255 bitmaps of 16,320 blocks: what the space map of the metadata can count.
+inline constexpr uint64_t kMaxMetadataBlocks = 255 * 16'320;
+
+// Every block begins with its checksum: crc32c of the rest, not inverted at the end, XOR a salt.
+inline constexpr uint32_t kSuperblockSalt = 160'774;
+inline constexpr uint32_t kNodeSalt = 121'107;
+inline constexpr uint32_t kBitmapSalt = 240'779;
+inline constexpr uint32_t kIndexSalt = 160'478;
+// Every block has its own number here.
+inline constexpr size_t kOwnNumberOffset = 8;
+
+namespace superblock_format {
+inline constexpr size_t kFlags = 4;
+inline constexpr size_t kMagic = 32;
+inline constexpr size_t kVersion = 40;
+inline constexpr size_t kTime = 44;
+inline constexpr size_t kTransactionId = 48;
+inline constexpr size_t kHeldRoot = 56;
+inline constexpr size_t kDataSpaceMap = 64;
+inline constexpr size_t kMetadataSpaceMap = 192;
+inline constexpr size_t kSpaceMapBytes = 128;
+inline constexpr size_t kMappingRoot = 320;
+inline constexpr size_t kDetailsRoot = 328;
+inline constexpr size_t kDataBlockSectors = 336;
+inline constexpr size_t kMetadataBlockSectors = 340;
+inline constexpr size_t kMetadataBlocks = 344;
+inline constexpr size_t kIncompatFlags = 360;
+
+inline constexpr uint32_t kNeedsCheckFlag = 1;
+inline constexpr uint64_t kMagicNumber = 27'022'010;
+inline constexpr uint32_t kVersionNumber = 2;
+inline constexpr uint32_t kSectorBytes = 512;
+// Sizes of a data block that the kernel accepts: multiples of the smallest.
+inline constexpr uint32_t kMinDataBlockSectors = 128;
+inline constexpr uint32_t kMaxDataBlockSectors = 2'097'152;
+}  // namespace superblock_format
+
+namespace space_map_format {
+inline constexpr size_t kBlocks = 0;
+inline constexpr size_t kAllocated = 8;
+}  // namespace space_map_format
+
+// Header, then keys u64[max_entries], then values[max_entries].
+namespace node_format {
+inline constexpr size_t kFlags = 4;
+inline constexpr size_t kEntries = 16;
+inline constexpr size_t kMaxEntries = 20;
+inline constexpr size_t kValueBytes = 24;
+inline constexpr size_t kHeaderBytes = 32;
+inline constexpr size_t kKeyBytes = 8;
+
+inline constexpr uint32_t kInternalFlag = 1;
+inline constexpr uint32_t kLeafFlag = 2;
+inline constexpr uint32_t kChildBytes = 8;
+}  // namespace node_format
+
+// A value of the mapping tree: (data block << 24) | time.
+inline constexpr unsigned kMappingTimeBits = 24;
+inline constexpr uint64_t kMappingTimeMask = (uint64_t{1} << kMappingTimeBits) - 1;
+inline constexpr uint32_t kMappingValueBytes = 8;
+
+// A value of the details tree.
+namespace details_format {
+inline constexpr size_t kMappedBlocks = 0;
+inline constexpr size_t kTransactionId = 8;
+inline constexpr size_t kCreationTime = 16;
+inline constexpr size_t kSnapshottedTime = 20;
+inline constexpr uint32_t kValueBytes = 24;
+}  // namespace details_format
+
+inline constexpr uint64_t kMaxDeviceId = (1u << 24) - 1;
+
+// Far more than 4,161,600 blocks can need: at least 84 children a node, 4 levels suffice.
+inline constexpr unsigned kMaxTreeHeight = 10;
+
+}  // namespace blockdelta
+
+#endif  // BLOCKDELTA_NATIVE_THIN_THIN_FORMAT_H_
