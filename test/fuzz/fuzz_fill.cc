@@ -1,8 +1,7 @@
 // Fuzzes the scan of extent lists: any maps, any limits, any buffers, any positions.
 //
 // A scan either refuses a list or gives exactly the ranges of the slow model, in messages that an
-// independent reader understands. With libFuzzer, or with BLOCKDELTA_FUZZ_STANDALONE as a plain
-// program: `fuzz_fill FILE...` replays inputs, `fuzz_fill SECONDS` makes up random ones.
+// independent reader understands.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -169,43 +168,3 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   blockdelta::Run(blockdelta::ReadScene(&input));
   return 0;
 }
-
-#ifdef BLOCKDELTA_FUZZ_STANDALONE
-#include <chrono>
-#include <cstdio>
-#include <fstream>
-#include <iterator>
-#include <random>
-
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-void RunRandom(std::chrono::seconds time) {
-  std::mt19937_64 random(std::random_device{}());
-  const Clock::time_point end = Clock::now() + time;
-  uint64_t inputs = 0;
-  for (; Clock::now() < end; inputs++) {
-    std::vector<uint8_t> bytes(random() % 400);
-    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random() % (random() % 8 ? 64 : 256));
-    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
-  }
-  std::printf("%llu random inputs\n", static_cast<unsigned long long>(inputs));
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  for (int i = 1; i < argc; i++) {
-    char* end = nullptr;
-    const unsigned long seconds = std::strtoul(argv[i], &end, 10);
-    if (*end == '\0') {
-      RunRandom(std::chrono::seconds(seconds));
-      continue;
-    }
-    std::ifstream file(argv[i], std::ios::binary);
-    const std::vector<uint8_t> bytes((std::istreambuf_iterator<char>(file)), {});
-    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
-  }
-}
-#endif
