@@ -4,6 +4,7 @@
 #include "native/binding/file.h"
 #include "native/binding/loop.h"
 #include "native/binding/scan.h"
+#include "native/binding/thin.h"
 
 namespace blockdelta {
 namespace {
@@ -36,6 +37,8 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<ThawBinding>(exports, "thaw");
   Export<FlushBinding>(exports, "flush");
   Export<GrowFileSystemBinding>(exports, "growFileSystem");
+  Export<ThinSuperblockBinding>(exports, "thinSuperblock");
+  Export<ThinDevicesBinding>(exports, "thinDevices");
   return exports;
 }
 

@@ -96,6 +96,24 @@ Napi::BigUint64Array Fields::Words(const char* name) {
   return Napi::BigUint64Array();
 }
 
+std::vector<uint64_t> Fields::Numbers(const char* name, uint64_t max, uint32_t max_count) {
+  const Napi::Value value = Get(name);
+  std::vector<uint64_t> numbers;
+  const bool fits = value.IsArray() && value.As<Napi::Array>().Length() <= max_count;
+  const uint32_t length = fits ? value.As<Napi::Array>().Length() : 0;
+  for (uint32_t i = 0; i < length; i++) {
+    const Napi::Value element = Calm(env_, value.As<Napi::Array>().Get(i));
+    const double number = element.IsNumber() ? element.As<Napi::Number>().DoubleValue() : -1;
+    if (!(number >= 0 && number <= static_cast<double>(max) && std::trunc(number) == number)) break;
+    numbers.push_back(static_cast<uint64_t>(number));
+  }
+  if (!fits || numbers.size() < length) {
+    Reject(std::string(name) + " must be an array of at most " + std::to_string(max_count) +
+           " integers from 0 to " + std::to_string(max));
+  }
+  return numbers;
+}
+
 bool Fields::IsNull(const char* name) { return Get(name).IsNull(); }
 
 Fields Fields::Nested(const char* name) { return Fields(Get(name), function_); }

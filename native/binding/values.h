@@ -36,6 +36,8 @@ class Fields {
   uint64_t Count(const char* name);
   // Elements of a BigUint64Array; they belong to JavaScript and live as long as this call.
   Napi::BigUint64Array Words(const char* name);
+  // Integral numbers from 0 to `max`, at most `max_count` of them.
+  std::vector<uint64_t> Numbers(const char* name, uint64_t max, uint32_t max_count);
   bool IsNull(const char* name);
   // The fields of an object inside this one. It has its own ok(); Adopt() takes it over.
   Fields Nested(const char* name);

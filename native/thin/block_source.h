@@ -26,7 +26,7 @@ class BlockSource {
   virtual uint64_t block_count() const = 0;
   // How many blocks asked for at once make a read efficient; 1 if that makes no difference.
   virtual size_t batch_blocks() const = 0;
-  // Reads blocks, in any order and none twice: number i to out + i * kMetadataBlockBytes. `out` is
+  // Reads blocks, in any order: number i to out + i * kMetadataBlockBytes. `out` is
   // aligned to kMetadataBlockBytes. THIN_METADATA_INVALID for a number that does not exist.
   virtual Status Read(Span<const uint64_t> numbers, uint8_t* out) = 0;
 };

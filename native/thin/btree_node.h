@@ -61,7 +61,8 @@ struct NodeExpectation {
 
 // A view of 4096 bytes that are a sound node of this kind in this place, or THIN_METADATA_INVALID:
 // checksum, own number, flags, sizes, counts, keys strictly rising and in range, children in bounds
-// (block 0 is never one, nor is the node itself). Padding is not looked at; a leaf may be empty.
+// (block 0 is never one, nor is the node itself). A leaf may be empty
+// only where the range begins at 0: it is the one node of a new device. Padding is not looked at.
 Result<NodeView> CheckNode(const uint8_t* block, const NodeExpectation& expected,
                            const std::string& path);
 

@@ -1,0 +1,121 @@
+#include "native/thin/tree_walk.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "native/thin/block_buffer.h"
+#include "native/thin/metadata_block.h"
+#include "native/thin/thin_format.h"
+
+namespace blockdelta {
+namespace {
+
+constexpr size_t kWindowNodes = 256;
+
+struct Subtree {
+  uint64_t number;
+  KeyRange keys;
+};
+
+class Walk {
+ public:
+  Walk(BlockSource* source, const TreeRoot& root, const WantedKeys& wanted, const VisitEntry& visit)
+      : source_(source), root_(root), wanted_(wanted), visit_(visit), buffer_(kWindowNodes) {}
+
+  Status Run() {
+    std::vector<Subtree> level = {{root_.number, root_.keys}};
+    for (unsigned height = 0; !level.empty() && !is_over_; height++) {
+      if (height == kMaxTreeHeight) {
+        return InvalidBlock(source_->path(), level[0].number,
+                            "expected a tree of at most " + std::to_string(kMaxTreeHeight) +
+                                " levels, found it below that");
+      }
+      std::vector<Subtree> below;
+      Status status = ReadLevel(level, &below);
+      if (!status.ok()) return status;
+      level = std::move(below);
+    }
+    return Status();
+  }
+
+ private:
+  Status ReadLevel(const std::vector<Subtree>& level, std::vector<Subtree>* below) {
+    bool has_leaves = false;
+    for (size_t begin = 0; begin < level.size() && !is_over_; begin += kWindowNodes) {
+      const Span<const Subtree> window(level.data() + begin,
+                                       std::min(kWindowNodes, level.size() - begin));
+      Status status = ReadWindow(window);
+      for (size_t i = 0; status.ok() && i < window.size() && !is_over_; i++) {
+        Result<NodeView> node = Check(window[i], i);
+        if (!node.ok()) return node.TakeStatus();
+        if (begin + i == 0) has_leaves = node->is_leaf();
+        if (node->is_leaf() != has_leaves) {
+          return InvalidBlock(source_->path(), window[i].number,
+                              has_leaves ? "expected a leaf as before it, found an internal node"
+                                         : "expected an internal node as before it, found a leaf");
+        }
+        Take(*node, window[i], below);
+      }
+      if (!status.ok()) return status;
+    }
+    return Status();
+  }
+
+  Status ReadWindow(Span<const Subtree> window) {
+    numbers_.clear();
+    for (const Subtree& subtree : window) numbers_.push_back(subtree.number);
+    return source_->Read(Span<const uint64_t>(numbers_.data(), numbers_.size()), buffer_.data());
+  }
+
+  Result<NodeView> Check(const Subtree& subtree, size_t index) {
+    const NodeExpectation expected = {subtree.number, subtree.keys, root_.value_bytes,
+                                      source_->block_count()};
+    return CheckNode(buffer_.block(index), expected, source_->path());
+  }
+
+  void Take(const NodeView& node, const Subtree& subtree, std::vector<Subtree>* below) {
+    for (uint32_t i = 0; i < node.count() && !is_over_; i++) {
+      if (node.is_leaf()) {
+        if (wanted_.Has(node.key(i))) is_over_ = !visit_(node.key(i), node.value_bytes(i));
+        continue;
+      }
+      const KeyRange keys = node.ChildRange(i, subtree.keys);
+      if (wanted_.Touch(keys)) below->push_back({node.value(i), keys});
+    }
+  }
+
+  BlockSource* source_;
+  const TreeRoot& root_;
+  const WantedKeys& wanted_;
+  const VisitEntry& visit_;
+  BlockBuffer buffer_;
+  std::vector<uint64_t> numbers_;
+  bool is_over_ = false;
+};
+
+}  // namespace
+
+WantedKeys WantedKeys::Only(std::vector<uint64_t> keys) {
+  WantedKeys wanted;
+  wanted.is_all_ = false;
+  wanted.keys_ = std::move(keys);
+  std::sort(wanted.keys_.begin(), wanted.keys_.end());
+  return wanted;
+}
+
+bool WantedKeys::Has(uint64_t key) const {
+  return is_all_ || std::binary_search(keys_.begin(), keys_.end(), key);
+}
+
+bool WantedKeys::Touch(KeyRange range) const {
+  if (is_all_) return true;
+  const auto first = std::lower_bound(keys_.begin(), keys_.end(), range.low);
+  return first != keys_.end() && *first < range.high;
+}
+
+Status WalkTree(BlockSource* source, const TreeRoot& root, const WantedKeys& wanted,
+                const VisitEntry& visit) {
+  return Walk(source, root, wanted, visit).Run();
+}
+
+}  // namespace blockdelta
