@@ -1,0 +1,269 @@
+/**
+ * The ledger in SQLite: one method, one transaction, durable when it returns.
+ *
+ * Synchronous, and every commit waits for the disk: it lives on a thread of its own (ledger-worker.ts)
+ * and is called through ledger-client.ts. The pool's claim keeps other plugins away, not a lock here.
+ */
+import { randomUUID } from 'node:crypto';
+import { insertUnique, type KeptDatabase, type Row } from '../../database/kept-database.js';
+import { CsiError } from '../../errors.js';
+import type {
+  DeviceKind,
+  DeviceRecord,
+  DeviceState,
+  KeptBaseRecord,
+  Ledger,
+  NewDevice,
+  OpenTransaction,
+  PoolRecord,
+} from './ledger.js';
+import { migrate } from './ledger-schema.js';
+
+const FIRST_DEVICE_ID = 1;
+/** dm-thin keeps 24 bits of a device id. */
+const LAST_DEVICE_ID = (1 << 24) - 1;
+
+/** Prepares an open database for the calls. */
+export function ledgerCalls(database: KeptDatabase): Ledger {
+  database.exec('PRAGMA journal_mode = WAL');
+  database.exec('PRAGMA synchronous = FULL');
+  migrate(database);
+  return {
+    ...poolCalls(database),
+    ...deviceCalls(database),
+    ...transactionCalls(database),
+    ...markCalls(database),
+    ...keptBaseCalls(database),
+  };
+}
+
+type Calls<K extends keyof Ledger> = Pick<Ledger, K>;
+
+function poolCalls(
+  database: KeptDatabase,
+): Calls<'pool' | 'setPoolState' | 'setHoldsMetadataSnapshot' | 'recordStart' | 'recordStop'> {
+  const make = `INSERT INTO pool (uuid, state, data_block_bytes, transaction_id, next_device_id,
+      holds_metadata_snapshot) SELECT ?, 'new', ?, 0, ?, 0 WHERE NOT EXISTS (SELECT 1 FROM pool)`;
+  return {
+    pool: (dataBlockBytes) => {
+      database.run(make, randomUUID(), dataBlockBytes, FIRST_DEVICE_ID);
+      return poolRow(onlyPool(database));
+    },
+    setPoolState: (state) => database.run('UPDATE pool SET state = ?', state),
+    setHoldsMetadataSnapshot: (holds) =>
+      database.run('UPDATE pool SET holds_metadata_snapshot = ?', Number(holds)),
+    recordStart: (bootId) =>
+      database.run(
+        `UPDATE pool SET boot_id = ?, stopped_transaction_id = NULL, stopped_time = NULL,
+          stopped_mapping_root = NULL, stopped_details_root = NULL`,
+        bootId,
+      ),
+    recordStop: ({ transactionId, time, mappingRoot, detailsRoot }) =>
+      database.run(
+        `UPDATE pool SET stopped_transaction_id = ?, stopped_time = ?, stopped_mapping_root = ?,
+          stopped_details_root = ?`,
+        transactionId,
+        time,
+        mappingRoot,
+        detailsRoot,
+      ),
+  };
+}
+
+function deviceCalls(
+  database: KeptDatabase,
+): Calls<'devices' | 'device' | 'skipDeviceIds' | 'growVolume' | 'setOpen'> {
+  const ofVolume = "WHERE object_id = ? AND kind = 'volume' AND state = 'live'";
+  return {
+    devices: () =>
+      database
+        .all("SELECT * FROM devices WHERE state <> 'creating' ORDER BY device_id")
+        .map(deviceRow),
+    device: (objectId) => {
+      const row = database.get(
+        "SELECT * FROM devices WHERE object_id = ? AND state = 'live'",
+        objectId,
+      );
+      return row === undefined ? null : deviceRow(row);
+    },
+    skipDeviceIds: (next) =>
+      database.run(
+        'UPDATE pool SET next_device_id = max(next_device_id, min(?, ?))',
+        next,
+        LAST_DEVICE_ID,
+      ),
+    growVolume: (volumeId, sizeBytes) => {
+      database.run(
+        `UPDATE devices SET size_bytes = max(size_bytes, ?) ${ofVolume}`,
+        sizeBytes,
+        volumeId,
+      );
+      const row = database.get(`SELECT size_bytes FROM devices ${ofVolume}`, volumeId);
+      return row === undefined ? null : (row['size_bytes'] as bigint);
+    },
+    setOpen: (volumeId, open) =>
+      database.run('UPDATE devices SET open = ? WHERE object_id = ?', Number(open), volumeId),
+  };
+}
+
+function transactionCalls(
+  database: KeptDatabase,
+): Calls<'begin' | 'openTransaction' | 'apply' | 'undo'> {
+  return {
+    begin: (creates, deletes) => database.transaction(() => begin(database, creates, deletes)),
+    openTransaction: () => openTransaction(database),
+    apply: () =>
+      database.transaction(() => {
+        database.run("DELETE FROM devices WHERE state = 'deleting'");
+        database.run("UPDATE devices SET state = 'live' WHERE state = 'creating'");
+        database.run(
+          'UPDATE pool SET transaction_id = opens, opens = NULL WHERE opens IS NOT NULL',
+        );
+      }),
+    undo: () =>
+      database.transaction(() => {
+        database.run("DELETE FROM devices WHERE state = 'creating'");
+        database.run("UPDATE devices SET state = 'live' WHERE state = 'deleting'");
+        database.run('UPDATE pool SET opens = NULL');
+      }),
+  };
+}
+
+function markCalls(
+  database: KeptDatabase,
+): Calls<'markUsed' | 'isUsed' | 'unmarkUsed' | 'sweepMarks'> {
+  return {
+    markUsed: (volumeId) =>
+      database.run('INSERT OR IGNORE INTO used_marks (volume_id) VALUES (?)', volumeId),
+    isUsed: (volumeId) =>
+      database.get('SELECT 1 FROM used_marks WHERE volume_id = ?', volumeId) !== undefined,
+    unmarkUsed: (volumeId) => database.run('DELETE FROM used_marks WHERE volume_id = ?', volumeId),
+    sweepMarks: () =>
+      database.run('DELETE FROM used_marks WHERE volume_id NOT IN (SELECT object_id FROM devices)'),
+  };
+}
+
+function keptBaseCalls(
+  database: KeptDatabase,
+): Calls<'keptBases' | 'keptBase' | 'insertKeptBase' | 'loseKeptBase' | 'removeKeptBase'> {
+  return {
+    keptBases: () => database.all('SELECT * FROM kept_bases ORDER BY sequence').map(keptBaseRow),
+    keptBase: (snapshotId) => {
+      const row = database.get('SELECT * FROM kept_bases WHERE snapshot_id = ?', snapshotId);
+      return row === undefined ? null : keptBaseRow(row);
+    },
+    insertKeptBase: ({ snapshotId, lineage, sizeBytes, creationTime, storedBytes, lost }) =>
+      database.run(
+        `INSERT INTO kept_bases (snapshot_id, lineage, size_bytes, creation_time, stored_bytes,
+          lost) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (snapshot_id) DO NOTHING`,
+        snapshotId,
+        lineage,
+        sizeBytes,
+        creationTime,
+        storedBytes,
+        lost,
+      ),
+    loseKeptBase: (snapshotId, reason) =>
+      database.run(
+        'UPDATE kept_bases SET lost = ? WHERE snapshot_id = ? AND lost IS NULL',
+        reason,
+        snapshotId,
+      ),
+    removeKeptBase: (snapshotId) =>
+      database.run('DELETE FROM kept_bases WHERE snapshot_id = ?', snapshotId),
+  };
+}
+
+function begin(
+  database: KeptDatabase,
+  creates: readonly NewDevice[],
+  deletes: readonly string[],
+): OpenTransaction {
+  const pool = onlyPool(database);
+  if (pool['opens'] !== null) throw new Error(`transaction ${pool['opens']} of the pool is open`);
+  const insert = `INSERT INTO devices (object_id, device_id, kind, state, size_bytes, lineage, made_at, open)
+    VALUES (?, ?, ?, 'creating', ?, ?, ?, 0)`;
+  for (const { objectId, kind, sizeBytes, lineage } of creates) {
+    const values = [takeDeviceId(database), kind, sizeBytes, lineage, pool['transaction_id']];
+    insertUnique(`${kind} ${objectId}`, () => database.run(insert, objectId, ...values));
+  }
+  for (const objectId of deletes) {
+    database.run("UPDATE devices SET state = 'deleting' WHERE object_id = ?", objectId);
+  }
+  database.run('UPDATE pool SET opens = transaction_id + 1');
+  const begun = openTransaction(database);
+  if (begun === null) throw new Error('the transaction that was opened is not there');
+  return begun;
+}
+
+function openTransaction(database: KeptDatabase): OpenTransaction | null {
+  const opens = onlyPool(database)['opens'] as bigint | null;
+  if (opens === null) return null;
+  const inState = (state: DeviceState) =>
+    database.all('SELECT * FROM devices WHERE state = ? ORDER BY device_id', state).map(deviceRow);
+  return { opens, creates: inState('creating'), deletes: inState('deleting') };
+}
+
+/** The next one that is not known, round and round: none comes again soon after it was freed. */
+function takeDeviceId(database: KeptDatabase): number {
+  const follow = (id: number): number => (id >= LAST_DEVICE_ID ? FIRST_DEVICE_ID : id + 1);
+  const begin = Number(onlyPool(database)['next_device_id']);
+  let deviceId = begin;
+  while (database.get('SELECT 1 FROM devices WHERE device_id = ?', deviceId) !== undefined) {
+    deviceId = follow(deviceId);
+    if (deviceId === begin) throw CsiError.resourceExhausted('the pool has no device id left');
+  }
+  database.run('UPDATE pool SET next_device_id = ?', follow(deviceId));
+  return deviceId;
+}
+
+function onlyPool(database: KeptDatabase): Row {
+  const row = database.get('SELECT * FROM pool');
+  if (row === undefined) throw new Error('the ledger was asked before its pool was made');
+  return row;
+}
+
+function poolRow(row: Row): PoolRecord {
+  const transactionId = row['stopped_transaction_id'] as bigint | null;
+  return {
+    uuid: String(row['uuid']),
+    state: row['state'] as PoolRecord['state'],
+    dataBlockBytes: row['data_block_bytes'] as bigint,
+    transactionId: row['transaction_id'] as bigint,
+    holdsMetadataSnapshot: row['holds_metadata_snapshot'] === 1n,
+    bootId: row['boot_id'] as string | null,
+    stopped:
+      transactionId === null
+        ? null
+        : {
+            transactionId,
+            time: Number(row['stopped_time']),
+            mappingRoot: row['stopped_mapping_root'] as bigint,
+            detailsRoot: row['stopped_details_root'] as bigint,
+          },
+  };
+}
+
+function deviceRow(row: Row): DeviceRecord {
+  return {
+    objectId: String(row['object_id']),
+    kind: row['kind'] as DeviceKind,
+    sizeBytes: row['size_bytes'] as bigint,
+    lineage: String(row['lineage']),
+    deviceId: Number(row['device_id']),
+    state: row['state'] as DeviceState,
+    madeAt: row['made_at'] as bigint,
+    open: row['open'] === 1n,
+  };
+}
+
+function keptBaseRow(row: Row): KeptBaseRecord {
+  return {
+    snapshotId: String(row['snapshot_id']),
+    lineage: String(row['lineage']),
+    sizeBytes: row['size_bytes'] as bigint,
+    creationTime: Number(row['creation_time']),
+    storedBytes: row['stored_bytes'] as bigint,
+    lost: row['lost'] as string | null,
+  };
+}
