@@ -6,6 +6,8 @@ import { addConformanceCommand } from './cli/conformance.js';
 import { addDeltaCommand } from './cli/delta.js';
 import { ExitCode } from './cli/exit-codes.js';
 import { addServeCommand } from './cli/serve.js';
+import { addThinDeltaCommand } from './cli/thin-delta.js';
+import { addThinLsCommand } from './cli/thin-ls.js';
 import { packageVersion } from './version.js';
 
 const program = new Command('blockdelta')
@@ -18,6 +20,8 @@ const program = new Command('blockdelta')
 addServeCommand(program);
 addAllocatedCommand(program);
 addDeltaCommand(program);
+addThinDeltaCommand(program);
+addThinLsCommand(program);
 addConformanceCommand(program);
 
 try {

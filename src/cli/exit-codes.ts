@@ -1,4 +1,6 @@
 /** The exit codes of all commands: scripts rely on them, so a number never changes its meaning. */
+import { StatusCode } from '../errors.js';
+
 export const ExitCode = {
   OK: 0,
   FAILURE: 1,
@@ -13,3 +15,15 @@ export const ExitCode = {
   INTERRUPTED: 130,
 } as const;
 export type ExitCode = (typeof ExitCode)[keyof typeof ExitCode];
+
+const OF_STATUS: Readonly<Record<number, ExitCode>> = {
+  [StatusCode.INVALID_ARGUMENT]: ExitCode.INVALID_ARGUMENT,
+  [StatusCode.OUT_OF_RANGE]: ExitCode.INVALID_ARGUMENT,
+  [StatusCode.NOT_FOUND]: ExitCode.NOT_FOUND,
+  [StatusCode.FAILED_PRECONDITION]: ExitCode.FAILED_PRECONDITION,
+};
+
+/** What a list that ended with this status code means to a script. */
+export function exitCodeOfStatus(code: number): ExitCode {
+  return OF_STATUS[code] ?? ExitCode.FAILURE;
+}

@@ -63,15 +63,16 @@ class TableFormatter implements ListFormatter {
 }
 
 export function formatSummary(format: Format, summary: Summary): string {
-  const fields = summaryFields(summary);
-  switch (format) {
-    case 'table':
-      return summaryTable(summary);
-    case 'csv':
-      return `${Object.keys(fields).join(',')}\n${Object.values(fields).join(',')}\n`;
-    case 'ndjson':
-      return `${JSON.stringify(fields)}\n`;
-  }
+  return format === 'table' ? summaryTable(summary) : recordOf(format, summaryFields(summary));
+}
+
+/** One record: csv has its field names above it. */
+export function recordOf(
+  format: Exclude<Format, 'table'>,
+  fields: Readonly<Record<string, string | number | null>>,
+): string {
+  if (format === 'ndjson') return `${JSON.stringify(fields)}\n`;
+  return `${Object.keys(fields).join(',')}\n${Object.values(fields).join(',')}\n`;
 }
 
 function summaryFields(summary: Summary): Record<string, string | number | null> {
@@ -110,11 +111,11 @@ function shareOf({ sizeBytes, capacityBytes }: Summary): number | null {
   return rounded(Number(sizeBytes) / Number(capacityBytes), 6);
 }
 
-function rounded(value: number, digits: number): number {
+export function rounded(value: number, digits: number): number {
   return Number(value.toFixed(digits));
 }
 
-function withHumanSize(bytes: bigint): string {
+export function withHumanSize(bytes: bigint): string {
   return bytes < 1024n ? `${bytes} B` : `${bytes} (${humanSize(bytes)})`;
 }
 

@@ -4,14 +4,13 @@
  */
 import { existsSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { errorCode, StatusCode } from '../errors.js';
 import {
   isServiceError,
   type MetadataRequest,
   openMetadata,
   parseClientEndpoint,
 } from './client.js';
-import { ExitCode } from './exit-codes.js';
+import { ExitCode, exitCodeOfStatus } from './exit-codes.js';
 import { createListFormatter, FORMATS, type Format, formatSummary } from './formats.js';
 import {
   createProgress,
@@ -19,6 +18,7 @@ import {
   type MetadataProgress,
   readMetadata,
 } from './metadata-stream.js';
+import { complain, messageOf, print, runToExitCode, type Verdict } from './output.js';
 
 interface MetadataOptions {
   endpoint?: string;
@@ -30,9 +30,6 @@ interface MetadataOptions {
 
 const MAX_INT64 = 2n ** 63n - 1n;
 const MAX_INT32 = 2n ** 31n - 1n;
-
-/** SIGINT: whoever sent it needs no message. */
-class Interrupt extends Error {}
 
 /** Adds the shared options and the action; `idsOf` turns the arguments into request fields. */
 export function addMetadataAction(
@@ -100,19 +97,7 @@ async function runMetadataCommand(
     complain(`there is no socket at ${socketPath}: is the plugin running?`);
     return ExitCode.UNREACHABLE;
   }
-  const interrupt = new AbortController();
-  const onSigint = (): void => interrupt.abort(new Interrupt());
-  process.once('SIGINT', onSigint);
-  // A write that fails is told by its callback; unheard, the event would end the process.
-  process.stdout.on('error', () => undefined);
-  try {
-    await printMetadata(socketPath, request, options, interrupt.signal);
-    return ExitCode.OK;
-  } catch (error) {
-    return exitCodeOf(interrupt.signal.aborted ? interrupt.signal.reason : error);
-  } finally {
-    process.off('SIGINT', onSigint);
-  }
+  return runToExitCode((signal) => printMetadata(socketPath, request, options, signal), verdictOf);
 }
 
 async function printMetadata(
@@ -148,36 +133,13 @@ function timesOf(progress: MetadataProgress, started: number) {
   return { ...progress, seconds: (performance.now() - started) / 1000 };
 }
 
-/** Resolves when the text is written, so that a slow reader makes the plugin wait. */
-async function print(text: string): Promise<void> {
-  if (text === '') return;
-  await new Promise<void>((resolve, reject) => {
-    process.stdout.write(text, (error) => (error ? reject(error) : resolve()));
-  });
-}
-
-const EXIT_CODES: Readonly<Record<number, ExitCode>> = {
-  [StatusCode.INVALID_ARGUMENT]: ExitCode.INVALID_ARGUMENT,
-  [StatusCode.OUT_OF_RANGE]: ExitCode.INVALID_ARGUMENT,
-  [StatusCode.NOT_FOUND]: ExitCode.NOT_FOUND,
-  [StatusCode.FAILED_PRECONDITION]: ExitCode.FAILED_PRECONDITION,
-};
-
-/** Says what happened on stderr, unless whoever ended the command knows. */
-function exitCodeOf(error: unknown): ExitCode {
-  if (error instanceof Interrupt) return ExitCode.INTERRUPTED;
-  // The reader of the pipe has seen enough.
-  if (errorCode(error) === 'EPIPE') return ExitCode.OK;
+function verdictOf(error: unknown): Verdict {
   if (error instanceof InterruptedError) {
-    complain(`${error.message}; the last failure: ${(error.cause as Error).message}`);
-    return ExitCode.UNREACHABLE;
+    const message = `${error.message}; the last failure: ${(error.cause as Error).message}`;
+    return { code: ExitCode.UNREACHABLE, message };
   }
-  complain(error instanceof Error ? error.message : String(error));
-  return isServiceError(error) ? (EXIT_CODES[error.code] ?? ExitCode.FAILURE) : ExitCode.FAILURE;
-}
-
-function complain(message: string): void {
-  process.stderr.write(`blockdelta: ${message}\n`);
+  const code = isServiceError(error) ? exitCodeOfStatus(error.code) : ExitCode.FAILURE;
+  return { code, message: messageOf(error) };
 }
 
 function parseOffset(value: string): bigint {

@@ -1,0 +1,106 @@
+/** `blockdelta thin-ls`: the thin devices of any dm-thin pool, from its metadata. Needs no plugin. */
+import { type Command, Option } from 'commander';
+import type { NativeRunner } from '../native/pool.js';
+import type { ThinDeviceDetails } from '../native/thin-addon.js';
+import { FORMATS, type Format } from './formats.js';
+import { print } from './output.js';
+import {
+  addMetadataOptions,
+  METADATA_HELP,
+  type MetadataOptions,
+  type NamedMetadata,
+  namedMetadata,
+  runOnMetadata,
+  warnOfNeedsCheck,
+} from './thin-options.js';
+import { ThinTrees } from './thin-trees.js';
+
+interface LsOptions extends MetadataOptions {
+  format: Format;
+}
+
+export function addThinLsCommand(program: Command): void {
+  const command = program
+    .command('thin-ls')
+    .description("list the thin devices of a pool, from the pool's metadata");
+  addMetadataOptions(command)
+    .addOption(new Option('--format <format>', 'how to print').choices(FORMATS).default('table'))
+    .addHelpText('after', HELP + METADATA_HELP)
+    .action(async (positional: string | undefined, options: LsOptions) => {
+      const metadata = namedMetadata(command, positional, options);
+      process.exitCode = await runOnMetadata((runner) =>
+        printThinDevices(runner, metadata, options.format),
+      );
+    });
+}
+
+const HELP = `
+Of each device: its id, what it maps, the pool's transaction id when it was made, and the pool's time
+(a counter of snapshots) when it was made and when it was last snapshotted.
+`;
+
+export async function printThinDevices(
+  runner: NativeRunner,
+  metadata: NamedMetadata,
+  format: Format,
+): Promise<void> {
+  const trees = await ThinTrees.open(runner, metadata.path, metadata.snapshot);
+  warnOfNeedsCheck(trees);
+  const devices = await trees.devices();
+  await print(formatDevices(format, devices, trees.superblock.dataBlockBytes));
+}
+
+const COLUMNS = [
+  'device_id',
+  'mapped_blocks',
+  'mapped_bytes',
+  'transaction_id',
+  'creation_time',
+  'snapshotted_time',
+] as const;
+const HEADINGS = ['DEVICE', 'BLOCKS', 'BYTES', 'TRANSACTION', 'CREATED', 'SNAPSHOTTED'];
+
+type Row = Record<(typeof COLUMNS)[number], string | number>;
+
+/** Device ids and times are small; counts may be larger than what readers of JSON take exactly. */
+function rowOf(device: ThinDeviceDetails, blockBytes: bigint): Row {
+  return {
+    device_id: device.deviceId,
+    mapped_blocks: device.mappedBlocks.toString(),
+    mapped_bytes: (device.mappedBlocks * blockBytes).toString(),
+    transaction_id: device.transactionId.toString(),
+    creation_time: device.creationTime,
+    snapshotted_time: device.snapshottedTime,
+  };
+}
+
+export function formatDevices(
+  format: Format,
+  devices: readonly ThinDeviceDetails[],
+  blockBytes: bigint,
+): string {
+  const rows = devices.map((device) => rowOf(device, blockBytes));
+  switch (format) {
+    case 'ndjson':
+      return rows.map((row) => `${JSON.stringify(row)}\n`).join('');
+    case 'csv':
+      return [COLUMNS, ...rows.map(cellsOf)].map((cells) => `${cells.join(',')}\n`).join('');
+    case 'table':
+      return tableOf(rows.map(cellsOf));
+  }
+}
+
+function cellsOf(row: Row): string[] {
+  return COLUMNS.map((column) => String(row[column]));
+}
+
+function tableOf(rows: readonly string[][]): string {
+  const lines = [HEADINGS, ...rows];
+  const widths = HEADINGS.map((_, column) =>
+    lines.reduce((width, cells) => Math.max(width, cells[column]?.length ?? 0), 0),
+  );
+  const aligned = lines.map((cells) =>
+    cells.map((cell, column) => cell.padStart(widths[column] ?? 0)).join('  '),
+  );
+  return `${aligned.join('\n')}\n`;
+}

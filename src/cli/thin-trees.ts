@@ -1,0 +1,190 @@
+/**
+ * What `thin-delta` and `thin-ls` read: the trees of one pool, the current ones or those that a
+ * metadata snapshot holds, and whether they stood still while they were read.
+ *
+ * A pool in use gives nodes free and uses them again. What was read is what it claims to be if a later
+ * look, from the superblock down, still leads to the same roots: no node below a root that is still
+ * in place has been freed before that look. Knows nothing of printing.
+ */
+import { CsiError, SystemError } from '../errors.js';
+import type { NativeRunner } from '../native/pool.js';
+import type {
+  ThinAddon,
+  ThinDeviceDetails,
+  ThinMetadata,
+  ThinSuperblock,
+} from '../native/thin-addon.js';
+
+/** Which metadata snapshot: none, the one that is held, or the one at this block (and no other). */
+export type SnapshotChoice = false | true | bigint;
+
+type ThinDeltaAnswer = Extract<ReturnType<ThinAddon['thinDelta']>, { ok: true }>;
+type DeltaRequest = Omit<Parameters<ThinAddon['thinDelta']>[0], keyof ThinMetadata>;
+
+/** Device ids have 24 bits. */
+export const MAX_DEVICE_ID = 2 ** 24 - 1;
+/** Devices that one question names at most. */
+const DEVICES_PER_CALL = 65_536;
+/** A pool commits about once a second, and a look takes milliseconds. */
+const LOOKS = 5;
+
+export class ThinTrees {
+  private constructor(
+    readonly runner: NativeRunner,
+    readonly metadata: string,
+    /** The pool's own: knows the size of the data device. */
+    readonly current: ThinSuperblock,
+    /** Where reading begins: the pool's own or the copy that is held. */
+    readonly superblock: ThinSuperblock,
+    readonly heldRoot: bigint | null,
+  ) {}
+
+  static async open(
+    runner: NativeRunner,
+    metadata: string,
+    choice: SnapshotChoice,
+  ): Promise<ThinTrees> {
+    const current = await superblockAt(runner, metadata, 0n);
+    if (choice === false) return new ThinTrees(runner, metadata, current, current, null);
+    const heldRoot = heldBlock(metadata, current, choice);
+    const held = await superblockAt(runner, metadata, heldRoot);
+    return new ThinTrees(runner, metadata, current, held, heldRoot);
+  }
+
+  /** All devices, in the order of their ids. */
+  async devices(): Promise<ThinDeviceDetails[]> {
+    for (let look = 0; look < LOOKS; look += 1) {
+      const before = await superblockAt(this.runner, this.metadata, this.#block);
+      const found = await attempt(() => this.#listDevices());
+      if (await this.#isStill(before)) return outcomeOf(found, this.metadata);
+    }
+    throw this.moved('the list of devices');
+  }
+
+  /** Roots of the mapping trees of devices, in the order of the ids. */
+  async rootsOf(deviceIds: readonly number[]): Promise<bigint[]> {
+    for (let look = 0; look < LOOKS; look += 1) {
+      const before = await superblockAt(this.runner, this.metadata, this.#block);
+      const found = await attempt(() => this.#ask(deviceIds));
+      if (await this.#isStill(before)) {
+        const { devices } = outcomeOf(found, this.metadata);
+        return deviceIds.map((id) => this.#rootIn(devices, id));
+      }
+    }
+    throw this.moved('the list of devices');
+  }
+
+  /** Some runs of a delta. What was read has to be held against rootsOf afterwards. */
+  delta(request: DeltaRequest): Promise<ThinDeltaAnswer> {
+    return this.runner.run('thinDelta', { ...this.#source, ...request });
+  }
+
+  /** The error that says why nothing sound can be told, and what helps. */
+  moved(what: string): CsiError {
+    const remedy =
+      this.heldRoot === null
+        ? 'name snapshots that nobody writes to, or hold a metadata snapshot ' +
+          '(dmsetup message POOL 0 reserve_metadata_snap) and give --metadata-snap'
+        : 'the metadata snapshot was released meanwhile: reserve it again and release it afterwards';
+    return CsiError.failedPrecondition(
+      `${what} in ${this.metadata} changed while it was read, so nothing sound can be told of it: ${remedy}`,
+    );
+  }
+
+  get #block(): bigint {
+    return this.heldRoot ?? 0n;
+  }
+
+  get #source(): ThinMetadata {
+    return { metadata: this.metadata, superblock: this.#block };
+  }
+
+  #ask(deviceIds: readonly number[] | null) {
+    return this.runner.run('thinDevices', { ...this.#source, deviceIds });
+  }
+
+  async #listDevices(): Promise<ThinDeviceDetails[]> {
+    const first = await this.#ask(null);
+    if (!first.truncated) return first.devices;
+    const all = [...first.devices];
+    let next = (all.at(-1)?.deviceId ?? MAX_DEVICE_ID) + 1;
+    for (; next <= MAX_DEVICE_ID; next += DEVICES_PER_CALL) {
+      const count = Math.min(DEVICES_PER_CALL, MAX_DEVICE_ID + 1 - next);
+      const { devices } = await this.#ask(Array.from({ length: count }, (_, i) => next + i));
+      all.push(...devices);
+    }
+    return all;
+  }
+
+  #rootIn(devices: readonly ThinDeviceDetails[], deviceId: number): bigint {
+    const device = devices.find((each) => each.deviceId === deviceId);
+    if (device !== undefined) return device.root;
+    const where = this.heldRoot === null ? '' : 'the metadata snapshot of ';
+    throw CsiError.notFound(
+      `there is no thin device ${deviceId} in ${where}${this.metadata}: blockdelta thin-ls lists them`,
+    );
+  }
+
+  /** Whether the trees that `before` leads to are still those in force. */
+  async #isStill(before: ThinSuperblock): Promise<boolean> {
+    const now = await superblockAt(this.runner, this.metadata, 0n);
+    if (this.heldRoot !== null) return now.heldRoot === this.heldRoot;
+    return now.mappingRoot === before.mappingRoot && now.detailsRoot === before.detailsRoot;
+  }
+}
+
+async function superblockAt(
+  runner: NativeRunner,
+  metadata: string,
+  superblock: bigint,
+): Promise<ThinSuperblock> {
+  try {
+    return (await runner.run('thinSuperblock', { metadata, superblock })).superblock;
+  } catch (error) {
+    throw readable(error, metadata);
+  }
+}
+
+function heldBlock(metadata: string, current: ThinSuperblock, choice: true | bigint): bigint {
+  if (current.heldRoot === null) {
+    throw CsiError.failedPrecondition(
+      `no metadata snapshot is held in ${metadata}: make one by 'dmsetup message POOL 0 ` +
+        `reserve_metadata_snap', and release it afterwards by 'release_metadata_snap'`,
+    );
+  }
+  if (choice !== true && choice !== current.heldRoot) {
+    throw CsiError.failedPrecondition(
+      `the metadata snapshot held in ${metadata} is at block ${current.heldRoot}, not ${choice}`,
+    );
+  }
+  return current.heldRoot;
+}
+
+export type Attempt<T> = { value: T } | { error: unknown };
+
+/** A failure may come from trees that moved, so it counts only when they did not. */
+export async function attempt<T>(read: () => Promise<T>): Promise<Attempt<T>> {
+  try {
+    return { value: await read() };
+  } catch (error) {
+    return { error };
+  }
+}
+
+export function outcomeOf<T>(found: Attempt<T>, metadata: string): T {
+  if ('error' in found) throw readable(found.error, metadata);
+  return found.value;
+}
+
+/** A native failure as an error with a status code and the path in its words. */
+function readable(error: unknown, metadata: string): unknown {
+  if (!(error instanceof SystemError)) return error;
+  if (error.code === 'THIN_METADATA_INVALID') {
+    return CsiError.failedPrecondition(
+      `${error.message}; if ${metadata} is the metadata of a thin pool, it is damaged: ` +
+        'stop the pool and run thin_check on it',
+      { cause: error },
+    );
+  }
+  return error;
+}
