@@ -4,8 +4,11 @@ import { type TestContext, test } from 'node:test';
 const skip =
   process.env['BLOCKDELTA_GUEST'] === '1' ? false : 'runs in a guest only: scripts/test-guest';
 
+/** Far above what any of them takes: a hang costs one test, not the run. */
+const TIMEOUT_MS = 1000 * Number(process.env['BLOCKDELTA_GUEST_TEST_SECONDS'] ?? 150);
+
 export const isGuest = skip === false;
 
 export function guestTest(title: string, run: (context: TestContext) => Promise<void>): void {
-  void test(title, { skip }, run);
+  void test(title, { skip, timeout: TIMEOUT_MS }, run);
 }
