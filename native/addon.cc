@@ -1,6 +1,7 @@
 // The addon's export table, and nothing else. Contracts: src/native/addon.ts.
 #include <napi.h>
 
+#include "native/binding/dm.h"
 #include "native/binding/file.h"
 #include "native/binding/loop.h"
 #include "native/binding/scan.h"
@@ -39,6 +40,20 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<GrowFileSystemBinding>(exports, "growFileSystem");
   Export<ThinSuperblockBinding>(exports, "thinSuperblock");
   Export<ThinDevicesBinding>(exports, "thinDevices");
+  Export<DmVersionBinding>(exports, "dmVersion");
+  Export<DmHasTargetBinding>(exports, "dmHasTarget");
+  Export<DmFindBinding>(exports, "dmFind");
+  Export<DmListBinding>(exports, "dmList");
+  Export<DmCreateBinding>(exports, "dmCreate");
+  Export<DmReloadBinding>(exports, "dmReload");
+  Export<DmSuspendBinding>(exports, "dmSuspend");
+  Export<DmResumeBinding>(exports, "dmResume");
+  Export<DmRemoveBinding>(exports, "dmRemove");
+  Export<DmWaitBinding>(exports, "dmWait");
+  Export<ThinPoolStatusBinding>(exports, "thinPoolStatus");
+  Export<ThinStatusBinding>(exports, "thinStatus");
+  Export<ThinMessagesBinding>(exports, "thinMessages");
+  Export<ThinCutBinding>(exports, "thinCut");
   return exports;
 }
 

@@ -86,6 +86,34 @@ uint64_t Fields::Count(const char* name) {
   return 1;
 }
 
+uint64_t Fields::Whole(const char* name, uint64_t max) {
+  const Napi::Value value = Get(name);
+  const double number = value.IsNumber() ? value.As<Napi::Number>().DoubleValue() : -1;
+  if (number >= 0 && number <= static_cast<double>(max) && std::trunc(number) == number) {
+    return static_cast<uint64_t>(number);
+  }
+  Reject(std::string(name) + " must be an integer from 0 to " + std::to_string(max));
+  return 0;
+}
+
+std::optional<std::string> Fields::TextOrNull(const char* name) {
+  if (IsNull(name)) return std::nullopt;
+  return Text(name);
+}
+
+std::vector<std::string> Fields::Texts(const char* name) {
+  const Napi::Value value = Get(name);
+  std::vector<std::string> texts;
+  const uint32_t length = value.IsArray() ? value.As<Napi::Array>().Length() : 0;
+  for (uint32_t i = 0; i < length && length <= kMaxObjects; i++) {
+    const Napi::Value element = Calm(env_, value.As<Napi::Array>().Get(i));
+    if (!element.IsString()) break;
+    texts.push_back(element.As<Napi::String>().Utf8Value());
+  }
+  if (length == 0 || texts.size() != length) Expect(name, "an array of 1 to 4096 strings");
+  return texts;
+}
+
 Napi::BigUint64Array Fields::Words(const char* name) {
   const Napi::Value value = Get(name);
   if (value.IsTypedArray() &&

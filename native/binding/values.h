@@ -34,6 +34,12 @@ class Fields {
   uint64_t Word(const char* name);
   // An integral number from 1 to 2^53 - 1.
   uint64_t Count(const char* name);
+  // An integral number from 0 to `max`, which is at most 2^53 - 1.
+  uint64_t Whole(const char* name, uint64_t max);
+  // A string, or nothing for null.
+  std::optional<std::string> TextOrNull(const char* name);
+  // An array of 1 to 4096 strings.
+  std::vector<std::string> Texts(const char* name);
   // Elements of a BigUint64Array; they belong to JavaScript and live as long as this call.
   Napi::BigUint64Array Words(const char* name);
   // Integral numbers from 0 to `max`, at most `max_count` of them.

@@ -5,8 +5,8 @@
  *
  * Devices are named by their dm name, of at most 127 bytes. Every device that a function returns has
  * its node: /dev/dm-N, made by us where neither devtmpfs nor udev has. A failure's `path` is the name
- * of the dm device; `code` an errno name, DM_STATUS_INVALID for a line of the kernel's that does not
- * parse, or THIN_POOL_MODE (below).
+ * of the dm device; `code` an errno name (ENXIO: there is no such device), DM_STATUS_INVALID for an
+ * answer of the kernel's that does not parse, or THIN_POOL_MODE (below).
  */
 import type { NativeResult } from './addon.js';
 
@@ -77,7 +77,8 @@ export interface DmAddon {
   dmList(request: { prefix: string }): NativeResult<{ devices: { name: string; uuid: string }[] }>;
   /**
    * Makes a device of one target and resumes it; nothing is left after a failure. EEXIST if the name
-   * is taken. `readOnly` devices refuse writes and discards.
+   * or the uuid is taken. `readOnly` devices refuse writes and discards. A process killed meanwhile
+   * leaves a device without targets: to be removed.
    */
   dmCreate(request: {
     name: string;
@@ -89,8 +90,8 @@ export interface DmAddon {
   }): NativeResult<{ device: DmDevice }>;
   /**
    * Replaces the table of a device: loads, suspends, resumes. `noFlush`: I/O in flight is held back
-   * instead of waited for. `lockFileSystem`: a mounted file system is frozen meanwhile. The old table
-   * stays, and the device is resumed, after a failure.
+   * instead of waited for. `lockFileSystem`: a mounted file system is frozen meanwhile; without effect
+   * together with `noFlush`. The old table stays, and the device is resumed, after a failure.
    */
   dmReload(request: {
     name: string;
@@ -101,6 +102,7 @@ export interface DmAddon {
     noFlush: boolean;
     lockFileSystem: boolean;
   }): NativeResult<{ device: DmDevice }>;
+  /** Suspended already: done. Arguments as those of dmReload. */
   dmSuspend(request: {
     name: string;
     noFlush: boolean;
@@ -111,9 +113,13 @@ export interface DmAddon {
   /**
    * Removes a device; absent: done. EBUSY is retried for about a second, since udev may look at a device
    * for a moment, and then returned, or with `deferred` the kernel removes it at its last close.
+   * `removed`: it was there and is gone.
    */
   dmRemove(request: { name: string; deferred: boolean }): NativeResult<{ removed: boolean }>;
-  /** Waits until the event number of the device is above `eventNumber`, for timeoutMs at most. */
+  /**
+   * Waits until the event number of the device is another than `eventNumber`, for timeoutMs, 60,000 at
+   * most: it holds its thread.
+   */
   dmWait(request: {
     name: string;
     eventNumber: number;
@@ -136,9 +142,10 @@ export interface DmAddon {
   }): NativeResult<{ status: { mode: 'ok' | 'fail'; mappedSectors: bigint } | null }>;
   /**
    * Sends messages to a pool, one after the other, and reads the status after each: the kernel drops
-   * the result of the commit that ends a message, so only a pool that is writable afterwards has kept
-   * it. THIN_POOL_MODE if it is not (the message tells the mode): what was sent may or may not have
-   * happened. An errno: that message did nothing, those before it are done.
+   * the result of the commit that ends a message, so only a pool whose metadata is writable afterwards
+   * (rw or out_of_data_space, no needs_check) has kept it. THIN_POOL_MODE if it is not (the message
+   * tells the mode): what was sent may or may not have happened. An errno: that message did nothing,
+   * those before it are done.
    */
   thinMessages(request: {
     pool: string;
@@ -148,7 +155,11 @@ export interface DmAddon {
    * Snapshots of one or several thin devices at one point in time: suspends all active origins (a
    * mounted file system is frozen, I/O waited for), sends all create_snap, resumes all that were
    * suspended here, in every case. A failure has deleted what it made, unless the pool did not let it.
-   * EBUSY if an origin is suspended by somebody else.
+   * EBUSY if an origin is suspended already; ESTALE if a device is not the thin device `originId` of
+   * this pool; THIN_POOL_MODE unless the pool is rw, since without space a file system may not freeze.
+   *
+   * The kernel counts each create_snap in the pool's time, keeps 24 bits of it in the mappings and goes
+   * on wrongly behind that: refuse to cut when the superblock's time is 16,777,215.
    */
   thinCut(request: { pool: string; members: readonly ThinCutMember[] }): NativeResult<{
     /** Wall clock when all were held still, ns since the epoch. */

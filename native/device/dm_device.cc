@@ -1,0 +1,134 @@
+#include "native/device/dm_device.h"
+
+#include <poll.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "native/device/dm_node.h"
+#include "native/device/dm_status.h"
+
+namespace blockdelta {
+namespace {
+
+constexpr uint64_t kNsPerMs = 1'000'000;
+
+Result<DmDevice> ToDevice(const std::string& name, const DmReply& reply) {
+  const struct dm_ioctl& header = reply.header;
+  Result<std::vector<DmTarget>> targets = ParseTargets(reply.span(), header.target_count);
+  if (!targets.ok()) return targets.TakeStatus();
+  Result<std::string> path = EnsureDmNode(header.dev);
+  if (!path.ok()) return path.TakeStatus();
+  DmDevice device;
+  device.name = name;
+  device.uuid = header.uuid;
+  device.path = *path;
+  device.major = major(header.dev);
+  device.minor = minor(header.dev);
+  for (const DmTarget& target : *targets) device.size_bytes += target.length_sectors * 512;
+  device.read_only = reply.Has(DM_READONLY_FLAG);
+  device.suspended = reply.Has(DM_SUSPEND_FLAG);
+  device.has_inactive_table = reply.Has(DM_INACTIVE_PRESENT_FLAG);
+  device.is_being_removed = reply.Has(DM_DEFERRED_REMOVE);
+  device.open_count = static_cast<uint64_t>(std::max(header.open_count, 0));
+  device.event_number = header.event_nr;
+  device.targets = std::move(*targets);
+  return device;
+}
+
+Result<uint32_t> EventNumber(const DmControl& control, const std::string& name) {
+  Result<DmReply> reply = control.Call({DM_DEV_STATUS, "DM_DEV_STATUS", name, "", 0, 0, {}});
+  if (!reply.ok()) return reply.TakeStatus();
+  return reply->header.event_nr;
+}
+
+}  // namespace
+
+Result<DmVersion> InterfaceVersion(const DmControl& control) {
+  Result<DmReply> reply = control.Call({DM_VERSION, "DM_VERSION", "", "", 0, 0, {}});
+  if (!reply.ok()) return reply.TakeStatus();
+  const uint32_t* version = reply->header.version;
+  return DmVersion{version[0], version[1], version[2]};
+}
+
+Result<bool> HasTarget(const DmControl& control, const std::string& type) {
+  if (type.empty() || type.size() > kMaxTargetType) {
+    return Status::Errno(EINVAL, "device-mapper", type, "no target type has such a name");
+  }
+  Result<DmReply> reply =
+      control.Call({DM_GET_TARGET_VERSION, "DM_GET_TARGET_VERSION", type, "", 0, 0, {}});
+  if (reply.ok()) return true;
+  if (reply.status().IsErrno(EINVAL)) return false;
+  if (!reply.status().IsErrno(ENOTTY)) return reply.TakeStatus();
+  // Kernels before 5.4 only list what they have and load nothing.
+  reply = control.Call({DM_LIST_VERSIONS, "DM_LIST_VERSIONS", "", "", 0, 0, {}});
+  if (!reply.ok()) return reply.TakeStatus();
+  Result<std::vector<std::string>> types = ParseTargetTypes(reply->span());
+  if (!types.ok()) return types.TakeStatus();
+  return std::find(types->begin(), types->end(), type) != types->end();
+}
+
+Result<DmDevice> DescribeDm(const DmControl& control, const std::string& name) {
+  Status status = CheckDmName(name);
+  if (!status.ok()) return status;
+  // One call, so that all that it tells is of one moment.
+  Result<DmReply> reply = control.Call({DM_TABLE_STATUS,
+                                        "DM_TABLE_STATUS",
+                                        name,
+                                        "",
+                                        DM_STATUS_TABLE_FLAG | DM_NOFLUSH_FLAG,
+                                        0,
+                                        {}});
+  if (!reply.ok()) return reply.TakeStatus();
+  return ToDevice(name, *reply);
+}
+
+Result<std::optional<DmDevice>> FindDm(const DmControl& control, const std::string& name) {
+  Result<DmDevice> device = DescribeDm(control, name);
+  if (device.status().IsErrno(ENXIO)) return std::optional<DmDevice>();
+  if (!device.ok()) return device.TakeStatus();
+  return std::optional<DmDevice>(std::move(*device));
+}
+
+Result<std::vector<DmName>> ListDm(const DmControl& control, const std::string& prefix) {
+  Result<DmReply> reply = control.Call({DM_LIST_DEVICES, "DM_LIST_DEVICES", "", "", 0, 0, {}});
+  if (!reply.ok()) return reply.TakeStatus();
+  Result<std::vector<std::string>> names = ParseDeviceNames(reply->span());
+  if (!names.ok()) return names.TakeStatus();
+  std::vector<DmName> devices;
+  for (std::string& name : *names) {
+    if (name.compare(0, prefix.size(), prefix) != 0) continue;
+    // The list itself tells uuids only since Linux 5.11.
+    reply = control.Call({DM_DEV_STATUS, "DM_DEV_STATUS", name, "", 0, 0, {}});
+    if (reply.status().IsErrno(ENXIO)) continue;  // Removed meanwhile.
+    if (!reply.ok()) return reply.TakeStatus();
+    devices.push_back({std::move(name), reply->header.uuid});
+  }
+  return devices;
+}
+
+Result<uint32_t> WaitForEvent(const DmControl& control, const std::string& name,
+                              uint32_t event_number, uint32_t timeout_ms) {
+  Status status = CheckDmName(name);
+  if (!status.ok()) return status;
+  const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + timeout_ms * kNsPerMs;
+  for (;;) {
+    // Armed before the number is read: an event after that ends the poll.
+    Result<DmReply> armed = control.Call({DM_DEV_ARM_POLL, "DM_DEV_ARM_POLL", "", "", 0, 0, {}});
+    if (!armed.ok()) return armed.TakeStatus();
+    Result<uint32_t> now = EventNumber(control, name);
+    if (!now.ok() || *now != event_number) return now;
+    const uint64_t time = ClockNs(CLOCK_MONOTONIC);
+    if (time >= deadline) return now;
+    // It wakes up for events of all devices of the machine.
+    struct pollfd events = {control.fd(), POLLIN, 0};
+    const auto left_ms = static_cast<int>((deadline - time + kNsPerMs - 1) / kNsPerMs);
+    if (poll(&events, 1, left_ms) == -1 && errno != EINTR) {
+      return Status::Errno(errno, "poll", name);
+    }
+  }
+}
+
+}  // namespace blockdelta

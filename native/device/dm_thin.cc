@@ -1,0 +1,91 @@
+#include "native/device/dm_thin.h"
+
+#include <utility>
+
+#include "native/device/dm_buffer.h"
+
+namespace blockdelta {
+namespace {
+
+constexpr size_t kMaxMessage = 255;
+
+// The status line of a device of one target of that type; nothing: no such device.
+Result<std::optional<std::string>> StatusLine(const DmControl& control, const std::string& name,
+                                              const char* type, bool commit) {
+  Status status = CheckDmName(name);
+  if (!status.ok()) return status;
+  const uint32_t flags = commit ? 0 : DM_NOFLUSH_FLAG;
+  Result<DmReply> reply =
+      control.Call({DM_TABLE_STATUS, "DM_TABLE_STATUS", name, "", flags, 0, {}});
+  if (reply.status().IsErrno(ENXIO)) return std::optional<std::string>();
+  if (!reply.ok()) return reply.TakeStatus();
+  Result<std::vector<DmTarget>> targets = ParseTargets(reply->span(), reply->header.target_count);
+  if (!targets.ok()) return targets.TakeStatus();
+  if (targets->size() != 1 || (*targets)[0].type != type) {
+    return Status::Errno(EINVAL, "DM_TABLE_STATUS", name,
+                         std::string("it is no ") + type + " device");
+  }
+  return std::optional<std::string>(std::move((*targets)[0].text));
+}
+
+Status CheckMessage(const std::string& pool, const std::string& message) {
+  if (!message.empty() && message.size() <= kMaxMessage &&
+      message.find('\0') == std::string::npos) {
+    return Status();
+  }
+  return Status::Errno(EINVAL, "DM_TARGET_MSG", pool, "a message has 1 to 255 bytes");
+}
+
+Result<ThinPoolStatus> SendOne(const DmControl& control, const std::string& pool,
+                               const std::string& message) {
+  Result<DmReply> reply =
+      control.Call({DM_TARGET_MSG, "DM_TARGET_MSG", pool, "", 0, 0, EncodeMessage(message)});
+  if (!reply.ok()) {
+    const Failure& failure = reply.status().failure();
+    return Status::Errno(failure.error, "DM_TARGET_MSG", pool, message);
+  }
+  Result<std::optional<ThinPoolStatus>> status = PoolStatus(control, pool, false);
+  if (!status.ok()) return status.TakeStatus();
+  if (!status->has_value()) return Status::Errno(ENXIO, "DM_TABLE_STATUS", pool);
+  if ((*status)->KeepsMessages()) return **status;
+  return Status::Reason(kThinPoolMode, "DM_TARGET_MSG", pool,
+                        "thin pool " + pool + " is " + NameOf((*status)->mode) +
+                            ((*status)->needs_check ? " needs_check" : "") + " after '" + message +
+                            "', which it may not have kept");
+}
+
+}  // namespace
+
+Result<std::optional<ThinPoolStatus>> PoolStatus(const DmControl& control, const std::string& name,
+                                                 bool commit) {
+  Result<std::optional<std::string>> line = StatusLine(control, name, "thin-pool", commit);
+  if (!line.ok()) return line.TakeStatus();
+  if (!line->has_value()) return std::optional<ThinPoolStatus>();
+  Result<ThinPoolStatus> status = ParseThinPoolStatus(**line);
+  if (!status.ok()) return status.TakeStatus();
+  return std::optional<ThinPoolStatus>(*status);
+}
+
+Result<std::optional<ThinStatus>> DeviceStatus(const DmControl& control, const std::string& name) {
+  Result<std::optional<std::string>> line = StatusLine(control, name, "thin", false);
+  if (!line.ok()) return line.TakeStatus();
+  if (!line->has_value()) return std::optional<ThinStatus>();
+  Result<ThinStatus> status = ParseThinStatus(**line);
+  if (!status.ok()) return status.TakeStatus();
+  return std::optional<ThinStatus>(*status);
+}
+
+Result<ThinPoolStatus> SendMessages(const DmControl& control, const std::string& pool,
+                                    const std::vector<std::string>& messages) {
+  if (messages.empty()) return Status::Errno(EINVAL, "DM_TARGET_MSG", pool, "nothing to send");
+  for (const std::string& message : messages) {
+    Status status = CheckMessage(pool, message);
+    if (!status.ok()) return status;
+  }
+  for (size_t i = 0;; i++) {
+    Result<ThinPoolStatus> status = SendOne(control, pool, messages[i]);
+    if (!status.ok() || i + 1 == messages.size()) return status;
+  }
+}
+
+}  // namespace blockdelta

@@ -1,0 +1,170 @@
+// Snapshots of thin devices at one point in time; see dm_thin.h.
+#include <time.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "native/device/dm_device.h"
+#include "native/device/dm_thin.h"
+
+namespace blockdelta {
+namespace {
+
+// A device that stands still, its file system frozen, for as long as this lives.
+class Suspension {
+ public:
+  // EBUSY if it is suspended already: then somebody else will resume it, at a time of theirs.
+  static Result<Suspension> Begin(const DmControl& control, const std::string& name) {
+    const uint64_t begun_ns = ClockNs(CLOCK_MONOTONIC);
+    Status status = SuspendDm(control, name, {false, true});
+    if (!status.ok()) return status;
+    return Suspension(&control, name, begun_ns);
+  }
+  Suspension(Suspension&& other) noexcept
+      : control_(std::exchange(other.control_, nullptr)),
+        name_(std::move(other.name_)),
+        begun_ns_(other.begun_ns_) {}
+  Suspension& operator=(Suspension&&) = delete;
+  ~Suspension() {
+    if (control_ != nullptr) static_cast<void>(Resume());
+  }
+
+  // Answers how long it stood still, ns.
+  Result<uint64_t> Resume() {
+    const DmControl* control = std::exchange(control_, nullptr);
+    Result<bool> resumed = ResumeDm(*control, name_);
+    if (!resumed.ok()) return resumed.TakeStatus();
+    // Then it was not still until here, and its snapshot may be torn.
+    if (!*resumed) {
+      return Status::Errno(ESTALE, "DM_DEV_SUSPEND", name_, "another process resumed it");
+    }
+    return ClockNs(CLOCK_MONOTONIC) - begun_ns_;
+  }
+
+ private:
+  Suspension(const DmControl* control, std::string name, uint64_t begun_ns)
+      : control_(control), name_(std::move(name)), begun_ns_(begun_ns) {}
+
+  const DmControl* control_;
+  std::string name_;
+  uint64_t begun_ns_;
+};
+
+std::string Message(const char* verb, uint32_t id) { return verb + (" " + std::to_string(id)); }
+
+Status CheckMembers(const std::string& pool, const std::vector<ThinCutMember>& members) {
+  std::set<uint32_t> ids;
+  for (const ThinCutMember& member : members) {
+    const bool is_new = ids.insert(member.snapshot_id).second;
+    if (!is_new || member.snapshot_id > kMaxThinId || member.origin_id > kMaxThinId) {
+      return Status::Errno(EINVAL, "cut", pool, "a device id is given twice or above 2^24 - 1");
+    }
+  }
+  if (ids.empty()) return Status::Errno(EINVAL, "cut", pool, "there is nothing to cut");
+  return Status();
+}
+
+// The device is the thin device of that id in the pool, and nobody holds it still.
+Status CheckOrigin(const DmControl& control, const DmDevice& pool, const std::string& name,
+                   uint32_t origin_id) {
+  Result<DmDevice> device = DescribeDm(control, name);
+  if (!device.ok()) return device.TakeStatus();
+  if (device->suspended) {
+    return Status::Errno(EBUSY, "cut", name, "it is suspended, not by this cut");
+  }
+  if (device->targets.size() == 1 && device->targets[0].type == "thin") {
+    Result<ThinTable> table = ParseThinTable(device->targets[0].text);
+    if (!table.ok()) return table.TakeStatus();
+    if (table->pool_major == pool.major && table->pool_minor == pool.minor &&
+        table->device_id == origin_id) {
+      return Status();
+    }
+  }
+  return Status::Errno(ESTALE, "cut", name,
+                       "it is not device " + std::to_string(origin_id) + " of pool " + pool.name);
+}
+
+// Begins a suspension for each active origin; a volume may be cut twice.
+Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDevice& pool,
+                                           const std::vector<ThinCutMember>& members) {
+  std::set<std::string> names;
+  for (const ThinCutMember& member : members) {
+    if (!member.device_name.has_value()) continue;
+    Status status = CheckOrigin(control, pool, *member.device_name, member.origin_id);
+    if (!status.ok()) return status;
+    names.insert(*member.device_name);
+  }
+  std::vector<Suspension> suspensions;
+  for (const std::string& name : names) {
+    Result<Suspension> suspension = Suspension::Begin(control, name);
+    if (!suspension.ok()) return suspension.TakeStatus();
+    suspensions.push_back(std::move(*suspension));
+  }
+  return suspensions;
+}
+
+// `made` receives the ids of the snapshots there may be, also after a failure.
+Result<ThinPoolStatus> SnapAll(const DmControl& control, const std::string& pool,
+                               const std::vector<ThinCutMember>& members,
+                               std::vector<uint32_t>* made) {
+  for (size_t i = 0;; i++) {
+    const std::string message =
+        Message("create_snap", members[i].snapshot_id) + " " + std::to_string(members[i].origin_id);
+    Result<ThinPoolStatus> status = SendMessages(control, pool, {message});
+    // An errno tells that it does not exist, or that it is another's (EEXIST).
+    if (status.ok() || status.status().Is(kThinPoolMode)) made->push_back(members[i].snapshot_id);
+    if (!status.ok() || i + 1 == members.size()) return status;
+  }
+}
+
+Status ResumeAll(std::vector<Suspension>* suspensions, uint64_t* longest_ns) {
+  Status failure;
+  for (Suspension& suspension : *suspensions) {
+    Result<uint64_t> stood_ns = suspension.Resume();
+    if (stood_ns.ok()) {
+      *longest_ns = std::max(*longest_ns, *stood_ns);
+    } else if (failure.ok()) {
+      failure = stood_ns.TakeStatus();
+    }
+  }
+  return failure;
+}
+
+Status RequireWritable(const DmControl& control, const std::string& pool) {
+  Result<std::optional<ThinPoolStatus>> status = PoolStatus(control, pool, false);
+  if (!status.ok()) return status.TakeStatus();
+  if (!status->has_value()) return Status::Errno(ENXIO, "DM_TABLE_STATUS", pool);
+  if ((*status)->mode == ThinPoolMode::kReadWrite && !(*status)->needs_check) return Status();
+  // Without data space a file system may not be able to freeze, and I/O may wait for a minute.
+  return Status::Reason(kThinPoolMode, "cut", pool,
+                        "thin pool " + pool + " is " + NameOf((*status)->mode));
+}
+
+}  // namespace
+
+Result<ThinCutOutcome> CutThin(const DmControl& control, const std::string& pool,
+                               const std::vector<ThinCutMember>& members) {
+  Status status = CheckMembers(pool, members);
+  if (status.ok()) status = RequireWritable(control, pool);
+  if (!status.ok()) return status;
+  Result<DmDevice> pool_device = DescribeDm(control, pool);
+  if (!pool_device.ok()) return pool_device.TakeStatus();
+  Result<std::vector<Suspension>> suspensions = SuspendAll(control, *pool_device, members);
+  if (!suspensions.ok()) return suspensions.TakeStatus();
+  ThinCutOutcome outcome;
+  outcome.cut_time_ns = ClockNs(CLOCK_REALTIME);
+  std::vector<uint32_t> made;
+  Result<ThinPoolStatus> snapped = SnapAll(control, pool, members, &made);
+  status = ResumeAll(&*suspensions, &outcome.suspended_ns);
+  if (snapped.ok() && status.ok()) {
+    outcome.status = *snapped;
+    return outcome;
+  }
+  for (const uint32_t id : made) {
+    static_cast<void>(SendMessages(control, pool, {Message("delete", id)}));
+  }
+  return snapped.ok() ? std::move(status) : snapped.TakeStatus();
+}
+
+}  // namespace blockdelta
