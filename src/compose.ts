@@ -27,6 +27,7 @@ import { applyVolumeSettings } from './services/volume-settings.js';
 import { openCatalogue } from './volumes/catalogue-client.js';
 import { GroupManager } from './volumes/group-manager.js';
 import { nodeKey } from './volumes/identifiers.js';
+import { KeptBases } from './volumes/kept-bases.js';
 import { OperationLocks } from './volumes/operation-locks.js';
 import { claimPool, type ReconcileReport, reconcile } from './volumes/reconcile.js';
 import type { AsyncCatalogue } from './volumes/records.js';
@@ -86,8 +87,15 @@ async function compose(
   const native = await startPool(config.deviceThreads, undo);
   const filler = await startPool(config.scanThreads, undo);
   const registry = await startBackends(config, { catalogue, native, logger }, undo);
-  report(logger, await reconcile(catalogue, registry));
-  const parts = { catalogue, native, filler, registry };
+  const locks = new OperationLocks();
+  const limits = {
+    perVolume: config.keptBasesPerVolume,
+    ageMs: config.keptBasesAgeMs,
+    poolBytes: config.keptBasesPoolBytes,
+  };
+  const keptBases = new KeptBases({ catalogue, locks, limits, logger });
+  report(logger, await reconcile({ catalogue, registry, keptBases }));
+  const parts = { catalogue, native, filler, registry, locks, keptBases };
   const health = healthRpcs(config, parts);
   const services = createServices(config, parts).map((service) =>
     withRpcs(service, health[service.name] ?? {}),
@@ -177,15 +185,16 @@ interface Parts {
   native: NativePool;
   filler: NativePool;
   registry: BackendRegistry;
+  locks: OperationLocks;
+  keptBases: KeptBases;
 }
 
 function createServices(config: Config, parts: Parts): Service[] {
-  const { catalogue, native, filler, registry } = parts;
-  const locks = new OperationLocks();
+  const { catalogue, native, filler, registry, locks, keptBases } = parts;
   const backendOf = (pool: string) => registry.owning(pool);
   const { controllerPublish } = config;
   const key = nodeKey(config.nodeId);
-  const managers = { catalogue, locks, registry, nodeKey: key, controllerPublish };
+  const managers = { catalogue, locks, registry, keptBases, nodeKey: key, controllerPublish };
   const volumes = new VolumeManager(managers);
   const snapshots = new SnapshotManager(managers);
   const seen = { catalogue, backendOf };

@@ -157,7 +157,7 @@ export function parseEmbeddedPoolSize(value: string | undefined): bigint | null 
   return bytes;
 }
 
-function parseSize(name: string, value: string): bigint {
+export function parseSize(name: string, value: string): bigint {
   const match = /^([1-9]\d{0,14})(Ki|Mi|Gi|Ti)?$/.exec(value);
   const unit = SIZE_UNITS[match?.[2] ?? ''];
   if (match === null || unit === undefined) {
@@ -166,6 +166,21 @@ function parseSize(name: string, value: string): bigint {
     );
   }
   return BigInt(match[1] ?? '0') * unit;
+}
+
+const HOUR_MS = 3_600_000;
+const AGE_MAX_HOURS = 3650 * 24;
+
+/** In milliseconds. */
+export function parseAge(name: string, value: string): number {
+  const match = /^([1-9]\d{0,4})([hd])$/.exec(value);
+  const hours = Number(match?.[1] ?? 0) * (match?.[2] === 'd' ? 24 : 1);
+  if (hours === 0 || hours > AGE_MAX_HOURS) {
+    throw new ConfigError(
+      `${name} is '${value}': it must be a number of hours or days up to ten years, such as 12h or 30d`,
+    );
+  }
+  return hours * HOUR_MS;
 }
 
 /** name=/directory,name=/directory; the first one is the default pool. */

@@ -7,6 +7,7 @@
 import { hostname } from 'node:os';
 import {
   type PoolConfig,
+  parseAge,
   parseChoice,
   parseDirectory,
   parseDriverName,
@@ -16,6 +17,7 @@ import {
   parseNodeId,
   parseOvercommit,
   parsePools,
+  parseSize,
   parseSocketMode,
   parseTopologyKey,
 } from './config-values.js';
@@ -41,6 +43,12 @@ export interface Config {
   readonly overcommitPercent: bigint;
   /** Of each pool's size: what is not promised to new volumes. */
   readonly reservePercent: bigint;
+  /** How many deleted snapshots of one volume may still be the base of deltas; 0: none. */
+  readonly keptBasesPerVolume: number;
+  /** How long after their deletion. */
+  readonly keptBasesAgeMs: number;
+  /** What they may take of one pool. */
+  readonly keptBasesPoolBytes: bigint;
   readonly csiLevel: CsiLevel;
   /** Whether ControllerPublishVolume is served. */
   readonly controllerPublish: boolean;
@@ -108,6 +116,18 @@ export const SETTINGS = {
     fallback: '5',
     meaning: 'share of a pool kept from new volumes, for what snapshots make existing ones take',
   },
+  BLOCKDELTA_KEPT_BASES_COUNT: {
+    fallback: '16',
+    meaning: 'how many deleted snapshots of a volume may still be the base of deltas; 0: none',
+  },
+  BLOCKDELTA_KEPT_BASES_AGE: {
+    fallback: '30d',
+    meaning: 'how long after its deletion a snapshot may, in hours or days, such as 12h',
+  },
+  BLOCKDELTA_KEPT_BASES_SIZE: {
+    fallback: '1Gi',
+    meaning: 'what is kept for that in one pool at most, such as 256Mi',
+  },
   BLOCKDELTA_CSI_LEVEL: {
     fallback: '1.12',
     meaning: 'version of the CSI specification whose capabilities are advertised: 1.10 to 1.13',
@@ -170,6 +190,9 @@ export function parseConfig(env: Environment): Config {
     embeddedPoolBytes: parseEmbeddedPoolSize(given('BLOCKDELTA_EMBEDDED_POOL_SIZE')),
     overcommitPercent: parseOvercommit(text('BLOCKDELTA_OVERCOMMIT')),
     reservePercent: BigInt(count('BLOCKDELTA_RESERVE_PERCENT', 0, 50)),
+    keptBasesPerVolume: count('BLOCKDELTA_KEPT_BASES_COUNT', 0, 10_000),
+    keptBasesAgeMs: parseAge('BLOCKDELTA_KEPT_BASES_AGE', text('BLOCKDELTA_KEPT_BASES_AGE')),
+    keptBasesPoolBytes: parseSize('BLOCKDELTA_KEPT_BASES_SIZE', text('BLOCKDELTA_KEPT_BASES_SIZE')),
     csiLevel: parseChoice('BLOCKDELTA_CSI_LEVEL', text('BLOCKDELTA_CSI_LEVEL'), CSI_LEVELS),
     controllerPublish:
       parseChoice(

@@ -2,8 +2,11 @@
  * CSI SnapshotMetadata: which ranges of a snapshot hold data, and which differ between two.
  *
  * Either the whole list is sent, or the stream ends with an error that says why. The snapshots are
- * locked in shared mode for the length of a stream, so that neither can be deleted under it; a
- * client that goes away lets go of them with the next chunk.
+ * locked in shared mode for the length of a stream, so that neither can be deleted under it, nor a
+ * deleted base forgotten; a client that goes away lets go of them with the next chunk.
+ *
+ * A deleted snapshot that is no base any more is NOT_FOUND, whatever became of it: to CSI it has not
+ * existed since its deletion, and the code must not change when nobody remembers the reason.
  */
 import type { Backend } from '../backends/backend.js';
 import {
@@ -72,7 +75,7 @@ async function delta(
   const targetId = requireString(request['target_snapshot_id'], 'target_snapshot_id');
   const keys = [shared(snapshotKey(baseId)), shared(snapshotKey(targetId))];
   await deps.locks.run(keys, async () => {
-    const base = await findSnapshot(deps, baseId);
+    const base = await findBase(deps, baseId);
     const target = await findSnapshot(deps, targetId);
     assertOrdered(base, target);
     const params = parseParams(request, target);
@@ -96,7 +99,22 @@ async function findSnapshot(
   return snapshot;
 }
 
-function assertOrdered(base: SnapshotRecord, target: SnapshotRecord): void {
+/** A base may be deleted, as long as its pool has kept of it what deltas need. */
+async function findBase(deps: SnapshotMetadataDependencies, snapshotId: string): Promise<ScanBase> {
+  if ((await deps.catalogue.snapshotById(snapshotId)) !== null) {
+    return findSnapshot(deps, snapshotId);
+  }
+  const kept = await deps.catalogue.keptBaseById(snapshotId);
+  if (kept?.lost === null) return kept;
+  throw CsiError.notFound(
+    kept === null
+      ? `snapshot ${snapshotId} does not exist on this node`
+      : `snapshot ${snapshotId} was deleted, and no delta can be made from it any more because ` +
+          `${kept.lost.reason}; make a full backup`,
+  );
+}
+
+function assertOrdered(base: ScanBase, target: SnapshotRecord): void {
   if (base.volumeId !== target.volumeId) {
     throw CsiError.invalidArgument(
       `base_snapshot_id ${base.snapshotId} is of volume ${base.volumeId} and target_snapshot_id ` +
@@ -138,7 +156,7 @@ function assertWhole({ target, base }: ScanJob, source: ScanSource): void {
   if (base !== null && source.base !== null) assertSize(base, source.base.sizeBytes);
 }
 
-function assertSize(snapshot: SnapshotRecord, found: bigint): void {
+function assertSize(snapshot: ScanBase, found: bigint): void {
   if (found === snapshot.sizeBytes) return;
   throw CsiError.failedPrecondition(
     `snapshot ${snapshot.snapshotId} should have ${snapshot.sizeBytes} bytes and its pool holds ${found}: ` +
@@ -146,9 +164,12 @@ function assertSize(snapshot: SnapshotRecord, found: bigint): void {
   );
 }
 
+/** A snapshot, or what is kept of one. */
+type ScanBase = Pick<SnapshotRecord, 'snapshotId' | 'volumeId' | 'sequence' | 'sizeBytes'>;
+
 interface ScanJob {
   target: SnapshotRecord;
-  base: SnapshotRecord | null;
+  base: ScanBase | null;
   params: MetadataParams;
 }
 

@@ -4,6 +4,7 @@ import type { Row } from '../database/kept-database.js';
 import type {
   ControllerPublicationRecord,
   GroupSnapshotRecord,
+  KeptBaseRecord,
   PublicationRecord,
   SnapshotRecord,
   SnapshotState,
@@ -87,6 +88,22 @@ export function groupRow(row: Row): GroupSnapshotRecord {
     state: text(row, 'state') as SnapshotState,
     creationTimeNs: integer(row, 'creation_time_ns'),
     parameters: json<StringMap>(row, 'parameters'),
+  };
+}
+
+export function keptBaseRow(row: Row): KeptBaseRecord {
+  const reason = optionalText(row, 'lost_reason');
+  return {
+    snapshotId: text(row, 'snapshot_id'),
+    volumeId: text(row, 'volume_id'),
+    pool: text(row, 'pool'),
+    sequence: integer(row, 'sequence'),
+    sizeBytes: integer(row, 'size_bytes'),
+    creationTimeNs: integer(row, 'creation_time_ns'),
+    deletedNs: integer(row, 'deleted_ns'),
+    storedBytes: integer(row, 'stored_bytes'),
+    lost: reason === null ? null : { reason, timeNs: integer(row, 'lost_ns') },
+    awaited: integer(row, 'awaited') === 1n,
   };
 }
 

@@ -112,6 +112,23 @@ const STEPS: readonly string[] = [
   ALTER TABLE volumes ADD COLUMN awaits_growth INTEGER NOT NULL DEFAULT 0
     CHECK (awaits_growth IN (0, 1));
   `,
+  `
+  -- Volumes are not referred to: a row may outlive the last trace of its volume for a moment.
+  CREATE TABLE kept_bases (
+    snapshot_id TEXT PRIMARY KEY,
+    volume_id TEXT NOT NULL,
+    pool TEXT NOT NULL REFERENCES pools(name),
+    sequence INTEGER NOT NULL,
+    size_bytes INTEGER NOT NULL CHECK (size_bytes > 0),
+    creation_time_ns INTEGER NOT NULL,
+    deleted_ns INTEGER NOT NULL,
+    stored_bytes INTEGER NOT NULL CHECK (stored_bytes >= 0),
+    lost_reason TEXT,
+    lost_ns INTEGER,
+    CHECK ((lost_reason IS NULL) = (lost_ns IS NULL))
+  ) STRICT;
+  CREATE INDEX kept_bases_by_pool ON kept_bases(pool, sequence);
+  `,
 ];
 
 /** Brings the database to this version's schema. Throws if a newer plugin has written it. */

@@ -5,9 +5,10 @@
 
 import { insertUnique, type KeptDatabase } from '../database/kept-database.js';
 import { CsiError } from '../errors.js';
+import { insertKeptBase } from './catalogue-kept-bases.js';
 import * as rows from './catalogue-rows.js';
 import { dropOrphanedLineage } from './catalogue-volumes.js';
-import type { Catalogue, NewSnapshot, SnapshotRecord } from './records.js';
+import type { Catalogue, NewSnapshot, Remains, SnapshotRecord } from './records.js';
 
 export type SnapshotCalls = Pick<
   Catalogue,
@@ -48,10 +49,10 @@ export function snapshotCalls(database: KeptDatabase): SnapshotCalls {
     },
     setSnapshotState: (snapshotId, state) =>
       database.run('UPDATE snapshots SET state = ? WHERE snapshot_id = ?', state, snapshotId),
-    removeSnapshot: (snapshotId) =>
+    removeSnapshot: (snapshotId, remains) =>
       database.transaction(() => {
         const snapshot = snapshotById(database, snapshotId);
-        if (snapshot !== null) removeSnapshot(database, snapshot);
+        if (snapshot !== null) removeSnapshot(database, snapshot, remains);
       }),
   };
 }
@@ -105,9 +106,12 @@ export function groupCalls(database: KeptDatabase): GroupCalls {
         database.run(setState, state, groupId);
         database.run('UPDATE snapshots SET state = ? WHERE group_snapshot_id = ?', state, groupId);
       }),
-    removeGroup: (groupId) =>
+    removeGroup: (groupId, remains) =>
       database.transaction(() => {
-        for (const member of snapshotsOfGroup(groupId)) removeSnapshot(database, member);
+        const of = new Map(remains.map((each) => [each.snapshotId, each]));
+        for (const member of snapshotsOfGroup(groupId)) {
+          removeSnapshot(database, member, of.get(member.snapshotId) ?? null);
+        }
         database.run('DELETE FROM group_snapshots WHERE group_snapshot_id = ?', groupId);
       }),
   };
@@ -158,7 +162,12 @@ function commit(
 }
 
 /** Inside a transaction. */
-function removeSnapshot(database: KeptDatabase, snapshot: SnapshotRecord): void {
+function removeSnapshot(
+  database: KeptDatabase,
+  snapshot: SnapshotRecord,
+  remains: Remains | null,
+): void {
+  if (remains !== null) insertKeptBase(database, snapshot, remains);
   database.run('DELETE FROM snapshots WHERE snapshot_id = ?', snapshot.snapshotId);
   dropOrphanedLineage(database, snapshot.volumeId);
 }

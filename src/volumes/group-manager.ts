@@ -53,7 +53,7 @@ export class GroupManager {
    * being read: then nothing is removed.
    */
   async delete(groupSnapshotId: string, snapshotIds: readonly string[]): Promise<void> {
-    const { catalogue, locks } = this.deps;
+    const { catalogue, keptBases, locks, registry } = this.deps;
     await locks.run([groupSnapshotKey(groupSnapshotId)], async () => {
       const group = await catalogue.groupById(groupSnapshotId);
       if (group === null) return;
@@ -66,6 +66,7 @@ export class GroupManager {
       await locks.run([groupSnapshotNameKey(group.name), ...keys], () =>
         this.#deleteLocked(group, members),
       );
+      await keptBases.prune(registry.owning(onlyPool(members)));
     });
   }
 
@@ -130,7 +131,7 @@ export class GroupManager {
         await catalogue.commitGroup(groupSnapshotId, cut.creationTimeNs, sizes);
         return this.#ready(groupSnapshotId);
       },
-      forget: () => catalogue.removeGroup(groupSnapshotId),
+      forget: () => catalogue.removeGroup(groupSnapshotId, []),
     });
   }
 
@@ -148,13 +149,13 @@ export class GroupManager {
     { groupSnapshotId }: GroupSnapshotRecord,
     members: readonly SnapshotRecord[],
   ): Promise<void> {
-    const { catalogue, registry } = this.deps;
+    const { catalogue, keptBases, registry } = this.deps;
     const backend = registry.owning(onlyPool(members));
     // First, because what is marked below is as good as gone.
     await backend.check();
     await catalogue.setGroupState(groupSnapshotId, 'deleting');
-    for (const { snapshotId } of members) await backend.deleteSnapshot(snapshotId);
-    await catalogue.removeGroup(groupSnapshotId);
+    const remains = await keptBases.removeSnapshots(backend, members);
+    await catalogue.removeGroup(groupSnapshotId, remains);
   }
 
   /** As SnapshotManager does, for all members. */
@@ -166,7 +167,7 @@ export class GroupManager {
     const { catalogue, locks, registry } = this.deps;
     await locks.run(otherVolumes(members, sourceVolumeIds), async () => {
       await registry.owning(onlyPool(members)).abandonSnapshots(membersOf(members));
-      await catalogue.removeGroup(groupSnapshotId);
+      await catalogue.removeGroup(groupSnapshotId, []);
     });
   }
 }

@@ -51,7 +51,7 @@ export class OperationLocks {
   acquire(requests: readonly LockRequest[]): Release {
     const wanted = strongest(requests);
     for (const request of wanted) {
-      if (this.#conflicts(request)) {
+      if (this.isBusy(request)) {
         throw CsiError.aborted(
           `an operation on ${request.label} is pending; try again when it has ended`,
         );
@@ -81,7 +81,8 @@ export class OperationLocks {
     return (this.#held.get(request.key)?.shared ?? 0) > 0;
   }
 
-  #conflicts(request: LockRequest): boolean {
+  /** Whether the lock could not be taken now. */
+  isBusy(request: LockRequest): boolean {
     const holders = this.#held.get(request.key);
     if (holders === undefined) return false;
     return holders.exclusive || (request.mode === 'exclusive' && holders.shared > 0);

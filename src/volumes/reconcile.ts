@@ -11,9 +11,11 @@ import type { BackendRegistry } from '../backends/registry.js';
 import { CsiError } from '../errors.js';
 import { membersOf } from './cut.js';
 import { onlyPool } from './group-rules.js';
+import type { KeptBases } from './kept-bases.js';
 import type {
   AsyncCatalogue,
   GroupSnapshotRecord,
+  Remains,
   SnapshotRecord,
   SnapshotState,
   VolumeRecord,
@@ -29,20 +31,24 @@ export interface ReconcileReport {
   differences: string[];
 }
 
-export async function reconcile(
-  catalogue: AsyncCatalogue,
-  registry: BackendRegistry,
-): Promise<ReconcileReport> {
+export interface ReconcileDependencies {
+  catalogue: AsyncCatalogue;
+  registry: BackendRegistry;
+  keptBases: KeptBases;
+}
+
+export async function reconcile(deps: ReconcileDependencies): Promise<ReconcileReport> {
+  const { catalogue, registry } = deps;
   const report: ReconcileReport = { finished: [], undone: [], differences: [] };
   const unfinished = await catalogue.unfinished();
   for (const group of unfinished.groups) {
     await attempt(report, `group snapshot ${group.groupSnapshotId}`, () =>
-      settleGroup(catalogue, registry, group, report),
+      settleGroup(deps, group, report),
     );
   }
   for (const snapshot of unfinished.snapshots) {
     await attempt(report, `snapshot ${snapshot.snapshotId}`, () =>
-      settleSnapshot(catalogue, registry, snapshot, report),
+      settleSnapshot(deps, snapshot, report),
     );
   }
   for (const volume of unfinished.volumes) {
@@ -51,15 +57,13 @@ export async function reconcile(
     );
   }
   for (const backend of registry.all) {
-    await attempt(report, `pool '${backend.pool}'`, () =>
-      reconcilePool(catalogue, backend, report),
-    );
+    await attempt(report, `pool '${backend.pool}'`, () => reconcilePool(deps, backend, report));
   }
   return report;
 }
 
 async function reconcilePool(
-  catalogue: AsyncCatalogue,
+  { catalogue, keptBases }: ReconcileDependencies,
   backend: Backend,
   report: ReconcileReport,
 ): Promise<void> {
@@ -73,6 +77,9 @@ async function reconcilePool(
     });
   }
   await markUsedVolumes(catalogue, backend);
+  await attempt(report, `looking through the kept bases of pool '${backend.pool}'`, () =>
+    keptBases.settle(backend),
+  );
   await compare(catalogue, backend, report);
 }
 
@@ -114,42 +121,39 @@ async function attempt(
 
 /** All members or none: a group is never left with some of them. */
 async function settleGroup(
-  catalogue: AsyncCatalogue,
-  registry: BackendRegistry,
+  deps: ReconcileDependencies,
   { groupSnapshotId, state }: GroupSnapshotRecord,
   report: ReconcileReport,
 ): Promise<void> {
-  const members = await catalogue.snapshotsOfGroup(groupSnapshotId);
-  await settleCuts(registry.owning(onlyPool(members)), members, state);
-  await catalogue.removeGroup(groupSnapshotId);
+  const members = await deps.catalogue.snapshotsOfGroup(groupSnapshotId);
+  const remains = await settleCuts(deps, members, state);
+  await deps.catalogue.removeGroup(groupSnapshotId, remains);
   if (state === 'creating') report.undone.push(`group snapshot ${groupSnapshotId}`);
   else report.finished.push(`deletion of group snapshot ${groupSnapshotId}`);
 }
 
 async function settleSnapshot(
-  catalogue: AsyncCatalogue,
-  registry: BackendRegistry,
+  deps: ReconcileDependencies,
   snapshot: SnapshotRecord,
   report: ReconcileReport,
 ): Promise<void> {
   const { snapshotId, state } = snapshot;
-  await settleCuts(registry.owning(snapshot.pool), [snapshot], state);
-  await catalogue.removeSnapshot(snapshotId);
+  const [remains] = await settleCuts(deps, [snapshot], state);
+  await deps.catalogue.removeSnapshot(snapshotId, remains ?? null);
   if (state === 'creating') report.undone.push(`snapshot ${snapshotId}`);
   else report.finished.push(`deletion of snapshot ${snapshotId}`);
 }
 
-/** Removes what unfinished cuts or deletions have left in the pool. */
+/** Removes what unfinished cuts or deletions have left in the pool. Returns what to keep in mind of it. */
 async function settleCuts(
-  backend: Backend,
+  { registry, keptBases }: ReconcileDependencies,
   snapshots: readonly SnapshotRecord[],
   state: SnapshotState,
-): Promise<void> {
-  if (state === 'creating') {
-    await backend.abandonSnapshots(membersOf(snapshots));
-    return;
-  }
-  for (const { snapshotId } of snapshots) await backend.deleteSnapshot(snapshotId);
+): Promise<Remains[]> {
+  const backend = registry.owning(onlyPool(snapshots));
+  if (state === 'deleting') return keptBases.removeSnapshots(backend, snapshots);
+  await backend.abandonSnapshots(membersOf(snapshots));
+  return [];
 }
 
 async function settleVolume(

@@ -100,6 +100,36 @@ export interface PublicationRecord {
   podUid: string | null;
 }
 
+/**
+ * A deleted snapshot that deltas can still be counted from, or of which it is still known why they
+ * cannot.
+ */
+export interface KeptBaseRecord {
+  snapshotId: string;
+  volumeId: string;
+  pool: string;
+  /** These are what the snapshot's row had. */
+  sequence: bigint;
+  sizeBytes: bigint;
+  creationTimeNs: bigint;
+  deletedNs: bigint;
+  /** What keeping it costs the pool. */
+  storedBytes: bigint;
+  /** Null while it is kept. */
+  lost: { reason: string; timeNs: bigint } | null;
+  /** Whether a snapshot of its volume that was cut later is there, or may still be cut. */
+  awaited: boolean;
+}
+
+/** What is written down of a snapshot when its row goes. */
+export interface Remains {
+  snapshotId: string;
+  deletedNs: bigint;
+  storedBytes: bigint;
+  /** Why nothing could be kept; null: it is kept. */
+  lostReason: string | null;
+}
+
 export interface MemberSize {
   snapshotId: string;
   sizeBytes: bigint;
@@ -153,8 +183,11 @@ export interface Catalogue {
   insertSnapshot(snapshot: NewSnapshot): SnapshotRecord;
   commitSnapshot(snapshotId: string, creationTimeNs: bigint, sizeBytes: bigint): SnapshotRecord;
   setSnapshotState(snapshotId: string, state: SnapshotState): void;
-  /** Also drops the `deleted` row of its volume when it was the last one. */
-  removeSnapshot(snapshotId: string): void;
+  /**
+   * Also drops the `deleted` row of its volume when it was the last one. What remains of it is written
+   * down in the same transaction; null: nothing.
+   */
+  removeSnapshot(snapshotId: string, remains: Remains | null): void;
 
   groupById(groupSnapshotId: string): GroupSnapshotRecord | null;
   groupByName(name: string): GroupSnapshotRecord | null;
@@ -168,8 +201,14 @@ export interface Catalogue {
   commitGroup(groupSnapshotId: string, creationTimeNs: bigint, sizes: readonly MemberSize[]): void;
   /** Of the group and of all its members. */
   setGroupState(groupSnapshotId: string, state: SnapshotState): void;
-  /** With its members, as removeSnapshot does for each. */
-  removeGroup(groupSnapshotId: string): void;
+  /** With its members, as removeSnapshot does for each; `remains` of any of them. */
+  removeGroup(groupSnapshotId: string, remains: readonly Remains[]): void;
+
+  keptBaseById(snapshotId: string): KeptBaseRecord | null;
+  /** Kept and lost ones of a pool, in the order of their cuts. */
+  listKeptBases(pool: string): KeptBaseRecord[];
+  loseKeptBase(snapshotId: string, reason: string, timeNs: bigint): void;
+  removeKeptBase(snapshotId: string): void;
 
   controllerPublications(volumeId: string): ControllerPublicationRecord[];
   listControllerPublications(): ControllerPublicationRecord[];

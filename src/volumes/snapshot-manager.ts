@@ -38,24 +38,27 @@ export class SnapshotManager {
    * of a group snapshot, which lives and dies with the group.
    */
   async delete(snapshotId: string): Promise<void> {
-    const { catalogue, locks } = this.deps;
-    // Without a lock: a snapshot never joins or leaves a group.
-    refuseMember(await catalogue.snapshotById(snapshotId));
+    const { catalogue, keptBases, locks, registry } = this.deps;
+    // Without a lock: a snapshot never joins or leaves a group, and one that is gone may be read as a base.
+    const known = await catalogue.snapshotById(snapshotId);
+    if (known === null) return;
+    refuseMember(known);
     const key = snapshotKey(snapshotId);
     if (locks.isShared(key)) refuseInUse(snapshotId);
     await locks.run([key], () => this.#deleteLocked(snapshotId));
+    await keptBases.prune(registry.owning(known.pool));
   }
 
   async #deleteLocked(snapshotId: string): Promise<void> {
-    const { catalogue, registry } = this.deps;
+    const { catalogue, keptBases, registry } = this.deps;
     const snapshot = await catalogue.snapshotById(snapshotId);
     if (snapshot === null) return;
     const backend = registry.owning(snapshot.pool);
     // First, because what is marked below is as good as gone.
     await backend.check();
     await catalogue.setSnapshotState(snapshotId, 'deleting');
-    await backend.deleteSnapshot(snapshotId);
-    await catalogue.removeSnapshot(snapshotId);
+    const [remains] = await keptBases.removeSnapshots(backend, [snapshot]);
+    await catalogue.removeSnapshot(snapshotId, remains ?? null);
   }
 
   async #createLocked(request: SnapshotRequest): Promise<SnapshotRecord> {
@@ -91,7 +94,7 @@ export class SnapshotManager {
       backend,
       snapshots: [snapshot],
       commit: (cut) => catalogue.commitSnapshot(snapshotId, cut.creationTimeNs, sizeAt(cut, 0)),
-      forget: () => catalogue.removeSnapshot(snapshotId),
+      forget: () => catalogue.removeSnapshot(snapshotId, null),
     });
   }
 
@@ -103,16 +106,15 @@ export class SnapshotManager {
     const { catalogue, locks, registry } = this.deps;
     await locks.run(otherVolumes([snapshot], [request.sourceVolumeId]), async () => {
       await registry.owning(snapshot.pool).abandonSnapshots(membersOf([snapshot]));
-      await catalogue.removeSnapshot(snapshot.snapshotId);
+      await catalogue.removeSnapshot(snapshot.snapshotId, null);
     });
   }
 }
 
-function refuseMember(snapshot: SnapshotRecord | null): void {
-  const group = snapshot?.groupSnapshotId ?? null;
+function refuseMember({ snapshotId, groupSnapshotId: group }: SnapshotRecord): void {
   if (group === null) return;
   throw CsiError.invalidArgument(
-    `snapshot ${snapshot?.snapshotId} is a member of group snapshot ${group} and cannot be deleted alone; ` +
+    `snapshot ${snapshotId} is a member of group snapshot ${group} and cannot be deleted alone; ` +
       'delete the group by DeleteVolumeGroupSnapshot',
   );
 }

@@ -8,6 +8,7 @@
 
 import { KeptDatabase } from '../database/kept-database.js';
 import { CsiError, errorCode } from '../errors.js';
+import { keptBaseCalls } from './catalogue-kept-bases.js';
 import * as rows from './catalogue-rows.js';
 import { migrate } from './catalogue-schema.js';
 import { groupCalls, snapshotCalls } from './catalogue-snapshots.js';
@@ -46,6 +47,7 @@ export function openSqliteCatalogue(file: string): SqliteCatalogue {
     ...volumeCalls(database),
     ...snapshotCalls(database),
     ...groupCalls(database),
+    ...keptBaseCalls(database),
     ...useCalls(database),
     unfinished: () => unfinished(database),
     close: () => database.close(),

@@ -12,6 +12,7 @@ import type { CapacityRange, StringMap } from '../csi/fields.js';
 import { CsiError } from '../errors.js';
 import { isMutableParameter } from './device-settings.js';
 import { newVolumeId } from './identifiers.js';
+import type { KeptBases } from './kept-bases.js';
 import { type OperationLocks, volumeKey, volumeNameKey } from './operation-locks.js';
 import { PoolAdmission } from './pool-admission.js';
 import { readyVolume } from './ready-volume.js';
@@ -25,6 +26,7 @@ export interface ManagerDependencies {
   catalogue: AsyncCatalogue;
   locks: OperationLocks;
   registry: BackendRegistry;
+  keptBases: KeptBases;
   /** This node's part of new handles. */
   nodeKey: string;
   /** Whether ControllerPublishVolume is served, and its records so count. */
@@ -44,7 +46,7 @@ export class VolumeManager {
 
   /** Removes the volume; one that does not exist is removed already. */
   async delete(volumeId: string): Promise<void> {
-    const { catalogue, locks, registry } = this.deps;
+    const { catalogue, keptBases, locks, registry } = this.deps;
     await locks.run([volumeKey(volumeId)], async () => {
       const volume = await catalogue.volumeById(volumeId);
       if (volume === null || volume.state === 'deleted') return;
@@ -57,6 +59,7 @@ export class VolumeManager {
         await catalogue.setVolumeState(volumeId, 'deleting');
         await backend.deleteVolume(volumeId);
         await catalogue.removeVolume(volumeId);
+        await keptBases.prune(backend);
       });
     });
   }

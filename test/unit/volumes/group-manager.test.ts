@@ -170,7 +170,7 @@ test('GA8: what a cut and its undoing have left is taken back by the next call, 
   assert.deepEqual([...backend.storage.snapshots.keys()], memberIds(other));
   await managers.groups.delete(other.group.groupSnapshotId, memberIds(other));
   await fail();
-  const { undone, differences } = await reconcile(deps.catalogue, deps.registry);
+  const { undone, differences } = await reconcile(deps);
   assert.deepEqual([undone.length, differences], [1, []]);
   await assertNothing();
 });

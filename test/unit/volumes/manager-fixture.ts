@@ -7,15 +7,20 @@ import { type OpenCatalogue, openCatalogue } from '../../../src/volumes/catalogu
 import { GroupManager } from '../../../src/volumes/group-manager.js';
 import { OperationLocks } from '../../../src/volumes/operation-locks.js';
 import type { VolumeRecord } from '../../../src/volumes/records.js';
+import type { KeptBaseLimits } from '../../../src/volumes/retention.js';
 import { SnapshotManager } from '../../../src/volumes/snapshot-manager.js';
-import type { ManagerDependencies } from '../../../src/volumes/volume-manager.js';
+import { type ManagerDependencies, VolumeManager } from '../../../src/volumes/volume-manager.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
+import { type LogLine, testKeptBases } from '../../support/kept-bases.js';
 import { TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
 
 export interface Managers {
   deps: ManagerDependencies & { catalogue: OpenCatalogue };
   groups: GroupManager;
   snapshots: SnapshotManager;
+  volumes: VolumeManager;
+  /** What has been logged about kept bases. */
+  log: LogLine[];
   /** The pool 'default'. */
   backend: MemoryBackend;
   /** The pool 'second'. */
@@ -25,7 +30,7 @@ export interface Managers {
   close(): Promise<void>;
 }
 
-export async function openManagers(): Promise<Managers> {
+export async function openManagers(limits: Partial<KeptBaseLimits> = {}): Promise<Managers> {
   const directory = mkdtempSync(join(tmpdir(), 'blockdelta-managers-'));
   const catalogue = await openCatalogue(join(directory, 'catalogue.db'));
   const backend = new MemoryBackend();
@@ -34,10 +39,13 @@ export async function openManagers(): Promise<Managers> {
   const second = new MemoryBackend(storage, { pool: 'second' });
   const registry = new BackendRegistry([backend, second]);
   for (const each of registry.all) await catalogue.registerPool(each.pool, await each.identity());
+  const locks = new OperationLocks();
+  const { keptBases, log } = testKeptBases(catalogue, { locks, ...limits });
   const deps = {
     catalogue,
     registry,
-    locks: new OperationLocks(),
+    locks,
+    keptBases,
     nodeKey: TEST_NODE_KEY,
     controllerPublish: false,
   };
@@ -45,6 +53,8 @@ export async function openManagers(): Promise<Managers> {
     deps,
     groups: new GroupManager(deps),
     snapshots: new SnapshotManager(deps),
+    volumes: new VolumeManager(deps),
+    log,
     backend,
     second,
     volume: async (fields = {}) => {
@@ -60,7 +70,13 @@ export async function openManagers(): Promise<Managers> {
   };
 }
 
-type Method = 'cloneVolume' | 'expandVolume' | 'createSnapshots' | 'deleteSnapshot';
+type Method =
+  | 'keepBase'
+  | 'dropBase'
+  | 'cloneVolume'
+  | 'expandVolume'
+  | 'createSnapshots'
+  | 'deleteSnapshot';
 
 /** Makes the backend's next calls of a method wait in the middle, until `go`. `reached`: one is there. */
 export function holdUp(

@@ -91,7 +91,7 @@ test('sequences rise with every snapshot and are never given twice', () => {
   const first = catalogue.insertSnapshot(snapshotRecord(volume));
   const second = catalogue.insertSnapshot(snapshotRecord(volume));
   assert.ok(second.sequence > first.sequence);
-  catalogue.removeSnapshot(second.snapshotId);
+  catalogue.removeSnapshot(second.snapshotId, null);
   catalogue.close();
   catalogue = openSqliteCatalogue(file);
   const third = catalogue.insertSnapshot(snapshotRecord(volume));
@@ -120,9 +120,9 @@ test('a removed volume stays as the lineage of its snapshots and goes with the l
   assert.equal(catalogue.volumeByName(volume.name), null);
   assert.deepEqual(catalogue.listVolumes(), []);
   assert.deepEqual(catalogue.unfinished().volumes, []);
-  catalogue.removeSnapshot(one.snapshotId);
+  catalogue.removeSnapshot(one.snapshotId, null);
   assert.equal(catalogue.volumeById(volume.volumeId)?.state, 'deleted');
-  catalogue.removeSnapshot(two.snapshotId);
+  catalogue.removeSnapshot(two.snapshotId, null);
   assert.equal(catalogue.volumeById(volume.volumeId), null);
 });
 
@@ -130,8 +130,8 @@ test('removing the last snapshot leaves a living volume alone', () => {
   const volume = volumeRecord();
   catalogue.insertVolume(volume);
   const snapshot = catalogue.insertSnapshot(snapshotRecord(volume));
-  catalogue.removeSnapshot(snapshot.snapshotId);
-  catalogue.removeSnapshot(snapshot.snapshotId);
+  catalogue.removeSnapshot(snapshot.snapshotId, null);
+  catalogue.removeSnapshot(snapshot.snapshotId, null);
   assert.equal(catalogue.volumeById(volume.volumeId)?.state, 'ready');
 });
 

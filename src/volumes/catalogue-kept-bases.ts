@@ -1,0 +1,63 @@
+/**
+ * The catalogue's calls about what is kept of deleted snapshots, in SQL. Each one is a transaction.
+ * How many are kept and for how long is decided in kept-bases.ts.
+ */
+import type { KeptDatabase } from '../database/kept-database.js';
+import * as rows from './catalogue-rows.js';
+import type { Catalogue, Remains, SnapshotRecord } from './records.js';
+
+export type KeptBaseCalls = Pick<
+  Catalogue,
+  'keptBaseById' | 'listKeptBases' | 'loseKeptBase' | 'removeKeptBase'
+>;
+
+const SELECT = `
+  SELECT *,
+    EXISTS (SELECT 1 FROM volumes
+      WHERE volumes.volume_id = kept_bases.volume_id AND volumes.state <> 'deleted')
+    OR EXISTS (SELECT 1 FROM snapshots
+      WHERE snapshots.volume_id = kept_bases.volume_id
+        AND snapshots.sequence > kept_bases.sequence) AS awaited
+  FROM kept_bases`;
+
+export function keptBaseCalls(database: KeptDatabase): KeptBaseCalls {
+  return {
+    keptBaseById: (snapshotId) => {
+      const row = database.get(`${SELECT} WHERE snapshot_id = ?`, snapshotId);
+      return row === undefined ? null : rows.keptBaseRow(row);
+    },
+    listKeptBases: (pool) =>
+      database.all(`${SELECT} WHERE pool = ? ORDER BY sequence`, pool).map(rows.keptBaseRow),
+    loseKeptBase: (snapshotId, reason, timeNs) =>
+      database.run(
+        'UPDATE kept_bases SET lost_reason = ?, lost_ns = ? WHERE snapshot_id = ?',
+        reason,
+        timeNs,
+        snapshotId,
+      ),
+    removeKeptBase: (snapshotId) =>
+      database.run('DELETE FROM kept_bases WHERE snapshot_id = ?', snapshotId),
+  };
+}
+
+/** Inside the transaction that removes the snapshot's row. */
+export function insertKeptBase(
+  database: KeptDatabase,
+  snapshot: SnapshotRecord,
+  { deletedNs, storedBytes, lostReason }: Remains,
+): void {
+  database.run(
+    `INSERT INTO kept_bases (snapshot_id, volume_id, pool, sequence, size_bytes, creation_time_ns,
+       deleted_ns, stored_bytes, lost_reason, lost_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    snapshot.snapshotId,
+    snapshot.volumeId,
+    snapshot.pool,
+    snapshot.sequence,
+    snapshot.sizeBytes,
+    snapshot.creationTimeNs,
+    deletedNs,
+    storedBytes,
+    lostReason,
+    lostReason === null ? null : deletedNs,
+  );
+}

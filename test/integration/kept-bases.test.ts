@@ -1,0 +1,120 @@
+/** Deltas whose base was deleted, as a client sees them: over a pool in memory that keeps bases. */
+import assert from 'node:assert/strict';
+import { after, afterEach, beforeEach, test } from 'node:test';
+import type { MessageWriter } from '../../src/csi/service.js';
+import { NativePool } from '../../src/native/pool.js';
+import { createSnapshotMetadataService } from '../../src/services/snapshot-metadata.js';
+import type { SnapshotRecord, VolumeRecord } from '../../src/volumes/records.js';
+import type { Range } from '../support/csi-client.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { decodeFrames } from '../support/wire.js';
+import { type Managers, openManagers } from '../unit/volumes/manager-fixture.js';
+
+const BLOCK = 4096;
+const filler = new NativePool(1);
+let managers: Managers;
+let volume: VolumeRecord;
+
+beforeEach(async () => {
+  managers = await openManagers({ perVolume: 1 });
+  volume = await managers.volume();
+});
+afterEach(() => managers.close());
+after(() => filler.close());
+
+const write = (block: number, of = volume): void =>
+  managers.backend.write(of.volumeId, block * BLOCK, Buffer.alloc(BLOCK, block + 1));
+
+async function cut(name: string, of = volume): Promise<SnapshotRecord> {
+  return managers.snapshots.create({ name, sourceVolumeId: of.volumeId, parameters: {} });
+}
+
+async function call(
+  rpc: 'GetMetadataAllocated' | 'GetMetadataDelta',
+  request: Record<string, string>,
+  send: MessageWriter['send'] = async () => undefined,
+): Promise<Range[]> {
+  const { catalogue, locks, registry } = managers.deps;
+  const backendOf = (pool: string) => registry.owning(pool);
+  const service = createSnapshotMetadataService({ catalogue, locks, filler, backendOf });
+  const ranges: Range[] = [];
+  const handler = service.streams[rpc];
+  assert.ok(handler !== undefined);
+  const context = { note: () => undefined };
+  await handler({ starting_offset: '0', max_results: 0, ...request }, context, {
+    send: async (chunk) => {
+      ranges.push(...decodeFrames(chunk).flatMap((message) => message.ranges));
+      await send(chunk);
+    },
+  });
+  return ranges;
+}
+
+const delta = (
+  base: SnapshotRecord,
+  target: SnapshotRecord,
+  send?: MessageWriter['send'],
+): Promise<Range[]> => {
+  const ids = { base_snapshot_id: base.snapshotId, target_snapshot_id: target.snapshotId };
+  return call('GetMetadataDelta', ids, send);
+};
+
+const block = (index: number): Range => ({ offset: BigInt(index * BLOCK), size: BigInt(BLOCK) });
+
+test('SM26: a delta from a deleted snapshot is given while it is kept, by the rules of every delta', async () => {
+  const earlier = await cut('earlier');
+  write(1);
+  write(2);
+  const base = await cut('base');
+  write(2);
+  write(5);
+  managers.backend.discard(volume.volumeId, BLOCK, BLOCK);
+  const target = await cut('target');
+  await managers.snapshots.delete(base.snapshotId);
+  write(2);
+  assert.deepEqual(await delta(base, target), [{ ...block(1), size: 2n * 4096n }, block(5)]);
+  await rejectsWith(delta(base, earlier), 'INVALID_ARGUMENT', /not cut before/);
+  const other = await cut('other', await managers.volume());
+  await rejectsWith(delta(base, other), 'INVALID_ARGUMENT', /of volume/);
+});
+
+test('SM26: to everything but a delta a kept base is gone', async () => {
+  const base = await cut('base');
+  const target = await cut('target');
+  await managers.snapshots.delete(target.snapshotId);
+  await rejectsWith(delta(base, target), 'NOT_FOUND', /does not exist/);
+  const request = { snapshot_id: target.snapshotId };
+  await rejectsWith(call('GetMetadataAllocated', request), 'NOT_FOUND', /does not exist/);
+  assert.equal(await managers.deps.catalogue.snapshotById(target.snapshotId), null);
+  assert.equal((await cut('target')).state, 'ready', 'its name is free');
+});
+
+test('SM26: a base that is lost is NOT_FOUND with the reason', async () => {
+  const [base, newer, target] = [await cut('base'), await cut('newer'), await cut('target')];
+  await managers.snapshots.delete(base.snapshotId);
+  await managers.snapshots.delete(newer.snapshotId);
+  await rejectsWith(
+    delta(base, target),
+    'NOT_FOUND',
+    /was deleted, .*because .*BLOCKDELTA_KEPT_BASES_COUNT.*; make a full backup/,
+  );
+  assert.deepEqual(await delta(newer, target), []);
+  managers.backend.storage.lostBases.set(newer.snapshotId, 'the pool was repaired');
+  await managers.deps.keptBases.settle(managers.backend);
+  await rejectsWith(delta(newer, target), 'NOT_FOUND', /because the pool was repaired/);
+});
+
+test('SM28: a base is not forgotten under a stream, and deleting it again is no conflict with one', async () => {
+  const [base, newer] = [await cut('base'), await cut('newer')];
+  write(3);
+  const target = await cut('target');
+  await managers.snapshots.delete(base.snapshotId);
+  const ranges = await delta(base, target, async () => {
+    await managers.snapshots.delete(base.snapshotId);
+    await managers.snapshots.delete(newer.snapshotId);
+    assert.ok(managers.backend.storage.bases.has(base.snapshotId));
+  });
+  assert.deepEqual(ranges, [block(3)]);
+  await managers.deps.keptBases.settle(managers.backend);
+  assert.ok(!managers.backend.storage.bases.has(base.snapshotId));
+});

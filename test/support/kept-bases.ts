@@ -1,0 +1,23 @@
+/** Kept bases of a catalogue with limits that tests do not meet by chance, and what is logged of them. */
+import { createLogger } from '../../src/logger.js';
+import { KeptBases } from '../../src/volumes/kept-bases.js';
+import { OperationLocks } from '../../src/volumes/operation-locks.js';
+import type { AsyncCatalogue } from '../../src/volumes/records.js';
+import type { KeptBaseLimits } from '../../src/volumes/retention.js';
+
+export type LogLine = Record<string, unknown>;
+
+export function testKeptBases(
+  catalogue: AsyncCatalogue,
+  { locks, ...limits }: Partial<KeptBaseLimits> & { locks?: OperationLocks } = {},
+): { keptBases: KeptBases; log: LogLine[] } {
+  const log: LogLine[] = [];
+  const stream = { write: (line: string) => void log.push(JSON.parse(line) as LogLine) };
+  const keptBases = new KeptBases({
+    catalogue,
+    locks: locks ?? new OperationLocks(),
+    limits: { perVolume: 16, ageMs: 3_600_000, poolBytes: 1n << 30n, ...limits },
+    logger: createLogger('info', stream),
+  });
+  return { keptBases, log };
+}

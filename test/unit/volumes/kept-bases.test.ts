@@ -1,0 +1,249 @@
+/** Deleting snapshots with and without a base kept of them, over a pool in memory that keeps bases. */
+import assert from 'node:assert/strict';
+import { afterEach, test } from 'node:test';
+import { shared, snapshotKey } from '../../../src/volumes/operation-locks.js';
+import { reconcile } from '../../../src/volumes/reconcile.js';
+import type { SnapshotRecord, VolumeRecord } from '../../../src/volumes/records.js';
+import type { KeptBaseLimits } from '../../../src/volumes/retention.js';
+import { SnapshotManager } from '../../../src/volumes/snapshot-manager.js';
+import { rejectsWith } from '../../support/expect-status.js';
+import { testKeptBases } from '../../support/kept-bases.js';
+import { holdUp, type Managers, openManagers } from './manager-fixture.js';
+
+let managers: Managers | undefined;
+
+afterEach(async () => {
+  await managers?.close();
+  managers = undefined;
+});
+
+async function open(limits: Partial<KeptBaseLimits> = {}): Promise<Managers> {
+  managers = await openManagers(limits);
+  return managers;
+}
+
+let names = 0;
+
+async function cut({ snapshots }: Managers, volume: VolumeRecord): Promise<SnapshotRecord> {
+  names += 1;
+  const { volumeId: sourceVolumeId } = volume;
+  return snapshots.create({ name: `cut ${names}`, sourceVolumeId, parameters: {} });
+}
+
+const keptIds = async ({ deps }: Managers): Promise<string[]> =>
+  (await deps.catalogue.listKeptBases('default'))
+    .filter(({ lost }) => lost === null)
+    .map(({ snapshotId }) => snapshotId);
+
+test('what was deleted is kept with its place in the order of cuts, its size and its times', async () => {
+  const its = await open();
+  const volume = await its.volume();
+  const snapshot = await cut(its, volume);
+  await its.snapshots.delete(snapshot.snapshotId);
+  await its.snapshots.delete(snapshot.snapshotId);
+  assert.equal(await its.deps.catalogue.snapshotById(snapshot.snapshotId), null);
+  const kept = await its.deps.catalogue.keptBaseById(snapshot.snapshotId);
+  assert.ok(kept !== null);
+  const { deletedNs, ...others } = kept;
+  assert.deepEqual(others, {
+    snapshotId: snapshot.snapshotId,
+    volumeId: volume.volumeId,
+    pool: 'default',
+    sequence: snapshot.sequence,
+    sizeBytes: snapshot.sizeBytes,
+    creationTimeNs: snapshot.creationTimeNs,
+    storedBytes: 0n,
+    lost: null,
+    awaited: true,
+  });
+  assert.ok(Math.abs(Number(deletedNs / 1_000_000n) - Date.now()) < 60_000);
+  assert.deepEqual(its.log, []);
+});
+
+test('a kill between any two steps of a deletion ends with one base, by the next call or the next start', async () => {
+  for (const finish of ['repeat', 'restart'] as const) {
+    for (const at of ['keepBase', 'deleteSnapshot', 'removeSnapshot'] as const) {
+      const its = await open();
+      const volume = await its.volume();
+      const { snapshotId } = await cut(its, volume);
+      const object = at === 'removeSnapshot' ? its.deps.catalogue : its.backend;
+      const original = Reflect.get(object, at) as unknown;
+      Reflect.set(object, at, async () => {
+        throw new Error('killed');
+      });
+      // A failing keepBase fails no deletion, so a kill before it is played by the step before it alone.
+      if (at === 'keepBase') await its.deps.catalogue.setSnapshotState(snapshotId, 'deleting');
+      else await assert.rejects(its.snapshots.delete(snapshotId), /killed/);
+      Reflect.set(object, at, original);
+      if (finish === 'repeat') await its.snapshots.delete(snapshotId);
+      else {
+        const report = await reconcile(its.deps);
+        assert.deepEqual(report.finished, [`deletion of snapshot ${snapshotId}`]);
+        assert.deepEqual(report.differences, []);
+      }
+      assert.deepEqual(await keptIds(its), [snapshotId]);
+      assert.deepEqual([...its.backend.storage.bases.keys()], [snapshotId]);
+      assert.equal(its.backend.storage.snapshots.size, 0);
+      await its.close();
+      managers = undefined;
+    }
+  }
+});
+
+test('a snapshot that cannot be kept is deleted all the same, which is told and known later', async () => {
+  const its = await open();
+  const { snapshotId } = await cut(its, await its.volume());
+  its.backend.keepBase = async () => {
+    throw Object.assign(new Error('no space left'), { code: 'ENOSPC' });
+  };
+  await its.snapshots.delete(snapshotId);
+  assert.equal(its.backend.storage.snapshots.size, 0);
+  const record = await its.deps.catalogue.keptBaseById(snapshotId);
+  assert.match(record?.lost?.reason ?? '', /could not be kept: no space left/);
+  const [line] = its.log;
+  assert.deepEqual(
+    [its.log.length, line?.['level'], line?.['snapshotId']],
+    [1, 'warn', snapshotId],
+  );
+});
+
+test('with a count of 0 nothing is kept, and what was kept before goes', async () => {
+  const before = await open();
+  const volume = await before.volume();
+  const first = await cut(before, volume);
+  await before.snapshots.delete(first.snapshotId);
+  const second = await cut(before, volume);
+  const { keptBases } = testKeptBases(before.deps.catalogue, { perVolume: 0 });
+  await new SnapshotManager({ ...before.deps, keptBases }).delete(second.snapshotId);
+  assert.equal(before.backend.storage.bases.size, 0);
+  assert.equal(await before.deps.catalogue.keptBaseById(second.snapshotId), null);
+  const lost = (await before.deps.catalogue.keptBaseById(first.snapshotId))?.lost;
+  assert.match(lost?.reason ?? '', /BLOCKDELTA_KEPT_BASES_COUNT/);
+});
+
+test('over the limit the oldest go, each with a line in the log, and the reason stays known', async () => {
+  const its = await open({ perVolume: 2 });
+  const volume = await its.volume();
+  const cuts = [await cut(its, volume), await cut(its, volume), await cut(its, volume)];
+  for (const { snapshotId } of cuts) await its.snapshots.delete(snapshotId);
+  const [oldest, ...newer] = cuts.map(({ snapshotId }) => snapshotId);
+  assert.deepEqual(await keptIds(its), newer);
+  assert.deepEqual([...its.backend.storage.bases.keys()], newer);
+  assert.deepEqual(
+    its.log.map(({ level, snapshotId }) => [level, snapshotId]),
+    [['info', oldest]],
+  );
+});
+
+test('a base that a stream reads is not dropped under it, but after it', async () => {
+  const its = await open({ perVolume: 1 });
+  const volume = await its.volume();
+  const first = await cut(its, volume);
+  const second = await cut(its, volume);
+  await its.snapshots.delete(first.snapshotId);
+  const release = its.deps.locks.acquire([shared(snapshotKey(first.snapshotId))]);
+  await its.snapshots.delete(second.snapshotId);
+  assert.deepEqual(await keptIds(its), [first.snapshotId, second.snapshotId]);
+  await its.snapshots.delete(first.snapshotId);
+  release();
+  await its.deps.keptBases.settle(its.backend);
+  assert.deepEqual(await keptIds(its), [second.snapshotId]);
+});
+
+test('the bases of a volume go when the volume and all later snapshots are gone, silently', async () => {
+  const its = await open();
+  const volume = await its.volume();
+  const [first, second, third] = [
+    await cut(its, volume),
+    await cut(its, volume),
+    await cut(its, volume),
+  ];
+  await its.snapshots.delete(second.snapshotId);
+  await its.snapshots.delete(first.snapshotId);
+  await its.volumes.delete(volume.volumeId);
+  assert.deepEqual(await keptIds(its), [first.snapshotId, second.snapshotId]);
+  await its.snapshots.delete(third.snapshotId);
+  assert.deepEqual(await its.deps.catalogue.listKeptBases('default'), []);
+  assert.equal(its.backend.storage.bases.size, 0);
+  assert.deepEqual(its.log, []);
+});
+
+test('what the pool lost is told once with its reason, and dropped there', async () => {
+  const its = await open();
+  const { snapshotId, volumeId } = await cut(its, await its.volume());
+  await its.snapshots.delete(snapshotId);
+  its.backend.storage.lostBases.set(snapshotId, 'the pool was repaired');
+  await reconcile(its.deps);
+  await reconcile(its.deps);
+  assert.deepEqual(await its.backend.keptBases(), { usable: [], lost: [] });
+  const record = await its.deps.catalogue.keptBaseById(snapshotId);
+  assert.equal(record?.lost?.reason, 'the pool was repaired');
+  assert.equal(its.log.length, 1);
+  const { level, reason, volumeId: of } = its.log[0] ?? {};
+  assert.deepEqual([level, reason, of], ['warn', 'the pool was repaired', volumeId]);
+});
+
+test('a start drops what no record knows, and takes a missing base for lost', async () => {
+  const its = await open();
+  const volume = await its.volume();
+  const [unknown, missing] = [await cut(its, volume), await cut(its, volume)];
+  await its.backend.keepBase(unknown.snapshotId);
+  await its.backend.deleteSnapshot(unknown.snapshotId);
+  await its.deps.catalogue.removeSnapshot(unknown.snapshotId, null);
+  await its.snapshots.delete(missing.snapshotId);
+  assert.deepEqual([...its.backend.storage.bases.keys()], [missing.snapshotId]);
+  await its.backend.dropBase(missing.snapshotId);
+  assert.deepEqual((await reconcile(its.deps)).differences, []);
+  assert.deepEqual(await keptIds(its), []);
+  assert.match(String(its.log.at(-1)?.['reason']), /does not hold any more/);
+});
+
+test('a pool that cannot look through its bases fails no deletion, and is told', async () => {
+  const its = await open();
+  const { snapshotId } = await cut(its, await its.volume());
+  its.backend.keptBases = async () => {
+    throw new Error('the disk is away');
+  };
+  await its.snapshots.delete(snapshotId);
+  assert.equal(its.log[0]?.['level'], 'warn');
+  const report = await reconcile(its.deps);
+  assert.match(report.differences[0] ?? '', /kept bases of pool 'default' is unfinished/);
+});
+
+test('a snapshot that was not cut to the end is deleted without a base', async () => {
+  const its = await open();
+  const volume = await its.volume();
+  const { reached, go } = holdUp(its.backend, 'createSnapshots');
+  const pending = cut(its, volume);
+  await reached;
+  const [half] = (await its.deps.catalogue.unfinished()).snapshots;
+  assert.ok(half !== undefined);
+  go();
+  await pending;
+  await its.deps.catalogue.removeSnapshot(half.snapshotId, null);
+  await its.deps.catalogue.insertSnapshot({ ...half, state: 'deleting' });
+  await its.snapshots.delete(half.snapshotId);
+  assert.equal(await its.deps.catalogue.keptBaseById(half.snapshotId), null);
+});
+
+test('members of a group are kept like others when the group is deleted', async () => {
+  const its = await open();
+  const volumes = [await its.volume(), await its.volume()];
+  const sourceVolumeIds = volumes.map(({ volumeId }) => volumeId);
+  const { group, members } = await its.groups.create({
+    name: 'group',
+    sourceVolumeIds,
+    parameters: {},
+  });
+  const ids = members.map(({ snapshotId }) => snapshotId);
+  const remove = its.backend.deleteSnapshot.bind(its.backend);
+  its.backend.deleteSnapshot = async (snapshotId) => {
+    if (snapshotId === ids[1]) throw new Error('killed');
+    return remove(snapshotId);
+  };
+  await assert.rejects(its.groups.delete(group.groupSnapshotId, ids), /killed/);
+  its.backend.deleteSnapshot = remove;
+  await its.groups.delete(group.groupSnapshotId, ids);
+  assert.deepEqual(await keptIds(its), ids);
+  await rejectsWith(its.groups.find(group.groupSnapshotId, ids), 'NOT_FOUND');
+});
