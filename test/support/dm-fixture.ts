@@ -1,0 +1,201 @@
+/**
+ * Disks that fail when a test wants it, made of device-mapper by the addon's own functions: a power
+ * cut, a metadata device that refuses writes, a disk that costs nothing whatever its size.
+ *
+ * Needs a kernel with device-mapper, a guest in general. Knows nothing of backends; a pool is whatever
+ * was put on the disks.
+ */
+import { execFileSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { closeSync, ftruncateSync, openSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { SystemError } from '../../src/errors.js';
+import type { DmDevice } from '../../src/native/dm-addon.js';
+import type { NativeRunner } from '../../src/native/pool.js';
+import type { Workspace } from './workspace.js';
+
+const SECTOR_BYTES = 512n;
+/** Of what the tests make themselves; pools and volumes have names of their own. */
+const PREFIX = 'blockdelta-disk-';
+/** How long an opener that is on its way out may keep a device. */
+const REMOVAL_MS = 10_000;
+
+interface Table {
+  type: string;
+  table: string;
+}
+
+/** A block device that works, refuses writes, or refuses everything, and changes that at any moment. */
+export class FaultyDisk {
+  #sizeBytes: bigint;
+
+  constructor(
+    private readonly native: NativeRunner,
+    readonly name: string,
+    /** /dev/dm-N, as long as the disk exists. */
+    readonly path: string,
+    sizeBytes: bigint,
+    private readonly working: Table,
+    /** Null: nothing below it. */
+    private readonly file: string | null,
+  ) {
+    this.#sizeBytes = sizeBytes;
+  }
+
+  get sizeBytes(): bigint {
+    return this.#sizeBytes;
+  }
+
+  /** From now on every read and write fails. What was written before stays. */
+  async fail(): Promise<void> {
+    await this.#load({ type: 'error', table: '' });
+  }
+
+  /** From now on writes fail and reads are good. */
+  async failWrites(): Promise<void> {
+    const [below] = this.working.table.split(' ');
+    await this.#load({ type: 'flakey', table: `${below} 0 0 60 1 error_writes` });
+  }
+
+  /** As good as new, with what was written while it worked. */
+  async work(): Promise<void> {
+    await this.#load(this.working);
+  }
+
+  async grow(sizeBytes: bigint): Promise<void> {
+    if (this.file !== null) {
+      const fd = openSync(this.file, 'r+');
+      ftruncateSync(fd, Number(sizeBytes));
+      closeSync(fd);
+      await this.native.run('loopResize', { backingPath: this.file });
+    }
+    this.#sizeBytes = sizeBytes;
+    await this.work();
+  }
+
+  /** What is in flight is held back over the change and meets the new table. */
+  async #load(table: Table): Promise<void> {
+    await this.native.run('dmReload', {
+      name: this.name,
+      readOnly: false,
+      sizeSectors: this.#sizeBytes / SECTOR_BYTES,
+      ...table,
+      noFlush: true,
+      lockFileSystem: false,
+    });
+  }
+}
+
+export class DmFixture {
+  readonly #run = randomBytes(4).toString('hex');
+  readonly #disks: FaultyDisk[] = [];
+
+  constructor(
+    readonly native: NativeRunner,
+    private readonly workspace: Workspace,
+  ) {}
+
+  /** On a sparse file in the workspace, which must take direct I/O. Reads as zeros. */
+  async disk(label: string, sizeBytes: bigint): Promise<FaultyDisk> {
+    const file = this.workspace.path(`${label}.disk`);
+    await this.native.run('createSparseFile', {
+      temporaryPath: `${file}.tmp`,
+      finalPath: file,
+      sizeBytes,
+    });
+    const request = { backingPath: file, readOnly: false, label: '' };
+    const { device } = await this.native.run('loopAttach', request);
+    return this.#make(label, sizeBytes, { type: 'linear', table: `${device.path} 0` }, file);
+  }
+
+  /** Of any size, at no cost: takes every write, and reads as zeros. */
+  async zeroDisk(label: string, sizeBytes: bigint): Promise<FaultyDisk> {
+    return this.#make(label, sizeBytes, { type: 'zero', table: '' }, null);
+  }
+
+  /**
+   * As if the power had gone: the disks hold what had reached them at this moment, everything on top of
+   * them is gone, and then they work again. Devices must be closed and unmounted, or be so soon.
+   */
+  async powerCut(): Promise<void> {
+    for (const disk of this.#disks) await disk.fail();
+    await this.#removeUsers();
+    for (const disk of this.#disks) await disk.work();
+  }
+
+  /** Removes everything that was made, and what stands on it. */
+  async dispose(): Promise<void> {
+    await this.#removeUsers();
+    for (const { name } of this.#disks.splice(0)) await this.#remove(name);
+  }
+
+  async #make(
+    label: string,
+    sizeBytes: bigint,
+    working: Table,
+    file: string | null,
+  ): Promise<FaultyDisk> {
+    const name = `${PREFIX}${label}-${this.#run}`;
+    const { device } = await this.native.run('dmCreate', {
+      name,
+      uuid: '',
+      readOnly: false,
+      sizeSectors: sizeBytes / SECTOR_BYTES,
+      ...working,
+    });
+    const disk = new FaultyDisk(this.native, name, device.path, sizeBytes, working, file);
+    this.#disks.push(disk);
+    return disk;
+  }
+
+  /** Removes the devices that stand on these disks, those that nothing stands on first. */
+  async #removeUsers(): Promise<void> {
+    for (let users = await this.#users(); users.length > 0; users = await this.#users()) {
+      const free = users.filter((user) => !users.some((other) => standsOn(other, user)));
+      if (free.length === 0) throw new Error(`devices in a circle: ${users.map((u) => u.name)}`);
+      for (const { name } of free) await this.#remove(name);
+    }
+  }
+
+  /** All devices above the disks, at any distance. */
+  async #users(): Promise<DmDevice[]> {
+    const { devices: names } = await this.native.run('dmList', { prefix: 'blockdelta-' });
+    const found = await Promise.all(names.map(({ name }) => this.native.run('dmFind', { name })));
+    const rest = found.flatMap(({ device }) => (device === null ? [] : [device]));
+    const disks = rest.filter(({ name }) => this.#disks.some((disk) => disk.name === name));
+    const users: DmDevice[] = [];
+    for (let below = disks; below.length > 0; ) {
+      below = rest.filter((device) => below.some((lower) => standsOn(device, lower)));
+      users.push(...below.filter((device) => !users.includes(device)));
+    }
+    return users;
+  }
+
+  async #remove(name: string): Promise<void> {
+    for (const end = Date.now() + REMOVAL_MS; ; await delay(100)) {
+      try {
+        // A suspended device cannot be removed while I/O waits for it.
+        await this.native.run('dmResume', { name }).catch(ignoreAbsence);
+        await this.native.run('dmRemove', { name, deferred: false });
+        return;
+      } catch (thrown) {
+        if (!(thrown instanceof SystemError && thrown.code === 'EBUSY')) throw thrown;
+        if (Date.now() > end) throw new Error(`${name} stays busy:\n${mountsAndHolders()}`);
+      }
+    }
+  }
+}
+
+/** Whether a table of the upper device names the lower one. */
+function standsOn(upper: DmDevice, lower: DmDevice): boolean {
+  const number = `${lower.major}:${lower.minor}`;
+  return upper.targets.some(({ table }) => table.split(' ').includes(number));
+}
+
+function ignoreAbsence(thrown: unknown): void {
+  if (!(thrown instanceof SystemError && thrown.code === 'ENXIO')) throw thrown;
+}
+
+function mountsAndHolders(): string {
+  return execFileSync('lsblk', ['--output', 'NAME,MOUNTPOINTS'], { encoding: 'utf8' });
+}
