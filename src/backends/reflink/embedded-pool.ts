@@ -9,23 +9,20 @@
  * The image never promises more than the host's file system has free when it is made, and capacity
  * is bounded by what the host has free at the moment of asking. Knows nothing of volumes.
  */
-import { mkdir, rename, rm, statfs } from 'node:fs/promises';
+import { mkdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, StatusCode } from '../../errors.js';
 import { makePoolFileSystem } from '../../mount/filesystem.js';
 import { mount, unmount } from '../../mount/mounter.js';
 import { mountsAt, readMountInfo } from '../../mount/mountinfo.js';
 import type { NativeRunner } from '../../native/pool.js';
-import { releaseLoop } from './loop-release.js';
+import { hostFreeBytes, imageSpace } from '../host-space.js';
+import { releaseLoop } from '../loop-release.js';
 import { temporary } from './pool-layout.js';
 
 const MIB = 1n << 20n;
 /** mkfs.xfs refuses less than 300 MB; below this a pool is of no use. */
 const MINIMUM_IMAGE_BYTES = 512n * MIB;
-/** Left to the host: for the catalogue, for the image's own metadata, for whoever else lives there. */
-const HOST_RESERVE_PERCENT = 2n;
-const HOST_RESERVE_MINIMUM = 256n * MIB;
-
 export class EmbeddedPool {
   readonly image: string;
   readonly mountPoint: string;
@@ -75,9 +72,8 @@ export class EmbeddedPool {
   }
 
   /** Bytes the host can still give to the image as it fills. */
-  async hostFreeBytes(): Promise<bigint> {
-    const host = await statfs(this.directory, { bigint: true });
-    return host.bavail * host.bsize;
+  hostFreeBytes(): Promise<bigint> {
+    return hostFreeBytes(this.directory);
   }
 
   async #isMounted(devicePath: string): Promise<boolean> {
@@ -106,10 +102,7 @@ export class EmbeddedPool {
   }
 
   async #imageBytes(): Promise<bigint> {
-    const free = await this.hostFreeBytes();
-    const share = (free * HOST_RESERVE_PERCENT) / 100n;
-    const reserve = share > HOST_RESERVE_MINIMUM ? share : HOST_RESERVE_MINIMUM;
-    const possible = ((free - reserve) / MIB) * MIB;
+    const possible = await imageSpace(this.directory);
     const wanted =
       this.maximumBytes === null || this.maximumBytes > possible ? possible : this.maximumBytes;
     if (wanted < MINIMUM_IMAGE_BYTES) {

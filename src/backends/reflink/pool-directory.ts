@@ -8,21 +8,17 @@
  * Knows where volumes and snapshots lie, and nothing about them.
  */
 import { randomUUID } from 'node:crypto';
-import { link, mkdir, readFile, rename, rm, stat, statfs, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
+import { mkdir, rename, stat, statfs, writeFile } from 'node:fs/promises';
 import { CsiError, errorCode } from '../../errors.js';
 import type { NativeRunner } from '../../native/pool.js';
+import { PatientQuestion } from '../patience.js';
+import { claimDirectory, type PoolClaim, readOrNull } from '../pool-claim.js';
 import { EmbeddedPool } from './embedded-pool.js';
 import { PoolLayout, temporary } from './pool-layout.js';
 
-export interface ReflinkPoolOptions {
-  pool: string;
-  directory: string;
+export interface ReflinkPoolOptions extends PoolClaim {
   /** Upper bound for the image of an embedded pool; null: what the host can hold. */
   embeddedPoolBytes: bigint | null;
-  /** Uuid of the catalogue that this pool's volumes are recorded in. */
-  owner: string;
 }
 
 /** A directory on a dead disk never answers; a check must not pile up waiting for it. */
@@ -34,13 +30,21 @@ export class PoolDirectory {
   readonly #embedded: EmbeddedPool;
   #layout: PoolLayout;
   #usesEmbedded = false;
-  #checking: Promise<void> | null = null;
+  readonly #reached: PatientQuestion<void>;
 
   constructor(native: NativeRunner, options: ReflinkPoolOptions) {
     this.#native = native;
     this.#options = options;
     this.#embedded = new EmbeddedPool(native, options.directory, options.embeddedPoolBytes);
     this.#layout = new PoolLayout(options.directory);
+    this.#reached = new PatientQuestion(
+      () => this.#look(),
+      CHECK_TIMEOUT_MS,
+      () =>
+        CsiError.failedPrecondition(
+          `pool '${options.pool}' in ${this.#layout.root} does not answer; look at its disk`,
+        ),
+    );
   }
 
   get layout(): PoolLayout {
@@ -51,7 +55,7 @@ export class PoolDirectory {
     const { directory } = this.#options;
     if (expected === 'existing') await this.#assertExists();
     await mkdir(directory, { recursive: true, mode: 0o700 });
-    await this.#claim();
+    await claimDirectory(this.#native, this.#options);
     if (await this.#needsEmbedded()) {
       // From here on stop() has something to let go of.
       this.#usesEmbedded = true;
@@ -80,22 +84,8 @@ export class PoolDirectory {
   }
 
   /** FAILED_PRECONDITION if the pool's directories cannot be reached, or do not answer in time. */
-  async check(): Promise<void> {
-    this.#checking ??= this.#look().finally(() => {
-      this.#checking = null;
-    });
-    const timer = new AbortController();
-    const late = delay(CHECK_TIMEOUT_MS, undefined, { signal: timer.signal }).then(() => {
-      throw CsiError.failedPrecondition(
-        `pool '${this.#options.pool}' in ${this.#layout.root} does not answer; look at its disk`,
-      );
-    });
-    late.catch(() => undefined);
-    try {
-      await Promise.race([this.#checking, late]);
-    } finally {
-      timer.abort();
-    }
+  check(): Promise<void> {
+    return this.#reached.answer();
   }
 
   /** The pool's size, and what the storage below can really still give. */
@@ -131,47 +121,11 @@ export class PoolDirectory {
     );
   }
 
-  /**
-   * Makes the pool this catalogue's, for ever. Two plugins on one pool would promise its space twice,
-   * remove each other's temporary files, and the first to stop would unmount it under the other.
-   */
-  async #claim(): Promise<void> {
-    const { pool, directory, owner } = this.#options;
-    const file = join(directory, 'pool-owner');
-    const mine = `${file}.${randomUUID()}`;
-    await writeFile(mine, `${owner}\n`, { mode: 0o600, flush: true });
-    try {
-      // A link, because it fails where a rename would replace another's claim.
-      await link(mine, file);
-      await this.#native.run('flush', { path: directory });
-    } catch (thrown) {
-      if (errorCode(thrown) !== 'EEXIST') throw thrown;
-    } finally {
-      await rm(mine, { force: true });
-    }
-    const found = await readOrNull(file);
-    if (found === owner) return;
-    throw CsiError.failedPrecondition(
-      `pool '${pool}' in ${directory} belongs to the catalogue ${found ?? 'of nobody'}, and this ` +
-        `plugin's is ${owner}: a pool is served from one state directory. If that catalogue is gone ` +
-        `for good, remove ${file}`,
-    );
-  }
-
   /** An image is needed where cloning does not work, and kept wherever there is one already. */
   async #needsEmbedded(): Promise<boolean> {
     if (await this.#embedded.exists()) return true;
     const { directory } = this.#options;
     const { supported } = await this.#native.run('probeReflink', { directory });
     return !supported;
-  }
-}
-
-async function readOrNull(file: string): Promise<string | null> {
-  try {
-    return (await readFile(file, 'utf8')).trim();
-  } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return null;
-    throw thrown;
   }
 }

@@ -1,24 +1,13 @@
 /**
- * What a reflink pool may still promise to volumes: an account of what is free, what is kept and
- * what sparse files may still claim. Reads sizes, changes nothing.
+ * What a reflink pool may still promise to volumes: what is free, less what sparse files may still
+ * claim. Reads sizes, changes nothing.
  */
 import type { BigIntStats } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
 import { errorCode } from '../../errors.js';
 import type { PoolCapacity } from '../backend.js';
+import { type PoolSpace, poolAccount, type SpacePolicy } from '../pool-account.js';
 import { isObjectName, type PoolLayout } from './pool-layout.js';
-
-/** How much of the free space new volumes may be promised. */
-export interface SpacePolicy {
-  overcommitPercent: bigint;
-  /** Of the pool's size. */
-  reservePercent: bigint;
-}
-
-export interface PoolSpace {
-  totalBytes: bigint;
-  freeBytes: bigint;
-}
 
 const MINIMUM_VOLUME_BYTES = 1n << 20n;
 /** Whole file system blocks, so that no tail block is shared between content and slack. */
@@ -28,20 +17,11 @@ const STAT_BLOCK_BYTES = 512n;
 
 export async function poolCapacity(
   layout: PoolLayout,
-  { totalBytes, freeBytes }: PoolSpace,
+  space: PoolSpace,
   policy: SpacePolicy,
 ): Promise<PoolCapacity> {
-  const reserveBytes = (totalBytes * policy.reservePercent) / 100n;
-  const usable = freeBytes > reserveBytes ? freeBytes - reserveBytes : 0n;
-  const left = (usable * policy.overcommitPercent) / 100n - (await promisedBytes(layout));
-  return {
-    totalBytes,
-    freeBytes,
-    reserveBytes,
-    availableBytes: left > 0n ? (left / GRANULARITY_BYTES) * GRANULARITY_BYTES : 0n,
-    minimumVolumeBytes: MINIMUM_VOLUME_BYTES,
-    granularityBytes: GRANULARITY_BYTES,
-  };
+  const sizes = { minimumVolumeBytes: MINIMUM_VOLUME_BYTES, granularityBytes: GRANULARITY_BYTES };
+  return poolAccount(space, await promisedBytes(layout), sizes, policy);
 }
 
 /** What existing volumes may still claim: the parts of them that were never written. */

@@ -20,9 +20,10 @@ import type {
   SnapshotMember,
   StorageCondition,
 } from '../backend.js';
+import type { SpacePolicy } from '../pool-account.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
 import { isObjectName, isTemporaryName, type PoolLayout, temporary } from './pool-layout.js';
-import { poolCapacity, type SpacePolicy, statOrNull } from './pool-space.js';
+import { poolCapacity, statOrNull } from './pool-space.js';
 import { SnapshotFiles } from './snapshot-files.js';
 import { UsedMarks } from './used-marks.js';
 import { isMissing, VolumeFiles } from './volume-files.js';

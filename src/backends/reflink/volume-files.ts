@@ -11,7 +11,7 @@ import { mountsAt, mountsOfDevice, readMountInfo } from '../../mount/mountinfo.j
 import type { LoopDevice } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { Attachment, StorageCondition } from '../backend.js';
-import { releaseLoop } from './loop-release.js';
+import { releaseLoop } from '../loop-release.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';
 import { statOrNull } from './pool-space.js';

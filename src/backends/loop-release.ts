@@ -1,0 +1,11 @@
+/** Detaching a file from its loop device, with the patience that mounts of others need. */
+import type { NativeRunner } from '../native/pool.js';
+import { releaseDevice } from './device-release.js';
+
+/** EBUSY if somebody holds it. Not attached: done. */
+export function releaseLoop(native: NativeRunner, backingPath: string): Promise<void> {
+  return releaseDevice(
+    () => native.run('loopDetach', { backingPath }),
+    async () => (await native.run('loopFind', { backingPath })).device?.path ?? null,
+  );
+}

@@ -1,0 +1,33 @@
+/** A question to storage that may be dead: asked once at a time, and not waited for without end. */
+import { setTimeout as delay } from 'node:timers/promises';
+import type { CsiError } from '../errors.js';
+
+export class PatientQuestion<T> {
+  #asking: Promise<T> | null = null;
+
+  /**
+   * @param ask one that never ends holds a thread, so it is not asked again until it has ended
+   * @param late what to say when the answer takes longer than patienceMs
+   */
+  constructor(
+    private readonly ask: () => Promise<T>,
+    private readonly patienceMs: number,
+    private readonly late: () => CsiError,
+  ) {}
+
+  async answer(): Promise<T> {
+    this.#asking ??= this.ask().finally(() => {
+      this.#asking = null;
+    });
+    const timer = new AbortController();
+    const late = delay(this.patienceMs, undefined, { signal: timer.signal }).then(() => {
+      throw this.late();
+    });
+    late.catch(() => undefined);
+    try {
+      return await Promise.race([this.#asking, late]);
+    } finally {
+      timer.abort();
+    }
+  }
+}
