@@ -6,6 +6,7 @@ import type { Ledger, OpenLedger } from './ledger.js';
 
 /** All of them: the compiler refuses a name too few. */
 const METHODS = {
+  makePool: true,
   pool: true,
   setPoolState: true,
   setHoldsMetadataSnapshot: true,

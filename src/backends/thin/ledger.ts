@@ -91,8 +91,9 @@ export interface KeptBaseRecord {
 
 /** Every call is one transaction, durable when it returns. */
 export interface Ledger {
-  /** The pool; made by the first call, with that block size. */
-  pool(dataBlockBytes: bigint): PoolRecord;
+  /** Makes the ledger one of a pool with that block size; it is already: done. Before all other calls. */
+  makePool(dataBlockBytes: bigint): void;
+  pool(): PoolRecord;
   setPoolState(state: PoolRecord['state']): void;
   setHoldsMetadataSnapshot(holds: boolean): void;
   /** The pool is used from now on: forgets the stamp of the last stop. */

@@ -41,14 +41,14 @@ type Calls<K extends keyof Ledger> = Pick<Ledger, K>;
 
 function poolCalls(
   database: KeptDatabase,
-): Calls<'pool' | 'setPoolState' | 'setHoldsMetadataSnapshot' | 'recordStart' | 'recordStop'> {
+): Calls<
+  'makePool' | 'pool' | 'setPoolState' | 'setHoldsMetadataSnapshot' | 'recordStart' | 'recordStop'
+> {
   const make = `INSERT INTO pool (uuid, state, data_block_bytes, transaction_id, next_device_id,
       holds_metadata_snapshot) SELECT ?, 'new', ?, 0, ?, 0 WHERE NOT EXISTS (SELECT 1 FROM pool)`;
   return {
-    pool: (dataBlockBytes) => {
-      database.run(make, randomUUID(), dataBlockBytes, FIRST_DEVICE_ID);
-      return poolRow(onlyPool(database));
-    },
+    makePool: (dataBlockBytes) => database.run(make, randomUUID(), dataBlockBytes, FIRST_DEVICE_ID),
+    pool: () => poolRow(onlyPool(database)),
     setPoolState: (state) => database.run('UPDATE pool SET state = ?', state),
     setHoldsMetadataSnapshot: (holds) =>
       database.run('UPDATE pool SET holds_metadata_snapshot = ?', Number(holds)),

@@ -28,7 +28,7 @@ async function withLedger(
   };
   try {
     const ledger = await reopen();
-    await ledger.pool(BLOCK);
+    await ledger.makePool(BLOCK);
     await work(ledger, reopen);
     assert.equal(statSync(file).mode & 0o777, 0o600);
   } finally {
@@ -48,7 +48,7 @@ function snapshotOf({ objectId, sizeBytes }: NewDevice): NewDevice {
 
 test('the pool of a ledger is made once and keeps its uuid and block size', () =>
   withLedger(async (ledger, reopen) => {
-    const pool = await ledger.pool(BLOCK);
+    const pool = await ledger.pool();
     assert.deepEqual(pool, {
       uuid: pool.uuid,
       state: 'new',
@@ -60,8 +60,9 @@ test('the pool of a ledger is made once and keeps its uuid and block size', () =
     });
     assert.match(pool.uuid, /^[0-9a-f-]{36}$/);
     await ledger.setPoolState('ready');
-    const again = await (await reopen()).pool(2n * BLOCK);
-    assert.deepEqual(again, { ...pool, state: 'ready' });
+    const other = await reopen();
+    await other.makePool(2n * BLOCK);
+    assert.deepEqual(await other.pool(), { ...pool, state: 'ready' });
   }));
 
 test('a device is no object before its transaction is applied, and none after it was undone', () =>
@@ -79,7 +80,7 @@ test('a device is no object before its transaction is applied, and none after it
     assert.deepEqual(await (await reopen()).openTransaction(), begun);
     await ledger.apply();
     assert.equal(await ledger.openTransaction(), null);
-    assert.equal((await ledger.pool(BLOCK)).transactionId, 1n);
+    assert.equal((await ledger.pool()).transactionId, 1n);
     assert.deepEqual(await ledger.device(kept.objectId), {
       ...kept,
       deviceId: 1,
@@ -90,7 +91,7 @@ test('a device is no object before its transaction is applied, and none after it
     await ledger.begin([undone], []);
     await ledger.undo();
     assert.equal(await ledger.device(undone.objectId), null);
-    assert.equal((await ledger.pool(BLOCK)).transactionId, 1n);
+    assert.equal((await ledger.pool()).transactionId, 1n);
     assert.equal((await ledger.begin([undone], [])).creates[0]?.deviceId, 3, 'not at once again');
   }));
 
@@ -153,10 +154,10 @@ test('what was seen at a stop is there until the next start', () =>
     const stamp = { transactionId: 7n, time: 3, mappingRoot: 11n, detailsRoot: 12n };
     await ledger.recordStart('boot-1');
     await ledger.recordStop(stamp);
-    const found = await (await reopen()).pool(BLOCK);
+    const found = await (await reopen()).pool();
     assert.deepEqual([found.bootId, found.stopped], ['boot-1', stamp]);
     await ledger.recordStart('boot-2');
-    const started = await ledger.pool(BLOCK);
+    const started = await ledger.pool();
     assert.deepEqual([started.bootId, started.stopped], ['boot-2', null]);
   }));
 

@@ -1,0 +1,183 @@
+/**
+ * Looks devices up in a pool's metadata: by a metadata snapshot, held for the moment of the look alone.
+ *
+ * The kernel has one metadata snapshot a pool, for everybody. All who ask while it is not taken yet
+ * share one; it is taken after they asked, so whatever they know of is in it. A left-over one of ours
+ * (the ledger remembers) is released; somebody else's is waited for.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { CsiError, errorCode } from '../../errors.js';
+import type { ThinPoolStatus } from '../../native/dm-addon.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type { ThinDeviceDetails, ThinSuperblock } from '../../native/thin-addon.js';
+import type { AsyncLedger } from './ledger.js';
+import { isWritable } from './pool-health.js';
+import type { PoolQueue } from './pool-queue.js';
+import type { ThinPool } from './thin-pool.js';
+
+export type FoundDevices = ReadonlyMap<number, ThinDeviceDetails>;
+
+/** The superblock that counts now, as opposed to the copy of a metadata snapshot. */
+export const CURRENT = 0n;
+
+/** How long a metadata snapshot of somebody else is waited for, and how often it is looked for. */
+const PATIENCE_MS = 10_000;
+const PAUSE_MS = 200;
+/** thinDevices answers that many at most. */
+const DEVICES_A_CALL = 65_536;
+
+interface Batch {
+  /** Null: all devices. */
+  ids: Set<number> | null;
+  answer: Promise<FoundDevices | null>;
+}
+
+export interface LookDependencies {
+  native: NativeRunner;
+  ledger: AsyncLedger;
+  pool: ThinPool;
+  queue: PoolQueue;
+  metadataPath: string;
+  patienceMs?: number;
+}
+
+export class MetadataLook {
+  /** Not begun yet: whoever asks now joins. */
+  #waiting: Batch | null = null;
+
+  constructor(private readonly deps: LookDependencies) {}
+
+  /** Those of the devices that exist. */
+  devices(deviceIds: readonly number[]): Promise<FoundDevices> {
+    return this.#patiently(() => this.#join(deviceIds));
+  }
+
+  all(): Promise<FoundDevices> {
+    return this.#patiently(() => this.#join(null));
+  }
+
+  /** As devices(), for work that is in the pool's queue; does not wait for anybody. */
+  async devicesInQueue(deviceIds: readonly number[]): Promise<FoundDevices> {
+    const found = await this.#ask(new Set(deviceIds));
+    if (found !== null) return found;
+    throw this.#heldByOthers();
+  }
+
+  /**
+   * Of one device, cheaply and as of the last commit. Null: it does not exist. Under changes the trees
+   * may be read while they are replaced; that is noticed, and a metadata snapshot settles it.
+   */
+  async device(deviceId: number): Promise<ThinDeviceDetails | null> {
+    const found = await this.#cheaply([deviceId]);
+    return found.get(deviceId) ?? null;
+  }
+
+  /** As device(), of all that the account of space needs. */
+  cheapDevices(deviceIds: readonly number[]): Promise<FoundDevices> {
+    return this.#cheaply(deviceIds);
+  }
+
+  async superblock(): Promise<ThinSuperblock> {
+    const request = { metadata: this.deps.metadataPath, superblock: CURRENT };
+    return (await this.deps.native.run('thinSuperblock', request)).superblock;
+  }
+
+  async #cheaply(deviceIds: readonly number[]): Promise<FoundDevices> {
+    try {
+      return await this.#read(CURRENT, new Set(deviceIds));
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'THIN_METADATA_INVALID') throw thrown;
+      return this.devices(deviceIds);
+    }
+  }
+
+  async #patiently(ask: () => Promise<FoundDevices | null>): Promise<FoundDevices> {
+    const deadline = performance.now() + (this.deps.patienceMs ?? PATIENCE_MS);
+    for (;;) {
+      const found = await ask();
+      if (found !== null) return found;
+      if (performance.now() >= deadline) throw this.#heldByOthers();
+      await delay(PAUSE_MS);
+    }
+  }
+
+  #join(deviceIds: readonly number[] | null): Promise<FoundDevices | null> {
+    const batch = this.#waiting ?? this.#open();
+    if (deviceIds === null) batch.ids = null;
+    for (const id of deviceIds ?? []) batch.ids?.add(id);
+    return batch.answer;
+  }
+
+  #open(): Batch {
+    const batch: Batch = {
+      ids: new Set(),
+      answer: this.deps.queue.run(() => {
+        this.#waiting = null;
+        return this.#ask(batch.ids);
+      }),
+    };
+    this.#waiting = batch;
+    return batch;
+  }
+
+  /** Null: somebody else holds the pool's metadata snapshot. */
+  async #ask(ids: ReadonlySet<number> | null): Promise<FoundDevices | null> {
+    const status = await this.deps.pool.status();
+    // Of a pool that is not written to, nothing has to be held.
+    if (!isWritable(status)) return this.#read(CURRENT, ids);
+    if (status.heldRoot !== null && !(await this.releaseLeftOver(status))) return null;
+    await this.deps.ledger.setHoldsMetadataSnapshot(true);
+    const held = await this.#reserve();
+    if (held === null) return null;
+    try {
+      return await this.#read(held, ids);
+    } finally {
+      await this.deps.pool.tell(['release_metadata_snap']);
+      await this.deps.ledger.setHoldsMetadataSnapshot(false);
+    }
+  }
+
+  /** Null: somebody else was quicker. */
+  async #reserve(): Promise<bigint | null> {
+    try {
+      return (await this.deps.pool.tell(['reserve_metadata_snap'])).heldRoot;
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'EBUSY') throw thrown;
+      await this.deps.ledger.setHoldsMetadataSnapshot(false);
+      return null;
+    }
+  }
+
+  /** Whether the metadata snapshot that is held was ours, and is released now. In the pool's queue. */
+  async releaseLeftOver(status: ThinPoolStatus): Promise<boolean> {
+    const { holdsMetadataSnapshot } = await this.deps.ledger.pool();
+    if (!holdsMetadataSnapshot) return false;
+    if (status.heldRoot !== null) await this.deps.pool.tell(['release_metadata_snap']);
+    await this.deps.ledger.setHoldsMetadataSnapshot(false);
+    return true;
+  }
+
+  async #read(superblock: bigint, ids: ReadonlySet<number> | null): Promise<FoundDevices> {
+    const found = new Map<number, ThinDeviceDetails>();
+    const where = { metadata: this.deps.metadataPath, superblock };
+    for (const deviceIds of ids === null ? [null] : chunks([...ids])) {
+      const { devices } = await this.deps.native.run('thinDevices', { ...where, deviceIds });
+      for (const device of devices) found.set(device.deviceId, device);
+    }
+    return found;
+  }
+
+  #heldByOthers(): CsiError {
+    const { pool } = this.deps.pool;
+    return CsiError.failedPrecondition(
+      `another tool holds the metadata snapshot of pool '${pool}' (there is one a pool); let it end, or ` +
+        `release it: dmsetup message ${this.deps.pool.names.pool} 0 release_metadata_snap`,
+    );
+  }
+}
+
+function* chunks(ids: readonly number[]): Generator<number[]> {
+  for (let begin = 0; begin < ids.length; begin += DEVICES_A_CALL) {
+    yield ids.slice(begin, begin + DEVICES_A_CALL);
+  }
+}

@@ -1,0 +1,23 @@
+/**
+ * What a thin pool lies on: one block device for its metadata, one for its data. Two ways to have them
+ * (given-devices.ts, embedded-devices.ts); the pool knows neither.
+ */
+export interface PoolDevices {
+  /** Whether both are there, without making anything. */
+  exist(): Promise<boolean>;
+  /** Makes what is missing, where these devices are made by us: zeros, and nothing in them. */
+  make(): Promise<void>;
+  /** Attaches them where that is needed. Idempotent. FAILED_PRECONDITION if one is not there. */
+  open(): Promise<OpenDevices>;
+  /** Makes the metadata device larger, if it can be. Whether it has grown. */
+  growMetadata(): Promise<boolean>;
+  /** What the storage below can really still give, bytes; null: all that the devices hold is theirs. */
+  freeBelow(): Promise<bigint | null>;
+  /** Lets go of what open() took; the pool is not active any more. */
+  release(): Promise<void>;
+}
+
+export interface OpenDevices {
+  metadataPath: string;
+  dataPath: string;
+}
