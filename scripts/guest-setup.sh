@@ -1,0 +1,38 @@
+# Sourced, not called: makes this machine ready for scripts/run-in-guest.
+# shellcheck shell=bash
+
+# guest_setup PROGRAM=PACKAGE...: installs what is missing for the guest, and of the programs named, if it
+# may, and fetches the guest's kernel. Returns 1, with the reason in `reason`, where there can be no guest.
+guest_setup() {
+  local -A packages=(
+    [qemu-system-x86_64]=qemu-system-x86 [busybox]=busybox-static [depmod]=kmod [cpio]=cpio
+    [xz]=xz-utils [zstd]=zstd [mkfs.xfs]=xfsprogs [mkfs.ext4]=e2fsprogs
+  )
+  local wish program missing=()
+  for wish in "$@"; do packages[${wish%%=*}]=${wish#*=}; done
+  if [ "$(uname -m)" != x86_64 ]; then
+    reason="the guest is an x86-64 one, this machine is not"
+    return 1
+  fi
+  for program in "${!packages[@]}"; do
+    command -v "$program" >/dev/null || missing+=("${packages[$program]}")
+  done
+  if [ "${#missing[@]}" -gt 0 ]; then
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+      reason="install these packages as root: ${missing[*]}"
+      return 1
+    fi
+    echo "installing Debian packages: ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    if ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >/dev/null 2>&1; then
+      reason="apt-get could not install ${missing[*]}"
+      return 1
+    fi
+  fi
+  reason=$(scripts/run-in-guest --fetch 2>&1) && return
+  # A machine that was never updated knows no kernel package.
+  [ "$(id -u)" = 0 ] && apt-get update -qq >/dev/null 2>&1
+  reason=$(scripts/run-in-guest --fetch 2>&1) && return
+  reason="no kernel for it: ${reason##*$'\n'}"
+  return 1
+}
