@@ -10,73 +10,82 @@ import { join } from 'node:path';
 import { CsiError } from '../../errors.js';
 import type { ThinPoolStatus } from '../../native/dm-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
-import type { ThinDeviceDetails, ThinScanSource } from '../../native/thin-addon.js';
+import type { ThinDeviceDetails, ThinKeptBase } from '../../native/thin-addon.js';
 import type { KeptBase, KeptBases } from '../backend.js';
-import { lossAtStart, lossByMetadata, lossByStatus, type PoolAtStart } from './kept-base-rules.js';
+import {
+  type BaseHistory,
+  lossByHistory,
+  lossByMetadata,
+  lossByStatus,
+} from './kept-base-rules.js';
 import type { AsyncLedger, DeviceRecord, KeptBaseRecord } from './ledger.js';
 import { CURRENT, type MetadataLook } from './metadata-look.js';
 
-export interface ThinKeptBasesDependencies {
-  pool: string;
-  ledger: AsyncLedger;
+export interface KeptBaseDependencies {
   native: NativeRunner;
-  /** `bases/` of the pool's directory. */
-  directory: string;
-  /** What is committed, so never ahead of what a power cut would leave. */
+  ledger: AsyncLedger;
   look: Pick<MetadataLook, 'device' | 'superblock'>;
-  /** The metadata device. */
-  metadata: string;
+  /** Of the pool. */
+  directory: string;
+  metadataPath: string;
 }
 
-const TEMPORARY = '.tmp';
-
 export class ThinKeptBases {
-  constructor(private readonly deps: ThinKeptBasesDependencies) {}
+  readonly #directory: string;
+
+  constructor(private readonly deps: KeptBaseDependencies) {
+    this.#directory = join(deps.directory, 'bases');
+  }
 
   /**
-   * Before the pool is activated, and before the ledger forgets how the last run ended: loses what
-   * has become unsound since, and removes files that no row knows.
+   * At a start, before the pool is used and before the ledger forgets how the last run ended: loses
+   * what has become unsound since.
    */
-  async start(at: PoolAtStart): Promise<void> {
-    const { ledger, directory } = this.deps;
-    await mkdir(directory, { recursive: true, mode: 0o700 });
-    const files = new Set(await readdir(directory));
+  async review(history: BaseHistory): Promise<void> {
+    const { ledger, look } = this.deps;
+    const files = await this.#files();
     const bases = await ledger.keptBases();
+    if (bases.length === 0) return;
+    const superblock = await look.superblock();
     for (const base of bases) {
-      const missing = files.has(base.snapshotId)
-        ? null
-        : 'the file with what was kept of it is gone';
-      const reason = lossAtStart(at, base) ?? missing;
+      const missing = files.includes(base.snapshotId) ? null : 'the file of what was kept is gone';
+      const reason = lossByHistory(history, base) ?? lossByMetadata(superblock, base) ?? missing;
       if (reason !== null) await ledger.loseKeptBase(base.snapshotId, reason);
     }
-    const known = new Set(bases.map(({ snapshotId }) => snapshotId));
-    for (const name of files)
-      if (!known.has(name)) await rm(join(directory, name), { force: true });
   }
 
   /** Wherever the pool's status was asked for: loses all bases if the pool may have undone something. */
   async observe(status: ThinPoolStatus): Promise<void> {
     const reason = lossByStatus(status);
-    if (reason !== null) await this.#loseAll(reason);
+    if (reason !== null) await this.loseAll(reason);
+  }
+
+  /** Something has happened to the running pool after which none can be trusted. */
+  async loseAll(reason: string): Promise<void> {
+    const { ledger } = this.deps;
+    for (const { snapshotId, lost } of await ledger.keptBases()) {
+      if (lost === null) await ledger.loseKeptBase(snapshotId, reason);
+    }
   }
 
   async keep(snapshotId: string): Promise<KeptBase | null> {
-    const { ledger, metadata, native } = this.deps;
+    const { ledger, metadataPath: metadata, native } = this.deps;
     const known = await ledger.keptBase(snapshotId);
     if (known !== null) return keptBase(known);
     const device = await ledger.device(snapshotId);
     if (device?.kind !== 'snapshot') return null;
-    const { root } = await this.#lookUp(device);
+    const { deviceId, lineage, sizeBytes } = device;
+    const { root } = await this.#details(device);
+    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
     const path = this.#path(snapshotId);
     const { fileBytes, creationTime } = await native.run('thinKeepBase', {
       metadata,
       superblock: CURRENT,
-      device: { deviceId: device.deviceId, root },
-      sizeBytes: device.sizeBytes,
-      temporaryPath: `${path}${TEMPORARY}`,
+      device: { deviceId, root },
+      sizeBytes,
+      temporaryPath: `${path}.tmp`,
       path,
     });
-    const { lineage, sizeBytes } = device;
     const base = {
       snapshotId,
       lineage,
@@ -85,6 +94,7 @@ export class ThinKeptBases {
       storedBytes: fileBytes,
       lost: null,
     };
+    await this.#assertProved(base);
     await ledger.insertKeptBase(base);
     return keptBase(base);
   }
@@ -104,68 +114,63 @@ export class ThinKeptBases {
     await rm(this.#path(snapshotId), { force: true });
   }
 
-  /** The target is a live snapshot. FAILED_PRECONDITION unless the base is kept and the delta sound. */
-  async scanSource(target: DeviceRecord, baseId: string): Promise<ThinScanSource> {
-    const base = await this.#usable(target, baseId);
-    const details = await this.#lookUp(target);
-    const { deviceId, sizeBytes } = target;
-    if (details.creationTime <= base.creationTime) {
-      throw CsiError.failedPrecondition(
-        `snapshot ${target.objectId} was created at the pool's time ${details.creationTime}, and its base ` +
-          `${baseId} at ${base.creationTime}: no delta can be proved`,
-      );
-    }
-    return {
-      kind: 'thin',
-      metadata: this.deps.metadata,
-      superblock: CURRENT,
-      sizeBytes,
-      target: { deviceId, root: details.root },
-      base: null,
-      keptBase: { path: this.#path(baseId) },
-    };
-  }
-
-  async #usable(target: DeviceRecord, baseId: string): Promise<KeptBaseRecord> {
-    const base = await this.deps.ledger.keptBase(baseId);
+  /**
+   * For a scan of a live snapshot. FAILED_PRECONDITION unless the base is kept, and a delta from it to
+   * the target is sound.
+   */
+  async source(snapshotId: string, target: DeviceRecord): Promise<ThinKeptBase> {
     const refuse = (why: string): CsiError =>
-      CsiError.failedPrecondition(`no delta from snapshot ${baseId}: ${why}; make a full backup`);
-    if (base === null) throw refuse(`it is neither in pool '${this.deps.pool}' nor kept of it`);
-    if (base.lost !== null)
-      throw refuse(`it was deleted, and what was kept is lost because ${base.lost}`);
-    if (base.lineage !== target.lineage) {
-      throw refuse(
-        `it was cut of volume ${base.lineage}, and ${target.objectId} of ${target.lineage}`,
+      CsiError.failedPrecondition(
+        `no delta from snapshot ${snapshotId} to ${target.objectId}: ${why}; make a full backup`,
       );
+    const base = await this.deps.ledger.keptBase(snapshotId);
+    if (base === null) throw refuse('the base is neither in the pool nor kept of it');
+    if (base.lost !== null) throw refuse(`what was kept of the base is lost because ${base.lost}`);
+    if (base.lineage !== target.lineage) {
+      throw refuse(`one was cut of volume ${base.lineage}, the other of ${target.lineage}`);
     }
-    return base;
+    const { creationTime } = await this.#details(target);
+    if (creationTime <= base.creationTime) {
+      throw refuse(`by the pool's time ${creationTime} it is not after time ${base.creationTime}`);
+    }
+    await this.#assertProved(base);
+    return { path: this.#path(snapshotId) };
   }
 
-  async #lookUp(device: DeviceRecord): Promise<ThinDeviceDetails> {
-    const { look, pool } = this.deps;
-    const details = await look.device(device.deviceId);
-    const reason = lossByMetadata(await look.superblock());
-    if (reason !== null) {
-      await this.#loseAll(reason);
-      throw CsiError.failedPrecondition(
-        `nothing of snapshot ${device.objectId} can be proved, because ${reason}`,
-      );
-    }
-    if (details !== null) return details;
+  /** Removes files that a kill left, or whose row is gone, and returns their names. */
+  async sweep(): Promise<string[]> {
+    const known = new Set((await this.deps.ledger.keptBases()).map((base) => base.snapshotId));
+    const swept = (await this.#files()).filter((name) => !known.has(name));
+    for (const name of swept) await rm(join(this.#directory, name), { force: true });
+    return swept;
+  }
+
+  /** FAILED_PRECONDITION, and all bases are lost, if the metadata speaks against this one. */
+  async #assertProved(base: KeptBaseRecord): Promise<void> {
+    const reason = lossByMetadata(await this.deps.look.superblock(), base);
+    if (reason === null) return;
+    await this.loseAll(reason);
     throw CsiError.failedPrecondition(
-      `pool '${pool}' has lost snapshot ${device.objectId}: there is no device ${device.deviceId}`,
+      `what is kept of snapshot ${base.snapshotId} proves nothing any more, because ${reason}`,
     );
   }
 
-  async #loseAll(reason: string): Promise<void> {
-    const { ledger } = this.deps;
-    for (const { snapshotId, lost } of await ledger.keptBases()) {
-      if (lost === null) await ledger.loseKeptBase(snapshotId, reason);
-    }
+  async #details({ objectId, deviceId, madeAt }: DeviceRecord): Promise<ThinDeviceDetails> {
+    const details = await this.deps.look.device(deviceId);
+    if (details?.transactionId === madeAt) return details;
+    throw CsiError.failedPrecondition(
+      `snapshot ${objectId} is lost: its pool has no device ${deviceId} that was made for it`,
+    );
+  }
+
+  /** None, before anything was ever kept. */
+  async #files(): Promise<string[]> {
+    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+    return readdir(this.#directory);
   }
 
   #path(snapshotId: string): string {
-    return join(this.deps.directory, snapshotId);
+    return join(this.#directory, snapshotId);
   }
 }
 

@@ -4,7 +4,6 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { lossAtStart, type PoolAtStart } from '../../../src/backends/thin/kept-base-rules.js';
 import { ThinKeptBases } from '../../../src/backends/thin/kept-bases.js';
 import type { OpenLedger } from '../../../src/backends/thin/ledger.js';
 import { openLedger } from '../../../src/backends/thin/ledger-client.js';
@@ -14,6 +13,7 @@ import type { ThinDeviceDetails, ThinSuperblock } from '../../../src/native/thin
 import { rejectsWith } from '../../support/expect-status.js';
 
 const VOLUME = 'vol-1';
+const TRUSTED = { distrust: null, interrupted: [] };
 const SUPERBLOCK: ThinSuperblock = {
   needsCheck: false,
   time: 7,
@@ -60,8 +60,7 @@ beforeEach(async () => {
     device: async (id: number) => seen.devices.find(({ deviceId }) => deviceId === id) ?? null,
     superblock: async () => seen.superblock,
   };
-  const files = { directory: at('bases'), metadata: '/dev/metadata' };
-  bases = new ThinKeptBases({ pool: 'thin', ledger, native, look, ...files });
+  bases = new ThinKeptBases({ ledger, native, look, directory, metadataPath: '/dev/metadata' });
   await ledger.begin(
     ['snap-1', 'snap-2'].map((objectId) => ({
       objectId,
@@ -73,7 +72,7 @@ beforeEach(async () => {
   );
   await ledger.apply();
   seen = { superblock: SUPERBLOCK, devices: await details([5, 6]) };
-  await bases.start(await atStart());
+  await bases.review(TRUSTED);
 });
 
 afterEach(async () => {
@@ -86,28 +85,14 @@ const at = (...names: string[]): string => join(directory, ...names);
 /** Of all devices, with these creation times. */
 async function details(times: readonly number[]): Promise<ThinDeviceDetails[]> {
   const devices = await ledger.devices();
-  return devices.map(({ deviceId }, index) => ({
+  return devices.map(({ deviceId, madeAt }, index) => ({
     deviceId,
     root: BigInt(1000 + deviceId),
     mappedBlocks: 1n,
-    transactionId: 1n,
+    transactionId: madeAt,
     creationTime: times[index] ?? 0,
     snapshottedTime: times[index] ?? 0,
   }));
-}
-
-/** A start of a pool that the kernel has held since the last run; fields as given. */
-async function atStart(fields: Partial<PoolAtStart> = {}): Promise<PoolAtStart> {
-  const record = { ...(await ledger.pool()), bootId: 'boot-1', transactionId: 9n };
-  return {
-    record,
-    openVolumes: new Set([VOLUME]),
-    passedDiscards: true,
-    bootId: 'boot-1',
-    isActive: true,
-    superblock: SUPERBLOCK,
-    ...fields,
-  };
 }
 
 async function lost(): Promise<string> {
@@ -135,17 +120,7 @@ test('what is kept outlives the snapshot, is told again, and is the base of a sc
   assert.deepEqual(await bases.keep('snap-1'), kept);
   assert.deepEqual(await bases.list(), { usable: [kept], lost: [] });
   seen = { ...seen, devices: await details([6]) };
-  const source = await bases.scanSource(await target(), 'snap-1');
-  const { deviceId } = await target();
-  assert.deepEqual(source, {
-    kind: 'thin',
-    metadata: '/dev/metadata',
-    superblock: 0n,
-    sizeBytes: 1n << 20n,
-    target: { deviceId, root: BigInt(1000 + deviceId) },
-    base: null,
-    keptBase: { path: at('bases', 'snap-1') },
-  });
+  assert.deepEqual(await bases.source('snap-1', await target()), { path: at('bases', 'snap-1') });
   await bases.drop('snap-1');
   await bases.drop('snap-1');
   assert.ok(!existsSync(at('bases', 'snap-1')));
@@ -155,17 +130,17 @@ test('what is kept outlives the snapshot, is told again, and is the base of a sc
 test('no scan starts from a base that is not kept, is lost, of another volume or not older', async () => {
   const refused = async (pattern: RegExp, fields = {}) =>
     rejectsWith(
-      bases.scanSource({ ...(await target()), ...fields }, 'snap-1'),
+      bases.source('snap-1', { ...(await target()), ...fields }),
       'FAILED_PRECONDITION',
       pattern,
     );
-  await refused(/nor kept of it/);
+  await refused(/nor kept of it; make a full backup/);
   await bases.keep('snap-1');
-  await refused(/cut of volume vol-1, and snap-2 of vol-9/, { lineage: 'vol-9' });
+  await refused(/cut of volume vol-1, the other of vol-9/, { lineage: 'vol-9' });
   seen = { ...seen, devices: await details([5, 5]) };
-  await refused(/no delta can be proved/);
+  await refused(/is not after time 5/);
   seen = { ...seen, devices: [] };
-  await refused(/has lost snapshot snap-2/);
+  await refused(/snapshot snap-2 is lost/);
   await ledger.loseKeptBase('snap-1', 'of a test');
   await refused(/lost because of a test; make a full backup/);
 });
@@ -173,15 +148,23 @@ test('no scan starts from a base that is not kept, is lost, of another volume or
 test('metadata that needs a check loses all bases, whoever sees it first', async () => {
   await bases.keep('snap-1');
   seen = { ...seen, superblock: { ...SUPERBLOCK, needsCheck: true } };
-  await rejectsWith(bases.scanSource(await target(), 'snap-1'), 'FAILED_PRECONDITION', /check/);
+  await rejectsWith(bases.source('snap-1', await target()), 'FAILED_PRECONDITION', /check/);
   assert.match(await lost(), /needs a check/);
   await rejectsWith(bases.keep('snap-2'), 'FAILED_PRECONDITION', /check/);
 });
 
-test('times that do not fit into a mapping lose all bases', async () => {
-  await bases.keep('snap-1');
-  await bases.start(await atStart({ superblock: { ...SUPERBLOCK, time: 1 << 24 } }));
-  assert.match(await lost(), /24 bits/);
+test('times that do not fit into a mapping, or went back, lose all bases at a start', async () => {
+  for (const [time, pattern] of [
+    [1 << 24, /24 bits/],
+    [4, /went back from time 5 to 4/],
+  ] as const) {
+    await bases.keep('snap-1');
+    seen = { ...seen, superblock: { ...SUPERBLOCK, time } };
+    await bases.review(TRUSTED);
+    assert.match(await lost(), pattern);
+    await bases.drop('snap-1');
+    seen = { ...seen, superblock: SUPERBLOCK };
+  }
 });
 
 test('a pool that is seen read-only or failed, or asks for a check, loses all bases', async () => {
@@ -197,63 +180,28 @@ test('a pool that is seen read-only or failed, or asks for a check, loses all ba
   for (const state of states) {
     await bases.keep('snap-1');
     await bases.observe({ ...STATUS, ...state });
-    assert.match(await lost(), /may have undone|needs a check/);
+    assert.match(await lost(), /may have undone|asks for a check/);
     await bases.drop('snap-1');
   }
 });
 
-test('a pool that the kernel has held ever since loses nothing, whatever is attached', async () => {
+test('a start that finds nothing against them loses no base', async () => {
   await bases.keep('snap-1');
-  await bases.start(await atStart());
+  await bases.review(TRUSTED);
+  await bases.review({ distrust: null, interrupted: ['vol-2'] });
   assert.equal((await bases.list()).usable.length, 1);
 });
 
-test('metadata that went back in transactions or time loses all bases, also of an active pool', async () => {
+test('a start that distrusts the pool loses all bases, with the first reason', async () => {
   await bases.keep('snap-1');
-  const [base] = await ledger.keptBases();
-  assert.ok(base !== undefined);
-  const back = { ...SUPERBLOCK, transactionId: 8n };
-  assert.match(
-    lossAtStart(await atStart({ superblock: back }), base) ?? '',
-    /from transaction 9 to 8/,
-  );
-  await bases.start(await atStart({ superblock: { ...SUPERBLOCK, time: 4 } }));
-  assert.match(await lost(), /from time 5 to 4/);
+  await bases.review({ distrust: 'it was changed', interrupted: [] });
+  await bases.review({ distrust: 'it was changed again', interrupted: [] });
+  assert.equal(await lost(), 'it was changed');
 });
 
-test('a pool that is as it was stopped loses nothing, one that somebody changed loses all', async () => {
+test('a start after discards that may be forgotten loses the bases of those volumes', async () => {
   await bases.keep('snap-1');
-  const { transactionId, time, mappingRoot, detailsRoot } = SUPERBLOCK;
-  const stopped = { transactionId, time, mappingRoot, detailsRoot };
-  const start = await atStart({ isActive: false, bootId: 'boot-2' });
-  const after = (fields: Partial<typeof stopped>): PoolAtStart => ({
-    ...start,
-    record: { ...start.record, stopped: { ...stopped, ...fields } },
-  });
-  await bases.start(after({}));
-  assert.equal((await bases.list()).usable.length, 1);
-  for (const fields of [
-    { time: 6 },
-    { mappingRoot: 1n },
-    { detailsRoot: 1n },
-    { transactionId: 8n },
-  ]) {
-    const [base] = await ledger.keptBases();
-    assert.ok(base !== undefined);
-    assert.match(lossAtStart(after(fields), base) ?? '', /somebody else has changed/);
-  }
-});
-
-test('after an unclean stop the bases of attached volumes are lost where discards were passed down', async () => {
-  await bases.keep('snap-1');
-  const unclean = await atStart({ isActive: false, bootId: 'boot-2' });
-  const [base] = await ledger.keptBases();
-  assert.ok(base !== undefined);
-  assert.equal(lossAtStart({ ...unclean, openVolumes: new Set(['vol-2']) }, base), null);
-  assert.equal(lossAtStart({ ...unclean, passedDiscards: false }, base), null);
-  // Active, but made by somebody after a reboot: the same.
-  assert.notEqual(lossAtStart({ ...unclean, isActive: true }, base), null);
-  await bases.start(unclean);
+  await bases.review({ distrust: null, interrupted: ['vol-2', VOLUME] });
   assert.match(await lost(), /discards/);
 });
 
@@ -261,11 +209,12 @@ test('a start drops files that no row knows, and loses a base whose file is gone
   await bases.keep('snap-1');
   writeFileSync(at('bases', 'snap-0'), 'left by a kill');
   writeFileSync(at('bases', 'snap-1.tmp'), 'half');
-  await bases.start(await atStart());
-  assert.ok(!existsSync(at('bases', 'snap-0')) && !existsSync(at('bases', 'snap-1.tmp')));
+  assert.deepEqual((await bases.sweep()).sort(), ['snap-0', 'snap-1.tmp']);
+  assert.deepEqual(await bases.sweep(), []);
+  await bases.review(TRUSTED);
   assert.equal((await bases.list()).usable.length, 1);
   rmSync(at('bases', 'snap-1'));
-  await bases.start(await atStart());
+  await bases.review(TRUSTED);
   assert.match(await lost(), /is gone/);
 });
 
