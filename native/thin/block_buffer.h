@@ -11,13 +11,16 @@
 
 namespace blockdelta {
 
-// Uninitialized. REQUIRES: blocks > 0.
 class BlockBuffer {
  public:
+  BlockBuffer() = default;
+  // Uninitialized. REQUIRES: blocks > 0.
   explicit BlockBuffer(size_t blocks)
       : bytes_(static_cast<uint8_t*>(
-            ::operator new(blocks* kMetadataBlockBytes, std::align_val_t(kMetadataBlockBytes)))) {}
+            ::operator new(blocks* kMetadataBlockBytes, std::align_val_t(kMetadataBlockBytes)))),
+        blocks_(blocks) {}
 
+  size_t blocks() const { return blocks_; }
   uint8_t* data() { return bytes_.get(); }
   uint8_t* block(size_t index) { return bytes_.get() + index * kMetadataBlockBytes; }
 
@@ -29,6 +32,7 @@ class BlockBuffer {
   };
 
   std::unique_ptr<uint8_t, Free> bytes_;
+  size_t blocks_ = 0;
 };
 
 }  // namespace blockdelta

@@ -1,0 +1,145 @@
+// One level of two mapping trees that are walked side by side: the nodes of it that are in memory,
+// and how far each side has come in them.
+//
+// Reads nodes in batches and checks them. Knows neither which nodes are worth reading nor what
+// their entries mean.
+#ifndef BLOCKDELTA_NATIVE_THIN_TREE_LEVEL_H_
+#define BLOCKDELTA_NATIVE_THIN_TREE_LEVEL_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "native/thin/block_buffer.h"
+#include "native/thin/block_source.h"
+#include "native/thin/btree_node.h"
+
+namespace blockdelta {
+
+// Of two trees that are compared; of a single one there is only the right side.
+inline constexpr unsigned kLeft = 0;
+inline constexpr unsigned kRight = 1;
+inline constexpr unsigned kSides = 2;
+
+// What is in a tree below one block.
+struct Subtree {
+  uint64_t block;
+  KeyRange keys;
+};
+
+// Reads nodes of mapping trees and counts them.
+class MappingReader {
+ public:
+  // `source` must outlive this. `data_blocks`: what the pool has; 0: not known.
+  MappingReader(BlockSource* source, uint64_t data_blocks)
+      : source_(source), data_blocks_(data_blocks) {}
+
+  // As BlockSource::Read.
+  Status Read(Span<const uint64_t> blocks, uint8_t* out);
+  // The node that was read, or THIN_METADATA_INVALID. Data blocks of a leaf are in bounds.
+  Result<NodeView> Check(const Subtree& subtree, const uint8_t* block) const;
+  // THIN_METADATA_INVALID about a block.
+  Status Invalid(uint64_t block, const std::string& what) const;
+
+  // How many nodes are worth reading at once.
+  size_t batch_blocks() const { return source_->batch_blocks(); }
+  uint64_t nodes() const { return nodes_; }
+
+ private:
+  BlockSource* const source_;
+  const uint64_t data_blocks_;
+  uint64_t nodes_ = 0;
+};
+
+// A node in memory, and which of its entries are still to be looked at: [entry, end).
+struct LevelNode {
+  NodeView view;
+  KeyRange keys;
+  uint32_t entry;
+  uint32_t end;
+  size_t slot;
+};
+
+// The nodes of one side of a level, in the order of their keys; none without entries.
+class NodeQueue {
+ public:
+  bool drained() const { return front_ == nodes_.size(); }
+  // REQUIRES, here and below: !drained().
+  LevelNode& front() { return nodes_[front_]; }
+  const LevelNode& front() const { return nodes_[front_]; }
+  uint64_t key() const { return front().view.key(front().entry); }
+  uint64_t value() const { return front().view.value(front().entry); }
+  // What is below the current entry of an internal node.
+  Subtree subtree() const {
+    return {value(), front().view.ChildRange(front().entry, front().keys)};
+  }
+  // Past the current entry.
+  void Advance() { AdvanceTo(front().entry + 1); }
+  void AdvanceTo(uint32_t entry) {
+    front().entry = entry;
+    if (entry == front().end) front_++;
+  }
+
+  void Push(const LevelNode& node) {
+    if (node.entry < node.end) nodes_.push_back(node);
+  }
+  // Forgets the nodes that are done.
+  void Compact();
+  std::vector<LevelNode>& nodes() { return nodes_; }
+
+ private:
+  std::vector<LevelNode> nodes_;
+  size_t front_ = 0;
+};
+
+class TreeLevel {
+ public:
+  // Of the keys, only those in `range` are looked at. `reader` must outlive this.
+  TreeLevel(MappingReader* reader, KeyRange range) : reader_(reader), range_(range) {}
+
+  NodeQueue& side(unsigned side) { return sides_[side]; }
+  const NodeQueue& side(unsigned side) const { return sides_[side]; }
+  // Whether its nodes are leaves; nothing as long as none was read.
+  std::optional<bool> is_leaf() const { return is_leaf_; }
+  // Nodes ever loaded.
+  uint64_t loaded() const { return loaded_; }
+
+  // Notes a subtree whose root Load() has to read, for one side or (`sides` has both bits) two.
+  void Want(const Subtree& subtree, unsigned sides) {
+    wanted_.push_back({subtree, sides});
+    blocks_.push_back(subtree.block);
+  }
+  size_t wanted() const { return wanted_.size(); }
+  // Reads what is wanted behind what is not done yet.
+  Status Load();
+  // Takes a node that was read and checked already. REQUIRES: nothing was loaded.
+  Status Adopt(const LevelNode& node, const uint8_t* block, unsigned side);
+
+ private:
+  struct Wanted {
+    Subtree subtree;
+    unsigned sides;
+  };
+
+  void MakeRoom();
+  Status CheckDepth(const NodeView& view, uint64_t block);
+
+  MappingReader* reader_;
+  KeyRange range_;
+  std::optional<bool> is_leaf_;
+  NodeQueue sides_[kSides];
+  BlockBuffer buffer_;
+  size_t used_ = 0;
+  std::vector<Wanted> wanted_;
+  std::vector<uint64_t> blocks_;
+  uint64_t loaded_ = 0;
+};
+
+// Which entries of a node concern `range`: of an internal node, the child that `range.low` is in
+// comes first. LevelNode::slot stays 0.
+LevelNode ClipNode(const NodeView& view, KeyRange keys, KeyRange range);
+
+}  // namespace blockdelta
+
+#endif  // BLOCKDELTA_NATIVE_THIN_TREE_LEVEL_H_

@@ -1,0 +1,191 @@
+#include "native/thin/tree_pair.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "native/thin/thin_format.h"
+
+namespace blockdelta {
+namespace {
+
+// Batches double from here on: a caller who wants little pays for little.
+constexpr size_t kFirstWindow = 4;
+constexpr size_t kMinInnerWindow = 2;
+constexpr unsigned kBothSides = 1u << kLeft | 1u << kRight;
+
+}  // namespace
+
+Status TreePair::Seek(KeyRange range) {
+  range_ = range;
+  window_ = kFirstWindow;
+  levels_.clear();
+  levels_.reserve(kMaxTreeHeight);
+  if (range.low >= range.high) return Status();
+  if (!include_same_ && roots_.left == roots_.right) return Status();
+  Descent descent;
+  if (roots_.left.has_value()) descent.next[kLeft] = Subtree{*roots_.left, KeyRange()};
+  descent.next[kRight] = Subtree{roots_.right, KeyRange()};
+  do {
+    Status status = ReadNext(&descent);
+    if (!status.ok()) return status;
+  } while (GoDown(&descent));
+  return Adopt(&descent);
+}
+
+// Reads the next node of the path of each side that goes on; one that both have, once.
+Status TreePair::ReadNext(Descent* descent) const {
+  uint64_t blocks[kSides];
+  size_t count = 0;
+  for (const std::optional<Subtree>& next : descent->next) {
+    if (!next.has_value() || (count == 1 && blocks[0] == next->block)) continue;
+    blocks[count++] = next->block;
+  }
+  BlockBuffer read(kSides);
+  Status status = reader_->Read(Span<const uint64_t>(blocks, count), read.block(0));
+  if (!status.ok()) return status;
+  for (unsigned side = 0; side < kSides; side++) {
+    const std::optional<Subtree>& next = descent->next[side];
+    if (!next.has_value()) continue;
+    if (descent->paths[side].size() == kMaxTreeHeight) {
+      return reader_->Invalid(next->block, "expected it at most " + std::to_string(kMaxTreeHeight) +
+                                               " levels deep, found it deeper");
+    }
+    PathNode node = {LevelNode(), BlockBuffer(1)};
+    std::copy_n(read.block(next->block == blocks[0] ? 0 : 1), kMetadataBlockBytes,
+                node.block.block(0));
+    Result<NodeView> view = reader_->Check(*next, node.block.block(0));
+    if (!view.ok()) return view.TakeStatus();
+    node.node = ClipNode(*view, next->keys, range_);
+    descent->paths[side].push_back(std::move(node));
+  }
+  return Status();
+}
+
+// False: both sides have come to their leaves, or to a subtree that both have, so that they are as
+// high as each other.
+bool TreePair::GoDown(Descent* descent) const {
+  for (unsigned side = 0; side < kSides; side++) {
+    std::optional<Subtree>& next = descent->next[side];
+    if (!next.has_value()) continue;
+    const LevelNode& node = descent->paths[side].back().node;
+    next.reset();
+    if (node.view.is_leaf() || node.entry >= node.end) continue;
+    next = Subtree{node.view.value(node.entry), node.view.ChildRange(node.entry, node.keys)};
+  }
+  const std::optional<Subtree>& left = descent->next[kLeft];
+  const std::optional<Subtree>& right = descent->next[kRight];
+  if (left.has_value() && right.has_value() && left->block == right->block && !include_same_) {
+    return false;
+  }
+  for (unsigned side = 0; side < kSides; side++) {
+    if (descent->next[side].has_value()) descent->paths[side].back().node.entry++;
+  }
+  return left.has_value() || right.has_value();
+}
+
+// The nodes of the descent are the first ones of their levels.
+Status TreePair::Adopt(Descent* descent) {
+  const size_t height = std::max(descent->paths[kLeft].size(), descent->paths[kRight].size());
+  for (size_t i = 0; i < height; i++) levels_.emplace_back(reader_, range_);
+  for (unsigned side = 0; side < kSides; side++) {
+    std::vector<PathNode>& path = descent->paths[side];
+    const size_t above = height - path.size();
+    for (size_t i = 0; i < path.size(); i++) {
+      // A path that leads out of the range has ended before its leaf and says nothing of its depth.
+      if (path[i].node.entry >= path[i].node.end) continue;
+      Status status = levels_[above + i].Adopt(path[i].node, path[i].block.block(0), side);
+      if (!status.ok()) return status;
+    }
+  }
+  return Status();
+}
+
+Status TreePair::LoadMore() {
+  while (NeedsMore()) {
+    if (levels_.back().is_leaf() == false) {
+      if (levels_.size() == kMaxTreeHeight) {
+        return reader_->Invalid(roots_.right, "expected a tree of at most " +
+                                                  std::to_string(kMaxTreeHeight) +
+                                                  " levels, found more below this root");
+      }
+      levels_.emplace_back(reader_, range_);
+    }
+    Status status = Refill(levels_.size() - 1);
+    if (!status.ok()) return status;
+  }
+  return Status();
+}
+
+bool TreePair::NeedsMore() const { return HasLeaves() ? NeedsMoreOf(levels_.size()) : !done(); }
+
+uint64_t TreePair::BoundFrom(size_t levels, unsigned side) const {
+  for (size_t level = levels; level > 0; level--) {
+    const NodeQueue& queue = levels_[level - 1].side(side);
+    if (!queue.drained()) return queue.key();
+  }
+  return kEnd;
+}
+
+// Of the lowest of these levels: whether what comes next there is not loaded.
+bool TreePair::NeedsMoreOf(size_t levels) const {
+  const TreeLevel& level = levels_[levels - 1];
+  const uint64_t left = BoundFrom(levels, kLeft);
+  const uint64_t right = BoundFrom(levels, kRight);
+  if (left == kEnd && right == kEnd) return false;
+  return (left <= right && level.side(kLeft).drained()) ||
+         (right <= left && level.side(kRight).drained());
+}
+
+Status TreePair::Refill(size_t level) {
+  const size_t window = NextWindow(level);
+  while (levels_[level].wanted() < window) {
+    Result<bool> picked = PickInto(level);
+    if (!picked.ok()) return picked.TakeStatus();
+    if (!*picked) break;
+  }
+  return levels_[level].wanted() > 0 ? levels_[level].Load() : Status();
+}
+
+// Wants the next subtree of this level, unless there is none.
+Result<bool> TreePair::PickInto(size_t level) {
+  NodeQueue& left = levels_[level - 1].side(kLeft);
+  NodeQueue& right = levels_[level - 1].side(kRight);
+  for (;;) {
+    if (left.drained() || right.drained()) {
+      if (NeedsMoreOf(level)) {
+        Status status = Refill(level - 1);
+        if (!status.ok()) return status;
+        continue;
+      }
+      if (left.drained() && right.drained()) return false;
+    } else if (left.value() == right.value()) {
+      const Subtree shared = left.subtree();
+      left.Advance();
+      right.Advance();
+      if (!include_same_) continue;
+      levels_[level].Want(shared, kBothSides);
+      return true;
+    }
+    const bool from_left = !left.drained() && (right.drained() || left.key() <= right.key());
+    NodeQueue& queue = from_left ? left : right;
+    levels_[level].Want(queue.subtree(), 1u << (from_left ? kLeft : kRight));
+    queue.Advance();
+    return true;
+  }
+}
+
+// Of an inner level, about as many nodes as have been needed so far for one window of leaves.
+size_t TreePair::NextWindow(size_t level) {
+  const TreeLevel& lowest = levels_.back();
+  if (level + 1 < levels_.size()) {
+    const uint64_t share =
+        levels_[level].loaded() * window_ / std::max<uint64_t>(1, lowest.loaded());
+    return std::clamp<uint64_t>(share, kMinInnerWindow, kMaxInnerWindow);
+  }
+  const size_t window = window_;
+  window_ = std::min({window_ * 2, kMaxWindow, std::max(reader_->batch_blocks(), kFirstWindow)});
+  return window;
+}
+
+}  // namespace blockdelta

@@ -1,0 +1,280 @@
+// The walk of mapping trees: random trees that share nodes against plain maps of their content.
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <string>
+
+#include "native/thin/delta_walk.h"
+#include "test/native/harness.h"
+#include "test/native/mapping_trees.h"
+
+namespace blockdelta {
+namespace {
+
+using test::Mappings;
+using test::MappingTrees;
+using test::MemorySource;
+
+// A run a block, written out.
+using Blocks = std::map<uint64_t, DeltaKind>;
+
+std::string Text(const Blocks& blocks) {
+  std::string text;
+  for (const auto& [block, kind] : blocks) {
+    text += "slrd"[static_cast<int>(kind)] + std::to_string(block) + " ";
+  }
+  return text;
+}
+
+Blocks Expected(const Mappings* left, const Mappings& right, KeyRange range, bool include_same) {
+  Blocks blocks;
+  for (const auto& [block, value] : right) {
+    const auto other = left == nullptr ? right.end() : left->find(block);
+    const bool is_alone = left == nullptr || other == left->end();
+    if (is_alone) {
+      blocks[block] = DeltaKind::kRightOnly;
+    } else if (other->second >> 24 != value >> 24) {
+      blocks[block] = DeltaKind::kDifferent;
+    } else if (include_same) {
+      blocks[block] = DeltaKind::kSame;
+    }
+  }
+  if (left != nullptr) {
+    for (const auto& [block, value] : *left) {
+      if (right.count(block) == 0) blocks[block] = DeltaKind::kLeftOnly;
+    }
+  }
+  blocks.erase(blocks.begin(), blocks.lower_bound(range.low));
+  blocks.erase(blocks.lower_bound(range.high), blocks.end());
+  return blocks;
+}
+
+// The whole walk; checks what must hold of every step.
+Result<Blocks> Walk(DeltaWalk* walk, KeyRange range) {
+  Blocks blocks;
+  Status status = walk->Seek(range);
+  if (!status.ok()) return status;
+  uint64_t examined = range.low;
+  for (unsigned reads = 0; !walk->done(); reads++) {
+    if (!EXPECT(reads < 100'000)) break;
+    Result<Span<const DeltaRun>> runs = walk->Read();
+    if (!runs.ok()) return runs.TakeStatus();
+    EXPECT(walk->examined() >= examined);
+    for (const DeltaRun& run : *runs) {
+      EXPECT(run.begin >= examined && run.end() <= walk->examined());
+      for (uint64_t block = run.begin; block < run.end(); block++) {
+        EXPECT(blocks.emplace(block, run.kind).second);
+      }
+    }
+    examined = walk->examined();
+  }
+  return blocks;
+}
+
+struct Family {
+  MappingTrees trees;
+  std::vector<uint64_t> roots;
+};
+
+// An origin and what became of it, as snapshots of each other.
+Family RandomFamily(std::mt19937_64* random) {
+  const auto below = [&](uint64_t limit) { return (*random)() % limit; };
+  // Entries a node, and up to how many keys that stays within the height a tree may have.
+  constexpr std::pair<uint32_t, uint64_t> kShapes[] = {
+      {3, 12}, {4, 40}, {7, 400}, {30, 2000}, {252, 2000}};
+  const auto& [entries, most_keys] = kShapes[below(5)];
+  Family family = {MappingTrees(entries), {}};
+  const uint64_t keys = 1 + below(most_keys);
+  uint64_t root = family.trees.Empty();
+  uint64_t next_data = 1;
+  const uint64_t devices = 2 + below(3);
+  for (uint64_t time = 0; time < devices; time++) {
+    const uint64_t changes = below(3) == 0 ? below(keys) : below(20);
+    const uint64_t discards = below(4);
+    for (uint64_t i = 0; i < changes; i++) {
+      const uint64_t key = below(keys);
+      root = below(4) < discards ? family.trees.Remove(root, key)
+                                 : family.trees.Set(root, key, next_data++ << 24 | time);
+    }
+    if (below(10) == 0) root = family.trees.Empty();
+    if (below(10) == 0 && family.trees.Height(root) < 8) root = family.trees.Raise(root);
+    family.roots.push_back(root);
+    family.trees.Share();
+  }
+  return family;
+}
+
+KeyRange RandomRange(std::mt19937_64* random) {
+  const uint64_t low = (*random)() % 3 == 0 ? (*random)() % 2100 : 0;
+  const uint64_t high = (*random)() % 3 == 0 ? low + (*random)() % 500 : UINT64_MAX;
+  return {low, high};
+}
+
+TEST("a walk of two mapping trees finds exactly where their data blocks differ") {
+  std::mt19937_64 random(test::Seed());
+  const size_t batches[] = {1, 5, 64, 4096};
+  for (int round = 0; round < (test::IsLong() ? 5000 : 400); round++) {
+    const Family family = RandomFamily(&random);
+    MemorySource source(family.trees.Image(), batches[random() % 4]);
+    const uint64_t left_root = family.roots[random() % family.roots.size()];
+    const uint64_t right_root = family.roots[random() % family.roots.size()];
+    const Mappings left = family.trees.Content(left_root);
+    const Mappings right = family.trees.Content(right_root);
+    for (const bool include_same : {false, true}) {
+      const KeyRange range = RandomRange(&random);
+      MappingReader reader(&source, 0);
+      DeltaSides sides;
+      sides.roots = {left_root, right_root};
+      sides.include_same = include_same;
+      DeltaWalk walk(&reader, sides);
+      Result<Blocks> found = Walk(&walk, range);
+      if (!EXPECT_OK(found)) return;
+      EXPECT_EQ(Text(*found), Text(Expected(&left, right, range, include_same)));
+    }
+    MappingReader reader(&source, 0);
+    DeltaSides sides;
+    sides.roots = {std::nullopt, right_root};
+    DeltaWalk walk(&reader, sides);
+    Result<Blocks> found = Walk(&walk, KeyRange());
+    if (!EXPECT_OK(found)) return;
+    EXPECT_EQ(Text(*found), Text(Expected(nullptr, right, KeyRange(), false)));
+  }
+}
+
+TEST("a walk reads no node that both trees have, and none twice") {
+  std::mt19937_64 random(test::Seed());
+  for (int round = 0; round < 300; round++) {
+    const Family family = RandomFamily(&random);
+    const uint64_t left_root = family.roots[0];
+    const uint64_t right_root = family.roots[1];
+    if (family.trees.Height(left_root) != family.trees.Height(right_root)) continue;
+    MemorySource source(family.trees.Image(), 64);
+    MappingReader reader(&source, 0);
+    DeltaSides sides;
+    sides.roots = {left_root, right_root};
+    DeltaWalk walk(&reader, sides);
+    if (!EXPECT_OK(Walk(&walk, KeyRange()))) return;
+    const std::set<uint64_t> left = family.trees.Nodes(left_root);
+    const std::set<uint64_t> right = family.trees.Nodes(right_root);
+    std::set<uint64_t> needed;
+    std::set_symmetric_difference(left.begin(), left.end(), right.begin(), right.end(),
+                                  std::inserter(needed, needed.end()));
+    std::set<uint64_t> read;
+    for (const auto& [block, times] : source.reads()) {
+      EXPECT_EQ(times, 1u);
+      read.insert(block);
+    }
+    EXPECT_EQ(read.size(), reader.nodes());
+    EXPECT(read == needed);
+  }
+}
+
+// Ways to spoil a node so that it has a good checksum still.
+enum class Damage { kByte, kNumber, kKeyOrder, kKeyRange, kCount, kChild, kDataBlock };
+
+// False if this damage does not apply to the node.
+bool Spoil(Damage damage, uint64_t number, uint32_t max_entries, MemorySource* source,
+           std::mt19937_64* random) {
+  uint8_t* const block = source->block(number);
+  const auto write = [&](size_t offset, uint64_t value, size_t bytes) {
+    std::memcpy(block + offset, &value, bytes);
+  };
+  const bool is_leaf = ReadLe32(block + 4) == 2;
+  const uint32_t count = ReadLe32(block + 16);
+  const size_t values = 32 + size_t{max_entries} * 8;
+  switch (damage) {
+    case Damage::kByte:
+      block[(*random)() % kMetadataBlockBytes] ^= static_cast<uint8_t>(1 + (*random)() % 255);
+      return true;
+    case Damage::kNumber:
+      write(8, number + 1, 8);
+      break;
+    case Damage::kKeyOrder:
+      if (count < 2) return false;
+      write(32 + 8, ReadLe64(block + 32), 8);
+      break;
+    case Damage::kKeyRange:
+      if (count == 0) return false;
+      write(32 + size_t{count - 1} * 8, UINT64_MAX, 8);
+      break;
+    case Damage::kCount:
+      write(16, max_entries + 1, 4);
+      break;
+    case Damage::kChild:
+      if (is_leaf) return false;
+      write(values, source->block_count(), 8);
+      break;
+    case Damage::kDataBlock:
+      if (!is_leaf || count == 0) return false;
+      write(values, uint64_t{1} << 60, 8);
+      break;
+  }
+  source->Seal(number);
+  return true;
+}
+
+TEST("a node that is not what the format says fails the walk that reads it") {
+  std::mt19937_64 random(test::Seed());
+  for (int round = 0; round < 400; round++) {
+    const Family family = RandomFamily(&random);
+    MemorySource source(family.trees.Image(), 16);
+    DeltaSides sides;
+    sides.roots = {family.roots[0], family.roots[1]};
+    sides.include_same = random() % 2 == 0;
+    MappingReader reader(&source, uint64_t{1} << 30);
+    DeltaWalk walk(&reader, sides);
+    if (!EXPECT_OK(Walk(&walk, KeyRange()))) return;
+    if (source.reads().empty()) continue;
+    const auto read =
+        std::next(source.reads().begin(), static_cast<ptrdiff_t>(random() % source.reads().size()));
+    const auto damage = static_cast<Damage>(random() % 7);
+    const uint32_t max_entries = ReadLe32(source.block(read->first) + 20);
+    if (!Spoil(damage, read->first, max_entries, &source, &random)) continue;
+    DeltaWalk damaged(&reader, sides);
+    Result<Blocks> found = Walk(&damaged, KeyRange());
+    EXPECT_CODE(found, kThinMetadataInvalid);
+    const std::string name = "block " + std::to_string(read->first) + " of memory";
+    EXPECT(test::MessageOf(found).rfind(name, 0) == 0);
+  }
+}
+
+TEST("leaves that lie at different depths fail the walk") {
+  MappingTrees trees(3);
+  uint64_t root = trees.Empty();
+  for (uint64_t key = 0; key < 12; key++) root = trees.Set(root, key, key << 24);
+  MemorySource source(trees.Image(), 16);
+  // The second child of the root becomes the leaf that is lowest in it.
+  const uint64_t low_key = ReadLe64(source.block(root) + 32 + 8);
+  uint64_t leaf = ReadLe64(source.block(root) + 32 + 3 * 8 + 8);
+  while (ReadLe32(source.block(leaf) + 4) != 2) {
+    EXPECT_EQ(ReadLe64(source.block(leaf) + 32), low_key);
+    leaf = ReadLe64(source.block(leaf) + 32 + 3 * 8);
+  }
+  std::memcpy(source.block(root) + 32 + 3 * 8 + 8, &leaf, 8);
+  source.Seal(root);
+  MappingReader reader(&source, 0);
+  DeltaSides sides;
+  sides.roots = {std::nullopt, root};
+  DeltaWalk walk(&reader, sides);
+  EXPECT_CODE(Walk(&walk, KeyRange()), kThinMetadataInvalid);
+}
+
+TEST("a tree that leads into itself ends the walk") {
+  MappingTrees trees(3);
+  const uint64_t leaf = trees.Set(trees.Empty(), 0, 1 << 24);
+  const uint64_t lower = trees.Raise(leaf);
+  const uint64_t root = trees.Raise(lower);
+  MemorySource source(trees.Image(), 16);
+  std::memcpy(source.block(lower) + 32 + 3 * 8, &root, 8);
+  source.Seal(lower);
+  MappingReader reader(&source, 0);
+  DeltaSides sides;
+  sides.roots = {std::nullopt, root};
+  DeltaWalk walk(&reader, sides);
+  Result<Blocks> found = Walk(&walk, KeyRange());
+  EXPECT_CODE(found, kThinMetadataInvalid);
+  EXPECT(test::MessageOf(found).find("10 levels") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace blockdelta
