@@ -1,14 +1,20 @@
 #!/usr/bin/env node
 /** The command line: finds the command and says how it was misused. One file in cli/ per command. */
 import { Command, CommanderError } from 'commander';
-import { addAllocatedCommand } from './cli/allocated.js';
-import { addConformanceCommand } from './cli/conformance.js';
-import { addDeltaCommand } from './cli/delta.js';
 import { ExitCode } from './cli/exit-codes.js';
-import { addServeCommand } from './cli/serve.js';
-import { addThinDeltaCommand } from './cli/thin-delta.js';
-import { addThinLsCommand } from './cli/thin-ls.js';
 import { packageVersion } from './version.js';
+
+type AddCommand = (program: Command) => void;
+
+/** Loaded only when it is called for: what `serve` needs would take longer to load than a short list. */
+const COMMANDS: Readonly<Record<string, () => Promise<AddCommand>>> = {
+  serve: async () => (await import('./cli/serve.js')).addServeCommand,
+  allocated: async () => (await import('./cli/allocated.js')).addAllocatedCommand,
+  delta: async () => (await import('./cli/delta.js')).addDeltaCommand,
+  'thin-delta': async () => (await import('./cli/thin-delta.js')).addThinDeltaCommand,
+  'thin-ls': async () => (await import('./cli/thin-ls.js')).addThinLsCommand,
+  conformance: async () => (await import('./cli/conformance.js')).addConformanceCommand,
+};
 
 const program = new Command('blockdelta')
   .description('CSI plugin for node-local block storage that streams changed-block lists')
@@ -17,12 +23,9 @@ const program = new Command('blockdelta')
   // Commands inherit it. Commander would end with 1, which here means that something failed.
   .exitOverride();
 
-addServeCommand(program);
-addAllocatedCommand(program);
-addDeltaCommand(program);
-addThinDeltaCommand(program);
-addThinLsCommand(program);
-addConformanceCommand(program);
+const name = process.argv[2] ?? '';
+const named = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+for (const load of named === undefined ? Object.values(COMMANDS) : [named]) (await load())(program);
 
 try {
   await program.parseAsync();

@@ -1,13 +1,11 @@
 /** The commands `allocated` and `delta` as processes, against a scripted server. */
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { RequestMessage, StreamHandler } from '../../src/csi/service.js';
 import { CsiError, StatusCode, type StatusName } from '../../src/errors.js';
-import { packagePath } from '../../src/package-root.js';
+import { endOf, runCommand, startCommand } from '../support/command.js';
 import { seededRandom } from '../support/random.js';
 import {
   eventually,
@@ -21,46 +19,7 @@ import {
   untilCutOff,
 } from './server-fixture.js';
 
-const MAIN = packagePath('.test-build/src/main.js');
 const CAPACITY = 2n ** 40n;
-
-interface Ended {
-  code: number | null;
-  signal: string | null;
-  stdout: string;
-  stderr: string;
-}
-
-function start(t: TestContext, args: readonly string[], env: Record<string, string> = {}) {
-  const child = spawn(process.execPath, [MAIN, ...args], {
-    env: { PATH: process.env['PATH'] ?? '', ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  t.after(() => child.kill('SIGKILL'));
-  const output = { stdout: '', stderr: '' };
-  child.stderr.on('data', (data: Buffer) => {
-    output.stderr += data.toString();
-  });
-  return { child, output };
-}
-
-async function endOf(child: ChildProcess, output: { stdout: string; stderr: string }) {
-  const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
-  return { code, signal, ...output } satisfies Ended;
-}
-
-/** Runs a command to its end. */
-async function run(
-  t: TestContext,
-  args: readonly string[],
-  env: Record<string, string> = {},
-): Promise<Ended> {
-  const { child, output } = start(t, args, env);
-  child.stdout.on('data', (data: Buffer) => {
-    output.stdout += data.toString();
-  });
-  return endOf(child, output);
-}
 
 function serving(t: TestContext, handler: StreamHandler): Promise<TestServer> {
   return startServer(t, { services: [metadataService(handler)] });
@@ -86,7 +45,7 @@ test('allocated asks for one snapshot and prints its ranges as a table', async (
     seen.push(request);
     await sendRows(request, context, writer);
   });
-  const ended = await run(t, ['allocated', 'snap-1', '--endpoint', endpoint]);
+  const ended = await runCommand(t, ['allocated', 'snap-1', '--endpoint', endpoint]);
   assert.deepEqual(ended, {
     code: 0,
     signal: null,
@@ -110,7 +69,7 @@ test('delta asks for two snapshots and hands its options on', async (t) => {
     await sendRows(request, context, writer);
   });
   const args = ['delta', 'base', 'target', '--starting-offset', '4095', '--max-results', '7'];
-  const ended = await run(t, [...args, '--format', 'csv'], { CSI_ENDPOINT: endpoint });
+  const ended = await runCommand(t, [...args, '--format', 'csv'], { CSI_ENDPOINT: endpoint });
   assert.equal(ended.code, 0, ended.stderr);
   assert.equal(ended.stdout, 'byte_offset,size_bytes\n0,4096\n549755813888,1536\n');
   assert.deepEqual(seen, [
@@ -127,21 +86,21 @@ test('delta asks for two snapshots and hands its options on', async (t) => {
 test('the summary takes the place of the list, in the format asked for', async (t) => {
   const { endpoint } = await serving(t, sendRows);
   const args = ['allocated', 's', '--endpoint', endpoint, '--summary'];
-  const ended = await run(t, [...args, '--format', 'ndjson']);
+  const ended = await runCommand(t, [...args, '--format', 'ndjson']);
   const summary = JSON.parse(ended.stdout) as Record<string, unknown>;
   assert.equal(summary['ranges'], 2);
   assert.equal(summary['size_bytes'], '5632');
   assert.equal(summary['volume_capacity_bytes'], CAPACITY.toString());
   assert.equal(summary['messages'], 1);
   assert.equal(summary['resumes'], 0);
-  assert.match((await run(t, args)).stdout, /^ranges +2\nbytes +5632 \(5.5 KiB\)/);
+  assert.match((await runCommand(t, args)).stdout, /^ranges +2\nbytes +5632 \(5.5 KiB\)/);
 });
 
 test('an empty list is a header and success', async (t) => {
   const { endpoint } = await serving(t, async (_request, _context, writer) => {
     await writer.send(frame(CAPACITY, []));
   });
-  const ended = await run(t, ['allocated', 's', '--endpoint', endpoint, '--format', 'csv']);
+  const ended = await runCommand(t, ['allocated', 's', '--endpoint', endpoint, '--format', 'csv']);
   assert.equal(ended.code, 0);
   assert.equal(ended.stdout, 'byte_offset,size_bytes\n');
 });
@@ -160,7 +119,7 @@ for (const [name, code] of EXITS) {
     const { endpoint } = await serving(t, async () => {
       throw new CsiError(StatusCode[name], 'words for the user');
     });
-    const ended = await run(t, ['allocated', 's', '--endpoint', endpoint]);
+    const ended = await runCommand(t, ['allocated', 's', '--endpoint', endpoint]);
     assert.equal(ended.code, code, ended.stderr);
     assert.match(ended.stderr, new RegExp(`^blockdelta: .*${name}: words for the user\n$`));
     assert.equal(ended.stdout, '');
@@ -173,7 +132,7 @@ test('a plugin that keeps failing is exit code 6 after a few tries', async (t) =
     calls += 1;
     throw CsiError.unavailable('not now');
   });
-  const ended = await run(t, ['allocated', 's', '--endpoint', endpoint]);
+  const ended = await runCommand(t, ['allocated', 's', '--endpoint', endpoint]);
   assert.equal(ended.code, 6);
   assert.equal(calls, 5);
   assert.match(ended.stderr, /gave up after 5 tries.*not now/);
@@ -181,7 +140,7 @@ test('a plugin that keeps failing is exit code 6 after a few tries', async (t) =
 
 test('no socket and no listener are exit code 6', async (t) => {
   const directory = temporaryDirectory(t);
-  const missing = await run(t, ['allocated', 's', '--endpoint', join(directory, 'no.sock')]);
+  const missing = await runCommand(t, ['allocated', 's', '--endpoint', join(directory, 'no.sock')]);
   assert.equal(missing.code, 6);
   assert.match(missing.stderr, /no socket at .*no\.sock: is the plugin running/);
 });
@@ -195,7 +154,7 @@ test('a list that breaks the rules is exit code 1', async (t) => {
       ]),
     );
   });
-  const ended = await run(t, ['allocated', 's', '--endpoint', endpoint]);
+  const ended = await runCommand(t, ['allocated', 's', '--endpoint', endpoint]);
   assert.equal(ended.code, 1);
   assert.match(ended.stderr, /out of order/);
 });
@@ -220,7 +179,7 @@ const MISUSES: readonly (readonly string[])[] = [
 
 test('every misuse is exit code 2, with words on stderr and nothing on stdout', async (t) => {
   for (const args of MISUSES) {
-    const ended = await run(t, args);
+    const ended = await runCommand(t, args);
     assert.equal(ended.code, 2, `${args.join(' ')}: ${ended.stderr}`);
     assert.notEqual(ended.stderr, '');
     assert.equal(ended.stdout, '');
@@ -228,9 +187,9 @@ test('every misuse is exit code 2, with words on stderr and nothing on stdout', 
 });
 
 test('help and version are exit code 0, and help names every exit code', async (t) => {
-  const version = await run(t, ['--version']);
+  const version = await runCommand(t, ['--version']);
   assert.deepEqual([version.code, version.stdout], [0, '0.1.0\n']);
-  const help = await run(t, ['delta', '--help']);
+  const help = await runCommand(t, ['delta', '--help']);
   assert.equal(help.code, 0);
   for (const code of [0, 1, 2, 3, 4, 5, 6, 130]) {
     assert.match(help.stdout, new RegExp(`^ +${code} +\\w`, 'm'));
@@ -253,7 +212,7 @@ const endless: StreamHandler = async (request, context, writer) => {
 
 test('a closed pipe is no error, and ends the stream in the plugin', async (t) => {
   const made = await serving(t, endless);
-  const { child, output } = start(t, ['allocated', 's', '--endpoint', made.endpoint]);
+  const { child, output } = startCommand(t, ['allocated', 's', '--endpoint', made.endpoint]);
   child.stdout.once('data', () => child.stdout.destroy());
   const ended = await endOf(child, output);
   assert.deepEqual([ended.code, ended.signal, ended.stderr], [0, null, '']);
@@ -270,7 +229,7 @@ test('a pipe that nobody reads stops the stream instead of filling memory', asyn
       },
     }),
   );
-  const { child } = start(t, ['allocated', 's', '--endpoint', endpoint]);
+  const { child } = startCommand(t, ['allocated', 's', '--endpoint', endpoint]);
   await eventually('the stream starts', () => sent > 0);
   await delay(1500);
   // The pipe, the client's queue, both windows and gRPC's own queue.
@@ -283,7 +242,7 @@ test('SIGINT is exit code 130 and ends the stream in the plugin', async (t) => {
     await writer.send(frame(CAPACITY, ROWS));
     await untilCutOff(context);
   });
-  const { child, output } = start(t, ['allocated', 's', '--endpoint', made.endpoint]);
+  const { child, output } = startCommand(t, ['allocated', 's', '--endpoint', made.endpoint]);
   const ended = endOf(child, output);
   child.stdout.resume();
   await eventually('the call starts', () => made.log.length > 0);
@@ -336,7 +295,7 @@ const CUTS = [
 test('a stream that is cut at random places gives the same list as an undisturbed one', async (t) => {
   const { handler, expected } = cutList('cli resume');
   const { endpoint } = await serving(t, handler);
-  const ended = await run(t, ['allocated', 's', '--endpoint', endpoint, '--format', 'csv']);
+  const ended = await runCommand(t, ['allocated', 's', '--endpoint', endpoint, '--format', 'csv']);
   assert.equal(ended.code, 0, ended.stderr);
   assert.ok(ended.stdout === expected, 'another list');
   assert.match(ended.stderr, /interrupted .*going on at byte/);
@@ -360,7 +319,7 @@ test('a list survives the plugin being killed and started again', async (t) => {
   const first = makeServer(directory, { services: [metadataService(handlerUntil(100))] });
   await first.server.start();
   const args = ['delta', 'a', 'b', '--endpoint', first.endpoint, '--format', 'csv'];
-  const ended = run(t, args);
+  const ended = runCommand(t, args);
   await eventually('the call starts', () => first.log.length > 0);
   await delay(300);
   first.server.force();
