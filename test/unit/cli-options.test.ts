@@ -1,0 +1,37 @@
+/** The options of the list commands, held against docs/command-line.md. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { Command } from 'commander';
+import { addAllocatedCommand } from '../../src/cli/allocated.js';
+import { addDeltaCommand } from '../../src/cli/delta.js';
+import { addThinDeltaCommand } from '../../src/cli/thin-delta.js';
+import { addThinLsCommand } from '../../src/cli/thin-ls.js';
+import { packagePath } from '../../src/package-root.js';
+
+const [ofPlugins = '', ofPools = ''] = readFileSync(
+  packagePath('docs/command-line.md'),
+  'utf8',
+).split('\n## thin-delta and thin-ls\n');
+
+/** Option names in the first column of the table. */
+function documented(text: string): Set<string> {
+  const rows = [...text.matchAll(/^\| (.*?) \|.*$/gm)].map(([row]) => row);
+  return new Set(rows.flatMap((row) => row.match(/(?<=`)--[a-z0-9-]+(?=`)/g) ?? []));
+}
+
+function optionsOf(...add: readonly ((program: Command) => void)[]): Set<string> {
+  const program = new Command();
+  for (const each of add) each(program);
+  return new Set(program.commands.flatMap(({ options }) => options.map(({ long }) => long ?? '')));
+}
+
+test('docs/command-line.md has every option of allocated and delta', () => {
+  const options = optionsOf(addAllocatedCommand, addDeltaCommand);
+  assert.deepEqual([...documented(ofPlugins)].sort(), [...options].sort());
+});
+
+test('docs/command-line.md has every option of thin-delta and thin-ls, its other names too', () => {
+  const options = optionsOf(addThinDeltaCommand, addThinLsCommand);
+  assert.deepEqual([...documented(ofPools)].sort(), [...options].sort());
+});
