@@ -10,9 +10,10 @@
 namespace blockdelta {
 namespace {
 
-constexpr unsigned kThreads = 64;
-// Enough to give each thread many reads, and few enough to be held in memory: 64 MiB.
-constexpr size_t kBatchBlocks = 16'384;
+// Measured on an ext4 file: 16 threads come near to what more can do, slower disks gain up to 64.
+constexpr unsigned kThreads = 32;
+// 16 MiB: of four times as many the neighbours joined save a quarter of the time, no more.
+constexpr size_t kBatchBlocks = 4096;
 
 Result<uint64_t> SizeOf(int fd, const std::string& path) {
   Result<struct stat> state = StatFd(fd, path);
