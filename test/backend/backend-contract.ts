@@ -201,10 +201,10 @@ function describeContents(context: ContractContext): void {
     const snapshotId = newSnapshot();
     await backend.createVolume(volumeId, SIZE);
     await backend.createSnapshots([{ volumeId, snapshotId }]);
-    const left = [
-      await harness.leaveTemporary('volume', newVolume()),
-      await harness.leaveTemporary('snapshot', newSnapshot()),
-    ];
+    const left = await harness.leaveTemporary([
+      { of: 'volume', id: newVolume() },
+      { of: 'snapshot', id: newSnapshot() },
+    ]);
     const before = await backend.list();
     assert.deepEqual((await backend.sweep()).sort(), left.sort());
     assert.deepEqual(await backend.sweep(), []);

@@ -75,11 +75,14 @@ export async function work(
   { model, random }: { model: Buffer; random: Random },
 ): Promise<void> {
   for (let count = 0; count < 20; count += 1) {
-    const length = random.pick([4096, 4096, 8192, 65536]);
+    const length = random.pick([4096, 4096, 8192, 65536, 131072]);
     const offset = random.below((VOLUME_BYTES - length) / 4096 + 1) * 4096;
     if (random.below(4) === 0) {
       await harness.discard(volumeId, offset, length);
-      model.fill(0, offset, offset + length);
+      const { discardGranularity: whole } = harness;
+      const begin = Math.ceil(offset / whole) * whole;
+      const end = Math.floor((offset + length) / whole) * whole;
+      if (begin < end) model.fill(0, begin, end);
     } else {
       const bytes = random.below(2) === 0 ? random.bytes(length) : Buffer.alloc(length, 'words ');
       await harness.write(volumeId, offset, bytes);

@@ -91,7 +91,7 @@ function describeRemovals(context: ContractContext): void {
     const volumeId = newVolume();
     const snapshotId = newSnapshot();
     await backend.createVolume(volumeId, SIZE);
-    const left = await harness.leaveTemporary('snapshot', snapshotId);
+    const [left = ''] = await harness.leaveTemporary([{ of: 'snapshot', id: snapshotId }]);
     await backend.abandonSnapshots([{ volumeId, snapshotId }]);
     if (harness.attaches) assert.ok(!(await backend.sweep()).includes(left));
     await backend.createSnapshots([{ volumeId, snapshotId }]);

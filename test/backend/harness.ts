@@ -12,12 +12,14 @@ export interface BackendHarness {
   /** As a workload would: not synced, and without closing the device. Attaches where needed. */
   write(volumeId: string, offset: number, bytes: Buffer): Promise<void>;
   discard(volumeId: string, offset: number, length: number): Promise<void>;
+  /** Parts of these, bytes, are not discarded: they keep their content. */
+  readonly discardGranularity: number;
   /** The content of the volume. Attaches where needed. */
   read(volumeId: string): Promise<Buffer>;
   /** Lets go of what write and read opened. */
   release(volumeId: string): Promise<void>;
-  /** Leaves in the pool what a killed run leaves. Returns the name sweep will give. */
-  leaveTemporary(of: 'volume' | 'snapshot', id: string): Promise<string>;
+  /** Leaves in the pool what a run leaves that is killed while it makes these. The names sweep will give. */
+  leaveTemporary(objects: readonly HalfMade[]): Promise<string[]>;
   /** Leaves something foreign beside the volumes. */
   leaveForeign(): Promise<void>;
   /** What the storage below has free, bytes. */
@@ -25,6 +27,11 @@ export interface BackendHarness {
   /** Another backend object on the same pool, as after a restart; started. */
   reopen(): Promise<Backend>;
   dispose(): Promise<void>;
+}
+
+export interface HalfMade {
+  of: 'volume' | 'snapshot';
+  id: string;
 }
 
 export interface ContractContext {

@@ -1,6 +1,6 @@
 import { describeBackend } from './backend-contract.js';
 import type { BackendHarness } from './harness.js';
-import { MemoryBackend, MemoryStorage } from './memory-backend.js';
+import { BLOCK_BYTES, MemoryBackend, MemoryStorage } from './memory-backend.js';
 
 describeBackend('memory', makeHarness, { skip: false, attaches: false, keepsBases: true });
 
@@ -14,9 +14,11 @@ async function makeHarness(): Promise<BackendHarness> {
     discard: async (volumeId, offset, length) => backend.discard(volumeId, offset, length),
     read: async (volumeId) => backend.read(volumeId),
     release: async () => undefined,
-    leaveTemporary: async (_of, id) => {
-      storage.temporary.add(`${id}.tmp`);
-      return `${id}.tmp`;
+    discardGranularity: BLOCK_BYTES,
+    leaveTemporary: async (objects) => {
+      const names = objects.map(({ id }) => `${id}.tmp`);
+      for (const name of names) storage.temporary.add(name);
+      return names;
     },
     leaveForeign: async () => void storage.foreign.add('readme.txt'),
     reallyFree: async () => 1n << 30n,

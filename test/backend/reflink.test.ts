@@ -11,7 +11,7 @@ import {
   Workspace,
 } from '../support/workspace.js';
 import { describeBackend } from './backend-contract.js';
-import type { BackendHarness } from './harness.js';
+import type { BackendHarness, HalfMade } from './harness.js';
 
 const EMBEDDED_BYTES = 1n << 30n;
 
@@ -26,6 +26,7 @@ for (const kind of ['xfs', 'xfs-1k', 'btrfs', 'ext4'] as const) {
 
 class ReflinkHarness implements BackendHarness {
   readonly attaches = true;
+  readonly discardGranularity = 4096;
   readonly backend: ReflinkBackend;
   readonly #open = new Map<string, number>();
 
@@ -66,9 +67,11 @@ class ReflinkHarness implements BackendHarness {
     this.#open.delete(volumeId);
   }
 
-  async leaveTemporary(of: 'volume' | 'snapshot', id: string): Promise<string> {
-    writeFileSync(join(this.#root, `${of}s`, `${id}.tmp`), 'half a clone');
-    return `${id}.tmp`;
+  async leaveTemporary(objects: readonly HalfMade[]): Promise<string[]> {
+    return objects.map(({ of, id }) => {
+      writeFileSync(join(this.#root, `${of}s`, `${id}.tmp`), 'half a clone');
+      return `${id}.tmp`;
+    });
   }
 
   async leaveForeign(): Promise<void> {

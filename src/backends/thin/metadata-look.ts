@@ -77,6 +77,12 @@ export class MetadataLook {
     return this.#cheaply(deviceIds);
   }
 
+  /** Releases what a killed plugin has left held. Of a pool that can be changed. */
+  async releaseOurs(): Promise<void> {
+    const { pool, queue } = this.deps;
+    await queue.run(async () => this.#releaseLeftOver(await pool.status()));
+  }
+
   async superblock(): Promise<ThinSuperblock> {
     const request = { metadata: this.deps.metadataPath, superblock: CURRENT };
     return (await this.deps.native.run('thinSuperblock', request)).superblock;
@@ -125,7 +131,7 @@ export class MetadataLook {
     const status = await this.deps.pool.status();
     // Of a pool that is not written to, nothing has to be held.
     if (!isWritable(status)) return this.#read(CURRENT, ids);
-    if (status.heldRoot !== null && !(await this.releaseLeftOver(status))) return null;
+    if (status.heldRoot !== null && !(await this.#releaseLeftOver(status))) return null;
     await this.deps.ledger.setHoldsMetadataSnapshot(true);
     const held = await this.#reserve();
     if (held === null) return null;
@@ -148,8 +154,8 @@ export class MetadataLook {
     }
   }
 
-  /** Whether the metadata snapshot that is held was ours, and is released now. In the pool's queue. */
-  async releaseLeftOver(status: ThinPoolStatus): Promise<boolean> {
+  /** Whether the metadata snapshot that is held was ours, and is released now. */
+  async #releaseLeftOver(status: ThinPoolStatus): Promise<boolean> {
     const { holdsMetadataSnapshot } = await this.deps.ledger.pool();
     if (!holdsMetadataSnapshot) return false;
     if (status.heldRoot !== null) await this.deps.pool.tell(['release_metadata_snap']);

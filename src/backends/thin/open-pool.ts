@@ -1,0 +1,150 @@
+/**
+ * A thin pool that is open: its rooms, put together once its ledger is known, and taken apart again.
+ */
+import type { NativeRunner } from '../../native/pool.js';
+import { attachedVolumes, recoverDevices } from './device-mapper.js';
+import type { OnEvent } from './events.js';
+import { ThinKeptBases } from './kept-bases.js';
+import type { OpenLedger } from './ledger.js';
+import { MetadataLook } from './metadata-look.js';
+import type { PoolDevices } from './pool-devices.js';
+import { PoolGrowth } from './pool-growth.js';
+import { isWritable } from './pool-health.js';
+import { PoolMonitor } from './pool-monitor.js';
+import { PoolNames } from './pool-names.js';
+import { bootId, PoolOpening, type PreparedPool } from './pool-opening.js';
+import { PoolQueue } from './pool-queue.js';
+import type { PoolFeatures } from './pool-table.js';
+import { PoolTransactions } from './pool-transaction.js';
+import { ThinCuts } from './thin-cuts.js';
+import { ThinPool } from './thin-pool.js';
+import { ThinSnapshots } from './thin-snapshots.js';
+import { ThinVolumes } from './thin-volumes.js';
+import { VolumeDevices } from './volume-devices.js';
+
+export interface OpenPoolDependencies {
+  native: NativeRunner;
+  ledger: OpenLedger;
+  devices: PoolDevices;
+  /** As it is configured. */
+  pool: string;
+  directory: string;
+  features: PoolFeatures;
+  onEvent: OnEvent;
+}
+
+export class OpenPool {
+  readonly ledger: OpenLedger;
+  readonly pool: ThinPool;
+  readonly look: MetadataLook;
+  readonly transactions: PoolTransactions;
+  readonly attachments: VolumeDevices;
+  readonly volumes: ThinVolumes;
+  readonly snapshots: ThinSnapshots;
+  readonly keptBases: ThinKeptBases;
+  readonly #monitor: PoolMonitor;
+  readonly #growth: PoolGrowth;
+  readonly #deps: OpenPoolDependencies;
+
+  private constructor(
+    deps: OpenPoolDependencies,
+    pool: ThinPool,
+    { opened, dataBlockBytes }: Pick<PreparedPool, 'opened' | 'dataBlockBytes'>,
+  ) {
+    const { native, ledger, features, onEvent } = deps;
+    const { metadataPath } = opened;
+    const queue = new PoolQueue();
+    this.#deps = deps;
+    this.ledger = ledger;
+    this.pool = pool;
+    this.look = new MetadataLook({ native, ledger, pool, queue, metadataPath });
+    const { look } = this;
+    this.transactions = new PoolTransactions({ ledger, pool, queue, look });
+    this.attachments = new VolumeDevices(native, ledger, pool, queue);
+    const parts = {
+      ledger,
+      pool,
+      look,
+      transactions: this.transactions,
+      devices: this.attachments,
+    };
+    const cuts = new ThinCuts({ ...parts, native });
+    this.volumes = new ThinVolumes({ ...parts, cuts });
+    this.keptBases = new ThinKeptBases({
+      ...parts,
+      native,
+      directory: deps.directory,
+      metadataPath,
+    });
+    this.snapshots = new ThinSnapshots({
+      ...parts,
+      ...{ cuts, metadataPath, poolName: pool.pool, volumes: this.volumes },
+      keptBases: this.keptBases,
+    });
+    const growing = { pool, queue, devices: deps.devices, opened, dataBlockBytes };
+    this.#growth = new PoolGrowth({ ...growing, features, onEvent });
+    this.#monitor = new PoolMonitor({
+      ...{ pool, growth: this.#growth, onEvent, lowWaterPercent: features.lowWaterPercent },
+      onStatus: (status) => this.keptBases.observe(status),
+    });
+  }
+
+  /** FAILED_PRECONDITION if the pool is not the one that the ledger knows, or cannot be activated. */
+  static async open(deps: OpenPoolDependencies): Promise<OpenPool> {
+    const { native, ledger } = deps;
+    const names = new PoolNames((await ledger.pool()).uuid);
+    await recoverDevices(native, names);
+    const pool = new ThinPool(native, deps.pool, names);
+    const prepared = await new PoolOpening({ ...deps, pool }).prepare();
+    const open = new OpenPool(deps, pool, prepared);
+    // Before the pool is active: a start that is killed behind that finds nothing of its history.
+    await open.keptBases.review(prepared.history);
+    await prepared.activate();
+    await ledger.recordStart(await bootId());
+    await open.#settle();
+    open.#monitor.start();
+    return open;
+  }
+
+  /**
+   * Lets go of the pool if no volume is attached, and of the ledger in any case. What stays active is
+   * taken over by the next start.
+   */
+  async close(): Promise<void> {
+    await this.#monitor.stop();
+    try {
+      await this.#deactivate();
+    } finally {
+      await this.ledger.close();
+    }
+  }
+
+  /** A pool that cannot be changed is served as far as it goes; its check tells why. */
+  async #settle(): Promise<void> {
+    const { ledger, pool, look, transactions } = this;
+    const status = await pool.status();
+    if (isWritable(status)) {
+      await look.releaseOurs();
+      await transactions.settle();
+      await this.#growth.step();
+    }
+    await this.#monitor.look();
+    const attached = new Set(await attachedVolumes(this.#deps.native, pool.names));
+    if (!isWritable(await pool.status({ commit: true }))) return;
+    for (const { objectId, open } of await ledger.devices()) {
+      if (open && !attached.has(objectId)) await ledger.setOpen(objectId, false);
+    }
+  }
+
+  async #deactivate(): Promise<void> {
+    const { native, devices } = this.#deps;
+    const { names } = this.pool;
+    if ((await attachedVolumes(native, names)).length > 0) return;
+    if ((await this.pool.find()) !== null) {
+      await this.pool.remove();
+      const { transactionId, time, mappingRoot, detailsRoot } = await this.look.superblock();
+      await this.ledger.recordStop({ transactionId, time, mappingRoot, detailsRoot });
+    }
+    await devices.release();
+  }
+}

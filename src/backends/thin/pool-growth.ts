@@ -1,0 +1,80 @@
+/**
+ * Lets a pool grow: takes up devices that have become larger and settings that have changed, and makes an
+ * embedded pool's metadata larger before it is full, since a pool without room in its metadata stops.
+ */
+
+import { deviceSizeBytes } from '../../native/block-device.js';
+import type { ThinPoolStatus } from '../../native/dm-addon.js';
+import { blockNumber } from './block-numbers.js';
+import { METADATA_MAXIMUM } from './embedded-devices.js';
+import type { OnEvent } from './events.js';
+import type { OpenDevices, PoolDevices } from './pool-devices.js';
+import type { PoolQueue } from './pool-queue.js';
+import { type PoolFeatures, type PoolTable, poolTable } from './pool-table.js';
+import type { ThinPool } from './thin-pool.js';
+
+const METADATA_BLOCK_BYTES = 4096n;
+/** Of the metadata; the kernel's own mark is never above that. */
+const FREE_SHARE = 4n;
+
+export interface GrowthDependencies {
+  pool: ThinPool;
+  queue: PoolQueue;
+  devices: PoolDevices;
+  opened: OpenDevices;
+  dataBlockBytes: bigint;
+  features: PoolFeatures;
+  onEvent: OnEvent;
+}
+
+/** The table that the pool should have by its devices and settings. */
+export async function wantedTable(
+  { metadataPath, dataPath }: OpenDevices,
+  dataBlockBytes: bigint,
+  features: PoolFeatures,
+): Promise<PoolTable> {
+  const devices = {
+    metadata: await blockNumber(metadataPath),
+    data: await blockNumber(dataPath),
+    dataBytes: await deviceSizeBytes(dataPath),
+  };
+  return poolTable(devices, dataBlockBytes, features);
+}
+
+export class PoolGrowth {
+  constructor(private readonly deps: GrowthDependencies) {}
+
+  /** Cheap while there is nothing to do. */
+  async step(): Promise<void> {
+    await this.deps.queue.run(() => this.#step());
+  }
+
+  async #step(): Promise<void> {
+    const { pool, devices, opened, dataBlockBytes, features, onEvent } = this.deps;
+    const status = await pool.status();
+    // Nothing grows in a pool that has failed or has to be checked.
+    if (status.mode === 'fail' || status.mode === 'error' || status.needsCheck) return;
+    if (isShort(status) && (await devices.growMetadata())) {
+      onEvent({ level: 'info', message: `the metadata of pool '${pool.pool}' has been enlarged` });
+    }
+    const wanted = await wantedTable(opened, dataBlockBytes, features);
+    const device = await pool.find();
+    const [target] = device?.targets ?? [];
+    if (target === undefined) return;
+    const isTable = target.table === wanted.table && target.lengthSectors === wanted.sizeSectors;
+    const hasRoom = (await this.#metadataBlocks()) <= status.totalMetadataBlocks;
+    if (isTable && hasRoom) return;
+    // The kernel refuses a data device that has become smaller; the next start tells it.
+    if (wanted.sizeSectors < target.lengthSectors) return;
+    await pool.replace(wanted);
+  }
+
+  async #metadataBlocks(): Promise<bigint> {
+    const bytes = await deviceSizeBytes(this.deps.opened.metadataPath);
+    return (bytes < METADATA_MAXIMUM ? bytes : METADATA_MAXIMUM) / METADATA_BLOCK_BYTES;
+  }
+}
+
+function isShort({ usedMetadataBlocks, totalMetadataBlocks }: ThinPoolStatus): boolean {
+  return (totalMetadataBlocks - usedMetadataBlocks) * FREE_SHARE < totalMetadataBlocks;
+}

@@ -1,0 +1,95 @@
+/**
+ * Looks after a pool while nobody asks: lets it grow in time, and tells loudly when it gets into trouble
+ * or out of it.
+ *
+ * It asks every few seconds, without making the kernel commit. Events of device-mapper would hold a
+ * thread each, and the marks they are raised at leave minutes.
+ */
+import { CsiError } from '../../errors.js';
+import type { ThinPoolStatus } from '../../native/dm-addon.js';
+import type { OnEvent, PoolEvent } from './events.js';
+import type { PoolGrowth } from './pool-growth.js';
+import { trouble } from './pool-health.js';
+import type { ThinPool } from './thin-pool.js';
+
+const INTERVAL_MS = 5000;
+
+export interface MonitorDependencies {
+  pool: ThinPool;
+  growth: PoolGrowth;
+  lowWaterPercent: bigint;
+  onEvent: OnEvent;
+  /** Whoever else judges what the pool says of itself. */
+  onStatus(status: ThinPoolStatus): Promise<void>;
+}
+
+export class PoolMonitor {
+  readonly #deps: MonitorDependencies;
+  #timer: NodeJS.Timeout | null = null;
+  #looking: Promise<void> = Promise.resolve();
+  /** What was told last; told again only when it changes. */
+  #told: string | null = null;
+
+  constructor(deps: MonitorDependencies) {
+    this.#deps = deps;
+  }
+
+  start(): void {
+    this.#timer = setTimeout(() => {
+      this.#looking = this.look().finally(() => {
+        if (this.#timer !== null) this.start();
+      });
+    }, INTERVAL_MS).unref();
+  }
+
+  /** No look is under way when it resolves. */
+  async stop(): Promise<void> {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    await this.#looking;
+  }
+
+  /** Never rejects. */
+  async look(): Promise<void> {
+    const { pool, growth, onStatus } = this.#deps;
+    try {
+      const status = await pool.status();
+      await onStatus(status);
+      this.#tell(this.#event(status));
+      await growth.step();
+    } catch (thrown) {
+      const { message } = CsiError.from(thrown);
+      this.#tell({
+        level: 'error',
+        message: `pool '${pool.pool}' cannot be looked after: ${message}`,
+      });
+    }
+  }
+
+  /** Null: it is well. */
+  #event(status: ThinPoolStatus): PoolEvent | null {
+    const { pool, lowWaterPercent } = this.#deps;
+    const found = trouble(status);
+    if (found !== null) return { level: 'error', message: `pool '${pool.pool}' ${found}` };
+    if (status.mode === 'out_of_data_space') {
+      return {
+        level: 'error',
+        message: `pool '${pool.pool}' has no data space left; add space, or delete volumes and snapshots`,
+      };
+    }
+    const { usedDataBlocks: used, totalDataBlocks: total } = status;
+    if ((total - used) * 100n > total * lowWaterPercent) return null;
+    return {
+      level: 'warn',
+      message: `pool '${pool.pool}' has less than ${lowWaterPercent} % of its space left`,
+    };
+  }
+
+  #tell(event: PoolEvent | null): void {
+    const told = event?.message ?? null;
+    if (told === this.#told) return;
+    this.#told = told;
+    const { onEvent, pool } = this.#deps;
+    onEvent(event ?? { level: 'info', message: `pool '${pool.pool}' is well again` });
+  }
+}

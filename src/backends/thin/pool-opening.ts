@@ -1,0 +1,170 @@
+/**
+ * Opens a pool: formats one that is new, activates one that is known, takes over one that is active
+ * still because only the plugin was restarted; and refuses what is not the pool that the ledger knows.
+ */
+import { readFile } from 'node:fs/promises';
+import { CsiError } from '../../errors.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type { ThinSuperblock } from '../../native/thin-addon.js';
+import type { AsyncLedger, OpenTransaction, PoolRecord } from './ledger.js';
+import { assertFormattable, readKnownSuperblock } from './metadata-format.js';
+import { CURRENT } from './metadata-look.js';
+import type { OpenDevices, PoolDevices } from './pool-devices.js';
+import { wantedTable } from './pool-growth.js';
+import {
+  historyOfActive,
+  historyOfInactive,
+  isKnownTransaction,
+  type PoolHistory,
+} from './pool-history.js';
+import { isSamePool, type PoolFeatures, type PoolTable, SECTOR_BYTES } from './pool-table.js';
+import { unknownTransaction } from './pool-transaction.js';
+import type { ThinPool } from './thin-pool.js';
+
+export interface OpeningDependencies {
+  native: NativeRunner;
+  ledger: AsyncLedger;
+  pool: ThinPool;
+  devices: PoolDevices;
+  features: PoolFeatures;
+}
+
+/** A pool that may be activated: whoever must judge its history does so before. */
+export interface PreparedPool {
+  opened: OpenDevices;
+  dataBlockBytes: bigint;
+  history: PoolHistory;
+  /** Active already: done. */
+  activate(): Promise<void>;
+}
+
+export class PoolOpening {
+  constructor(private readonly deps: OpeningDependencies) {}
+
+  /** FAILED_PRECONDITION if the pool is not the one that the ledger knows. */
+  async prepare(): Promise<PreparedPool> {
+    const { ledger, devices, features, pool } = this.deps;
+    const record = await ledger.pool();
+    if (record.state !== 'ready') await devices.make();
+    const opened = await devices.open();
+    const { dataBlockBytes } = record;
+    const wanted = await wantedTable(opened, dataBlockBytes, features);
+    const prepared = { opened, dataBlockBytes };
+    const active = await this.#active();
+    if (active !== null) {
+      const history = await this.#takeOver(record, active, wanted);
+      return { ...prepared, history, activate: async () => undefined };
+    }
+    if (record.state === 'ready') {
+      const history = await this.#reopen(record, opened, wanted);
+      return { ...prepared, history, activate: () => pool.activate(wanted) };
+    }
+    const history = { distrust: null, interrupted: [] };
+    return { ...prepared, history, activate: () => this.#format(record, opened, wanted) };
+  }
+
+  /** The table of the active pool; null: it is not active. */
+  async #active(): Promise<string | null> {
+    const { native, pool } = this.deps;
+    const device = await pool.find();
+    if (device === null) return null;
+    const [target] = device.targets;
+    if (target !== undefined) return target.table;
+    // A plugin that was killed while it made the device has left it empty.
+    await native.run('dmRemove', { name: device.name, deferred: false });
+    return null;
+  }
+
+  async #takeOver(record: PoolRecord, active: string, wanted: PoolTable): Promise<PoolHistory> {
+    const { ledger, pool } = this.deps;
+    if (!isSamePool(active, wanted.table)) {
+      throw CsiError.failedPrecondition(
+        `pool '${pool.pool}' is active with the table '${active}', and its devices would make it ` +
+          `'${wanted.table}': were its devices renamed or replaced? Release its volumes and remove ` +
+          `${pool.names.pool}`,
+      );
+    }
+    const status = await pool.status();
+    if (status.mode === 'fail' || status.mode === 'error') return historyOfActive(true);
+    await this.#assertKnown(status.transactionId, record, await ledger.openTransaction());
+    if (record.state !== 'ready') await ledger.setPoolState('ready');
+    return historyOfActive(status.needsCheck);
+  }
+
+  async #reopen(record: PoolRecord, opened: OpenDevices, wanted: PoolTable): Promise<PoolHistory> {
+    const { ledger, pool, features } = this.deps;
+    const superblock = await readKnownSuperblock(pool.pool, opened.metadataPath, () =>
+      this.#superblock(opened),
+    );
+    const transaction = await ledger.openTransaction();
+    await this.#assertKnown(superblock.transactionId, record, transaction);
+    assertFits(pool.pool, record, superblock, wanted);
+    const findings = {
+      ...{ pool: record, transaction, devices: await ledger.devices() },
+      ...{ bootId: await bootId(), passDiscards: features.passDiscards },
+    };
+    return historyOfInactive(findings, superblock);
+  }
+
+  async #format(record: PoolRecord, opened: OpenDevices, wanted: PoolTable): Promise<void> {
+    const { ledger, pool } = this.deps;
+    await assertFormattable(pool.pool, record, opened, () => this.#superblock(opened));
+    await ledger.setPoolState('formatting');
+    await pool.activate(wanted);
+    const { transactionId, mode } = await pool.status({ commit: true });
+    if (transactionId !== 0n || mode !== 'rw') {
+      throw CsiError.failedPrecondition(
+        `pool '${pool.pool}' was formatted and is in mode ${mode} with transaction id ${transactionId}; ` +
+          'look at the kernel log',
+      );
+    }
+    await ledger.setPoolState('ready');
+  }
+
+  /** What is kept of deleted snapshots is lost with the order of transactions. */
+  async #assertKnown(
+    found: bigint,
+    record: PoolRecord,
+    transaction: OpenTransaction | null,
+  ): Promise<void> {
+    const { ledger, pool } = this.deps;
+    if (isKnownTransaction(found, { pool: record, transaction })) return;
+    for (const { snapshotId } of await ledger.keptBases()) {
+      await ledger.loseKeptBase(snapshotId, "the pool's metadata was not the one that was left");
+    }
+    throw unknownTransaction(pool.pool, found, record.transactionId);
+  }
+
+  async #superblock({ metadataPath }: OpenDevices): Promise<ThinSuperblock> {
+    const request = { metadata: metadataPath, superblock: CURRENT };
+    return (await this.deps.native.run('thinSuperblock', request)).superblock;
+  }
+}
+
+/** What the kernel would refuse with an errno and a line in its log. */
+function assertFits(
+  pool: string,
+  record: PoolRecord,
+  superblock: ThinSuperblock,
+  wanted: PoolTable,
+): void {
+  if (superblock.dataBlockBytes !== record.dataBlockBytes) {
+    throw CsiError.failedPrecondition(
+      `the metadata of pool '${pool}' has data blocks of ${superblock.dataBlockBytes} bytes and its ledger ` +
+        `of ${record.dataBlockBytes}: they do not belong together`,
+    );
+  }
+  const needed = superblock.dataBlocks * superblock.dataBlockBytes;
+  const found = wanted.sizeSectors * SECTOR_BYTES;
+  if (found < needed) {
+    throw CsiError.failedPrecondition(
+      `the data device of pool '${pool}' has room for ${found} bytes and the pool has ${needed}: it is ` +
+        'another device, or was made smaller; restore its size',
+    );
+  }
+}
+
+/** Of this boot of the machine. */
+export async function bootId(): Promise<string> {
+  return (await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim();
+}

@@ -1,0 +1,235 @@
+/**
+ * The thin backend: a volume is a device of a dm-thin pool, a snapshot another one that shares its blocks.
+ *
+ * The pool lies on two block devices, or on two sparse files of its own (see embedded-devices.ts); its
+ * directory holds the ledger and what is kept of deleted snapshots. The work is in the rooms beside this
+ * one; here they are one pool. Knows ids, never names or lineage.
+ *
+ *   <directory>/pool-owner    uuid of the catalogue that serves the pool
+ *   <directory>/pool.sqlite   the ledger
+ */
+import { mkdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CsiError, errorCode } from '../../errors.js';
+import type { ScanSource } from '../../native/addon.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type {
+  Attachment,
+  Backend,
+  KeptBase,
+  KeptBases,
+  PoolCapacity,
+  PoolContents,
+  SnapshotCut,
+  SnapshotMember,
+  StorageCondition,
+} from '../backend.js';
+import { PatientQuestion } from '../patience.js';
+import type { SpacePolicy } from '../pool-account.js';
+import { claimDirectory, type PoolClaim } from '../pool-claim.js';
+import { assertDeviceMapper } from './device-mapper.js';
+import { EmbeddedDevices } from './embedded-devices.js';
+import type { OnEvent } from './events.js';
+import { GivenDevices } from './given-devices.js';
+import { openLedger } from './ledger-client.js';
+import { OpenPool } from './open-pool.js';
+import type { PoolDevices } from './pool-devices.js';
+import { assertWritable } from './pool-health.js';
+import type { PoolFeatures } from './pool-table.js';
+import { thinCapacity, thinContents } from './thin-contents.js';
+
+export interface ThinPoolOptions extends PoolClaim, SpacePolicy, PoolFeatures {
+  /** Paths of two block devices; null: two files in the directory. */
+  devices: { metadata: string; data: string } | null;
+  /** Upper bound for those files together; null: what the host can hold. */
+  embeddedPoolBytes: bigint | null;
+  /** Of a data block, for a pool that is made now. */
+  dataBlockBytes: bigint;
+  onEvent: OnEvent;
+}
+
+/** The status is in memory, but a pool whose metadata device is stuck keeps its lock. */
+const CHECK_TIMEOUT_MS = 5000;
+
+export class ThinBackend implements Backend {
+  readonly pool: string;
+  readonly #native: NativeRunner;
+  readonly #options: ThinPoolOptions;
+  readonly #devices: PoolDevices;
+  readonly #writable: PatientQuestion<void>;
+  #opened: OpenPool | null = null;
+
+  constructor(native: NativeRunner, options: ThinPoolOptions) {
+    const { pool, directory, devices, embeddedPoolBytes: maximumBytes } = options;
+    this.pool = pool;
+    this.#native = native;
+    this.#options = options;
+    this.#devices =
+      devices === null
+        ? new EmbeddedDevices(native, { pool, directory, maximumBytes })
+        : new GivenDevices(pool, devices);
+    this.#writable = new PatientQuestion(
+      async () => assertWritable(pool, await this.#open.pool.status()),
+      CHECK_TIMEOUT_MS,
+      () => CsiError.failedPrecondition(`pool '${pool}' does not answer; look at its devices`),
+    );
+  }
+
+  async start(expected: 'any' | 'existing' = 'any'): Promise<void> {
+    if (this.#opened !== null) return;
+    const { directory, dataBlockBytes } = this.#options;
+    await assertDeviceMapper(this.#native);
+    const file = join(directory, 'pool.sqlite');
+    if (expected === 'existing') await this.#assertExists(file);
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    await claimDirectory(this.#native, this.#options);
+    const ledger = await openLedger(file);
+    try {
+      await ledger.makePool(dataBlockBytes);
+      if (expected === 'existing') this.#assertReady((await ledger.pool()).state);
+      const { pool, onEvent } = this.#options;
+      const parts = { native: this.#native, ledger, devices: this.#devices };
+      const features = this.#options;
+      this.#opened = await OpenPool.open({ ...parts, pool, directory, features, onEvent });
+    } catch (thrown) {
+      await ledger.close();
+      throw thrown;
+    }
+  }
+
+  async stop(): Promise<void> {
+    const opened = this.#opened;
+    this.#opened = null;
+    await opened?.close();
+  }
+
+  async identity(): Promise<string> {
+    return (await this.#open.ledger.pool()).uuid;
+  }
+
+  async check(): Promise<void> {
+    await this.#writable.answer();
+  }
+
+  createVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
+    return this.#open.volumes.create(volumeId, sizeBytes);
+  }
+
+  async restoreVolume(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void> {
+    const { snapshots, volumes } = this.#open;
+    await volumes.restore(volumeId, await snapshots.record(snapshotId), sizeBytes);
+  }
+
+  cloneVolume(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
+    return this.#open.volumes.clone(volumeId, sourceVolumeId, sizeBytes);
+  }
+
+  async abandonClone(volumeId: string, sourceVolumeId: string): Promise<void> {
+    await this.#open.attachments.resume(sourceVolumeId);
+    await this.deleteVolume(volumeId);
+  }
+
+  expandVolume(volumeId: string, sizeBytes: bigint): Promise<bigint> {
+    return this.#open.volumes.expand(volumeId, sizeBytes);
+  }
+
+  deleteVolume(volumeId: string): Promise<void> {
+    return this.#open.volumes.delete(volumeId);
+  }
+
+  markUsed(volumeId: string): Promise<void> {
+    return this.#open.ledger.markUsed(volumeId);
+  }
+
+  isUsed(volumeId: string): Promise<boolean> {
+    return this.#open.ledger.isUsed(volumeId);
+  }
+
+  createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
+    return this.#open.snapshots.create(members);
+  }
+
+  deleteSnapshot(snapshotId: string): Promise<void> {
+    return this.#open.snapshots.delete(snapshotId);
+  }
+
+  abandonSnapshots(members: readonly SnapshotMember[]): Promise<void> {
+    return this.#open.snapshots.abandon(members);
+  }
+
+  async attach(volumeId: string, { readOnly }: { readOnly: boolean }): Promise<Attachment> {
+    const { attachments, volumes } = this.#open;
+    return attachments.attach(await volumes.record(volumeId), readOnly);
+  }
+
+  detach(volumeId: string): Promise<void> {
+    return this.#open.attachments.detach(volumeId);
+  }
+
+  findAttachment(volumeId: string): Promise<Attachment | null> {
+    return this.#open.attachments.findAttachment(volumeId);
+  }
+
+  async capacity(): Promise<PoolCapacity> {
+    return thinCapacity(this.#open, await this.#devices.freeBelow(), this.#options);
+  }
+
+  condition(volumeId: string): Promise<StorageCondition> {
+    return this.#open.volumes.condition(volumeId);
+  }
+
+  list(): Promise<PoolContents> {
+    return thinContents(this.#open);
+  }
+
+  async sweep(): Promise<string[]> {
+    const { ledger, transactions, keptBases } = this.#open;
+    const undone = await transactions.settle();
+    await ledger.sweepMarks();
+    return [...undone, ...(await keptBases.sweep())];
+  }
+
+  keepBase(snapshotId: string): Promise<KeptBase | null> {
+    return this.#open.keptBases.keep(snapshotId);
+  }
+
+  keptBases(): Promise<KeptBases> {
+    return this.#open.keptBases.list();
+  }
+
+  dropBase(snapshotId: string): Promise<void> {
+    return this.#open.keptBases.drop(snapshotId);
+  }
+
+  scanSource(targetSnapshotId: string, baseSnapshotId: string | null): Promise<ScanSource> {
+    return this.#open.snapshots.scanSource(targetSnapshotId, baseSnapshotId);
+  }
+
+  get #open(): OpenPool {
+    if (this.#opened !== null) return this.#opened;
+    throw CsiError.failedPrecondition(`pool '${this.pool}' is not started`);
+  }
+
+  async #assertExists(ledger: string): Promise<void> {
+    const isLedgerThere = await stat(ledger).then(
+      () => true,
+      (thrown) => {
+        if (errorCode(thrown) === 'ENOENT') return false;
+        throw thrown;
+      },
+    );
+    if (isLedgerThere && (await this.#devices.exist())) return;
+    throw this.#gone(isLedgerThere ? 'its devices are not there' : `there is no ledger ${ledger}`);
+  }
+
+  #assertReady(state: string): void {
+    if (state !== 'ready') throw this.#gone('its ledger was just made');
+  }
+
+  #gone(why: string): CsiError {
+    return CsiError.failedPrecondition(
+      `pool '${this.pool}' is known to the catalogue, and ${why}: is the file system of ` +
+        `${this.#options.directory} mounted, did the disks come up, and is BLOCKDELTA_POOLS right?`,
+    );
+  }
+}

@@ -1,0 +1,97 @@
+/**
+ * Cuts: copies of one or several volumes at one point in time, with all that are attached held still.
+ * Whether a copy becomes a snapshot or a volume is the caller's.
+ */
+import { CsiError, SystemError } from '../../errors.js';
+import { isToolAtWork } from '../../mount/device-lock.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type { DeviceRecord, NewDevice } from './ledger.js';
+import type { MetadataLook } from './metadata-look.js';
+import type { PoolTransactions } from './pool-transaction.js';
+import type { ThinPool } from './thin-pool.js';
+import type { VolumeDevices } from './volume-devices.js';
+
+/** The kernel keeps 24 bits of the pool's time in each mapping, and goes on wrongly behind that. */
+const LAST_TIME = (1 << 24) - 1;
+
+export interface CutMember {
+  source: DeviceRecord;
+  copy: NewDevice;
+}
+
+export interface CutDependencies {
+  native: NativeRunner;
+  pool: ThinPool;
+  look: MetadataLook;
+  transactions: PoolTransactions;
+  devices: VolumeDevices;
+}
+
+export class ThinCuts {
+  constructor(private readonly deps: CutDependencies) {}
+
+  /** Wall clock of the cut, ns since the epoch. A failure leaves no copy. */
+  async cut(members: readonly CutMember[]): Promise<bigint> {
+    const sources = await Promise.all(members.map(({ source }) => this.#held(source)));
+    await this.assertTimeLeft(members.length);
+    const { native, pool, transactions } = this.deps;
+    const copies = members.map(({ copy }) => copy);
+    try {
+      return await transactions.create(copies, async (made) => {
+        const cut = made.map(({ deviceId }, index) => ({
+          deviceName: sources[index] ?? null,
+          originId: (members[index] as CutMember).source.deviceId,
+          snapshotId: deviceId,
+        }));
+        const request = { pool: pool.names.pool, members: cut };
+        return (await native.run('thinCut', request)).cutTimeNs;
+      });
+    } catch (thrown) {
+      throw this.#explain(thrown, members);
+    }
+  }
+
+  /** FAILED_PRECONDITION if the pool cannot count that many snapshots more. */
+  async assertTimeLeft(snapshots: number): Promise<void> {
+    const { time } = await this.deps.look.superblock();
+    if (time + snapshots <= LAST_TIME) return;
+    throw CsiError.failedPrecondition(
+      `pool '${this.deps.pool.pool}' has counted ${time} snapshots and copies, and the kernel counts to ` +
+        `${LAST_TIME}: no more can be made in it; move its volumes to a new pool`,
+    );
+  }
+
+  /** The name of the device to be held still; null: nobody can be writing. */
+  async #held(source: DeviceRecord): Promise<string | null> {
+    const device = await this.deps.devices.find(source.objectId);
+    if (device === null) return null;
+    if (await isToolAtWork(device.path)) {
+      throw CsiError.aborted(
+        `a tool of an earlier call is still working on volume ${source.objectId}, and what it has done so ` +
+          'far is no file system; try again when it has ended',
+      );
+    }
+    return device.name;
+  }
+
+  #explain(thrown: unknown, members: readonly CutMember[]): unknown {
+    if (!(thrown instanceof SystemError)) return thrown;
+    const { pool } = this.deps;
+    if (thrown.code === 'THIN_POOL_MODE') {
+      return CsiError.failedPrecondition(
+        `pool '${pool.pool}' cannot be cut in the state it is in (${thrown.message}): without free space a ` +
+          'file system may not come to rest. Add space, or delete volumes and snapshots',
+        { cause: thrown },
+      );
+    }
+    const volumeId = members
+      .map(({ source }) => source.objectId)
+      .find((id) => pool.names.volume(id) === thrown.path);
+    if (thrown.code !== 'EBUSY' || volumeId === undefined) return thrown;
+    return CsiError.failedPrecondition(
+      `the device or file system of volume ${volumeId} is suspended or frozen by somebody else; let it ` +
+        'go on first: the plugin holds it still itself for the moment of the cut',
+      { cause: thrown },
+    );
+  }
+}

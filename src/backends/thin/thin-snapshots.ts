@@ -1,0 +1,99 @@
+/**
+ * The snapshots of a thin pool: devices that nobody ever activates, so that nobody writes to them.
+ */
+import { CsiError } from '../../errors.js';
+import type { ThinDeviceRef, ThinScanSource } from '../../native/thin-addon.js';
+import type { SnapshotCut, SnapshotMember } from '../backend.js';
+import type { ThinKeptBases } from './kept-bases.js';
+import type { AsyncLedger, DeviceRecord } from './ledger.js';
+import { CURRENT, type FoundDevices, type MetadataLook } from './metadata-look.js';
+import type { PoolTransactions } from './pool-transaction.js';
+import type { ThinCuts } from './thin-cuts.js';
+import type { ThinVolumes } from './thin-volumes.js';
+import type { VolumeDevices } from './volume-devices.js';
+
+export interface SnapshotDependencies {
+  /** As the pool is configured. */
+  poolName: string;
+  ledger: AsyncLedger;
+  look: MetadataLook;
+  transactions: PoolTransactions;
+  devices: VolumeDevices;
+  cuts: ThinCuts;
+  volumes: ThinVolumes;
+  keptBases: ThinKeptBases;
+  metadataPath: string;
+}
+
+export class ThinSnapshots {
+  constructor(private readonly deps: SnapshotDependencies) {}
+
+  /** FAILED_PRECONDITION if the pool has lost it. */
+  async record(snapshotId: string): Promise<DeviceRecord> {
+    const record = await this.deps.ledger.device(snapshotId);
+    if (record?.kind === 'snapshot') return record;
+    throw this.#lost(snapshotId);
+  }
+
+  async create(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
+    const { cuts, volumes } = this.deps;
+    const cut = await Promise.all(
+      members.map(async ({ volumeId, snapshotId }) => {
+        const source = await volumes.record(volumeId);
+        const { sizeBytes, lineage } = source;
+        return {
+          source,
+          copy: { objectId: snapshotId, kind: 'snapshot', sizeBytes, lineage } as const,
+        };
+      }),
+    );
+    const creationTimeNs = await cuts.cut(cut);
+    return { creationTimeNs, sizesBytes: cut.map(({ copy }) => copy.sizeBytes) };
+  }
+
+  async delete(snapshotId: string): Promise<void> {
+    const { ledger, transactions } = this.deps;
+    await transactions.settle();
+    if ((await ledger.device(snapshotId)) !== null) await transactions.delete(snapshotId);
+  }
+
+  async abandon(members: readonly SnapshotMember[]): Promise<void> {
+    // All of them first: a device that stands still holds up its users.
+    for (const { volumeId } of members) await this.deps.devices.resume(volumeId);
+    for (const { snapshotId } of members) await this.delete(snapshotId);
+  }
+
+  /** The roots are looked up once both snapshots exist; the scan itself holds nothing. */
+  async scanSource(targetId: string, baseId: string | null): Promise<ThinScanSource> {
+    const { ledger, look, keptBases, metadataPath } = this.deps;
+    const target = await this.record(targetId);
+    const base = baseId === null ? null : await ledger.device(baseId);
+    const keptBase =
+      baseId === null || base !== null ? null : await keptBases.source(baseId, target);
+    if (baseId !== null && base === null && keptBase === null) throw this.#lost(baseId);
+    const wanted = [target, ...(base === null ? [] : [base])];
+    const found = await look.devices(wanted.map(({ deviceId }) => deviceId));
+    return {
+      kind: 'thin',
+      metadata: metadataPath,
+      superblock: CURRENT,
+      sizeBytes: target.sizeBytes,
+      target: this.#rootOf(target, found),
+      base: base === null ? null : this.#rootOf(base, found),
+      keptBase,
+    };
+  }
+
+  #rootOf(record: DeviceRecord, found: FoundDevices): ThinDeviceRef {
+    const device = found.get(record.deviceId);
+    if (device?.transactionId !== record.madeAt) throw this.#lost(record.objectId);
+    return { deviceId: record.deviceId, root: device.root };
+  }
+
+  #lost(snapshotId: string): CsiError {
+    return CsiError.failedPrecondition(
+      `snapshot ${snapshotId} is lost: pool '${this.deps.poolName}' holds nothing of it; make a full backup ` +
+        'of another one',
+    );
+  }
+}

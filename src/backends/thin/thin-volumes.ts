@@ -1,0 +1,117 @@
+/**
+ * The volumes of a thin pool: made, copied, expanded, removed, as devices of the pool's metadata and rows
+ * of its ledger. Of block devices it knows volume-devices.ts.
+ */
+import { CsiError } from '../../errors.js';
+import type { StorageCondition } from '../backend.js';
+import type { AsyncLedger, DeviceRecord, NewDevice } from './ledger.js';
+import type { MetadataLook } from './metadata-look.js';
+import type { PoolTransactions } from './pool-transaction.js';
+import type { ThinCuts } from './thin-cuts.js';
+import type { ThinPool } from './thin-pool.js';
+import { lostVolume, type VolumeDevices } from './volume-devices.js';
+
+export interface VolumeDependencies {
+  ledger: AsyncLedger;
+  pool: ThinPool;
+  look: MetadataLook;
+  transactions: PoolTransactions;
+  devices: VolumeDevices;
+  cuts: ThinCuts;
+}
+
+export class ThinVolumes {
+  constructor(private readonly deps: VolumeDependencies) {}
+
+  /** FAILED_PRECONDITION if the pool has lost it. */
+  async record(volumeId: string): Promise<DeviceRecord> {
+    const record = await this.deps.ledger.device(volumeId);
+    if (record?.kind === 'volume') return record;
+    throw lostVolume(volumeId, this.deps.pool.pool, undefined);
+  }
+
+  async create(volumeId: string, sizeBytes: bigint): Promise<void> {
+    if (await this.#isThere(volumeId, sizeBytes)) return;
+    await this.#make(volumeId, sizeBytes, ({ deviceId }) => `create_thin ${deviceId}`);
+  }
+
+  /** Nobody uses a snapshot's device, so nothing has to be held still. */
+  async restore(volumeId: string, snapshot: DeviceRecord, sizeBytes: bigint): Promise<void> {
+    if (await this.#isThere(volumeId, sizeBytes)) return;
+    assertHolds(volumeId, sizeBytes, snapshot);
+    await this.deps.cuts.assertTimeLeft(1);
+    await this.#make(
+      volumeId,
+      sizeBytes,
+      ({ deviceId }) => `create_snap ${deviceId} ${snapshot.deviceId}`,
+    );
+  }
+
+  async clone(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
+    if (await this.#isThere(volumeId, sizeBytes)) return;
+    const source = await this.record(sourceVolumeId);
+    assertHolds(volumeId, sizeBytes, source);
+    await this.deps.cuts.cut([{ source, copy: newVolume(volumeId, sizeBytes) }]);
+  }
+
+  async expand(volumeId: string, sizeBytes: bigint): Promise<bigint> {
+    const { ledger, devices, pool } = this.deps;
+    // First the ledger: what a kill leaves undone, the next attach does.
+    const grown = await ledger.growVolume(volumeId, sizeBytes);
+    if (grown === null) throw lostVolume(volumeId, pool.pool, undefined);
+    const device = await devices.grow(await this.record(volumeId));
+    return device === null ? grown : device.sizeBytes;
+  }
+
+  async delete(volumeId: string): Promise<void> {
+    const { devices, ledger, transactions } = this.deps;
+    await devices.detach(volumeId);
+    await transactions.settle();
+    if ((await ledger.device(volumeId)) !== null) await transactions.delete(volumeId);
+    await ledger.unmarkUsed(volumeId);
+  }
+
+  async condition(volumeId: string): Promise<StorageCondition> {
+    const { ledger, look, devices, pool } = this.deps;
+    await pool.status();
+    const record = await ledger.device(volumeId);
+    const found = record === null ? null : await look.device(record.deviceId);
+    if (record !== null && found?.transactionId === record.madeAt) {
+      return { storedBytes: record.sizeBytes, runsOnRemoved: false };
+    }
+    return { storedBytes: null, runsOnRemoved: (await devices.find(volumeId)) !== null };
+  }
+
+  async #make(
+    volumeId: string,
+    sizeBytes: bigint,
+    message: (made: DeviceRecord) => string,
+  ): Promise<void> {
+    const { pool, transactions } = this.deps;
+    await transactions.create([newVolume(volumeId, sizeBytes)], async (made) => {
+      await pool.tell(made.map(message));
+    });
+  }
+
+  async #isThere(volumeId: string, sizeBytes: bigint): Promise<boolean> {
+    const { ledger, transactions } = this.deps;
+    await transactions.settle();
+    const record = await ledger.device(volumeId);
+    if (record === null) return false;
+    if (record.sizeBytes === sizeBytes) return true;
+    throw CsiError.internal(
+      `volume ${volumeId} has ${record.sizeBytes} bytes where ${sizeBytes} were expected`,
+    );
+  }
+}
+
+function newVolume(volumeId: string, sizeBytes: bigint): NewDevice {
+  return { objectId: volumeId, kind: 'volume', sizeBytes, lineage: volumeId };
+}
+
+function assertHolds(volumeId: string, sizeBytes: bigint, source: DeviceRecord): void {
+  if (sizeBytes >= source.sizeBytes) return;
+  throw CsiError.internal(
+    `volume ${volumeId} would have ${sizeBytes} bytes, and what it is a copy of has ${source.sizeBytes}`,
+  );
+}

@@ -1,0 +1,138 @@
+/**
+ * The volumes of a pool as block devices: attached, found, made larger, let go of.
+ *
+ * A device is found by its name and known by its uuid each time. A volume has the size that the ledger
+ * says; where a kill has left its device smaller, the next attach gives it the rest.
+ */
+import { CsiError, errorCode } from '../../errors.js';
+import type { DmDevice } from '../../native/dm-addon.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type { Attachment } from '../backend.js';
+import { releaseDevice } from '../device-release.js';
+import type { AsyncLedger, DeviceRecord } from './ledger.js';
+import { isWritable } from './pool-health.js';
+import type { PoolQueue } from './pool-queue.js';
+import { SECTOR_BYTES } from './pool-table.js';
+import type { ThinPool } from './thin-pool.js';
+
+export class VolumeDevices {
+  constructor(
+    private readonly native: NativeRunner,
+    private readonly ledger: AsyncLedger,
+    private readonly pool: ThinPool,
+    /** A pool that stands still takes no new table of a volume. */
+    private readonly queue: PoolQueue,
+  ) {}
+
+  /** The device a volume is attached as; null: it is not. */
+  async find(volumeId: string): Promise<DmDevice | null> {
+    const { names } = this.pool;
+    const name = names.volume(volumeId);
+    const { device } = await this.native.run('dmFind', { name });
+    // A process that was killed while it made the device has left it empty.
+    if (device === null || device.targets.length === 0) return null;
+    if (device.uuid === names.volumeUuid(volumeId)) return device;
+    throw CsiError.failedPrecondition(
+      `the device-mapper device ${name} is not volume ${volumeId} of pool '${this.pool.pool}': its uuid ` +
+        `is '${device.uuid}'; remove it`,
+    );
+  }
+
+  async findAttachment(volumeId: string): Promise<Attachment | null> {
+    const device = await this.find(volumeId);
+    return device === null ? null : attachment(device);
+  }
+
+  async attach(record: DeviceRecord, readOnly: boolean): Promise<Attachment> {
+    const { objectId: volumeId } = record;
+    const found = await this.find(volumeId);
+    if (found !== null) return this.#again(record, found, readOnly);
+    // First: whatever is written from now on may be lost by an unclean stop.
+    if (!readOnly) await this.ledger.setOpen(volumeId, true);
+    const name = this.pool.names.volume(volumeId);
+    await this.native.run('dmRemove', { name, deferred: false });
+    const uuid = this.pool.names.volumeUuid(volumeId);
+    const request = { name, uuid, readOnly, ...(await this.#table(record)) };
+    try {
+      const { device } = await this.queue.run(() => this.native.run('dmCreate', request));
+      return attachment(device);
+    } catch (thrown) {
+      throw errorCode(thrown) === 'ENODATA' ? lostVolume(volumeId, this.pool.pool, thrown) : thrown;
+    }
+  }
+
+  /** Gives an attached device the volume's size. What is known of it then; null: not attached. */
+  async grow(record: DeviceRecord): Promise<DmDevice | null> {
+    const found = await this.find(record.objectId);
+    if (found === null || found.sizeBytes >= record.sizeBytes) return found;
+    // I/O in flight is waited for: the kernel's way that is best tried for thin devices.
+    const manner = { readOnly: found.readOnly, noFlush: false, lockFileSystem: false };
+    const request = { name: found.name, ...manner, ...(await this.#table(record)) };
+    return (await this.queue.run(() => this.native.run('dmReload', request))).device;
+  }
+
+  /** FAILED_PRECONDITION if somebody holds the device. */
+  async detach(volumeId: string): Promise<void> {
+    await this.#release(volumeId);
+    const record = await this.ledger.device(volumeId);
+    if (record === null || !record.open) return;
+    // What was written is safe from here on; a pool that cannot say so leaves the volume as it is.
+    if (isWritable(await this.pool.status({ commit: true }))) {
+      await this.ledger.setOpen(volumeId, false);
+    }
+  }
+
+  /** Lets a device go on that a cut left suspended when it was killed. */
+  async resume(volumeId: string): Promise<void> {
+    const device = await this.find(volumeId);
+    if (device?.suspended === true) await this.native.run('dmResume', { name: device.name });
+  }
+
+  async #release(volumeId: string): Promise<void> {
+    const name = this.pool.names.volume(volumeId);
+    await this.find(volumeId);
+    try {
+      await releaseDevice(
+        () => this.native.run('dmRemove', { name, deferred: false }),
+        async () => (await this.find(volumeId))?.path ?? null,
+      );
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'EBUSY') throw thrown;
+      throw CsiError.failedPrecondition(
+        `volume ${volumeId} is in use: its device is mounted or held open; unpublish and unstage it first`,
+        { cause: thrown },
+      );
+    }
+  }
+
+  async #again(record: DeviceRecord, found: DmDevice, readOnly: boolean): Promise<Attachment> {
+    if (found.readOnly !== readOnly) {
+      throw CsiError.failedPrecondition(
+        `volume ${record.objectId} is attached with another read-only state; unstage it first`,
+      );
+    }
+    if (found.suspended) await this.native.run('dmResume', { name: found.name });
+    return attachment((await this.grow(record)) ?? found);
+  }
+
+  async #table(
+    record: DeviceRecord,
+  ): Promise<{ sizeSectors: bigint; type: string; table: string }> {
+    return {
+      sizeSectors: record.sizeBytes / SECTOR_BYTES,
+      type: 'thin',
+      table: `${await this.pool.number()} ${record.deviceId}`,
+    };
+  }
+}
+
+export function lostVolume(volumeId: string, pool: string, cause: unknown): CsiError {
+  return CsiError.failedPrecondition(
+    `volume ${volumeId} is lost: pool '${pool}' holds nothing of it; restore it from a snapshot or a backup`,
+    { cause },
+  );
+}
+
+function attachment(device: DmDevice): Attachment {
+  return { devicePath: device.path, readOnly: device.readOnly, sizeBytes: device.sizeBytes };
+}

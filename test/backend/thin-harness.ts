@@ -1,0 +1,168 @@
+/**
+ * A thin pool for the contract suite: embedded in a directory, or on two devices. Needs a kernel with
+ * device-mapper, and a temporary directory whose file system takes direct I/O.
+ */
+import { closeSync, openSync, readSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import { hostFreeBytes } from '../../src/backends/host-space.js';
+import { openLedger } from '../../src/backends/thin/ledger-client.js';
+import { ThinBackend, type ThinPoolOptions } from '../../src/backends/thin/thin-backend.js';
+import { NativePool } from '../../src/native/pool.js';
+import { blockDiscard } from '../support/ioctls.js';
+import { Workspace } from '../support/workspace.js';
+import type { BackendHarness, HalfMade } from './harness.js';
+
+export type ThinKind = 'embedded' | 'given';
+
+const BLOCK_BYTES = 65536;
+const POOL_BYTES = 1n << 30n;
+const METADATA_BYTES = 32n << 20n;
+/** Far from those that the backend gives. */
+const FOREIGN_ID = 9_000_000;
+
+export class ThinHarness implements BackendHarness {
+  readonly attaches = true;
+  readonly discardGranularity = BLOCK_BYTES;
+  readonly backend: ThinBackend;
+  readonly #backends: ThinBackend[] = [];
+  readonly #open = new Map<string, number>();
+
+  private constructor(
+    private readonly workspace: Workspace,
+    private readonly native: NativePool,
+    private readonly options: ThinPoolOptions,
+  ) {
+    this.backend = this.#makeBackend();
+  }
+
+  static async make(kind: ThinKind, options: Partial<ThinPoolOptions> = {}): Promise<ThinHarness> {
+    const workspace = new Workspace(`contract-thin-${kind}`);
+    const native = new NativePool(2);
+    return new ThinHarness(workspace, native, {
+      pool: 'default',
+      directory: workspace.path('pool'),
+      owner: 'contract',
+      devices: kind === 'embedded' ? null : await givenDevices(workspace, native),
+      embeddedPoolBytes: POOL_BYTES,
+      dataBlockBytes: BigInt(BLOCK_BYTES),
+      overcommitPercent: 100n,
+      reservePercent: 0n,
+      passDiscards: true,
+      errorWhenFull: true,
+      lowWaterPercent: 10n,
+      onEvent: () => undefined,
+      ...options,
+    });
+  }
+
+  async write(volumeId: string, offset: number, bytes: Buffer): Promise<void> {
+    writeSync(await this.#device(volumeId), bytes, 0, bytes.length, offset);
+  }
+
+  async discard(volumeId: string, offset: number, length: number): Promise<void> {
+    blockDiscard(await this.#device(volumeId), offset, length);
+  }
+
+  async read(volumeId: string): Promise<Buffer> {
+    const fd = await this.#device(volumeId);
+    const device = await this.backend.findAttachment(volumeId);
+    const content = Buffer.alloc(Number(device?.sizeBytes));
+    readSync(fd, content, 0, content.length, 0);
+    return content;
+  }
+
+  async release(volumeId: string): Promise<void> {
+    const fd = this.#open.get(volumeId);
+    if (fd !== undefined) closeSync(fd);
+    this.#open.delete(volumeId);
+  }
+
+  /** Killed when the devices are there, and the pool's transaction id is not raised yet. */
+  async leaveTemporary(objects: readonly HalfMade[]): Promise<string[]> {
+    const ledger = await openLedger(join(this.options.directory, 'pool.sqlite'));
+    const devices = objects.map(({ of, id }) => ({
+      ...{ objectId: id, kind: of, lineage: id },
+      sizeBytes: BigInt(BLOCK_BYTES),
+    }));
+    const { creates } = await ledger.begin(devices, []);
+    await this.#tell(creates.map(({ deviceId }) => `create_thin ${deviceId}`));
+    await ledger.close();
+    return objects.map(({ id }) => id);
+  }
+
+  async leaveForeign(): Promise<void> {
+    await this.#tell([`create_thin ${FOREIGN_ID}`]);
+  }
+
+  async reallyFree(): Promise<bigint> {
+    const { status } = await this.native.run('thinPoolStatus', {
+      name: await this.#poolDevice(),
+      commit: false,
+    });
+    if (status === null) throw new Error('the pool is not active');
+    const free = (status.totalDataBlocks - status.usedDataBlocks) * BigInt(BLOCK_BYTES);
+    if (this.options.devices !== null) return free;
+    const host = await hostFreeBytes(this.options.directory);
+    return host < free ? host : free;
+  }
+
+  async reopen(): Promise<ThinBackend> {
+    const backend = this.#makeBackend();
+    await backend.start();
+    return backend;
+  }
+
+  async dispose(): Promise<void> {
+    for (const fd of this.#open.values()) closeSync(fd);
+    for (const backend of this.#backends) {
+      const left = await backend.list().catch(() => ({ volumes: [] }));
+      for (const { id } of left.volumes) await backend.detach(id);
+      await backend.stop();
+    }
+    await this.native.close();
+    this.workspace.dispose();
+  }
+
+  #makeBackend(): ThinBackend {
+    const backend = new ThinBackend(this.native, this.options);
+    this.#backends.push(backend);
+    return backend;
+  }
+
+  async #tell(messages: string[]): Promise<void> {
+    await this.native.run('thinMessages', { pool: await this.#poolDevice(), messages });
+  }
+
+  async #poolDevice(): Promise<string> {
+    const uuid = await this.backend.identity();
+    return `blockdelta-pool-${uuid.replaceAll('-', '').slice(0, 16)}`;
+  }
+
+  /** Kept open, as a workload does. */
+  async #device(volumeId: string): Promise<number> {
+    const known = this.#open.get(volumeId);
+    if (known !== undefined) return known;
+    const { devicePath } = await this.backend.attach(volumeId, { readOnly: false });
+    const fd = openSync(devicePath, 'r+');
+    this.#open.set(volumeId, fd);
+    return fd;
+  }
+}
+
+/** Two loop devices on files in the workspace, which detaches them. */
+async function givenDevices(
+  workspace: Workspace,
+  native: NativePool,
+): Promise<{ metadata: string; data: string }> {
+  const device = async (label: string, sizeBytes: bigint): Promise<string> => {
+    const file = workspace.path(`${label}.disk`);
+    const names = { temporaryPath: `${file}.tmp`, finalPath: file };
+    await native.run('createSparseFile', { ...names, sizeBytes });
+    const request = { backingPath: file, readOnly: false, label: '' };
+    return (await native.run('loopAttach', request)).device.path;
+  };
+  return {
+    metadata: await device('metadata', METADATA_BYTES),
+    data: await device('data', POOL_BYTES),
+  };
+}
