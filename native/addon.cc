@@ -6,6 +6,7 @@
 #include "native/binding/loop.h"
 #include "native/binding/scan.h"
 #include "native/binding/thin.h"
+#include "native/binding/thin_delta.h"
 
 namespace blockdelta {
 namespace {
@@ -40,6 +41,8 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<GrowFileSystemBinding>(exports, "growFileSystem");
   Export<ThinSuperblockBinding>(exports, "thinSuperblock");
   Export<ThinDevicesBinding>(exports, "thinDevices");
+  Export<ThinDeltaBinding>(exports, "thinDelta");
+  Export<ThinKeepBaseBinding>(exports, "thinKeepBase");
   Export<DmVersionBinding>(exports, "dmVersion");
   Export<DmHasTargetBinding>(exports, "dmHasTarget");
   Export<DmFindBinding>(exports, "dmFind");

@@ -4,11 +4,13 @@
 #include <string>
 #include <utility>
 
+#include "native/binding/thin_delta.h"
 #include "native/binding/values.h"
 #include "native/scan/file_scan.h"
 #include "native/scan/fill.h"
 #include "native/scan/list_source.h"
 #include "native/scan/pattern_source.h"
+#include "native/thin/thin_fill.h"
 
 namespace blockdelta {
 namespace {
@@ -83,12 +85,21 @@ Result<FillOutcome> FillPattern(Fields* source, const FillLimits& limits, Span<u
   return FillFromMaps(&target, nullptr, size_bytes, limits, buffer);
 }
 
+Result<FillOutcome> FillThin(Fields* source, const FillLimits& limits, Span<uint8_t> buffer) {
+  const uint64_t size_bytes = source->Bytes("sizeBytes");
+  const ThinScanRequest request = ReadThinScan(source);
+  CheckOffset(limits, size_bytes, source);
+  if (!source->ok()) return source->TakeStatus();
+  return FillFromThin(request, size_bytes, limits, buffer);
+}
+
 Result<FillOutcome> FillFromSource(Fields* source, const FillLimits& limits, Span<uint8_t> buffer) {
   const std::string kind = source->Text("kind");
   if (kind == "files") return FillFiles(source, limits, buffer);
   if (kind == "extents") return FillExtents(source, limits, buffer);
   if (kind == "pattern") return FillPattern(source, limits, buffer);
-  source->Reject("kind must be 'files', 'extents' or 'pattern'");
+  if (kind == "thin") return FillThin(source, limits, buffer);
+  source->Reject("kind must be 'files', 'extents', 'thin' or 'pattern'");
   return source->TakeStatus();
 }
 
