@@ -15,7 +15,7 @@ export interface DmTarget {
   type: string;
   startSectors: bigint;
   lengthSectors: bigint;
-  /** Parameters of the table that is live. */
+  /** Parameters of the table that is live; of a thin device whose pool has failed "Fail". */
   table: string;
 }
 

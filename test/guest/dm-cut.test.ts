@@ -1,0 +1,214 @@
+/** Snapshots of several thin devices at one point in time, on a real kernel. */
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { DmDevice, ThinCutMember } from '../../src/native/dm-addon.js';
+import { assertOneMoment, OrderedWriter, readNumber } from '../support/ordered-writer.js';
+import { seededRandom } from '../support/random.js';
+import { type DmScene, dmTest, fails, MIB, readBlock, TestPool, writeBlocks } from './dm-setup.js';
+
+function member(
+  scene: DmScene,
+  label: string | null,
+  originId: number,
+  snapshotId: number,
+): ThinCutMember {
+  return { deviceName: label === null ? null : scene.name(label), originId, snapshotId };
+}
+
+const cut = (scene: DmScene, pool: TestPool, ...members: ThinCutMember[]) =>
+  scene.native.run('thinCut', { pool: pool.name, members });
+
+async function assertNoneSuspended({ native, name }: DmScene, labels: string[]): Promise<void> {
+  for (const label of labels) {
+    const { device } = await native.run('dmFind', { name: name(label) });
+    assert.equal(device?.suspended, false, label);
+  }
+}
+
+async function assertAbsent(pool: TestPool, ...ids: number[]): Promise<void> {
+  for (const id of ids) await fails(pool.send(`delete ${id}`), 'ENODATA');
+}
+
+dmTest('origins that are not active are cut without standing still', async (scene) => {
+  const pool = await TestPool.start(scene);
+  const { path } = await pool.volume('one', 1);
+  await writeBlocks(path, 6, 2);
+  await scene.native.run('dmRemove', { name: scene.name('one'), deferred: false });
+  const outcome = await cut(scene, pool, member(scene, null, 1, 2), member(scene, null, 1, 3));
+  assert.equal(outcome.suspendedNs, 0n);
+  assert.equal(outcome.status.mode, 'rw');
+  for (const id of [2, 3]) {
+    const copy = await pool.activate(`copy-${id}`, id, { readOnly: true });
+    assert.equal(await readBlock(copy.path, 2), 6);
+  }
+});
+
+dmTest(
+  'a cut happens between its call and its answer, and shows what was synced',
+  async (scene) => {
+    const pool = await TestPool.start(scene);
+    const { path } = await pool.volume('one', 1);
+    await writeBlocks(path, 1, 0);
+    const before = BigInt(Date.now()) * 1_000_000n;
+    const outcome = await cut(scene, pool, member(scene, 'one', 1, 2), member(scene, 'one', 1, 3));
+    const after = BigInt(Date.now() + 1) * 1_000_000n;
+    assert.ok(before <= outcome.cutTimeNs && outcome.cutTimeNs <= after);
+    assert.ok(outcome.suspendedNs > 0n && outcome.suspendedNs <= after - before);
+    await writeBlocks(path, 2, 0);
+    for (const id of [2, 3]) {
+      const copy = await pool.activate(`copy-${id}`, id, { readOnly: true });
+      assert.equal(await readBlock(copy.path, 0), 1);
+    }
+  },
+);
+
+dmTest('raw devices that are written to are cut at one moment', async (scene) => {
+  const pool = await TestPool.start(scene);
+  const one = await pool.volume('one', 1);
+  const two = await pool.volume('two', 2);
+  const random = seededRandom('a cut of thin devices');
+  const writer = await OrderedWriter.start([one.path, two.path], random, 0);
+  for (let round = 0; round < 8; round += 1) {
+    await delay(random.below(40));
+    const ids = [10 + 2 * round, 11 + 2 * round] as const;
+    const [first, second] = ids;
+    const finishedBefore = writer.finished;
+    await cut(scene, pool, member(scene, 'two', 2, second), member(scene, 'one', 1, first));
+    const begunAfter = writer.begun;
+    const copies: number[] = [];
+    for (const id of ids) {
+      const { path, name } = await pool.activate(`copy-${id}`, id, { readOnly: true });
+      copies.push(readNumber(path));
+      await scene.native.run('dmRemove', { name, deferred: false });
+    }
+    assertMoment(copies, finishedBefore, begunAfter);
+  }
+  await writer.stop();
+});
+
+function assertMoment(copies: number[], finishedBefore: number, begunAfter: number): void {
+  const [first = -1, second = -1] = copies;
+  assertOneMoment([first, second], { finishedBefore, begunAfter });
+}
+
+interface Mounted extends DmDevice {
+  mountPoint: string;
+}
+
+async function mounted(
+  { workspace }: DmScene,
+  device: DmDevice,
+  mkfs: readonly string[],
+  options: readonly string[] = [],
+): Promise<Mounted> {
+  const [program = '', ...rest] = mkfs;
+  if (program !== '') execFileSync(program, [...rest, device.path], { stdio: 'ignore' });
+  const mountPoint = workspace.path(`mount-${device.minor}`);
+  mkdirSync(mountPoint, { recursive: true });
+  execFileSync('mount', [...options, device.path, mountPoint]);
+  return { ...device, mountPoint };
+}
+
+const LARGE = 320n * MIB;
+
+dmTest('mounted ext4 and xfs are frozen for a cut, and clean in it', async (scene) => {
+  const data = await scene.disks.disk('data', 1024n * MIB);
+  const pool = await TestPool.start(scene, { data });
+  const ext4 = await mounted(scene, await pool.volume('ext4', 1, LARGE), ['mkfs.ext4', '-q']);
+  const xfs = await mounted(scene, await pool.volume('xfs', 2, LARGE), ['mkfs.xfs', '-q']);
+  // What is not written back yet belongs to the cut.
+  writeFileSync(`${ext4.mountPoint}/before`, Buffer.alloc(300_000, 1));
+  writeFileSync(`${xfs.mountPoint}/before`, Buffer.alloc(300_000, 2));
+  const places = [`${ext4.mountPoint}/number`, `${xfs.mountPoint}/number`] as const;
+  const writer = await OrderedWriter.start(places, seededRandom('a cut of thin devices'), 0);
+  await delay(100);
+  const finished = writer.finished;
+  await cut(scene, pool, member(scene, 'ext4', 1, 3), member(scene, 'xfs', 2, 4));
+  const begun = writer.begun;
+  await writer.stop();
+  const copy3 = await pool.activate('copy-3', 3, { sizeBytes: LARGE });
+  const copy4 = await pool.activate('copy-4', 4, { sizeBytes: LARGE });
+  execFileSync('e2fsck', ['-fn', copy3.path], { stdio: 'ignore' });
+  const first = await mounted(scene, copy3, [], ['-o', 'ro']);
+  const second = await mounted(scene, copy4, [], ['-o', 'nouuid']);
+  const numbers = [first, second].map(({ mountPoint }) => readNumber(`${mountPoint}/number`));
+  assertMoment(numbers, finished, begun);
+  for (const { mountPoint } of [first, second]) {
+    execFileSync('test', ['-s', `${mountPoint}/before`]);
+  }
+  for (const { mountPoint } of [first, second, ext4, xfs]) execFileSync('umount', [mountPoint]);
+  // A frozen xfs keeps a record in its log, which the mount has replayed.
+  execFileSync('xfs_repair', ['-n', copy4.path], { stdio: 'ignore' });
+});
+
+dmTest('a cut of which one snapshot fails has made none, and all go on', async (scene) => {
+  const pool = await TestPool.start(scene);
+  const labels = ['one', 'two', 'three'];
+  const paths: string[] = [];
+  for (const [i, label] of labels.entries()) paths.push((await pool.volume(label, i + 1)).path);
+  await pool.send('create_thin 13');
+  const members = labels.map((label, i) => member(scene, label, i + 1, 11 + i));
+  await fails(cut(scene, pool, ...members), 'EEXIST');
+  await assertNoneSuspended(scene, labels);
+  await assertAbsent(pool, 11, 12);
+  for (const path of paths) await writeBlocks(path, 1, 0);
+  // That of somebody else stays.
+  await pool.send('delete 13');
+  await cut(scene, pool, ...members);
+  await pool.send('delete 11', 'delete 12', 'delete 13');
+});
+
+dmTest('an origin that somebody else has suspended is not cut, nor are the others', async (s) => {
+  const pool = await TestPool.start(s);
+  await pool.volume('one', 1);
+  await pool.volume('two', 2);
+  const how = { noFlush: false, lockFileSystem: true };
+  await s.native.run('dmSuspend', { name: s.name('two'), ...how });
+  const members = [member(s, 'one', 1, 3), member(s, 'two', 2, 4)];
+  const failure = await fails(cut(s, pool, ...members), 'EBUSY');
+  assert.equal(failure.path, s.name('two'));
+  await assertNoneSuspended(s, ['one']);
+  const { device } = await s.native.run('dmFind', { name: s.name('two') });
+  assert.equal(device?.suspended, true, 'it is for somebody else to resume it');
+  await s.native.run('dmResume', { name: s.name('two') });
+  await assertAbsent(pool, 3, 4);
+  await cut(s, pool, ...members);
+});
+
+dmTest('a device that is not the origin in this pool is not cut', async (scene) => {
+  const pool = await TestPool.start(scene);
+  await pool.volume('one', 1);
+  await pool.send('create_thin 2');
+  await fails(cut(scene, pool, member(scene, 'one', 2, 3)), 'ESTALE');
+  const disk = { ...member(scene, null, 1, 3), deviceName: pool.data.name };
+  await fails(cut(scene, pool, disk), 'ESTALE');
+  await fails(cut(scene, pool, member(scene, 'none', 1, 3)), 'ENXIO');
+  await fails(cut(scene, pool, member(scene, null, 9, 3)), 'ENODATA');
+  const twice = [member(scene, 'one', 1, 3), member(scene, null, 2, 3)];
+  await fails(cut(scene, pool, ...twice), 'EINVAL');
+  await fails(cut(scene, pool), 'EINVAL');
+  await fails(cut(scene, pool, member(scene, null, 2 ** 24, 3)), 'EINVAL');
+  await fails(
+    scene.native.run('thinCut', {
+      pool: scene.name('none'),
+      members: [member(scene, null, 1, 3)],
+    }),
+    'ENXIO',
+  );
+  await assertNoneSuspended(scene, ['one']);
+  await assertAbsent(pool, 3);
+});
+
+dmTest('a pool whose metadata cannot be written makes no cut, and origins go on', async (scene) => {
+  const pool = await TestPool.start(scene);
+  const { path } = await pool.volume('one', 1);
+  await writeBlocks(path, 1, 0);
+  await pool.metadata.failWrites();
+  await fails(cut(scene, pool, member(scene, 'one', 1, 2)), 'THIN_POOL_MODE');
+  await assertNoneSuspended(scene, ['one']);
+  assert.equal(await readBlock(path, 0), 1);
+  assert.equal((await pool.status()).mode, 'ro');
+  spawnSync('sync');
+});

@@ -1,0 +1,213 @@
+/** Thin pools on a real kernel: messages and their errors, and the status in every mode. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import {
+  BLOCK,
+  type DmScene,
+  dmTest,
+  fails,
+  MIB,
+  readBlock,
+  TestPool,
+  writeBlocks,
+} from './dm-setup.js';
+
+dmTest('a fresh pool tells what it has, and no device tells nothing', async (scene) => {
+  const pool = await TestPool.start(scene);
+  const status = await pool.status();
+  assert.deepEqual(
+    { ...status, usedMetadataBlocks: 0n },
+    {
+      mode: 'rw',
+      transactionId: 0n,
+      usedMetadataBlocks: 0n,
+      totalMetadataBlocks: 4096n,
+      usedDataBlocks: 0n,
+      totalDataBlocks: 1024n,
+      heldRoot: null,
+      discards: status.discards,
+      whenFull: 'error_if_no_space',
+      needsCheck: false,
+      metadataLowWaterBlocks: 1024n,
+    },
+  );
+  assert.match(status.discards, /^(no_)?discard_passdown$/);
+  const { native, name } = scene;
+  const none = { name: name('none'), commit: false };
+  assert.equal((await native.run('thinPoolStatus', none)).status, null);
+  assert.equal((await native.run('thinStatus', none)).status, null);
+  await fails(native.run('thinPoolStatus', { name: pool.data.name, commit: false }), 'EINVAL');
+  await fails(native.run('thinStatus', { name: pool.name }), 'EINVAL');
+});
+
+dmTest('each message has its errors, and those before one that fails are done', async (scene) => {
+  const pool = await TestPool.start(scene);
+  const top = 2 ** 24 - 1;
+  await pool.send('create_thin 0', `create_thin ${top}`, 'create_snap 5 0');
+  await fails(pool.send('create_thin 0'), 'EEXIST');
+  await fails(pool.send('create_snap 5 0'), 'EEXIST');
+  await fails(pool.send(`create_thin ${top + 1}`), 'EINVAL');
+  await fails(pool.send(`create_snap ${top + 1} 0`), 'EINVAL');
+  await fails(pool.send('create_snap 6 7'), 'ENODATA');
+  await fails(pool.send('delete 7'), 'ENODATA');
+  await pool.activate('zero', 0);
+  await fails(pool.send('delete 0'), 'EBUSY');
+  await fails(pool.send('set_transaction_id 1 2'), 'EINVAL');
+  assert.equal((await pool.send('set_transaction_id 0 9')).transactionId, 9n);
+  await fails(pool.send('release_metadata_snap'), 'EINVAL');
+  assert.notEqual((await pool.send('reserve_metadata_snap')).heldRoot, null);
+  await fails(pool.send('reserve_metadata_snap'), 'EBUSY');
+  assert.equal((await pool.send('release_metadata_snap')).heldRoot, null);
+  const unknown = await fails(pool.send('make_tea'), 'EINVAL');
+  assert.match(unknown.message, /make_tea/);
+  await fails(pool.send('create_thin 8', 'delete 7', 'create_thin 9'), 'ENODATA');
+  await fails(pool.send('create_thin 8'), 'EEXIST');
+  await pool.send('create_thin 9');
+  await fails(pool.send(''), 'EINVAL');
+  await fails(pool.send(), 'EINVAL');
+  const absent = { pool: scene.name('none'), messages: ['delete 1'] };
+  await fails(scene.native.run('thinMessages', absent), 'ENXIO');
+});
+
+async function mapped({ native, name }: DmScene, label: string): Promise<bigint> {
+  const { status } = await native.run('thinStatus', { name: name(label) });
+  assert.equal(status?.mode, 'ok');
+  return status.mappedSectors;
+}
+
+dmTest('a thin device tells what is mapped of it', async (scene) => {
+  const pool = await TestPool.start(scene);
+  const { path } = await pool.volume('one', 1);
+  assert.equal(await mapped(scene, 'one'), 0n);
+  await writeBlocks(path, 1, 3, 2);
+  assert.equal(await mapped(scene, 'one'), 256n);
+  assert.equal((await pool.status()).usedDataBlocks, 2n);
+  assert.equal(spawnSync('blkdiscard', ['-o', `${3 * BLOCK}`, '-l', `${BLOCK}`, path]).status, 0);
+  assert.equal(await mapped(scene, 'one'), 128n);
+});
+
+dmTest('a thin table with an id that does not exist cannot be loaded', async (scene) => {
+  const pool = await TestPool.start(scene);
+  await fails(pool.activate('one', 1), 'ENODATA');
+  assert.equal((await scene.native.run('dmFind', { name: scene.name('one') })).device, null);
+});
+
+dmTest('a read-only thin device shows its data and refuses writes and discards', async (scene) => {
+  const pool = await TestPool.start(scene);
+  const { path } = await pool.volume('one', 1);
+  await writeBlocks(path, 8, 0);
+  await pool.send('create_snap 2 1');
+  const copy = await pool.activate('two', 2, { readOnly: true });
+  assert.equal(copy.readOnly, true);
+  assert.equal(await readBlock(copy.path, 0), 8);
+  await assert.rejects(writeBlocks(copy.path, 1, 0));
+  assert.notEqual(spawnSync('blkdiscard', [copy.path]).status, 0);
+  assert.equal(await mapped(scene, 'two'), 128n);
+});
+
+dmTest('a pool grows while it is used, and cannot shrink', async (scene) => {
+  const data = await scene.disks.disk('data', 64n * MIB);
+  const pool = await TestPool.start(scene, { data });
+  const { path } = await pool.volume('one', 1);
+  const reload = async (sizeBytes: bigint): Promise<unknown> =>
+    scene.native.run('dmReload', {
+      name: pool.name,
+      readOnly: false,
+      sizeSectors: sizeBytes / 512n,
+      type: 'thin-pool',
+      table: pool.table(0, ['error_if_no_space']),
+      noFlush: false,
+      lockFileSystem: false,
+    });
+  await data.grow(128n * MIB);
+  await reload(128n * MIB);
+  assert.equal((await pool.status()).totalDataBlocks, 2048n);
+  await writeBlocks(path, 1, 0);
+  // Refused when it is to go live: the old table must come back.
+  await fails(reload(64n * MIB), 'EINVAL');
+  const { device } = await scene.native.run('dmFind', { name: pool.name });
+  assert.equal(device?.suspended, false);
+  assert.equal(device?.sizeBytes, 128n * MIB);
+  assert.equal((await pool.status()).mode, 'rw');
+  await writeBlocks(path, 2, 0);
+  assert.equal(await readBlock(path, 0), 2);
+});
+
+const FULL_BLOCKS = 64;
+
+async function fullPool(scene: DmScene): Promise<{ pool: TestPool; path: string }> {
+  const data = await scene.disks.disk('data', BigInt(FULL_BLOCKS * BLOCK));
+  const pool = await TestPool.start(scene, { data });
+  const { path } = await pool.volume('one', 1);
+  await writeBlocks(path, 1, 0, FULL_BLOCKS);
+  // More than there is: what is written in place still works.
+  await assert.rejects(writeBlocks(path, 1, FULL_BLOCKS));
+  return { pool, path };
+}
+
+dmTest('a pool without data space says so, keeps messages, and comes back', async (scene) => {
+  const { pool, path } = await fullPool(scene);
+  const status = await pool.status();
+  assert.equal(status.mode, 'out_of_data_space');
+  assert.equal(status.usedDataBlocks, status.totalDataBlocks);
+  await writeBlocks(path, 2, 5);
+  assert.equal(await readBlock(path, 5), 2);
+  assert.equal((await pool.send('create_thin 2')).mode, 'out_of_data_space');
+  await pool.send('delete 2');
+  const request = { pool: pool.name, members: [cutOf(scene, 'one', 1, 3)] };
+  await fails(scene.native.run('thinCut', request), 'THIN_POOL_MODE');
+  const { device } = await scene.native.run('dmFind', { name: scene.name('one') });
+  assert.equal(device?.suspended, false);
+  await fails(pool.send('delete 3'), 'ENODATA');
+  assert.equal(spawnSync('blkdiscard', ['-l', `${8 * BLOCK}`, path]).status, 0);
+  assert.equal((await pool.status(true)).mode, 'rw');
+  await writeBlocks(path, 3, FULL_BLOCKS);
+});
+
+function cutOf(scene: DmScene, label: string, originId: number, snapshotId: number) {
+  return { deviceName: scene.name(label), originId, snapshotId };
+}
+
+dmTest('of a pool that has failed only that is known', async (scene) => {
+  const pool = await TestPool.start(scene);
+  const { path } = await pool.volume('one', 1);
+  await writeBlocks(path, 1, 0);
+  await pool.metadata.fail();
+  await fails(pool.send('create_thin 2'), 'THIN_POOL_MODE');
+  const { mode } = await pool.status();
+  assert.equal(mode, 'fail');
+  const { status } = await scene.native.run('thinStatus', { name: scene.name('one') });
+  assert.equal(status?.mode, 'fail');
+  await assert.rejects(writeBlocks(path, 1, 20));
+  await fails(pool.send('create_thin 3'), 'EOPNOTSUPP');
+});
+
+dmTest('a pool whose metadata cannot be written turns read-only, to be checked', async (scene) => {
+  const pool = await TestPool.start(scene);
+  const { path } = await pool.volume('one', 1);
+  await writeBlocks(path, 4, 0);
+  await pool.metadata.failWrites();
+  const failure = await fails(pool.send('create_thin 2'), 'THIN_POOL_MODE');
+  assert.match(failure.message, /ro needs_check after 'create_thin 2'/);
+  const status = await pool.status();
+  assert.equal(status.mode, 'ro');
+  assert.equal(status.needsCheck, true);
+  await fails(pool.send('create_thin 3'), 'EOPNOTSUPP');
+  assert.equal(await readBlock(path, 0), 4);
+  const request = { pool: pool.name, members: [cutOf(scene, 'one', 1, 5)] };
+  await fails(scene.native.run('thinCut', request), 'THIN_POOL_MODE');
+});
+
+dmTest('the low-water mark ends a wait', async (scene) => {
+  const pool = await TestPool.start(scene, { lowWaterBlocks: 1000 });
+  const { path } = await pool.volume('one', 1);
+  const { native } = scene;
+  const { device } = await native.run('dmFind', { name: pool.name });
+  assert.ok(device !== null);
+  const request = { name: pool.name, eventNumber: device.eventNumber, timeoutMs: 30_000 };
+  const waiting = native.run('dmWait', request);
+  await writeBlocks(path, 1, 0, 30);
+  const event = await waiting;
+  assert.equal(event.isTimedOut, false);
+  assert.ok(event.eventNumber > device.eventNumber);
+});

@@ -1,0 +1,290 @@
+/** Device-mapper devices by the addon's own ioctls, on a real kernel. */
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdirSync, rmSync, statSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { majorOf, minorOf } from '../../src/mount/mountinfo.js';
+import type { DmDevice } from '../../src/native/dm-addon.js';
+import { type DmScene, dmTest, fails, MIB, readBlock, writeBlocks } from './dm-setup.js';
+
+const SIZE = 8n * MIB;
+
+async function linear(
+  { native, disks, name }: DmScene,
+  label: string,
+  readOnly = false,
+): Promise<DmDevice> {
+  const disk = await disks.disk(`below-${label}`, SIZE);
+  const { device } = await native.run('dmCreate', {
+    name: name(label),
+    uuid: `BLOCKDELTA-TEST-${name(label)}`,
+    readOnly,
+    sizeSectors: SIZE / 512n,
+    type: 'linear',
+    table: `${disk.path} 0`,
+  });
+  return device;
+}
+
+const tableOf = (device: DmDevice): string => device.targets[0]?.table ?? '';
+
+dmTest('the kernel tells its version and which targets it has', async ({ native }) => {
+  const version = await native.run('dmVersion', {});
+  assert.equal(version.major, 4);
+  for (const type of ['thin-pool', 'linear', 'zero']) {
+    assert.equal((await native.run('dmHasTarget', { type })).present, true, type);
+  }
+  assert.equal((await native.run('dmHasTarget', { type: 'no-such-target' })).present, false);
+  await fails(native.run('dmHasTarget', { type: 'sixteen-letters-' }), 'EINVAL');
+});
+
+dmTest('a device is made, found, listed and removed', async (scene) => {
+  const { native, name } = scene;
+  const made = await linear(scene, 'one');
+  const { device } = await native.run('dmFind', { name: name('one') });
+  assert.deepEqual(device, made);
+  assert.equal(made.uuid, `BLOCKDELTA-TEST-${name('one')}`);
+  assert.equal(made.sizeBytes, SIZE);
+  const { readOnly, suspended, hasInactiveTable, isBeingRemoved, openCount } = made;
+  const plain = { readOnly, suspended, hasInactiveTable, isBeingRemoved, openCount };
+  assert.deepEqual(plain, {
+    readOnly: false,
+    suspended: false,
+    hasInactiveTable: false,
+    isBeingRemoved: false,
+    openCount: 0,
+  });
+  assert.equal(made.targets.length, 1);
+  assert.equal(made.targets[0]?.type, 'linear');
+  const { rdev } = statSync(made.path);
+  assert.deepEqual([majorOf(rdev), minorOf(rdev)], [made.major, made.minor]);
+  await writeBlocks(made.path, 7, 0);
+  assert.equal(await readBlock(made.path, 0), 7);
+  const { devices } = await native.run('dmList', { prefix: name('') });
+  assert.deepEqual(devices, [{ name: made.name, uuid: made.uuid }]);
+  assert.deepEqual(await removal(scene, 'one'), true);
+  assert.deepEqual(await removal(scene, 'one'), false);
+  assert.equal((await native.run('dmFind', { name: name('one') })).device, null);
+});
+
+async function removal({ native, name }: DmScene, label: string): Promise<boolean> {
+  return (await native.run('dmRemove', { name: name(label), deferred: false })).removed;
+}
+
+const ZERO = { readOnly: false, sizeSectors: 8n, type: 'zero', table: '' };
+
+dmTest('a name or a uuid that is taken is refused, and what has it stays', async (scene) => {
+  const { native, name } = scene;
+  const { uuid } = await linear(scene, 'one');
+  await fails(native.run('dmCreate', { ...ZERO, name: name('one'), uuid: '' }), 'EEXIST');
+  await fails(native.run('dmCreate', { ...ZERO, name: name('two'), uuid }), 'EEXIST');
+  assert.equal((await native.run('dmFind', { name: name('one') })).device?.sizeBytes, SIZE);
+  assert.equal((await native.run('dmFind', { name: name('two') })).device, null);
+});
+
+dmTest('names of 127 bytes and uuids of 128 are whole, longer ones refused', async ({ native }) => {
+  const name = 'blockdelta-'.padEnd(127, 'n');
+  const uuid = 'BLOCKDELTA-'.padEnd(128, 'u');
+  try {
+    const { device } = await native.run('dmCreate', { ...ZERO, name, uuid });
+    assert.equal(device.name, name);
+    assert.equal(device.uuid, uuid);
+    assert.deepEqual((await native.run('dmList', { prefix: name })).devices, [{ name, uuid }]);
+    await fails(native.run('dmFind', { name: `${name}n` }), 'EINVAL');
+    await fails(native.run('dmRemove', { name: `${name}n`, deferred: false }), 'EINVAL');
+  } finally {
+    await native.run('dmRemove', { name, deferred: false });
+  }
+  for (const bad of [`${name}n`, 'a/b', '', 'a\0b']) {
+    await fails(native.run('dmCreate', { ...ZERO, name: bad, uuid: '' }), 'EINVAL');
+  }
+  await fails(native.run('dmCreate', { ...ZERO, name, uuid: `${uuid}u` }), 'EINVAL');
+  assert.deepEqual((await native.run('dmList', { prefix: 'blockdelta-nnn' })).devices, []);
+});
+
+dmTest('of a device that cannot be made nothing is left', async ({ native, name }) => {
+  const request = { ...ZERO, name: name('bad'), uuid: '' };
+  await fails(native.run('dmCreate', { ...request, type: 'no-such-target' }), 'EINVAL');
+  await fails(native.run('dmCreate', { ...request, type: 'linear', table: '/none 0' }), 'ENODEV');
+  await fails(native.run('dmCreate', { ...request, sizeSectors: 0n }), 'EINVAL');
+  await fails(native.run('dmCreate', { ...request, sizeSectors: 1n << 60n }), 'EINVAL');
+  assert.equal((await native.run('dmFind', { name: name('bad') })).device, null);
+});
+
+dmTest('a table is replaced under an open device, which grows', async (scene) => {
+  const { native, name } = scene;
+  const before = await linear(scene, 'one');
+  const handle = await open(before.path, 'r+');
+  try {
+    const request = {
+      name: name('one'),
+      readOnly: false,
+      sizeSectors: (2n * SIZE) / 512n,
+      type: 'zero',
+      table: '',
+      noFlush: false,
+      lockFileSystem: false,
+    };
+    const { device } = await native.run('dmReload', request);
+    assert.equal(device.sizeBytes, 2n * SIZE);
+    assert.equal(device.path, before.path);
+    assert.equal(device.suspended, false);
+    assert.equal(device.openCount, 1);
+  } finally {
+    await handle.close();
+    await removal(scene, 'one');
+  }
+});
+
+dmTest('a failed change leaves the old table, resumed', async (scene) => {
+  const { native, name } = scene;
+  const before = await linear(scene, 'one');
+  const request = {
+    name: name('one'),
+    readOnly: false,
+    sizeSectors: SIZE / 512n,
+    noFlush: false,
+    lockFileSystem: true,
+  };
+  await fails(native.run('dmReload', { ...request, type: 'linear', table: 'no device' }), 'EINVAL');
+  await fails(native.run('dmReload', { ...request, type: 'no-such-target', table: '' }), 'EINVAL');
+  const { device } = await native.run('dmFind', { name: name('one') });
+  assert.equal(device?.suspended, false);
+  assert.equal(device?.hasInactiveTable, false);
+  assert.equal(tableOf(device), tableOf(before));
+  await writeBlocks(before.path, 3, 0);
+  const absent = { ...request, name: name('none'), type: 'zero', table: '' };
+  await fails(native.run('dmReload', absent), 'ENXIO');
+});
+
+dmTest('a suspended device holds writes back until it is resumed', async (scene) => {
+  const { native, name } = scene;
+  const { path } = await linear(scene, 'one');
+  const request = { name: name('one'), noFlush: false, lockFileSystem: false };
+  await native.run('dmSuspend', request);
+  await native.run('dmSuspend', request);
+  assert.equal((await native.run('dmFind', { name: name('one') })).device?.suspended, true);
+  let isWritten = false;
+  const writing = writeBlocks(path, 9, 1).then(() => {
+    isWritten = true;
+  });
+  await delay(300);
+  assert.equal(isWritten, false);
+  assert.equal((await native.run('dmResume', { name: name('one') })).resumed, true);
+  await writing;
+  assert.equal((await native.run('dmResume', { name: name('one') })).resumed, false);
+  assert.equal(await readBlock(path, 1), 9);
+  await fails(native.run('dmSuspend', { ...request, name: name('none') }), 'ENXIO');
+  await fails(native.run('dmResume', { name: name('none') }), 'ENXIO');
+});
+
+dmTest('a suspension freezes a mounted file system only where it is asked to', async (scene) => {
+  const { native, name, workspace } = scene;
+  const { path } = await linear(scene, 'one');
+  execFileSync('mkfs.ext4', ['-q', path]);
+  const mountPoint = workspace.path('mount');
+  mkdirSync(mountPoint);
+  execFileSync('mount', [path, mountPoint]);
+  for (const lockFileSystem of [true, false]) {
+    await native.run('dmSuspend', { name: name('one'), noFlush: false, lockFileSystem });
+    // A frozen file system cannot be frozen once more.
+    const frozen = lockFileSystem ? spawnSync('fsfreeze', ['-f', mountPoint]).status : 1;
+    await native.run('dmResume', { name: name('one') });
+    assert.notEqual(frozen, 0);
+    execFileSync('touch', [`${mountPoint}/${lockFileSystem}`]);
+  }
+  execFileSync('umount', [mountPoint]);
+  execFileSync('e2fsck', ['-fn', path], { stdio: 'ignore' });
+});
+
+dmTest('a read-only device refuses writes and discards', async (scene) => {
+  const device = await linear(scene, 'one', true);
+  assert.equal(device.readOnly, true);
+  await assert.rejects(writeBlocks(device.path, 1, 0));
+  spawnSync('blockdev', ['--setrw', device.path]);
+  await assert.rejects(writeBlocks(device.path, 1, 0));
+  assert.notEqual(spawnSync('blkdiscard', [device.path]).status, 0);
+  assert.equal(await readBlock(device.path, 0), 0);
+});
+
+dmTest('an open device is busy; with a deferred removal it goes when it is closed', async (s) => {
+  const { path } = await linear(s, 'one');
+  const handle = await open(path, 'r');
+  try {
+    await fails(removal(s, 'one'), 'EBUSY');
+    const { removed } = await s.native.run('dmRemove', { name: s.name('one'), deferred: true });
+    assert.equal(removed, false);
+    const { device } = await s.native.run('dmFind', { name: s.name('one') });
+    assert.equal(device?.isBeingRemoved, true);
+    assert.equal(device.openCount, 1);
+    await readBlock(path, 0);
+  } finally {
+    await handle.close();
+  }
+  assert.equal((await s.native.run('dmFind', { name: s.name('one') })).device, null);
+});
+
+dmTest('a removal waits for somebody who only has a look', async (s) => {
+  const { path } = await linear(s, 'one');
+  const handle = await open(path, 'r');
+  const removing = removal(s, 'one');
+  await delay(200);
+  await handle.close();
+  assert.equal(await removing, true);
+});
+
+dmTest('a node that is not there, or leads elsewhere, is made', async (scene) => {
+  const { native, name } = scene;
+  const { path } = await linear(scene, 'one');
+  const { rdev } = statSync(path);
+  const isMade = async (): Promise<void> => {
+    assert.equal((await native.run('dmFind', { name: name('one') })).device?.path, path);
+    assert.equal(statSync(path).rdev, rdev);
+    await readBlock(path, 0);
+  };
+  rmSync(path);
+  await isMade();
+  rmSync(path);
+  execFileSync('mknod', [path, 'c', '1', '3']);
+  await isMade();
+  rmSync(path);
+  execFileSync('ln', ['-s', '/dev/null', path]);
+  await isMade();
+});
+
+dmTest('more devices than fit the first buffer are listed', async ({ native, name }) => {
+  const names = Array.from({ length: 130 }, (_, i) => name(`${i}-`.padEnd(100, 'n')));
+  try {
+    for (const each of names) await native.run('dmCreate', { ...ZERO, name: each, uuid: '' });
+    const { devices } = await native.run('dmList', { prefix: name('') });
+    assert.deepEqual(devices.map((device) => device.name).sort(), [...names].sort());
+  } finally {
+    for (const each of names) await native.run('dmRemove', { name: each, deferred: false });
+  }
+});
+
+dmTest('a wait ends with the device, or after its time', async (scene) => {
+  const { native, name } = scene;
+  const { eventNumber } = await linear(scene, 'one');
+  const request = { name: name('one'), eventNumber, timeoutMs: 200 };
+  const begun = Date.now();
+  assert.deepEqual(await wait(scene, request), { eventNumber, isTimedOut: true });
+  assert.ok(Date.now() - begun >= 190);
+  const other = { ...request, eventNumber: eventNumber + 1 };
+  assert.deepEqual(await wait(scene, other), { eventNumber, isTimedOut: false });
+  const waiting = native.run('dmWait', { ...request, timeoutMs: 60_000 });
+  waiting.catch(() => undefined);
+  await delay(200);
+  await removal(scene, 'one');
+  await fails(waiting, 'ENXIO');
+  await fails(native.run('dmWait', { ...request, timeoutMs: 60_001 }), 'EINVAL');
+});
+
+async function wait(
+  { native }: DmScene,
+  request: { name: string; eventNumber: number; timeoutMs: number },
+) {
+  const { eventNumber, isTimedOut } = await native.run('dmWait', request);
+  return { eventNumber, isTimedOut };
+}

@@ -1,0 +1,58 @@
+/** Device-mapper control on a machine whose kernel has no device-mapper: every call says so. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { loadAddon } from '../../src/native/addon.js';
+import { skipUnlessRoot } from '../support/workspace.js';
+
+const hasDeviceMapper = /\bdevice-mapper$/m.test(readFileSync('/proc/misc', 'utf8'));
+const skip = hasDeviceMapper ? 'this machine has device-mapper' : skipUnlessRoot;
+
+test('without device-mapper every call about it fails, and says that it is not there', {
+  skip,
+}, () => {
+  const addon = loadAddon();
+  const name = 'blockdelta-none';
+  const table = { readOnly: false, sizeSectors: 8n, type: 'zero', table: '' };
+  const how = { noFlush: false, lockFileSystem: false };
+  const member = { deviceName: null, originId: 1, snapshotId: 2 };
+  const answers = [
+    addon.dmVersion({}),
+    addon.dmHasTarget({ type: 'thin-pool' }),
+    addon.dmFind({ name }),
+    addon.dmList({ prefix: '' }),
+    addon.dmCreate({ name, uuid: '', ...table }),
+    addon.dmReload({ name, ...table, ...how }),
+    addon.dmSuspend({ name, ...how }),
+    addon.dmResume({ name }),
+    addon.dmRemove({ name, deferred: false }),
+    addon.dmWait({ name, eventNumber: 0, timeoutMs: 1 }),
+    addon.thinPoolStatus({ name, commit: false }),
+    addon.thinStatus({ name }),
+    addon.thinMessages({ pool: name, messages: ['create_thin 1'] }),
+    addon.thinCut({ pool: name, members: [member] }),
+  ];
+  for (const answer of answers) {
+    assert.ok(!answer.ok);
+    assert.match(answer.code, /^(ENOENT|ENXIO|ENODEV)$/);
+    assert.equal(answer.path, '/dev/mapper/control');
+  }
+});
+
+test('a request about device-mapper that does not fit is refused by its field', () => {
+  const addon = loadAddon();
+  const name = 'blockdelta-none';
+  const members = [{ deviceName: null, originId: 2 ** 24, snapshotId: 2 }];
+  const answers = [
+    ['originId', addon.thinCut({ pool: name, members })],
+    ['members', addon.thinCut({ pool: name, members: [] })],
+    ['messages', addon.thinMessages({ pool: name, messages: [] })],
+    ['timeoutMs', addon.dmWait({ name, eventNumber: 0, timeoutMs: 60_001 })],
+    ['eventNumber', addon.dmWait({ name, eventNumber: -1, timeoutMs: 0 })],
+  ] as const;
+  for (const [field, answer] of answers) {
+    assert.ok(!answer.ok);
+    assert.equal(answer.code, 'EINVAL');
+    assert.match(answer.message, new RegExp(field));
+  }
+});
