@@ -7,13 +7,13 @@
 #include "native/thin/superblock.h"
 #include "native/thin/thin_format.h"
 #include "test/native/harness.h"
-#include "test/native/thin_memory_source.h"
+#include "test/native/thin_image_source.h"
 #include "test/native/thin_scenario.h"
 
 namespace blockdelta {
 namespace {
 
-using test::MemorySource;
+using test::ThinImageSource;
 
 test::ThinPool MakePool() {
   test::ThinScenario scenario;
@@ -39,7 +39,7 @@ void Apply(const Damage& damage, uint8_t* block) {
 
 void ExpectRefused(uint64_t number, const Damage& damage) {
   test::ThinPool pool = MakePool();
-  MemorySource source(&pool.image);
+  ThinImageSource source(&pool.image);
   Apply(damage, source.block(number == 0 ? 0 : pool.held_root));
   Result<Superblock> superblock = ReadSuperblock(&source, number == 0 ? 0 : pool.held_root);
   EXPECT_CODE(superblock, "THIN_METADATA_INVALID");
@@ -51,7 +51,7 @@ using namespace superblock_format;
 
 TEST("a superblock and its held copy say what the pool is like") {
   test::ThinPool pool = MakePool();
-  MemorySource source(&pool.image);
+  ThinImageSource source(&pool.image);
   Result<Superblock> current = ReadSuperblock(&source, 0);
   if (!EXPECT_OK(current)) return;
   EXPECT(!current->needs_check);
@@ -71,7 +71,7 @@ TEST("a superblock and its held copy say what the pool is like") {
 
 TEST("a pool that asks for a check is told apart, and still read") {
   test::ThinPool pool = MakePool();
-  MemorySource source(&pool.image);
+  ThinImageSource source(&pool.image);
   Apply({kFlags, 4, 1, ""}, source.block(0));
   Result<Superblock> superblock = ReadSuperblock(&source, 0);
   EXPECT_OK(superblock);
@@ -123,7 +123,7 @@ TEST("a copy that holds a copy, or knows of space, is none of a metadata snapsho
 
 TEST("a node, a block of zeros and a damaged superblock are no superblock") {
   test::ThinPool pool = MakePool();
-  MemorySource source(&pool.image);
+  ThinImageSource source(&pool.image);
   Result<Superblock> current = ReadSuperblock(&source, 0);
   if (!EXPECT_OK(current)) return;
   EXPECT_CODE(ReadSuperblock(&source, current->mapping_root), "THIN_METADATA_INVALID");
@@ -136,7 +136,7 @@ TEST("a node, a block of zeros and a damaged superblock are no superblock") {
 
 TEST("metadata cut off anywhere is refused by its superblock") {
   test::ThinPool pool = MakePool();
-  MemorySource source(&pool.image);
+  ThinImageSource source(&pool.image);
   source.Truncate(pool.image.block_count() - 1);
   EXPECT_CODE(ReadSuperblock(&source, 0), "THIN_METADATA_INVALID");
   source.Truncate(0);
@@ -146,7 +146,7 @@ TEST("metadata cut off anywhere is refused by its superblock") {
 // A source that is written to while it is read: the first reads come torn.
 class TornSource final : public BlockSource {
  public:
-  TornSource(MemorySource* whole, int torn) : whole_(whole), torn_(torn) {}
+  TornSource(ThinImageSource* whole, int torn) : whole_(whole), torn_(torn) {}
 
   const std::string& path() const override { return whole_->path(); }
   uint64_t block_count() const override { return whole_->block_count(); }
@@ -158,13 +158,13 @@ class TornSource final : public BlockSource {
   }
 
  private:
-  MemorySource* whole_;
+  ThinImageSource* whole_;
   int torn_;
 };
 
 TEST("a superblock that is being written is read again, but not for ever") {
   test::ThinPool pool = MakePool();
-  MemorySource whole(&pool.image);
+  ThinImageSource whole(&pool.image);
   TornSource torn(&whole, 3);
   EXPECT_OK(ReadSuperblock(&torn, 0));
   TornSource broken(&whole, 1000);

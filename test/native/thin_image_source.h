@@ -1,6 +1,6 @@
 // Metadata in memory, as a source of blocks that counts what it is asked for.
-#ifndef BLOCKDELTA_TEST_NATIVE_THIN_MEMORY_SOURCE_H_
-#define BLOCKDELTA_TEST_NATIVE_THIN_MEMORY_SOURCE_H_
+#ifndef BLOCKDELTA_TEST_NATIVE_THIN_IMAGE_SOURCE_H_
+#define BLOCKDELTA_TEST_NATIVE_THIN_IMAGE_SOURCE_H_
 
 #include <algorithm>
 #include <cstring>
@@ -14,10 +14,10 @@
 
 namespace blockdelta::test {
 
-class MemorySource final : public BlockSource {
+class ThinImageSource final : public BlockSource {
  public:
-  explicit MemorySource(std::vector<uint8_t> bytes) : bytes_(std::move(bytes)) {}
-  explicit MemorySource(ThinImage* image)
+  explicit ThinImageSource(std::vector<uint8_t> bytes) : bytes_(std::move(bytes)) {}
+  explicit ThinImageSource(ThinImage* image)
       : bytes_(image->block(0), image->block(0) + image->block_count() * kMetadataBlockBytes) {}
 
   const std::string& path() const override { return path_; }
@@ -45,4 +45,4 @@ class MemorySource final : public BlockSource {
 
 }  // namespace blockdelta::test
 
-#endif  // BLOCKDELTA_TEST_NATIVE_THIN_MEMORY_SOURCE_H_
+#endif  // BLOCKDELTA_TEST_NATIVE_THIN_IMAGE_SOURCE_H_

@@ -1,0 +1,205 @@
+// Files and devices as sources of blocks: they give the same, and end where they end.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "native/thin/block_buffer.h"
+#include "native/thin/direct_source.h"
+#include "native/thin/file_source.h"
+#include "native/thin/open_source.h"
+#include "test/native/harness.h"
+#include "test/native/pool.h"
+
+namespace blockdelta {
+namespace {
+
+constexpr uint64_t kBlocks = 3000;
+
+uint8_t PatternByte(uint64_t number, size_t at) {
+  return static_cast<uint8_t>(number * 7 + (number >> 8) * 13 + at * 31 + at / 512);
+}
+
+// A file whose blocks tell their numbers.
+std::string MakeFile(const test::TempDirectory& directory, uint64_t bytes) {
+  const std::string path = directory.At("blocks");
+  std::vector<char> content(bytes);
+  for (uint64_t i = 0; i < bytes; i++) {
+    content[i] = static_cast<char>(PatternByte(i / kMetadataBlockBytes, i % kMetadataBlockBytes));
+  }
+  std::ofstream(path, std::ios::binary).write(content.data(), static_cast<std::streamsize>(bytes));
+  return path;
+}
+
+bool IsBlock(const uint8_t* bytes, uint64_t number) {
+  for (size_t i = 0; i < kMetadataBlockBytes; i++) {
+    if (bytes[i] != PatternByte(number, i)) return false;
+  }
+  return true;
+}
+
+// Different numbers: a run, a few, or many, in any order.
+std::vector<uint64_t> RandomNumbers(std::mt19937_64* random) {
+  std::vector<uint64_t> numbers(kBlocks);
+  for (uint64_t i = 0; i < kBlocks; i++) numbers[i] = i;
+  const size_t first = (*random)() % kBlocks;
+  if ((*random)() % 3 == 0) {
+    std::rotate(numbers.begin(), numbers.begin() + static_cast<long>(first), numbers.end());
+  } else {
+    std::shuffle(numbers.begin(), numbers.end(), *random);
+  }
+  const size_t limits[] = {2, 65, 130, 800, kBlocks};
+  numbers.resize((*random)() % (limits[(*random)() % 5] + 1));
+  return numbers;
+}
+
+void ReadRandomBatches(BlockSource* source) {
+  std::mt19937_64 random(test::Seed());
+  BlockBuffer buffer(kBlocks);
+  for (int round = 0; round < (test::IsLong() ? 1000 : 60); round++) {
+    const std::vector<uint64_t> numbers = RandomNumbers(&random);
+    std::fill(buffer.data(), buffer.block(numbers.size()), uint8_t{0xee});
+    if (!EXPECT_OK(source->Read({numbers.data(), numbers.size()}, buffer.data()))) return;
+    bool right = true;
+    for (size_t i = 0; i < numbers.size(); i++) right &= IsBlock(buffer.block(i), numbers[i]);
+    if (!EXPECT(right)) return;
+  }
+}
+
+TEST("a file gives the blocks that are asked for, in any order, each in its place") {
+  test::TempDirectory directory;
+  Result<FileSource> source = FileSource::Open(MakeFile(directory, kBlocks * kMetadataBlockBytes));
+  if (!EXPECT_OK(source)) return;
+  EXPECT_EQ(source->block_count(), kBlocks);
+  ReadRandomBatches(&*source);
+}
+
+TEST("a file read past the page cache gives the same blocks as one read through it") {
+  test::TempDirectory directory;
+  Result<DirectSource> source =
+      DirectSource::Open(MakeFile(directory, kBlocks * kMetadataBlockBytes));
+  if (source.status().IsErrno(EINVAL)) return test::Skip("no O_DIRECT in this file system");
+  if (!EXPECT_OK(source)) return;
+  EXPECT_EQ(source->block_count(), kBlocks);
+  ReadRandomBatches(&*source);
+}
+
+// A loop device over a file while it lives.
+class Loop {
+ public:
+  explicit Loop(const std::string& file) : name_(file + ".loop") {
+    made_ = geteuid() == 0 &&
+            test::RunCommand("ln -s \"$(losetup --find --show " + file + ")\" " + name_);
+    if (!made_) test::Skip("no loop device can be attached here");
+  }
+  ~Loop() {
+    if (made_) test::RunCommand("losetup --detach \"$(readlink " + name_ + ")\"");
+  }
+
+  bool made() const { return made_; }
+  const std::string& path() const { return name_; }
+
+ private:
+  std::string name_;
+  bool made_;
+};
+
+TEST("a block device is opened past the page cache and gives the same blocks") {
+  test::TempDirectory directory;
+  const Loop loop(MakeFile(directory, kBlocks * kMetadataBlockBytes));
+  if (!loop.made()) return;
+  Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(loop.path());
+  if (!EXPECT_OK(source)) return;
+  EXPECT_EQ((*source)->block_count(), kBlocks);
+  EXPECT((*source)->batch_blocks() > 1000);
+  ReadRandomBatches(source->get());
+}
+
+TEST("what is written to a device past its page cache is seen, whatever was read before") {
+  test::TempDirectory directory;
+  const Loop loop(MakeFile(directory, 16 * kMetadataBlockBytes));
+  if (!loop.made()) return;
+  // The page cache of the device has the old content.
+  test::RunCommand("dd if=" + loop.path() + " of=/dev/null bs=64k");
+  Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(loop.path());
+  if (!EXPECT_OK(source)) return;
+  EXPECT(test::RunCommand("tr '\\0' '\\252' </dev/zero | dd of=" + directory.At("blocks") +
+                          " bs=4096 count=1 iflag=fullblock conv=notrunc,fsync"));
+  BlockBuffer buffer(1);
+  const uint64_t number = 0;
+  EXPECT_OK((*source)->Read({&number, 1}, buffer.data()));
+  EXPECT_EQ(static_cast<int>(buffer.data()[100]), 0xaa);
+}
+
+TEST("a number beyond the end is refused, by files and by devices") {
+  test::TempDirectory directory;
+  const std::string path = MakeFile(directory, 10 * kMetadataBlockBytes + 100);
+  Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(path);
+  if (!EXPECT_OK(source)) return;
+  EXPECT_EQ((*source)->block_count(), 10u);
+  BlockBuffer buffer(2);
+  for (const uint64_t number : {uint64_t{10}, uint64_t{1} << 52, UINT64_MAX}) {
+    const uint64_t numbers[] = {3, number};
+    const Status status = (*source)->Read({numbers, 2}, buffer.data());
+    EXPECT_CODE(status, "THIN_METADATA_INVALID");
+    EXPECT_EQ(test::MessageOf(status), "block " + std::to_string(number) + " of " + path +
+                                           ": expected to be one of the 10 blocks there are");
+  }
+}
+
+TEST("a file that is cut off while it is read is a failure that names the block") {
+  test::TempDirectory directory;
+  const std::string path = MakeFile(directory, 200 * kMetadataBlockBytes);
+  Result<FileSource> source = FileSource::Open(path);
+  if (!EXPECT_OK(source)) return;
+  std::vector<uint64_t> numbers;
+  for (uint64_t i = 90; i < 110; i++) numbers.push_back(i);
+  BlockBuffer buffer(numbers.size());
+  for (const off_t bytes : {100 * 4096 + 1, 100 * 4096, 90 * 4096, 0}) {
+    if (!EXPECT(truncate(path.c_str(), bytes) == 0)) return;
+    const Status status = source->Read({numbers.data(), numbers.size()}, buffer.data());
+    EXPECT_CODE(status, "THIN_METADATA_INVALID");
+    const std::string block = "block " + std::to_string(std::max<off_t>(90, bytes / 4096)) + " of ";
+    EXPECT_EQ(test::MessageOf(status).substr(0, block.size()), block);
+  }
+  const uint64_t first = 0;
+  EXPECT_CODE(source->Read({&first, 1}, buffer.data()), "THIN_METADATA_INVALID");
+}
+
+TEST("what is neither a file nor a block device is not opened") {
+  test::TempDirectory directory;
+  EXPECT_CODE(OpenBlockSource(directory.At("nothing")), "ENOENT");
+  EXPECT_CODE(OpenBlockSource("/dev/null"), "EINVAL");
+  EXPECT_CODE(OpenBlockSource(directory.At(".")), "EINVAL");
+  const std::string fifo = directory.At("fifo");
+  EXPECT(mkfifo(fifo.c_str(), 0600) == 0);
+  EXPECT_CODE(OpenBlockSource(fifo), "EINVAL");
+  EXPECT_CODE(FileSource::Open("/dev/null"), "EINVAL");
+}
+
+TEST("the block that a device cannot read is named, and its neighbours are not to blame") {
+  test::TempDirectory directory;
+  const std::string path = MakeFile(directory, 256 * kMetadataBlockBytes);
+  const Loop loop(path);
+  if (!loop.made()) return;
+  // A loop device fails where its file has nothing any more.
+  EXPECT(truncate(path.c_str(), 100 * kMetadataBlockBytes) == 0);
+  Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(loop.path());
+  if (!EXPECT_OK(source)) return;
+  std::vector<uint64_t> numbers;
+  for (uint64_t i = 80; i < 130; i++) numbers.push_back(i);
+  BlockBuffer buffer(numbers.size());
+  const Status status = (*source)->Read({numbers.data(), numbers.size()}, buffer.data());
+  EXPECT_CODE(status, "EIO");
+  EXPECT(test::MessageOf(status).find("block 100") != std::string::npos);
+  EXPECT_OK((*source)->Read({numbers.data(), 20}, buffer.data()));
+}
+
+}  // namespace
+}  // namespace blockdelta
