@@ -7,8 +7,9 @@
 import { constants } from 'node:fs';
 import { access, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ReflinkBackend } from './backends/reflink/reflink-backend.js';
-import { BackendRegistry, type ConfiguredPool } from './backends/registry.js';
+import type { BackendRegistry } from './backends/registry.js';
+import { assertDeviceMapper } from './backends/thin/device-mapper.js';
+import { startBackends } from './compose-pools.js';
 import type { Config, Mode } from './config.js';
 import { type Service, type ServiceName, withRpcs } from './csi/service.js';
 import { CsiError } from './errors.js';
@@ -29,7 +30,7 @@ import { GroupManager } from './volumes/group-manager.js';
 import { nodeKey } from './volumes/identifiers.js';
 import { KeptBases } from './volumes/kept-bases.js';
 import { OperationLocks } from './volumes/operation-locks.js';
-import { claimPool, type ReconcileReport, reconcile } from './volumes/reconcile.js';
+import { type ReconcileReport, reconcile } from './volumes/reconcile.js';
 import type { AsyncCatalogue } from './volumes/records.js';
 import { SnapshotManager } from './volumes/snapshot-manager.js';
 import { VolumeManager } from './volumes/volume-manager.js';
@@ -103,16 +104,17 @@ async function compose(
   return {
     services: services.filter(({ name }) => !LEFT_OUT[config.mode].includes(name)),
     health: async () => {
-      await checkNode();
+      await checkNode(config, native);
       for (const { failure } of registry.unavailable) throw failure;
       for (const backend of registry.all) await backend.check();
     },
   };
 }
 
-/** What every call that touches a device needs of the machine, whatever the pools are like. */
-async function checkNode(): Promise<void> {
+/** What every call that touches a device needs of the machine. */
+async function checkNode({ pools }: Config, native: NativePool): Promise<void> {
   await assertPrograms();
+  if (pools.some(({ kind }) => kind === 'thin')) await assertDeviceMapper(native);
   try {
     await access(LOOP_CONTROL, constants.R_OK | constants.W_OK);
   } catch (thrown) {
@@ -128,56 +130,6 @@ async function startPool(threads: number, undo: Undo): Promise<NativePool> {
   undo.push(() => pool.close());
   await pool.warm();
   return pool;
-}
-
-/**
- * A pool that cannot be started is left out, and its failure told by Probe, until the next start: its
- * disk being away must not keep the volumes of the others from being served. Throws if none is left.
- */
-async function startBackends(
-  config: Config,
-  { catalogue, native, logger }: Pick<Parts, 'catalogue' | 'native'> & { logger: Logger },
-  undo: Undo,
-): Promise<BackendRegistry> {
-  const owner = await catalogue.uuid();
-  const backends = config.pools.map(
-    (pool) =>
-      new ReflinkBackend(native, {
-        pool: pool.name,
-        directory: pool.directory,
-        embeddedPoolBytes: config.embeddedPoolBytes,
-        owner,
-        overcommitPercent: config.overcommitPercent,
-        reservePercent: config.reservePercent,
-      }),
-  );
-  const pools: ConfiguredPool[] = [];
-  for (const backend of backends) {
-    undo.push(() => backend.stop());
-    try {
-      const known = await catalogue.poolUuid(backend.pool);
-      await backend.start(known === null ? 'any' : 'existing');
-      await claimPool(catalogue, backend);
-      pools.push(backend);
-    } catch (thrown) {
-      pools.push({ pool: backend.pool, failure: unavailable(backend.pool, thrown) });
-    }
-  }
-  const registry = new BackendRegistry(pools);
-  const [first] = registry.unavailable;
-  if (first !== undefined && registry.all.length === 0) throw first.failure.cause ?? first.failure;
-  for (const { pool, failure } of registry.unavailable) {
-    logger.error({ pool, err: failure }, 'a pool is not served');
-  }
-  return registry;
-}
-
-function unavailable(pool: string, thrown: unknown): CsiError {
-  const message = thrown instanceof Error ? thrown.message : String(thrown);
-  return CsiError.failedPrecondition(
-    `pool '${pool}' could not be started: ${message}; mend that and restart the plugin`,
-    { cause: thrown },
-  );
 }
 
 interface Parts {

@@ -2,22 +2,16 @@
  * Parses single settings: from the text of an environment variable to a value, or a ConfigError that
  * names the variable, what was found and what would be right. Reads no environment itself.
  */
-import { isAbsolute, join, normalize } from 'node:path';
+import { isAbsolute, normalize } from 'node:path';
 
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
 }
 
-export interface PoolConfig {
-  name: string;
-  /** A directory; its file system decides between reflinked files in place and an embedded pool. */
-  directory: string;
-}
-
 /** The longest socket path that Node binds without cutting it short (sun_path less its NUL). */
 export const SOCKET_PATH_MAX = 107;
 const NODE_ID_MAX = 128;
-/** Below this an embedded pool is of no use (backends/reflink/embedded-pool.ts). */
+/** Below this an embedded pool is of no use (backends/reflink/embedded-pool.ts, backends/thin/embedded-devices.ts). */
 const EMBEDDED_POOL_MINIMUM = '512Mi';
 
 export function parseEndpoint(value: string | undefined): string {
@@ -181,32 +175,4 @@ export function parseAge(name: string, value: string): number {
     );
   }
   return hours * HOUR_MS;
-}
-
-/** name=/directory,name=/directory; the first one is the default pool. */
-export function parsePools(value: string | undefined, stateDirectory: string): PoolConfig[] {
-  if (value === undefined) {
-    return [
-      Object.freeze({ name: 'default', directory: join(stateDirectory, 'pools', 'default') }),
-    ];
-  }
-  const pools = value.split(',').map((item) => {
-    const match = /^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)=(.+)$/.exec(item);
-    const name = match?.[1];
-    const directory = match?.[3];
-    if (name === undefined || directory === undefined) {
-      throw new ConfigError(
-        `BLOCKDELTA_POOLS: '${item}' is not name=/directory (lower-case letters, digits and '-' in the name)`,
-      );
-    }
-    return Object.freeze({ name, directory: parseDirectory('BLOCKDELTA_POOLS', directory) });
-  });
-  assertDistinct(pools.map((pool) => pool.name));
-  assertDistinct(pools.map((pool) => pool.directory));
-  return pools;
-}
-
-function assertDistinct(values: string[]): void {
-  const twice = values.find((value, index) => values.indexOf(value) !== index);
-  if (twice !== undefined) throw new ConfigError(`BLOCKDELTA_POOLS: '${twice}' is given twice`);
 }

@@ -5,8 +5,8 @@
  * variable, what was found and what would be right; the process then exits before it serves.
  */
 import { hostname } from 'node:os';
+import { type PoolConfig, parsePools, parseThinBlockSize } from './config-pools.js';
 import {
-  type PoolConfig,
   parseAge,
   parseChoice,
   parseDirectory,
@@ -16,7 +16,6 @@ import {
   parseInteger,
   parseNodeId,
   parseOvercommit,
-  parsePools,
   parseSize,
   parseSocketMode,
   parseTopologyKey,
@@ -37,8 +36,10 @@ export interface Config {
   readonly mode: Mode;
   readonly stateDirectory: string;
   readonly pools: readonly PoolConfig[];
-  /** Upper bound for the image of an embedded pool; null: whatever the host file system can hold. */
+  /** Upper bound for the images of an embedded pool; null: whatever the host file system can hold. */
   readonly embeddedPoolBytes: bigint | null;
+  /** Of all thin pools. */
+  readonly thin: ThinSettings;
   /** What volumes may promise of the space that is free, in percent of it. */
   readonly overcommitPercent: bigint;
   /** Of each pool's size: what is not promised to new volumes. */
@@ -61,6 +62,17 @@ export interface Config {
   readonly shutdownGraceMs: number;
   readonly scanThreads: number;
   readonly deviceThreads: number;
+}
+
+export interface ThinSettings {
+  /** Of a data block, for pools that are made now. */
+  readonly dataBlockBytes: bigint;
+  /** Whether discards of volumes go on to the data device. */
+  readonly passDiscards: boolean;
+  /** Whether writers that find no space get an error at once, instead of waiting for some. */
+  readonly errorWhenFull: boolean;
+  /** Of the data device: a warning is told below it. */
+  readonly lowWaterPercent: bigint;
 }
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -99,14 +111,30 @@ export const SETTINGS = {
   BLOCKDELTA_POOLS: {
     fallback: null,
     meaning:
-      'name=/directory,name=/directory; the first is the default pool ' +
-      '(default: default=STATE_DIR/pools/default)',
+      'name=/directory, or name=thin:/directory[;metadata=/dev/x;data=/dev/y] for dm-thin, with commas ' +
+      'between; the first is the default pool (default: default=STATE_DIR/pools/default)',
   },
   BLOCKDELTA_EMBEDDED_POOL_SIZE: {
     fallback: null,
     meaning:
-      'bound of the image made for a pool without reflinks, such as 20Gi, at least 512Mi ' +
+      'bound of the images made for a pool without reflinks or devices, such as 20Gi, at least 512Mi ' +
       '(default: what the file system holds)',
+  },
+  BLOCKDELTA_THIN_BLOCK_SIZE: {
+    fallback: '64Ki',
+    meaning: 'data block of thin pools made from now on, a multiple of 64Ki up to 1Gi',
+  },
+  BLOCKDELTA_THIN_DISCARDS: {
+    fallback: 'passdown',
+    meaning: 'passdown: discards in thin volumes reach the data device; keep: they end in the pool',
+  },
+  BLOCKDELTA_THIN_WHEN_FULL: {
+    fallback: 'error',
+    meaning: 'writes to a thin pool without space: error at once, or queue for a minute',
+  },
+  BLOCKDELTA_THIN_LOW_WATER_PERCENT: {
+    fallback: '10',
+    meaning: 'free share of a thin pool below which the log warns, 1 to 50',
   },
   BLOCKDELTA_OVERCOMMIT: {
     fallback: '1',
@@ -165,6 +193,8 @@ type NameWithDefault = {
 const MODES = ['all', 'controller', 'node'] as const;
 const CSI_LEVELS = ['1.10', '1.11', '1.12', '1.13'] as const;
 const SWITCH = ['on', 'off'] as const;
+const DISCARDS = ['passdown', 'keep'] as const;
+const WHEN_FULL = ['error', 'queue'] as const;
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 
 /** @throws ConfigError for the first setting that is wrong. An empty variable is an unset one. */
@@ -188,6 +218,7 @@ export function parseConfig(env: Environment): Config {
     stateDirectory,
     pools: Object.freeze(parsePools(given('BLOCKDELTA_POOLS'), stateDirectory)),
     embeddedPoolBytes: parseEmbeddedPoolSize(given('BLOCKDELTA_EMBEDDED_POOL_SIZE')),
+    thin: thinSettings(text, count),
     overcommitPercent: parseOvercommit(text('BLOCKDELTA_OVERCOMMIT')),
     reservePercent: BigInt(count('BLOCKDELTA_RESERVE_PERCENT', 0, 50)),
     keptBasesPerVolume: count('BLOCKDELTA_KEPT_BASES_COUNT', 0, 10_000),
@@ -210,4 +241,22 @@ export function parseConfig(env: Environment): Config {
   });
 }
 
-export { ConfigError, type PoolConfig, SOCKET_PATH_MAX } from './config-values.js';
+function thinSettings(
+  text: (name: NameWithDefault) => string,
+  count: (name: NameWithDefault, minimum: number, maximum: number) => number,
+): ThinSettings {
+  const choose = <T extends string>(name: NameWithDefault, choices: readonly T[]) =>
+    parseChoice(name, text(name), choices);
+  return Object.freeze({
+    dataBlockBytes: parseThinBlockSize(
+      'BLOCKDELTA_THIN_BLOCK_SIZE',
+      text('BLOCKDELTA_THIN_BLOCK_SIZE'),
+    ),
+    passDiscards: choose('BLOCKDELTA_THIN_DISCARDS', DISCARDS) === 'passdown',
+    errorWhenFull: choose('BLOCKDELTA_THIN_WHEN_FULL', WHEN_FULL) === 'error',
+    lowWaterPercent: BigInt(count('BLOCKDELTA_THIN_LOW_WATER_PERCENT', 1, 50)),
+  });
+}
+
+export type { PoolConfig, ThinPoolConfig } from './config-pools.js';
+export { ConfigError, SOCKET_PATH_MAX } from './config-values.js';

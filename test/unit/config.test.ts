@@ -14,8 +14,14 @@ test('E6 and E15: the endpoint alone is enough: everything else has a default', 
     driverName: 'blockdelta.csi',
     mode: 'all',
     stateDirectory: '/var/lib/blockdelta',
-    pools: [{ name: 'default', directory: '/var/lib/blockdelta/pools/default' }],
+    pools: [{ kind: 'reflink', name: 'default', directory: '/var/lib/blockdelta/pools/default' }],
     embeddedPoolBytes: null,
+    thin: {
+      dataBlockBytes: 64n << 10n,
+      passDiscards: true,
+      errorWhenFull: true,
+      lowWaterPercent: 10n,
+    },
     overcommitPercent: 100n,
     reservePercent: 5n,
     keptBasesPerVolume: 16,
@@ -43,6 +49,10 @@ test('every setting can be given', () => {
     BLOCKDELTA_STATE_DIR: '/state//here/',
     BLOCKDELTA_POOLS: 'fast=/mnt/a,slow-2=/mnt/b/',
     BLOCKDELTA_EMBEDDED_POOL_SIZE: '20Gi',
+    BLOCKDELTA_THIN_BLOCK_SIZE: '512Ki',
+    BLOCKDELTA_THIN_DISCARDS: 'keep',
+    BLOCKDELTA_THIN_WHEN_FULL: 'queue',
+    BLOCKDELTA_THIN_LOW_WATER_PERCENT: '5',
     BLOCKDELTA_OVERCOMMIT: '2.5',
     BLOCKDELTA_RESERVE_PERCENT: '0',
     BLOCKDELTA_KEPT_BASES_COUNT: '0',
@@ -67,10 +77,16 @@ test('every setting can be given', () => {
     mode: 'node',
     stateDirectory: '/state/here',
     pools: [
-      { name: 'fast', directory: '/mnt/a' },
-      { name: 'slow-2', directory: '/mnt/b' },
+      { kind: 'reflink', name: 'fast', directory: '/mnt/a' },
+      { kind: 'reflink', name: 'slow-2', directory: '/mnt/b' },
     ],
     embeddedPoolBytes: 20n << 30n,
+    thin: {
+      dataBlockBytes: 512n << 10n,
+      passDiscards: false,
+      errorWhenFull: false,
+      lowWaterPercent: 5n,
+    },
     overcommitPercent: 250n,
     reservePercent: 0n,
     keptBasesPerVolume: 0,
@@ -86,6 +102,19 @@ test('every setting can be given', () => {
     scanThreads: 64,
     deviceThreads: 1,
   });
+});
+
+test('a thin pool lies on files in its directory, or on two devices in any order', () => {
+  const { pools } = parseConfig({
+    CSI_ENDPOINT,
+    BLOCKDELTA_POOLS:
+      'own=thin:/mnt/a/,given=thin:/mnt/b;data=/dev/disk/by-id/x=1;metadata=/dev/vg/meta',
+  });
+  const devices = { metadata: '/dev/vg/meta', data: '/dev/disk/by-id/x=1' };
+  assert.deepEqual(pools, [
+    { kind: 'thin', name: 'own', directory: '/mnt/a', devices: null },
+    { kind: 'thin', name: 'given', directory: '/mnt/b', devices },
+  ]);
 });
 
 test('an empty variable counts as unset, as deployment templates leave them', () => {
@@ -126,6 +155,17 @@ const WRONG: readonly [name: string, value: string, found: RegExp][] = [
   ['BLOCKDELTA_POOLS', 'a=relative', /absolute/],
   ['BLOCKDELTA_POOLS', 'a=/a,a=/b', /'a' is given twice/],
   ['BLOCKDELTA_POOLS', 'a=/a,b=/a/', /'\/a' is given twice/],
+  ['BLOCKDELTA_POOLS', 'a=thin:relative', /absolute/],
+  ['BLOCKDELTA_POOLS', 'a=thin:/a;metadata=/dev/x', /both of its devices or none/],
+  ['BLOCKDELTA_POOLS', 'a=thin:/a;metadata=/dev/x;data=', /absolute/],
+  ['BLOCKDELTA_POOLS', 'a=thin:/a;metadata=/dev/x;data=/dev/y;data=/dev/z', /both of its/],
+  ['BLOCKDELTA_POOLS', 'a=thin:/a;metadata=/dev/x;data=/dev/x', /'\/dev\/x' is given twice/],
+  ['BLOCKDELTA_THIN_BLOCK_SIZE', '4Ki', /multiple of 64Ki/],
+  ['BLOCKDELTA_THIN_BLOCK_SIZE', '100Ki', /multiple of 64Ki/],
+  ['BLOCKDELTA_THIN_BLOCK_SIZE', '2Gi', /64Ki to 1Gi/],
+  ['BLOCKDELTA_THIN_DISCARDS', 'on', /passdown, keep/],
+  ['BLOCKDELTA_THIN_WHEN_FULL', 'wait', /error, queue/],
+  ['BLOCKDELTA_THIN_LOW_WATER_PERCENT', '0', /from 1 to 50/],
   ['BLOCKDELTA_EMBEDDED_POOL_SIZE', '20GB', /Ki, Mi, Gi or Ti/],
   ['BLOCKDELTA_EMBEDDED_POOL_SIZE', '0', /Ki, Mi, Gi or Ti/],
   ['BLOCKDELTA_EMBEDDED_POOL_SIZE', '-1', /Ki, Mi, Gi or Ti/],

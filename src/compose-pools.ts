@@ -1,0 +1,86 @@
+/**
+ * Builds and starts the pools of this node from the settings: the one place that knows which backend
+ * serves which.
+ */
+import type { Backend } from './backends/backend.js';
+import { ReflinkBackend } from './backends/reflink/reflink-backend.js';
+import { BackendRegistry, type ConfiguredPool } from './backends/registry.js';
+import { ThinBackend } from './backends/thin/thin-backend.js';
+import type { Config, PoolConfig } from './config.js';
+import { CsiError } from './errors.js';
+import type { Logger } from './logger.js';
+import type { NativeRunner } from './native/pool.js';
+import { claimPool } from './volumes/reconcile.js';
+import type { AsyncCatalogue } from './volumes/records.js';
+
+interface StartDependencies {
+  catalogue: AsyncCatalogue;
+  native: NativeRunner;
+  logger: Logger;
+}
+
+/**
+ * A pool that cannot be started is left out, and its failure told by Probe, until the next start: its
+ * disk being away must not keep the volumes of the others from being served. Throws if none is left.
+ *
+ * @param undo takes what lets go of the pools again
+ */
+export async function startBackends(
+  config: Config,
+  { catalogue, native, logger }: StartDependencies,
+  undo: Array<() => Promise<void>>,
+): Promise<BackendRegistry> {
+  const owner = await catalogue.uuid();
+  const backends = config.pools.map((pool) => makeBackend(pool, { config, native, owner, logger }));
+  const pools: ConfiguredPool[] = [];
+  for (const backend of backends) {
+    undo.push(() => backend.stop());
+    try {
+      const known = await catalogue.poolUuid(backend.pool);
+      await backend.start(known === null ? 'any' : 'existing');
+      await claimPool(catalogue, backend);
+      pools.push(backend);
+    } catch (thrown) {
+      pools.push({ pool: backend.pool, failure: unavailable(backend.pool, thrown) });
+    }
+  }
+  const registry = new BackendRegistry(pools);
+  const [first] = registry.unavailable;
+  if (first !== undefined && registry.all.length === 0) throw first.failure.cause ?? first.failure;
+  for (const { pool, failure } of registry.unavailable) {
+    logger.error({ pool, err: failure }, 'a pool is not served');
+  }
+  return registry;
+}
+
+function unavailable(pool: string, thrown: unknown): CsiError {
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  return CsiError.failedPrecondition(
+    `pool '${pool}' could not be started: ${message}; mend that and restart the plugin`,
+    { cause: thrown },
+  );
+}
+
+interface BackendParts {
+  config: Config;
+  native: NativeRunner;
+  /** Uuid of the catalogue. */
+  owner: string;
+  logger: Logger;
+}
+
+function makeBackend(pool: PoolConfig, { config, native, owner, logger }: BackendParts): Backend {
+  const { embeddedPoolBytes, overcommitPercent, reservePercent } = config;
+  const { name, directory } = pool;
+  const options = {
+    ...{ pool: name, directory, owner, embeddedPoolBytes },
+    ...{ overcommitPercent, reservePercent },
+  };
+  if (pool.kind === 'reflink') return new ReflinkBackend(native, options);
+  return new ThinBackend(native, {
+    ...options,
+    ...config.thin,
+    devices: pool.devices,
+    onEvent: ({ level, message }) => logger[level]({ pool: name }, message),
+  });
+}
