@@ -19,6 +19,7 @@ const STEPS: readonly string[] = [
     next_device_id INTEGER NOT NULL,
     holds_metadata_snapshot INTEGER NOT NULL CHECK (holds_metadata_snapshot IN (0, 1)),
     boot_id TEXT,
+    passes_discards INTEGER NOT NULL CHECK (passes_discards IN (0, 1)),
     stopped_transaction_id INTEGER,
     stopped_time INTEGER,
     stopped_mapping_root INTEGER,

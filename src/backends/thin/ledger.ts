@@ -71,6 +71,8 @@ export interface PoolRecord {
   holdsMetadataSnapshot: boolean;
   /** Boot in which the pool was last used; null: never. */
   bootId: string | null;
+  /** Discards of volumes may have gone on to the data device in that use. */
+  passesDiscards: boolean;
   /** Null while the pool is used, and after it went away unattended. */
   stopped: StopStamp | null;
 }
@@ -97,7 +99,7 @@ export interface Ledger {
   setPoolState(state: PoolRecord['state']): void;
   setHoldsMetadataSnapshot(holds: boolean): void;
   /** The pool is used from now on: forgets the stamp of the last stop. */
-  recordStart(bootId: string): void;
+  recordStart(bootId: string, passesDiscards: boolean): void;
   recordStop(stamp: StopStamp): void;
 
   /** Live ones, and those being deleted; in the order of their ids. */

@@ -100,7 +100,7 @@ export class OpenPool {
     // Before the pool is active: a start that is killed behind that finds nothing of its history.
     await open.keptBases.review(prepared.history);
     await prepared.activate();
-    await ledger.recordStart(await bootId());
+    await ledger.recordStart(await bootId(), prepared.passesDiscards);
     await open.#settle();
     open.#monitor.start();
     return open;

@@ -25,7 +25,6 @@ export interface StartFindings {
   devices: readonly DeviceRecord[];
   /** Of this boot of the machine. */
   bootId: string;
-  passDiscards: boolean;
 }
 
 /** Whether the ledger knows the transaction id of the pool: the last one, or the one being opened. */
@@ -46,17 +45,17 @@ export function historyOfInactive(
   findings: StartFindings,
   superblock: ThinSuperblock,
 ): PoolHistory {
-  const { pool, devices, bootId, passDiscards } = findings;
-  const none = { distrust: null, interrupted: [] };
-  if (superblock.needsCheck) return { ...none, distrust: NEEDS_CHECK };
+  const { pool, devices, bootId } = findings;
+  // After an orderly stop too: a volume stays open here when the commit behind its detaching failed.
+  const open = devices.filter((device) => device.open).map(({ objectId }) => objectId);
+  const history = { distrust: null, interrupted: pool.passesDiscards ? open : [] };
+  if (superblock.needsCheck) return { ...history, distrust: NEEDS_CHECK };
   if (pool.stopped !== null) {
-    return isAsStopped(pool.stopped, superblock) ? none : { ...none, distrust: CHANGED };
+    return isAsStopped(pool.stopped, superblock) ? history : { ...history, distrust: CHANGED };
   }
   // Never used yet: there is nothing that could have been changed.
-  if (pool.bootId === null) return none;
-  if (pool.bootId === bootId) return { ...none, distrust: REMOVED };
-  if (!passDiscards) return none;
-  return { ...none, interrupted: devices.filter(({ open }) => open).map((open) => open.objectId) };
+  if (pool.bootId === bootId) return { ...history, distrust: REMOVED };
+  return history;
 }
 
 function isAsStopped(stamp: NonNullable<PoolRecord['stopped']>, found: ThinSuperblock): boolean {

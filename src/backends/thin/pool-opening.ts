@@ -17,7 +17,13 @@ import {
   isKnownTransaction,
   type PoolHistory,
 } from './pool-history.js';
-import { isSamePool, type PoolFeatures, type PoolTable, SECTOR_BYTES } from './pool-table.js';
+import {
+  isSamePool,
+  type PoolFeatures,
+  type PoolTable,
+  passesDown,
+  SECTOR_BYTES,
+} from './pool-table.js';
 import { unknownTransaction } from './pool-transaction.js';
 import type { ThinPool } from './thin-pool.js';
 
@@ -34,6 +40,8 @@ export interface PreparedPool {
   opened: OpenDevices;
   dataBlockBytes: bigint;
   history: PoolHistory;
+  /** Discards may go on to the data device from now on, if only until the table is replaced. */
+  passesDiscards: boolean;
   /** Active already: done. */
   activate(): Promise<void>;
 }
@@ -49,8 +57,9 @@ export class PoolOpening {
     const opened = await devices.open();
     const { dataBlockBytes } = record;
     const wanted = await wantedTable(opened, dataBlockBytes, features);
-    const prepared = { opened, dataBlockBytes };
     const active = await this.#active();
+    const passesDiscards = features.passDiscards || (active !== null && passesDown(active));
+    const prepared = { opened, dataBlockBytes, passesDiscards };
     if (active !== null) {
       const history = await this.#takeOver(record, active, wanted);
       return { ...prepared, history, activate: async () => undefined };
@@ -92,17 +101,15 @@ export class PoolOpening {
   }
 
   async #reopen(record: PoolRecord, opened: OpenDevices, wanted: PoolTable): Promise<PoolHistory> {
-    const { ledger, pool, features } = this.deps;
+    const { ledger, pool } = this.deps;
     const superblock = await readKnownSuperblock(pool.pool, opened.metadataPath, () =>
       this.#superblock(opened),
     );
     const transaction = await ledger.openTransaction();
     await this.#assertKnown(superblock.transactionId, record, transaction);
     assertFits(pool.pool, record, superblock, wanted);
-    const findings = {
-      ...{ pool: record, transaction, devices: await ledger.devices() },
-      ...{ bootId: await bootId(), passDiscards: features.passDiscards },
-    };
+    const devices = await ledger.devices();
+    const findings = { pool: record, transaction, devices, bootId: await bootId() };
     return historyOfInactive(findings, superblock);
   }
 

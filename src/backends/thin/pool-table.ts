@@ -23,6 +23,8 @@ export interface PoolTable {
 
 export const SECTOR_BYTES = 512n;
 
+const NO_PASSDOWN = 'no_discard_passdown';
+
 export function poolTable(
   devices: { metadata: string; data: string; dataBytes: bigint },
   dataBlockBytes: bigint,
@@ -34,7 +36,7 @@ export function poolTable(
   const lowWater = (blocks * features.lowWaterPercent) / 100n;
   // In the order in which the kernel tells them. Blocks are zeroed before their first use: that stays on.
   const words = [
-    ...(features.passDiscards ? [] : ['no_discard_passdown']),
+    ...(features.passDiscards ? [] : [NO_PASSDOWN]),
     ...(features.errorWhenFull ? ['error_if_no_space'] : []),
   ];
   return {
@@ -43,6 +45,11 @@ export function poolTable(
     sizeSectors: blocks * blockSectors,
     table: [metadata, data, blockSectors, lowWater, words.length, ...words].join(' '),
   };
+}
+
+/** Whether discards of volumes go on to the data device, by a pool's table. */
+export function passesDown(table: string): boolean {
+  return !table.split(' ').includes(NO_PASSDOWN);
 }
 
 /** Whether two tables are of the same devices and block size, so that one may replace the other. */

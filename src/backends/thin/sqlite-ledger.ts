@@ -45,18 +45,19 @@ function poolCalls(
   'makePool' | 'pool' | 'setPoolState' | 'setHoldsMetadataSnapshot' | 'recordStart' | 'recordStop'
 > {
   const make = `INSERT INTO pool (uuid, state, data_block_bytes, transaction_id, next_device_id,
-      holds_metadata_snapshot) SELECT ?, 'new', ?, 0, ?, 0 WHERE NOT EXISTS (SELECT 1 FROM pool)`;
+      holds_metadata_snapshot, passes_discards) SELECT ?, 'new', ?, 0, ?, 0, 1 WHERE NOT EXISTS (SELECT 1 FROM pool)`;
   return {
     makePool: (dataBlockBytes) => database.run(make, randomUUID(), dataBlockBytes, FIRST_DEVICE_ID),
     pool: () => poolRow(onlyPool(database)),
     setPoolState: (state) => database.run('UPDATE pool SET state = ?', state),
     setHoldsMetadataSnapshot: (holds) =>
       database.run('UPDATE pool SET holds_metadata_snapshot = ?', Number(holds)),
-    recordStart: (bootId) =>
+    recordStart: (bootId, passesDiscards) =>
       database.run(
-        `UPDATE pool SET boot_id = ?, stopped_transaction_id = NULL, stopped_time = NULL,
+        `UPDATE pool SET boot_id = ?, passes_discards = ?, stopped_transaction_id = NULL, stopped_time = NULL,
           stopped_mapping_root = NULL, stopped_details_root = NULL`,
         bootId,
+        Number(passesDiscards),
       ),
     recordStop: ({ transactionId, time, mappingRoot, detailsRoot }) =>
       database.run(
@@ -232,6 +233,7 @@ function poolRow(row: Row): PoolRecord {
     transactionId: row['transaction_id'] as bigint,
     holdsMetadataSnapshot: row['holds_metadata_snapshot'] === 1n,
     bootId: row['boot_id'] as string | null,
+    passesDiscards: row['passes_discards'] === 1n,
     stopped:
       transactionId === null
         ? null

@@ -56,6 +56,7 @@ test('the pool of a ledger is made once and keeps its uuid and block size', () =
       transactionId: 0n,
       holdsMetadataSnapshot: false,
       bootId: null,
+      passesDiscards: true,
       stopped: null,
     });
     assert.match(pool.uuid, /^[0-9a-f-]{36}$/);
@@ -152,13 +153,16 @@ test('a volume grows and never shrinks, and a snapshot does neither', () =>
 test('what was seen at a stop is there until the next start', () =>
   withLedger(async (ledger, reopen) => {
     const stamp = { transactionId: 7n, time: 3, mappingRoot: 11n, detailsRoot: 12n };
-    await ledger.recordStart('boot-1');
+    await ledger.recordStart('boot-1', false);
     await ledger.recordStop(stamp);
     const found = await (await reopen()).pool();
-    assert.deepEqual([found.bootId, found.stopped], ['boot-1', stamp]);
-    await ledger.recordStart('boot-2');
+    assert.deepEqual([found.bootId, found.passesDiscards, found.stopped], ['boot-1', false, stamp]);
+    await ledger.recordStart('boot-2', true);
     const started = await ledger.pool();
-    assert.deepEqual([started.bootId, started.stopped], ['boot-2', null]);
+    assert.deepEqual(
+      [started.bootId, started.passesDiscards, started.stopped],
+      ['boot-2', true, null],
+    );
   }));
 
 test('kept bases are listed in the order they were kept, lost ones with the first reason', () =>
