@@ -1,0 +1,313 @@
+/** `thin-delta` and `thin-ls` as processes on metadata files and devices, beside the tools they stand in for. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { closeSync, copyFileSync, openSync, writeSync } from 'node:fs';
+import { after, type TestContext, test } from 'node:test';
+import { packagePath } from '../../src/package-root.js';
+import { endOf, runCommand, startCommand } from '../support/command.js';
+import { makeThinMetadata, skipWithoutThinTools, thinTool } from '../support/thin-tools.js';
+import { skipUnlessRoot, Workspace } from '../support/workspace.js';
+
+const BLOCK_BYTES = 4096;
+const DATA_BLOCK_BYTES = 65536n;
+
+const workspace = new Workspace('thin-commands');
+after(() => workspace.dispose());
+
+/** Made once for each set of options. */
+const made = new Map<string, Promise<string>>();
+function metadataOf(options: string): Promise<string> {
+  const known = made.get(options);
+  if (known !== undefined) return known;
+  const path = workspace.path(`metadata-${made.size}`);
+  const making = makeThinMetadata(path, options.split(' ')).then(() => path);
+  made.set(options, making);
+  return making;
+}
+
+const SMALL = '--mapped 5000 --changed 0.1 --new 0.2 --discard 0.2';
+const HELD = '--mapped 5000 --changed 0.1 --metadata-snap --after 500';
+
+type Pair = readonly [left: number, right: number];
+
+const SCENARIOS: readonly [title: string, options: string, pairs: readonly Pair[]][] = [
+  [
+    'random changes',
+    '--mapped 60000 --changed 0.02',
+    [
+      [2, 3],
+      [3, 2],
+      [1, 3],
+    ],
+  ],
+  [
+    'new blocks, discards and holes',
+    '--mapped 30000 --changed 0.4 --new 0.3 --discard 0.3 --density 0.6',
+    [
+      [2, 3],
+      [3, 2],
+      [1, 2],
+    ],
+  ],
+  [
+    'leaves that were discarded whole',
+    '--mapped 30000 --discard-leaves 9 --changed 0.01',
+    [
+      [2, 3],
+      [3, 2],
+    ],
+  ],
+  [
+    'a device without mappings',
+    '--mapped 2000 --empty-device',
+    [
+      [1, 4],
+      [4, 1],
+      [4, 4],
+    ],
+  ],
+  [
+    'data blocks of another size',
+    '--mapped 5000 --changed 0.1 --data-block-sectors 1024',
+    [[2, 3]],
+  ],
+  [
+    'a long chain of snapshots',
+    '--mapped 5000 --snaps 20 --changed 0.05 --pattern clustered',
+    [
+      [2, 21],
+      [7, 9],
+    ],
+  ],
+  [
+    'a metadata snapshot that is held',
+    HELD,
+    [
+      [1, 3],
+      [2, 3],
+      [2, 2],
+    ],
+  ],
+];
+
+/** Both commands with the same words; with `-m` too where a metadata snapshot is held. */
+async function assertSameXml(
+  t: TestContext,
+  metadata: string,
+  pairs: readonly Pair[],
+  isHeld: boolean,
+): Promise<void> {
+  for (const snap of isHeld ? [[], ['-m']] : [[]]) {
+    for (const [left, right] of pairs) {
+      const words = [...snap, '--thin1', String(left), '--thin2', String(right), metadata];
+      const ended = await runCommand(t, ['thin-delta', ...words]);
+      assert.deepEqual([ended.code, ended.stderr], [0, '']);
+      const expected = await thinTool('thin_delta', words);
+      assert.ok(ended.stdout === expected, `${words.join(' ')}: another output than thin_delta's`);
+    }
+  }
+}
+
+for (const [title, options, pairs] of SCENARIOS) {
+  test(`xml is what thin_delta prints: ${title}`, { skip: skipWithoutThinTools }, async (t) => {
+    const metadata = await metadataOf(options);
+    await assertSameXml(t, metadata, pairs, options.includes('--metadata-snap'));
+  });
+}
+
+test('xml is what thin_delta prints: metadata that a kernel wrote', {
+  skip: skipWithoutThinTools,
+}, async (t) => {
+  const packed = packagePath('test/fixtures/thin-metadata-kernel-6.1.bin.zst');
+  const metadata = workspace.path('kernel');
+  execFileSync('zstd', ['-q', '-d', '--sparse', packed, '-o', metadata]);
+  await assertSameXml(
+    t,
+    metadata,
+    [
+      [1, 2],
+      [3, 4],
+      [4, 1],
+    ],
+    true,
+  );
+});
+
+/** The changed ranges in thin_delta's output, neighbours joined, as csv. */
+function csvOf(xml: string): string {
+  const ranges: [bigint, bigint][] = [];
+  for (const [, begin = '', length = ''] of xml.matchAll(
+    /<(?:left_only|right_only|different) begin="(\d+)" length="(\d+)"/g,
+  )) {
+    const offset = BigInt(begin) * DATA_BLOCK_BYTES;
+    const end = offset + BigInt(length) * DATA_BLOCK_BYTES;
+    const last = ranges.at(-1);
+    if (last !== undefined && last[1] === offset) last[1] = end;
+    else ranges.push([offset, end]);
+  }
+  return `byte_offset,size_bytes\n${ranges.map(([at, end]) => `${at},${end - at}\n`).join('')}`;
+}
+
+test('csv, ndjson and table list the same ranges, and the summary counts them', {
+  skip: skipWithoutThinTools,
+}, async (t) => {
+  const metadata = await metadataOf(SMALL);
+  const words = ['thin-delta', '--metadata', metadata, '--base', '2', '--target', '3'];
+  const expected = csvOf(await thinTool('thin_delta', ['--thin1', '2', '--thin2', '3', metadata]));
+  const printed = async (...options: string[]): Promise<string> => {
+    const { code, stdout, stderr } = await runCommand(t, [...words, ...options]);
+    assert.deepEqual([code, stderr], [0, '']);
+    return stdout;
+  };
+  assert.equal(await printed('--format', 'csv'), expected);
+  const rows = expected.trimEnd().split('\n').slice(1);
+  const objects = (await printed('--format', 'ndjson'))
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as { byte_offset: string; size_bytes: string });
+  assert.deepEqual(
+    objects.map(({ byte_offset, size_bytes }) => `${byte_offset},${size_bytes}`),
+    rows,
+  );
+  const table = (await printed()).trimEnd().split('\n').slice(1);
+  assert.deepEqual(
+    table.map((line) => line.trim().split(/ +/).slice(0, 2).join(',')),
+    rows,
+  );
+  const summary = JSON.parse(await printed('--summary', '--format', 'ndjson')) as Record<
+    string,
+    unknown
+  >;
+  assert.equal(summary['ranges'], rows.length);
+  const sum = rows.reduce((bytes, row) => bytes + BigInt(row.split(',')[1] ?? ''), 0n);
+  assert.equal(summary['size_bytes'], String(sum));
+});
+
+test('devices are listed as thin_ls lists them', { skip: skipWithoutThinTools }, async (t) => {
+  const metadata = await metadataOf(HELD);
+  const fields = 'DEV,MAPPED_BLOCKS,TRANSACTION,CREATE_TIME,SNAP_TIME';
+  for (const snap of [[], ['-m']]) {
+    const words = [...snap, '--no-headers', '-o', fields, metadata];
+    const expected = (await thinTool('thin_ls', words))
+      .trim()
+      .split('\n')
+      .map((line) => line.trim().split(/ +/));
+    const { code, stdout } = await runCommand(t, ['thin-ls', ...snap, '--format', 'csv', metadata]);
+    assert.equal(code, 0);
+    const found = stdout
+      .trimEnd()
+      .split('\n')
+      .slice(1)
+      .map((line) => line.split(','));
+    assert.deepEqual(
+      found.map(([id, blocks, , ...rest]) => [id, blocks, ...rest]),
+      expected,
+    );
+    for (const [, blocks = '', bytes] of found) {
+      assert.equal(bytes, String(BigInt(blocks) * DATA_BLOCK_BYTES));
+    }
+  }
+});
+
+test('a block device is read like the file below it', { skip: skipUnlessRoot }, async (t) => {
+  const metadata = await metadataOf(SMALL);
+  const device = execFileSync('losetup', ['--find', '--show', '--read-only', metadata])
+    .toString()
+    .trim();
+  for (const command of [['thin-ls'], ['thin-delta', '--thin1', '1', '--thin2', '3']]) {
+    const [fromFile, fromDevice] = [
+      await runCommand(t, [...command, metadata]),
+      await runCommand(t, [...command, device]),
+    ];
+    assert.equal(fromDevice.code, 0, fromDevice.stderr);
+    assert.equal(fromDevice.stdout, fromFile.stdout);
+  }
+  execFileSync('losetup', ['--detach', device]);
+});
+
+/** A copy with another block in place of one. */
+function copyWithBlock(metadata: string, block: number, content: Buffer): string {
+  const copy = workspace.path('damaged');
+  copyFileSync(metadata, copy);
+  const file = openSync(copy, 'r+');
+  writeSync(file, content, 0, BLOCK_BYTES, block * BLOCK_BYTES);
+  closeSync(file);
+  return copy;
+}
+
+test('what cannot be listed is told by the exit code, with words on stderr only', async (t) => {
+  const small = await metadataOf(SMALL);
+  const damaged = copyWithBlock(small, 0, Buffer.alloc(BLOCK_BYTES));
+  const delta = (base: string, ...rest: string[]) => [
+    'thin-delta',
+    '--base',
+    base,
+    '--target',
+    '3',
+    ...rest,
+  ];
+  const cases: readonly [words: string[], code: number, message: RegExp][] = [
+    [delta('9', small), 4, /there is no thin device 9 in .*thin-ls/],
+    [
+      delta('2', '-m', '--metadata', small),
+      5,
+      /no metadata snapshot is held.*reserve_metadata_snap/,
+    ],
+    [delta('2', '-m', '17', await metadataOf(HELD)), 5, /held in .* is at block \d+, not 17/],
+    [delta('2', damaged), 5, /block 0 .*thin_check/],
+    [['thin-ls', damaged], 5, /block 0 .*thin_check/],
+    [['thin-ls', workspace.path('missing')], 1, /missing/],
+  ];
+  for (const [words, code, message] of cases) {
+    const ended = await runCommand(t, words);
+    assert.deepEqual([ended.code, ended.stdout], [code, ''], `${words.join(' ')}: ${ended.stderr}`);
+    assert.match(ended.stderr, message);
+  }
+});
+
+const MISUSES: readonly (readonly string[])[] = [
+  ['thin-ls'],
+  ['thin-ls', 'a', '--metadata', 'b'],
+  ['thin-ls', 'a', '--format', 'xml'],
+  ['thin-delta', '--base', '1', '--target', '2'],
+  ['thin-delta', 'a', '--target', '2'],
+  ['thin-delta', 'a', '--base', '1'],
+  ['thin-delta', 'a', '--base', '1', '--thin1', '1', '--target', '2'],
+  ['thin-delta', 'a', '--base', '16777216', '--target', '2'],
+  ['thin-delta', 'a', '--base', '0x1', '--target', '2'],
+  ['thin-delta', 'a', '--base', '', '--target', '2'],
+  ['thin-delta', 'a', '--base', '1', '--target', '2', '--format', 'xml', '--summary'],
+];
+
+test('every misuse is exit code 2, with words on stderr and nothing on stdout', async (t) => {
+  for (const words of MISUSES) {
+    const ended = await runCommand(t, words);
+    assert.deepEqual([ended.code, ended.stdout], [2, ''], `${words.join(' ')}: ${ended.stderr}`);
+    assert.notEqual(ended.stderr, '');
+  }
+});
+
+test('help names every exit code and the way to a metadata snapshot', async (t) => {
+  for (const command of ['thin-ls', 'thin-delta']) {
+    const { code, stdout } = await runCommand(t, [command, '--help']);
+    assert.equal(code, 0);
+    for (const exit of [0, 1, 2, 4, 5, 130])
+      assert.match(stdout, new RegExp(`^ +${exit} +\\w`, 'm'));
+    assert.match(stdout, /reserve_metadata_snap/);
+  }
+});
+
+test('a closed pipe is no error', async (t) => {
+  const metadata = await metadataOf('--mapped 200000 --changed 0.5');
+  const { child, output } = startCommand(t, [
+    'thin-delta',
+    '--thin1',
+    '2',
+    '--thin2',
+    '3',
+    metadata,
+  ]);
+  child.stdout.once('data', () => child.stdout.destroy());
+  const { code, signal, stderr } = await endOf(child, output);
+  assert.deepEqual([code, signal, stderr], [0, null, '']);
+});
