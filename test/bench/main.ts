@@ -7,10 +7,12 @@ import { isMet, machine, type Row, spread, table, toJson } from './report.js';
 import { rssRows } from './rss-row.js';
 import type { Settings } from './settings.js';
 import { streamCpuRows } from './stream-cpu-row.js';
+import { thinRows } from './thin-rows.js';
 
-const HELP = `npm run bench -- [--only NAME] [--rounds N] [--cold] [--json FILE]
+const HELP = `npm run bench -- [NAME...] [--rounds N] [--cold] [--json FILE]
 
-  --only NAME    stream-cpu, delta (needs root) or rss; may be given more than once
+  NAME           stream-cpu, delta (needs root), rss or thin (needs root and thin_delta); also as
+                 --only NAME; without any, all of them
   --rounds N     rounds of every row, at least 5 (default 5)
   --cold         delta also from the disk: empties the caches of the machine, takes minutes
   --json FILE    also write every figure of every round there
@@ -23,11 +25,13 @@ const BENCHES: Readonly<Record<string, (settings: Settings) => Promise<Row[]>>> 
   'stream-cpu': streamCpuRows,
   delta: deltaRows,
   rss: rssRows,
+  thin: thinRows,
 };
 const MIN_ROUNDS = 5;
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
     options: {
       only: { type: 'string', multiple: true },
       rounds: { type: 'string' },
@@ -40,9 +44,10 @@ async function main(): Promise<void> {
     process.stdout.write(HELP);
     return;
   }
-  const names = values.only ?? Object.keys(BENCHES);
+  const asked = [...positionals, ...(values.only ?? [])];
+  const names = asked.length === 0 ? Object.keys(BENCHES) : asked;
   const unknown = names.find((name) => BENCHES[name] === undefined);
-  if (unknown !== undefined) throw new Error(`--only ${unknown}: no such row`);
+  if (unknown !== undefined) throw new Error(`there is no benchmark '${unknown}'`);
   const rounds = Number(values.rounds ?? MIN_ROUNDS);
   if (!Number.isInteger(rounds) || rounds < MIN_ROUNDS) {
     throw new Error(

@@ -10,13 +10,13 @@ export interface Side {
 }
 
 /** What is held against the target: a figure a round, and which of them decides. */
-export interface Target {
+export type Target = Bound & {
   label: string;
   unit: string;
   rounds: number[];
   judged: 'median' | 'max';
-  atMost: number;
-}
+};
+type Bound = { atMost: number } | { atLeast: number };
 
 export interface Row {
   name: string;
@@ -67,7 +67,10 @@ export function judgedFigure(target: Target): number {
 }
 
 export function isMet(row: Row): boolean | null {
-  return row.target === null ? null : judgedFigure(row.target) <= row.target.atMost;
+  const { target } = row;
+  if (target === null) return null;
+  const figure = judgedFigure(target);
+  return 'atMost' in target ? figure <= target.atMost : figure >= target.atLeast;
 }
 
 export function machine(): Machine {
@@ -132,7 +135,8 @@ function side({ label, unit, rounds }: Side): string {
 function targetCell(target: Target | null): string {
   if (target === null) return 'none';
   const found = `${target.judged} ${figure(judgedFigure(target))}`;
-  return `${target.label} <= ${target.atMost}${target.unit} (${found})`;
+  const bound = 'atMost' in target ? `<= ${target.atMost}` : `>= ${target.atLeast}`;
+  return `${target.label} ${bound}${target.unit} (${found})`;
 }
 
 function verdict(row: Row): string {

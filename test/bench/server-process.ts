@@ -23,8 +23,12 @@ export class ServerProcess {
   ) {}
 
   /** Starts test/bench/<script>.js on a socket; resolves when it serves. */
-  static async start(script: string, endpoint: string): Promise<ServerProcess> {
-    const child = fork(packagePath(`.test-build/test/bench/${script}.js`), [endpoint]);
+  static async start(
+    script: string,
+    endpoint: string,
+    options: readonly string[] = [],
+  ): Promise<ServerProcess> {
+    const child = fork(packagePath(`.test-build/test/bench/${script}.js`), [endpoint, ...options]);
     const ended = once(child, 'exit').then(([code]) => {
       throw new Error(`${script} ended with ${code} before it served`);
     });
@@ -82,7 +86,12 @@ export function reportToParent(): void {
 
 /** The endpoint the parent gave to this child. */
 export function givenEndpoint(): string {
-  const endpoint = process.argv[2];
-  if (endpoint === undefined) throw new Error('started without an endpoint');
-  return endpoint;
+  return givenOption(0);
+}
+
+/** What the parent gave: 0 is the endpoint, 1 the first option. */
+export function givenOption(index: number): string {
+  const option = process.argv[2 + index];
+  if (option === undefined) throw new Error(`started without argument ${index + 1}`);
+  return option;
 }

@@ -1,0 +1,72 @@
+/**
+ * The plugin's own way from a scan to the socket - server, service, scanner, workers, addon, stream
+ * writer - over snapshots that stand in no catalogue and in no pool.
+ */
+import type { Backend } from '../../src/backends/backend.js';
+import { createLogger } from '../../src/logger.js';
+import { NativePool } from '../../src/native/pool.js';
+import { createPluginServer } from '../../src/server.js';
+import { createSnapshotMetadataService } from '../../src/services/snapshot-metadata.js';
+import { OperationLocks } from '../../src/volumes/operation-locks.js';
+import type { AsyncCatalogue, SnapshotRecord } from '../../src/volumes/records.js';
+import { givenEndpoint, reportToParent } from './server-process.js';
+
+/** As many as the plugin has unless it is told otherwise. */
+const SCAN_THREADS = 2;
+const SHUTDOWN_GRACE_MS = 1000;
+
+/** What a snapshot is to the service; all are of one volume. */
+export interface BenchSnapshot {
+  sizeBytes: bigint;
+  /** Its place among the volume's snapshots. */
+  sequence: bigint;
+}
+
+/** Serves SnapshotMetadata on the endpoint that the parent gave, until the parent ends. */
+export async function serveScans(
+  scanSource: Backend['scanSource'],
+  snapshotOf: (snapshotId: string) => BenchSnapshot,
+): Promise<void> {
+  const endpoint = givenEndpoint();
+  const filler = new NativePool(SCAN_THREADS);
+  await filler.warm();
+  const backend: Pick<Backend, 'scanSource'> = { scanSource };
+  const catalogue: Pick<AsyncCatalogue, 'snapshotById'> = {
+    snapshotById: async (snapshotId) => recordOf(snapshotId, snapshotOf(snapshotId)),
+  };
+  const server = createPluginServer({
+    services: [
+      createSnapshotMetadataService({
+        catalogue: catalogue as AsyncCatalogue,
+        locks: new OperationLocks(),
+        filler,
+        backendOf: () => backend as Backend,
+      }),
+    ],
+    config: {
+      endpoint,
+      socketPath: endpoint.slice('unix://'.length),
+      socketMode: 0o600,
+      shutdownGraceMs: SHUTDOWN_GRACE_MS,
+    },
+    logger: createLogger('warn'),
+  });
+  await server.start();
+  reportToParent();
+}
+
+function recordOf(snapshotId: string, { sizeBytes, sequence }: BenchSnapshot): SnapshotRecord {
+  return {
+    snapshotId,
+    name: snapshotId,
+    volumeId: 'vol-bench',
+    pool: 'default',
+    sizeBytes,
+    state: 'ready',
+    groupSnapshotId: null,
+    sequence,
+    creationTimeNs: 1n,
+    parameters: {},
+    fresh: false,
+  };
+}
