@@ -1,0 +1,185 @@
+/**
+ * A thin pool in memory behind the addon's calls: what the kernel does with messages and tables, as far
+ * as ids, transactions and devices go; no content. For tests of the order of steps.
+ */
+import { SystemError } from '../../src/errors.js';
+import type {
+  DmDevice,
+  ThinCutMember,
+  ThinPoolMode,
+  ThinPoolStatus,
+} from '../../src/native/dm-addon.js';
+import type { NativeRunner } from '../../src/native/pool.js';
+import type { ThinDeviceDetails, ThinSuperblock } from '../../src/native/thin-addon.js';
+
+interface TableRequest {
+  name: string;
+  uuid: string;
+  readOnly: boolean;
+  sizeSectors: bigint;
+  type: string;
+  table: string;
+}
+
+const HELD_ROOT = 77n;
+
+export class FakeThinKernel implements NativeRunner {
+  mode: ThinPoolMode = 'rw';
+  needsCheck = false;
+  transactionId = 0n;
+  time = 0;
+  heldRoot: bigint | null = null;
+  readonly thin = new Map<number, ThinDeviceDetails>();
+  readonly active = new Map<string, DmDevice>();
+  /** All messages that reached the pool. */
+  readonly messages: string[] = [];
+  /** Called before each call with its name; may throw instead of it. */
+  before: (method: string) => void = () => undefined;
+  /** Called after each call with its name; may throw, when its answer gets lost. */
+  after: (method: string) => void = () => undefined;
+
+  run: NativeRunner['run'] = async (method, request) => {
+    this.before(method);
+    const answer = this.#answer(method, request);
+    this.after(method);
+    return { ok: true, ...answer } as never;
+  };
+
+  addActive(name: string, uuid: string, type: string, table: string): void {
+    this.#create({ name, uuid, type, table, readOnly: false, sizeSectors: 2048n });
+  }
+
+  #answer(method: string, request: unknown): object {
+    const { name = '' } = request as { name?: string };
+    switch (method) {
+      case 'dmFind':
+        return { device: this.active.get(name) ?? null };
+      case 'dmList':
+        return { devices: [...this.active.values()].map(({ uuid, ...one }) => ({ ...one, uuid })) };
+      case 'dmCreate':
+        return { device: this.#create(request as TableRequest) };
+      case 'dmRemove':
+        return { removed: this.active.delete(name) };
+      case 'thinPoolStatus':
+        return { status: this.#status() };
+      case 'thinMessages':
+        return this.#tell((request as { messages: string[] }).messages);
+      case 'thinCut':
+        return this.#cut((request as { members: ThinCutMember[] }).members);
+      case 'thinSuperblock':
+        return { superblock: this.#superblock() };
+      case 'thinDevices':
+        return this.#devices((request as { deviceIds: number[] | null }).deviceIds);
+      default:
+        throw new Error(`the played kernel has no ${method}`);
+    }
+  }
+
+  #create({ name, uuid, type, table, readOnly, sizeSectors }: TableRequest): DmDevice {
+    const id = Number(table.split(' ')[1]);
+    if (type === 'thin' && !this.thin.has(id)) throw failure('ENODATA', 'dmCreate', name);
+    const device: DmDevice = {
+      ...{ name, uuid, path: `/dev/${name}`, major: 253, minor: this.active.size },
+      ...{ sizeBytes: sizeSectors * 512n, readOnly, suspended: false, hasInactiveTable: false },
+      ...{ isBeingRemoved: false, openCount: 0, eventNumber: 0 },
+      targets: [{ type, table, startSectors: 0n, lengthSectors: sizeSectors }],
+    };
+    this.active.set(name, device);
+    return device;
+  }
+
+  #tell(messages: readonly string[]): { status: ThinPoolStatus } {
+    for (const message of messages) {
+      if (this.mode !== 'rw' || this.needsCheck)
+        throw failure('THIN_POOL_MODE', 'message', message);
+      this.messages.push(message);
+      this.#perform(message.split(' '), message);
+    }
+    return { status: this.#status() };
+  }
+
+  #perform([word, first, second]: string[], message: string): void {
+    const refuse = (code: string) => failure(code, 'message', message);
+    const id = Number(first);
+    if (word === 'create_thin') this.#make(id, refuse);
+    else if (word === 'create_snap') this.#fork(id, Number(second), refuse);
+    else if (word === 'delete') this.#delete(id, refuse);
+    else if (word === 'set_transaction_id') {
+      if (BigInt(first ?? '') !== this.transactionId) throw refuse('EINVAL');
+      this.transactionId = BigInt(second ?? '');
+    } else if (word === 'reserve_metadata_snap') {
+      if (this.heldRoot !== null) throw refuse('EBUSY');
+      this.heldRoot = HELD_ROOT;
+    } else if (word === 'release_metadata_snap') {
+      if (this.heldRoot === null) throw refuse('EINVAL');
+      this.heldRoot = null;
+    } else throw refuse('EINVAL');
+  }
+
+  #make(deviceId: number, refuse: (code: string) => SystemError): void {
+    if (this.thin.has(deviceId)) throw refuse('EEXIST');
+    this.thin.set(deviceId, {
+      ...{ deviceId, root: BigInt(1000 + deviceId), mappedBlocks: 0n },
+      ...{ transactionId: this.transactionId, creationTime: this.time, snapshottedTime: this.time },
+    });
+  }
+
+  #fork(deviceId: number, origin: number, refuse: (code: string) => SystemError): void {
+    if (!this.thin.has(origin)) throw refuse('ENODATA');
+    if (this.thin.has(deviceId)) throw refuse('EEXIST');
+    this.time += 1;
+    this.#make(deviceId, refuse);
+  }
+
+  #delete(deviceId: number, refuse: (code: string) => SystemError): void {
+    const isActive = [...this.active.values()].some(({ targets }) =>
+      targets.some(({ type, table }) => type === 'thin' && table.endsWith(` ${deviceId}`)),
+    );
+    if (isActive) throw refuse('EBUSY');
+    if (!this.thin.delete(deviceId)) throw refuse('ENODATA');
+  }
+
+  #cut(members: readonly ThinCutMember[]): object {
+    const made: number[] = [];
+    try {
+      for (const { snapshotId, originId } of members) {
+        this.#tell([`create_snap ${snapshotId} ${originId}`]);
+        made.push(snapshotId);
+      }
+    } catch (thrown) {
+      for (const id of made) this.thin.delete(id);
+      throw thrown;
+    }
+    return { cutTimeNs: BigInt(this.time), suspendedNs: 0n, status: this.#status() };
+  }
+
+  #devices(deviceIds: readonly number[] | null): object {
+    const all = [...this.thin.values()];
+    return {
+      devices:
+        deviceIds === null ? all : all.filter(({ deviceId }) => deviceIds.includes(deviceId)),
+      truncated: false,
+    };
+  }
+
+  #superblock(): ThinSuperblock {
+    const { needsCheck, time, transactionId, heldRoot } = this;
+    return {
+      ...{ needsCheck, time, transactionId, heldRoot, mappingRoot: 5n, detailsRoot: 6n },
+      ...{ dataBlockBytes: 65536n, dataBlocks: 1000n, metadataBlocks: 4096n },
+    };
+  }
+
+  #status(): ThinPoolStatus {
+    const { mode, needsCheck, transactionId, heldRoot } = this;
+    return {
+      ...{ mode, needsCheck, transactionId, heldRoot, usedDataBlocks: 0n, totalDataBlocks: 1000n },
+      ...{ usedMetadataBlocks: 10n, totalMetadataBlocks: 4096n, metadataLowWaterBlocks: 1024n },
+      ...{ discards: 'discard_passdown', whenFull: 'error_if_no_space' },
+    };
+  }
+}
+
+export function failure(code: string, syscall: string, path: string): SystemError {
+  return new SystemError(code, syscall, path, `${syscall} ${path}: ${code}`);
+}

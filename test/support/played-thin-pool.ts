@@ -1,0 +1,113 @@
+/**
+ * The rooms of a thin pool on a played kernel and a real ledger, and a process that is killed at any
+ * step: a call of the kernel or of the ledger that never happens, or whose answer is never seen.
+ */
+import { join } from 'node:path';
+import type { ThinKeptBases } from '../../src/backends/thin/kept-bases.js';
+import type { AsyncLedger, Ledger } from '../../src/backends/thin/ledger.js';
+import { MetadataLook } from '../../src/backends/thin/metadata-look.js';
+import { PoolNames } from '../../src/backends/thin/pool-names.js';
+import { PoolQueue } from '../../src/backends/thin/pool-queue.js';
+import { PoolTransactions } from '../../src/backends/thin/pool-transaction.js';
+import { ledgerCalls } from '../../src/backends/thin/sqlite-ledger.js';
+import { ThinCuts } from '../../src/backends/thin/thin-cuts.js';
+import { ThinPool } from '../../src/backends/thin/thin-pool.js';
+import { ThinSnapshots } from '../../src/backends/thin/thin-snapshots.js';
+import { ThinVolumes } from '../../src/backends/thin/thin-volumes.js';
+import { VolumeDevices } from '../../src/backends/thin/volume-devices.js';
+import { KeptDatabase } from '../../src/database/kept-database.js';
+import type { FakeThinKernel } from './fake-thin-kernel.js';
+
+export class Killed extends Error {}
+
+/** Counts the steps of one process, and ends it at one of them. */
+export class Steps {
+  #left = Number.POSITIVE_INFINITY;
+  #when: 'before' | 'after' = 'before';
+  #isDead = false;
+
+  killAt(step: number, when: 'before' | 'after'): void {
+    this.#left = step;
+    this.#when = when;
+  }
+
+  get isDead(): boolean {
+    return this.#isDead;
+  }
+
+  begin(): void {
+    if (this.#left === 0 && this.#when === 'before') this.#isDead = true;
+    this.#assertAlive();
+  }
+
+  end(): void {
+    if (this.#left === 0) this.#isDead = true;
+    this.#left -= 1;
+    this.#assertAlive();
+  }
+
+  #assertAlive(): void {
+    if (this.#isDead) throw new Killed('this process was killed');
+  }
+}
+
+/** One process that works with the pool. */
+export class PlayedProcess {
+  readonly steps = new Steps();
+  readonly pool: ThinPool;
+  readonly look: MetadataLook;
+  readonly transactions: PoolTransactions;
+  readonly devices: VolumeDevices;
+  readonly volumes: ThinVolumes;
+  readonly snapshots: ThinSnapshots;
+
+  private constructor(
+    kernel: FakeThinKernel,
+    /** On this thread: the tests open hundreds. */
+    readonly ledger: Ledger & { close(): void },
+    patienceMs: number,
+  ) {
+    kernel.before = () => this.steps.begin();
+    kernel.after = () => this.steps.end();
+    const counted = this.#counted(ledger);
+    const names = new PoolNames(ledger.pool().uuid);
+    if (!kernel.active.has(names.pool)) {
+      kernel.addActive(names.pool, names.poolUuid, 'thin-pool', '8:0 8:16 128 0 0');
+    }
+    const queue = new PoolQueue();
+    this.pool = new ThinPool(kernel, 'default', names);
+    const parts = { native: kernel, ledger: counted, pool: this.pool };
+    const metadataPath = '/dev/metadata';
+    this.look = new MetadataLook({ ...parts, queue, metadataPath, patienceMs });
+    this.transactions = new PoolTransactions({ ...parts, queue, look: this.look });
+    this.devices = new VolumeDevices(kernel, counted, this.pool, queue);
+    const { look, transactions, devices } = this;
+    const cuts = new ThinCuts({ ...parts, look, transactions, devices });
+    this.volumes = new ThinVolumes({ ...parts, look, transactions, devices, cuts });
+    this.snapshots = new ThinSnapshots({
+      ...{ ...parts, look, transactions, devices, cuts, metadataPath },
+      ...{ poolName: 'default', volumes: this.volumes },
+      keptBases: {} as ThinKeptBases,
+    });
+  }
+
+  static start(kernel: FakeThinKernel, directory: string, patienceMs = 0): PlayedProcess {
+    const database = new KeptDatabase(join(directory, 'pool.sqlite'), 1000);
+    const ledger = { ...ledgerCalls(database), close: () => database.close() };
+    ledger.makePool(65536n);
+    return new PlayedProcess(kernel, ledger, patienceMs);
+  }
+
+  #counted(ledger: Ledger): AsyncLedger {
+    const call =
+      (name: string) =>
+      async (...args: never[]) => {
+        this.steps.begin();
+        const answer = (ledger[name as keyof Ledger] as (...values: never[]) => unknown)(...args);
+        this.steps.end();
+        return answer;
+      };
+    const calls = Object.keys(ledger).map((name) => [name, call(name)]);
+    return Object.fromEntries(calls) as AsyncLedger;
+  }
+}
