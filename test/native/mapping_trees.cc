@@ -5,36 +5,47 @@
 #include <utility>
 
 #include "native/thin/crc32c.h"
-#include "test/native/harness.h"
 
 namespace blockdelta::test {
 namespace {
 
+// Written out: they are part of what is tested.
+constexpr size_t kBlockBytes = 4096;
 constexpr uint32_t kNodeSalt = 121107;
+constexpr uint32_t kSuperblockSalt = 160774;
+constexpr uint32_t kSectorsPerBlock = 128;
+constexpr uint64_t kDataBlocks = 1 << 30;
 
 void Write32(uint8_t* at, uint32_t value) { std::memcpy(at, &value, sizeof(value)); }
 void Write64(uint8_t* at, uint64_t value) { std::memcpy(at, &value, sizeof(value)); }
 
-void SealNode(uint8_t* block) { Write32(block, Crc32c(UINT32_MAX, block + 4, 4092) ^ kNodeSalt); }
-
-}  // namespace
-
-MemorySource::MemorySource(std::vector<uint8_t> bytes, size_t batch_blocks)
-    : bytes_(std::move(bytes)), batch_blocks_(batch_blocks) {}
-
-Status MemorySource::Read(Span<const uint64_t> numbers, uint8_t* out) {
-  EXPECT(!numbers.empty());
-  for (size_t i = 0; i < numbers.size(); i++) {
-    if (numbers[i] >= block_count()) {
-      return Status::Reason(kThinMetadataInvalid, "read", path_, "no such block");
-    }
-    reads_[numbers[i]]++;
-    std::memcpy(out + i * kMetadataBlockBytes, block(numbers[i]), kMetadataBlockBytes);
-  }
-  return Status();
+void Seal(uint8_t* block, uint32_t salt) {
+  Write32(block, Crc32c(UINT32_MAX, block + 4, kBlockBytes - 4) ^ salt);
 }
 
-void MemorySource::Seal(uint64_t number) { SealNode(block(number)); }
+void WriteHead(uint8_t* block, uint64_t number, bool is_leaf, size_t entries, size_t max_entries,
+               uint32_t value_bytes) {
+  Write32(block + 4, is_leaf ? 2 : 1);
+  Write64(block + 8, number);
+  Write32(block + 16, static_cast<uint32_t>(entries));
+  Write32(block + 20, static_cast<uint32_t>(max_entries));
+  Write32(block + 24, value_bytes);
+}
+
+void WriteSuperblock(uint8_t* block, uint64_t blocks) {
+  Write64(block + 32, 27022010);
+  Write32(block + 40, 2);
+  Write64(block + 64, kDataBlocks);
+  Write64(block + 192, blocks);
+  Write64(block + 320, blocks - 2);
+  Write64(block + 328, blocks - 1);
+  Write32(block + 336, kSectorsPerBlock);
+  Write32(block + 340, 8);
+  Write64(block + 344, blocks);
+  Seal(block, kSuperblockSalt);
+}
+
+}  // namespace
 
 MappingTrees::MappingTrees(uint32_t max_entries) : max_entries_(max_entries) {
   // Block 0 is the superblock's.
@@ -143,8 +154,14 @@ void MappingTrees::MergeChildren(uint64_t parent, size_t left) {
   node.values.erase(node.values.begin() + static_cast<ptrdiff_t>(left) + 1);
 }
 
+bool MappingTrees::Has(uint64_t root, uint64_t key) const {
+  const Node& node = nodes_[root];
+  if (!node.is_leaf) return Has(node.values[Child(node, key)], key);
+  return std::binary_search(node.keys.begin(), node.keys.end(), key);
+}
+
 uint64_t MappingTrees::Remove(uint64_t root, uint64_t key) {
-  if (Content(root).count(key) == 0) return root;
+  if (!Has(root, key)) return root;
   root = Shadow(root);
   if (RemoveBelow(root, key)) return Empty();
   while (!nodes_[root].is_leaf && nodes_[root].keys.size() == 1) root = nodes_[root].values[0];
@@ -173,21 +190,42 @@ unsigned MappingTrees::Height(uint64_t root) const {
 }
 
 std::vector<uint8_t> MappingTrees::Image() const {
-  std::vector<uint8_t> image(nodes_.size() * kMetadataBlockBytes);
+  std::vector<uint8_t> image(nodes_.size() * kBlockBytes);
   for (size_t number = 1; number < nodes_.size(); number++) {
     const Node& node = nodes_[number];
-    uint8_t* const block = &image[number * kMetadataBlockBytes];
-    Write32(block + 4, node.is_leaf ? 2 : 1);
-    Write64(block + 8, number);
-    Write32(block + 16, static_cast<uint32_t>(node.keys.size()));
-    Write32(block + 20, max_entries_);
-    Write32(block + 24, 8);
+    uint8_t* const block = &image[number * kBlockBytes];
+    WriteHead(block, number, node.is_leaf, node.keys.size(), max_entries_, 8);
     for (size_t i = 0; i < node.keys.size(); i++) {
       Write64(block + 32 + 8 * i, node.keys[i]);
       Write64(block + 32 + 8 * (max_entries_ + i), node.values[i]);
     }
-    SealNode(block);
+    Seal(block, kNodeSalt);
   }
+  return image;
+}
+
+std::vector<uint8_t> MappingTrees::PoolImage(const std::vector<TreeDevice>& devices) const {
+  constexpr size_t kMappingEntries = 252;
+  constexpr size_t kDetailsEntries = 126;
+  std::vector<uint8_t> image = Image();
+  const size_t blocks = nodes_.size() + 2;
+  image.resize(blocks * kBlockBytes);
+  uint8_t* const mappings = &image[(blocks - 2) * kBlockBytes];
+  uint8_t* const details = &image[(blocks - 1) * kBlockBytes];
+  WriteHead(mappings, blocks - 2, true, devices.size(), kMappingEntries, 8);
+  WriteHead(details, blocks - 1, true, devices.size(), kDetailsEntries, 24);
+  for (size_t i = 0; i < devices.size(); i++) {
+    Write64(mappings + 32 + 8 * i, devices[i].id);
+    Write64(mappings + 32 + 8 * (kMappingEntries + i), devices[i].root);
+    Write64(details + 32 + 8 * i, devices[i].id);
+    uint8_t* const value = details + 32 + 8 * kDetailsEntries + 24 * i;
+    Write64(value, Content(devices[i].root).size());
+    Write32(value + 16, devices[i].creation_time);
+    Write32(value + 20, devices[i].creation_time);
+  }
+  Seal(mappings, kNodeSalt);
+  Seal(details, kNodeSalt);
+  WriteSuperblock(&image[0], blocks);
   return image;
 }
 

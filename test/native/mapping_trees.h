@@ -6,41 +6,22 @@
 #ifndef BLOCKDELTA_TEST_NATIVE_MAPPING_TREES_H_
 #define BLOCKDELTA_TEST_NATIVE_MAPPING_TREES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <random>
 #include <set>
-#include <string>
 #include <vector>
-
-#include "native/thin/block_source.h"
 
 namespace blockdelta::test {
 
 // Virtual block to value: (data block << 24) | time.
 using Mappings = std::map<uint64_t, uint64_t>;
 
-// Blocks in memory; counts how often each was read.
-class MemorySource : public BlockSource {
- public:
-  MemorySource(std::vector<uint8_t> bytes, size_t batch_blocks);
-
-  const std::string& path() const override { return path_; }
-  uint64_t block_count() const override { return bytes_.size() / kMetadataBlockBytes; }
-  size_t batch_blocks() const override { return batch_blocks_; }
-  Status Read(Span<const uint64_t> numbers, uint8_t* out) override;
-
-  uint8_t* block(uint64_t number) { return &bytes_[number * kMetadataBlockBytes]; }
-  // Gives a node that was changed a good checksum again.
-  void Seal(uint64_t number);
-  const std::map<uint64_t, unsigned>& reads() const { return reads_; }
-  void ForgetReads() { reads_.clear(); }
-
- private:
-  std::string path_ = "memory";
-  std::vector<uint8_t> bytes_;
-  size_t batch_blocks_;
-  std::map<uint64_t, unsigned> reads_;
+// A device of a pool that PoolImage() makes.
+struct TreeDevice {
+  uint64_t id;
+  uint64_t root;
+  uint32_t creation_time;
 };
 
 class MappingTrees {
@@ -60,7 +41,11 @@ class MappingTrees {
   Mappings Content(uint64_t root) const;
   std::set<uint64_t> Nodes(uint64_t root) const;
   unsigned Height(uint64_t root) const;
+  // Blocks of all nodes, each in the place of its number.
   std::vector<uint8_t> Image() const;
+  // The same with a superblock in block 0, and the trees it leads to behind the last node: at most
+  // as many devices, in the order of their ids, as a leaf holds.
+  std::vector<uint8_t> PoolImage(const std::vector<TreeDevice>& devices) const;
 
  private:
   struct Node {
@@ -73,6 +58,7 @@ class MappingTrees {
   uint64_t Shadow(uint64_t number);
   uint64_t SplitOff(uint64_t number);
   size_t Child(const Node& node, uint64_t key) const;
+  bool Has(uint64_t root, uint64_t key) const;
   bool RemoveBelow(uint64_t number, uint64_t key);
   void MergeChildren(uint64_t parent, size_t left);
 

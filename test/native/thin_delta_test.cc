@@ -7,13 +7,17 @@
 #include "native/thin/delta_walk.h"
 #include "test/native/harness.h"
 #include "test/native/mapping_trees.h"
+#include "test/native/thin_image_source.h"
+#include "test/native/tree_family.h"
 
 namespace blockdelta {
 namespace {
 
+using test::Family;
 using test::Mappings;
 using test::MappingTrees;
-using test::MemorySource;
+using test::RandomFamily;
+using test::ThinImageSource;
 
 // A run a block, written out.
 using Blocks = std::map<uint64_t, DeltaKind>;
@@ -71,39 +75,6 @@ Result<Blocks> Walk(DeltaWalk* walk, KeyRange range) {
   return blocks;
 }
 
-struct Family {
-  MappingTrees trees;
-  std::vector<uint64_t> roots;
-};
-
-// An origin and what became of it, as snapshots of each other.
-Family RandomFamily(std::mt19937_64* random) {
-  const auto below = [&](uint64_t limit) { return (*random)() % limit; };
-  // Entries a node, and up to how many keys that stays within the height a tree may have.
-  constexpr std::pair<uint32_t, uint64_t> kShapes[] = {
-      {3, 12}, {4, 40}, {7, 400}, {30, 2000}, {252, 2000}};
-  const auto& [entries, most_keys] = kShapes[below(5)];
-  Family family = {MappingTrees(entries), {}};
-  const uint64_t keys = 1 + below(most_keys);
-  uint64_t root = family.trees.Empty();
-  uint64_t next_data = 1;
-  const uint64_t devices = 2 + below(3);
-  for (uint64_t time = 0; time < devices; time++) {
-    const uint64_t changes = below(3) == 0 ? below(keys) : below(20);
-    const uint64_t discards = below(4);
-    for (uint64_t i = 0; i < changes; i++) {
-      const uint64_t key = below(keys);
-      root = below(4) < discards ? family.trees.Remove(root, key)
-                                 : family.trees.Set(root, key, next_data++ << 24 | time);
-    }
-    if (below(10) == 0) root = family.trees.Empty();
-    if (below(10) == 0 && family.trees.Height(root) < 8) root = family.trees.Raise(root);
-    family.roots.push_back(root);
-    family.trees.Share();
-  }
-  return family;
-}
-
 KeyRange RandomRange(std::mt19937_64* random) {
   const uint64_t low = (*random)() % 3 == 0 ? (*random)() % 2100 : 0;
   const uint64_t high = (*random)() % 3 == 0 ? low + (*random)() % 500 : UINT64_MAX;
@@ -115,7 +86,7 @@ TEST("a walk of two mapping trees finds exactly where their data blocks differ")
   const size_t batches[] = {1, 5, 64, 4096};
   for (int round = 0; round < (test::IsLong() ? 5000 : 400); round++) {
     const Family family = RandomFamily(&random);
-    MemorySource source(family.trees.Image(), batches[random() % 4]);
+    ThinImageSource source(family.trees.Image(), batches[random() % 4]);
     const uint64_t left_root = family.roots[random() % family.roots.size()];
     const uint64_t right_root = family.roots[random() % family.roots.size()];
     const Mappings left = family.trees.Content(left_root);
@@ -148,7 +119,7 @@ TEST("a walk reads no node that both trees have, and none twice") {
     const uint64_t left_root = family.roots[0];
     const uint64_t right_root = family.roots[1];
     if (family.trees.Height(left_root) != family.trees.Height(right_root)) continue;
-    MemorySource source(family.trees.Image(), 64);
+    ThinImageSource source(family.trees.Image(), 64);
     MappingReader reader(&source, 0);
     DeltaSides sides;
     sides.roots = {left_root, right_root};
@@ -160,7 +131,7 @@ TEST("a walk reads no node that both trees have, and none twice") {
     std::set_symmetric_difference(left.begin(), left.end(), right.begin(), right.end(),
                                   std::inserter(needed, needed.end()));
     std::set<uint64_t> read;
-    for (const auto& [block, times] : source.reads()) {
+    for (const auto& [block, times] : source.reads_of()) {
       EXPECT_EQ(times, 1u);
       read.insert(block);
     }
@@ -173,7 +144,7 @@ TEST("a walk reads no node that both trees have, and none twice") {
 enum class Damage { kByte, kNumber, kKeyOrder, kKeyRange, kCount, kChild, kDataBlock };
 
 // False if this damage does not apply to the node.
-bool Spoil(Damage damage, uint64_t number, uint32_t max_entries, MemorySource* source,
+bool Spoil(Damage damage, uint64_t number, uint32_t max_entries, ThinImageSource* source,
            std::mt19937_64* random) {
   uint8_t* const block = source->block(number);
   const auto write = [&](size_t offset, uint64_t value, size_t bytes) {
@@ -209,7 +180,7 @@ bool Spoil(Damage damage, uint64_t number, uint32_t max_entries, MemorySource* s
       write(values, uint64_t{1} << 60, 8);
       break;
   }
-  source->Seal(number);
+  source->SealNode(number);
   return true;
 }
 
@@ -217,16 +188,16 @@ TEST("a node that is not what the format says fails the walk that reads it") {
   std::mt19937_64 random(test::Seed());
   for (int round = 0; round < 400; round++) {
     const Family family = RandomFamily(&random);
-    MemorySource source(family.trees.Image(), 16);
+    ThinImageSource source(family.trees.Image(), 16);
     DeltaSides sides;
     sides.roots = {family.roots[0], family.roots[1]};
     sides.include_same = random() % 2 == 0;
     MappingReader reader(&source, uint64_t{1} << 30);
     DeltaWalk walk(&reader, sides);
     if (!EXPECT_OK(Walk(&walk, KeyRange()))) return;
-    if (source.reads().empty()) continue;
-    const auto read =
-        std::next(source.reads().begin(), static_cast<ptrdiff_t>(random() % source.reads().size()));
+    if (source.reads_of().empty()) continue;
+    const auto read = std::next(source.reads_of().begin(),
+                                static_cast<ptrdiff_t>(random() % source.reads_of().size()));
     const auto damage = static_cast<Damage>(random() % 7);
     const uint32_t max_entries = ReadLe32(source.block(read->first) + 20);
     if (!Spoil(damage, read->first, max_entries, &source, &random)) continue;
@@ -242,7 +213,7 @@ TEST("leaves that lie at different depths fail the walk") {
   MappingTrees trees(3);
   uint64_t root = trees.Empty();
   for (uint64_t key = 0; key < 12; key++) root = trees.Set(root, key, key << 24);
-  MemorySource source(trees.Image(), 16);
+  ThinImageSource source(trees.Image(), 16);
   // The second child of the root becomes the leaf that is lowest in it.
   const uint64_t low_key = ReadLe64(source.block(root) + 32 + 8);
   uint64_t leaf = ReadLe64(source.block(root) + 32 + 3 * 8 + 8);
@@ -251,7 +222,7 @@ TEST("leaves that lie at different depths fail the walk") {
     leaf = ReadLe64(source.block(leaf) + 32 + 3 * 8);
   }
   std::memcpy(source.block(root) + 32 + 3 * 8 + 8, &leaf, 8);
-  source.Seal(root);
+  source.SealNode(root);
   MappingReader reader(&source, 0);
   DeltaSides sides;
   sides.roots = {std::nullopt, root};
@@ -264,9 +235,9 @@ TEST("a tree that leads into itself ends the walk") {
   const uint64_t leaf = trees.Set(trees.Empty(), 0, 1 << 24);
   const uint64_t lower = trees.Raise(leaf);
   const uint64_t root = trees.Raise(lower);
-  MemorySource source(trees.Image(), 16);
+  ThinImageSource source(trees.Image(), 16);
   std::memcpy(source.block(lower) + 32 + 3 * 8, &root, 8);
-  source.Seal(lower);
+  source.SealNode(lower);
   MappingReader reader(&source, 0);
   DeltaSides sides;
   sides.roots = {std::nullopt, root};

@@ -4,28 +4,32 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "native/thin/block_source.h"
 #include "native/thin/metadata_block.h"
+#include "native/thin/thin_format.h"
 #include "test/native/thin_image.h"
 
 namespace blockdelta::test {
 
 class ThinImageSource final : public BlockSource {
  public:
-  explicit ThinImageSource(std::vector<uint8_t> bytes) : bytes_(std::move(bytes)) {}
+  explicit ThinImageSource(std::vector<uint8_t> bytes, size_t batch_blocks = 1)
+      : bytes_(std::move(bytes)), batch_blocks_(batch_blocks) {}
   explicit ThinImageSource(ThinImage* image)
       : bytes_(image->block(0), image->block(0) + image->block_count() * kMetadataBlockBytes) {}
 
   const std::string& path() const override { return path_; }
   uint64_t block_count() const override { return bytes_.size() / kMetadataBlockBytes; }
-  size_t batch_blocks() const override { return 1; }
+  size_t batch_blocks() const override { return batch_blocks_; }
   Status Read(Span<const uint64_t> numbers, uint8_t* out) override {
     for (size_t i = 0; i < numbers.size(); i++) {
       reads_++;
+      reads_of_[numbers[i]]++;
       if (numbers[i] >= block_count()) return InvalidBlock(path_, numbers[i], "is not there");
       std::memcpy(out + i * kMetadataBlockBytes, block(numbers[i]), kMetadataBlockBytes);
     }
@@ -34,13 +38,21 @@ class ThinImageSource final : public BlockSource {
 
   uint8_t* block(uint64_t number) { return bytes_.data() + number * kMetadataBlockBytes; }
   void Truncate(uint64_t blocks) { bytes_.resize(blocks * kMetadataBlockBytes); }
-  // Blocks read so far.
+  // Gives a node that was changed a good checksum.
+  void SealNode(uint64_t number) {
+    const uint32_t checksum = ChecksumOf(block(number), kNodeSalt);
+    std::memcpy(block(number), &checksum, sizeof(checksum));
+  }
+  // Blocks read so far, and how often each.
   uint64_t reads() const { return reads_; }
+  const std::map<uint64_t, unsigned>& reads_of() const { return reads_of_; }
 
  private:
   std::string path_ = "memory";
   std::vector<uint8_t> bytes_;
+  size_t batch_blocks_ = 1;
   uint64_t reads_ = 0;
+  std::map<uint64_t, unsigned> reads_of_;
 };
 
 }  // namespace blockdelta::test
