@@ -2,11 +2,13 @@
 import assert from 'node:assert/strict';
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { test } from 'node:test';
+import { NativePool } from '../../src/native/pool.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { type ContractContext, newSnapshot, newVolume, SIZE } from './harness.js';
 
 export function describeAttachments(context: ContractContext): void {
   describeDevices(context);
+  describeReadOnlyDevices(context);
   describeRefusals(context);
   describeSideBySide(context);
 }
@@ -51,6 +53,27 @@ function describeDevices(context: ContractContext): void {
     }
     assert.equal(paths.size, 2);
     for (const id of ids) await backend.deleteVolume(id);
+  });
+}
+
+function describeReadOnlyDevices(context: ContractContext): void {
+  test('a device that was made read-only for a while is attached and grows as before', async () => {
+    const { backend } = context;
+    const native = new NativePool(1);
+    const volumeId = newVolume();
+    await backend.createVolume(volumeId, SIZE);
+    const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+    await native.run('setDeviceReadOnly', { devicePath, readOnly: true });
+    const again = await backend.attach(volumeId, { readOnly: false });
+    assert.deepEqual([again.devicePath, again.readOnly], [devicePath, true]);
+    assert.equal(await backend.expandVolume(volumeId, 2n * SIZE), 2n * SIZE);
+    assert.equal((await backend.findAttachment(volumeId))?.readOnly, true);
+    await native.run('setDeviceReadOnly', { devicePath, readOnly: false });
+    const fd = openSync(devicePath, 'r+');
+    writeSync(fd, 'x', Number(SIZE) + 4096);
+    closeSync(fd);
+    await native.close();
+    await backend.deleteVolume(volumeId);
   });
 
   test('a volume is attached read-only when asked for, and not both ways', async () => {

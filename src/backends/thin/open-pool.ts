@@ -95,12 +95,23 @@ export class OpenPool {
     const names = new PoolNames((await ledger.pool()).uuid);
     await recoverDevices(native, names);
     const pool = new ThinPool(native, deps.pool, names);
+    try {
+      return await OpenPool.#open(deps, pool);
+    } catch (thrown) {
+      // What an active pool stands on stays; the first failure is the one to be told.
+      const active = await pool.find().catch(() => 'unknown');
+      if (active === null) await deps.devices.release().catch(() => undefined);
+      throw thrown;
+    }
+  }
+
+  static async #open(deps: OpenPoolDependencies, pool: ThinPool): Promise<OpenPool> {
     const prepared = await new PoolOpening({ ...deps, pool }).prepare();
     const open = new OpenPool(deps, pool, prepared);
     // Before the pool is active: a start that is killed behind that finds nothing of its history.
     await open.keptBases.review(prepared.history);
     await prepared.activate();
-    await ledger.recordStart(await bootId(), prepared.passesDiscards);
+    await deps.ledger.recordStart(await bootId(), prepared.passesDiscards);
     await open.#settle();
     open.#monitor.start();
     return open;
@@ -141,7 +152,7 @@ export class OpenPool {
     const { names } = this.pool;
     if ((await attachedVolumes(native, names)).length > 0) return;
     if ((await this.pool.find()) !== null) {
-      await this.pool.remove();
+      if (!(await this.pool.remove())) return;
       const { transactionId, time, mappingRoot, detailsRoot } = await this.look.superblock();
       await this.ledger.recordStop({ transactionId, time, mappingRoot, detailsRoot });
     }

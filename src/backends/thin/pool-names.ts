@@ -2,7 +2,7 @@
  * How the devices of one thin pool are called in the kernel: found by name, and known by uuid.
  *
  *   blockdelta-pool-<first 16 digits of the pool's uuid>   BLOCKDELTA-<pool's uuid>-pool
- *   blockdelta-<volume id>                                 BLOCKDELTA-<pool's uuid>-<volume id>
+ *   blockdelta-<volume id>                                 BLOCKDELTA-<pool's uuid>-<volume id>[-ro]
  *
  * A device that has another uuid is somebody else's, whatever it is called.
  */
@@ -22,8 +22,12 @@ export class PoolNames {
     return `${DEVICE_PREFIX}${volumeId}`;
   }
 
-  volumeUuid(volumeId: string): string {
-    return `${this.#uuidPrefix}${volumeId}`;
+  /**
+   * Tells how the volume was attached, too: a device that takes no writes may have been made so later,
+   * for a while (BLKROSET), and the kernel does not tell the two apart.
+   */
+  volumeUuid(volumeId: string, { readOnly }: { readOnly: boolean }): string {
+    return `${this.#uuidPrefix}${volumeId}${readOnly ? '-ro' : ''}`;
   }
 
   /** Whether a device is the pool or one of its volumes. */

@@ -70,9 +70,15 @@ export class ThinPool {
     }
   }
 
-  /** Rejects with EBUSY while a volume is active. */
-  async remove(): Promise<void> {
-    await this.native.run('dmRemove', { name: this.names.pool, deferred: false });
+  /** Whether it is gone: not while a volume is active, or somebody holds the device. */
+  async remove(): Promise<boolean> {
+    try {
+      await this.native.run('dmRemove', { name: this.names.pool, deferred: false });
+      return true;
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'EBUSY') throw thrown;
+      return false;
+    }
   }
 
   #explain(thrown: unknown): unknown {

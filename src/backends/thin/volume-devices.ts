@@ -31,7 +31,8 @@ export class VolumeDevices {
     const { device } = await this.native.run('dmFind', { name });
     // A process that was killed while it made the device has left it empty.
     if (device === null || device.targets.length === 0) return null;
-    if (device.uuid === names.volumeUuid(volumeId)) return device;
+    const ways = [false, true].map((readOnly) => names.volumeUuid(volumeId, { readOnly }));
+    if (ways.includes(device.uuid)) return device;
     throw CsiError.failedPrecondition(
       `the device-mapper device ${name} is not volume ${volumeId} of pool '${this.pool.pool}': its uuid ` +
         `is '${device.uuid}'; remove it`,
@@ -51,7 +52,7 @@ export class VolumeDevices {
     if (!readOnly) await this.ledger.setOpen(volumeId, true);
     const name = this.pool.names.volume(volumeId);
     await this.native.run('dmRemove', { name, deferred: false });
-    const uuid = this.pool.names.volumeUuid(volumeId);
+    const uuid = this.pool.names.volumeUuid(volumeId, { readOnly });
     const request = { name, uuid, readOnly, ...(await this.#table(record)) };
     try {
       const { device } = await this.queue.run(() => this.native.run('dmCreate', request));
@@ -66,7 +67,8 @@ export class VolumeDevices {
     const found = await this.find(record.objectId);
     if (found === null || found.sizeBytes >= record.sizeBytes) return found;
     // I/O in flight is waited for: the kernel's way that is best tried for thin devices.
-    const manner = { readOnly: found.readOnly, noFlush: false, lockFileSystem: false };
+    const readOnly = this.#isReadOnly(record.objectId, found);
+    const manner = { readOnly, noFlush: false, lockFileSystem: false };
     const request = { name: found.name, ...manner, ...(await this.#table(record)) };
     return (await this.queue.run(() => this.native.run('dmReload', request))).device;
   }
@@ -106,13 +108,18 @@ export class VolumeDevices {
   }
 
   async #again(record: DeviceRecord, found: DmDevice, readOnly: boolean): Promise<Attachment> {
-    if (found.readOnly !== readOnly) {
+    if (this.#isReadOnly(record.objectId, found) !== readOnly) {
       throw CsiError.failedPrecondition(
         `volume ${record.objectId} is attached with another read-only state; unstage it first`,
       );
     }
     if (found.suspended) await this.native.run('dmResume', { name: found.name });
     return attachment((await this.grow(record)) ?? found);
+  }
+
+  /** Whether it was attached so; what was made of the device since does not count. */
+  #isReadOnly(volumeId: string, { uuid }: DmDevice): boolean {
+    return uuid === this.pool.names.volumeUuid(volumeId, { readOnly: true });
   }
 
   async #table(
