@@ -57,24 +57,28 @@ export class MetadataLook {
   }
 
   /** As devices(), for work that is in the pool's queue; does not wait for anybody. */
-  async devicesInQueue(deviceIds: readonly number[]): Promise<FoundDevices> {
-    const found = await this.#ask(new Set(deviceIds));
-    if (found !== null) return found;
-    throw this.#heldByOthers();
+  devicesInQueue(deviceIds: readonly number[]): Promise<FoundDevices> {
+    return this.#atOnce(new Set(deviceIds));
+  }
+
+  /** As all(), for work that is in the pool's queue; does not wait for anybody. */
+  allInQueue(): Promise<FoundDevices> {
+    return this.#atOnce(null);
   }
 
   /**
-   * Of one device, cheaply and as of the last commit. Null: it does not exist. Under changes the trees
-   * may be read while they are replaced; that is noticed, and a metadata snapshot settles it.
+   * Of one device, without a metadata snapshot and as of the last commit. Null: it does not exist. Trees
+   * that are replaced while they are read are noticed by their checksums, and a metadata snapshot
+   * settles it.
    */
   async device(deviceId: number): Promise<ThinDeviceDetails | null> {
-    const found = await this.#cheaply([deviceId]);
+    const found = await this.#unconfirmed([deviceId]);
     return found.get(deviceId) ?? null;
   }
 
   /** As device(), of all that the account of space needs. */
-  cheapDevices(deviceIds: readonly number[]): Promise<FoundDevices> {
-    return this.#cheaply(deviceIds);
+  unconfirmedDevices(deviceIds: readonly number[]): Promise<FoundDevices> {
+    return this.#unconfirmed(deviceIds);
   }
 
   /** Releases what a killed plugin has left held. Of a pool that can be changed. */
@@ -88,7 +92,13 @@ export class MetadataLook {
     return (await this.deps.native.run('thinSuperblock', request)).superblock;
   }
 
-  async #cheaply(deviceIds: readonly number[]): Promise<FoundDevices> {
+  async #atOnce(ids: ReadonlySet<number> | null): Promise<FoundDevices> {
+    const found = await this.#ask(ids);
+    if (found !== null) return found;
+    throw this.#heldByOthers();
+  }
+
+  async #unconfirmed(deviceIds: readonly number[]): Promise<FoundDevices> {
     try {
       return await this.#read(CURRENT, new Set(deviceIds));
     } catch (thrown) {
@@ -167,10 +177,20 @@ export class MetadataLook {
     const found = new Map<number, ThinDeviceDetails>();
     const where = { metadata: this.deps.metadataPath, superblock };
     for (const deviceIds of ids === null ? [null] : chunks([...ids])) {
-      const { devices } = await this.deps.native.run('thinDevices', { ...where, deviceIds });
+      const { devices, truncated } = await this.deps.native.run('thinDevices', {
+        ...where,
+        deviceIds,
+      });
+      if (truncated) throw this.#tooMany();
       for (const device of devices) found.set(device.deviceId, device);
     }
     return found;
+  }
+
+  #tooMany(): CsiError {
+    return CsiError.failedPrecondition(
+      `pool '${this.deps.pool.pool}' holds more than ${DEVICES_A_CALL} volumes and snapshots: delete some`,
+    );
   }
 
   #heldByOthers(): CsiError {

@@ -48,7 +48,8 @@ export class PoolTransactions {
         return result;
       } catch (thrown) {
         // What cannot be settled now is before the next change.
-        await this.#settle().catch(() => undefined);
+        const settling = errorCode(thrown) === 'EEXIST' ? this.#giveWay() : this.#settle();
+        await settling.catch(() => undefined);
         throw thrown;
       }
     });
@@ -112,6 +113,17 @@ export class PoolTransactions {
     }
     await this.#raise(transaction);
     await ledger.apply();
+  }
+
+  /**
+   * An id was given that another tool's device has: that one must not be taken back. Whoever sent the
+   * messages has taken back what they made.
+   */
+  async #giveWay(): Promise<void> {
+    const { ledger, look } = this.deps;
+    const taken = [...(await look.allInQueue()).keys()];
+    await ledger.undo();
+    await ledger.skipDeviceIds(Math.max(...taken) + 1);
   }
 
   /** Only what was made since: a device that has one of the ids and is older is somebody else's. */

@@ -30,7 +30,7 @@ export async function thinCapacity(
   }
   const { dataBlockBytes } = await ledger.pool();
   const volumes = (await ledger.devices()).filter(({ kind }) => kind === 'volume');
-  const found = await look.cheapDevices(volumes.map(({ deviceId }) => deviceId));
+  const found = await look.unconfirmedDevices(volumes.map(({ deviceId }) => deviceId));
   const free = (status.totalDataBlocks - status.usedDataBlocks) * dataBlockBytes;
   const space = {
     totalBytes: status.totalDataBlocks * dataBlockBytes,

@@ -33,11 +33,11 @@ export class ThinCuts {
   /** Wall clock of the cut, ns since the epoch. A failure leaves no copy. */
   async cut(members: readonly CutMember[]): Promise<bigint> {
     const sources = await Promise.all(members.map(({ source }) => this.#held(source)));
-    await this.assertTimeLeft(members.length);
     const { native, pool, transactions } = this.deps;
     const copies = members.map(({ copy }) => copy);
     try {
       return await transactions.create(copies, async (made) => {
+        await this.assertTimeLeft(members.length);
         const cut = made.map(({ deviceId }, index) => ({
           deviceName: sources[index] ?? null,
           originId: (members[index] as CutMember).source.deviceId,
@@ -51,7 +51,10 @@ export class ThinCuts {
     }
   }
 
-  /** FAILED_PRECONDITION if the pool cannot count that many snapshots more. */
+  /**
+   * FAILED_PRECONDITION if the pool cannot count that many snapshots more. Asked in the pool's queue, so
+   * that nobody counts on between the question and the messages.
+   */
   async assertTimeLeft(snapshots: number): Promise<void> {
     const { time } = await this.deps.look.superblock();
     if (time + snapshots <= LAST_TIME) return;

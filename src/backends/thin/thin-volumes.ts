@@ -32,19 +32,17 @@ export class ThinVolumes {
 
   async create(volumeId: string, sizeBytes: bigint): Promise<void> {
     if (await this.#isThere(volumeId, sizeBytes)) return;
-    await this.#make(volumeId, sizeBytes, ({ deviceId }) => `create_thin ${deviceId}`);
+    await this.#make(volumeId, sizeBytes, async ({ deviceId }) => `create_thin ${deviceId}`);
   }
 
   /** Nobody uses a snapshot's device, so nothing has to be held still. */
   async restore(volumeId: string, snapshot: DeviceRecord, sizeBytes: bigint): Promise<void> {
     if (await this.#isThere(volumeId, sizeBytes)) return;
     assertHolds(volumeId, sizeBytes, snapshot);
-    await this.deps.cuts.assertTimeLeft(1);
-    await this.#make(
-      volumeId,
-      sizeBytes,
-      ({ deviceId }) => `create_snap ${deviceId} ${snapshot.deviceId}`,
-    );
+    await this.#make(volumeId, sizeBytes, async ({ deviceId }) => {
+      await this.deps.cuts.assertTimeLeft(1);
+      return `create_snap ${deviceId} ${snapshot.deviceId}`;
+    });
   }
 
   async clone(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
@@ -85,11 +83,11 @@ export class ThinVolumes {
   async #make(
     volumeId: string,
     sizeBytes: bigint,
-    message: (made: DeviceRecord) => string,
+    message: (made: DeviceRecord) => Promise<string>,
   ): Promise<void> {
     const { pool, transactions } = this.deps;
     await transactions.create([newVolume(volumeId, sizeBytes)], async (made) => {
-      await pool.tell(made.map(message));
+      await pool.tell(await Promise.all(made.map(message)));
     });
   }
 

@@ -185,9 +185,8 @@ test('a device that somebody else made under the next id is left alone', () =>
     await process.pool.tell([`create_thin ${next}`, 'set_transaction_id 3 4']);
     await process.pool.tell(['set_transaction_id 4 3']);
     const foreign = pool.kernel.thin.get(next);
-    assert.ok(foreign !== undefined);
-    // Made earlier than the transaction that meets it.
-    foreign.transactionId = 0n;
+    // As young as what the transaction that meets it makes: nothing but the refusal tells them apart.
+    assert.equal(foreign?.transactionId, 3n);
     await assert.rejects(process.volumes.create('new', SIZE), { code: 'EEXIST' });
     assert.ok(pool.kernel.thin.has(next));
     await process.volumes.create('new', SIZE);
