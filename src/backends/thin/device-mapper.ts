@@ -25,19 +25,25 @@ export async function assertDeviceMapper(native: NativeRunner): Promise<void> {
 
 /**
  * Lets every device of the pool go on that stands still: a plugin that was killed in a cut, or while it
- * replaced a table, has left it so. Removes those that it left empty.
+ * replaced a table, has left it so. Removes those that never had a table in use. One that cannot be
+ * helped keeps none of the others from it; the first failure is thrown in the end.
  */
 export async function recoverDevices(native: NativeRunner, names: PoolNames): Promise<void> {
   const { devices } = await native.run('dmList', { prefix: DEVICE_PREFIX });
   const ours = devices.filter((device) => names.isOurs(device)).map(({ name }) => name);
   // The pool first: its volumes cannot go on before it does.
+  const failures: unknown[] = [];
   for (const name of ours.sort((a, b) => Number(b === names.pool) - Number(a === names.pool))) {
-    const { device } = await native.run('dmFind', { name });
-    if (device === null) continue;
-    const isEmpty = device.targets.length === 0 && !device.hasInactiveTable;
-    if (isEmpty) await native.run('dmRemove', { name, deferred: false });
-    else if (device.suspended) await native.run('dmResume', { name });
+    await recoverDevice(native, name).catch((thrown: unknown) => failures.push(thrown));
   }
+  if (failures.length > 0) throw failures[0];
+}
+
+async function recoverDevice(native: NativeRunner, name: string): Promise<void> {
+  const { device } = await native.run('dmFind', { name });
+  if (device === null) return;
+  if (device.targets.length === 0) await native.run('dmRemove', { name, deferred: false });
+  else if (device.suspended) await native.run('dmResume', { name });
 }
 
 /** Ids of the volumes of the pool that are attached. */

@@ -46,10 +46,13 @@ export class ThinKeptBases {
     const files = await this.#files();
     const bases = await ledger.keptBases();
     if (bases.length === 0) return;
-    const superblock = await look.superblock();
+    const superblock = await look.superblock().catch(() => null);
     for (const base of bases) {
       const missing = files.includes(base.snapshotId) ? null : 'the file of what was kept is gone';
-      const reason = lossByHistory(history, base) ?? lossByMetadata(superblock, base) ?? missing;
+      const reason =
+        lossByHistory(history, base) ??
+        (superblock === null ? UNREADABLE : lossByMetadata(superblock, base)) ??
+        missing;
       if (reason !== null) await ledger.loseKeptBase(base.snapshotId, reason);
     }
   }
@@ -173,6 +176,8 @@ export class ThinKeptBases {
     return join(this.#directory, snapshotId);
   }
 }
+
+const UNREADABLE = 'the superblock of its pool could not be read at a start';
 
 const keptBase = ({ snapshotId, storedBytes }: KeptBaseRecord): KeptBase => ({
   snapshotId,

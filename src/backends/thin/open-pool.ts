@@ -1,6 +1,7 @@
 /**
  * A thin pool that is open: its rooms, put together once its ledger is known, and taken apart again.
  */
+import { CsiError } from '../../errors.js';
 import type { NativeRunner } from '../../native/pool.js';
 import { attachedVolumes, recoverDevices } from './device-mapper.js';
 import type { OnEvent } from './events.js';
@@ -130,20 +131,35 @@ export class OpenPool {
     }
   }
 
-  /** A pool that cannot be changed is served as far as it goes; its check tells why. */
+  /**
+   * A pool that cannot be changed, or what was left in it not be settled, is served as far as it goes:
+   * its check tells why, and whatever changes it settles first.
+   */
   async #settle(): Promise<void> {
     const { ledger, pool, look, transactions } = this;
     const status = await pool.status();
     if (isWritable(status)) {
-      await look.releaseOurs();
-      await transactions.settle();
-      await this.#growth.step();
+      await this.#attempt('its metadata snapshot was not released', () => look.releaseOurs());
+      await this.#attempt('a change that was under way is not settled', () =>
+        transactions.settle(),
+      );
+      await this.#attempt('it could not be enlarged', () => this.#growth.step());
     }
     await this.#monitor.look();
     const attached = new Set(await attachedVolumes(this.#deps.native, pool.names));
     if (!isWritable(await pool.status({ commit: true }))) return;
     for (const { objectId, open } of await ledger.devices()) {
       if (open && !attached.has(objectId)) await ledger.setOpen(objectId, false);
+    }
+  }
+
+  async #attempt(what: string, work: () => Promise<unknown>): Promise<void> {
+    try {
+      await work();
+    } catch (thrown) {
+      const { pool, onEvent } = this.#deps;
+      const { message } = CsiError.from(thrown);
+      onEvent({ level: 'error', message: `pool '${pool}': ${what}: ${message}` });
     }
   }
 

@@ -35,9 +35,17 @@ export function isKnownTransaction(
   return found === pool.transactionId || found === transaction?.opens;
 }
 
-/** Of a pool that was active when the plugin started: nobody else can have written its metadata. */
-export function historyOfActive(needsCheck: boolean): PoolHistory {
-  return { distrust: needsCheck ? NEEDS_CHECK : null, interrupted: [] };
+/**
+ * Of a pool that was active when the plugin started: as long as it is the plugin that has made it so,
+ * nobody else can have written its metadata since.
+ */
+export function historyOfActive(
+  { pool, bootId }: Pick<StartFindings, 'pool' | 'bootId'>,
+  needsCheck: boolean,
+): PoolHistory {
+  const distrust = (reason: string | null): PoolHistory => ({ distrust: reason, interrupted: [] });
+  if (needsCheck) return distrust(NEEDS_CHECK);
+  return distrust(pool.bootId === bootId && pool.stopped === null ? null : ACTIVATED);
 }
 
 /** Of a pool that was not active, by its superblock. */
@@ -70,4 +78,5 @@ function isAsStopped(stamp: NonNullable<PoolRecord['stopped']>, found: ThinSuper
 const NEEDS_CHECK =
   "a write of the pool's metadata failed, and what it had to undo cannot be known";
 const CHANGED = "the pool's metadata was changed while the plugin was not running";
+const ACTIVATED = 'the pool was made active by somebody else while the plugin was not running';
 const REMOVED = "the pool's device was removed by somebody else while the plugin was not running";

@@ -94,10 +94,11 @@ export class PoolOpening {
       );
     }
     const status = await pool.status();
-    if (status.mode === 'fail' || status.mode === 'error') return historyOfActive(true);
+    const findings = { pool: record, bootId: await bootId() };
+    if (status.mode === 'fail' || status.mode === 'error') return historyOfActive(findings, true);
     await this.#assertKnown(status.transactionId, record, await ledger.openTransaction());
     if (record.state !== 'ready') await ledger.setPoolState('ready');
-    return historyOfActive(status.needsCheck);
+    return historyOfActive(findings, status.needsCheck);
   }
 
   async #reopen(record: PoolRecord, opened: OpenDevices, wanted: PoolTable): Promise<PoolHistory> {
