@@ -20,15 +20,18 @@ let isOver = false;
 let lastEvent = performance.now();
 
 export default async function* report(events) {
+  // Keeps the process, and so the time limits of the tests, alive until the last test.
   const watch = setInterval(giveUpIfStalled, 1000);
-  watch.unref();
   for await (const { type, data } of events) {
     lastEvent = performance.now();
     if (type === 'test:dequeue') running = data.name;
     if (type === 'test:diagnostic' && data.nesting > 0) yield `#      ${data.message}\n`;
     if (type === 'test:pass') yield line(data, 'passed');
     if (type === 'test:fail') yield line(data, 'failed');
-    if (data.name === LAST_TEST && (type === 'test:pass' || type === 'test:fail')) isOver = true;
+    if (data.name === LAST_TEST && (type === 'test:pass' || type === 'test:fail')) {
+      isOver = true;
+      watch.unref();
+    }
   }
   clearInterval(watch);
   yield `${tally}\n`;
