@@ -16,8 +16,16 @@ import type { AsyncCatalogue } from './volumes/records.js';
 interface StartDependencies {
   catalogue: AsyncCatalogue;
   native: NativeRunner;
+  /** Threads of their own; ended when the plugin stops, after what was started behind them. */
+  startThreads(count: number): Promise<NativeRunner>;
   logger: Logger;
 }
+
+/**
+ * Device-mapper's calls wait for I/O of the pool's devices, and for each other when a disk hangs: a pool
+ * in that state must not take the threads of the others.
+ */
+const THREADS_OF_THIN_POOL = 3;
 
 /**
  * A pool that cannot be started is left out, and its failure told by Probe, until the next start: its
@@ -27,13 +35,14 @@ interface StartDependencies {
  */
 export async function startBackends(
   config: Config,
-  { catalogue, native, logger }: StartDependencies,
+  { catalogue, native: shared, startThreads, logger }: StartDependencies,
   undo: Array<() => Promise<void>>,
 ): Promise<BackendRegistry> {
   const owner = await catalogue.uuid();
-  const backends = config.pools.map((pool) => makeBackend(pool, { config, native, owner, logger }));
   const pools: ConfiguredPool[] = [];
-  for (const backend of backends) {
+  for (const pool of config.pools) {
+    const native = pool.kind === 'thin' ? await startThreads(THREADS_OF_THIN_POOL) : shared;
+    const backend = makeBackend(pool, { config, native, owner, logger });
     undo.push(() => backend.stop());
     try {
       const known = await catalogue.poolUuid(backend.pool);

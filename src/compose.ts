@@ -87,7 +87,8 @@ async function compose(
   undo.push(() => catalogue.close());
   const native = await startPool(config.deviceThreads, undo);
   const filler = await startPool(config.scanThreads, undo);
-  const registry = await startBackends(config, { catalogue, native, logger }, undo);
+  const startThreads = (count: number) => startPool(count, undo);
+  const registry = await startBackends(config, { catalogue, native, startThreads, logger }, undo);
   const locks = new OperationLocks();
   const limits = {
     perVolume: config.keptBasesPerVolume,

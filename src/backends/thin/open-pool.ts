@@ -1,6 +1,7 @@
 /**
  * A thin pool that is open: its rooms, put together once its ledger is known, and taken apart again.
  */
+import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError } from '../../errors.js';
 import type { NativeRunner } from '../../native/pool.js';
 import { attachedVolumes, recoverDevices } from './device-mapper.js';
@@ -22,6 +23,9 @@ import { ThinPool } from './thin-pool.js';
 import { ThinSnapshots } from './thin-snapshots.js';
 import { ThinVolumes } from './thin-volumes.js';
 import { VolumeDevices } from './volume-devices.js';
+
+/** For a stop: an orchestrator kills what takes much longer. */
+const CLOSE_TIMEOUT_MS = 10_000;
 
 export interface OpenPoolDependencies {
   native: NativeRunner;
@@ -120,9 +124,26 @@ export class OpenPool {
 
   /**
    * Lets go of the pool if no volume is attached, and of the ledger in any case. What stays active is
-   * taken over by the next start.
+   * taken over by the next start: also a pool whose devices do not answer in time.
    */
   async close(): Promise<void> {
+    const closing = this.#close();
+    const timer = new AbortController();
+    const late = delay(CLOSE_TIMEOUT_MS, 'late', { signal: timer.signal }).catch(() => 'in time');
+    try {
+      if ((await Promise.race([closing, late])) !== 'late') return;
+    } finally {
+      timer.abort();
+    }
+    closing.catch(() => undefined);
+    const { pool, onEvent } = this.#deps;
+    onEvent({
+      level: 'error',
+      message: `pool '${pool}' does not answer and is left active; look at its devices`,
+    });
+  }
+
+  async #close(): Promise<void> {
     await this.#monitor.stop();
     try {
       await this.#deactivate();
