@@ -26,6 +26,8 @@ const HELD_ROOT = 77n;
 export class FakeThinKernel implements NativeRunner {
   mode: ThinPoolMode = 'rw';
   needsCheck = false;
+  /** The metadata device holds a pool; activating one formats it. */
+  formatted = true;
   transactionId = 0n;
   time = 0;
   heldRoot: bigint | null = null;
@@ -58,6 +60,8 @@ export class FakeThinKernel implements NativeRunner {
         return { devices: [...this.active.values()].map(({ uuid, ...one }) => ({ ...one, uuid })) };
       case 'dmCreate':
         return { device: this.#create(request as TableRequest) };
+      case 'dmReload':
+        return this.#reload(request as TableRequest);
       case 'dmRemove':
         return { removed: this.active.delete(name) };
       case 'thinPoolStatus':
@@ -77,6 +81,7 @@ export class FakeThinKernel implements NativeRunner {
 
   #create({ name, uuid, type, table, readOnly, sizeSectors }: TableRequest): DmDevice {
     const id = Number(table.split(' ')[1]);
+    if (type === 'thin-pool') this.formatted = true;
     if (type === 'thin' && !this.thin.has(id)) throw failure('ENODATA', 'dmCreate', name);
     const device: DmDevice = {
       ...{ name, uuid, path: `/dev/${name}`, major: 253, minor: this.active.size },
@@ -86,6 +91,15 @@ export class FakeThinKernel implements NativeRunner {
     };
     this.active.set(name, device);
     return device;
+  }
+
+  #reload({ name, type, table, sizeSectors }: TableRequest): object {
+    const found = this.active.get(name);
+    if (found === undefined) throw failure('ENXIO', 'dmReload', name);
+    const targets = [{ type, table, startSectors: 0n, lengthSectors: sizeSectors }];
+    const device = { ...found, sizeBytes: sizeSectors * 512n, targets };
+    this.active.set(name, device);
+    return { device };
   }
 
   #tell(messages: readonly string[]): { status: ThinPoolStatus } {
@@ -163,6 +177,7 @@ export class FakeThinKernel implements NativeRunner {
   }
 
   #superblock(): ThinSuperblock {
+    if (!this.formatted) throw failure('THIN_METADATA_INVALID', 'thinSuperblock', 'metadata');
     const { needsCheck, time, transactionId, heldRoot } = this;
     return {
       ...{ needsCheck, time, transactionId, heldRoot, mappingRoot: 5n, detailsRoot: 6n },

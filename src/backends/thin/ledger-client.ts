@@ -9,6 +9,7 @@ const METHODS = {
   makePool: true,
   pool: true,
   setPoolState: true,
+  setLabelledBytes: true,
   setHoldsMetadataSnapshot: true,
   recordStart: true,
   recordStop: true,

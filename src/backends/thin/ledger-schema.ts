@@ -13,6 +13,8 @@ const STEPS: readonly string[] = [
     uuid TEXT NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('new', 'formatting', 'ready')),
     data_block_bytes INTEGER NOT NULL CHECK (data_block_bytes > 0),
+    -- Size of the data device when its label was written; null: it has none.
+    labelled_bytes INTEGER CHECK (labelled_bytes > 0),
     transaction_id INTEGER NOT NULL,
     -- Null: no transaction is open.
     opens INTEGER CHECK (opens = transaction_id + 1),

@@ -65,6 +65,8 @@ export interface PoolRecord {
   state: 'new' | 'formatting' | 'ready';
   /** Of a data block; fixed from the beginning. */
   dataBlockBytes: bigint;
+  /** Size of the data device at whose end its label stands (device-label.ts); null: never labelled. */
+  labelledBytes: bigint | null;
   /** The pool's transaction id, as of the last transaction applied. */
   transactionId: bigint;
   /** A metadata snapshot is held by us, or was about to be. */
@@ -97,6 +99,7 @@ export interface Ledger {
   makePool(dataBlockBytes: bigint): void;
   pool(): PoolRecord;
   setPoolState(state: PoolRecord['state']): void;
+  setLabelledBytes(deviceBytes: bigint): void;
   setHoldsMetadataSnapshot(holds: boolean): void;
   /** The pool is used from now on: forgets the stamp of the last stop. */
   recordStart(bootId: string, passesDiscards: boolean): void;

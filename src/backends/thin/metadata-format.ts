@@ -3,40 +3,66 @@
  * device begins with 4 KiB of zeros; here more has to be zeros, on both devices, and a pool that was
  * formatted once is never formatted again.
  */
-import { open } from 'node:fs/promises';
+import { type FileHandle, open } from 'node:fs/promises';
 import { CsiError, errorCode } from '../../errors.js';
 import type { ThinSuperblock } from '../../native/thin-addon.js';
+import { assertLabel, labelBlock, labelOffset } from './device-label.js';
 import type { PoolRecord } from './ledger.js';
 import type { OpenDevices } from './pool-devices.js';
 
-const CHECKED_BYTES = 1 << 20;
+/** At both ends of a device: partition tables, RAIDs and file systems are known by these. */
+const CHECKED_BYTES = 1n << 20n;
 
 /** Reads the superblock, past the page cache. Rejects as thinSuperblock fails. */
 export type ReadSuperblock = () => Promise<ThinSuperblock>;
 
-/** FAILED_PRECONDITION unless the devices are empty, or hold what a formatting that was killed has made. */
-export async function assertFormattable(
-  pool: string,
-  record: PoolRecord,
-  { metadataPath, dataPath }: OpenDevices,
-  readSuperblock: ReadSuperblock,
-): Promise<void> {
+export interface FormatFindings {
+  pool: string;
+  record: PoolRecord;
+  devices: OpenDevices;
+  readSuperblock: ReadSuperblock;
+  /** Of a device, bytes. */
+  sizeOf(path: string): Promise<bigint>;
+}
+
+/**
+ * Whether the devices are empty, but for what a formatting that was killed has made, or the kernel had
+ * formatted them before it was killed. FAILED_PRECONDITION if they are neither.
+ */
+export async function judgeFormattable(findings: FormatFindings): Promise<'empty' | 'formatted'> {
+  const { pool, record, devices, readSuperblock } = findings;
   const found = await superblockOrNull(readSuperblock);
-  if (found !== null) {
-    const isNew = found.transactionId === 0n && found.time === 0 && found.heldRoot === null;
-    if (record.state === 'formatting' && isNew) return;
+  if (found === null) {
+    await assertEmpty(findings);
+    return 'empty';
+  }
+  const isNew = found.transactionId === 0n && found.time === 0 && found.heldRoot === null;
+  const { uuid: poolUuid, labelledBytes: deviceBytes } = record;
+  if (record.state !== 'formatting' || !isNew || deviceBytes === null) {
     throw CsiError.failedPrecondition(
-      `${metadataPath} holds the metadata of a thin pool that is not pool '${pool}': use another device, ` +
-        'or if that pool may go for good, overwrite the first MiB of its metadata device with zeros',
+      `${devices.metadataPath} holds the metadata of a thin pool that is not pool '${pool}': use another ` +
+        'device, or if that pool may go for good, overwrite the first MiB of its metadata device with zeros',
     );
   }
-  for (const path of [metadataPath, dataPath]) {
-    if (await beginsWithZeros(path)) continue;
-    throw CsiError.failedPrecondition(
-      `${path} is not empty, so no pool is made on it: pool '${pool}' needs two devices that begin with a ` +
-        'MiB of zeros. If nothing on it is needed, run blkdiscard --zeroout --length 1MiB on it',
-    );
-  }
+  await assertLabel(pool, devices.dataPath, { poolUuid, deviceBytes });
+  return 'formatted';
+}
+
+async function assertEmpty({ pool, record, devices, sizeOf }: FormatFindings): Promise<void> {
+  const { metadataPath, dataPath } = devices;
+  const { uuid: poolUuid } = record;
+  const dataBytes = await sizeOf(dataPath);
+  const label = labelBlock({ poolUuid, deviceBytes: dataBytes });
+  const ours = record.state === 'formatting' ? label : null;
+  const isEmpty =
+    (await hasZeroEnds(metadataPath, await sizeOf(metadataPath), null)) &&
+    (await hasZeroEnds(dataPath, dataBytes, ours));
+  if (isEmpty) return;
+  throw CsiError.failedPrecondition(
+    `${metadataPath} or ${dataPath} is not empty, so no pool is made on them: the first MiB and the last ` +
+      `two of both devices of pool '${pool}' have to be zeros. If nothing on them is needed, run ` +
+      'blkdiscard --zeroout on each',
+  );
 }
 
 /**
@@ -70,17 +96,36 @@ async function superblockOrNull(read: ReadSuperblock): Promise<ThinSuperblock | 
   }
 }
 
-async function beginsWithZeros(path: string): Promise<boolean> {
+/** @param label what may stand where labels do; null: zeros alone */
+async function hasZeroEnds(
+  path: string,
+  sizeBytes: bigint,
+  label: Buffer | null,
+): Promise<boolean> {
   const handle = await open(path, 'r');
   try {
-    const { buffer, bytesRead } = await handle.read(
-      Buffer.alloc(CHECKED_BYTES),
-      0,
-      CHECKED_BYTES,
-      0,
-    );
-    return buffer.subarray(0, bytesRead).every((byte) => byte === 0);
+    const head = await readWhole(handle, 0n, sizeBytes < CHECKED_BYTES ? sizeBytes : CHECKED_BYTES);
+    const end = labelOffset(sizeBytes);
+    const tail = await readWhole(handle, end, sizeBytes - end);
+    if (head === null || tail === null) return false;
+    if (label?.equals(tail.subarray(0, label.length))) tail.fill(0, 0, label.length);
+    return isZero(head) && isZero(tail);
   } finally {
     await handle.close();
   }
+}
+
+/** Null: it could not be read to its end. */
+async function readWhole(
+  handle: FileHandle,
+  offset: bigint,
+  length: bigint,
+): Promise<Buffer | null> {
+  const buffer = Buffer.alloc(Number(length));
+  const { bytesRead } = await handle.read(buffer, 0, buffer.length, Number(offset));
+  return bytesRead === buffer.length ? buffer : null;
+}
+
+function isZero(buffer: Buffer): boolean {
+  return buffer.every((byte) => byte === 0);
 }

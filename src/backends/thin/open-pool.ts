@@ -86,7 +86,7 @@ export class OpenPool {
       ...{ cuts, metadataPath, poolName: pool.pool, volumes: this.volumes },
       keptBases: this.keptBases,
     });
-    const growing = { pool, queue, devices: deps.devices, opened, dataBlockBytes };
+    const growing = { ledger, pool, queue, devices: deps.devices, opened, dataBlockBytes };
     this.#growth = new PoolGrowth({ ...growing, features, onEvent });
     this.#monitor = new PoolMonitor({
       ...{ pool, growth: this.#growth, onEvent, lowWaterPercent: features.lowWaterPercent },

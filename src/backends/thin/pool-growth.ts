@@ -6,8 +6,10 @@
 import { deviceSizeBytes } from '../../native/block-device.js';
 import type { ThinPoolStatus } from '../../native/dm-addon.js';
 import { blockNumber } from './block-numbers.js';
+import { labelOffset, writeLabel } from './device-label.js';
 import { METADATA_MAXIMUM } from './embedded-devices.js';
 import type { OnEvent } from './events.js';
+import type { AsyncLedger } from './ledger.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
 import type { PoolQueue } from './pool-queue.js';
 import { type PoolFeatures, type PoolTable, poolTable } from './pool-table.js';
@@ -18,6 +20,7 @@ const METADATA_BLOCK_BYTES = 4096n;
 const FREE_SHARE = 4n;
 
 export interface GrowthDependencies {
+  ledger: AsyncLedger;
   pool: ThinPool;
   queue: PoolQueue;
   devices: PoolDevices;
@@ -27,16 +30,17 @@ export interface GrowthDependencies {
   onEvent: OnEvent;
 }
 
-/** The table that the pool should have by its devices and settings. */
+/** The table that the pool should have by its devices and settings, if the label stands where it says. */
 export async function wantedTable(
   { metadataPath, dataPath }: OpenDevices,
+  labelledBytes: bigint,
   dataBlockBytes: bigint,
   features: PoolFeatures,
 ): Promise<PoolTable> {
   const devices = {
     metadata: await blockNumber(metadataPath),
     data: await blockNumber(dataPath),
-    dataBytes: await deviceSizeBytes(dataPath),
+    dataBytes: labelOffset(labelledBytes),
   };
   return poolTable(devices, dataBlockBytes, features);
 }
@@ -57,16 +61,32 @@ export class PoolGrowth {
     if (isShort(status) && (await devices.growMetadata())) {
       onEvent({ level: 'info', message: `the metadata of pool '${pool.pool}' has been enlarged` });
     }
-    const wanted = await wantedTable(opened, dataBlockBytes, features);
+    const labelledBytes = await this.#label();
+    if (labelledBytes === null) return;
+    const wanted = await wantedTable(opened, labelledBytes, dataBlockBytes, features);
     const device = await pool.find();
     const [target] = device?.targets ?? [];
     if (target === undefined) return;
     const isTable = target.table === wanted.table && target.lengthSectors === wanted.sizeSectors;
     const hasRoom = (await this.#metadataBlocks()) <= status.totalMetadataBlocks;
     if (isTable && hasRoom) return;
-    // The kernel refuses a data device that has become smaller; the next start tells it.
-    if (wanted.sizeSectors < target.lengthSectors) return;
     await pool.replace(wanted);
+  }
+
+  /**
+   * Moves the label to the end of a data device that has grown, and tells where it stands. Whoever is
+   * killed here leaves it where the ledger says, and out of the reach of the pool's table. Null: the
+   * device has become smaller, and the next start tells it.
+   */
+  async #label(): Promise<bigint | null> {
+    const { ledger, opened } = this.deps;
+    const { uuid: poolUuid, labelledBytes } = await ledger.pool();
+    const deviceBytes = await deviceSizeBytes(opened.dataPath);
+    if (labelledBytes === null || deviceBytes < labelledBytes) return null;
+    if (labelOffset(deviceBytes) === labelOffset(labelledBytes)) return labelledBytes;
+    await writeLabel(opened.dataPath, { poolUuid, deviceBytes });
+    await ledger.setLabelledBytes(deviceBytes);
+    return deviceBytes;
   }
 
   async #metadataBlocks(): Promise<bigint> {

@@ -4,10 +4,12 @@
  */
 import { readFile } from 'node:fs/promises';
 import { CsiError } from '../../errors.js';
+import { deviceSizeBytes } from '../../native/block-device.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { ThinSuperblock } from '../../native/thin-addon.js';
+import { assertLabel, writeLabel } from './device-label.js';
 import type { AsyncLedger, OpenTransaction, PoolRecord } from './ledger.js';
-import { assertFormattable, readKnownSuperblock } from './metadata-format.js';
+import { judgeFormattable, readKnownSuperblock } from './metadata-format.js';
 import { CURRENT } from './metadata-look.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
 import { wantedTable } from './pool-growth.js';
@@ -56,20 +58,33 @@ export class PoolOpening {
     if (record.state !== 'ready') await devices.make();
     const opened = await devices.open();
     const { dataBlockBytes } = record;
-    const wanted = await wantedTable(opened, dataBlockBytes, features);
     const active = await this.#active();
     const passesDiscards = features.passDiscards || (active !== null && passesDown(active));
     const prepared = { opened, dataBlockBytes, passesDiscards };
     if (active !== null) {
-      const history = await this.#takeOver(record, active, wanted);
+      const history = await this.#takeOver(record, active, opened);
       return { ...prepared, history, activate: async () => undefined };
     }
     if (record.state === 'ready') {
+      const wanted = await this.#wantedTable(record, opened);
       const history = await this.#reopen(record, opened, wanted);
       return { ...prepared, history, activate: () => pool.activate(wanted) };
     }
     const history = { distrust: null, interrupted: [] };
-    return { ...prepared, history, activate: () => this.#format(record, opened, wanted) };
+    return { ...prepared, history, activate: () => this.#format(record, opened) };
+  }
+
+  /** Of a pool whose data device has its label. */
+  async #wantedTable(record: PoolRecord, opened: OpenDevices): Promise<PoolTable> {
+    const { pool, features } = this.deps;
+    const { labelledBytes, dataBlockBytes } = record;
+    if (labelledBytes !== null) {
+      return wantedTable(opened, labelledBytes, dataBlockBytes, features);
+    }
+    throw CsiError.failedPrecondition(
+      `pool '${pool.pool}' is there, and its ledger knows of no devices that were ever labelled for it: ` +
+        'was pool.sqlite replaced? Put back the one that belongs to the pool',
+    );
   }
 
   /** The table of the active pool; null: it is not active. */
@@ -84,8 +99,9 @@ export class PoolOpening {
     return null;
   }
 
-  async #takeOver(record: PoolRecord, active: string, wanted: PoolTable): Promise<PoolHistory> {
+  async #takeOver(record: PoolRecord, active: string, opened: OpenDevices): Promise<PoolHistory> {
     const { ledger, pool } = this.deps;
+    const wanted = await this.#wantedTable(record, opened);
     if (!isSamePool(active, wanted.table)) {
       throw CsiError.failedPrecondition(
         `pool '${pool.pool}' is active with the table '${active}', and its devices would make it ` +
@@ -103,6 +119,7 @@ export class PoolOpening {
 
   async #reopen(record: PoolRecord, opened: OpenDevices, wanted: PoolTable): Promise<PoolHistory> {
     const { ledger, pool } = this.deps;
+    await this.#assertDataDevice(record, opened);
     const superblock = await readKnownSuperblock(pool.pool, opened.metadataPath, () =>
       this.#superblock(opened),
     );
@@ -114,11 +131,20 @@ export class PoolOpening {
     return historyOfInactive(findings, superblock);
   }
 
-  async #format(record: PoolRecord, opened: OpenDevices, wanted: PoolTable): Promise<void> {
-    const { ledger, pool } = this.deps;
-    await assertFormattable(pool.pool, record, opened, () => this.#superblock(opened));
-    await ledger.setPoolState('formatting');
-    await pool.activate(wanted);
+  /** The label's place is remembered before the label is there, and the label is there before the pool. */
+  async #format(record: PoolRecord, devices: OpenDevices): Promise<void> {
+    const { ledger, pool, features } = this.deps;
+    const { uuid: poolUuid, dataBlockBytes } = record;
+    const readSuperblock = () => this.#superblock(devices);
+    const findings = { pool: pool.pool, record, devices, readSuperblock, sizeOf: deviceSizeBytes };
+    if ((await judgeFormattable(findings)) === 'empty') {
+      const deviceBytes = await deviceSizeBytes(devices.dataPath);
+      await ledger.setLabelledBytes(deviceBytes);
+      await ledger.setPoolState('formatting');
+      await writeLabel(devices.dataPath, { poolUuid, deviceBytes });
+    }
+    const { labelledBytes } = await ledger.pool();
+    await pool.activate(await wantedTable(devices, labelledBytes ?? 0n, dataBlockBytes, features));
     const { transactionId, mode } = await pool.status({ commit: true });
     if (transactionId !== 0n || mode !== 'rw') {
       throw CsiError.failedPrecondition(
@@ -127,6 +153,14 @@ export class PoolOpening {
       );
     }
     await ledger.setPoolState('ready');
+  }
+
+  /** FAILED_PRECONDITION if another disk has come up under the path. */
+  async #assertDataDevice(record: PoolRecord, { dataPath }: OpenDevices): Promise<void> {
+    const { uuid: poolUuid, labelledBytes: deviceBytes } = record;
+    if (deviceBytes !== null) {
+      await assertLabel(this.deps.pool.pool, dataPath, { poolUuid, deviceBytes });
+    }
   }
 
   /** What is kept of deleted snapshots is lost with the order of transactions. */
@@ -166,8 +200,8 @@ function assertFits(
   const found = wanted.sizeSectors * SECTOR_BYTES;
   if (found < needed) {
     throw CsiError.failedPrecondition(
-      `the data device of pool '${pool}' has room for ${found} bytes and the pool has ${needed}: it is ` +
-        'another device, or was made smaller; restore its size',
+      `the metadata of pool '${pool}' is of a pool with ${needed} bytes of data and its data device gives it ` +
+        `${found}: they do not belong together; name the pool's own metadata device in BLOCKDELTA_POOLS`,
     );
   }
 }

@@ -26,6 +26,7 @@ export const SECTOR_BYTES = 512n;
 const NO_PASSDOWN = 'no_discard_passdown';
 
 export function poolTable(
+  /** dataBytes: those that the pool may use. */
   devices: { metadata: string; data: string; dataBytes: bigint },
   dataBlockBytes: bigint,
   features: PoolFeatures,

@@ -42,7 +42,13 @@ type Calls<K extends keyof Ledger> = Pick<Ledger, K>;
 function poolCalls(
   database: KeptDatabase,
 ): Calls<
-  'makePool' | 'pool' | 'setPoolState' | 'setHoldsMetadataSnapshot' | 'recordStart' | 'recordStop'
+  | 'makePool'
+  | 'pool'
+  | 'setPoolState'
+  | 'setLabelledBytes'
+  | 'setHoldsMetadataSnapshot'
+  | 'recordStart'
+  | 'recordStop'
 > {
   const make = `INSERT INTO pool (uuid, state, data_block_bytes, transaction_id, next_device_id,
       holds_metadata_snapshot, passes_discards) SELECT ?, 'new', ?, 0, ?, 0, 1 WHERE NOT EXISTS (SELECT 1 FROM pool)`;
@@ -50,6 +56,8 @@ function poolCalls(
     makePool: (dataBlockBytes) => database.run(make, randomUUID(), dataBlockBytes, FIRST_DEVICE_ID),
     pool: () => poolRow(onlyPool(database)),
     setPoolState: (state) => database.run('UPDATE pool SET state = ?', state),
+    setLabelledBytes: (deviceBytes) =>
+      database.run('UPDATE pool SET labelled_bytes = ?', deviceBytes),
     setHoldsMetadataSnapshot: (holds) =>
       database.run('UPDATE pool SET holds_metadata_snapshot = ?', Number(holds)),
     recordStart: (bootId, passesDiscards) =>
@@ -230,6 +238,7 @@ function poolRow(row: Row): PoolRecord {
     uuid: String(row['uuid']),
     state: row['state'] as PoolRecord['state'],
     dataBlockBytes: row['data_block_bytes'] as bigint,
+    labelledBytes: row['labelled_bytes'] as bigint | null,
     transactionId: row['transaction_id'] as bigint,
     holdsMetadataSnapshot: row['holds_metadata_snapshot'] === 1n,
     bootId: row['boot_id'] as string | null,

@@ -53,6 +53,7 @@ test('the pool of a ledger is made once and keeps its uuid and block size', () =
       uuid: pool.uuid,
       state: 'new',
       dataBlockBytes: BLOCK,
+      labelledBytes: null,
       transactionId: 0n,
       holdsMetadataSnapshot: false,
       bootId: null,

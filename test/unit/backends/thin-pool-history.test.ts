@@ -27,6 +27,7 @@ const POOL: PoolRecord = {
   state: 'ready',
   dataBlockBytes: 65536n,
   transactionId: 9n,
+  labelledBytes: 1n << 30n,
   holdsMetadataSnapshot: false,
   bootId: 'boot-1',
   passesDiscards: true,

@@ -1,0 +1,87 @@
+/**
+ * The label of a pool's data device: a line of text that says which pool its blocks belong to. A path
+ * may lead to another disk after a restart, and nothing else on a data device tells.
+ *
+ * It stands at the beginning of the last whole MiB of the device, and the pool's table ends before it.
+ * The ledger remembers the size of the device by which that place was found. Where the device grows, the
+ * label is written at its new end first, and remembered then; only after that the old place is the
+ * pool's (pool-growth.ts). Knows no pool and no table.
+ */
+import { type FileHandle, open } from 'node:fs/promises';
+import { CsiError } from '../../errors.js';
+
+const MIB = 1n << 20n;
+const LABEL_BYTES = 4096;
+
+export interface Label {
+  poolUuid: string;
+  /** Of the device when the label was written: it stands at labelOffset of them. */
+  deviceBytes: bigint;
+}
+
+/** Bytes before the label: what of a device the pool may use. */
+export function labelOffset(deviceBytes: bigint): bigint {
+  return deviceBytes < MIB ? 0n : (deviceBytes / MIB - 1n) * MIB;
+}
+
+/** The whole block, as it stands on the device. */
+export function labelBlock({ poolUuid, deviceBytes }: Label): Buffer {
+  const block = Buffer.alloc(LABEL_BYTES);
+  block.write(`blockdelta 1 data of pool ${poolUuid} in ${deviceBytes} bytes\n`, 'latin1');
+  return block;
+}
+
+/** Durable when it resolves, and read back. */
+export async function writeLabel(path: string, label: Label): Promise<void> {
+  const block = labelBlock(label);
+  const position = Number(labelOffset(label.deviceBytes));
+  const handle = await open(path, 'r+');
+  try {
+    await handle.write(block, 0, LABEL_BYTES, position);
+    await handle.sync();
+    if (block.equals(await readBlock(handle, position))) return;
+  } finally {
+    await handle.close();
+  }
+  throw CsiError.failedPrecondition(
+    `${path} does not give back the label that was written to it at byte ${position}: the device is broken`,
+  );
+}
+
+/** FAILED_PRECONDITION unless the device has exactly that label. Writes nothing. */
+export async function assertLabel(pool: string, path: string, label: Label): Promise<void> {
+  const position = Number(labelOffset(label.deviceBytes));
+  const found = await readBlockOf(path, position);
+  if (found.equals(labelBlock(label))) return;
+  throw CsiError.failedPrecondition(
+    `${path} is not the data device of pool '${pool}': at byte ${position} it should have the label of pool ` +
+      `${label.poolUuid}, and ${whatIsThere(found)}. Nothing on it was changed; name the pool's own device ` +
+      'in BLOCKDELTA_POOLS, by a path that stays with the disk, such as one of /dev/disk/by-id',
+  );
+}
+
+function whatIsThere(block: Buffer): string {
+  if (block.length < LABEL_BYTES) return 'it ends before that';
+  const owner = /^blockdelta \d+ data of pool (\S{1,64}) in (\d{1,20}) bytes\n/.exec(
+    block.toString('latin1'),
+  );
+  return owner === null
+    ? 'there is no label'
+    : `its label is of pool ${owner[1]}, on a device of ${owner[2]} bytes`;
+}
+
+async function readBlockOf(path: string, position: number): Promise<Buffer> {
+  const handle = await open(path, 'r');
+  try {
+    return await readBlock(handle, position);
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Shorter where the device ends. */
+async function readBlock(handle: FileHandle, position: number): Promise<Buffer> {
+  const block = Buffer.alloc(LABEL_BYTES);
+  const { bytesRead } = await handle.read(block, 0, LABEL_BYTES, position);
+  return block.subarray(0, bytesRead);
+}

@@ -1,0 +1,237 @@
+/**
+ * Which devices a thin pool takes for its own: real loop devices and a real ledger under a played
+ * device-mapper. A start is killed at every step where the label moves.
+ */
+import assert from 'node:assert/strict';
+import { truncateSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { after, type TestContext, test } from 'node:test';
+import { labelBlock, labelOffset } from '../../src/backends/thin/device-label.js';
+import { GivenDevices } from '../../src/backends/thin/given-devices.js';
+import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger.js';
+import { openLedger } from '../../src/backends/thin/ledger-client.js';
+import { PoolGrowth } from '../../src/backends/thin/pool-growth.js';
+import { PoolNames } from '../../src/backends/thin/pool-names.js';
+import { PoolOpening } from '../../src/backends/thin/pool-opening.js';
+import { PoolQueue } from '../../src/backends/thin/pool-queue.js';
+import { ThinPool } from '../../src/backends/thin/thin-pool.js';
+import { NativePool } from '../../src/native/pool.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { FakeThinKernel } from '../support/fake-thin-kernel.js';
+import { skipUnlessRoot, Workspace } from '../support/workspace.js';
+
+const MIB = 1n << 20n;
+const BLOCK = 65536n;
+const DATA_BYTES = 128n * MIB + 4096n;
+const FEATURES = { passDiscards: true, errorWhenFull: true, lowWaterPercent: 10n };
+const options = { skip: skipUnlessRoot };
+const native = new NativePool(1);
+after(() => native.close());
+
+/** One pool of its own, on loop devices. */
+class Machine {
+  readonly kernel = new FakeThinKernel();
+  readonly #workspace = new Workspace('thin-devices');
+  #ledger: OpenLedger | null = null;
+
+  constructor() {
+    this.kernel.formatted = false;
+  }
+
+  async disk(name: string, sizeBytes = DATA_BYTES): Promise<string> {
+    const file = this.#workspace.path(name);
+    const names = { temporaryPath: `${file}.new`, finalPath: file };
+    await native.run('createSparseFile', { ...names, sizeBytes });
+    const request = { backingPath: file, readOnly: false, label: '' };
+    return (await native.run('loopAttach', request)).device.path;
+  }
+
+  async grow(name: string, sizeBytes: bigint): Promise<void> {
+    truncateSync(this.#workspace.path(name), Number(sizeBytes));
+    await native.run('loopResize', { backingPath: this.#workspace.path(name) });
+  }
+
+  async ledger(): Promise<OpenLedger> {
+    if (this.#ledger === null) {
+      this.#ledger = await openLedger(this.#workspace.path('pool.sqlite'));
+      await this.#ledger.makePool(BLOCK);
+    }
+    return this.#ledger;
+  }
+
+  /** As a plugin does that starts on these devices. */
+  async start(metadata: string, data: string): Promise<ThinPool> {
+    const { opening, pool } = await this.#parts(metadata, data);
+    await (await opening.prepare()).activate();
+    return pool;
+  }
+
+  async growth(metadata: string, data: string, ledger?: AsyncLedger): Promise<PoolGrowth> {
+    const { pool, devices } = await this.#parts(metadata, data);
+    return new PoolGrowth({
+      ...{ pool, devices, ledger: ledger ?? (await this.ledger()), queue: new PoolQueue() },
+      opened: { metadataPath: metadata, dataPath: data },
+      ...{ dataBlockBytes: BLOCK, features: FEATURES, onEvent: () => undefined },
+    });
+  }
+
+  /** What the table of the active pool lets it use, bytes. */
+  get reach(): bigint {
+    return [...this.kernel.active.values()][0]?.sizeBytes ?? 0n;
+  }
+
+  stop(): void {
+    this.kernel.active.clear();
+  }
+
+  async dispose(): Promise<void> {
+    await this.#ledger?.close();
+    this.#workspace.dispose();
+  }
+
+  async #parts(metadata: string, data: string) {
+    const ledger = await this.ledger();
+    const pool = new ThinPool(this.kernel, 'default', new PoolNames((await ledger.pool()).uuid));
+    const devices = new GivenDevices('default', { metadata, data });
+    const parts = { native: this.kernel, ledger, pool, devices, features: FEATURES };
+    return { opening: new PoolOpening(parts), pool, devices };
+  }
+}
+
+async function machine(t: TestContext): Promise<Machine> {
+  const made = new Machine();
+  t.after(() => made.dispose());
+  return made;
+}
+
+async function read(path: string, position: bigint, length: number): Promise<Buffer> {
+  const handle = await open(path, 'r');
+  const { buffer } = await handle.read(Buffer.alloc(length), 0, length, Number(position));
+  await handle.close();
+  return buffer;
+}
+
+async function write(path: string, position: bigint, bytes: Buffer): Promise<void> {
+  const handle = await open(path, 'r+');
+  await handle.write(bytes, 0, bytes.length, Number(position));
+  await handle.sync();
+  await handle.close();
+}
+
+test('formatting leaves a label behind the reach of the pool', options, async (t) => {
+  const one = await machine(t);
+  const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
+  await one.start(metadata, data);
+  const { uuid: poolUuid, labelledBytes, state } = await (await one.ledger()).pool();
+  assert.equal(state, 'ready');
+  assert.equal(labelledBytes, DATA_BYTES);
+  assert.equal(one.reach, 127n * MIB);
+  const block = labelBlock({ poolUuid, deviceBytes: DATA_BYTES });
+  assert.deepEqual(await read(data, 127n * MIB, 4096), block);
+  one.stop();
+  await one.start(metadata, data);
+  assert.equal(one.reach, 127n * MIB);
+});
+
+test("another disk, and another pool's, is refused and left alone", options, async (t) => {
+  const [one, two] = [await machine(t), await machine(t)];
+  const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
+  const [otherMetadata, otherData] = [await two.disk('metadata'), await two.disk('data')];
+  const [blank, short] = [await one.disk('blank'), await one.disk('short', 64n * MIB)];
+  await one.start(metadata, data);
+  await two.start(otherMetadata, otherData);
+  one.stop();
+  const { uuid } = await (await two.ledger()).pool();
+  const said = { code: 'FAILED_PRECONDITION' } as const;
+  await rejectsWith(
+    one.start(metadata, otherData),
+    said.code,
+    new RegExp(`label is of pool ${uuid}`),
+  );
+  await rejectsWith(one.start(metadata, blank), said.code, /there is no label/);
+  await rejectsWith(one.start(metadata, short), said.code, /it ends before that/);
+  assert.equal(one.kernel.active.size, 0);
+  assert.ok((await read(blank, 0n, Number(DATA_BYTES))).every((byte) => byte === 0));
+  await one.start(metadata, data);
+});
+
+test('a new pool is made only where both ends of both devices are zeros', options, async (t) => {
+  const one = await machine(t);
+  const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
+  const said = /is not empty, so no pool is made/;
+  for (const device of [metadata, data]) {
+    for (const at of [0n, MIB - 1n, DATA_BYTES - 1n, DATA_BYTES - MIB]) {
+      await write(device, at, Buffer.of(1));
+      await rejectsWith(one.start(metadata, data), 'FAILED_PRECONDITION', said);
+      await write(device, at, Buffer.of(0));
+    }
+  }
+  assert.equal((await (await one.ledger()).pool()).state, 'new');
+  await one.start(metadata, data);
+});
+
+test(
+  'a formatting that was killed goes on, with the disk it began with alone',
+  options,
+  async (t) => {
+    const one = await machine(t);
+    const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
+    const blank = await one.disk('blank');
+    one.kernel.before = (method) => {
+      if (method === 'dmCreate') throw new Error('killed');
+    };
+    await assert.rejects(one.start(metadata, data), /killed/);
+    assert.equal((await (await one.ledger()).pool()).state, 'formatting');
+    one.kernel.before = () => undefined;
+    // The kernel came as far as to write the superblock.
+    one.kernel.formatted = true;
+    await rejectsWith(one.start(metadata, blank), 'FAILED_PRECONDITION', /there is no label/);
+    await one.start(metadata, data);
+    assert.equal((await (await one.ledger()).pool()).state, 'ready');
+  },
+);
+
+test(
+  'the label moves before the pool reaches its place, killed at any step',
+  options,
+  async (t) => {
+    for (const step of ['setLabelledBytes', 'dmReload', 'none']) {
+      await t.test(`killed before ${step}`, async (u) => {
+        const one = await machine(u);
+        const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
+        await one.start(metadata, data);
+        const grown = 2n * DATA_BYTES;
+        await one.grow('data', grown);
+        one.kernel.before = (method) => {
+          if (method === step) throw new Error('killed');
+        };
+        const real = await one.ledger();
+        const ledger: AsyncLedger = {
+          ...real,
+          setLabelledBytes: async (bytes) => {
+            if (step === 'setLabelledBytes') throw new Error('killed');
+            await real.setLabelledBytes(bytes);
+          },
+        };
+        const stepped = (await one.growth(metadata, data, ledger)).step();
+        if (step === 'none') await stepped;
+        else await assert.rejects(stepped, /killed/);
+        one.kernel.before = () => undefined;
+
+        const { uuid: poolUuid, labelledBytes } = await real.pool();
+        const place = labelOffset(labelledBytes ?? 0n);
+        assert.ok(one.reach <= place, 'the pool could overwrite its label');
+        const block = labelBlock({ poolUuid, deviceBytes: labelledBytes ?? 0n });
+        assert.deepEqual(await read(data, place, 4096), block);
+        one.stop();
+        await one.start(metadata, data);
+        await (await one.growth(metadata, data)).step();
+        assert.equal(one.reach, labelOffset(grown));
+        one.stop();
+        // The pool's own by now.
+        await write(data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
+        await one.start(metadata, data);
+      });
+    }
+  },
+);
