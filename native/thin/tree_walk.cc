@@ -20,7 +20,7 @@ struct Subtree {
 class Walk {
  public:
   Walk(BlockSource* source, const TreeRoot& root, const WantedKeys& wanted, const VisitEntry& visit)
-      : source_(source), root_(root), wanted_(wanted), visit_(visit), buffer_(kWindowNodes) {}
+      : source_(source), root_(root), wanted_(wanted), visit_(visit) {}
 
   Status Run() {
     std::vector<Subtree> level = {{root_.number, root_.keys}};
@@ -62,6 +62,7 @@ class Walk {
   }
 
   Status ReadWindow(Span<const Subtree> window) {
+    if (buffer_.blocks() < window.size()) buffer_ = BlockBuffer(window.size());
     numbers_.clear();
     for (const Subtree& subtree : window) numbers_.push_back(subtree.number);
     return source_->Read(Span<const uint64_t>(numbers_.data(), numbers_.size()), buffer_.data());
