@@ -6,7 +6,7 @@
  * many there may be. A base that is lost leaves a record of the reason for a while, because the backup
  * tool that asks for it next wants to know.
  */
-import type { Backend, KeptBases as HeldBases } from '../backends/backend.js';
+import type { Backend } from '../backends/backend.js';
 import { CsiError } from '../errors.js';
 import type { Logger } from '../logger.js';
 import { type OperationLocks, snapshotKey } from './operation-locks.js';
@@ -67,7 +67,9 @@ export class KeptBases {
     for (const verdict of settleRecords({ records, held, limits, nowNs })) {
       await this.#carryOut(backend, verdict);
     }
-    await this.#dropUnrecorded(backend, held);
+    const recorded = new Set(records.filter(({ lost }) => lost === null).map(idOf));
+    const unrecorded = [...held.usable, ...held.lost].map(idOf).filter((id) => !recorded.has(id));
+    for (const snapshotId of unrecorded) await this.#dropUnrecorded(backend, snapshotId);
   }
 
   async #keep(
@@ -110,18 +112,16 @@ export class KeptBases {
   }
 
   /** What a kill has left between the two, and what a catalogue restored from a backup does not know. */
-  async #dropUnrecorded(backend: Backend, held: HeldBases): Promise<void> {
+  async #dropUnrecorded(backend: Backend, snapshotId: string): Promise<void> {
     const { catalogue, locks } = this.deps;
-    for (const { snapshotId } of [...held.usable, ...held.lost]) {
-      const key = snapshotKey(snapshotId);
-      if (locks.isBusy(key)) continue;
-      await locks.run([key], async () => {
-        // Its deletion is unfinished, or has to be repeated.
-        if ((await catalogue.snapshotById(snapshotId)) !== null) return;
-        const record = await catalogue.keptBaseById(snapshotId);
-        if (record === null || record.lost !== null) await backend.dropBase(snapshotId);
-      });
-    }
+    const key = snapshotKey(snapshotId);
+    if (locks.isBusy(key)) return;
+    await locks.run([key], async () => {
+      // Its deletion is unfinished, or has to be repeated.
+      if ((await catalogue.snapshotById(snapshotId)) !== null) return;
+      const record = await catalogue.keptBaseById(snapshotId);
+      if (record === null || record.lost !== null) await backend.dropBase(snapshotId);
+    });
   }
 
   #tellExpiry({ snapshotId, volumeId, pool }: KeptBaseRecord, reason: string): void {
@@ -139,5 +139,7 @@ export class KeptBases {
     );
   }
 }
+
+const idOf = ({ snapshotId }: { snapshotId: string }): string => snapshotId;
 
 const now = (): bigint => BigInt(Date.now()) * 1_000_000n;
