@@ -10,6 +10,7 @@ const ioctl = createRequire(import.meta.url)('ioctl') as (
 
 const BLKDISCARD = 0x1277;
 const BLKZEROOUT = 0x127f;
+const BLKFLSBUF = 0x1261;
 const FICLONERANGE = 0x4020940d;
 const FS_IOC_GETFLAGS = 0x80086601;
 const FS_IOC_SETFLAGS = 0x40086602;
@@ -30,6 +31,11 @@ export function blockDiscard(fd: number, offset: number, length: number): void {
 
 export function blockZeroOut(fd: number, offset: number, length: number): void {
   ioctl(fd, BLKZEROOUT, words(offset, length));
+}
+
+/** Writes the page cache of a block device out and empties it, without asking the disk to flush its own. */
+export function flushCache(fd: number): void {
+  ioctl(fd, BLKFLSBUF, 0);
 }
 
 /** Both files open for writing; whole blocks. */

@@ -84,8 +84,26 @@ test('E19: the documents tell of secrets, the topology key, and what Probe costs
   assert.match(read('docs/limits.md'), /Probe .* cheap/);
 });
 
+test('docs/kept-bases.md names a guest test for every condition, and no test that is not there', () => {
+  const [, section = ''] = read('docs/kept-bases.md').split('## What must hold');
+  const rows = [...section.matchAll(/^\| (?!condition|---)(.*)\|$/gm)];
+  assert.ok(rows.length >= 10);
+  const tests = read('test/guest/thin-kept-bases.test.ts');
+  for (const [row, cells = ''] of rows) {
+    const titles = [...(cells.split('|').at(-1) ?? '').matchAll(/"([^"]+)"/g)];
+    assert.ok(titles.length > 0, row);
+    for (const [, title = ''] of titles) assert.ok(tests.includes(`'${title}'`), title);
+  }
+});
+
 test('every link between the documents leads somewhere', () => {
-  const files = ['README.md', 'docs/architecture.md', 'docs/limits.md', 'docs/configuration.md'];
+  const files = [
+    'README.md',
+    'docs/architecture.md',
+    'docs/limits.md',
+    'docs/configuration.md',
+    'docs/kept-bases.md',
+  ];
   for (const file of files) {
     for (const [, target] of read(file).matchAll(/\]\(([^):#]+)\)/g)) {
       const path = join(dirname(file), target ?? '');

@@ -74,9 +74,11 @@ export class ThinKeptBases {
   async keep(snapshotId: string): Promise<KeptBase | null> {
     const { ledger, metadataPath: metadata, native } = this.deps;
     const known = await ledger.keptBase(snapshotId);
-    if (known !== null) return keptBase(known);
     const device = await ledger.device(snapshotId);
+    if (known !== null && (known.lost === null || device === null)) return keptBase(known);
     if (device?.kind !== 'snapshot') return null;
+    // What was lost before the snapshot was deleted is kept anew: it held its blocks all the time.
+    if (known !== null) await this.drop(snapshotId);
     const { deviceId, lineage, sizeBytes } = device;
     const { root } = await this.#details(device);
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });

@@ -185,6 +185,17 @@ test('a pool that is seen read-only or failed, or asks for a check, loses all ba
   }
 });
 
+test('a base that is lost while its snapshot lives is kept anew, and not once it is deleted', async () => {
+  const kept = await bases.keep('snap-1');
+  await bases.loseAll('of a test');
+  assert.deepEqual(await bases.keep('snap-1'), kept);
+  assert.deepEqual(await bases.list(), { usable: [kept], lost: [] });
+  await bases.loseAll('of a test');
+  await remove('snap-1');
+  await bases.keep('snap-1');
+  assert.equal(await lost(), 'of a test');
+});
+
 test('a start that finds nothing against them loses no base', async () => {
   await bases.keep('snap-1');
   await bases.review(TRUSTED);

@@ -1,0 +1,246 @@
+/**
+ * Deltas from deleted snapshots against the bytes, on the real dm-thin: random writes, discards,
+ * snapshots, groups, deletions, clones, restores, growth, restarts and power cuts. Whatever list the
+ * backend gives must miss nothing; where it gives none, the base must be lost or no base at all.
+ *
+ * Half a minute for each way with discards; ten minutes with BLOCKDELTA_TEST_LONG=1, which needs as much
+ * of BLOCKDELTA_GUEST_TEST_SECONDS.
+ */
+import assert from 'node:assert/strict';
+import { after, type TestContext } from 'node:test';
+import { rejectsWith } from '../support/expect-status.js';
+import { type Random, seededRandom } from '../support/random.js';
+import {
+  closeThreads,
+  PAGES_A_BLOCK,
+  ThinPoolOnDisks,
+  type WorldSnapshot,
+  type WorldVolume,
+} from '../support/thin-pool-on-disks.js';
+import { guestTest } from './guest.js';
+
+after(closeThreads);
+
+const SECONDS = process.env['BLOCKDELTA_TEST_LONG'] === '1' ? 600 : 25;
+const MAX_VOLUMES = 3;
+const MAX_LIVE = 10;
+const MAX_KEPT = 24;
+/** Of all that were ever cut. */
+const MAX_KNOWN = 50;
+
+type Step =
+  | 'write'
+  | 'discard'
+  | 'cut'
+  | 'group'
+  | 'delete'
+  | 'copy'
+  | 'grow'
+  | 'restart plugin'
+  | 'restart pool'
+  | 'power cut'
+  | 'check';
+
+const WEIGHTS: Readonly<Record<Step, number>> = {
+  write: 36,
+  discard: 12,
+  cut: 14,
+  group: 3,
+  delete: 13,
+  copy: 3,
+  grow: 1,
+  'restart plugin': 1,
+  'restart pool': 2,
+  'power cut': 3,
+  check: 12,
+};
+
+class RandomLife {
+  readonly counts = new Map<string, number>();
+  /** In the order of their cuts. */
+  readonly cuts: WorldSnapshot[] = [];
+  readonly live = new Set<WorldSnapshot>();
+  readonly #steps: Readonly<Record<Step, () => Promise<void>>> = {
+    write: async () => this.#write(this.#anyVolume()),
+    discard: async () => this.#discard(this.#anyVolume()),
+    cut: async () => this.#add(await this.world.cut(this.#anyVolume())),
+    group: async () => this.#add(await this.world.cut(...this.world.volumes.values())),
+    delete: () => this.#delete(),
+    copy: () => this.#copy(),
+    grow: () => this.#grow(),
+    'restart plugin': () => this.world.restartPlugin(),
+    'restart pool': async () => {
+      await this.world.stop();
+      await this.world.start();
+    },
+    'power cut': () => this.#powerCut(),
+    check: () => this.check(),
+  };
+
+  constructor(
+    private readonly world: ThinPoolOnDisks,
+    private readonly random: Random,
+  ) {}
+
+  async step(): Promise<void> {
+    let at = this.random.below(Object.values(WEIGHTS).reduce((sum, weight) => sum + weight, 0));
+    for (const [step, weight] of Object.entries(WEIGHTS) as [Step, number][]) {
+      at -= weight;
+      if (at >= 0) continue;
+      this.#count(step);
+      await this.#steps[step]();
+      break;
+    }
+    if (this.live.size > MAX_LIVE) await this.#delete();
+    await this.#dropOldest();
+  }
+
+  /** Every list to one live snapshot, from live, kept and lost bases of all volumes. */
+  async check(): Promise<void> {
+    const target = this.#anyLive();
+    if (target === null) return;
+    if (this.random.below(3) === 0) {
+      const content = await this.world.contentOf(target);
+      assert.ok(content.equals(target.image), 'the target holds what it held');
+    }
+    const { usable, lost } = await this.world.backend.keptBases();
+    const usableIds = new Set(usable.map(({ snapshotId }) => snapshotId));
+    for (const base of this.cuts.slice(0, this.cuts.indexOf(target))) {
+      const known = this.live.has(base) || usableIds.has(base.id);
+      if (base.volumeId === target.volumeId && known) {
+        const list = await this.world.soundDelta(base, target);
+        this.#count(this.live.has(base) ? 'lists from live bases' : 'lists from kept bases');
+        this.#count('ranges', list.ranges.length);
+      } else if (!this.live.has(base)) {
+        const refused = this.world.backend.scanSource(target.id, base.id);
+        await rejectsWith(refused, 'FAILED_PRECONDITION');
+        this.#count(known ? 'refused over a lineage' : 'refused as lost');
+      }
+    }
+    this.counts.set('lost now', lost.length);
+  }
+
+  toString(): string {
+    return [...this.counts].map(([what, count]) => `${what} ${count}`).join(', ');
+  }
+
+  #write(volume: WorldVolume): void {
+    const blocks = volume.image.tags.length / PAGES_A_BLOCK;
+    for (let count = 1 + this.random.below(6); count > 0; count -= 1) {
+      // Most of it in few blocks, so that the same ones are written again and again.
+      const block = this.random.below(3) === 0 ? this.random.below(blocks) : this.random.below(16);
+      const page = this.random.below(PAGES_A_BLOCK);
+      if (this.random.below(3) === 0) volume.writeBlock(block);
+      else {
+        const count = 1 + this.random.below(PAGES_A_BLOCK - page);
+        volume.write(block * PAGES_A_BLOCK + page, count);
+      }
+    }
+    if (this.random.below(8) === 0) volume.sync();
+  }
+
+  #discard(volume: WorldVolume): void {
+    const pages = volume.image.tags.length;
+    const page = this.random.below(pages);
+    volume.discard(page, 1 + this.random.below(Math.min(pages - page, 5 * PAGES_A_BLOCK)));
+  }
+
+  #add(cuts: readonly WorldSnapshot[]): void {
+    for (const cut of cuts) {
+      this.cuts.push(cut);
+      this.live.add(cut);
+    }
+  }
+
+  /** Kept, but for a few; the list from a base that is never written is the same before and after. */
+  async #delete(): Promise<void> {
+    const base = this.#anyLive();
+    if (base === null) return;
+    const target = this.cuts
+      .slice(this.cuts.indexOf(base) + 1)
+      .find((cut) => this.live.has(cut) && cut.volumeId === base.volumeId);
+    const before = target === undefined ? null : await this.world.soundDelta(base, target);
+    this.live.delete(base);
+    if (this.random.below(10) === 0) {
+      await this.world.backend.deleteSnapshot(base.id);
+      return;
+    }
+    await this.world.keepAndDelete(base);
+    if (target === undefined || before === null) return;
+    const after = await this.world.soundDelta(base, target);
+    assert.deepEqual(after.ranges, before.ranges, 'a kept base says what the living one said');
+    this.#count('equal before and after');
+  }
+
+  async #copy(): Promise<void> {
+    const source = this.#anyLive();
+    if (this.world.volumes.size >= MAX_VOLUMES) await this.world.remove(this.#anyVolume());
+    const volume =
+      source === null || this.random.below(2) === 0
+        ? await this.world.clone(this.#anyVolume())
+        : await this.world.restore(source);
+    await volume.attach();
+  }
+
+  async #grow(): Promise<void> {
+    const volume = this.#anyVolume();
+    if (volume.image.sizeBytes < 8 << 20) await this.world.grow(volume, volume.image.sizeBytes * 2);
+  }
+
+  async #powerCut(): Promise<void> {
+    await this.world.powerCut(() => {
+      this.#write(this.#anyVolume());
+      if (this.random.below(2) === 0) this.#discard(this.#anyVolume());
+    });
+  }
+
+  async #dropOldest(): Promise<void> {
+    const { usable, lost } = await this.world.backend.keptBases();
+    const ids = [...usable, ...lost].map(({ snapshotId }) => snapshotId);
+    for (const id of ids.slice(0, Math.max(0, ids.length - MAX_KEPT))) {
+      await this.world.backend.dropBase(id);
+    }
+    if (this.cuts.length > MAX_KNOWN) {
+      const held = new Set(ids);
+      const known = this.cuts.filter((cut) => this.live.has(cut) || held.has(cut.id));
+      this.cuts.splice(0, this.cuts.length, ...known);
+    }
+  }
+
+  #anyVolume(): WorldVolume {
+    return this.random.pick([...this.world.volumes.values()]);
+  }
+
+  #anyLive(): WorldSnapshot | null {
+    return this.live.size === 0 ? null : this.random.pick([...this.live]);
+  }
+
+  #count(what: string, by = 1): void {
+    this.counts.set(what, (this.counts.get(what) ?? 0) + by);
+  }
+}
+
+async function live(context: TestContext, passDiscards: boolean): Promise<RandomLife> {
+  const random = seededRandom(`kept bases, discards ${passDiscards ? 'passed down' : 'kept'}`);
+  let life: RandomLife | undefined;
+  await ThinPoolOnDisks.run({ passDiscards }, async (world) => {
+    life = new RandomLife(world, random);
+    await (await world.volume()).attach();
+    for (const end = Date.now() + SECONDS * 1000; Date.now() < end; ) await life.step();
+    await life.check();
+    context.diagnostic(String(life));
+  });
+  assert.ok(life !== undefined);
+  return life;
+}
+
+guestTest('no list from a kept base misses a block, where discards stay in the pool', async (t) => {
+  const { counts } = await live(t, false);
+  assert.ok((counts.get('lists from kept bases') ?? 0) > 0);
+  assert.equal(counts.get('lost now') ?? 0, 0, 'nothing of this loses a base');
+});
+
+guestTest('no list from a kept base misses a block, where discards are passed down', async (t) => {
+  const { counts } = await live(t, true);
+  assert.ok((counts.get('lists from kept bases') ?? 0) > 0);
+});

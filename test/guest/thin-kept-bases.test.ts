@@ -1,0 +1,370 @@
+/**
+ * Deltas from deleted snapshots on the real dm-thin: each condition that docs/kept-bases.md names, and
+ * that a base is lost where one is not met.
+ */
+import assert from 'node:assert/strict';
+import {
+  closeSync,
+  copyFileSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { after } from 'node:test';
+import { openLedger } from '../../src/backends/thin/ledger-client.js';
+import { rejectsWith } from '../support/expect-status.js';
+import {
+  closeThreads,
+  DATA_BLOCK_BYTES,
+  PAGES_A_BLOCK,
+  ThinPoolOnDisks,
+  type WorldSnapshot,
+  type WorldVolume,
+} from '../support/thin-pool-on-disks.js';
+import { patchSuperblock } from '../support/thin-superblock-patch.js';
+import { guestTest } from './guest.js';
+
+after(closeThreads);
+
+const PASS = { passDiscards: true };
+const KEEP = { passDiscards: false };
+
+/** Blocks that a list from the base to the target reports. */
+async function reported(
+  world: ThinPoolOnDisks,
+  base: WorldSnapshot,
+  target: WorldSnapshot,
+): Promise<number[]> {
+  const { ranges } = await world.soundDelta(base, target);
+  return ranges.flatMap(({ offset, size }) => {
+    const first = Number(offset) / DATA_BLOCK_BYTES;
+    return Array.from({ length: Math.ceil(Number(size) / DATA_BLOCK_BYTES) }, (_, i) => first + i);
+  });
+}
+
+/** An attached volume with its first blocks written, and its snapshot, kept and deleted. */
+async function keptBase(
+  world: ThinPoolOnDisks,
+  blocks = 10,
+): Promise<{ volume: WorldVolume; base: WorldSnapshot }> {
+  const volume = await world.volume();
+  await volume.attach();
+  for (let block = 0; block < blocks; block += 1) volume.writeBlock(block);
+  const base = await world.cutOne(volume);
+  await world.keepAndDelete(base);
+  return { volume, base };
+}
+
+guestTest('the kernel judges sharing by time alone: no first write after the base is missed', () =>
+  ThinPoolOnDisks.run(PASS, async (world) => {
+    const { volume, base } = await keptBase(world);
+    // In part and whole, and again in place; over the number of a freed block; behind other snapshots.
+    volume.write(1 * PAGES_A_BLOCK, 1);
+    volume.writeBlock(2);
+    volume.write(1 * PAGES_A_BLOCK + 3, 1);
+    volume.discardBlock(4);
+    volume.discardBlock(5);
+    volume.write(5 * PAGES_A_BLOCK, 1);
+    volume.write(6 * PAGES_A_BLOCK + 1, PAGES_A_BLOCK - 2);
+    const between = await world.cutOne(volume);
+    await world.backend.deleteSnapshot(between.id);
+    volume.write(7 * PAGES_A_BLOCK, 1);
+    await world.stop();
+    await world.start();
+    volume.write(8 * PAGES_A_BLOCK, 1);
+    volume.writeBlock(20);
+    const target = await world.cutOne(volume);
+    volume.writeBlock(9);
+    assert.deepEqual(await reported(world, base, target), [1, 2, 4, 5, 6, 7, 8, 20]);
+    assert.ok((await world.contentOf(target)).equals(target.image));
+  }),
+);
+
+guestTest('a delta from a kept base is the one that was given while it lived', () =>
+  ThinPoolOnDisks.run(PASS, async (world) => {
+    const volume = await world.volume();
+    await volume.attach();
+    for (const block of [0, 1, 2, 3]) volume.writeBlock(block);
+    const base = await world.cutOne(volume);
+    volume.write(2, 1);
+    volume.discardBlock(2);
+    volume.writeBlock(30);
+    const target = await world.cutOne(volume);
+    const before = await world.soundDelta(base, target);
+    await world.keepAndDelete(base);
+    assert.deepEqual((await world.soundDelta(base, target)).ranges, before.ranges);
+    await world.restartPlugin();
+    assert.deepEqual((await world.soundDelta(base, target)).ranges, before.ranges);
+  }),
+);
+
+guestTest('what is kept has the creation time that is on the disk before the deletion', () =>
+  ThinPoolOnDisks.run(PASS, async (world) => {
+    const volume = await world.volume();
+    const base = await world.cutOne(volume);
+    const { native, metadata } = world;
+    const request = { metadata: metadata.path, superblock: 0n, deviceIds: null };
+    const { devices } = await native.run('thinDevices', request);
+    const onDisk = Math.max(...devices.map(({ creationTime }) => creationTime));
+    await world.keepAndDelete(base);
+    const ledger = await openLedger(join(world.directory, 'pool.sqlite'));
+    const kept = await ledger.keptBase(base.id);
+    await ledger.close();
+    assert.equal(kept?.creationTime, onDisk);
+  }),
+);
+
+guestTest('a power cut between the keeping and the deletion leaves both, and both are right', () =>
+  ThinPoolOnDisks.run(KEEP, async (world) => {
+    const volume = await world.volume();
+    await volume.attach();
+    volume.writeBlock(0);
+    const base = await world.cutOne(volume);
+    assert.notEqual(await world.backend.keepBase(base.id), null);
+    await world.powerCut();
+    volume.writeBlock(1);
+    const target = await world.cutOne(volume);
+    assert.deepEqual(await reported(world, base, target), [1]);
+    await world.keepAndDelete(base);
+    assert.deepEqual(await reported(world, base, target), [1]);
+  }),
+);
+
+guestTest('nothing is kept of a snapshot that was written to, or whose list cannot be stored', () =>
+  ThinPoolOnDisks.run(PASS, async (world) => {
+    const volume = await world.volume();
+    await volume.attach();
+    volume.writeBlock(0);
+    const base = await world.cutOne(volume);
+    const bases = join(world.directory, 'bases');
+    rmSync(bases, { recursive: true, force: true });
+    mkdirSync(join(bases, `${base.id}.tmp`), { recursive: true });
+    await assert.rejects(world.backend.keepBase(base.id));
+    rmSync(bases, { recursive: true });
+    await writeInto(world, base);
+    await assert.rejects(world.backend.keepBase(base.id), { code: 'EINVAL' });
+    assert.deepEqual(await world.backend.keptBases(), { usable: [], lost: [] });
+  }),
+);
+
+/** What nobody should do: activates a snapshot by hand and writes to it. */
+async function writeInto(world: ThinPoolOnDisks, { id }: WorldSnapshot): Promise<void> {
+  const ledger = await openLedger(join(world.directory, 'pool.sqlite'));
+  const device = await ledger.device(id);
+  const { uuid } = await ledger.pool();
+  await ledger.close();
+  const pool = await world.native.run('dmFind', {
+    name: `blockdelta-pool-${uuid.replaceAll('-', '').slice(0, 16)}`,
+  });
+  const name = 'blockdelta-by-hand';
+  const made = await world.native.run('dmCreate', {
+    ...{ name, uuid: '', readOnly: false, sizeSectors: 8192n, type: 'thin' },
+    table: `${pool.device?.major}:${pool.device?.minor} ${device?.deviceId}`,
+  });
+  const fd = openSync(made.device.path, 'r+');
+  writeSync(fd, Buffer.alloc(4096, 1), 0, 4096, 0);
+  fsyncSync(fd);
+  closeSync(fd);
+  await world.native.run('dmRemove', { name, deferred: false });
+}
+
+guestTest('a base is compared with later snapshots of its own volume alone', () =>
+  ThinPoolOnDisks.run(PASS, async (world) => {
+    const volume = await world.volume();
+    await volume.attach();
+    volume.writeBlock(0);
+    const earlier = await world.cutOne(volume);
+    const base = await world.cutOne(volume);
+    const later = await world.cutOne(volume);
+    const restored = await world.restore(base);
+    const cloned = await world.clone(volume);
+    const ofRestored = await world.cutOne(restored);
+    const ofCloned = await world.cutOne(cloned);
+    await world.keepAndDelete(base);
+    await world.soundDelta(base, later);
+    for (const target of [earlier, ofRestored, ofCloned]) {
+      const refused = world.backend.scanSource(target.id, base.id);
+      await rejectsWith(refused, 'FAILED_PRECONDITION', /make a full backup/);
+    }
+    await rejectsWith(world.backend.scanSource(base.id, null), 'FAILED_PRECONDITION');
+  }),
+);
+
+guestTest('a volume that has grown since the base has its new blocks in the list', () =>
+  ThinPoolOnDisks.run(PASS, async (world) => {
+    const { volume, base } = await keptBase(world, 64);
+    await world.grow(volume, 8 << 20);
+    volume.writeBlock(100);
+    volume.writeBlock(3);
+    const target = await world.cutOne(volume);
+    assert.deepEqual(await reported(world, base, target), [3, 100]);
+  }),
+);
+
+guestTest(
+  'metadata that was put back or rewritten while nobody served the pool loses all bases',
+  () =>
+    ThinPoolOnDisks.run(PASS, async (world) => {
+      const { volume, base } = await keptBase(world);
+      await world.stop();
+      const saved = world.workspace.path('metadata.saved');
+      copyDevice(world.metadata.path, saved);
+      await world.start();
+      assert.equal(await world.lossOf(base), null, 'an orderly stop loses nothing');
+      volume.writeBlock(0);
+      await world.stop();
+      copyDevice(saved, world.metadata.path);
+      await world.startPlugin();
+      assert.match((await world.lossOf(base)) ?? '', /changed/);
+      const target = await world.cutOne(volume);
+      await rejectsWith(
+        world.backend.scanSource(target.id, base.id),
+        'FAILED_PRECONDITION',
+        /lost/,
+      );
+    }),
+);
+
+guestTest('metadata of an older transaction is not served at all', () =>
+  ThinPoolOnDisks.run(PASS, async (world) => {
+    const { volume } = await keptBase(world);
+    await world.stop();
+    const saved = world.workspace.path('metadata.saved');
+    copyDevice(world.metadata.path, saved);
+    await world.start();
+    await world.cutOne(volume);
+    await world.stop();
+    const newest = world.workspace.path('metadata.newest');
+    copyDevice(world.metadata.path, newest);
+    copyDevice(saved, world.metadata.path);
+    await rejectsWith(world.startPlugin(), 'FAILED_PRECONDITION', /transaction id/);
+    copyDevice(newest, world.metadata.path);
+    await world.start();
+  }),
+);
+
+guestTest('a pool that asks for a check at a start loses all bases', () =>
+  ThinPoolOnDisks.run(PASS, async (world) => {
+    const { base } = await keptBase(world);
+    await world.stop();
+    patchSuperblock(world.metadata.path, { needsCheck: true });
+    await world.startPlugin();
+    assert.match((await world.lossOf(base)) ?? '', /check|write of the pool's metadata failed/);
+    await world.backend.stop();
+    patchSuperblock(world.metadata.path, { needsCheck: false });
+    await world.start();
+    assert.notEqual(await world.lossOf(base), null, 'it stays lost');
+  }),
+);
+
+guestTest(
+  'a pool that could not write its metadata loses the bases of what was attached, also when it works again',
+  () =>
+    ThinPoolOnDisks.run(PASS, async (world) => {
+      const { volume, base } = await keptBase(world);
+      await world.metadata.failWrites();
+      assert.throws(() => {
+        volume.discardBlock(3);
+        volume.sync();
+      });
+      await world.metadata.work();
+      await world.stop();
+      patchSuperblock(world.metadata.path, { needsCheck: false });
+      await world.start();
+      assert.notEqual(await world.lossOf(base), null);
+    }),
+);
+
+guestTest(
+  'discards that were passed down before a power cut lose the base, and its volume alone',
+  () =>
+    ThinPoolOnDisks.run(PASS, async (world) => {
+      const { volume, base } = await keptBase(world);
+      const other = await keptBase(world);
+      await other.volume.detach();
+      world.volumes.delete(other.volume.id);
+      await world.powerCut(() => volume.discardBlock(3));
+      assert.match((await world.lossOf(base)) ?? '', /discards/);
+      assert.equal(await world.lossOf(other.base), null, 'it was not attached');
+      const target = await world.cutOne(volume);
+      await rejectsWith(
+        world.backend.scanSource(target.id, base.id),
+        'FAILED_PRECONDITION',
+        /lost/,
+      );
+    }),
+);
+
+guestTest('discards that stay in the pool lose nothing over a power cut', () =>
+  ThinPoolOnDisks.run(KEEP, async (world) => {
+    const { volume, base } = await keptBase(world);
+    await world.powerCut(() => {
+      volume.discardBlock(3);
+      volume.write(5 * PAGES_A_BLOCK, 1);
+    });
+    assert.equal(await world.lossOf(base), null);
+    volume.writeBlock(6);
+    const target = await world.cutOne(volume);
+    assert.ok((await reported(world, base, target)).includes(6));
+  }),
+);
+
+guestTest('a restart of the plugin alone, with volumes attached, loses nothing', () =>
+  ThinPoolOnDisks.run(PASS, async (world) => {
+    const { volume, base } = await keptBase(world);
+    await world.restartPlugin();
+    volume.discardBlock(3);
+    const target = await world.cutOne(volume);
+    assert.deepEqual(await reported(world, base, target), [3]);
+  }),
+);
+
+guestTest(
+  'lists are right near the last time that a mapping holds, and no snapshot is cut behind it',
+  () =>
+    ThinPoolOnDisks.run(PASS, async (world) => {
+      const last = (1 << 24) - 1;
+      const volume = await world.volume();
+      await volume.attach();
+      for (const block of [0, 1, 2]) volume.writeBlock(block);
+      await world.stop();
+      patchSuperblock(world.metadata.path, { time: last - 3 });
+      await world.start();
+      const base = await world.cutOne(volume);
+      volume.write(PAGES_A_BLOCK, 1);
+      await world.keepAndDelete(base);
+      volume.write(2 * PAGES_A_BLOCK, 1);
+      const target = await world.cutOne(volume);
+      assert.deepEqual(await reported(world, base, target), [1, 2]);
+      await world.cutOne(volume);
+      await assert.rejects(world.cutOne(volume));
+      assert.deepEqual(await reported(world, base, target), [1, 2]);
+    }),
+);
+
+guestTest('a base whose file is gone is lost, and files without a base are swept', () =>
+  ThinPoolOnDisks.run(PASS, async (world) => {
+    const { base } = await keptBase(world);
+    const bases = join(world.directory, 'bases');
+    assert.deepEqual(readdirSync(bases), [base.id]);
+    copyFileSync(join(bases, base.id), join(bases, 'left'));
+    rmSync(join(bases, base.id));
+    await world.restartPlugin();
+    assert.match((await world.lossOf(base)) ?? '', /is gone/);
+    assert.deepEqual(await world.backend.sweep(), ['left']);
+  }),
+);
+
+/** The last close writes the page cache of a device out and drops it. */
+function copyDevice(from: string, to: string): void {
+  const bytes = readFileSync(from);
+  const fd = openSync(to, 'w');
+  writeSync(fd, bytes, 0, bytes.length, 0);
+  fsyncSync(fd);
+  closeSync(fd);
+}
