@@ -6,6 +6,7 @@
  * look, from the superblock down, still leads to the same roots: no node below a root that is still
  * in place has been freed before that look. Knows nothing of printing.
  */
+import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, SystemError } from '../errors.js';
 import type { NativeRunner } from '../native/pool.js';
 import type {
@@ -25,8 +26,12 @@ type DeltaRequest = Omit<Parameters<ThinAddon['thinDelta']>[0], keyof ThinMetada
 export const MAX_DEVICE_ID = 2 ** 24 - 1;
 /** Devices that one question names at most. */
 const DEVICES_PER_CALL = 65_536;
-/** A pool commits about once a second, and a look takes milliseconds. */
-const LOOKS = 5;
+/** A pool commits once a second and at each flush of a device; a look takes a millisecond or two. */
+const LOOKS = 50;
+const REST_MS = 2;
+
+const HOLD_A_SNAPSHOT =
+  'hold a metadata snapshot (dmsetup message POOL 0 reserve_metadata_snap) and give --metadata-snap';
 
 export class ThinTrees {
   private constructor(
@@ -52,26 +57,14 @@ export class ThinTrees {
   }
 
   /** All devices, in the order of their ids. */
-  async devices(): Promise<ThinDeviceDetails[]> {
-    for (let look = 0; look < LOOKS; look += 1) {
-      const before = await superblockAt(this.runner, this.metadata, this.#block);
-      const found = await attempt(() => this.#listDevices());
-      if (await this.#isStill(before)) return outcomeOf(found, this.metadata);
-    }
-    throw this.moved('the list of devices');
+  devices(): Promise<ThinDeviceDetails[]> {
+    return this.#look(() => this.#listDevices());
   }
 
   /** Roots of the mapping trees of devices, in the order of the ids. */
   async rootsOf(deviceIds: readonly number[]): Promise<bigint[]> {
-    for (let look = 0; look < LOOKS; look += 1) {
-      const before = await superblockAt(this.runner, this.metadata, this.#block);
-      const found = await attempt(() => this.#ask(deviceIds));
-      if (await this.#isStill(before)) {
-        const { devices } = outcomeOf(found, this.metadata);
-        return deviceIds.map((id) => this.#rootIn(devices, id));
-      }
-    }
-    throw this.moved('the list of devices');
+    const { devices } = await this.#look(() => this.#ask(deviceIds));
+    return deviceIds.map((id) => this.#rootIn(devices, id));
   }
 
   /** Some runs of a delta. What was read has to be held against rootsOf afterwards. */
@@ -83,12 +76,22 @@ export class ThinTrees {
   moved(what: string): CsiError {
     const remedy =
       this.heldRoot === null
-        ? 'name snapshots that nobody writes to, or hold a metadata snapshot ' +
-          '(dmsetup message POOL 0 reserve_metadata_snap) and give --metadata-snap'
+        ? `name snapshots that nobody writes to, or ${HOLD_A_SNAPSHOT}`
         : 'the metadata snapshot was released meanwhile: reserve it again and release it afterwards';
     return CsiError.failedPrecondition(
       `${what} in ${this.metadata} changed while it was read, so nothing sound can be told of it: ${remedy}`,
     );
+  }
+
+  /** What is read while the trees stand still. */
+  async #look<T>(read: () => Promise<T>): Promise<T> {
+    for (let look = 0; look < LOOKS; look += 1) {
+      if (look > 0) await delay(REST_MS);
+      const before = await superblockAt(this.runner, this.metadata, this.#block);
+      const found = await attempt(read);
+      if (await this.#isStill(before)) return outcomeOf(found, this.metadata);
+    }
+    throw this.moved('the list of devices');
   }
 
   get #block(): bigint {
@@ -129,7 +132,12 @@ export class ThinTrees {
   async #isStill(before: ThinSuperblock): Promise<boolean> {
     const now = await superblockAt(this.runner, this.metadata, 0n);
     if (this.heldRoot !== null) return now.heldRoot === this.heldRoot;
-    return now.mappingRoot === before.mappingRoot && now.detailsRoot === before.detailsRoot;
+    return (
+      now.mappingRoot === before.mappingRoot &&
+      now.detailsRoot === before.detailsRoot &&
+      now.transactionId === before.transactionId &&
+      now.time === before.time
+    );
   }
 }
 
@@ -179,6 +187,9 @@ export function outcomeOf<T>(found: Attempt<T>, metadata: string): T {
 /** A native failure as an error with a status code and the path in its words. */
 function readable(error: unknown, metadata: string): unknown {
   if (!(error instanceof SystemError)) return error;
+  if (error.code === 'SCAN_REPLACED') {
+    return CsiError.failedPrecondition(`${error.message}: ${HOLD_A_SNAPSHOT}`, { cause: error });
+  }
   if (error.code === 'THIN_METADATA_INVALID') {
     return CsiError.failedPrecondition(
       `${error.message}; if ${metadata} is the metadata of a thin pool, it is damaged: ` +

@@ -110,6 +110,17 @@ test('unsound blocks are a failure if the trees stood still, and a new beginning
   });
 });
 
+test('a pool that commits faster than it can be looked at is refused with the way out', async () => {
+  const pool = poolWith([[SAME, 0, 5]]);
+  pool.meanwhile = (method) => {
+    if (method === 'thinDelta') throw metadataFailure('SCAN_REPLACED');
+  };
+  await assert.rejects(collect(pool), {
+    code: StatusCode.FAILED_PRECONDITION,
+    message: /SCAN_REPLACED: hold a metadata snapshot/,
+  });
+});
+
 test('an aborted delta asks for nothing more', async () => {
   const pool = poolWith([[SAME, 0, 5]], [[DIFFERENT, 5, 1]]);
   const interrupt = new AbortController();
