@@ -31,6 +31,7 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<CreateSparseFileBinding>(exports, "createSparseFile");
   Export<CloneFileBinding>(exports, "cloneFile");
   Export<GrowFileBinding>(exports, "growFile");
+  Export<AllocateFileBinding>(exports, "allocateFile");
   Export<CloneVolumeBinding>(exports, "cloneVolume");
   Export<CutSnapshotsBinding>(exports, "cutSnapshots");
   Export<SetImmutableBinding>(exports, "setImmutable");

@@ -87,6 +87,14 @@ Napi::Value GrowFileBinding(const Napi::CallbackInfo& info) {
   return BooleanAnswer(info.Env(), "grown", GrowFile(path, size_bytes));
 }
 
+Napi::Value AllocateFileBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "allocateFile");
+  const std::string path = request.Path("path");
+  const uint64_t size_bytes = request.Bytes("sizeBytes");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return Answer(info.Env(), AllocateFile(path, size_bytes));
+}
+
 Napi::Value CloneVolumeBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "cloneVolume");
   const CutMember member = ReadMember(&request);

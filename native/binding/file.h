@@ -10,6 +10,7 @@ Napi::Value ProbeReflinkBinding(const Napi::CallbackInfo& info);
 Napi::Value CreateSparseFileBinding(const Napi::CallbackInfo& info);
 Napi::Value CloneFileBinding(const Napi::CallbackInfo& info);
 Napi::Value GrowFileBinding(const Napi::CallbackInfo& info);
+Napi::Value AllocateFileBinding(const Napi::CallbackInfo& info);
 Napi::Value CloneVolumeBinding(const Napi::CallbackInfo& info);
 Napi::Value CutSnapshotsBinding(const Napi::CallbackInfo& info);
 Napi::Value SetImmutableBinding(const Napi::CallbackInfo& info);

@@ -1,8 +1,10 @@
 #include "native/device/files.h"
 
+#include <fcntl.h>
 #include <linux/fs.h>
 
 #include <cstdlib>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -39,6 +41,29 @@ Result<UniqueFd> OpenFile(const std::string& path) {
 }
 
 bool IsMissing(const Status& status) { return status.IsErrno(ENOENT) || status.IsErrno(ENOTDIR); }
+
+// Gives a file that size at least, durably, after `prepare` has been given its descriptor. Whether
+// it was smaller.
+Result<bool> Grow(const std::string& path, uint64_t size_bytes,
+                  const std::function<Status(int)>& prepare) {
+  // Attaching compares the size of the file with that of the device it has made.
+  Result<FileLock> lock = FileLock::Acquire(path);
+  if (!lock.ok()) return lock.TakeStatus();
+  Result<UniqueFd> fd = OpenPath(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  if (!fd.ok()) return fd.TakeStatus();
+  Result<struct stat> state = StatFd(fd->get(), path);
+  if (!state.ok()) return state.TakeStatus();
+  if (!S_ISREG(state->st_mode)) {
+    return Status::Errno(EINVAL, "growFile", path, "not a regular file");
+  }
+  Status status = prepare(fd->get());
+  const bool grows = static_cast<uint64_t>(state->st_size) < size_bytes;
+  if (status.ok() && grows) status = TruncateFd(fd->get(), size_bytes, path);
+  // Also if there is nothing to grow: an earlier call may have been killed before its fsync.
+  if (status.ok()) status = SyncFd(fd->get(), path);
+  if (!status.ok()) return status;
+  return grows;
+}
 
 // A nameless file in the directory.
 Result<UniqueFd> MakeProbeFile(const std::string& directory) {
@@ -87,22 +112,19 @@ Status CloneFile(const std::string& source_path, NewFileNames names, uint64_t si
 }
 
 Result<bool> GrowFile(const std::string& path, uint64_t size_bytes) {
-  // Attaching compares the size of the file with that of the device it has made.
-  Result<FileLock> lock = FileLock::Acquire(path);
-  if (!lock.ok()) return lock.TakeStatus();
-  Result<UniqueFd> fd = OpenPath(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
-  if (!fd.ok()) return fd.TakeStatus();
-  Result<struct stat> state = StatFd(fd->get(), path);
-  if (!state.ok()) return state.TakeStatus();
-  if (!S_ISREG(state->st_mode)) {
-    return Status::Errno(EINVAL, "growFile", path, "not a regular file");
-  }
-  const bool grows = static_cast<uint64_t>(state->st_size) < size_bytes;
-  Status status = grows ? TruncateFd(fd->get(), size_bytes, path) : Status();
-  // Also if there is nothing to grow: an earlier call may have been killed before its fsync.
-  if (status.ok()) status = SyncFd(fd->get(), path);
-  if (!status.ok()) return status;
-  return grows;
+  return Grow(path, size_bytes, [](int) { return Status(); });
+}
+
+Status AllocateFile(const std::string& path, uint64_t size_bytes) {
+  const auto size = static_cast<off_t>(size_bytes);
+  if (size <= 0) return Status::Errno(size == 0 ? EINVAL : EFBIG, "fallocate", path);
+  // The size is changed last: of a call that fails half way, the blocks behind it are no content.
+  const auto allocate = [&](int fd) {
+    const int done = RetryInterrupted([&] { return fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, size); });
+    return done == -1 ? Status::Errno(errno, "fallocate", path) : Status();
+  };
+  Result<bool> grown = Grow(path, size_bytes, allocate);
+  return grown.ok() ? Status() : grown.TakeStatus();
 }
 
 Result<bool> ProbeReflink(const std::string& directory) {

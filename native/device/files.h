@@ -59,6 +59,9 @@ Status CloneFile(const std::string& source_path, NewFileNames names, uint64_t si
 // Grows a file, never shrinks it, and makes its size durable. False: it had that size or more.
 // EINVAL if it is no regular file.
 Result<bool> GrowFile(const std::string& path, uint64_t size_bytes);
+// Gives a regular file all of its blocks up to `size_bytes`, and that size if it is smaller;
+// durable. ENOSPC: its size is what it was. EINVAL if it is no regular file.
+Status AllocateFile(const std::string& path, uint64_t size_bytes);
 // FICLONE of the whole source into the empty file `fd`, which gets the source's NOCOW flag first:
 // btrfs refuses to clone between files that differ in it.
 Status CloneInto(int source_fd, int fd, const std::string& path);

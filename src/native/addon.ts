@@ -199,6 +199,11 @@ export interface Addon extends DmAddon, ThinAddon {
    */
   growFile(request: { path: string; sizeBytes: bigint }): NativeResult<{ grown: boolean }>;
   /**
+   * Gives a file all of its blocks up to sizeBytes (fallocate), and that size if it is smaller; fsync.
+   * ENOSPC: it is as large as it was. EINVAL if it is not a regular file.
+   */
+  allocateFile(request: { path: string; sizeBytes: bigint }): NativeResult<object>;
+  /**
    * Frozen snapshots of 1 to 4096 volumes at one point in time. Everything is written back, so
    * that standing still is short; FIFREEZE of every freezePath, then for each member fsync and BLKFLSBUF
    * of loopPath and fsync of the file, then FICLONE to temporaryPath, FITHAW of all, fsync, mode 0400,

@@ -60,6 +60,30 @@ TEST("a file is grown with zeros and never shrunk") {
   EXPECT_CODE(GrowFile(path, 32768), "EPERM");
 }
 
+TEST("a file is given all its blocks, keeps its content, and its size where there is no room") {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const std::string path = pool->At("metadata");
+  EXPECT_OK(CreateSparseFile({path + ".tmp", path}, 2 * kMiB));
+  test::WriteBytes(path, 4096, {5});
+  for (const uint64_t size : {2 * kMiB, 2 * kMiB, 4 * kMiB, 3 * kMiB}) {
+    EXPECT_OK(AllocateFile(path, size));
+    Result<std::optional<FileState>> state = StateOfFile(path);
+    if (!EXPECT_OK(state) || !EXPECT(state->has_value())) return;
+    EXPECT((*state)->size_bytes >= size);
+    EXPECT((*state)->allocated_bytes >= (*state)->size_bytes);
+  }
+  EXPECT_EQ(SizeOf(path), 4 * kMiB);
+  std::vector<uint8_t> expected(4 * kMiB);
+  expected[4096] = 5;
+  EXPECT(test::ReadBytes(path) == expected);
+  EXPECT_CODE(AllocateFile(path, uint64_t{1} << 40), "ENOSPC");
+  EXPECT_EQ(SizeOf(path), 4 * kMiB);
+  EXPECT_CODE(AllocateFile(pool->At("nowhere"), kMiB), "ENOENT");
+  EXPECT_CODE(AllocateFile(path, UINT64_MAX), "EFBIG");
+  EXPECT_CODE(AllocateFile(path, 0), "EINVAL");
+}
+
 TEST("a loop device takes the size of its file, and what was written stays") {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;

@@ -1,15 +1,15 @@
 /**
- * A pool on two sparse files of its own, each on a loop device with direct I/O:
+ * A pool on two files of its own, each on a loop device with direct I/O:
  *
- *   <directory>/metadata.img
- *   <directory>/data.img
+ *   <directory>/metadata.img   allocated in full: a pool that cannot write its metadata stops
+ *   <directory>/data.img       sparse
  *
  * Together they never promise more than the host's file system can give when they are made or grow, and
  * the pool's free space is bounded by what the host has free at the moment of asking. Knows nothing of
  * what is in them.
  */
 import { join } from 'node:path';
-import { CsiError } from '../../errors.js';
+import { CsiError, errorCode } from '../../errors.js';
 import type { NativeRunner } from '../../native/pool.js';
 import { hostFreeBytes, imageSpace } from '../host-space.js';
 import { releaseLoop } from '../loop-release.js';
@@ -48,7 +48,8 @@ export class EmbeddedDevices implements PoolDevices {
   }
 
   async make(): Promise<void> {
-    const total = await this.#totalBytes();
+    const taken = (await this.#file(this.#metadata))?.allocatedBytes ?? 0n;
+    const total = await this.#totalBytes(taken);
     const metadataBytes = metadataBytesFor(total);
     if (total < MINIMUM_BYTES) {
       throw CsiError.failedPrecondition(
@@ -56,15 +57,9 @@ export class EmbeddedDevices implements PoolDevices {
           `and need ${MINIMUM_BYTES}: free space there, or raise BLOCKDELTA_EMBEDDED_POOL_SIZE`,
       );
     }
-    for (const [path, sizeBytes] of [
-      [this.#metadata, metadataBytes],
-      [this.#data, total - metadataBytes],
-    ] as const) {
-      if ((await this.#file(path)) !== null) continue;
-      const temporaryPath = `${path}.new`;
-      await this.native.run('removeFile', { path: temporaryPath });
-      await this.native.run('createSparseFile', { temporaryPath, finalPath: path, sizeBytes });
-    }
+    await this.#create(this.#metadata, metadataBytes);
+    await this.#allocateMetadata((await this.#file(this.#metadata))?.sizeBytes ?? metadataBytes);
+    await this.#create(this.#data, total - metadataBytes);
   }
 
   async open(): Promise<OpenDevices> {
@@ -83,11 +78,16 @@ export class EmbeddedDevices implements PoolDevices {
 
   /** Twice as large, as far as dm-thin and the host allow. */
   async growMetadata(): Promise<boolean> {
-    const file = await this.#file(this.#metadata);
-    if (file === null || file.sizeBytes >= METADATA_MAXIMUM) return false;
-    if ((await imageSpace(this.options.directory)) < file.sizeBytes) return false;
+    const path = this.#metadata;
+    const file = await this.#file(path);
+    if (file === null) return false;
+    if (await this.#catchUp(path, file.sizeBytes)) return true;
+    if (file.sizeBytes >= METADATA_MAXIMUM) return false;
     const sizeBytes = smaller(2n * file.sizeBytes, METADATA_MAXIMUM);
-    return this.#grow(this.#metadata, sizeBytes);
+    const more = sizeBytes - file.sizeBytes;
+    if ((await imageSpace(this.options.directory)) < more) throw this.#noRoom(more);
+    await this.#allocateMetadata(sizeBytes);
+    return this.#catchUp(path, sizeBytes);
   }
 
   freeBelow(): Promise<bigint> {
@@ -105,19 +105,46 @@ export class EmbeddedDevices implements PoolDevices {
     if (this.options.maximumBytes === null || metadata === null || data === null) return;
     const allocated = metadata.allocatedBytes + data.allocatedBytes;
     const sizeBytes = (await this.#totalBytes(allocated)) - metadata.sizeBytes;
-    if (sizeBytes > data.sizeBytes) await this.#grow(this.#data, sizeBytes);
+    if (sizeBytes <= data.sizeBytes) return;
+    await this.native.run('growFile', { path: this.#data, sizeBytes });
   }
 
-  async #grow(path: string, sizeBytes: bigint): Promise<boolean> {
-    const { grown } = await this.native.run('growFile', { path, sizeBytes });
-    // Also when the file had the size already: a kill may have come before the device got it.
-    await this.native.run('loopResize', { backingPath: path });
-    return grown;
+  /** Whether the device was smaller than its file, and is not any more: a kill may come between the two. */
+  async #catchUp(backingPath: string, sizeBytes: bigint): Promise<boolean> {
+    const { device } = await this.native.run('loopFind', { backingPath });
+    if (device === null || device.sizeBytes >= sizeBytes) return false;
+    await this.native.run('loopResize', { backingPath });
+    return true;
+  }
+
+  async #create(finalPath: string, sizeBytes: bigint): Promise<void> {
+    if ((await this.#file(finalPath)) !== null) return;
+    const temporaryPath = `${finalPath}.new`;
+    await this.native.run('removeFile', { path: temporaryPath });
+    await this.native.run('createSparseFile', { temporaryPath, finalPath, sizeBytes });
+  }
+
+  async #allocateMetadata(sizeBytes: bigint): Promise<void> {
+    try {
+      await this.native.run('allocateFile', { path: this.#metadata, sizeBytes });
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'ENOSPC') throw thrown;
+      throw this.#noRoom(sizeBytes);
+    }
+  }
+
+  #noRoom(bytes: bigint): CsiError {
+    return CsiError.resourceExhausted(
+      `${this.options.directory} has no room for ${bytes} bytes more of metadata of pool ` +
+        `'${this.options.pool}': free space there`,
+    );
   }
 
   async #attach(backingPath: string): Promise<string> {
     const request = { backingPath, readOnly: false, label: 'blockdelta-pool' };
     const { device } = await this.native.run('loopAttach', request);
+    // The device of a plugin that was killed, or has grown the file just now, may be smaller.
+    await this.native.run('loopResize', { backingPath });
     return device.path;
   }
 

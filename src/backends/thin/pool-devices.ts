@@ -9,7 +9,10 @@ export interface PoolDevices {
   make(): Promise<void>;
   /** Attaches them where that is needed. Idempotent. FAILED_PRECONDITION if one is not there. */
   open(): Promise<OpenDevices>;
-  /** Makes the metadata device larger, if it can be. Whether it has grown. */
+  /**
+   * Makes the metadata device larger, if it can be. Whether it has grown. RESOURCE_EXHAUSTED if the storage
+   * below has no room for it.
+   */
   growMetadata(): Promise<boolean>;
   /** What the storage below can really still give, bytes; null: all that the devices hold is theirs. */
   freeBelow(): Promise<bigint | null>;

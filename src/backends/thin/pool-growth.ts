@@ -3,6 +3,7 @@
  * embedded pool's metadata larger before it is full, since a pool without room in its metadata stops.
  */
 
+import { CsiError, StatusCode } from '../../errors.js';
 import { deviceSizeBytes } from '../../native/block-device.js';
 import type { ThinPoolStatus } from '../../native/dm-addon.js';
 import { blockNumber } from './block-numbers.js';
@@ -46,6 +47,8 @@ export async function wantedTable(
 }
 
 export class PoolGrowth {
+  #hasToldNoRoom = false;
+
   constructor(private readonly deps: GrowthDependencies) {}
 
   /** Cheap while there is nothing to do. */
@@ -54,13 +57,11 @@ export class PoolGrowth {
   }
 
   async #step(): Promise<void> {
-    const { pool, devices, opened, dataBlockBytes, features, onEvent } = this.deps;
+    const { pool, opened, dataBlockBytes, features } = this.deps;
     const status = await pool.status();
     // Nothing grows in a pool that has failed or has to be checked.
     if (status.mode === 'fail' || status.mode === 'error' || status.needsCheck) return;
-    if (isShort(status) && (await devices.growMetadata())) {
-      onEvent({ level: 'info', message: `the metadata of pool '${pool.pool}' has been enlarged` });
-    }
+    if (isShort(status)) await this.#growMetadata();
     const labelledBytes = await this.#label();
     if (labelledBytes === null) return;
     const wanted = await wantedTable(opened, labelledBytes, dataBlockBytes, features);
@@ -71,6 +72,21 @@ export class PoolGrowth {
     const hasRoom = (await this.#metadataBlocks()) <= status.totalMetadataBlocks;
     if (isTable && hasRoom) return;
     await pool.replace(wanted);
+  }
+
+  /** A storage that has no room is told once, until it has. */
+  async #growMetadata(): Promise<void> {
+    const { pool, devices, onEvent } = this.deps;
+    try {
+      if (!(await devices.growMetadata())) return;
+      onEvent({ level: 'info', message: `the metadata of pool '${pool.pool}' has been enlarged` });
+      this.#hasToldNoRoom = false;
+    } catch (thrown) {
+      const { code, message } = CsiError.from(thrown);
+      if (code !== StatusCode.RESOURCE_EXHAUSTED) throw thrown;
+      if (!this.#hasToldNoRoom) onEvent({ level: 'warn', message });
+      this.#hasToldNoRoom = true;
+    }
   }
 
   /**
