@@ -28,6 +28,8 @@ const MAX_KEPT = 24;
 /** Of all that were ever cut. */
 const MAX_KNOWN = 50;
 
+const FROM_KEPT = 'lists from kept bases';
+
 type Step =
   | 'write'
   | 'discard'
@@ -109,7 +111,7 @@ class RandomLife {
       const known = this.live.has(base) || usableIds.has(base.id);
       if (base.volumeId === target.volumeId && known) {
         const list = await this.world.soundDelta(base, target);
-        this.#count(this.live.has(base) ? 'lists from live bases' : 'lists from kept bases');
+        this.#count(this.live.has(base) ? 'lists from live bases' : FROM_KEPT);
         this.#count('ranges', list.ranges.length);
       } else if (!this.live.has(base)) {
         const refused = this.world.backend.scanSource(target.id, base.id);
@@ -226,7 +228,9 @@ async function live(context: TestContext, passDiscards: boolean): Promise<Random
   await ThinPoolOnDisks.run({ passDiscards }, async (world) => {
     life = new RandomLife(world, random);
     await (await world.volume()).attach();
-    for (const end = Date.now() + SECONDS * 1000; Date.now() < end; ) await life.step();
+    const end = Date.now() + SECONDS * 1000;
+    // On a slow machine longer, until there was something to compare at all.
+    while (Date.now() < end || !life.counts.has(FROM_KEPT)) await life.step();
     await life.check();
     context.diagnostic(String(life));
   });
@@ -236,11 +240,9 @@ async function live(context: TestContext, passDiscards: boolean): Promise<Random
 
 guestTest('no list from a kept base misses a block, where discards stay in the pool', async (t) => {
   const { counts } = await live(t, false);
-  assert.ok((counts.get('lists from kept bases') ?? 0) > 0);
   assert.equal(counts.get('lost now') ?? 0, 0, 'nothing of this loses a base');
 });
 
 guestTest('no list from a kept base misses a block, where discards are passed down', async (t) => {
-  const { counts } = await live(t, true);
-  assert.ok((counts.get('lists from kept bases') ?? 0) > 0);
+  await live(t, true);
 });
