@@ -16,17 +16,21 @@ import { connect } from './quickstart-job/client.mjs';
 import { compareFiles, copyRanges } from './quickstart-job/images.mjs';
 import { changeTree, copyTree } from './quickstart-job/tree.mjs';
 
-const HELP = `scripts/quickstart [--keep]
+const HELP = `scripts/quickstart [--backend reflink|thin] [--small] [--keep]
 
   Starts blockdelta on a pool of its own in a temporary directory, makes a 1 GiB volume, fills,
   snapshots and changes it, streams the changed-block list, rebuilds the second snapshot from it,
   compares the images byte by byte, and cleans up.
 
-  --keep   leave the plugin running afterwards and print what to try next
+  --backend thin   on a thin pool instead of cloned files; in a virtual machine (x86-64 Debian) where
+                   the kernel has no device-mapper
+  --small          a volume of 128 MiB, for slow machines
+  --keep           leave the plugin running afterwards and print what to try next
 `;
-const GIB = 1024 ** 3;
 const MIB = 1024 ** 2;
-const TREE_BYTES = 300 * MIB;
+const NORMAL = { volumeBytes: 1024 * MIB, tree: { bytes: 300 * MIB, files: 1_000_000 } };
+const SMALL = { volumeBytes: 128 * MIB, tree: { bytes: 16 * MIB, files: 400 } };
+const BACKENDS = ['reflink', 'thin'];
 const repository = resolve(dirname(fileURLToPath(import.meta.url)), '..');
 
 let step = 0;
@@ -42,11 +46,20 @@ const detail = (text) => console.log(`       ${text}`);
 const mib = (bytes) => `${(Number(bytes) / MIB).toFixed(1)} MiB`;
 
 async function main() {
-  const { values } = parseArgs({ options: { keep: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } });
+  const { values } = parseArgs({
+    options: {
+      backend: { type: 'string', default: 'reflink' },
+      small: { type: 'boolean' },
+      keep: { type: 'boolean' },
+      help: { type: 'boolean', short: 'h' },
+    },
+  });
   if (values.help) return console.log(HELP);
+  if (!BACKENDS.includes(values.backend)) throw new Error(`--backend is one of ${BACKENDS.join(', ')}`);
   heedSignals();
   const place = await mkdtemp(join(tmpdir(), 'blockdelta-quickstart-'));
-  const session = { place, undo: [], keep: values.keep === true };
+  const { backend, small, keep } = values;
+  const session = { place, backend, undo: [], keep: keep === true, ...(small ? SMALL : NORMAL) };
   let identical = false;
   try {
     identical = await run(session);
@@ -81,7 +94,7 @@ async function run(session) {
   const csi = await startPlugin(session);
   const volume = await makeVolume(session, csi);
   const tree = join(session.place, 'data');
-  await fillVolume(tree);
+  await fillVolume(session, tree);
   const a = await snapshot(session, csi, volume, 'A');
   say('changing the tree: append, overwrite in place, delete, new files');
   const changes = await changeTree(tree);
@@ -101,7 +114,7 @@ async function run(session) {
 }
 
 async function startPlugin(session) {
-  say(`starting the plugin in ${session.place}`);
+  say(`starting the plugin, backend ${session.backend}, in ${session.place}`);
   session.endpoint = `unix://${join(session.place, 'csi.sock')}`;
   const log = await open(join(session.place, 'plugin.log'), 'a');
   const child = spawn(process.execPath, [join(repository, 'dist/main.js'), 'serve'], {
@@ -110,6 +123,7 @@ async function startPlugin(session) {
       CSI_ENDPOINT: session.endpoint,
       BLOCKDELTA_STATE_DIR: join(session.place, 'state'),
       BLOCKDELTA_EMBEDDED_POOL_SIZE: '8Gi',
+      ...(session.backend === 'thin' ? { BLOCKDELTA_POOLS: `default=thin:${join(session.place, 'pool')}` } : {}),
     },
     stdio: ['ignore', 'ignore', log.fd],
     detached: true,
@@ -133,17 +147,17 @@ async function startPlugin(session) {
 }
 
 async function makeVolume(session, csi) {
-  say('creating a 1 GiB file system volume, staging and publishing it');
+  say(`creating a file system volume of ${mib(session.volumeBytes)}, staging and publishing it`);
   const capability = { mount: { fs_type: 'ext4' }, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
-  const volume = await csi.createVolume(session, { name: 'data', capability, bytes: GIB });
+  const volume = await csi.createVolume(session, { name: 'data', capability, bytes: session.volumeBytes });
   await csi.publish(session, { volume, capability, name: 'data' });
   detail(`volume ${volume.volume_id} at ${join(session.place, 'data')}`);
   return volume;
 }
 
-async function fillVolume(tree) {
-  say(`copying ${mib(TREE_BYTES)} of this machine's /usr into it`);
-  const copied = await copyTree('/usr', tree, TREE_BYTES);
+async function fillVolume({ tree: limits }, tree) {
+  say(`copying ${mib(limits.bytes)} of this machine's /usr into it, ${limits.files} files at most`);
+  const copied = await copyTree('/usr', tree, limits);
   detail(`${copied.files} files, ${mib(copied.bytes)}`);
 }
 
@@ -168,7 +182,7 @@ async function rebuild(session, csi, { a, b, allocated, delta }) {
   const devices = {};
   for (const [label, source] of [['a', a], ['b', b]]) {
     say(`publishing snapshot ${label.toUpperCase()} as a raw block volume`);
-    const volume = await csi.createVolume(session, { name: `raw-${label}`, capability, bytes: GIB, source });
+    const volume = await csi.createVolume(session, { name: `raw-${label}`, capability, bytes: session.volumeBytes, source });
     await csi.publish(session, { volume, capability, name: `raw-${label}`, readonly: true });
     devices[label] = join(session.place, `raw-${label}`);
   }
@@ -198,9 +212,15 @@ Try:
 To end it:
   umount ${['data', 'raw-a', 'raw-b'].map((name) => join(session.place, name)).join(' ')}
   umount ${join(session.place, 'staging-data')} ${['raw-a', 'raw-b'].map((name) => join(session.place, `staging-${name}`, 'device')).join(' ')}
-  losetup -n -O NAME,BACK-FILE | awk '$2 ~ "^${session.place}/state/.*/volumes/" {print $1}' | xargs -r losetup -d
+  ${detachCommand(session)}
   kill ${session.child.pid} && tail --pid=${session.child.pid} -f /dev/null   # unmounts and detaches the pool
   rm -r ${session.place}`);
+}
+
+/** Detaches all volumes. */
+function detachCommand({ backend, place }) {
+  if (backend === 'thin') return 'cat /sys/block/dm-*/dm/name | grep ^blockdelta-vol- | xargs -r -n 1 dmsetup remove';
+  return `losetup -n -O NAME,BACK-FILE | awk '$2 ~ "^${place}/state/.*/volumes/" {print $1}' | xargs -r losetup -d`;
 }
 
 /** Takes back everything in the opposite order. A step that fails is told and does not stop the others. */

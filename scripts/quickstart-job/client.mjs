@@ -5,6 +5,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
 import { clientServices } from '../../dist/csi/proto.js';
 
+const READY_MS = 120_000;
+
 export function connect(endpoint) {
   const clients = {};
   for (const [name, definition] of Object.entries(clientServices())) {
@@ -33,12 +35,15 @@ class QuickstartClient {
   }
 
   async waitReady(child) {
-    for (const deadline = Date.now() + 30_000; Date.now() < deadline; await delay(50)) {
+    const deadline = Date.now() + READY_MS;
+    // On a slow machine, asking is what keeps the plugin from getting ready.
+    for (let pause = 50; Date.now() < deadline; pause = Math.min(pause * 1.2, 1000)) {
+      await delay(pause);
       if (child.exitCode !== null) throw new Error(`the plugin ended with ${child.exitCode}`);
-      const probe = await this.call('Identity', 'Probe', {}, 1000).catch(() => null);
+      const probe = await this.call('Identity', 'Probe', {}, 10_000).catch(() => null);
       if (probe !== null && probe.ready?.value !== false) return;
     }
-    throw new Error('the plugin did not get ready in 30 s');
+    throw new Error(`the plugin did not get ready in ${READY_MS / 1000} s`);
   }
 
   async createVolume(session, { name, capability, bytes, source }) {

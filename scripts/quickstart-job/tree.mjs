@@ -13,8 +13,8 @@ async function* regularFiles(directory) {
   }
 }
 
-/** Copies regular files until about that many bytes are there. */
-export async function copyTree(source, target, bytes) {
+/** Copies regular files until about that many bytes, or that many files, are there. */
+export async function copyTree(source, target, { bytes, files }) {
   const copied = { files: 0, bytes: 0 };
   for await (const path of regularFiles(source)) {
     const { size } = await stat(path);
@@ -24,7 +24,7 @@ export async function copyTree(source, target, bytes) {
     await copyFile(path, destination);
     copied.files += 1;
     copied.bytes += size;
-    if (copied.bytes >= bytes) break;
+    if (copied.bytes >= bytes || copied.files >= files) break;
   }
   return copied;
 }
