@@ -2,7 +2,7 @@
  * A thin pool for the contract suite: embedded in a directory, or on two devices. Needs a kernel with
  * device-mapper, and a temporary directory whose file system takes direct I/O.
  */
-import { closeSync, openSync, readSync, writeSync } from 'node:fs';
+import { closeSync, openSync, readSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { hostFreeBytes } from '../../src/backends/host-space.js';
 import { openLedger } from '../../src/backends/thin/ledger-client.js';
@@ -102,8 +102,11 @@ export class ThinHarness implements BackendHarness {
     if (status === null) throw new Error('the pool is not active');
     const free = (status.totalDataBlocks - status.usedDataBlocks) * BigInt(BLOCK_BYTES);
     if (this.options.devices !== null) return free;
+    const file = statSync(join(this.options.directory, 'data.img'), { bigint: true });
+    const freed = file.blocks * 512n - status.usedDataBlocks * BigInt(BLOCK_BYTES);
     const host = await hostFreeBytes(this.options.directory);
-    return host < free ? host : free;
+    const below = freed > 0n ? host + freed : host;
+    return below < free ? below : free;
   }
 
   async reopen(): Promise<ThinBackend> {

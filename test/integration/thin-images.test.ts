@@ -1,6 +1,7 @@
 /** The files of an embedded thin pool: real files and loop devices, without device-mapper. */
 import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
+import { open, statfs } from 'node:fs/promises';
 import { after, type TestContext, test } from 'node:test';
 import { EmbeddedDevices } from '../../src/backends/thin/embedded-devices.js';
 import { SystemError } from '../../src/errors.js';
@@ -93,5 +94,28 @@ test(
     await native.run('allocateFile', { path: metadata, sizeBytes: 40n * MIB });
     await devices.open();
     assert.equal(await deviceSizeBytes(metadataPath), 40n * MIB);
+  },
+);
+
+test(
+  'space that the pool has freed inside its file is free, host or no host',
+  options,
+  async (t) => {
+    const { devices, data, file } = images(t);
+    await devices.make();
+    const handle = await open(data, 'r+');
+    await handle.write(Buffer.alloc(Number(8n * MIB), 1));
+    await handle.sync();
+    await handle.close();
+    const { allocatedBytes } = await file(data);
+    assert.ok(allocatedBytes >= 8n * MIB);
+    const full = await devices.freeBelow(allocatedBytes);
+    const freed = await devices.freeBelow(0n);
+    // The host is used by others meanwhile.
+    const difference = freed - full - allocatedBytes;
+    assert.ok(difference < 4n * MIB && difference > -4n * MIB, `off by ${difference}`);
+    const statedHost = await statfs(data, { bigint: true });
+    const overused = await devices.freeBelow(allocatedBytes + MIB);
+    assert.ok(overused > statedHost.bavail * statedHost.bsize - 64n * MIB);
   },
 );

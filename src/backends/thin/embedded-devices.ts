@@ -90,8 +90,14 @@ export class EmbeddedDevices implements PoolDevices {
     return this.#catchUp(path, sizeBytes);
   }
 
-  freeBelow(): Promise<bigint> {
-    return hostFreeBytes(this.options.directory);
+  /**
+   * What the host has, and what it has given to data.img for blocks that the pool has freed since: deleting
+   * a volume makes no holes there. Of the blocks in use some may be holes, so that is the least it can be.
+   */
+  async freeBelow(usedBytes: bigint): Promise<bigint> {
+    const free = await hostFreeBytes(this.options.directory);
+    const allocatedBytes = (await this.#file(this.#data))?.allocatedBytes ?? 0n;
+    return allocatedBytes > usedBytes ? free + allocatedBytes - usedBytes : free;
   }
 
   async release(): Promise<void> {

@@ -14,8 +14,11 @@ export interface PoolDevices {
    * below has no room for it.
    */
   growMetadata(): Promise<boolean>;
-  /** What the storage below can really still give, bytes; null: all that the devices hold is theirs. */
-  freeBelow(): Promise<bigint | null>;
+  /**
+   * What the storage below can really still give a pool that uses so many bytes of the data device; null:
+   * all that the devices hold is theirs.
+   */
+  freeBelow(usedBytes: bigint): Promise<bigint | null>;
   /** Lets go of what open() took; the pool is not active any more. */
   release(): Promise<void>;
 }

@@ -171,7 +171,7 @@ export class ThinBackend implements Backend {
   }
 
   async capacity(): Promise<PoolCapacity> {
-    return thinCapacity(this.#open, await this.#devices.freeBelow(), this.#options);
+    return thinCapacity(this.#open, this.#devices, this.#options);
   }
 
   condition(volumeId: string): Promise<StorageCondition> {

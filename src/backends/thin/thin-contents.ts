@@ -7,6 +7,7 @@ import type { PoolCapacity, PoolContents } from '../backend.js';
 import { poolAccount, type SpacePolicy } from '../pool-account.js';
 import type { AsyncLedger, DeviceRecord } from './ledger.js';
 import type { FoundDevices, MetadataLook } from './metadata-look.js';
+import type { PoolDevices } from './pool-devices.js';
 import { trouble } from './pool-health.js';
 import type { ThinPool } from './thin-pool.js';
 
@@ -18,10 +19,9 @@ interface OpenParts {
   look: MetadataLook;
 }
 
-/** @param freeBelow what the storage below the pool can really still give; null: all of it */
 export async function thinCapacity(
   { ledger, pool, look }: OpenParts,
-  freeBelow: bigint | null,
+  devices: Pick<PoolDevices, 'freeBelow'>,
   policy: SpacePolicy,
 ): Promise<PoolCapacity> {
   const status = await pool.status();
@@ -32,6 +32,7 @@ export async function thinCapacity(
   const volumes = (await ledger.devices()).filter(({ kind }) => kind === 'volume');
   const found = await look.unconfirmedDevices(volumes.map(({ deviceId }) => deviceId));
   const free = (status.totalDataBlocks - status.usedDataBlocks) * dataBlockBytes;
+  const freeBelow = await devices.freeBelow(status.usedDataBlocks * dataBlockBytes);
   const space = {
     totalBytes: status.totalDataBlocks * dataBlockBytes,
     freeBytes: freeBelow === null || free < freeBelow ? free : freeBelow,
