@@ -37,7 +37,7 @@ struct FillOutcome {
   uint64_t extents = 0;
   uint64_t rescans = 0;
   uint64_t unproved_bytes = 0;
-  // Blocks of thin metadata read; 0 for other sources.
+  // Nodes of mapping trees read from thin metadata; 0 for other sources.
   uint64_t nodes = 0;
 };
 

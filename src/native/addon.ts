@@ -85,7 +85,7 @@ export interface FillResult {
   rescans: number;
   /** Bytes reported only because equality could not be proved while extents kept moving. */
   unprovedBytes: bigint;
-  /** Blocks of thin metadata read; 0 for other sources. */
+  /** Nodes of mapping trees read from thin metadata; 0 for other sources. */
   nodes: number;
 }
 
