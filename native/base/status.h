@@ -18,6 +18,8 @@ inline constexpr char kScanReplaced[] = "SCAN_REPLACED";
 inline constexpr char kScanMutable[] = "SCAN_MUTABLE";
 inline constexpr char kScanUnsupported[] = "SCAN_UNSUPPORTED";
 inline constexpr char kScanMapInvalid[] = "SCAN_MAP_INVALID";
+// Not now: what is read changes faster than it can be read. Trying again may help.
+inline constexpr char kScanBusy[] = "SCAN_BUSY";
 // Thin metadata that is not what the format says; the message names the block.
 inline constexpr char kThinMetadataInvalid[] = "THIN_METADATA_INVALID";
 

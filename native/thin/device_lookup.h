@@ -29,15 +29,15 @@ struct DeviceLookup {
   std::vector<ThinDevice> devices;
 };
 
-// Superblock `number` and devices that it leads to. ENODATA if one does not exist; SCAN_REPLACED if
-// the pool commits faster than the way to them can be read.
+// Superblock `number` and devices that it leads to. ENODATA if one does not exist; SCAN_BUSY if the
+// pool commits faster than the way to them can be read.
 Result<DeviceLookup> LookUpDevices(BlockSource* source, uint64_t number,
                                    const std::vector<uint64_t>& ids);
 
-// SCAN_REPLACED unless superblock `number`, if it is the copy of a metadata snapshot, is held
-// still, and unless each device's tree begins still at the root given with it, by the current
-// superblock. A root that was found through a copy proves nothing by itself, so `refs` has only
-// those that were found through the current one.
+// SCAN_BUSY as above; SCAN_REPLACED unless superblock `number`, if it is the copy of a metadata
+// snapshot, is held still, and unless each device's tree begins still at the root given with it, by
+// the current superblock. A root that was found through a copy proves nothing by itself, so `refs`
+// has only those that were found through the current one.
 Status ConfirmDevices(BlockSource* source, uint64_t number, const std::vector<ThinDeviceRef>& refs);
 
 }  // namespace blockdelta

@@ -103,6 +103,7 @@ Superblock Fields(const uint8_t* block, uint64_t number) {
   superblock.time = ReadLe32(block + kTime);
   superblock.transaction_id = ReadLe64(block + kTransactionId);
   superblock.held_root = ReadLe64(block + kHeldRoot);
+  superblock.checksum = ReadLe32(block);
   superblock.mapping_root = ReadLe64(block + kMappingRoot);
   superblock.details_root = ReadLe64(block + kDetailsRoot);
   superblock.data_block_bytes = uint64_t{ReadLe32(block + kDataBlockSectors)} * kSectorBytes;

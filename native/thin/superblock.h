@@ -13,6 +13,8 @@
 namespace blockdelta {
 
 struct Superblock {
+  // Of the whole block: another one is another commit.
+  uint32_t checksum = 0;
   // The kernel wants the pool checked or repaired.
   bool needs_check = false;
   // Raised by each snapshot.

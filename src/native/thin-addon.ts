@@ -5,7 +5,8 @@
  * the page cache too), a file through it. Every block is checked (its own number, checksum, bounds, the
  * order and range of keys) before it is believed. Failures: THIN_METADATA_INVALID names the block, what
  * was expected there and what was found; ENODATA a device id that is not in the trees; SCAN_REPLACED a
- * device whose tree is not the expected one any more; errnos. Data blocks are counted in the pool's own
+ * device whose tree is not the expected one any more; SCAN_BUSY a pool that commits faster than it can
+ * be looked at, so that trying again may help; errnos. Data blocks are counted in the pool's own
  * block size, metadata blocks have 4096 bytes. Format: Linux drivers/md/dm-thin-metadata.c.
  */
 import type { NativeResult } from './addon.js';
