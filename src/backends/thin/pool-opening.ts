@@ -3,7 +3,7 @@
  * still because only the plugin was restarted; and refuses what is not the pool that the ledger knows.
  */
 import { readFile } from 'node:fs/promises';
-import { CsiError } from '../../errors.js';
+import { CsiError, errorCode } from '../../errors.js';
 import { deviceSizeBytes } from '../../native/block-device.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { ThinSuperblock } from '../../native/thin-addon.js';
@@ -11,6 +11,7 @@ import { assertLabel, writeLabel } from './device-label.js';
 import type { AsyncLedger, OpenTransaction, PoolRecord } from './ledger.js';
 import { judgeFormattable, readKnownSuperblock } from './metadata-format.js';
 import { CURRENT } from './metadata-look.js';
+import { assertFits, assertSameDevices } from './metadata-match.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
 import { wantedTable } from './pool-growth.js';
 import {
@@ -125,8 +126,9 @@ export class PoolOpening {
     );
     const transaction = await ledger.openTransaction();
     await this.#assertKnown(superblock.transactionId, record, transaction);
-    assertFits(pool.pool, record, superblock, wanted);
+    assertFits(pool.pool, record, superblock, wanted.sizeSectors * SECTOR_BYTES);
     const devices = await ledger.devices();
+    await this.#assertMetadataDevice({ devices, transaction }, opened);
     const findings = { pool: record, transaction, devices, bootId: await bootId() };
     return historyOfInactive(findings, superblock);
   }
@@ -163,6 +165,21 @@ export class PoolOpening {
     }
   }
 
+  /** The same of the metadata device, as far as that can be read: of damage the kernel is the judge. */
+  async #assertMetadataDevice(
+    known: Parameters<typeof assertSameDevices>[1],
+    { metadataPath: metadata }: OpenDevices,
+  ): Promise<void> {
+    const { native, pool } = this.deps;
+    try {
+      const request = { metadata, superblock: CURRENT, deviceIds: null };
+      const { devices, truncated } = await native.run('thinDevices', request);
+      if (!truncated) assertSameDevices(pool.pool, known, devices);
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'THIN_METADATA_INVALID') throw thrown;
+    }
+  }
+
   /** What is kept of deleted snapshots is lost with the order of transactions. */
   async #assertKnown(
     found: bigint,
@@ -180,29 +197,6 @@ export class PoolOpening {
   async #superblock({ metadataPath }: OpenDevices): Promise<ThinSuperblock> {
     const request = { metadata: metadataPath, superblock: CURRENT };
     return (await this.deps.native.run('thinSuperblock', request)).superblock;
-  }
-}
-
-/** What the kernel would refuse with an errno and a line in its log. */
-function assertFits(
-  pool: string,
-  record: PoolRecord,
-  superblock: ThinSuperblock,
-  wanted: PoolTable,
-): void {
-  if (superblock.dataBlockBytes !== record.dataBlockBytes) {
-    throw CsiError.failedPrecondition(
-      `the metadata of pool '${pool}' has data blocks of ${superblock.dataBlockBytes} bytes and its ledger ` +
-        `of ${record.dataBlockBytes}: they do not belong together`,
-    );
-  }
-  const needed = superblock.dataBlocks * superblock.dataBlockBytes;
-  const found = wanted.sizeSectors * SECTOR_BYTES;
-  if (found < needed) {
-    throw CsiError.failedPrecondition(
-      `the metadata of pool '${pool}' is of a pool with ${needed} bytes of data and its data device gives it ` +
-        `${found}: they do not belong together; name the pool's own metadata device in BLOCKDELTA_POOLS`,
-    );
   }
 }
 
