@@ -89,4 +89,5 @@ export async function work(
       bytes.copy(model, offset);
     }
   }
+  assert.ok((await harness.read(volumeId)).equals(model), 'the volume holds what the model holds');
 }

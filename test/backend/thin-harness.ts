@@ -2,11 +2,12 @@
  * A thin pool for the contract suite: embedded in a directory, or on two devices. Needs a kernel with
  * device-mapper, and a temporary directory whose file system takes direct I/O.
  */
-import { closeSync, openSync, readSync, statSync, writeSync } from 'node:fs';
+import { closeSync, fsyncSync, openSync, readSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { hostFreeBytes } from '../../src/backends/host-space.js';
 import { openLedger } from '../../src/backends/thin/ledger-client.js';
 import { ThinBackend, type ThinPoolOptions } from '../../src/backends/thin/thin-backend.js';
+import type { ThinPoolStatus } from '../../src/native/dm-addon.js';
 import { NativePool } from '../../src/native/pool.js';
 import { blockDiscard } from '../support/ioctls.js';
 import { Workspace } from '../support/workspace.js';
@@ -29,7 +30,7 @@ export class ThinHarness implements BackendHarness {
 
   private constructor(
     private readonly workspace: Workspace,
-    private readonly native: NativePool,
+    readonly native: NativePool,
     private readonly options: ThinPoolOptions,
   ) {
     this.backend = this.#makeBackend();
@@ -55,12 +56,44 @@ export class ThinHarness implements BackendHarness {
     });
   }
 
+  get directory(): string {
+    return this.options.directory;
+  }
+
+  get devices(): ThinPoolOptions['devices'] {
+    return this.options.devices;
+  }
+
+  /** Of all devices of the plugin. */
+  async dmNames(): Promise<string[]> {
+    const { devices } = await this.native.run('dmList', { prefix: 'blockdelta-' });
+    return devices.map(({ name }) => name).sort();
+  }
+
+  async poolStatus(): Promise<ThinPoolStatus> {
+    const request = { name: await this.poolName(), commit: false };
+    const { status } = await this.native.run('thinPoolStatus', request);
+    if (status === null) throw new Error('the pool is not active');
+    return status;
+  }
+
+  /** Of its device. */
+  async poolName(): Promise<string> {
+    const names = (await this.dmNames()).filter((name) => name.startsWith('blockdelta-pool-'));
+    const [name] = names;
+    if (name === undefined || names.length > 1) throw new Error(`pools: ${names.join(', ')}`);
+    return name;
+  }
+
   async write(volumeId: string, offset: number, bytes: Buffer): Promise<void> {
     writeSync(await this.#device(volumeId), bytes, 0, bytes.length, offset);
   }
 
   async discard(volumeId: string, offset: number, length: number): Promise<void> {
-    blockDiscard(await this.#device(volumeId), offset, length);
+    const fd = await this.#device(volumeId);
+    // The page cache drops what it holds of the range, also of parts of blocks that keep their content.
+    fsyncSync(fd);
+    blockDiscard(fd, offset, length);
   }
 
   async read(volumeId: string): Promise<Buffer> {
@@ -95,11 +128,7 @@ export class ThinHarness implements BackendHarness {
   }
 
   async reallyFree(): Promise<bigint> {
-    const { status } = await this.native.run('thinPoolStatus', {
-      name: await this.#poolDevice(),
-      commit: false,
-    });
-    if (status === null) throw new Error('the pool is not active');
+    const status = await this.poolStatus();
     const free = (status.totalDataBlocks - status.usedDataBlocks) * BigInt(BLOCK_BYTES);
     if (this.options.devices !== null) return free;
     const file = statSync(join(this.options.directory, 'data.img'), { bigint: true });
@@ -117,13 +146,19 @@ export class ThinHarness implements BackendHarness {
 
   async dispose(): Promise<void> {
     for (const fd of this.#open.values()) closeSync(fd);
-    for (const backend of this.#backends) {
-      const left = await backend.list().catch(() => ({ volumes: [] }));
-      for (const { id } of left.volumes) await backend.detach(id);
-      await backend.stop();
-    }
+    await this.#removeDevices('blockdelta-vol-');
+    for (const backend of this.#backends) await backend.stop();
+    await this.#removeDevices('blockdelta-pool-');
     await this.native.close();
     this.workspace.dispose();
+  }
+
+  /** Also what a test that failed has left. */
+  async #removeDevices(prefix: string): Promise<void> {
+    for (const name of (await this.dmNames()).filter((found) => found.startsWith(prefix))) {
+      await this.native.run('dmResume', { name });
+      await this.native.run('dmRemove', { name, deferred: false });
+    }
   }
 
   #makeBackend(): ThinBackend {
@@ -133,12 +168,7 @@ export class ThinHarness implements BackendHarness {
   }
 
   async #tell(messages: string[]): Promise<void> {
-    await this.native.run('thinMessages', { pool: await this.#poolDevice(), messages });
-  }
-
-  async #poolDevice(): Promise<string> {
-    const uuid = await this.backend.identity();
-    return `blockdelta-pool-${uuid.replaceAll('-', '').slice(0, 16)}`;
+    await this.native.run('thinMessages', { pool: await this.poolName(), messages });
   }
 
   /** Kept open, as a workload does. */

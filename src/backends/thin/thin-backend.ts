@@ -111,7 +111,7 @@ export class ThinBackend implements Backend {
     await this.#writable.answer();
   }
 
-  createVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
+  async createVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
     return this.#open.volumes.create(volumeId, sizeBytes);
   }
 
@@ -120,7 +120,7 @@ export class ThinBackend implements Backend {
     await volumes.restore(volumeId, await snapshots.record(snapshotId), sizeBytes);
   }
 
-  cloneVolume(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
+  async cloneVolume(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
     return this.#open.volumes.clone(volumeId, sourceVolumeId, sizeBytes);
   }
 
@@ -129,31 +129,31 @@ export class ThinBackend implements Backend {
     await this.deleteVolume(volumeId);
   }
 
-  expandVolume(volumeId: string, sizeBytes: bigint): Promise<bigint> {
+  async expandVolume(volumeId: string, sizeBytes: bigint): Promise<bigint> {
     return this.#open.volumes.expand(volumeId, sizeBytes);
   }
 
-  deleteVolume(volumeId: string): Promise<void> {
+  async deleteVolume(volumeId: string): Promise<void> {
     return this.#open.volumes.delete(volumeId);
   }
 
-  markUsed(volumeId: string): Promise<void> {
+  async markUsed(volumeId: string): Promise<void> {
     return this.#open.ledger.markUsed(volumeId);
   }
 
-  isUsed(volumeId: string): Promise<boolean> {
+  async isUsed(volumeId: string): Promise<boolean> {
     return this.#open.ledger.isUsed(volumeId);
   }
 
-  createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
+  async createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
     return this.#open.snapshots.create(members);
   }
 
-  deleteSnapshot(snapshotId: string): Promise<void> {
+  async deleteSnapshot(snapshotId: string): Promise<void> {
     return this.#open.snapshots.delete(snapshotId);
   }
 
-  abandonSnapshots(members: readonly SnapshotMember[]): Promise<void> {
+  async abandonSnapshots(members: readonly SnapshotMember[]): Promise<void> {
     return this.#open.snapshots.abandon(members);
   }
 
@@ -162,11 +162,11 @@ export class ThinBackend implements Backend {
     return attachments.attach(await volumes.record(volumeId), readOnly);
   }
 
-  detach(volumeId: string): Promise<void> {
+  async detach(volumeId: string): Promise<void> {
     return this.#open.attachments.detach(volumeId);
   }
 
-  findAttachment(volumeId: string): Promise<Attachment | null> {
+  async findAttachment(volumeId: string): Promise<Attachment | null> {
     return this.#open.attachments.findAttachment(volumeId);
   }
 
@@ -174,11 +174,11 @@ export class ThinBackend implements Backend {
     return thinCapacity(this.#open, this.#devices, this.#options);
   }
 
-  condition(volumeId: string): Promise<StorageCondition> {
+  async condition(volumeId: string): Promise<StorageCondition> {
     return this.#open.volumes.condition(volumeId);
   }
 
-  list(): Promise<PoolContents> {
+  async list(): Promise<PoolContents> {
     return thinContents(this.#open);
   }
 
@@ -189,19 +189,19 @@ export class ThinBackend implements Backend {
     return [...undone, ...(await keptBases.sweep())];
   }
 
-  keepBase(snapshotId: string): Promise<KeptBase | null> {
+  async keepBase(snapshotId: string): Promise<KeptBase | null> {
     return this.#open.keptBases.keep(snapshotId);
   }
 
-  keptBases(): Promise<KeptBases> {
+  async keptBases(): Promise<KeptBases> {
     return this.#open.keptBases.list();
   }
 
-  dropBase(snapshotId: string): Promise<void> {
+  async dropBase(snapshotId: string): Promise<void> {
     return this.#open.keptBases.drop(snapshotId);
   }
 
-  scanSource(targetSnapshotId: string, baseSnapshotId: string | null): Promise<ScanSource> {
+  async scanSource(targetSnapshotId: string, baseSnapshotId: string | null): Promise<ScanSource> {
     return this.#open.snapshots.scanSource(targetSnapshotId, baseSnapshotId);
   }
 

@@ -1,0 +1,163 @@
+/** The life of a thin pool on a real kernel: made, stopped, started, taken over, grown, refused. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { closeSync, openSync, writeSync } from 'node:fs';
+import { EmbeddedDevices } from '../../src/backends/thin/embedded-devices.js';
+import type { PoolEvent } from '../../src/backends/thin/events.js';
+import { newVolume, SIZE } from '../backend/harness.js';
+import { ThinHarness, type ThinKind } from '../backend/thin-harness.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { guestTest } from './guest.js';
+
+const BLOCK = 65536;
+
+function poolTest(
+  title: string,
+  kind: ThinKind,
+  run: (harness: ThinHarness, events: PoolEvent[]) => Promise<void>,
+): void {
+  guestTest(title, async () => {
+    const events: PoolEvent[] = [];
+    const onEvent = (event: PoolEvent) => void events.push(event);
+    const harness = await ThinHarness.make(kind, { onEvent });
+    try {
+      await run(harness, events);
+    } finally {
+      await harness.dispose();
+    }
+  });
+}
+
+/** A volume with a block of one byte; attached. */
+async function writtenVolume(harness: ThinHarness, value: number): Promise<string> {
+  const volumeId = newVolume();
+  await harness.backend.createVolume(volumeId, SIZE);
+  await harness.write(volumeId, 0, Buffer.alloc(BLOCK, value));
+  return volumeId;
+}
+
+for (const kind of ['embedded', 'given'] as const) {
+  poolTest(`a pool (${kind}) is stopped, and started as it was`, kind, async (harness) => {
+    const { backend } = harness;
+    await backend.start();
+    const identity = await backend.identity();
+    const volumeId = await writtenVolume(harness, 5);
+    await harness.release(volumeId);
+    await backend.detach(volumeId);
+    await backend.stop();
+    assert.deepEqual(await harness.dmNames(), [], 'nothing of it is active');
+    await rejectsWith(backend.attach(volumeId, { readOnly: false }), 'FAILED_PRECONDITION');
+    await backend.start('existing');
+    assert.equal(await backend.identity(), identity);
+    assert.equal((await harness.read(volumeId))[0], 5);
+  });
+}
+
+poolTest(
+  'a pool whose plugin was restarted is taken over as it runs',
+  'embedded',
+  async (harness) => {
+    const { backend } = harness;
+    await backend.start();
+    const volumeId = await writtenVolume(harness, 6);
+    const device = await backend.findAttachment(volumeId);
+    await backend.stop();
+    const running = await harness.dmNames();
+    assert.equal(running.length, 2, 'what is attached keeps the pool');
+    await backend.start('existing');
+    assert.deepEqual(await harness.dmNames(), running);
+    assert.deepEqual(await backend.findAttachment(volumeId), device);
+    assert.equal((await harness.read(volumeId))[0], 6);
+  },
+);
+
+poolTest(
+  'a volume that a killed cut left suspended goes on at the start',
+  'embedded',
+  async (h) => {
+    const { backend } = h;
+    await backend.start();
+    const volumeId = await writtenVolume(h, 7);
+    await backend.stop();
+    execFileSync('dmsetup', ['suspend', `blockdelta-${volumeId}`]);
+    await backend.start('existing');
+    const info = execFileSync('dmsetup', [
+      'info',
+      '-c',
+      '--noheadings',
+      '-o',
+      'suspended',
+      `blockdelta-${volumeId}`,
+    ]);
+    assert.match(info.toString(), /Active/);
+    await h.write(volumeId, 0, Buffer.alloc(BLOCK, 8));
+  },
+);
+
+poolTest('no pool is made on devices that hold something', 'given', async (harness) => {
+  const { backend, devices } = harness;
+  for (const path of [devices?.data ?? '', devices?.metadata ?? '']) {
+    const fd = openSync(path, 'r+');
+    writeSync(fd, 'somebody', 65536);
+    await rejectsWith(backend.start(), 'FAILED_PRECONDITION', new RegExp(`${path} is not empty`));
+    assert.deepEqual(await harness.dmNames(), []);
+    writeSync(fd, Buffer.alloc(8), 0, 8, 65536);
+    closeSync(fd);
+  }
+  await rejectsWith(backend.start('existing'), 'FAILED_PRECONDITION', /known to the catalogue/);
+  await backend.start();
+});
+
+poolTest('a pool that was formatted is never formatted again', 'given', async (harness) => {
+  const { backend, devices } = harness;
+  await backend.start();
+  await backend.stop();
+  execFileSync(
+    'dd',
+    ['if=/dev/zero', `of=${devices?.metadata}`, 'bs=1M', 'count=1', 'oflag=direct'],
+    {
+      stdio: 'ignore',
+    },
+  );
+  await rejectsWith(
+    backend.start('existing'),
+    'FAILED_PRECONDITION',
+    /does not hold the metadata of pool/,
+  );
+  assert.deepEqual(await harness.dmNames(), []);
+});
+
+poolTest('a pool that another tool has changed is refused', 'given', async (harness) => {
+  const { backend } = harness;
+  await backend.start();
+  await writtenVolume(harness, 1);
+  execFileSync('dmsetup', ['message', await harness.poolName(), '0', 'set_transaction_id 1 9']);
+  await backend.stop();
+  await rejectsWith(
+    backend.start('existing'),
+    'FAILED_PRECONDITION',
+    /transaction id 9 and its ledger expects 1/,
+  );
+  execFileSync('dmsetup', ['message', await harness.poolName(), '0', 'set_transaction_id 9 1']);
+  await backend.start('existing');
+});
+
+poolTest('metadata and data grow below volumes that are in use', 'embedded', async (harness) => {
+  const { backend, native } = harness;
+  await backend.start();
+  const volumeId = await writtenVolume(harness, 3);
+  const before = await backend.capacity();
+  const total = async () => (await harness.poolStatus()).totalMetadataBlocks;
+  const blocks = await total();
+  const files = new EmbeddedDevices(native, {
+    ...{ pool: 'default', directory: harness.directory },
+    maximumBytes: before.totalBytes + (256n << 20n),
+  });
+  assert.equal(await files.growMetadata(), true);
+  await files.open();
+  await backend.stop();
+  await backend.start('existing');
+  assert.equal(await total(), 2n * blocks);
+  assert.ok((await backend.capacity()).totalBytes > before.totalBytes + (64n << 20n));
+  assert.equal((await harness.read(volumeId))[0], 3);
+});
