@@ -48,6 +48,7 @@ export class EmbeddedDevices implements PoolDevices {
   }
 
   async make(): Promise<void> {
+    if (await this.exist()) return;
     const taken = (await this.#file(this.#metadata))?.allocatedBytes ?? 0n;
     const total = await this.#totalBytes(taken);
     const metadataBytes = metadataBytesFor(total);
@@ -111,8 +112,11 @@ export class EmbeddedDevices implements PoolDevices {
     if (this.options.maximumBytes === null || metadata === null || data === null) return;
     const allocated = metadata.allocatedBytes + data.allocatedBytes;
     const sizeBytes = (await this.#totalBytes(allocated)) - metadata.sizeBytes;
-    if (sizeBytes <= data.sizeBytes) return;
-    await this.native.run('growFile', { path: this.#data, sizeBytes });
+    if (sizeBytes > data.sizeBytes) {
+      await this.native.run('growFile', { path: this.#data, sizeBytes });
+    }
+    // Of a pool that was active all the time the device is there already.
+    await this.#catchUp(this.#data, sizeBytes > data.sizeBytes ? sizeBytes : data.sizeBytes);
   }
 
   /** Whether the device was smaller than its file, and is not any more: a kill may come between the two. */

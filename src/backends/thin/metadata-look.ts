@@ -72,13 +72,17 @@ export class MetadataLook {
    * settles it.
    */
   async device(deviceId: number): Promise<ThinDeviceDetails | null> {
-    const found = await this.#unconfirmed([deviceId]);
-    return found.get(deviceId) ?? null;
+    return (await this.unconfirmedDevices([deviceId])).get(deviceId) ?? null;
   }
 
   /** As device(), of all that the account of space needs. */
-  unconfirmedDevices(deviceIds: readonly number[]): Promise<FoundDevices> {
-    return this.#unconfirmed(deviceIds);
+  async unconfirmedDevices(deviceIds: readonly number[]): Promise<FoundDevices> {
+    try {
+      return await this.#read(CURRENT, new Set(deviceIds));
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'THIN_METADATA_INVALID') throw thrown;
+      return this.devices(deviceIds);
+    }
   }
 
   /** Releases what a killed plugin has left held. Of a pool that can be changed. */
@@ -96,15 +100,6 @@ export class MetadataLook {
     const found = await this.#ask(ids);
     if (found !== null) return found;
     throw this.#heldByOthers();
-  }
-
-  async #unconfirmed(deviceIds: readonly number[]): Promise<FoundDevices> {
-    try {
-      return await this.#read(CURRENT, new Set(deviceIds));
-    } catch (thrown) {
-      if (errorCode(thrown) !== 'THIN_METADATA_INVALID') throw thrown;
-      return this.devices(deviceIds);
-    }
   }
 
   async #patiently(ask: () => Promise<FoundDevices | null>): Promise<FoundDevices> {

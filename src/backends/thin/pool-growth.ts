@@ -17,7 +17,7 @@ import { type PoolFeatures, type PoolTable, poolTable } from './pool-table.js';
 import type { ThinPool } from './thin-pool.js';
 
 const METADATA_BLOCK_BYTES = 4096n;
-/** Of the metadata; the kernel's own mark is never above that. */
+/** The kernel's own mark is never above that. */
 const FREE_SHARE = 4n;
 
 export interface GrowthDependencies {
@@ -61,7 +61,7 @@ export class PoolGrowth {
     const status = await pool.status();
     // Nothing grows in a pool that has failed or has to be checked.
     if (status.mode === 'fail' || status.mode === 'error' || status.needsCheck) return;
-    if (isShort(status)) await this.#growMetadata();
+    if (isMetadataShort(status)) await this.#growMetadata();
     const labelledBytes = await this.#label();
     if (labelledBytes === null) return;
     const wanted = await wantedTable(opened, labelledBytes, dataBlockBytes, features);
@@ -111,6 +111,10 @@ export class PoolGrowth {
   }
 }
 
-function isShort({ usedMetadataBlocks, totalMetadataBlocks }: ThinPoolStatus): boolean {
+/** Less than a quarter of the metadata is free. */
+export function isMetadataShort({
+  usedMetadataBlocks,
+  totalMetadataBlocks,
+}: ThinPoolStatus): boolean {
   return (totalMetadataBlocks - usedMetadataBlocks) * FREE_SHARE < totalMetadataBlocks;
 }

@@ -8,7 +8,7 @@
 import { CsiError } from '../../errors.js';
 import type { ThinPoolStatus } from '../../native/dm-addon.js';
 import type { OnEvent, PoolEvent } from './events.js';
-import type { PoolGrowth } from './pool-growth.js';
+import { isMetadataShort, type PoolGrowth } from './pool-growth.js';
 import { trouble } from './pool-health.js';
 import type { ThinPool } from './thin-pool.js';
 
@@ -53,10 +53,10 @@ export class PoolMonitor {
   async look(): Promise<void> {
     const { pool, growth, onStatus } = this.#deps;
     try {
-      const status = await pool.status();
-      await onStatus(status);
-      this.#tell(this.#event(status));
+      // Before it grows: a pool that could not be written is well then, and what it undid is forgotten.
+      await onStatus(await pool.status());
       await growth.step();
+      this.#tell(this.#event(await pool.status()));
     } catch (thrown) {
       const { message } = CsiError.from(thrown);
       this.#tell({
@@ -75,6 +75,12 @@ export class PoolMonitor {
       return {
         level: 'error',
         message: `pool '${pool.pool}' has no data space left; add space, or delete volumes and snapshots`,
+      };
+    }
+    if (isMetadataShort(status)) {
+      return {
+        level: 'warn',
+        message: `pool '${pool.pool}' has less than a quarter of its metadata left; enlarge its metadata device`,
       };
     }
     const { usedDataBlocks: used, totalDataBlocks: total } = status;

@@ -47,7 +47,7 @@ export class PoolTransactions {
         await ledger.apply();
         return result;
       } catch (thrown) {
-        // What cannot be settled now is before the next change.
+        // What cannot be settled now is settled before the next change.
         const settling = errorCode(thrown) === 'EEXIST' ? this.#giveWay() : this.#settle();
         await settling.catch(() => undefined);
         throw thrown;
