@@ -99,7 +99,7 @@ poolTest('no pool is made on devices that hold something', 'given', async (harne
   for (const path of [devices?.data ?? '', devices?.metadata ?? '']) {
     const fd = openSync(path, 'r+');
     writeSync(fd, 'somebody', 65536);
-    await rejectsWith(backend.start(), 'FAILED_PRECONDITION', new RegExp(`${path} is not empty`));
+    await rejectsWith(backend.start(), 'FAILED_PRECONDITION', /is not empty/);
     assert.deepEqual(await harness.dmNames(), []);
     writeSync(fd, Buffer.alloc(8), 0, 8, 65536);
     closeSync(fd);

@@ -1,0 +1,142 @@
+/** What a thin pool lies on: files of its own, and devices that must be empty to be formatted. */
+import assert from 'node:assert/strict';
+import { rmSync, writeFileSync } from 'node:fs';
+import { stat, truncate } from 'node:fs/promises';
+import { after, test } from 'node:test';
+import { EmbeddedDevices } from '../../../src/backends/thin/embedded-devices.js';
+import { GivenDevices } from '../../../src/backends/thin/given-devices.js';
+import type { PoolRecord } from '../../../src/backends/thin/ledger.js';
+import {
+  judgeFormattable,
+  type ReadSuperblock,
+  readKnownSuperblock,
+} from '../../../src/backends/thin/metadata-format.js';
+import { isSamePool, poolTable } from '../../../src/backends/thin/pool-table.js';
+import { deviceSizeBytes } from '../../../src/native/block-device.js';
+import { NativePool } from '../../../src/native/pool.js';
+import type { ThinSuperblock } from '../../../src/native/thin-addon.js';
+import { rejectsWith } from '../../support/expect-status.js';
+import { failure } from '../../support/fake-thin-kernel.js';
+import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../../support/workspace.js';
+
+const MIB = 1n << 20n;
+const BLOCK = 65536n;
+const workspace = new Workspace('thin-devices');
+after(() => workspace.dispose());
+
+const RECORD: PoolRecord = {
+  ...{ uuid: 'u', state: 'new', dataBlockBytes: BLOCK, transactionId: 0n },
+  ...{ holdsMetadataSnapshot: false, bootId: null, passesDiscards: false, stopped: null },
+  labelledBytes: null,
+};
+const SUPERBLOCK: ThinSuperblock = {
+  ...{ needsCheck: false, time: 0, transactionId: 0n, heldRoot: null },
+  ...{ mappingRoot: 1n, detailsRoot: 2n, dataBlockBytes: BLOCK },
+  ...{ dataBlocks: 10n, metadataBlocks: 10n },
+};
+
+async function emptyDevices(label: string): Promise<{ metadataPath: string; dataPath: string }> {
+  const paths = {
+    metadataPath: workspace.path(`${label}-metadata`),
+    dataPath: workspace.path(`${label}-data`),
+  };
+  for (const path of Object.values(paths)) {
+    writeFileSync(path, '');
+    await truncate(path, 4 << 20);
+  }
+  return paths;
+}
+
+const noSuperblock = async (): Promise<never> => {
+  throw failure('THIN_METADATA_INVALID', 'read', '/dev/metadata');
+};
+
+test('an embedded pool has two files within its bound, which grow and are found again', {
+  skip: skipUnlessRoot,
+}, async () => {
+  const native = new NativePool(1);
+  const directory = makePoolFileSystem(workspace, 'ext4', 2048);
+  const bound = (maximumBytes: bigint) =>
+    new EmbeddedDevices(native, { pool: 'default', directory, maximumBytes });
+  const devices = bound(1024n * MIB);
+  try {
+    assert.equal(await devices.exist(), false);
+    await rejectsWith(devices.open(), 'FAILED_PRECONDITION', /has lost/);
+    await devices.make();
+    await devices.make();
+    assert.equal(await devices.exist(), true);
+    const { metadataPath, dataPath } = await devices.open();
+    assert.deepEqual(await devices.open(), { metadataPath, dataPath });
+    const sizes = async () => [
+      await deviceSizeBytes(metadataPath),
+      await deviceSizeBytes(dataPath),
+    ];
+    assert.deepEqual(await sizes(), [16n * MIB, 1008n * MIB]);
+    assert.equal(await devices.growMetadata(), true);
+    await bound(1280n * MIB).open();
+    assert.deepEqual(await sizes(), [32n * MIB, 1248n * MIB]);
+    await bound(600n * MIB).open();
+    assert.deepEqual(await sizes(), [32n * MIB, 1248n * MIB], 'never smaller');
+    await devices.release();
+    rmSync(`${directory}/data.img`);
+    await rejectsWith(devices.open(), 'FAILED_PRECONDITION', /data\.img/);
+  } finally {
+    await devices.release();
+    await native.close();
+  }
+});
+
+test('an embedded pool is not made where the host has no room for it', {
+  skip: skipUnlessRoot,
+}, async () => {
+  const native = new NativePool(1);
+  try {
+    const directory = makePoolFileSystem(workspace, 'btrfs', 600);
+    const devices = new EmbeddedDevices(native, { pool: 'p', directory, maximumBytes: null });
+    await rejectsWith(devices.make(), 'FAILED_PRECONDITION', /free space there/);
+    assert.equal(await devices.exist(), false);
+  } finally {
+    await native.close();
+  }
+});
+
+test('devices that were given are block devices', async () => {
+  const { metadataPath, dataPath } = await emptyDevices('files');
+  const devices = new GivenDevices('default', { metadata: metadataPath, data: dataPath });
+  assert.equal(await devices.exist(), false);
+  await rejectsWith(devices.open(), 'FAILED_PRECONDITION', /no block device/);
+});
+
+const judge = (
+  devices: { metadataPath: string; dataPath: string },
+  readSuperblock: ReadSuperblock,
+  state: PoolRecord['state'] = 'new',
+) =>
+  judgeFormattable({
+    ...{ pool: 'p', record: { ...RECORD, state }, devices, readSuperblock },
+    sizeOf: async (path) => (await stat(path, { bigint: true })).size,
+  });
+
+test('metadata of a thin pool is not taken for a new one', async () => {
+  const devices = await emptyDevices('formatted');
+  for (const state of ['new', 'formatting'] as const) {
+    const refused = judge(devices, async () => SUPERBLOCK, state);
+    await rejectsWith(refused, 'FAILED_PRECONDITION', /is not pool 'p'/);
+  }
+  const known = readKnownSuperblock('p', '/dev/metadata', noSuperblock);
+  await rejectsWith(known, 'FAILED_PRECONDITION', /does not hold the metadata of pool 'p'/);
+});
+
+test('a table names devices by number, and its features as the kernel tells them', () => {
+  const devices = { metadata: '7:1', data: '7:2', dataBytes: 10n * BLOCK + 512n };
+  const features = { passDiscards: true, errorWhenFull: true, lowWaterPercent: 20n };
+  const plain = poolTable(devices, BLOCK, features);
+  assert.deepEqual([plain.table, plain.sizeSectors], ['7:1 7:2 128 2 1 error_if_no_space', 1280n]);
+  const other = poolTable(devices, BLOCK, {
+    ...{ passDiscards: false, errorWhenFull: false, lowWaterPercent: 1n },
+  });
+  assert.equal(other.table, '7:1 7:2 128 0 1 no_discard_passdown');
+  assert.ok(isSamePool(plain.table, other.table));
+  assert.ok(!isSamePool(plain.table, poolTable(devices, 2n * BLOCK, features).table));
+  assert.ok(!isSamePool(plain.table, plain.table.replace('7:2', '7:3')));
+});
