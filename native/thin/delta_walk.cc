@@ -10,9 +10,15 @@ namespace {
 uint64_t DataBlockOf(uint64_t value) { return value >> kMappingTimeBits; }
 uint64_t TimeOf(uint64_t value) { return value & kMappingTimeMask; }
 
+// Before so many runs were found, their density says nothing.
+constexpr uint64_t kTellingRuns = 64;
+// Runs that no estimate is needed for.
+constexpr uint64_t kManyRuns = uint64_t{1} << 24;
+
 }  // namespace
 
 Status DeltaWalk::Seek(KeyRange range) {
+  runs_given_ = 0;
   range_ = range;
   range_.low = std::min(range.low, range.high);
   if (sides_.kept != nullptr) {
@@ -22,8 +28,9 @@ Status DeltaWalk::Seek(KeyRange range) {
   return trees_.Seek(range_);
 }
 
-Result<Span<const DeltaRun>> DeltaWalk::Read() {
+Result<Span<const DeltaRun>> DeltaWalk::Read(uint64_t likely_runs) {
   runs_.Clear();
+  trees_.LimitBatch(LeavesFor(likely_runs));
   Status status = trees_.LoadMore();
   if (status.ok() && sides_.kept != nullptr) {
     status = MergeKept();
@@ -31,7 +38,14 @@ Result<Span<const DeltaRun>> DeltaWalk::Read() {
     Merge();
   }
   if (!status.ok()) return status;
+  runs_given_ += runs_.size();
   return Span<const DeltaRun>(runs_.runs().data(), runs_.size());
+}
+
+// If the runs lie as densely as they did so far.
+uint64_t DeltaWalk::LeavesFor(uint64_t runs) const {
+  if (runs_given_ < kTellingRuns || runs >= kManyRuns) return UINT64_MAX;
+  return runs * trees_.leaves_loaded() / runs_given_;
 }
 
 uint64_t DeltaWalk::examined() const {

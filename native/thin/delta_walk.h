@@ -39,13 +39,15 @@ class DeltaWalk {
   // Starts over at the first block of `range`, at the cost of one descent.
   Status Seek(KeyRange range);
   // Reads on for one batch of nodes at most. The runs that were found: those below examined() that
-  // were not given yet; maybe none. Valid until the next call.
-  Result<Span<const DeltaRun>> Read();
+  // were not given yet; maybe none. Valid until the next call. `likely_runs`: how many will be
+  // used, this call's and later ones'; no more is read than they are likely to take.
+  Result<Span<const DeltaRun>> Read(uint64_t likely_runs = UINT64_MAX);
   // All blocks below are examined.
   uint64_t examined() const;
   bool done() const { return examined() == range_.high; }
 
  private:
+  uint64_t LeavesFor(uint64_t runs) const;
   void Merge();
   void MergeLeaves();
   void TakeAlone(unsigned side, uint64_t bound);
@@ -56,6 +58,8 @@ class DeltaWalk {
   TreePair trees_;
   KeyRange range_;
   DeltaRuns runs_;
+  // Since Seek().
+  uint64_t runs_given_ = 0;
 };
 
 }  // namespace blockdelta

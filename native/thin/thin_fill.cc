@@ -17,11 +17,13 @@ namespace {
 // that is never looked into: with it the source has paused.
 class RunSource final : public ExtentSource {
  public:
-  RunSource(ThinScan* scan, uint64_t size_bytes, uint64_t max_nodes)
+  // `runs`: how many are likely to be used.
+  RunSource(ThinScan* scan, uint64_t size_bytes, uint64_t max_nodes, uint64_t runs)
       : scan_(scan),
         block_bytes_(scan->data_block_bytes()),
         size_bytes_(size_bytes),
-        max_nodes_(max_nodes) {}
+        max_nodes_(max_nodes),
+        likely_runs_(runs) {}
 
   void Seek(uint64_t offset) override {
     const uint64_t blocks = size_bytes_ / block_bytes_ + (size_bytes_ % block_bytes_ != 0 ? 1 : 0);
@@ -36,9 +38,10 @@ class RunSource final : public ExtentSource {
     while (extents_.empty() && !(runs_.empty() && scan_->walk()->done())) {
       if (runs_.empty()) {
         if (scan_->nodes() >= max_nodes_ && is_underway_) return Pause();
-        Result<Span<const DeltaRun>> runs = scan_->walk()->Read();
+        Result<Span<const DeltaRun>> runs = scan_->walk()->Read(likely_runs_);
         if (!runs.ok()) return runs.TakeStatus();
         runs_ = *runs;
+        likely_runs_ -= std::min<uint64_t>(likely_runs_, runs->size());
         is_underway_ = true;
       }
       TakeRuns(limit);
@@ -83,6 +86,7 @@ class RunSource final : public ExtentSource {
   const uint64_t block_bytes_;
   const uint64_t size_bytes_;
   const uint64_t max_nodes_;
+  uint64_t likely_runs_;
   Status sought_;
   Span<const DeltaRun> runs_;
   std::vector<Extent> extents_;
@@ -95,7 +99,7 @@ class RunSource final : public ExtentSource {
 // Runs the filler to the end of each batch, so that it stops right where the source has paused.
 Result<FillOutcome> Fill(ThinScan* scan, uint64_t size_bytes, const FillLimits& limits,
                          Span<uint8_t> buffer, uint64_t max_nodes) {
-  RunSource source(scan, size_bytes, max_nodes);
+  RunSource source(scan, size_bytes, max_nodes, limits.max_entries);
   IntervalWalk walk(&source, nullptr, size_bytes);
   MessageWriter writer(buffer, size_bytes, limits.max_entries_per_message);
   Filler filler(&walk, &writer, limits);

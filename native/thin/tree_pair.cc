@@ -183,7 +183,7 @@ size_t TreePair::NextWindow(size_t level) {
         levels_[level].loaded() * window_ / std::max<uint64_t>(1, lowest.loaded());
     return std::clamp<uint64_t>(share, kMinInnerWindow, kMaxInnerWindow);
   }
-  const size_t window = window_;
+  const size_t window = std::clamp<uint64_t>(limit_, kFirstWindow, window_);
   window_ = std::min({window_ * 2, kMaxWindow, std::max(reader_->batch_blocks(), kFirstWindow)});
   return window;
 }

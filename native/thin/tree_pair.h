@@ -40,6 +40,10 @@ class TreePair {
   // Loads leaves until the least key that is left is in a loaded one, or there is none. Loaded
   // leaves that are not used up stay. REQUIRES: Seek() went well.
   Status LoadMore();
+  // Batches of leaves are no larger from now on, but for the smallest.
+  void LimitBatch(uint64_t leaves) { limit_ = leaves; }
+  // Leaves loaded since Seek().
+  uint64_t leaves_loaded() const { return HasLeaves() ? levels_.back().loaded() : 0; }
   // Whether LoadMore() has something to do.
   bool NeedsMore() const;
   // No key is left.
@@ -83,6 +87,7 @@ class TreePair {
   std::vector<TreeLevel> levels_;
   // How many leaves the next batch has.
   size_t window_ = 0;
+  uint64_t limit_ = UINT64_MAX;
 };
 
 }  // namespace blockdelta
