@@ -31,6 +31,7 @@ after(() => native.close());
 /** One pool of its own, on loop devices. */
 class Machine {
   readonly kernel = new FakeThinKernel();
+  areOurs = false;
   readonly #workspace = new Workspace('thin-devices');
   #ledger: OpenLedger | null = null;
 
@@ -92,7 +93,8 @@ class Machine {
   async #parts(metadata: string, data: string) {
     const ledger = await this.ledger();
     const pool = new ThinPool(this.kernel, 'default', new PoolNames((await ledger.pool()).uuid));
-    const devices = new GivenDevices('default', { metadata, data });
+    const given = new GivenDevices('default', { metadata, data });
+    const devices = Object.assign(given, { areOurs: this.areOurs });
     const parts = { native: this.kernel, ledger, pool, devices, features: FEATURES };
     return { opening: new PoolOpening(parts), pool, devices };
   }
@@ -187,6 +189,26 @@ test(
     // The kernel came as far as to write the superblock.
     one.kernel.formatted = true;
     await rejectsWith(one.start(metadata, blank), 'FAILED_PRECONDITION', /there is no label/);
+    await one.start(metadata, data);
+    assert.equal((await (await one.ledger()).pool()).state, 'ready');
+  },
+);
+
+test(
+  'blocks of a formatting without its superblock are passed over in own files alone',
+  options,
+  async (t) => {
+    const one = await machine(t);
+    const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
+    one.kernel.before = (method) => {
+      if (method === 'dmCreate') throw new Error('killed');
+    };
+    await assert.rejects(one.start(metadata, data), /killed/);
+    one.kernel.before = () => undefined;
+    await write(metadata, 8192n, Buffer.of(1));
+    const said = new RegExp(`^${metadata} is not empty.* A formatting was interrupted here`);
+    await rejectsWith(one.start(metadata, data), 'FAILED_PRECONDITION', said);
+    one.areOurs = true;
     await one.start(metadata, data);
     assert.equal((await (await one.ledger()).pool()).state, 'ready');
   },

@@ -32,6 +32,7 @@ export interface EmbeddedDevicesOptions {
 }
 
 export class EmbeddedDevices implements PoolDevices {
+  readonly areOurs = true;
   readonly #metadata: string;
   readonly #data: string;
 

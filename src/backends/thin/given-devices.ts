@@ -4,6 +4,8 @@ import { blockNumber, isBlockDevice } from './block-numbers.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
 
 export class GivenDevices implements PoolDevices {
+  readonly areOurs = false;
+
   constructor(
     private readonly pool: string,
     /** Paths such as those of /dev/disk/by-id. */

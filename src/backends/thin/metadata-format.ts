@@ -20,6 +20,8 @@ export interface FormatFindings {
   pool: string;
   record: PoolRecord;
   devices: OpenDevices;
+  /** Made by us: nobody else can have written to them. */
+  areOurs: boolean;
   readSuperblock: ReadSuperblock;
   /** Of a device, bytes. */
   sizeOf(path: string): Promise<bigint>;
@@ -48,20 +50,24 @@ export async function judgeFormattable(findings: FormatFindings): Promise<'empty
   return 'formatted';
 }
 
-async function assertEmpty({ pool, record, devices, sizeOf }: FormatFindings): Promise<void> {
+async function assertEmpty(findings: FormatFindings): Promise<void> {
+  const { pool, record, devices, areOurs, sizeOf } = findings;
   const { metadataPath, dataPath } = devices;
-  const { uuid: poolUuid } = record;
+  const isInterrupted = record.state === 'formatting';
   const dataBytes = await sizeOf(dataPath);
-  const label = labelBlock({ poolUuid, deviceBytes: dataBytes });
-  const ours = record.state === 'formatting' ? label : null;
-  const isEmpty =
-    (await hasZeroEnds(metadataPath, await sizeOf(metadataPath), null)) &&
-    (await hasZeroEnds(dataPath, dataBytes, ours));
-  if (isEmpty) return;
+  const label = labelBlock({ poolUuid: record.uuid, deviceBytes: dataBytes });
+  // A kernel that was killed has written blocks and no superblock. That the device is still the one that
+  // was empty then is certain of our own files alone.
+  const isSpared = isInterrupted && areOurs;
+  const isMetadataEmpty =
+    isSpared || (await hasZeroEnds(metadataPath, await sizeOf(metadataPath), null));
+  const isDataEmpty = await hasZeroEnds(dataPath, dataBytes, isInterrupted ? label : null);
+  if (isMetadataEmpty && isDataEmpty) return;
+  const path = isMetadataEmpty ? dataPath : metadataPath;
+  const hint = isInterrupted ? ' A formatting was interrupted here, which may have left that.' : '';
   throw CsiError.failedPrecondition(
-    `${metadataPath} or ${dataPath} is not empty, so no pool is made on them: the first MiB and the last ` +
-      `two of both devices of pool '${pool}' have to be zeros. If nothing on them is needed, run ` +
-      'blkdiscard --zeroout on each',
+    `${path} is not empty, so no pool is made on it: the first MiB and the last two of both devices of ` +
+      `pool '${pool}' have to be zeros.${hint} If nothing on it is needed, run blkdiscard --zeroout on it`,
   );
 }
 

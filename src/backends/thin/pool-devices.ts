@@ -3,6 +3,8 @@
  * (given-devices.ts, embedded-devices.ts); the pool knows neither.
  */
 export interface PoolDevices {
+  /** Made by us, and nobody else's ever. */
+  readonly areOurs: boolean;
   /** Whether both are there, without making anything. */
   exist(): Promise<boolean>;
   /** Makes what is missing, where these devices are made by us: zeros, and nothing in them. */

@@ -137,8 +137,11 @@ export class PoolOpening {
   async #format(record: PoolRecord, devices: OpenDevices): Promise<void> {
     const { ledger, pool, features } = this.deps;
     const { uuid: poolUuid, dataBlockBytes } = record;
-    const readSuperblock = () => this.#superblock(devices);
-    const findings = { pool: pool.pool, record, devices, readSuperblock, sizeOf: deviceSizeBytes };
+    const findings = {
+      ...{ pool: pool.pool, record, devices, areOurs: this.deps.devices.areOurs },
+      readSuperblock: () => this.#superblock(devices),
+      sizeOf: deviceSizeBytes,
+    };
     if ((await judgeFormattable(findings)) === 'empty') {
       const deviceBytes = await deviceSizeBytes(devices.dataPath);
       await ledger.setLabelledBytes(deviceBytes);

@@ -113,7 +113,7 @@ const judge = (
   state: PoolRecord['state'] = 'new',
 ) =>
   judgeFormattable({
-    ...{ pool: 'p', record: { ...RECORD, state }, devices, readSuperblock },
+    ...{ pool: 'p', record: { ...RECORD, state }, devices, areOurs: false, readSuperblock },
     sizeOf: async (path) => (await stat(path, { bigint: true })).size,
   });
 
