@@ -1,4 +1,5 @@
 // Snapshots of thin devices at one point in time; see dm_thin.h.
+#include <sys/sysmacros.h>
 #include <time.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "native/device/dm_device.h"
 #include "native/device/dm_thin.h"
+#include "native/device/mount_point.h"
 
 namespace blockdelta {
 namespace {
@@ -65,11 +67,11 @@ Status CheckMembers(const std::string& pool, const std::vector<ThinCutMember>& m
   return Status();
 }
 
-// The device is the thin device of that id in the pool, and nobody holds it still.
-Status CheckOrigin(const DmControl& control, const DmDevice& pool, const std::string& name,
-                   uint32_t origin_id) {
+// The thin device of that id in the pool, which nobody holds still.
+Result<DmDevice> FindOrigin(const DmControl& control, const DmDevice& pool, const std::string& name,
+                            uint32_t origin_id) {
   Result<DmDevice> device = DescribeDm(control, name);
-  if (!device.ok()) return device.TakeStatus();
+  if (!device.ok()) return device;
   if (device->suspended) {
     return Status::Errno(EBUSY, "cut", name, "it is suspended, not by this cut");
   }
@@ -78,7 +80,7 @@ Status CheckOrigin(const DmControl& control, const DmDevice& pool, const std::st
     if (!table.ok()) return table.TakeStatus();
     if (table->pool_major == pool.major && table->pool_minor == pool.minor &&
         table->device_id == origin_id) {
-      return Status();
+      return device;
     }
   }
   return Status::Errno(ESTALE, "cut", name,
@@ -91,9 +93,12 @@ Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDev
   std::set<std::string> names;
   for (const ThinCutMember& member : members) {
     if (!member.device_name.has_value()) continue;
-    Status status = CheckOrigin(control, pool, *member.device_name, member.origin_id);
-    if (!status.ok()) return status;
+    Result<DmDevice> origin = FindOrigin(control, pool, *member.device_name, member.origin_id);
+    if (!origin.ok()) return origin.TakeStatus();
     names.insert(*member.device_name);
+    // So that it does not prolong the time that the others stand still. That it fails will show
+    // when the device is suspended, which does the same once more.
+    static_cast<void>(WriteBack(origin->path, makedev(origin->major, origin->minor)));
   }
   std::vector<Suspension> suspensions;
   for (const std::string& name : names) {

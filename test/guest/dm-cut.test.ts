@@ -177,6 +177,20 @@ dmTest('an origin that somebody else has suspended is not cut, nor are the other
   await cut(s, pool, ...members);
 });
 
+dmTest('an origin whose file system somebody else has frozen is not cut', async (scene) => {
+  const pool = await TestPool.start(scene);
+  await pool.volume('one', 1);
+  const two = await mounted(scene, await pool.volume('two', 2), ['mkfs.ext4', '-q']);
+  execFileSync('fsfreeze', ['-f', two.mountPoint]);
+  const members = [member(scene, 'one', 1, 3), member(scene, 'two', 2, 4)];
+  const failure = await fails(cut(scene, pool, ...members), 'EBUSY');
+  assert.equal(failure.path, scene.name('two'));
+  await assertNoneSuspended(scene, ['one', 'two']);
+  await assertAbsent(pool, 3, 4);
+  execFileSync('fsfreeze', ['-u', two.mountPoint]);
+  await cut(scene, pool, ...members);
+});
+
 dmTest('a device that is not the origin in this pool is not cut', async (scene) => {
   const pool = await TestPool.start(scene);
   await pool.volume('one', 1);

@@ -1,9 +1,12 @@
 // The pure functions that read what a kernel or a disk says, with what they must not believe.
+#include <sys/sysmacros.h>
+
 #include <random>
 #include <string>
 #include <vector>
 
 #include "native/device/ext4_layout.h"
+#include "native/device/mount_point.h"
 #include "native/device/write_counters.h"
 #include "test/native/harness.h"
 
@@ -113,6 +116,23 @@ TEST("random superblocks are read or refused, and nothing else happens") {
     const std::optional<Ext4Layout> layout = ParseExt4Superblock(bytes.data());
     if (layout.has_value()) static_cast<void>(CanGrowTo(*layout, random()));
   }
+}
+
+TEST("the first mount point of a device is found in mountinfo, blanks in it unescaped") {
+  const std::string text =
+      "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+      "30 22 253:7 /sub /mnt/with\\040blank\\134and\\011more rw,relatime shared:1 - xfs /dev/dm-7 "
+      "rw\n"
+      "31 22 253:7 / /second rw - xfs /dev/dm-7 rw\n"
+      "32 22 253:70 / /other rw - xfs /dev/dm-70 rw";
+  EXPECT_EQ(MountPointOf(text, makedev(253, 7)).value_or("none"), "/mnt/with blank\\and\tmore");
+  EXPECT_EQ(MountPointOf(text, makedev(253, 70)).value_or("none"), "/other");
+  EXPECT(!MountPointOf(text, makedev(253, 0)).has_value());
+  EXPECT(!MountPointOf("", makedev(253, 7)).has_value());
+  for (const char* odd : {"253:7", "1 2 253:7", "1 2 253:7 /", "1 2 253:7 / ", "\n\n \n"}) {
+    EXPECT(!MountPointOf(odd, makedev(253, 7)).has_value());
+  }
+  EXPECT_EQ(MountPointOf("1 2 253:7 / \\04", makedev(253, 7)).value_or("none"), "\\04");
 }
 
 }  // namespace
