@@ -3,17 +3,17 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync, rmdirSync, statfsSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmdirSync, statfsSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { after, before } from 'node:test';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { createRequest, MIB } from '../support/orchestrator.js';
+import { limitsOf, makePodCgroup } from '../support/pod-cgroup.js';
 import { RunningPlugin } from '../support/running-plugin.js';
 import { guestTest, isGuest } from './guest.js';
 
 const POOL = 'default';
-const CGROUP_ROOT = '/sys/fs/cgroup';
 
 const running = new RunningPlugin();
 before(async () => {
@@ -69,24 +69,6 @@ guestTest('NE4: a published ext4 volume grows while it is written to', async () 
   });
   await orchestrator.delete(volume);
 });
-
-/** A pod's cgroup below those of the kubelet, with the io controller on. */
-function makePodCgroup(...names: string[]): string {
-  let path = CGROUP_ROOT;
-  for (const name of names) {
-    writeFileSync(join(path, 'cgroup.subtree_control'), '+io');
-    path = join(path, name);
-    mkdirSync(path, { recursive: true });
-  }
-  return path;
-}
-
-/** What io.max says of the device; empty: no limits. */
-function limitsOf(cgroup: string, device: string): string {
-  const number = execFileSync('lsblk', ['-ndo', 'MAJ:MIN', device]).toString().trim();
-  const lines = readFileSync(join(cgroup, 'io.max'), 'utf8').split('\n');
-  return lines.find((line) => line.startsWith(`${number} `))?.slice(number.length + 1) ?? '';
-}
 
 async function publishForPod(name: string, podUid: string): Promise<Message> {
   const { orchestrator, client } = running;

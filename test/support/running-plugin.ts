@@ -7,8 +7,11 @@ import { Plugin, type PluginOptions } from './plugin.js';
 import { makePoolFileSystem, type PoolKind, skipUnlessRoot, Workspace } from './workspace.js';
 
 export interface RunningPluginOptions {
-  /** File systems to make, one pool each, by the pool's name. None: the embedded default pool. */
-  pools?: Readonly<Record<string, PoolKind>>;
+  /**
+   * File systems to make, one pool each, by the pool's name; `thin`: a thin pool on files of its own.
+   * None: the embedded default pool.
+   */
+  pools?: Readonly<Record<string, PoolKind | 'thin'>>;
   poolSizeMiB?: number;
   env?: Record<string, string>;
   /** Called once the plugin runs, before the first test. */
@@ -19,7 +22,7 @@ export class RunningPlugin {
   #workspace: Workspace | undefined;
   #plugin: Plugin | undefined;
   #options: PluginOptions = {};
-  /** Where each pool is mounted. */
+  /** Where each pool is mounted, or its files are. */
   readonly poolPaths: Record<string, string> = {};
   readonly orchestrator = new Orchestrator(
     { path: (...names) => this.workspace.path(...names) },
@@ -49,10 +52,15 @@ export class RunningPlugin {
 
   async setUp(label: string, options: RunningPluginOptions): Promise<void> {
     this.#workspace = new Workspace(label);
+    const pools: string[] = [];
     for (const [name, kind] of Object.entries(options.pools ?? {})) {
-      this.poolPaths[name] = makePoolFileSystem(this.#workspace, kind, options.poolSizeMiB);
+      const isThin = kind === 'thin';
+      const path = isThin
+        ? this.#workspace.path(`${name}.thin`)
+        : makePoolFileSystem(this.#workspace, kind, options.poolSizeMiB);
+      this.poolPaths[name] = path;
+      pools.push(`${name}=${isThin ? 'thin:' : ''}${path}`);
     }
-    const pools = Object.entries(this.poolPaths).map(([name, path]) => `${name}=${path}`);
     this.#options = {
       ...(pools.length === 0 ? {} : { pools: pools.join(',') }),
       ...(options.env === undefined ? {} : { env: options.env }),

@@ -1,12 +1,13 @@
 /**
- * A temporary place for one test, and the sweeping of everything under it: mounts, loop devices,
- * files. What a test made is found through the kernel, not through what the test remembers, so it
+ * A temporary place for one test, and the sweeping of everything under it: mounts, loop devices and
+ * what device-mapper has put on them, files. What a test made is found through the kernel, not through what the test remembers, so it
  * goes away also after a failure or a kill -9 of the plugin.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
+import { loadAddon } from '../../src/native/addon.js';
 
 /** Why root-only tests cannot run here; undefined if they can. For node:test's `skip`. */
 export const skipUnlessRoot: string | false =
@@ -40,6 +41,7 @@ export class Workspace {
       // that holds its pool's mount.
       for (const device of unmounted === 0 ? loops : []) {
         if (!loopsBelow(this.directory).includes(device)) continue;
+        removeDevicesOn(basename(device));
         spawnSync('losetup', ['-d', device], { stdio: 'ignore' });
       }
       if (round > 2) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
@@ -73,6 +75,26 @@ export function loopsBelow(directory: string): string[] {
       }
     })
     .map((name) => `/dev/${name}`);
+}
+
+/** Device-mapper devices on that one, the uppermost first; those in use stay. */
+function removeDevicesOn(kernelName: string): void {
+  let holders: string[] = [];
+  try {
+    holders = readdirSync(`/sys/block/${kernelName}/holders`);
+  } catch {
+    // Gone with one that was removed before.
+  }
+  for (const holder of holders) {
+    removeDevicesOn(holder);
+    try {
+      const name = readFileSync(`/sys/block/${holder}/dm/name`, 'utf8').trim();
+      loadAddon().dmResume({ name });
+      loadAddon().dmRemove({ name, deferred: false });
+    } catch {
+      // Gone, or none of device-mapper's.
+    }
+  }
 }
 
 export type PoolKind =
