@@ -79,17 +79,10 @@ poolTest(
     await backend.start();
     const volumeId = await writtenVolume(h, 7);
     await backend.stop();
-    execFileSync('dmsetup', ['suspend', `blockdelta-${volumeId}`]);
+    const name = `blockdelta-${volumeId}`;
+    await h.native.run('dmSuspend', { name, noFlush: false, lockFileSystem: true });
     await backend.start('existing');
-    const info = execFileSync('dmsetup', [
-      'info',
-      '-c',
-      '--noheadings',
-      '-o',
-      'suspended',
-      `blockdelta-${volumeId}`,
-    ]);
-    assert.match(info.toString(), /Active/);
+    assert.equal((await h.native.run('dmFind', { name })).device?.suspended, false);
     await h.write(volumeId, 0, Buffer.alloc(BLOCK, 8));
   },
 );
@@ -131,14 +124,15 @@ poolTest('a pool that another tool has changed is refused', 'given', async (harn
   const { backend } = harness;
   await backend.start();
   await writtenVolume(harness, 1);
-  execFileSync('dmsetup', ['message', await harness.poolName(), '0', 'set_transaction_id 1 9']);
+  const pool = await harness.poolName();
+  await harness.native.run('thinMessages', { pool, messages: ['set_transaction_id 1 9'] });
   await backend.stop();
   await rejectsWith(
     backend.start('existing'),
     'FAILED_PRECONDITION',
     /transaction id 9 and its ledger expects 1/,
   );
-  execFileSync('dmsetup', ['message', await harness.poolName(), '0', 'set_transaction_id 9 1']);
+  await harness.native.run('thinMessages', { pool, messages: ['set_transaction_id 9 1'] });
   await backend.start('existing');
 });
 
