@@ -59,7 +59,12 @@ export class ThinBackend implements Backend {
   readonly #writable: PatientQuestion<void>;
   #opened: OpenPool | null = null;
 
-  constructor(native: NativeRunner, options: ThinPoolOptions) {
+  /** `openPoolLedger`: tests put themselves between a pool and its ledger. */
+  constructor(
+    native: NativeRunner,
+    options: ThinPoolOptions,
+    private readonly openPoolLedger = openLedger,
+  ) {
     const { pool, directory, devices, embeddedPoolBytes: maximumBytes } = options;
     this.pool = pool;
     this.#native = native;
@@ -83,7 +88,7 @@ export class ThinBackend implements Backend {
     if (expected === 'existing') await this.#assertExists(file);
     await mkdir(directory, { recursive: true, mode: 0o700 });
     await claimDirectory(this.#native, this.#options);
-    const ledger = await openLedger(file);
+    const ledger = await this.openPoolLedger(file);
     try {
       await ledger.makePool(dataBlockBytes);
       if (expected === 'existing') this.#assertReady((await ledger.pool()).state);

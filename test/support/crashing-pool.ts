@@ -1,0 +1,181 @@
+/**
+ * A thin pool whose process dies in the middle of changes, and what must be true of it afterwards.
+ */
+import assert from 'node:assert/strict';
+import type { Backend } from '../../src/backends/backend.js';
+import { Interrupter } from './interrupter.js';
+import { TaggedBlocks } from './tagged-blocks.js';
+import {
+  BLOCKS,
+  type Cast,
+  type Change,
+  type MakeChange,
+  newSnapshot,
+  newVolume,
+  PoolModel,
+  VOLUME_BYTES,
+} from './thin-changes.js';
+import { ThinRig } from './thin-rig.js';
+
+/** More than any change has. */
+const MOST_STEPS = 60;
+
+export type Death = 'kill' | 'power cut';
+
+export class CrashingPool {
+  #interrupter = new Interrupter();
+  #model = new PoolModel();
+  readonly #cast: Cast = { attached: newVolume(), detached: newVolume(), snapshot: newSnapshot() };
+
+  private constructor(private readonly rig: ThinRig) {}
+
+  static async make(): Promise<CrashingPool> {
+    const pool = new CrashingPool(await ThinRig.make('crash'));
+    await pool.rig.backend.stop();
+    await pool.rig.next(pool.#interrupter);
+    await pool.#settle();
+    return pool;
+  }
+
+  /** Dies after one step, then after two, and so on, until the change gets through. How often it died. */
+  async dieEverywhere(make: MakeChange, death: Death): Promise<number> {
+    for (let steps = 1; steps < MOST_STEPS; steps += 1) {
+      const change = await this.#prepare(make, steps);
+      const died = await this.#diesAfter(steps, change, death);
+      await this.#finish(change, died, steps % 2 === 0);
+      await this.#tidy();
+      if (!died) return steps - 1;
+    }
+    throw new Error(`a change of more than ${MOST_STEPS} steps`);
+  }
+
+  async assertEmptied(): Promise<void> {
+    const { backend } = this.rig;
+    for (const id of this.#model.volumes.keys()) await backend.deleteVolume(id);
+    for (const id of this.#model.snapshots.keys()) await backend.deleteSnapshot(id);
+    const { usable, lost } = await backend.keptBases();
+    for (const { snapshotId } of [...usable, ...lost]) await backend.dropBase(snapshotId);
+    await this.#assertHolds(new PoolModel());
+    assert.equal((await this.rig.status()).usedDataBlocks, 0n, 'data blocks leaked');
+    await backend.stop();
+    this.rig.assertSound();
+  }
+
+  dispose(): Promise<void> {
+    return this.rig.dispose();
+  }
+
+  get #backend(): Backend {
+    return this.rig.backend;
+  }
+
+  /** The volumes and the snapshot that all changes are about. */
+  async #settle(): Promise<void> {
+    const { attached, detached, snapshot } = this.#cast;
+    for (const id of [attached, detached]) {
+      await this.#backend.createVolume(id, VOLUME_BYTES);
+      this.#model.volumes.set(id, TaggedBlocks.zeros(BLOCKS));
+      for (const block of [1, 2, 8]) await this.#write(id, block, block + 1);
+    }
+    await this.#backend.createSnapshots([{ volumeId: attached, snapshotId: snapshot }]);
+    this.#model.snapshots.set(snapshot, this.#model.volume(attached).copy());
+  }
+
+  async #prepare(make: MakeChange, steps: number): Promise<Change> {
+    await this.#write(this.#cast.attached, steps % BLOCKS, 100 + steps);
+    await this.#backend.detach(this.#cast.detached);
+    return make(this.#backend, this.#model, this.#cast);
+  }
+
+  /** False: the change got through before. */
+  async #diesAfter(steps: number, change: Change, death: Death): Promise<boolean> {
+    const died = this.#interrupter.dieAfter(steps).then(() => 'died');
+    const outcome = await Promise.race([change.act(this.#backend), died]).finally(() =>
+      this.#interrupter.disarm(),
+    );
+    if (outcome !== 'died') return false;
+    this.rig.abandon();
+    if (death === 'power cut') await this.rig.fixture.powerCut();
+    this.#interrupter = new Interrupter();
+    await this.rig.next(this.#interrupter);
+    const known = [...this.#model.ids, ...change.after.ids];
+    const strange = (await this.#backend.sweep()).filter(
+      (name) => !known.some((id) => name.startsWith(id)),
+    );
+    assert.deepEqual(strange, [], 'swept, and of no object');
+    return true;
+  }
+
+  /** What was unfinished is taken back, or done again. */
+  async #finish(change: Change, died: boolean, takeBack: boolean): Promise<void> {
+    if (died) {
+      const found = await this.#ids();
+      const lawful = [this.#model.ids, change.after.ids];
+      assert.ok(
+        lawful.some((ids) => `${ids}` === `${found}`),
+        `${found} is neither of ${lawful}`,
+      );
+    }
+    if (died && change.undo !== undefined) await change.undo(this.#backend);
+    const isUndone = change.undo !== undefined && takeBack;
+    if (died && !isUndone) await change.act(this.#backend);
+    if (!died || !isUndone) this.#model = change.after;
+    await this.#assertHolds(this.#model);
+  }
+
+  /** Everything and nothing else, with the right content, and nobody stands still. */
+  async #assertHolds(model: PoolModel): Promise<void> {
+    assert.deepEqual(await this.#ids(), model.ids);
+    assert.deepEqual((await this.#backend.list()).unknown, []);
+    const { mode, heldRoot } = await this.rig.status();
+    assert.deepEqual({ mode, heldRoot }, { mode: 'rw', heldRoot: null });
+    assert.equal(await this.rig.deviceCount(), model.ids.length, 'thin devices in the pool');
+    assert.deepEqual(await this.rig.suspendedDevices(), []);
+    for (const [id, content] of model.volumes) await this.#verify(id, content);
+    for (const [id, content] of model.snapshots) {
+      if (id !== this.#cast.snapshot) await this.#verifySnapshot(id, content);
+    }
+  }
+
+  async #verify(volumeId: string, content: TaggedBlocks): Promise<void> {
+    const wasAttached = (await this.#backend.findAttachment(volumeId)) !== null;
+    const { devicePath } = await this.#backend.attach(volumeId, { readOnly: false });
+    await content.verify(devicePath, volumeId);
+    if (!wasAttached) await this.#backend.detach(volumeId);
+  }
+
+  async #verifySnapshot(snapshotId: string, content: TaggedBlocks): Promise<void> {
+    const id = newVolume();
+    await this.#backend.restoreVolume(id, snapshotId, VOLUME_BYTES);
+    await this.#verify(id, content);
+    await this.#backend.deleteVolume(id);
+  }
+
+  /** Deletes what the change has made. */
+  async #tidy(): Promise<void> {
+    const { attached, detached, snapshot } = this.#cast;
+    for (const id of [...this.#model.volumes.keys()].filter(
+      (v) => ![attached, detached].includes(v),
+    )) {
+      await this.#backend.deleteVolume(id);
+      assert.equal(await this.#backend.isUsed(id), false);
+      this.#model.volumes.delete(id);
+    }
+    for (const id of [...this.#model.snapshots.keys()].filter((s) => s !== snapshot)) {
+      await this.#backend.deleteSnapshot(id);
+      this.#model.snapshots.delete(id);
+    }
+  }
+
+  async #write(volumeId: string, block: number, value: number): Promise<void> {
+    const { devicePath } = await this.#backend.attach(volumeId, { readOnly: false });
+    const content = this.#model.volume(volumeId).copy();
+    await content.write(devicePath, block, value);
+    this.#model.volumes.set(volumeId, content);
+  }
+
+  async #ids(): Promise<string[]> {
+    const { volumes, snapshots } = await this.#backend.list();
+    return [...volumes, ...snapshots].map(({ id }) => id).sort();
+  }
+}

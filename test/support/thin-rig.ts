@@ -1,0 +1,154 @@
+/**
+ * A thin pool on disks that can fail, a backend on it, and the next backend after the one before has
+ * died. A backend here is the real one; only its process and its disks are ours.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync } from 'node:fs';
+import type { PoolEvent } from '../../src/backends/thin/events.js';
+import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger.js';
+import { ledgerCalls } from '../../src/backends/thin/sqlite-ledger.js';
+import { ThinBackend } from '../../src/backends/thin/thin-backend.js';
+import { KeptDatabase } from '../../src/database/kept-database.js';
+import type { ThinPoolStatus } from '../../src/native/dm-addon.js';
+import { NativePool } from '../../src/native/pool.js';
+import { DmFixture, type FaultyDisk } from './dm-fixture.js';
+import type { Interrupter } from './interrupter.js';
+import { Workspace } from './workspace.js';
+
+const MIB = 1n << 20n;
+
+export interface RigOptions {
+  metadataBytes?: bigint;
+  dataBytes?: bigint;
+  /** Data that is not kept, at no cost: for pools of which only the metadata matters. */
+  dataIsZero?: boolean;
+}
+
+export class ThinRig {
+  /** Everything that the backends had to tell. */
+  readonly events: string[] = [];
+  #backend: ThinBackend;
+  #database: KeptDatabase | null = null;
+
+  private constructor(
+    private readonly workspace: Workspace,
+    readonly native: NativePool,
+    readonly fixture: DmFixture,
+    readonly metadata: FaultyDisk,
+    readonly data: FaultyDisk,
+  ) {
+    this.#backend = this.#make();
+  }
+
+  /** The pool is made and started. */
+  static async make(label: string, options: RigOptions = {}): Promise<ThinRig> {
+    const workspace = new Workspace(label);
+    const native = new NativePool(2);
+    const fixture = new DmFixture(native, workspace);
+    const { metadataBytes = 16n * MIB, dataBytes = 64n * MIB } = options;
+    const metadata = await fixture.disk('metadata', metadataBytes);
+    const kind = options.dataIsZero === true ? 'zeroDisk' : 'disk';
+    const data = await fixture[kind]('data', dataBytes);
+    mkdirSync(workspace.path('pool'));
+    const rig = new ThinRig(workspace, native, fixture, metadata, data);
+    await rig.backend.start();
+    return rig;
+  }
+
+  get backend(): ThinBackend {
+    return this.#backend;
+  }
+
+  /**
+   * A backend as of a new process, on the same pool, started. The one before has stopped, or is left for
+   * dead (abandon).
+   */
+  async next(interrupter?: Interrupter): Promise<ThinBackend> {
+    this.#backend = this.#make(interrupter);
+    await this.#backend.start();
+    return this.#backend;
+  }
+
+  async restart(): Promise<ThinBackend> {
+    await this.#backend.stop();
+    return this.next();
+  }
+
+  /** Of a backend whose interrupter has ended it: what the kernel does for a process that died. */
+  abandon(): void {
+    this.#database?.close();
+    this.#database = null;
+  }
+
+  async status(): Promise<ThinPoolStatus> {
+    const { status } = await this.native.run('thinPoolStatus', {
+      name: await this.poolName(),
+      commit: true,
+    });
+    assert.ok(status !== null, 'the pool is active');
+    return status;
+  }
+
+  async poolName(): Promise<string> {
+    const { devices } = await this.native.run('dmList', { prefix: 'blockdelta-pool-' });
+    const [pool] = devices;
+    assert.ok(pool !== undefined && devices.length === 1, 'one pool is active');
+    return pool.name;
+  }
+
+  /** Of all thin devices that the metadata knows. */
+  async deviceCount(): Promise<number> {
+    await this.status();
+    const request = { metadata: this.metadata.path, superblock: 0n, deviceIds: null };
+    return (await this.native.run('thinDevices', request)).devices.length;
+  }
+
+  async suspendedDevices(): Promise<string[]> {
+    const { devices } = await this.native.run('dmList', { prefix: 'blockdelta-' });
+    const found = await Promise.all(devices.map(({ name }) => this.native.run('dmFind', { name })));
+    return found.flatMap(({ device }) => (device?.suspended === true ? [device.name] : []));
+  }
+
+  /** Of a pool that is not active. */
+  assertSound(): void {
+    execFileSync('thin_check', [this.metadata.path], { stdio: 'pipe' });
+  }
+
+  async dispose(): Promise<void> {
+    await this.#backend.stop().catch(() => undefined);
+    await this.fixture.dispose();
+    await this.native.close();
+    this.workspace.dispose();
+  }
+
+  #make(interrupter?: Interrupter): ThinBackend {
+    const options = {
+      ...{ pool: 'default', directory: this.workspace.path('pool'), owner: 'rig' },
+      devices: { metadata: this.metadata.path, data: this.data.path },
+      ...{ embeddedPoolBytes: null, dataBlockBytes: 65536n },
+      ...{ overcommitPercent: 100n, reservePercent: 0n },
+      ...{ passDiscards: true, errorWhenFull: true, lowWaterPercent: 25n },
+      onEvent: ({ level, message }: PoolEvent) => this.events.push(`${level}: ${message}`),
+    };
+    const native = interrupter?.native(this.native) ?? this.native;
+    return new ThinBackend(native, options, async (file) => {
+      const ledger = this.#openLedger(file);
+      return interrupter?.calls(ledger) ?? ledger;
+    });
+  }
+
+  /** Not on a thread of its own: starting one takes a second on an emulated processor. */
+  #openLedger(file: string): OpenLedger {
+    const database = new KeptDatabase(file, 1000);
+    this.#database = database;
+    const calls = Object.entries(ledgerCalls(database)).map(([name, call]) => {
+      const ask = call as (...args: unknown[]) => unknown;
+      return [name, async (...args: unknown[]) => ask(...args)];
+    });
+    const close = async () => {
+      if (this.#database === database) this.abandon();
+    };
+    return { ...(Object.fromEntries(calls) as AsyncLedger), close };
+  }
+}
