@@ -23,9 +23,11 @@ export interface PoolClaim {
 export async function claimDirectory(native: NativeRunner, claim: PoolClaim): Promise<void> {
   const { pool, directory, owner } = claim;
   const file = join(directory, 'pool-owner');
+  // A claim that stands needs no space, which a full disk would not give.
+  if ((await readOrNull(file)) === owner) return;
   const mine = `${file}.${randomUUID()}`;
-  await writeFile(mine, `${owner}\n`, { mode: 0o600, flush: true });
   try {
+    await writeFile(mine, `${owner}\n`, { mode: 0o600, flush: true });
     // A link, because it fails where a rename would replace another's claim.
     await link(mine, file);
     await native.run('flush', { path: directory });

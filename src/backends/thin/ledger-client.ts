@@ -15,6 +15,7 @@ const METHODS = {
   recordStop: true,
   devices: true,
   device: true,
+  upcomingIds: true,
   skipDeviceIds: true,
   growVolume: true,
   setOpen: true,

@@ -109,8 +109,10 @@ export interface Ledger {
   devices(): DeviceRecord[];
   /** Null unless it is live. */
   device(objectId: string): DeviceRecord | null;
-  /** Device ids are not given below this from now on: others are taken in the pool. */
-  skipDeviceIds(next: number): void;
+  /** Those that begin() gives next. */
+  upcomingIds(count: number): number[];
+  /** The next ids are those after this one: it is taken in the pool. */
+  skipDeviceIds(last: number): void;
   /** Never smaller. Returns the size it has then; null: no such volume. */
   growVolume(volumeId: string, sizeBytes: bigint): bigint | null;
   setOpen(volumeId: string, open: boolean): void;

@@ -57,13 +57,10 @@ export class MetadataLook {
   }
 
   /** As devices(), for work that is in the pool's queue; does not wait for anybody. */
-  devicesInQueue(deviceIds: readonly number[]): Promise<FoundDevices> {
-    return this.#atOnce(new Set(deviceIds));
-  }
-
-  /** As all(), for work that is in the pool's queue; does not wait for anybody. */
-  allInQueue(): Promise<FoundDevices> {
-    return this.#atOnce(null);
+  async devicesInQueue(deviceIds: readonly number[]): Promise<FoundDevices> {
+    const found = await this.#ask(new Set(deviceIds));
+    if (found !== null) return found;
+    throw this.#heldByOthers();
   }
 
   /**
@@ -94,12 +91,6 @@ export class MetadataLook {
   async superblock(): Promise<ThinSuperblock> {
     const request = { metadata: this.deps.metadataPath, superblock: CURRENT };
     return (await this.deps.native.run('thinSuperblock', request)).superblock;
-  }
-
-  async #atOnce(ids: ReadonlySet<number> | null): Promise<FoundDevices> {
-    const found = await this.#ask(ids);
-    if (found !== null) return found;
-    throw this.#heldByOthers();
   }
 
   async #patiently(ask: () => Promise<FoundDevices | null>): Promise<FoundDevices> {

@@ -25,6 +25,9 @@ export interface TransactionDependencies {
   look: MetadataLook;
 }
 
+/** In a row, before a change gives up. */
+const STRANGERS_PASSED = 1000;
+
 export class PoolTransactions {
   constructor(private readonly deps: TransactionDependencies) {}
 
@@ -39,6 +42,7 @@ export class PoolTransactions {
     return this.deps.queue.run(async () => {
       await this.#prepare();
       const { ledger } = this.deps;
+      await this.#passStrangers(devices.length);
       const transaction = await ledger.begin(devices, []);
       try {
         const made = devices.map(({ objectId }) => ofObject(transaction.creates, objectId));
@@ -48,7 +52,8 @@ export class PoolTransactions {
         return result;
       } catch (thrown) {
         // What cannot be settled now is settled before the next change.
-        const settling = errorCode(thrown) === 'EEXIST' ? this.#giveWay() : this.#settle();
+        // One that came just now has an id that was given: nothing of ours was made then.
+        const settling = errorCode(thrown) === 'EEXIST' ? ledger.undo() : this.#settle();
         await settling.catch(() => undefined);
         throw thrown;
       }
@@ -116,14 +121,21 @@ export class PoolTransactions {
   }
 
   /**
-   * An id was given that another tool's device has: that one must not be taken back. Whoever sent the
-   * messages has taken back what they made.
+   * Another tool's device with an id that is given next would look like a half-made one of ours, when the
+   * change is taken back: by its transaction id it may be as young.
    */
-  async #giveWay(): Promise<void> {
-    const { ledger, look } = this.deps;
-    const taken = [...(await look.allInQueue()).keys()];
-    await ledger.undo();
-    await ledger.skipDeviceIds(Math.max(...taken) + 1);
+  async #passStrangers(count: number): Promise<void> {
+    const { ledger, look, pool } = this.deps;
+    for (let tries = 0; tries < STRANGERS_PASSED; tries += 1) {
+      const taken = await look.unconfirmedDevices(await ledger.upcomingIds(count));
+      const [last] = [...taken.keys()].slice(-1);
+      if (last === undefined) return;
+      await ledger.skipDeviceIds(last);
+    }
+    throw CsiError.resourceExhausted(
+      `pool '${pool.pool}' holds too many devices that are not the plugin's: delete some, they are the ` +
+        'unknown ones in the log of a start',
+    );
   }
 
   /** Only what was made since: a device that has one of the ids and is older is somebody else's. */

@@ -81,7 +81,7 @@ function poolCalls(
 
 function deviceCalls(
   database: KeptDatabase,
-): Calls<'devices' | 'device' | 'skipDeviceIds' | 'growVolume' | 'setOpen'> {
+): Calls<'devices' | 'device' | 'upcomingIds' | 'skipDeviceIds' | 'growVolume' | 'setOpen'> {
   const ofVolume = "WHERE object_id = ? AND kind = 'volume' AND state = 'live'";
   return {
     devices: () =>
@@ -95,12 +95,8 @@ function deviceCalls(
       );
       return row === undefined ? null : deviceRow(row);
     },
-    skipDeviceIds: (next) =>
-      database.run(
-        'UPDATE pool SET next_device_id = max(next_device_id, min(?, ?))',
-        next,
-        LAST_DEVICE_ID,
-      ),
+    upcomingIds: (count) => upcomingIds(database, count),
+    skipDeviceIds: (last) => database.run('UPDATE pool SET next_device_id = ?', follow(last)),
     growVolume: (volumeId, sizeBytes) => {
       database.run(
         `UPDATE devices SET size_bytes = max(size_bytes, ?) ${ofVolume}`,
@@ -192,10 +188,13 @@ function begin(
   if (pool['opens'] !== null) throw new Error(`transaction ${pool['opens']} of the pool is open`);
   const insert = `INSERT INTO devices (object_id, device_id, kind, state, size_bytes, lineage, made_at, open)
     VALUES (?, ?, ?, 'creating', ?, ?, ?, 0)`;
-  for (const { objectId, kind, sizeBytes, lineage } of creates) {
-    const values = [takeDeviceId(database), kind, sizeBytes, lineage, pool['transaction_id']];
+  const ids = upcomingIds(database, creates.length);
+  for (const [index, { objectId, kind, sizeBytes, lineage }] of creates.entries()) {
+    const values = [ids[index], kind, sizeBytes, lineage, pool['transaction_id']];
     insertUnique(`${kind} ${objectId}`, () => database.run(insert, objectId, ...values));
   }
+  const last = ids.at(-1);
+  if (last !== undefined) database.run('UPDATE pool SET next_device_id = ?', follow(last));
   for (const objectId of deletes) {
     database.run("UPDATE devices SET state = 'deleting' WHERE object_id = ?", objectId);
   }
@@ -213,17 +212,19 @@ function openTransaction(database: KeptDatabase): OpenTransaction | null {
   return { opens, creates: inState('creating'), deletes: inState('deleting') };
 }
 
-/** The next one that is not known, round and round: none comes again soon after it was freed. */
-function takeDeviceId(database: KeptDatabase): number {
-  const follow = (id: number): number => (id >= LAST_DEVICE_ID ? FIRST_DEVICE_ID : id + 1);
-  const begin = Number(onlyPool(database)['next_device_id']);
-  let deviceId = begin;
-  while (database.get('SELECT 1 FROM devices WHERE device_id = ?', deviceId) !== undefined) {
-    deviceId = follow(deviceId);
-    if (deviceId === begin) throw CsiError.resourceExhausted('the pool has no device id left');
+const follow = (id: number): number => (id >= LAST_DEVICE_ID ? FIRST_DEVICE_ID : id + 1);
+
+/** The next ones that are not known, round and round: none comes again soon after it was freed. */
+function upcomingIds(database: KeptDatabase, count: number): number[] {
+  const ids: number[] = [];
+  const first = Number(onlyPool(database)['next_device_id']);
+  for (let id = first; ids.length < count; ) {
+    const known = database.get('SELECT 1 FROM devices WHERE device_id = ?', id);
+    if (known === undefined) ids.push(id);
+    id = follow(id);
+    if (id === first) throw CsiError.resourceExhausted('the pool has no device id left');
   }
-  database.run('UPDATE pool SET next_device_id = ?', follow(deviceId));
-  return deviceId;
+  return ids;
 }
 
 function onlyPool(database: KeptDatabase): Row {

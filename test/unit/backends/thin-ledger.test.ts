@@ -129,7 +129,8 @@ test('device ids go round and leave out those that are known', () =>
   withLedger(async (ledger) => {
     await ledger.begin([volume(), volume()], []);
     await ledger.apply();
-    await ledger.skipDeviceIds(LAST_DEVICE_ID + 1);
+    await ledger.skipDeviceIds(LAST_DEVICE_ID - 1);
+    assert.deepEqual(await ledger.upcomingIds(2), [LAST_DEVICE_ID, 3]);
     const { creates } = await ledger.begin([volume(), volume()], []);
     assert.deepEqual(
       creates.map(({ deviceId }) => deviceId),
