@@ -1,7 +1,7 @@
 /** Cgroups of pods as a kubelet makes them, and the limits that a device has in them. */
-import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { majorOf, minorOf } from '../../src/mount/mountinfo.js';
 
 const CGROUP_ROOT = '/sys/fs/cgroup';
 
@@ -18,7 +18,8 @@ export function makePodCgroup(...names: string[]): string {
 
 /** What io.max says of the device; empty: no limits. */
 export function limitsOf(cgroup: string, device: string): string {
-  const number = execFileSync('lsblk', ['-ndo', 'MAJ:MIN', device]).toString().trim();
+  const { rdev } = statSync(device);
+  const number = `${majorOf(rdev)}:${minorOf(rdev)}`;
   const lines = readFileSync(join(cgroup, 'io.max'), 'utf8').split('\n');
   return lines.find((line) => line.startsWith(`${number} `))?.slice(number.length + 1) ?? '';
 }
