@@ -23,6 +23,8 @@ export interface FormatFindings {
   /** Made by us: nobody else can have written to them. */
   areOurs: boolean;
   readSuperblock: ReadSuperblock;
+  /** Whether the metadata, which has a superblock, has any thin device. */
+  hasThinDevices(): Promise<boolean>;
   /** Of a device, bytes. */
   sizeOf(path: string): Promise<bigint>;
 }
@@ -38,9 +40,13 @@ export async function judgeFormattable(findings: FormatFindings): Promise<'empty
     await assertEmpty(findings);
     return 'empty';
   }
-  const isNew = found.transactionId === 0n && found.time === 0 && found.heldRoot === null;
   const { uuid: poolUuid, labelledBytes: deviceBytes } = record;
-  if (record.state !== 'formatting' || !isNew || deviceBytes === null) {
+  const isOurs =
+    record.state === 'formatting' &&
+    deviceBytes !== null &&
+    isFresh(found, record.dataBlockBytes, labelOffset(deviceBytes)) &&
+    !(await findings.hasThinDevices());
+  if (!isOurs) {
     throw CsiError.failedPrecondition(
       `${devices.metadataPath} holds the metadata of a thin pool that is not pool '${pool}': use another ` +
         'device, or if that pool may go for good, overwrite the first MiB of its metadata device with zeros',
@@ -48,6 +54,13 @@ export async function judgeFormattable(findings: FormatFindings): Promise<'empty
   }
   await assertLabel(pool, devices.dataPath, { poolUuid, deviceBytes });
   return 'formatted';
+}
+
+/** As the kernel leaves metadata that it has formatted, and at most resized to what the pool may use. */
+function isFresh(found: ThinSuperblock, dataBlockBytes: bigint, dataBytes: bigint): boolean {
+  const isUnused = found.transactionId === 0n && found.time === 0 && found.heldRoot === null;
+  const isFitting = found.dataBlocks * found.dataBlockBytes <= dataBytes;
+  return isUnused && found.dataBlockBytes === dataBlockBytes && isFitting;
 }
 
 async function assertEmpty(findings: FormatFindings): Promise<void> {

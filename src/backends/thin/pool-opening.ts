@@ -140,6 +140,7 @@ export class PoolOpening {
     const findings = {
       ...{ pool: pool.pool, record, devices, areOurs: this.deps.devices.areOurs },
       readSuperblock: () => this.#superblock(devices),
+      hasThinDevices: async () => (await this.#thinDevices(devices)).devices.length > 0,
       sizeOf: deviceSizeBytes,
     };
     if ((await judgeFormattable(findings)) === 'empty') {
@@ -171,13 +172,11 @@ export class PoolOpening {
   /** The same of the metadata device, as far as that can be read: of damage the kernel is the judge. */
   async #assertMetadataDevice(
     known: Parameters<typeof assertSameDevices>[1],
-    { metadataPath: metadata }: OpenDevices,
+    opened: OpenDevices,
   ): Promise<void> {
-    const { native, pool } = this.deps;
     try {
-      const request = { metadata, superblock: CURRENT, deviceIds: null };
-      const { devices, truncated } = await native.run('thinDevices', request);
-      if (!truncated) assertSameDevices(pool.pool, known, devices);
+      const { devices, truncated } = await this.#thinDevices(opened);
+      if (!truncated) assertSameDevices(this.deps.pool.pool, known, devices);
     } catch (thrown) {
       if (errorCode(thrown) !== 'THIN_METADATA_INVALID') throw thrown;
     }
@@ -195,6 +194,11 @@ export class PoolOpening {
       await ledger.loseKeptBase(snapshotId, "the pool's metadata was not the one that was left");
     }
     throw unknownTransaction(pool.pool, found, record.transactionId);
+  }
+
+  async #thinDevices({ metadataPath: metadata }: OpenDevices) {
+    const request = { metadata, superblock: CURRENT, deviceIds: null };
+    return this.deps.native.run('thinDevices', request);
   }
 
   async #superblock({ metadataPath }: OpenDevices): Promise<ThinSuperblock> {

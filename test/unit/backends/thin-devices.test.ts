@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { rmSync, writeFileSync } from 'node:fs';
 import { stat, truncate } from 'node:fs/promises';
 import { after, test } from 'node:test';
+import { writeLabel } from '../../../src/backends/thin/device-label.js';
 import { EmbeddedDevices } from '../../../src/backends/thin/embedded-devices.js';
 import { GivenDevices } from '../../../src/backends/thin/given-devices.js';
 import type { PoolRecord } from '../../../src/backends/thin/ledger.js';
@@ -114,6 +115,7 @@ const judge = (
 ) =>
   judgeFormattable({
     ...{ pool: 'p', record: { ...RECORD, state }, devices, areOurs: false, readSuperblock },
+    hasThinDevices: async () => false,
     sizeOf: async (path) => (await stat(path, { bigint: true })).size,
   });
 
@@ -125,6 +127,32 @@ test('metadata of a thin pool is not taken for a new one', async () => {
   }
   const known = readKnownSuperblock('p', '/dev/metadata', noSuperblock);
   await rejectsWith(known, 'FAILED_PRECONDITION', /does not hold the metadata of pool 'p'/);
+});
+
+test('a formatting that was killed takes none but the fresh metadata of its own shape', async () => {
+  const devices = await emptyDevices('interrupted');
+  const deviceBytes = 4n * MIB;
+  await writeLabel(devices.dataPath, { poolUuid: RECORD.uuid, deviceBytes });
+  const judged = (found: Partial<ThinSuperblock>, hasDevices = false) =>
+    judgeFormattable({
+      record: { ...RECORD, state: 'formatting', labelledBytes: deviceBytes },
+      ...{ pool: 'p', devices, areOurs: false },
+      readSuperblock: async () => ({ ...SUPERBLOCK, ...found }),
+      hasThinDevices: async () => hasDevices,
+      sizeOf: async () => deviceBytes,
+    });
+  assert.equal(await judged({}), 'formatted');
+  assert.equal(await judged({ dataBlocks: 0n }), 'formatted', 'killed before it was resized');
+  assert.equal(await judged({ dataBlocks: 48n }), 'formatted', 'all that the label leaves');
+  for (const refused of [
+    judged({ dataBlocks: 49n }),
+    judged({ dataBlockBytes: 2n * BLOCK }),
+    judged({ transactionId: 1n }),
+    judged({ time: 1 }),
+    judged({}, true),
+  ]) {
+    await rejectsWith(refused, 'FAILED_PRECONDITION', /is not pool 'p'/);
+  }
 });
 
 test('a table names devices by number, and its features as the kernel tells them', () => {
