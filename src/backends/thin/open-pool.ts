@@ -48,7 +48,6 @@ export class OpenPool {
   readonly snapshots: ThinSnapshots;
   readonly keptBases: ThinKeptBases;
   readonly #monitor: PoolMonitor;
-  readonly #growth: PoolGrowth;
   readonly #deps: OpenPoolDependencies;
 
   private constructor(
@@ -87,9 +86,9 @@ export class OpenPool {
       keptBases: this.keptBases,
     });
     const growing = { ledger, pool, queue, devices: deps.devices, opened, dataBlockBytes };
-    this.#growth = new PoolGrowth({ ...growing, features, onEvent });
+    const growth = new PoolGrowth({ ...growing, features, onEvent });
     this.#monitor = new PoolMonitor({
-      ...{ pool, growth: this.#growth, onEvent, lowWaterPercent: features.lowWaterPercent },
+      ...{ pool, growth, onEvent, lowWaterPercent: features.lowWaterPercent },
       onStatus: (status) => this.keptBases.observe(status),
     });
   }
@@ -164,7 +163,6 @@ export class OpenPool {
       await this.#attempt('a change that was under way is not settled', () =>
         transactions.settle(),
       );
-      await this.#attempt('it could not be enlarged', () => this.#growth.step());
     }
     await this.#monitor.look();
     const attached = new Set(await attachedVolumes(this.#deps.native, pool.names));

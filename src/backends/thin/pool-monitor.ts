@@ -14,6 +14,11 @@ import type { ThinPool } from './thin-pool.js';
 
 const INTERVAL_MS = 5000;
 
+/** What is told of a pool when the trouble with it is over. */
+const OVER = { pool: 'is well again', growth: 'can grow again' } as const;
+
+type Subject = keyof typeof OVER;
+
 export interface MonitorDependencies {
   pool: ThinPool;
   growth: PoolGrowth;
@@ -27,8 +32,8 @@ export class PoolMonitor {
   readonly #deps: MonitorDependencies;
   #timer: NodeJS.Timeout | null = null;
   #looking: Promise<void> = Promise.resolve();
-  /** What was told last; told again only when it changes. */
-  #told: string | null = null;
+  /** What was told last of each; told again only when it changes. */
+  readonly #told = new Map<Subject, string | null>();
 
   constructor(deps: MonitorDependencies) {
     this.#deps = deps;
@@ -51,18 +56,30 @@ export class PoolMonitor {
 
   /** Never rejects. */
   async look(): Promise<void> {
-    const { pool, growth, onStatus } = this.#deps;
+    const { pool, onStatus } = this.#deps;
     try {
       // Before it grows: a pool that could not be written is well then, and what it undid is forgotten.
       await onStatus(await pool.status());
-      await growth.step();
-      this.#tell(this.#event(await pool.status()));
+      this.#tell('growth', await this.#grow());
+      this.#tell('pool', this.#event(await pool.status()));
     } catch (thrown) {
       const { message } = CsiError.from(thrown);
-      this.#tell({
+      this.#tell('pool', {
         level: 'error',
         message: `pool '${pool.pool}' cannot be looked after: ${message}`,
       });
+    }
+  }
+
+  /** Null: it has grown, or need not. A pool that cannot grow serves on, and may have worse to tell. */
+  async #grow(): Promise<PoolEvent | null> {
+    const { pool, growth } = this.#deps;
+    try {
+      await growth.step();
+      return null;
+    } catch (thrown) {
+      const { message } = CsiError.from(thrown);
+      return { level: 'warn', message: `pool '${pool.pool}' cannot grow: ${message}` };
     }
   }
 
@@ -91,11 +108,11 @@ export class PoolMonitor {
     };
   }
 
-  #tell(event: PoolEvent | null): void {
+  #tell(subject: Subject, event: PoolEvent | null): void {
     const told = event?.message ?? null;
-    if (told === this.#told) return;
-    this.#told = told;
+    if (told === (this.#told.get(subject) ?? null)) return;
+    this.#told.set(subject, told);
     const { onEvent, pool } = this.#deps;
-    onEvent(event ?? { level: 'info', message: `pool '${pool.pool}' is well again` });
+    onEvent(event ?? { level: 'info', message: `pool '${pool.pool}' ${OVER[subject]}` });
   }
 }
