@@ -258,3 +258,29 @@ test(
     }
   },
 );
+
+test('a pool never grows onto a disk that is not its own', options, async (t) => {
+  const one = await machine(t);
+  const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
+  const other = await one.disk('other', 2n * DATA_BYTES);
+  await one.start(metadata, data);
+  const { labelledBytes } = await (await one.ledger()).pool();
+  const said = { code: 'FAILED_PRECONDITION' } as const;
+  // The paths lead to others now than when the pool was activated.
+  for (const paths of [
+    [metadata, other],
+    [other, data],
+  ] as const) {
+    await rejectsWith((await one.growth(...paths)).step(), said.code, /paths of its devices/);
+  }
+  const content = await read(other, 0n, Number(2n * DATA_BYTES));
+  assert.ok(content.equals(Buffer.alloc(content.length)));
+  // The same device, and what is on it is not the pool's any more.
+  await one.grow('data', 2n * DATA_BYTES);
+  await write(data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
+  await rejectsWith((await one.growth(metadata, data)).step(), said.code, /there is no label/);
+  const place = await read(data, labelOffset(2n * DATA_BYTES), 4096);
+  assert.ok(place.equals(Buffer.alloc(4096)));
+  assert.equal(one.reach, labelOffset(DATA_BYTES));
+  assert.equal((await (await one.ledger()).pool()).labelledBytes, labelledBytes);
+});

@@ -33,16 +33,40 @@ export function labelBlock({ poolUuid, deviceBytes }: Label): Buffer {
 
 /** Durable when it resolves, and read back. */
 export async function writeLabel(path: string, label: Label): Promise<void> {
-  const block = labelBlock(label);
-  const position = Number(labelOffset(label.deviceBytes));
   const handle = await open(path, 'r+');
   try {
-    await handle.write(block, 0, LABEL_BYTES, position);
-    await handle.sync();
-    if (block.equals(await readBlock(handle, position))) return;
+    await writeBlock(handle, path, label);
   } finally {
     await handle.close();
   }
+}
+
+/**
+ * Writes the label of a device that has grown. What is written to is what was looked at, wherever the
+ * path leads meanwhile. FAILED_PRECONDITION, and nothing is written, unless it has exactly the label
+ * `from`.
+ */
+export async function moveLabel(
+  pool: string,
+  path: string,
+  from: Label,
+  deviceBytes: bigint,
+): Promise<void> {
+  const handle = await open(path, 'r+');
+  try {
+    await assertBlock(handle, pool, path, from);
+    await writeBlock(handle, path, { poolUuid: from.poolUuid, deviceBytes });
+  } finally {
+    await handle.close();
+  }
+}
+
+async function writeBlock(handle: FileHandle, path: string, label: Label): Promise<void> {
+  const block = labelBlock(label);
+  const position = Number(labelOffset(label.deviceBytes));
+  await handle.write(block, 0, LABEL_BYTES, position);
+  await handle.sync();
+  if (block.equals(await readBlock(handle, position))) return;
   throw CsiError.failedPrecondition(
     `${path} does not give back the label that was written to it at byte ${position}: the device is broken`,
   );
@@ -50,8 +74,22 @@ export async function writeLabel(path: string, label: Label): Promise<void> {
 
 /** FAILED_PRECONDITION unless the device has exactly that label. Writes nothing. */
 export async function assertLabel(pool: string, path: string, label: Label): Promise<void> {
+  const handle = await open(path, 'r');
+  try {
+    await assertBlock(handle, pool, path, label);
+  } finally {
+    await handle.close();
+  }
+}
+
+async function assertBlock(
+  handle: FileHandle,
+  pool: string,
+  path: string,
+  label: Label,
+): Promise<void> {
   const position = Number(labelOffset(label.deviceBytes));
-  const found = await readBlockOf(path, position);
+  const found = await readBlock(handle, position);
   if (found.equals(labelBlock(label))) return;
   throw CsiError.failedPrecondition(
     `${path} is not the data device of pool '${pool}': at byte ${position} it should have the label of pool ` +
@@ -68,15 +106,6 @@ function whatIsThere(block: Buffer): string {
   return owner === null
     ? 'there is no label'
     : `its label is of pool ${owner[1]}, on a device of ${owner[2]} bytes`;
-}
-
-async function readBlockOf(path: string, position: number): Promise<Buffer> {
-  const handle = await open(path, 'r');
-  try {
-    return await readBlock(handle, position);
-  } finally {
-    await handle.close();
-  }
 }
 
 /** Shorter where the device ends. */

@@ -7,13 +7,13 @@ import { CsiError, StatusCode } from '../../errors.js';
 import { deviceSizeBytes } from '../../native/block-device.js';
 import type { ThinPoolStatus } from '../../native/dm-addon.js';
 import { blockNumber } from './block-numbers.js';
-import { labelOffset, writeLabel } from './device-label.js';
+import { labelOffset, moveLabel } from './device-label.js';
 import { METADATA_MAXIMUM } from './embedded-devices.js';
 import type { OnEvent } from './events.js';
 import type { AsyncLedger } from './ledger.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
 import type { PoolQueue } from './pool-queue.js';
-import { type PoolFeatures, type PoolTable, poolTable } from './pool-table.js';
+import { isSamePool, type PoolFeatures, type PoolTable, poolTable } from './pool-table.js';
 import type { ThinPool } from './thin-pool.js';
 
 const METADATA_BLOCK_BYTES = 4096n;
@@ -51,7 +51,10 @@ export class PoolGrowth {
 
   constructor(private readonly deps: GrowthDependencies) {}
 
-  /** Cheap while there is nothing to do. */
+  /**
+   * Cheap while there is nothing to do. FAILED_PRECONDITION if the devices are not, or not large enough
+   * for, those of the active pool: it goes on as it is.
+   */
   async step(): Promise<void> {
     await this.deps.queue.run(() => this.#step());
   }
@@ -62,16 +65,27 @@ export class PoolGrowth {
     // Nothing grows in a pool that has failed or has to be checked.
     if (status.mode === 'fail' || status.mode === 'error' || status.needsCheck) return;
     if (isMetadataShort(status)) await this.#growMetadata();
-    const labelledBytes = await this.#label();
-    if (labelledBytes === null) return;
-    const wanted = await wantedTable(opened, labelledBytes, dataBlockBytes, features);
     const device = await pool.find();
     const [target] = device?.targets ?? [];
     if (target === undefined) return;
+    const known = await wantedTable(opened, 0n, dataBlockBytes, features);
+    this.#assertSamePool(target.table, known.table);
+    const labelledBytes = await this.#label();
+    if (labelledBytes === null) return;
+    const wanted = await wantedTable(opened, labelledBytes, dataBlockBytes, features);
     const isTable = target.table === wanted.table && target.lengthSectors === wanted.sizeSectors;
     const hasRoom = (await this.#metadataBlocks()) <= status.totalMetadataBlocks;
     if (isTable && hasRoom) return;
     await pool.replace(wanted);
+  }
+
+  /** A disk may come up under the path of another while the pool is active. */
+  #assertSamePool(active: string, wanted: string): void {
+    if (isSamePool(active, wanted)) return;
+    throw CsiError.failedPrecondition(
+      `pool '${this.deps.pool.pool}' is active with the table '${active}', and the paths of its devices ` +
+        `would make it '${wanted}' now: nothing was changed; let them lead to the pool's devices again`,
+    );
   }
 
   /** A storage that has no room is told once, until it has. */
@@ -100,7 +114,8 @@ export class PoolGrowth {
     const deviceBytes = await deviceSizeBytes(opened.dataPath);
     if (labelledBytes === null || deviceBytes < labelledBytes) return null;
     if (labelOffset(deviceBytes) === labelOffset(labelledBytes)) return labelledBytes;
-    await writeLabel(opened.dataPath, { poolUuid, deviceBytes });
+    const from = { poolUuid, deviceBytes: labelledBytes };
+    await moveLabel(this.deps.pool.pool, opened.dataPath, from, deviceBytes);
     await ledger.setLabelledBytes(deviceBytes);
     return deviceBytes;
   }
