@@ -11,6 +11,7 @@ import { GivenDevices } from '../../src/backends/thin/given-devices.js';
 import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger.js';
 import { openLedger } from '../../src/backends/thin/ledger-client.js';
 import { PoolGrowth } from '../../src/backends/thin/pool-growth.js';
+import { PoolMonitor } from '../../src/backends/thin/pool-monitor.js';
 import { PoolNames } from '../../src/backends/thin/pool-names.js';
 import { PoolOpening } from '../../src/backends/thin/pool-opening.js';
 import { PoolQueue } from '../../src/backends/thin/pool-queue.js';
@@ -37,6 +38,7 @@ class Machine {
 
   constructor() {
     this.kernel.formatted = false;
+    this.kernel.metadataBlocks = DATA_BYTES / 4096n;
   }
 
   async disk(name: string, sizeBytes = DATA_BYTES): Promise<string> {
@@ -48,6 +50,7 @@ class Machine {
   }
 
   async grow(name: string, sizeBytes: bigint): Promise<void> {
+    if (name === 'metadata') this.kernel.metadataBlocks = sizeBytes / 4096n;
     truncateSync(this.#workspace.path(name), Number(sizeBytes));
     await native.run('loopResize', { backingPath: this.#workspace.path(name) });
   }
@@ -98,6 +101,16 @@ class Machine {
     const parts = { native: this.kernel, ledger, pool, devices, features: FEATURES };
     return { opening: new PoolOpening(parts), pool, devices };
   }
+}
+
+/** What it tells is in `events`. */
+function monitor(pool: ThinPool, growth: PoolGrowth) {
+  const events: string[] = [];
+  const made = new PoolMonitor({
+    ...{ pool, growth, lowWaterPercent: 10n, onStatus: async () => undefined },
+    onEvent: ({ message }) => events.push(message),
+  });
+  return { events, look: () => made.look() };
 }
 
 async function machine(t: TestContext): Promise<Machine> {
@@ -283,4 +296,32 @@ test('a pool never grows onto a disk that is not its own', options, async (t) =>
   assert.ok(place.equals(Buffer.alloc(4096)));
   assert.equal(one.reach, labelOffset(DATA_BYTES));
   assert.equal((await (await one.ledger()).pool()).labelledBytes, labelledBytes);
+});
+
+test('larger metadata is taken up before larger data, and also without it', options, async (t) => {
+  const one = await machine(t);
+  const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
+  const pool = await one.start(metadata, data);
+  const old = await read(data, labelOffset(DATA_BYTES), 4096);
+  await one.grow('metadata', 2n * DATA_BYTES);
+  await one.grow('data', 2n * DATA_BYTES);
+  // The label cannot be moved.
+  await write(data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
+  const growth = await one.growth(metadata, data);
+  const { events, look } = monitor(pool, growth);
+  await look();
+  assert.equal((await pool.status()).totalMetadataBlocks, (2n * DATA_BYTES) / 4096n);
+  assert.equal(one.reach, labelOffset(DATA_BYTES));
+  one.kernel.mode = 'out_of_data_space';
+  await look();
+  await write(data, labelOffset(DATA_BYTES), old);
+  one.kernel.mode = 'rw';
+  await look();
+  assert.equal(one.reach, labelOffset(2n * DATA_BYTES));
+  const said = [
+    ...[/cannot grow: .* there is no label/, /has no data space left/],
+    ...[/can grow again/, /is well again/],
+  ];
+  assert.equal(events.length, said.length);
+  for (const [index, expected] of said.entries()) assert.match(events[index] ?? '', expected);
 });

@@ -31,6 +31,10 @@ export class FakeThinKernel implements NativeRunner {
   transactionId = 0n;
   time = 0;
   heldRoot: bigint | null = null;
+  usedMetadataBlocks = 10n;
+  /** That the metadata device has; a pool takes them up with its table. */
+  metadataBlocks = 4096n;
+  #totalMetadataBlocks: bigint | null = null;
   readonly thin = new Map<number, ThinDeviceDetails>();
   readonly active = new Map<string, DmDevice>();
   /** All messages that reached the pool. */
@@ -81,7 +85,10 @@ export class FakeThinKernel implements NativeRunner {
 
   #create({ name, uuid, type, table, readOnly, sizeSectors }: TableRequest): DmDevice {
     const id = Number(table.split(' ')[1]);
-    if (type === 'thin-pool') this.formatted = true;
+    if (type === 'thin-pool') {
+      this.formatted = true;
+      this.#totalMetadataBlocks = this.metadataBlocks;
+    }
     if (type === 'thin' && !this.thin.has(id)) throw failure('ENODATA', 'dmCreate', name);
     const device: DmDevice = {
       ...{ name, uuid, path: `/dev/${name}`, major: 253, minor: this.active.size },
@@ -99,6 +106,7 @@ export class FakeThinKernel implements NativeRunner {
     const targets = [{ type, table, startSectors: 0n, lengthSectors: sizeSectors }];
     const device = { ...found, sizeBytes: sizeSectors * 512n, targets };
     this.active.set(name, device);
+    this.#totalMetadataBlocks = this.metadataBlocks;
     return { device };
   }
 
@@ -186,10 +194,11 @@ export class FakeThinKernel implements NativeRunner {
   }
 
   #status(): ThinPoolStatus {
-    const { mode, needsCheck, transactionId, heldRoot } = this;
+    const { mode, needsCheck, transactionId, heldRoot, usedMetadataBlocks } = this;
+    const totalMetadataBlocks = this.#totalMetadataBlocks ?? this.metadataBlocks;
     return {
       ...{ mode, needsCheck, transactionId, heldRoot, usedDataBlocks: 0n, totalDataBlocks: 1000n },
-      ...{ usedMetadataBlocks: 10n, totalMetadataBlocks: 4096n, metadataLowWaterBlocks: 1024n },
+      ...{ usedMetadataBlocks, totalMetadataBlocks, metadataLowWaterBlocks: 1024n },
       ...{ discards: 'discard_passdown', whenFull: 'error_if_no_space' },
     };
   }

@@ -5,7 +5,7 @@
 
 import { CsiError, StatusCode } from '../../errors.js';
 import { deviceSizeBytes } from '../../native/block-device.js';
-import type { ThinPoolStatus } from '../../native/dm-addon.js';
+import type { DmTarget, ThinPoolStatus } from '../../native/dm-addon.js';
 import { blockNumber } from './block-numbers.js';
 import { labelOffset, moveLabel } from './device-label.js';
 import { METADATA_MAXIMUM } from './embedded-devices.js';
@@ -13,7 +13,13 @@ import type { OnEvent } from './events.js';
 import type { AsyncLedger } from './ledger.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
 import type { PoolQueue } from './pool-queue.js';
-import { isSamePool, type PoolFeatures, type PoolTable, poolTable } from './pool-table.js';
+import {
+  isSamePool,
+  type PoolFeatures,
+  type PoolTable,
+  poolTable,
+  SECTOR_BYTES,
+} from './pool-table.js';
 import type { ThinPool } from './thin-pool.js';
 
 const METADATA_BLOCK_BYTES = 4096n;
@@ -31,17 +37,21 @@ export interface GrowthDependencies {
   onEvent: OnEvent;
 }
 
-/** The table that the pool should have by its devices and settings, if the label stands where it says. */
+/**
+ * The table that the pool should have by its devices and settings.
+ *
+ * @param dataBytes what it may use of the data device: at most those before the label
+ */
 export async function wantedTable(
   { metadataPath, dataPath }: OpenDevices,
-  labelledBytes: bigint,
+  dataBytes: bigint,
   dataBlockBytes: bigint,
   features: PoolFeatures,
 ): Promise<PoolTable> {
   const devices = {
     metadata: await blockNumber(metadataPath),
     data: await blockNumber(dataPath),
-    dataBytes: labelOffset(labelledBytes),
+    dataBytes,
   };
   return poolTable(devices, dataBlockBytes, features);
 }
@@ -60,7 +70,7 @@ export class PoolGrowth {
   }
 
   async #step(): Promise<void> {
-    const { pool, opened, dataBlockBytes, features } = this.deps;
+    const { pool } = this.deps;
     const status = await pool.status();
     // Nothing grows in a pool that has failed or has to be checked.
     if (status.mode === 'fail' || status.mode === 'error' || status.needsCheck) return;
@@ -68,15 +78,30 @@ export class PoolGrowth {
     const device = await pool.find();
     const [target] = device?.targets ?? [];
     if (target === undefined) return;
-    const known = await wantedTable(opened, 0n, dataBlockBytes, features);
-    this.#assertSamePool(target.table, known.table);
-    const labelledBytes = await this.#label();
-    if (labelledBytes === null) return;
-    const wanted = await wantedTable(opened, labelledBytes, dataBlockBytes, features);
-    const isTable = target.table === wanted.table && target.lengthSectors === wanted.sizeSectors;
-    const hasRoom = (await this.#metadataBlocks()) <= status.totalMetadataBlocks;
-    if (isTable && hasRoom) return;
+    // One after the other: more data takes metadata, and may not come in the way of it.
+    await this.#takeUpMetadata(target);
+    await this.#takeUpData(target);
+  }
+
+  /** And changed settings. As much of the data device is used as before. */
+  async #takeUpMetadata(target: DmTarget): Promise<void> {
+    const { pool } = this.deps;
+    const wanted = await this.#table(target.lengthSectors * SECTOR_BYTES);
+    this.#assertSamePool(target.table, wanted.table);
+    const { totalMetadataBlocks } = await pool.status();
+    const hasRoom = (await this.#metadataBlocks()) <= totalMetadataBlocks;
+    if (target.table === wanted.table && hasRoom) return;
     await pool.replace(wanted);
+  }
+
+  async #takeUpData(target: DmTarget): Promise<void> {
+    const wanted = await this.#table(labelOffset(await this.#label()));
+    if (wanted.sizeSectors !== target.lengthSectors) await this.deps.pool.replace(wanted);
+  }
+
+  #table(dataBytes: bigint): Promise<PoolTable> {
+    const { opened, dataBlockBytes, features } = this.deps;
+    return wantedTable(opened, dataBytes, dataBlockBytes, features);
   }
 
   /** A disk may come up under the path of another while the pool is active. */
@@ -104,18 +129,22 @@ export class PoolGrowth {
   }
 
   /**
-   * Moves the label to the end of a data device that has grown, and tells where it stands. Whoever is
-   * killed here leaves it where the ledger says, and out of the reach of the pool's table. Null: the
-   * device has become smaller, and the next start tells it.
+   * Moves the label to the end of a data device that has grown, and tells by which size it stands there.
+   * Whoever is killed here leaves it where the ledger says, and out of the reach of the pool's table.
    */
-  async #label(): Promise<bigint | null> {
-    const { ledger, opened } = this.deps;
+  async #label(): Promise<bigint> {
+    const { ledger, opened, pool } = this.deps;
     const { uuid: poolUuid, labelledBytes } = await ledger.pool();
     const deviceBytes = await deviceSizeBytes(opened.dataPath);
-    if (labelledBytes === null || deviceBytes < labelledBytes) return null;
+    if (labelledBytes === null || deviceBytes < labelledBytes) {
+      throw CsiError.failedPrecondition(
+        `${opened.dataPath} has ${deviceBytes} bytes and had ${labelledBytes} when pool '${pool.pool}' was ` +
+          'labelled: devices of a pool only grow; give it back its size',
+      );
+    }
     if (labelOffset(deviceBytes) === labelOffset(labelledBytes)) return labelledBytes;
     const from = { poolUuid, deviceBytes: labelledBytes };
-    await moveLabel(this.deps.pool.pool, opened.dataPath, from, deviceBytes);
+    await moveLabel(pool.pool, opened.dataPath, from, deviceBytes);
     await ledger.setLabelledBytes(deviceBytes);
     return deviceBytes;
   }

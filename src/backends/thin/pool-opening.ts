@@ -7,7 +7,7 @@ import { CsiError, errorCode } from '../../errors.js';
 import { deviceSizeBytes } from '../../native/block-device.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { ThinSuperblock } from '../../native/thin-addon.js';
-import { assertLabel, writeLabel } from './device-label.js';
+import { assertLabel, labelOffset, writeLabel } from './device-label.js';
 import type { AsyncLedger, OpenTransaction, PoolRecord } from './ledger.js';
 import { judgeFormattable, readKnownSuperblock } from './metadata-format.js';
 import { CURRENT } from './metadata-look.js';
@@ -80,7 +80,7 @@ export class PoolOpening {
     const { pool, features } = this.deps;
     const { labelledBytes, dataBlockBytes } = record;
     if (labelledBytes !== null) {
-      return wantedTable(opened, labelledBytes, dataBlockBytes, features);
+      return wantedTable(opened, labelOffset(labelledBytes), dataBlockBytes, features);
     }
     throw CsiError.failedPrecondition(
       `pool '${pool.pool}' is there, and its ledger knows of no devices that were ever labelled for it: ` +
@@ -150,7 +150,8 @@ export class PoolOpening {
       await writeLabel(devices.dataPath, { poolUuid, deviceBytes });
     }
     const { labelledBytes } = await ledger.pool();
-    await pool.activate(await wantedTable(devices, labelledBytes ?? 0n, dataBlockBytes, features));
+    const dataBytes = labelOffset(labelledBytes ?? 0n);
+    await pool.activate(await wantedTable(devices, dataBytes, dataBlockBytes, features));
     const { transactionId, mode } = await pool.status({ commit: true });
     if (transactionId !== 0n || mode !== 'rw') {
       throw CsiError.failedPrecondition(
