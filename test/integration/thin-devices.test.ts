@@ -325,3 +325,29 @@ test('larger metadata is taken up before larger data, and also without it', opti
   assert.equal(events.length, said.length);
   for (const [index, expected] of said.entries()) assert.match(events[index] ?? '', expected);
 });
+
+test('data grows no further than the metadata can count', options, async (t) => {
+  const one = await machine(t);
+  const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
+  const pool = await one.start(metadata, data);
+  const { events, look } = monitor(pool, await one.growth(metadata, data));
+  // 67,106,816 blocks of data more: 4,111 whole ones of metadata count them.
+  await one.grow('data', 4n << 40n);
+  const needed = 4111n + 82n + 64n;
+  one.kernel.usedMetadataBlocks = DATA_BYTES / 4096n - needed;
+  const { labelledBytes } = await (await one.ledger()).pool();
+  await look();
+  assert.match(
+    events[0] ?? '',
+    new RegExp(`need more than ${needed} free blocks .* enlarge its metadata`),
+  );
+  assert.match(events[1] ?? '', /less than a quarter of its metadata left/);
+  assert.equal(one.reach, labelOffset(DATA_BYTES));
+  assert.equal((await (await one.ledger()).pool()).labelledBytes, labelledBytes);
+  // The room is there as soon as the metadata device is larger.
+  await one.grow('metadata', DATA_BYTES + 4096n);
+  await look();
+  assert.equal(one.reach, labelOffset(4n << 40n));
+  assert.match(events[2] ?? '', /can grow again/);
+  assert.equal(events.length, 3);
+});

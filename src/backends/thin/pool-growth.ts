@@ -23,6 +23,11 @@ import {
 import type { ThinPool } from './thin-pool.js';
 
 const METADATA_BLOCK_BYTES = 4096n;
+/** Of the data: what one block of the metadata counts. */
+const COUNTED_BLOCKS = 16_320n;
+/** For what else changes meanwhile, and the nodes above the counts: a share of those, and some. */
+const SPARE_SHARE = 50n;
+const SPARE_BLOCKS = 64n;
 /** The kernel's own mark is never above that. */
 const FREE_SHARE = 4n;
 
@@ -95,8 +100,36 @@ export class PoolGrowth {
   }
 
   async #takeUpData(target: DmTarget): Promise<void> {
+    const { opened, pool } = this.deps;
+    const place = labelOffset(await deviceSizeBytes(opened.dataPath));
+    const { sizeSectors } = await this.#table(place);
+    if (sizeSectors > target.lengthSectors) {
+      await this.#makeRoom((sizeSectors - target.lengthSectors) * SECTOR_BYTES);
+    }
     const wanted = await this.#table(labelOffset(await this.#label()));
-    if (wanted.sizeSectors !== target.lengthSectors) await this.deps.pool.replace(wanted);
+    if (wanted.sizeSectors !== target.lengthSectors) await pool.replace(wanted);
+  }
+
+  /**
+   * FAILED_PRECONDITION if the metadata has no room to count so much more data: the kernel would find out
+   * half way, and the pool would have to be checked offline.
+   */
+  async #makeRoom(moreBytes: bigint): Promise<void> {
+    const { pool, dataBlockBytes, opened } = this.deps;
+    const needed = metadataBlocksFor(moreBytes / dataBlockBytes);
+    let status = await pool.status();
+    while (freeMetadataBlocks(status) <= needed) {
+      if (!(await this.#growMetadata())) {
+        throw CsiError.failedPrecondition(
+          `${moreBytes} bytes more of data need more than ${needed} free blocks of 4 KiB in the metadata of ` +
+            `pool '${pool.pool}', which has fewer: enlarge its metadata device ${opened.metadataPath} ` +
+            'first; the pool goes on with the data that it has',
+        );
+      }
+      const [target] = (await pool.find())?.targets ?? [];
+      if (target !== undefined) await this.#takeUpMetadata(target);
+      status = await pool.status();
+    }
   }
 
   #table(dataBytes: bigint): Promise<PoolTable> {
@@ -113,18 +146,20 @@ export class PoolGrowth {
     );
   }
 
-  /** A storage that has no room is told once, until it has. */
-  async #growMetadata(): Promise<void> {
+  /** Whether it has grown. A storage that has no room is told once, until it has. */
+  async #growMetadata(): Promise<boolean> {
     const { pool, devices, onEvent } = this.deps;
     try {
-      if (!(await devices.growMetadata())) return;
+      if (!(await devices.growMetadata())) return false;
       onEvent({ level: 'info', message: `the metadata of pool '${pool.pool}' has been enlarged` });
       this.#hasToldNoRoom = false;
+      return true;
     } catch (thrown) {
       const { code, message } = CsiError.from(thrown);
       if (code !== StatusCode.RESOURCE_EXHAUSTED) throw thrown;
       if (!this.#hasToldNoRoom) onEvent({ level: 'warn', message });
       this.#hasToldNoRoom = true;
+      return false;
     }
   }
 
@@ -156,9 +191,16 @@ export class PoolGrowth {
 }
 
 /** Less than a quarter of the metadata is free. */
-export function isMetadataShort({
-  usedMetadataBlocks,
-  totalMetadataBlocks,
-}: ThinPoolStatus): boolean {
-  return (totalMetadataBlocks - usedMetadataBlocks) * FREE_SHARE < totalMetadataBlocks;
+export function isMetadataShort(status: ThinPoolStatus): boolean {
+  return freeMetadataBlocks(status) * FREE_SHARE < status.totalMetadataBlocks;
+}
+
+function freeMetadataBlocks({ usedMetadataBlocks, totalMetadataBlocks }: ThinPoolStatus): bigint {
+  return totalMetadataBlocks - usedMetadataBlocks;
+}
+
+/** To count so many blocks of data more, at most. */
+function metadataBlocksFor(dataBlocks: bigint): bigint {
+  const counts = dataBlocks / COUNTED_BLOCKS;
+  return counts + counts / SPARE_SHARE + SPARE_BLOCKS;
 }
