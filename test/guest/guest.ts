@@ -9,6 +9,11 @@ const TIMEOUT_MS = 1000 * Number(process.env['BLOCKDELTA_GUEST_TEST_SECONDS'] ??
 
 export const isGuest = guestSkip === false;
 
-export function guestTest(title: string, run: (context: TestContext) => Promise<void>): void {
-  void test(title, { skip: guestSkip, timeout: TIMEOUT_MS }, run);
+/** `patience`: how many times as long as others it may take. */
+export function guestTest(
+  title: string,
+  run: (context: TestContext) => Promise<void>,
+  { patience = 1 } = {},
+): void {
+  void test(title, { skip: guestSkip, timeout: patience * TIMEOUT_MS }, run);
 }

@@ -37,14 +37,24 @@ export class CrashingPool {
     return pool;
   }
 
-  /** Dies after one step, then after two, and so on, until the change gets through. How often it died. */
-  async dieEverywhere(make: MakeChange, death: Death): Promise<number> {
-    for (let steps = 1; steps < MOST_STEPS; steps += 1) {
+  /**
+   * Dies after `first` steps, then `stride` steps later, and so on, until the change gets through. How
+   * often it died.
+   */
+  async dieEverywhere(
+    make: MakeChange,
+    death: Death,
+    first: number,
+    stride: number,
+  ): Promise<number> {
+    let deaths = 0;
+    for (let steps = first; steps < MOST_STEPS; steps += stride) {
       const change = await this.#prepare(make, steps);
       const died = await this.#diesAfter(steps, change, death);
       await this.#finish(change, died, steps % 2 === 0);
       await this.#tidy();
-      if (!died) return steps - 1;
+      if (!died) return deaths;
+      deaths += 1;
     }
     throw new Error(`a change of more than ${MOST_STEPS} steps`);
   }

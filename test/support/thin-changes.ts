@@ -111,4 +111,24 @@ export const CHANGES: Readonly<Record<string, MakeChange>> = {
     model.volumes.set(id, content);
     return { act: (next) => next.deleteVolume(id), after };
   },
+  'keeping a snapshot as a base, and deleting it': async (backend, model, { attached }) => {
+    const snapshotId = newSnapshot();
+    await backend.createSnapshots([{ volumeId: attached, snapshotId }]);
+    const after = model.copy();
+    model.snapshots.set(snapshotId, model.volume(attached).copy());
+    const act = async (next: Backend) => {
+      await next.keepBase(snapshotId);
+      await next.deleteSnapshot(snapshotId);
+    };
+    return { act, after };
+  },
+  'attaching a volume': async (_, model, { detached }) => ({
+    act: (backend) => backend.attach(detached, { readOnly: false }),
+    undo: (backend) => backend.detach(detached),
+    after: model,
+  }),
+  'detaching a volume': async (backend, model, { detached }) => {
+    await backend.attach(detached, { readOnly: false });
+    return { act: (next) => next.detach(detached), after: model };
+  },
 };

@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { PoolEvent } from '../../src/backends/thin/events.js';
 import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger.js';
 import { ledgerCalls } from '../../src/backends/thin/sqlite-ledger.js';
@@ -150,5 +151,12 @@ export class ThinRig {
       if (this.#database === database) this.abandon();
     };
     return { ...(Object.fromEntries(calls) as AsyncLedger), close };
+  }
+}
+
+/** The pool is looked at every few seconds. */
+export async function until(what: string, isSo: () => Promise<boolean> | boolean): Promise<void> {
+  for (const end = Date.now() + 60_000; !(await isSo()); await delay(200)) {
+    assert.ok(Date.now() < end, `it never came to this: ${what}`);
   }
 }

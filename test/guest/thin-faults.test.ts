@@ -1,0 +1,134 @@
+/**
+ * A metadata device that fails under a live pool: no answer claims what did not happen, the pool says
+ * what to do, and after the repair everything that was answered is there.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { rejectsWith } from '../support/expect-status.js';
+import { TaggedBlocks } from '../support/tagged-blocks.js';
+import { BLOCKS, newSnapshot, newVolume, VOLUME_BYTES } from '../support/thin-changes.js';
+import { ThinRig, until } from '../support/thin-rig.js';
+import { guestTest } from './guest.js';
+
+interface Scene {
+  rig: ThinRig;
+  volumeId: string;
+  snapshotId: string;
+  keptId: string;
+  content: TaggedBlocks;
+}
+
+/** A pool with a volume, a snapshot, and a deleted snapshot that is kept as a base. */
+function faultTest(title: string, run: (scene: Scene) => Promise<void>): void {
+  guestTest(title, async () => {
+    const rig = await ThinRig.make('faults');
+    try {
+      const { backend } = rig;
+      const [volumeId, keptId, snapshotId] = [newVolume(), newSnapshot(), newSnapshot()];
+      await backend.createVolume(volumeId, VOLUME_BYTES);
+      const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+      const content = TaggedBlocks.zeros(BLOCKS);
+      await content.write(devicePath, 0, 1);
+      await backend.createSnapshots([{ volumeId, snapshotId: keptId }]);
+      await content.write(devicePath, 1, 2);
+      await backend.createSnapshots([{ volumeId, snapshotId }]);
+      assert.notEqual(await backend.keepBase(keptId), null);
+      await backend.deleteSnapshot(keptId);
+      await backend.scanSource(snapshotId, keptId);
+      await run({ rig, volumeId, snapshotId, keptId, content });
+    } finally {
+      await rig.dispose();
+    }
+  });
+}
+
+/** What a person does by the message: everything is let go of, the disk is repaired, the pool checked. */
+async function repair({ rig, volumeId }: Scene): Promise<void> {
+  await rig.backend.detach(volumeId);
+  // Of a device that cannot be read, nothing can be noted for the next start.
+  await rig.backend.stop().catch(() => undefined);
+  await rig.metadata.work();
+  execFileSync('thin_check', ['--clear-needs-check-flag', rig.metadata.path], { stdio: 'pipe' });
+  await rig.next();
+}
+
+async function assertAsAnswered({
+  rig,
+  volumeId,
+  snapshotId,
+  keptId,
+  content,
+}: Scene): Promise<void> {
+  const { backend } = rig;
+  await backend.check();
+  const { volumes, snapshots, unknown } = await backend.list();
+  const ids = [...volumes, ...snapshots].map(({ id }) => id).sort();
+  assert.deepEqual({ ids, unknown }, { ids: [volumeId, snapshotId].sort(), unknown: [] });
+  assert.equal(await rig.deviceCount(), 2);
+  const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+  await content.verify(devicePath, 'the volume after the repair');
+  const { usable, lost } = await backend.keptBases();
+  assert.deepEqual(usable, [], 'kept bases survive no failure of the metadata');
+  assert.deepEqual(
+    lost.map(({ snapshotId: id }) => id),
+    [keptId],
+  );
+  await rejectsWith(backend.scanSource(snapshotId, keptId), 'FAILED_PRECONDITION');
+  await content.write(devicePath, 5, 6);
+  await content.verify(devicePath, 'the volume, written again');
+  await backend.scanSource(snapshotId, null);
+}
+
+faultTest('a change that the metadata device does not take is not confirmed', async (scene) => {
+  const { rig, volumeId, snapshotId } = scene;
+  const { backend } = rig;
+  await rig.metadata.failWrites();
+  const made = newVolume();
+  await assert.rejects(backend.createVolume(made, VOLUME_BYTES));
+  await rejectsWith(backend.check(), 'FAILED_PRECONDITION', /thin_check/);
+  for (const refused of [
+    () => backend.createVolume(newVolume(), VOLUME_BYTES),
+    () => backend.createSnapshots([{ volumeId, snapshotId: newSnapshot() }]),
+    () => backend.cloneVolume(newVolume(), volumeId, VOLUME_BYTES),
+    () => backend.restoreVolume(newVolume(), snapshotId, VOLUME_BYTES),
+    () => backend.deleteSnapshot(snapshotId),
+  ]) {
+    await assert.rejects(refused);
+  }
+  assert.deepEqual(await rig.suspendedDevices(), []);
+  await until('the pool tells it', () => /^error: pool 'default'/m.test(rig.events.join('\n')));
+  await repair(scene);
+  await assertAsAnswered(scene);
+});
+
+faultTest('a snapshot is not confirmed when the metadata device fails under it', async (scene) => {
+  const { rig, volumeId } = scene;
+  await rig.metadata.failWrites();
+  const cut = rig.backend.createSnapshots([{ volumeId, snapshotId: newSnapshot() }]);
+  await assert.rejects(cut);
+  assert.deepEqual(await rig.suspendedDevices(), []);
+  await repair(scene);
+  await assertAsAnswered(scene);
+});
+
+faultTest('a deletion is finished after the repair, and not before', async (scene) => {
+  const { rig, volumeId } = scene;
+  const { backend } = rig;
+  const doomed = newVolume();
+  await backend.createVolume(doomed, VOLUME_BYTES);
+  await rig.metadata.failWrites();
+  await assert.rejects(backend.deleteVolume(doomed));
+  await repair(scene);
+  await rig.backend.deleteVolume(doomed);
+  await assertAsAnswered({ ...scene, volumeId });
+});
+
+faultTest('a metadata device that is gone makes the pool fail, until it is back', async (scene) => {
+  const { rig } = scene;
+  const { backend } = rig;
+  await rig.metadata.fail();
+  await assert.rejects(backend.createVolume(newVolume(), VOLUME_BYTES));
+  await rejectsWith(backend.check(), 'FAILED_PRECONDITION');
+  await repair(scene);
+  await assertAsAnswered(scene);
+});
