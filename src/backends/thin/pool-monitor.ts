@@ -88,7 +88,9 @@ export class PoolMonitor {
     const { pool, lowWaterPercent } = this.#deps;
     const found = trouble(status);
     if (found !== null) return { level: 'error', message: `pool '${pool.pool}' ${found}` };
-    if (status.mode === 'out_of_data_space') {
+    const { usedDataBlocks: used, totalDataBlocks: total } = status;
+    // The kernel goes back to rw at a commit, although nothing has become free.
+    if (status.mode === 'out_of_data_space' || used === total) {
       return {
         level: 'error',
         message: `pool '${pool.pool}' has no data space left; add space, or delete volumes and snapshots`,
@@ -100,7 +102,6 @@ export class PoolMonitor {
         message: `pool '${pool.pool}' has less than a quarter of its metadata left; enlarge its metadata device`,
       };
     }
-    const { usedDataBlocks: used, totalDataBlocks: total } = status;
     if ((total - used) * 100n > total * lowWaterPercent) return null;
     return {
       level: 'warn',
