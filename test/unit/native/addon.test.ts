@@ -86,6 +86,8 @@ test('a function of the addon that is given odd arguments answers, and throws no
 
 test('a request without its fields is EINVAL, and the message names function and field', () => {
   for (const [name, call] of functions) {
+    // Its request has no fields.
+    if (name === 'dmVersion') continue;
     const answer = call({}, new ArrayBuffer(65536));
     assert.ok(!answer.ok, name);
     assert.equal(answer.code, 'EINVAL', name);
