@@ -1,6 +1,6 @@
 /** A question to storage that may be dead: asked once at a time, and not waited for without end. */
-import { setTimeout as delay } from 'node:timers/promises';
 import type { CsiError } from '../errors.js';
+import { answerWithin } from '../patience.js';
 
 export class PatientQuestion<T> {
   #asking: Promise<T> | null = null;
@@ -15,19 +15,12 @@ export class PatientQuestion<T> {
     private readonly late: () => CsiError,
   ) {}
 
-  async answer(): Promise<T> {
+  answer(): Promise<T> {
     this.#asking ??= this.ask().finally(() => {
       this.#asking = null;
     });
-    const timer = new AbortController();
-    const late = delay(this.patienceMs, undefined, { signal: timer.signal }).then(() => {
+    return answerWithin(this.#asking, this.patienceMs, (): never => {
       throw this.late();
     });
-    late.catch(() => undefined);
-    try {
-      return await Promise.race([this.#asking, late]);
-    } finally {
-      timer.abort();
-    }
   }
 }

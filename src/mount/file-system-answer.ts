@@ -7,8 +7,8 @@
  */
 import type { BigIntStatsFs } from 'node:fs';
 import { open, statfs } from 'node:fs/promises';
-import { setTimeout as delay } from 'node:timers/promises';
 import { errorCode } from '../errors.js';
+import { answerWithin } from '../patience.js';
 import type { MountEntry } from './mountinfo.js';
 
 export interface FileSystemAnswer {
@@ -35,11 +35,7 @@ export async function askFileSystem(
     asked = ask(mountPoint).finally(() => pending.delete(mountId));
     pending.set(mountId, asked);
   }
-  const timer = new AbortController();
-  const late = delay(answerMs, null, { signal: timer.signal }).catch(() => null);
-  const answer = await Promise.race([asked, late]);
-  timer.abort();
-  return answer;
+  return answerWithin(asked, answerMs, () => null);
 }
 
 async function ask(path: string): Promise<FileSystemAnswer> {

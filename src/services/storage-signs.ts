@@ -4,9 +4,9 @@
  * Takes no lock and changes nothing: orchestrators ask often, and most of all when something is
  * wrong. A question to a dead pool ends after the time its backend allows for it.
  */
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Backend, PoolCapacity } from '../backends/backend.js';
 import { CsiError } from '../errors.js';
+import { answerWithin } from '../patience.js';
 import type { AsyncCatalogue, VolumeRecord } from '../volumes/records.js';
 import type { PoolSigns, StorageSigns } from '../volumes/volume-health.js';
 
@@ -100,17 +100,10 @@ export class PoolLook {
   }
 
   /** Rejects if the answer takes too long; the question goes on by itself. */
-  async #inTime<T>(pool: string, question: Promise<T>): Promise<T> {
-    const timer = new AbortController();
-    const late = delay(this.patienceMs, undefined, { signal: timer.signal }).then(() => {
+  #inTime<T>(pool: string, question: Promise<T>): Promise<T> {
+    return answerWithin(question, this.patienceMs, (): never => {
       throw CsiError.failedPrecondition(`pool '${pool}' does not answer; look at its disk`);
     });
-    late.catch(() => undefined);
-    try {
-      return await Promise.race([question, late]);
-    } finally {
-      timer.abort();
-    }
   }
 }
 

@@ -1,9 +1,9 @@
 /**
  * A thin pool that is open: its rooms, put together once its ledger is known, and taken apart again.
  */
-import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError } from '../../errors.js';
 import type { NativeRunner } from '../../native/pool.js';
+import { answerWithin } from '../../patience.js';
 import { attachedVolumes, recoverDevices } from './device-mapper.js';
 import type { OnEvent } from './events.js';
 import { ThinKeptBases } from './kept-bases.js';
@@ -126,20 +126,13 @@ export class OpenPool {
    * taken over by the next start: also a pool whose devices do not answer in time.
    */
   async close(): Promise<void> {
-    const closing = this.#close();
-    const timer = new AbortController();
-    const late = delay(CLOSE_TIMEOUT_MS, 'late', { signal: timer.signal }).catch(() => 'in time');
-    try {
-      if ((await Promise.race([closing, late])) !== 'late') return;
-    } finally {
-      timer.abort();
-    }
-    closing.catch(() => undefined);
     const { pool, onEvent } = this.#deps;
-    onEvent({
-      level: 'error',
-      message: `pool '${pool}' does not answer and is left active; look at its devices`,
-    });
+    await answerWithin(this.#close(), CLOSE_TIMEOUT_MS, () =>
+      onEvent({
+        level: 'error',
+        message: `pool '${pool}' does not answer and is left active; look at its devices`,
+      }),
+    );
   }
 
   async #close(): Promise<void> {
