@@ -95,6 +95,8 @@ Result<std::vector<DmTarget>> ParseTargets(Span<const uint8_t> bytes, uint32_t c
     }
     at = next;
   }
+  // Behind its features, thin-pool ends its table with a space that no table was loaded with.
+  for (DmTarget& target : targets) target.text.resize(target.text.find_last_not_of(' ') + 1);
   return targets;
 }
 

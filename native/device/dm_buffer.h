@@ -23,7 +23,7 @@ struct DmTarget {
 };
 
 // The answer of DM_TABLE_STATUS: `count` targets that follow one another without a gap, from
-// sector 0 on.
+// sector 0 on. Their texts end with a word.
 Result<std::vector<DmTarget>> ParseTargets(Span<const uint8_t> bytes, uint32_t count);
 
 // The argument of DM_TABLE_LOAD. REQUIRES: types of at most kMaxTargetType bytes, no NUL in texts.

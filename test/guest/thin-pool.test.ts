@@ -4,9 +4,11 @@ import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { EmbeddedDevices } from '../../src/backends/thin/embedded-devices.js';
 import type { PoolEvent } from '../../src/backends/thin/events.js';
+import type { ThinPoolOptions } from '../../src/backends/thin/thin-backend.js';
 import { newVolume, SIZE } from '../backend/harness.js';
 import { ThinHarness, type ThinKind } from '../backend/thin-harness.js';
 import { rejectsWith } from '../support/expect-status.js';
+import { until } from '../support/thin-rig.js';
 import { guestTest } from './guest.js';
 
 const BLOCK = 65536;
@@ -15,11 +17,12 @@ function poolTest(
   title: string,
   kind: ThinKind,
   run: (harness: ThinHarness, events: PoolEvent[]) => Promise<void>,
+  options: Partial<ThinPoolOptions> = {},
 ): void {
   guestTest(title, async () => {
     const events: PoolEvent[] = [];
     const onEvent = (event: PoolEvent) => void events.push(event);
-    const harness = await ThinHarness.make(kind, { onEvent });
+    const harness = await ThinHarness.make(kind, { onEvent, ...options });
     try {
       await run(harness, events);
     } finally {
@@ -70,6 +73,43 @@ poolTest(
     assert.equal((await harness.read(volumeId))[0], 6);
   },
 );
+
+/** Counts what the harness's backend asks of the kernel, by method. */
+function countCalls({ native }: ThinHarness): Map<string, number> {
+  const counts = new Map<string, number>();
+  const run = native.run.bind(native);
+  native.run = (method, request) => {
+    counts.set(method, (counts.get(method) ?? 0) + 1);
+    return run(method, request);
+  };
+  return counts;
+}
+
+for (const features of [
+  { passDiscards: true, errorWhenFull: true },
+  { passDiscards: true, errorWhenFull: false },
+  { passDiscards: false, errorWhenFull: false },
+]) {
+  poolTest(
+    `the table of a running pool is not replaced by its equal (${JSON.stringify(features)})`,
+    'embedded',
+    async (harness) => {
+      const counts = countCalls(harness);
+      const { backend } = harness;
+      const volumeId = newVolume();
+      await backend.start();
+      await backend.createVolume(volumeId, SIZE);
+      await backend.attach(volumeId, { readOnly: false });
+      await backend.stop();
+      await backend.start('existing');
+      const looks = counts.get('thinPoolStatus') ?? 0;
+      // Two looks of the monitor at least, of which each asks more than once.
+      await until('the monitor has looked', () => (counts.get('thinPoolStatus') ?? 0) > looks + 6);
+      assert.equal(counts.get('dmReload') ?? 0, 0, 'the pool was held still for nothing');
+    },
+    features,
+  );
+}
 
 poolTest(
   'a volume that a killed cut left suspended goes on at the start',

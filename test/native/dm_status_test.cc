@@ -175,6 +175,15 @@ TEST("targets are read as they were written, the longest type and an empty text 
   EXPECT(none.ok() && none->empty());
 }
 
+TEST("spaces behind a table are no part of it, which equals the one that was loaded then") {
+  const std::vector<DmTarget> told = {{"thin-pool", 0, 128, "7:0 7:1 128 9 1 error_if_no_space "},
+                                      {"error", 128, 8, "  "}};
+  Result<std::vector<DmTarget>> targets = ParseTargets(SpanOf(Chain(told)), 2);
+  if (!EXPECT_OK(targets) || !EXPECT(targets->size() == 2)) return;
+  EXPECT_EQ((*targets)[0].text, "7:0 7:1 128 9 1 error_if_no_space");
+  EXPECT_EQ((*targets)[1].text, "");
+}
+
 TEST("targets that end early, lead astray, overlap or have gaps are refused") {
   const Bytes whole = Chain(ThreeTargets());
   const auto is_refused = [](const Bytes& bytes, uint32_t count) {
