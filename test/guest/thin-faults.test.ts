@@ -123,12 +123,17 @@ faultTest('a deletion is finished after the repair, and not before', async (scen
   await assertAsAnswered({ ...scene, volumeId });
 });
 
-faultTest('a metadata device that is gone makes the pool fail, until it is back', async (scene) => {
-  const { rig } = scene;
-  const { backend } = rig;
-  await rig.metadata.fail();
-  await assert.rejects(backend.createVolume(newVolume(), VOLUME_BYTES));
-  await rejectsWith(backend.check(), 'FAILED_PRECONDITION');
-  await repair(scene);
-  await assertAsAnswered(scene);
-});
+faultTest(
+  'a metadata device that is gone is told, and confirms nothing until it is back',
+  async (scene) => {
+    const { rig } = scene;
+    const { backend } = rig;
+    await rig.metadata.fail();
+    await rejectsWith(backend.check(), 'FAILED_PRECONDITION', /cannot be read/);
+    await until('the pool tells it', () => /^error: pool 'default'/m.test(rig.events.join('\n')));
+    await assert.rejects(backend.createVolume(newVolume(), VOLUME_BYTES));
+    await rejectsWith(backend.check(), 'FAILED_PRECONDITION');
+    await repair(scene);
+    await assertAsAnswered(scene);
+  },
+);

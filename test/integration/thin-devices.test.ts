@@ -16,6 +16,7 @@ import { PoolNames } from '../../src/backends/thin/pool-names.js';
 import { PoolOpening } from '../../src/backends/thin/pool-opening.js';
 import { PoolQueue } from '../../src/backends/thin/pool-queue.js';
 import { ThinPool } from '../../src/backends/thin/thin-pool.js';
+import { CsiError } from '../../src/errors.js';
 import { NativePool } from '../../src/native/pool.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { FakeThinKernel } from '../support/fake-thin-kernel.js';
@@ -103,11 +104,13 @@ class Machine {
   }
 }
 
+const READABLE = { assertReadable: async () => undefined };
+
 /** What it tells is in `events`. */
-function monitor(pool: ThinPool, growth: PoolGrowth) {
+function monitor(pool: ThinPool, growth: PoolGrowth, metadata = READABLE) {
   const events: string[] = [];
   const made = new PoolMonitor({
-    ...{ pool, growth, lowWaterPercent: 10n, onStatus: async () => undefined },
+    ...{ pool, growth, metadata, lowWaterPercent: 10n, onStatus: async () => undefined },
     onEvent: ({ message }) => events.push(message),
   });
   return { events, look: () => made.look() };
@@ -324,6 +327,25 @@ test('larger metadata is taken up before larger data, and also without it', opti
   ];
   assert.equal(events.length, said.length);
   for (const [index, expected] of said.entries()) assert.match(events[index] ?? '', expected);
+});
+
+test('metadata that cannot be read is told once, and when it is back', options, async (t) => {
+  const one = await machine(t);
+  const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
+  const pool = await one.start(metadata, data);
+  let isDead = true;
+  const assertReadable = async () => {
+    if (isDead) throw CsiError.failedPrecondition('the metadata cannot be read');
+    return undefined;
+  };
+  const { events, look } = monitor(pool, await one.growth(metadata, data), { assertReadable });
+  await look();
+  await look();
+  isDead = false;
+  await look();
+  assert.equal(events.length, 2);
+  assert.match(events[0] ?? '', /cannot be looked after: the metadata cannot be read/);
+  assert.match(events[1] ?? '', /is well again/);
 });
 
 test('data grows no further than the metadata can count', options, async (t) => {

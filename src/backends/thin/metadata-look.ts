@@ -93,6 +93,24 @@ export class MetadataLook {
     return (await this.deps.native.run('thinSuperblock', request)).superblock;
   }
 
+  /**
+   * FAILED_PRECONDITION if the metadata device does not give its superblock: the kernel itself finds out
+   * when it commits next, which may be in hours. Of damage the kernel is the judge.
+   */
+  async assertReadable(): Promise<void> {
+    try {
+      await this.superblock();
+    } catch (thrown) {
+      if (errorCode(thrown) === 'THIN_METADATA_INVALID') return;
+      const { metadataPath, pool } = this.deps;
+      throw CsiError.failedPrecondition(
+        `pool '${pool.pool}' has a metadata device that cannot be read, ${metadataPath}: ` +
+          `${CsiError.from(thrown).message}. Look at the device and the kernel log`,
+        { cause: thrown },
+      );
+    }
+  }
+
   async #patiently(ask: () => Promise<FoundDevices | null>): Promise<FoundDevices> {
     const deadline = performance.now() + (this.deps.patienceMs ?? PATIENCE_MS);
     for (;;) {

@@ -11,7 +11,7 @@ import type { OpenLedger } from './ledger.js';
 import { MetadataLook } from './metadata-look.js';
 import type { PoolDevices } from './pool-devices.js';
 import { PoolGrowth } from './pool-growth.js';
-import { isWritable } from './pool-health.js';
+import { assertWritable, isWritable } from './pool-health.js';
 import { PoolMonitor } from './pool-monitor.js';
 import { PoolNames } from './pool-names.js';
 import { bootId, PoolOpening, type PreparedPool } from './pool-opening.js';
@@ -88,7 +88,7 @@ export class OpenPool {
     const growing = { ledger, pool, queue, devices: deps.devices, opened, dataBlockBytes };
     const growth = new PoolGrowth({ ...growing, features, onEvent });
     this.#monitor = new PoolMonitor({
-      ...{ pool, growth, onEvent, lowWaterPercent: features.lowWaterPercent },
+      ...{ pool, growth, metadata: look, onEvent, lowWaterPercent: features.lowWaterPercent },
       onStatus: (status) => this.keptBases.observe(status),
     });
   }
@@ -119,6 +119,12 @@ export class OpenPool {
     await open.#settle();
     open.#monitor.start();
     return open;
+  }
+
+  /** FAILED_PRECONDITION with the remedy if the pool cannot be changed, or its metadata not be read. */
+  async check(): Promise<void> {
+    assertWritable(this.pool.pool, await this.pool.status());
+    await this.look.assertReadable();
   }
 
   /**

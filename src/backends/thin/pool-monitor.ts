@@ -8,6 +8,7 @@
 import { CsiError } from '../../errors.js';
 import type { ThinPoolStatus } from '../../native/dm-addon.js';
 import type { OnEvent, PoolEvent } from './events.js';
+import type { MetadataLook } from './metadata-look.js';
 import { isMetadataShort, type PoolGrowth } from './pool-growth.js';
 import { trouble } from './pool-health.js';
 import type { ThinPool } from './thin-pool.js';
@@ -22,6 +23,7 @@ type Subject = keyof typeof OVER;
 export interface MonitorDependencies {
   pool: ThinPool;
   growth: PoolGrowth;
+  metadata: Pick<MetadataLook, 'assertReadable'>;
   lowWaterPercent: bigint;
   onEvent: OnEvent;
   /** Whoever else judges what the pool says of itself. */
@@ -56,12 +58,14 @@ export class PoolMonitor {
 
   /** Never rejects. */
   async look(): Promise<void> {
-    const { pool, onStatus } = this.#deps;
+    const { pool, metadata, onStatus } = this.#deps;
     try {
       // Before it grows: a pool that could not be written is well then, and what it undid is forgotten.
       await onStatus(await pool.status());
       this.#tell('growth', await this.#grow());
-      this.#tell('pool', this.#event(await pool.status()));
+      const event = this.#event(await pool.status());
+      if (event === null) await metadata.assertReadable();
+      this.#tell('pool', event);
     } catch (thrown) {
       const { message } = CsiError.from(thrown);
       this.#tell('pool', {

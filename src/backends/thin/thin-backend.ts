@@ -34,7 +34,6 @@ import { GivenDevices } from './given-devices.js';
 import { openLedger } from './ledger-client.js';
 import { OpenPool } from './open-pool.js';
 import type { PoolDevices } from './pool-devices.js';
-import { assertWritable } from './pool-health.js';
 import type { PoolFeatures } from './pool-table.js';
 import { thinCapacity, thinContents } from './thin-contents.js';
 
@@ -56,7 +55,7 @@ export class ThinBackend implements Backend {
   readonly #native: NativeRunner;
   readonly #options: ThinPoolOptions;
   readonly #devices: PoolDevices;
-  readonly #writable: PatientQuestion<void>;
+  readonly #well: PatientQuestion<void>;
   #opened: OpenPool | null = null;
 
   /** `openPoolLedger`: tests put themselves between a pool and its ledger. */
@@ -73,8 +72,8 @@ export class ThinBackend implements Backend {
       devices === null
         ? new EmbeddedDevices(native, { pool, directory, maximumBytes })
         : new GivenDevices(pool, devices);
-    this.#writable = new PatientQuestion(
-      async () => assertWritable(pool, await this.#open.pool.status()),
+    this.#well = new PatientQuestion(
+      async () => this.#open.check(),
       CHECK_TIMEOUT_MS,
       () => CsiError.failedPrecondition(`pool '${pool}' does not answer; look at its devices`),
     );
@@ -113,7 +112,7 @@ export class ThinBackend implements Backend {
   }
 
   async check(): Promise<void> {
-    await this.#writable.answer();
+    await this.#well.answer();
   }
 
   async createVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
