@@ -4,14 +4,15 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { readFileSync, statfsSync, statSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmdirSync, statfsSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { minorOf } from '../../src/mount/mountinfo.js';
-import { mountCapability } from '../support/csi-client.js';
-import { type HeldVolume, MIB } from '../support/orchestrator.js';
+import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
+import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
 import { assertOneMoment, OrderedWriter, readNumber } from '../support/ordered-writer.js';
+import { limitsOf, makePodCgroup } from '../support/pod-cgroup.js';
 import { seededRandom } from '../support/random.js';
 import { refused } from '../support/refusal.js';
 import { RunningPlugin } from '../support/running-plugin.js';
@@ -201,6 +202,30 @@ guestTest(
     await orchestrator.deleteSnapshot(snapshotId);
   },
 );
+
+guestTest('the device and the pod of a thin volume get the settings asked for', async () => {
+  const { orchestrator, client } = running;
+  const podUid = '0b7c1f5e-3a52-4c1f-9d0e-6a4f2d9b1c77';
+  const cgroup = makePodCgroup('kubepods', `pod${podUid}`);
+  const settings = { readAheadKiB: '512', readBytesPerSecond: '1048576' };
+  const { volume: made } = await client.controller.CreateVolume({
+    ...createRequest('settings'),
+    mutable_parameters: settings,
+  });
+  const volume = orchestrator.hold('settings', made as Message, blockCapability());
+  await orchestrator.stage(volume);
+  const target = await orchestrator.publish(volume, { podUid });
+  const device = deviceBehind(target);
+  const readAhead = (): string =>
+    readFileSync(`/sys/block/${device.slice('/dev/'.length)}/queue/read_ahead_kb`, 'utf8').trim();
+  assert.equal(readAhead(), '512');
+  assert.match(limitsOf(cgroup, target), /^rbps=1048576 wbps=max/);
+  await orchestrator.modify(volume, { readAheadKiB: '256', readBytesPerSecond: 'max' });
+  assert.equal(readAhead(), '256');
+  assert.doesNotMatch(limitsOf(cgroup, target), /rbps=1/);
+  await remove(volume);
+  rmdirSync(cgroup);
+});
 
 guestTest(
   'what is published outlives a kill of the plugin, and is taken down by the next',
