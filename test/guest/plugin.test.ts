@@ -3,7 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, rmdirSync, statfsSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmdirSync, statfsSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { after, before } from 'node:test';
@@ -133,4 +133,11 @@ guestTest('a volume limits the pod that it is published to, as cgroupfs names po
   const cgroup = makePodCgroup('kubepods', `pod${podUid}`);
   await checkLimits('limits-cgroupfs', podUid, cgroup);
   rmdirSync(cgroup);
+});
+
+guestTest('the processor has no protection keys that a signal would reset for good', async () => {
+  const flags =
+    /^flags\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1]?.split(' ') ?? [];
+  assert.ok(flags.includes('fpu'), 'the flags were found');
+  assert.ok(!flags.includes('pku') || flags.includes('xsave'), 'WebAssembly would crash in time');
 });
