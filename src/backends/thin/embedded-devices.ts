@@ -14,6 +14,7 @@ import type { NativeRunner } from '../../native/pool.js';
 import { hostFreeBytes, imageSpace } from '../host-space.js';
 import { releaseLoop } from '../loop-release.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
+import { METADATA_MAXIMUM } from './pool-table.js';
 
 const MIB = 1n << 20n;
 /** Below this a pool is of no use. */
@@ -21,8 +22,6 @@ const MINIMUM_BYTES = 512n * MIB;
 /** 256 bytes for each 64 KiB of data, where one mapping takes 16: room for many snapshots that differ. */
 const METADATA_SHARE = 256n;
 const METADATA_MINIMUM = 16n * MIB;
-/** dm-thin uses 255 bitmaps of 16,320 blocks and no more. */
-export const METADATA_MAXIMUM = 255n * 16_320n * 4096n;
 
 export interface EmbeddedDevicesOptions {
   pool: string;

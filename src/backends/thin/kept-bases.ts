@@ -65,10 +65,7 @@ export class ThinKeptBases {
 
   /** Something has happened to the running pool after which none can be trusted. */
   async loseAll(reason: string): Promise<void> {
-    const { ledger } = this.deps;
-    for (const { snapshotId, lost } of await ledger.keptBases()) {
-      if (lost === null) await ledger.loseKeptBase(snapshotId, reason);
-    }
+    await this.deps.ledger.loseAllKeptBases(reason);
   }
 
   async keep(snapshotId: string): Promise<KeptBase | null> {

@@ -31,6 +31,7 @@ const METHODS = {
   keptBase: true,
   insertKeptBase: true,
   loseKeptBase: true,
+  loseAllKeptBases: true,
   removeKeptBase: true,
 } satisfies Record<keyof Ledger, true>;
 

@@ -8,13 +8,13 @@ import { deviceSizeBytes } from '../../native/block-device.js';
 import type { DmTarget, ThinPoolStatus } from '../../native/dm-addon.js';
 import { blockNumber } from './block-numbers.js';
 import { labelOffset, moveLabel } from './device-label.js';
-import { METADATA_MAXIMUM } from './embedded-devices.js';
 import type { OnEvent } from './events.js';
 import type { AsyncLedger } from './ledger.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
 import type { PoolQueue } from './pool-queue.js';
 import {
   isSamePool,
+  METADATA_MAXIMUM,
   type PoolFeatures,
   type PoolTable,
   poolTable,

@@ -90,14 +90,7 @@ export class PoolOpening {
 
   /** The table of the active pool; null: it is not active. */
   async #active(): Promise<string | null> {
-    const { native, pool } = this.deps;
-    const device = await pool.find();
-    if (device === null) return null;
-    const [target] = device.targets;
-    if (target !== undefined) return target.table;
-    // A plugin that was killed while it made the device has left it empty.
-    await native.run('dmRemove', { name: device.name, deferred: false });
-    return null;
+    return (await this.deps.pool.find())?.targets[0]?.table ?? null;
   }
 
   async #takeOver(record: PoolRecord, active: string, opened: OpenDevices): Promise<PoolHistory> {
@@ -191,9 +184,7 @@ export class PoolOpening {
   ): Promise<void> {
     const { ledger, pool } = this.deps;
     if (isKnownTransaction(found, { pool: record, transaction })) return;
-    for (const { snapshotId } of await ledger.keptBases()) {
-      await ledger.loseKeptBase(snapshotId, "the pool's metadata was not the one that was left");
-    }
+    await ledger.loseAllKeptBases("the pool's metadata was not the one that was left");
     throw unknownTransaction(pool.pool, found, record.transactionId);
   }
 

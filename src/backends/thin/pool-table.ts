@@ -22,6 +22,8 @@ export interface PoolTable {
 }
 
 export const SECTOR_BYTES = 512n;
+/** Of a metadata device; the kernel uses 255 bitmaps of 16,320 blocks of 4 KiB, and no more. */
+export const METADATA_MAXIMUM = 255n * 16_320n * 4096n;
 
 const NO_PASSDOWN = 'no_discard_passdown';
 

@@ -150,7 +150,14 @@ function markCalls(
 
 function keptBaseCalls(
   database: KeptDatabase,
-): Calls<'keptBases' | 'keptBase' | 'insertKeptBase' | 'loseKeptBase' | 'removeKeptBase'> {
+): Calls<
+  | 'keptBases'
+  | 'keptBase'
+  | 'insertKeptBase'
+  | 'loseKeptBase'
+  | 'loseAllKeptBases'
+  | 'removeKeptBase'
+> {
   return {
     keptBases: () => database.all('SELECT * FROM kept_bases ORDER BY sequence').map(keptBaseRow),
     keptBase: (snapshotId) => {
@@ -174,6 +181,8 @@ function keptBaseCalls(
         reason,
         snapshotId,
       ),
+    loseAllKeptBases: (reason) =>
+      database.run('UPDATE kept_bases SET lost = ? WHERE lost IS NULL', reason),
     removeKeptBase: (snapshotId) =>
       database.run('DELETE FROM kept_bases WHERE snapshot_id = ?', snapshotId),
   };

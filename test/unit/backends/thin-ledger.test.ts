@@ -177,6 +177,12 @@ test('kept bases are listed in the order they were kept, lost ones with the firs
     assert.deepEqual(await ledger.keptBases(), [base('b'), base('a')]);
     for (const why of ['first', 'second']) await ledger.loseKeptBase('a', why);
     assert.deepEqual(await ledger.keptBases(), [base('b'), { ...base('a'), lost: 'first' }]);
+    await ledger.loseAllKeptBases('third');
+    const lost = await ledger.keptBases();
+    assert.deepEqual(
+      lost.map(({ lost: reason }) => reason),
+      ['third', 'first'],
+    );
     await ledger.removeKeptBase('b');
     assert.deepEqual(
       [await ledger.keptBase('b'), await ledger.keptBase('a')],
