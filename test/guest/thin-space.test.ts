@@ -117,6 +117,7 @@ spaceTest(
     // The kernel asks for a check as soon as what runs out of space is a commit.
     const remedy = /Enlarge the metadata device|run thin_check/;
     await rejectsWith(backend.check(), 'FAILED_PRECONDITION', remedy);
+    await until('the remedy is told', () => remedy.test(rig.events.join('\n')));
     await rejectsWith(backend.createVolume(refused, MIB), 'FAILED_PRECONDITION');
     const snapshotId = newSnapshot();
     const cut = backend.createSnapshots([{ volumeId, snapshotId }]);
