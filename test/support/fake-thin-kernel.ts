@@ -25,6 +25,7 @@ const HELD_ROOT = 77n;
 
 export class FakeThinKernel implements NativeRunner {
   mode: ThinPoolMode = 'rw';
+  whenFull: ThinPoolStatus['whenFull'] = 'error_if_no_space';
   needsCheck = false;
   /** The metadata device holds a pool; activating one formats it. */
   formatted = true;
@@ -66,6 +67,8 @@ export class FakeThinKernel implements NativeRunner {
         return { device: this.#create(request as TableRequest) };
       case 'dmReload':
         return this.#reload(request as TableRequest);
+      case 'dmResume':
+        return this.#resume(name);
       case 'dmRemove':
         return { removed: this.active.delete(name) };
       case 'thinPoolStatus':
@@ -108,6 +111,13 @@ export class FakeThinKernel implements NativeRunner {
     this.active.set(name, device);
     this.#totalMetadataBlocks = this.metadataBlocks;
     return { device };
+  }
+
+  #resume(name: string): object {
+    const found = this.active.get(name);
+    if (found === undefined) throw failure('ENXIO', 'dmResume', name);
+    this.active.set(name, { ...found, suspended: false });
+    return { resumed: found.suspended };
   }
 
   #tell(messages: readonly string[]): { status: ThinPoolStatus } {
@@ -194,12 +204,12 @@ export class FakeThinKernel implements NativeRunner {
   }
 
   #status(): ThinPoolStatus {
-    const { mode, needsCheck, transactionId, heldRoot, usedMetadataBlocks } = this;
+    const { mode, whenFull, needsCheck, transactionId, heldRoot, usedMetadataBlocks } = this;
     const totalMetadataBlocks = this.#totalMetadataBlocks ?? this.metadataBlocks;
     return {
       ...{ mode, needsCheck, transactionId, heldRoot, usedDataBlocks: 0n, totalDataBlocks: 1000n },
       ...{ usedMetadataBlocks, totalMetadataBlocks, metadataLowWaterBlocks: 1024n },
-      ...{ discards: 'discard_passdown', whenFull: 'error_if_no_space' },
+      ...{ discards: 'discard_passdown', whenFull },
     };
   }
 }

@@ -55,6 +55,7 @@ export class Steps {
 export class PlayedProcess {
   readonly steps = new Steps();
   readonly pool: ThinPool;
+  readonly queue = new PoolQueue();
   readonly look: MetadataLook;
   readonly transactions: PoolTransactions;
   readonly devices: VolumeDevices;
@@ -74,7 +75,7 @@ export class PlayedProcess {
     if (!kernel.active.has(names.pool)) {
       kernel.addActive(names.pool, names.poolUuid, 'thin-pool', '8:0 8:16 128 0 0');
     }
-    const queue = new PoolQueue();
+    const { queue } = this;
     this.pool = new ThinPool(kernel, 'default', names);
     const parts = { native: kernel, ledger: counted, pool: this.pool };
     const metadataPath = '/dev/metadata';

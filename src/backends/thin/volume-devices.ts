@@ -65,12 +65,19 @@ export class VolumeDevices {
   /** Gives an attached device the volume's size. What is known of it then; null: not attached. */
   async grow(record: DeviceRecord): Promise<DmDevice | null> {
     const found = await this.find(record.objectId);
-    if (found === null || found.sizeBytes >= record.sizeBytes) return found;
+    if (found === null || found.sizeBytes >= record.sizeBytes) {
+      if (found?.suspended === true) await this.resume(record.objectId);
+      return found;
+    }
     // I/O in flight is waited for: the kernel's way that is best tried for thin devices.
     const readOnly = this.#isReadOnly(record.objectId, found);
     const manner = { readOnly, noFlush: false, lockFileSystem: false };
     const request = { name: found.name, ...manner, ...(await this.#table(record)) };
-    return (await this.queue.run(() => this.native.run('dmReload', request))).device;
+    const { device } = await this.queue.run(async () => {
+      await this.#assertComesToRest(record.objectId);
+      return this.native.run('dmReload', request);
+    });
+    return device;
   }
 
   /** FAILED_PRECONDITION if somebody holds the device. */
@@ -79,7 +86,8 @@ export class VolumeDevices {
     const record = await this.ledger.device(volumeId);
     if (record === null || !record.open) return;
     // What was written is safe from here on; a pool that cannot say so leaves the volume as it is.
-    if (isWritable(await this.pool.status({ commit: true }))) {
+    // In the queue: of a pool that stands still the kernel answers without the commit.
+    if (isWritable(await this.queue.run(() => this.pool.status({ commit: true })))) {
       await this.ledger.setOpen(volumeId, false);
     }
   }
@@ -88,6 +96,19 @@ export class VolumeDevices {
   async resume(volumeId: string): Promise<void> {
     const device = await this.find(volumeId);
     if (device?.suspended === true) await this.native.run('dmResume', { name: device.name });
+  }
+
+  /**
+   * FAILED_PRECONDITION if writers may wait for space: then the device would wait with them, and so would
+   * all that could bring the space.
+   */
+  async #assertComesToRest(volumeId: string): Promise<void> {
+    const { mode, whenFull } = await this.pool.status();
+    if (mode !== 'out_of_data_space' || whenFull === 'error_if_no_space') return;
+    throw CsiError.failedPrecondition(
+      `the device of volume ${volumeId} cannot be given its new size while pool '${this.pool.pool}' has ` +
+        'no data space and writers wait for it: add space, or delete volumes and snapshots, and try again',
+    );
   }
 
   async #release(volumeId: string): Promise<void> {
