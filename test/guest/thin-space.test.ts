@@ -129,3 +129,30 @@ spaceTest(
     await backend.detach(volumeId);
   },
 );
+
+/** Thin devices of nobody, far from the plugin's ids; whatever they take is metadata. */
+async function fillMetadata(rig: ThinRig): Promise<void> {
+  const pool = await rig.poolName();
+  for (let deviceId = 9_000_000; ; deviceId += 1) {
+    await rig.native.run('thinMessages', { pool, messages: [`create_thin ${deviceId}`] });
+  }
+}
+
+spaceTest(
+  'a pool whose metadata is only full is writable again with a larger metadata device',
+  { metadataBytes: MIB / 2n, dataBytes: 16n * MIB },
+  async (rig) => {
+    const { backend } = rig;
+    await assert.rejects(fillMetadata(rig));
+    const { mode, needsCheck } = await rig.status();
+    assert.deepEqual({ mode, needsCheck }, { mode: 'ro', needsCheck: false });
+    const volumeId = newVolume();
+    const remedy = /Enlarge the metadata device/;
+    await rejectsWith(backend.createVolume(volumeId, MIB), 'FAILED_PRECONDITION', remedy);
+    await until('the remedy is told', () => remedy.test(rig.events.join('\n')));
+    await rig.metadata.grow(4n * MIB);
+    await until('the pool is writable again', async () => (await rig.status()).mode === 'rw');
+    await backend.createVolume(volumeId, MIB);
+    await backend.check();
+  },
+);

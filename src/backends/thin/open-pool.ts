@@ -171,6 +171,12 @@ export class OpenPool {
     }
   }
 
+  /** Told, so that nobody repairs its metadata below it. */
+  #leaveActive(why: string): void {
+    const { pool, onEvent } = this.#deps;
+    onEvent({ level: 'info', message: `pool '${pool}' is left active: ${why}` });
+  }
+
   async #attempt(what: string, work: () => Promise<unknown>): Promise<void> {
     try {
       await work();
@@ -184,9 +190,10 @@ export class OpenPool {
   async #deactivate(): Promise<void> {
     const { native, devices } = this.#deps;
     const { names } = this.pool;
-    if ((await attachedVolumes(native, names)).length > 0) return;
+    const attached = await attachedVolumes(native, names);
+    if (attached.length > 0) return this.#leaveActive(`${attached.length} volumes are attached`);
     if ((await this.pool.find()) !== null) {
-      if (!(await this.pool.remove())) return;
+      if (!(await this.pool.remove())) return this.#leaveActive('somebody holds its device');
       const { transactionId, time, mappingRoot, detailsRoot } = await this.look.superblock();
       await this.ledger.recordStop({ transactionId, time, mappingRoot, detailsRoot });
     }

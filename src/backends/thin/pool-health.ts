@@ -1,7 +1,7 @@
 /**
  * What the state of a pool means for what may be done with it, and what a person should do.
  *
- * A pool that has no data space left is as usable as it can be: it is read, snapshots are cut and
+ * A pool that has no data space left is as usable as it can be: it is read, volumes and snapshots are
  * deleted, and writers get the errors. One whose metadata cannot be written serves readers alone: an
  * aborted transaction has undone what was answered already, so nothing may be changed in it.
  */

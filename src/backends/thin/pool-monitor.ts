@@ -61,7 +61,11 @@ export class PoolMonitor {
     const { pool, metadata, onStatus } = this.#deps;
     try {
       // Before it grows: a pool that could not be written is well then, and what it undid is forgotten.
-      await onStatus(await pool.status());
+      const status = await pool.status();
+      await onStatus(status);
+      // Also what is bad already: growth may wait for a change of the pool that waits for space.
+      const before = this.#event(status);
+      if (before?.level === 'error') this.#tell('pool', before);
       this.#tell('growth', await this.#grow());
       const event = this.#event(await pool.status());
       if (event === null) await metadata.assertReadable();
@@ -93,7 +97,7 @@ export class PoolMonitor {
     const found = trouble(status);
     if (found !== null) return { level: 'error', message: `pool '${pool.pool}' ${found}` };
     const { usedDataBlocks: used, totalDataBlocks: total } = status;
-    // The kernel goes back to rw at a commit, although nothing has become free.
+    // Full, and nobody has asked for more since the last commit: the next writer gets the error.
     if (status.mode === 'out_of_data_space' || used === total) {
       return {
         level: 'error',
