@@ -1,16 +1,21 @@
 # Sourced, not called: compiles the native core without Node.js, under address and undefined-behaviour
-# sanitizers, for scripts/test-native and scripts/fuzz. Sets `compiler`, `flags`, and `out`, the
-# directory of objects and programs.
+# sanitizers, for scripts/test-native and scripts/fuzz; for arm64, with the one of the two that runs in
+# an emulator, if the caller has set `arch=arm64`. Sets `compiler`, `flags`, and `out`, the directory of
+# objects and programs.
 # shellcheck shell=bash
 
 flags=(-std=c++17 -g -O1 -fno-exceptions -fno-omit-frame-pointer -Wall -Wextra -Werror -I. -pthread
-  -D_FILE_OFFSET_BITS=64 -fsanitize=address,undefined -fno-sanitize-recover=undefined)
-if command -v clang++ >/dev/null; then
+  -D_FILE_OFFSET_BITS=64 -fno-sanitize-recover=undefined)
+if [ "${arch:-}" = arm64 ]; then
+  compiler=aarch64-linux-gnu-g++
+  flags+=(-fsanitize=undefined -Wno-maybe-uninitialized)
+elif command -v clang++ >/dev/null; then
   compiler=clang++
+  flags+=(-fsanitize=address,undefined)
 else
   # g++ takes moved optionals for uninitialized ones when sanitizers are on.
   compiler=g++
-  flags+=(-Wno-maybe-uninitialized)
+  flags+=(-fsanitize=address,undefined -Wno-maybe-uninitialized)
 fi
 out=.native-build/$compiler
 mkdir -p "$out"

@@ -5,8 +5,10 @@
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
-#elif defined(__ARM_FEATURE_CRC32)
+#elif defined(__aarch64__)
 #include <arm_acle.h>
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace blockdelta {
@@ -55,16 +57,23 @@ BLOCKDELTA_CRC32C_TARGET inline uint64_t StepWord(uint64_t crc, uint64_t word) {
 BLOCKDELTA_CRC32C_TARGET inline uint32_t StepByte(uint32_t crc, uint8_t byte) {
   return _mm_crc32_u8(crc, byte);
 }
-#elif defined(__ARM_FEATURE_CRC32)
-#define BLOCKDELTA_CRC32C_TARGET
+#elif defined(__aarch64__)
+// Armv8.0 leaves the instruction to the processor, so compilers do not take it for granted.
+#if defined(__clang__)
+#define BLOCKDELTA_CRC32C_TARGET __attribute__((target("crc")))
+#else
+#define BLOCKDELTA_CRC32C_TARGET __attribute__((target("+crc")))
+#endif
 
-constexpr bool HasHardware() { return true; }
+bool HasHardware() { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
 
-inline uint64_t StepWord(uint64_t crc, uint64_t word) {
+BLOCKDELTA_CRC32C_TARGET inline uint64_t StepWord(uint64_t crc, uint64_t word) {
   return __crc32cd(static_cast<uint32_t>(crc), word);
 }
 
-inline uint32_t StepByte(uint32_t crc, uint8_t byte) { return __crc32cb(crc, byte); }
+BLOCKDELTA_CRC32C_TARGET inline uint32_t StepByte(uint32_t crc, uint8_t byte) {
+  return __crc32cb(crc, byte);
+}
 #endif
 
 #if defined(BLOCKDELTA_CRC32C_TARGET)
