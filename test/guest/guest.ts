@@ -4,10 +4,12 @@ import { type TestContext, test } from 'node:test';
 export const guestSkip: string | false =
   process.env['BLOCKDELTA_GUEST'] === '1' ? false : 'runs in a guest only: scripts/test-guest';
 
-/** Far above what any of them takes: a hang costs one test, not the run. */
-const TIMEOUT_MS = 1000 * Number(process.env['BLOCKDELTA_GUEST_TEST_SECONDS'] ?? 150);
-
 export const isGuest = guestSkip === false;
+/** scripts/test --long: tests that go on for as long as they are told to do so for ten minutes. */
+export const isLong = process.env['BLOCKDELTA_TEST_LONG'] === '1';
+
+/** Far above what any of them takes: a hang costs one test, not the run. */
+const TIMEOUT_MS = isLong ? 1_200_000 : 150_000;
 
 /** `patience`: how many times as long as others it may take. */
 export function guestTest(

@@ -8,9 +8,8 @@ import { after, before } from 'node:test';
 import { CrashingPool, type Death } from '../support/crashing-pool.js';
 import { seededRandom } from '../support/random.js';
 import { CHANGES } from '../support/thin-changes.js';
-import { guestTest, isGuest } from './guest.js';
+import { guestTest, isGuest, isLong } from './guest.js';
 
-const isLong = process.env['BLOCKDELTA_TEST_LONG'] === '1';
 const STRIDE = isLong ? 1 : 2;
 const random = seededRandom('deaths in changes of a thin pool');
 const DEATHS: readonly Death[] = ['kill', 'power cut'];

@@ -3,8 +3,7 @@
  * snapshots, groups, deletions, clones, restores, growth, restarts and power cuts. Whatever list the
  * backend gives must miss nothing; where it gives none, the base must be lost or no base at all.
  *
- * Half a minute for each way with discards; ten minutes with BLOCKDELTA_TEST_LONG=1, which needs as much
- * of BLOCKDELTA_GUEST_TEST_SECONDS.
+ * Half a minute for each way with discards; ten minutes in the long mode.
  */
 import assert from 'node:assert/strict';
 import { after, type TestContext } from 'node:test';
@@ -17,11 +16,11 @@ import {
   type WorldSnapshot,
   type WorldVolume,
 } from '../support/thin-pool-on-disks.js';
-import { guestTest } from './guest.js';
+import { guestTest, isLong } from './guest.js';
 
 after(closeThreads);
 
-const SECONDS = process.env['BLOCKDELTA_TEST_LONG'] === '1' ? 600 : 25;
+const SECONDS = isLong ? 600 : 25;
 const MAX_VOLUMES = 3;
 const MAX_LIVE = 10;
 const MAX_KEPT = 24;
