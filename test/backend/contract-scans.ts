@@ -12,16 +12,7 @@ import { type ContractContext, newSnapshot, newVolume, SIZE, VOLUME_BYTES } from
 const ROUNDS = 5;
 
 export function describeScans(context: ContractContext): void {
-  test('the lists of a scan source miss no byte', async (t) => {
-    const filler = new NativePool(1);
-    try {
-      const tally = await compareRounds(context, filler);
-      t.diagnostic(String(tally));
-      assert.ok(tally.differing > 0);
-    } finally {
-      await filler.close();
-    }
-  });
+  testLists('the lists of a scan source miss no byte', (filler) => compareRounds(context, filler));
 
   test('a snapshot that is not there has no scan source, as target or as base', async () => {
     const { backend } = context;
@@ -35,6 +26,20 @@ export function describeScans(context: ContractContext): void {
     await backend.deleteSnapshot(snapshotId);
     await rejectsWith(backend.scanSource(snapshotId, null), 'FAILED_PRECONDITION');
     await backend.deleteVolume(volumeId);
+  });
+}
+
+/** `compare` has its lists filled by that pool. */
+export function testLists(title: string, compare: (filler: NativePool) => Promise<Tally>): void {
+  test(title, async (t) => {
+    const filler = new NativePool(1);
+    try {
+      const tally = await compare(filler);
+      t.diagnostic(String(tally));
+      assert.ok(tally.differing > 0);
+    } finally {
+      await filler.close();
+    }
   });
 }
 

@@ -1,9 +1,8 @@
-import { closeSync, openSync, readSync, writeFileSync, writeSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
 import { NativePool } from '../../src/native/pool.js';
-import { blockDiscard } from '../support/ioctls.js';
 import {
   makePoolFileSystem,
   type PoolKind,
@@ -11,6 +10,7 @@ import {
   Workspace,
 } from '../support/workspace.js';
 import { describeBackend } from './backend-contract.js';
+import { DeviceHarness } from './device-harness.js';
 import type { BackendHarness, HalfMade } from './harness.js';
 
 const EMBEDDED_BYTES = 1n << 30n;
@@ -24,11 +24,9 @@ for (const kind of ['xfs', 'xfs-1k', 'btrfs', 'ext4'] as const) {
   });
 }
 
-class ReflinkHarness implements BackendHarness {
-  readonly attaches = true;
+class ReflinkHarness extends DeviceHarness implements BackendHarness {
   readonly discardGranularity = 4096;
   readonly backend: ReflinkBackend;
-  readonly #open = new Map<string, number>();
 
   private constructor(
     private readonly workspace: Workspace,
@@ -36,6 +34,7 @@ class ReflinkHarness implements BackendHarness {
     private readonly directory: string,
     private readonly embedded: boolean,
   ) {
+    super();
     this.backend = this.#makeBackend();
   }
 
@@ -43,28 +42,6 @@ class ReflinkHarness implements BackendHarness {
     const workspace = new Workspace(`contract-${kind}`);
     const directory = makePoolFileSystem(workspace, kind);
     return new ReflinkHarness(workspace, new NativePool(2), directory, kind === 'ext4');
-  }
-
-  async write(volumeId: string, offset: number, bytes: Buffer): Promise<void> {
-    writeSync(await this.#device(volumeId), bytes, 0, bytes.length, offset);
-  }
-
-  async discard(volumeId: string, offset: number, length: number): Promise<void> {
-    blockDiscard(await this.#device(volumeId), offset, length);
-  }
-
-  async read(volumeId: string): Promise<Buffer> {
-    const fd = await this.#device(volumeId);
-    const device = await this.backend.findAttachment(volumeId);
-    const content = Buffer.alloc(Number(device?.sizeBytes));
-    readSync(fd, content, 0, content.length, 0);
-    return content;
-  }
-
-  async release(volumeId: string): Promise<void> {
-    const fd = this.#open.get(volumeId);
-    if (fd !== undefined) closeSync(fd);
-    this.#open.delete(volumeId);
   }
 
   async leaveTemporary(objects: readonly HalfMade[]): Promise<string[]> {
@@ -96,7 +73,7 @@ class ReflinkHarness implements BackendHarness {
   }
 
   async dispose(): Promise<void> {
-    for (const fd of this.#open.values()) closeSync(fd);
+    this.releaseAll();
     await this.native.close();
     this.workspace.dispose();
   }
@@ -114,15 +91,5 @@ class ReflinkHarness implements BackendHarness {
       reservePercent: 0n,
       owner: 'contract',
     });
-  }
-
-  /** Kept open: the last close of a block device writes it out. */
-  async #device(volumeId: string): Promise<number> {
-    const known = this.#open.get(volumeId);
-    if (known !== undefined) return known;
-    const { devicePath } = await this.backend.attach(volumeId, { readOnly: false });
-    const fd = openSync(devicePath, 'r+');
-    this.#open.set(volumeId, fd);
-    return fd;
   }
 }

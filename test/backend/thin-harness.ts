@@ -2,15 +2,15 @@
  * A thin pool for the contract suite: embedded in a directory, or on two devices. Needs a kernel with
  * device-mapper, and a temporary directory whose file system takes direct I/O.
  */
-import { closeSync, fsyncSync, openSync, readSync, statSync, writeSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { hostFreeBytes } from '../../src/backends/host-space.js';
 import { openLedger } from '../../src/backends/thin/ledger-client.js';
 import { ThinBackend, type ThinPoolOptions } from '../../src/backends/thin/thin-backend.js';
 import type { ThinPoolStatus } from '../../src/native/dm-addon.js';
 import { NativePool } from '../../src/native/pool.js';
-import { blockDiscard } from '../support/ioctls.js';
 import { Workspace } from '../support/workspace.js';
+import { DeviceHarness } from './device-harness.js';
 import type { BackendHarness, HalfMade } from './harness.js';
 
 export type ThinKind = 'embedded' | 'given';
@@ -21,18 +21,17 @@ const METADATA_BYTES = 32n << 20n;
 /** Far from those that the backend gives. */
 const FOREIGN_ID = 9_000_000;
 
-export class ThinHarness implements BackendHarness {
-  readonly attaches = true;
+export class ThinHarness extends DeviceHarness implements BackendHarness {
   readonly discardGranularity = BLOCK_BYTES;
   readonly backend: ThinBackend;
   readonly #backends: ThinBackend[] = [];
-  readonly #open = new Map<string, number>();
 
   private constructor(
     private readonly workspace: Workspace,
     readonly native: NativePool,
     private readonly options: ThinPoolOptions,
   ) {
+    super();
     this.backend = this.#makeBackend();
   }
 
@@ -85,31 +84,6 @@ export class ThinHarness implements BackendHarness {
     return name;
   }
 
-  async write(volumeId: string, offset: number, bytes: Buffer): Promise<void> {
-    writeSync(await this.#device(volumeId), bytes, 0, bytes.length, offset);
-  }
-
-  async discard(volumeId: string, offset: number, length: number): Promise<void> {
-    const fd = await this.#device(volumeId);
-    // The page cache drops what it holds of the range, also of parts of blocks that keep their content.
-    fsyncSync(fd);
-    blockDiscard(fd, offset, length);
-  }
-
-  async read(volumeId: string): Promise<Buffer> {
-    const fd = await this.#device(volumeId);
-    const device = await this.backend.findAttachment(volumeId);
-    const content = Buffer.alloc(Number(device?.sizeBytes));
-    readSync(fd, content, 0, content.length, 0);
-    return content;
-  }
-
-  async release(volumeId: string): Promise<void> {
-    const fd = this.#open.get(volumeId);
-    if (fd !== undefined) closeSync(fd);
-    this.#open.delete(volumeId);
-  }
-
   /** Killed when the devices are there, and the pool's transaction id is not raised yet. */
   async leaveTemporary(objects: readonly HalfMade[]): Promise<string[]> {
     const ledger = await openLedger(join(this.options.directory, 'pool.sqlite'));
@@ -145,7 +119,7 @@ export class ThinHarness implements BackendHarness {
   }
 
   async dispose(): Promise<void> {
-    for (const fd of this.#open.values()) closeSync(fd);
+    this.releaseAll();
     await this.#removeDevices('blockdelta-vol-');
     for (const backend of this.#backends) await backend.stop();
     await this.#removeDevices('blockdelta-pool-');
@@ -169,16 +143,6 @@ export class ThinHarness implements BackendHarness {
 
   async #tell(messages: string[]): Promise<void> {
     await this.native.run('thinMessages', { pool: await this.poolName(), messages });
-  }
-
-  /** Kept open, as a workload does. */
-  async #device(volumeId: string): Promise<number> {
-    const known = this.#open.get(volumeId);
-    if (known !== undefined) return known;
-    const { devicePath } = await this.backend.attach(volumeId, { readOnly: false });
-    const fd = openSync(devicePath, 'r+');
-    this.#open.set(volumeId, fd);
-    return fd;
   }
 }
 
