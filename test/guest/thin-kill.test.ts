@@ -14,7 +14,7 @@ import { guestTest, isLong } from './guest.js';
 
 /** Every start of the plugin takes the guest twenty seconds: in a short run it is killed in every third call. */
 const STRIDE = isLong ? 1 : 3;
-const ROUNDS = isLong ? 5 : 1;
+const ROUNDS = isLong ? 3 : 1;
 /** About what a call takes on an emulated processor. */
 const CALL_MS = 250;
 
