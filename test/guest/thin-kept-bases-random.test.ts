@@ -98,7 +98,7 @@ class RandomLife {
 
   /** Every list to one live snapshot, from live, kept and lost bases of all volumes. */
   async check(): Promise<void> {
-    const target = this.#anyLive();
+    const target = this.#anyTarget();
     if (target === null) return;
     if (this.random.below(3) === 0) {
       const content = await this.world.contentOf(target);
@@ -210,6 +210,12 @@ class RandomLife {
 
   #anyVolume(): WorldVolume {
     return this.random.pick([...this.world.volumes.values()]);
+  }
+
+  /** Mostly the newest, which all bases are older than: few of them survive a power cut. */
+  #anyTarget(): WorldSnapshot | null {
+    const newest = this.cuts.findLast((cut) => this.live.has(cut)) ?? null;
+    return this.random.below(3) === 0 ? this.#anyLive() : newest;
   }
 
   #anyLive(): WorldSnapshot | null {
