@@ -73,13 +73,13 @@ export class MetadataLook {
   }
 
   /** As device(), of all that the account of space needs. */
-  async unconfirmedDevices(deviceIds: readonly number[]): Promise<FoundDevices> {
-    try {
-      return await this.#read(CURRENT, new Set(deviceIds));
-    } catch (thrown) {
-      if (errorCode(thrown) !== 'THIN_METADATA_INVALID') throw thrown;
-      return this.devices(deviceIds);
-    }
+  unconfirmedDevices(deviceIds: readonly number[]): Promise<FoundDevices> {
+    return this.#unconfirmed(deviceIds, () => this.devices(deviceIds));
+  }
+
+  /** As unconfirmedDevices(), for work that is in the pool's queue; does not wait for anybody. */
+  unconfirmedDevicesInQueue(deviceIds: readonly number[]): Promise<FoundDevices> {
+    return this.#unconfirmed(deviceIds, () => this.devicesInQueue(deviceIds));
   }
 
   /** Releases what a killed plugin has left held. Of a pool that can be changed. */
@@ -108,6 +108,18 @@ export class MetadataLook {
           `${CsiError.from(thrown).message}. Look at the device and the kernel log`,
         { cause: thrown },
       );
+    }
+  }
+
+  async #unconfirmed(
+    deviceIds: readonly number[],
+    confirmed: () => Promise<FoundDevices>,
+  ): Promise<FoundDevices> {
+    try {
+      return await this.#read(CURRENT, new Set(deviceIds));
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'THIN_METADATA_INVALID') throw thrown;
+      return confirmed();
     }
   }
 

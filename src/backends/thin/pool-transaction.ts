@@ -127,7 +127,7 @@ export class PoolTransactions {
   async #passStrangers(count: number): Promise<void> {
     const { ledger, look, pool } = this.deps;
     for (let tries = 0; tries < STRANGERS_PASSED; tries += 1) {
-      const taken = await look.unconfirmedDevices(await ledger.upcomingIds(count));
+      const taken = await look.unconfirmedDevicesInQueue(await ledger.upcomingIds(count));
       const [last] = [...taken.keys()].slice(-1);
       if (last === undefined) return;
       await ledger.skipDeviceIds(last);

@@ -4,8 +4,9 @@
 import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
 import { after, test } from 'node:test';
+import { PoolQueue } from '../../../src/backends/thin/pool-queue.js';
 import { rejectsWith } from '../../support/expect-status.js';
-import { FakeThinKernel } from '../../support/fake-thin-kernel.js';
+import { FakeThinKernel, failure } from '../../support/fake-thin-kernel.js';
 import { Killed, PlayedProcess } from '../../support/played-thin-pool.js';
 import { Workspace } from '../../support/workspace.js';
 
@@ -160,6 +161,49 @@ for (const change of CHANGES) {
     assert.ok(kills > 8);
   });
 }
+
+/** Changes that make devices, and so look at the ids that are given next. */
+const CREATIONS = CHANGES.filter(({ title }) => !title.startsWith('deleting'));
+
+for (const change of CREATIONS) {
+  test(`${change.title} succeeds when the metadata changes under the first look at it`, () =>
+    use(async (pool) => {
+      await prepare(pool);
+      const process = pool.start();
+      let looks = 0;
+      pool.kernel.before = (method) => {
+        if (method !== 'thinDevices') return;
+        looks += 1;
+        if (looks === 1) throw failure('THIN_METADATA_INVALID', method, '/dev/metadata');
+      };
+      await change.run(process);
+      assert.ok(looks > 1);
+      assert.deepEqual(pool.assertAgreement(process), change.afterwards);
+    }));
+
+  test(`${change.title} fails on damaged metadata, and what follows is not held up`, () =>
+    use(async (pool) => {
+      await prepare(pool);
+      const process = pool.start();
+      pool.kernel.before = (method) => {
+        if (method === 'thinDevices')
+          throw failure('THIN_METADATA_INVALID', method, '/dev/metadata');
+      };
+      await assert.rejects(change.run(process), { code: 'THIN_METADATA_INVALID' });
+      await process.volumes.delete('v2');
+      assert.deepEqual(pool.assertAgreement(process), ['s0', 'v1']);
+    }));
+}
+
+test('work in the queue that asks for the queue fails, and the queue goes on', async () => {
+  const queue = new PoolQueue();
+  const nested = queue.run(async () => {
+    await new Promise((resolve) => setImmediate(resolve));
+    return queue.run(async () => 'never');
+  });
+  await assert.rejects(nested, /waits for that queue/);
+  assert.equal(await queue.run(async () => 'next'), 'next');
+});
 
 test('a start that is killed while it settles converges as well', () =>
   use(async (pool) => {
