@@ -195,9 +195,10 @@ class RandomLife {
     });
   }
 
+  /** Of the lost ones first: where cuts lose all there is, they would crowd out what can be compared. */
   async #dropOldest(): Promise<void> {
     const { usable, lost } = await this.world.backend.keptBases();
-    const ids = [...usable, ...lost].map(({ snapshotId }) => snapshotId);
+    const ids = [...lost, ...usable].map(({ snapshotId }) => snapshotId);
     for (const id of ids.slice(0, Math.max(0, ids.length - MAX_KEPT))) {
       await this.world.backend.dropBase(id);
     }
