@@ -11,7 +11,7 @@
         ".",
         "<!(node -p \"require('node-addon-api').include_dir\")"
       ],
-      "defines": ["NAPI_VERSION=9", "NODE_ADDON_API_DISABLE_DEPRECATED", "NAPI_DISABLE_CPP_EXCEPTIONS", "_FILE_OFFSET_BITS=64"],
+      "defines": ["NAPI_VERSION=9", "NODE_ADDON_API_DISABLE_DEPRECATED", "NAPI_DISABLE_CPP_EXCEPTIONS", "NODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS", "_FILE_OFFSET_BITS=64"],
       "cflags": ["-Wall", "-Wextra", "-Werror", "-O2", "-fvisibility=hidden"],
       "cflags_cc": ["-std=c++17", "-fno-exceptions"],
       "cflags_cc!": ["-std=gnu++17", "-std=gnu++20", "-std=c++20"]

@@ -6,7 +6,7 @@
  * task is bounded in time by the addon's contract instead.
  */
 import { Piscina } from 'piscina';
-import { SystemError } from '../errors.js';
+import { CsiError, SystemError } from '../errors.js';
 import type { Addon, FillRequest, NativeFailure, NativeResult } from './addon.js';
 import type { FillAnswer, FillTask, IdleTask, UnaryTask } from './worker.js';
 
@@ -32,6 +32,8 @@ export interface NativeFiller {
 export class NativePool implements NativeRunner, NativeFiller {
   readonly #pool: Piscina<UnaryTask | FillTask | IdleTask>;
   readonly #threads: number;
+  readonly #running = new Set<Promise<unknown>>();
+  #isClosing = false;
 
   constructor(threads: number) {
     this.#threads = threads;
@@ -49,24 +51,39 @@ export class NativePool implements NativeRunner, NativeFiller {
   /** Resolves when every thread has loaded the addon; rejects if it cannot be loaded. */
   async warm(): Promise<void> {
     const idle: IdleTask = { method: null };
-    await Promise.all(Array.from({ length: this.#threads }, () => this.#pool.run(idle)));
+    await Promise.all(Array.from({ length: this.#threads }, () => this.#run(idle)));
   }
 
   async run<M extends UnaryMethod>(method: M, request: RequestOf<M>): Promise<ValueOf<M>> {
     const task: UnaryTask = { method, request };
-    const result = (await this.#pool.run(task)) as NativeResult<object>;
+    const result = (await this.#run(task)) as NativeResult<object>;
     if (!result.ok) throw toSystemError(result);
     return result as ValueOf<M>;
   }
 
   async fill(request: FillRequest, buffer: ArrayBuffer): Promise<FillAnswer> {
     const task: FillTask = { method: 'fillMetadata', request, buffer };
-    return (await this.#pool.run(task, { transferList: [buffer] })) as FillAnswer;
+    return (await this.#run(task, [buffer])) as FillAnswer;
   }
 
-  /** Waits for running tasks, then ends the threads. */
+  /** Waits for what was asked for, then ends the threads. What is asked for meanwhile is UNAVAILABLE. */
   async close(): Promise<void> {
+    this.#isClosing = true;
+    // Piscina's own wait ends with the first of several tasks, and ending a thread under the others
+    // would end the process.
+    await Promise.allSettled(this.#running);
     await this.#pool.close();
+  }
+
+  async #run(task: UnaryTask | FillTask | IdleTask, transferList: ArrayBuffer[] = []) {
+    if (this.#isClosing) throw CsiError.unavailable('the plugin is stopping');
+    const running: Promise<unknown> = this.#pool.run(task, { transferList });
+    this.#running.add(running);
+    try {
+      return await running;
+    } finally {
+      this.#running.delete(running);
+    }
   }
 }
 
