@@ -43,10 +43,12 @@ struct ThinCutOutcome {
 
 // Holds all active origins still, with their file systems frozen, makes the snapshots, and resumes
 // all in every case. A failure has deleted the snapshots that were made, unless the pool refuses.
-// EBUSY if an origin is suspended already; ESTALE if a device is not the thin device of that id in
-// this pool; EINVAL for an empty list or ids given twice. THIN_POOL_MODE unless the pool is rw.
-// The kernel counts create_snap in the pool's time, of which only 24 bits reach the mappings, and
-// goes on wrongly behind that: the caller refuses to cut at time 16,777,215 (the superblock's).
+// EBUSY if an origin is suspended already, or its file system frozen by somebody else (kernels
+// before 6.8; later ones count freezes, so it is cut, and left frozen); ESTALE if a device is not
+// the thin device of that id in this pool; EINVAL for an empty list or ids given twice.
+// THIN_POOL_MODE unless the pool is rw. The kernel counts create_snap in the pool's time, of which
+// only 24 bits reach the mappings, and goes on wrongly behind that: the caller refuses to cut at
+// time 16,777,215 (the superblock's).
 Result<ThinCutOutcome> CutThin(const DmControl& control, const std::string& pool,
                                const std::vector<ThinCutMember>& members);
 

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -12,6 +13,9 @@
 
 namespace blockdelta {
 namespace {
+
+constexpr int kResumeTries = 50;
+constexpr unsigned kResumePauseMs = 20;
 
 // A device that stands still, its file system frozen, for as long as this lives.
 class Suspension {
@@ -36,6 +40,11 @@ class Suspension {
   Result<uint64_t> Resume() {
     const DmControl* control = std::exchange(control_, nullptr);
     Result<bool> resumed = ResumeDm(*control, name_);
+    // A moment without memory must not leave its users waiting: nobody else comes to resume it.
+    for (int tries = 1; !resumed.ok() && tries < kResumeTries; tries++) {
+      SleepMs(kResumePauseMs);
+      resumed = ResumeDm(*control, name_);
+    }
     if (!resumed.ok()) return resumed.TakeStatus();
     // Then it was not still until here, and its snapshot may be torn.
     if (!*resumed) {
@@ -90,18 +99,21 @@ Result<DmDevice> FindOrigin(const DmControl& control, const DmDevice& pool, cons
 // Begins a suspension for each active origin; a volume may be cut twice.
 Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDevice& pool,
                                            const std::vector<ThinCutMember>& members) {
-  std::set<std::string> names;
+  std::map<std::string, uint32_t> origins;
   for (const ThinCutMember& member : members) {
     if (!member.device_name.has_value()) continue;
     Result<DmDevice> origin = FindOrigin(control, pool, *member.device_name, member.origin_id);
     if (!origin.ok()) return origin.TakeStatus();
-    names.insert(*member.device_name);
+    origins[*member.device_name] = member.origin_id;
     // So that it does not prolong the time that the others stand still. That it fails will show
     // when the device is suspended, which does the same once more.
     static_cast<void>(WriteBack(origin->path, makedev(origin->major, origin->minor)));
   }
   std::vector<Suspension> suspensions;
-  for (const std::string& name : names) {
+  for (const auto& [name, origin_id] : origins) {
+    // Once more: writing back takes seconds, and to the kernel a second suspension is no error.
+    Result<DmDevice> origin = FindOrigin(control, pool, name, origin_id);
+    if (!origin.ok()) return origin.TakeStatus();
     Result<Suspension> suspension = Suspension::Begin(control, name);
     if (!suspension.ok()) return suspension.TakeStatus();
     suspensions.push_back(std::move(*suspension));

@@ -91,9 +91,14 @@ export class ThinPool {
   }
 }
 
+const ABSENT = 'its metadata or data device is not there';
+
 const REASONS: Readonly<Record<string, string>> = {
   EBUSY: 'somebody else uses its metadata or data device; look at mounts, LVM and multipath',
   ENOSPC: 'its metadata device is too small for its data device; give it a larger one',
   EINVAL: 'the kernel refuses its devices or its metadata, and the kernel log says why',
-  ENXIO: 'its metadata or data device is not there',
+  // Which of them depends on the kernel, and on whether a number or a path was looked for.
+  ENXIO: ABSENT,
+  ENODEV: ABSENT,
+  ENOENT: ABSENT,
 };
