@@ -152,7 +152,8 @@ export interface Backend {
   /**
    * Where a scan reads its extents: of one snapshot, or of a pair, whose base may be a deleted one that
    * is kept. Plain data without handles, so the caller must keep the snapshots from being deleted and
-   * the base from being dropped. FAILED_PRECONDITION if no sound scan exists.
+   * the base from being dropped. NOT_FOUND if the base was kept and is lost, FAILED_PRECONDITION if there
+   * is no sound scan for another reason.
    */
   scanSource(targetSnapshotId: string, baseSnapshotId: string | null): Promise<ScanSource>;
 }

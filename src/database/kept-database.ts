@@ -41,8 +41,9 @@ export class KeptDatabase {
     this.#database.exec(sql);
   }
 
-  run(sql: string, ...values: unknown[]): void {
-    this.#prepare(sql).run(...values);
+  /** How many rows it has changed. */
+  run(sql: string, ...values: unknown[]): number {
+    return this.#prepare(sql).run(...values).changes;
   }
 
   get(sql: string, ...values: unknown[]): Row | undefined {

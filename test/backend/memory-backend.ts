@@ -258,8 +258,9 @@ export class MemoryBackend implements Backend {
 
   #base(snapshotId: string): Content {
     const { bases, lostBases } = this.storage;
-    const kept = lostBases.has(snapshotId) ? undefined : bases.get(snapshotId);
-    return kept ?? this.#snapshot(snapshotId);
+    const reason = lostBases.get(snapshotId);
+    if (reason !== undefined) throw CsiError.notFound(`${snapshotId} is lost because ${reason}`);
+    return bases.get(snapshotId) ?? this.#snapshot(snapshotId);
   }
 
   #isThere(volumeId: string, sizeBytes: bigint): boolean {

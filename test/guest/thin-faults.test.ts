@@ -73,7 +73,7 @@ async function assertAsAnswered({
     lost.map(({ snapshotId: id }) => id),
     [keptId],
   );
-  await rejectsWith(backend.scanSource(snapshotId, keptId), 'FAILED_PRECONDITION');
+  await rejectsWith(backend.scanSource(snapshotId, keptId), 'NOT_FOUND');
   await content.write(devicePath, 5, 6);
   await content.verify(devicePath, 'the volume, written again');
   await backend.scanSource(snapshotId, null);

@@ -106,6 +106,7 @@ class RandomLife {
     }
     const { usable, lost } = await this.world.backend.keptBases();
     const usableIds = new Set(usable.map(({ snapshotId }) => snapshotId));
+    const lostIds = new Set(lost.map(({ snapshotId }) => snapshotId));
     for (const base of this.cuts.slice(0, this.cuts.indexOf(target))) {
       const known = this.live.has(base) || usableIds.has(base.id);
       if (base.volumeId === target.volumeId && known) {
@@ -114,7 +115,7 @@ class RandomLife {
         this.#count('ranges', list.ranges.length);
       } else if (!this.live.has(base)) {
         const refused = this.world.backend.scanSource(target.id, base.id);
-        await rejectsWith(refused, 'FAILED_PRECONDITION');
+        await rejectsWith(refused, lostIds.has(base.id) ? 'NOT_FOUND' : 'FAILED_PRECONDITION');
         this.#count(known ? 'refused over a lineage' : 'refused as lost');
       }
     }

@@ -222,11 +222,7 @@ guestTest(
       await world.startPlugin();
       assert.match((await world.lossOf(base)) ?? '', /changed/);
       const target = await world.cutOne(volume);
-      await rejectsWith(
-        world.backend.scanSource(target.id, base.id),
-        'FAILED_PRECONDITION',
-        /lost/,
-      );
+      await rejectsWith(world.backend.scanSource(target.id, base.id), 'NOT_FOUND', /lost/);
     }),
 );
 
@@ -292,11 +288,7 @@ guestTest(
       assert.match((await world.lossOf(base)) ?? '', /discards/);
       assert.equal(await world.lossOf(other.base), null, 'it was not attached');
       const target = await world.cutOne(volume);
-      await rejectsWith(
-        world.backend.scanSource(target.id, base.id),
-        'FAILED_PRECONDITION',
-        /lost/,
-      );
+      await rejectsWith(world.backend.scanSource(target.id, base.id), 'NOT_FOUND', /lost/);
     }),
 );
 

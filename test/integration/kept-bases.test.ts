@@ -100,6 +100,8 @@ test('SM26: a base that is lost is NOT_FOUND with the reason', async () => {
   );
   assert.deepEqual(await delta(newer, target), []);
   managers.backend.storage.lostBases.set(newer.snapshotId, 'the pool was repaired');
+  // At once, and not only when the catalogue has learned of it.
+  await rejectsWith(delta(newer, target), 'NOT_FOUND', /because the pool was repaired/);
   await managers.deps.keptBases.settle(managers.backend);
   await rejectsWith(delta(newer, target), 'NOT_FOUND', /because the pool was repaired/);
 });

@@ -5,6 +5,7 @@
  * A base that has become unsound is lost for good: its row says why until it is dropped. Callers hold
  * the locks of the snapshots. Knows no limits (volumes/kept-bases.ts does).
  */
+import { existsSync } from 'node:fs';
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError } from '../../errors.js';
@@ -12,6 +13,7 @@ import type { ThinPoolStatus } from '../../native/dm-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { ThinDeviceDetails, ThinKeptBase } from '../../native/thin-addon.js';
 import type { KeptBase, KeptBases } from '../backend.js';
+import type { OnEvent } from './events.js';
 import {
   type BaseHistory,
   lossByHistory,
@@ -25,6 +27,9 @@ export interface KeptBaseDependencies {
   native: NativeRunner;
   ledger: AsyncLedger;
   look: Pick<MetadataLook, 'device' | 'superblock'>;
+  /** As it is configured. */
+  poolName: string;
+  onEvent: OnEvent;
   /** Of the pool. */
   directory: string;
   metadataPath: string;
@@ -48,7 +53,7 @@ export class ThinKeptBases {
     if (bases.length === 0) return;
     const superblock = await look.superblock().catch(() => null);
     for (const base of bases) {
-      const missing = files.includes(base.snapshotId) ? null : 'the file of what was kept is gone';
+      const missing = files.includes(base.snapshotId) ? null : FILE_IS_GONE;
       const reason =
         lossByHistory(history, base) ??
         (superblock === null ? UNREADABLE : lossByMetadata(superblock, base)) ??
@@ -65,7 +70,13 @@ export class ThinKeptBases {
 
   /** Something has happened to the running pool after which none can be trusted. */
   async loseAll(reason: string): Promise<void> {
-    await this.deps.ledger.loseAllKeptBases(reason);
+    const { ledger, poolName, onEvent } = this.deps;
+    const count = await ledger.loseAllKeptBases(reason);
+    if (count === 0) return;
+    onEvent({
+      level: 'warn',
+      message: `pool '${poolName}' has lost ${count} kept bases because ${reason}; the next backups from them have to be full ones`,
+    });
   }
 
   async keep(snapshotId: string): Promise<KeptBase | null> {
@@ -96,7 +107,12 @@ export class ThinKeptBases {
       storedBytes: fileBytes,
       lost: null,
     };
-    await this.#assertProved(base);
+    const reason = await this.#lossByMetadata(base);
+    if (reason !== null) {
+      throw CsiError.failedPrecondition(
+        `what is kept of snapshot ${snapshotId} would prove nothing, because ${reason}`,
+      );
+    }
     await ledger.insertKeptBase(base);
     return keptBase(base);
   }
@@ -117,8 +133,8 @@ export class ThinKeptBases {
   }
 
   /**
-   * For a scan of a live snapshot. FAILED_PRECONDITION unless the base is kept, and a delta from it to
-   * the target is sound.
+   * For a scan of a live snapshot. NOT_FOUND if the base was kept and is lost; FAILED_PRECONDITION if it
+   * was not, or if a delta from it to the target would not be sound.
    */
   async source(snapshotId: string, target: DeviceRecord): Promise<ThinKeptBase> {
     const refuse = (why: string): CsiError =>
@@ -127,15 +143,20 @@ export class ThinKeptBases {
       );
     const base = await this.deps.ledger.keptBase(snapshotId);
     if (base === null) throw refuse('the base is neither in the pool nor kept of it');
-    if (base.lost !== null) throw refuse(`what was kept of the base is lost because ${base.lost}`);
-    if (base.lineage !== target.lineage) {
+    if (base.lost === null && base.lineage !== target.lineage) {
       throw refuse(`one was cut of volume ${base.lineage}, the other of ${target.lineage}`);
+    }
+    const reason = base.lost ?? (await this.#lossNow(base));
+    if (reason !== null) {
+      throw CsiError.notFound(
+        `snapshot ${snapshotId} was deleted, and what was kept of it is lost because ${reason}; make a ` +
+          'full backup',
+      );
     }
     const { creationTime } = await this.#details(target);
     if (creationTime <= base.creationTime) {
       throw refuse(`by the pool's time ${creationTime} it is not after time ${base.creationTime}`);
     }
-    await this.#assertProved(base);
     return { path: this.#path(snapshotId) };
   }
 
@@ -147,14 +168,19 @@ export class ThinKeptBases {
     return swept;
   }
 
-  /** FAILED_PRECONDITION, and all bases are lost, if the metadata speaks against this one. */
-  async #assertProved(base: KeptBaseRecord): Promise<void> {
+  /** Why a base is lost that was not yet; it is from then on. */
+  async #lossNow(base: KeptBaseRecord): Promise<string | null> {
+    const reason = await this.#lossByMetadata(base);
+    if (reason !== null || existsSync(this.#path(base.snapshotId))) return reason;
+    await this.deps.ledger.loseKeptBase(base.snapshotId, FILE_IS_GONE);
+    return FILE_IS_GONE;
+  }
+
+  /** What the metadata says against a base it says against all: they are lost then. */
+  async #lossByMetadata(base: KeptBaseRecord): Promise<string | null> {
     const reason = lossByMetadata(await this.deps.look.superblock(), base);
-    if (reason === null) return;
-    await this.loseAll(reason);
-    throw CsiError.failedPrecondition(
-      `what is kept of snapshot ${base.snapshotId} proves nothing any more, because ${reason}`,
-    );
+    if (reason !== null) await this.loseAll(reason);
+    return reason;
   }
 
   async #details({ objectId, deviceId, madeAt }: DeviceRecord): Promise<ThinDeviceDetails> {
@@ -176,6 +202,7 @@ export class ThinKeptBases {
   }
 }
 
+const FILE_IS_GONE = 'the file of what was kept is gone';
 const UNREADABLE = 'the superblock of its pool could not be read at a start';
 
 const keptBase = ({ snapshotId, storedBytes }: KeptBaseRecord): KeptBase => ({

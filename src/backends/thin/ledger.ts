@@ -143,8 +143,8 @@ export interface Ledger {
   insertKeptBase(base: KeptBaseRecord): void;
   /** Lost already: done, and the first reason stays. */
   loseKeptBase(snapshotId: string, reason: string): void;
-  /** The same of all, or of none if it fails. */
-  loseAllKeptBases(reason: string): void;
+  /** The same of all, or of none if it fails. How many were not lost before. */
+  loseAllKeptBases(reason: string): number;
   removeKeptBase(snapshotId: string): void;
 }
 

@@ -79,6 +79,8 @@ export class OpenPool {
       native,
       directory: deps.directory,
       metadataPath,
+      poolName: pool.pool,
+      onEvent,
     });
     this.snapshots = new ThinSnapshots({
       ...parts,

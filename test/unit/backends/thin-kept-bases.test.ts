@@ -42,6 +42,7 @@ const STATUS: ThinPoolStatus = {
 let directory: string;
 let ledger: OpenLedger;
 let bases: ThinKeptBases;
+let told: string[];
 /** What the next look sees. */
 let seen: { superblock: ThinSuperblock; devices: ThinDeviceDetails[] };
 
@@ -60,7 +61,11 @@ beforeEach(async () => {
     device: async (id: number) => seen.devices.find(({ deviceId }) => deviceId === id) ?? null,
     superblock: async () => seen.superblock,
   };
-  bases = new ThinKeptBases({ ledger, native, look, directory, metadataPath: '/dev/metadata' });
+  told = [];
+  bases = new ThinKeptBases({
+    ...{ ledger, native, look, directory, metadataPath: '/dev/metadata', poolName: 'default' },
+    onEvent: ({ level, message }) => told.push(`${level}: ${message}`),
+  });
   await ledger.begin(
     ['snap-1', 'snap-2'].map((objectId) => ({
       objectId,
@@ -141,14 +146,36 @@ test('no scan starts from a base that is not kept, is lost, of another volume or
   await refused(/is not after time 5/);
   seen = { ...seen, devices: [] };
   await refused(/snapshot snap-2 is lost/);
+});
+
+test('a base that is lost is NOT_FOUND for a scan, with the reason', async () => {
+  const scan = async () => bases.source('snap-1', await target());
+  await bases.keep('snap-1');
+  seen = { ...seen, devices: await details([5, 6]) };
+  await scan();
+  rmSync(at('bases', 'snap-1'));
+  await rejectsWith(scan(), 'NOT_FOUND', /the file of what was kept is gone; make a full backup/);
+  assert.match(await lost(), /is gone/);
+  await bases.drop('snap-1');
+  await bases.keep('snap-1');
   await ledger.loseKeptBase('snap-1', 'of a test');
-  await refused(/lost because of a test; make a full backup/);
+  await rejectsWith(scan(), 'NOT_FOUND', /lost because of a test; make a full backup/);
+});
+
+test('a loss of all bases is told once, with their number', async () => {
+  await bases.keep('snap-1');
+  await bases.keep('snap-2');
+  const failed: ThinPoolStatus = { ...STATUS, mode: 'fail' };
+  await bases.observe(failed);
+  await bases.observe(failed);
+  assert.equal(told.length, 1);
+  assert.match(told[0] ?? '', /^warn: pool 'default' has lost 2 kept bases because .*full ones$/);
 });
 
 test('metadata that needs a check loses all bases, whoever sees it first', async () => {
   await bases.keep('snap-1');
   seen = { ...seen, superblock: { ...SUPERBLOCK, needsCheck: true } };
-  await rejectsWith(bases.source('snap-1', await target()), 'FAILED_PRECONDITION', /check/);
+  await rejectsWith(bases.source('snap-1', await target()), 'NOT_FOUND', /check/);
   assert.match(await lost(), /needs a check/);
   await rejectsWith(bases.keep('snap-2'), 'FAILED_PRECONDITION', /check/);
 });
