@@ -122,8 +122,8 @@ export class FakeThinKernel implements NativeRunner {
 
   #tell(messages: readonly string[]): { status: ThinPoolStatus } {
     for (const message of messages) {
-      if (this.mode !== 'rw' || this.needsCheck)
-        throw failure('THIN_POOL_MODE', 'message', message);
+      const isKept = this.mode === 'rw' || this.mode === 'out_of_data_space';
+      if (!isKept || this.needsCheck) throw failure('THIN_POOL_MODE', 'message', message);
       this.messages.push(message);
       this.#perform(message.split(' '), message);
     }
@@ -172,6 +172,7 @@ export class FakeThinKernel implements NativeRunner {
   }
 
   #cut(members: readonly ThinCutMember[]): object {
+    if (this.mode !== 'rw') throw failure('THIN_POOL_MODE', 'cut', this.mode);
     const made: number[] = [];
     try {
       for (const { snapshotId, originId } of members) {

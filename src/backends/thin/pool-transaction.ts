@@ -51,11 +51,7 @@ export class PoolTransactions {
         await ledger.apply();
         return result;
       } catch (thrown) {
-        // What cannot be settled now is settled before the next change.
-        // One that came just now has an id that was given: nothing of ours was made then.
-        const settling = errorCode(thrown) === 'EEXIST' ? ledger.undo() : this.#settle();
-        await settling.catch(() => undefined);
-        throw thrown;
+        throw await this.#afterFailure(thrown);
       }
     });
   }
@@ -72,6 +68,24 @@ export class PoolTransactions {
   /** Settles what was left half way, if the pool can be changed. Object ids of what was undone. */
   settle(): Promise<string[]> {
     return this.deps.queue.run(() => this.#settle());
+  }
+
+  /** What is thrown for it. What cannot be settled now is settled before the next change. */
+  async #afterFailure(thrown: unknown): Promise<unknown> {
+    const { ledger, pool } = this.deps;
+    const code = errorCode(thrown);
+    if (code === 'EEXIST') {
+      // One that came just now has an id that was given: nothing of ours was made then.
+      await ledger.undo().catch(() => undefined);
+      return CsiError.aborted(
+        `another tool has made a device in pool '${pool.pool}' under the id that was to be given next; ` +
+          'nothing was made: try again',
+        { cause: thrown },
+      );
+    }
+    const failure = await this.#settle().catch((unsettled: unknown) => unsettled);
+    // The kernel says no more of a transaction id that somebody else has raised.
+    return code === 'EINVAL' && failure instanceof CsiError ? failure : thrown;
   }
 
   async #prepare(): Promise<void> {

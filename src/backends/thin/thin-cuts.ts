@@ -6,7 +6,9 @@ import { CsiError, SystemError } from '../../errors.js';
 import { isToolAtWork } from '../../mount/device-lock.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { DeviceRecord, NewDevice } from './ledger.js';
+import { lostVolume } from './lost-objects.js';
 import type { MetadataLook } from './metadata-look.js';
+import { trouble } from './pool-health.js';
 import type { PoolTransactions } from './pool-transaction.js';
 import type { ThinPool } from './thin-pool.js';
 import type { VolumeDevices } from './volume-devices.js';
@@ -47,7 +49,7 @@ export class ThinCuts {
         return (await native.run('thinCut', request)).cutTimeNs;
       });
     } catch (thrown) {
-      throw this.#explain(thrown, members);
+      throw await this.#explain(thrown, members);
     }
   }
 
@@ -77,15 +79,13 @@ export class ThinCuts {
     return device.name;
   }
 
-  #explain(thrown: unknown, members: readonly CutMember[]): unknown {
+  async #explain(thrown: unknown, members: readonly CutMember[]): Promise<unknown> {
     if (!(thrown instanceof SystemError)) return thrown;
+    if (thrown.code === 'THIN_POOL_MODE') return this.#unfit(thrown);
     const { pool } = this.deps;
-    if (thrown.code === 'THIN_POOL_MODE') {
-      return CsiError.failedPrecondition(
-        `pool '${pool.pool}' cannot be cut in the state it is in (${thrown.message}): without free space a ` +
-          'file system may not come to rest. Add space, or delete volumes and snapshots',
-        { cause: thrown },
-      );
+    if (thrown.code === 'ENODATA') {
+      const lost = await this.#lostSource(members);
+      return lost === null ? thrown : lostVolume(lost.objectId, pool.pool, thrown);
     }
     const volumeId = members
       .map(({ source }) => source.objectId)
@@ -96,5 +96,32 @@ export class ThinCuts {
         'go on first: the plugin holds it still itself for the moment of the cut',
       { cause: thrown },
     );
+  }
+
+  /** The pool was not in a state to be cut. */
+  async #unfit(thrown: SystemError): Promise<CsiError> {
+    const { pool } = this.deps;
+    const status = await pool.status();
+    const cause = { cause: thrown };
+    if (status.mode === 'out_of_data_space') {
+      return CsiError.resourceExhausted(
+        `pool '${pool.pool}' has no data space left, and without some a file system may not come to rest ` +
+          'to be cut. Add space, or delete volumes and snapshots',
+        cause,
+      );
+    }
+    const found = trouble(status);
+    if (found !== null) return CsiError.failedPrecondition(`pool '${pool.pool}' ${found}`, cause);
+    return CsiError.aborted(
+      `pool '${pool.pool}' was not writable for a moment (${thrown.message}), and nothing was cut: try again`,
+      cause,
+    );
+  }
+
+  /** A source that the pool does not hold: the kernel does not tell which. */
+  async #lostSource(members: readonly CutMember[]): Promise<DeviceRecord | null> {
+    const sources = members.map(({ source }) => source);
+    const found = await this.deps.look.devices(sources.map(({ deviceId }) => deviceId));
+    return sources.find(({ deviceId }) => !found.has(deviceId)) ?? null;
   }
 }

@@ -1,11 +1,12 @@
 /**
  * The snapshots of a thin pool: devices that nobody ever activates, so that nobody writes to them.
  */
-import { CsiError } from '../../errors.js';
+import type { CsiError } from '../../errors.js';
 import type { ThinDeviceRef, ThinScanSource } from '../../native/thin-addon.js';
 import type { SnapshotCut, SnapshotMember } from '../backend.js';
 import type { ThinKeptBases } from './kept-bases.js';
 import type { AsyncLedger, DeviceRecord } from './ledger.js';
+import { lostSnapshot } from './lost-objects.js';
 import { CURRENT, type FoundDevices, type MetadataLook } from './metadata-look.js';
 import type { PoolTransactions } from './pool-transaction.js';
 import type { ThinCuts } from './thin-cuts.js';
@@ -91,9 +92,6 @@ export class ThinSnapshots {
   }
 
   #lost(snapshotId: string): CsiError {
-    return CsiError.failedPrecondition(
-      `snapshot ${snapshotId} is lost: pool '${this.deps.poolName}' holds nothing of it; make a full backup ` +
-        'of another one',
-    );
+    return lostSnapshot(snapshotId, this.deps.poolName);
   }
 }

@@ -2,14 +2,15 @@
  * The volumes of a thin pool: made, copied, expanded, removed, as devices of the pool's metadata and rows
  * of its ledger. Of block devices it knows volume-devices.ts.
  */
-import { CsiError } from '../../errors.js';
+import { CsiError, errorCode } from '../../errors.js';
 import type { StorageCondition } from '../backend.js';
 import type { AsyncLedger, DeviceRecord, NewDevice } from './ledger.js';
+import { lostSnapshot, lostVolume } from './lost-objects.js';
 import type { MetadataLook } from './metadata-look.js';
 import type { PoolTransactions } from './pool-transaction.js';
 import type { ThinCuts } from './thin-cuts.js';
 import type { ThinPool } from './thin-pool.js';
-import { lostVolume, type VolumeDevices } from './volume-devices.js';
+import type { VolumeDevices } from './volume-devices.js';
 
 export interface VolumeDependencies {
   ledger: AsyncLedger;
@@ -27,7 +28,7 @@ export class ThinVolumes {
   async record(volumeId: string): Promise<DeviceRecord> {
     const record = await this.deps.ledger.device(volumeId);
     if (record?.kind === 'volume') return record;
-    throw lostVolume(volumeId, this.deps.pool.pool, undefined);
+    throw lostVolume(volumeId, this.deps.pool.pool);
   }
 
   async create(volumeId: string, sizeBytes: bigint): Promise<void> {
@@ -39,9 +40,13 @@ export class ThinVolumes {
   async restore(volumeId: string, snapshot: DeviceRecord, sizeBytes: bigint): Promise<void> {
     if (await this.#isThere(volumeId, sizeBytes)) return;
     assertHolds(volumeId, sizeBytes, snapshot);
-    await this.#make(volumeId, sizeBytes, async ({ deviceId }) => {
+    const made = this.#make(volumeId, sizeBytes, async ({ deviceId }) => {
       await this.deps.cuts.assertTimeLeft(1);
       return `create_snap ${deviceId} ${snapshot.deviceId}`;
+    });
+    await made.catch((thrown: unknown) => {
+      if (errorCode(thrown) !== 'ENODATA') throw thrown;
+      throw lostSnapshot(snapshot.objectId, this.deps.pool.pool, thrown);
     });
   }
 
@@ -56,7 +61,7 @@ export class ThinVolumes {
     const { ledger, devices, pool } = this.deps;
     // First the ledger: what a kill leaves undone, the next attach does.
     const grown = await ledger.growVolume(volumeId, sizeBytes);
-    if (grown === null) throw lostVolume(volumeId, pool.pool, undefined);
+    if (grown === null) throw lostVolume(volumeId, pool.pool);
     const device = await devices.grow(await this.record(volumeId));
     return device === null ? grown : device.sizeBytes;
   }

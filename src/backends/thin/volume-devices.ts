@@ -10,6 +10,7 @@ import type { NativeRunner } from '../../native/pool.js';
 import type { Attachment } from '../backend.js';
 import { releaseDevice } from '../device-release.js';
 import type { AsyncLedger, DeviceRecord } from './ledger.js';
+import { lostVolume } from './lost-objects.js';
 import { isWritable } from './pool-health.js';
 import type { PoolQueue } from './pool-queue.js';
 import { SECTOR_BYTES } from './pool-table.js';
@@ -152,13 +153,6 @@ export class VolumeDevices {
       table: `${await this.pool.number()} ${record.deviceId}`,
     };
   }
-}
-
-export function lostVolume(volumeId: string, pool: string, cause: unknown): CsiError {
-  return CsiError.failedPrecondition(
-    `volume ${volumeId} is lost: pool '${pool}' holds nothing of it; restore it from a snapshot or a backup`,
-    { cause },
-  );
 }
 
 function attachment(device: DmDevice): Attachment {

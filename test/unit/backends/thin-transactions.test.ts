@@ -2,62 +2,12 @@
  * Changes of a thin pool are killed between any two steps, and converge: a real ledger, a played kernel.
  */
 import assert from 'node:assert/strict';
-import { mkdirSync } from 'node:fs';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { PoolQueue } from '../../../src/backends/thin/pool-queue.js';
 import { rejectsWith } from '../../support/expect-status.js';
-import { FakeThinKernel, failure } from '../../support/fake-thin-kernel.js';
-import { Killed, PlayedProcess } from '../../support/played-thin-pool.js';
-import { Workspace } from '../../support/workspace.js';
-
-const SIZE = 1n << 20n;
-const workspace = new Workspace('thin-transactions');
-after(() => workspace.dispose());
-let pools = 0;
-
-class PlayedPool {
-  readonly kernel = new FakeThinKernel();
-  readonly #directory: string;
-  #process: PlayedProcess | null = null;
-
-  constructor() {
-    pools += 1;
-    this.#directory = workspace.path(`pool-${pools}`);
-    mkdirSync(this.#directory);
-  }
-
-  start(patienceMs?: number): PlayedProcess {
-    this.#process?.ledger.close();
-    this.#process = PlayedProcess.start(this.kernel, this.#directory, patienceMs);
-    return this.#process;
-  }
-
-  close(): void {
-    this.#process?.ledger.close();
-  }
-
-  /** Ids of the thin devices that exist, by what the ledger says they are. */
-  assertAgreement(process: PlayedProcess): string[] {
-    const { ledger } = process;
-    assert.equal(ledger.openTransaction(), null);
-    assert.equal(ledger.pool().transactionId, this.kernel.transactionId);
-    const devices = ledger.devices();
-    const known = devices.map(({ deviceId, madeAt }) => [deviceId, madeAt]);
-    const found = [...this.kernel.thin.values()].map((one) => [one.deviceId, one.transactionId]);
-    assert.deepEqual(found.sort(), known.sort());
-    assert.equal(this.kernel.heldRoot, null);
-    return devices.map(({ objectId }) => objectId).sort();
-  }
-}
-
-async function use(work: (pool: PlayedPool) => Promise<void>): Promise<void> {
-  const pool = new PlayedPool();
-  try {
-    await work(pool);
-  } finally {
-    pool.close();
-  }
-}
+import { failure } from '../../support/fake-thin-kernel.js';
+import { membersOf, PLAYED_SIZE, PlayedPool } from '../../support/played-pool.js';
+import { Killed, type PlayedProcess } from '../../support/played-thin-pool.js';
 
 interface Change {
   title: string;
@@ -66,26 +16,24 @@ interface Change {
   afterwards: string[];
 }
 
-const cut = (...ids: string[]) => ids.map((id) => ({ volumeId: `v${id}`, snapshotId: `s${id}` }));
-
 /** In a pool that has volumes v1, v2 and a snapshot s0 of v1. */
 const CHANGES: readonly Change[] = [
   {
     title: 'creating a volume',
-    run: ({ volumes }) => volumes.create('new', SIZE),
+    run: ({ volumes }) => volumes.create('new', PLAYED_SIZE),
     before: ['s0', 'v1', 'v2'],
     afterwards: ['new', 's0', 'v1', 'v2'],
   },
   {
     title: 'restoring a snapshot',
     run: async ({ volumes, snapshots }) =>
-      volumes.restore('new', await snapshots.record('s0'), SIZE),
+      volumes.restore('new', await snapshots.record('s0'), PLAYED_SIZE),
     before: ['s0', 'v1', 'v2'],
     afterwards: ['new', 's0', 'v1', 'v2'],
   },
   {
     title: 'cloning a volume',
-    run: ({ volumes }) => volumes.clone('new', 'v2', SIZE),
+    run: ({ volumes }) => volumes.clone('new', 'v2', PLAYED_SIZE),
     before: ['s0', 'v1', 'v2'],
     afterwards: ['new', 's0', 'v1', 'v2'],
   },
@@ -105,19 +53,13 @@ const CHANGES: readonly Change[] = [
     title: 'cutting two volumes',
     run: async ({ snapshots, ledger }) => {
       // As the layer above does: what an earlier try has left is taken back first.
-      if (ledger.device('s1') !== null) await snapshots.abandon(cut('1', '2'));
-      await snapshots.create(cut('1', '2'));
+      if (ledger.device('s1') !== null) await snapshots.abandon(membersOf('1', '2'));
+      await snapshots.create(membersOf('1', '2'));
     },
     before: ['s0', 'v1', 'v2'],
     afterwards: ['s0', 's1', 's2', 'v1', 'v2'],
   },
 ];
-
-async function prepare(pool: PlayedPool): Promise<void> {
-  const { volumes, snapshots } = pool.start();
-  for (const id of ['v1', 'v2']) await volumes.create(id, SIZE);
-  await snapshots.create([{ volumeId: 'v1', snapshotId: 's0' }]);
-}
 
 /** Whether the process was killed, as opposed to having come to the end of the change. */
 async function killAt(
@@ -143,8 +85,7 @@ for (const change of CHANGES) {
     let kills = 0;
     for (const when of ['before', 'after'] as const) {
       for (let step = 0, killed = true; killed; step += 1) {
-        await use(async (pool) => {
-          await prepare(pool);
+        await PlayedPool.use(async (pool) => {
           killed = await killAt(pool, change, step, when);
           kills += Number(killed);
           const next = pool.start();
@@ -167,8 +108,7 @@ const CREATIONS = CHANGES.filter(({ title }) => !title.startsWith('deleting'));
 
 for (const change of CREATIONS) {
   test(`${change.title} succeeds when the metadata changes under the first look at it`, () =>
-    use(async (pool) => {
-      await prepare(pool);
+    PlayedPool.use(async (pool) => {
       const process = pool.start();
       let looks = 0;
       pool.kernel.before = (method) => {
@@ -182,8 +122,7 @@ for (const change of CREATIONS) {
     }));
 
   test(`${change.title} fails on damaged metadata, and what follows is not held up`, () =>
-    use(async (pool) => {
-      await prepare(pool);
+    PlayedPool.use(async (pool) => {
       const process = pool.start();
       pool.kernel.before = (method) => {
         if (method === 'thinDevices')
@@ -206,8 +145,7 @@ test('work in the queue that asks for the queue fails, and the queue goes on', a
 });
 
 test('a start that is killed while it settles converges as well', () =>
-  use(async (pool) => {
-    await prepare(pool);
+  PlayedPool.use(async (pool) => {
     const change = CHANGES[0] as Change;
     for (let step = 0; step < 12; step += 1) {
       await killAt(pool, change, 6, 'after');
@@ -221,54 +159,22 @@ test('a start that is killed while it settles converges as well', () =>
     pool.assertAgreement(next);
   }));
 
-test('a device that somebody else made under the next id is left alone', () =>
-  use(async (pool) => {
-    await prepare(pool);
-    const process = pool.start();
-    const next = 1 + Math.max(...pool.kernel.thin.keys());
-    await process.pool.tell([`create_thin ${next}`, 'set_transaction_id 3 4']);
-    await process.pool.tell(['set_transaction_id 4 3']);
-    const foreign = pool.kernel.thin.get(next);
-    // As young as what the transaction that meets it makes: nothing but the refusal tells them apart.
-    assert.equal(foreign?.transactionId, 3n);
-    const change = cut('1');
-    pool.kernel.before = (method) => {
-      if (method === 'thinCut') throw new Error('nothing of it was done');
-    };
-    await assert.rejects(process.snapshots.create(change));
-    pool.kernel.before = () => undefined;
-    assert.ok(pool.kernel.thin.has(next), 'taking the change back did not take it along');
-    await process.volumes.create('new', SIZE);
-    pool.kernel.thin.delete(next);
-    assert.ok(pool.assertAgreement(process).includes('new'));
-  }));
-
-test('a volume that is active under a name of somebody else is not deleted, and nothing stays open', () =>
-  use(async (pool) => {
-    await prepare(pool);
-    const process = pool.start();
-    const record = process.ledger.device('v2');
-    pool.kernel.addActive('other', 'OTHER', 'thin', `253:0 ${record?.deviceId}`);
-    await rejectsWith(process.volumes.delete('v2'), 'FAILED_PRECONDITION', /in use/);
-    assert.ok(pool.assertAgreement(process).includes('v2'));
-    pool.kernel.active.delete('other');
-    await process.volumes.delete('v2');
-    assert.ok(!pool.assertAgreement(process).includes('v2'));
-  }));
-
 test('a pool that goes read-only in a change refuses the next ones, and settles when it is mended', () =>
-  use(async (pool) => {
-    await prepare(pool);
+  PlayedPool.use(async (pool) => {
     const process = pool.start();
     const { kernel } = pool;
     kernel.after = (method) => {
       if (method === 'thinMessages') kernel.needsCheck = true;
     };
-    await assert.rejects(process.volumes.create('new', SIZE));
+    await assert.rejects(process.volumes.create('new', PLAYED_SIZE));
     kernel.after = () => undefined;
-    await rejectsWith(process.volumes.create('other', SIZE), 'FAILED_PRECONDITION', /be checked/);
+    await rejectsWith(
+      process.volumes.create('other', PLAYED_SIZE),
+      'FAILED_PRECONDITION',
+      /be checked/,
+    );
     await rejectsWith(process.snapshots.delete('s0'), 'FAILED_PRECONDITION', /be checked/);
-    assert.equal((await process.volumes.condition('v1')).storedBytes, SIZE);
+    assert.equal((await process.volumes.condition('v1')).storedBytes, PLAYED_SIZE);
     kernel.needsCheck = false;
     const next = pool.start();
     await next.transactions.settle();
@@ -276,36 +182,37 @@ test('a pool that goes read-only in a change refuses the next ones, and settles 
   }));
 
 test('a pool with another transaction id than the ledger expects is not changed', () =>
-  use(async (pool) => {
-    await prepare(pool);
+  PlayedPool.use(async (pool) => {
     await killAt(pool, CHANGES[0] as Change, 7, 'before');
     pool.kernel.transactionId = 1n;
     const next = pool.start();
     await rejectsWith(
-      next.volumes.create('other', SIZE),
+      next.volumes.create('other', PLAYED_SIZE),
       'FAILED_PRECONDITION',
       /transaction id 1 and its ledger expects 3/,
     );
   }));
 
 test('no snapshot is made when the pool cannot count it', () =>
-  use(async (pool) => {
-    await prepare(pool);
+  PlayedPool.use(async (pool) => {
     const process = pool.start();
     pool.kernel.time = (1 << 24) - 2;
-    await rejectsWith(process.snapshots.create(cut('1', '2')), 'FAILED_PRECONDITION', /16777215/);
-    await process.snapshots.create(cut('1'));
     await rejectsWith(
-      process.volumes.clone('new', 'v1', SIZE),
+      process.snapshots.create(membersOf('1', '2')),
+      'FAILED_PRECONDITION',
+      /16777215/,
+    );
+    await process.snapshots.create(membersOf('1'));
+    await rejectsWith(
+      process.volumes.clone('new', 'v1', PLAYED_SIZE),
       'FAILED_PRECONDITION',
       /no more can be made/,
     );
-    await process.volumes.create('plain', SIZE);
+    await process.volumes.create('plain', PLAYED_SIZE);
   }));
 
 test('roots that are asked for at the same time are looked up in one metadata snapshot', () =>
-  use(async (pool) => {
-    await prepare(pool);
+  PlayedPool.use(async (pool) => {
     const process = pool.start();
     const before = pool.kernel.messages.length;
     const sources = await Promise.all(
@@ -318,28 +225,8 @@ test('roots that are asked for at the same time are looked up in one metadata sn
     ]);
   }));
 
-test("another tool's metadata snapshot is waited for, and never released", () =>
-  use(async (pool) => {
-    await prepare(pool);
-    pool.kernel.heldRoot = 5n;
-    const impatient = pool.start(0);
-    await rejectsWith(
-      impatient.snapshots.scanSource('s0', null),
-      'FAILED_PRECONDITION',
-      /another tool holds the metadata snapshot/,
-    );
-    assert.equal(pool.kernel.heldRoot, 5n);
-    const patient = pool.start(5000);
-    const source = patient.snapshots.scanSource('s0', null);
-    setTimeout(() => {
-      pool.kernel.heldRoot = null;
-    }, 300);
-    assert.notEqual((await source).target.root, null);
-  }));
-
 test('a metadata snapshot that a killed process of ours has left is released', () =>
-  use(async (pool) => {
-    await prepare(pool);
+  PlayedPool.use(async (pool) => {
     for (let step = 0, killed = true; killed; step += 1) {
       const process = pool.start();
       process.steps.killAt(step, 'after');
