@@ -37,6 +37,7 @@ WantedKeys ReadDeviceIds(Fields* request) {
 
 Napi::Object ToObject(Napi::Env env, const Superblock& superblock) {
   Napi::Object object = Napi::Object::New(env);
+  SetNumber(&object, "checksum", superblock.checksum);
   SetBoolean(&object, "needsCheck", superblock.needs_check);
   SetNumber(&object, "time", superblock.time);
   SetBigInt(&object, "transactionId", superblock.transaction_id);

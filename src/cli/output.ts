@@ -21,6 +21,8 @@ export async function runToExitCode(
   process.once('SIGINT', onSigint);
   // A write that fails is told by its callback; unheard, the event would end the process.
   process.stdout.on('error', () => undefined);
+  // Nobody reads the words: the list and the exit code stay what they are.
+  process.stderr.on('error', () => undefined);
   try {
     await work(interrupt.signal);
     return ExitCode.OK;

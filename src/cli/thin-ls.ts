@@ -28,8 +28,8 @@ export function addThinLsCommand(program: Command): void {
     .addHelpText('after', HELP + METADATA_HELP)
     .action(async (positional: string | undefined, options: LsOptions) => {
       const metadata = namedMetadata(command, positional, options);
-      process.exitCode = await runOnMetadata((runner) =>
-        printThinDevices(runner, metadata, options.format),
+      process.exitCode = await runOnMetadata((runner, signal) =>
+        printThinDevices(runner, metadata, options.format, signal),
       );
     });
 }
@@ -43,10 +43,12 @@ export async function printThinDevices(
   runner: NativeRunner,
   metadata: NamedMetadata,
   format: Format,
+  signal: AbortSignal,
 ): Promise<void> {
   const trees = await ThinTrees.open(runner, metadata.path, metadata.snapshot);
   warnOfNeedsCheck(trees);
-  const devices = await trees.devices();
+  const devices = await trees.devices(signal);
+  signal.throwIfAborted();
   await print(formatDevices(format, devices, trees.superblock.dataBlockBytes));
 }
 

@@ -2,9 +2,11 @@
  * What `thin-delta` and `thin-ls` read: the trees of one pool, the current ones or those that a
  * metadata snapshot holds, and whether they stood still while they were read.
  *
- * A pool in use gives nodes free and uses them again. What was read is what it claims to be if a later
- * look, from the superblock down, still leads to the same roots: no node below a root that is still
- * in place has been freed before that look. Knows nothing of printing.
+ * A pool in use gives nodes free and uses them again. No node below a tree that is still in force has
+ * been freed. Whether trees are still in force: those of a metadata snapshot, and any look within one
+ * commit, by the checksum of the superblock, which tells for certain; the tree of a device over several
+ * commits by the block of its root, which is certain for a device that nobody writes to (its root stays),
+ * and only likely for others: a root that was freed may return to its block. Knows nothing of printing.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, SystemError } from '../errors.js';
@@ -57,8 +59,8 @@ export class ThinTrees {
   }
 
   /** All devices, in the order of their ids. */
-  devices(): Promise<ThinDeviceDetails[]> {
-    return this.#look(() => this.#listDevices());
+  devices(signal?: AbortSignal): Promise<ThinDeviceDetails[]> {
+    return this.#look(() => this.#listDevices(signal));
   }
 
   /** Roots of the mapping trees of devices, in the order of the ids. */
@@ -106,12 +108,14 @@ export class ThinTrees {
     return this.runner.run('thinDevices', { ...this.#source, deviceIds });
   }
 
-  async #listDevices(): Promise<ThinDeviceDetails[]> {
+  async #listDevices(signal?: AbortSignal): Promise<ThinDeviceDetails[]> {
+    signal?.throwIfAborted();
     const first = await this.#ask(null);
     if (!first.truncated) return first.devices;
     const all = [...first.devices];
     let next = (all.at(-1)?.deviceId ?? MAX_DEVICE_ID) + 1;
     for (; next <= MAX_DEVICE_ID; next += DEVICES_PER_CALL) {
+      signal?.throwIfAborted();
       const count = Math.min(DEVICES_PER_CALL, MAX_DEVICE_ID + 1 - next);
       const { devices } = await this.#ask(Array.from({ length: count }, (_, i) => next + i));
       all.push(...devices);
@@ -131,14 +135,22 @@ export class ThinTrees {
   /** Whether the trees that `before` leads to are still those in force. */
   async #isStill(before: ThinSuperblock): Promise<boolean> {
     const now = await superblockAt(this.runner, this.metadata, 0n);
-    if (this.heldRoot !== null) return now.heldRoot === this.heldRoot;
-    return (
-      now.mappingRoot === before.mappingRoot &&
-      now.detailsRoot === before.detailsRoot &&
-      now.transactionId === before.transactionId &&
-      now.time === before.time
-    );
+    if (this.heldRoot === null) return isSameCommit(now, before);
+    if (now.heldRoot !== this.heldRoot) return false;
+    // Another metadata snapshot may have been made at the same block.
+    const held = await attempt(() => superblockAt(this.runner, this.metadata, this.#block));
+    return 'value' in held && isSameCommit(held.value, this.superblock);
   }
+}
+
+function isSameCommit(a: ThinSuperblock, b: ThinSuperblock): boolean {
+  return (
+    a.checksum === b.checksum &&
+    a.mappingRoot === b.mappingRoot &&
+    a.detailsRoot === b.detailsRoot &&
+    a.transactionId === b.transactionId &&
+    a.time === b.time
+  );
 }
 
 async function superblockAt(

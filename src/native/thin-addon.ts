@@ -48,6 +48,8 @@ export interface ThinScanSource extends ThinMetadata {
 }
 
 export interface ThinSuperblock {
+  /** Of its whole block: commits have different ones, also where their roots are in the same blocks. */
+  checksum: number;
   /** The pool asks for thin_check or thin_repair. */
   needsCheck: boolean;
   /** Raised by each snapshot. */

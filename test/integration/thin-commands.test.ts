@@ -297,6 +297,20 @@ test('help names every exit code and the way to a metadata snapshot', async (t) 
   }
 });
 
+test('words that nobody reads change neither the list nor the exit code', async (t) => {
+  const metadata = await metadataOf('--mapped 200000 --changed 0.5');
+  const { child, output } = startCommand(t, [
+    'thin-delta',
+    '--thin1',
+    '2',
+    '--thin2',
+    '9',
+    metadata,
+  ]);
+  child.stderr.destroy();
+  assert.equal((await endOf(child, output)).code, 4);
+});
+
 test('a closed pipe is no error', async (t) => {
   const metadata = await metadataOf('--mapped 200000 --changed 0.5');
   const { child, output } = startCommand(t, [

@@ -199,7 +199,15 @@ export class FakeThinKernel implements NativeRunner {
     if (!this.formatted) throw failure('THIN_METADATA_INVALID', 'thinSuperblock', 'metadata');
     const { needsCheck, time, transactionId, heldRoot } = this;
     return {
-      ...{ needsCheck, time, transactionId, heldRoot, mappingRoot: 5n, detailsRoot: 6n },
+      ...{
+        checksum: 1,
+        needsCheck,
+        time,
+        transactionId,
+        heldRoot,
+        mappingRoot: 5n,
+        detailsRoot: 6n,
+      },
       ...{ dataBlockBytes: 65536n, dataBlocks: 1000n, metadataBlocks: 4096n },
     };
   }

@@ -19,6 +19,7 @@ interface DeltaRequest {
 
 export class FakeThinPool {
   superblock: ThinSuperblock = {
+    checksum: 1,
     needsCheck: false,
     time: 3,
     transactionId: 7n,
@@ -29,6 +30,8 @@ export class FakeThinPool {
     dataBlocks: 1000n,
     metadataBlocks: 4096n,
   };
+  /** The copy that a metadata snapshot holds; null: as the current one. */
+  held: ThinSuperblock | null = null;
   readonly devices = new Map<number, ThinDeviceDetails>();
   /** Answers of thinDelta, one after the other. */
   batches: readonly (readonly FakeRun[])[] = [[]];
@@ -55,6 +58,12 @@ export class FakeThinPool {
     const device = this.devices.get(deviceId);
     if (device !== undefined) device.root += 1000n;
     this.superblock = { ...this.superblock, mappingRoot: this.superblock.mappingRoot + 1n };
+    this.commit();
+  }
+
+  /** A commit after which all roots are in the blocks where they were. */
+  commit(): void {
+    this.superblock = { ...this.superblock, checksum: this.superblock.checksum + 1 };
   }
 
   get runner(): NativeRunner {
@@ -62,7 +71,11 @@ export class FakeThinPool {
       const name = method as Method;
       this.calls[name] += 1;
       this.meanwhile(name, this.calls[name]);
-      if (name === 'thinSuperblock') return { superblock: { ...this.superblock } };
+      if (name === 'thinSuperblock') {
+        const { superblock: block } = request as { superblock: bigint };
+        const asked = block === 0n ? this.superblock : (this.held ?? this.superblock);
+        return { superblock: { ...asked } };
+      }
       if (name === 'thinDevices') return this.#devices(request as DevicesRequest);
       return this.#delta(request as DeltaRequest);
     };

@@ -100,6 +100,42 @@ test('a metadata snapshot that is released meanwhile makes what was read worthle
   });
 });
 
+test('a list can be stopped between two questions', async () => {
+  const pool = poolOfTwo();
+  pool.devicesPerAnswer = 1;
+  const trees = await ThinTrees.open(pool.runner, PATH, false);
+  const stop = new AbortController();
+  pool.meanwhile = (method, call) => {
+    if (method === 'thinDevices' && call === 2) stop.abort(new Error('enough'));
+  };
+  await assert.rejects(trees.devices(stop.signal), /enough/);
+  assert.equal(pool.calls.thinDevices, 2);
+});
+
+test('a commit that leaves all roots in their blocks is noticed', async () => {
+  const pool = poolOfTwo();
+  const trees = await ThinTrees.open(pool.runner, PATH, false);
+  pool.meanwhile = (method, call) => {
+    if (method === 'thinDevices' && call === 1) pool.commit();
+  };
+  await trees.devices();
+  assert.equal(pool.calls.thinDevices, 2);
+});
+
+test('a metadata snapshot that another one has replaced at its block is noticed', async () => {
+  const pool = poolOfTwo();
+  pool.superblock.heldRoot = 55n;
+  pool.held = { ...pool.superblock };
+  const trees = await ThinTrees.open(pool.runner, PATH, true);
+  pool.commit();
+  await trees.devices();
+  pool.held = { ...pool.held, checksum: 99 };
+  await assert.rejects(trees.devices(), {
+    code: StatusCode.FAILED_PRECONDITION,
+    message: /released meanwhile/,
+  });
+});
+
 test('a pool of very many devices is listed in several questions', async () => {
   const pool = new FakeThinPool();
   const ids = [0, 1, 2, 70_000, 140_000, 2 ** 24 - 1];

@@ -31,7 +31,7 @@ const RECORD: PoolRecord = {
   labelledBytes: null,
 };
 const SUPERBLOCK: ThinSuperblock = {
-  ...{ needsCheck: false, time: 0, transactionId: 0n, heldRoot: null },
+  ...{ checksum: 1, needsCheck: false, time: 0, transactionId: 0n, heldRoot: null },
   ...{ mappingRoot: 1n, detailsRoot: 2n, dataBlockBytes: BLOCK },
   ...{ dataBlocks: 10n, metadataBlocks: 10n },
 };

@@ -15,6 +15,7 @@ import { rejectsWith } from '../../support/expect-status.js';
 const VOLUME = 'vol-1';
 const TRUSTED = { distrust: null, interrupted: [] };
 const SUPERBLOCK: ThinSuperblock = {
+  checksum: 1,
   needsCheck: false,
   time: 7,
   transactionId: 9n,

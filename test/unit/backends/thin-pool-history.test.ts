@@ -11,6 +11,7 @@ import { passesDown } from '../../../src/backends/thin/pool-table.js';
 import type { ThinSuperblock } from '../../../src/native/thin-addon.js';
 
 const SUPERBLOCK: ThinSuperblock = {
+  checksum: 1,
   needsCheck: false,
   time: 7,
   transactionId: 9n,
