@@ -21,6 +21,7 @@ import {
   lossByStatus,
 } from './kept-base-rules.js';
 import type { AsyncLedger, DeviceRecord, KeptBaseRecord } from './ledger.js';
+import { lostBase } from './lost-objects.js';
 import { CURRENT, type MetadataLook } from './metadata-look.js';
 
 export interface KeptBaseDependencies {
@@ -143,20 +144,16 @@ export class ThinKeptBases {
       );
     const base = await this.deps.ledger.keptBase(snapshotId);
     if (base === null) throw refuse('the base is neither in the pool nor kept of it');
-    if (base.lost === null && base.lineage !== target.lineage) {
+    if (base.lost !== null) throw lostBase(snapshotId, base.lost);
+    if (base.lineage !== target.lineage) {
       throw refuse(`one was cut of volume ${base.lineage}, the other of ${target.lineage}`);
-    }
-    const reason = base.lost ?? (await this.#lossNow(base));
-    if (reason !== null) {
-      throw CsiError.notFound(
-        `snapshot ${snapshotId} was deleted, and what was kept of it is lost because ${reason}; make a ` +
-          'full backup',
-      );
     }
     const { creationTime } = await this.#details(target);
     if (creationTime <= base.creationTime) {
       throw refuse(`by the pool's time ${creationTime} it is not after time ${base.creationTime}`);
     }
+    const reason = await this.#lossNow(base);
+    if (reason !== null) throw lostBase(snapshotId, reason);
     return { path: this.#path(snapshotId) };
   }
 

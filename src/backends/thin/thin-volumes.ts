@@ -40,14 +40,16 @@ export class ThinVolumes {
   async restore(volumeId: string, snapshot: DeviceRecord, sizeBytes: bigint): Promise<void> {
     if (await this.#isThere(volumeId, sizeBytes)) return;
     assertHolds(volumeId, sizeBytes, snapshot);
-    const made = this.#make(volumeId, sizeBytes, async ({ deviceId }) => {
+    const message = async ({ deviceId }: DeviceRecord): Promise<string> => {
       await this.deps.cuts.assertTimeLeft(1);
       return `create_snap ${deviceId} ${snapshot.deviceId}`;
-    });
-    await made.catch((thrown: unknown) => {
+    };
+    try {
+      await this.#make(volumeId, sizeBytes, message);
+    } catch (thrown) {
       if (errorCode(thrown) !== 'ENODATA') throw thrown;
       throw lostSnapshot(snapshot.objectId, this.deps.pool.pool, thrown);
-    });
+    }
   }
 
   async clone(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
