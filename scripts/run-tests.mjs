@@ -2,10 +2,9 @@
  * Runs compiled test files with node:test and sums them up in one line:
  * "N passed, N failed, N skipped". Prints failures whole, skips with their reason, and the seeds.
  *
- * Two files at a time where there are two processors: each has directories, devices and sockets of its
- * own.
+ * One file after the other, or as many at a time as BLOCKDELTA_TEST_AT_ONCE says: each has directories,
+ * devices and sockets of its own. Two at once take half the time, and find what only a busy machine shows.
  */
-import { availableParallelism } from 'node:os';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
 import { Tally } from './test-tally.mjs';
@@ -13,7 +12,7 @@ import { Tally } from './test-tally.mjs';
 const files = process.argv.slice(2);
 const tally = new Tally(files);
 
-const stream = run({ files, concurrency: Math.min(2, availableParallelism()) });
+const stream = run({ files, concurrency: Number(process.env['BLOCKDELTA_TEST_AT_ONCE'] ?? 1) });
 stream.on('test:pass', (event) => tally.count(event, 'passed'));
 stream.on('test:fail', (event) => tally.count(event, 'failed'));
 stream.compose(new spec()).pipe(process.stdout);

@@ -6,9 +6,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { RequestMessage, StreamHandler } from '../../src/csi/service.js';
 import { CsiError, StatusCode, type StatusName } from '../../src/errors.js';
 import { endOf, runCommand, startCommand } from '../support/command.js';
+import { eventually } from '../support/eventually.js';
 import { seededRandom } from '../support/random.js';
 import {
-  eventually,
   fakeService,
   frame,
   makeServer,

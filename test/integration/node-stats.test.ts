@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { nodeCapabilities, rpcCapabilities } from '../../src/services/capabilities.js';
 import { nodeConditionOf } from '../../src/services/node-health.js';
 import type { VolumeRecord } from '../../src/volumes/records.js';
+import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';
 import type { Workspace } from '../support/workspace.js';
@@ -139,7 +140,11 @@ rootTest('NV4, NV5: a file system that does not answer is told without its usage
   } finally {
     delete node.conditionOf;
     await (await open(fifo, 'w')).close();
-    execFileSync('umount', [volume_path]);
+    // Busy until the question that had waited has closed the pipe.
+    await eventually(
+      'the pipe is unmounted',
+      () => spawnSync('umount', [volume_path]).status === 0,
+    );
     rmSync(volume_path);
     rmSync(fifo);
   }

@@ -128,15 +128,6 @@ export function rawClient(t: TestContext, endpoint: string, service: ServiceName
   return client as unknown as RawClient;
 }
 
-/** Waits until something holds, for at most 5 s. */
-export async function eventually(what: string, holds: () => boolean): Promise<void> {
-  const deadline = Date.now() + 5000;
-  while (!holds()) {
-    if (Date.now() > deadline) throw new Error(`did not happen in 5 s: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}
-
 /** A promise with its handles outside. */
 export function defer<T = void>(): { promise: Promise<T>; resolve: (value: T) => void } {
   let resolve = (_value: T): void => undefined;

@@ -18,10 +18,10 @@ import { CSI_PACKAGE, clientServices, csiProto } from '../../src/csi/proto.js';
 import type { CallContext, RequestMessage, ServiceName } from '../../src/csi/service.js';
 import { CsiError } from '../../src/errors.js';
 import { StartError } from '../../src/server.js';
+import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import {
   defer,
-  eventually,
   fakeService,
   frame,
   makeServer,

@@ -6,11 +6,11 @@ import type * as grpc from '@grpc/grpc-js';
 import type { CallContext, MessageWriter, Service } from '../../src/csi/service.js';
 import { CsiError } from '../../src/errors.js';
 import type { CsiClient, Message } from '../support/csi-client.js';
+import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { seededRandom } from '../support/random.js';
 import {
   defer,
-  eventually,
   fakeService,
   frame,
   type Row,

@@ -4,7 +4,7 @@
  * goes away also after a failure or a kill -9 of the plugin.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { loadAddon } from '../../src/native/addon.js';
@@ -32,8 +32,11 @@ export class Workspace {
       if (mounts.length === 0 && loops.length === 0) break;
       let unmounted = 0;
       for (const mountPoint of mounts.reverse()) {
-        // Harmless if it is not frozen; a frozen file system cannot be unmounted.
-        spawnSync('fsfreeze', ['-u', mountPoint], { stdio: 'ignore' });
+        // Harmless if it is not frozen; a frozen file system cannot be unmounted. To open what is no
+        // directory, a pipe or a device, may take for ever.
+        if (statSync(mountPoint, { throwIfNoEntry: false })?.isDirectory() === true) {
+          spawnSync('fsfreeze', ['-u', mountPoint], { stdio: 'ignore' });
+        }
         if (spawnSync('umount', [mountPoint], { stdio: 'ignore' }).status === 0) unmounted += 1;
       }
       // A device that goes with its mount frees its number, which another test may have by now: only
