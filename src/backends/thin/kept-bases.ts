@@ -5,7 +5,6 @@
  * A base that has become unsound is lost for good: its row says why until it is dropped. Callers hold
  * the locks of the snapshots. Knows no limits (volumes/kept-bases.ts does).
  */
-import { existsSync } from 'node:fs';
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError } from '../../errors.js';
@@ -168,7 +167,7 @@ export class ThinKeptBases {
   /** Why a base is lost that was not yet; it is from then on. */
   async #lossNow(base: KeptBaseRecord): Promise<string | null> {
     const reason = await this.#lossByMetadata(base);
-    if (reason !== null || existsSync(this.#path(base.snapshotId))) return reason;
+    if (reason !== null || (await this.#files()).includes(base.snapshotId)) return reason;
     await this.deps.ledger.loseKeptBase(base.snapshotId, FILE_IS_GONE);
     return FILE_IS_GONE;
   }
