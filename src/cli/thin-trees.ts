@@ -60,7 +60,7 @@ export class ThinTrees {
 
   /** All devices, in the order of their ids. */
   devices(signal?: AbortSignal): Promise<ThinDeviceDetails[]> {
-    return this.#look(() => this.#listDevices(signal));
+    return this.#look(() => this.#listDevices(signal), signal);
   }
 
   /** Roots of the mapping trees of devices, in the order of the ids. */
@@ -86,8 +86,9 @@ export class ThinTrees {
   }
 
   /** What is read while the trees stand still. */
-  async #look<T>(read: () => Promise<T>): Promise<T> {
+  async #look<T>(read: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     for (let look = 0; look < LOOKS; look += 1) {
+      signal?.throwIfAborted();
       if (look > 0) await delay(REST_MS);
       const before = await superblockAt(this.runner, this.metadata, this.#block);
       const found = await attempt(read);
@@ -109,7 +110,6 @@ export class ThinTrees {
   }
 
   async #listDevices(signal?: AbortSignal): Promise<ThinDeviceDetails[]> {
-    signal?.throwIfAborted();
     const first = await this.#ask(null);
     if (!first.truncated) return first.devices;
     const all = [...first.devices];

@@ -157,7 +157,8 @@ export interface DmAddon {
    * suspended here, in every case. A failure has deleted what it made, unless the pool did not let it.
    * EBUSY if an origin is suspended already, or its file system frozen by somebody else (kernels before
    * 6.8; later ones count freezes, so it is cut, and left frozen); ESTALE if a device is not the thin
-   * device `originId` of this pool; THIN_POOL_MODE unless the pool is rw, since without space a file system may not freeze.
+   * device `originId` of this pool; THIN_POOL_MODE unless the pool is rw, since without space a file
+   * system may not freeze.
    *
    * The kernel counts each create_snap in the pool's time, keeps 24 bits of it in the mappings and goes
    * on wrongly behind that: refuse to cut when the superblock's time is 16,777,215.
