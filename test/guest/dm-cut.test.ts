@@ -180,10 +180,9 @@ dmTest('an origin that somebody else has suspended is not cut, nor are the other
 
 const thaw = (mountPoint: string) => spawnSync('fsfreeze', ['-u', mountPoint]).status === 0;
 
+const [major = 0, minor = 0] = release().split('.').map(Number);
 /** Linux 6.8 and later count freezes; before, there was one at a time. */
-const FREEZES_ARE_COUNTED = (([major = 0, minor = 0]) => major > 6 || (major === 6 && minor >= 8))(
-  release().split('.').map(Number),
-);
+const FREEZES_ARE_COUNTED = major > 6 || (major === 6 && minor >= 8);
 
 dmTest('an origin whose file system somebody else has frozen stays frozen', async (scene) => {
   const pool = await TestPool.start(scene);

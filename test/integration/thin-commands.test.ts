@@ -297,30 +297,20 @@ test('help names every exit code and the way to a metadata snapshot', async (t) 
   }
 });
 
-test('words that nobody reads change neither the list nor the exit code', async (t) => {
+/** Of more ranges than a pipe holds, from device 2 to the target. */
+async function startLargeDelta(t: TestContext, target: string) {
   const metadata = await metadataOf('--mapped 200000 --changed 0.5');
-  const { child, output } = startCommand(t, [
-    'thin-delta',
-    '--thin1',
-    '2',
-    '--thin2',
-    '9',
-    metadata,
-  ]);
+  return startCommand(t, ['thin-delta', '--thin1', '2', '--thin2', target, metadata]);
+}
+
+test('words that nobody reads change neither the list nor the exit code', async (t) => {
+  const { child, output } = await startLargeDelta(t, '9');
   child.stderr.destroy();
   assert.equal((await endOf(child, output)).code, 4);
 });
 
 test('a closed pipe is no error', async (t) => {
-  const metadata = await metadataOf('--mapped 200000 --changed 0.5');
-  const { child, output } = startCommand(t, [
-    'thin-delta',
-    '--thin1',
-    '2',
-    '--thin2',
-    '3',
-    metadata,
-  ]);
+  const { child, output } = await startLargeDelta(t, '3');
   child.stdout.once('data', () => child.stdout.destroy());
   const { code, signal, stderr } = await endOf(child, output);
   assert.deepEqual([code, signal, stderr], [0, null, '']);

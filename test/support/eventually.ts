@@ -1,5 +1,4 @@
-/** Waiting for what has to happen soon, and of which nobody tells. */
-/** Waits until something holds, for at most 5 s. */
+/** Waits for what has to happen soon, and of which nobody tells, for at most 5 s. */
 export async function eventually(what: string, holds: () => boolean): Promise<void> {
   const deadline = Date.now() + 5000;
   while (!holds()) {

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { rejectsWith } from '../../support/expect-status.js';
-import { membersOf, PLAYED_SIZE, PlayedPool } from '../../support/played-pool.js';
+import { membersOf, PLAYED_SIZE, PlayedPool } from '../../support/played-thin-pool.js';
 
 test('a device that somebody else made under the next id is left alone', () =>
   PlayedPool.use(async (pool) => {

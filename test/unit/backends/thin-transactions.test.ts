@@ -6,8 +6,13 @@ import { test } from 'node:test';
 import { PoolQueue } from '../../../src/backends/thin/pool-queue.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { failure } from '../../support/fake-thin-kernel.js';
-import { membersOf, PLAYED_SIZE, PlayedPool } from '../../support/played-pool.js';
-import { Killed, type PlayedProcess } from '../../support/played-thin-pool.js';
+import {
+  Killed,
+  membersOf,
+  PLAYED_SIZE,
+  PlayedPool,
+  type PlayedProcess,
+} from '../../support/played-thin-pool.js';
 
 interface Change {
   title: string;

@@ -9,6 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { isToolAtWork } from '../../../src/mount/device-lock.js';
 import { assertPrograms, ExecError, run } from '../../../src/mount/exec.js';
+import { eventually } from '../../support/eventually.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../../support/workspace.js';
 
@@ -22,14 +23,6 @@ function isAlive(pid: number): boolean {
   if (!existsSync(`/proc/${pid}/stat`)) return false;
   // A zombie waits for its parent only.
   return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
-}
-
-async function until(condition: () => boolean, what: string): Promise<void> {
-  for (let attempt = 0; attempt < 200; attempt += 1) {
-    if (condition()) return;
-    await delay(25);
-  }
-  assert.fail(`it never happened: ${what}`);
 }
 
 async function failureOf(promise: Promise<unknown>): Promise<ExecError> {
@@ -125,17 +118,15 @@ test('a plugin that is killed leaves no command behind', async () => {
   const plugin = spawn(process.execPath, [script], { stdio: ['ignore', 'pipe', 'inherit'] });
   const { pid } = plugin;
   assert.ok(pid !== undefined);
-  await until(
-    () =>
-      childrenOf(pid).some((child) => readFileSync(`/proc/${child}/comm`, 'utf8') === 'sleep\n'),
-    'the plugin runs sleep',
+  await eventually('the plugin runs sleep', () =>
+    childrenOf(pid).some((child) => readFileSync(`/proc/${child}/comm`, 'utf8') === 'sleep\n'),
   );
   const [sleeper] = childrenOf(pid);
   assert.ok(sleeper !== undefined && isAlive(sleeper));
   const ended = once(plugin, 'exit');
   plugin.kill('SIGKILL');
   await ended;
-  await until(() => !isAlive(sleeper), 'sleep is gone');
+  await eventually('sleep is gone', () => !isAlive(sleeper));
 });
 
 /** A script that is begun, waits for a sign and ends, and the file it keeps locked meanwhile. */
@@ -153,8 +144,8 @@ class Waiting {
 
   async end(): Promise<void> {
     writeFileSync(this.path('go'), '');
-    await until(() => existsSync(this.path('ended')), 'the command ended by itself');
-    await until(() => childrenOf(process.pid).length === 0, 'no process is left');
+    await eventually('the command ended by itself', () => existsSync(this.path('ended')));
+    await eventually('no process is left', () => childrenOf(process.pid).length === 0);
     // Whoever inherited the lock has gone with it.
     while (await isToolAtWork(this.locked)) await delay(25);
     rmSync(this.directory, { recursive: true });
@@ -167,7 +158,7 @@ test('a command that must not stop half way ends although the plugin was killed,
   const plugin = spawn(process.execPath, [script, waiting.script, waiting.locked], {
     stdio: 'ignore',
   });
-  await until(() => existsSync(waiting.path('begun')), 'the command runs');
+  await eventually('the command runs', () => existsSync(waiting.path('begun')));
   const gone = once(plugin, 'exit');
   plugin.kill('SIGKILL');
   await gone;
@@ -180,7 +171,7 @@ test('a command that must not stop half way is not killed when its time is over'
   const options = { outlivesLocking: waiting.locked, timeoutMs: 500 };
   const ran = run('sh', ['-c', waiting.script], options);
   await rejectsWith(ran, 'ABORTED', /^sh is still working on .*locked.*try again/);
-  await until(() => existsSync(waiting.path('begun')), 'the command runs');
+  await eventually('the command runs', () => existsSync(waiting.path('begun')));
   assert.equal(await isToolAtWork(waiting.locked), true);
   await waiting.end();
 });
@@ -190,7 +181,7 @@ test('a command that must not stop half way is not killed for what it says', asy
   const options = { outlivesLocking: waiting.locked };
   const ran = run('sh', ['-c', `head -c 2000000 /dev/zero; ${waiting.script}`], options);
   await rejectsWith(ran, 'ABORTED', /still working/);
-  await until(() => existsSync(waiting.path('begun')), 'the command goes on');
+  await eventually('the command goes on', () => existsSync(waiting.path('begun')));
   await waiting.end();
 });
 
@@ -198,9 +189,9 @@ test('two commands that lock one device do not run at once', async () => {
   const waiting = new Waiting();
   const options = { outlivesLocking: waiting.locked };
   const first = run('sh', ['-c', waiting.script], options);
-  await until(() => existsSync(waiting.path('begun')), 'the first one runs');
+  await eventually('the first one runs', () => existsSync(waiting.path('begun')));
   const second = run('ls', [waiting.directory], options);
-  await until(() => childrenOf(process.pid).length === 2, 'the second one waits');
+  await eventually('the second one waits', () => childrenOf(process.pid).length === 2);
   await delay(200);
   writeFileSync(waiting.path('go'), '');
   assert.match((await second).stdout, /^ended$/m);
@@ -235,7 +226,7 @@ test('a command stuck in the kernel is given up after it could not be killed', {
     assert.match(failure.message, /stuck in the kernel/);
     const children = childrenOf(process.pid);
     spawnSync('fsfreeze', ['-u', mountPoint]);
-    await until(() => children.every((child) => !isAlive(child)), 'touch ends');
+    await eventually('touch ends', () => children.every((child) => !isAlive(child)));
   } finally {
     workspace.dispose();
   }
