@@ -33,6 +33,37 @@ void CheckOffset(const FillLimits& limits, uint64_t size_bytes, Fields* source) 
   if (limits.offset > size_bytes) source->Reject("offset must not be above the size of the target");
 }
 
+// Reading a field can run a getter, and a getter can detach or shrink any memory of JavaScript. So
+// the two functions below come after the last field of a request has been read: from then on no
+// JavaScript runs, and the memory stays where it is.
+Span<uint8_t> BufferSpan(const Napi::Value& value, Fields* source) {
+  if (!value.IsArrayBuffer()) {
+    source->Reject("the buffer must be an ArrayBuffer");
+    return Span<uint8_t>();
+  }
+  Napi::ArrayBuffer buffer = value.As<Napi::ArrayBuffer>();
+  // A detached one has no bytes.
+  if (buffer.ByteLength() < MessageWriter::kMinBufferBytes) {
+    source->Reject("the buffer must have at least 4096 bytes");
+    return Span<uint8_t>();
+  }
+  return Span<uint8_t>(static_cast<uint8_t*>(buffer.Data()), buffer.ByteLength());
+}
+
+Span<const uint64_t> WordSpan(const Napi::BigUint64Array& read, Fields* source) {
+  if (!source->ok()) return Span<const uint64_t>();
+  // A wrapper remembers pointer and length from its making, so the array is wrapped again.
+  const Napi::BigUint64Array words = read.As<Napi::BigUint64Array>();
+  // An empty list of extents is a valid one, so what was taken away must not look like it.
+  if (words.ElementLength() != read.ElementLength()) {
+    source->Reject("target and base must not change while the request is read");
+  }
+  if (words.ElementLength() % ListSource::kWordsPerExtent != 0) {
+    source->Reject("target and base must have 4 words an extent");
+  }
+  return Span<const uint64_t>(words.Data(), words.ElementLength());
+}
+
 SnapshotIdentity ReadIdentity(const char* name, Fields* source) {
   Fields file = source->Nested(name);
   SnapshotIdentity identity = {file.Path("path"), file.Word("device"), file.Word("inode"),
@@ -41,38 +72,34 @@ SnapshotIdentity ReadIdentity(const char* name, Fields* source) {
   return identity;
 }
 
-Result<FillOutcome> FillFiles(Fields* source, const FillLimits& limits, Span<uint8_t> buffer) {
+Result<FillOutcome> FillFiles(Fields* source, const FillLimits& limits, const Napi::Value& buffer) {
   SnapshotIdentity target = ReadIdentity("target", source);
   std::optional<SnapshotIdentity> base;
   if (!source->IsNull("base")) base = ReadIdentity("base", source);
   CheckOffset(limits, target.size_bytes, source);
+  const Span<uint8_t> bytes = BufferSpan(buffer, source);
   if (!source->ok()) return source->TakeStatus();
-  return FillFromFiles(std::move(target), std::move(base), limits, buffer);
+  return FillFromFiles(std::move(target), std::move(base), limits, bytes);
 }
 
-Span<const uint64_t> ReadWords(const char* name, Fields* source) {
-  const Napi::BigUint64Array words = source->Words(name);
-  if (!source->ok()) return Span<const uint64_t>();
-  if (words.ElementLength() % ListSource::kWordsPerExtent != 0) {
-    source->Reject(std::string(name) + " must have 4 words an extent");
-  }
-  return Span<const uint64_t>(words.Data(), words.ElementLength());
-}
-
-Result<FillOutcome> FillExtents(Fields* source, const FillLimits& limits, Span<uint8_t> buffer) {
+Result<FillOutcome> FillExtents(Fields* source, const FillLimits& limits,
+                                const Napi::Value& buffer) {
   const uint64_t size_bytes = source->Bytes("sizeBytes");
-  const Span<const uint64_t> target_words = ReadWords("target", source);
+  const Napi::BigUint64Array target_words = source->Words("target");
   const bool has_base = !source->IsNull("base");
-  const Span<const uint64_t> base_words =
-      has_base ? ReadWords("base", source) : Span<const uint64_t>();
+  const Napi::BigUint64Array base_words = has_base ? source->Words("base") : target_words;
   CheckOffset(limits, size_bytes, source);
+  const Span<uint8_t> bytes = BufferSpan(buffer, source);
+  const Span<const uint64_t> target_span = WordSpan(target_words, source);
+  const Span<const uint64_t> base_span = WordSpan(base_words, source);
   if (!source->ok()) return source->TakeStatus();
-  ListSource target(target_words, size_bytes);
-  ListSource base(base_words, size_bytes);
-  return FillFromMaps(&target, has_base ? &base : nullptr, size_bytes, limits, buffer);
+  ListSource target(target_span, size_bytes);
+  ListSource base(base_span, size_bytes);
+  return FillFromMaps(&target, has_base ? &base : nullptr, size_bytes, limits, bytes);
 }
 
-Result<FillOutcome> FillPattern(Fields* source, const FillLimits& limits, Span<uint8_t> buffer) {
+Result<FillOutcome> FillPattern(Fields* source, const FillLimits& limits,
+                                const Napi::Value& buffer) {
   const uint64_t size_bytes = source->Bytes("sizeBytes");
   const uint64_t extent_bytes = source->Bytes("extentBytes");
   const uint64_t stride_bytes = source->Bytes("strideBytes");
@@ -80,20 +107,23 @@ Result<FillOutcome> FillPattern(Fields* source, const FillLimits& limits, Span<u
     source->Reject("extentBytes must be from 1 to strideBytes");
   }
   CheckOffset(limits, size_bytes, source);
+  const Span<uint8_t> bytes = BufferSpan(buffer, source);
   if (!source->ok()) return source->TakeStatus();
   PatternSource target(size_bytes, extent_bytes, stride_bytes);
-  return FillFromMaps(&target, nullptr, size_bytes, limits, buffer);
+  return FillFromMaps(&target, nullptr, size_bytes, limits, bytes);
 }
 
-Result<FillOutcome> FillThin(Fields* source, const FillLimits& limits, Span<uint8_t> buffer) {
+Result<FillOutcome> FillThin(Fields* source, const FillLimits& limits, const Napi::Value& buffer) {
   const uint64_t size_bytes = source->Bytes("sizeBytes");
   const ThinScanRequest request = ReadThinScan(source);
   CheckOffset(limits, size_bytes, source);
+  const Span<uint8_t> bytes = BufferSpan(buffer, source);
   if (!source->ok()) return source->TakeStatus();
-  return FillFromThin(request, size_bytes, limits, buffer);
+  return FillFromThin(request, size_bytes, limits, bytes);
 }
 
-Result<FillOutcome> FillFromSource(Fields* source, const FillLimits& limits, Span<uint8_t> buffer) {
+Result<FillOutcome> FillFromSource(Fields* source, const FillLimits& limits,
+                                   const Napi::Value& buffer) {
   const std::string kind = source->Text("kind");
   if (kind == "files") return FillFiles(source, limits, buffer);
   if (kind == "extents") return FillExtents(source, limits, buffer);
@@ -101,20 +131,6 @@ Result<FillOutcome> FillFromSource(Fields* source, const FillLimits& limits, Spa
   if (kind == "thin") return FillThin(source, limits, buffer);
   source->Reject("kind must be 'files', 'extents', 'thin' or 'pattern'");
   return source->TakeStatus();
-}
-
-Span<uint8_t> ReadBuffer(const Napi::Value& value, Fields* request) {
-  if (!value.IsArrayBuffer()) {
-    request->Reject("the buffer must be an ArrayBuffer");
-    return Span<uint8_t>();
-  }
-  Napi::ArrayBuffer buffer = value.As<Napi::ArrayBuffer>();
-  // A detached one has no bytes.
-  if (buffer.ByteLength() < MessageWriter::kMinBufferBytes) {
-    request->Reject("the buffer must have at least 4096 bytes");
-    return Span<uint8_t>();
-  }
-  return Span<uint8_t>(static_cast<uint8_t*>(buffer.Data()), buffer.ByteLength());
 }
 
 Napi::Value ToObject(Napi::Env env, const FillOutcome& outcome) {
@@ -138,10 +154,9 @@ Napi::Value ToObject(Napi::Env env, const FillOutcome& outcome) {
 Napi::Value FillMetadataBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], kFunction);
   const FillLimits limits = ReadLimits(&request);
-  const Span<uint8_t> buffer = ReadBuffer(info[1], &request);
   Fields source = request.Nested("source");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<FillOutcome> outcome = FillFromSource(&source, limits, buffer);
+  Result<FillOutcome> outcome = FillFromSource(&source, limits, info[1]);
   if (!outcome.ok()) return Failed(info.Env(), outcome.status());
   return ToObject(info.Env(), *outcome);
 }

@@ -40,7 +40,8 @@ class Fields {
   std::optional<std::string> TextOrNull(const char* name);
   // An array of 1 to 4096 strings.
   std::vector<std::string> Texts(const char* name);
-  // Elements of a BigUint64Array; they belong to JavaScript and live as long as this call.
+  // A BigUint64Array. Its elements belong to JavaScript, and reading a further field can take them
+  // away: what the wrapper says of them holds until then.
   Napi::BigUint64Array Words(const char* name);
   // Integral numbers from 0 to `max`, at most `max_count` of them.
   std::vector<uint64_t> Numbers(const char* name, uint64_t max, uint32_t max_count);
