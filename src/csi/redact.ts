@@ -2,7 +2,7 @@
  * Copies CSI messages for the log without what must not be in a log.
  *
  * What is hidden follows the csi_secret mark of the proto, so that a field added there is covered
- * without a change here. The price of a call depends on the message, not on the proto: which fields
+ * without a change here, and one short list of names. The price of a call depends on the message, not on the proto: which fields
  * of a type can lead to a secret is worked out once.
  */
 import protobuf from 'protobufjs';
@@ -11,11 +11,15 @@ import { CSI_PACKAGE, csiProto } from './proto.js';
 export const STRIPPED = '***stripped***';
 
 /**
- * Fields that CSI calls sensitive in prose but does not mark: mount flags may hold passwords (CIFS
- * style `password=...`).
+ * Fields that the proto does not mark and that hold secrets all the same, by name, wherever they stand:
+ * mount flags may have passwords in them (CIFS style `password=...`), kubelet puts the tokens of a pod's
+ * service account into the volume context (csi.storage.k8s.io/serviceAccount.tokens), and the publish
+ * context is a place for credentials of an attachment.
  */
 const ALSO_SENSITIVE: ReadonlySet<string> = new Set([
-  'csi.v1.VolumeCapability.MountVolume.mount_flags',
+  'mount_flags',
+  'volume_context',
+  'publish_context',
 ]);
 
 /** How to copy one message type. A field is hidden, copied whole, or copied by its own plan. */
@@ -63,10 +67,7 @@ function treatmentOf(field: protobuf.Field): 'hide' | 'copy' | Plan {
 }
 
 function isSensitive(field: protobuf.Field): boolean {
-  return (
-    field.getOption('(csi_secret)') === true ||
-    ALSO_SENSITIVE.has(field.fullName.replace(/^\./, ''))
-  );
+  return field.getOption('(csi_secret)') === true || ALSO_SENSITIVE.has(field.name);
 }
 
 function copyByPlan(value: unknown, plan: Plan): unknown {

@@ -5,6 +5,8 @@ import { clientServices, csiProto } from '../../../src/csi/proto.js';
 import { redact, STRIPPED } from '../../../src/csi/redact.js';
 
 const SECRET = 'hunter2';
+/** Sensitive fields that the proto does not mark. */
+const UNMARKED = ['mount_flags', 'volume_context', 'publish_context'];
 
 /** Every message type of the proto by its name relative to the package, nested ones too. */
 function allTypes(
@@ -20,7 +22,7 @@ function relativeName(type: protobuf.Type): string {
 }
 
 function isSecret(field: protobuf.Field): boolean {
-  return field.options?.['(csi_secret)'] === true || field.name === 'mount_flags';
+  return field.options?.['(csi_secret)'] === true || UNMARKED.includes(field.name);
 }
 
 /** A message with every field set: secret values where the proto wants them, others harmless. */
@@ -92,7 +94,7 @@ test('everything that is not secret is kept', () => {
   for (const type of allTypes()) {
     const kept = JSON.stringify(redact(relativeName(type), filled(type)));
     const whole = JSON.stringify(filled(type), (key, value) =>
-      key === 'secrets' || key === 'mount_flags' ? STRIPPED : value,
+      key === 'secrets' || UNMARKED.includes(key) ? STRIPPED : value,
     );
     assert.equal(kept, whole, type.fullName);
   }
