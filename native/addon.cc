@@ -26,6 +26,7 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<LoopDetachBinding>(exports, "loopDetach");
   Export<LoopResizeBinding>(exports, "loopResize");
   Export<SetLoopDirectIoBinding>(exports, "setLoopDirectIo");
+  Export<EndUnsafeDirectIoBinding>(exports, "endUnsafeDirectIo");
   Export<SetDeviceReadOnlyBinding>(exports, "setDeviceReadOnly");
   Export<ProbeReflinkBinding>(exports, "probeReflink");
   Export<CreateSparseFileBinding>(exports, "createSparseFile");

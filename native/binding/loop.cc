@@ -6,6 +6,7 @@
 
 #include "native/binding/values.h"
 #include "native/device/block_device.h"
+#include "native/device/direct_io.h"
 #include "native/device/file_system_growth.h"
 #include "native/device/loop_attach.h"
 #include "native/device/loop_change.h"
@@ -22,6 +23,7 @@ Napi::Object ToObject(Napi::Env env, const LoopDevice& device) {
   SetBigInt(&object, "backingInode", device.backing.inode);
   SetBoolean(&object, "readOnly", device.read_only);
   SetBoolean(&object, "directIo", device.direct_io);
+  SetNumber(&object, "sectorBytes", device.sector_bytes);
   SetBigInt(&object, "sizeBytes", device.size_bytes);
   return object;
 }
@@ -119,6 +121,17 @@ Napi::Value SetLoopDirectIoBinding(const Napi::CallbackInfo& info) {
   const bool direct_io = request.Boolean("directIo");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
   return Answer(info.Env(), SetLoopDirectIo(path, direct_io));
+}
+
+Napi::Value EndUnsafeDirectIoBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "endUnsafeDirectIo");
+  const std::string directory = request.Path("directory");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  Result<uint32_t> changed = EndUnsafeDirectIo(directory);
+  if (!changed.ok()) return Failed(info.Env(), changed.status());
+  Napi::Object object = Success(info.Env());
+  SetNumber(&object, "changed", *changed);
+  return object;
 }
 
 Napi::Value SetDeviceReadOnlyBinding(const Napi::CallbackInfo& info) {

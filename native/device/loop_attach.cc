@@ -6,7 +6,9 @@
 #include <cstring>
 #include <utility>
 
+#include "native/device/direct_io.h"
 #include "native/device/file_lock.h"
+#include "native/device/loop_change.h"
 
 namespace blockdelta {
 namespace {
@@ -37,38 +39,62 @@ Result<std::optional<LoopDevice>> FindToKeep(const FileIdentity& backing, const 
   return found;
 }
 
-Result<AttachedLoop> Reused(LoopDevice device, const std::string& backing_path, bool read_only) {
-  if (device.attached_read_only == read_only) return AttachedLoop{std::move(device), false};
+Result<bool> MayAttachDirectly(int backing_fd, bool read_only, uint32_t sector_bytes,
+                               const std::string& path) {
+  if (read_only) return true;
+  return MayWriteDirectly(backing_fd, sector_bytes, path);
+}
+
+// How a file is to be attached.
+struct Mode {
+  bool read_only;
+  bool direct_io;
+};
+
+// An earlier attach may have left direct I/O on where it must be off.
+Result<AttachedLoop> Reused(LoopDevice device, const std::string& backing_path, bool read_only,
+                            int backing_fd) {
+  if (device.attached_read_only == read_only) {
+    Result<bool> direct =
+        MayAttachDirectly(backing_fd, read_only, device.sector_bytes, backing_path);
+    if (!direct.ok()) return direct.TakeStatus();
+    if (device.direct_io && !*direct) {
+      Status status = SetLoopDirectIo(device.path, false);
+      if (!status.ok()) return status;
+      device.direct_io = false;
+    }
+    return AttachedLoop{std::move(device), false};
+  }
   return Status::Errno(EEXIST, "LOOP_CONFIGURE", backing_path,
                        "attached to " + device.path +
                            (device.attached_read_only ? " read-only" : " for reading and writing"));
 }
 
-Status Configure(int loop_fd, int backing_fd, bool read_only, const std::string& label,
+Status Configure(int loop_fd, int backing_fd, Mode mode, const std::string& label,
                  const std::string& loop_path) {
   struct loop_config config = {};
   config.fd = static_cast<uint32_t>(backing_fd);
   config.block_size = kSectorBytes;
-  config.info.lo_flags = LO_FLAGS_DIRECT_IO;
-  if (read_only) config.info.lo_flags |= LO_FLAGS_READ_ONLY;
+  if (mode.direct_io) config.info.lo_flags |= LO_FLAGS_DIRECT_IO;
+  if (mode.read_only) config.info.lo_flags |= LO_FLAGS_READ_ONLY;
   const size_t length = std::min(label.size(), sizeof config.info.lo_file_name - 1);
   std::memcpy(config.info.lo_file_name, label.data(), length);
   Status status = Ioctl(loop_fd, LOOP_CONFIGURE, &config, "LOOP_CONFIGURE", loop_path);
-  if (!status.IsErrno(EINVAL)) return status;
+  if (!mode.direct_io || !status.IsErrno(EINVAL)) return status;
   // Older kernels refuse direct I/O where the file system has none (tmpfs).
   config.info.lo_flags &= ~static_cast<uint32_t>(LO_FLAGS_DIRECT_IO);
   return Ioctl(loop_fd, LOOP_CONFIGURE, &config, "LOOP_CONFIGURE", loop_path);
 }
 
 // Takes a free device; the number is only a suggestion until LOOP_CONFIGURE has taken it.
-Result<UniqueFd> TakeFreeLoop(int control_fd, int backing_fd, bool read_only,
-                              const std::string& label) {
+Result<UniqueFd> TakeFreeLoop(int control_fd, int backing_fd, Mode mode, const std::string& label) {
   Status status;
   for (int tries = 0; tries < kMaxTries; tries++) {
     const int number = RetryInterrupted([&] { return ioctl(control_fd, LOOP_CTL_GET_FREE); });
     if (number < 0) return Status::Errno(errno, "LOOP_CTL_GET_FREE", kLoopControl);
-    Result<UniqueFd> fd = OpenLoop(static_cast<uint32_t>(number), read_only ? O_RDONLY : O_RDWR);
-    status = fd.ok() ? Configure(fd->get(), backing_fd, read_only, label,
+    Result<UniqueFd> fd =
+        OpenLoop(static_cast<uint32_t>(number), mode.read_only ? O_RDONLY : O_RDWR);
+    status = fd.ok() ? Configure(fd->get(), backing_fd, mode, label,
                                  LoopPath(static_cast<uint32_t>(number)))
                      : fd.TakeStatus();
     if (status.ok()) return fd;
@@ -99,7 +125,9 @@ Result<AttachedLoop> AttachNew(int backing_fd, const struct stat& backing, bool 
                                const std::string& label) {
   Result<UniqueFd> control = OpenPath(kLoopControl, O_RDWR);
   if (!control.ok()) return control.TakeStatus();
-  Result<UniqueFd> fd = TakeFreeLoop(control->get(), backing_fd, read_only, label);
+  Result<bool> direct = MayAttachDirectly(backing_fd, read_only, kSectorBytes, label);
+  if (!direct.ok()) return direct.TakeStatus();
+  Result<UniqueFd> fd = TakeFreeLoop(control->get(), backing_fd, {read_only, *direct}, label);
   if (!fd.ok()) return fd.TakeStatus();
   Result<LoopDevice> device = Verify(fd->get(), backing, read_only);
   if (device.ok()) return AttachedLoop{std::move(*device), true};
@@ -122,7 +150,9 @@ Result<AttachedLoop> AttachLoop(const std::string& backing_path, bool read_only,
   Result<std::optional<LoopDevice>> found =
       FindToKeep({state->st_dev, state->st_ino}, backing_path);
   if (!found.ok()) return found.TakeStatus();
-  if (found->has_value()) return Reused(std::move(**found), backing_path, read_only);
+  if (found->has_value()) {
+    return Reused(std::move(**found), backing_path, read_only, backing->get());
+  }
   return AttachNew(backing->get(), *state, read_only, label);
 }
 

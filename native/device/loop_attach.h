@@ -13,9 +13,11 @@ struct AttachedLoop {
   bool created;  // False: the file was attached already.
 };
 
-// `label` is cut to 63 bytes. EEXIST if the file is attached with the other `read_only`. Safe
-// against other calls of this function, in any process, for the same file: one file on two loop
-// devices has two page caches, and one of them goes stale.
+// I/O to the file is direct where that is safe (direct_io.h) and the kernel does it; a device that
+// was attached already loses direct I/O that is not safe. `label` is cut to 63 bytes. EEXIST if the
+// file is attached with the other `read_only`. Safe against other calls of this function, in any
+// process, for the same file: one file on two loop devices has two page caches, and one of them
+// goes stale.
 Result<AttachedLoop> AttachLoop(const std::string& backing_path, bool read_only,
                                 const std::string& label);
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "native/device/direct_io.h"
 #include "native/device/file_lock.h"
 
 namespace blockdelta {
@@ -49,18 +50,33 @@ Result<std::optional<LoopDevice>> ResizeLoop(const std::string& backing_path) {
   return std::optional<LoopDevice>(std::move(*device));
 }
 
-Status SetLoopDirectIo(const std::string& device_path, bool direct_io) {
-  Result<UniqueFd> fd = OpenPath(device_path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (!fd.ok()) return fd.TakeStatus();
+Status SetDirectIo(int fd, bool direct_io, const std::string& device_path) {
   const unsigned long wanted = direct_io ? 1 : 0;
-  Status status = Ioctl(fd->get(), LOOP_SET_DIRECT_IO, wanted, "LOOP_SET_DIRECT_IO", device_path);
+  Status status = Ioctl(fd, LOOP_SET_DIRECT_IO, wanted, "LOOP_SET_DIRECT_IO", device_path);
   if (!status.ok()) return status;
-  Result<struct loop_info64> info = LoopStatus(fd->get(), device_path);
+  Result<struct loop_info64> info = LoopStatus(fd, device_path);
   if (!info.ok()) return info.TakeStatus();
   if (((info->lo_flags & LO_FLAGS_DIRECT_IO) != 0) != direct_io) {
     return Status::Errno(EIO, "LOOP_SET_DIRECT_IO", device_path, "the device did not take it");
   }
   return Status();
+}
+
+Status SetLoopDirectIo(const std::string& device_path, bool direct_io) {
+  Result<UniqueFd> fd = OpenPath(device_path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (!fd.ok()) return fd.TakeStatus();
+  if (!direct_io) return SetDirectIo(fd->get(), false, device_path);
+  Result<LoopDevice> device = DescribeLoop(fd->get());
+  if (!device.ok()) return device.TakeStatus();
+  if (device->attached_read_only) return SetDirectIo(fd->get(), true, device_path);
+  Result<UniqueFd> backing = OpenBacking(*device);
+  if (!backing.ok()) return backing.TakeStatus();
+  Result<bool> safe = MayWriteDirectly(backing->get(), device->sector_bytes, device_path);
+  if (!safe.ok()) return safe.TakeStatus();
+  if (*safe) return SetDirectIo(fd->get(), true, device_path);
+  return Status::Errno(
+      EOPNOTSUPP, "LOOP_SET_DIRECT_IO", device_path,
+      "its sectors are smaller than the blocks of its file, and those than a page");
 }
 
 }  // namespace blockdelta

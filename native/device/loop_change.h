@@ -13,8 +13,11 @@ namespace blockdelta {
 // EIO if the device did not take the size.
 Result<std::optional<LoopDevice>> ResizeLoop(const std::string& backing_path);
 
-// Direct I/O to the backing file, or through the page cache. ENXIO if nothing is attached; EINVAL
-// if the pool's file system has no direct I/O.
+// Direct I/O to the backing file, or through the page cache, of an open device; read back. EINVAL
+// if the file system has no direct I/O, or none for sectors of this size.
+Status SetDirectIo(int fd, bool direct_io, const std::string& device_path);
+// The same by path. ENXIO if nothing is attached; EOPNOTSUPP if the device may not write directly
+// (direct_io.h).
 Status SetLoopDirectIo(const std::string& device_path, bool direct_io);
 
 }  // namespace blockdelta

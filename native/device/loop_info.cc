@@ -152,6 +152,9 @@ Result<LoopDevice> DescribeLoop(int fd) {
   int read_only = 0;
   status = Ioctl(fd, BLKROGET, &read_only, "BLKROGET", path);
   if (!status.ok()) return status;
+  int sector_bytes = 0;
+  status = Ioctl(fd, BLKSSZGET, &sector_bytes, "BLKSSZGET", path);
+  if (!status.ok()) return status;
   LoopDevice device = {};
   device.number = number;
   device.path = path;
@@ -159,8 +162,22 @@ Result<LoopDevice> DescribeLoop(int fd) {
   device.attached_read_only = (info->lo_flags & LO_FLAGS_READ_ONLY) != 0;
   device.read_only = read_only != 0 || device.attached_read_only;
   device.direct_io = (info->lo_flags & LO_FLAGS_DIRECT_IO) != 0;
+  device.sector_bytes = static_cast<uint32_t>(sector_bytes);
   device.size_bytes = size_bytes;
   return device;
+}
+
+Result<UniqueFd> OpenBacking(const LoopDevice& device) {
+  const std::optional<std::string> name = NamedFile(device.number);
+  if (!name.has_value()) return Status::Errno(ENOENT, "open", BackingFileOf(device.number));
+  Result<UniqueFd> fd = OpenPath(*name, O_PATH | O_NOFOLLOW);
+  if (!fd.ok()) return fd;
+  Result<struct stat> state = StatFd(fd->get(), *name);
+  if (!state.ok()) return state.TakeStatus();
+  if (!(FileIdentity{state->st_dev, state->st_ino} == device.backing)) {
+    return Status::Errno(ESTALE, "open", *name, "not the file that the device is attached to");
+  }
+  return fd;
 }
 
 namespace {

@@ -35,6 +35,8 @@ struct LoopDevice {
   // Writes are refused now: attached read-only, or made so later by BLKROSET.
   bool read_only;
   bool direct_io;
+  // Of a logical sector: the smallest unit of I/O.
+  uint32_t sector_bytes;
   uint64_t size_bytes;
 };
 
@@ -57,6 +59,10 @@ bool IsAttached(uint32_t number);
 // Makes the device stay attached after its last close (clears AUTOCLEAR), if it is attached to that
 // file. False: it is not.
 Result<bool> KeepLoop(uint32_t number, const FileIdentity& backing);
+
+// The device's file, opened with O_PATH by the name that the kernel has for it. ESTALE if there is
+// another file, ENOENT if the device is not attached or its file has no name any more.
+Result<UniqueFd> OpenBacking(const LoopDevice& device);
 
 // All attached devices; those that vanish meanwhile are left out.
 Result<std::vector<LoopDevice>> ListLoops();

@@ -99,6 +99,8 @@ export interface LoopDevice {
   /** Refuses writes: attached read-only, or made so later by setDeviceReadOnly. */
   readOnly: boolean;
   directIo: boolean;
+  /** Of a logical sector. */
+  sectorBytes: number;
   sizeBytes: bigint;
 }
 
@@ -142,9 +144,10 @@ export interface Addon extends DmAddon, ThinAddon {
   fillMetadata(request: FillRequest, buffer: ArrayBuffer): NativeResult<FillResult>;
 
   /**
-   * Attaches a file to a loop device (LOOP_CONFIGURE, direct I/O, 512-byte sectors), or finds the
-   * device it is attached to already. EBUSY races are retried. Reads back size, ro and direct I/O.
-   * `label` (cut to 63 bytes) is for humans. EEXIST if it was attached with
+   * Attaches a file to a loop device (LOOP_CONFIGURE, 512-byte sectors), or finds the device it is
+   * attached to already. I/O to the file is direct where that is safe: not if the file system can share
+   * blocks that are larger than a sector and smaller than a page. EBUSY races are retried. Reads back
+   * size and ro. `label` (cut to 63 bytes) is for humans. EEXIST if it was attached with
    * the other readOnly; what setDeviceReadOnly did since does not count.
    */
   loopAttach(request: {
@@ -168,10 +171,16 @@ export interface Addon extends DmAddon, ThinAddon {
    */
   loopResize(request: { backingPath: string }): NativeResult<{ device: LoopDevice | null }>;
   /**
-   * LOOP_SET_DIRECT_IO, read back and checked. EINVAL if the pool's file system has no direct I/O;
-   * ENXIO if nothing is attached.
+   * LOOP_SET_DIRECT_IO, read back and checked. EINVAL if the pool's file system has no direct I/O, or
+   * none for sectors of this size; EOPNOTSUPP if direct writes are not safe (see loopAttach); ENXIO if
+   * nothing is attached.
    */
   setLoopDirectIo(request: { devicePath: string; directIo: boolean }): NativeResult<object>;
+  /**
+   * Has devices write through the page cache that write directly and must not, if their files lie in the
+   * file system of the directory; a device in use goes on meanwhile. `changed`: how many.
+   */
+  endUnsafeDirectIo(request: { directory: string }): NativeResult<{ changed: number }>;
   /** BLKROSET. */
   setDeviceReadOnly(request: { devicePath: string; readOnly: boolean }): NativeResult<object>;
 

@@ -51,7 +51,12 @@ export const MUTABLE_PARAMETERS = [
     default: 'none',
     range: `${IO_SCHEDULERS.join(', ')}, as far as the node's kernel has it`,
   },
-  { name: 'loopDirectIo', type: 'boolean', default: 'true', range: 'true or false' },
+  {
+    name: 'loopDirectIo',
+    type: 'boolean',
+    default: 'true where it is safe',
+    range: 'true or false',
+  },
   { name: 'readBytesPerSecond', ...RATE },
   { name: 'writeBytesPerSecond', ...RATE },
   { name: 'readOperationsPerSecond', ...RATE },

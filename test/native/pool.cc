@@ -35,7 +35,8 @@ TempDirectory::~TempDirectory() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-std::unique_ptr<Pool> Pool::Make(const std::string& kind, const std::string& mount_options) {
+std::unique_ptr<Pool> Pool::Make(const std::string& kind, const std::string& mount_options,
+                                 const std::string& mkfs_options) {
   if (geteuid() != 0) {
     Skip("needs root");
     return nullptr;
@@ -49,8 +50,8 @@ std::unique_ptr<Pool> Pool::Make(const std::string& kind, const std::string& mou
   const std::string options = "-o loop" + (mount_options.empty() ? "" : "," + mount_options);
   const bool made =
       RunCommand("truncate -s " + std::string(kImageSize) + " " + image + " && mkfs." + kind +
-                 " -q " + image + " && mkdir " + pool->mount_point() + " && mount " + options +
-                 " " + image + " " + pool->mount_point());
+                 " -q " + mkfs_options + " " + image + " && mkdir " + pool->mount_point() +
+                 " && mount " + options + " " + image + " " + pool->mount_point());
   if (made) return pool;
   Skip(kind + " cannot be mounted on a loop device here");
   return nullptr;

@@ -32,8 +32,9 @@ class TempDirectory {
 class Pool {
  public:
   // `kind`: "xfs", "btrfs" or "ext4". Null, and the test skipped with the reason, if it cannot be
-  // made here. `mount_options` may be empty.
-  static std::unique_ptr<Pool> Make(const std::string& kind, const std::string& mount_options = "");
+  // made here. Both kinds of options may be empty.
+  static std::unique_ptr<Pool> Make(const std::string& kind, const std::string& mount_options = "",
+                                    const std::string& mkfs_options = "");
   ~Pool();
 
   std::string At(const std::string& name) const { return directory_.At("mount/" + name); }

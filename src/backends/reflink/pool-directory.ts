@@ -66,6 +66,8 @@ export class PoolDirectory {
       await mkdir(path, { recursive: true, mode: 0o700 });
     }
     await this.#native.run('flush', { path: this.#layout.root });
+    // Devices that an earlier release has attached may be in use.
+    await this.#native.run('endUnsafeDirectIo', { directory: this.#layout.volumes });
   }
 
   async stop(): Promise<void> {

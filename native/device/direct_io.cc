@@ -1,0 +1,60 @@
+#include "native/device/direct_io.h"
+
+#include <linux/magic.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "native/device/loop_change.h"
+
+namespace blockdelta {
+namespace {
+
+// Turns direct I/O off. False: the device is another one's, or has none. A device that cannot be
+// asked is no failure.
+Result<bool> EndIfUnsafe(uint32_t number, uint64_t file_system, int directory_fd) {
+  Result<UniqueFd> fd = OpenLoop(number, O_RDONLY);
+  if (!fd.ok()) return false;
+  Result<struct loop_info64> info = LoopStatus(fd->get(), LoopPath(number));
+  if (!info.ok() || BackingOf(*info).device != file_system) return false;
+  Result<LoopDevice> device = DescribeLoop(fd->get());
+  if (!device.ok() || !device->direct_io || device->attached_read_only) return false;
+  Result<bool> safe = MayWriteDirectly(directory_fd, device->sector_bytes, device->path);
+  if (!safe.ok()) return safe;
+  if (*safe) return false;
+  Status status = SetDirectIo(fd->get(), false, device->path);
+  if (!status.ok()) return status;
+  return true;
+}
+
+}  // namespace
+
+Result<bool> MayWriteDirectly(int fd, uint32_t sector_bytes, const std::string& path) {
+  struct statfs state = {};
+  if (RetryInterrupted([&] { return fstatfs(fd, &state); }) == -1) {
+    return Status::Errno(errno, "fstatfs", path);
+  }
+  // Shares no blocks, and so writes any part of them in place.
+  if (state.f_type == EXT4_SUPER_MAGIC) return true;
+  const auto block_bytes = static_cast<uint64_t>(state.f_bsize);
+  const long page_bytes = sysconf(_SC_PAGESIZE);
+  return sector_bytes >= block_bytes ||
+         (page_bytes > 0 && block_bytes >= static_cast<uint64_t>(page_bytes));
+}
+
+Result<uint32_t> EndUnsafeDirectIo(const std::string& directory) {
+  Result<UniqueFd> fd = OpenPath(directory, O_RDONLY | O_DIRECTORY);
+  if (!fd.ok()) return fd.TakeStatus();
+  Result<struct stat> state = StatFd(fd->get(), directory);
+  if (!state.ok()) return state.TakeStatus();
+  Result<std::vector<uint32_t>> numbers = AttachedLoops();
+  if (!numbers.ok()) return numbers.TakeStatus();
+  uint32_t changed = 0;
+  for (const uint32_t number : *numbers) {
+    Result<bool> ended = EndIfUnsafe(number, state->st_dev, fd->get());
+    if (!ended.ok()) return ended.TakeStatus();
+    if (*ended) changed++;
+  }
+  return changed;
+}
+
+}  // namespace blockdelta

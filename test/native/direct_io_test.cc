@@ -1,0 +1,173 @@
+// Writers of neighbouring sectors on volumes whose blocks are shared with snapshots.
+#include "native/device/direct_io.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "native/device/files.h"
+#include "native/device/loop_attach.h"
+#include "native/device/loop_change.h"
+#include "test/native/harness.h"
+#include "test/native/pool.h"
+
+namespace blockdelta {
+namespace {
+
+constexpr uint64_t kVolumeBytes = 8 << 20;
+constexpr uint32_t kPageBytes = 4096;
+constexpr uint32_t kPages = 64;
+constexpr uint32_t kWritesToFsync = 16;
+
+uint64_t RunNs() {
+  const bool is_long = std::getenv("BLOCKDELTA_TEST_LONG") != nullptr;
+  return (is_long ? 60ull : 3ull) * 1'000'000'000ull;
+}
+
+struct FreeDeleter {
+  void operator()(uint8_t* bytes) const { std::free(bytes); }
+};
+using AlignedBytes = std::unique_ptr<uint8_t, FreeDeleter>;
+
+AlignedBytes AlignedBuffer() {
+  return AlignedBytes(static_cast<uint8_t*>(std::aligned_alloc(kPageBytes, kPageBytes)));
+}
+
+struct Failures {
+  std::atomic<uint64_t> writes = 0;
+  std::atomic<uint64_t> fsyncs = 0;
+  std::atomic<uint64_t> wrong = 0;
+};
+
+// Writes to a part of each page that nobody else writes to, and knows what it wrote.
+class Neighbour {
+ public:
+  Neighbour(std::string device, uint32_t sector_bytes, uint32_t offset, uint32_t own_bytes)
+      : device_(std::move(device)),
+        sector_bytes_(sector_bytes),
+        offset_(offset),
+        own_bytes_(own_bytes),
+        written_(static_cast<size_t>(kPages) * own_bytes),
+        random_(offset + 1) {}
+
+  void Run(uint64_t until_ns, Failures* failures) {
+    Result<UniqueFd> fd = OpenPath(device_, O_RDWR | O_DIRECT);
+    if (!EXPECT_OK(fd)) return;
+    for (uint32_t count = 1; ClockNs(CLOCK_MONOTONIC) < until_ns; count++) {
+      if (!WriteSome(fd->get())) failures->writes++;
+      if (count % kWritesToFsync == 0 && fsync(fd->get()) != 0) failures->fsyncs++;
+    }
+    for (uint32_t page = 0; page < kPages; page++) {
+      if (!ReadsBack(fd->get(), page)) failures->wrong++;
+    }
+  }
+
+ private:
+  off_t At(uint32_t page) const { return static_cast<off_t>(page) * kPageBytes + offset_; }
+
+  bool WriteSome(int fd) {
+    const uint32_t page = static_cast<uint32_t>(random_()) % kPages;
+    const uint32_t sectors = own_bytes_ / sector_bytes_;
+    const uint32_t first = static_cast<uint32_t>(random_()) % sectors;
+    const uint32_t count = 1 + static_cast<uint32_t>(random_()) % (sectors - first);
+    const uint32_t length = count * sector_bytes_;
+    uint8_t* known = &written_[page * own_bytes_ + first * sector_bytes_];
+    for (uint32_t i = 0; i < length; i++) known[i] = static_cast<uint8_t>(random_());
+    std::copy(known, known + length, buffer_.get());
+    return pwrite(fd, buffer_.get(), length, At(page) + first * sector_bytes_) ==
+           static_cast<ssize_t>(length);
+  }
+
+  bool ReadsBack(int fd, uint32_t page) {
+    const uint8_t* known = &written_[page * own_bytes_];
+    return pread(fd, buffer_.get(), own_bytes_, At(page)) == static_cast<ssize_t>(own_bytes_) &&
+           std::equal(known, known + own_bytes_, buffer_.get());
+  }
+
+  const std::string device_;
+  const uint32_t sector_bytes_;
+  const uint32_t offset_;
+  const uint32_t own_bytes_;
+  std::vector<uint8_t> written_;
+  std::minstd_rand random_;
+  const AlignedBytes buffer_ = AlignedBuffer();
+};
+
+// Writers share pages and no blocks, while snapshots come and go.
+void WriteTogether(const test::Pool& pool, const AttachedLoop& attached, uint32_t block_bytes) {
+  const LoopDevice& device = attached.device;
+  const uint64_t until_ns = ClockNs(CLOCK_MONOTONIC) + RunNs();
+  Failures failures;
+  std::vector<std::thread> threads;
+  for (uint32_t offset = 0; offset < kPageBytes; offset += block_bytes) {
+    threads.emplace_back([&failures, &device, offset, block_bytes, until_ns] {
+      Neighbour(device.path, device.sector_bytes, offset, block_bytes).Run(until_ns, &failures);
+    });
+  }
+  const std::string snapshot = pool.At("snapshot");
+  while (ClockNs(CLOCK_MONOTONIC) < until_ns) {
+    EXPECT_OK(CloneFile(pool.At("volume"), {snapshot + ".tmp", snapshot}, kVolumeBytes));
+    SleepMs(100);
+    EXPECT_OK(RemoveFile(snapshot));
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures.writes.load(), 0u);
+  EXPECT_EQ(failures.fsyncs.load(), 0u);
+  EXPECT_EQ(failures.wrong.load(), 0u);
+}
+
+void NeighboursOn(const std::string& kind, const std::string& options, uint32_t block_bytes) {
+  const std::unique_ptr<test::Pool> pool = test::Pool::Make(kind, "", options);
+  if (pool == nullptr) return;
+  const std::string path = pool->At("volume");
+  if (!EXPECT_OK(CreateSparseFile({path + ".tmp", path}, kVolumeBytes))) return;
+  // Before the first snapshot: newer kernels look at what the file is when it is attached.
+  Result<AttachedLoop> attached = AttachLoop(path, false, "");
+  if (!EXPECT_OK(attached)) return;
+  WriteTogether(*pool, *attached, block_bytes);
+  EXPECT_OK(DetachLoop(path));
+}
+
+TEST("neighbouring sectors are written without errors on XFS with blocks of 1 KiB") {
+  NeighboursOn("xfs", "-b size=1024", 1024);
+}
+
+TEST("neighbouring sectors are written without errors on XFS with blocks of 2 KiB") {
+  NeighboursOn("xfs", "-b size=2048", 2048);
+}
+
+TEST("neighbouring sectors are written without errors on XFS with blocks of 4 KiB") {
+  NeighboursOn("xfs", "-b size=4096", 1024);
+}
+
+TEST("neighbouring sectors are written without errors on btrfs") {
+  NeighboursOn("btrfs", "", 1024);
+}
+
+// A volume attached the way that earlier releases did it.
+TEST("direct I/O that is not safe ends at the next attach, or at a start, and is not given again") {
+  const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs", "", "-b size=1024");
+  if (pool == nullptr) return;
+  const std::string path = pool->At("volume");
+  if (!EXPECT_OK(CreateSparseFile({path + ".tmp", path}, kVolumeBytes))) return;
+  const std::string command = "losetup --find --direct-io=on " + path;
+  if (!EXPECT(test::RunCommand(command))) return;
+  Result<AttachedLoop> attached = AttachLoop(path, false, "");
+  if (!EXPECT_OK(attached)) return;
+  EXPECT(!attached->created && !attached->device.direct_io);
+  EXPECT_CODE(SetLoopDirectIo(attached->device.path, true), "EOPNOTSUPP");
+  EXPECT_OK(DetachLoop(path));
+  if (!EXPECT(test::RunCommand(command))) return;
+  Result<uint32_t> changed = EndUnsafeDirectIo(pool->mount_point());
+  EXPECT(EXPECT_OK(changed) && *changed == 1);
+  EXPECT_EQ(*EndUnsafeDirectIo(pool->mount_point()), 0u);
+  EXPECT_OK(DetachLoop(path));
+}
+
+}  // namespace
+}  // namespace blockdelta
