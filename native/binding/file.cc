@@ -50,6 +50,8 @@ Napi::Value ToObject(Napi::Env env, const std::optional<FileState>& state) {
   SetBigInt(&object, "sizeBytes", state->size_bytes);
   SetBigInt(&object, "allocatedBytes", state->allocated_bytes);
   SetBoolean(&object, "immutable", state->immutable);
+  SetBoolean(&object, "regular", state->regular);
+  SetBoolean(&object, "matchesSeal", state->matches_seal);
   return object;
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "native/base/seal.h"
 #include "native/device/cut_source.h"
 #include "native/device/write_counters.h"
 
@@ -212,7 +213,8 @@ Status PublishAllFrozen(std::vector<NewFile>* files) {
     if (fchmod(file.fd(), kFrozenMode) == -1) {
       return Status::Errno(errno, "fchmod", file.temporary());
     }
-    Status status = SyncFd(file.fd(), file.temporary());
+    Status status = WriteSeal(file.fd(), file.temporary());
+    if (status.ok()) status = SyncFd(file.fd(), file.temporary());
     if (!status.ok()) return status;
   }
   std::set<std::string> directories;

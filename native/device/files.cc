@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "native/base/seal.h"
 #include "native/device/file_lock.h"
 
 namespace blockdelta {
@@ -65,6 +66,30 @@ Result<bool> Grow(const std::string& path, uint64_t size_bytes,
   return grows;
 }
 
+Status Changed(const std::string& path, const std::string& what) {
+  return Status::Reason(kScanMutable, "cloneFile", path, path + " " + what);
+}
+
+// A file that nobody can have changed since it was taken.
+Status CheckFrozen(int fd, const struct stat& state, const std::string& path) {
+  if (!S_ISREG(state.st_mode)) return Changed(path, "is not a regular file");
+  Result<int> flags = FlagsOf(fd, path);
+  if (!flags.ok()) return flags.TakeStatus();
+  if ((*flags & FS_IMMUTABLE_FL) == 0) return Changed(path, "is not immutable");
+  Result<bool> unchanged = MatchesSeal(fd, state, path);
+  if (!unchanged.ok()) return unchanged.TakeStatus();
+  return *unchanged ? Status() : Changed(path, "was changed after it was taken");
+}
+
+// Clearing the immutable flag and setting it again leaves a new change time.
+Status CheckUntouched(int fd, const struct stat& before, const std::string& path) {
+  Result<struct stat> now = StatFd(fd, path);
+  if (!now.ok()) return now.TakeStatus();
+  const bool is_same = now->st_ctim.tv_sec == before.st_ctim.tv_sec &&
+                       now->st_ctim.tv_nsec == before.st_ctim.tv_nsec;
+  return is_same ? Status() : Changed(path, "was changed while it was cloned");
+}
+
 // A nameless file in the directory.
 Result<UniqueFd> MakeProbeFile(const std::string& directory) {
   std::string path = directory + kProbeTemplate;
@@ -98,13 +123,16 @@ Status CloneFile(const std::string& source_path, NewFileNames names, uint64_t si
   if (!source.ok()) return source.TakeStatus();
   Result<struct stat> state = StatFd(source->get(), source_path);
   if (!state.ok()) return state.TakeStatus();
+  Status status = CheckFrozen(source->get(), *state, source_path);
+  if (!status.ok()) return status;
   const auto source_bytes = static_cast<uint64_t>(state->st_size);
   if (source_bytes > size_bytes) {
     return Status::Errno(EINVAL, "cloneFile", source_path, "the clone would be smaller");
   }
   Result<NewFile> file = NewFile::Create(std::move(names));
   if (!file.ok()) return file.TakeStatus();
-  Status status = CloneInto(source->get(), file->fd(), file->temporary());
+  status = CloneInto(source->get(), file->fd(), file->temporary());
+  if (status.ok()) status = CheckUntouched(source->get(), *state, source_path);
   if (status.ok()) status = TruncateFd(file->fd(), size_bytes, file->temporary());
   if (status.ok()) status = file->Publish();
   if (!status.ok()) return status;
@@ -182,9 +210,12 @@ Result<std::optional<FileState>> StateOfFile(const std::string& path) {
   if (!state.ok()) return state.TakeStatus();
   Result<int> flags = FlagsOf(fd->get(), path);
   if (!flags.ok()) return flags.TakeStatus();
-  return std::optional<FileState>(FileState{
-      state->st_dev, state->st_ino, static_cast<uint64_t>(state->st_size),
-      static_cast<uint64_t>(state->st_blocks) * kStatBlockBytes, (*flags & FS_IMMUTABLE_FL) != 0});
+  Result<bool> matches_seal = MatchesSeal(fd->get(), *state, path);
+  if (!matches_seal.ok()) return matches_seal.TakeStatus();
+  return std::optional<FileState>(
+      FileState{state->st_dev, state->st_ino, static_cast<uint64_t>(state->st_size),
+                static_cast<uint64_t>(state->st_blocks) * kStatBlockBytes,
+                (*flags & FS_IMMUTABLE_FL) != 0, S_ISREG(state->st_mode), *matches_seal});
 }
 
 }  // namespace blockdelta

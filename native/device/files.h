@@ -51,10 +51,15 @@ struct FileState {
   uint64_t size_bytes;
   uint64_t allocated_bytes;
   bool immutable;
+  bool regular;
+  // False: it has a seal (base/seal.h) and is not what that says.
+  bool matches_seal;
 };
 
 Status CreateSparseFile(NewFileNames names, uint64_t size_bytes);
-// A writable clone, grown with zeros to `size_bytes`. EINVAL if the source is larger.
+// A writable clone of a frozen file, grown with zeros to `size_bytes`. EINVAL if the source is
+// larger; SCAN_MUTABLE if it is no immutable regular file, its seal is broken, or it was changed
+// meanwhile.
 Status CloneFile(const std::string& source_path, NewFileNames names, uint64_t size_bytes);
 // Grows a file, never shrinks it, and makes its size durable. False: it had that size or more.
 // EINVAL if it is no regular file.

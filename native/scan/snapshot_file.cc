@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "native/base/seal.h"
+
 namespace blockdelta {
 namespace {
 
@@ -24,6 +26,14 @@ Result<SnapshotFile> SnapshotFile::Open(SnapshotIdentity identity) {
       static_cast<uint64_t>(state->st_size) != identity.size_bytes) {
     return Status::Scan(kScanReplaced, identity.path,
                         identity.path + " is not the file it was: device, inode or size differ");
+  }
+  Result<bool> unchanged = MatchesSeal(fd->get(), *state, identity.path);
+  if (!unchanged.ok()) return unchanged.TakeStatus();
+  if (!*unchanged) {
+    return Status::Scan(kScanMutable, identity.path,
+                        identity.path +
+                            " was changed after it was taken; make a full backup of "
+                            "another snapshot");
   }
   return SnapshotFile(std::move(identity), std::move(*fd), *state);
 }

@@ -22,8 +22,9 @@ struct SnapshotIdentity {
 
 class SnapshotFile {
  public:
-  // Fails with SCAN_REPLACED if the path is not a regular file of this identity and size. While
-  // this lives the file is open, so its blocks cannot be given to others even if it is unlinked.
+  // Fails with SCAN_REPLACED if the path is not a regular file of this identity and size, with
+  // SCAN_MUTABLE if its seal is broken (base/seal.h). While this lives the file is open, so its
+  // blocks cannot be given to others even if it is unlinked.
   static Result<SnapshotFile> Open(SnapshotIdentity identity);
 
   // SCAN_MUTABLE unless the file carries FS_IMMUTABLE_FL. SCAN_UNSUPPORTED if its data lie on an

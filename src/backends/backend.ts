@@ -81,10 +81,19 @@ export interface Backend {
 
   /** A new volume that reads as zeros. ALREADY there with this id and size: done. */
   createVolume(volumeId: string, sizeBytes: bigint): Promise<void>;
-  /** A new writable volume with a snapshot's content, zeros beyond it. sizeBytes >= the snapshot's. */
+  /**
+   * A new writable volume with a snapshot's content, zeros beyond it. sizeBytes >= the snapshot's.
+   * FAILED_PRECONDITION if the snapshot can have been changed since it was taken.
+   */
   restoreVolume(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void>;
   /** Detaches and removes, the mark of use last. FAILED_PRECONDITION if the device is in use. Snapshots stay whole. */
   deleteVolume(volumeId: string): Promise<void>;
+
+  /**
+   * FAILED_PRECONDITION if the pool does not hold all of a volume that should have this size at least.
+   * Cheap. Asked before anything is made of the volume or lets somebody use it.
+   */
+  checkVolume(volumeId: string, sizeBytes: bigint): Promise<void>;
 
   /**
    * Keeps in the pool itself that somebody else may write to the volume from now on, so that no
@@ -116,6 +125,11 @@ export interface Backend {
    */
   createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut>;
   deleteSnapshot(snapshotId: string): Promise<void>;
+  /**
+   * FAILED_PRECONDITION if the pool does not hold a snapshot of exactly this size, or if that can have
+   * been changed since it was taken.
+   */
+  checkSnapshot(snapshotId: string, sizeBytes: bigint): Promise<void>;
   /**
    * Undoes a createSnapshots that was killed: thaws the volumes' file systems, removes what was made.
    * One that failed has thawed what it froze, and must not be undone this way: somebody else may have

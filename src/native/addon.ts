@@ -132,6 +132,12 @@ export interface FileState {
   /** Bytes the file system has given to it (st_blocks * 512). */
   allocatedBytes: bigint;
   immutable: boolean;
+  regular: boolean;
+  /**
+   * False: what was taken as a snapshot was changed since, whatever the flag says now. True too for a
+   * file that was never sealed.
+   */
+  matchesSeal: boolean;
 }
 
 export interface Addon extends DmAddon, ThinAddon {
@@ -195,6 +201,8 @@ export interface Addon extends DmAddon, ThinAddon {
   /**
    * A writable clone (FICLONE) of a frozen file, grown with zeros to sizeBytes: temporary name, fsync,
    * rename, fsync of the directory. Copies the NOCOW flag. EEXIST if finalPath exists. Mode 0600.
+   * SCAN_MUTABLE if the source is no immutable regular file, was changed since cutSnapshots made it,
+   * or changes meanwhile.
    */
   cloneFile(request: {
     sourcePath: string;
@@ -217,7 +225,8 @@ export interface Addon extends DmAddon, ThinAddon {
    * that standing still is short; FIFREEZE of every freezePath, then for each member fsync and BLKFLSBUF
    * of loopPath and fsync of the file, then FICLONE to temporaryPath, FITHAW of all, fsync, mode 0400,
    * rename, FS_IMMUTABLE_FL, fsync of the directories. All or nothing: whatever fails, everything is
-   * thawed and no file is left. EBUSY of flock, `path` being the source's: somebody holds an exclusive
+   * thawed and no file is left. The file is sealed: its size and modification time are kept in an
+   * extended attribute of it. EBUSY of flock, `path` being the source's: somebody holds an exclusive
    * flock on the loop device, as tools do that must not stop half way.
    *
    * Members without freezePath but with loopPath (raw block volumes) cannot be held still. One may

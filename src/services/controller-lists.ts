@@ -79,7 +79,7 @@ export async function getSnapshot(
   const snapshotId = requireString(request['snapshot_id'], 'snapshot_id');
   parseSecrets(request['secrets'], 'secrets');
   const snapshot = await deps.catalogue.snapshotById(snapshotId);
-  if (snapshot?.state !== 'ready') {
+  if (snapshot === null || snapshot.state === 'creating') {
     throw CsiError.notFound(`snapshot ${snapshotId} does not exist on this node`);
   }
   return { snapshot: snapshotMessage(snapshot, deps.config) };

@@ -170,9 +170,10 @@ function assertCompatible(view: VolumeView, capability: VolumeCapability): void 
 
 /** An earlier read-only publication that was killed may have left the device, or its number, read-only. */
 async function attachWritable(deps: NodeDependencies, view: VolumeView): Promise<Attachment> {
-  const attachment = await deps
-    .backendOf(view.volume.pool)
-    .attach(view.volume.volumeId, { readOnly: false });
+  const { pool, sizeBytes, volumeId } = view.volume;
+  const backend = deps.backendOf(pool);
+  await backend.checkVolume(volumeId, sizeBytes);
+  const attachment = await backend.attach(volumeId, { readOnly: false });
   if ((await livePublications(deps, view)).length === 0) {
     const { devicePath } = attachment;
     await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });

@@ -18,7 +18,8 @@ export function snapshotMessage(
     source_volume_id: snapshot.volumeId,
     size_bytes: String(snapshot.sizeBytes),
     creation_time: timestampMessage(snapshot.creationTimeNs),
-    ready_to_use: true,
+    // One whose deletion has not ended still takes its space, and nothing can be made of it.
+    ready_to_use: snapshot.state === 'ready',
     group_snapshot_id: snapshot.groupSnapshotId ?? '',
     // Only what is advertised may be told: elsewhere a snapshot is taken to be usable everywhere.
     accessible_topology: isPlaced ? [{ segments: nodeSegment(config) }] : [],

@@ -22,6 +22,7 @@ import type { ScanSource } from '../native/addon.js';
 import type { NativeFiller } from '../native/pool.js';
 import { scan } from '../native/scanner.js';
 import { type OperationLocks, shared, snapshotKey } from '../volumes/operation-locks.js';
+import { snapshotDeleting } from '../volumes/ready-volume.js';
 import type { AsyncCatalogue, SnapshotRecord } from '../volumes/records.js';
 
 export interface SnapshotMetadataDependencies {
@@ -88,7 +89,11 @@ async function findSnapshot(
   snapshotId: string,
 ): Promise<SnapshotRecord> {
   const snapshot = await deps.catalogue.snapshotById(snapshotId);
-  if (snapshot === null || snapshot.state === 'deleting') {
+  if (snapshot?.state === 'deleting') {
+    const isMember = snapshot.groupSnapshotId !== null;
+    throw snapshotDeleting(snapshotId, isMember ? 'DeleteVolumeGroupSnapshot' : 'DeleteSnapshot');
+  }
+  if (snapshot === null) {
     throw CsiError.notFound(`snapshot ${snapshotId} does not exist on this node`);
   }
   if (snapshot.state !== 'ready') {

@@ -40,7 +40,7 @@ export function snapshotCalls(database: KeptDatabase): SnapshotCalls {
       rows.snapshot(database.get('SELECT * FROM snapshots WHERE name = ?', name)),
     listSnapshots: () =>
       database
-        .all("SELECT * FROM snapshots WHERE state = 'ready' ORDER BY snapshot_id")
+        .all("SELECT * FROM snapshots WHERE state IN ('ready', 'deleting') ORDER BY snapshot_id")
         .map(rows.snapshotRow),
     insertSnapshot: (snapshot) => insertSnapshot(database, snapshot),
     commitSnapshot: (snapshotId, creationTimeNs, sizeBytes) => {

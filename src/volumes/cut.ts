@@ -9,16 +9,21 @@ import { CsiError } from '../errors.js';
 import { isFresh } from './first-use.js';
 import { newSnapshotId } from './identifiers.js';
 import { type LockRequest, volumeKey } from './operation-locks.js';
+import { volumeDeleting } from './ready-volume.js';
 import type { AsyncCatalogue, NewSnapshot, SnapshotRecord, VolumeRecord } from './records.js';
 import { attemptUndo } from './undo.js';
 
-/** A volume that can be cut. Throws NOT_FOUND for any other id; `field` is where it was asked for. */
+/**
+ * A volume that can be cut. Throws NOT_FOUND for any other id, FAILED_PRECONDITION for one that is being
+ * deleted; `field` is where it was asked for.
+ */
 export async function findSourceVolume(
   catalogue: AsyncCatalogue,
   volumeId: string,
   field: string,
 ): Promise<VolumeRecord> {
   const volume = await catalogue.volumeById(volumeId);
+  if (volume?.state === 'deleting') throw volumeDeleting(volumeId);
   if (volume?.state !== 'ready') {
     throw CsiError.notFound(`${field}: volume ${volumeId} does not exist on this node`);
   }
@@ -27,12 +32,13 @@ export async function findSourceVolume(
 
 type Belonging = Pick<NewSnapshot, 'name' | 'groupSnapshotId' | 'parameters'>;
 
-/** The row of a snapshot that is about to be cut. */
+/** The row of a snapshot that is about to be cut. FAILED_PRECONDITION if the pool does not hold the whole volume. */
 export async function uncutSnapshot(
   { backend, nodeKey }: { backend: Backend; nodeKey: string },
   volume: VolumeRecord,
   belonging: Belonging,
 ): Promise<NewSnapshot> {
+  await backend.checkVolume(volume.volumeId, volume.sizeBytes);
   return {
     ...belonging,
     snapshotId: newSnapshotId(nodeKey),
@@ -62,13 +68,27 @@ export async function cutTogether<T>({
   forget,
 }: Cutting<T>): Promise<T> {
   try {
-    return await commit(await backend.createSnapshots(membersOf(snapshots)));
+    const cut = await backend.createSnapshots(membersOf(snapshots));
+    assertWhole(snapshots, cut);
+    return await commit(cut);
   } catch (thrown) {
     await attemptUndo(async () => {
       for (const { snapshotId } of snapshots) await backend.deleteSnapshot(snapshotId);
       await forget();
     });
     throw thrown;
+  }
+}
+
+/** A volume may have grown since its size was recorded; what is smaller lacks some of its content. */
+function assertWhole(snapshots: readonly SnapshotRecord[], cut: SnapshotCut): void {
+  for (const [index, { volumeId, sizeBytes }] of snapshots.entries()) {
+    const found = sizeAt(cut, index);
+    if (found >= sizeBytes) continue;
+    throw CsiError.failedPrecondition(
+      `the snapshot of volume ${volumeId} would have ${found} bytes and the volume should have ` +
+        `${sizeBytes}: it was cut short behind the plugin; restore it from a snapshot or a backup`,
+    );
   }
 }
 

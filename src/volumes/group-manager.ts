@@ -70,7 +70,10 @@ export class GroupManager {
     });
   }
 
-  /** A group snapshot that is ready. NOT_FOUND for any other id, INVALID_ARGUMENT as with `delete`. */
+  /**
+   * A group snapshot that is ready. FAILED_PRECONDITION for one whose deletion has not ended, NOT_FOUND for
+   * any other id, INVALID_ARGUMENT as with `delete`.
+   */
   async find(groupSnapshotId: string, snapshotIds: readonly string[]): Promise<GroupSnapshot> {
     const found = await this.#ready(groupSnapshotId);
     assertMembers(found.group, found.members, snapshotIds);
@@ -81,6 +84,12 @@ export class GroupManager {
     const { catalogue } = this.deps;
     const group = await catalogue.groupById(groupSnapshotId);
     const members = await catalogue.snapshotsOfGroup(groupSnapshotId);
+    if (group?.state === 'deleting') {
+      throw CsiError.failedPrecondition(
+        `group snapshot ${groupSnapshotId} is being deleted, and its deletion has not ended; call ` +
+          'DeleteVolumeGroupSnapshot again',
+      );
+    }
     // No lock is held, so the members may go between the two questions.
     if (group?.state !== 'ready' || members.length === 0) {
       throw CsiError.notFound(`group snapshot ${groupSnapshotId} does not exist on this node`);
@@ -99,7 +108,13 @@ export class GroupManager {
       return this.#cutNew(request);
     }
     assertSameRequest(group, members, request);
-    if (group.state === 'ready') return { group, members };
+    if (group.state === 'ready') {
+      const backend = this.deps.registry.owning(onlyPool(members));
+      for (const { snapshotId, sizeBytes } of members) {
+        await backend.checkSnapshot(snapshotId, sizeBytes);
+      }
+      return { group, members };
+    }
     throw CsiError.aborted(
       `group snapshot ${group.groupSnapshotId} named '${request.name}' is being deleted; ` +
         'try again when it is gone',

@@ -74,7 +74,10 @@ export class SnapshotManager {
         `name '${request.name}' is taken by snapshot ${known.snapshotId} of volume ${known.volumeId}`,
       );
     }
-    if (known.state === 'ready') return known;
+    if (known.state === 'ready') {
+      await this.deps.registry.owning(known.pool).checkSnapshot(known.snapshotId, known.sizeBytes);
+      return known;
+    }
     throw CsiError.aborted(
       `snapshot ${known.snapshotId} named '${request.name}' is being deleted; try again when it is gone`,
     );

@@ -20,6 +20,8 @@ export async function expandVolume(
   range: CapacityRange,
 ): Promise<VolumeRecord> {
   const backend = registry.owning(volume.pool);
+  // Growing a file that was cut short would pass zeros off as what it has lost.
+  await backend.checkVolume(volume.volumeId, volume.sizeBytes);
   let target = volume.sizeBytes;
   return admission.run(
     backend,

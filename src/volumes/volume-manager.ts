@@ -71,7 +71,7 @@ export class VolumeManager {
     );
   }
 
-  /** A volume that can be worked with. Throws NOT_FOUND for any other id. */
+  /** A volume that can be worked with, as readyVolume finds it. */
   async find(volumeId: string): Promise<VolumeRecord> {
     return readyVolume(this.deps.catalogue, volumeId);
   }
@@ -95,6 +95,7 @@ export class VolumeManager {
         `name '${request.name}' is taken by volume ${known.volumeId}, made with another ${field}`,
       );
     }
+    await this.deps.registry.owning(known.pool).checkVolume(known.volumeId, known.sizeBytes);
     return known;
   }
 

@@ -4,6 +4,7 @@ import type { BackendRegistry } from '../backends/registry.js';
 import { CsiError } from '../errors.js';
 import { isFresh } from './first-use.js';
 import { type LockRequest, shared, snapshotKey, volumeKey } from './operation-locks.js';
+import { snapshotDeleting, volumeDeleting } from './ready-volume.js';
 import type { AsyncCatalogue, VolumeRecord } from './records.js';
 
 type SourceIds = Pick<VolumeRecord, 'sourceSnapshotId' | 'sourceVolumeId'>;
@@ -27,8 +28,8 @@ export function sourceLocks({ sourceSnapshotId, sourceVolumeId }: SourceIds): Lo
 }
 
 /**
- * Null: an empty volume is wanted. NOT_FOUND if the source does not exist. The caller holds the locks of
- * `sourceLocks`.
+ * Null: an empty volume is wanted. NOT_FOUND if the source does not exist, FAILED_PRECONDITION if its pool
+ * does not hold it whole. The caller holds the locks of `sourceLocks`.
  */
 export async function findSource(
   catalogue: AsyncCatalogue,
@@ -37,11 +38,17 @@ export async function findSource(
 ): Promise<VolumeSource | null> {
   if (sourceSnapshotId !== null) {
     const snapshot = await catalogue.snapshotById(sourceSnapshotId);
-    return existing(snapshot, `snapshot ${sourceSnapshotId}`);
+    if (snapshot?.state === 'deleting') throw snapshotDeleting(sourceSnapshotId, 'DeleteSnapshot');
+    const source = existing(snapshot, `snapshot ${sourceSnapshotId}`);
+    await registry.owning(source.pool).checkSnapshot(sourceSnapshotId, source.sizeBytes);
+    return source;
   }
   if (sourceVolumeId === null) return null;
-  const source = existing(await catalogue.volumeById(sourceVolumeId), `volume ${sourceVolumeId}`);
+  const volume = await catalogue.volumeById(sourceVolumeId);
+  if (volume?.state === 'deleting') throw volumeDeleting(sourceVolumeId);
+  const source = existing(volume, `volume ${sourceVolumeId}`);
   const backend = registry.owning(source.pool);
+  await backend.checkVolume(sourceVolumeId, source.sizeBytes);
   const fresh = await isFresh(backend, { volumeId: sourceVolumeId, fresh: source.fresh });
   const { storedBytes } = await backend.condition(sourceVolumeId);
   // An expansion that did not reach the record has left more than it says.

@@ -1,6 +1,7 @@
 /** The part of the backend contract about clones, expansion, cuts of several volumes, and condition. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { rejectsWith } from '../support/expect-status.js';
 import { type ContractContext, newSnapshot, newVolume, SIZE, VOLUME_BYTES } from './harness.js';
 
 /** A volume whose block at 4096 holds the value, and which is open for writing. */
@@ -150,6 +151,28 @@ export function describeCopies(context: ContractContext): void {
   describeClones(context);
   describeExpansion(context);
   describeGroups(context);
+  test('volumes and snapshots that are not there, or not whole, are told from those that are', async () => {
+    const { backend } = context;
+    const volumeId = await writtenVolume(context, 1);
+    const snapshotId = newSnapshot();
+    await backend.createSnapshots([{ volumeId, snapshotId }]);
+    await backend.checkVolume(volumeId, SIZE);
+    await backend.checkSnapshot(snapshotId, SIZE);
+    await backend.expandVolume(volumeId, 2n * SIZE);
+    // It may have grown since its size was recorded.
+    await backend.checkVolume(volumeId, SIZE);
+    const refusals = [
+      () => backend.checkVolume(volumeId, 4n * SIZE),
+      () => backend.checkVolume(newVolume(), SIZE),
+      () => backend.checkSnapshot(snapshotId, 2n * SIZE),
+      () => backend.checkSnapshot(snapshotId, SIZE / 2n),
+      () => backend.checkSnapshot(newSnapshot(), SIZE),
+    ];
+    for (const refusal of refusals) await rejectsWith(refusal(), 'FAILED_PRECONDITION');
+    await backend.deleteSnapshot(snapshotId);
+    await drop(context, volumeId);
+  });
+
   test('the condition of a volume tells what is stored, and null once that is gone', async () => {
     const { backend } = context;
     const volumeId = await writtenVolume(context, 1);

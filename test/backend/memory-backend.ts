@@ -90,6 +90,11 @@ export class MemoryBackend implements Backend {
     this.storage.used.delete(volumeId);
   }
 
+  async checkVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
+    const found = this.storage.volumes.get(volumeId)?.sizeBytes ?? 0n;
+    if (found < sizeBytes) throw CsiError.failedPrecondition(`volume ${volumeId} is not whole`);
+  }
+
   async markUsed(volumeId: string): Promise<void> {
     this.storage.used.add(volumeId);
   }
@@ -132,6 +137,11 @@ export class MemoryBackend implements Backend {
 
   async deleteSnapshot(snapshotId: string): Promise<void> {
     this.storage.snapshots.delete(snapshotId);
+  }
+
+  async checkSnapshot(snapshotId: string, sizeBytes: bigint): Promise<void> {
+    if (this.#snapshot(snapshotId).sizeBytes === sizeBytes) return;
+    throw CsiError.failedPrecondition(`snapshot ${snapshotId} is not whole`);
   }
 
   async abandonSnapshots(members: readonly SnapshotMember[]): Promise<void> {

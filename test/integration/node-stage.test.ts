@@ -52,10 +52,10 @@ rootTest(
       const staged = node.stage(volume, capability, { staging_target_path: path });
       await rejectsWith(staged, 'INVALID_ARGUMENT', /staging_target_path/);
     }
-    for (const state of ['creating', 'deleting'] as const) {
-      await node.catalogue.setVolumeState(volume.volumeId, state);
-      await rejectsWith(node.stage(volume, capability), 'NOT_FOUND');
-    }
+    await node.catalogue.setVolumeState(volume.volumeId, 'creating');
+    await rejectsWith(node.stage(volume, capability), 'NOT_FOUND');
+    await node.catalogue.setVolumeState(volume.volumeId, 'deleting');
+    await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', /has not ended/);
   },
 );
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "native/base/seal.h"
 #include "test/native/harness.h"
 #include "test/native/pool.h"
 
@@ -105,6 +106,8 @@ void CheckClone(const char* kind) {
   const std::string clone = pool->At("clone");
   std::vector<uint8_t> bytes(12345, 7);
   test::WriteBytes(source, 0, bytes);
+  EXPECT_CODE(CloneFile(source, Names(clone), kSize), kScanMutable);
+  EXPECT_OK(SetImmutable(source, true));
   EXPECT_CODE(CloneFile(source, Names(clone), 12344), "EINVAL");
   EXPECT_OK(CloneFile(source, Names(clone), kSize));
   bytes.resize(kSize);
@@ -116,6 +119,40 @@ void CheckClone(const char* kind) {
 
 TEST("a clone has the bytes of its source and zeros behind them on xfs") { CheckClone("xfs"); }
 TEST("a clone has the bytes of its source and zeros behind them on btrfs") { CheckClone("btrfs"); }
+
+void CheckSeal(const char* type) {
+  const auto pool = test::Pool::Make(type);
+  if (pool == nullptr) return;
+  const std::string source = pool->At("source");
+  test::WriteBytes(source, 0, std::vector<uint8_t>(65536, 1));
+  {
+    Result<UniqueFd> fd = OpenPath(source, O_RDWR);
+    if (!EXPECT_OK(fd)) return;
+    EXPECT_OK(WriteSeal(fd->get(), source));
+  }
+  const auto clone = [&](const std::string& name) {
+    EXPECT_OK(SetImmutable(source, true));
+    Status status = CloneFile(source, Names(pool->At(name)), 65536);
+    EXPECT_OK(SetImmutable(source, false));
+    return status;
+  };
+  EXPECT_OK(clone("unchanged"));
+  EXPECT_OK(clone("flag cleared and set"));
+  EXPECT(test::RunCommand("mv " + source + " " + source + "2; cp -a " + source + "2 " + source));
+  EXPECT_OK(clone("copied with its times"));
+  test::WriteBytes(source, 4096, std::vector<uint8_t>(4096, 2));
+  EXPECT_CODE(clone("written"), kScanMutable);
+  EXPECT(test::RunCommand("touch -r " + source + "2 " + source));
+  EXPECT_OK(clone("written by somebody who forges times"));
+  EXPECT(test::RunCommand("truncate -s 32768 " + source));
+  EXPECT(test::RunCommand("touch -r " + source + "2 " + source));
+  EXPECT_CODE(clone("cut short by somebody who forges times"), kScanMutable);
+}
+
+TEST("a sealed file that was written to or cut short is not cloned, on xfs") { CheckSeal("xfs"); }
+TEST("a sealed file that was written to or cut short is not cloned, on btrfs") {
+  CheckSeal("btrfs");
+}
 
 TEST("files that are not copied on write are cloned as such, and others as others") {
   const auto pool = test::Pool::Make("btrfs");
@@ -130,6 +167,7 @@ TEST("files that are not copied on write are cloned as such, and others as other
   };
   test::WriteBytes(pool->At("cow"), 0, std::vector<uint8_t>(65536, 1));
   test::WriteBytes(pool->At("nocow"), 0, std::vector<uint8_t>(65536, 1));
+  for (const char* name : {"cow", "nocow"}) EXPECT_OK(SetImmutable(pool->At(name), true));
   EXPECT_OK(CloneFile(pool->At("nocow"), Names(pool->At("nocow-clone")), 65536));
   EXPECT(flags(pool->At("nocow-clone")) != 0);
   // A new file in this directory is not copied on write unless told so.
@@ -143,6 +181,7 @@ TEST("where cloning is not supported the probe says so and a clone leaves nothin
   Result<bool> supported = ProbeReflink(pool->mount_point());
   EXPECT(EXPECT_OK(supported) && !*supported);
   test::WriteBytes(pool->At("source"), 0, {1});
+  EXPECT_OK(SetImmutable(pool->At("source"), true));
   EXPECT_CODE(CloneFile(pool->At("source"), Names(pool->At("clone")), 10), "EOPNOTSUPP");
   EXPECT(!test::Exists(pool->At("clone.tmp")) && !test::Exists(pool->At("clone")));
   EXPECT_CODE(ProbeReflink(pool->At("nowhere")), "ENOENT");

@@ -26,7 +26,7 @@ import { isObjectName, isTemporaryName, type PoolLayout, temporary } from './poo
 import { poolCapacity, statOrNull } from './pool-space.js';
 import { SnapshotFiles } from './snapshot-files.js';
 import { UsedMarks } from './used-marks.js';
-import { isMissing, VolumeFiles } from './volume-files.js';
+import { VolumeFiles } from './volume-files.js';
 
 export class ReflinkBackend implements Backend {
   readonly pool: string;
@@ -77,7 +77,7 @@ export class ReflinkBackend implements Backend {
     try {
       await this.#volumes.restore(volumeId, source, sizeBytes);
     } catch (thrown) {
-      throw isMissing(thrown, source) ? this.#snapshots.lost(snapshotId, thrown) : thrown;
+      throw this.#snapshots.explain(snapshotId, thrown);
     }
   }
 
@@ -99,6 +99,10 @@ export class ReflinkBackend implements Backend {
     await this.#marks.remove(volumeId);
   }
 
+  checkVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
+    return this.#volumes.check(volumeId, sizeBytes);
+  }
+
   markUsed(volumeId: string): Promise<void> {
     return this.#marks.set(volumeId);
   }
@@ -113,6 +117,10 @@ export class ReflinkBackend implements Backend {
 
   deleteSnapshot(snapshotId: string): Promise<void> {
     return this.#snapshots.delete(snapshotId);
+  }
+
+  checkSnapshot(snapshotId: string, sizeBytes: bigint): Promise<void> {
+    return this.#snapshots.check(snapshotId, sizeBytes);
   }
 
   abandonSnapshots(members: readonly SnapshotMember[]): Promise<void> {

@@ -2,13 +2,13 @@
  * The snapshots of a reflink pool: frozen clones of volume files, immutable from their cut to their
  * removal. Knows volumes only as what is cut.
  */
-import { CsiError } from '../../errors.js';
+import { CsiError, errorCode } from '../../errors.js';
 import type { SnapshotFile } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { SnapshotCut, SnapshotMember } from '../backend.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';
-import type { VolumeFiles } from './volume-files.js';
+import { isMissing, type VolumeFiles } from './volume-files.js';
 
 export class SnapshotFiles {
   constructor(
@@ -59,6 +59,37 @@ export class SnapshotFiles {
     const { state } = await this.native.run('fileState', { path });
     if (state === null) throw this.lost(snapshotId, undefined);
     return { path, device: state.device, inode: state.inode, sizeBytes: state.sizeBytes };
+  }
+
+  async check(snapshotId: string, sizeBytes: bigint): Promise<void> {
+    await this.directory.check();
+    const path = this.path(snapshotId);
+    const { state } = await this.native.run('fileState', { path });
+    if (state === null) throw this.lost(snapshotId, undefined);
+    if (!state.regular) throw this.#changed(snapshotId, 'is not a regular file', undefined);
+    if (state.sizeBytes !== sizeBytes) {
+      const found = `has ${state.sizeBytes} bytes where ${sizeBytes} were taken`;
+      throw this.#changed(snapshotId, found, undefined);
+    }
+    if (!state.matchesSeal) {
+      throw this.#changed(snapshotId, 'was written to after it was taken', undefined);
+    }
+    if (!state.immutable) throw this.#changed(snapshotId, 'is not immutable any more', undefined);
+  }
+
+  /** What a failure to read the snapshot's file means. */
+  explain(snapshotId: string, thrown: unknown): unknown {
+    if (isMissing(thrown, this.path(snapshotId))) return this.lost(snapshotId, thrown);
+    if (errorCode(thrown) !== 'SCAN_MUTABLE') return thrown;
+    return this.#changed(snapshotId, 'may have been changed since it was taken', thrown);
+  }
+
+  #changed(snapshotId: string, found: string, cause: unknown): CsiError {
+    return CsiError.failedPrecondition(
+      `the file ${this.path(snapshotId)} of snapshot ${snapshotId} in pool '${this.pool}' ${found}: it ` +
+        'was changed behind the plugin and is not the snapshot any more; use another snapshot or a backup',
+      { cause },
+    );
   }
 
   lost(snapshotId: string, cause: unknown): CsiError {

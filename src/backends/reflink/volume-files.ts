@@ -62,6 +62,19 @@ export class VolumeFiles {
     }
   }
 
+  async check(volumeId: string, sizeBytes: bigint): Promise<void> {
+    await this.directory.check();
+    const path = this.path(volumeId);
+    const { state } = await this.native.run('fileState', { path });
+    if (state === null) throw this.#lost(volumeId, undefined);
+    if (state.regular && state.sizeBytes >= sizeBytes) return;
+    const found = state.regular ? `has ${state.sizeBytes} bytes` : 'is not a regular file';
+    throw CsiError.failedPrecondition(
+      `volume ${volumeId} should have ${sizeBytes} bytes, and its file ${path} in pool '${this.pool}' ` +
+        `${found}: it was changed behind the plugin; restore it from a snapshot or a backup`,
+    );
+  }
+
   async expand(volumeId: string, sizeBytes: bigint): Promise<bigint> {
     await this.directory.check();
     const path = this.path(volumeId);

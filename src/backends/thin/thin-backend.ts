@@ -141,6 +141,10 @@ export class ThinBackend implements Backend {
     return this.#open.volumes.delete(volumeId);
   }
 
+  async checkVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
+    return this.#open.volumes.check(volumeId, sizeBytes);
+  }
+
   async markUsed(volumeId: string): Promise<void> {
     return this.#open.ledger.markUsed(volumeId);
   }
@@ -155,6 +159,10 @@ export class ThinBackend implements Backend {
 
   async deleteSnapshot(snapshotId: string): Promise<void> {
     return this.#open.snapshots.delete(snapshotId);
+  }
+
+  async checkSnapshot(snapshotId: string, sizeBytes: bigint): Promise<void> {
+    return this.#open.snapshots.check(snapshotId, sizeBytes);
   }
 
   async abandonSnapshots(members: readonly SnapshotMember[]): Promise<void> {

@@ -1,7 +1,7 @@
 /**
  * The snapshots of a thin pool: devices that nobody ever activates, so that nobody writes to them.
  */
-import type { CsiError } from '../../errors.js';
+import { CsiError } from '../../errors.js';
 import type { ThinDeviceRef, ThinScanSource } from '../../native/thin-addon.js';
 import type { SnapshotCut, SnapshotMember } from '../backend.js';
 import type { ThinKeptBases } from './kept-bases.js';
@@ -56,6 +56,16 @@ export class ThinSnapshots {
     const { ledger, transactions } = this.deps;
     await transactions.settle();
     if ((await ledger.device(snapshotId)) !== null) await transactions.delete(snapshotId);
+  }
+
+  async check(snapshotId: string, sizeBytes: bigint): Promise<void> {
+    const record = await this.record(snapshotId);
+    this.#rootOf(record, await this.deps.look.devices([record.deviceId]));
+    if (record.sizeBytes === sizeBytes) return;
+    throw CsiError.failedPrecondition(
+      `snapshot ${snapshotId} should have ${sizeBytes} bytes, and the ledger of pool ` +
+        `'${this.deps.poolName}' says ${record.sizeBytes}; bring catalogue and ledger of one moment together`,
+    );
   }
 
   async abandon(members: readonly SnapshotMember[]): Promise<void> {

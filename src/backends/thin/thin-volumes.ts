@@ -76,6 +76,16 @@ export class ThinVolumes {
     await ledger.unmarkUsed(volumeId);
   }
 
+  /** By the ledger: a device that the pool has lost cannot be activated, which is seen when it is. */
+  async check(volumeId: string, sizeBytes: bigint): Promise<void> {
+    const record = await this.record(volumeId);
+    if (record.sizeBytes >= sizeBytes) return;
+    throw CsiError.failedPrecondition(
+      `volume ${volumeId} should have ${sizeBytes} bytes, and the ledger of pool ` +
+        `'${this.deps.pool.pool}' says ${record.sizeBytes}; bring catalogue and ledger of one moment together`,
+    );
+  }
+
   async condition(volumeId: string): Promise<StorageCondition> {
     const { ledger, look, devices, pool } = this.deps;
     await pool.status();

@@ -115,11 +115,14 @@ test('GA4: a name with other sources or other parameters is ALREADY_EXISTS', asy
 });
 
 test('GA5: a source that does not exist is NOT_FOUND and names its place', async () => {
-  const gone = await managers.volume({ state: 'deleting' });
-  for (const volumeId of ['fake', gone.volumeId]) {
-    const wrong = request({ sourceVolumeIds: [...ids(volumes), volumeId] });
-    await rejectsWith(managers.groups.create(wrong), 'NOT_FOUND', /source_volume_ids\[2\]/);
+  const creating = await managers.volume({ state: 'creating' });
+  const of = (volumeId: string) =>
+    managers.groups.create(request({ sourceVolumeIds: [...ids(volumes), volumeId] }));
+  for (const volumeId of ['fake', creating.volumeId]) {
+    await rejectsWith(of(volumeId), 'NOT_FOUND', /source_volume_ids\[2\]/);
   }
+  const { volumeId } = await managers.volume({ state: 'deleting' });
+  await rejectsWith(of(volumeId), 'FAILED_PRECONDITION', /deletion has not ended/);
   await assertNothing();
 });
 
@@ -270,7 +273,8 @@ test('GD5: a deletion that failed half way is finished by the next call; until t
   await rejectsWith(managers.groups.delete(groupSnapshotId, memberIds(group)), 'INTERNAL');
   backend.deleteSnapshot = remove;
   await rejectsWith(managers.groups.create(request()), 'ABORTED', /being deleted/);
-  await rejectsWith(managers.groups.find(groupSnapshotId, memberIds(group)), 'NOT_FOUND');
+  const found = managers.groups.find(groupSnapshotId, memberIds(group));
+  await rejectsWith(found, 'FAILED_PRECONDITION', /deletion has not ended/);
   await managers.groups.delete(groupSnapshotId, memberIds(group));
   await assertNothing();
 });

@@ -36,9 +36,11 @@ test('DS5: a snapshot that is being deleted is deleted once; another call is ABO
   await reached;
   await rejectsWith(snapshots.delete(snapshotId), 'ABORTED', /pending/);
   await rejectsWith(snapshots.create(request), 'ABORTED');
-  assert.deepEqual(await deps.catalogue.listSnapshots(), []);
+  const states = (await deps.catalogue.listSnapshots()).map(({ state }) => state);
+  assert.deepEqual(states, ['deleting'], 'it still takes its space');
   go();
   await deletion;
+  assert.deepEqual(await deps.catalogue.listSnapshots(), []);
   await snapshots.delete(snapshotId);
 });
 
