@@ -102,15 +102,16 @@ export async function setMountFlags(request: FlagRequest): Promise<void> {
 
 /**
  * Unmounts the layers on the path, from the top down to the first one that does not belong to the
- * caller. Nothing mounted: done. FAILED_PRECONDITION if it is busy.
+ * caller. Returns whether there was one to unmount. FAILED_PRECONDITION if it is busy.
  */
 export async function unmount(
   path: string,
   belongs: (entry: MountEntry) => boolean | Promise<boolean> = () => true,
-): Promise<void> {
+): Promise<boolean> {
   const target = await kernelPath(path);
-  if (target === null) return;
+  if (target === null) return false;
   let layers = await layersAt(target);
+  const before = layers.length;
   for (let top = layers.at(-1); top !== undefined && (await belongs(top)); top = layers.at(-1)) {
     const failure = await tryUnmount(target);
     const left = await layersAt(target);
@@ -122,6 +123,7 @@ export async function unmount(
     }
     layers = left;
   }
+  return layers.length < before;
 }
 
 export async function isMountPoint(path: string): Promise<boolean> {

@@ -126,6 +126,22 @@ export function mountsAt(mounts: readonly MountEntry[], path: string): MountEntr
   return here.sort((a, b) => depth(a) - depth(b));
 }
 
+/** The mount that shows what is at a path without symbolic links: its top layer there, or that of a parent. */
+export function mountContaining(mounts: readonly MountEntry[], path: string): MountEntry | null {
+  const isOnTheWay = ({ mountPoint }: MountEntry): boolean =>
+    mountPoint === '/' || path === mountPoint || path.startsWith(`${mountPoint}/`);
+  const onTheWay = mounts
+    .filter(isOnTheWay)
+    .sort((a, b) => a.mountPoint.length - b.mountPoint.length);
+  const ids = new Set(onTheWay.map(({ mountId }) => mountId));
+  const isChildOf = (parent: MountEntry) => (entry: MountEntry) =>
+    entry.parentId === parent.mountId && entry.mountId !== parent.mountId;
+  let found = onTheWay.find(({ mountId, parentId }) => parentId === mountId || !ids.has(parentId));
+  // Of several children the one further up hides the others, as the walk along the path meets it first.
+  for (let next = found; next !== undefined; next = onTheWay.find(isChildOf(next))) found = next;
+  return found ?? null;
+}
+
 /** The mounts of the file system on a block device, given its st_rdev. Bound device nodes are none. */
 export function mountsOfDevice(mounts: readonly MountEntry[], rdev: number): MountEntry[] {
   return mounts.filter((entry) => isOfDevice(entry, rdev));

@@ -54,12 +54,18 @@ export async function assertNoLink(path: string): Promise<void> {
  * is taken as it is. Returns whether it was made now.
  */
 export async function makeTarget(path: string, type: TargetType): Promise<boolean> {
+  if (await assertTargetFits(path, type)) return false;
+  return create(path, type);
+}
+
+/** FAILED_PRECONDITION if something is there that makeTarget would not take. Returns whether there is one to take. */
+export async function assertTargetFits(path: string, type: TargetType): Promise<boolean> {
   await assertNoLink(path);
   const found = await entryAt(path);
-  if (found === null) return create(path, type);
+  if (found === null) return false;
   const fits = type === 'directory' ? found.isDirectory() : found.isFile();
   if (!fits) throw CsiError.failedPrecondition(`${path} exists and is no ${type}; remove it`);
-  if (await isEmpty(path, found)) return false;
+  if (await isEmpty(path, found)) return true;
   throw CsiError.failedPrecondition(
     `${path} exists and is not empty; a mount would hide its content. Move it away`,
   );
@@ -68,18 +74,22 @@ export async function makeTarget(path: string, type: TargetType): Promise<boolea
 /** Removes an empty directory or file that nothing is mounted on. Absent: done. Anything else is left and refused. */
 export async function removeTarget(path: string): Promise<void> {
   await assertNoLink(path);
-  const found = await entryAt(path);
+  const found = await assertEmpty(path);
   if (found === null) return;
-  if (!(await isEmpty(path, found))) {
-    throw CsiError.failedPrecondition(
-      `${path} is no mount point and not an empty directory or file; it was left as it is: look at it and move it away`,
-    );
-  }
   try {
     await (found.isDirectory() ? rmdir(path) : unlink(path));
   } catch (thrown) {
     if (!isAbsence(thrown)) throw refused(path, 'removed', thrown);
   }
+}
+
+/** FAILED_PRECONDITION if something is there that is no empty directory or file. Returns what there is. */
+export async function assertEmpty(path: string): Promise<Stats | null> {
+  const found = await entryAt(path);
+  if (found === null || (await isEmpty(path, found))) return found;
+  throw CsiError.failedPrecondition(
+    `${path} is no mount point and not an empty directory or file; it was left as it is: look at it and move it away`,
+  );
 }
 
 async function create(path: string, type: TargetType): Promise<boolean> {

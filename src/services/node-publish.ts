@@ -12,10 +12,11 @@ import { CsiError } from '../errors.js';
 import { isDeviceReadOnly } from '../mount/device-attributes.js';
 import { splitFlags } from '../mount/filesystem.js';
 import { bindMount, type FlagRequest, setMountFlags, unmount } from '../mount/mounter.js';
-import { majorOf, minorOf } from '../mount/mountinfo.js';
-import { assertNoLink, kernelPath, makeTarget } from '../mount/target.js';
-import type { PublicationRecord, VolumeRecord } from '../volumes/records.js';
+import { majorOf, minorOf, mountsAt } from '../mount/mountinfo.js';
+import { assertNoLink, assertTargetFits, makeTarget, removeTarget } from '../mount/target.js';
+import type { PublicationRecord, StagingRecord, VolumeRecord } from '../volumes/records.js';
 import { attemptUndo } from '../volumes/undo.js';
+import type { Place } from './node-paths.js';
 import { releasePublication } from './node-unpublish.js';
 import {
   blockDeviceAt,
@@ -45,40 +46,63 @@ export async function publishVolume(
   deps: NodeDependencies,
   volume: VolumeRecord,
   request: PublicationRecord,
+  staging: Place<StagingRecord>,
 ): Promise<void> {
-  const target = await targetOf(request.targetPath);
+  const target = await targetOf(request);
   const view = await viewVolume(deps, volume);
   const publishing = { view, request, target };
+  await assertNotLedAway(deps, publishing);
   const occupant = await occupantAt(view, target);
   if (occupant.kind === 'mount' || occupant.kind === 'block') {
     return confirmPublished(deps, publishing, occupant);
   }
-  const source = await stagedSource(deps, view, request);
+  const source = await stagedSource(view, request, staging);
   await assertNotElsewhere(deps, publishing);
   await clearTarget(deps, publishing, occupant);
-  await makeTarget(target, request.capability.accessType === 'block' ? 'file' : 'directory');
+  const type = request.capability.accessType === 'block' ? 'file' : 'directory';
+  // Before the record, which says that what is there is ours to remove.
+  await assertTargetFits(target, type);
   await deps.catalogue.putPublication(request);
   try {
+    await makeTarget(target, type);
     // Before the mount: nobody shall find a device without limits, or writable that is to be read-only.
     await limit(deps, publishing);
     if (request.capability.accessType === 'block') await setFlags(deps, publishing);
     await bindMount({ source, ...mountFlags(publishing) });
   } catch (thrown) {
-    await attemptUndo(() => releasePublication(deps, volume, request.targetPath));
+    const place = { path: request.targetPath, resolved: target, record: request };
+    await attemptUndo(() => releasePublication(deps, volume, place));
     throw thrown;
   }
 }
 
-async function targetOf(path: string): Promise<string> {
-  const target = await kernelPath(path);
-  if (target === null) {
+async function targetOf({ targetPath, resolvedPath }: PublicationRecord): Promise<string> {
+  if (resolvedPath === null) {
     throw CsiError.failedPrecondition(
-      `the parent directory of target_path ${path} does not exist; its creation is the caller's part`,
+      `the parent directory of target_path ${targetPath} does not exist; its creation is the caller's part`,
     );
   }
-  await assertNoLink(target);
-  return target;
+  await assertNoLink(resolvedPath);
+  return resolvedPath;
 }
+
+/** A record is found by the path: one whose path leads elsewhere by now must not lose its mount. */
+async function assertNotLedAway(
+  deps: NodeDependencies,
+  { view, request, target }: Publishing,
+): Promise<void> {
+  const record = await deps.catalogue.publicationAt(request.targetPath);
+  const before = record?.resolvedPath ?? null;
+  if (record === null || before === null || before === target) return;
+  if (mountsAt(view.mounts, before).length === 0) return;
+  throw CsiError.failedPrecondition(
+    `target_path ${request.targetPath} leads to ${target} now; volume ${record.volumeId} was published there when it ` +
+      `led to ${before}, and is still mounted. Unpublish volume ${record.volumeId} there first`,
+  );
+}
+
+/** What no caller asks for. */
+const ASIDE = { podUid: null, resolvedPath: null };
 
 async function confirmPublished(
   deps: NodeDependencies,
@@ -91,7 +115,7 @@ async function confirmPublished(
     occupant.kind === request.capability.accessType &&
     (record === null || record.volumeId !== request.volumeId
       ? await kernelAgrees(view, request, occupant)
-      : isDeepStrictEqual({ ...record, podUid: null }, { ...request, podUid: null }));
+      : isDeepStrictEqual({ ...record, ...ASIDE }, { ...request, ...ASIDE }));
   if (!isSame) {
     throw CsiError.alreadyExists(
       `volume ${request.volumeId} is published at ${request.targetPath} with other arguments; unpublish it there first`,
@@ -122,20 +146,17 @@ async function kernelAgrees(
 
 /** What to bind: the staging directory, or the device. FAILED_PRECONDITION if it is not staged so. */
 async function stagedSource(
-  deps: NodeDependencies,
   view: VolumeView,
   request: PublicationRecord,
+  { resolved: directory, record }: Place<StagingRecord>,
 ): Promise<string> {
   const { volumeId, stagingPath, capability } = request;
-  const directory = await kernelPath(stagingPath);
   const staged = directory === null ? NOTHING : await stagedAt(view, directory);
   if (directory === null || (staged.kind !== 'mount' && staged.kind !== 'block')) {
     throw CsiError.failedPrecondition(
       `volume ${volumeId} is not staged at ${stagingPath}; stage it there first`,
     );
   }
-  const records = await deps.catalogue.stagings(volumeId);
-  const record = records.find((known) => known.stagingPath === stagingPath);
   const reason = exceeds(staged, record?.capability, request);
   if (reason !== null) {
     throw CsiError.failedPrecondition(
@@ -178,9 +199,16 @@ async function assertNotElsewhere(deps: NodeDependencies, publishing: Publishing
     );
   }
   const paths = [request, ...live].map(({ targetPath }) => targetPath);
-  for (const { targetPath } of await deps.catalogue.publications(request.volumeId)) {
-    if (!paths.includes(targetPath)) await deps.catalogue.removePublication(targetPath);
+  for (const record of await deps.catalogue.publications(request.volumeId)) {
+    if (!paths.includes(record.targetPath)) await forget(deps, record);
   }
+}
+
+/** What the record alone proves to be ours goes with it; what cannot be removed is left to whoever put it there. */
+async function forget(deps: NodeDependencies, record: PublicationRecord): Promise<void> {
+  const { targetPath, resolvedPath } = record;
+  if (resolvedPath !== null) await attemptUndo(() => removeTarget(resolvedPath));
+  await deps.catalogue.removePublication(targetPath);
 }
 
 /** Why two targets at once cannot be; null if they can. */

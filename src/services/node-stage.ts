@@ -13,12 +13,14 @@ import { CsiError } from '../errors.js';
 import { isFileSystem } from '../file-systems.js';
 import { isToolAtWork } from '../mount/device-lock.js';
 import { bindMount, topMount } from '../mount/mounter.js';
-import { assertNoLink, entryAt, kernelPath, makeTarget } from '../mount/target.js';
+import { mountsAt } from '../mount/mountinfo.js';
+import { assertNoLink, entryAt, makeTarget } from '../mount/target.js';
 import { markUsed } from '../volumes/first-use.js';
 import type { StagingRecord, VolumeRecord } from '../volumes/records.js';
 import { attemptUndo } from '../volumes/undo.js';
 import { stageFileSystem } from './node-filesystem.js';
 import { growMounted, growsMounted } from './node-growth.js';
+import type { Place } from './node-paths.js';
 import { clearStagedDevice, releaseStaging } from './node-unstage.js';
 import {
   foreignMount,
@@ -41,15 +43,18 @@ export async function stageVolume(
   request: StagingRecord,
   context: CallContext,
 ): Promise<void> {
-  const directory = await stagingDirectory(request.stagingPath);
-  if (volume.awaitsGrowth) await releaseHalfStaged(deps, volume, request.stagingPath);
+  const directory = await stagingDirectory(request);
+  const record = await recordOf(deps, request);
+  const place = { path: request.stagingPath, resolved: directory, record };
+  if (volume.awaitsGrowth) await releaseHalfStaged(deps, volume, place);
   const view = await viewVolume(deps, volume);
+  assertNotLedAway(view, place);
   const staged = await stagedAt(view, directory);
   if (staged.kind === 'foreign') throw foreignMount(request.stagingPath, staged.entry.source);
   if (staged.kind !== 'nothing') return confirmStaged(deps, view, staged, request, context);
   assertCompatible(view, request.capability);
   await assertNoToolAtWork(view);
-  const left = await clearStagedDevice(deps, view, request.stagingPath);
+  const left = await clearStagedDevice(view, place);
   if (left !== null) throw foreignMount(stagedDevicePath(request.stagingPath), left.source);
   await deps.catalogue.putStaging(request);
   try {
@@ -63,7 +68,7 @@ export async function stageVolume(
     }
     await settleGrowth(deps, volume, capability, directory);
   } catch (thrown) {
-    await attemptUndo(() => releaseStaging(deps, volume, request.stagingPath));
+    await attemptUndo(() => releaseStaging(deps, volume, { ...place, record: request }));
     throw thrown;
   }
 }
@@ -75,10 +80,33 @@ export async function stageVolume(
 async function releaseHalfStaged(
   deps: NodeDependencies,
   volume: VolumeRecord,
-  stagingPath: string,
+  place: Place<StagingRecord>,
 ): Promise<void> {
   const published = await livePublications(deps, await viewVolume(deps, volume));
-  if (published.length === 0) await releaseStaging(deps, volume, stagingPath);
+  if (published.length === 0) await releaseStaging(deps, volume, place);
+}
+
+async function recordOf(
+  { catalogue }: NodeDependencies,
+  { volumeId, stagingPath }: StagingRecord,
+): Promise<StagingRecord | null> {
+  const records = await catalogue.stagings(volumeId);
+  return records.find((known) => known.stagingPath === stagingPath) ?? null;
+}
+
+/** A record is found by the path: one whose path leads elsewhere by now must not lose its mount. */
+function assertNotLedAway(
+  view: VolumeView,
+  { path, resolved, record }: Place<StagingRecord>,
+): void {
+  const before = record?.resolvedPath ?? null;
+  if (before === null || before === resolved) return;
+  const places = [before, stagedDevicePath(before)];
+  if (places.every((place) => mountsAt(view.mounts, place).length === 0)) return;
+  throw CsiError.failedPrecondition(
+    `staging_target_path ${path} leads to ${resolved} now; volume ${view.volume.volumeId} was staged there when it ` +
+      `led to ${before}, and is still mounted. Unstage it there first`,
+  );
 }
 
 /** The kernel grows no xfs or btrfs by a mount that cannot write: such a copy awaits it further on. */
@@ -94,8 +122,10 @@ async function settleGrowth(
   await deps.catalogue.markVolumeGrown(volume.volumeId);
 }
 
-async function stagingDirectory(path: string): Promise<string> {
-  const directory = await kernelPath(path);
+async function stagingDirectory({
+  stagingPath: path,
+  resolvedPath: directory,
+}: StagingRecord): Promise<string> {
   if (directory !== null) await assertNoLink(directory);
   const found = directory === null ? null : await entryAt(directory);
   if (directory === null || found === null) {
@@ -121,10 +151,9 @@ async function confirmStaged(
   context: CallContext,
 ): Promise<void> {
   const { volumeId, stagingPath, capability } = request;
-  const records = await deps.catalogue.stagings(volumeId);
-  const record = records.find((known) => known.stagingPath === stagingPath);
+  const record = await recordOf(deps, request);
   const isSame =
-    record === undefined
+    record === null
       ? kernelAgrees(staged, capability)
       : staged.kind === capability.accessType && isDeepStrictEqual(record.capability, capability);
   if (!isSame) {
@@ -132,7 +161,7 @@ async function confirmStaged(
       `volume ${volumeId} is staged at ${stagingPath} with another volume_capability; unstage it first`,
     );
   }
-  if (record === undefined) await deps.catalogue.putStaging(request);
+  if (record === null || record.resolvedPath === null) await deps.catalogue.putStaging(request);
   if (attachment === null) return;
   await applyToDevice(deps, volume, attachment.devicePath);
   const { entry } = staged;

@@ -1,52 +1,97 @@
 /**
  * Unpublishing: the target path of a workload is unmounted and removed, and nothing stays behind.
  *
- * Only mounts of the volume, or on a path on record for it, are unmounted; only an empty directory
- * or file is removed. Works without a record, without a known volume and without the volume's pool,
- * so that a node can always be cleaned up.
+ * Only mounts of the volume are unmounted, and only an empty directory or file is removed that a record
+ * or such a mount proves to be ours. What is on record is released where the path led when it was
+ * published, wherever it leads now. Works without a record, without a known volume and without the
+ * volume's pool, so that a node can always be cleaned up.
  */
+import { CsiError } from '../errors.js';
 import { unmount } from '../mount/mounter.js';
 import { mountsAt, readMountInfo } from '../mount/mountinfo.js';
-import { assertNoLink, kernelPath, removeTarget } from '../mount/target.js';
-import type { VolumeRecord } from '../volumes/records.js';
+import { assertEmpty, assertNoLink, kernelPath, removeTarget } from '../mount/target.js';
+import type { PublicationRecord, VolumeRecord } from '../volumes/records.js';
+import type { Place } from './node-paths.js';
 import {
   type Belongs,
   belongsTo,
   foreignMount,
+  forRecord,
   isReaderOnly,
   livePublications,
   type NodeDependencies,
+  recordedPlaces,
+  usesOf,
   viewForRelease,
 } from './node-volume.js';
 import { liftPod } from './volume-settings.js';
 
-/** Nothing there: done. FAILED_PRECONDITION if it is busy, or not the volume's. */
+/** Nothing there: done. FAILED_PRECONDITION if it is busy, not the volume's, or somewhere else by now. */
 export async function releasePublication(
   deps: NodeDependencies,
   volume: VolumeRecord,
-  targetPath: string,
+  place: Place<PublicationRecord>,
 ): Promise<void> {
-  const record = await deps.catalogue.publicationAt(targetPath);
-  const isRecorded = record?.volumeId === volume.volumeId;
+  const { path, record } = place;
   const { node } = await viewForRelease(deps, volume);
-  await releaseTarget(targetPath, isRecorded ? async () => true : belongsTo(volume.volumeId, node));
-  await restoreDevice(deps, volume, targetPath, isRecorded ? record.podUid : null);
-  if (isRecorded) await deps.catalogue.removePublication(targetPath);
+  const belongs = belongsTo(volume.volumeId, node);
+  const wasMounted = await unmountTarget(place, forRecord(record, belongs));
+  if (record !== null && !wasMounted) await assertNotMoved(deps, volume, record);
+  await clearTarget(place, wasMounted);
+  await restoreDevice(deps, volume, path, record?.podUid ?? null);
+  if (record !== null) await deps.catalogue.removePublication(path);
 }
 
-/** The same for a volume that the catalogue does not know. */
-export async function unpublishUnknown(volumeId: string, targetPath: string): Promise<void> {
-  await releaseTarget(targetPath, belongsTo(volumeId, null));
+/** The same for a volume that the catalogue does not know: a mount of a device that bears its id is all there is to prove. */
+export async function unpublishUnknown(
+  volumeId: string,
+  place: Place<PublicationRecord>,
+): Promise<void> {
+  await clearTarget(place, await unmountTarget(place, belongsTo(volumeId, null)));
 }
 
-async function releaseTarget(targetPath: string, belongs: Belongs): Promise<void> {
-  const target = await kernelPath(targetPath);
-  if (target === null) return;
-  await assertNoLink(target);
-  await unmount(target, belongs);
-  const left = mountsAt(await readMountInfo(), target).at(-1);
-  if (left !== undefined) throw foreignMount(targetPath, left.source);
-  await removeTarget(target);
+/** Returns whether something of the volume was mounted there, and no more is. */
+async function unmountTarget(
+  { path, resolved }: Place<PublicationRecord>,
+  belongs: Belongs,
+): Promise<boolean> {
+  if (resolved === null || !(await isPlain(resolved))) return false;
+  await assertNoLink(resolved);
+  const found = await unmount(resolved, belongs);
+  const left = mountsAt(await readMountInfo(), resolved).at(-1);
+  if (left !== undefined) throw foreignMount(path, left.source);
+  return found;
+}
+
+/** False: a symbolic link has come in the way since it was resolved, or a parent is gone. */
+async function isPlain(resolved: string): Promise<boolean> {
+  return (await kernelPath(resolved)) === resolved;
+}
+
+/** Removes the target if a record, or a mount that was there, proves that it is ours. */
+async function clearTarget(
+  { resolved, record }: Place<PublicationRecord>,
+  wasMounted: boolean,
+): Promise<void> {
+  if (resolved === null || !(await isPlain(resolved))) return;
+  if (record !== null || wasMounted) await removeTarget(resolved);
+  else await assertEmpty(resolved);
+}
+
+/** A mount point that was renamed, or one of whose parents was, takes its mount along. */
+async function assertNotMoved(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  { targetPath }: PublicationRecord,
+): Promise<void> {
+  const { mounts, nodes } = usesOf(await viewForRelease(deps, volume));
+  const known = await recordedPlaces(deps, volume.volumeId, targetPath);
+  const stray = [...mounts, ...nodes].find(({ mountPoint }) => !known.has(mountPoint));
+  if (stray === undefined) return;
+  throw CsiError.failedPrecondition(
+    `volume ${volume.volumeId} is not mounted at ${targetPath} any more, where it was published, but at ${stray.mountPoint}; ` +
+      'nothing was touched. Unmount it there, then unpublish it again',
+  );
 }
 
 /**

@@ -10,13 +10,16 @@ import { CsiError } from '../errors.js';
 import { isMountPoint, topMount, unmount } from '../mount/mounter.js';
 import { type MountEntry, mountsAt, readMountInfo } from '../mount/mountinfo.js';
 import { assertNoLink, entryAt, kernelPath, removeTarget } from '../mount/target.js';
-import type { VolumeRecord } from '../volumes/records.js';
+import type { StagingRecord, VolumeRecord } from '../volumes/records.js';
+import type { Place } from './node-paths.js';
 import {
   type Belongs,
   belongsTo,
   foreignMount,
+  forRecord,
   livePublications,
   type NodeDependencies,
+  recordedPlaces,
   stagedDevicePath,
   usesOf,
   type VolumeView,
@@ -28,40 +31,39 @@ import { resetDevice } from './volume-settings.js';
 export async function unstageVolume(
   deps: NodeDependencies,
   volume: VolumeRecord,
-  stagingPath: string,
+  place: Place<StagingRecord>,
 ): Promise<void> {
   const view = await viewForRelease(deps, volume);
   const published = (await livePublications(deps, view)).find(
-    (record) => record.stagingPath === stagingPath,
+    (record) => record.stagingPath === place.path,
   );
   if (published !== undefined) {
     throw CsiError.failedPrecondition(
       `volume ${volume.volumeId} is still published at ${published.targetPath}; unpublish it before unstaging`,
     );
   }
-  await releaseStaging(deps, volume, stagingPath);
+  await releaseStaging(deps, volume, place);
 }
 
 /** Clears the staging directory of a volume that the catalogue does not know. */
-export async function unstageUnknown(volumeId: string, stagingPath: string): Promise<void> {
+export async function unstageUnknown(volumeId: string, place: Place<StagingRecord>): Promise<void> {
   const belongs = belongsTo(volumeId, null);
-  const directory = await releaseDirectory(stagingPath, belongs);
-  if (directory !== null) await releaseDevice(directory, belongs);
+  if (await releaseDirectory(place, belongs)) await releaseDevice(place, belongs);
 }
 
 /** Unmounts and detaches, without asking for publications. The record goes last. */
 export async function releaseStaging(
   deps: NodeDependencies,
   volume: VolumeRecord,
-  stagingPath: string,
+  place: Place<StagingRecord>,
 ): Promise<void> {
   const before = await viewForRelease(deps, volume);
-  await releaseDirectory(stagingPath, belongsTo(volume.volumeId, before.node));
-  await clearStagedDevice(deps, before, stagingPath);
+  const belongs = belongsTo(volume.volumeId, before.node);
+  if (await releaseDirectory(place, belongs)) await clearStagedDevice(before, place);
   const view = await viewForRelease(deps, volume);
   if (view.poolFailure !== null) throw view.poolFailure;
-  if (await isFree(deps, view, stagingPath)) await detach(deps, view);
-  await deps.catalogue.removeStaging(volume.volumeId, stagingPath);
+  if (await isFree(deps, view, place.path)) await detach(deps, view);
+  await deps.catalogue.removeStaging(volume.volumeId, place.path);
 }
 
 /**
@@ -69,42 +71,44 @@ export async function releaseStaging(
  * another device's since the volume was staged here. Another volume's is left alone and returned.
  */
 export async function clearStagedDevice(
-  deps: NodeDependencies,
   view: VolumeView,
-  stagingPath: string,
+  place: Place<StagingRecord>,
 ): Promise<MountEntry | null> {
-  const directory = await kernelPath(stagingPath);
-  if (directory === null) return null;
-  const { volumeId } = view.volume;
-  const records = await deps.catalogue.stagings(volumeId);
-  const isRecorded = records.some((record) => record.stagingPath === stagingPath);
-  const belongs = isRecorded ? async () => true : belongsTo(volumeId, view.node);
-  return releaseDevice(directory, belongs);
+  return releaseDevice(place, forRecord(place.record, belongsTo(view.volume.volumeId, view.node)));
 }
 
-/** Unmounts the volume's file system. Returns the directory as the kernel sees it; null if it is gone. */
-async function releaseDirectory(stagingPath: string, belongs: Belongs): Promise<string | null> {
-  const directory = await kernelPath(stagingPath);
-  if (directory === null) return null;
-  await assertNoLink(directory);
-  await unmount(directory, belongs);
-  const layers = mountsAt(await readMountInfo(), directory);
+/** Unmounts the volume's file system. False: the directory is gone, or the path leads elsewhere by now. */
+async function releaseDirectory(
+  { path, resolved }: Place<StagingRecord>,
+  belongs: Belongs,
+): Promise<boolean> {
+  if (resolved === null || (await kernelPath(resolved)) !== resolved) return false;
+  await assertNoLink(resolved);
+  await unmount(resolved, belongs);
+  const layers = mountsAt(await readMountInfo(), resolved);
   const top = layers.at(-1);
   for (const entry of layers) {
-    if (top !== undefined && (await belongs(entry))) throw foreignMount(stagingPath, top.source);
+    if (top !== undefined && (await belongs(entry))) throw foreignMount(path, top.source);
   }
-  return directory;
+  return true;
 }
 
-/** A file with content is not ours, and neither is anything inside a mount. Returns what is still mounted there. */
-async function releaseDevice(directory: string, belongs: Belongs): Promise<MountEntry | null> {
-  if (await isMountPoint(directory)) return null;
-  const path = stagedDevicePath(directory);
-  await unmount(path, belongs);
+/**
+ * The file is removed if it is empty, and a record or a mount of the volume proves it to be ours. Nothing
+ * inside a mount is. Returns what is still mounted there.
+ */
+async function releaseDevice(
+  { resolved, record }: Place<StagingRecord>,
+  belongs: Belongs,
+): Promise<MountEntry | null> {
+  if (resolved === null || (await isMountPoint(resolved))) return null;
+  const path = stagedDevicePath(resolved);
+  const found = await unmount(path, belongs);
   const left = await topMount(path);
   if (left !== null) return left;
-  const found = await entryAt(path);
-  if (found?.isFile() === true && found.size === 0) await removeTarget(path);
+  if (!found && record?.capability.accessType !== 'block') return null;
+  const entry = await entryAt(path);
+  if (entry?.isFile() === true && entry.size === 0) await removeTarget(path);
   return null;
 }
 
@@ -117,7 +121,7 @@ async function isFree(
   const { mounts, nodes } = usesOf(view);
   const uses = [...mounts, ...nodes];
   if (uses.length === 0) return true;
-  const known = await knownPaths(deps, view.volume, stagingPath);
+  const known = await recordedPlaces(deps, view.volume.volumeId, stagingPath);
   const unknown = uses.find((entry) => !known.has(entry.mountPoint));
   if (unknown === undefined) return false;
   const { volumeId } = view.volume;
@@ -128,22 +132,6 @@ async function isFree(
   throw CsiError.failedPrecondition(
     `${use}, and this plugin has no record of that; unmount it there`,
   );
-}
-
-async function knownPaths(
-  deps: NodeDependencies,
-  volume: VolumeRecord,
-  except: string,
-): Promise<Set<string>> {
-  const stagings = await deps.catalogue.stagings(volume.volumeId);
-  const publications = await deps.catalogue.publications(volume.volumeId);
-  const paths = [
-    ...stagings.map((record) => record.stagingPath).filter((path) => path !== except),
-    ...publications.map((record) => record.targetPath),
-  ];
-  const resolved = await Promise.all(paths.map((path) => kernelPath(path)));
-  const found = resolved.filter((path) => path !== null);
-  return new Set(found.flatMap((path) => [path, stagedDevicePath(path)]));
 }
 
 /** The number of a loop device goes to somebody else next: it must be neither read-only nor set in our way. */

@@ -43,7 +43,15 @@ export interface NodeDependencies {
 
 export type NodeConfig = Pick<
   Config,
-  'nodeId' | 'topologyKey' | 'csiLevel' | 'controllerPublish' | 'maxVolumesPerNode' | 'cgroupRoot'
+  | 'nodeId'
+  | 'topologyKey'
+  | 'csiLevel'
+  | 'controllerPublish'
+  | 'maxVolumesPerNode'
+  | 'cgroupRoot'
+  | 'stateDirectory'
+  | 'pools'
+  | 'socketPath'
 >;
 
 /** In the staging directory of a raw block volume: the file its device node is bound to. */
@@ -140,6 +148,19 @@ export function belongsTo(volumeId: string, node: VolumeView['node']): Belongs {
   };
 }
 
+/**
+ * Where a record tells of a raw device, the node bound there may be another device's by now: it keeps
+ * nobody from detaching the volume's. It is the volume's to take away all the same.
+ */
+export function forRecord(
+  record: { capability: VolumeCapability } | null,
+  belongs: Belongs,
+): Belongs {
+  if (record?.capability.accessType !== 'block') return belongs;
+  return async (entry) =>
+    (await belongs(entry)) || (await blockDeviceAt(entry.mountPoint)) !== null;
+}
+
 /** How the volume is staged in a directory. A device node that is not the volume's any more counts as nothing. */
 export async function stagedAt(view: VolumeView, directory: string): Promise<Occupant> {
   const occupant = await occupantAt(view, directory);
@@ -203,11 +224,30 @@ export async function livePublications(
 ): Promise<PublicationRecord[]> {
   const live: PublicationRecord[] = [];
   for (const record of await deps.catalogue.publications(view.volume.volumeId)) {
-    const path = await kernelPath(record.targetPath);
+    const path = record.resolvedPath ?? (await kernelPath(record.targetPath));
     if (path === null) continue;
     if (await isUsedAt(view, path)) live.push(record);
   }
   return live;
+}
+
+/** Where the volume is on record as staged or published, but for what is at the path named. */
+export async function recordedPlaces(
+  { catalogue }: Pick<NodeDependencies, 'catalogue'>,
+  volumeId: string,
+  except: string,
+): Promise<Set<string>> {
+  const stagings = await catalogue.stagings(volumeId);
+  const publications = await catalogue.publications(volumeId);
+  const records = [
+    ...stagings.map(({ stagingPath, resolvedPath }) => ({ path: stagingPath, resolvedPath })),
+    ...publications.map(({ targetPath, resolvedPath }) => ({ path: targetPath, resolvedPath })),
+  ].filter(({ path }) => path !== except);
+  const places = await Promise.all(
+    records.map(({ path, resolvedPath }) => resolvedPath ?? kernelPath(path)),
+  );
+  const found = places.filter((path) => path !== null);
+  return new Set(found.flatMap((path) => [path, stagedDevicePath(path)]));
 }
 
 /** Where the pool cannot be asked, the label decides here too. */

@@ -35,6 +35,7 @@ import { unsupportedReason } from '../volumes/volume-rules.js';
 import { nodeCapabilities, rpcCapabilities } from './capabilities.js';
 import { isPublishedReadOnly } from './controller-publish.js';
 import { expandVolume } from './node-expand.js';
+import { publicationPlace, resolveUsable, stagingPlace } from './node-paths.js';
 import { publishVolume } from './node-publish.js';
 import { stageVolume } from './node-stage.js';
 import { volumeStats } from './node-stats.js';
@@ -76,8 +77,9 @@ async function stage(
   await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
     const volume = await readyVolume(deps.catalogue, volumeId);
     const stagingPath = requireAbsolutePath(path, 'staging_target_path');
+    const resolvedPath = await resolveUsable(deps, stagingPath, 'staging_target_path');
     const capability = parseServed(deps, volume, request);
-    await stageVolume(deps, volume, { volumeId, stagingPath, capability }, context);
+    await stageVolume(deps, volume, { volumeId, stagingPath, resolvedPath, capability }, context);
   });
   return {};
 }
@@ -89,8 +91,9 @@ async function unstage(deps: NodeDependencies, request: RequestMessage): Promise
   await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
     const volume = await known(deps, volumeId);
     const stagingPath = pathToClear(volume, volumeId, path, 'staging_target_path');
-    if (volume === null) await unstageUnknown(volumeId, stagingPath);
-    else await unstageVolume(deps, volume, stagingPath);
+    const place = await stagingPlace(deps, volumeId, stagingPath);
+    if (volume === null) await unstageUnknown(volumeId, place);
+    else await unstageVolume(deps, volume, place);
   });
   return {};
 }
@@ -102,6 +105,7 @@ async function publish(deps: NodeDependencies, request: RequestMessage): Promise
   await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
     const volume = await readyVolume(deps.catalogue, volumeId);
     const targetPath = requireAbsolutePath(path, 'target_path');
+    const resolvedPath = await resolveUsable(deps, targetPath, 'target_path');
     const asked = parseBoolean(request['readonly'], 'readonly');
     const readOnly = asked || (await isPublishedReadOnly(deps, volumeId));
     const capability = parseServed(deps, volume, request);
@@ -112,9 +116,10 @@ async function publish(deps: NodeDependencies, request: RequestMessage): Promise
       );
     }
     const stagingPath = requireAbsolutePath(staging, 'staging_target_path');
+    const place = await stagingPlace(deps, volumeId, stagingPath);
     const podUid = podUidOf(parseMap(request['volume_context'], 'volume_context'));
-    const publication = { targetPath, volumeId, stagingPath, capability, readOnly, podUid };
-    await publishVolume(deps, volume, publication);
+    const use = { volumeId, stagingPath, capability, readOnly, podUid };
+    await publishVolume(deps, volume, { targetPath, resolvedPath, ...use }, place);
   });
   return {};
 }
@@ -129,8 +134,9 @@ async function unpublish(
   await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
     const volume = await known(deps, volumeId);
     const targetPath = pathToClear(volume, volumeId, path, 'target_path');
-    if (volume === null) await unpublishUnknown(volumeId, targetPath);
-    else await releasePublication(deps, volume, targetPath);
+    const place = await publicationPlace(deps, volumeId, targetPath);
+    if (volume === null) await unpublishUnknown(volumeId, place);
+    else await releasePublication(deps, volume, place);
   });
   return {};
 }

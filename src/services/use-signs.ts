@@ -24,6 +24,7 @@ import type { HealthDependencies } from './storage-signs.js';
 /** A path on record, and what it was wanted for. */
 interface Place {
   path: string;
+  resolvedPath: string | null;
   isBlock: boolean;
   wantsWriting: boolean;
 }
@@ -40,7 +41,7 @@ export async function useSigns(
   const detachedAt: string[] = [];
   const fileSystems: FileSystemSigns[] = [];
   for (const place of places) {
-    const path = await kernelPath(place.path);
+    const path = place.resolvedPath ?? (await kernelPath(place.path));
     const occupant = path === null ? null : await stagedAt(view, path);
     if (occupant?.kind === 'mount') fileSystems.push(await fileSystemAt(view, place, occupant));
     else if (path !== null && place.isBlock && (await isDetachedAt(view, path))) {
@@ -50,17 +51,20 @@ export async function useSigns(
   return { detachedAt, fileSystems };
 }
 
-function stagingPlace({ stagingPath, capability }: StagingRecord): Place {
+function stagingPlace({ stagingPath, resolvedPath, capability }: StagingRecord): Place {
   return {
     path: stagingPath,
+    resolvedPath,
     isBlock: capability.accessType === 'block',
     wantsWriting: !isReaderOnly(capability),
   };
 }
 
-function publicationPlace({ targetPath, capability, readOnly }: PublicationRecord): Place {
+function publicationPlace(record: PublicationRecord): Place {
+  const { targetPath, resolvedPath, capability, readOnly } = record;
   return {
     path: targetPath,
+    resolvedPath,
     isBlock: capability.accessType === 'block',
     wantsWriting: !readOnly && !isReaderOnly(capability),
   };

@@ -66,6 +66,7 @@ export function staging(row: Row): StagingRecord {
   return {
     volumeId: text(row, 'volume_id'),
     stagingPath: text(row, 'staging_path'),
+    resolvedPath: optionalText(row, 'resolved_path'),
     capability: json<VolumeCapability>(row, 'capability'),
   };
 }
@@ -73,6 +74,7 @@ export function staging(row: Row): StagingRecord {
 export function publicationRow(row: Row): PublicationRecord {
   return {
     targetPath: text(row, 'target_path'),
+    resolvedPath: optionalText(row, 'resolved_path'),
     volumeId: text(row, 'volume_id'),
     stagingPath: text(row, 'staging_path'),
     capability: json<VolumeCapability>(row, 'capability'),

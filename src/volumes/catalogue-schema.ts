@@ -129,6 +129,11 @@ const STEPS: readonly string[] = [
   ) STRICT;
   CREATE INDEX kept_bases_by_pool ON kept_bases(pool, sequence);
   `,
+  `
+  -- NULL in rows of versions that did not write it down.
+  ALTER TABLE stagings ADD COLUMN resolved_path TEXT;
+  ALTER TABLE publications ADD COLUMN resolved_path TEXT;
+  `,
 ];
 
 /** Brings the database to this version's schema. Throws if a newer plugin has written it. */

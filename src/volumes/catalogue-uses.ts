@@ -38,9 +38,11 @@ function stagingCalls(
       database.all('SELECT * FROM stagings WHERE volume_id = ?', volumeId).map(rows.staging),
     putStaging: (staging) =>
       database.run(
-        'INSERT OR REPLACE INTO stagings (volume_id, staging_path, capability) VALUES (?, ?, ?)',
+        `INSERT OR REPLACE INTO stagings (volume_id, staging_path, resolved_path, capability)
+         VALUES (?, ?, ?, ?)`,
         staging.volumeId,
         staging.stagingPath,
+        staging.resolvedPath,
         JSON.stringify(staging.capability),
       ),
     removeStaging: (volumeId, stagingPath) =>
@@ -67,9 +69,10 @@ function publicationCalls(
     putPublication: (publication) =>
       database.run(
         `INSERT OR REPLACE INTO publications
-           (target_path, volume_id, staging_path, capability, read_only, pod_uid)
-           VALUES (?, ?, ?, ?, ?, ?)`,
+           (target_path, resolved_path, volume_id, staging_path, capability, read_only, pod_uid)
+           VALUES (?, ?, ?, ?, ?, ?, ?)`,
         publication.targetPath,
+        publication.resolvedPath,
         publication.volumeId,
         publication.stagingPath,
         JSON.stringify(publication.capability),

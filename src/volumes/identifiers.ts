@@ -12,6 +12,7 @@ export { nodeKey } from '../node-key.js';
 const NODE_KEY = '[0-9a-f]{12}';
 const UUID = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}';
 const VOLUME_ID = new RegExp(`^vol-${NODE_KEY}-${UUID}$`);
+const VOLUME_ID_ANYWHERE = new RegExp(`vol-${NODE_KEY}-${UUID}`);
 const SNAPSHOT_ID = new RegExp(`^snap-${NODE_KEY}-${UUID}$`);
 
 export function newVolumeId(key: string): string {
@@ -28,6 +29,11 @@ export function newGroupSnapshotId(key: string): string {
 
 export function isVolumeId(id: string): boolean {
   return VOLUME_ID.test(id);
+}
+
+/** The volume's handle in a text such as the path of its file; null if there is none. */
+export function volumeIdIn(text: string): string | null {
+  return VOLUME_ID_ANYWHERE.exec(text)?.[0] ?? null;
 }
 
 /** The UUID at the end of one of our handles. */

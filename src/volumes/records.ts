@@ -87,11 +87,18 @@ export interface ControllerPublicationRecord {
 export interface StagingRecord {
   volumeId: string;
   stagingPath: string;
+  /** As in a PublicationRecord. */
+  resolvedPath: string | null;
   capability: VolumeCapability;
 }
 
 export interface PublicationRecord {
   targetPath: string;
+  /**
+   * Where the path led when the volume was put there, without symbolic links: what is released later,
+   * wherever the path leads by then. Null where an older version has recorded it.
+   */
+  resolvedPath: string | null;
   volumeId: string;
   stagingPath: string;
   capability: VolumeCapability;

@@ -31,6 +31,9 @@ export const NODE_CONFIG: NodeConfig = {
   controllerPublish: false,
   maxVolumesPerNode: 7,
   cgroupRoot: '',
+  stateDirectory: '',
+  pools: [],
+  socketPath: '',
 };
 
 export const SIZE = 64n * MIB;
@@ -89,7 +92,7 @@ export class NodeFixture {
   readonly notes: object[] = [];
   /** Called whenever the pool is asked for; throws where it cannot be. */
   askPool = (): void => undefined;
-  /** Asked at every call; its cgroup root is a directory of the workspace, whatever it says. */
+  /** Asked at every call; its paths are in the workspace, whatever it says. */
   config: NodeConfig;
   conditionOf?: NonNullable<NodeDependencies['conditionOf']>;
   readonly deps: NodeDependencies;
@@ -105,7 +108,13 @@ export class NodeFixture {
     const fixture = this;
     this.deps = {
       get config() {
-        return { ...fixture.config, cgroupRoot: workspace.path('cgroup') };
+        return {
+          ...fixture.config,
+          cgroupRoot: workspace.path('cgroup'),
+          stateDirectory: workspace.path('state'),
+          pools: [{ kind: 'reflink', name: 'default', directory: workspace.path('xfs.pool') }],
+          socketPath: workspace.path('socket', 'csi.sock'),
+        };
       },
       get conditionOf() {
         return fixture.conditionOf;

@@ -144,7 +144,8 @@ rootTest('publications from before a reboot do not count as other targets', asyn
   await node.publish(volume, capability, { target_path: kept });
   const [gone] = await node.catalogue.publications(volume.volumeId);
   assert.ok(gone !== undefined);
-  await node.catalogue.putPublication({ ...gone, targetPath: node.targetPath('gone') });
+  const targetPath = node.targetPath('gone');
+  await node.catalogue.putPublication({ ...gone, targetPath, resolvedPath: targetPath });
   await node.publish(volume, capability, { target_path: node.targetPath('next') });
   const paths = (await node.catalogue.publications(volume.volumeId)).map((one) => one.targetPath);
   assert.deepEqual(paths.sort(), [kept, node.targetPath('next')].sort());

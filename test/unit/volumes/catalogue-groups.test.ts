@@ -131,6 +131,8 @@ function downgrade(database: KeptDatabase): void {
   database.exec(`
     DROP TABLE kept_bases;
     DROP TABLE controller_publications;
+    ALTER TABLE stagings DROP COLUMN resolved_path;
+    ALTER TABLE publications DROP COLUMN resolved_path;
     ALTER TABLE publications DROP COLUMN pod_uid;
     ALTER TABLE volumes DROP COLUMN created_mutable_parameters;
     ALTER TABLE volumes DROP COLUMN mutable_parameters;

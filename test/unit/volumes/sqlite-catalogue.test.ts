@@ -80,7 +80,12 @@ test('rows that refer to nothing are refused, and not as a name that is taken', 
   assert.throws(() => catalogue.insertSnapshot(snapshotRecord(volume)), foreign);
   assert.throws(() => catalogue.insertVolume(volumeRecord({ pool: 'unknown' })), foreign);
   assert.throws(() =>
-    catalogue.putStaging({ volumeId: volume.volumeId, stagingPath: '/s', capability: BLOCK }),
+    catalogue.putStaging({
+      volumeId: volume.volumeId,
+      stagingPath: '/s',
+      resolvedPath: null,
+      capability: BLOCK,
+    }),
   );
   assert.equal(catalogue.snapshotByName('none'), null);
 });
@@ -184,14 +189,14 @@ test('stagings and publications are put, replaced, found and removed, and go wit
   const volume = volumeRecord();
   const { volumeId } = volume;
   catalogue.insertVolume(volume);
-  catalogue.putStaging({ volumeId, stagingPath: '/s', capability: BLOCK });
-  catalogue.putStaging({ volumeId, stagingPath: '/s', capability: mountOf('xfs') });
-  assert.deepEqual(catalogue.stagings(volumeId), [
-    { volumeId, stagingPath: '/s', capability: mountOf('xfs') },
-  ]);
+  const staging = { volumeId, stagingPath: '/s', resolvedPath: '/real/s' };
+  catalogue.putStaging({ ...staging, resolvedPath: null, capability: BLOCK });
+  catalogue.putStaging({ ...staging, capability: mountOf('xfs') });
+  assert.deepEqual(catalogue.stagings(volumeId), [{ ...staging, capability: mountOf('xfs') }]);
   const publication = {
     volumeId,
     targetPath: '/t',
+    resolvedPath: '/real/t',
     stagingPath: '/s',
     capability: BLOCK,
     podUid: 'pod-1',

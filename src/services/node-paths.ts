@@ -1,0 +1,94 @@
+/**
+ * The paths that requests name, judged before anything is done with them.
+ *
+ * A path is resolved once: what is done later is done to the resolved one. Refused are places that the
+ * plugin or the system lives by, and those inside a volume, whose content is somebody else's to arrange.
+ * A volume_path is not judged: it is only compared with the mounts there are, and found nowhere.
+ */
+import { dirname } from 'node:path';
+import { CsiError } from '../errors.js';
+import { deviceLabel } from '../mount/device-attributes.js';
+import { type MountEntry, mountContaining, readMountInfo } from '../mount/mountinfo.js';
+import { protectedReason } from '../mount/protected-paths.js';
+import { kernelPath } from '../mount/target.js';
+import { volumeIdIn } from '../volumes/identifiers.js';
+import type { PublicationRecord, StagingRecord } from '../volumes/records.js';
+import type { NodeDependencies } from './node-volume.js';
+
+type Deps = Pick<NodeDependencies, 'config' | 'catalogue'>;
+
+/** Where something is to be released. */
+export interface Place<Uses> {
+  /** As the caller names it. */
+  path: string;
+  /** Without symbolic links: as recorded, or as the path leads now; null: its parent does not exist. */
+  resolved: string | null;
+  /** Of the volume in question, at that path. */
+  record: Uses | null;
+}
+
+/** What is on record is released where it was made; anything else is judged like a path to be used. */
+export async function publicationPlace(
+  deps: Deps,
+  volumeId: string,
+  path: string,
+): Promise<Place<PublicationRecord>> {
+  const found = await deps.catalogue.publicationAt(path);
+  const record = found?.volumeId === volumeId ? found : null;
+  return { path, resolved: await resolvedPlace(deps, path, record, 'target_path'), record };
+}
+
+export async function stagingPlace(
+  deps: Deps,
+  volumeId: string,
+  path: string,
+): Promise<Place<StagingRecord>> {
+  const records = await deps.catalogue.stagings(volumeId);
+  const record = records.find(({ stagingPath }) => stagingPath === path) ?? null;
+  return { path, resolved: await resolvedPlace(deps, path, record, 'staging_target_path'), record };
+}
+
+async function resolvedPlace(
+  deps: Deps,
+  path: string,
+  record: { resolvedPath: string | null } | null,
+  field: string,
+): Promise<string | null> {
+  if (record === null) return resolveUsable(deps, path, field);
+  return record.resolvedPath ?? kernelPath(path);
+}
+
+/**
+ * The path without symbolic links (the last component is as it is); null if its parent does not exist.
+ * INVALID_ARGUMENT if no volume is ever put there.
+ */
+export async function resolveUsable(
+  { config }: Pick<Deps, 'config'>,
+  path: string,
+  field: string,
+): Promise<string | null> {
+  const { stateDirectory, pools, socketPath } = config;
+  const protection = {
+    trees: [stateDirectory, ...pools.map(({ directory }) => directory)],
+    directories: [dirname(socketPath)],
+  };
+  const [resolved, mounts] = await Promise.all([kernelPath(path), readMountInfo()]);
+  const reason =
+    protectedReason(path, resolved, protection, mounts) ??
+    (resolved === null ? null : await volumeAround(mounts, resolved));
+  if (reason === null) return resolved;
+  throw CsiError.invalidArgument(
+    `${field} ${path} cannot be used: ${reason}; nothing was touched. Name a directory of the orchestrator's own`,
+  );
+}
+
+/** Of a path whose parent directory is in the file system of a volume. */
+async function volumeAround(
+  mounts: readonly MountEntry[],
+  resolved: string,
+): Promise<string | null> {
+  const entry = mountContaining(mounts, dirname(resolved));
+  const label = entry === null ? null : await deviceLabel(entry.device);
+  const volumeId = label === null ? null : volumeIdIn(label);
+  return volumeId === null ? null : `it lies inside volume ${volumeId}`;
+}
