@@ -14,6 +14,13 @@ constexpr size_t kFirstWindow = 4;
 constexpr size_t kMinInnerWindow = 2;
 constexpr unsigned kBothSides = 1u << kLeft | 1u << kRight;
 
+// A subtree that both parents have: its keys must lie in the range of each parent. In a sound tree
+// the ranges may differ where the neighbours do, and the keys lie in what both allow.
+Subtree SharedSubtree(const Subtree& left, const Subtree& right) {
+  return {left.block,
+          {std::max(left.keys.low, right.keys.low), std::min(left.keys.high, right.keys.high)}};
+}
+
 }  // namespace
 
 Status TreePair::Seek(KeyRange range) {
@@ -160,7 +167,7 @@ Result<bool> TreePair::PickInto(size_t level) {
       }
       if (left.drained() && right.drained()) return false;
     } else if (left.value() == right.value()) {
-      const Subtree shared = left.subtree();
+      const Subtree shared = SharedSubtree(left.subtree(), right.subtree());
       left.Advance();
       right.Advance();
       if (!include_same_) continue;

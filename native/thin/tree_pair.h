@@ -29,8 +29,8 @@ class TreePair {
   static constexpr size_t kMaxWindow = 4096;
   static constexpr size_t kMaxInnerWindow = 512;
 
-  // With `include_same`, what both share is read too (once), and given to both sides. `reader` must
-  // outlive this.
+  // With `include_same`, what both share is read too (once), checked against the place that it has
+  // in each tree, and given to both sides. `reader` must outlive this.
   TreePair(MappingReader* reader, Roots roots, bool include_same)
       : reader_(reader), roots_(roots), include_same_(include_same) {}
 

@@ -215,6 +215,45 @@ TEST("a node that is not what the format says fails the walk that reads it") {
   }
 }
 
+// Gives entry `index` of an internal node another key.
+void MoveBound(uint64_t number, uint32_t index, uint64_t key, ThinImageSource* source) {
+  std::memcpy(source->block(number) + 32 + size_t{index} * 8, &key, 8);
+  source->SealNode(number);
+}
+
+// The descent to the first key checks both sides by themselves, so the second leaf is the one here.
+TEST("a node that both trees have is checked against the range of its parent in each of them") {
+  constexpr uint32_t kMaxEntries = 4;
+  MappingTrees trees(kMaxEntries);
+  uint64_t left = trees.Empty();
+  for (uint64_t key = 0; key < 7; key++) left = trees.Set(left, 10 * key, (1 + key) << 24);
+  trees.Share();
+  const uint64_t right = trees.Set(left, 60, uint64_t{99} << 24);
+  for (const uint64_t damaged : {left, right}) {
+    ThinImageSource source(trees.Image(), 16);
+    const NodeView left_root(source.block(left));
+    const uint64_t shared = left_root.value(1);
+    const NodeView leaf(source.block(shared));
+    if (!EXPECT(left_root.count() > 2 && leaf.is_leaf())) return;
+    EXPECT_EQ(shared, NodeView(source.block(right)).value(1));
+    const uint64_t last_key = leaf.key(leaf.count() - 1);
+    DeltaSides sides;
+    sides.roots = {left, right};
+    sides.include_same = true;
+    MappingReader reader(&source, 0);
+    // As bounds of a sound tree may do, this one comes down to the key after the last of the leaf.
+    MoveBound(damaged, 2, last_key + 1, &source);
+    DeltaWalk sound(&reader, sides);
+    EXPECT_OK(Walk(&sound, KeyRange()));
+    MoveBound(damaged, 2, last_key, &source);
+    DeltaWalk walk(&reader, sides);
+    Result<Blocks> found = Walk(&walk, KeyRange());
+    EXPECT_CODE(found, kThinMetadataInvalid);
+    EXPECT_EQ(test::MessageOf(found).rfind("block " + std::to_string(shared) + " of memory", 0),
+              size_t{0});
+  }
+}
+
 TEST("leaves that lie at different depths fail the walk") {
   MappingTrees trees(3);
   uint64_t root = trees.Empty();
