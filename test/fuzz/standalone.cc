@@ -1,10 +1,12 @@
 // Runs a fuzz target without libFuzzer, for machines without clang: blindly, but under the same
 // sanitizers.
 //
-//   fuzz_NAME FILE...                                    each file once
-//   fuzz_NAME --seconds N --artifact FILE [DIRECTORY]    random inputs, and changed ones of
-//   DIRECTORY;
-//                                                        FILE holds the input that is being tried
+//   fuzz_NAME FILE...                        each file once
+//   fuzz_NAME --artifact FILE --seconds N [SEED...]
+//   fuzz_NAME --artifact FILE --seed N --runs N [SEED...]
+//
+// With --artifact: each SEED, a file, once, then random inputs and changed ones of the seeds; FILE
+// holds the input that is being tried. The same seed makes the same inputs.
 #include <unistd.h>
 
 #include <chrono>
@@ -34,13 +36,13 @@ Bytes ReadFile(const std::filesystem::path& path) {
   return Bytes((std::istreambuf_iterator<char>(file)), {});
 }
 
-std::vector<Bytes> ReadSeeds(const char* directory) {
+struct Plan {
+  const char* artifact = nullptr;
+  std::chrono::seconds time{0};
+  uint64_t runs = 0;
+  uint64_t seed = 0;
   std::vector<Bytes> seeds;
-  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-    seeds.push_back(ReadFile(entry.path()));
-  }
-  return seeds;
-}
+};
 
 // Small numbers mostly.
 Bytes MakeUp(std::mt19937_64* random) {
@@ -68,36 +70,50 @@ void Try(const Bytes& bytes, std::FILE* artifact) {
   LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
 }
 
-int RunRandom(std::chrono::seconds time, const char* artifact_path, const char* seed_directory) {
-  const uint64_t seed = std::random_device{}();
-  std::printf("seed %" PRIu64 ", inputs at %s\n", seed, artifact_path);
+int RunRandom(const Plan& plan) {
+  std::printf("seed %" PRIu64 ", inputs at %s\n", plan.seed, plan.artifact);
   std::fflush(stdout);
-  std::mt19937_64 random(seed);
-  std::vector<Bytes> seeds;
-  if (seed_directory != nullptr) seeds = ReadSeeds(seed_directory);
-  std::FILE* artifact = std::fopen(artifact_path, "w");
+  std::mt19937_64 random(plan.seed);
+  const std::vector<Bytes>& seeds = plan.seeds;
+  std::FILE* artifact = std::fopen(plan.artifact, "w");
   if (artifact == nullptr) return 2;
-  uint64_t executions = 0;
-  for (const Clock::time_point end = Clock::now() + time; Clock::now() < end; executions++) {
+  for (const Bytes& seed : seeds) Try(seed, artifact);
+  uint64_t executions = seeds.size();
+  const Clock::time_point end = Clock::now() + plan.time;
+  for (; plan.runs > 0 ? executions < plan.runs : Clock::now() < end; executions++) {
     const bool change = !seeds.empty() && random() % 4 != 0;
     Try(change ? Change(seeds[random() % seeds.size()], &random) : MakeUp(&random), artifact);
   }
   std::fclose(artifact);
-  std::filesystem::remove(artifact_path);
+  std::filesystem::remove(plan.artifact);
   std::printf("%" PRIu64 " executions of random inputs\n", executions);
   return 0;
+}
+
+Plan ReadPlan(int argc, char** argv) {
+  Plan plan;
+  plan.seed = std::random_device{}();
+  for (int i = 1; i < argc; i++) {
+    const std::string argument = argv[i];
+    const bool has_value = argument.rfind("--", 0) == 0 && i + 1 < argc;
+    if (!has_value) {
+      plan.seeds.push_back(ReadFile(argument));
+      continue;
+    }
+    const char* const value = argv[++i];
+    if (argument == "--artifact") plan.artifact = value;
+    if (argument == "--seconds") plan.time = std::chrono::seconds(std::strtoul(value, nullptr, 10));
+    if (argument == "--runs") plan.runs = std::strtoull(value, nullptr, 10);
+    if (argument == "--seed") plan.seed = std::strtoull(value, nullptr, 10);
+  }
+  return plan;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc >= 5 && std::strcmp(argv[1], "--seconds") == 0) {
-    const std::chrono::seconds time(std::strtoul(argv[2], nullptr, 10));
-    return RunRandom(time, argv[4], argc > 5 ? argv[5] : nullptr);
-  }
-  for (int i = 1; i < argc; i++) {
-    const Bytes bytes = ReadFile(argv[i]);
-    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
-  }
+  const Plan plan = ReadPlan(argc, argv);
+  if (plan.artifact != nullptr) return RunRandom(plan);
+  for (const Bytes& bytes : plan.seeds) LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
   return 0;
 }

@@ -7,6 +7,7 @@
 #ifndef BLOCKDELTA_TEST_FUZZ_THIN_METADATA_FUZZ_H_
 #define BLOCKDELTA_TEST_FUZZ_THIN_METADATA_FUZZ_H_
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -176,7 +177,8 @@ class ThinMetadataFuzz {
 
   // The image as a file, for what opens one.
   std::string WriteFile() {
-    static const int fd = memfd_create("metadata", MFD_CLOEXEC);
+    // Above what the process may inherit, so that the name is as long each time.
+    static const int fd = fcntl(memfd_create("metadata", MFD_CLOEXEC), F_DUPFD_CLOEXEC, 100);
     const ThinImageBytes& image = changes_.image();
     Check(fd >= 0 && ftruncate(fd, static_cast<off_t>(image.size())) == 0);
     Check(pwrite(fd, image.data(), image.size(), 0) == static_cast<ssize_t>(image.size()));

@@ -1,6 +1,5 @@
 /** CreateVolume from another volume, and volumes that are larger than their source. */
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
 import {
   closeSync,
   openSync,
@@ -14,6 +13,7 @@ import {
 import { join } from 'node:path';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { createRequest, type HeldVolume, MIB, type VolumeWish } from '../support/orchestrator.js';
+import { seededBytes } from '../support/random.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
@@ -46,13 +46,13 @@ for (const pool of ['main', 'other']) {
   test(`CV25, CV2: a clone in use on ${pool} holds what its source held at that moment`, async () => {
     const source = await orchestrator.create(`source ${pool}`, { parameters: { pool } });
     const device = openSync(await orchestrator.bringUp(source), 'r+');
-    const before = randomBytes(65536);
+    const before = seededBytes('before the clone', 65536);
     writeAt(device, MIB, before);
     const request = { ...createRequest(`clone ${pool}`), ...from(source.id) };
     const { volume } = await create(request);
     assert.deepEqual(volume.content_source, { volume: { volume_id: source.id }, type: 'volume' });
     assert.deepEqual((await create(request))['volume'], volume);
-    writeAt(device, MIB, randomBytes(65536));
+    writeAt(device, MIB, seededBytes('after the clone', 65536));
     closeSync(device);
     const held = await clone(source, `clone ${pool}`);
     assert.equal(held.id, volume.volume_id);
@@ -96,7 +96,7 @@ for (const [fsType, sizeMiB] of [
     const capability = mountCapability(fsType);
     const source = await orchestrator.create(`files ${fsType}`, { capability, sizeBytes });
     const target = await orchestrator.bringUp(source);
-    const bytes = randomBytes(1 << 20);
+    const bytes = seededBytes('a file', 1 << 20);
     writeFileSync(join(target, 'file'), bytes);
     const snapshotId = await orchestrator.snapshot(source, `files ${fsType}`);
     const larger = { capability, sizeBytes: 2 * sizeBytes };
@@ -192,7 +192,7 @@ test('a clone of a volume nobody has used is as new, and one of a raw volume in 
 test('CS13: a clone has snapshots of its own, and its lists of blocks begin with it', async () => {
   const source = await orchestrator.create('lineage');
   const device = openSync(await orchestrator.bringUp(source), 'r+');
-  writeAt(device, 0, randomBytes(65536));
+  writeAt(device, 0, seededBytes('of the source', 65536));
   closeSync(device);
   const sourceSnapshot = await orchestrator.snapshot(source, 'of the source');
   const copy = await clone(source, 'copy');

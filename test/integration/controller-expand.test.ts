@@ -1,10 +1,10 @@
 /** ControllerExpandVolume: used and unused volumes, sizes, room, and kills on the way. */
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
 import { readFileSync, statSync, truncateSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
+import { seededBytes } from '../support/random.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
@@ -60,7 +60,7 @@ for (const pool of ['main', 'other']) {
   test(`EV8, EV9: a published block volume on ${pool} grows under its user, the new part reads as zeros`, async () => {
     const volume = await orchestrator.create(`online ${pool}`, { parameters: { pool } });
     const target = await orchestrator.bringUp(volume);
-    const bytes = randomBytes(8 * MIB);
+    const bytes = seededBytes('a volume in use', 8 * MIB);
     const device = await open(target, 'r+');
     await device.write(bytes, 0, bytes.length, 0);
     const answer = await expand(volume, 20 * MIB);

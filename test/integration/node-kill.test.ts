@@ -26,16 +26,21 @@ const MOUNTS = FILE_SYSTEMS.map((type) => mountCapability(type));
 const CAPABILITIES = [...MOUNTS, blockCapability(), ...MOUNTS];
 const FIRST_COPY = MOUNTS.length + 1;
 
-/** Runs the process for a while and kills it. Returns the volumes it had written to. */
+/** Runs the process from a turn on, for a while, and kills it. Returns the volumes it had written to. */
 async function runAndKill(
   workspace: Workspace,
   snapshots: readonly string[],
+  firstTurn: number,
   runMs: number,
 ): Promise<string[]> {
   const script = fileURLToPath(new URL('./node-process.js', import.meta.url));
-  const child = spawn(process.execPath, [script, workspace.directory, ...snapshots], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
+  const child = spawn(
+    process.execPath,
+    [script, workspace.directory, `${firstTurn}`, ...snapshots],
+    {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  );
   let output = '';
   child.stdout.on('data', (chunk: Buffer) => {
     output += chunk.toString();
@@ -118,7 +123,8 @@ test(`killed anywhere, ${ROUNDS} times, every volume is whole and nothing stays 
     const random = seededRandom('node-kill');
     const snapshots = await cutBases(workspace);
     for (let round = 0; round < ROUNDS; round += 1) {
-      const written = await runAndKill(workspace, snapshots, random.below(800));
+      const firstTurn = random.below(CAPABILITIES.length);
+      const written = await runAndKill(workspace, snapshots, firstTurn, random.below(800));
       const node = await openNode(workspace);
       try {
         for (const volume of await node.catalogue.listVolumes()) {

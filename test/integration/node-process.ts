@@ -3,14 +3,14 @@
  * is killed: empty ones, and copies that are larger than their snapshot. Says WROTE <volume id> once a
  * file is durable in the volume.
  *
- *   node node-process.js <workspace directory> [<snapshot id> of ext4, of xfs, of btrfs]
+ *   node node-process.js <workspace directory> <turn to begin with> [<snapshot id> of ext4, of xfs, of btrfs]
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { FILE_SYSTEMS } from '../../src/file-systems.js';
 import { blockCapability, mountCapability, openNode, XFS_SIZE } from './node-fixture.js';
 
-const [directory = '', ...snapshots] = process.argv.slice(2);
+const [directory = '', firstTurn = '0', ...snapshots] = process.argv.slice(2);
 const KINDS = [
   ...FILE_SYSTEMS.map((type) => ({ capability: mountCapability(type), snapshotId: null })),
   { capability: blockCapability(), snapshotId: null },
@@ -26,7 +26,7 @@ const node = await openNode({
   dispose: () => undefined,
 });
 process.stdout.write('READY\n');
-for (let turn = Math.floor(Math.random() * KINDS.length); ; turn += 1) {
+for (let turn = Number(firstTurn); ; turn += 1) {
   const index = turn % KINDS.length;
   const { capability, snapshotId } = KINDS[index] ?? { capability: {}, snapshotId: null };
   const volume = await node.makeVolume({

@@ -3,17 +3,17 @@
  * calls fresh may hold data by now, and is never formatted.
  */
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';
+import { seededBytes } from '../support/random.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
 const running = runPlugin('older', { pools: { main: 'xfs' } });
 const { orchestrator } = running;
-const content = randomBytes(65536);
+const content = seededBytes('older catalogue', 65536);
 
 /** Ends the plugin, does the work on its state directory, and starts it again. */
 async function whileStopped(work: (state: string, backup: string) => void): Promise<void> {

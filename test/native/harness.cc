@@ -20,10 +20,18 @@ std::vector<Case>& Cases() {
 }
 
 struct Run {
+  const char* sentence = "";
   int failures = 0;
   std::string skipped;
 };
 Run current;
+
+// FNV-1a: the same everywhere, which std::hash is not.
+uint64_t HashOf(const char* text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (; *text != '\0'; text++) hash = (hash ^ static_cast<uint8_t>(*text)) * 0x100000001b3;
+  return hash;
+}
 
 }  // namespace
 
@@ -39,9 +47,9 @@ void Skip(const std::string& reason) { current.skipped = reason; }
 uint64_t Seed() {
   const char* given = std::getenv("BLOCKDELTA_TEST_SEED");
   if (given != nullptr) return std::strtoull(given, nullptr, 10);
-  static const auto seed =
+  static const auto now =
       static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
-  return seed;
+  return IsLong() ? now : HashOf(current.sentence);
 }
 
 bool IsLong() {
@@ -56,6 +64,7 @@ int RunAll(const char* pattern) {
   for (const Case& test : Cases()) {
     if (std::strstr(test.sentence, pattern) == nullptr) continue;
     current = Run();
+    current.sentence = test.sentence;
     test.body();
     const bool was_skipped = current.failures == 0 && !current.skipped.empty();
     (current.failures > 0 ? failed : was_skipped ? skipped : passed)++;
@@ -65,8 +74,12 @@ int RunAll(const char* pattern) {
               << test.sentence;
     if (was_skipped) std::cout << " (" << current.skipped << ")";
     std::cout << std::endl;
+    if (current.failures > 0) {
+      std::cout << "  if it is random, once more: BLOCKDELTA_TEST_SEED=" << Seed()
+                << " scripts/test-native" << (IsLong() ? " --long" : "") << " '" << test.sentence
+                << "'" << std::endl;
+    }
   }
-  if (failed > 0) std::cout << "seed " << Seed() << "\n";
   std::cout << passed << " passed, " << failed << " failed, " << skipped << " skipped" << std::endl;
   return failed == 0 ? 0 : 1;
 }

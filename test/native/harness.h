@@ -15,7 +15,8 @@ void Register(const char* sentence, void (*body)());
 void Fail(const char* file, int line, const std::string& what);
 void Skip(const std::string& reason);
 
-// Random tests start from this and print it when they fail: BLOCKDELTA_TEST_SEED, or the clock.
+// Random tests start from this: BLOCKDELTA_TEST_SEED; without it, what the test's sentence decides,
+// or, in long runs, the clock. It is printed when the test fails.
 uint64_t Seed();
 // Random tests run longer: BLOCKDELTA_TEST_LONG=1.
 bool IsLong();

@@ -24,7 +24,7 @@ export const BLOCK_ONLY = [
   'groups.write-order',
 ] as const;
 
-/** What a run needs at least. A seed that is not given is new, and printed. */
+/** What a run needs at least. A seed that is not given is that of a random test. */
 export function suiteOptions(
   endpoint: string,
   workDirectory: string,

@@ -1,5 +1,8 @@
-/** A small seeded generator, so that a random test can be run again. The seed is BLOCKDELTA_TEST_SEED or new. */
-import { randomInt } from 'node:crypto';
+/**
+ * A small seeded generator, so that a random test can be run again. Its seed is BLOCKDELTA_TEST_SEED; without
+ * it, one that the test's label decides, or, in long runs (BLOCKDELTA_TEST_LONG), a new one.
+ */
+import { createHash, randomInt } from 'node:crypto';
 
 export class Random {
   #state: number;
@@ -37,8 +40,28 @@ export class Random {
 
 /** Prints the seed, so that a failure can be repeated with BLOCKDELTA_TEST_SEED. */
 export function seededRandom(label: string): Random {
-  const given = process.env['BLOCKDELTA_TEST_SEED'];
-  const seed = given === undefined ? randomInt(2 ** 31) : Number(given);
+  const seed = givenSeed() ?? (isLong() ? randomInt(2 ** 31) : seedOf(label));
   console.log(`# ${label}: BLOCKDELTA_TEST_SEED=${seed}`);
   return new Random(seed);
+}
+
+/** The same bytes each time for one label, others for another: content that only has to be told apart. */
+export function seededBytes(label: string, length: number): Buffer {
+  return new Random(seedOf(label)).bytes(length);
+}
+
+function givenSeed(): number | undefined {
+  const given = process.env['BLOCKDELTA_TEST_SEED'];
+  if (given === undefined) return undefined;
+  if (!/^\d{1,10}$/.test(given))
+    throw new Error(`BLOCKDELTA_TEST_SEED is no whole number: ${given}`);
+  return Number(given);
+}
+
+function isLong(): boolean {
+  return process.env['BLOCKDELTA_TEST_LONG'] === '1';
+}
+
+function seedOf(label: string): number {
+  return createHash('sha256').update(label).digest().readUInt32LE(0);
 }
