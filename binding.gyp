@@ -15,6 +15,19 @@
       "cflags": ["-Wall", "-Wextra", "-Werror", "-O2", "-fvisibility=hidden"],
       "cflags_cc": ["-std=c++17", "-fno-exceptions"],
       "cflags_cc!": ["-std=gnu++17", "-std=gnu++20", "-std=c++20"]
+    },
+    {
+      "target_name": "blockdelta-confine",
+      "type": "executable",
+      "sources": [
+        "<!@(node -p \"['base','confine'].flatMap(d=>require('fs').readdirSync('native/'+d).filter(f=>f.endsWith('.cc')).map(f=>'native/'+d+'/'+f)).join(' ')\")"
+      ],
+      "include_dirs": ["."],
+      "defines": ["_FILE_OFFSET_BITS=64"],
+      "cflags": ["-Wall", "-Wextra", "-Werror", "-O2", "-fvisibility=hidden"],
+      "cflags_cc": ["-std=c++17", "-fno-exceptions"],
+      "cflags_cc!": ["-std=gnu++17", "-std=gnu++20", "-std=c++20"],
+      "ldflags!": ["-rdynamic"]
     }
   ]
 }

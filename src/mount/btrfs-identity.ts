@@ -38,7 +38,10 @@ export async function giveIdentity(
   if (found.hasLog) await replayLog(devicePath, directory);
   if (await isHeld(devicePath)) throw heldByKernel(devicePath);
   await attempt(devicePath, () =>
-    run('btrfstune', ['-M', uuid, devicePath], { outlivesLocking: devicePath }),
+    run('btrfstune', ['-M', uuid, devicePath], {
+      outlivesLocking: devicePath,
+      device: devicePath,
+    }),
   );
 }
 
@@ -48,9 +51,7 @@ async function replayLog(devicePath: string, directory: string): Promise<void> {
     run(
       'unshare',
       ['--mount', '--propagation', 'slave', '--', ...mount, '--', devicePath, directory],
-      {
-        timeoutMs: MOUNT_TIMEOUT_MS,
-      },
+      { timeoutMs: MOUNT_TIMEOUT_MS, mounts: true },
     ),
   );
   await released(devicePath);

@@ -8,6 +8,9 @@
 import { readFile } from 'node:fs/promises';
 import { errorCode } from '../errors.js';
 
+/** Of sysfs, whatever the device's own sectors are. */
+const SECTOR_BYTES = 512n;
+
 export interface DeviceNumber {
   major: number;
   minor: number;
@@ -21,6 +24,12 @@ export async function deviceLabel(device: DeviceNumber): Promise<string | null> 
 /** Whether the kernel refuses to open the device for writing. */
 export async function isDeviceReadOnly(device: DeviceNumber): Promise<boolean> {
   return (await attribute(device, 'ro')) === '1';
+}
+
+/** Null for a device that is gone. */
+export async function deviceSizeBytes(device: DeviceNumber): Promise<bigint | null> {
+  const sectors = await attribute(device, 'size');
+  return sectors === null ? null : BigInt(sectors) * SECTOR_BYTES;
 }
 
 async function attribute(device: DeviceNumber, name: string): Promise<string | null> {

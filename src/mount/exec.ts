@@ -1,13 +1,12 @@
 /**
  * The only place that starts a process.
  *
- * No shell, a fixed environment (LC_ALL=C), stdin from /dev/null, bounded output. Each command runs
- * under `setpriv --pdeathsig KILL`: the kernel kills it when the thread that started it ends, so a
- * plugin that is killed leaves no mkfs behind that would race with its successor's. (The signal
- * survives the exec of mount, which is set-user-ID: for root the ids do not change.) A plugin killed
- * in the millisecond before setpriv has asked for the signal leaves its child alive; what must not
- * run twice also opens its device exclusively. Only what a kill would harm is left to end by itself,
- * holding a flock on its device (mount/device-lock.ts) for as long as it runs.
+ * No shell, a fixed environment, stdin from /dev/null, bounded output. Each command runs behind
+ * blockdelta-confine (sandbox.ts), which takes away the rights that it does not need and has the kernel
+ * kill it when the thread that started it ends, so a plugin that is killed leaves no mkfs behind that would
+ * race with its successor's. (The signal survives the exec of mount, which is set-user-ID: for root the
+ * ids do not change.) Only what a kill would harm is left to end by itself, holding a flock on its device
+ * (mount/device-lock.ts) for as long as it runs.
  *
  * A command that does not end in time is killed, or waited for no longer if it must not be killed; one
  * that cannot be killed, stuck in the kernel, is given up, so that no promise waits for ever. Knows
@@ -18,6 +17,13 @@ import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode } from '../errors.js';
+import {
+  describeLimits,
+  type Limits,
+  NOT_CONFINED_EXIT_CODE,
+  type Rights,
+  sandbox,
+} from './sandbox.js';
 
 /** Fixed: a service manager's PATH often lacks the sbin directories. */
 const SEARCH_PATH = [
@@ -32,7 +38,6 @@ const SEARCH_PATH = [
 /** Debian's package for each program the plugin runs. */
 const PACKAGES: Readonly<Record<string, string>> = {
   env: 'coreutils',
-  setpriv: 'util-linux',
   unshare: 'util-linux',
   flock: 'util-linux',
   mount: 'mount',
@@ -49,8 +54,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
 /** Missed only where somebody asks for a btrfs volume. */
 const OPTIONAL: readonly string[] = ['mkfs.btrfs', 'btrfstune'];
 
-/** How a command is started that dies with the plugin, and one that does not, nor by the pipes it leaves. */
-const DYING = ['setpriv', '--pdeathsig', 'KILL', '--'] as const;
+/** Before a command that outlives the plugin, so that the pipes it leaves do not end it. */
 const OUTLIVING = ['env', '--ignore-signal=PIPE'] as const;
 
 /** flock(1): exits so if somebody else has the lock. No tool of ours does. */
@@ -66,7 +70,11 @@ const DRAIN_GRACE_MS = 1_000;
 const STDOUT_MAX_BYTES = 1 << 20;
 const STDERR_TAIL_BYTES = 4096;
 
-export interface RunOptions {
+const ENVIRONMENT = { LC_ALL: 'C', PATH: SEARCH_PATH.join(':') };
+/** One arena for all threads: each would take 64 MiB of address space from what a program is given. */
+const LIMITED_ENVIRONMENT = { ...ENVIRONMENT, MALLOC_ARENA_MAX: '1' };
+
+export interface RunOptions extends Rights {
   timeoutMs?: number;
   /** Exit codes that are no failure. */
   accept?: readonly number[];
@@ -114,17 +122,19 @@ export async function run(
   args: readonly string[],
   options: RunOptions = {},
 ): Promise<RunResult> {
-  const { outlivesLocking: device } = options;
-  const guard = device === undefined ? DYING : [...OUTLIVING, ...(await locking(device))];
-  const guardPath = await findProgram(guard[0]);
-  const program = await findProgram(command);
-  const child = spawn(guardPath, [...guard.slice(1), program, ...args], {
+  const { outlivesLocking: locked } = options;
+  const { line, limits } = await sandbox(options, locked !== undefined);
+  const guard =
+    locked === undefined ? [] : [await findProgram(OUTLIVING[0]), ...OUTLIVING.slice(1)];
+  if (locked !== undefined) guard.push(...(await locking(locked)));
+  const [first, ...rest] = [...guard, ...line, await findProgram(command), ...args];
+  const child = spawn(first as string, rest, {
     cwd: '/',
-    env: { LC_ALL: 'C', PATH: SEARCH_PATH.join(':') },
+    env: limits === null ? ENVIRONMENT : LIMITED_ENVIRONMENT,
     stdio: ['ignore', 'pipe', 'pipe'],
-    detached: device !== undefined,
+    detached: locked !== undefined,
   });
-  return new Execution(command, child, options).result();
+  return new Execution(command, child, options, limits).result();
 }
 
 /** The lock is the open file's, which the command inherits: it goes when the command ends, whatever ends it. */
@@ -175,6 +185,7 @@ class Execution {
     private readonly command: string,
     private readonly child: ChildProcess,
     private readonly options: RunOptions,
+    private readonly limits: Limits | null,
   ) {}
 
   result(): Promise<RunResult> {
@@ -267,7 +278,15 @@ class Execution {
     if (exitCode === LOCKED_EXIT_CODE && device !== undefined) {
       return stillWorking('another program', device);
     }
+    if (exitCode === NOT_CONFINED_EXIT_CODE) return this.#notConfined();
     return this.#error('EXIT', exitCode, null, `failed with exit code ${exitCode}`);
+  }
+
+  #notConfined(): CsiError {
+    return CsiError.failedPrecondition(
+      `${this.command} was not started, because the rights it does not need could not be taken from it ` +
+        `(${this.#tail()}); give the plugin the capabilities it needs`,
+    );
   }
 
   #stuck(): ExecError {
@@ -282,7 +301,8 @@ class Execution {
   #error(code: ExecFailure, exitCode: number | null, signal: string | null, text: string) {
     const stderr = this.#tail();
     const said = stderr === '' ? '' : `: ${stderr}`;
-    const message = `${this.command} ${text}${said}`;
+    const given = this.limits === null ? '' : `; ${describeLimits(this.limits)}`;
+    const message = `${this.command} ${text}${said}${given}`;
     return new ExecError(code, this.command, exitCode, signal, stderr, message);
   }
 }

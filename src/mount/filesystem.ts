@@ -56,6 +56,13 @@ export async function probe(devicePath: string): Promise<Signature> {
   const { exitCode, stdout } = await run('blkid', ['-p', '-o', 'export', '--', devicePath], {
     timeoutMs: PROBE_TIMEOUT_MS,
     accept: [0, BLKID_NOTHING, BLKID_AMBIGUOUS],
+    device: devicePath,
+  }).catch((thrown: unknown) => {
+    if (!(thrown instanceof ExecError)) throw thrown;
+    throw CsiError.failedPrecondition(
+      `what is on ${devicePath} cannot be determined; look at it by hand with blkid -p (${thrown.message})`,
+      { cause: thrown },
+    );
   });
   if (exitCode === BLKID_NOTHING) return { kind: 'none' };
   if (exitCode === BLKID_AMBIGUOUS) return { kind: 'ambiguous' };
@@ -96,7 +103,7 @@ export function describeSignature(signature: Signature): string {
 
 /**
  * Makes a file system, whatever was there before. `options` are mkfs's own, from an allow-list
- * (file-system-options.ts).
+ * (file-system-options.ts). It is durable when the caller has flushed the device.
  */
 export async function makeFileSystem(
   type: FileSystem,
@@ -111,7 +118,7 @@ export async function makeFileSystem(
         'make a larger volume or use another type',
     );
   }
-  await make(type, [...makeArguments(type, options), devicePath], devicePath);
+  await make(type, [...makeArguments(type, options), devicePath], devicePath, devicePath);
 }
 
 /** Of an option that is given twice mkfs.ext4 takes the last: ours are merged into an `-E` of the operator's. */
@@ -127,9 +134,16 @@ export async function makePoolFileSystem(imagePath: string): Promise<void> {
   await make('xfs', [...MAKE_OPTIONS.xfs, '-m', 'reflink=1', imagePath], imagePath);
 }
 
-async function make(type: FileSystem, args: readonly string[], path: string): Promise<void> {
+/** `device`: what `path` is, unless it is a file of the plugin's own. */
+async function make(
+  type: FileSystem,
+  args: readonly string[],
+  path: string,
+  device?: string,
+): Promise<void> {
   try {
-    await run(`mkfs.${type}`, args, { timeoutMs: MAKE_TIMEOUT_MS });
+    const rights = device === undefined ? {} : { device };
+    await run(`mkfs.${type}`, args, { timeoutMs: MAKE_TIMEOUT_MS, ...rights });
   } catch (thrown) {
     if (!(thrown instanceof ExecError)) throw thrown;
     throw CsiError.failedPrecondition(
@@ -146,7 +160,7 @@ async function make(type: FileSystem, args: readonly string[], path: string): Pr
 export async function checkFileSystem(type: FileSystem, devicePath: string): Promise<void> {
   if (type !== 'ext4') return;
   try {
-    const options = { timeoutMs: CHECK_TIMEOUT_MS, accept: FSCK_FINE };
+    const options = { timeoutMs: CHECK_TIMEOUT_MS, accept: FSCK_FINE, device: devicePath };
     await run('fsck.ext4', ['-p', devicePath], options);
   } catch (thrown) {
     if (!(thrown instanceof ExecError)) throw thrown;

@@ -31,11 +31,15 @@ export async function canGrowMounted(type: FileSystem): Promise<boolean> {
  */
 export async function growUnmountedExt4(devicePath: string): Promise<void> {
   try {
-    const options = { timeoutMs: RESIZE_TIMEOUT_MS, accept: FSCK_FINE };
-    await run('fsck.ext4', ['-f', '-p', devicePath], options);
+    await run('fsck.ext4', ['-f', '-p', devicePath], {
+      timeoutMs: RESIZE_TIMEOUT_MS,
+      accept: FSCK_FINE,
+      device: devicePath,
+    });
     await run('resize2fs', [devicePath], {
       timeoutMs: RESIZE_TIMEOUT_MS,
       outlivesLocking: devicePath,
+      device: devicePath,
     });
   } catch (thrown) {
     if (!(thrown instanceof ExecError)) throw thrown;

@@ -142,7 +142,10 @@ async function layersAt(path: string): Promise<MountEntry[]> {
 
 async function tryUnmount(target: string): Promise<Error | null> {
   try {
-    await run('umount', [...PLAIN, '--', target], { timeoutMs: MOUNT_TIMEOUT_MS });
+    await run('umount', [...PLAIN, '--', target], {
+      timeoutMs: MOUNT_TIMEOUT_MS,
+      mounts: true,
+    });
     return null;
   } catch (thrown) {
     if (thrown instanceof ExecError) return thrown;
@@ -181,7 +184,7 @@ async function attempt(
 ): Promise<void> {
   try {
     const secrets = options.filter((option) => option.includes('='));
-    await run('mount', args, { timeoutMs: MOUNT_TIMEOUT_MS, secrets });
+    await run('mount', args, { timeoutMs: MOUNT_TIMEOUT_MS, secrets, mounts: true });
   } catch (thrown) {
     if (!(thrown instanceof ExecError)) throw thrown;
     throw CsiError.failedPrecondition(`${what} (${thrown.message})`, { cause: thrown });

@@ -1,0 +1,145 @@
+#include "native/confine/device_root.h"
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <climits>
+
+#include "native/base/posix.h"
+
+namespace blockdelta {
+namespace {
+
+constexpr uid_t kFirstUser = 0x70000000;
+constexpr uint32_t kMajorMask = 0xff;
+constexpr uint32_t kMinorBits = 20;
+constexpr uint32_t kMinorMask = (1u << kMinorBits) - 1;
+
+// Where the new root is put together: a directory that every machine has, and that it does without.
+constexpr char kPlace[] = "/dev";
+constexpr char kTmpfsOptions[] = "mode=0755,size=1m";
+constexpr unsigned long kHardened = MS_NOSUID | MS_NODEV;
+// Of the old root; what does not exist is left out, symbolic links are copied.
+constexpr const char* kShown[] = {"/usr",  "/lib", "/lib32", "/lib64", "/bin",
+                                  "/sbin", "/etc", "/proc",  "/sys"};
+constexpr unsigned kMemoryMajor = 1;
+struct MemoryDevice {
+  const char* path;
+  unsigned minor;
+};
+constexpr MemoryDevice kMemoryDevices[] = {
+    {"/dev/null", 3}, {"/dev/zero", 5}, {"/dev/random", 8}, {"/dev/urandom", 9}};
+
+Status Mount(const std::string& source, const std::string& target, unsigned long flags) {
+  if (mount(source.c_str(), target.c_str(), nullptr, flags, nullptr) == -1) {
+    return Status::Errno(errno, "mount", target);
+  }
+  return Status();
+}
+
+Status MakeDirectory(const std::string& path) {
+  if (mkdir(path.c_str(), 0755) == -1 && errno != EEXIST) {
+    return Status::Errno(errno, "mkdir", path);
+  }
+  return Status();
+}
+
+Status MakeNode(const std::string& path, mode_t mode, dev_t number, uid_t owner) {
+  if (mknod(path.c_str(), mode, number) == -1) return Status::Errno(errno, "mknod", path);
+  if (chown(path.c_str(), owner, owner) == -1) return Status::Errno(errno, "chown", path);
+  if (chmod(path.c_str(), mode & 0777) == -1) return Status::Errno(errno, "chmod", path);
+  return Status();
+}
+
+Status CopyLink(const std::string& link, const std::string& copy) {
+  char target[PATH_MAX];
+  const ssize_t length = readlink(link.c_str(), target, sizeof target - 1);
+  if (length == -1) return Status::Errno(errno, "readlink", link);
+  target[length] = '\0';
+  if (symlink(target, copy.c_str()) == -1) return Status::Errno(errno, "symlink", copy);
+  return Status();
+}
+
+// Shows a directory of the old root at the same place of the new one, read-only.
+Status Show(const std::string& directory) {
+  const std::string place = kPlace + directory;
+  Result<struct stat> state = StatPath(directory);
+  if (state.status().IsErrno(ENOENT)) return Status();
+  if (!state.ok()) return state.TakeStatus();
+  if (S_ISLNK(state->st_mode)) return CopyLink(directory, place);
+  Status status = MakeDirectory(place);
+  if (status.ok()) status = Mount(directory, place, MS_BIND);
+  if (status.ok()) {
+    status = Mount("", place, MS_REMOUNT | MS_BIND | MS_RDONLY | kHardened);
+  }
+  return status;
+}
+
+Status MakeDevices(const std::string& device, dev_t number, uid_t user) {
+  const std::string root = kPlace;
+  Status status;
+  for (size_t end = device.find('/', 1); status.ok() && end != device.npos;
+       end = device.find('/', end + 1)) {
+    status = MakeDirectory(root + device.substr(0, end));
+  }
+  for (const auto& [path, minor] : kMemoryDevices) {
+    if (!status.ok()) return status;
+    status = MakeNode(root + path, S_IFCHR | 0666, makedev(kMemoryMajor, minor), 0);
+  }
+  if (status.ok()) status = MakeNode(root + device, S_IFBLK | 0600, number, user);
+  return status;
+}
+
+// The old root, and all that is mounted in it, leaves the namespace. Where the kernel does not let
+// it (it is that of an initramfs, or a chroot) it stays below the new one, out of reach.
+Status SwitchRoot() {
+  if (chdir(kPlace) == -1) return Status::Errno(errno, "chdir", kPlace);
+  if (syscall(SYS_pivot_root, ".", ".") == 0) {
+    if (umount2(".", MNT_DETACH) == -1) return Status::Errno(errno, "umount2", "/");
+  } else {
+    Status status = Mount(".", "/", MS_MOVE);
+    if (!status.ok()) return status;
+    if (chroot(".") == -1) return Status::Errno(errno, "chroot", kPlace);
+  }
+  if (chdir("/") == -1) return Status::Errno(errno, "chdir", "/");
+  return Status();
+}
+
+}  // namespace
+
+uid_t UserOfDevice(dev_t device) {
+  return kFirstUser + ((major(device) & kMajorMask) << kMinorBits) + (minor(device) & kMinorMask);
+}
+
+Result<dev_t> NumberOfDevice(const std::string& path) {
+  struct stat state;
+  if (stat(path.c_str(), &state) == -1) return Status::Errno(errno, "stat", path);
+  if (!S_ISBLK(state.st_mode)) return Status::Errno(ENOTBLK, "stat", path);
+  return state.st_rdev;
+}
+
+Status EnterDeviceRoot(const std::string& device, dev_t number, uid_t user) {
+  if (device.rfind("/dev/", 0) != 0 || device.find("/../") != device.npos) {
+    return Status::Errno(EINVAL, "parse", device, "not a path below /dev");
+  }
+  if (unshare(CLONE_NEWNS) == -1) return Status::Errno(errno, "unshare", "");
+  umask(0022);
+  Status status = Mount("", "/", MS_REC | MS_PRIVATE);
+  if (!status.ok()) return status;
+  if (mount("tmpfs", kPlace, "tmpfs", MS_NOSUID, kTmpfsOptions) == -1) {
+    return Status::Errno(errno, "mount", kPlace);
+  }
+  for (const char* directory : kShown) {
+    status = Show(directory);
+    if (!status.ok()) return status;
+  }
+  status = MakeDevices(device, number, user);
+  if (status.ok()) status = Mount("", kPlace, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID);
+  if (status.ok()) status = SwitchRoot();
+  return status;
+}
+
+}  // namespace blockdelta

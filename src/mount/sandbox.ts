@@ -1,0 +1,101 @@
+/**
+ * With which rights a program runs: the command line that gives up all others before it starts.
+ *
+ * No program of the plugin's needs root's capabilities but mount(8) and umount(8), which keep two. What
+ * reads a tenant's bytes may be taken over by them, so it runs as a user that nothing else is, in a root
+ * directory that holds programs, libraries and its one device, without processes, sockets or files of
+ * its own, and within limits of memory and processor time (native/confine). Starts nothing itself.
+ */
+import { stat } from 'node:fs/promises';
+import { availableParallelism, totalmem } from 'node:os';
+import { packagePath } from '../package-root.js';
+import { deviceSizeBytes } from './device-attributes.js';
+import { majorOf, minorOf } from './mountinfo.js';
+
+/** Of blockdelta-confine: the program was not started, and stderr says why. */
+export const NOT_CONFINED_EXIT_CODE = 126;
+
+const CONFINE = packagePath('build/Release/blockdelta-confine');
+const MIB = 1n << 20n;
+const GIB = 1n << 30n;
+
+/**
+ * Address space. Measured with e2fsprogs 1.47: `fsck.ext4 -f` of an empty ext4 of 16 TiB takes 94 MiB. A
+ * file system in pieces takes 48 bytes for each piece of free space, so a program is given more on a
+ * larger device, but never more than half of the machine's memory.
+ */
+const MEMORY_BYTES = GIB;
+const MEMORY_DEVICE_SHARE = 256n;
+/** The C library reserves a stack for each thread, and e2fsck starts one for each processor. */
+const STACK_BYTES = 16n * MIB;
+
+/** Processor time, in seconds. The same check took 4 s; one of a TiB full of small files takes minutes. */
+const CPU_S = 120;
+const CPU_S_PER_TIB = 600;
+const TIB = 1n << 40n;
+/**
+ * Of a program that must not stop half way: 16 TiB cost resize2fs a few seconds of processor time, so one
+ * that has used a day goes round in circles.
+ */
+const OUTLIVING_CPU_S = 86_400;
+
+/** Of what a program without a device may do, capabilities are all that is taken away. */
+export interface Rights {
+  /** Keeps the capabilities of mount(8). */
+  mounts?: boolean;
+  /** The block device whose bytes the program reads: all that it can open. */
+  device?: string;
+  /** Processor time of a program on a device, if not what its size asks for. */
+  cpuSeconds?: number;
+}
+
+/** What a program on a device is given. */
+export interface Limits {
+  memoryBytes: bigint;
+  cpuSeconds: number;
+}
+
+export interface Sandbox {
+  /** The command line to put before the program's own. */
+  line: string[];
+  limits: Limits | null;
+}
+
+/** The program is killed when this process ends, unless it must not stop half way (`outlives`). */
+export async function sandbox(
+  { mounts = false, device, cpuSeconds }: Rights,
+  outlives: boolean,
+): Promise<Sandbox> {
+  const line = [CONFINE];
+  if (!outlives) line.push('--parent', `${process.pid}`);
+  if (mounts) line.push('--keep-mount-rights');
+  if (device === undefined) return { line: [...line, '--'], limits: null };
+  const sizeBytes = await sizeOf(device);
+  const limits: Limits = {
+    memoryBytes: memoryFor(sizeBytes),
+    cpuSeconds: outlives ? OUTLIVING_CPU_S : (cpuSeconds ?? cpuFor(sizeBytes)),
+  };
+  line.push('--device', device, '--memory', `${limits.memoryBytes}`);
+  line.push('--cpu', `${limits.cpuSeconds}`, '--');
+  return { line, limits };
+}
+
+async function sizeOf(device: string): Promise<bigint> {
+  const { rdev } = await stat(device);
+  return (await deviceSizeBytes({ major: majorOf(rdev), minor: minorOf(rdev) })) ?? 0n;
+}
+
+const cpuFor = (sizeBytes: bigint): number =>
+  CPU_S + Math.ceil((Number(sizeBytes) / Number(TIB)) * CPU_S_PER_TIB);
+
+function memoryFor(sizeBytes: bigint): bigint {
+  const wanted = MEMORY_BYTES + sizeBytes / MEMORY_DEVICE_SHARE;
+  const half = BigInt(totalmem()) / 2n;
+  const most = half > MEMORY_BYTES ? half : MEMORY_BYTES;
+  return (wanted < most ? wanted : most) + BigInt(availableParallelism()) * STACK_BYTES;
+}
+
+/** For people, in the middle of a sentence about a program that failed. */
+export function describeLimits({ memoryBytes, cpuSeconds }: Limits): string {
+  return `it is given ${memoryBytes / MIB} MiB of memory and ${cpuSeconds} s of processor time`;
+}

@@ -1,0 +1,234 @@
+/**
+ * Tools that read what a tenant has written, and may be taken over by it: what they can do then, what they
+ * cost, and what is left of them.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { constants, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { after, before } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { ExecError, type RunOptions, run } from '../../src/mount/exec.js';
+import { checkFileSystem } from '../../src/mount/filesystem.js';
+import { mountCapability, type NodeFixture, useNode } from '../integration/node-fixture.js';
+import { eventually } from '../support/eventually.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { writeHostileExt4 } from '../support/hostile-ext4.js';
+import { test as rootTest } from '../support/running-plugin.js';
+import { skipUnlessRoot, Workspace } from '../support/workspace.js';
+
+const FIRST_USER = 0x7000_0000;
+const MOUNT_RIGHTS = (1n << 21n) | (1n << 2n);
+
+let node: NodeFixture;
+useNode('tenant-tools', (opened) => {
+  node = opened;
+});
+
+let workspace: Workspace;
+before(() => {
+  if (skipUnlessRoot === false) workspace = new Workspace('tenant-tools-devices');
+});
+after(() => workspace?.dispose());
+
+let made = 0;
+function device(size = '64M'): string {
+  made += 1;
+  const image = workspace.path(`image-${made}`);
+  execFileSync('truncate', ['-s', size, image]);
+  return execFileSync('losetup', ['--show', '-f', image], { encoding: 'utf8' }).trim();
+}
+
+/** Fields of /proc/PID/status. */
+function statusOf(text: string): Map<string, string> {
+  const lines = text.split('\n').filter((line) => line.includes(':'));
+  return new Map(
+    lines.map((line) => line.split(':\t').map((part) => part.trim()) as [string, string]),
+  );
+}
+
+const ownStatus = async (options: RunOptions): Promise<Map<string, string>> =>
+  statusOf((await run('cat', ['/proc/self/status'], options)).stdout);
+
+const capabilities = (status: Map<string, string>): bigint[] =>
+  ['CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'].map((name) => BigInt(`0x${status.get(name)}`));
+
+/** The processes of that name that use the device as a program's argument. */
+function toolsOn(devicePath: string, name: string): number[] {
+  return readdirSync('/proc')
+    .filter((entry) => /^\d+$/.test(entry))
+    .filter((pid) => {
+      try {
+        const words = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+        return words[0]?.endsWith(`/${name}`) === true && words.includes(devicePath);
+      } catch {
+        return false;
+      }
+    })
+    .map(Number);
+}
+
+/** This process's children that execute that program. */
+function childrenOf(name: string): number[] {
+  const pids = readFileSync(`/proc/self/task/${process.pid}/children`, 'utf8').trim();
+  return pids
+    .split(' ')
+    .filter((pid) => pid !== '' && readFileSync(`/proc/${pid}/comm`, 'utf8') === `${name}\n`)
+    .map(Number);
+}
+
+const tryShell = async (script: string, devicePath: string): Promise<string> => {
+  const { stdout, stderr } = await run('sh', ['-c', `{ ${script}; } 2>&1; true`], {
+    device: devicePath,
+    // dash ends with 2 where it cannot fork.
+    accept: [0, 2],
+  });
+  return stdout + stderr;
+};
+
+rootTest('no program has capabilities but mount and umount, which have two', async () => {
+  const plain = await ownStatus({});
+  assert.deepEqual(capabilities(plain), [0n, 0n, 0n, 0n, 0n]);
+  assert.equal(plain.get('NoNewPrivs'), '1');
+  const mounting = await ownStatus({ mounts: true });
+  assert.deepEqual(capabilities(mounting), [0n, MOUNT_RIGHTS, MOUNT_RIGHTS, MOUNT_RIGHTS, 0n]);
+});
+
+rootTest('fsck.ext4 at work is nobody else, without any right, and limited', async () => {
+  const path = device();
+  writeHostileExt4(path, 'time');
+  const checked = run('fsck.ext4', ['-p', path], { device: path, cpuSeconds: 2 }).catch(
+    (thrown: unknown) => thrown,
+  );
+  await eventually('fsck.ext4 runs', () => toolsOn(path, 'fsck.ext4').length === 1);
+  const [pid] = toolsOn(path, 'fsck.ext4');
+  const read = (name: string): string => readFileSync(`/proc/${pid}/${name}`, 'utf8');
+  const status = statusOf(read('status'));
+  const users = status.get('Uid')?.split('\t').map(Number) ?? [];
+  assert.equal(new Set(users).size, 1);
+  assert.ok((users[0] ?? 0) >= FIRST_USER, `${users[0]} is a user that others are`);
+  assert.equal(status.get('Groups'), '');
+  assert.deepEqual(capabilities(status), [0n, 0n, 0n, 0n, 0n]);
+  assert.equal(status.get('NoNewPrivs'), '1');
+  assert.equal(status.get('Seccomp'), '2');
+  const limits = read('limits');
+  assert.match(limits, /^Max cpu time +2 /m);
+  assert.match(limits, /^Max file size +0 +0 /m);
+  assert.match(limits, /^Max core file size +0 +0 /m);
+  assert.match(limits, /^Max open files +64 +64 /m);
+  assert.match(limits, /^Max address space +\d+ /m);
+  assert.equal(read('oom_score_adj').trim(), '1000');
+  await checked;
+});
+
+rootTest(
+  'a tool that is taken over sees its own device, and nothing else of the node',
+  async () => {
+    const [path, other] = [device(), device()];
+    assert.match(await tryShell(`echo x > ${workspace.path('file')}`, path), /nonexistent/);
+    assert.match(await tryShell('cat < /etc/shadow', path), /Permission denied/);
+    assert.match(await tryShell('echo x > /etc/cron.d/x', path), /Read-only|Permission denied/);
+    assert.match(await tryShell(`echo x > ${other}`, path), /Permission denied|Read-only/);
+    assert.match(await tryShell('ls /', path), /Cannot fork/);
+    const { stdout } = await run('ls', ['-A', '/dev', '/'], { device: path });
+    const seen = stdout.split('\n').filter((line) => line !== '');
+    const wanted = ['null', 'random', 'urandom', 'zero', path.slice('/dev/'.length)];
+    assert.deepEqual(seen.slice(seen.indexOf('/dev:') + 1).sort(), wanted.sort());
+    assert.equal(seen.includes('var') || seen.includes('run') || seen.includes('tmp'), false);
+    assert.equal(existsSync('/etc/cron.d/x'), false);
+    const { stdout: mounts } = await run('cat', ['/proc/self/mounts'], { device: path });
+    for (const line of mounts.trim().split('\n')) assert.match(line, / ro,/);
+  },
+);
+
+rootTest('two tools at a time are two users, so that neither reaches the other', async () => {
+  const [one, two] = [device(), device()];
+  const users = await Promise.all(
+    [one, two].map(async (path) => (await ownStatus({ device: path })).get('Uid')),
+  );
+  assert.notEqual(users[0], users[1]);
+});
+
+rootTest(
+  'a tool that goes round in circles is ended, with an error that names tool and limit',
+  async () => {
+    const path = device();
+    writeHostileExt4(path, 'time');
+    const failure = await run('fsck.ext4', ['-p', path], { device: path, cpuSeconds: 1 }).catch(
+      (thrown: unknown) => thrown,
+    );
+    assert.ok(failure instanceof ExecError, String(failure));
+    assert.equal(failure.code, 'SIGNAL');
+    assert.equal(failure.signal, 'SIGXCPU');
+    assert.match(failure.message, /^fsck.ext4 was ended by SIGXCPU.* 1 s of processor time$/s);
+    assert.deepEqual(toolsOn(path, 'fsck.ext4'), []);
+  },
+);
+
+rootTest('a tool that takes too long is ended when its time is over', async () => {
+  const path = device();
+  writeHostileExt4(path, 'time');
+  const checked = run('fsck.ext4', ['-p', path], { device: path, timeoutMs: 500 });
+  await assert.rejects(checked, /^ExecError: fsck.ext4 was killed after 500 ms/);
+  assert.deepEqual(toolsOn(path, 'fsck.ext4'), []);
+});
+
+rootTest(
+  'a volume whose check wants all memory is not staged, and nothing is left of the try',
+  async () => {
+    const volume = await node.makeVolume();
+    await node.stage(volume, mountCapability('ext4'));
+    await node.unstage(volume);
+    const { devicePath } = await node.backend.attach(volume.volumeId, { readOnly: false });
+    writeHostileExt4(devicePath, 'memory');
+    await node.backend.detach(volume.volumeId);
+    const staged = node.stage({ ...volume, fresh: false }, mountCapability('ext4'));
+    await rejectsWith(staged, 'FAILED_PRECONDITION', /fsck.ext4 .* MiB of memory and 1\d\d s of/s);
+    assert.deepEqual(node.held(), { mounts: [], loops: [] });
+    assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
+  },
+);
+
+rootTest('a plugin that is killed leaves no check of a volume behind', async () => {
+  const path = device();
+  writeHostileExt4(path, 'time');
+  const script = fileURLToPath(new URL('./tenant-tools-process.js', import.meta.url));
+  const plugin = spawn(process.execPath, [script, path], { stdio: 'inherit' });
+  await eventually('fsck.ext4 runs', () => toolsOn(path, 'fsck.ext4').length === 1);
+  const ended = once(plugin, 'exit');
+  plugin.kill('SIGKILL');
+  await ended;
+  await eventually('fsck.ext4 is gone', () => toolsOn(path, 'fsck.ext4').length === 0);
+});
+
+rootTest('a tool that must not stop half way has no rights either, and a day of time', async () => {
+  const path = device();
+  const options = { device: path, outlivesLocking: path, cpuSeconds: 1 };
+  const { stdout } = await run('cat', ['/proc/self/status', '/proc/self/limits'], options);
+  assert.deepEqual(capabilities(statusOf(stdout)), [0n, 0n, 0n, 0n, 0n]);
+  assert.match(stdout, /^Max cpu time +86400 /m);
+  const { stdout: score } = await run('cat', ['/proc/self/oom_score_adj'], options);
+  assert.equal(score, readFileSync('/proc/self/oom_score_adj', 'utf8'));
+});
+
+rootTest('a tool at work does not keep the devices of other volumes busy', async () => {
+  const [path, other] = [device(), device()];
+  execFileSync('mkfs.ext4', ['-q', other]);
+  const target = workspace.path('mounted');
+  mkdirSync(target);
+  execFileSync('mount', [other, target]);
+  const sleeping = run('sleep', ['600'], { device: path, timeoutMs: 60_000 }).catch(
+    () => undefined,
+  );
+  const asleep = (): number[] => childrenOf('sleep');
+  await eventually('the tool runs', () => asleep().length === 1);
+  execFileSync('umount', [target]);
+  await (await open(other, constants.O_RDONLY | constants.O_EXCL)).close();
+  for (const pid of asleep()) process.kill(pid, 'SIGKILL');
+  await sleeping;
+});
+
+rootTest('what is no block device is not given to a tool', async () => {
+  await rejectsWith(checkFileSystem('ext4', '/etc/passwd'), 'FAILED_PRECONDITION', /not started/);
+});
