@@ -71,10 +71,13 @@ const MKFS_OPTIONS: Readonly<Record<FileSystem, Rules>> = {
   },
 };
 
-/** What the kernel's VFS takes for any file system. `ro` and `rw` are for the capability to say. */
+/**
+ * What the kernel's VFS takes for any file system. `ro` and `rw` are for the capability to say; `dev` is
+ * not served: a device node on a volume would reach any device of the host.
+ */
 const COMMON_MOUNT_OPTIONS: Rules = each(
   'defaults atime noatime relatime norelatime strictatime nostrictatime diratime nodiratime lazytime nolazytime ' +
-    'dev nodev suid nosuid exec noexec symfollow nosymfollow sync async dirsync',
+    'nodev suid nosuid exec noexec symfollow nosymfollow sync async dirsync',
   null,
 );
 const QUOTA_OPTIONS = 'quota noquota usrquota grpquota prjquota';
@@ -89,7 +92,8 @@ const MOUNT_OPTIONS: Readonly<Record<FileSystem, Rules>> = {
     ...each('max_dir_size_kb resuid resgid', COUNT),
     barrier: /^[01]?$/,
     data: /^(ordered|writeback|journal)$/,
-    errors: /^(continue|remount-ro)$/,
+    // The only one there is: a panic would take the node down, and to go on with damage is worse.
+    errors: /^remount-ro$/,
     journal_ioprio: /^[0-7]$/,
   },
   xfs: {
@@ -144,6 +148,15 @@ export function parseMountOptions(text: string, field: string, type: FileSystem 
     );
   }
   return options;
+}
+
+/** Once served, and in the parameters of volumes made then; the mount is made without them. */
+const RETIRED_MOUNT_OPTIONS: readonly string[] = ['dev', 'errors=continue'];
+
+/** The same of a volume that exists: what was served when it was made does not keep it from being used. */
+export function parseStoredMountOptions(text: string, field: string, type: FileSystem): string[] {
+  const options = text.split(',').filter((option) => !RETIRED_MOUNT_OPTIONS.includes(option));
+  return parseMountOptions(options.join(','), field, type);
 }
 
 /**

@@ -18,8 +18,12 @@ import { open } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, errorCode } from '../errors.js';
 import { ExecError, run } from './exec.js';
+import { otherBtrfsMounted } from './mounted-file-system.js';
 import { btrfsIdentity } from './superblock.js';
+import { entryAt } from './target.js';
 
+/** There where the kernel mounts a second btrfs of one id under an id made up for it. */
+const TEMPORARY_ID = '/sys/fs/btrfs/features/temp_fsid';
 const MOUNT_TIMEOUT_MS = 600_000;
 /** The kernel takes an ended namespace apart in the background. */
 const RELEASE_TIMEOUT_MS = 10_000;
@@ -35,7 +39,10 @@ export async function giveIdentity(
 ): Promise<void> {
   const found = await btrfsIdentity(devicePath);
   if (found.uuid === uuid) return;
-  if (found.hasLog) await replayLog(devicePath, directory);
+  if (found.hasLog) {
+    await assertMountable(devicePath, found.uuid);
+    await replayLog(devicePath, directory);
+  }
   if (await isHeld(devicePath)) throw heldByKernel(devicePath);
   await attempt(devicePath, () =>
     run('btrfstune', ['-M', uuid, devicePath], {
@@ -45,8 +52,26 @@ export async function giveIdentity(
   );
 }
 
+/** Before Linux 6.7 a mount of the copy while its source is mounted may be one of the source. */
+async function assertMountable(devicePath: string, uuid: string): Promise<void> {
+  if (!(await otherBtrfsMounted(devicePath)).includes(uuid)) return;
+  if ((await entryAt(TEMPORARY_ID)) !== null) return;
+  throw CsiError.failedPrecondition(
+    `the btrfs on ${devicePath} is a copy with a log to be replayed, and a file system with its id is mounted; ` +
+      'unmount that for as long as this one is staged for the first time, or use Linux 6.7 or later',
+  );
+}
+
 async function replayLog(devicePath: string, directory: string): Promise<void> {
-  const mount = ['mount', '--no-mtab', '--internal-only', '-t', 'btrfs', '-o', 'rw,noatime'];
+  const mount = [
+    'mount',
+    '--no-mtab',
+    '--internal-only',
+    '-t',
+    'btrfs',
+    '-o',
+    'rw,noatime,nosuid,nodev',
+  ];
   await attempt(devicePath, () =>
     run(
       'unshare',

@@ -49,6 +49,23 @@ const NEEDED_OPTIONS: Readonly<Record<FileSystem, readonly string[]>> = {
   btrfs: [],
 };
 
+/**
+ * Given last, so that neither a flag nor the superblock says otherwise: an ext4 can ask the kernel to panic
+ * on an error, or to go on with damaged metadata.
+ */
+const FORCED_OPTIONS: Readonly<Record<FileSystem, readonly string[]>> = {
+  ext4: ['errors=remount-ro'],
+  xfs: [],
+  btrfs: [],
+};
+
+/**
+ * What whoever writes a volume puts on it is nothing for the host: a device node would reach any device,
+ * a set-user-ID program would run as root for anybody who finds the path.
+ */
+export const UNTRUSTED: readonly string[] = ['nosuid', 'nodev'];
+const TRUST = ['nosuid', 'suid', 'nodev', 'dev'];
+
 /** The signature on a device. Nothing found does not prove that nothing is there. */
 export async function probe(devicePath: string): Promise<Signature> {
   // blkid answers a device it cannot read like an empty one.
@@ -172,17 +189,31 @@ export async function checkFileSystem(type: FileSystem, devicePath: string): Pro
 }
 
 /**
- * The options to mount a file system with. Read-only is safe with a journal or log to replay, also
- * XFS's, which is never clean in a snapshot: the kernel replays it as long as the device is writable.
+ * The options to mount a file system with on the host. Read-only is safe with a journal or log to replay,
+ * also XFS's, which is never clean in a snapshot: the kernel replays it as long as the device is writable.
  */
 export function mountOptions(
   type: FileSystem,
   flags: readonly string[],
   readOnly: boolean,
 ): string[] {
-  const wanted = splitFlags(flags).filter((flag) => flag !== 'ro' && flag !== 'rw');
+  const decided = ['ro', 'rw', ...TRUST];
+  const wanted = splitFlags(flags).filter(
+    (flag) => !decided.includes(flag) && !(type === 'ext4' && flag.startsWith('errors=')),
+  );
   const needed = NEEDED_OPTIONS[type].filter((option) => !wanted.includes(option));
-  return [readOnly ? 'ro' : 'rw', ...needed, ...wanted];
+  return [readOnly ? 'ro' : 'rw', ...UNTRUSTED, ...needed, ...wanted, ...FORCED_OPTIONS[type]];
+}
+
+/**
+ * The options of a mount that a workload sees, by the flags of its capability. Programs there are set-user-ID
+ * only if these, or those of its StorageClass (`own`), say `suid`; the last one counts, of the capability's
+ * if they have one. Device nodes never work.
+ */
+export function publishedOptions(own: readonly string[], flags: readonly string[]): string[] {
+  const wanted = splitFlags(flags);
+  const trust = [...own, ...wanted].findLast((flag) => flag === 'suid' || flag === 'nosuid');
+  return [...wanted.filter((flag) => !TRUST.includes(flag)), trust ?? 'nosuid', 'nodev'];
 }
 
 /** Flags as a list of single options; one flag may hold several. */

@@ -1,25 +1,48 @@
 /**
- * The few facts of a superblock that decide before a mount: how large the file system is, and who
- * a btrfs says it is.
+ * Superblocks of devices, read before a mount: whether this host mounts them, how large the file
+ * system is, and who a btrfs says it is.
  *
  * For devices that are not mounted: what a mounted file system has not written back yet cannot be
- * seen here. Reads; never writes.
+ * seen here. What the bytes mean is each file system's own file. Reads; never writes.
  */
 import { open } from 'node:fs/promises';
 import { CsiError } from '../errors.js';
 import type { FileSystem } from '../file-systems.js';
+import type { Objection } from './objection.js';
+import {
+  type BtrfsIdentity,
+  btrfsObjection,
+  identityOf,
+  isBtrfsGrowable,
+} from './superblock-btrfs.js';
+import { ext4Objection, isExt4Growable } from './superblock-ext4.js';
+import { isXfsGrowable, xfsObjection } from './superblock-xfs.js';
 
-/** Where the superblock begins, and how much of it is read. */
-const PLACES: Readonly<Record<FileSystem, { offset: number; length: number }>> = {
-  ext4: { offset: 1024, length: 1024 },
-  xfs: { offset: 0, length: 512 },
-  btrfs: { offset: 65536, length: 4096 },
+interface Superblock {
+  /** Where it begins, and how much of it is read. */
+  offset: number;
+  length: number;
+  objection(block: Buffer, deviceBytes: bigint): Objection | null;
+  isGrowable(block: Buffer, deviceBytes: bigint): boolean;
+}
+
+const SUPERBLOCKS: Readonly<Record<FileSystem, Superblock>> = {
+  ext4: { offset: 1024, length: 1024, objection: ext4Objection, isGrowable: isExt4Growable },
+  xfs: { offset: 0, length: 512, objection: xfsObjection, isGrowable: isXfsGrowable },
+  btrfs: { offset: 65536, length: 4096, objection: btrfsObjection, isGrowable: isBtrfsGrowable },
 };
 
-/** resize2fs makes no last group that has less than this left beside its own tables. */
-const EXT4_GROUP_SLACK_BLOCKS = 50n;
-const EXT4_FEATURE_64BIT = 0x80;
-const EXT4_SMALLEST_INODE = 128n;
+/**
+ * What keeps the host from mounting the file system, or from giving it to a tool; null: nothing. The
+ * caller has flushed the device, since the kernel reads some superblocks past the page cache.
+ */
+export async function superblockObjection(
+  type: FileSystem,
+  devicePath: string,
+  deviceBytes: bigint,
+): Promise<Objection | null> {
+  return SUPERBLOCKS[type].objection(await readSuperblock(type, devicePath), deviceBytes);
+}
 
 /** Whether the file system would become larger if it were grown to its device's size. */
 export async function isGrowable(
@@ -27,52 +50,15 @@ export async function isGrowable(
   devicePath: string,
   deviceBytes: bigint,
 ): Promise<boolean> {
-  const block = await readSuperblock(type, devicePath);
-  switch (type) {
-    case 'ext4':
-      return isExt4Growable(block, deviceBytes);
-    case 'xfs': {
-      const blockSize = BigInt(block.readUInt32BE(4));
-      return deviceBytes / blockSize > block.readBigUInt64BE(8);
-    }
-    case 'btrfs':
-      return deviceBytes / 4096n > block.readBigUInt64LE(112) / 4096n;
-  }
-}
-
-export interface BtrfsIdentity {
-  /** The fsid, lower-case with dashes. */
-  uuid: string;
-  /** There is a log to be replayed by a mount; no tool may write to the device before that. */
-  hasLog: boolean;
+  return SUPERBLOCKS[type].isGrowable(await readSuperblock(type, devicePath), deviceBytes);
 }
 
 export async function btrfsIdentity(devicePath: string): Promise<BtrfsIdentity> {
-  const block = await readSuperblock('btrfs', devicePath);
-  const hex = block.toString('hex', 32, 48);
-  const uuid = hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
-  return { uuid, hasLog: block.readBigUInt64LE(96) !== 0n };
-}
-
-/** A last group that would be all tables is not made, neither by mkfs nor by resize2fs. */
-function isExt4Growable(block: Buffer, deviceBytes: bigint): boolean {
-  const blockSize = 1024n << BigInt(block.readUInt32LE(0x18));
-  const is64Bit = (block.readUInt32LE(0x60) & EXT4_FEATURE_64BIT) !== 0;
-  const high = is64Bit ? BigInt(block.readUInt32LE(0x150)) : 0n;
-  const blocks = (high << 32n) | BigInt(block.readUInt32LE(0x4));
-  const perGroup = BigInt(block.readUInt32LE(0x20));
-  const inodeBytes = BigInt(block.readUInt16LE(0x58)) || EXT4_SMALLEST_INODE;
-  const tables = (BigInt(block.readUInt32LE(0x28)) * inodeBytes) / blockSize + 3n;
-  const descriptors =
-    1n + BigInt(block.readUInt16LE(0xce)) + (blocks / perGroup) * (64n / blockSize + 1n);
-  const wanted = deviceBytes / blockSize;
-  const last = (wanted - BigInt(block.readUInt32LE(0x14))) % perGroup;
-  const isUseless = last < tables + descriptors + EXT4_GROUP_SLACK_BLOCKS;
-  return (isUseless ? wanted - last : wanted) > blocks;
+  return identityOf(await readSuperblock('btrfs', devicePath));
 }
 
 async function readSuperblock(type: FileSystem, devicePath: string): Promise<Buffer> {
-  const { offset, length } = PLACES[type];
+  const { offset, length } = SUPERBLOCKS[type];
   const handle = await open(devicePath, 'r');
   try {
     const { bytesRead, buffer } = await handle.read(Buffer.alloc(length), 0, length, offset);

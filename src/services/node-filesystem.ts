@@ -7,8 +7,9 @@
  * before anybody else can write to it.
  */
 import type { Attachment, Backend } from '../backends/backend.js';
+import type { MountAccess } from '../csi/fields.js';
 import { CsiError } from '../errors.js';
-import { parseMkfsOptions, parseMountOptions } from '../file-system-options.js';
+import { parseMkfsOptions, parseStoredMountOptions } from '../file-system-options.js';
 import {
   DEFAULT_FILE_SYSTEM,
   FILE_SYSTEMS,
@@ -22,8 +23,8 @@ import {
   makeFileSystem,
   mountOptions,
   probe,
+  publishedOptions,
 } from '../mount/filesystem.js';
-import { mount } from '../mount/mounter.js';
 import { isFresh, markUsed } from '../volumes/first-use.js';
 import { uuidOf } from '../volumes/identifiers.js';
 import type { VolumeRecord } from '../volumes/records.js';
@@ -34,6 +35,7 @@ import {
   growUnmounted,
   mountsOf,
 } from './node-growth.js';
+import { assertAccepted, mountGuarded } from './node-mount-guard.js';
 import { isReaderOnly, type NodeDependencies } from './node-volume.js';
 
 /** Of a StorageClass: for mkfs, and for every mount of the volume. */
@@ -50,10 +52,13 @@ export async function stageFileSystem(
     ? await formatFresh(deps, staging)
     : await findFileSystem(deps, staging);
   await markUsed(deps.catalogue, backend, volume);
-  const flags = [...ownMountOptions(volume, type), ...capability.mountFlags];
+  const flags = [
+    ...parseStoredMountOptions(ownOptions(volume), OWN_OPTIONS, type),
+    ...capability.mountFlags,
+  ];
   const options = mountOptions(type, flags, isReaderOnly(capability));
-  const source = attachment.devicePath;
-  const mountIt = (): Promise<void> => mount({ source, target: directory, fsType: type, options });
+  const mountIt = (): Promise<void> =>
+    mountGuarded(deps, { volume, attachment, type, directory, options });
   await mountIt();
   if (await growsMounted(staging, type)) await growMounted(deps, staging, type, mountIt);
 }
@@ -83,9 +88,12 @@ async function formatFresh(
   return type;
 }
 
-function ownMountOptions(volume: VolumeRecord, type: FileSystem): string[] {
-  const text = volume.parameters[MOUNT_OPTIONS] ?? '';
-  return parseMountOptions(text, `parameters['${MOUNT_OPTIONS}']`, type);
+const OWN_OPTIONS = `parameters['${MOUNT_OPTIONS}']`;
+const ownOptions = (volume: VolumeRecord): string => volume.parameters[MOUNT_OPTIONS] ?? '';
+
+/** The options of the mount that a workload sees. */
+export function optionsPublishedWith(volume: VolumeRecord, capability: MountAccess): string[] {
+  return publishedOptions(ownOptions(volume).split(','), capability.mountFlags);
 }
 
 /** The file system a volume holds, made ready for its mount. Never makes one. */
@@ -106,6 +114,7 @@ async function findFileSystem(
   }
   if ((await mountsOf(attachment)) > 0) return type;
   const { devicePath } = attachment;
+  await assertAccepted(deps, { volume, attachment, type });
   await checkFileSystem(type, devicePath);
   if (type === 'btrfs' && isCopy(volume)) {
     await giveIdentity(devicePath, uuidOf(volume.volumeId), directory);

@@ -10,12 +10,12 @@ import { isDeepStrictEqual } from 'node:util';
 import type { VolumeCapability } from '../csi/fields.js';
 import { CsiError } from '../errors.js';
 import { isDeviceReadOnly } from '../mount/device-attributes.js';
-import { splitFlags } from '../mount/filesystem.js';
 import { bindMount, type FlagRequest, setMountFlags, unmount } from '../mount/mounter.js';
 import { majorOf, minorOf, mountsAt } from '../mount/mountinfo.js';
 import { assertNoLink, assertTargetFits, makeTarget, removeTarget } from '../mount/target.js';
 import type { PublicationRecord, StagingRecord, VolumeRecord } from '../volumes/records.js';
 import { attemptUndo } from '../volumes/undo.js';
+import { optionsPublishedWith } from './node-filesystem.js';
 import type { Place } from './node-paths.js';
 import { releasePublication } from './node-unpublish.js';
 import {
@@ -259,10 +259,11 @@ async function setFlags(deps: NodeDependencies, publishing: Publishing): Promise
 }
 
 /** A read-only mount of a device node would keep nobody from writing to the device. */
-function mountFlags({ request, target }: Publishing): FlagRequest {
+function mountFlags({ view, request, target }: Publishing): FlagRequest {
   const { capability } = request;
   if (capability.accessType === 'block') return { target, readOnly: false, options: [] };
-  return { target, readOnly: isReadOnly(request), options: splitFlags(capability.mountFlags) };
+  const options = optionsPublishedWith(view.volume, capability);
+  return { target, readOnly: isReadOnly(request), options };
 }
 
 function isReadOnly(request: PublicationRecord): boolean {

@@ -20,6 +20,7 @@ import type { StagingRecord, VolumeRecord } from '../volumes/records.js';
 import { attemptUndo } from '../volumes/undo.js';
 import { stageFileSystem } from './node-filesystem.js';
 import { growMounted, growsMounted } from './node-growth.js';
+import { distrust, releaseUnused } from './node-mount-guard.js';
 import type { Place } from './node-paths.js';
 import { clearStagedDevice, releaseStaging } from './node-unstage.js';
 import {
@@ -56,6 +57,7 @@ export async function stageVolume(
   await assertNoToolAtWork(view);
   const left = await clearStagedDevice(view, place);
   if (left !== null) throw foreignMount(stagedDevicePath(request.stagingPath), left.source);
+  if (request.capability.accessType === 'mount') await releaseUnused(deps, view);
   await deps.catalogue.putStaging(request);
   try {
     const attachment = await attachWritable(deps, view);
@@ -166,6 +168,7 @@ async function confirmStaged(
   await applyToDevice(deps, volume, attachment.devicePath);
   const { entry } = staged;
   if (capability.accessType === 'mount' && isFileSystem(entry.fsType)) {
+    await distrust(entry);
     const staging = { volume, attachment, capability, directory: entry.mountPoint, context };
     if (await growsMounted(staging, entry.fsType)) {
       await growMounted(deps, staging, entry.fsType, null);

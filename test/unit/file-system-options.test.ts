@@ -4,6 +4,7 @@ import {
   assertMountFlags,
   parseMkfsOptions,
   parseMountOptions,
+  parseStoredMountOptions,
 } from '../../src/file-system-options.js';
 import { FILE_SYSTEMS, type FileSystem } from '../../src/file-systems.js';
 import { throwsWith } from '../support/expect-status.js';
@@ -134,6 +135,14 @@ test('a mount option that makes the mount another one is INVALID_ARGUMENT', () =
     if (option === 'ro' || option === 'rw') continue;
     throwsWith(() => assertMountFlags([option], 'f', null), 'INVALID_ARGUMENT', /^f\[0\]/);
   }
+});
+
+test('a volume made with options that are not served any more goes without them', () => {
+  const stored = 'dev,noatime,errors=continue';
+  assert.deepEqual(parseStoredMountOptions(stored, 'f', 'ext4'), ['noatime']);
+  throwsWith(() => parseMountOptions('dev', 'f', 'ext4'), 'INVALID_ARGUMENT');
+  throwsWith(() => parseMountOptions('errors=continue', 'f', null), 'INVALID_ARGUMENT');
+  throwsWith(() => parseStoredMountOptions('bind', 'f', 'ext4'), 'INVALID_ARGUMENT');
 });
 
 test('a mount flag of a capability is told by its position, never by its text', () => {

@@ -11,6 +11,7 @@ import {
   mountOptions,
   parseSignature,
   probe,
+  publishedOptions,
 } from '../../../src/mount/filesystem.js';
 import { mount, unmount } from '../../../src/mount/mounter.js';
 import { rejectsWith } from '../../support/expect-status.js';
@@ -34,13 +35,30 @@ test('blkid tags are told apart: file system, foreign, partition table, nothing'
 });
 
 test('xfs is always mounted with nouuid, and read-only is one decision', () => {
-  assert.deepEqual(mountOptions('xfs', [], false), ['rw', 'nouuid']);
-  assert.deepEqual(mountOptions('xfs', ['nouuid', 'ro'], true), ['ro', 'nouuid']);
+  const trust = ['nosuid', 'nodev'];
+  assert.deepEqual(mountOptions('xfs', [], false), ['rw', ...trust, 'nouuid']);
+  assert.deepEqual(mountOptions('xfs', ['nouuid', 'ro'], true), ['ro', ...trust, 'nouuid']);
   assert.deepEqual(mountOptions('ext4', ['rw,noatime', 'discard'], true), [
     'ro',
+    ...trust,
     'noatime',
     'discard',
+    'errors=remount-ro',
   ]);
+});
+
+test('no flag makes the staging mount trusted, or an ext4 panic', () => {
+  assert.deepEqual(mountOptions('ext4', ['suid,dev', 'errors=panic,noatime'], false), [
+    'rw',
+    'nosuid',
+    'nodev',
+    'noatime',
+    'errors=remount-ro',
+  ]);
+  assert.deepEqual(publishedOptions([], ['dev', 'noatime']), ['noatime', 'nosuid', 'nodev']);
+  assert.deepEqual(publishedOptions(['suid'], []), ['suid', 'nodev']);
+  assert.deepEqual(publishedOptions(['suid'], ['nosuid']), ['nosuid', 'nodev']);
+  assert.deepEqual(publishedOptions([], ['nosuid,suid']), ['suid', 'nodev']);
 });
 
 const rootTest = (title: string, body: () => Promise<void>): void => {

@@ -1,0 +1,125 @@
+/**
+ * Which btrfs superblocks this host mounts, by an allow-list of what they may say.
+ *
+ * Written by whoever can write the volume: nothing is believed that has not been checked. A volume is
+ * one device, so a file system of several, or one that is a seed for others, is none of a volume. Of the
+ * superblock's copies the kernel mounts by the first one alone, and so does this file. Pure: reads no device.
+ */
+import type { Objection } from './objection.js';
+
+/** Where the fields lie that are read here (little-endian). */
+const AT = {
+  fsid: 32,
+  offset: 48,
+  flags: 56,
+  magic: 64,
+  logRoot: 96,
+  totalBytes: 112,
+  deviceCount: 136,
+  sectorSize: 144,
+  nodeSize: 148,
+  compatible: 172,
+  readOnlyCompatible: 180,
+  incompatible: 188,
+  deviceBytes: 209,
+} as const;
+
+const MAGIC = '_BHRfS_M';
+const PLACE = 65536n;
+/** BTRFS_IOC_RESIZE takes no smaller size, whatever the file system had before. */
+const SMALLEST_GROWN_BYTES = 256n << 20n;
+
+/** Written, relocated, and the error that the kernel itself notes. */
+const FLAGS = 0x7n;
+const SEEDING = 1n << 32n;
+const CHANGING_ID = (1n << 35n) | (1n << 36n);
+/** mixed_backref to metadata_uuid without raid56, and simple_quota. Not raid1c34, zoned and what is experimental. */
+const INCOMPATIBLE = 0x1077fn;
+/** free_space_tree and its validity, verity, block_group_tree. */
+const READ_ONLY_COMPATIBLE = 0xfn;
+
+/** What keeps the host from mounting this btrfs; null: nothing. */
+export function btrfsObjection(block: Buffer, deviceBytes: bigint): Objection | null {
+  if (block.toString('latin1', AT.magic, AT.magic + MAGIC.length) !== MAGIC) {
+    return damaged('no btrfs superblock');
+  }
+  return deviceObjection(block) ?? featureObjection(block) ?? geometryObjection(block, deviceBytes);
+}
+
+export interface BtrfsIdentity {
+  /** The fsid, lower-case with dashes. */
+  uuid: string;
+  /** There is a log to be replayed by a mount; no tool may write to the device before that. */
+  hasLog: boolean;
+}
+
+export function identityOf(block: Buffer): BtrfsIdentity {
+  const hex = block.toString('hex', AT.fsid, AT.fsid + 16);
+  const uuid = hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
+  return { uuid, hasLog: block.readBigUInt64LE(AT.logRoot) !== 0n };
+}
+
+export function isBtrfsGrowable(block: Buffer, deviceBytes: bigint): boolean {
+  return deviceBytes / 4096n > block.readBigUInt64LE(AT.totalBytes) / 4096n;
+}
+
+/** Whether the kernel refuses to grow a btrfs to that size. */
+export const isTooSmallToGrow = (deviceBytes: bigint): boolean =>
+  deviceBytes < SMALLEST_GROWN_BYTES;
+
+function geometryObjection(block: Buffer, deviceBytes: bigint): Objection | null {
+  if (block.readBigUInt64LE(AT.offset) !== PLACE) return damaged('a superblock of another place');
+  const sectorSize = block.readUInt32LE(AT.sectorSize);
+  const nodeSize = block.readUInt32LE(AT.nodeSize);
+  if (!isBlockSize(sectorSize) || !isBlockSize(nodeSize)) {
+    return damaged(`sectors of ${sectorSize} and nodes of ${nodeSize} bytes`);
+  }
+  const bytes = [block.readBigUInt64LE(AT.totalBytes), block.readBigUInt64LE(AT.deviceBytes)];
+  const larger = bytes.find((size) => size > deviceBytes);
+  if (larger === undefined) return null;
+  return damaged(`a file system of ${larger} bytes on a device of ${deviceBytes}`);
+}
+
+function deviceObjection(block: Buffer): Objection | null {
+  const count = block.readBigUInt64LE(AT.deviceCount);
+  const flags = block.readBigUInt64LE(AT.flags);
+  if (count !== 1n) {
+    return {
+      found: `a file system of ${count} devices`,
+      remedy: 'copy its files to a file system of one device',
+    };
+  }
+  if ((flags & SEEDING) !== 0n) {
+    return {
+      found: 'a seed for other devices',
+      remedy: 'switch that off with btrfstune -S 0 on the raw device',
+    };
+  }
+  if ((flags & CHANGING_ID) !== 0n) return damaged('a change of its id that was not finished');
+  if ((flags & ~FLAGS) !== 0n) return damaged(`flags 0x${(flags & ~FLAGS).toString(16)}`);
+  return null;
+}
+
+function featureObjection(block: Buffer): Objection | null {
+  for (const [at, what, mask] of [
+    [AT.compatible, 'compatible', 0n],
+    [AT.readOnlyCompatible, 'read-only compatible', READ_ONLY_COMPATIBLE],
+    [AT.incompatible, 'incompatible', INCOMPATIBLE],
+  ] as const) {
+    const odd = block.readBigUInt64LE(at) & ~mask;
+    if (odd === 0n) continue;
+    return {
+      found: `${what} features 0x${odd.toString(16)}`,
+      remedy: 'copy its files to a file system made without them',
+    };
+  }
+  return null;
+}
+
+const isBlockSize = (value: number): boolean =>
+  value >= 4096 && value <= 65536 && (value & (value - 1)) === 0;
+
+const damaged = (found: string): Objection => ({
+  found,
+  remedy: 'look at it on the raw device with btrfs check --readonly, or restore a snapshot',
+});

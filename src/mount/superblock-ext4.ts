@@ -1,0 +1,226 @@
+/**
+ * Which ext4 superblocks this host mounts, by an allow-list of what they may say.
+ *
+ * A superblock is written by whoever can write the volume, and it chooses features, journal devices and
+ * mount options for the host. Everything that a mkfs makes by default, on any distribution, is in the
+ * list; an option or device that the volume's owner has put there is not. The bytes are hostile: every
+ * number is checked before it is used. Pure: reads no device.
+ */
+import type { Objection } from './objection.js';
+
+/** Bytes of the superblock, and where the fields lie that are read here (little-endian). */
+const AT = {
+  blocksLow: 0x4,
+  firstBlock: 0x14,
+  logBlockSize: 0x18,
+  blocksPerGroup: 0x20,
+  inodesPerGroup: 0x28,
+  magic: 0x38,
+  revision: 0x4c,
+  inodeSize: 0x58,
+  compatible: 0x5c,
+  incompatible: 0x60,
+  readOnlyCompatible: 0x64,
+  journalUuid: 0xd0,
+  journalInode: 0xe0,
+  journalDevice: 0xe4,
+  defaultMountOptions: 0x100,
+  blocksHigh: 0x150,
+  mountOptions: 0x200,
+} as const;
+const MOUNT_OPTIONS_BYTES = 64;
+const UUID_BYTES = 16;
+
+const MAGIC = 0xef53;
+const LARGEST_LOG_BLOCK_SIZE = 6;
+const SMALLEST_INODE = 128;
+
+const HAS_JOURNAL = 0x4;
+const IS_64BIT = 0x80;
+
+/** Not listed: what no mkfs of e2fsprogs makes, and what e2fsck of the node refuses anyway. */
+const COMPATIBLE: Readonly<Record<string, number>> = {
+  dir_prealloc: 0x1,
+  imagic_inodes: 0x2,
+  has_journal: HAS_JOURNAL,
+  ext_attr: 0x8,
+  resize_inode: 0x10,
+  dir_index: 0x20,
+  sparse_super2: 0x200,
+  fast_commit: 0x400,
+  stable_inodes: 0x800,
+  orphan_file: 0x1000,
+};
+
+/**
+ * Not listed: journal_dev, a journal of others; mmp, which lets a mount wait for as long as the volume
+ * says, for storage that several hosts share; compression and dirdata, which no kernel has.
+ */
+const INCOMPATIBLE: Readonly<Record<string, number>> = {
+  filetype: 0x2,
+  needs_recovery: 0x4,
+  meta_bg: 0x10,
+  extent: 0x40,
+  '64bit': IS_64BIT,
+  flex_bg: 0x200,
+  ea_inode: 0x400,
+  metadata_csum_seed: 0x2000,
+  large_dir: 0x4000,
+  inline_data: 0x8000,
+  encrypt: 0x10000,
+  casefold: 0x20000,
+};
+const NAMES_OF_REFUSED: Readonly<Record<string, number>> = { journal_dev: 0x8, mmp: 0x100 };
+
+const READ_ONLY_COMPATIBLE: Readonly<Record<string, number>> = {
+  sparse_super: 0x1,
+  large_file: 0x2,
+  huge_file: 0x8,
+  uninit_bg: 0x10,
+  dir_nlink: 0x20,
+  extra_isize: 0x40,
+  quota: 0x100,
+  bigalloc: 0x200,
+  metadata_csum: 0x400,
+  'read-only': 0x1000,
+  project: 0x2000,
+  verity: 0x8000,
+  orphan_present: 0x10000,
+};
+
+/**
+ * tune2fs -o: the ones that change nothing but how the file system treats its own files. Not listed:
+ * debug, nobarrier, and journal modes other than ordered, which are for the operator to choose.
+ */
+const DEFAULT_MOUNT_OPTIONS: Readonly<Record<string, number>> = {
+  bsdgroups: 0x2,
+  user_xattr: 0x4,
+  acl: 0x8,
+  uid16: 0x10,
+  block_validity: 0x200,
+  discard: 0x400,
+  nodelalloc: 0x800,
+};
+const JOURNAL_MODE_MASK = 0x60;
+const JOURNAL_MODES = ['', 'journal_data', 'journal_data_ordered', 'journal_data_writeback'];
+const REFUSED_DEFAULTS: Readonly<Record<string, number>> = { debug: 0x1, nobarrier: 0x100 };
+const JOURNAL_ORDERED = 2;
+
+/** What keeps the host from mounting this ext4; null: nothing. */
+export function ext4Objection(block: Buffer, deviceBytes: bigint): Objection | null {
+  return (
+    geometryObjection(block, deviceBytes) ??
+    featureObjection(block) ??
+    journalObjection(block) ??
+    optionObjection(block)
+  );
+}
+
+function geometryObjection(block: Buffer, deviceBytes: bigint): Objection | null {
+  if (block.readUInt16LE(AT.magic) !== MAGIC) return damaged('no ext4 superblock');
+  if (block.readUInt32LE(AT.revision) > 1) return damaged('a superblock of an unknown revision');
+  if (block.readUInt32LE(AT.logBlockSize) > LARGEST_LOG_BLOCK_SIZE) {
+    return damaged('a block size over 64 KiB');
+  }
+  const { blocks, blockSize } = sizeOf(block);
+  if (blocks * blockSize > deviceBytes) {
+    return damaged(`a file system of ${blocks * blockSize} bytes on a device of ${deviceBytes}`);
+  }
+  if (block.readUInt32LE(AT.blocksPerGroup) === 0 || block.readUInt32LE(AT.inodesPerGroup) === 0) {
+    return damaged('groups without blocks or inodes');
+  }
+  return null;
+}
+
+function featureObjection(block: Buffer): Objection | null {
+  for (const [at, known, what] of [
+    [AT.compatible, COMPATIBLE, 'compatible'],
+    [AT.incompatible, INCOMPATIBLE, 'incompatible'],
+    [AT.readOnlyCompatible, READ_ONLY_COMPATIBLE, 'read-only compatible'],
+  ] as const) {
+    const odd = without(block.readUInt32LE(at), known);
+    if (odd === 0) continue;
+    const name = at === AT.incompatible ? nameOf(odd, NAMES_OF_REFUSED) : null;
+    return {
+      found: name === null ? `${what} features 0x${odd.toString(16)}` : `the feature ${name}`,
+      remedy: 'switch them off with tune2fs -O ^FEATURE on the raw device',
+    };
+  }
+  return null;
+}
+
+/** The kernel opens the journal's device by its number, and e2fsck writes to it. */
+function journalObjection(block: Buffer): Objection | null {
+  const uuid = block.subarray(AT.journalUuid, AT.journalUuid + UUID_BYTES);
+  const hasJournal = (block.readUInt32LE(AT.compatible) & HAS_JOURNAL) !== 0;
+  const isInside =
+    block.readUInt32LE(AT.journalDevice) === 0 &&
+    uuid.every((byte) => byte === 0) &&
+    (!hasJournal || block.readUInt32LE(AT.journalInode) !== 0);
+  if (isInside) return null;
+  return {
+    found: 'a journal on another device',
+    remedy: 'give it a journal of its own with tune2fs -O ^has_journal, then tune2fs -j',
+  };
+}
+
+function optionObjection(block: Buffer): Objection | null {
+  const text = block.subarray(AT.mountOptions, AT.mountOptions + MOUNT_OPTIONS_BYTES);
+  if (text[0] !== 0) {
+    return {
+      found: 'mount options of its own',
+      remedy: 'take them away with tune2fs -E clear_mntopts on the raw device',
+    };
+  }
+  const defaults = block.readUInt32LE(AT.defaultMountOptions);
+  const mode = (defaults & JOURNAL_MODE_MASK) >>> 5;
+  const odd = without(defaults, { ...DEFAULT_MOUNT_OPTIONS, mode: JOURNAL_MODE_MASK });
+  const isModeKept = mode === 0 || mode === JOURNAL_ORDERED;
+  if (odd === 0 && isModeKept) return null;
+  const name = odd === 0 ? JOURNAL_MODES[mode] : nameOf(odd, REFUSED_DEFAULTS);
+  return {
+    found: `the default mount option ${name ?? `0x${odd.toString(16)}`}`,
+    remedy:
+      'take it away with tune2fs -o ^OPTION on the raw device; options that a StorageClass names are used',
+  };
+}
+
+/**
+ * Whether resize2fs or the kernel would make the file system larger on a device of that size. The
+ * superblock has passed `ext4Objection`. A last group that would be all tables is made by neither.
+ */
+export function isExt4Growable(block: Buffer, deviceBytes: bigint): boolean {
+  const { blocks, blockSize } = sizeOf(block);
+  const perGroup = BigInt(block.readUInt32LE(AT.blocksPerGroup));
+  const inodeBytes = BigInt(block.readUInt16LE(AT.inodeSize) || SMALLEST_INODE);
+  const tables = (BigInt(block.readUInt32LE(AT.inodesPerGroup)) * inodeBytes) / blockSize + 3n;
+  const reserved = BigInt(block.readUInt16LE(RESERVED_DESCRIPTORS));
+  const descriptors = 1n + reserved + (blocks / perGroup) * (64n / blockSize + 1n);
+  const wanted = deviceBytes / blockSize;
+  const last = (wanted - BigInt(block.readUInt32LE(AT.firstBlock))) % perGroup;
+  const isUseless = last < tables + descriptors + GROUP_SLACK_BLOCKS;
+  return (isUseless ? wanted - last : wanted) > blocks;
+}
+const RESERVED_DESCRIPTORS = 0xce;
+/** resize2fs makes no last group that has less than this left beside its own tables. */
+const GROUP_SLACK_BLOCKS = 50n;
+
+function sizeOf(block: Buffer): { blocks: bigint; blockSize: bigint } {
+  const blockSize = 1024n << BigInt(block.readUInt32LE(AT.logBlockSize));
+  const is64Bit = (block.readUInt32LE(AT.incompatible) & IS_64BIT) !== 0;
+  const high = is64Bit ? BigInt(block.readUInt32LE(AT.blocksHigh)) : 0n;
+  return { blocks: (high << 32n) | BigInt(block.readUInt32LE(AT.blocksLow)), blockSize };
+}
+
+/** The bits of a word that are none of those known. */
+function without(word: number, known: Readonly<Record<string, number>>): number {
+  return Object.values(known).reduce((left, bit) => left & ~bit, word) >>> 0;
+}
+
+const nameOf = (word: number, names: Readonly<Record<string, number>>): string | null =>
+  Object.entries(names).find(([, bit]) => (word & bit) !== 0)?.[0] ?? null;
+
+const damaged = (found: string): Objection => ({
+  found,
+  remedy: 'look at it on the raw device with fsck.ext4, or restore a snapshot',
+});

@@ -1,0 +1,125 @@
+/**
+ * A volume's file system mounted, if what its superblock says is what this host accepts.
+ *
+ * Whoever can write a volume writes its superblock, and root's tools and the kernel act by it. So it is
+ * read before any of them gets the device, and again right before the mount, since a tool may have put a
+ * backup of the superblock in its place. What is in force is looked at afterwards. Makes no file system.
+ */
+import type { Attachment } from '../backends/backend.js';
+import { CsiError } from '../errors.js';
+import type { FileSystem } from '../file-systems.js';
+import { UNTRUSTED } from '../mount/filesystem.js';
+import { otherBtrfsMounted, unaskedInForce } from '../mount/mounted-file-system.js';
+import { mount, setMountFlags } from '../mount/mounter.js';
+import type { MountEntry } from '../mount/mountinfo.js';
+import { btrfsIdentity, superblockObjection } from '../mount/superblock.js';
+import { uuidOf } from '../volumes/identifiers.js';
+import type { VolumeRecord } from '../volumes/records.js';
+import { mountsOf } from './node-growth.js';
+import { type NodeDependencies, usesOf, type VolumeView } from './node-volume.js';
+
+type Dependencies = Pick<NodeDependencies, 'native' | 'catalogue' | 'backendOf'>;
+
+export interface FileSystemOnDevice {
+  volume: VolumeRecord;
+  attachment: Attachment;
+  type: FileSystem;
+}
+
+export interface GuardedMount extends FileSystemOnDevice {
+  directory: string;
+  options: readonly string[];
+}
+
+/** The fsids of btrfs on their way to a mount. */
+const arriving = new Set<string>();
+
+/** Throws FAILED_PRECONDITION if the host does not take what the superblock says. For a device that is not mounted. */
+export async function assertAccepted(
+  deps: Dependencies,
+  { volume, attachment, type }: FileSystemOnDevice,
+): Promise<void> {
+  const { devicePath, sizeBytes } = attachment;
+  // XFS reads its superblock from the device, and what is read here comes through the page cache.
+  await deps.native.run('flush', { path: devicePath });
+  const objection = await superblockObjection(type, devicePath, sizeBytes);
+  if (objection === null) return;
+  throw CsiError.failedPrecondition(
+    `the ${type} file system of volume ${volume.volumeId} is not mounted: it has ${objection.found}, which this ` +
+      `host does not accept from a volume; ${objection.remedy}`,
+  );
+}
+
+/** Mounts the file system. Where it is mounted already the kernel takes no options, and nothing is looked at. */
+export async function mountGuarded(deps: Dependencies, guarded: GuardedMount): Promise<void> {
+  const { attachment, type, directory, options } = guarded;
+  const source = attachment.devicePath;
+  const mountIt = (): Promise<void> => mount({ source, target: directory, fsType: type, options });
+  if ((await mountsOf(attachment)) > 0) return mountIt();
+  await assertAccepted(deps, guarded);
+  if (type === 'btrfs') await underOwnIdentity(deps, guarded, mountIt);
+  else await mountIt();
+  const unasked = await unaskedInForce(type, source, options);
+  if (unasked === null) return;
+  throw CsiError.failedPrecondition(
+    `the ${type} file system of volume ${guarded.volume.volumeId} came up with ${unasked}, which nobody asked for, ` +
+      'and is unmounted again: somebody writes to its device; end what has it open, then try again',
+  );
+}
+
+/**
+ * btrfs takes two devices with one fsid for one file system. Whoever writes a volume can give it any:
+ * that of another one, or the one that another volume will need when it is staged.
+ */
+async function underOwnIdentity(
+  deps: Dependencies,
+  { volume, attachment }: GuardedMount,
+  mountIt: () => Promise<void>,
+): Promise<void> {
+  const { uuid } = await btrfsIdentity(attachment.devicePath);
+  if (arriving.has(uuid)) throw idOfOther(volume, uuid);
+  arriving.add(uuid);
+  try {
+    const isMounted = (await otherBtrfsMounted(attachment.devicePath)).includes(uuid);
+    if (isMounted || (await isIdOfOther(deps, volume, uuid))) throw idOfOther(volume, uuid);
+    await mountIt();
+  } finally {
+    arriving.delete(uuid);
+  }
+}
+
+function idOfOther({ volumeId }: VolumeRecord, uuid: string): CsiError {
+  return CsiError.failedPrecondition(
+    `the btrfs file system of volume ${volumeId} is not mounted: its id ${uuid} is that of another one on this host; ` +
+      'give it one of its own with btrfstune -m on the raw device, or restore a snapshot of it',
+  );
+}
+
+/** A copy of a volume gets the UUID in its volume's id. */
+async function isIdOfOther(
+  { catalogue }: Dependencies,
+  { volumeId }: VolumeRecord,
+  uuid: string,
+): Promise<boolean> {
+  const own = uuidOf(volumeId);
+  if (uuid === own) return false;
+  const owner = await catalogue.volumeById(volumeId.slice(0, -own.length) + uuid);
+  return owner !== null && owner.state !== 'deleted';
+}
+
+/** Takes set-user-ID programs and device nodes out of a staging mount that an older plugin has made. */
+export async function distrust({ mountPoint }: MountEntry): Promise<void> {
+  await setMountFlags({ target: mountPoint, readOnly: false, options: UNTRUSTED });
+}
+
+/**
+ * Detaches a device that is attached and used by nobody on record, as it is when somebody still had a raw
+ * device open when that was unpublished: who has it open could write to it while its file system is
+ * mounted. Throws if it is held.
+ */
+export async function releaseUnused(deps: Dependencies, view: VolumeView): Promise<void> {
+  const { mounts, nodes } = usesOf(view);
+  if (view.attachment === null || mounts.length > 0 || nodes.length > 0) return;
+  const { volumeId, pool } = view.volume;
+  await deps.backendOf(pool).detach(volumeId);
+}

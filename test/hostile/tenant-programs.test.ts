@@ -1,0 +1,159 @@
+/**
+ * What a pod leaves on its volume for others to find: set-user-ID programs and device nodes. Tried by a
+ * user without rights, on every path the volume is mounted at.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { chmodSync, closeSync, copyFileSync, openSync } from 'node:fs';
+import { join } from 'node:path';
+import { FILE_SYSTEMS } from '../../src/file-systems.js';
+import { topMount } from '../../src/mount/mounter.js';
+import type { VolumeRecord } from '../../src/volumes/records.js';
+import {
+  blockCapability,
+  mountCapability,
+  type NodeFixture,
+  useNode,
+  XFS_SIZE,
+} from '../integration/node-fixture.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { test as rootTest } from '../support/running-plugin.js';
+
+const NOBODY = '65534';
+const WRITER = 'SINGLE_NODE_WRITER';
+
+let node: NodeFixture;
+useNode('tenant-programs', (opened) => {
+  node = opened;
+  chmodSync(node.workspace.directory, 0o755);
+});
+
+/** As root in a pod would. */
+function plant(directory: string): void {
+  copyFileSync('/usr/bin/id', join(directory, 'id'));
+  chmodSync(join(directory, 'id'), 0o4755);
+  execFileSync('mknod', [join(directory, 'null'), 'c', '1', '3']);
+}
+
+/** The effective user that a program planted there runs as, for a user without rights. */
+function userAt(directory: string): string {
+  const args = [
+    '--reuid',
+    NOBODY,
+    '--regid',
+    NOBODY,
+    '--clear-groups',
+    join(directory, 'id'),
+    '-u',
+  ];
+  return execFileSync('setpriv', args, { encoding: 'utf8' }).trim();
+}
+
+function opensDevice(directory: string): boolean {
+  try {
+    closeSync(openSync(join(directory, 'null'), 'r'));
+    return true;
+  } catch (thrown) {
+    assert.equal((thrown as NodeJS.ErrnoException).code, 'EACCES');
+    return false;
+  }
+}
+
+const flags = async (path: string): Promise<string[]> =>
+  ((await topMount(path))?.options ?? []).filter((option) => /^no(suid|dev)$/.test(option)).sort();
+
+async function ended(volume: VolumeRecord): Promise<void> {
+  await node.unpublish(volume);
+  await node.unstage(volume);
+  assert.deepEqual(node.held(), { mounts: [], loops: [] });
+}
+
+for (const type of FILE_SYSTEMS) {
+  rootTest(
+    `${type}: a planted program is nobody's and a planted device is none, on any path`,
+    async () => {
+      const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
+      await node.stage(volume, mountCapability(type));
+      const staging = node.stagingPath(volume.volumeId);
+      const target = node.targetPath(volume.volumeId);
+      plant(staging);
+      chmodSync(staging, 0o755);
+      await node.publish(volume, mountCapability(type));
+      for (const path of [staging, target]) {
+        assert.equal(userAt(path), NOBODY);
+        assert.equal(opensDevice(path), false);
+        assert.deepEqual(await flags(path), ['nodev', 'nosuid']);
+      }
+      await ended(volume);
+    },
+  );
+}
+
+rootTest(
+  'suid in the capability is for its own target alone, and brings no device nodes',
+  async () => {
+    const volume = await node.makeVolume();
+    const capability = mountCapability('ext4', WRITER, ['nosuid,suid', 'noatime']);
+    await node.stage(volume, capability);
+    const staging = node.stagingPath(volume.volumeId);
+    const target = node.targetPath(volume.volumeId);
+    plant(staging);
+    chmodSync(staging, 0o755);
+    for (let time = 0; time < 2; time += 1) await node.publish(volume, capability);
+    assert.equal(userAt(staging), NOBODY);
+    assert.equal(userAt(target), '0');
+    assert.equal(opensDevice(target), false);
+    assert.deepEqual(await flags(staging), ['nodev', 'nosuid']);
+    assert.deepEqual(await flags(target), ['nodev']);
+    await node.unpublish(volume);
+    await node.publish(volume, capability, { readonly: true });
+    assert.deepEqual(await flags(target), ['nodev']);
+    assert.equal((await topMount(target))?.readOnly, true);
+    await ended(volume);
+  },
+);
+
+rootTest('suid of a StorageClass counts unless the capability says nosuid', async () => {
+  for (const [own, asked, shown] of [
+    ['suid', [], ['nodev']],
+    ['suid', ['nosuid'], ['nodev', 'nosuid']],
+    ['nosuid', ['suid'], ['nodev']],
+  ] as const) {
+    const volume = await node.makeVolume({ parameters: { mountOptions: own } });
+    const capability = mountCapability('ext4', WRITER, [...asked]);
+    await node.stage(volume, capability);
+    await node.publish(volume, capability);
+    assert.deepEqual(await flags(node.targetPath(volume.volumeId)), shown);
+    assert.deepEqual(await flags(node.stagingPath(volume.volumeId)), ['nodev', 'nosuid']);
+    await ended(volume);
+  }
+});
+
+rootTest('dev is refused, and a raw device remains usable at its target', async () => {
+  const volume = await node.makeVolume();
+  const answer = node.stage(volume, mountCapability('ext4', WRITER, ['dev']));
+  await rejectsWith(answer, 'INVALID_ARGUMENT', /mount_flags/);
+  await node.stage(volume, blockCapability());
+  await node.publish(volume, blockCapability());
+  closeSync(openSync(node.targetPath(volume.volumeId), 'r+'));
+  await ended(volume);
+});
+
+rootTest(
+  'what an older plugin staged and published with trust loses it when it is published again',
+  async () => {
+    const volume = await node.makeVolume();
+    await node.stage(volume, mountCapability('ext4'));
+    const staging = node.stagingPath(volume.volumeId);
+    const target = node.targetPath(volume.volumeId);
+    await node.publish(volume, mountCapability('ext4'));
+    for (const path of [staging, target]) {
+      execFileSync('mount', ['-o', 'remount,bind,suid,dev', path]);
+      assert.deepEqual(await flags(path), []);
+    }
+    await node.stage(volume, mountCapability('ext4'));
+    await node.publish(volume, mountCapability('ext4'));
+    for (const path of [staging, target]) assert.deepEqual(await flags(path), ['nodev', 'nosuid']);
+    await ended(volume);
+  },
+);
