@@ -18,6 +18,10 @@ bool SameTime(const struct timespec& left, const struct timespec& right) {
 Result<SnapshotFile> SnapshotFile::Open(SnapshotIdentity identity) {
   // O_NONBLOCK: should the name stand for a pipe by now, do not wait for its writer.
   Result<UniqueFd> fd = OpenPath(identity.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (fd.status().IsErrno(ENOENT)) {
+    return Status::Scan(kScanReplaced, identity.path,
+                        identity.path + " is gone; make a full backup of another snapshot");
+  }
   if (!fd.ok()) return fd.TakeStatus();
   Result<struct stat> state = StatFd(fd->get(), identity.path);
   if (!state.ok()) return state.TakeStatus();

@@ -17,7 +17,7 @@ import {
   requireString,
 } from '../csi/fields.js';
 import type { CallContext, MessageWriter, RequestMessage, Service } from '../csi/service.js';
-import { CsiError } from '../errors.js';
+import { CsiError, SystemError } from '../errors.js';
 import type { ScanSource } from '../native/addon.js';
 import type { NativeFiller } from '../native/pool.js';
 import { scan } from '../native/scanner.js';
@@ -199,6 +199,10 @@ async function stream(
       sums.unprovedBytes += result.unprovedBytes;
       await writer.send(bytes);
     }
+  } catch (thrown) {
+    // A file that is missing says nothing while its pool is away.
+    if (thrown instanceof SystemError) await backend.check();
+    throw thrown;
   } finally {
     context.note(sums);
   }

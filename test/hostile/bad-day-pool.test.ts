@@ -3,8 +3,20 @@
  * its space used up. Nothing is made of what is not whole, and the caller is told what has happened.
  */
 import assert from 'node:assert/strict';
-import { mkdirSync, rmdirSync, rmSync, truncateSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import {
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { HeldDirectories } from '../../src/backends/reflink/held-directories.js';
+import { PoolLayout } from '../../src/backends/reflink/pool-layout.js';
 import type { Message } from '../support/csi-client.js';
 import { setImmutable } from '../support/ioctls.js';
 import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
@@ -49,6 +61,133 @@ async function remove(volumes: HeldVolume[], snapshotIds: string[] = []): Promis
   }
   for (const volume of volumes) await running.orchestrator.delete(volume);
 }
+
+const image = (pool: string): string => running.workspace.path(`${pool}.img`);
+const umount = (path: string): void => void execFileSync('umount', [path]);
+const mount = (...options: string[]): void => void execFileSync('mount', options);
+
+/** Everything that can be asked of a pool, with a volume and two snapshots of it there. */
+function everything(pool: string, volume: HeldVolume, ids: readonly string[]) {
+  const { client, orchestrator } = running;
+  const [first = '', second = ''] = ids;
+  const copy = (wish: object) =>
+    client.controller.CreateVolume(
+      createRequest(`${pool} copy`, { ...wish, parameters: parameters(pool) }),
+    );
+  return {
+    create: () => create(pool, 'new'),
+    'create again': () => create(pool, 'reached'),
+    restore: () => copy({ snapshotId: first }),
+    clone: () => copy({ volumeId: volume.id }),
+    snapshot: () => snapshot(volume, `${pool} third`),
+    'snapshot again': () => snapshot(volume, `${pool} first`),
+    group: () =>
+      client.groups.CreateVolumeGroupSnapshot({
+        name: `${pool} group`,
+        source_volume_ids: [volume.id],
+      }),
+    capacity: () => client.controller.GetCapacity({ parameters: parameters(pool) }),
+    delta: () => client.delta(first, second),
+    allocated: () => client.allocated(first),
+    expand: () => orchestrator.expand(volume, 16 * MIB),
+    stage: () => orchestrator.stage(volume),
+    'delete snapshot': () => client.controller.DeleteSnapshot({ snapshot_id: first }),
+    'delete volume': () => client.controller.DeleteVolume({ volume_id: volume.id }),
+    probe: () => client.identity.Probe({}),
+  };
+}
+
+/** All of it is refused because the pool is away, and for no other reason. */
+async function assertUnreachable(calls: ReturnType<typeof everything>): Promise<void> {
+  for (const call of Object.values(calls)) {
+    await refused(call(), 'FAILED_PRECONDITION', /pool '.*' cannot be reached/);
+  }
+}
+
+/** A volume with two snapshots. */
+async function reached(pool: string): Promise<{ volume: HeldVolume; ids: string[] }> {
+  const volume = await create(pool, 'reached');
+  const ids = [idOf(await snapshot(volume, `${pool} first`))];
+  ids.push(idOf(await snapshot(volume, `${pool} second`)));
+  return { volume, ids };
+}
+
+for (const pool of KINDS) {
+  test(`a pool whose disk is unmounted is away, and has lost nothing, on ${pool}`, async () => {
+    const { volume, ids } = await reached(pool);
+    const root = running.poolPath(pool);
+    // Nothing of an idle pool is kept open.
+    umount(root);
+    await assertUnreachable(everything(pool, volume, ids));
+    assert.deepEqual(readdirSync(root), [], 'nothing was written below the mount point');
+    const { health_statuses } = (
+      await running.client.controller.ControllerGetVolumeHealth({ volume_id: volume.id })
+    )['volume_health'];
+    assert.deepEqual(
+      health_statuses.map(({ reason }: Message) => reason),
+      ['PoolUnreachable'],
+    );
+    mount('-o', 'loop', image(pool), root);
+    const { ranges } = await running.client.delta(ids[0] ?? '', ids[1] ?? '');
+    assert.deepEqual(ranges, []);
+    const { volume: restored } = await restore(pool, ids[0] ?? '');
+    await remove([volume, running.orchestrator.hold('restored', restored)], ids);
+  });
+
+  test(`what is mounted over a pool gets nothing that is meant for it, on ${pool}`, async () => {
+    const { volume, ids } = await reached(pool);
+    const root = running.poolPath(pool);
+    const decoy = running.poolPath(pool, 'decoy');
+    mkdirSync(decoy);
+    for (const name of ['', 'volumes', 'snapshots', 'used']) {
+      const place = join(root, name);
+      for (const options of [
+        ['-t', 'tmpfs', 'tenant', place],
+        ['--bind', decoy, place],
+      ]) {
+        mount(...options);
+        await assertUnreachable(everything(pool, volume, ids));
+        assert.deepEqual(readdirSync(place), []);
+        umount(place);
+      }
+    }
+    rmdirSync(decoy);
+    await running.client.delta(ids[0] ?? '', ids[1] ?? '');
+    await remove([volume], ids);
+  });
+
+  test(`a file mounted over that of a volume or snapshot is not taken for it, on ${pool}`, async () => {
+    const { volume, ids } = await reached(pool);
+    const foreign = running.workspace.path(`${pool}-foreign`);
+    writeFileSync(foreign, Buffer.alloc(8 * MIB, 0xee));
+    const over = /something is mounted over/;
+    const calls = everything(pool, volume, ids);
+    mount('--bind', foreign, volumeFile(pool, volume));
+    for (const name of ['create again', 'clone', 'snapshot', 'expand', 'stage'] as const) {
+      await refused(calls[name](), 'FAILED_PRECONDITION', over);
+    }
+    await refused(calls['delete volume'](), 'FAILED_PRECONDITION', over);
+    umount(volumeFile(pool, volume));
+    mount('--bind', foreign, snapshotFile(pool, ids[0] ?? ''));
+    for (const name of ['restore', 'snapshot again', 'delta', 'allocated'] as const) {
+      await refused(calls[name](), 'FAILED_PRECONDITION', over);
+    }
+    umount(snapshotFile(pool, ids[0] ?? ''));
+    await remove([volume], ids);
+    assert.equal(readFileSync(foreign).length, 8 * MIB);
+  });
+}
+
+test('an operation that has begun goes to the pool, whatever is mounted over it meanwhile', async () => {
+  const root = running.poolPath('xfs');
+  const held = await HeldDirectories.open(new PoolLayout(root));
+  for (const place of ['volumes', '']) mount('-t', 'tmpfs', 'tenant', join(root, place));
+  writeFileSync(join(held.layout.volumes, 'vol-begun'), 'of the pool');
+  await held.close();
+  for (const place of ['', 'volumes']) umount(join(root, place));
+  assert.equal(readFileSync(join(root, 'volumes', 'vol-begun'), 'utf8'), 'of the pool');
+  rmSync(join(root, 'volumes', 'vol-begun'));
+});
 
 for (const pool of KINDS) {
   test(`a snapshot that was cut short is not restored and not answered again, on ${pool}`, async () => {

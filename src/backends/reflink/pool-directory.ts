@@ -5,15 +5,21 @@
  *   <directory>/pool.img     only with an embedded pool; see embedded-pool.ts
  *   <root>/pool-id           the pool's own uuid; root is the directory or where the image is mounted
  *
+ * Every operation opens the directories, sees that they are those of the start, and works through these
+ * descriptors: nothing that is mounted over the pool takes what is meant for it.
+ *
  * Knows where volumes and snapshots lie, and nothing about them.
  */
 import { randomUUID } from 'node:crypto';
-import { mkdir, rename, stat, statfs, writeFile } from 'node:fs/promises';
+import { mkdir, rename, statfs, writeFile } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { CsiError, errorCode } from '../../errors.js';
 import type { NativeRunner } from '../../native/pool.js';
 import { PatientQuestion } from '../patience.js';
 import { claimDirectory, type PoolClaim, readOrNull } from '../pool-claim.js';
 import { EmbeddedPool } from './embedded-pool.js';
+import { type DirectoryIdentity, HeldDirectories } from './held-directories.js';
 import { PoolLayout, temporary } from './pool-layout.js';
 
 export interface ReflinkPoolOptions extends PoolClaim {
@@ -30,6 +36,9 @@ export class PoolDirectory {
   readonly #embedded: EmbeddedPool;
   #layout: PoolLayout;
   #usesEmbedded = false;
+  /** Of the pool's directories, as HeldDirectories lists them; empty before the start. */
+  #known: DirectoryIdentity[] = [];
+  #uuid: string | null = null;
   readonly #reached: PatientQuestion<void>;
 
   constructor(native: NativeRunner, options: ReflinkPoolOptions) {
@@ -66,6 +75,7 @@ export class PoolDirectory {
       await mkdir(path, { recursive: true, mode: 0o700 });
     }
     await this.#native.run('flush', { path: this.#layout.root });
+    await this.#remember();
     // Devices that an earlier release has attached may be in use.
     await this.#native.run('endUnsafeDirectIo', { directory: this.#layout.volumes });
   }
@@ -75,24 +85,53 @@ export class PoolDirectory {
   }
 
   async identity(): Promise<string> {
-    const file = this.#layout.identityFile;
-    const known = await readOrNull(file);
-    if (known !== null) return known;
-    const uuid = randomUUID();
-    await writeFile(temporary(file), `${uuid}\n`, { mode: 0o600, flush: true });
-    await rename(temporary(file), file);
-    await this.#native.run('flush', { path: this.#layout.root });
-    return uuid;
+    this.#uuid = await this.use(async ({ layout: { root, identityFile: file } }) => {
+      const known = await readOrNull(file);
+      if (known !== null) return known;
+      const uuid = randomUUID();
+      await writeFile(temporary(file), `${uuid}\n`, { mode: 0o600, flush: true });
+      await rename(temporary(file), file);
+      await this.#native.run('flush', { path: root });
+      return uuid;
+    });
+    return this.#uuid;
   }
 
-  /** FAILED_PRECONDITION if the pool's directories cannot be reached, or do not answer in time. */
+  /**
+   * FAILED_PRECONDITION if the pool's directories cannot be reached, are not the pool's any more, or do
+   * not answer in time.
+   */
   check(): Promise<void> {
     return this.#reached.answer();
   }
 
+  /**
+   * Runs `work` on the pool's directories, held for so long. Whatever is mounted over the pool meanwhile
+   * changes nothing, and a file that is missing there is missing. Throws as `check` does; errors of `work`
+   * name real paths.
+   */
+  async use<T>(work: (held: HeldDirectories) => Promise<T>): Promise<T> {
+    // First, because it is never asked twice at once.
+    await this.check();
+    const held = await this.#hold();
+    try {
+      return await work(held);
+    } catch (thrown) {
+      throw held.named(thrown);
+    } finally {
+      await held.close();
+    }
+  }
+
+  /** Of a file in the pool. FAILED_PRECONDITION if it is not the pool's own, but something mounted there. */
+  assertOwn(path: string, { device }: { device: bigint }): void {
+    if (device === this.#known[0]?.device) return;
+    throw this.#unreachable(`something is mounted over ${path}; unmount it`);
+  }
+
   /** The pool's size, and what the storage below can really still give. */
-  async space(): Promise<{ totalBytes: bigint; freeBytes: bigint }> {
-    const pool = await statfs(this.#layout.root, { bigint: true });
+  async space({ layout }: HeldDirectories): Promise<{ totalBytes: bigint; freeBytes: bigint }> {
+    const pool = await statfs(layout.root, { bigint: true });
     const poolFree = pool.bavail * pool.bsize;
     const totalBytes = pool.blocks * pool.bsize;
     if (!this.#usesEmbedded) return { totalBytes, freeBytes: poolFree };
@@ -101,16 +140,68 @@ export class PoolDirectory {
   }
 
   async #look(): Promise<void> {
-    for (const directory of this.#layout.directories) {
-      try {
-        await stat(directory);
-      } catch (thrown) {
-        throw CsiError.failedPrecondition(
-          `pool '${this.#options.pool}' cannot be reached: ${directory}: ${errorCode(thrown) ?? 'unknown error'}`,
-          { cause: thrown },
-        );
+    await (await this.#hold()).close();
+  }
+
+  /** Takes the directories of this moment for the pool's. */
+  async #remember(): Promise<void> {
+    const held = await this.#open();
+    this.#known = held.identities;
+    await held.close();
+  }
+
+  async #hold(): Promise<HeldDirectories> {
+    const held = await this.#open();
+    try {
+      await this.#assertSame(held);
+      return held;
+    } catch (thrown) {
+      await held.close();
+      throw thrown;
+    }
+  }
+
+  async #open(): Promise<HeldDirectories> {
+    let held: HeldDirectories;
+    try {
+      held = await HeldDirectories.open(this.#layout);
+    } catch (thrown) {
+      const code = errorCode(thrown) ?? 'unknown error';
+      const path = (thrown as NodeJS.ErrnoException).path ?? this.#layout.root;
+      throw this.#unreachable(
+        `${basename(path)} in ${this.#layout.root}: ${code}; is its file system mounted?`,
+        thrown,
+      );
+    }
+    const { strayed } = held;
+    if (strayed === null) return held;
+    await held.close();
+    throw this.#unreachable(
+      `${strayed} lies on another file system than ${this.#layout.root}; unmount what is mounted there`,
+    );
+  }
+
+  async #assertSame(held: HeldDirectories): Promise<void> {
+    const found = held.identities;
+    if (isDeepStrictEqual(found, this.#known)) return;
+    const isSameRoot = isDeepStrictEqual(found[0], this.#known[0]);
+    // Mounted again, a file system may have another device number: what lies in it says which it is.
+    if (!isSameRoot && this.#uuid !== null) {
+      if ((await readOrNull(held.layout.identityFile)) === this.#uuid) {
+        this.#known = found;
+        return;
       }
     }
+    throw this.#unreachable(
+      `${this.#layout.root} is not what it was: its file system is unmounted, or something else is ` +
+        'mounted over it or its directories; mount the pool, unmount what covers it',
+    );
+  }
+
+  #unreachable(why: string, cause?: unknown): CsiError {
+    return CsiError.failedPrecondition(`pool '${this.#options.pool}' cannot be reached: ${why}`, {
+      cause,
+    });
   }
 
   async #assertExists(): Promise<void> {

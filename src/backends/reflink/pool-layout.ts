@@ -21,10 +21,18 @@ export class PoolLayout {
   readonly used: string;
   readonly identityFile: string;
 
-  constructor(readonly root: string) {
-    this.volumes = join(root, 'volumes');
-    this.snapshots = join(root, 'snapshots');
-    this.used = join(root, 'used');
+  /** `parts`: where its directories are, if not below the root by their names. */
+  constructor(
+    readonly root: string,
+    parts = {
+      volumes: join(root, 'volumes'),
+      snapshots: join(root, 'snapshots'),
+      used: join(root, 'used'),
+    },
+  ) {
+    this.volumes = parts.volumes;
+    this.snapshots = parts.snapshots;
+    this.used = parts.used;
     this.identityFile = join(root, 'pool-id');
   }
 

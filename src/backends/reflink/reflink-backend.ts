@@ -22,7 +22,7 @@ import type {
 } from '../backend.js';
 import type { SpacePolicy } from '../pool-account.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
-import { isObjectName, isTemporaryName, type PoolLayout, temporary } from './pool-layout.js';
+import { isObjectName, isTemporaryName, temporary } from './pool-layout.js';
 import { poolCapacity, statOrNull } from './pool-space.js';
 import { SnapshotFiles } from './snapshot-files.js';
 import { UsedMarks } from './used-marks.js';
@@ -48,10 +48,6 @@ export class ReflinkBackend implements Backend {
     this.#marks = new UsedMarks(native, this.#directory);
   }
 
-  get #layout(): PoolLayout {
-    return this.#directory.layout;
-  }
-
   start(expected: 'any' | 'existing' = 'any'): Promise<void> {
     return this.#directory.start(expected);
   }
@@ -73,9 +69,8 @@ export class ReflinkBackend implements Backend {
   }
 
   async restoreVolume(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void> {
-    const source = this.#snapshots.path(snapshotId);
     try {
-      await this.#volumes.restore(volumeId, source, sizeBytes);
+      await this.#volumes.restore(volumeId, snapshotId, sizeBytes);
     } catch (thrown) {
       throw this.#snapshots.explain(snapshotId, thrown);
     }
@@ -143,31 +138,39 @@ export class ReflinkBackend implements Backend {
     return this.#volumes.condition(volumeId);
   }
 
-  async capacity(): Promise<PoolCapacity> {
-    return poolCapacity(this.#layout, await this.#directory.space(), this.#policy);
+  capacity(): Promise<PoolCapacity> {
+    return this.#directory.use(async (held) =>
+      poolCapacity(held.layout, await this.#directory.space(held), this.#policy),
+    );
   }
 
-  async list(): Promise<PoolContents> {
-    const volumes = await this.#objects(this.#layout.volumes);
-    const snapshots = await this.#objects(this.#layout.snapshots);
-    return {
-      volumes: volumes.objects,
-      snapshots: snapshots.objects,
-      unknown: [...volumes.unknown, ...snapshots.unknown],
-    };
+  list(): Promise<PoolContents> {
+    return this.#directory.use(async ({ layout }) => {
+      const real = this.#directory.layout;
+      const volumes = await objectsIn(layout.volumes, real.volumes);
+      const snapshots = await objectsIn(layout.snapshots, real.snapshots);
+      return {
+        volumes: volumes.objects,
+        snapshots: snapshots.objects,
+        unknown: [...volumes.unknown, ...snapshots.unknown],
+      };
+    });
   }
 
-  async sweep(): Promise<string[]> {
-    const swept: string[] = [];
-    for (const directory of [this.#layout.volumes, this.#layout.snapshots]) {
-      for (const name of (await readdir(directory)).filter(isTemporaryName)) {
-        await this.#native.run('removeFile', { path: join(directory, name) });
-        swept.push(name);
+  sweep(): Promise<string[]> {
+    return this.#directory.use(async (held) => {
+      const { layout } = held;
+      const swept: string[] = [];
+      for (const directory of [layout.volumes, layout.snapshots]) {
+        for (const name of (await readdir(directory)).filter(isTemporaryName)) {
+          await this.#native.run('removeFile', { path: join(directory, name) });
+          swept.push(name);
+        }
       }
-    }
-    await this.#marks.sweep();
-    await rm(temporary(this.#layout.identityFile), { force: true });
-    return swept;
+      await this.#marks.sweep(held);
+      await rm(temporary(layout.identityFile), { force: true });
+      return swept;
+    });
   }
 
   /** Which extents were shared with a file that is gone cannot be known: a base is kept by keeping it. */
@@ -188,18 +191,21 @@ export class ReflinkBackend implements Backend {
       base: baseId === null ? null : await this.#snapshots.file(baseId),
     };
   }
+}
 
-  async #objects(directory: string): Promise<{ objects: PoolObject[]; unknown: string[] }> {
-    const objects: PoolObject[] = [];
-    const unknown: string[] = [];
-    for (const name of await readdir(directory)) {
-      const path = join(directory, name);
-      if (isTemporaryName(name)) continue;
-      const found = await statOrNull(path);
-      if (found === null) continue;
-      if (isObjectName(name) && found.isFile()) objects.push({ id: name, sizeBytes: found.size });
-      else unknown.push(path);
-    }
-    return { objects, unknown };
+/** `realPath` is what people know the directory as. */
+async function objectsIn(
+  directory: string,
+  realPath: string,
+): Promise<{ objects: PoolObject[]; unknown: string[] }> {
+  const objects: PoolObject[] = [];
+  const unknown: string[] = [];
+  for (const name of await readdir(directory)) {
+    if (isTemporaryName(name)) continue;
+    const found = await statOrNull(join(directory, name));
+    if (found === null) continue;
+    if (isObjectName(name) && found.isFile()) objects.push({ id: name, sizeBytes: found.size });
+    else unknown.push(join(realPath, name));
   }
+  return { objects, unknown };
 }

@@ -3,12 +3,13 @@
  * removal. Knows volumes only as what is cut.
  */
 import { CsiError, errorCode } from '../../errors.js';
-import type { SnapshotFile } from '../../native/addon.js';
+import type { CutMember, FileState, SnapshotFile } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { SnapshotCut, SnapshotMember } from '../backend.js';
+import type { HeldDirectories } from './held-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';
-import { isMissing, type VolumeFiles } from './volume-files.js';
+import { isMissing, type NamedCutSource, type VolumeFiles } from './volume-files.js';
 
 export class SnapshotFiles {
   constructor(
@@ -23,18 +24,23 @@ export class SnapshotFiles {
   }
 
   async create(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
-    const sources = await Promise.all(
-      members.map(async ({ volumeId, snapshotId }) => {
-        const finalPath = this.path(snapshotId);
-        const source = await this.volumes.cutSource(volumeId);
-        return { ...source, volumeId, temporaryPath: temporary(finalPath), finalPath };
-      }),
-    );
-    const requests = sources.map(({ volumeId, ...request }) => request);
+    const sources: NamedCutSource[] = [];
     try {
-      const { cutTimeNs } = await this.native.run('cutSnapshots', { members: requests });
-      const sizes = members.map(async ({ snapshotId }) => (await this.file(snapshotId)).sizeBytes);
-      return { creationTimeNs: cutTimeNs, sizesBytes: await Promise.all(sizes) };
+      return await this.directory.use(async (held) => {
+        const requests: CutMember[] = [];
+        for (const { volumeId, snapshotId } of members) {
+          const source = await this.volumes.cutSource(held, volumeId);
+          sources.push({ ...source, volumeId });
+          const finalPath = held.layout.snapshot(snapshotId);
+          requests.push({ ...source, temporaryPath: temporary(finalPath), finalPath });
+        }
+        const { cutTimeNs } = await this.native.run('cutSnapshots', { members: requests });
+        const sizesBytes: bigint[] = [];
+        for (const { snapshotId } of members) {
+          sizesBytes.push((await this.#state(held, snapshotId)).sizeBytes);
+        }
+        return { creationTimeNs: cutTimeNs, sizesBytes };
+      });
     } catch (thrown) {
       throw this.volumes.explainCut(thrown, sources);
     }
@@ -42,10 +48,11 @@ export class SnapshotFiles {
 
   /** The snapshot's file, and what a cut that was killed may have left of it. */
   async delete(snapshotId: string): Promise<void> {
-    await this.directory.check();
-    const path = this.path(snapshotId);
-    await this.native.run('removeFile', { path: temporary(path) });
-    await this.native.run('removeFile', { path });
+    await this.directory.use(async ({ layout }) => {
+      const path = layout.snapshot(snapshotId);
+      await this.native.run('removeFile', { path: temporary(path) });
+      await this.native.run('removeFile', { path });
+    });
   }
 
   async abandon(members: readonly SnapshotMember[]): Promise<void> {
@@ -54,18 +61,15 @@ export class SnapshotFiles {
     for (const { snapshotId } of members) await this.delete(snapshotId);
   }
 
+  /** By its real path, for workers that open it later and hold it to its identity. */
   async file(snapshotId: string): Promise<SnapshotFile> {
     const path = this.path(snapshotId);
-    const { state } = await this.native.run('fileState', { path });
-    if (state === null) throw this.lost(snapshotId, undefined);
+    const state = await this.directory.use((held) => this.#state(held, snapshotId));
     return { path, device: state.device, inode: state.inode, sizeBytes: state.sizeBytes };
   }
 
   async check(snapshotId: string, sizeBytes: bigint): Promise<void> {
-    await this.directory.check();
-    const path = this.path(snapshotId);
-    const { state } = await this.native.run('fileState', { path });
-    if (state === null) throw this.lost(snapshotId, undefined);
+    const state = await this.directory.use((held) => this.#state(held, snapshotId));
     if (!state.regular) throw this.#changed(snapshotId, 'is not a regular file', undefined);
     if (state.sizeBytes !== sizeBytes) {
       const found = `has ${state.sizeBytes} bytes where ${sizeBytes} were taken`;
@@ -90,6 +94,13 @@ export class SnapshotFiles {
         'was changed behind the plugin and is not the snapshot any more; use another snapshot or a backup',
       { cause },
     );
+  }
+
+  async #state({ layout }: HeldDirectories, snapshotId: string): Promise<FileState> {
+    const { state } = await this.native.run('fileState', { path: layout.snapshot(snapshotId) });
+    if (state === null) throw this.lost(snapshotId, undefined);
+    this.directory.assertOwn(this.path(snapshotId), state);
+    return state;
   }
 
   lost(snapshotId: string, cause: unknown): CsiError {

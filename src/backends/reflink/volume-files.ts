@@ -2,16 +2,17 @@
  * The volumes of a reflink pool: sparse files, and the loop devices they are attached to.
  *
  * Which file is attached is asked of the kernel by device and inode each time. Whatever is asked of a
- * file asks the pool first: in one whose disk is away no file is there, and nothing seems attached.
+ * file holds the pool first: in one whose disk is away no file is there, and nothing seems attached.
  * Knows nothing of snapshots but the file to restore from.
  */
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { CsiError, errorCode, SystemError } from '../../errors.js';
 import { mountsAt, mountsOfDevice, readMountInfo } from '../../mount/mountinfo.js';
-import type { LoopDevice } from '../../native/addon.js';
+import type { FileState, LoopDevice } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { Attachment, StorageCondition } from '../backend.js';
 import { releaseLoop } from '../loop-release.js';
+import type { HeldDirectories } from './held-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';
 import { statOrNull } from './pool-space.js';
@@ -24,6 +25,8 @@ export interface CutSource {
   freezePath: string | null;
 }
 
+export type NamedCutSource = CutSource & { volumeId: string };
+
 export class VolumeFiles {
   constructor(
     private readonly native: NativeRunner,
@@ -31,113 +34,119 @@ export class VolumeFiles {
     private readonly directory: PoolDirectory,
   ) {}
 
+  /** The real one, for people. */
   path(volumeId: string): string {
     return this.directory.layout.volume(volumeId);
   }
 
   async create(volumeId: string, sizeBytes: bigint): Promise<void> {
-    const path = this.path(volumeId);
-    if (await this.#isThere(path, sizeBytes)) return;
-    const temporaryPath = temporary(path);
-    await this.native.run('createSparseFile', { temporaryPath, finalPath: path, sizeBytes });
+    await this.directory.use(async (held) => {
+      const names = await this.#names(held, volumeId, sizeBytes);
+      if (names !== null) await this.native.run('createSparseFile', { ...names, sizeBytes });
+    });
   }
 
-  /** `sourcePath` is a frozen file. ENOENT of it is thrown as it comes. */
-  async restore(volumeId: string, sourcePath: string, sizeBytes: bigint): Promise<void> {
-    const path = this.path(volumeId);
-    if (await this.#isThere(path, sizeBytes)) return;
-    const names = { temporaryPath: temporary(path), finalPath: path };
-    await this.native.run('cloneFile', { sourcePath, ...names, sizeBytes });
+  /** SCAN_MUTABLE, or ENOENT of the snapshot's file, is thrown as it comes. */
+  async restore(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void> {
+    await this.directory.use(async (held) => {
+      const names = await this.#names(held, volumeId, sizeBytes);
+      if (names === null) return;
+      const sourcePath = held.layout.snapshot(snapshotId);
+      await this.native.run('cloneFile', { sourcePath, ...names, sizeBytes });
+    });
   }
 
   async clone(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
-    const path = this.path(volumeId);
-    if (await this.#isThere(path, sizeBytes)) return;
-    const source = await this.cutSource(sourceVolumeId);
-    const names = { temporaryPath: temporary(path), finalPath: path };
+    const sources: NamedCutSource[] = [];
     try {
-      await this.native.run('cloneVolume', { ...source, ...names, sizeBytes });
+      await this.directory.use(async (held) => {
+        const names = await this.#names(held, volumeId, sizeBytes);
+        if (names === null) return;
+        const source = await this.cutSource(held, sourceVolumeId);
+        sources.push({ ...source, volumeId: sourceVolumeId });
+        await this.native.run('cloneVolume', { ...source, ...names, sizeBytes });
+      });
     } catch (thrown) {
-      throw this.explainCut(thrown, [{ ...source, volumeId: sourceVolumeId }]);
+      throw this.explainCut(thrown, sources);
     }
   }
 
   async check(volumeId: string, sizeBytes: bigint): Promise<void> {
-    await this.directory.check();
-    const path = this.path(volumeId);
-    const { state } = await this.native.run('fileState', { path });
+    const state = await this.directory.use((held) => this.#state(held, volumeId));
     if (state === null) throw this.#lost(volumeId, undefined);
     if (state.regular && state.sizeBytes >= sizeBytes) return;
     const found = state.regular ? `has ${state.sizeBytes} bytes` : 'is not a regular file';
     throw CsiError.failedPrecondition(
-      `volume ${volumeId} should have ${sizeBytes} bytes, and its file ${path} in pool '${this.pool}' ` +
-        `${found}: it was changed behind the plugin; restore it from a snapshot or a backup`,
+      `volume ${volumeId} should have ${sizeBytes} bytes, and its file ${this.path(volumeId)} in pool ` +
+        `'${this.pool}' ${found}: it was changed behind the plugin; restore it from a snapshot or a backup`,
     );
   }
 
   async expand(volumeId: string, sizeBytes: bigint): Promise<bigint> {
-    await this.directory.check();
-    const path = this.path(volumeId);
     try {
-      await this.native.run('growFile', { path, sizeBytes });
+      return await this.directory.use(async (held) => {
+        const path = held.layout.volume(volumeId);
+        await this.#state(held, volumeId);
+        await this.native.run('growFile', { path, sizeBytes });
+        // Also when the file had the size already: a kill may have come before the device got it.
+        const { device } = await this.native.run('loopResize', { backingPath: path });
+        const state = await this.#state(held, volumeId);
+        if (state === null) throw this.#lost(volumeId, undefined);
+        return device === null ? state.sizeBytes : device.sizeBytes;
+      });
     } catch (thrown) {
-      throw isMissing(thrown, path) ? this.#lost(volumeId, thrown) : thrown;
+      throw isMissing(thrown, this.path(volumeId)) ? this.#lost(volumeId, thrown) : thrown;
     }
-    // Also when the file had the size already: a kill may have come before the device got it.
-    const { device } = await this.native.run('loopResize', { backingPath: path });
-    const { state } = await this.native.run('fileState', { path });
-    if (state === null) throw this.#lost(volumeId, undefined);
-    return device === null ? state.sizeBytes : device.sizeBytes;
   }
 
   async delete(volumeId: string): Promise<void> {
-    await this.directory.check();
-    await this.detach(volumeId);
-    const path = this.path(volumeId);
-    await this.native.run('removeFile', { path: temporary(path) });
-    await this.native.run('removeFile', { path });
+    await this.directory.use(async (held) => {
+      await this.#detach(held, volumeId);
+      const path = held.layout.volume(volumeId);
+      await this.native.run('removeFile', { path: temporary(path) });
+      await this.native.run('removeFile', { path });
+    });
   }
 
   async attach(volumeId: string, readOnly: boolean): Promise<Attachment> {
-    const backingPath = this.path(volumeId);
     try {
-      const request = { backingPath, readOnly, label: volumeId };
-      return attachment((await this.native.run('loopAttach', request)).device);
+      return await this.directory.use(async (held) => {
+        await this.#state(held, volumeId);
+        const backingPath = held.layout.volume(volumeId);
+        const request = { backingPath, readOnly, label: volumeId };
+        return attachment((await this.native.run('loopAttach', request)).device);
+      });
     } catch (thrown) {
       throw this.#explainAttach(volumeId, thrown);
     }
   }
 
   async detach(volumeId: string): Promise<void> {
-    try {
-      await releaseLoop(this.native, this.path(volumeId));
-    } catch (thrown) {
-      if (errorCode(thrown) !== 'EBUSY') throw thrown;
-      throw CsiError.failedPrecondition(
-        `volume ${volumeId} is in use: its loop device is mounted or held open; unpublish and unstage it first`,
-        { cause: thrown },
-      );
-    }
+    await this.directory.use((held) => this.#detach(held, volumeId));
   }
 
   async findAttachment(volumeId: string): Promise<Attachment | null> {
-    const loop = await this.#loop(volumeId);
+    const loop = await this.directory.use((held) => this.#loop(held, volumeId));
     return loop === null ? null : attachment(loop);
   }
 
   async condition(volumeId: string): Promise<StorageCondition> {
     const path = this.path(volumeId);
+    // Lists ask this of every volume, so nothing is held; and the devices of the machine are gone
+    // through for lost ones only.
     await this.directory.check();
     const file = await statOrNull(path);
-    // Lists ask this of every volume: the devices of the machine are gone through for lost ones only.
+    // The pool may have gone meanwhile, or something may be mounted over it.
+    if (file === null) await this.directory.check();
+    else this.directory.assertOwn(path, { device: file.dev });
     const runsOnRemoved = file === null && (await isAttachedRemoved(path));
     return { storedBytes: file?.size ?? null, runsOnRemoved };
   }
 
-  async cutSource(volumeId: string): Promise<CutSource> {
-    const loop = await this.#loop(volumeId);
+  async cutSource(held: HeldDirectories, volumeId: string): Promise<CutSource> {
+    const loop = await this.#loop(held, volumeId);
     return {
-      sourcePath: this.path(volumeId),
+      sourcePath: held.layout.volume(volumeId),
       loopPath: loop?.path ?? null,
       freezePath: loop === null ? null : await writableMount(loop.path),
     };
@@ -145,19 +154,18 @@ export class VolumeFiles {
 
   /** Lets the volume's file system go on, where a cut that was killed left it frozen. */
   async thaw(volumeId: string): Promise<void> {
-    const { freezePath } = await this.cutSource(volumeId);
+    const { freezePath } = await this.directory.use((held) => this.cutSource(held, volumeId));
     if (freezePath !== null) await this.native.run('thaw', { path: freezePath });
   }
 
   /** What a failed cut of these volumes means. */
-  explainCut(thrown: unknown, sources: readonly (CutSource & { volumeId: string })[]): unknown {
+  explainCut(thrown: unknown, sources: readonly NamedCutSource[]): unknown {
     if (!(thrown instanceof SystemError)) return thrown;
-    const source = sources.find(
-      ({ sourcePath, freezePath, loopPath }) =>
-        thrown.path === sourcePath || thrown.path === freezePath || thrown.path === loopPath,
+    const source = sources.find(({ volumeId: id, freezePath, loopPath }) =>
+      [this.path(id), freezePath, loopPath].includes(thrown.path),
     );
     const volumeId = source?.volumeId ?? 'of the group';
-    if (source !== undefined && isMissing(thrown, source.sourcePath)) {
+    if (source !== undefined && isMissing(thrown, this.path(volumeId))) {
       return this.#lost(volumeId, thrown);
     }
     if (thrown.code === 'EBUSY' && thrown.syscall === 'FIFREEZE') {
@@ -185,18 +193,44 @@ export class VolumeFiles {
     return thrown;
   }
 
-  async #loop(volumeId: string): Promise<LoopDevice | null> {
-    await this.directory.check();
-    const backingPath = this.path(volumeId);
+  async #loop(held: HeldDirectories, volumeId: string): Promise<LoopDevice | null> {
+    await this.#state(held, volumeId);
+    const backingPath = held.layout.volume(volumeId);
     return (await this.native.run('loopFind', { backingPath })).device;
   }
 
-  async #isThere(path: string, sizeBytes: bigint): Promise<boolean> {
-    const { state } = await this.native.run('fileState', { path });
-    if (state === null) return false;
-    if (state.sizeBytes === sizeBytes) return true;
+  async #detach(held: HeldDirectories, volumeId: string): Promise<void> {
+    await this.#state(held, volumeId);
+    try {
+      await releaseLoop(this.native, held.layout.volume(volumeId));
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'EBUSY') throw thrown;
+      throw CsiError.failedPrecondition(
+        `volume ${volumeId} is in use: its loop device is mounted or held open; unpublish and unstage it first`,
+        { cause: thrown },
+      );
+    }
+  }
+
+  /** Null if there is no file. FAILED_PRECONDITION if what is there is not the pool's. */
+  async #state({ layout }: HeldDirectories, volumeId: string): Promise<FileState | null> {
+    const { state } = await this.native.run('fileState', { path: layout.volume(volumeId) });
+    if (state !== null) this.directory.assertOwn(this.path(volumeId), state);
+    return state;
+  }
+
+  /** Of a file to be made; null if it is there already. */
+  async #names(
+    held: HeldDirectories,
+    volumeId: string,
+    sizeBytes: bigint,
+  ): Promise<{ temporaryPath: string; finalPath: string } | null> {
+    const state = await this.#state(held, volumeId);
+    const finalPath = held.layout.volume(volumeId);
+    if (state === null) return { temporaryPath: temporary(finalPath), finalPath };
+    if (state.sizeBytes === sizeBytes) return null;
     throw CsiError.internal(
-      `${path} has ${state.sizeBytes} bytes where ${sizeBytes} were expected`,
+      `${this.path(volumeId)} has ${state.sizeBytes} bytes where ${sizeBytes} were expected`,
     );
   }
 
