@@ -20,11 +20,13 @@ import { hasVolumeCondition } from './services/capabilities.js';
 import { createControllerService } from './services/controller.js';
 import { controllerHealthRpcs, storageConditionOf } from './services/controller-health.js';
 import { createGroupControllerService } from './services/group-controller.js';
+import { guarded } from './services/guarded-services.js';
 import { createNodeService } from './services/node.js';
 import { nodeConditionOf, nodeHealthRpcs } from './services/node-health.js';
 import type { NodeDependencies } from './services/node-volume.js';
 import { createSnapshotMetadataService } from './services/snapshot-metadata.js';
 import { applyVolumeSettings } from './services/volume-settings.js';
+import { CatalogueBackups } from './volumes/catalogue-backups.js';
 import { openCatalogue } from './volumes/catalogue-client.js';
 import { GroupManager } from './volumes/group-manager.js';
 import { nodeKey } from './volumes/identifiers.js';
@@ -33,6 +35,7 @@ import { OperationLocks } from './volumes/operation-locks.js';
 import { type ReconcileReport, reconcile } from './volumes/reconcile.js';
 import type { AsyncCatalogue } from './volumes/records.js';
 import { SnapshotManager } from './volumes/snapshot-manager.js';
+import { findUnknownObjects, refuseChange } from './volumes/unknown-objects.js';
 import { VolumeManager } from './volumes/volume-manager.js';
 
 export interface Composition {
@@ -83,7 +86,10 @@ async function compose(
   undo: Undo,
 ): Promise<Omit<Composition, 'close'>> {
   await mkdir(config.stateDirectory, { recursive: true, mode: 0o700 });
-  const catalogue = await openCatalogue(join(config.stateDirectory, 'catalogue.sqlite'));
+  const catalogueFile = join(config.stateDirectory, 'catalogue.sqlite');
+  const catalogue = await openCatalogue(catalogueFile, ({ level, message }) => {
+    logger[level](message);
+  });
   undo.push(() => catalogue.close());
   const native = await startPool(config.deviceThreads, undo);
   const filler = await startPool(config.scanThreads, undo);
@@ -96,14 +102,28 @@ async function compose(
     poolBytes: config.keptBasesPoolBytes,
   };
   const keptBases = new KeptBases({ catalogue, locks, limits, logger });
-  report(logger, await reconcile({ catalogue, registry, keptBases }));
+  const unknown = await findUnknownObjects(config.stateDirectory, { catalogue, registry });
+  const lacksRows = unknown.length > 0;
+  report(logger, await reconcile({ catalogue, registry, keptBases, lacksRows }));
+  if (!lacksRows) {
+    const backups = new CatalogueBackups({
+      ...{ catalogue, logger, file: catalogueFile },
+      directory: join(config.stateDirectory, 'backups'),
+    });
+    undo.push(() => backups.stop());
+    await backups.start();
+  } else {
+    logger.error({ unknown }, refuseChange('every change', unknown).message);
+  }
   const parts = { catalogue, native, filler, registry, locks, keptBases };
   const health = healthRpcs(config, parts);
   const services = createServices(config, parts).map((service) =>
     withRpcs(service, health[service.name] ?? {}),
   );
   return {
-    services: services.filter(({ name }) => !LEFT_OUT[config.mode].includes(name)),
+    services: services
+      .filter(({ name }) => !LEFT_OUT[config.mode].includes(name))
+      .map((service) => guarded(service, unknown)),
     health: async () => {
       await checkNode(config, native);
       for (const { failure } of registry.unavailable) throw failure;

@@ -13,6 +13,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<AddCommand>>> = {
   delta: async () => (await import('./cli/delta.js')).addDeltaCommand,
   'thin-delta': async () => (await import('./cli/thin-delta.js')).addThinDeltaCommand,
   'thin-ls': async () => (await import('./cli/thin-ls.js')).addThinLsCommand,
+  catalogue: async () => (await import('./cli/catalogue.js')).addCatalogueCommand,
   conformance: async () => (await import('./cli/conformance.js')).addConformanceCommand,
 };
 

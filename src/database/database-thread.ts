@@ -4,7 +4,8 @@
  */
 import { Piscina } from 'piscina';
 import { CsiError } from '../errors.js';
-import type { DatabaseAnswer, DatabaseFile, DatabaseTask } from './thread-task.js';
+import { type CallKinds, CLOSE, TIDY } from './database-service.js';
+import type { DatabaseAnswer, DatabaseEvent, DatabaseFile, DatabaseTask } from './thread-task.js';
 
 /** The same calls, answered by the thread that owns the database. */
 export type OnThread<T> = {
@@ -16,45 +17,88 @@ export type OpenDatabase<T> = OnThread<T> & { close(): Promise<void> };
 /** Started once and kept: the thread holds the connection. */
 const KEEP_MS = 2 ** 31 - 1;
 
-/**
- * @param worker the module that the thread runs; it opens the database at its first call
- * @param methods the names of all calls; the compiler refuses one too few
- * @param first a call without arguments that is made at once, so that a database which cannot be
- *   opened is told here
- */
+/** How long nothing may be written before the log is emptied. */
+const TIDY_AFTER_MS = 1000;
+
+export interface ThreadOptions<T> {
+  /** The module that the thread runs; it opens the database at its first call. */
+  worker: URL;
+  file: DatabaseFile;
+  kinds: CallKinds<T>;
+  /**
+   * A call without arguments that is made at once, so that a database which cannot be opened is told
+   * here.
+   */
+  first: keyof T;
+  onEvent?: ((event: DatabaseEvent) => void) | undefined;
+}
+
 export async function openDatabase<T extends object>(
-  worker: URL,
-  file: DatabaseFile,
-  methods: Readonly<Record<keyof T, true>>,
-  first: keyof T,
+  options: ThreadOptions<T>,
 ): Promise<OpenDatabase<T>> {
-  const thread = new Piscina<DatabaseTask, DatabaseAnswer>({
-    filename: worker.href,
-    minThreads: 1,
-    maxThreads: 1,
-    idleTimeout: KEEP_MS,
-    workerData: file,
-  });
-  // A thread that fails to close reports it as an 'error' event; unheard, it would end the process.
-  thread.on('error', () => undefined);
-  const call = async (method: string, args: unknown[]): Promise<unknown> => {
-    const answer = await thread.run({ method, args });
-    if (!answer.ok) throw new CsiError(answer.code, answer.message, { cause: answer.cause });
-    return answer.value;
-  };
+  const thread = new DatabaseThread(options);
   try {
-    await call(String(first), []);
+    await thread.call(String(options.first), []);
   } catch (thrown) {
-    await thread.destroy();
+    await thread.end();
     throw thrown;
   }
   const calls = Object.fromEntries(
-    Object.keys(methods).map((method) => [method, (...args: unknown[]) => call(method, args)]),
+    Object.keys(options.kinds).map((method) => [
+      method,
+      (...args: unknown[]) => thread.call(method, args),
+    ]),
   ) as OnThread<T>;
-  return Object.assign(calls, {
-    close: async () => {
-      await call('close', []);
-      await thread.destroy();
-    },
-  });
+  return Object.assign(calls, { close: () => thread.close() });
+}
+
+class DatabaseThread<T extends object> {
+  readonly #options: ThreadOptions<T>;
+  readonly #thread: Piscina<DatabaseTask, DatabaseAnswer>;
+  #tidying: NodeJS.Timeout | undefined;
+
+  constructor(options: ThreadOptions<T>) {
+    this.#options = options;
+    this.#thread = new Piscina({
+      filename: options.worker.href,
+      minThreads: 1,
+      maxThreads: 1,
+      idleTimeout: KEEP_MS,
+      workerData: options.file,
+    });
+    // A thread that fails to close reports it as an 'error' event; unheard, it would end the process.
+    this.#thread.on('error', () => undefined);
+  }
+
+  async call(method: string, args: unknown[]): Promise<unknown> {
+    if (this.#options.kinds[method as keyof T] !== 'reads') this.#tidyLater();
+    return this.#run(method, args);
+  }
+
+  async close(): Promise<void> {
+    clearTimeout(this.#tidying);
+    await this.#run(CLOSE, []);
+    await this.end();
+  }
+
+  async end(): Promise<void> {
+    clearTimeout(this.#tidying);
+    await this.#thread.destroy();
+  }
+
+  async #run(method: string, args: unknown[]): Promise<unknown> {
+    const answer = await this.#thread.run({ method, args });
+    for (const event of answer.events ?? []) this.#options.onEvent?.(event);
+    if (!answer.ok) throw new CsiError(answer.code, answer.message, { cause: answer.cause });
+    return answer.value;
+  }
+
+  /** A second after the last write: the thread itself has no timers, it sleeps between its calls. */
+  #tidyLater(): void {
+    clearTimeout(this.#tidying);
+    this.#tidying = setTimeout(() => {
+      this.#run(TIDY, []).catch(() => undefined);
+    }, TIDY_AFTER_MS);
+    this.#tidying.unref();
+  }
 }

@@ -17,16 +17,25 @@ export type Row = Readonly<Record<string, string | bigint | null>>;
 const kept: object[] = [];
 
 const MODE = 0o600;
+/** What SQLite calls a database without a file. */
+const IN_MEMORY = ':memory:';
 
 export class KeptDatabase {
   readonly #database: Database.Database;
   readonly #statements = new Map<string, Database.Statement>();
 
+  /** A model of a schema, which no file is. */
+  static inMemory(): KeptDatabase {
+    return new KeptDatabase(IN_MEMORY, 0);
+  }
+
   /** Integers are bigint. `timeoutMs` is how long a lock of another process is waited for. */
   constructor(file: string, timeoutMs: number) {
-    // SQLite gives its other files the mode of this one; mount flags in it may be sensitive.
-    closeSync(openSync(file, 'a', MODE));
-    chmodSync(file, MODE);
+    if (file !== IN_MEMORY) {
+      // SQLite gives its other files the mode of this one; mount flags in it may be sensitive.
+      closeSync(openSync(file, 'a', MODE));
+      chmodSync(file, MODE);
+    }
     this.#database = new Database(file, { timeout: timeoutMs });
     this.#database.defaultSafeIntegers(true);
     kept.push(this.#database, this.#statements);

@@ -3,10 +3,7 @@
  *
  * A step that has shipped is never changed: a new one is added behind it.
  */
-import type { KeptDatabase } from '../database/kept-database.js';
-import { migrate as migrateBy } from '../database/migrate.js';
-
-const STEPS: readonly string[] = [
+export const CATALOGUE_STEPS: readonly string[] = [
   `
   CREATE TABLE catalogue (
     uuid TEXT NOT NULL
@@ -135,8 +132,3 @@ const STEPS: readonly string[] = [
   ALTER TABLE publications ADD COLUMN resolved_path TEXT;
   `,
 ];
-
-/** Brings the database to this version's schema. Throws if a newer plugin has written it. */
-export function migrate(database: KeptDatabase): void {
-  migrateBy(database, STEPS);
-}

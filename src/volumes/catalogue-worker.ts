@@ -2,20 +2,14 @@
  * The thread that owns the catalogue's database.
  */
 import { workerData } from 'piscina';
-import {
-  answer,
-  type DatabaseAnswer,
-  type DatabaseFile,
-  type DatabaseTask,
-} from '../database/thread-task.js';
-import { openSqliteCatalogue, type SqliteCatalogue } from './sqlite-catalogue.js';
+import { DatabaseService } from '../database/database-service.js';
+import type { DatabaseAnswer, DatabaseFile, DatabaseTask } from '../database/thread-task.js';
+import { CATALOGUE_CALLS } from './catalogue-calls.js';
+import { catalogueCalls, catalogueUse } from './sqlite-catalogue.js';
 
-let catalogue: SqliteCatalogue | null = null;
+const { file } = workerData as DatabaseFile;
+const service = new DatabaseService(catalogueUse(file), CATALOGUE_CALLS, catalogueCalls);
 
-export default function perform({ method, args }: DatabaseTask): DatabaseAnswer {
-  return answer(() => {
-    catalogue ??= openSqliteCatalogue((workerData as DatabaseFile).file);
-    const call = catalogue[method as keyof SqliteCatalogue] as (...values: unknown[]) => unknown;
-    return call(...args);
-  }, 'no space left for the catalogue in the state directory');
+export default function perform(task: DatabaseTask): DatabaseAnswer {
+  return service.perform(task);
 }

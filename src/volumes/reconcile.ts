@@ -18,6 +18,7 @@ import type {
   Remains,
   SnapshotRecord,
   SnapshotState,
+  UnfinishedWork,
   VolumeRecord,
 } from './records.js';
 import { finishExpansion, grownVolumes } from './volume-expansion.js';
@@ -35,12 +36,19 @@ export interface ReconcileDependencies {
   catalogue: AsyncCatalogue;
   registry: BackendRegistry;
   keptBases: KeptBases;
+  /**
+   * The catalogue has lost rows. Whatever it calls half made may have been finished since then, and what
+   * is kept without a record may have had one, so neither is removed.
+   */
+  lacksRows?: boolean;
 }
+
+const NOTHING: UnfinishedWork = { volumes: [], snapshots: [], groups: [] };
 
 export async function reconcile(deps: ReconcileDependencies): Promise<ReconcileReport> {
   const { catalogue, registry } = deps;
   const report: ReconcileReport = { finished: [], undone: [], differences: [] };
-  const unfinished = await catalogue.unfinished();
+  const unfinished = deps.lacksRows ? NOTHING : await catalogue.unfinished();
   for (const group of unfinished.groups) {
     await attempt(report, `group snapshot ${group.groupSnapshotId}`, () =>
       settleGroup(deps, group, report),
@@ -63,7 +71,7 @@ export async function reconcile(deps: ReconcileDependencies): Promise<ReconcileR
 }
 
 async function reconcilePool(
-  { catalogue, keptBases }: ReconcileDependencies,
+  { catalogue, keptBases, lacksRows }: ReconcileDependencies,
   backend: Backend,
   report: ReconcileReport,
 ): Promise<void> {
@@ -77,9 +85,11 @@ async function reconcilePool(
     });
   }
   await markUsedVolumes(catalogue, backend);
-  await attempt(report, `looking through the kept bases of pool '${backend.pool}'`, () =>
-    keptBases.settle(backend),
-  );
+  if (!lacksRows) {
+    await attempt(report, `looking through the kept bases of pool '${backend.pool}'`, () =>
+      keptBases.settle(backend),
+    );
+  }
   await compare(catalogue, backend, report);
 }
 
@@ -164,6 +174,14 @@ async function settleVolume(
 ): Promise<void> {
   const { volumeId, sourceVolumeId } = volume;
   const backend = registry.owning(volume.pool);
+  // Only a volume that was ready is ever handed out: the row has lost that, and not the pool.
+  if (volume.state === 'creating' && (await backend.isUsed(volumeId))) {
+    await catalogue.setVolumeState(volumeId, 'ready');
+    report.differences.push(
+      `volume ${volumeId} was handed out, and the catalogue called it half made: it is ready`,
+    );
+    return;
+  }
   if (volume.state === 'creating' && sourceVolumeId !== null) {
     await backend.abandonClone(volumeId, sourceVolumeId);
   } else {

@@ -231,6 +231,11 @@ export interface Catalogue {
   removePublication(targetPath: string): void;
 
   unfinished(): UnfinishedWork;
+
+  /** Those of the ids that no volume and no snapshot has, in whatever state. */
+  unknownAmong(ids: readonly string[]): string[];
+  /** Copies the catalogue to a new file, without what is being made now. Not durable yet. */
+  backUp(file: string): void;
 }
 
 /** The same calls, answered by the thread that owns the database. */

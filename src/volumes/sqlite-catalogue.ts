@@ -6,11 +6,14 @@
  * so a second plugin on the same state directory is refused. It knows rows, no rules of CSI.
  */
 
-import { KeptDatabase } from '../database/kept-database.js';
-import { CsiError, errorCode } from '../errors.js';
+import { openDirectly } from '../database/database-service.js';
+import type { DatabaseUse } from '../database/database-use.js';
+import type { KeptDatabase } from '../database/kept-database.js';
+import { CsiError } from '../errors.js';
+import { backUp } from './catalogue-copy.js';
 import { keptBaseCalls } from './catalogue-kept-bases.js';
 import * as rows from './catalogue-rows.js';
-import { migrate } from './catalogue-schema.js';
+import { CATALOGUE_STEPS } from './catalogue-schema.js';
 import { groupCalls, snapshotCalls } from './catalogue-snapshots.js';
 import { useCalls } from './catalogue-uses.js';
 import { volumeCalls } from './catalogue-volumes.js';
@@ -23,25 +26,26 @@ export interface SqliteCatalogue extends Catalogue {
 /** A predecessor that was killed a moment ago may not be gone yet. */
 const LOCK_TIMEOUT_MS = 2000;
 
+/** The database in that file. */
+export function catalogueUse(file: string): DatabaseUse {
+  return {
+    label: 'the catalogue',
+    file,
+    remedy:
+      'stop the plugin and put back a backup of it, as docs/backends.md says under "Restoring the catalogue"',
+    steps: CATALOGUE_STEPS,
+    exclusive: true,
+    lockTimeoutMs: LOCK_TIMEOUT_MS,
+  };
+}
+
 /** Opens or makes the database. Throws CsiError FAILED_PRECONDITION if another process holds it. */
 export function openSqliteCatalogue(file: string): SqliteCatalogue {
-  const database = new KeptDatabase(file, LOCK_TIMEOUT_MS);
-  try {
-    database.exec('PRAGMA locking_mode = EXCLUSIVE');
-    database.exec('PRAGMA journal_mode = WAL');
-    database.exec('PRAGMA synchronous = FULL');
-    database.exec('PRAGMA foreign_keys = ON');
-    migrate(database);
-  } catch (thrown) {
-    database.close();
-    if (errorCode(thrown)?.startsWith('SQLITE_BUSY')) {
-      throw CsiError.failedPrecondition(
-        `the catalogue ${file} is in use by another process: one plugin serves a state directory`,
-        { cause: thrown },
-      );
-    }
-    throw thrown;
-  }
+  return openDirectly(catalogueUse(file), catalogueCalls);
+}
+
+/** The calls in an open database. */
+export function catalogueCalls(database: KeptDatabase): Catalogue {
   return {
     ...poolCalls(database),
     ...volumeCalls(database),
@@ -50,7 +54,8 @@ export function openSqliteCatalogue(file: string): SqliteCatalogue {
     ...keptBaseCalls(database),
     ...useCalls(database),
     unfinished: () => unfinished(database),
-    close: () => database.close(),
+    unknownAmong: (ids) => unknownAmong(database, ids),
+    backUp: (file) => backUp(database, file),
   };
 }
 
@@ -89,4 +94,14 @@ function unfinished(database: KeptDatabase): ReturnType<Catalogue['unfinished']>
       .map(rows.snapshotRow),
     groups: database.all(`SELECT * FROM group_snapshots ${where}`).map(rows.groupRow),
   };
+}
+
+function unknownAmong(database: KeptDatabase, ids: readonly string[]): string[] {
+  const rows = database.all(
+    `SELECT value FROM json_each(?)
+       WHERE value NOT IN (SELECT volume_id FROM volumes)
+         AND value NOT IN (SELECT snapshot_id FROM snapshots)`,
+    JSON.stringify(ids),
+  );
+  return rows.map((row) => String(row['value']));
 }

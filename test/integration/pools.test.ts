@@ -1,13 +1,13 @@
 /** The embedded default pool, pools in directories, full pools, and pools that are not what they were. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, readdirSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { BlockContents, FileContents } from '../support/contents.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
 import { copyMountNamespace } from '../support/mount-namespace.js';
-import { type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
+import { MIB, Orchestrator } from '../support/orchestrator.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
 import { startReport } from '../support/plugin-log.js';
 import { PluginProcess } from '../support/plugin-process.js';
@@ -337,55 +337,6 @@ test('a second plugin on the same state directory is refused and disturbs nobody
   const same = await failedStart(workspace, { pools });
   assert.equal(same.exitCode, 1, same.output);
   await orchestrator.delete(volume);
-  assert.equal(await plugin.stop(), 0);
-});
-
-test('what was changed behind the back of the plugin is reported and left alone', async () => {
-  const workspace = newWorkspace('changed');
-  const poolPath = makePoolFileSystem(workspace, 'xfs', 1024);
-  const options = { pools: `main=${poolPath}` };
-  const first = await start(workspace, options);
-  const volumes: HeldVolume[] = [];
-  for (const name of ['lost', 'cut', 'whole']) {
-    volumes.push(await first.orchestrator.create(name));
-  }
-  const [lost, cut, whole] = volumes as [HeldVolume, HeldVolume, HeldVolume];
-  const snapshotId = await first.orchestrator.snapshot(whole, 'lost');
-  assert.equal(await first.plugin.stop(), 0);
-
-  rmSync(join(poolPath, 'volumes', lost.id));
-  execFileSync('truncate', ['-s', '4M', join(poolPath, 'volumes', cut.id)]);
-  execFileSync('chattr', ['-i', join(poolPath, 'snapshots', snapshotId)]);
-  rmSync(join(poolPath, 'snapshots', snapshotId));
-  const strange = 'vol-0123456789ab-00000000-0000-0000-0000-000000000000';
-  for (const name of [strange, 'notes.txt', `${strange}.tmp`]) {
-    writeFileSync(join(poolPath, 'volumes', name), 'x');
-  }
-
-  const { plugin, orchestrator } = await start(workspace, options);
-  const { differences, undone } = startReport(plugin.log);
-  assert.deepEqual(
-    [...differences].sort(),
-    [
-      `pool 'main' has lost ${lost.id}`,
-      `pool 'main' has lost ${snapshotId}`,
-      `pool 'main' holds ${join(poolPath, 'volumes', 'notes.txt')}, which is not ours`,
-      `pool 'main' holds ${strange}, which the catalogue does not know`,
-      `pool 'main': ${cut.id} has ${4 * MIB} bytes and should have ${8 * MIB}`,
-    ].sort(),
-  );
-  assert.deepEqual(undone, [`temporary file ${strange}.tmp in pool 'main'`]);
-  assert.match(plugin.log, /"level":"warn"/);
-  for (const name of [strange, 'notes.txt', whole.id]) {
-    assert.ok(existsSync(join(poolPath, 'volumes', name)), `${name} was removed`);
-  }
-  await refused(orchestrator.stage(lost), 'FAILED_PRECONDITION', /has lost its file/);
-  await refused(orchestrator.snapshot(lost, 'of lost'), 'FAILED_PRECONDITION', /has lost its file/);
-  await refused(plugin.client.allocated(snapshotId), 'FAILED_PRECONDITION', /has lost its file/);
-  await refused(orchestrator.create('from lost', { snapshotId }), 'FAILED_PRECONDITION', /lost/);
-  assert.deepEqual((await orchestrator.volumeIds()).sort(), volumes.map(({ id }) => id).sort());
-  for (const volume of volumes) await orchestrator.delete(volume);
-  await orchestrator.deleteSnapshot(snapshotId);
   assert.equal(await plugin.stop(), 0);
 });
 

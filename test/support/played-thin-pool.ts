@@ -13,13 +13,12 @@ import { MetadataLook } from '../../src/backends/thin/metadata-look.js';
 import { PoolNames } from '../../src/backends/thin/pool-names.js';
 import { PoolQueue } from '../../src/backends/thin/pool-queue.js';
 import { PoolTransactions } from '../../src/backends/thin/pool-transaction.js';
-import { ledgerCalls } from '../../src/backends/thin/sqlite-ledger.js';
+import { openSqliteLedger } from '../../src/backends/thin/sqlite-ledger.js';
 import { ThinCuts } from '../../src/backends/thin/thin-cuts.js';
 import { ThinPool } from '../../src/backends/thin/thin-pool.js';
 import { ThinSnapshots } from '../../src/backends/thin/thin-snapshots.js';
 import { ThinVolumes } from '../../src/backends/thin/thin-volumes.js';
 import { VolumeDevices } from '../../src/backends/thin/volume-devices.js';
-import { KeptDatabase } from '../../src/database/kept-database.js';
 import { FakeThinKernel } from './fake-thin-kernel.js';
 
 export class Killed extends Error {}
@@ -97,8 +96,7 @@ export class PlayedProcess {
   }
 
   static start(kernel: FakeThinKernel, directory: string, patienceMs = 0): PlayedProcess {
-    const database = new KeptDatabase(join(directory, 'pool.sqlite'), 1000);
-    const ledger = { ...ledgerCalls(database), close: () => database.close() };
+    const ledger = openSqliteLedger(join(directory, 'pool.sqlite'));
     ledger.makePool(65536n);
     return new PlayedProcess(kernel, ledger, patienceMs);
   }

@@ -8,9 +8,10 @@ import { mkdirSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { PoolEvent } from '../../src/backends/thin/events.js';
 import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger.js';
-import { ledgerCalls } from '../../src/backends/thin/sqlite-ledger.js';
+import { ledgerCalls, ledgerUse } from '../../src/backends/thin/sqlite-ledger.js';
 import { ThinBackend } from '../../src/backends/thin/thin-backend.js';
-import { KeptDatabase } from '../../src/database/kept-database.js';
+import type { KeptDatabase } from '../../src/database/kept-database.js';
+import { openSound } from '../../src/database/sound-database.js';
 import type { ThinPoolStatus } from '../../src/native/dm-addon.js';
 import { NativePool } from '../../src/native/pool.js';
 import { DmFixture, type FaultyDisk } from './dm-fixture.js';
@@ -141,7 +142,7 @@ export class ThinRig {
 
   /** Not on a thread of its own: starting one takes a second on an emulated processor. */
   #openLedger(file: string): OpenLedger {
-    const database = new KeptDatabase(file, 1000);
+    const database = openSound(ledgerUse(file));
     this.#database = database;
     const calls = Object.entries(ledgerCalls(database)).map(([name, call]) => {
       const ask = call as (...args: unknown[]) => unknown;

@@ -3,10 +3,8 @@
  *
  * A step that has shipped is never changed: a new one is added behind it.
  */
-import type { KeptDatabase } from '../../database/kept-database.js';
-import { migrate as migrateBy } from '../../database/migrate.js';
 
-const STEPS: readonly string[] = [
+export const LEDGER_STEPS: readonly string[] = [
   `
   -- One row.
   CREATE TABLE pool (
@@ -55,8 +53,3 @@ const STEPS: readonly string[] = [
   ) STRICT;
   `,
 ];
-
-/** Brings the database to this version's schema. Throws if a newer plugin has written it. */
-export function migrate(database: KeptDatabase): void {
-  migrateBy(database, STEPS);
-}

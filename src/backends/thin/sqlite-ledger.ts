@@ -5,6 +5,8 @@
  * and is called through ledger-client.ts. The pool's claim keeps other plugins away, not a lock here.
  */
 import { randomUUID } from 'node:crypto';
+import { openDirectly } from '../../database/database-service.js';
+import type { DatabaseUse } from '../../database/database-use.js';
 import { insertUnique, type KeptDatabase, type Row } from '../../database/kept-database.js';
 import { CsiError } from '../../errors.js';
 import type {
@@ -17,17 +19,36 @@ import type {
   OpenTransaction,
   PoolRecord,
 } from './ledger.js';
-import { migrate } from './ledger-schema.js';
+import { LEDGER_STEPS } from './ledger-schema.js';
 
 const FIRST_DEVICE_ID = 1;
 /** dm-thin keeps 24 bits of a device id. */
 const LAST_DEVICE_ID = (1 << 24) - 1;
 
-/** Prepares an open database for the calls. */
+/** Another connection of this plugin may be writing. */
+const LOCK_TIMEOUT_MS = 5000;
+
+/** The database in that file. */
+export function ledgerUse(file: string): DatabaseUse {
+  return {
+    label: 'the ledger',
+    file,
+    remedy:
+      'put back the one that was there at the last stop of the pool, or follow docs/backends.md under ' +
+      '"A damaged ledger"',
+    steps: LEDGER_STEPS,
+    exclusive: false,
+    lockTimeoutMs: LOCK_TIMEOUT_MS,
+  };
+}
+
+/** Opens or makes the ledger on this thread. */
+export function openSqliteLedger(file: string): Ledger & { close(): void } {
+  return openDirectly(ledgerUse(file), ledgerCalls);
+}
+
+/** The calls in an open database. */
 export function ledgerCalls(database: KeptDatabase): Ledger {
-  database.exec('PRAGMA journal_mode = WAL');
-  database.exec('PRAGMA synchronous = FULL');
-  migrate(database);
   return {
     ...poolCalls(database),
     ...deviceCalls(database),

@@ -87,7 +87,7 @@ export class ThinBackend implements Backend {
     if (expected === 'existing') await this.#assertExists(file);
     await mkdir(directory, { recursive: true, mode: 0o700 });
     await claimDirectory(this.#native, this.#options);
-    const ledger = await this.openPoolLedger(file);
+    const ledger = await this.openPoolLedger(file, this.#options.onEvent);
     try {
       await ledger.makePool(dataBlockBytes);
       if (expected === 'existing') this.#assertReady((await ledger.pool()).state);

@@ -1,0 +1,203 @@
+/** A catalogue that is damaged, or is none, is refused with its name and what to do, before it is believed. */
+import assert from 'node:assert/strict';
+import {
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import { KeptDatabase } from '../../../src/database/kept-database.js';
+import { walDamage } from '../../../src/database/wal-check.js';
+import { outdated } from '../../../src/volumes/catalogue-backups.js';
+import { openCatalogue } from '../../../src/volumes/catalogue-client.js';
+import { openSqliteCatalogue } from '../../../src/volumes/sqlite-catalogue.js';
+import { eventually } from '../../support/eventually.js';
+import { throwsWith } from '../../support/expect-status.js';
+import { Random } from '../../support/random.js';
+import { snapshotRecord, volumeRecord } from '../../support/records.js';
+
+let directory: string;
+let file: string;
+
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'blockdelta-damage-'));
+  file = join(directory, 'catalogue.sqlite');
+});
+
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+/** A catalogue of so many volumes with a snapshot each; returns the ids of the volumes. */
+function fill(count: number): string[] {
+  const catalogue = openSqliteCatalogue(file);
+  catalogue.registerPool('default', 'uuid-1');
+  const ids: string[] = [];
+  for (let index = 0; index < count; index += 1) {
+    const volume = volumeRecord();
+    catalogue.insertVolume(volume);
+    catalogue.insertSnapshot(snapshotRecord(volume));
+    ids.push(volume.volumeId);
+  }
+  catalogue.close();
+  return ids;
+}
+
+function refusal(found: RegExp): void {
+  const named = new RegExp(`${file.replaceAll('.', '\\.')} .*${found.source}.*put back a backup`);
+  throwsWith(() => openSqliteCatalogue(file).close(), 'FAILED_PRECONDITION', named);
+}
+
+test('a catalogue of garbage is refused with its name and what to do, and left as it is', () => {
+  const garbage = Buffer.alloc(40_000, 'no catalogue ');
+  writeFileSync(file, garbage);
+  refusal(/is not a database of SQLite/);
+  assert.deepEqual(readFileSync(file), garbage);
+});
+
+test('a catalogue that was cut off is refused', () => {
+  fill(50);
+  truncateSync(file, Math.floor(statSync(file).size / 2 / 4096) * 4096);
+  refusal(/is damaged/);
+});
+
+test('random bytes in any page of the catalogue are found before a row is believed', () => {
+  fill(60);
+  const whole = readFileSync(file);
+  const random = new Random(21);
+  const pages = whole.length / 4096;
+  assert.ok(pages > 15, `${pages} pages`);
+  for (let page = 0; page < pages; page += 1) {
+    const torn = Buffer.from(whole);
+    random.bytes(4096).copy(torn, page * 4096);
+    writeFileSync(file, torn);
+    rmSync(`${file}-wal`, { force: true });
+    assert.throws(() => openSqliteCatalogue(file).close(), { code: 9 }, `page ${page}`);
+  }
+});
+
+test('one wrong letter of an id, in a table or in an index, is found', () => {
+  const [id = ''] = fill(5);
+  const whole = readFileSync(file);
+  let places = 0;
+  for (let at = whole.indexOf(id); at !== -1; at = whole.indexOf(id, at + 1)) {
+    const wrong = Buffer.from(whole);
+    wrong.write('x', at + id.length - 1);
+    writeFileSync(file, wrong);
+    refusal(/is damaged/);
+    places += 1;
+  }
+  assert.ok(places >= 4, `${places} places`);
+});
+
+test('a database of another program, or one that lacks a column, is refused', () => {
+  const other = new KeptDatabase(file, 0);
+  other.exec('CREATE TABLE notes (text TEXT)');
+  other.close();
+  refusal(/is a database of another program/);
+  rmSync(file);
+  fill(1);
+  const database = new KeptDatabase(file, 0);
+  database.exec('ALTER TABLE volumes DROP COLUMN awaits_growth');
+  database.close();
+  refusal(/lacks .* column volumes.awaits_growth/);
+});
+
+/** The files of a catalogue whose process was killed before the log went into the file. */
+function killedWithLog(): { log: Buffer; frameBytes: number } {
+  const catalogue = openSqliteCatalogue(file);
+  catalogue.registerPool('default', 'uuid-1');
+  for (let index = 0; index < 8; index += 1) catalogue.insertVolume(volumeRecord());
+  const copy = join(directory, 'killed.sqlite');
+  copyFileSync(file, copy);
+  copyFileSync(`${file}-wal`, `${copy}-wal`);
+  catalogue.close();
+  file = copy;
+  return { log: readFileSync(`${copy}-wal`), frameBytes: 24 + 4096 };
+}
+
+test('a log that is damaged before committed transactions is refused, and not rolled back', () => {
+  const { log, frameBytes } = killedWithLog();
+  assert.equal(walDamage(file), null);
+  for (const at of [7, 40, 32 + frameBytes + 5, 32 + 3 * frameBytes + 1000]) {
+    const torn = Buffer.from(log);
+    torn.writeUInt8((torn.readUInt8(at) + 1) % 256, at);
+    writeFileSync(`${file}-wal`, torn);
+    refusal(/write-ahead log/);
+    assert.deepEqual(readFileSync(`${file}-wal`), torn, 'the log was changed');
+  }
+});
+
+test('a log whose last transaction a power cut has torn is read as far as it goes', () => {
+  const { log } = killedWithLog();
+  const end = log.length;
+  for (const torn of [
+    log.subarray(0, end - 3000),
+    Buffer.concat([log.subarray(0, end - 9), Buffer.alloc(9)]),
+  ]) {
+    writeFileSync(`${file}-wal`, torn);
+    assert.equal(walDamage(file), null);
+  }
+  const catalogue = openSqliteCatalogue(file);
+  assert.equal(catalogue.listVolumes().length, 7);
+  catalogue.close();
+});
+
+test('soon after the last change the file alone holds everything', async () => {
+  const catalogue = await openCatalogue(file);
+  await catalogue.registerPool('default', 'uuid-1');
+  const volume = volumeRecord();
+  await catalogue.insertVolume(volume);
+  await eventually('the log is empty', () => statSync(`${file}-wal`).size === 0);
+  const copy = join(directory, 'copy.sqlite');
+  copyFileSync(file, copy);
+  const found = openSqliteCatalogue(copy);
+  assert.deepEqual(found.volumeById(volume.volumeId), volume);
+  found.close();
+  await catalogue.close();
+});
+
+test('a log that is never left alone is emptied into the file as it grows', () => {
+  const catalogue = openSqliteCatalogue(file);
+  catalogue.registerPool('default', 'uuid-1');
+  for (let index = 0; index < 400; index += 1) catalogue.insertVolume(volumeRecord());
+  assert.ok(statSync(`${file}-wal`).size < 1 << 20, `${statSync(`${file}-wal`).size} bytes`);
+  assert.ok(statSync(file).size > 100_000, `${statSync(file).size} bytes`);
+  catalogue.close();
+});
+
+test('a backup is a whole catalogue without what was being made', () => {
+  const [id = ''] = fill(3);
+  const catalogue = openSqliteCatalogue(file);
+  const half = volumeRecord({ state: 'creating' });
+  catalogue.insertVolume(half);
+  const volume = catalogue.volumeById(id);
+  assert.ok(volume !== null);
+  const uncut = catalogue.insertSnapshot(snapshotRecord(volume, { state: 'creating' }));
+  const copy = join(directory, "a 'backup'.sqlite");
+  catalogue.backUp(copy);
+  assert.equal(catalogue.volumeById(half.volumeId)?.state, 'creating');
+  catalogue.close();
+  assert.ok(!existsSync(`${copy}-wal`));
+  const found = openSqliteCatalogue(copy);
+  assert.deepEqual(found.volumeById(id), volume);
+  assert.deepEqual(found.unfinished(), { volumes: [], snapshots: [], groups: [] });
+  const ids = [id, half.volumeId, uncut.snapshotId];
+  assert.deepEqual(found.unknownAmong(ids), [half.volumeId, uncut.snapshotId]);
+  found.close();
+});
+
+test('of the backups the newest three are kept and the newest of each of seven days', () => {
+  const at = (day: number, hour: number): string =>
+    `catalogue-202611${String(day).padStart(2, '0')}T${String(hour).padStart(2, '0')}0000000Z.sqlite`;
+  const crashes = [1, 2, 3, 4, 5, 6].map((hour) => at(22, hour));
+  const days = [10, 11, 12, 13, 14, 15, 16, 17, 18, 19].map((day) => at(day, 3));
+  const names = [...crashes, ...days, 'notes.txt'];
+  const gone = [...crashes.slice(0, 3), ...days.slice(0, 4)];
+  assert.deepEqual(outdated(names).sort(), gone.sort());
+});
