@@ -5,10 +5,10 @@
  * Where the directory is full, calls that free space are given the reserve, and calls that take space
  * fail until it has been made again: they must not eat what others free space with.
  */
-import { CsiError } from '../errors.js';
+import { CsiError, StatusCode } from '../errors.js';
 import { type DatabaseUse, isFull } from './database-use.js';
 import type { KeptDatabase } from './kept-database.js';
-import { checkpoint, openSound } from './sound-database.js';
+import { checkpoint, openSound, restartLog } from './sound-database.js';
 import { SpaceReserve } from './space-reserve.js';
 import {
   answer,
@@ -24,9 +24,9 @@ import {
 export type CallKind = 'reads' | 'writes' | 'takes' | 'frees';
 
 /** One for each call, by its arguments where they decide; the compiler refuses one too few. */
-export type CallKinds<T> = Readonly<
-  Record<keyof T, CallKind | ((...args: readonly unknown[]) => CallKind)>
->;
+export type CallKinds<T> = Readonly<Record<keyof T, KindOfCall>>;
+
+type KindOfCall = CallKind | ((...args: readonly unknown[]) => CallKind);
 
 /**
  * The log and the file grow by less than half of this while space is freed, however long that takes:
@@ -63,19 +63,33 @@ export class DatabaseService<T extends object> {
     const { database, calls } = this.#opened();
     if (method === TIDY) return this.#tidy(database);
     const call = calls[method as keyof T] as (...values: unknown[]) => unknown;
-    const kind = this.kinds[method as keyof T];
-    return this.#run(typeof kind === 'function' ? kind(...args) : kind, () => call(...args));
+    const kind: KindOfCall = this.kinds[method as keyof T];
+    const does = typeof kind === 'function' ? kind(...args) : kind;
+    return this.#run(database, does, () => call(...args));
   }
 
-  #run(kind: CallKind, call: () => unknown): unknown {
+  #run(database: KeptDatabase, kind: CallKind, call: () => unknown): unknown {
     if (kind === 'takes') this.#assertRoom();
     try {
       return call();
     } catch (thrown) {
-      if (kind !== 'frees' || !isFull(thrown) || !this.#reserve.giveUp()) throw thrown;
-      this.#tell('warn', 'its directory is full: gave up the reserve, so that space can be freed');
-      return call();
+      if (kind !== 'frees' || !isFull(thrown)) throw thrown;
+      return this.#withReserve(database, thrown, call);
     }
+  }
+
+  /** A log that is written from its beginning again needs no space; one that is empty needs the reserve. */
+  #withReserve(database: KeptDatabase, full: unknown, call: () => unknown): unknown {
+    if (restartLog(database)) {
+      try {
+        return call();
+      } catch (thrown) {
+        if (!isFull(thrown)) throw thrown;
+      }
+    }
+    if (!this.#reserve.giveUp()) throw full;
+    this.#tell('warn', 'its directory is full: gave up the reserve, so that space can be freed');
+    return call();
   }
 
   #assertRoom(): void {
@@ -91,7 +105,7 @@ export class DatabaseService<T extends object> {
 
   #opened(): { database: KeptDatabase; calls: T } {
     if (this.#open === null) {
-      const database = openSound(this.use);
+      const database = this.#openEvenIfFull();
       this.#open = { database, calls: this.callsOf(database) };
       if (!this.#reserve.restore()) {
         this.#tell(
@@ -101,6 +115,18 @@ export class DatabaseService<T extends object> {
       }
     }
     return this.#open;
+  }
+
+  #openEvenIfFull(): KeptDatabase {
+    try {
+      return openSound(this.use);
+    } catch (thrown) {
+      const isOutOfSpace =
+        thrown instanceof CsiError && thrown.code === StatusCode.RESOURCE_EXHAUSTED;
+      if (!isOutOfSpace || !this.#reserve.giveUp()) throw thrown;
+      this.#tell('warn', 'its directory is full: gave up the reserve to open it');
+      return openSound(this.use);
+    }
   }
 
   /** An empty log gives its blocks back, which are needed where the directory is full. */

@@ -31,7 +31,7 @@ export function explainFailure(use: Named, thrown: unknown): CsiError {
   const { label, file } = use;
   const code = errorCode(thrown) ?? '';
   const options = { cause: thrown };
-  if (code === 'SQLITE_FULL') {
+  if (isFull(thrown)) {
     return CsiError.resourceExhausted(
       `no space left for ${label} ${file}: free some in its directory; what frees space goes on meanwhile`,
       options,
@@ -54,6 +54,9 @@ export function explainFailure(use: Named, thrown: unknown): CsiError {
   return CsiError.from(thrown);
 }
 
+/** The second is of the index of the log, which is made when a database is opened. */
+const FULL = ['SQLITE_FULL', 'SQLITE_IOERR_SHMSIZE'];
+
 export function isFull(thrown: unknown): boolean {
-  return errorCode(thrown) === 'SQLITE_FULL';
+  return FULL.includes(errorCode(thrown) ?? '');
 }

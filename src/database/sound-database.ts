@@ -55,6 +55,15 @@ export function checkpoint(database: KeptDatabase): void {
   }
 }
 
+/** Brings what is committed into the file, so that the log is written over. False: it could not. */
+export function restartLog(database: KeptDatabase): boolean {
+  try {
+    return database.get('PRAGMA wal_checkpoint(RESTART)')?.['busy'] === 0n;
+  } catch {
+    return false;
+  }
+}
+
 /** Whether a process holds a lock on the file, by device and inode as the kernel lists them. */
 function isLocked(file: string): boolean {
   const { dev, ino } = statSync(file, { bigint: true });

@@ -1,0 +1,162 @@
+/** A state directory without space: what frees space is recorded all the same, and nothing new is begun. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { closeSync, mkdirSync, openSync, rmSync, statSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import { after } from 'node:test';
+import { openLedger } from '../../src/backends/thin/ledger-client.js';
+import { errorCode } from '../../src/errors.js';
+import { mountCapability } from '../support/csi-client.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
+import { Plugin } from '../support/plugin.js';
+import { refused } from '../support/refusal.js';
+import { test } from '../support/running-plugin.js';
+import { makePoolFileSystem, Workspace } from '../support/workspace.js';
+
+const workspaces: Workspace[] = [];
+const plugins: Plugin[] = [];
+after(async () => {
+  for (const plugin of plugins) await plugin.kill();
+  for (const workspace of workspaces) workspace.dispose();
+});
+
+const LONG = process.env['BLOCKDELTA_TEST_LONG'] !== undefined;
+const VOLUMES = LONG ? 100 : 10;
+
+function newWorkspace(label: string): Workspace {
+  const workspace = new Workspace(`full-${label}`);
+  workspaces.push(workspace);
+  return workspace;
+}
+
+function tmpfs(workspace: Workspace): string {
+  const path = workspace.path('small');
+  mkdirSync(path);
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=16m,mode=700', 'tmpfs', path]);
+  return path;
+}
+
+/** Writes until there is no byte left. */
+function fill(directory: string, name = 'filler'): void {
+  const fd = openSync(join(directory, name), 'w');
+  try {
+    for (const size of [1 << 20, 4096, 1]) {
+      for (const chunk = Buffer.alloc(size, 0x55); writeAll(fd, chunk); );
+    }
+  } finally {
+    closeSync(fd);
+  }
+}
+
+function writeAll(fd: number, chunk: Buffer): boolean {
+  try {
+    return writeSync(fd, chunk) === chunk.length;
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOSPC') return false;
+    throw thrown;
+  }
+}
+
+async function start(workspace: Workspace, pool: string, state: string) {
+  const env = { BLOCKDELTA_STATE_DIR: state };
+  const plugin = await Plugin.start(workspace, { pools: `main=${pool}`, env });
+  plugins.push(plugin);
+  return { plugin, orchestrator: new Orchestrator(workspace, () => plugin.client) };
+}
+
+async function fillAndTearDown(workspace: Workspace, state: string): Promise<void> {
+  const pool = makePoolFileSystem(workspace, 'xfs');
+  const first = await start(workspace, pool, state);
+  const volumes: HeldVolume[] = [];
+  const snapshotIds: string[] = [];
+  const capability = mountCapability('ext4');
+  for (let index = 0; index < VOLUMES; index += 1) {
+    const volume = await first.orchestrator.create(`volume ${index}`, {
+      capability,
+      sizeBytes: 16 * MIB,
+    });
+    await first.orchestrator.bringUp(volume);
+    volumes.push(volume);
+    snapshotIds.push(await first.orchestrator.snapshot(volume, `snapshot ${index}`));
+  }
+  // A start, too, finds the directory full.
+  await first.plugin.kill();
+  fill(state);
+  const { plugin, orchestrator } = await start(workspace, pool, state);
+  // What the start has freed by emptying the log.
+  fill(state, 'filler after the start');
+  await refused(
+    orchestrator.create('more'),
+    'RESOURCE_EXHAUSTED',
+    /no space left for the catalogue .*sqlite/,
+  );
+  for (const [index, volume] of volumes.entries()) {
+    await orchestrator.unpublish(volume);
+    await orchestrator.unstage(volume);
+    await orchestrator.deleteSnapshot(snapshotIds[index] ?? '');
+    await orchestrator.delete(volume);
+    // Somebody else takes what the reserve has left.
+    if (index === 2) fill(state, 'more filler');
+    await refused(
+      orchestrator.create('more'),
+      'RESOURCE_EXHAUSTED',
+      /no space left for the catalogue/,
+    );
+  }
+  assert.match(plugin.log, /"level":"warn".*its directory is full: gave up the reserve/);
+  const sizes = ['catalogue.sqlite', 'catalogue.sqlite-wal'].map(
+    (name) => statSync(join(state, name)).size,
+  );
+  console.log(
+    `# ${VOLUMES} volumes torn down; catalogue and log have ${sizes.join(' and ')} bytes`,
+  );
+  assert.deepEqual(await orchestrator.volumeIds(), []);
+  for (const name of ['filler', 'filler after the start', 'more filler']) rmSync(join(state, name));
+  const next = await orchestrator.create('more');
+  assert.match(plugin.log, /made the reserve anew/);
+  assert.equal(statSync(join(state, 'catalogue.sqlite-reserve')).size, 2 * MIB);
+  await orchestrator.delete(next);
+  assert.equal(await plugin.stop(), 0);
+}
+
+test('with a full state directory on tmpfs pods are torn down and volumes deleted, and none is made', async () => {
+  const workspace = newWorkspace('tmpfs');
+  await fillAndTearDown(workspace, tmpfs(workspace));
+});
+
+test('with a full state directory on ext4 pods are torn down and volumes deleted, and none is made', async () => {
+  const workspace = newWorkspace('ext4');
+  await fillAndTearDown(workspace, makePoolFileSystem(workspace, 'ext4', 32));
+});
+
+test('with a full directory the ledger of a thin pool records deletions, and no new device', async () => {
+  const directory = tmpfs(newWorkspace('ledger'));
+  const ledger = await openLedger(join(directory, 'pool.sqlite'));
+  await ledger.makePool(65536n);
+  const device = (objectId: string) =>
+    ({ objectId, kind: 'volume', sizeBytes: 65536n, lineage: objectId }) as const;
+  for (let index = 0; index < VOLUMES; index += 1) {
+    await ledger.begin([device(`volume ${index}`)], []);
+    await ledger.apply();
+  }
+  await ledger.close();
+  fill(directory);
+  const full = await openLedger(join(directory, 'pool.sqlite'));
+  await rejectsWith(
+    full.begin([device('more')], []),
+    'RESOURCE_EXHAUSTED',
+    /no space left for the ledger/,
+  );
+  for (let index = 0; index < VOLUMES; index += 1) {
+    await full.begin([], [`volume ${index}`]);
+    await full.apply();
+  }
+  await rejectsWith(
+    full.begin([device('more')], []),
+    'RESOURCE_EXHAUSTED',
+    /no space left for the ledger/,
+  );
+  assert.deepEqual(await full.devices(), []);
+  await full.close();
+});
