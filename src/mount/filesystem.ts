@@ -7,7 +7,7 @@
  */
 import { open } from 'node:fs/promises';
 import { CsiError } from '../errors.js';
-import { type FileSystem, MINIMUM_BYTES } from '../file-systems.js';
+import { type FileSystem, MKFS_MINIMUM_BYTES } from '../file-systems.js';
 import { ExecError, run } from './exec.js';
 
 /** What low-level probing finds on a device. */
@@ -128,7 +128,7 @@ export async function makeFileSystem(
   sizeBytes: bigint,
   options: readonly string[] = [],
 ): Promise<void> {
-  const minimum = MINIMUM_BYTES[type];
+  const minimum = MKFS_MINIMUM_BYTES[type];
   if (sizeBytes < minimum) {
     throw CsiError.failedPrecondition(
       `a file system of type ${type} needs ${minimum} bytes and the volume has ${sizeBytes}; ` +

@@ -26,8 +26,6 @@ const AT = {
 
 const MAGIC = '_BHRfS_M';
 const PLACE = 65536n;
-/** BTRFS_IOC_RESIZE takes no smaller size, whatever the file system had before. */
-const SMALLEST_GROWN_BYTES = 256n << 20n;
 
 /** Written, relocated, and the error that the kernel itself notes. */
 const FLAGS = 0x7n;
@@ -62,10 +60,6 @@ export function identityOf(block: Buffer): BtrfsIdentity {
 export function isBtrfsGrowable(block: Buffer, deviceBytes: bigint): boolean {
   return deviceBytes / 4096n > block.readBigUInt64LE(AT.totalBytes) / 4096n;
 }
-
-/** Whether the kernel refuses to grow a btrfs to that size. */
-export const isTooSmallToGrow = (deviceBytes: bigint): boolean =>
-  deviceBytes < SMALLEST_GROWN_BYTES;
 
 function geometryObjection(block: Buffer, deviceBytes: bigint): Objection | null {
   if (block.readBigUInt64LE(AT.offset) !== PLACE) return damaged('a superblock of another place');

@@ -11,6 +11,7 @@ import { CsiError, SystemError } from '../errors.js';
 import { canGrowMounted } from '../mount/growth.js';
 import { deviceSizeBytes } from '../native/block-device.js';
 import type { VolumeRecord } from '../volumes/records.js';
+import { tooSmallToGrow } from './node-growth.js';
 import {
   findUse,
   type NodeDependencies,
@@ -45,7 +46,7 @@ export async function expandVolume(
   assertInRange(volume, range);
   const devicePath = view.attachment?.devicePath ?? '';
   const sizeBytes = await deviceOfSize(deps, volume, devicePath);
-  if (found.kind === 'mount') await growMounted(deps, view, devicePath);
+  if (found.kind === 'mount') await growMounted(deps, view, devicePath, sizeBytes);
   return { capacity_bytes: sizeBytes.toString() };
 }
 
@@ -95,6 +96,7 @@ async function growMounted(
   deps: NodeDependencies,
   view: VolumeView,
   devicePath: string,
+  sizeBytes: bigint,
 ): Promise<void> {
   const { volumeId } = view.volume;
   const writable = usesOf(view).mounts.find((entry) => !entry.readOnly && !entry.superReadOnly);
@@ -111,7 +113,7 @@ async function growMounted(
       const isAble = await canGrowMounted('ext4');
       throw notPermitted(volumeId, writable.fsType, isAble, thrown);
     }
-    throw thrown;
+    throw tooSmallToGrow(volumeId, writable.fsType, sizeBytes, thrown) ?? thrown;
   }
 }
 

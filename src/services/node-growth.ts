@@ -10,7 +10,7 @@ import type { Attachment } from '../backends/backend.js';
 import type { MountAccess, VolumeCapability } from '../csi/fields.js';
 import type { CallContext } from '../csi/service.js';
 import { CsiError, errorCode, StatusCode } from '../errors.js';
-import type { FileSystem } from '../file-systems.js';
+import { type FileSystem, MINIMUM_BYTES } from '../file-systems.js';
 import { checkFileSystem } from '../mount/filesystem.js';
 import { canGrowMounted, growUnmountedExt4 } from '../mount/growth.js';
 import { unmount } from '../mount/mounter.js';
@@ -92,6 +92,8 @@ export async function growMounted(
   try {
     await deps.native.run('growFileSystem', { mountPoint: directory, devicePath });
   } catch (thrown) {
+    const tooSmall = tooSmallToGrow(staging.volume.volumeId, type, attachment.sizeBytes, thrown);
+    if (tooSmall !== null) return carryOn(staging, tooSmall);
     const isOffline = type === 'ext4' && errorCode(thrown) === 'EOPNOTSUPP';
     if (!isOffline || mountAgain === null || (await mountsOf(attachment)) > 1) {
       carryOn(staging, thrown);
@@ -101,6 +103,22 @@ export async function growMounted(
     await growUnmounted(deps, staging);
     await mountAgain();
   }
+}
+
+/** What EINVAL of growing a btrfs means where its device has less than the kernel grows one to; null: something else. */
+export function tooSmallToGrow(
+  volumeId: string,
+  fsType: string,
+  deviceBytes: bigint,
+  thrown: unknown,
+): CsiError | null {
+  const least = MINIMUM_BYTES.btrfs;
+  if (fsType !== 'btrfs' || deviceBytes >= least || errorCode(thrown) !== 'EINVAL') return null;
+  return CsiError.failedPrecondition(
+    `the btrfs file system of volume ${volumeId} cannot be grown to its device of ${deviceBytes} bytes: the kernel ` +
+      `grows none to less than ${least}; expand the volume to that, or more, with ControllerExpandVolume`,
+    { cause: thrown },
+  );
 }
 
 /** How often the device's file system is mounted. */

@@ -26,7 +26,7 @@ export async function expandVolume(
   return admission.run(
     backend,
     (pool) => {
-      target = expandedSize(volume.sizeBytes, range, pool);
+      target = expandedSize(volume, range, pool);
       return target - volume.sizeBytes;
     },
     async () => {

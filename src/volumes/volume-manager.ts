@@ -110,7 +110,8 @@ export class VolumeManager {
     const size = (pool: PoolCapacity): bigint => {
       const { range, capabilities } = request;
       const sourceBytes = source?.sizeBytes ?? null;
-      const sizeBytes = chooseSize({ range, capabilities, pool, sourceBytes });
+      const sourceCapabilities = source?.capabilities ?? [];
+      const sizeBytes = chooseSize({ range, capabilities, pool, sourceBytes, sourceCapabilities });
       assertSourcePool(backend, source);
       if (request.topologyProblem !== null) {
         throw CsiError.resourceExhausted(request.topologyProblem);

@@ -6,7 +6,14 @@
 import type { PoolCapacity } from '../backends/backend.js';
 import type { CapacityRange, StringMap, VolumeCapability } from '../csi/fields.js';
 import { CsiError } from '../errors.js';
-import { DEFAULT_FILE_SYSTEM, FILE_SYSTEMS, isFileSystem, MINIMUM_BYTES } from '../file-systems.js';
+import {
+  DEFAULT_FILE_SYSTEM,
+  FILE_SYSTEMS,
+  type FileSystem,
+  isFileSystem,
+  MINIMUM_BYTES,
+  MKFS_MINIMUM_BYTES,
+} from '../file-systems.js';
 import type { VolumeRecord } from './records.js';
 
 const MIB = 1n << 20n;
@@ -42,13 +49,16 @@ export interface SizeQuestion {
   pool: PoolCapacity;
   /** The size of the snapshot to restore or the volume to clone; null for an empty volume. */
   sourceBytes: bigint | null;
+  /** Of the volume the content comes from: its file system is what a larger copy has to grow. */
+  sourceCapabilities?: readonly VolumeCapability[];
 }
 
 /** The size a new volume gets. Throws OUT_OF_RANGE if no size fits. */
-export function chooseSize({ range, capabilities, pool, sourceBytes }: SizeQuestion): bigint {
+export function chooseSize(question: SizeQuestion): bigint {
+  const { range, pool, sourceBytes } = question;
   const required = range?.requiredBytes ?? 0n;
   const limit = range?.limitBytes ?? 0n;
-  const floor = largest([required, smallestSize(capabilities, pool), sourceBytes ?? 0n]);
+  const floor = leastSize(question, required);
   const wished =
     required === 0n && sourceBytes === null ? largest([floor, DEFAULT_VOLUME_BYTES]) : floor;
   const size = fitUnder(limit, roundUp(wished, pool.granularityBytes), pool.granularityBytes);
@@ -62,14 +72,35 @@ export function chooseSize({ range, capabilities, pool, sourceBytes }: SizeQuest
   return size;
 }
 
-/** What an expansion makes of a volume's size: at least what is required. Throws OUT_OF_RANGE. */
+/** A copy of its source's size needs no growth, and may be as small as any that there is. */
+function leastSize(
+  { capabilities, pool, sourceBytes, sourceCapabilities = [] }: SizeQuestion,
+  required: bigint,
+): bigint {
+  if (sourceBytes === null) return largest([required, smallestSize(capabilities, pool)]);
+  const least = largest([
+    required,
+    sourceBytes,
+    smallestSize(capabilities, pool, MKFS_MINIMUM_BYTES),
+  ]);
+  if (least === sourceBytes) return least;
+  const isMounted = capabilities.some(({ accessType }) => accessType === 'mount');
+  const grown = [...capabilities, ...(isMounted ? sourceCapabilities : [])];
+  return largest([least, smallestSize(grown, pool)]);
+}
+
+/**
+ * What an expansion makes of a volume's size: at least what is required, and at least what a new volume of
+ * these capabilities gets, since the kernel grows some file systems to no less. Throws OUT_OF_RANGE.
+ */
 export function expandedSize(
-  currentBytes: bigint,
+  { sizeBytes: currentBytes, capabilities }: Pick<VolumeRecord, 'sizeBytes' | 'capabilities'>,
   { requiredBytes, limitBytes }: CapacityRange,
   pool: PoolCapacity,
 ): bigint {
+  const wanted = largest([requiredBytes, smallestSize(capabilities, pool)]);
   const size =
-    requiredBytes <= currentBytes ? currentBytes : roundUp(requiredBytes, pool.granularityBytes);
+    requiredBytes <= currentBytes ? currentBytes : roundUp(wanted, pool.granularityBytes);
   assertUnderLimit(size, limitBytes);
   if (size > currentBytes && size > pool.totalBytes) throw beyondPool(size, pool);
   return size;
@@ -100,10 +131,11 @@ function beyondPool(size: bigint, pool: PoolCapacity): CsiError {
 export function smallestSize(
   capabilities: readonly VolumeCapability[],
   pool: PoolCapacity,
+  minimumBytes: Readonly<Record<FileSystem, bigint>> = MINIMUM_BYTES,
 ): bigint {
   const minima = capabilities.map((capability) => {
     if (capability.accessType === 'block') return 0n;
-    return MINIMUM_BYTES[isFileSystem(capability.fsType) ? capability.fsType : DEFAULT_FILE_SYSTEM];
+    return minimumBytes[isFileSystem(capability.fsType) ? capability.fsType : DEFAULT_FILE_SYSTEM];
   });
   return largest([pool.minimumVolumeBytes, ...minima]);
 }

@@ -1,6 +1,7 @@
 /** Where a new volume gets its content from: nowhere, a snapshot, or another volume. */
 import type { Backend } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
+import type { VolumeCapability } from '../csi/fields.js';
 import { CsiError } from '../errors.js';
 import { isFresh } from './first-use.js';
 import { type LockRequest, shared, snapshotKey, volumeKey } from './operation-locks.js';
@@ -16,6 +17,8 @@ export interface VolumeSource {
   sizeBytes: bigint;
   /** Nobody but us has ever written to what it holds, and so to what is made from it. */
   fresh: boolean;
+  /** What the volume that was written was made for. */
+  capabilities: readonly VolumeCapability[];
 }
 
 /**
@@ -39,14 +42,17 @@ export async function findSource(
   if (sourceSnapshotId !== null) {
     const snapshot = await catalogue.snapshotById(sourceSnapshotId);
     if (snapshot?.state === 'deleting') throw snapshotDeleting(sourceSnapshotId, 'DeleteSnapshot');
-    const source = existing(snapshot, `snapshot ${sourceSnapshotId}`);
+    const volume = snapshot === null ? null : await catalogue.volumeById(snapshot.volumeId);
+    const label = `snapshot ${sourceSnapshotId}`;
+    const source = { ...existing(snapshot, label), capabilities: volume?.capabilities ?? [] };
     await registry.owning(source.pool).checkSnapshot(sourceSnapshotId, source.sizeBytes);
     return source;
   }
   if (sourceVolumeId === null) return null;
   const volume = await catalogue.volumeById(sourceVolumeId);
   if (volume?.state === 'deleting') throw volumeDeleting(sourceVolumeId);
-  const source = existing(volume, `volume ${sourceVolumeId}`);
+  const found = existing(volume, `volume ${sourceVolumeId}`);
+  const source = { ...found, capabilities: volume?.capabilities ?? [] };
   const backend = registry.owning(source.pool);
   await backend.checkVolume(sourceVolumeId, source.sizeBytes);
   const fresh = await isFresh(backend, { volumeId: sourceVolumeId, fresh: source.fresh });
@@ -57,9 +63,9 @@ export async function findSource(
 }
 
 function existing(
-  found: (Omit<VolumeSource, 'label'> & { state: string }) | null,
+  found: (Omit<VolumeSource, 'label' | 'capabilities'> & { state: string }) | null,
   label: string,
-): VolumeSource {
+): Omit<VolumeSource, 'capabilities'> {
   if (found?.state !== 'ready') {
     throw CsiError.notFound(`volume_content_source: ${label} does not exist on this node`);
   }

@@ -89,7 +89,7 @@ test('CV8, G13: a volume whose expansion did not reach its record is copied as l
 for (const [fsType, sizeMiB] of [
   ['ext4', 32],
   ['xfs', 320],
-  ['btrfs', 160],
+  ['btrfs', 256],
 ] as const) {
   test(`CV9: clone and restore of ${fsType} in use are larger, with the data and a grown file system`, async () => {
     const sizeBytes = sizeMiB * MIB;

@@ -20,6 +20,7 @@ interface SizeCase {
 const exactly = (bytes: number): Message => ({ required_bytes: bytes, limit_bytes: bytes });
 const EXT4 = mountCapability('ext4');
 const XFS = mountCapability('xfs');
+const BTRFS = mountCapability('btrfs');
 
 const CASES: readonly SizeCase[] = [
   { title: 'CV7: no range gives 1 GiB', range: null, outcome: GIB },
@@ -93,6 +94,18 @@ const CASES: readonly SizeCase[] = [
     range: { required_bytes: MIB },
     capability: XFS,
     outcome: 300 * MIB,
+  },
+  {
+    title: 'CV8: less than a btrfs can grow to',
+    range: exactly(256 * MIB - 4096),
+    capability: BTRFS,
+    outcome: 'OUT_OF_RANGE',
+  },
+  {
+    title: 'CV8: the least btrfs takes',
+    range: exactly(256 * MIB),
+    capability: BTRFS,
+    outcome: 256 * MIB,
   },
   { title: 'CV8: more than the pool', range: exactly(100 * GIB), outcome: 'OUT_OF_RANGE' },
   {

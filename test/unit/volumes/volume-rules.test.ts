@@ -211,13 +211,34 @@ test('EV3, EV4, EV8: an expanded volume has what is required, and never less tha
     [range(2n ** 63n - 1n), /whole pool/],
   ];
   for (const [asked, expected] of cases) {
-    const size = () => expandedSize(8n * MIB, asked, POOL);
+    const size = () => expandedSize({ sizeBytes: 8n * MIB, capabilities: [BLOCK] }, asked, POOL);
     if (typeof expected === 'bigint') assert.equal(size(), expected);
     else throwsWith(size, 'OUT_OF_RANGE', expected);
   }
   // A volume that is larger than its pool, such as after the pool has shrunk, is not refused as it is.
   const large = POOL.totalBytes * 2n;
-  assert.equal(expandedSize(large, range(1n), POOL), large);
+  assert.equal(expandedSize({ sizeBytes: large, capabilities: [BLOCK] }, range(1n), POOL), large);
+});
+
+test('a btrfs gets no size, new or grown, that the kernel cannot grow it to', () => {
+  const btrfs = [mountOf('btrfs')];
+  const least = 256n * MIB;
+  const made = (asked: CapacityRange, sourceBytes: bigint | null, capabilities = btrfs): bigint =>
+    chooseSize({ range: asked, capabilities, pool: POOL, sourceBytes, sourceCapabilities: btrfs });
+  const grown = (asked: CapacityRange): bigint =>
+    expandedSize({ sizeBytes: 128n * MIB, capabilities: btrfs }, asked, POOL);
+  assert.equal(made(range(128n * MIB), null), least);
+  throwsWith(() => made(range(128n * MIB, 255n * MIB), null), 'OUT_OF_RANGE', /limit_bytes/);
+  // Smaller ones from before are copied as they are, and grow to what can be.
+  assert.equal(made(range(128n * MIB, 128n * MIB), 128n * MIB), 128n * MIB);
+  assert.equal(made(range(129n * MIB), 128n * MIB), least);
+  throwsWith(() => made(range(129n * MIB, 255n * MIB), 128n * MIB), 'OUT_OF_RANGE', /limit_bytes/);
+  assert.equal(made(range(129n * MIB), 128n * MIB, [mountOf('')]), least);
+  assert.equal(made(range(129n * MIB), 128n * MIB, [BLOCK]), 129n * MIB);
+  assert.equal(grown(range(129n * MIB)), least);
+  assert.equal(grown(range(128n * MIB)), 128n * MIB);
+  assert.equal(grown(range(300n * MIB)), 300n * MIB);
+  throwsWith(() => grown(range(129n * MIB, 255n * MIB)), 'OUT_OF_RANGE', /limit_bytes/);
 });
 
 test('GC5: a volume is not larger than its pool, whatever may be promised beyond it', () => {

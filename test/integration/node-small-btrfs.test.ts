@@ -1,0 +1,69 @@
+/** btrfs volumes smaller than what the kernel grows a btrfs to, as older versions have made them. */
+import assert from 'node:assert/strict';
+import { readFileSync, statfsSync, writeFileSync } from 'node:fs';
+import { newSnapshotId, nodeKey } from '../../src/volumes/identifiers.js';
+import type { VolumeRecord } from '../../src/volumes/records.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { MIB } from '../support/records.js';
+import { test as rootTest } from '../support/running-plugin.js';
+import { mountCapability, type NodeFixture, useNode } from './node-fixture.js';
+
+let node: NodeFixture;
+useNode('small-btrfs', (opened) => {
+  node = opened;
+});
+
+const SMALL = 128n * MIB;
+const BETWEEN = 200n * MIB;
+const LEAST = 256n * MIB;
+const BTRFS = mountCapability('btrfs');
+
+const sizeAt = (volume: VolumeRecord): bigint => {
+  const { blocks, bsize } = statfsSync(node.stagingPath(volume.volumeId), { bigint: true });
+  return blocks * bsize;
+};
+
+rootTest(
+  'a btrfs volume of 128 MiB is served, and grows to 256 MiB or a clear refusal',
+  async () => {
+    const volume = await node.makeVolume({ sizeBytes: SMALL });
+    await node.stage(volume, BTRFS);
+    await node.expand(volume);
+    await node.enlarge(volume, BETWEEN);
+    const refusal = new RegExp(`${volume.volumeId}.*none to less than ${LEAST}.*ControllerExpand`);
+    await rejectsWith(node.expand(volume), 'FAILED_PRECONDITION', refusal);
+    await node.unstage(volume);
+    await node.stage(volume, BTRFS);
+    assert.equal(sizeAt(volume), SMALL);
+    await node.enlarge(volume, LEAST);
+    await node.expand(volume);
+    assert.equal(sizeAt(volume), LEAST);
+    await node.unstage(volume);
+  },
+);
+
+rootTest(
+  'a larger copy that is still too small says so, and is staged when it was expanded',
+  async () => {
+    const source = await node.makeVolume({ sizeBytes: SMALL });
+    await node.stage(source, BTRFS);
+    writeFileSync(`${node.stagingPath(source.volumeId)}/data`, 'cut', { flush: true });
+    const snapshotId = newSnapshotId(nodeKey('test-node'));
+    await node.backend.createSnapshots([{ volumeId: source.volumeId, snapshotId }]);
+    await node.unstage(source);
+    const copy = await node.makeVolume({
+      sizeBytes: BETWEEN,
+      sourceSnapshotId: snapshotId,
+      fresh: false,
+      awaitsGrowth: true,
+    });
+    const refusal = new RegExp(`${copy.volumeId}.*none to less than ${LEAST}.*ControllerExpand`);
+    await rejectsWith(node.stage(copy, BTRFS), 'FAILED_PRECONDITION', refusal);
+    assert.deepEqual(node.held(), { mounts: [], loops: [] });
+    await node.enlarge(copy, LEAST);
+    await node.stage(copy, BTRFS);
+    assert.equal(sizeAt(copy), LEAST);
+    assert.equal(readFileSync(`${node.stagingPath(copy.volumeId)}/data`, 'utf8'), 'cut');
+    await node.unstage(copy);
+  },
+);
