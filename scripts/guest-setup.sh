@@ -36,3 +36,23 @@ guest_setup() {
   reason="no kernel for it: ${reason##*$'\n'}"
   return 1
 }
+
+# guest_unpack PACKAGE...: fetches Debian packages that this machine does not have, with what they need, and
+# unpacks them (installs nothing: some would start a service here) for guests that need them. Says where;
+# nothing, if they cannot be had.
+guest_unpack() {
+  local place=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/blockdelta/guest/unpacked-$(IFS=-; echo "$*") work deb
+  if [ ! -e "$place/ready" ]; then
+    command -v apt-get >/dev/null && [ "$(id -u)" = 0 ] || return 0
+    mkdir -p "${place%/*}"
+    work=$(mktemp -d "$place.XXXXXX")
+    mkdir -p "$work/debs/partial"
+    apt-get install -y -qq --no-install-recommends --download-only --reinstall \
+      -o Dir::Cache::archives="$work/debs" -o APT::Sandbox::User=root "$@" >/dev/null 2>&1 || { rm -rf "$work"; return 0; }
+    for deb in "$work"/debs/*.deb; do dpkg -x "$deb" "$work/root"; done
+    rm -rf "$work/debs" "$work/root/usr/share"
+    touch "$work/ready"
+    mv -T "$work" "$place" 2>/dev/null || rm -rf "$work"
+  fi
+  echo "$place/root"
+}
