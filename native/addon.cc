@@ -4,6 +4,7 @@
 #include "native/binding/dm.h"
 #include "native/binding/file.h"
 #include "native/binding/loop.h"
+#include "native/binding/path.h"
 #include "native/binding/scan.h"
 #include "native/binding/thin.h"
 #include "native/binding/thin_delta.h"
@@ -41,6 +42,12 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<ThawBinding>(exports, "thaw");
   Export<FlushBinding>(exports, "flush");
   Export<GrowFileSystemBinding>(exports, "growFileSystem");
+  Export<UnmountLayerBinding>(exports, "unmountLayer");
+  Export<BindMountBinding>(exports, "bindMount");
+  Export<SetMountAttributesBinding>(exports, "setMountAttributes");
+  Export<MakeTargetBinding>(exports, "makeTarget");
+  Export<RemoveTargetBinding>(exports, "removeTarget");
+  Export<TryLockBinding>(exports, "tryLock");
   Export<ThinSuperblockBinding>(exports, "thinSuperblock");
   Export<ThinDevicesBinding>(exports, "thinDevices");
   Export<ThinDeltaBinding>(exports, "thinDelta");

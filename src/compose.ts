@@ -16,6 +16,7 @@ import { CsiError } from './errors.js';
 import type { Logger } from './logger.js';
 import { assertPrograms } from './mount/exec.js';
 import { NativePool } from './native/pool.js';
+import { assertCanOpenDirectories } from './process-capabilities.js';
 import { hasVolumeCondition } from './services/capabilities.js';
 import { createControllerService } from './services/controller.js';
 import { controllerHealthRpcs, storageConditionOf } from './services/controller-health.js';
@@ -85,6 +86,7 @@ async function compose(
   logger: Logger,
   undo: Undo,
 ): Promise<Omit<Composition, 'close'>> {
+  await assertCanOpenDirectories();
   await mkdir(config.stateDirectory, { recursive: true, mode: 0o700 });
   const catalogueFile = join(config.stateDirectory, 'catalogue.sqlite');
   const catalogue = await openCatalogue(catalogueFile, ({ level, message }) => {

@@ -19,7 +19,7 @@ import { requestDecoder } from './csi/request-decoder.js';
 import type { RequestMessage, ResponseMessage, Service, ServiceName } from './csi/service.js';
 import { createStreamHandler } from './csi/stream.js';
 import { CsiError } from './errors.js';
-import { claimSocketPath, StartError } from './socket-path.js';
+import { bindSocketPath, StartError } from './socket-path.js';
 
 export { StartError } from './socket-path.js';
 
@@ -84,8 +84,12 @@ class GrpcPluginServer implements PluginServer {
   }
 
   async start(): Promise<void> {
+    const { socketPath } = this.#config;
+    await bindSocketPath(socketPath, () => this.#bindNarrow());
+  }
+
+  async #bindNarrow(): Promise<void> {
     const { endpoint, socketPath, socketMode } = this.#config;
-    await claimSocketPath(socketPath);
     // The mode is narrow from the moment of bind and widened afterwards, so there is no moment in
     // which others may connect. The umask is the process's, so nothing else may create files now.
     const umask = process.umask(0o177);

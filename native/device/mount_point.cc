@@ -40,6 +40,32 @@ std::string Unescape(std::string_view word) {
   return text;
 }
 
+// The path may lead elsewhere by now; an open directory cannot.
+Status SyncFileSystemAt(const std::string& mount_point, dev_t device) {
+  Result<UniqueFd> fd = OpenPath(mount_point, O_RDONLY | O_NONBLOCK);
+  if (!fd.ok()) return fd.TakeStatus();
+  Result<struct stat> state = StatFd(fd->get(), mount_point);
+  if (!state.ok()) return state.TakeStatus();
+  if (state->st_dev != device) return Status();
+  if (syncfs(fd->get()) == -1) return Status::Errno(errno, "syncfs", mount_point);
+  return Status();
+}
+
+// The text without its first line, which is returned.
+std::string_view TakeLine(std::string_view* text) {
+  const std::string_view line = text->substr(0, text->find('\n'));
+  text->remove_prefix(line.size() == text->size() ? line.size() : line.size() + 1);
+  return line;
+}
+
+// Word number `index` of a line, from 0.
+std::string_view WordOf(std::string_view line, int index) {
+  for (int word = 0; word < index; word++) TakeWord(&line);
+  return TakeWord(&line);
+}
+
+}  // namespace
+
 Result<std::string> ReadMountInfo() {
   Result<UniqueFd> fd = OpenPath(kMountInfo, O_RDONLY);
   if (!fd.ok()) return fd.TakeStatus();
@@ -53,18 +79,22 @@ Result<std::string> ReadMountInfo() {
   return text;
 }
 
-// The path may lead elsewhere by now; an open directory cannot.
-Status SyncFileSystemAt(const std::string& mount_point, dev_t device) {
-  Result<UniqueFd> fd = OpenPath(mount_point, O_RDONLY | O_NONBLOCK);
-  if (!fd.ok()) return fd.TakeStatus();
-  Result<struct stat> state = StatFd(fd->get(), mount_point);
-  if (!state.ok()) return state.TakeStatus();
-  if (state->st_dev != device) return Status();
-  if (syncfs(fd->get()) == -1) return Status::Errno(errno, "syncfs", mount_point);
-  return Status();
+bool IsTopLayer(std::string_view mountinfo, uint64_t mount_id) {
+  constexpr int kParent = 1;
+  constexpr int kMountPoint = 4;
+  const std::string number = std::to_string(mount_id);
+  std::optional<std::string_view> mount_point;
+  for (std::string_view rest = mountinfo; !rest.empty();) {
+    const std::string_view line = TakeLine(&rest);
+    if (WordOf(line, 0) == number) mount_point = WordOf(line, kMountPoint);
+  }
+  if (!mount_point.has_value()) return false;
+  for (std::string_view rest = mountinfo; !rest.empty();) {
+    const std::string_view line = TakeLine(&rest);
+    if (WordOf(line, kParent) == number && WordOf(line, kMountPoint) == *mount_point) return false;
+  }
+  return true;
 }
-
-}  // namespace
 
 std::optional<std::string> MountPointOf(std::string_view mountinfo, dev_t device) {
   const std::string number = std::to_string(major(device)) + ":" + std::to_string(minor(device));

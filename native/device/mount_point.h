@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,12 @@
 #include "native/base/status.h"
 
 namespace blockdelta {
+
+// The text of /proc/self/mountinfo (proc(5)).
+Result<std::string> ReadMountInfo();
+
+// Whether the mount of that number is in the text, and no other is mounted on its root.
+bool IsTopLayer(std::string_view mountinfo, uint64_t mount_id);
 
 // The first mount point of that device in the text of /proc/self/mountinfo (proc(5)); nothing if
 // there is none. A btrfs is not found: it has device numbers of its own making.

@@ -7,22 +7,17 @@
  * it goes on if the plugin is killed, and nothing else touches the device until it has ended. Knows no
  * volumes.
  */
-import { readFile } from 'node:fs/promises';
 import { CsiError } from '../errors.js';
 import type { FileSystem } from '../file-systems.js';
+import { hasCapability } from '../process-capabilities.js';
 import { ExecError, run } from './exec.js';
 
 const RESIZE_TIMEOUT_MS = 3_600_000;
 const FSCK_FINE = [0, 1];
-/** capabilities(7): the bit in CapEff. */
-const CAP_SYS_RESOURCE = 24n;
-
 /** Whether this process may grow a mounted file system of that type. */
 export async function canGrowMounted(type: FileSystem): Promise<boolean> {
   if (type !== 'ext4') return true;
-  const status = await readFile('/proc/self/status', 'utf8');
-  const effective = /^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? '0';
-  return ((BigInt(`0x${effective}`) >> CAP_SYS_RESOURCE) & 1n) === 1n;
+  return hasCapability('CAP_SYS_RESOURCE');
 }
 
 /**

@@ -9,6 +9,7 @@
 import { createRequire } from 'node:module';
 import { packagePath } from '../package-root.js';
 import type { DmAddon } from './dm-addon.js';
+import type { MountAddon } from './mount-addon.js';
 import type { ThinAddon, ThinScanSource } from './thin-addon.js';
 
 /** A failed call. `code` is an errno name (ENOSPC), a SCAN_* reason or CUT_BUSY; `path` the object it was about. */
@@ -140,7 +141,7 @@ export interface FileState {
   matchesSeal: boolean;
 }
 
-export interface Addon extends DmAddon, ThinAddon {
+export interface Addon extends DmAddon, ThinAddon, MountAddon {
   /**
    * Scans one chunk into `buffer` (at least 4096 bytes). Failures: SCAN_REPLACED (another file, or
    * size, under the path), SCAN_MUTABLE (not immutable, or changed meanwhile; deltas only),

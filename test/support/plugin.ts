@@ -12,6 +12,8 @@ export interface PluginOptions {
   env?: Record<string, string>;
   /** Name of the state directory and the socket in the workspace. */
   name?: string;
+  /** The program, with its arguments, that becomes the plugin, such as setpriv. */
+  by?: readonly string[];
 }
 
 export class Plugin {
@@ -27,7 +29,9 @@ export class Plugin {
     const name = options.name ?? 'plugin';
     const endpoint = `unix://${workspace.path(`${name}.sock`)}`;
     const output: string[] = [];
-    const child = spawn(process.execPath, [packagePath('.test-build/src/main.js'), 'serve'], {
+    const main = packagePath('.test-build/src/main.js');
+    const [program, ...args] = [...(options.by ?? []), process.execPath, main, 'serve'];
+    const child = spawn(program as string, args, {
       env: {
         PATH: `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`,
         CSI_ENDPOINT: endpoint,

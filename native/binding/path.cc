@@ -1,0 +1,94 @@
+#include "native/binding/path.h"
+
+#include <sys/file.h>
+
+#include <cstdint>
+#include <string>
+
+#include "native/binding/values.h"
+#include "native/device/mount_layer.h"
+#include "native/device/path_descriptor.h"
+
+namespace blockdelta {
+namespace {
+
+constexpr uint64_t kMaxNumber = (uint64_t{1} << 53) - 1;
+
+Napi::Value BooleanAnswer(Napi::Env env, const char* name, Result<bool> result) {
+  if (!result.ok()) return Failed(env, result.status());
+  Napi::Object object = Success(env);
+  SetBoolean(&object, name, *result);
+  return object;
+}
+
+std::optional<uint64_t> NumberOrNull(Fields* request, const char* name) {
+  if (request->IsNull(name)) return std::nullopt;
+  return request->Whole(name, kMaxNumber);
+}
+
+MountAttributes ReadAttributes(Fields* request) {
+  return {request->Whole("set", UINT32_MAX), request->Whole("clear", UINT32_MAX)};
+}
+
+}  // namespace
+
+Napi::Value UnmountLayerBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "unmountLayer");
+  const std::string path = request.Path("path");
+  const uint64_t mount_id = request.Whole("mountId", kMaxNumber);
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return BooleanAnswer(info.Env(), "unmounted", UnmountLayer(path, mount_id));
+}
+
+Napi::Value BindMountBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "bindMount");
+  BindSource source;
+  source.path = request.Path("source");
+  source.mount_id = NumberOrNull(&request, "sourceMountId");
+  source.device = NumberOrNull(&request, "sourceDevice");
+  const std::string target = request.Path("target");
+  const MountAttributes attributes = ReadAttributes(&request);
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return Answer(info.Env(), BindMount(source, target, attributes));
+}
+
+Napi::Value SetMountAttributesBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "setMountAttributes");
+  const std::string path = request.Path("path");
+  const uint64_t mount_id = request.Whole("mountId", kMaxNumber);
+  const MountAttributes attributes = ReadAttributes(&request);
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return Answer(info.Env(), SetMountAttributes(path, mount_id, attributes));
+}
+
+Napi::Value MakeTargetBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "makeTarget");
+  const std::string path = request.Path("path");
+  const bool directory = request.Boolean("directory");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  Result<HeldPlace> place = HeldPlace::Open(path);
+  if (!place.ok()) return Failed(info.Env(), place.status());
+  return BooleanAnswer(info.Env(), "made", place->Make(directory));
+}
+
+Napi::Value RemoveTargetBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "removeTarget");
+  const std::string path = request.Path("path");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  Result<HeldPlace> place = HeldPlace::Open(path);
+  if (!place.ok()) return Failed(info.Env(), place.status());
+  return BooleanAnswer(info.Env(), "removed", place->Remove());
+}
+
+Napi::Value TryLockBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "tryLock");
+  const auto descriptor = static_cast<int>(request.Whole("descriptor", INT32_MAX));
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  const int result = RetryInterrupted([&] { return flock(descriptor, LOCK_EX | LOCK_NB); });
+  if (result == -1 && errno != EWOULDBLOCK) {
+    return Failed(info.Env(), Status::Errno(errno, "flock", std::string()));
+  }
+  return BooleanAnswer(info.Env(), "locked", result == 0);
+}
+
+}  // namespace blockdelta

@@ -1,0 +1,148 @@
+#include "native/device/mount_layer.h"
+
+#include <linux/mount.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "native/device/mount_point.h"
+#include "native/device/path_descriptor.h"
+
+namespace blockdelta {
+namespace {
+
+// Of umount2(2); sys/mount.h cannot be included beside linux/mount.h.
+constexpr unsigned kExpire = 4;    // MNT_EXPIRE
+constexpr unsigned kNoFollow = 8;  // UMOUNT_NOFOLLOW
+
+// Somebody who only looks at the mount in passing makes it busy, or takes its mark away, for a
+// moment.
+constexpr int kAttempts = 100;
+constexpr unsigned kPauseMs = 10;
+constexpr int kBusyAttempts = 10;
+
+Status Covered(const std::string& path) {
+  return Status::Errno(ESTALE, "umount2", path, "another mount is on top by now");
+}
+
+// 0, or the errno.
+int Expire(const HeldPlace& place) {
+  const std::string path = place.DescriptorPath();
+  const long result =
+      RetryInterrupted([&] { return syscall(SYS_umount2, path.c_str(), kExpire | kNoFollow); });
+  return result == -1 ? errno : 0;
+}
+
+// One attempt. EAGAIN: the mount was looked at meanwhile.
+//
+// The first call marks what is on top, the second unmounts it if it has the mark; any use in
+// between takes the mark away. So what the table of mounts says in between holds for the second:
+// had another layer come on top, that one would not be marked.
+Result<bool> TryUnmount(const HeldPlace& place, uint64_t mount_id) {
+  Result<uint64_t> here = place.MountIdHere();
+  if (here.status().IsErrno(ENOENT)) return false;
+  if (!here.ok()) return here.TakeStatus();
+  if (*here != mount_id) return Covered(place.path());
+  const int marked = Expire(place);
+  if (marked != EAGAIN) {
+    return Status::Errno(marked == 0 ? ESTALE : marked, "umount2", place.path());
+  }
+  Result<std::string> mountinfo = ReadMountInfo();
+  if (!mountinfo.ok()) return mountinfo.TakeStatus();
+  if (!IsTopLayer(*mountinfo, mount_id)) return Covered(place.path());
+  const int unmounted = Expire(place);
+  if (unmounted != 0) return Status::Errno(unmounted, "umount2", place.path());
+  return true;
+}
+
+// A copy of the mount that is on no path yet.
+Result<UniqueFd> OpenCopy(const BindSource& source) {
+  Result<UniqueFd> fd = OpenPlace(source.path, O_PATH);
+  if (!fd.ok()) return fd;
+  if (source.mount_id.has_value()) {
+    Result<uint64_t> found = MountIdOf(fd->get(), source.path);
+    if (!found.ok()) return found.TakeStatus();
+    if (*found != *source.mount_id) {
+      return Status::Errno(ESTALE, "open_tree", source.path, "another mount is there by now");
+    }
+  }
+  if (source.device.has_value()) {
+    Result<struct stat> state = StatFd(fd->get(), source.path);
+    if (!state.ok()) return state.TakeStatus();
+    if (!S_ISBLK(state->st_mode) || state->st_rdev != *source.device) {
+      return Status::Errno(ESTALE, "open_tree", source.path, "another device is there by now");
+    }
+  }
+  const long copy = RetryInterrupted([&] {
+    return syscall(SYS_open_tree, fd->get(), "",
+                   OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+  });
+  if (copy == -1) return Status::Errno(errno, "open_tree", source.path);
+  return UniqueFd(static_cast<int>(copy));
+}
+
+Status Apply(int mount_fd, const MountAttributes& attributes, const std::string& path) {
+  struct mount_attr how = {};
+  how.attr_set = attributes.set;
+  how.attr_clr = attributes.clear;
+  const long result = RetryInterrupted(
+      [&] { return syscall(SYS_mount_setattr, mount_fd, "", AT_EMPTY_PATH, &how, sizeof how); });
+  if (result == -1) return Status::Errno(errno, "mount_setattr", path);
+  return Status();
+}
+
+}  // namespace
+
+Result<bool> UnmountLayer(const std::string& path, uint64_t mount_id) {
+  Result<HeldPlace> place = HeldPlace::Open(path);
+  if (place.status().IsErrno(ENOENT)) return false;
+  if (!place.ok()) return place.TakeStatus();
+  int busy = 0;
+  for (int attempt = 1;; attempt++) {
+    Result<bool> done = TryUnmount(*place, mount_id);
+    if (done.ok()) return done;
+    const bool is_busy = done.status().IsErrno(EBUSY);
+    if (is_busy) busy++;
+    if (!is_busy && !done.status().IsErrno(EAGAIN)) return done;
+    if (attempt == kAttempts || busy == kBusyAttempts) {
+      return Status::Errno(EBUSY, "umount2", path, "it is in use");
+    }
+    SleepMs(kPauseMs);
+  }
+}
+
+Status BindMount(const BindSource& source, const std::string& target,
+                 const MountAttributes& attributes) {
+  Result<UniqueFd> copy = OpenCopy(source);
+  if (!copy.ok()) return copy.TakeStatus();
+  Status status = Apply(copy->get(), attributes, target);
+  if (!status.ok()) return status;
+  Result<HeldPlace> place = HeldPlace::Open(target);
+  if (!place.ok()) return place.TakeStatus();
+  Result<bool> taken = place->IsMountPoint();
+  if (!taken.ok()) return taken.TakeStatus();
+  if (*taken) return Status::Errno(EBUSY, "move_mount", target, "something is mounted on it");
+  Result<UniqueFd> here = place->OpenHere();
+  if (!here.ok()) return here.TakeStatus();
+  const long result = RetryInterrupted([&] {
+    return syscall(SYS_move_mount, copy->get(), "", here->get(), "",
+                   MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+  });
+  if (result == -1) return Status::Errno(errno, "move_mount", target);
+  return Status();
+}
+
+Status SetMountAttributes(const std::string& path, uint64_t mount_id,
+                          const MountAttributes& attributes) {
+  Result<HeldPlace> place = HeldPlace::Open(path);
+  if (!place.ok()) return place.TakeStatus();
+  Result<UniqueFd> here = place->OpenHere();
+  if (!here.ok()) return here.TakeStatus();
+  Result<uint64_t> found = MountIdOf(here->get(), path);
+  if (!found.ok()) return found.TakeStatus();
+  if (*found != mount_id) {
+    return Status::Errno(ESTALE, "mount_setattr", path, "another mount is there by now");
+  }
+  return Apply(here->get(), attributes, path);
+}
+
+}  // namespace blockdelta

@@ -1,0 +1,32 @@
+/**
+ * Which of root's powers (capabilities(7)) this process has, and those it does not start without.
+ *
+ * Knows nothing of what they are used for but the words for whoever has to grant them.
+ */
+import { readFile } from 'node:fs/promises';
+import { CsiError } from './errors.js';
+
+/** Bits of CapEff. */
+const BITS = { CAP_DAC_OVERRIDE: 1n, CAP_DAC_READ_SEARCH: 2n, CAP_SYS_RESOURCE: 24n } as const;
+type Capability = keyof typeof BITS;
+
+export async function hasCapability(capability: Capability): Promise<boolean> {
+  const status = await readFile('/proc/self/status', 'utf8');
+  const effective = /^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? '0';
+  return ((BigInt(`0x${effective}`) >> BITS[capability]) & 1n) === 1n;
+}
+
+/**
+ * FAILED_PRECONDITION if this process cannot open a directory that its owner has closed to everybody. The
+ * root directory of a file system belongs to the pod that uses the volume: one with mode 0 would keep its
+ * volume from being frozen and grown, long after it was handed out.
+ */
+export async function assertCanOpenDirectories(): Promise<void> {
+  if (await hasCapability('CAP_DAC_READ_SEARCH')) return;
+  // It includes the other one, for reading and for searching directories.
+  if (await hasCapability('CAP_DAC_OVERRIDE')) return;
+  throw CsiError.failedPrecondition(
+    'the plugin lacks CAP_DAC_READ_SEARCH: a pod that takes all permissions off the root directory of its volume ' +
+      'would keep it from being snapshotted and grown; grant that capability',
+  );
+}

@@ -1,0 +1,92 @@
+/** Starts that meet on one socket: a live one never loses it. */
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, linkSync, statSync, unlinkSync } from 'node:fs';
+import { createServer, type Server } from 'node:net';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { StartError } from '../../src/server.js';
+import { fakeService, makeServer, temporaryDirectory } from '../integration/server-fixture.js';
+
+const ROUNDS = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 20 : 200;
+const IDENTITY = fakeService('Identity', { unary: { Probe: async () => ({}) } });
+
+async function listen(path: string): Promise<Server> {
+  const server = createServer();
+  server.listen(path);
+  await once(server, 'listening');
+  return server;
+}
+
+/** Leaves a socket file behind that nobody listens on, as a killed process does. */
+async function leaveStaleSocket(directory: string, path: string): Promise<void> {
+  const other = join(directory, 'other.sock');
+  const server = await listen(other);
+  // Node unlinks the path it bound; a second name keeps the file.
+  linkSync(other, path);
+  server.close();
+  await once(server, 'close');
+}
+
+/** Another process in the middle of its start. Resolves once it has the lock. */
+async function lock(t: TestContext, directory: string): Promise<() => void> {
+  const script = 'flock 9; echo locked; read -r end';
+  const child = spawn('bash', ['-c', `exec 9<"$0"; ${script}`, directory], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  const ended = once(child, 'close');
+  t.after(async () => {
+    child.kill('SIGKILL');
+    await ended;
+  });
+  await once(child.stdout, 'data');
+  return () => child.stdin.end();
+}
+
+function refuses(error: unknown): boolean {
+  return error instanceof StartError && /another process serves/.test(error.message);
+}
+
+test('E17: a start waits for one that is under way, and then finds its socket served', async (t) => {
+  const directory = temporaryDirectory(t);
+  const made = makeServer(directory, { services: [IDENTITY] });
+  await leaveStaleSocket(directory, made.socketPath);
+  const stale = statSync(made.socketPath).ino;
+  const release = await lock(t, directory);
+  const started = made.server.start().then(
+    () => null,
+    (error: unknown) => error,
+  );
+  await delay(300);
+  assert.equal(statSync(made.socketPath).ino, stale, 'nobody looks at the socket meanwhile');
+  // The one under way replaces the stale socket by its own.
+  unlinkSync(made.socketPath);
+  const live = await listen(made.socketPath);
+  release();
+  assert.ok(refuses(await started), 'the later start is refused');
+  assert.ok(existsSync(made.socketPath));
+  live.close();
+  made.client.close();
+});
+
+test('E17: of starts at once on a stale socket one serves, and the others say so', async (t) => {
+  const directory = temporaryDirectory(t);
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const made = [0, 1, 2, 3].map(() => makeServer(directory, { services: [IDENTITY] }));
+    const path = made[0]?.socketPath as string;
+    await leaveStaleSocket(directory, path);
+    const results = await Promise.allSettled(made.map(({ server }) => server.start()));
+    const failures = results.filter((result) => result.status === 'rejected');
+    assert.equal(failures.length, 3, `round ${round}`);
+    for (const { reason } of failures) assert.ok(refuses(reason), String(reason));
+    const winner = made[results.findIndex(({ status }) => status === 'fulfilled')];
+    winner?.server.open([]);
+    assert.deepEqual(await winner?.client.identity.Probe({}), { ready: null });
+    for (const { client } of made) client.close();
+    winner?.server.force();
+    await winner?.server.stop();
+    assert.equal(existsSync(path), false);
+  }
+});
