@@ -27,6 +27,7 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<LoopDetachBinding>(exports, "loopDetach");
   Export<LoopResizeBinding>(exports, "loopResize");
   Export<SetLoopDirectIoBinding>(exports, "setLoopDirectIo");
+  Export<RefuseDiscardsBinding>(exports, "refuseDiscards");
   Export<EndUnsafeDirectIoBinding>(exports, "endUnsafeDirectIo");
   Export<SetDeviceReadOnlyBinding>(exports, "setDeviceReadOnly");
   Export<ProbeReflinkBinding>(exports, "probeReflink");

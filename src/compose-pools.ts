@@ -3,6 +3,7 @@
  * serves which.
  */
 import type { Backend } from './backends/backend.js';
+import type { PoolEvent } from './backends/events.js';
 import { ReflinkBackend } from './backends/reflink/reflink-backend.js';
 import { BackendRegistry, type ConfiguredPool } from './backends/registry.js';
 import { ThinBackend } from './backends/thin/thin-backend.js';
@@ -79,17 +80,19 @@ interface BackendParts {
 }
 
 function makeBackend(pool: PoolConfig, { config, native, owner, logger }: BackendParts): Backend {
-  const { embeddedPoolBytes, overcommitPercent, reservePercent } = config;
+  const { embeddedPoolBytes, embeddedPoolAllocation, overcommitPercent, reservePercent } = config;
   const { name, directory } = pool;
   const options = {
     ...{ pool: name, directory, owner, embeddedPoolBytes },
     ...{ overcommitPercent, reservePercent },
+    onEvent: ({ level, message }: PoolEvent) => logger[level]({ pool: name }, message),
   };
-  if (pool.kind === 'reflink') return new ReflinkBackend(native, options);
+  if (pool.kind === 'reflink') {
+    return new ReflinkBackend(native, { ...options, embeddedPoolAllocation });
+  }
   return new ThinBackend(native, {
     ...options,
     ...config.thin,
     devices: pool.devices,
-    onEvent: ({ level, message }) => logger[level]({ pool: name }, message),
   });
 }

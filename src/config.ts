@@ -38,6 +38,8 @@ export interface Config {
   readonly pools: readonly PoolConfig[];
   /** Upper bound for the images of an embedded pool; null: whatever the host file system can hold. */
   readonly embeddedPoolBytes: bigint | null;
+  /** Whether the image of an embedded reflink pool has all of its blocks beforehand. */
+  readonly embeddedPoolAllocation: 'full' | 'sparse';
   /** Of all thin pools. */
   readonly thin: ThinSettings;
   /** What volumes may promise of the space that is free, in percent of it. */
@@ -120,6 +122,12 @@ export const SETTINGS = {
       'bound of the images made for a pool without reflinks or devices, such as 20Gi, at least 512Mi ' +
       '(default: what the file system holds)',
   },
+  BLOCKDELTA_EMBEDDED_POOL_ALLOCATE: {
+    fallback: 'full',
+    meaning:
+      'image of an embedded reflink pool: full, with all blocks that are promised to volumes; sparse: data ' +
+      'is lost when others fill the host',
+  },
   BLOCKDELTA_THIN_BLOCK_SIZE: {
     fallback: '64Ki',
     meaning: 'data block of thin pools made from now on, a multiple of 64Ki up to 1Gi',
@@ -193,6 +201,7 @@ type NameWithDefault = {
 const MODES = ['all', 'controller', 'node'] as const;
 const CSI_LEVELS = ['1.10', '1.11', '1.12', '1.13'] as const;
 const SWITCH = ['on', 'off'] as const;
+const ALLOCATIONS = ['full', 'sparse'] as const;
 const DISCARDS = ['passdown', 'keep'] as const;
 const WHEN_FULL = ['error', 'queue'] as const;
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error'] as const;
@@ -218,6 +227,11 @@ export function parseConfig(env: Environment): Config {
     stateDirectory,
     pools: Object.freeze(parsePools(given('BLOCKDELTA_POOLS'), stateDirectory)),
     embeddedPoolBytes: parseEmbeddedPoolSize(given('BLOCKDELTA_EMBEDDED_POOL_SIZE')),
+    embeddedPoolAllocation: parseChoice(
+      'BLOCKDELTA_EMBEDDED_POOL_ALLOCATE',
+      text('BLOCKDELTA_EMBEDDED_POOL_ALLOCATE'),
+      ALLOCATIONS,
+    ),
     thin: thinSettings(text, count),
     overcommitPercent: parseOvercommit(text('BLOCKDELTA_OVERCOMMIT')),
     reservePercent: BigInt(count('BLOCKDELTA_RESERVE_PERCENT', 0, 50)),

@@ -123,6 +123,16 @@ Napi::Value SetLoopDirectIoBinding(const Napi::CallbackInfo& info) {
   return Answer(info.Env(), SetLoopDirectIo(path, direct_io));
 }
 
+Napi::Value RefuseDiscardsBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "refuseDiscards");
+  const std::string path = request.Path("backingPath");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  Result<std::optional<LoopDevice>> device = FindByPath(path);
+  if (!device.ok()) return Failed(info.Env(), device.status());
+  if (!device->has_value()) return Failed(info.Env(), Status::Errno(ENXIO, "refuseDiscards", path));
+  return Answer(info.Env(), RefuseLoopDiscards((*device)->number));
+}
+
 Napi::Value EndUnsafeDirectIoBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "endUnsafeDirectIo");
   const std::string directory = request.Path("directory");

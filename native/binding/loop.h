@@ -13,6 +13,7 @@ Napi::Value LoopListBinding(const Napi::CallbackInfo& info);
 Napi::Value LoopDetachBinding(const Napi::CallbackInfo& info);
 Napi::Value LoopResizeBinding(const Napi::CallbackInfo& info);
 Napi::Value SetLoopDirectIoBinding(const Napi::CallbackInfo& info);
+Napi::Value RefuseDiscardsBinding(const Napi::CallbackInfo& info);
 Napi::Value EndUnsafeDirectIoBinding(const Napi::CallbackInfo& info);
 Napi::Value SetDeviceReadOnlyBinding(const Napi::CallbackInfo& info);
 Napi::Value FlushBinding(const Napi::CallbackInfo& info);

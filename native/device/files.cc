@@ -149,7 +149,14 @@ Status AllocateFile(const std::string& path, uint64_t size_bytes) {
   // The size is changed last: of a call that fails half way, the blocks behind it are no content.
   const auto allocate = [&](int fd) {
     const int done = RetryInterrupted([&] { return fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, size); });
-    return done == -1 ? Status::Errno(errno, "fallocate", path) : Status();
+    if (done != -1) return Status();
+    Status status = Status::Errno(errno, "fallocate", path);
+    // What a call that met the end of the space has taken behind the end is given back.
+    Result<struct stat> state = StatFd(fd, path);
+    if (state.ok()) {
+      static_cast<void>(TruncateFd(fd, static_cast<uint64_t>(state->st_size), path));
+    }
+    return status;
   };
   Result<bool> grown = Grow(path, size_bytes, allocate);
   return grown.ok() ? Status() : grown.TakeStatus();

@@ -88,10 +88,11 @@ Status Configure(int loop_fd, int backing_fd, Mode mode, const std::string& labe
 
 // Takes a free device; the number is only a suggestion until LOOP_CONFIGURE has taken it.
 Result<UniqueFd> TakeFreeLoop(int control_fd, int backing_fd, Mode mode, const std::string& label) {
-  Status status;
+  Status status = Status::Errno(EBUSY, "LOOP_CTL_GET_FREE", kLoopControl);
   for (int tries = 0; tries < kMaxTries; tries++) {
     const int number = RetryInterrupted([&] { return ioctl(control_fd, LOOP_CTL_GET_FREE); });
     if (number < 0) return Status::Errno(errno, "LOOP_CTL_GET_FREE", kLoopControl);
+    if (RenewLoop(static_cast<uint32_t>(number))) continue;
     Result<UniqueFd> fd =
         OpenLoop(static_cast<uint32_t>(number), mode.read_only ? O_RDONLY : O_RDWR);
     status = fd.ok() ? Configure(fd->get(), backing_fd, mode, label,

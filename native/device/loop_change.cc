@@ -1,5 +1,7 @@
 #include "native/device/loop_change.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "native/device/direct_io.h"
@@ -9,6 +11,20 @@ namespace blockdelta {
 namespace {
 
 constexpr uint64_t kSectorBytes = 512;
+constexpr char kLoopControl[] = "/dev/loop-control";
+
+std::string QueuePath(uint32_t number, const char* name) {
+  return "/sys/block/loop" + std::to_string(number) + "/queue/" + name;
+}
+
+// Whether an attribute of sysfs is there and is 0.
+bool IsZero(const std::string& path) {
+  Result<UniqueFd> fd = OpenPath(path, O_RDONLY);
+  if (!fd.ok()) return false;
+  char text[2] = {};
+  const ssize_t length = RetryInterrupted([&] { return read(fd->get(), text, sizeof text); });
+  return length == 2 && text[0] == '0' && text[1] == '\n';
+}
 
 // `fd` keeps the device with its file: who detaches it now has to wait for the close.
 Result<LoopDevice> Resize(int fd, const std::string& path, uint64_t file_bytes) {
@@ -77,6 +93,25 @@ Status SetLoopDirectIo(const std::string& device_path, bool direct_io) {
   return Status::Errno(
       EOPNOTSUPP, "LOOP_SET_DIRECT_IO", device_path,
       "its sectors are smaller than the blocks of its file, and those than a page");
+}
+
+Status RefuseLoopDiscards(uint32_t number) {
+  const std::string path = QueuePath(number, "discard_max_bytes");
+  if (IsZero(path)) return Status();
+  Result<UniqueFd> fd = OpenPath(path, O_WRONLY);
+  if (!fd.ok()) return fd.TakeStatus();
+  if (RetryInterrupted([&] { return write(fd->get(), "0", 1); }) == 1) return Status();
+  return Status::Errno(errno, "write", path);
+}
+
+bool RenewLoop(uint32_t number) {
+  const bool refuses = IsZero(QueuePath(number, "discard_max_bytes")) &&
+                       !IsZero(QueuePath(number, "discard_max_hw_bytes"));
+  if (!refuses || IsAttached(number)) return false;
+  Result<UniqueFd> control = OpenPath(kLoopControl, O_RDWR);
+  // Somebody else may have it by now: EBUSY.
+  return control.ok() &&
+         ioctl(control->get(), LOOP_CTL_REMOVE, static_cast<unsigned long>(number)) != -1;
 }
 
 }  // namespace blockdelta

@@ -20,6 +20,13 @@ Status SetDirectIo(int fd, bool direct_io, const std::string& device_path);
 // (direct_io.h).
 Status SetLoopDirectIo(const std::string& device_path, bool direct_io);
 
+// Has the device refuse discards: fstrim and blkdiscard fail on it and punch no holes into its
+// file. It cannot be made to take them again: its number keeps that (Linux 6.18), until RenewLoop.
+Status RefuseLoopDiscards(uint32_t number);
+// Removes a number that nobody is attached to, if it refuses discards: it begins anew. False: not
+// done.
+bool RenewLoop(uint32_t number);
+
 }  // namespace blockdelta
 
 #endif  // BLOCKDELTA_NATIVE_DEVICE_LOOP_CHANGE_H_

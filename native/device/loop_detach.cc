@@ -10,6 +10,7 @@
 
 #include "native/device/file_lock.h"
 #include "native/device/loop_attach.h"
+#include "native/device/loop_change.h"
 
 namespace blockdelta {
 namespace {
@@ -70,7 +71,10 @@ bool WaitUntilGone(const LoopDevice& device, const FileIdentity& backing) {
 Result<bool> DetachOne(const LoopDevice& device, const FileIdentity& backing) {
   Result<bool> cleared = Clear(device, backing);
   if (!cleared.ok() || !*cleared) return cleared;
-  if (WaitUntilGone(device, backing)) return true;
+  if (WaitUntilGone(device, backing)) {
+    RenewLoop(device.number);
+    return true;
+  }
   // The mark is taken back: a device must not vanish while it is thought to be attached.
   Result<bool> kept = KeepLoop(device.number, backing);
   if (!kept.ok()) return kept;

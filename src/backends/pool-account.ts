@@ -14,6 +14,8 @@ export interface SpacePolicy {
 export interface PoolSpace {
   totalBytes: bigint;
   freeBytes: bigint;
+  /** False: nothing of it may be promised now. */
+  mayPromise?: boolean;
 }
 
 /** Which sizes volumes of the pool may have. */
@@ -24,7 +26,7 @@ export interface VolumeSizes {
 
 /** @param promisedBytes what existing volumes may still claim: the parts of them that were never written */
 export function poolAccount(
-  { totalBytes, freeBytes }: PoolSpace,
+  { totalBytes, freeBytes, mayPromise = true }: PoolSpace,
   promisedBytes: bigint,
   sizes: VolumeSizes,
   policy: SpacePolicy,
@@ -37,7 +39,7 @@ export function poolAccount(
     totalBytes,
     freeBytes,
     reserveBytes,
-    availableBytes: left > 0n ? (left / granularityBytes) * granularityBytes : 0n,
+    availableBytes: mayPromise && left > 0n ? (left / granularityBytes) * granularityBytes : 0n,
     ...sizes,
   };
 }

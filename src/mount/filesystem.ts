@@ -146,9 +146,16 @@ function makeArguments(type: FileSystem, options: readonly string[]): string[] {
   return [...MAKE_OPTIONS[type], ...wanted];
 }
 
-/** Makes the XFS with reflink that a pool image needs, in a regular file. */
-export async function makePoolFileSystem(imagePath: string): Promise<void> {
-  await make('xfs', [...MAKE_OPTIONS.xfs, '-m', 'reflink=1', imagePath], imagePath);
+/**
+ * Makes the XFS with reflink that a pool image needs, in a regular file. `groupBytes` is the size of an
+ * allocation group; null: mkfs chooses one for the size that the image has now.
+ */
+export async function makePoolFileSystem(
+  imagePath: string,
+  groupBytes: bigint | null,
+): Promise<void> {
+  const groups = groupBytes === null ? [] : ['-d', `agsize=${groupBytes}`];
+  await make('xfs', [...MAKE_OPTIONS.xfs, '-m', 'reflink=1', ...groups, imagePath], imagePath);
 }
 
 /** `device`: what `path` is, unless it is a file of the plugin's own. */

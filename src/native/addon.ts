@@ -188,6 +188,11 @@ export interface Addon extends DmAddon, ThinAddon, MountAddon {
    * file system of the directory; a device in use goes on meanwhile. `changed`: how many.
    */
   endUnsafeDirectIo(request: { directory: string }): NativeResult<{ changed: number }>;
+  /**
+   * Has the loop device of a file refuse discards until it is detached: fstrim and blkdiscard punch no
+   * holes into the file. ENXIO if it is not attached; EROFS where /sys is read-only.
+   */
+  refuseDiscards(request: { backingPath: string }): NativeResult<object>;
   /** BLKROSET. */
   setDeviceReadOnly(request: { devicePath: string; readOnly: boolean }): NativeResult<object>;
 

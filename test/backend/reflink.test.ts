@@ -63,7 +63,8 @@ class ReflinkHarness extends DeviceHarness implements BackendHarness {
         return bavail * bsize;
       }),
     );
-    return free.reduce((least, bytes) => (bytes < least ? bytes : least));
+    // An image of a pool grows by what its host has free.
+    return free.reduce((sum, bytes) => sum + bytes);
   }
 
   async reopen(): Promise<ReflinkBackend> {

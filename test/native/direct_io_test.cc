@@ -169,5 +169,30 @@ TEST("direct I/O that is not safe ends at the next attach, or at a start, and is
   EXPECT_OK(DetachLoop(path));
 }
 
+TEST("a device that refuses discards leaves that to nobody who gets its number") {
+  test::TempDirectory directory;
+  if (geteuid() != 0) return test::Skip("needs root");
+  const std::string path = directory.At("image");
+  if (!EXPECT_OK(CreateSparseFile({path + ".tmp", path}, kVolumeBytes))) return;
+  for (const bool detach_ourselves : {true, false}) {
+    Result<AttachedLoop> attached = AttachLoop(path, false, "");
+    if (!EXPECT_OK(attached)) return;
+    const std::string device = attached->device.path;
+    EXPECT(test::RunCommand("blkdiscard " + device));
+    if (!EXPECT_OK(RefuseLoopDiscards(attached->device.number))) return;
+    EXPECT_OK(RefuseLoopDiscards(attached->device.number));
+    EXPECT(!test::RunCommand("blkdiscard " + device));
+    if (detach_ourselves) {
+      EXPECT_OK(DetachLoop(path));
+    } else {
+      EXPECT(test::RunCommand("losetup --detach " + device));
+    }
+  }
+  Result<AttachedLoop> attached = AttachLoop(path, false, "");
+  if (!EXPECT_OK(attached)) return;
+  EXPECT(test::RunCommand("blkdiscard " + attached->device.path));
+  EXPECT_OK(DetachLoop(path));
+}
+
 }  // namespace
 }  // namespace blockdelta

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { PoolEvent } from '../../src/backends/thin/events.js';
+import type { PoolEvent } from '../../src/backends/events.js';
 import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger.js';
 import { ledgerCalls, ledgerUse } from '../../src/backends/thin/sqlite-ledger.js';
 import { ThinBackend } from '../../src/backends/thin/thin-backend.js';

@@ -17,15 +17,13 @@ import { isDeepStrictEqual } from 'node:util';
 import { CsiError, errorCode } from '../../errors.js';
 import type { NativeRunner } from '../../native/pool.js';
 import { PatientQuestion } from '../patience.js';
+import type { PoolSpace } from '../pool-account.js';
 import { claimDirectory, type PoolClaim, readOrNull } from '../pool-claim.js';
-import { EmbeddedPool } from './embedded-pool.js';
+import { EmbeddedPool, type EmbeddedPoolOptions } from './embedded-pool.js';
 import { type DirectoryIdentity, HeldDirectories } from './held-directories.js';
 import { PoolLayout, temporary } from './pool-layout.js';
 
-export interface ReflinkPoolOptions extends PoolClaim {
-  /** Upper bound for the image of an embedded pool; null: what the host can hold. */
-  embeddedPoolBytes: bigint | null;
-}
+export interface ReflinkPoolOptions extends PoolClaim, EmbeddedPoolOptions {}
 
 /** A directory on a dead disk never answers; a check must not pile up waiting for it. */
 const CHECK_TIMEOUT_MS = 5000;
@@ -44,7 +42,7 @@ export class PoolDirectory {
   constructor(native: NativeRunner, options: ReflinkPoolOptions) {
     this.#native = native;
     this.#options = options;
-    this.#embedded = new EmbeddedPool(native, options.directory, options.embeddedPoolBytes);
+    this.#embedded = new EmbeddedPool(native, options);
     this.#layout = new PoolLayout(options.directory);
     this.#reached = new PatientQuestion(
       () => this.#look(),
@@ -130,13 +128,22 @@ export class PoolDirectory {
   }
 
   /** The pool's size, and what the storage below can really still give. */
-  async space({ layout }: HeldDirectories): Promise<{ totalBytes: bigint; freeBytes: bigint }> {
-    const pool = await statfs(layout.root, { bigint: true });
-    const poolFree = pool.bavail * pool.bsize;
-    const totalBytes = pool.blocks * pool.bsize;
-    if (!this.#usesEmbedded) return { totalBytes, freeBytes: poolFree };
-    const hostFree = await this.#embedded.hostFreeBytes();
-    return { totalBytes, freeBytes: hostFree < poolFree ? hostFree : poolFree };
+  async space({ layout: { root } }: HeldDirectories): Promise<PoolSpace> {
+    if (this.#usesEmbedded) return this.#embedded.space(root);
+    const pool = await statfs(root, { bigint: true });
+    return { totalBytes: pool.blocks * pool.bsize, freeBytes: pool.bavail * pool.bsize };
+  }
+
+  /**
+   * Makes room for promises in an embedded pool (EmbeddedPool.holdFree); any other has the room that it
+   * has. One call at a time.
+   */
+  async holdFree(
+    { layout: { root } }: HeldDirectories,
+    bytes: bigint,
+    reservePercent: bigint,
+  ): Promise<void> {
+    if (this.#usesEmbedded) await this.#embedded.holdFree(root, bytes, reservePercent);
   }
 
   async #look(): Promise<void> {

@@ -25,7 +25,7 @@ export async function poolCapacity(
 }
 
 /** What existing volumes may still claim: the parts of them that were never written. */
-async function promisedBytes(layout: PoolLayout): Promise<bigint> {
+export async function promisedBytes(layout: PoolLayout): Promise<bigint> {
   let promised = 0n;
   for (const name of (await readdir(layout.volumes)).filter(isObjectName)) {
     const found = await statOrNull(layout.volume(name));

@@ -25,6 +25,7 @@ import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
 import { isObjectName, isTemporaryName, temporary } from './pool-layout.js';
 import { poolCapacity, statOrNull } from './pool-space.js';
 import { SnapshotFiles } from './snapshot-files.js';
+import { SpacePromises } from './space-promises.js';
 import { UsedMarks } from './used-marks.js';
 import { VolumeFiles } from './volume-files.js';
 
@@ -36,6 +37,7 @@ export class ReflinkBackend implements Backend {
   readonly #volumes: VolumeFiles;
   readonly #snapshots: SnapshotFiles;
   readonly #marks: UsedMarks;
+  readonly #promises: SpacePromises;
 
   constructor(native: NativeRunner, options: ReflinkPoolOptions & SpacePolicy) {
     const { pool } = options;
@@ -46,6 +48,7 @@ export class ReflinkBackend implements Backend {
     this.#volumes = new VolumeFiles(native, pool, this.#directory);
     this.#snapshots = new SnapshotFiles(native, pool, this.#directory, this.#volumes);
     this.#marks = new UsedMarks(native, this.#directory);
+    this.#promises = new SpacePromises(this.#directory, options);
   }
 
   start(expected: 'any' | 'existing' = 'any'): Promise<void> {
@@ -65,19 +68,23 @@ export class ReflinkBackend implements Backend {
   }
 
   createVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
-    return this.#volumes.create(volumeId, sizeBytes);
+    return this.#promised(volumeId, sizeBytes, () => this.#volumes.create(volumeId, sizeBytes));
   }
 
   async restoreVolume(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void> {
     try {
-      await this.#volumes.restore(volumeId, snapshotId, sizeBytes);
+      await this.#promised(volumeId, sizeBytes, () =>
+        this.#volumes.restore(volumeId, snapshotId, sizeBytes),
+      );
     } catch (thrown) {
       throw this.#snapshots.explain(snapshotId, thrown);
     }
   }
 
   cloneVolume(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
-    return this.#volumes.clone(volumeId, sourceVolumeId, sizeBytes);
+    return this.#promised(volumeId, sizeBytes, () =>
+      this.#volumes.clone(volumeId, sourceVolumeId, sizeBytes),
+    );
   }
 
   async abandonClone(volumeId: string, sourceVolumeId: string): Promise<void> {
@@ -86,7 +93,7 @@ export class ReflinkBackend implements Backend {
   }
 
   expandVolume(volumeId: string, sizeBytes: bigint): Promise<bigint> {
-    return this.#volumes.expand(volumeId, sizeBytes);
+    return this.#promised(volumeId, sizeBytes, () => this.#volumes.expand(volumeId, sizeBytes));
   }
 
   async deleteVolume(volumeId: string): Promise<void> {
@@ -190,6 +197,13 @@ export class ReflinkBackend implements Backend {
       target: await this.#snapshots.file(targetId),
       base: baseId === null ? null : await this.#snapshots.file(baseId),
     };
+  }
+
+  /** Promises what the volume has not been promised yet, and gives it its file. */
+  async #promised<T>(volumeId: string, sizeBytes: bigint, make: () => Promise<T>): Promise<T> {
+    const known = await this.#directory.use(({ layout }) => statOrNull(layout.volume(volumeId)));
+    const more = sizeBytes - (known?.size ?? 0n);
+    return more > 0n ? this.#promises.run(more, make) : make();
   }
 }
 

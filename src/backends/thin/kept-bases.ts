@@ -12,7 +12,7 @@ import type { ThinPoolStatus } from '../../native/dm-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { ThinDeviceDetails, ThinKeptBase } from '../../native/thin-addon.js';
 import type { KeptBase, KeptBases } from '../backend.js';
-import type { OnEvent } from './events.js';
+import type { OnEvent } from '../events.js';
 import {
   type BaseHistory,
   lossByHistory,

@@ -4,8 +4,8 @@
 import { CsiError } from '../../errors.js';
 import type { NativeRunner } from '../../native/pool.js';
 import { answerWithin } from '../../patience.js';
+import type { OnEvent } from '../events.js';
 import { attachedVolumes, recoverDevices } from './device-mapper.js';
-import type { OnEvent } from './events.js';
 import { ThinKeptBases } from './kept-bases.js';
 import type { OpenLedger } from './ledger.js';
 import { MetadataLook } from './metadata-look.js';

@@ -6,9 +6,9 @@
 import { CsiError, StatusCode } from '../../errors.js';
 import { deviceSizeBytes } from '../../native/block-device.js';
 import type { DmTarget, ThinPoolStatus } from '../../native/dm-addon.js';
+import type { OnEvent } from '../events.js';
 import { blockNumber } from './block-numbers.js';
 import { labelOffset, moveLabel } from './device-label.js';
-import type { OnEvent } from './events.js';
 import type { AsyncLedger } from './ledger.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
 import type { PoolQueue } from './pool-queue.js';

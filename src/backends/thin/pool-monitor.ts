@@ -7,7 +7,7 @@
  */
 import { CsiError } from '../../errors.js';
 import type { ThinPoolStatus } from '../../native/dm-addon.js';
-import type { OnEvent, PoolEvent } from './events.js';
+import type { OnEvent, PoolEvent } from '../events.js';
 import type { MetadataLook } from './metadata-look.js';
 import { isMetadataShort, type PoolGrowth } from './pool-growth.js';
 import { trouble } from './pool-health.js';

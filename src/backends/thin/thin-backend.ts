@@ -24,12 +24,12 @@ import type {
   SnapshotMember,
   StorageCondition,
 } from '../backend.js';
+import type { OnEvent } from '../events.js';
 import { PatientQuestion } from '../patience.js';
 import type { SpacePolicy } from '../pool-account.js';
 import { claimDirectory, type PoolClaim } from '../pool-claim.js';
 import { assertDeviceMapper } from './device-mapper.js';
 import { EmbeddedDevices } from './embedded-devices.js';
-import type { OnEvent } from './events.js';
 import { GivenDevices } from './given-devices.js';
 import { openLedger } from './ledger-client.js';
 import { OpenPool } from './open-pool.js';

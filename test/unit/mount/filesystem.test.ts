@@ -270,7 +270,7 @@ rootTest('damage that needs a decision is a failed precondition', async () => {
 rootTest('a pool image is made with reflink, in a regular file', async () => {
   const image = workspace.path('pool.img');
   execFileSync('truncate', ['-s', '600M', image]);
-  await makePoolFileSystem(image);
+  await makePoolFileSystem(image, 256n * MIB);
   const path = attach(image);
   const target = directory('pool');
   await mount({ source: path, target, fsType: 'xfs', options: mountOptions('xfs', [], false) });

@@ -1,0 +1,279 @@
+/** An embedded pool on a host that others fill up: what was promised to volumes stays theirs. */
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdirSync, rmSync, statfsSync, statSync, truncateSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import type { PoolEvent } from '../../src/backends/events.js';
+import type { ReflinkPoolOptions } from '../../src/backends/reflink/pool-directory.js';
+import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
+import { NativePool } from '../../src/native/pool.js';
+import { newSnapshot, newVolume } from '../backend/harness.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
+
+const MIB = 1n << 20n;
+const HOST_MIB = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 2048 : 20480;
+const skip = skipUnlessRoot;
+
+let native: NativePool;
+const workspaces: Workspace[] = [];
+before(() => {
+  if (skip === false) native = new NativePool(2);
+});
+after(async () => {
+  for (const workspace of workspaces) workspace.dispose();
+  await native?.close();
+});
+
+interface Host {
+  workspace: Workspace;
+  directory: string;
+  image: string;
+  mountPoint: string;
+  events: PoolEvent[];
+  open(options?: Partial<ReflinkPoolOptions>): Promise<ReflinkBackend>;
+}
+
+function newHost(label: string): Host {
+  const workspace = new Workspace(`full-host-${label}`);
+  workspaces.push(workspace);
+  const directory = join(makePoolFileSystem(workspace, 'ext4', HOST_MIB), 'pool');
+  mkdirSync(directory);
+  const events: PoolEvent[] = [];
+  const open = async (options: Partial<ReflinkPoolOptions> = {}): Promise<ReflinkBackend> => {
+    const backend = new ReflinkBackend(native, {
+      ...{ pool: 'default', directory, owner: 'full host', embeddedPoolBytes: null },
+      ...{ overcommitPercent: 100n, reservePercent: 5n },
+      onEvent: (event) => events.push(event),
+      ...options,
+    });
+    await backend.start();
+    return backend;
+  };
+  const image = join(directory, 'pool.img');
+  return { workspace, directory, image, mountPoint: join(directory, 'mount'), events, open };
+}
+
+/** Somebody else's file takes every block that the host has left, root's share too. */
+function fillUp(host: Host): string {
+  const filler = join(host.directory, '..', 'somebody-elses');
+  for (const block of ['1M', '4K']) {
+    const args = ['if=/dev/zero', `of=${filler}`, `bs=${block}`, 'oflag=append', 'conv=notrunc'];
+    assert.notEqual(spawnSync('dd', args, { stdio: 'ignore' }).status, 0, 'the host is full');
+  }
+  execFileSync('sync', ['-f', filler]);
+  assert.equal(statfsSync(host.directory).bavail, 0, 'the host is full');
+  return filler;
+}
+
+function allocated(path: string): bigint {
+  return BigInt(statSync(path).blocks) * 512n;
+}
+
+/** Writes random bytes to the whole device; `extra` are operands of dd. Returns what it wrote, hashed. */
+function writeAll(host: Host, device: string, sizeBytes: bigint, extra: string[]): string {
+  // Not on the host that is full.
+  const source = host.workspace.path('random');
+  const count = `count=${sizeBytes / MIB}`;
+  execFileSync('dd', ['if=/dev/urandom', `of=${source}`, 'bs=1M', count, 'status=none']);
+  execFileSync('dd', [`if=${source}`, `of=${device}`, 'bs=1M', 'status=none', ...extra]);
+  const hash = hashOf(source);
+  rmSync(source);
+  return hash;
+}
+
+function hashOf(path: string): string {
+  return execFileSync('sha256sum', [path], { encoding: 'utf8' }).split(' ')[0] ?? '';
+}
+
+/** What the storage has, as opposed to the page cache. */
+function storedHash(device: string): string {
+  execFileSync('blockdev', ['--flushbufs', device]);
+  return hashOf(device);
+}
+
+test('a volume keeps all that is written to it when others have filled the host', {
+  skip,
+}, async () => {
+  const host = newHost('written');
+  const backend = await host.open();
+  const volumeId = newVolume();
+  // More than the image has at first, so that it has grown.
+  const sizeBytes = 450n * MIB;
+  await backend.createVolume(volumeId, sizeBytes);
+  const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+  fillUp(host);
+  const hash = writeAll(host, devicePath, sizeBytes, []);
+  assert.equal(storedHash(devicePath), hash);
+  await backend.detach(volumeId);
+  await backend.stop();
+  const again = await host.open();
+  const attached = await again.attach(volumeId, { readOnly: false });
+  assert.equal(hashOf(attached.devicePath), hash);
+  const second = writeAll(host, attached.devicePath, sizeBytes, ['conv=fsync']);
+  assert.equal(storedHash(attached.devicePath), second);
+  await again.detach(volumeId);
+  await again.stop();
+});
+
+test('an embedded pool takes from the host what it has promised, and grows with that', {
+  skip,
+}, async () => {
+  const host = newHost('grows');
+  const backend = await host.open();
+  const first = await backend.capacity();
+  assert.ok(allocated(host.image) <= 513n * MIB, `${allocated(host.image)} at the start`);
+  assert.ok(first.availableBytes > (BigInt(HOST_MIB) * MIB * 6n) / 10n, `${first.availableBytes}`);
+  const volumeIds = Array.from({ length: 4 }, newVolume);
+  await Promise.all(volumeIds.map((id) => backend.createVolume(id, 200n * MIB)));
+  const { availableBytes } = await backend.capacity();
+  assert.ok(
+    first.availableBytes - availableBytes >= 780n * MIB,
+    `${first.availableBytes - availableBytes}`,
+  );
+  assert.ok(allocated(host.image) >= 800n * MIB, 'promises are held');
+  assert.ok(allocated(host.image) <= 1000n * MIB, `${allocated(host.image)} for 800 MiB`);
+  // What is said to be left can be promised, to the last byte, and no more.
+  const last = newVolume();
+  await backend.createVolume(last, availableBytes);
+  fillUp(host);
+  await rejectsWith(backend.createVolume(newVolume(), 600n * MIB), 'RESOURCE_EXHAUSTED', /host/);
+  await rejectsWith(
+    backend.expandVolume(last, availableBytes + 600n * MIB),
+    'RESOURCE_EXHAUSTED',
+    /host/,
+  );
+  await backend.stop();
+});
+
+test('neither discards nor deletions give blocks of the image back to the host', {
+  skip,
+}, async () => {
+  const host = newHost('discards');
+  const backend = await host.open();
+  const volumeId = newVolume();
+  const sizeBytes = 300n * MIB;
+  await backend.createVolume(volumeId, sizeBytes);
+  const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+  writeAll(host, devicePath, sizeBytes, ['conv=fsync']);
+  const before = allocated(host.image);
+  execFileSync('blkdiscard', [devicePath]);
+  await backend.detach(volumeId);
+  spawnSync('fstrim', [host.mountPoint], { stdio: 'ignore' });
+  await backend.deleteVolume(volumeId);
+  spawnSync('fstrim', [host.mountPoint], { stdio: 'ignore' });
+  execFileSync('sync', ['-f', host.mountPoint]);
+  assert.equal(allocated(host.image), before);
+  await backend.stop();
+});
+
+test('a start gives the image the blocks that somebody has punched out of it', {
+  skip,
+}, async () => {
+  const host = newHost('punched');
+  const first = await host.open();
+  const before = allocated(host.image);
+  await first.stop();
+  const hole = ['--punch-hole', '--offset', '400MiB', '--length', '50MiB', host.image];
+  execFileSync('fallocate', hole);
+  assert.ok(allocated(host.image) < before);
+  await (await host.open()).stop();
+  assert.ok(allocated(host.image) >= before);
+});
+
+test('a sparse image is given its blocks, and what is in it stays', { skip }, async () => {
+  const host = newHost('converted');
+  const sparse = await host.open({
+    embeddedPoolAllocation: 'sparse',
+    embeddedPoolBytes: 1024n * MIB,
+  });
+  assert.match(host.events[0]?.message ?? '', /is sparse .*lose/);
+  assert.ok(allocated(host.image) < 100n * MIB);
+  const volumeId = newVolume();
+  const sizeBytes = 100n * MIB;
+  await sparse.createVolume(volumeId, sizeBytes);
+  const { devicePath } = await sparse.attach(volumeId, { readOnly: false });
+  const hash = writeAll(host, devicePath, sizeBytes, ['conv=fsync']);
+  host.events.length = 0;
+  const full = await host.open({ embeddedPoolBytes: 1024n * MIB });
+  assert.deepEqual(host.events, []);
+  assert.ok(allocated(host.image) >= 1024n * MIB);
+  assert.equal(storedHash(devicePath), hash);
+  assert.ok((await full.capacity()).availableBytes > 0n);
+  await full.detach(volumeId);
+  await full.stop();
+});
+
+test('a sparse image that the host cannot hold is reported, and promises nothing more', {
+  skip,
+}, async () => {
+  const host = newHost('reported');
+  const sparse = await host.open({ embeddedPoolAllocation: 'sparse' });
+  const volumeId = newVolume();
+  await sparse.createVolume(volumeId, 64n * MIB);
+  await sparse.stop();
+  const filler = fillUp(host);
+  host.events.length = 0;
+  const full = await host.open();
+  assert.match(host.events[0]?.message ?? '', /does not hold all .*lost .*free space/);
+  assert.equal((await full.capacity()).availableBytes, 0n);
+  await rejectsWith(
+    full.createVolume(newVolume(), 16n * MIB),
+    'RESOURCE_EXHAUSTED',
+    /lacks \d+ bytes/,
+  );
+  await full.attach(volumeId, { readOnly: false });
+  await full.detach(volumeId);
+  await full.stop();
+  rmSync(filler);
+  const again = await host.open();
+  assert.ok((await again.capacity()).availableBytes > 0n);
+  await again.stop();
+});
+
+test('a growth that was killed between its steps is finished by the next start', {
+  skip,
+}, async () => {
+  const host = newHost('killed');
+  const first = await host.open();
+  const before = await first.capacity();
+  const sizeBytes = 768n * MIB;
+  // Behind the end of the file; in the file, not in the device; in the device, not in the pool.
+  execFileSync('fallocate', ['--keep-size', '--length', '640MiB', host.image]);
+  const second = await host.open();
+  assert.ok((await second.capacity()).availableBytes + 64n * MIB > before.availableBytes);
+  await native.run('allocateFile', { path: host.image, sizeBytes });
+  await host.open();
+  assert.ok(statfsSync(host.mountPoint).blocks * 4096 > 650 * Number(MIB));
+  truncateSync(host.image, Number(896n * MIB));
+  await native.run('loopResize', { backingPath: host.image });
+  const last = await host.open();
+  assert.ok(statfsSync(host.mountPoint).blocks * 4096 > 780 * Number(MIB));
+  assert.ok(allocated(host.image) >= 896n * MIB);
+  await last.createVolume(newVolume(), 500n * MIB);
+  await last.stop();
+});
+
+test('a pool that snapshots have filled fails those who write, and loses nothing silently', {
+  skip,
+}, async () => {
+  const host = newHost('inside');
+  const backend = await host.open({ embeddedPoolBytes: 512n * MIB });
+  const volumeId = newVolume();
+  const snapshotId = newSnapshot();
+  const sizeBytes = 250n * MIB;
+  await backend.createVolume(volumeId, sizeBytes);
+  const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+  const hash = writeAll(host, devicePath, sizeBytes, ['conv=fsync']);
+  await backend.createSnapshots([{ volumeId, snapshotId }]);
+  assert.throws(
+    () => writeAll(host, devicePath, sizeBytes, ['conv=fsync']),
+    /No space|Input\/output/,
+  );
+  const { size } = statSync(join(host.mountPoint, 'snapshots', snapshotId));
+  assert.equal(BigInt(size), sizeBytes);
+  assert.equal(hashOf(join(host.mountPoint, 'snapshots', snapshotId)), hash);
+  await backend.detach(volumeId);
+  await backend.stop();
+});
