@@ -16,6 +16,7 @@ import { CsiError } from './errors.js';
 import type { Logger } from './logger.js';
 import { assertPrograms } from './mount/exec.js';
 import { NativePool } from './native/pool.js';
+import { ScanThreads } from './native/scan-threads.js';
 import { assertCanOpenDirectories } from './process-capabilities.js';
 import { hasVolumeCondition } from './services/capabilities.js';
 import { createControllerService } from './services/controller.js';
@@ -94,7 +95,10 @@ async function compose(
   });
   undo.push(() => catalogue.close());
   const native = await startPool(config.deviceThreads, undo);
-  const filler = await startPool(config.scanThreads, undo);
+  const scanThreads = new ScanThreads(
+    await startPool(config.scanThreads, undo),
+    config.scanThreads,
+  );
   const startThreads = (count: number) => startPool(count, undo);
   const registry = await startBackends(config, { catalogue, native, startThreads, logger }, undo);
   const locks = new OperationLocks();
@@ -117,7 +121,7 @@ async function compose(
   } else {
     logger.error({ unknown }, refuseChange('every change', unknown).message);
   }
-  const parts = { catalogue, native, filler, registry, locks, keptBases };
+  const parts = { catalogue, native, scanThreads, registry, locks, keptBases };
   const health = healthRpcs(config, parts);
   const services = createServices(config, parts).map((service) =>
     withRpcs(service, health[service.name] ?? {}),
@@ -158,14 +162,14 @@ async function startPool(threads: number, undo: Undo): Promise<NativePool> {
 interface Parts {
   catalogue: AsyncCatalogue;
   native: NativePool;
-  filler: NativePool;
+  scanThreads: ScanThreads;
   registry: BackendRegistry;
   locks: OperationLocks;
   keptBases: KeptBases;
 }
 
 function createServices(config: Config, parts: Parts): Service[] {
-  const { catalogue, native, filler, registry, locks, keptBases } = parts;
+  const { catalogue, native, scanThreads, registry, locks, keptBases } = parts;
   const backendOf = (pool: string) => registry.owning(pool);
   const { controllerPublish } = config;
   const key = nodeKey(config.nodeId);
@@ -188,7 +192,7 @@ function createServices(config: Config, parts: Parts): Service[] {
     }),
     createGroupControllerService({ config, groups: new GroupManager(managers) }),
     createNodeService(node),
-    createSnapshotMetadataService({ catalogue, locks, filler, backendOf }),
+    createSnapshotMetadataService({ catalogue, locks, scanThreads, backendOf }),
   ];
 }
 

@@ -62,6 +62,14 @@ export interface Config {
   readonly cgroupRoot: string;
   readonly logLevel: LogLevel;
   readonly shutdownGraceMs: number;
+  /** Connections to the socket at once. */
+  readonly maxConnections: number;
+  /** Unary calls in flight at once. */
+  readonly maxCalls: number;
+  /** Streams of changed ranges at once. */
+  readonly maxStreams: number;
+  /** How long the client of a stream may take nothing of it. */
+  readonly streamStallMs: number;
   readonly scanThreads: number;
   readonly deviceThreads: number;
 }
@@ -189,6 +197,23 @@ export const SETTINGS = {
     fallback: '20',
     meaning: 'time for calls in flight to end after SIGTERM',
   },
+  BLOCKDELTA_MAX_CONNECTIONS: {
+    fallback: '128',
+    meaning: 'connections to the socket at once; at the limit an idle one is closed for a new one',
+  },
+  BLOCKDELTA_MAX_CALLS: {
+    fallback: '1000',
+    meaning: 'calls in flight at once, streams aside; more are UNAVAILABLE',
+  },
+  BLOCKDELTA_MAX_STREAMS: {
+    fallback: '64',
+    meaning:
+      'streams of changed ranges at once; at the limit one that is not read ends for a new one',
+  },
+  BLOCKDELTA_STREAM_STALL_SECONDS: {
+    fallback: '60',
+    meaning: 'time for the client of such a stream to take a message, before the stream is ended',
+  },
   BLOCKDELTA_SCAN_THREADS: { fallback: '2', meaning: 'threads that read block maps' },
   BLOCKDELTA_DEVICE_THREADS: { fallback: '4', meaning: 'threads that work on devices and files' },
 } as const satisfies Readonly<Record<string, Setting>>;
@@ -250,6 +275,10 @@ export function parseConfig(env: Environment): Config {
     cgroupRoot: parseDirectory('BLOCKDELTA_CGROUP_ROOT', text('BLOCKDELTA_CGROUP_ROOT')),
     logLevel: parseChoice('BLOCKDELTA_LOG_LEVEL', text('BLOCKDELTA_LOG_LEVEL'), LOG_LEVELS),
     shutdownGraceMs: 1000 * count('BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', 0, 3600),
+    maxConnections: count('BLOCKDELTA_MAX_CONNECTIONS', 8, 10_000),
+    maxCalls: count('BLOCKDELTA_MAX_CALLS', 16, 100_000),
+    maxStreams: count('BLOCKDELTA_MAX_STREAMS', 1, 10_000),
+    streamStallMs: 1000 * count('BLOCKDELTA_STREAM_STALL_SECONDS', 1, 86_400),
     scanThreads: count('BLOCKDELTA_SCAN_THREADS', 1, 64),
     deviceThreads: count('BLOCKDELTA_DEVICE_THREADS', 1, 64),
   });

@@ -4,20 +4,17 @@
  */
 import { chmod } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import {
-  type MethodDefinition,
-  Server,
-  ServerCredentials,
-  type UntypedHandleCall,
-} from '@grpc/grpc-js';
+import { type MethodDefinition, Server, type UntypedHandleCall } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
 import type { Config } from './config.js';
+import { Connections } from './connections.js';
 import { CallRegistry } from './csi/calls.js';
 import { createUnaryHandler } from './csi/handler.js';
 import { CSI_PACKAGE, csiProto, servedServices } from './csi/proto.js';
 import { requestDecoder } from './csi/request-decoder.js';
 import type { RequestMessage, ResponseMessage, Service, ServiceName } from './csi/service.js';
-import { createStreamHandler } from './csi/stream.js';
+import { createStreamHandler, type StreamLimits } from './csi/stream.js';
+import { StreamPlaces } from './csi/stream-places.js';
 import { CsiError } from './errors.js';
 import { bindSocketPath, StartError } from './socket-path.js';
 
@@ -25,7 +22,9 @@ export { StartError } from './socket-path.js';
 
 /** Making a pool takes seconds; what takes longer is told, so that nobody hangs on a dead disk. */
 const START_PATIENCE_MS = 30_000;
-/** How long cut-off calls have to answer their clients before the connections go. */
+/** Of one connection, whatever becomes of them: a client waits with more, as HTTP/2 has it. */
+const CALLS_PER_CONNECTION = 128;
+/** How long last answers have to reach their clients before the connections go. */
 const POLITE_MS = 200;
 /** How long handlers have to notice that their call was cut off. */
 const RELEASE_MS = 2000;
@@ -48,13 +47,20 @@ export interface PluginServer {
   force(): void;
 }
 
+export type CallLimits = Pick<
+  Config,
+  'maxConnections' | 'maxCalls' | 'maxStreams' | 'streamStallMs'
+>;
+
 export interface PluginServerOptions {
   /** What is served from the first moment on. */
   services: readonly Service[];
-  config: Pick<Config, 'endpoint' | 'socketPath' | 'socketMode' | 'shutdownGraceMs'>;
+  config: Pick<Config, 'socketPath' | 'socketMode' | 'shutdownGraceMs'> & CallLimits;
   logger: Logger;
   /** How long a call waits for services that are still starting. */
   startPatienceMs?: number;
+  /** How long a new client may be silent, and a request may take to become complete. */
+  requestMs?: number;
 }
 
 export function createPluginServer(options: PluginServerOptions): PluginServer {
@@ -65,9 +71,11 @@ class GrpcPluginServer implements PluginServer {
   readonly #config: PluginServerOptions['config'];
   readonly #calls: CallRegistry;
   readonly #services = new Map<ServiceName, Service>();
+  readonly #streamLimits: StreamLimits;
+  readonly #connections: Connections;
   // Channelz stays on: without it grpc-js (1.14.7) loses track of its connections, and forceShutdown
   // leaves them all open. Its cost is not measurable.
-  readonly #grpc = new Server();
+  readonly #grpc: Server;
   readonly #forced = new AbortController();
   readonly #startPatienceMs: number;
   /** Aborted when there is nothing more to wait for: the services are there, or will never be. */
@@ -75,10 +83,23 @@ class GrpcPluginServer implements PluginServer {
   #isOpen = false;
   #stopping: Promise<StopResult> | null = null;
 
-  constructor({ services, config, logger, startPatienceMs }: PluginServerOptions) {
-    this.#startPatienceMs = startPatienceMs ?? START_PATIENCE_MS;
+  constructor({ services, config, logger, ...times }: PluginServerOptions) {
+    this.#startPatienceMs = times.startPatienceMs ?? START_PATIENCE_MS;
     this.#config = config;
-    this.#calls = new CallRegistry(logger);
+    this.#calls = new CallRegistry(logger, config.maxCalls);
+    this.#streamLimits = {
+      places: new StreamPlaces(config.maxStreams),
+      stallMs: config.streamStallMs,
+    };
+    this.#connections = new Connections({
+      limit: config.maxConnections,
+      logger,
+      ...(times.requestMs === undefined ? {} : { requestMs: times.requestMs }),
+    });
+    this.#grpc = new Server({
+      'grpc.max_concurrent_streams': CALLS_PER_CONNECTION,
+      interceptors: [this.#connections.interceptor],
+    });
     for (const service of services) this.#services.set(service.name, service);
     for (const name of Object.keys(servedServices()) as ServiceName[]) this.#register(name);
   }
@@ -89,12 +110,12 @@ class GrpcPluginServer implements PluginServer {
   }
 
   async #bindNarrow(): Promise<void> {
-    const { endpoint, socketPath, socketMode } = this.#config;
+    const { socketPath, socketMode } = this.#config;
     // The mode is narrow from the moment of bind and widened afterwards, so there is no moment in
     // which others may connect. The umask is the process's, so nothing else may create files now.
     const umask = process.umask(0o177);
     try {
-      await this.#bind(endpoint);
+      await this.#bind(socketPath);
     } finally {
       process.umask(umask);
     }
@@ -119,25 +140,26 @@ class GrpcPluginServer implements PluginServer {
 
   async #stop(): Promise<StopResult> {
     this.#settled.abort();
-    const closed = new Promise<void>((resolve) => this.#grpc.tryShutdown(() => resolve()));
-    const ended = Promise.all([closed, this.#calls.idle()]);
-    if (await within(this.#config.shutdownGraceMs, ended, this.#forced.signal)) {
-      return { forced: false, unfinished: 0 };
-    }
-    this.#calls.abortAll(CsiError.unavailable('the plugin is stopping; call again'));
-    await within(POLITE_MS, ended, this.#forced.signal);
+    this.#connections.stop();
+    const idle = this.#calls.idle();
+    const inTime = await within(this.#config.shutdownGraceMs, idle, this.#forced.signal);
+    if (!inTime) this.#calls.abortAll(CsiError.unavailable('the plugin is stopping; call again'));
+    const ended = Promise.all([idle, this.#connections.closed()]);
+    await within(POLITE_MS, ended, inTime ? undefined : this.#forced.signal);
+    this.#connections.destroy();
     this.#grpc.forceShutdown();
+    if (inTime) return { forced: false, unfinished: 0 };
     await within(RELEASE_MS, this.#calls.idle());
     return { forced: true, unfinished: this.#calls.size };
   }
 
-  async #bind(endpoint: string): Promise<void> {
-    await new Promise<void>((resolve, reject) => {
-      this.#grpc.bindAsync(endpoint, ServerCredentials.createInsecure(), (error) => {
-        if (error === null) resolve();
-        else reject(new StartError(`cannot listen on ${endpoint}: ${error.message}`));
-      });
-    });
+  async #bind(path: string): Promise<void> {
+    try {
+      await this.#connections.listen(path, this.#grpc);
+    } catch (thrown) {
+      const reason = thrown instanceof Error ? thrown.message : String(thrown);
+      throw new StartError(`cannot listen on unix://${path}: ${reason}`);
+    }
   }
 
   /** Every method of the proto is there, in every mode: what we do not serve says so itself. */
@@ -148,7 +170,7 @@ class GrpcPluginServer implements PluginServer {
       if (requestType === undefined) throw new Error(`proto/csi.proto has no ${name}.${rpcName}`);
       const rpc = { service: name, name: rpcName, requestType };
       const handler = definition.responseStream
-        ? createStreamHandler(rpc, this.#calls, (signal) =>
+        ? createStreamHandler(rpc, this.#calls, this.#streamLimits, (signal) =>
             this.#find(name, rpcName, signal, (found) => found.streams),
           )
         : createUnaryHandler({ ...rpc, encode: encoderOf(definition) }, this.#calls, (signal) =>

@@ -5,11 +5,13 @@
  * short. Knows neither what an RPC does nor how an answer is sent.
  */
 import { randomBytes } from 'node:crypto';
+import type { Metadata } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
 import { CsiError, StatusCode } from '../errors.js';
+import { originOf } from './incoming-calls.js';
 import { redact } from './redact.js';
 import type { DecodedRequest } from './request-decoder.js';
-import type { CallContext, RequestMessage, ServiceName } from './service.js';
+import type { RequestMessage, ServiceName, StreamContext } from './service.js';
 
 export interface Rpc {
   readonly service: ServiceName;
@@ -21,6 +23,7 @@ export interface Rpc {
 /** What this file needs of a gRPC server call. */
 export interface GrpcCall {
   readonly request: DecodedRequest;
+  readonly metadata: Metadata;
   getDeadline(): Date | number;
   once(event: 'cancelled', listener: () => void): unknown;
 }
@@ -30,6 +33,9 @@ type Notes = Readonly<Record<string, string | number | bigint | boolean>>;
 const CODE_NAMES: ReadonlyMap<number, string> = new Map(
   Object.entries(StatusCode).map(([name, code]) => [code, name]),
 );
+
+/** What requests may take in all, encoded, while their calls run. A single one may always. */
+const MAX_REQUEST_BYTES = 32 << 20;
 
 /** Request fields that say what a call was about. */
 const LOGGED_FIELDS = [
@@ -54,10 +60,14 @@ const DEADLINE_SLACK_MS = 100;
 export class CallRegistry {
   readonly #calls = new Set<Call>();
   readonly #log: Logger;
+  readonly #maxCalls: number;
+  #requestBytes = 0;
   #idle: { promise: Promise<void>; resolve: () => void } | null = null;
 
-  constructor(log: Logger) {
+  /** @param maxCalls how many calls are admitted at once, streams included */
+  constructor(log: Logger, maxCalls: number) {
     this.#log = log;
+    this.#maxCalls = maxCalls;
   }
 
   get size(): number {
@@ -67,7 +77,24 @@ export class CallRegistry {
   open(rpc: Rpc, grpcCall: GrpcCall): Call {
     const call = new Call(rpc, grpcCall, this.#log, () => this.#close(call));
     this.#calls.add(call);
+    this.#requestBytes += call.requestBytes;
     return call;
+  }
+
+  /**
+   * Throws UNAVAILABLE if there is too much to do already. Not of Identity: who is asked for its health and
+   * does not answer is restarted, which helps nobody.
+   */
+  admit(rpc: Rpc): void {
+    if (rpc.service === 'Identity') return;
+    if (this.#calls.size > this.#maxCalls) {
+      throw CsiError.unavailable(
+        `${this.#maxCalls} calls are in flight, and that is the limit; try again later`,
+      );
+    }
+    if (this.#calls.size > 1 && this.#requestBytes > MAX_REQUEST_BYTES) {
+      throw CsiError.unavailable('the requests in flight are too large together; try again later');
+    }
   }
 
   /** Aborts the signal of every call in flight; their handlers end when they notice. */
@@ -90,14 +117,16 @@ export class CallRegistry {
 
   #close(call: Call): void {
     this.#calls.delete(call);
+    this.#requestBytes -= call.requestBytes;
     if (this.#calls.size > 0) return;
     this.#idle?.resolve();
     this.#idle = null;
   }
 }
 
-export class Call implements CallContext {
+export class Call implements StreamContext {
   readonly log: Logger;
+  readonly peer: object;
   readonly #onFinish: () => void;
   readonly #request: DecodedRequest;
   readonly #controller = new AbortController();
@@ -108,6 +137,7 @@ export class Call implements CallContext {
   constructor(rpc: Rpc, grpcCall: GrpcCall, log: Logger, onFinish: () => void) {
     this.#onFinish = onFinish;
     this.#request = grpcCall.request;
+    this.peer = originOf(grpcCall.metadata)?.connection ?? this;
     this.log = log.child({
       op: randomBytes(6).toString('hex'),
       method: `${rpc.service}.${rpc.name}`,
@@ -129,6 +159,11 @@ export class Call implements CallContext {
   get request(): RequestMessage {
     if (this.#request.refusal !== null) throw this.#request.refusal;
     return this.#request.message;
+  }
+
+  /** Of the request as it came over the wire. */
+  get requestBytes(): number {
+    return this.#request.bytes;
   }
 
   /** Aborted when the client cancels, its deadline passes, or the plugin is forced to stop. */

@@ -41,6 +41,7 @@ export function createUnaryHandler(
     const call = calls.open(rpc, grpcCall);
     let error: CsiError | null = null;
     try {
+      calls.admit(rpc);
       const handler = await find(call.signal);
       const response = await handler(call.request, call);
       callback(null, rpc.encode(response));

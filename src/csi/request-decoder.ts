@@ -15,6 +15,8 @@ import type { RequestMessage } from './service.js';
 export interface DecodedRequest {
   readonly message: RequestMessage;
   readonly refusal: CsiError | null;
+  /** Length of what was decoded. */
+  readonly bytes: number;
 }
 
 /** @param typeName relative to csi.v1, such as `CreateVolumeRequest` */
@@ -23,9 +25,9 @@ export function requestDecoder(typeName: string): (bytes: Buffer) => DecodedRequ
   return (bytes) => {
     try {
       const message = type.toObject(type.decode(new StrictReader(bytes)), CONVERSION);
-      return { message, refusal: null };
+      return { message, refusal: null, bytes: bytes.length };
     } catch (thrown) {
-      return { message: {}, refusal: refusalOf(typeName, thrown) };
+      return { message: {}, refusal: refusalOf(typeName, thrown), bytes: bytes.length };
     }
   };
 }

@@ -22,6 +22,14 @@ export interface CallContext {
   note(fields: Readonly<Record<string, string | number | bigint | boolean>>): void;
 }
 
+/** One stream in progress. */
+export interface StreamContext extends CallContext {
+  /** Aborted when nobody waits for the stream any more; its reason is a CsiError. */
+  readonly signal: AbortSignal;
+  /** Who calls: the same object for all calls of one connection. */
+  readonly peer: object;
+}
+
 export type UnaryHandler = (
   request: RequestMessage,
   context: CallContext,
@@ -42,7 +50,7 @@ export interface MessageWriter {
 
 export type StreamHandler = (
   request: RequestMessage,
-  context: CallContext,
+  context: StreamContext,
   writer: MessageWriter,
 ) => Promise<void>;
 

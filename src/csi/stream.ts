@@ -7,10 +7,12 @@
  */
 import type { ServerWritableStream } from '@grpc/grpc-js';
 import { CsiError } from '../errors.js';
-import type { CallRegistry, Rpc } from './calls.js';
+import type { Call, CallRegistry, Rpc } from './calls.js';
 import { statusOf } from './handler.js';
+import { originOf } from './incoming-calls.js';
 import type { DecodedRequest } from './request-decoder.js';
 import type { MessageWriter, StreamHandler } from './service.js';
+import type { OpenStream, StreamPlaces } from './stream-places.js';
 
 export type StreamCall = ServerWritableStream<DecodedRequest, Buffer>;
 
@@ -18,6 +20,12 @@ export type StreamCall = ServerWritableStream<DecodedRequest, Buffer>;
 const PREFIX_BYTES = 5;
 /** Messages handed to gRPC and not yet sent: enough to keep it busy, bounded when messages are tiny. */
 const MAX_IN_FLIGHT = 64;
+
+export interface StreamLimits {
+  places: StreamPlaces;
+  /** How long a client may take nothing before its stream is ended. */
+  stallMs: number;
+}
 
 /**
  * @param find gives the handler, which may take until the plugin has started, or rejects with what
@@ -27,13 +35,16 @@ const MAX_IN_FLIGHT = 64;
 export function createStreamHandler(
   rpc: Rpc,
   calls: CallRegistry,
+  limits: StreamLimits,
   find: (signal: AbortSignal) => Promise<StreamHandler>,
 ): (grpcCall: StreamCall) => Promise<void> {
   return async (grpcCall) => {
     const call = calls.open(rpc, grpcCall);
-    const writer = new CallWriter(grpcCall, call.signal);
+    const writer = new CallWriter(grpcCall, call, limits.stallMs);
     let error: CsiError | null = null;
     try {
+      calls.admit(rpc);
+      limits.places.enter(writer);
       const handler = await find(call.signal);
       await handler(call.request, call, writer);
       // A handler that gave way without a word has not sent everything.
@@ -41,32 +52,65 @@ export function createStreamHandler(
     } catch (thrown) {
       error = call.errorOf(thrown);
     }
+    limits.places.leave(writer);
     writer.close();
     call.note({ ...writer.sums, waitMs: Math.round(writer.sums.waitMs) });
-    // Not `end` with a status, nor `destroy`: this is what makes grpc-js send code and message.
     if (error === null) grpcCall.end();
-    else if (!grpcCall.cancelled) grpcCall.emit('error', statusOf(error));
+    else if (!grpcCall.cancelled) sendError(grpcCall, error, writer.stalledSince !== null);
     call.finish(error);
   };
 }
 
-class CallWriter implements MessageWriter {
+/**
+ * What waits for a client that may never read again is dropped, and with it the memory it is in.
+ * Otherwise the error comes behind what was sent: not by `end` with a status, nor by `destroy`, but by
+ * the event that makes grpc-js send code and message.
+ */
+function sendError(grpcCall: StreamCall, error: CsiError, isStalled: boolean): void {
+  const origin = originOf(grpcCall.metadata);
+  if (!isStalled || origin === undefined) {
+    grpcCall.emit('error', statusOf(error));
+    return;
+  }
+  grpcCall.destroy();
+  origin.abandon(statusOf(error));
+}
+
+class CallWriter implements MessageWriter, OpenStream {
   /** Of what was sent; waits are pauses until gRPC, and so the client, had taken messages. */
   readonly sums = { messages: 0, wireBytes: 0, waits: 0, waitMs: 0 };
   readonly #grpcCall: StreamCall;
-  readonly #signal: AbortSignal;
+  readonly #call: Call;
+  readonly #stallMs: number;
+  #stallTimer: NodeJS.Timeout;
+  /** When the client last took a message that was waited for. */
+  #progressAt = 0;
   /** Why nothing can be sent any more. */
   #failure: unknown = null;
   #inFlight = 0;
   #sending = false;
   #waiter: { level: number; resolve: () => void; reject: (reason: unknown) => void } | null = null;
 
-  constructor(grpcCall: StreamCall, signal: AbortSignal) {
+  constructor(grpcCall: StreamCall, call: Call, stallMs: number) {
     this.#grpcCall = grpcCall;
-    this.#signal = signal;
-    // One listener for the whole call: a listener for each wait costs more than the messages.
-    if (signal.aborted) this.#aborted();
-    else signal.addEventListener('abort', this.#aborted);
+    this.#call = call;
+    this.#stallMs = stallMs;
+    // One listener and one timer for the whole call: one for each wait costs more than the messages.
+    if (call.signal.aborted) this.#aborted();
+    else call.signal.addEventListener('abort', this.#aborted);
+    this.#stallTimer = setTimeout(this.#checkStall, stallMs).unref();
+  }
+
+  get peer(): object {
+    return this.#call.peer;
+  }
+
+  get stalledSince(): number | null {
+    return this.#inFlight > 0 ? this.#progressAt : null;
+  }
+
+  end(reason: CsiError): void {
+    this.#call.abort(reason);
   }
 
   async send(chunk: Uint8Array): Promise<void> {
@@ -87,12 +131,14 @@ class CallWriter implements MessageWriter {
 
   /** Refuses all further sends. */
   close(): void {
-    this.#signal.removeEventListener('abort', this.#aborted);
+    clearTimeout(this.#stallTimer);
+    this.#call.signal.removeEventListener('abort', this.#aborted);
     this.#fail(new Error('the call has ended: nothing can be sent'));
   }
 
   #write(message: Buffer): void {
     if (this.#failure !== null) throw this.#failure;
+    if (this.#inFlight === 0) this.#progressAt = performance.now();
     this.#inFlight += 1;
     this.sums.messages += 1;
     this.sums.wireBytes += message.byteLength;
@@ -113,6 +159,7 @@ class CallWriter implements MessageWriter {
   /** Never called for messages that were under way when the client cancelled. */
   readonly #written = (error?: Error | null): void => {
     this.#inFlight -= 1;
+    this.#progressAt = performance.now();
     if (error) {
       this.#fail(CsiError.cancelled('the stream to the caller is broken', { cause: error }));
     } else if (this.#waiter !== null && this.#inFlight <= this.#waiter.level) {
@@ -122,7 +169,22 @@ class CallWriter implements MessageWriter {
     }
   };
 
-  readonly #aborted = (): void => this.#fail(this.#signal.reason);
+  readonly #aborted = (): void => this.#fail(this.#call.signal.reason);
+
+  readonly #checkStall = (): void => {
+    const since = this.stalledSince ?? performance.now();
+    const leftMs = since + this.#stallMs - performance.now();
+    if (leftMs > 0) {
+      this.#stallTimer = setTimeout(this.#checkStall, leftMs).unref();
+      return;
+    }
+    this.end(
+      CsiError.aborted(
+        `the caller has read nothing for ${Math.round(this.#stallMs / 1000)} s; ` +
+          'call again with starting_offset behind the last range received',
+      ),
+    );
+  };
 
   #fail(reason: unknown): void {
     this.#failure ??= reason;

@@ -3,7 +3,7 @@
  *
  * Either the whole list is sent, or the stream ends with an error that says why. The snapshots are
  * locked in shared mode for the length of a stream, so that neither can be deleted under it, nor a
- * deleted base forgotten; a client that goes away lets go of them with the next chunk.
+ * deleted base forgotten; a client that goes away or stops reading lets go of them.
  *
  * A deleted snapshot that is no base any more is NOT_FOUND, whatever became of it: to CSI it has not
  * existed since its deletion, and the code must not change when nobody remembers the reason.
@@ -16,10 +16,10 @@ import {
   requirePresent,
   requireString,
 } from '../csi/fields.js';
-import type { CallContext, MessageWriter, RequestMessage, Service } from '../csi/service.js';
+import type { MessageWriter, RequestMessage, Service, StreamContext } from '../csi/service.js';
 import { CsiError, SystemError } from '../errors.js';
 import type { ScanSource } from '../native/addon.js';
-import type { NativeFiller } from '../native/pool.js';
+import type { ScanThreads } from '../native/scan-threads.js';
 import { scan } from '../native/scanner.js';
 import { type OperationLocks, shared, snapshotKey } from '../volumes/operation-locks.js';
 import { snapshotDeleting } from '../volumes/ready-volume.js';
@@ -28,7 +28,7 @@ import type { AsyncCatalogue, SnapshotRecord } from '../volumes/records.js';
 export interface SnapshotMetadataDependencies {
   catalogue: AsyncCatalogue;
   locks: OperationLocks;
-  filler: NativeFiller;
+  scanThreads: ScanThreads;
   backendOf(pool: string): Backend;
 }
 
@@ -52,7 +52,7 @@ export function createSnapshotMetadataService(deps: SnapshotMetadataDependencies
 async function allocated(
   deps: SnapshotMetadataDependencies,
   request: RequestMessage,
-  context: CallContext,
+  context: StreamContext,
   writer: MessageWriter,
 ): Promise<void> {
   requirePresent(request['snapshot_id'], 'snapshot_id');
@@ -67,7 +67,7 @@ async function allocated(
 async function delta(
   deps: SnapshotMetadataDependencies,
   request: RequestMessage,
-  context: CallContext,
+  context: StreamContext,
   writer: MessageWriter,
 ): Promise<void> {
   requirePresent(request['base_snapshot_id'], 'base_snapshot_id');
@@ -181,16 +181,17 @@ interface ScanJob {
 async function stream(
   deps: SnapshotMetadataDependencies,
   job: ScanJob,
-  context: CallContext,
+  context: StreamContext,
   writer: MessageWriter,
 ): Promise<void> {
   const { target, base, params } = job;
   const backend = deps.backendOf(target.pool);
   const source = await backend.scanSource(target.snapshotId, base?.snapshotId ?? null);
   assertWhole(job, source);
+  const turn = { group: target.pool, peer: context.peer, signal: context.signal };
   const sums = { entries: 0, entryBytes: 0n, chunks: 0, extents: 0, rescans: 0, unprovedBytes: 0n };
   try {
-    for await (const { bytes, result } of scan(deps.filler, source, params)) {
+    for await (const { bytes, result } of scan(deps.scanThreads, source, { ...params, turn })) {
       sums.chunks += 1;
       sums.entries += result.entries;
       sums.entryBytes += result.entryBytes;

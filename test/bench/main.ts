@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { Cleanup } from './cleanup.js';
 import { deltaRows } from './delta-row.js';
+import { hostileRows } from './hostile-row.js';
 import { isMet, machine, type Row, spread, table, toJson } from './report.js';
 import { rssRows } from './rss-row.js';
 import type { Settings } from './settings.js';
@@ -11,8 +12,8 @@ import { thinRows } from './thin-rows.js';
 
 const HELP = `npm run bench -- [NAME...] [--rounds N] [--cold] [--json FILE]
 
-  NAME           stream-cpu, delta (needs root), rss or thin (needs root and thin_delta); also as
-                 --only NAME; without any, all of them
+  NAME           stream-cpu, delta (needs root), rss, hostile or thin (needs root and thin_delta);
+                 also as --only NAME; without any, all of them
   --rounds N     rounds of every row, at least 5 (default 5)
   --cold         delta also from the disk: empties the caches of the machine, takes minutes
   --json FILE    also write every figure of every round there
@@ -25,6 +26,7 @@ const BENCHES: Readonly<Record<string, (settings: Settings) => Promise<Row[]>>> 
   'stream-cpu': streamCpuRows,
   delta: deltaRows,
   rss: rssRows,
+  hostile: hostileRows,
   thin: thinRows,
 };
 const MIN_ROUNDS = 5;

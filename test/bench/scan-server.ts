@@ -5,6 +5,7 @@
 import type { Backend } from '../../src/backends/backend.js';
 import { createLogger } from '../../src/logger.js';
 import { NativePool } from '../../src/native/pool.js';
+import { ScanThreads } from '../../src/native/scan-threads.js';
 import { createPluginServer } from '../../src/server.js';
 import { createSnapshotMetadataService } from '../../src/services/snapshot-metadata.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
@@ -39,15 +40,15 @@ export async function serveScans(
       createSnapshotMetadataService({
         catalogue: catalogue as AsyncCatalogue,
         locks: new OperationLocks(),
-        filler,
+        scanThreads: new ScanThreads(filler, SCAN_THREADS),
         backendOf: () => backend as Backend,
       }),
     ],
     config: {
-      endpoint,
       socketPath: endpoint.slice('unix://'.length),
       socketMode: 0o600,
       shutdownGraceMs: SHUTDOWN_GRACE_MS,
+      ...{ maxConnections: 128, maxCalls: 1000, maxStreams: 64, streamStallMs: 60_000 },
     },
     logger: createLogger('warn'),
   });

@@ -3,15 +3,18 @@ import assert from 'node:assert/strict';
 import { after, afterEach, beforeEach, test } from 'node:test';
 import type { MessageWriter } from '../../src/csi/service.js';
 import { NativePool } from '../../src/native/pool.js';
+import { ScanThreads } from '../../src/native/scan-threads.js';
 import { createSnapshotMetadataService } from '../../src/services/snapshot-metadata.js';
 import type { SnapshotRecord, VolumeRecord } from '../../src/volumes/records.js';
 import type { Range } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
+import { patientTurn } from '../support/turn.js';
 import { decodeFrames } from '../support/wire.js';
 import { type Managers, openManagers } from '../unit/volumes/manager-fixture.js';
 
 const BLOCK = 4096;
 const filler = new NativePool(1);
+const scanThreads = new ScanThreads(filler, 1);
 let managers: Managers;
 let volume: VolumeRecord;
 
@@ -36,11 +39,11 @@ async function call(
 ): Promise<Range[]> {
   const { catalogue, locks, registry } = managers.deps;
   const backendOf = (pool: string) => registry.owning(pool);
-  const service = createSnapshotMetadataService({ catalogue, locks, filler, backendOf });
+  const service = createSnapshotMetadataService({ catalogue, locks, scanThreads, backendOf });
   const ranges: Range[] = [];
   const handler = service.streams[rpc];
   assert.ok(handler !== undefined);
-  const context = { note: () => undefined };
+  const context = { note: () => undefined, ...patientTurn() };
   await handler({ starting_offset: '0', max_results: 0, ...request }, context, {
     send: async (chunk) => {
       ranges.push(...decodeFrames(chunk).flatMap((message) => message.ranges));

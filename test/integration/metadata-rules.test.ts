@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { ScanThreads } from '../../src/native/scan-threads.js';
 import { createSnapshotMetadataService } from '../../src/services/snapshot-metadata.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
 import type { AsyncCatalogue } from '../../src/volumes/records.js';
@@ -23,6 +24,7 @@ import {
   type TestSnapshot,
   TestVolume,
 } from '../support/test-volume.js';
+import { patientTurn } from '../support/turn.js';
 import { skipUnlessRoot } from '../support/workspace.js';
 
 const MIB = 1 << 20;
@@ -184,13 +186,13 @@ test('SM12: a snapshot that was not cut to the end is FAILED_PRECONDITION', asyn
     // Of the catalogue only this one call is used.
     catalogue: { snapshotById: async () => half } as unknown as AsyncCatalogue,
     locks: new OperationLocks(),
-    filler: { fill: () => assert.fail('nothing is scanned') },
+    scanThreads: new ScanThreads({ fill: () => assert.fail('nothing is scanned') }, 1),
     backendOf: () => new MemoryBackend(),
   });
   const call = service.streams['GetMetadataAllocated'];
   const writer = { send: () => assert.fail('nothing is sent') };
   const request = { snapshot_id: half.snapshotId };
-  const context = { note: () => undefined };
+  const context = { note: () => undefined, ...patientTurn() };
   await rejectsWith(
     (async () => call?.(request, context, writer))(),
     'FAILED_PRECONDITION',

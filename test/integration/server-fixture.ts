@@ -10,7 +10,7 @@ import { CSI_PACKAGE, clientServices, csiProto } from '../../src/csi/proto.js';
 import type { CallContext, Service, ServiceName } from '../../src/csi/service.js';
 import type { CsiError } from '../../src/errors.js';
 import { createLogger } from '../../src/logger.js';
-import { createPluginServer, type PluginServer } from '../../src/server.js';
+import { type CallLimits, createPluginServer, type PluginServer } from '../../src/server.js';
 import { CsiClient } from '../support/csi-client.js';
 
 export type LogLine = Record<string, unknown>;
@@ -31,10 +31,12 @@ export interface TestServer {
 export interface TestServerOptions {
   services?: Service[];
   graceMs?: number;
+  limits?: Partial<CallLimits>;
   socketMode?: number;
   /** Leave the gate closed, as while the pools start. */
   starting?: boolean;
   startPatienceMs?: number;
+  requestMs?: number;
 }
 
 export function temporaryDirectory(t: TestContext): string {
@@ -66,12 +68,14 @@ export function makeServer(directory: string, options: TestServerOptions = {}): 
   const server = createPluginServer({
     services: options.services ?? [],
     config: {
-      endpoint,
       socketPath,
+      ...{ maxConnections: 128, maxCalls: 1000, maxStreams: 64, streamStallMs: 60_000 },
+      ...options.limits,
       socketMode: options.socketMode ?? 0o600,
       shutdownGraceMs: options.graceMs ?? 5000,
     },
     startPatienceMs: options.startPatienceMs ?? 30_000,
+    requestMs: options.requestMs ?? 20_000,
     logger: createLogger('debug', { write: (line) => lines.push(line) }),
   });
   return {
@@ -121,9 +125,14 @@ export function frame(capacity: number | bigint, rows: readonly Row[]): Buffer {
 /** A client of one service without any comfort: methods by name, gRPC's options, gRPC's calls. */
 export type RawClient = grpc.Client & Record<string, (...given: unknown[]) => unknown>;
 
-export function rawClient(t: TestContext, endpoint: string, service: ServiceName): RawClient {
+export function rawClient(
+  t: TestContext,
+  endpoint: string,
+  service: ServiceName,
+  options: grpc.ChannelOptions = {},
+): RawClient {
   const Client = grpc.makeGenericClientConstructor(clientServices()[service], service);
-  const client = new Client(endpoint, grpc.credentials.createInsecure());
+  const client = new Client(endpoint, grpc.credentials.createInsecure(), options);
   t.after(() => client.close());
   return client as unknown as RawClient;
 }

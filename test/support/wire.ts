@@ -3,8 +3,10 @@ import assert from 'node:assert/strict';
 import { CSI_PACKAGE, csiProto } from '../../src/csi/proto.js';
 import type { ScanSource } from '../../src/native/addon.js';
 import type { NativeFiller } from '../../src/native/pool.js';
+import { ScanThreads } from '../../src/native/scan-threads.js';
 import { type ScanOptions, scan } from '../../src/native/scanner.js';
 import type { MetadataAnswer, Range } from './csi-client.js';
+import { patientTurn } from './turn.js';
 
 const FRAME_HEAD_BYTES = 5;
 
@@ -62,9 +64,10 @@ export async function scanAll(
   const answer = { type: '', capacity: -1n, ranges: [] as Range[], messages: 0 };
   let rescans = 0;
   let unprovedBytes = 0n;
-  for await (const { bytes, result } of scan(filler, source, {
+  for await (const { bytes, result } of scan(new ScanThreads(filler, 1), source, {
     startingOffset: 0n,
     maxResults: 0,
+    turn: patientTurn(),
     ...options,
   })) {
     const messages = decodeFrames(bytes);

@@ -4,8 +4,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { SystemError } from '../../../src/errors.js';
 import type { FillRequest, FillResult, ScanSource } from '../../../src/native/addon.js';
 import type { NativeFiller } from '../../../src/native/pool.js';
+import { ScanThreads } from '../../../src/native/scan-threads.js';
 import { MAX_ENTRIES_PER_MESSAGE, scan } from '../../../src/native/scanner.js';
 import type { FillAnswer } from '../../../src/native/worker.js';
+import { patientTurn } from '../../support/turn.js';
 
 const SOURCE: ScanSource = {
   kind: 'pattern',
@@ -56,12 +58,13 @@ class FakeFiller implements NativeFiller {
   }
 }
 
-const options = { startingOffset: 40n, maxResults: 0 };
+const options = { startingOffset: 40n, maxResults: 0, turn: patientTurn() };
 
 test('a scan goes on from where the last chunk ended, with the range that was open there', async () => {
   const filler = new FakeFiller(4);
   const seen: number[] = [];
-  for await (const { bytes } of scan(filler, SOURCE, options)) seen.push(bytes[0] ?? -1);
+  for await (const { bytes } of scan(new ScanThreads(filler, 1), SOURCE, options))
+    seen.push(bytes[0] ?? -1);
   assert.deepEqual(seen, [0, 1, 2, 3]);
   assert.deepEqual(
     filler.requests.map(({ offset, rangeStart }) => [offset, rangeStart]),
@@ -74,22 +77,25 @@ test('a scan goes on from where the last chunk ended, with the range that was op
   );
 });
 
-test('one chunk is read ahead, no more, and two buffers are enough', async () => {
+test('nothing is read ahead before the first chunks were taken, then one chunk, in two buffers', async () => {
   const filler = new FakeFiller(8);
   let taken = 0;
-  for await (const _chunk of scan(filler, SOURCE, options)) {
-    taken += 1;
+  for await (const _chunk of scan(new ScanThreads(filler, 1), SOURCE, options)) {
     await delay(5);
-    assert.ok(filler.requests.length <= taken + 1, 'more than one chunk ahead');
+    const ahead = taken < 3 ? 0 : 1;
+    taken += 1;
+    assert.ok(filler.requests.length <= taken + ahead, 'more chunks ahead than that');
   }
   assert.equal(taken, 8);
-  assert.equal(filler.buffers.size, 2);
+  const sizes = filler.requests.map(({ maxEntries }) => maxEntries);
+  assert.deepEqual(sizes, [1024, 4096, 4096, ...new Array<number>(5).fill(65536)]);
+  assert.equal(filler.buffers.size, 4);
 });
 
 test('the bytes of a chunk stay as they are until the next one is asked for', async () => {
   const filler = new FakeFiller(20);
   let index = 0;
-  for await (const { bytes } of scan(filler, SOURCE, options)) {
+  for await (const { bytes } of scan(new ScanThreads(filler, 1), SOURCE, options)) {
     await delay(3);
     assert.equal(bytes[0], index);
     index += 1;
@@ -98,7 +104,7 @@ test('the bytes of a chunk stay as they are until the next one is asked for', as
 
 test('a consumer that leaves ends the scan, and the chunk ahead may fail unheard', async () => {
   const filler = new FakeFiller(100, (_result, index) => (index >= 1 ? failure('EIO') : {}));
-  for await (const _chunk of scan(filler, SOURCE, options)) break;
+  for await (const _chunk of scan(new ScanThreads(filler, 1), SOURCE, options)) break;
   await delay(10);
   assert.ok(filler.requests.length <= 2);
 });
@@ -109,7 +115,7 @@ test('a failed chunk comes as a SystemError after the chunks before it', async (
   );
   let taken = 0;
   const all = async (): Promise<void> => {
-    for await (const _chunk of scan(filler, SOURCE, options)) taken += 1;
+    for await (const _chunk of scan(new ScanThreads(filler, 1), SOURCE, options)) taken += 1;
   };
   await assert.rejects(all(), (thrown) => {
     assert.ok(thrown instanceof SystemError);
@@ -122,7 +128,7 @@ test('a failed chunk comes as a SystemError after the chunks before it', async (
 test('a filler that rejects rejects the scan', async () => {
   const filler: NativeFiller = { fill: () => Promise.reject(new Error('the thread has died')) };
   await assert.rejects(async () => {
-    for await (const _chunk of scan(filler, SOURCE, options)) break;
+    for await (const _chunk of scan(new ScanThreads(filler, 1), SOURCE, options)) break;
   }, /the thread has died/);
 });
 
@@ -131,7 +137,8 @@ test('chunks without messages are not handed on, except that the last one always
     index === 2 ? {} : { messages: 0, bytes: 0 },
   );
   const messages: number[] = [];
-  for await (const { result } of scan(filler, SOURCE, options)) messages.push(result.messages);
+  for await (const { result } of scan(new ScanThreads(filler, 1), SOURCE, options))
+    messages.push(result.messages);
   assert.deepEqual(messages, [1, 0]);
 });
 
@@ -139,7 +146,7 @@ test('an empty message may be sent by the first chunk that sends, and by none af
   const filler = new FakeFiller(4, (_result, index) =>
     index === 1 ? {} : { messages: 0, bytes: 0 },
   );
-  for await (const _chunk of scan(filler, SOURCE, options));
+  for await (const _chunk of scan(new ScanThreads(filler, 1), SOURCE, options));
   assert.deepEqual(
     filler.requests.map((request) => request.sendEmpty),
     [true, true, false, false],
@@ -156,7 +163,11 @@ test('max_results bounds each message, and never raises the bound of the plugin'
   ];
   for (const [maxResults, expected] of bounds) {
     const filler = new FakeFiller(3);
-    for await (const _chunk of scan(filler, SOURCE, { startingOffset: 0n, maxResults }));
+    for await (const _chunk of scan(new ScanThreads(filler, 1), SOURCE, {
+      ...options,
+      startingOffset: 0n,
+      maxResults,
+    }));
     for (const request of filler.requests) assert.equal(request.maxEntriesPerMessage, expected);
   }
 });

@@ -1,0 +1,269 @@
+/**
+ * Connections that say nothing and requests that never become whole: what they cost, whom they keep out,
+ * and how a stop deals with them.
+ */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect as http2Connect,
+} from 'node:http2';
+import { connect, type Socket } from 'node:net';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { RequestMessage } from '../../src/csi/service.js';
+import {
+  defer,
+  fakeService,
+  rawClient,
+  startServer,
+  type TestServer,
+} from '../integration/server-fixture.js';
+import { CsiClient } from '../support/csi-client.js';
+import { eventually } from '../support/eventually.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { encodeMessage, RawConnection } from '../support/raw-call.js';
+
+const FACTOR = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 1 : 10;
+const MIB = 1 << 20;
+const REQUEST_BYTES = 3 * MIB;
+/** Nothing here may take so long; what does, ends with `forced`. */
+const GRACE_MS = 60_000;
+const READY = 2;
+
+const identity = fakeService('Identity', {
+  unary: { Probe: async () => ({ ready: { value: true } }) },
+});
+
+/** A client of its own that has made a call, and is idle now. */
+async function idleClient(t: TestContext, made: TestServer): Promise<CsiClient> {
+  const client = new CsiClient(made.endpoint);
+  t.after(() => client.close());
+  await client.identity.Probe({});
+  return client;
+}
+
+/** A connection that says what it is given, and nothing else; it never ends its side. */
+async function rawSocket(t: TestContext, made: TestServer, says?: Buffer): Promise<Socket> {
+  const socket = connect({ path: made.socketPath, allowHalfOpen: true });
+  socket.on('error', () => undefined);
+  t.after(() => socket.destroy());
+  await once(socket, 'connect');
+  if (says !== undefined) socket.write(says);
+  return socket;
+}
+
+/** The beginning of HTTP/2, with an empty SETTINGS frame. */
+const PREFACE = Buffer.concat([
+  Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'),
+  Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]),
+]);
+
+function session(t: TestContext, made: TestServer): ClientHttp2Session {
+  const opened = http2Connect('http://localhost', {
+    createConnection: () => connect(made.socketPath),
+  });
+  opened.on('error', () => undefined);
+  t.after(() => opened.destroy());
+  return opened;
+}
+
+/** A request of which the length is told and nothing follows yet. */
+function halfSent(of: ClientHttp2Session, path = '/csi.v1.Identity/Probe'): ClientHttp2Stream {
+  const stream = of.request({
+    ':method': 'POST',
+    ':path': path,
+    'content-type': 'application/grpc',
+    te: 'trailers',
+  });
+  stream.on('error', () => undefined);
+  const prefix = Buffer.alloc(5);
+  prefix.writeUInt32BE(REQUEST_BYTES, 1);
+  stream.write(prefix);
+  return stream;
+}
+
+test('a stop with idle clients does not wait for them, whether they react or not', async (t) => {
+  const made = await startServer(t, { services: [identity], graceMs: GRACE_MS });
+  const client = await idleClient(t, made);
+  const silent = await rawSocket(t, made);
+  const deaf = await rawSocket(t, made, PREFACE);
+  // Once it has answered there is a session, which would wait for the other side to end.
+  await once(deaf, 'data');
+  const closed = Promise.all([once(silent, 'end'), once(deaf, 'end')]);
+  silent.resume();
+  assert.deepEqual(await made.server.stop(), { forced: false, unfinished: 0 });
+  await closed;
+  await rejectsWith(client.identity.Probe({}, { deadlineMs: 1000 }), 'UNAVAILABLE');
+});
+
+test('a stop closes idle connections while it waits for a call on another', async (t) => {
+  const going = defer();
+  const node = fakeService('Node', {
+    unary: {
+      NodeGetInfo: async () => {
+        await going.promise;
+        return { node_id: 'n' };
+      },
+    },
+  });
+  const made = await startServer(t, { services: [identity, node], graceMs: GRACE_MS });
+  const caller = new RawConnection(made.endpoint);
+  t.after(() => caller.close());
+  const call = caller.unary('/csi.v1.Node/NodeGetInfo', Buffer.alloc(0));
+  await eventually('the call runs', () => made.log.some((line) => line['msg'] === 'call started'));
+  const idle = await rawSocket(t, made, PREFACE);
+  await once(idle, 'data');
+  const events: string[] = [];
+  const closed = once(idle, 'end').then(() => events.push('idle closed'));
+  const stopped = made.server.stop().then((result) => {
+    events.push('stopped');
+    return result;
+  });
+  await closed;
+  going.resolve();
+  assert.ok((await call).length > 0);
+  assert.deepEqual(await stopped, { forced: false, unfinished: 0 });
+  assert.deepEqual(events, ['idle closed', 'stopped']);
+});
+
+test('of silent connections no more are kept than the limit, and idle clients keep theirs', async (t) => {
+  const limits = { maxConnections: 8 };
+  const made = await startServer(t, { services: [identity], limits });
+  const client = rawClient(t, made.endpoint, 'Identity');
+  const probe = (): Promise<unknown> =>
+    new Promise((resolve, reject) =>
+      client['Probe']?.({}, (error: unknown, answer: unknown) =>
+        error ? reject(error) : resolve(answer),
+      ),
+    );
+  await probe();
+  const silent = await Promise.all(Array.from({ length: 300 * FACTOR }, () => rawSocket(t, made)));
+  let closed = 0;
+  for (const socket of silent) {
+    socket.resume();
+    socket.once('end', () => {
+      closed += 1;
+    });
+    if (socket.readableEnded) closed += 1;
+  }
+  await eventually('the others are closed', () => closed >= silent.length - 7);
+  assert.equal(client.getChannel().getConnectivityState(false), READY);
+  await probe();
+});
+
+test('a client that says nothing is closed after a while, one that has made a call is not', async (t) => {
+  const made = await startServer(t, { services: [identity], requestMs: 300 });
+  const idle = session(t, made);
+  await once(idle, 'remoteSettings');
+  const silent = await rawSocket(t, made);
+  silent.resume();
+  await once(silent, 'end');
+  assert.equal(idle.closed, false);
+});
+
+test('a request that does not become whole in time ends its connection', async (t) => {
+  const made = await startServer(t, { services: [identity], requestMs: 300 });
+  const hostile = session(t, made);
+  const stream = halfSent(hostile);
+  const [headers] = await once(stream, 'response');
+  assert.equal(headers['grpc-status'], '14');
+  await once(hostile, 'close');
+});
+
+test(`of ${200 * FACTOR} unfinished requests of 3 MiB only a few are taken, and others are served`, async (t) => {
+  const made = await startServer(t, { services: [identity] });
+  const hostile = Array.from({ length: 2 * FACTOR }, () => session(t, made));
+  let accepted = 0;
+  const piece = Buffer.alloc(64 << 10);
+  const send = (stream: ClientHttp2Stream, left: number): void => {
+    // All but the last byte.
+    const bytes = Math.min(piece.length, left - 1);
+    if (bytes === 0) return;
+    stream.write(piece.subarray(0, bytes), (error) => {
+      if (error) return;
+      accepted += bytes;
+      send(stream, left - bytes);
+    });
+  };
+  for (const each of hostile) {
+    for (let request = 0; request < 100; request += 1) send(halfSent(each), REQUEST_BYTES);
+  }
+  const client = await idleClient(t, made);
+  await Promise.all(hostile.map((each) => each.closed || once(each, 'close')));
+  await client.identity.Probe({});
+  // Including what came until the connections were closed, and was thrown away.
+  const sent = 200 * FACTOR * (REQUEST_BYTES / MIB);
+  t.diagnostic(`${(accepted / MIB).toFixed(1)} MiB were taken of ${sent}`);
+  assert.ok(accepted / MIB < sent / 3, `${accepted / MIB} MiB were taken`);
+});
+
+test(`${1000 * FACTOR} half-sent requests are not held, and others are served`, async (t) => {
+  const made = await startServer(t, { services: [identity] });
+  const hostile = Array.from({ length: 10 * FACTOR }, () => session(t, made));
+  for (const each of hostile) {
+    for (let request = 0; request < 100; request += 1) halfSent(each);
+  }
+  const client = await idleClient(t, made);
+  await Promise.all(hostile.map((each) => each.closed || once(each, 'close')));
+  await client.identity.Probe({});
+});
+
+test('a call more than the limit is UNAVAILABLE, but not one that asks for health', async (t) => {
+  const going = defer();
+  const node = fakeService('Node', {
+    unary: {
+      NodeGetInfo: async () => {
+        await going.promise;
+        return { node_id: 'n' };
+      },
+    },
+  });
+  const made = await startServer(t, { services: [identity, node], limits: { maxCalls: 16 } });
+  const { client } = made;
+  const calls = Array.from({ length: 16 }, () => client.node.NodeGetInfo({}));
+  await eventually(
+    'they run',
+    () => made.log.filter((line) => line['msg'] === 'call started').length === 16,
+  );
+  await rejectsWith(client.node.NodeGetInfo({}), 'UNAVAILABLE', /16 calls are in flight/);
+  assert.equal((await client.identity.Probe({}))['ready'].value, true);
+  going.resolve();
+  for (const answer of await Promise.all(calls)) assert.equal(answer['node_id'], 'n');
+});
+
+test('requests in flight are bounded by their size together', async (t) => {
+  const going = defer();
+  const held: RequestMessage[] = [];
+  const controller = fakeService('Controller', {
+    unary: {
+      CreateVolume: async (request) => {
+        held.push(request);
+        await going.promise;
+        return {};
+      },
+    },
+  });
+  const made = await startServer(t, { services: [controller] });
+  const connection = new RawConnection(made.endpoint);
+  t.after(() => connection.close());
+  const bytes = encodeMessage('CreateVolumeRequest', { name: 'x'.repeat(REQUEST_BYTES) });
+  const codes: Promise<number>[] = [];
+  let refused = 0;
+  for (let sent = 1; sent <= 15; sent += 1) {
+    const call = connection.unary('/csi.v1.Controller/CreateVolume', bytes).then(
+      () => 0,
+      (error: { code: number }) => {
+        refused += 1;
+        return error.code;
+      },
+    );
+    codes.push(call);
+    while (held.length + refused < sent) await delay(5);
+  }
+  assert.equal(held.length, 10);
+  going.resolve();
+  const answers = await Promise.all(codes);
+  assert.deepEqual(answers, [...new Array(10).fill(0), ...new Array(5).fill(14)]);
+});

@@ -1,0 +1,307 @@
+/**
+ * Streams of clients that open many, drop them or do not read them: what others have of the plugin
+ * meanwhile, and what such streams keep hold of.
+ */
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import type * as grpc from '@grpc/grpc-js';
+import type { Backend } from '../../src/backends/backend.js';
+import type { FillRequest } from '../../src/native/addon.js';
+import type { NativeFiller } from '../../src/native/pool.js';
+import { ScanThreads } from '../../src/native/scan-threads.js';
+import type { FillAnswer } from '../../src/native/worker.js';
+import { createSnapshotMetadataService } from '../../src/services/snapshot-metadata.js';
+import { OperationLocks, snapshotKey } from '../../src/volumes/operation-locks.js';
+import type { AsyncCatalogue } from '../../src/volumes/records.js';
+import {
+  frame,
+  type RawClient,
+  rawClient,
+  startServer,
+  type TestServer,
+} from '../integration/server-fixture.js';
+import type { Message } from '../support/csi-client.js';
+import { eventually } from '../support/eventually.js';
+import { snapshotRecord, volumeRecord } from '../support/records.js';
+
+const SIZE_BYTES = 1n << 50n;
+const STREAMS = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 300 : 3000;
+const THREADS = 2;
+
+/** One chunk that was asked for: the test says when it is filled. */
+interface Asked {
+  request: FillRequest;
+  bytes: number;
+  answer(): void;
+}
+
+/** A filler that answers when the test wants it, with one message of as many entries as were asked for. */
+class HeldFiller implements NativeFiller {
+  readonly asked: Asked[] = [];
+  /** How many chunks were ever asked for. */
+  total = 0;
+  #isOpen = false;
+
+  fill(request: FillRequest, buffer: ArrayBuffer): Promise<FillAnswer> {
+    this.total += 1;
+    return new Promise((resolve) => {
+      const asked = {
+        request,
+        bytes: buffer.byteLength,
+        answer: () => {
+          this.asked.splice(this.asked.indexOf(asked), 1);
+          resolve(answerTo(request, buffer));
+        },
+      };
+      this.asked.push(asked);
+      if (this.#isOpen) asked.answer();
+    });
+  }
+
+  /** From now on everything is answered at once. */
+  open(): void {
+    this.#isOpen = true;
+    for (const asked of [...this.asked]) asked.answer();
+  }
+}
+
+function answerTo(request: FillRequest, buffer: ArrayBuffer): FillAnswer {
+  const rows = Array.from(
+    { length: Math.min(request.maxEntries, 8192) },
+    (_, index) => [Number(request.offset) + index * 8192, 4096] as const,
+  );
+  const bytes = frame(SIZE_BYTES, rows);
+  new Uint8Array(buffer).set(bytes);
+  const nextOffset = request.offset + BigInt(rows.length) * 8192n;
+  return {
+    buffer,
+    result: {
+      ok: true,
+      ...{ messages: 1, bytes: bytes.length, entries: rows.length, extents: rows.length },
+      ...{ entryBytes: 1n, nextOffset, nextRangeStart: nextOffset, done: false },
+      ...{ rescans: 0, unprovedBytes: 0n, nodes: 0 },
+    },
+  };
+}
+
+interface Attacked extends TestServer {
+  filler: HeldFiller;
+  locks: OperationLocks;
+}
+
+async function start(
+  t: TestContext,
+  limits: { maxStreams?: number; streamStallMs?: number } = {},
+): Promise<Attacked> {
+  const filler = new HeldFiller();
+  const locks = new OperationLocks();
+  const volume = volumeRecord();
+  const backend: Pick<Backend, 'scanSource'> = {
+    scanSource: async () => ({
+      ...{ kind: 'pattern', sizeBytes: SIZE_BYTES, extentBytes: 4096n, strideBytes: 8192n },
+    }),
+  };
+  const catalogue: Pick<AsyncCatalogue, 'snapshotById'> = {
+    snapshotById: async (snapshotId) => ({
+      ...snapshotRecord(volume, { snapshotId, sizeBytes: SIZE_BYTES, state: 'ready' }),
+      sequence: 1n,
+    }),
+  };
+  const service = createSnapshotMetadataService({
+    catalogue: catalogue as AsyncCatalogue,
+    scanThreads: new ScanThreads(filler, THREADS),
+    backendOf: () => backend as Backend,
+    locks,
+  });
+  return Object.assign(await startServer(t, { services: [service], limits }), { filler, locks });
+}
+
+type Stream = grpc.ClientReadableStream<Message>;
+
+/** Opens a stream; nothing of it is read until somebody asks. */
+function open(client: RawClient, snapshotId: string, options: object = {}): Stream {
+  const call = client['GetMetadataAllocated']?.(
+    { snapshot_id: snapshotId, max_results: 0 },
+    options,
+  ) as Stream;
+  call.on('error', () => undefined);
+  call.pause();
+  return call;
+}
+
+function statusOf(call: Stream): Promise<grpc.StatusObject> {
+  call.resume();
+  return new Promise((resolve) => call.once('status', resolve));
+}
+
+async function opened(made: Attacked, count: number): Promise<void> {
+  await eventually('the streams are open', () => started(made) >= count);
+}
+
+const started = (made: TestServer): number =>
+  made.log.filter((line) => line['msg'] === 'call started').length;
+const ended = (made: TestServer): number => made.log.filter((line) => 'code' in line).length;
+
+/** A client with a connection of its own. */
+const connect = (t: TestContext, made: TestServer): RawClient =>
+  rawClient(t, made.endpoint, 'SnapshotMetadata', { 'grpc.use_local_subchannel_pool': 1 });
+
+test('chunks of cancelled streams that wait for a thread are dropped before they cost anything', async (t) => {
+  const made = await start(t, { maxStreams: STREAMS });
+  const hostile = connect(t, made);
+  const calls = Array.from({ length: 100 }, (_, index) => open(hostile, `snap-${index}`));
+  await opened(made, calls.length);
+  for (const call of calls) call.cancel();
+  // Those that no thread has are over at once, though no chunk has been filled.
+  await eventually('the others have ended', () => ended(made) >= calls.length - THREADS);
+  assert.equal(made.filler.total, THREADS);
+  made.filler.open();
+  await eventually('all have ended', () => ended(made) === calls.length);
+  assert.equal(made.filler.total, THREADS);
+});
+
+test('a stream gets the next thread, however many streams of another client wait for one', async (t) => {
+  const made = await start(t, { maxStreams: STREAMS });
+  const hostile = connect(t, made);
+  const good = connect(t, made);
+  for (let index = 0; index < 100; index += 1) open(hostile, `snap-${index}`);
+  await opened(made, 100);
+  await eventually('the threads are busy', () => made.filler.asked.length === THREADS);
+  const stream = open(good, 'good', {});
+  await opened(made, 101);
+  const first = new Promise((resolve) => stream.once('data', resolve));
+  for (let turn = 0; turn < 2; turn += 1) made.filler.asked[0]?.answer();
+  stream.resume();
+  // One of the two next chunks is its own: of the hundred others, one at most comes before it.
+  await eventually('two more are asked for', () => made.filler.total >= THREADS + 2);
+  for (const asked of [...made.filler.asked]) asked.answer();
+  await first;
+  assert.ok(made.filler.total <= 2 * THREADS + 3, `${made.filler.total} chunks were asked for`);
+});
+
+test('of a stream that is not read, nothing is read ahead, and its buffers stay small', async (t) => {
+  const made = await start(t);
+  made.filler.open();
+  const call = open(connect(t, made), 'unread');
+  call.once('data', () => call.pause());
+  call.resume();
+  const sizes: number[] = [];
+  const fill = made.filler.fill.bind(made.filler);
+  made.filler.fill = (request, buffer) => {
+    sizes.push(buffer.byteLength);
+    return fill(request, buffer);
+  };
+  await settled(() => made.filler.total);
+  // What the client's library reads ahead by itself, 16 messages, and a window.
+  assert.ok(made.filler.total < 32, `${made.filler.total} chunks`);
+  assert.ok(
+    sizes.slice(0, 3).every((bytes) => bytes < 128 << 10),
+    `${sizes}`,
+  );
+});
+
+/** Until it no longer changes between two looks a while apart. */
+async function settled(figure: () => number): Promise<void> {
+  let last = -1;
+  while (figure() !== last) {
+    last = figure();
+    await delay(500);
+  }
+}
+
+test('a stream whose client does not read is ended, and lets go of its snapshot', async (t) => {
+  const made = await start(t, { streamStallMs: 500 });
+  made.filler.open();
+  const call = open(connect(t, made), 'pinned');
+  call.once('data', () => call.pause());
+  call.resume();
+  await opened(made, 1);
+  // As DeleteSnapshot takes it; refused as long as the stream has it.
+  await eventually('the snapshot is free', () => {
+    const isFree = ended(made) === 1;
+    if (isFree) made.locks.acquire([snapshotKey('pinned')])();
+    return isFree;
+  });
+  const [line] = made.log.filter((entry) => 'code' in entry);
+  assert.equal(line?.['code'], 'ABORTED');
+  const status = await statusOf(call);
+  assert.equal(status.code, 10);
+  assert.match(status.details, /read nothing for .* starting_offset/);
+});
+
+test('a client that reads slowly is not taken for one that does not read', async (t) => {
+  const made = await start(t, { streamStallMs: 2000 });
+  made.filler.open();
+  const call = open(connect(t, made), 'slow');
+  let messages = 0;
+  call.on('data', () => {
+    messages += 1;
+    call.pause();
+    setTimeout(() => call.resume(), 50);
+  });
+  call.resume();
+  // Longer than a stall takes.
+  while (messages < 60) await delay(50);
+  assert.equal(ended(made), 0);
+  call.cancel();
+});
+
+for (const connections of [1, 10]) {
+  test(`${STREAMS} unread streams by ${connections} connections keep nobody out`, async (t) => {
+    const made = await start(t, { maxStreams: 32 });
+    made.filler.open();
+    const good = connect(t, made);
+    const each = STREAMS / connections;
+    for (let index = 0; index < connections; index += 1) {
+      const hostile = connect(t, made);
+      for (let stream = 0; stream < each; stream += 1) {
+        const call = open(hostile, `snap-${index}-${stream}`);
+        call.once('data', () => call.pause());
+        call.resume();
+      }
+    }
+    await opened(made, 32);
+    for (let attempt = 0; attempt < 5; attempt += 1) {
+      const stream = open(good, 'good');
+      const read = new Promise<number>((resolve, reject) => {
+        let messages = 0;
+        stream.on('data', () => {
+          messages += 1;
+          if (messages === 20) resolve(messages);
+        });
+        stream.on('error', reject);
+      });
+      stream.resume();
+      assert.equal(await read, 20);
+      stream.cancel();
+    }
+    const refused = made.log.filter((line) => line['code'] === 'RESOURCE_EXHAUSTED');
+    for (const line of refused) assert.match(String(line['error']), /streams are open/);
+  });
+}
+
+test('a stream more than the limit is RESOURCE_EXHAUSTED as long as its own client reads the others', async (t) => {
+  const made = await start(t, { maxStreams: 4 });
+  const client = connect(t, made);
+  const calls = Array.from({ length: 4 }, (_, index) => open(client, `snap-${index}`));
+  await opened(made, 4);
+  const status = await statusOf(open(client, 'one more'));
+  assert.equal(status.code, 8);
+  assert.match(status.details, /4 streams are open, and that is the limit/);
+  for (const call of calls) call.cancel();
+});
+
+test('at the limit the client with the most streams gives one up to a client with fewer', async (t) => {
+  const made = await start(t, { maxStreams: 4 });
+  const many = connect(t, made);
+  const few = connect(t, made);
+  const calls = Array.from({ length: 4 }, (_, index) => open(many, `snap-${index}`));
+  await opened(made, 4);
+  const statuses = Promise.race(calls.map(statusOf));
+  open(few, 'other');
+  const status = await statuses;
+  assert.equal(status.code, 8);
+  assert.match(status.details, /gave way to another/);
+  assert.equal(ended(made), 1);
+});
