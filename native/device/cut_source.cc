@@ -69,7 +69,11 @@ Result<Freeze> CutSource::BeginFreeze() const {
 Status CutSource::SyncFileSystem() const {
   Result<UniqueFd> mount = OpenMount();
   if (!mount.ok()) return mount.TakeStatus();
-  static_cast<void>(syncfs(mount->get()));
+  // Since Linux 5.8 it tells what could not be written back, which freezing does not: pages whose
+  // write has failed are clean by then.
+  if (RetryInterrupted([&] { return syncfs(mount->get()); }) == -1) {
+    return Status::Errno(errno, "syncfs", *freeze_path_);
+  }
   return Status();
 }
 

@@ -32,8 +32,8 @@ class CutSource {
   // would lead to the file system below, maybe the one that the clone has to be written to.
   // REQUIRES: IsFrozenForCut().
   Result<Freeze> BeginFreeze() const;
-  // Writes back what the file system holds, so that freezing it finds little left to write. Only
-  // its time is of value: freezing does the same again, and fails if it cannot. REQUIRES:
+  // Writes back what the file system holds, so that freezing it finds little left to write. Fails
+  // if some of it could not be written: it is lost then, and a snapshot would lack it. REQUIRES:
   // IsFrozenForCut().
   Status SyncFileSystem() const;
   // Carries everything written so far into the file.

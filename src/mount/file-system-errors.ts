@@ -35,12 +35,15 @@ export async function fileSystemTroubles(
   const answer = await askFileSystem(entry, answerMs);
   const counted = entry.fsType === 'btrfs' ? btrfsErrors(deviceName) : ext4Errors(deviceName);
   return {
-    shutDown:
-      answer?.hasGivenUp === true ||
-      entry.superOptions.some((option) => SHUT_DOWN_OPTIONS.includes(option)),
+    shutDown: answer?.hasGivenUp === true || isShutDown(entry),
     silent: answer === null,
     ...(await counted),
   };
+}
+
+/** By its mount options alone, which not every file system tells it by. Asks it nothing. */
+export function isShutDown({ superOptions }: Pick<MountEntry, 'superOptions'>): boolean {
+  return superOptions.some((option) => SHUT_DOWN_OPTIONS.includes(option));
 }
 
 type Counted = Pick<FileSystemTroubles, 'errors' | 'corruptions'>;

@@ -34,6 +34,7 @@ export class SnapshotFiles {
           const finalPath = held.layout.snapshot(snapshotId);
           requests.push({ ...source, temporaryPath: temporary(finalPath), finalPath });
         }
+        await this.volumes.assertWrites(held, sources);
         const { cutTimeNs } = await this.native.run('cutSnapshots', { members: requests });
         const sizesBytes: bigint[] = [];
         for (const { snapshotId } of members) {
@@ -42,7 +43,7 @@ export class SnapshotFiles {
         return { creationTimeNs: cutTimeNs, sizesBytes };
       });
     } catch (thrown) {
-      throw this.volumes.explainCut(thrown, sources);
+      throw await this.volumes.explainCut(thrown, sources);
     }
   }
 

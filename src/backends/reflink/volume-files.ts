@@ -12,6 +12,7 @@ import type { FileState, LoopDevice } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { Attachment, StorageCondition } from '../backend.js';
 import { releaseLoop } from '../loop-release.js';
+import { assertWrites, explainFailedWrite, type PoolRoom } from './cut-failures.js';
 import type { HeldDirectories } from './held-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';
@@ -64,10 +65,11 @@ export class VolumeFiles {
         if (names === null) return;
         const source = await this.cutSource(held, sourceVolumeId);
         sources.push({ ...source, volumeId: sourceVolumeId });
+        await this.assertWrites(held, sources);
         await this.native.run('cloneVolume', { ...source, ...names, sizeBytes });
       });
     } catch (thrown) {
-      throw this.explainCut(thrown, sources);
+      throw await this.explainCut(thrown, sources);
     }
   }
 
@@ -158,8 +160,14 @@ export class VolumeFiles {
     if (freezePath !== null) await this.native.run('thaw', { path: freezePath });
   }
 
+  /** Refuses volumes whose file systems have given up writing. */
+  async assertWrites(held: HeldDirectories, sources: readonly NamedCutSource[]): Promise<void> {
+    const room = this.#room(async () => (await this.directory.space(held)).freeBytes);
+    for (const source of sources) await assertWrites(source, room);
+  }
+
   /** What a failed cut of these volumes means. */
-  explainCut(thrown: unknown, sources: readonly NamedCutSource[]): unknown {
+  async explainCut(thrown: unknown, sources: readonly NamedCutSource[]): Promise<unknown> {
     if (!(thrown instanceof SystemError)) return thrown;
     const source = sources.find(({ volumeId: id, freezePath, loopPath }) =>
       [this.path(id), freezePath, loopPath].includes(thrown.path),
@@ -190,7 +198,15 @@ export class VolumeFiles {
         { cause: thrown },
       );
     }
-    return thrown;
+    if (source === undefined) return thrown;
+    const room = this.#room(() =>
+      this.directory.use(async (held) => (await this.directory.space(held)).freeBytes),
+    );
+    return (await explainFailedWrite(source, thrown, room)) ?? thrown;
+  }
+
+  #room(freeBytes: () => Promise<bigint>): PoolRoom {
+    return { pool: this.pool, freeBytes };
   }
 
   async #loop(held: HeldDirectories, volumeId: string): Promise<LoopDevice | null> {

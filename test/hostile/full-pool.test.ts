@@ -1,0 +1,129 @@
+/**
+ * Volumes in a pool without space, and file systems that have given up: a snapshot or clone says which it
+ * is, and none is made of a file system that has lost what it held.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { rmSync, writeFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import { type Message, mountCapability } from '../support/csi-client.js';
+import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
+import { refused } from '../support/refusal.js';
+import { runPlugin, test } from '../support/running-plugin.js';
+
+const running = runPlugin('full-pool', {
+  pools: { main: 'xfs' },
+  poolSizeMiB: 1024,
+  env: { BLOCKDELTA_OVERCOMMIT: '4' },
+});
+
+const TYPES = ['ext4', 'xfs', 'btrfs'] as const;
+type Type = (typeof TYPES)[number];
+
+const writer = (type: Type): Message => mountCapability(type);
+
+/** A volume with a file system, staged and published. */
+async function inUse(type: Type, label: string): Promise<HeldVolume> {
+  const { orchestrator } = running;
+  const volume = await orchestrator.create(`${type} ${label}`, {
+    capability: writer(type),
+    sizeBytes: 384 * MIB,
+  });
+  await orchestrator.bringUp(volume);
+  return volume;
+}
+
+async function end(volume: HeldVolume, snapshotIds: readonly string[]): Promise<void> {
+  const { client, orchestrator } = running;
+  await orchestrator.takeDown(volume);
+  for (const id of snapshotIds) await client.controller.DeleteSnapshot({ snapshot_id: id });
+  await orchestrator.delete(volume);
+}
+
+const snapshot = (volume: HeldVolume, name: string): Promise<Message> =>
+  running.client.controller.CreateSnapshot({
+    source_volume_id: volume.id,
+    name: `${volume.name} ${name}`,
+  });
+
+const clone = (volume: HeldVolume): Promise<Message> =>
+  running.client.controller.CreateVolume(
+    createRequest(`${volume.name} clone`, {
+      volumeId: volume.id,
+      capability: volume.capability,
+      sizeBytes: volume.sizeBytes,
+    }),
+  );
+
+const idOf = (answer: Message): string => String(answer['snapshot'].snapshot_id);
+
+/** Takes the pool's space but for about that much. */
+function fillPool(filler: string, leaveMiB: number): void {
+  const root = running.poolPath('main');
+  execFileSync('sync', ['-f', root]);
+  const text = execFileSync('stat', ['-f', '-c', '%a %S', root], { encoding: 'utf8' });
+  const [blocks = 0, size = 0] = text.split(' ').map(Number);
+  execFileSync('fallocate', ['-l', String(blocks * size - leaveMiB * MIB), filler]);
+}
+
+/** Data that the file system keeps in memory for now. */
+function writeLater({ targetPath }: HeldVolume): void {
+  writeFileSync(`${targetPath}/data`, Buffer.alloc(64 * MIB, 0x5a));
+}
+
+for (const type of TYPES) {
+  test(`${type} in a pool that becomes full: the snapshot is RESOURCE_EXHAUSTED, not INTERNAL`, async () => {
+    const volume = await inUse(type, 'full');
+    const filler = running.poolPath('main', 'filler');
+    // Enough that the pool does not seem full before the data are written.
+    fillPool(filler, 16);
+    writeLater(volume);
+    for (const name of ['first', 'first', 'second']) {
+      await refused(snapshot(volume, name), 'RESOURCE_EXHAUSTED', /bytes free.*add space/);
+    }
+    await refused(clone(volume), 'RESOURCE_EXHAUSTED');
+    assert.deepEqual(await running.orchestrator.snapshotIds(), []);
+    rmSync(filler);
+    await running.orchestrator.takeDown(volume);
+    await running.orchestrator.bringUp(volume);
+    await end(volume, [idOf(await snapshot(volume, 'later'))]);
+  });
+}
+
+for (const type of ['ext4', 'xfs'] as const) {
+  test(`${type} that has shut down is neither snapshotted nor cloned before it is staged again`, async () => {
+    const volume = await inUse(type, 'shut down');
+    execFileSync('xfs_io', ['-x', '-c', 'shutdown', volume.stagingPath]);
+    for (const call of [() => snapshot(volume, 'broken'), () => clone(volume)]) {
+      await refused(call(), 'FAILED_PRECONDITION', /unpublish, unstage and stage the volume/);
+    }
+    await running.orchestrator.takeDown(volume);
+    await running.orchestrator.bringUp(volume);
+    await end(volume, [idOf(await snapshot(volume, 'whole again'))]);
+  });
+}
+
+test('ext4 that became read-only by an error is not snapshotted before it is staged again', async () => {
+  const volume = await inUse('ext4', 'in error');
+  const source = execFileSync('findmnt', ['-n', '-o', 'SOURCE', volume.stagingPath], {
+    encoding: 'utf8',
+  });
+  writeFileSync(`/sys/fs/ext4/${basename(source.trim())}/trigger_fs_error`, 'a test');
+  await refused(snapshot(volume, 'broken'), 'FAILED_PRECONDITION', /become read-only/);
+  await running.orchestrator.takeDown(volume);
+  await running.orchestrator.bringUp(volume);
+  await end(volume, [idOf(await snapshot(volume, 'whole again'))]);
+});
+
+test('a volume that is staged for reading alone is snapshotted as ever, in a full pool too', async () => {
+  const { orchestrator } = running;
+  const volume = await inUse('ext4', 'for reading');
+  await orchestrator.takeDown(volume);
+  const reader = { ...volume, capability: { ...writer('ext4'), access_mode: { mode: 2 } } };
+  await orchestrator.bringUp(reader);
+  const filler = running.poolPath('main', 'filler');
+  fillPool(filler, 2);
+  const id = idOf(await snapshot(reader, 'of a reader'));
+  rmSync(filler);
+  await end(reader, [id]);
+});
