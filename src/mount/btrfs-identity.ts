@@ -13,10 +13,9 @@
  * it, in a mount namespace of its own that ends with the command, and that what is unmounted meanwhile
  * leaves too (slave).
  */
-import { constants } from 'node:fs';
-import { open } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { CsiError, errorCode } from '../errors.js';
+import { CsiError } from '../errors.js';
+import { isHeldExclusively } from './exclusive-hold.js';
 import { ExecError, run } from './exec.js';
 import { otherBtrfsMounted } from './mounted-file-system.js';
 import { btrfsIdentity } from './superblock.js';
@@ -28,8 +27,6 @@ const MOUNT_TIMEOUT_MS = 600_000;
 /** The kernel takes an ended namespace apart in the background. */
 const RELEASE_TIMEOUT_MS = 10_000;
 const RELEASE_POLL_MS = 20;
-/** Of a block device: fails while it is mounted or opened in the same way. */
-const O_EXCLUSIVE = constants.O_RDONLY | constants.O_EXCL;
 
 /** Gives the btrfs on a device that is not mounted this fsid. `directory` is an empty one, to mount on for a moment. */
 export async function giveIdentity(
@@ -43,7 +40,7 @@ export async function giveIdentity(
     await assertMountable(devicePath, found.uuid);
     await replayLog(devicePath, directory);
   }
-  if (await isHeld(devicePath)) throw heldByKernel(devicePath);
+  if (await isHeldExclusively(devicePath)) throw heldByKernel(devicePath);
   await attempt(devicePath, () =>
     run('btrfstune', ['-M', uuid, devicePath], {
       outlivesLocking: devicePath,
@@ -90,7 +87,7 @@ async function replayLog(devicePath: string, directory: string): Promise<void> {
 /** Waits until nothing holds the device. */
 async function released(devicePath: string): Promise<void> {
   const deadline = Date.now() + RELEASE_TIMEOUT_MS;
-  while (await isHeld(devicePath)) {
+  while (await isHeldExclusively(devicePath)) {
     if (Date.now() > deadline) throw heldByKernel(devicePath);
     await delay(RELEASE_POLL_MS);
   }
@@ -101,16 +98,6 @@ function heldByKernel(devicePath: string): CsiError {
   return CsiError.aborted(
     `the btrfs on ${devicePath} is a copy that needs an id of its own, and its device is still held; try again`,
   );
-}
-
-async function isHeld(devicePath: string): Promise<boolean> {
-  try {
-    await (await open(devicePath, O_EXCLUSIVE)).close();
-    return false;
-  } catch (thrown) {
-    if (errorCode(thrown) === 'EBUSY') return true;
-    throw thrown;
-  }
 }
 
 async function attempt(devicePath: string, command: () => Promise<unknown>): Promise<void> {

@@ -8,6 +8,7 @@
 import type { Attachment } from '../backends/backend.js';
 import { CsiError } from '../errors.js';
 import type { FileSystem } from '../file-systems.js';
+import { isHeldExclusively } from '../mount/exclusive-hold.js';
 import { UNTRUSTED } from '../mount/filesystem.js';
 import { otherBtrfsMounted, unaskedInForce } from '../mount/mounted-file-system.js';
 import { mount, setMountFlags } from '../mount/mounter.js';
@@ -115,11 +116,13 @@ export async function distrust({ mountPoint }: MountEntry): Promise<void> {
 /**
  * Detaches a device that is attached and used by nobody on record, as it is when somebody still had a raw
  * device open when that was unpublished: who has it open could write to it while its file system is
- * mounted. Throws if it is held.
+ * mounted. Throws if it is held. One that is mounted in another mount namespace stays: its file system was
+ * judged by the mount that made it, and a new mount shares that.
  */
 export async function releaseUnused(deps: Dependencies, view: VolumeView): Promise<void> {
   const { mounts, nodes } = usesOf(view);
   if (view.attachment === null || mounts.length > 0 || nodes.length > 0) return;
+  if (await isHeldExclusively(view.attachment.devicePath)) return;
   const { volumeId, pool } = view.volume;
   await deps.backendOf(pool).detach(volumeId);
 }

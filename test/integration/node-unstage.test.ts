@@ -1,11 +1,18 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, lstatSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { rejectsWith } from '../support/expect-status.js';
 import { copyMountNamespace } from '../support/mount-namespace.js';
 import { test as rootTest } from '../support/running-plugin.js';
 import type { Workspace } from '../support/workspace.js';
-import { blockCapability, mountCapability, type NodeFixture, useNode } from './node-fixture.js';
+import {
+  blockCapability,
+  mountCapability,
+  type NodeFixture,
+  useNode,
+  XFS_SIZE,
+} from './node-fixture.js';
 
 let workspace: Workspace;
 let node: NodeFixture;
@@ -72,6 +79,21 @@ rootTest('NU4: a copy of the mount namespace delays unstaging, and does not fail
   const unstaged = node.unstage(volume);
   setTimeout(() => copy.kill('SIGKILL'), 300);
   await unstaged;
+  assert.deepEqual(node.held(), NOTHING);
+});
+
+rootTest('what a copy of the mount namespace still has mounted is staged again', async () => {
+  const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
+  await node.stage(volume, mountCapability('xfs'));
+  const copy = await copyMountNamespace();
+  try {
+    await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /held open/);
+    await node.stage(volume, mountCapability('xfs'));
+  } finally {
+    copy.kill('SIGKILL');
+    await once(copy, 'close');
+  }
+  await node.unstage(volume);
   assert.deepEqual(node.held(), NOTHING);
 });
 
