@@ -44,13 +44,18 @@ export async function superblockObjection(
   return SUPERBLOCKS[type].objection(await readSuperblock(type, devicePath), deviceBytes);
 }
 
-/** Whether the file system would become larger if it were grown to its device's size. */
+/**
+ * Whether the file system would become larger if it were grown to its device's size. No, if the host does
+ * not mount it: a tool may have put another superblock there since it was looked at.
+ */
 export async function isGrowable(
   type: FileSystem,
   devicePath: string,
   deviceBytes: bigint,
 ): Promise<boolean> {
-  return SUPERBLOCKS[type].isGrowable(await readSuperblock(type, devicePath), deviceBytes);
+  const { objection, isGrowable: isSo } = SUPERBLOCKS[type];
+  const block = await readSuperblock(type, devicePath);
+  return objection(block, deviceBytes) === null && isSo(block, deviceBytes);
 }
 
 export async function btrfsIdentity(devicePath: string): Promise<BtrfsIdentity> {

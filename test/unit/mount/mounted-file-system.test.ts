@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync } from 'node:fs';
+import { after, before } from 'node:test';
+import { makeFileSystem } from '../../../src/mount/filesystem.js';
+import { otherBtrfsMounted, unaskedInForce } from '../../../src/mount/mounted-file-system.js';
+import { mount, unmount } from '../../../src/mount/mounter.js';
+import { btrfsIdentity } from '../../../src/mount/superblock.js';
+import { test as rootTest } from '../../support/running-plugin.js';
+import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
+
+const SIZE = 320n << 20n;
+let workspace: Workspace;
+before(() => {
+  if (skipUnlessRoot === false) workspace = new Workspace('mounted');
+});
+after(() => workspace?.dispose());
+
+function device(name: string): { source: string; target: string } {
+  const image = workspace.path(name);
+  const target = workspace.path(`${name}.mount`);
+  mkdirSync(target);
+  execFileSync('truncate', ['-s', String(SIZE), image]);
+  const source = execFileSync('losetup', ['--show', '-f', image], { encoding: 'utf8' }).trim();
+  return { source, target };
+}
+
+rootTest(
+  'an option of ext4 in force that nobody asked for is found, one that was asked for is not',
+  async () => {
+    const { source, target } = device('ext4');
+    await makeFileSystem('ext4', source, SIZE);
+    const asked = ['rw', 'errors=remount-ro'];
+    for (const [options, unasked] of [
+      [[], null],
+      [['data=journal'], 'data=journal'],
+      [['data=writeback'], 'data=writeback'],
+      [['nobarrier'], 'nobarrier'],
+      [['errors=continue'], 'errors=continue'],
+    ] as const) {
+      await mount({ source, target, fsType: 'ext4', options: [...asked, ...options] });
+      assert.equal(await unaskedInForce('ext4', source, asked), unasked);
+      if (unasked?.startsWith('errors=') === false) {
+        assert.equal(await unaskedInForce('ext4', source, [...asked, unasked]), null);
+      }
+      if (unasked === 'nobarrier') {
+        assert.equal(await unaskedInForce('ext4', source, [...asked, 'barrier=0']), null);
+      }
+      await unmount(target);
+    }
+  },
+);
+
+rootTest('a log of XFS on another device is found once it is mounted', async () => {
+  const data = device('xfs');
+  const log = device('log');
+  execFileSync('mkfs.xfs', ['-q', '-f', '-l', `logdev=${log.source},size=64m`, data.source]);
+  const options = [`logdev=${log.source}`];
+  await mount({ ...data, fsType: 'xfs', options });
+  assert.equal(await unaskedInForce('xfs', data.source, []), `logdev=${log.source}`);
+  await unmount(data.target);
+});
+
+rootTest(
+  'a second device of a mounted btrfs is found, and so is the id of another one',
+  async () => {
+    const first = device('btrfs');
+    const second = device('second');
+    await makeFileSystem('btrfs', first.source, SIZE);
+    await mount({ ...first, fsType: 'btrfs', options: [] });
+    const { uuid } = await btrfsIdentity(first.source);
+    assert.equal(await unaskedInForce('btrfs', first.source, []), null);
+    assert.equal((await otherBtrfsMounted(first.source)).includes(uuid), false);
+    assert.equal((await otherBtrfsMounted(second.source)).includes(uuid), true);
+    execFileSync('btrfs', ['device', 'add', '-f', '-K', second.source, first.target], {
+      stdio: 'ignore',
+    });
+    assert.equal(await unaskedInForce('btrfs', first.source, []), '2 devices');
+    await unmount(first.target);
+  },
+);
