@@ -169,7 +169,7 @@ function optionObjection(block: Buffer): Objection | null {
   if (text[0] !== 0) {
     return {
       found: 'mount options of its own',
-      remedy: 'take them away with tune2fs -E clear_mntopts on the raw device',
+      remedy: 'take them away with tune2fs -E mount_opts= on the raw device',
     };
   }
   const defaults = block.readUInt32LE(AT.defaultMountOptions);

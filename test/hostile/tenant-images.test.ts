@@ -5,7 +5,15 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, fsyncSync, openSync, readFileSync, readSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  fsyncSync,
+  openSync,
+  readFileSync,
+  readSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { basename } from 'node:path';
 import { newSnapshotId, newVolumeId, nodeKey, uuidOf } from '../../src/volumes/identifiers.js';
 import type { VolumeRecord } from '../../src/volumes/records.js';
@@ -194,6 +202,30 @@ for (const [title, write, message] of EXT4_REFUSALS) {
     await refused(volume, 'ext4', message);
   });
 }
+
+rootTest(
+  'an ext4 whose journal brings another superblock is refused after its replay',
+  async () => {
+    const block = node.workspace.path('block');
+    const commands = node.workspace.path('commands');
+    writeFileSync(commands, `jo\njw -b 0 ${block}\njc\n`);
+    const volume = await written(SIZES.ext4, (device) => {
+      const uuid = newVolumeId(nodeKey('test-node')).slice(-36);
+      makeExt4(device, '-b', '4096', '-U', uuid);
+      tool('tune2fs', '-E', 'mount_opts=data=journal', device);
+      tool('dd', `if=${device}`, `of=${block}`, 'bs=4096', 'count=1', 'status=none');
+      tool('tune2fs', '-E', 'mount_opts=', device);
+      tool('debugfs', '-w', '-f', commands, device);
+    });
+    await refused(volume, 'ext4', /mount options of its own/);
+    await whileRaw(volume, async (device) => {
+      tool('tune2fs', '-E', 'mount_opts=', device);
+    });
+    await node.stage(volume, mountCapability('ext4'));
+    assert.ok((await inForce(volume)).includes('data=ordered'));
+    await node.unstage(volume);
+  },
+);
 
 const OTHER_REFUSALS: readonly [FileSystem, string, (block: Buffer) => void, RegExp][] = [
   ['xfs', 'a log elsewhere', (block) => block.fill(0, 48, 56), /a log on another device/],
