@@ -3,21 +3,26 @@
  * its space used up. Nothing is made of what is not whole, and the caller is told what has happened.
  */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
+  closeSync,
   mkdirSync,
+  openSync,
   readdirSync,
   readFileSync,
   rmdirSync,
   rmSync,
   truncateSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { HeldDirectories } from '../../src/backends/reflink/held-directories.js';
 import { PoolLayout } from '../../src/backends/reflink/pool-layout.js';
 import type { Message } from '../support/csi-client.js';
+import { eventually } from '../support/eventually.js';
 import { setImmutable } from '../support/ioctls.js';
 import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
@@ -177,6 +182,34 @@ for (const pool of KINDS) {
     assert.equal(readFileSync(foreign).length, 8 * MIB);
   });
 }
+
+test('a list whose pool goes away while it is sent ends with that, and not with a lost snapshot', async () => {
+  const sizeBytes = 256 * MIB;
+  const volume = await running.orchestrator.create('xfs listed', {
+    parameters: parameters('xfs'),
+    sizeBytes,
+  });
+  // More ranges than are sent, read ahead and buffered before anybody reads.
+  const file = openSync(volumeFile('xfs', volume), 'r+');
+  const block = Buffer.alloc(4096, 1);
+  for (let at = 0; at < sizeBytes; at += 8192) writeSync(file, block, 0, 4096, at);
+  closeSync(file);
+  const id = idOf(await snapshot(volume, 'listed'));
+  const stream = running.client.open('GetMetadataAllocated', { snapshot_id: id, max_results: 64 });
+  await once(stream, 'data');
+  stream.pause();
+  // The chunk that is read at the moment keeps the pool for so long.
+  await eventually(
+    'the pool is unmounted',
+    () => spawnSync('umount', [running.poolPath('xfs')]).status === 0,
+  );
+  const ended = new Promise((resolve, reject) => stream.on('end', resolve).on('error', reject));
+  stream.resume();
+  await refused(ended, 'FAILED_PRECONDITION', /cannot be reached/);
+  mount('-o', 'loop', image('xfs'), running.poolPath('xfs'));
+  await running.client.allocated(id);
+  await remove([volume], [id]);
+});
 
 test('an operation that has begun goes to the pool, whatever is mounted over it meanwhile', async () => {
   const root = running.poolPath('xfs');
