@@ -7,6 +7,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { constants, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
+import { totalmem } from 'node:os';
 import { after, before } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { ExecError, type RunOptions, run } from '../../src/mount/exec.js';
@@ -202,15 +203,20 @@ rootTest('a plugin that is killed leaves no check of a volume behind', async () 
   await eventually('fsck.ext4 is gone', () => toolsOn(path, 'fsck.ext4').length === 0);
 });
 
-rootTest('a tool that must not stop half way has no rights either, and a day of time', async () => {
-  const path = device();
-  const options = { device: path, outlivesLocking: path, cpuSeconds: 1 };
-  const { stdout } = await run('cat', ['/proc/self/status', '/proc/self/limits'], options);
-  assert.deepEqual(capabilities(statusOf(stdout)), [0n, 0n, 0n, 0n, 0n]);
-  assert.match(stdout, /^Max cpu time +86400 /m);
-  const { stdout: score } = await run('cat', ['/proc/self/oom_score_adj'], options);
-  assert.equal(score, readFileSync('/proc/self/oom_score_adj', 'utf8'));
-});
+rootTest(
+  'a tool that must not stop half way has no rights either, a day of time and memory in plenty',
+  async () => {
+    const path = device();
+    const options = { device: path, outlivesLocking: path, cpuSeconds: 1 };
+    const { stdout } = await run('cat', ['/proc/self/status', '/proc/self/limits'], options);
+    assert.deepEqual(capabilities(statusOf(stdout)), [0n, 0n, 0n, 0n, 0n]);
+    assert.match(stdout, /^Max cpu time +86400 /m);
+    const [, memory] = /^Max address space +(\d+) /m.exec(stdout) ?? [];
+    assert.ok(Number(memory) >= Math.max(2 ** 30, totalmem() / 2 - 1));
+    const { stdout: score } = await run('cat', ['/proc/self/oom_score_adj'], options);
+    assert.equal(score, readFileSync('/proc/self/oom_score_adj', 'utf8'));
+  },
+);
 
 rootTest('a tool at work does not keep the devices of other volumes busy', async () => {
   const [path, other] = [device(), device()];
