@@ -28,6 +28,16 @@
       "cflags_cc": ["-std=c++17", "-fno-exceptions"],
       "cflags_cc!": ["-std=gnu++17", "-std=gnu++20", "-std=c++20"],
       "ldflags!": ["-rdynamic"]
+    },
+    {
+      "target_name": "blockdelta-guardian",
+      "type": "executable",
+      "sources": ["native/guardian/main.cc"],
+      "include_dirs": ["."],
+      "cflags": ["-Wall", "-Wextra", "-Werror", "-O2"],
+      "cflags_cc": ["-std=c++17", "-fno-exceptions", "-fno-rtti"],
+      "cflags_cc!": ["-std=gnu++17", "-std=gnu++20", "-std=c++20"],
+      "ldflags": ["-Wl,--as-needed"]
     }
   ]
 }

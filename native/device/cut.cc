@@ -34,9 +34,10 @@ class Cut {
  private:
   Cut() = default;
 
+  Status StartGuardian();
   // One try. `outcome` is set if the clones are good; else `raw_` is in the order for the next one.
   Status Try(std::optional<CutOutcome>* outcome);
-  Result<std::vector<Freeze>> FreezeAll() const;
+  Result<std::vector<Freeze>> FreezeAll();
   Status FlushAhead() const;
   Status FlushAll() const;
   // Clones the raw devices in the order of `raw_`. Answers the places in it of those that were, or
@@ -48,7 +49,8 @@ class Cut {
 
   std::vector<CutSource> sources_;
   std::vector<NewFile> files_;
-  std::vector<size_t> raw_;  // Members that cannot be held still, in the order of cloning.
+  std::optional<Guardian> guardian_;  // If a file system has to be frozen.
+  std::vector<size_t> raw_;           // Members that cannot be held still, in the order of cloning.
 };
 
 Result<Cut> Cut::Open(const std::vector<CutMember>& members) {
@@ -74,6 +76,9 @@ Result<Cut> Cut::Open(const std::vector<CutMember>& members) {
 }
 
 Result<CutOutcome> Cut::Clone() {
+  // Before anything stands still.
+  Status started = StartGuardian();
+  if (!started.ok()) return started;
   const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + kPatienceNs;
   unsigned pause = 1;
   for (int tries = 1;; tries++) {
@@ -92,6 +97,16 @@ Result<CutOutcome> Cut::Clone() {
     SleepMs(pause);
     pause = std::min(pause * 2, kMaxPauseMs);
   }
+}
+
+Status Cut::StartGuardian() {
+  const bool freezes = std::any_of(sources_.begin(), sources_.end(),
+                                   [](const CutSource& source) { return source.IsFrozenForCut(); });
+  if (!freezes) return Status();
+  Result<Guardian> guardian = Guardian::Start();
+  if (!guardian.ok()) return guardian.TakeStatus();
+  guardian_.emplace(std::move(*guardian));
+  return Status();
 }
 
 Status Cut::Try(std::optional<CutOutcome>* outcome) {
@@ -124,13 +139,13 @@ Status Cut::Try(std::optional<CutOutcome>* outcome) {
   return Status();
 }
 
-Result<std::vector<Freeze>> Cut::FreezeAll() const {
+Result<std::vector<Freeze>> Cut::FreezeAll() {
   std::vector<Freeze> freezes;
   std::set<dev_t> frozen;
   for (const CutSource& source : sources_) {
     // One volume may be cut twice.
     if (!source.IsFrozenForCut() || !frozen.insert(source.device()).second) continue;
-    Result<Freeze> freeze = source.BeginFreeze();
+    Result<Freeze> freeze = source.BeginFreeze(&*guardian_);
     if (!freeze.ok()) return freeze.TakeStatus();
     freezes.push_back(std::move(*freeze));
   }

@@ -60,10 +60,10 @@ Result<UniqueFd> CutSource::OpenMount() const {
   return mount;
 }
 
-Result<Freeze> CutSource::BeginFreeze() const {
+Result<Freeze> CutSource::BeginFreeze(Guardian* guardian) const {
   Result<UniqueFd> mount = OpenMount();
   if (!mount.ok()) return mount.TakeStatus();
-  return Freeze::Begin(std::move(*mount), *freeze_path_);
+  return Freeze::Begin(guardian, std::move(*mount), *freeze_path_);
 }
 
 Status CutSource::SyncFileSystem() const {

@@ -31,7 +31,7 @@ class CutSource {
   // Freezes the file system on the loop device and no other: were it unmounted by now, the path
   // would lead to the file system below, maybe the one that the clone has to be written to.
   // REQUIRES: IsFrozenForCut().
-  Result<Freeze> BeginFreeze() const;
+  Result<Freeze> BeginFreeze(Guardian* guardian) const;
   // Writes back what the file system holds, so that freezing it finds little left to write. Fails
   // if some of it could not be written: it is lost then, and a snapshot would lack it. REQUIRES:
   // IsFrozenForCut().

@@ -1,20 +1,19 @@
 #include "native/device/freeze.h"
 
-#include <linux/fs.h>
 #include <time.h>
 
 #include <utility>
 
 namespace blockdelta {
 
-Result<Freeze> Freeze::Begin(UniqueFd mount_fd, std::string path) {
+Result<Freeze> Freeze::Begin(Guardian* guardian, UniqueFd mount_fd, std::string path) {
   const uint64_t begun_ns = ClockNs(CLOCK_MONOTONIC);
-  Status status = Ioctl(mount_fd.get(), FIFREEZE, 0ul, "FIFREEZE", path);
-  if (status.IsErrno(EPERM)) {
+  Result<uint32_t> place = guardian->Freeze(mount_fd.get(), path);
+  if (place.status().IsErrno(EPERM)) {
     return Status::Errno(EPERM, "FIFREEZE", path, "it needs CAP_SYS_ADMIN");
   }
-  if (!status.ok()) return status;
-  return Freeze(std::move(mount_fd), std::move(path), begun_ns);
+  if (!place.ok()) return place.TakeStatus();
+  return Freeze(guardian, *place, std::move(mount_fd), std::move(path), begun_ns);
 }
 
 Freeze::~Freeze() {
@@ -23,7 +22,7 @@ Freeze::~Freeze() {
 }
 
 Status Freeze::Thaw() {
-  Status status = Ioctl(fd_.get(), FITHAW, 0ul, "FITHAW", path_);
+  Status status = guardian_->Thaw(place_, fd_.get(), path_);
   frozen_ns_ = ClockNs(CLOCK_MONOTONIC) - begun_ns_;
   fd_.Close();
   // Somebody has thawed it before us: it is not what was asked for, but it does not stand still.
@@ -36,7 +35,11 @@ Status Freeze::Thaw() {
 Result<bool> ThawPath(const std::string& path) {
   Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_DIRECTORY);
   if (!fd.ok()) return fd.TakeStatus();
-  Status status = Ioctl(fd->get(), FITHAW, 0ul, "FITHAW", path);
+  Result<Guardian> guardian = Guardian::Start();
+  if (!guardian.ok()) return guardian.TakeStatus();
+  Result<uint32_t> place = guardian->Adopt(fd->get(), path);
+  if (!place.ok()) return place.TakeStatus();
+  Status status = guardian->Thaw(*place, fd->get(), path);
   if (status.IsErrno(EINVAL)) return false;
   if (!status.ok()) return status;
   return true;

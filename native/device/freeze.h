@@ -1,4 +1,4 @@
-// A file system that stands still (FIFREEZE) for as long as this lives.
+// A file system that stands still (FIFREEZE) for as long as this lives, in the hands of a guardian.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_FREEZE_H_
 #define BLOCKDELTA_NATIVE_DEVICE_FREEZE_H_
 
@@ -6,14 +6,15 @@
 #include <string>
 
 #include "native/base/posix.h"
+#include "native/device/guardian.h"
 
 namespace blockdelta {
 
 class Freeze {
  public:
-  // `mount_fd` is open on the mount point. EBUSY if it is frozen already: then somebody else will
-  // thaw it, at a time of theirs.
-  static Result<Freeze> Begin(UniqueFd mount_fd, std::string path);
+  // `mount_fd` is open on the mount point; `guardian` outlives this. EBUSY if it is frozen already:
+  // then somebody else will thaw it, at a time of theirs.
+  static Result<Freeze> Begin(Guardian* guardian, UniqueFd mount_fd, std::string path);
   Freeze(Freeze&&) = default;
   Freeze& operator=(Freeze&&) = delete;
   // Thaws if that was not done.
@@ -24,16 +25,22 @@ class Freeze {
   uint64_t frozen_ns() const { return frozen_ns_; }
 
  private:
-  Freeze(UniqueFd fd, std::string path, uint64_t begun_ns)
-      : fd_(std::move(fd)), path_(std::move(path)), begun_ns_(begun_ns) {}
+  Freeze(Guardian* guardian, uint32_t place, UniqueFd fd, std::string path, uint64_t begun_ns)
+      : guardian_(guardian),
+        place_(place),
+        fd_(std::move(fd)),
+        path_(std::move(path)),
+        begun_ns_(begun_ns) {}
 
+  Guardian* guardian_;
+  uint32_t place_;
   UniqueFd fd_;
   std::string path_;
   uint64_t begun_ns_;
   uint64_t frozen_ns_ = 0;
 };
 
-// FITHAW of a mount point. False: it was not frozen.
+// FITHAW of a mount point, which no death of this process interrupts. False: it was not frozen.
 Result<bool> ThawPath(const std::string& path);
 
 }  // namespace blockdelta

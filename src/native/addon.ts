@@ -241,7 +241,8 @@ export interface Addon extends DmAddon, ThinAddon, MountAddon {
    * sourcePath of one of them.
    *
    * EEXIST if a finalPath exists; ESTALE if a loopPath has another file by now or a freezePath is not
-   * the file system on it; EBUSY if that is frozen already, by somebody else or by an earlier run.
+   * the file system on it, or if the guardian, the process that freezes and thaws, was lost; EBUSY if the
+   * file system is frozen already, by somebody else or by an earlier run.
    */
   cutSnapshots(request: { members: CutMember[] }): NativeResult<CutResult>;
   /**
@@ -258,7 +259,7 @@ export interface Addon extends DmAddon, ThinAddon, MountAddon {
   removeFile(request: { path: string }): NativeResult<{ removed: boolean }>;
   /** null if there is no such file. */
   fileState(request: { path: string }): NativeResult<{ state: FileState | null }>;
-  /** FITHAW of a mount point. `thawed` false: it was not frozen. */
+  /** FITHAW of a mount point, which a kill of this process does not interrupt. `thawed` false: it was not frozen. */
   thaw(request: { path: string }): NativeResult<{ thawed: boolean }>;
   /** fsync of a block device or a directory. */
   flush(request: { path: string }): NativeResult<object>;

@@ -1,0 +1,189 @@
+#include "native/device/guardian.h"
+
+#include <dlfcn.h>
+#include <linux/fs.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <cstring>
+#include <utility>
+
+namespace blockdelta {
+namespace {
+
+using guardian::Order;
+using guardian::Reply;
+using guardian::Request;
+
+constexpr char kProgram[] = "blockdelta-guardian";
+// A guardian that ends is noticed at once; these are for one that somebody has stopped. Freezing
+// writes back what the file system holds, which takes as long as the disk likes.
+constexpr int kFreezeMs = 600'000;
+constexpr int kAnswerMs = 60'000;
+
+Result<std::string> ProgramPath() {
+  Dl_info info = {};
+  if (dladdr(reinterpret_cast<const void*>(&ProgramPath), &info) == 0 ||
+      info.dli_fname == nullptr) {
+    return Status::Errno(ENOENT, "dladdr", kProgram,
+                         "where this code was loaded from is not known");
+  }
+  return DirectoryOf(info.dli_fname) + "/" + kProgram;
+}
+
+// What posix_spawn is told, released with this.
+class SpawnPlan {
+ public:
+  SpawnPlan() {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawnattr_init(&attributes_);
+  }
+  ~SpawnPlan() {
+    posix_spawnattr_destroy(&attributes_);
+    posix_spawn_file_actions_destroy(&actions_);
+  }
+  SpawnPlan(const SpawnPlan&) = delete;
+
+  // An errno, or 0.
+  int Run(const std::string& program, int socket, pid_t* pid) {
+    sigset_t all;
+    sigfillset(&all);
+    int error = posix_spawn_file_actions_adddup2(&actions_, socket, guardian::kSocket);
+    if (error == 0) error = posix_spawnattr_setsigmask(&attributes_, &all);
+    if (error == 0) {
+      error = posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
+    }
+    char name[sizeof(kProgram)];
+    std::memcpy(name, kProgram, sizeof(name));
+    char* const arguments[] = {name, nullptr};
+    char* const environment[] = {nullptr};
+    if (error != 0) return error;
+    return posix_spawn(pid, program.c_str(), &actions_, &attributes_, arguments, environment);
+  }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+  posix_spawnattr_t attributes_;
+};
+
+bool Send(int socket, const Request& request, int fd) {
+  Request copy = request;
+  struct iovec data = {&copy, sizeof(copy)};
+  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  struct msghdr message = {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  if (fd != -1) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    struct cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+  }
+  return RetryInterrupted([&] { return sendmsg(socket, &message, MSG_NOSIGNAL); }) ==
+         sizeof(request);
+}
+
+// Whether something comes, or the other end goes, in time.
+bool WaitFor(int socket, int timeout_ms) {
+  const uint64_t end = ClockNs(CLOCK_MONOTONIC) / 1'000'000 + static_cast<uint64_t>(timeout_ms);
+  for (;;) {
+    struct pollfd wait = {socket, POLLIN, 0};
+    const int ready = poll(&wait, 1, timeout_ms);
+    if (ready != -1 || errno != EINTR) return ready == 1;
+    const uint64_t now = ClockNs(CLOCK_MONOTONIC) / 1'000'000;
+    timeout_ms = now < end ? static_cast<int>(end - now) : 0;
+  }
+}
+
+}  // namespace
+
+Result<Guardian> Guardian::Start() {
+  Result<std::string> program = ProgramPath();
+  if (!program.ok()) return program.TakeStatus();
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == -1) {
+    return Status::Errno(errno, "socketpair", *program);
+  }
+  UniqueFd own(ends[0]);
+  // A descriptor that dup2 would leave as it is keeps its close-on-exec flag, and is lost.
+  UniqueFd other(fcntl(ends[1], F_DUPFD_CLOEXEC, guardian::kSocket + 1));
+  close(ends[1]);
+  if (!other.valid()) return Status::Errno(errno, "fcntl", *program);
+  pid_t pid = 0;
+  const int error = SpawnPlan().Run(*program, other.get(), &pid);
+  if (error != 0) {
+    return Status::Errno(error, "posix_spawn", *program,
+                         "without it no file system is frozen; is the package built completely?");
+  }
+  return Guardian(pid, std::move(own));
+}
+
+Guardian::Guardian(Guardian&& other) noexcept
+    : pid_(std::exchange(other.pid_, 0)), socket_(std::move(other.socket_)) {}
+
+Guardian::~Guardian() {
+  if (pid_ == 0) return;
+  shutdown(socket_.get(), SHUT_WR);
+  // It closes its end when it has thawed everything.
+  if (WaitFor(socket_.get(), kAnswerMs)) {
+    Reap();
+  } else {
+    Lose();
+  }
+}
+
+Result<uint32_t> Guardian::Freeze(int mount_fd, const std::string& path) {
+  return Hold(Order::kFreeze, mount_fd, path);
+}
+
+Result<uint32_t> Guardian::Adopt(int mount_fd, const std::string& path) {
+  return Hold(Order::kAdopt, mount_fd, path);
+}
+
+Result<uint32_t> Guardian::Hold(Order order, int mount_fd, const std::string& path) {
+  Reply reply = {};
+  if (!Ask({order, 0}, mount_fd, kFreezeMs, &reply)) {
+    // It may have frozen it.
+    static_cast<void>(Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path));
+    return Status::Errno(ESTALE, "FIFREEZE", path, "the process that freezes it has ended");
+  }
+  if (reply.error != 0) return Status::Errno(reply.error, "FIFREEZE", path);
+  return reply.place;
+}
+
+Status Guardian::Thaw(uint32_t place, int mount_fd, const std::string& path) {
+  Reply reply = {};
+  if (!Ask({Order::kThaw, place}, -1, kAnswerMs, &reply)) {
+    return Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path);
+  }
+  return reply.error == 0 ? Status() : Status::Errno(reply.error, "FITHAW", path);
+}
+
+bool Guardian::Ask(const Request& request, int fd, int timeout_ms, Reply* reply) {
+  if (pid_ == 0) return false;
+  const bool is_answered = Send(socket_.get(), request, fd) && WaitFor(socket_.get(), timeout_ms) &&
+                           RetryInterrupted([&] {
+                             return recv(socket_.get(), reply, sizeof(*reply), 0);
+                           }) == sizeof(*reply);
+  if (!is_answered) Lose();
+  return is_answered;
+}
+
+void Guardian::Lose() {
+  kill(pid_, SIGKILL);
+  Reap();
+}
+
+void Guardian::Reap() {
+  RetryInterrupted([&] { return waitpid(pid_, nullptr, 0); });
+  pid_ = 0;
+  socket_.Close();
+}
+
+}  // namespace blockdelta

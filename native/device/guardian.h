@@ -1,0 +1,57 @@
+// A guardian process, which freezes and thaws file systems for this one and outlives it.
+//
+// Whatever happens to this process, what the guardian holds is thawed at once, by a thaw that
+// nothing interrupts. Whatever happens to the guardian, this process thaws. See
+// native/guardian/main.cc.
+#ifndef BLOCKDELTA_NATIVE_DEVICE_GUARDIAN_H_
+#define BLOCKDELTA_NATIVE_DEVICE_GUARDIAN_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+
+#include "native/base/posix.h"
+#include "native/guardian/protocol.h"
+
+namespace blockdelta {
+
+class Guardian {
+ public:
+  // In a session of its own, all signals blocked. The program blockdelta-guardian lies beside the
+  // addon (or program) that this code is in.
+  static Result<Guardian> Start();
+  Guardian(Guardian&& other) noexcept;
+  Guardian& operator=(Guardian&&) = delete;
+  // Ends the guardian and waits for it. It thaws what it still holds.
+  ~Guardian();
+
+  // FIFREEZE of an open mount point; `path` describes it in failures. The place of it in Thaw().
+  // ESTALE: the guardian was lost; it is thawed then.
+  Result<uint32_t> Freeze(int mount_fd, const std::string& path);
+  // As if Freeze() had frozen it, whether or not it is frozen.
+  Result<uint32_t> Adopt(int mount_fd, const std::string& path);
+  // FITHAW. `mount_fd` is what was given before: this process thaws it if the guardian is lost.
+  // EINVAL: it was not frozen any more.
+  Status Thaw(uint32_t place, int mount_fd, const std::string& path);
+
+  // For tests.
+  pid_t pid() const { return pid_; }
+
+ private:
+  Guardian(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
+
+  Result<uint32_t> Hold(guardian::Order order, int mount_fd, const std::string& path);
+  // False: there is no answer to be had, and the guardian has ended.
+  bool Ask(const guardian::Request& request, int fd, int timeout_ms, guardian::Reply* reply);
+  // Kills it, and waits until it does nothing any more.
+  void Lose();
+  void Reap();
+
+  pid_t pid_;  // 0: it has ended.
+  UniqueFd socket_;
+};
+
+}  // namespace blockdelta
+
+#endif  // BLOCKDELTA_NATIVE_DEVICE_GUARDIAN_H_

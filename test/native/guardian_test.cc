@@ -1,0 +1,138 @@
+// The guardian: file systems go on whoever is killed while they stand still.
+#include "native/device/guardian.h"
+
+#include <linux/fs.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "native/device/freeze.h"
+#include "test/native/harness.h"
+#include "test/native/pool.h"
+#include "test/native/volume.h"
+
+namespace blockdelta {
+namespace {
+
+constexpr uint64_t kSizes[] = {64 << 20, 300 << 20, 128 << 20};
+constexpr const char* kKinds[] = {"ext4", "xfs", "btrfs"};
+// For a test that would wait for ever otherwise.
+constexpr int kGiveUpMs = 60'000;
+
+Result<Freeze> Hold(Guardian* guardian, const std::string& mount_point) {
+  Result<UniqueFd> mount = OpenPath(mount_point, O_RDONLY | O_DIRECTORY);
+  if (!mount.ok()) return mount.TakeStatus();
+  return Freeze::Begin(guardian, std::move(*mount), mount_point);
+}
+
+// Starts a process that freezes the file systems and waits to be killed, when they are frozen.
+pid_t StartHolder(const std::vector<std::string>& mount_points) {
+  int ends[2];
+  if (!EXPECT(pipe2(ends, O_CLOEXEC) == 0)) return -1;
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[0]);
+    Result<Guardian> guardian = Guardian::Start();
+    std::vector<Freeze> freezes;
+    for (const std::string& mount_point : mount_points) {
+      if (!guardian.ok()) _exit(1);
+      Result<Freeze> freeze = Hold(&*guardian, mount_point);
+      if (!freeze.ok()) _exit(1);
+      freezes.push_back(std::move(*freeze));
+    }
+    if (write(ends[1], "f", 1) == 1) pause();
+    _exit(1);
+  }
+  close(ends[1]);
+  char byte = 0;
+  EXPECT(read(ends[0], &byte, 1) == 1);
+  close(ends[0]);
+  return pid;
+}
+
+// Whether a file can be written to the end, by another process, which would wait on a frozen one.
+bool CanWrite(const std::string& mount_point) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const int fd = open((mount_point + "/file").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    _exit(fd != -1 && write(fd, "written", 7) == 7 && fsync(fd) == 0 ? 0 : 1);
+  }
+  int status = -1;
+  for (int waited = 0; waitpid(pid, &status, WNOHANG) == 0; waited += 10) {
+    if (waited >= kGiveUpMs) {
+      static_cast<void>(ThawPath(mount_point));
+      waitpid(pid, nullptr, 0);
+      return false;
+    }
+    SleepMs(10);
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+bool IsFrozen(const std::string& mount_point) {
+  Result<UniqueFd> mount = OpenPath(mount_point, O_RDONLY | O_DIRECTORY);
+  const bool is_frozen = mount.ok() && ioctl(mount->get(), FIFREEZE, 0) == -1 && errno == EBUSY;
+  if (!is_frozen) static_cast<void>(ThawPath(mount_point));
+  return is_frozen;
+}
+
+TEST("file systems whose plugin is killed while they are frozen go on, writable, without it") {
+  const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  std::vector<std::unique_ptr<test::Volume>> volumes;
+  std::vector<std::string> mount_points;
+  for (size_t i = 0; i < 3; i++) {
+    volumes.push_back(test::Volume::Make(*pool, kKinds[i], kKinds[i], kSizes[i]));
+    if (volumes.back() == nullptr) return;
+    mount_points.push_back(volumes.back()->mount_point());
+  }
+  for (int round = 0; round < (test::IsLong() ? 200 : 20); round++) {
+    const pid_t holder = StartHolder(mount_points);
+    if (holder <= 0) return;
+    for (const std::string& mount_point : mount_points) EXPECT(IsFrozen(mount_point));
+    kill(holder, SIGKILL);
+    waitpid(holder, nullptr, 0);
+    for (const std::string& mount_point : mount_points) EXPECT(CanWrite(mount_point));
+  }
+}
+
+TEST("a file system whose guardian is killed is thawed all the same") {
+  const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const auto volume = test::Volume::Make(*pool, "volume", "ext4", kSizes[0]);
+  if (volume == nullptr) return;
+  Result<Guardian> guardian = Guardian::Start();
+  if (!EXPECT_OK(guardian)) return;
+  Result<Freeze> freeze = Hold(&*guardian, volume->mount_point());
+  if (!EXPECT_OK(freeze)) return;
+  kill(guardian->pid(), SIGKILL);
+  EXPECT_OK(freeze->Thaw());
+  EXPECT(volume->IsThawed());
+  EXPECT_CODE(Hold(&*guardian, volume->mount_point()), "ESTALE");
+  EXPECT(volume->IsThawed());
+}
+
+TEST("a guardian ends with whoever started it, thaws what is left, and leaves no process behind") {
+  const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const auto volume = test::Volume::Make(*pool, "volume", "ext4", kSizes[0]);
+  if (volume == nullptr) return;
+  pid_t pid = 0;
+  {
+    Result<Guardian> guardian = Guardian::Start();
+    if (!EXPECT_OK(guardian)) return;
+    pid = guardian->pid();
+    EXPECT(getsid(pid) == pid);
+    Result<UniqueFd> mount = OpenPath(volume->mount_point(), O_RDONLY | O_DIRECTORY);
+    EXPECT_OK(guardian->Freeze(mount->get(), volume->mount_point()));
+    EXPECT_CODE(guardian->Freeze(mount->get(), volume->mount_point()), "EBUSY");
+    EXPECT_CODE(guardian->Thaw(7, mount->get(), volume->mount_point()), "EBADF");
+  }
+  EXPECT(kill(pid, 0) == -1 && errno == ESRCH);
+  EXPECT(volume->IsThawed());
+}
+
+}  // namespace
+}  // namespace blockdelta
