@@ -1,19 +1,16 @@
 #include "native/device/freeze.h"
 
-#include <time.h>
-
 #include <utility>
 
 namespace blockdelta {
 
 Result<Freeze> Freeze::Begin(Guardian* guardian, UniqueFd mount_fd, std::string path) {
-  const uint64_t begun_ns = ClockNs(CLOCK_MONOTONIC);
-  Result<uint32_t> place = guardian->Freeze(mount_fd.get(), path);
-  if (place.status().IsErrno(EPERM)) {
+  Result<Guardian::Held> held = guardian->Freeze(mount_fd.get(), path);
+  if (held.status().IsErrno(EPERM)) {
     return Status::Errno(EPERM, "FIFREEZE", path, "it needs CAP_SYS_ADMIN");
   }
-  if (!place.ok()) return place.TakeStatus();
-  return Freeze(guardian, *place, std::move(mount_fd), std::move(path), begun_ns);
+  if (!held.ok()) return held.TakeStatus();
+  return Freeze(guardian, *held, std::move(mount_fd), std::move(path));
 }
 
 Freeze::~Freeze() {
@@ -22,14 +19,17 @@ Freeze::~Freeze() {
 }
 
 Status Freeze::Thaw() {
-  Status status = guardian_->Thaw(place_, fd_.get(), path_);
-  frozen_ns_ = ClockNs(CLOCK_MONOTONIC) - begun_ns_;
+  Result<uint64_t> frozen_ns = guardian_->Thaw(held_, fd_.get(), path_);
   fd_.Close();
+  if (frozen_ns.ok()) {
+    frozen_ns_ = *frozen_ns;
+    return Status();
+  }
   // Somebody has thawed it before us: it is not what was asked for, but it does not stand still.
-  if (status.IsErrno(EINVAL)) {
+  if (frozen_ns.status().IsErrno(EINVAL)) {
     return Status::Errno(EINVAL, "FITHAW", path_, "another process thawed it meanwhile");
   }
-  return status;
+  return frozen_ns.TakeStatus();
 }
 
 Result<bool> ThawPath(const std::string& path) {
@@ -37,11 +37,11 @@ Result<bool> ThawPath(const std::string& path) {
   if (!fd.ok()) return fd.TakeStatus();
   Result<Guardian> guardian = Guardian::Start();
   if (!guardian.ok()) return guardian.TakeStatus();
-  Result<uint32_t> place = guardian->Adopt(fd->get(), path);
-  if (!place.ok()) return place.TakeStatus();
-  Status status = guardian->Thaw(*place, fd->get(), path);
-  if (status.IsErrno(EINVAL)) return false;
-  if (!status.ok()) return status;
+  Result<Guardian::Held> held = guardian->Adopt(fd->get(), path);
+  if (!held.ok()) return held.TakeStatus();
+  Result<uint64_t> frozen_ns = guardian->Thaw(*held, fd->get(), path);
+  if (frozen_ns.status().IsErrno(EINVAL)) return false;
+  if (!frozen_ns.ok()) return frozen_ns.TakeStatus();
   return true;
 }
 

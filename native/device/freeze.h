@@ -25,18 +25,13 @@ class Freeze {
   uint64_t frozen_ns() const { return frozen_ns_; }
 
  private:
-  Freeze(Guardian* guardian, uint32_t place, UniqueFd fd, std::string path, uint64_t begun_ns)
-      : guardian_(guardian),
-        place_(place),
-        fd_(std::move(fd)),
-        path_(std::move(path)),
-        begun_ns_(begun_ns) {}
+  Freeze(Guardian* guardian, Guardian::Held held, UniqueFd fd, std::string path)
+      : guardian_(guardian), held_(held), fd_(std::move(fd)), path_(std::move(path)) {}
 
   Guardian* guardian_;
-  uint32_t place_;
+  Guardian::Held held_;
   UniqueFd fd_;
   std::string path_;
-  uint64_t begun_ns_;
   uint64_t frozen_ns_ = 0;
 };
 

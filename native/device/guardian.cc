@@ -138,15 +138,15 @@ Guardian::~Guardian() {
   }
 }
 
-Result<uint32_t> Guardian::Freeze(int mount_fd, const std::string& path) {
+Result<Guardian::Held> Guardian::Freeze(int mount_fd, const std::string& path) {
   return Hold(Order::kFreeze, mount_fd, path);
 }
 
-Result<uint32_t> Guardian::Adopt(int mount_fd, const std::string& path) {
+Result<Guardian::Held> Guardian::Adopt(int mount_fd, const std::string& path) {
   return Hold(Order::kAdopt, mount_fd, path);
 }
 
-Result<uint32_t> Guardian::Hold(Order order, int mount_fd, const std::string& path) {
+Result<Guardian::Held> Guardian::Hold(Order order, int mount_fd, const std::string& path) {
   Reply reply = {};
   if (!Ask({order, 0}, mount_fd, kFreezeMs, &reply)) {
     // It may have frozen it.
@@ -154,15 +154,18 @@ Result<uint32_t> Guardian::Hold(Order order, int mount_fd, const std::string& pa
     return Status::Errno(ESTALE, "FIFREEZE", path, "the process that freezes it has ended");
   }
   if (reply.error != 0) return Status::Errno(reply.error, "FIFREEZE", path);
-  return reply.place;
+  return Held{reply.place, reply.at_ns};
 }
 
-Status Guardian::Thaw(uint32_t place, int mount_fd, const std::string& path) {
+Result<uint64_t> Guardian::Thaw(const Held& held, int mount_fd, const std::string& path) {
   Reply reply = {};
-  if (!Ask({Order::kThaw, place}, -1, kAnswerMs, &reply)) {
-    return Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path);
+  if (!Ask({Order::kThaw, held.place}, -1, kAnswerMs, &reply)) {
+    Status status = Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path);
+    if (!status.ok()) return status;
+    return ClockNs(CLOCK_MONOTONIC) - held.begun_ns;
   }
-  return reply.error == 0 ? Status() : Status::Errno(reply.error, "FITHAW", path);
+  if (reply.error != 0) return Status::Errno(reply.error, "FITHAW", path);
+  return reply.at_ns - held.begun_ns;
 }
 
 bool Guardian::Ask(const Request& request, int fd, int timeout_ms, Reply* reply) {

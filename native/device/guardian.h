@@ -18,6 +18,12 @@ namespace blockdelta {
 
 class Guardian {
  public:
+  // What a guardian holds.
+  struct Held {
+    uint32_t place;
+    uint64_t begun_ns;  // CLOCK_MONOTONIC.
+  };
+
   // In a session of its own, all signals blocked. The program blockdelta-guardian lies beside the
   // addon (or program) that this code is in.
   static Result<Guardian> Start();
@@ -26,14 +32,14 @@ class Guardian {
   // Ends the guardian and waits for it. It thaws what it still holds.
   ~Guardian();
 
-  // FIFREEZE of an open mount point; `path` describes it in failures. The place of it in Thaw().
-  // ESTALE: the guardian was lost; it is thawed then.
-  Result<uint32_t> Freeze(int mount_fd, const std::string& path);
+  // FIFREEZE of an open mount point; `path` describes it in failures. ESTALE: the guardian was
+  // lost; it is thawed then.
+  Result<Held> Freeze(int mount_fd, const std::string& path);
   // As if Freeze() had frozen it, whether or not it is frozen.
-  Result<uint32_t> Adopt(int mount_fd, const std::string& path);
+  Result<Held> Adopt(int mount_fd, const std::string& path);
   // FITHAW. `mount_fd` is what was given before: this process thaws it if the guardian is lost.
-  // EINVAL: it was not frozen any more.
-  Status Thaw(uint32_t place, int mount_fd, const std::string& path);
+  // How long it stood frozen, ns. EINVAL: it was not frozen any more.
+  Result<uint64_t> Thaw(const Held& held, int mount_fd, const std::string& path);
 
   // For tests.
   pid_t pid() const { return pid_; }
@@ -41,7 +47,7 @@ class Guardian {
  private:
   Guardian(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
 
-  Result<uint32_t> Hold(guardian::Order order, int mount_fd, const std::string& path);
+  Result<Held> Hold(guardian::Order order, int mount_fd, const std::string& path);
   // False: there is no answer to be had, and the guardian has ended.
   bool Ask(const guardian::Request& request, int fd, int timeout_ms, guardian::Reply* reply);
   // Kills it, and waits until it does nothing any more.

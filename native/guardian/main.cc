@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -43,6 +44,12 @@ int Try(int fd, unsigned long request) {
   return result == -1 ? errno : 0;
 }
 
+uint64_t NowNs() {
+  struct timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
 // The descriptor that came with a message, or -1.
 int TakeDescriptor(struct msghdr* message) {
   const struct cmsghdr* header = CMSG_FIRSTHDR(message);
@@ -56,26 +63,28 @@ int TakeDescriptor(struct msghdr* message) {
 }
 
 Reply Hold(Order order, int fd) {
-  if (fd == -1) return {0, EBADF};
+  if (fd == -1) return {0, EBADF, 0};
+  const uint64_t begun_ns = NowNs();
   int error = held_count == kMaxHeld ? EMFILE : 0;
   if (error == 0 && order == Order::kFreeze) error = Try(fd, FIFREEZE);
   if (error != 0) {
     close(fd);
-    return {0, error};
+    return {0, error, begun_ns};
   }
   held[held_count] = fd;
-  return {held_count++, 0};
+  return {held_count++, 0, begun_ns};
 }
 
 Reply Thaw(uint32_t place) {
-  if (place >= held_count || held[place] == -1) return {place, EBADF};
+  if (place >= held_count || held[place] == -1) return {place, EBADF, 0};
   const int error = Try(held[place], FITHAW);
+  const uint64_t ended_ns = NowNs();
   // EINVAL: it is not frozen. What fails in another way is tried again at the end.
   if (error == 0 || error == EINVAL) {
     close(held[place]);
     held[place] = -1;
   }
-  return {place, error};
+  return {place, error, ended_ns};
 }
 
 // False: the other end is gone, or says what nobody understands.
@@ -122,14 +131,16 @@ void ThawAll() {
   }
 }
 
-// Away from a shortage of memory, and without whatever descriptors the plugin had open. What is not
-// permitted is done without. It was started in a session of its own, with all signals blocked.
+// Away from a shortage of memory, ahead of others for the processor (everybody waits who writes to
+// what stands still), and without whatever descriptors the plugin had open. What is not permitted
+// is done without. It was started in a session of its own, with all signals blocked.
 void StandAlone() {
   const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score != -1) {
     [[maybe_unused]] const ssize_t written = write(score, "-1000", 5);
     close(score);
   }
+  setpriority(PRIO_PROCESS, 0, -20);
   for (int fd = 0; fd < kSocket; fd++) close(fd);
   syscall(SYS_close_range, kSocket + 1, ~0u, 0);
   struct rlimit files;

@@ -32,6 +32,8 @@ struct Request {
 struct Reply {
   uint32_t place;
   int32_t error;  // errno; 0: done.
+  // CLOCK_MONOTONIC: when freezing was begun, or thawing had ended.
+  uint64_t at_ns;
 };
 
 }  // namespace blockdelta::guardian

@@ -128,7 +128,7 @@ TEST("a guardian ends with whoever started it, thaws what is left, and leaves no
     Result<UniqueFd> mount = OpenPath(volume->mount_point(), O_RDONLY | O_DIRECTORY);
     EXPECT_OK(guardian->Freeze(mount->get(), volume->mount_point()));
     EXPECT_CODE(guardian->Freeze(mount->get(), volume->mount_point()), "EBUSY");
-    EXPECT_CODE(guardian->Thaw(7, mount->get(), volume->mount_point()), "EBADF");
+    EXPECT_CODE(guardian->Thaw({7, 0}, mount->get(), volume->mount_point()), "EBADF");
   }
   EXPECT(kill(pid, 0) == -1 && errno == ESRCH);
   EXPECT(volume->IsThawed());
