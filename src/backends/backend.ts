@@ -30,6 +30,11 @@ export interface PoolCapacity {
    * what existing volumes may still claim. Never negative.
    */
   availableBytes: bigint;
+  /**
+   * True: the storage below can refuse blocks of what was promised already, and so nothing more is
+   * promised.
+   */
+  lacksPromised?: boolean;
   minimumVolumeBytes: bigint;
   /** Sizes are whole multiples of this. */
   granularityBytes: bigint;

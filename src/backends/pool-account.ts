@@ -14,8 +14,8 @@ export interface SpacePolicy {
 export interface PoolSpace {
   totalBytes: bigint;
   freeBytes: bigint;
-  /** False: nothing of it may be promised now. */
-  mayPromise?: boolean;
+  /** As in PoolCapacity. */
+  lacksPromised?: boolean;
 }
 
 /** Which sizes volumes of the pool may have. */
@@ -26,7 +26,7 @@ export interface VolumeSizes {
 
 /** @param promisedBytes what existing volumes may still claim: the parts of them that were never written */
 export function poolAccount(
-  { totalBytes, freeBytes, mayPromise = true }: PoolSpace,
+  { totalBytes, freeBytes, lacksPromised = false }: PoolSpace,
   promisedBytes: bigint,
   sizes: VolumeSizes,
   policy: SpacePolicy,
@@ -39,7 +39,8 @@ export function poolAccount(
     totalBytes,
     freeBytes,
     reserveBytes,
-    availableBytes: mayPromise && left > 0n ? (left / granularityBytes) * granularityBytes : 0n,
+    lacksPromised,
+    availableBytes: !lacksPromised && left > 0n ? (left / granularityBytes) * granularityBytes : 0n,
     ...sizes,
   };
 }

@@ -132,6 +132,17 @@ function contentConditions(sizeBytes: bigint, found: StorageCondition | null): H
 
 function spaceConditions(capacity: PoolCapacity | null): HealthEntry[] {
   if (capacity === null) return [];
+  return [...freeSpaceConditions(capacity), ...promiseConditions(capacity)];
+}
+
+function promiseConditions({ lacksPromised = false }: PoolCapacity): HealthEntry[] {
+  if (!lacksPromised) return [];
+  const message =
+    'the host does not hold all of the pool image and can cost it data; free space there and restart';
+  return [entry('DEGRADED', 'PoolImageIncomplete', message)];
+}
+
+function freeSpaceConditions(capacity: PoolCapacity): HealthEntry[] {
   const { freeBytes, reserveBytes, totalBytes } = capacity;
   const share = (totalBytes * NEARLY_FULL_PERCENT) / 100n;
   if (freeBytes < FULL_BYTES) {

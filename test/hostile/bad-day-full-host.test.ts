@@ -217,7 +217,8 @@ test('a sparse image that the host cannot hold is reported, and promises nothing
   host.events.length = 0;
   const full = await host.open();
   assert.match(host.events[0]?.message ?? '', /does not hold all .*lost .*free space/);
-  assert.equal((await full.capacity()).availableBytes, 0n);
+  const { availableBytes, lacksPromised } = await full.capacity();
+  assert.deepEqual({ availableBytes, lacksPromised }, { availableBytes: 0n, lacksPromised: true });
   await rejectsWith(
     full.createVolume(newVolume(), 16n * MIB),
     'RESOURCE_EXHAUSTED',

@@ -97,7 +97,7 @@ export class EmbeddedPool {
     }
     const host = await hostFreeBytes(this.options.directory);
     const possible = host < freeBytes ? host : freeBytes;
-    return { totalBytes, freeBytes: possible, mayPromise: this.#lack === null };
+    return { totalBytes, freeBytes: possible, lacksPromised: this.#lack !== null };
   }
 
   /**

@@ -88,6 +88,16 @@ test('a pool where writes cannot succeed makes its volumes INACCESSIBLE', () => 
   assert.deepEqual(told(storage({}, { freeBytes: FULL_BYTES })), ['DEGRADED PoolNearlyFull']);
 });
 
+test('a pool whose promises the host does not hold is DEGRADED, whatever is free', () => {
+  assert.deepEqual(told(storage({}, { lacksPromised: true })), ['DEGRADED PoolImageIncomplete']);
+  const [condition] = poolConditions('main', {
+    failure: null,
+    capacity: capacity({ lacksPromised: true }),
+  });
+  assert.equal(condition?.status, 'STORAGE_DEGRADED');
+  assert.match(condition?.message ?? '', /pool 'main': the host does not hold .*restart$/);
+});
+
 test('of a pool that cannot be asked nothing else is claimed', () => {
   const pool = { failure: "pool 'x' does not answer", capacity: null };
   const signs = { sizeBytes: GIB, pool, condition: null };
