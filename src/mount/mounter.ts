@@ -5,10 +5,16 @@
  * target.ts). Nothing is ever unmounted lazily: a busy mount is an error that names it. Options may
  * be sensitive and appear in no error. Knows nothing of volumes.
  */
-import { stat } from 'node:fs/promises';
+import { realpath, stat } from 'node:fs/promises';
 import { CsiError } from '../errors.js';
 import { ExecError, run } from './exec.js';
-import { isOfDevice, type MountEntry, mountsAt, readMountInfo } from './mountinfo.js';
+import {
+  isOfDevice,
+  type MountEntry,
+  mountsAt,
+  mountsOfDevice,
+  readMountInfo,
+} from './mountinfo.js';
 import { kernelPath } from './target.js';
 
 /** A journal of a large file system takes minutes to replay, a dirty cache minutes to write back. */
@@ -21,6 +27,8 @@ export interface MountRequest {
   target: string;
   fsType: string;
   options: readonly string[];
+  /** The target has no symbolic link in it: one that has come in the way since is refused, not followed. */
+  isResolved?: boolean;
 }
 
 export interface FlagRequest {
@@ -28,11 +36,6 @@ export interface FlagRequest {
   readOnly: boolean;
   /** Of those in PER_MOUNT_OPTIONS; others are the file system's and were settled when it was mounted. */
   options: readonly string[];
-}
-
-export interface BindRequest extends FlagRequest {
-  /** A directory, or a device node for a file as target. */
-  source: string;
 }
 
 /** What differs from mount to mount of one file system, in groups that exclude one another. */
@@ -56,26 +59,39 @@ export async function mount(request: MountRequest): Promise<void> {
   };
   if (await isDone()) return;
   const list = options.length === 0 ? [] : ['-o', options.join(',')];
-  await attempt(`${source} (${fsType}) cannot be mounted on ${target}`, options, [
-    ...PLAIN,
-    ...['-t', fsType, ...list, '--', source, target],
-  ]);
+  const mountIt = (): Promise<void> =>
+    attempt(`${source} (${fsType}) cannot be mounted on ${target}`, options, [
+      ...PLAIN,
+      ...['-t', fsType, ...list, '--', source, target],
+    ]);
+  if (request.isResolved === true) await onlyThere(target, rdev, mountIt);
+  else await mountIt();
   if (!(await isDone())) {
     throw CsiError.internal(`mounting ${source} on ${target} had no effect that mountinfo shows`);
   }
 }
 
-/** Makes `target` another view of `source`. There already, as the top layer: only the flags are seen to. */
-export async function bindMount(request: BindRequest): Promise<void> {
-  const { source, target } = request;
-  if (!(await isBindOf(source, target))) {
-    await attempt(
-      `${source} cannot be bound to ${target}`,
-      [],
-      [...PLAIN, ...['--bind', '--', source, target]],
+/**
+ * The program that mounts follows links. One that came in the way in that moment has led the mount
+ * astray: it is taken away again.
+ */
+async function onlyThere(
+  target: string,
+  rdev: number,
+  mountIt: () => Promise<void>,
+): Promise<void> {
+  const refuse = (found: string): CsiError =>
+    CsiError.failedPrecondition(
+      `${target} leads to ${found} by now; nothing is mounted. Try again`,
     );
-  }
-  await setMountFlags(request);
+  const found = await realpath(target);
+  if (found !== target) throw refuse(found);
+  const ids = new Set(mountsOfDevice(await readMountInfo(), rdev).map(({ mountId }) => mountId));
+  await mountIt();
+  const made = mountsOfDevice(await readMountInfo(), rdev).find(({ mountId }) => !ids.has(mountId));
+  if (made === undefined || made.mountPoint === target) return;
+  await tryUnmount(made.mountPoint);
+  throw refuse(made.mountPoint);
 }
 
 /** Gives the top mount of a path the flags it lacks. Never makes a read-only mount writable. */
@@ -151,12 +167,6 @@ async function tryUnmount(target: string): Promise<Error | null> {
     if (thrown instanceof ExecError) return thrown;
     throw thrown;
   }
-}
-
-async function isBindOf(source: string, target: string): Promise<boolean> {
-  if (!(await isMountPoint(target))) return false;
-  const [wanted, found] = await Promise.all([stat(source), stat(target)]);
-  return wanted.dev === found.dev && wanted.ino === found.ino;
 }
 
 const groupOf = (option: string): readonly string[] | undefined =>

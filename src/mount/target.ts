@@ -1,12 +1,12 @@
 /**
- * The directories and files that mounts sit on: made and removed by us, one component at a time.
+ * The directories and files that mounts sit on, as they are found: layers.ts makes and removes them.
  *
- * Only what is empty is ever removed, never a tree, and a symbolic link in the last component is
- * refused, so that nobody can turn a path of ours into another one. Links further up are lawful
- * (/var/lib/kubelet often is one) and resolved, since mountinfo shows resolved paths.
+ * Only what is empty is ever taken, and a symbolic link in the last component is refused, so that nobody
+ * can turn a path of ours into another one. Links further up are lawful (/var/lib/kubelet often is one)
+ * and resolved, since mountinfo shows resolved paths.
  */
 import type { Stats } from 'node:fs';
-import { lstat, mkdir, open, readdir, realpath, rmdir, unlink } from 'node:fs/promises';
+import { lstat, readdir, realpath } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { CsiError, errorCode } from '../errors.js';
 import { mountsAt, readMountInfo } from './mountinfo.js';
@@ -49,15 +49,6 @@ export async function assertNoLink(path: string): Promise<void> {
   );
 }
 
-/**
- * Makes an empty directory or file to mount on; the parent must exist. An empty one there already
- * is taken as it is. Returns whether it was made now.
- */
-export async function makeTarget(path: string, type: TargetType): Promise<boolean> {
-  if (await assertTargetFits(path, type)) return false;
-  return create(path, type);
-}
-
 /** FAILED_PRECONDITION if something is there that makeTarget would not take. Returns whether there is one to take. */
 export async function assertTargetFits(path: string, type: TargetType): Promise<boolean> {
   await assertNoLink(path);
@@ -71,18 +62,6 @@ export async function assertTargetFits(path: string, type: TargetType): Promise<
   );
 }
 
-/** Removes an empty directory or file that nothing is mounted on. Absent: done. Anything else is left and refused. */
-export async function removeTarget(path: string): Promise<void> {
-  await assertNoLink(path);
-  const found = await assertEmpty(path);
-  if (found === null) return;
-  try {
-    await (found.isDirectory() ? rmdir(path) : unlink(path));
-  } catch (thrown) {
-    if (!isAbsence(thrown)) throw refused(path, 'removed', thrown);
-  }
-}
-
 /** FAILED_PRECONDITION if something is there that is no empty directory or file. Returns what there is. */
 export async function assertEmpty(path: string): Promise<Stats | null> {
   const found = await entryAt(path);
@@ -90,21 +69,6 @@ export async function assertEmpty(path: string): Promise<Stats | null> {
   throw CsiError.failedPrecondition(
     `${path} is no mount point and not an empty directory or file; it was left as it is: look at it and move it away`,
   );
-}
-
-async function create(path: string, type: TargetType): Promise<boolean> {
-  try {
-    if (type === 'directory') await mkdir(path, { mode: 0o750 });
-    else await (await open(path, 'wx', 0o640)).close();
-    return true;
-  } catch (thrown) {
-    if (errorCode(thrown) === 'EEXIST') return false;
-    if (!isAbsence(thrown)) throw refused(path, 'made', thrown);
-    throw CsiError.failedPrecondition(
-      `${dirname(path)} does not exist; its creation is the caller's part`,
-      { cause: thrown },
-    );
-  }
 }
 
 async function isEmpty(path: string, found: Stats): Promise<boolean> {
@@ -116,9 +80,4 @@ function isAbsence(thrown: unknown): boolean {
   const code = errorCode(thrown);
   // What has too long a name cannot be there.
   return code === 'ENOENT' || code === 'ENOTDIR' || code === 'ENAMETOOLONG';
-}
-
-function refused(path: string, verb: string, thrown: unknown): CsiError {
-  const code = errorCode(thrown) ?? 'unknown error';
-  return CsiError.failedPrecondition(`${path} cannot be ${verb}: ${code}`, { cause: thrown });
 }

@@ -13,8 +13,8 @@ import { CsiError, errorCode, StatusCode } from '../errors.js';
 import { type FileSystem, MINIMUM_BYTES } from '../file-systems.js';
 import { checkFileSystem } from '../mount/filesystem.js';
 import { canGrowMounted, growUnmountedExt4 } from '../mount/growth.js';
-import { unmount } from '../mount/mounter.js';
-import { mountsOfDevice, readMountInfo } from '../mount/mountinfo.js';
+import { unmountLayers } from '../mount/layers.js';
+import { isOfDevice, mountsOfDevice, readMountInfo } from '../mount/mountinfo.js';
 import { isGrowable } from '../mount/superblock.js';
 import type { VolumeRecord } from '../volumes/records.js';
 import { isReaderOnly, type NodeDependencies } from './node-volume.js';
@@ -99,7 +99,8 @@ export async function growMounted(
       carryOn(staging, thrown);
       return;
     }
-    await unmount(directory);
+    const { rdev } = await stat(devicePath);
+    await unmountLayers(deps.native, directory, (entry) => isOfDevice(entry, rdev));
     await growUnmounted(deps, staging);
     await mountAgain();
   }

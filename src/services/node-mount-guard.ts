@@ -55,7 +55,8 @@ export async function assertAccepted(
 export async function mountGuarded(deps: Dependencies, guarded: GuardedMount): Promise<void> {
   const { attachment, type, directory, options } = guarded;
   const source = attachment.devicePath;
-  const mountIt = (): Promise<void> => mount({ source, target: directory, fsType: type, options });
+  const mountIt = (): Promise<void> =>
+    mount({ source, target: directory, fsType: type, options, isResolved: true });
   if ((await mountsOf(attachment)) > 0) return mountIt();
   await assertAccepted(deps, guarded);
   if (type === 'btrfs') await underOwnIdentity(deps, guarded, mountIt);

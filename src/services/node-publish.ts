@@ -10,9 +10,17 @@ import { isDeepStrictEqual } from 'node:util';
 import type { VolumeCapability } from '../csi/fields.js';
 import { CsiError } from '../errors.js';
 import { isDeviceReadOnly } from '../mount/device-attributes.js';
-import { bindMount, type FlagRequest, setMountFlags, unmount } from '../mount/mounter.js';
+import {
+  type Bind,
+  bindLayer,
+  type LayerFlags,
+  makeTarget,
+  removeTarget,
+  setLayerFlags,
+  unmountLayers,
+} from '../mount/layers.js';
 import { majorOf, minorOf, mountsAt } from '../mount/mountinfo.js';
-import { assertNoLink, assertTargetFits, makeTarget, removeTarget } from '../mount/target.js';
+import { assertNoLink, assertTargetFits } from '../mount/target.js';
 import type { PublicationRecord, StagingRecord, VolumeRecord } from '../volumes/records.js';
 import { attemptUndo } from '../volumes/undo.js';
 import { optionsPublishedWith } from './node-filesystem.js';
@@ -64,11 +72,11 @@ export async function publishVolume(
   await assertTargetFits(target, type);
   await deps.catalogue.putPublication(request);
   try {
-    await makeTarget(target, type);
+    await makeTarget(deps.native, target, type);
     // Before the mount: nobody shall find a device without limits, or writable that is to be read-only.
     await limit(deps, publishing);
-    if (request.capability.accessType === 'block') await setFlags(deps, publishing);
-    await bindMount({ source, ...mountFlags(publishing) });
+    if (request.capability.accessType === 'block') await setDeviceFlags(deps, publishing);
+    await bindLayer(deps.native, { ...source, ...mountFlags(publishing) });
   } catch (thrown) {
     const place = { path: request.targetPath, resolved: target, record: request };
     await attemptUndo(() => releasePublication(deps, volume, place));
@@ -124,7 +132,8 @@ async function confirmPublished(
   if (!isDeepStrictEqual(record, request)) await deps.catalogue.putPublication(request);
   await limit(deps, publishing);
   // A kill may have come between the mount and its flags.
-  await setFlags(deps, publishing);
+  if (request.capability.accessType === 'block') await setDeviceFlags(deps, publishing);
+  else await setLayerFlags(deps.native, occupant.entry, mountFlags(publishing));
 }
 
 /** Without a record, the kernel alone says how the volume is published. */
@@ -149,7 +158,7 @@ async function stagedSource(
   view: VolumeView,
   request: PublicationRecord,
   { resolved: directory, record }: Place<StagingRecord>,
-): Promise<string> {
+): Promise<Pick<Bind, 'source' | 'sourceMountId' | 'sourceDevice'>> {
   const { volumeId, stagingPath, capability } = request;
   const staged = directory === null ? NOTHING : await stagedAt(view, directory);
   if (directory === null || (staged.kind !== 'mount' && staged.kind !== 'block')) {
@@ -163,7 +172,11 @@ async function stagedSource(
       `volume ${volumeId} is staged at ${stagingPath} ${reason}; unstage it and stage it as it is to be published`,
     );
   }
-  return capability.accessType === 'block' ? (view.attachment?.devicePath ?? '') : directory;
+  if (capability.accessType === 'mount') {
+    return { source: directory, sourceMountId: staged.entry.mountId, sourceDevice: null };
+  }
+  const source = view.attachment?.devicePath ?? '';
+  return { source, sourceMountId: null, sourceDevice: view.node?.rdev ?? 0 };
 }
 
 /** Why a publication asks for more than what was staged; null if it does not. */
@@ -207,7 +220,7 @@ async function assertNotElsewhere(deps: NodeDependencies, publishing: Publishing
 /** What the record alone proves to be ours goes with it; what cannot be removed is left to whoever put it there. */
 async function forget(deps: NodeDependencies, record: PublicationRecord): Promise<void> {
   const { targetPath, resolvedPath } = record;
-  if (resolvedPath !== null) await attemptUndo(() => removeTarget(resolvedPath));
+  if (resolvedPath !== null) await attemptUndo(() => removeTarget(deps.native, resolvedPath));
   await deps.catalogue.removePublication(targetPath);
 }
 
@@ -239,7 +252,7 @@ async function clearTarget(
   if (!isOurs || (await blockDeviceAt(target)) === null) {
     throw foreignMount(request.targetPath, occupant.entry.source);
   }
-  await unmount(target);
+  await unmountLayers(deps.native, target, (entry) => entry.mountId === occupant.entry.mountId);
 }
 
 async function limit(deps: NodeDependencies, { view, request }: Publishing): Promise<void> {
@@ -247,19 +260,17 @@ async function limit(deps: NodeDependencies, { view, request }: Publishing): Pro
   await limitPod(deps, view.volume, request.podUid, view.attachment.devicePath);
 }
 
-async function setFlags(deps: NodeDependencies, publishing: Publishing): Promise<void> {
-  const { view, request } = publishing;
-  const devicePath = view.attachment?.devicePath;
-  if (request.capability.accessType === 'mount') {
-    await setMountFlags(mountFlags(publishing));
-  } else if (devicePath !== undefined) {
-    const readOnly = isReadOnly(request);
-    await deps.native.run('setDeviceReadOnly', { devicePath, readOnly });
-  }
+async function setDeviceFlags(
+  { native }: NodeDependencies,
+  { view, request }: Publishing,
+): Promise<void> {
+  if (view.attachment === null) return;
+  const { devicePath } = view.attachment;
+  await native.run('setDeviceReadOnly', { devicePath, readOnly: isReadOnly(request) });
 }
 
 /** A read-only mount of a device node would keep nobody from writing to the device. */
-function mountFlags({ view, request, target }: Publishing): FlagRequest {
+function mountFlags({ view, request, target }: Publishing): LayerFlags {
   const { capability } = request;
   if (capability.accessType === 'block') return { target, readOnly: false, options: [] };
   const options = optionsPublishedWith(view.volume, capability);

@@ -5,6 +5,7 @@
  * knows that they are staged, and where. The order that makes a kill at any point harmless: record,
  * attach, make ready, mount (node-filesystem.ts for file systems). Requests arrive parsed.
  */
+import { stat } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Attachment } from '../backends/backend.js';
 import type { VolumeCapability } from '../csi/fields.js';
@@ -12,9 +13,10 @@ import type { CallContext } from '../csi/service.js';
 import { CsiError } from '../errors.js';
 import { isFileSystem } from '../file-systems.js';
 import { isToolAtWork } from '../mount/device-lock.js';
-import { bindMount, topMount } from '../mount/mounter.js';
+import { bindLayer, makeTarget } from '../mount/layers.js';
+import { topMount } from '../mount/mounter.js';
 import { mountsAt } from '../mount/mountinfo.js';
-import { assertNoLink, entryAt, makeTarget } from '../mount/target.js';
+import { assertNoLink, entryAt } from '../mount/target.js';
 import { markUsed } from '../volumes/first-use.js';
 import type { StagingRecord, VolumeRecord } from '../volumes/records.js';
 import { attemptUndo } from '../volumes/undo.js';
@@ -55,7 +57,7 @@ export async function stageVolume(
   if (staged.kind !== 'nothing') return confirmStaged(deps, view, staged, request, context);
   assertCompatible(view, request.capability);
   await assertNoToolAtWork(view);
-  const left = await clearStagedDevice(view, place);
+  const left = await clearStagedDevice(deps, view, place);
   if (left !== null) throw foreignMount(stagedDevicePath(request.stagingPath), left.source);
   if (request.capability.accessType === 'mount') await releaseUnused(deps, view);
   await deps.catalogue.putStaging(request);
@@ -233,6 +235,9 @@ async function stageDevice(
 ): Promise<void> {
   await markUsed(deps.catalogue, deps.backendOf(volume.pool), volume);
   const target = stagedDevicePath(directory);
-  await makeTarget(target, 'file');
-  await bindMount({ source: attachment.devicePath, target, readOnly: false, options: [] });
+  await makeTarget(deps.native, target, 'file');
+  const { devicePath: source } = attachment;
+  const { rdev: sourceDevice } = await stat(source);
+  const plain = { target, readOnly: false, options: [] };
+  await bindLayer(deps.native, { source, sourceDevice, sourceMountId: null, ...plain });
 }

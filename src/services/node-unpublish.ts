@@ -7,9 +7,9 @@
  * volume's pool, so that a node can always be cleaned up.
  */
 import { CsiError } from '../errors.js';
-import { unmount } from '../mount/mounter.js';
+import { removeTarget, unmountLayers } from '../mount/layers.js';
 import { mountsAt, readMountInfo } from '../mount/mountinfo.js';
-import { assertEmpty, assertNoLink, kernelPath, removeTarget } from '../mount/target.js';
+import { assertEmpty, assertNoLink, kernelPath } from '../mount/target.js';
 import type { PublicationRecord, VolumeRecord } from '../volumes/records.js';
 import type { Place } from './node-paths.js';
 import {
@@ -26,6 +26,8 @@ import {
 } from './node-volume.js';
 import { liftPod } from './volume-settings.js';
 
+type Native = Pick<NodeDependencies, 'native'>;
+
 /** Nothing there: done. FAILED_PRECONDITION if it is busy, not the volume's, or somewhere else by now. */
 export async function releasePublication(
   deps: NodeDependencies,
@@ -35,29 +37,31 @@ export async function releasePublication(
   const { path, record } = place;
   const { node } = await viewForRelease(deps, volume);
   const belongs = belongsTo(volume.volumeId, node);
-  const wasMounted = await unmountTarget(place, forRecord(record, belongs));
+  const wasMounted = await unmountTarget(deps, place, forRecord(record, belongs));
   if (record !== null && !wasMounted) await assertNotMoved(deps, volume, record);
-  await clearTarget(place, wasMounted);
+  await clearTarget(deps, place, wasMounted);
   await restoreDevice(deps, volume, path, record?.podUid ?? null);
   if (record !== null) await deps.catalogue.removePublication(path);
 }
 
 /** The same for a volume that the catalogue does not know: a mount of a device that bears its id is all there is to prove. */
 export async function unpublishUnknown(
+  deps: Native,
   volumeId: string,
   place: Place<PublicationRecord>,
 ): Promise<void> {
-  await clearTarget(place, await unmountTarget(place, belongsTo(volumeId, null)));
+  await clearTarget(deps, place, await unmountTarget(deps, place, belongsTo(volumeId, null)));
 }
 
 /** Returns whether something of the volume was mounted there, and no more is. */
 async function unmountTarget(
+  { native }: Native,
   { path, resolved }: Place<PublicationRecord>,
   belongs: Belongs,
 ): Promise<boolean> {
   if (resolved === null || !(await isPlain(resolved))) return false;
   await assertNoLink(resolved);
-  const found = await unmount(resolved, belongs);
+  const found = await unmountLayers(native, resolved, belongs);
   const left = mountsAt(await readMountInfo(), resolved).at(-1);
   if (left !== undefined) throw foreignMount(path, left.source);
   return found;
@@ -70,11 +74,12 @@ async function isPlain(resolved: string): Promise<boolean> {
 
 /** Removes the target if a record, or a mount that was there, proves that it is ours. */
 async function clearTarget(
+  { native }: Native,
   { resolved, record }: Place<PublicationRecord>,
   wasMounted: boolean,
 ): Promise<void> {
   if (resolved === null || !(await isPlain(resolved))) return;
-  if (record !== null || wasMounted) await removeTarget(resolved);
+  if (record !== null || wasMounted) await removeTarget(native, resolved);
   else await assertEmpty(resolved);
 }
 

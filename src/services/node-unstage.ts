@@ -7,9 +7,10 @@
  * keeps nothing mounted; the device is left, and on record, for the call that finds the pool back.
  */
 import { CsiError } from '../errors.js';
-import { isMountPoint, topMount, unmount } from '../mount/mounter.js';
+import { removeTarget, unmountLayers } from '../mount/layers.js';
+import { isMountPoint, topMount } from '../mount/mounter.js';
 import { type MountEntry, mountsAt, readMountInfo } from '../mount/mountinfo.js';
-import { assertNoLink, entryAt, kernelPath, removeTarget } from '../mount/target.js';
+import { assertNoLink, entryAt, kernelPath } from '../mount/target.js';
 import type { StagingRecord, VolumeRecord } from '../volumes/records.js';
 import type { Place } from './node-paths.js';
 import {
@@ -26,6 +27,8 @@ import {
   viewForRelease,
 } from './node-volume.js';
 import { resetDevice } from './volume-settings.js';
+
+type Native = Pick<NodeDependencies, 'native'>;
 
 /** Undoes what staging did. Not staged there: done. FAILED_PRECONDITION while published from there, or busy. */
 export async function unstageVolume(
@@ -46,9 +49,13 @@ export async function unstageVolume(
 }
 
 /** Clears the staging directory of a volume that the catalogue does not know. */
-export async function unstageUnknown(volumeId: string, place: Place<StagingRecord>): Promise<void> {
+export async function unstageUnknown(
+  deps: Native,
+  volumeId: string,
+  place: Place<StagingRecord>,
+): Promise<void> {
   const belongs = belongsTo(volumeId, null);
-  if (await releaseDirectory(place, belongs)) await releaseDevice(place, belongs);
+  if (await releaseDirectory(deps, place, belongs)) await releaseDevice(deps, place, belongs);
 }
 
 /** Unmounts and detaches, without asking for publications. The record goes last. */
@@ -59,7 +66,7 @@ export async function releaseStaging(
 ): Promise<void> {
   const before = await viewForRelease(deps, volume);
   const belongs = belongsTo(volume.volumeId, before.node);
-  if (await releaseDirectory(place, belongs)) await clearStagedDevice(before, place);
+  if (await releaseDirectory(deps, place, belongs)) await clearStagedDevice(deps, before, place);
   const view = await viewForRelease(deps, volume);
   if (view.poolFailure !== null) throw view.poolFailure;
   if (await isFree(deps, view, place.path)) await detach(deps, view);
@@ -71,20 +78,26 @@ export async function releaseStaging(
  * another device's since the volume was staged here. Another volume's is left alone and returned.
  */
 export async function clearStagedDevice(
+  deps: Native,
   view: VolumeView,
   place: Place<StagingRecord>,
 ): Promise<MountEntry | null> {
-  return releaseDevice(place, forRecord(place.record, belongsTo(view.volume.volumeId, view.node)));
+  return releaseDevice(
+    deps,
+    place,
+    forRecord(place.record, belongsTo(view.volume.volumeId, view.node)),
+  );
 }
 
 /** Unmounts the volume's file system. False: the directory is gone, or the path leads elsewhere by now. */
 async function releaseDirectory(
+  { native }: Native,
   { path, resolved }: Place<StagingRecord>,
   belongs: Belongs,
 ): Promise<boolean> {
   if (resolved === null || (await kernelPath(resolved)) !== resolved) return false;
   await assertNoLink(resolved);
-  await unmount(resolved, belongs);
+  await unmountLayers(native, resolved, belongs);
   const layers = mountsAt(await readMountInfo(), resolved);
   const top = layers.at(-1);
   for (const entry of layers) {
@@ -98,17 +111,18 @@ async function releaseDirectory(
  * inside a mount is. Returns what is still mounted there.
  */
 async function releaseDevice(
+  { native }: Native,
   { resolved, record }: Place<StagingRecord>,
   belongs: Belongs,
 ): Promise<MountEntry | null> {
   if (resolved === null || (await isMountPoint(resolved))) return null;
   const path = stagedDevicePath(resolved);
-  const found = await unmount(path, belongs);
+  const found = await unmountLayers(native, path, belongs);
   const left = await topMount(path);
   if (left !== null) return left;
   if (!found && record?.capability.accessType !== 'block') return null;
   const entry = await entryAt(path);
-  if (entry?.isFile() === true && entry.size === 0) await removeTarget(path);
+  if (entry?.isFile() === true && entry.size === 0) await removeTarget(native, path);
   return null;
 }
 

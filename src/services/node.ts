@@ -92,7 +92,7 @@ async function unstage(deps: NodeDependencies, request: RequestMessage): Promise
     const volume = await known(deps, volumeId);
     const stagingPath = pathToClear(volume, volumeId, path, 'staging_target_path');
     const place = await stagingPlace(deps, volumeId, stagingPath);
-    if (volume === null) await unstageUnknown(volumeId, place);
+    if (volume === null) await unstageUnknown(deps, volumeId, place);
     else await unstageVolume(deps, volume, place);
   });
   return {};
@@ -135,7 +135,7 @@ async function unpublish(
     const volume = await known(deps, volumeId);
     const targetPath = pathToClear(volume, volumeId, path, 'target_path');
     const place = await publicationPlace(deps, volumeId, targetPath);
-    if (volume === null) await unpublishUnknown(volumeId, place);
+    if (volume === null) await unpublishUnknown(deps, volumeId, place);
     else await releasePublication(deps, volume, place);
   });
   return {};

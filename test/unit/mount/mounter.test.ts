@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { closeSync, existsSync, mkdirSync, openSync, symlinkSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, symlinkSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { mountOptions } from '../../../src/mount/filesystem.js';
 import {
-  bindMount,
   isMountPoint,
   mount,
   setMountFlags,
@@ -77,24 +76,6 @@ rootTest('a mount that fails names the device and the target, and not the option
   assert.equal(await isMountPoint(target), false);
 });
 
-rootTest('a read-only bind refuses writing while the mount it shows does not', async () => {
-  const staging = directory('ro-staging');
-  const target = directory('ro-target');
-  await mount({ source: ext4, target: staging, fsType: 'ext4', options: ['nosuid'] });
-  await bindMount({ source: staging, target, readOnly: true, options: ['noatime', 'discard'] });
-  await bindMount({ source: staging, target, readOnly: true, options: ['noatime', 'discard'] });
-  assert.equal(layers(target), 1);
-  const top = await topMount(target);
-  assert.equal(top?.readOnly, true);
-  // What the bind had from the mount it shows is not lost by the remount.
-  assert.ok(top?.options.includes('nosuid') && top.options.includes('noatime'));
-  assert.throws(() => writeFileSync(`${target}/x`, ''), /EROFS/);
-  writeFileSync(`${staging}/x`, 'seen');
-  assert.ok(existsSync(`${target}/x`));
-  await unmount(target);
-  await unmount(staging);
-});
-
 rootTest('a bind that a kill left without its flags gets them by the next call', async () => {
   const staging = directory('half-staging');
   const target = directory('half-target');
@@ -107,16 +88,6 @@ rootTest('a bind that a kill left without its flags gets them by the next call',
   assert.equal(layers(target), 1);
   await unmount(target);
   await unmount(staging);
-});
-
-rootTest('a device node bound to a file is unmounted like a directory', async () => {
-  const target = workspace.path('node');
-  closeSync(openSync(target, 'w'));
-  await bindMount({ source: xfs, target, readOnly: false, options: [] });
-  await bindMount({ source: xfs, target, readOnly: false, options: [] });
-  assert.equal(layers(target), 1);
-  await unmount(target);
-  assert.equal(layers(target), 0);
 });
 
 rootTest('layers piled up on one target are all unmounted', async () => {
