@@ -108,6 +108,8 @@ export interface Backend {
   markUsed(volumeId: string): Promise<void>;
   /** False too for what was used before pools kept it: then the catalogue alone knows. */
   isUsed(volumeId: string): Promise<boolean>;
+  /** All of them that have the mark. */
+  usedVolumes(): Promise<ReadonlySet<string>>;
 
   /**
    * A new writable volume with the content that another one has at this moment, as a snapshot cut now

@@ -4,11 +4,12 @@
  * A status has a code and a message and nothing else (CSI forbids details). Whatever an engineer
  * needs beyond the message is in the log line of the call.
  */
+import { setImmediate } from 'node:timers/promises';
 import type { handleUnaryCall } from '@grpc/grpc-js';
 import { type CsiError, StatusCode } from '../errors.js';
 import type { CallRegistry, Rpc } from './calls.js';
 import type { DecodedRequest } from './request-decoder.js';
-import type { ResponseMessage, UnaryHandler } from './service.js';
+import { type ResponseMessage, ResponseParts, type UnaryHandler } from './service.js';
 
 /** What goes to the client of a failed call. */
 export interface CallStatus {
@@ -44,13 +45,29 @@ export function createUnaryHandler(
       calls.admit(rpc);
       const handler = await find(call.signal);
       const response = await handler(call.request, call);
-      callback(null, rpc.encode(response));
+      callback(null, await encoded(rpc, response, call.signal));
     } catch (thrown) {
       error = call.errorOf(thrown);
       callback(statusOf(error));
     }
     call.finish(error);
   };
+}
+
+/** A long one is encoded in pieces, with all other calls between them. */
+async function encoded(
+  rpc: UnaryRpc,
+  response: ResponseMessage | ResponseParts,
+  signal: AbortSignal,
+): Promise<Buffer> {
+  if (!(response instanceof ResponseParts)) return rpc.encode(response);
+  const pieces: Buffer[] = [];
+  for await (const part of response.parts) {
+    signal.throwIfAborted();
+    pieces.push(rpc.encode(part));
+    await setImmediate();
+  }
+  return Buffer.concat(pieces);
 }
 
 export function statusOf(error: CsiError): CallStatus {

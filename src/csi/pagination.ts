@@ -86,6 +86,34 @@ export function paginate<T>(
   return { entries, nextToken: remain ? encodeToken(request.scope, idOf(last)) : '' };
 }
 
+/** How many entries are fetched and encoded at once: a few milliseconds of the event loop. */
+const STRETCH_ENTRIES = 500;
+
+/**
+ * The same of a list that is fetched in stretches, as they are needed. Only the last one has a token.
+ *
+ * @param fetch at most so many items, ascending by id, whose ids are greater than that one; '' begins
+ */
+export async function* paginateFetched<T>(
+  fetch: (after: string, limit: number) => Promise<readonly T[]>,
+  idOf: (item: T) => string,
+  request: PageRequest,
+): AsyncGenerator<Page<T>> {
+  let after = decodeToken(request.scope, request.startingToken) ?? '';
+  let left = request.maxEntries === 0 ? Number.POSITIVE_INFINITY : request.maxEntries;
+  for (;;) {
+    const wanted = Math.min(left, STRETCH_ENTRIES);
+    // One more than is wanted tells whether entries remain.
+    const found = await fetch(after, wanted + 1);
+    const entries = found.slice(0, wanted);
+    if (found.length <= wanted) return yield { entries, nextToken: '' };
+    left -= entries.length;
+    after = idOf(entries.at(-1) as T);
+    if (left === 0) return yield { entries, nextToken: encodeToken(request.scope, after) };
+    yield { entries, nextToken: '' };
+  }
+}
+
 function indexAfter<T>(sorted: readonly T[], idOf: (item: T) => string, id: string): number {
   let low = 0;
   let high = sorted.length;

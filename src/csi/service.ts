@@ -30,10 +30,18 @@ export interface StreamContext extends CallContext {
   readonly peer: object;
 }
 
+/**
+ * A response too long to be made and encoded at once: messages of its type, merged as protobuf merges
+ * them, so that the entries of a list add up. Each is made when the one before it is encoded.
+ */
+export class ResponseParts {
+  constructor(readonly parts: AsyncIterable<ResponseMessage>) {}
+}
+
 export type UnaryHandler = (
   request: RequestMessage,
   context: CallContext,
-) => Promise<ResponseMessage>;
+) => Promise<ResponseMessage | ResponseParts>;
 
 /** Takes ready wire bytes; the only way for a service to send on a stream. */
 export interface MessageWriter {

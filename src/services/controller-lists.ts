@@ -8,8 +8,8 @@ import {
   parseVolumeCapabilities,
   requireString,
 } from '../csi/fields.js';
-import { pageScope, paginate } from '../csi/pagination.js';
-import type { RequestMessage, ResponseMessage } from '../csi/service.js';
+import { type Page, pageScope, paginateFetched } from '../csi/pagination.js';
+import { type RequestMessage, type ResponseMessage, ResponseParts } from '../csi/service.js';
 import { isWithin, nodeSegment, parseTopology } from '../csi/topology.js';
 import { CsiError } from '../errors.js';
 import { largestSize, smallestSize } from '../volumes/volume-rules.js';
@@ -24,18 +24,48 @@ import { parseVolumeParameters } from './volume-parameters.js';
 export async function listVolumes(
   deps: ControllerDependencies,
   request: RequestMessage,
-): Promise<ResponseMessage> {
-  const page = paginate(await deps.catalogue.listVolumes(), (volume) => volume.volumeId, {
-    ...parsePage(request),
-    scope: pageScope('ListVolumes'),
+): Promise<ResponseMessage | ResponseParts> {
+  const { catalogue } = deps;
+  const pages = paginateFetched(
+    (after, limit) => catalogue.listVolumes({ after, limit }),
+    (volume) => volume.volumeId,
+    { ...parsePage(request), scope: pageScope('ListVolumes') },
+  );
+  return answerInParts(pages, async (volumes) => {
+    const ids = volumes.map(({ volumeId }) => volumeId);
+    const publications = deps.config.controllerPublish
+      ? await catalogue.listControllerPublications(ids)
+      : [];
+    // A few at once, so that a long list does not crowd out the device work of other calls.
+    return lookAtAll(volumes, async (volume) => ({
+      volume: volumeMessage(deps, volume),
+      status: await statusMessage(deps, volume, publications),
+    }));
   });
-  const publications = await deps.catalogue.listControllerPublications();
-  // A few at once, so that a long list does not crowd out the device work of other calls.
-  const entries = await lookAtAll(page.entries, async (volume) => ({
-    volume: volumeMessage(deps, volume),
-    status: await statusMessage(deps, volume, publications),
-  }));
-  return { entries, next_token: page.nextToken };
+}
+
+/** A list of one page as it is; a longer one page by page, so that none of its steps takes long. */
+async function answerInParts<T>(
+  pages: AsyncGenerator<Page<T>>,
+  entriesOf: (items: readonly T[]) => Promise<ResponseMessage[]> | ResponseMessage[],
+): Promise<ResponseMessage | ResponseParts> {
+  const message = async ({ entries, nextToken }: Page<T>): Promise<ResponseMessage> => ({
+    entries: await entriesOf(entries),
+    next_token: nextToken,
+  });
+  const parts = (async function* () {
+    for await (const page of pages) yield message(page);
+  })();
+  const first = await parts.next();
+  const second = await parts.next();
+  if (second.done === true) return first.value as ResponseMessage;
+  return new ResponseParts(
+    (async function* () {
+      yield first.value as ResponseMessage;
+      yield second.value;
+      yield* parts;
+    })(),
+  );
 }
 
 export async function getVolume(
@@ -53,23 +83,19 @@ export async function getVolume(
 export async function listSnapshots(
   deps: ControllerDependencies,
   request: RequestMessage,
-): Promise<ResponseMessage> {
+): Promise<ResponseMessage | ResponseParts> {
   const snapshotId = optionalString(request['snapshot_id'], 'snapshot_id');
   const sourceVolumeId = optionalString(request['source_volume_id'], 'source_volume_id');
   parseSecrets(request['secrets'], 'secrets');
-  const snapshots = (await deps.catalogue.listSnapshots()).filter(
-    (snapshot) =>
-      (snapshotId === '' || snapshot.snapshotId === snapshotId) &&
-      (sourceVolumeId === '' || snapshot.volumeId === sourceVolumeId),
+  const filter = { snapshotId, volumeId: sourceVolumeId };
+  const pages = paginateFetched(
+    (after, limit) => deps.catalogue.listSnapshots({ after, limit }, filter),
+    (snapshot) => snapshot.snapshotId,
+    { ...parsePage(request), scope: pageScope('ListSnapshots', snapshotId, sourceVolumeId) },
   );
-  const page = paginate(snapshots, (snapshot) => snapshot.snapshotId, {
-    ...parsePage(request),
-    scope: pageScope('ListSnapshots', snapshotId, sourceVolumeId),
-  });
-  return {
-    entries: page.entries.map((snapshot) => ({ snapshot: snapshotMessage(snapshot, deps.config) })),
-    next_token: page.nextToken,
-  };
+  return answerInParts(pages, (snapshots) =>
+    snapshots.map((snapshot) => ({ snapshot: snapshotMessage(snapshot, deps.config) })),
+  );
 }
 
 export async function getSnapshot(

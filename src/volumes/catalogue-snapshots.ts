@@ -7,8 +7,15 @@ import { insertUnique, type KeptDatabase } from '../database/kept-database.js';
 import { CsiError } from '../errors.js';
 import { insertKeptBase } from './catalogue-kept-bases.js';
 import * as rows from './catalogue-rows.js';
-import { dropOrphanedLineage } from './catalogue-volumes.js';
-import type { Catalogue, NewSnapshot, Remains, SnapshotRecord } from './records.js';
+import { dropOrphanedLineage, WHOLE_LIST } from './catalogue-volumes.js';
+import type {
+  Catalogue,
+  ListStretch,
+  NewSnapshot,
+  Remains,
+  SnapshotFilter,
+  SnapshotRecord,
+} from './records.js';
 
 export type SnapshotCalls = Pick<
   Catalogue,
@@ -38,10 +45,7 @@ export function snapshotCalls(database: KeptDatabase): SnapshotCalls {
     snapshotById: (snapshotId) => snapshotById(database, snapshotId),
     snapshotByName: (name) =>
       rows.snapshot(database.get('SELECT * FROM snapshots WHERE name = ?', name)),
-    listSnapshots: () =>
-      database
-        .all("SELECT * FROM snapshots WHERE state IN ('ready', 'deleting') ORDER BY snapshot_id")
-        .map(rows.snapshotRow),
+    listSnapshots: (stretch, filter) => listSnapshots(database, stretch, filter),
     insertSnapshot: (snapshot) => insertSnapshot(database, snapshot),
     commitSnapshot: (snapshotId, creationTimeNs, sizeBytes) => {
       commit(database, snapshotId, creationTimeNs, sizeBytes);
@@ -55,6 +59,27 @@ export function snapshotCalls(database: KeptDatabase): SnapshotCalls {
         if (snapshot !== null) removeSnapshot(database, snapshot, remains);
       }),
   };
+}
+
+/** The most selective index serves each filter: that of the ids, or that of the volumes. */
+function listSnapshots(
+  database: KeptDatabase,
+  { after, limit }: ListStretch = WHOLE_LIST,
+  { snapshotId, volumeId }: SnapshotFilter = { snapshotId: '', volumeId: '' },
+): SnapshotRecord[] {
+  const given = [snapshotId, volumeId].filter((id) => id !== '');
+  const conditions = [
+    ...(snapshotId === '' ? [] : ['snapshot_id = ?']),
+    ...(volumeId === '' ? [] : ['volume_id = ?']),
+    "snapshot_id > ? AND state IN ('ready', 'deleting')",
+  ];
+  const found = database.all(
+    `SELECT * FROM snapshots WHERE ${conditions.join(' AND ')} ORDER BY snapshot_id LIMIT ?`,
+    ...given,
+    after,
+    limit,
+  );
+  return found.map(rows.snapshotRow);
 }
 
 export function groupCalls(database: KeptDatabase): GroupCalls {

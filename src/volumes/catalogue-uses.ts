@@ -98,10 +98,18 @@ function controllerPublicationCalls(
       database
         .all('SELECT * FROM controller_publications WHERE volume_id = ?', volumeId)
         .map(rows.controllerPublicationRow),
-    listControllerPublications: () =>
-      database
-        .all('SELECT * FROM controller_publications ORDER BY volume_id, node_id')
-        .map(rows.controllerPublicationRow),
+    listControllerPublications: (volumeIds) => {
+      const order = 'ORDER BY volume_id, node_id';
+      const all = 'SELECT * FROM controller_publications';
+      const found =
+        volumeIds === undefined
+          ? database.all(`${all} ${order}`)
+          : database.all(
+              `${all} WHERE volume_id IN (SELECT value FROM json_each(?)) ${order}`,
+              JSON.stringify(volumeIds),
+            );
+      return found.map(rows.controllerPublicationRow);
+    },
     putControllerPublication: (publication) =>
       database.run(
         `INSERT OR REPLACE INTO controller_publications (volume_id, node_id, capability, read_only)

@@ -2,7 +2,7 @@
 
 import { insertUnique, type KeptDatabase } from '../database/kept-database.js';
 import * as rows from './catalogue-rows.js';
-import type { Catalogue } from './records.js';
+import type { Catalogue, ListStretch } from './records.js';
 
 export type VolumeCalls = Pick<
   Catalogue,
@@ -18,6 +18,9 @@ export type VolumeCalls = Pick<
   | 'removeVolume'
 >;
 
+/** SQLite takes a negative limit for none. */
+export const WHOLE_LIST: ListStretch = { after: '', limit: -1 };
+
 export function volumeCalls(database: KeptDatabase): VolumeCalls {
   const setVolumeState: Catalogue['setVolumeState'] = (volumeId, state) =>
     database.run('UPDATE volumes SET state = ? WHERE volume_id = ?', state, volumeId);
@@ -28,9 +31,14 @@ export function volumeCalls(database: KeptDatabase): VolumeCalls {
       rows.volume(
         database.get("SELECT * FROM volumes WHERE name = ? AND state <> 'deleted'", name),
       ),
-    listVolumes: () =>
+    listVolumes: ({ after, limit } = WHOLE_LIST) =>
       database
-        .all("SELECT * FROM volumes WHERE state = 'ready' ORDER BY volume_id")
+        .all(
+          `SELECT * FROM volumes WHERE state = 'ready' AND volume_id > ?
+             ORDER BY volume_id LIMIT ?`,
+          after,
+          limit,
+        )
         .map(rows.volumeRow),
     insertVolume: (volume) =>
       insertUnique(`volume name '${volume.name}'`, () =>

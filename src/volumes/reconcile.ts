@@ -6,7 +6,7 @@
  * than its record was being expanded, and is taken as it is. Whatever else does not agree is reported
  * and left alone: a person decides.
  */
-import type { Backend, PoolObject } from '../backends/backend.js';
+import type { Backend, PoolContents, PoolObject } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import { CsiError } from '../errors.js';
 import { membersOf } from './cut.js';
@@ -77,28 +77,35 @@ async function reconcilePool(
 ): Promise<void> {
   const swept = await backend.sweep();
   report.undone.push(...swept.map((name) => `temporary file ${name} in pool '${backend.pool}'`));
-  for (const grown of await grownVolumes(catalogue, backend)) {
-    const label = `expansion of volume ${grown.volumeId}`;
+  const contents = await backend.list();
+  const volumes = (await catalogue.listVolumes()).filter(({ pool }) => pool === backend.pool);
+  for (const grown of grownVolumes(volumes, contents)) {
+    const label = `expansion of volume ${grown.volume.volumeId}`;
     await attempt(report, label, async () => {
       const sizeBytes = await finishExpansion(catalogue, backend, grown);
+      grown.volume.sizeBytes = sizeBytes;
       report.finished.push(`${label} to ${sizeBytes} bytes`);
     });
   }
-  await markUsedVolumes(catalogue, backend);
+  await markUsedVolumes(volumes, contents, backend);
   if (!lacksRows) {
     await attempt(report, `looking through the kept bases of pool '${backend.pool}'`, () =>
       keptBases.settle(backend),
     );
   }
-  await compare(catalogue, backend, report);
+  await compare({ catalogue, backend, volumes, contents }, report);
 }
 
 /** Gives volumes their mark that were handed out before pools had marks, or whose file was away. */
-async function markUsedVolumes(catalogue: AsyncCatalogue, backend: Backend): Promise<void> {
-  const held = new Set((await backend.list()).volumes.map(({ id }) => id));
-  for (const { volumeId, pool, fresh } of await catalogue.listVolumes()) {
-    if (fresh || pool !== backend.pool || !held.has(volumeId)) continue;
-    if (!(await backend.isUsed(volumeId))) await backend.markUsed(volumeId);
+async function markUsedVolumes(
+  volumes: readonly VolumeRecord[],
+  contents: PoolContents,
+  backend: Backend,
+): Promise<void> {
+  const held = new Set(contents.volumes.map(({ id }) => id));
+  const marked = await backend.usedVolumes();
+  for (const { volumeId, fresh } of volumes) {
+    if (!fresh && held.has(volumeId) && !marked.has(volumeId)) await backend.markUsed(volumeId);
   }
 }
 
@@ -192,14 +199,19 @@ async function settleVolume(
   else report.finished.push(`deletion of volume ${volume.volumeId}`);
 }
 
+interface Comparison {
+  catalogue: AsyncCatalogue;
+  backend: Backend;
+  /** Of the pool, with the sizes that they have by now. */
+  volumes: readonly VolumeRecord[];
+  contents: PoolContents;
+}
+
 async function compare(
-  catalogue: AsyncCatalogue,
-  backend: Backend,
+  { catalogue, backend, volumes, contents }: Comparison,
   report: ReconcileReport,
 ): Promise<void> {
-  const contents = await backend.list();
   const where = `pool '${backend.pool}'`;
-  const volumes = (await catalogue.listVolumes()).filter((volume) => volume.pool === backend.pool);
   const snapshots = (await catalogue.listSnapshots()).filter(
     (snapshot) => snapshot.pool === backend.pool,
   );

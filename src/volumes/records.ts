@@ -137,6 +137,19 @@ export interface Remains {
   lostReason: string | null;
 }
 
+/** Part of a list that is in the order of its ids. */
+export interface ListStretch {
+  /** Ids greater than this one; '' begins. */
+  after: string;
+  limit: number;
+}
+
+/** '' passes all. */
+export interface SnapshotFilter {
+  snapshotId: string;
+  volumeId: string;
+}
+
 export interface MemberSize {
   snapshotId: string;
   sizeBytes: bigint;
@@ -168,8 +181,8 @@ export interface Catalogue {
   volumeById(volumeId: string): VolumeRecord | null;
   /** Of volumes that are not deleted. */
   volumeByName(name: string): VolumeRecord | null;
-  /** Ready volumes in the order of their ids. */
-  listVolumes(): VolumeRecord[];
+  /** Ready volumes in the order of their ids; without a stretch, all of them. */
+  listVolumes(stretch?: ListStretch): VolumeRecord[];
   insertVolume(volume: VolumeRecord): void;
   setVolumeState(volumeId: string, state: VolumeState): void;
   /** The volume is handed out: it is never formatted again from now on. */
@@ -184,8 +197,8 @@ export interface Catalogue {
 
   snapshotById(snapshotId: string): SnapshotRecord | null;
   snapshotByName(name: string): SnapshotRecord | null;
-  /** Ready snapshots in the order of their ids. */
-  listSnapshots(): SnapshotRecord[];
+  /** Snapshots that were cut and are not gone, in the order of their ids; without a stretch, all of them. */
+  listSnapshots(stretch?: ListStretch, filter?: SnapshotFilter): SnapshotRecord[];
   /** Assigns the sequence. */
   insertSnapshot(snapshot: NewSnapshot): SnapshotRecord;
   commitSnapshot(snapshotId: string, creationTimeNs: bigint, sizeBytes: bigint): SnapshotRecord;
@@ -218,7 +231,8 @@ export interface Catalogue {
   removeKeptBase(snapshotId: string): void;
 
   controllerPublications(volumeId: string): ControllerPublicationRecord[];
-  listControllerPublications(): ControllerPublicationRecord[];
+  /** Of these volumes; without them, of all. */
+  listControllerPublications(volumeIds?: readonly string[]): ControllerPublicationRecord[];
   putControllerPublication(publication: ControllerPublicationRecord): void;
   removeControllerPublication(volumeId: string, nodeId: string): void;
 

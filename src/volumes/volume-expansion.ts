@@ -5,7 +5,7 @@
  * than its record, which is the size it has: the next call, or the next start (reconcile.ts), takes
  * it over. Nothing else about the volume changes, so there is nothing to undo.
  */
-import type { Backend } from '../backends/backend.js';
+import type { Backend, PoolContents } from '../backends/backend.js';
 import type { CapacityRange } from '../csi/fields.js';
 import type { PoolAdmission } from './pool-admission.js';
 import type { AsyncCatalogue, VolumeRecord } from './records.js';
@@ -43,32 +43,28 @@ export async function expandVolume(
 
 /** A volume whose storage is larger than its record. */
 export interface GrownVolume {
-  volumeId: string;
+  volume: VolumeRecord;
   storedBytes: bigint;
 }
 
-/** At start: the volumes of the pool whose expansion was not finished. */
-export async function grownVolumes(
-  catalogue: AsyncCatalogue,
-  backend: Backend,
-): Promise<GrownVolume[]> {
-  const held = new Map((await backend.list()).volumes.map(({ id, sizeBytes }) => [id, sizeBytes]));
-  return (await catalogue.listVolumes())
-    .filter(({ pool }) => pool === backend.pool)
-    .map(({ volumeId, sizeBytes }) => ({
-      volumeId,
-      sizeBytes,
-      storedBytes: held.get(volumeId) ?? 0n,
-    }))
-    .filter(({ sizeBytes, storedBytes }) => storedBytes > sizeBytes);
+/** At start: those of a pool's volumes whose expansion was not finished. */
+export function grownVolumes(
+  volumes: readonly VolumeRecord[],
+  contents: PoolContents,
+): GrownVolume[] {
+  const held = new Map(contents.volumes.map(({ id, sizeBytes }) => [id, sizeBytes]));
+  return volumes
+    .map((volume) => ({ volume, storedBytes: held.get(volume.volumeId) ?? 0n }))
+    .filter(({ volume, storedBytes }) => storedBytes > volume.sizeBytes);
 }
 
 /** Takes the volume as large as it is; also its device, which may be a step behind. Returns the size. */
 export async function finishExpansion(
   catalogue: AsyncCatalogue,
   backend: Backend,
-  { volumeId, storedBytes }: GrownVolume,
+  { volume, storedBytes }: GrownVolume,
 ): Promise<bigint> {
+  const { volumeId } = volume;
   const sizeBytes = await backend.expandVolume(volumeId, storedBytes);
   await catalogue.setVolumeSize(volumeId, sizeBytes);
   return sizeBytes;

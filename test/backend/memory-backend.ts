@@ -103,6 +103,10 @@ export class MemoryBackend implements Backend {
     return this.storage.used.has(volumeId);
   }
 
+  async usedVolumes(): Promise<ReadonlySet<string>> {
+    return new Set(this.storage.used);
+  }
+
   async cloneVolume(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
     if (this.#isThere(volumeId, sizeBytes)) return;
     const { blocks } = atMost(sizeBytes, this.#volume(sourceVolumeId));

@@ -136,10 +136,11 @@ export class NodeFixture {
     await this.native.close();
   }
 
-  call(rpc: string, request: Message): Promise<ResponseMessage> {
+  async call(rpc: string, request: Message): Promise<ResponseMessage> {
     const handler = this.#service.unary[rpc];
     if (handler === undefined) throw new Error(`${rpc} is not served`);
-    return handler(request, { note: (fields) => this.notes.push(fields) });
+    const answer = await handler(request, { note: (fields) => this.notes.push(fields) });
+    return answer as ResponseMessage;
   }
 
   async makeVolume(fields: Partial<VolumeRecord> = {}): Promise<VolumeRecord> {

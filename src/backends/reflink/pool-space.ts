@@ -4,6 +4,7 @@
  */
 import type { BigIntStats } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import { errorCode } from '../../errors.js';
 import type { PoolCapacity } from '../backend.js';
 import { type PoolSpace, poolAccount, type SpacePolicy } from '../pool-account.js';
@@ -27,13 +28,31 @@ export async function poolCapacity(
 /** What existing volumes may still claim: the parts of them that were never written. */
 export async function promisedBytes(layout: PoolLayout): Promise<bigint> {
   let promised = 0n;
-  for (const name of (await readdir(layout.volumes)).filter(isObjectName)) {
-    const found = await statOrNull(layout.volume(name));
-    if (found === null) continue;
+  const names = (await readdir(layout.volumes)).filter(isObjectName);
+  for (const { found } of await statAll(layout.volumes, names)) {
     const allocated = found.blocks * STAT_BLOCK_BYTES;
     if (allocated < found.size) promised += found.size - allocated;
   }
   return promised;
+}
+
+/** How many files are asked for together: enough to keep Node's threads for files busy. */
+const STATS_AT_ONCE = 64;
+
+/** Those of the files in the directory that are there, in the order of the names. */
+export async function statAll(
+  directory: string,
+  names: readonly string[],
+): Promise<{ name: string; found: BigIntStats }[]> {
+  const there: { name: string; found: BigIntStats }[] = [];
+  for (let begin = 0; begin < names.length; begin += STATS_AT_ONCE) {
+    const some = names.slice(begin, begin + STATS_AT_ONCE);
+    const stats = await Promise.all(some.map((name) => statOrNull(join(directory, name))));
+    for (const [index, found] of stats.entries()) {
+      if (found !== null) there.push({ name: some[index] ?? '', found });
+    }
+  }
+  return there;
 }
 
 /** Null if the file is gone, such as between a readdir and its stat. */

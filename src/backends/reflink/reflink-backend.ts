@@ -23,7 +23,7 @@ import type {
 import type { SpacePolicy } from '../pool-account.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
 import { isObjectName, isTemporaryName, temporary } from './pool-layout.js';
-import { poolCapacity, statOrNull } from './pool-space.js';
+import { poolCapacity, statAll, statOrNull } from './pool-space.js';
 import { SnapshotFiles } from './snapshot-files.js';
 import { SpacePromises } from './space-promises.js';
 import { UsedMarks } from './used-marks.js';
@@ -111,6 +111,10 @@ export class ReflinkBackend implements Backend {
 
   isUsed(volumeId: string): Promise<boolean> {
     return this.#marks.has(volumeId);
+  }
+
+  usedVolumes(): Promise<ReadonlySet<string>> {
+    return this.#marks.all();
   }
 
   createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
@@ -214,10 +218,8 @@ async function objectsIn(
 ): Promise<{ objects: PoolObject[]; unknown: string[] }> {
   const objects: PoolObject[] = [];
   const unknown: string[] = [];
-  for (const name of await readdir(directory)) {
-    if (isTemporaryName(name)) continue;
-    const found = await statOrNull(join(directory, name));
-    if (found === null) continue;
+  const names = (await readdir(directory)).filter((name) => !isTemporaryName(name));
+  for (const { name, found } of await statAll(directory, names)) {
     if (isObjectName(name) && found.isFile()) objects.push({ id: name, sizeBytes: found.size });
     else unknown.push(join(realPath, name));
   }

@@ -31,14 +31,22 @@ export class UsedMarks {
     );
   }
 
+  all(): Promise<ReadonlySet<string>> {
+    return this.directory.use(
+      async ({ layout }) => new Set((await readdir(layout.used)).filter(isObjectName)),
+    );
+  }
+
   async remove(volumeId: string): Promise<void> {
     await this.directory.use(({ layout }) => this.#remove(layout, volumeId));
   }
 
   /** A deletion that was killed may have left marks of volumes that are gone. */
   async sweep({ layout }: HeldDirectories): Promise<void> {
-    for (const name of (await readdir(layout.used)).filter(isObjectName)) {
-      if ((await statOrNull(layout.volume(name))) === null) await this.#remove(layout, name);
+    const marked = (await readdir(layout.used)).filter(isObjectName);
+    const held = new Set(await readdir(layout.volumes));
+    for (const name of marked.filter((volumeId) => !held.has(volumeId))) {
+      await this.#remove(layout, name);
     }
   }
 

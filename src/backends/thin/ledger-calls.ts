@@ -22,6 +22,7 @@ export const LEDGER_CALLS = {
   undo: 'frees',
   markUsed: 'takes',
   isUsed: 'reads',
+  usedVolumes: 'reads',
   unmarkUsed: 'frees',
   sweepMarks: 'frees',
   keptBases: 'reads',

@@ -132,6 +132,7 @@ export interface Ledger {
 
   markUsed(volumeId: string): void;
   isUsed(volumeId: string): boolean;
+  usedVolumes(): string[];
   unmarkUsed(volumeId: string): void;
   /** Removes marks of volumes that are not there. */
   sweepMarks(): void;

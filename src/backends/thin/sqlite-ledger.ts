@@ -157,12 +157,14 @@ function transactionCalls(
 
 function markCalls(
   database: KeptDatabase,
-): Calls<'markUsed' | 'isUsed' | 'unmarkUsed' | 'sweepMarks'> {
+): Calls<'markUsed' | 'isUsed' | 'usedVolumes' | 'unmarkUsed' | 'sweepMarks'> {
   return {
     markUsed: (volumeId) =>
       database.run('INSERT OR IGNORE INTO used_marks (volume_id) VALUES (?)', volumeId),
     isUsed: (volumeId) =>
       database.get('SELECT 1 FROM used_marks WHERE volume_id = ?', volumeId) !== undefined,
+    usedVolumes: () =>
+      database.all('SELECT volume_id FROM used_marks').map((row) => String(row['volume_id'])),
     unmarkUsed: (volumeId) => database.run('DELETE FROM used_marks WHERE volume_id = ?', volumeId),
     sweepMarks: () =>
       database.run('DELETE FROM used_marks WHERE volume_id NOT IN (SELECT object_id FROM devices)'),

@@ -153,6 +153,10 @@ export class ThinBackend implements Backend {
     return this.#open.ledger.isUsed(volumeId);
   }
 
+  async usedVolumes(): Promise<ReadonlySet<string>> {
+    return new Set(await this.#open.ledger.usedVolumes());
+  }
+
   async createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
     return this.#open.snapshots.create(members);
   }

@@ -1,6 +1,7 @@
 /** The condition of volumes in the controller's answers, where pools are slow and volumes vanish. */
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, type TestContext, test } from 'node:test';
+import type { ResponseMessage } from '../../../src/csi/service.js';
 import { CsiError } from '../../../src/errors.js';
 import type { ControllerDependencies } from '../../../src/services/controller-dependencies.js';
 import { storageConditionOf } from '../../../src/services/controller-health.js';
@@ -35,7 +36,7 @@ beforeEach(async () => {
 afterEach(() => managers.close());
 
 async function listed(): Promise<VolumeCondition[]> {
-  const { entries } = await listVolumes(deps, {});
+  const { entries } = (await listVolumes(deps, {})) as ResponseMessage;
   return (entries as { status: { volume_condition: VolumeCondition } }[]).map(
     ({ status }) => status.volume_condition,
   );
