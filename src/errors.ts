@@ -139,9 +139,13 @@ const ERRNO_RULES: Readonly<Record<string, StatusCode>> = {
   THIN_POOL_MODE: StatusCode.FAILED_PRECONDITION,
 };
 
+/** Errors of Linux that libuv, and so Node.js, has no name for: their `code` is a sentence. */
+const NAMELESS: Readonly<Record<number, string>> = { [-116]: 'ESTALE', [-117]: 'EUCLEAN' };
+
 /** The `code` of an errno-like error, or undefined. */
 export function errorCode(thrown: unknown): string | undefined {
   if (typeof thrown !== 'object' || thrown === null) return undefined;
-  const code = (thrown as { code?: unknown }).code;
-  return typeof code === 'string' ? code : undefined;
+  const { code, errno } = thrown as { code?: unknown; errno?: unknown };
+  if (typeof code !== 'string') return undefined;
+  return (typeof errno === 'number' ? NAMELESS[errno] : undefined) ?? code;
 }

@@ -2,11 +2,23 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { statusOf } from '../../src/csi/handler.js';
-import { CsiError, StatusCode, SystemError } from '../../src/errors.js';
+import { CsiError, errorCode, StatusCode, SystemError } from '../../src/errors.js';
 
 test('a CsiError is passed on as it is', () => {
   const error = CsiError.notFound('volume v does not exist');
   assert.equal(CsiError.from(error), error);
+});
+
+test('errors that Node.js has no name for have that of Linux', () => {
+  const nameless = (errno: number): Error =>
+    Object.assign(new Error('scandir'), { errno, code: `Unknown system error ${errno}` });
+  assert.equal(errorCode(nameless(-116)), 'ESTALE');
+  assert.equal(errorCode(nameless(-117)), 'EUCLEAN');
+  assert.equal(errorCode(Object.assign(new Error(), { errno: -2, code: 'ENOENT' })), 'ENOENT');
+  assert.equal(errorCode(Object.assign(new Error(), { code: 'ETIMEDOUT' })), 'ETIMEDOUT');
+  for (const other of [null, 'EIO', new Error('EIO'), { errno: -116 }]) {
+    assert.equal(errorCode(other), undefined);
+  }
 });
 
 const ERRNOS: readonly [string, StatusCode][] = [
