@@ -1,0 +1,47 @@
+/** An ext4 that asks the kernel to panic and has an error in it: only a guest may find out whether it does. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { newSnapshotId, nodeKey } from '../../src/volumes/identifiers.js';
+import {
+  blockCapability,
+  mountCapability,
+  type NodeFixture,
+  useNode,
+} from '../integration/node-fixture.js';
+import { guestTest, isGuest } from './guest.js';
+
+let node: NodeFixture;
+if (isGuest) {
+  useNode('tenant-panic', (opened) => {
+    node = opened;
+  });
+}
+
+/** As a tenant with a raw volume would: fsck -p believes a clean file system, `ls` does not. */
+function craft(device: string): void {
+  execFileSync('mkfs.ext4', ['-F', '-q', '-e', 'panic', device]);
+  for (const request of ['mkdir trap', 'set_inode_field trap block[0] 0x12345678']) {
+    execFileSync('debugfs', ['-w', '-R', request, device], { stdio: 'ignore' });
+  }
+}
+
+guestTest('a crafted ext4 that asks for a panic stops itself, not the node', async () => {
+  const volume = await node.makeVolume();
+  await node.stage(volume, blockCapability());
+  craft(await node.attachedPath(volume));
+  await node.unstage(volume);
+  const snapshotId = newSnapshotId(nodeKey('test-node'));
+  await node.backend.createSnapshots([{ volumeId: volume.volumeId, snapshotId }]);
+  const restored = await node.makeVolume({ sourceSnapshotId: snapshotId, fresh: false });
+  for (const one of [volume, restored]) {
+    await node.stage(one, mountCapability('ext4'));
+    const staging = node.stagingPath(one.volumeId);
+    writeFileSync(join(staging, 'before'), '');
+    assert.throws(() => readdirSync(join(staging, 'trap')), /-117|EUCLEAN|EIO/);
+    assert.throws(() => writeFileSync(join(staging, 'after'), ''), /EROFS|EIO/);
+    await node.unstage(one);
+  }
+  assert.deepEqual(node.held(), { mounts: [], loops: [] });
+});
