@@ -17,6 +17,7 @@ import {
   isFileSystem,
 } from '../file-systems.js';
 import { giveIdentity } from '../mount/btrfs-identity.js';
+import { ExecError } from '../mount/exec.js';
 import {
   checkFileSystem,
   describeSignature,
@@ -50,7 +51,7 @@ export async function stageFileSystem(
   const backend = deps.backendOf(volume.pool);
   const type = (await isEmpty(backend, volume, attachment))
     ? await formatFresh(deps, staging)
-    : await findFileSystem(deps, staging);
+    : await namingVolume(volume, () => findFileSystem(deps, staging));
   await markUsed(deps.catalogue, backend, volume);
   const flags = [
     ...parseStoredMountOptions(ownOptions(volume), OWN_OPTIONS, type),
@@ -61,6 +62,18 @@ export async function stageFileSystem(
     mountGuarded(deps, { volume, attachment, type, directory, options });
   await mountIt();
   if (await growsMounted(staging, type)) await growMounted(deps, staging, type, mountIt);
+}
+
+/** A tool's failure names its device, which stands for another volume soon. */
+async function namingVolume<T>({ volumeId }: VolumeRecord, step: () => Promise<T>): Promise<T> {
+  try {
+    return await step();
+  } catch (thrown) {
+    if (!(thrown instanceof CsiError && thrown.cause instanceof ExecError)) throw thrown;
+    throw new CsiError(thrown.code, `volume ${volumeId}: ${thrown.message}`, {
+      cause: thrown.cause,
+    });
+  }
 }
 
 /** Fresh is what nobody has written to. Of a volume with content from elsewhere its device must say so too. */

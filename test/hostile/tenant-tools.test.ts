@@ -185,7 +185,11 @@ rootTest(
     writeHostileExt4(devicePath, 'memory');
     await node.backend.detach(volume.volumeId);
     const staged = node.stage({ ...volume, fresh: false }, mountCapability('ext4'));
-    await rejectsWith(staged, 'FAILED_PRECONDITION', /fsck.ext4 .* MiB of memory and 1\d\d s of/s);
+    const told = new RegExp(
+      `^volume ${volume.volumeId}: .*fsck.ext4 .* MiB of memory and 1\\d\\d s of`,
+      's',
+    );
+    await rejectsWith(staged, 'FAILED_PRECONDITION', told);
     assert.deepEqual(node.held(), { mounts: [], loops: [] });
     assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
   },
