@@ -7,7 +7,7 @@ import type { FillRequest } from './addon.js';
 import type { NativeFiller } from './pool.js';
 import type { FillAnswer } from './worker.js';
 
-/** For large buffers of all streams together. Small ones are not counted: a stream has one. */
+/** For large buffers of all streams together. Small ones are not counted: a stream has two at most. */
 const MEMORY_BYTES = 12 << 20;
 
 export class ScanThreads {

@@ -19,10 +19,12 @@ export const MAX_ENTRIES_PER_MESSAGE = 8192;
  * more than a client takes that does not read (its window of 64 KiB and what its library reads ahead).
  */
 const FIRST_CHUNKS = [1024, 4096, 4096] as const;
-/** A pull costs per task and not per entry, so later chunks are large. */
-const CHUNK_ENTRIES = 65536;
-/** Of later chunks when there is no memory for a large one. */
+/** Of the chunks after them, and of all later ones when there is no memory for large ones. */
 const SMALL_CHUNK_ENTRIES = 8192;
+/** A pull costs per task and not per entry, so chunks are large in the end. */
+const CHUNK_ENTRIES = 65536;
+/** How many chunks are taken before that: more messages than a client's library reads by itself. */
+const CHUNKS_BEFORE_LARGE = 24;
 /** Bounds the time of one task: about 0.2 s of FIEMAP on a shared XFS file, an eighth of it at first. */
 const CHUNK_EXTENTS = 131072;
 const FIRST_CHUNK_EXTENTS = CHUNK_EXTENTS / 8;
@@ -66,7 +68,7 @@ export async function* scan(
       const { result, buffer } = await pending;
       if (!result.ok) throw toSystemError(result);
       const isSent = result.messages > 0 || result.done;
-      const isAhead = !result.done && (buffers.isLarge || !isSent);
+      const isAhead = !result.done && (taken >= FIRST_CHUNKS.length || !isSent);
       if (isAhead) {
         request = nextRequest(request, result, buffers.entriesFor(taken));
         pending = ask(request);
@@ -90,8 +92,7 @@ export async function* scan(
 /** The buffers of one scan: small ones at first, then two large ones if there is memory for them. */
 class ChunkBuffers {
   readonly #threads: ScanThreads;
-  /** Whether there is memory for large chunks, and so for reading ahead. */
-  isLarge = false;
+  #isLarge = false;
   #idle: ArrayBuffer[] = [];
 
   constructor(threads: ScanThreads) {
@@ -102,8 +103,9 @@ class ChunkBuffers {
   entriesFor(taken: number): number {
     const first = FIRST_CHUNKS[taken];
     if (first !== undefined) return first;
-    this.isLarge ||= this.#threads.takeMemory(LARGE_BYTES);
-    return this.isLarge ? CHUNK_ENTRIES : SMALL_CHUNK_ENTRIES;
+    if (taken < CHUNKS_BEFORE_LARGE) return SMALL_CHUNK_ENTRIES;
+    this.#isLarge ||= this.#threads.takeMemory(LARGE_BYTES);
+    return this.#isLarge ? CHUNK_ENTRIES : SMALL_CHUNK_ENTRIES;
   }
 
   take(entries: number): ArrayBuffer {
@@ -121,8 +123,8 @@ class ChunkBuffers {
 
   close(): void {
     this.#idle = [];
-    if (this.isLarge) this.#threads.giveMemory(LARGE_BYTES);
-    this.isLarge = false;
+    if (this.#isLarge) this.#threads.giveMemory(LARGE_BYTES);
+    this.#isLarge = false;
   }
 }
 

@@ -77,8 +77,8 @@ test('a scan goes on from where the last chunk ended, with the range that was op
   );
 });
 
-test('nothing is read ahead before the first chunks were taken, then one chunk, in two buffers', async () => {
-  const filler = new FakeFiller(8);
+test('nothing is read ahead before the first chunks were taken, then one chunk; large ones come late', async () => {
+  const filler = new FakeFiller(30);
   let taken = 0;
   for await (const _chunk of scan(new ScanThreads(filler, 1), SOURCE, options)) {
     await delay(5);
@@ -86,10 +86,11 @@ test('nothing is read ahead before the first chunks were taken, then one chunk, 
     taken += 1;
     assert.ok(filler.requests.length <= taken + ahead, 'more chunks ahead than that');
   }
-  assert.equal(taken, 8);
+  assert.equal(taken, 30);
   const sizes = filler.requests.map(({ maxEntries }) => maxEntries);
-  assert.deepEqual(sizes, [1024, 4096, 4096, ...new Array<number>(5).fill(65536)]);
-  assert.equal(filler.buffers.size, 4);
+  const small = new Array<number>(22).fill(8192);
+  assert.deepEqual(sizes, [1024, 4096, 4096, ...small, ...new Array<number>(5).fill(65536)]);
+  assert.equal(filler.buffers.size, 6);
 });
 
 test('the bytes of a chunk stay as they are until the next one is asked for', async () => {
