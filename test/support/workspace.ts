@@ -34,7 +34,7 @@ export class Workspace {
       for (const mountPoint of mounts.reverse()) {
         // Harmless if it is not frozen; a frozen file system cannot be unmounted. To open what is no
         // directory, a pipe or a device, may take for ever.
-        if (statSync(mountPoint, { throwIfNoEntry: false })?.isDirectory() === true) {
+        if (isDirectory(mountPoint)) {
           spawnSync('fsfreeze', ['-u', mountPoint], { stdio: 'ignore' });
         }
         if (spawnSync('umount', [mountPoint], { stdio: 'ignore' }).status === 0) unmounted += 1;
@@ -54,6 +54,15 @@ export class Workspace {
     // Snapshots in a pool directly on the host's file system are immutable.
     spawnSync('chattr', ['-R', '-i', this.directory], { stdio: 'ignore' });
     rmSync(this.directory, { recursive: true, force: true });
+  }
+}
+
+/** False too for the root of a file system that has shut down, which fails with EIO. */
+function isDirectory(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch {
+    return false;
   }
 }
 
