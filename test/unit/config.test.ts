@@ -35,10 +35,31 @@ test('E6 and E15: the endpoint alone is enough: everything else has a default', 
     cgroupRoot: '/sys/fs/cgroup',
     logLevel: 'info',
     shutdownGraceMs: 20_000,
+    maxConnections: 128,
+    maxCalls: 1000,
+    maxStreams: 64,
+    streamStallMs: 60_000,
     scanThreads: 2,
     deviceThreads: 4,
   });
 });
+
+const LIMIT_SETTINGS = {
+  BLOCKDELTA_MAX_CONNECTIONS: '64',
+  BLOCKDELTA_MAX_CALLS: '500',
+  BLOCKDELTA_MAX_STREAMS: '16',
+  BLOCKDELTA_STREAM_STALL_SECONDS: '30',
+  BLOCKDELTA_SCAN_THREADS: '64',
+  BLOCKDELTA_DEVICE_THREADS: '1',
+};
+const LIMITS = {
+  maxConnections: 64,
+  maxCalls: 500,
+  maxStreams: 16,
+  streamStallMs: 30_000,
+  scanThreads: 64,
+  deviceThreads: 1,
+};
 
 test('every setting can be given', () => {
   const config = parseConfig({
@@ -67,8 +88,7 @@ test('every setting can be given', () => {
     BLOCKDELTA_CGROUP_ROOT: '/run/cgroup',
     BLOCKDELTA_LOG_LEVEL: 'debug',
     BLOCKDELTA_SHUTDOWN_GRACE_SECONDS: '0',
-    BLOCKDELTA_SCAN_THREADS: '64',
-    BLOCKDELTA_DEVICE_THREADS: '1',
+    ...LIMIT_SETTINGS,
   });
   assert.deepEqual(config, {
     endpoint: 'unix:///csi/a.sock',
@@ -102,8 +122,7 @@ test('every setting can be given', () => {
     cgroupRoot: '/run/cgroup',
     logLevel: 'debug',
     shutdownGraceMs: 0,
-    scanThreads: 64,
-    deviceThreads: 1,
+    ...LIMITS,
   });
 });
 
