@@ -49,8 +49,9 @@ Status MakeDirectory(const std::string& path) {
 
 Status MakeNode(const std::string& path, mode_t mode, dev_t number, uid_t owner) {
   if (mknod(path.c_str(), mode, number) == -1) return Status::Errno(errno, "mknod", path);
-  if (chown(path.c_str(), owner, owner) == -1) return Status::Errno(errno, "chown", path);
+  // While the node is still root's own: to change another user's takes one capability more.
   if (chmod(path.c_str(), mode & 0777) == -1) return Status::Errno(errno, "chmod", path);
+  if (chown(path.c_str(), owner, owner) == -1) return Status::Errno(errno, "chown", path);
   return Status();
 }
 
