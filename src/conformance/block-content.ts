@@ -78,9 +78,11 @@ export class BlockContent {
 
   /**
    * Random changes at the published path, on the device when it resolves. The first and the last
-   * sector are always among them: lists that are wrong at an edge are wrong nowhere else.
+   * sector are always among them: lists that are wrong at an edge are wrong nowhere else. Discards take
+   * away what earlier rounds have written, where there is something: a discard of nothing shows nothing.
    */
   async change(path: string, random: Random, operations: number, from = 0): Promise<void> {
+    const written = this.#writtenFrom(from);
     await this.#withDevice(path, async (device) => {
       for (let count = 0; count < operations; count += 1) {
         const length = Math.min(random.pick(LENGTHS), this.#sizeBytes - from);
@@ -90,13 +92,21 @@ export class BlockContent {
       }
       for (let count = 0; count < DISCARDS_PER_ROUND; count += 1) {
         const length = Math.min(DISCARD_BYTES, this.#sizeBytes - from);
-        const slots = Math.floor((this.#sizeBytes - from - length) / ALIGNMENT_BYTES) + 1;
-        await this.#discard(device, path, from + random.below(slots) * ALIGNMENT_BYTES, length);
+        const last = this.#sizeBytes - length;
+        const offset = written.length > 0 ? random.pick(written) : from;
+        await this.#discard(device, path, Math.min(offset, last), length);
       }
       for (const offset of [from, this.#sizeBytes - EDGE_BYTES]) {
         await this.#write(device, offset, random.bytes(EDGE_BYTES));
       }
     });
+  }
+
+  /** Where chunks lie that hold something but zeros. */
+  #writtenFrom(from: number): number[] {
+    return [...this.#chunks]
+      .filter(([index, chunk]) => index * CHUNK_BYTES >= from && !chunk.equals(ZEROS))
+      .map(([index]) => index * CHUNK_BYTES);
   }
 
   /** One write of random bytes, durable when it resolves. */
