@@ -8,6 +8,7 @@ const ioctl = createRequire(import.meta.url)('ioctl') as (
   argument: Buffer | number,
 ) => number;
 
+const LOOP_CTL_REMOVE = 0x4c81;
 const BLKDISCARD = 0x1277;
 const BLKZEROOUT = 0x127f;
 const BLKFLSBUF = 0x1261;
@@ -36,6 +37,11 @@ export function blockZeroOut(fd: number, offset: number, length: number): void {
 /** Writes the page cache of a block device out and empties it, without asking the disk to flush its own. */
 export function flushCache(fd: number): void {
   ioctl(fd, BLKFLSBUF, 0);
+}
+
+/** Gives a loop device's number up, which is made anew when somebody wants it. Throws EBUSY if it is attached. */
+export function removeLoopNumber(controlFd: number, number: number): void {
+  ioctl(controlFd, LOOP_CTL_REMOVE, number);
 }
 
 /** Both files open for writing; whole blocks. */

@@ -1,9 +1,39 @@
 /** Loop devices by their backing file. */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import { removeLoopNumber } from './ioctls.js';
 
 export function loopsOf(backingFile: string): string[] {
   return execFileSync('losetup', ['-n', '-O', 'NAME', '-j', backingFile], { encoding: 'utf8' })
     .split('\n')
     .map((line) => line.trim())
     .filter((line) => line !== '');
+}
+
+/**
+ * Detaches a device, if it can be. The plugin has the image of a pool refuse discards, which stays with the
+ * number for whoever gets it next: such a number is given up.
+ */
+export function detachLoop(device: string): void {
+  const number = Number(/^\/dev\/loop(\d+)$/.exec(device)?.[1]);
+  const refuses = queueSetting(device, 'discard_max_bytes') === '0';
+  spawnSync('losetup', ['-d', device], { stdio: 'ignore' });
+  if (!refuses || Number.isNaN(number)) return;
+  const control = openSync('/dev/loop-control', 'r+');
+  try {
+    removeLoopNumber(control, number);
+  } catch {
+    // Somebody has it by now, or it is detached by its last user only.
+  } finally {
+    closeSync(control);
+  }
+}
+
+function queueSetting(device: string, name: string): string | null {
+  try {
+    return readFileSync(`/sys/block/${basename(device)}/queue/${name}`, 'utf8').trim();
+  } catch {
+    return null;
+  }
 }

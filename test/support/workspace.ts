@@ -8,6 +8,7 @@ import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync 
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { loadAddon } from '../../src/native/addon.js';
+import { detachLoop } from './loops.js';
 
 /** Why root-only tests cannot run here; undefined if they can. For node:test's `skip`. */
 export const skipUnlessRoot: string | false =
@@ -45,7 +46,7 @@ export class Workspace {
       for (const device of unmounted === 0 ? loops : []) {
         if (!loopsBelow(this.directory).includes(device)) continue;
         removeDevicesOn(basename(device));
-        spawnSync('losetup', ['-d', device], { stdio: 'ignore' });
+        detachLoop(device);
       }
       if (round > 2) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
     }
