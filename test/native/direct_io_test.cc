@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "native/device/cut.h"
 #include "native/device/files.h"
 #include "native/device/loop_attach.h"
 #include "native/device/loop_change.h"
@@ -111,7 +112,8 @@ void WriteTogether(const test::Pool& pool, const AttachedLoop& attached, uint32_
   }
   const std::string snapshot = pool.At("snapshot");
   while (ClockNs(CLOCK_MONOTONIC) < until_ns) {
-    EXPECT_OK(CloneFile(pool.At("volume"), {snapshot + ".tmp", snapshot}, kVolumeBytes));
+    const CutMember member = {pool.At("volume"), {snapshot + ".tmp", snapshot}, device.path, {}};
+    EXPECT_OK(CutSnapshots({member}));
     SleepMs(100);
     EXPECT_OK(RemoveFile(snapshot));
   }
@@ -133,24 +135,26 @@ void NeighboursOn(const std::string& kind, const std::string& options, uint32_t 
   EXPECT_OK(DetachLoop(path));
 }
 
-TEST("neighbouring sectors are written without errors on XFS with blocks of 1 KiB") {
+TEST("H14: neighbouring sectors are written without errors on XFS with blocks of 1 KiB") {
   NeighboursOn("xfs", "-b size=1024", 1024);
 }
 
-TEST("neighbouring sectors are written without errors on XFS with blocks of 2 KiB") {
+TEST("H14: neighbouring sectors are written without errors on XFS with blocks of 2 KiB") {
   NeighboursOn("xfs", "-b size=2048", 2048);
 }
 
-TEST("neighbouring sectors are written without errors on XFS with blocks of 4 KiB") {
+TEST("H14: neighbouring sectors are written without errors on XFS with blocks of 4 KiB") {
   NeighboursOn("xfs", "-b size=4096", 1024);
 }
 
-TEST("neighbouring sectors are written without errors on btrfs") {
+TEST("H14: neighbouring sectors are written without errors on btrfs") {
   NeighboursOn("btrfs", "", 1024);
 }
 
 // A volume attached the way that earlier releases did it.
-TEST("direct I/O that is not safe ends at the next attach, or at a start, and is not given again") {
+TEST(
+    "H14: direct I/O that is not safe ends at the next attach, or at a start, and is not given "
+    "again") {
   const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs", "", "-b size=1024");
   if (pool == nullptr) return;
   const std::string path = pool->At("volume");
@@ -169,7 +173,7 @@ TEST("direct I/O that is not safe ends at the next attach, or at a start, and is
   EXPECT_OK(DetachLoop(path));
 }
 
-TEST("a device that refuses discards leaves that to nobody who gets its number") {
+TEST("H15: a device that refuses discards leaves that to nobody who gets its number") {
   test::TempDirectory directory;
   if (geteuid() != 0) return test::Skip("needs root");
   const std::string path = directory.At("image");

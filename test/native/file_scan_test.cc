@@ -162,7 +162,7 @@ void CheckRefusals(const char* kind) {
   EXPECT_CODE(FillOnce(other, std::nullopt), "SCAN_REPLACED");
   other = base;
   other.path += "-gone";
-  EXPECT_CODE(FillOnce(target, other), "ENOENT");
+  EXPECT_CODE(FillOnce(target, other), "SCAN_REPLACED");
   for (const std::string& path : {pair.base, pair.target}) {
     EXPECT_OK(SetImmutable(path, false));
     EXPECT_CODE(FillOnce(target, base), "SCAN_MUTABLE");

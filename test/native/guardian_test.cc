@@ -78,7 +78,7 @@ bool IsFrozen(const std::string& mount_point) {
   return is_frozen;
 }
 
-TEST("file systems whose plugin is killed while they are frozen go on, writable, without it") {
+TEST("H19: file systems whose plugin is killed while they are frozen go on, writable, without it") {
   const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   std::vector<std::unique_ptr<test::Volume>> volumes;
@@ -98,7 +98,7 @@ TEST("file systems whose plugin is killed while they are frozen go on, writable,
   }
 }
 
-TEST("a file system whose guardian is killed is thawed all the same") {
+TEST("H19: a file system whose guardian is killed is thawed all the same") {
   const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto volume = test::Volume::Make(*pool, "volume", "ext4", kSizes[0]);
@@ -114,7 +114,9 @@ TEST("a file system whose guardian is killed is thawed all the same") {
   EXPECT(volume->IsThawed());
 }
 
-TEST("a guardian ends with whoever started it, thaws what is left, and leaves no process behind") {
+TEST(
+    "H19: a guardian ends with whoever started it, thaws what is left, and leaves no process "
+    "behind") {
   const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto volume = test::Volume::Make(*pool, "volume", "ext4", kSizes[0]);

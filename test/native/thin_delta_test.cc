@@ -222,7 +222,8 @@ void MoveBound(uint64_t number, uint32_t index, uint64_t key, ThinImageSource* s
 }
 
 // The descent to the first key checks both sides by themselves, so the second leaf is the one here.
-TEST("a node that both trees have is checked against the range of its parent in each of them") {
+TEST(
+    "H24: a node that both trees have is checked against the range of its parent in each of them") {
   constexpr uint32_t kMaxEntries = 4;
   MappingTrees trees(kMaxEntries);
   uint64_t left = trees.Empty();
