@@ -180,27 +180,32 @@ after(async () => {
   workspace.dispose();
 });
 
-guestTest('with the rule nothing that is inside a volume is activated on the host', async () => {
-  useRule(true);
-  // The file system whose id the tenant has copied is the host's own, and in use.
-  const own = workspace.path('own.image');
-  copyFileSync(images.get('btrfs') as string, own);
-  mkdirSync(workspace.path('own'));
-  sh('mount', '-o', 'loop', own, workspace.path('own'));
-  const log = kernelLog();
-  const volumes = await attachAll();
-  const found = activated(volumes, log);
-  const ready = volumes.map(({ device }) => /^SYSTEMD_READY=(.*)$/m.exec(properties(device))?.[1]);
-  await detachAll(volumes);
-  sh('umount', workspace.path('own'));
-  assert.deepEqual(found, []);
-  assert.deepEqual(
-    ready,
-    ready.map(() => '0'),
-  );
-});
+guestTest(
+  'H5: with the rule nothing that is inside a volume is activated on the host',
+  async () => {
+    useRule(true);
+    // The file system whose id the tenant has copied is the host's own, and in use.
+    const own = workspace.path('own.image');
+    copyFileSync(images.get('btrfs') as string, own);
+    mkdirSync(workspace.path('own'));
+    sh('mount', '-o', 'loop', own, workspace.path('own'));
+    const log = kernelLog();
+    const volumes = await attachAll();
+    const found = activated(volumes, log);
+    const ready = volumes.map(
+      ({ device }) => /^SYSTEMD_READY=(.*)$/m.exec(properties(device))?.[1],
+    );
+    await detachAll(volumes);
+    sh('umount', workspace.path('own'));
+    assert.deepEqual(found, []);
+    assert.deepEqual(
+      ready,
+      ready.map(() => '0'),
+    );
+  },
+);
 
-guestTest('with the rule nothing inside a thin volume is activated either', async () => {
+guestTest('H5: with the rule nothing inside a thin volume is activated either', async () => {
   useRule(true);
   const log = kernelLog();
   const volumes = await attachAll();
@@ -223,7 +228,7 @@ guestTest('with the rule nothing inside a thin volume is activated either', asyn
   assert.ok(ready);
 });
 
-guestTest('without the rule the host takes up what tenants have written', async () => {
+guestTest('H5: without the rule the host takes up what tenants have written', async () => {
   useRule(false);
   const log = kernelLog();
   const volumes = await attachAll();

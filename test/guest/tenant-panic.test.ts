@@ -27,7 +27,7 @@ function craft(device: string): void {
   }
 }
 
-guestTest('a crafted ext4 that asks for a panic stops itself, not the node', async () => {
+guestTest('H1: a crafted ext4 that asks for a panic stops itself, not the node', async () => {
   const volume = await node.makeVolume();
   await node.stage(volume, blockCapability());
   craft(await node.attachedPath(volume));

@@ -93,7 +93,7 @@ function storedHash(device: string): string {
   return hashOf(device);
 }
 
-test('a volume keeps all that is written to it when others have filled the host', {
+test('H15: a volume keeps all that is written to it when others have filled the host', {
   skip,
 }, async () => {
   const host = newHost('written');
@@ -117,7 +117,7 @@ test('a volume keeps all that is written to it when others have filled the host'
   await again.stop();
 });
 
-test('an embedded pool takes from the host what it has promised, and grows with that', {
+test('H15: an embedded pool takes from the host what it has promised, and grows with that', {
   skip,
 }, async () => {
   const host = newHost('grows');
@@ -147,7 +147,7 @@ test('an embedded pool takes from the host what it has promised, and grows with 
   await backend.stop();
 });
 
-test('neither discards nor deletions give blocks of the image back to the host', {
+test('H15: neither discards nor deletions give blocks of the image back to the host', {
   skip,
 }, async () => {
   const host = newHost('discards');
@@ -168,7 +168,7 @@ test('neither discards nor deletions give blocks of the image back to the host',
   await backend.stop();
 });
 
-test('a start gives the image the blocks that somebody has punched out of it', {
+test('H15: a start gives the image the blocks that somebody has punched out of it', {
   skip,
 }, async () => {
   const host = newHost('punched');
@@ -182,7 +182,7 @@ test('a start gives the image the blocks that somebody has punched out of it', {
   assert.ok(allocated(host.image) >= before);
 });
 
-test('a sparse image is given its blocks, and what is in it stays', { skip }, async () => {
+test('H15: a sparse image is given its blocks, and what is in it stays', { skip }, async () => {
   const host = newHost('converted');
   const sparse = await host.open({
     embeddedPoolAllocation: 'sparse',
@@ -205,7 +205,7 @@ test('a sparse image is given its blocks, and what is in it stays', { skip }, as
   await full.stop();
 });
 
-test('a sparse image that the host cannot hold is reported, and promises nothing more', {
+test('H15: a sparse image that the host cannot hold is reported, and promises nothing more', {
   skip,
 }, async () => {
   const host = newHost('reported');
@@ -233,7 +233,7 @@ test('a sparse image that the host cannot hold is reported, and promises nothing
   await again.stop();
 });
 
-test('a growth that was killed between its steps is finished by the next start', {
+test('H15: a growth that was killed between its steps is finished by the next start', {
   skip,
 }, async () => {
   const host = newHost('killed');
@@ -256,7 +256,7 @@ test('a growth that was killed between its steps is finished by the next start',
   await last.stop();
 });
 
-test('a pool that snapshots have filled fails those who write, and loses nothing silently', {
+test('H15: a pool that snapshots have filled fails those who write, and loses nothing silently', {
   skip,
 }, async () => {
   const host = newHost('inside');

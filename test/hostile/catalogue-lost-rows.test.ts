@@ -80,7 +80,7 @@ async function assertRefusesChanges(
   await orchestrator.takeDown(known);
 }
 
-test('a catalogue that was rolled back refuses changes until exactly what it lost is confirmed', async () => {
+test('H21: a catalogue that was rolled back refuses changes until exactly what it lost is confirmed', async () => {
   const capability = mountCapability('ext4');
   const known = await orchestrator.create('known', { capability, sizeBytes: 32 * MIB });
   const snapshotId = await orchestrator.snapshot(known, 'snapshot');
@@ -118,7 +118,7 @@ test('a catalogue that was rolled back refuses changes until exactly what it los
   await orchestrator.delete(known);
 });
 
-test('what is half made in a catalogue that has lost rows is not undone, for it may be in use', async () => {
+test('H21: what is half made in a catalogue that has lost rows is not undone, for it may be in use', async () => {
   const used = await orchestrator.create('used');
   await orchestrator.bringUp(used);
   await orchestrator.takeDown(used);
@@ -146,7 +146,7 @@ test('what is half made in a catalogue that has lost rows is not undone, for it 
   await orchestrator.delete(used);
 });
 
-test('a catalogue of garbage ends the start with its name, and the documented restore brings all back', async () => {
+test('H21: a catalogue of garbage ends the start with its name, and the documented restore brings all back', async () => {
   const capability = mountCapability('xfs');
   const volume = await orchestrator.create('restored', { capability, sizeBytes: 320 * MIB });
   const target = await orchestrator.bringUp(volume);
@@ -172,7 +172,7 @@ test('a catalogue of garbage ends the start with its name, and the documented re
   await orchestrator.deleteSnapshot(snapshotId);
 });
 
-test('a log that was damaged after a kill ends the start, and is not silently rolled back', async () => {
+test('H21: a log that was damaged after a kill ends the start, and is not silently rolled back', async () => {
   await orchestrator.create('before');
   await eventually(
     'the log is empty',

@@ -11,7 +11,7 @@ useNode('foreign-signatures', (opened) => {
   node = opened;
 });
 
-rootTest('the kernel is never asked to look for partitions in a volume', async () => {
+rootTest('H5: the kernel is never asked to look for partitions in a volume', async () => {
   const { volumeId } = await node.makeVolume();
   const path = node.workspace.path('xfs.pool', 'volumes', volumeId);
   writeFileSync(path, partitionTable(), { flag: 'r+' });

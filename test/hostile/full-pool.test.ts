@@ -72,7 +72,7 @@ function writeLater({ targetPath }: HeldVolume): void {
 }
 
 for (const type of TYPES) {
-  test(`${type} in a pool that becomes full: the snapshot is RESOURCE_EXHAUSTED, not INTERNAL`, async () => {
+  test(`H18: ${type} in a pool that becomes full: the snapshot is RESOURCE_EXHAUSTED, not INTERNAL`, async () => {
     const volume = await inUse(type, 'full');
     const filler = running.poolPath('main', 'filler');
     // Enough that the pool does not seem full before the data are written.
@@ -91,7 +91,7 @@ for (const type of TYPES) {
 }
 
 for (const type of ['ext4', 'xfs'] as const) {
-  test(`${type} that has shut down is neither snapshotted nor cloned before it is staged again`, async () => {
+  test(`H18: ${type} that has shut down is neither snapshotted nor cloned before it is staged again`, async () => {
     const volume = await inUse(type, 'shut down');
     execFileSync('xfs_io', ['-x', '-c', 'shutdown', volume.stagingPath]);
     for (const call of [() => snapshot(volume, 'broken'), () => clone(volume)]) {
@@ -103,7 +103,7 @@ for (const type of ['ext4', 'xfs'] as const) {
   });
 }
 
-test('ext4 that became read-only by an error is not snapshotted before it is staged again', async () => {
+test('H18: ext4 that became read-only by an error is not snapshotted before it is staged again', async () => {
   const volume = await inUse('ext4', 'in error');
   const source = execFileSync('findmnt', ['-n', '-o', 'SOURCE', volume.stagingPath], {
     encoding: 'utf8',
@@ -115,7 +115,7 @@ test('ext4 that became read-only by an error is not snapshotted before it is sta
   await end(volume, [idOf(await snapshot(volume, 'whole again'))]);
 });
 
-test('a volume that is staged for reading alone is snapshotted as ever, in a full pool too', async () => {
+test('H18: a volume that is staged for reading alone is snapshotted as ever, in a full pool too', async () => {
   const { orchestrator } = running;
   const volume = await inUse('ext4', 'for reading');
   await orchestrator.takeDown(volume);

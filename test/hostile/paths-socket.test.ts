@@ -49,7 +49,7 @@ function refuses(error: unknown): boolean {
   return error instanceof StartError && /another process serves/.test(error.message);
 }
 
-test('E17: a start waits for one that is under way, and then finds its socket served', async (t) => {
+test('E17, H9: a start waits for one that is under way, and then finds its socket served', async (t) => {
   const directory = temporaryDirectory(t);
   const made = makeServer(directory, { services: [IDENTITY] });
   await leaveStaleSocket(directory, made.socketPath);
@@ -71,7 +71,7 @@ test('E17: a start waits for one that is under way, and then finds its socket se
   made.client.close();
 });
 
-test('E17: of starts at once on a stale socket one serves, and the others say so', async (t) => {
+test('E17, H9: of starts at once on a stale socket one serves, and the others say so', async (t) => {
   const directory = temporaryDirectory(t);
   for (let round = 0; round < ROUNDS; round += 1) {
     const made = [0, 1, 2, 3].map(() => makeServer(directory, { services: [IDENTITY] }));

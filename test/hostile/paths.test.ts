@@ -38,26 +38,29 @@ async function call(rpc: string, request: Record<string, unknown>): Promise<void
   await node.call(rpc, request).catch(() => undefined);
 }
 
-rootTest('NU3, NQ4: an unknown id deletes nothing: no empty file, no empty directory', async () => {
-  const file = workspace.path('cron.deny');
-  const directory = workspace.path('empty');
-  const staging = node.stagingPath('unknown');
-  mkdirSync(directory);
-  for (const path of [file, `${staging}/device`]) writeFileSync(path, '');
-  for (const [rpc, field] of RELEASE) {
-    for (const volume_id of UNKNOWN) {
-      for (const path of [file, directory, staging, `${staging}/device`]) {
-        await call(rpc, { volume_id, [field]: path });
-        for (const kept of [file, directory, `${staging}/device`]) {
-          assert.ok(existsSync(kept), `${rpc} of ${volume_id} with ${path} deleted ${kept}`);
+rootTest(
+  'NU3, NQ4, H6: an unknown id deletes nothing: no empty file, no empty directory',
+  async () => {
+    const file = workspace.path('cron.deny');
+    const directory = workspace.path('empty');
+    const staging = node.stagingPath('unknown');
+    mkdirSync(directory);
+    for (const path of [file, `${staging}/device`]) writeFileSync(path, '');
+    for (const [rpc, field] of RELEASE) {
+      for (const volume_id of UNKNOWN) {
+        for (const path of [file, directory, staging, `${staging}/device`]) {
+          await call(rpc, { volume_id, [field]: path });
+          for (const kept of [file, directory, `${staging}/device`]) {
+            assert.ok(existsSync(kept), `${rpc} of ${volume_id} with ${path} deleted ${kept}`);
+          }
         }
       }
     }
-  }
-});
+  },
+);
 
 rootTest(
-  'the id of a volume deletes nothing that no record and no mount prove to be its',
+  'H6: the id of a volume deletes nothing that no record and no mount prove to be its',
   async () => {
     const volume = await node.makeVolume();
     const file = workspace.path('file');
@@ -82,7 +85,7 @@ rootTest(
 );
 
 rootTest(
-  'marks and directories of the pool stay, whoever asks for them to be released',
+  'H6: marks and directories of the pool stay, whoever asks for them to be released',
   async () => {
     const volume = await node.makeVolume();
     await node.stage(volume, blockCapability());
@@ -110,7 +113,7 @@ const SYSTEM = ['/etc', '/usr/lib', '/boot', '/dev', '/proc', '/sys/fs', '/lib']
 );
 
 rootTest(
-  'NS2: directories of the system and of the plugin are refused, naming the field',
+  'NS2, H6: directories of the system and of the plugin are refused, naming the field',
   async () => {
     const volume = await node.makeVolume();
     const { volumeId: volume_id } = volume;
@@ -138,7 +141,7 @@ rootTest(
   },
 );
 
-rootTest("staging over the pool's volumes is refused, by whatever name they have", async () => {
+rootTest("H7: staging over the pool's volumes is refused, by whatever name they have", async () => {
   const volume = await node.makeVolume();
   const pool = workspace.path('xfs.pool');
   const link = workspace.path('link');
@@ -167,7 +170,7 @@ rootTest("staging over the pool's volumes is refused, by whatever name they have
   assert.deepEqual(node.held(), { mounts: [], loops: [] });
 });
 
-rootTest('a path inside a volume, whose content is a tenant’s, is refused', async () => {
+rootTest('H7: a path inside a volume, whose content is a tenant’s, is refused', async () => {
   const [outer, volume] = [await node.makeVolume(), await node.makeVolume()];
   await node.stage(outer, mountCapability());
   const inside = node.stagingPath(outer.volumeId);
@@ -206,57 +209,64 @@ rootTest('paths that orchestrators use are served, also through a linked parent'
   assert.deepEqual(node.held(), { mounts: [], loops: [] });
 });
 
-rootTest('a link swapped in further up leads no call away from what was published', async () => {
-  for (const capability of [mountCapability(), blockCapability()]) {
-    const volume = await node.makeVolume();
-    const [link, real, foreign] = ['link', 'real', 'foreign'].map((name) =>
-      workspace.path(`swap-${name}`),
-    ) as [string, string, string];
-    for (const directory of [real, foreign]) mkdirSync(`${directory}/staging`, { recursive: true });
-    symlinkSync(real, link);
-    const staging_target_path = `${link}/staging`;
-    const target_path = `${link}/target`;
-    await node.stage(volume, capability, { staging_target_path });
-    await node.publish(volume, capability, { staging_target_path, target_path });
-    mkdirSync(`${foreign}/target`);
-    rmSync(link);
-    symlinkSync(foreign, link);
-    const again = node.publish(volume, capability, { staging_target_path, target_path });
-    await rejectsWith(again, 'FAILED_PRECONDITION', /leads to .*swap-foreign.* now/);
-    const stage = node.stage(volume, capability, { staging_target_path });
-    await rejectsWith(stage, 'FAILED_PRECONDITION', /leads to .*swap-foreign.* now/);
-    await node.unpublish(volume, { target_path });
-    assert.ok(lstatSync(`${foreign}/target`).isDirectory(), 'the foreign directory stays');
-    assert.equal(existsSync(`${real}/target`), false);
-    await node.unstage(volume, { staging_target_path });
-    assert.deepEqual(node.held(), { mounts: [], loops: [] });
-    for (const directory of [link, real, foreign]) rmSync(directory, { recursive: true });
-  }
-});
-
-rootTest('a mount that went along with its renamed parent is reported, not forgotten', async () => {
-  for (const capability of [mountCapability(), blockCapability()]) {
-    const volume = await node.makeVolume();
-    const [parent, moved] = [workspace.path('parent'), workspace.path('moved')];
-    mkdirSync(parent);
-    const target_path = `${parent}/target`;
-    await node.stage(volume, capability);
-    await node.publish(volume, capability, { target_path });
-    execFileSync('mv', [parent, moved]);
-    mkdirSync(`${parent}/target`, { recursive: true });
-    const answer = node.unpublish(volume, { target_path });
-    await rejectsWith(answer, 'FAILED_PRECONDITION', new RegExp(`${moved}/target; nothing was`));
-    assert.ok(existsSync(target_path), 'it has the name of a target of ours, and is another one');
-    execFileSync('umount', [`${moved}/target`]);
-    await node.unpublish(volume, { target_path });
-    await node.unstage(volume);
-    assert.deepEqual(node.held(), { mounts: [], loops: [] });
-    for (const directory of [parent, moved]) rmSync(directory, { recursive: true });
-  }
-});
+rootTest(
+  'H8: a link swapped in further up leads no call away from what was published',
+  async () => {
+    for (const capability of [mountCapability(), blockCapability()]) {
+      const volume = await node.makeVolume();
+      const [link, real, foreign] = ['link', 'real', 'foreign'].map((name) =>
+        workspace.path(`swap-${name}`),
+      ) as [string, string, string];
+      for (const directory of [real, foreign])
+        mkdirSync(`${directory}/staging`, { recursive: true });
+      symlinkSync(real, link);
+      const staging_target_path = `${link}/staging`;
+      const target_path = `${link}/target`;
+      await node.stage(volume, capability, { staging_target_path });
+      await node.publish(volume, capability, { staging_target_path, target_path });
+      mkdirSync(`${foreign}/target`);
+      rmSync(link);
+      symlinkSync(foreign, link);
+      const again = node.publish(volume, capability, { staging_target_path, target_path });
+      await rejectsWith(again, 'FAILED_PRECONDITION', /leads to .*swap-foreign.* now/);
+      const stage = node.stage(volume, capability, { staging_target_path });
+      await rejectsWith(stage, 'FAILED_PRECONDITION', /leads to .*swap-foreign.* now/);
+      await node.unpublish(volume, { target_path });
+      assert.ok(lstatSync(`${foreign}/target`).isDirectory(), 'the foreign directory stays');
+      assert.equal(existsSync(`${real}/target`), false);
+      await node.unstage(volume, { staging_target_path });
+      assert.deepEqual(node.held(), { mounts: [], loops: [] });
+      for (const directory of [link, real, foreign]) rmSync(directory, { recursive: true });
+    }
+  },
+);
 
 rootTest(
-  'a foreign file system stacked on a target or a staging directory keeps its data',
+  'H8: a mount that went along with its renamed parent is reported, not forgotten',
+  async () => {
+    for (const capability of [mountCapability(), blockCapability()]) {
+      const volume = await node.makeVolume();
+      const [parent, moved] = [workspace.path('parent'), workspace.path('moved')];
+      mkdirSync(parent);
+      const target_path = `${parent}/target`;
+      await node.stage(volume, capability);
+      await node.publish(volume, capability, { target_path });
+      execFileSync('mv', [parent, moved]);
+      mkdirSync(`${parent}/target`, { recursive: true });
+      const answer = node.unpublish(volume, { target_path });
+      await rejectsWith(answer, 'FAILED_PRECONDITION', new RegExp(`${moved}/target; nothing was`));
+      assert.ok(existsSync(target_path), 'it has the name of a target of ours, and is another one');
+      execFileSync('umount', [`${moved}/target`]);
+      await node.unpublish(volume, { target_path });
+      await node.unstage(volume);
+      assert.deepEqual(node.held(), { mounts: [], loops: [] });
+      for (const directory of [parent, moved]) rmSync(directory, { recursive: true });
+    }
+  },
+);
+
+rootTest(
+  'H8: a foreign file system stacked on a target or a staging directory keeps its data',
   async () => {
     const volume = await node.makeVolume();
     await node.stage(volume, mountCapability());

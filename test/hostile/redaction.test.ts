@@ -90,7 +90,7 @@ async function told(
 }
 
 for (const [what, map] of Object.entries(MAPS)) {
-  test(`no RPC logs or tells what is in secrets, contexts and mount flags: a map ${what}`, async () => {
+  test(`H10: no RPC logs or tells what is in secrets, contexts and mount flags: a map ${what}`, async () => {
     const connection = new RawConnection(running.plugin.endpoint);
     let planted = 0;
     try {

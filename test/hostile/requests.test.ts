@@ -84,7 +84,7 @@ function halfSent(of: ClientHttp2Session, path = '/csi.v1.Identity/Probe'): Clie
   return stream;
 }
 
-test('a stop with idle clients does not wait for them, whether they react or not', async (t) => {
+test('H21: a stop with idle clients does not wait for them, whether they react or not', async (t) => {
   const made = await startServer(t, { services: [identity], graceMs: GRACE_MS });
   const client = await idleClient(t, made);
   const silent = await rawSocket(t, made);
@@ -98,7 +98,7 @@ test('a stop with idle clients does not wait for them, whether they react or not
   await rejectsWith(client.identity.Probe({}, { deadlineMs: 1000 }), 'UNAVAILABLE');
 });
 
-test('a stop closes idle connections while it waits for a call on another', async (t) => {
+test('H21: a stop closes idle connections while it waits for a call on another', async (t) => {
   const going = defer();
   const node = fakeService('Node', {
     unary: {
@@ -128,7 +128,7 @@ test('a stop closes idle connections while it waits for a call on another', asyn
   assert.deepEqual(events, ['idle closed', 'stopped']);
 });
 
-test('of silent connections no more are kept than the limit, and idle clients keep theirs', async (t) => {
+test('H12: of silent connections no more are kept than the limit, and idle clients keep theirs', async (t) => {
   const limits = { maxConnections: 8 };
   const made = await startServer(t, { services: [identity], limits });
   const client = rawClient(t, made.endpoint, 'Identity');
@@ -153,7 +153,7 @@ test('of silent connections no more are kept than the limit, and idle clients ke
   await probe();
 });
 
-test('a client that says nothing is closed after a while, one that has made a call is not', async (t) => {
+test('H12: a client that says nothing is closed after a while, one that has made a call is not', async (t) => {
   const made = await startServer(t, { services: [identity], requestMs: 300 });
   const idle = session(t, made);
   await once(idle, 'remoteSettings');
@@ -163,7 +163,7 @@ test('a client that says nothing is closed after a while, one that has made a ca
   assert.equal(idle.closed, false);
 });
 
-test('a request that does not become whole in time ends its connection', async (t) => {
+test('H12: a request that does not become whole in time ends its connection', async (t) => {
   const made = await startServer(t, { services: [identity], requestMs: 300 });
   const hostile = session(t, made);
   const stream = halfSent(hostile);
@@ -172,7 +172,7 @@ test('a request that does not become whole in time ends its connection', async (
   await once(hostile, 'close');
 });
 
-test(`of ${200 * FACTOR} unfinished requests of 3 MiB only a few are taken, and others are served`, async (t) => {
+test(`H12: of ${200 * FACTOR} unfinished requests of 3 MiB only a few are taken, and others are served`, async (t) => {
   const made = await startServer(t, { services: [identity] });
   const hostile = Array.from({ length: 2 * FACTOR }, () => session(t, made));
   let accepted = 0;
@@ -199,7 +199,7 @@ test(`of ${200 * FACTOR} unfinished requests of 3 MiB only a few are taken, and 
   assert.ok(accepted / MIB < sent / 3, `${accepted / MIB} MiB were taken`);
 });
 
-test(`${1000 * FACTOR} half-sent requests are not held, and others are served`, async (t) => {
+test(`H12: ${1000 * FACTOR} half-sent requests are not held, and others are served`, async (t) => {
   const made = await startServer(t, { services: [identity] });
   const hostile = Array.from({ length: 10 * FACTOR }, () => session(t, made));
   for (const each of hostile) {
@@ -210,7 +210,7 @@ test(`${1000 * FACTOR} half-sent requests are not held, and others are served`, 
   await client.identity.Probe({});
 });
 
-test('a call more than the limit is UNAVAILABLE, but not one that asks for health', async (t) => {
+test('H12: a call more than the limit is UNAVAILABLE, but not one that asks for health', async (t) => {
   const going = defer();
   const node = fakeService('Node', {
     unary: {
@@ -233,7 +233,7 @@ test('a call more than the limit is UNAVAILABLE, but not one that asks for healt
   for (const answer of await Promise.all(calls)) assert.equal(answer['node_id'], 'n');
 });
 
-test('requests in flight are bounded by their size together', async (t) => {
+test('H12: requests in flight are bounded by their size together', async (t) => {
   const going = defer();
   const held: RequestMessage[] = [];
   const controller = fakeService('Controller', {

@@ -147,7 +147,7 @@ const ended = (made: TestServer): number => made.log.filter((line) => 'code' in 
 const connect = (t: TestContext, made: TestServer): RawClient =>
   rawClient(t, made.endpoint, 'SnapshotMetadata', { 'grpc.use_local_subchannel_pool': 1 });
 
-test('chunks of cancelled streams that wait for a thread are dropped before they cost anything', async (t) => {
+test('H11: chunks of cancelled streams that wait for a thread are dropped before they cost anything', async (t) => {
   const made = await start(t, { maxStreams: STREAMS });
   const hostile = connect(t, made);
   const calls = Array.from({ length: 100 }, (_, index) => open(hostile, `snap-${index}`));
@@ -161,7 +161,7 @@ test('chunks of cancelled streams that wait for a thread are dropped before they
   assert.equal(made.filler.total, THREADS);
 });
 
-test('a stream gets the next thread, however many streams of another client wait for one', async (t) => {
+test('H11: a stream gets the next thread, however many streams of another client wait for one', async (t) => {
   const made = await start(t, { maxStreams: STREAMS });
   const hostile = connect(t, made);
   const good = connect(t, made);
@@ -180,7 +180,7 @@ test('a stream gets the next thread, however many streams of another client wait
   assert.ok(made.filler.total <= 2 * THREADS + 3, `${made.filler.total} chunks were asked for`);
 });
 
-test('of a stream that is not read, nothing is read ahead, and its buffers stay small', async (t) => {
+test('H11: of a stream that is not read, nothing is read ahead, and its buffers stay small', async (t) => {
   const made = await start(t);
   made.filler.open();
   const call = open(connect(t, made), 'unread');
@@ -210,7 +210,7 @@ async function settled(figure: () => number): Promise<void> {
   }
 }
 
-test('a stream whose client does not read is ended, and lets go of its snapshot', async (t) => {
+test('H11: a stream whose client does not read is ended, and lets go of its snapshot', async (t) => {
   const made = await start(t, { streamStallMs: 500 });
   made.filler.open();
   const call = open(connect(t, made), 'pinned');
@@ -230,7 +230,7 @@ test('a stream whose client does not read is ended, and lets go of its snapshot'
   assert.match(status.details, /read nothing for .* starting_offset/);
 });
 
-test('a client that reads slowly is not taken for one that does not read', async (t) => {
+test('H11: a client that reads slowly is not taken for one that does not read', async (t) => {
   const made = await start(t, { streamStallMs: 2000 });
   made.filler.open();
   const call = open(connect(t, made), 'slow');
@@ -248,7 +248,7 @@ test('a client that reads slowly is not taken for one that does not read', async
 });
 
 for (const connections of [1, 10]) {
-  test(`${STREAMS} unread streams by ${connections} connections keep nobody out`, async (t) => {
+  test(`H11: ${STREAMS} unread streams by ${connections} connections keep nobody out`, async (t) => {
     const made = await start(t, { maxStreams: 32 });
     made.filler.open();
     const good = connect(t, made);
@@ -281,7 +281,7 @@ for (const connections of [1, 10]) {
   });
 }
 
-test('a stream more than the limit is RESOURCE_EXHAUSTED as long as its own client reads the others', async (t) => {
+test('H11: a stream more than the limit is RESOURCE_EXHAUSTED as long as its own client reads the others', async (t) => {
   const made = await start(t, { maxStreams: 4 });
   const client = connect(t, made);
   const calls = Array.from({ length: 4 }, (_, index) => open(client, `snap-${index}`));
@@ -292,7 +292,7 @@ test('a stream more than the limit is RESOURCE_EXHAUSTED as long as its own clie
   for (const call of calls) call.cancel();
 });
 
-test('at the limit the client with the most streams gives one up to a client with fewer', async (t) => {
+test('H11: at the limit the client with the most streams gives one up to a client with fewer', async (t) => {
   const made = await start(t, { maxStreams: 4 });
   const many = connect(t, made);
   const few = connect(t, made);

@@ -105,7 +105,7 @@ async function inForce(volume: VolumeRecord): Promise<string[]> {
 }
 
 rootTest(
-  'an ext4 that asks the kernel to panic is mounted with errors=remount-ro, a copy too',
+  'H1: an ext4 that asks the kernel to panic is mounted with errors=remount-ro, a copy too',
   async () => {
     const volume = await written(SIZES.ext4, (device) => makeExt4(device, '-e', 'panic'));
     const snapshotId = newSnapshotId(nodeKey('test-node'));
@@ -122,7 +122,7 @@ rootTest(
 );
 
 rootTest(
-  'errors=continue of a volume made when that was served is not in force either',
+  'H1: errors=continue of a volume made when that was served is not in force either',
   async () => {
     const parameters = { mountOptions: 'errors=continue,dev,noatime' };
     const volume = await node.makeVolume({ parameters });
@@ -135,7 +135,7 @@ rootTest(
 );
 
 rootTest(
-  'an ext4 whose journal is another volume is refused, and the other one stays free',
+  'H1: an ext4 whose journal is another volume is refused, and the other one stays free',
   async () => {
     const journal = await node.makeVolume({ sizeBytes: SIZES.ext4 });
     await whileRaw(journal, async (path) => {
@@ -194,7 +194,7 @@ const patchFeature = (device: string, offset: number): void =>
   );
 
 for (const [title, write, message] of EXT4_REFUSALS) {
-  rootTest(`an ext4 with ${title} is refused before any tool or mount has it`, async () => {
+  rootTest(`H1: an ext4 with ${title} is refused before any tool or mount has it`, async () => {
     const volume = await written(SIZES.ext4, (device) => {
       makeExt4(device);
       write(device);
@@ -204,7 +204,7 @@ for (const [title, write, message] of EXT4_REFUSALS) {
 }
 
 rootTest(
-  'an ext4 whose journal brings another superblock is refused after its replay',
+  'H1: an ext4 whose journal brings another superblock is refused after its replay',
   async () => {
     const block = node.workspace.path('block');
     const commands = node.workspace.path('commands');
@@ -239,7 +239,7 @@ const OTHER_REFUSALS: readonly [FileSystem, string, (block: Buffer) => void, Reg
 ];
 
 for (const [type, title, change, message] of OTHER_REFUSALS) {
-  rootTest(`${type} with ${title} in its superblock is refused`, async () => {
+  rootTest(`H1: ${type} with ${title} in its superblock is refused`, async () => {
     const volume = await written(SIZES[type], (device) => {
       make[type](device);
       patch(device, type, change);
@@ -249,7 +249,7 @@ for (const [type, title, change, message] of OTHER_REFUSALS) {
 }
 
 rootTest(
-  'an XFS made with a real log or realtime device on another volume is refused',
+  'H1: an XFS made with a real log or realtime device on another volume is refused',
   async () => {
     const other = await node.makeVolume({ sizeBytes: SIZES.xfs });
     await whileRaw(other, async (path) => {
@@ -266,7 +266,7 @@ rootTest(
   },
 );
 
-rootTest('a btrfs over two volumes, or a seed for others, is refused', async () => {
+rootTest('H1: a btrfs over two volumes, or a seed for others, is refused', async () => {
   const other = await node.makeVolume({ sizeBytes: SIZES.btrfs });
   let volume = other;
   await whileRaw(other, async (path) => {
@@ -283,7 +283,7 @@ rootTest('a btrfs over two volumes, or a seed for others, is refused', async () 
   await refused(seed, 'btrfs', /a seed/);
 });
 
-rootTest('a btrfs with the fsid of a mounted one is refused, though it is no copy', async () => {
+rootTest('H1: a btrfs with the fsid of a mounted one is refused, copy or not', async () => {
   const first = await node.makeVolume({ sizeBytes: SIZES.btrfs });
   const second = await node.makeVolume({ sizeBytes: SIZES.btrfs });
   await node.stage(first, mountCapability('btrfs'));
@@ -301,7 +301,7 @@ rootTest('a btrfs with the fsid of a mounted one is refused, though it is no cop
   await node.unstage(second);
 });
 
-rootTest('a btrfs cannot take the id that another volume has or will have as a copy', async () => {
+rootTest('H1: a btrfs cannot take the id that another volume has or will have', async () => {
   const victim = await node.makeVolume({ sizeBytes: SIZES.btrfs });
   const thief = await written(SIZES.btrfs, (device) =>
     makeBtrfs(device, '-U', uuidOf(victim.volumeId)),
@@ -344,7 +344,7 @@ const ACCEPTED: readonly [FileSystem, string, string[]][] = [
 ];
 
 for (const [type, title, options] of ACCEPTED) {
-  rootTest(`${type} ${title}, made on the raw volume, is mounted`, async (context) => {
+  rootTest(`H1: ${type} ${title}, made on the raw volume, is mounted`, async (context) => {
     const volume = await written(SIZES[type], (device) => make[type](device, ...options));
     try {
       await node.stage(volume, mountCapability(type));
@@ -360,7 +360,7 @@ for (const [type, title, options] of ACCEPTED) {
 }
 
 rootTest(
-  'a journal mode that the operator asks for is in force, one of the superblock is not needed',
+  'H1: a journal mode that the operator asks for is in force, one of the superblock is not needed',
   async () => {
     const volume = await node.makeVolume({
       parameters: { mountOptions: 'data=journal,barrier=0' },
@@ -373,23 +373,26 @@ rootTest(
   },
 );
 
-rootTest('a raw device that somebody still has open is not mounted as a file system', async () => {
-  const volume = await written(SIZES.ext4, (device) => makeExt4(device));
-  await node.stage(volume, blockCapability());
-  const device = await node.attachedPath(volume);
-  const holder = spawn('sh', ['-c', `exec 3<>${device}; echo open; read line`], {
-    stdio: ['pipe', 'pipe', 'inherit'],
-  });
-  try {
-    await once(holder.stdout, 'data');
-    await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /held open/);
-    const answer = node.stage(volume, mountCapability('ext4'));
-    await rejectsWith(answer, 'FAILED_PRECONDITION', /held open/);
-  } finally {
-    holder.stdin.end('\n');
-    await once(holder, 'close');
-  }
-  await node.stage(volume, mountCapability('ext4'));
-  await node.unstage(volume);
-  assert.deepEqual(node.held(), NOTHING);
-});
+rootTest(
+  'H1: a raw device that somebody still has open is not mounted as a file system',
+  async () => {
+    const volume = await written(SIZES.ext4, (device) => makeExt4(device));
+    await node.stage(volume, blockCapability());
+    const device = await node.attachedPath(volume);
+    const holder = spawn('sh', ['-c', `exec 3<>${device}; echo open; read line`], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    });
+    try {
+      await once(holder.stdout, 'data');
+      await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /held open/);
+      const answer = node.stage(volume, mountCapability('ext4'));
+      await rejectsWith(answer, 'FAILED_PRECONDITION', /held open/);
+    } finally {
+      holder.stdin.end('\n');
+      await once(holder, 'close');
+    }
+    await node.stage(volume, mountCapability('ext4'));
+    await node.unstage(volume);
+    assert.deepEqual(node.held(), NOTHING);
+  },
+);

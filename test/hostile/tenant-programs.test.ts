@@ -70,7 +70,7 @@ async function ended(volume: VolumeRecord): Promise<void> {
 
 for (const type of FILE_SYSTEMS) {
   rootTest(
-    `${type}: a planted program is nobody's and a planted device is none, on any path`,
+    `H3: ${type}: a planted program is nobody's and a planted device is none, on any path`,
     async () => {
       const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
       await node.stage(volume, mountCapability(type));
@@ -90,7 +90,7 @@ for (const type of FILE_SYSTEMS) {
 }
 
 rootTest(
-  'suid in the capability is for its own target alone, and brings no device nodes',
+  'H3: suid in the capability is for its own target alone, and brings no device nodes',
   async () => {
     const volume = await node.makeVolume();
     const capability = mountCapability('ext4', WRITER, ['nosuid,suid', 'noatime']);
@@ -113,7 +113,7 @@ rootTest(
   },
 );
 
-rootTest('suid of a StorageClass counts unless the capability says nosuid', async () => {
+rootTest('H3: suid of a StorageClass counts unless the capability says nosuid', async () => {
   for (const [own, asked, shown] of [
     ['suid', [], ['nodev']],
     ['suid', ['nosuid'], ['nodev', 'nosuid']],
@@ -129,7 +129,7 @@ rootTest('suid of a StorageClass counts unless the capability says nosuid', asyn
   }
 });
 
-rootTest('dev is refused, and a raw device remains usable at its target', async () => {
+rootTest('H3: dev is refused, and a raw device remains usable at its target', async () => {
   const volume = await node.makeVolume();
   const answer = node.stage(volume, mountCapability('ext4', WRITER, ['dev']));
   await rejectsWith(answer, 'INVALID_ARGUMENT', /mount_flags/);
@@ -140,7 +140,7 @@ rootTest('dev is refused, and a raw device remains usable at its target', async 
 });
 
 rootTest(
-  'what an older plugin staged and published with trust loses it when it is published again',
+  'H3: what an older plugin staged and published with trust loses it when it is published again',
   async () => {
     const volume = await node.makeVolume();
     await node.stage(volume, mountCapability('ext4'));

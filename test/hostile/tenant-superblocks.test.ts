@@ -103,7 +103,7 @@ function changed(block: Buffer, random: Random): Buffer {
 }
 
 for (const type of FILE_SYSTEMS) {
-  test(`${type}: a changed superblock is judged, and what is accepted is harmless to compute with`, () => {
+  test(`H1: ${type}: a changed superblock is judged, and what is accepted is harmless to compute with`, () => {
     const { objection, isGrowable, holds } = JUDGED[type];
     const block = realSuperblock(type);
     assert.equal(objection(block, DEVICE_BYTES), null);

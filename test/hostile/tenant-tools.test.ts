@@ -88,7 +88,7 @@ const tryShell = async (script: string, devicePath: string): Promise<string> => 
   return stdout + stderr;
 };
 
-rootTest('no program has capabilities but mount and umount, which have two', async () => {
+rootTest('H2: no program has capabilities but mount and umount, which have two', async () => {
   const plain = await ownStatus({});
   assert.deepEqual(capabilities(plain), [0n, 0n, 0n, 0n, 0n]);
   assert.equal(plain.get('NoNewPrivs'), '1');
@@ -96,7 +96,7 @@ rootTest('no program has capabilities but mount and umount, which have two', asy
   assert.deepEqual(capabilities(mounting), [0n, MOUNT_RIGHTS, MOUNT_RIGHTS, MOUNT_RIGHTS, 0n]);
 });
 
-rootTest('fsck.ext4 at work is nobody else, without any right, and limited', async () => {
+rootTest('H2: fsck.ext4 at work is nobody else, without any right, and limited', async () => {
   const path = device();
   writeHostileExt4(path, 'time');
   const checked = run('fsck.ext4', ['-p', path], { device: path, cpuSeconds: 2 }).catch(
@@ -124,7 +124,7 @@ rootTest('fsck.ext4 at work is nobody else, without any right, and limited', asy
 });
 
 rootTest(
-  'a tool that is taken over sees its own device, and nothing else of the node',
+  'H2: a tool that is taken over sees its own device, and nothing else of the node',
   async () => {
     const [path, other] = [device(), device()];
     assert.match(await tryShell(`echo x > ${workspace.path('file')}`, path), /nonexistent/);
@@ -143,7 +143,7 @@ rootTest(
   },
 );
 
-rootTest('two tools at a time are two users, so that neither reaches the other', async () => {
+rootTest('H2: two tools at a time are two users, so that neither reaches the other', async () => {
   const [one, two] = [device(), device()];
   const users = await Promise.all(
     [one, two].map(async (path) => (await ownStatus({ device: path })).get('Uid')),
@@ -152,7 +152,7 @@ rootTest('two tools at a time are two users, so that neither reaches the other',
 });
 
 rootTest(
-  'a tool that goes round in circles is ended, with an error that names tool and limit',
+  'H2: a tool that goes round in circles is ended, with an error that names tool and limit',
   async () => {
     const path = device();
     writeHostileExt4(path, 'time');
@@ -167,7 +167,7 @@ rootTest(
   },
 );
 
-rootTest('a tool that takes too long is ended when its time is over', async () => {
+rootTest('H2: a tool that takes too long is ended when its time is over', async () => {
   const path = device();
   writeHostileExt4(path, 'time');
   const checked = run('fsck.ext4', ['-p', path], { device: path, timeoutMs: 500 });
@@ -176,7 +176,7 @@ rootTest('a tool that takes too long is ended when its time is over', async () =
 });
 
 rootTest(
-  'a volume whose check wants all memory is not staged, and nothing is left of the try',
+  'H2: a volume whose check wants all memory is not staged, and nothing is left of the try',
   async () => {
     const volume = await node.makeVolume();
     await node.stage(volume, mountCapability('ext4'));
@@ -195,7 +195,7 @@ rootTest(
   },
 );
 
-rootTest('a plugin that is killed leaves no check of a volume behind', async () => {
+rootTest('H2: a plugin that is killed leaves no check of a volume behind', async () => {
   const path = device();
   writeHostileExt4(path, 'time');
   const script = fileURLToPath(new URL('./tenant-tools-process.js', import.meta.url));
@@ -208,7 +208,7 @@ rootTest('a plugin that is killed leaves no check of a volume behind', async () 
 });
 
 rootTest(
-  'a tool that must not stop half way has no rights either, a day of time and memory in plenty',
+  'H2: a tool that must not stop half way has no rights either, a day of time and memory in plenty',
   async () => {
     const path = device();
     const options = { device: path, outlivesLocking: path, cpuSeconds: 1 };
@@ -222,7 +222,7 @@ rootTest(
   },
 );
 
-rootTest('a tool at work does not keep the devices of other volumes busy', async () => {
+rootTest('H2: a tool at work does not keep the devices of other volumes busy', async () => {
   const [path, other] = [device(), device()];
   execFileSync('mkfs.ext4', ['-q', other]);
   const target = workspace.path('mounted');
@@ -239,6 +239,6 @@ rootTest('a tool at work does not keep the devices of other volumes busy', async
   await sleeping;
 });
 
-rootTest('what is no block device is not given to a tool', async () => {
+rootTest('H2: what is no block device is not given to a tool', async () => {
   await rejectsWith(checkFileSystem('ext4', '/etc/passwd'), 'FAILED_PRECONDITION', /not started/);
 });

@@ -108,7 +108,7 @@ async function killWhileFrozen(cut: Promise<string>): Promise<boolean> {
   return wasFrozen;
 }
 
-test('writers on ext4, xfs and btrfs go on when the plugin is killed while it holds them frozen', async () => {
+test('H19: writers on ext4, xfs and btrfs go on when the plugin is killed while it holds them frozen', async () => {
   const volumes = [await newSlowVolume()];
   for (const type of FILE_SYSTEMS) {
     const wish = { capability: mountCapability(type), sizeBytes: 320 * MIB };

@@ -24,7 +24,7 @@ const sizeAt = (volume: VolumeRecord): bigint => {
 };
 
 rootTest(
-  'a btrfs volume of 128 MiB is served, and grows to 256 MiB or a clear refusal',
+  'H20: a btrfs volume of 128 MiB is served, and grows to 256 MiB or a clear refusal',
   async () => {
     const volume = await node.makeVolume({ sizeBytes: SMALL });
     await node.stage(volume, BTRFS);
@@ -43,7 +43,7 @@ rootTest(
 );
 
 rootTest(
-  'a larger copy that is still too small says so, and is staged when it was expanded',
+  'H20: a larger copy that is still too small says so, and is staged when it was expanded',
   async () => {
     const source = await node.makeVolume({ sizeBytes: SMALL });
     await node.stage(source, BTRFS);

@@ -17,7 +17,7 @@ const lock = JSON.parse(readFileSync(packagePath('package-lock.json'), 'utf8')) 
   packages: Record<string, LockedPackage>;
 };
 
-test('every package has a hash in the lock file, or is part of this repository', () => {
+test('H23: every package has a hash in the lock file, or is part of this repository', () => {
   const fetched = Object.entries(lock.packages).filter(([path]) =>
     path.startsWith('node_modules/'),
   );
@@ -29,7 +29,7 @@ test('every package has a hash in the lock file, or is part of this repository',
   }
 });
 
-test('nothing that is installed downloads binaries for others', () => {
+test('H23: nothing that is installed downloads binaries for others', () => {
   const downloaders = /(^|\/)(prebuild-install|node-pre-gyp|node-gyp-build-optional-packages)$/;
   for (const [path, { link }] of Object.entries(lock.packages)) {
     if (downloaders.test(path)) assert.equal(link, true, `${path} is no stand-in`);
@@ -41,11 +41,11 @@ test('nothing that is installed downloads binaries for others', () => {
   assert.equal(`${stdout}`, '');
 });
 
-test('compilers and their driver are needed at build time alone', () => {
+test('H23: compilers and their driver are needed at build time alone', () => {
   assert.equal(lock.packages['node_modules/node-gyp']?.dev, true);
 });
 
-test('the SQLite that is loaded was linked on this machine, from objects that lie beside it', () => {
+test('H23: the SQLite that is loaded was linked on this machine, from objects that lie beside it', () => {
   new Database(':memory:').close();
   const maps = readFileSync('/proc/self/maps', 'utf8');
   const [loaded] = /\S+\/better_sqlite3\.node$/m.exec(maps) ?? [];

@@ -69,7 +69,7 @@ function withGetter(
 
 for (const [kind, source] of Object.entries(SOURCES)) {
   for (const field of Object.keys(source)) {
-    test(`a buffer that reading ${field} of a ${kind} source detaches is refused`, () => {
+    test(`H22: a buffer that reading ${field} of a ${kind} source detaches is refused`, () => {
       const buffer = new ArrayBuffer(BUFFER_BYTES);
       const hostile = withGetter(source, field, () => {
         if (buffer.byteLength > 0) detach(buffer);
@@ -83,7 +83,7 @@ for (const [kind, source] of Object.entries(SOURCES)) {
 }
 
 for (const field of Object.keys(LIMITS)) {
-  test(`a buffer that reading ${field} detaches is refused`, () => {
+  test(`H22: a buffer that reading ${field} detaches is refused`, () => {
     const buffer = new ArrayBuffer(BUFFER_BYTES);
     const hostile = withGetter(LIMITS, field, () => detach(buffer));
     const answer = fill(
@@ -94,7 +94,7 @@ for (const field of Object.keys(LIMITS)) {
   });
 }
 
-test('extents whose memory a later field takes away are refused: an empty list would be a wrong one', () => {
+test('H22: extents whose memory a later field takes away are refused: an empty list would be a wrong one', () => {
   // Whole extents of 4096 bytes, 8 MiB of them, so that reading freed memory cannot go unnoticed.
   const target = new BigUint64Array(4 << 18);
   for (let index = 0; index < target.length; index += 4) {

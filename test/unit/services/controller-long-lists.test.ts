@@ -69,7 +69,7 @@ function idsOf(parts: readonly ResponseMessage[]): string[] {
   return entries.map(({ snapshot }) => snapshot.snapshot_id);
 }
 
-test('a list of one snapshot reads one row, and one of a source the rows of that', async () => {
+test('H13: a list of one snapshot reads one row, and one of a source the rows of that', async () => {
   const [snapshotId = ''] = snapshotIds;
   const one = await partsOf(await listSnapshots(deps, { snapshot_id: snapshotId }));
   assert.deepEqual([idsOf(one), read], [[snapshotId], [1]]);
@@ -80,7 +80,7 @@ test('a list of one snapshot reads one row, and one of a source the rows of that
   assert.deepEqual(idsOf(await partsOf(await listSnapshots(deps, both))), []);
 });
 
-test('a page reads its own rows and one more, and the pages make the list', async () => {
+test('H13: a page reads its own rows and one more, and the pages make the list', async () => {
   const found: string[] = [];
   let token = '';
   do {
@@ -95,7 +95,7 @@ test('a page reads its own rows and one more, and the pages make the list', asyn
   assert.equal(read.length, SNAPSHOTS / 100);
 });
 
-test('a whole list, and a page as long, is made in parts that add up to it', async () => {
+test('H13: a whole list, and a page as long, is made in parts that add up to it', async () => {
   for (const max_entries of [0, SNAPSHOTS, 2 ** 31 - 1]) {
     const parts = await partsOf(await listSnapshots(deps, { max_entries }));
     assert.deepEqual(idsOf(parts), snapshotIds);
@@ -112,7 +112,7 @@ test('a whole list, and a page as long, is made in parts that add up to it', asy
   assert.deepEqual([idsOf([rest]), rest['next_token']], [snapshotIds.slice(-1), '']);
 });
 
-test('a list of volumes is read by pages too, and an empty one is answered', async () => {
+test('H13: a list of volumes is read by pages too, and an empty one is answered', async () => {
   const [page = {}] = await partsOf(await listVolumes(deps, { max_entries: 5 }));
   assert.equal((page['entries'] as unknown[]).length, 5);
   assert.deepEqual(read, [6]);

@@ -53,20 +53,20 @@ function refusal(found: RegExp): void {
   throwsWith(() => openSqliteCatalogue(file).close(), 'FAILED_PRECONDITION', named);
 }
 
-test('a catalogue of garbage is refused with its name and what to do, and left as it is', () => {
+test('H21: a catalogue of garbage is refused with its name and what to do, and left as it is', () => {
   const garbage = Buffer.alloc(40_000, 'no catalogue ');
   writeFileSync(file, garbage);
   refusal(/is not a database of SQLite/);
   assert.deepEqual(readFileSync(file), garbage);
 });
 
-test('a catalogue that was cut off is refused', () => {
+test('H21: a catalogue that was cut off is refused', () => {
   fill(50);
   truncateSync(file, Math.floor(statSync(file).size / 2 / 4096) * 4096);
   refusal(/is damaged/);
 });
 
-test('random bytes in any page of the catalogue are found before a row is believed', () => {
+test('H21: random bytes in any page of the catalogue are found before a row is believed', () => {
   fill(60);
   const whole = readFileSync(file);
   const random = new Random(21);
@@ -81,7 +81,7 @@ test('random bytes in any page of the catalogue are found before a row is believ
   }
 });
 
-test('one wrong letter of an id, in a table or in an index, is found', () => {
+test('H21: one wrong letter of an id, in a table or in an index, is found', () => {
   const [id = ''] = fill(5);
   const whole = readFileSync(file);
   let places = 0;
@@ -95,7 +95,7 @@ test('one wrong letter of an id, in a table or in an index, is found', () => {
   assert.ok(places >= 4, `${places} places`);
 });
 
-test('a database of another program, or one that lacks a column, is refused', () => {
+test('H21: a database of another program, or one that lacks a column, is refused', () => {
   const other = new KeptDatabase(file, 0);
   other.exec('CREATE TABLE notes (text TEXT)');
   other.close();
@@ -121,7 +121,7 @@ function killedWithLog(): { log: Buffer; frameBytes: number } {
   return { log: readFileSync(`${copy}-wal`), frameBytes: 24 + 4096 };
 }
 
-test('a log that is damaged before committed transactions is refused, and not rolled back', () => {
+test('H21: a log that is damaged before committed transactions is refused, and not rolled back', () => {
   const { log, frameBytes } = killedWithLog();
   assert.equal(walDamage(file), null);
   for (const at of [7, 40, 32 + frameBytes + 5, 32 + 3 * frameBytes + 1000]) {
@@ -133,7 +133,7 @@ test('a log that is damaged before committed transactions is refused, and not ro
   }
 });
 
-test('a log whose last transaction a power cut has torn is read as far as it goes', () => {
+test('H21: a log whose last transaction a power cut has torn is read as far as it goes', () => {
   const { log } = killedWithLog();
   const end = log.length;
   for (const torn of [
@@ -148,7 +148,7 @@ test('a log whose last transaction a power cut has torn is read as far as it goe
   catalogue.close();
 });
 
-test('soon after the last change the file alone holds everything', async () => {
+test('H21: soon after the last change the file alone holds everything', async () => {
   const catalogue = await openCatalogue(file);
   await catalogue.registerPool('default', 'uuid-1');
   const volume = volumeRecord();
@@ -162,7 +162,7 @@ test('soon after the last change the file alone holds everything', async () => {
   await catalogue.close();
 });
 
-test('a log that is never left alone is emptied into the file as it grows', () => {
+test('H21: a log that is never left alone is emptied into the file as it grows', () => {
   const catalogue = openSqliteCatalogue(file);
   catalogue.registerPool('default', 'uuid-1');
   for (let index = 0; index < 400; index += 1) catalogue.insertVolume(volumeRecord());
@@ -171,7 +171,7 @@ test('a log that is never left alone is emptied into the file as it grows', () =
   catalogue.close();
 });
 
-test('a backup is a whole catalogue without what was being made', () => {
+test('H21: a backup is a whole catalogue without what was being made', () => {
   const [id = ''] = fill(3);
   const catalogue = openSqliteCatalogue(file);
   const half = volumeRecord({ state: 'creating' });
@@ -192,7 +192,7 @@ test('a backup is a whole catalogue without what was being made', () => {
   found.close();
 });
 
-test('of the backups the newest three are kept and the newest of each of seven days', () => {
+test('H21: of the backups the newest three are kept and the newest of each of seven days', () => {
   const at = (day: number, hour: number): string =>
     `catalogue-202611${String(day).padStart(2, '0')}T${String(hour).padStart(2, '0')}0000000Z.sqlite`;
   const crashes = [1, 2, 3, 4, 5, 6].map((hour) => at(22, hour));

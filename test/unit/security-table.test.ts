@@ -1,0 +1,52 @@
+/** Holds docs/security.md against the tests: every hazard has a test named after it, or says why not. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { packagePath } from '../../src/package-root.js';
+
+interface Row {
+  hazard: string;
+  defence: string;
+  files: string[];
+}
+
+/** The number of hazards in the table, numbered from H1 without a gap. */
+const HAZARDS = 24;
+
+const NOT_DEFENDED = 'not defended: ';
+
+function rows(): Row[] {
+  const text = readFileSync(packagePath('docs/security.md'), 'utf8');
+  return [...text.matchAll(/^\| (H\d+) \| .* \| (.*) \| (.*) \|$/gm)].map((match) => ({
+    hazard: match[1] ?? '',
+    defence: match[2] ?? '',
+    files: [...(match[3] ?? '').matchAll(/`([^`]+)`/g)].map((found) => found[1] ?? ''),
+  }));
+}
+
+/** Whether a title in the file begins with the hazard, alone or among others: `H6: `, `NU3, H6: `. */
+function names(file: string, hazard: string): boolean {
+  const text = readFileSync(packagePath(file), 'utf8');
+  return new RegExp(`\\b${hazard}(?:, H\\d+)*: `).test(text);
+}
+
+test('docs/security.md has a row for every hazard, once and in order', () => {
+  const expected = Array.from({ length: HAZARDS }, (_, index) => `H${index + 1}`);
+  assert.deepEqual(
+    rows().map(({ hazard }) => hazard),
+    expected,
+  );
+});
+
+test('every hazard has a test named after it, or says why it is not defended', () => {
+  for (const { hazard, defence, files } of rows()) {
+    if (defence.startsWith(NOT_DEFENDED)) {
+      assert.ok(defence.length > NOT_DEFENDED.length + 20, `${hazard} gives no reason`);
+      continue;
+    }
+    assert.ok(files.length > 0, `${hazard} has no test`);
+    for (const file of files) {
+      assert.ok(names(file, hazard), `${file} has no test named after ${hazard}`);
+    }
+  }
+});
