@@ -58,6 +58,9 @@ export function attributesOf({ readOnly, options }: Omit<LayerFlags, 'target'>):
   return { set, clear };
 }
 
+/** How often the top layer may change under an unmount before that gives up. */
+const MAX_CHANGES = 100;
+
 /** Binds the source to an empty target that nothing is mounted on; it has its flags from the first moment on. */
 export async function bindLayer(native: NativeRunner, bind: Bind): Promise<void> {
   const { source, sourceMountId, sourceDevice, target } = bind;
@@ -89,16 +92,17 @@ export async function unmountLayers(
   belongs: (entry: MountEntry) => boolean | Promise<boolean>,
 ): Promise<boolean> {
   let found = false;
-  for (;;) {
+  for (let changes = 0; ; ) {
     const top = mountsAt(await readMountInfo(), path).at(-1);
     if (top === undefined || !(await belongs(top))) return found;
     try {
       await native.run('unmountLayer', { path, mountId: top.mountId });
       found = true;
     } catch (thrown) {
-      // Something else is on top by now: to be judged anew.
       if (!(thrown instanceof SystemError)) throw thrown;
-      if (thrown.code === 'ESTALE') continue;
+      changes += 1;
+      // Something else is on top by now: to be judged anew.
+      if (thrown.code === 'ESTALE' && changes < MAX_CHANGES) continue;
       throw CsiError.failedPrecondition(
         `${path} cannot be unmounted: it is busy or cannot be reached; end what uses it and try again (${thrown.message})`,
         { cause: thrown },

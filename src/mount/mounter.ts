@@ -88,10 +88,14 @@ async function onlyThere(
   if (found !== target) throw refuse(found);
   const ids = new Set(mountsOfDevice(await readMountInfo(), rdev).map(({ mountId }) => mountId));
   await mountIt();
-  const made = mountsOfDevice(await readMountInfo(), rdev).find(({ mountId }) => !ids.has(mountId));
-  if (made === undefined || made.mountPoint === target) return;
-  await tryUnmount(made.mountPoint);
-  throw refuse(made.mountPoint);
+  const made = mountsOfDevice(await readMountInfo(), rdev).filter(
+    ({ mountId }) => !ids.has(mountId),
+  );
+  // Of a directory that is shared with others, each of those has a copy of the mount.
+  const [astray] = made.some(({ mountPoint }) => mountPoint === target) ? [] : made;
+  if (astray === undefined) return;
+  await tryUnmount(astray.mountPoint);
+  throw refuse(astray.mountPoint);
 }
 
 /** Gives the top mount of a path the flags it lacks. Never makes a read-only mount writable. */

@@ -114,16 +114,22 @@ function decodeOctal(text: string): string {
   );
 }
 
-/** The layers of mounts piled up on one path, bottom first: the last one is what is seen there. */
+/**
+ * The layers of mounts piled up on one path, bottom first: the last one is what is seen there. A mount that
+ * a mount of a parent directory hides is none of them: a directory bound to itself and shared, as
+ * /var/lib/kubelet often is, has such a copy of every mount below it, with the same path.
+ */
 export function mountsAt(mounts: readonly MountEntry[], path: string): MountEntry[] {
   const here = mounts.filter((entry) => entry.mountPoint === path);
   const byId = new Map(here.map((entry) => [entry.mountId, entry]));
-  // A layer's parent is the layer below it. Kernels list them in this order, moved mounts apart.
-  const depth = (entry: MountEntry): number => {
-    const below = entry.parentId === entry.mountId ? undefined : byId.get(entry.parentId);
-    return below === undefined ? 0 : depth(below) + 1;
-  };
-  return here.sort((a, b) => depth(a) - depth(b));
+  const layers: MountEntry[] = [];
+  let layer = here.length === 0 ? null : mountContaining(mounts, path);
+  while (layer?.mountPoint === path) {
+    layers.unshift(layer);
+    // A layer's parent is the layer below it; the root's may be the root itself.
+    layer = layer.parentId === layer.mountId ? null : (byId.get(layer.parentId) ?? null);
+  }
+  return layers;
 }
 
 /** The mount that shows what is at a path without symbolic links: its top layer there, or that of a parent. */
@@ -134,8 +140,9 @@ export function mountContaining(mounts: readonly MountEntry[], path: string): Mo
     .filter(isOnTheWay)
     .sort((a, b) => a.mountPoint.length - b.mountPoint.length);
   const ids = new Set(onTheWay.map(({ mountId }) => mountId));
+  // A path begins at the root of this process, below whatever is mounted over that.
   const isChildOf = (parent: MountEntry) => (entry: MountEntry) =>
-    entry.parentId === parent.mountId && entry.mountId !== parent.mountId;
+    entry.parentId === parent.mountId && entry.mountPoint !== '/';
   let found = onTheWay.find(({ mountId, parentId }) => parentId === mountId || !ids.has(parentId));
   // Of several children the one further up hides the others, as the walk along the path meets it first.
   for (let next = found; next !== undefined; next = onTheWay.find(isChildOf(next))) found = next;

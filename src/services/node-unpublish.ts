@@ -83,19 +83,26 @@ async function clearTarget(
   else await assertEmpty(resolved);
 }
 
-/** A mount point that was renamed, or one of whose parents was, takes its mount along. */
+/**
+ * A mount point that was renamed, or one of whose parents was, takes its mount along. As long as another
+ * publication is there, a mount without a record may belong to that: kubelet binds raw devices and subpaths
+ * of its own. If it is a renamed one after all, unstaging finds it.
+ */
 async function assertNotMoved(
   deps: NodeDependencies,
   volume: VolumeRecord,
   { targetPath }: PublicationRecord,
 ): Promise<void> {
-  const { mounts, nodes } = usesOf(await viewForRelease(deps, volume));
+  const view = await viewForRelease(deps, volume);
+  if ((await livePublications(deps, view)).length > 0) return;
+  const { mounts, nodes } = usesOf(view);
   const known = await recordedPlaces(deps, volume.volumeId, targetPath);
   const stray = [...mounts, ...nodes].find(({ mountPoint }) => !known.has(mountPoint));
   if (stray === undefined) return;
   throw CsiError.failedPrecondition(
-    `volume ${volume.volumeId} is not mounted at ${targetPath} any more, where it was published, but at ${stray.mountPoint}; ` +
-      'nothing was touched. Unmount it there, then unpublish it again',
+    `volume ${volume.volumeId} is not seen at ${targetPath} any more, where it was published, but is mounted at ` +
+      `${stray.mountPoint}; nothing was touched. Either a directory was renamed or another mount hides it: unmount ` +
+      'it there, or what hides it, then unpublish it again',
   );
 }
 

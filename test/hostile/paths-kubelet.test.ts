@@ -1,0 +1,110 @@
+/** What kubelet and its host do to the directories of pods: shared twice, hidden, bound once more. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import {
+  blockCapability,
+  mountCapability,
+  type NodeFixture,
+  useNode,
+} from '../integration/node-fixture.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { test as rootTest } from '../support/running-plugin.js';
+import type { Workspace } from '../support/workspace.js';
+
+let workspace: Workspace;
+let node: NodeFixture;
+useNode('paths-kubelet', (opened) => {
+  node = opened;
+  workspace = opened.workspace;
+});
+
+const KINDS = [
+  ['mount', mountCapability()],
+  ['block', blockCapability()],
+] as const;
+
+function mountOver(path: string, ...how: string[]): void {
+  mkdirSync(path, { recursive: true });
+  execFileSync('mount', [...how, path]);
+}
+
+for (const [kind, capability] of KINDS) {
+  rootTest(
+    `a directory bound to itself and shared shows every mount twice, and serves like any other, ${kind}`,
+    async () => {
+      const host = workspace.path(`host-${kind}`);
+      const kubelet = `${host}/kubelet`;
+      mountOver(host, '-t', 'tmpfs', 'host');
+      execFileSync('mount', ['--make-shared', host]);
+      mountOver(kubelet, '--bind', kubelet);
+      execFileSync('mount', ['--make-shared', kubelet]);
+      const staging_target_path = `${kubelet}/staging`;
+      const target_path = `${kubelet}/target`;
+      mkdirSync(staging_target_path);
+      const volume = await node.makeVolume();
+      for (let round = 0; round < 2; round += 1) {
+        await node.stage(volume, capability, { staging_target_path });
+        await node.publish(volume, capability, { staging_target_path, target_path });
+      }
+      await node.unpublish(volume, { target_path });
+      assert.equal(existsSync(target_path), false);
+      await node.unstage(volume, { staging_target_path });
+      assert.deepEqual(node.held(), { mounts: [host, kubelet], loops: [] });
+      execFileSync('umount', [kubelet]);
+      execFileSync('umount', [host]);
+    },
+  );
+
+  rootTest(
+    `a target that another mount hides is reported and released later, ${kind}`,
+    async () => {
+      const volume = await node.makeVolume();
+      const pod = workspace.path(`pod-${kind}`);
+      const target_path = `${pod}/target`;
+      mkdirSync(pod);
+      await node.stage(volume, capability);
+      await node.publish(volume, capability, { target_path });
+      const before = node.held();
+      mountOver(pod, '-t', 'tmpfs', 'cover');
+      await rejectsWith(
+        node.unpublish(volume, { target_path }),
+        'FAILED_PRECONDITION',
+        /another mount hides it/,
+      );
+      execFileSync('umount', [pod]);
+      assert.deepEqual(node.held(), before);
+      await node.unpublish(volume, { target_path });
+      await node.unstage(volume);
+      assert.deepEqual(node.held(), { mounts: [], loops: [] });
+    },
+  );
+
+  rootTest(
+    `an unpublish that was killed half way ends although another pod has binds of its own, ${kind}`,
+    async () => {
+      const shared = {
+        ...capability,
+        access_mode: { mode: 'SINGLE_NODE_MULTI_WRITER' },
+      };
+      const volume = await node.makeVolume();
+      const [first, second] = [node.targetPath(`${kind}-1`), node.targetPath(`${kind}-2`)];
+      const bound = workspace.path(`subpath-${kind}`);
+      await node.stage(volume, shared);
+      for (const target_path of [first, second])
+        await node.publish(volume, shared, { target_path });
+      if (kind === 'mount') mkdirSync(bound);
+      else writeFileSync(bound, '');
+      execFileSync('mount', ['--bind', second, bound]);
+      // What a kill leaves: unmounted, and still on record.
+      execFileSync('umount', [first]);
+      await node.unpublish(volume, { target_path: first });
+      assert.equal(existsSync(first), false);
+      assert.equal(await node.catalogue.publicationAt(first), null);
+      execFileSync('umount', [bound]);
+      await node.unpublish(volume, { target_path: second });
+      await node.unstage(volume);
+      assert.deepEqual(node.held(), { mounts: [], loops: [] });
+    },
+  );
+}
