@@ -3,8 +3,9 @@
  *
  * Groups take turns first. Within a group every other turn is that of the peer that has had the least time
  * so far, so that one that wants little gets it soon, however many want much; the turns between are those
- * of the peer that has waited longest, so that nobody waits for ever. Turns of one peer come in the order
- * they were asked for. Whoever gives up while it waits is dropped before it costs anything.
+ * of the peer that has waited longest, so that nobody waits for ever. A new peer has waited for nothing yet:
+ * a client that comes back as somebody else each time gets every other turn at most. Turns of one peer come in
+ * the order they were asked for. Whoever gives up while it waits is dropped before it costs anything.
  */
 
 /** On whose behalf a turn is wanted. */
@@ -20,7 +21,7 @@ export interface Turn {
 /** What one group, or one peer, has of the places. */
 interface Share {
   running: number;
-  /** When it was last given a place, counted in turns. */
+  /** When it was last given a place, or first wanted one, counted in turns. */
   servedAt: number;
   /** How long it has held places, ms. */
   usedMs: number;
@@ -113,7 +114,8 @@ export class FairTurns {
   }
 
   #sharesOf(turn: Turn): readonly [group: Share, peer: Share] {
-    return [shareOf(this.#groups, turn.group), shareOf(this.#peers, turn.peer)];
+    // Groups are few and nobody's to choose; a peer becomes a new one as often as it likes.
+    return [shareOf(this.#groups, turn.group, 0), shareOf(this.#peers, turn.peer, this.#turns)];
   }
 }
 
@@ -122,10 +124,10 @@ interface Shares<Key> {
   set(key: Key, share: Share): unknown;
 }
 
-function shareOf<Key>(shares: Shares<Key>, key: Key): Share {
+function shareOf<Key>(shares: Shares<Key>, key: Key, servedAt: number): Share {
   const known = shares.get(key);
   if (known !== undefined) return known;
-  const share = { running: 0, servedAt: 0, usedMs: 0 };
+  const share = { running: 0, servedAt, usedMs: 0 };
   shares.set(key, share);
   return share;
 }

@@ -55,6 +55,33 @@ test('a peer that asks for one turn has it after two more at most, however many 
   assert.ok(order.seen.indexOf('modest') <= 2, order.seen.slice(0, 5).join());
 });
 
+test('a peer that has had turns gets more of them, however many new peers come', async () => {
+  const turns = new FairTurns(1);
+  const known = {};
+  // It has used its place for a while, which no new peer has.
+  const first = await turns.begin(turnOf('', known));
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  const seen: string[] = [];
+  let held: Held | null = first;
+  const ask = (name: string, peer: object): void => {
+    void turns.begin(turnOf('', peer)).then((begun) => {
+      seen.push(name);
+      held = begun;
+    });
+  };
+  ask('known', known);
+  ask('new', {});
+  while (held !== null && seen.length < 20) {
+    // There is always a new one before the next turn.
+    ask('new', {});
+    const ended: Held = held;
+    held = null;
+    turns.end(ended);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  assert.ok(seen.slice(0, 4).includes('known'), seen.join());
+});
+
 test('turns of one peer come in the order they were asked for', async () => {
   const order = new Order(new FairTurns(2));
   const peer = {};
