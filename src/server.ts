@@ -69,6 +69,7 @@ export function createPluginServer(options: PluginServerOptions): PluginServer {
 
 class GrpcPluginServer implements PluginServer {
   readonly #config: PluginServerOptions['config'];
+  readonly #log: Logger;
   readonly #calls: CallRegistry;
   readonly #services = new Map<ServiceName, Service>();
   readonly #streamLimits: StreamLimits;
@@ -86,6 +87,7 @@ class GrpcPluginServer implements PluginServer {
   constructor({ services, config, logger, ...times }: PluginServerOptions) {
     this.#startPatienceMs = times.startPatienceMs ?? START_PATIENCE_MS;
     this.#config = config;
+    this.#log = logger;
     this.#calls = new CallRegistry(logger, config.maxCalls);
     this.#streamLimits = {
       places: new StreamPlaces(config.maxStreams),
@@ -106,7 +108,7 @@ class GrpcPluginServer implements PluginServer {
 
   async start(): Promise<void> {
     const { socketPath } = this.#config;
-    await bindSocketPath(socketPath, () => this.#bindNarrow());
+    await bindSocketPath(socketPath, () => this.#bindNarrow(), { logger: this.#log });
   }
 
   async #bindNarrow(): Promise<void> {

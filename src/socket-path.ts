@@ -3,17 +3,19 @@
  *
  * Nothing is created here or beside the path: the directory belongs to whoever runs the plugin. Two starts
  * that look at one stale socket at once would each remove it, the later one that of the other: so the
- * directory itself is locked from the look until the new socket is bound.
+ * directory itself is locked from the look until the new socket is bound. Whoever may read the directory can
+ * hold that lock, so it delays a start and never keeps it from happening.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, lstat, open, stat, unlink } from 'node:fs/promises';
 import { createConnection } from 'node:net';
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { Logger } from 'pino';
 import { errorCode } from './errors.js';
 import { loadAddon } from './native/addon.js';
 
-/** A start holds the lock for milliseconds. */
+/** A start holds the lock for milliseconds; who has it for longer is none. */
 const LOCK_PATIENCE_MS = 10_000;
 const LOCK_PAUSE_MS = 20;
 
@@ -22,42 +24,60 @@ export class StartError extends Error {
   override readonly name = 'StartError';
 }
 
+export interface SocketPathOptions {
+  logger: Pick<Logger, 'warn'>;
+  /** How long the lock is waited for. */
+  lockPatienceMs?: number;
+}
+
 /**
  * Frees the path and has the socket bound, while no other start does.
  *
  * @throws StartError if the directory is missing, or the path is in use or is not a socket
  */
-export async function bindSocketPath(path: string, bind: () => Promise<void>): Promise<void> {
-  await assertDirectory(dirname(path));
-  const directory = await lockDirectory(dirname(path));
+export async function bindSocketPath(
+  path: string,
+  bind: () => Promise<void>,
+  { logger, lockPatienceMs = LOCK_PATIENCE_MS }: SocketPathOptions,
+): Promise<void> {
+  const directory = dirname(path);
+  await assertDirectory(directory);
+  const { O_RDONLY, O_DIRECTORY } = constants;
+  const handle = await open(directory, O_RDONLY | O_DIRECTORY).catch((error: unknown) => {
+    throw new StartError(
+      `cannot open the directory ${directory} of the socket: ${(error as Error).message}`,
+    );
+  });
   try {
+    if (!(await lock(handle, directory, lockPatienceMs))) {
+      logger.warn(
+        { directory, waitedMs: lockPatienceMs },
+        'another process keeps the directory of the socket locked; starting without the lock. ' +
+          'Find it with lslocks, and let only trusted users read the directory',
+      );
+    }
     await claimSocketPath(path);
     await bind();
   } finally {
-    await directory.close();
+    await handle.close();
   }
 }
 
-/** The lock goes with the handle, and with the process. */
-async function lockDirectory(path: string): Promise<FileHandle> {
-  const { O_RDONLY, O_DIRECTORY } = constants;
-  const directory = await open(path, O_RDONLY | O_DIRECTORY).catch((error: unknown) => {
-    throw new StartError(
-      `cannot open the directory ${path} of the socket: ${(error as Error).message}`,
-    );
-  });
+/** Locks the directory; the lock goes with the handle, and with the process. False: somebody else keeps it. */
+async function lock(
+  { fd: descriptor }: FileHandle,
+  path: string,
+  patienceMs: number,
+): Promise<boolean> {
   const { tryLock } = loadAddon();
-  const deadline = Date.now() + LOCK_PATIENCE_MS;
+  const deadline = performance.now() + patienceMs;
   for (;;) {
-    const answer = tryLock({ descriptor: directory.fd });
-    if (answer.ok && answer.locked) return directory;
-    if (!answer.ok || Date.now() > deadline) {
-      await directory.close();
-      const reason = answer.ok
-        ? 'another process holds its lock, as a plugin does that is starting. End that one first'
-        : answer.message;
-      throw new StartError(`cannot lock the directory ${path} of the socket: ${reason}`);
+    const answer = tryLock({ descriptor });
+    if (!answer.ok) {
+      throw new StartError(`cannot lock the directory ${path} of the socket: ${answer.message}`);
     }
+    if (answer.locked) return true;
+    if (performance.now() > deadline) return false;
     await delay(LOCK_PAUSE_MS);
   }
 }

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { StartError } from '../../src/server.js';
+import { bindSocketPath } from '../../src/socket-path.js';
 import { fakeService, makeServer, temporaryDirectory } from '../integration/server-fixture.js';
 
 const ROUNDS = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 20 : 200;
@@ -89,4 +90,23 @@ test('E17, H9: of starts at once on a stale socket one serves, and the others sa
     await winner?.server.stop();
     assert.equal(existsSync(path), false);
   }
+});
+
+test('a process that keeps the directory locked delays a start, and does not keep it from happening', async (t) => {
+  const directory = temporaryDirectory(t);
+  const path = join(directory, 'csi.sock');
+  await leaveStaleSocket(directory, path);
+  await lock(t, directory);
+  const warnings: string[] = [];
+  const logger = { warn: (_fields: unknown, message: string) => warnings.push(message) };
+  let live: Server | undefined;
+  const options = { logger: logger as never, lockPatienceMs: 50 };
+  const bind = async (): Promise<void> => {
+    live = await listen(path);
+  };
+  await bindSocketPath(path, bind, options);
+  assert.match(warnings.join(), /keeps the directory of the socket locked/);
+  // What serves is refused, with or without the lock.
+  await assert.rejects(bindSocketPath(path, bind, options), refuses);
+  live?.close();
 });
