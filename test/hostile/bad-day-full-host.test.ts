@@ -4,6 +4,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, rmSync, statfsSync, statSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import type { PoolEvent } from '../../src/backends/events.js';
 import type { ReflinkPoolOptions } from '../../src/backends/reflink/pool-directory.js';
 import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
@@ -81,6 +82,15 @@ function writeAll(host: Host, device: string, sizeBytes: bigint, extra: string[]
   const hash = hashOf(source);
   rmSync(source);
   return hash;
+}
+
+function freeBytes(path: string): bigint {
+  const { bavail, bsize } = statfsSync(path, { bigint: true });
+  return bavail * bsize;
+}
+
+async function until(isSo: () => boolean): Promise<void> {
+  while (!isSo()) await setTimeout(100);
 }
 
 function hashOf(path: string): string {
@@ -254,6 +264,37 @@ test('H15: a growth that was killed between its steps is finished by the next st
   assert.ok(allocated(host.image) >= 896n * MIB);
   await last.createVolume(newVolume(), 500n * MIB);
   await last.stop();
+});
+
+test('H15: volumes rewrite what snapshots and copies hold as long as the host has room', {
+  skip,
+}, async () => {
+  const host = newHost('rewritten');
+  const backend = await host.open();
+  const volumeId = newVolume();
+  const copyId = newVolume();
+  const snapshotId = newSnapshot();
+  const sizeBytes = 200n * MIB;
+  await backend.createVolume(volumeId, sizeBytes);
+  const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+  const hash = writeAll(host, devicePath, sizeBytes, ['conv=fsync']);
+  await backend.createSnapshots([{ volumeId, snapshotId }]);
+  for (let round = 0; round < 2; round += 1) {
+    writeAll(host, devicePath, sizeBytes, ['conv=fsync']);
+    await backend.createSnapshots([{ volumeId, snapshotId: newSnapshot() }]);
+  }
+  await backend.restoreVolume(copyId, snapshotId, sizeBytes);
+  const copy = await backend.attach(copyId, { readOnly: false });
+  assert.equal(hashOf(copy.devicePath), hash);
+  writeAll(host, devicePath, sizeBytes, ['conv=fsync']);
+  // The pool looks after itself: nobody asks it for anything from here on.
+  await until(() => freeBytes(host.mountPoint) > sizeBytes + 50n * MIB);
+  const last = writeAll(host, copy.devicePath, sizeBytes, ['conv=fsync']);
+  assert.equal(storedHash(copy.devicePath), last);
+  assert.equal(hashOf(join(host.mountPoint, 'snapshots', snapshotId)), hash);
+  await backend.detach(copyId);
+  await backend.detach(volumeId);
+  await backend.stop();
 });
 
 test('H15: a pool that snapshots have filled fails those who write, and loses nothing silently', {

@@ -8,7 +8,7 @@
  *
  * Knows nothing of volumes, only how much of the pool has to be free.
  */
-import { mkdir, statfs } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode, StatusCode } from '../../errors.js';
 import { mount, unmount } from '../../mount/mounter.js';
@@ -19,6 +19,7 @@ import { hostFreeBytes } from '../host-space.js';
 import { releaseLoop } from '../loop-release.js';
 import type { PoolSpace } from '../pool-account.js';
 import { type ImageAllocation, PoolImage } from './pool-image.js';
+import { poolUsage } from './pool-space.js';
 
 /** Of what the image grows by, in percent: the least that XFS leaves free of it. */
 const USABLE_PERCENT = 97n;
@@ -50,6 +51,11 @@ export class EmbeddedPool {
     this.mountPoint = join(directory, 'mount');
   }
 
+  /** Whether the image has to grow before more is promised. */
+  get grows(): boolean {
+    return this.#allocation === 'full';
+  }
+
   exists(): Promise<boolean> {
     return this.#image.exists();
   }
@@ -57,11 +63,11 @@ export class EmbeddedPool {
   /** Makes the image if there is none, attaches and mounts it. Idempotent; killed anywhere, it is called again. */
   async start(): Promise<void> {
     if (!(await this.exists())) await this.#image.make();
-    if (this.#allocation === 'full') await this.#fill();
+    if (this.grows) await this.#fill();
     else await this.#growSparse();
     await mkdir(this.mountPoint, { recursive: true, mode: 0o700 });
     const devicePath = await this.#attach();
-    if (this.#allocation === 'full') await this.#refuseDiscards();
+    if (this.grows) await this.#refuseDiscards();
     if (!(await this.#isMounted(devicePath))) {
       await mount({
         source: devicePath,
@@ -89,8 +95,8 @@ export class EmbeddedPool {
    * taken from the host first; of a sparse one nothing is sure but what the host has free now. `root` leads to the pool.
    */
   async space(root: string): Promise<PoolSpace> {
-    const { totalBytes, freeBytes } = await usage(root);
-    if (this.#allocation === 'full' && this.#lack === null) {
+    const { totalBytes, freeBytes } = await poolUsage(root);
+    if (this.grows && this.#lack === null) {
       const growable = await this.#image.growableBytes();
       const usable = (growable * USABLE_PERCENT) / 100n;
       return { totalBytes: totalBytes + growable, freeBytes: freeBytes + usable };
@@ -105,10 +111,9 @@ export class EmbeddedPool {
    * it must. RESOURCE_EXHAUSTED if the host has no room for that. One call at a time.
    */
   async holdFree(root: string, bytes: bigint, reservePercent: bigint): Promise<void> {
-    if (this.#allocation === 'sparse') return;
     if (this.#lack !== null) throw this.#exhausted(this.#lack);
     for (;;) {
-      const { totalBytes, freeBytes } = await usage(root);
+      const { totalBytes, freeBytes } = await poolUsage(root);
       const missing = bytes + (totalBytes * reservePercent) / 100n - freeBytes;
       if (missing <= 0n) return;
       // A growth adds to what has to be kept in reserve as well.
@@ -185,9 +190,4 @@ export class EmbeddedPool {
         'is mounted there; unmount it',
     );
   }
-}
-
-async function usage(root: string): Promise<{ totalBytes: bigint; freeBytes: bigint }> {
-  const pool = await statfs(root, { bigint: true });
-  return { totalBytes: pool.blocks * pool.bsize, freeBytes: pool.bavail * pool.bsize };
 }

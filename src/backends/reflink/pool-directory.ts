@@ -11,7 +11,7 @@
  * Knows where volumes and snapshots lie, and nothing about them.
  */
 import { randomUUID } from 'node:crypto';
-import { mkdir, rename, statfs, writeFile } from 'node:fs/promises';
+import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { CsiError, errorCode } from '../../errors.js';
@@ -22,6 +22,7 @@ import { claimDirectory, type PoolClaim, readOrNull } from '../pool-claim.js';
 import { EmbeddedPool, type EmbeddedPoolOptions } from './embedded-pool.js';
 import { type DirectoryIdentity, HeldDirectories } from './held-directories.js';
 import { PoolLayout, temporary } from './pool-layout.js';
+import { poolUsage } from './pool-space.js';
 
 export interface ReflinkPoolOptions extends PoolClaim, EmbeddedPoolOptions {}
 
@@ -129,21 +130,21 @@ export class PoolDirectory {
 
   /** The pool's size, and what the storage below can really still give. */
   async space({ layout: { root } }: HeldDirectories): Promise<PoolSpace> {
-    if (this.#usesEmbedded) return this.#embedded.space(root);
-    const pool = await statfs(root, { bigint: true });
-    return { totalBytes: pool.blocks * pool.bsize, freeBytes: pool.bavail * pool.bsize };
+    return this.#usesEmbedded ? this.#embedded.space(root) : poolUsage(root);
   }
 
-  /**
-   * Makes room for promises in an embedded pool (EmbeddedPool.holdFree); any other has the room that it
-   * has. One call at a time.
-   */
+  /** Whether the pool has to grow before it promises more; any other has the room that it has. */
+  get grows(): boolean {
+    return this.#usesEmbedded && this.#embedded.grows;
+  }
+
+  /** Makes room in a pool that grows (EmbeddedPool.holdFree). One call at a time. */
   async holdFree(
     { layout: { root } }: HeldDirectories,
     bytes: bigint,
     reservePercent: bigint,
   ): Promise<void> {
-    if (this.#usesEmbedded) await this.#embedded.holdFree(root, bytes, reservePercent);
+    await this.#embedded.holdFree(root, bytes, reservePercent);
   }
 
   async #look(): Promise<void> {

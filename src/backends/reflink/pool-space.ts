@@ -3,7 +3,7 @@
  * claim. Reads sizes, changes nothing.
  */
 import type { BigIntStats } from 'node:fs';
-import { readdir, stat } from 'node:fs/promises';
+import { readdir, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errorCode } from '../../errors.js';
 import type { PoolCapacity } from '../backend.js';
@@ -25,15 +25,30 @@ export async function poolCapacity(
   return poolAccount(space, await promisedBytes(layout), sizes, policy);
 }
 
+/** What the file system of the pool has, and has free. `root` leads to the pool. */
+export async function poolUsage(root: string): Promise<{ totalBytes: bigint; freeBytes: bigint }> {
+  const pool = await statfs(root, { bigint: true });
+  return { totalBytes: pool.blocks * pool.bsize, freeBytes: pool.bavail * pool.bsize };
+}
+
 /** What existing volumes may still claim: the parts of them that were never written. */
 export async function promisedBytes(layout: PoolLayout): Promise<bigint> {
-  let promised = 0n;
+  return (await volumeBytes(layout)).unwritten;
+}
+
+/** What existing volumes have written, and what of them was never written. */
+export async function volumeBytes(
+  layout: PoolLayout,
+): Promise<{ written: bigint; unwritten: bigint }> {
+  let written = 0n;
+  let unwritten = 0n;
   const names = (await readdir(layout.volumes)).filter(isObjectName);
   for (const { found } of await statAll(layout.volumes, names)) {
     const allocated = found.blocks * STAT_BLOCK_BYTES;
-    if (allocated < found.size) promised += found.size - allocated;
+    written += allocated;
+    if (allocated < found.size) unwritten += found.size - allocated;
   }
-  return promised;
+  return { written, unwritten };
 }
 
 /** How many files are asked for together: enough to keep Node's threads for files busy. */

@@ -51,12 +51,14 @@ export class ReflinkBackend implements Backend {
     this.#promises = new SpacePromises(this.#directory, options);
   }
 
-  start(expected: 'any' | 'existing' = 'any'): Promise<void> {
-    return this.#directory.start(expected);
+  async start(expected: 'any' | 'existing' = 'any'): Promise<void> {
+    await this.#directory.start(expected);
+    this.#promises.start();
   }
 
-  stop(): Promise<void> {
-    return this.#directory.stop();
+  async stop(): Promise<void> {
+    await this.#promises.stop();
+    await this.#directory.stop();
   }
 
   identity(): Promise<string> {
@@ -117,7 +119,8 @@ export class ReflinkBackend implements Backend {
     return this.#marks.all();
   }
 
-  createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
+  async createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
+    await this.#promises.makeRoomToRewrite();
     return this.#snapshots.create(members);
   }
 
