@@ -11,7 +11,7 @@ import type { FileSystem } from '../file-systems.js';
 import { majorOf, minorOf, mountsOfDevice, readMountInfo } from './mountinfo.js';
 
 /** Mount options of ext4 that no superblock shall choose, by what /proc/fs/ext4 shows if they are in force. */
-const EXT4_CHOICES = ['data=journal', 'data=writeback', 'nobarrier', 'dax'] as const;
+const EXT4_CHOICES = ['data=journal', 'data=writeback', 'nobarrier', 'dax=always'] as const;
 /** XFS options that name other devices. */
 const XFS_DEVICES = /^(logdev|rtdev)=/;
 const BTRFS_FILE_SYSTEMS = '/sys/fs/btrfs';
