@@ -5,6 +5,7 @@
  * plugin or the system lives by, and those inside a volume, whose content is somebody else's to arrange.
  * A volume_path is not judged: it is only compared with the mounts there are, and found nowhere.
  */
+import { realpath } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { CsiError } from '../errors.js';
 import { deviceLabel } from '../mount/device-attributes.js';
@@ -68,9 +69,10 @@ export async function resolveUsable(
   field: string,
 ): Promise<string | null> {
   const { stateDirectory, pools, socketPath } = config;
+  const trees = [stateDirectory, ...pools.map(({ directory }) => directory)];
   const protection = {
-    trees: [stateDirectory, ...pools.map(({ directory }) => directory)],
-    directories: [dirname(socketPath)],
+    trees: await withResolved(trees),
+    directories: await withResolved([dirname(socketPath)]),
   };
   const [resolved, mounts] = await Promise.all([kernelPath(path), readMountInfo()]);
   const reason =
@@ -80,6 +82,12 @@ export async function resolveUsable(
   throw CsiError.invalidArgument(
     `${field} ${path} cannot be used: ${reason}; nothing was touched. Name a directory of the orchestrator's own`,
   );
+}
+
+/** The operator may name directories by symbolic links too; one that does not exist leads nowhere. */
+async function withResolved(paths: readonly string[]): Promise<string[]> {
+  const resolved = await Promise.all(paths.map((path) => realpath(path).catch(() => path)));
+  return [...new Set([...paths, ...resolved])];
 }
 
 /** Of a path whose parent directory is in the file system of a volume. */

@@ -10,6 +10,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { resolveUsable } from '../../src/services/node-paths.js';
 import {
   blockCapability,
   mountCapability,
@@ -19,6 +20,11 @@ import {
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';
 import type { Workspace } from '../support/workspace.js';
+
+interface Linked {
+  link: string;
+  real: string;
+}
 
 let workspace: Workspace;
 let node: NodeFixture;
@@ -169,6 +175,35 @@ rootTest("H7: staging over the pool's volumes is refused, by whatever name they 
   assert.ok(existsSync(`${pool}/volumes/${next.volumeId}`));
   assert.deepEqual(node.held(), { mounts: [], loops: [] });
 });
+
+rootTest(
+  'a directory that the configuration names by a link is protected where it leads to',
+  async () => {
+    const [pool, state, socket] = ['pool', 'state', 'socket'].map((name) => {
+      const [link, real] = [workspace.path(`linked-${name}`), workspace.path(`real-${name}`)];
+      mkdirSync(`${real}/inner`, { recursive: true });
+      symlinkSync(real, link);
+      return { link, real };
+    }) as [Linked, Linked, Linked];
+    const config = {
+      ...node.deps.config,
+      stateDirectory: state.link,
+      pools: [{ kind: 'reflink' as const, name: 'linked', directory: pool.link }],
+      socketPath: `${socket.link}/csi.sock`,
+    };
+    for (const path of [pool.real, `${pool.real}/inner`, `${state.real}/inner`, socket.real]) {
+      await assert.rejects(
+        resolveUsable({ config }, path, 'target_path'),
+        /^CsiError: target_path .* cannot be used/,
+        path,
+      );
+    }
+    assert.equal(
+      await resolveUsable({ config }, `${socket.real}/inner`, 'target_path'),
+      `${socket.real}/inner`,
+    );
+  },
+);
 
 rootTest('H7: a path inside a volume, whose content is a tenant’s, is refused', async () => {
   const [outer, volume] = [await node.makeVolume(), await node.makeVolume()];
