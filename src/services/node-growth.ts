@@ -122,10 +122,11 @@ export function tooSmallToGrow(
   );
 }
 
-/** How often the device's file system is mounted. */
+/** On how many paths the device's file system is mounted; below a directory that is shared twice it is there twice. */
 export async function mountsOf({ devicePath }: Attachment): Promise<number> {
   const { rdev } = await stat(devicePath);
-  return mountsOfDevice(await readMountInfo(), rdev).length;
+  const entries = mountsOfDevice(await readMountInfo(), rdev);
+  return new Set(entries.map(({ mountPoint }) => mountPoint)).size;
 }
 
 function carryOn({ volume, context }: FileSystemStaging, thrown: unknown): void {

@@ -1,7 +1,11 @@
 /** What kubelet and its host do to the directories of pods: shared twice, hidden, bound once more. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, statfsSync, writeFileSync } from 'node:fs';
+import { SystemError } from '../../src/errors.js';
+import { mount } from '../../src/mount/mounter.js';
+import type { NativeRunner } from '../../src/native/pool.js';
+import { growMounted } from '../../src/services/node-growth.js';
 import {
   blockCapability,
   mountCapability,
@@ -9,6 +13,7 @@ import {
   useNode,
 } from '../integration/node-fixture.js';
 import { rejectsWith } from '../support/expect-status.js';
+import { mountOf } from '../support/records.js';
 import { test as rootTest } from '../support/running-plugin.js';
 import type { Workspace } from '../support/workspace.js';
 
@@ -29,16 +34,54 @@ function mountOver(path: string, ...how: string[]): void {
   execFileSync('mount', [...how, path]);
 }
 
+/** A directory bound to itself, as its host shares it. */
+function shareTwice(host: string): string {
+  const kubelet = `${host}/kubelet`;
+  mountOver(host, '-t', 'tmpfs', 'host');
+  execFileSync('mount', ['--make-shared', host]);
+  mountOver(kubelet, '--bind', kubelet);
+  execFileSync('mount', ['--make-shared', kubelet]);
+  return kubelet;
+}
+
+rootTest('an ext4 staged below a directory shared twice is grown unmounted too', async () => {
+  const host = workspace.path('host-growth');
+  const kubelet = shareTwice(host);
+  const staging_target_path = `${kubelet}/staging`;
+  mkdirSync(staging_target_path);
+  const volume = await node.makeVolume();
+  await node.stage(volume, mountCapability('ext4'), { staging_target_path });
+  const before = statfsSync(staging_target_path).blocks;
+  await node.enlarge(volume, 2n * volume.sizeBytes);
+  const attachment = await node.backend.attach(volume.volumeId, { readOnly: false });
+  const source = attachment.devicePath;
+  const capability = mountOf('ext4');
+  assert.ok(capability.accessType === 'mount');
+  const context = { note: (fields: object) => assert.fail(JSON.stringify(fields)) };
+  // A kernel that grows this ext4 only while it is not mounted.
+  const native: NativeRunner = {
+    run: (name, request) =>
+      name === 'growFileSystem'
+        ? Promise.reject(new SystemError('EOPNOTSUPP', 'ioctl', staging_target_path, 'refused'))
+        : node.native.run(name, request),
+  };
+  const directory = staging_target_path;
+  const staging = { volume, attachment, capability, directory, context };
+  await growMounted({ ...node.deps, native }, staging, 'ext4', () =>
+    mount({ source, target: directory, fsType: 'ext4', options: [] }),
+  );
+  assert.ok(statfsSync(staging_target_path).blocks > (before * 3) / 2);
+  await node.unstage(volume, { staging_target_path });
+  for (const path of [kubelet, host]) execFileSync('umount', [path]);
+  assert.deepEqual(node.held(), { mounts: [], loops: [] });
+});
+
 for (const [kind, capability] of KINDS) {
   rootTest(
     `a directory bound to itself and shared shows every mount twice, and serves like any other, ${kind}`,
     async () => {
       const host = workspace.path(`host-${kind}`);
-      const kubelet = `${host}/kubelet`;
-      mountOver(host, '-t', 'tmpfs', 'host');
-      execFileSync('mount', ['--make-shared', host]);
-      mountOver(kubelet, '--bind', kubelet);
-      execFileSync('mount', ['--make-shared', kubelet]);
+      const kubelet = shareTwice(host);
       const staging_target_path = `${kubelet}/staging`;
       const target_path = `${kubelet}/target`;
       mkdirSync(staging_target_path);
