@@ -18,6 +18,8 @@ const NEWEST_KEPT = 3;
 /** Of the catalogue's size: what has to be free for a backup, so that it never fills the directory. */
 const ROOM_FACTOR = 3n;
 const NAME = /^catalogue-(\d{8})T\d{9}Z\.sqlite$/;
+/** Of a copy that was killed: it, and what SQLite had beside it. */
+const LEFT = /^catalogue-\d{8}T\d{9}Z\.sqlite\.tmp(?:-journal)?$/;
 
 export interface BackupDependencies {
   catalogue: AsyncCatalogue;
@@ -63,7 +65,7 @@ export class CatalogueBackups {
     await this.#assertRoom();
     const name = backupName(new Date());
     const temporary = join(directory, `${name}.tmp`);
-    for (const left of (await readdir(directory)).filter((entry) => entry.endsWith('.tmp'))) {
+    for (const left of (await readdir(directory)).filter((entry) => LEFT.test(entry))) {
       await rm(join(directory, left), { force: true });
     }
     try {

@@ -3,7 +3,9 @@ import assert from 'node:assert/strict';
 import {
   copyFileSync,
   existsSync,
+  mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   statSync,
@@ -13,9 +15,10 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
+import { pino } from 'pino';
 import { KeptDatabase } from '../../../src/database/kept-database.js';
 import { walDamage } from '../../../src/database/wal-check.js';
-import { outdated } from '../../../src/volumes/catalogue-backups.js';
+import { CatalogueBackups, outdated } from '../../../src/volumes/catalogue-backups.js';
 import { openCatalogue } from '../../../src/volumes/catalogue-client.js';
 import { openSqliteCatalogue } from '../../../src/volumes/sqlite-catalogue.js';
 import { eventually } from '../../support/eventually.js';
@@ -200,4 +203,23 @@ test('H21: of the backups the newest three are kept and the newest of each of se
   const names = [...crashes, ...days, 'notes.txt'];
   const gone = [...crashes.slice(0, 3), ...days.slice(0, 4)];
   assert.deepEqual(outdated(names).sort(), gone.sort());
+});
+
+test('H21: a backup removes what killed ones have left, and no file of others', async () => {
+  fill(1);
+  const backups = join(directory, 'backups');
+  mkdirSync(backups);
+  const killed = 'catalogue-20261122T030000000Z.sqlite.tmp';
+  for (const name of [killed, `${killed}-journal`, 'notes.tmp']) {
+    writeFileSync(join(backups, name), '');
+  }
+  const catalogue = await openCatalogue(file);
+  const logger = pino({ level: 'silent' });
+  const made = new CatalogueBackups({ catalogue, file, directory: backups, logger });
+  await made.start();
+  await made.stop();
+  await catalogue.close();
+  const [backup = '', ...others] = readdirSync(backups).sort();
+  assert.match(backup, /^catalogue-\d{8}T\d{9}Z\.sqlite$/);
+  assert.deepEqual(others, ['notes.tmp']);
 });
