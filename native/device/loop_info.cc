@@ -4,6 +4,7 @@
 #include <linux/fs.h>
 #include <linux/major.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <climits>
@@ -88,6 +89,17 @@ std::optional<std::string> NamedFile(uint32_t number) {
   const ssize_t length = RetryInterrupted([&] { return read(fd->get(), text, sizeof text); });
   if (length <= 0) return std::string();
   return std::string(text, static_cast<size_t>(length - 1));  // Less its newline.
+}
+
+// The path as sysfs would name its file, which may be reached through a descriptor of a directory.
+// As it was given if there is no such file.
+std::string RealName(const std::string& path) {
+  Result<UniqueFd> fd = OpenPath(path, O_PATH | O_NOFOLLOW);
+  if (!fd.ok()) return path;
+  const std::string link = "/proc/self/fd/" + std::to_string(fd->get());
+  char text[PATH_MAX];
+  const ssize_t length = readlink(link.c_str(), text, sizeof text);
+  return length > 0 ? std::string(text, static_cast<size_t>(length)) : path;
 }
 
 // Whether the path that sysfs names for the device leads to that file.
@@ -238,10 +250,11 @@ Result<std::vector<LoopDevice>> ListLoops() {
 Result<std::optional<LoopDevice>> FindLoop(const FileIdentity& backing, const std::string& path) {
   Result<std::vector<uint32_t>> numbers = LoopNumbers();
   if (!numbers.ok()) return numbers.TakeStatus();
+  const std::string name = RealName(path);
   std::vector<uint32_t> others;
   for (const uint32_t number : *numbers) {
     const std::optional<std::string> named = NamedFile(number);
-    if (named == path) {
+    if (named == name) {
       Result<std::optional<LoopDevice>> device = DescribeCandidate(number, backing);
       if (device.ok() && device->has_value()) return device;
     }

@@ -67,9 +67,9 @@ Result<UniqueFd> OpenBacking(const LoopDevice& device);
 // All attached devices; those that vanish meanwhile are left out.
 Result<std::vector<LoopDevice>> ListLoops();
 // The device that a file is attached to; if there are several, the lowest number of those that name
-// `path` as their file, or else of all. `path` is only where to look first: without opening the
-// devices of others. Devices whose own file cannot be reached any more (EIO, ESTALE) are passed
-// over, unless they name this file.
+// `path` as their file, or else of all. `path`, which may lead through a descriptor of this
+// process, is only where to look first: without opening the devices of others. Devices whose own
+// file cannot be reached any more (EIO, ESTALE) are passed over, unless they name this file.
 Result<std::optional<LoopDevice>> FindLoop(const FileIdentity& backing, const std::string& path);
 
 }  // namespace blockdelta

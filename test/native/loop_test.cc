@@ -12,53 +12,10 @@
 #include "native/device/files.h"
 #include "native/device/loop_attach.h"
 #include "test/native/harness.h"
-#include "test/native/pool.h"
+#include "test/native/loop_bench.h"
 
 namespace blockdelta {
 namespace {
-
-constexpr uint64_t kSize = 32 << 20;
-
-// A directory with backing files that are detached from everything at the end.
-class Bench {
- public:
-  // False, and the test skipped, where there are no loop devices.
-  bool ready() const {
-    if (geteuid() == 0 && access("/dev/loop-control", R_OK | W_OK) == 0) return true;
-    test::Skip("needs root and /dev/loop-control");
-    return false;
-  }
-  ~Bench() {
-    for (const std::string& path : files_) static_cast<void>(DetachLoop(path));
-  }
-
-  std::string MakeFile(const std::string& name, uint64_t size = kSize) {
-    files_.push_back(directory_.At(name));
-    EXPECT_OK(CreateSparseFile({files_.back() + ".tmp", files_.back()}, size));
-    return files_.back();
-  }
-  std::string At(const std::string& name) const { return directory_.At(name); }
-
- private:
-  test::TempDirectory directory_;
-  std::vector<std::string> files_;
-};
-
-FileIdentity Identity(const std::string& path) {
-  const SnapshotIdentity identity = test::IdentityOf(path);
-  return {identity.device, identity.inode};
-}
-
-std::optional<LoopDevice> Find(const std::string& path) {
-  Result<std::optional<LoopDevice>> found = FindLoop(Identity(path), path);
-  if (!EXPECT_OK(found)) return std::nullopt;
-  return *found;
-}
-
-bool Detaches(const std::string& path) {
-  Result<bool> detached = DetachLoop(path);
-  return EXPECT_OK(detached) && *detached;
-}
 
 TEST("a file is attached once, whoever asks again") {
   Bench bench;
@@ -167,72 +124,6 @@ TEST("a device is found by the identity of its file and not by its path") {
   EXPECT(!*DetachLoop(path));
   EXPECT(Find(moved).has_value());
   EXPECT(Detaches(moved));
-}
-
-// A loop device whose node in /dev is missing until somebody opens it by number.
-class UnopenedLoop {
- public:
-  explicit UnopenedLoop(const LoopDevice& device) : device_(device) {
-    EXPECT(unlink(device_.path.c_str()) == 0);
-  }
-  ~UnopenedLoop() { EXPECT_OK(OpenLoop(device_.number, O_RDONLY)); }
-  bool opened() const { return access(device_.path.c_str(), F_OK) == 0; }
-
- private:
-  LoopDevice device_;
-};
-
-TEST("a file under its own name is found without opening the devices of others") {
-  Bench bench;
-  if (!bench.ready()) return;
-  Result<AttachedLoop> other = AttachLoop(bench.MakeFile("other"), false, "");
-  const std::string path = bench.MakeFile("volume");
-  Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  if (!EXPECT_OK(other) || !EXPECT_OK(attached)) return;
-  const UnopenedLoop unopened(other->device);
-  std::optional<LoopDevice> found = Find(path);
-  if (EXPECT(found.has_value())) EXPECT_EQ(found->path, attached->device.path);
-  EXPECT(!unopened.opened());
-}
-
-TEST("a file that is reached by another name is found by looking at every device") {
-  Bench bench;
-  if (!bench.ready()) return;
-  const std::string path = bench.MakeFile("volume");
-  Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  if (!EXPECT_OK(attached)) return;
-  const std::string link = bench.At("link");
-  const std::string hard_link = bench.At("hard link");
-  EXPECT(symlink(path.c_str(), link.c_str()) == 0 && ::link(path.c_str(), hard_link.c_str()) == 0);
-  for (const std::string& name : {link, hard_link, bench.At("./volume"), std::string()}) {
-    Result<std::optional<LoopDevice>> found = FindLoop(Identity(path), name);
-    if (EXPECT_OK(found) && EXPECT(found->has_value())) {
-      EXPECT_EQ((*found)->path, attached->device.path);
-    }
-  }
-}
-
-TEST("a device that names the same path, of a file under a mount, is not taken") {
-  Bench bench;
-  if (!bench.ready()) return;
-  const std::string directory = bench.At("covered");
-  EXPECT(test::RunCommand("mkdir " + directory));
-  const std::string path = bench.MakeFile("covered/volume");
-  Result<AttachedLoop> below = AttachLoop(path, false, "");
-  if (!EXPECT_OK(below)) return;
-  if (!EXPECT(test::RunCommand("mount -t tmpfs tmpfs " + directory))) return;
-  EXPECT_OK(CreateSparseFile({path + ".tmp", path}, kSize));
-  EXPECT(!Find(path).has_value());
-  Result<AttachedLoop> above = AttachLoop(path, false, "");
-  if (EXPECT_OK(above)) {
-    EXPECT(above->created);
-    std::optional<LoopDevice> found = Find(path);
-    if (EXPECT(found.has_value())) EXPECT_EQ(found->path, above->device.path);
-    EXPECT(Detaches(path));
-  }
-  EXPECT(test::RunCommand("umount " + directory));
-  std::optional<LoopDevice> found = Find(path);
-  if (EXPECT(found.has_value())) EXPECT_EQ(found->path, below->device.path);
 }
 
 TEST("nothing is detached from a file that is missing") {
