@@ -91,13 +91,17 @@ async function clearTarget(
 async function assertNotMoved(
   deps: NodeDependencies,
   volume: VolumeRecord,
-  { targetPath }: PublicationRecord,
+  { targetPath, resolvedPath }: PublicationRecord,
 ): Promise<void> {
   const view = await viewForRelease(deps, volume);
-  if ((await livePublications(deps, view)).length > 0) return;
   const { mounts, nodes } = usesOf(view);
   const known = await recordedPlaces(deps, volume.volumeId, targetPath);
-  const stray = [...mounts, ...nodes].find(({ mountPoint }) => !known.has(mountPoint));
+  const strays = [...mounts, ...nodes].filter(({ mountPoint }) => !known.has(mountPoint));
+  const live = await livePublications(deps, view);
+  const hasOthers = live.some((record) => record.targetPath !== targetPath);
+  const stray = hasOthers
+    ? strays.find(({ mountPoint }) => mountPoint === resolvedPath)
+    : strays[0];
   if (stray === undefined) return;
   throw CsiError.failedPrecondition(
     `volume ${volume.volumeId} is not seen at ${targetPath} any more, where it was published, but is mounted at ` +

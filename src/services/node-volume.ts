@@ -217,7 +217,7 @@ export function usesOf(view: VolumeView): { mounts: MountEntry[]; nodes: MountEn
   };
 }
 
-/** The recorded publications that are really there. */
+/** The recorded publications that are really there, also where another mount hides one. */
 export async function livePublications(
   deps: NodeDependencies,
   view: VolumeView,
@@ -252,6 +252,8 @@ export async function recordedPlaces(
 
 /** Where the pool cannot be asked, the label decides here too. */
 async function isUsedAt(view: VolumeView, path: string): Promise<boolean> {
+  const { mounts, nodes } = usesOf(view);
+  if ([...mounts, ...nodes].some(({ mountPoint }) => mountPoint === path)) return true;
   const occupant = await occupantAt(view, path);
   if (occupant.kind === 'foreign' && view.poolFailure !== null) {
     return belongsTo(view.volume.volumeId, null)(occupant.entry);

@@ -115,6 +115,9 @@ for (const [kind, capability] of KINDS) {
         'FAILED_PRECONDITION',
         /another mount hides it/,
       );
+      const elsewhere = node.publish(volume, capability, { target_path: `${pod}-2` });
+      await rejectsWith(elsewhere, 'FAILED_PRECONDITION', /is published at .* already/);
+      await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /is still published at/);
       execFileSync('umount', [pod]);
       assert.deepEqual(node.held(), before);
       await node.unpublish(volume, { target_path });
