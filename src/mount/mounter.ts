@@ -31,24 +31,6 @@ export interface MountRequest {
   isResolved?: boolean;
 }
 
-export interface FlagRequest {
-  target: string;
-  readOnly: boolean;
-  /** Of those in PER_MOUNT_OPTIONS; others are the file system's and were settled when it was mounted. */
-  options: readonly string[];
-}
-
-/** What differs from mount to mount of one file system, in groups that exclude one another. */
-const PER_MOUNT_OPTIONS: readonly (readonly string[])[] = [
-  ['ro', 'rw'],
-  ['nosuid', 'suid'],
-  ['nodev', 'dev'],
-  ['noexec', 'exec'],
-  ['noatime', 'atime', 'relatime', 'norelatime', 'strictatime', 'nostrictatime'],
-  ['nodiratime', 'diratime'],
-  ['nosymfollow', 'symfollow'],
-];
-
 /** Mounts the file system of a block device. There already, as the top layer: done. */
 export async function mount(request: MountRequest): Promise<void> {
   const { source, target, fsType, options } = request;
@@ -96,28 +78,6 @@ async function onlyThere(
   if (astray === undefined) return;
   await tryUnmount(astray.mountPoint);
   throw refuse(astray.mountPoint);
-}
-
-/** Gives the top mount of a path the flags it lacks. Never makes a read-only mount writable. */
-export async function setMountFlags(request: FlagRequest): Promise<void> {
-  const { target, readOnly } = request;
-  const wanted = request.options.filter((option) => groupOf(option) !== undefined);
-  if (readOnly) wanted.push('ro');
-  const before = await topMount(target);
-  if (before === null) throw CsiError.internal(`${target} is not mounted right after its mount`);
-  const missing = wanted.filter((option) => isLacking(before, option));
-  if (missing.length > 0) {
-    // Without the options it has already, a remount would take them away.
-    const kept = before.options.filter((option) => !missing.some((add) => excludes(add, option)));
-    const options = ['remount', 'bind', ...kept, ...missing];
-    await attempt(`${target} cannot be given its mount options`, missing, [
-      ...PLAIN,
-      ...['--options-mode', 'ignore', '-o', options.join(','), '--', target],
-    ]);
-  }
-  if (readOnly && (await topMount(target))?.readOnly !== true) {
-    throw CsiError.internal(`${target} is writable although it was mounted read-only`);
-  }
 }
 
 /**
@@ -172,24 +132,6 @@ async function tryUnmount(target: string): Promise<Error | null> {
     throw thrown;
   }
 }
-
-const groupOf = (option: string): readonly string[] | undefined =>
-  PER_MOUNT_OPTIONS.find((group) => group.includes(option));
-
-const excludes = (wanted: string, present: string): boolean =>
-  groupOf(wanted)?.includes(present) === true;
-
-/** Positive forms (`suid`, `strictatime`, ...) are shown by the absence of the others of their group. */
-function isLacking(entry: MountEntry, option: string): boolean {
-  if (NO_CHANGE.includes(option)) return false;
-  if (SHOWN.includes(option)) return !entry.options.includes(option);
-  return entry.options.some((present) => excludes(option, present));
-}
-const NO_CHANGE = ['rw', 'atime', 'norelatime', 'nostrictatime'];
-const SHOWN = [
-  ...['ro', 'nosuid', 'nodev', 'noexec', 'nosymfollow'],
-  ...['noatime', 'relatime', 'nodiratime'],
-];
 
 async function attempt(
   what: string,

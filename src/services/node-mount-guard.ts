@@ -10,8 +10,9 @@ import { CsiError } from '../errors.js';
 import type { FileSystem } from '../file-systems.js';
 import { isHeldExclusively } from '../mount/exclusive-hold.js';
 import { UNTRUSTED } from '../mount/filesystem.js';
+import { setLayerFlags } from '../mount/layers.js';
 import { otherBtrfsMounted, unaskedInForce } from '../mount/mounted-file-system.js';
-import { mount, setMountFlags } from '../mount/mounter.js';
+import { mount } from '../mount/mounter.js';
 import type { MountEntry } from '../mount/mountinfo.js';
 import { btrfsIdentity, superblockObjection } from '../mount/superblock.js';
 import { uuidOf } from '../volumes/identifiers.js';
@@ -110,8 +111,12 @@ async function isIdOfOther(
 }
 
 /** Takes set-user-ID programs and device nodes out of a staging mount that an older plugin has made. */
-export async function distrust({ mountPoint }: MountEntry): Promise<void> {
-  await setMountFlags({ target: mountPoint, readOnly: false, options: UNTRUSTED });
+export async function distrust(
+  { native }: Pick<Dependencies, 'native'>,
+  entry: MountEntry,
+): Promise<void> {
+  const { mountPoint: target } = entry;
+  await setLayerFlags(native, entry, { target, readOnly: false, options: UNTRUSTED });
 }
 
 /**

@@ -170,7 +170,7 @@ async function confirmStaged(
   await applyToDevice(deps, volume, attachment.devicePath);
   const { entry } = staged;
   if (capability.accessType === 'mount' && isFileSystem(entry.fsType)) {
-    await distrust(entry);
+    await distrust(deps, entry);
     const staging = { volume, attachment, capability, directory: entry.mountPoint, context };
     if (await growsMounted(staging, entry.fsType)) {
       await growMounted(deps, staging, entry.fsType, null);

@@ -3,14 +3,10 @@ import { execFileSync } from 'node:child_process';
 import { closeSync, mkdirSync, openSync, symlinkSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { mountOptions } from '../../../src/mount/filesystem.js';
-import {
-  isMountPoint,
-  mount,
-  setMountFlags,
-  topMount,
-  unmount,
-} from '../../../src/mount/mounter.js';
+import { setLayerFlags } from '../../../src/mount/layers.js';
+import { isMountPoint, mount, topMount, unmount } from '../../../src/mount/mounter.js';
 import { isOfDevice } from '../../../src/mount/mountinfo.js';
+import { NativePool } from '../../../src/native/pool.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { mountsBelow, skipUnlessRoot, Workspace } from '../../support/workspace.js';
 
@@ -81,7 +77,12 @@ rootTest('a bind that a kill left without its flags gets them by the next call',
   const target = directory('half-target');
   await mount({ source: ext4, target: staging, fsType: 'ext4', options: [] });
   execFileSync('mount', ['--bind', staging, target]);
-  await setMountFlags({ target, readOnly: true, options: ['nodev', 'strictatime', 'suid'] });
+  const native = new NativePool(1);
+  const bound = await topMount(target);
+  assert.ok(bound !== null);
+  const options = ['nodev', 'strictatime', 'suid'];
+  await setLayerFlags(native, bound, { target, readOnly: true, options });
+  await native.close();
   const top = await topMount(target);
   assert.equal(top?.readOnly, true);
   assert.ok(top?.options.includes('nodev') && !top.options.includes('relatime'));
