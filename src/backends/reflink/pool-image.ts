@@ -83,6 +83,12 @@ export class PoolImage {
       await this.native.run('allocateFile', { path: this.path, sizeBytes });
       return null;
     } catch (thrown) {
+      if (errorCode(thrown) === 'EOPNOTSUPP') {
+        return (
+          'its file system cannot allocate blocks beforehand, so only ' +
+          'BLOCKDELTA_EMBEDDED_POOL_ALLOCATE=sparse promises more there'
+        );
+      }
       return `fallocate failed: ${errorCode(thrown) ?? 'unknown error'}`;
     }
   }
