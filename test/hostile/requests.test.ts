@@ -54,6 +54,20 @@ async function rawSocket(t: TestContext, made: TestServer, says?: Buffer): Promi
   return socket;
 }
 
+/** A Node service whose NodeGetInfo answers when `going` resolves. */
+function waitingNode() {
+  const going = defer();
+  const node = fakeService('Node', {
+    unary: {
+      NodeGetInfo: async () => {
+        await going.promise;
+        return { node_id: 'n' };
+      },
+    },
+  });
+  return { going, node };
+}
+
 /** The beginning of HTTP/2, with an empty SETTINGS frame. */
 const PREFACE = Buffer.concat([
   Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'),
@@ -99,15 +113,7 @@ test('H21: a stop with idle clients does not wait for them, whether they react o
 });
 
 test('H21: a stop closes idle connections while it waits for a call on another', async (t) => {
-  const going = defer();
-  const node = fakeService('Node', {
-    unary: {
-      NodeGetInfo: async () => {
-        await going.promise;
-        return { node_id: 'n' };
-      },
-    },
-  });
+  const { going, node } = waitingNode();
   const made = await startServer(t, { services: [identity, node], graceMs: GRACE_MS });
   const caller = new RawConnection(made.endpoint);
   t.after(() => caller.close());
@@ -213,15 +219,7 @@ test(`H12: ${1000 * FACTOR} half-sent requests are not held, and others are serv
 });
 
 test('H12: a call more than the limit is UNAVAILABLE, but not one that asks for health', async (t) => {
-  const going = defer();
-  const node = fakeService('Node', {
-    unary: {
-      NodeGetInfo: async () => {
-        await going.promise;
-        return { node_id: 'n' };
-      },
-    },
-  });
+  const { going, node } = waitingNode();
   const made = await startServer(t, { services: [identity, node], limits: { maxCalls: 16 } });
   const { client } = made;
   const calls = Array.from({ length: 16 }, () => client.node.NodeGetInfo({}));

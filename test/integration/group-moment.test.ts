@@ -14,6 +14,7 @@ import { assertOneMoment, OrderedWriter, readNumber } from '../support/ordered-w
 import { type Random, seededRandom } from '../support/random.js';
 import { refused, statusOf } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
+import { makeSlowVolume } from '../support/slow-volume.js';
 
 const isLong = process.env['BLOCKDELTA_TEST_LONG'] === '1';
 const CUTS = isLong ? 100 : 5;
@@ -40,19 +41,9 @@ interface Place {
 const numberPath = (kind: Kind, target: string): string =>
   kind === 'block' ? target : join(target, 'number');
 
-/** A raw volume that nobody writes to, every other block of it written. */
-async function newSlowVolume(): Promise<HeldVolume> {
+function newSlowVolume(): Promise<HeldVolume> {
   made += 1;
-  const sizeBytes = 2 * EXTENTS * BLOCK_BYTES;
-  const volume = await orchestrator.create(`slow ${made}`, { sizeBytes });
-  const device = await open(await orchestrator.bringUp(volume), 'r+');
-  const block = Buffer.alloc(BLOCK_BYTES, 1);
-  for (let index = 0; index < EXTENTS; index += 1) {
-    await device.write(block, 0, BLOCK_BYTES, 2 * index * BLOCK_BYTES);
-  }
-  await device.sync();
-  await device.close();
-  return volume;
+  return makeSlowVolume(orchestrator, `slow ${made}`, EXTENTS);
 }
 
 async function newPlace(kind: Kind, snapshotId?: string): Promise<Place> {

@@ -6,19 +6,18 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { FILE_SYSTEMS } from '../../src/file-systems.js';
 import { mountCapability } from '../support/csi-client.js';
-import { type HeldVolume, MIB } from '../support/orchestrator.js';
+import { MIB } from '../support/orchestrator.js';
 import { statusOf } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
+import { makeSlowVolume } from '../support/slow-volume.js';
 
 const ROUNDS = process.env['BLOCKDELTA_TEST_LONG'] === '1' ? 100 : 10;
 const EXTENTS = 30_000;
-const BLOCK_BYTES = 4096;
 /** A writer that has not moved for so long stands still: the file systems are in memory or on fast disks. */
 const STILL_MS = 80;
 /** After that a writer is taken to stand still for ever, so that a failure ends. */
@@ -82,19 +81,6 @@ after(async () => {
   for (const writer of writers) await writer.stop();
 });
 
-/** Nobody writes to it. Every other block of it is written, so that it has many extents. */
-async function newSlowVolume(): Promise<HeldVolume> {
-  const volume = await orchestrator.create('slow', { sizeBytes: 2 * EXTENTS * BLOCK_BYTES });
-  const device = await open(await orchestrator.bringUp(volume), 'r+');
-  const block = Buffer.alloc(BLOCK_BYTES, 1);
-  for (let index = 0; index < EXTENTS; index += 1) {
-    await device.write(block, 0, BLOCK_BYTES, 2 * index * BLOCK_BYTES);
-  }
-  await device.sync();
-  await device.close();
-  return volume;
-}
-
 /** Whether every writer was seen standing still before the cut had ended. */
 async function killWhileFrozen(cut: Promise<string>): Promise<boolean> {
   let isOver = false;
@@ -109,7 +95,7 @@ async function killWhileFrozen(cut: Promise<string>): Promise<boolean> {
 }
 
 test('H19: writers on ext4, xfs and btrfs go on when the plugin is killed while it holds them frozen', async () => {
-  const volumes = [await newSlowVolume()];
+  const volumes = [await makeSlowVolume(orchestrator, 'slow', EXTENTS)];
   for (const type of FILE_SYSTEMS) {
     const wish = { capability: mountCapability(type), sizeBytes: 320 * MIB };
     const volume = await orchestrator.create(type, wish);
