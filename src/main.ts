@@ -1,18 +1,18 @@
 #!/usr/bin/env node
 /** The command line: finds the command and says how it was misused. One file in cli/ per command. */
 import { Command, CommanderError } from 'commander';
+import { packageVersion } from './base/version.js';
 import { ExitCode } from './cli/exit-codes.js';
-import { packageVersion } from './version.js';
 
 type AddCommand = (program: Command) => void;
 
 /** Loaded only when it is called for: what `serve` needs would take longer to load than a short list. */
 const COMMANDS: Readonly<Record<string, () => Promise<AddCommand>>> = {
   serve: async () => (await import('./cli/serve.js')).addServeCommand,
-  allocated: async () => (await import('./cli/allocated.js')).addAllocatedCommand,
-  delta: async () => (await import('./cli/delta.js')).addDeltaCommand,
-  'thin-delta': async () => (await import('./cli/thin-delta.js')).addThinDeltaCommand,
-  'thin-ls': async () => (await import('./cli/thin-ls.js')).addThinLsCommand,
+  allocated: async () => (await import('./cli/metadata/allocated.js')).addAllocatedCommand,
+  delta: async () => (await import('./cli/metadata/delta.js')).addDeltaCommand,
+  'thin-delta': async () => (await import('./cli/thin/thin-delta.js')).addThinDeltaCommand,
+  'thin-ls': async () => (await import('./cli/thin/thin-ls.js')).addThinLsCommand,
   catalogue: async () => (await import('./cli/catalogue.js')).addCatalogueCommand,
   conformance: async () => (await import('./cli/conformance.js')).addConformanceCommand,
 };

@@ -1,6 +1,7 @@
 /** Detaching a file from its loop device, with the patience that mounts of others need. */
+
+import { releaseDevice } from '../host/device-release.js';
 import type { NativeRunner } from '../native/pool.js';
-import { releaseDevice } from './device-release.js';
 
 /** EBUSY if somebody holds it. Not attached: done. */
 export function releaseLoop(native: NativeRunner, backingPath: string): Promise<void> {

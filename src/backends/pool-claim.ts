@@ -9,7 +9,7 @@
 import { randomUUID } from 'node:crypto';
 import { link, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CsiError, errorCode } from '../errors.js';
+import { CsiError, errorCode } from '../base/errors.js';
 import type { NativeRunner } from '../native/pool.js';
 
 export interface PoolClaim {

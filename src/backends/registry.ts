@@ -4,7 +4,7 @@
  * One that could not be started keeps the others from nothing: it is known with the reason, and
  * whatever is asked of it fails with that.
  */
-import { CsiError } from '../errors.js';
+import { CsiError } from '../base/errors.js';
 import type { Backend } from './backend.js';
 
 /** A configured pool: started, or why it could not be. */

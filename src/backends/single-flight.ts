@@ -1,6 +1,6 @@
 /** A question to storage that may be dead: asked once at a time, and not waited for without end. */
-import type { CsiError } from '../errors.js';
-import { answerWithin } from '../patience.js';
+import type { CsiError } from '../base/errors.js';
+import { answerWithin } from '../base/timeout.js';
 
 export class PatientQuestion<T> {
   #asking: Promise<T> | null = null;

@@ -3,7 +3,7 @@
  * requests); this file only knows how values become JSON.
  */
 import { type DestinationStream, destination, type Logger, pino, stdSerializers } from 'pino';
-import type { LogLevel } from './config.js';
+import type { LogLevel } from '../config/config.js';
 
 export type { Logger } from 'pino';
 

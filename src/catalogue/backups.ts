@@ -8,7 +8,7 @@
  */
 import { chmod, mkdir, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Logger } from '../logger.js';
+import type { Logger } from '../base/logger.js';
 import type { AsyncCatalogue } from './records.js';
 
 const DAY_MS = 24 * 3_600_000;

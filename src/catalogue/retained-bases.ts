@@ -1,10 +1,10 @@
 /**
  * The catalogue's calls about what is kept of deleted snapshots, in SQL. Each one is a transaction.
- * How many are kept and for how long is decided in kept-bases.ts.
+ * How many are kept and for how long is decided in volumes/retained-bases.ts.
  */
 import type { KeptDatabase } from '../database/kept-database.js';
-import * as rows from './catalogue-rows.js';
 import type { Catalogue, Remains, SnapshotRecord } from './records.js';
+import * as rows from './rows.js';
 
 export type KeptBaseCalls = Pick<
   Catalogue,

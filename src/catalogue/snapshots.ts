@@ -3,11 +3,8 @@
  * group and its members never differ in state. No rule of CSI lives here.
  */
 
+import { CsiError } from '../base/errors.js';
 import { insertUnique, type KeptDatabase } from '../database/kept-database.js';
-import { CsiError } from '../errors.js';
-import { insertKeptBase } from './catalogue-kept-bases.js';
-import * as rows from './catalogue-rows.js';
-import { dropOrphanedLineage, WHOLE_LIST } from './catalogue-volumes.js';
 import type {
   Catalogue,
   ListStretch,
@@ -16,6 +13,9 @@ import type {
   SnapshotFilter,
   SnapshotRecord,
 } from './records.js';
+import { insertKeptBase } from './retained-bases.js';
+import * as rows from './rows.js';
+import { dropOrphanedLineage, WHOLE_LIST } from './volumes.js';
 
 export type SnapshotCalls = Pick<
   Catalogue,

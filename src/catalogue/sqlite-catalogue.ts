@@ -6,18 +6,18 @@
  * so a second plugin on the same state directory is refused. It knows rows, no rules of CSI.
  */
 
+import { CsiError } from '../base/errors.js';
 import { openDirectly } from '../database/database-service.js';
 import type { DatabaseUse } from '../database/database-use.js';
 import type { KeptDatabase } from '../database/kept-database.js';
-import { CsiError } from '../errors.js';
-import { backUp } from './catalogue-copy.js';
-import { keptBaseCalls } from './catalogue-kept-bases.js';
-import * as rows from './catalogue-rows.js';
-import { CATALOGUE_STEPS } from './catalogue-schema.js';
-import { groupCalls, snapshotCalls } from './catalogue-snapshots.js';
-import { useCalls } from './catalogue-uses.js';
-import { volumeCalls } from './catalogue-volumes.js';
+import { backUp } from './copy.js';
 import type { Catalogue } from './records.js';
+import { keptBaseCalls } from './retained-bases.js';
+import * as rows from './rows.js';
+import { CATALOGUE_STEPS } from './schema.js';
+import { groupCalls, snapshotCalls } from './snapshots.js';
+import { useCalls } from './uses.js';
+import { volumeCalls } from './volumes.js';
 
 export interface SqliteCatalogue extends Catalogue {
   close(): void;

@@ -4,8 +4,8 @@
  */
 
 import type { KeptDatabase } from '../database/kept-database.js';
-import * as rows from './catalogue-rows.js';
 import type { Catalogue } from './records.js';
+import * as rows from './rows.js';
 
 export type UseCalls = Pick<
   Catalogue,

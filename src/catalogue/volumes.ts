@@ -1,8 +1,8 @@
 /** The catalogue's calls about volumes, in SQL. Each one is a transaction. No rule of CSI lives here. */
 
 import { insertUnique, type KeptDatabase } from '../database/kept-database.js';
-import * as rows from './catalogue-rows.js';
 import type { Catalogue, ListStretch } from './records.js';
+import * as rows from './rows.js';
 
 export type VolumeCalls = Pick<
   Catalogue,

@@ -1,6 +1,6 @@
 /** `blockdelta catalogue`: what an operator decides about a catalogue that has lost rows. */
 import type { Command } from 'commander';
-import { SETTINGS } from '../config.js';
+import { SETTINGS } from '../config/config.js';
 import { confirmObjects, foundObjects, type UnknownObject } from '../volumes/unknown-objects.js';
 import { ExitCode } from './exit-codes.js';
 import { complain, messageOf, print } from './output.js';

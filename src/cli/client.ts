@@ -11,7 +11,7 @@ import {
   makeGenericClientConstructor,
   type ServiceError,
 } from '@grpc/grpc-js';
-import { SOCKET_PATH_MAX } from '../config.js';
+import { SOCKET_PATH_MAX } from '../config/config.js';
 import { clientServices } from '../csi/proto.js';
 
 export type MetadataRpc = 'GetMetadataAllocated' | 'GetMetadataDelta';

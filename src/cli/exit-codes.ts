@@ -1,5 +1,5 @@
 /** The exit codes of all commands: scripts rely on them, so a number never changes its meaning. */
-import { StatusCode } from '../errors.js';
+import { StatusCode } from '../base/errors.js';
 
 export const ExitCode = {
   OK: 0,

@@ -1,5 +1,5 @@
 /** How commands that print a list write it, and how they end: by themselves, by SIGINT, by their reader. */
-import { errorCode } from '../errors.js';
+import { errorCode } from '../base/errors.js';
 import { ExitCode } from './exit-codes.js';
 
 /** SIGINT: whoever sent it needs no message. */

@@ -5,13 +5,13 @@
  * SIGTERM or SIGINT lets calls in flight end, the second cuts them off.
  */
 import type { Command } from 'commander';
-import { type Composition, composeServices } from '../compose.js';
-import { type Config, ConfigError, parseConfig, SETTINGS } from '../config.js';
-import { CsiError } from '../errors.js';
-import { createLogger, type Logger } from '../logger.js';
-import { createPluginServer, type PluginServer, StartError } from '../server.js';
-import { createIdentityService } from '../services/identity.js';
-import { packageVersion } from '../version.js';
+import { CsiError } from '../base/errors.js';
+import { createLogger, type Logger } from '../base/logger.js';
+import { packageVersion } from '../base/version.js';
+import { type Config, ConfigError, parseConfig, SETTINGS } from '../config/config.js';
+import { type Composition, composeServices } from '../plugin/composition.js';
+import { createIdentityService } from '../plugin/identity.js';
+import { createPluginServer, type PluginServer, StartError } from '../plugin/server.js';
 import { ExitCode } from './exit-codes.js';
 
 /** From the end of the grace time, or from a second signal, until the process ends itself. */

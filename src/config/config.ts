@@ -5,7 +5,7 @@
  * variable, what was found and what would be right; the process then exits before it serves.
  */
 import { hostname } from 'node:os';
-import { type PoolConfig, parsePools, parseThinBlockSize } from './config-pools.js';
+import { type PoolConfig, parsePools, parseThinBlockSize } from './pools.js';
 import {
   parseAge,
   parseChoice,
@@ -19,7 +19,7 @@ import {
   parseSize,
   parseSocketMode,
   parseTopologyKey,
-} from './config-values.js';
+} from './values.js';
 
 export type Mode = 'all' | 'controller' | 'node';
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error';
@@ -301,5 +301,5 @@ function thinSettings(
   });
 }
 
-export type { PoolConfig, ThinPoolConfig } from './config-pools.js';
-export { ConfigError, SOCKET_PATH_MAX } from './config-values.js';
+export type { PoolConfig, ThinPoolConfig } from './pools.js';
+export { ConfigError, SOCKET_PATH_MAX } from './values.js';

@@ -3,7 +3,7 @@
  * values, or a ConfigError. Reads no environment itself.
  */
 import { isAbsolute, join, normalize } from 'node:path';
-import { ConfigError, parseDirectory, parseSize } from './config-values.js';
+import { ConfigError, parseDirectory, parseSize } from './values.js';
 
 /** name=/directory: its file system decides between reflinked files in place and an embedded pool. */
 export interface ReflinkPoolConfig {

@@ -3,10 +3,10 @@
  * byte by byte. The driver's own files are never looked at.
  */
 import { type FileHandle, open } from 'node:fs/promises';
-import { run } from '../mount/exec.js';
+import { run } from '../host/exec.js';
 import { ConformanceFailure } from './check.js';
+import { CHUNK_BYTES, chunkOf, fullImage, type Image } from './oracle.js';
 import type { Random } from './random.js';
-import { CHUNK_BYTES, chunkOf, fullImage, type Image } from './truth.js';
 
 type Operation = 'write' | 'partial' | 'rewrite' | 'zeros' | 'discard';
 

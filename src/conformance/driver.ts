@@ -4,9 +4,9 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client, credentials, Metadata, type ServiceError } from '@grpc/grpc-js';
+import { StatusCode } from '../base/errors.js';
 import { CSI_PACKAGE, clientServices, csiProto } from '../csi/proto.js';
 import type { ServiceName } from '../csi/service.js';
-import { StatusCode } from '../errors.js';
 import { ConformanceFailure } from './check.js';
 import { MetadataStream, type MetadataStreamOptions } from './metadata-stream.js';
 import type { SuiteOptions } from './options.js';

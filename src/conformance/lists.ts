@@ -1,5 +1,5 @@
 /** Reading whole lists, and what can be said about two lists of the same thing. */
-import { StatusCode } from '../errors.js';
+import { StatusCode } from '../base/errors.js';
 import { type CheckContext, ConformanceFailure, expect } from './check.js';
 import { describeRefusal, type ListRequest, statusName } from './driver.js';
 import type { MetadataMessage, MetadataStream, StreamEnd } from './metadata-stream.js';

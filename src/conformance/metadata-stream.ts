@@ -8,8 +8,8 @@
  */
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
+import { StatusCode } from '../base/errors.js';
 import { CSI_PACKAGE, csiProto } from '../csi/proto.js';
-import { StatusCode } from '../errors.js';
 import { ConformanceFailure } from './check.js';
 import type { Refusal } from './driver.js';
 import type { Entry } from './ranges.js';

@@ -1,6 +1,6 @@
 /** The calls that undo what was made: one at a time when asked, the rest at the end, newest first. */
 import { setTimeout as delay } from 'node:timers/promises';
-import { StatusCode } from '../errors.js';
+import { StatusCode } from '../base/errors.js';
 import { type Driver, describeRefusal, type Message } from './driver.js';
 
 export interface Undo {

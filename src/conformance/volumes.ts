@@ -5,7 +5,7 @@
 import { mkdir, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { StatusCode } from '../errors.js';
+import { StatusCode } from '../base/errors.js';
 import type { Advertised } from './advertised.js';
 import { ConformanceFailure } from './check.js';
 import { type Driver, describeRefusal, type Message, type Refusal } from './driver.js';

@@ -6,21 +6,16 @@
  * and unpublish the id; lists, validation and capacity take none, because they answer with what is
  * true when asked. The health RPCs are in controller-health.ts.
  */
+
+import { controllerCapabilities, rpcCapabilities } from '../csi/capabilities.js';
 import type { Service } from '../csi/service.js';
-import { controllerCapabilities, rpcCapabilities } from './capabilities.js';
-import { createVolume, deleteVolume, validateVolumeCapabilities } from './controller-create.js';
-import type { ControllerDependencies } from './controller-dependencies.js';
-import { expandVolume } from './controller-expand.js';
-import {
-  getCapacity,
-  getSnapshot,
-  getVolume,
-  listSnapshots,
-  listVolumes,
-} from './controller-lists.js';
-import { modifyVolume } from './controller-modify.js';
-import { unpublishVolume, volumePublisher } from './controller-publish.js';
-import { createSnapshot, deleteSnapshot } from './controller-snapshots.js';
+import { createVolume, deleteVolume, validateVolumeCapabilities } from './create-volume.js';
+import type { ControllerDependencies } from './dependencies.js';
+import { expandVolume } from './expand-volume.js';
+import { getCapacity, getSnapshot, getVolume, listSnapshots, listVolumes } from './lists.js';
+import { modifyVolume } from './modify-volume.js';
+import { unpublishVolume, volumePublisher } from './publish-volume.js';
+import { createSnapshot, deleteSnapshot } from './snapshots.js';
 
 export function createControllerService(deps: ControllerDependencies): Service {
   return {

@@ -8,9 +8,9 @@ import {
 } from '../csi/fields.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import type { RequestMessage, ResponseMessage } from '../csi/service.js';
-import type { ControllerDependencies } from './controller-dependencies.js';
-import { volumeMessage } from './controller-messages.js';
-import { parseCreateVolume, topologyProblem } from './controller-requests.js';
+import type { ControllerDependencies } from './dependencies.js';
+import { volumeMessage } from './messages.js';
+import { parseCreateVolume, topologyProblem } from './requests.js';
 import { assertAllServed, unservedReason } from './served-capabilities.js';
 
 export async function createVolume(

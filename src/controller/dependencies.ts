@@ -1,8 +1,8 @@
 /** What the parts of the Controller service are given. */
 import type { BackendRegistry } from '../backends/registry.js';
-import type { Config } from '../config.js';
+import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
+import type { Config } from '../config/config.js';
 import type { OperationLocks } from '../volumes/operation-locks.js';
-import type { AsyncCatalogue, VolumeRecord } from '../volumes/records.js';
 import type { SnapshotManager } from '../volumes/snapshot-manager.js';
 import type { VolumeManager } from '../volumes/volume-manager.js';
 

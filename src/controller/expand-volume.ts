@@ -11,7 +11,7 @@ import {
   type VolumeCapability,
 } from '../csi/fields.js';
 import type { RequestMessage, ResponseMessage } from '../csi/service.js';
-import type { ControllerDependencies } from './controller-dependencies.js';
+import type { ControllerDependencies } from './dependencies.js';
 import { assertServed } from './served-capabilities.js';
 
 export async function expandVolume(

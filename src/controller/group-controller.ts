@@ -4,13 +4,14 @@
  * Each handler parses and calls the manager, which takes the locks. The members are ordinary
  * snapshots to every other service, but for their deletion.
  */
+
+import { CsiError } from '../base/errors.js';
+import { GROUP_CAPABILITIES, rpcCapabilities } from '../csi/capabilities.js';
 import { parseSecrets, requireFields, requireName, requireString } from '../csi/fields.js';
 import type { RequestMessage, ResponseMessage, Service } from '../csi/service.js';
-import { CsiError } from '../errors.js';
 import type { GroupManager, GroupSnapshot } from '../volumes/group-manager.js';
 import type { GroupSnapshotRequest } from '../volumes/group-rules.js';
-import { GROUP_CAPABILITIES, rpcCapabilities } from './capabilities.js';
-import { parseSnapshotParameters } from './controller-requests.js';
+import { parseSnapshotParameters } from './requests.js';
 import {
   type SnapshotMessageConfig,
   snapshotMessage,

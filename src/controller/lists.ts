@@ -2,6 +2,8 @@
  * What the controller tells without changing anything: volumes, snapshots, lists of them, capacity.
  * Takes no locks: each answer is what is true when it is asked for.
  */
+
+import { CsiError } from '../base/errors.js';
 import {
   optionalString,
   parseSecrets,
@@ -11,15 +13,14 @@ import {
 import { type Page, pageScope, paginateFetched } from '../csi/pagination.js';
 import { type RequestMessage, type ResponseMessage, ResponseParts } from '../csi/service.js';
 import { isWithin, nodeSegment, parseTopology } from '../csi/topology.js';
-import { CsiError } from '../errors.js';
+import { lookAtAll } from '../health/storage-observations.js';
+import { parseVolumeParameters } from '../volumes/volume-parameters.js';
 import { largestSize, smallestSize } from '../volumes/volume-rules.js';
-import type { ControllerDependencies } from './controller-dependencies.js';
-import { statusMessage, volumeMessage } from './controller-messages.js';
-import { parsePage } from './controller-requests.js';
+import type { ControllerDependencies } from './dependencies.js';
+import { statusMessage, volumeMessage } from './messages.js';
+import { parsePage } from './requests.js';
 import { unservedReason } from './served-capabilities.js';
 import { snapshotMessage } from './snapshot-message.js';
-import { lookAtAll } from './storage-signs.js';
-import { parseVolumeParameters } from './volume-parameters.js';
 
 export async function listVolumes(
   deps: ControllerDependencies,

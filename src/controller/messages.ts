@@ -1,8 +1,9 @@
 /** Records of the catalogue as the messages that tell of them, the same in every answer. */
+
+import type { ControllerPublicationRecord, VolumeRecord } from '../catalogue/records.js';
 import type { ResponseMessage } from '../csi/service.js';
 import { nodeSegment } from '../csi/topology.js';
-import type { ControllerPublicationRecord, VolumeRecord } from '../volumes/records.js';
-import type { ControllerDependencies } from './controller-dependencies.js';
+import type { ControllerDependencies } from './dependencies.js';
 
 export function volumeMessage(
   { config }: Pick<ControllerDependencies, 'config'>,

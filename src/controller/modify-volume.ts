@@ -3,14 +3,15 @@
  * the volume, then recorded. What fails on the way is taken back, so that nothing of the call has been
  * applied. A key that is absent stays as it is.
  */
+
+import { attemptUndo } from '../base/best-effort.js';
+import { CsiError, StatusCode } from '../base/errors.js';
+import type { VolumeRecord } from '../catalogue/records.js';
 import { parseSecrets, requireFields, requireString } from '../csi/fields.js';
 import type { RequestMessage, ResponseMessage } from '../csi/service.js';
-import { CsiError, StatusCode } from '../errors.js';
 import { volumeKey } from '../volumes/operation-locks.js';
-import type { VolumeRecord } from '../volumes/records.js';
-import { attemptUndo } from '../volumes/undo.js';
-import type { ControllerDependencies } from './controller-dependencies.js';
-import { parseMutableParameters } from './controller-requests.js';
+import type { ControllerDependencies } from './dependencies.js';
+import { parseMutableParameters } from './requests.js';
 
 /**
  * CSI calls mutable_parameters REQUIRED, but on the wire an empty map is an absent one, and a caller

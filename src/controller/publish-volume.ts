@@ -6,6 +6,8 @@
  * Both lock the volume. What is left of the node's maximum is looked at by one publication at a time.
  */
 import { isDeepStrictEqual } from 'node:util';
+import { CsiError } from '../base/errors.js';
+import type { AsyncCatalogue, ControllerPublicationRecord } from '../catalogue/records.js';
 import {
   optionalString,
   parseBoolean,
@@ -17,10 +19,8 @@ import {
 } from '../csi/fields.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/service.js';
-import { CsiError } from '../errors.js';
 import { volumeKey } from '../volumes/operation-locks.js';
-import type { AsyncCatalogue, ControllerPublicationRecord } from '../volumes/records.js';
-import type { ControllerDependencies } from './controller-dependencies.js';
+import type { ControllerDependencies } from './dependencies.js';
 import { assertServed } from './served-capabilities.js';
 
 /** CSI's own limit for this string. */

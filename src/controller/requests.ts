@@ -4,6 +4,8 @@
  * Presence of REQUIRED fields is checked first, values after it (csi-rules: presence, existence,
  * values, state). Nothing is looked up here.
  */
+
+import { CsiError } from '../base/errors.js';
 import {
   type CapacityRange,
   parseCapacityRange,
@@ -27,9 +29,8 @@ import {
   type TopologyConfig,
   type TopologyRequirement,
 } from '../csi/topology.js';
-import { CsiError } from '../errors.js';
 import { parseDeviceSettings } from '../volumes/device-settings.js';
-import { parseVolumeParameters } from './volume-parameters.js';
+import { parseVolumeParameters } from '../volumes/volume-parameters.js';
 
 export interface CreateVolumeParams {
   name: string;

@@ -1,8 +1,9 @@
 /** Which capabilities a volume can be asked for: those of volumes/volume-rules.ts, with listed mount flags. */
+
+import { CsiError } from '../base/errors.js';
 import type { VolumeCapability } from '../csi/fields.js';
-import { CsiError } from '../errors.js';
-import { assertMountFlags } from '../file-system-options.js';
-import { isFileSystem } from '../file-systems.js';
+import { assertMountFlags } from '../host/file-system-options.js';
+import { isFileSystem } from '../host/file-systems.js';
 import { unsupportedReason } from '../volumes/volume-rules.js';
 
 /** INVALID_ARGUMENT for a capability that cannot be served. Mount flags are never told. */

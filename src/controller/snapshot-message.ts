@@ -1,8 +1,9 @@
 /** A snapshot as CSI tells of it, the same wherever it is told: created, listed, asked for, or in a group. */
+
+import type { SnapshotRecord } from '../catalogue/records.js';
+import { type CapabilitySettings, pluginServices } from '../csi/capabilities.js';
 import type { ResponseMessage } from '../csi/service.js';
 import { nodeSegment, type TopologyConfig } from '../csi/topology.js';
-import type { SnapshotRecord } from '../volumes/records.js';
-import { type CapabilitySettings, pluginServices } from './capabilities.js';
 
 const NS_PER_SECOND = 1_000_000_000n;
 

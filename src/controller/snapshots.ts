@@ -1,9 +1,10 @@
 /** CreateSnapshot and DeleteSnapshot. Locks are the snapshot manager's. */
+
+import { CsiError } from '../base/errors.js';
 import { parseSecrets, requireString } from '../csi/fields.js';
 import type { RequestMessage, ResponseMessage } from '../csi/service.js';
-import { CsiError } from '../errors.js';
-import type { ControllerDependencies } from './controller-dependencies.js';
-import { parseCreateSnapshot, topologyProblem } from './controller-requests.js';
+import type { ControllerDependencies } from './dependencies.js';
+import { parseCreateSnapshot, topologyProblem } from './requests.js';
 import { snapshotMessage } from './snapshot-message.js';
 
 export async function createSnapshot(

@@ -7,7 +7,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Metadata } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
-import { CsiError, StatusCode } from '../errors.js';
+import { CsiError, StatusCode } from '../base/errors.js';
 import { originOf } from './incoming-calls.js';
 import { redact } from './redact.js';
 import type { DecodedRequest } from './request-decoder.js';

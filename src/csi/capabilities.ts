@@ -5,7 +5,7 @@
  * for an older version refuse values they do not know, and newer ones miss what was taken away:
  * GET_SNAPSHOT came with 1.12; 1.13 put the health RPCs in the place of VOLUME_CONDITION.
  */
-import type { CsiLevel } from '../config.js';
+import type { CsiLevel } from '../config/config.js';
 
 export interface CapabilitySettings {
   readonly csiLevel: CsiLevel;

@@ -11,7 +11,7 @@
  * look-up; `requireAbsolutePath` and the capability parsers belong after it.
  */
 import { normalize } from 'node:path/posix';
-import { CsiError } from '../errors.js';
+import { CsiError } from '../base/errors.js';
 import type { RequestMessage } from './service.js';
 
 /** CSI's limit for a string that names no other. */

@@ -6,7 +6,7 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import type { handleUnaryCall } from '@grpc/grpc-js';
-import { type CsiError, StatusCode } from '../errors.js';
+import { type CsiError, StatusCode } from '../base/errors.js';
 import type { CallRegistry, Rpc } from './calls.js';
 import type { DecodedRequest } from './request-decoder.js';
 import { type ResponseMessage, ResponseParts, type UnaryHandler } from './service.js';

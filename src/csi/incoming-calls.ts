@@ -7,8 +7,8 @@
  * sent gives way to what is whole. Knows connections by an interface, and no RPC.
  */
 import { type Metadata, ServerInterceptingCall, ServerListenerBuilder } from '@grpc/grpc-js';
-import { CsiError } from '../errors.js';
-import { FairTurns, type Held } from '../fair-turns.js';
+import { CsiError } from '../base/errors.js';
+import { FairTurns, type Held } from '../base/fair-turns.js';
 import { type CallStatus, statusOf } from './handler.js';
 
 type InterceptedCall = ConstructorParameters<typeof ServerInterceptingCall>[0];

@@ -1,6 +1,6 @@
 /** Keys that orchestrators add to parameters and contexts on their own account; they say nothing to us. */
 
-import { CsiError } from '../errors.js';
+import { CsiError } from '../base/errors.js';
 
 /** Kubernetes: metadata of the claim, snapshot or pod, and the provisioner's identity. */
 const PREFIXES = ['csi.storage.k8s.io/', 'storage.kubernetes.io/'] as const;

@@ -3,7 +3,7 @@
  * entries come and go, also the one it names. Knows nothing of what is listed.
  */
 import { createHash } from 'node:crypto';
-import { CsiError } from '../errors.js';
+import { CsiError } from '../base/errors.js';
 
 /** CSI's limit for a token. */
 const MAX_TOKEN_CHARACTERS = 128;

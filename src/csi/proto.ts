@@ -10,7 +10,7 @@
 import type { ServiceDefinition } from '@grpc/grpc-js';
 import { fromJSON, type Options } from '@grpc/proto-loader';
 import protobuf from 'protobufjs';
-import { packagePath } from '../package-root.js';
+import { packagePath } from '../base/package-root.js';
 import type { ServiceName } from './service.js';
 
 /** The proto package; message and service names are relative to it everywhere else. */

@@ -7,7 +7,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import protobuf from 'protobufjs';
-import { CsiError } from '../errors.js';
+import { CsiError } from '../base/errors.js';
 import { CONVERSION, CSI_PACKAGE, csiProto } from './proto.js';
 import type { RequestMessage } from './service.js';
 

@@ -6,7 +6,7 @@
  * out. If all are read, the last one of the connection that has the most, if it still has as many as the
  * new one's then. Knows neither gRPC nor what is streamed.
  */
-import { CsiError } from '../errors.js';
+import { CsiError } from '../base/errors.js';
 
 /** What this file needs of an open stream. */
 export interface OpenStream {

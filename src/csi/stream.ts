@@ -6,7 +6,7 @@
  * into messages.
  */
 import type { ServerWritableStream } from '@grpc/grpc-js';
-import { CsiError } from '../errors.js';
+import { CsiError } from '../base/errors.js';
 import type { Call, CallRegistry, Rpc } from './calls.js';
 import { statusOf } from './handler.js';
 import { originOf } from './incoming-calls.js';

@@ -5,8 +5,8 @@
  * without segments is everywhere. A segment that this node does not know is none of its own. Keys
  * are compared without case, as CSI wants it.
  */
-import { CsiError } from '../errors.js';
-import { nodeKey } from '../node-key.js';
+import { CsiError } from '../base/errors.js';
+import { nodeKey } from '../domain/node-key.js';
 import { parseMap, type StringMap } from './fields.js';
 import type { RequestMessage } from './service.js';
 

@@ -5,7 +5,7 @@
  * Where the directory is full, calls that free space are given the reserve, and calls that take space
  * fail until it has been made again: they must not eat what others free space with.
  */
-import { CsiError, StatusCode } from '../errors.js';
+import { CsiError, StatusCode } from '../base/errors.js';
 import { type DatabaseUse, isFull } from './database-use.js';
 import type { KeptDatabase } from './kept-database.js';
 import { checkpoint, openSound, restartLog } from './sound-database.js';

@@ -3,7 +3,7 @@
  * the disk. Knows no tables.
  */
 import { Piscina } from 'piscina';
-import { CsiError } from '../errors.js';
+import { CsiError } from '../base/errors.js';
 import { type CallKinds, CLOSE, TIDY } from './database-service.js';
 import type { DatabaseAnswer, DatabaseEvent, DatabaseFile, DatabaseTask } from './thread-task.js';
 

@@ -2,7 +2,7 @@
  * What a database is for, as far as whoever opens it and explains its failures has to know, and what
  * each failure of SQLite means to an operator: which file, what was found, what to do.
  */
-import { CsiError, errorCode } from '../errors.js';
+import { CsiError, errorCode } from '../base/errors.js';
 
 export interface DatabaseUse {
   /** Names it in messages, such as 'the catalogue'. */

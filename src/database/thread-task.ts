@@ -2,7 +2,7 @@
  * What crosses between the event loop and a thread that owns a database: calls there, answers back.
  * Errors cross as data, since they lose their fields otherwise.
  */
-import type { StatusCode } from '../errors.js';
+import type { StatusCode } from '../base/errors.js';
 import { type DatabaseUse, explainFailure } from './database-use.js';
 
 export interface DatabaseTask {

@@ -7,7 +7,7 @@
  * proof of damage. Format: https://sqlite.org/fileformat2.html#the_write_ahead_log
  */
 import { readFileSync } from 'node:fs';
-import { errorCode } from '../errors.js';
+import { errorCode } from '../base/errors.js';
 
 const HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;

@@ -7,7 +7,7 @@
  */
 import { randomUUID } from 'node:crypto';
 
-export { nodeKey } from '../node-key.js';
+export { nodeKey } from './node-key.js';
 
 const NODE_KEY = '[0-9a-f]{12}';
 const UUID = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}';

@@ -5,19 +5,25 @@
  * answer is given without locks; where something adverse was seen the volume is looked up again, so
  * that one that is just being deleted is not reported as lost.
  */
+
+import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
+import { parsePage } from '../controller/requests.js';
 import { parseSecrets, requireFields, requireString } from '../csi/fields.js';
 import { pageScope, paginate } from '../csi/pagination.js';
 import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/service.js';
 import { readyVolume } from '../volumes/ready-volume.js';
-import type { AsyncCatalogue, VolumeRecord } from '../volumes/records.js';
+import {
+  type HealthDependencies,
+  LOOK_AGE_MS,
+  lookAtAll,
+  PoolLook,
+} from './storage-observations.js';
 import {
   type HealthEntry,
   summary,
   type VolumeCondition,
   volumeConditions,
-} from '../volumes/volume-health.js';
-import { parsePage } from './controller-requests.js';
-import { type HealthDependencies, LOOK_AGE_MS, lookAtAll, PoolLook } from './storage-signs.js';
+} from './volume-health.js';
 
 export function controllerHealthRpcs(deps: HealthDependencies): Record<string, UnaryHandler> {
   return {

@@ -2,7 +2,7 @@
  * Volume and pool health as this node sees it: of the storage, and of the file systems and devices
  * where volumes are staged and published.
  *
- * Takes no locks, for the same reason as in node-stats.ts.
+ * Takes no locks, for the same reason as in node/volume-stats.ts.
  */
 import {
   parsePath,
@@ -12,7 +12,11 @@ import {
   requireString,
 } from '../csi/fields.js';
 import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/service.js';
+import { type VolumeView, viewForRelease } from '../node/node-volume.js';
 import { readyVolume } from '../volumes/ready-volume.js';
+import { healthMessage } from './controller-health.js';
+import { type HealthDependencies, LOOK_AGE_MS, PoolLook } from './storage-observations.js';
+import { useSigns } from './use-observations.js';
 import {
   type HealthEntry,
   poolConditions,
@@ -20,11 +24,7 @@ import {
   summary,
   type VolumeCondition,
   volumeConditions,
-} from '../volumes/volume-health.js';
-import { healthMessage } from './controller-health.js';
-import { type VolumeView, viewForRelease } from './node-volume.js';
-import { type HealthDependencies, LOOK_AGE_MS, PoolLook } from './storage-signs.js';
-import { useSigns } from './use-signs.js';
+} from './volume-health.js';
 
 export interface NodeHealthDependencies extends HealthDependencies {
   /** The names of the configured pools. */

@@ -5,10 +5,10 @@
  * wrong. A question to a dead pool ends after the time its backend allows for it.
  */
 import type { Backend, PoolCapacity } from '../backends/backend.js';
-import { CsiError } from '../errors.js';
-import { answerWithin } from '../patience.js';
-import type { AsyncCatalogue, VolumeRecord } from '../volumes/records.js';
-import type { PoolSigns, StorageSigns } from '../volumes/volume-health.js';
+import { CsiError } from '../base/errors.js';
+import { answerWithin } from '../base/timeout.js';
+import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
+import type { PoolSigns, StorageSigns } from './volume-health.js';
 
 export interface HealthDependencies {
   catalogue: AsyncCatalogue;

@@ -5,10 +5,9 @@
  * anything, since a reboot leaves records behind that are brought up to date by the next stage.
  */
 import { basename } from 'node:path';
-import { fileSystemTroubles } from '../mount/file-system-errors.js';
-import { kernelPath } from '../mount/target.js';
-import type { PublicationRecord, StagingRecord } from '../volumes/records.js';
-import type { FileSystemSigns, UseSigns } from '../volumes/volume-health.js';
+import type { PublicationRecord, StagingRecord } from '../catalogue/records.js';
+import { fileSystemTroubles } from '../host/file-system-errors.js';
+import { kernelPath } from '../host/target.js';
 import {
   belongsTo,
   blockDeviceAt,
@@ -18,8 +17,9 @@ import {
   stagedAt,
   stagedDevicePath,
   type VolumeView,
-} from './node-volume.js';
-import type { HealthDependencies } from './storage-signs.js';
+} from '../node/node-volume.js';
+import type { HealthDependencies } from './storage-observations.js';
+import type { FileSystemSigns, UseSigns } from './volume-health.js';
 
 /** A path on record, and what it was wanted for. */
 interface Place {

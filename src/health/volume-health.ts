@@ -2,7 +2,7 @@
  * Rules of volume and pool health: from signs to the conditions they mean.
  *
  * A condition lasts as long as its sign is seen; nothing is remembered here, and no sign is gathered
- * (services/ do that). Statuses mean: DATA_LOSS, content is gone or about to go; INACCESSIBLE, reading
+ * (the observations beside it do that). Statuses mean: DATA_LOSS, content is gone or about to go; INACCESSIBLE, reading
  * or writing fails; DEGRADED, it works and somebody should look at it. docs/health.md lists them all.
  */
 import type { PoolCapacity, StorageCondition } from '../backends/backend.js';

@@ -6,7 +6,7 @@
  * as that can be done. Knows no volumes.
  */
 import { readFile, stat, writeFile } from 'node:fs/promises';
-import { CsiError, errorCode } from '../errors.js';
+import { CsiError, errorCode } from '../base/errors.js';
 import type { NativeRunner } from '../native/pool.js';
 import { majorOf, minorOf } from './mountinfo.js';
 

@@ -14,7 +14,7 @@
  * leaves too (slave).
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { CsiError } from '../errors.js';
+import { CsiError } from '../base/errors.js';
 import { isHeldExclusively } from './exclusive-hold.js';
 import { ExecError, run } from './exec.js';
 import { otherBtrfsMounted } from './mounted-file-system.js';

@@ -6,7 +6,7 @@
  * is no proof: never detach or write by it.
  */
 import { readFile } from 'node:fs/promises';
-import { errorCode } from '../errors.js';
+import { errorCode } from '../base/errors.js';
 
 /** Of sysfs, whatever the device's own sectors are. */
 const SECTOR_BYTES = 512n;

@@ -7,8 +7,8 @@
  */
 import { stat } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { errorCode } from '../errors.js';
-import { mountsOfDevice, readMountInfo } from '../mount/mountinfo.js';
+import { errorCode } from '../base/errors.js';
+import { mountsOfDevice, readMountInfo } from './mountinfo.js';
 
 const PATIENCE_MS = 3000;
 const PAUSE_MS = 20;

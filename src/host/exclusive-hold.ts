@@ -4,7 +4,7 @@
  */
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { errorCode } from '../errors.js';
+import { errorCode } from '../base/errors.js';
 
 /** Of a block device: fails while it is mounted or opened in the same way. */
 const O_EXCLUSIVE = constants.O_RDONLY | constants.O_EXCL;

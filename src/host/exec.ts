@@ -6,7 +6,7 @@
  * kill it when the thread that started it ends, so a plugin that is killed leaves no mkfs behind that would
  * race with its successor's. (The signal survives the exec of mount, which is set-user-ID: for root the
  * ids do not change.) Only what a kill would harm is left to end by itself, holding a flock on its device
- * (mount/device-lock.ts) for as long as it runs.
+ * (device-lock.ts) for as long as it runs.
  *
  * A command that does not end in time is killed, or waited for no longer if it must not be killed; one
  * that cannot be killed, stuck in the kernel, is given up, so that no promise waits for ever. Knows
@@ -16,7 +16,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CsiError, errorCode } from '../errors.js';
+import { CsiError, errorCode } from '../base/errors.js';
 import {
   describeLimits,
   type Limits,

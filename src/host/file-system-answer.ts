@@ -7,8 +7,8 @@
  */
 import type { BigIntStatsFs } from 'node:fs';
 import { open, statfs } from 'node:fs/promises';
-import { errorCode } from '../errors.js';
-import { answerWithin } from '../patience.js';
+import { errorCode } from '../base/errors.js';
+import { answerWithin } from '../base/timeout.js';
 import type { MountEntry } from './mountinfo.js';
 
 export interface FileSystemAnswer {

@@ -7,7 +7,7 @@
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { errorCode } from '../errors.js';
+import { errorCode } from '../base/errors.js';
 import { ANSWER_MS, askFileSystem } from './file-system-answer.js';
 import type { MountEntry } from './mountinfo.js';
 

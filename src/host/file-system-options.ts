@@ -7,7 +7,7 @@
  * root command line. Options of a StorageClass may be shown in messages; mount flags of
  * a capability may be secret (CSI), so of them only the position is told. Runs no tool.
  */
-import { CsiError } from './errors.js';
+import { CsiError } from '../base/errors.js';
 import { FILE_SYSTEMS, type FileSystem } from './file-systems.js';
 
 /** What an option takes: nothing, a value, or a comma list of names with and without values. */

@@ -6,9 +6,9 @@
  * device, fails instead of doing harm.
  */
 import { open } from 'node:fs/promises';
-import { CsiError } from '../errors.js';
-import { type FileSystem, MKFS_MINIMUM_BYTES } from '../file-systems.js';
+import { CsiError } from '../base/errors.js';
 import { ExecError, run } from './exec.js';
+import { type FileSystem, MKFS_MINIMUM_BYTES } from './file-systems.js';
 
 /** What low-level probing finds on a device. */
 export type Signature =

@@ -7,10 +7,10 @@
  * it goes on if the plugin is killed, and nothing else touches the device until it has ended. Knows no
  * volumes.
  */
-import { CsiError } from '../errors.js';
-import type { FileSystem } from '../file-systems.js';
-import { hasCapability } from '../process-capabilities.js';
+import { CsiError } from '../base/errors.js';
+import { hasCapability } from '../plugin/process-capabilities.js';
 import { ExecError, run } from './exec.js';
+import type { FileSystem } from './file-systems.js';
 
 const RESIZE_TIMEOUT_MS = 3_600_000;
 const FSCK_FINE = [0, 1];

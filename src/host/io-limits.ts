@@ -9,7 +9,7 @@
  */
 import { access, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CsiError, errorCode } from '../errors.js';
+import { CsiError, errorCode } from '../base/errors.js';
 import type { DeviceNumber } from './device-attributes.js';
 
 /** Per second; null: no limit. */

@@ -5,7 +5,7 @@
  * Paths are resolved ones. Targets are made and removed in the directory they were found in. Knows
  * nothing of volumes.
  */
-import { CsiError, SystemError } from '../errors.js';
+import { CsiError, SystemError } from '../base/errors.js';
 import type { NativeRunner } from '../native/pool.js';
 import { type MountEntry, mountsAt, readMountInfo } from './mountinfo.js';
 import { assertEmpty, assertNoLink, assertTargetFits, type TargetType } from './target.js';

@@ -6,8 +6,8 @@
  */
 import { readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { errorCode } from '../errors.js';
-import type { FileSystem } from '../file-systems.js';
+import { errorCode } from '../base/errors.js';
+import type { FileSystem } from './file-systems.js';
 import { majorOf, minorOf, mountsOfDevice, readMountInfo } from './mountinfo.js';
 
 /** Mount options of ext4 that no superblock shall choose, by what /proc/fs/ext4 shows if they are in force. */

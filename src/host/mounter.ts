@@ -6,7 +6,7 @@
  * be sensitive and appear in no error. Knows nothing of volumes.
  */
 import { realpath, stat } from 'node:fs/promises';
-import { CsiError } from '../errors.js';
+import { CsiError } from '../base/errors.js';
 import { ExecError, run } from './exec.js';
 import {
   isOfDevice,

@@ -8,7 +8,7 @@
  */
 import { stat } from 'node:fs/promises';
 import { availableParallelism, totalmem } from 'node:os';
-import { packagePath } from '../package-root.js';
+import { packagePath } from '../base/package-root.js';
 import { deviceSizeBytes } from './device-attributes.js';
 import { majorOf, minorOf } from './mountinfo.js';
 

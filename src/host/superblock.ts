@@ -6,8 +6,8 @@
  * seen here. What the bytes mean is each file system's own file. Reads; never writes.
  */
 import { open } from 'node:fs/promises';
-import { CsiError } from '../errors.js';
-import type { FileSystem } from '../file-systems.js';
+import { CsiError } from '../base/errors.js';
+import type { FileSystem } from './file-systems.js';
 import type { Objection } from './objection.js';
 import {
   type BtrfsIdentity,

@@ -8,7 +8,7 @@
 import type { Stats } from 'node:fs';
 import { lstat, readdir, realpath } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { CsiError, errorCode } from '../errors.js';
+import { CsiError, errorCode } from '../base/errors.js';
 import { mountsAt, readMountInfo } from './mountinfo.js';
 
 export type TargetType = 'directory' | 'file';

@@ -6,11 +6,11 @@
  * scan. Chunks grow as the consumer takes them, and only one that has taken the first few is read ahead
  * for: a client that opens a stream and does not read costs small chunks only. Knows nothing of gRPC.
  */
-import type { Turn } from '../fair-turns.js';
-import type { FillRequest, FillResult, ScanSource } from './addon.js';
-import { toSystemError } from './pool.js';
-import type { ScanThreads } from './scan-threads.js';
-import type { FillAnswer } from './worker.js';
+import type { Turn } from '../base/fair-turns.js';
+import type { FillRequest, FillResult, ScanSource } from '../native/addon.js';
+import { toSystemError } from '../native/pool.js';
+import type { ScanThreads } from '../native/scan-threads.js';
+import type { FillAnswer } from '../native/worker.js';
 
 /** What one message may hold; a client may ask for less. Bigger ones cost latency and gain nothing. */
 export const MAX_ENTRIES_PER_MESSAGE = 8192;

@@ -9,6 +9,8 @@
  * existed since its deletion, and the code must not change when nobody remembers the reason.
  */
 import type { Backend } from '../backends/backend.js';
+import { CsiError, SystemError } from '../base/errors.js';
+import type { AsyncCatalogue, SnapshotRecord } from '../catalogue/records.js';
 import {
   parseInt32NonNegative,
   parseInt64,
@@ -17,13 +19,11 @@ import {
   requireString,
 } from '../csi/fields.js';
 import type { MessageWriter, RequestMessage, Service, StreamContext } from '../csi/service.js';
-import { CsiError, SystemError } from '../errors.js';
 import type { ScanSource } from '../native/addon.js';
 import type { ScanThreads } from '../native/scan-threads.js';
-import { scan } from '../native/scanner.js';
 import { type OperationLocks, shared, snapshotKey } from '../volumes/operation-locks.js';
 import { snapshotDeleting } from '../volumes/ready-volume.js';
-import type { AsyncCatalogue, SnapshotRecord } from '../volumes/records.js';
+import { scan } from './scanner.js';
 
 export interface SnapshotMetadataDependencies {
   catalogue: AsyncCatalogue;

@@ -7,7 +7,7 @@
  * fields when they cross threads. `null` means absent; no field is ever left out.
  */
 import { createRequire } from 'node:module';
-import { packagePath } from '../package-root.js';
+import { packagePath } from '../base/package-root.js';
 import type { DmAddon } from './dm-addon.js';
 import type { MountAddon } from './mount-addon.js';
 import type { ThinAddon, ThinScanSource } from './thin-addon.js';

@@ -8,7 +8,7 @@
  */
 import { type FileHandle, open } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { errorCode, SystemError } from '../errors.js';
+import { errorCode, SystemError } from '../base/errors.js';
 
 type Ioctl = (fd: number, request: number, argument: Buffer) => number;
 const ioctl = createRequire(import.meta.url)('ioctl') as Ioctl;

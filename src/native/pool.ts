@@ -6,7 +6,7 @@
  * task is bounded in time by the addon's contract instead.
  */
 import { Piscina } from 'piscina';
-import { CsiError, SystemError } from '../errors.js';
+import { CsiError, SystemError } from '../base/errors.js';
 import type { Addon, FillRequest, NativeFailure, NativeResult } from './addon.js';
 import type { FillAnswer, FillTask, IdleTask, UnaryTask } from './worker.js';
 

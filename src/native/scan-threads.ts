@@ -2,7 +2,7 @@
  * The scan threads as streams see them: shared fairly between pools and clients, and with a bound on the
  * memory of large chunks. Knows nothing of gRPC, nor of what a chunk is.
  */
-import { FairTurns, type Turn } from '../fair-turns.js';
+import { FairTurns, type Turn } from '../base/fair-turns.js';
 import type { FillRequest } from './addon.js';
 import type { NativeFiller } from './pool.js';
 import type { FillAnswer } from './worker.js';

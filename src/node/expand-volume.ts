@@ -5,13 +5,14 @@
  * The device is seen to first, since a controller that was killed may have grown the storage alone.
  * Everything may be repeated: what is large enough is left as it is. Requests arrive parsed.
  */
+
+import { CsiError, SystemError } from '../base/errors.js';
+import type { VolumeRecord } from '../catalogue/records.js';
 import type { CapacityRange, VolumeCapability } from '../csi/fields.js';
 import type { ResponseMessage } from '../csi/service.js';
-import { CsiError, SystemError } from '../errors.js';
-import { canGrowMounted } from '../mount/growth.js';
+import { canGrowMounted } from '../host/growth.js';
 import { deviceSizeBytes } from '../native/block-device.js';
-import type { VolumeRecord } from '../volumes/records.js';
-import { tooSmallToGrow } from './node-growth.js';
+import { tooSmallToGrow } from './growth.js';
 import {
   findUse,
   type NodeDependencies,

@@ -7,17 +7,19 @@
  * before anybody else can write to it.
  */
 import type { Attachment, Backend } from '../backends/backend.js';
+import { CsiError } from '../base/errors.js';
+import type { VolumeRecord } from '../catalogue/records.js';
 import type { MountAccess } from '../csi/fields.js';
-import { CsiError } from '../errors.js';
-import { parseMkfsOptions, parseStoredMountOptions } from '../file-system-options.js';
+import { uuidOf } from '../domain/identifiers.js';
+import { giveIdentity } from '../host/btrfs-identity.js';
+import { ExecError } from '../host/exec.js';
+import { parseMkfsOptions, parseStoredMountOptions } from '../host/file-system-options.js';
 import {
   DEFAULT_FILE_SYSTEM,
   FILE_SYSTEMS,
   type FileSystem,
   isFileSystem,
-} from '../file-systems.js';
-import { giveIdentity } from '../mount/btrfs-identity.js';
-import { ExecError } from '../mount/exec.js';
+} from '../host/file-systems.js';
 import {
   checkFileSystem,
   describeSignature,
@@ -25,18 +27,16 @@ import {
   mountOptions,
   probe,
   publishedOptions,
-} from '../mount/filesystem.js';
+} from '../host/filesystem.js';
 import { isFresh, markUsed } from '../volumes/first-use.js';
-import { uuidOf } from '../volumes/identifiers.js';
-import type { VolumeRecord } from '../volumes/records.js';
 import {
   type FileSystemStaging,
   growMounted,
   growsMounted,
   growUnmounted,
   mountsOf,
-} from './node-growth.js';
-import { assertAccepted, mountGuarded } from './node-mount-guard.js';
+} from './growth.js';
+import { assertAccepted, mountGuarded } from './mount-guard.js';
 import { isReaderOnly, type NodeDependencies } from './node-volume.js';
 
 /** Of a StorageClass: for mkfs, and for every mount of the volume. */

@@ -7,16 +7,16 @@
  */
 import { stat } from 'node:fs/promises';
 import type { Attachment } from '../backends/backend.js';
+import { CsiError, errorCode, StatusCode } from '../base/errors.js';
+import type { VolumeRecord } from '../catalogue/records.js';
 import type { MountAccess, VolumeCapability } from '../csi/fields.js';
 import type { CallContext } from '../csi/service.js';
-import { CsiError, errorCode, StatusCode } from '../errors.js';
-import { type FileSystem, MINIMUM_BYTES } from '../file-systems.js';
-import { checkFileSystem } from '../mount/filesystem.js';
-import { canGrowMounted, growUnmountedExt4 } from '../mount/growth.js';
-import { unmountLayers } from '../mount/layers.js';
-import { isOfDevice, mountsOfDevice, readMountInfo } from '../mount/mountinfo.js';
-import { isGrowable } from '../mount/superblock.js';
-import type { VolumeRecord } from '../volumes/records.js';
+import { type FileSystem, MINIMUM_BYTES } from '../host/file-systems.js';
+import { checkFileSystem } from '../host/filesystem.js';
+import { canGrowMounted, growUnmountedExt4 } from '../host/growth.js';
+import { unmountLayers } from '../host/layers.js';
+import { isOfDevice, mountsOfDevice, readMountInfo } from '../host/mountinfo.js';
+import { isGrowable } from '../host/superblock.js';
 import { isReaderOnly, type NodeDependencies } from './node-volume.js';
 
 /**

@@ -6,18 +6,18 @@
  * backup of the superblock in its place. What is in force is looked at afterwards. Makes no file system.
  */
 import type { Attachment } from '../backends/backend.js';
-import { CsiError } from '../errors.js';
-import type { FileSystem } from '../file-systems.js';
-import { isHeldExclusively } from '../mount/exclusive-hold.js';
-import { UNTRUSTED } from '../mount/filesystem.js';
-import { setLayerFlags } from '../mount/layers.js';
-import { otherBtrfsMounted, unaskedInForce } from '../mount/mounted-file-system.js';
-import { mount } from '../mount/mounter.js';
-import type { MountEntry } from '../mount/mountinfo.js';
-import { btrfsIdentity, superblockObjection } from '../mount/superblock.js';
-import { uuidOf } from '../volumes/identifiers.js';
-import type { VolumeRecord } from '../volumes/records.js';
-import { mountsOf } from './node-growth.js';
+import { CsiError } from '../base/errors.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import { uuidOf } from '../domain/identifiers.js';
+import { isHeldExclusively } from '../host/exclusive-hold.js';
+import type { FileSystem } from '../host/file-systems.js';
+import { UNTRUSTED } from '../host/filesystem.js';
+import { setLayerFlags } from '../host/layers.js';
+import { otherBtrfsMounted, unaskedInForce } from '../host/mounted-file-system.js';
+import { mount } from '../host/mounter.js';
+import type { MountEntry } from '../host/mountinfo.js';
+import { btrfsIdentity, superblockObjection } from '../host/superblock.js';
+import { mountsOf } from './growth.js';
 import { type NodeDependencies, usesOf, type VolumeView } from './node-volume.js';
 
 type Dependencies = Pick<NodeDependencies, 'native' | 'catalogue' | 'backendOf'>;

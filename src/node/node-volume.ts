@@ -7,11 +7,14 @@
 import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import type { Attachment, Backend } from '../backends/backend.js';
-import type { Config } from '../config.js';
+import { CsiError, errorCode } from '../base/errors.js';
+import type { AsyncCatalogue, PublicationRecord, VolumeRecord } from '../catalogue/records.js';
+import type { Config } from '../config/config.js';
 import type { VolumeCapability } from '../csi/fields.js';
-import { CsiError, errorCode } from '../errors.js';
-import { deviceLabel } from '../mount/device-attributes.js';
-import { splitFlags } from '../mount/filesystem.js';
+import { isVolumeId } from '../domain/identifiers.js';
+import type { VolumeCondition } from '../health/volume-health.js';
+import { deviceLabel } from '../host/device-attributes.js';
+import { splitFlags } from '../host/filesystem.js';
 import {
   isOfDevice,
   type MountEntry,
@@ -21,13 +24,10 @@ import {
   mountsOfDevice,
   mountsOfFileSystem,
   readMountInfo,
-} from '../mount/mountinfo.js';
-import { kernelPath } from '../mount/target.js';
+} from '../host/mountinfo.js';
+import { kernelPath } from '../host/target.js';
 import type { NativeRunner } from '../native/pool.js';
-import { isVolumeId } from '../volumes/identifiers.js';
 import type { OperationLocks } from '../volumes/operation-locks.js';
-import type { AsyncCatalogue, PublicationRecord, VolumeRecord } from '../volumes/records.js';
-import type { VolumeCondition } from '../volumes/volume-health.js';
 
 export interface NodeDependencies {
   config: NodeConfig;

@@ -10,6 +10,10 @@
  *   the others                              none: they change nothing
  */
 import { isDeepStrictEqual } from 'node:util';
+import { CsiError } from '../base/errors.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import { isPublishedReadOnly } from '../controller/publish-volume.js';
+import { nodeCapabilities, rpcCapabilities } from '../csi/capabilities.js';
 import {
   parseBoolean,
   parseCapacityRange,
@@ -25,23 +29,19 @@ import {
 import { isOrchestratorKey, podUidOf } from '../csi/orchestrator-keys.js';
 import type { CallContext, RequestMessage, ResponseMessage, Service } from '../csi/service.js';
 import { nodeSegment } from '../csi/topology.js';
-import { CsiError } from '../errors.js';
-import { assertMountFlags } from '../file-system-options.js';
-import { isFileSystem } from '../file-systems.js';
+import { assertMountFlags } from '../host/file-system-options.js';
+import { isFileSystem } from '../host/file-systems.js';
 import { pathKey, volumeKey } from '../volumes/operation-locks.js';
 import { readyVolume, volumeNotFound } from '../volumes/ready-volume.js';
-import type { VolumeRecord } from '../volumes/records.js';
 import { unsupportedReason } from '../volumes/volume-rules.js';
-import { nodeCapabilities, rpcCapabilities } from './capabilities.js';
-import { isPublishedReadOnly } from './controller-publish.js';
-import { expandVolume } from './node-expand.js';
-import { publicationPlace, resolveUsable, stagingPlace } from './node-paths.js';
-import { publishVolume } from './node-publish.js';
-import { stageVolume } from './node-stage.js';
-import { volumeStats } from './node-stats.js';
-import { releasePublication, unpublishUnknown } from './node-unpublish.js';
-import { unstageUnknown, unstageVolume } from './node-unstage.js';
+import { expandVolume } from './expand-volume.js';
 import type { NodeDependencies } from './node-volume.js';
+import { publicationPlace, resolveUsable, stagingPlace } from './paths.js';
+import { publishVolume } from './publish-volume.js';
+import { stageVolume } from './stage-volume.js';
+import { releasePublication, unpublishUnknown } from './unpublish-volume.js';
+import { unstageUnknown, unstageVolume } from './unstage-volume.js';
+import { volumeStats } from './volume-stats.js';
 
 export function createNodeService(deps: NodeDependencies): Service {
   return {

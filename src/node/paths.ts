@@ -7,13 +7,13 @@
  */
 import { realpath } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { CsiError } from '../errors.js';
-import { deviceLabel } from '../mount/device-attributes.js';
-import { type MountEntry, mountContaining, readMountInfo } from '../mount/mountinfo.js';
-import { protectedReason } from '../mount/protected-paths.js';
-import { kernelPath } from '../mount/target.js';
-import { volumeIdIn } from '../volumes/identifiers.js';
-import type { PublicationRecord, StagingRecord } from '../volumes/records.js';
+import { CsiError } from '../base/errors.js';
+import type { PublicationRecord, StagingRecord } from '../catalogue/records.js';
+import { volumeIdIn } from '../domain/identifiers.js';
+import { deviceLabel } from '../host/device-attributes.js';
+import { type MountEntry, mountContaining, readMountInfo } from '../host/mountinfo.js';
+import { protectedReason } from '../host/protected-paths.js';
+import { kernelPath } from '../host/target.js';
 import type { NodeDependencies } from './node-volume.js';
 
 type Deps = Pick<NodeDependencies, 'config' | 'catalogue'>;

@@ -7,9 +7,11 @@
  * time, the other access modes one. Requests arrive parsed.
  */
 import { isDeepStrictEqual } from 'node:util';
+import { attemptUndo } from '../base/best-effort.js';
+import { CsiError } from '../base/errors.js';
+import type { PublicationRecord, StagingRecord, VolumeRecord } from '../catalogue/records.js';
 import type { VolumeCapability } from '../csi/fields.js';
-import { CsiError } from '../errors.js';
-import { isDeviceReadOnly } from '../mount/device-attributes.js';
+import { isDeviceReadOnly } from '../host/device-attributes.js';
 import {
   type Bind,
   bindLayer,
@@ -18,14 +20,10 @@ import {
   removeTarget,
   setLayerFlags,
   unmountLayers,
-} from '../mount/layers.js';
-import { majorOf, minorOf, mountsAt } from '../mount/mountinfo.js';
-import { assertNoLink, assertTargetFits } from '../mount/target.js';
-import type { PublicationRecord, StagingRecord, VolumeRecord } from '../volumes/records.js';
-import { attemptUndo } from '../volumes/undo.js';
-import { optionsPublishedWith } from './node-filesystem.js';
-import type { Place } from './node-paths.js';
-import { releasePublication } from './node-unpublish.js';
+} from '../host/layers.js';
+import { majorOf, minorOf, mountsAt } from '../host/mountinfo.js';
+import { assertNoLink, assertTargetFits } from '../host/target.js';
+import { optionsPublishedWith } from './file-system.js';
 import {
   blockDeviceAt,
   foreignMount,
@@ -39,6 +37,8 @@ import {
   type VolumeView,
   viewVolume,
 } from './node-volume.js';
+import type { Place } from './paths.js';
+import { releasePublication } from './unpublish-volume.js';
 import { limitPod } from './volume-settings.js';
 
 /** A publication on its way: the request and what was found for it. */

@@ -3,28 +3,26 @@
  *
  * Raw block volumes have their device node bound to `<staging path>/device`, so that the kernel
  * knows that they are staged, and where. The order that makes a kill at any point harmless: record,
- * attach, make ready, mount (node-filesystem.ts for file systems). Requests arrive parsed.
+ * attach, make ready, mount (file-system.ts for file systems). Requests arrive parsed.
  */
 import { stat } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Attachment } from '../backends/backend.js';
+import { attemptUndo } from '../base/best-effort.js';
+import { CsiError } from '../base/errors.js';
+import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
 import type { VolumeCapability } from '../csi/fields.js';
 import type { CallContext } from '../csi/service.js';
-import { CsiError } from '../errors.js';
-import { isFileSystem } from '../file-systems.js';
-import { isToolAtWork } from '../mount/device-lock.js';
-import { bindLayer, makeTarget } from '../mount/layers.js';
-import { topMount } from '../mount/mounter.js';
-import { mountsAt } from '../mount/mountinfo.js';
-import { assertNoLink, entryAt } from '../mount/target.js';
+import { isToolAtWork } from '../host/device-lock.js';
+import { isFileSystem } from '../host/file-systems.js';
+import { bindLayer, makeTarget } from '../host/layers.js';
+import { topMount } from '../host/mounter.js';
+import { mountsAt } from '../host/mountinfo.js';
+import { assertNoLink, entryAt } from '../host/target.js';
 import { markUsed } from '../volumes/first-use.js';
-import type { StagingRecord, VolumeRecord } from '../volumes/records.js';
-import { attemptUndo } from '../volumes/undo.js';
-import { stageFileSystem } from './node-filesystem.js';
-import { growMounted, growsMounted } from './node-growth.js';
-import { distrust, releaseUnused } from './node-mount-guard.js';
-import type { Place } from './node-paths.js';
-import { clearStagedDevice, releaseStaging } from './node-unstage.js';
+import { stageFileSystem } from './file-system.js';
+import { growMounted, growsMounted } from './growth.js';
+import { distrust, releaseUnused } from './mount-guard.js';
 import {
   foreignMount,
   isReaderOnly,
@@ -37,6 +35,8 @@ import {
   type VolumeView,
   viewVolume,
 } from './node-volume.js';
+import type { Place } from './paths.js';
+import { clearStagedDevice, releaseStaging } from './unstage-volume.js';
 import { applyToDevice } from './volume-settings.js';
 
 /** Stages the volume; staged there with this capability already: done. */

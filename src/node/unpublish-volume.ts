@@ -6,12 +6,11 @@
  * published, wherever it leads now. Works without a record, without a known volume and without the
  * volume's pool, so that a node can always be cleaned up.
  */
-import { CsiError } from '../errors.js';
-import { removeTarget, unmountLayers } from '../mount/layers.js';
-import { mountsAt, readMountInfo } from '../mount/mountinfo.js';
-import { assertEmpty, assertNoLink, kernelPath } from '../mount/target.js';
-import type { PublicationRecord, VolumeRecord } from '../volumes/records.js';
-import type { Place } from './node-paths.js';
+import { CsiError } from '../base/errors.js';
+import type { PublicationRecord, VolumeRecord } from '../catalogue/records.js';
+import { removeTarget, unmountLayers } from '../host/layers.js';
+import { mountsAt, readMountInfo } from '../host/mountinfo.js';
+import { assertEmpty, assertNoLink, kernelPath } from '../host/target.js';
 import {
   type Belongs,
   belongsTo,
@@ -24,6 +23,7 @@ import {
   usesOf,
   viewForRelease,
 } from './node-volume.js';
+import type { Place } from './paths.js';
 import { liftPod } from './volume-settings.js';
 
 type Native = Pick<NodeDependencies, 'native'>;

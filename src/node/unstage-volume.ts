@@ -6,13 +6,12 @@
  * has gone. Killed anywhere, the next call finds what is left and goes on. A pool that cannot be asked
  * keeps nothing mounted; the device is left, and on record, for the call that finds the pool back.
  */
-import { CsiError } from '../errors.js';
-import { removeTarget, unmountLayers } from '../mount/layers.js';
-import { isMountPoint, topMount } from '../mount/mounter.js';
-import { type MountEntry, mountsAt, readMountInfo } from '../mount/mountinfo.js';
-import { assertNoLink, entryAt, kernelPath } from '../mount/target.js';
-import type { StagingRecord, VolumeRecord } from '../volumes/records.js';
-import type { Place } from './node-paths.js';
+import { CsiError } from '../base/errors.js';
+import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
+import { removeTarget, unmountLayers } from '../host/layers.js';
+import { isMountPoint, topMount } from '../host/mounter.js';
+import { type MountEntry, mountsAt, readMountInfo } from '../host/mountinfo.js';
+import { assertNoLink, entryAt, kernelPath } from '../host/target.js';
 import {
   type Belongs,
   belongsTo,
@@ -26,6 +25,7 @@ import {
   type VolumeView,
   viewForRelease,
 } from './node-volume.js';
+import type { Place } from './paths.js';
 import { resetDevice } from './volume-settings.js';
 
 type Native = Pick<NodeDependencies, 'native'>;

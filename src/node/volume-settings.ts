@@ -7,13 +7,13 @@
  * cgroup v2 is as good as any.
  */
 import { stat } from 'node:fs/promises';
-import { CsiError } from '../errors.js';
-import { applyBlockSettings } from '../mount/block-settings.js';
-import type { DeviceNumber } from '../mount/device-attributes.js';
-import { findPodCgroup, isCgroup2, liftLimits, setLimits } from '../mount/io-limits.js';
-import { majorOf, minorOf } from '../mount/mountinfo.js';
+import { CsiError } from '../base/errors.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import { applyBlockSettings } from '../host/block-settings.js';
+import type { DeviceNumber } from '../host/device-attributes.js';
+import { findPodCgroup, isCgroup2, liftLimits, setLimits } from '../host/io-limits.js';
+import { majorOf, minorOf } from '../host/mountinfo.js';
 import { type DeviceSettings, hasLimits, parseDeviceSettings } from '../volumes/device-settings.js';
-import type { VolumeRecord } from '../volumes/records.js';
 import { livePublications, type NodeDependencies, viewVolume } from './node-volume.js';
 
 /** To the device and all pods that use it. Nothing to do where the volume is not attached. */

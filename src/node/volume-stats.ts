@@ -8,13 +8,13 @@
  * how its condition becomes known.
  */
 import type { BigIntStatsFs } from 'node:fs';
+import { CsiError } from '../base/errors.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import { hasVolumeCondition } from '../csi/capabilities.js';
 import type { ResponseMessage } from '../csi/service.js';
-import { CsiError } from '../errors.js';
-import { askFileSystem } from '../mount/file-system-answer.js';
-import { topMount } from '../mount/mounter.js';
+import { askFileSystem } from '../host/file-system-answer.js';
+import { topMount } from '../host/mounter.js';
 import { deviceSizeBytes } from '../native/block-device.js';
-import type { VolumeRecord } from '../volumes/records.js';
-import { hasVolumeCondition } from './capabilities.js';
 import {
   findRemainingUse,
   type NodeDependencies,

@@ -16,7 +16,7 @@ import {
   type ServerInterceptor,
 } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
-import { type CallConnection, IncomingCalls } from './csi/incoming-calls.js';
+import { type CallConnection, IncomingCalls } from '../csi/incoming-calls.js';
 
 /** How long a last answer has to reach a client whose connection is being ended. */
 const POLITE_MS = 200;

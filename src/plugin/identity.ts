@@ -1,6 +1,7 @@
 /** CSI Identity: who the plugin is, what it can do, and whether it works. */
+
+import { type CapabilitySettings, pluginServices, VOLUME_EXPANSION } from '../csi/capabilities.js';
 import type { Service } from '../csi/service.js';
-import { type CapabilitySettings, pluginServices, VOLUME_EXPANSION } from './capabilities.js';
 
 export interface IdentityOptions extends CapabilitySettings {
   driverName: string;

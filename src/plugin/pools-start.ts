@@ -2,17 +2,17 @@
  * Builds and starts the pools of this node from the settings: the one place that knows which backend
  * serves which.
  */
-import type { Backend } from './backends/backend.js';
-import type { PoolEvent } from './backends/events.js';
-import { ReflinkBackend } from './backends/reflink/reflink-backend.js';
-import { BackendRegistry, type ConfiguredPool } from './backends/registry.js';
-import { ThinBackend } from './backends/thin/thin-backend.js';
-import type { Config, PoolConfig } from './config.js';
-import { CsiError } from './errors.js';
-import type { Logger } from './logger.js';
-import type { NativeRunner } from './native/pool.js';
-import { claimPool } from './volumes/reconcile.js';
-import type { AsyncCatalogue } from './volumes/records.js';
+import type { Backend } from '../backends/backend.js';
+import type { PoolEvent } from '../backends/events.js';
+import { ReflinkBackend } from '../backends/reflink/reflink-backend.js';
+import { BackendRegistry, type ConfiguredPool } from '../backends/registry.js';
+import { ThinBackend } from '../backends/thin/thin-backend.js';
+import { CsiError } from '../base/errors.js';
+import type { Logger } from '../base/logger.js';
+import type { AsyncCatalogue } from '../catalogue/records.js';
+import type { Config, PoolConfig } from '../config/config.js';
+import type { NativeRunner } from '../native/pool.js';
+import { claimPool } from '../volumes/reconcile.js';
 
 interface StartDependencies {
   catalogue: AsyncCatalogue;

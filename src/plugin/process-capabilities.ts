@@ -4,7 +4,7 @@
  * Knows nothing of what they are used for but the words for whoever has to grant them.
  */
 import { readFile } from 'node:fs/promises';
-import { CsiError } from './errors.js';
+import { CsiError } from '../base/errors.js';
 
 /** Bits of CapEff. */
 const BITS = { CAP_DAC_OVERRIDE: 1n, CAP_DAC_READ_SEARCH: 2n, CAP_SYS_RESOURCE: 24n } as const;

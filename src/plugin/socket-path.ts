@@ -12,8 +12,8 @@ import { createConnection } from 'node:net';
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { errorCode } from './errors.js';
-import { loadAddon } from './native/addon.js';
+import { errorCode } from '../base/errors.js';
+import { loadAddon } from '../native/addon.js';
 
 /** A start holds the lock for milliseconds; who has it for longer is none. */
 const LOCK_PATIENCE_MS = 10_000;

@@ -3,9 +3,9 @@
  * can be set to while the volume is in use.
  *
  * This file knows names, types, defaults and ranges, and turns a parameter map into settings. It
- * touches no device: mount/block-settings.ts and mount/io-limits.ts do.
+ * touches no device: host/block-settings.ts and host/io-limits.ts do.
  */
-import { CsiError } from '../errors.js';
+import { CsiError } from '../base/errors.js';
 
 export const IO_SCHEDULERS = ['none', 'mq-deadline', 'kyber', 'bfq'] as const;
 export type IoScheduler = (typeof IO_SCHEDULERS)[number];

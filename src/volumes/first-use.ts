@@ -6,7 +6,7 @@
  * knows better.
  */
 import type { Backend } from '../backends/backend.js';
-import type { AsyncCatalogue, VolumeRecord } from './records.js';
+import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
 
 /** Nobody but us has ever written to the volume. The caller holds its lock. */
 export async function isFresh(

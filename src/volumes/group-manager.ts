@@ -6,7 +6,21 @@
  * removed in one transaction each. All sources lie in one pool, because one point in time is what a
  * pool can give, and stay locked for the cut.
  */
-import { CsiError } from '../errors.js';
+import { CsiError } from '../base/errors.js';
+import type { GroupSnapshotRecord, SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
+import { newGroupSnapshotId } from '../domain/identifiers.js';
+import {
+  assertMembers,
+  assertSameRequest,
+  type GroupSnapshotRequest,
+  onlyPool,
+} from './group-rules.js';
+import {
+  groupSnapshotKey,
+  groupSnapshotNameKey,
+  snapshotKey,
+  volumeKey,
+} from './operation-locks.js';
 import {
   cutTogether,
   findSourceVolume,
@@ -15,21 +29,7 @@ import {
   refuseInUse,
   sizeAt,
   uncutSnapshot,
-} from './cut.js';
-import {
-  assertMembers,
-  assertSameRequest,
-  type GroupSnapshotRequest,
-  onlyPool,
-} from './group-rules.js';
-import { newGroupSnapshotId } from './identifiers.js';
-import {
-  groupSnapshotKey,
-  groupSnapshotNameKey,
-  snapshotKey,
-  volumeKey,
-} from './operation-locks.js';
-import type { GroupSnapshotRecord, SnapshotRecord, VolumeRecord } from './records.js';
+} from './take-snapshots.js';
 import type { ManagerDependencies } from './volume-manager.js';
 
 export interface GroupSnapshot {

@@ -3,8 +3,8 @@
  * group there is. No I/O.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { CsiError } from '../errors.js';
-import type { GroupSnapshotRecord, SnapshotRecord, VolumeRecord } from './records.js';
+import { CsiError } from '../base/errors.js';
+import type { GroupSnapshotRecord, SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
 
 export interface GroupSnapshotRequest {
   name: string;

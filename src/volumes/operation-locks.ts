@@ -6,7 +6,7 @@
  * and its siblings. The locks live in this process alone, and end with it.
  */
 import { normalize } from 'node:path/posix';
-import { CsiError } from '../errors.js';
+import { CsiError } from '../base/errors.js';
 
 export interface LockRequest {
   key: string;

@@ -6,7 +6,7 @@
  * falls between the two. Lives in this process alone: what a kill interrupts is undone at the next start.
  */
 import type { Backend, PoolCapacity } from '../backends/backend.js';
-import { CsiError } from '../errors.js';
+import { CsiError } from '../base/errors.js';
 
 interface PoolPromises {
   bytes: bigint;

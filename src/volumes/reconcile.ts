@@ -8,10 +8,7 @@
  */
 import type { Backend, PoolContents, PoolObject } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
-import { CsiError } from '../errors.js';
-import { membersOf } from './cut.js';
-import { onlyPool } from './group-rules.js';
-import type { KeptBases } from './kept-bases.js';
+import { CsiError } from '../base/errors.js';
 import type {
   AsyncCatalogue,
   GroupSnapshotRecord,
@@ -20,7 +17,10 @@ import type {
   SnapshotState,
   UnfinishedWork,
   VolumeRecord,
-} from './records.js';
+} from '../catalogue/records.js';
+import { onlyPool } from './group-rules.js';
+import type { KeptBases } from './retained-bases.js';
+import { membersOf } from './take-snapshots.js';
 import { finishExpansion, grownVolumes } from './volume-expansion.js';
 
 export interface ReconcileReport {

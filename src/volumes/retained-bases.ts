@@ -7,10 +7,15 @@
  * tool that asks for it next wants to know.
  */
 import type { Backend } from '../backends/backend.js';
-import { CsiError } from '../errors.js';
-import type { Logger } from '../logger.js';
+import { CsiError } from '../base/errors.js';
+import type { Logger } from '../base/logger.js';
+import type {
+  AsyncCatalogue,
+  KeptBaseRecord,
+  Remains,
+  SnapshotRecord,
+} from '../catalogue/records.js';
 import { type OperationLocks, snapshotKey } from './operation-locks.js';
-import type { AsyncCatalogue, KeptBaseRecord, Remains, SnapshotRecord } from './records.js';
 import { type KeptBaseLimits, settleRecords, type Verdict } from './retention.js';
 
 export interface KeptBasesDependencies {

@@ -3,7 +3,7 @@
  * limits and the time.
  */
 import type { KeptBases as HeldBases } from '../backends/backend.js';
-import type { KeptBaseRecord } from './records.js';
+import type { KeptBaseRecord } from '../catalogue/records.js';
 
 export interface KeptBaseLimits {
   /** Of one volume; 0: nothing is kept. */

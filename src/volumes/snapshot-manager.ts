@@ -4,7 +4,9 @@
  * As with volumes, a row in state `creating` comes before the cut and `ready` after it is durable.
  * The volume stays locked for the cut, so the rows' sequence is the order of the cuts.
  */
-import { CsiError } from '../errors.js';
+import { CsiError } from '../base/errors.js';
+import type { SnapshotRecord } from '../catalogue/records.js';
+import { snapshotKey, snapshotNameKey, volumeKey } from './operation-locks.js';
 import {
   cutTogether,
   findSourceVolume,
@@ -13,9 +15,7 @@ import {
   refuseInUse,
   sizeAt,
   uncutSnapshot,
-} from './cut.js';
-import { snapshotKey, snapshotNameKey, volumeKey } from './operation-locks.js';
-import type { SnapshotRecord } from './records.js';
+} from './take-snapshots.js';
 import type { ManagerDependencies } from './volume-manager.js';
 
 export interface SnapshotRequest {

@@ -5,13 +5,18 @@
  * Knows neither names nor requests; whoever calls holds the locks of the volumes.
  */
 import type { Backend, SnapshotCut, SnapshotMember } from '../backends/backend.js';
-import { CsiError } from '../errors.js';
+import { attemptUndo } from '../base/best-effort.js';
+import { CsiError } from '../base/errors.js';
+import type {
+  AsyncCatalogue,
+  NewSnapshot,
+  SnapshotRecord,
+  VolumeRecord,
+} from '../catalogue/records.js';
+import { newSnapshotId } from '../domain/identifiers.js';
 import { isFresh } from './first-use.js';
-import { newSnapshotId } from './identifiers.js';
 import { type LockRequest, volumeKey } from './operation-locks.js';
 import { volumeDeleting } from './ready-volume.js';
-import type { AsyncCatalogue, NewSnapshot, SnapshotRecord, VolumeRecord } from './records.js';
-import { attemptUndo } from './undo.js';
 
 /**
  * A volume that can be cut. Throws NOT_FOUND for any other id, FAILED_PRECONDITION for one that is being

@@ -12,8 +12,8 @@
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BackendRegistry } from '../backends/registry.js';
-import { CsiError, errorCode } from '../errors.js';
-import type { AsyncCatalogue } from './records.js';
+import { CsiError, errorCode } from '../base/errors.js';
+import type { AsyncCatalogue } from '../catalogue/records.js';
 
 /** A volume or snapshot that a pool holds and no row names. */
 export interface UnknownObject {

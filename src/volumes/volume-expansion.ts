@@ -6,9 +6,9 @@
  * it over. Nothing else about the volume changes, so there is nothing to undo.
  */
 import type { Backend, PoolContents } from '../backends/backend.js';
+import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
 import type { CapacityRange } from '../csi/fields.js';
 import type { PoolAdmission } from './pool-admission.js';
-import type { AsyncCatalogue, VolumeRecord } from './records.js';
 import type { ManagerDependencies } from './volume-manager.js';
 import { assertUnderLimit, expandedSize } from './volume-rules.js';
 

@@ -8,16 +8,16 @@
  */
 import type { Backend, PoolCapacity } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
+import { attemptUndo } from '../base/best-effort.js';
+import { CsiError } from '../base/errors.js';
+import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
 import type { CapacityRange, StringMap } from '../csi/fields.js';
-import { CsiError } from '../errors.js';
+import { newVolumeId } from '../domain/identifiers.js';
 import { isMutableParameter } from './device-settings.js';
-import { newVolumeId } from './identifiers.js';
-import type { KeptBases } from './kept-bases.js';
 import { type OperationLocks, volumeKey, volumeNameKey } from './operation-locks.js';
 import { PoolAdmission } from './pool-admission.js';
 import { readyVolume } from './ready-volume.js';
-import type { AsyncCatalogue, VolumeRecord } from './records.js';
-import { attemptUndo } from './undo.js';
+import type { KeptBases } from './retained-bases.js';
 import { expandVolume } from './volume-expansion.js';
 import { chooseSize, incompatibleField, type VolumeRequest } from './volume-rules.js';
 import { assertSourcePool, findSource, makeStorage, sourceLocks } from './volume-source.js';

@@ -2,16 +2,13 @@
  * The parameters of a StorageClass: which there are, and whether a volume can have them. What they do
  * is up to whom they are for: the pool registry, the node's file systems, the device settings.
  */
+
+import { CsiError } from '../base/errors.js';
 import { parseMap, type StringMap, type VolumeCapability } from '../csi/fields.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
-import { CsiError } from '../errors.js';
-import { parseMkfsOptions, parseMountOptions } from '../file-system-options.js';
-import { DEFAULT_FILE_SYSTEM, type FileSystem, isFileSystem } from '../file-systems.js';
-import {
-  isMutableParameter,
-  MUTABLE_PARAMETERS,
-  parseDeviceSettings,
-} from '../volumes/device-settings.js';
+import { parseMkfsOptions, parseMountOptions } from '../host/file-system-options.js';
+import { DEFAULT_FILE_SYSTEM, type FileSystem, isFileSystem } from '../host/file-systems.js';
+import { isMutableParameter, MUTABLE_PARAMETERS, parseDeviceSettings } from './device-settings.js';
 
 /** Fixed for the life of a volume. */
 export const VOLUME_PARAMETERS = ['pool', 'mkfsOptions', 'mountOptions'] as const;

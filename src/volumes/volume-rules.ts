@@ -4,8 +4,9 @@
  * No I/O and no state. Sizes are bytes.
  */
 import type { PoolCapacity } from '../backends/backend.js';
+import { CsiError } from '../base/errors.js';
+import type { VolumeRecord } from '../catalogue/records.js';
 import type { CapacityRange, StringMap, VolumeCapability } from '../csi/fields.js';
-import { CsiError } from '../errors.js';
 import {
   DEFAULT_FILE_SYSTEM,
   FILE_SYSTEMS,
@@ -13,8 +14,7 @@ import {
   isFileSystem,
   MINIMUM_BYTES,
   MKFS_MINIMUM_BYTES,
-} from '../file-systems.js';
-import type { VolumeRecord } from './records.js';
+} from '../host/file-systems.js';
 
 const MIB = 1n << 20n;
 

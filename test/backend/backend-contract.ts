@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { describeAttachments } from './contract-attachments.js';
 import { describeCopies } from './contract-copies.js';
-import { describeKeptBases } from './contract-kept-bases.js';
+import { describeKeptBases } from './contract-retained-bases.js';
 import { describeScans } from './contract-scans.js';
 import { describeSnapshots } from './contract-snapshots.js';
 import {

@@ -1,6 +1,6 @@
 /** What the contract suite needs to know of a backend besides the contract: how its volumes are used. */
 import type { Backend } from '../../src/backends/backend.js';
-import { newSnapshotId, newVolumeId } from '../../src/volumes/identifiers.js';
+import { newSnapshotId, newVolumeId } from '../../src/domain/identifiers.js';
 import { TEST_NODE_KEY } from '../support/records.js';
 
 export const VOLUME_BYTES = 4 << 20;

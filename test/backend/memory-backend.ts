@@ -17,7 +17,7 @@ import type {
   SnapshotMember,
   StorageCondition,
 } from '../../src/backends/backend.js';
-import { CsiError } from '../../src/errors.js';
+import { CsiError } from '../../src/base/errors.js';
 import type { ScanSource } from '../../src/native/addon.js';
 
 export const BLOCK_BYTES = 4096;

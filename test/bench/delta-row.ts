@@ -6,7 +6,7 @@
 import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
-import { packagePath } from '../../src/package-root.js';
+import { packagePath } from '../../src/base/package-root.js';
 import { makeSnapshotPair, type SnapshotPair } from './fragmented-volume.js';
 import { RawClient } from './raw-client.js';
 import type { Row, Side } from './report.js';

@@ -4,7 +4,7 @@
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { packagePath } from '../../src/package-root.js';
+import { packagePath } from '../../src/base/package-root.js';
 import { Workspace } from '../support/workspace.js';
 import { patternSnapshotId } from './pattern.js';
 import { RawClient } from './raw-client.js';

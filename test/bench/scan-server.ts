@@ -3,13 +3,13 @@
  * writer - over snapshots that stand in no catalogue and in no pool.
  */
 import type { Backend } from '../../src/backends/backend.js';
-import { createLogger } from '../../src/logger.js';
+import { createLogger } from '../../src/base/logger.js';
+import type { AsyncCatalogue, SnapshotRecord } from '../../src/catalogue/records.js';
+import { createSnapshotMetadataService } from '../../src/metadata/snapshot-metadata.js';
 import { NativePool } from '../../src/native/pool.js';
 import { ScanThreads } from '../../src/native/scan-threads.js';
-import { createPluginServer } from '../../src/server.js';
-import { createSnapshotMetadataService } from '../../src/services/snapshot-metadata.js';
+import { createPluginServer } from '../../src/plugin/server.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
-import type { AsyncCatalogue, SnapshotRecord } from '../../src/volumes/records.js';
 import { givenEndpoint, reportToParent } from './server-process.js';
 
 /** As many as the plugin has unless it is told otherwise. */

@@ -1,7 +1,7 @@
 /** The metadata of the rows thin-*: an origin with ten million blocks and two snapshots of it. */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { packagePath } from '../../src/package-root.js';
+import { packagePath } from '../../src/base/package-root.js';
 
 export const MAPPED_BLOCKS = 10_000_000;
 export const BLOCK_BYTES = 65_536;

@@ -1,6 +1,7 @@
 /** The native scan of a thin delta, called in this process the way a worker of the plugin calls it. */
+
+import { MAX_ENTRIES_PER_MESSAGE } from '../../src/metadata/scanner.js';
 import type { Addon, FillResult } from '../../src/native/addon.js';
-import { MAX_ENTRIES_PER_MESSAGE } from '../../src/native/scanner.js';
 import type { ThinScanSource } from '../../src/native/thin-addon.js';
 import { BASE_DEVICE, TARGET_DEVICE, VOLUME_BYTES } from './thin-cases.js';
 import { readRanges, type VisitRange } from './wire-reader.js';

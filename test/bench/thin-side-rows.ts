@@ -1,6 +1,6 @@
 /** Rows thin-* that hold the scan against something other than thin_delta's time. */
 import { spawnSync } from 'node:child_process';
-import { packagePath } from '../../src/package-root.js';
+import { packagePath } from '../../src/base/package-root.js';
 import type { Row } from './report.js';
 import { orderOf } from './settings.js';
 import { BASE_DEVICE, TARGET_DEVICE } from './thin-cases.js';

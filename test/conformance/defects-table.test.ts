@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test from 'node:test';
+import { packagePath } from '../../src/base/package-root.js';
 import { CHECKS } from '../../src/conformance/suite.js';
-import { packagePath } from '../../src/package-root.js';
 import { DEFECTS, defectTable } from './fake/defects.js';
 
 test('the documentation lists every broken driver, and the checks that catch it', () => {

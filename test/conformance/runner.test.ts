@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import { after, afterEach, test } from 'node:test';
+import { StatusCode } from '../../src/base/errors.js';
 import { type Check, CheckSkipped, expect } from '../../src/conformance/check.js';
 import type { SuiteOptions } from '../../src/conformance/options.js';
 import type { CheckResult } from '../../src/conformance/report.js';
 import { matches, runSuite } from '../../src/conformance/runner.js';
-import { StatusCode } from '../../src/errors.js';
 import { suiteOptions } from '../support/conformance-run.js';
 import { RecordingDriver } from '../support/recording-driver.js';
 import { Workspace } from '../support/workspace.js';

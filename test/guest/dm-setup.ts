@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import { after } from 'node:test';
-import { SystemError } from '../../src/errors.js';
+import { SystemError } from '../../src/base/errors.js';
 import type { DmDevice, ThinPoolStatus } from '../../src/native/dm-addon.js';
 import { NativePool } from '../../src/native/pool.js';
 import { DmFixture, type FaultyDisk } from '../support/dm-fixture.js';

@@ -4,7 +4,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, rmSync, statSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { majorOf, minorOf } from '../../src/mount/mountinfo.js';
+import { majorOf, minorOf } from '../../src/host/mountinfo.js';
 import type { DmDevice } from '../../src/native/dm-addon.js';
 import { type DmScene, dmTest, fails, MIB, readBlock, writeBlocks } from './dm-setup.js';
 

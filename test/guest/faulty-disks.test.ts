@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { type FileHandle, open } from 'node:fs/promises';
-import { SystemError } from '../../src/errors.js';
+import { SystemError } from '../../src/base/errors.js';
 import type { DmDevice } from '../../src/native/dm-addon.js';
 import { NativePool } from '../../src/native/pool.js';
 import { DmFixture, type FaultyDisk } from '../support/dm-fixture.js';

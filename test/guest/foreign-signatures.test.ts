@@ -16,9 +16,9 @@ import {
 } from 'node:fs';
 import { basename, join } from 'node:path';
 import { after, before } from 'node:test';
+import { packagePath } from '../../src/base/package-root.js';
+import { newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
 import { NativePool } from '../../src/native/pool.js';
-import { packagePath } from '../../src/package-root.js';
-import { newVolumeId, nodeKey } from '../../src/volumes/identifiers.js';
 import { luksHeader, partitionTable } from '../support/foreign-signatures.js';
 import { Workspace } from '../support/workspace.js';
 import { guestTest, isGuest } from './guest.js';

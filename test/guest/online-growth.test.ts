@@ -7,7 +7,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { open, readFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { canGrowMounted } from '../../src/mount/growth.js';
+import { canGrowMounted } from '../../src/host/growth.js';
 import { NativePool } from '../../src/native/pool.js';
 import { Workspace } from '../support/workspace.js';
 import { guestTest } from './guest.js';

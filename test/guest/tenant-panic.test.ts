@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { newSnapshotId, nodeKey } from '../../src/volumes/identifiers.js';
+import { newSnapshotId, nodeKey } from '../../src/domain/identifiers.js';
 import {
   blockCapability,
   mountCapability,

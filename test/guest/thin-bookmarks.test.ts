@@ -1,5 +1,5 @@
 /**
- * Deltas from deleted snapshots on the real dm-thin: each condition that docs/kept-bases.md names, and
+ * Deltas from deleted snapshots on the real dm-thin: each condition that docs/retained-bases.md names, and
  * that a base is lost where one is not met.
  */
 import assert from 'node:assert/strict';
@@ -16,7 +16,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { after } from 'node:test';
-import { openLedger } from '../../src/backends/thin/ledger-client.js';
+import { openLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { rejectsWith } from '../support/expect-status.js';
 import {
   closeThreads,

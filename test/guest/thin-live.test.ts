@@ -3,10 +3,10 @@
  * this process and not as commands: on an emulated processor Node.js takes long to start.
  */
 import assert from 'node:assert/strict';
-import { readRuns } from '../../src/cli/thin-runs.js';
-import { type SnapshotChoice, ThinTrees } from '../../src/cli/thin-trees.js';
-import { XML_TAIL, xmlHead, xmlRows } from '../../src/cli/thin-xml.js';
-import { CsiError, StatusCode } from '../../src/errors.js';
+import { CsiError, StatusCode } from '../../src/base/errors.js';
+import { readRuns } from '../../src/cli/thin/runs.js';
+import { type SnapshotChoice, ThinTrees } from '../../src/cli/thin/trees.js';
+import { XML_TAIL, xmlHead, xmlRows } from '../../src/cli/thin/xml.js';
 import { thinTool } from '../support/thin-tools.js';
 import { type DmScene, dmTest, TestPool, writeBlocks } from './dm-setup.js';
 

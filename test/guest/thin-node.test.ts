@@ -8,7 +8,7 @@ import { readFileSync, rmdirSync, statfsSync, statSync, writeFileSync } from 'no
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { minorOf } from '../../src/mount/mountinfo.js';
+import { minorOf } from '../../src/host/mountinfo.js';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
 import { assertOneMoment, OrderedWriter, readNumber } from '../support/ordered-writer.js';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, writeSync } from 'node:fs';
 import type { PoolEvent } from '../../src/backends/events.js';
-import { EmbeddedDevices } from '../../src/backends/thin/embedded-devices.js';
+import { EmbeddedDevices } from '../../src/backends/thin/pool/embedded-devices.js';
 import type { ThinPoolOptions } from '../../src/backends/thin/thin-backend.js';
 import { newVolume, SIZE } from '../backend/harness.js';
 import { ThinHarness, type ThinKind } from '../backend/thin-harness.js';

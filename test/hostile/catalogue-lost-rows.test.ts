@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { packagePath } from '../../src/package-root.js';
+import { packagePath } from '../../src/base/package-root.js';
 import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';

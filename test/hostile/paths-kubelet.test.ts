@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, statfsSync, writeFileSync } from 'node:fs';
-import { SystemError } from '../../src/errors.js';
-import { mount } from '../../src/mount/mounter.js';
+import { SystemError } from '../../src/base/errors.js';
+import { mount } from '../../src/host/mounter.js';
 import type { NativeRunner } from '../../src/native/pool.js';
-import { growMounted } from '../../src/services/node-growth.js';
+import { growMounted } from '../../src/node/growth.js';
 import {
   blockCapability,
   mountCapability,

@@ -7,8 +7,8 @@ import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { StartError } from '../../src/server.js';
-import { bindSocketPath } from '../../src/socket-path.js';
+import { StartError } from '../../src/plugin/server.js';
+import { bindSocketPath } from '../../src/plugin/socket-path.js';
 import { fakeService, makeServer, temporaryDirectory } from '../integration/server-fixture.js';
 
 const ROUNDS = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 20 : 200;

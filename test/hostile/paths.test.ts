@@ -10,7 +10,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { resolveUsable } from '../../src/services/node-paths.js';
+import { resolveUsable } from '../../src/node/paths.js';
 import {
   blockCapability,
   mountCapability,

@@ -5,8 +5,8 @@
 import assert from 'node:assert/strict';
 import protobuf from 'protobufjs';
 import { CSI_PACKAGE, csiProto } from '../../src/csi/proto.js';
+import { LawfulRequests } from '../support/conforming-requests.js';
 import type { Message } from '../support/csi-client.js';
-import { LawfulRequests } from '../support/lawful-requests.js';
 import {
   allRpcs,
   decodeMessage,

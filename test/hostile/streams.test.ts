@@ -7,13 +7,13 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type * as grpc from '@grpc/grpc-js';
 import type { Backend } from '../../src/backends/backend.js';
+import type { AsyncCatalogue } from '../../src/catalogue/records.js';
+import { createSnapshotMetadataService } from '../../src/metadata/snapshot-metadata.js';
 import type { FillRequest } from '../../src/native/addon.js';
 import type { NativeFiller } from '../../src/native/pool.js';
 import { ScanThreads } from '../../src/native/scan-threads.js';
 import type { FillAnswer } from '../../src/native/worker.js';
-import { createSnapshotMetadataService } from '../../src/services/snapshot-metadata.js';
 import { OperationLocks, snapshotKey } from '../../src/volumes/operation-locks.js';
-import type { AsyncCatalogue } from '../../src/volumes/records.js';
 import {
   frame,
   type RawClient,

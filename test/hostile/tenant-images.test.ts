@@ -15,8 +15,8 @@ import {
   writeSync,
 } from 'node:fs';
 import { basename } from 'node:path';
-import { newSnapshotId, newVolumeId, nodeKey, uuidOf } from '../../src/volumes/identifiers.js';
-import type { VolumeRecord } from '../../src/volumes/records.js';
+import type { VolumeRecord } from '../../src/catalogue/records.js';
+import { newSnapshotId, newVolumeId, nodeKey, uuidOf } from '../../src/domain/identifiers.js';
 import {
   blockCapability,
   mountCapability,

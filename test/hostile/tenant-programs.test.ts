@@ -6,9 +6,9 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { chmodSync, closeSync, copyFileSync, openSync } from 'node:fs';
 import { join } from 'node:path';
-import { FILE_SYSTEMS } from '../../src/file-systems.js';
-import { topMount } from '../../src/mount/mounter.js';
-import type { VolumeRecord } from '../../src/volumes/records.js';
+import type { VolumeRecord } from '../../src/catalogue/records.js';
+import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
+import { topMount } from '../../src/host/mounter.js';
 import {
   blockCapability,
   mountCapability,

@@ -17,11 +17,11 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { FILE_SYSTEMS, type FileSystem } from '../../src/file-systems.js';
-import type { Objection } from '../../src/mount/objection.js';
-import { btrfsObjection, identityOf, isBtrfsGrowable } from '../../src/mount/superblock-btrfs.js';
-import { ext4Objection, isExt4Growable } from '../../src/mount/superblock-ext4.js';
-import { isXfsGrowable, xfsObjection } from '../../src/mount/superblock-xfs.js';
+import { FILE_SYSTEMS, type FileSystem } from '../../src/host/file-systems.js';
+import type { Objection } from '../../src/host/objection.js';
+import { btrfsObjection, identityOf, isBtrfsGrowable } from '../../src/host/superblock-btrfs.js';
+import { ext4Objection, isExt4Growable } from '../../src/host/superblock-ext4.js';
+import { isXfsGrowable, xfsObjection } from '../../src/host/superblock-xfs.js';
 import { type Random, seededRandom } from '../support/random.js';
 
 const ROUNDS = process.env['BLOCKDELTA_TEST_LONG'] === '1' ? 300_000 : 30_000;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { after, test } from 'node:test';
-import { SystemError } from '../../src/errors.js';
+import { SystemError } from '../../src/base/errors.js';
 import { deviceSizeBytes } from '../../src/native/block-device.js';
 import { skipUnlessRoot, Workspace } from '../support/workspace.js';
 

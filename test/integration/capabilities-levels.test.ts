@@ -5,8 +5,8 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { after, before } from 'node:test';
-import type { CsiLevel } from '../../src/config.js';
-import { packagePath } from '../../src/package-root.js';
+import { packagePath } from '../../src/base/package-root.js';
+import type { CsiLevel } from '../../src/config/config.js';
 import { blockCapability, type Message } from '../support/csi-client.js';
 import { createRequest } from '../support/orchestrator.js';
 import { Plugin } from '../support/plugin.js';

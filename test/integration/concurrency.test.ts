@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync } from 'node:fs';
 import { after } from 'node:test';
-import type { StatusName } from '../../src/errors.js';
+import type { StatusName } from '../../src/base/errors.js';
 import { CsiClient, type Message } from '../support/csi-client.js';
 import { createRequest, type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
 import { startReport } from '../support/plugin-log.js';

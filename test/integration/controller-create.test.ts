@@ -1,7 +1,7 @@
 /** CreateVolume: required fields, capabilities, parameters, idempotence by name. */
 import assert from 'node:assert/strict';
 
-import { knownParameters } from '../../src/services/volume-parameters.js';
+import { knownParameters } from '../../src/volumes/volume-parameters.js';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { createRequest, MIB } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';

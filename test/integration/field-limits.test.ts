@@ -5,9 +5,9 @@
 import assert from 'node:assert/strict';
 import { after } from 'node:test';
 import type { ServiceError } from '@grpc/grpc-js';
-import { StatusCode, type StatusName } from '../../src/errors.js';
+import { StatusCode, type StatusName } from '../../src/base/errors.js';
+import { LawfulRequests } from '../support/conforming-requests.js';
 import type { Message } from '../support/csi-client.js';
-import { LawfulRequests } from '../support/lawful-requests.js';
 import { allRpcs, encodeMessage, RawConnection, type RpcDescription } from '../support/raw-call.js';
 import { type FieldPlace, fieldsOf, requiredFields, withField } from '../support/request-fields.js';
 import { runPlugin, test } from '../support/running-plugin.js';

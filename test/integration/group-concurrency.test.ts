@@ -1,7 +1,7 @@
 /** Two callers at once on one group snapshot, or on what it is cut of: each call is whole or refused. */
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
-import type { StatusName } from '../../src/errors.js';
+import type { StatusName } from '../../src/base/errors.js';
 import type { Message } from '../support/csi-client.js';
 import type { HeldGroup, HeldVolume } from '../support/orchestrator.js';
 import { startReport } from '../support/plugin-log.js';

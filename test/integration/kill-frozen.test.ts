@@ -9,7 +9,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { FILE_SYSTEMS } from '../../src/file-systems.js';
+import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
 import { mountCapability } from '../support/csi-client.js';
 import { MIB } from '../support/orchestrator.js';
 import { statusOf } from '../support/refusal.js';

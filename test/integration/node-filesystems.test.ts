@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFileSync, statfsSync, writeFileSync } from 'node:fs';
-import { FILE_SYSTEMS, type FileSystem } from '../../src/file-systems.js';
-import { probe } from '../../src/mount/filesystem.js';
-import { canGrowMounted } from '../../src/mount/growth.js';
-import { newSnapshotId, nodeKey, uuidOf } from '../../src/volumes/identifiers.js';
-import type { VolumeRecord } from '../../src/volumes/records.js';
+import type { VolumeRecord } from '../../src/catalogue/records.js';
+import { newSnapshotId, nodeKey, uuidOf } from '../../src/domain/identifiers.js';
+import { FILE_SYSTEMS, type FileSystem } from '../../src/host/file-systems.js';
+import { probe } from '../../src/host/filesystem.js';
+import { canGrowMounted } from '../../src/host/growth.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { MIB } from '../support/records.js';
 import { test as rootTest } from '../support/running-plugin.js';

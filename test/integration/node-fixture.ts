@@ -6,13 +6,13 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
 import { after, before } from 'node:test';
 import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
+import { type OpenCatalogue, openCatalogue } from '../../src/catalogue/catalogue-client.js';
+import type { VolumeRecord } from '../../src/catalogue/records.js';
 import type { ResponseMessage, Service } from '../../src/csi/service.js';
 import { NativePool } from '../../src/native/pool.js';
-import { createNodeService } from '../../src/services/node.js';
-import type { NodeConfig, NodeDependencies } from '../../src/services/node-volume.js';
-import { type OpenCatalogue, openCatalogue } from '../../src/volumes/catalogue-client.js';
+import { createNodeService } from '../../src/node/node.js';
+import type { NodeConfig, NodeDependencies } from '../../src/node/node-volume.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
-import type { VolumeRecord } from '../../src/volumes/records.js';
 import { MIB, volumeRecord } from '../support/records.js';
 import {
   loopsBelow,

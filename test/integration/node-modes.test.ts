@@ -1,7 +1,7 @@
 /** CSI's table of second publications on one node (rule NP4), for every access mode that is served. */
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import type { VolumeRecord } from '../../src/volumes/records.js';
+import type { VolumeRecord } from '../../src/catalogue/records.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';
 import { blockCapability, mountCapability, type NodeFixture, useNode } from './node-fixture.js';

@@ -7,7 +7,7 @@
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { FILE_SYSTEMS } from '../../src/file-systems.js';
+import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
 import { blockCapability, mountCapability, openNode, XFS_SIZE } from './node-fixture.js';
 
 const [directory = '', firstTurn = '0', ...snapshots] = process.argv.slice(2);

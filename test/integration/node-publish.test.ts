@@ -14,7 +14,7 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
-import type { VolumeRecord } from '../../src/volumes/records.js';
+import type { VolumeRecord } from '../../src/catalogue/records.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';
 import type { Workspace } from '../support/workspace.js';

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import { test } from 'node:test';
-import { CsiError } from '../../src/errors.js';
-import type { VolumeRecord } from '../../src/volumes/records.js';
+import { CsiError } from '../../src/base/errors.js';
+import type { VolumeRecord } from '../../src/catalogue/records.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { skipUnlessRoot, Workspace } from '../support/workspace.js';
 import {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statfsSync, writeFileSync } from 'node:fs';
-import { FILE_SYSTEMS } from '../../src/file-systems.js';
+import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
 import { runPlugin, test } from '../support/running-plugin.js';

@@ -1,8 +1,8 @@
 /** btrfs volumes smaller than what the kernel grows a btrfs to, as older versions have made them. */
 import assert from 'node:assert/strict';
 import { readFileSync, statfsSync, writeFileSync } from 'node:fs';
-import { newSnapshotId, nodeKey } from '../../src/volumes/identifiers.js';
-import type { VolumeRecord } from '../../src/volumes/records.js';
+import type { VolumeRecord } from '../../src/catalogue/records.js';
+import { newSnapshotId, nodeKey } from '../../src/domain/identifiers.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { MIB } from '../support/records.js';
 import { test as rootTest } from '../support/running-plugin.js';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
-import { FILE_SYSTEMS } from '../../src/file-systems.js';
-import { newSnapshotId, nodeKey } from '../../src/volumes/identifiers.js';
+import { newSnapshotId, nodeKey } from '../../src/domain/identifiers.js';
+import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
 import { volumeKey } from '../../src/volumes/operation-locks.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';

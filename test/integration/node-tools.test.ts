@@ -7,9 +7,9 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { statSync, writeFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import { isToolAtWork } from '../../src/mount/device-lock.js';
-import { newSnapshotId, newVolumeId, nodeKey } from '../../src/volumes/identifiers.js';
-import type { VolumeRecord } from '../../src/volumes/records.js';
+import type { VolumeRecord } from '../../src/catalogue/records.js';
+import { newSnapshotId, newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
+import { isToolAtWork } from '../../src/host/device-lock.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';
 import {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { packagePath } from '../../src/package-root.js';
+import { packagePath } from '../../src/base/package-root.js';
 import { mountCapability } from '../support/csi-client.js';
 import { createRequest, untilSettled } from '../support/orchestrator.js';
 import { statusOf } from '../support/refusal.js';

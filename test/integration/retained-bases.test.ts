@@ -1,11 +1,11 @@
 /** Deltas whose base was deleted, as a client sees them: over a pool in memory that keeps bases. */
 import assert from 'node:assert/strict';
 import { after, afterEach, beforeEach, test } from 'node:test';
+import type { SnapshotRecord, VolumeRecord } from '../../src/catalogue/records.js';
 import type { MessageWriter } from '../../src/csi/service.js';
+import { createSnapshotMetadataService } from '../../src/metadata/snapshot-metadata.js';
 import { NativePool } from '../../src/native/pool.js';
 import { ScanThreads } from '../../src/native/scan-threads.js';
-import { createSnapshotMetadataService } from '../../src/services/snapshot-metadata.js';
-import type { SnapshotRecord, VolumeRecord } from '../../src/volumes/records.js';
 import type { Range } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { patientTurn } from '../support/turn.js';

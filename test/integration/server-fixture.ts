@@ -5,12 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import * as grpc from '@grpc/grpc-js';
+import type { CsiError } from '../../src/base/errors.js';
+import { createLogger } from '../../src/base/logger.js';
 import type { Call } from '../../src/csi/calls.js';
 import { CSI_PACKAGE, clientServices, csiProto } from '../../src/csi/proto.js';
 import type { CallContext, Service, ServiceName } from '../../src/csi/service.js';
-import type { CsiError } from '../../src/errors.js';
-import { createLogger } from '../../src/logger.js';
-import { type CallLimits, createPluginServer, type PluginServer } from '../../src/server.js';
+import { type CallLimits, createPluginServer, type PluginServer } from '../../src/plugin/server.js';
 import { CsiClient } from '../support/csi-client.js';
 
 export type LogLine = Record<string, unknown>;

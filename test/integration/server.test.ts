@@ -14,10 +14,10 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import * as grpc from '@grpc/grpc-js';
+import { CsiError } from '../../src/base/errors.js';
 import { CSI_PACKAGE, clientServices, csiProto } from '../../src/csi/proto.js';
 import type { CallContext, RequestMessage, ServiceName } from '../../src/csi/service.js';
-import { CsiError } from '../../src/errors.js';
-import { StartError } from '../../src/server.js';
+import { StartError } from '../../src/plugin/server.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import {

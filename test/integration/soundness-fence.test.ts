@@ -9,7 +9,7 @@ import { closeSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { StatusCode } from '../../src/errors.js';
+import { StatusCode } from '../../src/base/errors.js';
 import { listExtents } from '../support/extent-list.js';
 import { cloneRange, setImmutable } from '../support/ioctls.js';
 import { assertSound, Tally } from '../support/metadata-check.js';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { closeSync, copyFileSync, openSync, writeSync } from 'node:fs';
 import { after, type TestContext, test } from 'node:test';
-import { packagePath } from '../../src/package-root.js';
+import { packagePath } from '../../src/base/package-root.js';
 import { endOf, runCommand, startCommand } from '../support/command.js';
 import { makeThinMetadata, skipWithoutThinTools, thinTool } from '../support/thin-tools.js';
 import { skipUnlessRoot, Workspace } from '../support/workspace.js';

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
 import { after, type TestContext, test } from 'node:test';
-import { EmbeddedDevices } from '../../src/backends/thin/embedded-devices.js';
-import { SystemError } from '../../src/errors.js';
+import { EmbeddedDevices } from '../../src/backends/thin/pool/embedded-devices.js';
+import { SystemError } from '../../src/base/errors.js';
 import type { FileState } from '../../src/native/addon.js';
 import { deviceSizeBytes } from '../../src/native/block-device.js';
 import { NativePool, type NativeRunner } from '../../src/native/pool.js';

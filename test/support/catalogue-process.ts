@@ -4,8 +4,8 @@
  *   node catalogue-process.js <file> open       opens it and says OPEN, or REFUSED <code> <message>
  *   node catalogue-process.js <file> insert     inserts volumes for ever, one line with the id each
  */
-import { CsiError } from '../../src/errors.js';
-import { openSqliteCatalogue, type SqliteCatalogue } from '../../src/volumes/sqlite-catalogue.js';
+import { CsiError } from '../../src/base/errors.js';
+import { openSqliteCatalogue, type SqliteCatalogue } from '../../src/catalogue/sqlite-catalogue.js';
 import { snapshotRecord, volumeRecord } from './records.js';
 
 const [file = '', action = ''] = process.argv.slice(2);

@@ -9,7 +9,7 @@ import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { closeSync, ftruncateSync, openSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import { SystemError } from '../../src/errors.js';
+import { SystemError } from '../../src/base/errors.js';
 import type { DmDevice } from '../../src/native/dm-addon.js';
 import type { NativeRunner } from '../../src/native/pool.js';
 import type { Workspace } from './workspace.js';

@@ -1,6 +1,6 @@
 /** Assertions on a failed call: by status code, whether it comes from the domain or over gRPC. */
 import assert from 'node:assert/strict';
-import { StatusCode, type StatusName } from '../../src/errors.js';
+import { StatusCode, type StatusName } from '../../src/base/errors.js';
 
 /** The promise rejects with this status and a message that matches. */
 export async function rejectsWith(

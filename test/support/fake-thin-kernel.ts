@@ -2,7 +2,7 @@
  * A thin pool in memory behind the addon's calls: what the kernel does with messages and tables, as far
  * as ids, transactions and devices go; no content. For tests of the order of steps.
  */
-import { SystemError } from '../../src/errors.js';
+import { SystemError } from '../../src/base/errors.js';
 import type {
   DmDevice,
   ThinCutMember,

@@ -2,7 +2,7 @@
  * The metadata of a thin pool in memory, behind the same calls as the addon's: for tests of what is
  * done with answers, and of pools that move on between two questions.
  */
-import { SystemError } from '../../src/errors.js';
+import { SystemError } from '../../src/base/errors.js';
 import type { NativeRunner } from '../../src/native/pool.js';
 import type { ThinDeviceDetails, ThinSuperblock } from '../../src/native/thin-addon.js';
 

@@ -1,7 +1,7 @@
 /** Sends the requests of a fuzzer over several connections at once, and judges the answers. */
 import { readFileSync } from 'node:fs';
 import type { ServiceError } from '@grpc/grpc-js';
-import { StatusCode } from '../../src/errors.js';
+import { StatusCode } from '../../src/base/errors.js';
 import type { Message } from './csi-client.js';
 import type { FuzzWorld } from './plausible-requests.js';
 import type { Random } from './random.js';

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import type { StatusName } from '../../src/errors.js';
+import type { StatusName } from '../../src/base/errors.js';
 import { blockCapability, CsiClient, type Message, mountCapability } from './csi-client.js';
 import { createRequest, MIB } from './orchestrator.js';
 import { Random } from './random.js';

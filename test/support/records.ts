@@ -1,7 +1,8 @@
 /** Catalogue records with plausible fields, for tests that care about one or two of them. */
+
+import type { SnapshotRecord, VolumeRecord } from '../../src/catalogue/records.js';
 import type { VolumeCapability } from '../../src/csi/fields.js';
-import { newSnapshotId, newVolumeId, nodeKey } from '../../src/volumes/identifiers.js';
-import type { SnapshotRecord, VolumeRecord } from '../../src/volumes/records.js';
+import { newSnapshotId, newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
 
 export const TEST_NODE_KEY = nodeKey('test-node');
 export const MIB = 1n << 20n;

@@ -1,7 +1,7 @@
 /** What CSI asks of every failed call, asserted on the error a gRPC client gets. */
 import assert from 'node:assert/strict';
 import type { ServiceError } from '@grpc/grpc-js';
-import { StatusCode, type StatusName } from '../../src/errors.js';
+import { StatusCode, type StatusName } from '../../src/base/errors.js';
 
 /**
  * The call fails with one of these codes, a message for humans and no details. Resolves to the

@@ -1,8 +1,8 @@
 /** The fields of requests as the proto describes them, nested ones too, each with its place. */
 import { readFileSync } from 'node:fs';
 import protobuf from 'protobufjs';
+import { packagePath } from '../../src/base/package-root.js';
 import { CSI_PACKAGE, csiProto } from '../../src/csi/proto.js';
-import { packagePath } from '../../src/package-root.js';
 import type { Message } from './csi-client.js';
 
 export type FieldKind = 'string' | 'strings' | 'map' | 'integer' | 'enum';

@@ -1,8 +1,8 @@
 /** Kept bases of a catalogue with limits that tests do not meet by chance, and what is logged of them. */
-import { createLogger } from '../../src/logger.js';
-import { KeptBases } from '../../src/volumes/kept-bases.js';
+import { createLogger } from '../../src/base/logger.js';
+import type { AsyncCatalogue } from '../../src/catalogue/records.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
-import type { AsyncCatalogue } from '../../src/volumes/records.js';
+import { KeptBases } from '../../src/volumes/retained-bases.js';
 import type { KeptBaseLimits } from '../../src/volumes/retention.js';
 
 export type LogLine = Record<string, unknown>;

@@ -7,18 +7,18 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { SnapshotMember } from '../../src/backends/backend.js';
-import type { ThinKeptBases } from '../../src/backends/thin/kept-bases.js';
-import type { AsyncLedger, Ledger } from '../../src/backends/thin/ledger.js';
-import { MetadataLook } from '../../src/backends/thin/metadata-look.js';
-import { PoolNames } from '../../src/backends/thin/pool-names.js';
-import { PoolQueue } from '../../src/backends/thin/pool-queue.js';
-import { PoolTransactions } from '../../src/backends/thin/pool-transaction.js';
-import { openSqliteLedger } from '../../src/backends/thin/sqlite-ledger.js';
-import { ThinCuts } from '../../src/backends/thin/thin-cuts.js';
-import { ThinPool } from '../../src/backends/thin/thin-pool.js';
+import type { ThinKeptBases } from '../../src/backends/thin/bookmarks/bookmarks.js';
+import type { AsyncLedger, Ledger } from '../../src/backends/thin/ledger/ledger.js';
+import { openSqliteLedger } from '../../src/backends/thin/ledger/sqlite-ledger.js';
+import { MetadataLook } from '../../src/backends/thin/metadata/metadata-reader.js';
+import { PoolNames } from '../../src/backends/thin/pool/pool-names.js';
+import { PoolTransactions } from '../../src/backends/thin/pool/pool-transaction.js';
+import { ThinPool } from '../../src/backends/thin/pool/thin-pool.js';
+import { ThinCuts } from '../../src/backends/thin/thin-copies.js';
 import { ThinSnapshots } from '../../src/backends/thin/thin-snapshots.js';
 import { ThinVolumes } from '../../src/backends/thin/thin-volumes.js';
 import { VolumeDevices } from '../../src/backends/thin/volume-devices.js';
+import { PoolQueue } from '../../src/base/serial-queue.js';
 import { FakeThinKernel } from './fake-thin-kernel.js';
 
 export class Killed extends Error {}

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import type { Backend, SnapshotMember } from '../../src/backends/backend.js';
-import { newSnapshotId, newVolumeId } from '../../src/volumes/identifiers.js';
+import { newSnapshotId, newVolumeId } from '../../src/domain/identifiers.js';
 import { TEST_NODE_KEY } from './records.js';
 import { BLOCK_BYTES, TaggedBlocks } from './tagged-blocks.js';
 

@@ -4,10 +4,10 @@
  */
 import assert from 'node:assert/strict';
 import { closeSync, fsyncSync, openSync } from 'node:fs';
-import { openLedger } from '../../src/backends/thin/ledger-client.js';
+import { openLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { ThinBackend } from '../../src/backends/thin/thin-backend.js';
+import { newSnapshotId, newVolumeId } from '../../src/domain/identifiers.js';
 import { NativePool } from '../../src/native/pool.js';
-import { newSnapshotId, newVolumeId } from '../../src/volumes/identifiers.js';
 import type { MetadataAnswer } from './csi-client.js';
 import { DmFixture, type FaultyDisk } from './dm-fixture.js';
 import { blockDiscard, flushCache } from './ioctls.js';
@@ -198,7 +198,7 @@ export class ThinPoolOnDisks {
     return cut;
   }
 
-  /** As volumes/kept-bases.ts deletes a snapshot. */
+  /** As volumes/retained-bases.ts deletes a snapshot. */
   async keepAndDelete({ id }: WorldSnapshot): Promise<void> {
     assert.notEqual(await this.backend.keepBase(id), null);
     await this.backend.deleteSnapshot(id);

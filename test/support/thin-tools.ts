@@ -1,7 +1,7 @@
 /** Files of thin metadata for tests, and the tools of Debian's thin-provisioning-tools to judge by. */
 import { execFile, spawnSync } from 'node:child_process';
 import { promisify } from 'node:util';
-import { packagePath } from '../../src/package-root.js';
+import { packagePath } from '../../src/base/package-root.js';
 
 const run = promisify(execFile);
 /** What a tool may print. */

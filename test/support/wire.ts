@@ -1,10 +1,10 @@
 /** Reads what the scanner writes: whole gRPC frames of GetMetadata*Response messages. */
 import assert from 'node:assert/strict';
 import { CSI_PACKAGE, csiProto } from '../../src/csi/proto.js';
+import { type ScanOptions, scan } from '../../src/metadata/scanner.js';
 import type { ScanSource } from '../../src/native/addon.js';
 import type { NativeFiller } from '../../src/native/pool.js';
 import { ScanThreads } from '../../src/native/scan-threads.js';
-import { type ScanOptions, scan } from '../../src/native/scanner.js';
 import type { MetadataAnswer, Range } from './csi-client.js';
 import { patientTurn } from './turn.js';
 

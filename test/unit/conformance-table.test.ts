@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { packagePath } from '../../src/package-root.js';
+import { packagePath } from '../../src/base/package-root.js';
 
 interface Row {
   rule: string;

@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
-import { SETTINGS } from '../../src/config.js';
-import { StatusCode } from '../../src/errors.js';
-import { mkfsOptionNames, mountOptionNames } from '../../src/file-system-options.js';
-import { FILE_SYSTEMS } from '../../src/file-systems.js';
-import { packagePath } from '../../src/package-root.js';
-import { VOLUME_PARAMETERS } from '../../src/services/volume-parameters.js';
+import { StatusCode } from '../../src/base/errors.js';
+import { packagePath } from '../../src/base/package-root.js';
+import { SETTINGS } from '../../src/config/config.js';
+import { mkfsOptionNames, mountOptionNames } from '../../src/host/file-system-options.js';
+import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
 import { MUTABLE_PARAMETERS } from '../../src/volumes/device-settings.js';
+import { VOLUME_PARAMETERS } from '../../src/volumes/volume-parameters.js';
 
 const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
 
@@ -84,11 +84,11 @@ test('E19: the documents tell of secrets, the topology key, and what Probe costs
   assert.match(read('docs/limits.md'), /Probe .* cheap/);
 });
 
-test('docs/kept-bases.md names a guest test for every condition, and no test that is not there', () => {
-  const [, section = ''] = read('docs/kept-bases.md').split('## What must hold');
+test('docs/retained-bases.md names a guest test for every condition, and no test that is not there', () => {
+  const [, section = ''] = read('docs/retained-bases.md').split('## What must hold');
   const rows = [...section.matchAll(/^\| (?!condition|---)(.*)\|$/gm)];
   assert.ok(rows.length >= 10);
-  const tests = read('test/guest/thin-kept-bases.test.ts');
+  const tests = read('test/guest/thin-bookmarks.test.ts');
   for (const [row, cells = ''] of rows) {
     const titles = [...(cells.split('|').at(-1) ?? '').matchAll(/"([^"]+)"/g)];
     assert.ok(titles.length > 0, row);
@@ -102,7 +102,7 @@ test('every link between the documents leads somewhere', () => {
     'docs/architecture.md',
     'docs/limits.md',
     'docs/configuration.md',
-    'docs/kept-bases.md',
+    'docs/retained-bases.md',
   ];
   for (const file of files) {
     for (const [, target] of read(file).matchAll(/\]\(([^):#]+)\)/g)) {

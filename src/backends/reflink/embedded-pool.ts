@@ -10,9 +10,9 @@
  */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CsiError, errorCode, StatusCode } from '../../errors.js';
-import { mount, unmount } from '../../mount/mounter.js';
-import { mountsAt, readMountInfo } from '../../mount/mountinfo.js';
+import { CsiError, errorCode, StatusCode } from '../../base/errors.js';
+import { mount, unmount } from '../../host/mounter.js';
+import { mountsAt, readMountInfo } from '../../host/mountinfo.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { OnEvent } from '../events.js';
 import { hostFreeBytes } from '../host-space.js';

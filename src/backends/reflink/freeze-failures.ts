@@ -7,9 +7,9 @@
  */
 import { stat } from 'node:fs/promises';
 import { basename } from 'node:path';
-import { CsiError, type SystemError } from '../../errors.js';
-import { fileSystemTroubles, isShutDown } from '../../mount/file-system-errors.js';
-import { type MountEntry, mountsOfDevice, readMountInfo } from '../../mount/mountinfo.js';
+import { CsiError, type SystemError } from '../../base/errors.js';
+import { fileSystemTroubles, isShutDown } from '../../host/file-system-errors.js';
+import { type MountEntry, mountsOfDevice, readMountInfo } from '../../host/mountinfo.js';
 
 /** With less than this free a write that needs new blocks cannot be relied on, whatever its size. */
 const FULL_BYTES = 4n << 20n;

@@ -10,7 +10,7 @@
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { basename } from 'node:path';
-import { errorCode, SystemError } from '../../errors.js';
+import { errorCode, SystemError } from '../../base/errors.js';
 import { PoolLayout } from './pool-layout.js';
 
 /** Not among Node's constants; the same on every processor that Node.js runs on under Linux. */

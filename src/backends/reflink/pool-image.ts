@@ -7,8 +7,8 @@
  */
 import { rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CsiError, errorCode } from '../../errors.js';
-import { makePoolFileSystem } from '../../mount/filesystem.js';
+import { CsiError, errorCode } from '../../base/errors.js';
+import { makePoolFileSystem } from '../../host/filesystem.js';
 import type { NativeRunner } from '../../native/pool.js';
 import { imageSpace } from '../host-space.js';
 import { temporary } from './pool-layout.js';

@@ -10,7 +10,7 @@
  * Paths are built from handles only, and only from well-formed ones.
  */
 import { join } from 'node:path';
-import { CsiError } from '../../errors.js';
+import { CsiError } from '../../base/errors.js';
 
 const OBJECT_NAME = /^(?:vol|snap)-[0-9a-f]{12}-[0-9a-f-]{36}$/;
 const TEMPORARY_SUFFIX = '.tmp';

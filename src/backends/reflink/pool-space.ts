@@ -5,7 +5,7 @@
 import type { BigIntStats } from 'node:fs';
 import { readdir, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { errorCode } from '../../errors.js';
+import { errorCode } from '../../base/errors.js';
 import type { PoolCapacity } from '../backend.js';
 import { type PoolSpace, poolAccount, type SpacePolicy } from '../pool-account.js';
 import { isObjectName, type PoolLayout } from './pool-layout.js';

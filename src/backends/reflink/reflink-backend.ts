@@ -21,12 +21,12 @@ import type {
   StorageCondition,
 } from '../backend.js';
 import type { SpacePolicy } from '../pool-account.js';
+import { UsedMarks } from './initialized-marks.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
 import { isObjectName, isTemporaryName, temporary } from './pool-layout.js';
 import { poolCapacity, statAll, statOrNull } from './pool-space.js';
 import { SnapshotFiles } from './snapshot-files.js';
 import { SpacePromises } from './space-promises.js';
-import { UsedMarks } from './used-marks.js';
 import { VolumeFiles } from './volume-files.js';
 
 export class ReflinkBackend implements Backend {

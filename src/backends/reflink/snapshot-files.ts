@@ -2,7 +2,7 @@
  * The snapshots of a reflink pool: frozen clones of volume files, immutable from their cut to their
  * removal. Knows volumes only as what is cut.
  */
-import { CsiError, errorCode } from '../../errors.js';
+import { CsiError, errorCode } from '../../base/errors.js';
 import type { CutMember, FileState, SnapshotFile } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { SnapshotCut, SnapshotMember } from '../backend.js';

@@ -6,13 +6,13 @@
  * Knows nothing of snapshots but the file to restore from.
  */
 import { readdir, readFile, stat } from 'node:fs/promises';
-import { CsiError, errorCode, SystemError } from '../../errors.js';
-import { mountsAt, mountsOfDevice, readMountInfo } from '../../mount/mountinfo.js';
+import { CsiError, errorCode, SystemError } from '../../base/errors.js';
+import { mountsAt, mountsOfDevice, readMountInfo } from '../../host/mountinfo.js';
 import type { FileState, LoopDevice } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { Attachment, StorageCondition } from '../backend.js';
 import { releaseLoop } from '../loop-release.js';
-import { assertWrites, explainFailedWrite, type PoolRoom } from './cut-failures.js';
+import { assertWrites, explainFailedWrite, type PoolRoom } from './freeze-failures.js';
 import type { HeldDirectories } from './held-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';

@@ -1,5 +1,5 @@
 /** What is said of an object that the catalogue knows and the pool does not hold any more. */
-import { CsiError } from '../../errors.js';
+import { CsiError } from '../../base/errors.js';
 
 export function lostVolume(volumeId: string, pool: string, cause?: unknown): CsiError {
   return CsiError.failedPrecondition(

@@ -1,25 +1,25 @@
 /**
  * A thin pool that is open: its rooms, put together once its ledger is known, and taken apart again.
  */
-import { CsiError } from '../../errors.js';
+import { CsiError } from '../../base/errors.js';
+import { PoolQueue } from '../../base/serial-queue.js';
+import { answerWithin } from '../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
-import { answerWithin } from '../../patience.js';
 import type { OnEvent } from '../events.js';
-import { attachedVolumes, recoverDevices } from './device-mapper.js';
-import { ThinKeptBases } from './kept-bases.js';
-import type { OpenLedger } from './ledger.js';
-import { MetadataLook } from './metadata-look.js';
-import type { PoolDevices } from './pool-devices.js';
-import { PoolGrowth } from './pool-growth.js';
-import { assertWritable, isWritable } from './pool-health.js';
-import { PoolMonitor } from './pool-monitor.js';
-import { PoolNames } from './pool-names.js';
-import { bootId, PoolOpening, type PreparedPool } from './pool-opening.js';
-import { PoolQueue } from './pool-queue.js';
-import type { PoolFeatures } from './pool-table.js';
-import { PoolTransactions } from './pool-transaction.js';
-import { ThinCuts } from './thin-cuts.js';
-import { ThinPool } from './thin-pool.js';
+import { ThinKeptBases } from './bookmarks/bookmarks.js';
+import type { OpenLedger } from './ledger/ledger.js';
+import { MetadataLook } from './metadata/metadata-reader.js';
+import { attachedVolumes, recoverDevices } from './pool/device-mapper.js';
+import type { PoolDevices } from './pool/pool-devices.js';
+import { PoolGrowth } from './pool/pool-growth.js';
+import { assertWritable, isWritable } from './pool/pool-health.js';
+import { PoolMonitor } from './pool/pool-monitor.js';
+import { PoolNames } from './pool/pool-names.js';
+import { bootId, PoolOpening, type PreparedPool } from './pool/pool-opening.js';
+import type { PoolFeatures } from './pool/pool-table.js';
+import { PoolTransactions } from './pool/pool-transaction.js';
+import { ThinPool } from './pool/thin-pool.js';
+import { ThinCuts } from './thin-copies.js';
 import { ThinSnapshots } from './thin-snapshots.js';
 import { ThinVolumes } from './thin-volumes.js';
 import { VolumeDevices } from './volume-devices.js';

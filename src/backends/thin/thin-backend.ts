@@ -10,7 +10,7 @@
  */
 import { mkdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CsiError, errorCode } from '../../errors.js';
+import { CsiError, errorCode } from '../../base/errors.js';
 import type { ScanSource } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type {
@@ -25,16 +25,16 @@ import type {
   StorageCondition,
 } from '../backend.js';
 import type { OnEvent } from '../events.js';
-import { PatientQuestion } from '../patience.js';
 import type { SpacePolicy } from '../pool-account.js';
 import { claimDirectory, type PoolClaim } from '../pool-claim.js';
-import { assertDeviceMapper } from './device-mapper.js';
-import { EmbeddedDevices } from './embedded-devices.js';
-import { GivenDevices } from './given-devices.js';
-import { openLedger } from './ledger-client.js';
+import { PatientQuestion } from '../single-flight.js';
+import { openLedger } from './ledger/ledger-client.js';
 import { OpenPool } from './open-pool.js';
-import type { PoolDevices } from './pool-devices.js';
-import type { PoolFeatures } from './pool-table.js';
+import { assertDeviceMapper } from './pool/device-mapper.js';
+import { EmbeddedDevices } from './pool/embedded-devices.js';
+import { GivenDevices } from './pool/given-devices.js';
+import type { PoolDevices } from './pool/pool-devices.js';
+import type { PoolFeatures } from './pool/pool-table.js';
 import { thinCapacity, thinContents } from './thin-contents.js';
 
 export interface ThinPoolOptions extends PoolClaim, SpacePolicy, PoolFeatures {

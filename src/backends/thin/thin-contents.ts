@@ -2,14 +2,14 @@
  * What a thin pool holds and may still promise, by its ledger, its metadata and the kernel's counts.
  */
 
-import { CsiError } from '../../errors.js';
+import { CsiError } from '../../base/errors.js';
 import type { PoolCapacity, PoolContents } from '../backend.js';
 import { poolAccount, type SpacePolicy } from '../pool-account.js';
-import type { AsyncLedger, DeviceRecord } from './ledger.js';
-import type { FoundDevices, MetadataLook } from './metadata-look.js';
-import type { PoolDevices } from './pool-devices.js';
-import { trouble } from './pool-health.js';
-import type { ThinPool } from './thin-pool.js';
+import type { AsyncLedger, DeviceRecord } from './ledger/ledger.js';
+import type { FoundDevices, MetadataLook } from './metadata/metadata-reader.js';
+import type { PoolDevices } from './pool/pool-devices.js';
+import { trouble } from './pool/pool-health.js';
+import type { ThinPool } from './pool/thin-pool.js';
 
 const MINIMUM_VOLUME_BYTES = 1n << 20n;
 

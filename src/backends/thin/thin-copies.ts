@@ -2,15 +2,15 @@
  * Cuts: copies of one or several volumes at one point in time, with all that are attached held still.
  * Whether a copy becomes a snapshot or a volume is the caller's.
  */
-import { CsiError, SystemError } from '../../errors.js';
-import { isToolAtWork } from '../../mount/device-lock.js';
+import { CsiError, SystemError } from '../../base/errors.js';
+import { isToolAtWork } from '../../host/device-lock.js';
 import type { NativeRunner } from '../../native/pool.js';
-import type { DeviceRecord, NewDevice } from './ledger.js';
+import type { DeviceRecord, NewDevice } from './ledger/ledger.js';
 import { lostVolume } from './lost-objects.js';
-import type { MetadataLook } from './metadata-look.js';
-import { trouble } from './pool-health.js';
-import type { PoolTransactions } from './pool-transaction.js';
-import type { ThinPool } from './thin-pool.js';
+import type { MetadataLook } from './metadata/metadata-reader.js';
+import { trouble } from './pool/pool-health.js';
+import type { PoolTransactions } from './pool/pool-transaction.js';
+import type { ThinPool } from './pool/thin-pool.js';
 import type { VolumeDevices } from './volume-devices.js';
 
 /** The kernel keeps 24 bits of the pool's time in each mapping, and goes on wrongly behind that. */

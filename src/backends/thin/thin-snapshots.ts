@@ -1,15 +1,15 @@
 /**
  * The snapshots of a thin pool: devices that nobody ever activates, so that nobody writes to them.
  */
-import { CsiError } from '../../errors.js';
+import { CsiError } from '../../base/errors.js';
 import type { ThinDeviceRef, ThinScanSource } from '../../native/thin-addon.js';
 import type { SnapshotCut, SnapshotMember } from '../backend.js';
-import type { ThinKeptBases } from './kept-bases.js';
-import type { AsyncLedger, DeviceRecord } from './ledger.js';
+import type { ThinKeptBases } from './bookmarks/bookmarks.js';
+import type { AsyncLedger, DeviceRecord } from './ledger/ledger.js';
 import { lostSnapshot } from './lost-objects.js';
-import { CURRENT, type FoundDevices, type MetadataLook } from './metadata-look.js';
-import type { PoolTransactions } from './pool-transaction.js';
-import type { ThinCuts } from './thin-cuts.js';
+import { CURRENT, type FoundDevices, type MetadataLook } from './metadata/metadata-reader.js';
+import type { PoolTransactions } from './pool/pool-transaction.js';
+import type { ThinCuts } from './thin-copies.js';
 import type { ThinVolumes } from './thin-volumes.js';
 import type { VolumeDevices } from './volume-devices.js';
 

@@ -2,14 +2,14 @@
  * The volumes of a thin pool: made, copied, expanded, removed, as devices of the pool's metadata and rows
  * of its ledger. Of block devices it knows volume-devices.ts.
  */
-import { CsiError, errorCode } from '../../errors.js';
+import { CsiError, errorCode } from '../../base/errors.js';
 import type { StorageCondition } from '../backend.js';
-import type { AsyncLedger, DeviceRecord, NewDevice } from './ledger.js';
+import type { AsyncLedger, DeviceRecord, NewDevice } from './ledger/ledger.js';
 import { lostSnapshot, lostVolume } from './lost-objects.js';
-import type { MetadataLook } from './metadata-look.js';
-import type { PoolTransactions } from './pool-transaction.js';
-import type { ThinCuts } from './thin-cuts.js';
-import type { ThinPool } from './thin-pool.js';
+import type { MetadataLook } from './metadata/metadata-reader.js';
+import type { PoolTransactions } from './pool/pool-transaction.js';
+import type { ThinPool } from './pool/thin-pool.js';
+import type { ThinCuts } from './thin-copies.js';
 import type { VolumeDevices } from './volume-devices.js';
 
 export interface VolumeDependencies {

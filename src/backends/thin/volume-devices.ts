@@ -4,17 +4,17 @@
  * A device is found by its name and known by its uuid each time. A volume has the size that the ledger
  * says; where a kill has left its device smaller, the next attach gives it the rest.
  */
-import { CsiError, errorCode } from '../../errors.js';
+import { CsiError, errorCode } from '../../base/errors.js';
+import type { PoolQueue } from '../../base/serial-queue.js';
+import { releaseDevice } from '../../host/device-release.js';
 import type { DmDevice } from '../../native/dm-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { Attachment } from '../backend.js';
-import { releaseDevice } from '../device-release.js';
-import type { AsyncLedger, DeviceRecord } from './ledger.js';
+import type { AsyncLedger, DeviceRecord } from './ledger/ledger.js';
 import { lostVolume } from './lost-objects.js';
-import { isWritable } from './pool-health.js';
-import type { PoolQueue } from './pool-queue.js';
-import { SECTOR_BYTES } from './pool-table.js';
-import type { ThinPool } from './thin-pool.js';
+import { isWritable } from './pool/pool-health.js';
+import { SECTOR_BYTES } from './pool/pool-table.js';
+import type { ThinPool } from './pool/thin-pool.js';
 
 export class VolumeDevices {
   constructor(

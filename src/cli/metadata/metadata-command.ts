@@ -9,8 +9,9 @@ import {
   type MetadataRequest,
   openMetadata,
   parseClientEndpoint,
-} from './client.js';
-import { ExitCode, exitCodeOfStatus } from './exit-codes.js';
+} from '../client.js';
+import { ExitCode, exitCodeOfStatus } from '../exit-codes.js';
+import { complain, messageOf, print, runToExitCode, type Verdict } from '../output.js';
 import { createListFormatter, FORMATS, type Format, formatSummary } from './formats.js';
 import {
   createProgress,
@@ -18,7 +19,6 @@ import {
   type MetadataProgress,
   readMetadata,
 } from './metadata-stream.js';
-import { complain, messageOf, print, runToExitCode, type Verdict } from './output.js';
 
 interface MetadataOptions {
   endpoint?: string;

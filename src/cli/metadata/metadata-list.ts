@@ -3,7 +3,7 @@
  * promises: ascending, no overlap, inside the volume, one capacity. A list that breaks a promise
  * must not be used for a backup, so it is an error and nothing is repaired.
  */
-import type { MetadataMessage } from './client.js';
+import type { MetadataMessage } from '../client.js';
 
 export interface Entry {
   readonly offset: bigint;

@@ -3,8 +3,8 @@
  * behind the last entry received. Knows how streams break, and not how a list is shown.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { StatusCode } from '../errors.js';
-import { isServiceError, type MetadataMessage, type MetadataRequest } from './client.js';
+import { StatusCode } from '../../base/errors.js';
+import { isServiceError, type MetadataMessage, type MetadataRequest } from '../client.js';
 import { type Entry, MetadataList } from './metadata-list.js';
 
 export type OpenMetadata = (

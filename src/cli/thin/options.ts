@@ -1,10 +1,10 @@
 /** What `thin-delta` and `thin-ls` share: how the metadata is named, and how failures end. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { CsiError } from '../errors.js';
-import { NativePool, type NativeRunner } from '../native/pool.js';
-import { ExitCode, exitCodeOfStatus } from './exit-codes.js';
-import { complain, messageOf, runToExitCode, type Verdict } from './output.js';
-import { MAX_DEVICE_ID, type SnapshotChoice, type ThinTrees } from './thin-trees.js';
+import { CsiError } from '../../base/errors.js';
+import { NativePool, type NativeRunner } from '../../native/pool.js';
+import { ExitCode, exitCodeOfStatus } from '../exit-codes.js';
+import { complain, messageOf, runToExitCode, type Verdict } from '../output.js';
+import { MAX_DEVICE_ID, type SnapshotChoice, type ThinTrees } from './trees.js';
 
 export interface MetadataOptions {
   metadata?: string;

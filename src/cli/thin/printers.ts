@@ -1,5 +1,5 @@
 /** How a delta of two thin devices looks: as ranges of bytes, as sums, or as thin_delta prints it. */
-import { ThinDeltaKind, type ThinSuperblock } from '../native/thin-addon.js';
+import { ThinDeltaKind, type ThinSuperblock } from '../../native/thin-addon.js';
 import {
   createListFormatter,
   FORMATS,
@@ -7,10 +7,10 @@ import {
   recordOf,
   rounded,
   withHumanSize,
-} from './formats.js';
-import { ChangedRanges } from './thin-ranges.js';
-import type { Batch } from './thin-runs.js';
-import { XML_TAIL, xmlHead, xmlRows } from './thin-xml.js';
+} from '../metadata/formats.js';
+import { ChangedRanges } from './ranges.js';
+import type { Batch } from './runs.js';
+import { XML_TAIL, xmlHead, xmlRows } from './xml.js';
 
 export const THIN_FORMATS = [...FORMATS, 'xml'] as const;
 export type ThinFormat = (typeof THIN_FORMATS)[number];

@@ -3,8 +3,8 @@
  * from its metadata. No plugin is needed, and no CSI.
  */
 import { type Command, Option } from 'commander';
-import type { NativeRunner } from '../native/pool.js';
-import { print } from './output.js';
+import type { NativeRunner } from '../../native/pool.js';
+import { print } from '../output.js';
 import {
   addMetadataOptions,
   deviceOption,
@@ -14,15 +14,10 @@ import {
   namedMetadata,
   runOnMetadata,
   warnOfNeedsCheck,
-} from './thin-options.js';
-import {
-  createPrinter,
-  createSummaryPrinter,
-  THIN_FORMATS,
-  type ThinFormat,
-} from './thin-printers.js';
-import { readRuns } from './thin-runs.js';
-import { ThinTrees } from './thin-trees.js';
+} from './options.js';
+import { createPrinter, createSummaryPrinter, THIN_FORMATS, type ThinFormat } from './printers.js';
+import { readRuns } from './runs.js';
+import { ThinTrees } from './trees.js';
 
 interface DeltaOptions extends MetadataOptions {
   base?: number;

@@ -1,9 +1,9 @@
 /** `blockdelta thin-ls`: the thin devices of any dm-thin pool, from its metadata. Needs no plugin. */
 import { type Command, Option } from 'commander';
-import type { NativeRunner } from '../native/pool.js';
-import type { ThinDeviceDetails } from '../native/thin-addon.js';
-import { FORMATS, type Format } from './formats.js';
-import { print } from './output.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type { ThinDeviceDetails } from '../../native/thin-addon.js';
+import { FORMATS, type Format } from '../metadata/formats.js';
+import { print } from '../output.js';
 import {
   addMetadataOptions,
   METADATA_HELP,
@@ -12,8 +12,8 @@ import {
   namedMetadata,
   runOnMetadata,
   warnOfNeedsCheck,
-} from './thin-options.js';
-import { ThinTrees } from './thin-trees.js';
+} from './options.js';
+import { ThinTrees } from './trees.js';
 
 interface LsOptions extends MetadataOptions {
   format: Format;

@@ -9,14 +9,14 @@
  * and only likely for others: a root that was freed may return to its block. Knows nothing of printing.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { CsiError, SystemError } from '../errors.js';
-import type { NativeRunner } from '../native/pool.js';
+import { CsiError, SystemError } from '../../base/errors.js';
+import type { NativeRunner } from '../../native/pool.js';
 import type {
   ThinAddon,
   ThinDeviceDetails,
   ThinMetadata,
   ThinSuperblock,
-} from '../native/thin-addon.js';
+} from '../../native/thin-addon.js';
 
 /** Which metadata snapshot: none, the one that is held, or the one at this block (and no other). */
 export type SnapshotChoice = false | true | bigint;

@@ -3,8 +3,8 @@
  * read ours instead. Of its peculiarities: the uuid is always empty, metadata_snap is told only when
  * the pool's own superblock was read, and the held copy has no nr_data_blocks but 0.
  */
-import { ThinDeltaKind, type ThinSuperblock } from '../native/thin-addon.js';
-import type { Run, RunKind } from './thin-runs.js';
+import { ThinDeltaKind, type ThinSuperblock } from '../../native/thin-addon.js';
+import type { Run, RunKind } from './runs.js';
 
 const ELEMENTS: Readonly<Record<RunKind, string>> = {
   [ThinDeltaKind.SAME]: 'same',

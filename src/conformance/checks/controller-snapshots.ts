@@ -1,5 +1,5 @@
 /** The basics of snapshots: made once, told in full, listed, deleted for good. */
-import { StatusCode } from '../../errors.js';
+import { StatusCode } from '../../base/errors.js';
 import { type Check, type CheckContext, expect } from '../check.js';
 import { expectRefusal, type Message } from '../driver.js';
 

@@ -1,6 +1,6 @@
 /** The basics of volumes: made once, refused for good reasons, deleted for good, published cleanly. */
 import { lstat } from 'node:fs/promises';
-import { errorCode, StatusCode } from '../../errors.js';
+import { errorCode, StatusCode } from '../../base/errors.js';
 import { type Check, type CheckContext, expect } from '../check.js';
 import { expectRefusal, type Message } from '../driver.js';
 import { volumeSizeOf } from '../options.js';

@@ -2,7 +2,7 @@
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { StatusCode } from '../../errors.js';
+import { StatusCode } from '../../base/errors.js';
 import { BlockContent, expectSameBytes, readImage } from '../block-content.js';
 import {
   type Check,
@@ -14,7 +14,7 @@ import {
 import { describeRefusal, type Refusal } from '../driver.js';
 import { allocatedOf, deltaOf, readList } from '../lists.js';
 import type { Group, Snapshot, Volume } from '../objects.js';
-import { expectSound, type Image, OverReport } from '../truth.js';
+import { expectSound, type Image, OverReport } from '../oracle.js';
 
 const NEEDS = ['groups', 'volumes', 'publish', 'block'] as const;
 const OPERATIONS = 60;

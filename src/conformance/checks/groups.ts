@@ -1,5 +1,5 @@
 /** Group snapshots, made for real: members, idempotence, refusals, the end of a group. */
-import { StatusCode } from '../../errors.js';
+import { StatusCode } from '../../base/errors.js';
 import { type Check, type CheckContext, ConformanceFailure, expect } from '../check.js';
 import { describeRefusal, expectRefusal, type Message } from '../driver.js';
 import { type Group, groupOf, groupRequest, type Snapshot, type Volume } from '../objects.js';

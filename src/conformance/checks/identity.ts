@@ -1,5 +1,5 @@
 /** Who the driver is, and whether what it advertises holds together. */
-import { StatusCode } from '../../errors.js';
+import { StatusCode } from '../../base/errors.js';
 import { type Check, type CheckContext, ConformanceFailure, expect } from '../check.js';
 import { describeRefusal, expectRefusal } from '../driver.js';
 import { drain } from '../lists.js';

@@ -1,6 +1,6 @@
 /** Streams that end early: by the client, by their deadline. */
 import { setTimeout as delay } from 'node:timers/promises';
-import { StatusCode } from '../../errors.js';
+import { StatusCode } from '../../base/errors.js';
 import { type Check, type CheckContext, ConformanceFailure, expect } from '../check.js';
 import { describeRefusal, type ListRequest } from '../driver.js';
 import {

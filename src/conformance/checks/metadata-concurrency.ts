@@ -1,6 +1,6 @@
 /** Lists while something else goes on: other streams, slow readers, snapshots made and deleted. */
 import { setTimeout as delay } from 'node:timers/promises';
-import { StatusCode } from '../../errors.js';
+import { StatusCode } from '../../base/errors.js';
 import { BlockContent, readImage } from '../block-content.js';
 import { type Check, type CheckContext, ConformanceFailure } from '../check.js';
 import { describeRefusal } from '../driver.js';

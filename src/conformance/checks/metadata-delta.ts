@@ -3,8 +3,8 @@ import { BlockContent } from '../block-content.js';
 import { type Check, type CheckContext, expect } from '../check.js';
 import { allocatedOf, deltaOf, describeList, expectSameBytesListed, readList } from '../lists.js';
 import type { Snapshot, Volume } from '../objects.js';
+import { expectSound, type Image, OverReport } from '../oracle.js';
 import { coverage, totalBytes } from '../ranges.js';
-import { expectSound, type Image, OverReport } from '../truth.js';
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const ROUNDS = 4;

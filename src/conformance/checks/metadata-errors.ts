@@ -1,5 +1,5 @@
 /** What has to be refused, and with which code. */
-import { StatusCode } from '../../errors.js';
+import { StatusCode } from '../../base/errors.js';
 import { type Check, type CheckContext, expect } from '../check.js';
 import { describeRefusal, type ListRequest } from '../driver.js';
 import { allocatedOf, deltaOf, drain, expectListRefused } from '../lists.js';

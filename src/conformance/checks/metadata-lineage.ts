@@ -1,5 +1,5 @@
 /** Lists across the turns of a volume's life: grown, restored, cloned, its source or base deleted. */
-import { StatusCode } from '../../errors.js';
+import { StatusCode } from '../../base/errors.js';
 import { BlockContent, expectSameBytes, readImage } from '../block-content.js';
 import {
   type Check,
@@ -12,7 +12,7 @@ import { describeRefusal } from '../driver.js';
 import { allocatedOf, deltaOf, drain, expectSameBytesListed, readList } from '../lists.js';
 import { changeFiles } from '../mount-content.js';
 import type { Snapshot, Volume, VolumeWish } from '../objects.js';
-import { expectSound, type Image, OverReport, zeroImage } from '../truth.js';
+import { expectSound, type Image, OverReport, zeroImage } from '../oracle.js';
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const OPERATIONS = 80;

@@ -2,14 +2,14 @@
  * Lists of file system volumes against the bytes. What a file system writes nobody knows beforehand,
  * so the bytes are those of the snapshots restored as raw block volumes, where the driver does that.
  */
-import { StatusCode } from '../../errors.js';
+import { StatusCode } from '../../base/errors.js';
 import { readImage } from '../block-content.js';
 import { type Check, type CheckContext, CheckSkipped, ConformanceFailure } from '../check.js';
 import { describeRefusal } from '../driver.js';
 import { allocatedOf, deltaOf, readList } from '../lists.js';
 import { changeFiles } from '../mount-content.js';
 import type { Snapshot } from '../objects.js';
-import { expectSound, type Image, type Judgement, zeroImage } from '../truth.js';
+import { expectSound, type Image, type Judgement, zeroImage } from '../oracle.js';
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish', 'mount'] as const;
 const CHANGES = 60;

@@ -1,5 +1,5 @@
 /** starting_offset: the list from any position is the whole list from there on. */
-import { StatusCode } from '../../errors.js';
+import { StatusCode } from '../../base/errors.js';
 import { type Check, type CheckContext, expect } from '../check.js';
 import { describeRefusal, type ListRequest } from '../driver.js';
 import {

@@ -1,11 +1,11 @@
 /** All defects that the conformance suite is proved against. */
 import type { Defect } from './defect.js';
 import { GROUP_DEFECTS } from './defects-groups.js';
+import { TRUTH_DEFECTS } from './defects-oracle.js';
 import { REQUEST_DEFECTS } from './defects-requests.js';
 import { RESUME_DEFECTS } from './defects-resume.js';
 import { SERVICE_DEFECTS } from './defects-services.js';
 import { SHAPE_DEFECTS } from './defects-shape.js';
-import { TRUTH_DEFECTS } from './defects-truth.js';
 import { VOLUME_DEFECTS } from './defects-volumes.js';
 
 export const DEFECTS: readonly Defect[] = [

@@ -7,9 +7,9 @@ import { runSuite } from '../../../src/conformance/runner.js';
 import { CHECKS } from '../../../src/conformance/suite.js';
 import { test } from '../../support/running-plugin.js';
 import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
+import type { LawfulDriver } from './conforming.js';
 import type { Defect } from './defect.js';
 import { FakeDriver } from './driver.js';
-import type { LawfulDriver } from './lawful.js';
 
 const VOLUME_BYTES = 8 << 20;
 /** For one check; a machine with other work takes its time. */

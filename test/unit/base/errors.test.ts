@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { statusOf } from '../../src/csi/handler.js';
-import { CsiError, errorCode, StatusCode, SystemError } from '../../src/errors.js';
+import { CsiError, errorCode, StatusCode, SystemError } from '../../../src/base/errors.js';
+import { statusOf } from '../../../src/csi/handler.js';
 
 test('a CsiError is passed on as it is', () => {
   const error = CsiError.notFound('volume v does not exist');

@@ -1,7 +1,7 @@
 /** Whose turn it is: by group, by peer, and without those who have given up. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { FairTurns, type Held, type Turn } from '../../src/fair-turns.js';
+import { FairTurns, type Held, type Turn } from '../../../src/base/fair-turns.js';
 
 const never = new AbortController().signal;
 const turnOf = (group: string, peer: object, signal = never): Turn => ({ group, peer, signal });

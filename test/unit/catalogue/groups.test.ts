@@ -4,16 +4,16 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { KeptDatabase } from '../../../src/database/kept-database.js';
 import type {
   GroupSnapshotRecord,
   NewSnapshot,
   VolumeRecord,
-} from '../../../src/volumes/records.js';
+} from '../../../src/catalogue/records.js';
 import {
   openSqliteCatalogue,
   type SqliteCatalogue,
-} from '../../../src/volumes/sqlite-catalogue.js';
+} from '../../../src/catalogue/sqlite-catalogue.js';
+import { KeptDatabase } from '../../../src/database/kept-database.js';
 import { throwsWith } from '../../support/expect-status.js';
 import { snapshotRecord, volumeRecord } from '../../support/records.js';
 

@@ -6,10 +6,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterEach, beforeEach, test } from 'node:test';
-import { StatusCode } from '../../../src/errors.js';
-import { packagePath } from '../../../src/package-root.js';
-import { openCatalogue } from '../../../src/volumes/catalogue-client.js';
-import { openSqliteCatalogue } from '../../../src/volumes/sqlite-catalogue.js';
+import { StatusCode } from '../../../src/base/errors.js';
+import { packagePath } from '../../../src/base/package-root.js';
+import { openCatalogue } from '../../../src/catalogue/catalogue-client.js';
+import { openSqliteCatalogue } from '../../../src/catalogue/sqlite-catalogue.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { volumeRecord } from '../../support/records.js';
 

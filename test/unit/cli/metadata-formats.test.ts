@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createListFormatter, formatSummary, humanSize } from '../../src/cli/formats.js';
+import {
+  createListFormatter,
+  formatSummary,
+  humanSize,
+} from '../../../src/cli/metadata/formats.js';
 
 const ENTRIES = [
   { offset: 0n, size: 4096n },

@@ -1,15 +1,15 @@
 /** Resuming, against a scripted source of messages instead of a socket. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { MetadataMessage, MetadataRequest } from '../../src/cli/client.js';
+import { StatusCode } from '../../../src/base/errors.js';
+import type { MetadataMessage, MetadataRequest } from '../../../src/cli/client.js';
 import {
   createProgress,
   InterruptedError,
   type OpenMetadata,
   readMetadata,
-} from '../../src/cli/metadata-stream.js';
-import { StatusCode } from '../../src/errors.js';
-import { seededRandom } from '../support/random.js';
+} from '../../../src/cli/metadata/metadata-stream.js';
+import { seededRandom } from '../../support/random.js';
 
 const REQUEST: MetadataRequest = {
   rpc: 'GetMetadataAllocated',

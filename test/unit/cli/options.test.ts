@@ -3,11 +3,11 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { Command } from 'commander';
-import { addAllocatedCommand } from '../../src/cli/allocated.js';
-import { addDeltaCommand } from '../../src/cli/delta.js';
-import { addThinDeltaCommand } from '../../src/cli/thin-delta.js';
-import { addThinLsCommand } from '../../src/cli/thin-ls.js';
-import { packagePath } from '../../src/package-root.js';
+import { packagePath } from '../../../src/base/package-root.js';
+import { addAllocatedCommand } from '../../../src/cli/metadata/allocated.js';
+import { addDeltaCommand } from '../../../src/cli/metadata/delta.js';
+import { addThinDeltaCommand } from '../../../src/cli/thin/thin-delta.js';
+import { addThinLsCommand } from '../../../src/cli/thin/thin-ls.js';
 
 const [ofPlugins = '', ofPools = ''] = readFileSync(
   packagePath('docs/command-line.md'),

@@ -1,12 +1,12 @@
 /** The runs of a delta: joined, checked batch by batch, begun again or given up when trees move. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ChangedRanges } from '../../src/cli/thin-ranges.js';
-import { type Run, readRuns } from '../../src/cli/thin-runs.js';
-import { ThinTrees } from '../../src/cli/thin-trees.js';
-import { StatusCode } from '../../src/errors.js';
-import { ThinDeltaKind } from '../../src/native/thin-addon.js';
-import { FakeThinPool, metadataFailure } from '../support/fake-thin-pool.js';
+import { StatusCode } from '../../../src/base/errors.js';
+import { ChangedRanges } from '../../../src/cli/thin/ranges.js';
+import { type Run, readRuns } from '../../../src/cli/thin/runs.js';
+import { ThinTrees } from '../../../src/cli/thin/trees.js';
+import { ThinDeltaKind } from '../../../src/native/thin-addon.js';
+import { FakeThinPool, metadataFailure } from '../../support/fake-thin-pool.js';
 
 const { SAME, LEFT_ONLY, RIGHT_ONLY, DIFFERENT } = ThinDeltaKind;
 

@@ -1,9 +1,9 @@
 /** How `thin-delta` and `thin-ls` find the trees of a pool, and tell whether they stood still. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ThinTrees } from '../../src/cli/thin-trees.js';
-import { StatusCode } from '../../src/errors.js';
-import { FakeThinPool, metadataFailure } from '../support/fake-thin-pool.js';
+import { StatusCode } from '../../../src/base/errors.js';
+import { ThinTrees } from '../../../src/cli/thin/trees.js';
+import { FakeThinPool, metadataFailure } from '../../support/fake-thin-pool.js';
 
 const PATH = '/dev/mapper/vg-pool_tmeta';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { hostname } from 'node:os';
 import { test } from 'node:test';
-import { ConfigError, parseConfig, SETTINGS } from '../../src/config.js';
+import { ConfigError, parseConfig, SETTINGS } from '../../../src/config/config.js';
 
 const CSI_ENDPOINT = 'unix:///run/blockdelta/csi.sock';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { packagePath } from '../../../src/base/package-root.js';
 import { CHECKS } from '../../../src/conformance/suite.js';
-import { packagePath } from '../../../src/package-root.js';
 
 const document = readFileSync(packagePath('docs/conformance-tool.md'), 'utf8');
 

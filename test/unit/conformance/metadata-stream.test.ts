@@ -3,12 +3,12 @@ import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import { after, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { StatusCode } from '../../../src/base/errors.js';
 import {
   MetadataStream,
   type MetadataStreamOptions,
 } from '../../../src/conformance/metadata-stream.js';
 import { clientServices } from '../../../src/csi/proto.js';
-import { StatusCode } from '../../../src/errors.js';
 import type { Message } from '../../support/csi-client.js';
 import { Workspace } from '../../support/workspace.js';
 

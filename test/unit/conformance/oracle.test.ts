@@ -1,20 +1,20 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
-  Cover,
-  coverage,
-  cutBefore,
-  difference,
-  type Entry,
-} from '../../../src/conformance/ranges.js';
-import {
   CHUNK_BYTES,
   expectSound,
   fullImage,
   type Image,
   judge,
   zeroImage,
-} from '../../../src/conformance/truth.js';
+} from '../../../src/conformance/oracle.js';
+import {
+  Cover,
+  coverage,
+  cutBefore,
+  difference,
+  type Entry,
+} from '../../../src/conformance/ranges.js';
 import { type Random, seededRandom } from '../../support/random.js';
 
 const SPACE = 64;

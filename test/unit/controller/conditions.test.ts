@@ -1,13 +1,13 @@
 /** The condition of volumes in the controller's answers, where pools are slow and volumes vanish. */
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, type TestContext, test } from 'node:test';
+import { CsiError } from '../../../src/base/errors.js';
+import type { ControllerDependencies } from '../../../src/controller/dependencies.js';
+import { getVolume, listVolumes } from '../../../src/controller/lists.js';
 import type { ResponseMessage } from '../../../src/csi/service.js';
-import { CsiError } from '../../../src/errors.js';
-import type { ControllerDependencies } from '../../../src/services/controller-dependencies.js';
-import { storageConditionOf } from '../../../src/services/controller-health.js';
-import { getVolume, listVolumes } from '../../../src/services/controller-lists.js';
-import { PoolLook } from '../../../src/services/storage-signs.js';
-import type { VolumeCondition } from '../../../src/volumes/volume-health.js';
+import { storageConditionOf } from '../../../src/health/controller-health.js';
+import { PoolLook } from '../../../src/health/storage-observations.js';
+import type { VolumeCondition } from '../../../src/health/volume-health.js';
 import { VolumeManager } from '../../../src/volumes/volume-manager.js';
 import { type Managers, openManagers } from '../volumes/manager-fixture.js';
 

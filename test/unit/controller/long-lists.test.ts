@@ -1,9 +1,9 @@
 /** Lists of a node with many snapshots: what is read and made for an answer, not how long that takes. */
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
+import type { ControllerDependencies } from '../../../src/controller/dependencies.js';
+import { listSnapshots, listVolumes } from '../../../src/controller/lists.js';
 import { type ResponseMessage, ResponseParts } from '../../../src/csi/service.js';
-import type { ControllerDependencies } from '../../../src/services/controller-dependencies.js';
-import { listSnapshots, listVolumes } from '../../../src/services/controller-lists.js';
 import { VolumeManager } from '../../../src/volumes/volume-manager.js';
 import { snapshotRecord, volumeRecord } from '../../support/records.js';
 import { type Managers, openManagers } from '../volumes/manager-fixture.js';

@@ -1,10 +1,10 @@
 /** ControllerModifyVolume where the device does not take what it is given. */
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { CsiError } from '../../../src/errors.js';
-import type { ControllerDependencies } from '../../../src/services/controller-dependencies.js';
-import { modifyVolume } from '../../../src/services/controller-modify.js';
-import type { VolumeRecord } from '../../../src/volumes/records.js';
+import { CsiError } from '../../../src/base/errors.js';
+import type { VolumeRecord } from '../../../src/catalogue/records.js';
+import type { ControllerDependencies } from '../../../src/controller/dependencies.js';
+import { modifyVolume } from '../../../src/controller/modify-volume.js';
 import { VolumeManager } from '../../../src/volumes/volume-manager.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { type Managers, openManagers } from '../volumes/manager-fixture.js';

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { CsiError, StatusCode } from '../../../src/base/errors.js';
 import {
   optionalString,
   parseBoolean,
@@ -19,7 +20,6 @@ import {
   requireString,
 } from '../../../src/csi/fields.js';
 import { clientServices, csiProto } from '../../../src/csi/proto.js';
-import { CsiError, StatusCode } from '../../../src/errors.js';
 
 /** Asserts INVALID_ARGUMENT with exactly this message. */
 function refuses(call: () => unknown, message: string): void {

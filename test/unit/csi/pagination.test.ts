@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { CsiError, StatusCode } from '../../../src/base/errors.js';
 import {
   decodeToken,
   encodeToken,
@@ -7,7 +8,6 @@ import {
   pageScope,
   paginate,
 } from '../../../src/csi/pagination.js';
-import { CsiError, StatusCode } from '../../../src/errors.js';
 import { seededRandom } from '../../support/random.js';
 
 const UUID = '5f0c9be2-70f4-4d6a-9a3b-0d2f6c1e8a47';

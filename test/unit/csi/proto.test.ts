@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import protobuf from 'protobufjs';
+import { packagePath } from '../../../src/base/package-root.js';
 import { clientServices, csiProto, servedServices } from '../../../src/csi/proto.js';
-import { packagePath } from '../../../src/package-root.js';
 import { type Description, describe, differences } from './proto-description.js';
 
 const source = readFileSync(packagePath('proto/csi.proto'), 'utf8');

@@ -7,7 +7,7 @@ import {
   parseTopology,
   parseTopologyRequirement,
 } from '../../../src/csi/topology.js';
-import { nodeKey } from '../../../src/node-key.js';
+import { nodeKey } from '../../../src/domain/node-key.js';
 import { throwsWith } from '../../support/expect-status.js';
 
 const KEY = 'blockdelta.csi/node';

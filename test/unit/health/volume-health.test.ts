@@ -9,7 +9,7 @@ import {
   type StorageSigns,
   summary,
   volumeConditions,
-} from '../../../src/volumes/volume-health.js';
+} from '../../../src/health/volume-health.js';
 
 const GIB = 1n << 30n;
 

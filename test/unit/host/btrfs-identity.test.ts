@@ -12,10 +12,10 @@ import {
   writeSync,
 } from 'node:fs';
 import { after, before } from 'node:test';
-import { giveIdentity } from '../../../src/mount/btrfs-identity.js';
-import { makeFileSystem, mountOptions } from '../../../src/mount/filesystem.js';
-import { mount, unmount } from '../../../src/mount/mounter.js';
-import { btrfsIdentity } from '../../../src/mount/superblock.js';
+import { giveIdentity } from '../../../src/host/btrfs-identity.js';
+import { makeFileSystem, mountOptions } from '../../../src/host/filesystem.js';
+import { mount, unmount } from '../../../src/host/mounter.js';
+import { btrfsIdentity } from '../../../src/host/superblock.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { test as rootTest } from '../../support/running-plugin.js';
 import { skipUnlessRoot, Workspace } from '../../support/workspace.js';

@@ -2,7 +2,7 @@
  * A process that runs `sleep 600`, or the shell script it is given and the file to lock, through the plugin's exec: for the
  * tests that kill it.
  */
-import { run } from '../../../src/mount/exec.js';
+import { run } from '../../../src/host/exec.js';
 
 process.stdout.write('RUNNING\n');
 const [script, locked] = process.argv.slice(2);

@@ -6,8 +6,8 @@ import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { askFileSystem } from '../../../src/mount/file-system-answer.js';
-import { fileSystemTroubles } from '../../../src/mount/file-system-errors.js';
+import { askFileSystem } from '../../../src/host/file-system-answer.js';
+import { fileSystemTroubles } from '../../../src/host/file-system-errors.js';
 
 const NONE = { shutDown: false, silent: false, errors: 0, corruptions: 0 };
 let mountId = 0;

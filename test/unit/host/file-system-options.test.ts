@@ -5,9 +5,9 @@ import {
   parseMkfsOptions,
   parseMountOptions,
   parseStoredMountOptions,
-} from '../../src/file-system-options.js';
-import { FILE_SYSTEMS, type FileSystem } from '../../src/file-systems.js';
-import { throwsWith } from '../support/expect-status.js';
+} from '../../../src/host/file-system-options.js';
+import { FILE_SYSTEMS, type FileSystem } from '../../../src/host/file-systems.js';
+import { throwsWith } from '../../support/expect-status.js';
 
 const FIELD = "parameters['mkfsOptions']";
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
-import { FILE_SYSTEMS, type FileSystem, MINIMUM_BYTES } from '../../../src/file-systems.js';
+import { FILE_SYSTEMS, type FileSystem, MINIMUM_BYTES } from '../../../src/host/file-systems.js';
 import {
   checkFileSystem,
   describeSignature,
@@ -12,8 +12,8 @@ import {
   parseSignature,
   probe,
   publishedOptions,
-} from '../../../src/mount/filesystem.js';
-import { mount, unmount } from '../../../src/mount/mounter.js';
+} from '../../../src/host/filesystem.js';
+import { mount, unmount } from '../../../src/host/mounter.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
 

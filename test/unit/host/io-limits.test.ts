@@ -11,7 +11,7 @@ import {
   liftLimits,
   limitLine,
   setLimits,
-} from '../../../src/mount/io-limits.js';
+} from '../../../src/host/io-limits.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { test as rootTest } from '../../support/running-plugin.js';
 import { Workspace } from '../../support/workspace.js';

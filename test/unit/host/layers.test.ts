@@ -3,14 +3,9 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { closeSync, existsSync, mkdirSync, openSync, statSync, writeFileSync } from 'node:fs';
 import { after, before } from 'node:test';
-import {
-  attributesOf,
-  bindLayer,
-  setLayerFlags,
-  unmountLayers,
-} from '../../../src/mount/layers.js';
-import { topMount } from '../../../src/mount/mounter.js';
-import type { MountEntry } from '../../../src/mount/mountinfo.js';
+import { attributesOf, bindLayer, setLayerFlags, unmountLayers } from '../../../src/host/layers.js';
+import { topMount } from '../../../src/host/mounter.js';
+import type { MountEntry } from '../../../src/host/mountinfo.js';
 import { NativePool } from '../../../src/native/pool.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { test as rootTest } from '../../support/running-plugin.js';

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { after, before } from 'node:test';
-import { makeFileSystem } from '../../../src/mount/filesystem.js';
-import { otherBtrfsMounted, unaskedInForce } from '../../../src/mount/mounted-file-system.js';
-import { mount, unmount } from '../../../src/mount/mounter.js';
-import { btrfsIdentity } from '../../../src/mount/superblock.js';
+import { makeFileSystem } from '../../../src/host/filesystem.js';
+import { otherBtrfsMounted, unaskedInForce } from '../../../src/host/mounted-file-system.js';
+import { mount, unmount } from '../../../src/host/mounter.js';
+import { btrfsIdentity } from '../../../src/host/superblock.js';
 import { test as rootTest } from '../../support/running-plugin.js';
 import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
 

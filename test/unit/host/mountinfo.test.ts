@@ -9,7 +9,7 @@ import {
   mountsOfDevice,
   parseMountInfo,
   readMountInfo,
-} from '../../../src/mount/mountinfo.js';
+} from '../../../src/host/mountinfo.js';
 
 const FIXTURE = [
   '22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,errors=remount-ro',

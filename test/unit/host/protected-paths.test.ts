@@ -1,8 +1,8 @@
 /** Paths are judged by name and by mountinfo alone: nothing here is touched. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { mountContaining, parseMountInfo } from '../../../src/mount/mountinfo.js';
-import { protectedReason } from '../../../src/mount/protected-paths.js';
+import { mountContaining, parseMountInfo } from '../../../src/host/mountinfo.js';
+import { protectedReason } from '../../../src/host/protected-paths.js';
 
 const MOUNTS = parseMountInfo(
   [

@@ -9,8 +9,8 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { after, before, test } from 'node:test';
-import { makeTarget, removeTarget } from '../../../src/mount/layers.js';
-import { kernelPath } from '../../../src/mount/target.js';
+import { makeTarget, removeTarget } from '../../../src/host/layers.js';
+import { kernelPath } from '../../../src/host/target.js';
 import { NativePool } from '../../../src/native/pool.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { Workspace } from '../../support/workspace.js';

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { SystemError } from '../../../src/errors.js';
+import { SystemError } from '../../../src/base/errors.js';
+import { MAX_ENTRIES_PER_MESSAGE, scan } from '../../../src/metadata/scanner.js';
 import type { FillRequest, FillResult, ScanSource } from '../../../src/native/addon.js';
 import type { NativeFiller } from '../../../src/native/pool.js';
 import { ScanThreads } from '../../../src/native/scan-threads.js';
-import { MAX_ENTRIES_PER_MESSAGE, scan } from '../../../src/native/scanner.js';
 import type { FillAnswer } from '../../../src/native/worker.js';
 import { patientTurn } from '../../support/turn.js';
 

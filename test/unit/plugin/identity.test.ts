@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { CallContext, ResponseMessage } from '../../src/csi/service.js';
-import { CsiError } from '../../src/errors.js';
-import { createIdentityService } from '../../src/services/identity.js';
-import { packageVersion } from '../../src/version.js';
+import { CsiError } from '../../../src/base/errors.js';
+import { packageVersion } from '../../../src/base/version.js';
+import type { CallContext, ResponseMessage } from '../../../src/csi/service.js';
+import { createIdentityService } from '../../../src/plugin/identity.js';
 
 type Health = () => Promise<'starting' | 'ready'>;
 

@@ -1,10 +1,11 @@
 /** The rules of group snapshots, over pools in memory. */
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { CsiError } from '../../../src/errors.js';
+import { CsiError } from '../../../src/base/errors.js';
+import type { VolumeRecord } from '../../../src/catalogue/records.js';
+import { newVolumeId } from '../../../src/domain/identifiers.js';
 import type { GroupSnapshot } from '../../../src/volumes/group-manager.js';
 import type { GroupSnapshotRequest } from '../../../src/volumes/group-rules.js';
-import { newVolumeId } from '../../../src/volumes/identifiers.js';
 import {
   groupSnapshotNameKey,
   shared,
@@ -12,7 +13,6 @@ import {
   volumeKey,
 } from '../../../src/volumes/operation-locks.js';
 import { reconcile } from '../../../src/volumes/reconcile.js';
-import type { VolumeRecord } from '../../../src/volumes/records.js';
 import { BLOCK_BYTES } from '../../backend/memory-backend.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { TEST_NODE_KEY } from '../../support/records.js';

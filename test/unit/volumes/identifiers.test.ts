@@ -7,7 +7,7 @@ import {
   newSnapshotId,
   newVolumeId,
   nodeKey,
-} from '../../../src/volumes/identifiers.js';
+} from '../../../src/domain/identifiers.js';
 
 test('a node key is 12 hex digits and depends on the node id alone', () => {
   assert.match(nodeKey('worker-1'), /^[0-9a-f]{12}$/);

@@ -3,16 +3,16 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { BackendRegistry } from '../../../src/backends/registry.js';
-import { type OpenCatalogue, openCatalogue } from '../../../src/volumes/catalogue-client.js';
+import { type OpenCatalogue, openCatalogue } from '../../../src/catalogue/catalogue-client.js';
+import type { VolumeRecord } from '../../../src/catalogue/records.js';
 import { GroupManager } from '../../../src/volumes/group-manager.js';
 import { OperationLocks } from '../../../src/volumes/operation-locks.js';
-import type { VolumeRecord } from '../../../src/volumes/records.js';
 import type { KeptBaseLimits } from '../../../src/volumes/retention.js';
 import { SnapshotManager } from '../../../src/volumes/snapshot-manager.js';
 import { type ManagerDependencies, VolumeManager } from '../../../src/volumes/volume-manager.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
-import { type LogLine, testKeptBases } from '../../support/kept-bases.js';
 import { TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
+import { type LogLine, testKeptBases } from '../../support/retained-bases.js';
 
 export interface Managers {
   deps: ManagerDependencies & { catalogue: OpenCatalogue };

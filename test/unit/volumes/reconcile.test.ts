@@ -4,16 +4,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { BackendRegistry } from '../../../src/backends/registry.js';
-import { CsiError } from '../../../src/errors.js';
-import { type OpenCatalogue, openCatalogue } from '../../../src/volumes/catalogue-client.js';
-import { newGroupSnapshotId } from '../../../src/volumes/identifiers.js';
-import type { KeptBases } from '../../../src/volumes/kept-bases.js';
+import { CsiError } from '../../../src/base/errors.js';
+import { type OpenCatalogue, openCatalogue } from '../../../src/catalogue/catalogue-client.js';
+import type {
+  SnapshotRecord,
+  SnapshotState,
+  VolumeRecord,
+} from '../../../src/catalogue/records.js';
+import { newGroupSnapshotId } from '../../../src/domain/identifiers.js';
 import { claimPool, reconcile } from '../../../src/volumes/reconcile.js';
-import type { SnapshotRecord, SnapshotState, VolumeRecord } from '../../../src/volumes/records.js';
+import type { KeptBases } from '../../../src/volumes/retained-bases.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
 import { rejectsWith } from '../../support/expect-status.js';
-import { testKeptBases } from '../../support/kept-bases.js';
 import { snapshotRecord, TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
+import { testKeptBases } from '../../support/retained-bases.js';
 
 let directory: string;
 let catalogue: OpenCatalogue;

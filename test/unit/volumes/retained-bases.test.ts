@@ -1,13 +1,13 @@
 /** Deleting snapshots with and without a base kept of them, over a pool in memory that keeps bases. */
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
+import type { SnapshotRecord, VolumeRecord } from '../../../src/catalogue/records.js';
 import { shared, snapshotKey } from '../../../src/volumes/operation-locks.js';
 import { reconcile } from '../../../src/volumes/reconcile.js';
-import type { SnapshotRecord, VolumeRecord } from '../../../src/volumes/records.js';
 import type { KeptBaseLimits } from '../../../src/volumes/retention.js';
 import { SnapshotManager } from '../../../src/volumes/snapshot-manager.js';
 import { rejectsWith } from '../../support/expect-status.js';
-import { testKeptBases } from '../../support/kept-bases.js';
+import { testKeptBases } from '../../support/retained-bases.js';
 import { holdUp, type Managers, openManagers } from './manager-fixture.js';
 
 let managers: Managers | undefined;

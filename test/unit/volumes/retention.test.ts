@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { KeptBases } from '../../../src/backends/backend.js';
-import type { KeptBaseRecord } from '../../../src/volumes/records.js';
+import type { KeptBaseRecord } from '../../../src/catalogue/records.js';
 import { settleRecords } from '../../../src/volumes/retention.js';
 
 const HOUR_NS = 3_600_000_000_000n;

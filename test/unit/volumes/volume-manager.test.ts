@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
+import type { VolumeRecord } from '../../../src/catalogue/records.js';
 import { volumeKey } from '../../../src/volumes/operation-locks.js';
-import type { VolumeRecord } from '../../../src/volumes/records.js';
 import { VolumeManager } from '../../../src/volumes/volume-manager.js';
 import type { VolumeRequest } from '../../../src/volumes/volume-rules.js';
 import { rejectsWith } from '../../support/expect-status.js';

@@ -1,10 +1,10 @@
 /**
- * When the bases kept of a thin pool can no longer be compared with (docs/kept-bases.md): pure
+ * When the bases kept of a thin pool can no longer be compared with (docs/retained-bases.md): pure
  * functions of what is seen of the pool. Every answer is a reason to go behind "because", or null.
  */
-import type { ThinPoolStatus } from '../../native/dm-addon.js';
-import type { ThinSuperblock } from '../../native/thin-addon.js';
-import type { KeptBaseRecord } from './ledger.js';
+import type { ThinPoolStatus } from '../../../native/dm-addon.js';
+import type { ThinSuperblock } from '../../../native/thin-addon.js';
+import type { KeptBaseRecord } from '../ledger/ledger.js';
 
 /** dm-thin keeps 24 bits of the time in each mapping. */
 const LAST_TIME = (1 << 24) - 1;

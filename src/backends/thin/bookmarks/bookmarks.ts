@@ -1,27 +1,22 @@
 /**
  * What a thin pool keeps of deleted snapshots: a file for each in `bases/` of the pool's directory, and
- * a row in its ledger. docs/kept-bases.md has the argument why a delta from one is sound.
+ * a row in its ledger. docs/retained-bases.md has the argument why a delta from one is sound.
  *
  * A base that has become unsound is lost for good: its row says why until it is dropped. Callers hold
- * the locks of the snapshots. Knows no limits (volumes/kept-bases.ts does).
+ * the locks of the snapshots. Knows no limits (volumes/retained-bases.ts does).
  */
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CsiError } from '../../errors.js';
-import type { ThinPoolStatus } from '../../native/dm-addon.js';
-import type { NativeRunner } from '../../native/pool.js';
-import type { ThinDeviceDetails, ThinKeptBase } from '../../native/thin-addon.js';
-import type { KeptBase, KeptBases } from '../backend.js';
-import type { OnEvent } from '../events.js';
-import {
-  type BaseHistory,
-  lossByHistory,
-  lossByMetadata,
-  lossByStatus,
-} from './kept-base-rules.js';
-import type { AsyncLedger, DeviceRecord, KeptBaseRecord } from './ledger.js';
-import { lostBase } from './lost-objects.js';
-import { CURRENT, type MetadataLook } from './metadata-look.js';
+import { CsiError } from '../../../base/errors.js';
+import type { ThinPoolStatus } from '../../../native/dm-addon.js';
+import type { NativeRunner } from '../../../native/pool.js';
+import type { ThinDeviceDetails, ThinKeptBase } from '../../../native/thin-addon.js';
+import type { KeptBase, KeptBases } from '../../backend.js';
+import type { OnEvent } from '../../events.js';
+import type { AsyncLedger, DeviceRecord, KeptBaseRecord } from '../ledger/ledger.js';
+import { lostBase } from '../lost-objects.js';
+import { CURRENT, type MetadataLook } from '../metadata/metadata-reader.js';
+import { type BaseHistory, lossByHistory, lossByMetadata, lossByStatus } from './bookmark-rules.js';
 
 export interface KeptBaseDependencies {
   native: NativeRunner;

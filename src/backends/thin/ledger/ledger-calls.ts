@@ -1,5 +1,5 @@
 /** What each call of the ledger does with space: what is let through when its directory is full. */
-import type { CallKinds } from '../../database/database-service.js';
+import type { CallKinds } from '../../../database/database-service.js';
 import type { Ledger } from './ledger.js';
 
 export const LEDGER_CALLS = {

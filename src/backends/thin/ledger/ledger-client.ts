@@ -1,8 +1,8 @@
 /**
  * The ledger for the event loop: each call goes to the thread that owns the database.
  */
-import { openDatabase } from '../../database/database-thread.js';
-import type { DatabaseEvent } from '../../database/thread-task.js';
+import { openDatabase } from '../../../database/database-thread.js';
+import type { DatabaseEvent } from '../../../database/thread-task.js';
 import type { Ledger, OpenLedger } from './ledger.js';
 import { LEDGER_CALLS } from './ledger-calls.js';
 

@@ -2,8 +2,8 @@
  * The thread that owns the database of one pool's ledger.
  */
 import { workerData } from 'piscina';
-import { DatabaseService } from '../../database/database-service.js';
-import type { DatabaseAnswer, DatabaseFile, DatabaseTask } from '../../database/thread-task.js';
+import { DatabaseService } from '../../../database/database-service.js';
+import type { DatabaseAnswer, DatabaseFile, DatabaseTask } from '../../../database/thread-task.js';
 import { LEDGER_CALLS } from './ledger-calls.js';
 import { ledgerCalls, ledgerUse } from './sqlite-ledger.js';
 

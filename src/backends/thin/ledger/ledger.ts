@@ -6,7 +6,7 @@
  * was raised (pool-transaction.ts). One ledger a pool, in the pool's directory. Sizes are bytes, `null`
  * is absent. No rule lives here.
  */
-import type { OnThread, OpenDatabase } from '../../database/database-thread.js';
+import type { OnThread, OpenDatabase } from '../../../database/database-thread.js';
 
 export type DeviceKind = 'volume' | 'snapshot';
 

@@ -5,10 +5,10 @@
  * and is called through ledger-client.ts. The pool's claim keeps other plugins away, not a lock here.
  */
 import { randomUUID } from 'node:crypto';
-import { openDirectly } from '../../database/database-service.js';
-import type { DatabaseUse } from '../../database/database-use.js';
-import { insertUnique, type KeptDatabase, type Row } from '../../database/kept-database.js';
-import { CsiError } from '../../errors.js';
+import { CsiError } from '../../../base/errors.js';
+import { openDirectly } from '../../../database/database-service.js';
+import type { DatabaseUse } from '../../../database/database-use.js';
+import { insertUnique, type KeptDatabase, type Row } from '../../../database/kept-database.js';
 import type {
   DeviceKind,
   DeviceRecord,

@@ -4,11 +4,11 @@
  * formatted once is never formatted again.
  */
 import { type FileHandle, open } from 'node:fs/promises';
-import { CsiError, errorCode } from '../../errors.js';
-import type { ThinSuperblock } from '../../native/thin-addon.js';
-import { assertLabel, labelBlock, labelOffset } from './device-label.js';
-import type { PoolRecord } from './ledger.js';
-import type { OpenDevices } from './pool-devices.js';
+import { CsiError, errorCode } from '../../../base/errors.js';
+import type { ThinSuperblock } from '../../../native/thin-addon.js';
+import type { PoolRecord } from '../ledger/ledger.js';
+import { assertLabel, labelBlock, labelOffset } from '../pool/device-label.js';
+import type { OpenDevices } from '../pool/pool-devices.js';
 
 /** At both ends of a device: partition tables, RAIDs and file systems are known by these. */
 const CHECKED_BYTES = 1n << 20n;

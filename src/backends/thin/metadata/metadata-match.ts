@@ -2,9 +2,9 @@
  * Whether a pool's metadata device is the one that its ledger belongs to. The metadata has no room for a
  * label, so this goes by what a start finds there. Judgement alone: nothing is asked or changed here.
  */
-import { CsiError } from '../../errors.js';
-import type { ThinDeviceDetails, ThinSuperblock } from '../../native/thin-addon.js';
-import type { DeviceRecord, OpenTransaction, PoolRecord } from './ledger.js';
+import { CsiError } from '../../../base/errors.js';
+import type { ThinDeviceDetails, ThinSuperblock } from '../../../native/thin-addon.js';
+import type { DeviceRecord, OpenTransaction, PoolRecord } from '../ledger/ledger.js';
 
 /** FAILED_PRECONDITION if its blocks are others, or more than the pool's label leaves it. */
 export function assertFits(

@@ -6,14 +6,14 @@
  * (the ledger remembers) is released; somebody else's is waited for.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { CsiError, errorCode } from '../../errors.js';
-import type { ThinPoolStatus } from '../../native/dm-addon.js';
-import type { NativeRunner } from '../../native/pool.js';
-import type { ThinDeviceDetails, ThinSuperblock } from '../../native/thin-addon.js';
-import type { AsyncLedger } from './ledger.js';
-import { isWritable } from './pool-health.js';
-import type { PoolQueue } from './pool-queue.js';
-import type { ThinPool } from './thin-pool.js';
+import { CsiError, errorCode } from '../../../base/errors.js';
+import type { PoolQueue } from '../../../base/serial-queue.js';
+import type { ThinPoolStatus } from '../../../native/dm-addon.js';
+import type { NativeRunner } from '../../../native/pool.js';
+import type { ThinDeviceDetails, ThinSuperblock } from '../../../native/thin-addon.js';
+import type { AsyncLedger } from '../ledger/ledger.js';
+import { isWritable } from '../pool/pool-health.js';
+import type { ThinPool } from '../pool/thin-pool.js';
 
 export type FoundDevices = ReadonlyMap<number, ThinDeviceDetails>;
 

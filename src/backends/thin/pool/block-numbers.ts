@@ -1,8 +1,8 @@
 /** Block devices as a device-mapper table names them, whatever path leads to them. */
 import type { Stats } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { CsiError, errorCode } from '../../errors.js';
-import { majorOf, minorOf } from '../../mount/mountinfo.js';
+import { CsiError, errorCode } from '../../../base/errors.js';
+import { majorOf, minorOf } from '../../../host/mountinfo.js';
 
 /** "major:minor". FAILED_PRECONDITION if the path leads to no block device. */
 export async function blockNumber(path: string): Promise<string> {

@@ -8,7 +8,7 @@
  * pool's (pool-growth.ts). Knows no pool and no table.
  */
 import { type FileHandle, open } from 'node:fs/promises';
-import { CsiError } from '../../errors.js';
+import { CsiError } from '../../../base/errors.js';
 
 const MIB = 1n << 20n;
 const LABEL_BYTES = 4096;

@@ -1,6 +1,6 @@
 /** What a thin pool needs of the machine's kernel. */
-import { CsiError } from '../../errors.js';
-import type { NativeRunner } from '../../native/pool.js';
+import { CsiError } from '../../../base/errors.js';
+import type { NativeRunner } from '../../../native/pool.js';
 import { DEVICE_PREFIX, type PoolNames } from './pool-names.js';
 
 /** FAILED_PRECONDITION with the remedy if the kernel has no device-mapper, or no thin pools. */

@@ -9,10 +9,10 @@
  * what is in them.
  */
 import { join } from 'node:path';
-import { CsiError, errorCode } from '../../errors.js';
-import type { NativeRunner } from '../../native/pool.js';
-import { hostFreeBytes, imageSpace } from '../host-space.js';
-import { releaseLoop } from '../loop-release.js';
+import { CsiError, errorCode } from '../../../base/errors.js';
+import type { NativeRunner } from '../../../native/pool.js';
+import { hostFreeBytes, imageSpace } from '../../host-space.js';
+import { releaseLoop } from '../../loop-release.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
 import { METADATA_MAXIMUM } from './pool-table.js';
 

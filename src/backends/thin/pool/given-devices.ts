@@ -1,5 +1,5 @@
 /** A pool on two block devices that the operator names: they are used as they are, and never made. */
-import { CsiError } from '../../errors.js';
+import { CsiError } from '../../../base/errors.js';
 import { blockNumber, isBlockDevice } from './block-numbers.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
 

@@ -3,15 +3,15 @@
  * embedded pool's metadata larger before it is full, since a pool without room in its metadata stops.
  */
 
-import { CsiError, StatusCode } from '../../errors.js';
-import { deviceSizeBytes } from '../../native/block-device.js';
-import type { DmTarget, ThinPoolStatus } from '../../native/dm-addon.js';
-import type { OnEvent } from '../events.js';
+import { CsiError, StatusCode } from '../../../base/errors.js';
+import type { PoolQueue } from '../../../base/serial-queue.js';
+import { deviceSizeBytes } from '../../../native/block-device.js';
+import type { DmTarget, ThinPoolStatus } from '../../../native/dm-addon.js';
+import type { OnEvent } from '../../events.js';
+import type { AsyncLedger } from '../ledger/ledger.js';
 import { blockNumber } from './block-numbers.js';
 import { labelOffset, moveLabel } from './device-label.js';
-import type { AsyncLedger } from './ledger.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
-import type { PoolQueue } from './pool-queue.js';
 import {
   isSamePool,
   METADATA_MAXIMUM,

@@ -5,8 +5,8 @@
  * deleted, and writers get the errors. One whose metadata cannot be written serves readers alone: an
  * aborted transaction has undone what was answered already, so nothing may be changed in it.
  */
-import { CsiError } from '../../errors.js';
-import type { ThinPoolStatus } from '../../native/dm-addon.js';
+import { CsiError } from '../../../base/errors.js';
+import type { ThinPoolStatus } from '../../../native/dm-addon.js';
 
 /** Whether messages to the pool are kept. */
 export function isWritable(status: ThinPoolStatus): boolean {

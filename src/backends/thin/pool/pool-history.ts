@@ -4,10 +4,10 @@
  *
  * Two things hang on it. A pool whose transaction id the ledger does not know is not opened. And what
  * is kept of deleted snapshots can only be compared with if nothing happened to the pool behind the
- * ledger's back, and if no write that was forgotten has left a trace (docs/kept-bases.md).
+ * ledger's back, and if no write that was forgotten has left a trace (docs/retained-bases.md).
  */
-import type { ThinSuperblock } from '../../native/thin-addon.js';
-import type { DeviceRecord, OpenTransaction, PoolRecord } from './ledger.js';
+import type { ThinSuperblock } from '../../../native/thin-addon.js';
+import type { DeviceRecord, OpenTransaction, PoolRecord } from '../ledger/ledger.js';
 
 export interface PoolHistory {
   /** Why no kept base can be trusted any more; null: nothing speaks against them. */

@@ -5,10 +5,10 @@
  * It asks every few seconds, without making the kernel commit. Events of device-mapper would hold a
  * thread each, and the marks they are raised at leave minutes.
  */
-import { CsiError } from '../../errors.js';
-import type { ThinPoolStatus } from '../../native/dm-addon.js';
-import type { OnEvent, PoolEvent } from '../events.js';
-import type { MetadataLook } from './metadata-look.js';
+import { CsiError } from '../../../base/errors.js';
+import type { ThinPoolStatus } from '../../../native/dm-addon.js';
+import type { OnEvent, PoolEvent } from '../../events.js';
+import type { MetadataLook } from '../metadata/metadata-reader.js';
 import { isMetadataShort, type PoolGrowth } from './pool-growth.js';
 import { trouble } from './pool-health.js';
 import type { ThinPool } from './thin-pool.js';

@@ -3,15 +3,15 @@
  * still because only the plugin was restarted; and refuses what is not the pool that the ledger knows.
  */
 import { readFile } from 'node:fs/promises';
-import { CsiError, errorCode } from '../../errors.js';
-import { deviceSizeBytes } from '../../native/block-device.js';
-import type { NativeRunner } from '../../native/pool.js';
-import type { ThinSuperblock } from '../../native/thin-addon.js';
+import { CsiError, errorCode } from '../../../base/errors.js';
+import { deviceSizeBytes } from '../../../native/block-device.js';
+import type { NativeRunner } from '../../../native/pool.js';
+import type { ThinSuperblock } from '../../../native/thin-addon.js';
+import type { AsyncLedger, OpenTransaction, PoolRecord } from '../ledger/ledger.js';
+import { judgeFormattable, readKnownSuperblock } from '../metadata/metadata-format.js';
+import { assertFits, assertSameDevices } from '../metadata/metadata-match.js';
+import { CURRENT } from '../metadata/metadata-reader.js';
 import { assertLabel, labelOffset, writeLabel } from './device-label.js';
-import type { AsyncLedger, OpenTransaction, PoolRecord } from './ledger.js';
-import { judgeFormattable, readKnownSuperblock } from './metadata-format.js';
-import { CURRENT } from './metadata-look.js';
-import { assertFits, assertSameDevices } from './metadata-match.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
 import { wantedTable } from './pool-growth.js';
 import {

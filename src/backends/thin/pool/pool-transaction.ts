@@ -11,11 +11,11 @@
  *   the new one   it has happened
  *   another       the metadata is not the one that the ledger belongs to: nothing is done
  */
-import { CsiError, errorCode } from '../../errors.js';
-import type { AsyncLedger, DeviceRecord, NewDevice, OpenTransaction } from './ledger.js';
-import type { MetadataLook } from './metadata-look.js';
+import { CsiError, errorCode } from '../../../base/errors.js';
+import type { PoolQueue } from '../../../base/serial-queue.js';
+import type { AsyncLedger, DeviceRecord, NewDevice, OpenTransaction } from '../ledger/ledger.js';
+import type { MetadataLook } from '../metadata/metadata-reader.js';
 import { assertWritable } from './pool-health.js';
-import type { PoolQueue } from './pool-queue.js';
 import type { ThinPool } from './thin-pool.js';
 
 export interface TransactionDependencies {

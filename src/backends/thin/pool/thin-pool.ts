@@ -2,9 +2,9 @@
  * The pool's device in the kernel: made, asked, told, replaced, removed. Knows neither what the devices
  * below it are nor what is in the pool.
  */
-import { CsiError, errorCode } from '../../errors.js';
-import type { DmDevice, ThinPoolStatus } from '../../native/dm-addon.js';
-import type { NativeRunner } from '../../native/pool.js';
+import { CsiError, errorCode } from '../../../base/errors.js';
+import type { DmDevice, ThinPoolStatus } from '../../../native/dm-addon.js';
+import type { NativeRunner } from '../../../native/pool.js';
 import type { PoolNames } from './pool-names.js';
 import type { PoolTable } from './pool-table.js';
 

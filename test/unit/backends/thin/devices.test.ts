@@ -3,22 +3,22 @@ import assert from 'node:assert/strict';
 import { rmSync, writeFileSync } from 'node:fs';
 import { stat, truncate } from 'node:fs/promises';
 import { after, test } from 'node:test';
-import { writeLabel } from '../../../src/backends/thin/device-label.js';
-import { EmbeddedDevices } from '../../../src/backends/thin/embedded-devices.js';
-import { GivenDevices } from '../../../src/backends/thin/given-devices.js';
-import type { PoolRecord } from '../../../src/backends/thin/ledger.js';
+import type { PoolRecord } from '../../../../src/backends/thin/ledger/ledger.js';
 import {
   judgeFormattable,
   type ReadSuperblock,
   readKnownSuperblock,
-} from '../../../src/backends/thin/metadata-format.js';
-import { isSamePool, poolTable } from '../../../src/backends/thin/pool-table.js';
-import { deviceSizeBytes } from '../../../src/native/block-device.js';
-import { NativePool } from '../../../src/native/pool.js';
-import type { ThinSuperblock } from '../../../src/native/thin-addon.js';
-import { rejectsWith } from '../../support/expect-status.js';
-import { failure } from '../../support/fake-thin-kernel.js';
-import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../../support/workspace.js';
+} from '../../../../src/backends/thin/metadata/metadata-format.js';
+import { writeLabel } from '../../../../src/backends/thin/pool/device-label.js';
+import { EmbeddedDevices } from '../../../../src/backends/thin/pool/embedded-devices.js';
+import { GivenDevices } from '../../../../src/backends/thin/pool/given-devices.js';
+import { isSamePool, poolTable } from '../../../../src/backends/thin/pool/pool-table.js';
+import { deviceSizeBytes } from '../../../../src/native/block-device.js';
+import { NativePool } from '../../../../src/native/pool.js';
+import type { ThinSuperblock } from '../../../../src/native/thin-addon.js';
+import { rejectsWith } from '../../../support/expect-status.js';
+import { failure } from '../../../support/fake-thin-kernel.js';
+import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../../../support/workspace.js';
 
 const MIB = 1n << 20n;
 const BLOCK = 65536n;

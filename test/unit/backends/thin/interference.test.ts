@@ -4,8 +4,8 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { rejectsWith } from '../../support/expect-status.js';
-import { membersOf, PLAYED_SIZE, PlayedPool } from '../../support/played-thin-pool.js';
+import { rejectsWith } from '../../../support/expect-status.js';
+import { membersOf, PLAYED_SIZE, PlayedPool } from '../../../support/simulated-thin-pool.js';
 
 test('a device that somebody else made under the next id is left alone', () =>
   PlayedPool.use(async (pool) => {

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { existsSync, statSync } from 'node:fs';
 import { after, test } from 'node:test';
-import type { NewDevice, OpenLedger } from '../../../src/backends/thin/ledger.js';
-import { openLedger } from '../../../src/backends/thin/ledger-client.js';
-import { newSnapshotId, newVolumeId } from '../../../src/volumes/identifiers.js';
-import { rejectsWith } from '../../support/expect-status.js';
-import { TEST_NODE_KEY } from '../../support/records.js';
-import { Workspace } from '../../support/workspace.js';
+import type { NewDevice, OpenLedger } from '../../../../src/backends/thin/ledger/ledger.js';
+import { openLedger } from '../../../../src/backends/thin/ledger/ledger-client.js';
+import { newSnapshotId, newVolumeId } from '../../../../src/domain/identifiers.js';
+import { rejectsWith } from '../../../support/expect-status.js';
+import { TEST_NODE_KEY } from '../../../support/records.js';
+import { Workspace } from '../../../support/workspace.js';
 
 const BLOCK = 65536n;
 const LAST_DEVICE_ID = 16_777_215;

@@ -1,8 +1,8 @@
 /** Metadata of another pool is told from metadata at which another tool has been. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { DeviceRecord, DeviceState } from '../../../src/backends/thin/ledger.js';
-import { assertSameDevices } from '../../../src/backends/thin/metadata-match.js';
+import type { DeviceRecord, DeviceState } from '../../../../src/backends/thin/ledger/ledger.js';
+import { assertSameDevices } from '../../../../src/backends/thin/metadata/metadata-match.js';
 
 const there = (deviceId: number, transactionId: bigint) => ({
   ...{ deviceId, transactionId, root: 9n, mappedBlocks: 0n, creationTime: 0, snapshottedTime: 0 },

@@ -1,14 +1,14 @@
 /** What a start concludes from the ledger and the superblock about the time since the last run. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { DeviceRecord, PoolRecord } from '../../../src/backends/thin/ledger.js';
+import type { DeviceRecord, PoolRecord } from '../../../../src/backends/thin/ledger/ledger.js';
 import {
   historyOfActive,
   historyOfInactive,
   isKnownTransaction,
-} from '../../../src/backends/thin/pool-history.js';
-import { passesDown } from '../../../src/backends/thin/pool-table.js';
-import type { ThinSuperblock } from '../../../src/native/thin-addon.js';
+} from '../../../../src/backends/thin/pool/pool-history.js';
+import { passesDown } from '../../../../src/backends/thin/pool/pool-table.js';
+import type { ThinSuperblock } from '../../../../src/native/thin-addon.js';
 
 const SUPERBLOCK: ThinSuperblock = {
   checksum: 1,

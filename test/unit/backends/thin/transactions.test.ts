@@ -3,16 +3,16 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { PoolQueue } from '../../../src/backends/thin/pool-queue.js';
-import { rejectsWith } from '../../support/expect-status.js';
-import { failure } from '../../support/fake-thin-kernel.js';
+import { PoolQueue } from '../../../../src/base/serial-queue.js';
+import { rejectsWith } from '../../../support/expect-status.js';
+import { failure } from '../../../support/fake-thin-kernel.js';
 import {
   Killed,
   membersOf,
   PLAYED_SIZE,
   PlayedPool,
   type PlayedProcess,
-} from '../../support/played-thin-pool.js';
+} from '../../../support/simulated-thin-pool.js';
 
 interface Change {
   title: string;

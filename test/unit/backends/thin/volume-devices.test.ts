@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
 import { after, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { rejectsWith } from '../../support/expect-status.js';
-import { FakeThinKernel } from '../../support/fake-thin-kernel.js';
-import { PlayedProcess } from '../../support/played-thin-pool.js';
-import { Workspace } from '../../support/workspace.js';
+import { rejectsWith } from '../../../support/expect-status.js';
+import { FakeThinKernel } from '../../../support/fake-thin-kernel.js';
+import { PlayedProcess } from '../../../support/simulated-thin-pool.js';
+import { Workspace } from '../../../support/workspace.js';
 
 const SIZE = 1n << 20n;
 const workspace = new Workspace('thin-volume-devices');
