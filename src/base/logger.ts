@@ -3,9 +3,9 @@
  * requests); this file only knows how values become JSON.
  */
 import { type DestinationStream, destination, type Logger, pino, stdSerializers } from 'pino';
-import type { LogLevel } from '../config/config.js';
 
 export type { Logger } from 'pino';
+export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error';
 
 /** @param stream where lines go; left out, stderr, written before the call returns */
 export function createLogger(level: LogLevel, stream?: DestinationStream): Logger {

@@ -3,8 +3,10 @@
  *
  * Times are ns since the epoch, sizes bytes, both bigint. `null` is absent.
  */
-import type { StringMap, VolumeCapability } from '../csi/fields.js';
+
 import type { OnThread } from '../database/database-thread.js';
+import type { StringMap } from '../domain/string-map.js';
+import type { VolumeCapability } from '../domain/volume-capability.js';
 
 /**
  * creating: made, or half made, by a CreateVolume that has not answered; deleting: on its way out;

@@ -4,7 +4,9 @@
  * Nothing else in the plugin reads process.env. A wrong setting is a ConfigError that names the
  * variable, what was found and what would be right; the process then exits before it serves.
  */
+
 import { hostname } from 'node:os';
+import type { LogLevel } from '../base/logger.js';
 import { type PoolConfig, parsePools, parseThinBlockSize } from './pools.js';
 import {
   parseAge,
@@ -22,7 +24,6 @@ import {
 } from './values.js';
 
 export type Mode = 'all' | 'controller' | 'node';
-export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error';
 /** The version of the specification that clients are taken to know. */
 export type CsiLevel = '1.10' | '1.11' | '1.12' | '1.13';
 

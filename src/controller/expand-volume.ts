@@ -2,15 +2,16 @@
  * ControllerExpandVolume: a volume's storage, and its device if there is one, grown. The file system
  * on it is NodeExpandVolume's part.
  */
+
 import {
   parseCapacityRange,
   parseSecrets,
   parseVolumeCapability,
   requireFields,
   requireString,
-  type VolumeCapability,
 } from '../csi/fields.js';
 import type { RequestMessage, ResponseMessage } from '../csi/service.js';
+import type { VolumeCapability } from '../domain/volume-capability.js';
 import type { ControllerDependencies } from './dependencies.js';
 import { assertServed } from './served-capabilities.js';
 

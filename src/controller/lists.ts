@@ -12,7 +12,8 @@ import {
 } from '../csi/fields.js';
 import { type Page, pageScope, paginateFetched } from '../csi/pagination.js';
 import { type RequestMessage, type ResponseMessage, ResponseParts } from '../csi/service.js';
-import { isWithin, nodeSegment, parseTopology } from '../csi/topology.js';
+import { parseTopology } from '../csi/topology.js';
+import { isWithin, nodeSegment } from '../domain/topology.js';
 import { lookAtAll } from '../health/storage-observations.js';
 import { parseVolumeParameters } from '../volumes/volume-parameters.js';
 import { largestSize, smallestSize } from '../volumes/volume-rules.js';

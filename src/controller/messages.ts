@@ -2,7 +2,7 @@
 
 import type { ControllerPublicationRecord, VolumeRecord } from '../catalogue/records.js';
 import type { ResponseMessage } from '../csi/service.js';
-import { nodeSegment } from '../csi/topology.js';
+import { nodeSegment } from '../domain/topology.js';
 import type { ControllerDependencies } from './dependencies.js';
 
 export function volumeMessage(

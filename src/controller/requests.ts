@@ -7,7 +7,6 @@
 
 import { CsiError } from '../base/errors.js';
 import {
-  type CapacityRange,
   parseCapacityRange,
   parseInt32NonNegative,
   parseMap,
@@ -16,19 +15,19 @@ import {
   requireName,
   requirePresent,
   requireString,
-  type StringMap,
-  type VolumeCapability,
 } from '../csi/fields.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import type { RequestMessage } from '../csi/service.js';
+import { parseTopologyRequirement } from '../csi/topology.js';
+import type { StringMap } from '../domain/string-map.js';
 import {
   describeSegment,
   isMet,
   nodeSegment,
-  parseTopologyRequirement,
   type TopologyConfig,
   type TopologyRequirement,
-} from '../csi/topology.js';
+} from '../domain/topology.js';
+import type { CapacityRange, VolumeCapability } from '../domain/volume-capability.js';
 import { parseDeviceSettings } from '../volumes/device-settings.js';
 import { parseVolumeParameters } from '../volumes/volume-parameters.js';
 

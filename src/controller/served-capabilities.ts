@@ -1,7 +1,7 @@
 /** Which capabilities a volume can be asked for: those of volumes/volume-rules.ts, with listed mount flags. */
 
 import { CsiError } from '../base/errors.js';
-import type { VolumeCapability } from '../csi/fields.js';
+import type { VolumeCapability } from '../domain/volume-capability.js';
 import { assertMountFlags } from '../host/file-system-options.js';
 import { isFileSystem } from '../host/file-systems.js';
 import { unsupportedReason } from '../volumes/volume-rules.js';

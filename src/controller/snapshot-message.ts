@@ -3,7 +3,7 @@
 import type { SnapshotRecord } from '../catalogue/records.js';
 import { type CapabilitySettings, pluginServices } from '../csi/capabilities.js';
 import type { ResponseMessage } from '../csi/service.js';
-import { nodeSegment, type TopologyConfig } from '../csi/topology.js';
+import { nodeSegment, type TopologyConfig } from '../domain/topology.js';
 
 const NS_PER_SECOND = 1_000_000_000n;
 

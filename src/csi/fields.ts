@@ -12,6 +12,14 @@
  */
 import { normalize } from 'node:path/posix';
 import { CsiError } from '../base/errors.js';
+import type { StringMap } from '../domain/string-map.js';
+import {
+  ACCESS_MODES,
+  type AccessMode,
+  type CapacityRange,
+  type MountAccess,
+  type VolumeCapability,
+} from '../domain/volume-capability.js';
 import type { RequestMessage } from './service.js';
 
 /** CSI's limit for a string that names no other. */
@@ -22,42 +30,6 @@ const MAX_MOUNT_FLAGS_BYTES = 4096;
 const MAX_PATH_BYTES = 4095;
 /** NAME_MAX of Linux. */
 const MAX_SEGMENT_BYTES = 255;
-
-export type StringMap = Readonly<Record<string, string>>;
-
-/** Bounds in bytes; 0 is an unset bound, and one of the two is set. */
-export interface CapacityRange {
-  readonly requiredBytes: bigint;
-  readonly limitBytes: bigint;
-}
-
-const ACCESS_MODES = [
-  'SINGLE_NODE_WRITER',
-  'SINGLE_NODE_READER_ONLY',
-  'MULTI_NODE_READER_ONLY',
-  'MULTI_NODE_SINGLE_WRITER',
-  'MULTI_NODE_MULTI_WRITER',
-  'SINGLE_NODE_SINGLE_WRITER',
-  'SINGLE_NODE_MULTI_WRITER',
-] as const;
-
-export type AccessMode = (typeof ACCESS_MODES)[number];
-
-export interface BlockAccess {
-  readonly accessType: 'block';
-}
-
-export interface MountAccess {
-  readonly accessType: 'mount';
-  /** Empty leaves the choice to the plugin. */
-  readonly fsType: string;
-  /** Sensitive: never logged. */
-  readonly mountFlags: readonly string[];
-  /** Empty when not asked for. */
-  readonly volumeMountGroup: string;
-}
-
-export type VolumeCapability = (BlockAccess | MountAccess) & { readonly accessMode: AccessMode };
 
 interface StringLimits {
   maxBytes?: number;

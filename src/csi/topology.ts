@@ -1,49 +1,19 @@
 /**
- * Topology: from where a volume can be reached. Storage of a node has one segment, its node.
- *
- * A place of a request is a set of segments, and this node is in it if it has all of them; a place
- * without segments is everywhere. A segment that this node does not know is none of its own. Keys
- * are compared without case, as CSI wants it.
+ * Parses topology messages, and refuses those that break the rules of CSI. domain/topology.ts says what
+ * they mean.
  */
 import { CsiError } from '../base/errors.js';
-import { nodeKey } from '../domain/node-key.js';
-import { parseMap, type StringMap } from './fields.js';
+import type { StringMap } from '../domain/string-map.js';
+import {
+  isTopologyValue,
+  MAX_TOPOLOGY_CHARACTERS,
+  TOPOLOGY_NAME,
+  type TopologyRequirement,
+} from '../domain/topology.js';
+import { parseMap } from './fields.js';
 import type { RequestMessage } from './service.js';
 
-export interface TopologyConfig {
-  readonly topologyKey: string;
-  readonly nodeId: string;
-}
-
-export interface TopologyRequirement {
-  readonly requisite: readonly StringMap[];
-  readonly preferred: readonly StringMap[];
-}
-
-/** CSI's limit for each part of a key and for a value, in characters. */
-const MAX_CHARACTERS = 63;
-const NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$/;
 const PREFIX = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/;
-
-/** This node. Its id where that is a legal value, and else its short name. */
-export function nodeSegment({ topologyKey, nodeId }: TopologyConfig): Record<string, string> {
-  return { [topologyKey]: isTopologyValue(nodeId) ? nodeId : nodeKey(nodeId) };
-}
-
-/** Whether the node with this segment is in a place. */
-export function isWithin(segment: StringMap, place: StringMap): boolean {
-  const own = new Map(Object.entries(segment).map(([key, value]) => [key.toLowerCase(), value]));
-  return Object.entries(place).every(([key, value]) => own.get(key.toLowerCase()) === value);
-}
-
-/**
- * Whether what is provided on that node is what the requirement asks for. Where places are only
- * preferred, any other will do as well.
- */
-export function isMet(requirement: TopologyRequirement | null, segment: StringMap): boolean {
-  if (requirement === null || requirement.requisite.length === 0) return true;
-  return requirement.requisite.some((place) => isWithin(segment, place));
-}
 
 /** Null when the message is missing. */
 export function parseTopology(value: unknown, field: string): StringMap | null {
@@ -85,13 +55,6 @@ export function parseTopologyRequirement(
   return { requisite, preferred };
 }
 
-/** For people, in the middle of a sentence. */
-export function describeSegment(segment: StringMap): string {
-  return Object.entries(segment)
-    .map(([key, value]) => `${key}=${value}`)
-    .join(', ');
-}
-
 function parsePlaces(value: unknown, field: string): StringMap[] {
   const list = (value ?? []) as readonly unknown[];
   return list.map((place, index) => parseTopology(place, `${field}[${index}]`) ?? {});
@@ -106,10 +69,7 @@ function isTopologyKey(key: string): boolean {
   const slash = key.indexOf('/');
   const prefix = slash < 0 ? 'none' : key.slice(0, slash);
   const name = key.slice(slash + 1);
-  const isShort = prefix.length <= MAX_CHARACTERS && name.length <= MAX_CHARACTERS;
-  return isShort && PREFIX.test(prefix) && NAME.test(name);
-}
-
-function isTopologyValue(value: string): boolean {
-  return value.length <= MAX_CHARACTERS && NAME.test(value);
+  const isShort =
+    prefix.length <= MAX_TOPOLOGY_CHARACTERS && name.length <= MAX_TOPOLOGY_CHARACTERS;
+  return isShort && PREFIX.test(prefix) && TOPOLOGY_NAME.test(name);
 }

@@ -5,9 +5,12 @@
  * at most 60 bytes and safe as file names, device-mapper names and loop labels. A string that is not
  * of this form is simply not one of ours: not found, never an invalid argument.
  */
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 
-export { nodeKey } from './node-key.js';
+/** The short name of a node, for handles and wherever its own name does not fit: 12 hex digits. */
+export function nodeKey(nodeId: string): string {
+  return createHash('sha256').update(nodeId).digest('hex').slice(0, 12);
+}
 
 const NODE_KEY = '[0-9a-f]{12}';
 const UUID = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}';

@@ -8,8 +8,8 @@
 
 import { CsiError, SystemError } from '../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
-import type { CapacityRange, VolumeCapability } from '../csi/fields.js';
 import type { ResponseMessage } from '../csi/service.js';
+import type { CapacityRange, VolumeCapability } from '../domain/volume-capability.js';
 import { canGrowMounted } from '../host/growth.js';
 import { deviceSizeBytes } from '../native/block-device.js';
 import { tooSmallToGrow } from './growth.js';

@@ -6,11 +6,12 @@
  * rest. A volume is formatted only while the catalogue and the pool agree that it is fresh, which ends
  * before anybody else can write to it.
  */
+
 import type { Attachment, Backend } from '../backends/backend.js';
 import { CsiError } from '../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
-import type { MountAccess } from '../csi/fields.js';
 import { uuidOf } from '../domain/identifiers.js';
+import type { MountAccess } from '../domain/volume-capability.js';
 import { giveIdentity } from '../host/btrfs-identity.js';
 import { ExecError } from '../host/exec.js';
 import { parseMkfsOptions, parseStoredMountOptions } from '../host/file-system-options.js';

@@ -5,12 +5,13 @@
  * the log line of the call, and NodeExpandVolume reports it. Only a copy that was made larger than its
  * source is not handed out before it has had its size once.
  */
+
 import { stat } from 'node:fs/promises';
 import type { Attachment } from '../backends/backend.js';
 import { CsiError, errorCode, StatusCode } from '../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
-import type { MountAccess, VolumeCapability } from '../csi/fields.js';
 import type { CallContext } from '../csi/service.js';
+import type { MountAccess, VolumeCapability } from '../domain/volume-capability.js';
 import { type FileSystem, MINIMUM_BYTES } from '../host/file-systems.js';
 import { checkFileSystem } from '../host/filesystem.js';
 import { canGrowMounted, growUnmountedExt4 } from '../host/growth.js';

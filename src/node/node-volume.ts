@@ -4,14 +4,15 @@
  * Asked anew each time; nothing is remembered. The catalogue's records of stagings and publications
  * count only where a mount confirms them: they say what was asked for, never what is.
  */
+
 import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import type { Attachment, Backend } from '../backends/backend.js';
 import { CsiError, errorCode } from '../base/errors.js';
 import type { AsyncCatalogue, PublicationRecord, VolumeRecord } from '../catalogue/records.js';
 import type { Config } from '../config/config.js';
-import type { VolumeCapability } from '../csi/fields.js';
 import { isVolumeId } from '../domain/identifiers.js';
+import type { VolumeCapability } from '../domain/volume-capability.js';
 import type { VolumeCondition } from '../health/volume-health.js';
 import { deviceLabel } from '../host/device-attributes.js';
 import { splitFlags } from '../host/filesystem.js';

@@ -9,6 +9,7 @@
  *   NodeExpandVolume                        volume
  *   the others                              none: they change nothing
  */
+
 import { isDeepStrictEqual } from 'node:util';
 import { CsiError } from '../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
@@ -24,11 +25,11 @@ import {
   requireAbsolutePath,
   requireFields,
   requireString,
-  type VolumeCapability,
 } from '../csi/fields.js';
 import { isOrchestratorKey, podUidOf } from '../csi/orchestrator-keys.js';
 import type { CallContext, RequestMessage, ResponseMessage, Service } from '../csi/service.js';
-import { nodeSegment } from '../csi/topology.js';
+import { nodeSegment } from '../domain/topology.js';
+import type { VolumeCapability } from '../domain/volume-capability.js';
 import { assertMountFlags } from '../host/file-system-options.js';
 import { isFileSystem } from '../host/file-systems.js';
 import { pathKey, volumeKey } from '../volumes/operation-locks.js';

@@ -6,11 +6,12 @@
  * mounted and removed after everything is gone. SINGLE_NODE_MULTI_WRITER allows several targets at a
  * time, the other access modes one. Requests arrive parsed.
  */
+
 import { isDeepStrictEqual } from 'node:util';
 import { attemptUndo } from '../base/best-effort.js';
 import { CsiError } from '../base/errors.js';
 import type { PublicationRecord, StagingRecord, VolumeRecord } from '../catalogue/records.js';
-import type { VolumeCapability } from '../csi/fields.js';
+import type { VolumeCapability } from '../domain/volume-capability.js';
 import { isDeviceReadOnly } from '../host/device-attributes.js';
 import {
   type Bind,

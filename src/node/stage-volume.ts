@@ -5,14 +5,15 @@
  * knows that they are staged, and where. The order that makes a kill at any point harmless: record,
  * attach, make ready, mount (file-system.ts for file systems). Requests arrive parsed.
  */
+
 import { stat } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Attachment } from '../backends/backend.js';
 import { attemptUndo } from '../base/best-effort.js';
 import { CsiError } from '../base/errors.js';
 import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
-import type { VolumeCapability } from '../csi/fields.js';
 import type { CallContext } from '../csi/service.js';
+import type { VolumeCapability } from '../domain/volume-capability.js';
 import { isToolAtWork } from '../host/device-lock.js';
 import { isFileSystem } from '../host/file-systems.js';
 import { bindLayer, makeTarget } from '../host/layers.js';

@@ -5,9 +5,10 @@
  * than its record, which is the size it has: the next call, or the next start (reconcile.ts), takes
  * it over. Nothing else about the volume changes, so there is nothing to undo.
  */
+
 import type { Backend, PoolContents } from '../backends/backend.js';
 import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
-import type { CapacityRange } from '../csi/fields.js';
+import type { CapacityRange } from '../domain/volume-capability.js';
 import type { PoolAdmission } from './pool-admission.js';
 import type { ManagerDependencies } from './volume-manager.js';
 import { assertUnderLimit, expandedSize } from './volume-rules.js';

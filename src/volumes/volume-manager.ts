@@ -6,13 +6,15 @@
  * kill leaves in between, the next call or the next start (reconcile.ts) finishes or undoes.
  * Callers give parsed requests; nothing of gRPC is known here.
  */
+
 import type { Backend, PoolCapacity } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import { attemptUndo } from '../base/best-effort.js';
 import { CsiError } from '../base/errors.js';
 import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
-import type { CapacityRange, StringMap } from '../csi/fields.js';
 import { newVolumeId } from '../domain/identifiers.js';
+import type { StringMap } from '../domain/string-map.js';
+import type { CapacityRange } from '../domain/volume-capability.js';
 import { isMutableParameter } from './device-settings.js';
 import { type OperationLocks, volumeKey, volumeNameKey } from './operation-locks.js';
 import { PoolAdmission } from './pool-admission.js';

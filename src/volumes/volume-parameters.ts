@@ -4,8 +4,10 @@
  */
 
 import { CsiError } from '../base/errors.js';
-import { parseMap, type StringMap, type VolumeCapability } from '../csi/fields.js';
+import { parseMap } from '../csi/fields.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
+import type { StringMap } from '../domain/string-map.js';
+import type { VolumeCapability } from '../domain/volume-capability.js';
 import { parseMkfsOptions, parseMountOptions } from '../host/file-system-options.js';
 import { DEFAULT_FILE_SYSTEM, type FileSystem, isFileSystem } from '../host/file-systems.js';
 import { isMutableParameter, MUTABLE_PARAMETERS, parseDeviceSettings } from './device-settings.js';

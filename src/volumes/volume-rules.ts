@@ -3,10 +3,12 @@
  *
  * No I/O and no state. Sizes are bytes.
  */
+
 import type { PoolCapacity } from '../backends/backend.js';
 import { CsiError } from '../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
-import type { CapacityRange, StringMap, VolumeCapability } from '../csi/fields.js';
+import type { StringMap } from '../domain/string-map.js';
+import type { CapacityRange, VolumeCapability } from '../domain/volume-capability.js';
 import {
   DEFAULT_FILE_SYSTEM,
   FILE_SYSTEMS,

@@ -1,9 +1,10 @@
 /** Where a new volume gets its content from: nowhere, a snapshot, or another volume. */
+
 import type { Backend } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import { CsiError } from '../base/errors.js';
 import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
-import type { VolumeCapability } from '../csi/fields.js';
+import type { VolumeCapability } from '../domain/volume-capability.js';
 import { isFresh } from './first-use.js';
 import { type LockRequest, shared, snapshotKey, volumeKey } from './operation-locks.js';
 import { snapshotDeleting, volumeDeleting } from './ready-volume.js';

@@ -1,6 +1,7 @@
 /** Topology with a key of one's own, a node id that is no topology value, and at CSI level 1.13. */
+
 import assert from 'node:assert/strict';
-import { nodeKey } from '../../src/domain/node-key.js';
+import { nodeKey } from '../../src/domain/identifiers.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
 const NODE_ID = 'rack:7/node';

@@ -1,13 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import {
-  isMet,
-  isWithin,
-  nodeSegment,
-  parseTopology,
-  parseTopologyRequirement,
-} from '../../../src/csi/topology.js';
-import { nodeKey } from '../../../src/domain/node-key.js';
+import { parseTopology, parseTopologyRequirement } from '../../../src/csi/topology.js';
+import { nodeKey } from '../../../src/domain/identifiers.js';
+import { isMet, isWithin, nodeSegment } from '../../../src/domain/topology.js';
 import { throwsWith } from '../../support/expect-status.js';
 
 const KEY = 'blockdelta.csi/node';

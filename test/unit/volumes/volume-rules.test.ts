@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { PoolCapacity } from '../../../src/backends/backend.js';
-import type { CapacityRange, VolumeCapability } from '../../../src/csi/fields.js';
+import type { CapacityRange, VolumeCapability } from '../../../src/domain/volume-capability.js';
 import {
   chooseSize,
   DEFAULT_VOLUME_BYTES,

@@ -1,0 +1,39 @@
+/**
+ * How a volume is used: its access mode, as a block device or a mounted file system, and the size asked
+ * for. Types alone: csi/fields.ts parses them, volumes/volume-rules.ts says what the plugin serves.
+ */
+
+/** VolumeCapability.AccessMode.Mode of the CSI specification. */
+export const ACCESS_MODES = [
+  'SINGLE_NODE_WRITER',
+  'SINGLE_NODE_READER_ONLY',
+  'MULTI_NODE_READER_ONLY',
+  'MULTI_NODE_SINGLE_WRITER',
+  'MULTI_NODE_MULTI_WRITER',
+  'SINGLE_NODE_SINGLE_WRITER',
+  'SINGLE_NODE_MULTI_WRITER',
+] as const;
+
+export type AccessMode = (typeof ACCESS_MODES)[number];
+
+export interface BlockAccess {
+  readonly accessType: 'block';
+}
+
+export interface MountAccess {
+  readonly accessType: 'mount';
+  /** Empty leaves the choice to the plugin. */
+  readonly fsType: string;
+  /** Sensitive: never logged. */
+  readonly mountFlags: readonly string[];
+  /** Empty when not asked for. */
+  readonly volumeMountGroup: string;
+}
+
+export type VolumeCapability = (BlockAccess | MountAccess) & { readonly accessMode: AccessMode };
+
+/** Bounds in bytes; 0 is an unset bound, and one of the two is set. */
+export interface CapacityRange {
+  readonly requiredBytes: bigint;
+  readonly limitBytes: bigint;
+}
