@@ -2,8 +2,9 @@
  * What a published raw block volume holds: written by the suite at random, durable, and remembered
  * byte by byte. The driver's own files are never looked at.
  */
+import { execFile } from 'node:child_process';
 import { type FileHandle, open } from 'node:fs/promises';
-import { run } from '../host/exec.js';
+import { promisify } from 'node:util';
 import { ConformanceFailure } from './check.js';
 import { CHUNK_BYTES, chunkOf, fullImage, type Image } from './oracle.js';
 import type { Random } from './random.js';
@@ -27,6 +28,9 @@ const DISCARD_BYTES = 128 * 1024;
 const EDGE_BYTES = 512;
 const READ_BYTES = 1 << 20;
 const ZEROS = Buffer.alloc(CHUNK_BYTES);
+/** The PATH of a user often lacks the sbin directories. */
+const ENVIRONMENT = { ...process.env, PATH: `${process.env['PATH']}:/usr/sbin:/sbin` };
+const run = promisify(execFile);
 
 export class BlockContent {
   /** As the chunks were before they were touched first. */
@@ -153,14 +157,8 @@ export class BlockContent {
       try {
         // Its own view of the device is another one: what is written must be there first.
         await device.sync();
-        await run('blkdiscard', [
-          '--force',
-          '--offset',
-          `${offset}`,
-          '--length',
-          `${length}`,
-          path,
-        ]);
+        const range = ['--offset', `${offset}`, '--length', `${length}`];
+        await run('blkdiscard', ['--force', ...range, path], { env: ENVIRONMENT });
       } catch {
         await device.write(Buffer.alloc(length), 0, length, offset);
       }

@@ -10,7 +10,7 @@ import {
   parseVolumeCapabilities,
   requireString,
 } from '../csi/fields.js';
-import { type Page, pageScope, paginateFetched } from '../csi/pagination.js';
+import { type Page, pageScope, paginateFetched, parsePage } from '../csi/pagination.js';
 import { type RequestMessage, type ResponseMessage, ResponseParts } from '../csi/service.js';
 import { parseTopology } from '../csi/topology.js';
 import { isWithin, nodeSegment } from '../domain/topology.js';
@@ -19,7 +19,6 @@ import { parseVolumeParameters } from '../volumes/volume-parameters.js';
 import { largestSize, smallestSize } from '../volumes/volume-rules.js';
 import type { ControllerDependencies } from './dependencies.js';
 import { statusMessage, volumeMessage } from './messages.js';
-import { parsePage } from './requests.js';
 import { unservedReason } from './served-capabilities.js';
 import { snapshotMessage } from './snapshot-message.js';
 

@@ -1,13 +1,13 @@
 /**
  * ControllerPublishVolume and ControllerUnpublishVolume, where they are switched on: which volume may
  * be used on this node, and how. Nothing has to be done for it in storage of the node itself, so a
- * publication is a record; NodePublishVolume keeps to it (`isPublishedReadOnly`).
+ * publication is a record; NodePublishVolume keeps to it (volumes/controller-publications.ts).
  *
  * Both lock the volume. What is left of the node's maximum is looked at by one publication at a time.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { CsiError } from '../base/errors.js';
-import type { AsyncCatalogue, ControllerPublicationRecord } from '../catalogue/records.js';
+import type { ControllerPublicationRecord } from '../catalogue/records.js';
 import {
   optionalString,
   parseBoolean,
@@ -60,16 +60,6 @@ export async function unpublishVolume(
     }
   });
   return {};
-}
-
-/** Whether the controller has published the volume for reading alone. */
-export async function isPublishedReadOnly(
-  deps: { catalogue: AsyncCatalogue; config: { readonly controllerPublish: boolean } },
-  volumeId: string,
-): Promise<boolean> {
-  if (!deps.config.controllerPublish) return false;
-  const publications = await deps.catalogue.controllerPublications(volumeId);
-  return publications.some(({ readOnly }) => readOnly);
 }
 
 function assertThisNode({ config }: ControllerDependencies, nodeId: string): void {

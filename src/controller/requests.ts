@@ -8,7 +8,6 @@
 import { CsiError } from '../base/errors.js';
 import {
   parseCapacityRange,
-  parseInt32NonNegative,
   parseMap,
   parseSecrets,
   parseVolumeCapabilities,
@@ -137,18 +136,5 @@ export function parseCreateSnapshot(request: RequestMessage): CreateSnapshotPara
       request['accessibility_requirements'],
       'accessibility_requirements',
     ),
-  };
-}
-
-export interface PageParams {
-  maxEntries: number;
-  startingToken: string;
-}
-
-/** The token is judged by pagination alone: whatever is wrong with it is ABORTED, also its length. */
-export function parsePage(request: RequestMessage): PageParams {
-  return {
-    maxEntries: parseInt32NonNegative(request['max_entries'], 'max_entries'),
-    startingToken: String(request['starting_token'] ?? ''),
   };
 }

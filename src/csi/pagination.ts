@@ -2,8 +2,11 @@
  * Pages of lists. A token means "after this id", not "from this index", so it stays good while
  * entries come and go, also the one it names. Knows nothing of what is listed.
  */
+
 import { createHash } from 'node:crypto';
 import { CsiError } from '../base/errors.js';
+import { parseInt32NonNegative } from './fields.js';
+import type { RequestMessage } from './service.js';
 
 /** CSI's limit for a token. */
 const MAX_TOKEN_CHARACTERS = 128;
@@ -136,4 +139,17 @@ function idDigest(scope: PageScope, id: string): Buffer {
 
 function digest(text: string): Buffer {
   return createHash('sha256').update(text).digest().subarray(0, DIGEST_BYTES);
+}
+
+export interface PageParams {
+  maxEntries: number;
+  startingToken: string;
+}
+
+/** The token is judged by pagination alone: whatever is wrong with it is ABORTED, also its length. */
+export function parsePage(request: RequestMessage): PageParams {
+  return {
+    maxEntries: parseInt32NonNegative(request['max_entries'], 'max_entries'),
+    startingToken: String(request['starting_token'] ?? ''),
+  };
 }

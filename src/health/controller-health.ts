@@ -7,9 +7,8 @@
  */
 
 import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
-import { parsePage } from '../controller/requests.js';
 import { parseSecrets, requireFields, requireString } from '../csi/fields.js';
-import { pageScope, paginate } from '../csi/pagination.js';
+import { pageScope, paginate, parsePage } from '../csi/pagination.js';
 import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/service.js';
 import { readyVolume } from '../volumes/ready-volume.js';
 import {

@@ -12,8 +12,8 @@ import {
   requireString,
 } from '../csi/fields.js';
 import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/service.js';
-import { type VolumeView, viewForRelease } from '../node/node-volume.js';
 import { readyVolume } from '../volumes/ready-volume.js';
+import { type VolumeView, viewForRelease } from '../volumes/volume-view.js';
 import { healthMessage } from './controller-health.js';
 import { type HealthDependencies, LOOK_AGE_MS, PoolLook } from './storage-observations.js';
 import { useSigns } from './use-observations.js';

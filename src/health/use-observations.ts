@@ -17,7 +17,7 @@ import {
   stagedAt,
   stagedDevicePath,
   type VolumeView,
-} from '../node/node-volume.js';
+} from '../volumes/volume-view.js';
 import type { HealthDependencies } from './storage-observations.js';
 import type { FileSystemSigns, UseSigns } from './volume-health.js';
 

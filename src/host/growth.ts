@@ -8,9 +8,9 @@
  * volumes.
  */
 import { CsiError } from '../base/errors.js';
-import { hasCapability } from '../plugin/process-capabilities.js';
 import { ExecError, run } from './exec.js';
 import type { FileSystem } from './file-systems.js';
+import { hasCapability } from './process-capabilities.js';
 
 const RESIZE_TIMEOUT_MS = 3_600_000;
 const FSCK_FINE = [0, 1];

@@ -12,15 +12,15 @@ import type { ResponseMessage } from '../csi/service.js';
 import type { CapacityRange, VolumeCapability } from '../domain/volume-capability.js';
 import { canGrowMounted } from '../host/growth.js';
 import { deviceSizeBytes } from '../native/block-device.js';
-import { tooSmallToGrow } from './growth.js';
 import {
   findUse,
-  type NodeDependencies,
   type Occupant,
   usesOf,
   type VolumeView,
   viewVolume,
-} from './node-volume.js';
+} from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
+import { tooSmallToGrow } from './growth.js';
 
 export interface Expansion {
   volumePath: string;

@@ -30,6 +30,8 @@ import {
   publishedOptions,
 } from '../host/filesystem.js';
 import { isFresh, markUsed } from '../volumes/first-use.js';
+import { isReaderOnly } from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
 import {
   type FileSystemStaging,
   growMounted,
@@ -38,7 +40,6 @@ import {
   mountsOf,
 } from './growth.js';
 import { assertAccepted, mountGuarded } from './mount-guard.js';
-import { isReaderOnly, type NodeDependencies } from './node-volume.js';
 
 /** Of a StorageClass: for mkfs, and for every mount of the volume. */
 const MKFS_OPTIONS = 'mkfsOptions';

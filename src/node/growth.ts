@@ -18,7 +18,8 @@ import { canGrowMounted, growUnmountedExt4 } from '../host/growth.js';
 import { unmountLayers } from '../host/layers.js';
 import { isOfDevice, mountsOfDevice, readMountInfo } from '../host/mountinfo.js';
 import { isGrowable } from '../host/superblock.js';
-import { isReaderOnly, type NodeDependencies } from './node-volume.js';
+import { isReaderOnly } from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
 
 /**
  * Room that resize2fs gets: it wrote 11 MiB growing 1 GiB to 1 TiB, and blocks that a snapshot shares

@@ -17,8 +17,9 @@ import { otherBtrfsMounted, unaskedInForce } from '../host/mounted-file-system.j
 import { mount } from '../host/mounter.js';
 import type { MountEntry } from '../host/mountinfo.js';
 import { btrfsIdentity, superblockObjection } from '../host/superblock.js';
+import { usesOf, type VolumeView } from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
 import { mountsOf } from './growth.js';
-import { type NodeDependencies, usesOf, type VolumeView } from './node-volume.js';
 
 type Dependencies = Pick<NodeDependencies, 'native' | 'catalogue' | 'backendOf'>;
 

@@ -13,7 +13,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { CsiError } from '../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
-import { isPublishedReadOnly } from '../controller/publish-volume.js';
 import { nodeCapabilities, rpcCapabilities } from '../csi/capabilities.js';
 import {
   parseBoolean,
@@ -32,11 +31,12 @@ import { nodeSegment } from '../domain/topology.js';
 import type { VolumeCapability } from '../domain/volume-capability.js';
 import { assertMountFlags } from '../host/file-system-options.js';
 import { isFileSystem } from '../host/file-systems.js';
+import { isPublishedReadOnly } from '../volumes/controller-publications.js';
 import { pathKey, volumeKey } from '../volumes/operation-locks.js';
 import { readyVolume, volumeNotFound } from '../volumes/ready-volume.js';
 import { unsupportedReason } from '../volumes/volume-rules.js';
+import type { NodeDependencies } from './dependencies.js';
 import { expandVolume } from './expand-volume.js';
-import type { NodeDependencies } from './node-volume.js';
 import { publicationPlace, resolveUsable, stagingPlace } from './paths.js';
 import { publishVolume } from './publish-volume.js';
 import { stageVolume } from './stage-volume.js';

@@ -14,7 +14,7 @@ import { deviceLabel } from '../host/device-attributes.js';
 import { type MountEntry, mountContaining, readMountInfo } from '../host/mountinfo.js';
 import { protectedReason } from '../host/protected-paths.js';
 import { kernelPath } from '../host/target.js';
-import type { NodeDependencies } from './node-volume.js';
+import type { NodeDependencies } from './dependencies.js';
 
 type Deps = Pick<NodeDependencies, 'config' | 'catalogue'>;
 

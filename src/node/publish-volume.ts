@@ -24,20 +24,20 @@ import {
 } from '../host/layers.js';
 import { majorOf, minorOf, mountsAt } from '../host/mountinfo.js';
 import { assertNoLink, assertTargetFits } from '../host/target.js';
-import { optionsPublishedWith } from './file-system.js';
 import {
   blockDeviceAt,
   foreignMount,
   isReaderOnly,
   livePublications,
   NOTHING,
-  type NodeDependencies,
   type Occupant,
   occupantAt,
   stagedAt,
   type VolumeView,
   viewVolume,
-} from './node-volume.js';
+} from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
+import { optionsPublishedWith } from './file-system.js';
 import type { Place } from './paths.js';
 import { releasePublication } from './unpublish-volume.js';
 import { limitPod } from './volume-settings.js';

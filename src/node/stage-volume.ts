@@ -21,21 +21,21 @@ import { topMount } from '../host/mounter.js';
 import { mountsAt } from '../host/mountinfo.js';
 import { assertNoLink, entryAt } from '../host/target.js';
 import { markUsed } from '../volumes/first-use.js';
-import { stageFileSystem } from './file-system.js';
-import { growMounted, growsMounted } from './growth.js';
-import { distrust, releaseUnused } from './mount-guard.js';
 import {
   foreignMount,
   isReaderOnly,
   livePublications,
-  type NodeDependencies,
   type Occupant,
   stagedAt,
   stagedDevicePath,
   usesOf,
   type VolumeView,
   viewVolume,
-} from './node-volume.js';
+} from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
+import { stageFileSystem } from './file-system.js';
+import { growMounted, growsMounted } from './growth.js';
+import { distrust, releaseUnused } from './mount-guard.js';
 import type { Place } from './paths.js';
 import { clearStagedDevice, releaseStaging } from './unstage-volume.js';
 import { applyToDevice } from './volume-settings.js';

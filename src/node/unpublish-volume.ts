@@ -18,11 +18,11 @@ import {
   forRecord,
   isReaderOnly,
   livePublications,
-  type NodeDependencies,
   recordedPlaces,
   usesOf,
   viewForRelease,
-} from './node-volume.js';
+} from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
 import type { Place } from './paths.js';
 import { liftPod } from './volume-settings.js';
 

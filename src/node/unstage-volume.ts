@@ -18,13 +18,13 @@ import {
   foreignMount,
   forRecord,
   livePublications,
-  type NodeDependencies,
   recordedPlaces,
   stagedDevicePath,
   usesOf,
   type VolumeView,
   viewForRelease,
-} from './node-volume.js';
+} from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
 import type { Place } from './paths.js';
 import { resetDevice } from './volume-settings.js';
 

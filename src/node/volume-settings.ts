@@ -14,7 +14,8 @@ import type { DeviceNumber } from '../host/device-attributes.js';
 import { findPodCgroup, isCgroup2, liftLimits, setLimits } from '../host/io-limits.js';
 import { majorOf, minorOf } from '../host/mountinfo.js';
 import { type DeviceSettings, hasLimits, parseDeviceSettings } from '../volumes/device-settings.js';
-import { livePublications, type NodeDependencies, viewVolume } from './node-volume.js';
+import { livePublications, viewVolume } from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
 
 /** To the device and all pods that use it. Nothing to do where the volume is not attached. */
 export async function applyVolumeSettings(

@@ -15,12 +15,8 @@ import type { ResponseMessage } from '../csi/service.js';
 import { askFileSystem } from '../host/file-system-answer.js';
 import { topMount } from '../host/mounter.js';
 import { deviceSizeBytes } from '../native/block-device.js';
-import {
-  findRemainingUse,
-  type NodeDependencies,
-  type Use,
-  viewForRelease,
-} from './node-volume.js';
+import { findRemainingUse, type Use, viewForRelease } from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
 
 /**
  * NOT_FOUND if the volume is not staged or published at the path, which may be any string. Of a file

@@ -23,11 +23,12 @@ import { nodeKey } from '../domain/identifiers.js';
 import { controllerHealthRpcs, storageConditionOf } from '../health/controller-health.js';
 import { nodeConditionOf, nodeHealthRpcs } from '../health/node-health.js';
 import { assertPrograms } from '../host/exec.js';
+import { assertCanOpenDirectories } from '../host/process-capabilities.js';
 import { createSnapshotMetadataService } from '../metadata/snapshot-metadata.js';
 import { NativePool } from '../native/pool.js';
 import { ScanThreads } from '../native/scan-threads.js';
+import type { NodeDependencies } from '../node/dependencies.js';
 import { createNodeService } from '../node/node.js';
-import type { NodeDependencies } from '../node/node-volume.js';
 import { applyVolumeSettings } from '../node/volume-settings.js';
 import { GroupManager } from '../volumes/group-manager.js';
 import { OperationLocks } from '../volumes/operation-locks.js';
@@ -38,7 +39,6 @@ import { findUnknownObjects, refuseChange } from '../volumes/unknown-objects.js'
 import { VolumeManager } from '../volumes/volume-manager.js';
 import { guarded } from './guarded-services.js';
 import { startBackends } from './pools-start.js';
-import { assertCanOpenDirectories } from './process-capabilities.js';
 
 export interface Composition {
   /** All services but Identity. Those that the mode leaves out are absent. */

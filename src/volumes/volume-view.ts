@@ -10,10 +10,8 @@ import { basename, join } from 'node:path';
 import type { Attachment, Backend } from '../backends/backend.js';
 import { CsiError, errorCode } from '../base/errors.js';
 import type { AsyncCatalogue, PublicationRecord, VolumeRecord } from '../catalogue/records.js';
-import type { Config } from '../config/config.js';
 import { isVolumeId } from '../domain/identifiers.js';
 import type { VolumeCapability } from '../domain/volume-capability.js';
-import type { VolumeCondition } from '../health/volume-health.js';
 import { deviceLabel } from '../host/device-attributes.js';
 import { splitFlags } from '../host/filesystem.js';
 import {
@@ -27,33 +25,11 @@ import {
   readMountInfo,
 } from '../host/mountinfo.js';
 import { kernelPath } from '../host/target.js';
-import type { NativeRunner } from '../native/pool.js';
-import type { OperationLocks } from '../volumes/operation-locks.js';
 
-export interface NodeDependencies {
-  config: NodeConfig;
-  catalogue: AsyncCatalogue;
-  locks: OperationLocks;
-  native: NativeRunner;
+/** What a view is made from. */
+export interface ViewSources {
   backendOf(pool: string): Backend;
-  /** What CreateVolume answered as the volume's context. */
-  volumeContext(volume: VolumeRecord): Readonly<Record<string, string>>;
-  /** What the VolumeCondition of the volume seen says; absent where the level of CSI has none. */
-  conditionOf?: (view: VolumeView) => Promise<VolumeCondition>;
 }
-
-export type NodeConfig = Pick<
-  Config,
-  | 'nodeId'
-  | 'topologyKey'
-  | 'csiLevel'
-  | 'controllerPublish'
-  | 'maxVolumesPerNode'
-  | 'cgroupRoot'
-  | 'stateDirectory'
-  | 'pools'
-  | 'socketPath'
->;
 
 /** In the staging directory of a raw block volume: the file its device node is bound to. */
 const STAGED_DEVICE = 'device';
@@ -85,19 +61,13 @@ export const NOTHING: Occupant = { kind: 'nothing' };
 /** Whether a mount, or the device node bound there, is of the volume. */
 export type Belongs = (entry: MountEntry) => Promise<boolean>;
 
-export async function viewVolume(
-  deps: Pick<NodeDependencies, 'backendOf'>,
-  volume: VolumeRecord,
-): Promise<VolumeView> {
+export async function viewVolume(deps: ViewSources, volume: VolumeRecord): Promise<VolumeView> {
   const found = await findDevice(deps, volume);
   return { volume, ...found, mounts: await readMountInfo(), poolFailure: null };
 }
 
 /** For what must work without the pool too, one that is dead or not configured any more: releasing, telling. */
-export async function viewForRelease(
-  deps: Pick<NodeDependencies, 'backendOf'>,
-  volume: VolumeRecord,
-): Promise<VolumeView> {
+export async function viewForRelease(deps: ViewSources, volume: VolumeRecord): Promise<VolumeView> {
   try {
     return await viewVolume(deps, volume);
   } catch (thrown) {
@@ -108,7 +78,7 @@ export async function viewForRelease(
 }
 
 async function findDevice(
-  deps: Pick<NodeDependencies, 'backendOf'>,
+  deps: ViewSources,
   volume: VolumeRecord,
 ): Promise<Pick<VolumeView, 'attachment' | 'node'>> {
   const attachment = await deps.backendOf(volume.pool).findAttachment(volume.volumeId);
@@ -220,11 +190,11 @@ export function usesOf(view: VolumeView): { mounts: MountEntry[]; nodes: MountEn
 
 /** The recorded publications that are really there, also where another mount hides one. */
 export async function livePublications(
-  deps: NodeDependencies,
+  { catalogue }: { catalogue: AsyncCatalogue },
   view: VolumeView,
 ): Promise<PublicationRecord[]> {
   const live: PublicationRecord[] = [];
-  for (const record of await deps.catalogue.publications(view.volume.volumeId)) {
+  for (const record of await catalogue.publications(view.volume.volumeId)) {
     const path = record.resolvedPath ?? (await kernelPath(record.targetPath));
     if (path === null) continue;
     if (await isUsedAt(view, path)) live.push(record);
@@ -234,7 +204,7 @@ export async function livePublications(
 
 /** Where the volume is on record as staged or published, but for what is at the path named. */
 export async function recordedPlaces(
-  { catalogue }: Pick<NodeDependencies, 'catalogue'>,
+  { catalogue }: { catalogue: AsyncCatalogue },
   volumeId: string,
   except: string,
 ): Promise<Set<string>> {

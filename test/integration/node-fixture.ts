@@ -10,8 +10,8 @@ import { type OpenCatalogue, openCatalogue } from '../../src/catalogue/catalogue
 import type { VolumeRecord } from '../../src/catalogue/records.js';
 import type { ResponseMessage, Service } from '../../src/csi/service.js';
 import { NativePool } from '../../src/native/pool.js';
+import type { NodeConfig, NodeDependencies } from '../../src/node/dependencies.js';
 import { createNodeService } from '../../src/node/node.js';
-import type { NodeConfig, NodeDependencies } from '../../src/node/node-volume.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
 import { MIB, volumeRecord } from '../support/records.js';
 import {

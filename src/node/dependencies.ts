@@ -1,0 +1,33 @@
+/** What every file of the Node service is given. */
+import type { Backend } from '../backends/backend.js';
+import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
+import type { Config } from '../config/config.js';
+import type { VolumeCondition } from '../health/volume-health.js';
+import type { NativeRunner } from '../native/pool.js';
+import type { OperationLocks } from '../volumes/operation-locks.js';
+import type { VolumeView } from '../volumes/volume-view.js';
+
+export interface NodeDependencies {
+  config: NodeConfig;
+  catalogue: AsyncCatalogue;
+  locks: OperationLocks;
+  native: NativeRunner;
+  backendOf(pool: string): Backend;
+  /** What CreateVolume answered as the volume's context. */
+  volumeContext(volume: VolumeRecord): Readonly<Record<string, string>>;
+  /** What the VolumeCondition of the volume seen says; absent where the level of CSI has none. */
+  conditionOf?: (view: VolumeView) => Promise<VolumeCondition>;
+}
+
+export type NodeConfig = Pick<
+  Config,
+  | 'nodeId'
+  | 'topologyKey'
+  | 'csiLevel'
+  | 'controllerPublish'
+  | 'maxVolumesPerNode'
+  | 'cgroupRoot'
+  | 'stateDirectory'
+  | 'pools'
+  | 'socketPath'
+>;
