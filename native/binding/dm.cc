@@ -305,14 +305,14 @@ Napi::Value ThinMessagesBinding(const Napi::CallbackInfo& info) {
 
 Napi::Value ThinCutBinding(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
-  Fields request(info[0], "thinCut");
+  Fields request(info[0], "takeThinSnapshots");
   const std::string pool = request.Text("pool");
   const std::vector<ThinCutMember> members = ReadMembers(&request);
   return Run(
       env, request, [&](const DmControl& control) { return CutThin(control, pool, members); },
       [&](const ThinCutOutcome& outcome) {
         Napi::Object object = Success(env);
-        SetBigInt(&object, "cutTimeNs", outcome.cut_time_ns);
+        SetBigInt(&object, "takenAtNs", outcome.cut_time_ns);
         SetBigInt(&object, "suspendedNs", outcome.suspended_ns);
         object.Set("status", ToObject(env, outcome.status));
         return object;

@@ -29,7 +29,7 @@ CutMember ReadMember(Fields* request) {
 Napi::Value CutAnswer(Napi::Env env, Result<CutOutcome> outcome) {
   if (!outcome.ok()) return Failed(env, outcome.status());
   Napi::Object object = Success(env);
-  SetBigInt(&object, "cutTimeNs", outcome->cut_time_ns);
+  SetBigInt(&object, "takenAtNs", outcome->cut_time_ns);
   SetBigInt(&object, "frozenNs", outcome->frozen_ns);
   return object;
 }
@@ -106,7 +106,7 @@ Napi::Value CloneVolumeBinding(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value CutSnapshotsBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "cutSnapshots");
+  Fields request(info[0], "takeSnapshots");
   std::vector<CutMember> members;
   for (Fields& fields : request.Objects("members")) {
     members.push_back(ReadMember(&fields));

@@ -39,13 +39,13 @@ ThinScanRequest ReadThinScan(Fields* source) {
   request.superblock = source->Word("superblock");
   request.target = ReadDevice("target", source);
   if (!source->IsNull("base")) request.base = ReadDevice("base", source);
-  if (!source->IsNull("keptBase")) {
-    Fields kept = source->Nested("keptBase");
+  if (!source->IsNull("retainedBase")) {
+    Fields kept = source->Nested("retainedBase");
     request.kept_base_path = kept.Path("path");
     source->Adopt(kept);
   }
   if (request.base.has_value() && request.kept_base_path.has_value()) {
-    source->Reject("base and keptBase must not both be given");
+    source->Reject("base and retainedBase must not both be given");
   }
   return request;
 }

@@ -105,11 +105,11 @@ export interface Backend {
    * catalogue, restored from a backup maybe, can call it fresh. Durable when it returns; goes with the
    * volume.
    */
-  markUsed(volumeId: string): Promise<void>;
+  markInitialized(volumeId: string): Promise<void>;
   /** False too for what was used before pools kept it: then the catalogue alone knows. */
-  isUsed(volumeId: string): Promise<boolean>;
+  isInitialized(volumeId: string): Promise<boolean>;
   /** All of them that have the mark. */
-  usedVolumes(): Promise<ReadonlySet<string>>;
+  initializedVolumes(): Promise<ReadonlySet<string>>;
 
   /**
    * A new writable volume with the content that another one has at this moment, as a snapshot cut now
@@ -130,7 +130,7 @@ export interface Backend {
    * well. Durable when it returns; a failure leaves none of them. FAILED_PRECONDITION if several
    * volumes are being written to that cannot be held still.
    */
-  createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut>;
+  createSnapshots(members: readonly SnapshotMember[]): Promise<TakenSnapshots>;
   deleteSnapshot(snapshotId: string): Promise<void>;
   /**
    * FAILED_PRECONDITION if the pool does not hold a snapshot of exactly this size, or if that can have
@@ -165,8 +165,8 @@ export interface Backend {
    * Keeps what later deltas need of a snapshot that is about to be deleted, durable when it returns;
    * kept already: that, also when the snapshot is gone. Null: this pool cannot, or holds nothing of it.
    */
-  keepBase(snapshotId: string): Promise<KeptBase | null>;
-  keptBases(): Promise<KeptBases>;
+  retainBase(snapshotId: string): Promise<RetainedBase | null>;
+  retainedBases(): Promise<RetainedBases>;
   /** Forgets it, lost or not. One that is not kept is forgotten already. */
   dropBase(snapshotId: string): Promise<void>;
 
@@ -180,27 +180,27 @@ export interface Backend {
 }
 
 /** What is left of a deleted snapshot so that it can still be the base of a delta. */
-export interface KeptBase {
+export interface RetainedBase {
   snapshotId: string;
   /** What keeping it costs. */
   storedBytes: bigint;
 }
 
 /** Each is in one of the lists until it is dropped. */
-export interface KeptBases {
+export interface RetainedBases {
   /** Those that may still be compared with. */
-  usable: KeptBase[];
+  usable: RetainedBase[];
   /** Those that may not any more, because nothing proves that what has changed since would be seen. */
-  lost: LostBase[];
+  lost: InvalidatedBase[];
 }
 
-export interface LostBase {
+export interface InvalidatedBase {
   snapshotId: string;
   /** What has happened, for a person: goes behind "because". */
   reason: string;
 }
 
-export interface SnapshotCut {
+export interface TakenSnapshots {
   /** Wall clock of the cut on this node, ns since the epoch. */
   creationTimeNs: bigint;
   /** In the order of the members. */

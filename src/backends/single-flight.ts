@@ -1,17 +1,17 @@
 /** A question to storage that may be dead: asked once at a time, and not waited for without end. */
 import type { CsiError } from '../base/errors.js';
-import { answerWithin } from '../base/timeout.js';
+import { withTimeout } from '../base/timeout.js';
 
-export class PatientQuestion<T> {
+export class SingleFlight<T> {
   #asking: Promise<T> | null = null;
 
   /**
    * @param ask one that never ends holds a thread, so it is not asked again until it has ended
-   * @param late what to say when the answer takes longer than patienceMs
+   * @param late what to say when the answer takes longer than timeoutMs
    */
   constructor(
     private readonly ask: () => Promise<T>,
-    private readonly patienceMs: number,
+    private readonly timeoutMs: number,
     private readonly late: () => CsiError,
   ) {}
 
@@ -19,7 +19,7 @@ export class PatientQuestion<T> {
     this.#asking ??= this.ask().finally(() => {
       this.#asking = null;
     });
-    return answerWithin(this.#asking, this.patienceMs, (): never => {
+    return withTimeout(this.#asking, this.timeoutMs, (): never => {
       throw this.late();
     });
   }

@@ -3,7 +3,7 @@
  * undoing, which must not take its place. What stays behind has a row, and the next call or the next
  * start takes it up.
  */
-export async function attemptUndo(undo: () => Promise<void>): Promise<void> {
+export async function bestEffort(undo: () => Promise<void>): Promise<void> {
   try {
     await undo();
   } catch {

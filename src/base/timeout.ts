@@ -5,14 +5,14 @@ import { setTimeout as delay } from 'node:timers/promises';
  * The answer, or what `late` returns or throws if there is none in time. The question goes on by itself
  * then, and a failure of it is nobody's: whoever asks sees to it that it is not asked again meanwhile.
  */
-export async function answerWithin<T, L>(
+export async function withTimeout<T, L>(
   question: Promise<T>,
-  patienceMs: number,
+  timeoutMs: number,
   late: () => L,
 ): Promise<T | L> {
   question.catch(() => undefined);
   const timer = new AbortController();
-  const timeout = delay(patienceMs, undefined, { signal: timer.signal }).then(late);
+  const timeout = delay(timeoutMs, undefined, { signal: timer.signal }).then(late);
   timeout.catch(() => undefined);
   try {
     return await Promise.race([question, timeout]);

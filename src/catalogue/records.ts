@@ -113,7 +113,7 @@ export interface PublicationRecord {
  * A deleted snapshot that deltas can still be counted from, or of which it is still known why they
  * cannot.
  */
-export interface KeptBaseRecord {
+export interface RetainedBaseRecord {
   snapshotId: string;
   volumeId: string;
   pool: string;
@@ -188,7 +188,7 @@ export interface Catalogue {
   insertVolume(volume: VolumeRecord): void;
   setVolumeState(volumeId: string, state: VolumeState): void;
   /** The volume is handed out: it is never formatted again from now on. */
-  markVolumeUsed(volumeId: string): void;
+  markVolumeInitialized(volumeId: string): void;
   /** It has the size that was promised: ends `awaitsGrowth`. */
   markVolumeGrown(volumeId: string): void;
   setVolumeSize(volumeId: string, sizeBytes: bigint): void;
@@ -226,11 +226,11 @@ export interface Catalogue {
   /** With its members, as removeSnapshot does for each; `remains` of any of them. */
   removeGroup(groupSnapshotId: string, remains: readonly Remains[]): void;
 
-  keptBaseById(snapshotId: string): KeptBaseRecord | null;
+  retainedBaseById(snapshotId: string): RetainedBaseRecord | null;
   /** Kept and lost ones of a pool, in the order of their cuts. */
-  listKeptBases(pool: string): KeptBaseRecord[];
-  loseKeptBase(snapshotId: string, reason: string, timeNs: bigint): void;
-  removeKeptBase(snapshotId: string): void;
+  listRetainedBases(pool: string): RetainedBaseRecord[];
+  invalidateRetainedBase(snapshotId: string, reason: string, timeNs: bigint): void;
+  removeRetainedBase(snapshotId: string): void;
 
   controllerPublications(volumeId: string): ControllerPublicationRecord[];
   /** Of these volumes; without them, of all. */

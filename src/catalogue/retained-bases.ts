@@ -6,9 +6,9 @@ import type { KeptDatabase } from '../database/kept-database.js';
 import type { Catalogue, Remains, SnapshotRecord } from './records.js';
 import * as rows from './rows.js';
 
-export type KeptBaseCalls = Pick<
+export type RetainedBaseCalls = Pick<
   Catalogue,
-  'keptBaseById' | 'listKeptBases' | 'loseKeptBase' | 'removeKeptBase'
+  'retainedBaseById' | 'listRetainedBases' | 'invalidateRetainedBase' | 'removeRetainedBase'
 >;
 
 const SELECT = `
@@ -20,28 +20,28 @@ const SELECT = `
         AND snapshots.sequence > kept_bases.sequence) AS awaited
   FROM kept_bases`;
 
-export function keptBaseCalls(database: KeptDatabase): KeptBaseCalls {
+export function retainedBaseCalls(database: KeptDatabase): RetainedBaseCalls {
   return {
-    keptBaseById: (snapshotId) => {
+    retainedBaseById: (snapshotId) => {
       const row = database.get(`${SELECT} WHERE snapshot_id = ?`, snapshotId);
-      return row === undefined ? null : rows.keptBaseRow(row);
+      return row === undefined ? null : rows.retainedBaseRow(row);
     },
-    listKeptBases: (pool) =>
-      database.all(`${SELECT} WHERE pool = ? ORDER BY sequence`, pool).map(rows.keptBaseRow),
-    loseKeptBase: (snapshotId, reason, timeNs) =>
+    listRetainedBases: (pool) =>
+      database.all(`${SELECT} WHERE pool = ? ORDER BY sequence`, pool).map(rows.retainedBaseRow),
+    invalidateRetainedBase: (snapshotId, reason, timeNs) =>
       database.run(
         'UPDATE kept_bases SET lost_reason = ?, lost_ns = ? WHERE snapshot_id = ?',
         reason,
         timeNs,
         snapshotId,
       ),
-    removeKeptBase: (snapshotId) =>
+    removeRetainedBase: (snapshotId) =>
       database.run('DELETE FROM kept_bases WHERE snapshot_id = ?', snapshotId),
   };
 }
 
 /** Inside the transaction that removes the snapshot's row. */
-export function insertKeptBase(
+export function insertRetainedBase(
   database: KeptDatabase,
   snapshot: SnapshotRecord,
   { deletedNs, storedBytes, lostReason }: Remains,

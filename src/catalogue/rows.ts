@@ -6,8 +6,8 @@ import type { VolumeCapability } from '../domain/volume-capability.js';
 import type {
   ControllerPublicationRecord,
   GroupSnapshotRecord,
-  KeptBaseRecord,
   PublicationRecord,
+  RetainedBaseRecord,
   SnapshotRecord,
   SnapshotState,
   StagingRecord,
@@ -95,7 +95,7 @@ export function groupRow(row: Row): GroupSnapshotRecord {
   };
 }
 
-export function keptBaseRow(row: Row): KeptBaseRecord {
+export function retainedBaseRow(row: Row): RetainedBaseRecord {
   const reason = optionalText(row, 'lost_reason');
   return {
     snapshotId: text(row, 'snapshot_id'),

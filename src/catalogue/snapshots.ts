@@ -13,7 +13,7 @@ import type {
   SnapshotFilter,
   SnapshotRecord,
 } from './records.js';
-import { insertKeptBase } from './retained-bases.js';
+import { insertRetainedBase } from './retained-bases.js';
 import * as rows from './rows.js';
 import { dropOrphanedLineage, WHOLE_LIST } from './volumes.js';
 
@@ -192,7 +192,7 @@ function removeSnapshot(
   snapshot: SnapshotRecord,
   remains: Remains | null,
 ): void {
-  if (remains !== null) insertKeptBase(database, snapshot, remains);
+  if (remains !== null) insertRetainedBase(database, snapshot, remains);
   database.run('DELETE FROM snapshots WHERE snapshot_id = ?', snapshot.snapshotId);
   dropOrphanedLineage(database, snapshot.volumeId);
 }

@@ -12,7 +12,7 @@ import type { DatabaseUse } from '../database/database-use.js';
 import type { KeptDatabase } from '../database/kept-database.js';
 import { backUp } from './copy.js';
 import type { Catalogue } from './records.js';
-import { keptBaseCalls } from './retained-bases.js';
+import { retainedBaseCalls } from './retained-bases.js';
 import * as rows from './rows.js';
 import { CATALOGUE_STEPS } from './schema.js';
 import { groupCalls, snapshotCalls } from './snapshots.js';
@@ -51,7 +51,7 @@ export function catalogueCalls(database: KeptDatabase): Catalogue {
     ...volumeCalls(database),
     ...snapshotCalls(database),
     ...groupCalls(database),
-    ...keptBaseCalls(database),
+    ...retainedBaseCalls(database),
     ...useCalls(database),
     unfinished: () => unfinished(database),
     unknownAmong: (ids) => unknownAmong(database, ids),

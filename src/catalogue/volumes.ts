@@ -11,7 +11,7 @@ export type VolumeCalls = Pick<
   | 'listVolumes'
   | 'insertVolume'
   | 'setVolumeState'
-  | 'markVolumeUsed'
+  | 'markVolumeInitialized'
   | 'markVolumeGrown'
   | 'setVolumeSize'
   | 'setMutableParameters'
@@ -64,7 +64,7 @@ export function volumeCalls(database: KeptDatabase): VolumeCalls {
         ),
       ),
     setVolumeState,
-    markVolumeUsed: (volumeId) =>
+    markVolumeInitialized: (volumeId) =>
       database.run('UPDATE volumes SET fresh = 0 WHERE volume_id = ?', volumeId),
     markVolumeGrown: (volumeId) =>
       database.run('UPDATE volumes SET awaits_growth = 0 WHERE volume_id = ?', volumeId),

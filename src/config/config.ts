@@ -48,11 +48,11 @@ export interface Config {
   /** Of each pool's size: what is not promised to new volumes. */
   readonly reservePercent: bigint;
   /** How many deleted snapshots of one volume may still be the base of deltas; 0: none. */
-  readonly keptBasesPerVolume: number;
+  readonly retainedBasesPerVolume: number;
   /** How long after their deletion. */
-  readonly keptBasesAgeMs: number;
+  readonly retainedBasesAgeMs: number;
   /** What they may take of one pool. */
-  readonly keptBasesPoolBytes: bigint;
+  readonly retainedBasesPoolBytes: bigint;
   readonly csiLevel: CsiLevel;
   /** Whether ControllerPublishVolume is served. */
   readonly controllerPublish: boolean;
@@ -161,15 +161,15 @@ export const SETTINGS = {
     fallback: '5',
     meaning: 'share of a pool kept from new volumes, for what snapshots make existing ones take',
   },
-  BLOCKDELTA_KEPT_BASES_COUNT: {
+  BLOCKDELTA_RETAINED_BASES_COUNT: {
     fallback: '16',
     meaning: 'how many deleted snapshots of a volume may still be the base of deltas; 0: none',
   },
-  BLOCKDELTA_KEPT_BASES_AGE: {
+  BLOCKDELTA_RETAINED_BASES_AGE: {
     fallback: '30d',
     meaning: 'how long after its deletion a snapshot may, in hours or days, such as 12h',
   },
-  BLOCKDELTA_KEPT_BASES_SIZE: {
+  BLOCKDELTA_RETAINED_BASES_SIZE: {
     fallback: '1Gi',
     meaning: 'what is kept for that in one pool at most, such as 256Mi',
   },
@@ -261,9 +261,15 @@ export function parseConfig(env: Environment): Config {
     thin: thinSettings(text, count),
     overcommitPercent: parseOvercommit(text('BLOCKDELTA_OVERCOMMIT')),
     reservePercent: BigInt(count('BLOCKDELTA_RESERVE_PERCENT', 0, 50)),
-    keptBasesPerVolume: count('BLOCKDELTA_KEPT_BASES_COUNT', 0, 10_000),
-    keptBasesAgeMs: parseAge('BLOCKDELTA_KEPT_BASES_AGE', text('BLOCKDELTA_KEPT_BASES_AGE')),
-    keptBasesPoolBytes: parseSize('BLOCKDELTA_KEPT_BASES_SIZE', text('BLOCKDELTA_KEPT_BASES_SIZE')),
+    retainedBasesPerVolume: count('BLOCKDELTA_RETAINED_BASES_COUNT', 0, 10_000),
+    retainedBasesAgeMs: parseAge(
+      'BLOCKDELTA_RETAINED_BASES_AGE',
+      text('BLOCKDELTA_RETAINED_BASES_AGE'),
+    ),
+    retainedBasesPoolBytes: parseSize(
+      'BLOCKDELTA_RETAINED_BASES_SIZE',
+      text('BLOCKDELTA_RETAINED_BASES_SIZE'),
+    ),
     csiLevel: parseChoice('BLOCKDELTA_CSI_LEVEL', text('BLOCKDELTA_CSI_LEVEL'), CSI_LEVELS),
     controllerPublish:
       parseChoice(

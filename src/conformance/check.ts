@@ -54,7 +54,7 @@ export interface CheckContext {
   /** Aborted when the check has run out of time. */
   readonly signal: AbortSignal;
   figure(name: string, value: number, unit: string): void;
-  /** For readers of the report: lawful, but worth knowing. */
+  /** For readers of the report: conforming, but worth knowing. */
   note(text: string): void;
 }
 

@@ -98,7 +98,7 @@ export class Driver {
     });
   }
 
-  /** As a lawful caller: again and again while the driver says that it is busy. */
+  /** As a conforming caller: again and again while the driver says that it is busy. */
   async settle(rpc: string, request: Message): Promise<Outcome> {
     const deadline = Date.now() + this.options.timeoutMs;
     for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {

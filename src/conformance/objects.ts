@@ -25,7 +25,7 @@ export interface Group {
   readonly snapshots: readonly Snapshot[];
 }
 
-export interface VolumeWish {
+export interface VolumeSpec {
   readonly access: AccessType;
   readonly sizeBytes?: number;
   readonly snapshotId?: string;
@@ -57,7 +57,7 @@ export function capabilityOf(access: AccessType, fsType: string): Message {
   return access === 'block' ? { block: {}, ...mode } : { mount: { fs_type: fsType }, ...mode };
 }
 
-export function sourceOf({ snapshotId, volumeId }: VolumeWish): Message {
+export function sourceOf({ snapshotId, volumeId }: VolumeSpec): Message {
   if (snapshotId !== undefined) {
     return { volume_content_source: { snapshot: { snapshot_id: snapshotId } } };
   }

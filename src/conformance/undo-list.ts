@@ -16,11 +16,11 @@ export interface Undo {
 }
 
 /** How long it is tried again while the driver says that something is in use. */
-const PATIENCE_MS = 15_000;
+const TIMEOUT_MS = 15_000;
 const PAUSE_MS = 200;
 const WAITED_FOR: readonly number[] = [StatusCode.ABORTED, StatusCode.FAILED_PRECONDITION];
 
-export class UndoList {
+export class CleanupList {
   readonly #entries: Undo[] = [];
 
   /** To be called before the call that makes it, if that can fail half way. */
@@ -46,21 +46,21 @@ export class UndoList {
   async runAll(driver: Driver): Promise<string[]> {
     const problems: string[] = [];
     for (let undo = this.#entries.pop(); undo !== undefined; undo = this.#entries.pop()) {
-      const problem = await undoPatiently(driver, undo);
+      const problem = await undoWithTimeout(driver, undo);
       if (problem !== null) problems.push(problem);
     }
     return problems;
   }
 }
 
-async function undoPatiently(driver: Driver, undo: Undo): Promise<string | null> {
-  const deadline = Date.now() + PATIENCE_MS;
+async function undoWithTimeout(driver: Driver, undo: Undo): Promise<string | null> {
+  const deadline = Date.now() + TIMEOUT_MS;
   for (;;) {
     const { response, refusal } = await driver.settle(undo.rpc, undo.request);
     if (undo.undoOf !== undefined) {
       // Refused: nothing was made, or the caller cannot learn of it.
       if (refusal !== null) return null;
-      return undoPatiently(driver, { key: undo.key, ...undo.undoOf(response) });
+      return undoWithTimeout(driver, { key: undo.key, ...undo.undoOf(response) });
     }
     if (refusal === null) return null;
     if (!WAITED_FOR.includes(refusal.code) || Date.now() > deadline) {

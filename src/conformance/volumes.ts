@@ -1,5 +1,5 @@
 /**
- * The lives of volumes, snapshots and groups, in the order a lawful orchestrator keeps, and their
+ * The lives of volumes, snapshots and groups, in the order a conforming orchestrator keeps, and their
  * end: whatever is made here is undone by `cleanUp`, last made first, also after a failure.
  */
 import { mkdir, rmdir } from 'node:fs/promises';
@@ -18,10 +18,10 @@ import {
   snapshotOf,
   sourceOf,
   type Volume,
-  type VolumeWish,
+  type VolumeSpec,
 } from './objects.js';
 import { type AccessType, type StringMap, type SuiteOptions, volumeSizeOf } from './options.js';
-import { type Undo, UndoList } from './undo-list.js';
+import { CleanupList, type Undo } from './undo-list.js';
 
 export interface VolumesDependencies {
   readonly driver: Driver;
@@ -42,7 +42,7 @@ const UNKNOWN_OUTCOME: readonly number[] = [
   StatusCode.UNAVAILABLE,
 ];
 export class Volumes {
-  readonly #undo = new UndoList();
+  readonly #undo = new CleanupList();
   #made = 0;
 
   constructor(
@@ -57,7 +57,7 @@ export class Volumes {
     return `${this.deps.runName}-${this.label}-${this.#made}`;
   }
 
-  createRequest(name: string, wish: VolumeWish): Message {
+  createRequest(name: string, spec: VolumeSpec): Message {
     const { options, advertised } = this.deps;
     const topology = advertised.nodeInfo?.topology ?? null;
     const isConstrained =
@@ -65,11 +65,11 @@ export class Volumes {
     return {
       name,
       capacity_range: {
-        required_bytes: String(wish.sizeBytes ?? volumeSizeOf(options, wish.access)),
+        required_bytes: String(spec.sizeBytes ?? volumeSizeOf(options, spec.access)),
       },
-      volume_capabilities: [capabilityOf(wish.access, options.mountFileSystem)],
+      volume_capabilities: [capabilityOf(spec.access, options.mountFileSystem)],
       parameters: options.parameters,
-      ...sourceOf(wish),
+      ...sourceOf(spec),
       ...(isConstrained
         ? {
             accessibility_requirements: {
@@ -81,14 +81,14 @@ export class Volumes {
     };
   }
 
-  async create(wish: VolumeWish): Promise<Volume> {
+  async create(spec: VolumeSpec): Promise<Volume> {
     const name = this.name();
-    const request = this.createRequest(name, wish);
+    const request = this.createRequest(name, spec);
     const { volume } = await this.#make('CreateVolume', request, ({ volume: made }) => ({
       rpc: 'DeleteVolume',
       request: { volume_id: made.volume_id },
     }));
-    return this.adopt(name, wish.access, volume);
+    return this.adopt(name, spec.access, volume);
   }
 
   /** Takes a volume that a check has made by itself into care. */

@@ -17,10 +17,10 @@ export async function createVolume(
   deps: ControllerDependencies,
   request: RequestMessage,
 ): Promise<ResponseMessage> {
-  const { requirement, ...wish } = parseCreateVolume(request);
-  assertAllServed(wish.capabilities, 'volume_capabilities');
+  const { requirement, ...spec } = parseCreateVolume(request);
+  assertAllServed(spec.capabilities, 'volume_capabilities');
   const volume = await deps.volumes.create({
-    ...wish,
+    ...spec,
     topologyProblem: topologyProblem(requirement, deps.config),
   });
   return { volume: volumeMessage(deps, volume) };

@@ -14,7 +14,7 @@ import { type Page, pageScope, paginateFetched, parsePage } from '../csi/paginat
 import { type RequestMessage, type ResponseMessage, ResponseParts } from '../csi/service.js';
 import { parseTopology } from '../csi/topology.js';
 import { isWithin, nodeSegment } from '../domain/topology.js';
-import { lookAtAll } from '../health/storage-observations.js';
+import { probeAll } from '../health/storage-observations.js';
 import { parseVolumeParameters } from '../volumes/volume-parameters.js';
 import { largestSize, smallestSize } from '../volumes/volume-rules.js';
 import type { ControllerDependencies } from './dependencies.js';
@@ -38,7 +38,7 @@ export async function listVolumes(
       ? await catalogue.listControllerPublications(ids)
       : [];
     // A few at once, so that a long list does not crowd out the device work of other calls.
-    return lookAtAll(volumes, async (volume) => ({
+    return probeAll(volumes, async (volume) => ({
       volume: volumeMessage(deps, volume),
       status: await statusMessage(deps, volume, publications),
     }));

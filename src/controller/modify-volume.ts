@@ -4,7 +4,7 @@
  * applied. A key that is absent stays as it is.
  */
 
-import { attemptUndo } from '../base/best-effort.js';
+import { bestEffort } from '../base/best-effort.js';
 import { CsiError, StatusCode } from '../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { parseSecrets, requireFields, requireString } from '../csi/fields.js';
@@ -45,7 +45,7 @@ async function change(
     await apply(deps, { ...volume, mutableParameters });
     await deps.catalogue.setMutableParameters(volume.volumeId, mutableParameters);
   } catch (thrown) {
-    await attemptUndo(() => deps.applySettings(volume));
+    await bestEffort(() => deps.applySettings(volume));
     throw thrown;
   }
 }

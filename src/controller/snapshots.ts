@@ -11,14 +11,14 @@ export async function createSnapshot(
   deps: ControllerDependencies,
   request: RequestMessage,
 ): Promise<ResponseMessage> {
-  const { requirement, ...wish } = parseCreateSnapshot(request);
+  const { requirement, ...spec } = parseCreateSnapshot(request);
   const problem = topologyProblem(requirement, deps.config);
   if (problem !== null) {
     // Existence comes before what cannot be met.
-    await deps.volumes.find(wish.sourceVolumeId);
+    await deps.volumes.find(spec.sourceVolumeId);
     throw CsiError.resourceExhausted(problem);
   }
-  return { snapshot: snapshotMessage(await deps.snapshots.create(wish), deps.config) };
+  return { snapshot: snapshotMessage(await deps.snapshots.create(spec), deps.config) };
 }
 
 export async function deleteSnapshot(

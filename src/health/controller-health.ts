@@ -13,9 +13,9 @@ import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/servi
 import { readyVolume } from '../volumes/ready-volume.js';
 import {
   type HealthDependencies,
-  LOOK_AGE_MS,
-  lookAtAll,
-  PoolLook,
+  PoolProbe,
+  PROBE_AGE_MS,
+  probeAll,
 } from './storage-observations.js';
 import {
   type HealthEntry,
@@ -35,7 +35,7 @@ export function controllerHealthRpcs(deps: HealthDependencies): Record<string, U
 export function storageConditionOf(
   deps: HealthDependencies,
 ): (volume: VolumeRecord) => Promise<VolumeCondition> {
-  const look = new PoolLook(deps, LOOK_AGE_MS);
+  const look = new PoolProbe(deps, PROBE_AGE_MS);
   return async (volume) => {
     const conditions = volumeConditions(await look.volume(volume), null);
     const isReal = conditions.length > 0 && (await isReady(deps.catalogue, volume.volumeId));
@@ -51,7 +51,7 @@ async function getVolumeHealth(
   const volumeId = requireString(request['volume_id'], 'volume_id');
   const volume = await readyVolume(deps.catalogue, volumeId);
   parseSecrets(request['secrets']);
-  const conditions = volumeConditions(await new PoolLook(deps).volume(volume), null);
+  const conditions = volumeConditions(await new PoolProbe(deps).volume(volume), null);
   if (conditions.length > 0) await readyVolume(deps.catalogue, volumeId);
   return { volume_health: healthMessage(volumeId, conditions) };
 }
@@ -73,9 +73,9 @@ async function listVolumeHealth(
 async function adverse(
   deps: HealthDependencies,
 ): Promise<(readonly [volumeId: string, conditions: HealthEntry[]])[]> {
-  const look = new PoolLook(deps);
+  const look = new PoolProbe(deps);
   const volumes = await deps.catalogue.listVolumes();
-  const looked = await lookAtAll(volumes, async (volume) => {
+  const looked = await probeAll(volumes, async (volume) => {
     const conditions = volumeConditions(await look.volume(volume), null);
     return [volume.volumeId, conditions] as const;
   });

@@ -15,12 +15,12 @@ import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/servi
 import { readyVolume } from '../volumes/ready-volume.js';
 import { type VolumeView, viewForRelease } from '../volumes/volume-view.js';
 import { healthMessage } from './controller-health.js';
-import { type HealthDependencies, LOOK_AGE_MS, PoolLook } from './storage-observations.js';
-import { useSigns } from './use-observations.js';
+import { type HealthDependencies, PoolProbe, PROBE_AGE_MS } from './storage-observations.js';
+import { observeUse } from './use-observations.js';
 import {
   type HealthEntry,
   poolConditions,
-  type StorageSigns,
+  type StorageObservations,
   summary,
   type VolumeCondition,
   volumeConditions,
@@ -42,7 +42,7 @@ export function nodeHealthRpcs(deps: NodeHealthDependencies): Record<string, Una
 export function nodeConditionOf(
   deps: HealthDependencies,
 ): (view: VolumeView) => Promise<VolumeCondition> {
-  const look = new PoolLook(deps, LOOK_AGE_MS);
+  const look = new PoolProbe(deps, PROBE_AGE_MS);
   return async (view) => summary(await conditionsOf(deps, look, view));
 }
 
@@ -58,7 +58,7 @@ async function getVolumeHealth(
   const volume = await readyVolume(deps.catalogue, volumeId);
   for (const [field, path] of paths) if (path !== '') requireAbsolutePath(path, field);
   const view = await viewForRelease(deps, volume);
-  const conditions = await conditionsOf(deps, new PoolLook(deps), view);
+  const conditions = await conditionsOf(deps, new PoolProbe(deps), view);
   if (conditions.length > 0) await readyVolume(deps.catalogue, volumeId);
   return { volume_health: healthMessage(volumeId, conditions) };
 }
@@ -66,17 +66,17 @@ async function getVolumeHealth(
 /** The paths of a request change nothing: the node looks everywhere the volume is staged or published. */
 async function conditionsOf(
   deps: HealthDependencies,
-  look: PoolLook,
+  look: PoolProbe,
   view: VolumeView,
 ): Promise<HealthEntry[]> {
-  return volumeConditions(await storageOf(look, view), await useSigns(deps, view));
+  return volumeConditions(await storageOf(look, view), await observeUse(deps, view));
 }
 
 /** A pool that could not be asked for the device is not asked again: it may take its time to say so. */
 async function storageOf(
-  look: PoolLook,
+  look: PoolProbe,
   { volume, poolFailure }: VolumeView,
-): Promise<StorageSigns> {
+): Promise<StorageObservations> {
   if (poolFailure === null) return look.volume(volume);
   const pool = { failure: poolFailure.message, capacity: null };
   return { sizeBytes: volume.sizeBytes, pool, condition: null };
@@ -87,7 +87,7 @@ async function getStorageHealth(
   request: RequestMessage,
 ): Promise<ResponseMessage> {
   parseSecrets(request['secrets']);
-  const look = new PoolLook(deps);
+  const look = new PoolProbe(deps);
   const conditions = await Promise.all(
     deps.pools.map(async (name) => poolConditions(name, await look.pool(name))),
   );

@@ -6,9 +6,9 @@
  */
 import type { Backend, PoolCapacity } from '../backends/backend.js';
 import { CsiError } from '../base/errors.js';
-import { answerWithin } from '../base/timeout.js';
+import { withTimeout } from '../base/timeout.js';
 import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
-import type { PoolSigns, StorageSigns } from './volume-health.js';
+import type { PoolObservations, StorageObservations } from './volume-health.js';
 
 export interface HealthDependencies {
   catalogue: AsyncCatalogue;
@@ -17,12 +17,12 @@ export interface HealthDependencies {
 }
 
 /** How old the look at a pool may be that a VolumeCondition is answered with. */
-export const LOOK_AGE_MS = 1000;
+export const PROBE_AGE_MS = 1000;
 /** How many volumes are looked at together: as many as there are threads to ask the devices. */
 const AT_ONCE = 4;
 
 /** The results in the order of the items. */
-export async function lookAtAll<T, R>(
+export async function probeAll<T, R>(
   items: readonly T[],
   look: (item: T) => Promise<R>,
 ): Promise<R[]> {
@@ -34,16 +34,16 @@ export async function lookAtAll<T, R>(
 }
 
 /** A pool that has said that it is there may still hang when it is asked for more. */
-const PATIENCE_MS = 10_000;
+const TIMEOUT_MS = 10_000;
 
 interface Look {
-  signs: Promise<PoolSigns>;
+  signs: Promise<PoolObservations>;
   /** When it was answered: a dead pool takes seconds for that. Infinity: not yet. */
   answeredAt: number;
 }
 
 /** Each pool is looked at once in a while, however many of its volumes are asked about. */
-export class PoolLook {
+export class PoolProbe {
   readonly #looks = new Map<string, Look>();
   /** Under way: a disk that hangs must not hold a thread more for each look. */
   readonly #capacities = new Map<string, Promise<PoolCapacity>>();
@@ -52,10 +52,10 @@ export class PoolLook {
   constructor(
     private readonly deps: HealthDependencies,
     private readonly maxAgeMs = Number.POSITIVE_INFINITY,
-    private readonly patienceMs = PATIENCE_MS,
+    private readonly timeoutMs = TIMEOUT_MS,
   ) {}
 
-  pool(name: string): Promise<PoolSigns> {
+  pool(name: string): Promise<PoolObservations> {
     const known = this.#looks.get(name);
     if (known !== undefined && performance.now() - known.answeredAt < this.maxAgeMs) {
       return known.signs;
@@ -68,7 +68,7 @@ export class PoolLook {
     return signs;
   }
 
-  async volume(volume: VolumeRecord): Promise<StorageSigns> {
+  async volume(volume: VolumeRecord): Promise<StorageObservations> {
     const { sizeBytes } = volume;
     const pool = await this.pool(volume.pool);
     if (pool.failure !== null) return { sizeBytes, pool, condition: null };
@@ -84,7 +84,7 @@ export class PoolLook {
     }
   }
 
-  async #look(name: string): Promise<PoolSigns> {
+  async #look(name: string): Promise<PoolObservations> {
     try {
       const backend = this.deps.backendOf(name);
       // First, because it is never asked twice at once.
@@ -101,12 +101,12 @@ export class PoolLook {
 
   /** Rejects if the answer takes too long; the question goes on by itself. */
   #inTime<T>(pool: string, question: Promise<T>): Promise<T> {
-    return answerWithin(question, this.patienceMs, (): never => {
+    return withTimeout(question, this.timeoutMs, (): never => {
       throw CsiError.failedPrecondition(`pool '${pool}' does not answer; look at its disk`);
     });
   }
 }
 
-function unreachable(thrown: unknown): PoolSigns {
+function unreachable(thrown: unknown): PoolObservations {
   return { failure: CsiError.from(thrown).message, capacity: null };
 }

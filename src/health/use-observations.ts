@@ -19,7 +19,7 @@ import {
   type VolumeView,
 } from '../volumes/volume-view.js';
 import type { HealthDependencies } from './storage-observations.js';
-import type { FileSystemSigns, UseSigns } from './volume-health.js';
+import type { FileSystemObservations, UseObservations } from './volume-health.js';
 
 /** A path on record, and what it was wanted for. */
 interface Place {
@@ -29,17 +29,17 @@ interface Place {
   wantsWriting: boolean;
 }
 
-export async function useSigns(
+export async function observeUse(
   { catalogue }: Pick<HealthDependencies, 'catalogue'>,
   view: VolumeView,
-): Promise<UseSigns> {
+): Promise<UseObservations> {
   const { volumeId } = view.volume;
   const places = [
     ...(await catalogue.stagings(volumeId)).map(stagingPlace),
     ...(await catalogue.publications(volumeId)).map(publicationPlace),
   ];
   const detachedAt: string[] = [];
-  const fileSystems: FileSystemSigns[] = [];
+  const fileSystems: FileSystemObservations[] = [];
   for (const place of places) {
     const path = place.resolvedPath ?? (await kernelPath(place.path));
     const occupant = path === null ? null : await stagedAt(view, path);
@@ -89,7 +89,7 @@ async function fileSystemAt(
   view: VolumeView,
   { path, wantsWriting }: Place,
   { entry }: Extract<Occupant, { kind: 'mount' }>,
-): Promise<FileSystemSigns> {
+): Promise<FileSystemObservations> {
   const deviceName = basename(view.attachment?.devicePath ?? '');
   const troubles = await fileSystemTroubles(entry, deviceName);
   return { path, wantsWriting, readOnly: entry.superReadOnly, ...troubles };

@@ -19,7 +19,7 @@ export interface HealthEntry {
 }
 
 /** What can be seen of a pool. */
-export interface PoolSigns {
+export interface PoolObservations {
   /** Why the pool cannot be asked; null if it can. */
   failure: string | null;
   /** Null if the pool cannot be asked. */
@@ -27,16 +27,16 @@ export interface PoolSigns {
 }
 
 /** What can be seen of a volume's storage, whoever uses it. */
-export interface StorageSigns {
+export interface StorageObservations {
   /** As recorded. */
   sizeBytes: bigint;
-  pool: PoolSigns;
+  pool: PoolObservations;
   /** Null if the pool cannot be asked. */
   condition: StorageCondition | null;
 }
 
 /** What can be seen of a file system where the volume is staged or published. */
-export interface FileSystemSigns {
+export interface FileSystemObservations {
   path: string;
   /** The whole file system refuses writing. */
   readOnly: boolean;
@@ -53,10 +53,10 @@ export interface FileSystemSigns {
 }
 
 /** What can be seen of a volume's use on this node. */
-export interface UseSigns {
+export interface UseObservations {
   /** Paths on record that hold a device node which is not the volume's any more. */
   detachedAt: readonly string[];
-  fileSystems: readonly FileSystemSigns[];
+  fileSystems: readonly FileSystemObservations[];
 }
 
 /** Below this, a write that needs a new block cannot be relied on to succeed. */
@@ -67,7 +67,10 @@ const NEARLY_FULL_PERCENT = 1n;
 const ORDER: readonly HealthStatus[] = ['DATA_LOSS', 'INACCESSIBLE', 'DEGRADED'];
 
 /** The conditions of a volume, the worst first, each pair of status and reason once. */
-export function volumeConditions(storage: StorageSigns, use: UseSigns | null): HealthEntry[] {
+export function volumeConditions(
+  storage: StorageObservations,
+  use: UseObservations | null,
+): HealthEntry[] {
   const found = [
     ...storageConditions(storage),
     ...(use?.detachedAt ?? []).map(detached),
@@ -97,7 +100,7 @@ export function summary(entries: readonly HealthEntry[]): VolumeCondition {
 /** What is wrong with a pool, for all of its volumes. */
 export function poolConditions(
   name: string,
-  { failure, capacity }: PoolSigns,
+  { failure, capacity }: PoolObservations,
 ): { status: 'STORAGE_DEGRADED' | 'STORAGE_UNREACHABLE'; reason: string; message: string }[] {
   if (failure !== null) {
     const message = limitedText(`pool '${name}': ${failure}`);
@@ -110,7 +113,7 @@ export function poolConditions(
   }));
 }
 
-function storageConditions({ sizeBytes, pool, condition }: StorageSigns): HealthEntry[] {
+function storageConditions({ sizeBytes, pool, condition }: StorageObservations): HealthEntry[] {
   if (pool.failure !== null) return [entry('INACCESSIBLE', 'PoolUnreachable', pool.failure)];
   return [...contentConditions(sizeBytes, condition), ...spaceConditions(pool.capacity)];
 }
@@ -159,7 +162,7 @@ function detached(path: string): HealthEntry {
   return entry('INACCESSIBLE', 'DeviceDetached', message);
 }
 
-function fileSystemConditions(signs: FileSystemSigns): HealthEntry[] {
+function fileSystemConditions(signs: FileSystemObservations): HealthEntry[] {
   const { path, errors, corruptions } = signs;
   const entries: HealthEntry[] = [];
   if (signs.silent) {

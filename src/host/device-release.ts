@@ -10,7 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { errorCode } from '../base/errors.js';
 import { mountsOfDevice, readMountInfo } from './mountinfo.js';
 
-const PATIENCE_MS = 3000;
+const TIMEOUT_MS = 3000;
 const PAUSE_MS = 20;
 
 /**
@@ -22,7 +22,7 @@ export async function releaseDevice(
   release: () => Promise<unknown>,
   devicePath: () => Promise<string | null>,
 ): Promise<void> {
-  const deadline = performance.now() + PATIENCE_MS;
+  const deadline = performance.now() + TIMEOUT_MS;
   for (;;) {
     try {
       await release();

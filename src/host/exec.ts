@@ -60,7 +60,7 @@ const OUTLIVING = ['env', '--ignore-signal=PIPE'] as const;
 /** flock(1): exits so if somebody else has the lock. No tool of ours does. */
 export const LOCKED_EXIT_CODE = 75;
 /** Longer than udev looks at a device, which it locks meanwhile. */
-const LOCK_PATIENCE_S = 10;
+const LOCK_TIMEOUT_S = 10;
 
 const DEFAULT_TIMEOUT_MS = 60_000;
 /** How long a killed command may take to vanish before it counts as stuck. */
@@ -139,7 +139,7 @@ export async function run(
 
 /** The lock is the open file's, which the command inherits: it goes when the command ends, whatever ends it. */
 async function locking(device: string): Promise<string[]> {
-  const wait = ['-w', String(LOCK_PATIENCE_S), '-E', String(LOCKED_EXIT_CODE)];
+  const wait = ['-w', String(LOCK_TIMEOUT_S), '-E', String(LOCKED_EXIT_CODE)];
   return [await findProgram('flock'), '--no-fork', '-x', ...wait, device];
 }
 

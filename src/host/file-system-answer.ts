@@ -8,7 +8,7 @@
 import type { BigIntStatsFs } from 'node:fs';
 import { open, statfs } from 'node:fs/promises';
 import { errorCode } from '../base/errors.js';
-import { answerWithin } from '../base/timeout.js';
+import { withTimeout } from '../base/timeout.js';
 import type { MountEntry } from './mountinfo.js';
 
 export interface FileSystemAnswer {
@@ -35,7 +35,7 @@ export async function askFileSystem(
     asked = ask(mountPoint).finally(() => pending.delete(mountId));
     pending.set(mountId, asked);
   }
-  return answerWithin(asked, answerMs, () => null);
+  return withTimeout(asked, answerMs, () => null);
 }
 
 async function ask(path: string): Promise<FileSystemAnswer> {

@@ -109,7 +109,7 @@ async function findBase(deps: SnapshotMetadataDependencies, snapshotId: string):
   if ((await deps.catalogue.snapshotById(snapshotId)) !== null) {
     return findSnapshot(deps, snapshotId);
   }
-  const kept = await deps.catalogue.keptBaseById(snapshotId);
+  const kept = await deps.catalogue.retainedBaseById(snapshotId);
   if (kept?.lost === null) return kept;
   throw CsiError.notFound(
     kept === null

@@ -106,7 +106,7 @@ export interface LoopDevice {
 }
 
 /** One volume of a cut, and the file that its copy becomes. */
-export interface CutMember {
+export interface NewSnapshotFile {
   /** The volume's file. */
   sourcePath: string;
   /** Both in the pool of the source. */
@@ -119,9 +119,9 @@ export interface CutMember {
 }
 
 /** What one call to the file systems and the kernel's clone did. */
-export interface CutResult {
+export interface SnapshotsResult {
   /** Wall clock at the moment of the cut, ns since the epoch. */
-  cutTimeNs: bigint;
+  takenAtNs: bigint;
   /** How long the file system stood frozen, ns (of several, the longest); 0 if none was. */
   frozenNs: bigint;
 }
@@ -207,7 +207,7 @@ export interface Addon extends DmAddon, ThinAddon, MountAddon {
   /**
    * A writable clone (FICLONE) of a frozen file, grown with zeros to sizeBytes: temporary name, fsync,
    * rename, fsync of the directory. Copies the NOCOW flag. EEXIST if finalPath exists. Mode 0600.
-   * SCAN_MUTABLE if the source is no immutable regular file, was changed since cutSnapshots made it,
+   * SCAN_MUTABLE if the source is no immutable regular file, was changed since takeSnapshots made it,
    * or changes meanwhile.
    */
   cloneFile(request: {
@@ -244,12 +244,12 @@ export interface Addon extends DmAddon, ThinAddon, MountAddon {
    * the file system on it, or if the guardian, the process that freezes and thaws, was lost; EBUSY if the
    * file system is frozen already, by somebody else or by an earlier run.
    */
-  cutSnapshots(request: { members: CutMember[] }): NativeResult<CutResult>;
+  takeSnapshots(request: { members: NewSnapshotFile[] }): NativeResult<SnapshotsResult>;
   /**
    * Like a snapshot of one volume, but the copy is a volume: mode 0600, not immutable, grown with
    * zeros to sizeBytes. EINVAL if the source is larger.
    */
-  cloneVolume(request: CutMember & { sizeBytes: bigint }): NativeResult<CutResult>;
+  cloneVolume(request: NewSnapshotFile & { sizeBytes: bigint }): NativeResult<SnapshotsResult>;
   /**
    * Sets or clears the immutable flag: for tests, and for repairs by an operator. Of the plugin's own
    * calls only removeFile lifts the flag.

@@ -59,7 +59,7 @@ export interface ThinPoolStatus {
 }
 
 /** One volume of a cut. */
-export interface ThinCutMember {
+export interface NewThinSnapshot {
   /** The volume's dm device, suspended for the cut; null: it is not active. */
   deviceName: string | null;
   originId: number;
@@ -163,9 +163,9 @@ export interface DmAddon {
    * The kernel counts each create_snap in the pool's time, keeps 24 bits of it in the mappings and goes
    * on wrongly behind that: refuse to cut when the superblock's time is 16,777,215.
    */
-  thinCut(request: { pool: string; members: readonly ThinCutMember[] }): NativeResult<{
+  takeThinSnapshots(request: { pool: string; members: readonly NewThinSnapshot[] }): NativeResult<{
     /** Wall clock when all were held still, ns since the epoch. */
-    cutTimeNs: bigint;
+    takenAtNs: bigint;
     /** How long the slowest was held still, ns; 0 if none was active. */
     suspendedNs: bigint;
     status: ThinPoolStatus;

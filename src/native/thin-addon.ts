@@ -32,7 +32,7 @@ export interface ThinDeviceRef {
 }
 
 /** A file that thinKeepBase wrote about a snapshot which is deleted since. */
-export interface ThinKeptBase {
+export interface ThinBookmark {
   path: string;
 }
 
@@ -44,7 +44,7 @@ export interface ThinScanSource extends ThinMetadata {
   target: ThinDeviceRef;
   /** At most one of them; neither: what is allocated in the target. */
   base: ThinDeviceRef | null;
-  keptBase: ThinKeptBase | null;
+  retainedBase: ThinBookmark | null;
 }
 
 export interface ThinSuperblock {

@@ -29,7 +29,7 @@ import {
   probe,
   publishedOptions,
 } from '../host/filesystem.js';
-import { isFresh, markUsed } from '../volumes/first-use.js';
+import { isPristine, markInitialized } from '../volumes/first-use.js';
 import { isReaderOnly } from '../volumes/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 import {
@@ -52,9 +52,9 @@ export async function stageFileSystem(
   const { volume, attachment, capability, directory } = staging;
   const backend = deps.backendOf(volume.pool);
   const type = (await isEmpty(backend, volume, attachment))
-    ? await formatFresh(deps, staging)
+    ? await formatPristine(deps, staging)
     : await namingVolume(volume, () => findFileSystem(deps, staging));
-  await markUsed(deps.catalogue, backend, volume);
+  await markInitialized(deps.catalogue, backend, volume);
   const flags = [
     ...parseStoredMountOptions(ownOptions(volume), OWN_OPTIONS, type),
     ...capability.mountFlags,
@@ -84,14 +84,14 @@ async function isEmpty(
   volume: VolumeRecord,
   attachment: Attachment,
 ): Promise<boolean> {
-  if (!(await isFresh(backend, volume))) return false;
+  if (!(await isPristine(backend, volume))) return false;
   return !isCopy(volume) || (await probe(attachment.devicePath)).kind === 'none';
 }
 
 const isCopy = (volume: VolumeRecord): boolean =>
   volume.sourceSnapshotId !== null || volume.sourceVolumeId !== null;
 
-async function formatFresh(
+async function formatPristine(
   deps: NodeDependencies,
   { volume, attachment, capability }: FileSystemStaging,
 ): Promise<FileSystem> {

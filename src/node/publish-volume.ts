@@ -8,7 +8,7 @@
  */
 
 import { isDeepStrictEqual } from 'node:util';
-import { attemptUndo } from '../base/best-effort.js';
+import { bestEffort } from '../base/best-effort.js';
 import { CsiError } from '../base/errors.js';
 import type { PublicationRecord, StagingRecord, VolumeRecord } from '../catalogue/records.js';
 import type { VolumeCapability } from '../domain/volume-capability.js';
@@ -80,7 +80,7 @@ export async function publishVolume(
     await bindLayer(deps.native, { ...source, ...mountFlags(publishing) });
   } catch (thrown) {
     const place = { path: request.targetPath, resolved: target, record: request };
-    await attemptUndo(() => releasePublication(deps, volume, place));
+    await bestEffort(() => releasePublication(deps, volume, place));
     throw thrown;
   }
 }
@@ -221,7 +221,7 @@ async function assertNotElsewhere(deps: NodeDependencies, publishing: Publishing
 /** What the record alone proves to be ours goes with it; what cannot be removed is left to whoever put it there. */
 async function forget(deps: NodeDependencies, record: PublicationRecord): Promise<void> {
   const { targetPath, resolvedPath } = record;
-  if (resolvedPath !== null) await attemptUndo(() => removeTarget(deps.native, resolvedPath));
+  if (resolvedPath !== null) await bestEffort(() => removeTarget(deps.native, resolvedPath));
   await deps.catalogue.removePublication(targetPath);
 }
 

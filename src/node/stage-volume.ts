@@ -9,7 +9,7 @@
 import { stat } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Attachment } from '../backends/backend.js';
-import { attemptUndo } from '../base/best-effort.js';
+import { bestEffort } from '../base/best-effort.js';
 import { CsiError } from '../base/errors.js';
 import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
 import type { CallContext } from '../csi/service.js';
@@ -20,7 +20,7 @@ import { bindLayer, makeTarget } from '../host/layers.js';
 import { topMount } from '../host/mounter.js';
 import { mountsAt } from '../host/mountinfo.js';
 import { assertNoLink, entryAt } from '../host/target.js';
-import { markUsed } from '../volumes/first-use.js';
+import { markInitialized } from '../volumes/first-use.js';
 import {
   foreignMount,
   isReaderOnly,
@@ -73,7 +73,7 @@ export async function stageVolume(
     }
     await settleGrowth(deps, volume, capability, directory);
   } catch (thrown) {
-    await attemptUndo(() => releaseStaging(deps, volume, { ...place, record: request }));
+    await bestEffort(() => releaseStaging(deps, volume, { ...place, record: request }));
     throw thrown;
   }
 }
@@ -234,7 +234,7 @@ async function stageDevice(
   attachment: Attachment,
   directory: string,
 ): Promise<void> {
-  await markUsed(deps.catalogue, deps.backendOf(volume.pool), volume);
+  await markInitialized(deps.catalogue, deps.backendOf(volume.pool), volume);
   const target = stagedDevicePath(directory);
   await makeTarget(deps.native, target, 'file');
   const { devicePath: source } = attachment;

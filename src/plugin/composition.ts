@@ -33,7 +33,7 @@ import { applyVolumeSettings } from '../node/volume-settings.js';
 import { GroupManager } from '../volumes/group-manager.js';
 import { OperationLocks } from '../volumes/operation-locks.js';
 import { type ReconcileReport, reconcile } from '../volumes/reconcile.js';
-import { KeptBases } from '../volumes/retained-bases.js';
+import { RetainedBases } from '../volumes/retained-bases.js';
 import { SnapshotManager } from '../volumes/snapshot-manager.js';
 import { findUnknownObjects, refuseChange } from '../volumes/unknown-objects.js';
 import { VolumeManager } from '../volumes/volume-manager.js';
@@ -103,14 +103,14 @@ async function compose(
   const registry = await startBackends(config, { catalogue, native, startThreads, logger }, undo);
   const locks = new OperationLocks();
   const limits = {
-    perVolume: config.keptBasesPerVolume,
-    ageMs: config.keptBasesAgeMs,
-    poolBytes: config.keptBasesPoolBytes,
+    perVolume: config.retainedBasesPerVolume,
+    ageMs: config.retainedBasesAgeMs,
+    poolBytes: config.retainedBasesPoolBytes,
   };
-  const keptBases = new KeptBases({ catalogue, locks, limits, logger });
+  const retainedBases = new RetainedBases({ catalogue, locks, limits, logger });
   const unknown = await findUnknownObjects(config.stateDirectory, { catalogue, registry });
   const lacksRows = unknown.length > 0;
-  report(logger, await reconcile({ catalogue, registry, keptBases, lacksRows }));
+  report(logger, await reconcile({ catalogue, registry, retainedBases, lacksRows }));
   if (!lacksRows) {
     const backups = new CatalogueBackups({
       ...{ catalogue, logger, file: catalogueFile },
@@ -121,7 +121,7 @@ async function compose(
   } else {
     logger.error({ unknown }, refuseChange('every change', unknown).message);
   }
-  const parts = { catalogue, native, scanThreads, registry, locks, keptBases };
+  const parts = { catalogue, native, scanThreads, registry, locks, retainedBases };
   const health = healthRpcs(config, parts);
   const services = createServices(config, parts).map((service) =>
     withRpcs(service, health[service.name] ?? {}),
@@ -165,15 +165,15 @@ interface Parts {
   scanThreads: ScanThreads;
   registry: BackendRegistry;
   locks: OperationLocks;
-  keptBases: KeptBases;
+  retainedBases: RetainedBases;
 }
 
 function createServices(config: Config, parts: Parts): Service[] {
-  const { catalogue, native, scanThreads, registry, locks, keptBases } = parts;
+  const { catalogue, native, scanThreads, registry, locks, retainedBases } = parts;
   const backendOf = (pool: string) => registry.owning(pool);
   const { controllerPublish } = config;
   const key = nodeKey(config.nodeId);
-  const managers = { catalogue, locks, registry, keptBases, nodeKey: key, controllerPublish };
+  const managers = { catalogue, locks, registry, retainedBases, nodeKey: key, controllerPublish };
   const volumes = new VolumeManager(managers);
   const snapshots = new SnapshotManager(managers);
   const seen = { catalogue, backendOf };

@@ -21,7 +21,7 @@ import { bindSocketPath, StartError } from './socket-path.js';
 export { StartError } from './socket-path.js';
 
 /** Making a pool takes seconds; what takes longer is told, so that nobody hangs on a dead disk. */
-const START_PATIENCE_MS = 30_000;
+const START_TIMEOUT_MS = 30_000;
 /** Of one connection, whatever becomes of them: a client waits with more, as HTTP/2 has it. */
 const CALLS_PER_CONNECTION = 128;
 /** How long last answers have to reach their clients before the connections go. */
@@ -58,7 +58,7 @@ export interface PluginServerOptions {
   config: Pick<Config, 'socketPath' | 'socketMode' | 'shutdownGraceMs'> & CallLimits;
   logger: Logger;
   /** How long a call waits for services that are still starting. */
-  startPatienceMs?: number;
+  startTimeoutMs?: number;
   /** How long a new client may be silent, and a request may take to become complete. */
   requestMs?: number;
 }
@@ -78,14 +78,14 @@ class GrpcPluginServer implements PluginServer {
   // leaves them all open. Its cost is not measurable.
   readonly #grpc: Server;
   readonly #forced = new AbortController();
-  readonly #startPatienceMs: number;
+  readonly #startTimeoutMs: number;
   /** Aborted when there is nothing more to wait for: the services are there, or will never be. */
   readonly #settled = new AbortController();
   #isOpen = false;
   #stopping: Promise<StopResult> | null = null;
 
   constructor({ services, config, logger, ...times }: PluginServerOptions) {
-    this.#startPatienceMs = times.startPatienceMs ?? START_PATIENCE_MS;
+    this.#startTimeoutMs = times.startTimeoutMs ?? START_TIMEOUT_MS;
     this.#config = config;
     this.#log = logger;
     this.#calls = new CallRegistry(logger, config.maxCalls);
@@ -200,7 +200,7 @@ class GrpcPluginServer implements PluginServer {
   ): Promise<Handler> {
     if (!this.#services.has(name) && !this.#isOpen) {
       const awaited = AbortSignal.any([signal, this.#settled.signal]);
-      await delay(this.#startPatienceMs, undefined, { signal: awaited }).catch(() => undefined);
+      await delay(this.#startTimeoutMs, undefined, { signal: awaited }).catch(() => undefined);
       signal.throwIfAborted();
     }
     const service = this.#services.get(name);

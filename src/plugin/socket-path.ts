@@ -16,7 +16,7 @@ import { errorCode } from '../base/errors.js';
 import { loadAddon } from '../native/addon.js';
 
 /** A start holds the lock for milliseconds; who has it for longer is none. */
-const LOCK_PATIENCE_MS = 10_000;
+const LOCK_TIMEOUT_MS = 10_000;
 const LOCK_PAUSE_MS = 20;
 
 /** Why the plugin cannot serve, in words for who started it. */
@@ -27,7 +27,7 @@ export class StartError extends Error {
 export interface SocketPathOptions {
   logger: Pick<Logger, 'warn'>;
   /** How long the lock is waited for. */
-  lockPatienceMs?: number;
+  lockTimeoutMs?: number;
 }
 
 /**
@@ -38,7 +38,7 @@ export interface SocketPathOptions {
 export async function bindSocketPath(
   path: string,
   bind: () => Promise<void>,
-  { logger, lockPatienceMs = LOCK_PATIENCE_MS }: SocketPathOptions,
+  { logger, lockTimeoutMs = LOCK_TIMEOUT_MS }: SocketPathOptions,
 ): Promise<void> {
   const directory = dirname(path);
   await assertDirectory(directory);
@@ -49,9 +49,9 @@ export async function bindSocketPath(
     );
   });
   try {
-    if (!(await lock(handle, directory, lockPatienceMs))) {
+    if (!(await lock(handle, directory, lockTimeoutMs))) {
       logger.warn(
-        { directory, waitedMs: lockPatienceMs },
+        { directory, waitedMs: lockTimeoutMs },
         'another process keeps the directory of the socket locked; starting without the lock. ' +
           'Find it with lslocks, and let only trusted users read the directory',
       );
@@ -67,10 +67,10 @@ export async function bindSocketPath(
 async function lock(
   { fd: descriptor }: FileHandle,
   path: string,
-  patienceMs: number,
+  timeoutMs: number,
 ): Promise<boolean> {
   const { tryLock } = loadAddon();
-  const deadline = performance.now() + patienceMs;
+  const deadline = performance.now() + timeoutMs;
   for (;;) {
     const answer = tryLock({ descriptor });
     if (!answer.ok) {

@@ -9,23 +9,23 @@ import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
 
 /** Nobody but us has ever written to the volume. The caller holds its lock. */
-export async function isFresh(
+export async function isPristine(
   backend: Backend,
   { volumeId, fresh }: Pick<VolumeRecord, 'volumeId' | 'fresh'>,
 ): Promise<boolean> {
-  return fresh && !(await backend.isUsed(volumeId));
+  return fresh && !(await backend.isInitialized(volumeId));
 }
 
 /**
  * Before anybody else can write to the volume. The pool first: a row that said so alone would be one
  * witness only, and would keep the other from ever being asked for.
  */
-export async function markUsed(
+export async function markInitialized(
   catalogue: AsyncCatalogue,
   backend: Backend,
   { volumeId, fresh }: VolumeRecord,
 ): Promise<void> {
   if (!fresh) return;
-  await backend.markUsed(volumeId);
-  await catalogue.markVolumeUsed(volumeId);
+  await backend.markInitialized(volumeId);
+  await catalogue.markVolumeInitialized(volumeId);
 }

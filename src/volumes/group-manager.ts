@@ -22,13 +22,13 @@ import {
   volumeKey,
 } from './operation-locks.js';
 import {
-  cutTogether,
   findSourceVolume,
   membersOf,
   otherVolumes,
+  pendingSnapshot,
   refuseInUse,
   sizeAt,
-  uncutSnapshot,
+  takeSnapshots,
 } from './take-snapshots.js';
 import type { ManagerDependencies } from './volume-manager.js';
 
@@ -53,7 +53,7 @@ export class GroupManager {
    * being read: then nothing is removed.
    */
   async delete(groupSnapshotId: string, snapshotIds: readonly string[]): Promise<void> {
-    const { catalogue, keptBases, locks, registry } = this.deps;
+    const { catalogue, retainedBases, locks, registry } = this.deps;
     await locks.run([groupSnapshotKey(groupSnapshotId)], async () => {
       const group = await catalogue.groupById(groupSnapshotId);
       if (group === null) return;
@@ -66,7 +66,7 @@ export class GroupManager {
       await locks.run([groupSnapshotNameKey(group.name), ...keys], () =>
         this.#deleteLocked(group, members),
       );
-      await keptBases.prune(registry.owning(onlyPool(members)));
+      await retainedBases.prune(registry.owning(onlyPool(members)));
     });
   }
 
@@ -129,13 +129,13 @@ export class GroupManager {
     const { name, parameters } = request;
     const belonging = { name: null, parameters: {}, groupSnapshotId };
     const uncut = await Promise.all(
-      volumes.map((volume) => uncutSnapshot({ backend, nodeKey }, volume, belonging)),
+      volumes.map((volume) => pendingSnapshot({ backend, nodeKey }, volume, belonging)),
     );
     const snapshots = await catalogue.insertGroup(
       { groupSnapshotId, name, state: 'creating', creationTimeNs: 0n, parameters },
       uncut,
     );
-    return cutTogether({
+    return takeSnapshots({
       backend,
       snapshots,
       commit: async (cut) => {
@@ -164,12 +164,12 @@ export class GroupManager {
     { groupSnapshotId }: GroupSnapshotRecord,
     members: readonly SnapshotRecord[],
   ): Promise<void> {
-    const { catalogue, keptBases, registry } = this.deps;
+    const { catalogue, retainedBases, registry } = this.deps;
     const backend = registry.owning(onlyPool(members));
     // First, because what is marked below is as good as gone.
     await backend.check();
     await catalogue.setGroupState(groupSnapshotId, 'deleting');
-    const remains = await keptBases.removeSnapshots(backend, members);
+    const remains = await retainedBases.removeSnapshots(backend, members);
     await catalogue.removeGroup(groupSnapshotId, remains);
   }
 

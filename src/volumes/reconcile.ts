@@ -19,7 +19,7 @@ import type {
   VolumeRecord,
 } from '../catalogue/records.js';
 import { onlyPool } from './group-rules.js';
-import type { KeptBases } from './retained-bases.js';
+import type { RetainedBases } from './retained-bases.js';
 import { membersOf } from './take-snapshots.js';
 import { finishExpansion, grownVolumes } from './volume-expansion.js';
 
@@ -35,7 +35,7 @@ export interface ReconcileReport {
 export interface ReconcileDependencies {
   catalogue: AsyncCatalogue;
   registry: BackendRegistry;
-  keptBases: KeptBases;
+  retainedBases: RetainedBases;
   /**
    * The catalogue has lost rows. Whatever it calls half made may have been finished since then, and what
    * is kept without a record may have had one, so neither is removed.
@@ -71,7 +71,7 @@ export async function reconcile(deps: ReconcileDependencies): Promise<ReconcileR
 }
 
 async function reconcilePool(
-  { catalogue, keptBases, lacksRows }: ReconcileDependencies,
+  { catalogue, retainedBases, lacksRows }: ReconcileDependencies,
   backend: Backend,
   report: ReconcileReport,
 ): Promise<void> {
@@ -87,25 +87,26 @@ async function reconcilePool(
       report.finished.push(`${label} to ${sizeBytes} bytes`);
     });
   }
-  await markUsedVolumes(volumes, contents, backend);
+  await markInitializedVolumes(volumes, contents, backend);
   if (!lacksRows) {
     await attempt(report, `looking through the kept bases of pool '${backend.pool}'`, () =>
-      keptBases.settle(backend),
+      retainedBases.settle(backend),
     );
   }
   await compare({ catalogue, backend, volumes, contents }, report);
 }
 
 /** Gives volumes their mark that were handed out before pools had marks, or whose file was away. */
-async function markUsedVolumes(
+async function markInitializedVolumes(
   volumes: readonly VolumeRecord[],
   contents: PoolContents,
   backend: Backend,
 ): Promise<void> {
   const held = new Set(contents.volumes.map(({ id }) => id));
-  const marked = await backend.usedVolumes();
+  const marked = await backend.initializedVolumes();
   for (const { volumeId, fresh } of volumes) {
-    if (!fresh && held.has(volumeId) && !marked.has(volumeId)) await backend.markUsed(volumeId);
+    if (!fresh && held.has(volumeId) && !marked.has(volumeId))
+      await backend.markInitialized(volumeId);
   }
 }
 
@@ -163,12 +164,12 @@ async function settleSnapshot(
 
 /** Removes what unfinished cuts or deletions have left in the pool. Returns what to keep in mind of it. */
 async function settleCuts(
-  { registry, keptBases }: ReconcileDependencies,
+  { registry, retainedBases }: ReconcileDependencies,
   snapshots: readonly SnapshotRecord[],
   state: SnapshotState,
 ): Promise<Remains[]> {
   const backend = registry.owning(onlyPool(snapshots));
-  if (state === 'deleting') return keptBases.removeSnapshots(backend, snapshots);
+  if (state === 'deleting') return retainedBases.removeSnapshots(backend, snapshots);
   await backend.abandonSnapshots(membersOf(snapshots));
   return [];
 }
@@ -182,7 +183,7 @@ async function settleVolume(
   const { volumeId, sourceVolumeId } = volume;
   const backend = registry.owning(volume.pool);
   // Only a volume that was ready is ever handed out: the row has lost that, and not the pool.
-  if (volume.state === 'creating' && (await backend.isUsed(volumeId))) {
+  if (volume.state === 'creating' && (await backend.isInitialized(volumeId))) {
     await catalogue.setVolumeState(volumeId, 'ready');
     report.differences.push(
       `volume ${volumeId} was handed out, and the catalogue called it half made: it is ready`,

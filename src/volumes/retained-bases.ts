@@ -11,22 +11,22 @@ import { CsiError } from '../base/errors.js';
 import type { Logger } from '../base/logger.js';
 import type {
   AsyncCatalogue,
-  KeptBaseRecord,
   Remains,
+  RetainedBaseRecord,
   SnapshotRecord,
 } from '../catalogue/records.js';
 import { type OperationLocks, snapshotKey } from './operation-locks.js';
-import { type KeptBaseLimits, settleRecords, type Verdict } from './retention.js';
+import { type RetainedBaseLimits, settleRecords, type Verdict } from './retention.js';
 
-export interface KeptBasesDependencies {
+export interface RetainedBasesDependencies {
   catalogue: AsyncCatalogue;
   locks: OperationLocks;
-  limits: KeptBaseLimits;
+  limits: RetainedBaseLimits;
   logger: Logger;
 }
 
-export class KeptBases {
-  constructor(private readonly deps: KeptBasesDependencies) {}
+export class RetainedBases {
+  constructor(private readonly deps: RetainedBasesDependencies) {}
 
   /**
    * Removes snapshots from their pool and returns what to write down when their rows go. Callers hold
@@ -44,7 +44,7 @@ export class KeptBases {
       await backend.deleteSnapshot(snapshot.snapshotId);
       if (kept === null) continue;
       remains.push(kept.remains);
-      if (kept.failure !== null) this.#tellLoss(snapshot, kept.failure);
+      if (kept.failure !== null) this.#logInvalidated(snapshot, kept.failure);
     }
     return remains;
   }
@@ -66,8 +66,8 @@ export class KeptBases {
   async settle(backend: Backend): Promise<void> {
     const { catalogue, limits } = this.deps;
     // In this order: what is kept meanwhile is in the pool before it has a record.
-    const records = await catalogue.listKeptBases(backend.pool);
-    const held = await backend.keptBases();
+    const records = await catalogue.listRetainedBases(backend.pool);
+    const held = await backend.retainedBases();
     const nowNs = now();
     for (const verdict of settleRecords({ records, held, limits, nowNs })) {
       await this.#carryOut(backend, verdict);
@@ -85,7 +85,7 @@ export class KeptBases {
     if (this.deps.limits.perVolume === 0 || creationTimeNs === 0n) return null;
     const remains = { snapshotId, deletedNs: now(), storedBytes: 0n, lostReason: null };
     try {
-      const kept = await backend.keepBase(snapshotId);
+      const kept = await backend.retainBase(snapshotId);
       if (kept === null) return null;
       return { remains: { ...remains, storedBytes: kept.storedBytes }, failure: null };
     } catch (thrown) {
@@ -102,16 +102,16 @@ export class KeptBases {
     const key = snapshotKey(snapshotId);
     if (locks.isBusy(key)) return;
     await locks.run([key], async () => {
-      const found = await catalogue.keptBaseById(snapshotId);
+      const found = await catalogue.retainedBaseById(snapshotId);
       if (found === null) return;
       if (loss === null) {
         await backend.dropBase(snapshotId);
-        await catalogue.removeKeptBase(snapshotId);
+        await catalogue.removeRetainedBase(snapshotId);
       } else if (found.lost === null) {
-        await catalogue.loseKeptBase(snapshotId, loss.reason, now());
+        await catalogue.invalidateRetainedBase(snapshotId, loss.reason, now());
         await backend.dropBase(snapshotId);
         if (loss.expected) this.#tellExpiry(record, loss.reason);
-        else this.#tellLoss(record, CsiError.failedPrecondition(loss.reason));
+        else this.#logInvalidated(record, CsiError.failedPrecondition(loss.reason));
       }
     });
   }
@@ -124,17 +124,17 @@ export class KeptBases {
     await locks.run([key], async () => {
       // Its deletion is unfinished, or has to be repeated.
       if ((await catalogue.snapshotById(snapshotId)) !== null) return;
-      const record = await catalogue.keptBaseById(snapshotId);
+      const record = await catalogue.retainedBaseById(snapshotId);
       if (record === null || record.lost !== null) await backend.dropBase(snapshotId);
     });
   }
 
-  #tellExpiry({ snapshotId, volumeId, pool }: KeptBaseRecord, reason: string): void {
+  #tellExpiry({ snapshotId, volumeId, pool }: RetainedBaseRecord, reason: string): void {
     const { logger } = this.deps;
     logger.info({ snapshotId, volumeId, pool, reason }, 'a kept base has expired');
   }
 
-  #tellLoss(
+  #logInvalidated(
     { snapshotId, volumeId, pool }: Pick<SnapshotRecord, 'snapshotId' | 'volumeId' | 'pool'>,
     { message: reason, cause }: CsiError,
   ): void {

@@ -2,10 +2,10 @@
  * Which kept bases have to go, and why: a pure function of what is recorded, what the pool holds, the
  * limits and the time.
  */
-import type { KeptBases as HeldBases } from '../backends/backend.js';
-import type { KeptBaseRecord } from '../catalogue/records.js';
+import type { RetainedBases as HeldBases } from '../backends/backend.js';
+import type { RetainedBaseRecord } from '../catalogue/records.js';
 
-export interface KeptBaseLimits {
+export interface RetainedBaseLimits {
   /** Of one volume; 0: nothing is kept. */
   perVolume: number;
   /** Since the snapshot was deleted. */
@@ -15,7 +15,7 @@ export interface KeptBaseLimits {
 }
 
 export interface Verdict {
-  record: KeptBaseRecord;
+  record: RetainedBaseRecord;
   /** Null: nobody can ask for it any more, so the record goes too. */
   loss: { reason: string; expected: boolean } | null;
 }
@@ -26,9 +26,9 @@ const LOST_KNOWN = 1000;
 
 interface Question {
   /** Of one pool, in the order of their cuts. */
-  records: readonly KeptBaseRecord[];
+  records: readonly RetainedBaseRecord[];
   held: HeldBases;
-  limits: KeptBaseLimits;
+  limits: RetainedBaseLimits;
   nowNs: bigint;
 }
 
@@ -48,7 +48,7 @@ export function settleRecords({ records, held, limits, nowNs }: Question): Verdi
   ];
 }
 
-function lostByThePool(records: readonly KeptBaseRecord[], held: HeldBases): Verdict[] {
+function lostByThePool(records: readonly RetainedBaseRecord[], held: HeldBases): Verdict[] {
   const usable = new Set(held.usable.map(({ snapshotId }) => snapshotId));
   const reasons = new Map(held.lost.map(({ snapshotId, reason }) => [snapshotId, reason]));
   return records
@@ -63,8 +63,8 @@ function lostByThePool(records: readonly KeptBaseRecord[], held: HeldBases): Ver
 }
 
 /** Records of losses that need not be explained any longer; the newest are. */
-function outdated(lost: readonly KeptBaseRecord[], nowNs: bigint): KeptBaseRecord[] {
-  const timeNs = (record: KeptBaseRecord): bigint => record.lost?.timeNs ?? 0n;
+function outdated(lost: readonly RetainedBaseRecord[], nowNs: bigint): RetainedBaseRecord[] {
+  const timeNs = (record: RetainedBaseRecord): bigint => record.lost?.timeNs ?? 0n;
   const oldestFirst = [...lost].sort((a, b) => (timeNs(a) < timeNs(b) ? -1 : 1));
   const tooMany = Math.max(0, oldestFirst.length - LOST_KNOWN);
   return oldestFirst.filter(
@@ -74,12 +74,12 @@ function outdated(lost: readonly KeptBaseRecord[], nowNs: bigint): KeptBaseRecor
 
 /** Those over a limit: too old, too many of their volume, and then the oldest while all take too much. */
 function expired(
-  kept: readonly KeptBaseRecord[],
-  { perVolume, ageMs, poolBytes }: KeptBaseLimits,
+  kept: readonly RetainedBaseRecord[],
+  { perVolume, ageMs, poolBytes }: RetainedBaseLimits,
   nowNs: bigint,
 ): Verdict[] {
   const verdicts: Verdict[] = [];
-  const expire = (record: KeptBaseRecord, reason: string): void => {
+  const expire = (record: RetainedBaseRecord, reason: string): void => {
     verdicts.push({ record, loss: { reason, expected: true } });
   };
   const newerOf = new Map<string, number>();
@@ -87,11 +87,17 @@ function expired(
   for (const record of [...kept].sort(newestFirst)) {
     const newer = newerOf.get(record.volumeId) ?? 0;
     if (record.deletedNs < nowNs - nanoseconds(ageMs)) {
-      expire(record, 'it was deleted too long ago (BLOCKDELTA_KEPT_BASES_AGE)');
+      expire(record, 'it was deleted too long ago (BLOCKDELTA_RETAINED_BASES_AGE)');
     } else if (newer >= perVolume) {
-      expire(record, `of its volume ${newer} newer ones are kept (BLOCKDELTA_KEPT_BASES_COUNT)`);
+      expire(
+        record,
+        `of its volume ${newer} newer ones are kept (BLOCKDELTA_RETAINED_BASES_COUNT)`,
+      );
     } else if (bytes + record.storedBytes > poolBytes) {
-      expire(record, `its pool keeps ${bytes} bytes of newer ones (BLOCKDELTA_KEPT_BASES_SIZE)`);
+      expire(
+        record,
+        `its pool keeps ${bytes} bytes of newer ones (BLOCKDELTA_RETAINED_BASES_SIZE)`,
+      );
     } else {
       newerOf.set(record.volumeId, newer + 1);
       bytes += record.storedBytes;
@@ -101,7 +107,7 @@ function expired(
 }
 
 /** By their cuts: of two snapshots of one volume the younger one makes the smaller delta. */
-function newestFirst(a: KeptBaseRecord, b: KeptBaseRecord): number {
+function newestFirst(a: RetainedBaseRecord, b: RetainedBaseRecord): number {
   return a.sequence > b.sequence ? -1 : 1;
 }
 

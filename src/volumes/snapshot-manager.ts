@@ -8,13 +8,13 @@ import { CsiError } from '../base/errors.js';
 import type { SnapshotRecord } from '../catalogue/records.js';
 import { snapshotKey, snapshotNameKey, volumeKey } from './operation-locks.js';
 import {
-  cutTogether,
   findSourceVolume,
   membersOf,
   otherVolumes,
+  pendingSnapshot,
   refuseInUse,
   sizeAt,
-  uncutSnapshot,
+  takeSnapshots,
 } from './take-snapshots.js';
 import type { ManagerDependencies } from './volume-manager.js';
 
@@ -38,7 +38,7 @@ export class SnapshotManager {
    * of a group snapshot, which lives and dies with the group.
    */
   async delete(snapshotId: string): Promise<void> {
-    const { catalogue, keptBases, locks, registry } = this.deps;
+    const { catalogue, retainedBases, locks, registry } = this.deps;
     // Without a lock: a snapshot never joins or leaves a group, and one that is gone may be read as a base.
     const known = await catalogue.snapshotById(snapshotId);
     if (known === null) return;
@@ -46,18 +46,18 @@ export class SnapshotManager {
     const key = snapshotKey(snapshotId);
     if (locks.isShared(key)) refuseInUse(snapshotId);
     await locks.run([key], () => this.#deleteLocked(snapshotId));
-    await keptBases.prune(registry.owning(known.pool));
+    await retainedBases.prune(registry.owning(known.pool));
   }
 
   async #deleteLocked(snapshotId: string): Promise<void> {
-    const { catalogue, keptBases, registry } = this.deps;
+    const { catalogue, retainedBases, registry } = this.deps;
     const snapshot = await catalogue.snapshotById(snapshotId);
     if (snapshot === null) return;
     const backend = registry.owning(snapshot.pool);
     // First, because what is marked below is as good as gone.
     await backend.check();
     await catalogue.setSnapshotState(snapshotId, 'deleting');
-    const [remains] = await keptBases.removeSnapshots(backend, [snapshot]);
+    const [remains] = await retainedBases.removeSnapshots(backend, [snapshot]);
     await catalogue.removeSnapshot(snapshotId, remains ?? null);
   }
 
@@ -90,10 +90,10 @@ export class SnapshotManager {
     const { name, parameters } = request;
     const belonging = { name, parameters, groupSnapshotId: null };
     const snapshot = await catalogue.insertSnapshot(
-      await uncutSnapshot({ backend, nodeKey }, volume, belonging),
+      await pendingSnapshot({ backend, nodeKey }, volume, belonging),
     );
     const { snapshotId } = snapshot;
-    return cutTogether({
+    return takeSnapshots({
       backend,
       snapshots: [snapshot],
       commit: (cut) => catalogue.commitSnapshot(snapshotId, cut.creationTimeNs, sizeAt(cut, 0)),

@@ -4,8 +4,8 @@
  *
  * Knows neither names nor requests; whoever calls holds the locks of the volumes.
  */
-import type { Backend, SnapshotCut, SnapshotMember } from '../backends/backend.js';
-import { attemptUndo } from '../base/best-effort.js';
+import type { Backend, SnapshotMember, TakenSnapshots } from '../backends/backend.js';
+import { bestEffort } from '../base/best-effort.js';
 import { CsiError } from '../base/errors.js';
 import type {
   AsyncCatalogue,
@@ -14,7 +14,7 @@ import type {
   VolumeRecord,
 } from '../catalogue/records.js';
 import { newSnapshotId } from '../domain/identifiers.js';
-import { isFresh } from './first-use.js';
+import { isPristine } from './first-use.js';
 import { type LockRequest, volumeKey } from './operation-locks.js';
 import { volumeDeleting } from './ready-volume.js';
 
@@ -38,7 +38,7 @@ export async function findSourceVolume(
 type Belonging = Pick<NewSnapshot, 'name' | 'groupSnapshotId' | 'parameters'>;
 
 /** The row of a snapshot that is about to be cut. FAILED_PRECONDITION if the pool does not hold the whole volume. */
-export async function uncutSnapshot(
+export async function pendingSnapshot(
   { backend, nodeKey }: { backend: Backend; nodeKey: string },
   volume: VolumeRecord,
   belonging: Belonging,
@@ -52,7 +52,7 @@ export async function uncutSnapshot(
     sizeBytes: volume.sizeBytes,
     state: 'creating',
     creationTimeNs: 0n,
-    fresh: await isFresh(backend, volume),
+    fresh: await isPristine(backend, volume),
   };
 }
 
@@ -60,13 +60,13 @@ export interface Cutting<T> {
   backend: Backend;
   snapshots: readonly SnapshotRecord[];
   /** Makes the rows ready. */
-  commit(cut: SnapshotCut): Promise<T>;
+  commit(cut: TakenSnapshots): Promise<T>;
   /** Drops the rows. */
   forget(): Promise<void>;
 }
 
 /** Cuts what has rows. A failure leaves neither files nor rows behind. */
-export async function cutTogether<T>({
+export async function takeSnapshots<T>({
   backend,
   snapshots,
   commit,
@@ -77,7 +77,7 @@ export async function cutTogether<T>({
     assertWhole(snapshots, cut);
     return await commit(cut);
   } catch (thrown) {
-    await attemptUndo(async () => {
+    await bestEffort(async () => {
       for (const { snapshotId } of snapshots) await backend.deleteSnapshot(snapshotId);
       await forget();
     });
@@ -86,7 +86,7 @@ export async function cutTogether<T>({
 }
 
 /** A volume may have grown since its size was recorded; what is smaller lacks some of its content. */
-function assertWhole(snapshots: readonly SnapshotRecord[], cut: SnapshotCut): void {
+function assertWhole(snapshots: readonly SnapshotRecord[], cut: TakenSnapshots): void {
   for (const [index, { volumeId, sizeBytes }] of snapshots.entries()) {
     const found = sizeAt(cut, index);
     if (found >= sizeBytes) continue;
@@ -98,7 +98,7 @@ function assertWhole(snapshots: readonly SnapshotRecord[], cut: SnapshotCut): vo
 }
 
 /** The real size of the snapshot with that place in the list of those that were cut. */
-export function sizeAt(cut: SnapshotCut, index: number): bigint {
+export function sizeAt(cut: TakenSnapshots, index: number): bigint {
   const sizeBytes = cut.sizesBytes[index];
   if (sizeBytes === undefined) throw CsiError.internal(`the cut has no size for member ${index}`);
   return sizeBytes;

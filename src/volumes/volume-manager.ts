@@ -9,7 +9,7 @@
 
 import type { Backend, PoolCapacity } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
-import { attemptUndo } from '../base/best-effort.js';
+import { bestEffort } from '../base/best-effort.js';
 import { CsiError } from '../base/errors.js';
 import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
 import { newVolumeId } from '../domain/identifiers.js';
@@ -19,7 +19,7 @@ import { isMutableParameter } from './device-settings.js';
 import { type OperationLocks, volumeKey, volumeNameKey } from './operation-locks.js';
 import { PoolAdmission } from './pool-admission.js';
 import { readyVolume } from './ready-volume.js';
-import type { KeptBases } from './retained-bases.js';
+import type { RetainedBases } from './retained-bases.js';
 import { expandVolume } from './volume-expansion.js';
 import { chooseSize, incompatibleField, type VolumeRequest } from './volume-rules.js';
 import { assertSourcePool, findSource, makeStorage, sourceLocks } from './volume-source.js';
@@ -28,7 +28,7 @@ export interface ManagerDependencies {
   catalogue: AsyncCatalogue;
   locks: OperationLocks;
   registry: BackendRegistry;
-  keptBases: KeptBases;
+  retainedBases: RetainedBases;
   /** This node's part of new handles. */
   nodeKey: string;
   /** Whether ControllerPublishVolume is served, and its records so count. */
@@ -48,7 +48,7 @@ export class VolumeManager {
 
   /** Removes the volume; one that does not exist is removed already. */
   async delete(volumeId: string): Promise<void> {
-    const { catalogue, keptBases, locks, registry } = this.deps;
+    const { catalogue, retainedBases, locks, registry } = this.deps;
     await locks.run([volumeKey(volumeId)], async () => {
       const volume = await catalogue.volumeById(volumeId);
       if (volume === null || volume.state === 'deleted') return;
@@ -61,7 +61,7 @@ export class VolumeManager {
         await catalogue.setVolumeState(volumeId, 'deleting');
         await backend.deleteVolume(volumeId);
         await catalogue.removeVolume(volumeId);
-        await keptBases.prune(backend);
+        await retainedBases.prune(backend);
       });
     });
   }
@@ -150,7 +150,7 @@ export class VolumeManager {
       try {
         await makeStorage(backend, volume);
       } catch (thrown) {
-        await attemptUndo(() => this.#remove(volume));
+        await bestEffort(() => this.#remove(volume));
         throw thrown;
       }
       await catalogue.setVolumeState(volume.volumeId, 'ready');

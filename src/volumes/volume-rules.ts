@@ -61,9 +61,9 @@ export function chooseSize(question: SizeQuestion): bigint {
   const required = range?.requiredBytes ?? 0n;
   const limit = range?.limitBytes ?? 0n;
   const floor = leastSize(question, required);
-  const wished =
+  const requested =
     required === 0n && sourceBytes === null ? largest([floor, DEFAULT_VOLUME_BYTES]) : floor;
-  const size = fitUnder(limit, roundUp(wished, pool.granularityBytes), pool.granularityBytes);
+  const size = fitUnder(limit, roundUp(requested, pool.granularityBytes), pool.granularityBytes);
   if (size < floor) {
     throw CsiError.outOfRange(
       `capacity_range.limit_bytes is ${limit}: the smallest volume that fits the request has ` +
@@ -148,9 +148,9 @@ export function roundUp(value: bigint, granularity: bigint): bigint {
   return ((value + granularity - 1n) / granularity) * granularity;
 }
 
-/** The largest allowed size that is not above the wished one; 0 as limit: no limit. */
-function fitUnder(limit: bigint, wished: bigint, granularity: bigint): bigint {
-  if (limit === 0n || wished <= limit) return wished;
+/** The largest allowed size that is not above the requested one; 0 as limit: no limit. */
+function fitUnder(limit: bigint, requested: bigint, granularity: bigint): bigint {
+  if (limit === 0n || requested <= limit) return requested;
   return (limit / granularity) * granularity;
 }
 

@@ -5,7 +5,7 @@ import type { BackendRegistry } from '../backends/registry.js';
 import { CsiError } from '../base/errors.js';
 import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
 import type { VolumeCapability } from '../domain/volume-capability.js';
-import { isFresh } from './first-use.js';
+import { isPristine } from './first-use.js';
 import { type LockRequest, shared, snapshotKey, volumeKey } from './operation-locks.js';
 import { snapshotDeleting, volumeDeleting } from './ready-volume.js';
 
@@ -56,7 +56,7 @@ export async function findSource(
   const source = { ...found, capabilities: volume?.capabilities ?? [] };
   const backend = registry.owning(source.pool);
   await backend.checkVolume(sourceVolumeId, source.sizeBytes);
-  const fresh = await isFresh(backend, { volumeId: sourceVolumeId, fresh: source.fresh });
+  const fresh = await isPristine(backend, { volumeId: sourceVolumeId, fresh: source.fresh });
   const { storedBytes } = await backend.condition(sourceVolumeId);
   // An expansion that did not reach the record has left more than it says.
   const isGrown = storedBytes !== null && storedBytes > source.sizeBytes;

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { describeAttachments } from './contract-attachments.js';
 import { describeCopies } from './contract-copies.js';
-import { describeKeptBases } from './contract-retained-bases.js';
+import { describeRetainedBases } from './contract-retained-bases.js';
 import { describeScans } from './contract-scans.js';
 import { describeSnapshots } from './contract-snapshots.js';
 import {
@@ -46,22 +46,22 @@ export function describeBackend(
     describeSnapshots(context);
     describeCopies(context);
     describeScans(context);
-    if (options.keepsBases) describeKeptBases(context);
-    else describeNoKeptBases(context);
+    if (options.keepsBases) describeRetainedBases(context);
+    else describeNoRetainedBases(context);
     if (options.attaches) describeAttachments(context);
   });
 }
 
-function describeNoKeptBases(context: ContractContext): void {
+function describeNoRetainedBases(context: ContractContext): void {
   test('of a snapshot nothing is kept, and its deletion leaves no base', async () => {
     const { backend } = context;
     const volumeId = newVolume();
     const snapshotId = newSnapshot();
     await backend.createVolume(volumeId, SIZE);
     await backend.createSnapshots([{ volumeId, snapshotId }]);
-    assert.equal(await backend.keepBase(snapshotId), null);
+    assert.equal(await backend.retainBase(snapshotId), null);
     await backend.deleteSnapshot(snapshotId);
-    assert.deepEqual(await backend.keptBases(), { usable: [], lost: [] });
+    assert.deepEqual(await backend.retainedBases(), { usable: [], lost: [] });
     await backend.dropBase(snapshotId);
     await backend.deleteVolume(volumeId);
   });
@@ -105,9 +105,9 @@ function describeMarks(context: ContractContext): void {
     const [volumeId, other] = [newVolume(), newVolume()];
     for (const id of [volumeId, other]) await backend.createVolume(id, SIZE);
     const before = await backend.list();
-    assert.equal(await backend.isUsed(volumeId), false);
-    await backend.markUsed(volumeId);
-    await backend.markUsed(volumeId);
+    assert.equal(await backend.isInitialized(volumeId), false);
+    await backend.markInitialized(volumeId);
+    await backend.markInitialized(volumeId);
     const snapshotId = newSnapshot();
     await backend.createSnapshots([{ volumeId, snapshotId }]);
     await backend.deleteSnapshot(snapshotId);
@@ -115,10 +115,13 @@ function describeMarks(context: ContractContext): void {
     for (const each of [backend, await harness.reopen()]) {
       assert.deepEqual(await each.list(), before);
       assert.deepEqual(await each.sweep(), []);
-      assert.deepEqual([await each.isUsed(volumeId), await each.isUsed(other)], [true, false]);
+      assert.deepEqual(
+        [await each.isInitialized(volumeId), await each.isInitialized(other)],
+        [true, false],
+      );
     }
     await backend.deleteVolume(volumeId);
-    assert.equal(await backend.isUsed(volumeId), false);
+    assert.equal(await backend.isInitialized(volumeId), false);
     await backend.deleteVolume(other);
   });
 
@@ -126,11 +129,14 @@ function describeMarks(context: ContractContext): void {
     const { backend } = context;
     const [volumeId, gone] = [newVolume(), newVolume()];
     await backend.createVolume(volumeId, SIZE);
-    await backend.markUsed(volumeId);
+    await backend.markInitialized(volumeId);
     // As a deletion that was killed half way leaves it.
-    await backend.markUsed(gone);
+    await backend.markInitialized(gone);
     assert.deepEqual(await backend.sweep(), []);
-    assert.deepEqual([await backend.isUsed(volumeId), await backend.isUsed(gone)], [true, false]);
+    assert.deepEqual(
+      [await backend.isInitialized(volumeId), await backend.isInitialized(gone)],
+      [true, false],
+    );
     await backend.deleteVolume(volumeId);
   });
 }

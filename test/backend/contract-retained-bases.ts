@@ -16,7 +16,7 @@ import { type ContractContext, newSnapshot, newVolume, SIZE, VOLUME_BYTES } from
 
 const ROUNDS = 5;
 
-export function describeKeptBases(context: ContractContext): void {
+export function describeRetainedBases(context: ContractContext): void {
   testLists('the lists from bases that are deleted miss no byte, also after a restart', (filler) =>
     compareRounds(context, filler),
   );
@@ -24,17 +24,17 @@ export function describeKeptBases(context: ContractContext): void {
   test('a base is kept once, outlives its snapshot, and is dropped once', async () => {
     const { backend } = context;
     const { volumeId, snapshotId } = await cut(context);
-    const kept = await backend.keepBase(snapshotId);
+    const kept = await backend.retainBase(snapshotId);
     assert.equal(kept?.snapshotId, snapshotId);
-    assert.deepEqual(await backend.keepBase(snapshotId), kept);
+    assert.deepEqual(await backend.retainBase(snapshotId), kept);
     await backend.deleteSnapshot(snapshotId);
-    assert.deepEqual(await backend.keepBase(snapshotId), kept);
-    assert.deepEqual(await backend.keptBases(), { usable: [kept], lost: [] });
+    assert.deepEqual(await backend.retainBase(snapshotId), kept);
+    assert.deepEqual(await backend.retainedBases(), { usable: [kept], lost: [] });
     assert.ok(!(await backend.list()).snapshots.some(({ id }) => id === snapshotId));
     await backend.dropBase(snapshotId);
     await backend.dropBase(snapshotId);
-    assert.deepEqual(await backend.keptBases(), { usable: [], lost: [] });
-    assert.equal(await backend.keepBase(snapshotId), null);
+    assert.deepEqual(await backend.retainedBases(), { usable: [], lost: [] });
+    assert.equal(await backend.retainBase(snapshotId), null);
     await backend.deleteVolume(volumeId);
   });
 
@@ -43,7 +43,7 @@ export function describeKeptBases(context: ContractContext): void {
     const { volumeId, snapshotId: base } = await cut(context);
     const target = newSnapshot();
     await backend.createSnapshots([{ volumeId, snapshotId: target }]);
-    await backend.keepBase(base);
+    await backend.retainBase(base);
     await backend.deleteSnapshot(base);
     await backend.scanSource(target, base);
     await rejectsWith(backend.scanSource(base, null), 'FAILED_PRECONDITION');
@@ -84,7 +84,7 @@ async function compareRounds(context: ContractContext, filler: NativePool): Prom
   let target: Cut | undefined;
   for (let round = 0; round < ROUNDS; round += 1) {
     if (target !== undefined) {
-      await backend.keepBase(target.id);
+      await backend.retainBase(target.id);
       await backend.deleteSnapshot(target.id);
       bases.push(target);
     }

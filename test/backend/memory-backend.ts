@@ -9,13 +9,13 @@
 import type {
   Attachment,
   Backend,
-  KeptBase,
-  KeptBases,
   PoolCapacity,
   PoolContents,
-  SnapshotCut,
+  RetainedBase,
+  RetainedBases,
   SnapshotMember,
   StorageCondition,
+  TakenSnapshots,
 } from '../../src/backends/backend.js';
 import { CsiError } from '../../src/base/errors.js';
 import type { ScanSource } from '../../src/native/addon.js';
@@ -95,15 +95,15 @@ export class MemoryBackend implements Backend {
     if (found < sizeBytes) throw CsiError.failedPrecondition(`volume ${volumeId} is not whole`);
   }
 
-  async markUsed(volumeId: string): Promise<void> {
+  async markInitialized(volumeId: string): Promise<void> {
     this.storage.used.add(volumeId);
   }
 
-  async isUsed(volumeId: string): Promise<boolean> {
+  async isInitialized(volumeId: string): Promise<boolean> {
     return this.storage.used.has(volumeId);
   }
 
-  async usedVolumes(): Promise<ReadonlySet<string>> {
+  async initializedVolumes(): Promise<ReadonlySet<string>> {
     return new Set(this.storage.used);
   }
 
@@ -123,7 +123,7 @@ export class MemoryBackend implements Backend {
     return volume.sizeBytes;
   }
 
-  async createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
+  async createSnapshots(members: readonly SnapshotMember[]): Promise<TakenSnapshots> {
     const sources = members.map(({ volumeId }) => this.#volume(volumeId));
     const taken = members.find(({ snapshotId }) => this.storage.snapshots.has(snapshotId));
     if (taken !== undefined) {
@@ -199,18 +199,18 @@ export class MemoryBackend implements Backend {
   }
 
   /** Keeps the content itself, so that its addresses stay taken. */
-  async keepBase(snapshotId: string): Promise<KeptBase | null> {
+  async retainBase(snapshotId: string): Promise<RetainedBase | null> {
     const { bases, snapshots } = this.storage;
     const content = bases.get(snapshotId) ?? snapshots.get(snapshotId);
     if (content === undefined) return null;
     bases.set(snapshotId, content);
-    return keptBase([snapshotId, content]);
+    return retainedBase([snapshotId, content]);
   }
 
-  async keptBases(): Promise<KeptBases> {
+  async retainedBases(): Promise<RetainedBases> {
     const { bases, lostBases } = this.storage;
     const lost = [...lostBases].map(([snapshotId, reason]) => ({ snapshotId, reason }));
-    const usable = [...bases].filter(([id]) => !lostBases.has(id)).map(keptBase);
+    const usable = [...bases].filter(([id]) => !lostBases.has(id)).map(retainedBase);
     return { usable, lost };
   }
 
@@ -315,7 +315,7 @@ function atMost(sizeBytes: bigint, content: Content): Content {
   throw CsiError.internal(`a copy of ${content.sizeBytes} bytes would have ${sizeBytes}`);
 }
 
-const keptBase = ([snapshotId, { blocks }]: [string, Content]): KeptBase => ({
+const retainedBase = ([snapshotId, { blocks }]: [string, Content]): RetainedBase => ({
   snapshotId,
   storedBytes: BigInt(blocks.size * 8),
 });

@@ -227,7 +227,7 @@ test('an interrupted run stops, and undoes what it has made', async () => {
   assert.ok(driver.changes.includes('DeleteVolume volume-1'), driver.changes.join());
 });
 
-test('what is busy is asked for again, as a lawful caller does', async () => {
+test('what is busy is asked for again, as a conforming caller does', async () => {
   let refusals = 2;
   driver = await RecordingDriver.start(workspace, {
     CreateVolume: () => {

@@ -4,7 +4,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { release } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { DmDevice, ThinCutMember } from '../../src/native/dm-addon.js';
+import type { DmDevice, NewThinSnapshot } from '../../src/native/dm-addon.js';
 import { assertOneMoment, OrderedWriter, readNumber } from '../support/ordered-writer.js';
 import { seededRandom } from '../support/random.js';
 import { type DmScene, dmTest, fails, MIB, readBlock, TestPool, writeBlocks } from './dm-setup.js';
@@ -14,12 +14,12 @@ function member(
   label: string | null,
   originId: number,
   snapshotId: number,
-): ThinCutMember {
+): NewThinSnapshot {
   return { deviceName: label === null ? null : scene.name(label), originId, snapshotId };
 }
 
-const cut = (scene: DmScene, pool: TestPool, ...members: ThinCutMember[]) =>
-  scene.native.run('thinCut', { pool: pool.name, members });
+const cut = (scene: DmScene, pool: TestPool, ...members: NewThinSnapshot[]) =>
+  scene.native.run('takeThinSnapshots', { pool: pool.name, members });
 
 async function assertNoneSuspended({ native, name }: DmScene, labels: string[]): Promise<void> {
   for (const label of labels) {
@@ -55,7 +55,7 @@ dmTest(
     const before = BigInt(Date.now()) * 1_000_000n;
     const outcome = await cut(scene, pool, member(scene, 'one', 1, 2), member(scene, 'one', 1, 3));
     const after = BigInt(Date.now() + 1) * 1_000_000n;
-    assert.ok(before <= outcome.cutTimeNs && outcome.cutTimeNs <= after);
+    assert.ok(before <= outcome.takenAtNs && outcome.takenAtNs <= after);
     assert.ok(outcome.suspendedNs > 0n && outcome.suspendedNs <= after - before);
     await writeBlocks(path, 2, 0);
     for (const id of [2, 3]) {
@@ -221,7 +221,7 @@ dmTest('a device that is not the origin in this pool is not cut', async (scene) 
   await fails(cut(scene, pool), 'EINVAL');
   await fails(cut(scene, pool, member(scene, null, 2 ** 24, 3)), 'EINVAL');
   await fails(
-    scene.native.run('thinCut', {
+    scene.native.run('takeThinSnapshots', {
       pool: scene.name('none'),
       members: [member(scene, null, 1, 3)],
     }),

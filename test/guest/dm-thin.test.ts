@@ -155,7 +155,7 @@ dmTest('a pool without data space says so, keeps messages, and comes back', asyn
   assert.equal((await pool.send('create_thin 2')).mode, 'out_of_data_space');
   await pool.send('delete 2');
   const request = { pool: pool.name, members: [cutOf(scene, 'one', 1, 3)] };
-  await fails(scene.native.run('thinCut', request), 'THIN_POOL_MODE');
+  await fails(scene.native.run('takeThinSnapshots', request), 'THIN_POOL_MODE');
   const { device } = await scene.native.run('dmFind', { name: scene.name('one') });
   assert.equal(device?.suspended, false);
   await fails(pool.send('delete 3'), 'ENODATA');
@@ -195,7 +195,7 @@ dmTest('a pool whose metadata cannot be written turns read-only, to be checked',
   await fails(pool.send('create_thin 3'), 'EOPNOTSUPP');
   assert.equal(await readBlock(path, 0), 4);
   const request = { pool: pool.name, members: [cutOf(scene, 'one', 1, 5)] };
-  await fails(scene.native.run('thinCut', request), 'THIN_POOL_MODE');
+  await fails(scene.native.run('takeThinSnapshots', request), 'THIN_POOL_MODE');
 });
 
 dmTest('the low-water mark ends a wait', async (scene) => {

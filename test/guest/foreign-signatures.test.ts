@@ -151,9 +151,9 @@ function activated(volumes: readonly Volume[], logBefore: string): string[] {
   return [...found, ...arrays().map((name) => `md: ${name} runs`)];
 }
 
-function useRule(isUsed: boolean): void {
+function useRule(isInitialized: boolean): void {
   mkdirSync('/etc/udev/rules.d', { recursive: true });
-  if (isUsed) copyFileSync(packagePath('deploy/udev/56-blockdelta.rules'), RULE);
+  if (isInitialized) copyFileSync(packagePath('deploy/udev/56-blockdelta.rules'), RULE);
   else rmSync(RULE, { force: true });
   sh('udevadm', 'control', '--reload');
 }

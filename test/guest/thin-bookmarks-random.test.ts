@@ -104,7 +104,7 @@ class RandomLife {
       const content = await this.world.contentOf(target);
       assert.ok(content.equals(target.image), 'the target holds what it held');
     }
-    const { usable, lost } = await this.world.backend.keptBases();
+    const { usable, lost } = await this.world.backend.retainedBases();
     const usableIds = new Set(usable.map(({ snapshotId }) => snapshotId));
     const lostIds = new Set(lost.map(({ snapshotId }) => snapshotId));
     for (const base of this.cuts.slice(0, this.cuts.indexOf(target))) {
@@ -198,7 +198,7 @@ class RandomLife {
 
   /** Of the lost ones first: where cuts lose all there is, they would crowd out what can be compared. */
   async #dropOldest(): Promise<void> {
-    const { usable, lost } = await this.world.backend.keptBases();
+    const { usable, lost } = await this.world.backend.retainedBases();
     const ids = [...lost, ...usable].map(({ snapshotId }) => snapshotId);
     for (const id of ids.slice(0, Math.max(0, ids.length - MAX_KEPT))) {
       await this.world.backend.dropBase(id);

@@ -48,7 +48,7 @@ async function reported(
 }
 
 /** An attached volume with its first blocks written, and its snapshot, kept and deleted. */
-async function keptBase(
+async function retainedBase(
   world: ThinPoolOnDisks,
   blocks = 10,
 ): Promise<{ volume: WorldVolume; base: WorldSnapshot }> {
@@ -62,7 +62,7 @@ async function keptBase(
 
 guestTest('the kernel judges sharing by time alone: no first write after the base is missed', () =>
   ThinPoolOnDisks.run(PASS, async (world) => {
-    const { volume, base } = await keptBase(world);
+    const { volume, base } = await retainedBase(world);
     // In part and whole, and again in place; over the number of a freed block; behind other snapshots.
     volume.write(1 * PAGES_A_BLOCK, 1);
     volume.writeBlock(2);
@@ -113,7 +113,7 @@ guestTest('what is kept has the creation time that is on the disk before the del
     const onDisk = Math.max(...devices.map(({ creationTime }) => creationTime));
     await world.keepAndDelete(base);
     const ledger = await openLedger(join(world.directory, 'pool.sqlite'));
-    const kept = await ledger.keptBase(base.id);
+    const kept = await ledger.retainedBase(base.id);
     await ledger.close();
     assert.equal(kept?.creationTime, onDisk);
   }),
@@ -125,7 +125,7 @@ guestTest('a power cut between the keeping and the deletion leaves both, and bot
     await volume.attach();
     volume.writeBlock(0);
     const base = await world.cutOne(volume);
-    assert.notEqual(await world.backend.keepBase(base.id), null);
+    assert.notEqual(await world.backend.retainBase(base.id), null);
     await world.powerCut();
     volume.writeBlock(1);
     const target = await world.cutOne(volume);
@@ -144,11 +144,11 @@ guestTest('nothing is kept of a snapshot that was written to, or whose list cann
     const bases = join(world.directory, 'bases');
     rmSync(bases, { recursive: true, force: true });
     mkdirSync(join(bases, `${base.id}.tmp`), { recursive: true });
-    await assert.rejects(world.backend.keepBase(base.id));
+    await assert.rejects(world.backend.retainBase(base.id));
     rmSync(bases, { recursive: true });
     await writeInto(world, base);
-    await assert.rejects(world.backend.keepBase(base.id), { code: 'EINVAL' });
-    assert.deepEqual(await world.backend.keptBases(), { usable: [], lost: [] });
+    await assert.rejects(world.backend.retainBase(base.id), { code: 'EINVAL' });
+    assert.deepEqual(await world.backend.retainedBases(), { usable: [], lost: [] });
   }),
 );
 
@@ -197,7 +197,7 @@ guestTest('a base is compared with later snapshots of its own volume alone', () 
 
 guestTest('a volume that has grown since the base has its new blocks in the list', () =>
   ThinPoolOnDisks.run(PASS, async (world) => {
-    const { volume, base } = await keptBase(world, 64);
+    const { volume, base } = await retainedBase(world, 64);
     await world.grow(volume, 8 << 20);
     volume.writeBlock(100);
     volume.writeBlock(3);
@@ -210,7 +210,7 @@ guestTest(
   'metadata that was put back or rewritten while nobody served the pool loses all bases',
   () =>
     ThinPoolOnDisks.run(PASS, async (world) => {
-      const { volume, base } = await keptBase(world);
+      const { volume, base } = await retainedBase(world);
       await world.stop();
       const saved = world.workspace.path('metadata.saved');
       copyDevice(world.metadata.path, saved);
@@ -228,7 +228,7 @@ guestTest(
 
 guestTest('metadata of an older transaction is not served at all', () =>
   ThinPoolOnDisks.run(PASS, async (world) => {
-    const { volume } = await keptBase(world);
+    const { volume } = await retainedBase(world);
     await world.stop();
     const saved = world.workspace.path('metadata.saved');
     copyDevice(world.metadata.path, saved);
@@ -246,7 +246,7 @@ guestTest('metadata of an older transaction is not served at all', () =>
 
 guestTest('a pool that asks for a check at a start loses all bases', () =>
   ThinPoolOnDisks.run(PASS, async (world) => {
-    const { base } = await keptBase(world);
+    const { base } = await retainedBase(world);
     await world.stop();
     patchSuperblock(world.metadata.path, { needsCheck: true });
     await world.startPlugin();
@@ -262,7 +262,7 @@ guestTest(
   'a pool that could not write its metadata loses the bases of what was attached, also when it works again',
   () =>
     ThinPoolOnDisks.run(PASS, async (world) => {
-      const { volume, base } = await keptBase(world);
+      const { volume, base } = await retainedBase(world);
       await world.metadata.failWrites();
       assert.throws(() => {
         volume.discardBlock(3);
@@ -280,8 +280,8 @@ guestTest(
   'discards that were passed down before a power cut lose the base, and its volume alone',
   () =>
     ThinPoolOnDisks.run(PASS, async (world) => {
-      const { volume, base } = await keptBase(world);
-      const other = await keptBase(world);
+      const { volume, base } = await retainedBase(world);
+      const other = await retainedBase(world);
       await other.volume.detach();
       world.volumes.delete(other.volume.id);
       await world.powerCut(() => volume.discardBlock(3));
@@ -294,7 +294,7 @@ guestTest(
 
 guestTest('discards that stay in the pool lose nothing over a power cut', () =>
   ThinPoolOnDisks.run(KEEP, async (world) => {
-    const { volume, base } = await keptBase(world);
+    const { volume, base } = await retainedBase(world);
     await world.powerCut(() => {
       volume.discardBlock(3);
       volume.write(5 * PAGES_A_BLOCK, 1);
@@ -308,7 +308,7 @@ guestTest('discards that stay in the pool lose nothing over a power cut', () =>
 
 guestTest('a restart of the plugin alone, with volumes attached, loses nothing', () =>
   ThinPoolOnDisks.run(PASS, async (world) => {
-    const { volume, base } = await keptBase(world);
+    const { volume, base } = await retainedBase(world);
     await world.restartPlugin();
     volume.discardBlock(3);
     const target = await world.cutOne(volume);
@@ -341,7 +341,7 @@ guestTest(
 
 guestTest('a base whose file is gone is lost, and files without a base are swept', () =>
   ThinPoolOnDisks.run(PASS, async (world) => {
-    const { base } = await keptBase(world);
+    const { base } = await retainedBase(world);
     const bases = join(world.directory, 'bases');
     assert.deepEqual(readdirSync(bases), [base.id]);
     copyFileSync(join(bases, base.id), join(bases, 'left'));

@@ -14,7 +14,7 @@ interface Scene {
   rig: ThinRig;
   volumeId: string;
   snapshotId: string;
-  keptId: string;
+  retainedId: string;
   content: TaggedBlocks;
 }
 
@@ -24,18 +24,18 @@ function faultTest(title: string, run: (scene: Scene) => Promise<void>): void {
     const rig = await ThinRig.make('faults');
     try {
       const { backend } = rig;
-      const [volumeId, keptId, snapshotId] = [newVolume(), newSnapshot(), newSnapshot()];
+      const [volumeId, retainedId, snapshotId] = [newVolume(), newSnapshot(), newSnapshot()];
       await backend.createVolume(volumeId, VOLUME_BYTES);
       const { devicePath } = await backend.attach(volumeId, { readOnly: false });
       const content = TaggedBlocks.zeros(BLOCKS);
       await content.write(devicePath, 0, 1);
-      await backend.createSnapshots([{ volumeId, snapshotId: keptId }]);
+      await backend.createSnapshots([{ volumeId, snapshotId: retainedId }]);
       await content.write(devicePath, 1, 2);
       await backend.createSnapshots([{ volumeId, snapshotId }]);
-      assert.notEqual(await backend.keepBase(keptId), null);
-      await backend.deleteSnapshot(keptId);
-      await backend.scanSource(snapshotId, keptId);
-      await run({ rig, volumeId, snapshotId, keptId, content });
+      assert.notEqual(await backend.retainBase(retainedId), null);
+      await backend.deleteSnapshot(retainedId);
+      await backend.scanSource(snapshotId, retainedId);
+      await run({ rig, volumeId, snapshotId, retainedId, content });
     } finally {
       await rig.dispose();
     }
@@ -56,7 +56,7 @@ async function assertAsAnswered({
   rig,
   volumeId,
   snapshotId,
-  keptId,
+  retainedId,
   content,
 }: Scene): Promise<void> {
   const { backend } = rig;
@@ -67,13 +67,13 @@ async function assertAsAnswered({
   assert.equal(await rig.deviceCount(), 2);
   const { devicePath } = await backend.attach(volumeId, { readOnly: false });
   await content.verify(devicePath, 'the volume after the repair');
-  const { usable, lost } = await backend.keptBases();
+  const { usable, lost } = await backend.retainedBases();
   assert.deepEqual(usable, [], 'kept bases survive no failure of the metadata');
   assert.deepEqual(
     lost.map(({ snapshotId: id }) => id),
-    [keptId],
+    [retainedId],
   );
-  await rejectsWith(backend.scanSource(snapshotId, keptId), 'NOT_FOUND');
+  await rejectsWith(backend.scanSource(snapshotId, retainedId), 'NOT_FOUND');
   await content.write(devicePath, 5, 6);
   await content.verify(devicePath, 'the volume, written again');
   await backend.scanSource(snapshotId, null);

@@ -91,8 +91,8 @@ async function live(killed: KilledPlugin): Promise<void> {
   const snapshot = await killed.through(() => orchestrator.snapshot(volume, 'second'));
   await write(target, 3);
   await assertFirstChanged(killed, base, snapshot);
-  const wish = { sizeBytes: 8 * MIB, snapshotId: snapshot };
-  const copy: HeldVolume = await killed.through(() => orchestrator.create('copy', wish));
+  const spec = { sizeBytes: 8 * MIB, snapshotId: snapshot };
+  const copy: HeldVolume = await killed.through(() => orchestrator.create('copy', spec));
   await assertHolds(await orchestrator.bringUp(copy), 2);
   await assertHolds(target, 3);
   const group = await killed.through(() => orchestrator.groupSnapshot([volume, copy], 'both'));

@@ -59,8 +59,8 @@ for (const [fsType, sizeMiB, grownMiB] of [
   guestTest(`a thin volume with ${fsType} is used, grows mounted, and is used again`, async () => {
     const { orchestrator, client } = running;
     const capability = mountCapability(fsType);
-    const wish = { capability, sizeBytes: sizeMiB * MIB };
-    const volume = await orchestrator.create(`uses-${fsType}`, wish);
+    const spec = { capability, sizeBytes: sizeMiB * MIB };
+    const volume = await orchestrator.create(`uses-${fsType}`, spec);
     const target = await orchestrator.bringUp(volume);
     deviceBehind(target);
     writeFileSync(join(target, 'file'), 'before');
@@ -125,8 +125,8 @@ guestTest('snapshots tell exactly what changed, kept ones as well, and are resto
   assert.deepEqual((await client.delta(first, second)).ranges, changed);
   await orchestrator.deleteSnapshot(first);
   assert.deepEqual((await client.delta(first, second)).ranges, changed);
-  const wish = { snapshotId: second, sizeBytes: 16 * MIB };
-  const restored = await orchestrator.create('changes-restored', wish);
+  const spec = { snapshotId: second, sizeBytes: 16 * MIB };
+  const restored = await orchestrator.create('changes-restored', spec);
   const copy = await orchestrator.bringUp(restored);
   const blocks = [2, 3, 4, 9, 150];
   assert.deepEqual(
@@ -144,8 +144,8 @@ guestTest('a mounted thin volume is cloned while it is written to', async () => 
   const target = await orchestrator.bringUp(volume);
   writeFileSync(join(target, 'number'), Buffer.alloc(4096));
   writeFileSync(join(target, 'unsynced'), 'not written back yet');
-  const wish = { capability, sizeBytes: 64 * MIB, volumeId: volume.id };
-  const clone = await orchestrator.create('clone', wish);
+  const spec = { capability, sizeBytes: 64 * MIB, volumeId: volume.id };
+  const clone = await orchestrator.create('clone', spec);
   writeFileSync(join(target, 'unsynced'), 'later');
   const copy = await orchestrator.bringUp(clone);
   assert.equal(readFileSync(join(copy, 'unsynced'), 'utf8'), 'not written back yet');
@@ -189,13 +189,13 @@ guestTest(
   'two xfs of one uuid are mounted at once: a volume and its restored snapshot',
   async () => {
     const { orchestrator } = running;
-    const wish = { capability: mountCapability('xfs'), sizeBytes: 320 * MIB };
-    const volume = await orchestrator.create('uuid', wish);
+    const spec = { capability: mountCapability('xfs'), sizeBytes: 320 * MIB };
+    const volume = await orchestrator.create('uuid', spec);
     const target = await orchestrator.bringUp(volume);
     writeFileSync(join(target, 'file'), 'not written back yet');
     const snapshotId = await orchestrator.snapshot(volume, 'uuid');
     writeFileSync(join(target, 'file'), 'later');
-    const restored = await orchestrator.create('uuid-restored', { ...wish, snapshotId });
+    const restored = await orchestrator.create('uuid-restored', { ...spec, snapshotId });
     const copy = await orchestrator.bringUp(restored);
     assert.equal(readFileSync(join(copy, 'file'), 'utf8'), 'not written back yet');
     await remove(volume, restored);

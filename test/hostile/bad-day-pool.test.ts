@@ -75,9 +75,9 @@ const mount = (...options: string[]): void => void execFileSync('mount', options
 function everything(pool: string, volume: HeldVolume, ids: readonly string[]) {
   const { client, orchestrator } = running;
   const [first = '', second = ''] = ids;
-  const copy = (wish: object) =>
+  const copy = (spec: object) =>
     client.controller.CreateVolume(
-      createRequest(`${pool} copy`, { ...wish, parameters: parameters(pool) }),
+      createRequest(`${pool} copy`, { ...spec, parameters: parameters(pool) }),
     );
   return {
     create: () => create(pool, 'new'),

@@ -100,7 +100,7 @@ test('a process that keeps the directory locked delays a start, and does not kee
   const warnings: string[] = [];
   const logger = { warn: (_fields: unknown, message: string) => warnings.push(message) };
   let live: Server | undefined;
-  const options = { logger: logger as never, lockPatienceMs: 50 };
+  const options = { logger: logger as never, lockTimeoutMs: 50 };
   const bind = async (): Promise<void> => {
     live = await listen(path);
   };

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import protobuf from 'protobufjs';
 import { CSI_PACKAGE, csiProto } from '../../src/csi/proto.js';
-import { LawfulRequests } from '../support/conforming-requests.js';
+import { ConformingRequests } from '../support/conforming-requests.js';
 import type { Message } from '../support/csi-client.js';
 import {
   allRpcs,
@@ -20,13 +20,13 @@ const MARKER = 'marker-5c1f';
 /** Sensitive though the proto does not say so. */
 const UNMARKED = ['mount_flags', 'volume_context', 'publish_context'];
 
-let lawful: LawfulRequests;
+let conforming: ConformingRequests;
 const running = runPlugin('redaction', {
   pools: { main: 'xfs' },
   env: { BLOCKDELTA_LOG_LEVEL: 'trace', BLOCKDELTA_CONTROLLER_PUBLISH: 'on' },
   prepare: async () => {
-    lawful = new LawfulRequests(running);
-    await lawful.prepare();
+    conforming = new ConformingRequests(running);
+    await conforming.prepare();
   },
 });
 
@@ -97,7 +97,7 @@ for (const [what, map] of Object.entries(MAPS)) {
       for (const rpc of allRpcs()) {
         const type = typeOf(rpc.requestType);
         for (const shape of [(request: Message) => request, mounted]) {
-          const request = shape(await lawful.to(rpc.name));
+          const request = shape(await conforming.to(rpc.name));
           planted += plant(type, request, map);
           const bytes = encodeMessage(rpc.requestType, request);
           const answers = [await told(connection, rpc, bytes)];

@@ -256,17 +256,17 @@ test('SIGINT is exit code 130 and ends the stream in the plugin', async (t) => {
 /** A list, and a handler that serves it from any offset and fails at random. */
 function cutList(seedLabel: string) {
   const random = seededRandom(seedLabel);
-  const truth: [bigint, bigint][] = [];
-  for (let at = 0n; truth.length < 3000; ) {
+  const oracle: [bigint, bigint][] = [];
+  for (let at = 0n; oracle.length < 3000; ) {
     const offset = at + BigInt(random.below(100_000) + 1);
     const size = BigInt(random.below(100_000) + 1);
-    truth.push([offset, size]);
+    oracle.push([offset, size]);
     at = offset + size;
   }
-  const text = truth.map(([offset, size]) => `${offset},${size}\n`).join('');
+  const text = oracle.map(([offset, size]) => `${offset},${size}\n`).join('');
   const handler: StreamHandler = async (request, _context, writer) => {
     const start = BigInt(String(request['starting_offset']));
-    const rest = truth
+    const rest = oracle
       .filter(([offset, size]) => offset + size > start)
       .map(([offset, size]): [bigint, bigint] =>
         offset < start ? [start, offset + size - start] : [offset, size],

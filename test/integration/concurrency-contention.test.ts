@@ -3,26 +3,26 @@ import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { startReport } from '../support/plugin-log.js';
 import { seededRandom } from '../support/random.js';
-import { Crowd } from '../support/random-clients.js';
+import { Contention } from '../support/random-clients.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 import { loopsBelow, mountsBelow } from '../support/workspace.js';
 
 const CLIENTS = 16;
 const DURATION_MS = process.env['BLOCKDELTA_TEST_LONG'] === '1' ? 120_000 : 15_000;
 
-const running = runPlugin('crowd', { pools: { main: 'xfs' }, poolSizeMiB: 4096 });
+const running = runPlugin('contention', { pools: { main: 'xfs' }, poolSizeMiB: 4096 });
 
-test('G9, G15: sixteen clients with random calls get lawful answers and leave nothing behind', async () => {
+test('G9, G15: sixteen clients with random calls get conforming answers and leave nothing behind', async () => {
   const { workspace, orchestrator, plugin } = running;
   const { directory } = workspace;
   const own = { mounts: mountsBelow(directory), loops: loopsBelow(directory) };
-  const crowd = new Crowd(workspace, plugin.endpoint, seededRandom('crowd').seed);
-  await crowd.run(CLIENTS, DURATION_MS);
-  console.log(`# ${[...crowd.statuses].map(([key, count]) => `${key}: ${count}`).join(', ')}`);
+  const contention = new Contention(workspace, plugin.endpoint, seededRandom('contention').seed);
+  await contention.run(CLIENTS, DURATION_MS);
+  console.log(`# ${[...contention.statuses].map(([key, count]) => `${key}: ${count}`).join(', ')}`);
 
   const volumeIds = await orchestrator.volumeIds();
   const snapshotIds = await orchestrator.snapshotIds();
-  crowd.judge(volumeIds, snapshotIds);
+  contention.judge(volumeIds, snapshotIds);
   assert.deepEqual(readdirSync(running.poolPath('main', 'volumes')).sort(), volumeIds.sort());
   assert.deepEqual(readdirSync(running.poolPath('main', 'snapshots')).sort(), snapshotIds.sort());
   await running.restart();
@@ -34,8 +34,8 @@ test('G9, G15: sixteen clients with random calls get lawful answers and leave no
 
   const { controller, node } = running.client;
   for (const volume_id of volumeIds) {
-    const staging_target_path = crowd.stagingPath(volume_id);
-    await node.NodeUnpublishVolume({ volume_id, target_path: crowd.targetPath(volume_id) });
+    const staging_target_path = contention.stagingPath(volume_id);
+    await node.NodeUnpublishVolume({ volume_id, target_path: contention.targetPath(volume_id) });
     await node.NodeUnstageVolume({ volume_id, staging_target_path });
     await controller.DeleteVolume({ volume_id });
   }

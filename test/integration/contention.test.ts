@@ -20,7 +20,7 @@ const CLIENTS = 16;
 /** Every so manieth volume is a file system, which costs several processes to make and check. */
 const EVERY_FILE_SYSTEM = 4;
 
-const running = runPlugin('crowd', { pools: { main: 'xfs' }, poolSizeMiB: 8192 });
+const running = runPlugin('contention', { pools: { main: 'xfs' }, poolSizeMiB: 8192 });
 const clients: CsiClient[] = [];
 after(() => {
   for (const client of clients) client.close();
@@ -43,8 +43,8 @@ async function live(orchestrator: Orchestrator, index: number): Promise<void> {
   const isFileSystem = index % EVERY_FILE_SYSTEM === 0;
   const size = (isFileSystem ? 16 : 1) * MIB;
   const capability = isFileSystem ? mountCapability('ext4') : blockCapability();
-  const wish = { capability, sizeBytes: size };
-  const volume = await settled('CreateVolume', () => orchestrator.create(`life ${index}`, wish));
+  const spec = { capability, sizeBytes: size };
+  const volume = await settled('CreateVolume', () => orchestrator.create(`life ${index}`, spec));
   await use(orchestrator, volume, `life ${index}`);
   const larger = await settled('ControllerExpandVolume', () =>
     orchestrator.expand(volume, 2 * size),

@@ -12,7 +12,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
-import { createRequest, type HeldVolume, MIB, type VolumeWish } from '../support/orchestrator.js';
+import { createRequest, type HeldVolume, MIB, type VolumeSpec } from '../support/orchestrator.js';
 import { seededBytes } from '../support/random.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
@@ -25,9 +25,9 @@ const from = (volume_id: string): Message => ({
   volume_content_source: { volume: { volume_id } },
 });
 
-async function clone(source: HeldVolume, name: string, wish: VolumeWish = {}): Promise<HeldVolume> {
+async function clone(source: HeldVolume, name: string, spec: VolumeSpec = {}): Promise<HeldVolume> {
   const { capability, sizeBytes } = source;
-  return orchestrator.create(name, { capability, sizeBytes, ...wish, volumeId: source.id });
+  return orchestrator.create(name, { capability, sizeBytes, ...spec, volumeId: source.id });
 }
 
 async function drop(...volumes: HeldVolume[]): Promise<void> {
@@ -121,11 +121,11 @@ for (const [fsType, sizeMiB] of [
 test('CV7, CV8: a clone has the size of its source, or a larger one, and never a smaller one', async () => {
   const source = await orchestrator.create('sized');
   const { sizeBytes } = source;
-  const wish = { name: 'same', volume_capabilities: [blockCapability()], ...from(source.id) };
-  const { volume } = await create(wish);
+  const spec = { name: 'same', volume_capabilities: [blockCapability()], ...from(source.id) };
+  const { volume } = await create(spec);
   assert.equal(Number(volume.capacity_bytes), sizeBytes);
   const smaller = create({
-    ...wish,
+    ...spec,
     name: 'smaller',
     capacity_range: { limit_bytes: sizeBytes - 1 },
   });

@@ -89,11 +89,11 @@ test('CV24, CV26, CV28: the answer has an id, the size, an empty context and the
 });
 
 test('CV2: the same request again answers the same volume, also after a restart', async () => {
-  const wish = { capability: mountCapability('ext4'), sizeBytes: 32 * MIB };
-  const first = await create(createRequest('replayed', wish));
-  assert.deepEqual(await create(createRequest('replayed', wish)), first);
+  const spec = { capability: mountCapability('ext4'), sizeBytes: 32 * MIB };
+  const first = await create(createRequest('replayed', spec));
+  assert.deepEqual(await create(createRequest('replayed', spec)), first);
   await running.restart();
-  assert.deepEqual(await create(createRequest('replayed', wish)), first);
+  assert.deepEqual(await create(createRequest('replayed', spec)), first);
 });
 
 test('CV2: a range the volume lies in, no range, and capabilities in another order fit', async () => {
@@ -165,11 +165,11 @@ test('CV3: a name taken by a volume with another source is ALREADY_EXISTS', asyn
   const second = await orchestrator.snapshot(source, 'second');
   await orchestrator.create('restored', { snapshotId: first });
   const field = /volume_content_source/;
-  for (const wish of [{ snapshotId: second }, {}]) {
-    await refused(create(createRequest('restored', wish)), 'ALREADY_EXISTS', field);
+  for (const spec of [{ snapshotId: second }, {}]) {
+    await refused(create(createRequest('restored', spec)), 'ALREADY_EXISTS', field);
   }
-  const wish = { snapshotId: first };
-  await refused(create(createRequest('source', wish)), 'ALREADY_EXISTS', field);
+  const spec = { snapshotId: first };
+  await refused(create(createRequest('source', spec)), 'ALREADY_EXISTS', field);
 });
 
 test('CV3: broken values are INVALID_ARGUMENT also where the name is taken', async () => {
@@ -203,8 +203,8 @@ test('CV13: parameters that the Kubernetes provisioner adds are passed over', as
 });
 
 test('CV14, CV15: mutable parameters are taken; an unknown key or value is INVALID_ARGUMENT', async () => {
-  const wish = createRequest('mutable', { parameters: { readAheadKiB: '64' } });
-  const { volume } = await create({ ...wish, mutable_parameters: { readAheadKiB: '256' } });
+  const spec = createRequest('mutable', { parameters: { readAheadKiB: '64' } });
+  const { volume } = await create({ ...spec, mutable_parameters: { readAheadKiB: '256' } });
   await running.client.controller.DeleteVolume({ volume_id: volume.volume_id });
   for (const mutable_parameters of [
     { pool: 'main' },
@@ -218,7 +218,7 @@ test('CV14, CV15: mutable parameters are taken; an unknown key or value is INVAL
 
 test('CV13: options of mkfs and mount are those listed for the file system', async () => {
   const capability = mountCapability('ext4');
-  const wish = (parameters: Record<string, string>) =>
+  const spec = (parameters: Record<string, string>) =>
     create(createRequest('options', { capability, parameters, sizeBytes: 16 * MIB }));
   for (const parameters of [
     { mkfsOptions: '-d /etc' },
@@ -227,9 +227,9 @@ test('CV13: options of mkfs and mount are those listed for the file system', asy
     { mountOptions: 'loop=/dev/loop0' },
   ]) {
     const [name] = Object.keys(parameters);
-    await refused(wish(parameters), 'INVALID_ARGUMENT', new RegExp(`^parameters\\['${name}'\\]`));
+    await refused(spec(parameters), 'INVALID_ARGUMENT', new RegExp(`^parameters\\['${name}'\\]`));
   }
-  const { volume } = await wish({ mkfsOptions: '-m 1', mountOptions: 'noatime,errors=remount-ro' });
+  const { volume } = await spec({ mkfsOptions: '-m 1', mountOptions: 'noatime,errors=remount-ro' });
   await running.client.controller.DeleteVolume({ volume_id: volume.volume_id });
 });
 

@@ -95,8 +95,8 @@ test('DV2: the id of a snapshot deletes no volume, the id of a volume no snapsho
 });
 
 test('DV3: a staged volume is FAILED_PRECONDITION, names the path and stays as it is', async () => {
-  const wish = { capability: mountCapability('ext4'), sizeBytes: 16 * MIB };
-  const volume = await orchestrator.create('in use', wish);
+  const spec = { capability: mountCapability('ext4'), sizeBytes: 16 * MIB };
+  const volume = await orchestrator.create('in use', spec);
   await orchestrator.stage(volume);
   const message = await refused(orchestrator.delete(volume), 'FAILED_PRECONDITION');
   assert.ok(message.includes(volume.stagingPath), message);

@@ -177,8 +177,8 @@ test('CV3: a volume that has grown is not the one of its size any more, but of i
   await expand(volume, 12 * MIB);
   const exact = controller().CreateVolume(createRequest('grown'));
   await refused(exact, 'ALREADY_EXISTS', /capacity_range/);
-  const wish = { ...createRequest('grown'), capacity_range: { required_bytes: 8 * MIB } };
-  const answer = await controller().CreateVolume(wish);
+  const spec = { ...createRequest('grown'), capacity_range: { required_bytes: 8 * MIB } };
+  const answer = await controller().CreateVolume(spec);
   assert.equal(answer['volume'].volume_id, volume.id);
   assert.equal(Number(answer['volume'].capacity_bytes), 12 * MIB);
   await orchestrator.delete(volume);

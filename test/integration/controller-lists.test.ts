@@ -43,8 +43,8 @@ async function pages(
 async function fill(): Promise<void> {
   for (let index = 0; index < COUNT; index += 1) {
     const pool = index % 2 === 0 ? 'main' : 'other';
-    const wish = { sizeBytes: MIB, parameters: { pool } };
-    const volume = await orchestrator.create(`volume ${index}`, wish);
+    const spec = { sizeBytes: MIB, parameters: { pool } };
+    const volume = await orchestrator.create(`volume ${index}`, spec);
     volumes.push(volume);
     snapshotIds.push(await orchestrator.snapshot(volume, `snapshot ${index}`));
   }

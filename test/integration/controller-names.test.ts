@@ -8,7 +8,7 @@ import { createRequest, MIB } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
-const LAWFUL: Readonly<Record<string, string>> = {
+const CONFORMING: Readonly<Record<string, string>> = {
   'a slash': 'a/b',
   'a relative path': '../../../etc/passwd',
   'an absolute path': '/etc/passwd',
@@ -47,7 +47,7 @@ const running = runPlugin('names', { pools: { main: 'xfs' } });
 const { orchestrator } = running;
 const request = (name: string): Message => createRequest(name, { sizeBytes: MIB });
 
-for (const [label, name] of Object.entries(LAWFUL)) {
+for (const [label, name] of Object.entries(CONFORMING)) {
   test(`a volume and a snapshot may be named ${label}`, async () => {
     const first = await running.client.controller.CreateVolume(request(name));
     const again = await running.client.controller.CreateVolume(request(name));

@@ -115,10 +115,10 @@ test('mount flags are as sensitive as secrets', async () => {
     mount: { fs_type: 'ext4', mount_flags: ['password=canary-flag'] },
     access_mode: { mode: 'SINGLE_NODE_WRITER' },
   };
-  const wish = { capability, sizeBytes: 16 * MIB };
+  const spec = { capability, sizeBytes: 16 * MIB };
   // Not one of the listed options: what is said about it must not name the flag.
-  assert.equal(await status(orchestrator.create('flags', wish)), 'INVALID_ARGUMENT');
-  const volume = await orchestrator.create('flags', { ...wish, capability: mountCapability() });
+  assert.equal(await status(orchestrator.create('flags', spec)), 'INVALID_ARGUMENT');
+  const volume = await orchestrator.create('flags', { ...spec, capability: mountCapability() });
   assert.equal(await status(orchestrator.stage({ ...volume, capability })), 'INVALID_ARGUMENT');
   await orchestrator.delete(volume);
 });

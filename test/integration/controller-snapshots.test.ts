@@ -145,17 +145,17 @@ test('CS13: a snapshot can be taken of a volume that was made from a snapshot', 
 
 test('CV9: a larger raw block volume has zeros behind the content', async () => {
   const snapshotId = await orchestrator.snapshot(source, 'to grow');
-  const wish = { snapshotId, sizeBytes: source.sizeBytes + 4096 };
-  const larger = await orchestrator.create('larger', wish);
-  assert.equal(larger.sizeBytes, wish.sizeBytes);
-  assert.equal(statSync(pool('volumes', larger.id)).size, wish.sizeBytes);
+  const spec = { snapshotId, sizeBytes: source.sizeBytes + 4096 };
+  const larger = await orchestrator.create('larger', spec);
+  assert.equal(larger.sizeBytes, spec.sizeBytes);
+  assert.equal(statSync(pool('volumes', larger.id)).size, spec.sizeBytes);
   await orchestrator.delete(larger);
 });
 
 test('CV8: a volume smaller than its snapshot is OUT_OF_RANGE', async () => {
   const snapshotId = await orchestrator.snapshot(source, 'to shrink');
-  const wish = { snapshotId, sizeBytes: source.sizeBytes - 4096 };
-  await refused(orchestrator.create('smaller', wish), 'OUT_OF_RANGE', /capacity_range/);
+  const spec = { snapshotId, sizeBytes: source.sizeBytes - 4096 };
+  await refused(orchestrator.create('smaller', spec), 'OUT_OF_RANGE', /capacity_range/);
 });
 
 test('CV7, CV9: a file system volume has the size of its snapshot, or a larger one that is asked for', async () => {
@@ -189,8 +189,8 @@ test('CV10: a source without a snapshot, or with an empty id, is INVALID_ARGUMEN
 
 test('CV12: another pool than that of the snapshot is INVALID_ARGUMENT', async () => {
   const snapshotId = await orchestrator.snapshot(source, 'pools');
-  const wish = { snapshotId, parameters: { pool: 'other' } };
-  await refused(orchestrator.create('across', wish), 'INVALID_ARGUMENT', /'other'.*'main'/);
+  const spec = { snapshotId, parameters: { pool: 'other' } };
+  await refused(orchestrator.create('across', spec), 'INVALID_ARGUMENT', /'other'.*'main'/);
   const volume = await orchestrator.create('in the other', { parameters: { pool: 'other' } });
   const there = await orchestrator.snapshot(volume, 'in the other');
   // Without the parameter the pool of the snapshot is meant, not the default one.
@@ -223,7 +223,7 @@ test('a snapshot file cannot be written, not even by root', async () => {
 });
 
 test('CV5: a capability that is not served is refused before the source is looked at', async () => {
-  const wish = { capability: blockCapability('MULTI_NODE_MULTI_WRITER'), snapshotId: 'none' };
-  const call = orchestrator.create('no', wish);
+  const spec = { capability: blockCapability('MULTI_NODE_MULTI_WRITER'), snapshotId: 'none' };
+  const call = orchestrator.create('no', spec);
   await refused(call, ['INVALID_ARGUMENT', 'NOT_FOUND']);
 });

@@ -30,7 +30,7 @@ test('without device-mapper every call about it fails, and says that it is not t
     addon.thinPoolStatus({ name, commit: false }),
     addon.thinStatus({ name }),
     addon.thinMessages({ pool: name, messages: ['create_thin 1'] }),
-    addon.thinCut({ pool: name, members: [member] }),
+    addon.takeThinSnapshots({ pool: name, members: [member] }),
   ];
   for (const answer of answers) {
     assert.ok(!answer.ok);
@@ -44,8 +44,8 @@ test('a request about device-mapper that does not fit is refused by its field', 
   const name = 'blockdelta-none';
   const members = [{ deviceName: null, originId: 2 ** 24, snapshotId: 2 }];
   const answers = [
-    ['originId', addon.thinCut({ pool: name, members })],
-    ['members', addon.thinCut({ pool: name, members: [] })],
+    ['originId', addon.takeThinSnapshots({ pool: name, members })],
+    ['members', addon.takeThinSnapshots({ pool: name, members: [] })],
     ['messages', addon.thinMessages({ pool: name, messages: [] })],
     ['timeoutMs', addon.dmWait({ name, eventNumber: 0, timeoutMs: 60_001 })],
     ['eventNumber', addon.dmWait({ name, eventNumber: -1, timeoutMs: 0 })],

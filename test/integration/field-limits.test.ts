@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { after } from 'node:test';
 import type { ServiceError } from '@grpc/grpc-js';
 import { StatusCode, type StatusName } from '../../src/base/errors.js';
-import { LawfulRequests } from '../support/conforming-requests.js';
+import { ConformingRequests } from '../support/conforming-requests.js';
 import type { Message } from '../support/csi-client.js';
 import { allRpcs, encodeMessage, RawConnection, type RpcDescription } from '../support/raw-call.js';
 import { type FieldPlace, fieldsOf, requiredFields, withField } from '../support/request-fields.js';
@@ -22,13 +22,13 @@ const OTHER_LIMITS: Readonly<Record<string, number>> = {
   volume_path: 4095,
   volume_publish_path: 4095,
 };
-/** Required fields whose absence is told in another way (NP2), or is lawful in practice (MV1). */
+/** Required fields whose absence is told in another way (NP2), or is conforming in practice (MV1). */
 const OTHER_CODES: Readonly<Record<string, StatusName>> = {
   'NodePublishVolume.staging_target_path': 'FAILED_PRECONDITION',
   'ControllerModifyVolume.mutable_parameters': 'OK',
 };
 
-let lawful: LawfulRequests;
+let conforming: ConformingRequests;
 let connection: RawConnection;
 runPlugin('limits', {
   pools: { main: 'xfs' },
@@ -36,8 +36,8 @@ runPlugin('limits', {
   env: { BLOCKDELTA_CONTROLLER_PUBLISH: 'on', BLOCKDELTA_CSI_LEVEL: '1.13' },
   prepare: async (running) => {
     connection = new RawConnection(running.plugin.endpoint);
-    lawful = new LawfulRequests(running);
-    await lawful.prepare();
+    conforming = new ConformingRequests(running);
+    await conforming.prepare();
   },
 });
 after(() => connection?.close());
@@ -65,7 +65,7 @@ async function mustRefuse(
   value: unknown,
   status: StatusName = 'INVALID_ARGUMENT',
 ): Promise<void> {
-  const found = await outcome(rpc, withField(await lawful.to(rpc.name), place, value));
+  const found = await outcome(rpc, withField(await conforming.to(rpc.name), place, value));
   const what = `${rpc.name}, ${place.path.join('.')}: ${found.status} '${found.message}'`;
   assert.equal(found.status, status, what);
   assert.match(found.message, new RegExp(String(place.path.at(-1))), what);
@@ -73,7 +73,7 @@ async function mustRefuse(
 
 /** Whatever else is wrong with it, its size is not. */
 async function mustTake(rpc: RpcDescription, place: FieldPlace, value: unknown): Promise<void> {
-  const found = await outcome(rpc, withField(await lawful.to(rpc.name), place, value));
+  const found = await outcome(rpc, withField(await conforming.to(rpc.name), place, value));
   const what = `${rpc.name}, ${place.path.join('.')}: ${found.status} '${found.message}'`;
   assert.doesNotMatch(found.message, /limit is|bytes long/, what);
   assert.notEqual(found.status, 'INTERNAL', what);
@@ -131,7 +131,7 @@ async function checkInteger(rpc: RpcDescription, place: FieldPlace): Promise<voi
 async function checkEnum(rpc: RpcDescription, place: FieldPlace): Promise<void> {
   // Without a way of access the capability would be refused for that.
   const lacking = { block: {} };
-  const base = await lawful.to(rpc.name);
+  const base = await conforming.to(rpc.name);
   const [name = ''] = place.path;
   const capability = { ...lacking, access_mode: { mode: 1 } };
   const whole = { ...base, [name]: place.lists[0] ? [capability] : capability };
@@ -164,7 +164,7 @@ for (const rpc of allRpcs()) {
   if (required.length > 0) {
     test(`G4, G5: ${rpc.name} without one of ${required.join(', ')} is refused`, async () => {
       for (const name of required) {
-        const request = await lawful.to(rpc.name);
+        const request = await conforming.to(rpc.name);
         delete request[name];
         const found = await outcome(rpc, request);
         const status = OTHER_CODES[`${rpc.name}.${name}`] ?? 'INVALID_ARGUMENT';
@@ -206,7 +206,7 @@ for (const rpc of allRpcs().filter(({ name }) => NAMED.includes(name))) {
       '\u00a0',
     ];
     for (const name of legal) {
-      const found = await outcome(rpc, { ...(await lawful.to(rpc.name)), name });
+      const found = await outcome(rpc, { ...(await conforming.to(rpc.name)), name });
       assert.equal(found.status, 'OK', `${JSON.stringify(name)}: ${found.message}`);
     }
   });

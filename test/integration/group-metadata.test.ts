@@ -47,7 +47,7 @@ class Pair {
     }
   }
 
-  async cutGroup(name: string): Promise<void> {
+  async takeGroup(name: string): Promise<void> {
     this.write();
     const group = await orchestrator.groupSnapshot(this.volumes, `${this.pool} ${name}`);
     this.groups.push(group);
@@ -78,11 +78,11 @@ class Pair {
 for (const pool of ['main', 'other']) {
   test(`SM23, SM24: the lists of members of groups and of single snapshots miss nothing in pool ${pool}`, async () => {
     const pair = await Pair.make(pool, seededRandom(`groups in ${pool}`));
-    await pair.cutGroup('one');
+    await pair.takeGroup('one');
     await pair.cutAlone(0, 'between');
-    await pair.cutGroup('two');
+    await pair.takeGroup('two');
     await pair.cutAlone(1, 'behind');
-    await pair.cutGroup('three');
+    await pair.takeGroup('three');
     for (const cuts of pair.cuts) {
       assert.equal(cuts.length, 4);
       for (const [index, target] of cuts.entries()) {
@@ -102,8 +102,8 @@ for (const pool of ['main', 'other']) {
 
 test('SM10, SM11: members of two volumes have no delta, nor has a later member as the base', async () => {
   const pair = await Pair.make('main', seededRandom('refused deltas'));
-  await pair.cutGroup('older');
-  await pair.cutGroup('newer');
+  await pair.takeGroup('older');
+  await pair.takeGroup('newer');
   const [[older, newer], [stranger]] = pair.cuts as [[Cut, Cut], [Cut]];
   const delta = (base: Cut, target: Cut) => running.client.delta(base.id, target.id);
   await refused(delta(older, stranger), 'INVALID_ARGUMENT', /two snapshots of one volume/);

@@ -173,7 +173,7 @@ test('LV2, LV4: abnormal volumes are listed in pages; a bad token is ABORTED', a
   for (const volume of volumes) await orchestrator.delete(volume);
 });
 
-test('G4: the health RPCs want an id, then an existing volume, then lawful paths', async () => {
+test('G4: the health RPCs want an id, then an existing volume, then conforming paths', async () => {
   const { client, orchestrator } = running;
   await refused(client.controller.ControllerGetVolumeHealth({}), 'INVALID_ARGUMENT', /volume_id/);
   await refused(client.node.NodeGetVolumeHealth({}), 'INVALID_ARGUMENT', /volume_id/);

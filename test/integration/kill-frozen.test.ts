@@ -97,8 +97,8 @@ async function killWhileFrozen(cut: Promise<string>): Promise<boolean> {
 test('H19: writers on ext4, xfs and btrfs go on when the plugin is killed while it holds them frozen', async () => {
   const volumes = [await makeSlowVolume(orchestrator, 'slow', EXTENTS)];
   for (const type of FILE_SYSTEMS) {
-    const wish = { capability: mountCapability(type), sizeBytes: 320 * MIB };
-    const volume = await orchestrator.create(type, wish);
+    const spec = { capability: mountCapability(type), sizeBytes: 320 * MIB };
+    const volume = await orchestrator.create(type, spec);
     writers.push(new Writer(await orchestrator.bringUp(volume)));
     volumes.push(volume);
   }

@@ -111,7 +111,7 @@ function livesOf(
       () => scenarios.live(resident.kind, { resident }),
       () => scenarios.live(resident.kind, 'nowhere'),
     ]),
-    ...Array.from({ length: GROUPS }, () => () => scenarios.cutGroup(residents)),
+    ...Array.from({ length: GROUPS }, () => () => scenarios.takeGroup(residents)),
   ];
 }
 

@@ -55,8 +55,8 @@ for (const [kind, repeats] of [
 async function volumesOfAllKinds(label: string): Promise<HeldVolume[]> {
   const volumes: HeldVolume[] = [];
   for (const kind of [...FILE_SYSTEMS, 'block']) {
-    const wish = { capability: capabilityOf(kind), sizeBytes: SIZE };
-    const volume = await orchestrator.create(`${label}-${kind}`, wish);
+    const spec = { capability: capabilityOf(kind), sizeBytes: SIZE };
+    const volume = await orchestrator.create(`${label}-${kind}`, spec);
     const target = await orchestrator.bringUp(volume);
     if (kind !== 'block') writeFileSync(`${target}/data`, volume.id, { flush: true });
     volumes.push(volume);
@@ -114,8 +114,8 @@ test('after a reboot nothing is staged; staging again mends and finds all data',
 
 test('NE3: what grew while nothing was staged is found grown', async () => {
   for (const kind of FILE_SYSTEMS) {
-    const wish = { capability: capabilityOf(kind), sizeBytes: SIZE };
-    const volume = await orchestrator.create(`offline-${kind}`, wish);
+    const spec = { capability: capabilityOf(kind), sizeBytes: SIZE };
+    const volume = await orchestrator.create(`offline-${kind}`, spec);
     await orchestrator.bringUp(volume);
     await orchestrator.takeDown(volume);
     const { controller, node } = running.client;

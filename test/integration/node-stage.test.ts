@@ -201,20 +201,20 @@ rootTest('xfs on a volume that is too small is refused, and the volume stays fre
 rootTest('what was formatted and never marked as used is formatted again', async () => {
   const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
   const { backend } = node;
-  const markUsed = backend.markUsed.bind(backend);
+  const markInitialized = backend.markInitialized.bind(backend);
   const fails = async (): Promise<void> => {
     throw new Error('dead');
   };
-  backend.markUsed = fails;
+  backend.markInitialized = fails;
   for (const capability of [mountCapability('xfs'), blockCapability()]) {
     await assert.rejects(node.stage(volume, capability), /dead/);
     // The pool comes first: of the two marks, the catalogue's is never there alone.
     assert.equal((await node.catalogue.volumeById(volume.volumeId))?.fresh, true);
     assert.deepEqual(node.held(), NOTHING);
   }
-  backend.markUsed = markUsed;
+  backend.markInitialized = markInitialized;
   await node.stage(volume, mountCapability('ext4'));
-  assert.equal(await backend.isUsed(volume.volumeId), true);
+  assert.equal(await backend.isInitialized(volume.volumeId), true);
   await node.unstage(volume);
 });
 
@@ -222,7 +222,7 @@ rootTest(
   'what the pool calls used is not formatted, though its record calls it fresh',
   async () => {
     const volume = await node.makeVolume();
-    await node.backend.markUsed(volume.volumeId);
+    await node.backend.markInitialized(volume.volumeId);
     const staged = node.stage(volume, mountCapability('ext4'));
     await rejectsWith(staged, 'FAILED_PRECONDITION', /no known signature.*nothing was formatted/);
     await node.stage(volume, blockCapability());

@@ -61,7 +61,7 @@ rootTest('NU3: what an unknown volume of ours left mounted is cleaned up', async
 rootTest('NU4: a volume that is published is not unstaged', async () => {
   const volume = await node.makeVolume();
   for (const capability of [mountCapability(), blockCapability()]) {
-    if (capability['block'] !== null) await node.catalogue.markVolumeUsed(volume.volumeId);
+    if (capability['block'] !== null) await node.catalogue.markVolumeInitialized(volume.volumeId);
     await node.stage(volume, capability);
     await node.publish(volume, capability);
     const target = new RegExp(node.targetPath(volume.volumeId));

@@ -46,8 +46,8 @@ test('while one pool is away at a start, the volumes of the other are used and r
   const client = new CsiClient(`unix://${place.path('plugin.sock')}`);
   const orchestrator = new Orchestrator(place, () => client);
   const make = (pool: string): Promise<HeldVolume> => {
-    const wish = { capability: mountCapability('ext4'), sizeBytes: 32 * MIB };
-    return orchestrator.create(`in ${pool}`, { ...wish, parameters: { pool } });
+    const spec = { capability: mountCapability('ext4'), sizeBytes: 32 * MIB };
+    return orchestrator.create(`in ${pool}`, { ...spec, parameters: { pool } });
   };
   const start = async (): Promise<string> => {
     plugin = new PluginProcess(place, options);

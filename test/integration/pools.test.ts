@@ -113,8 +113,8 @@ test('a stop with a published volume leaves the embedded pool mounted, and work 
   const workspace = newWorkspace('published');
   const contents = new FileContents();
   let { plugin, orchestrator } = await start(workspace);
-  const wish = { capability: mountCapability('ext4'), sizeBytes: 16 * MIB };
-  const volume = await orchestrator.create('published', wish);
+  const spec = { capability: mountCapability('ext4'), sizeBytes: 16 * MIB };
+  const volume = await orchestrator.create('published', spec);
   await contents.work(await orchestrator.bringUp(volume), random);
   assert.equal(await plugin.stop(), 0);
   await contents.work(volume.targetPath, random);
@@ -204,19 +204,19 @@ test('pools on XFS and btrfs serve side by side, and each keeps its own', async 
   for (const [pool, path] of Object.entries(paths)) {
     const contents = new FileContents();
     const capability = mountCapability('ext4');
-    const wish = { capability, sizeBytes: 32 * MIB, parameters: { pool } };
-    const volume = await orchestrator.create(`in ${pool}`, wish);
+    const spec = { capability, sizeBytes: 32 * MIB, parameters: { pool } };
+    const volume = await orchestrator.create(`in ${pool}`, spec);
     assert.ok(existsSync(join(path, 'volumes', volume.id)));
     await contents.work(await orchestrator.bringUp(volume), random);
     const snapshotId = await orchestrator.snapshot(volume, `in ${pool}`);
     assert.ok(existsSync(join(path, 'snapshots', snapshotId)));
-    const other = { ...wish, parameters: { pool: pool === 'fast' ? 'large' : 'fast' }, snapshotId };
+    const other = { ...spec, parameters: { pool: pool === 'fast' ? 'large' : 'fast' }, snapshotId };
     await refused(
       orchestrator.create('across', other),
       'INVALID_ARGUMENT',
       /in the pool of its source/,
     );
-    const restored = await orchestrator.create(`of ${pool}`, { ...wish, snapshotId });
+    const restored = await orchestrator.create(`of ${pool}`, { ...spec, snapshotId });
     await contents.verify(await orchestrator.bringUp(restored));
     for (const held of [restored, volume]) {
       await orchestrator.takeDown(held);

@@ -99,13 +99,13 @@ test('SM26: a base that is lost is NOT_FOUND with the reason', async () => {
   await rejectsWith(
     delta(base, target),
     'NOT_FOUND',
-    /was deleted, .*because .*BLOCKDELTA_KEPT_BASES_COUNT.*; make a full backup/,
+    /was deleted, .*because .*BLOCKDELTA_RETAINED_BASES_COUNT.*; make a full backup/,
   );
   assert.deepEqual(await delta(newer, target), []);
   managers.backend.storage.lostBases.set(newer.snapshotId, 'the pool was repaired');
   // At once, and not only when the catalogue has learned of it.
   await rejectsWith(delta(newer, target), 'NOT_FOUND', /because the pool was repaired/);
-  await managers.deps.keptBases.settle(managers.backend);
+  await managers.deps.retainedBases.settle(managers.backend);
   await rejectsWith(delta(newer, target), 'NOT_FOUND', /because the pool was repaired/);
 });
 
@@ -120,6 +120,6 @@ test('SM28: a base is not forgotten under a stream, and deleting it again is no 
     assert.ok(managers.backend.storage.bases.has(base.snapshotId));
   });
   assert.deepEqual(ranges, [block(3)]);
-  await managers.deps.keptBases.settle(managers.backend);
+  await managers.deps.retainedBases.settle(managers.backend);
   assert.ok(!managers.backend.storage.bases.has(base.snapshotId));
 });

@@ -35,7 +35,7 @@ export interface TestServerOptions {
   socketMode?: number;
   /** Leave the gate closed, as while the pools start. */
   starting?: boolean;
-  startPatienceMs?: number;
+  startTimeoutMs?: number;
   requestMs?: number;
 }
 
@@ -74,7 +74,7 @@ export function makeServer(directory: string, options: TestServerOptions = {}): 
       socketMode: options.socketMode ?? 0o600,
       shutdownGraceMs: options.graceMs ?? 5000,
     },
-    startPatienceMs: options.startPatienceMs ?? 30_000,
+    startTimeoutMs: options.startTimeoutMs ?? 30_000,
     requestMs: options.requestMs ?? 20_000,
     logger: createLogger('debug', { write: (line) => lines.push(line) }),
   });

@@ -26,7 +26,7 @@ test('a stop while the pools start ends the calls that wait', async (t) => {
 test('while the pools take too long to start, what is there answers and the rest is UNAVAILABLE', async (t) => {
   const identity = fakeService('Identity', { unary: { Probe: async () => ({ ready: null }) } });
   const node = fakeService('Node', { unary: { NodeGetInfo: async () => ({ node_id: 'n' }) } });
-  const options = { services: [identity], starting: true, startPatienceMs: 20 };
+  const options = { services: [identity], starting: true, startTimeoutMs: 20 };
   const { server, client } = await startServer(t, options);
   await client.identity.Probe({});
   await rejectsWith(client.node.NodeGetInfo({}), 'UNAVAILABLE', /starting/);

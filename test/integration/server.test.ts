@@ -44,7 +44,7 @@ async function leaveStaleSocket(directory: string, path: string): Promise<void> 
 
 test('E17: a stale socket of a dead process is replaced', async (t) => {
   const directory = temporaryDirectory(t);
-  const made = makeServer(directory, { startPatienceMs: 10 });
+  const made = makeServer(directory, { startTimeoutMs: 10 });
   await leaveStaleSocket(directory, made.socketPath);
   assert.ok(statSync(made.socketPath).isSocket());
   await made.server.start();

@@ -1,5 +1,5 @@
 /**
- * Which devices a thin pool takes for its own: real loop devices and a real ledger under a played
+ * Which devices a thin pool takes for its own: real loop devices and a real ledger under a simulated
  * device-mapper. A start is killed at every step where the label moves.
  */
 import assert from 'node:assert/strict';

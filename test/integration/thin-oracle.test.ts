@@ -63,7 +63,7 @@ function source(
     sizeBytes,
     target: { deviceId: target, root: null },
     base: base === null ? null : { deviceId: base, root: null },
-    keptBase: null,
+    retainedBase: null,
   };
 }
 
@@ -112,7 +112,7 @@ function compareKept(
       path,
     }),
   );
-  const kept = { ...source(pool, null, target, live.sizeBytes), keptBase: { path } };
+  const kept = { ...source(pool, null, target, live.sizeBytes), retainedBase: { path } };
   assert.deepEqual(rangesOf(addon, kept, random), live.ranges);
 }
 

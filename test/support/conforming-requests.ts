@@ -1,6 +1,6 @@
 /**
- * A lawful request for every RPC, about objects that exist, for tests that make one field of it
- * unlawful. Sending one as it is may make or delete the objects called 'doomed', and nothing else.
+ * A conforming request for every RPC, about objects that exist, for tests that make one field of it
+ * nonconforming. Sending one as it is may make or delete the objects called 'doomed', and nothing else.
  */
 import { mkdirSync } from 'node:fs';
 import { blockCapability, type Message } from './csi-client.js';
@@ -8,7 +8,7 @@ import { createRequest, type HeldVolume, MIB } from './orchestrator.js';
 import { decodeMessage, encodeMessage, RawConnection } from './raw-call.js';
 import type { RunningPlugin } from './running-plugin.js';
 
-export class LawfulRequests {
+export class ConformingRequests {
   readonly #running: RunningPlugin;
   #volume: HeldVolume | undefined;
   #snapshotIds: string[] = [];
@@ -21,12 +21,12 @@ export class LawfulRequests {
   /** Makes a staged and published block volume with snapshots and a group snapshot. */
   async prepare(): Promise<void> {
     const { orchestrator } = this.#running;
-    this.#volume = await orchestrator.create('lawful');
+    this.#volume = await orchestrator.create('conforming');
     await orchestrator.bringUp(this.#volume);
     for (const name of ['first', 'second']) {
       this.#snapshotIds.push(await orchestrator.snapshot(this.#volume, name));
     }
-    this.#group = await this.#makeGroup('lawful');
+    this.#group = await this.#makeGroup('conforming');
   }
 
   /** One that has everything the RPC requires, and nothing else. */

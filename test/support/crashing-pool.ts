@@ -63,7 +63,7 @@ export class CrashingPool {
     const { backend } = this.rig;
     for (const id of this.#model.volumes.keys()) await backend.deleteVolume(id);
     for (const id of this.#model.snapshots.keys()) await backend.deleteSnapshot(id);
-    const { usable, lost } = await backend.keptBases();
+    const { usable, lost } = await backend.retainedBases();
     for (const { snapshotId } of [...usable, ...lost]) await backend.dropBase(snapshotId);
     await this.#assertHolds(new PoolModel());
     assert.equal((await this.rig.status()).usedDataBlocks, 0n, 'data blocks leaked');
@@ -120,10 +120,10 @@ export class CrashingPool {
   async #finish(change: Change, died: boolean, takeBack: boolean): Promise<void> {
     if (died) {
       const found = await this.#ids();
-      const lawful = [this.#model.ids, change.after.ids];
+      const conforming = [this.#model.ids, change.after.ids];
       assert.ok(
-        lawful.some((ids) => `${ids}` === `${found}`),
-        `${found} is neither of ${lawful}`,
+        conforming.some((ids) => `${ids}` === `${found}`),
+        `${found} is neither of ${conforming}`,
       );
     }
     if (died && change.undo !== undefined) await change.undo(this.#backend);
@@ -168,7 +168,7 @@ export class CrashingPool {
       (v) => ![attached, detached].includes(v),
     )) {
       await this.#backend.deleteVolume(id);
-      assert.equal(await this.#backend.isUsed(id), false);
+      assert.equal(await this.#backend.isInitialized(id), false);
       this.#model.volumes.delete(id);
     }
     for (const id of [...this.#model.snapshots.keys()].filter((s) => s !== snapshot)) {

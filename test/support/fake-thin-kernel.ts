@@ -5,7 +5,7 @@
 import { SystemError } from '../../src/base/errors.js';
 import type {
   DmDevice,
-  ThinCutMember,
+  NewThinSnapshot,
   ThinPoolMode,
   ThinPoolStatus,
 } from '../../src/native/dm-addon.js';
@@ -75,14 +75,14 @@ export class FakeThinKernel implements NativeRunner {
         return { status: this.#status() };
       case 'thinMessages':
         return this.#tell((request as { messages: string[] }).messages);
-      case 'thinCut':
-        return this.#cut((request as { members: ThinCutMember[] }).members);
+      case 'takeThinSnapshots':
+        return this.#cut((request as { members: NewThinSnapshot[] }).members);
       case 'thinSuperblock':
         return { superblock: this.#superblock() };
       case 'thinDevices':
         return this.#devices((request as { deviceIds: number[] | null }).deviceIds);
       default:
-        throw new Error(`the played kernel has no ${method}`);
+        throw new Error(`the simulated kernel has no ${method}`);
     }
   }
 
@@ -171,7 +171,7 @@ export class FakeThinKernel implements NativeRunner {
     if (!this.thin.delete(deviceId)) throw refuse('ENODATA');
   }
 
-  #cut(members: readonly ThinCutMember[]): object {
+  #cut(members: readonly NewThinSnapshot[]): object {
     if (this.mode !== 'rw') throw failure('THIN_POOL_MODE', 'cut', this.mode);
     const made: number[] = [];
     try {
@@ -183,7 +183,7 @@ export class FakeThinKernel implements NativeRunner {
       for (const id of made) this.thin.delete(id);
       throw thrown;
     }
-    return { cutTimeNs: BigInt(this.time), suspendedNs: 0n, status: this.#status() };
+    return { takenAtNs: BigInt(this.time), suspendedNs: 0n, status: this.#status() };
   }
 
   #devices(deviceIds: readonly number[] | null): object {

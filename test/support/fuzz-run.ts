@@ -16,7 +16,7 @@ const MAX_FAULTS = 10;
 /** Ids of one kind that requests are made about: the latest. */
 const MAX_IDS = 30;
 
-/** What a lawful request may be answered with, and so what any request may. */
+/** What a conforming request may be answered with, and so what any request may. */
 const ALLOWED: ReadonlySet<number> = new Set([
   StatusCode.OK,
   StatusCode.INVALID_ARGUMENT,

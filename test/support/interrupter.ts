@@ -6,7 +6,7 @@
  * A step is whatever changes something outside: one message to a pool, one device made, one record
  * written. A call of several steps (messages, a cut of several volumes) is stopped between them too.
  */
-import type { ThinCutMember } from '../../src/native/dm-addon.js';
+import type { NewThinSnapshot } from '../../src/native/dm-addon.js';
 import type { NativeRunner, UnaryMethod } from '../../src/native/pool.js';
 
 /** Calls that only ask: they are no steps. */
@@ -23,9 +23,9 @@ const ASKING: readonly string[] = [
   'device',
   'devices',
   'openTransaction',
-  'isUsed',
-  'keptBases',
-  'keptBase',
+  'isInitialized',
+  'retainedBases',
+  'retainedBase',
   'pool',
 ];
 
@@ -105,13 +105,13 @@ const NEVER = new Promise<never>(() => undefined);
 
 interface Cut {
   pool: string;
-  members: ThinCutMember[];
+  members: NewThinSnapshot[];
 }
 
 /** A cut holds all still, makes one after the other, and lets go. */
 function partsOf(method: UnaryMethod, request: unknown): number {
   if (method === 'thinMessages') return (request as { messages: string[] }).messages.length;
-  return method === 'thinCut' ? (request as Cut).members.length + 2 : 1;
+  return method === 'takeThinSnapshots' ? (request as Cut).members.length + 2 : 1;
 }
 
 async function doInPart(

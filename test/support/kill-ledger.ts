@@ -46,8 +46,8 @@ export class KillLedger {
     const isHalfGone = missing.length > 0 && missing.length < this.#leaving.length;
     assert.ok(!isHalfGone, `only some are gone: ${missing} of ${this.#leaving}`);
     const strange = listed.filter((id) => !this.#known.has(id));
-    const isLawful = strange.length === 0 || strange.length === made;
-    assert.ok(isLawful, `made twice, in part, or undead: ${strange}`);
+    const isConforming = strange.length === 0 || strange.length === made;
+    assert.ok(isConforming, `made twice, in part, or undead: ${strange}`);
     const held = ['volumes', 'snapshots'].flatMap((kind) => readdirSync(join(this.poolPath, kind)));
     assert.deepEqual(held.sort(), listed.sort(), 'what the pool holds is what is listed');
   }

@@ -18,7 +18,7 @@ import {
   MIB,
   Orchestrator,
   untilSettled,
-  type VolumeWish,
+  type VolumeSpec,
 } from './orchestrator.js';
 import type { Random } from './random.js';
 import { statusOf } from './refusal.js';
@@ -134,7 +134,7 @@ export class KillScenarios {
   }
 
   /** Cuts a group snapshot of busy volumes and deletes the one before. */
-  async cutGroup(residents: readonly Resident[]): Promise<void> {
+  async takeGroup(residents: readonly Resident[]): Promise<void> {
     const name = this.#name('group');
     const volumes = residents.map(({ volume }) => volume);
     const label = 'CreateVolumeGroupSnapshot';
@@ -200,8 +200,8 @@ export class KillScenarios {
   async #create(kind: VolumeKind, origin: Origin): Promise<HeldVolume> {
     const name = this.#name('volume');
     const capability = kind === 'block' ? blockCapability() : mountCapability(kind);
-    const wish: VolumeWish = { capability, sizeBytes: SIZES[kind], ...sourceOf(origin) };
-    const create = () => this.#orchestrator.create(name, wish);
+    const spec: VolumeSpec = { capability, sizeBytes: SIZES[kind], ...sourceOf(origin) };
+    const create = () => this.#orchestrator.create(name, spec);
     const label = labelOf(origin);
     const volume =
       origin !== 'nowhere' && 'resident' in origin
@@ -334,7 +334,7 @@ export class KillScenarios {
 const contentsOf = (origin: Exclude<Origin, 'nowhere'>): Contents =>
   'snapshot' in origin ? origin.snapshot.contents : origin.resident.contents;
 
-function sourceOf(origin: Origin): VolumeWish {
+function sourceOf(origin: Origin): VolumeSpec {
   if (origin === 'nowhere') return {};
   if ('snapshot' in origin) return { snapshotId: origin.snapshot.id };
   return { volumeId: origin.resident.volume.id };

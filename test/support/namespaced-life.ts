@@ -13,8 +13,8 @@ const workspace = new Workspace('namespaced');
 const plugin = await Plugin.start(workspace);
 try {
   const orchestrator = new Orchestrator(workspace, () => plugin.client);
-  const wish = { capability: mountCapability('ext4'), sizeBytes: 32 * MIB };
-  const volume = await orchestrator.create('namespaced', wish);
+  const spec = { capability: mountCapability('ext4'), sizeBytes: 32 * MIB };
+  const volume = await orchestrator.create('namespaced', spec);
   await orchestrator.bringUp(volume);
   writeFileSync(join(volume.targetPath, 'file'), 'content', { flush: true });
   await orchestrator.takeDown(volume);

@@ -1,5 +1,5 @@
 /**
- * A lawful orchestrator: makes the directories that CSI asks of it, calls in the lawful order, and
+ * A conforming orchestrator: makes the directories that CSI asks of it, calls in the conforming order, and
  * repeats what was answered ABORTED. It keeps no state beyond what it gives out.
  */
 import { mkdir } from 'node:fs/promises';
@@ -11,7 +11,7 @@ import type { Workspace } from './workspace.js';
 
 export const MIB = 1 << 20;
 
-export interface VolumeWish {
+export interface VolumeSpec {
   capability?: Message;
   sizeBytes?: number;
   snapshotId?: string;
@@ -43,9 +43,9 @@ export class Orchestrator {
     private readonly clientNow: () => CsiClient,
   ) {}
 
-  async create(name: string, wish: VolumeWish = {}): Promise<HeldVolume> {
-    const capability = wish.capability ?? blockCapability();
-    const { volume } = await this.clientNow().controller.CreateVolume(createRequest(name, wish));
+  async create(name: string, spec: VolumeSpec = {}): Promise<HeldVolume> {
+    const capability = spec.capability ?? blockCapability();
+    const { volume } = await this.clientNow().controller.CreateVolume(createRequest(name, spec));
     return this.hold(name, volume, capability);
   }
 
@@ -203,18 +203,18 @@ export class Orchestrator {
   }
 }
 
-export function createRequest(name: string, wish: VolumeWish = {}): Message {
-  const sizeBytes = wish.sizeBytes ?? 8 * MIB;
+export function createRequest(name: string, spec: VolumeSpec = {}): Message {
+  const sizeBytes = spec.sizeBytes ?? 8 * MIB;
   return {
     name,
     capacity_range: { required_bytes: sizeBytes, limit_bytes: sizeBytes },
-    volume_capabilities: [wish.capability ?? blockCapability()],
-    parameters: wish.parameters ?? {},
-    ...contentSource(wish),
+    volume_capabilities: [spec.capability ?? blockCapability()],
+    parameters: spec.parameters ?? {},
+    ...contentSource(spec),
   };
 }
 
-function contentSource({ snapshotId, volumeId }: VolumeWish): Message {
+function contentSource({ snapshotId, volumeId }: VolumeSpec): Message {
   if (snapshotId !== undefined) {
     return { volume_content_source: { snapshot: { snapshot_id: snapshotId } } };
   }

@@ -10,9 +10,9 @@ export interface FuzzWorld {
   sources: Map<string, string>;
   /** Each with its members. */
   groups: { id: string; snapshotIds: string[] }[];
-  /** Below the workspace: lawful ones, links, files, directories that hold something. */
+  /** Below the workspace: conforming ones, links, files, directories that hold something. */
   paths: readonly string[];
-  /** Directories that are not empty, and so no volume may be published at. Not to stage in, which is lawful. */
+  /** Directories that are not empty, and so no volume may be published at. Not to stage in, which is conforming. */
   otherPaths: readonly string[];
   stagingPaths: readonly string[];
   targetPaths: readonly string[];

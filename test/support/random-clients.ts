@@ -14,7 +14,7 @@ import { statusOf } from './refusal.js';
 import type { Workspace } from './workspace.js';
 
 const NAMES = Array.from({ length: 12 }, (_, index) => `name ${index}`);
-/** What may happen to anybody in a crowd. Everything else is a fault of the plugin. */
+/** What may happen to anybody in a contention. Everything else is a fault of the plugin. */
 const ALLOWED: readonly StatusName[] = [
   'OK',
   'ABORTED',
@@ -31,7 +31,7 @@ interface Known {
   isDeletionAnswered: boolean;
 }
 
-export class Crowd {
+export class Contention {
   readonly volumes = new Map<string, Known>();
   readonly snapshots = new Map<string, Known>();
   readonly statuses = new Map<string, number>();
@@ -154,10 +154,10 @@ export class Crowd {
   }
 
   async #createVolume(client: CsiClient, name: string, snapshotId?: string): Promise<void> {
-    const wish = { capability: capabilityOf(name), sizeBytes: 16 * MIB };
+    const spec = { capability: capabilityOf(name), sizeBytes: 16 * MIB };
     const source = snapshotId === undefined ? {} : { snapshotId };
     const before = this.#certainVolume(name);
-    const request = createRequest(name, { ...wish, ...source });
+    const request = createRequest(name, { ...spec, ...source });
     const { volume } = await client.controller.CreateVolume(request);
     const id: string = volume.volume_id;
     // Another volume of this name, that nobody has asked to delete, was there all the time.

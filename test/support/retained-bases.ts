@@ -2,22 +2,22 @@
 import { createLogger } from '../../src/base/logger.js';
 import type { AsyncCatalogue } from '../../src/catalogue/records.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
-import { KeptBases } from '../../src/volumes/retained-bases.js';
-import type { KeptBaseLimits } from '../../src/volumes/retention.js';
+import { RetainedBases } from '../../src/volumes/retained-bases.js';
+import type { RetainedBaseLimits } from '../../src/volumes/retention.js';
 
 export type LogLine = Record<string, unknown>;
 
-export function testKeptBases(
+export function testRetainedBases(
   catalogue: AsyncCatalogue,
-  { locks, ...limits }: Partial<KeptBaseLimits> & { locks?: OperationLocks } = {},
-): { keptBases: KeptBases; log: LogLine[] } {
+  { locks, ...limits }: Partial<RetainedBaseLimits> & { locks?: OperationLocks } = {},
+): { retainedBases: RetainedBases; log: LogLine[] } {
   const log: LogLine[] = [];
   const stream = { write: (line: string) => void log.push(JSON.parse(line) as LogLine) };
-  const keptBases = new KeptBases({
+  const retainedBases = new RetainedBases({
     catalogue,
     locks: locks ?? new OperationLocks(),
     limits: { perVolume: 16, ageMs: 3_600_000, poolBytes: 1n << 30n, ...limits },
     logger: createLogger('info', stream),
   });
-  return { keptBases, log };
+  return { retainedBases, log };
 }

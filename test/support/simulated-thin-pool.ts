@@ -1,5 +1,5 @@
 /**
- * The rooms of a thin pool on a played kernel and a real ledger, and a process that is killed at any
+ * The rooms of a thin pool on a simulated kernel and a real ledger, and a process that is killed at any
  * step: a call of the kernel or of the ledger that never happens, or whose answer is never seen.
  */
 import assert from 'node:assert/strict';
@@ -7,14 +7,14 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { SnapshotMember } from '../../src/backends/backend.js';
-import type { ThinKeptBases } from '../../src/backends/thin/bookmarks/bookmarks.js';
+import type { Bookmarks } from '../../src/backends/thin/bookmarks/bookmarks.js';
 import type { AsyncLedger, Ledger } from '../../src/backends/thin/ledger/ledger.js';
 import { openSqliteLedger } from '../../src/backends/thin/ledger/sqlite-ledger.js';
-import { MetadataLook } from '../../src/backends/thin/metadata/metadata-reader.js';
+import { MetadataReader } from '../../src/backends/thin/metadata/metadata-reader.js';
 import { PoolNames } from '../../src/backends/thin/pool/pool-names.js';
 import { PoolTransactions } from '../../src/backends/thin/pool/pool-transaction.js';
 import { ThinPool } from '../../src/backends/thin/pool/thin-pool.js';
-import { ThinCuts } from '../../src/backends/thin/thin-copies.js';
+import { ThinCopies } from '../../src/backends/thin/thin-copies.js';
 import { ThinSnapshots } from '../../src/backends/thin/thin-snapshots.js';
 import { ThinVolumes } from '../../src/backends/thin/thin-volumes.js';
 import { VolumeDevices } from '../../src/backends/thin/volume-devices.js';
@@ -55,11 +55,11 @@ export class Steps {
 }
 
 /** One process that works with the pool. */
-export class PlayedProcess {
+export class SimulatedProcess {
   readonly steps = new Steps();
   readonly pool: ThinPool;
   readonly queue = new PoolQueue();
-  readonly look: MetadataLook;
+  readonly look: MetadataReader;
   readonly transactions: PoolTransactions;
   readonly devices: VolumeDevices;
   readonly volumes: ThinVolumes;
@@ -69,7 +69,7 @@ export class PlayedProcess {
     kernel: FakeThinKernel,
     /** On this thread: the tests open hundreds. */
     readonly ledger: Ledger & { close(): void },
-    patienceMs: number,
+    timeoutMs: number,
   ) {
     kernel.before = () => this.steps.begin();
     kernel.after = () => this.steps.end();
@@ -82,23 +82,23 @@ export class PlayedProcess {
     this.pool = new ThinPool(kernel, 'default', names);
     const parts = { native: kernel, ledger: counted, pool: this.pool };
     const metadataPath = '/dev/metadata';
-    this.look = new MetadataLook({ ...parts, queue, metadataPath, patienceMs });
+    this.look = new MetadataReader({ ...parts, queue, metadataPath, timeoutMs });
     this.transactions = new PoolTransactions({ ...parts, queue, look: this.look });
     this.devices = new VolumeDevices(kernel, counted, this.pool, queue);
     const { look, transactions, devices } = this;
-    const cuts = new ThinCuts({ ...parts, look, transactions, devices });
+    const cuts = new ThinCopies({ ...parts, look, transactions, devices });
     this.volumes = new ThinVolumes({ ...parts, look, transactions, devices, cuts });
     this.snapshots = new ThinSnapshots({
       ...{ ...parts, look, transactions, devices, cuts, metadataPath },
       ...{ poolName: 'default', volumes: this.volumes },
-      keptBases: {} as ThinKeptBases,
+      retainedBases: {} as Bookmarks,
     });
   }
 
-  static start(kernel: FakeThinKernel, directory: string, patienceMs = 0): PlayedProcess {
+  static start(kernel: FakeThinKernel, directory: string, timeoutMs = 0): SimulatedProcess {
     const ledger = openSqliteLedger(join(directory, 'pool.sqlite'));
     ledger.makePool(65536n);
-    return new PlayedProcess(kernel, ledger, patienceMs);
+    return new SimulatedProcess(kernel, ledger, timeoutMs);
   }
 
   #counted(ledger: Ledger): AsyncLedger {
@@ -116,7 +116,7 @@ export class PlayedProcess {
 }
 
 /** Of all volumes, in bytes. */
-export const PLAYED_SIZE = 1n << 20n;
+export const SIMULATED_SIZE = 1n << 20n;
 
 /** Snapshots sN of the volumes vN. */
 export function membersOf(...numbers: string[]): SnapshotMember[] {
@@ -127,16 +127,16 @@ export function membersOf(...numbers: string[]): SnapshotMember[] {
  * A pool with volumes v1 and v2 and a snapshot s0 of v1, for as long as a test takes; its processes are
  * started one after the other on one ledger.
  */
-export class PlayedPool {
+export class SimulatedPool {
   readonly kernel = new FakeThinKernel();
   readonly #directory = mkdtempSync(join(tmpdir(), 'blockdelta-played-pool-'));
-  #process: PlayedProcess | null = null;
+  #process: SimulatedProcess | null = null;
 
-  static async use(work: (pool: PlayedPool) => Promise<void>): Promise<void> {
-    const pool = new PlayedPool();
+  static async use(work: (pool: SimulatedPool) => Promise<void>): Promise<void> {
+    const pool = new SimulatedPool();
     try {
       const { volumes, snapshots } = pool.start();
-      for (const id of ['v1', 'v2']) await volumes.create(id, PLAYED_SIZE);
+      for (const id of ['v1', 'v2']) await volumes.create(id, SIMULATED_SIZE);
       await snapshots.create([{ volumeId: 'v1', snapshotId: 's0' }]);
       await work(pool);
     } finally {
@@ -145,14 +145,14 @@ export class PlayedPool {
     }
   }
 
-  start(patienceMs?: number): PlayedProcess {
+  start(timeoutMs?: number): SimulatedProcess {
     this.#process?.ledger.close();
-    this.#process = PlayedProcess.start(this.kernel, this.#directory, patienceMs);
+    this.#process = SimulatedProcess.start(this.kernel, this.#directory, timeoutMs);
     return this.#process;
   }
 
   /** Ids of the thin devices that exist, by what the ledger says they are. */
-  assertAgreement(process: PlayedProcess): string[] {
+  assertAgreement(process: SimulatedProcess): string[] {
     const { ledger } = process;
     assert.equal(ledger.openTransaction(), null);
     assert.equal(ledger.pool().transactionId, this.kernel.transactionId);

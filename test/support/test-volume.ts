@@ -1,4 +1,4 @@
-/** A volume of a running plugin, and its snapshots, as a lawful orchestrator would handle them. */
+/** A volume of a running plugin, and its snapshots, as a conforming orchestrator would handle them. */
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { blockCapability, type CsiClient, type Message, mountCapability } from './csi-client.js';

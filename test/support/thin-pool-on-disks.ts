@@ -1,6 +1,6 @@
 /**
  * A thin pool on two disks that can fail, whose plugin is restarted and whose power is cut: what tests
- * of its soundness are played on. Volumes are written through their devices as a workload would.
+ * of its soundness are simulated on. Volumes are written through their devices as a workload would.
  */
 import assert from 'node:assert/strict';
 import { closeSync, fsyncSync, openSync } from 'node:fs';
@@ -200,7 +200,7 @@ export class ThinPoolOnDisks {
 
   /** As volumes/retained-bases.ts deletes a snapshot. */
   async keepAndDelete({ id }: WorldSnapshot): Promise<void> {
-    assert.notEqual(await this.backend.keepBase(id), null);
+    assert.notEqual(await this.backend.retainBase(id), null);
     await this.backend.deleteSnapshot(id);
   }
 
@@ -223,7 +223,7 @@ export class ThinPoolOnDisks {
 
   /** Why the base is lost; null: it is not. */
   async lossOf({ id }: WorldSnapshot): Promise<string | null> {
-    const { lost } = await this.backend.keptBases();
+    const { lost } = await this.backend.retainedBases();
     return lost.find(({ snapshotId }) => snapshotId === id)?.reason ?? null;
   }
 

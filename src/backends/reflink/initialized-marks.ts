@@ -11,7 +11,7 @@ import type { PoolDirectory } from './pool-directory.js';
 import { isObjectName, type PoolLayout } from './pool-layout.js';
 import { statOrNull } from './pool-space.js';
 
-export class UsedMarks {
+export class InitializedMarks {
   constructor(
     private readonly native: NativeRunner,
     private readonly directory: PoolDirectory,
@@ -19,7 +19,7 @@ export class UsedMarks {
 
   async set(volumeId: string): Promise<void> {
     await this.directory.use(async ({ layout }) => {
-      await writeFile(layout.usedMark(volumeId), '', { mode: 0o600 });
+      await writeFile(layout.initializedMark(volumeId), '', { mode: 0o600 });
       // Also if the file was there already: an earlier call may have been killed before this.
       await this.native.run('flush', { path: layout.used });
     });
@@ -27,7 +27,7 @@ export class UsedMarks {
 
   has(volumeId: string): Promise<boolean> {
     return this.directory.use(
-      async ({ layout }) => (await statOrNull(layout.usedMark(volumeId))) !== null,
+      async ({ layout }) => (await statOrNull(layout.initializedMark(volumeId))) !== null,
     );
   }
 
@@ -51,6 +51,6 @@ export class UsedMarks {
   }
 
   async #remove(layout: PoolLayout, volumeId: string): Promise<void> {
-    await this.native.run('removeFile', { path: layout.usedMark(volumeId) });
+    await this.native.run('removeFile', { path: layout.initializedMark(volumeId) });
   }
 }

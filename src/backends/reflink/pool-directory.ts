@@ -18,7 +18,7 @@ import { CsiError, errorCode } from '../../base/errors.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { PoolSpace } from '../pool-account.js';
 import { claimDirectory, type PoolClaim, readOrNull } from '../pool-claim.js';
-import { PatientQuestion } from '../single-flight.js';
+import { SingleFlight } from '../single-flight.js';
 import { EmbeddedPool, type EmbeddedPoolOptions } from './embedded-pool.js';
 import { type DirectoryIdentity, HeldDirectories } from './held-directories.js';
 import { PoolLayout, temporary } from './pool-layout.js';
@@ -38,14 +38,14 @@ export class PoolDirectory {
   /** Of the pool's directories, as HeldDirectories lists them; empty before the start. */
   #known: DirectoryIdentity[] = [];
   #uuid: string | null = null;
-  readonly #reached: PatientQuestion<void>;
+  readonly #reached: SingleFlight<void>;
 
   constructor(native: NativeRunner, options: ReflinkPoolOptions) {
     this.#native = native;
     this.#options = options;
     this.#embedded = new EmbeddedPool(native, options);
     this.#layout = new PoolLayout(options.directory);
-    this.#reached = new PatientQuestion(
+    this.#reached = new SingleFlight(
       () => this.#look(),
       CHECK_TIMEOUT_MS,
       () =>

@@ -45,7 +45,7 @@ export class PoolLayout {
     return join(this.volumes, checked(volumeId));
   }
 
-  usedMark(volumeId: string): string {
+  initializedMark(volumeId: string): string {
     return join(this.used, checked(volumeId));
   }
 

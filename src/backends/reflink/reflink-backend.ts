@@ -12,16 +12,16 @@ import type { NativeRunner } from '../../native/pool.js';
 import type {
   Attachment,
   Backend,
-  KeptBases,
   PoolCapacity,
   PoolContents,
   PoolObject,
-  SnapshotCut,
+  RetainedBases,
   SnapshotMember,
   StorageCondition,
+  TakenSnapshots,
 } from '../backend.js';
 import type { SpacePolicy } from '../pool-account.js';
-import { UsedMarks } from './initialized-marks.js';
+import { InitializedMarks } from './initialized-marks.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
 import { isObjectName, isTemporaryName, temporary } from './pool-layout.js';
 import { poolCapacity, statAll, statOrNull } from './pool-space.js';
@@ -36,7 +36,7 @@ export class ReflinkBackend implements Backend {
   readonly #policy: SpacePolicy;
   readonly #volumes: VolumeFiles;
   readonly #snapshots: SnapshotFiles;
-  readonly #marks: UsedMarks;
+  readonly #marks: InitializedMarks;
   readonly #promises: SpacePromises;
 
   constructor(native: NativeRunner, options: ReflinkPoolOptions & SpacePolicy) {
@@ -47,7 +47,7 @@ export class ReflinkBackend implements Backend {
     this.#directory = new PoolDirectory(native, options);
     this.#volumes = new VolumeFiles(native, pool, this.#directory);
     this.#snapshots = new SnapshotFiles(native, pool, this.#directory, this.#volumes);
-    this.#marks = new UsedMarks(native, this.#directory);
+    this.#marks = new InitializedMarks(native, this.#directory);
     this.#promises = new SpacePromises(this.#directory, options);
   }
 
@@ -107,19 +107,19 @@ export class ReflinkBackend implements Backend {
     return this.#volumes.check(volumeId, sizeBytes);
   }
 
-  markUsed(volumeId: string): Promise<void> {
+  markInitialized(volumeId: string): Promise<void> {
     return this.#marks.set(volumeId);
   }
 
-  isUsed(volumeId: string): Promise<boolean> {
+  isInitialized(volumeId: string): Promise<boolean> {
     return this.#marks.has(volumeId);
   }
 
-  usedVolumes(): Promise<ReadonlySet<string>> {
+  initializedVolumes(): Promise<ReadonlySet<string>> {
     return this.#marks.all();
   }
 
-  async createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
+  async createSnapshots(members: readonly SnapshotMember[]): Promise<TakenSnapshots> {
     await this.#promises.makeRoomToRewrite();
     return this.#snapshots.create(members);
   }
@@ -188,11 +188,11 @@ export class ReflinkBackend implements Backend {
   }
 
   /** Which extents were shared with a file that is gone cannot be known: a base is kept by keeping it. */
-  async keepBase(): Promise<null> {
+  async retainBase(): Promise<null> {
     return null;
   }
 
-  async keptBases(): Promise<KeptBases> {
+  async retainedBases(): Promise<RetainedBases> {
     return { usable: [], lost: [] };
   }
 

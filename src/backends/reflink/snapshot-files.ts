@@ -3,9 +3,9 @@
  * removal. Knows volumes only as what is cut.
  */
 import { CsiError, errorCode } from '../../base/errors.js';
-import type { CutMember, FileState, SnapshotFile } from '../../native/addon.js';
+import type { FileState, NewSnapshotFile, SnapshotFile } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
-import type { SnapshotCut, SnapshotMember } from '../backend.js';
+import type { SnapshotMember, TakenSnapshots } from '../backend.js';
 import type { HeldDirectories } from './held-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';
@@ -23,11 +23,11 @@ export class SnapshotFiles {
     return this.directory.layout.snapshot(snapshotId);
   }
 
-  async create(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
+  async create(members: readonly SnapshotMember[]): Promise<TakenSnapshots> {
     const sources: NamedCutSource[] = [];
     try {
       return await this.directory.use(async (held) => {
-        const requests: CutMember[] = [];
+        const requests: NewSnapshotFile[] = [];
         for (const { volumeId, snapshotId } of members) {
           const source = await this.volumes.cutSource(held, volumeId);
           sources.push({ ...source, volumeId });
@@ -35,12 +35,12 @@ export class SnapshotFiles {
           requests.push({ ...source, temporaryPath: temporary(finalPath), finalPath });
         }
         await this.volumes.assertWrites(held, sources);
-        const { cutTimeNs } = await this.native.run('cutSnapshots', { members: requests });
+        const { takenAtNs } = await this.native.run('takeSnapshots', { members: requests });
         const sizesBytes: bigint[] = [];
         for (const { snapshotId } of members) {
           sizesBytes.push((await this.#state(held, snapshotId)).sizeBytes);
         }
-        return { creationTimeNs: cutTimeNs, sizesBytes };
+        return { creationTimeNs: takenAtNs, sizesBytes };
       });
     } catch (thrown) {
       throw await this.volumes.explainCut(thrown, sources);

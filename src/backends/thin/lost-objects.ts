@@ -16,7 +16,7 @@ export function lostSnapshot(snapshotId: string, pool: string, cause?: unknown):
 }
 
 /** What was kept of a deleted snapshot. */
-export function lostBase(snapshotId: string, reason: string): CsiError {
+export function invalidatedBase(snapshotId: string, reason: string): CsiError {
   return CsiError.notFound(
     `snapshot ${snapshotId} was deleted, and what was kept of it is lost because ${reason}; make a full backup`,
   );

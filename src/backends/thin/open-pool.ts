@@ -3,12 +3,12 @@
  */
 import { CsiError } from '../../base/errors.js';
 import { PoolQueue } from '../../base/serial-queue.js';
-import { answerWithin } from '../../base/timeout.js';
+import { withTimeout } from '../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { OnEvent } from '../events.js';
-import { ThinKeptBases } from './bookmarks/bookmarks.js';
+import { Bookmarks } from './bookmarks/bookmarks.js';
 import type { OpenLedger } from './ledger/ledger.js';
-import { MetadataLook } from './metadata/metadata-reader.js';
+import { MetadataReader } from './metadata/metadata-reader.js';
 import { attachedVolumes, recoverDevices } from './pool/device-mapper.js';
 import type { PoolDevices } from './pool/pool-devices.js';
 import { PoolGrowth } from './pool/pool-growth.js';
@@ -19,7 +19,7 @@ import { bootId, PoolOpening, type PreparedPool } from './pool/pool-opening.js';
 import type { PoolFeatures } from './pool/pool-table.js';
 import { PoolTransactions } from './pool/pool-transaction.js';
 import { ThinPool } from './pool/thin-pool.js';
-import { ThinCuts } from './thin-copies.js';
+import { ThinCopies } from './thin-copies.js';
 import { ThinSnapshots } from './thin-snapshots.js';
 import { ThinVolumes } from './thin-volumes.js';
 import { VolumeDevices } from './volume-devices.js';
@@ -41,12 +41,12 @@ export interface OpenPoolDependencies {
 export class OpenPool {
   readonly ledger: OpenLedger;
   readonly pool: ThinPool;
-  readonly look: MetadataLook;
+  readonly look: MetadataReader;
   readonly transactions: PoolTransactions;
   readonly attachments: VolumeDevices;
   readonly volumes: ThinVolumes;
   readonly snapshots: ThinSnapshots;
-  readonly keptBases: ThinKeptBases;
+  readonly retainedBases: Bookmarks;
   readonly #monitor: PoolMonitor;
   readonly #deps: OpenPoolDependencies;
 
@@ -61,7 +61,7 @@ export class OpenPool {
     this.#deps = deps;
     this.ledger = ledger;
     this.pool = pool;
-    this.look = new MetadataLook({ native, ledger, pool, queue, metadataPath });
+    this.look = new MetadataReader({ native, ledger, pool, queue, metadataPath });
     const { look } = this;
     this.transactions = new PoolTransactions({ ledger, pool, queue, look });
     this.attachments = new VolumeDevices(native, ledger, pool, queue);
@@ -72,9 +72,9 @@ export class OpenPool {
       transactions: this.transactions,
       devices: this.attachments,
     };
-    const cuts = new ThinCuts({ ...parts, native });
+    const cuts = new ThinCopies({ ...parts, native });
     this.volumes = new ThinVolumes({ ...parts, cuts });
-    this.keptBases = new ThinKeptBases({
+    this.retainedBases = new Bookmarks({
       ...parts,
       native,
       directory: deps.directory,
@@ -85,13 +85,13 @@ export class OpenPool {
     this.snapshots = new ThinSnapshots({
       ...parts,
       ...{ cuts, metadataPath, poolName: pool.pool, volumes: this.volumes },
-      keptBases: this.keptBases,
+      retainedBases: this.retainedBases,
     });
     const growing = { ledger, pool, queue, devices: deps.devices, opened, dataBlockBytes };
     const growth = new PoolGrowth({ ...growing, features, onEvent });
     this.#monitor = new PoolMonitor({
       ...{ pool, growth, metadata: look, onEvent, lowWaterPercent: features.lowWaterPercent },
-      onStatus: (status) => this.keptBases.observe(status),
+      onStatus: (status) => this.retainedBases.observe(status),
     });
   }
 
@@ -115,7 +115,7 @@ export class OpenPool {
     const prepared = await new PoolOpening({ ...deps, pool }).prepare();
     const open = new OpenPool(deps, pool, prepared);
     // Before the pool is active: a start that is killed behind that finds nothing of its history.
-    await open.keptBases.review(prepared.history);
+    await open.retainedBases.review(prepared.history);
     await prepared.activate();
     await deps.ledger.recordStart(await bootId(), prepared.passesDiscards);
     await open.#settle();
@@ -135,7 +135,7 @@ export class OpenPool {
    */
   async close(): Promise<void> {
     const { pool, onEvent } = this.#deps;
-    await answerWithin(this.#close(), CLOSE_TIMEOUT_MS, () =>
+    await withTimeout(this.#close(), CLOSE_TIMEOUT_MS, () =>
       onEvent({
         level: 'error',
         message: `pool '${pool}' does not answer and is left active; look at its devices`,

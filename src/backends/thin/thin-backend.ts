@@ -16,18 +16,18 @@ import type { NativeRunner } from '../../native/pool.js';
 import type {
   Attachment,
   Backend,
-  KeptBase,
-  KeptBases,
   PoolCapacity,
   PoolContents,
-  SnapshotCut,
+  RetainedBase,
+  RetainedBases,
   SnapshotMember,
   StorageCondition,
+  TakenSnapshots,
 } from '../backend.js';
 import type { OnEvent } from '../events.js';
 import type { SpacePolicy } from '../pool-account.js';
 import { claimDirectory, type PoolClaim } from '../pool-claim.js';
-import { PatientQuestion } from '../single-flight.js';
+import { SingleFlight } from '../single-flight.js';
 import { openLedger } from './ledger/ledger-client.js';
 import { OpenPool } from './open-pool.js';
 import { assertDeviceMapper } from './pool/device-mapper.js';
@@ -55,7 +55,7 @@ export class ThinBackend implements Backend {
   readonly #native: NativeRunner;
   readonly #options: ThinPoolOptions;
   readonly #devices: PoolDevices;
-  readonly #well: PatientQuestion<void>;
+  readonly #well: SingleFlight<void>;
   #opened: OpenPool | null = null;
 
   /** `openPoolLedger`: tests put themselves between a pool and its ledger. */
@@ -72,7 +72,7 @@ export class ThinBackend implements Backend {
       devices === null
         ? new EmbeddedDevices(native, { pool, directory, maximumBytes })
         : new GivenDevices(pool, devices);
-    this.#well = new PatientQuestion(
+    this.#well = new SingleFlight(
       async () => this.#open.check(),
       CHECK_TIMEOUT_MS,
       () => CsiError.failedPrecondition(`pool '${pool}' does not answer; look at its devices`),
@@ -145,19 +145,19 @@ export class ThinBackend implements Backend {
     return this.#open.volumes.check(volumeId, sizeBytes);
   }
 
-  async markUsed(volumeId: string): Promise<void> {
-    return this.#open.ledger.markUsed(volumeId);
+  async markInitialized(volumeId: string): Promise<void> {
+    return this.#open.ledger.markInitialized(volumeId);
   }
 
-  async isUsed(volumeId: string): Promise<boolean> {
-    return this.#open.ledger.isUsed(volumeId);
+  async isInitialized(volumeId: string): Promise<boolean> {
+    return this.#open.ledger.isInitialized(volumeId);
   }
 
-  async usedVolumes(): Promise<ReadonlySet<string>> {
-    return new Set(await this.#open.ledger.usedVolumes());
+  async initializedVolumes(): Promise<ReadonlySet<string>> {
+    return new Set(await this.#open.ledger.initializedVolumes());
   }
 
-  async createSnapshots(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
+  async createSnapshots(members: readonly SnapshotMember[]): Promise<TakenSnapshots> {
     return this.#open.snapshots.create(members);
   }
 
@@ -199,22 +199,22 @@ export class ThinBackend implements Backend {
   }
 
   async sweep(): Promise<string[]> {
-    const { ledger, transactions, keptBases } = this.#open;
+    const { ledger, transactions, retainedBases } = this.#open;
     const undone = await transactions.settle();
     await ledger.sweepMarks();
-    return [...undone, ...(await keptBases.sweep())];
+    return [...undone, ...(await retainedBases.sweep())];
   }
 
-  async keepBase(snapshotId: string): Promise<KeptBase | null> {
-    return this.#open.keptBases.keep(snapshotId);
+  async retainBase(snapshotId: string): Promise<RetainedBase | null> {
+    return this.#open.retainedBases.keep(snapshotId);
   }
 
-  async keptBases(): Promise<KeptBases> {
-    return this.#open.keptBases.list();
+  async retainedBases(): Promise<RetainedBases> {
+    return this.#open.retainedBases.list();
   }
 
   async dropBase(snapshotId: string): Promise<void> {
-    return this.#open.keptBases.drop(snapshotId);
+    return this.#open.retainedBases.drop(snapshotId);
   }
 
   async scanSource(targetSnapshotId: string, baseSnapshotId: string | null): Promise<ScanSource> {

@@ -6,7 +6,7 @@ import { CsiError } from '../../base/errors.js';
 import type { PoolCapacity, PoolContents } from '../backend.js';
 import { poolAccount, type SpacePolicy } from '../pool-account.js';
 import type { AsyncLedger, DeviceRecord } from './ledger/ledger.js';
-import type { FoundDevices, MetadataLook } from './metadata/metadata-reader.js';
+import type { FoundDevices, MetadataReader } from './metadata/metadata-reader.js';
 import type { PoolDevices } from './pool/pool-devices.js';
 import { trouble } from './pool/pool-health.js';
 import type { ThinPool } from './pool/thin-pool.js';
@@ -16,7 +16,7 @@ const MINIMUM_VOLUME_BYTES = 1n << 20n;
 interface OpenParts {
   ledger: AsyncLedger;
   pool: ThinPool;
-  look: MetadataLook;
+  look: MetadataReader;
 }
 
 export async function thinCapacity(

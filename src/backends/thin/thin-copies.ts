@@ -7,7 +7,7 @@ import { isToolAtWork } from '../../host/device-lock.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { DeviceRecord, NewDevice } from './ledger/ledger.js';
 import { lostVolume } from './lost-objects.js';
-import type { MetadataLook } from './metadata/metadata-reader.js';
+import type { MetadataReader } from './metadata/metadata-reader.js';
 import { trouble } from './pool/pool-health.js';
 import type { PoolTransactions } from './pool/pool-transaction.js';
 import type { ThinPool } from './pool/thin-pool.js';
@@ -16,24 +16,24 @@ import type { VolumeDevices } from './volume-devices.js';
 /** The kernel keeps 24 bits of the pool's time in each mapping, and goes on wrongly behind that. */
 const LAST_TIME = (1 << 24) - 1;
 
-export interface CutMember {
+export interface NewSnapshotFile {
   source: DeviceRecord;
   copy: NewDevice;
 }
 
-export interface CutDependencies {
+export interface SnapshotDependencies {
   native: NativeRunner;
   pool: ThinPool;
-  look: MetadataLook;
+  look: MetadataReader;
   transactions: PoolTransactions;
   devices: VolumeDevices;
 }
 
-export class ThinCuts {
-  constructor(private readonly deps: CutDependencies) {}
+export class ThinCopies {
+  constructor(private readonly deps: SnapshotDependencies) {}
 
   /** Wall clock of the cut, ns since the epoch. A failure leaves no copy. */
-  async cut(members: readonly CutMember[]): Promise<bigint> {
+  async cut(members: readonly NewSnapshotFile[]): Promise<bigint> {
     const sources = await Promise.all(members.map(({ source }) => this.#held(source)));
     const { native, pool, transactions } = this.deps;
     const copies = members.map(({ copy }) => copy);
@@ -42,11 +42,11 @@ export class ThinCuts {
         await this.assertTimeLeft(members.length);
         const cut = made.map(({ deviceId }, index) => ({
           deviceName: sources[index] ?? null,
-          originId: (members[index] as CutMember).source.deviceId,
+          originId: (members[index] as NewSnapshotFile).source.deviceId,
           snapshotId: deviceId,
         }));
         const request = { pool: pool.names.pool, members: cut };
-        return (await native.run('thinCut', request)).cutTimeNs;
+        return (await native.run('takeThinSnapshots', request)).takenAtNs;
       });
     } catch (thrown) {
       throw await this.#explain(thrown, members);
@@ -79,7 +79,7 @@ export class ThinCuts {
     return device.name;
   }
 
-  async #explain(thrown: unknown, members: readonly CutMember[]): Promise<unknown> {
+  async #explain(thrown: unknown, members: readonly NewSnapshotFile[]): Promise<unknown> {
     if (!(thrown instanceof SystemError)) return thrown;
     if (thrown.code === 'THIN_POOL_MODE') return this.#unfit(thrown);
     const { pool } = this.deps;
@@ -119,7 +119,7 @@ export class ThinCuts {
   }
 
   /** A source that the pool does not hold: the kernel does not tell which. */
-  async #lostSource(members: readonly CutMember[]): Promise<DeviceRecord | null> {
+  async #lostSource(members: readonly NewSnapshotFile[]): Promise<DeviceRecord | null> {
     const sources = members.map(({ source }) => source);
     const found = await this.deps.look.devices(sources.map(({ deviceId }) => deviceId));
     return sources.find(({ deviceId }) => !found.has(deviceId)) ?? null;

@@ -3,13 +3,13 @@
  */
 import { CsiError } from '../../base/errors.js';
 import type { ThinDeviceRef, ThinScanSource } from '../../native/thin-addon.js';
-import type { SnapshotCut, SnapshotMember } from '../backend.js';
-import type { ThinKeptBases } from './bookmarks/bookmarks.js';
+import type { SnapshotMember, TakenSnapshots } from '../backend.js';
+import type { Bookmarks } from './bookmarks/bookmarks.js';
 import type { AsyncLedger, DeviceRecord } from './ledger/ledger.js';
 import { lostSnapshot } from './lost-objects.js';
-import { CURRENT, type FoundDevices, type MetadataLook } from './metadata/metadata-reader.js';
+import { CURRENT, type FoundDevices, type MetadataReader } from './metadata/metadata-reader.js';
 import type { PoolTransactions } from './pool/pool-transaction.js';
-import type { ThinCuts } from './thin-copies.js';
+import type { ThinCopies } from './thin-copies.js';
 import type { ThinVolumes } from './thin-volumes.js';
 import type { VolumeDevices } from './volume-devices.js';
 
@@ -17,12 +17,12 @@ export interface SnapshotDependencies {
   /** As the pool is configured. */
   poolName: string;
   ledger: AsyncLedger;
-  look: MetadataLook;
+  look: MetadataReader;
   transactions: PoolTransactions;
   devices: VolumeDevices;
-  cuts: ThinCuts;
+  cuts: ThinCopies;
   volumes: ThinVolumes;
-  keptBases: ThinKeptBases;
+  retainedBases: Bookmarks;
   metadataPath: string;
 }
 
@@ -36,7 +36,7 @@ export class ThinSnapshots {
     throw this.#lost(snapshotId);
   }
 
-  async create(members: readonly SnapshotMember[]): Promise<SnapshotCut> {
+  async create(members: readonly SnapshotMember[]): Promise<TakenSnapshots> {
     const { cuts, volumes } = this.deps;
     const cut = await Promise.all(
       members.map(async ({ volumeId, snapshotId }) => {
@@ -76,12 +76,12 @@ export class ThinSnapshots {
 
   /** The roots are looked up once both snapshots exist; the scan itself holds nothing. */
   async scanSource(targetId: string, baseId: string | null): Promise<ThinScanSource> {
-    const { ledger, look, keptBases, metadataPath } = this.deps;
+    const { ledger, look, retainedBases, metadataPath } = this.deps;
     const target = await this.record(targetId);
     const base = baseId === null ? null : await ledger.device(baseId);
-    const keptBase =
-      baseId === null || base !== null ? null : await keptBases.source(baseId, target);
-    if (baseId !== null && base === null && keptBase === null) throw this.#lost(baseId);
+    const retainedBase =
+      baseId === null || base !== null ? null : await retainedBases.source(baseId, target);
+    if (baseId !== null && base === null && retainedBase === null) throw this.#lost(baseId);
     const wanted = [target, ...(base === null ? [] : [base])];
     const found = await look.devices(wanted.map(({ deviceId }) => deviceId));
     return {
@@ -91,7 +91,7 @@ export class ThinSnapshots {
       sizeBytes: target.sizeBytes,
       target: this.#rootOf(target, found),
       base: base === null ? null : this.#rootOf(base, found),
-      keptBase,
+      retainedBase,
     };
   }
 

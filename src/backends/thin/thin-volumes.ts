@@ -6,19 +6,19 @@ import { CsiError, errorCode } from '../../base/errors.js';
 import type { StorageCondition } from '../backend.js';
 import type { AsyncLedger, DeviceRecord, NewDevice } from './ledger/ledger.js';
 import { lostSnapshot, lostVolume } from './lost-objects.js';
-import type { MetadataLook } from './metadata/metadata-reader.js';
+import type { MetadataReader } from './metadata/metadata-reader.js';
 import type { PoolTransactions } from './pool/pool-transaction.js';
 import type { ThinPool } from './pool/thin-pool.js';
-import type { ThinCuts } from './thin-copies.js';
+import type { ThinCopies } from './thin-copies.js';
 import type { VolumeDevices } from './volume-devices.js';
 
 export interface VolumeDependencies {
   ledger: AsyncLedger;
   pool: ThinPool;
-  look: MetadataLook;
+  look: MetadataReader;
   transactions: PoolTransactions;
   devices: VolumeDevices;
-  cuts: ThinCuts;
+  cuts: ThinCopies;
 }
 
 export class ThinVolumes {
@@ -73,7 +73,7 @@ export class ThinVolumes {
     await devices.detach(volumeId);
     await transactions.settle();
     if ((await ledger.device(volumeId)) !== null) await transactions.delete(volumeId);
-    await ledger.unmarkUsed(volumeId);
+    await ledger.unmarkInitialized(volumeId);
   }
 
   /** By the ledger: a device that the pool has lost cannot be activated, which is seen when it is. */

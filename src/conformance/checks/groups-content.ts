@@ -84,8 +84,8 @@ async function restoreMember(context: CheckContext): Promise<void> {
   const cuts = await cutAll(context, members);
   for (const { volume } of members) await volumes.unpublish(volume);
   for (const { snapshot, image } of cuts.values()) {
-    const wish = { access: 'block', snapshotId: snapshot.id, sizeBytes: image.sizeBytes } as const;
-    const restored = await volumes.create(wish);
+    const spec = { access: 'block', snapshotId: snapshot.id, sizeBytes: image.sizeBytes } as const;
+    const restored = await volumes.create(spec);
     const found = await readImage(await volumes.publish(restored), image.sizeBytes);
     expectSameBytes('the volume restored from a member', image, found);
   }
@@ -137,11 +137,11 @@ async function cutWhileWriting(
   return groups;
 }
 
-/** To refuse is lawful; to cut at different times is not. */
+/** To refuse is conforming; to cut at different times is not. */
 function refusedWhileWriting(refusal: Refusal): Error {
   const found = describeRefusal(refusal);
-  const lawful: readonly number[] = [StatusCode.ABORTED, StatusCode.FAILED_PRECONDITION];
-  return lawful.includes(refusal.code)
+  const conforming: readonly number[] = [StatusCode.ABORTED, StatusCode.FAILED_PRECONDITION];
+  return conforming.includes(refusal.code)
     ? new CheckSkipped(`the driver does not cut volumes that are written to: ${found}`)
     : new ConformanceFailure(`${CREATE} of volumes that are written to`, 'OK', found);
 }

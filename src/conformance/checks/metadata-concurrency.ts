@@ -94,8 +94,8 @@ async function readWhileStreaming(context: CheckContext): Promise<void> {
   try {
     const first = await stream.next();
     const size = target.sizeBytes === 0 ? {} : { sizeBytes: target.sizeBytes };
-    const wish = { access: common.access, snapshotId: target.id, ...size };
-    const restored = await volumes.create(wish);
+    const spec = { access: common.access, snapshotId: target.id, ...size };
+    const restored = await volumes.create(spec);
     const path = await volumes.publish(restored);
     if (common.access === 'block') await readImage(path, restored.sizeBytes);
     const rest = await drain(stream);

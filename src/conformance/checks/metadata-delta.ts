@@ -61,7 +61,7 @@ function addFigures(context: CheckContext, sums: OverReport): void {
   context.figure('over-report factor', sums.factor, 'reported for one that differs');
 }
 
-async function deltaTruth(context: CheckContext): Promise<void> {
+async function deltaOracle(context: CheckContext): Promise<void> {
   const { cuts } = await makeRounds(context, ROUNDS);
   await expectDeltas(context, cuts, [1]);
 }
@@ -71,7 +71,7 @@ async function deltaChain(context: CheckContext): Promise<void> {
   await expectDeltas(context, cuts, [1, 2, 3]);
 }
 
-async function allocatedTruth(context: CheckContext): Promise<void> {
+async function allocatedOracle(context: CheckContext): Promise<void> {
   const { cuts, content } = await makeRounds(context, 2);
   const sums = new OverReport();
   for (const [index, { snapshot, image }] of cuts.entries()) {
@@ -133,7 +133,7 @@ export const metadataDeltaChecks: readonly Check[] = [
     title: 'every byte that was changed on a raw block volume is reported',
     level: 'must',
     needs: [...NEEDS, 'block'],
-    run: deltaTruth,
+    run: deltaOracle,
   },
   {
     id: 'delta.chain',
@@ -151,7 +151,7 @@ export const metadataDeltaChecks: readonly Check[] = [
     title: 'every byte that was written to a raw block volume is reported',
     level: 'must',
     needs: [...NEEDS, 'block'],
-    run: allocatedTruth,
+    run: allocatedOracle,
   },
   {
     id: 'metadata.empty-delta',

@@ -11,7 +11,7 @@ import {
 import { describeRefusal } from '../driver.js';
 import { allocatedOf, deltaOf, drain, expectSameBytesListed, readList } from '../lists.js';
 import { changeFiles } from '../mount-content.js';
-import type { Snapshot, Volume, VolumeWish } from '../objects.js';
+import type { Snapshot, Volume, VolumeSpec } from '../objects.js';
 import { expectSound, type Image, OverReport, zeroImage } from '../oracle.js';
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
@@ -96,11 +96,11 @@ async function makeSource(
 /** The new volume has the bytes of its source, and its own snapshots have true lists. */
 async function expectDescendant(
   context: CheckContext,
-  wish: VolumeWish,
+  spec: VolumeSpec,
   source: Image,
 ): Promise<void> {
   const { volumes, random } = context;
-  const volume = await volumes.create({ ...wish, sizeBytes: source.sizeBytes });
+  const volume = await volumes.create({ ...spec, sizeBytes: source.sizeBytes });
   const path = await volumes.publish(volume);
   expectSameBytes('the new volume', source, await readImage(path, volume.sizeBytes));
   const content = new BlockContent(volume.sizeBytes, source);

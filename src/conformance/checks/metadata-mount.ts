@@ -37,8 +37,8 @@ async function makeCuts(context: CheckContext, count: number): Promise<Snapshot[
 async function imageOf(context: CheckContext, snapshot: Snapshot): Promise<Image> {
   const { volumes, driver } = context;
   const name = volumes.name();
-  const wish = { access: 'block', snapshotId: snapshot.id } as const;
-  const request = volumes.createRequest(name, { ...wish, sizeBytes: snapshot.sizeBytes });
+  const spec = { access: 'block', snapshotId: snapshot.id } as const;
+  const request = volumes.createRequest(name, { ...spec, sizeBytes: snapshot.sizeBytes });
   const { response, refusal } = await driver.settle('CreateVolume', request);
   if (refusal !== null) {
     const found = describeRefusal(refusal);
@@ -63,7 +63,7 @@ function addFigures(context: CheckContext, { differingBytes, reportedBytes }: Ju
   context.figure('over-report factor', factor, 'reported for one that differs');
 }
 
-async function deltaTruthMount(context: CheckContext): Promise<void> {
+async function deltaOracleMount(context: CheckContext): Promise<void> {
   const [first, second] = (await makeCuts(context, 2)) as [Snapshot, Snapshot];
   const base = await imageOf(context, first);
   const target = await imageOf(context, second);
@@ -71,7 +71,7 @@ async function deltaTruthMount(context: CheckContext): Promise<void> {
   addFigures(context, expectSound('GetMetadataDelta', { base, target }, entries));
 }
 
-async function allocatedTruthMount(context: CheckContext): Promise<void> {
+async function allocatedOracleMount(context: CheckContext): Promise<void> {
   const [snapshot] = (await makeCuts(context, 1)) as [Snapshot];
   const target = await imageOf(context, snapshot);
   const { entries } = await readList(context, allocatedOf(snapshot));
@@ -87,7 +87,7 @@ export const metadataMountChecks: readonly Check[] = [
     title: 'every byte that changed under a file system is reported',
     level: 'must',
     needs: NEEDS,
-    run: deltaTruthMount,
+    run: deltaOracleMount,
   },
   {
     id: 'allocated.truth-mount',
@@ -96,6 +96,6 @@ export const metadataMountChecks: readonly Check[] = [
     title: 'every byte that was written under a file system is reported',
     level: 'must',
     needs: NEEDS,
-    run: allocatedTruthMount,
+    run: allocatedOracleMount,
   },
 ];

@@ -3,7 +3,7 @@ import type { Fault } from './driver.js';
 import { refusal } from './refusal.js';
 import type { FakeOptions } from './state.js';
 
-export interface LawfulDriver {
+export interface ConformingDriver {
   name: string;
   /** Completes "a driver that ...". */
   does: string;
@@ -15,7 +15,7 @@ export interface LawfulDriver {
 
 const COARSE_BYTES = 65536;
 
-export const LAWFUL_DRIVERS: readonly LawfulDriver[] = [
+export const CONFORMING_DRIVERS: readonly ConformingDriver[] = [
   { name: 'variable', does: 'sends tuples of any length, from the one that holds the offset on' },
   {
     name: 'fixed',

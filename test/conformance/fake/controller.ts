@@ -138,8 +138,8 @@ function rangeOf(request: Message): { required: number; limit: number } {
 /** Rounded up to whole blocks. */
 function sizeFor(request: Message, leastBytes: number): number {
   const { required, limit } = rangeOf(request);
-  const wish = required > 0 ? required : leastBytes > 0 ? leastBytes : DEFAULT_BYTES;
-  const unlimited = limit > 0 && required === 0 && leastBytes === 0 ? Math.min(wish, limit) : wish;
+  const spec = required > 0 ? required : leastBytes > 0 ? leastBytes : DEFAULT_BYTES;
+  const unlimited = limit > 0 && required === 0 && leastBytes === 0 ? Math.min(spec, limit) : spec;
   const sizeBytes = Math.ceil(unlimited / BLOCK_BYTES) * BLOCK_BYTES;
   if ((limit > 0 && sizeBytes > limit) || sizeBytes > LARGEST_BYTES || sizeBytes < leastBytes) {
     throw refusal('OUT_OF_RANGE', `${sizeBytes} bytes: limit ${limit}, at least ${leastBytes}`);

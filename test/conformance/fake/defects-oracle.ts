@@ -67,7 +67,7 @@ function forgetsInherited(kind: 'snapshot' | 'volume'): Defect['fault'] {
   });
 }
 
-export const TRUTH_DEFECTS: readonly Defect[] = [
+export const ORACLE_DEFECTS: readonly Defect[] = [
   {
     name: 'delta-misses-a-block',
     does: 'leaves one changed block out of every delta',

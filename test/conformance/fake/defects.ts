@@ -1,7 +1,7 @@
 /** All defects that the conformance suite is proved against. */
 import type { Defect } from './defect.js';
 import { GROUP_DEFECTS } from './defects-groups.js';
-import { TRUTH_DEFECTS } from './defects-oracle.js';
+import { ORACLE_DEFECTS } from './defects-oracle.js';
 import { REQUEST_DEFECTS } from './defects-requests.js';
 import { RESUME_DEFECTS } from './defects-resume.js';
 import { SERVICE_DEFECTS } from './defects-services.js';
@@ -12,7 +12,7 @@ export const DEFECTS: readonly Defect[] = [
   ...SHAPE_DEFECTS,
   ...RESUME_DEFECTS,
   ...REQUEST_DEFECTS,
-  ...TRUTH_DEFECTS,
+  ...ORACLE_DEFECTS,
   ...GROUP_DEFECTS,
   ...VOLUME_DEFECTS,
   ...SERVICE_DEFECTS,

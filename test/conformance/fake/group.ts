@@ -52,13 +52,17 @@ async function createGroup(state: State, request: Message): Promise<Message> {
     snapshotIds: [],
     createdMs: Date.now(),
   };
-  const members = await cutTogether(state, volumes, group.id);
+  const members = await takeSnapshots(state, volumes, group.id);
   group.snapshotIds = members.map(({ id }) => id);
   state.groups.set(group.id, group);
   return { group_snapshot: groupMessage(state, group) };
 }
 
-async function cutTogether(state: State, volumes: Volume[], groupId: string): Promise<Snapshot[]> {
+async function takeSnapshots(
+  state: State,
+  volumes: Volume[],
+  groupId: string,
+): Promise<Snapshot[]> {
   for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
     const members = await state.makeMembers(volumes, groupId);
     if (members !== null) return members;

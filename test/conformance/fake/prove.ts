@@ -7,7 +7,7 @@ import { runSuite } from '../../../src/conformance/runner.js';
 import { CHECKS } from '../../../src/conformance/suite.js';
 import { test } from '../../support/running-plugin.js';
 import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
-import type { LawfulDriver } from './conforming.js';
+import type { ConformingDriver } from './conforming.js';
 import type { Defect } from './defect.js';
 import { FakeDriver } from './driver.js';
 
@@ -40,7 +40,7 @@ export function proveDefects(label: string, defects: readonly Defect[]): void {
 }
 
 /** A driver that keeps the rules in its own way must not fail anywhere. */
-export function proveLawful(label: string, drivers: readonly LawfulDriver[]): void {
+export function proveConforming(label: string, drivers: readonly ConformingDriver[]): void {
   const workspace = workspaceOf(label);
   for (const driver of drivers) {
     test(`a driver that ${driver.does} passes`, async () => {
@@ -70,7 +70,7 @@ function workspaceOf(label: string): () => Workspace {
 
 async function judge(
   workspace: Workspace,
-  { name, options = {}, fault = {} }: Pick<LawfulDriver, 'name' | 'options' | 'fault'>,
+  { name, options = {}, fault = {} }: Pick<ConformingDriver, 'name' | 'options' | 'fault'>,
   only: readonly string[],
   timeoutMs = TIMEOUT_MS,
 ): Promise<readonly CheckResult[]> {

@@ -111,21 +111,21 @@ export class State {
   }
 
   async makeVolume(
-    wish: Pick<Volume, 'name' | 'sizeBytes' | 'parameters' | 'source'>,
+    spec: Pick<Volume, 'name' | 'sizeBytes' | 'parameters' | 'source'>,
     from: Volume | Snapshot | null,
   ): Promise<Volume> {
     const sequence = this.next();
     const id = `fake-volume-${sequence}`;
     const path = this.path(`${id}.img`);
     let inherited: readonly number[] = [];
-    if (from === null) await makeFile(path, wish.sizeBytes);
+    if (from === null) await makeFile(path, spec.sizeBytes);
     else {
       if ('device' in from && from.device !== null) await flush(from.device);
       inherited = await this.#allocated(from);
-      await copyTo(from.path, path, wish.sizeBytes);
+      await copyTo(from.path, path, spec.sizeBytes);
     }
     const volume = {
-      ...wish,
+      ...spec,
       sequence,
       id,
       path,

@@ -218,7 +218,7 @@ test('a volume is fresh until it is marked as used, for ever after a reopening',
   const volume = volumeRecord();
   catalogue.insertVolume(volume);
   assert.equal(catalogue.volumeById(volume.volumeId)?.fresh, true);
-  catalogue.markVolumeUsed(volume.volumeId);
+  catalogue.markVolumeInitialized(volume.volumeId);
   catalogue.close();
   catalogue = openSqliteCatalogue(file);
   assert.equal(catalogue.volumeById(volume.volumeId)?.fresh, false);

@@ -65,18 +65,18 @@ async function read(open: OpenMetadata, startingOffset = 0n): Promise<Reading> {
 test('a list cut at random places comes out as if it had not been cut', async () => {
   const random = seededRandom('resume');
   for (let round = 0; round < 20; round += 1) {
-    const truth: Range[] = [];
+    const oracle: Range[] = [];
     for (let at = 0n; at < CAPACITY - 5000n; ) {
       const offset = at + BigInt(random.below(3000)) + 1n;
       const size = BigInt(random.below(2000)) + 1n;
-      truth.push([offset, size]);
+      oracle.push([offset, size]);
       at = offset + size;
     }
     const step = random.pick([1n, 1n, 512n]);
     const open: OpenMetadata = async function* ({ startingOffset }) {
-      const rest = truth
+      const rest = oracle
         .filter(([offset, size]) => offset + size > startingOffset)
-        // A lawful server may begin anywhere up to the offset asked for, but not in a hole.
+        // A conforming server may begin anywhere up to the offset asked for, but not in a hole.
         .map(([offset, size]): Range => {
           const begin = startingOffset > offset ? startingOffset - (startingOffset % step) : offset;
           const first = begin > offset ? begin : offset;
@@ -97,7 +97,7 @@ test('a list cut at random places comes out as if it had not been cut', async ()
       }
     };
     const { ranges } = await read(open);
-    assert.deepEqual(ranges, truth);
+    assert.deepEqual(ranges, oracle);
   }
 });
 

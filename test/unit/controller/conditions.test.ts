@@ -6,7 +6,7 @@ import type { ControllerDependencies } from '../../../src/controller/dependencie
 import { getVolume, listVolumes } from '../../../src/controller/lists.js';
 import type { ResponseMessage } from '../../../src/csi/service.js';
 import { storageConditionOf } from '../../../src/health/controller-health.js';
-import { PoolLook } from '../../../src/health/storage-observations.js';
+import { PoolProbe } from '../../../src/health/storage-observations.js';
 import type { VolumeCondition } from '../../../src/health/volume-health.js';
 import { VolumeManager } from '../../../src/volumes/volume-manager.js';
 import { type Managers, openManagers } from '../volumes/manager-fixture.js';
@@ -130,7 +130,7 @@ test('a pool that says it is there and then hangs is told as unreachable, and as
     asked += 1;
     return new Promise(() => undefined);
   };
-  const look = new PoolLook({ catalogue, backendOf: (pool) => registry.owning(pool) }, 0, 10);
+  const look = new PoolProbe({ catalogue, backendOf: (pool) => registry.owning(pool) }, 0, 10);
   for (let round = 0; round < 3; round += 1) {
     assert.match((await look.pool('default')).failure ?? '', /pool 'default' does not answer/);
   }
@@ -141,6 +141,6 @@ test('a volume whose storage cannot be looked at in time is told as unreachable'
   const { catalogue, registry } = managers.deps;
   const volume = await managers.volume();
   managers.backend.condition = () => new Promise(() => undefined);
-  const look = new PoolLook({ catalogue, backendOf: (pool) => registry.owning(pool) }, 0, 10);
+  const look = new PoolProbe({ catalogue, backendOf: (pool) => registry.owning(pool) }, 0, 10);
   assert.match((await look.volume(volume)).pool.failure ?? '', /does not answer/);
 });

@@ -59,8 +59,8 @@ test('CV17, CV21: a requirement names a place, and prefers none that it rules ou
   throwsWith(() => parseTopologyRequirement({}, 'f'), 'INVALID_ARGUMENT', /neither/);
   const stray = { requisite: [topology(here)], preferred: [topology(here), topology(there)] };
   throwsWith(() => parseTopologyRequirement(stray, 'f'), 'INVALID_ARGUMENT', /^f\.preferred\[1\]/);
-  const lawful = { requisite: [topology(there), topology(here)], preferred: [topology(here)] };
-  assert.deepEqual(parseTopologyRequirement(lawful, 'f'), {
+  const conforming = { requisite: [topology(there), topology(here)], preferred: [topology(here)] };
+  assert.deepEqual(parseTopologyRequirement(conforming, 'f'), {
     requisite: [there, here],
     preferred: [here],
   });

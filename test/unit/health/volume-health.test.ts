@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { PoolCapacity, StorageCondition } from '../../../src/backends/backend.js';
 import {
-  type FileSystemSigns,
+  type FileSystemObservations,
   FULL_BYTES,
   poolConditions,
-  type StorageSigns,
+  type StorageObservations,
   summary,
   volumeConditions,
 } from '../../../src/health/volume-health.js';
@@ -28,7 +28,7 @@ function capacity(fields: Partial<PoolCapacity> = {}): PoolCapacity {
 function storage(
   condition: Partial<StorageCondition> = {},
   pool: Partial<PoolCapacity> = {},
-): StorageSigns {
+): StorageObservations {
   return {
     sizeBytes: GIB,
     pool: { failure: null, capacity: capacity(pool) },
@@ -36,7 +36,7 @@ function storage(
   };
 }
 
-function fileSystem(fields: Partial<FileSystemSigns> = {}): FileSystemSigns {
+function fileSystem(fields: Partial<FileSystemObservations> = {}): FileSystemObservations {
   return {
     path: '/staging',
     readOnly: false,
@@ -50,7 +50,7 @@ function fileSystem(fields: Partial<FileSystemSigns> = {}): FileSystemSigns {
 }
 
 /** `status reason` of each condition. */
-function told(signs: StorageSigns, fileSystems: FileSystemSigns[] = []): string[] {
+function told(signs: StorageObservations, fileSystems: FileSystemObservations[] = []): string[] {
   const use = { detachedAt: [], fileSystems };
   return volumeConditions(signs, use).map(({ status, reason }) => `${status} ${reason}`);
 }

@@ -7,12 +7,12 @@ import { type OpenCatalogue, openCatalogue } from '../../../src/catalogue/catalo
 import type { VolumeRecord } from '../../../src/catalogue/records.js';
 import { GroupManager } from '../../../src/volumes/group-manager.js';
 import { OperationLocks } from '../../../src/volumes/operation-locks.js';
-import type { KeptBaseLimits } from '../../../src/volumes/retention.js';
+import type { RetainedBaseLimits } from '../../../src/volumes/retention.js';
 import { SnapshotManager } from '../../../src/volumes/snapshot-manager.js';
 import { type ManagerDependencies, VolumeManager } from '../../../src/volumes/volume-manager.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
 import { TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
-import { type LogLine, testKeptBases } from '../../support/retained-bases.js';
+import { type LogLine, testRetainedBases } from '../../support/retained-bases.js';
 
 export interface Managers {
   deps: ManagerDependencies & { catalogue: OpenCatalogue };
@@ -30,7 +30,7 @@ export interface Managers {
   close(): Promise<void>;
 }
 
-export async function openManagers(limits: Partial<KeptBaseLimits> = {}): Promise<Managers> {
+export async function openManagers(limits: Partial<RetainedBaseLimits> = {}): Promise<Managers> {
   const directory = mkdtempSync(join(tmpdir(), 'blockdelta-managers-'));
   const catalogue = await openCatalogue(join(directory, 'catalogue.db'));
   const backend = new MemoryBackend();
@@ -40,12 +40,12 @@ export async function openManagers(limits: Partial<KeptBaseLimits> = {}): Promis
   const registry = new BackendRegistry([backend, second]);
   for (const each of registry.all) await catalogue.registerPool(each.pool, await each.identity());
   const locks = new OperationLocks();
-  const { keptBases, log } = testKeptBases(catalogue, { locks, ...limits });
+  const { retainedBases, log } = testRetainedBases(catalogue, { locks, ...limits });
   const deps = {
     catalogue,
     registry,
     locks,
-    keptBases,
+    retainedBases,
     nodeKey: TEST_NODE_KEY,
     controllerPublish: false,
   };
@@ -71,7 +71,7 @@ export async function openManagers(limits: Partial<KeptBaseLimits> = {}): Promis
 }
 
 type Method =
-  | 'keepBase'
+  | 'retainBase'
   | 'dropBase'
   | 'cloneVolume'
   | 'expandVolume'

@@ -13,18 +13,18 @@ import type {
 } from '../../../src/catalogue/records.js';
 import { newGroupSnapshotId } from '../../../src/domain/identifiers.js';
 import { claimPool, reconcile } from '../../../src/volumes/reconcile.js';
-import type { KeptBases } from '../../../src/volumes/retained-bases.js';
+import type { RetainedBases } from '../../../src/volumes/retained-bases.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { snapshotRecord, TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
-import { testKeptBases } from '../../support/retained-bases.js';
+import { testRetainedBases } from '../../support/retained-bases.js';
 
 let directory: string;
 let catalogue: OpenCatalogue;
 let storage: MemoryStorage;
 let backend: MemoryBackend;
 let registry: BackendRegistry;
-let keptBases: KeptBases;
+let retainedBases: RetainedBases;
 
 beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'blockdelta-reconcile-'));
@@ -32,7 +32,7 @@ beforeEach(async () => {
   storage = new MemoryStorage();
   backend = new MemoryBackend(storage);
   registry = new BackendRegistry([backend]);
-  ({ keptBases } = testKeptBases(catalogue));
+  ({ retainedBases } = testRetainedBases(catalogue));
   await catalogue.registerPool('default', storage.identity);
 });
 
@@ -75,7 +75,7 @@ const nothing = { finished: [], undone: [], differences: [] };
 test('a catalogue and a pool that agree are left as they are', async () => {
   const kept = await volume();
   await snapshot(kept);
-  assert.deepEqual(await reconcile({ catalogue, registry, keptBases }), nothing);
+  assert.deepEqual(await reconcile({ catalogue, registry, retainedBases }), nothing);
   assert.equal((await catalogue.listVolumes()).length, 1);
   assert.equal((await catalogue.listSnapshots()).length, 1);
 });
@@ -84,7 +84,7 @@ test('a volume that was being created is undone, made or not, and its name is fr
   const half = await volume({ state: 'creating', name: 'half' });
   const rowOnly = volumeRecord({ state: 'creating', name: 'row only' });
   await catalogue.insertVolume(rowOnly);
-  const report = await reconcile({ catalogue, registry, keptBases });
+  const report = await reconcile({ catalogue, registry, retainedBases });
   assert.deepEqual(
     report.undone.sort(),
     [`volume ${half.volumeId}`, `volume ${rowOnly.volumeId}`].sort(),
@@ -92,7 +92,7 @@ test('a volume that was being created is undone, made or not, and its name is fr
   assert.deepEqual(report.differences, []);
   assert.equal(await catalogue.volumeByName('half'), null);
   assert.equal(storage.volumes.size, 0);
-  assert.deepEqual(await reconcile({ catalogue, registry, keptBases }), nothing);
+  assert.deepEqual(await reconcile({ catalogue, registry, retainedBases }), nothing);
 });
 
 test('G13: a volume larger than its record is taken as it is, and its device follows', async () => {
@@ -104,13 +104,13 @@ test('G13: a volume larger than its record is taken as it is, and its device fol
     asked.push(args);
     return expandVolume.apply(backend, args);
   };
-  const report = await reconcile({ catalogue, registry, keptBases });
+  const report = await reconcile({ catalogue, registry, retainedBases });
   const sizeBytes = grown.sizeBytes * 2n;
   const finished = [`expansion of volume ${grown.volumeId} to ${sizeBytes} bytes`];
   assert.deepEqual(report, { ...nothing, finished });
   assert.deepEqual(asked, [[grown.volumeId, sizeBytes]]);
   assert.equal((await catalogue.volumeById(grown.volumeId))?.sizeBytes, sizeBytes);
-  assert.deepEqual(await reconcile({ catalogue, registry, keptBases }), nothing);
+  assert.deepEqual(await reconcile({ catalogue, registry, retainedBases }), nothing);
 });
 
 test('one expansion that cannot be finished is reported, and the others are finished', async () => {
@@ -126,7 +126,7 @@ test('one expansion that cannot be finished is reported, and the others are fini
     if (volumeId === stuck.volumeId) throw CsiError.failedPrecondition('held by somebody');
     return expandVolume.call(backend, volumeId, sizeBytes);
   };
-  const { finished, differences } = await reconcile({ catalogue, registry, keptBases });
+  const { finished, differences } = await reconcile({ catalogue, registry, retainedBases });
   const sizeBytes = stuck.sizeBytes * 2n;
   assert.deepEqual(
     finished,
@@ -143,7 +143,7 @@ test('a volume that was being deleted is deleted to the end, and its snapshots s
   const going = await volume();
   const kept = await snapshot(going);
   await catalogue.setVolumeState(going.volumeId, 'deleting');
-  const report = await reconcile({ catalogue, registry, keptBases });
+  const report = await reconcile({ catalogue, registry, retainedBases });
   assert.deepEqual(report, { ...nothing, finished: [`deletion of volume ${going.volumeId}`] });
   assert.ok(!storage.volumes.has(going.volumeId));
   assert.ok(storage.snapshots.has(kept.snapshotId));
@@ -159,7 +159,7 @@ test('a clone that was being made is undone, and its source goes on', async () =
     thawed.push(sourceVolumeId);
     await abandonClone(volumeId, sourceVolumeId);
   };
-  const report = await reconcile({ catalogue, registry, keptBases });
+  const report = await reconcile({ catalogue, registry, retainedBases });
   assert.deepEqual(report, { ...nothing, undone: [`volume ${half.volumeId}`] });
   assert.deepEqual(thawed, [source.volumeId]);
   assert.deepEqual([...storage.volumes.keys()], [source.volumeId]);
@@ -168,7 +168,7 @@ test('a clone that was being made is undone, and its source goes on', async () =
 test('a snapshot that was being cut is undone, also when its file is complete', async () => {
   const of = await volume();
   const half = await snapshot(of, { state: 'creating' });
-  const report = await reconcile({ catalogue, registry, keptBases });
+  const report = await reconcile({ catalogue, registry, retainedBases });
   assert.deepEqual(report, { ...nothing, undone: [`snapshot ${half.snapshotId}`] });
   assert.equal(storage.snapshots.size, 0);
   assert.equal(await catalogue.snapshotById(half.snapshotId), null);
@@ -180,7 +180,7 @@ test('a snapshot that was being deleted is deleted to the end, with the lineage 
   await backend.deleteVolume(of.volumeId);
   await catalogue.removeVolume(of.volumeId);
   await catalogue.setSnapshotState(going.snapshotId, 'deleting');
-  const report = await reconcile({ catalogue, registry, keptBases });
+  const report = await reconcile({ catalogue, registry, retainedBases });
   assert.deepEqual(report, { ...nothing, finished: [`deletion of snapshot ${going.snapshotId}`] });
   assert.equal(await catalogue.volumeById(of.volumeId), null);
 });
@@ -190,11 +190,11 @@ test('a group that was being cut is undone whole, however many of its members ar
     const members = await group([await volume(), await volume()], 'creating');
     for (const { snapshotId } of members.slice(there)) storage.snapshots.delete(snapshotId);
     const id = members[0]?.groupSnapshotId;
-    const report = await reconcile({ catalogue, registry, keptBases });
+    const report = await reconcile({ catalogue, registry, retainedBases });
     assert.deepEqual(report, { ...nothing, undone: [`group snapshot ${id}`] });
     assert.equal(storage.snapshots.size, 0);
     assert.equal(await catalogue.groupByName('group'), null);
-    assert.deepEqual(await reconcile({ catalogue, registry, keptBases }), nothing);
+    assert.deepEqual(await reconcile({ catalogue, registry, retainedBases }), nothing);
   }
 });
 
@@ -205,7 +205,7 @@ test('a group that was being cut is abandoned at once, so that all its volumes a
     abandoned.push(given.map(({ volumeId }) => volumeId));
     for (const { snapshotId } of given) await backend.deleteSnapshot(snapshotId);
   };
-  await reconcile({ catalogue, registry, keptBases });
+  await reconcile({ catalogue, registry, retainedBases });
   assert.deepEqual(abandoned, [members.map(({ volumeId }) => volumeId)]);
 });
 
@@ -217,12 +217,12 @@ test('a group that was being deleted is deleted to the end, with the lineage of 
   await catalogue.removeVolume(volumeId);
   await catalogue.setGroupState(groupSnapshotId ?? '', 'deleting');
   await backend.deleteSnapshot(snapshotId);
-  const report = await reconcile({ catalogue, registry, keptBases });
+  const report = await reconcile({ catalogue, registry, retainedBases });
   const finished = [`deletion of group snapshot ${groupSnapshotId}`];
   assert.deepEqual(report, { ...nothing, finished });
   assert.equal(storage.snapshots.size, 0);
   assert.equal(await catalogue.volumeById(volumeId), null);
-  assert.deepEqual(await reconcile({ catalogue, registry, keptBases }), nothing);
+  assert.deepEqual(await reconcile({ catalogue, registry, retainedBases }), nothing);
 });
 
 test('a group that cannot be settled keeps all its members, and they are not called strange', async () => {
@@ -230,7 +230,7 @@ test('a group that cannot be settled keeps all its members, and they are not cal
   backend.deleteSnapshot = async () => {
     throw CsiError.failedPrecondition('held by somebody');
   };
-  const { differences } = await reconcile({ catalogue, registry, keptBases });
+  const { differences } = await reconcile({ catalogue, registry, retainedBases });
   const id = members[0]?.groupSnapshotId;
   assert.deepEqual(differences, [`group snapshot ${id} is unfinished: held by somebody`]);
   assert.equal((await catalogue.snapshotsOfGroup(id ?? '')).length, 2);
@@ -240,7 +240,7 @@ test('a group that lacks a member is reported and left alone', async () => {
   const members = await group([await volume(), await volume()], 'ready');
   const [{ snapshotId }] = members as [SnapshotRecord];
   storage.snapshots.delete(snapshotId);
-  const report = await reconcile({ catalogue, registry, keptBases });
+  const report = await reconcile({ catalogue, registry, retainedBases });
   const differences = [`pool 'default' has lost ${snapshotId}`];
   assert.deepEqual(report, { ...nothing, differences });
   assert.equal(storage.snapshots.size, 1);
@@ -248,7 +248,7 @@ test('a group that lacks a member is reported and left alone', async () => {
 
 test('temporary files are swept and named', async () => {
   storage.temporary.add('left.tmp');
-  const report = await reconcile({ catalogue, registry, keptBases });
+  const report = await reconcile({ catalogue, registry, retainedBases });
   assert.deepEqual(report.undone, ["temporary file left.tmp in pool 'default'"]);
   assert.equal(storage.temporary.size, 0);
 });
@@ -265,7 +265,7 @@ test('what is lost, strange, foreign or of another size is reported and never to
   const strange = volumeRecord();
   await backend.createVolume(strange.volumeId, strange.sizeBytes);
   storage.foreign.add('/pool/volumes/readme.txt');
-  const report = await reconcile({ catalogue, registry, keptBases });
+  const report = await reconcile({ catalogue, registry, retainedBases });
   assert.deepEqual([report.finished, report.undone], [[], []]);
   assert.deepEqual(
     report.differences.sort(),
@@ -296,7 +296,7 @@ test('what is unfinished in a pool that could not be started is told and left fo
   const second = new MemoryBackend(new MemoryStorage(), { pool: 'second' });
   const half = await volume({ state: 'creating' });
   const without = new BackendRegistry([{ pool: 'default', failure }, second]);
-  const report = await reconcile({ catalogue, registry: without, keptBases });
+  const report = await reconcile({ catalogue, registry: without, retainedBases });
   assert.deepEqual(report.differences, [
     `volume ${half.volumeId} is unfinished: pool 'default' could not be started`,
   ]);
@@ -313,7 +313,7 @@ test('one unfinished object that cannot be settled does not keep the others from
     if (volumeId === stuck.volumeId) throw CsiError.failedPrecondition('held by somebody');
     await deleteVolume(volumeId);
   };
-  const report = await reconcile({ catalogue, registry, keptBases });
+  const report = await reconcile({ catalogue, registry, retainedBases });
   assert.deepEqual(report.undone, [`volume ${half.volumeId}`]);
   assert.deepEqual(report.differences, [
     `volume ${stuck.volumeId} is unfinished: held by somebody`,
@@ -325,7 +325,7 @@ test('an unfinished object of a pool that is not configured any more is reported
   await catalogue.registerPool('gone', 'uuid-gone');
   const record = volumeRecord({ pool: 'gone', state: 'deleting' });
   await catalogue.insertVolume(record);
-  const report = await reconcile({ catalogue, registry, keptBases });
+  const report = await reconcile({ catalogue, registry, retainedBases });
   assert.equal(report.differences.length, 1);
   assert.match(report.differences[0] ?? '', /'gone' is not configured/);
   assert.equal((await catalogue.volumeById(record.volumeId))?.state, 'deleting');
@@ -335,10 +335,10 @@ test('volumes that were handed out before pools kept marks get theirs, fresh one
   const used = await volume({ fresh: false });
   const fresh = await volume({ fresh: true });
   await catalogue.insertVolume(volumeRecord({ fresh: false, name: 'without a file' }));
-  assert.equal(await backend.isUsed(used.volumeId), false);
-  await reconcile({ catalogue, registry, keptBases });
-  assert.equal(await backend.isUsed(used.volumeId), true);
-  assert.equal(await backend.isUsed(fresh.volumeId), false);
+  assert.equal(await backend.isInitialized(used.volumeId), false);
+  await reconcile({ catalogue, registry, retainedBases });
+  assert.equal(await backend.isInitialized(used.volumeId), true);
+  assert.equal(await backend.isInitialized(fresh.volumeId), false);
 });
 
 test('a pool that fails while it is looked through keeps the others from nothing', async () => {
@@ -348,7 +348,7 @@ test('a pool that fails while it is looked through keeps the others from nothing
   };
   second.storage.temporary.add('left.tmp');
   const both = new BackendRegistry([backend, second]);
-  const report = await reconcile({ catalogue, registry: both, keptBases });
+  const report = await reconcile({ catalogue, registry: both, retainedBases });
   assert.deepEqual(report.differences, ["pool 'default' is unfinished: the disk is read-only"]);
   assert.deepEqual(report.undone, ["temporary file left.tmp in pool 'second'"]);
 });

@@ -4,10 +4,10 @@ import { afterEach, test } from 'node:test';
 import type { SnapshotRecord, VolumeRecord } from '../../../src/catalogue/records.js';
 import { shared, snapshotKey } from '../../../src/volumes/operation-locks.js';
 import { reconcile } from '../../../src/volumes/reconcile.js';
-import type { KeptBaseLimits } from '../../../src/volumes/retention.js';
+import type { RetainedBaseLimits } from '../../../src/volumes/retention.js';
 import { SnapshotManager } from '../../../src/volumes/snapshot-manager.js';
 import { rejectsWith } from '../../support/expect-status.js';
-import { testKeptBases } from '../../support/retained-bases.js';
+import { testRetainedBases } from '../../support/retained-bases.js';
 import { holdUp, type Managers, openManagers } from './manager-fixture.js';
 
 let managers: Managers | undefined;
@@ -17,7 +17,7 @@ afterEach(async () => {
   managers = undefined;
 });
 
-async function open(limits: Partial<KeptBaseLimits> = {}): Promise<Managers> {
+async function open(limits: Partial<RetainedBaseLimits> = {}): Promise<Managers> {
   managers = await openManagers(limits);
   return managers;
 }
@@ -30,8 +30,8 @@ async function cut({ snapshots }: Managers, volume: VolumeRecord): Promise<Snaps
   return snapshots.create({ name: `cut ${names}`, sourceVolumeId, parameters: {} });
 }
 
-const keptIds = async ({ deps }: Managers): Promise<string[]> =>
-  (await deps.catalogue.listKeptBases('default'))
+const retainedIds = async ({ deps }: Managers): Promise<string[]> =>
+  (await deps.catalogue.listRetainedBases('default'))
     .filter(({ lost }) => lost === null)
     .map(({ snapshotId }) => snapshotId);
 
@@ -42,7 +42,7 @@ test('what was deleted is kept with its place in the order of cuts, its size and
   await its.snapshots.delete(snapshot.snapshotId);
   await its.snapshots.delete(snapshot.snapshotId);
   assert.equal(await its.deps.catalogue.snapshotById(snapshot.snapshotId), null);
-  const kept = await its.deps.catalogue.keptBaseById(snapshot.snapshotId);
+  const kept = await its.deps.catalogue.retainedBaseById(snapshot.snapshotId);
   assert.ok(kept !== null);
   const { deletedNs, ...others } = kept;
   assert.deepEqual(others, {
@@ -62,7 +62,7 @@ test('what was deleted is kept with its place in the order of cuts, its size and
 
 test('a kill between any two steps of a deletion ends with one base, by the next call or the next start', async () => {
   for (const finish of ['repeat', 'restart'] as const) {
-    for (const at of ['keepBase', 'deleteSnapshot', 'removeSnapshot'] as const) {
+    for (const at of ['retainBase', 'deleteSnapshot', 'removeSnapshot'] as const) {
       const its = await open();
       const volume = await its.volume();
       const { snapshotId } = await cut(its, volume);
@@ -71,8 +71,8 @@ test('a kill between any two steps of a deletion ends with one base, by the next
       Reflect.set(object, at, async () => {
         throw new Error('killed');
       });
-      // A failing keepBase fails no deletion, so a kill before it is played by the step before it alone.
-      if (at === 'keepBase') await its.deps.catalogue.setSnapshotState(snapshotId, 'deleting');
+      // A failing retainBase fails no deletion, so a kill before it is simulated by the step before it alone.
+      if (at === 'retainBase') await its.deps.catalogue.setSnapshotState(snapshotId, 'deleting');
       else await assert.rejects(its.snapshots.delete(snapshotId), /killed/);
       Reflect.set(object, at, original);
       if (finish === 'repeat') await its.snapshots.delete(snapshotId);
@@ -81,7 +81,7 @@ test('a kill between any two steps of a deletion ends with one base, by the next
         assert.deepEqual(report.finished, [`deletion of snapshot ${snapshotId}`]);
         assert.deepEqual(report.differences, []);
       }
-      assert.deepEqual(await keptIds(its), [snapshotId]);
+      assert.deepEqual(await retainedIds(its), [snapshotId]);
       assert.deepEqual([...its.backend.storage.bases.keys()], [snapshotId]);
       assert.equal(its.backend.storage.snapshots.size, 0);
       await its.close();
@@ -93,12 +93,12 @@ test('a kill between any two steps of a deletion ends with one base, by the next
 test('a snapshot that cannot be kept is deleted all the same, which is told and known later', async () => {
   const its = await open();
   const { snapshotId } = await cut(its, await its.volume());
-  its.backend.keepBase = async () => {
+  its.backend.retainBase = async () => {
     throw Object.assign(new Error('no space left'), { code: 'ENOSPC' });
   };
   await its.snapshots.delete(snapshotId);
   assert.equal(its.backend.storage.snapshots.size, 0);
-  const record = await its.deps.catalogue.keptBaseById(snapshotId);
+  const record = await its.deps.catalogue.retainedBaseById(snapshotId);
   assert.match(record?.lost?.reason ?? '', /could not be kept: no space left/);
   const [line] = its.log;
   assert.deepEqual(
@@ -113,12 +113,12 @@ test('with a count of 0 nothing is kept, and what was kept before goes', async (
   const first = await cut(before, volume);
   await before.snapshots.delete(first.snapshotId);
   const second = await cut(before, volume);
-  const { keptBases } = testKeptBases(before.deps.catalogue, { perVolume: 0 });
-  await new SnapshotManager({ ...before.deps, keptBases }).delete(second.snapshotId);
+  const { retainedBases } = testRetainedBases(before.deps.catalogue, { perVolume: 0 });
+  await new SnapshotManager({ ...before.deps, retainedBases }).delete(second.snapshotId);
   assert.equal(before.backend.storage.bases.size, 0);
-  assert.equal(await before.deps.catalogue.keptBaseById(second.snapshotId), null);
-  const lost = (await before.deps.catalogue.keptBaseById(first.snapshotId))?.lost;
-  assert.match(lost?.reason ?? '', /BLOCKDELTA_KEPT_BASES_COUNT/);
+  assert.equal(await before.deps.catalogue.retainedBaseById(second.snapshotId), null);
+  const lost = (await before.deps.catalogue.retainedBaseById(first.snapshotId))?.lost;
+  assert.match(lost?.reason ?? '', /BLOCKDELTA_RETAINED_BASES_COUNT/);
 });
 
 test('over the limit the oldest go, each with a line in the log, and the reason stays known', async () => {
@@ -127,7 +127,7 @@ test('over the limit the oldest go, each with a line in the log, and the reason 
   const cuts = [await cut(its, volume), await cut(its, volume), await cut(its, volume)];
   for (const { snapshotId } of cuts) await its.snapshots.delete(snapshotId);
   const [oldest, ...newer] = cuts.map(({ snapshotId }) => snapshotId);
-  assert.deepEqual(await keptIds(its), newer);
+  assert.deepEqual(await retainedIds(its), newer);
   assert.deepEqual([...its.backend.storage.bases.keys()], newer);
   assert.deepEqual(
     its.log.map(({ level, snapshotId }) => [level, snapshotId]),
@@ -143,11 +143,11 @@ test('a base that a stream reads is not dropped under it, but after it', async (
   await its.snapshots.delete(first.snapshotId);
   const release = its.deps.locks.acquire([shared(snapshotKey(first.snapshotId))]);
   await its.snapshots.delete(second.snapshotId);
-  assert.deepEqual(await keptIds(its), [first.snapshotId, second.snapshotId]);
+  assert.deepEqual(await retainedIds(its), [first.snapshotId, second.snapshotId]);
   await its.snapshots.delete(first.snapshotId);
   release();
-  await its.deps.keptBases.settle(its.backend);
-  assert.deepEqual(await keptIds(its), [second.snapshotId]);
+  await its.deps.retainedBases.settle(its.backend);
+  assert.deepEqual(await retainedIds(its), [second.snapshotId]);
 });
 
 test('the bases of a volume go when the volume and all later snapshots are gone, silently', async () => {
@@ -161,9 +161,9 @@ test('the bases of a volume go when the volume and all later snapshots are gone,
   await its.snapshots.delete(second.snapshotId);
   await its.snapshots.delete(first.snapshotId);
   await its.volumes.delete(volume.volumeId);
-  assert.deepEqual(await keptIds(its), [first.snapshotId, second.snapshotId]);
+  assert.deepEqual(await retainedIds(its), [first.snapshotId, second.snapshotId]);
   await its.snapshots.delete(third.snapshotId);
-  assert.deepEqual(await its.deps.catalogue.listKeptBases('default'), []);
+  assert.deepEqual(await its.deps.catalogue.listRetainedBases('default'), []);
   assert.equal(its.backend.storage.bases.size, 0);
   assert.deepEqual(its.log, []);
 });
@@ -175,8 +175,8 @@ test('what the pool lost is told once with its reason, and dropped there', async
   its.backend.storage.lostBases.set(snapshotId, 'the pool was repaired');
   await reconcile(its.deps);
   await reconcile(its.deps);
-  assert.deepEqual(await its.backend.keptBases(), { usable: [], lost: [] });
-  const record = await its.deps.catalogue.keptBaseById(snapshotId);
+  assert.deepEqual(await its.backend.retainedBases(), { usable: [], lost: [] });
+  const record = await its.deps.catalogue.retainedBaseById(snapshotId);
   assert.equal(record?.lost?.reason, 'the pool was repaired');
   assert.equal(its.log.length, 1);
   const { level, reason, volumeId: of } = its.log[0] ?? {};
@@ -187,21 +187,21 @@ test('a start drops what no record knows, and takes a missing base for lost', as
   const its = await open();
   const volume = await its.volume();
   const [unknown, missing] = [await cut(its, volume), await cut(its, volume)];
-  await its.backend.keepBase(unknown.snapshotId);
+  await its.backend.retainBase(unknown.snapshotId);
   await its.backend.deleteSnapshot(unknown.snapshotId);
   await its.deps.catalogue.removeSnapshot(unknown.snapshotId, null);
   await its.snapshots.delete(missing.snapshotId);
   assert.deepEqual([...its.backend.storage.bases.keys()], [missing.snapshotId]);
   await its.backend.dropBase(missing.snapshotId);
   assert.deepEqual((await reconcile(its.deps)).differences, []);
-  assert.deepEqual(await keptIds(its), []);
+  assert.deepEqual(await retainedIds(its), []);
   assert.match(String(its.log.at(-1)?.['reason']), /does not hold any more/);
 });
 
 test('a pool that cannot look through its bases fails no deletion, and is told', async () => {
   const its = await open();
   const { snapshotId } = await cut(its, await its.volume());
-  its.backend.keptBases = async () => {
+  its.backend.retainedBases = async () => {
     throw new Error('the disk is away');
   };
   await its.snapshots.delete(snapshotId);
@@ -223,7 +223,7 @@ test('a snapshot that was not cut to the end is deleted without a base', async (
   await its.deps.catalogue.removeSnapshot(half.snapshotId, null);
   await its.deps.catalogue.insertSnapshot({ ...half, state: 'deleting' });
   await its.snapshots.delete(half.snapshotId);
-  assert.equal(await its.deps.catalogue.keptBaseById(half.snapshotId), null);
+  assert.equal(await its.deps.catalogue.retainedBaseById(half.snapshotId), null);
 });
 
 test('members of a group are kept like others when the group is deleted', async () => {
@@ -244,6 +244,6 @@ test('members of a group are kept like others when the group is deleted', async 
   await assert.rejects(its.groups.delete(group.groupSnapshotId, ids), /killed/);
   its.backend.deleteSnapshot = remove;
   await its.groups.delete(group.groupSnapshotId, ids);
-  assert.deepEqual(await keptIds(its), ids);
+  assert.deepEqual(await retainedIds(its), ids);
   await rejectsWith(its.groups.find(group.groupSnapshotId, ids), 'NOT_FOUND');
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { KeptBases } from '../../../src/backends/backend.js';
-import type { KeptBaseRecord } from '../../../src/catalogue/records.js';
+import type { RetainedBases } from '../../../src/backends/backend.js';
+import type { RetainedBaseRecord } from '../../../src/catalogue/records.js';
 import { settleRecords } from '../../../src/volumes/retention.js';
 
 const HOUR_NS = 3_600_000_000_000n;
@@ -9,7 +9,7 @@ const NOW = 1000n * HOUR_NS;
 const LIMITS = { perVolume: 3, ageMs: 24 * 3_600_000, poolBytes: 1000n };
 
 /** The snapshot with that place in the order of cuts, deleted an hour ago. */
-function record(sequence: number, fields: Partial<KeptBaseRecord> = {}): KeptBaseRecord {
+function record(sequence: number, fields: Partial<RetainedBaseRecord> = {}): RetainedBaseRecord {
   return {
     snapshotId: `snap-${sequence}`,
     volumeId: 'vol-1',
@@ -25,13 +25,19 @@ function record(sequence: number, fields: Partial<KeptBaseRecord> = {}): KeptBas
   };
 }
 
-function holding(records: readonly KeptBaseRecord[], lost: KeptBases['lost'] = []): KeptBases {
+function holding(
+  records: readonly RetainedBaseRecord[],
+  lost: RetainedBases['lost'] = [],
+): RetainedBases {
   const gone = new Set(lost.map(({ snapshotId }) => snapshotId));
   return { usable: records.filter(({ snapshotId }) => !gone.has(snapshotId)), lost };
 }
 
 /** What has to go, by id, with the reason. */
-function settle(records: readonly KeptBaseRecord[], held = holding(records)): [string, string][] {
+function settle(
+  records: readonly RetainedBaseRecord[],
+  held = holding(records),
+): [string, string][] {
   return settleRecords({ records, held, limits: LIMITS, nowNs: NOW }).map(({ record, loss }) => [
     record.snapshotId,
     loss === null ? 'forgotten' : `${loss.expected ? 'expired' : 'lost'}: ${loss.reason}`,

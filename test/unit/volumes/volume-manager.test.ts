@@ -58,30 +58,30 @@ test('CV9: a copy awaits its growth exactly if it is larger than its source', as
 test('a clone that fails leaves neither row nor storage, and the next one is made', async () => {
   const source = await managers.volume();
   const { backend } = managers;
-  const wish = request('clone', { sourceVolumeId: source.volumeId });
+  const spec = request('clone', { sourceVolumeId: source.volumeId });
   const original = backend.cloneVolume;
   backend.cloneVolume = async () => {
     throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
   };
-  await assert.rejects(volumes.create(wish), { code: 'ENOSPC' });
+  await assert.rejects(volumes.create(spec), { code: 'ENOSPC' });
   assert.equal(await managers.deps.catalogue.volumeByName('clone'), null);
   assert.deepEqual([...backend.storage.volumes.keys()], [source.volumeId]);
   backend.cloneVolume = original;
-  assert.equal((await volumes.create(wish)).state, 'ready');
+  assert.equal((await volumes.create(spec)).state, 'ready');
 });
 
 test('a volume that could not be undone is not handed out: the next call makes it anew', async () => {
   const source = await managers.volume();
   const { backend, deps } = managers;
-  const wish = request('clone', { sourceVolumeId: source.volumeId });
+  const spec = request('clone', { sourceVolumeId: source.volumeId });
   const { cloneVolume, deleteVolume } = backend;
   backend.cloneVolume = () => Promise.reject(new Error('dead'));
   backend.deleteVolume = () => Promise.reject(new Error('dead too'));
-  await assert.rejects(volumes.create(wish), /dead/);
+  await assert.rejects(volumes.create(spec), /dead/);
   const left = await deps.catalogue.volumeByName('clone');
   assert.equal(left?.state, 'creating');
   Object.assign(backend, { cloneVolume, deleteVolume });
-  const made = await volumes.create(wish);
+  const made = await volumes.create(spec);
   assert.notEqual(made.volumeId, left?.volumeId);
   assert.equal(await deps.catalogue.volumeById(left?.volumeId ?? ''), null);
 });
@@ -136,8 +136,8 @@ test('a clone that fails thaws nothing: somebody else may have frozen its source
   const source = await managers.volume();
   const thawed = recordThaws();
   managers.backend.cloneVolume = () => Promise.reject(new Error('frozen by somebody else'));
-  const wish = request('clone', { sourceVolumeId: source.volumeId });
-  await assert.rejects(volumes.create(wish), /frozen/);
+  const spec = request('clone', { sourceVolumeId: source.volumeId });
+  await assert.rejects(volumes.create(spec), /frozen/);
   assert.deepEqual(thawed, []);
   assert.equal(await managers.deps.catalogue.volumeByName('clone'), null);
 });
@@ -191,7 +191,7 @@ test('a copy of what the pool calls used is never fresh, whatever the record say
     return [snapshot, ...members, ...made].map(({ fresh }) => fresh);
   };
   assert.deepEqual(await copies('before'), [true, true, true, true]);
-  await managers.backend.markUsed(volumeId);
+  await managers.backend.markInitialized(volumeId);
   assert.deepEqual(await copies('after'), [false, false, false, false]);
 });
 

@@ -4,7 +4,7 @@
  */
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { ThinSuperblock } from '../../../native/thin-addon.js';
-import type { KeptBaseRecord } from '../ledger/ledger.js';
+import type { RetainedBaseRecord } from '../ledger/ledger.js';
 
 /** dm-thin keeps 24 bits of the time in each mapping. */
 const LAST_TIME = (1 << 24) - 1;
@@ -19,7 +19,7 @@ export interface BaseHistory {
 
 export function lossByHistory(
   { distrust, interrupted }: BaseHistory,
-  base: KeptBaseRecord,
+  base: RetainedBaseRecord,
 ): string | null {
   if (distrust !== null) return distrust;
   if (!interrupted.includes(base.lineage)) return null;
@@ -32,7 +32,7 @@ export function lossByHistory(
 /** Of what the superblock says, at any time. */
 export function lossByMetadata(
   { needsCheck, time }: ThinSuperblock,
-  base: KeptBaseRecord,
+  base: RetainedBaseRecord,
 ): string | null {
   if (needsCheck)
     return 'the metadata of its pool needs a check, and what it had to undo is not known';

@@ -10,18 +10,18 @@ import { join } from 'node:path';
 import { CsiError } from '../../../base/errors.js';
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { NativeRunner } from '../../../native/pool.js';
-import type { ThinDeviceDetails, ThinKeptBase } from '../../../native/thin-addon.js';
-import type { KeptBase, KeptBases } from '../../backend.js';
+import type { ThinBookmark, ThinDeviceDetails } from '../../../native/thin-addon.js';
+import type { RetainedBase, RetainedBases } from '../../backend.js';
 import type { OnEvent } from '../../events.js';
-import type { AsyncLedger, DeviceRecord, KeptBaseRecord } from '../ledger/ledger.js';
-import { lostBase } from '../lost-objects.js';
-import { CURRENT, type MetadataLook } from '../metadata/metadata-reader.js';
+import type { AsyncLedger, DeviceRecord, RetainedBaseRecord } from '../ledger/ledger.js';
+import { invalidatedBase } from '../lost-objects.js';
+import { CURRENT, type MetadataReader } from '../metadata/metadata-reader.js';
 import { type BaseHistory, lossByHistory, lossByMetadata, lossByStatus } from './bookmark-rules.js';
 
-export interface KeptBaseDependencies {
+export interface RetainedBaseDependencies {
   native: NativeRunner;
   ledger: AsyncLedger;
-  look: Pick<MetadataLook, 'device' | 'superblock'>;
+  look: Pick<MetadataReader, 'device' | 'superblock'>;
   /** As it is configured. */
   poolName: string;
   onEvent: OnEvent;
@@ -30,10 +30,10 @@ export interface KeptBaseDependencies {
   metadataPath: string;
 }
 
-export class ThinKeptBases {
+export class Bookmarks {
   readonly #directory: string;
 
-  constructor(private readonly deps: KeptBaseDependencies) {
+  constructor(private readonly deps: RetainedBaseDependencies) {
     this.#directory = join(deps.directory, 'bases');
   }
 
@@ -44,7 +44,7 @@ export class ThinKeptBases {
   async review(history: BaseHistory): Promise<void> {
     const { ledger, look } = this.deps;
     const files = await this.#files();
-    const bases = await ledger.keptBases();
+    const bases = await ledger.retainedBases();
     if (bases.length === 0) return;
     const superblock = await look.superblock().catch(() => null);
     for (const base of bases) {
@@ -53,7 +53,7 @@ export class ThinKeptBases {
         lossByHistory(history, base) ??
         (superblock === null ? UNREADABLE : lossByMetadata(superblock, base)) ??
         missing;
-      if (reason !== null) await ledger.loseKeptBase(base.snapshotId, reason);
+      if (reason !== null) await ledger.invalidateRetainedBase(base.snapshotId, reason);
     }
   }
 
@@ -66,7 +66,7 @@ export class ThinKeptBases {
   /** Something has happened to the running pool after which none can be trusted. */
   async loseAll(reason: string): Promise<void> {
     const { ledger, poolName, onEvent } = this.deps;
-    const count = await ledger.loseAllKeptBases(reason);
+    const count = await ledger.invalidateAllRetainedBases(reason);
     if (count === 0) return;
     onEvent({
       level: 'warn',
@@ -74,11 +74,11 @@ export class ThinKeptBases {
     });
   }
 
-  async keep(snapshotId: string): Promise<KeptBase | null> {
+  async keep(snapshotId: string): Promise<RetainedBase | null> {
     const { ledger, metadataPath: metadata, native } = this.deps;
-    const known = await ledger.keptBase(snapshotId);
+    const known = await ledger.retainedBase(snapshotId);
     const device = await ledger.device(snapshotId);
-    if (known !== null && (known.lost === null || device === null)) return keptBase(known);
+    if (known !== null && (known.lost === null || device === null)) return retainedBase(known);
     if (device?.kind !== 'snapshot') return null;
     // What was lost before the snapshot was deleted is kept anew: it held its blocks all the time.
     if (known !== null) await this.drop(snapshotId);
@@ -108,14 +108,14 @@ export class ThinKeptBases {
         `what is kept of snapshot ${snapshotId} would prove nothing, because ${reason}`,
       );
     }
-    await ledger.insertKeptBase(base);
-    return keptBase(base);
+    await ledger.insertRetainedBase(base);
+    return retainedBase(base);
   }
 
-  async list(): Promise<KeptBases> {
-    const bases = await this.deps.ledger.keptBases();
+  async list(): Promise<RetainedBases> {
+    const bases = await this.deps.ledger.retainedBases();
     return {
-      usable: bases.filter(({ lost }) => lost === null).map(keptBase),
+      usable: bases.filter(({ lost }) => lost === null).map(retainedBase),
       lost: bases.flatMap(({ snapshotId, lost: reason }) =>
         reason === null ? [] : [{ snapshotId, reason }],
       ),
@@ -123,7 +123,7 @@ export class ThinKeptBases {
   }
 
   async drop(snapshotId: string): Promise<void> {
-    await this.deps.ledger.removeKeptBase(snapshotId);
+    await this.deps.ledger.removeRetainedBase(snapshotId);
     await rm(this.#path(snapshotId), { force: true });
   }
 
@@ -131,14 +131,14 @@ export class ThinKeptBases {
    * For a scan of a live snapshot. NOT_FOUND if the base was kept and is lost; FAILED_PRECONDITION if it
    * was not, or if a delta from it to the target would not be sound.
    */
-  async source(snapshotId: string, target: DeviceRecord): Promise<ThinKeptBase> {
+  async source(snapshotId: string, target: DeviceRecord): Promise<ThinBookmark> {
     const refuse = (why: string): CsiError =>
       CsiError.failedPrecondition(
         `no delta from snapshot ${snapshotId} to ${target.objectId}: ${why}; make a full backup`,
       );
-    const base = await this.deps.ledger.keptBase(snapshotId);
+    const base = await this.deps.ledger.retainedBase(snapshotId);
     if (base === null) throw refuse('the base is neither in the pool nor kept of it');
-    if (base.lost !== null) throw lostBase(snapshotId, base.lost);
+    if (base.lost !== null) throw invalidatedBase(snapshotId, base.lost);
     if (base.lineage !== target.lineage) {
       throw refuse(`one was cut of volume ${base.lineage}, the other of ${target.lineage}`);
     }
@@ -147,28 +147,28 @@ export class ThinKeptBases {
       throw refuse(`by the pool's time ${creationTime} it is not after time ${base.creationTime}`);
     }
     const reason = await this.#lossNow(base);
-    if (reason !== null) throw lostBase(snapshotId, reason);
+    if (reason !== null) throw invalidatedBase(snapshotId, reason);
     return { path: this.#path(snapshotId) };
   }
 
   /** Removes files that a kill left, or whose row is gone, and returns their names. */
   async sweep(): Promise<string[]> {
-    const known = new Set((await this.deps.ledger.keptBases()).map((base) => base.snapshotId));
+    const known = new Set((await this.deps.ledger.retainedBases()).map((base) => base.snapshotId));
     const swept = (await this.#files()).filter((name) => !known.has(name));
     for (const name of swept) await rm(join(this.#directory, name), { force: true });
     return swept;
   }
 
   /** Why a base is lost that was not yet; it is from then on. */
-  async #lossNow(base: KeptBaseRecord): Promise<string | null> {
+  async #lossNow(base: RetainedBaseRecord): Promise<string | null> {
     const reason = await this.#lossByMetadata(base);
     if (reason !== null || (await this.#files()).includes(base.snapshotId)) return reason;
-    await this.deps.ledger.loseKeptBase(base.snapshotId, FILE_IS_GONE);
+    await this.deps.ledger.invalidateRetainedBase(base.snapshotId, FILE_IS_GONE);
     return FILE_IS_GONE;
   }
 
   /** What the metadata says against a base it says against all: they are lost then. */
-  async #lossByMetadata(base: KeptBaseRecord): Promise<string | null> {
+  async #lossByMetadata(base: RetainedBaseRecord): Promise<string | null> {
     const reason = lossByMetadata(await this.deps.look.superblock(), base);
     if (reason !== null) await this.loseAll(reason);
     return reason;
@@ -196,7 +196,7 @@ export class ThinKeptBases {
 const FILE_IS_GONE = 'the file of what was kept is gone';
 const UNREADABLE = 'the superblock of its pool could not be read at a start';
 
-const keptBase = ({ snapshotId, storedBytes }: KeptBaseRecord): KeptBase => ({
+const retainedBase = ({ snapshotId, storedBytes }: RetainedBaseRecord): RetainedBase => ({
   snapshotId,
   storedBytes,
 });

@@ -15,7 +15,7 @@ export function openLedger(
     worker: new URL('./ledger-worker.js', import.meta.url),
     file: { file },
     kinds: LEDGER_CALLS,
-    first: 'keptBases',
+    first: 'retainedBases',
     onEvent,
   });
 }

@@ -80,7 +80,7 @@ export interface PoolRecord {
 }
 
 /** What is kept of a deleted snapshot beside the file that thinKeepBase wrote. */
-export interface KeptBaseRecord {
+export interface RetainedBaseRecord {
   snapshotId: string;
   /** As DeviceRecord has it. */
   lineage: string;
@@ -130,23 +130,23 @@ export interface Ledger {
   /** Nothing of it has happened: the ids it gave are free to be given again, much later. */
   undo(): void;
 
-  markUsed(volumeId: string): void;
-  isUsed(volumeId: string): boolean;
-  usedVolumes(): string[];
-  unmarkUsed(volumeId: string): void;
+  markInitialized(volumeId: string): void;
+  isInitialized(volumeId: string): boolean;
+  initializedVolumes(): string[];
+  unmarkInitialized(volumeId: string): void;
   /** Removes marks of volumes that are not there. */
   sweepMarks(): void;
 
   /** In the order they were kept. */
-  keptBases(): KeptBaseRecord[];
-  keptBase(snapshotId: string): KeptBaseRecord | null;
+  retainedBases(): RetainedBaseRecord[];
+  retainedBase(snapshotId: string): RetainedBaseRecord | null;
   /** There already: done. */
-  insertKeptBase(base: KeptBaseRecord): void;
+  insertRetainedBase(base: RetainedBaseRecord): void;
   /** Lost already: done, and the first reason stays. */
-  loseKeptBase(snapshotId: string, reason: string): void;
+  invalidateRetainedBase(snapshotId: string, reason: string): void;
   /** The same of all, or of none if it fails. How many were not lost before. */
-  loseAllKeptBases(reason: string): number;
-  removeKeptBase(snapshotId: string): void;
+  invalidateAllRetainedBases(reason: string): number;
+  removeRetainedBase(snapshotId: string): void;
 }
 
 export type AsyncLedger = OnThread<Ledger>;

@@ -13,11 +13,11 @@ import type {
   DeviceKind,
   DeviceRecord,
   DeviceState,
-  KeptBaseRecord,
   Ledger,
   NewDevice,
   OpenTransaction,
   PoolRecord,
+  RetainedBaseRecord,
 } from './ledger.js';
 import { LEDGER_STEPS } from './ledger-schema.js';
 
@@ -54,7 +54,7 @@ export function ledgerCalls(database: KeptDatabase): Ledger {
     ...deviceCalls(database),
     ...transactionCalls(database),
     ...markCalls(database),
-    ...keptBaseCalls(database),
+    ...retainedBaseCalls(database),
   };
 }
 
@@ -157,37 +157,41 @@ function transactionCalls(
 
 function markCalls(
   database: KeptDatabase,
-): Calls<'markUsed' | 'isUsed' | 'usedVolumes' | 'unmarkUsed' | 'sweepMarks'> {
+): Calls<
+  'markInitialized' | 'isInitialized' | 'initializedVolumes' | 'unmarkInitialized' | 'sweepMarks'
+> {
   return {
-    markUsed: (volumeId) =>
+    markInitialized: (volumeId) =>
       database.run('INSERT OR IGNORE INTO used_marks (volume_id) VALUES (?)', volumeId),
-    isUsed: (volumeId) =>
+    isInitialized: (volumeId) =>
       database.get('SELECT 1 FROM used_marks WHERE volume_id = ?', volumeId) !== undefined,
-    usedVolumes: () =>
+    initializedVolumes: () =>
       database.all('SELECT volume_id FROM used_marks').map((row) => String(row['volume_id'])),
-    unmarkUsed: (volumeId) => database.run('DELETE FROM used_marks WHERE volume_id = ?', volumeId),
+    unmarkInitialized: (volumeId) =>
+      database.run('DELETE FROM used_marks WHERE volume_id = ?', volumeId),
     sweepMarks: () =>
       database.run('DELETE FROM used_marks WHERE volume_id NOT IN (SELECT object_id FROM devices)'),
   };
 }
 
-function keptBaseCalls(
+function retainedBaseCalls(
   database: KeptDatabase,
 ): Calls<
-  | 'keptBases'
-  | 'keptBase'
-  | 'insertKeptBase'
-  | 'loseKeptBase'
-  | 'loseAllKeptBases'
-  | 'removeKeptBase'
+  | 'retainedBases'
+  | 'retainedBase'
+  | 'insertRetainedBase'
+  | 'invalidateRetainedBase'
+  | 'invalidateAllRetainedBases'
+  | 'removeRetainedBase'
 > {
   return {
-    keptBases: () => database.all('SELECT * FROM kept_bases ORDER BY sequence').map(keptBaseRow),
-    keptBase: (snapshotId) => {
+    retainedBases: () =>
+      database.all('SELECT * FROM kept_bases ORDER BY sequence').map(retainedBaseRow),
+    retainedBase: (snapshotId) => {
       const row = database.get('SELECT * FROM kept_bases WHERE snapshot_id = ?', snapshotId);
-      return row === undefined ? null : keptBaseRow(row);
+      return row === undefined ? null : retainedBaseRow(row);
     },
-    insertKeptBase: ({ snapshotId, lineage, sizeBytes, creationTime, storedBytes, lost }) =>
+    insertRetainedBase: ({ snapshotId, lineage, sizeBytes, creationTime, storedBytes, lost }) =>
       database.run(
         `INSERT INTO kept_bases (snapshot_id, lineage, size_bytes, creation_time, stored_bytes,
           lost) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (snapshot_id) DO NOTHING`,
@@ -198,15 +202,15 @@ function keptBaseCalls(
         storedBytes,
         lost,
       ),
-    loseKeptBase: (snapshotId, reason) =>
+    invalidateRetainedBase: (snapshotId, reason) =>
       database.run(
         'UPDATE kept_bases SET lost = ? WHERE snapshot_id = ? AND lost IS NULL',
         reason,
         snapshotId,
       ),
-    loseAllKeptBases: (reason) =>
+    invalidateAllRetainedBases: (reason) =>
       database.run('UPDATE kept_bases SET lost = ? WHERE lost IS NULL', reason),
-    removeKeptBase: (snapshotId) =>
+    removeRetainedBase: (snapshotId) =>
       database.run('DELETE FROM kept_bases WHERE snapshot_id = ?', snapshotId),
   };
 }
@@ -301,7 +305,7 @@ function deviceRow(row: Row): DeviceRecord {
   };
 }
 
-function keptBaseRow(row: Row): KeptBaseRecord {
+function retainedBaseRow(row: Row): RetainedBaseRecord {
   return {
     snapshotId: String(row['snapshot_id']),
     lineage: String(row['lineage']),

@@ -44,7 +44,7 @@ export async function judgeFormattable(findings: FormatFindings): Promise<'empty
   const isOurs =
     record.state === 'formatting' &&
     deviceBytes !== null &&
-    isFresh(found, record.dataBlockBytes, labelOffset(deviceBytes)) &&
+    isPristine(found, record.dataBlockBytes, labelOffset(deviceBytes)) &&
     !(await findings.hasThinDevices());
   if (!isOurs) {
     throw CsiError.failedPrecondition(
@@ -57,7 +57,7 @@ export async function judgeFormattable(findings: FormatFindings): Promise<'empty
 }
 
 /** As the kernel leaves metadata that it has formatted, and at most resized to what the pool may use. */
-function isFresh(found: ThinSuperblock, dataBlockBytes: bigint, dataBytes: bigint): boolean {
+function isPristine(found: ThinSuperblock, dataBlockBytes: bigint, dataBytes: bigint): boolean {
   const isUnused = found.transactionId === 0n && found.time === 0 && found.heldRoot === null;
   const isFitting = found.dataBlocks * found.dataBlockBytes <= dataBytes;
   return isUnused && found.dataBlockBytes === dataBlockBytes && isFitting;

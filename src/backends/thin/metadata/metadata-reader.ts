@@ -21,7 +21,7 @@ export type FoundDevices = ReadonlyMap<number, ThinDeviceDetails>;
 export const CURRENT = 0n;
 
 /** How long a metadata snapshot of somebody else is waited for, and how often it is looked for. */
-const PATIENCE_MS = 10_000;
+const TIMEOUT_MS = 10_000;
 const PAUSE_MS = 200;
 /** thinDevices answers that many at most. */
 const DEVICES_A_CALL = 65_536;
@@ -38,10 +38,10 @@ export interface LookDependencies {
   pool: ThinPool;
   queue: PoolQueue;
   metadataPath: string;
-  patienceMs?: number;
+  timeoutMs?: number;
 }
 
-export class MetadataLook {
+export class MetadataReader {
   /** Not begun yet: whoever asks now joins. */
   #waiting: Batch | null = null;
 
@@ -124,7 +124,7 @@ export class MetadataLook {
   }
 
   async #patiently(ask: () => Promise<FoundDevices | null>): Promise<FoundDevices> {
-    const deadline = performance.now() + (this.deps.patienceMs ?? PATIENCE_MS);
+    const deadline = performance.now() + (this.deps.timeoutMs ?? TIMEOUT_MS);
     for (;;) {
       const found = await ask();
       if (found !== null) return found;

@@ -8,7 +8,7 @@
 import { CsiError } from '../../../base/errors.js';
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { OnEvent, PoolEvent } from '../../events.js';
-import type { MetadataLook } from '../metadata/metadata-reader.js';
+import type { MetadataReader } from '../metadata/metadata-reader.js';
 import { isMetadataShort, type PoolGrowth } from './pool-growth.js';
 import { trouble } from './pool-health.js';
 import type { ThinPool } from './thin-pool.js';
@@ -23,7 +23,7 @@ type Subject = keyof typeof OVER;
 export interface MonitorDependencies {
   pool: ThinPool;
   growth: PoolGrowth;
-  metadata: Pick<MetadataLook, 'assertReadable'>;
+  metadata: Pick<MetadataReader, 'assertReadable'>;
   lowWaterPercent: bigint;
   onEvent: OnEvent;
   /** Whoever else judges what the pool says of itself. */

@@ -184,7 +184,7 @@ export class PoolOpening {
   ): Promise<void> {
     const { ledger, pool } = this.deps;
     if (isKnownTransaction(found, { pool: record, transaction })) return;
-    await ledger.loseAllKeptBases("the pool's metadata was not the one that was left");
+    await ledger.invalidateAllRetainedBases("the pool's metadata was not the one that was left");
     throw unknownTransaction(pool.pool, found, record.transactionId);
   }
 

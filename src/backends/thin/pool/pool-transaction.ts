@@ -14,7 +14,7 @@
 import { CsiError, errorCode } from '../../../base/errors.js';
 import type { PoolQueue } from '../../../base/serial-queue.js';
 import type { AsyncLedger, DeviceRecord, NewDevice, OpenTransaction } from '../ledger/ledger.js';
-import type { MetadataLook } from '../metadata/metadata-reader.js';
+import type { MetadataReader } from '../metadata/metadata-reader.js';
 import { assertWritable } from './pool-health.js';
 import type { ThinPool } from './thin-pool.js';
 
@@ -22,7 +22,7 @@ export interface TransactionDependencies {
   ledger: AsyncLedger;
   pool: ThinPool;
   queue: PoolQueue;
-  look: MetadataLook;
+  look: MetadataReader;
 }
 
 /** In a row, before a change gives up. */

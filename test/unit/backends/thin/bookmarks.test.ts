@@ -1,10 +1,10 @@
-/** What a thin pool keeps of deleted snapshots, and each reason to lose it: a real ledger, played metadata. */
+/** What a thin pool keeps of deleted snapshots, and each reason to lose it: a real ledger, simulated metadata. */
 import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { ThinKeptBases } from '../../../../src/backends/thin/bookmarks/bookmarks.js';
+import { Bookmarks } from '../../../../src/backends/thin/bookmarks/bookmarks.js';
 import type { OpenLedger } from '../../../../src/backends/thin/ledger/ledger.js';
 import { openLedger } from '../../../../src/backends/thin/ledger/ledger-client.js';
 import type { ThinPoolStatus } from '../../../../src/native/dm-addon.js';
@@ -42,7 +42,7 @@ const STATUS: ThinPoolStatus = {
 
 let directory: string;
 let ledger: OpenLedger;
-let bases: ThinKeptBases;
+let bases: Bookmarks;
 let told: string[];
 /** What the next look sees. */
 let seen: { superblock: ThinSuperblock; devices: ThinDeviceDetails[] };
@@ -63,7 +63,7 @@ beforeEach(async () => {
     superblock: async () => seen.superblock,
   };
   told = [];
-  bases = new ThinKeptBases({
+  bases = new Bookmarks({
     ...{ ledger, native, look, directory, metadataPath: '/dev/metadata', poolName: 'default' },
     onEvent: ({ level, message }) => told.push(`${level}: ${message}`),
   });
@@ -159,7 +159,7 @@ test('a base that is lost is NOT_FOUND for a scan, with the reason', async () =>
   assert.match(await lost(), /is gone/);
   await bases.drop('snap-1');
   await bases.keep('snap-1');
-  await ledger.loseKeptBase('snap-1', 'of a test');
+  await ledger.invalidateRetainedBase('snap-1', 'of a test');
   await rejectsWith(scan(), 'NOT_FOUND', /lost because of a test; make a full backup/);
 });
 

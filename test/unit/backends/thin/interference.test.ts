@@ -1,14 +1,14 @@
 /**
  * Changes of a thin pool when somebody or something else gets between: other tools, a full pool, a pool
- * that goes read-only. A real ledger, a played kernel.
+ * that goes read-only. A real ledger, a simulated kernel.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { rejectsWith } from '../../../support/expect-status.js';
-import { membersOf, PLAYED_SIZE, PlayedPool } from '../../../support/simulated-thin-pool.js';
+import { membersOf, SIMULATED_SIZE, SimulatedPool } from '../../../support/simulated-thin-pool.js';
 
 test('a device that somebody else made under the next id is left alone', () =>
-  PlayedPool.use(async (pool) => {
+  SimulatedPool.use(async (pool) => {
     const process = pool.start();
     const next = 1 + Math.max(...pool.kernel.thin.keys());
     await process.pool.tell([`create_thin ${next}`, 'set_transaction_id 3 4']);
@@ -18,18 +18,18 @@ test('a device that somebody else made under the next id is left alone', () =>
     assert.equal(foreign?.transactionId, 3n);
     const change = membersOf('1');
     pool.kernel.before = (method) => {
-      if (method === 'thinCut') throw new Error('nothing of it was done');
+      if (method === 'takeThinSnapshots') throw new Error('nothing of it was done');
     };
     await assert.rejects(process.snapshots.create(change));
     pool.kernel.before = () => undefined;
     assert.ok(pool.kernel.thin.has(next), 'taking the change back did not take it along');
-    await process.volumes.create('new', PLAYED_SIZE);
+    await process.volumes.create('new', SIMULATED_SIZE);
     pool.kernel.thin.delete(next);
     assert.ok(pool.assertAgreement(process).includes('new'));
   }));
 
 test('a volume that is active under a name of somebody else is not deleted, and nothing stays open', () =>
-  PlayedPool.use(async (pool) => {
+  SimulatedPool.use(async (pool) => {
     const process = pool.start();
     const record = process.ledger.device('v2');
     pool.kernel.addActive('other', 'OTHER', 'thin', `253:0 ${record?.deviceId}`);
@@ -41,12 +41,12 @@ test('a volume that is active under a name of somebody else is not deleted, and 
   }));
 
 test('a pool without data space is not cut, and says that space is missing', () =>
-  PlayedPool.use(async (pool) => {
+  SimulatedPool.use(async (pool) => {
     const process = pool.start();
     pool.kernel.mode = 'out_of_data_space';
     for (const refused of [
       () => process.snapshots.create(membersOf('1', '2')),
-      () => process.volumes.clone('new', 'v1', PLAYED_SIZE),
+      () => process.volumes.clone('new', 'v1', SIMULATED_SIZE),
     ]) {
       await rejectsWith(refused(), 'RESOURCE_EXHAUSTED', /no data space left.* Add space/);
       assert.deepEqual(pool.assertAgreement(process), ['s0', 'v1', 'v2']);
@@ -54,23 +54,23 @@ test('a pool without data space is not cut, and says that space is missing', () 
   }));
 
 test('a pool that goes read-only in a cut says what to do about it', () =>
-  PlayedPool.use(async (pool) => {
+  SimulatedPool.use(async (pool) => {
     const process = pool.start();
     pool.kernel.before = (method) => {
-      if (method === 'thinCut') pool.kernel.mode = 'ro';
+      if (method === 'takeThinSnapshots') pool.kernel.mode = 'ro';
     };
     const refused = process.snapshots.create(membersOf('1'));
     await rejectsWith(refused, 'FAILED_PRECONDITION', /read-only.* Enlarge the metadata device/);
   }));
 
 test('what the pool does not hold any more is told as lost', () =>
-  PlayedPool.use(async (pool) => {
+  SimulatedPool.use(async (pool) => {
     const process = pool.start();
     const forget = (id: string) =>
       pool.kernel.thin.delete(process.ledger.device(id)?.deviceId as number);
     forget('s0');
     const snapshot = await process.snapshots.record('s0');
-    const restored = process.volumes.restore('new', snapshot, PLAYED_SIZE);
+    const restored = process.volumes.restore('new', snapshot, SIMULATED_SIZE);
     await rejectsWith(restored, 'FAILED_PRECONDITION', /snapshot s0 is lost/);
     forget('v2');
     const refused = process.snapshots.create(membersOf('1', '2'));
@@ -79,7 +79,7 @@ test('what the pool does not hold any more is told as lost', () =>
   }));
 
 test('an id that another tool takes at the last moment is passed, and stays with it', () =>
-  PlayedPool.use(async (pool) => {
+  SimulatedPool.use(async (pool) => {
     const process = pool.start();
     const { kernel } = pool;
     const next = 1 + Math.max(...kernel.thin.keys());
@@ -87,27 +87,27 @@ test('an id that another tool takes at the last moment is passed, and stays with
       if (method !== 'thinMessages' || kernel.thin.has(next)) return;
       kernel.thin.set(next, { ...[...kernel.thin.values()][0], deviceId: next } as never);
     };
-    await rejectsWith(process.volumes.create('new', PLAYED_SIZE), 'ABORTED', /another tool/);
+    await rejectsWith(process.volumes.create('new', SIMULATED_SIZE), 'ABORTED', /another tool/);
     assert.ok(kernel.thin.has(next));
-    await process.volumes.create('new', PLAYED_SIZE);
+    await process.volumes.create('new', SIMULATED_SIZE);
     kernel.thin.delete(next);
     assert.deepEqual(pool.assertAgreement(process), ['new', 's0', 'v1', 'v2']);
   }));
 
 test('a transaction id that another tool raises meanwhile is told as that', () =>
-  PlayedPool.use(async (pool) => {
+  SimulatedPool.use(async (pool) => {
     const process = pool.start();
     pool.kernel.after = (method) => {
       if (method !== 'thinMessages') return;
       pool.kernel.after = () => undefined;
       pool.kernel.transactionId += 5n;
     };
-    const refused = process.volumes.create('new', PLAYED_SIZE);
+    const refused = process.volumes.create('new', SIMULATED_SIZE);
     await rejectsWith(refused, 'FAILED_PRECONDITION', /transaction id 8 and its ledger expects 3/);
   }));
 
 test("another tool's metadata snapshot is waited for, and never released", () =>
-  PlayedPool.use(async (pool) => {
+  SimulatedPool.use(async (pool) => {
     pool.kernel.heldRoot = 5n;
     const impatient = pool.start(0);
     await rejectsWith(

@@ -173,19 +173,19 @@ test('kept bases are listed in the order they were kept, lost ones with the firs
       ...{ snapshotId, lineage: 'vol', sizeBytes: 1n << 40n },
       ...{ creationTime: 4, storedBytes: 99n, lost: null },
     });
-    for (const id of ['b', 'a', 'b']) await ledger.insertKeptBase(base(id));
-    assert.deepEqual(await ledger.keptBases(), [base('b'), base('a')]);
-    for (const why of ['first', 'second']) await ledger.loseKeptBase('a', why);
-    assert.deepEqual(await ledger.keptBases(), [base('b'), { ...base('a'), lost: 'first' }]);
-    await ledger.loseAllKeptBases('third');
-    const lost = await ledger.keptBases();
+    for (const id of ['b', 'a', 'b']) await ledger.insertRetainedBase(base(id));
+    assert.deepEqual(await ledger.retainedBases(), [base('b'), base('a')]);
+    for (const why of ['first', 'second']) await ledger.invalidateRetainedBase('a', why);
+    assert.deepEqual(await ledger.retainedBases(), [base('b'), { ...base('a'), lost: 'first' }]);
+    await ledger.invalidateAllRetainedBases('third');
+    const lost = await ledger.retainedBases();
     assert.deepEqual(
       lost.map(({ lost: reason }) => reason),
       ['third', 'first'],
     );
-    await ledger.removeKeptBase('b');
+    await ledger.removeRetainedBase('b');
     assert.deepEqual(
-      [await ledger.keptBase('b'), await ledger.keptBase('a')],
+      [await ledger.retainedBase('b'), await ledger.retainedBase('a')],
       [null, { ...base('a'), lost: 'first' }],
     );
   }));

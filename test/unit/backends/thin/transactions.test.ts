@@ -1,5 +1,5 @@
 /**
- * Changes of a thin pool are killed between any two steps, and converge: a real ledger, a played kernel.
+ * Changes of a thin pool are killed between any two steps, and converge: a real ledger, a simulated kernel.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -9,14 +9,14 @@ import { failure } from '../../../support/fake-thin-kernel.js';
 import {
   Killed,
   membersOf,
-  PLAYED_SIZE,
-  PlayedPool,
-  type PlayedProcess,
+  SIMULATED_SIZE,
+  SimulatedPool,
+  type SimulatedProcess,
 } from '../../../support/simulated-thin-pool.js';
 
 interface Change {
   title: string;
-  run(process: PlayedProcess): Promise<unknown>;
+  run(process: SimulatedProcess): Promise<unknown>;
   before: string[];
   afterwards: string[];
 }
@@ -25,20 +25,20 @@ interface Change {
 const CHANGES: readonly Change[] = [
   {
     title: 'creating a volume',
-    run: ({ volumes }) => volumes.create('new', PLAYED_SIZE),
+    run: ({ volumes }) => volumes.create('new', SIMULATED_SIZE),
     before: ['s0', 'v1', 'v2'],
     afterwards: ['new', 's0', 'v1', 'v2'],
   },
   {
     title: 'restoring a snapshot',
     run: async ({ volumes, snapshots }) =>
-      volumes.restore('new', await snapshots.record('s0'), PLAYED_SIZE),
+      volumes.restore('new', await snapshots.record('s0'), SIMULATED_SIZE),
     before: ['s0', 'v1', 'v2'],
     afterwards: ['new', 's0', 'v1', 'v2'],
   },
   {
     title: 'cloning a volume',
-    run: ({ volumes }) => volumes.clone('new', 'v2', PLAYED_SIZE),
+    run: ({ volumes }) => volumes.clone('new', 'v2', SIMULATED_SIZE),
     before: ['s0', 'v1', 'v2'],
     afterwards: ['new', 's0', 'v1', 'v2'],
   },
@@ -68,7 +68,7 @@ const CHANGES: readonly Change[] = [
 
 /** Whether the process was killed, as opposed to having come to the end of the change. */
 async function killAt(
-  pool: PlayedPool,
+  pool: SimulatedPool,
   { run }: Change,
   step: number,
   when: 'before' | 'after',
@@ -90,7 +90,7 @@ for (const change of CHANGES) {
     let kills = 0;
     for (const when of ['before', 'after'] as const) {
       for (let step = 0, killed = true; killed; step += 1) {
-        await PlayedPool.use(async (pool) => {
+        await SimulatedPool.use(async (pool) => {
           killed = await killAt(pool, change, step, when);
           kills += Number(killed);
           const next = pool.start();
@@ -113,7 +113,7 @@ const CREATIONS = CHANGES.filter(({ title }) => !title.startsWith('deleting'));
 
 for (const change of CREATIONS) {
   test(`${change.title} succeeds when the metadata changes under the first look at it`, () =>
-    PlayedPool.use(async (pool) => {
+    SimulatedPool.use(async (pool) => {
       const process = pool.start();
       let looks = 0;
       pool.kernel.before = (method) => {
@@ -127,7 +127,7 @@ for (const change of CREATIONS) {
     }));
 
   test(`${change.title} fails on damaged metadata, and what follows is not held up`, () =>
-    PlayedPool.use(async (pool) => {
+    SimulatedPool.use(async (pool) => {
       const process = pool.start();
       pool.kernel.before = (method) => {
         if (method === 'thinDevices')
@@ -150,7 +150,7 @@ test('work in the queue that asks for the queue fails, and the queue goes on', a
 });
 
 test('a start that is killed while it settles converges as well', () =>
-  PlayedPool.use(async (pool) => {
+  SimulatedPool.use(async (pool) => {
     const change = CHANGES[0] as Change;
     for (let step = 0; step < 12; step += 1) {
       await killAt(pool, change, 6, 'after');
@@ -165,21 +165,21 @@ test('a start that is killed while it settles converges as well', () =>
   }));
 
 test('a pool that goes read-only in a change refuses the next ones, and settles when it is mended', () =>
-  PlayedPool.use(async (pool) => {
+  SimulatedPool.use(async (pool) => {
     const process = pool.start();
     const { kernel } = pool;
     kernel.after = (method) => {
       if (method === 'thinMessages') kernel.needsCheck = true;
     };
-    await assert.rejects(process.volumes.create('new', PLAYED_SIZE));
+    await assert.rejects(process.volumes.create('new', SIMULATED_SIZE));
     kernel.after = () => undefined;
     await rejectsWith(
-      process.volumes.create('other', PLAYED_SIZE),
+      process.volumes.create('other', SIMULATED_SIZE),
       'FAILED_PRECONDITION',
       /be checked/,
     );
     await rejectsWith(process.snapshots.delete('s0'), 'FAILED_PRECONDITION', /be checked/);
-    assert.equal((await process.volumes.condition('v1')).storedBytes, PLAYED_SIZE);
+    assert.equal((await process.volumes.condition('v1')).storedBytes, SIMULATED_SIZE);
     kernel.needsCheck = false;
     const next = pool.start();
     await next.transactions.settle();
@@ -187,19 +187,19 @@ test('a pool that goes read-only in a change refuses the next ones, and settles 
   }));
 
 test('a pool with another transaction id than the ledger expects is not changed', () =>
-  PlayedPool.use(async (pool) => {
+  SimulatedPool.use(async (pool) => {
     await killAt(pool, CHANGES[0] as Change, 7, 'before');
     pool.kernel.transactionId = 1n;
     const next = pool.start();
     await rejectsWith(
-      next.volumes.create('other', PLAYED_SIZE),
+      next.volumes.create('other', SIMULATED_SIZE),
       'FAILED_PRECONDITION',
       /transaction id 1 and its ledger expects 3/,
     );
   }));
 
 test('no snapshot is made when the pool cannot count it', () =>
-  PlayedPool.use(async (pool) => {
+  SimulatedPool.use(async (pool) => {
     const process = pool.start();
     pool.kernel.time = (1 << 24) - 2;
     await rejectsWith(
@@ -209,15 +209,15 @@ test('no snapshot is made when the pool cannot count it', () =>
     );
     await process.snapshots.create(membersOf('1'));
     await rejectsWith(
-      process.volumes.clone('new', 'v1', PLAYED_SIZE),
+      process.volumes.clone('new', 'v1', SIMULATED_SIZE),
       'FAILED_PRECONDITION',
       /no more can be made/,
     );
-    await process.volumes.create('plain', PLAYED_SIZE);
+    await process.volumes.create('plain', SIMULATED_SIZE);
   }));
 
 test('roots that are asked for at the same time are looked up in one metadata snapshot', () =>
-  PlayedPool.use(async (pool) => {
+  SimulatedPool.use(async (pool) => {
     const process = pool.start();
     const before = pool.kernel.messages.length;
     const sources = await Promise.all(
@@ -231,7 +231,7 @@ test('roots that are asked for at the same time are looked up in one metadata sn
   }));
 
 test('a metadata snapshot that a killed process of ours has left is released', () =>
-  PlayedPool.use(async (pool) => {
+  SimulatedPool.use(async (pool) => {
     for (let step = 0, killed = true; killed; step += 1) {
       const process = pool.start();
       process.steps.killAt(step, 'after');

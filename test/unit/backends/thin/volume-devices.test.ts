@@ -1,11 +1,11 @@
-/** Devices of thin volumes beside whatever else happens to their pool: a real ledger, a played kernel. */
+/** Devices of thin volumes beside whatever else happens to their pool: a real ledger, a simulated kernel. */
 import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
 import { after, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { rejectsWith } from '../../../support/expect-status.js';
 import { FakeThinKernel } from '../../../support/fake-thin-kernel.js';
-import { PlayedProcess } from '../../../support/simulated-thin-pool.js';
+import { SimulatedProcess } from '../../../support/simulated-thin-pool.js';
 import { Workspace } from '../../../support/workspace.js';
 
 const SIZE = 1n << 20n;
@@ -15,12 +15,12 @@ after(() => workspace.dispose());
 /** A pool with the volume v, attached for writing. */
 async function attached(
   label: string,
-  run: (process: PlayedProcess, kernel: FakeThinKernel, name: string) => Promise<void>,
+  run: (process: SimulatedProcess, kernel: FakeThinKernel, name: string) => Promise<void>,
 ): Promise<void> {
   const directory = workspace.path(label);
   mkdirSync(directory);
   const kernel = new FakeThinKernel();
-  const process = PlayedProcess.start(kernel, directory);
+  const process = SimulatedProcess.start(kernel, directory);
   try {
     await process.volumes.create('v', SIZE);
     await process.devices.attach(await process.volumes.record('v'), false);
