@@ -36,7 +36,7 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<GrowFileBinding>(exports, "growFile");
   Export<AllocateFileBinding>(exports, "allocateFile");
   Export<CloneVolumeBinding>(exports, "cloneVolume");
-  Export<CutSnapshotsBinding>(exports, "cutSnapshots");
+  Export<CutSnapshotsBinding>(exports, "takeSnapshots");
   Export<SetImmutableBinding>(exports, "setImmutable");
   Export<RemoveFileBinding>(exports, "removeFile");
   Export<FileStateBinding>(exports, "fileState");
@@ -66,7 +66,7 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<ThinPoolStatusBinding>(exports, "thinPoolStatus");
   Export<ThinStatusBinding>(exports, "thinStatus");
   Export<ThinMessagesBinding>(exports, "thinMessages");
-  Export<ThinCutBinding>(exports, "thinCut");
+  Export<ThinCutBinding>(exports, "takeThinSnapshots");
   return exports;
 }
 

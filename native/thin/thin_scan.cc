@@ -74,8 +74,8 @@ uint64_t ThinScan::RootOf(const ThinDeviceRef& ref, const ThinDevice& found) {
   return root;
 }
 
-// The rule for deleted bases: docs/retained-bases.md. Whether the target descends from the base is for
-// others to know.
+// The rule for deleted bases: docs/retained-bases.md. Whether the target descends from the base is
+// for others to know.
 Status ThinScan::OpenKeptBase(const std::string& path) {
   Result<std::unique_ptr<KeptBase>> kept = KeptBase::Open(path);
   if (!kept.ok()) return kept.TakeStatus();
