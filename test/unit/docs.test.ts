@@ -29,7 +29,7 @@ function tableBelow(text: string, heading: RegExp): Map<string, string[]> {
 }
 
 test('docs/parameters.md has a row for every parameter of a StorageClass and no other', () => {
-  const rows = tableBelow(read('docs/parameters.md'), /^## Of a StorageClass.*$/m);
+  const rows = tableBelow(read('docs/parameters.md'), /^## StorageClass.*$/m);
   assert.deepEqual([...rows.keys()], [...VOLUME_PARAMETERS]);
   for (const [name, cells] of rows)
     assert.ok(
@@ -77,9 +77,9 @@ test('E13 and E14: docs/limits.md names capabilities, devices, programs, memory 
   }
 });
 
-test('E19: the documents tell of secrets, the topology key, and what Probe costs', () => {
+test('E19: the documents describe secrets, the topology key and the cost of Probe', () => {
   const configuration = read('docs/configuration.md');
-  assert.match(configuration, /## Secrets\n\nNone are needed/);
+  assert.match(configuration, /## Secrets\n\nThe plugin needs none/);
   assert.match(configuration, /BLOCKDELTA_TOPOLOGY_KEY/);
   assert.match(read('docs/limits.md'), /Probe .* cheap/);
 });
