@@ -95,3 +95,15 @@ test('biome.json has a wall for every room but the commands', () => {
     [],
   );
 });
+
+test('docs/architecture has every room, in its table and in its drawing', () => {
+  const table = readFileSync(packagePath('docs/architecture.md'), 'utf8');
+  const source = readFileSync(packagePath('docs/architecture.dot'), 'utf8');
+  const drawing = readFileSync(packagePath('docs/architecture.svg'), 'utf8');
+  for (const room of [...ROOMS, CONFORMANCE.name]) {
+    assert.match(table, new RegExp(`^\\| .*src/${room}\\b.* \\|`, 'm'), room);
+    if (room === 'main') continue;
+    assert.ok(source.includes(`label="${room}\\n`), room);
+    assert.match(drawing, new RegExp(`>${room}</text>`), room);
+  }
+});
