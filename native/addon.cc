@@ -1,13 +1,7 @@
-// The addon's export table, and nothing else. Contracts: src/native/addon.ts.
+// The addon's export table. Contracts: src/native/addon.ts.
 #include <napi.h>
 
-#include "native/binding/dm.h"
-#include "native/binding/file.h"
-#include "native/binding/loop.h"
-#include "native/binding/path.h"
-#include "native/binding/scan.h"
-#include "native/binding/thin.h"
-#include "native/binding/thin_delta.h"
+#include "native/binding/functions.h"
 
 namespace blockdelta {
 namespace {
@@ -36,8 +30,7 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<GrowFileBinding>(exports, "growFile");
   Export<AllocateFileBinding>(exports, "allocateFile");
   Export<CloneVolumeBinding>(exports, "cloneVolume");
-  Export<CutSnapshotsBinding>(exports, "takeSnapshots");
-  Export<SetImmutableBinding>(exports, "setImmutable");
+  Export<TakeSnapshotsBinding>(exports, "takeSnapshots");
   Export<RemoveFileBinding>(exports, "removeFile");
   Export<FileStateBinding>(exports, "fileState");
   Export<ThawBinding>(exports, "thaw");
@@ -52,7 +45,7 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<ThinSuperblockBinding>(exports, "thinSuperblock");
   Export<ThinDevicesBinding>(exports, "thinDevices");
   Export<ThinDeltaBinding>(exports, "thinDelta");
-  Export<ThinKeepBaseBinding>(exports, "thinKeepBase");
+  Export<CreateThinBookmarkBinding>(exports, "createThinBookmark");
   Export<DmVersionBinding>(exports, "dmVersion");
   Export<DmHasTargetBinding>(exports, "dmHasTarget");
   Export<DmFindBinding>(exports, "dmFind");
@@ -66,7 +59,7 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<ThinPoolStatusBinding>(exports, "thinPoolStatus");
   Export<ThinStatusBinding>(exports, "thinStatus");
   Export<ThinMessagesBinding>(exports, "thinMessages");
-  Export<ThinCutBinding>(exports, "takeThinSnapshots");
+  Export<TakeThinSnapshotsBinding>(exports, "takeThinSnapshots");
   return exports;
 }
 

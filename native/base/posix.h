@@ -1,6 +1,6 @@
-// System calls with EINTR retried, O_CLOEXEC always set and errno turned into a Status at once.
+// System calls that retry EINTR, always set O_CLOEXEC and turn errno into a Status.
 //
-// One call a function and no policy: what a failure means is the caller's business.
+// Each function makes one call and has no policy: the caller decides what a failure means.
 #ifndef BLOCKDELTA_NATIVE_BASE_POSIX_H_
 #define BLOCKDELTA_NATIVE_BASE_POSIX_H_
 
@@ -17,7 +17,7 @@
 
 namespace blockdelta {
 
-// Calls `call` until it does anything but fail with EINTR; returns what it returned.
+// Repeats `call` while it fails with EINTR. Returns the last result.
 template <typename Call>
 auto RetryInterrupted(Call call) -> decltype(call()) {
   for (;;) {
@@ -29,7 +29,7 @@ auto RetryInterrupted(Call call) -> decltype(call()) {
 Result<UniqueFd> OpenPath(const std::string& path, int flags, mode_t mode = 0);
 
 // `argument` is a pointer or, for ioctls that take it by value, an unsigned long. `name` and `path`
-// describe the call in the failure.
+// identify the call in the failure.
 template <typename Argument>
 Status Ioctl(int fd, unsigned long request, Argument argument, const char* name,
              const std::string& path) {
@@ -40,7 +40,7 @@ Status Ioctl(int fd, unsigned long request, Argument argument, const char* name,
 }
 
 Result<struct stat> StatFd(int fd, const std::string& path);
-// Follows no symbolic link at the end of the path.
+// lstat(2): does not follow a symbolic link in the last component.
 Result<struct stat> StatPath(const std::string& path);
 Status SyncFd(int fd, const std::string& path);
 Status UnlinkPath(const std::string& path);
@@ -48,7 +48,8 @@ Status TruncateFd(int fd, uint64_t size_bytes, const std::string& path);
 
 // The directory part of a path: "/a/b" -> "/a", "/b" -> "/", "b" -> ".".
 std::string DirectoryOf(const std::string& path);
-// fsync of the directory that holds `path`: makes names made or removed in it durable.
+// fsync of the directory that contains `path`. Makes the creation, rename or removal of names in it
+// durable.
 Status SyncDirectoryOf(const std::string& path);
 
 // CLOCK_REALTIME or CLOCK_MONOTONIC in nanoseconds.

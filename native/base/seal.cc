@@ -6,7 +6,6 @@ namespace blockdelta {
 namespace {
 
 constexpr char kAttribute[] = "user.blockdelta.seal";
-// Longer than any seal.
 constexpr size_t kMaxSealBytes = 128;
 
 std::string SealOf(const struct stat& state) {

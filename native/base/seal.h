@@ -1,11 +1,11 @@
-// The seal of a snapshot file: its size and its modification time, as the file had them when it was
-// taken, kept in an extended attribute of the file itself.
+// The seal of a snapshot file: its size and modification time at the moment of the snapshot, stored
+// in an extended attribute of the file itself.
 //
-// The immutable flag stops everything that would change the file, but the flag can be cleared and
-// set again. Whatever writes, truncates, punches or clones into the file meanwhile leaves a new
-// modification time, and so breaks the seal. Clearing and setting the flag alone does not, nor does
-// anything that keeps content, size and modification time: moving the disk, or a copy of the pool
-// that preserves them. Knows nothing of snapshots, and is no defence against root forging times.
+// The immutable flag blocks every change to the file, but root can clear the flag and set it again.
+// Any write, truncation, hole punch or clone into the file in between updates the modification time
+// and so breaks the seal. Toggling the flag alone does not, nor does anything that preserves
+// content, size and modification time, such as moving the disk or copying the pool with its
+// timestamps. Knows nothing of snapshots, and does not defend against root forging timestamps.
 #ifndef BLOCKDELTA_NATIVE_BASE_SEAL_H_
 #define BLOCKDELTA_NATIVE_BASE_SEAL_H_
 
@@ -17,11 +17,12 @@
 
 namespace blockdelta {
 
-// Seals an open file in its present state; the caller syncs it. Nothing may write to it afterwards.
+// Seals an open file in its present state. Nothing may write to the file afterwards. The caller
+// syncs it.
 Status WriteSeal(int fd, const std::string& path);
 
-// Whether the file is as its seal says. True for one without a seal: files that older releases
-// made, or that were restored without extended attributes, have none.
+// Whether the file matches its seal. True for a file without a seal: older releases wrote none, and
+// a restore may drop extended attributes.
 Result<bool> MatchesSeal(int fd, const struct stat& state, const std::string& path);
 
 }  // namespace blockdelta

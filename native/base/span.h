@@ -1,4 +1,4 @@
-// A view of consecutive elements that somebody else owns. Valid as long as they are.
+// A view of consecutive elements owned by someone else; valid as long as they are.
 #ifndef BLOCKDELTA_NATIVE_BASE_SPAN_H_
 #define BLOCKDELTA_NATIVE_BASE_SPAN_H_
 

@@ -5,7 +5,7 @@
 namespace blockdelta {
 
 Status Status::Errno(int error, const char* syscall, std::string path, const std::string& detail) {
-  // glibc's tables: strerror() is not thread-safe, and these never change.
+  // strerror() is not thread-safe; these glibc tables are constant.
   const char* name = strerrorname_np(error);
   const char* description = strerrordesc_np(error);
   std::string message = syscall;

@@ -1,8 +1,9 @@
-// The outcome of everything that can fail in the native core: success, or one described failure.
+// The outcome of every operation that can fail in the native code: success, or one described
+// failure.
 //
-// Nothing here throws. A failure carries what the caller needs to map it (an errno name or a SCAN_*
-// reason) and what a human needs to understand it (system call, object, sentence). It must not know
-// JavaScript, gRPC or any device.
+// Nothing here throws. A failure carries what the caller needs to map it (an errno name or another
+// code) and what an operator needs to understand it (system call, object, message). Knows nothing
+// of JavaScript, gRPC or any device.
 #ifndef BLOCKDELTA_NATIVE_BASE_STATUS_H_
 #define BLOCKDELTA_NATIVE_BASE_STATUS_H_
 
@@ -13,21 +14,21 @@
 
 namespace blockdelta {
 
-// Reasons why a scan cannot give a sound list. They take the place of an errno name.
+// Codes of scans that cannot return a sound list. They take the place of an errno name.
 inline constexpr char kScanReplaced[] = "SCAN_REPLACED";
 inline constexpr char kScanMutable[] = "SCAN_MUTABLE";
 inline constexpr char kScanUnsupported[] = "SCAN_UNSUPPORTED";
 inline constexpr char kScanMapInvalid[] = "SCAN_MAP_INVALID";
-// Not now: what is read changes faster than it can be read. Trying again may help.
+// The metadata changes faster than it can be read. A retry may succeed.
 inline constexpr char kScanBusy[] = "SCAN_BUSY";
-// Thin metadata that is not what the format says; the message names the block.
+// Thin metadata that violates its on-disk format. The message names the block.
 inline constexpr char kThinMetadataInvalid[] = "THIN_METADATA_INVALID";
 
 struct Failure {
-  std::string code;  // "ENOSPC" or a SCAN_* reason.
-  int error;         // errno; 0 for a SCAN_* reason.
-  std::string syscall;
-  std::string path;  // The object the call was about; may be empty.
+  std::string code;     // An errno name ("ENOSPC") or one of the codes above.
+  int error;            // errno; 0 if `code` is not an errno name.
+  std::string syscall;  // The system call or operation that failed.
+  std::string path;     // The object it acted on; may be empty.
   std::string message;
 };
 
@@ -36,15 +37,15 @@ class [[nodiscard]] Status {
   // Success.
   Status() = default;
 
-  // A failed system call. `error` must have been read from errno right after the call; `detail`
-  // says more than strerror can, or is empty.
+  // A failed system call. Read `error` from errno right after the call. `detail` adds what
+  // strerror(3) does not say; it may be empty.
   static Status Errno(int error, const char* syscall, std::string path, const std::string& detail);
   static Status Errno(int error, const char* syscall, std::string path) {
     return Errno(error, syscall, std::move(path), std::string());
   }
   // `reason` is one of the SCAN_* constants.
   static Status Scan(const char* reason, std::string path, std::string message);
-  // A failure that no errno describes: `code` takes the place of its name.
+  // A failure that no errno describes: `code` replaces the errno name.
   static Status Reason(const char* code, const char* call, std::string path, std::string message);
 
   bool ok() const { return failure_ == nullptr; }
@@ -59,11 +60,11 @@ class [[nodiscard]] Status {
   std::unique_ptr<Failure> failure_;
 };
 
-// A value, or the failure that prevented it.
+// A value, or the failure that took its place.
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  // Implicit, so that functions can return either plainly.
+  // Implicit, so that a function can return a value or a Status.
   Result(T&& value) : value_(std::move(value)) {}
   Result(const T& value) : value_(value) {}
   // REQUIRES: !status.ok().
@@ -72,6 +73,7 @@ class [[nodiscard]] Result {
   bool ok() const { return value_.has_value(); }
   // REQUIRES: ok().
   T& operator*() { return *value_; }
+  const T& operator*() const { return *value_; }
   T* operator->() { return &*value_; }
   const Status& status() const { return status_; }
   Status TakeStatus() { return std::move(status_); }

@@ -25,7 +25,7 @@ class UniqueFd {
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
 
-  // Never retried: on Linux the descriptor is gone even when close() reports EINTR.
+  // Never retried: Linux releases the descriptor even if close(2) fails with EINTR.
   void Close() {
     if (fd_ >= 0) close(fd_);
     fd_ = -1;

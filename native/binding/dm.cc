@@ -1,10 +1,9 @@
-#include "native/binding/dm.h"
-
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "native/binding/functions.h"
 #include "native/binding/values.h"
 #include "native/device/dm_device.h"
 #include "native/device/dm_thin.h"
@@ -12,7 +11,7 @@
 namespace blockdelta {
 namespace {
 
-// A wait holds its thread.
+// A wait occupies a worker thread.
 constexpr uint32_t kMaxWaitMs = 60'000;
 
 Napi::Object ToObject(Napi::Env env, const DmTarget& target) {
@@ -99,45 +98,38 @@ Napi::Object ToObject(Napi::Env env, const ThinStatus& status) {
 
 // { ok: true, [name]: value }
 template <typename T>
-Napi::Value Held(Napi::Env env, const char* name, const T& value) {
+Napi::Value ObjectResult(Napi::Env env, const char* name, const T& value) {
   Napi::Object object = Success(env);
   object.Set(name, ToObject(env, value));
   return object;
 }
 
 template <typename T>
-Napi::Value Held(Napi::Env env, const char* name, const std::optional<T>& value) {
-  if (value.has_value()) return Held(env, name, *value);
+Napi::Value ObjectResult(Napi::Env env, const char* name, const std::optional<T>& value) {
+  if (value.has_value()) return ObjectResult(env, name, *value);
   Napi::Object object = Success(env);
   object.Set(name, env.Null());
   return object;
 }
 
-Napi::Value Told(Napi::Env env, const char* name, Result<bool> value) {
-  if (!value.ok()) return Failed(env, value.status());
-  Napi::Object object = Success(env);
-  SetBoolean(&object, name, *value);
-  return object;
-}
-
-// Opens device-mapper and does `work` with it, unless the request does not fit. `work` answers a
-// Result; `tell` makes the answer of its value.
-template <typename Work, typename Tell>
-Napi::Value Run(Napi::Env env, const Fields& request, Work work, Tell tell) {
+// Opens device-mapper and calls `work` with it, unless the request is invalid. `work` returns a
+// Result; `to_value` converts its value to JavaScript.
+template <typename Work, typename ToValue>
+Napi::Value Run(Napi::Env env, const Fields& request, Work work, ToValue to_value) {
   if (!request.ok()) return Failed(env, request.TakeStatus());
   Result<DmControl> control = DmControl::Open();
   if (!control.ok()) return Failed(env, control.status());
   auto result = work(*control);
   if (!result.ok()) return Failed(env, result.status());
-  return tell(*result);
+  return to_value(*result);
 }
 
 DmTable ReadTable(Fields* request) {
   DmTable table;
   table.read_only = request->Boolean("readOnly");
   table.size_sectors = request->Bytes("sizeSectors");
-  table.type = request->Text("type");
-  table.parameters = request->Text("table");
+  table.type = request->String("type");
+  table.parameters = request->String("table");
   return table;
 }
 
@@ -152,10 +144,10 @@ std::vector<ThinCutMember> ReadMembers(Fields* request) {
   std::vector<ThinCutMember> members;
   for (Fields& fields : request->Objects("members")) {
     ThinCutMember member;
-    member.device_name = fields.TextOrNull("deviceName");
-    member.origin_id = static_cast<uint32_t>(fields.Whole("originId", kMaxThinId));
-    member.snapshot_id = static_cast<uint32_t>(fields.Whole("snapshotId", kMaxThinId));
-    request->Adopt(fields);
+    member.device_name = fields.StringOrNull("deviceName");
+    member.origin_id = static_cast<uint32_t>(fields.Integer("originId", kMaxThinId));
+    member.snapshot_id = static_cast<uint32_t>(fields.Integer("snapshotId", kMaxThinId));
+    request->TakeProblem(fields);
     members.push_back(std::move(member));
   }
   return members;
@@ -176,24 +168,24 @@ Napi::Value DmVersionBinding(const Napi::CallbackInfo& info) {
 
 Napi::Value DmHasTargetBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "dmHasTarget");
-  const std::string type = request.Text("type");
+  const std::string type = request.String("type");
   return Run(
       info.Env(), request, [&](const DmControl& control) { return HasTarget(control, type); },
-      [&](bool present) { return Told(info.Env(), "present", present); });
+      [&](bool present) { return BooleanResult(info.Env(), "present", present); });
 }
 
 Napi::Value DmFindBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "dmFind");
-  const std::string name = request.Text("name");
+  const std::string name = request.String("name");
   return Run(
       info.Env(), request, [&](const DmControl& control) { return FindDm(control, name); },
-      [&](const auto& device) { return Held(info.Env(), "device", device); });
+      [&](const auto& device) { return ObjectResult(info.Env(), "device", device); });
 }
 
 Napi::Value DmListBinding(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   Fields request(info[0], "dmList");
-  const std::string prefix = request.Text("prefix");
+  const std::string prefix = request.String("prefix");
   return Run(
       env, request, [&](const DmControl& control) { return ListDm(control, prefix); },
       [&](const std::vector<DmName>& names) {
@@ -212,58 +204,58 @@ Napi::Value DmListBinding(const Napi::CallbackInfo& info) {
 
 Napi::Value DmCreateBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "dmCreate");
-  const DmName name = {request.Text("name"), request.Text("uuid")};
+  const DmName name = {request.String("name"), request.String("uuid")};
   const DmTable table = ReadTable(&request);
   return Run(
       info.Env(), request, [&](const DmControl& control) { return CreateDm(control, name, table); },
-      [&](const DmDevice& device) { return Held(info.Env(), "device", device); });
+      [&](const DmDevice& device) { return ObjectResult(info.Env(), "device", device); });
 }
 
 Napi::Value DmReloadBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "dmReload");
-  const std::string name = request.Text("name");
+  const std::string name = request.String("name");
   const DmTable table = ReadTable(&request);
   const DmSuspension suspension = ReadSuspension(&request);
   return Run(
       info.Env(), request,
       [&](const DmControl& control) { return ReloadDm(control, name, table, suspension); },
-      [&](const DmDevice& device) { return Held(info.Env(), "device", device); });
+      [&](const DmDevice& device) { return ObjectResult(info.Env(), "device", device); });
 }
 
 Napi::Value DmSuspendBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "dmSuspend");
-  const std::string name = request.Text("name");
+  const std::string name = request.String("name");
   const DmSuspension suspension = ReadSuspension(&request);
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
   Result<DmControl> control = DmControl::Open();
   if (!control.ok()) return Failed(info.Env(), control.status());
-  return Answer(info.Env(), SuspendDm(*control, name, suspension));
+  return StatusResult(info.Env(), SuspendDm(*control, name, suspension));
 }
 
 Napi::Value DmResumeBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "dmResume");
-  const std::string name = request.Text("name");
+  const std::string name = request.String("name");
   return Run(
       info.Env(), request, [&](const DmControl& control) { return ResumeDm(control, name); },
-      [&](bool resumed) { return Told(info.Env(), "resumed", resumed); });
+      [&](bool resumed) { return BooleanResult(info.Env(), "resumed", resumed); });
 }
 
 Napi::Value DmRemoveBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "dmRemove");
-  const std::string name = request.Text("name");
+  const std::string name = request.String("name");
   const bool deferred = request.Boolean("deferred");
   return Run(
       info.Env(), request,
       [&](const DmControl& control) { return RemoveDm(control, name, deferred); },
-      [&](bool removed) { return Told(info.Env(), "removed", removed); });
+      [&](bool removed) { return BooleanResult(info.Env(), "removed", removed); });
 }
 
 Napi::Value DmWaitBinding(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   Fields request(info[0], "dmWait");
-  const std::string name = request.Text("name");
-  const auto last = static_cast<uint32_t>(request.Whole("eventNumber", UINT32_MAX));
-  const auto timeout_ms = static_cast<uint32_t>(request.Whole("timeoutMs", kMaxWaitMs));
+  const std::string name = request.String("name");
+  const auto last = static_cast<uint32_t>(request.Integer("eventNumber", UINT32_MAX));
+  const auto timeout_ms = static_cast<uint32_t>(request.Integer("timeoutMs", kMaxWaitMs));
   return Run(
       env, request,
       [&](const DmControl& control) { return WaitForEvent(control, name, last, timeout_ms); },
@@ -277,36 +269,36 @@ Napi::Value DmWaitBinding(const Napi::CallbackInfo& info) {
 
 Napi::Value ThinPoolStatusBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "thinPoolStatus");
-  const std::string name = request.Text("name");
+  const std::string name = request.String("name");
   const bool commit = request.Boolean("commit");
   return Run(
       info.Env(), request,
       [&](const DmControl& control) { return PoolStatus(control, name, commit); },
-      [&](const auto& status) { return Held(info.Env(), "status", status); });
+      [&](const auto& status) { return ObjectResult(info.Env(), "status", status); });
 }
 
 Napi::Value ThinStatusBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "thinStatus");
-  const std::string name = request.Text("name");
+  const std::string name = request.String("name");
   return Run(
       info.Env(), request, [&](const DmControl& control) { return DeviceStatus(control, name); },
-      [&](const auto& status) { return Held(info.Env(), "status", status); });
+      [&](const auto& status) { return ObjectResult(info.Env(), "status", status); });
 }
 
 Napi::Value ThinMessagesBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "thinMessages");
-  const std::string pool = request.Text("pool");
-  const std::vector<std::string> messages = request.Texts("messages");
+  const std::string pool = request.String("pool");
+  const std::vector<std::string> messages = request.Strings("messages");
   return Run(
       info.Env(), request,
       [&](const DmControl& control) { return SendMessages(control, pool, messages); },
-      [&](const ThinPoolStatus& status) { return Held(info.Env(), "status", status); });
+      [&](const ThinPoolStatus& status) { return ObjectResult(info.Env(), "status", status); });
 }
 
-Napi::Value ThinCutBinding(const Napi::CallbackInfo& info) {
+Napi::Value TakeThinSnapshotsBinding(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   Fields request(info[0], "takeThinSnapshots");
-  const std::string pool = request.Text("pool");
+  const std::string pool = request.String("pool");
   const std::vector<ThinCutMember> members = ReadMembers(&request);
   return Run(
       env, request, [&](const DmControl& control) { return CutThin(control, pool, members); },

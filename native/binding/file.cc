@@ -1,10 +1,9 @@
-#include "native/binding/file.h"
-
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "native/binding/functions.h"
 #include "native/binding/values.h"
 #include "native/device/cut.h"
 #include "native/device/files.h"
@@ -26,19 +25,11 @@ CutMember ReadMember(Fields* request) {
   return member;
 }
 
-Napi::Value CutAnswer(Napi::Env env, Result<CutOutcome> outcome) {
+Napi::Value SnapshotsResult(Napi::Env env, Result<CutOutcome> outcome) {
   if (!outcome.ok()) return Failed(env, outcome.status());
   Napi::Object object = Success(env);
   SetBigInt(&object, "takenAtNs", outcome->cut_time_ns);
   SetBigInt(&object, "frozenNs", outcome->frozen_ns);
-  return object;
-}
-
-// { ok: true, [name]: value } or the failure.
-Napi::Value BooleanAnswer(Napi::Env env, const char* name, Result<bool> result) {
-  if (!result.ok()) return Failed(env, result.status());
-  Napi::Object object = Success(env);
-  SetBoolean(&object, name, *result);
   return object;
 }
 
@@ -61,7 +52,7 @@ Napi::Value ProbeReflinkBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "probeReflink");
   const std::string directory = request.Path("directory");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return BooleanAnswer(info.Env(), "supported", ProbeReflink(directory));
+  return BooleanResult(info.Env(), "supported", ProbeReflink(directory));
 }
 
 Napi::Value CreateSparseFileBinding(const Napi::CallbackInfo& info) {
@@ -69,7 +60,7 @@ Napi::Value CreateSparseFileBinding(const Napi::CallbackInfo& info) {
   NewFileNames names = ReadNames(&request);
   const uint64_t size_bytes = request.Bytes("sizeBytes");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return Answer(info.Env(), CreateSparseFile(std::move(names), size_bytes));
+  return StatusResult(info.Env(), CreateSparseFile(std::move(names), size_bytes));
 }
 
 Napi::Value CloneFileBinding(const Napi::CallbackInfo& info) {
@@ -78,7 +69,7 @@ Napi::Value CloneFileBinding(const Napi::CallbackInfo& info) {
   NewFileNames names = ReadNames(&request);
   const uint64_t size_bytes = request.Bytes("sizeBytes");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return Answer(info.Env(), CloneFile(source, std::move(names), size_bytes));
+  return StatusResult(info.Env(), CloneFile(source, std::move(names), size_bytes));
 }
 
 Napi::Value GrowFileBinding(const Napi::CallbackInfo& info) {
@@ -86,7 +77,7 @@ Napi::Value GrowFileBinding(const Napi::CallbackInfo& info) {
   const std::string path = request.Path("path");
   const uint64_t size_bytes = request.Bytes("sizeBytes");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return BooleanAnswer(info.Env(), "grown", GrowFile(path, size_bytes));
+  return BooleanResult(info.Env(), "grown", GrowFile(path, size_bytes));
 }
 
 Napi::Value AllocateFileBinding(const Napi::CallbackInfo& info) {
@@ -94,7 +85,7 @@ Napi::Value AllocateFileBinding(const Napi::CallbackInfo& info) {
   const std::string path = request.Path("path");
   const uint64_t size_bytes = request.Bytes("sizeBytes");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return Answer(info.Env(), AllocateFile(path, size_bytes));
+  return StatusResult(info.Env(), AllocateFile(path, size_bytes));
 }
 
 Napi::Value CloneVolumeBinding(const Napi::CallbackInfo& info) {
@@ -102,33 +93,25 @@ Napi::Value CloneVolumeBinding(const Napi::CallbackInfo& info) {
   const CutMember member = ReadMember(&request);
   const uint64_t size_bytes = request.Bytes("sizeBytes");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return CutAnswer(info.Env(), CloneVolume(member, size_bytes));
+  return SnapshotsResult(info.Env(), CloneVolume(member, size_bytes));
 }
 
-Napi::Value CutSnapshotsBinding(const Napi::CallbackInfo& info) {
+Napi::Value TakeSnapshotsBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "takeSnapshots");
   std::vector<CutMember> members;
   for (Fields& fields : request.Objects("members")) {
     members.push_back(ReadMember(&fields));
-    request.Adopt(fields);
+    request.TakeProblem(fields);
   }
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return CutAnswer(info.Env(), CutSnapshots(members));
-}
-
-Napi::Value SetImmutableBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "setImmutable");
-  const std::string path = request.Path("path");
-  const bool immutable = request.Boolean("immutable");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return Answer(info.Env(), SetImmutable(path, immutable));
+  return SnapshotsResult(info.Env(), CutSnapshots(members));
 }
 
 Napi::Value RemoveFileBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "removeFile");
   const std::string path = request.Path("path");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return BooleanAnswer(info.Env(), "removed", RemoveFile(path));
+  return BooleanResult(info.Env(), "removed", RemoveFile(path));
 }
 
 Napi::Value FileStateBinding(const Napi::CallbackInfo& info) {
@@ -146,7 +129,7 @@ Napi::Value ThawBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "thaw");
   const std::string path = request.Path("path");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return BooleanAnswer(info.Env(), "thawed", ThawPath(path));
+  return BooleanResult(info.Env(), "thawed", ThawPath(path));
 }
 
 }  // namespace blockdelta

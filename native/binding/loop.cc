@@ -1,9 +1,8 @@
-#include "native/binding/loop.h"
-
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "native/binding/functions.h"
 #include "native/binding/values.h"
 #include "native/device/block_device.h"
 #include "native/device/direct_io.h"
@@ -28,7 +27,7 @@ Napi::Object ToObject(Napi::Env env, const LoopDevice& device) {
   return object;
 }
 
-Napi::Value DeviceAnswer(Napi::Env env, Result<std::optional<LoopDevice>> device) {
+Napi::Value DeviceResult(Napi::Env env, Result<std::optional<LoopDevice>> device) {
   if (!device.ok()) return Failed(env, device.status());
   Napi::Object object = Success(env);
   if (device->has_value()) {
@@ -68,7 +67,7 @@ Napi::Value LoopAttachBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "loopAttach");
   const std::string path = request.Path("backingPath");
   const bool read_only = request.Boolean("readOnly");
-  const std::string label = request.Text("label");
+  const std::string label = request.String("label");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
   Result<AttachedLoop> attached = AttachLoop(path, read_only, label);
   if (!attached.ok()) return Failed(info.Env(), attached.status());
@@ -82,7 +81,7 @@ Napi::Value LoopFindBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "loopFind");
   const std::string path = request.Path("backingPath");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return DeviceAnswer(info.Env(), FindByPath(path));
+  return DeviceResult(info.Env(), FindByPath(path));
 }
 
 Napi::Value LoopListBinding(const Napi::CallbackInfo& info) {
@@ -112,7 +111,7 @@ Napi::Value LoopResizeBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "loopResize");
   const std::string path = request.Path("backingPath");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return DeviceAnswer(info.Env(), ResizeLoop(path));
+  return DeviceResult(info.Env(), ResizeLoop(path));
 }
 
 Napi::Value SetLoopDirectIoBinding(const Napi::CallbackInfo& info) {
@@ -120,7 +119,7 @@ Napi::Value SetLoopDirectIoBinding(const Napi::CallbackInfo& info) {
   const std::string path = request.Path("devicePath");
   const bool direct_io = request.Boolean("directIo");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return Answer(info.Env(), SetLoopDirectIo(path, direct_io));
+  return StatusResult(info.Env(), SetLoopDirectIo(path, direct_io));
 }
 
 Napi::Value RefuseDiscardsBinding(const Napi::CallbackInfo& info) {
@@ -130,7 +129,7 @@ Napi::Value RefuseDiscardsBinding(const Napi::CallbackInfo& info) {
   Result<std::optional<LoopDevice>> device = FindByPath(path);
   if (!device.ok()) return Failed(info.Env(), device.status());
   if (!device->has_value()) return Failed(info.Env(), Status::Errno(ENXIO, "refuseDiscards", path));
-  return Answer(info.Env(), RefuseLoopDiscards((*device)->number));
+  return StatusResult(info.Env(), RefuseLoopDiscards((*device)->number));
 }
 
 Napi::Value EndUnsafeDirectIoBinding(const Napi::CallbackInfo& info) {
@@ -149,14 +148,14 @@ Napi::Value SetDeviceReadOnlyBinding(const Napi::CallbackInfo& info) {
   const std::string path = request.Path("devicePath");
   const bool read_only = request.Boolean("readOnly");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return Answer(info.Env(), SetDeviceReadOnly(path, read_only));
+  return StatusResult(info.Env(), SetDeviceReadOnly(path, read_only));
 }
 
 Napi::Value FlushBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "flush");
   const std::string path = request.Path("path");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return Answer(info.Env(), FlushPath(path));
+  return StatusResult(info.Env(), FlushPath(path));
 }
 
 Napi::Value GrowFileSystemBinding(const Napi::CallbackInfo& info) {

@@ -1,10 +1,9 @@
-#include "native/binding/path.h"
-
 #include <sys/file.h>
 
 #include <cstdint>
 #include <string>
 
+#include "native/binding/functions.h"
 #include "native/binding/values.h"
 #include "native/device/mount_layer.h"
 #include "native/device/path_descriptor.h"
@@ -14,20 +13,13 @@ namespace {
 
 constexpr uint64_t kMaxNumber = (uint64_t{1} << 53) - 1;
 
-Napi::Value BooleanAnswer(Napi::Env env, const char* name, Result<bool> result) {
-  if (!result.ok()) return Failed(env, result.status());
-  Napi::Object object = Success(env);
-  SetBoolean(&object, name, *result);
-  return object;
-}
-
-std::optional<uint64_t> NumberOrNull(Fields* request, const char* name) {
+std::optional<uint64_t> IntegerOrNull(Fields* request, const char* name) {
   if (request->IsNull(name)) return std::nullopt;
-  return request->Whole(name, kMaxNumber);
+  return request->Integer(name, kMaxNumber);
 }
 
 MountAttributes ReadAttributes(Fields* request) {
-  return {request->Whole("set", UINT32_MAX), request->Whole("clear", UINT32_MAX)};
+  return {request->Integer("set", UINT32_MAX), request->Integer("clear", UINT32_MAX)};
 }
 
 }  // namespace
@@ -35,30 +27,30 @@ MountAttributes ReadAttributes(Fields* request) {
 Napi::Value UnmountLayerBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "unmountLayer");
   const std::string path = request.Path("path");
-  const uint64_t mount_id = request.Whole("mountId", kMaxNumber);
+  const uint64_t mount_id = request.Integer("mountId", kMaxNumber);
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return BooleanAnswer(info.Env(), "unmounted", UnmountLayer(path, mount_id));
+  return BooleanResult(info.Env(), "unmounted", UnmountLayer(path, mount_id));
 }
 
 Napi::Value BindMountBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "bindMount");
   BindSource source;
   source.path = request.Path("source");
-  source.mount_id = NumberOrNull(&request, "sourceMountId");
-  source.device = NumberOrNull(&request, "sourceDevice");
+  source.mount_id = IntegerOrNull(&request, "sourceMountId");
+  source.device = IntegerOrNull(&request, "sourceDevice");
   const std::string target = request.Path("target");
   const MountAttributes attributes = ReadAttributes(&request);
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return Answer(info.Env(), BindMount(source, target, attributes));
+  return StatusResult(info.Env(), BindMount(source, target, attributes));
 }
 
 Napi::Value SetMountAttributesBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "setMountAttributes");
   const std::string path = request.Path("path");
-  const uint64_t mount_id = request.Whole("mountId", kMaxNumber);
+  const uint64_t mount_id = request.Integer("mountId", kMaxNumber);
   const MountAttributes attributes = ReadAttributes(&request);
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return Answer(info.Env(), SetMountAttributes(path, mount_id, attributes));
+  return StatusResult(info.Env(), SetMountAttributes(path, mount_id, attributes));
 }
 
 Napi::Value MakeTargetBinding(const Napi::CallbackInfo& info) {
@@ -68,7 +60,7 @@ Napi::Value MakeTargetBinding(const Napi::CallbackInfo& info) {
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
   Result<HeldPlace> place = HeldPlace::Open(path);
   if (!place.ok()) return Failed(info.Env(), place.status());
-  return BooleanAnswer(info.Env(), "made", place->Make(directory));
+  return BooleanResult(info.Env(), "made", place->Make(directory));
 }
 
 Napi::Value RemoveTargetBinding(const Napi::CallbackInfo& info) {
@@ -77,18 +69,18 @@ Napi::Value RemoveTargetBinding(const Napi::CallbackInfo& info) {
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
   Result<HeldPlace> place = HeldPlace::Open(path);
   if (!place.ok()) return Failed(info.Env(), place.status());
-  return BooleanAnswer(info.Env(), "removed", place->Remove());
+  return BooleanResult(info.Env(), "removed", place->Remove());
 }
 
 Napi::Value TryLockBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "tryLock");
-  const auto descriptor = static_cast<int>(request.Whole("descriptor", INT32_MAX));
+  const auto descriptor = static_cast<int>(request.Integer("descriptor", INT32_MAX));
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
   const int result = RetryInterrupted([&] { return flock(descriptor, LOCK_EX | LOCK_NB); });
   if (result == -1 && errno != EWOULDBLOCK) {
     return Failed(info.Env(), Status::Errno(errno, "flock", std::string()));
   }
-  return BooleanAnswer(info.Env(), "locked", result == 0);
+  return BooleanResult(info.Env(), "locked", result == 0);
 }
 
 }  // namespace blockdelta

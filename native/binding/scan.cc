@@ -1,10 +1,9 @@
-#include "native/binding/scan.h"
-
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "native/binding/thin_delta.h"
+#include "native/binding/functions.h"
+#include "native/binding/thin.h"
 #include "native/binding/values.h"
 #include "native/scan/file_scan.h"
 #include "native/scan/fill.h"
@@ -33,16 +32,16 @@ void CheckOffset(const FillLimits& limits, uint64_t size_bytes, Fields* source) 
   if (limits.offset > size_bytes) source->Reject("offset must not be above the size of the target");
 }
 
-// Reading a field can run a getter, and a getter can detach or shrink any memory of JavaScript. So
-// the two functions below come after the last field of a request has been read: from then on no
-// JavaScript runs, and the memory stays where it is.
+// Reading a field can run a getter, which can detach or shrink any ArrayBuffer. The two functions
+// below therefore run after the last field of the request has been read: no JavaScript runs from
+// then on, and the memory stays in place.
 Span<uint8_t> BufferSpan(const Napi::Value& value, Fields* source) {
   if (!value.IsArrayBuffer()) {
     source->Reject("the buffer must be an ArrayBuffer");
     return Span<uint8_t>();
   }
   Napi::ArrayBuffer buffer = value.As<Napi::ArrayBuffer>();
-  // A detached one has no bytes.
+  // A detached buffer has no bytes.
   if (buffer.ByteLength() < MessageWriter::kMinBufferBytes) {
     source->Reject("the buffer must have at least 4096 bytes");
     return Span<uint8_t>();
@@ -52,23 +51,23 @@ Span<uint8_t> BufferSpan(const Napi::Value& value, Fields* source) {
 
 Span<const uint64_t> WordSpan(const Napi::BigUint64Array& read, Fields* source) {
   if (!source->ok()) return Span<const uint64_t>();
-  // A wrapper remembers pointer and length from its making, so the array is wrapped again.
+  // A wrapper caches pointer and length from its construction, so the array is wrapped again.
   const Napi::BigUint64Array words = read.As<Napi::BigUint64Array>();
-  // An empty list of extents is a valid one, so what was taken away must not look like it.
+  // An empty list of extents is valid, so a detached array must not pass for one.
   if (words.ElementLength() != read.ElementLength()) {
     source->Reject("target and base must not change while the request is read");
   }
   if (words.ElementLength() % ListSource::kWordsPerExtent != 0) {
-    source->Reject("target and base must have 4 words an extent");
+    source->Reject("target and base must have 4 words per extent");
   }
   return Span<const uint64_t>(words.Data(), words.ElementLength());
 }
 
 SnapshotIdentity ReadIdentity(const char* name, Fields* source) {
-  Fields file = source->Nested(name);
-  SnapshotIdentity identity = {file.Path("path"), file.Word("device"), file.Word("inode"),
+  Fields file = source->Object(name);
+  SnapshotIdentity identity = {file.Path("path"), file.Uint64("device"), file.Uint64("inode"),
                                file.Bytes("sizeBytes")};
-  source->Adopt(file);
+  source->TakeProblem(file);
   return identity;
 }
 
@@ -85,9 +84,9 @@ Result<FillOutcome> FillFiles(Fields* source, const FillLimits& limits, const Na
 Result<FillOutcome> FillExtents(Fields* source, const FillLimits& limits,
                                 const Napi::Value& buffer) {
   const uint64_t size_bytes = source->Bytes("sizeBytes");
-  const Napi::BigUint64Array target_words = source->Words("target");
+  const Napi::BigUint64Array target_words = source->Uint64s("target");
   const bool has_base = !source->IsNull("base");
-  const Napi::BigUint64Array base_words = has_base ? source->Words("base") : target_words;
+  const Napi::BigUint64Array base_words = has_base ? source->Uint64s("base") : target_words;
   CheckOffset(limits, size_bytes, source);
   const Span<uint8_t> bytes = BufferSpan(buffer, source);
   const Span<const uint64_t> target_span = WordSpan(target_words, source);
@@ -124,7 +123,7 @@ Result<FillOutcome> FillThin(Fields* source, const FillLimits& limits, const Nap
 
 Result<FillOutcome> FillFromSource(Fields* source, const FillLimits& limits,
                                    const Napi::Value& buffer) {
-  const std::string kind = source->Text("kind");
+  const std::string kind = source->String("kind");
   if (kind == "files") return FillFiles(source, limits, buffer);
   if (kind == "extents") return FillExtents(source, limits, buffer);
   if (kind == "pattern") return FillPattern(source, limits, buffer);
@@ -154,7 +153,7 @@ Napi::Value ToObject(Napi::Env env, const FillOutcome& outcome) {
 Napi::Value FillMetadataBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], kFunction);
   const FillLimits limits = ReadLimits(&request);
-  Fields source = request.Nested("source");
+  Fields source = request.Object("source");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
   Result<FillOutcome> outcome = FillFromSource(&source, limits, info[1]);
   if (!outcome.ok()) return Failed(info.Env(), outcome.status());

@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "native/binding/values.h"
+#include "native/binding/functions.h"
+#include "native/thin/delta_list.h"
 #include "native/thin/device_tree.h"
+#include "native/thin/keep_base.h"
 #include "native/thin/open_source.h"
 #include "native/thin/superblock.h"
 #include "native/thin/thin_format.h"
@@ -15,13 +17,14 @@ namespace blockdelta {
 namespace {
 
 constexpr size_t kMaxDevices = 65'536;
+constexpr uint64_t kMaxRecords = 65'536;
+constexpr size_t kWordsPerRun = 3;
 
 struct OpenMetadata {
   std::unique_ptr<BlockSource> source;
   Superblock superblock;
 };
 
-// REQUIRES: the request is ok.
 Result<OpenMetadata> Open(const std::string& path, uint64_t superblock_number) {
   Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(path);
   if (!source.ok()) return source.TakeStatus();
@@ -32,7 +35,7 @@ Result<OpenMetadata> Open(const std::string& path, uint64_t superblock_number) {
 
 WantedKeys ReadDeviceIds(Fields* request) {
   if (request->IsNull("deviceIds")) return WantedKeys::All();
-  return WantedKeys::Only(request->Numbers("deviceIds", kMaxDeviceId, kMaxDevices));
+  return WantedKeys::Only(request->Integers("deviceIds", kMaxDeviceId, kMaxDevices));
 }
 
 Napi::Object ToObject(Napi::Env env, const Superblock& superblock) {
@@ -65,12 +68,48 @@ Napi::Object ToObject(Napi::Env env, const ThinDevice& device) {
   return object;
 }
 
+ThinDeviceRef ReadDevice(const char* name, Fields* fields) {
+  Fields device = fields->Object(name);
+  ThinDeviceRef ref = {device.Integer("deviceId", kMaxDeviceId), std::nullopt};
+  if (!device.IsNull("root")) ref.root = device.Uint64("root");
+  fields->TakeProblem(device);
+  return ref;
+}
+
+Napi::BigUint64Array ToWords(Napi::Env env, const DeltaRuns& runs) {
+  Napi::BigUint64Array words = Napi::BigUint64Array::New(env, runs.size() * kWordsPerRun);
+  uint64_t* at = words.Data();
+  for (const DeltaRun& run : runs.runs()) {
+    *at++ = static_cast<uint64_t>(run.kind);
+    *at++ = run.begin;
+    *at++ = run.length;
+  }
+  return words;
+}
+
 }  // namespace
+
+ThinScanRequest ReadThinScan(Fields* source) {
+  ThinScanRequest request;
+  request.metadata = source->Path("metadata");
+  request.superblock = source->Uint64("superblock");
+  request.target = ReadDevice("target", source);
+  if (!source->IsNull("base")) request.base = ReadDevice("base", source);
+  if (!source->IsNull("bookmark")) {
+    Fields bookmark = source->Object("bookmark");
+    request.kept_base_path = bookmark.Path("path");
+    source->TakeProblem(bookmark);
+  }
+  if (request.base.has_value() && request.kept_base_path.has_value()) {
+    source->Reject("base and bookmark are mutually exclusive");
+  }
+  return request;
+}
 
 Napi::Value ThinSuperblockBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "thinSuperblock");
   const std::string path = request.Path("metadata");
-  const uint64_t number = request.Word("superblock");
+  const uint64_t number = request.Uint64("superblock");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
   Result<OpenMetadata> metadata = Open(path, number);
   if (!metadata.ok()) return Failed(info.Env(), metadata.status());
@@ -82,7 +121,7 @@ Napi::Value ThinSuperblockBinding(const Napi::CallbackInfo& info) {
 Napi::Value ThinDevicesBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "thinDevices");
   const std::string path = request.Path("metadata");
-  const uint64_t number = request.Word("superblock");
+  const uint64_t number = request.Uint64("superblock");
   const WantedKeys ids = ReadDeviceIds(&request);
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
   Result<OpenMetadata> metadata = Open(path, number);
@@ -97,6 +136,49 @@ Napi::Value ThinDevicesBinding(const Napi::CallbackInfo& info) {
   Napi::Object answer = Success(info.Env());
   answer.Set("devices", devices);
   SetBoolean(&answer, "truncated", list->truncated);
+  return answer;
+}
+
+Napi::Value ThinDeltaBinding(const Napi::CallbackInfo& info) {
+  Fields fields(info[0], "thinDelta");
+  ThinScanRequest request;
+  request.metadata = fields.Path("metadata");
+  request.superblock = fields.Uint64("superblock");
+  request.target.id = fields.Integer("target", kMaxDeviceId);
+  if (!fields.IsNull("base")) {
+    request.base = ThinDeviceRef{fields.Integer("base", kMaxDeviceId), std::nullopt};
+  }
+  request.include_same = fields.Boolean("includeSame");
+  const uint64_t first_block = fields.Uint64("firstBlock");
+  const uint64_t max_records = fields.Count("maxRecords");
+  if (max_records > kMaxRecords) fields.Reject("maxRecords must be at most 65,536");
+  if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
+  Result<DeltaList> list = ListDelta(request, first_block, max_records);
+  if (!list.ok()) return Failed(info.Env(), list.status());
+  Napi::Object answer = Success(info.Env());
+  answer.Set("words", ToWords(info.Env(), list->runs));
+  SetBigInt(&answer, "nextBlock", list->next_block);
+  SetBoolean(&answer, "done", list->done);
+  SetNumber(&answer, "nodes", list->nodes);
+  return answer;
+}
+
+Napi::Value CreateThinBookmarkBinding(const Napi::CallbackInfo& info) {
+  Fields fields(info[0], "createThinBookmark");
+  KeepBaseRequest request;
+  request.metadata = fields.Path("metadata");
+  request.superblock = fields.Uint64("superblock");
+  request.device = ReadDevice("device", &fields);
+  request.size_bytes = fields.Bytes("sizeBytes");
+  request.temporary_path = fields.Path("temporaryPath");
+  request.path = fields.Path("path");
+  if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
+  Result<KeptBaseFile> kept = KeepBase(request);
+  if (!kept.ok()) return Failed(info.Env(), kept.status());
+  Napi::Object answer = Success(info.Env());
+  SetBigInt(&answer, "fileBytes", kept->file_bytes);
+  SetNumber(&answer, "creationTime", kept->info.creation_time);
+  SetBigInt(&answer, "mappedBlocks", kept->info.mapped_blocks);
   return answer;
 }
 

@@ -1,13 +1,14 @@
-// The addon's functions for thin metadata; see src/native/thin-addon.ts for their contracts.
+// Reads the part of a request that describes a scan of thin devices.
 #ifndef BLOCKDELTA_NATIVE_BINDING_THIN_H_
 #define BLOCKDELTA_NATIVE_BINDING_THIN_H_
 
-#include <napi.h>
+#include "native/binding/values.h"
+#include "native/thin/thin_scan.h"
 
 namespace blockdelta {
 
-Napi::Value ThinSuperblockBinding(const Napi::CallbackInfo& info);
-Napi::Value ThinDevicesBinding(const Napi::CallbackInfo& info);
+// Reads every field of a ThinScanSource (src/native/thin-addon.ts) except sizeBytes.
+ThinScanRequest ReadThinScan(Fields* source);
 
 }  // namespace blockdelta
 

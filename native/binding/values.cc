@@ -9,8 +9,8 @@ namespace {
 constexpr double kMaxSafeInteger = 9007199254740991;
 constexpr uint32_t kMaxObjects = 4096;
 
-// What was read, unless a getter has thrown: a request with getters is not one of ours.
-Napi::Value Calm(Napi::Env env, Napi::Value read) {
+// Returns `read`, or undefined if a getter threw. The plugin's own requests have no getters.
+Napi::Value ClearException(Napi::Env env, Napi::Value read) {
   if (!env.IsExceptionPending()) return read;
   env.GetAndClearPendingException();
   return env.Undefined();
@@ -29,10 +29,10 @@ Fields::Fields(const Napi::Value& request, const char* function)
 
 Napi::Value Fields::Get(const char* name) {
   if (object_.IsEmpty()) return env_.Undefined();
-  return Calm(env_, object_.Get(name));
+  return ClearException(env_, object_.Get(name));
 }
 
-std::string Fields::Text(const char* name) {
+std::string Fields::String(const char* name) {
   const Napi::Value value = Get(name);
   if (!value.IsString()) {
     Expect(name, "a string");
@@ -42,9 +42,9 @@ std::string Fields::Text(const char* name) {
 }
 
 std::string Fields::Path(const char* name) {
-  std::string path = Text(name);
+  std::string path = String(name);
   if (path.empty() || path.find('\0') != std::string::npos) {
-    Expect(name, "a path, not empty and without NUL bytes");
+    Expect(name, "a non-empty path without NUL bytes");
   }
   return path;
 }
@@ -61,7 +61,7 @@ bool Fields::Boolean(const char* name) {
   return false;
 }
 
-uint64_t Fields::Word(const char* name) {
+uint64_t Fields::Uint64(const char* name) {
   const Napi::Value value = Get(name);
   bool lossless = false;
   const uint64_t word = value.IsBigInt() ? value.As<Napi::BigInt>().Uint64Value(&lossless) : 0;
@@ -70,7 +70,7 @@ uint64_t Fields::Word(const char* name) {
 }
 
 uint64_t Fields::Bytes(const char* name) {
-  const uint64_t bytes = Word(name);
+  const uint64_t bytes = Uint64(name);
   if (bytes <= INT64_MAX) return bytes;
   Expect(name, "a bigint from 0 to 2^63 - 1");
   return 0;
@@ -86,7 +86,7 @@ uint64_t Fields::Count(const char* name) {
   return 1;
 }
 
-uint64_t Fields::Whole(const char* name, uint64_t max) {
+uint64_t Fields::Integer(const char* name, uint64_t max) {
   const Napi::Value value = Get(name);
   const double number = value.IsNumber() ? value.As<Napi::Number>().DoubleValue() : -1;
   if (number >= 0 && number <= static_cast<double>(max) && std::trunc(number) == number) {
@@ -96,17 +96,17 @@ uint64_t Fields::Whole(const char* name, uint64_t max) {
   return 0;
 }
 
-std::optional<std::string> Fields::TextOrNull(const char* name) {
+std::optional<std::string> Fields::StringOrNull(const char* name) {
   if (IsNull(name)) return std::nullopt;
-  return Text(name);
+  return String(name);
 }
 
-std::vector<std::string> Fields::Texts(const char* name) {
+std::vector<std::string> Fields::Strings(const char* name) {
   const Napi::Value value = Get(name);
   std::vector<std::string> texts;
   const uint32_t length = value.IsArray() ? value.As<Napi::Array>().Length() : 0;
   for (uint32_t i = 0; i < length && length <= kMaxObjects; i++) {
-    const Napi::Value element = Calm(env_, value.As<Napi::Array>().Get(i));
+    const Napi::Value element = ClearException(env_, value.As<Napi::Array>().Get(i));
     if (!element.IsString()) break;
     texts.push_back(element.As<Napi::String>().Utf8Value());
   }
@@ -114,7 +114,7 @@ std::vector<std::string> Fields::Texts(const char* name) {
   return texts;
 }
 
-Napi::BigUint64Array Fields::Words(const char* name) {
+Napi::BigUint64Array Fields::Uint64s(const char* name) {
   const Napi::Value value = Get(name);
   if (value.IsTypedArray() &&
       value.As<Napi::TypedArray>().TypedArrayType() == napi_biguint64_array) {
@@ -124,13 +124,13 @@ Napi::BigUint64Array Fields::Words(const char* name) {
   return Napi::BigUint64Array();
 }
 
-std::vector<uint64_t> Fields::Numbers(const char* name, uint64_t max, uint32_t max_count) {
+std::vector<uint64_t> Fields::Integers(const char* name, uint64_t max, uint32_t max_count) {
   const Napi::Value value = Get(name);
   std::vector<uint64_t> numbers;
   const bool fits = value.IsArray() && value.As<Napi::Array>().Length() <= max_count;
   const uint32_t length = fits ? value.As<Napi::Array>().Length() : 0;
   for (uint32_t i = 0; i < length; i++) {
-    const Napi::Value element = Calm(env_, value.As<Napi::Array>().Get(i));
+    const Napi::Value element = ClearException(env_, value.As<Napi::Array>().Get(i));
     const double number = element.IsNumber() ? element.As<Napi::Number>().DoubleValue() : -1;
     if (!(number >= 0 && number <= static_cast<double>(max) && std::trunc(number) == number)) break;
     numbers.push_back(static_cast<uint64_t>(number));
@@ -144,7 +144,7 @@ std::vector<uint64_t> Fields::Numbers(const char* name, uint64_t max, uint32_t m
 
 bool Fields::IsNull(const char* name) { return Get(name).IsNull(); }
 
-Fields Fields::Nested(const char* name) { return Fields(Get(name), function_); }
+Fields Fields::Object(const char* name) { return Fields(Get(name), function_); }
 
 std::vector<Fields> Fields::Objects(const char* name) {
   const Napi::Value value = Get(name);
@@ -156,12 +156,12 @@ std::vector<Fields> Fields::Objects(const char* name) {
   }
   for (uint32_t i = 0; i < length; i++) {
     const Napi::Value element = value.As<Napi::Array>().Get(i);
-    objects.push_back(Fields(Calm(env_, element), function_));
+    objects.push_back(Fields(ClearException(env_, element), function_));
   }
   return objects;
 }
 
-void Fields::Adopt(const Fields& nested) {
+void Fields::TakeProblem(const Fields& nested) {
   if (ok()) problem_ = nested.problem_;
 }
 
@@ -169,8 +169,8 @@ void Fields::Expect(const char* name, const char* what) {
   Reject(std::string(name) + " must be " + what);
 }
 
-void Fields::Reject(const std::string& what) {
-  if (ok()) problem_ = what;
+void Fields::Reject(const std::string& problem) {
+  if (ok()) problem_ = problem;
 }
 
 Status Fields::TakeStatus() const { return Status::Errno(EINVAL, function_, "", problem_); }
@@ -193,9 +193,16 @@ Napi::Value Failed(Napi::Env env, const Status& status) {
   return object;
 }
 
-Napi::Value Answer(Napi::Env env, const Status& status) {
+Napi::Value StatusResult(Napi::Env env, const Status& status) {
   if (!status.ok()) return Failed(env, status);
   return Success(env);
+}
+
+Napi::Value BooleanResult(Napi::Env env, const char* name, const Result<bool>& value) {
+  if (!value.ok()) return Failed(env, value.status());
+  Napi::Object object = Success(env);
+  SetBoolean(&object, name, *value);
+  return object;
 }
 
 void SetBigInt(Napi::Object* object, const char* name, uint64_t value) {

@@ -1,7 +1,7 @@
-// JavaScript values to C++ values and back, every type and range checked.
+// Converts JavaScript values to C++ values and back, checking every type and range.
 //
-// Nothing here aborts or throws: what does not fit is noted, and answered as a NativeFailure with
-// code EINVAL. Knows no function of the addon in particular.
+// Nothing here aborts or throws: an invalid value is recorded and returned as a NativeFailure with
+// code EINVAL. Knows no particular function of the addon.
 #ifndef BLOCKDELTA_NATIVE_BINDING_VALUES_H_
 #define BLOCKDELTA_NATIVE_BINDING_VALUES_H_
 
@@ -16,45 +16,45 @@
 
 namespace blockdelta {
 
-// Reads the fields of one request object. The first field that does not fit is remembered, and
-// reads go on with empty values, so that a function reads everything and then asks ok() once.
+// Reads the fields of one request object. Records the first invalid field and keeps reading empty
+// values, so that a function reads every field and then checks ok() once.
 class Fields {
  public:
-  // `function` names the addon's function in failures.
+  // `function` names the addon function in failures.
   Fields(const Napi::Value& request, const char* function);
 
-  // A path: not empty, no NUL bytes.
+  // A non-empty path without NUL bytes.
   std::string Path(const char* name);
   std::optional<std::string> PathOrNull(const char* name);
-  std::string Text(const char* name);
+  std::string String(const char* name);
   bool Boolean(const char* name);
   // A bigint from 0 to 2^63 - 1: sizes and offsets.
   uint64_t Bytes(const char* name);
   // A bigint from 0 to 2^64 - 1: device and inode numbers.
-  uint64_t Word(const char* name);
+  uint64_t Uint64(const char* name);
   // An integral number from 1 to 2^53 - 1.
   uint64_t Count(const char* name);
   // An integral number from 0 to `max`, which is at most 2^53 - 1.
-  uint64_t Whole(const char* name, uint64_t max);
+  uint64_t Integer(const char* name, uint64_t max);
   // A string, or nothing for null.
-  std::optional<std::string> TextOrNull(const char* name);
+  std::optional<std::string> StringOrNull(const char* name);
   // An array of 1 to 4096 strings.
-  std::vector<std::string> Texts(const char* name);
-  // A BigUint64Array. Its elements belong to JavaScript, and reading a further field can take them
-  // away: what the wrapper says of them holds until then.
-  Napi::BigUint64Array Words(const char* name);
-  // Integral numbers from 0 to `max`, at most `max_count` of them.
-  std::vector<uint64_t> Numbers(const char* name, uint64_t max, uint32_t max_count);
+  std::vector<std::string> Strings(const char* name);
+  // A BigUint64Array. JavaScript owns the elements, and reading another field may detach them: the
+  // wrapper's pointer and length are valid only until then.
+  Napi::BigUint64Array Uint64s(const char* name);
+  // An array of at most `max_count` integral numbers from 0 to `max`.
+  std::vector<uint64_t> Integers(const char* name, uint64_t max, uint32_t max_count);
   bool IsNull(const char* name);
-  // The fields of an object inside this one. It has its own ok(); Adopt() takes it over.
-  Fields Nested(const char* name);
-  void Adopt(const Fields& nested);
+  // The fields of a nested object. It has its own ok(); pass it to TakeProblem().
+  Fields Object(const char* name);
+  void TakeProblem(const Fields& nested);
 
-  // The fields of each object of an array, which has 1 to 4096. Adopt() them as well.
+  // The fields of each object in an array of 1 to 4096 objects. Pass each to TakeProblem().
   std::vector<Fields> Objects(const char* name);
 
-  // Remembers a failure found by the caller: "<function>: <what>".
-  void Reject(const std::string& what);
+  // Records a problem found by the caller: "<function>: <problem>".
+  void Reject(const std::string& problem);
 
   bool ok() const { return problem_.empty(); }
   // REQUIRES: !ok().
@@ -74,11 +74,13 @@ class Fields {
 Napi::Object Success(Napi::Env env);
 // A NativeFailure. REQUIRES: !status.ok().
 Napi::Value Failed(Napi::Env env, const Status& status);
-// One or the other.
-Napi::Value Answer(Napi::Env env, const Status& status);
+// { ok: true } or a NativeFailure.
+Napi::Value StatusResult(Napi::Env env, const Status& status);
+// { ok: true, [name]: value } or a NativeFailure.
+Napi::Value BooleanResult(Napi::Env env, const char* name, const Result<bool>& value);
 
 void SetBigInt(Napi::Object* object, const char* name, uint64_t value);
-// Counts that fit a double without loss.
+// `value` must fit a double exactly.
 void SetNumber(Napi::Object* object, const char* name, uint64_t value);
 void SetBoolean(Napi::Object* object, const char* name, bool value);
 

@@ -18,12 +18,12 @@ constexpr uint32_t kMajorMask = 0xff;
 constexpr uint32_t kMinorBits = 20;
 constexpr uint32_t kMinorMask = (1u << kMinorBits) - 1;
 
-// Where the new root is put together: a directory that every machine has, and that it does without.
-constexpr char kPlace[] = "/dev";
+// Mount point on which the new root is assembled: every machine has it, and the new root hides it.
+constexpr char kNewRoot[] = "/dev";
 constexpr char kTmpfsOptions[] = "mode=0755,size=1m";
 constexpr unsigned long kHardened = MS_NOSUID | MS_NODEV;
-// Of the old root; what does not exist is left out, symbolic links are copied.
-constexpr const char* kShown[] = {"/usr",  "/lib", "/lib32", "/lib64", "/bin",
+// Directories of the old root to bind. Missing ones are skipped, symbolic links are copied.
+constexpr const char* kBound[] = {"/usr",  "/lib", "/lib32", "/lib64", "/bin",
                                   "/sbin", "/etc", "/proc",  "/sys"};
 constexpr unsigned kMemoryMajor = 1;
 struct MemoryDevice {
@@ -49,7 +49,7 @@ Status MakeDirectory(const std::string& path) {
 
 Status MakeNode(const std::string& path, mode_t mode, dev_t number, uid_t owner) {
   if (mknod(path.c_str(), mode, number) == -1) return Status::Errno(errno, "mknod", path);
-  // While the node is still root's own: to change another user's takes one capability more.
+  // Before the chown: changing another user's node takes one more capability.
   if (chmod(path.c_str(), mode & 0777) == -1) return Status::Errno(errno, "chmod", path);
   if (chown(path.c_str(), owner, owner) == -1) return Status::Errno(errno, "chown", path);
   return Status();
@@ -64,23 +64,23 @@ Status CopyLink(const std::string& link, const std::string& copy) {
   return Status();
 }
 
-// Shows a directory of the old root at the same place of the new one, read-only.
-Status Show(const std::string& directory) {
-  const std::string place = kPlace + directory;
+// Binds a directory of the old root read-only at the same path of the new one.
+Status BindReadOnly(const std::string& directory) {
+  const std::string target = kNewRoot + directory;
   Result<struct stat> state = StatPath(directory);
   if (state.status().IsErrno(ENOENT)) return Status();
   if (!state.ok()) return state.TakeStatus();
-  if (S_ISLNK(state->st_mode)) return CopyLink(directory, place);
-  Status status = MakeDirectory(place);
-  if (status.ok()) status = Mount(directory, place, MS_BIND);
+  if (S_ISLNK(state->st_mode)) return CopyLink(directory, target);
+  Status status = MakeDirectory(target);
+  if (status.ok()) status = Mount(directory, target, MS_BIND);
   if (status.ok()) {
-    status = Mount("", place, MS_REMOUNT | MS_BIND | MS_RDONLY | kHardened);
+    status = Mount("", target, MS_REMOUNT | MS_BIND | MS_RDONLY | kHardened);
   }
   return status;
 }
 
 Status MakeDevices(const std::string& device, dev_t number, uid_t user) {
-  const std::string root = kPlace;
+  const std::string root = kNewRoot;
   Status status;
   for (size_t end = device.find('/', 1); status.ok() && end != device.npos;
        end = device.find('/', end + 1)) {
@@ -94,16 +94,16 @@ Status MakeDevices(const std::string& device, dev_t number, uid_t user) {
   return status;
 }
 
-// The old root, and all that is mounted in it, leaves the namespace. Where the kernel does not let
-// it (it is that of an initramfs, or a chroot) it stays below the new one, out of reach.
+// Removes the old root and every mount in it from the namespace. Where pivot_root(2) fails
+// (initramfs, chroot), the old root stays below the new one, out of reach.
 Status SwitchRoot() {
-  if (chdir(kPlace) == -1) return Status::Errno(errno, "chdir", kPlace);
+  if (chdir(kNewRoot) == -1) return Status::Errno(errno, "chdir", kNewRoot);
   if (syscall(SYS_pivot_root, ".", ".") == 0) {
     if (umount2(".", MNT_DETACH) == -1) return Status::Errno(errno, "umount2", "/");
   } else {
     Status status = Mount(".", "/", MS_MOVE);
     if (!status.ok()) return status;
-    if (chroot(".") == -1) return Status::Errno(errno, "chroot", kPlace);
+    if (chroot(".") == -1) return Status::Errno(errno, "chroot", kNewRoot);
   }
   if (chdir("/") == -1) return Status::Errno(errno, "chdir", "/");
   return Status();
@@ -130,15 +130,15 @@ Status EnterDeviceRoot(const std::string& device, dev_t number, uid_t user) {
   umask(0022);
   Status status = Mount("", "/", MS_REC | MS_PRIVATE);
   if (!status.ok()) return status;
-  if (mount("tmpfs", kPlace, "tmpfs", MS_NOSUID, kTmpfsOptions) == -1) {
-    return Status::Errno(errno, "mount", kPlace);
+  if (mount("tmpfs", kNewRoot, "tmpfs", MS_NOSUID, kTmpfsOptions) == -1) {
+    return Status::Errno(errno, "mount", kNewRoot);
   }
-  for (const char* directory : kShown) {
-    status = Show(directory);
+  for (const char* directory : kBound) {
+    status = BindReadOnly(directory);
     if (!status.ok()) return status;
   }
   status = MakeDevices(device, number, user);
-  if (status.ok()) status = Mount("", kPlace, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID);
+  if (status.ok()) status = Mount("", kNewRoot, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID);
   if (status.ok()) status = SwitchRoot();
   return status;
 }

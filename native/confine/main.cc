@@ -1,17 +1,16 @@
-// blockdelta-confine: gives up rights, then executes a program in its place.
+// blockdelta-confine: drops privileges, then executes a program in its place.
 //
-//   blockdelta-confine [--parent PID] [--keep-mount-rights] [--device PATH [--memory BYTES] [--cpu
-//   SECONDS]]
-//                      -- PROGRAM [ARGUMENT...]
+//   blockdelta-confine [--parent PID] [--keep-mount-rights]
+//                      [--device PATH [--memory BYTES] [--cpu SECONDS]] -- PROGRAM [ARGUMENT...]
 //
-// Always: no capability but, with --keep-mount-rights, those of mount(8) and umount(8);
-// no_new_privs; no core dump. --parent: the program is killed when the process with that id, which
-// started this one, ends.
+// Always applied: no capabilities (with --keep-mount-rights, only those of mount(8) and umount(8)),
+// no_new_privs, no core dumps. --parent PID: kills the program when that process, which must be the
+// parent, ends.
 //
-// --device is for programs that read what tenants have written. The program runs as a user that
-// nothing else is, in a root that shows programs, libraries and this one device (device_root.h). It
-// starts no process and uses no socket (system_call_fence.h), writes no file, and has no more
-// address space and processor time than it is told.
+// --device is for programs that read data written by tenants. The program runs as a user of its
+// own, in a root that contains programs, libraries and this one device (device_root.h). It cannot
+// start processes, use sockets (system_call_filter.h) or write files, and its address space and CPU
+// time are limited.
 //
 // PROGRAM is an absolute path. Exit status 126: the program was not started, and stderr says why.
 #include <linux/capability.h>
@@ -26,7 +25,7 @@
 #include "native/base/posix.h"
 #include "native/confine/device_root.h"
 #include "native/confine/privileges.h"
-#include "native/confine/system_call_fence.h"
+#include "native/confine/system_call_filter.h"
 
 namespace blockdelta {
 namespace {
@@ -34,9 +33,9 @@ namespace {
 constexpr int kNotStarted = 126;
 constexpr CapabilitySet kMountRights =
     CapabilitySet{1} << CAP_SYS_ADMIN | CapabilitySet{1} << CAP_DAC_READ_SEARCH;
-// A tool has its device, its pipes and a few files of /proc open.
+// A tool opens its device, its pipes and a few files of /proc.
 constexpr rlim_t kOpenFiles = 64;
-// After the warning by SIGXCPU, which a program may ignore.
+// Between SIGXCPU, which a program may ignore, and SIGKILL.
 constexpr rlim_t kCpuGraceS = 5;
 
 struct Request {
@@ -83,19 +82,19 @@ Result<Request> Parse(const std::vector<std::string>& arguments) {
       request.keep_mount_rights = true;
       continue;
     }
-    if (next == arguments.size()) return Status::Errno(EINVAL, "parse", name, "has no value");
+    if (next == arguments.size()) return Status::Errno(EINVAL, "parse", name, "missing value");
     Status status = SetOption(name, arguments[next++], &request);
     if (!status.ok()) return status;
   }
   for (next++; next < arguments.size(); next++) request.command.push_back(arguments[next]);
   if (request.command.empty() || request.command[0].rfind('/', 0) != 0) {
-    return Status::Errno(EINVAL, "parse", "", "no absolute path of a program after --");
+    return Status::Errno(EINVAL, "parse", "", "expected the absolute path of a program after --");
   }
   return request;
 }
 
-// The kernel ends this program first when memory runs out. Not one that must not stop half way.
-Status OfferMemory() {
+// Makes the OOM killer choose this program first. Not for programs that must not stop half way.
+Status PreferForOomKill() {
   constexpr char kPath[] = "/proc/self/oom_score_adj";
   constexpr char kFirst[] = "1000";
   Result<UniqueFd> fd = OpenPath(kPath, O_WRONLY);
@@ -112,7 +111,7 @@ Status LowerLimits(const Request& request) {
   } limits[] = {
       {RLIMIT_AS, request.memory_bytes, "address space"},
       {RLIMIT_NOFILE, kOpenFiles, "open files"},
-      // Block devices are exempt.
+      // Does not apply to block devices.
       {RLIMIT_FSIZE, 0, "file size"},
   };
   for (const auto& [resource, value, name] : limits) {
@@ -125,8 +124,7 @@ Status LowerLimits(const Request& request) {
   return Status();
 }
 
-// What a tool that reads what a tenant has written does not have: a place among others, a user that
-// anybody else is.
+// Isolates a tool that reads data written by a tenant: its own root and its own user.
 Status BecomeUserOfDevice(const std::string& device) {
   Result<dev_t> number = NumberOfDevice(device);
   if (!number.ok()) return number.TakeStatus();
@@ -142,14 +140,14 @@ Status Confine(const Request& request) {
   const bool may_be_killed = request.parent != 0;
   Status status = LowerLimit(RLIMIT_CORE, 0, "core");
   if (status.ok()) status = LowerBoundingSet(kept);
-  if (status.ok() && on_device && may_be_killed) status = OfferMemory();
+  if (status.ok() && on_device && may_be_killed) status = PreferForOomKill();
   if (status.ok() && on_device) status = BecomeUserOfDevice(request.device);
   if (status.ok()) status = KeepCapabilities(kept);
   if (status.ok()) status = ForbidNewPrivileges();
   if (status.ok() && on_device) status = LowerLimits(request);
-  // A change of user takes the signal back, so it is asked for afterwards.
+  // A change of user clears the parent-death signal, so it is set afterwards.
   if (status.ok() && may_be_killed) status = DieWithParent(request.parent);
-  if (status.ok() && on_device) status = FenceSystemCalls();
+  if (status.ok() && on_device) status = FilterSystemCalls();
   return status;
 }
 

@@ -1,7 +1,7 @@
-// Giving up rights for good: capabilities, user, resource limits.
+// Irreversible loss of privileges: capabilities, user, resource limits.
 //
-// All of it belongs to this process and is inherited by the program it executes. Each function
-// either does all it says or fails. Knows no devices and no programs.
+// All of it applies to this process and is inherited by the program it executes. Each function
+// either does all of its work or fails. Knows no devices and no programs.
 #ifndef BLOCKDELTA_NATIVE_CONFINE_PRIVILEGES_H_
 #define BLOCKDELTA_NATIVE_CONFINE_PRIVILEGES_H_
 
@@ -14,28 +14,29 @@
 
 namespace blockdelta {
 
-// Bits of capabilities, as in /proc/PID/status.
+// Capability bits, as in /proc/PID/status.
 using CapabilitySet = uint64_t;
 
-// Takes all but `kept` out of the bounding set. Without CAP_SETPCAP nothing happens, which does no
-// harm behind ForbidNewPrivileges.
+// Drops all but `kept` from the bounding set. Does nothing without CAP_SETPCAP, which is harmless
+// after ForbidNewPrivileges.
 Status LowerBoundingSet(CapabilitySet kept);
 
-// Keeps of the capabilities that the process has those in `kept`, and nothing inheritable or
-// ambient.
+// Reduces the permitted and effective capabilities to those in `kept`, and clears the inheritable
+// and ambient ones.
 Status KeepCapabilities(CapabilitySet kept);
 
-// PR_SET_NO_NEW_PRIVS: no program that is executed from now on has more rights than this process.
+// PR_SET_NO_NEW_PRIVS: no program executed from now on gains privileges.
 Status ForbidNewPrivileges();
 
-// Becomes that user and its group, without supplementary groups. All capabilities go with it.
+// Switches to `user` and the group of the same number, without supplementary groups. Drops all
+// capabilities.
 Status BecomeUser(uid_t user);
 
-// Lowers the soft and the hard limit; one that is lower already stays.
+// Lowers the soft and the hard limit; a lower limit stays.
 Status LowerLimit(__rlimit_resource_t resource, rlim_t value, const char* name);
 
-// Kills this process when its parent ends. The parent that has ended already, and so cannot be
-// noticed, is found by its id: ESRCH.
+// Kills this process when its parent ends. ESRCH if the parent is not `parent` because it has
+// already ended.
 Status DieWithParent(pid_t parent);
 
 }  // namespace blockdelta

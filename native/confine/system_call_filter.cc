@@ -1,4 +1,4 @@
-#include "native/confine/system_call_fence.h"
+#include "native/confine/system_call_filter.h"
 
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -23,7 +23,7 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #else
 #error "the filter of system calls knows x86-64 and 64-bit ARM"
 #endif
-// x32, a second numbering of the calls of x86-64.
+// x32, the second system call numbering of x86-64.
 constexpr uint32_t kFirstForeignCall = 0x40000000;
 
 constexpr uint32_t kForbidden[] = {
@@ -81,7 +81,7 @@ constexpr uint32_t kForbidden[] = {
 
 constexpr uint32_t kOffsetOfNumber = offsetof(struct seccomp_data, nr);
 constexpr uint32_t kOffsetOfArchitecture = offsetof(struct seccomp_data, arch);
-// The low half of an argument; both processors are little-endian.
+// The low half of an argument; both architectures are little-endian.
 constexpr uint32_t OffsetOfArgument(uint32_t index) {
   return static_cast<uint32_t>(offsetof(struct seccomp_data, args) + index * sizeof(uint64_t));
 }
@@ -90,12 +90,12 @@ class Filter {
  public:
   void Load(uint32_t offset) { Add(BPF_LD | BPF_W | BPF_ABS, 0, 0, offset); }
   void Return(uint32_t what) { Add(BPF_RET | BPF_K, 0, 0, what); }
-  // The next instruction is passed over if the condition does not hold.
+  // The next instruction runs only if the condition in the name holds.
   void UnlessEqual(uint32_t value) { Add(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, value); }
   void IfEqual(uint32_t value) { Add(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, value); }
   void IfAtLeast(uint32_t value) { Add(BPF_JMP | BPF_JGE | BPF_K, 0, 1, value); }
   void UnlessAnyBit(uint32_t bits) { Add(BPF_JMP | BPF_JSET | BPF_K, 1, 0, bits); }
-  // Passes over `length` instructions if the value is another one.
+  // Skips `length` instructions unless the value equals `value`.
   void BlockIfEqual(uint32_t value, uint8_t length) {
     Add(BPF_JMP | BPF_JEQ | BPF_K, 0, length, value);
   }
@@ -122,7 +122,7 @@ constexpr uint32_t Refuse(int error) {
 
 }  // namespace
 
-Status FenceSystemCalls() {
+Status FilterSystemCalls() {
   Filter filter;
   filter.Load(kOffsetOfArchitecture);
   filter.UnlessEqual(kArchitecture);
@@ -134,7 +134,7 @@ Status FenceSystemCalls() {
     filter.IfEqual(number);
     filter.Return(Refuse(EPERM));
   }
-  // Its flags are out of a filter's reach; the C library makes threads by clone then.
+  // A filter cannot read its flags; the C library falls back to clone.
   filter.IfEqual(SYS_clone3);
   filter.Return(Refuse(ENOSYS));
   filter.BlockIfEqual(SYS_clone, 4);
@@ -142,7 +142,7 @@ Status FenceSystemCalls() {
   filter.UnlessAnyBit(CLONE_THREAD);
   filter.Return(Refuse(EPERM));
   filter.Return(SECCOMP_RET_ALLOW);
-  // abort() sends its signal to the program itself.
+  // abort() signals the program itself.
   filter.BlockIfEqual(SYS_tgkill, 4);
   filter.Load(OffsetOfArgument(0));
   filter.UnlessEqual(static_cast<uint32_t>(getpid()));

@@ -1,22 +1,22 @@
-// What a program that may have been taken over can still ask of the kernel.
-#ifndef BLOCKDELTA_NATIVE_CONFINE_SYSTEM_CALL_FENCE_H_
-#define BLOCKDELTA_NATIVE_CONFINE_SYSTEM_CALL_FENCE_H_
+// The system calls left to a program that may have been compromised.
+#ifndef BLOCKDELTA_NATIVE_CONFINE_SYSTEM_CALL_FILTER_H_
+#define BLOCKDELTA_NATIVE_CONFINE_SYSTEM_CALL_FILTER_H_
 
 #include "native/base/status.h"
 
 namespace blockdelta {
 
-// A seccomp filter on this process, inherited by the program it executes; needs no_new_privs. EPERM
-// for new processes (threads are none), signals and looks into other processes, sockets,
-// namespaces, mounts, and what else of the kernel no tool for file systems calls. A kernel without
-// seccomp is a failure.
+// Installs a seccomp filter on this process, inherited by the program it executes; needs
+// no_new_privs. New processes (but not threads), signals to and inspection of other processes,
+// sockets, namespaces, mounts, and everything else that no file system tool calls fail with EPERM.
+// Fails on a kernel without seccomp.
 //
-// Two ioctls of block devices that want CAP_SYS_ADMIN, without which mkfs.xfs ends, are answered
-// with success and not done: BLKBSZSET, the block size of a page cache that mkfs.xfs goes past, and
-// BLKFLSBUF, the writing back of that cache. Whoever needs what a tool wrote to be durable flushes
-// the device.
-Status FenceSystemCalls();
+// Two block device ioctls that need CAP_SYS_ADMIN and without which mkfs.xfs aborts return success
+// and do nothing: BLKBSZSET, the block size of a page cache that mkfs.xfs bypasses, and BLKFLSBUF,
+// the write-back of that cache. A caller that needs the tool's writes to be durable flushes the
+// device.
+Status FilterSystemCalls();
 
 }  // namespace blockdelta
 
-#endif  // BLOCKDELTA_NATIVE_CONFINE_SYSTEM_CALL_FENCE_H_
+#endif  // BLOCKDELTA_NATIVE_CONFINE_SYSTEM_CALL_FILTER_H_

@@ -20,7 +20,7 @@
 namespace blockdelta {
 
 // Failure code: two or more raw devices are written to all the time. The path is the source of one.
-inline constexpr char kCutBusy[] = "CUT_BUSY";
+inline constexpr char kCutBusy[] = "SNAPSHOT_BUSY";
 
 struct CutMember {
   std::string source_path;
@@ -39,7 +39,7 @@ struct CutOutcome {
 // Frozen snapshots: mode 0400, immutable. All or none: whatever fails, everything is thawed and no
 // file is left. EEXIST if there is a file of a final name; ESTALE if a loop device belongs to
 // another file or a mount point to another file system; EBUSY if one is frozen already; EINVAL for
-// an empty list or names given twice; CUT_BUSY.
+// an empty list or names given twice; SNAPSHOT_BUSY.
 Result<CutOutcome> CutSnapshots(const std::vector<CutMember>& members);
 
 // A volume like any new one: mode 0600, grown with zeros to `size_bytes`. EINVAL if the source is

@@ -154,12 +154,12 @@ Result<Guardian::Held> Guardian::Hold(Order order, int mount_fd, const std::stri
     return Status::Errno(ESTALE, "FIFREEZE", path, "the process that freezes it has ended");
   }
   if (reply.error != 0) return Status::Errno(reply.error, "FIFREEZE", path);
-  return Held{reply.place, reply.at_ns};
+  return Held{reply.slot, reply.at_ns};
 }
 
 Result<uint64_t> Guardian::Thaw(const Held& held, int mount_fd, const std::string& path) {
   Reply reply = {};
-  if (!Ask({Order::kThaw, held.place}, -1, kAnswerMs, &reply)) {
+  if (!Ask({Order::kThaw, held.slot}, -1, kAnswerMs, &reply)) {
     Status status = Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path);
     if (!status.ok()) return status;
     return ClockNs(CLOCK_MONOTONIC) - held.begun_ns;

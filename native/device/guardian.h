@@ -20,7 +20,7 @@ class Guardian {
  public:
   // What a guardian holds.
   struct Held {
-    uint32_t place;
+    uint32_t slot;
     uint64_t begun_ns;  // CLOCK_MONOTONIC.
   };
 

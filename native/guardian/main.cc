@@ -1,11 +1,11 @@
-// The guardian: a process that freezes file systems and thaws them, and that outlives whoever
-// asked.
+// The guardian: a process that freezes and thaws file systems on behalf of the plugin and outlives
+// it.
 //
-// A process that is killed while it thaws a btrfs forces the file system read-only (Linux 6.18: the
-// kernel reads the superblock with a wait that a kill interrupts), and one that is killed before it
-// thaws leaves everybody waiting who writes. So the plugin does neither itself. A guardian serves
-// one cut and ends with its socket: what it still holds then, it thaws. It opens no path, allocates
-// no memory, and knows neither volumes nor the plugin.
+// The plugin must not freeze or thaw itself. A process killed while it thaws a btrfs forces the
+// file system read-only (Linux 6.18: the kernel reads the superblock in a wait that a kill
+// interrupts), and a process killed before it thaws leaves every writer blocked. A guardian serves
+// one snapshot operation and exits when its socket closes, after it has thawed every file system it
+// still holds. It opens no paths, allocates no memory, and knows nothing of volumes or the plugin.
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
@@ -28,11 +28,11 @@ using blockdelta::guardian::Order;
 using blockdelta::guardian::Reply;
 using blockdelta::guardian::Request;
 
-// Tries to thaw what is left at the end, where the kernel has no memory for a moment.
+// Retries of the final thaw while the kernel is short of memory.
 constexpr int kThawTries = 100;
 constexpr useconds_t kThawPauseUs = 20'000;
 
-// Descriptors of what is held; -1: thawed, or never frozen.
+// Descriptors of the held mount points; -1: thawed.
 int held[kMaxHeld];
 uint32_t held_count = 0;
 
@@ -50,7 +50,7 @@ uint64_t NowNs() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// The descriptor that came with a message, or -1.
+// The descriptor passed with a message, or -1.
 int TakeDescriptor(struct msghdr* message) {
   const struct cmsghdr* header = CMSG_FIRSTHDR(message);
   if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
@@ -75,19 +75,19 @@ Reply Hold(Order order, int fd) {
   return {held_count++, 0, begun_ns};
 }
 
-Reply Thaw(uint32_t place) {
-  if (place >= held_count || held[place] == -1) return {place, EBADF, 0};
-  const int error = Try(held[place], FITHAW);
+Reply Thaw(uint32_t slot) {
+  if (slot >= held_count || held[slot] == -1) return {slot, EBADF, 0};
+  const int error = Try(held[slot], FITHAW);
   const uint64_t ended_ns = NowNs();
-  // EINVAL: it is not frozen. What fails in another way is tried again at the end.
+  // EINVAL: the file system is not frozen. ThawAll() retries any other failure.
   if (error == 0 || error == EINVAL) {
-    close(held[place]);
-    held[place] = -1;
+    close(held[slot]);
+    held[slot] = -1;
   }
-  return {place, error, ended_ns};
+  return {slot, error, ended_ns};
 }
 
-// False: the other end is gone, or says what nobody understands.
+// Serves one request. False: the peer has closed the socket or sent an invalid request.
 bool Serve() {
   Request request = {};
   struct iovec data = {&request, sizeof(request)};
@@ -111,7 +111,7 @@ bool Serve() {
       break;
     case Order::kThaw:
       if (fd != -1) close(fd);
-      reply = Thaw(request.place);
+      reply = Thaw(request.slot);
       break;
     default:
       return false;
@@ -122,19 +122,19 @@ bool Serve() {
 void ThawAll() {
   for (int tries = 0; tries < kThawTries; tries++) {
     bool is_left = false;
-    for (uint32_t place = 0; place < held_count; place++) {
-      if (held[place] != -1) Thaw(place);
-      is_left = is_left || held[place] != -1;
+    for (uint32_t slot = 0; slot < held_count; slot++) {
+      if (held[slot] != -1) Thaw(slot);
+      is_left = is_left || held[slot] != -1;
     }
     if (!is_left) return;
     usleep(kThawPauseUs);
   }
 }
 
-// Away from a shortage of memory, ahead of others for the processor (everybody waits who writes to
-// what stands still), and without whatever descriptors the plugin had open. What is not permitted
-// is done without. It was started in a session of its own, with all signals blocked.
-void StandAlone() {
+// Exempts this process from the OOM killer, raises its priority (every writer of a frozen file
+// system waits for it) and closes the descriptors inherited from the plugin. Skips what it is not
+// permitted to do. The plugin has started it in its own session with all signals blocked.
+void DetachFromPlugin() {
   const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score != -1) {
     [[maybe_unused]] const ssize_t written = write(score, "-1000", 5);
@@ -153,7 +153,7 @@ void StandAlone() {
 }  // namespace
 
 int main() {
-  StandAlone();
+  DetachFromPlugin();
   while (Serve()) {
   }
   ThawAll();

@@ -1,7 +1,7 @@
-// What a guardian is asked and what it answers: messages of fixed size over a SOCK_SEQPACKET
+// The protocol between the addon and a guardian: messages of fixed size over a SOCK_SEQPACKET
 // socket.
 //
-// Both ends come from one build, so that nothing here has to be negotiated.
+// Both ends come from the same build, so the protocol carries no version.
 #ifndef BLOCKDELTA_NATIVE_GUARDIAN_PROTOCOL_H_
 #define BLOCKDELTA_NATIVE_GUARDIAN_PROTOCOL_H_
 
@@ -10,29 +10,30 @@
 
 namespace blockdelta::guardian {
 
-// The descriptor that a guardian is started with: its end of the socket.
+// The guardian's end of the socket, open at its start.
 inline constexpr int kSocket = 3;
-// File systems that one guardian holds at most; as many as a request of the addon may name.
+// Maximum number of file systems one guardian holds; equals the limit of one addon request.
 inline constexpr size_t kMaxHeld = 4096;
 
 enum class Order : uint32_t {
-  // A descriptor of a mount point comes along: freeze it, and hold it.
+  // Freezes the mount point whose descriptor is attached, and holds it.
   kFreeze = 1,
-  // A descriptor comes along of one that may be frozen already: hold it.
+  // Holds the mount point whose descriptor is attached without freezing it; it may already be
+  // frozen.
   kAdopt = 2,
-  // Thaw what the answer to one of the other two called `place`.
+  // Thaws the file system in `slot`, as returned for kFreeze or kAdopt.
   kThaw = 3,
 };
 
 struct Request {
   Order order;
-  uint32_t place;  // Of kThaw; otherwise 0.
+  uint32_t slot;  // For kThaw; otherwise 0.
 };
 
 struct Reply {
-  uint32_t place;
-  int32_t error;  // errno; 0: done.
-  // CLOCK_MONOTONIC: when freezing was begun, or thawing had ended.
+  uint32_t slot;
+  int32_t error;  // errno; 0: success.
+  // CLOCK_MONOTONIC: when the freeze began, or when the thaw ended.
   uint64_t at_ns;
 };
 

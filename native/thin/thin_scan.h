@@ -1,7 +1,7 @@
 // One scan of thin devices, prepared: metadata open, trees found, and the proof at the end that
 // what was read in between was theirs.
 //
-// What fillMetadata, thinDelta and thinKeepBase have in common. Knows no bytes of a volume.
+// What fillMetadata, thinDelta and createThinBookmark have in common. Knows no bytes of a volume.
 #ifndef BLOCKDELTA_NATIVE_THIN_THIN_SCAN_H_
 #define BLOCKDELTA_NATIVE_THIN_THIN_SCAN_H_
 

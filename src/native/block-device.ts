@@ -1,10 +1,10 @@
 /**
- * Tiny, instant, fixed-size ioctls on block devices, on the main thread.
+ * Instant ioctls of fixed size on block devices, on the main thread.
  *
- * The `ioctl` package is not context-aware (it loads in one thread only), checks no buffer sizes and
- * aborts the process on a wrong argument type; so nothing else in the plugin may import it, and
- * every call here passes an integer fd, a uint32 request, and a Buffer of exactly the size the
- * kernel writes. Whatever can block belongs to the addon.
+ * The `ioctl` package is not context-aware (it loads in one thread only), does not check buffer
+ * sizes and aborts the process on a wrong argument type. Nothing else in the plugin may import it,
+ * and every call here passes an integer fd, a uint32 request, and a Buffer of exactly the size the
+ * kernel writes. An ioctl that can block belongs in the addon.
  */
 import { type FileHandle, open } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -13,10 +13,10 @@ import { errorCode, SystemError } from '../base/errors.js';
 type Ioctl = (fd: number, request: number, argument: Buffer) => number;
 const ioctl = createRequire(import.meta.url)('ioctl') as Ioctl;
 
-/** BLKGETSIZE64 (linux/fs.h). The package takes a request as uint32. */
+/** BLKGETSIZE64 (linux/fs.h), as the uint32 that the package expects. */
 const BLKGETSIZE64 = 0x80081272;
 
-/** The size of a block device, bytes. */
+/** Size of a block device, bytes. */
 export async function deviceSizeBytes(devicePath: string): Promise<bigint> {
   const handle = await open(devicePath, 'r');
   try {

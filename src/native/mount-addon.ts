@@ -1,20 +1,20 @@
-/**
- * What the addon does to mounts and to the places they are on. See addon.ts for the conventions.
- */
+/** The mount part of the addon's contract; conventions as in addon.ts. */
 import type { NativeResult } from './addon.js';
 
-/** Mounts on this node. Paths are resolved ones: ELOOP if a symbolic link has come in the way since. */
+/** Mounts on this node. Paths are resolved: ELOOP if a path contains a symbolic link. */
 export interface MountAddon {
   /**
-   * Unmounts the top layer on a path if mountinfo calls it by this number. `unmounted` false: nothing
-   * is there. ESTALE if another layer is on top, EBUSY if it is in use. Nothing else is ever unmounted,
-   * whoever mounts what at the same time. Waits until the file system has been written back.
+   * Unmounts the top layer on a path if it has this mount id in mountinfo. `unmounted` false:
+   * nothing is mounted there. ESTALE if another layer is on top, EBUSY if the mount is in use.
+   * Never unmounts another mount, whatever other processes mount concurrently. Returns after the
+   * file system is written back.
    */
   unmountLayer(request: { path: string; mountId: number }): NativeResult<{ unmounted: boolean }>;
   /**
-   * Binds a mounted file system (`sourceMountId`) or a device node (`sourceDevice`, its st_rdev) to an
-   * empty directory or file, with MOUNT_ATTR_* `set` and `clear`ed from the first moment on. ESTALE if
-   * the source is another one, EBUSY if something is mounted on the target.
+   * Binds a mounted file system (`sourceMountId`) or a device node (`sourceDevice`, its st_rdev) to
+   * an empty directory or file. The MOUNT_ATTR_* flags in `set` and `clear` apply before the mount
+   * becomes visible. ESTALE if the source has another identity, EBUSY if something is mounted on
+   * the target.
    */
   bindMount(request: {
     source: string;
@@ -24,20 +24,25 @@ export interface MountAddon {
     set: number;
     clear: number;
   }): NativeResult<object>;
-  /** Of the top layer on a path; ESTALE if mountinfo does not call it by this number. */
+  /**
+   * mount_setattr(2) on the top layer of a path; ESTALE unless it has this mount id in mountinfo.
+   */
   setMountAttributes(request: {
     path: string;
     mountId: number;
     set: number;
     clear: number;
   }): NativeResult<object>;
-  /** A directory (mode 0750) or an empty file (0640). `made` false: something has that name already. */
+  /** Creates a directory (mode 0750) or an empty file (0640). `made` false: the path exists. */
   makeTarget(request: { path: string; directory: boolean }): NativeResult<{ made: boolean }>;
   /**
-   * Removes an empty directory or regular file. `removed` false: there is none. ENOTEMPTY for anything
-   * else, EBUSY for a mount point.
+   * Removes an empty directory or regular file. `removed` false: the path does not exist. ENOTEMPTY
+   * for anything else, EBUSY for a mount point.
    */
   removeTarget(request: { path: string }): NativeResult<{ removed: boolean }>;
-  /** An exclusive flock of an open file of this process, without waiting; it goes when that is closed. */
+  /**
+   * Takes an exclusive flock on an open file of this process without waiting. The lock ends when
+   * the file is closed.
+   */
   tryLock(request: { descriptor: number }): NativeResult<{ locked: boolean }>;
 }

@@ -1,31 +1,35 @@
 /**
- * The way from the event loop to the addon: a fixed set of warm worker threads.
+ * A fixed pool of pre-warmed worker threads that call the addon, so that the event loop never
+ * blocks.
  *
- * There are two pools in a plugin, so that a scan does not wait behind a clone that takes seconds.
- * A running task is never aborted (that would kill its thread in the middle of an ioctl); every
- * task is bounded in time by the addon's contract instead.
+ * A plugin has two pools, so that a scan does not wait behind a clone that takes seconds. A running
+ * task is never aborted, which would kill its thread in the middle of an ioctl; the addon's
+ * contract bounds its duration instead.
  */
 import { Piscina } from 'piscina';
 import { CsiError, SystemError } from '../base/errors.js';
 import type { Addon, FillRequest, NativeFailure, NativeResult } from './addon.js';
 import type { FillAnswer, FillTask, IdleTask, UnaryTask } from './worker.js';
 
-/** Threads are kept for ever: starting one costs tens of milliseconds. */
+/** Idle threads never end: starting one costs tens of milliseconds. */
 const KEEP_MS = 2 ** 31 - 1;
 
 export type UnaryMethod = UnaryTask['method'];
 type RequestOf<M extends UnaryMethod> = Parameters<Addon[M]> extends [infer R] ? R : undefined;
 type ValueOf<M extends UnaryMethod> = Exclude<ReturnType<Addon[M]>, NativeFailure>;
 
-/** Device work: what backends and services are given. */
+/** Runs device operations; the interface for backends and services. */
 export interface NativeRunner {
   /** Calls one addon function on a worker. Rejects with SystemError. */
   run<M extends UnaryMethod>(method: M, request: RequestOf<M>): Promise<ValueOf<M>>;
 }
 
-/** Scan work: what the scanner is given. */
+/** Runs scans; the interface for the scanner. */
 export interface NativeFiller {
-  /** Fills the buffer, which is moved to the thread and comes back in the answer, also after a failure. */
+  /**
+   * Fills the buffer, which is transferred to the thread and returned in the answer, also after a
+   * failure.
+   */
   fill(request: FillRequest, buffer: ArrayBuffer): Promise<FillAnswer>;
 }
 
@@ -44,7 +48,7 @@ export class NativePool implements NativeRunner, NativeFiller {
       idleTimeout: KEEP_MS,
       concurrentTasksPerWorker: 1,
     });
-    // A pool that fails to close reports it as an 'error' event; unheard, it would end the process.
+    // A pool that fails to close emits 'error'; without a listener that would end the process.
     this.#pool.on('error', () => undefined);
   }
 
@@ -66,10 +70,10 @@ export class NativePool implements NativeRunner, NativeFiller {
     return (await this.#run(task, [buffer])) as FillAnswer;
   }
 
-  /** Waits for what was asked for, then ends the threads. What is asked for meanwhile is UNAVAILABLE. */
+  /** Waits for running tasks, then ends the threads. Calls made meanwhile fail with UNAVAILABLE. */
   async close(): Promise<void> {
     this.#isClosing = true;
-    // Piscina's own wait ends with the first of several tasks, and ending a thread under the others
+    // Piscina's close() waits for one task only, and ending a thread while it runs another task
     // would end the process.
     await Promise.allSettled(this.#running);
     await this.#pool.close();

@@ -1,13 +1,16 @@
 /**
- * The scan threads as streams see them: shared fairly between pools and clients, and with a bound on the
- * memory of large chunks. Knows nothing of gRPC, nor of what a chunk is.
+ * The scan threads as streams use them: shared fairly between pools and clients, with a limit on
+ * the memory of large chunks. Knows nothing of gRPC or of the content of a chunk.
  */
 import { FairTurns, type Turn } from '../base/fair-turns.js';
 import type { FillRequest } from './addon.js';
 import type { NativeFiller } from './pool.js';
 import type { FillAnswer } from './worker.js';
 
-/** For large buffers of all streams together. Small ones are not counted: a stream has two at most. */
+/**
+ * Limit for the large buffers of all streams. Small buffers are not counted: a stream has at most
+ * two.
+ */
 const MEMORY_BYTES = 12 << 20;
 
 export class ScanThreads {
@@ -15,15 +18,15 @@ export class ScanThreads {
   readonly #turns: FairTurns;
   #memory = MEMORY_BYTES;
 
-  /** @param threads how many the filler has: it is never given more chunks at once */
+  /** @param threads number of threads of the filler: it never receives more chunks at once */
   constructor(filler: NativeFiller, threads: number) {
     this.#filler = filler;
     this.#turns = new FairTurns(threads);
   }
 
   /**
-   * Fills a buffer, which is made when the turn has come. Rejects with the reason of the turn's signal if
-   * that is aborted before; a chunk that is being filled then is filled to its end.
+   * Fills a buffer that is allocated when this turn comes. Rejects with the reason of the turn's
+   * signal if the signal is aborted first; a chunk that is already being filled is completed.
    */
   async fill(turn: Turn, request: FillRequest, allocate: () => ArrayBuffer): Promise<FillAnswer> {
     const held = await this.#turns.begin(turn);
@@ -34,7 +37,7 @@ export class ScanThreads {
     }
   }
 
-  /** Whether there is memory left for large buffers; giveMemory() gives it back. */
+  /** Reserves memory for a large buffer; giveMemory() releases it. False: the limit is reached. */
   takeMemory(bytes: number): boolean {
     if (this.#memory < bytes) return false;
     this.#memory -= bytes;

@@ -1,9 +1,9 @@
 /**
- * The code that a pool thread runs: loads the addon once and calls one function a task.
+ * The code of a pool thread: loads the addon once and calls one function per task.
  *
- * It knows nothing of what the functions do. A scan buffer arrives by transfer and leaves the same
- * way, so no bytes are copied between threads; JavaScript allocates it (memory from native code
- * would be cloned, or refused).
+ * Knows nothing of what the functions do. A scan buffer arrives and leaves by transfer, so threads
+ * copy no bytes. JavaScript allocates the buffer: memory of native code would be cloned, or
+ * refused.
  */
 import { move, transferableSymbol, valueSymbol } from 'piscina';
 import {
@@ -25,7 +25,7 @@ export interface FillTask {
   request: FillRequest;
   buffer: ArrayBuffer;
 }
-/** Warms a thread up: the answer comes when the addon is loaded. */
+/** Warms up a thread: answered once the addon is loaded. */
 export interface IdleTask {
   method: null;
 }

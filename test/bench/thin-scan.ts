@@ -34,7 +34,7 @@ export function thinSource(addon: Addon, metadata: string): ThinScanSource {
     sizeBytes: VOLUME_BYTES,
     base: { deviceId: base.deviceId, root: base.root },
     target: { deviceId: target.deviceId, root: target.root },
-    retainedBase: null,
+    bookmark: null,
   };
 }
 

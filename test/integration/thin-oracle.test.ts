@@ -63,7 +63,7 @@ function source(
     sizeBytes,
     target: { deviceId: target, root: null },
     base: base === null ? null : { deviceId: base, root: null },
-    retainedBase: null,
+    bookmark: null,
   };
 }
 
@@ -103,7 +103,7 @@ function compareKept(
   const path = workspace.path('kept');
   rmSync(path, { force: true });
   must(
-    addon.thinKeepBase({
+    addon.createThinBookmark({
       metadata: pool.path,
       superblock: pool.superblock,
       device: { deviceId: base, root: null },
@@ -112,7 +112,7 @@ function compareKept(
       path,
     }),
   );
-  const kept = { ...source(pool, null, target, live.sizeBytes), retainedBase: { path } };
+  const kept = { ...source(pool, null, target, live.sizeBytes), bookmark: { path } };
   assert.deepEqual(rangesOf(addon, kept, random), live.ranges);
 }
 

@@ -190,7 +190,7 @@ export class VolumeFiles {
         { cause: thrown },
       );
     }
-    if (thrown.code === 'CUT_BUSY') {
+    if (thrown.code === 'SNAPSHOT_BUSY') {
       return CsiError.failedPrecondition(
         `volume ${volumeId} and another one are being written to and hold no mounted file system that ` +
           'could be frozen, so they cannot be cut at one point in time; pause their writers, or take ' +

@@ -79,9 +79,9 @@ export class ThinSnapshots {
     const { ledger, look, retainedBases, metadataPath } = this.deps;
     const target = await this.record(targetId);
     const base = baseId === null ? null : await ledger.device(baseId);
-    const retainedBase =
+    const bookmark =
       baseId === null || base !== null ? null : await retainedBases.source(baseId, target);
-    if (baseId !== null && base === null && retainedBase === null) throw this.#lost(baseId);
+    if (baseId !== null && base === null && bookmark === null) throw this.#lost(baseId);
     const wanted = [target, ...(base === null ? [] : [base])];
     const found = await look.devices(wanted.map(({ deviceId }) => deviceId));
     return {
@@ -91,7 +91,7 @@ export class ThinSnapshots {
       sizeBytes: target.sizeBytes,
       target: this.#rootOf(target, found),
       base: base === null ? null : this.#rootOf(base, found),
-      retainedBase,
+      bookmark,
     };
   }
 

@@ -44,7 +44,7 @@ const SOURCES: Readonly<Record<string, Record<string, unknown>>> = {
     superblock: 0n,
     target: { deviceId: 1, root: null },
     base: null,
-    retainedBase: null,
+    bookmark: null,
   },
 };
 

@@ -86,7 +86,7 @@ export class Bookmarks {
     const { root } = await this.#details(device);
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
     const path = this.#path(snapshotId);
-    const { fileBytes, creationTime } = await native.run('thinKeepBase', {
+    const { fileBytes, creationTime } = await native.run('createThinBookmark', {
       metadata,
       superblock: CURRENT,
       device: { deviceId, root },

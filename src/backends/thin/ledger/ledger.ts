@@ -79,7 +79,7 @@ export interface PoolRecord {
   stopped: StopStamp | null;
 }
 
-/** What is kept of a deleted snapshot beside the file that thinKeepBase wrote. */
+/** What is kept of a deleted snapshot beside the file that createThinBookmark wrote. */
 export interface RetainedBaseRecord {
   snapshotId: string;
   /** As DeviceRecord has it. */

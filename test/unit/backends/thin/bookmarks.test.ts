@@ -53,7 +53,7 @@ beforeEach(async () => {
   await ledger.makePool(65536n);
   const native: NativeRunner = {
     run: async (method, request) => {
-      assert.equal(method, 'thinKeepBase');
+      assert.equal(method, 'createThinBookmark');
       writeFileSync((request as { path: string }).path, 'kept');
       return { ok: true, fileBytes: 4n, creationTime: 5, mappedBlocks: 1n } as never;
     },
