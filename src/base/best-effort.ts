@@ -1,12 +1,11 @@
 /**
- * Undoes a step that failed, as far as possible: the failure that led here says more than one of the
- * undoing, which must not take its place. What stays behind has a row, and the next call or the next
- * start takes it up.
+ * Runs the cleanup behind a failed step and ignores the cleanup's own failure, which must not hide the
+ * first one. Only for what is repeated anyway: by the next call for the object, or by the next start.
  */
-export async function bestEffort(undo: () => Promise<void>): Promise<void> {
+export async function bestEffort(cleanup: () => Promise<unknown>): Promise<void> {
   try {
-    await undo();
+    await cleanup();
   } catch {
-    // See above.
+    // The caller reports the failure that led here.
   }
 }

@@ -1,26 +1,18 @@
-/** A question to storage that may be dead: asked once at a time, and not waited for without end. */
-import type { CsiError } from '../base/errors.js';
-import { withTimeout } from '../base/timeout.js';
+/**
+ * Runs at most one operation of a kind at a time: callers that come while it runs share its result.
+ *
+ * For questions to storage that may be dead. Each of them holds a thread until it is answered, so a
+ * second one must not be started before the first has ended, however long that takes. Callers bound
+ * their own waiting with withTimeout.
+ */
+export class SingleFlight<Key, T> {
+  readonly #running = new Map<Key, Promise<T>>();
 
-export class SingleFlight<T> {
-  #asking: Promise<T> | null = null;
-
-  /**
-   * @param ask one that never ends holds a thread, so it is not asked again until it has ended
-   * @param late what to say when the answer takes longer than timeoutMs
-   */
-  constructor(
-    private readonly ask: () => Promise<T>,
-    private readonly timeoutMs: number,
-    private readonly late: () => CsiError,
-  ) {}
-
-  answer(): Promise<T> {
-    this.#asking ??= this.ask().finally(() => {
-      this.#asking = null;
-    });
-    return withTimeout(this.#asking, this.timeoutMs, (): never => {
-      throw this.late();
-    });
+  run(key: Key, operation: () => Promise<T>): Promise<T> {
+    const running = this.#running.get(key);
+    if (running !== undefined) return running;
+    const started = operation().finally(() => this.#running.delete(key));
+    this.#running.set(key, started);
+    return started;
   }
 }

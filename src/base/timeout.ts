@@ -1,22 +1,29 @@
-/** Waiting for an answer that may never come: a disk that is dead does not answer at all. */
+/** Bounds how long a caller waits. A dead disk does not return an error: it does not answer at all. */
 import { setTimeout as delay } from 'node:timers/promises';
 
 /**
- * The answer, or what `late` returns or throws if there is none in time. The question goes on by itself
- * then, and a failure of it is nobody's: whoever asks sees to it that it is not asked again meanwhile.
+ * The result of `operation`, or what `onTimeout` returns or throws once `timeoutMs` have passed or
+ * `signal` has aborted, whichever comes first.
+ *
+ * The operation is not stopped: it runs on, and its later failure is ignored. A caller whose operation
+ * holds a thread until it ends must not start another meanwhile (see single-flight.ts).
  */
 export async function withTimeout<T, L>(
-  question: Promise<T>,
+  operation: Promise<T>,
   timeoutMs: number,
-  late: () => L,
+  onTimeout: () => L,
+  signal?: AbortSignal,
 ): Promise<T | L> {
-  question.catch(() => undefined);
-  const timer = new AbortController();
-  const timeout = delay(timeoutMs, undefined, { signal: timer.signal }).then(late);
+  operation.catch(() => undefined);
+  const finished = new AbortController();
+  const ends = signal === undefined ? finished.signal : AbortSignal.any([finished.signal, signal]);
+  const timeout = delay(timeoutMs, undefined, { signal: ends })
+    .catch(() => undefined)
+    .then(() => (finished.signal.aborted ? (undefined as never) : onTimeout()));
   timeout.catch(() => undefined);
   try {
-    return await Promise.race([question, timeout]);
+    return await Promise.race([operation, timeout]);
   } finally {
-    timer.abort();
+    finished.abort();
   }
 }

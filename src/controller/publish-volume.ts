@@ -7,6 +7,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { CsiError } from '../base/errors.js';
+import { SerialQueue } from '../base/serial-queue.js';
 import type { ControllerPublicationRecord } from '../catalogue/records.js';
 import {
   optionalString,
@@ -28,7 +29,7 @@ const MAX_NODE_ID_BYTES = 256;
 
 /** ControllerPublishVolume, one for the life of the service. */
 export function volumePublisher(deps: ControllerDependencies): UnaryHandler {
-  let idle: Promise<unknown> = Promise.resolve();
+  const queue = new SerialQueue('controller publications');
   return async (request) => {
     requireFields(request, 'volume_id', 'node_id', 'volume_capability');
     const volumeId = requireString(request['volume_id'], 'volume_id');
@@ -37,9 +38,7 @@ export function volumePublisher(deps: ControllerDependencies): UnaryHandler {
       await deps.volumes.find(volumeId);
       assertThisNode(deps, nodeId);
       const publication = parsePublication(request, volumeId, nodeId);
-      const done = idle.then(() => publish(deps, publication));
-      idle = done.catch(() => undefined);
-      await done;
+      await queue.run(() => publish(deps, publication));
     });
     return { publish_context: {} };
   };

@@ -6,6 +6,7 @@
  */
 import type { Backend, PoolCapacity } from '../backends/backend.js';
 import { CsiError } from '../base/errors.js';
+import { SingleFlight } from '../base/single-flight.js';
 import { withTimeout } from '../base/timeout.js';
 import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
 import type { PoolObservations, StorageObservations } from './volume-health.js';
@@ -46,7 +47,7 @@ interface Look {
 export class PoolProbe {
   readonly #looks = new Map<string, Look>();
   /** Under way: a disk that hangs must not hold a thread more for each look. */
-  readonly #capacities = new Map<string, Promise<PoolCapacity>>();
+  readonly #capacities = new SingleFlight<string, PoolCapacity>();
 
   /** @param maxAgeMs how long an answer is good; for one request, as long as that takes */
   constructor(
@@ -89,10 +90,7 @@ export class PoolProbe {
       const backend = this.deps.backendOf(name);
       // First, because it is never asked twice at once.
       await backend.check();
-      const asked = this.#capacities.get(name) ?? backend.capacity();
-      this.#capacities.set(name, asked);
-      const forget = () => this.#capacities.delete(name);
-      asked.then(forget, forget);
+      const asked = this.#capacities.run(name, () => backend.capacity());
       return { failure: null, capacity: await this.#inTime(name, asked) };
     } catch (thrown) {
       return unreachable(thrown);

@@ -13,8 +13,8 @@
  * it, in a mount namespace of its own that ends with the command, and that what is unmounted meanwhile
  * leaves too (slave).
  */
-import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError } from '../base/errors.js';
+import { pollUntil } from '../base/poll.js';
 import { isHeldExclusively } from './exclusive-hold.js';
 import { ExecError, run } from './exec.js';
 import { otherBtrfsMounted } from './mounted-file-system.js';
@@ -86,11 +86,11 @@ async function replayLog(devicePath: string, directory: string): Promise<void> {
 
 /** Waits until nothing holds the device. */
 async function released(devicePath: string): Promise<void> {
-  const deadline = Date.now() + RELEASE_TIMEOUT_MS;
-  while (await isHeldExclusively(devicePath)) {
-    if (Date.now() > deadline) throw heldByKernel(devicePath);
-    await delay(RELEASE_POLL_MS);
-  }
+  const isReleased = await pollUntil(async () => !(await isHeldExclusively(devicePath)), {
+    intervalMs: RELEASE_POLL_MS,
+    timeoutMs: RELEASE_TIMEOUT_MS,
+  });
+  if (isReleased === null) throw heldByKernel(devicePath);
 }
 
 /** Mounted somewhere: by the replay of a plugin that was killed, most likely, whose namespace is ending. */

@@ -8,6 +8,7 @@
 import type { BigIntStatsFs } from 'node:fs';
 import { open, statfs } from 'node:fs/promises';
 import { errorCode } from '../base/errors.js';
+import { SingleFlight } from '../base/single-flight.js';
 import { withTimeout } from '../base/timeout.js';
 import type { MountEntry } from './mountinfo.js';
 
@@ -23,18 +24,14 @@ export const ANSWER_MS = 3000;
 const GIVEN_UP: readonly unknown[] = ['EIO', 'ESHUTDOWN', 'EUCLEAN'];
 
 /** Questions without an answer yet, by mount id. */
-const pending = new Map<number, Promise<FileSystemAnswer>>();
+const questions = new SingleFlight<number, FileSystemAnswer>();
 
 /** Null: no answer in time. */
 export async function askFileSystem(
   { mountId, mountPoint }: Pick<MountEntry, 'mountId' | 'mountPoint'>,
   answerMs = ANSWER_MS,
 ): Promise<FileSystemAnswer | null> {
-  let asked = pending.get(mountId);
-  if (asked === undefined) {
-    asked = ask(mountPoint).finally(() => pending.delete(mountId));
-    pending.set(mountId, asked);
-  }
+  const asked = questions.run(mountId, () => ask(mountPoint));
   return withTimeout(asked, answerMs, () => null);
 }
 

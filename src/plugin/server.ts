@@ -7,6 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type MethodDefinition, Server, type UntypedHandleCall } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
 import { CsiError } from '../base/errors.js';
+import { withTimeout } from '../base/timeout.js';
 import type { Config } from '../config/config.js';
 import { CallRegistry } from '../csi/calls.js';
 import { createUnaryHandler } from '../csi/handler.js';
@@ -223,12 +224,8 @@ async function within(
   event: Promise<unknown>,
   cutShort?: AbortSignal,
 ): Promise<boolean> {
-  const timer = new AbortController();
-  const signals = cutShort === undefined ? [timer.signal] : [timer.signal, cutShort];
-  const timeUp = delay(ms, false, { signal: AbortSignal.any(signals) }).catch(() => false);
-  const inTime = await Promise.race([event.then(() => true), timeUp]);
-  timer.abort();
-  return inTime;
+  const ended = event.then(() => true);
+  return withTimeout(ended, ms, () => false, cutShort);
 }
 
 function encoderOf(

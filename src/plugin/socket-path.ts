@@ -10,14 +10,14 @@ import { constants } from 'node:fs';
 import { type FileHandle, lstat, open, stat, unlink } from 'node:fs/promises';
 import { createConnection } from 'node:net';
 import { dirname } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { errorCode } from '../base/errors.js';
+import { pollUntil } from '../base/poll.js';
 import { loadAddon } from '../native/addon.js';
 
 /** A start holds the lock for milliseconds; who has it for longer is none. */
 const LOCK_TIMEOUT_MS = 10_000;
-const LOCK_PAUSE_MS = 20;
+const LOCK_INTERVAL_MS = 20;
 
 /** Why the plugin cannot serve, in words for who started it. */
 export class StartError extends Error {
@@ -70,16 +70,12 @@ async function lock(
   timeoutMs: number,
 ): Promise<boolean> {
   const { tryLock } = loadAddon();
-  const deadline = performance.now() + timeoutMs;
-  for (;;) {
+  const attempt = (): boolean => {
     const answer = tryLock({ descriptor });
-    if (!answer.ok) {
-      throw new StartError(`cannot lock the directory ${path} of the socket: ${answer.message}`);
-    }
-    if (answer.locked) return true;
-    if (performance.now() > deadline) return false;
-    await delay(LOCK_PAUSE_MS);
-  }
+    if (answer.ok) return answer.locked;
+    throw new StartError(`cannot lock the directory ${path} of the socket: ${answer.message}`);
+  };
+  return (await pollUntil(attempt, { intervalMs: LOCK_INTERVAL_MS, timeoutMs })) !== null;
 }
 
 async function claimSocketPath(path: string): Promise<void> {

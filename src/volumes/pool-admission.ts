@@ -7,11 +7,11 @@
  */
 import type { Backend, PoolCapacity } from '../backends/backend.js';
 import { CsiError } from '../base/errors.js';
+import { SerialQueue } from '../base/serial-queue.js';
 
 interface PoolPromises {
   bytes: bigint;
-  /** Ends when nobody reads or changes the promises. */
-  idle: Promise<unknown>;
+  queue: SerialQueue;
 }
 
 export class PoolAdmission {
@@ -50,11 +50,12 @@ export class PoolAdmission {
 
   /** One after the other for each pool. */
   async #alone<T>(pool: string, work: (promises: PoolPromises) => Promise<T>): Promise<T> {
-    const promises = this.#pools.get(pool) ?? { bytes: 0n, idle: Promise.resolve() };
+    const promises = this.#pools.get(pool) ?? {
+      bytes: 0n,
+      queue: new SerialQueue(`the space of pool '${pool}'`),
+    };
     this.#pools.set(pool, promises);
-    const done = promises.idle.then(() => work(promises));
-    promises.idle = done.catch(() => undefined);
-    return done;
+    return promises.queue.run(() => work(promises));
   }
 }
 

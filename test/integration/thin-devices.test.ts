@@ -16,7 +16,7 @@ import { PoolNames } from '../../src/backends/thin/pool/pool-names.js';
 import { PoolOpening } from '../../src/backends/thin/pool/pool-opening.js';
 import { ThinPool } from '../../src/backends/thin/pool/thin-pool.js';
 import { CsiError } from '../../src/base/errors.js';
-import { PoolQueue } from '../../src/base/serial-queue.js';
+import { SerialQueue } from '../../src/base/serial-queue.js';
 import { NativePool } from '../../src/native/pool.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { FakeThinKernel } from '../support/fake-thin-kernel.js';
@@ -74,7 +74,12 @@ class Machine {
   async growth(metadata: string, data: string, ledger?: AsyncLedger): Promise<PoolGrowth> {
     const { pool, devices } = await this.#parts(metadata, data);
     return new PoolGrowth({
-      ...{ pool, devices, ledger: ledger ?? (await this.ledger()), queue: new PoolQueue() },
+      ...{
+        pool,
+        devices,
+        ledger: ledger ?? (await this.ledger()),
+        queue: new SerialQueue('the pool'),
+      },
       opened: { metadataPath: metadata, dataPath: data },
       ...{ dataBlockBytes: BLOCK, features: FEATURES, onEvent: () => undefined },
     });

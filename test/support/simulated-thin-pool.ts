@@ -18,7 +18,7 @@ import { ThinCopies } from '../../src/backends/thin/thin-copies.js';
 import { ThinSnapshots } from '../../src/backends/thin/thin-snapshots.js';
 import { ThinVolumes } from '../../src/backends/thin/thin-volumes.js';
 import { VolumeDevices } from '../../src/backends/thin/volume-devices.js';
-import { PoolQueue } from '../../src/base/serial-queue.js';
+import { SerialQueue } from '../../src/base/serial-queue.js';
 import { FakeThinKernel } from './fake-thin-kernel.js';
 
 export class Killed extends Error {}
@@ -58,7 +58,7 @@ export class Steps {
 export class SimulatedProcess {
   readonly steps = new Steps();
   readonly pool: ThinPool;
-  readonly queue = new PoolQueue();
+  readonly queue = new SerialQueue('the pool');
   readonly look: MetadataReader;
   readonly transactions: PoolTransactions;
   readonly devices: VolumeDevices;

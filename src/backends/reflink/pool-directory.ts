@@ -15,10 +15,11 @@ import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { CsiError, errorCode } from '../../base/errors.js';
+import { SingleFlight } from '../../base/single-flight.js';
+import { withTimeout } from '../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { PoolSpace } from '../pool-account.js';
 import { claimDirectory, type PoolClaim, readOrNull } from '../pool-claim.js';
-import { SingleFlight } from '../single-flight.js';
 import { EmbeddedPool, type EmbeddedPoolOptions } from './embedded-pool.js';
 import { type DirectoryIdentity, HeldDirectories } from './held-directories.js';
 import { PoolLayout, temporary } from './pool-layout.js';
@@ -38,21 +39,13 @@ export class PoolDirectory {
   /** Of the pool's directories, as HeldDirectories lists them; empty before the start. */
   #known: DirectoryIdentity[] = [];
   #uuid: string | null = null;
-  readonly #reached: SingleFlight<void>;
+  readonly #checks = new SingleFlight<'pool', void>();
 
   constructor(native: NativeRunner, options: ReflinkPoolOptions) {
     this.#native = native;
     this.#options = options;
     this.#embedded = new EmbeddedPool(native, options);
     this.#layout = new PoolLayout(options.directory);
-    this.#reached = new SingleFlight(
-      () => this.#look(),
-      CHECK_TIMEOUT_MS,
-      () =>
-        CsiError.failedPrecondition(
-          `pool '${options.pool}' in ${this.#layout.root} does not answer; look at its disk`,
-        ),
-    );
   }
 
   get layout(): PoolLayout {
@@ -101,7 +94,12 @@ export class PoolDirectory {
    * not answer in time.
    */
   check(): Promise<void> {
-    return this.#reached.answer();
+    const checked = this.#checks.run('pool', () => this.#look());
+    return withTimeout(checked, CHECK_TIMEOUT_MS, (): never => {
+      throw CsiError.failedPrecondition(
+        `pool '${this.#options.pool}' in ${this.#layout.root} does not answer; check its disk and the kernel log`,
+      );
+    });
   }
 
   /**

@@ -5,6 +5,7 @@
  * A volume's promise counts by its file once that is there; until then it is kept here.
  */
 import { readdir } from 'node:fs/promises';
+import { SerialQueue } from '../../base/serial-queue.js';
 import type { SpacePolicy } from '../pool-account.js';
 import type { HeldDirectories } from './held-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
@@ -22,14 +23,16 @@ const LOOK_AGAIN_AFTER_MS = 30_000;
 export class SpacePromises {
   /** Of volumes whose files are being made or grown. */
   #pending = 0n;
-  #idle: Promise<unknown> = Promise.resolve();
+  readonly #queue: SerialQueue;
   #look: NodeJS.Timeout | undefined;
   #isStopped = false;
 
   constructor(
     private readonly directory: PoolDirectory,
     private readonly policy: SpacePolicy,
-  ) {}
+  ) {
+    this.#queue = new SerialQueue(`the space of ${directory.layout.root}`);
+  }
 
   /** After the pool's start. */
   start(): void {
@@ -41,13 +44,13 @@ export class SpacePromises {
   async stop(): Promise<void> {
     this.#isStopped = true;
     clearTimeout(this.#look);
-    await this.#idle;
+    await this.#queue.idle();
   }
 
   /** Runs `make`, which gives that much to a volume, when the pool can keep it. RESOURCE_EXHAUSTED if it cannot. */
   async run<T>(bytes: bigint, make: () => Promise<T>): Promise<T> {
     if (!this.directory.grows) return make();
-    await this.#alone(() => this.#promise(bytes));
+    await this.#queue.run(() => this.#promise(bytes));
     try {
       return await make();
     } finally {
@@ -105,16 +108,10 @@ export class SpacePromises {
   async #attempt(work: (held: HeldDirectories) => Promise<void>): Promise<boolean> {
     if (!this.directory.grows || this.#isStopped) return true;
     try {
-      await this.#alone(() => this.directory.use(work));
+      await this.#queue.run(() => this.directory.use(work));
       return true;
     } catch {
       return false;
     }
-  }
-
-  async #alone(work: () => Promise<void>): Promise<void> {
-    const done = this.#idle.then(work);
-    this.#idle = done.catch(() => undefined);
-    return done;
   }
 }

@@ -2,7 +2,7 @@
  * A thin pool that is open: its rooms, put together once its ledger is known, and taken apart again.
  */
 import { CsiError } from '../../base/errors.js';
-import { PoolQueue } from '../../base/serial-queue.js';
+import { SerialQueue } from '../../base/serial-queue.js';
 import { withTimeout } from '../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { OnEvent } from '../events.js';
@@ -57,7 +57,7 @@ export class OpenPool {
   ) {
     const { native, ledger, features, onEvent } = deps;
     const { metadataPath } = opened;
-    const queue = new PoolQueue();
+    const queue = new SerialQueue(`pool '${pool.pool}'`);
     this.#deps = deps;
     this.ledger = ledger;
     this.pool = pool;

@@ -11,6 +11,8 @@
 import { mkdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode } from '../../base/errors.js';
+import { SingleFlight } from '../../base/single-flight.js';
+import { withTimeout } from '../../base/timeout.js';
 import type { ScanSource } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type {
@@ -27,7 +29,6 @@ import type {
 import type { OnEvent } from '../events.js';
 import type { SpacePolicy } from '../pool-account.js';
 import { claimDirectory, type PoolClaim } from '../pool-claim.js';
-import { SingleFlight } from '../single-flight.js';
 import { openLedger } from './ledger/ledger-client.js';
 import { OpenPool } from './open-pool.js';
 import { assertDeviceMapper } from './pool/device-mapper.js';
@@ -55,7 +56,7 @@ export class ThinBackend implements Backend {
   readonly #native: NativeRunner;
   readonly #options: ThinPoolOptions;
   readonly #devices: PoolDevices;
-  readonly #well: SingleFlight<void>;
+  readonly #checks = new SingleFlight<'pool', void>();
   #opened: OpenPool | null = null;
 
   /** `openPoolLedger`: tests put themselves between a pool and its ledger. */
@@ -72,11 +73,6 @@ export class ThinBackend implements Backend {
       devices === null
         ? new EmbeddedDevices(native, { pool, directory, maximumBytes })
         : new GivenDevices(pool, devices);
-    this.#well = new SingleFlight(
-      async () => this.#open.check(),
-      CHECK_TIMEOUT_MS,
-      () => CsiError.failedPrecondition(`pool '${pool}' does not answer; look at its devices`),
-    );
   }
 
   async start(expected: 'any' | 'existing' = 'any'): Promise<void> {
@@ -112,7 +108,12 @@ export class ThinBackend implements Backend {
   }
 
   async check(): Promise<void> {
-    await this.#well.answer();
+    const checked = this.#checks.run('pool', async () => this.#open.check());
+    await withTimeout(checked, CHECK_TIMEOUT_MS, (): never => {
+      throw CsiError.failedPrecondition(
+        `pool '${this.pool}' does not answer; check its devices and the kernel log`,
+      );
+    });
   }
 
   async createVolume(volumeId: string, sizeBytes: bigint): Promise<void> {

@@ -5,7 +5,7 @@
  * says; where a kill has left its device smaller, the next attach gives it the rest.
  */
 import { CsiError, errorCode } from '../../base/errors.js';
-import type { PoolQueue } from '../../base/serial-queue.js';
+import type { SerialQueue } from '../../base/serial-queue.js';
 import { releaseDevice } from '../../host/device-release.js';
 import type { DmDevice } from '../../native/dm-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
@@ -22,7 +22,7 @@ export class VolumeDevices {
     private readonly ledger: AsyncLedger,
     private readonly pool: ThinPool,
     /** A pool that stands still takes no new table of a volume. */
-    private readonly queue: PoolQueue,
+    private readonly queue: SerialQueue,
   ) {}
 
   /** The device a volume is attached as; null: it is not. */

@@ -5,9 +5,9 @@
  * share one; it is taken after they asked, so whatever they know of is in it. A left-over one of ours
  * (the ledger remembers) is released; somebody else's is waited for.
  */
-import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, errorCode } from '../../../base/errors.js';
-import type { PoolQueue } from '../../../base/serial-queue.js';
+import { pollUntil } from '../../../base/poll.js';
+import type { SerialQueue } from '../../../base/serial-queue.js';
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { NativeRunner } from '../../../native/pool.js';
 import type { ThinDeviceDetails, ThinSuperblock } from '../../../native/thin-addon.js';
@@ -22,7 +22,7 @@ export const CURRENT = 0n;
 
 /** How long a metadata snapshot of somebody else is waited for, and how often it is looked for. */
 const TIMEOUT_MS = 10_000;
-const PAUSE_MS = 200;
+const POLL_INTERVAL_MS = 200;
 /** thinDevices answers that many at most. */
 const DEVICES_A_CALL = 65_536;
 
@@ -36,7 +36,7 @@ export interface LookDependencies {
   native: NativeRunner;
   ledger: AsyncLedger;
   pool: ThinPool;
-  queue: PoolQueue;
+  queue: SerialQueue;
   metadataPath: string;
   timeoutMs?: number;
 }
@@ -124,13 +124,10 @@ export class MetadataReader {
   }
 
   async #patiently(ask: () => Promise<FoundDevices | null>): Promise<FoundDevices> {
-    const deadline = performance.now() + (this.deps.timeoutMs ?? TIMEOUT_MS);
-    for (;;) {
-      const found = await ask();
-      if (found !== null) return found;
-      if (performance.now() >= deadline) throw this.#heldByOthers();
-      await delay(PAUSE_MS);
-    }
+    const timeoutMs = this.deps.timeoutMs ?? TIMEOUT_MS;
+    const found = await pollUntil(ask, { intervalMs: POLL_INTERVAL_MS, timeoutMs });
+    if (found === null) throw this.#heldByOthers();
+    return found;
   }
 
   #join(deviceIds: readonly number[] | null): Promise<FoundDevices | null> {

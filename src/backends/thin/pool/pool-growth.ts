@@ -4,7 +4,7 @@
  */
 
 import { CsiError, StatusCode } from '../../../base/errors.js';
-import type { PoolQueue } from '../../../base/serial-queue.js';
+import type { SerialQueue } from '../../../base/serial-queue.js';
 import { deviceSizeBytes } from '../../../native/block-device.js';
 import type { DmTarget, ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { OnEvent } from '../../events.js';
@@ -34,7 +34,7 @@ const FREE_SHARE = 4n;
 export interface GrowthDependencies {
   ledger: AsyncLedger;
   pool: ThinPool;
-  queue: PoolQueue;
+  queue: SerialQueue;
   devices: PoolDevices;
   opened: OpenDevices;
   dataBlockBytes: bigint;

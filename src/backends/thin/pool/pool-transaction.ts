@@ -12,7 +12,7 @@
  *   another       the metadata is not the one that the ledger belongs to: nothing is done
  */
 import { CsiError, errorCode } from '../../../base/errors.js';
-import type { PoolQueue } from '../../../base/serial-queue.js';
+import type { SerialQueue } from '../../../base/serial-queue.js';
 import type { AsyncLedger, DeviceRecord, NewDevice, OpenTransaction } from '../ledger/ledger.js';
 import type { MetadataReader } from '../metadata/metadata-reader.js';
 import { assertWritable } from './pool-health.js';
@@ -21,7 +21,7 @@ import type { ThinPool } from './thin-pool.js';
 export interface TransactionDependencies {
   ledger: AsyncLedger;
   pool: ThinPool;
-  queue: PoolQueue;
+  queue: SerialQueue;
   look: MetadataReader;
 }
 

@@ -3,7 +3,6 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { PoolQueue } from '../../../../src/base/serial-queue.js';
 import { rejectsWith } from '../../../support/expect-status.js';
 import { failure } from '../../../support/fake-thin-kernel.js';
 import {
@@ -138,16 +137,6 @@ for (const change of CREATIONS) {
       assert.deepEqual(pool.assertAgreement(process), ['s0', 'v1']);
     }));
 }
-
-test('work in the queue that asks for the queue fails, and the queue goes on', async () => {
-  const queue = new PoolQueue();
-  const nested = queue.run(async () => {
-    await new Promise((resolve) => setImmediate(resolve));
-    return queue.run(async () => 'never');
-  });
-  await assert.rejects(nested, /waits for that queue/);
-  assert.equal(await queue.run(async () => 'next'), 'next');
-});
 
 test('a start that is killed while it settles converges as well', () =>
   SimulatedPool.use(async (pool) => {

@@ -1,0 +1,31 @@
+/** Asks again at an interval until something holds, for states that the kernel does not announce. */
+import { setTimeout as delay } from 'node:timers/promises';
+
+export interface PollOptions {
+  /** Pause between the end of one probe and the start of the next. */
+  intervalMs: number;
+  /** The first probe that ends without an answer after this time is the last. */
+  timeoutMs: number;
+  /** Ends the polling between two probes; pollUntil then rejects with the signal's reason. */
+  signal?: AbortSignal;
+}
+
+/**
+ * The first answer of `probe` that is neither null nor false; null if there was none in time. Probes
+ * once at least. What a probe throws ends the polling.
+ */
+export async function pollUntil<T>(
+  probe: () => T | Promise<T>,
+  { intervalMs, timeoutMs, signal }: PollOptions,
+): Promise<Exclude<T, null | false> | null> {
+  const deadline = performance.now() + timeoutMs;
+  for (;;) {
+    signal?.throwIfAborted();
+    const answer = await probe();
+    if (answer !== null && answer !== false) return answer as Exclude<T, null | false>;
+    if (performance.now() >= deadline) return null;
+    await delay(intervalMs, undefined, signal === undefined ? {} : { signal }).catch(
+      () => undefined,
+    );
+  }
+}
