@@ -1,9 +1,10 @@
 /**
- * Says which loop devices, device-mapper devices, mounts and processes of ours are left on the machine;
- * exits 1 if any are.
+ * Finds loop devices, device-mapper devices, mounts and processes that tests have left behind: those of
+ * one run, by the directory that all its files lie under, or all that look like a test's on this
+ * machine, for a virtual machine that one run has for itself. Removes those of a run.
  */
-import { readdirSync, readFileSync } from 'node:fs';
-import { pathToFileURL } from 'node:url';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 
 const MARK = /blockdelta-[a-z0-9-]+-[A-Za-z0-9]{6}/;
 
@@ -15,45 +16,107 @@ function read(path) {
   }
 }
 
-function loops() {
+/** Kernel names and backing files of loop devices. */
+function loops(isOurs) {
   return readdirSync('/sys/block')
     .map((name) => ({ name, file: read(`/sys/block/${name}/loop/backing_file`).trim() }))
-    .filter(({ file }) => MARK.test(file))
-    .map(({ name, file }) => `loop device /dev/${name} on ${file}`);
+    .filter(({ file }) => isOurs(file));
 }
 
-/** Pools and volumes are named so, and so are the devices of tests. */
-function mappedDevices() {
-  return readdirSync('/sys/block')
-    .map((name) => ({ name, mapped: read(`/sys/block/${name}/dm/name`).trim() }))
-    .filter(({ mapped }) => mapped.startsWith('blockdelta-'))
-    .map(({ name, mapped }) => `device-mapper device /dev/${name}, ${mapped}`);
-}
-
-function mounts() {
+function mounts(isOurs) {
   return read('/proc/self/mountinfo')
     .split('\n')
-    .map((line) => line.split(' ')[4] ?? '')
-    .filter((mountPoint) => MARK.test(mountPoint))
-    .map((mountPoint) => `mount at ${mountPoint}`);
+    .map((line) => (line.split(' ')[4] ?? '').replaceAll('\\040', ' '))
+    .filter(isOurs);
 }
 
-function processes() {
+function processes(isOurs) {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
-    .map((pid) => ({ pid, environment: read(`/proc/${pid}/environ`) }))
-    .filter(({ environment }) => /(^|\0)CSI_ENDPOINT=unix:\/\/[^\0]*\/blockdelta-/.test(environment))
-    .map(({ pid }) => `process ${pid}: ${read(`/proc/${pid}/cmdline`).replaceAll('\0', ' ')}`);
+    .filter((pid) => isOurs(read(`/proc/${pid}/environ`), read(`/proc/${pid}/cmdline`)));
 }
 
-export function leftBehind() {
-  return [...loops(), ...mappedDevices(), ...mounts(), ...processes()];
+function command(pid) {
+  return read(`/proc/${pid}/cmdline`).replaceAll('\0', ' ').trim();
 }
 
-if (import.meta.url === pathToFileURL(process.argv[1]).href) {
-  const left = leftBehind();
-  if (left.length > 0) {
-    console.log(`left behind:\n  ${left.join('\n  ')}`);
-    process.exitCode = 1;
+function describe(foundLoops, foundMounts, foundProcesses) {
+  return [
+    ...foundLoops.map(({ name, file }) => `loop device /dev/${name} on ${file}`),
+    ...foundMounts.map((mountPoint) => `mount at ${mountPoint}`),
+    ...foundProcesses.map((pid) => `process ${pid}: ${command(pid)}`),
+  ];
+}
+
+/** All that looks like a test's. Pools and volumes on device-mapper are named so, as are tests' devices. */
+export function leftOnMachine() {
+  const isMarked = (path) => MARK.test(path);
+  const isPlugin = (environment) =>
+    /(^|\0)CSI_ENDPOINT=unix:\/\/[^\0]*\/blockdelta-/.test(environment);
+  const mapped = readdirSync('/sys/block')
+    .map((name) => ({ name, mapped: read(`/sys/block/${name}/dm/name`).trim() }))
+    .filter((device) => device.mapped.startsWith('blockdelta-'))
+    .map((device) => `device-mapper device /dev/${device.name}, ${device.mapped}`);
+  return [...describe(loops(isMarked), mounts(isMarked), processes(isPlugin)), ...mapped];
+}
+
+function ofDirectory(directory) {
+  const isBelow = (path) => path === directory || path.startsWith(`${directory}/`);
+  const end = '(?![A-Za-z0-9_.-])';
+  const named = new RegExp(`${directory.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}${end}`);
+  return {
+    loops: loops(isBelow),
+    mounts: mounts(isBelow),
+    processes: processes((environment, words) => named.test(environment) || named.test(words)),
+  };
+}
+
+/** What has files, mount points, variables or arguments below a directory; each in words. */
+export function leftUnder(directory) {
+  const found = ofDirectory(directory);
+  return describe(found.loops, found.mounts, found.processes);
+}
+
+/** Ends, unmounts, detaches and deletes all of it, as far as that is possible. */
+export function removeUnder(directory) {
+  const quietly = { stdio: 'ignore', timeout: 20_000 };
+  for (const pid of ofDirectory(directory).processes) {
+    try {
+      process.kill(Number(pid), 'SIGKILL');
+    } catch {
+      // It has ended.
+    }
+  }
+  for (const mountPoint of ofDirectory(directory).mounts.reverse()) {
+    spawnSync('fsfreeze', ['-u', mountPoint], quietly);
+    if (spawnSync('umount', [mountPoint], quietly).status !== 0) {
+      spawnSync('umount', ['-l', mountPoint], quietly);
+    }
+  }
+  for (const { name, file } of ofDirectory(directory).loops) {
+    removeMappedOn(name);
+    // A device that went with its mount may be another test's by now.
+    if (read(`/sys/block/${name}/loop/backing_file`).trim() !== file) continue;
+    spawnSync('losetup', ['-d', `/dev/${name}`], quietly);
+  }
+  if (process.getuid() === 0) spawnSync('chattr', ['-R', '-i', '-f', directory], quietly);
+  try {
+    rmSync(directory, { recursive: true, force: true });
+  } catch (thrown) {
+    console.log(`cannot remove ${directory}: ${thrown.message}`);
+  }
+}
+
+function removeMappedOn(kernelName) {
+  const holders = `/sys/block/${kernelName}/holders`;
+  for (const holder of existsSync(holders) ? readdirSync(holders) : []) {
+    removeMappedOn(holder);
+    const name = read(`/sys/block/${holder}/dm/name`).trim();
+    if (name === '') continue;
+    try {
+      execFileSync('dmsetup', ['remove', '--force', name], { stdio: 'ignore', timeout: 20_000 });
+    } catch {
+      // In use, or gone.
+    }
   }
 }

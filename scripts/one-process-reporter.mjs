@@ -7,7 +7,7 @@
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { inspect } from 'node:util';
-import { Tally } from './test-tally.mjs';
+import { Tally } from './suite/tally.mjs';
 
 export const LAST_TEST = 'the tests have left nothing behind on this machine';
 

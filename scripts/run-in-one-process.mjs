@@ -9,7 +9,7 @@ import assert from 'node:assert/strict';
 import { release } from 'node:os';
 import { describe, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { leftBehind } from './left-behind.mjs';
+import { leftOnMachine } from './left-behind.mjs';
 import { LAST_TEST } from './one-process-reporter.mjs';
 
 console.log(`Linux ${release()}, Node.js ${process.version}`);
@@ -18,4 +18,4 @@ for (const file of process.argv.slice(2)) {
     await import(pathToFileURL(file).href);
   });
 }
-test(LAST_TEST, () => assert.deepEqual(leftBehind(), []));
+test(LAST_TEST, () => assert.deepEqual(leftOnMachine(), []));

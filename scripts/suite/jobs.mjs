@@ -1,0 +1,99 @@
+/** The jobs of a test run: what is built, which checks and test files run, and what each needs. */
+import { readFileSync } from 'node:fs';
+import { filesOf, isSelected } from './tiers.mjs';
+
+const ENDS_FIRST = 10_000;
+const REPORTER = './scripts/suite/reporter.mjs';
+
+/** Measured times, and the tests that need the machine for themselves with the reason. */
+const { seconds, alone } = JSON.parse(
+  readFileSync(new URL('./times.json', import.meta.url), 'utf8'),
+);
+
+/**
+ * @param {object} options
+ * @param {string[]} options.tiers
+ * @param {RegExp[]} options.patterns   of test files
+ * @param {string} [options.name]       of tests
+ * @param {boolean} options.long
+ * @returns {{ jobs: import('./queue.mjs').Job[], files: string[] }} and the test files among them
+ */
+export function planJobs(options) {
+  const jobs = [];
+  const add = (job) => {
+    jobs.push(job);
+    return job;
+  };
+  const isWhole = options.patterns.length === 0 && options.name === undefined;
+  const files = Object.fromEntries(
+    ['unit', 'memory', 'node', 'guest'].map((tier) => [
+      tier,
+      options.tiers.includes(tier)
+        ? filesOf(tier).filter((file) => isSelected(file, options.patterns))
+        : [],
+    ]),
+  );
+  const modules = add(build('modules', ['scripts/setup', '--modules']));
+  const native = add({ ...build('addon', ['scripts/setup', '--addon']), needs: [modules] });
+  const types = add({
+    ...build('types of sources and tests', ['node', 'scripts/compile.mjs', 'test/tsconfig.json']),
+    needs: [modules],
+  });
+  if (isWhole && options.tiers.includes('checks')) {
+    const npx = (...words) => ['npx', ...words];
+    add({
+      ...check('formatting, lint and import walls', npx('biome', 'ci', '--error-on-warnings', '.')),
+      needs: [modules],
+    });
+    add(check('formatting of native code', ['scripts/format-native']));
+    add(check('no stray words', ['node', 'scripts/check-sources.mjs']));
+    add({ ...check('dist', ['node', 'scripts/compile.mjs', 'tsconfig.json']), needs: [modules] });
+  }
+  if (isWhole && options.tiers.includes('native')) {
+    const long = options.long ? ['--long'] : [];
+    const fuzz = options.long ? ['--seconds', '300'] : ['--fixed'];
+    add(tests('native tests', ['scripts/test-native', ...long], { seconds: 900 }));
+    add(tests('fuzzing', ['scripts/fuzz', 'all', ...fuzz], { seconds: 800, limitSeconds: 3600 }));
+  }
+  const named = options.name === undefined ? [] : [`--test-name-pattern=${options.name}`];
+  for (const file of [...files.unit, ...files.memory, ...files.node]) {
+    const command = [process.execPath, `--test-reporter=${REPORTER}`, ...named, compiled(file)];
+    add(testFile(file, command, { needs: [native, types], limitSeconds: options.long ? 7200 : 1200 }));
+  }
+  if (files.guest.length > 0) {
+    const guest = add(build('guest', ['scripts/test-guest', '--prepare']));
+    for (const file of files.guest) {
+      const command = ['scripts/test-guest', '--file', compiled(file), ...named];
+      const limitSeconds = options.long ? 7200 : 1200;
+      add(testFile(file, command, { needs: [native, types, guest], limitSeconds, fallback: 60 }));
+    }
+  }
+  return { jobs, files: Object.values(files).flat() };
+}
+
+function compiled(file) {
+  return `.test-build/test/${file}.test.js`;
+}
+
+/** A step that others need: no result of its own unless it fails. */
+function build(name, command) {
+  return { kind: 'build', name, command, seconds: ENDS_FIRST };
+}
+
+/** Passes or fails as a whole. */
+function check(name, command) {
+  return { kind: 'check', name, command, seconds: 5 };
+}
+
+/** Ends with "N passed, N failed, N skipped". */
+function tests(name, command, options) {
+  return { kind: 'tests', name, command, ...options };
+}
+
+function testFile(file, command, { fallback = 3, ...options }) {
+  return tests(`test/${file}.test.ts`, command, {
+    ...options,
+    seconds: seconds[file] ?? fallback,
+    ...(alone[file] === undefined ? {} : { alone: alone[file] }),
+  });
+}

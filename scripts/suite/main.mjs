@@ -1,0 +1,208 @@
+/**
+ * Runs tests; scripts/test is its usual name. Ends with one line: "N passed, N failed, N skipped".
+ *
+ *   scripts/test                       all tiers, and that nothing is left behind
+ *   scripts/test PATTERN...            test files of the tiers unit, memory and node whose path matches
+ *   scripts/test --tier TIER           one tier, also with patterns: unit, memory, node or guest;
+ *                                      checks (formats, lint, words) and native have no test files
+ *   scripts/test --name REGEX          only tests whose name matches, or whose parent's does
+ *   scripts/test --watch ...           again whenever a source or a test changes
+ *   scripts/test --jobs N              as many at a time (as many as there are processors)
+ *   scripts/test --long                random, kill and fuzz tests for longer, from new seeds
+ *   scripts/test --record              writes the times of this run to scripts/suite/times.json
+ *
+ * Patterns are regular expressions. Random tests and fuzz targets run from fixed seeds, the same each
+ * time, unless BLOCKDELTA_TEST_SEED or --long says otherwise; what fails prints how to repeat it.
+ */
+import { chmodSync, mkdtempSync, readFileSync, watch, writeFileSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { leftUnder, removeUnder } from '../left-behind.mjs';
+import { planJobs } from './jobs.mjs';
+import { JobQueue } from './queue.mjs';
+import { parseTally } from './tally.mjs';
+import { TIERS } from './tiers.mjs';
+
+const TIMES = fileURLToPath(new URL('./times.json', import.meta.url));
+/** What ends by itself after the last test, such as a device that a killed process had open, has so long. */
+const ENDING_MS = 5000;
+
+const options = parse();
+let queue;
+let runDirectory;
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
+  process.once(signal, () => {
+    queue?.stop();
+    // Until what was killed has closed its files.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300);
+    if (runDirectory !== undefined) removeUnder(runDirectory);
+    process.exit(130);
+  });
+}
+let hasPassed = await runOnce();
+if (options.watch) {
+  for await (const _change of changes()) hasPassed = await runOnce();
+}
+process.exit(hasPassed ? 0 : 1);
+
+function parse() {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      tier: { type: 'string', multiple: true, default: [] },
+      name: { type: 'string' },
+      watch: { type: 'boolean', default: false },
+      jobs: { type: 'string', default: `${availableParallelism()}` },
+      long: { type: 'boolean', default: false },
+      record: { type: 'boolean', default: false },
+      help: { type: 'boolean', short: 'h', default: false },
+    },
+  });
+  if (values.help) {
+    const head = readFileSync(fileURLToPath(import.meta.url), 'utf8').split('*/')[0];
+    console.log(head.split('\n').slice(1).map((line) => line.replace(/^ \* ?/, '')).join('\n').trim());
+    process.exit(0);
+  }
+  const unknown = values.tier.find((tier) => !TIERS.includes(tier));
+  if (unknown !== undefined) usage(`no tier is named ${unknown}: ${TIERS.join(', ')}`);
+  if (!/^[1-9]\d*$/.test(values.jobs)) usage('--jobs needs a whole number');
+  const isWhole = values.tier.length === 0 && positionals.length === 0 && values.name === undefined;
+  const selected = values.tier.length > 0 ? values.tier : ['unit', 'memory', 'node'];
+  return {
+    ...values,
+    isWhole,
+    tiers: isWhole ? TIERS : selected,
+    patterns: positionals.map((pattern) => new RegExp(pattern)),
+    slots: Number(values.jobs),
+  };
+}
+
+function usage(problem) {
+  console.error(`${problem}; see scripts/test --help`);
+  process.exit(2);
+}
+
+/** Plans and runs the selected jobs, prints their output and the sum. */
+async function runOnce() {
+  const { jobs, files } = planJobs(options);
+  const sum = { passed: 0, failed: 0, skipped: 0 };
+  if (jobs.every(({ kind }) => kind === 'build')) {
+    console.log('no test file matches');
+    return false;
+  }
+  // Every file of this run lies below it, and its path is in the environment of every process: so that
+  // what is left behind can be told from what other runs and programs use.
+  runDirectory = mkdtempSync(join(tmpdir(), 'bd-'));
+  chmodSync(runDirectory, 0o755);
+  const outcomes = [];
+  const live = files.length === 1 && jobs.every(({ kind }) => kind !== 'check');
+  const begun = performance.now();
+  queue = new JobQueue(jobs, {
+    slots: options.slots,
+    directory: runDirectory,
+    live,
+    ended: async (outcome, directory) => {
+      const left = directory === '' ? [] : await leftBy(directory);
+      outcomes.push({ ...outcome, left });
+      add(sum, outcome, left);
+      report(outcome, left, live, `${outcomes.length}/${jobs.length}`);
+    },
+  });
+  await queue.run();
+  removeUnder(runDirectory);
+  if (options.name !== undefined && sum.passed + sum.failed + sum.skipped === 0) {
+    console.log(`no test's name matches ${options.name}`);
+    sum.failed = 1;
+  }
+  if (options.isWhole) {
+    if (outcomes.every(({ left }) => left.length === 0)) sum.passed += 1;
+    printTimes(outcomes, (performance.now() - begun) / 1000);
+  }
+  if (options.record) record(outcomes);
+  const failures = outcomes.filter((outcome) => failuresOf(outcome) + outcome.left.length > 0);
+  for (const { job } of failures) console.log(`FAILED: ${job.name}`);
+  console.log(`\n${sum.passed} passed, ${sum.failed} failed, ${sum.skipped} skipped`);
+  return sum.failed === 0;
+}
+
+/** What a job has left behind, which is removed after that. */
+async function leftBy(directory) {
+  const deadline = Date.now() + ENDING_MS;
+  while (leftUnder(directory).length > 0 && Date.now() < deadline) await delay(100);
+  const left = leftUnder(directory);
+  removeUnder(directory);
+  return left;
+}
+
+function failuresOf({ job, status, output }) {
+  const tally = job.kind === 'tests' ? parseTally(output) : undefined;
+  return Math.max(tally?.failed ?? 0, status === 0 ? 0 : 1);
+}
+
+function add(sum, outcome, left) {
+  const { job, output } = outcome;
+  const tally = job.kind === 'tests' ? parseTally(output) : undefined;
+  sum.passed += tally?.passed ?? (job.kind === 'check' && outcome.status === 0 ? 1 : 0);
+  sum.failed += failuresOf(outcome) + (left.length > 0 ? 1 : 0);
+  sum.skipped += tally?.skipped ?? 0;
+}
+
+function report(outcome, left, live, count) {
+  const { job, status, wallSeconds, cpuSeconds, notRun } = outcome;
+  if (status === 0 && left.length === 0 && isSilent(outcome)) return;
+  const took = `${wallSeconds.toFixed(1)} s, processor ${cpuSeconds.toFixed(1)} s`;
+  console.log(`\n==> ${job.name}  [${count}; ${notRun === undefined ? took : `not run: ${notRun}`}]`);
+  if (!live) process.stdout.write(outcome.output);
+  if (status !== 0 && notRun === undefined) console.log(`FAILED: ${job.name}, exit status ${status}`);
+  if (left.length > 0) console.log(`FAILED: ${job.name} has left behind:\n  ${left.join('\n  ')}`);
+}
+
+/** A step that others need, or a file without a test of the name that is looked for. */
+function isSilent({ job, output }) {
+  if (job.kind === 'build') return true;
+  const { passed, failed, skipped } = parseTally(output) ?? { passed: 1, failed: 0, skipped: 0 };
+  return options.name !== undefined && passed + failed + skipped === 0;
+}
+
+function printTimes(outcomes, wallSeconds) {
+  const cpu = outcomes.reduce((total, outcome) => total + outcome.cpuSeconds, 0);
+  const sorted = [...outcomes].sort((a, b) => b.wallSeconds - a.wallSeconds).slice(0, 15);
+  const lines = sorted.map(
+    (outcome) =>
+      `${outcome.wallSeconds.toFixed(0).padStart(6)} s ${outcome.cpuSeconds.toFixed(0).padStart(6)} s  ${outcome.job.name}`,
+  );
+  console.log(`\n==> the longest: wall clock, processor\n${lines.join('\n')}`);
+  console.log(`${wallSeconds.toFixed(0)} s in all, processor ${cpu.toFixed(0)} s`);
+}
+
+/** Only what is not short: a new file needs no entry. */
+function record(outcomes) {
+  const times = JSON.parse(readFileSync(TIMES, 'utf8'));
+  for (const { job, wallSeconds } of outcomes) {
+    const file = /^test\/(.*)\.test\.ts$/.exec(job.name)?.[1];
+    if (file === undefined) continue;
+    if (wallSeconds >= 5) times.seconds[file] = Math.round(wallSeconds);
+    else delete times.seconds[file];
+  }
+  const sorted = Object.entries(times.seconds).sort(([, a], [, b]) => b - a);
+  times.seconds = Object.fromEntries(sorted);
+  writeFileSync(TIMES, `${JSON.stringify(times, undefined, 2)}\n`);
+}
+
+/** Yields after each burst of changes of sources and tests. */
+async function* changes() {
+  let wake;
+  const notice = () => wake?.();
+  for (const directory of ['src', 'test']) watch(directory, { recursive: true }, notice);
+  for (;;) {
+    console.log('\nwaiting for changes in src/ and test/');
+    await new Promise((resolve) => {
+      wake = resolve;
+    });
+    await delay(200);
+    yield;
+  }
+}

@@ -1,0 +1,163 @@
+/**
+ * Runs jobs beside each other: at most as many at a time as there are slots, those that take longest
+ * first, each as soon as the jobs it needs have passed. Knows processes, and nothing of tests.
+ */
+import { spawn } from 'node:child_process';
+import { closeSync, mkdirSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+
+/**
+ * @typedef {object} Job
+ * @property {string} name
+ * @property {string[]} command
+ * @property {Record<string, string>} [env]   added to the environment
+ * @property {Job[]} [needs]                  jobs that must have passed before
+ * @property {number} [seconds]               roughly how long it takes: longer ones start earlier
+ * @property {string} [alone]                 why nothing else may run meanwhile
+ * @property {number} [limitSeconds]          killed after that
+ */
+
+/**
+ * @typedef {object} Outcome
+ * @property {Job} job
+ * @property {number | null} status      exit status; null: killed, or not started
+ * @property {string} output             of both streams, in order
+ * @property {number} wallSeconds
+ * @property {number} cpuSeconds         of the process and all its children that it waited for
+ * @property {string} [notRun]           why it was not started
+ */
+
+// Bash writes the processor time of the command to the file that is its first argument.
+const TIMED = 'TIMEFORMAT="%U %S"; { time "$@" 2>&4 4>&-; } 4>&2 2>"$0"';
+const LIMIT_SECONDS = 1800;
+
+export class JobQueue {
+  #waiting;
+  #running = new Map();
+  #outcomes = new Map();
+  #slots;
+  #options;
+  #stopped = false;
+  #finish;
+
+  /**
+   * @param {Job[]} jobs
+   * @param {object} options
+   * @param {number} options.slots
+   * @param {string} options.directory             for each job's directory and output
+   * @param {boolean} [options.live]               shows the output as it comes
+   * @param {(outcome: Outcome, directory: string) => Promise<void> | void} options.ended
+   *   called after each job, before its slot is given to another
+   */
+  constructor(jobs, options) {
+    this.#waiting = [...jobs].sort((a, b) => (b.seconds ?? 0) - (a.seconds ?? 0));
+    this.#slots = options.slots;
+    this.#options = options;
+  }
+
+  /** Resolves when all jobs have ended or cannot run. */
+  run() {
+    return new Promise((resolve) => {
+      this.#finish = resolve;
+      this.#startWhatCan();
+    });
+  }
+
+  /** Starts nothing more and kills what runs. */
+  stop() {
+    this.#stopped = true;
+    for (const child of this.#running.values()) killGroup(child);
+  }
+
+  #startWhatCan() {
+    for (const job of this.#stopped ? [] : [...this.#waiting]) {
+      const failed = (job.needs ?? []).find((needed) => this.#outcomes.get(needed) === false);
+      if (failed !== undefined) {
+        this.#waiting.splice(this.#waiting.indexOf(job), 1);
+        this.#outcomes.set(job, false);
+        const notRun = `'${failed.name}' failed`;
+        void this.#options.ended(
+          { job, status: null, output: '', wallSeconds: 0, cpuSeconds: 0, notRun },
+          '',
+        );
+      } else if (this.#canStart(job)) {
+        this.#waiting.splice(this.#waiting.indexOf(job), 1);
+        this.#start(job);
+      }
+    }
+    if (this.#running.size === 0) this.#finish();
+  }
+
+  #canStart(job) {
+    if (!(job.needs ?? []).every((needed) => this.#outcomes.get(needed) === true)) return false;
+    const running = [...this.#running.keys()];
+    if (running.some(({ alone }) => alone !== undefined)) return false;
+    if (job.alone !== undefined) return running.length === 0;
+    return running.length < this.#slots;
+  }
+
+  #start(job) {
+    const number = this.#outcomes.size + this.#running.size + 1;
+    const directory = join(this.#options.directory, `${number}`);
+    mkdirSync(directory);
+    const times = join(this.#options.directory, `${number}.times`);
+    const log = join(this.#options.directory, `${number}.log`);
+    const output = openSync(log, 'w');
+    const live = this.#options.live === true;
+    const begun = performance.now();
+    const child = spawn('bash', ['-c', TIMED, times, ...job.command], {
+      detached: true,
+      env: { ...process.env, ...job.env, TMPDIR: directory },
+      stdio: ['ignore', live ? 'pipe' : output, live ? 'pipe' : output],
+    });
+    const show = (chunk) => {
+      process.stdout.write(chunk);
+      writeSync(output, chunk);
+    };
+    child.stdout?.on('data', show);
+    child.stderr?.on('data', show);
+    const limit = job.limitSeconds ?? LIMIT_SECONDS;
+    let isOverdue = false;
+    const timer = setTimeout(() => {
+      isOverdue = true;
+      killGroup(child);
+    }, limit * 1000);
+    this.#running.set(job, child);
+    // 'close' would wait for every process that has inherited the pipes.
+    child.once('exit', async (status) => {
+      clearTimeout(timer);
+      if (live) await new Promise((resolve) => setTimeout(resolve, 50));
+      closeSync(output);
+      const outcome = {
+        job,
+        status,
+        output: readFileSync(log, 'utf8') + (isOverdue ? `killed after ${limit} seconds\n` : ''),
+        wallSeconds: (performance.now() - begun) / 1000,
+        cpuSeconds: cpuSeconds(times),
+      };
+      rmSync(times, { force: true });
+      rmSync(log, { force: true });
+      await this.#options.ended(outcome, directory);
+      this.#running.delete(job);
+      this.#outcomes.set(job, status === 0);
+      this.#startWhatCan();
+    });
+  }
+}
+
+function killGroup(child) {
+  try {
+    process.kill(-child.pid, 'SIGKILL');
+  } catch {
+    // It has ended.
+  }
+}
+
+function cpuSeconds(path) {
+  try {
+    const words = readFileSync(path, 'utf8').trim().split('\n').at(-1).split(' ');
+    return words.reduce((sum, word) => sum + Number(word), 0);
+  } catch {
+    return 0;
+  }
+}

@@ -1,0 +1,36 @@
+/** Which test files belong to which tier: by the directory they lie in. */
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** The tiers of compiled test files; 'checks' and 'native' have none. */
+const DIRECTORIES = {
+  unit: ['unit'],
+  memory: ['memory'],
+  node: ['backend', 'conformance', 'hostile', 'integration'],
+  guest: ['guest'],
+};
+
+export const TIERS = ['checks', 'native', ...Object.keys(DIRECTORIES)];
+
+/** Test files of a tier as paths below test/ without the ending, such as 'unit/csi/fields'. */
+export function filesOf(tier) {
+  return (DIRECTORIES[tier] ?? []).flatMap((directory) => testFiles(directory));
+}
+
+function testFiles(directory) {
+  let entries = [];
+  try {
+    entries = readdirSync(join('test', directory), { recursive: true });
+  } catch (thrown) {
+    if (thrown.code !== 'ENOENT') throw thrown;
+  }
+  return entries
+    .filter((entry) => entry.endsWith('.test.ts'))
+    .map((entry) => `${directory}/${entry.slice(0, -'.test.ts'.length)}`)
+    .sort();
+}
+
+/** Whether a pattern, a regular expression, matches the path of the source, such as test/unit/x.test.ts. */
+export function isSelected(file, patterns) {
+  return patterns.length === 0 || patterns.some((pattern) => pattern.test(`test/${file}.test.ts`));
+}
