@@ -17,7 +17,7 @@ import { modifyVolume } from './modify-volume.js';
 import { unpublishVolume, volumePublisher } from './publish-volume.js';
 import { createSnapshot, deleteSnapshot } from './snapshots.js';
 
-export function createControllerService(deps: ControllerDependencies): Service {
+export function createControllerService(deps: ControllerDependencies): Service<'Controller'> {
   return {
     name: 'Controller',
     unary: {

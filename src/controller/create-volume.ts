@@ -7,7 +7,7 @@ import {
   requireString,
 } from '../csi/fields.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
-import type { RequestMessage, ResponseMessage } from '../csi/service.js';
+import type { RequestOf, ResponseOf } from '../csi/service.js';
 import type { ControllerDependencies } from './dependencies.js';
 import { volumeMessage } from './messages.js';
 import { parseCreateVolume, topologyProblem } from './requests.js';
@@ -15,8 +15,8 @@ import { assertAllServed, unservedReason } from './served-capabilities.js';
 
 export async function createVolume(
   deps: ControllerDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
+  request: RequestOf<'CreateVolume'>,
+): Promise<ResponseOf<'CreateVolume'>> {
   const { requirement, ...spec } = parseCreateVolume(request);
   assertAllServed(spec.capabilities, 'volume_capabilities');
   const volume = await deps.volumes.create({
@@ -28,29 +28,26 @@ export async function createVolume(
 
 export async function deleteVolume(
   deps: ControllerDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
-  const volumeId = requireString(request['volume_id'], 'volume_id');
-  parseSecrets(request['secrets'], 'secrets');
+  request: RequestOf<'DeleteVolume'>,
+): Promise<ResponseOf<'DeleteVolume'>> {
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  parseSecrets(request.secrets, 'secrets');
   await deps.volumes.delete(volumeId);
   return {};
 }
 
 export async function validateVolumeCapabilities(
   deps: ControllerDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
-  requirePresent(request['volume_id'], 'volume_id');
-  requirePresent(request['volume_capabilities'], 'volume_capabilities');
-  const volume = await deps.volumes.find(requireString(request['volume_id'], 'volume_id'));
-  parseSecrets(request['secrets'], 'secrets');
-  const capabilities = parseVolumeCapabilities(
-    request['volume_capabilities'],
-    'volume_capabilities',
-  );
-  const context = parseMap(request['volume_context'], 'volume_context');
-  parseMap(request['parameters'], 'parameters');
-  parseMap(request['mutable_parameters'], 'mutable_parameters');
+  request: RequestOf<'ValidateVolumeCapabilities'>,
+): Promise<ResponseOf<'ValidateVolumeCapabilities'>> {
+  requirePresent(request.volume_id, 'volume_id');
+  requirePresent(request.volume_capabilities, 'volume_capabilities');
+  const volume = await deps.volumes.find(requireString(request.volume_id, 'volume_id'));
+  parseSecrets(request.secrets, 'secrets');
+  const capabilities = parseVolumeCapabilities(request.volume_capabilities, 'volume_capabilities');
+  const context = parseMap(request.volume_context, 'volume_context');
+  parseMap(request.parameters, 'parameters');
+  parseMap(request.mutable_parameters, 'mutable_parameters');
   // Which key it is stays untold: a volume context may hold secrets, and callers log this message.
   if (!Object.keys(context).every(isOrchestratorKey)) {
     return notConfirmed(`volume_context has a key that is not of volume ${volume.volumeId}`);
@@ -60,7 +57,7 @@ export async function validateVolumeCapabilities(
   return {
     confirmed: {
       volume_context: {},
-      volume_capabilities: request['volume_capabilities'],
+      volume_capabilities: request.volume_capabilities,
       parameters: {},
     },
   };
@@ -69,7 +66,7 @@ export async function validateVolumeCapabilities(
 /** CSI's limit for strings holds for this message as well. */
 const MAX_MESSAGE_BYTES = 128;
 
-function notConfirmed(reason: string): ResponseMessage {
+function notConfirmed(reason: string): ResponseOf<'ValidateVolumeCapabilities'> {
   const bytes = Buffer.from(reason).subarray(0, MAX_MESSAGE_BYTES);
   // As a stream, so that half a character at the end is held back.
   return { message: new TextDecoder().decode(bytes, { stream: true }) };

@@ -10,21 +10,21 @@ import {
   requireFields,
   requireString,
 } from '../csi/fields.js';
-import type { RequestMessage, ResponseMessage } from '../csi/service.js';
+import type { RequestOf, ResponseOf } from '../csi/service.js';
 import type { VolumeCapability } from '../domain/volume-capability.js';
 import type { ControllerDependencies } from './dependencies.js';
 import { assertServed } from './served-capabilities.js';
 
 export async function expandVolume(
   deps: ControllerDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
+  request: RequestOf<'ControllerExpandVolume'>,
+): Promise<ResponseOf<'ControllerExpandVolume'>> {
   requireFields(request, 'volume_id', 'capacity_range');
-  const volumeId = requireString(request['volume_id'], 'volume_id');
+  const volumeId = requireString(request.volume_id, 'volume_id');
   const { capabilities } = await deps.volumes.find(volumeId);
-  parseSecrets(request['secrets'], 'secrets');
-  const range = parseCapacityRange(request['capacity_range'], 'capacity_range');
-  const given = parseGiven(request['volume_capability']);
+  parseSecrets(request.secrets, 'secrets');
+  const range = parseCapacityRange(request.capacity_range, 'capacity_range');
+  const given = parseGiven(request.volume_capability);
   const volume = await deps.volumes.expand(
     volumeId,
     range ?? { requiredBytes: 0n, limitBytes: 0n },

@@ -8,7 +8,7 @@
 import { CsiError } from '../base/errors.js';
 import { GROUP_CAPABILITIES, rpcCapabilities } from '../csi/capabilities.js';
 import { parseSecrets, requireFields, requireName, requireString } from '../csi/fields.js';
-import type { RequestMessage, ResponseMessage, Service } from '../csi/service.js';
+import type { RequestOf, ResponseOf, Service } from '../csi/service.js';
 import type { GroupManager, GroupSnapshot } from '../volumes/group-manager.js';
 import type { GroupSnapshotRequest } from '../volumes/group-rules.js';
 import { parseSnapshotParameters } from './requests.js';
@@ -23,7 +23,9 @@ export interface GroupControllerDependencies {
   groups: GroupManager;
 }
 
-export function createGroupControllerService(deps: GroupControllerDependencies): Service {
+export function createGroupControllerService(
+  deps: GroupControllerDependencies,
+): Service<'GroupController'> {
   return {
     name: 'GroupController',
     unary: {
@@ -40,15 +42,15 @@ export function createGroupControllerService(deps: GroupControllerDependencies):
 
 async function createGroup(
   deps: GroupControllerDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
+  request: RequestOf<'CreateVolumeGroupSnapshot'>,
+): Promise<ResponseOf<'CreateVolumeGroupSnapshot'>> {
   return answer(deps, await deps.groups.create(parseCreate(request)));
 }
 
 async function deleteGroup(
   deps: GroupControllerDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
+  request: RequestOf<'DeleteVolumeGroupSnapshot'>,
+): Promise<ResponseOf<'DeleteVolumeGroupSnapshot'>> {
   const { groupSnapshotId, snapshotIds } = parseReference(request);
   await deps.groups.delete(groupSnapshotId, snapshotIds);
   return {};
@@ -56,32 +58,32 @@ async function deleteGroup(
 
 async function getGroup(
   deps: GroupControllerDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
+  request: RequestOf<'GetVolumeGroupSnapshot'>,
+): Promise<ResponseOf<'GetVolumeGroupSnapshot'>> {
   const { groupSnapshotId, snapshotIds } = parseReference(request);
   return answer(deps, await deps.groups.find(groupSnapshotId, snapshotIds));
 }
 
-function parseCreate(request: RequestMessage): GroupSnapshotRequest {
+function parseCreate(request: RequestOf<'CreateVolumeGroupSnapshot'>): GroupSnapshotRequest {
   requireFields(request, 'name', 'source_volume_ids');
-  parseSecrets(request['secrets'], 'secrets');
-  const sourceVolumeIds = parseIds(request['source_volume_ids'], 'source_volume_ids');
+  parseSecrets(request.secrets, 'secrets');
+  const sourceVolumeIds = parseIds(request.source_volume_ids, 'source_volume_ids');
   refuseRepeated(sourceVolumeIds, 'source_volume_ids');
   return {
-    name: requireName(request['name'], 'name'),
+    name: requireName(request.name, 'name'),
     sourceVolumeIds,
-    parameters: parseSnapshotParameters(request['parameters']),
+    parameters: parseSnapshotParameters(request.parameters),
   };
 }
 
 /** Whether the snapshot ids are there at all is judged after the look-up: a group may be gone. */
-function parseReference(request: RequestMessage): {
+function parseReference(request: RequestOf<'GetVolumeGroupSnapshot'>): {
   groupSnapshotId: string;
   snapshotIds: string[];
 } {
-  const groupSnapshotId = requireString(request['group_snapshot_id'], 'group_snapshot_id');
-  parseSecrets(request['secrets'], 'secrets');
-  return { groupSnapshotId, snapshotIds: parseIds(request['snapshot_ids'], 'snapshot_ids') };
+  const groupSnapshotId = requireString(request.group_snapshot_id, 'group_snapshot_id');
+  parseSecrets(request.secrets, 'secrets');
+  return { groupSnapshotId, snapshotIds: parseIds(request.snapshot_ids, 'snapshot_ids') };
 }
 
 function parseIds(value: unknown, field: string): string[] {
@@ -103,7 +105,7 @@ function asList(value: unknown): readonly unknown[] {
 function answer(
   { config }: GroupControllerDependencies,
   { group, members }: GroupSnapshot,
-): ResponseMessage {
+): ResponseOf<'GetVolumeGroupSnapshot'> {
   return {
     group_snapshot: {
       group_snapshot_id: group.groupSnapshotId,

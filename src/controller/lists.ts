@@ -11,7 +11,7 @@ import {
   requireString,
 } from '../csi/fields.js';
 import { type Page, pageScope, paginateFetched, parsePage } from '../csi/pagination.js';
-import { type RequestMessage, type ResponseMessage, ResponseParts } from '../csi/service.js';
+import { type RequestOf, type ResponseOf, ResponseParts } from '../csi/service.js';
 import { parseTopology } from '../csi/topology.js';
 import { isWithin, nodeSegment } from '../domain/topology.js';
 import { probeAll } from '../health/storage-observations.js';
@@ -24,8 +24,8 @@ import { snapshotMessage } from './snapshot-message.js';
 
 export async function listVolumes(
   deps: ControllerDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage | ResponseParts> {
+  request: RequestOf<'ListVolumes'>,
+): Promise<ResponseOf<'ListVolumes'> | ResponseParts<ResponseOf<'ListVolumes'>>> {
   const { catalogue } = deps;
   const pages = paginateFetched(
     (after, limit) => catalogue.listVolumes({ after, limit }),
@@ -45,12 +45,17 @@ export async function listVolumes(
   });
 }
 
+interface ListOf<Entry> {
+  entries: Entry[];
+  next_token: string;
+}
+
 /** A list of one page as it is; a longer one page by page, so that none of its steps takes long. */
-async function answerInParts<T>(
+async function answerInParts<T, Entry>(
   pages: AsyncGenerator<Page<T>>,
-  entriesOf: (items: readonly T[]) => Promise<ResponseMessage[]> | ResponseMessage[],
-): Promise<ResponseMessage | ResponseParts> {
-  const message = async ({ entries, nextToken }: Page<T>): Promise<ResponseMessage> => ({
+  entriesOf: (items: readonly T[]) => Promise<Entry[]> | Entry[],
+): Promise<ListOf<Entry> | ResponseParts<ListOf<Entry>>> {
+  const message = async ({ entries, nextToken }: Page<T>): Promise<ListOf<Entry>> => ({
     entries: await entriesOf(entries),
     next_token: nextToken,
   });
@@ -59,10 +64,10 @@ async function answerInParts<T>(
   })();
   const first = await parts.next();
   const second = await parts.next();
-  if (second.done === true) return first.value as ResponseMessage;
+  if (second.done === true) return first.value as ListOf<Entry>;
   return new ResponseParts(
     (async function* () {
-      yield first.value as ResponseMessage;
+      yield first.value as ListOf<Entry>;
       yield second.value;
       yield* parts;
     })(),
@@ -71,9 +76,9 @@ async function answerInParts<T>(
 
 export async function getVolume(
   deps: ControllerDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
-  const volume = await deps.volumes.find(requireString(request['volume_id'], 'volume_id'));
+  request: RequestOf<'ControllerGetVolume'>,
+): Promise<ResponseOf<'ControllerGetVolume'>> {
+  const volume = await deps.volumes.find(requireString(request.volume_id, 'volume_id'));
   const publications = await deps.catalogue.controllerPublications(volume.volumeId);
   return {
     volume: volumeMessage(deps, volume),
@@ -83,11 +88,11 @@ export async function getVolume(
 
 export async function listSnapshots(
   deps: ControllerDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage | ResponseParts> {
-  const snapshotId = optionalString(request['snapshot_id'], 'snapshot_id');
-  const sourceVolumeId = optionalString(request['source_volume_id'], 'source_volume_id');
-  parseSecrets(request['secrets'], 'secrets');
+  request: RequestOf<'ListSnapshots'>,
+): Promise<ResponseOf<'ListSnapshots'> | ResponseParts<ResponseOf<'ListSnapshots'>>> {
+  const snapshotId = optionalString(request.snapshot_id, 'snapshot_id');
+  const sourceVolumeId = optionalString(request.source_volume_id, 'source_volume_id');
+  parseSecrets(request.secrets, 'secrets');
   const filter = { snapshotId, volumeId: sourceVolumeId };
   const pages = paginateFetched(
     (after, limit) => deps.catalogue.listSnapshots({ after, limit }, filter),
@@ -101,10 +106,10 @@ export async function listSnapshots(
 
 export async function getSnapshot(
   deps: ControllerDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
-  const snapshotId = requireString(request['snapshot_id'], 'snapshot_id');
-  parseSecrets(request['secrets'], 'secrets');
+  request: RequestOf<'GetSnapshot'>,
+): Promise<ResponseOf<'GetSnapshot'>> {
+  const snapshotId = requireString(request.snapshot_id, 'snapshot_id');
+  parseSecrets(request.secrets, 'secrets');
   const snapshot = await deps.catalogue.snapshotById(snapshotId);
   if (snapshot === null || snapshot.state === 'creating') {
     throw CsiError.notFound(`snapshot ${snapshotId} does not exist on this node`);
@@ -114,18 +119,18 @@ export async function getSnapshot(
 
 export async function getCapacity(
   deps: ControllerDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
-  const wanted = request['volume_capabilities'];
+  request: RequestOf<'GetCapacity'>,
+): Promise<ResponseOf<'GetCapacity'>> {
+  const wanted = request.volume_capabilities;
   const capabilities =
     Array.isArray(wanted) && wanted.length > 0
       ? parseVolumeCapabilities(wanted, 'volume_capabilities')
       : [];
-  const parameters = parseVolumeParameters(request['parameters'], {
+  const parameters = parseVolumeParameters(request.parameters, {
     capabilities,
     isRestored: false,
   });
-  const place = parseTopology(request['accessible_topology'], 'accessible_topology');
+  const place = parseTopology(request.accessible_topology, 'accessible_topology');
   const backend = deps.registry.select(parameters['pool'] ?? '');
   const isElsewhere = place !== null && !isWithin(nodeSegment(deps.config), place);
   if (isElsewhere || unservedReason(capabilities) !== null) {

@@ -1,14 +1,15 @@
 /** Records of the catalogue as the messages that tell of them, the same in every answer. */
 
 import type { ControllerPublicationRecord, VolumeRecord } from '../catalogue/records.js';
-import type { ResponseMessage } from '../csi/service.js';
+import type { Volume } from '../csi/messages.js';
+import type { ResponseOf } from '../csi/service.js';
 import { nodeSegment } from '../domain/topology.js';
 import type { ControllerDependencies } from './dependencies.js';
 
 export function volumeMessage(
   { config }: Pick<ControllerDependencies, 'config'>,
   volume: VolumeRecord,
-): ResponseMessage {
+): Volume {
   return {
     volume_id: volume.volumeId,
     capacity_bytes: String(volume.sizeBytes),
@@ -18,19 +19,21 @@ export function volumeMessage(
   };
 }
 
-function contentSource(volume: VolumeRecord): ResponseMessage | null {
+function contentSource(volume: VolumeRecord): NonNullable<Volume['content_source']> | null {
   const { sourceSnapshotId, sourceVolumeId } = volume;
   if (sourceSnapshotId !== null) return { snapshot: { snapshot_id: sourceSnapshotId } };
   if (sourceVolumeId !== null) return { volume: { volume_id: sourceVolumeId } };
   return null;
 }
 
+type VolumeStatus = NonNullable<ResponseOf<'ControllerGetVolume'>['status']>;
+
 /** VolumeStatus of ListVolumes and ControllerGetVolume. */
 export async function statusMessage(
   deps: Pick<ControllerDependencies, 'config' | 'conditionOf'>,
   volume: VolumeRecord,
   publications: readonly ControllerPublicationRecord[],
-): Promise<ResponseMessage> {
+): Promise<VolumeStatus> {
   const nodeIds = deps.config.controllerPublish
     ? publications
         .filter(({ volumeId }) => volumeId === volume.volumeId)

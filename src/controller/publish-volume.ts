@@ -19,7 +19,7 @@ import {
   requireString,
 } from '../csi/fields.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
-import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/service.js';
+import type { RequestOf, ResponseOf, UnaryHandler } from '../csi/service.js';
 import { volumeKey } from '../volumes/operation-locks.js';
 import type { ControllerDependencies } from './dependencies.js';
 import { assertServed } from './served-capabilities.js';
@@ -28,12 +28,14 @@ import { assertServed } from './served-capabilities.js';
 const MAX_NODE_ID_BYTES = 256;
 
 /** ControllerPublishVolume, one for the life of the service. */
-export function volumePublisher(deps: ControllerDependencies): UnaryHandler {
+export function volumePublisher(
+  deps: ControllerDependencies,
+): UnaryHandler<'ControllerPublishVolume'> {
   const queue = new SerialQueue('controller publications');
   return async (request) => {
     requireFields(request, 'volume_id', 'node_id', 'volume_capability');
-    const volumeId = requireString(request['volume_id'], 'volume_id');
-    const nodeId = requireString(request['node_id'], 'node_id', { maxBytes: MAX_NODE_ID_BYTES });
+    const volumeId = requireString(request.volume_id, 'volume_id');
+    const nodeId = requireString(request.node_id, 'node_id', { maxBytes: MAX_NODE_ID_BYTES });
     await deps.locks.run([volumeKey(volumeId)], async () => {
       await deps.volumes.find(volumeId);
       assertThisNode(deps, nodeId);
@@ -46,11 +48,11 @@ export function volumePublisher(deps: ControllerDependencies): UnaryHandler {
 
 export async function unpublishVolume(
   deps: ControllerDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
-  const volumeId = requireString(request['volume_id'], 'volume_id');
-  const nodeId = optionalString(request['node_id'], 'node_id', { maxBytes: MAX_NODE_ID_BYTES });
-  parseSecrets(request['secrets'], 'secrets');
+  request: RequestOf<'ControllerUnpublishVolume'>,
+): Promise<ResponseOf<'ControllerUnpublishVolume'>> {
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const nodeId = optionalString(request.node_id, 'node_id', { maxBytes: MAX_NODE_ID_BYTES });
+  parseSecrets(request.secrets, 'secrets');
   await deps.locks.run([volumeKey(volumeId)], async () => {
     // A volume or a node that is not known has no record, and is unpublished for certain.
     for (const publication of await deps.catalogue.controllerPublications(volumeId)) {
@@ -69,20 +71,20 @@ function assertThisNode({ config }: ControllerDependencies, nodeId: string): voi
 }
 
 function parsePublication(
-  request: RequestMessage,
+  request: RequestOf<'ControllerPublishVolume'>,
   volumeId: string,
   nodeId: string,
 ): ControllerPublicationRecord {
-  parseSecrets(request['secrets'], 'secrets');
-  const context = parseMap(request['volume_context'], 'volume_context');
+  parseSecrets(request.secrets, 'secrets');
+  const context = parseMap(request.volume_context, 'volume_context');
   if (Object.keys(context).some((key) => !isOrchestratorKey(key))) {
     throw CsiError.invalidArgument(
       `volume_context is not the one volume ${volumeId} was created with`,
     );
   }
-  const capability = parseVolumeCapability(request['volume_capability'], 'volume_capability');
+  const capability = parseVolumeCapability(request.volume_capability, 'volume_capability');
   assertServed(capability, 'volume_capability');
-  return { volumeId, nodeId, capability, readOnly: parseBoolean(request['readonly'], 'readonly') };
+  return { volumeId, nodeId, capability, readOnly: parseBoolean(request.readonly, 'readonly') };
 }
 
 async function publish(

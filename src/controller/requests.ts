@@ -16,7 +16,7 @@ import {
   requireString,
 } from '../csi/fields.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
-import type { RequestMessage } from '../csi/service.js';
+import type { RequestOf } from '../csi/service.js';
 import { parseTopologyRequirement } from '../csi/topology.js';
 import type { StringMap } from '../domain/string-map.js';
 import {
@@ -41,25 +41,22 @@ export interface CreateVolumeParams {
   requirement: TopologyRequirement | null;
 }
 
-export function parseCreateVolume(request: RequestMessage): CreateVolumeParams {
-  requirePresent(request['name'], 'name');
-  requirePresent(request['volume_capabilities'], 'volume_capabilities');
-  parseSecrets(request['secrets'], 'secrets');
-  const source = parseContentSource(request['volume_content_source']);
+export function parseCreateVolume(request: RequestOf<'CreateVolume'>): CreateVolumeParams {
+  requirePresent(request.name, 'name');
+  requirePresent(request.volume_capabilities, 'volume_capabilities');
+  parseSecrets(request.secrets, 'secrets');
+  const source = parseContentSource(request.volume_content_source);
   const isRestored = source.sourceSnapshotId !== null || source.sourceVolumeId !== null;
-  const capabilities = parseVolumeCapabilities(
-    request['volume_capabilities'],
-    'volume_capabilities',
-  );
+  const capabilities = parseVolumeCapabilities(request.volume_capabilities, 'volume_capabilities');
   return {
-    name: requireName(request['name'], 'name'),
-    range: parseCapacityRange(request['capacity_range'], 'capacity_range'),
+    name: requireName(request.name, 'name'),
+    range: parseCapacityRange(request.capacity_range, 'capacity_range'),
     capabilities,
-    parameters: parseVolumeParameters(request['parameters'], { capabilities, isRestored }),
-    mutableParameters: parseMutableParameters(request['mutable_parameters']),
+    parameters: parseVolumeParameters(request.parameters, { capabilities, isRestored }),
+    mutableParameters: parseMutableParameters(request.mutable_parameters),
     ...source,
     requirement: parseTopologyRequirement(
-      request['accessibility_requirements'],
+      request.accessibility_requirements,
       'accessibility_requirements',
     ),
   };
@@ -88,19 +85,21 @@ export function topologyProblem(
 
 type ContentSource = Pick<CreateVolumeParams, 'sourceSnapshotId' | 'sourceVolumeId'>;
 
-function parseContentSource(value: unknown): ContentSource {
+function parseContentSource(
+  source: RequestOf<'CreateVolume'>['volume_content_source'],
+): ContentSource {
   const none = { sourceSnapshotId: null, sourceVolumeId: null };
-  if (value === null || value === undefined) return none;
+  if (source === null) return none;
   const field = 'volume_content_source';
-  const { snapshot, volume } = value as { [kind: string]: RequestMessage | null | undefined };
+  const { snapshot, volume } = source;
   if (snapshot !== null && snapshot !== undefined) {
-    const id = requireString(snapshot['snapshot_id'], `${field}.snapshot.snapshot_id`);
+    const id = requireString(snapshot.snapshot_id, `${field}.snapshot.snapshot_id`);
     return { ...none, sourceSnapshotId: id };
   }
   if (volume !== null && volume !== undefined) {
     return {
       ...none,
-      sourceVolumeId: requireString(volume['volume_id'], `${field}.volume.volume_id`),
+      sourceVolumeId: requireString(volume.volume_id, `${field}.volume.volume_id`),
     };
   }
   throw CsiError.invalidArgument(`${field} is set and names neither a snapshot nor a volume`);
@@ -124,16 +123,16 @@ export interface CreateSnapshotParams {
   requirement: TopologyRequirement | null;
 }
 
-export function parseCreateSnapshot(request: RequestMessage): CreateSnapshotParams {
-  requirePresent(request['source_volume_id'], 'source_volume_id');
-  requirePresent(request['name'], 'name');
-  parseSecrets(request['secrets'], 'secrets');
+export function parseCreateSnapshot(request: RequestOf<'CreateSnapshot'>): CreateSnapshotParams {
+  requirePresent(request.source_volume_id, 'source_volume_id');
+  requirePresent(request.name, 'name');
+  parseSecrets(request.secrets, 'secrets');
   return {
-    name: requireName(request['name'], 'name'),
-    sourceVolumeId: requireString(request['source_volume_id'], 'source_volume_id'),
-    parameters: parseSnapshotParameters(request['parameters']),
+    name: requireName(request.name, 'name'),
+    sourceVolumeId: requireString(request.source_volume_id, 'source_volume_id'),
+    parameters: parseSnapshotParameters(request.parameters),
     requirement: parseTopologyRequirement(
-      request['accessibility_requirements'],
+      request.accessibility_requirements,
       'accessibility_requirements',
     ),
   };

@@ -2,17 +2,14 @@
 
 import type { SnapshotRecord } from '../catalogue/records.js';
 import { type CapabilitySettings, pluginServices } from '../csi/capabilities.js';
-import type { ResponseMessage } from '../csi/service.js';
+import type { Snapshot, Timestamp } from '../csi/messages.js';
 import { nodeSegment, type TopologyConfig } from '../domain/topology.js';
 
 const NS_PER_SECOND = 1_000_000_000n;
 
 export type SnapshotMessageConfig = TopologyConfig & CapabilitySettings;
 
-export function snapshotMessage(
-  snapshot: SnapshotRecord,
-  config: SnapshotMessageConfig,
-): ResponseMessage {
+export function snapshotMessage(snapshot: SnapshotRecord, config: SnapshotMessageConfig): Snapshot {
   const isPlaced = pluginServices(config).includes('SNAPSHOT_ACCESSIBILITY_CONSTRAINTS');
   return {
     snapshot_id: snapshot.snapshotId,
@@ -28,6 +25,6 @@ export function snapshotMessage(
 }
 
 /** google.protobuf.Timestamp of ns since the epoch. */
-export function timestampMessage(timeNs: bigint): ResponseMessage {
+export function timestampMessage(timeNs: bigint): Timestamp {
   return { seconds: String(timeNs / NS_PER_SECOND), nanos: Number(timeNs % NS_PER_SECOND) };
 }

@@ -2,15 +2,15 @@
 
 import { CsiError } from '../base/errors.js';
 import { parseSecrets, requireString } from '../csi/fields.js';
-import type { RequestMessage, ResponseMessage } from '../csi/service.js';
+import type { RequestOf, ResponseOf } from '../csi/service.js';
 import type { ControllerDependencies } from './dependencies.js';
 import { parseCreateSnapshot, topologyProblem } from './requests.js';
 import { snapshotMessage } from './snapshot-message.js';
 
 export async function createSnapshot(
   deps: ControllerDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
+  request: RequestOf<'CreateSnapshot'>,
+): Promise<ResponseOf<'CreateSnapshot'>> {
   const { requirement, ...spec } = parseCreateSnapshot(request);
   const problem = topologyProblem(requirement, deps.config);
   if (problem !== null) {
@@ -23,10 +23,10 @@ export async function createSnapshot(
 
 export async function deleteSnapshot(
   deps: ControllerDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
-  const snapshotId = requireString(request['snapshot_id'], 'snapshot_id');
-  parseSecrets(request['secrets'], 'secrets');
+  request: RequestOf<'DeleteSnapshot'>,
+): Promise<ResponseOf<'DeleteSnapshot'>> {
+  const snapshotId = requireString(request.snapshot_id, 'snapshot_id');
+  parseSecrets(request.secrets, 'secrets');
   await deps.snapshots.delete(snapshotId);
   return {};
 }

@@ -10,8 +10,8 @@ import type { Logger } from 'pino';
 import { CsiError, StatusCode } from '../base/errors.js';
 import { originOf } from './incoming-calls.js';
 import { redact } from './redact.js';
-import type { DecodedRequest } from './request-decoder.js';
-import type { RequestMessage, ServiceName, StreamContext } from './service.js';
+import type { DecodedMessage, DecodedRequest } from './request-decoder.js';
+import type { ServiceName, StreamContext } from './service.js';
 
 export interface Rpc {
   readonly service: ServiceName;
@@ -156,7 +156,7 @@ export class Call implements StreamContext {
   }
 
   /** Throws INVALID_ARGUMENT if the bytes of the request are no message of its type. */
-  get request(): RequestMessage {
+  get request(): DecodedMessage {
     if (this.#request.refusal !== null) throw this.#request.refusal;
     return this.#request.message;
   }
@@ -235,7 +235,7 @@ function codeName(error: CsiError): string {
   return CODE_NAMES.get(error.code) ?? String(error.code);
 }
 
-function idsOf(request: RequestMessage): Record<string, string> {
+function idsOf(request: DecodedMessage): Record<string, string> {
   const ids: Record<string, string> = {};
   for (const field of LOGGED_FIELDS) {
     const value = request[field];

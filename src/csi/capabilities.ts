@@ -6,6 +6,9 @@
  * GET_SNAPSHOT came with 1.12; 1.13 put the health RPCs in the place of VOLUME_CONDITION.
  */
 import type { CsiLevel } from '../config/config.js';
+import type { _csi_v1_ControllerServiceCapability_RPC_Type__Output as ControllerRpcType } from './generated/csi/v1/ControllerServiceCapability.js';
+import type { _csi_v1_NodeServiceCapability_RPC_Type__Output as NodeRpcType } from './generated/csi/v1/NodeServiceCapability.js';
+import type { _csi_v1_PluginCapability_Service_Type__Output as PluginServiceType } from './generated/csi/v1/PluginCapability.js';
 
 export interface CapabilitySettings {
   readonly csiLevel: CsiLevel;
@@ -24,13 +27,13 @@ export function hasVolumeCondition({ csiLevel }: Pick<CapabilitySettings, 'csiLe
 }
 
 /** PluginCapability.Service types. The same in every mode: CSI wants the sum over all instances. */
-export function pluginServices({ csiLevel }: CapabilitySettings): string[] {
+export function pluginServices({ csiLevel }: CapabilitySettings): PluginServiceType[] {
   return [
     'CONTROLLER_SERVICE',
     'VOLUME_ACCESSIBILITY_CONSTRAINTS',
     'GROUP_CONTROLLER_SERVICE',
     'SNAPSHOT_METADATA_SERVICE',
-    ...(isAtLeast(csiLevel, '1.13') ? ['SNAPSHOT_ACCESSIBILITY_CONSTRAINTS'] : []),
+    ...when(isAtLeast(csiLevel, '1.13'), 'SNAPSHOT_ACCESSIBILITY_CONSTRAINTS'),
   ];
 }
 
@@ -38,7 +41,8 @@ export function pluginServices({ csiLevel }: CapabilitySettings): string[] {
 export const VOLUME_EXPANSION = ['ONLINE'] as const;
 
 /** ControllerServiceCapability.RPC types. */
-export function controllerCapabilities(settings: CapabilitySettings): string[] {
+export function controllerCapabilities(settings: CapabilitySettings): ControllerRpcType[] {
+  const { csiLevel, controllerPublish } = settings;
   return [
     'CREATE_DELETE_VOLUME',
     'LIST_VOLUMES',
@@ -50,33 +54,40 @@ export function controllerCapabilities(settings: CapabilitySettings): string[] {
     'GET_VOLUME',
     'SINGLE_NODE_MULTI_WRITER',
     'MODIFY_VOLUME',
-    ...(isAtLeast(settings.csiLevel, '1.12') ? ['GET_SNAPSHOT'] : []),
-    ...(hasVolumeCondition(settings)
-      ? ['VOLUME_CONDITION']
-      : ['GET_VOLUME_HEALTH', 'LIST_VOLUME_HEALTH']),
-    ...(settings.controllerPublish
-      ? ['PUBLISH_UNPUBLISH_VOLUME', 'PUBLISH_READONLY', 'LIST_VOLUMES_PUBLISHED_NODES']
-      : []),
+    ...when(isAtLeast(csiLevel, '1.12'), 'GET_SNAPSHOT'),
+    ...when(hasVolumeCondition(settings), 'VOLUME_CONDITION'),
+    ...when(!hasVolumeCondition(settings), 'GET_VOLUME_HEALTH', 'LIST_VOLUME_HEALTH'),
+    ...when(
+      controllerPublish,
+      'PUBLISH_UNPUBLISH_VOLUME',
+      'PUBLISH_READONLY',
+      'LIST_VOLUMES_PUBLISHED_NODES',
+    ),
   ];
 }
 
 /** NodeServiceCapability.RPC types. */
-export function nodeCapabilities(settings: CapabilitySettings): string[] {
+export function nodeCapabilities(settings: CapabilitySettings): NodeRpcType[] {
   return [
     'STAGE_UNSTAGE_VOLUME',
     'GET_VOLUME_STATS',
     'EXPAND_VOLUME',
     'SINGLE_NODE_MULTI_WRITER',
-    ...(hasVolumeCondition(settings)
-      ? ['VOLUME_CONDITION']
-      : ['GET_VOLUME_HEALTH', 'GET_STORAGE_HEALTH']),
+    ...when(hasVolumeCondition(settings), 'VOLUME_CONDITION'),
+    ...when(!hasVolumeCondition(settings), 'GET_VOLUME_HEALTH', 'GET_STORAGE_HEALTH'),
   ];
 }
 
 /** GroupControllerServiceCapability.RPC types. */
 export const GROUP_CAPABILITIES = ['CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT'] as const;
 
-/** The list of a Get*Capabilities answer whose entries are `rpc`. */
-export function rpcCapabilities(types: readonly string[]): Record<string, unknown>[] {
+/** The `capabilities` of a Get*Capabilities response whose entries are `rpc`. */
+export function rpcCapabilities<Type extends string>(
+  types: readonly Type[],
+): { rpc: { type: Type } }[] {
   return types.map((type) => ({ rpc: { type } }));
+}
+
+function when<Type extends string>(isAdvertised: boolean, ...types: Type[]): Type[] {
+  return isAdvertised ? types : [];
 }

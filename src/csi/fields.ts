@@ -20,7 +20,6 @@ import {
   type MountAccess,
   type VolumeCapability,
 } from '../domain/volume-capability.js';
-import type { RequestMessage } from './service.js';
 
 /** CSI's limit for a string that names no other. */
 const MAX_STRING_BYTES = 128;
@@ -30,6 +29,8 @@ const MAX_MOUNT_FLAGS_BYTES = 4096;
 const MAX_PATH_BYTES = 4095;
 /** NAME_MAX of Linux. */
 const MAX_SEGMENT_BYTES = 255;
+
+type Fields = Readonly<Record<string, unknown>>;
 
 interface StringLimits {
   maxBytes?: number;
@@ -41,7 +42,10 @@ export function requirePresent(value: unknown, field: string): void {
 }
 
 /** Presence of several fields of one request, judged in the order given. */
-export function requireFields(request: RequestMessage, ...fields: string[]): void {
+export function requireFields<Request extends object>(
+  request: Request,
+  ...fields: (keyof Request & string)[]
+): void {
   for (const field of fields) requirePresent(request[field], field);
 }
 
@@ -256,9 +260,9 @@ function asList(value: unknown, field: string): readonly unknown[] {
   return value;
 }
 
-function asMessage(value: unknown, field: string): RequestMessage {
+function asMessage(value: unknown, field: string): Fields {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw CsiError.invalidArgument(`${field} is not a message`);
   }
-  return value as RequestMessage;
+  return value as Fields;
 }

@@ -9,7 +9,7 @@ import type { handleUnaryCall } from '@grpc/grpc-js';
 import { type CsiError, StatusCode } from '../base/errors.js';
 import type { CallRegistry, Rpc } from './calls.js';
 import type { DecodedRequest } from './request-decoder.js';
-import { type ResponseMessage, ResponseParts, type UnaryHandler } from './service.js';
+import { type AnyUnaryHandler, ResponseParts } from './service.js';
 
 /** What goes to the client of a failed call. */
 export interface CallStatus {
@@ -19,7 +19,7 @@ export interface CallStatus {
 
 export interface UnaryRpc extends Rpc {
   /** Throws if the response does not fit its message type. */
-  encode(response: ResponseMessage): Buffer;
+  encode(response: object): Buffer;
 }
 
 /**
@@ -36,7 +36,7 @@ const MAX_ENCODED_MESSAGE = 4096;
 export function createUnaryHandler(
   rpc: UnaryRpc,
   calls: CallRegistry,
-  find: (signal: AbortSignal) => Promise<UnaryHandler>,
+  find: (signal: AbortSignal) => Promise<AnyUnaryHandler>,
 ): handleUnaryCall<DecodedRequest, Buffer> {
   return async (grpcCall, callback) => {
     const call = calls.open(rpc, grpcCall);
@@ -44,7 +44,7 @@ export function createUnaryHandler(
     try {
       calls.admit(rpc);
       const handler = await find(call.signal);
-      const response = await handler(call.request, call);
+      const response = await handler(call.request as never, call);
       callback(null, await encoded(rpc, response, call.signal));
     } catch (thrown) {
       error = call.errorOf(thrown);
@@ -57,7 +57,7 @@ export function createUnaryHandler(
 /** A long one is encoded in pieces, with all other calls between them. */
 async function encoded(
   rpc: UnaryRpc,
-  response: ResponseMessage | ResponseParts,
+  response: object | ResponseParts<object>,
   signal: AbortSignal,
 ): Promise<Buffer> {
   if (!(response instanceof ResponseParts)) return rpc.encode(response);

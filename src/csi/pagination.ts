@@ -6,7 +6,6 @@
 import { createHash } from 'node:crypto';
 import { CsiError } from '../base/errors.js';
 import { parseInt32NonNegative } from './fields.js';
-import type { RequestMessage } from './service.js';
 
 /** CSI's limit for a token. */
 const MAX_TOKEN_CHARACTERS = 128;
@@ -146,10 +145,16 @@ export interface PageParams {
   startingToken: string;
 }
 
+/** What the requests of all lists have in common. */
+interface PageFields {
+  readonly max_entries: number;
+  readonly starting_token: string;
+}
+
 /** The token is judged by pagination alone: whatever is wrong with it is ABORTED, also its length. */
-export function parsePage(request: RequestMessage): PageParams {
+export function parsePage(request: PageFields): PageParams {
   return {
-    maxEntries: parseInt32NonNegative(request['max_entries'], 'max_entries'),
-    startingToken: String(request['starting_token'] ?? ''),
+    maxEntries: parseInt32NonNegative(request.max_entries, 'max_entries'),
+    startingToken: request.starting_token,
   };
 }

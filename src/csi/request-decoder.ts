@@ -9,11 +9,13 @@ import { isUtf8 } from 'node:buffer';
 import protobuf from 'protobufjs';
 import { CsiError } from '../base/errors.js';
 import { CONVERSION, CSI_PACKAGE, csiProto } from './proto.js';
-import type { RequestMessage } from './service.js';
+
+/** A message of whatever type; RequestOf<...> of csi/service.ts is what is known of one type. */
+export type DecodedMessage = Readonly<Record<string, unknown>>;
 
 /** What reached us: a message, or an empty one and why the bytes were refused (INVALID_ARGUMENT). */
 export interface DecodedRequest {
-  readonly message: RequestMessage;
+  readonly message: DecodedMessage;
   readonly refusal: CsiError | null;
   /** Length of what was decoded. */
   readonly bytes: number;

@@ -1,20 +1,80 @@
 /**
- * What a CSI service looks like to the gRPC side: handlers by RPC name, plain objects in and out.
+ * What a CSI service looks like to the gRPC side: one handler for each RPC, plain objects in and out.
  *
- * Services implement these types and never see a gRPC call; csi/handler.ts and csi/stream.ts are
- * the only places that do. Requests are what proto-loader decodes: snake_case fields, int64 as
- * decimal strings, enums by name, null for absent messages.
+ * The types follow proto/csi.proto through csi/generated (`npm run generate:types`). Services implement
+ * them and never see a gRPC call; csi/handler.ts and csi/stream.ts are the only places that do.
  */
-export type ServiceName =
-  | 'Identity'
-  | 'Controller'
-  | 'GroupController'
-  | 'Node'
-  | 'SnapshotMetadata';
+import type { handleServerStreamingCall, handleUnaryCall } from '@grpc/grpc-js';
+import type { Long } from '@grpc/proto-loader';
+import type { ControllerHandlers } from './generated/csi/v1/Controller.js';
+import type { GroupControllerHandlers } from './generated/csi/v1/GroupController.js';
+import type { IdentityHandlers } from './generated/csi/v1/Identity.js';
+import type { NodeHandlers } from './generated/csi/v1/Node.js';
+import type { SnapshotMetadataHandlers } from './generated/csi/v1/SnapshotMetadata.js';
 
-/** A decoded request: unparsed, so every field is unknown until a parse function has looked at it. */
-export type RequestMessage = Readonly<Record<string, unknown>>;
-export type ResponseMessage = Record<string, unknown>;
+interface GeneratedHandlers {
+  Identity: IdentityHandlers;
+  Controller: ControllerHandlers;
+  GroupController: GroupControllerHandlers;
+  Node: NodeHandlers;
+  SnapshotMetadata: SnapshotMetadataHandlers;
+}
+
+export type ServiceName = keyof GeneratedHandlers;
+
+/** The generated interfaces accept any further name through an index signature. This drops it. */
+type NamedMembers<T> = {
+  [Name in keyof T as string extends Name ? never : number extends Name ? never : Name]: T[Name];
+};
+
+type GeneratedRpcs = NamedMembers<IdentityHandlers> &
+  NamedMembers<ControllerHandlers> &
+  NamedMembers<GroupControllerHandlers> &
+  NamedMembers<NodeHandlers> &
+  NamedMembers<SnapshotMetadataHandlers>;
+
+export type RpcName = keyof GeneratedRpcs;
+
+type UnaryRpcs<S extends ServiceName> = {
+  [R in keyof NamedMembers<GeneratedHandlers[S]> & RpcName]: GeneratedRpcs[R] extends Unary
+    ? R
+    : never;
+}[keyof NamedMembers<GeneratedHandlers[S]> & RpcName];
+
+type StreamRpcs<S extends ServiceName> = Exclude<
+  keyof NamedMembers<GeneratedHandlers[S]> & RpcName,
+  UnaryRpcs<S>
+>;
+
+// biome-ignore lint/suspicious/noExplicitAny: any handler of the kind, whatever its messages
+type Unary = handleUnaryCall<any, any>;
+
+/**
+ * A message in JavaScript: the generated type, except that an enum may also hold a number, which is a
+ * value that this proto does not know, and that an int64 is a decimal string and nothing else.
+ */
+export type Message<T> = T extends string
+  ? string extends T
+    ? T
+    : T | number
+  : T extends object
+    ? {
+        readonly [Field in keyof T]: [Extract<T[Field], Long>] extends [never]
+          ? Message<T[Field]>
+          : string;
+      }
+    : T;
+
+/** A request as the decoder returns it: every field is there, and an unset message is null. */
+export type RequestOf<R extends RpcName> = GeneratedRpcs[R] extends
+  | handleUnaryCall<infer Request, infer _>
+  | handleServerStreamingCall<infer Request, infer _>
+  ? Message<Request>
+  : never;
+
+/** A response as the encoder takes it: a field that is left out has its empty value. */
+export type ResponseOf<R extends RpcName> =
+  GeneratedRpcs[R] extends handleUnaryCall<infer _, infer Response> ? Message<Response> : never;
 
 /** One call in progress. */
 export interface CallContext {
@@ -34,14 +94,14 @@ export interface StreamContext extends CallContext {
  * A response too long to be made and encoded at once: messages of its type, merged as protobuf merges
  * them, so that the entries of a list add up. Each is made when the one before it is encoded.
  */
-export class ResponseParts {
-  constructor(readonly parts: AsyncIterable<ResponseMessage>) {}
+export class ResponseParts<Response> {
+  constructor(readonly parts: AsyncIterable<Response>) {}
 }
 
-export type UnaryHandler = (
-  request: RequestMessage,
+export type UnaryHandler<R extends RpcName> = (
+  request: RequestOf<R>,
   context: CallContext,
-) => Promise<ResponseMessage | ResponseParts>;
+) => Promise<ResponseOf<R> | ResponseParts<ResponseOf<R>>>;
 
 /** Takes ready wire bytes; the only way for a service to send on a stream. */
 export interface MessageWriter {
@@ -56,20 +116,40 @@ export interface MessageWriter {
   send(chunk: Uint8Array): Promise<void>;
 }
 
-export type StreamHandler = (
-  request: RequestMessage,
+export type StreamHandler<R extends RpcName> = (
+  request: RequestOf<R>,
+  context: StreamContext,
+  writer: MessageWriter,
+) => Promise<void>;
+
+/** An RPC that is absent from its table answers UNIMPLEMENTED. */
+export type UnaryHandlers<S extends ServiceName> = {
+  readonly [R in UnaryRpcs<S>]?: UnaryHandler<R>;
+};
+export type StreamHandlers<S extends ServiceName> = {
+  readonly [R in StreamRpcs<S>]?: StreamHandler<R>;
+};
+
+export interface Service<S extends ServiceName> {
+  readonly name: S;
+  readonly unary: UnaryHandlers<S>;
+  readonly streams: StreamHandlers<S>;
+}
+
+export type AnyService = { [S in ServiceName]: Service<S> }[ServiceName];
+
+/** A handler of an RPC that is known only at run time, as the server finds it. */
+export type AnyUnaryHandler = (request: never, context: CallContext) => Promise<object>;
+export type AnyStreamHandler = (
+  request: never,
   context: StreamContext,
   writer: MessageWriter,
 ) => Promise<void>;
 
 /** The service with more RPCs, for one whose handlers do not all come from one place. */
-export function withRpcs(service: Service, unary: Service['unary']): Service {
+export function withRpcs<S extends ServiceName>(
+  service: Service<S>,
+  unary: UnaryHandlers<S>,
+): Service<S> {
   return { ...service, unary: { ...service.unary, ...unary } };
-}
-
-/** An RPC that is absent from both tables answers UNIMPLEMENTED. */
-export interface Service {
-  readonly name: ServiceName;
-  readonly unary: Readonly<Record<string, UnaryHandler>>;
-  readonly streams: Readonly<Record<string, StreamHandler>>;
 }

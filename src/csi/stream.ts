@@ -11,7 +11,7 @@ import type { Call, CallRegistry, Rpc } from './calls.js';
 import { statusOf } from './handler.js';
 import { originOf } from './incoming-calls.js';
 import type { DecodedRequest } from './request-decoder.js';
-import type { MessageWriter, StreamHandler } from './service.js';
+import type { AnyStreamHandler, MessageWriter } from './service.js';
 import type { OpenStream, StreamPlaces } from './stream-places.js';
 
 export type StreamCall = ServerWritableStream<DecodedRequest, Buffer>;
@@ -36,7 +36,7 @@ export function createStreamHandler(
   rpc: Rpc,
   calls: CallRegistry,
   limits: StreamLimits,
-  find: (signal: AbortSignal) => Promise<StreamHandler>,
+  find: (signal: AbortSignal) => Promise<AnyStreamHandler>,
 ): (grpcCall: StreamCall) => Promise<void> {
   return async (grpcCall) => {
     const call = calls.open(rpc, grpcCall);
@@ -46,7 +46,7 @@ export function createStreamHandler(
       calls.admit(rpc);
       limits.places.enter(writer);
       const handler = await find(call.signal);
-      await handler(call.request, call, writer);
+      await handler(call.request as never, call, writer);
       // A handler that gave way without a word has not sent everything.
       call.signal.throwIfAborted();
     } catch (thrown) {

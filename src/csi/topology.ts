@@ -11,14 +11,28 @@ import {
   type TopologyRequirement,
 } from '../domain/topology.js';
 import { parseMap } from './fields.js';
-import type { RequestMessage } from './service.js';
 
 const PREFIX = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/;
 
+interface TopologyMessage {
+  readonly segments: StringMap;
+}
+
+interface RequirementMessage {
+  readonly requisite?: readonly TopologyMessage[];
+  readonly preferred?: readonly TopologyMessage[];
+}
+
 /** Null when the message is missing. */
-export function parseTopology(value: unknown, field: string): StringMap | null {
-  if (value === null || value === undefined) return null;
-  const place = parseMap((value as RequestMessage)['segments'], `${field}.segments`);
+export function parseTopology(
+  message: TopologyMessage | null | undefined,
+  field: string,
+): StringMap | null {
+  return message === null || message === undefined ? null : parsePlace(message, field);
+}
+
+function parsePlace(message: TopologyMessage, field: string): StringMap {
+  const place = parseMap(message.segments, `${field}.segments`);
   const keys = new Set<string>();
   for (const [key, held] of Object.entries(place)) {
     if (!isTopologyKey(key)) {
@@ -37,13 +51,12 @@ export function parseTopology(value: unknown, field: string): StringMap | null {
 
 /** Null when the message is missing. One that names no place, or prefers one it rules out, is refused. */
 export function parseTopologyRequirement(
-  value: unknown,
+  message: RequirementMessage | null | undefined,
   field: string,
 ): TopologyRequirement | null {
-  if (value === null || value === undefined) return null;
-  const message = value as RequestMessage;
-  const requisite = parsePlaces(message['requisite'], `${field}.requisite`);
-  const preferred = parsePlaces(message['preferred'], `${field}.preferred`);
+  if (message === null || message === undefined) return null;
+  const requisite = parsePlaces(message.requisite, `${field}.requisite`);
+  const preferred = parsePlaces(message.preferred, `${field}.preferred`);
   if (requisite.length === 0 && preferred.length === 0) {
     throw CsiError.invalidArgument(`${field} names neither requisite nor preferred topologies`);
   }
@@ -55,9 +68,8 @@ export function parseTopologyRequirement(
   return { requisite, preferred };
 }
 
-function parsePlaces(value: unknown, field: string): StringMap[] {
-  const list = (value ?? []) as readonly unknown[];
-  return list.map((place, index) => parseTopology(place, `${field}[${index}]`) ?? {});
+function parsePlaces(places: readonly TopologyMessage[] = [], field: string): StringMap[] {
+  return places.map((place, index) => parsePlace(place, `${field}[${index}]`));
 }
 
 function canonical(place: StringMap): string {

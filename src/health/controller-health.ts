@@ -8,8 +8,9 @@
 
 import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
 import { parseSecrets, requireFields, requireString } from '../csi/fields.js';
+import type { VolumeHealth } from '../csi/messages.js';
 import { pageScope, paginate, parsePage } from '../csi/pagination.js';
-import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/service.js';
+import type { RequestOf, ResponseOf, UnaryHandlers } from '../csi/service.js';
 import { readyVolume } from '../volumes/ready-volume.js';
 import {
   type HealthDependencies,
@@ -24,7 +25,7 @@ import {
   volumeConditions,
 } from './volume-health.js';
 
-export function controllerHealthRpcs(deps: HealthDependencies): Record<string, UnaryHandler> {
+export function controllerHealthRpcs(deps: HealthDependencies): UnaryHandlers<'Controller'> {
   return {
     ControllerGetVolumeHealth: (request) => getVolumeHealth(deps, request),
     ControllerListVolumeHealth: (request) => listVolumeHealth(deps, request),
@@ -45,12 +46,12 @@ export function storageConditionOf(
 
 async function getVolumeHealth(
   deps: HealthDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
+  request: RequestOf<'ControllerGetVolumeHealth'>,
+): Promise<ResponseOf<'ControllerGetVolumeHealth'>> {
   requireFields(request, 'volume_id');
-  const volumeId = requireString(request['volume_id'], 'volume_id');
+  const volumeId = requireString(request.volume_id, 'volume_id');
   const volume = await readyVolume(deps.catalogue, volumeId);
-  parseSecrets(request['secrets']);
+  parseSecrets(request.secrets);
   const conditions = volumeConditions(await new PoolProbe(deps).volume(volume), null);
   if (conditions.length > 0) await readyVolume(deps.catalogue, volumeId);
   return { volume_health: healthMessage(volumeId, conditions) };
@@ -58,10 +59,10 @@ async function getVolumeHealth(
 
 async function listVolumeHealth(
   deps: HealthDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
+  request: RequestOf<'ControllerListVolumeHealth'>,
+): Promise<ResponseOf<'ControllerListVolumeHealth'>> {
   const wanted = { ...parsePage(request), scope: pageScope('ControllerListVolumeHealth') };
-  parseSecrets(request['secrets']);
+  parseSecrets(request.secrets);
   const page = paginate(await adverse(deps), ([volumeId]) => volumeId, wanted);
   return {
     entries: page.entries.map(([volumeId, conditions]) => healthMessage(volumeId, conditions)),
@@ -89,10 +90,7 @@ async function isReady(catalogue: AsyncCatalogue, volumeId: string): Promise<boo
   return (await catalogue.volumeById(volumeId))?.state === 'ready';
 }
 
-export function healthMessage(
-  volumeId: string,
-  conditions: readonly HealthEntry[],
-): ResponseMessage {
+export function healthMessage(volumeId: string, conditions: readonly HealthEntry[]): VolumeHealth {
   return {
     volume_id: volumeId,
     health_statuses: conditions.map(({ status, reason, message }) => ({ status, reason, message })),

@@ -11,7 +11,7 @@ import {
   requireFields,
   requireString,
 } from '../csi/fields.js';
-import type { RequestMessage, ResponseMessage, UnaryHandler } from '../csi/service.js';
+import type { RequestOf, ResponseOf, UnaryHandlers } from '../csi/service.js';
 import { readyVolume } from '../volumes/ready-volume.js';
 import { type VolumeView, viewForRelease } from '../volumes/volume-view.js';
 import { healthMessage } from './controller-health.js';
@@ -31,7 +31,7 @@ export interface NodeHealthDependencies extends HealthDependencies {
   pools: readonly string[];
 }
 
-export function nodeHealthRpcs(deps: NodeHealthDependencies): Record<string, UnaryHandler> {
+export function nodeHealthRpcs(deps: NodeHealthDependencies): UnaryHandlers<'Node'> {
   return {
     NodeGetVolumeHealth: (request) => getVolumeHealth(deps, request),
     NodeGetStorageHealth: (request) => getStorageHealth(deps, request),
@@ -48,11 +48,11 @@ export function nodeConditionOf(
 
 async function getVolumeHealth(
   deps: HealthDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
+  request: RequestOf<'NodeGetVolumeHealth'>,
+): Promise<ResponseOf<'NodeGetVolumeHealth'>> {
   requireFields(request, 'volume_id');
-  const volumeId = requireString(request['volume_id'], 'volume_id');
-  const paths = ['volume_publish_path', 'staging_target_path'].map(
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const paths = (['volume_publish_path', 'staging_target_path'] as const).map(
     (field) => [field, parsePath(request[field], field)] as const,
   );
   const volume = await readyVolume(deps.catalogue, volumeId);
@@ -84,9 +84,9 @@ async function storageOf(
 
 async function getStorageHealth(
   deps: NodeHealthDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
-  parseSecrets(request['secrets']);
+  request: RequestOf<'NodeGetStorageHealth'>,
+): Promise<ResponseOf<'NodeGetStorageHealth'>> {
+  parseSecrets(request.secrets);
   const look = new PoolProbe(deps);
   const conditions = await Promise.all(
     deps.pools.map(async (name) => poolConditions(name, await look.pool(name))),

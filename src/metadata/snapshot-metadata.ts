@@ -18,7 +18,7 @@ import {
   requirePresent,
   requireString,
 } from '../csi/fields.js';
-import type { MessageWriter, RequestMessage, Service, StreamContext } from '../csi/service.js';
+import type { MessageWriter, RequestOf, Service, StreamContext } from '../csi/service.js';
 import type { ScanSource } from '../native/addon.js';
 import type { ScanThreads } from '../native/scan-threads.js';
 import { type OperationLocks, shared, snapshotKey } from '../volumes/operation-locks.js';
@@ -32,13 +32,17 @@ export interface SnapshotMetadataDependencies {
   backendOf(pool: string): Backend;
 }
 
+type MetadataRequest = RequestOf<'GetMetadataAllocated'> | RequestOf<'GetMetadataDelta'>;
+
 /** Both RPCs ask for the same thing once their snapshots are known. */
 interface MetadataParams {
   startingOffset: bigint;
   maxResults: number;
 }
 
-export function createSnapshotMetadataService(deps: SnapshotMetadataDependencies): Service {
+export function createSnapshotMetadataService(
+  deps: SnapshotMetadataDependencies,
+): Service<'SnapshotMetadata'> {
   return {
     name: 'SnapshotMetadata',
     unary: {},
@@ -51,12 +55,12 @@ export function createSnapshotMetadataService(deps: SnapshotMetadataDependencies
 
 async function allocated(
   deps: SnapshotMetadataDependencies,
-  request: RequestMessage,
+  request: RequestOf<'GetMetadataAllocated'>,
   context: StreamContext,
   writer: MessageWriter,
 ): Promise<void> {
-  requirePresent(request['snapshot_id'], 'snapshot_id');
-  const snapshotId = requireString(request['snapshot_id'], 'snapshot_id');
+  requirePresent(request.snapshot_id, 'snapshot_id');
+  const snapshotId = requireString(request.snapshot_id, 'snapshot_id');
   await deps.locks.run([shared(snapshotKey(snapshotId))], async () => {
     const target = await findSnapshot(deps, snapshotId);
     const params = parseParams(request, target);
@@ -66,14 +70,14 @@ async function allocated(
 
 async function delta(
   deps: SnapshotMetadataDependencies,
-  request: RequestMessage,
+  request: RequestOf<'GetMetadataDelta'>,
   context: StreamContext,
   writer: MessageWriter,
 ): Promise<void> {
-  requirePresent(request['base_snapshot_id'], 'base_snapshot_id');
-  requirePresent(request['target_snapshot_id'], 'target_snapshot_id');
-  const baseId = requireString(request['base_snapshot_id'], 'base_snapshot_id');
-  const targetId = requireString(request['target_snapshot_id'], 'target_snapshot_id');
+  requirePresent(request.base_snapshot_id, 'base_snapshot_id');
+  requirePresent(request.target_snapshot_id, 'target_snapshot_id');
+  const baseId = requireString(request.base_snapshot_id, 'base_snapshot_id');
+  const targetId = requireString(request.target_snapshot_id, 'target_snapshot_id');
   const keys = [shared(snapshotKey(baseId)), shared(snapshotKey(targetId))];
   await deps.locks.run(keys, async () => {
     const base = await findBase(deps, baseId);
@@ -134,17 +138,17 @@ function assertOrdered(base: ScanBase, target: SnapshotRecord): void {
   }
 }
 
-function parseParams(request: RequestMessage, target: SnapshotRecord): MetadataParams {
-  const startingOffset = parseInt64(request['starting_offset'], 'starting_offset');
+function parseParams(request: MetadataRequest, target: SnapshotRecord): MetadataParams {
+  const startingOffset = parseInt64(request.starting_offset, 'starting_offset');
   if (startingOffset < 0n || startingOffset > target.sizeBytes) {
     throw CsiError.outOfRange(
       `starting_offset is ${startingOffset}: snapshot ${target.snapshotId} takes 0 to ${target.sizeBytes}`,
     );
   }
-  parseSecrets(request['secrets'], 'secrets');
+  parseSecrets(request.secrets, 'secrets');
   return {
     startingOffset,
-    maxResults: parseInt32NonNegative(request['max_results'], 'max_results'),
+    maxResults: parseInt32NonNegative(request.max_results, 'max_results'),
   };
 }
 

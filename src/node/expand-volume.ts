@@ -8,7 +8,7 @@
 
 import { CsiError, SystemError } from '../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
-import type { ResponseMessage } from '../csi/service.js';
+import type { ResponseOf } from '../csi/service.js';
 import type { CapacityRange, VolumeCapability } from '../domain/volume-capability.js';
 import { canGrowMounted } from '../host/growth.js';
 import { deviceSizeBytes } from '../native/block-device.js';
@@ -34,7 +34,7 @@ export async function expandVolume(
   deps: NodeDependencies,
   volume: VolumeRecord,
   { volumePath, range, capability }: Expansion,
-): Promise<ResponseMessage> {
+): Promise<ResponseOf<'NodeExpandVolume'>> {
   const view = await viewVolume(deps, volume);
   const found = await findUse(view, volumePath);
   if (found.kind !== 'mount' && found.kind !== 'block') {

@@ -26,7 +26,7 @@ import {
   requireString,
 } from '../csi/fields.js';
 import { isOrchestratorKey, podUidOf } from '../csi/orchestrator-keys.js';
-import type { CallContext, RequestMessage, ResponseMessage, Service } from '../csi/service.js';
+import type { CallContext, RequestOf, ResponseOf, Service } from '../csi/service.js';
 import { nodeSegment } from '../domain/topology.js';
 import type { VolumeCapability } from '../domain/volume-capability.js';
 import { assertMountFlags } from '../host/file-system-options.js';
@@ -44,7 +44,7 @@ import { releasePublication, unpublishUnknown } from './unpublish-volume.js';
 import { unstageUnknown, unstageVolume } from './unstage-volume.js';
 import { volumeStats } from './volume-stats.js';
 
-export function createNodeService(deps: NodeDependencies): Service {
+export function createNodeService(deps: NodeDependencies): Service<'Node'> {
   return {
     name: 'Node',
     unary: {
@@ -69,12 +69,12 @@ export function createNodeService(deps: NodeDependencies): Service {
 
 async function stage(
   deps: NodeDependencies,
-  request: RequestMessage,
+  request: RequestOf<'NodeStageVolume'>,
   context: CallContext,
-): Promise<ResponseMessage> {
+): Promise<ResponseOf<'NodeStageVolume'>> {
   requireFields(request, 'volume_id', 'staging_target_path', 'volume_capability');
-  const volumeId = requireString(request['volume_id'], 'volume_id');
-  const path = parsePath(request['staging_target_path'], 'staging_target_path');
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const path = parsePath(request.staging_target_path, 'staging_target_path');
   await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
     const volume = await readyVolume(deps.catalogue, volumeId);
     const stagingPath = requireAbsolutePath(path, 'staging_target_path');
@@ -85,10 +85,13 @@ async function stage(
   return {};
 }
 
-async function unstage(deps: NodeDependencies, request: RequestMessage): Promise<ResponseMessage> {
+async function unstage(
+  deps: NodeDependencies,
+  request: RequestOf<'NodeUnstageVolume'>,
+): Promise<ResponseOf<'NodeUnstageVolume'>> {
   requireFields(request, 'volume_id', 'staging_target_path');
-  const volumeId = requireString(request['volume_id'], 'volume_id');
-  const path = parsePath(request['staging_target_path'], 'staging_target_path');
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const path = parsePath(request.staging_target_path, 'staging_target_path');
   await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
     const volume = await known(deps, volumeId);
     const stagingPath = pathToClear(volume, volumeId, path, 'staging_target_path');
@@ -99,18 +102,21 @@ async function unstage(deps: NodeDependencies, request: RequestMessage): Promise
   return {};
 }
 
-async function publish(deps: NodeDependencies, request: RequestMessage): Promise<ResponseMessage> {
+async function publish(
+  deps: NodeDependencies,
+  request: RequestOf<'NodePublishVolume'>,
+): Promise<ResponseOf<'NodePublishVolume'>> {
   requireFields(request, 'volume_id', 'target_path', 'volume_capability');
-  const volumeId = requireString(request['volume_id'], 'volume_id');
-  const path = parsePath(request['target_path'], 'target_path');
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const path = parsePath(request.target_path, 'target_path');
   await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
     const volume = await readyVolume(deps.catalogue, volumeId);
     const targetPath = requireAbsolutePath(path, 'target_path');
     const resolvedPath = await resolveUsable(deps, targetPath, 'target_path');
-    const asked = parseBoolean(request['readonly'], 'readonly');
+    const asked = parseBoolean(request.readonly, 'readonly');
     const readOnly = asked || (await isPublishedReadOnly(deps, volumeId));
     const capability = parseServed(deps, volume, request);
-    const staging = parsePath(request['staging_target_path'], 'staging_target_path');
+    const staging = parsePath(request.staging_target_path, 'staging_target_path');
     if (staging === '') {
       throw CsiError.failedPrecondition(
         `staging_target_path is empty: volume ${volumeId} must be staged before it is published`,
@@ -118,7 +124,7 @@ async function publish(deps: NodeDependencies, request: RequestMessage): Promise
     }
     const stagingPath = requireAbsolutePath(staging, 'staging_target_path');
     const place = await stagingPlace(deps, volumeId, stagingPath);
-    const podUid = podUidOf(parseMap(request['volume_context'], 'volume_context'));
+    const podUid = podUidOf(parseMap(request.volume_context, 'volume_context'));
     const use = { volumeId, stagingPath, capability, readOnly, podUid };
     await publishVolume(deps, volume, { targetPath, resolvedPath, ...use }, place);
   });
@@ -127,11 +133,11 @@ async function publish(deps: NodeDependencies, request: RequestMessage): Promise
 
 async function unpublish(
   deps: NodeDependencies,
-  request: RequestMessage,
-): Promise<ResponseMessage> {
+  request: RequestOf<'NodeUnpublishVolume'>,
+): Promise<ResponseOf<'NodeUnpublishVolume'>> {
   requireFields(request, 'volume_id', 'target_path');
-  const volumeId = requireString(request['volume_id'], 'volume_id');
-  const path = parsePath(request['target_path'], 'target_path');
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const path = parsePath(request.target_path, 'target_path');
   await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
     const volume = await known(deps, volumeId);
     const targetPath = pathToClear(volume, volumeId, path, 'target_path');
@@ -142,24 +148,30 @@ async function unpublish(
   return {};
 }
 
-async function stats(deps: NodeDependencies, request: RequestMessage): Promise<ResponseMessage> {
+async function stats(
+  deps: NodeDependencies,
+  request: RequestOf<'NodeGetVolumeStats'>,
+): Promise<ResponseOf<'NodeGetVolumeStats'>> {
   requireFields(request, 'volume_id', 'volume_path');
-  const volumeId = requireString(request['volume_id'], 'volume_id');
-  const path = parsePath(request['volume_path'], 'volume_path');
-  parsePath(request['staging_target_path'], 'staging_target_path');
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const path = parsePath(request.volume_path, 'volume_path');
+  parsePath(request.staging_target_path, 'staging_target_path');
   return volumeStats(deps, await readyVolume(deps.catalogue, volumeId), path);
 }
 
-async function expand(deps: NodeDependencies, request: RequestMessage): Promise<ResponseMessage> {
+async function expand(
+  deps: NodeDependencies,
+  request: RequestOf<'NodeExpandVolume'>,
+): Promise<ResponseOf<'NodeExpandVolume'>> {
   requireFields(request, 'volume_id', 'volume_path');
-  const volumeId = requireString(request['volume_id'], 'volume_id');
-  const volumePath = parsePath(request['volume_path'], 'volume_path');
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const volumePath = parsePath(request.volume_path, 'volume_path');
   return deps.locks.run([volumeKey(volumeId)], async () => {
     const volume = await readyVolume(deps.catalogue, volumeId);
-    parseSecrets(request['secrets']);
-    parsePath(request['staging_target_path'], 'staging_target_path');
-    const range = parseCapacityRange(request['capacity_range'], 'capacity_range');
-    const capability = parseOptionalCapability(request['volume_capability']);
+    parseSecrets(request.secrets);
+    parsePath(request.staging_target_path, 'staging_target_path');
+    const range = parseCapacityRange(request.capacity_range, 'capacity_range');
+    const capability = parseOptionalCapability(request.volume_capability);
     return expandVolume(deps, volume, { volumePath, range, capability });
   });
 }
@@ -193,17 +205,17 @@ function pathToClear(
 function parseServed(
   deps: NodeDependencies,
   volume: VolumeRecord,
-  request: RequestMessage,
+  request: RequestOf<'NodeStageVolume'> | RequestOf<'NodePublishVolume'>,
 ): VolumeCapability {
-  parseSecrets(request['secrets']);
-  parseMap(request['publish_context'], 'publish_context');
-  const context = ownKeys(parseMap(request['volume_context'], 'volume_context'));
+  parseSecrets(request.secrets);
+  parseMap(request.publish_context, 'publish_context');
+  const context = ownKeys(parseMap(request.volume_context, 'volume_context'));
   if (!isDeepStrictEqual(context, { ...deps.volumeContext(volume) })) {
     throw CsiError.invalidArgument(
       `volume_context is not the one volume ${volume.volumeId} was created with`,
     );
   }
-  const capability = parseVolumeCapability(request['volume_capability'], 'volume_capability');
+  const capability = parseVolumeCapability(request.volume_capability, 'volume_capability');
   const reason = unsupportedReason(capability);
   if (reason !== null) {
     throw CsiError.failedPrecondition(

@@ -11,7 +11,8 @@ import type { BigIntStatsFs } from 'node:fs';
 import { CsiError } from '../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { hasVolumeCondition } from '../csi/capabilities.js';
-import type { ResponseMessage } from '../csi/service.js';
+import type { VolumeUsage } from '../csi/messages.js';
+import type { ResponseOf } from '../csi/service.js';
 import { askFileSystem } from '../host/file-system-answer.js';
 import { topMount } from '../host/mounter.js';
 import { deviceSizeBytes } from '../native/block-device.js';
@@ -26,7 +27,7 @@ export async function volumeStats(
   deps: NodeDependencies,
   volume: VolumeRecord,
   volumePath: string,
-): Promise<ResponseMessage> {
+): Promise<ResponseOf<'NodeGetVolumeStats'>> {
   const view = await viewForRelease(deps, volume);
   const use = await findRemainingUse(view, volumePath);
   if (use === null) throw notThere(volume, volumePath);
@@ -43,7 +44,7 @@ export async function volumeStats(
 }
 
 /** The kubelet throws a condition away that comes without any usage. */
-function sizeAlone({ sizeBytes }: VolumeRecord): ResponseMessage[] {
+function sizeAlone({ sizeBytes }: VolumeRecord): VolumeUsage[] {
   return [{ unit: 'BYTES', total: sizeBytes.toString() }];
 }
 
@@ -51,7 +52,7 @@ function sizeAlone({ sizeBytes }: VolumeRecord): ResponseMessage[] {
  * Null if the mount is gone meanwhile: these would be the figures of the directory below. Empty if
  * the file system does not answer.
  */
-async function usageOf({ kind, entry }: Use): Promise<ResponseMessage[] | null> {
+async function usageOf({ kind, entry }: Use): Promise<VolumeUsage[] | null> {
   const { mountPoint, mountId } = entry;
   if (kind === 'block') {
     const total = await deviceSizeBytes(mountPoint);
@@ -70,7 +71,7 @@ function notThere(volume: VolumeRecord, volumePath: string): CsiError {
   );
 }
 
-function usageMessages(space: BigIntStatsFs): ResponseMessage[] {
+function usageMessages(space: BigIntStatsFs): VolumeUsage[] {
   const { bsize, blocks, bfree, bavail, files, ffree } = space;
   return [
     {

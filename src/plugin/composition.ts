@@ -18,7 +18,7 @@ import type { Config, Mode } from '../config/config.js';
 import { createControllerService } from '../controller/controller.js';
 import { createGroupControllerService } from '../controller/group-controller.js';
 import { hasVolumeCondition } from '../csi/capabilities.js';
-import { type Service, type ServiceName, withRpcs } from '../csi/service.js';
+import { type AnyService, type ServiceName, withRpcs } from '../csi/service.js';
 import { nodeKey } from '../domain/identifiers.js';
 import { controllerHealthRpcs, storageConditionOf } from '../health/controller-health.js';
 import { nodeConditionOf, nodeHealthRpcs } from '../health/node-health.js';
@@ -42,7 +42,7 @@ import { startBackends } from './pools-start.js';
 
 export interface Composition {
   /** All services but Identity. Those that the mode leaves out are absent. */
-  readonly services: readonly Service[];
+  readonly services: readonly AnyService[];
   /**
    * Resolves if the plugin works; throws a CsiError FAILED_PRECONDITION that says what is broken.
    * Called for every Probe.
@@ -122,12 +122,8 @@ async function compose(
     logger.error({ unknown }, refuseChange('every change', unknown).message);
   }
   const parts = { catalogue, native, scanThreads, registry, locks, retainedBases };
-  const health = healthRpcs(config, parts);
-  const services = createServices(config, parts).map((service) =>
-    withRpcs(service, health[service.name] ?? {}),
-  );
   return {
-    services: services
+    services: createServices(config, parts)
       .filter(({ name }) => !LEFT_OUT[config.mode].includes(name))
       .map((service) => guarded(service, unknown)),
     health: async () => {
@@ -168,7 +164,7 @@ interface Parts {
   retainedBases: RetainedBases;
 }
 
-function createServices(config: Config, parts: Parts): Service[] {
+function createServices(config: Config, parts: Parts): AnyService[] {
   const { catalogue, native, scanThreads, registry, locks, retainedBases } = parts;
   const backendOf = (pool: string) => registry.owning(pool);
   const { controllerPublish } = config;
@@ -182,28 +178,18 @@ function createServices(config: Config, parts: Parts): Service[] {
     volumeContext: () => ({}),
     conditionOf: nodeConditionOf(seen),
   };
+  const controller = createControllerService({
+    ...{ config, catalogue, locks, registry, volumes, snapshots },
+    applySettings: (volume) => applyVolumeSettings(node, volume),
+    ...(hasVolumeCondition(config) ? { conditionOf: storageConditionOf(seen) } : {}),
+  });
+  const pools = config.pools.map(({ name }) => name);
   return [
-    createControllerService({
-      ...{ config, catalogue, locks, registry, volumes, snapshots },
-      applySettings: (volume) => applyVolumeSettings(node, volume),
-      ...(hasVolumeCondition(config)
-        ? { conditionOf: storageConditionOf({ catalogue, backendOf }) }
-        : {}),
-    }),
+    withRpcs(controller, controllerHealthRpcs(seen)),
     createGroupControllerService({ config, groups: new GroupManager(managers) }),
-    createNodeService(node),
+    withRpcs(createNodeService(node), nodeHealthRpcs({ ...seen, pools })),
     createSnapshotMetadataService({ catalogue, locks, scanThreads, backendOf }),
   ];
-}
-
-/** They need nothing of the services they belong to. */
-function healthRpcs(
-  config: Config,
-  { catalogue, registry }: Pick<Parts, 'catalogue' | 'registry'>,
-): Partial<Record<ServiceName, Service['unary']>> {
-  const deps = { catalogue, backendOf: (pool: string) => registry.owning(pool) };
-  const pools = config.pools.map(({ name }) => name);
-  return { Controller: controllerHealthRpcs(deps), Node: nodeHealthRpcs({ ...deps, pools }) };
 }
 
 /** One line a start; a difference is a warning, because a person has to look at it. */

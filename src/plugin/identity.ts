@@ -13,7 +13,7 @@ export interface IdentityOptions extends CapabilitySettings {
   health(): Promise<'starting' | 'ready'>;
 }
 
-export function createIdentityService(options: IdentityOptions): Service {
+export function createIdentityService(options: IdentityOptions): Service<'Identity'> {
   return {
     name: 'Identity',
     unary: {

@@ -13,7 +13,7 @@ import { CallRegistry } from '../csi/calls.js';
 import { createUnaryHandler } from '../csi/handler.js';
 import { CSI_PACKAGE, csiProto, servedServices } from '../csi/proto.js';
 import { requestDecoder } from '../csi/request-decoder.js';
-import type { RequestMessage, ResponseMessage, Service, ServiceName } from '../csi/service.js';
+import type { AnyService, AnyStreamHandler, AnyUnaryHandler, ServiceName } from '../csi/service.js';
 import { createStreamHandler, type StreamLimits } from '../csi/stream.js';
 import { StreamPlaces } from '../csi/stream-places.js';
 import { Connections } from './connections.js';
@@ -41,7 +41,7 @@ export interface PluginServer {
   /** Binds the socket. Calls of services not given yet wait for them. Throws StartError. */
   start(): Promise<void>;
   /** Adds the services that took time to start. What is absent from then on is UNIMPLEMENTED. */
-  open(services: readonly Service[]): void;
+  open(services: readonly AnyService[]): void;
   /** Refuses new calls, waits for those in flight, and cuts them off after the grace time. */
   stop(): Promise<StopResult>;
   /** Cuts off all calls at once; a stop that is under way then ends. */
@@ -55,7 +55,7 @@ export type CallLimits = Pick<
 
 export interface PluginServerOptions {
   /** What is served from the first moment on. */
-  services: readonly Service[];
+  services: readonly AnyService[];
   config: Pick<Config, 'socketPath' | 'socketMode' | 'shutdownGraceMs'> & CallLimits;
   logger: Logger;
   /** How long a call waits for services that are still starting. */
@@ -72,7 +72,7 @@ class GrpcPluginServer implements PluginServer {
   readonly #config: PluginServerOptions['config'];
   readonly #log: Logger;
   readonly #calls: CallRegistry;
-  readonly #services = new Map<ServiceName, Service>();
+  readonly #services = new Map<ServiceName, AnyService>();
   readonly #streamLimits: StreamLimits;
   readonly #connections: Connections;
   // Channelz stays on: without it grpc-js (1.14.7) loses track of its connections, and forceShutdown
@@ -125,7 +125,7 @@ class GrpcPluginServer implements PluginServer {
     await chmod(socketPath, socketMode);
   }
 
-  open(services: readonly Service[]): void {
+  open(services: readonly AnyService[]): void {
     for (const service of services) this.#services.set(service.name, service);
     this.#isOpen = true;
     this.#settled.abort();
@@ -174,10 +174,10 @@ class GrpcPluginServer implements PluginServer {
       const rpc = { service: name, name: rpcName, requestType };
       const handler = definition.responseStream
         ? createStreamHandler(rpc, this.#calls, this.#streamLimits, (signal) =>
-            this.#find(name, rpcName, signal, (found) => found.streams),
+            this.#find<AnyStreamHandler>(name, rpcName, signal, (found) => found.streams),
           )
         : createUnaryHandler({ ...rpc, encode: encoderOf(definition) }, this.#calls, (signal) =>
-            this.#find(name, rpcName, signal, (found) => found.unary),
+            this.#find<AnyUnaryHandler>(name, rpcName, signal, (found) => found.unary),
           );
       this.#grpc.register(
         definition.path,
@@ -197,7 +197,7 @@ class GrpcPluginServer implements PluginServer {
     name: ServiceName,
     rpc: string,
     signal: AbortSignal,
-    table: (service: Service) => Readonly<Record<string, Handler>>,
+    table: (service: AnyService) => Readonly<Record<string, Handler>>,
   ): Promise<Handler> {
     if (!this.#services.has(name) && !this.#isOpen) {
       const awaited = AbortSignal.any([signal, this.#settled.signal]);
@@ -228,9 +228,7 @@ async function within(
   return withTimeout(ended, ms, () => false, cutShort);
 }
 
-function encoderOf(
-  definition: MethodDefinition<RequestMessage, ResponseMessage>,
-): (response: ResponseMessage) => Buffer {
+function encoderOf(definition: MethodDefinition<object, object>): (response: object) => Buffer {
   return (response) => definition.responseSerialize(response);
 }
 

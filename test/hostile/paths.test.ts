@@ -15,6 +15,7 @@ import {
   blockCapability,
   mountCapability,
   type NodeFixture,
+  type NodeRpc,
   useNode,
 } from '../integration/node-fixture.js';
 import { rejectsWith } from '../support/expect-status.js';
@@ -40,7 +41,7 @@ const RELEASE = [
 ] as const;
 
 /** Whatever the answer is. */
-async function call(rpc: string, request: Record<string, unknown>): Promise<void> {
+async function call(rpc: NodeRpc, request: Record<string, unknown>): Promise<void> {
   await node.call(rpc, request).catch(() => undefined);
 }
 
@@ -139,7 +140,7 @@ rootTest(
         const answer = node.call(rpc, { volume_id, [field]: path });
         await rejectsWith(answer, 'INVALID_ARGUMENT', pattern(field));
       }
-      for (const rpc of ['NodeGetVolumeStats', 'NodeExpandVolume']) {
+      for (const rpc of ['NodeGetVolumeStats', 'NodeExpandVolume'] as const) {
         await rejectsWith(node.call(rpc, { volume_id, volume_path: path }), 'NOT_FOUND');
       }
     }

@@ -12,7 +12,7 @@ import {
 import { connect, type Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { RequestMessage } from '../../src/csi/service.js';
+import type { DecodedMessage } from '../../src/csi/request-decoder.js';
 import {
   defer,
   fakeService,
@@ -235,7 +235,7 @@ test('H12: a call more than the limit is UNAVAILABLE, but not one that asks for 
 
 test('H12: requests in flight are bounded by their size together', async (t) => {
   const going = defer();
-  const held: RequestMessage[] = [];
+  const held: DecodedMessage[] = [];
   const controller = fakeService('Controller', {
     unary: {
       CreateVolume: async (request) => {

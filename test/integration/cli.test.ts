@@ -4,11 +4,12 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, StatusCode, type StatusName } from '../../src/base/errors.js';
-import type { RequestMessage, StreamHandler } from '../../src/csi/service.js';
+import type { DecodedMessage } from '../../src/csi/request-decoder.js';
 import { endOf, runCommand, startCommand } from '../support/command.js';
 import { eventually } from '../support/eventually.js';
 import { seededRandom } from '../support/random.js';
 import {
+  type FakeStream,
   fakeService,
   frame,
   makeServer,
@@ -21,11 +22,11 @@ import {
 
 const CAPACITY = 2n ** 40n;
 
-function serving(t: TestContext, handler: StreamHandler): Promise<TestServer> {
+function serving(t: TestContext, handler: FakeStream): Promise<TestServer> {
   return startServer(t, { services: [metadataService(handler)] });
 }
 
-function metadataService(handler: StreamHandler) {
+function metadataService(handler: FakeStream) {
   return fakeService('SnapshotMetadata', {
     streams: { GetMetadataAllocated: handler, GetMetadataDelta: handler },
   });
@@ -35,12 +36,12 @@ const ROWS: readonly Row[] = [
   [0, 4096],
   [2n ** 39n, 1536],
 ];
-const sendRows: StreamHandler = async (_request, _context, writer) => {
+const sendRows: FakeStream = async (_request, _context, writer) => {
   await writer.send(frame(CAPACITY, ROWS));
 };
 
 test('allocated asks for one snapshot and prints its ranges as a table', async (t) => {
-  const seen: RequestMessage[] = [];
+  const seen: DecodedMessage[] = [];
   const { endpoint } = await serving(t, async (request, context, writer) => {
     seen.push(request);
     await sendRows(request, context, writer);
@@ -63,7 +64,7 @@ test('allocated asks for one snapshot and prints its ranges as a table', async (
 });
 
 test('delta asks for two snapshots and hands its options on', async (t) => {
-  const seen: RequestMessage[] = [];
+  const seen: DecodedMessage[] = [];
   const { endpoint } = await serving(t, async (request, context, writer) => {
     seen.push(request);
     await sendRows(request, context, writer);
@@ -197,7 +198,7 @@ test('help and version are exit code 0, and help names every exit code', async (
 });
 
 /** Rows for ever, in messages of 1000. */
-const endless: StreamHandler = async (request, context, writer) => {
+const endless: FakeStream = async (request, context, writer) => {
   let at = BigInt(String(request['starting_offset']));
   try {
     for (;;) {
@@ -264,7 +265,7 @@ function cutList(seedLabel: string) {
     at = offset + size;
   }
   const text = oracle.map(([offset, size]) => `${offset},${size}\n`).join('');
-  const handler: StreamHandler = async (request, _context, writer) => {
+  const handler: FakeStream = async (request, _context, writer) => {
     const start = BigInt(String(request['starting_offset']));
     const rest = oracle
       .filter(([offset, size]) => offset + size > start)
@@ -305,7 +306,7 @@ test('a list survives the plugin being killed and started again', async (t) => {
   const directory = temporaryDirectory(t);
   const total = 300;
   const rowAt = (index: number): Row => [index * 8192, 4096];
-  const handlerUntil = (stopAt: number): StreamHandler => {
+  const handlerUntil = (stopAt: number): FakeStream => {
     return async (request, context, writer) => {
       const first = Math.ceil(Number(request['starting_offset']) / 8192);
       for (let index = first; index < total; index += 1) {

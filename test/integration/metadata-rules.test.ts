@@ -15,6 +15,7 @@ import { blockCapability, type Message } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { assertSound } from '../support/metadata-check.js';
 import { seededRandom } from '../support/random.js';
+import { received } from '../support/received-request.js';
 import { snapshotRecord, volumeRecord } from '../support/records.js';
 import { runPlugin } from '../support/running-plugin.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
@@ -189,9 +190,9 @@ test('SM12: a snapshot that was not cut to the end is FAILED_PRECONDITION', asyn
     scanThreads: new ScanThreads({ fill: () => assert.fail('nothing is scanned') }, 1),
     backendOf: () => new MemoryBackend(),
   });
-  const call = service.streams['GetMetadataAllocated'];
+  const call = service.streams.GetMetadataAllocated;
   const writer = { send: () => assert.fail('nothing is sent') };
-  const request = { snapshot_id: half.snapshotId };
+  const request = received('GetMetadataAllocated', { snapshot_id: half.snapshotId });
   const context = { note: () => undefined, ...patientTurn() };
   await rejectsWith(
     (async () => call?.(request, context, writer))(),

@@ -8,11 +8,17 @@ import { after, before } from 'node:test';
 import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
 import { type OpenCatalogue, openCatalogue } from '../../src/catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../../src/catalogue/records.js';
-import type { ResponseMessage, Service } from '../../src/csi/service.js';
+import type {
+  AnyUnaryHandler,
+  CallContext,
+  Service,
+  UnaryHandlers,
+} from '../../src/csi/service.js';
 import { NativePool } from '../../src/native/pool.js';
 import type { NodeConfig, NodeDependencies } from '../../src/node/dependencies.js';
 import { createNodeService } from '../../src/node/node.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
+import { received } from '../support/received-request.js';
 import { MIB, volumeRecord } from '../support/records.js';
 import {
   loopsBelow,
@@ -86,6 +92,8 @@ export async function openNode(workspace: Workspace): Promise<NodeFixture> {
   return new NodeFixture(workspace, catalogue, backend, native);
 }
 
+export type NodeRpc = keyof UnaryHandlers<'Node'>;
+
 export class NodeFixture {
   readonly locks = new OperationLocks();
   /** What calls added to their log lines. */
@@ -96,7 +104,7 @@ export class NodeFixture {
   config: NodeConfig;
   conditionOf?: NonNullable<NodeDependencies['conditionOf']>;
   readonly deps: NodeDependencies;
-  readonly #service: Service;
+  readonly #service: Service<'Node'>;
 
   constructor(
     readonly workspace: Workspace,
@@ -136,11 +144,11 @@ export class NodeFixture {
     await this.native.close();
   }
 
-  async call(rpc: string, request: Message): Promise<ResponseMessage> {
-    const handler = this.#service.unary[rpc];
+  async call(rpc: NodeRpc, request: Message): Promise<Record<string, unknown>> {
+    const handler: AnyUnaryHandler | undefined = this.#service.unary[rpc];
     if (handler === undefined) throw new Error(`${rpc} is not served`);
-    const answer = await handler(request, { note: (fields) => this.notes.push(fields) });
-    return answer as ResponseMessage;
+    const context: CallContext = { note: (fields) => this.notes.push(fields) };
+    return (await handler(received(rpc, request) as never, context)) as Record<string, unknown>;
   }
 
   async makeVolume(fields: Partial<VolumeRecord> = {}): Promise<VolumeRecord> {

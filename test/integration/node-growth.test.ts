@@ -12,6 +12,7 @@ import type { NodeDependencies } from '../../src/node/dependencies.js';
 import { growMounted } from '../../src/node/growth.js';
 import { createNodeService } from '../../src/node/node.js';
 import { rejectsWith } from '../support/expect-status.js';
+import { received } from '../support/received-request.js';
 import { MIB, mountOf } from '../support/records.js';
 import { test as rootTest } from '../support/running-plugin.js';
 import { mountCapability, type NodeFixture, useNode, XFS_SIZE } from './node-fixture.js';
@@ -72,15 +73,15 @@ function refusing(code: string): NodeDependencies {
  * the kernel has to grow it the full pool would keep it from being mounted: there a stub has no room.
  */
 async function stageWithoutRoom(volume: VolumeRecord, type: FileSystem): Promise<void> {
-  const request = {
+  const request = received('NodeStageVolume', {
     volume_id: volume.volumeId,
     staging_target_path: node.stagingPath(volume.volumeId),
     volume_capability: mountCapability(type),
-  };
+  });
   const service = createNodeService(refusing('ENOSPC'));
   const stage = async (): Promise<void> => {
     try {
-      await service.unary['NodeStageVolume']?.(request, { note: () => undefined });
+      await service.unary.NodeStageVolume?.(request, { note: () => undefined });
     } catch (thrown) {
       throw CsiError.from(thrown);
     }
@@ -163,13 +164,13 @@ rootTest(
     await node.stage(volume, mountCapability('xfs'));
     for (const code of ['ENOSPC', 'EIO', 'EBUSY', 'EOPNOTSUPP', 'EPERM', 'ESTALE']) {
       const notes: object[] = [];
-      const request = {
+      const request = received('NodeStageVolume', {
         volume_id: volume.volumeId,
         staging_target_path: node.stagingPath(volume.volumeId),
         volume_capability: mountCapability('xfs'),
-      };
+      });
       const service = createNodeService(refusing(code));
-      await service.unary['NodeStageVolume']?.(request, { note: (fields) => notes.push(fields) });
+      await service.unary.NodeStageVolume?.(request, { note: (fields) => notes.push(fields) });
       assert.match(JSON.stringify(notes), /growthFailure.*as a stub says/);
     }
     await node.unstage(volume);

@@ -13,6 +13,7 @@ import type { NodeDependencies } from '../../src/node/dependencies.js';
 import { createNodeService } from '../../src/node/node.js';
 import { applyVolumeSettings } from '../../src/node/volume-settings.js';
 import { rejectsWith } from '../support/expect-status.js';
+import { received } from '../support/received-request.js';
 import { test as rootTest } from '../support/running-plugin.js';
 import { blockCapability, mountCapability, type NodeFixture, useNode } from './node-fixture.js';
 
@@ -109,12 +110,12 @@ rootTest('a setting that cannot be had fails the stage and leaves nothing behind
     },
   };
   const service = createNodeService({ ...node.deps, native } as NodeDependencies);
-  const staged = service.unary['NodeStageVolume']?.(
-    {
+  const staged = service.unary.NodeStageVolume?.(
+    received('NodeStageVolume', {
       volume_id: volume.volumeId,
       staging_target_path: node.stagingPath(volume.volumeId),
       volume_capability: blockCapability(),
-    },
+    }),
     { note: () => undefined },
   );
   await rejectsWith(Promise.resolve(staged), 'FAILED_PRECONDITION', /loopDirectIo false cannot be/);

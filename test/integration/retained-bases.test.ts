@@ -2,12 +2,13 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, beforeEach, test } from 'node:test';
 import type { SnapshotRecord, VolumeRecord } from '../../src/catalogue/records.js';
-import type { MessageWriter } from '../../src/csi/service.js';
+import type { AnyStreamHandler, MessageWriter } from '../../src/csi/service.js';
 import { createSnapshotMetadataService } from '../../src/metadata/snapshot-metadata.js';
 import { NativePool } from '../../src/native/pool.js';
 import { ScanThreads } from '../../src/native/scan-threads.js';
 import type { Range } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
+import { received } from '../support/received-request.js';
 import { patientTurn } from '../support/turn.js';
 import { decodeFrames } from '../support/wire.js';
 import { type Managers, openManagers } from '../unit/volumes/manager-fixture.js';
@@ -41,10 +42,10 @@ async function call(
   const backendOf = (pool: string) => registry.owning(pool);
   const service = createSnapshotMetadataService({ catalogue, locks, scanThreads, backendOf });
   const ranges: Range[] = [];
-  const handler = service.streams[rpc];
+  const handler: AnyStreamHandler | undefined = service.streams[rpc];
   assert.ok(handler !== undefined);
   const context = { note: () => undefined, ...patientTurn() };
-  await handler({ starting_offset: '0', max_results: 0, ...request }, context, {
+  await handler(received(rpc, request) as never, context, {
     send: async (chunk) => {
       ranges.push(...decodeFrames(chunk).flatMap((message) => message.ranges));
       await send(chunk);

@@ -9,7 +9,14 @@ import type { CsiError } from '../../src/base/errors.js';
 import { createLogger } from '../../src/base/logger.js';
 import type { Call } from '../../src/csi/calls.js';
 import { CSI_PACKAGE, clientServices, csiProto } from '../../src/csi/proto.js';
-import type { CallContext, Service, ServiceName } from '../../src/csi/service.js';
+import type { DecodedMessage } from '../../src/csi/request-decoder.js';
+import type {
+  AnyService,
+  CallContext,
+  MessageWriter,
+  ServiceName,
+  StreamContext,
+} from '../../src/csi/service.js';
 import { type CallLimits, createPluginServer, type PluginServer } from '../../src/plugin/server.js';
 import { CsiClient } from '../support/csi-client.js';
 
@@ -29,7 +36,7 @@ export interface TestServer {
 }
 
 export interface TestServerOptions {
-  services?: Service[];
+  services?: AnyService[];
   graceMs?: number;
   limits?: Partial<CallLimits>;
   socketMode?: number;
@@ -98,8 +105,19 @@ export async function untilCutOff(context: CallContext): Promise<CsiError> {
   return signal.reason as CsiError;
 }
 
-export function fakeService(name: ServiceName, handlers: Partial<Service>): Service {
-  return { name, unary: {}, streams: {}, ...handlers };
+/** Handlers of whatever RPCs: what they take and return is up to the test. */
+export type FakeHandler = (request: DecodedMessage, context: CallContext) => Promise<object>;
+export type FakeStream = (
+  request: DecodedMessage,
+  context: StreamContext,
+  writer: MessageWriter,
+) => Promise<void>;
+
+export function fakeService(
+  name: ServiceName,
+  handlers: { unary?: Record<string, FakeHandler>; streams?: Record<string, FakeStream> },
+): AnyService {
+  return { name, unary: {}, streams: {}, ...handlers } as AnyService;
 }
 
 /** One message of a list with its length prefix, as native code makes them. */

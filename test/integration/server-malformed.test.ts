@@ -1,7 +1,7 @@
 /** Requests whose bytes are no message of their type: refused in CSI's words, and logged like any call. */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import type { RequestMessage } from '../../src/csi/service.js';
+import type { DecodedMessage } from '../../src/csi/request-decoder.js';
 import { allRpcs, encodeMessage, RawConnection } from '../support/raw-call.js';
 import { refused } from '../support/refusal.js';
 import { fakeService, startServer, type TestServer } from './server-fixture.js';
@@ -9,17 +9,17 @@ import { fakeService, startServer, type TestServer } from './server-fixture.js';
 interface Probed extends TestServer {
   connection: RawConnection;
   /** What has reached a handler. */
-  handled: RequestMessage[];
+  handled: DecodedMessage[];
 }
 
 async function start(t: TestContext): Promise<Probed> {
-  const handled: RequestMessage[] = [];
+  const handled: DecodedMessage[] = [];
   const unary = Object.fromEntries(
     allRpcs()
       .filter(({ service, isStream }) => service === 'Controller' && !isStream)
       .map(({ name }) => [
         name,
-        async (request: RequestMessage) => {
+        async (request: DecodedMessage) => {
           handled.push(request);
           return {};
         },

@@ -16,7 +16,8 @@ import { test } from 'node:test';
 import * as grpc from '@grpc/grpc-js';
 import { CsiError } from '../../src/base/errors.js';
 import { CSI_PACKAGE, clientServices, csiProto } from '../../src/csi/proto.js';
-import type { CallContext, RequestMessage, ServiceName } from '../../src/csi/service.js';
+import type { DecodedMessage } from '../../src/csi/request-decoder.js';
+import type { CallContext, ServiceName } from '../../src/csi/service.js';
 import { StartError } from '../../src/plugin/server.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
@@ -279,7 +280,7 @@ function slowController(obeys: boolean) {
   const release = defer();
   const service = fakeService('Controller', {
     unary: {
-      DeleteVolume: async (_request: RequestMessage, given: CallContext) => {
+      DeleteVolume: async (_request: DecodedMessage, given: CallContext) => {
         started.resolve();
         const cutOff = new Promise<never>((_, reject) => {
           if (obeys) void untilCutOff(given).then(reject);

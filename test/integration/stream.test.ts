@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type * as grpc from '@grpc/grpc-js';
 import { CsiError } from '../../src/base/errors.js';
-import type { CallContext, MessageWriter, Service } from '../../src/csi/service.js';
+import type { AnyService, CallContext, MessageWriter } from '../../src/csi/service.js';
 import type { CsiClient, Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
@@ -23,7 +23,7 @@ const CAPACITY = 2n ** 50n;
 
 type Send = (writer: MessageWriter, context: CallContext) => Promise<void>;
 
-function streaming(send: Send): Service {
+function streaming(send: Send): AnyService {
   return fakeService('SnapshotMetadata', {
     streams: { GetMetadataAllocated: (_request, context, writer) => send(writer, context) },
   });

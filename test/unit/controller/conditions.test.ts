@@ -4,11 +4,11 @@ import { afterEach, beforeEach, type TestContext, test } from 'node:test';
 import { CsiError } from '../../../src/base/errors.js';
 import type { ControllerDependencies } from '../../../src/controller/dependencies.js';
 import { getVolume, listVolumes } from '../../../src/controller/lists.js';
-import type { ResponseMessage } from '../../../src/csi/service.js';
 import { storageConditionOf } from '../../../src/health/controller-health.js';
 import { PoolProbe } from '../../../src/health/storage-observations.js';
 import type { VolumeCondition } from '../../../src/health/volume-health.js';
 import { VolumeManager } from '../../../src/volumes/volume-manager.js';
+import { received } from '../../support/received-request.js';
 import { type Managers, openManagers } from '../volumes/manager-fixture.js';
 
 const HEALTHY: VolumeCondition = { abnormal: false, message: 'the volume is healthy' };
@@ -36,7 +36,7 @@ beforeEach(async () => {
 afterEach(() => managers.close());
 
 async function listed(): Promise<VolumeCondition[]> {
-  const { entries } = (await listVolumes(deps, {})) as ResponseMessage;
+  const { entries } = (await listVolumes(deps, received('ListVolumes'))) as { entries: unknown };
   return (entries as { status: { volume_condition: VolumeCondition } }[]).map(
     ({ status }) => status.volume_condition,
   );
@@ -102,9 +102,9 @@ test('a pool that dies while a list is made is waited for by few of its volumes'
 test('a volume that is being deleted meanwhile is not told as lost', async () => {
   const volume = await managers.volume();
   const { backend } = managers;
-  const request = { volume_id: volume.volumeId };
+  const request = received('ControllerGetVolume', { volume_id: volume.volumeId });
   const conditionOfOne = async (): Promise<unknown> =>
-    ((await getVolume(deps, request))['status'] as Record<string, unknown>)['volume_condition'];
+    (await getVolume(deps, request)).status?.volume_condition;
   const { condition } = backend;
   await backend.deleteVolume(volume.volumeId);
   const lost = {

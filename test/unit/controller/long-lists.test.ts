@@ -3,8 +3,9 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import type { ControllerDependencies } from '../../../src/controller/dependencies.js';
 import { listSnapshots, listVolumes } from '../../../src/controller/lists.js';
-import { type ResponseMessage, ResponseParts } from '../../../src/csi/service.js';
+import { type ResponseOf, ResponseParts } from '../../../src/csi/service.js';
 import { VolumeManager } from '../../../src/volumes/volume-manager.js';
+import { received } from '../../support/received-request.js';
 import { snapshotRecord, volumeRecord } from '../../support/records.js';
 import { type Managers, openManagers } from '../volumes/manager-fixture.js';
 
@@ -55,40 +56,39 @@ beforeEach(async () => {
 });
 afterEach(() => managers.close());
 
-async function partsOf(answer: ResponseMessage | ResponseParts): Promise<ResponseMessage[]> {
+async function partsOf<Response>(answer: Response | ResponseParts<Response>): Promise<Response[]> {
   if (!(answer instanceof ResponseParts)) return [answer];
-  const parts: ResponseMessage[] = [];
+  const parts: Response[] = [];
   for await (const part of answer.parts) parts.push(part);
   return parts;
 }
 
-function idsOf(parts: readonly ResponseMessage[]): string[] {
-  const entries = parts.flatMap(
-    (part) => part['entries'] as { snapshot: { snapshot_id: string } }[],
-  );
-  return entries.map(({ snapshot }) => snapshot.snapshot_id);
+async function snapshotParts(fields: object): Promise<ResponseOf<'ListSnapshots'>[]> {
+  return partsOf(await listSnapshots(deps, received('ListSnapshots', fields)));
+}
+
+function idsOf(parts: readonly ResponseOf<'ListSnapshots'>[]): (string | undefined)[] {
+  return parts.flatMap(({ entries = [] }) => entries.map(({ snapshot }) => snapshot?.snapshot_id));
 }
 
 test('H13: a list of one snapshot reads one row, and one of a source the rows of that', async () => {
   const [snapshotId = ''] = snapshotIds;
-  const one = await partsOf(await listSnapshots(deps, { snapshot_id: snapshotId }));
+  const one = await snapshotParts({ snapshot_id: snapshotId });
   assert.deepEqual([idsOf(one), read], [[snapshotId], [1]]);
   read = [];
-  const source = await partsOf(await listSnapshots(deps, { source_volume_id: volumeIds[3] }));
+  const source = await snapshotParts({ source_volume_id: volumeIds[3] });
   assert.deepEqual([idsOf(source).length, read], [SNAPSHOTS / VOLUMES, [SNAPSHOTS / VOLUMES]]);
   const both = { snapshot_id: snapshotId, source_volume_id: 'vol-other' };
-  assert.deepEqual(idsOf(await partsOf(await listSnapshots(deps, both))), []);
+  assert.deepEqual(idsOf(await snapshotParts(both)), []);
 });
 
 test('H13: a page reads its own rows and one more, and the pages make the list', async () => {
-  const found: string[] = [];
+  const found: (string | undefined)[] = [];
   let token = '';
   do {
-    const [page = {}] = await partsOf(
-      await listSnapshots(deps, { max_entries: 100, starting_token: token }),
-    );
+    const [page = {}] = await snapshotParts({ max_entries: 100, starting_token: token });
     found.push(...idsOf([page]));
-    token = String(page['next_token']);
+    token = String(page.next_token);
   } while (token !== '');
   assert.deepEqual(found, snapshotIds);
   assert.ok(Math.max(...read) <= 101, `${Math.max(...read)} rows at once`);
@@ -97,25 +97,27 @@ test('H13: a page reads its own rows and one more, and the pages make the list',
 
 test('H13: a whole list, and a page as long, is made in parts that add up to it', async () => {
   for (const max_entries of [0, SNAPSHOTS, 2 ** 31 - 1]) {
-    const parts = await partsOf(await listSnapshots(deps, { max_entries }));
+    const parts = await snapshotParts({ max_entries });
     assert.deepEqual(idsOf(parts), snapshotIds);
     for (const part of parts) {
-      assert.ok((part['entries'] as unknown[]).length <= 500);
-      assert.equal(part['next_token'], '');
+      assert.ok((part.entries ?? []).length <= 500);
+      assert.equal(part.next_token, '');
     }
   }
-  const most = await partsOf(await listSnapshots(deps, { max_entries: SNAPSHOTS - 1 }));
+  const most = await snapshotParts({ max_entries: SNAPSHOTS - 1 });
   assert.deepEqual(idsOf(most), snapshotIds.slice(0, -1));
-  const tokens = most.map((part) => part['next_token']);
+  const tokens = most.map((part) => part.next_token);
   assert.deepEqual(tokens.slice(0, -1), ['', '']);
-  const [rest = {}] = await partsOf(await listSnapshots(deps, { starting_token: tokens.at(-1) }));
-  assert.deepEqual([idsOf([rest]), rest['next_token']], [snapshotIds.slice(-1), '']);
+  const [rest = {}] = await snapshotParts({ starting_token: tokens.at(-1) });
+  assert.deepEqual([idsOf([rest]), rest.next_token], [snapshotIds.slice(-1), '']);
 });
 
 test('H13: a list of volumes is read by pages too, and an empty one is answered', async () => {
-  const [page = {}] = await partsOf(await listVolumes(deps, { max_entries: 5 }));
-  assert.equal((page['entries'] as unknown[]).length, 5);
+  const [page = {}] = await partsOf(
+    await listVolumes(deps, received('ListVolumes', { max_entries: 5 })),
+  );
+  assert.equal(page.entries?.length, 5);
   assert.deepEqual(read, [6]);
-  const none = await listSnapshots(deps, { snapshot_id: 'snap-none' });
+  const none = await listSnapshots(deps, received('ListSnapshots', { snapshot_id: 'snap-none' }));
   assert.deepEqual(none, { entries: [], next_token: '' });
 });

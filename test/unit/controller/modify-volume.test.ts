@@ -7,6 +7,7 @@ import type { ControllerDependencies } from '../../../src/controller/dependencie
 import { modifyVolume } from '../../../src/controller/modify-volume.js';
 import { VolumeManager } from '../../../src/volumes/volume-manager.js';
 import { rejectsWith } from '../../support/expect-status.js';
+import { received } from '../../support/received-request.js';
 import { type Managers, openManagers } from '../volumes/manager-fixture.js';
 
 let managers: Managers;
@@ -38,7 +39,10 @@ beforeEach(async () => {
 afterEach(() => managers.close());
 
 const modify = (mutable_parameters: object): Promise<unknown> =>
-  modifyVolume(deps, { volume_id: volume.volumeId, mutable_parameters });
+  modifyVolume(
+    deps,
+    received('ControllerModifyVolume', { volume_id: volume.volumeId, mutable_parameters }),
+  );
 const recorded = async (): Promise<unknown> =>
   (await managers.deps.catalogue.volumeById(volume.volumeId))?.mutableParameters;
 

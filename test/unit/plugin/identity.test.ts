@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CsiError } from '../../../src/base/errors.js';
 import { packageVersion } from '../../../src/base/version.js';
-import type { CallContext, ResponseMessage } from '../../../src/csi/service.js';
+import type { AnyUnaryHandler, CallContext, UnaryHandlers } from '../../../src/csi/service.js';
 import { createIdentityService } from '../../../src/plugin/identity.js';
 
 type Health = () => Promise<'starting' | 'ready'>;
 
-function ask(rpc: string, health: Health): Promise<ResponseMessage> {
+function ask(rpc: keyof UnaryHandlers<'Identity'>, health: Health): Promise<object> {
   const identity = createIdentityService({
     driverName: 'blockdelta.csi',
     vendorVersion: packageVersion(),
@@ -15,9 +15,9 @@ function ask(rpc: string, health: Health): Promise<ResponseMessage> {
     controllerPublish: false,
     health,
   });
-  const handler = identity.unary[rpc];
+  const handler: AnyUnaryHandler | undefined = identity.unary[rpc];
   assert.ok(handler !== undefined, rpc);
-  return handler({}, {} as CallContext) as Promise<ResponseMessage>;
+  return handler({} as never, {} as CallContext);
 }
 
 const broken: Health = async () => {

@@ -1,0 +1,38 @@
+/** The committed types against the proto: what proto-loader's generator makes of it today. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { packagePath } from '../../../src/base/package-root.js';
+import { CONVERSION } from '../../../src/csi/proto.js';
+
+/** The flags of the generator that say what the decoder is told. */
+function flagsOf(conversion: typeof CONVERSION): string[] {
+  return Object.entries(conversion).map(([name, value]) =>
+    value === true ? `--${name}` : `--${name}=${(value as { name: string }).name}`,
+  );
+}
+
+function filesOf(directory: string): Map<string, string> {
+  const names = readdirSync(directory, { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .sort();
+  return new Map(names.map((name) => [name, readFileSync(join(directory, name), 'utf8')]));
+}
+
+test('the generated types are those of proto/csi.proto, as the decoder is set', (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-types-'));
+  t.after(() => rmSync(directory, { recursive: true, force: true }));
+  const flags = [...flagsOf(CONVERSION), '--grpcLib=@grpc/grpc-js', '--importFileExtension=.js'];
+  const generator = packagePath('node_modules/.bin/proto-loader-gen-types');
+  execFileSync(generator, [...flags, `--outDir=${directory}`, 'proto/csi.proto'], {
+    cwd: packagePath('.'),
+  });
+  const [expected, committed] = [directory, packagePath('src/csi/generated')].map(filesOf);
+  assert.deepEqual([...(committed?.keys() ?? [])], [...(expected?.keys() ?? [])]);
+  for (const [name, text] of expected ?? []) {
+    assert.ok(committed?.get(name) === text, `${name} differs: run \`npm run generate:types\``);
+  }
+});
