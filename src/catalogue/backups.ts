@@ -9,7 +9,7 @@
 import { chmod, mkdir, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../base/logger.js';
-import type { AsyncCatalogue } from './records.js';
+import type { AsyncCatalogue } from './catalogue-client.js';
 
 const DAY_MS = 24 * 3_600_000;
 /** The newest of so many days are kept, and so many of the newest of all. */

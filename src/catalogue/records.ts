@@ -4,7 +4,6 @@
  * Times are ns since the epoch, sizes bytes, both bigint. `null` is absent.
  */
 
-import type { OnThread } from '../database/database-thread.js';
 import type { StringMap } from '../domain/string-map.js';
 import type { VolumeCapability } from '../domain/volume-capability.js';
 
@@ -164,95 +163,3 @@ export interface UnfinishedWork {
   snapshots: SnapshotRecord[];
   groups: GroupSnapshotRecord[];
 }
-
-/**
- * The catalogue's calls. Each is one durable transaction (WAL, synchronous=FULL): when it returns,
- * a power cut does not undo it. Broken uniqueness is a CsiError ALREADY_EXISTS.
- */
-export interface Catalogue {
-  /** Of this catalogue, made with it: whom a pool belongs to. */
-  uuid(): string;
-  /** The identity of a pool that has been served before; null for a new one. */
-  poolUuid(name: string): string | null;
-  /**
-   * The pool's recorded identity; records `poolUuid` if the name is new. FAILED_PRECONDITION if that
-   * identity is known by another name.
-   */
-  registerPool(name: string, poolUuid: string): string;
-
-  volumeById(volumeId: string): VolumeRecord | null;
-  /** Of volumes that are not deleted. */
-  volumeByName(name: string): VolumeRecord | null;
-  /** Ready volumes in the order of their ids; without a stretch, all of them. */
-  listVolumes(stretch?: ListStretch): VolumeRecord[];
-  insertVolume(volume: VolumeRecord): void;
-  setVolumeState(volumeId: string, state: VolumeState): void;
-  /** The volume is handed out: it is never formatted again from now on. */
-  markVolumeInitialized(volumeId: string): void;
-  /** It has the size that was promised: ends `awaitsGrowth`. */
-  markVolumeGrown(volumeId: string): void;
-  setVolumeSize(volumeId: string, sizeBytes: bigint): void;
-  /** Replaces the ones in force. */
-  setMutableParameters(volumeId: string, parameters: StringMap): void;
-  /** Drops the volume with its stagings and publications of both kinds; keeps a `deleted` row while snapshots refer to it. */
-  removeVolume(volumeId: string): void;
-
-  snapshotById(snapshotId: string): SnapshotRecord | null;
-  snapshotByName(name: string): SnapshotRecord | null;
-  /** Snapshots that were cut and are not gone, in the order of their ids; without a stretch, all of them. */
-  listSnapshots(stretch?: ListStretch, filter?: SnapshotFilter): SnapshotRecord[];
-  /** Assigns the sequence. */
-  insertSnapshot(snapshot: NewSnapshot): SnapshotRecord;
-  commitSnapshot(snapshotId: string, creationTimeNs: bigint, sizeBytes: bigint): SnapshotRecord;
-  setSnapshotState(snapshotId: string, state: SnapshotState): void;
-  /**
-   * Also drops the `deleted` row of its volume when it was the last one. What remains of it is written
-   * down in the same transaction; null: nothing.
-   */
-  removeSnapshot(snapshotId: string, remains: Remains | null): void;
-
-  groupById(groupSnapshotId: string): GroupSnapshotRecord | null;
-  groupByName(name: string): GroupSnapshotRecord | null;
-  /** Ready groups in the order of their ids. */
-  listGroups(): GroupSnapshotRecord[];
-  /** In the order of their cuts. */
-  snapshotsOfGroup(groupSnapshotId: string): SnapshotRecord[];
-  /** The group and all its members; assigns the sequences. */
-  insertGroup(group: GroupSnapshotRecord, members: readonly NewSnapshot[]): SnapshotRecord[];
-  /** Makes the group and all its members ready. */
-  commitGroup(groupSnapshotId: string, creationTimeNs: bigint, sizes: readonly MemberSize[]): void;
-  /** Of the group and of all its members. */
-  setGroupState(groupSnapshotId: string, state: SnapshotState): void;
-  /** With its members, as removeSnapshot does for each; `remains` of any of them. */
-  removeGroup(groupSnapshotId: string, remains: readonly Remains[]): void;
-
-  retainedBaseById(snapshotId: string): RetainedBaseRecord | null;
-  /** Kept and lost ones of a pool, in the order of their cuts. */
-  listRetainedBases(pool: string): RetainedBaseRecord[];
-  invalidateRetainedBase(snapshotId: string, reason: string, timeNs: bigint): void;
-  removeRetainedBase(snapshotId: string): void;
-
-  controllerPublications(volumeId: string): ControllerPublicationRecord[];
-  /** Of these volumes; without them, of all. */
-  listControllerPublications(volumeIds?: readonly string[]): ControllerPublicationRecord[];
-  putControllerPublication(publication: ControllerPublicationRecord): void;
-  removeControllerPublication(volumeId: string, nodeId: string): void;
-
-  stagings(volumeId: string): StagingRecord[];
-  putStaging(staging: StagingRecord): void;
-  removeStaging(volumeId: string, stagingPath: string): void;
-  publications(volumeId: string): PublicationRecord[];
-  publicationAt(targetPath: string): PublicationRecord | null;
-  putPublication(publication: PublicationRecord): void;
-  removePublication(targetPath: string): void;
-
-  unfinished(): UnfinishedWork;
-
-  /** Those of the ids that no volume and no snapshot has, in whatever state. */
-  unknownAmong(ids: readonly string[]): string[];
-  /** Copies the catalogue to a new file, without what is being made now. Not durable yet. */
-  backUp(file: string): void;
-}
-
-/** The same calls, answered by the thread that owns the database. */
-export type AsyncCatalogue = OnThread<Catalogue>;

@@ -1,15 +1,11 @@
 /**
- * The catalogue's calls about what is kept of deleted snapshots, in SQL. Each one is a transaction.
- * How many are kept and for how long is decided in volumes/retained-bases.ts.
+ * The catalogue's calls about retained bases. Each one is a transaction. volumes/retained-bases.ts
+ * decides how many there are, and for how long.
  */
-import type { KeptDatabase } from '../database/kept-database.js';
-import type { Catalogue, Remains, SnapshotRecord } from './records.js';
+import { freesSpace, reads } from '../database/calls.js';
+import type { SqliteConnection } from '../database/connection.js';
+import type { Remains, RetainedBaseRecord, SnapshotRecord } from './records.js';
 import * as rows from './rows.js';
-
-export type RetainedBaseCalls = Pick<
-  Catalogue,
-  'retainedBaseById' | 'listRetainedBases' | 'invalidateRetainedBase' | 'removeRetainedBase'
->;
 
 const SELECT = `
   SELECT *,
@@ -20,29 +16,33 @@ const SELECT = `
         AND snapshots.sequence > kept_bases.sequence) AS awaited
   FROM kept_bases`;
 
-export function retainedBaseCalls(database: KeptDatabase): RetainedBaseCalls {
+export function retainedBaseCalls(database: SqliteConnection) {
   return {
-    retainedBaseById: (snapshotId) => {
+    retainedBaseById: reads((snapshotId: string): RetainedBaseRecord | null => {
       const row = database.get(`${SELECT} WHERE snapshot_id = ?`, snapshotId);
       return row === undefined ? null : rows.retainedBaseRow(row);
-    },
-    listRetainedBases: (pool) =>
+    }),
+    /** The valid and the invalidated bases of a pool, in the order in which the snapshots were taken. */
+    listRetainedBases: reads((pool: string): RetainedBaseRecord[] =>
       database.all(`${SELECT} WHERE pool = ? ORDER BY sequence`, pool).map(rows.retainedBaseRow),
-    invalidateRetainedBase: (snapshotId, reason, timeNs) =>
+    ),
+    invalidateRetainedBase: freesSpace((snapshotId: string, reason: string, timeNs: bigint): void =>
       database.run(
         'UPDATE kept_bases SET lost_reason = ?, lost_ns = ? WHERE snapshot_id = ?',
         reason,
         timeNs,
         snapshotId,
       ),
-    removeRetainedBase: (snapshotId) =>
+    ),
+    removeRetainedBase: freesSpace((snapshotId: string): void =>
       database.run('DELETE FROM kept_bases WHERE snapshot_id = ?', snapshotId),
+    ),
   };
 }
 
-/** Inside the transaction that removes the snapshot's row. */
+/** Runs inside the transaction that removes the snapshot's row. */
 export function insertRetainedBase(
-  database: KeptDatabase,
+  database: SqliteConnection,
   snapshot: SnapshotRecord,
   { deletedNs, storedBytes, lostReason }: Remains,
 ): void {

@@ -1,6 +1,6 @@
 /** Turns rows of the catalogue's tables into records. The tables are strict, so types are trusted. */
 
-import type { Row } from '../database/kept-database.js';
+import type { Row } from '../database/connection.js';
 import type { StringMap } from '../domain/string-map.js';
 import type { VolumeCapability } from '../domain/volume-capability.js';
 import type {

@@ -1,69 +1,152 @@
 /**
- * The catalogue's calls about snapshots and groups of them, in SQL. Each one is a transaction; a
- * group and its members never differ in state. No rule of CSI lives here.
+ * The catalogue's calls about snapshots and group snapshots. Each one is a transaction; a group and its
+ * members always have the same state. Knows no rules of CSI.
  */
 
 import { CsiError } from '../base/errors.js';
-import { insertUnique, type KeptDatabase } from '../database/kept-database.js';
+import { freesSpace, reads, takesSpace, writes } from '../database/calls.js';
+import { insertUnique, type SqliteConnection } from '../database/connection.js';
 import type {
-  Catalogue,
+  GroupSnapshotRecord,
   ListStretch,
+  MemberSize,
   NewSnapshot,
   Remains,
   SnapshotFilter,
   SnapshotRecord,
+  SnapshotState,
 } from './records.js';
 import { insertRetainedBase } from './retained-bases.js';
 import * as rows from './rows.js';
 import { dropOrphanedLineage, WHOLE_LIST } from './volumes.js';
 
-export type SnapshotCalls = Pick<
-  Catalogue,
-  | 'snapshotById'
-  | 'snapshotByName'
-  | 'listSnapshots'
-  | 'insertSnapshot'
-  | 'commitSnapshot'
-  | 'setSnapshotState'
-  | 'removeSnapshot'
->;
-
-export type GroupCalls = Pick<
-  Catalogue,
-  | 'groupById'
-  | 'groupByName'
-  | 'listGroups'
-  | 'snapshotsOfGroup'
-  | 'insertGroup'
-  | 'commitGroup'
-  | 'setGroupState'
-  | 'removeGroup'
->;
-
-export function snapshotCalls(database: KeptDatabase): SnapshotCalls {
+export function snapshotCalls(database: SqliteConnection) {
   return {
-    snapshotById: (snapshotId) => snapshotById(database, snapshotId),
-    snapshotByName: (name) =>
+    snapshotById: reads((snapshotId: string): SnapshotRecord | null =>
+      snapshotById(database, snapshotId),
+    ),
+    snapshotByName: reads((name: string): SnapshotRecord | null =>
       rows.snapshot(database.get('SELECT * FROM snapshots WHERE name = ?', name)),
-    listSnapshots: (stretch, filter) => listSnapshots(database, stretch, filter),
-    insertSnapshot: (snapshot) => insertSnapshot(database, snapshot),
-    commitSnapshot: (snapshotId, creationTimeNs, sizeBytes) => {
-      commit(database, snapshotId, creationTimeNs, sizeBytes);
-      return existingSnapshot(database, snapshotId);
-    },
-    setSnapshotState: (snapshotId, state) =>
+    ),
+    /**
+     * Snapshots that are ready or being deleted, in the order of their ids; without a stretch, all of
+     * them.
+     */
+    listSnapshots: reads((stretch?: ListStretch, filter?: SnapshotFilter): SnapshotRecord[] =>
+      listSnapshots(database, stretch, filter),
+    ),
+    /** Assigns the sequence. */
+    insertSnapshot: takesSpace(
+      (snapshot: NewSnapshot): SnapshotRecord => insertSnapshot(database, snapshot),
+    ),
+    commitSnapshot: writes(
+      (snapshotId: string, creationTimeNs: bigint, sizeBytes: bigint): SnapshotRecord => {
+        commit(database, snapshotId, creationTimeNs, sizeBytes);
+        return existingSnapshot(database, snapshotId);
+      },
+    ),
+    setSnapshotState: freesSpace((snapshotId: string, state: SnapshotState): void =>
       database.run('UPDATE snapshots SET state = ? WHERE snapshot_id = ?', state, snapshotId),
-    removeSnapshot: (snapshotId, remains) =>
+    ),
+    /**
+     * Also removes the `deleted` row of its volume with that volume's last snapshot. The same
+     * transaction records what remains of the snapshot; null: nothing.
+     */
+    removeSnapshot: freesSpace((snapshotId: string, remains: Remains | null): void =>
       database.transaction(() => {
         const snapshot = snapshotById(database, snapshotId);
         if (snapshot !== null) removeSnapshot(database, snapshot, remains);
       }),
+    ),
   };
 }
 
-/** The most selective index serves each filter: that of the ids, or that of the volumes. */
+export function groupCalls(database: SqliteConnection) {
+  return {
+    groupById: reads((groupSnapshotId: string): GroupSnapshotRecord | null =>
+      rows.group(
+        database.get('SELECT * FROM group_snapshots WHERE group_snapshot_id = ?', groupSnapshotId),
+      ),
+    ),
+    groupByName: reads((name: string): GroupSnapshotRecord | null =>
+      rows.group(database.get('SELECT * FROM group_snapshots WHERE name = ?', name)),
+    ),
+    /** Ready groups in the order of their ids. */
+    listGroups: reads((): GroupSnapshotRecord[] =>
+      database
+        .all("SELECT * FROM group_snapshots WHERE state = 'ready' ORDER BY group_snapshot_id")
+        .map(rows.groupRow),
+    ),
+    /** In the order in which they were taken. */
+    snapshotsOfGroup: reads((groupSnapshotId: string): SnapshotRecord[] =>
+      snapshotsOfGroup(database, groupSnapshotId),
+    ),
+    /** Inserts the group and all its members; assigns the sequences. */
+    insertGroup: takesSpace(
+      (group: GroupSnapshotRecord, members: readonly NewSnapshot[]): SnapshotRecord[] =>
+        insertUnique(`group snapshot name '${group.name}'`, () =>
+          database.transaction(() => {
+            database.run(
+              `INSERT INTO group_snapshots (group_snapshot_id, name, state, creation_time_ns, parameters)
+                 VALUES (?, ?, ?, ?, ?)`,
+              group.groupSnapshotId,
+              group.name,
+              group.state,
+              group.creationTimeNs,
+              JSON.stringify(group.parameters),
+            );
+            return members.map((member) => insertSnapshot(database, member));
+          }),
+        ),
+    ),
+    /** Makes the group and all its members ready. */
+    commitGroup: writes(
+      (groupSnapshotId: string, creationTimeNs: bigint, sizes: readonly MemberSize[]): void =>
+        database.transaction(() => {
+          for (const { snapshotId, sizeBytes } of sizes) {
+            commit(database, snapshotId, creationTimeNs, sizeBytes);
+          }
+          database.run(
+            "UPDATE group_snapshots SET state = 'ready', creation_time_ns = ? WHERE group_snapshot_id = ?",
+            creationTimeNs,
+            groupSnapshotId,
+          );
+        }),
+    ),
+    /** Sets the state of the group and of all its members. */
+    setGroupState: freesSpace((groupSnapshotId: string, state: SnapshotState): void =>
+      database.transaction(() => {
+        const where = 'WHERE group_snapshot_id = ?';
+        database.run(`UPDATE group_snapshots SET state = ? ${where}`, state, groupSnapshotId);
+        database.run(`UPDATE snapshots SET state = ? ${where}`, state, groupSnapshotId);
+      }),
+    ),
+    /** Removes the group, and its members as removeSnapshot does; `remains` are those of any members. */
+    removeGroup: freesSpace((groupSnapshotId: string, remains: readonly Remains[]): void =>
+      database.transaction(() => {
+        const byId = new Map(remains.map((each) => [each.snapshotId, each]));
+        for (const member of snapshotsOfGroup(database, groupSnapshotId)) {
+          removeSnapshot(database, member, byId.get(member.snapshotId) ?? null);
+        }
+        database.run('DELETE FROM group_snapshots WHERE group_snapshot_id = ?', groupSnapshotId);
+      }),
+    ),
+  };
+}
+
+function snapshotById(database: SqliteConnection, snapshotId: string): SnapshotRecord | null {
+  return rows.snapshot(database.get('SELECT * FROM snapshots WHERE snapshot_id = ?', snapshotId));
+}
+
+function existingSnapshot(database: SqliteConnection, snapshotId: string): SnapshotRecord {
+  const snapshot = snapshotById(database, snapshotId);
+  if (snapshot === null) throw CsiError.internal(`snapshot ${snapshotId} is not in the catalogue`);
+  return snapshot;
+}
+
+/** The conditions let SQLite use the most selective index: that of the ids, or that of the volumes. */
 function listSnapshots(
-  database: KeptDatabase,
+  database: SqliteConnection,
   { after, limit }: ListStretch = WHOLE_LIST,
   { snapshotId, volumeId }: SnapshotFilter = { snapshotId: '', volumeId: '' },
 ): SnapshotRecord[] {
@@ -82,77 +165,13 @@ function listSnapshots(
   return found.map(rows.snapshotRow);
 }
 
-export function groupCalls(database: KeptDatabase): GroupCalls {
-  const snapshotsOfGroup: Catalogue['snapshotsOfGroup'] = (groupId) =>
-    database
-      .all('SELECT * FROM snapshots WHERE group_snapshot_id = ? ORDER BY sequence', groupId)
-      .map(rows.snapshotRow);
-  const setState = 'UPDATE group_snapshots SET state = ? WHERE group_snapshot_id = ?';
-  return {
-    groupById: (groupId) =>
-      rows.group(
-        database.get('SELECT * FROM group_snapshots WHERE group_snapshot_id = ?', groupId),
-      ),
-    groupByName: (name) =>
-      rows.group(database.get('SELECT * FROM group_snapshots WHERE name = ?', name)),
-    listGroups: () =>
-      database
-        .all("SELECT * FROM group_snapshots WHERE state = 'ready' ORDER BY group_snapshot_id")
-        .map(rows.groupRow),
-    snapshotsOfGroup,
-    insertGroup: (group, members) =>
-      insertUnique(`group snapshot name '${group.name}'`, () =>
-        database.transaction(() => {
-          database.run(
-            `INSERT INTO group_snapshots (group_snapshot_id, name, state, creation_time_ns, parameters)
-               VALUES (?, ?, ?, ?, ?)`,
-            group.groupSnapshotId,
-            group.name,
-            group.state,
-            group.creationTimeNs,
-            JSON.stringify(group.parameters),
-          );
-          return members.map((member) => insertSnapshot(database, member));
-        }),
-      ),
-    commitGroup: (groupId, creationTimeNs, sizes) =>
-      database.transaction(() => {
-        for (const { snapshotId, sizeBytes } of sizes) {
-          commit(database, snapshotId, creationTimeNs, sizeBytes);
-        }
-        database.run(
-          "UPDATE group_snapshots SET state = 'ready', creation_time_ns = ? WHERE group_snapshot_id = ?",
-          creationTimeNs,
-          groupId,
-        );
-      }),
-    setGroupState: (groupId, state) =>
-      database.transaction(() => {
-        database.run(setState, state, groupId);
-        database.run('UPDATE snapshots SET state = ? WHERE group_snapshot_id = ?', state, groupId);
-      }),
-    removeGroup: (groupId, remains) =>
-      database.transaction(() => {
-        const of = new Map(remains.map((each) => [each.snapshotId, each]));
-        for (const member of snapshotsOfGroup(groupId)) {
-          removeSnapshot(database, member, of.get(member.snapshotId) ?? null);
-        }
-        database.run('DELETE FROM group_snapshots WHERE group_snapshot_id = ?', groupId);
-      }),
-  };
+function snapshotsOfGroup(database: SqliteConnection, groupSnapshotId: string): SnapshotRecord[] {
+  return database
+    .all('SELECT * FROM snapshots WHERE group_snapshot_id = ? ORDER BY sequence', groupSnapshotId)
+    .map(rows.snapshotRow);
 }
 
-function snapshotById(database: KeptDatabase, snapshotId: string): SnapshotRecord | null {
-  return rows.snapshot(database.get('SELECT * FROM snapshots WHERE snapshot_id = ?', snapshotId));
-}
-
-function existingSnapshot(database: KeptDatabase, snapshotId: string): SnapshotRecord {
-  const snapshot = snapshotById(database, snapshotId);
-  if (snapshot === null) throw CsiError.internal(`snapshot ${snapshotId} is not in the catalogue`);
-  return snapshot;
-}
-
-function insertSnapshot(database: KeptDatabase, snapshot: NewSnapshot): SnapshotRecord {
+function insertSnapshot(database: SqliteConnection, snapshot: NewSnapshot): SnapshotRecord {
   insertUnique(`snapshot name '${snapshot.name}'`, () =>
     database.run(
       `INSERT INTO snapshots (snapshot_id, name, group_snapshot_id, volume_id, pool, size_bytes,
@@ -173,7 +192,7 @@ function insertSnapshot(database: KeptDatabase, snapshot: NewSnapshot): Snapshot
 }
 
 function commit(
-  database: KeptDatabase,
+  database: SqliteConnection,
   snapshotId: string,
   creationTimeNs: bigint,
   sizeBytes: bigint,
@@ -186,9 +205,9 @@ function commit(
   );
 }
 
-/** Inside a transaction. */
+/** Runs inside the caller's transaction. */
 function removeSnapshot(
-  database: KeptDatabase,
+  database: SqliteConnection,
   snapshot: SnapshotRecord,
   remains: Remains | null,
 ): void {

@@ -1,78 +1,90 @@
 /**
- * The catalogue in SQLite: one method, one transaction, durable when it returns.
+ * The catalogue in SQLite: each method is one transaction (WAL, synchronous=FULL) and durable when it
+ * returns. A violated uniqueness is a CsiError ALREADY_EXISTS.
  *
- * Synchronous, and every commit waits for the disk: it lives on a thread of its own (see
- * catalogue-worker.ts) and is called through catalogue-client.ts. It holds the database exclusively,
- * so a second plugin on the same state directory is refused. It knows rows, no rules of CSI.
+ * Synchronous, and every commit waits for the disk, so this module runs on a thread of its own; the
+ * event loop calls it through catalogue-client.ts. It holds the database exclusively: a second plugin
+ * with the same state directory is refused. Knows rows, and no rules of CSI.
  */
 
 import { CsiError } from '../base/errors.js';
-import { openDirectly } from '../database/database-service.js';
-import type { DatabaseUse } from '../database/database-use.js';
-import type { KeptDatabase } from '../database/kept-database.js';
-import { backUp } from './copy.js';
-import type { Catalogue } from './records.js';
+import { reads, writes } from '../database/calls.js';
+import type { SqliteConnection } from '../database/connection.js';
+import { serveDatabase } from '../database/database-service.js';
+import type { DatabaseDefinition } from '../database/definition.js';
+import type { UnfinishedWork } from './records.js';
 import { retainedBaseCalls } from './retained-bases.js';
 import * as rows from './rows.js';
 import { CATALOGUE_STEPS } from './schema.js';
 import { groupCalls, snapshotCalls } from './snapshots.js';
-import { useCalls } from './uses.js';
+import { controllerPublicationCalls, publicationCalls, stagingCalls } from './uses.js';
 import { volumeCalls } from './volumes.js';
 
-export interface SqliteCatalogue extends Catalogue {
-  close(): void;
-}
+export type Catalogue = ReturnType<typeof catalogueCalls>;
 
-/** A predecessor that was killed a moment ago may not be gone yet. */
+/** A predecessor that was killed a moment ago may still hold the lock. */
 const LOCK_TIMEOUT_MS = 2000;
 
-/** The database in that file. */
-export function catalogueUse(file: string): DatabaseUse {
+export default serveDatabase(catalogueDefinition, catalogueCalls);
+
+export function catalogueDefinition(file: string): DatabaseDefinition {
   return {
     label: 'the catalogue',
     file,
     remedy:
-      'stop the plugin and put back a backup of it, as docs/backends.md says under "Restoring the catalogue"',
+      'stop the plugin and restore a backup of it, as docs/backends.md describes under "Restoring the catalogue"',
     steps: CATALOGUE_STEPS,
     exclusive: true,
     lockTimeoutMs: LOCK_TIMEOUT_MS,
   };
 }
 
-/** Opens or makes the database. Throws CsiError FAILED_PRECONDITION if another process holds it. */
-export function openSqliteCatalogue(file: string): SqliteCatalogue {
-  return openDirectly(catalogueUse(file), catalogueCalls);
-}
-
-/** The calls in an open database. */
-export function catalogueCalls(database: KeptDatabase): Catalogue {
+export function catalogueCalls(database: SqliteConnection) {
   return {
     ...poolCalls(database),
     ...volumeCalls(database),
     ...snapshotCalls(database),
     ...groupCalls(database),
     ...retainedBaseCalls(database),
-    ...useCalls(database),
-    unfinished: () => unfinished(database),
-    unknownAmong: (ids) => unknownAmong(database, ids),
-    backUp: (file) => backUp(database, file),
+    ...stagingCalls(database),
+    ...publicationCalls(database),
+    ...controllerPublicationCalls(database),
+    /** Everything that a start has to finish or to roll back. */
+    unfinished: reads((): UnfinishedWork => unfinished(database)),
+    /** Which of the ids belong to no volume and no snapshot in any state. */
+    unknownAmong: reads((ids: readonly string[]): string[] => unknownAmong(database, ids)),
+    /**
+     * Copies the catalogue, while it is in use, to a new file that can replace it. The copy is not
+     * flushed to the disk.
+     *
+     * It omits objects that are being created: after a restore they would look like creations that a
+     * kill interrupted, and the next start would remove them although they have been in use since.
+     * Without a row, their storage is unknown to the restored catalogue and remains untouched.
+     */
+    backUp: writes((file: string): void => backUp(database, file)),
   };
 }
 
-function poolCalls(database: KeptDatabase): Pick<Catalogue, 'uuid' | 'poolUuid' | 'registerPool'> {
+function poolCalls(database: SqliteConnection) {
   const poolUuid = (name: string): string | null =>
     (database.get('SELECT uuid FROM pools WHERE name = ?', name)?.['uuid'] ?? null) as
       | string
       | null;
   return {
-    uuid: () => String(database.get('SELECT uuid FROM catalogue')?.['uuid']),
-    poolUuid,
-    registerPool: (name, uuid) => {
+    /** Identifies this catalogue as the owner of its pools. Generated with the catalogue. */
+    uuid: reads((): string => String(database.get('SELECT uuid FROM catalogue')?.['uuid'])),
+    /** The recorded identity of a pool; null if none is recorded. */
+    poolUuid: reads(poolUuid),
+    /**
+     * Returns the pool's recorded identity, after recording `uuid` if the name is new.
+     * FAILED_PRECONDITION if that identity is recorded under another name.
+     */
+    registerPool: writes((name: string, uuid: string): string => {
       const other = database.get('SELECT name FROM pools WHERE uuid = ? AND name <> ?', uuid, name);
       if (other !== undefined) {
         throw CsiError.failedPrecondition(
-          `pool '${name}' is the one the catalogue knows as '${String(other['name'])}': pools keep ` +
-            'their names; give it that name in BLOCKDELTA_POOLS',
+          `pool '${name}' is recorded in the catalogue as '${String(other['name'])}': a pool keeps its ` +
+            'name; use that name in BLOCKDELTA_POOLS',
         );
       }
       database.run(
@@ -81,11 +93,11 @@ function poolCalls(database: KeptDatabase): Pick<Catalogue, 'uuid' | 'poolUuid' 
         uuid,
       );
       return poolUuid(name) ?? uuid;
-    },
+    }),
   };
 }
 
-function unfinished(database: KeptDatabase): ReturnType<Catalogue['unfinished']> {
+function unfinished(database: SqliteConnection): UnfinishedWork {
   const where = "WHERE state IN ('creating', 'deleting')";
   return {
     volumes: database.all(`SELECT * FROM volumes ${where}`).map(rows.volumeRow),
@@ -96,12 +108,25 @@ function unfinished(database: KeptDatabase): ReturnType<Catalogue['unfinished']>
   };
 }
 
-function unknownAmong(database: KeptDatabase, ids: readonly string[]): string[] {
-  const rows = database.all(
+function unknownAmong(database: SqliteConnection, ids: readonly string[]): string[] {
+  const unknown = database.all(
     `SELECT value FROM json_each(?)
        WHERE value NOT IN (SELECT volume_id FROM volumes)
          AND value NOT IN (SELECT snapshot_id FROM snapshots)`,
     JSON.stringify(ids),
   );
-  return rows.map((row) => String(row['value']));
+  return unknown.map((row) => String(row['value']));
+}
+
+function backUp(database: SqliteConnection, file: string): void {
+  const name = `'${file.replaceAll("'", "''")}'`;
+  database.exec(`VACUUM INTO ${name}`);
+  database.exec(`ATTACH ${name} AS copy`);
+  try {
+    database.exec("DELETE FROM copy.snapshots WHERE state = 'creating'");
+    database.exec("DELETE FROM copy.group_snapshots WHERE state = 'creating'");
+    database.exec("DELETE FROM copy.volumes WHERE state = 'creating'");
+  } finally {
+    database.exec('DETACH copy');
+  }
 }

@@ -1,42 +1,20 @@
 /**
- * The catalogue's calls about where volumes are used: staged, published, and published by the
- * controller. What is really there, mountinfo says. No rule of CSI lives here.
+ * The catalogue's calls about where volumes are used: stagings, publications on the node, and
+ * publications by the controller. They record what was requested; mountinfo says what is mounted. Knows
+ * no rules of CSI.
  */
 
-import type { KeptDatabase } from '../database/kept-database.js';
-import type { Catalogue } from './records.js';
+import { freesSpace, reads, takesSpace } from '../database/calls.js';
+import type { SqliteConnection } from '../database/connection.js';
+import type { ControllerPublicationRecord, PublicationRecord, StagingRecord } from './records.js';
 import * as rows from './rows.js';
 
-export type UseCalls = Pick<
-  Catalogue,
-  | 'stagings'
-  | 'putStaging'
-  | 'removeStaging'
-  | 'publications'
-  | 'publicationAt'
-  | 'putPublication'
-  | 'removePublication'
-  | 'controllerPublications'
-  | 'listControllerPublications'
-  | 'putControllerPublication'
-  | 'removeControllerPublication'
->;
-
-export function useCalls(database: KeptDatabase): UseCalls {
+export function stagingCalls(database: SqliteConnection) {
   return {
-    ...stagingCalls(database),
-    ...publicationCalls(database),
-    ...controllerPublicationCalls(database),
-  };
-}
-
-function stagingCalls(
-  database: KeptDatabase,
-): Pick<UseCalls, 'stagings' | 'putStaging' | 'removeStaging'> {
-  return {
-    stagings: (volumeId) =>
+    stagings: reads((volumeId: string): StagingRecord[] =>
       database.all('SELECT * FROM stagings WHERE volume_id = ?', volumeId).map(rows.staging),
-    putStaging: (staging) =>
+    ),
+    putStaging: takesSpace((staging: StagingRecord): void =>
       database.run(
         `INSERT OR REPLACE INTO stagings (volume_id, staging_path, resolved_path, capability)
          VALUES (?, ?, ?, ?)`,
@@ -45,28 +23,29 @@ function stagingCalls(
         staging.resolvedPath,
         JSON.stringify(staging.capability),
       ),
-    removeStaging: (volumeId, stagingPath) =>
+    ),
+    removeStaging: freesSpace((volumeId: string, stagingPath: string): void =>
       database.run(
         'DELETE FROM stagings WHERE volume_id = ? AND staging_path = ?',
         volumeId,
         stagingPath,
       ),
+    ),
   };
 }
 
-function publicationCalls(
-  database: KeptDatabase,
-): Pick<UseCalls, 'publications' | 'publicationAt' | 'putPublication' | 'removePublication'> {
+export function publicationCalls(database: SqliteConnection) {
   return {
-    publications: (volumeId) =>
+    publications: reads((volumeId: string): PublicationRecord[] =>
       database
         .all('SELECT * FROM publications WHERE volume_id = ?', volumeId)
         .map(rows.publicationRow),
-    publicationAt: (targetPath) => {
+    ),
+    publicationAt: reads((targetPath: string): PublicationRecord | null => {
       const row = database.get('SELECT * FROM publications WHERE target_path = ?', targetPath);
       return row === undefined ? null : rows.publicationRow(row);
-    },
-    putPublication: (publication) =>
+    }),
+    putPublication: takesSpace((publication: PublicationRecord): void =>
       database.run(
         `INSERT OR REPLACE INTO publications
            (target_path, resolved_path, volume_id, staging_path, capability, read_only, pod_uid)
@@ -79,38 +58,36 @@ function publicationCalls(
         publication.readOnly ? 1 : 0,
         publication.podUid,
       ),
-    removePublication: (targetPath) =>
+    ),
+    removePublication: freesSpace((targetPath: string): void =>
       database.run('DELETE FROM publications WHERE target_path = ?', targetPath),
+    ),
   };
 }
 
-function controllerPublicationCalls(
-  database: KeptDatabase,
-): Pick<
-  UseCalls,
-  | 'controllerPublications'
-  | 'listControllerPublications'
-  | 'putControllerPublication'
-  | 'removeControllerPublication'
-> {
+export function controllerPublicationCalls(database: SqliteConnection) {
   return {
-    controllerPublications: (volumeId) =>
+    controllerPublications: reads((volumeId: string): ControllerPublicationRecord[] =>
       database
         .all('SELECT * FROM controller_publications WHERE volume_id = ?', volumeId)
         .map(rows.controllerPublicationRow),
-    listControllerPublications: (volumeIds) => {
-      const order = 'ORDER BY volume_id, node_id';
-      const all = 'SELECT * FROM controller_publications';
-      const found =
-        volumeIds === undefined
-          ? database.all(`${all} ${order}`)
-          : database.all(
-              `${all} WHERE volume_id IN (SELECT value FROM json_each(?)) ${order}`,
-              JSON.stringify(volumeIds),
-            );
-      return found.map(rows.controllerPublicationRow);
-    },
-    putControllerPublication: (publication) =>
+    ),
+    /** The publications of these volumes; without an argument, of all volumes. */
+    listControllerPublications: reads(
+      (volumeIds?: readonly string[]): ControllerPublicationRecord[] => {
+        const order = 'ORDER BY volume_id, node_id';
+        const all = 'SELECT * FROM controller_publications';
+        const found =
+          volumeIds === undefined
+            ? database.all(`${all} ${order}`)
+            : database.all(
+                `${all} WHERE volume_id IN (SELECT value FROM json_each(?)) ${order}`,
+                JSON.stringify(volumeIds),
+              );
+        return found.map(rows.controllerPublicationRow);
+      },
+    ),
+    putControllerPublication: takesSpace((publication: ControllerPublicationRecord): void =>
       database.run(
         `INSERT OR REPLACE INTO controller_publications (volume_id, node_id, capability, read_only)
            VALUES (?, ?, ?, ?)`,
@@ -119,11 +96,13 @@ function controllerPublicationCalls(
         JSON.stringify(publication.capability),
         publication.readOnly ? 1 : 0,
       ),
-    removeControllerPublication: (volumeId, nodeId) =>
+    ),
+    removeControllerPublication: freesSpace((volumeId: string, nodeId: string): void =>
       database.run(
         'DELETE FROM controller_publications WHERE volume_id = ? AND node_id = ?',
         volumeId,
         nodeId,
       ),
+    ),
   };
 }

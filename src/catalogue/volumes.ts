@@ -1,37 +1,27 @@
-/** The catalogue's calls about volumes, in SQL. Each one is a transaction. No rule of CSI lives here. */
+/** The catalogue's calls about volumes. Each one is a transaction. Knows no rules of CSI. */
 
-import { insertUnique, type KeptDatabase } from '../database/kept-database.js';
-import type { Catalogue, ListStretch } from './records.js';
+import { freesSpace, reads, takesSpace, writes } from '../database/calls.js';
+import { insertUnique, type SqliteConnection } from '../database/connection.js';
+import type { StringMap } from '../domain/string-map.js';
+import type { ListStretch, VolumeRecord, VolumeState } from './records.js';
 import * as rows from './rows.js';
-
-export type VolumeCalls = Pick<
-  Catalogue,
-  | 'volumeById'
-  | 'volumeByName'
-  | 'listVolumes'
-  | 'insertVolume'
-  | 'setVolumeState'
-  | 'markVolumeInitialized'
-  | 'markVolumeGrown'
-  | 'setVolumeSize'
-  | 'setMutableParameters'
-  | 'removeVolume'
->;
 
 /** SQLite takes a negative limit for none. */
 export const WHOLE_LIST: ListStretch = { after: '', limit: -1 };
 
-export function volumeCalls(database: KeptDatabase): VolumeCalls {
-  const setVolumeState: Catalogue['setVolumeState'] = (volumeId, state) =>
-    database.run('UPDATE volumes SET state = ? WHERE volume_id = ?', state, volumeId);
+export function volumeCalls(database: SqliteConnection) {
   return {
-    volumeById: (volumeId) =>
+    volumeById: reads((volumeId: string): VolumeRecord | null =>
       rows.volume(database.get('SELECT * FROM volumes WHERE volume_id = ?', volumeId)),
-    volumeByName: (name) =>
+    ),
+    /** Finds only volumes that are not deleted. */
+    volumeByName: reads((name: string): VolumeRecord | null =>
       rows.volume(
         database.get("SELECT * FROM volumes WHERE name = ? AND state <> 'deleted'", name),
       ),
-    listVolumes: ({ after, limit } = WHOLE_LIST) =>
+    ),
+    /** Ready volumes in the order of their ids; without a stretch, all of them. */
+    listVolumes: reads(({ after, limit }: ListStretch = WHOLE_LIST): VolumeRecord[] =>
       database
         .all(
           `SELECT * FROM volumes WHERE state = 'ready' AND volume_id > ?
@@ -40,7 +30,8 @@ export function volumeCalls(database: KeptDatabase): VolumeCalls {
           limit,
         )
         .map(rows.volumeRow),
-    insertVolume: (volume) =>
+    ),
+    insertVolume: takesSpace((volume: VolumeRecord): void =>
       insertUnique(`volume name '${volume.name}'`, () =>
         database.run(
           `INSERT INTO volumes (volume_id, name, pool, size_bytes, state, parameters,
@@ -63,32 +54,51 @@ export function volumeCalls(database: KeptDatabase): VolumeCalls {
           volume.createdNs,
         ),
       ),
-    setVolumeState,
-    markVolumeInitialized: (volumeId) =>
+    ),
+    setVolumeState: freesSpace((volumeId: string, state: VolumeState): void =>
+      setVolumeState(database, volumeId, state),
+    ),
+    /** Called before the volume is first handed out. It is never formatted after that. */
+    markVolumeInitialized: writes((volumeId: string): void =>
       database.run('UPDATE volumes SET fresh = 0 WHERE volume_id = ?', volumeId),
-    markVolumeGrown: (volumeId) =>
+    ),
+    /** The volume's file system has the promised size: ends `awaitsGrowth`. */
+    markVolumeGrown: writes((volumeId: string): void =>
       database.run('UPDATE volumes SET awaits_growth = 0 WHERE volume_id = ?', volumeId),
-    setVolumeSize: (volumeId, sizeBytes) =>
+    ),
+    setVolumeSize: writes((volumeId: string, sizeBytes: bigint): void =>
       database.run('UPDATE volumes SET size_bytes = ? WHERE volume_id = ?', sizeBytes, volumeId),
-    setMutableParameters: (volumeId, parameters) =>
+    ),
+    /** Replaces the mutable parameters in force. */
+    setMutableParameters: takesSpace((volumeId: string, parameters: StringMap): void =>
       database.run(
         'UPDATE volumes SET mutable_parameters = ? WHERE volume_id = ?',
         JSON.stringify(parameters),
         volumeId,
       ),
-    removeVolume: (volumeId) =>
+    ),
+    /**
+     * Removes the volume with its stagings and its publications of both kinds. Keeps a `deleted` row
+     * while snapshots refer to it.
+     */
+    removeVolume: freesSpace((volumeId: string): void =>
       database.transaction(() => {
         for (const table of ['stagings', 'publications', 'controller_publications']) {
           database.run(`DELETE FROM ${table} WHERE volume_id = ?`, volumeId);
         }
-        setVolumeState(volumeId, 'deleted');
+        setVolumeState(database, volumeId, 'deleted');
         dropOrphanedLineage(database, volumeId);
       }),
+    ),
   };
 }
 
-/** Forgets a deleted volume that no snapshot refers to any more. Inside a transaction. */
-export function dropOrphanedLineage(database: KeptDatabase, volumeId: string): void {
+function setVolumeState(database: SqliteConnection, volumeId: string, state: VolumeState): void {
+  database.run('UPDATE volumes SET state = ? WHERE volume_id = ?', state, volumeId);
+}
+
+/** Removes the row of a deleted volume that no snapshot refers to. Runs inside the caller's transaction. */
+export function dropOrphanedLineage(database: SqliteConnection, volumeId: string): void {
   database.run(
     `DELETE FROM volumes WHERE volume_id = ? AND state = 'deleted'
        AND NOT EXISTS (SELECT 1 FROM snapshots WHERE volume_id = volumes.volume_id)`,

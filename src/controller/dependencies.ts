@@ -1,6 +1,7 @@
 /** What the parts of the Controller service are given. */
 import type { BackendRegistry } from '../backends/registry.js';
-import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { VolumeRecord } from '../catalogue/records.js';
 import type { Config } from '../config/config.js';
 import type { OperationLocks } from '../volumes/operation-locks.js';
 import type { SnapshotManager } from '../volumes/snapshot-manager.js';

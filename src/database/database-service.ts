@@ -1,58 +1,69 @@
 /**
- * The calls of one database on the thread that owns it: opened at the first one, with what a full disk
- * and a growing log ask for around each. Knows no tables.
+ * Executes the calls of one database on the thread that owns it. Opens the database at the first task
+ * and handles a full disk and a growing write-ahead log around each call. Knows no tables.
  *
- * Where the directory is full, calls that free space are given the reserve, and calls that take space
- * fail until it has been made again: they must not eat what others free space with.
+ * When the directory is full, calls that free space may use up the space reserve. Calls that take space
+ * then fail until the reserve has been restored, so that they do not consume what others need to free
+ * space with.
  */
+import { workerData } from 'piscina';
 import { CsiError, StatusCode } from '../base/errors.js';
-import { type DatabaseUse, isFull } from './database-use.js';
-import type { KeptDatabase } from './kept-database.js';
+import type { CallKind, DatabaseCall, DatabaseCalls } from './calls.js';
+import type { SqliteConnection } from './connection.js';
+import { type DatabaseDefinition, isFull } from './definition.js';
 import { checkpoint, openSound, restartLog } from './sound-database.js';
 import { SpaceReserve } from './space-reserve.js';
 import {
   answer,
+  type CallDescription,
+  CLOSE,
   type DatabaseAnswer,
   type DatabaseEvent,
+  type DatabaseFile,
   type DatabaseTask,
+  IDLE,
+  OPEN,
 } from './thread-task.js';
 
 /**
- * What a call does with space: `reads` none, `frees` records that something is going, `takes` begins
- * something new, `writes` is all else.
- */
-export type CallKind = 'reads' | 'writes' | 'takes' | 'frees';
-
-/** One for each call, by its arguments where they decide; the compiler refuses one too few. */
-export type CallKinds<T> = Readonly<Record<keyof T, KindOfCall>>;
-
-type KindOfCall = CallKind | ((...args: readonly unknown[]) => CallKind);
-
-/**
- * The log and the file grow by less than half of this while space is freed, however long that takes:
- * the log is used over again after CHECKPOINT_PAGES.
+ * More than twice what the log and the file grow by while space is freed, however long that takes: the
+ * log is rewritten from its beginning after CHECKPOINT_PAGES.
  */
 const RESERVE_BYTES = 2 << 20;
 
-/** Of every service beside the calls of its database. */
-export const CLOSE = 'close';
-export const TIDY = 'tidy';
+type CallsOf<T> = (database: SqliteConnection) => T & DatabaseCalls<T>;
 
-export class DatabaseService<T extends object> {
+/** The function that a thread's module exports as its default. The file comes with the thread's workerData. */
+export function serveDatabase<T extends object>(
+  define: (file: string) => DatabaseDefinition,
+  callsOf: CallsOf<T>,
+): (task: DatabaseTask) => DatabaseAnswer {
+  let service: DatabaseService<T> | undefined;
+  return (task) => {
+    service ??= new DatabaseService(define((workerData as DatabaseFile).file), callsOf);
+    return service.perform(task);
+  };
+}
+
+interface ServedDatabase {
+  database: SqliteConnection;
+  calls: ReadonlyMap<string, DatabaseCall>;
+}
+
+class DatabaseService<T extends object> {
   readonly #reserve: SpaceReserve;
-  #open: { database: KeptDatabase; calls: T } | null = null;
+  #open: ServedDatabase | null = null;
   #events: DatabaseEvent[] = [];
 
   constructor(
-    private readonly use: DatabaseUse,
-    private readonly kinds: CallKinds<T>,
-    private readonly callsOf: (database: KeptDatabase) => T,
+    private readonly definition: DatabaseDefinition,
+    private readonly callsOf: CallsOf<T>,
   ) {
-    this.#reserve = new SpaceReserve(`${use.file}-reserve`, RESERVE_BYTES);
+    this.#reserve = new SpaceReserve(`${definition.file}-reserve`, RESERVE_BYTES);
   }
 
   perform({ method, args }: DatabaseTask): DatabaseAnswer {
-    const given = answer(() => this.#perform(method, args), this.use);
+    const given = answer(() => this.#perform(method, args), this.definition);
     const events = this.#events;
     this.#events = [];
     return { ...given, events };
@@ -61,25 +72,26 @@ export class DatabaseService<T extends object> {
   #perform(method: string, args: readonly unknown[]): unknown {
     if (method === CLOSE) return this.#close();
     const { database, calls } = this.#opened();
-    if (method === TIDY) return this.#tidy(database);
-    const call = calls[method as keyof T] as (...values: unknown[]) => unknown;
-    const kind: KindOfCall = this.kinds[method as keyof T];
-    const does = typeof kind === 'function' ? kind(...args) : kind;
-    return this.#run(database, does, () => call(...args));
+    if (method === OPEN) return describe(calls);
+    if (method === IDLE) return this.#restoreReserve(database);
+    const call = calls.get(method) as DatabaseCall<(...values: unknown[]) => unknown> | undefined;
+    if (call === undefined) throw new Error(`${this.definition.label} has no call '${method}'`);
+    const kind = typeof call.kind === 'function' ? call.kind(...args) : call.kind;
+    return this.#run(database, kind, () => call(...args));
   }
 
-  #run(database: KeptDatabase, kind: CallKind, call: () => unknown): unknown {
-    if (kind === 'takes') this.#assertRoom();
+  #run(database: SqliteConnection, kind: CallKind, call: () => unknown): unknown {
+    if (kind === 'takesSpace') this.#assertReserve();
     try {
       return call();
     } catch (thrown) {
-      if (kind !== 'frees' || !isFull(thrown)) throw thrown;
+      if (kind !== 'freesSpace' || !isFull(thrown)) throw thrown;
       return this.#withReserve(database, thrown, call);
     }
   }
 
-  /** A log that is written from its beginning again needs no space; one that is empty needs the reserve. */
-  #withReserve(database: KeptDatabase, full: unknown, call: () => unknown): unknown {
+  /** A log rewritten from its beginning needs no new space. Only an empty log needs the reserve. */
+  #withReserve(database: SqliteConnection, full: unknown, call: () => unknown): unknown {
     if (restartLog(database)) {
       try {
         return call();
@@ -87,50 +99,47 @@ export class DatabaseService<T extends object> {
         if (!isFull(thrown)) throw thrown;
       }
     }
-    if (!this.#reserve.giveUp()) throw full;
-    this.#tell('warn', 'its directory is full: gave up the reserve, so that space can be freed');
+    if (!this.#reserve.release()) throw full;
+    this.#report('warn', 'its directory is full: released the space reserve to free space');
     return call();
   }
 
-  #assertRoom(): void {
+  #assertReserve(): void {
     if (this.#reserve.isThere()) return;
     if (!this.#reserve.restore()) {
       throw CsiError.resourceExhausted(
-        `no space left for ${this.use.label} ${this.use.file}: nothing new is begun until its directory has ` +
-          `${(RESERVE_BYTES * 3) >> 20} MiB free; unpublishing, unstaging and deleting go on`,
+        `no space left for ${this.definition.label} ${this.definition.file}: the plugin creates nothing new until ` +
+          `its directory has ${(RESERVE_BYTES * 3) >> 20} MiB free; unpublishing, unstaging and deleting still work`,
       );
     }
-    this.#tell('info', 'its directory has room again: made the reserve anew');
+    this.#report('info', 'its directory has space again: restored the space reserve');
   }
 
-  #opened(): { database: KeptDatabase; calls: T } {
+  #opened(): ServedDatabase {
     if (this.#open === null) {
       const database = this.#openEvenIfFull();
-      this.#open = { database, calls: this.callsOf(database) };
+      this.#open = { database, calls: new Map(Object.entries(this.callsOf(database))) };
       if (!this.#reserve.restore()) {
-        this.#tell(
-          'warn',
-          'its directory has no room for the reserve that frees space on a full disk',
-        );
+        this.#report('warn', 'its directory has too little space for the space reserve');
       }
     }
     return this.#open;
   }
 
-  #openEvenIfFull(): KeptDatabase {
+  #openEvenIfFull(): SqliteConnection {
     try {
-      return openSound(this.use);
+      return openSound(this.definition);
     } catch (thrown) {
       const isOutOfSpace =
         thrown instanceof CsiError && thrown.code === StatusCode.RESOURCE_EXHAUSTED;
-      if (!isOutOfSpace || !this.#reserve.giveUp()) throw thrown;
-      this.#tell('warn', 'its directory is full: gave up the reserve to open it');
-      return openSound(this.use);
+      if (!isOutOfSpace || !this.#reserve.release()) throw thrown;
+      this.#report('warn', 'its directory is full: released the space reserve to open it');
+      return openSound(this.definition);
     }
   }
 
-  /** An empty log gives its blocks back, which are needed where the directory is full. */
-  #tidy(database: KeptDatabase): void {
+  /** An emptied log returns its blocks to the file system, so it is emptied only beside a reserve. */
+  #restoreReserve(database: SqliteConnection): void {
     if (this.#reserve.restore()) checkpoint(database);
   }
 
@@ -142,17 +151,12 @@ export class DatabaseService<T extends object> {
     open.database.close();
   }
 
-  #tell(level: DatabaseEvent['level'], what: string): void {
-    const { label, file } = this.use;
+  #report(level: DatabaseEvent['level'], what: string): void {
+    const { label, file } = this.definition;
     this.#events.push({ level, message: `${label} ${file}: ${what}` });
   }
 }
 
-/** For a caller without a thread: the calls as they are. */
-export function openDirectly<T extends object>(
-  use: DatabaseUse,
-  callsOf: (database: KeptDatabase) => T,
-): T & { close(): void } {
-  const database = openSound(use);
-  return { ...callsOf(database), close: () => database.close() };
+function describe(calls: ReadonlyMap<string, DatabaseCall>): CallDescription[] {
+  return [...calls].map(([method, { kind }]) => ({ method, onlyReads: kind === 'reads' }));
 }

@@ -1,104 +1,105 @@
 /**
- * A database for the event loop: each call goes to a thread of its own, because each commit waits for
- * the disk. Knows no tables.
+ * The event loop's side of a database: each call runs on the thread that owns the database, because
+ * each commit waits for the disk. Knows no tables.
  */
 import { Piscina } from 'piscina';
 import { CsiError } from '../base/errors.js';
-import { type CallKinds, CLOSE, TIDY } from './database-service.js';
-import type { DatabaseAnswer, DatabaseEvent, DatabaseFile, DatabaseTask } from './thread-task.js';
+import type { AsyncCalls } from './calls.js';
+import {
+  type CallDescription,
+  CLOSE,
+  type DatabaseAnswer,
+  type DatabaseEvent,
+  type DatabaseFile,
+  type DatabaseTask,
+  IDLE,
+  OPEN,
+} from './thread-task.js';
 
-/** The same calls, answered by the thread that owns the database. */
-export type OnThread<T> = {
-  [K in keyof T]: T[K] extends (...args: infer A) => infer R ? (...args: A) => Promise<R> : never;
-};
+export type OpenDatabase<T> = AsyncCalls<T> & { close(): Promise<void> };
 
-export type OpenDatabase<T> = OnThread<T> & { close(): Promise<void> };
+/** setTimeout's maximum. The thread holds the connection, so it must never be ended as idle. */
+const NEVER_MS = 2 ** 31 - 1;
 
-/** Started once and kept: the thread holds the connection. */
-const KEEP_MS = 2 ** 31 - 1;
+const IDLE_AFTER_MS = 1000;
 
-/** How long nothing may be written before the log is emptied. */
-const TIDY_AFTER_MS = 1000;
-
-export interface ThreadOptions<T> {
-  /** The module that the thread runs; it opens the database at its first call. */
+export interface ThreadOptions {
+  /** The module that the thread runs; its default export comes from `serveDatabase`. */
   worker: URL;
-  file: DatabaseFile;
-  kinds: CallKinds<T>;
-  /**
-   * A call without arguments that is made at once, so that a database which cannot be opened is told
-   * here.
-   */
-  first: keyof T;
+  file: string;
   onEvent?: ((event: DatabaseEvent) => void) | undefined;
 }
 
+/** Opens the database on a new thread. `T` is the type of the calls that the worker's module serves. */
 export async function openDatabase<T extends object>(
-  options: ThreadOptions<T>,
+  options: ThreadOptions,
 ): Promise<OpenDatabase<T>> {
   const thread = new DatabaseThread(options);
   try {
-    await thread.call(String(options.first), []);
+    const calls = await thread.open();
+    return Object.assign(calls as AsyncCalls<T>, { close: () => thread.close() });
   } catch (thrown) {
     await thread.end();
     throw thrown;
   }
-  const calls = Object.fromEntries(
-    Object.keys(options.kinds).map((method) => [
-      method,
-      (...args: unknown[]) => thread.call(method, args),
-    ]),
-  ) as OnThread<T>;
-  return Object.assign(calls, { close: () => thread.close() });
 }
 
-class DatabaseThread<T extends object> {
-  readonly #options: ThreadOptions<T>;
+class DatabaseThread {
+  readonly #onEvent: ThreadOptions['onEvent'];
   readonly #thread: Piscina<DatabaseTask, DatabaseAnswer>;
-  #tidying: NodeJS.Timeout | undefined;
+  #idle: NodeJS.Timeout | undefined;
 
-  constructor(options: ThreadOptions<T>) {
-    this.#options = options;
+  constructor({ worker, file, onEvent }: ThreadOptions) {
+    this.#onEvent = onEvent;
     this.#thread = new Piscina({
-      filename: options.worker.href,
+      filename: worker.href,
       minThreads: 1,
       maxThreads: 1,
-      idleTimeout: KEEP_MS,
-      workerData: options.file,
+      idleTimeout: NEVER_MS,
+      workerData: { file } satisfies DatabaseFile,
     });
-    // A thread that fails to close reports it as an 'error' event; unheard, it would end the process.
+    // A thread that fails to close emits 'error', which ends the process if nothing listens.
     this.#thread.on('error', () => undefined);
   }
 
-  async call(method: string, args: unknown[]): Promise<unknown> {
-    if (this.#options.kinds[method as keyof T] !== 'reads') this.#tidyLater();
-    return this.#run(method, args);
+  /** One function for each call that the thread serves. */
+  async open(): Promise<object> {
+    const descriptions = (await this.#run(OPEN, [])) as readonly CallDescription[];
+    return Object.fromEntries(
+      descriptions.map(({ method, onlyReads }) => [
+        method,
+        async (...args: unknown[]) => {
+          if (!onlyReads) this.#scheduleIdle();
+          return this.#run(method, args);
+        },
+      ]),
+    );
   }
 
   async close(): Promise<void> {
-    clearTimeout(this.#tidying);
+    clearTimeout(this.#idle);
     await this.#run(CLOSE, []);
     await this.end();
   }
 
   async end(): Promise<void> {
-    clearTimeout(this.#tidying);
+    clearTimeout(this.#idle);
     await this.#thread.destroy();
   }
 
   async #run(method: string, args: unknown[]): Promise<unknown> {
     const answer = await this.#thread.run({ method, args });
-    for (const event of answer.events ?? []) this.#options.onEvent?.(event);
+    for (const event of answer.events ?? []) this.#onEvent?.(event);
     if (!answer.ok) throw new CsiError(answer.code, answer.message, { cause: answer.cause });
     return answer.value;
   }
 
-  /** A second after the last write: the thread itself has no timers, it sleeps between its calls. */
-  #tidyLater(): void {
-    clearTimeout(this.#tidying);
-    this.#tidying = setTimeout(() => {
-      this.#run(TIDY, []).catch(() => undefined);
-    }, TIDY_AFTER_MS);
-    this.#tidying.unref();
+  /** The thread sleeps between calls and has no timers, so the event loop reports that it is idle. */
+  #scheduleIdle(): void {
+    clearTimeout(this.#idle);
+    this.#idle = setTimeout(() => {
+      this.#run(IDLE, []).catch(() => undefined);
+    }, IDLE_AFTER_MS);
+    this.#idle.unref();
   }
 }

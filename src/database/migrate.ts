@@ -1,28 +1,32 @@
-/** Schemas as steps from one PRAGMA user_version to the next, and whether a file has the one it claims. */
-import { type DatabaseUse, damaged } from './database-use.js';
-import { KeptDatabase } from './kept-database.js';
+/**
+ * Schema migration: runs the steps that a file has not seen, and checks that its tables are those of the
+ * version it claims.
+ */
 
-type Schema = Pick<DatabaseUse, 'label' | 'file' | 'remedy' | 'steps'>;
+import { SqliteConnection } from './connection.js';
+import { type DatabaseDefinition, damaged } from './definition.js';
+
+type Schema = Pick<DatabaseDefinition, 'label' | 'file' | 'remedy' | 'steps'>;
 
 /**
- * Runs the steps that the database has not seen. FAILED_PRECONDITION if a newer plugin has written it,
- * or if its tables are not the ones of the version that it has.
+ * Runs the steps that the database has not seen. FAILED_PRECONDITION if a newer plugin has written the
+ * file, or if its tables are not those of its version.
  */
-export function migrate(database: KeptDatabase, use: Schema): void {
-  const { steps } = use;
+export function migrate(database: SqliteConnection, schema: Schema): void {
+  const { steps } = schema;
   const version = Number(database.get('PRAGMA user_version')?.['user_version']);
   if (version > steps.length) {
     throw damaged(
-      { ...use, remedy: 'run that version, or a newer one' },
+      { ...schema, remedy: 'run that version, or a newer one' },
       `cannot be used: its schema version is ${version} and this plugin knows ${steps.length}: a newer ` +
         'blockdelta has written it',
     );
   }
-  assertSchema(database, use, version);
+  assertSchema(database, schema, version);
   runSteps(database, steps, version);
 }
 
-function runSteps(database: KeptDatabase, steps: readonly string[], version: number): void {
+function runSteps(database: SqliteConnection, steps: readonly string[], version: number): void {
   for (let next = version; next < steps.length; next += 1) {
     database.transaction(() => {
       database.exec(steps[next] ?? '');
@@ -31,17 +35,17 @@ function runSteps(database: KeptDatabase, steps: readonly string[], version: num
   }
 }
 
-/** Of what the version has, every table, column and index has to be there. */
-function assertSchema(database: KeptDatabase, use: Schema, version: number): void {
-  const model = KeptDatabase.inMemory();
+/** Every table, column and index of the version must exist. Additional ones do no harm. */
+function assertSchema(database: SqliteConnection, schema: Schema, version: number): void {
+  const model = SqliteConnection.inMemory();
   try {
-    runSteps(model, use.steps.slice(0, version), 0);
+    runSteps(model, schema.steps.slice(0, version), 0);
     const found = new Set(parts(database));
     const missing = parts(model).find((part) => !found.has(part));
     if (missing !== undefined) {
-      throw damaged(use, `lacks what belongs to its schema version ${version}: ${missing}`);
+      throw damaged(schema, `lacks a part of its schema version ${version}: ${missing}`);
     }
-    if (version === 0 && found.size > 0) throw damaged(use, 'is a database of another program');
+    if (version === 0 && found.size > 0) throw damaged(schema, 'is a database of another program');
   } finally {
     model.close();
   }
@@ -55,7 +59,7 @@ const PARTS = `
   UNION ALL
   SELECT 'index ' || name FROM sqlite_schema WHERE type = 'index' AND name NOT LIKE 'sqlite%'`;
 
-/** Without what SQLite makes for itself. */
-function parts(database: KeptDatabase): string[] {
+/** Columns and indexes, without those that SQLite creates by itself. */
+function parts(database: SqliteConnection): string[] {
   return database.all(PARTS).map((row) => String(row['part']));
 }

@@ -1,62 +1,63 @@
 /**
- * Opens a database that is whole: every page is looked at before the first row is believed.
+ * Opens a database after checking every page of it.
  *
- * A full integrity check costs 0.2 s for 70,000 objects, a quick one a quarter of that; only the full
- * one compares each index with its table, and a wrong index hides objects.
+ * A full integrity check takes 0.2 s for 70,000 objects and a quick one a quarter of that. Only the full
+ * check compares each index with its table, and a wrong index hides objects.
  *
- * What is committed goes from the write-ahead log into the file at the start, at the stop and whenever
- * the log holds CHECKPOINT_PAGES: a log that is damaged takes everything in it along, silently.
+ * Committed pages move from the write-ahead log into the file at the start, at the stop and whenever the
+ * log holds CHECKPOINT_PAGES, because SQLite silently drops whatever a damaged log holds.
  */
 import { readFileSync, statSync } from 'node:fs';
-import { type DatabaseUse, damaged, explainFailure } from './database-use.js';
-import { KeptDatabase } from './kept-database.js';
+import { SqliteConnection } from './connection.js';
+import { type DatabaseDefinition, damaged, explainFailure } from './definition.js';
 import { migrate } from './migrate.js';
 import { walDamage } from './wal-check.js';
 
-/** Half a MiB: a checkpoint is one more wait for the disk in about twenty commits. */
+/** Half a MiB: about one commit in twenty waits for a checkpoint too. */
 const CHECKPOINT_PAGES = 128;
 
-/** FAILED_PRECONDITION, naming the file and what to do, for anything that is not this database, whole. */
-export function openSound(use: DatabaseUse): KeptDatabase {
-  let database: KeptDatabase;
+/** FAILED_PRECONDITION, with the file and the remedy, if the file is damaged or is not this database. */
+export function openSound(definition: DatabaseDefinition): SqliteConnection {
+  let database: SqliteConnection;
   try {
-    // Before SQLite reads it, and forgets what it leaves out.
-    const damage = walDamage(use.file);
-    // A log that is being written looks torn; who writes it is told of below.
-    if (damage !== null && !isLocked(use.file)) throw damaged(use, `is damaged: ${damage}`);
-    database = new KeptDatabase(use.file, use.lockTimeoutMs);
+    // Checked before SQLite opens the file, which discards the part of the log that it cannot read.
+    const damage = walDamage(definition.file);
+    // A log that another process is writing looks torn. Opening the file reports that process below.
+    if (damage !== null && !isLocked(definition.file))
+      throw damaged(definition, `is damaged: ${damage}`);
+    database = new SqliteConnection(definition.file, definition.lockTimeoutMs);
   } catch (thrown) {
-    throw explainFailure(use, thrown);
+    throw explainFailure(definition, thrown);
   }
   try {
-    if (use.exclusive) database.exec('PRAGMA locking_mode = EXCLUSIVE');
+    if (definition.exclusive) database.exec('PRAGMA locking_mode = EXCLUSIVE');
     database.exec('PRAGMA journal_mode = WAL');
     database.exec('PRAGMA synchronous = FULL');
     database.exec('PRAGMA foreign_keys = ON');
-    // The directory may be full while space in it is being freed.
+    // Space may have to be freed while the directory is full.
     database.exec('PRAGMA temp_store = MEMORY');
     database.exec(`PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`);
-    assertWhole(database, use);
-    migrate(database, use);
+    assertWhole(database, definition);
+    migrate(database, definition);
     checkpoint(database);
     return database;
   } catch (thrown) {
     database.close();
-    throw explainFailure(use, thrown);
+    throw explainFailure(definition, thrown);
   }
 }
 
-/** Empties the log into the file. What cannot be done now, a full disk say, is left to the next one. */
-export function checkpoint(database: KeptDatabase): void {
+/** Empties the log into the file. A failure, of a full disk for example, leaves the work to the next checkpoint. */
+export function checkpoint(database: SqliteConnection): void {
   try {
     database.get('PRAGMA wal_checkpoint(TRUNCATE)');
   } catch {
-    // The log stays, and stays valid.
+    // The log remains valid.
   }
 }
 
-/** Brings what is committed into the file, so that the log is written over. False: it could not. */
-export function restartLog(database: KeptDatabase): boolean {
+/** Moves all committed pages into the file, so that the log is rewritten from its beginning. False if that failed. */
+export function restartLog(database: SqliteConnection): boolean {
   try {
     return database.get('PRAGMA wal_checkpoint(RESTART)')?.['busy'] === 0n;
   } catch {
@@ -64,7 +65,7 @@ export function restartLog(database: KeptDatabase): boolean {
   }
 }
 
-/** Whether a process holds a lock on the file, by device and inode as the kernel lists them. */
+/** Whether a process holds a lock on the file, by the device and inode numbers in /proc/locks. */
 function isLocked(file: string): boolean {
   const { dev, ino } = statSync(file, { bigint: true });
   const hex = (value: bigint): string => value.toString(16).padStart(2, '0');
@@ -72,13 +73,14 @@ function isLocked(file: string): boolean {
   return readFileSync('/proc/locks', 'utf8').includes(` ${name} `);
 }
 
-function assertWhole(database: KeptDatabase, use: DatabaseUse): void {
+function assertWhole(database: SqliteConnection, definition: DatabaseDefinition): void {
   const found = database.get('PRAGMA integrity_check(1)')?.['integrity_check'];
-  if (found !== 'ok') throw damaged(use, `is damaged (${String(found).split('\n').join(' ')})`);
+  if (found !== 'ok')
+    throw damaged(definition, `is damaged (${String(found).split('\n').join(' ')})`);
   const orphan = database.get('PRAGMA foreign_key_check');
   if (orphan !== undefined) {
     throw damaged(
-      use,
+      definition,
       `is damaged (a row of '${orphan['table']}' has lost its '${orphan['parent']}')`,
     );
   }

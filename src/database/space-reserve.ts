@@ -1,6 +1,7 @@
 /**
- * Room beside a database that is kept for the day its directory is full: a file of random bytes, so that
- * no file system stores it as less, which is removed when what frees space could not be written.
+ * Disk space held for the time when a database's directory is full: a file beside the database, which is
+ * removed when a call that frees space cannot be recorded otherwise. It holds random bytes, so that a
+ * file system that compresses gives it its full size.
  */
 import { randomBytes } from 'node:crypto';
 import {
@@ -15,11 +16,11 @@ import {
 } from 'node:fs';
 import { dirname } from 'node:path';
 
-/** Of the space that has to be free beside the reserve, so that making it fills nothing up. */
+/** The reserve is created only while this many times its size is free, so that it does not fill the directory itself. */
 const ROOM_FACTOR = 3;
 
 export class SpaceReserve {
-  /** @param bytes what a database needs to grow by while space is being freed */
+  /** @param bytes how much a database may grow while space is being freed */
   constructor(
     private readonly file: string,
     private readonly bytes: number,
@@ -29,14 +30,14 @@ export class SpaceReserve {
     return (statSync(this.file, { throwIfNoEntry: false })?.size ?? 0) >= this.bytes;
   }
 
-  /** False: there was none. */
-  giveUp(): boolean {
+  /** Removes the reserve. Returns false if there was none. */
+  release(): boolean {
     if (statSync(this.file, { throwIfNoEntry: false }) === undefined) return false;
     rmSync(this.file, { force: true });
     return true;
   }
 
-  /** Makes it where it is missing and there is room for it. Returns whether it is there then. */
+  /** Creates the reserve if it is missing and there is room. Returns whether it exists afterwards. */
   restore(): boolean {
     if (this.isThere()) return true;
     try {
@@ -45,7 +46,7 @@ export class SpaceReserve {
       this.#make();
       return true;
     } catch {
-      // No room after all, or no permission: the database works without it for as long as there is room.
+      // No space after all, or no permission. The database works without a reserve until the disk is full.
       rmSync(this.#temporary, { force: true });
       return false;
     }

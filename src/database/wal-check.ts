@@ -1,10 +1,10 @@
 /**
- * Whether a write-ahead log that SQLite is about to read has lost committed transactions in its middle.
+ * Detects a write-ahead log that has lost committed transactions in its middle.
  *
- * SQLite takes what it can read up to the first frame whose checksum is wrong, and says nothing of the
- * rest: that is right for the last transaction, which a power cut may tear, and for no other, because a
- * commit is on the disk before the next one is written. So a second commit behind a wrong frame is a
- * proof of damage. Format: https://sqlite.org/fileformat2.html#the_write_ahead_log
+ * SQLite reads a log up to the first frame with a wrong checksum and silently ignores the rest. That is
+ * right for the last transaction, which a power failure may tear, but for no other: each commit is on
+ * the disk before the next one is written. A second commit behind a wrong frame therefore proves damage.
+ * Format: https://sqlite.org/fileformat2.html#the_write_ahead_log
  */
 import { readFileSync } from 'node:fs';
 import { errorCode } from '../base/errors.js';
@@ -12,28 +12,31 @@ import { errorCode } from '../base/errors.js';
 const HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;
 const MAGIC = 0x377f0682;
-/** What of a header its own checksum covers; of a frame's header it is the first eight. */
+/** How much of the log's header and of a frame's header their checksums cover. */
 const COVERED_BYTES = 24;
 const COVERED_FRAME_BYTES = 8;
 
-/** What is wrong with the log beside that database; null: nothing that a power cut could not have done. */
+/** Describes the damage to the log of that database. Null if there is none beyond what a power failure can do. */
 export function walDamage(databaseFile: string): string | null {
   const log = readOrEmpty(`${databaseFile}-wal`);
-  // Blocks that were given to the file and never written.
+  // A header of zeros: blocks were allocated to the file and never written.
   if (log.length < HEADER_BYTES || log.subarray(0, HEADER_BYTES).every((byte) => byte === 0)) {
     return null;
   }
   const magic = log.readUInt32BE(0);
   const checksum = new Checksum(magic === MAGIC + 1);
   const isHeader = (magic & ~1) >>> 0 === MAGIC;
-  if (!isHeader || !checksum.takes(log.subarray(0, COVERED_BYTES), log, COVERED_BYTES)) {
+  if (!isHeader || !checksum.addAndMatch(log.subarray(0, COVERED_BYTES), log, COVERED_BYTES)) {
     return 'its write-ahead log has a wrong header';
   }
   const lost = commitsBehindDamage(log, checksum);
   return lost < 2 ? null : `its write-ahead log is damaged before ${lost} committed transactions`;
 }
 
-/** Commits of this log, as opposed to older ones that it overwrites, behind the first wrong frame. */
+/**
+ * Counts the commits behind the first wrong frame. The salts tell this log's frames from those of an older
+ * log that it overwrites.
+ */
 function commitsBehindDamage(log: Buffer, checksum: Checksum): number {
   const salts = log.subarray(16, 24);
   const frameBytes = FRAME_HEADER_BYTES + log.readUInt32BE(8);
@@ -50,10 +53,10 @@ function commitsBehindDamage(log: Buffer, checksum: Checksum): number {
 
 function isFrameWhole(frame: Buffer, checksum: Checksum): boolean {
   checksum.add(frame.subarray(0, COVERED_FRAME_BYTES));
-  return checksum.takes(frame.subarray(FRAME_HEADER_BYTES), frame, 16);
+  return checksum.addAndMatch(frame.subarray(FRAME_HEADER_BYTES), frame, 16);
 }
 
-/** Over all frames, each one's goes on from the one before. */
+/** SQLite's running checksum: each frame's value continues from the frame before. */
 class Checksum {
   #first = 0;
   #second = 0;
@@ -67,8 +70,8 @@ class Checksum {
     }
   }
 
-  /** Adds the bytes, and says whether the sums are those that stand at that place. */
-  takes(bytes: Buffer, stored: Buffer, at: number): boolean {
+  /** Adds the bytes and compares the sums with those stored at an offset of `stored`. */
+  addAndMatch(bytes: Buffer, stored: Buffer, at: number): boolean {
     this.add(bytes);
     return stored.readUInt32BE(at) === this.#first && stored.readUInt32BE(at + 4) === this.#second;
   }

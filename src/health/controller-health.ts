@@ -6,7 +6,8 @@
  * that one that is just being deleted is not reported as lost.
  */
 
-import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { VolumeRecord } from '../catalogue/records.js';
 import { parseSecrets, requireFields, requireString } from '../csi/fields.js';
 import type { VolumeHealth } from '../csi/messages.js';
 import { pageScope, paginate, parsePage } from '../csi/pagination.js';

@@ -8,7 +8,8 @@ import type { Backend, PoolCapacity } from '../backends/backend.js';
 import { CsiError } from '../base/errors.js';
 import { SingleFlight } from '../base/single-flight.js';
 import { withTimeout } from '../base/timeout.js';
-import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { VolumeRecord } from '../catalogue/records.js';
 import type { PoolObservations, StorageObservations } from './volume-health.js';
 
 export interface HealthDependencies {

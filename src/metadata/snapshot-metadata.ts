@@ -10,7 +10,8 @@
  */
 import type { Backend } from '../backends/backend.js';
 import { CsiError, SystemError } from '../base/errors.js';
-import type { AsyncCatalogue, SnapshotRecord } from '../catalogue/records.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { SnapshotRecord } from '../catalogue/records.js';
 import {
   parseInt32NonNegative,
   parseInt64,

@@ -1,6 +1,7 @@
 /** What every file of the Node service is given. */
 import type { Backend } from '../backends/backend.js';
-import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { VolumeRecord } from '../catalogue/records.js';
 import type { Config } from '../config/config.js';
 import type { VolumeCondition } from '../health/volume-health.js';
 import type { NativeRunner } from '../native/pool.js';

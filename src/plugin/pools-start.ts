@@ -9,7 +9,7 @@ import { BackendRegistry, type ConfiguredPool } from '../backends/registry.js';
 import { ThinBackend } from '../backends/thin/thin-backend.js';
 import { CsiError } from '../base/errors.js';
 import type { Logger } from '../base/logger.js';
-import type { AsyncCatalogue } from '../catalogue/records.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { Config, PoolConfig } from '../config/config.js';
 import type { NativeRunner } from '../native/pool.js';
 import { claimPool } from '../volumes/reconcile.js';

@@ -1,5 +1,5 @@
 /** What a publication by the controller means for the node. */
-import type { AsyncCatalogue } from '../catalogue/records.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 
 /** Whether the controller has published the volume for reading alone. */
 export async function isPublishedReadOnly(

@@ -6,7 +6,8 @@
  * knows better.
  */
 import type { Backend } from '../backends/backend.js';
-import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { VolumeRecord } from '../catalogue/records.js';
 
 /** Nobody but us has ever written to the volume. The caller holds its lock. */
 export async function isPristine(

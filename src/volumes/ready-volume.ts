@@ -2,7 +2,8 @@
  * The look-up that most calls begin with, and what is said of an object that cannot be worked with.
  */
 import { CsiError } from '../base/errors.js';
-import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { VolumeRecord } from '../catalogue/records.js';
 
 /**
  * A volume that can be worked with. FAILED_PRECONDITION for one whose deletion has not ended, NOT_FOUND

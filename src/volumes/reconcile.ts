@@ -9,8 +9,8 @@
 import type { Backend, PoolContents, PoolObject } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import { CsiError } from '../base/errors.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type {
-  AsyncCatalogue,
   GroupSnapshotRecord,
   Remains,
   SnapshotRecord,

@@ -9,12 +9,8 @@
 import type { Backend } from '../backends/backend.js';
 import { CsiError } from '../base/errors.js';
 import type { Logger } from '../base/logger.js';
-import type {
-  AsyncCatalogue,
-  Remains,
-  RetainedBaseRecord,
-  SnapshotRecord,
-} from '../catalogue/records.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { Remains, RetainedBaseRecord, SnapshotRecord } from '../catalogue/records.js';
 import { type OperationLocks, snapshotKey } from './operation-locks.js';
 import { type RetainedBaseLimits, settleRecords, type Verdict } from './retention.js';
 

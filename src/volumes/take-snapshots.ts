@@ -7,12 +7,8 @@
 import type { Backend, SnapshotMember, TakenSnapshots } from '../backends/backend.js';
 import { bestEffort } from '../base/best-effort.js';
 import { CsiError } from '../base/errors.js';
-import type {
-  AsyncCatalogue,
-  NewSnapshot,
-  SnapshotRecord,
-  VolumeRecord,
-} from '../catalogue/records.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { NewSnapshot, SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
 import { newSnapshotId } from '../domain/identifiers.js';
 import { isPristine } from './first-use.js';
 import { type LockRequest, volumeKey } from './operation-locks.js';

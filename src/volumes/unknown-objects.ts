@@ -13,7 +13,7 @@ import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BackendRegistry } from '../backends/registry.js';
 import { CsiError, errorCode } from '../base/errors.js';
-import type { AsyncCatalogue } from '../catalogue/records.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 
 /** A volume or snapshot that a pool holds and no row names. */
 export interface UnknownObject {

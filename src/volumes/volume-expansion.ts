@@ -7,7 +7,8 @@
  */
 
 import type { Backend, PoolContents } from '../backends/backend.js';
-import type { AsyncCatalogue, VolumeRecord } from '../catalogue/records.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { VolumeRecord } from '../catalogue/records.js';
 import type { CapacityRange } from '../domain/volume-capability.js';
 import type { PoolAdmission } from './pool-admission.js';
 import type { ManagerDependencies } from './volume-manager.js';

@@ -13,9 +13,9 @@ import { closeSync, ftruncateSync, mkdirSync, openSync, writeFileSync } from 'no
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { packagePath } from '../../src/base/package-root.js';
-import { openSqliteCatalogue } from '../../src/catalogue/sqlite-catalogue.js';
-import { KeptDatabase } from '../../src/database/kept-database.js';
+import { SqliteConnection } from '../../src/database/connection.js';
 import { CsiClient, type Message } from '../support/csi-client.js';
+import { openCatalogueHere } from '../support/direct-database.js';
 import { snapshotRecord, volumeRecord } from '../support/records.js';
 import { makePoolFileSystem, Workspace } from '../support/workspace.js';
 
@@ -38,7 +38,7 @@ function build(state: string, pool: string): Objects {
   mkdirSync(state, { recursive: true });
   for (const name of ['volumes', 'snapshots', 'used']) mkdirSync(`${pool}/${name}`);
   writeFileSync(`${pool}/pool-id`, `${poolId}\n`);
-  const catalogue = openSqliteCatalogue(`${state}/catalogue.sqlite`);
+  const catalogue = openCatalogueHere(`${state}/catalogue.sqlite`);
   catalogue.registerPool('main', poolId);
   writeFileSync(`${pool}/pool-owner`, `${catalogue.uuid()}\n`);
   catalogue.close();
@@ -48,7 +48,7 @@ function build(state: string, pool: string): Objects {
     if (volume === undefined) throw new Error('snapshots need a volume');
     return snapshotRecord(volume);
   });
-  const database = new KeptDatabase(`${state}/catalogue.sqlite`, 0);
+  const database = new SqliteConnection(`${state}/catalogue.sqlite`, 0);
   database.transaction(() => {
     for (const { volumeId, name, sizeBytes, capabilities } of volumes) {
       database.run(

@@ -4,7 +4,8 @@
  */
 import type { Backend } from '../../src/backends/backend.js';
 import { createLogger } from '../../src/base/logger.js';
-import type { AsyncCatalogue, SnapshotRecord } from '../../src/catalogue/records.js';
+import type { AsyncCatalogue } from '../../src/catalogue/catalogue-client.js';
+import type { SnapshotRecord } from '../../src/catalogue/records.js';
 import { createSnapshotMetadataService } from '../../src/metadata/snapshot-metadata.js';
 import { NativePool } from '../../src/native/pool.js';
 import { ScanThreads } from '../../src/native/scan-threads.js';

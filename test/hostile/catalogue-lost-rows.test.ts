@@ -161,7 +161,7 @@ test('H21: a catalogue of garbage ends the start with its name, and the document
   writeFileSync(state('catalogue.sqlite'), Buffer.alloc(65536, 0x5a));
   rmSync(state('catalogue.sqlite-wal'), { force: true });
   await failedStart(
-    /the catalogue .*catalogue\.sqlite is not a database of SQLite; stop the plugin.*Restoring/,
+    /the catalogue .*catalogue\.sqlite is not an SQLite database; stop the plugin.*Restoring/,
   );
   assert.deepEqual(readdirSync(state('backups')), backups, 'a failed start touched the backups');
   restoreAsDocumented();

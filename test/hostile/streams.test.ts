@@ -7,7 +7,7 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type * as grpc from '@grpc/grpc-js';
 import type { Backend } from '../../src/backends/backend.js';
-import type { AsyncCatalogue } from '../../src/catalogue/records.js';
+import type { AsyncCatalogue } from '../../src/catalogue/catalogue-client.js';
 import { createSnapshotMetadataService } from '../../src/metadata/snapshot-metadata.js';
 import type { FillRequest } from '../../src/native/addon.js';
 import type { NativeFiller } from '../../src/native/pool.js';

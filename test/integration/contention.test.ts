@@ -7,7 +7,7 @@ import { readdirSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after } from 'node:test';
-import { KeptDatabase } from '../../src/database/kept-database.js';
+import { SqliteConnection } from '../../src/database/connection.js';
 import { blockCapability, CsiClient, mountCapability } from '../support/csi-client.js';
 import { type HeldVolume, MIB, Orchestrator, untilSettled } from '../support/orchestrator.js';
 import { startReport } from '../support/plugin-log.js';
@@ -83,7 +83,7 @@ async function release(orchestrator: Orchestrator, volume: HeldVolume): Promise<
 
 /** Rows of every table that is about an object. */
 function catalogueRows(file: string): Record<string, number> {
-  const database = new KeptDatabase(file, 2000);
+  const database = new SqliteConnection(file, 2000);
   try {
     const tables = database
       .all("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")

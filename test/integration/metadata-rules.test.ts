@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import type { AsyncCatalogue } from '../../src/catalogue/records.js';
+import type { AsyncCatalogue } from '../../src/catalogue/catalogue-client.js';
 import { createSnapshotMetadataService } from '../../src/metadata/snapshot-metadata.js';
 import { ScanThreads } from '../../src/native/scan-threads.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';

@@ -158,7 +158,7 @@ test('two pools that were swapped are refused', async () => {
   assert.equal(await first.plugin.stop(), 0);
   const { exitCode, output } = await failedStart(workspace, { pools: `a=${btrfs},b=${xfs}` });
   assert.equal(exitCode, 1, output);
-  assert.match(output, /pool 'a' is the one the catalogue knows as 'b'/);
+  assert.match(output, /pool 'a' is recorded in the catalogue as 'b'/);
 });
 
 test('ID9: Probe is FAILED_PRECONDITION while the file system of a pool is away', async () => {

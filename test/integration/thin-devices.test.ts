@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { truncateSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { after, type TestContext, test } from 'node:test';
-import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger/ledger.js';
+import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { openLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { labelBlock, labelOffset } from '../../src/backends/thin/pool/device-label.js';
 import { GivenDevices } from '../../src/backends/thin/pool/given-devices.js';

@@ -5,7 +5,7 @@
  *   node catalogue-process.js <file> insert     inserts volumes for ever, one line with the id each
  */
 import { CsiError } from '../../src/base/errors.js';
-import { openSqliteCatalogue, type SqliteCatalogue } from '../../src/catalogue/sqlite-catalogue.js';
+import { type DirectCatalogue, openCatalogueHere } from './direct-database.js';
 import { snapshotRecord, volumeRecord } from './records.js';
 
 const [file = '', action = ''] = process.argv.slice(2);
@@ -15,7 +15,7 @@ function say(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-function insertForEver(catalogue: SqliteCatalogue): void {
+function insertForEver(catalogue: DirectCatalogue): void {
   catalogue.registerPool('default', 'uuid-1');
   const step = (): void => {
     const volume = volumeRecord();
@@ -28,7 +28,7 @@ function insertForEver(catalogue: SqliteCatalogue): void {
 }
 
 try {
-  const catalogue = openSqliteCatalogue(file);
+  const catalogue = openCatalogueHere(file);
   if (action === 'insert') insertForEver(catalogue);
   else {
     say('OPEN');

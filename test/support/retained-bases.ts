@@ -1,6 +1,6 @@
 /** Kept bases of a catalogue with limits that tests do not meet by chance, and what is logged of them. */
 import { createLogger } from '../../src/base/logger.js';
-import type { AsyncCatalogue } from '../../src/catalogue/records.js';
+import type { AsyncCatalogue } from '../../src/catalogue/catalogue-client.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
 import { RetainedBases } from '../../src/volumes/retained-bases.js';
 import type { RetainedBaseLimits } from '../../src/volumes/retention.js';

@@ -8,8 +8,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { SnapshotMember } from '../../src/backends/backend.js';
 import type { Bookmarks } from '../../src/backends/thin/bookmarks/bookmarks.js';
-import type { AsyncLedger, Ledger } from '../../src/backends/thin/ledger/ledger.js';
-import { openSqliteLedger } from '../../src/backends/thin/ledger/sqlite-ledger.js';
+import type { AsyncLedger } from '../../src/backends/thin/ledger/ledger-client.js';
+import type { Ledger } from '../../src/backends/thin/ledger/sqlite-ledger.js';
 import { MetadataReader } from '../../src/backends/thin/metadata/metadata-reader.js';
 import { PoolNames } from '../../src/backends/thin/pool/pool-names.js';
 import { PoolTransactions } from '../../src/backends/thin/pool/pool-transaction.js';
@@ -19,6 +19,7 @@ import { ThinSnapshots } from '../../src/backends/thin/thin-snapshots.js';
 import { ThinVolumes } from '../../src/backends/thin/thin-volumes.js';
 import { VolumeDevices } from '../../src/backends/thin/volume-devices.js';
 import { SerialQueue } from '../../src/base/serial-queue.js';
+import { openLedgerHere } from './direct-database.js';
 import { FakeThinKernel } from './fake-thin-kernel.js';
 
 export class Killed extends Error {}
@@ -96,7 +97,7 @@ export class SimulatedProcess {
   }
 
   static start(kernel: FakeThinKernel, directory: string, timeoutMs = 0): SimulatedProcess {
-    const ledger = openSqliteLedger(join(directory, 'pool.sqlite'));
+    const ledger = openLedgerHere(join(directory, 'pool.sqlite'));
     ledger.makePool(65536n);
     return new SimulatedProcess(kernel, ledger, timeoutMs);
   }

@@ -7,10 +7,10 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { PoolEvent } from '../../src/backends/events.js';
-import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger/ledger.js';
-import { ledgerCalls, ledgerUse } from '../../src/backends/thin/ledger/sqlite-ledger.js';
+import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger/ledger-client.js';
+import { ledgerCalls, ledgerDefinition } from '../../src/backends/thin/ledger/sqlite-ledger.js';
 import { ThinBackend } from '../../src/backends/thin/thin-backend.js';
-import type { KeptDatabase } from '../../src/database/kept-database.js';
+import type { SqliteConnection } from '../../src/database/connection.js';
 import { openSound } from '../../src/database/sound-database.js';
 import type { ThinPoolStatus } from '../../src/native/dm-addon.js';
 import { NativePool } from '../../src/native/pool.js';
@@ -31,7 +31,7 @@ export class ThinRig {
   /** Everything that the backends had to tell. */
   readonly events: string[] = [];
   #backend: ThinBackend;
-  #database: KeptDatabase | null = null;
+  #database: SqliteConnection | null = null;
 
   private constructor(
     private readonly workspace: Workspace,
@@ -142,7 +142,7 @@ export class ThinRig {
 
   /** Not on a thread of its own: starting one takes a second on an emulated processor. */
   #openLedger(file: string): OpenLedger {
-    const database = openSound(ledgerUse(file));
+    const database = openSound(ledgerDefinition(file));
     this.#database = database;
     const calls = Object.entries(ledgerCalls(database)).map(([name, call]) => {
       const ask = call as (...args: unknown[]) => unknown;

@@ -7,7 +7,7 @@ import { withTimeout } from '../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { OnEvent } from '../events.js';
 import { Bookmarks } from './bookmarks/bookmarks.js';
-import type { OpenLedger } from './ledger/ledger.js';
+import type { OpenLedger } from './ledger/ledger-client.js';
 import { MetadataReader } from './metadata/metadata-reader.js';
 import { attachedVolumes, recoverDevices } from './pool/device-mapper.js';
 import type { PoolDevices } from './pool/pool-devices.js';

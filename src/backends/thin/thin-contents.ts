@@ -5,7 +5,8 @@
 import { CsiError } from '../../base/errors.js';
 import type { PoolCapacity, PoolContents } from '../backend.js';
 import { poolAccount, type SpacePolicy } from '../pool-account.js';
-import type { AsyncLedger, DeviceRecord } from './ledger/ledger.js';
+import type { DeviceRecord } from './ledger/ledger.js';
+import type { AsyncLedger } from './ledger/ledger-client.js';
 import type { FoundDevices, MetadataReader } from './metadata/metadata-reader.js';
 import type { PoolDevices } from './pool/pool-devices.js';
 import { trouble } from './pool/pool-health.js';

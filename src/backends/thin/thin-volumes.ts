@@ -4,7 +4,8 @@
  */
 import { CsiError, errorCode } from '../../base/errors.js';
 import type { StorageCondition } from '../backend.js';
-import type { AsyncLedger, DeviceRecord, NewDevice } from './ledger/ledger.js';
+import type { DeviceRecord, NewDevice } from './ledger/ledger.js';
+import type { AsyncLedger } from './ledger/ledger-client.js';
 import { lostSnapshot, lostVolume } from './lost-objects.js';
 import type { MetadataReader } from './metadata/metadata-reader.js';
 import type { PoolTransactions } from './pool/pool-transaction.js';

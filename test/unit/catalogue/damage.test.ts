@@ -18,9 +18,9 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { pino } from 'pino';
 import { CatalogueBackups, outdated } from '../../../src/catalogue/backups.js';
 import { openCatalogue } from '../../../src/catalogue/catalogue-client.js';
-import { openSqliteCatalogue } from '../../../src/catalogue/sqlite-catalogue.js';
-import { KeptDatabase } from '../../../src/database/kept-database.js';
+import { SqliteConnection } from '../../../src/database/connection.js';
 import { walDamage } from '../../../src/database/wal-check.js';
+import { openCatalogueHere } from '../../support/direct-database.js';
 import { eventually } from '../../support/eventually.js';
 import { throwsWith } from '../../support/expect-status.js';
 import { Random } from '../../support/random.js';
@@ -38,7 +38,7 @@ afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
 /** A catalogue of so many volumes with a snapshot each; returns the ids of the volumes. */
 function fill(count: number): string[] {
-  const catalogue = openSqliteCatalogue(file);
+  const catalogue = openCatalogueHere(file);
   catalogue.registerPool('default', 'uuid-1');
   const ids: string[] = [];
   for (let index = 0; index < count; index += 1) {
@@ -52,14 +52,14 @@ function fill(count: number): string[] {
 }
 
 function refusal(found: RegExp): void {
-  const named = new RegExp(`${file.replaceAll('.', '\\.')} .*${found.source}.*put back a backup`);
-  throwsWith(() => openSqliteCatalogue(file).close(), 'FAILED_PRECONDITION', named);
+  const named = new RegExp(`${file.replaceAll('.', '\\.')} .*${found.source}.*restore a backup`);
+  throwsWith(() => openCatalogueHere(file).close(), 'FAILED_PRECONDITION', named);
 }
 
 test('H21: a catalogue of garbage is refused with its name and what to do, and left as it is', () => {
   const garbage = Buffer.alloc(40_000, 'no catalogue ');
   writeFileSync(file, garbage);
-  refusal(/is not a database of SQLite/);
+  refusal(/is not an SQLite database/);
   assert.deepEqual(readFileSync(file), garbage);
 });
 
@@ -80,7 +80,7 @@ test('H21: random bytes in any page of the catalogue are found before a row is b
     random.bytes(4096).copy(torn, page * 4096);
     writeFileSync(file, torn);
     rmSync(`${file}-wal`, { force: true });
-    assert.throws(() => openSqliteCatalogue(file).close(), { code: 9 }, `page ${page}`);
+    assert.throws(() => openCatalogueHere(file).close(), { code: 9 }, `page ${page}`);
   }
 });
 
@@ -99,13 +99,13 @@ test('H21: one wrong letter of an id, in a table or in an index, is found', () =
 });
 
 test('H21: a database of another program, or one that lacks a column, is refused', () => {
-  const other = new KeptDatabase(file, 0);
+  const other = new SqliteConnection(file, 0);
   other.exec('CREATE TABLE notes (text TEXT)');
   other.close();
   refusal(/is a database of another program/);
   rmSync(file);
   fill(1);
-  const database = new KeptDatabase(file, 0);
+  const database = new SqliteConnection(file, 0);
   database.exec('ALTER TABLE volumes DROP COLUMN awaits_growth');
   database.close();
   refusal(/lacks .* column volumes.awaits_growth/);
@@ -113,7 +113,7 @@ test('H21: a database of another program, or one that lacks a column, is refused
 
 /** The files of a catalogue whose process was killed before the log went into the file. */
 function killedWithLog(): { log: Buffer; frameBytes: number } {
-  const catalogue = openSqliteCatalogue(file);
+  const catalogue = openCatalogueHere(file);
   catalogue.registerPool('default', 'uuid-1');
   for (let index = 0; index < 8; index += 1) catalogue.insertVolume(volumeRecord());
   const copy = join(directory, 'killed.sqlite');
@@ -146,7 +146,7 @@ test('H21: a log whose last transaction a power cut has torn is read as far as i
     writeFileSync(`${file}-wal`, torn);
     assert.equal(walDamage(file), null);
   }
-  const catalogue = openSqliteCatalogue(file);
+  const catalogue = openCatalogueHere(file);
   assert.equal(catalogue.listVolumes().length, 7);
   catalogue.close();
 });
@@ -159,14 +159,14 @@ test('H21: soon after the last change the file alone holds everything', async ()
   await eventually('the log is empty', () => statSync(`${file}-wal`).size === 0);
   const copy = join(directory, 'copy.sqlite');
   copyFileSync(file, copy);
-  const found = openSqliteCatalogue(copy);
+  const found = openCatalogueHere(copy);
   assert.deepEqual(found.volumeById(volume.volumeId), volume);
   found.close();
   await catalogue.close();
 });
 
 test('H21: a log that is never left alone is emptied into the file as it grows', () => {
-  const catalogue = openSqliteCatalogue(file);
+  const catalogue = openCatalogueHere(file);
   catalogue.registerPool('default', 'uuid-1');
   for (let index = 0; index < 400; index += 1) catalogue.insertVolume(volumeRecord());
   assert.ok(statSync(`${file}-wal`).size < 1 << 20, `${statSync(`${file}-wal`).size} bytes`);
@@ -176,7 +176,7 @@ test('H21: a log that is never left alone is emptied into the file as it grows',
 
 test('H21: a backup is a whole catalogue without what was being made', () => {
   const [id = ''] = fill(3);
-  const catalogue = openSqliteCatalogue(file);
+  const catalogue = openCatalogueHere(file);
   const half = volumeRecord({ state: 'creating' });
   catalogue.insertVolume(half);
   const volume = catalogue.volumeById(id);
@@ -187,7 +187,7 @@ test('H21: a backup is a whole catalogue without what was being made', () => {
   assert.equal(catalogue.volumeById(half.volumeId)?.state, 'creating');
   catalogue.close();
   assert.ok(!existsSync(`${copy}-wal`));
-  const found = openSqliteCatalogue(copy);
+  const found = openCatalogueHere(copy);
   assert.deepEqual(found.volumeById(id), volume);
   assert.deepEqual(found.unfinished(), { volumes: [], snapshots: [], groups: [] });
   const ids = [id, half.volumeId, uncut.snapshotId];

@@ -9,11 +9,8 @@ import type {
   NewSnapshot,
   VolumeRecord,
 } from '../../../src/catalogue/records.js';
-import {
-  openSqliteCatalogue,
-  type SqliteCatalogue,
-} from '../../../src/catalogue/sqlite-catalogue.js';
-import { KeptDatabase } from '../../../src/database/kept-database.js';
+import { SqliteConnection } from '../../../src/database/connection.js';
+import { type DirectCatalogue, openCatalogueHere } from '../../support/direct-database.js';
 import { throwsWith } from '../../support/expect-status.js';
 import { snapshotRecord, volumeRecord } from '../../support/records.js';
 
@@ -27,14 +24,14 @@ const GROUP: GroupSnapshotRecord = {
 
 let directory: string;
 let file: string;
-let catalogue: SqliteCatalogue;
+let catalogue: DirectCatalogue;
 let volumes: VolumeRecord[];
 let members: NewSnapshot[];
 
 beforeEach(() => {
   directory = mkdtempSync(join(tmpdir(), 'blockdelta-groups-'));
   file = join(directory, 'catalogue.db');
-  catalogue = openSqliteCatalogue(file);
+  catalogue = openCatalogueHere(file);
   catalogue.registerPool('default', 'uuid-1');
   volumes = [volumeRecord(), volumeRecord()];
   for (const volume of volumes) catalogue.insertVolume(volume);
@@ -112,10 +109,10 @@ test('a name is taken by one group, and of a group that cannot be inserted nothi
 test('snapshots of an older catalogue keep their fields and their order', () => {
   const made = volumes.map((volume) => catalogue.insertSnapshot(snapshotRecord(volume)));
   catalogue.close();
-  const database = new KeptDatabase(file, 0);
+  const database = new SqliteConnection(file, 0);
   downgrade(database);
   database.close();
-  catalogue = openSqliteCatalogue(file);
+  catalogue = openCatalogueHere(file);
   for (const snapshot of made) {
     assert.deepEqual(catalogue.snapshotById(snapshot.snapshotId), snapshot);
   }
@@ -127,7 +124,7 @@ test('snapshots of an older catalogue keep their fields and their order', () => 
 });
 
 /** Takes all steps of the schema but the first back, as far as tests need it. */
-function downgrade(database: KeptDatabase): void {
+function downgrade(database: SqliteConnection): void {
   database.exec(`
     DROP TABLE kept_bases;
     DROP TABLE controller_publications;

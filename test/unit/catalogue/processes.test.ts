@@ -9,7 +9,7 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
 import { packagePath } from '../../../src/base/package-root.js';
 import { openCatalogue } from '../../../src/catalogue/catalogue-client.js';
-import { openSqliteCatalogue } from '../../../src/catalogue/sqlite-catalogue.js';
+import { openCatalogueHere } from '../../support/direct-database.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { volumeRecord } from '../../support/records.js';
 
@@ -63,7 +63,7 @@ test('what was answered before a kill -9 is there afterwards, and the file opens
     }
     child.kill('SIGKILL');
     await once(child, 'exit');
-    const catalogue = openSqliteCatalogue(file);
+    const catalogue = openCatalogueHere(file);
     for (const line of said) {
       const [volumeId = '', snapshotId = ''] = line.split(' ');
       assert.equal(catalogue.volumeById(volumeId)?.volumeId, volumeId);
@@ -74,7 +74,7 @@ test('what was answered before a kill -9 is there afterwards, and the file opens
 });
 
 test('the client has every call of the catalogue, and no other', async () => {
-  const direct = openSqliteCatalogue(file);
+  const direct = openCatalogueHere(file);
   const served = Object.keys(direct);
   direct.close();
   const catalogue = await openCatalogue(file);

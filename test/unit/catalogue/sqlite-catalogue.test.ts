@@ -3,22 +3,19 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import {
-  openSqliteCatalogue,
-  type SqliteCatalogue,
-} from '../../../src/catalogue/sqlite-catalogue.js';
-import { KeptDatabase } from '../../../src/database/kept-database.js';
+import { SqliteConnection } from '../../../src/database/connection.js';
+import { type DirectCatalogue, openCatalogueHere } from '../../support/direct-database.js';
 import { throwsWith } from '../../support/expect-status.js';
 import { BLOCK, mountOf, snapshotRecord, volumeRecord } from '../../support/records.js';
 
 let directory: string;
 let file: string;
-let catalogue: SqliteCatalogue;
+let catalogue: DirectCatalogue;
 
 beforeEach(() => {
   directory = mkdtempSync(join(tmpdir(), 'blockdelta-catalogue-'));
   file = join(directory, 'catalogue.db');
-  catalogue = openSqliteCatalogue(file);
+  catalogue = openCatalogueHere(file);
   catalogue.registerPool('default', 'uuid-1');
 });
 
@@ -98,7 +95,7 @@ test('sequences rise with every snapshot and are never given twice', () => {
   assert.ok(second.sequence > first.sequence);
   catalogue.removeSnapshot(second.snapshotId, null);
   catalogue.close();
-  catalogue = openSqliteCatalogue(file);
+  catalogue = openCatalogueHere(file);
   const third = catalogue.insertSnapshot(snapshotRecord(volume));
   assert.ok(third.sequence > second.sequence, 'the sequence of a removed snapshot is not reused');
 });
@@ -220,7 +217,7 @@ test('a volume is fresh until it is marked as used, for ever after a reopening',
   assert.equal(catalogue.volumeById(volume.volumeId)?.fresh, true);
   catalogue.markVolumeInitialized(volume.volumeId);
   catalogue.close();
-  catalogue = openSqliteCatalogue(file);
+  catalogue = openCatalogueHere(file);
   assert.equal(catalogue.volumeById(volume.volumeId)?.fresh, false);
 });
 
@@ -243,15 +240,15 @@ test('one identity cannot be two pools', () => {
 
 test('a catalogue of a newer plugin is refused and left as it is', () => {
   catalogue.close();
-  const raw = new KeptDatabase(file, 0);
+  const raw = new SqliteConnection(file, 0);
   const version = raw.get('PRAGMA user_version')?.['user_version'];
   raw.exec('PRAGMA user_version = 999');
   raw.close();
-  assert.throws(() => openSqliteCatalogue(file), /schema version is 999.*newer/);
-  const after = new KeptDatabase(file, 0);
+  assert.throws(() => openCatalogueHere(file), /schema version is 999.*newer/);
+  const after = new SqliteConnection(file, 0);
   assert.deepEqual(after.get('PRAGMA user_version'), { user_version: 999n });
   after.exec(`PRAGMA user_version = ${version}`);
   after.close();
-  catalogue = openSqliteCatalogue(file);
+  catalogue = openCatalogueHere(file);
   assert.equal(catalogue.registerPool('default', 'x'), 'uuid-1');
 });

@@ -6,8 +6,6 @@
  * was raised (pool-transaction.ts). One ledger a pool, in the pool's directory. Sizes are bytes, `null`
  * is absent. No rule lives here.
  */
-import type { OnThread, OpenDatabase } from '../../../database/database-thread.js';
-
 export type DeviceKind = 'volume' | 'snapshot';
 
 /**
@@ -92,62 +90,3 @@ export interface RetainedBaseRecord {
   /** Why it must not be compared with any more; null: it may. */
   lost: string | null;
 }
-
-/** Every call is one transaction, durable when it returns. */
-export interface Ledger {
-  /** Makes the ledger one of a pool with that block size; it is already: done. Before all other calls. */
-  makePool(dataBlockBytes: bigint): void;
-  pool(): PoolRecord;
-  setPoolState(state: PoolRecord['state']): void;
-  setLabelledBytes(deviceBytes: bigint): void;
-  setHoldsMetadataSnapshot(holds: boolean): void;
-  /** The pool is used from now on: forgets the stamp of the last stop. */
-  recordStart(bootId: string, passesDiscards: boolean): void;
-  recordStop(stamp: StopStamp): void;
-
-  /** Live ones, and those being deleted; in the order of their ids. */
-  devices(): DeviceRecord[];
-  /** Null unless it is live. */
-  device(objectId: string): DeviceRecord | null;
-  /** Those that begin() gives next. */
-  upcomingIds(count: number): number[];
-  /** The next ids are those after this one: it is taken in the pool. */
-  skipDeviceIds(last: number): void;
-  /** Never smaller. Returns the size it has then; null: no such volume. */
-  growVolume(volumeId: string, sizeBytes: bigint): bigint | null;
-  setOpen(volumeId: string, open: boolean): void;
-
-  /**
-   * Opens a transaction that makes these devices and deletes those (object ids of live ones), and gives
-   * the new ones their ids: never one that is known here. Throws if one is open already, or an object
-   * id is taken.
-   */
-  begin(creates: readonly NewDevice[], deletes: readonly string[]): OpenTransaction;
-  /** Null: none is open. */
-  openTransaction(): OpenTransaction | null;
-  /** The pool has the id that the transaction opens: what it made is live, what it deleted is gone. */
-  apply(): void;
-  /** Nothing of it has happened: the ids it gave are free to be given again, much later. */
-  undo(): void;
-
-  markInitialized(volumeId: string): void;
-  isInitialized(volumeId: string): boolean;
-  initializedVolumes(): string[];
-  unmarkInitialized(volumeId: string): void;
-  /** Removes marks of volumes that are not there. */
-  sweepMarks(): void;
-
-  /** In the order they were kept. */
-  retainedBases(): RetainedBaseRecord[];
-  retainedBase(snapshotId: string): RetainedBaseRecord | null;
-  /** There already: done. */
-  insertRetainedBase(base: RetainedBaseRecord): void;
-  /** Lost already: done, and the first reason stays. */
-  invalidateRetainedBase(snapshotId: string, reason: string): void;
-  /** The same of all, or of none if it fails. How many were not lost before. */
-  invalidateAllRetainedBases(reason: string): number;
-  removeRetainedBase(snapshotId: string): void;
-}
-
-export type AsyncLedger = OnThread<Ledger>;
-export type OpenLedger = OpenDatabase<Ledger>;

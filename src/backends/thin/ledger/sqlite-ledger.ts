@@ -1,25 +1,28 @@
 /**
- * The ledger in SQLite: one method, one transaction, durable when it returns.
+ * The ledger in SQLite: each method is one transaction, durable when it returns.
  *
- * Synchronous, and every commit waits for the disk: it lives on a thread of its own (ledger-worker.ts)
- * and is called through ledger-client.ts. The pool's claim keeps other plugins away, not a lock here.
+ * Synchronous, and every commit waits for the disk, so this module runs on a thread of its own; the
+ * event loop calls it through ledger-client.ts. The pool's claim keeps other plugins away, not a lock here.
  */
 import { randomUUID } from 'node:crypto';
 import { CsiError } from '../../../base/errors.js';
-import { openDirectly } from '../../../database/database-service.js';
-import type { DatabaseUse } from '../../../database/database-use.js';
-import { insertUnique, type KeptDatabase, type Row } from '../../../database/kept-database.js';
+import { freesSpace, reads, takesSpace, takesSpaceIf, writes } from '../../../database/calls.js';
+import { insertUnique, type Row, type SqliteConnection } from '../../../database/connection.js';
+import { serveDatabase } from '../../../database/database-service.js';
+import type { DatabaseDefinition } from '../../../database/definition.js';
 import type {
   DeviceKind,
   DeviceRecord,
   DeviceState,
-  Ledger,
   NewDevice,
   OpenTransaction,
   PoolRecord,
   RetainedBaseRecord,
+  StopStamp,
 } from './ledger.js';
 import { LEDGER_STEPS } from './ledger-schema.js';
+
+export type Ledger = ReturnType<typeof ledgerCalls>;
 
 const FIRST_DEVICE_ID = 1;
 /** dm-thin keeps 24 bits of a device id. */
@@ -28,13 +31,14 @@ const LAST_DEVICE_ID = (1 << 24) - 1;
 /** Another connection of this plugin may be writing. */
 const LOCK_TIMEOUT_MS = 5000;
 
-/** The database in that file. */
-export function ledgerUse(file: string): DatabaseUse {
+export default serveDatabase(ledgerDefinition, ledgerCalls);
+
+export function ledgerDefinition(file: string): DatabaseDefinition {
   return {
     label: 'the ledger',
     file,
     remedy:
-      'put back the one that was there at the last stop of the pool, or follow docs/backends.md under ' +
+      'restore the one that was there at the last stop of the pool, or follow docs/backends.md under ' +
       '"A damaged ledger"',
     steps: LEDGER_STEPS,
     exclusive: false,
@@ -42,13 +46,7 @@ export function ledgerUse(file: string): DatabaseUse {
   };
 }
 
-/** Opens or makes the ledger on this thread. */
-export function openSqliteLedger(file: string): Ledger & { close(): void } {
-  return openDirectly(ledgerUse(file), ledgerCalls);
-}
-
-/** The calls in an open database. */
-export function ledgerCalls(database: KeptDatabase): Ledger {
+export function ledgerCalls(database: SqliteConnection) {
   return {
     ...poolCalls(database),
     ...deviceCalls(database),
@@ -58,67 +56,71 @@ export function ledgerCalls(database: KeptDatabase): Ledger {
   };
 }
 
-type Calls<K extends keyof Ledger> = Pick<Ledger, K>;
-
-function poolCalls(
-  database: KeptDatabase,
-): Calls<
-  | 'makePool'
-  | 'pool'
-  | 'setPoolState'
-  | 'setLabelledBytes'
-  | 'setHoldsMetadataSnapshot'
-  | 'recordStart'
-  | 'recordStop'
-> {
+function poolCalls(database: SqliteConnection) {
   const make = `INSERT INTO pool (uuid, state, data_block_bytes, transaction_id, next_device_id,
       holds_metadata_snapshot, passes_discards) SELECT ?, 'new', ?, 0, ?, 0, 1 WHERE NOT EXISTS (SELECT 1 FROM pool)`;
   return {
-    makePool: (dataBlockBytes) => database.run(make, randomUUID(), dataBlockBytes, FIRST_DEVICE_ID),
-    pool: () => poolRow(onlyPool(database)),
-    setPoolState: (state) => database.run('UPDATE pool SET state = ?', state),
-    setLabelledBytes: (deviceBytes) =>
+    /** Creates the pool's record with that block size unless there is one. Precedes all other calls. */
+    makePool: writes((dataBlockBytes: bigint): void =>
+      database.run(make, randomUUID(), dataBlockBytes, FIRST_DEVICE_ID),
+    ),
+    pool: reads((): PoolRecord => poolRow(onlyPool(database))),
+    setPoolState: writes((state: PoolRecord['state']): void =>
+      database.run('UPDATE pool SET state = ?', state),
+    ),
+    setLabelledBytes: writes((deviceBytes: bigint): void =>
       database.run('UPDATE pool SET labelled_bytes = ?', deviceBytes),
-    setHoldsMetadataSnapshot: (holds) =>
+    ),
+    setHoldsMetadataSnapshot: freesSpace((holds: boolean): void =>
       database.run('UPDATE pool SET holds_metadata_snapshot = ?', Number(holds)),
-    recordStart: (bootId, passesDiscards) =>
+    ),
+    /** The pool is in use from now on: removes the stamp of the last stop. */
+    recordStart: writes((bootId: string, passesDiscards: boolean): void =>
       database.run(
         `UPDATE pool SET boot_id = ?, passes_discards = ?, stopped_transaction_id = NULL, stopped_time = NULL,
           stopped_mapping_root = NULL, stopped_details_root = NULL`,
         bootId,
         Number(passesDiscards),
       ),
-    recordStop: ({ transactionId, time, mappingRoot, detailsRoot }) =>
+    ),
+    recordStop: freesSpace(({ transactionId, time, mappingRoot, detailsRoot }: StopStamp): void =>
       database.run(
         `UPDATE pool SET stopped_transaction_id = ?, stopped_time = ?, stopped_mapping_root = ?,
-          stopped_details_root = ?`,
+            stopped_details_root = ?`,
         transactionId,
         time,
         mappingRoot,
         detailsRoot,
       ),
+    ),
   };
 }
 
-function deviceCalls(
-  database: KeptDatabase,
-): Calls<'devices' | 'device' | 'upcomingIds' | 'skipDeviceIds' | 'growVolume' | 'setOpen'> {
+function deviceCalls(database: SqliteConnection) {
   const ofVolume = "WHERE object_id = ? AND kind = 'volume' AND state = 'live'";
   return {
-    devices: () =>
+    /** Devices that are live or being deleted, in the order of their ids. */
+    devices: reads((): DeviceRecord[] =>
       database
         .all("SELECT * FROM devices WHERE state <> 'creating' ORDER BY device_id")
         .map(deviceRow),
-    device: (objectId) => {
+    ),
+    /** Null unless it is live. */
+    device: reads((objectId: string): DeviceRecord | null => {
       const row = database.get(
         "SELECT * FROM devices WHERE object_id = ? AND state = 'live'",
         objectId,
       );
       return row === undefined ? null : deviceRow(row);
-    },
-    upcomingIds: (count) => upcomingIds(database, count),
-    skipDeviceIds: (last) => database.run('UPDATE pool SET next_device_id = ?', follow(last)),
-    growVolume: (volumeId, sizeBytes) => {
+    }),
+    /** The ids that begin() gives next. */
+    upcomingIds: reads((count: number): number[] => upcomingIds(database, count)),
+    /** Continues with the ids after this one, which is in use in the pool. */
+    skipDeviceIds: writes((last: number): void =>
+      database.run('UPDATE pool SET next_device_id = ?', follow(last)),
+    ),
+    /** Never shrinks. Returns the resulting size; null if there is no such volume. */
+    growVolume: writes((volumeId: string, sizeBytes: bigint): bigint | null => {
       database.run(
         `UPDATE devices SET size_bytes = max(size_bytes, ?) ${ofVolume}`,
         sizeBytes,
@@ -126,19 +128,29 @@ function deviceCalls(
       );
       const row = database.get(`SELECT size_bytes FROM devices ${ofVolume}`, volumeId);
       return row === undefined ? null : (row['size_bytes'] as bigint);
-    },
-    setOpen: (volumeId, open) =>
+    }),
+    setOpen: freesSpace((volumeId: string, open: boolean): void =>
       database.run('UPDATE devices SET open = ? WHERE object_id = ?', Number(open), volumeId),
+    ),
   };
 }
 
-function transactionCalls(
-  database: KeptDatabase,
-): Calls<'begin' | 'openTransaction' | 'apply' | 'undo'> {
+function transactionCalls(database: SqliteConnection) {
   return {
-    begin: (creates, deletes) => database.transaction(() => begin(database, creates, deletes)),
-    openTransaction: () => openTransaction(database),
-    apply: () =>
+    /**
+     * Opens a transaction that creates these devices and deletes those (object ids of live devices), and
+     * assigns ids to the new ones: never an id that is recorded here. Throws if a transaction is open
+     * already, or if an object id is in use.
+     */
+    begin: takesSpaceIf(
+      (creates) => creates.length > 0,
+      (creates: readonly NewDevice[], deletes: readonly string[]): OpenTransaction =>
+        database.transaction(() => begin(database, creates, deletes)),
+    ),
+    /** Null: none is open. */
+    openTransaction: reads((): OpenTransaction | null => openTransaction(database)),
+    /** The pool has the id that the transaction opens: created devices are live, deleted ones are gone. */
+    apply: freesSpace((): void =>
       database.transaction(() => {
         database.run("DELETE FROM devices WHERE state = 'deleting'");
         database.run("UPDATE devices SET state = 'live' WHERE state = 'creating'");
@@ -146,77 +158,91 @@ function transactionCalls(
           'UPDATE pool SET transaction_id = opens, opens = NULL WHERE opens IS NOT NULL',
         );
       }),
-    undo: () =>
+    ),
+    /** None of the transaction has happened. Its ids are free, and are assigned again much later. */
+    undo: freesSpace((): void =>
       database.transaction(() => {
         database.run("DELETE FROM devices WHERE state = 'creating'");
         database.run("UPDATE devices SET state = 'live' WHERE state = 'deleting'");
         database.run('UPDATE pool SET opens = NULL');
       }),
+    ),
   };
 }
 
-function markCalls(
-  database: KeptDatabase,
-): Calls<
-  'markInitialized' | 'isInitialized' | 'initializedVolumes' | 'unmarkInitialized' | 'sweepMarks'
-> {
+function markCalls(database: SqliteConnection) {
   return {
-    markInitialized: (volumeId) =>
+    markInitialized: takesSpace((volumeId: string): void =>
       database.run('INSERT OR IGNORE INTO used_marks (volume_id) VALUES (?)', volumeId),
-    isInitialized: (volumeId) =>
-      database.get('SELECT 1 FROM used_marks WHERE volume_id = ?', volumeId) !== undefined,
-    initializedVolumes: () =>
+    ),
+    isInitialized: reads(
+      (volumeId: string): boolean =>
+        database.get('SELECT 1 FROM used_marks WHERE volume_id = ?', volumeId) !== undefined,
+    ),
+    initializedVolumes: reads((): string[] =>
       database.all('SELECT volume_id FROM used_marks').map((row) => String(row['volume_id'])),
-    unmarkInitialized: (volumeId) =>
+    ),
+    unmarkInitialized: freesSpace((volumeId: string): void =>
       database.run('DELETE FROM used_marks WHERE volume_id = ?', volumeId),
-    sweepMarks: () =>
+    ),
+    /** Removes the marks of volumes that do not exist. */
+    sweepMarks: freesSpace((): void =>
       database.run('DELETE FROM used_marks WHERE volume_id NOT IN (SELECT object_id FROM devices)'),
+    ),
   };
 }
 
-function retainedBaseCalls(
-  database: KeptDatabase,
-): Calls<
-  | 'retainedBases'
-  | 'retainedBase'
-  | 'insertRetainedBase'
-  | 'invalidateRetainedBase'
-  | 'invalidateAllRetainedBases'
-  | 'removeRetainedBase'
-> {
+function retainedBaseCalls(database: SqliteConnection) {
   return {
-    retainedBases: () =>
+    /** In the order in which they were inserted. */
+    retainedBases: reads((): RetainedBaseRecord[] =>
       database.all('SELECT * FROM kept_bases ORDER BY sequence').map(retainedBaseRow),
-    retainedBase: (snapshotId) => {
+    ),
+    retainedBase: reads((snapshotId: string): RetainedBaseRecord | null => {
       const row = database.get('SELECT * FROM kept_bases WHERE snapshot_id = ?', snapshotId);
       return row === undefined ? null : retainedBaseRow(row);
-    },
-    insertRetainedBase: ({ snapshotId, lineage, sizeBytes, creationTime, storedBytes, lost }) =>
-      database.run(
-        `INSERT INTO kept_bases (snapshot_id, lineage, size_bytes, creation_time, stored_bytes,
-          lost) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (snapshot_id) DO NOTHING`,
+    }),
+    /** Does nothing if the snapshot has one. */
+    insertRetainedBase: freesSpace(
+      ({
         snapshotId,
         lineage,
         sizeBytes,
         creationTime,
         storedBytes,
         lost,
-      ),
-    invalidateRetainedBase: (snapshotId, reason) =>
+      }: RetainedBaseRecord): void =>
+        database.run(
+          `INSERT INTO kept_bases (snapshot_id, lineage, size_bytes, creation_time, stored_bytes,
+            lost) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (snapshot_id) DO NOTHING`,
+          snapshotId,
+          lineage,
+          sizeBytes,
+          creationTime,
+          storedBytes,
+          lost,
+        ),
+    ),
+    /** Keeps the first reason if it was invalidated before. */
+    invalidateRetainedBase: freesSpace((snapshotId: string, reason: string): void =>
       database.run(
         'UPDATE kept_bases SET lost = ? WHERE snapshot_id = ? AND lost IS NULL',
         reason,
         snapshotId,
       ),
-    invalidateAllRetainedBases: (reason) =>
-      database.run('UPDATE kept_bases SET lost = ? WHERE lost IS NULL', reason),
-    removeRetainedBase: (snapshotId) =>
+    ),
+    /** Invalidates all of them, or none if it fails. Returns how many were valid before. */
+    invalidateAllRetainedBases: freesSpace((reason: string): number =>
+      database.runCounting('UPDATE kept_bases SET lost = ? WHERE lost IS NULL', reason),
+    ),
+    removeRetainedBase: freesSpace((snapshotId: string): void =>
       database.run('DELETE FROM kept_bases WHERE snapshot_id = ?', snapshotId),
+    ),
   };
 }
 
 function begin(
-  database: KeptDatabase,
+  database: SqliteConnection,
   creates: readonly NewDevice[],
   deletes: readonly string[],
 ): OpenTransaction {
@@ -240,7 +266,7 @@ function begin(
   return begun;
 }
 
-function openTransaction(database: KeptDatabase): OpenTransaction | null {
+function openTransaction(database: SqliteConnection): OpenTransaction | null {
   const opens = onlyPool(database)['opens'] as bigint | null;
   if (opens === null) return null;
   const inState = (state: DeviceState) =>
@@ -251,7 +277,7 @@ function openTransaction(database: KeptDatabase): OpenTransaction | null {
 const follow = (id: number): number => (id >= LAST_DEVICE_ID ? FIRST_DEVICE_ID : id + 1);
 
 /** The next ones that are not known, round and round: none comes again soon after it was freed. */
-function upcomingIds(database: KeptDatabase, count: number): number[] {
+function upcomingIds(database: SqliteConnection, count: number): number[] {
   const ids: number[] = [];
   const first = Number(onlyPool(database)['next_device_id']);
   for (let id = first; ids.length < count; ) {
@@ -263,7 +289,7 @@ function upcomingIds(database: KeptDatabase, count: number): number[] {
   return ids;
 }
 
-function onlyPool(database: KeptDatabase): Row {
+function onlyPool(database: SqliteConnection): Row {
   const row = database.get('SELECT * FROM pool');
   if (row === undefined) throw new Error('the ledger was asked before its pool was made');
   return row;

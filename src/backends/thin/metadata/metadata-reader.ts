@@ -11,7 +11,7 @@ import type { SerialQueue } from '../../../base/serial-queue.js';
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { NativeRunner } from '../../../native/pool.js';
 import type { ThinDeviceDetails, ThinSuperblock } from '../../../native/thin-addon.js';
-import type { AsyncLedger } from '../ledger/ledger.js';
+import type { AsyncLedger } from '../ledger/ledger-client.js';
 import { isWritable } from '../pool/pool-health.js';
 import type { ThinPool } from '../pool/thin-pool.js';
 

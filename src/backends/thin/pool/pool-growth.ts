@@ -8,7 +8,7 @@ import type { SerialQueue } from '../../../base/serial-queue.js';
 import { deviceSizeBytes } from '../../../native/block-device.js';
 import type { DmTarget, ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { OnEvent } from '../../events.js';
-import type { AsyncLedger } from '../ledger/ledger.js';
+import type { AsyncLedger } from '../ledger/ledger-client.js';
 import { blockNumber } from './block-numbers.js';
 import { labelOffset, moveLabel } from './device-label.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';

@@ -13,7 +13,8 @@
  */
 import { CsiError, errorCode } from '../../../base/errors.js';
 import type { SerialQueue } from '../../../base/serial-queue.js';
-import type { AsyncLedger, DeviceRecord, NewDevice, OpenTransaction } from '../ledger/ledger.js';
+import type { DeviceRecord, NewDevice, OpenTransaction } from '../ledger/ledger.js';
+import type { AsyncLedger } from '../ledger/ledger-client.js';
 import type { MetadataReader } from '../metadata/metadata-reader.js';
 import { assertWritable } from './pool-health.js';
 import type { ThinPool } from './thin-pool.js';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { Bookmarks } from '../../../../src/backends/thin/bookmarks/bookmarks.js';
-import type { OpenLedger } from '../../../../src/backends/thin/ledger/ledger.js';
+import type { OpenLedger } from '../../../../src/backends/thin/ledger/ledger-client.js';
 import { openLedger } from '../../../../src/backends/thin/ledger/ledger-client.js';
 import type { ThinPoolStatus } from '../../../../src/native/dm-addon.js';
 import type { NativeRunner } from '../../../../src/native/pool.js';

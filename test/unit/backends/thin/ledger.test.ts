@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { existsSync, statSync } from 'node:fs';
 import { after, test } from 'node:test';
-import type { NewDevice, OpenLedger } from '../../../../src/backends/thin/ledger/ledger.js';
+import type { NewDevice } from '../../../../src/backends/thin/ledger/ledger.js';
+import type { OpenLedger } from '../../../../src/backends/thin/ledger/ledger-client.js';
 import { openLedger } from '../../../../src/backends/thin/ledger/ledger-client.js';
 import { newSnapshotId, newVolumeId } from '../../../../src/domain/identifiers.js';
 import { rejectsWith } from '../../../support/expect-status.js';

@@ -1,0 +1,33 @@
+/**
+ * Databases opened on the test's own thread, so that a test calls them synchronously. The plugin opens
+ * them on threads (openCatalogue, openLedger).
+ */
+import {
+  type Ledger,
+  ledgerCalls,
+  ledgerDefinition,
+} from '../../src/backends/thin/ledger/sqlite-ledger.js';
+import {
+  type Catalogue,
+  catalogueCalls,
+  catalogueDefinition,
+} from '../../src/catalogue/sqlite-catalogue.js';
+import type { SqliteConnection } from '../../src/database/connection.js';
+import type { DatabaseDefinition } from '../../src/database/definition.js';
+import { openSound } from '../../src/database/sound-database.js';
+
+export type DirectCatalogue = Catalogue & { close(): void };
+
+export const openCatalogueHere = (file: string): DirectCatalogue =>
+  openHere(catalogueDefinition(file), catalogueCalls);
+
+export const openLedgerHere = (file: string): Ledger & { close(): void } =>
+  openHere(ledgerDefinition(file), ledgerCalls);
+
+function openHere<T extends object>(
+  definition: DatabaseDefinition,
+  callsOf: (database: SqliteConnection) => T,
+): T & { close(): void } {
+  const database = openSound(definition);
+  return { ...callsOf(database), close: () => database.close() };
+}
