@@ -11,8 +11,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<AddCommand>>> = {
   serve: async () => (await import('./cli/serve.js')).addServeCommand,
   allocated: async () => (await import('./cli/metadata/allocated.js')).addAllocatedCommand,
   delta: async () => (await import('./cli/metadata/delta.js')).addDeltaCommand,
-  'thin-delta': async () => (await import('./cli/thin/thin-delta.js')).addThinDeltaCommand,
-  'thin-ls': async () => (await import('./cli/thin/thin-ls.js')).addThinLsCommand,
+  'thin-delta': async () => (await import('./cli/thin/delta-command.js')).addThinDeltaCommand,
+  'thin-ls': async () => (await import('./cli/thin/ls-command.js')).addThinLsCommand,
   catalogue: async () => (await import('./cli/catalogue.js')).addCatalogueCommand,
   conformance: async () => (await import('./cli/conformance.js')).addConformanceCommand,
 };

@@ -3,10 +3,10 @@
  * ConformanceFailure (failed) or CheckSkipped (nothing could be said). Knows no RPC.
  */
 import type { Advertised } from './advertised.js';
-import type { CommonVolumes } from './common-volumes.js';
 import type { Driver } from './driver.js';
 import type { SuiteOptions } from './options.js';
 import type { Random } from './random.js';
+import type { CommonVolumes } from './shared-volumes.js';
 import type { Volumes } from './volumes.js';
 
 /** What a check cannot do without. The reason for skipping it is found by advertised.ts. */

@@ -9,11 +9,11 @@ import {
   ConformanceFailure,
   type Figure,
 } from './check.js';
-import { CommonVolumes } from './common-volumes.js';
 import { Driver } from './driver.js';
 import type { SuiteOptions } from './options.js';
 import { Random } from './random.js';
 import type { CheckResult, Report, Result } from './report.js';
+import { CommonVolumes } from './shared-volumes.js';
 import { Volumes } from './volumes.js';
 
 export interface RunOptions {

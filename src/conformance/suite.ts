@@ -7,12 +7,12 @@ import { groupContentChecks } from './checks/groups-content.js';
 import { identityChecks, statusChecks } from './checks/identity.js';
 import { metadataCancelChecks } from './checks/metadata-cancel.js';
 import { metadataConcurrencyChecks } from './checks/metadata-concurrency.js';
-import { metadataDeltaChecks } from './checks/metadata-delta.js';
+import { metadataDeltaChecks } from './checks/metadata-content.js';
 import { metadataErrorChecks } from './checks/metadata-errors.js';
+import { metadataOrderChecks } from './checks/metadata-format.js';
 import { metadataLineageChecks } from './checks/metadata-lineage.js';
 import { metadataMountChecks } from './checks/metadata-mount.js';
 import { metadataOffsetChecks } from './checks/metadata-offset.js';
-import { metadataOrderChecks } from './checks/metadata-order.js';
 
 export const CHECKS: readonly Check[] = [
   ...identityChecks,

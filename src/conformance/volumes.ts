@@ -8,6 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../base/errors.js';
 import type { Advertised } from './advertised.js';
 import { ConformanceFailure } from './check.js';
+import { CleanupList, type Undo } from './cleanup-list.js';
 import { type Driver, describeRefusal, type Message, type Refusal } from './driver.js';
 import {
   capabilityOf,
@@ -21,7 +22,6 @@ import {
   type VolumeSpec,
 } from './objects.js';
 import { type AccessType, type StringMap, type SuiteOptions, volumeSizeOf } from './options.js';
-import { CleanupList, type Undo } from './undo-list.js';
 
 export interface VolumesDependencies {
   readonly driver: Driver;

@@ -1,6 +1,6 @@
 /** `blockdelta allocated SNAPSHOT`: the ranges of a snapshot that hold data. */
 import type { Command } from 'commander';
-import { addMetadataAction } from './metadata-command.js';
+import { addMetadataAction } from './commands.js';
 
 export function addAllocatedCommand(program: Command): void {
   const command = program

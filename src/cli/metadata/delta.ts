@@ -1,6 +1,6 @@
 /** `blockdelta delta BASE TARGET`: the ranges that differ between two snapshots of one volume. */
 import type { Command } from 'commander';
-import { addMetadataAction } from './metadata-command.js';
+import { addMetadataAction } from './commands.js';
 
 export function addDeltaCommand(program: Command): void {
   const command = program

@@ -2,7 +2,7 @@
  * How lists and summaries look. Sizes are bytes. JSON has them as strings, since most readers of
  * JSON numbers are inexact above 2^53.
  */
-import type { Entry } from './metadata-list.js';
+import type { Entry } from './list.js';
 
 export const FORMATS = ['table', 'ndjson', 'csv'] as const;
 export type Format = (typeof FORMATS)[number];

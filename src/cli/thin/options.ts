@@ -4,7 +4,7 @@ import { CsiError } from '../../base/errors.js';
 import { NativePool, type NativeRunner } from '../../native/pool.js';
 import { ExitCode, exitCodeOfStatus } from '../exit-codes.js';
 import { complain, messageOf, runToExitCode, type Verdict } from '../output.js';
-import { MAX_DEVICE_ID, type SnapshotChoice, type ThinTrees } from './trees.js';
+import { MAX_DEVICE_ID, type SnapshotChoice, type ThinTrees } from './pool-metadata.js';
 
 export interface MetadataOptions {
   metadata?: string;

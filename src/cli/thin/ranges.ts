@@ -1,6 +1,6 @@
 /** The ranges of bytes that changed, from the runs of blocks of a delta. */
 import { ThinDeltaKind } from '../../native/thin-addon.js';
-import type { Entry } from '../metadata/metadata-list.js';
+import type { Entry } from '../metadata/list.js';
 import type { Run } from './runs.js';
 
 /** Whatever is not the same on both sides changed; neighbours are joined whatever their kinds. */

@@ -1,7 +1,7 @@
 /** The runs of blocks in which two thin devices agree or differ, batch by batch. */
 import { CsiError } from '../../base/errors.js';
 import type { ThinDeltaKind } from '../../native/thin-addon.js';
-import { attempt, outcomeOf, type ThinTrees } from './trees.js';
+import { attempt, outcomeOf, type ThinTrees } from './pool-metadata.js';
 
 export type RunKind = (typeof ThinDeltaKind)[keyof typeof ThinDeltaKind];
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { MetadataMessage } from '../../../src/cli/client.js';
-import { InvalidListError, MetadataList } from '../../../src/cli/metadata/metadata-list.js';
+import { InvalidListError, MetadataList } from '../../../src/cli/metadata/list.js';
 
 const CAPACITY = 1000;
 

@@ -6,8 +6,8 @@ import { Command } from 'commander';
 import { packagePath } from '../../../src/base/package-root.js';
 import { addAllocatedCommand } from '../../../src/cli/metadata/allocated.js';
 import { addDeltaCommand } from '../../../src/cli/metadata/delta.js';
-import { addThinDeltaCommand } from '../../../src/cli/thin/thin-delta.js';
-import { addThinLsCommand } from '../../../src/cli/thin/thin-ls.js';
+import { addThinDeltaCommand } from '../../../src/cli/thin/delta-command.js';
+import { addThinLsCommand } from '../../../src/cli/thin/ls-command.js';
 
 const [ofPlugins = '', ofPools = ''] = readFileSync(
   packagePath('docs/command-line.md'),

@@ -1,13 +1,13 @@
 /** How deltas and devices of a thin pool are printed. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { formatDevices } from '../../../src/cli/thin/ls-command.js';
 import {
   createPrinter,
   createSummaryPrinter,
   type Printer,
 } from '../../../src/cli/thin/printers.js';
 import type { Run } from '../../../src/cli/thin/runs.js';
-import { formatDevices } from '../../../src/cli/thin/thin-ls.js';
 import { ThinDeltaKind } from '../../../src/native/thin-addon.js';
 import { FakeThinPool } from '../../support/fake-thin-pool.js';
 

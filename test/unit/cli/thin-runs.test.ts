@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
+import { ThinTrees } from '../../../src/cli/thin/pool-metadata.js';
 import { ChangedRanges } from '../../../src/cli/thin/ranges.js';
 import { type Run, readRuns } from '../../../src/cli/thin/runs.js';
-import { ThinTrees } from '../../../src/cli/thin/trees.js';
 import { ThinDeltaKind } from '../../../src/native/thin-addon.js';
 import { FakeThinPool, metadataFailure } from '../../support/fake-thin-pool.js';
 

@@ -15,9 +15,9 @@ import {
   runOnMetadata,
   warnOfNeedsCheck,
 } from './options.js';
+import { ThinTrees } from './pool-metadata.js';
 import { createPrinter, createSummaryPrinter, THIN_FORMATS, type ThinFormat } from './printers.js';
 import { readRuns } from './runs.js';
-import { ThinTrees } from './trees.js';
 
 interface DeltaOptions extends MetadataOptions {
   base?: number;

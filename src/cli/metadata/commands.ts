@@ -18,7 +18,7 @@ import {
   InterruptedError,
   type MetadataProgress,
   readMetadata,
-} from './metadata-stream.js';
+} from './resumable-stream.js';
 
 interface MetadataOptions {
   endpoint?: string;

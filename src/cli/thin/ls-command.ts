@@ -13,7 +13,7 @@ import {
   runOnMetadata,
   warnOfNeedsCheck,
 } from './options.js';
-import { ThinTrees } from './trees.js';
+import { ThinTrees } from './pool-metadata.js';
 
 interface LsOptions extends MetadataOptions {
   format: Format;

@@ -8,7 +8,7 @@ import {
   InterruptedError,
   type OpenMetadata,
   readMetadata,
-} from '../../../src/cli/metadata/metadata-stream.js';
+} from '../../../src/cli/metadata/resumable-stream.js';
 import { seededRandom } from '../../support/random.js';
 
 const REQUEST: MetadataRequest = {

@@ -5,7 +5,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../base/errors.js';
 import { isServiceError, type MetadataMessage, type MetadataRequest } from '../client.js';
-import { type Entry, MetadataList } from './metadata-list.js';
+import { type Entry, MetadataList } from './list.js';
 
 export type OpenMetadata = (
   request: MetadataRequest,
