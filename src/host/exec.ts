@@ -59,11 +59,9 @@ const OUTLIVING = ['env', '--ignore-signal=PIPE'] as const;
 
 /** flock(1): exits so if somebody else has the lock. No tool of ours does. */
 export const LOCKED_EXIT_CODE = 75;
-/** Longer than udev looks at a device, which it locks meanwhile. */
 const LOCK_TIMEOUT_S = 10;
 
 const DEFAULT_TIMEOUT_MS = 60_000;
-/** How long a killed command may take to vanish before it counts as stuck. */
 const KILL_GRACE_MS = 5_000;
 /** How long pipes may stay open, held by somebody else, after the command has ended. */
 const DRAIN_GRACE_MS = 1_000;
@@ -87,6 +85,10 @@ export interface RunOptions extends Rights {
    * else has the lock.
    */
   outlivesLocking?: string;
+  /** How long a command waits for the lock of its device: 10 s, longer than udev probes a device. */
+  lockTimeoutS?: number;
+  /** How long a killed command may take to vanish before it counts as stuck: 5 s. */
+  killGraceMs?: number;
 }
 
 export interface RunResult {
@@ -126,7 +128,7 @@ export async function run(
   const { line, limits } = await sandbox(options, locked !== undefined);
   const guard =
     locked === undefined ? [] : [await findProgram(OUTLIVING[0]), ...OUTLIVING.slice(1)];
-  if (locked !== undefined) guard.push(...(await locking(locked)));
+  if (locked !== undefined) guard.push(...(await locking(locked, options)));
   const [first, ...rest] = [...guard, ...line, await findProgram(command), ...args];
   const child = spawn(first as string, rest, {
     cwd: '/',
@@ -138,8 +140,13 @@ export async function run(
 }
 
 /** The lock is the open file's, which the command inherits: it goes when the command ends, whatever ends it. */
-async function locking(device: string): Promise<string[]> {
-  const wait = ['-w', String(LOCK_TIMEOUT_S), '-E', String(LOCKED_EXIT_CODE)];
+async function locking(device: string, options: RunOptions): Promise<string[]> {
+  const wait = [
+    '-w',
+    String(options.lockTimeoutS ?? LOCK_TIMEOUT_S),
+    '-E',
+    String(LOCKED_EXIT_CODE),
+  ];
   return [await findProgram('flock'), '--no-fork', '-x', ...wait, device];
 }
 
@@ -227,7 +234,7 @@ class Execution {
     if (this.#killedFor !== null) return;
     this.#killedFor = reason;
     this.child.kill('SIGKILL');
-    this.#after(KILL_GRACE_MS, () => settle(null, null, this.#stuck()));
+    this.#after(this.options.killGraceMs ?? KILL_GRACE_MS, () => settle(null, null, this.#stuck()));
   }
 
   #keepStdout(chunk: Buffer, settle: (exitCode: null, signal: null, thrown: unknown) => void) {

@@ -204,7 +204,8 @@ test('a device that somebody else keeps locked is ABORTED, and nothing was run',
   const locked = join(directory, 'locked');
   const holder = spawn('flock', ['--no-fork', '-x', locked, 'sleep', '600'], { stdio: 'ignore' });
   while (!(await isToolAtWork(locked))) await delay(25);
-  const ran = run('touch', [join(directory, 'run')], { outlivesLocking: locked });
+  const options = { outlivesLocking: locked, lockTimeoutS: 1 };
+  const ran = run('touch', [join(directory, 'run')], options);
   await rejectsWith(ran, 'ABORTED', /another program is still working on/);
   assert.equal(existsSync(join(directory, 'run')), false);
   const gone = once(holder, 'exit');
@@ -221,7 +222,9 @@ test('a command stuck in the kernel is given up after it could not be killed', {
     const mountPoint = makePoolFileSystem(workspace, 'ext4', 64);
     execFileSync('fsfreeze', ['-f', mountPoint]);
     // A write to a frozen file system waits uninterruptibly.
-    const failure = await failureOf(run('touch', [`${mountPoint}/x`], { timeoutMs: 200 }));
+    const failure = await failureOf(
+      run('touch', [`${mountPoint}/x`], { timeoutMs: 200, killGraceMs: 500 }),
+    );
     assert.equal(failure.code, 'ESTUCK');
     assert.match(failure.message, /stuck in the kernel/);
     const children = childrenOf(process.pid);
