@@ -81,7 +81,9 @@ export interface Backend {
   stop(): Promise<void>;
   /** A uuid kept in the pool itself, so that an unmounted or swapped pool is noticed. */
   identity(): Promise<string>;
-  /** Throws FAILED_PRECONDITION with the reason if the pool cannot serve. Cheap. */
+  /** FAILED_PRECONDITION with the remedy if the node lacks what the backend needs of its kernel. */
+  checkNode(): Promise<void>;
+  /** FAILED_PRECONDITION with the reason if the pool cannot serve. Cheap. */
   check(): Promise<void>;
 
   /** A new volume that reads as zeros. ALREADY there with this id and size: done. */

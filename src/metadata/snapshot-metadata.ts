@@ -94,12 +94,15 @@ async function findSnapshot(
   snapshotId: string,
 ): Promise<SnapshotRecord> {
   const snapshot = await deps.catalogue.snapshotById(snapshotId);
-  if (snapshot?.state === 'deleting') {
+  if (snapshot !== null) return assertReady(snapshot);
+  throw CsiError.notFound(`snapshot ${snapshotId} does not exist on this node`);
+}
+
+function assertReady(snapshot: SnapshotRecord): SnapshotRecord {
+  const { snapshotId } = snapshot;
+  if (snapshot.state === 'deleting') {
     const isMember = snapshot.groupSnapshotId !== null;
     throw snapshotDeleting(snapshotId, isMember ? 'DeleteVolumeGroupSnapshot' : 'DeleteSnapshot');
-  }
-  if (snapshot === null) {
-    throw CsiError.notFound(`snapshot ${snapshotId} does not exist on this node`);
   }
   if (snapshot.state !== 'ready') {
     throw CsiError.failedPrecondition(
@@ -111,9 +114,8 @@ async function findSnapshot(
 
 /** A base may be deleted, as long as its pool has kept of it what deltas need. */
 async function findBase(deps: SnapshotMetadataDependencies, snapshotId: string): Promise<ScanBase> {
-  if ((await deps.catalogue.snapshotById(snapshotId)) !== null) {
-    return findSnapshot(deps, snapshotId);
-  }
+  const snapshot = await deps.catalogue.snapshotById(snapshotId);
+  if (snapshot !== null) return assertReady(snapshot);
   const kept = await deps.catalogue.retainedBaseById(snapshotId);
   if (kept?.lost === null) return kept;
   throw CsiError.notFound(

@@ -8,7 +8,6 @@ import { constants } from 'node:fs';
 import { access, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BackendRegistry } from '../backends/registry.js';
-import { assertDeviceMapper } from '../backends/thin/pool/device-mapper.js';
 import { CsiError } from '../base/errors.js';
 import type { Logger } from '../base/logger.js';
 import { CatalogueBackups } from '../catalogue/backups.js';
@@ -127,7 +126,8 @@ async function compose(
       .filter(({ name }) => !LEFT_OUT[config.mode].includes(name))
       .map((service) => guarded(service, unknown)),
     health: async () => {
-      await checkNode(config, native);
+      await checkNode();
+      for (const backend of registry.all) await backend.checkNode();
       for (const { failure } of registry.unavailable) throw failure;
       for (const backend of registry.all) await backend.check();
     },
@@ -135,9 +135,8 @@ async function compose(
 }
 
 /** What every call that touches a device needs of the machine. */
-async function checkNode({ pools }: Config, native: NativePool): Promise<void> {
+async function checkNode(): Promise<void> {
   await assertPrograms();
-  if (pools.some(({ kind }) => kind === 'thin')) await assertDeviceMapper(native);
   try {
     await access(LOOP_CONTROL, constants.R_OK | constants.W_OK);
   } catch (thrown) {

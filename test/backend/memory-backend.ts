@@ -68,6 +68,8 @@ export class MemoryBackend implements Backend {
 
   async start(): Promise<void> {}
   async stop(): Promise<void> {}
+  async checkNode(): Promise<void> {}
+
   async check(): Promise<void> {}
 
   async identity(): Promise<string> {

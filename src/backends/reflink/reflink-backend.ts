@@ -65,6 +65,9 @@ export class ReflinkBackend implements Backend {
     return this.#directory.identity();
   }
 
+  /** Loop devices are a requirement of the plugin as a whole. */
+  async checkNode(): Promise<void> {}
+
   check(): Promise<void> {
     return this.#directory.check();
   }
@@ -198,12 +201,8 @@ export class ReflinkBackend implements Backend {
 
   async dropBase(): Promise<void> {}
 
-  async scanSource(targetId: string, baseId: string | null): Promise<ScanSource> {
-    return {
-      kind: 'files',
-      target: await this.#snapshots.file(targetId),
-      base: baseId === null ? null : await this.#snapshots.file(baseId),
-    };
+  scanSource(targetId: string, baseId: string | null): Promise<ScanSource> {
+    return this.#snapshots.scanSource(targetId, baseId);
   }
 
   /** Promises what the volume has not been promised yet, and gives it its file. */

@@ -3,7 +3,7 @@
  * removal. Knows volumes only as what is cut.
  */
 import { CsiError, errorCode } from '../../base/errors.js';
-import type { FileState, NewSnapshotFile, SnapshotFile } from '../../native/addon.js';
+import type { FileState, NewSnapshotFile, ScanSource, SnapshotFile } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { SnapshotMember, TakenSnapshots } from '../backend.js';
 import type { HeldDirectories } from './held-directories.js';
@@ -62,11 +62,16 @@ export class SnapshotFiles {
     for (const { snapshotId } of members) await this.delete(snapshotId);
   }
 
-  /** By its real path, for workers that open it later and hold it to its identity. */
-  async file(snapshotId: string): Promise<SnapshotFile> {
-    const path = this.path(snapshotId);
-    const state = await this.directory.use((held) => this.#state(held, snapshotId));
-    return { path, device: state.device, inode: state.inode, sizeBytes: state.sizeBytes };
+  /** For a scan: paths through the mount point, and the identity that workers check after opening them. */
+  async scanSource(
+    targetId: string,
+    baseId: string | null,
+  ): Promise<Extract<ScanSource, { kind: 'files' }>> {
+    return this.directory.use(async (held) => ({
+      kind: 'files',
+      target: await this.#file(held, targetId),
+      base: baseId === null ? null : await this.#file(held, baseId),
+    }));
   }
 
   async check(snapshotId: string, sizeBytes: bigint): Promise<void> {
@@ -87,6 +92,11 @@ export class SnapshotFiles {
     if (isMissing(thrown, this.path(snapshotId))) return this.lost(snapshotId, thrown);
     if (errorCode(thrown) !== 'SCAN_MUTABLE') return thrown;
     return this.#changed(snapshotId, 'may have been changed since it was taken', thrown);
+  }
+
+  async #file(held: HeldDirectories, snapshotId: string): Promise<SnapshotFile> {
+    const { device, inode, sizeBytes } = await this.#state(held, snapshotId);
+    return { path: this.path(snapshotId), device, inode, sizeBytes };
   }
 
   #changed(snapshotId: string, found: string, cause: unknown): CsiError {

@@ -78,7 +78,7 @@ export class ThinBackend implements Backend {
   async start(expected: 'any' | 'existing' = 'any'): Promise<void> {
     if (this.#opened !== null) return;
     const { directory, dataBlockBytes } = this.#options;
-    await assertDeviceMapper(this.#native);
+    await this.checkNode();
     const file = join(directory, 'pool.sqlite');
     if (expected === 'existing') await this.#assertExists(file);
     await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -105,6 +105,10 @@ export class ThinBackend implements Backend {
 
   async identity(): Promise<string> {
     return (await this.#open.ledger.pool()).uuid;
+  }
+
+  checkNode(): Promise<void> {
+    return assertDeviceMapper(this.#native);
   }
 
   async check(): Promise<void> {

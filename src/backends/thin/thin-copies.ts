@@ -7,14 +7,11 @@ import { isToolAtWork } from '../../host/device-lock.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { DeviceRecord, NewDevice } from './ledger/ledger.js';
 import { lostVolume } from './lost-objects.js';
-import type { MetadataReader } from './metadata/metadata-reader.js';
+import { MAX_TIME, type MetadataReader } from './metadata/metadata-reader.js';
 import { trouble } from './pool/pool-health.js';
 import type { PoolTransactions } from './pool/pool-transaction.js';
 import type { ThinPool } from './pool/thin-pool.js';
 import type { VolumeDevices } from './volume-devices.js';
-
-/** The kernel keeps 24 bits of the pool's time in each mapping, and goes on wrongly behind that. */
-const LAST_TIME = (1 << 24) - 1;
 
 export interface NewSnapshotFile {
   source: DeviceRecord;
@@ -59,10 +56,10 @@ export class ThinCopies {
    */
   async assertTimeLeft(snapshots: number): Promise<void> {
     const { time } = await this.deps.look.superblock();
-    if (time + snapshots <= LAST_TIME) return;
+    if (time + snapshots <= MAX_TIME) return;
     throw CsiError.failedPrecondition(
       `pool '${this.deps.pool.pool}' has counted ${time} snapshots and copies, and the kernel counts to ` +
-        `${LAST_TIME}: no more can be made in it; move its volumes to a new pool`,
+        `${MAX_TIME}: no more can be made in it; move its volumes to a new pool`,
     );
   }
 

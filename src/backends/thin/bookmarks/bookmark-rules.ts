@@ -5,9 +5,7 @@
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { ThinSuperblock } from '../../../native/thin-addon.js';
 import type { RetainedBaseRecord } from '../ledger/ledger.js';
-
-/** dm-thin keeps 24 bits of the time in each mapping. */
-const LAST_TIME = (1 << 24) - 1;
+import { MAX_TIME } from '../metadata/metadata-reader.js';
 
 /** What is known at a start of the time since the pool was last looked after. */
 export interface BaseHistory {
@@ -36,7 +34,7 @@ export function lossByMetadata(
 ): string | null {
   if (needsCheck)
     return 'the metadata of its pool needs a check, and what it had to undo is not known';
-  if (time > LAST_TIME) return `the time of its pool is ${time}, and mappings hold 24 bits of it`;
+  if (time > MAX_TIME) return `the time of its pool is ${time}, and mappings hold 24 bits of it`;
   // Times that were given already are given again, to other content.
   if (time >= base.creationTime) return null;
   return `the metadata of its pool went back from time ${base.creationTime} to ${time}`;

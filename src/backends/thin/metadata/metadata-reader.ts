@@ -20,6 +20,9 @@ export type FoundDevices = ReadonlyMap<number, ThinDeviceDetails>;
 /** The superblock that counts now, as opposed to the copy of a metadata snapshot. */
 export const CURRENT = 0n;
 
+/** The kernel keeps 24 bits of the pool's time in each mapping, and counts on wrongly beyond that. */
+export const MAX_TIME = (1 << 24) - 1;
+
 /** How long a metadata snapshot of somebody else is waited for, and how often it is looked for. */
 const TIMEOUT_MS = 10_000;
 const POLL_INTERVAL_MS = 200;
