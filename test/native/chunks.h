@@ -2,12 +2,14 @@
 #ifndef BLOCKDELTA_TEST_NATIVE_CHUNKS_H_
 #define BLOCKDELTA_TEST_NATIVE_CHUNKS_H_
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "native/scan/fill.h"
-#include "test/native/harness.h"
+#include "test/native/status_assertions.h"
 #include "test/native/wire.h"
 
 namespace blockdelta::test {
@@ -34,18 +36,18 @@ inline void CheckCall(const FillLimits& limits, const FillOutcome& outcome,
   for (const Message& message : messages) {
     EXPECT_EQ(message.type, 2u);
     EXPECT_EQ(message.capacity, capacity);
-    EXPECT(message.ranges.size() <= limits.max_entries_per_message);
+    EXPECT_LE(message.ranges.size(), limits.max_entries_per_message);
     entries += message.ranges.size();
     for (const Range& range : message.ranges) bytes += range.size;
   }
   EXPECT_EQ(messages.size(), outcome.messages);
   EXPECT_EQ(entries, outcome.entries);
   EXPECT_EQ(bytes, outcome.entry_bytes);
-  EXPECT(entries <= limits.max_entries);
-  EXPECT(outcome.next_offset >= limits.offset && outcome.next_offset <= capacity);
-  EXPECT(outcome.next_range_start <= outcome.next_offset);
+  EXPECT_LE(entries, limits.max_entries);
+  EXPECT_TRUE(outcome.next_offset >= limits.offset && outcome.next_offset <= capacity);
+  EXPECT_LE(outcome.next_range_start, outcome.next_offset);
   const bool progress = outcome.next_offset > limits.offset || entries > 0 || outcome.done;
-  EXPECT(progress);
+  EXPECT_TRUE(progress);
 }
 
 // `size` is that of the target. A scan that fails or makes no progress ends incomplete.
@@ -60,9 +62,13 @@ inline Scan RunScan(const Call& call, uint64_t size, uint64_t offset, size_t buf
     limits.range_start = range_start;
     Result<FillOutcome> outcome = call(limits, Span<uint8_t>(buffer.get(), buffer_bytes));
     scan.calls++;
-    if (!EXPECT_OK(outcome) || !EXPECT(outcome->bytes <= buffer_bytes)) return scan;
+    EXPECT_OK(outcome);
+    if (!outcome.ok()) return scan;
+    EXPECT_LE(outcome->bytes, buffer_bytes);
+    if (outcome->bytes > buffer_bytes) return scan;
     const auto messages = WireReader(buffer.get(), outcome->bytes).Messages();
-    if (!EXPECT(messages.has_value())) return scan;
+    EXPECT_TRUE(messages.has_value());
+    if (!messages.has_value()) return scan;
     CheckCall(limits, *outcome, *messages, size);
     for (const Message& message : *messages) {
       scan.messages++;
@@ -75,7 +81,8 @@ inline Scan RunScan(const Call& call, uint64_t size, uint64_t offset, size_t buf
     offset = outcome->next_offset;
     range_start = outcome->next_range_start;
     if (outcome->done) break;
-    if (!EXPECT(!stands)) return scan;
+    EXPECT_FALSE(stands);
+    if (stands) return scan;
   }
   scan.complete = true;
   return scan;

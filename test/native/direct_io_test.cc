@@ -1,6 +1,7 @@
 // Writers of neighbouring sectors on volumes whose blocks are shared with snapshots.
 #include "native/device/direct_io.h"
 
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,8 +15,8 @@
 #include "native/device/files.h"
 #include "native/device/loop_attach.h"
 #include "native/device/loop_change.h"
-#include "test/native/harness.h"
 #include "test/native/pool.h"
+#include "test/native/status_assertions.h"
 
 namespace blockdelta {
 namespace {
@@ -58,7 +59,7 @@ class Neighbour {
 
   void Run(uint64_t until_ns, Failures* failures) {
     Result<UniqueFd> fd = OpenPath(device_, O_RDWR | O_DIRECT);
-    if (!EXPECT_OK(fd)) return;
+    ASSERT_OK(fd);
     for (uint32_t count = 1; ClockNs(CLOCK_MONOTONIC) < until_ns; count++) {
       if (!WriteSome(fd->get())) failures->writes++;
       if (count % kWritesToFsync == 0 && fsync(fd->get()) != 0) failures->fsyncs++;
@@ -127,74 +128,73 @@ void NeighboursOn(const std::string& kind, const std::string& options, uint32_t 
   const std::unique_ptr<test::Pool> pool = test::Pool::Make(kind, "", options);
   if (pool == nullptr) return;
   const std::string path = pool->At("volume");
-  if (!EXPECT_OK(CreateSparseFile({path + ".tmp", path}, kVolumeBytes))) return;
+  ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kVolumeBytes));
   // Before the first snapshot: newer kernels look at what the file is when it is attached.
   Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  if (!EXPECT_OK(attached)) return;
+  ASSERT_OK(attached);
   WriteTogether(*pool, *attached, block_bytes);
   EXPECT_OK(DetachLoop(path));
 }
 
-TEST("H14: neighbouring sectors are written without errors on XFS with blocks of 1 KiB") {
+TEST(DirectIoTest, H14WritesNeighbouringSectorsOnXfsWithBlocksOf1KiB) {
   NeighboursOn("xfs", "-b size=1024", 1024);
 }
 
-TEST("H14: neighbouring sectors are written without errors on XFS with blocks of 2 KiB") {
+TEST(DirectIoTest, H14WritesNeighbouringSectorsOnXfsWithBlocksOf2KiB) {
   NeighboursOn("xfs", "-b size=2048", 2048);
 }
 
-TEST("H14: neighbouring sectors are written without errors on XFS with blocks of 4 KiB") {
+TEST(DirectIoTest, H14WritesNeighbouringSectorsOnXfsWithBlocksOf4KiB) {
   NeighboursOn("xfs", "-b size=4096", 1024);
 }
 
-TEST("H14: neighbouring sectors are written without errors on btrfs") {
-  NeighboursOn("btrfs", "", 1024);
-}
+TEST(DirectIoTest, H14WritesNeighbouringSectorsOnBtrfs) { NeighboursOn("btrfs", "", 1024); }
 
 // A volume attached the way that earlier releases did it.
-TEST(
-    "H14: direct I/O that is not safe ends at the next attach, or at a start, and is not given "
-    "again") {
+TEST(DirectIoTest, H14UnsafeDirectIoEndsAtTheNextAttachOrStartAndStaysOff) {
   const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs", "", "-b size=1024");
   if (pool == nullptr) return;
   const std::string path = pool->At("volume");
-  if (!EXPECT_OK(CreateSparseFile({path + ".tmp", path}, kVolumeBytes))) return;
+  ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kVolumeBytes));
   const std::string command = "losetup --find --direct-io=on " + path;
-  if (!EXPECT(test::RunCommand(command))) return;
+  ASSERT_TRUE(test::RunCommand(command));
   Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  if (!EXPECT_OK(attached)) return;
-  EXPECT(!attached->created && !attached->device.direct_io);
+  ASSERT_OK(attached);
+  EXPECT_TRUE(!attached->created && !attached->device.direct_io);
   EXPECT_CODE(SetLoopDirectIo(attached->device.path, true), "EOPNOTSUPP");
   EXPECT_OK(DetachLoop(path));
-  if (!EXPECT(test::RunCommand(command))) return;
+  ASSERT_TRUE(test::RunCommand(command));
   Result<uint32_t> changed = EndUnsafeDirectIo(pool->mount_point());
-  EXPECT(EXPECT_OK(changed) && *changed == 1);
+  ASSERT_OK(changed);
+  EXPECT_EQ(*changed, 1);
   EXPECT_EQ(*EndUnsafeDirectIo(pool->mount_point()), 0u);
   EXPECT_OK(DetachLoop(path));
 }
 
-TEST("H15: a device that refuses discards leaves that to nobody who gets its number") {
+TEST(DirectIoTest, H15RefusedDiscardsDoNotPassToTheNextUserOfTheDeviceNumber) {
   test::TempDirectory directory;
-  if (geteuid() != 0) return test::Skip("needs root");
+  if (geteuid() != 0) {
+    GTEST_SKIP() << "needs root";
+  }
   const std::string path = directory.At("image");
-  if (!EXPECT_OK(CreateSparseFile({path + ".tmp", path}, kVolumeBytes))) return;
+  ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kVolumeBytes));
   for (const bool detach_ourselves : {true, false}) {
     Result<AttachedLoop> attached = AttachLoop(path, false, "");
-    if (!EXPECT_OK(attached)) return;
+    ASSERT_OK(attached);
     const std::string device = attached->device.path;
-    EXPECT(test::RunCommand("blkdiscard " + device));
-    if (!EXPECT_OK(RefuseLoopDiscards(attached->device.number))) return;
+    EXPECT_TRUE(test::RunCommand("blkdiscard " + device));
+    ASSERT_OK(RefuseLoopDiscards(attached->device.number));
     EXPECT_OK(RefuseLoopDiscards(attached->device.number));
-    EXPECT(!test::RunCommand("blkdiscard " + device));
+    EXPECT_FALSE(test::RunCommand("blkdiscard " + device));
     if (detach_ourselves) {
       EXPECT_OK(DetachLoop(path));
     } else {
-      EXPECT(test::RunCommand("losetup --detach " + device));
+      EXPECT_TRUE(test::RunCommand("losetup --detach " + device));
     }
   }
   Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  if (!EXPECT_OK(attached)) return;
-  EXPECT(test::RunCommand("blkdiscard " + attached->device.path));
+  ASSERT_OK(attached);
+  EXPECT_TRUE(test::RunCommand("blkdiscard " + attached->device.path));
   EXPECT_OK(DetachLoop(path));
 }
 

@@ -1,6 +1,7 @@
 // What device-mapper answers, in lines and in buffers, with what must not be believed of it.
 #include "native/device/dm_status.h"
 
+#include <gtest/gtest.h>
 #include <linux/dm-ioctl.h>
 
 #include <cstring>
@@ -9,68 +10,69 @@
 #include <vector>
 
 #include "native/device/dm_buffer.h"
-#include "test/native/harness.h"
+#include "test/native/random_seed.h"
+#include "test/native/status_assertions.h"
 
 namespace blockdelta {
 namespace {
 
 constexpr char kFresh[] = "0 829/8192 0/19200 - rw discard_passdown error_if_no_space - 1024";
 
-TEST("the status line of a fresh pool is read to the last word") {
+TEST(DmStatusTest, ReadsEveryWordOfThePristinePoolStatus) {
   // The kernel ends it with a blank.
   Result<ThinPoolStatus> status = ParseThinPoolStatus(std::string(kFresh) + " ");
-  if (!EXPECT_OK(status)) return;
-  EXPECT(status->mode == ThinPoolMode::kReadWrite);
+  ASSERT_OK(status);
+  EXPECT_EQ(status->mode, ThinPoolMode::kReadWrite);
   EXPECT_EQ(status->transaction_id, 0u);
   EXPECT_EQ(status->used_metadata_blocks, 829u);
   EXPECT_EQ(status->total_metadata_blocks, 8192u);
   EXPECT_EQ(status->used_data_blocks, 0u);
   EXPECT_EQ(status->total_data_blocks, 19200u);
-  EXPECT(!status->held_root.has_value());
-  EXPECT(status->discards == ThinPoolDiscards::kPassdown);
-  EXPECT(status->errors_when_full);
-  EXPECT(!status->needs_check);
+  EXPECT_FALSE(status->held_root.has_value());
+  EXPECT_EQ(status->discards, ThinPoolDiscards::kPassdown);
+  EXPECT_TRUE(status->errors_when_full);
+  EXPECT_FALSE(status->needs_check);
   EXPECT_EQ(status->metadata_low_water_blocks, 1024u);
-  EXPECT(status->KeepsMessages());
+  EXPECT_TRUE(status->KeepsMessages());
 }
 
-TEST("a held root and a transaction id of 64 bits are read") {
+TEST(DmStatusTest, ReadsAHeldRootAndA64BitTransactionId) {
   Result<ThinPoolStatus> status = ParseThinPoolStatus(
       "18446744073709551615 4161600/4161600 5/9 73 rw no_discard_passdown queue_if_no_space - 0");
-  if (!EXPECT_OK(status)) return;
+  ASSERT_OK(status);
   EXPECT_EQ(status->transaction_id, UINT64_MAX);
   EXPECT_EQ(status->held_root.value_or(0), 73u);
-  EXPECT(status->discards == ThinPoolDiscards::kNoPassdown);
-  EXPECT(!status->errors_when_full);
+  EXPECT_EQ(status->discards, ThinPoolDiscards::kNoPassdown);
+  EXPECT_FALSE(status->errors_when_full);
 }
 
-TEST("a pool without data space keeps messages, one that is read-only or needs a check does not") {
+TEST(DmStatusTest, ReadsPoolsOutOfDataSpaceReadOnlyOrInNeedOfACheck) {
   const auto read = [](const std::string& mode, const std::string& check) {
     return ParseThinPoolStatus("1 9/10 10/10 - " + mode + " ignore_discard error_if_no_space " +
                                check + " 2");
   };
   Result<ThinPoolStatus> full = read("out_of_data_space", "-");
-  EXPECT(full.ok() && full->mode == ThinPoolMode::kOutOfDataSpace && full->KeepsMessages());
+  EXPECT_TRUE(full.ok() && full->mode == ThinPoolMode::kOutOfDataSpace && full->KeepsMessages());
   Result<ThinPoolStatus> frozen = read("ro", "-");
-  EXPECT(frozen.ok() && frozen->mode == ThinPoolMode::kReadOnly && !frozen->KeepsMessages());
+  EXPECT_TRUE(frozen.ok() && frozen->mode == ThinPoolMode::kReadOnly && !frozen->KeepsMessages());
   Result<ThinPoolStatus> broken = read("ro", "needs_check");
-  EXPECT(broken.ok() && broken->needs_check && !broken->KeepsMessages());
+  EXPECT_TRUE(broken.ok() && broken->needs_check && !broken->KeepsMessages());
   Result<ThinPoolStatus> odd = read("rw", "needs_check");
-  EXPECT(odd.ok() && !odd->KeepsMessages());
+  EXPECT_TRUE(odd.ok() && !odd->KeepsMessages());
 }
 
-TEST("of a pool that has failed, or cannot answer, the mode alone is known") {
+TEST(DmStatusTest, KnowsOnlyTheModeOfAPoolThatFailedOrCannotAnswer) {
   Result<ThinPoolStatus> failed = ParseThinPoolStatus("Fail");
-  EXPECT(failed.ok() && failed->mode == ThinPoolMode::kFail && !failed->KeepsMessages());
+  EXPECT_TRUE(failed.ok() && failed->mode == ThinPoolMode::kFail && !failed->KeepsMessages());
   Result<ThinPoolStatus> silent = ParseThinPoolStatus("Error");
-  EXPECT(silent.ok() && silent->mode == ThinPoolMode::kError && !silent->KeepsMessages());
+  EXPECT_TRUE(silent.ok() && silent->mode == ThinPoolMode::kError && !silent->KeepsMessages());
 }
 
-TEST("words that later kernels add to the end of a pool's status do no harm") {
+TEST(DmStatusTest, IgnoresWordsAddedByLaterKernels) {
   EXPECT_OK(ParseThinPoolStatus(std::string(kFresh) + " 17 something_new"));
 }
 
-TEST("a pool's status with any word missing or changed is refused") {
+TEST(DmStatusTest, RefusesAPoolStatusWithAWordMissingOrChanged) {
   const std::vector<std::string> words = {
       "0", "829/8192", "0/19200", "-", "rw", "discard_passdown", "error_if_no_space", "-", "1024"};
   const std::vector<std::vector<std::string>> wrong = {
@@ -96,7 +98,7 @@ TEST("a pool's status with any word missing or changed is refused") {
     EXPECT_CODE(ParseThinPoolStatus(join(i, nullptr)), kDmStatusInvalid);
     for (const std::string& word : wrong[i]) {
       Result<ThinPoolStatus> status = ParseThinPoolStatus(join(i, &word));
-      if (!EXPECT(!status.ok())) test::Fail(__FILE__, __LINE__, join(i, &word));
+      EXPECT_FALSE(status.ok()) << join(i, &word);
     }
   }
   for (const char* line : {"", " ", "Fail Fail", "fail", "Failure", "Error 1", "rw"}) {
@@ -105,20 +107,20 @@ TEST("a pool's status with any word missing or changed is refused") {
   EXPECT_CODE(ParseThinPoolStatus(std::string_view("0\0", 2)), kDmStatusInvalid);
 }
 
-TEST("a refusal shows the line and names the word") {
+TEST(DmStatusTest, ShowsTheRefusedLineAndNamesTheWord) {
   Result<ThinPoolStatus> status = ParseThinPoolStatus("7 1/2 3/2 -");
   EXPECT_EQ(test::MessageOf(status),
             "thin-pool status '7 1/2 3/2 -': the data used is more than there is");
 }
 
-TEST("the status of a thin device tells what is mapped") {
+TEST(DmStatusTest, ReadsWhatAThinDeviceHasMapped) {
   Result<ThinStatus> empty = ParseThinStatus("0 -");
-  EXPECT(empty.ok() && !empty->is_failed && empty->mapped_sectors == 0);
+  EXPECT_TRUE(empty.ok() && !empty->is_failed && empty->mapped_sectors == 0);
   Result<ThinStatus> some = ParseThinStatus("9472 65535");
-  EXPECT(some.ok() && !some->is_failed && some->mapped_sectors == 9472);
+  EXPECT_TRUE(some.ok() && !some->is_failed && some->mapped_sectors == 9472);
   for (const char* line : {"Fail", "Error"}) {
     Result<ThinStatus> failed = ParseThinStatus(line);
-    EXPECT(failed.ok() && failed->is_failed);
+    EXPECT_TRUE(failed.ok() && failed->is_failed);
   }
   for (const char* line : {"", "-", "9472", "9472 x", "- 9472", "9472 65535 1", "-1 5", "Fail 1",
                            "18014398509481984 -", "0 - -"}) {
@@ -126,10 +128,10 @@ TEST("the status of a thin device tells what is mapped") {
   }
 }
 
-TEST("the table of a thin device tells its pool and its id") {
+TEST(DmStatusTest, ReadsThePoolAndTheIdOfAThinTable) {
   Result<ThinTable> table = ParseThinTable("253:1048575 16777215");
-  EXPECT(table.ok() && table->pool_major == 253 && table->pool_minor == 1048575 &&
-         table->device_id == 16777215);
+  EXPECT_TRUE(table.ok() && table->pool_major == 253 && table->pool_minor == 1048575 &&
+              table->device_id == 16777215);
   EXPECT_OK(ParseThinTable("253:0 1 7:3"));
   for (const char* line : {"", "253:0", "253 1", "/dev/dm-0 1", "253:0 16777216", "4096:0 1",
                            "253:1048576 1", "253:0 1 7:3 x", ":0 1", "253: 1"}) {
@@ -162,9 +164,10 @@ const std::vector<DmTarget>& ThreeTargets() {
   return targets;
 }
 
-TEST("targets are read as they were written, the longest type and an empty text among them") {
+TEST(DmStatusTest, ReadsTargetsBackWithTheLongestTypeAndAnEmptyText) {
   Result<std::vector<DmTarget>> targets = ParseTargets(SpanOf(Chain(ThreeTargets())), 3);
-  if (!EXPECT_OK(targets) || !EXPECT(targets->size() == 3)) return;
+  ASSERT_OK(targets);
+  ASSERT_EQ(targets->size(), 3u);
   for (size_t i = 0; i < 3; i++) {
     EXPECT_EQ((*targets)[i].type, ThreeTargets()[i].type);
     EXPECT_EQ((*targets)[i].start_sectors, ThreeTargets()[i].start_sectors);
@@ -172,28 +175,30 @@ TEST("targets are read as they were written, the longest type and an empty text 
     EXPECT_EQ((*targets)[i].text, ThreeTargets()[i].text);
   }
   Result<std::vector<DmTarget>> none = ParseTargets(Span<const uint8_t>(), 0);
-  EXPECT(none.ok() && none->empty());
+  EXPECT_TRUE(none.ok() && none->empty());
 }
 
-TEST("spaces behind a table are no part of it, which equals the one that was loaded then") {
+TEST(DmStatusTest, ReadsATableWithTrailingSpacesAsEqualToTheLoadedOne) {
   const std::vector<DmTarget> told = {{"thin-pool", 0, 128, "7:0 7:1 128 9 1 error_if_no_space "},
                                       {"error", 128, 8, "  "}};
   Result<std::vector<DmTarget>> targets = ParseTargets(SpanOf(Chain(told)), 2);
-  if (!EXPECT_OK(targets) || !EXPECT(targets->size() == 2)) return;
+  ASSERT_OK(targets);
+  ASSERT_EQ(targets->size(), 2u);
   EXPECT_EQ((*targets)[0].text, "7:0 7:1 128 9 1 error_if_no_space");
   EXPECT_EQ((*targets)[1].text, "");
 }
 
-TEST("targets that end early, lead astray, overlap or have gaps are refused") {
+TEST(DmStatusTest, RefusesTargetsThatEndEarlyLeadAstrayOverlapOrHaveGaps) {
   const Bytes whole = Chain(ThreeTargets());
   const auto is_refused = [](const Bytes& bytes, uint32_t count) {
     return ParseTargets(SpanOf(bytes), count).status().Is(kDmStatusInvalid);
   };
-  EXPECT(is_refused(whole, 4));
-  EXPECT(is_refused({}, 1));
+  EXPECT_TRUE(is_refused(whole, 4));
+  EXPECT_TRUE(is_refused({}, 1));
   // The padding behind the last text may be missing.
   for (size_t size = 0; size + 8 < whole.size(); size++) {
-    EXPECT(is_refused(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)), 3));
+    EXPECT_TRUE(
+        is_refused(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)), 3));
   }
   const auto with = [&](size_t offset, uint64_t value, size_t size) {
     Bytes bytes = whole;
@@ -201,16 +206,16 @@ TEST("targets that end early, lead astray, overlap or have gaps are refused") {
     return bytes;
   };
   for (const uint64_t next : {0ul, 8ul, 39ul, 40ul, 47ul, 4096ul, 0xfffffffful}) {
-    EXPECT(is_refused(with(offsetof(struct dm_target_spec, next), next, 4), 3));
+    EXPECT_TRUE(is_refused(with(offsetof(struct dm_target_spec, next), next, 4), 3));
   }
-  for (const uint64_t start : {1ul, UINT64_MAX}) EXPECT(is_refused(with(0, start, 8), 3));
+  for (const uint64_t start : {1ul, UINT64_MAX}) EXPECT_TRUE(is_refused(with(0, start, 8), 3));
   for (const uint64_t length : {0ul, 7ul, 9ul, kMaxSectors, kMaxSectors + 1, UINT64_MAX}) {
-    EXPECT(is_refused(with(8, length, 8), 3));
+    EXPECT_TRUE(is_refused(with(8, length, 8), 3));
   }
-  EXPECT(is_refused(with(offsetof(struct dm_target_spec, target_type), 0, 1), 3));
+  EXPECT_TRUE(is_refused(with(offsetof(struct dm_target_spec, target_type), 0, 1), 3));
   Bytes endless = whole;
   std::memset(endless.data() + offsetof(struct dm_target_spec, target_type), 'x', 16);
-  EXPECT(is_refused(endless, 3));
+  EXPECT_TRUE(is_refused(endless, 3));
 }
 
 // Records as those of DM_LIST_DEVICES (text at 12, next at 8) or DM_LIST_VERSIONS (16, 0).
@@ -227,17 +232,17 @@ Bytes Records(const std::vector<std::string>& names, size_t next_at, size_t text
   return bytes;
 }
 
-TEST("names of devices and of target types are read from their chains") {
+TEST(DmStatusTest, ReadsTheChainsOfDeviceAndTargetTypeNames) {
   const std::vector<std::string> names = {"pool", std::string(127, 'n'), "x"};
   Result<std::vector<std::string>> devices = ParseDeviceNames(SpanOf(Records(names, 8, 12)));
-  EXPECT(devices.ok() && *devices == names);
+  EXPECT_TRUE(devices.ok() && *devices == names);
   Result<std::vector<std::string>> types = ParseTargetTypes(SpanOf(Records(names, 0, 16)));
-  EXPECT(types.ok() && *types == names);
+  EXPECT_TRUE(types.ok() && *types == names);
   devices = ParseDeviceNames(Span<const uint8_t>());
-  EXPECT(devices.ok() && devices->empty());
+  EXPECT_TRUE(devices.ok() && devices->empty());
 }
 
-TEST("names that end early or lead astray are refused") {
+TEST(DmStatusTest, RefusesNamesThatEndEarlyOrLeadAstray) {
   const Bytes whole = Records({"first", "second"}, 8, 12);
   for (size_t size = 1; size < 24 + 12 + 7; size++) {
     const Bytes bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
@@ -250,7 +255,7 @@ TEST("names that end early or lead astray are refused") {
   }
 }
 
-TEST("changed bytes of an answer are refused or read, and nothing else happens") {
+TEST(DmStatusTest, RefusesOrReadsAnAnswerWithChangedBytes) {
   std::mt19937_64 random(test::Seed());
   const Bytes targets = Chain(ThreeTargets());
   const Bytes names = Records({"first", "second", "third"}, 8, 12);
@@ -268,16 +273,16 @@ TEST("changed bytes of an answer are refused or read, and nothing else happens")
         end += target.length_sectors;
       }
     }
-    EXPECT(end <= kMaxSectors);
+    EXPECT_LE(end, kMaxSectors);
     static_cast<void>(ParseDeviceNames(SpanOf(bytes)));
     static_cast<void>(ParseTargetTypes(SpanOf(bytes)));
   }
 }
 
-TEST("a message lies behind the sector it is sent to, ended by a NUL") {
+TEST(DmStatusTest, PutsAMessageBehindItsSectorAndEndsItWithANul) {
   const Bytes bytes = EncodeMessage("delete 5");
   EXPECT_EQ(bytes.size(), 8u + 9u);
-  EXPECT(std::memcmp(bytes.data(), "\0\0\0\0\0\0\0\0delete 5", 17) == 0);
+  EXPECT_EQ(std::memcmp(bytes.data(), "\0\0\0\0\0\0\0\0delete 5", 17), 0);
 }
 
 }  // namespace

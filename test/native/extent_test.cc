@@ -1,7 +1,7 @@
 // The rule of what an extent says about its bytes.
 #include "native/scan/extent.h"
 
-#include "test/native/harness.h"
+#include <gtest/gtest.h>
 
 namespace blockdelta {
 namespace {
@@ -23,7 +23,7 @@ struct Row {
   const char* kind;
 };
 
-TEST("an extent is data unless a flag says otherwise") {
+TEST(ExtentTest, IsDataUnlessAFlagSaysOtherwise) {
   for (const Row& row : {
            Row{0x0, "data"}, Row{0x1, "data"},  // LAST
            Row{0x1000, "data"},                 // MERGED
@@ -42,9 +42,7 @@ TEST("an extent is data unless a flag says otherwise") {
            Row{0x808, "opaque"},  // opaque wins over unwritten
            Row{0x802, "opaque"}, Row{0x4000, "data"},  // a flag of a later kernel
        }) {
-    if (!EXPECT(std::string(ClassName(row.flags)) == row.kind)) {
-      std::cout << "  flags 0x" << std::hex << row.flags << std::dec << "\n";
-    }
+    EXPECT_STREQ(ClassName(row.flags), row.kind) << "flags 0x" << std::hex << row.flags;
   }
 }
 

@@ -2,12 +2,13 @@
 #include "native/scan/fiemap_source.h"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "native/base/posix.h"
-#include "test/native/harness.h"
 #include "test/native/pool.h"
+#include "test/native/status_assertions.h"
 
 namespace blockdelta {
 namespace {
@@ -20,17 +21,21 @@ std::vector<bool> DataBlocks(const std::string& path, uint64_t size, uint64_t of
                              size_t wanted) {
   std::vector<bool> blocks((size + kBlock - 1) / kBlock);
   Result<UniqueFd> fd = OpenPath(path, O_RDONLY);
-  if (!EXPECT_OK(fd)) return blocks;
+  EXPECT_OK(fd);
+  if (!fd.ok()) return blocks;
   FiemapSource source(fd->get(), path, size);
   source.Seek(offset);
   uint64_t previous_end = 0;
   for (bool first = true;; first = false) {
     Result<Span<const Extent>> batch = source.Read(wanted);
-    if (!EXPECT_OK(batch) || batch->empty()) return blocks;
-    EXPECT(batch->size() <= wanted);
-    if (first) EXPECT((*batch)[0].end() > offset);
+    EXPECT_OK(batch);
+    if (!batch.ok() || batch->empty()) return blocks;
+    EXPECT_LE(batch->size(), wanted);
+    if (first) {
+      EXPECT_GT((*batch)[0].end(), offset);
+    }
     for (const Extent& extent : *batch) {
-      EXPECT(extent.length > 0 && extent.logical >= previous_end && extent.end() <= size);
+      EXPECT_TRUE(extent.length > 0 && extent.logical >= previous_end && extent.end() <= size);
       previous_end = extent.end();
       if (Classify(extent.flags) == ExtentClass::kZero) continue;
       for (uint64_t at = extent.logical; at < extent.end(); at += kBlock)
@@ -50,19 +55,19 @@ void CheckHoles(const char* kind) {
   }
   const uint64_t size = 3100 * kBlock;
   expected.resize(3100);
-  EXPECT(truncate(path.c_str(), static_cast<off_t>(size)) == 0);
-  for (const size_t wanted : {1, 7, 1024}) EXPECT(DataBlocks(path, size, 0, wanted) == expected);
+  EXPECT_EQ(truncate(path.c_str(), static_cast<off_t>(size)), 0);
+  for (const size_t wanted : {1, 7, 1024}) EXPECT_EQ(DataBlocks(path, size, 0, wanted), expected);
   for (const uint64_t offset : {uint64_t{1}, kBlock, 777 * kBlock + 5, 2998 * kBlock}) {
     const std::vector<bool> found = DataBlocks(path, size, offset, 1024);
     for (uint64_t block = offset / kBlock; block < 3100; block++) {
-      EXPECT(found[block] == expected[block]);
+      EXPECT_EQ(found[block], expected[block]);
     }
   }
-  EXPECT(DataBlocks(path, size, size, 1024) == std::vector<bool>(3100));
+  EXPECT_EQ(DataBlocks(path, size, size, 1024), std::vector<bool>(3100));
 }
 
-TEST("the map of a file on xfs has exactly the blocks that were written") { CheckHoles("xfs"); }
-TEST("the map of a file on btrfs has exactly the blocks that were written") { CheckHoles("btrfs"); }
+TEST(FiemapSourceTest, MapsExactlyTheWrittenBlocksOnXfs) { CheckHoles("xfs"); }
+TEST(FiemapSourceTest, MapsExactlyTheWrittenBlocksOnBtrfs) { CheckHoles("btrfs"); }
 
 void CheckPreallocation(const char* kind) {
   const auto pool = test::Pool::Make(kind);
@@ -70,21 +75,19 @@ void CheckPreallocation(const char* kind) {
   const std::string path = pool->At("file");
   test::WriteBytes(path, 0, std::vector<uint8_t>(3 * kBlock, 1));
   Result<UniqueFd> fd = OpenPath(path, O_RDWR);
-  if (!EXPECT_OK(fd)) return;
-  EXPECT(fallocate(fd->get(), FALLOC_FL_KEEP_SIZE, 0, 1 << 20) == 0);
+  ASSERT_OK(fd);
+  EXPECT_EQ(fallocate(fd->get(), FALLOC_FL_KEEP_SIZE, 0, 1 << 20), 0);
   // DataBlocks() fails on an extent that ends beyond the size.
-  EXPECT(DataBlocks(path, 3 * kBlock, 0, 1024) == std::vector<bool>(3, true));
-  EXPECT(DataBlocks(path, 2 * kBlock + 100, 0, 1024) == std::vector<bool>(3, true));
+  EXPECT_EQ(DataBlocks(path, 3 * kBlock, 0, 1024), std::vector<bool>(3, true));
+  EXPECT_EQ(DataBlocks(path, 2 * kBlock + 100, 0, 1024), std::vector<bool>(3, true));
 }
 
-TEST("space preallocated after the end of a file is left out on xfs") { CheckPreallocation("xfs"); }
-TEST("space preallocated after the end of a file is left out on btrfs") {
-  CheckPreallocation("btrfs");
-}
+TEST(FiemapSourceTest, LeavesOutPreallocationAfterTheEndOnXfs) { CheckPreallocation("xfs"); }
+TEST(FiemapSourceTest, LeavesOutPreallocationAfterTheEndOnBtrfs) { CheckPreallocation("btrfs"); }
 
-TEST("a file without extent maps is refused as unsupported") {
+TEST(FiemapSourceTest, RefusesAFileWithoutExtentMapsAsUnsupported) {
   const UniqueFd fd(memfd_create("no-maps", MFD_CLOEXEC));
-  if (!EXPECT(fd.valid())) return;
+  ASSERT_TRUE(fd.valid());
   FiemapSource source(fd.get(), "memory", kBlock);
   source.Seek(0);
   EXPECT_CODE(source.Read(10), "SCAN_UNSUPPORTED");

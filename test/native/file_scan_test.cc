@@ -1,6 +1,7 @@
 // Scans of real snapshot files: compared with their bytes, and refused when they prove nothing.
 #include "native/scan/file_scan.h"
 
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -11,8 +12,9 @@
 #include "native/device/cut.h"
 #include "native/device/files.h"
 #include "test/native/chunks.h"
-#include "test/native/harness.h"
 #include "test/native/pool.h"
+#include "test/native/random_seed.h"
+#include "test/native/status_assertions.h"
 
 namespace blockdelta {
 namespace {
@@ -22,7 +24,9 @@ constexpr uint64_t kSize = 4 << 20;
 
 bool Cut(const std::string& volume, const std::string& snapshot) {
   const CutMember member = {volume, {snapshot + ".tmp", snapshot}, std::nullopt, std::nullopt};
-  return EXPECT_OK(CutSnapshots({member}));
+  Result<CutOutcome> outcome = CutSnapshots({member});
+  EXPECT_OK(outcome);
+  return outcome.ok();
 }
 
 Result<FillOutcome> FillOnce(const SnapshotIdentity& target,
@@ -43,12 +47,12 @@ test::Scan ScanFiles(const SnapshotIdentity& target, const std::optional<Snapsho
 // Expects every byte that differs (from zero, if there is no base) to be in a range.
 void CheckCovers(const test::Scan& scan, const std::vector<uint8_t>& target,
                  const std::vector<uint8_t>& base) {
-  EXPECT(scan.complete);
+  EXPECT_TRUE(scan.complete);
   size_t at = 0;
   const auto same_up_to = [&](uint64_t end) {
     for (; at < end; at++) {
       if (target[at] == (at < base.size() ? base[at] : 0)) continue;
-      test::Fail(__FILE__, __LINE__, "missed byte " + std::to_string(at));
+      ADD_FAILURE() << "missed byte " << at;
       return false;
     }
     return true;
@@ -89,7 +93,7 @@ class Churn {
   // Not every file system does every kind.
   void Allocate(int mode, uint64_t block, uint64_t count) {
     Result<UniqueFd> fd = OpenPath(path_, O_RDWR);
-    if (!EXPECT_OK(fd)) return;
+    ASSERT_OK(fd);
     static_cast<void>(fallocate(fd->get(), mode, static_cast<off_t>(block * kBlock),
                                 static_cast<off_t>(count * kBlock)));
   }
@@ -120,14 +124,16 @@ void CheckRandomVolume(const char* kind, const std::string& mount_options) {
       CheckCovers(scan, bytes, test::ReadBytes(base));
     }
     // Some bases get deleted, so that their blocks are used again.
-    if (!base.empty() && churn.Below(2) == 0) EXPECT_OK(RemoveFile(base));
+    if (!base.empty() && churn.Below(2) == 0) {
+      EXPECT_OK(RemoveFile(base));
+    }
     base = target;
   }
 }
 
-TEST("no byte that differs is missed on xfs") { CheckRandomVolume("xfs", ""); }
-TEST("no byte that differs is missed on btrfs") { CheckRandomVolume("btrfs", ""); }
-TEST("no byte that differs is missed on compressed btrfs") {
+TEST(FileScanTest, MissesNoDifferingByteOnXfs) { CheckRandomVolume("xfs", ""); }
+TEST(FileScanTest, MissesNoDifferingByteOnBtrfs) { CheckRandomVolume("btrfs", ""); }
+TEST(FileScanTest, MissesNoDifferingByteOnCompressedBtrfs) {
   CheckRandomVolume("btrfs", "compress-force=zstd");
 }
 
@@ -151,7 +157,8 @@ void CheckRefusals(const char* kind) {
   const SnapshotIdentity target = test::IdentityOf(pair.target);
   const SnapshotIdentity base = test::IdentityOf(pair.base);
   Result<FillOutcome> outcome = FillOnce(target, base);
-  if (EXPECT_OK(outcome)) EXPECT(outcome->done && outcome->entry_bytes == kBlock);
+  ASSERT_OK(outcome);
+  EXPECT_TRUE(outcome->done && outcome->entry_bytes == kBlock);
   SnapshotIdentity other = target;
   other.inode++;
   EXPECT_CODE(FillOnce(other, base), "SCAN_REPLACED");
@@ -171,15 +178,15 @@ void CheckRefusals(const char* kind) {
   EXPECT_OK(FillOnce(target, base));
 }
 
-TEST("snapshots that are not what they were are refused on xfs") { CheckRefusals("xfs"); }
-TEST("snapshots that are not what they were are refused on btrfs") { CheckRefusals("btrfs"); }
+TEST(FileScanTest, RefusesSnapshotsThatHaveChangedOnXfs) { CheckRefusals("xfs"); }
+TEST(FileScanTest, RefusesSnapshotsThatHaveChangedOnBtrfs) { CheckRefusals("btrfs"); }
 
-TEST("a file whose immutable flag was cleared and set again counts as changed") {
+TEST(FileScanTest, CountsAFileAsChangedWhenItsImmutableFlagWasClearedAndSetAgain) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const TwoSnapshots pair(*pool);
   Result<SnapshotFile> file = SnapshotFile::Open(test::IdentityOf(pair.base));
-  if (!EXPECT_OK(file)) return;
+  ASSERT_OK(file);
   EXPECT_OK(file->CheckUnchanged());
   // Change times of older kernels have the grain of the timer, 10 ms at most.
   SleepMs(20);
@@ -188,7 +195,7 @@ TEST("a file whose immutable flag was cleared and set again counts as changed") 
   EXPECT_CODE(file->CheckUnchanged(), "SCAN_MUTABLE");
 }
 
-TEST("a delta over two file systems is refused") {
+TEST(FileScanTest, RefusesADeltaAcrossTwoFileSystems) {
   const auto xfs = test::Pool::Make("xfs");
   if (xfs == nullptr) return;
   const auto btrfs = test::Pool::Make("btrfs");
@@ -199,7 +206,7 @@ TEST("a delta over two file systems is refused") {
               "SCAN_UNSUPPORTED");
 }
 
-TEST("a delta on a file system of another type is refused by the name of its type") {
+TEST(FileScanTest, RefusesADeltaOnAnUnsupportedFileSystemAndNamesItsType) {
   const auto pool = test::Pool::Make("ext4");
   if (pool == nullptr) return;
   for (const char* name : {"base", "target"}) {
@@ -209,7 +216,7 @@ TEST("a delta on a file system of another type is refused by the name of its typ
   Result<FillOutcome> outcome =
       FillOnce(test::IdentityOf(pool->At("target")), test::IdentityOf(pool->At("base")));
   EXPECT_CODE(outcome, "SCAN_UNSUPPORTED");
-  EXPECT(test::MessageOf(outcome).find("0xef53") != std::string::npos);
+  EXPECT_NE(test::MessageOf(outcome).find("0xef53"), std::string::npos);
 }
 
 // Moves the extents of two files for as long as it lives; the random bytes cannot be compressed, so
@@ -233,7 +240,7 @@ class Mover {
   std::thread thread_;
 };
 
-TEST("no byte is missed while btrfs moves the extents of both snapshots") {
+TEST(FileScanTest, MissesNoByteWhileBtrfsMovesTheExtentsOfBothSnapshots) {
   const auto pool = test::Pool::Make("btrfs");
   if (pool == nullptr) return;
   std::mt19937_64 random(test::Seed());

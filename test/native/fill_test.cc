@@ -1,14 +1,17 @@
 // Walk and merge: cases worked out by hand, and random ones against the slow model.
 #include "native/scan/fill.h"
 
+#include <gtest/gtest.h>
+
 #include <random>
 #include <string>
 
 #include "native/scan/list_source.h"
 #include "native/scan/pattern_source.h"
 #include "test/native/chunks.h"
-#include "test/native/harness.h"
 #include "test/native/model.h"
+#include "test/native/random_seed.h"
+#include "test/native/status_assertions.h"
 
 namespace blockdelta {
 namespace {
@@ -101,26 +104,24 @@ const Case kDeltas[] = {
     {"from the end", {{10, 1000, 90, 0}}, {}, 100, ""},
 };
 
-TEST("deltas worked out by hand") {
+TEST(FillTest, GivesDeltasWorkedOutByHand) {
   for (const Case& c : kDeltas) {
     const auto target = test::WordsOf(c.target);
     const auto base = test::WordsOf(c.base);
     const test::Scan scan =
         test::RunScan(CallOn(target, &base, 100), 100, c.offset, 4096, Unlimited);
-    if (Text(scan.ranges) != c.expected) {
-      test::Fail(__FILE__, __LINE__, std::string(c.name) + ": " + Text(scan.ranges));
-    }
+    EXPECT_EQ(Text(scan.ranges), c.expected) << c.name;
   }
 }
 
-TEST("what is allocated is what is not zeros") {
+TEST(FillTest, CountsAsAllocatedWhateverIsNotZeros) {
   const auto target =
       test::WordsOf({{0, 1, 5, 0}, {5, 9, 5, 0x800}, {10, 1, 5, 0x2}, {15, 1, 5, 0}});
   const test::Scan scan = test::RunScan(CallOn(target, nullptr, 100), 100, 0, 4096, Unlimited);
   EXPECT_EQ(Text(scan.ranges), std::string("0+5 10+10 "));
 }
 
-TEST("a map out of order is refused") {
+TEST(FillTest, RefusesAMapOutOfOrder) {
   for (const Map& bad : {
            Map{{10, 1, 5, 0}, {5, 1, 5, 0}},   // descending
            Map{{10, 1, 5, 0}, {14, 1, 5, 0}},  // overlapping
@@ -138,7 +139,7 @@ TEST("a map out of order is refused") {
   }
 }
 
-TEST("an empty message is sent at the end if there was no other and it was asked for") {
+TEST(FillTest, SendsAnEmptyMessageAtTheEndIfAskedAndThereWasNoOther) {
   const auto words = test::WordsOf({{10, 1, 5, 0}});
   const auto asking = [] {
     FillLimits limits = Unlimited();
@@ -154,16 +155,16 @@ TEST("an empty message is sent at the end if there was no other and it was asked
             0u);
 }
 
-TEST("a range that a limit interrupts is handed on and not written") {
+TEST(FillTest, HandsOnARangeThatALimitInterruptsWithoutWritingIt) {
   const auto words = test::WordsOf({{10, 1, 5, 0}, {15, 90, 5, 8}, {20, 1, 5, 0}});
   uint8_t buffer[4096];
   FillLimits limits = Unlimited();
   limits.max_extents = 2;
   auto outcome = CallOn(words, nullptr, 100)(limits, Span<uint8_t>(buffer, sizeof buffer));
-  if (!EXPECT_OK(outcome)) return;
+  ASSERT_OK(outcome);
   EXPECT_EQ(outcome->messages, 0u);
   EXPECT_EQ(outcome->next_range_start, 10u);
-  EXPECT(outcome->next_offset > 10 && outcome->next_offset <= 20);
+  EXPECT_TRUE(outcome->next_offset > 10 && outcome->next_offset <= 20);
 }
 
 // Random maps of `units` units; addresses come from a small set so that they meet.
@@ -219,12 +220,11 @@ void CheckRandomCase(uint64_t seed) {
                     });
   const auto expected = test::ExpectedRanges(target, has_base ? &base : nullptr, size, offset);
   if (scan.complete && scan.ranges == expected) return;
-  test::Fail(__FILE__, __LINE__,
-             "case " + std::to_string(seed) + " got " + Text(scan.ranges) + "instead of " +
-                 Text(expected));
+  ADD_FAILURE() << "case " << seed << " got " << Text(scan.ranges) << "instead of "
+                << Text(expected);
 }
 
-TEST("random maps, limits, buffers and offsets give the ranges of the model, merged alike") {
+TEST(FillTest, GivesTheRangesOfTheModelWhateverMapsLimitsBuffersAndOffsets) {
   const int cases = test::IsLong() ? 300'000 : 15'000;
   for (int i = 0; i < cases; i++) CheckRandomCase(test::Seed() + static_cast<uint64_t>(i));
 }
@@ -235,7 +235,7 @@ struct Pattern {
   uint64_t stride;
 };
 
-TEST("a pattern gives its extents whatever the chunks") {
+TEST(FillTest, GivesTheExtentsOfAPatternWhateverTheChunks) {
   for (const auto& [size, extent, stride] :
        {Pattern{1000, 3, 10}, Pattern{1000, 10, 10}, Pattern{7, 3, 4}, Pattern{1, 1, 1 << 30},
         Pattern{INT64_MAX, INT64_MAX / 9, INT64_MAX / 5}}) {
@@ -251,7 +251,7 @@ TEST("a pattern gives its extents whatever the chunks") {
       };
       const test::Scan scan =
           test::RunScan(call, size, offset, 4096, [] { return FillLimits{0, 0, 2, 1, 3, false}; });
-      EXPECT(scan.ranges == test::ExpectedRanges(map, nullptr, size, offset));
+      EXPECT_TRUE(scan.ranges == test::ExpectedRanges(map, nullptr, size, offset));
     }
   }
 }

@@ -1,4 +1,5 @@
 // Snapshots of several volumes at one point in time, while they are being written to.
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -11,8 +12,9 @@
 
 #include "native/device/cut.h"
 #include "native/device/freeze.h"
-#include "test/native/harness.h"
 #include "test/native/pool.h"
+#include "test/native/random_seed.h"
+#include "test/native/status_assertions.h"
 #include "test/native/volume.h"
 
 namespace blockdelta {
@@ -32,7 +34,8 @@ class OrderedWriter {
       : pause_ms_(pause_ms) {
     for (const std::string& place : places) {
       Result<UniqueFd> fd = OpenPath(place, O_WRONLY | O_CREAT | flags, 0600);
-      if (EXPECT_OK(fd)) fds_.push_back(std::move(*fd));
+      EXPECT_OK(fd);
+      if (fd.ok()) fds_.push_back(std::move(*fd));
     }
     thread_ = std::thread([this] { Run(); });
   }
@@ -42,7 +45,7 @@ class OrderedWriter {
   uint64_t Stop() {
     stop_ = true;
     if (thread_.joinable()) thread_.join();
-    EXPECT(!broken_);
+    EXPECT_FALSE(broken_);
     return rounds_;
   }
   // Waits until something new was written.
@@ -77,7 +80,10 @@ class OrderedWriter {
 uint64_t NumberIn(const std::string& path) {
   uint64_t number = 0;
   Result<UniqueFd> fd = OpenPath(path, O_RDONLY);
-  if (EXPECT_OK(fd)) EXPECT(pread(fd->get(), &number, sizeof number, 0) == sizeof number);
+  EXPECT_OK(fd);
+  if (fd.ok()) {
+    EXPECT_TRUE(pread(fd->get(), &number, sizeof number, 0) == sizeof number);
+  }
   return number;
 }
 
@@ -87,9 +93,10 @@ uint64_t NumberInside(const std::string& snapshot, const std::string& options) {
   const std::string mount = directory.At("mount");
   const bool mounted = test::RunCommand("mkdir " + mount + " && mount -o ro,loop," + options + " " +
                                         snapshot + " " + mount);
-  if (!EXPECT(mounted)) return 0;
+  EXPECT_TRUE(mounted);
+  if (!mounted) return 0;
   const uint64_t number = NumberIn(mount + "/n");
-  EXPECT(test::RunCommand("umount " + mount));
+  EXPECT_TRUE(test::RunCommand("umount " + mount));
   return number;
 }
 
@@ -104,14 +111,14 @@ bool NothingLeft(const std::vector<CutMember>& members) {
 // Scatters extents over the volume, so that cloning it takes its time.
 void Scatter(const test::Volume& volume) {
   Result<UniqueFd> fd = OpenPath(volume.path(), O_WRONLY);
-  if (!EXPECT_OK(fd)) return;
+  ASSERT_OK(fd);
   for (uint64_t offset = 2 * kBlock; offset < kSmall; offset += 4 * kBlock) {
-    EXPECT(pwrite(fd->get(), "x", 1, static_cast<off_t>(offset)) == 1);
+    EXPECT_EQ(pwrite(fd->get(), "x", 1, static_cast<off_t>(offset)), 1);
   }
   EXPECT_OK(SyncFd(fd->get(), volume.path()));
 }
 
-TEST("mounted volumes are cut at one point in time, whatever is written to them") {
+TEST(TakeSnapshotsTest, TakesBusyMountedVolumesAtOnePointInTime) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto first = test::Volume::Make(*pool, "first", "xfs", 320 * kMiB);
@@ -125,13 +132,13 @@ TEST("mounted volumes are cut at one point in time, whatever is written to them"
     std::vector<CutMember> members = {first->Member("a" + name), second->Member("b" + name)};
     if (round % 2 == 1) std::swap(members[0], members[1]);
     Result<CutOutcome> outcome = CutSnapshots(members);
-    if (!EXPECT_OK(outcome)) return;
-    EXPECT(outcome->frozen_ns > 0 && first->IsThawed() && second->IsThawed());
+    ASSERT_OK(outcome);
+    EXPECT_TRUE(outcome->frozen_ns > 0 && first->IsThawed() && second->IsThawed());
     const uint64_t ahead = NumberInside(pool->At("a" + name), "nouuid,norecovery");
     const uint64_t behind = NumberInside(pool->At("b" + name), "noload");
-    EXPECT(ahead > 0 && (ahead == behind || ahead == behind + 1));
+    EXPECT_TRUE(ahead > 0 && (ahead == behind || ahead == behind + 1));
   }
-  EXPECT(writer.Stop() > 8);
+  EXPECT_GT(writer.Stop(), 8u);
 }
 
 // Cuts two raw devices that an ordered writer writes to in turn, and a third one between them that
@@ -154,27 +161,25 @@ void CheckRaw(unsigned pause_ms, int rounds) {
     Result<CutOutcome> outcome = CutSnapshots(members);
     if (!outcome.ok()) {
       EXPECT_CODE(outcome, kCutBusy);
-      EXPECT(NothingLeft(members));
+      EXPECT_TRUE(NothingLeft(members));
       continue;
     }
     const uint64_t ahead = NumberIn(pool->At("a" + name));
     const uint64_t behind = NumberIn(pool->At("b" + name));
-    if (!EXPECT(ahead == behind || ahead == behind + 1)) {
-      std::cout << "  " << ahead << " and " << behind << "\n";
-    }
+    EXPECT_TRUE(ahead == behind || ahead == behind + 1) << ahead << " and " << behind;
   }
-  EXPECT(writer.Stop() > 4);
+  EXPECT_GT(writer.Stop(), 4u);
 }
 
-TEST("raw devices that are written to now and then are cut at one point in time") {
+TEST(TakeSnapshotsTest, TakesOccasionallyWrittenRawDevicesAtOnePointInTime) {
   CheckRaw(25, test::IsLong() ? 100 : 10);
 }
 
-TEST("raw devices that are written to without end are cut at one point in time or not at all") {
+TEST(TakeSnapshotsTest, TakesConstantlyWrittenRawDevicesAtOnePointInTimeOrNotAtAll) {
   CheckRaw(0, test::IsLong() ? 10 : 4);
 }
 
-TEST("raw devices that do not count their writes are never taken to stand still") {
+TEST(TakeSnapshotsTest, NeverAssumesThatRawDevicesWithoutWriteCountersAreIdle) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto first = test::Volume::Make(*pool, "first", "", kSize);
@@ -191,8 +196,8 @@ TEST("raw devices that do not count their writes are never taken to stand still"
   Result<CutOutcome> outcome = CutSnapshots(members);
   EXPECT_CODE(outcome, kCutBusy);
   const std::string path = outcome.ok() ? "" : outcome.status().failure().path;
-  EXPECT(path == first->path() || path == second->path());
-  EXPECT(NothingLeft(members) && mounted->IsThawed());
+  EXPECT_TRUE(path == first->path() || path == second->path());
+  EXPECT_TRUE(NothingLeft(members) && mounted->IsThawed());
   // One of them may be written to as it likes.
   EXPECT_OK(CutSnapshots({first->Member("alone")}));
   EXPECT_OK(CutSnapshots({first->Member("with"), mounted->Member("frozen")}));
@@ -201,7 +206,7 @@ TEST("raw devices that do not count their writes are never taken to stand still"
   count(*first, '1');
 }
 
-TEST("raw devices that nobody writes to are cut together") {
+TEST(TakeSnapshotsTest, TakesIdleRawDevicesTogether) {
   const auto pool = test::Pool::Make("btrfs");
   if (pool == nullptr) return;
   const auto first = test::Volume::Make(*pool, "first", "", kSize);
@@ -211,14 +216,14 @@ TEST("raw devices that nobody writes to are cut together") {
   test::WriteBytes(first->loop(), 0, std::vector<uint8_t>(kMiB, 1));
   test::WriteBytes(second->loop(), 0, std::vector<uint8_t>(kMiB, 2));
   Result<CutOutcome> outcome = CutSnapshots({first->Member("a"), second->Member("b")});
-  if (!EXPECT_OK(outcome)) return;
+  ASSERT_OK(outcome);
   EXPECT_EQ(outcome->frozen_ns, 0u);
-  EXPECT(test::ReadBytes(pool->At("a"))[kMiB - 1] == 1);
-  EXPECT(test::ReadBytes(pool->At("b"))[kMiB - 1] == 2);
-  EXPECT((*StateOfFile(pool->At("a")))->immutable && (*StateOfFile(pool->At("b")))->immutable);
+  EXPECT_EQ(test::ReadBytes(pool->At("a"))[kMiB - 1], 1);
+  EXPECT_EQ(test::ReadBytes(pool->At("b"))[kMiB - 1], 2);
+  EXPECT_TRUE((*StateOfFile(pool->At("a")))->immutable && (*StateOfFile(pool->At("b")))->immutable);
 }
 
-TEST("one raw device may be written to without end, beside others that are not") {
+TEST(TakeSnapshotsTest, AllowsOneConstantlyWrittenRawDeviceBesideIdleOnes) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto busy = test::Volume::Make(*pool, "busy", "", kSize);
@@ -235,11 +240,11 @@ TEST("one raw device may be written to without end, beside others that are not")
         {busy->Member("a" + name), idle->Member("b" + name), mounted->Member("c" + name)}));
     const uint64_t ahead = NumberIn(pool->At("a" + name));
     const uint64_t behind = NumberInside(pool->At("c" + name), "noload");
-    EXPECT(ahead == behind || ahead == behind + 1);
+    EXPECT_TRUE(ahead == behind || ahead == behind + 1);
   }
 }
 
-TEST("when one member fails nothing is left of the others and all are thawed") {
+TEST(TakeSnapshotsTest, LeavesNothingAndThawsAllWhenOneMemberFails) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto first = test::Volume::Make(*pool, "first", "ext4", kSize);
@@ -248,7 +253,7 @@ TEST("when one member fails nothing is left of the others and all are thawed") {
   const std::vector<CutMember> members = {first->Member("a"), second->Member("b")};
   const auto expect = [&](const std::vector<CutMember>& changed, const char* code) {
     EXPECT_CODE(CutSnapshots(changed), code);
-    EXPECT(NothingLeft(members) && first->IsThawed());
+    EXPECT_TRUE(NothingLeft(members) && first->IsThawed());
   };
   expect({}, "EINVAL");
   expect({members[0], members[0]}, "EINVAL");
@@ -268,21 +273,22 @@ TEST("when one member fails nothing is left of the others and all are thawed") {
   changed = members;
   changed[1].names.final = pool->At("no-such-directory/b");
   expect(changed, "ENOENT");
-  EXPECT(test::RunCommand("fsfreeze -f " + second->mount_point()));
+  EXPECT_TRUE(test::RunCommand("fsfreeze -f " + second->mount_point()));
   expect(members, "EBUSY");
   Result<bool> still_frozen = ThawPath(second->mount_point());
-  EXPECT(EXPECT_OK(still_frozen) && *still_frozen);
+  ASSERT_OK(still_frozen);
+  EXPECT_TRUE(*still_frozen);
   EXPECT_OK(CutSnapshots(members));
 }
 
-TEST("a volume that is a member twice is frozen once") {
+TEST(TakeSnapshotsTest, FreezesAVolumeOnceThatIsAMemberTwice) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto volume = test::Volume::Make(*pool, "volume", "btrfs", 128 * kMiB);
   if (volume == nullptr) return;
   EXPECT_OK(CutSnapshots({volume->Member("a"), volume->Member("b")}));
-  EXPECT(volume->IsThawed());
-  EXPECT(test::ReadBytes(pool->At("a")) == test::ReadBytes(pool->At("b")));
+  EXPECT_TRUE(volume->IsThawed());
+  EXPECT_EQ(test::ReadBytes(pool->At("a")), test::ReadBytes(pool->At("b")));
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Growing: the file, the loop device, the file system; and other changes of attached devices.
+#include <gtest/gtest.h>
+
 #include <fstream>
 #include <memory>
 
@@ -6,8 +8,8 @@
 #include "native/device/files.h"
 #include "native/device/loop_attach.h"
 #include "native/device/loop_change.h"
-#include "test/native/harness.h"
 #include "test/native/pool.h"
+#include "test/native/status_assertions.h"
 #include "test/native/volume.h"
 
 namespace blockdelta {
@@ -32,25 +34,33 @@ constexpr int kCapSysResource = 24;
 // Gives the volume's file and device a size, not its file system.
 bool GrowDevice(const test::Volume& volume, uint64_t size_bytes) {
   Result<bool> grown = GrowFile(volume.path(), size_bytes);
-  if (!EXPECT_OK(grown) || !EXPECT(*grown)) return false;
+  EXPECT_OK(grown);
+  if (!grown.ok()) return false;
+  EXPECT_TRUE(*grown);
   Result<std::optional<LoopDevice>> device = ResizeLoop(volume.path());
-  return EXPECT_OK(device) && EXPECT(device->has_value()) &&
-         EXPECT((*device)->size_bytes == size_bytes);
+  EXPECT_OK(device);
+  if (!*grown || !device.ok()) return false;
+  EXPECT_TRUE(device->has_value());
+  if (!device->has_value()) return false;
+  EXPECT_EQ((*device)->size_bytes, size_bytes);
+  return (*device)->size_bytes == size_bytes;
 }
 
-TEST("a file is grown with zeros and never shrunk") {
+TEST(GrowthTest, GrowsAFileWithZerosAndNeverShrinksIt) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const std::string path = pool->At("volume");
   test::WriteBytes(path, 0, std::vector<uint8_t>(8192, 7));
   Result<bool> grown = GrowFile(path, 16384);
-  EXPECT(EXPECT_OK(grown) && *grown);
+  ASSERT_OK(grown);
+  EXPECT_TRUE(*grown);
   std::vector<uint8_t> expected(8192, 7);
   expected.resize(16384);
-  EXPECT(test::ReadBytes(path) == expected);
+  EXPECT_EQ(test::ReadBytes(path), expected);
   for (const uint64_t size : {16384, 4096, 0}) {
     grown = GrowFile(path, size);
-    EXPECT(EXPECT_OK(grown) && !*grown);
+    ASSERT_OK(grown);
+    EXPECT_FALSE(*grown);
   }
   EXPECT_EQ(SizeOf(path), 16384u);
   EXPECT_CODE(GrowFile(pool->At("nowhere"), 16384), "ENOENT");
@@ -60,7 +70,7 @@ TEST("a file is grown with zeros and never shrunk") {
   EXPECT_CODE(GrowFile(path, 32768), "EPERM");
 }
 
-TEST("a file is given all its blocks, keeps its content, and its size where there is no room") {
+TEST(GrowthTest, AllocatesAllBlocksOfAFileAndKeepsItsContentAndItsSizeWhereThereIsNoRoom) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const std::string path = pool->At("metadata");
@@ -69,14 +79,15 @@ TEST("a file is given all its blocks, keeps its content, and its size where ther
   for (const uint64_t size : {2 * kMiB, 2 * kMiB, 4 * kMiB, 3 * kMiB}) {
     EXPECT_OK(AllocateFile(path, size));
     Result<std::optional<FileState>> state = StateOfFile(path);
-    if (!EXPECT_OK(state) || !EXPECT(state->has_value())) return;
-    EXPECT((*state)->size_bytes >= size);
-    EXPECT((*state)->allocated_bytes >= (*state)->size_bytes);
+    ASSERT_OK(state);
+    ASSERT_TRUE(state->has_value());
+    EXPECT_GE((*state)->size_bytes, size);
+    EXPECT_GE((*state)->allocated_bytes, (*state)->size_bytes);
   }
   EXPECT_EQ(SizeOf(path), 4 * kMiB);
   std::vector<uint8_t> expected(4 * kMiB);
   expected[4096] = 5;
-  EXPECT(test::ReadBytes(path) == expected);
+  EXPECT_EQ(test::ReadBytes(path), expected);
   EXPECT_CODE(AllocateFile(path, uint64_t{1} << 40), "ENOSPC");
   EXPECT_EQ(SizeOf(path), 4 * kMiB);
   EXPECT_CODE(AllocateFile(pool->At("nowhere"), kMiB), "ENOENT");
@@ -84,7 +95,7 @@ TEST("a file is given all its blocks, keeps its content, and its size where ther
   EXPECT_CODE(AllocateFile(path, 0), "EINVAL");
 }
 
-TEST("a loop device takes the size of its file, and what was written stays") {
+TEST(GrowthTest, ResizesALoopDeviceToItsFileAndKeepsWhatWasWritten) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto volume = test::Volume::Make(*pool, "volume", "", 4 * kMiB);
@@ -94,24 +105,26 @@ TEST("a loop device takes the size of its file, and what was written stays") {
   test::WriteBytes(volume->loop(), 8 * kMiB, {6});
   // Again: nothing changes.
   Result<std::optional<LoopDevice>> again = ResizeLoop(volume->path());
-  EXPECT(EXPECT_OK(again) && (*again)->path == volume->loop());
+  ASSERT_OK(again);
+  EXPECT_EQ((*again)->path, volume->loop());
   EXPECT_OK(DetachLoop(volume->path()));
   const std::vector<uint8_t> bytes = test::ReadBytes(volume->path());
-  EXPECT(bytes[0] == 5 && bytes[8 * kMiB] == 6);
+  EXPECT_TRUE(bytes[0] == 5 && bytes[8 * kMiB] == 6);
 }
 
-TEST("only a file that is attached has a device to resize") {
+TEST(GrowthTest, ResizesOnlyTheDeviceOfAnAttachedFile) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const std::string path = pool->At("volume");
   EXPECT_OK(CreateSparseFile({path + ".tmp", path}, kMiB));
   for (const std::string& name : {path, pool->At("nowhere"), path + "/below"}) {
     Result<std::optional<LoopDevice>> device = ResizeLoop(name);
-    EXPECT(EXPECT_OK(device) && !device->has_value());
+    ASSERT_OK(device);
+    EXPECT_FALSE(device->has_value());
   }
 }
 
-TEST("direct I/O is switched on an attached device and on nothing else") {
+TEST(GrowthTest, SwitchesDirectIoOnAnAttachedDeviceOnly) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto volume = test::Volume::Make(*pool, "volume", "", 4 * kMiB);
@@ -119,7 +132,8 @@ TEST("direct I/O is switched on an attached device and on nothing else") {
   for (const bool direct_io : {false, false, true, true}) {
     EXPECT_OK(SetLoopDirectIo(volume->loop(), direct_io));
     Result<AttachedLoop> found = AttachLoop(volume->path(), false, "");
-    EXPECT(EXPECT_OK(found) && found->device.direct_io == direct_io);
+    ASSERT_OK(found);
+    EXPECT_EQ(found->device.direct_io, direct_io);
   }
   EXPECT_OK(DetachLoop(volume->path()));
   EXPECT_CODE(SetLoopDirectIo(volume->loop(), false), "ENXIO");
@@ -135,36 +149,41 @@ void CheckGrowth(const char* kind, FileSystemKind expected_kind, const char* che
   test::WriteBytes(volume->mount_point() + "/file", 0, std::vector<uint8_t>(kMiB, 3));
   // Nothing to grow.
   Result<Growth> growth = GrowFileSystem(volume->mount_point(), volume->loop());
-  if (!EXPECT_OK(growth)) return;
-  EXPECT(growth->kind == expected_kind);
+  ASSERT_OK(growth);
+  EXPECT_EQ(growth->kind, expected_kind);
   EXPECT_EQ(growth->before_bytes, growth->after_bytes);
   const uint64_t capacity = growth->after_bytes;
   if (!GrowDevice(*volume, 1024 * kMiB)) return;
   growth = GrowFileSystem(volume->mount_point(), volume->loop());
-  if (!EXPECT_OK(growth)) return;
+  ASSERT_OK(growth);
   EXPECT_EQ(growth->before_bytes, capacity);
-  EXPECT(growth->after_bytes > 900 * kMiB && growth->after_bytes <= 1024 * kMiB);
+  EXPECT_TRUE(growth->after_bytes > 900 * kMiB && growth->after_bytes <= 1024 * kMiB);
   const uint64_t grown = growth->after_bytes;
   growth = GrowFileSystem(volume->mount_point(), volume->loop());
-  EXPECT(EXPECT_OK(growth) && growth->before_bytes == grown && growth->after_bytes == grown);
-  EXPECT(test::ReadBytes(volume->mount_point() + "/file") == std::vector<uint8_t>(kMiB, 3));
-  EXPECT(volume->Unmount());
-  EXPECT(test::RunCommand(std::string(check) + " " + volume->loop()));
+  ASSERT_OK(growth);
+  EXPECT_TRUE(growth->before_bytes == grown && growth->after_bytes == grown);
+  EXPECT_EQ(test::ReadBytes(volume->mount_point() + "/file"), std::vector<uint8_t>(kMiB, 3));
+  EXPECT_TRUE(volume->Unmount());
+  EXPECT_TRUE(test::RunCommand(std::string(check) + " " + volume->loop()));
 }
 
-TEST("a mounted xfs is grown to its device") {
+TEST(GrowthTest, GrowsAMountedXfsToItsDevice) {
   CheckGrowth("xfs", FileSystemKind::kXfs, "xfs_repair -n");
 }
-TEST("a mounted btrfs is grown to its device") {
+TEST(GrowthTest, GrowsAMountedBtrfsToItsDevice) {
   CheckGrowth("btrfs", FileSystemKind::kBtrfs, "btrfs check");
 }
-TEST("a mounted ext4 is grown to its device") {
-  if (!HasCapability(kCapSysResource)) return test::Skip("needs CAP_SYS_RESOURCE");
+TEST(GrowthTest, GrowsAMountedExt4ToItsDevice) {
+  if (!HasCapability(kCapSysResource)) {
+    GTEST_SKIP() << "needs CAP_SYS_RESOURCE";
+  }
   CheckGrowth("ext4", FileSystemKind::kExt4, "e2fsck -fn");
 }
 
-TEST("where a capability is missing the failure names it, but not if there is nothing to grow") {
-  if (HasCapability(kCapSysResource)) return test::Skip("has CAP_SYS_RESOURCE");
+TEST(GrowthTest, NamesAMissingCapabilityUnlessThereIsNothingToGrow) {
+  if (HasCapability(kCapSysResource)) {
+    GTEST_SKIP() << "has CAP_SYS_RESOURCE";
+  }
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto volume = test::Volume::Make(*pool, "volume", "ext4", 64 * kMiB);
@@ -174,10 +193,10 @@ TEST("where a capability is missing the failure names it, but not if there is no
   Result<Growth> growth = GrowFileSystem(volume->mount_point(), volume->loop());
   EXPECT_CODE(growth, "EPERM");
   EXPECT_EQ(growth.status().failure().syscall, std::string("EXT4_IOC_RESIZE_FS"));
-  EXPECT(growth.status().failure().message.find("CAP_SYS_RESOURCE") != std::string::npos);
+  EXPECT_NE(growth.status().failure().message.find("CAP_SYS_RESOURCE"), std::string::npos);
 }
 
-TEST("an ext4 of any size that was just made has nothing to grow") {
+TEST(GrowthTest, FindsNothingToGrowInANewExt4OfAnySize) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   // About the ends of its groups of 8 and 128 MiB, where a last group may be left out.
@@ -186,11 +205,12 @@ TEST("an ext4 of any size that was just made has nothing to grow") {
         test::Volume::Make(*pool, "volume-" + std::to_string(mib), "ext4", mib * kMiB);
     if (volume == nullptr) return;
     Result<Growth> growth = GrowFileSystem(volume->mount_point(), volume->loop());
-    EXPECT(EXPECT_OK(growth) && growth->before_bytes == growth->after_bytes);
+    ASSERT_OK(growth);
+    EXPECT_EQ(growth->before_bytes, growth->after_bytes);
   }
 }
 
-TEST("a file system is grown to the device that it is mounted from and to no other") {
+TEST(GrowthTest, GrowsAFileSystemOnlyToTheDeviceItIsMountedFrom) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto first = test::Volume::Make(*pool, "first", "ext4", 64 * kMiB);
@@ -201,7 +221,7 @@ TEST("a file system is grown to the device that it is mounted from and to no oth
   EXPECT_CODE(GrowFileSystem(first->mount_point(), first->path()), "ENOTBLK");
   EXPECT_OK(GrowFileSystem(second->mount_point(), second->loop()));
   const std::string mount = first->mount_point();
-  EXPECT(first->Unmount());
+  EXPECT_TRUE(first->Unmount());
   EXPECT_CODE(GrowFileSystem(mount, first->loop()), "ESTALE");
 }
 

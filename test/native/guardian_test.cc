@@ -1,6 +1,7 @@
 // The guardian: file systems go on whoever is killed while they stand still.
 #include "native/device/guardian.h"
 
+#include <gtest/gtest.h>
 #include <linux/fs.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -9,8 +10,9 @@
 #include <memory>
 
 #include "native/device/freeze.h"
-#include "test/native/harness.h"
 #include "test/native/pool.h"
+#include "test/native/random_seed.h"
+#include "test/native/status_assertions.h"
 #include "test/native/volume.h"
 
 namespace blockdelta {
@@ -30,7 +32,9 @@ Result<Freeze> Hold(Guardian* guardian, const std::string& mount_point) {
 // Starts a process that freezes the file systems and waits to be killed, when they are frozen.
 pid_t StartHolder(const std::vector<std::string>& mount_points) {
   int ends[2];
-  if (!EXPECT(pipe2(ends, O_CLOEXEC) == 0)) return -1;
+  const bool piped = pipe2(ends, O_CLOEXEC) == 0;
+  EXPECT_TRUE(piped);
+  if (!piped) return -1;
   const pid_t pid = fork();
   if (pid == 0) {
     close(ends[0]);
@@ -47,7 +51,7 @@ pid_t StartHolder(const std::vector<std::string>& mount_points) {
   }
   close(ends[1]);
   char byte = 0;
-  EXPECT(read(ends[0], &byte, 1) == 1);
+  EXPECT_EQ(read(ends[0], &byte, 1), 1);
   close(ends[0]);
   return pid;
 }
@@ -78,7 +82,7 @@ bool IsFrozen(const std::string& mount_point) {
   return is_frozen;
 }
 
-TEST("H19: file systems whose plugin is killed while they are frozen go on, writable, without it") {
+TEST(GuardianTest, H19FileSystemsStayWritableWhenTheirPluginIsKilledWhileTheyAreFrozen) {
   const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   std::vector<std::unique_ptr<test::Volume>> volumes;
@@ -91,32 +95,30 @@ TEST("H19: file systems whose plugin is killed while they are frozen go on, writ
   for (int round = 0; round < (test::IsLong() ? 200 : 20); round++) {
     const pid_t holder = StartHolder(mount_points);
     if (holder <= 0) return;
-    for (const std::string& mount_point : mount_points) EXPECT(IsFrozen(mount_point));
+    for (const std::string& mount_point : mount_points) EXPECT_TRUE(IsFrozen(mount_point));
     kill(holder, SIGKILL);
     waitpid(holder, nullptr, 0);
-    for (const std::string& mount_point : mount_points) EXPECT(CanWrite(mount_point));
+    for (const std::string& mount_point : mount_points) EXPECT_TRUE(CanWrite(mount_point));
   }
 }
 
-TEST("H19: a file system whose guardian is killed is thawed all the same") {
+TEST(GuardianTest, H19AFileSystemIsThawedWhenItsGuardianIsKilled) {
   const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto volume = test::Volume::Make(*pool, "volume", "ext4", kSizes[0]);
   if (volume == nullptr) return;
   Result<Guardian> guardian = Guardian::Start();
-  if (!EXPECT_OK(guardian)) return;
+  ASSERT_OK(guardian);
   Result<Freeze> freeze = Hold(&*guardian, volume->mount_point());
-  if (!EXPECT_OK(freeze)) return;
+  ASSERT_OK(freeze);
   kill(guardian->pid(), SIGKILL);
   EXPECT_OK(freeze->Thaw());
-  EXPECT(volume->IsThawed());
+  EXPECT_TRUE(volume->IsThawed());
   EXPECT_CODE(Hold(&*guardian, volume->mount_point()), "ESTALE");
-  EXPECT(volume->IsThawed());
+  EXPECT_TRUE(volume->IsThawed());
 }
 
-TEST(
-    "H19: a guardian ends with whoever started it, thaws what is left, and leaves no process "
-    "behind") {
+TEST(GuardianTest, H19AGuardianEndsWithItsParentThawsWhatIsLeftAndLeavesNoProcess) {
   const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto volume = test::Volume::Make(*pool, "volume", "ext4", kSizes[0]);
@@ -124,16 +126,16 @@ TEST(
   pid_t pid = 0;
   {
     Result<Guardian> guardian = Guardian::Start();
-    if (!EXPECT_OK(guardian)) return;
+    ASSERT_OK(guardian);
     pid = guardian->pid();
-    EXPECT(getsid(pid) == pid);
+    EXPECT_EQ(getsid(pid), pid);
     Result<UniqueFd> mount = OpenPath(volume->mount_point(), O_RDONLY | O_DIRECTORY);
     EXPECT_OK(guardian->Freeze(mount->get(), volume->mount_point()));
     EXPECT_CODE(guardian->Freeze(mount->get(), volume->mount_point()), "EBUSY");
     EXPECT_CODE(guardian->Thaw({7, 0}, mount->get(), volume->mount_point()), "EBADF");
   }
-  EXPECT(kill(pid, 0) == -1 && errno == ESRCH);
-  EXPECT(volume->IsThawed());
+  EXPECT_TRUE(kill(pid, 0) == -1 && errno == ESRCH);
+  EXPECT_TRUE(volume->IsThawed());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #ifndef BLOCKDELTA_TEST_NATIVE_LOOP_BENCH_H_
 #define BLOCKDELTA_TEST_NATIVE_LOOP_BENCH_H_
 
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <optional>
@@ -10,8 +11,8 @@
 
 #include "native/device/files.h"
 #include "native/device/loop_attach.h"
-#include "test/native/harness.h"
 #include "test/native/pool.h"
+#include "test/native/status_assertions.h"
 
 namespace blockdelta {
 
@@ -49,13 +50,14 @@ inline FileIdentity Identity(const std::string& path) {
 
 inline std::optional<LoopDevice> Find(const std::string& path) {
   Result<std::optional<LoopDevice>> found = FindLoop(Identity(path), path);
-  if (!EXPECT_OK(found)) return std::nullopt;
-  return *found;
+  EXPECT_OK(found);
+  return found.ok() ? *found : std::nullopt;
 }
 
 inline bool Detaches(const std::string& path) {
   Result<bool> detached = DetachLoop(path);
-  return EXPECT_OK(detached) && *detached;
+  EXPECT_OK(detached);
+  return detached.ok() && *detached;
 }
 
 }  // namespace blockdelta

@@ -1,4 +1,5 @@
 // Attaching and detaching real loop devices, with others in the way.
+#include <gtest/gtest.h>
 #include <linux/fs.h>
 #include <unistd.h>
 
@@ -11,57 +12,57 @@
 #include "native/device/block_device.h"
 #include "native/device/files.h"
 #include "native/device/loop_attach.h"
-#include "test/native/harness.h"
 #include "test/native/loop_bench.h"
+#include "test/native/status_assertions.h"
 
 namespace blockdelta {
 namespace {
 
-TEST("a file is attached once, whoever asks again") {
+TEST(LoopTest, AttachesAFileOnceWhoeverAsksAgain) {
   Bench bench;
   if (!bench.ready()) return;
   const std::string path = bench.MakeFile("volume", kSize + 4096);
   Result<AttachedLoop> first = AttachLoop(path, false, "a label");
-  if (!EXPECT_OK(first)) return;
-  EXPECT(first->created && !first->device.read_only);
+  ASSERT_OK(first);
+  EXPECT_TRUE(first->created && !first->device.read_only);
   EXPECT_EQ(first->device.size_bytes, kSize + 4096);
-  EXPECT(first->device.backing == Identity(path));
+  EXPECT_EQ(first->device.backing, Identity(path));
   Result<AttachedLoop> second = AttachLoop(path, false, "another label");
-  if (!EXPECT_OK(second)) return;
-  EXPECT(!second->created);
+  ASSERT_OK(second);
+  EXPECT_FALSE(second->created);
   EXPECT_EQ(second->device.path, first->device.path);
   EXPECT_CODE(AttachLoop(path, true, ""), "EEXIST");
-  EXPECT(Detaches(path));
-  EXPECT(!Find(path).has_value());
-  EXPECT(!*DetachLoop(path));
+  EXPECT_TRUE(Detaches(path));
+  EXPECT_FALSE(Find(path).has_value());
+  EXPECT_FALSE(*DetachLoop(path));
 }
 
-TEST("the label and direct I/O reach the kernel") {
+TEST(LoopTest, SetsTheLabelAndDirectIoInTheKernel) {
   Bench bench;
   if (!bench.ready()) return;
   const std::string label(100, 'x');
   Result<AttachedLoop> attached = AttachLoop(bench.MakeFile("volume"), false, label);
-  if (!EXPECT_OK(attached)) return;
+  ASSERT_OK(attached);
   Result<UniqueFd> fd = OpenLoop(attached->device.number, O_RDONLY);
-  if (!EXPECT_OK(fd)) return;
+  ASSERT_OK(fd);
   Result<struct loop_info64> info = LoopStatus(fd->get(), "");
-  if (!EXPECT_OK(info)) return;
+  ASSERT_OK(info);
   EXPECT_EQ(std::string(reinterpret_cast<char*>(info->lo_file_name)), label.substr(0, 63));
   EXPECT_EQ(attached->device.direct_io, (info->lo_flags & LO_FLAGS_DIRECT_IO) != 0);
 }
 
-TEST("a device attached read-only refuses writes") {
+TEST(LoopTest, RefusesWritesToADeviceAttachedReadOnly) {
   Bench bench;
   if (!bench.ready()) return;
   const std::string path = bench.MakeFile("volume");
   Result<AttachedLoop> attached = AttachLoop(path, true, "");
-  if (!EXPECT_OK(attached)) return;
-  EXPECT(attached->device.read_only && attached->device.attached_read_only);
-  EXPECT(!test::RunCommand("dd if=/dev/zero count=1 of=" + attached->device.path));
+  ASSERT_OK(attached);
+  EXPECT_TRUE(attached->device.read_only && attached->device.attached_read_only);
+  EXPECT_FALSE(test::RunCommand("dd if=/dev/zero count=1 of=" + attached->device.path));
   EXPECT_CODE(AttachLoop(path, false, ""), "EEXIST");
 }
 
-TEST("many threads that attach one file get one device") {
+TEST(LoopTest, GivesManyThreadsThatAttachOneFileOneDevice) {
   Bench bench;
   if (!bench.ready()) return;
   const std::string path = bench.MakeFile("volume");
@@ -75,10 +76,10 @@ TEST("many threads that attach one file get one device") {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(std::set<std::string>(devices.begin(), devices.end()).size(), 1u);
-  EXPECT(!devices[0].empty());
+  EXPECT_FALSE(devices[0].empty());
 }
 
-TEST("threads that attach and detach files of their own do not disturb each other") {
+TEST(LoopTest, LetsThreadsAttachAndDetachTheirOwnFilesUndisturbed) {
   Bench bench;
   if (!bench.ready()) return;
   std::vector<std::thread> threads;
@@ -100,92 +101,92 @@ TEST("threads that attach and detach files of their own do not disturb each othe
   for (const Status& outcome : outcomes) EXPECT_OK(outcome);
 }
 
-TEST("the list names every attached file") {
+TEST(LoopTest, ListsEveryAttachedFile) {
   Bench bench;
   if (!bench.ready()) return;
   const std::string path = bench.MakeFile("volume");
-  if (!EXPECT_OK(AttachLoop(path, false, ""))) return;
+  ASSERT_OK(AttachLoop(path, false, ""));
   Result<std::vector<LoopDevice>> devices = ListLoops();
-  if (!EXPECT_OK(devices)) return;
+  ASSERT_OK(devices);
   int times = 0;
   for (const LoopDevice& device : *devices) times += device.backing == Identity(path) ? 1 : 0;
   EXPECT_EQ(times, 1);
 }
 
-TEST("a device is found by the identity of its file and not by its path") {
+TEST(LoopTest, FindsADeviceByTheIdentityOfItsFileAndNotByItsPath) {
   Bench bench;
   if (!bench.ready()) return;
   const std::string path = bench.MakeFile("volume");
   const std::string moved = bench.At("moved");
-  if (!EXPECT_OK(AttachLoop(path, false, ""))) return;
-  EXPECT(rename(path.c_str(), moved.c_str()) == 0);
+  ASSERT_OK(AttachLoop(path, false, ""));
+  EXPECT_EQ(rename(path.c_str(), moved.c_str()), 0);
   bench.MakeFile("volume");  // Another file takes the name.
-  EXPECT(!Find(path).has_value());
-  EXPECT(!*DetachLoop(path));
-  EXPECT(Find(moved).has_value());
-  EXPECT(Detaches(moved));
+  EXPECT_FALSE(Find(path).has_value());
+  EXPECT_FALSE(*DetachLoop(path));
+  EXPECT_TRUE(Find(moved).has_value());
+  EXPECT_TRUE(Detaches(moved));
 }
 
-TEST("nothing is detached from a file that is missing") {
+TEST(LoopTest, DetachesNothingFromAMissingFile) {
   Bench bench;
   if (!bench.ready()) return;
   Result<bool> detached = DetachLoop(bench.At("nowhere"));
-  EXPECT(detached.ok() && !*detached);
+  EXPECT_TRUE(detached.ok() && !*detached);
 }
 
-TEST("a mounted device stays attached") {
+TEST(LoopTest, KeepsAMountedDeviceAttached) {
   Bench bench;
   if (!bench.ready()) return;
   const std::string path = bench.MakeFile("volume");
   Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  if (!EXPECT_OK(attached)) return;
+  ASSERT_OK(attached);
   const std::string mount = bench.At("mount");
-  EXPECT(test::RunCommand("mkfs.ext4 -q " + attached->device.path + " && mkdir " + mount +
-                          " && mount " + attached->device.path + " " + mount));
+  EXPECT_TRUE(test::RunCommand("mkfs.ext4 -q " + attached->device.path + " && mkdir " + mount +
+                               " && mount " + attached->device.path + " " + mount));
   EXPECT_CODE(DetachLoop(path), "EBUSY");
-  EXPECT(test::RunCommand("touch " + mount + "/file && sync " + mount + "/file"));
-  EXPECT(test::RunCommand("umount " + mount));
-  EXPECT(Detaches(path));
+  EXPECT_TRUE(test::RunCommand("touch " + mount + "/file && sync " + mount + "/file"));
+  EXPECT_TRUE(test::RunCommand("umount " + mount));
+  EXPECT_TRUE(Detaches(path));
 }
 
-TEST("a device that somebody keeps open stays attached for good") {
+TEST(LoopTest, KeepsADeviceAttachedThatSomebodyHoldsOpen) {
   Bench bench;
   if (!bench.ready()) return;
   const std::string path = bench.MakeFile("volume");
   Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  if (!EXPECT_OK(attached)) return;
+  ASSERT_OK(attached);
   {
     Result<UniqueFd> opener = OpenLoop(attached->device.number, O_RDONLY);
     EXPECT_CODE(DetachLoop(path), "EBUSY");
   }
   // Its last close by others must not detach it now.
   SleepMs(50);
-  EXPECT(Find(path).has_value());
-  EXPECT(Detaches(path));
+  EXPECT_TRUE(Find(path).has_value());
+  EXPECT_TRUE(Detaches(path));
 }
 
-TEST("a device that somebody has open for a moment is waited for") {
+TEST(LoopTest, WaitsForADeviceThatSomebodyHoldsOpenBriefly) {
   Bench bench;
   if (!bench.ready()) return;
   const std::string path = bench.MakeFile("volume");
   Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  if (!EXPECT_OK(attached)) return;
+  ASSERT_OK(attached);
   Result<UniqueFd> opener = OpenLoop(attached->device.number, O_RDONLY);
   std::thread closer([&opener] {
     SleepMs(300);
     opener->Close();
   });
-  EXPECT(Detaches(path));
+  EXPECT_TRUE(Detaches(path));
   closer.join();
-  EXPECT(!Find(path).has_value());
+  EXPECT_FALSE(Find(path).has_value());
 }
 
-TEST("a device left half detached by a killed call is kept when its file is attached again") {
+TEST(LoopTest, KeepsAHalfDetachedDeviceWhenItsFileIsAttachedAgain) {
   Bench bench;
   if (!bench.ready()) return;
   const std::string path = bench.MakeFile("volume");
   Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  if (!EXPECT_OK(attached)) return;
+  ASSERT_OK(attached);
   Result<UniqueFd> opener = OpenLoop(attached->device.number, O_RDONLY);
   {
     Result<UniqueFd> killed = OpenLoop(attached->device.number, O_RDONLY);
@@ -194,42 +195,44 @@ TEST("a device left half detached by a killed call is kept when its file is atta
   EXPECT_OK(AttachLoop(path, false, ""));
   opener->Close();
   SleepMs(50);
-  EXPECT(Find(path).has_value());
+  EXPECT_TRUE(Find(path).has_value());
 }
 
-TEST("a device that is cleared but not let go yet hinders nobody") {
+TEST(LoopTest, IgnoresAClearedDeviceThatSomebodyStillHoldsOpen) {
   Bench bench;
   if (!bench.ready()) return;
   Result<AttachedLoop> attached = AttachLoop(bench.MakeFile("volume"), false, "");
-  if (!EXPECT_OK(attached)) return;
+  ASSERT_OK(attached);
   Result<UniqueFd> opener = OpenLoop(attached->device.number, O_RDONLY);
   EXPECT_OK(Ioctl(opener->get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", ""));
   EXPECT_OK(ListLoops());
   EXPECT_OK(AttachLoop(bench.MakeFile("other"), false, ""));
 }
 
-TEST("a file that others attached twice is detached from both devices") {
+TEST(LoopTest, DetachesAFileFromBothDevicesThatOthersAttachedItTo) {
   Bench bench;
   if (!bench.ready()) return;
   const std::string path = bench.MakeFile("volume");
-  EXPECT(test::RunCommand("losetup -f " + path + " && losetup -f " + path));
-  EXPECT(Detaches(path));
-  EXPECT(!Find(path).has_value());
+  EXPECT_TRUE(test::RunCommand("losetup -f " + path + " && losetup -f " + path));
+  EXPECT_TRUE(Detaches(path));
+  EXPECT_FALSE(Find(path).has_value());
 }
 
-TEST("what made one volume read-only does not make the next one so") {
+TEST(LoopTest, DoesNotPassAReadOnlyFlagToTheNextVolume) {
   Bench bench;
   if (!bench.ready()) return;
   const std::string path = bench.MakeFile("volume");
   Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  if (!EXPECT_OK(attached)) return;
+  ASSERT_OK(attached);
   EXPECT_OK(SetDeviceReadOnly(attached->device.path, true));
   Result<AttachedLoop> again = AttachLoop(path, false, "");
-  if (EXPECT_OK(again)) EXPECT(again->device.read_only && !again->device.attached_read_only);
+  ASSERT_OK(again);
+  EXPECT_TRUE(again->device.read_only && !again->device.attached_read_only);
   // Somebody else detaches it, so that the flag stays on the number.
-  EXPECT(test::RunCommand("losetup -d " + attached->device.path));
+  EXPECT_TRUE(test::RunCommand("losetup -d " + attached->device.path));
   Result<AttachedLoop> next = AttachLoop(bench.MakeFile("next"), false, "");
-  if (EXPECT_OK(next)) EXPECT(!next->device.read_only);
+  ASSERT_OK(next);
+  EXPECT_FALSE(next->device.read_only);
 }
 
 // A loop device whose file lies on a file system that has been shut down.
@@ -244,16 +247,24 @@ class DeadLoop {
     pool_ = test::Pool::Make("xfs");
     if (pool_ == nullptr) return false;
     const std::string path = pool_->At("volume");
-    if (!EXPECT_OK(CreateSparseFile({path + ".tmp", path}, kSize))) return false;
+    const Status created = CreateSparseFile({path + ".tmp", path}, kSize);
+    EXPECT_OK(created);
+    if (!created.ok()) return false;
     Result<AttachedLoop> attached = AttachLoop(path, false, "");
-    if (!EXPECT_OK(attached)) return false;
+    EXPECT_OK(attached);
+    if (!attached.ok()) return false;
     number_ = attached->device.number;
-    return EXPECT(test::RunCommand("xfs_io -x -c shutdown " + pool_->mount_point()));
+    const bool shut_down = test::RunCommand("xfs_io -x -c shutdown " + pool_->mount_point());
+    EXPECT_TRUE(shut_down);
+    return shut_down;
   }
   ~DeadLoop() {
     if (!number_.has_value()) return;
     Result<UniqueFd> fd = OpenLoop(*number_, O_RDONLY);
-    if (EXPECT_OK(fd)) EXPECT_OK(Ioctl(fd->get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", ""));
+    EXPECT_OK(fd);
+    if (fd.ok()) {
+      EXPECT_OK(Ioctl(fd->get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", ""));
+    }
   }
 
   uint32_t number() const { return *number_; }
@@ -263,7 +274,7 @@ class DeadLoop {
   std::optional<uint32_t> number_;
 };
 
-TEST("a device whose file system has died hinders nobody else") {
+TEST(LoopTest, IgnoresADeviceWhoseFileSystemHasShutDown) {
   Bench bench;
   if (!bench.ready()) return;
   DeadLoop dead;
@@ -273,14 +284,14 @@ TEST("a device whose file system has died hinders nobody else") {
     EXPECT_CODE(DescribeLoop(fd->get()), "EIO");
   }
   const std::string path = bench.MakeFile("volume");
-  EXPECT(!Find(path).has_value());
-  if (!EXPECT_OK(AttachLoop(path, false, ""))) return;
-  EXPECT(Find(path).has_value());
-  EXPECT(Detaches(path));
-  EXPECT(!Find(path).has_value());
+  EXPECT_FALSE(Find(path).has_value());
+  ASSERT_OK(AttachLoop(path, false, ""));
+  EXPECT_TRUE(Find(path).has_value());
+  EXPECT_TRUE(Detaches(path));
+  EXPECT_FALSE(Find(path).has_value());
 }
 
-TEST("only regular files are attached") {
+TEST(LoopTest, AttachesOnlyRegularFiles) {
   Bench bench;
   if (!bench.ready()) return;
   EXPECT_CODE(AttachLoop(bench.At("."), true, ""), "EINVAL");

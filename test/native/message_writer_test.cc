@@ -1,10 +1,11 @@
 // The bytes of the messages, and that they stay inside the buffer.
 #include "native/scan/message_writer.h"
 
+#include <gtest/gtest.h>
+
 #include <memory>
 #include <vector>
 
-#include "test/native/harness.h"
 #include "test/native/wire.h"
 
 namespace blockdelta {
@@ -24,16 +25,17 @@ struct Buffer {
 
 std::vector<Message> Read(const Buffer& buffer, const MessageWriter& writer) {
   auto messages = WireReader(buffer.bytes.get(), writer.bytes()).Messages();
-  if (!EXPECT(messages.has_value())) return {};
+  EXPECT_TRUE(messages.has_value());
+  if (!messages.has_value()) return {};
   EXPECT_EQ(messages->size(), writer.messages());
   return *messages;
 }
 
-TEST("a message is what protobuf would have written, behind its gRPC prefix") {
+TEST(MessageWriterTest, WritesWhatProtobufWouldBehindAGrpcPrefix) {
   const Buffer buffer(4096);
   MessageWriter writer(buffer.span(), 1 << 20, 8192);
-  EXPECT(writer.Add(0, 4096));
-  EXPECT(writer.Add(300, 1));
+  EXPECT_TRUE(writer.Add(0, 4096));
+  EXPECT_TRUE(writer.Add(300, 1));
   writer.Finish();
   const std::vector<uint8_t> expected = {
       0,    0,    0,    0,    18,                // not compressed, 18 bytes
@@ -42,10 +44,11 @@ TEST("a message is what protobuf would have written, behind its gRPC prefix") {
       0x1A, 3,    0x10, 0x80, 0x20,              // block_metadata: no offset, 4096 bytes
       0x1A, 5,    0x08, 0xAC, 0x02, 0x10, 0x01,  // block_metadata: offset 300, 1 byte
   };
-  EXPECT(std::vector<uint8_t>(buffer.bytes.get(), buffer.bytes.get() + writer.bytes()) == expected);
+  EXPECT_EQ(std::vector<uint8_t>(buffer.bytes.get(), buffer.bytes.get() + writer.bytes()),
+            expected);
 }
 
-TEST("numbers of every length come back as they were") {
+TEST(MessageWriterTest, WritesNumbersOfEveryLength) {
   std::vector<uint64_t> values;
   for (unsigned bit = 0; bit < 63; bit++) {
     for (const uint64_t value : {(uint64_t{1} << bit) - 1, uint64_t{1} << bit}) {
@@ -56,61 +59,62 @@ TEST("numbers of every length come back as they were") {
   const Buffer buffer(1 << 20);
   for (const uint64_t capacity : values) {
     MessageWriter writer(buffer.span(), capacity, 1000);
-    for (const uint64_t value : values) EXPECT(writer.Add(capacity, value) && writer.Add(value, 1));
+    for (const uint64_t value : values)
+      EXPECT_TRUE(writer.Add(capacity, value) && writer.Add(value, 1));
     writer.Finish();
     const std::vector<Message> messages = Read(buffer, writer);
-    if (!EXPECT(messages.size() == 1)) return;
+    ASSERT_EQ(messages.size(), 1u);
     EXPECT_EQ(messages[0].type, 2u);
     EXPECT_EQ(messages[0].capacity, capacity);
     for (size_t i = 0; i < values.size(); i++) {
-      EXPECT((messages[0].ranges[2 * i] == test::Range{capacity, values[i]}));
-      EXPECT((messages[0].ranges[2 * i + 1] == test::Range{values[i], 1}));
+      EXPECT_TRUE((messages[0].ranges[2 * i] == test::Range{capacity, values[i]}));
+      EXPECT_TRUE((messages[0].ranges[2 * i + 1] == test::Range{values[i], 1}));
     }
   }
 }
 
-TEST("a message takes as many entries as allowed and the next one goes on") {
+TEST(MessageWriterTest, BeginsANewMessageWhenOneHasAsManyEntriesAsAllowed) {
   const Buffer buffer(4096);
   MessageWriter writer(buffer.span(), 1000, 3);
-  for (uint64_t i = 0; i < 7; i++) EXPECT(writer.Add(10 * i, 5));
+  for (uint64_t i = 0; i < 7; i++) EXPECT_TRUE(writer.Add(10 * i, 5));
   writer.Finish();
   std::vector<size_t> counts;
   for (const Message& message : Read(buffer, writer)) counts.push_back(message.ranges.size());
-  EXPECT((counts == std::vector<size_t>{3, 3, 1}));
+  EXPECT_TRUE((counts == std::vector<size_t>{3, 3, 1}));
   EXPECT_EQ(writer.entries(), 7u);
   EXPECT_EQ(writer.entry_bytes(), 35u);
 }
 
-TEST("a message without entries names type and capacity") {
+TEST(MessageWriterTest, WritesTypeAndCapacityInAMessageWithoutEntries) {
   const Buffer buffer(4096);
   MessageWriter writer(buffer.span(), 77, 1);
-  EXPECT(writer.AddEmptyMessage());
+  EXPECT_TRUE(writer.AddEmptyMessage());
   const std::vector<Message> messages = Read(buffer, writer);
-  EXPECT(messages.size() == 1 && messages[0].ranges.empty() && messages[0].capacity == 77);
+  EXPECT_TRUE(messages.size() == 1 && messages[0].ranges.empty() && messages[0].capacity == 77);
   EXPECT_EQ(writer.entries(), 0u);
 }
 
-TEST("buffers of every size are filled and never overrun") {
+TEST(MessageWriterTest, FillsBuffersOfEverySizeAndNeverOverrunsThem) {
   for (size_t size = 0; size < 600; size++) {
     for (const uint64_t per_message : {1, 2, 8192}) {
       const Buffer buffer(size);
       MessageWriter writer(buffer.span(), INT64_MAX, per_message);
       uint64_t added = 0;
       while (writer.Add(INT64_MAX - 1000 + added, INT64_MAX)) added++;
-      EXPECT(!writer.Add(1, 1));
+      EXPECT_FALSE(writer.Add(1, 1));
       writer.Finish();
-      EXPECT(writer.bytes() <= size);
+      EXPECT_LE(writer.bytes(), size);
       EXPECT_EQ(writer.entries(), added);
       uint64_t read = 0;
       for (const Message& message : Read(buffer, writer)) read += message.ranges.size();
       EXPECT_EQ(read, added);
       // Not much is wasted: the room that is kept is less than that for two entries.
-      EXPECT(size < 100 || size - writer.bytes() < 60);
+      EXPECT_TRUE(size < 100 || size - writer.bytes() < 60);
     }
   }
 }
 
-TEST("no message gets above 3.5 MiB") {
+TEST(MessageWriterTest, NeverExceeds3Point5MiBAMessage) {
   const Buffer buffer(9 << 20);
   MessageWriter writer(buffer.span(), INT64_MAX, INT64_MAX);
   while (writer.Add(INT64_MAX, INT64_MAX)) {
@@ -118,11 +122,11 @@ TEST("no message gets above 3.5 MiB") {
   writer.Finish();
   const std::vector<Message> messages = Read(buffer, writer);
   EXPECT_EQ(messages.size(), 3u);
-  for (const Message& message : messages) EXPECT(message.bytes <= 3584 * 1024);
-  EXPECT(messages[0].bytes > 3584 * 1024 - 64);
+  for (const Message& message : messages) EXPECT_LE(message.bytes, 3584 * 1024);
+  EXPECT_GT(messages[0].bytes, 3584 * 1024 - 64);
 }
 
-TEST("rewinding forgets entries and messages, and writing goes on as if they had never been") {
+TEST(MessageWriterTest, RewindsToAnEarlierStateAndWritesOn) {
   const Buffer buffer(4096);
   MessageWriter writer(buffer.span(), 1000, 4);
   for (uint64_t i = 1; i <= 6; i++) writer.Add(10 * i, 5);
@@ -135,7 +139,7 @@ TEST("rewinding forgets entries and messages, and writing goes on as if they had
   uint64_t next = 1;
   for (const Message& message : Read(buffer, writer)) {
     for (const test::Range& range : message.ranges) {
-      EXPECT((range == test::Range{10 * next++, 5}));
+      EXPECT_TRUE((range == test::Range{10 * next++, 5}));
     }
   }
   EXPECT_EQ(next, 10u);

@@ -1,4 +1,5 @@
 // The pure functions that read what a kernel or a disk says, with what they must not believe.
+#include <gtest/gtest.h>
 #include <sys/sysmacros.h>
 
 #include <random>
@@ -8,7 +9,7 @@
 #include "native/device/ext4_layout.h"
 #include "native/device/mount_point.h"
 #include "native/device/write_counters.h"
-#include "test/native/harness.h"
+#include "test/native/random_seed.h"
 
 namespace blockdelta {
 namespace {
@@ -20,26 +21,26 @@ bool Reads(const std::string& text, uint64_t written, uint64_t discarded) {
   return counters.has_value() && *counters == WriteCounters{written, discarded};
 }
 
-TEST("the counters of written and discarded sectors are found in a stat line of any kernel") {
-  EXPECT(Reads("   1 2 3 4   5 6 70 8   9 10 11   12 13 140 15   16 17\n", 70, 140));
-  EXPECT(Reads("1 2 3 4 5 6 70 8 9 10 11 12 13 140 15", 70, 140));
-  EXPECT(Reads("1\t2 3 4 5 6 18446744073709551615 8 9 10 11\n", UINT64_MAX, 0));
+TEST(ParsersTest, FindsTheWriteAndDiscardCountersInAStatLineOfAnyKernel) {
+  EXPECT_TRUE(Reads(" 1 2 3 4 5 6 70 8 9 10 11 12 13 140 15 16 17\n", 70, 140));
+  EXPECT_TRUE(Reads("1 2 3 4 5 6 70 8 9 10 11 12 13 140 15", 70, 140));
+  EXPECT_TRUE(Reads("1\t2 3 4 5 6 18446744073709551615 8 9 10 11\n", UINT64_MAX, 0));
 }
 
-TEST("what is not a stat line is not taken for one") {
+TEST(ParsersTest, RefusesWhatIsNotAStatLine) {
   for (const char* text :
        {"", "\n", "1 2 3 4 5 6 7 8 9 10", "1 2 3 4 5 6 7 8 9 10 x", "1 2 3 4 5 6 -7 8 9 10 11",
         "1 2 3 4 5 6 0x7 8 9 10 11", "1 2 3 4 5 6 18446744073709551616 8 9 10 11",
         "1 2 3 4 5 6 7.5 8 9 10 11", "1 2 3 4 5 6 7, 8 9 10 11"}) {
-    EXPECT(!ParseBlockStat(text).has_value());
+    EXPECT_FALSE(ParseBlockStat(text).has_value());
   }
-  EXPECT(!ParseBlockStat(std::string("1 2 3 4 5 6 7\0 8 9 10 11", 24)).has_value());
+  EXPECT_FALSE(ParseBlockStat(std::string("1 2 3 4 5 6 7\0 8 9 10 11", 24)).has_value());
   std::string endless;
   for (int i = 0; i < 1000; i++) endless += "1 ";
-  EXPECT(!ParseBlockStat(endless).has_value());
+  EXPECT_FALSE(ParseBlockStat(endless).has_value());
 }
 
-TEST("random text is read as counters or refused, and nothing else happens") {
+TEST(ParsersTest, ReadsOrRefusesRandomTextAsCounters) {
   std::mt19937_64 random(test::Seed());
   const std::string letters = "0123456789  \t\n-x\0\xff";
   for (int round = 0; round < 20'000; round++) {
@@ -68,47 +69,47 @@ std::vector<uint8_t> Superblock(uint64_t blocks) {
   return bytes;
 }
 
-TEST("an ext4 superblock tells the number of blocks in both its halves") {
+TEST(ParsersTest, ReadsBothHalvesOfTheBlockCountOfAnExt4Superblock) {
   const std::optional<Ext4Layout> small = ParseExt4Superblock(Superblock(40'000).data());
-  if (!EXPECT(small.has_value())) return;
+  ASSERT_TRUE(small.has_value());
   EXPECT_EQ(small->blocks, 40'000u);
   EXPECT_EQ(small->block_bytes, 4096u);
   const std::optional<Ext4Layout> large = ParseExt4Superblock(Superblock(5'000'000'000).data());
-  EXPECT(large.has_value() && large->blocks == 5'000'000'000);
+  EXPECT_TRUE(large.has_value() && large->blocks == 5'000'000'000);
   // Without the 64-bit feature the upper half is something else.
   std::vector<uint8_t> old = Superblock(40'000);
   Put(&old, 0x60, 4, 0);
   Put(&old, 0x150, 4, 77);
   const std::optional<Ext4Layout> small_again = ParseExt4Superblock(old.data());
-  EXPECT(small_again.has_value() && small_again->blocks == 40'000);
+  EXPECT_TRUE(small_again.has_value() && small_again->blocks == 40'000);
 }
 
-TEST("an ext4 that ends where a group ends does not grow by less than a group's own tables") {
+TEST(ParsersTest, RequiresRoomForItsOwnTablesInANewExt4Group) {
   const std::optional<Ext4Layout> full = ParseExt4Superblock(Superblock(32768).data());
-  if (!EXPECT(full.has_value())) return;
-  EXPECT(!CanGrowTo(*full, 0) && !CanGrowTo(*full, 128 * kMiB));
-  EXPECT(!CanGrowTo(*full, 128 * kMiB + 4095) && !CanGrowTo(*full, 130 * kMiB));
-  EXPECT(CanGrowTo(*full, 132 * kMiB));
+  ASSERT_TRUE(full.has_value());
+  EXPECT_TRUE(!CanGrowTo(*full, 0) && !CanGrowTo(*full, 128 * kMiB));
+  EXPECT_TRUE(!CanGrowTo(*full, 128 * kMiB + 4095) && !CanGrowTo(*full, 130 * kMiB));
+  EXPECT_TRUE(CanGrowTo(*full, 132 * kMiB));
   const std::optional<Ext4Layout> open = ParseExt4Superblock(Superblock(32767).data());
-  EXPECT(open.has_value() && CanGrowTo(*open, 128 * kMiB));
+  EXPECT_TRUE(open.has_value() && CanGrowTo(*open, 128 * kMiB));
 }
 
-TEST("a superblock that makes no sense is refused") {
+TEST(ParsersTest, RefusesAnInconsistentSuperblock) {
   const auto refused = [](size_t offset, size_t size, uint64_t value) {
     std::vector<uint8_t> bytes = Superblock(40'000);
     Put(&bytes, offset, size, value);
     return !ParseExt4Superblock(bytes.data()).has_value();
   };
-  EXPECT(refused(0x38, 2, 0xEF54));
-  EXPECT(refused(0x18, 4, 7));
-  EXPECT(refused(0x18, 4, UINT32_MAX));
-  EXPECT(refused(0x20, 4, 0));
-  EXPECT(refused(0x20, 4, 40'000));
-  EXPECT(refused(0x14, 4, 2));
-  EXPECT(refused(0x04, 4, 0));
+  EXPECT_TRUE(refused(0x38, 2, 0xEF54));
+  EXPECT_TRUE(refused(0x18, 4, 7));
+  EXPECT_TRUE(refused(0x18, 4, UINT32_MAX));
+  EXPECT_TRUE(refused(0x20, 4, 0));
+  EXPECT_TRUE(refused(0x20, 4, 40'000));
+  EXPECT_TRUE(refused(0x14, 4, 2));
+  EXPECT_TRUE(refused(0x04, 4, 0));
 }
 
-TEST("random superblocks are read or refused, and nothing else happens") {
+TEST(ParsersTest, ReadsOrRefusesRandomSuperblocks) {
   std::mt19937_64 random(test::Seed());
   for (int round = 0; round < 20'000; round++) {
     std::vector<uint8_t> bytes = Superblock(random());
@@ -118,7 +119,7 @@ TEST("random superblocks are read or refused, and nothing else happens") {
   }
 }
 
-TEST("the first mount point of a device is found in mountinfo, blanks in it unescaped") {
+TEST(ParsersTest, FindsTheFirstMountPointOfADeviceAndUnescapesIt) {
   const std::string text =
       "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
       "30 22 253:7 /sub /mnt/with\\040blank\\134and\\011more rw,relatime shared:1 - xfs /dev/dm-7 "
@@ -127,10 +128,10 @@ TEST("the first mount point of a device is found in mountinfo, blanks in it unes
       "32 22 253:70 / /other rw - xfs /dev/dm-70 rw";
   EXPECT_EQ(MountPointOf(text, makedev(253, 7)).value_or("none"), "/mnt/with blank\\and\tmore");
   EXPECT_EQ(MountPointOf(text, makedev(253, 70)).value_or("none"), "/other");
-  EXPECT(!MountPointOf(text, makedev(253, 0)).has_value());
-  EXPECT(!MountPointOf("", makedev(253, 7)).has_value());
+  EXPECT_FALSE(MountPointOf(text, makedev(253, 0)).has_value());
+  EXPECT_FALSE(MountPointOf("", makedev(253, 7)).has_value());
   for (const char* odd : {"253:7", "1 2 253:7", "1 2 253:7 /", "1 2 253:7 / ", "\n\n \n"}) {
-    EXPECT(!MountPointOf(odd, makedev(253, 7)).has_value());
+    EXPECT_FALSE(MountPointOf(odd, makedev(253, 7)).has_value());
   }
   EXPECT_EQ(MountPointOf("1 2 253:7 / \\04", makedev(253, 7)).value_or("none"), "\\04");
 }

@@ -1,6 +1,7 @@
 // Places held by the descriptor of their directory, and which layer of a path is on top.
 #include "native/device/path_descriptor.h"
 
+#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +11,7 @@
 
 #include "native/device/mount_layer.h"
 #include "native/device/mount_point.h"
-#include "test/native/harness.h"
+#include "test/native/status_assertions.h"
 
 namespace blockdelta {
 namespace {
@@ -35,30 +36,35 @@ class Scratch {
   std::string path_;
 };
 
-TEST("a place is made once and removed once, and only if it is empty") {
+TEST(PathDescriptorTest, MakesAPlaceOnceAndRemovesItOnceAndOnlyIfEmpty) {
   const Scratch scratch;
   for (const bool directory : {true, false}) {
     Result<HeldPlace> place = HeldPlace::Open(scratch.At("place"));
-    if (!EXPECT_OK(place)) return;
+    ASSERT_OK(place);
     Result<bool> done = place->Make(directory);
-    EXPECT(EXPECT_OK(done) && *done);
+    ASSERT_OK(done);
+    EXPECT_TRUE(*done);
     done = place->Make(directory);
-    EXPECT(EXPECT_OK(done) && !*done);
+    ASSERT_OK(done);
+    EXPECT_FALSE(*done);
     done = place->IsMountPoint();
-    EXPECT(EXPECT_OK(done) && !*done);
+    ASSERT_OK(done);
+    EXPECT_FALSE(*done);
     const std::string inside = scratch.At(directory ? "place/file" : "place");
     std::ofstream(inside) << "content";
     EXPECT_CODE(place->Remove(), "ENOTEMPTY");
     fs::resize_file(inside, 0);
     if (directory) fs::remove(inside);
     done = place->Remove();
-    EXPECT(EXPECT_OK(done) && *done);
+    ASSERT_OK(done);
+    EXPECT_TRUE(*done);
     done = place->Remove();
-    EXPECT(EXPECT_OK(done) && !*done);
+    ASSERT_OK(done);
+    EXPECT_FALSE(*done);
   }
 }
 
-TEST("a symbolic link in a place's path is refused, and one at its end is not removed") {
+TEST(PathDescriptorTest, RefusesASymbolicLinkInAPathAndKeepsOneAtItsEnd) {
   const Scratch scratch;
   fs::create_directories(scratch.At("real/inside"));
   fs::create_directory_symlink(scratch.At("real"), scratch.At("link"));
@@ -67,48 +73,52 @@ TEST("a symbolic link in a place's path is refused, and one at its end is not re
   EXPECT_CODE(HeldPlace::Open(scratch.At("absent/inside")), "ENOENT");
   EXPECT_CODE(HeldPlace::Open("relative"), "EINVAL");
   Result<HeldPlace> place = HeldPlace::Open(scratch.At("link"));
-  if (EXPECT_OK(place)) EXPECT_CODE(place->Remove(), "ENOTEMPTY");
-  EXPECT(fs::exists(scratch.At("real/inside")));
+  ASSERT_OK(place);
+  EXPECT_CODE(place->Remove(), "ENOTEMPTY");
+  EXPECT_TRUE(fs::exists(scratch.At("real/inside")));
 }
 
-TEST("what is done to a held place is done in its directory, wherever that has gone") {
+TEST(PathDescriptorTest, ActsInTheDirectoryOfAHeldPlaceWhereverItWasMoved) {
   const Scratch scratch;
   fs::create_directories(scratch.At("parent/place"));
   Result<HeldPlace> place = HeldPlace::Open(scratch.At("parent/place"));
-  if (!EXPECT_OK(place)) return;
+  ASSERT_OK(place);
   fs::rename(scratch.At("parent"), scratch.At("moved"));
   fs::create_directories(scratch.At("other/place"));
   fs::create_directory_symlink(scratch.At("other"), scratch.At("parent"));
   Result<bool> removed = place->Remove();
-  EXPECT(EXPECT_OK(removed) && *removed);
-  EXPECT(!fs::exists(scratch.At("moved/place")));
-  EXPECT(fs::exists(scratch.At("other/place")));
+  ASSERT_OK(removed);
+  EXPECT_TRUE(*removed);
+  EXPECT_FALSE(fs::exists(scratch.At("moved/place")));
+  EXPECT_TRUE(fs::exists(scratch.At("other/place")));
 }
 
-TEST("what is not mounted is not unmounted, and no other mount in its stead") {
+TEST(PathDescriptorTest, UnmountsNothingElseInPlaceOfWhatIsNotMounted) {
   const Scratch scratch;
   fs::create_directory(scratch.At("plain"));
   EXPECT_CODE(UnmountLayer(scratch.At("plain"), 999999999), "ESTALE");
   Result<bool> absent = UnmountLayer(scratch.At("absent"), 1);
-  EXPECT(EXPECT_OK(absent) && !*absent);
+  ASSERT_OK(absent);
+  EXPECT_FALSE(*absent);
   absent = UnmountLayer(scratch.At("absent/deeper"), 1);
-  EXPECT(EXPECT_OK(absent) && !*absent);
+  ASSERT_OK(absent);
+  EXPECT_FALSE(*absent);
 }
 
-TEST("a layer is on top if no other one is mounted on its root") {
+TEST(PathDescriptorTest, FindsALayerOnTopIfNoOtherIsMountedOnItsRoot) {
   constexpr char kText[] =
       "22 1 254:0 / / rw - ext4 /dev/vda rw\n"
       "40 22 7:1 / /mnt/a\\040b rw - ext4 /dev/loop1 rw\n"
       "41 40 0:50 / /mnt/a\\040b rw - tmpfs tmpfs rw\n"
       "42 41 0:51 / /mnt/a\\040b/deeper rw - tmpfs tmpfs rw\n"
       "4 22 0:52 / /mnt/c rw - tmpfs tmpfs rw\n";
-  EXPECT(!IsTopLayer(kText, 40));
-  EXPECT(IsTopLayer(kText, 41));
-  EXPECT(IsTopLayer(kText, 42));
-  EXPECT(IsTopLayer(kText, 4));
-  EXPECT(IsTopLayer(kText, 22));
-  EXPECT(!IsTopLayer(kText, 43));
-  EXPECT(!IsTopLayer("", 40));
+  EXPECT_FALSE(IsTopLayer(kText, 40));
+  EXPECT_TRUE(IsTopLayer(kText, 41));
+  EXPECT_TRUE(IsTopLayer(kText, 42));
+  EXPECT_TRUE(IsTopLayer(kText, 4));
+  EXPECT_TRUE(IsTopLayer(kText, 22));
+  EXPECT_FALSE(IsTopLayer(kText, 43));
+  EXPECT_FALSE(IsTopLayer("", 40));
 }
 
 }  // namespace

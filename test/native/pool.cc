@@ -1,14 +1,13 @@
 #include "test/native/pool.h"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
-
-#include "test/native/harness.h"
 
 namespace blockdelta::test {
 namespace {
@@ -28,7 +27,7 @@ bool RunCommand(const std::string& command) {
   return std::system(("( " + command + " ) >/dev/null 2>&1 </dev/null").c_str()) == 0;
 }
 
-TempDirectory::TempDirectory() : path_(MakeTempDirectory()) { EXPECT(!path_.empty()); }
+TempDirectory::TempDirectory() : path_(MakeTempDirectory()) { EXPECT_FALSE(path_.empty()); }
 
 TempDirectory::~TempDirectory() {
   std::error_code ignored;
@@ -71,13 +70,15 @@ void WriteBytes(const std::string& path, uint64_t offset, const std::vector<uint
 std::vector<uint8_t> ReadBytes(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat state = {};
-  if (!EXPECT(fd >= 0 && fstat(fd, &state) == 0)) return {};
+  EXPECT_TRUE(fd >= 0 && fstat(fd, &state) == 0) << path;
+  if (fd < 0) return {};
   std::vector<uint8_t> bytes(static_cast<size_t>(state.st_size));
   size_t filled = 0;
   while (filled < bytes.size()) {
     const ssize_t got =
         pread(fd, bytes.data() + filled, bytes.size() - filled, static_cast<off_t>(filled));
-    if (!EXPECT(got > 0)) break;
+    EXPECT_GT(got, 0) << path;
+    if (got <= 0) break;
     filled += static_cast<size_t>(got);
   }
   close(fd);
@@ -86,7 +87,7 @@ std::vector<uint8_t> ReadBytes(const std::string& path) {
 
 SnapshotIdentity IdentityOf(const std::string& path) {
   struct stat state = {};
-  EXPECT(stat(path.c_str(), &state) == 0);
+  EXPECT_EQ(stat(path.c_str(), &state), 0);
   return {path, state.st_dev, state.st_ino, static_cast<uint64_t>(state.st_size)};
 }
 

@@ -4,6 +4,8 @@
 #ifndef BLOCKDELTA_TEST_NATIVE_POOL_H_
 #define BLOCKDELTA_TEST_NATIVE_POOL_H_
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,6 +14,9 @@
 #include "native/scan/snapshot_file.h"
 
 namespace blockdelta::test {
+
+// GTEST_SKIP returns from a void function. Functions that return something else call this.
+inline void Skip(const std::string& reason) { GTEST_SKIP() << reason; }
 
 // Runs a shell command without output; whether it succeeded.
 bool RunCommand(const std::string& command);

@@ -1,11 +1,13 @@
 // The checksum of metadata, by instruction and by tables.
+#include <gtest/gtest.h>
+
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "native/thin/crc32c.h"
-#include "test/native/harness.h"
+#include "test/native/random_seed.h"
 
 namespace blockdelta {
 namespace {
@@ -16,7 +18,7 @@ uint32_t Standard(Function function, const std::string& text) {
   return ~function(UINT32_MAX, reinterpret_cast<const uint8_t*>(text.data()), text.size());
 }
 
-TEST("crc32c gives the values of RFC 3720 and of the usual check") {
+TEST(Crc32cTest, GivesTheValuesOfRfc3720AndTheUsualCheck) {
   std::string rising;
   for (int i = 0; i < 32; i++) rising.push_back(static_cast<char>(i));
   const std::string falling(rising.rbegin(), rising.rend());
@@ -30,7 +32,7 @@ TEST("crc32c gives the values of RFC 3720 and of the usual check") {
   }
 }
 
-TEST("crc32c by the processor and by tables agree over any bytes, lengths and beginnings") {
+TEST(Crc32cTest, AgreesBetweenProcessorAndTables) {
   std::mt19937_64 random(test::Seed());
   std::vector<uint8_t> bytes(9000);
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
@@ -43,7 +45,7 @@ TEST("crc32c by the processor and by tables agree over any bytes, lengths and be
   }
 }
 
-TEST("crc32c can be continued") {
+TEST(Crc32cTest, CanBeContinued) {
   const std::string text = "thin metadata, in two pieces of different length";
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
   for (size_t cut = 0; cut <= text.size(); cut++) {

@@ -1,12 +1,15 @@
 // The walk of mapping trees: random trees that share nodes against plain maps of their content.
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>
 
 #include "native/thin/delta_walk.h"
-#include "test/native/harness.h"
 #include "test/native/mapping_trees.h"
+#include "test/native/random_seed.h"
+#include "test/native/status_assertions.h"
 #include "test/native/thin_image_source.h"
 #include "test/native/tree_family.h"
 
@@ -60,14 +63,15 @@ Result<Blocks> Walk(DeltaWalk* walk, KeyRange range) {
   if (!status.ok()) return status;
   uint64_t examined = range.low;
   for (unsigned reads = 0; !walk->done(); reads++) {
-    if (!EXPECT(reads < 100'000)) break;
+    EXPECT_LT(reads, 100'000u);
+    if (reads >= 100'000) break;
     Result<Span<const DeltaRun>> runs = walk->Read();
     if (!runs.ok()) return runs.TakeStatus();
-    EXPECT(walk->examined() >= examined);
+    EXPECT_GE(walk->examined(), examined);
     for (const DeltaRun& run : *runs) {
-      EXPECT(run.begin >= examined && run.end() <= walk->examined());
+      EXPECT_TRUE(run.begin >= examined && run.end() <= walk->examined());
       for (uint64_t block = run.begin; block < run.end(); block++) {
-        EXPECT(blocks.emplace(block, run.kind).second);
+        EXPECT_TRUE(blocks.emplace(block, run.kind).second);
       }
     }
     examined = walk->examined();
@@ -81,7 +85,7 @@ KeyRange RandomRange(std::mt19937_64* random) {
   return {low, high};
 }
 
-TEST("a walk of two mapping trees finds exactly where their data blocks differ") {
+TEST(ThinDeltaTest, FindsExactlyWhereTheDataBlocksOfTwoMappingTreesDiffer) {
   std::mt19937_64 random(test::Seed());
   const size_t batches[] = {1, 5, 64, 4096};
   for (int round = 0; round < (test::IsLong() ? 5000 : 400); round++) {
@@ -99,7 +103,7 @@ TEST("a walk of two mapping trees finds exactly where their data blocks differ")
       sides.include_same = include_same;
       DeltaWalk walk(&reader, sides);
       Result<Blocks> found = Walk(&walk, range);
-      if (!EXPECT_OK(found)) return;
+      ASSERT_OK(found);
       EXPECT_EQ(Text(*found), Text(Expected(&left, right, range, include_same)));
     }
     MappingReader reader(&source, 0);
@@ -107,7 +111,7 @@ TEST("a walk of two mapping trees finds exactly where their data blocks differ")
     sides.roots = {std::nullopt, right_root};
     DeltaWalk walk(&reader, sides);
     Result<Blocks> found = Walk(&walk, KeyRange());
-    if (!EXPECT_OK(found)) return;
+    ASSERT_OK(found);
     EXPECT_EQ(Text(*found), Text(Expected(nullptr, right, KeyRange(), false)));
   }
 }
@@ -115,7 +119,7 @@ TEST("a walk of two mapping trees finds exactly where their data blocks differ")
 // A node that both have may begin at different keys in their parents, as these are bounds only:
 // where another node of one side comes between, the walk meets it alone on each side, and reads it
 // twice.
-TEST("a walk reads every node that one tree has alone, once, and hardly any other") {
+TEST(ThinDeltaTest, ReadsEachUnsharedNodeOnceAndHardlyAnyOther) {
   std::mt19937_64 random(test::Seed());
   size_t all_needed = 0;
   size_t all_read = 0;
@@ -129,7 +133,7 @@ TEST("a walk reads every node that one tree has alone, once, and hardly any othe
     DeltaSides sides;
     sides.roots = {left_root, right_root};
     DeltaWalk walk(&reader, sides);
-    if (!EXPECT_OK(Walk(&walk, KeyRange()))) return;
+    ASSERT_OK(Walk(&walk, KeyRange()));
     const std::set<uint64_t> left = family.trees.Nodes(left_root);
     const std::set<uint64_t> right = family.trees.Nodes(right_root);
     std::set<uint64_t> needed;
@@ -137,13 +141,13 @@ TEST("a walk reads every node that one tree has alone, once, and hardly any othe
                                   std::inserter(needed, needed.end()));
     for (const uint64_t block : needed) {
       const auto times = source.reads_of().find(block);
-      EXPECT(times != source.reads_of().end() && times->second == 1);
+      EXPECT_TRUE(times != source.reads_of().end() && times->second == 1);
     }
     EXPECT_EQ(source.reads(), reader.nodes());
     all_needed += needed.size();
     all_read += source.reads();
   }
-  EXPECT(all_read <= all_needed + all_needed / 100);
+  EXPECT_LE(all_read, all_needed + all_needed / 100);
 }
 
 // Ways to spoil a node so that it has a good checksum still.
@@ -190,7 +194,7 @@ bool Spoil(Damage damage, uint64_t number, uint32_t max_entries, ThinImageSource
   return true;
 }
 
-TEST("a node that is not what the format says fails the walk that reads it") {
+TEST(ThinDeltaTest, FailsWhenItReadsAnInvalidNode) {
   std::mt19937_64 random(test::Seed());
   for (int round = 0; round < 400; round++) {
     const Family family = RandomFamily(&random);
@@ -200,7 +204,7 @@ TEST("a node that is not what the format says fails the walk that reads it") {
     sides.include_same = random() % 2 == 0;
     MappingReader reader(&source, uint64_t{1} << 30);
     DeltaWalk walk(&reader, sides);
-    if (!EXPECT_OK(Walk(&walk, KeyRange()))) return;
+    ASSERT_OK(Walk(&walk, KeyRange()));
     if (source.reads_of().empty()) continue;
     const auto read = std::next(source.reads_of().begin(),
                                 static_cast<ptrdiff_t>(random() % source.reads_of().size()));
@@ -211,7 +215,7 @@ TEST("a node that is not what the format says fails the walk that reads it") {
     Result<Blocks> found = Walk(&damaged, KeyRange());
     EXPECT_CODE(found, kThinMetadataInvalid);
     const std::string name = "block " + std::to_string(read->first) + " of memory";
-    EXPECT(test::MessageOf(found).rfind(name, 0) == 0);
+    EXPECT_EQ(test::MessageOf(found).rfind(name, 0), 0);
   }
 }
 
@@ -222,8 +226,7 @@ void MoveBound(uint64_t number, uint32_t index, uint64_t key, ThinImageSource* s
 }
 
 // The descent to the first key checks both sides by themselves, so the second leaf is the one here.
-TEST(
-    "H24: a node that both trees have is checked against the range of its parent in each of them") {
+TEST(ThinDeltaTest, H24ASharedNodeIsCheckedAgainstItsParentsRangeInBothTrees) {
   constexpr uint32_t kMaxEntries = 4;
   MappingTrees trees(kMaxEntries);
   uint64_t left = trees.Empty();
@@ -235,7 +238,7 @@ TEST(
     const NodeView left_root(source.block(left));
     const uint64_t shared = left_root.value(1);
     const NodeView leaf(source.block(shared));
-    if (!EXPECT(left_root.count() > 2 && leaf.is_leaf())) return;
+    ASSERT_TRUE(left_root.count() > 2 && leaf.is_leaf());
     EXPECT_EQ(shared, NodeView(source.block(right)).value(1));
     const uint64_t last_key = leaf.key(leaf.count() - 1);
     DeltaSides sides;
@@ -255,7 +258,7 @@ TEST(
   }
 }
 
-TEST("leaves that lie at different depths fail the walk") {
+TEST(ThinDeltaTest, FailsWhenLeavesLieAtDifferentDepths) {
   MappingTrees trees(3);
   uint64_t root = trees.Empty();
   for (uint64_t key = 0; key < 12; key++) root = trees.Set(root, key, key << 24);
@@ -276,7 +279,7 @@ TEST("leaves that lie at different depths fail the walk") {
   EXPECT_CODE(Walk(&walk, KeyRange()), kThinMetadataInvalid);
 }
 
-TEST("a tree that leads into itself ends the walk") {
+TEST(ThinDeltaTest, EndsWhenATreeLeadsBackIntoItself) {
   MappingTrees trees(3);
   const uint64_t leaf = trees.Set(trees.Empty(), 0, 1 << 24);
   const uint64_t lower = trees.Raise(leaf);
@@ -290,7 +293,7 @@ TEST("a tree that leads into itself ends the walk") {
   DeltaWalk walk(&reader, sides);
   Result<Blocks> found = Walk(&walk, KeyRange());
   EXPECT_CODE(found, kThinMetadataInvalid);
-  EXPECT(test::MessageOf(found).find("10 levels") != std::string::npos);
+  EXPECT_NE(test::MessageOf(found).find("10 levels"), std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Devices of a pool: those a kernel wrote, those of generated pools, and trees that are not sound.
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -10,8 +12,8 @@
 #include "native/thin/metadata_block.h"
 #include "native/thin/open_source.h"
 #include "native/thin/thin_format.h"
-#include "test/native/harness.h"
 #include "test/native/pool.h"
+#include "test/native/status_assertions.h"
 #include "test/native/thin_image_source.h"
 #include "test/native/thin_scenario.h"
 
@@ -33,19 +35,19 @@ bool AreSame(const std::vector<ThinDevice>& found,
 
 Superblock SuperblockOf(BlockSource* source, uint64_t number) {
   Result<Superblock> superblock = ReadSuperblock(source, number);
-  if (!EXPECT_OK(superblock)) return Superblock();
-  return *superblock;
+  EXPECT_OK(superblock);
+  return superblock.ok() ? *superblock : Superblock();
 }
 
-TEST("metadata written by a kernel tells the devices it is known to have, current and held") {
+TEST(ThinDeviceTest, ReadsCurrentAndHeldDevicesOfKernelWrittenMetadata) {
   test::TempDirectory directory;
   const std::string path = directory.At("metadata");
   if (!test::RunCommand("zstd -d --sparse test/fixtures/thin-metadata-kernel-6.1.bin.zst -o " +
                         path)) {
-    return test::Skip("zstd is not installed");
+    GTEST_SKIP() << "zstd is not installed";
   }
   Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(path);
-  if (!EXPECT_OK(source)) return;
+  ASSERT_OK(source);
   const Superblock current = SuperblockOf(source->get(), 0);
   EXPECT_EQ(current.time, 3u);
   EXPECT_EQ(current.transaction_id, 0u);
@@ -62,16 +64,16 @@ TEST("metadata written by a kernel tells the devices it is known to have, curren
   for (const bool is_held : {false, true}) {
     Result<ThinDeviceList> list =
         ListThinDevices(source->get(), is_held ? held : current, WantedKeys::All(), 100);
-    if (!EXPECT_OK(list)) return;
-    EXPECT(AreSame(list->devices, {{1, is_held ? 20'979u : 23'286u, 253'322, 0, 0, 3},
-                                   {2, 19'481, 253'322, 0, 1, 1},
-                                   {3, 20'602, 253'322, 0, 2, 2},
-                                   {4, 20'979, 253'322, 0, 3, 3}}));
-    EXPECT(!list->truncated);
+    ASSERT_OK(list);
+    EXPECT_TRUE(AreSame(list->devices, {{1, is_held ? 20'979u : 23'286u, 253'322, 0, 0, 3},
+                                        {2, 19'481, 253'322, 0, 1, 1},
+                                        {3, 20'602, 253'322, 0, 2, 2},
+                                        {4, 20'979, 253'322, 0, 3, 3}}));
+    EXPECT_FALSE(list->truncated);
   }
 }
 
-TEST("the devices of generated pools are found, all, some and one by one") {
+TEST(ThinDeviceTest, FindsTheDevicesOfGeneratedPoolsAllSomeAndOneByOne) {
   for (const uint64_t snapshots : {0, 1, 125, 126, 600}) {
     test::ThinScenario scenario;
     scenario.mapped = 300;
@@ -81,22 +83,24 @@ TEST("the devices of generated pools are found, all, some and one by one") {
     ThinImageSource source(&pool.image);
     const Superblock superblock = SuperblockOf(&source, 0);
     Result<ThinDeviceList> all = ListThinDevices(&source, superblock, WantedKeys::All(), 5000);
-    if (!EXPECT_OK(all)) return;
-    EXPECT(AreSame(all->devices, pool.devices));
-    EXPECT(!all->truncated);
+    ASSERT_OK(all);
+    EXPECT_TRUE(AreSame(all->devices, pool.devices));
+    EXPECT_FALSE(all->truncated);
     const WantedKeys some = WantedKeys::Only({600, 1, 127, 0, 5000, 127});
     Result<ThinDeviceList> list = ListThinDevices(&source, superblock, some, 5000);
-    if (!EXPECT_OK(list)) return;
+    ASSERT_OK(list);
     std::vector<test::ThinScenarioDevice> expected;
     for (const uint64_t id : {1, 127, 600}) {
       if (id <= pool.devices.size()) expected.push_back(pool.devices[id - 1]);
     }
-    EXPECT(AreSame(list->devices, expected));
+    EXPECT_TRUE(AreSame(list->devices, expected));
     const uint64_t last = pool.devices.size();
     Result<ThinDevice> device = FindThinDevice(&source, superblock, last);
-    EXPECT(EXPECT_OK(device) && IsSame(*device, pool.devices[last - 1]));
+    ASSERT_OK(device);
+    EXPECT_TRUE(IsSame(*device, pool.devices[last - 1]));
     Result<uint64_t> root = FindThinRoot(&source, superblock, last);
-    EXPECT(EXPECT_OK(root) && *root == pool.devices[last - 1].root);
+    ASSERT_OK(root);
+    EXPECT_EQ(*root, pool.devices[last - 1].root);
     for (const uint64_t id : {uint64_t{0}, last + 1, kMaxDeviceId, UINT64_MAX}) {
       EXPECT_CODE(FindThinDevice(&source, superblock, id), "ENODATA");
       EXPECT_CODE(FindThinRoot(&source, superblock, id), "ENODATA");
@@ -104,7 +108,7 @@ TEST("the devices of generated pools are found, all, some and one by one") {
   }
 }
 
-TEST("looking one device up reads one path of each tree") {
+TEST(ThinDeviceTest, ReadsOnePathOfEachTreeToFindOneDevice) {
   test::ThinScenario scenario;
   scenario.mapped = 10;
   scenario.snapshots = 2000;
@@ -116,7 +120,7 @@ TEST("looking one device up reads one path of each tree") {
   EXPECT_EQ(source.reads() - before, 4u);
 }
 
-TEST("a list that is too long is cut off and says so") {
+TEST(ThinDeviceTest, ReportsThatAListThatIsTooLongIsTruncated) {
   test::ThinScenario scenario;
   scenario.mapped = 10;
   scenario.snapshots = 299;
@@ -125,10 +129,12 @@ TEST("a list that is too long is cut off and says so") {
   const Superblock superblock = SuperblockOf(&source, 0);
   for (const size_t limit : {1, 126, 127, 252, 299}) {
     Result<ThinDeviceList> list = ListThinDevices(&source, superblock, WantedKeys::All(), limit);
-    EXPECT(EXPECT_OK(list) && list->truncated && list->devices.size() == limit);
+    ASSERT_OK(list);
+    EXPECT_TRUE(list->truncated && list->devices.size() == limit);
   }
   Result<ThinDeviceList> list = ListThinDevices(&source, superblock, WantedKeys::All(), 300);
-  EXPECT(EXPECT_OK(list) && !list->truncated && list->devices.size() == 300);
+  ASSERT_OK(list);
+  EXPECT_TRUE(!list->truncated && list->devices.size() == 300);
 }
 
 // A pool whose two trees are there to be damaged.
@@ -173,40 +179,40 @@ class Trees {
   Superblock superblock_;
 };
 
-TEST("trees that do not hold the same devices are refused") {
+TEST(ThinDeviceTest, RefusesTreesThatDoNotHoldTheSameDevices) {
   for (const uint32_t gone : {0, 1, 3}) {
     Trees mappings(3);
     mappings.mapping_root()->Remove(gone);
     mappings.Seal(mappings.mapping_root());
     const std::string id = std::to_string(gone + 1);
-    EXPECT(mappings.Complaint().find("expected no details of device " + id) != std::string::npos);
+    EXPECT_NE(mappings.Complaint().find("expected no details of device " + id), std::string::npos);
     Trees details(3);
     test::DiskNode* root = details.details_root();
     std::memmove(root->keys() + gone, root->keys() + gone + 1, (3 - gone) * 8);
     root->entries--;
     details.Seal(root);
-    EXPECT(details.Complaint().find("expected details of device " + id) != std::string::npos);
+    EXPECT_NE(details.Complaint().find("expected details of device " + id), std::string::npos);
   }
 }
 
-TEST("a root outside the metadata is refused") {
+TEST(ThinDeviceTest, RefusesARootOutsideTheMetadata) {
   for (const uint64_t root : {uint64_t{0}, uint64_t{1} << 40, UINT64_MAX}) {
     Trees trees(3);
     trees.mapping_root()->words()[2] = root;
     trees.Seal(trees.mapping_root());
-    EXPECT(trees.Complaint().find("expected the root of device 3 below it from 1 to below") !=
-           std::string::npos);
+    EXPECT_NE(trees.Complaint().find("expected the root of device 3 below it from 1 to below"),
+              std::string::npos);
   }
 }
 
-TEST("a device id of more than 24 bits is refused") {
+TEST(ThinDeviceTest, RefusesADeviceIdOfMoreThan24Bits) {
   Trees trees(3);
   trees.mapping_root()->keys()[3] = 1 << 24;
   trees.Seal(trees.mapping_root());
-  EXPECT(trees.Complaint().find("expected key 3 from 4 to below 16777216") != std::string::npos);
+  EXPECT_NE(trees.Complaint().find("expected key 3 from 4 to below 16777216"), std::string::npos);
 }
 
-TEST("a tree whose leaves lie on different levels is refused") {
+TEST(ThinDeviceTest, RefusesATreeWhoseLeavesLieOnDifferentLevels) {
   Trees trees(1000);
   test::DiskNode* root = trees.mapping_root();
   // The second child becomes an internal node with one child, the first leaf.
@@ -215,11 +221,11 @@ TEST("a tree whose leaves lie on different levels is refused") {
   second->entries = 1;
   second->words()[0] = root->words()[0];
   trees.Seal(second);
-  EXPECT(trees.Complaint().find("expected a leaf as before it, found an internal node") !=
-         std::string::npos);
+  EXPECT_NE(trees.Complaint().find("expected a leaf as before it, found an internal node"),
+            std::string::npos);
 }
 
-TEST("a tree that leads back to itself ends in a failure") {
+TEST(ThinDeviceTest, FailsWhenATreeLeadsBackIntoItself) {
   Trees trees(1000);
   test::DiskNode* root = trees.mapping_root();
   test::DiskNode* first = trees.Node(root->words()[0]);
@@ -229,10 +235,10 @@ TEST("a tree that leads back to itself ends in a failure") {
   trees.Seal(first);
   root->entries = 1;
   trees.Seal(root);
-  EXPECT(trees.Complaint().find("expected a tree of at most 10 levels") != std::string::npos);
+  EXPECT_NE(trees.Complaint().find("expected a tree of at most 10 levels"), std::string::npos);
 }
 
-TEST("metadata that ends inside a tree is refused, whatever block comes last") {
+TEST(ThinDeviceTest, RefusesMetadataThatEndsInsideATreeWhateverBlockComesLast) {
   Trees whole(600);
   const uint64_t blocks = whole.source()->block_count();
   for (uint64_t end = 0; end < std::min<uint64_t>(blocks, 60); end++) {
@@ -240,8 +246,12 @@ TEST("metadata that ends inside a tree is refused, whatever block comes last") {
     trees.source()->Truncate(end);
     Result<ThinDeviceList> list =
         ListThinDevices(trees.source(), trees.superblock(), WantedKeys::All(), 100'000);
-    if (!list.ok()) EXPECT_CODE(list, "THIN_METADATA_INVALID");
-    if (list.ok()) EXPECT_EQ(list->devices.size(), 601u);
+    if (!list.ok()) {
+      EXPECT_CODE(list, "THIN_METADATA_INVALID");
+    }
+    if (list.ok()) {
+      EXPECT_EQ(list->devices.size(), 601u);
+    }
   }
 }
 

@@ -1,6 +1,8 @@
 // Fills from thin metadata in files, call by call, against plain maps of what the trees hold.
 #include "native/thin/thin_fill.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -9,8 +11,9 @@
 #include "native/thin/keep_base.h"
 #include "native/thin/thin_format.h"
 #include "test/native/chunks.h"
-#include "test/native/harness.h"
 #include "test/native/pool.h"
+#include "test/native/random_seed.h"
+#include "test/native/status_assertions.h"
 #include "test/native/tree_family.h"
 
 namespace blockdelta {
@@ -99,19 +102,19 @@ void ExpectScan(const ThinScanRequest& request, const std::set<uint64_t>& blocks
     const std::string expected = Text(ToRanges(blocks, offset, size));
     const test::Scan whole =
         test::RunScan(CallOn(request, size, kMaxNodesPerFill), size, offset, 1 << 20, Unlimited);
-    EXPECT(whole.complete);
+    EXPECT_TRUE(whole.complete);
     EXPECT_EQ(Text(whole.ranges), expected);
     const test::Scan pieces =
         test::RunScan(CallOn(request, size, 1 + (*random)() % 8), size, offset, 4096, [&] {
           return FillLimits{
               0, 0, 1 + (*random)() % 40, 1 + (*random)() % 10, 1 + (*random)() % 50, false};
         });
-    EXPECT(pieces.complete);
+    EXPECT_TRUE(pieces.complete);
     EXPECT_EQ(Text(pieces.ranges), expected);
   }
 }
 
-TEST("thin devices are filled with what their maps say, however a scan is cut into calls") {
+TEST(ThinFillTest, FillsFromTheMapsOfThinDevicesWhateverTheCalls) {
   std::mt19937_64 random(test::Seed());
   const test::TempDirectory directory;
   for (int round = 0; round < (test::IsLong() ? 500 : 40); round++) {
@@ -139,7 +142,7 @@ Result<KeptBaseFile> Keep(const PoolFile& file, const test::TempDirectory& direc
   return KeepBase(request);
 }
 
-TEST("a delta against a kept base is that against the snapshot it was kept of") {
+TEST(ThinFillTest, GivesTheSameDeltaAgainstABookmarkAsAgainstItsSnapshot) {
   std::mt19937_64 random(test::Seed());
   for (int round = 0; round < (test::IsLong() ? 500 : 60); round++) {
     const test::TempDirectory directory;
@@ -151,19 +154,19 @@ TEST("a delta against a kept base is that against the snapshot it was kept of") 
     const Mappings target_map = family.trees.Content(family.roots[target]);
     const uint64_t size = 1 + random() % (3000 * kBlock);
     Result<KeptBaseFile> kept = Keep(file, directory, base + 1, size);
-    if (!EXPECT_OK(kept)) return;
+    ASSERT_OK(kept);
     EXPECT_EQ(kept->info.creation_time, base + 1);
     const auto beyond = base_map.lower_bound((size + kBlock - 1) / kBlock);
     EXPECT_EQ(kept->info.mapped_blocks,
               static_cast<uint64_t>(std::distance(base_map.begin(), beyond)));
-    EXPECT(!test::Exists(directory.At("kept.tmp")));
+    EXPECT_FALSE(test::Exists(directory.At("kept.tmp")));
     ThinScanRequest request = file.Request(std::nullopt, target + 1);
     request.kept_base_path = directory.At("kept");
     ExpectScan(request, Changed(&base_map, target_map), size, &random);
   }
 }
 
-TEST("a base of many little ranges is kept as a bitmap") {
+TEST(ThinFillTest, BookmarksABaseOfManyLittleRangesAsABitmap) {
   std::mt19937_64 random(test::Seed());
   const test::TempDirectory directory;
   Family family = {test::MappingTrees(252), {}};
@@ -183,8 +186,8 @@ TEST("a base of many little ranges is kept as a bitmap") {
   const PoolFile file(directory, family);
   const uint64_t size = 41'000 * kBlock - 1;
   Result<KeptBaseFile> kept = Keep(file, directory, 1, size);
-  if (!EXPECT_OK(kept)) return;
-  EXPECT(kept->info.form == KeptForm::kBitmap);
+  ASSERT_OK(kept);
+  EXPECT_EQ(kept->info.form, KeptForm::kBitmap);
   EXPECT_EQ(kept->file_bytes, uint64_t{3} * 4096);
   const Mappings base_map = family.trees.Content(family.roots[0]);
   const Mappings target_map = family.trees.Content(family.roots[1]);
@@ -192,7 +195,7 @@ TEST("a base of many little ranges is kept as a bitmap") {
   request.kept_base_path = directory.At("kept");
   const std::string expected = Text(ToRanges(Changed(&base_map, target_map), 0, size));
   const test::Scan scan = test::RunScan(CallOn(request, size, 40), size, 0, 1 << 20, Unlimited);
-  EXPECT(scan.complete && scan.calls > 1);
+  EXPECT_TRUE(scan.complete && scan.calls > 1);
   EXPECT_EQ(Text(scan.ranges), expected);
 }
 
@@ -206,24 +209,24 @@ Family TwoSnapshots() {
   return family;
 }
 
-TEST("a snapshot that was written to is not kept") {
+TEST(ThinFillTest, RefusesToBookmarkASnapshotThatWasWrittenTo) {
   const test::TempDirectory directory;
   Family family = TwoSnapshots();
   // A mapping as young as the snapshot, which was made at time 2.
   family.roots[1] = family.trees.Set(family.roots[1], 3, uint64_t{100} << 24 | 2);
   const PoolFile file(directory, family);
   EXPECT_CODE(Keep(file, directory, 2, 100 * kBlock), "EINVAL");
-  EXPECT(!test::Exists(directory.At("kept")) && !test::Exists(directory.At("kept.tmp")));
+  EXPECT_TRUE(!test::Exists(directory.At("kept")) && !test::Exists(directory.At("kept.tmp")));
 }
 
-TEST("a base that is kept already is told, and one that is damaged is refused") {
+TEST(ThinFillTest, ReportsAnExistingBookmarkAndRefusesADamagedOne) {
   const test::TempDirectory directory;
   const PoolFile file(directory, TwoSnapshots());
   Result<KeptBaseFile> first = Keep(file, directory, 1, 100 * kBlock);
-  if (!EXPECT_OK(first)) return;
+  ASSERT_OK(first);
   // Of whatever snapshot it is asked then.
   Result<KeptBaseFile> again = Keep(file, directory, 2, 100 * kBlock);
-  if (!EXPECT_OK(again)) return;
+  ASSERT_OK(again);
   EXPECT_EQ(again->info.creation_time, 1u);
   EXPECT_EQ(again->file_bytes, first->file_bytes);
   std::mt19937_64 random(test::Seed());
@@ -248,10 +251,10 @@ Result<FillOutcome> FillOnce(const ThinScanRequest& request) {
                       Span<uint8_t>(buffer.data(), buffer.size()));
 }
 
-TEST("a kept base is refused for a target that is not younger") {
+TEST(ThinFillTest, RefusesABookmarkForATargetThatIsNotYounger) {
   const test::TempDirectory directory;
   const PoolFile file(directory, TwoSnapshots());
-  if (!EXPECT_OK(Keep(file, directory, 2, 100 * kBlock))) return;
+  ASSERT_OK(Keep(file, directory, 2, 100 * kBlock));
   ThinScanRequest request = file.Request(std::nullopt, 1);
   request.kept_base_path = directory.At("kept");
   EXPECT_CODE(FillOnce(request), kScanUnsupported);
@@ -259,7 +262,7 @@ TEST("a kept base is refused for a target that is not younger") {
   EXPECT_CODE(FillOnce(request), kScanUnsupported);
 }
 
-TEST("times that mappings cannot hold are refused") {
+TEST(ThinFillTest, RefusesTimesThatMappingsCannotHold) {
   const test::TempDirectory directory;
   Family family = TwoSnapshots();
   const std::string path = directory.At("metadata");
@@ -280,7 +283,7 @@ TEST("times that mappings cannot hold are refused") {
   EXPECT_CODE(FillOnce(request), kScanUnsupported);
 }
 
-TEST("a scan fails with SCAN_REPLACED when a device has another tree than it was given") {
+TEST(ThinFillTest, FailsWithScanReplacedWhenADeviceHasAnotherTreeThanGiven) {
   const test::TempDirectory directory;
   const Family family = TwoSnapshots();
   const PoolFile file(directory, family);

@@ -1,4 +1,6 @@
 // Looking devices up in a pool that commits meanwhile, played on an image in memory.
+#include <gtest/gtest.h>
+
 #include <cstring>
 #include <string>
 #include <vector>
@@ -6,7 +8,7 @@
 #include "native/thin/device_lookup.h"
 #include "native/thin/metadata_block.h"
 #include "native/thin/thin_format.h"
-#include "test/native/harness.h"
+#include "test/native/status_assertions.h"
 #include "test/native/thin_image_source.h"
 #include "test/native/thin_scenario.h"
 
@@ -51,11 +53,11 @@ test::ThinPool SmallPool() {
   return test::MakeThinPool(scenario);
 }
 
-TEST("a look at devices goes on until no commit comes between its reads") {
+TEST(ThinLookupTest, ReadsAgainUntilNoCommitComesBetweenItsReads) {
   test::ThinPool pool = SmallPool();
   CommittingSource source(&pool.image, 25);
   Result<DeviceLookup> lookup = LookUpDevices(&source, 0, {2, 3});
-  if (!EXPECT_OK(lookup)) return;
+  ASSERT_OK(lookup);
   EXPECT_EQ(source.commits_left(), 0u);
   EXPECT_EQ(lookup->devices[0].root, pool.devices[1].root);
   EXPECT_EQ(lookup->devices[1].root, pool.devices[2].root);
@@ -64,8 +66,7 @@ TEST("a look at devices goes on until no commit comes between its reads") {
   EXPECT_EQ(confirmed.commits_left(), 0u);
 }
 
-TEST(
-    "a pool that commits without a pause is SCAN_BUSY, and never taken for a device that is gone") {
+TEST(ThinLookupTest, FailsWithScanBusyWhenAPoolCommitsWithoutAPause) {
   test::ThinPool pool = SmallPool();
   CommittingSource source(&pool.image, UINT32_MAX);
   EXPECT_CODE(LookUpDevices(&source, 0, {2}), kScanBusy);
@@ -73,7 +74,7 @@ TEST(
   EXPECT_CODE(ConfirmDevices(&source, 0, {{2, pool.devices[1].root}}), kScanBusy);
 }
 
-TEST("confirming two roots takes one path of one tree each, and the superblock twice") {
+TEST(ThinLookupTest, ConfirmsTwoRootsByOnePathOfOneTreeEachAndTheSuperblockTwice) {
   test::ThinPool pool = SmallPool();
   CommittingSource source(&pool.image, 0);
   EXPECT_OK(ConfirmDevices(&source, 0, {{2, pool.devices[1].root}, {3, pool.devices[2].root}}));

@@ -1,4 +1,6 @@
 // The check of a node: a sound one is believed, and each thing that can be wrong is found.
+#include <gtest/gtest.h>
+
 #include <cstring>
 #include <functional>
 #include <random>
@@ -9,7 +11,8 @@
 #include "native/thin/btree_node.h"
 #include "native/thin/metadata_block.h"
 #include "native/thin/thin_format.h"
-#include "test/native/harness.h"
+#include "test/native/random_seed.h"
+#include "test/native/status_assertions.h"
 #include "test/native/thin_image.h"
 
 namespace blockdelta {
@@ -53,14 +56,16 @@ void ExpectRefused(bool is_leaf, const std::function<void(Sample*)>& damage,
   Result<NodeView> node = sample.Check();
   EXPECT_CODE(node, "THIN_METADATA_INVALID");
   const std::string message = test::MessageOf(node);
-  if (message != "block 17 of metadata: " + what) EXPECT_EQ(message, what);
+  if (message != "block 17 of metadata: " + what) {
+    EXPECT_EQ(message, what);
+  }
 }
 
-TEST("a sound node is believed and says what is in it") {
+TEST(ThinNodeTest, ReadsAValidNode) {
   for (const bool is_leaf : {true, false}) {
     const Sample sample = MakeSample(is_leaf);
     Result<NodeView> node = sample.Check();
-    if (!EXPECT_OK(node)) return;
+    ASSERT_OK(node);
     EXPECT_EQ(node->is_leaf(), is_leaf);
     EXPECT_EQ(node->count(), 10u);
     EXPECT_EQ(node->key(3), 130u);
@@ -75,7 +80,7 @@ TEST("a sound node is believed and says what is in it") {
   }
 }
 
-TEST("a node with any bit of it changed is refused") {
+TEST(ThinNodeTest, RefusesANodeWithAnyBitChanged) {
   Sample sample = MakeSample(true);
   for (size_t bit = 0; bit < kMetadataBlockBytes * 8; bit += bit < 2000 ? 1 : 37) {
     sample.block[bit / 8] ^= static_cast<uint8_t>(1u << bit % 8);
@@ -85,7 +90,7 @@ TEST("a node with any bit of it changed is refused") {
   EXPECT_OK(sample.Check());
 }
 
-TEST("a block of another kind, or from another place, is no node") {
+TEST(ThinNodeTest, RefusesABlockOfAnotherKindOrFromAnotherPlace) {
   Sample sample = MakeSample(true);
   const uint32_t checksum = ChecksumOf(sample.block, kBitmapSalt);
   std::memcpy(sample.block, &checksum, sizeof(checksum));
@@ -97,7 +102,7 @@ TEST("a block of another kind, or from another place, is no node") {
       "expected a btree node with this number, found number 18");
 }
 
-TEST("a node that is neither internal nor a leaf, or both, is refused") {
+TEST(ThinNodeTest, RefusesANodeThatIsNeitherInternalNorALeafOrBoth) {
   for (const uint32_t flags : {0u, 3u, 4u, 6u}) {
     ExpectRefused(
         true, [=](Sample* s) { s->node()->flags = flags; },
@@ -106,7 +111,7 @@ TEST("a node that is neither internal nor a leaf, or both, is refused") {
   }
 }
 
-TEST("a node with values of another size is refused") {
+TEST(ThinNodeTest, RefusesANodeWithValuesOfAnotherSize) {
   ExpectRefused(
       true, [](Sample* s) { s->node()->value_bytes = 4; },
       "expected values of 8 bytes in a leaf, found values of 4");
@@ -121,7 +126,7 @@ TEST("a node with values of another size is refused") {
   EXPECT_OK(of_details.Check());
 }
 
-TEST("a node with room for more than a block holds is refused, at the limit and far beyond") {
+TEST(ThinNodeTest, RefusesANodeWithRoomForMoreThanABlockHolds) {
   Sample sample = MakeSample(true);
   sample.node()->max_entries = 254;
   sample.Seal();
@@ -133,7 +138,7 @@ TEST("a node with room for more than a block holds is refused, at the limit and 
   }
 }
 
-TEST("a node with more entries than room is refused") {
+TEST(ThinNodeTest, RefusesANodeWithMoreEntriesThanRoom) {
   for (const uint32_t entries : {253u, UINT32_MAX}) {
     ExpectRefused(
         true, [=](Sample* s) { s->node()->entries = entries; },
@@ -143,7 +148,7 @@ TEST("a node with more entries than room is refused") {
       true, [](Sample* s) { s->node()->max_entries = 0; }, "expected at most 0 entries, found 10");
 }
 
-TEST("only the one leaf of an empty tree may be empty") {
+TEST(ThinNodeTest, AllowsOnlyTheSoleLeafOfAnEmptyTreeToBeEmpty) {
   Sample sample = MakeSample(true);
   sample.node()->entries = 0;
   sample.Seal();
@@ -162,7 +167,7 @@ TEST("only the one leaf of an empty tree may be empty") {
       refusal);
 }
 
-TEST("keys that do not rise, or leave the range, are named") {
+TEST(ThinNodeTest, NamesKeysThatDoNotRiseOrLeaveTheRange) {
   for (const bool is_leaf : {true, false}) {
     ExpectRefused(
         is_leaf, [](Sample* s) { s->node()->keys()[4] = 130; },
@@ -182,7 +187,7 @@ TEST("keys that do not rise, or leave the range, are named") {
   }
 }
 
-TEST("children outside the metadata, the superblock and the node itself are named") {
+TEST(ThinNodeTest, NamesChildrenOutsideTheMetadataTheSuperblockAndTheNodeItself) {
   for (const uint64_t child : {uint64_t{0}, kBlocks, kNumber, UINT64_MAX}) {
     ExpectRefused(
         false, [=](Sample* s) { s->node()->words()[7] = child; },
@@ -195,7 +200,7 @@ TEST("children outside the metadata, the superblock and the node itself are name
   EXPECT_OK(sample.Check());
 }
 
-TEST("a header of any bytes, its checksum right, is refused or stays inside the block") {
+TEST(ThinNodeTest, RefusesARandomHeaderWithAValidChecksumOrStaysInsideTheBlock) {
   std::mt19937_64 random(test::Seed());
   for (int round = 0; round < 20'000; round++) {
     Sample sample = MakeSample(round % 2 == 0);
@@ -208,8 +213,8 @@ TEST("a header of any bytes, its checksum right, is refused or stays inside the 
     if (!node.ok()) continue;
     // With the sanitizer on, what lies outside of the sample is a crash.
     for (uint32_t i = 0; i < node->count(); i++) {
-      EXPECT(node->key(i) >= 100 && node->key(i) < 1000);
-      EXPECT(node->is_leaf() || node->value(i) < kBlocks);
+      EXPECT_TRUE(node->key(i) >= 100 && node->key(i) < 1000);
+      EXPECT_TRUE(node->is_leaf() || node->value(i) < kBlocks);
     }
   }
 }

@@ -1,5 +1,6 @@
 // Files and devices as sources of blocks: they give the same, and end where they end.
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,8 +15,9 @@
 #include "native/thin/direct_source.h"
 #include "native/thin/file_source.h"
 #include "native/thin/open_source.h"
-#include "test/native/harness.h"
 #include "test/native/pool.h"
+#include "test/native/random_seed.h"
+#include "test/native/status_assertions.h"
 
 namespace blockdelta {
 namespace {
@@ -65,27 +67,29 @@ void ReadRandomBatches(BlockSource* source) {
   for (int round = 0; round < (test::IsLong() ? 1000 : 60); round++) {
     const std::vector<uint64_t> numbers = RandomNumbers(&random);
     std::fill(buffer.data(), buffer.block(numbers.size()), uint8_t{0xee});
-    if (!EXPECT_OK(source->Read({numbers.data(), numbers.size()}, buffer.data()))) return;
+    ASSERT_OK(source->Read({numbers.data(), numbers.size()}, buffer.data()));
     bool right = true;
     for (size_t i = 0; i < numbers.size(); i++) right &= IsBlock(buffer.block(i), numbers[i]);
-    if (!EXPECT(right)) return;
+    ASSERT_TRUE(right);
   }
 }
 
-TEST("a file gives the blocks that are asked for, in any order, each in its place") {
+TEST(ThinSourceTest, ReadsTheBlocksOfAFileInAnyOrderEachInItsPlace) {
   test::TempDirectory directory;
   Result<FileSource> source = FileSource::Open(MakeFile(directory, kBlocks * kMetadataBlockBytes));
-  if (!EXPECT_OK(source)) return;
+  ASSERT_OK(source);
   EXPECT_EQ(source->block_count(), kBlocks);
   ReadRandomBatches(&*source);
 }
 
-TEST("a file read past the page cache gives the same blocks as one read through it") {
+TEST(ThinSourceTest, ReadsTheSameBlocksOfAFilePastThePageCacheAsThroughIt) {
   test::TempDirectory directory;
   Result<DirectSource> source =
       DirectSource::Open(MakeFile(directory, kBlocks * kMetadataBlockBytes));
-  if (source.status().IsErrno(EINVAL)) return test::Skip("no O_DIRECT in this file system");
-  if (!EXPECT_OK(source)) return;
+  if (source.status().IsErrno(EINVAL)) {
+    GTEST_SKIP() << "no O_DIRECT in this file system";
+  }
+  ASSERT_OK(source);
   EXPECT_EQ(source->block_count(), kBlocks);
   ReadRandomBatches(&*source);
 }
@@ -110,38 +114,38 @@ class Loop {
   bool made_;
 };
 
-TEST("a block device is opened past the page cache and gives the same blocks") {
+TEST(ThinSourceTest, ReadsTheSameBlocksOfABlockDevicePastThePageCache) {
   test::TempDirectory directory;
   const Loop loop(MakeFile(directory, kBlocks * kMetadataBlockBytes));
   if (!loop.made()) return;
   Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(loop.path());
-  if (!EXPECT_OK(source)) return;
+  ASSERT_OK(source);
   EXPECT_EQ((*source)->block_count(), kBlocks);
-  EXPECT((*source)->batch_blocks() > 1000);
+  EXPECT_GT((*source)->batch_blocks(), 1000);
   ReadRandomBatches(source->get());
 }
 
-TEST("what is written to a device past its page cache is seen, whatever was read before") {
+TEST(ThinSourceTest, SeesWhatIsWrittenToADevicePastItsPageCache) {
   test::TempDirectory directory;
   const Loop loop(MakeFile(directory, 16 * kMetadataBlockBytes));
   if (!loop.made()) return;
   // The page cache of the device has the old content.
   test::RunCommand("dd if=" + loop.path() + " of=/dev/null bs=64k");
   Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(loop.path());
-  if (!EXPECT_OK(source)) return;
-  EXPECT(test::RunCommand("tr '\\0' '\\252' </dev/zero | dd of=" + directory.At("blocks") +
-                          " bs=4096 count=1 iflag=fullblock conv=notrunc,fsync"));
+  ASSERT_OK(source);
+  EXPECT_TRUE(test::RunCommand("tr '\\0' '\\252' </dev/zero | dd of=" + directory.At("blocks") +
+                               " bs=4096 count=1 iflag=fullblock conv=notrunc,fsync"));
   BlockBuffer buffer(1);
   const uint64_t number = 0;
   EXPECT_OK((*source)->Read({&number, 1}, buffer.data()));
   EXPECT_EQ(static_cast<int>(buffer.data()[100]), 0xaa);
 }
 
-TEST("a number beyond the end is refused, by files and by devices") {
+TEST(ThinSourceTest, RefusesABlockNumberBeyondTheEndOfAFileOrADevice) {
   test::TempDirectory directory;
   const std::string path = MakeFile(directory, 10 * kMetadataBlockBytes + 100);
   Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(path);
-  if (!EXPECT_OK(source)) return;
+  ASSERT_OK(source);
   EXPECT_EQ((*source)->block_count(), 10u);
   BlockBuffer buffer(2);
   for (const uint64_t number : {uint64_t{10}, uint64_t{1} << 52, UINT64_MAX}) {
@@ -153,16 +157,16 @@ TEST("a number beyond the end is refused, by files and by devices") {
   }
 }
 
-TEST("a file that is cut off while it is read is a failure that names the block") {
+TEST(ThinSourceTest, NamesTheBlockAtWhichAFileWasTruncatedWhileItWasRead) {
   test::TempDirectory directory;
   const std::string path = MakeFile(directory, 200 * kMetadataBlockBytes);
   Result<FileSource> source = FileSource::Open(path);
-  if (!EXPECT_OK(source)) return;
+  ASSERT_OK(source);
   std::vector<uint64_t> numbers;
   for (uint64_t i = 90; i < 110; i++) numbers.push_back(i);
   BlockBuffer buffer(numbers.size());
   for (const off_t bytes : {100 * 4096 + 1, 100 * 4096, 90 * 4096, 0}) {
-    if (!EXPECT(truncate(path.c_str(), bytes) == 0)) return;
+    ASSERT_EQ(truncate(path.c_str(), bytes), 0);
     const Status status = source->Read({numbers.data(), numbers.size()}, buffer.data());
     EXPECT_CODE(status, "THIN_METADATA_INVALID");
     const std::string block = "block " + std::to_string(std::max<off_t>(90, bytes / 4096)) + " of ";
@@ -172,32 +176,32 @@ TEST("a file that is cut off while it is read is a failure that names the block"
   EXPECT_CODE(source->Read({&first, 1}, buffer.data()), "THIN_METADATA_INVALID");
 }
 
-TEST("what is neither a file nor a block device is not opened") {
+TEST(ThinSourceTest, OpensOnlyFilesAndBlockDevices) {
   test::TempDirectory directory;
   EXPECT_CODE(OpenBlockSource(directory.At("nothing")), "ENOENT");
   EXPECT_CODE(OpenBlockSource("/dev/null"), "EINVAL");
   EXPECT_CODE(OpenBlockSource(directory.At(".")), "EINVAL");
   const std::string fifo = directory.At("fifo");
-  EXPECT(mkfifo(fifo.c_str(), 0600) == 0);
+  EXPECT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_CODE(OpenBlockSource(fifo), "EINVAL");
   EXPECT_CODE(FileSource::Open("/dev/null"), "EINVAL");
 }
 
-TEST("the block that a device cannot read is named, and its neighbours are not to blame") {
+TEST(ThinSourceTest, NamesTheUnreadableBlockOfADeviceAndNoneOfItsNeighbours) {
   test::TempDirectory directory;
   const std::string path = MakeFile(directory, 256 * kMetadataBlockBytes);
   const Loop loop(path);
   if (!loop.made()) return;
   // A loop device fails where its file has nothing any more.
-  EXPECT(truncate(path.c_str(), 100 * kMetadataBlockBytes) == 0);
+  EXPECT_EQ(truncate(path.c_str(), 100 * kMetadataBlockBytes), 0);
   Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(loop.path());
-  if (!EXPECT_OK(source)) return;
+  ASSERT_OK(source);
   std::vector<uint64_t> numbers;
   for (uint64_t i = 80; i < 130; i++) numbers.push_back(i);
   BlockBuffer buffer(numbers.size());
   const Status status = (*source)->Read({numbers.data(), numbers.size()}, buffer.data());
   EXPECT_CODE(status, "EIO");
-  EXPECT(test::MessageOf(status).find("block 100") != std::string::npos);
+  EXPECT_NE(test::MessageOf(status).find("block 100"), std::string::npos);
   EXPECT_OK((*source)->Read({numbers.data(), 20}, buffer.data()));
 }
 

@@ -1,4 +1,6 @@
 // The superblock and the copy of a metadata snapshot: believed when whole, refused field by field.
+#include <gtest/gtest.h>
+
 #include <cstring>
 #include <functional>
 #include <string>
@@ -6,7 +8,7 @@
 #include "native/thin/metadata_block.h"
 #include "native/thin/superblock.h"
 #include "native/thin/thin_format.h"
-#include "test/native/harness.h"
+#include "test/native/status_assertions.h"
 #include "test/native/thin_image_source.h"
 #include "test/native/thin_scenario.h"
 
@@ -44,17 +46,19 @@ void ExpectRefused(uint64_t number, const Damage& damage) {
   Result<Superblock> superblock = ReadSuperblock(&source, number == 0 ? 0 : pool.held_root);
   EXPECT_CODE(superblock, "THIN_METADATA_INVALID");
   const std::string message = test::MessageOf(superblock);
-  if (message.find(damage.complaint) == std::string::npos) EXPECT_EQ(message, damage.complaint);
+  if (message.find(damage.complaint) == std::string::npos) {
+    EXPECT_EQ(message, damage.complaint);
+  }
 }
 
 using namespace superblock_format;
 
-TEST("a superblock and its held copy say what the pool is like") {
+TEST(ThinSuperblockTest, ReadsThePoolFromASuperblockAndItsHeldCopy) {
   test::ThinPool pool = MakePool();
   ThinImageSource source(&pool.image);
   Result<Superblock> current = ReadSuperblock(&source, 0);
-  if (!EXPECT_OK(current)) return;
-  EXPECT(!current->needs_check);
+  ASSERT_OK(current);
+  EXPECT_FALSE(current->needs_check);
   EXPECT_EQ(current->time, 2u);
   EXPECT_EQ(current->transaction_id, 3u);
   EXPECT_EQ(current->held_root, pool.held_root);
@@ -62,23 +66,23 @@ TEST("a superblock and its held copy say what the pool is like") {
   EXPECT_EQ(current->data_blocks, pool.image.data_references().size());
   EXPECT_EQ(current->metadata_blocks, pool.image.block_count());
   Result<Superblock> held = ReadSuperblock(&source, pool.held_root);
-  if (!EXPECT_OK(held)) return;
+  ASSERT_OK(held);
   EXPECT_EQ(held->held_root, 0u);
   EXPECT_EQ(held->data_blocks, 0u);
   EXPECT_EQ(held->metadata_blocks, pool.image.block_count());
-  EXPECT(held->mapping_root != current->mapping_root);
+  EXPECT_NE(held->mapping_root, current->mapping_root);
 }
 
-TEST("a pool that asks for a check is told apart, and still read") {
+TEST(ThinSuperblockTest, ReportsAPoolThatNeedsACheckAndReadsIt) {
   test::ThinPool pool = MakePool();
   ThinImageSource source(&pool.image);
   Apply({kFlags, 4, 1, ""}, source.block(0));
   Result<Superblock> superblock = ReadSuperblock(&source, 0);
   EXPECT_OK(superblock);
-  EXPECT(superblock.ok() && superblock->needs_check);
+  EXPECT_TRUE(superblock.ok() && superblock->needs_check);
 }
 
-TEST("each field of a superblock that is out of bounds is named with what was found") {
+TEST(ThinSuperblockTest, NamesEachFieldOutOfBoundsAndWhatItFound) {
   for (const Damage& damage : std::initializer_list<Damage>{
            {kOwnNumberOffset, 8, 5, "with this number, found number 5"},
            {kMagic, 8, 27'022'011, "expected magic 27022010, found 27022011"},
@@ -101,7 +105,7 @@ TEST("each field of a superblock that is out of bounds is named with what was fo
   }
 }
 
-TEST("what only the current superblock has is checked in it") {
+TEST(ThinSuperblockTest, ChecksWhatOnlyTheCurrentSuperblockHasOnlyThere) {
   for (const Damage& damage : std::initializer_list<Damage>{
            {kHeldRoot, 8, 1'000'000, "a held root of 0 or from 1 to below"},
            {kDataSpaceMap + 8, 8, 1'000'000, "allocated data blocks up to"},
@@ -112,7 +116,7 @@ TEST("what only the current superblock has is checked in it") {
   }
 }
 
-TEST("a copy that holds a copy, or knows of space, is none of a metadata snapshot") {
+TEST(ThinSuperblockTest, RefusesACopyThatHoldsACopyOrKnowsSpaceAsAMetadataSnapshot) {
   for (const Damage& damage : std::initializer_list<Damage>{
            {kHeldRoot, 8, 3, "a held root in a copy of 0, found 3"},
            {kDataSpaceMap, 8, 3, "data blocks in a copy to be 0, found 3"},
@@ -121,11 +125,11 @@ TEST("a copy that holds a copy, or knows of space, is none of a metadata snapsho
   }
 }
 
-TEST("a node, a block of zeros and a damaged superblock are no superblock") {
+TEST(ThinSuperblockTest, RefusesANodeABlockOfZerosAndADamagedSuperblock) {
   test::ThinPool pool = MakePool();
   ThinImageSource source(&pool.image);
   Result<Superblock> current = ReadSuperblock(&source, 0);
-  if (!EXPECT_OK(current)) return;
+  ASSERT_OK(current);
   EXPECT_CODE(ReadSuperblock(&source, current->mapping_root), "THIN_METADATA_INVALID");
   EXPECT_CODE(ReadSuperblock(&source, source.block_count() - 1), "THIN_METADATA_INVALID");
   EXPECT_CODE(ReadSuperblock(&source, source.block_count()), "THIN_METADATA_INVALID");
@@ -134,7 +138,7 @@ TEST("a node, a block of zeros and a damaged superblock are no superblock") {
   EXPECT_CODE(ReadSuperblock(&source, 0), "THIN_METADATA_INVALID");
 }
 
-TEST("metadata cut off anywhere is refused by its superblock") {
+TEST(ThinSuperblockTest, RefusesMetadataTruncatedAnywhere) {
   test::ThinPool pool = MakePool();
   ThinImageSource source(&pool.image);
   source.Truncate(pool.image.block_count() - 1);
@@ -162,7 +166,7 @@ class TornSource final : public BlockSource {
   int torn_;
 };
 
-TEST("a superblock that is being written is read again, but not for ever") {
+TEST(ThinSuperblockTest, ReadsASuperblockAgainThatIsBeingWrittenButNotForEver) {
   test::ThinPool pool = MakePool();
   ThinImageSource whole(&pool.image);
   TornSource torn(&whole, 3);

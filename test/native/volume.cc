@@ -1,8 +1,10 @@
 #include "test/native/volume.h"
 
+#include <gtest/gtest.h>
+
 #include "native/device/freeze.h"
 #include "native/device/loop_attach.h"
-#include "test/native/harness.h"
+#include "test/native/status_assertions.h"
 
 namespace blockdelta::test {
 
@@ -11,16 +13,20 @@ std::unique_ptr<Volume> Volume::Make(const Pool& pool, const std::string& name,
   std::unique_ptr<Volume> volume(new Volume());
   volume->pool_ = pool.mount_point();
   const std::string path = pool.At(name);
-  if (!EXPECT_OK(CreateSparseFile({path + ".tmp", path}, size_bytes))) return nullptr;
+  const Status created = CreateSparseFile({path + ".tmp", path}, size_bytes);
+  EXPECT_OK(created);
+  if (!created.ok()) return nullptr;
   volume->path_ = path;
   Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  if (!EXPECT_OK(attached)) return nullptr;
+  EXPECT_OK(attached);
+  if (!attached.ok()) return nullptr;
   volume->loop_ = attached->device.path;
   if (kind.empty()) return volume;
   const std::string mount = volume->directory_.At("mount");
   const bool made = RunCommand("mkfs." + kind + " -q " + volume->loop_ + " && mkdir " + mount +
                                " && mount " + volume->loop_ + " " + mount);
-  if (!EXPECT(made)) return nullptr;
+  EXPECT_TRUE(made);
+  if (!made) return nullptr;
   volume->mount_ = mount;
   return volume;
 }
@@ -47,7 +53,8 @@ bool Volume::Unmount() {
 
 bool Volume::IsThawed() const {
   Result<bool> thawed = ThawPath(mount_);
-  return EXPECT_OK(thawed) && !*thawed;
+  EXPECT_OK(thawed);
+  return thawed.ok() && !*thawed;
 }
 
 }  // namespace blockdelta::test

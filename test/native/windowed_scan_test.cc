@@ -1,12 +1,14 @@
 // Scans of maps whose extents move while they are read, in a model of what a file system may do.
 #include "native/scan/windowed_scan.h"
 
+#include <gtest/gtest.h>
+
 #include <memory>
 #include <random>
 #include <vector>
 
 #include "native/scan/interval_walk.h"
-#include "test/native/harness.h"
+#include "test/native/random_seed.h"
 #include "test/native/wire.h"
 
 namespace blockdelta {
@@ -179,7 +181,7 @@ Found Compare(const World& world, const std::vector<test::Message>& messages) {
   for (const test::Message& message : messages) {
     for (const test::Range& range : message.ranges) {
       for (uint64_t at = range.offset; at < range.offset + range.size; at += kBlock) {
-        EXPECT(!reported[at / kBlock]);
+        EXPECT_FALSE(reported[at / kBlock]);
         reported[at / kBlock] = true;
       }
     }
@@ -208,16 +210,17 @@ Found Scan(World* world, Fence* fence, const Weather& weather) {
     return failed;
   }
   const FillOutcome outcome = filler.Finish();
-  EXPECT(outcome.done);
+  EXPECT_TRUE(outcome.done);
   const auto messages = test::WireReader(buffer.data(), outcome.bytes).Messages();
-  if (!EXPECT(messages.has_value())) return {};
+  EXPECT_TRUE(messages.has_value());
+  if (!messages.has_value()) return {};
   Found found = Compare(*world, *messages);
   found.rescans = scan.rescans();
   found.unproved_bytes = outcome.unproved_bytes;
   return found;
 }
 
-TEST("in a quiet pool exactly the differing blocks are found, and nothing is read twice") {
+TEST(WindowedScanTest, FindsExactlyTheDifferingBlocksOfAQuietPoolAndReadsNothingTwice) {
   World world(test::Seed(), 5000);
   GenerationFence fence(world);
   const Found found = Scan(&world, &fence, {0, 0, 0, 0});
@@ -225,7 +228,7 @@ TEST("in a quiet pool exactly the differing blocks are found, and nothing is rea
   EXPECT_EQ(found.unproved_bytes, 0u);
 }
 
-TEST("whatever moves, no differing block is missed") {
+TEST(WindowedScanTest, MissesNoDifferingBlockWhateverMoves) {
   const uint64_t rounds = test::IsLong() ? 2000 : 150;
   uint64_t rescans = 0;
   for (uint64_t i = 0; i < rounds; i++) {
@@ -233,33 +236,33 @@ TEST("whatever moves, no differing block is missed") {
     GenerationFence fence(world);
     const Weather weather = {world.Below(1000), world.Below(30), world.Below(100), world.Below(4)};
     const Found found = Scan(&world, &fence, weather);
-    if (found.missed > 0) test::Fail(__FILE__, __LINE__, "missed in world " + std::to_string(i));
+    EXPECT_EQ(found.missed, 0u) << "in world " << i;
     EXPECT_EQ(found.failure, std::string());
     rescans += found.rescans;
   }
-  EXPECT(rescans > 0);
+  EXPECT_GT(rescans, 0);
 }
 
-TEST("without the fence the same worlds do deceive a scan") {
+TEST(WindowedScanTest, IsDeceivedByTheSameWorldsWithoutTheFence) {
   uint64_t missed = 0;
   for (uint64_t i = 0; i < 40; i++) {
     World world(test::Seed() + i, 1500);
     CredulousFence fence;
     missed += Scan(&world, &fence, {500, 1000, 100, 0}).missed;
   }
-  EXPECT(missed > 0);
+  EXPECT_GT(missed, 0);
 }
 
-TEST("when nothing ever stands still, everything equal by address is reported and counted") {
+TEST(WindowedScanTest, ReportsAndCountsEverythingEqualByAddressWhenNothingStandsStill) {
   World world(test::Seed(), 1500);
   GenerationFence fence(world);
   const Found found = Scan(&world, &fence, {0, 0, 1000, 0});
   EXPECT_EQ(found.missed, 0u);
-  EXPECT(found.reported_though_equal > 0);
+  EXPECT_GT(found.reported_though_equal, 0);
   EXPECT_EQ(found.unproved_bytes, found.reported_though_equal * kBlock);
 }
 
-TEST("a map that is never in order fails the scan in the end") {
+TEST(WindowedScanTest, FailsInTheEndOnAMapThatIsNeverInOrder) {
   World world(test::Seed(), 1500);
   GenerationFence fence(world);
   EXPECT_EQ(Scan(&world, &fence, {0, 0, 0, 1000}).failure, std::string("SCAN_MAP_INVALID"));

@@ -1,0 +1,106 @@
+# Builds the native core without Node.js, its tests and its fuzz targets, under address and
+# undefined-behaviour sanitizers. An object is made again when its source, a header that it includes,
+# or this file has changed.
+#
+#   make -s -j2 -f scripts/native.mk tests      the test program, and the guardian it starts
+#   make -s -j2 -f scripts/native.mk fuzz-fill  a fuzz target: test/fuzz/fuzz_fill.cc
+#   make -s -f scripts/native.mk directory      prints where programs and objects are
+#
+# COMPILER=g++ builds with that compiler; without it, clang++ does, if it is installed. ARCH=arm64
+# builds for that processor, with the one sanitizer that works in an emulator.
+SHELL := /bin/bash
+ARCH ?= host
+
+CXXFLAGS := -std=c++17 -g -O1 -fno-exceptions -fno-omit-frame-pointer -Wall -Wextra -Werror -I. -pthread \
+  -D_FILE_OFFSET_BITS=64 -fno-sanitize-recover=undefined
+LDFLAGS :=
+ifeq ($(ARCH),arm64)
+  COMPILER := aarch64-linux-gnu-g++
+  CXXFLAGS += -fsanitize=undefined
+  LDFLAGS += -static
+else
+  COMPILER ?= $(if $(shell command -v clang++),clang++,g++)
+  CXXFLAGS += -fsanitize=address,undefined
+endif
+ifeq ($(COMPILER),clang++)
+  LDFLAGS += $(if $(shell command -v ld.lld),-fuse-ld=lld)
+  # The depth of the stack depends on where it begins, which differs from run to run.
+  FUZZ_FLAGS := -fsanitize=fuzzer-no-link -fno-sanitize-coverage=stack-depth
+  FUZZ_LINK := -fsanitize=fuzzer
+else
+  # g++ takes moved optionals for uninitialized ones when sanitizers are on.
+  CXXFLAGS += -Wno-maybe-uninitialized
+  FUZZ_MAIN := test/fuzz/standalone.cc
+endif
+
+OUT := .native-build/$(COMPILER)
+GTEST := /usr/src/googletest/googletest
+
+CORE := $(wildcard native/base/*.cc native/scan/*.cc native/thin/*.cc native/device/*.cc)
+# These tests need nothing of the kernel that an emulator of the processor does not pass on.
+PORTABLE_TESTS := $(wildcard test/native/dm_status_test.cc test/native/extent_test.cc test/native/fill_test.cc \
+  test/native/message_writer_test.cc test/native/parsers_test.cc test/native/thin_*_test.cc)
+TESTS := $(if $(filter arm64,$(ARCH)),$(PORTABLE_TESTS),$(wildcard test/native/*_test.cc))
+TEST_SUPPORT := $(filter-out %_test.cc,$(wildcard test/native/*.cc))
+GUARDIAN := $(wildcard native/guardian/*.cc)
+FUZZ_TARGETS := $(patsubst test/fuzz/fuzz_%.cc,%,$(wildcard test/fuzz/fuzz_*.cc))
+# What fuzz targets use of the tests: the parts that need no GoogleTest.
+FUZZ_SUPPORT := $(filter-out %/pool.cc %/volume.cc %/random_seed.cc,$(TEST_SUPPORT))
+
+objects = $(patsubst %.cc,$(OUT)/$(1)/%.o,$(2))
+TEST_OBJECTS := $(call objects,test,$(CORE) $(TESTS) $(TEST_SUPPORT)) $(OUT)/gtest-all.o $(OUT)/gtest_main.o
+GUARDIAN_OBJECTS := $(call objects,test,$(GUARDIAN))
+FUZZ_LIBRARY := $(call objects,fuzz,$(CORE) $(FUZZ_SUPPORT))
+FUZZ_MAIN_OBJECTS := $(call objects,test,$(FUZZ_MAIN))
+
+.PHONY: tests directory command FORCE
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+tests: $(OUT)/tests $(OUT)/blockdelta-guardian
+
+directory:
+	@echo $(OUT)
+
+$(OUT)/test/%.o: %.cc scripts/native.mk
+	@mkdir -p $(@D)
+	$(COMPILER) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+
+$(OUT)/fuzz/%.o: %.cc scripts/native.mk
+	@mkdir -p $(@D)
+	$(COMPILER) $(CXXFLAGS) $(FUZZ_FLAGS) -MMD -MP -c -o $@ $<
+
+# GoogleTest is not what is tested: no sanitizers, no optimization, which takes 2 s instead of 10.
+$(OUT)/gtest%.o: $(GTEST)/src/gtest%.cc scripts/native.mk
+	@mkdir -p $(@D)
+	$(COMPILER) -std=c++17 -fno-exceptions -fno-omit-frame-pointer -pthread -I$(GTEST) -c -o $@ $<
+
+# A list of objects changes when a source comes or goes, and has what was made of it linked again.
+$(OUT)/%.list: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' $(LIST) | cmp -s - $@ || printf '%s\n' $(LIST) >$@
+
+$(OUT)/tests.list: LIST = $(TEST_OBJECTS)
+$(OUT)/tests: $(TEST_OBJECTS) $(OUT)/tests.list
+	$(COMPILER) $(CXXFLAGS) $(LDFLAGS) -o $@ $(TEST_OBJECTS)
+
+$(OUT)/blockdelta-guardian: $(GUARDIAN_OBJECTS)
+	$(COMPILER) $(CXXFLAGS) $(LDFLAGS) -o $@ $^
+
+# A library: each target links what it uses of it.
+$(OUT)/libfuzzed.list: LIST = $(FUZZ_LIBRARY)
+$(OUT)/libfuzzed.a: $(FUZZ_LIBRARY) $(OUT)/libfuzzed.list
+	@rm -f $@
+	ar rcs $@ $(FUZZ_LIBRARY)
+
+.PHONY: $(FUZZ_TARGETS:%=fuzz-%)
+$(FUZZ_TARGETS:%=fuzz-%): fuzz-%: $(OUT)/fuzz_%
+$(OUT)/fuzz_%: $(OUT)/fuzz/test/fuzz/fuzz_%.o $(FUZZ_MAIN_OBJECTS) $(OUT)/libfuzzed.a
+	$(COMPILER) $(CXXFLAGS) $(LDFLAGS) $(FUZZ_LINK) -o $@ $^
+
+# What scripts/compile-commands.mjs asks for.
+command:
+	@echo $(COMPILER) $(CXXFLAGS)
+
+-include $(patsubst %.o,%.d,$(filter $(OUT)/test/% $(OUT)/fuzz/%,$(TEST_OBJECTS) $(GUARDIAN_OBJECTS) $(FUZZ_LIBRARY))) \
+  $(FUZZ_TARGETS:%=$(OUT)/fuzz/test/fuzz/fuzz_%.d)

@@ -1,0 +1,45 @@
+// GoogleTest assertions about Status and Result.
+#ifndef BLOCKDELTA_TEST_NATIVE_STATUS_ASSERTIONS_H_
+#define BLOCKDELTA_TEST_NATIVE_STATUS_ASSERTIONS_H_
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "native/base/status.h"
+
+namespace blockdelta::test {
+
+inline testing::AssertionResult IsOk(const Status& status) {
+  if (status.ok()) return testing::AssertionSuccess();
+  const Failure& failure = status.failure();
+  return testing::AssertionFailure() << failure.code << ": " << failure.message;
+}
+template <typename T>
+testing::AssertionResult IsOk(const Result<T>& result) {
+  return IsOk(result.status());
+}
+
+// Empty if it succeeded.
+inline std::string CodeOf(const Status& status) { return status.ok() ? "" : status.failure().code; }
+template <typename T>
+std::string CodeOf(const Result<T>& result) {
+  return CodeOf(result.status());
+}
+
+// Empty if it succeeded.
+inline std::string MessageOf(const Status& status) {
+  return status.ok() ? "" : status.failure().message;
+}
+template <typename T>
+std::string MessageOf(const Result<T>& result) {
+  return MessageOf(result.status());
+}
+
+}  // namespace blockdelta::test
+
+#define EXPECT_OK(expression) EXPECT_TRUE(::blockdelta::test::IsOk(expression))
+#define ASSERT_OK(expression) ASSERT_TRUE(::blockdelta::test::IsOk(expression))
+#define EXPECT_CODE(expression, code) EXPECT_EQ(::blockdelta::test::CodeOf(expression), code)
+
+#endif  // BLOCKDELTA_TEST_NATIVE_STATUS_ASSERTIONS_H_
