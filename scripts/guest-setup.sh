@@ -24,14 +24,16 @@ guest_setup() {
     fi
     echo "installing Debian packages: ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
-    if ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >/dev/null 2>&1; then
+    # apt-get fails when another one runs, such as that of a second test run.
+    local lock=(flock /run/lock/blockdelta-apt.lock)
+    if ! { "${lock[@]}" apt-get update -qq && "${lock[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >/dev/null 2>&1; then
       reason="apt-get could not install ${missing[*]}"
       return 1
     fi
   fi
   reason=$(scripts/run-in-guest --fetch 2>&1) && return
   # A machine that was never updated knows no kernel package.
-  [ "$(id -u)" = 0 ] && apt-get update -qq >/dev/null 2>&1
+  [ "$(id -u)" = 0 ] && flock /run/lock/blockdelta-apt.lock apt-get update -qq >/dev/null 2>&1
   reason=$(scripts/run-in-guest --fetch 2>&1) && return
   reason="no kernel for it: ${reason##*$'\n'}"
   return 1
