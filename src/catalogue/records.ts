@@ -1,15 +1,15 @@
 /**
- * What the catalogue remembers: only what the kernel cannot know. No rule lives here.
+ * The records of the catalogue: only what the kernel cannot know. Types alone.
  *
- * Times are ns since the epoch, sizes bytes, both bigint. `null` is absent.
+ * Times are ns since the epoch and sizes are bytes, both bigint. `null` means absent.
  */
 
 import type { StringMap } from '../domain/string-map.js';
 import type { VolumeCapability } from '../domain/volume-capability.js';
 
 /**
- * creating: made, or half made, by a CreateVolume that has not answered; deleting: on its way out;
- * deleted: gone, kept as the lineage of snapshots that outlive it.
+ * creating: a CreateVolume that has not answered is making it, or was interrupted; deleting: its deletion
+ * has begun; deleted: gone, and kept as the lineage of its snapshots.
  */
 export type VolumeState = 'creating' | 'ready' | 'deleting' | 'deleted';
 export type SnapshotState = 'creating' | 'ready' | 'deleting';
@@ -20,26 +20,26 @@ export interface VolumeRecord {
   pool: string;
   sizeBytes: bigint;
   state: VolumeState;
-  /** As asked for at creation, for the idempotence rules. */
+  /** As requested at creation; the idempotence rules compare them. */
   parameters: StringMap;
-  /** As asked for at creation; ControllerModifyVolume does not change these. */
+  /** As requested at creation; ControllerModifyVolume does not change them. */
   createdMutableParameters: StringMap;
-  /** In force now, with those of `parameters` that have the same meaning. */
+  /** In force now, including those of `parameters` that have the same meaning. */
   mutableParameters: StringMap;
   capabilities: readonly VolumeCapability[];
-  /** The snapshot the content came from; it may be gone since. */
+  /** The snapshot that the content came from; it may have been deleted since. */
   sourceSnapshotId: string | null;
-  /** The volume it was cloned from; it may be gone since. */
+  /** The volume it was cloned from; it may have been deleted since. */
   sourceVolumeId: string | null;
   /**
-   * True until the volume has been handed out for the first time: nobody but us has ever written to
-   * it, so making a file system on it, also a second time after a kill, destroys nothing. Never to be
-   * believed alone: the pool has to agree (first-use.ts).
+   * True until the volume is first handed out: only the plugin has written to it, so creating a file
+   * system on it, even a second time after a kill, destroys nothing. Never sufficient alone: the pool
+   * has to agree (isPristine in volumes/).
    */
-  fresh: boolean;
+  pristine: boolean;
   /**
-   * Made larger than its source and not handed out since: its file system has yet to be grown to the
-   * size that was promised, and it is not handed out without.
+   * Created larger than its source and not handed out since: its file system must grow to the promised
+   * size first.
    */
   awaitsGrowth: boolean;
   createdNs: bigint;
@@ -47,26 +47,26 @@ export interface VolumeRecord {
 
 export interface SnapshotRecord {
   snapshotId: string;
-  /** Null for a member of a group snapshot, which nobody named. */
+  /** Null for a member of a group snapshot; members have no names. */
   name: string | null;
-  /** The group snapshot it was cut with. */
+  /** The group snapshot that it is a member of. */
   groupSnapshotId: string | null;
   volumeId: string;
   pool: string;
   sizeBytes: bigint;
   state: SnapshotState;
-  /** Order of the cuts on this node; a higher number was cut later. */
+  /** Increases with the order in which the snapshots of this node were taken. */
   sequence: bigint;
   creationTimeNs: bigint;
   parameters: StringMap;
-  /** The volume was fresh when it was cut, and so is a volume restored from it. */
-  fresh: boolean;
+  /** The volume was pristine when the snapshot was taken, and so is a volume restored from it. */
+  pristine: boolean;
 }
 
-/** A snapshot before the catalogue has given it its place in the order of cuts. */
+/** A snapshot before the catalogue has assigned its sequence. */
 export type NewSnapshot = Omit<SnapshotRecord, 'sequence'>;
 
-/** Snapshots of several volumes, cut together. Its members are snapshots that name it. */
+/** Snapshots of several volumes, taken together. Its members are the snapshots that name it. */
 export interface GroupSnapshotRecord {
   groupSnapshotId: string;
   name: string;
@@ -76,7 +76,7 @@ export interface GroupSnapshotRecord {
   parameters: StringMap;
 }
 
-/** ControllerPublishVolume, where it is served: a promise to the caller, nothing the kernel knows of. */
+/** A ControllerPublishVolume, where that is served: a promise to the caller that the kernel knows nothing of. */
 export interface ControllerPublicationRecord {
   volumeId: string;
   nodeId: string;
@@ -84,7 +84,7 @@ export interface ControllerPublicationRecord {
   readOnly: boolean;
 }
 
-/** The capability a volume was staged with; whether it is staged now, mountinfo says. */
+/** The capability that a volume was staged with. Whether it is staged now, mountinfo says. */
 export interface StagingRecord {
   volumeId: string;
   stagingPath: string;
@@ -96,56 +96,53 @@ export interface StagingRecord {
 export interface PublicationRecord {
   targetPath: string;
   /**
-   * Where the path led when the volume was put there, without symbolic links: what is released later,
-   * wherever the path leads by then. Null where an older version has recorded it.
+   * The path without symbolic links, as it was when the volume was published there: what is unpublished
+   * later, wherever the path leads by then. Null if an older version has recorded the publication.
    */
   resolvedPath: string | null;
   volumeId: string;
   stagingPath: string;
   capability: VolumeCapability;
   readOnly: boolean;
-  /** Of the pod it is for, where the orchestrator says so; whose limits the device's are. */
+  /** The pod it is published for, if the orchestrator says so. The I/O limits apply to that pod. */
   podUid: string | null;
 }
 
-/**
- * A deleted snapshot that deltas can still be counted from, or of which it is still known why they
- * cannot.
- */
+/** A deleted snapshot that deltas can still be computed from, or the reason why they cannot. */
 export interface RetainedBaseRecord {
   snapshotId: string;
   volumeId: string;
   pool: string;
-  /** These are what the snapshot's row had. */
+  /** The sequence, size and creation time of the snapshot. */
   sequence: bigint;
   sizeBytes: bigint;
   creationTimeNs: bigint;
   deletedNs: bigint;
-  /** What keeping it costs the pool. */
+  /** Space that the base takes in its pool. */
   storedBytes: bigint;
-  /** Null while it is kept. */
-  lost: { reason: string; timeNs: bigint } | null;
-  /** Whether a snapshot of its volume that was cut later is there, or may still be cut. */
-  awaited: boolean;
+  /** Null while the base is valid. */
+  invalidated: { reason: string; timeNs: bigint } | null;
+  /** A later snapshot of its volume exists or may still be taken, so that a delta may be requested. */
+  useful: boolean;
 }
 
-/** What is written down of a snapshot when its row goes. */
-export interface Remains {
+/** What a deleted snapshot's retained base adds to the snapshot's own row. */
+export interface NewRetainedBase {
   snapshotId: string;
   deletedNs: bigint;
   storedBytes: bigint;
-  /** Why nothing could be kept; null: it is kept. */
-  lostReason: string | null;
+  /** Why nothing could be retained; null if the base is valid. */
+  invalidReason: string | null;
 }
 
-/** Part of a list that is in the order of its ids. */
-export interface ListStretch {
-  /** Ids greater than this one; '' begins. */
+/** Part of a list that is ordered by id. */
+export interface ListPage {
+  /** Only ids greater than this one; '' starts at the beginning. */
   after: string;
   limit: number;
 }
 
-/** '' passes all. */
+/** '' matches all. */
 export interface SnapshotFilter {
   snapshotId: string;
   volumeId: string;
@@ -156,7 +153,7 @@ export interface MemberSize {
   sizeBytes: bigint;
 }
 
-/** Everything a start-up has to finish or undo. */
+/** What a start has to finish or to roll back. */
 export interface UnfinishedWork {
   volumes: VolumeRecord[];
   /** Without members of groups. */

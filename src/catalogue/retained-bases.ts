@@ -4,7 +4,7 @@
  */
 import { freesSpace, reads } from '../database/calls.js';
 import type { SqliteConnection } from '../database/connection.js';
-import type { Remains, RetainedBaseRecord, SnapshotRecord } from './records.js';
+import type { NewRetainedBase, RetainedBaseRecord, SnapshotRecord } from './records.js';
 import * as rows from './rows.js';
 
 const SELECT = `
@@ -13,7 +13,7 @@ const SELECT = `
       WHERE volumes.volume_id = kept_bases.volume_id AND volumes.state <> 'deleted')
     OR EXISTS (SELECT 1 FROM snapshots
       WHERE snapshots.volume_id = kept_bases.volume_id
-        AND snapshots.sequence > kept_bases.sequence) AS awaited
+        AND snapshots.sequence > kept_bases.sequence) AS useful
   FROM kept_bases`;
 
 export function retainedBaseCalls(database: SqliteConnection) {
@@ -44,7 +44,7 @@ export function retainedBaseCalls(database: SqliteConnection) {
 export function insertRetainedBase(
   database: SqliteConnection,
   snapshot: SnapshotRecord,
-  { deletedNs, storedBytes, lostReason }: Remains,
+  { deletedNs, storedBytes, invalidReason }: NewRetainedBase,
 ): void {
   database.run(
     `INSERT INTO kept_bases (snapshot_id, volume_id, pool, sequence, size_bytes, creation_time_ns,
@@ -57,7 +57,7 @@ export function insertRetainedBase(
     snapshot.creationTimeNs,
     deletedNs,
     storedBytes,
-    lostReason,
-    lostReason === null ? null : deletedNs,
+    invalidReason,
+    invalidReason === null ? null : deletedNs,
   );
 }

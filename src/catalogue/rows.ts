@@ -1,4 +1,4 @@
-/** Turns rows of the catalogue's tables into records. The tables are strict, so types are trusted. */
+/** Converts rows of the catalogue's tables to records. The tables are STRICT, so the types hold. */
 
 import type { Row } from '../database/connection.js';
 import type { StringMap } from '../domain/string-map.js';
@@ -33,7 +33,7 @@ export function volumeRow(row: Row): VolumeRecord {
     capabilities: json<VolumeCapability[]>(row, 'capabilities'),
     sourceSnapshotId: optionalText(row, 'source_snapshot_id'),
     sourceVolumeId: optionalText(row, 'source_volume_id'),
-    fresh: integer(row, 'fresh') === 1n,
+    pristine: integer(row, 'fresh') === 1n,
     awaitsGrowth: integer(row, 'awaits_growth') === 1n,
     createdNs: integer(row, 'created_ns'),
   };
@@ -51,7 +51,7 @@ export function snapshotRow(row: Row): SnapshotRecord {
     sequence: integer(row, 'sequence'),
     creationTimeNs: integer(row, 'creation_time_ns'),
     parameters: json<StringMap>(row, 'parameters'),
-    fresh: integer(row, 'fresh') === 1n,
+    pristine: integer(row, 'fresh') === 1n,
   };
 }
 
@@ -106,8 +106,8 @@ export function retainedBaseRow(row: Row): RetainedBaseRecord {
     creationTimeNs: integer(row, 'creation_time_ns'),
     deletedNs: integer(row, 'deleted_ns'),
     storedBytes: integer(row, 'stored_bytes'),
-    lost: reason === null ? null : { reason, timeNs: integer(row, 'lost_ns') },
-    awaited: integer(row, 'awaited') === 1n,
+    invalidated: reason === null ? null : { reason, timeNs: integer(row, 'lost_ns') },
+    useful: integer(row, 'useful') === 1n,
   };
 }
 

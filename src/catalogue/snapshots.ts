@@ -8,10 +8,10 @@ import { freesSpace, reads, takesSpace, writes } from '../database/calls.js';
 import { insertUnique, type SqliteConnection } from '../database/connection.js';
 import type {
   GroupSnapshotRecord,
-  ListStretch,
+  ListPage,
   MemberSize,
+  NewRetainedBase,
   NewSnapshot,
-  Remains,
   SnapshotFilter,
   SnapshotRecord,
   SnapshotState,
@@ -29,11 +29,11 @@ export function snapshotCalls(database: SqliteConnection) {
       rows.snapshot(database.get('SELECT * FROM snapshots WHERE name = ?', name)),
     ),
     /**
-     * Snapshots that are ready or being deleted, in the order of their ids; without a stretch, all of
+     * Snapshots that are ready or being deleted, in the order of their ids; without a page, all of
      * them.
      */
-    listSnapshots: reads((stretch?: ListStretch, filter?: SnapshotFilter): SnapshotRecord[] =>
-      listSnapshots(database, stretch, filter),
+    listSnapshots: reads((page?: ListPage, filter?: SnapshotFilter): SnapshotRecord[] =>
+      listSnapshots(database, page, filter),
     ),
     /** Assigns the sequence. */
     insertSnapshot: takesSpace(
@@ -50,12 +50,12 @@ export function snapshotCalls(database: SqliteConnection) {
     ),
     /**
      * Also removes the `deleted` row of its volume with that volume's last snapshot. The same
-     * transaction records what remains of the snapshot; null: nothing.
+     * transaction records the retained base; null: there is none.
      */
-    removeSnapshot: freesSpace((snapshotId: string, remains: Remains | null): void =>
+    removeSnapshot: freesSpace((snapshotId: string, base: NewRetainedBase | null): void =>
       database.transaction(() => {
         const snapshot = snapshotById(database, snapshotId);
-        if (snapshot !== null) removeSnapshot(database, snapshot, remains);
+        if (snapshot !== null) removeSnapshot(database, snapshot, base);
       }),
     ),
   };
@@ -121,10 +121,10 @@ export function groupCalls(database: SqliteConnection) {
         database.run(`UPDATE snapshots SET state = ? ${where}`, state, groupSnapshotId);
       }),
     ),
-    /** Removes the group, and its members as removeSnapshot does; `remains` are those of any members. */
-    removeGroup: freesSpace((groupSnapshotId: string, remains: readonly Remains[]): void =>
+    /** Removes the group, and its members as removeSnapshot does. Members may lack a retained base. */
+    removeGroup: freesSpace((groupSnapshotId: string, bases: readonly NewRetainedBase[]): void =>
       database.transaction(() => {
-        const byId = new Map(remains.map((each) => [each.snapshotId, each]));
+        const byId = new Map(bases.map((each) => [each.snapshotId, each]));
         for (const member of snapshotsOfGroup(database, groupSnapshotId)) {
           removeSnapshot(database, member, byId.get(member.snapshotId) ?? null);
         }
@@ -147,7 +147,7 @@ function existingSnapshot(database: SqliteConnection, snapshotId: string): Snaps
 /** The conditions let SQLite use the most selective index: that of the ids, or that of the volumes. */
 function listSnapshots(
   database: SqliteConnection,
-  { after, limit }: ListStretch = WHOLE_LIST,
+  { after, limit }: ListPage = WHOLE_LIST,
   { snapshotId, volumeId }: SnapshotFilter = { snapshotId: '', volumeId: '' },
 ): SnapshotRecord[] {
   const given = [snapshotId, volumeId].filter((id) => id !== '');
@@ -185,7 +185,7 @@ function insertSnapshot(database: SqliteConnection, snapshot: NewSnapshot): Snap
       snapshot.state,
       snapshot.creationTimeNs,
       JSON.stringify(snapshot.parameters),
-      snapshot.fresh ? 1 : 0,
+      snapshot.pristine ? 1 : 0,
     ),
   );
   return existingSnapshot(database, snapshot.snapshotId);
@@ -209,9 +209,9 @@ function commit(
 function removeSnapshot(
   database: SqliteConnection,
   snapshot: SnapshotRecord,
-  remains: Remains | null,
+  base: NewRetainedBase | null,
 ): void {
-  if (remains !== null) insertRetainedBase(database, snapshot, remains);
+  if (base !== null) insertRetainedBase(database, snapshot, base);
   database.run('DELETE FROM snapshots WHERE snapshot_id = ?', snapshot.snapshotId);
   dropOrphanedLineage(database, snapshot.volumeId);
 }

@@ -3,11 +3,11 @@
 import { freesSpace, reads, takesSpace, writes } from '../database/calls.js';
 import { insertUnique, type SqliteConnection } from '../database/connection.js';
 import type { StringMap } from '../domain/string-map.js';
-import type { ListStretch, VolumeRecord, VolumeState } from './records.js';
+import type { ListPage, VolumeRecord, VolumeState } from './records.js';
 import * as rows from './rows.js';
 
 /** SQLite takes a negative limit for none. */
-export const WHOLE_LIST: ListStretch = { after: '', limit: -1 };
+export const WHOLE_LIST: ListPage = { after: '', limit: -1 };
 
 export function volumeCalls(database: SqliteConnection) {
   return {
@@ -20,8 +20,8 @@ export function volumeCalls(database: SqliteConnection) {
         database.get("SELECT * FROM volumes WHERE name = ? AND state <> 'deleted'", name),
       ),
     ),
-    /** Ready volumes in the order of their ids; without a stretch, all of them. */
-    listVolumes: reads(({ after, limit }: ListStretch = WHOLE_LIST): VolumeRecord[] =>
+    /** Ready volumes in the order of their ids; without a page, all of them. */
+    listVolumes: reads(({ after, limit }: ListPage = WHOLE_LIST): VolumeRecord[] =>
       database
         .all(
           `SELECT * FROM volumes WHERE state = 'ready' AND volume_id > ?
@@ -49,7 +49,7 @@ export function volumeCalls(database: SqliteConnection) {
           JSON.stringify(volume.capabilities),
           volume.sourceSnapshotId,
           volume.sourceVolumeId,
-          volume.fresh ? 1 : 0,
+          volume.pristine ? 1 : 0,
           volume.awaitsGrowth ? 1 : 0,
           volume.createdNs,
         ),

@@ -117,12 +117,12 @@ async function findBase(deps: SnapshotMetadataDependencies, snapshotId: string):
   const snapshot = await deps.catalogue.snapshotById(snapshotId);
   if (snapshot !== null) return assertReady(snapshot);
   const kept = await deps.catalogue.retainedBaseById(snapshotId);
-  if (kept?.lost === null) return kept;
+  if (kept?.invalidated === null) return kept;
   throw CsiError.notFound(
     kept === null
       ? `snapshot ${snapshotId} does not exist on this node`
       : `snapshot ${snapshotId} was deleted, and no delta can be made from it any more because ` +
-          `${kept.lost.reason}; make a full backup`,
+          `${kept.invalidated.reason}; make a full backup`,
   );
 }
 

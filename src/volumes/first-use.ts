@@ -12,9 +12,9 @@ import type { VolumeRecord } from '../catalogue/records.js';
 /** Nobody but us has ever written to the volume. The caller holds its lock. */
 export async function isPristine(
   backend: Backend,
-  { volumeId, fresh }: Pick<VolumeRecord, 'volumeId' | 'fresh'>,
+  { volumeId, pristine }: Pick<VolumeRecord, 'volumeId' | 'pristine'>,
 ): Promise<boolean> {
-  return fresh && !(await backend.isInitialized(volumeId));
+  return pristine && !(await backend.isInitialized(volumeId));
 }
 
 /**
@@ -24,9 +24,9 @@ export async function isPristine(
 export async function markInitialized(
   catalogue: AsyncCatalogue,
   backend: Backend,
-  { volumeId, fresh }: VolumeRecord,
+  { volumeId, pristine }: VolumeRecord,
 ): Promise<void> {
-  if (!fresh) return;
+  if (!pristine) return;
   await backend.markInitialized(volumeId);
   await catalogue.markVolumeInitialized(volumeId);
 }

@@ -12,7 +12,7 @@ import { CsiError } from '../base/errors.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type {
   GroupSnapshotRecord,
-  Remains,
+  NewRetainedBase,
   SnapshotRecord,
   SnapshotState,
   UnfinishedWork,
@@ -104,8 +104,8 @@ async function markInitializedVolumes(
 ): Promise<void> {
   const held = new Set(contents.volumes.map(({ id }) => id));
   const marked = await backend.initializedVolumes();
-  for (const { volumeId, fresh } of volumes) {
-    if (!fresh && held.has(volumeId) && !marked.has(volumeId))
+  for (const { volumeId, pristine } of volumes) {
+    if (!pristine && held.has(volumeId) && !marked.has(volumeId))
       await backend.markInitialized(volumeId);
   }
 }
@@ -167,7 +167,7 @@ async function settleCuts(
   { registry, retainedBases }: ReconcileDependencies,
   snapshots: readonly SnapshotRecord[],
   state: SnapshotState,
-): Promise<Remains[]> {
+): Promise<NewRetainedBase[]> {
   const backend = registry.owning(onlyPool(snapshots));
   if (state === 'deleting') return retainedBases.removeSnapshots(backend, snapshots);
   await backend.abandonSnapshots(membersOf(snapshots));

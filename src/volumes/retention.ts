@@ -1,102 +1,100 @@
 /**
- * Which kept bases have to go, and why: a pure function of what is recorded, what the pool holds, the
- * limits and the time.
+ * Which retained bases have to go, and why: a pure function of the catalogue's records, the pool's
+ * contents, the limits and the time.
  */
-import type { RetainedBases as HeldBases } from '../backends/backend.js';
+import type { RetainedBases as PoolBases } from '../backends/backend.js';
 import type { RetainedBaseRecord } from '../catalogue/records.js';
 
 export interface RetainedBaseLimits {
-  /** Of one volume; 0: nothing is kept. */
+  /** Bases of one volume; 0 retains nothing. */
   perVolume: number;
-  /** Since the snapshot was deleted. */
+  /** Since the deletion of the snapshot. */
   ageMs: number;
-  /** What those of one pool may take together. */
+  /** Space that the bases of one pool may take together. */
   poolBytes: bigint;
 }
 
 export interface Verdict {
   record: RetainedBaseRecord;
-  /** Null: nobody can ask for it any more, so the record goes too. */
-  loss: { reason: string; expected: boolean } | null;
+  /** Null: no delta can be requested from the base any more, so its record goes too. */
+  invalidation: { reason: string; expected: boolean } | null;
 }
 
-/** How long it is known why a base was lost, and of how many of a pool. */
-const LOST_KNOWN_MS = 30 * 24 * 3_600_000;
-const LOST_KNOWN = 1000;
+/** How long, and for how many bases of a pool, the reason of an invalidation stays on record. */
+const REASON_KEPT_MS = 30 * 24 * 3_600_000;
+const REASONS_KEPT = 1000;
 
-interface Question {
-  /** Of one pool, in the order of their cuts. */
+interface RetentionState {
+  /** Of one pool, ordered by the sequence of the snapshots. */
   records: readonly RetainedBaseRecord[];
-  held: HeldBases;
+  /** What the pool holds. */
+  held: PoolBases;
   limits: RetainedBaseLimits;
   nowNs: bigint;
 }
 
-/** Each record once at most; those not named stay as they are. */
-export function settleRecords({ records, held, limits, nowNs }: Question): Verdict[] {
-  const useless = records.filter(({ awaited }) => !awaited);
-  const awaited = records.filter((record) => record.awaited);
-  const lost = awaited.filter((record) => record.lost !== null);
-  const unusable = lostByThePool(awaited, held);
+/** At most one verdict for each record. A record without a verdict stays as it is. */
+export function judgeBases({ records, held, limits, nowNs }: RetentionState): Verdict[] {
+  const useless = records.filter(({ useful }) => !useful);
+  const useful = records.filter((record) => record.useful);
+  const invalidated = useful.filter((record) => record.invalidated !== null);
+  const unusable = unusableInPool(useful, held);
   const gone = new Set(unusable.map(({ record }) => record));
-  const kept = awaited.filter((record) => record.lost === null && !gone.has(record));
-  const forgotten = [...useless, ...outdated(lost, nowNs)];
+  const valid = useful.filter((record) => record.invalidated === null && !gone.has(record));
+  const removed = [...useless, ...outdated(invalidated, nowNs)];
   return [
-    ...forgotten.map((record) => ({ record, loss: null })),
+    ...removed.map((record) => ({ record, invalidation: null })),
     ...unusable,
-    ...expired(kept, limits, nowNs),
+    ...expired(valid, limits, nowNs),
   ];
 }
 
-function lostByThePool(records: readonly RetainedBaseRecord[], held: HeldBases): Verdict[] {
+function unusableInPool(records: readonly RetainedBaseRecord[], held: PoolBases): Verdict[] {
   const usable = new Set(held.usable.map(({ snapshotId }) => snapshotId));
   const reasons = new Map(held.lost.map(({ snapshotId, reason }) => [snapshotId, reason]));
   return records
-    .filter(({ snapshotId, lost }) => lost === null && !usable.has(snapshotId))
+    .filter(({ snapshotId, invalidated }) => invalidated === null && !usable.has(snapshotId))
     .map((record) => {
-      const missing = 'its pool does not hold any more what was kept of it';
-      return {
-        record,
-        loss: { reason: reasons.get(record.snapshotId) ?? missing, expected: false },
-      };
+      const reason = reasons.get(record.snapshotId) ?? 'its pool no longer holds the retained base';
+      return { record, invalidation: { reason, expected: false } };
     });
 }
 
-/** Records of losses that need not be explained any longer; the newest are. */
-function outdated(lost: readonly RetainedBaseRecord[], nowNs: bigint): RetainedBaseRecord[] {
-  const timeNs = (record: RetainedBaseRecord): bigint => record.lost?.timeNs ?? 0n;
-  const oldestFirst = [...lost].sort((a, b) => (timeNs(a) < timeNs(b) ? -1 : 1));
-  const tooMany = Math.max(0, oldestFirst.length - LOST_KNOWN);
+/** Records of invalidations that are too old, or too many. */
+function outdated(invalidated: readonly RetainedBaseRecord[], nowNs: bigint): RetainedBaseRecord[] {
+  const timeNs = (record: RetainedBaseRecord): bigint => record.invalidated?.timeNs ?? 0n;
+  const oldestFirst = [...invalidated].sort((a, b) => (timeNs(a) < timeNs(b) ? -1 : 1));
+  const tooMany = Math.max(0, oldestFirst.length - REASONS_KEPT);
   return oldestFirst.filter(
-    (record, index) => index < tooMany || timeNs(record) < nowNs - nanoseconds(LOST_KNOWN_MS),
+    (record, index) => index < tooMany || timeNs(record) < nowNs - nanoseconds(REASON_KEPT_MS),
   );
 }
 
-/** Those over a limit: too old, too many of their volume, and then the oldest while all take too much. */
+/** Bases over a limit: too old, too many of their volume, or the oldest while all take too much space. */
 function expired(
-  kept: readonly RetainedBaseRecord[],
+  valid: readonly RetainedBaseRecord[],
   { perVolume, ageMs, poolBytes }: RetainedBaseLimits,
   nowNs: bigint,
 ): Verdict[] {
   const verdicts: Verdict[] = [];
   const expire = (record: RetainedBaseRecord, reason: string): void => {
-    verdicts.push({ record, loss: { reason, expected: true } });
+    verdicts.push({ record, invalidation: { reason, expected: true } });
   };
   const newerOf = new Map<string, number>();
   let bytes = 0n;
-  for (const record of [...kept].sort(newestFirst)) {
+  for (const record of [...valid].sort(newestFirst)) {
     const newer = newerOf.get(record.volumeId) ?? 0;
     if (record.deletedNs < nowNs - nanoseconds(ageMs)) {
-      expire(record, 'it was deleted too long ago (BLOCKDELTA_RETAINED_BASES_AGE)');
+      expire(record, 'its snapshot was deleted too long ago (BLOCKDELTA_RETAINED_BASES_AGE)');
     } else if (newer >= perVolume) {
       expire(
         record,
-        `of its volume ${newer} newer ones are kept (BLOCKDELTA_RETAINED_BASES_COUNT)`,
+        `${newer} newer bases of its volume are retained (BLOCKDELTA_RETAINED_BASES_COUNT)`,
       );
     } else if (bytes + record.storedBytes > poolBytes) {
       expire(
         record,
-        `its pool keeps ${bytes} bytes of newer ones (BLOCKDELTA_RETAINED_BASES_SIZE)`,
+        `newer bases take ${bytes} bytes of its pool (BLOCKDELTA_RETAINED_BASES_SIZE)`,
       );
     } else {
       newerOf.set(record.volumeId, newer + 1);
@@ -106,7 +104,7 @@ function expired(
   return verdicts;
 }
 
-/** By their cuts: of two snapshots of one volume the younger one makes the smaller delta. */
+/** By sequence: of two snapshots of one volume, the later one makes the smaller delta. */
 function newestFirst(a: RetainedBaseRecord, b: RetainedBaseRecord): number {
   return a.sequence > b.sequence ? -1 : 1;
 }

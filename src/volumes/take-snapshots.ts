@@ -48,7 +48,7 @@ export async function pendingSnapshot(
     sizeBytes: volume.sizeBytes,
     state: 'creating',
     creationTimeNs: 0n,
-    fresh: await isPristine(backend, volume),
+    pristine: await isPristine(backend, volume),
   };
 }
 

@@ -134,7 +134,7 @@ export class VolumeManager {
         sourceVolumeId: request.sourceVolumeId,
         createdMutableParameters: request.mutableParameters,
         mutableParameters: { ...mutableOf(request.parameters), ...request.mutableParameters },
-        fresh: source === null || source.fresh,
+        pristine: source === null || source.pristine,
         awaitsGrowth: source !== null && sizeBytes > source.sizeBytes,
         createdNs: BigInt(Date.now()) * 1_000_000n,
       };

@@ -18,7 +18,7 @@ export interface VolumeSource {
   pool: string;
   sizeBytes: bigint;
   /** Nobody but us has ever written to what it holds, and so to what is made from it. */
-  fresh: boolean;
+  pristine: boolean;
   /** What the volume that was written was made for. */
   capabilities: readonly VolumeCapability[];
 }
@@ -57,11 +57,14 @@ export async function findSource(
   const source = { ...found, capabilities: volume?.capabilities ?? [] };
   const backend = registry.owning(source.pool);
   await backend.checkVolume(sourceVolumeId, source.sizeBytes);
-  const fresh = await isPristine(backend, { volumeId: sourceVolumeId, fresh: source.fresh });
+  const pristine = await isPristine(backend, {
+    volumeId: sourceVolumeId,
+    pristine: source.pristine,
+  });
   const { storedBytes } = await backend.condition(sourceVolumeId);
   // An expansion that did not reach the record has left more than it says.
   const isGrown = storedBytes !== null && storedBytes > source.sizeBytes;
-  return { ...source, fresh, sizeBytes: isGrown ? storedBytes : source.sizeBytes };
+  return { ...source, pristine, sizeBytes: isGrown ? storedBytes : source.sizeBytes };
 }
 
 function existing(
@@ -71,8 +74,8 @@ function existing(
   if (found?.state !== 'ready') {
     throw CsiError.notFound(`volume_content_source: ${label} does not exist on this node`);
   }
-  const { pool, sizeBytes, fresh } = found;
-  return { label, pool, sizeBytes, fresh };
+  const { pool, sizeBytes, pristine } = found;
+  return { label, pool, sizeBytes, pristine };
 }
 
 /** Reflinks do not cross file systems. */

@@ -69,6 +69,6 @@ function recordOf(snapshotId: string, { sizeBytes, sequence }: BenchSnapshot): S
     sequence,
     creationTimeNs: 1n,
     parameters: {},
-    fresh: false,
+    pristine: false,
   };
 }

@@ -34,7 +34,7 @@ guestTest('H1: a crafted ext4 that asks for a panic stops itself, not the node',
   await node.unstage(volume);
   const snapshotId = newSnapshotId(nodeKey('test-node'));
   await node.backend.createSnapshots([{ volumeId: volume.volumeId, snapshotId }]);
-  const restored = await node.makeVolume({ sourceSnapshotId: snapshotId, fresh: false });
+  const restored = await node.makeVolume({ sourceSnapshotId: snapshotId, pristine: false });
   for (const one of [volume, restored]) {
     await node.stage(one, mountCapability('ext4'));
     const staging = node.stagingPath(one.volumeId);

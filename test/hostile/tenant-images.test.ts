@@ -110,7 +110,7 @@ rootTest(
     const volume = await written(SIZES.ext4, (device) => makeExt4(device, '-e', 'panic'));
     const snapshotId = newSnapshotId(nodeKey('test-node'));
     await node.backend.createSnapshots([{ volumeId: volume.volumeId, snapshotId }]);
-    const copy = { sizeBytes: SIZES.ext4, sourceSnapshotId: snapshotId, fresh: false };
+    const copy = { sizeBytes: SIZES.ext4, sourceSnapshotId: snapshotId, pristine: false };
     for (const one of [volume, await node.makeVolume(copy)]) {
       for (const mode of ['SINGLE_NODE_WRITER', 'SINGLE_NODE_READER_ONLY']) {
         await node.stage(one, mountCapability('ext4', mode));

@@ -184,7 +184,7 @@ rootTest(
     const { devicePath } = await node.backend.attach(volume.volumeId, { readOnly: false });
     writeHostileExt4(devicePath, 'memory');
     await node.backend.detach(volume.volumeId);
-    const staged = node.stage({ ...volume, fresh: false }, mountCapability('ext4'));
+    const staged = node.stage({ ...volume, pristine: false }, mountCapability('ext4'));
     const told = new RegExp(
       `^volume ${volume.volumeId}: .*fsck.ext4 .* MiB of memory and 1\\d\\d s of`,
       's',

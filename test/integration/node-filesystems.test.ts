@@ -46,7 +46,7 @@ async function restoredLarger(
   const restored = await node.makeVolume({
     sizeBytes: LARGER,
     sourceSnapshotId: snapshotId,
-    fresh: false,
+    pristine: false,
   });
   return { restored, snapshotId };
 }
@@ -138,7 +138,7 @@ rootTest(
     const { restored, snapshotId } = await restoredLarger('btrfs');
     const other = await node.makeVolume({ sizeBytes: XFS_SIZE, sourceSnapshotId: snapshotId });
     const snapshot = { sourceSnapshotId: snapshotId, sizeBytes: XFS_SIZE };
-    const third = await node.makeVolume({ ...snapshot, fresh: false });
+    const third = await node.makeVolume({ ...snapshot, pristine: false });
     const volumes = [restored, other, third];
     for (const [index, volume] of volumes.entries()) {
       await node.stage(volume, mountCapability(index === 1 ? '' : 'btrfs'));

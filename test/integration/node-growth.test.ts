@@ -36,7 +36,7 @@ async function used(type: FileSystem): Promise<VolumeRecord> {
   await node.stage(volume, mountCapability(type));
   writeFileSync(`${node.stagingPath(volume.volumeId)}/data`, 'kept', { flush: true });
   await node.unstage(volume);
-  return { ...volume, fresh: false };
+  return { ...volume, pristine: false };
 }
 
 /** Takes all there is in the pool, and gives it back afterwards. */
@@ -131,7 +131,7 @@ for (const type of ['xfs', 'ext4'] as const) {
       const source = await used(type);
       const snapshotId = newSnapshotId(nodeKey('test-node'));
       await node.backend.createSnapshots([{ volumeId: source.volumeId, snapshotId }]);
-      const origin = { sourceSnapshotId: snapshotId, fresh: false, awaitsGrowth: true };
+      const origin = { sourceSnapshotId: snapshotId, pristine: false, awaitsGrowth: true };
       const copy = await node.makeVolume({ sizeBytes: LARGER, ...origin });
       const staging = node.stagingPath(copy.volumeId);
       await rejectsWith(stageWithoutRoom(copy, type), 'RESOURCE_EXHAUSTED');

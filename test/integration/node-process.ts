@@ -32,7 +32,7 @@ for (let turn = Number(firstTurn); ; turn += 1) {
   const volume = await node.makeVolume({
     sizeBytes: snapshotId === null ? XFS_SIZE : 3n * XFS_SIZE,
     sourceSnapshotId: snapshotId,
-    fresh: snapshotId === null,
+    pristine: snapshotId === null,
     parameters: { turn: `${index}` },
   });
   const readonly = { readonly: turn % 2 === 1 };

@@ -54,7 +54,7 @@ rootTest(
     const copy = await node.makeVolume({
       sizeBytes: BETWEEN,
       sourceSnapshotId: snapshotId,
-      fresh: false,
+      pristine: false,
       awaitsGrowth: true,
     });
     const refusal = new RegExp(`${copy.volumeId}.*none to less than ${LEAST}.*ControllerExpand`);

@@ -173,7 +173,7 @@ for (const [fsType, expected] of [
       const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
       const staging = node.stagingPath(volume.volumeId);
       await node.stage(volume, mountCapability(fsType));
-      assert.equal((await node.catalogue.volumeById(volume.volumeId))?.fresh, false);
+      assert.equal((await node.catalogue.volumeById(volume.volumeId))?.pristine, false);
       writeFileSync(`${staging}/data`, 'kept');
       await node.unstage(volume);
       await node.stage(volume, mountCapability(fsType));
@@ -209,7 +209,7 @@ rootTest('what was formatted and never marked as used is formatted again', async
   for (const capability of [mountCapability('xfs'), blockCapability()]) {
     await assert.rejects(node.stage(volume, capability), /dead/);
     // The pool comes first: of the two marks, the catalogue's is never there alone.
-    assert.equal((await node.catalogue.volumeById(volume.volumeId))?.fresh, true);
+    assert.equal((await node.catalogue.volumeById(volume.volumeId))?.pristine, true);
     assert.deepEqual(node.held(), NOTHING);
   }
   backend.markInitialized = markInitialized;
@@ -226,7 +226,7 @@ rootTest(
     const staged = node.stage(volume, mountCapability('ext4'));
     await rejectsWith(staged, 'FAILED_PRECONDITION', /no known signature.*nothing was formatted/);
     await node.stage(volume, blockCapability());
-    assert.equal((await node.catalogue.volumeById(volume.volumeId))?.fresh, false);
+    assert.equal((await node.catalogue.volumeById(volume.volumeId))?.pristine, false);
     await node.unstage(volume);
   },
 );
@@ -250,7 +250,7 @@ rootTest('a raw volume is staged as a device node that is its device', async () 
   await node.stage(volume, blockCapability());
   const staged = statSync(`${node.stagingPath(volume.volumeId)}/device`);
   assert.equal(staged.rdev, statSync(await node.attachedPath(volume)).rdev);
-  assert.equal((await node.catalogue.volumeById(volume.volumeId))?.fresh, false);
+  assert.equal((await node.catalogue.volumeById(volume.volumeId))?.pristine, false);
   await node.unstage(volume);
   assert.deepEqual(node.held(), NOTHING);
 });
@@ -270,7 +270,7 @@ for (const fsType of FILE_SYSTEMS) {
         const restored = await node.makeVolume({
           sizeBytes: XFS_SIZE,
           sourceSnapshotId: snapshotId,
-          fresh: false,
+          pristine: false,
         });
         await node.stage(restored, mountCapability(fsType, mode));
         const staging = node.stagingPath(restored.volumeId);
@@ -292,7 +292,7 @@ rootTest('a restored volume is never formatted, even if a record calls it fresh'
   const snapshotId = newSnapshotId(nodeKey('test-node'));
   await node.backend.createSnapshots([{ volumeId: source.volumeId, snapshotId }]);
   await node.unstage(source);
-  const restored = await node.makeVolume({ sourceSnapshotId: snapshotId, fresh: true });
+  const restored = await node.makeVolume({ sourceSnapshotId: snapshotId, pristine: true });
   await node.stage(restored, mountCapability());
   assert.equal(readFileSync(`${node.stagingPath(restored.volumeId)}/data`, 'utf8'), 'cut');
   await node.unstage(restored);

@@ -45,7 +45,7 @@ async function used(capability: ReturnType<typeof mountCapability>): Promise<Vol
   const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
   await node.stage(volume, capability);
   await node.unstage(volume);
-  return { ...volume, fresh: false };
+  return { ...volume, pristine: false };
 }
 
 for (const [name, capability] of [

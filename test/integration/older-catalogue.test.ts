@@ -1,6 +1,6 @@
 /**
  * A state directory that is older than the pool beside it, as after a restore from a backup: what it
- * calls fresh may hold data by now, and is never formatted.
+ * calls pristine may hold data by now, and is never formatted.
  */
 import assert from 'node:assert/strict';
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -42,7 +42,7 @@ async function writeRaw(volume: HeldVolume): Promise<void> {
 const stored = ({ id }: HeldVolume): Buffer =>
   readFileSync(running.poolPath('main', 'volumes', id)).subarray(0, content.length);
 
-test('volumes that a restored catalogue calls fresh keep their data, mounted or raw', async () => {
+test('volumes that a restored catalogue calls pristine keep their data, mounted or raw', async () => {
   const capability = mountCapability('ext4');
   const mounted = await orchestrator.create('mounted', { capability, sizeBytes: 32 * MIB });
   const raw = await orchestrator.create('raw', { sizeBytes: 16 * MIB });
@@ -62,7 +62,7 @@ test('volumes that a restored catalogue calls fresh keep their data, mounted or 
   }
 });
 
-test('a raw volume that a restored catalogue calls fresh is formatted by no other access, nor are its copies', async () => {
+test('a raw volume that a restored catalogue calls pristine is formatted by no other access, nor are its copies', async () => {
   const capability = mountCapability('ext4');
   const raw = await orchestrator.create('raw', { sizeBytes: 16 * MIB });
   const mounted = await orchestrator.create('mounted', { capability, sizeBytes: 32 * MIB });

@@ -36,7 +36,7 @@ export function volumeRecord(fields: Partial<VolumeRecord> = {}): VolumeRecord {
     sourceVolumeId: null,
     createdMutableParameters: {},
     mutableParameters: {},
-    fresh: true,
+    pristine: true,
     awaitsGrowth: false,
     createdNs: 1_700_000_000_123_456_789n,
     ...fields,
@@ -57,7 +57,7 @@ export function snapshotRecord(
     sizeBytes: volume.sizeBytes,
     state: 'ready',
     creationTimeNs: 1_700_000_000_987_654_321n,
-    fresh: false,
+    pristine: false,
     parameters: {},
     ...fields,
   };

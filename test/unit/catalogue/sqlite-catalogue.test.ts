@@ -211,14 +211,14 @@ test('stagings and publications are put, replaced, found and removed, and go wit
   assert.deepEqual(catalogue.stagings(volumeId), []);
 });
 
-test('a volume is fresh until it is marked as used, for ever after a reopening', () => {
+test('a volume is pristine until it is marked as initialized, also after reopening', () => {
   const volume = volumeRecord();
   catalogue.insertVolume(volume);
-  assert.equal(catalogue.volumeById(volume.volumeId)?.fresh, true);
+  assert.equal(catalogue.volumeById(volume.volumeId)?.pristine, true);
   catalogue.markVolumeInitialized(volume.volumeId);
   catalogue.close();
   catalogue = openCatalogueHere(file);
-  assert.equal(catalogue.volumeById(volume.volumeId)?.fresh, false);
+  assert.equal(catalogue.volumeById(volume.volumeId)?.pristine, false);
 });
 
 test('a volume awaits its growth until it has been grown, and an older catalogue knows of none', () => {

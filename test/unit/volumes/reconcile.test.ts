@@ -331,14 +331,14 @@ test('an unfinished object of a pool that is not configured any more is reported
   assert.equal((await catalogue.volumeById(record.volumeId))?.state, 'deleting');
 });
 
-test('volumes that were handed out before pools kept marks get theirs, fresh ones do not', async () => {
-  const used = await volume({ fresh: false });
-  const fresh = await volume({ fresh: true });
-  await catalogue.insertVolume(volumeRecord({ fresh: false, name: 'without a file' }));
+test('initialized volumes without a mark in their pool get one, pristine volumes do not', async () => {
+  const used = await volume({ pristine: false });
+  const pristine = await volume({ pristine: true });
+  await catalogue.insertVolume(volumeRecord({ pristine: false, name: 'without a file' }));
   assert.equal(await backend.isInitialized(used.volumeId), false);
   await reconcile({ catalogue, registry, retainedBases });
   assert.equal(await backend.isInitialized(used.volumeId), true);
-  assert.equal(await backend.isInitialized(fresh.volumeId), false);
+  assert.equal(await backend.isInitialized(pristine.volumeId), false);
 });
 
 test('a pool that fails while it is looked through keeps the others from nothing', async () => {

@@ -1,4 +1,4 @@
-/** Deleting snapshots with and without a base kept of them, over a pool in memory that keeps bases. */
+/** Deleting snapshots with and without retaining a base, on an in-memory pool that retains bases. */
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
 import type { SnapshotRecord, VolumeRecord } from '../../../src/catalogue/records.js';
@@ -24,27 +24,30 @@ async function open(limits: Partial<RetainedBaseLimits> = {}): Promise<Managers>
 
 let names = 0;
 
-async function cut({ snapshots }: Managers, volume: VolumeRecord): Promise<SnapshotRecord> {
+async function takeSnapshot(
+  { snapshots }: Managers,
+  volume: VolumeRecord,
+): Promise<SnapshotRecord> {
   names += 1;
   const { volumeId: sourceVolumeId } = volume;
-  return snapshots.create({ name: `cut ${names}`, sourceVolumeId, parameters: {} });
+  return snapshots.create({ name: `snapshot ${names}`, sourceVolumeId, parameters: {} });
 }
 
 const retainedIds = async ({ deps }: Managers): Promise<string[]> =>
   (await deps.catalogue.listRetainedBases('default'))
-    .filter(({ lost }) => lost === null)
+    .filter(({ invalidated }) => invalidated === null)
     .map(({ snapshotId }) => snapshotId);
 
-test('what was deleted is kept with its place in the order of cuts, its size and its times', async () => {
+test('a deleted snapshot is retained with its sequence, its size and its times', async () => {
   const its = await open();
   const volume = await its.volume();
-  const snapshot = await cut(its, volume);
+  const snapshot = await takeSnapshot(its, volume);
   await its.snapshots.delete(snapshot.snapshotId);
   await its.snapshots.delete(snapshot.snapshotId);
   assert.equal(await its.deps.catalogue.snapshotById(snapshot.snapshotId), null);
-  const kept = await its.deps.catalogue.retainedBaseById(snapshot.snapshotId);
-  assert.ok(kept !== null);
-  const { deletedNs, ...others } = kept;
+  const retained = await its.deps.catalogue.retainedBaseById(snapshot.snapshotId);
+  assert.ok(retained !== null);
+  const { deletedNs, ...others } = retained;
   assert.deepEqual(others, {
     snapshotId: snapshot.snapshotId,
     volumeId: volume.volumeId,
@@ -53,8 +56,8 @@ test('what was deleted is kept with its place in the order of cuts, its size and
     sizeBytes: snapshot.sizeBytes,
     creationTimeNs: snapshot.creationTimeNs,
     storedBytes: 0n,
-    lost: null,
-    awaited: true,
+    invalidated: null,
+    useful: true,
   });
   assert.ok(Math.abs(Number(deletedNs / 1_000_000n) - Date.now()) < 60_000);
   assert.deepEqual(its.log, []);
@@ -65,7 +68,7 @@ test('a kill between any two steps of a deletion ends with one base, by the next
     for (const at of ['retainBase', 'deleteSnapshot', 'removeSnapshot'] as const) {
       const its = await open();
       const volume = await its.volume();
-      const { snapshotId } = await cut(its, volume);
+      const { snapshotId } = await takeSnapshot(its, volume);
       const object = at === 'removeSnapshot' ? its.deps.catalogue : its.backend;
       const original = Reflect.get(object, at) as unknown;
       Reflect.set(object, at, async () => {
@@ -90,16 +93,16 @@ test('a kill between any two steps of a deletion ends with one base, by the next
   }
 });
 
-test('a snapshot that cannot be kept is deleted all the same, which is told and known later', async () => {
+test('a snapshot that cannot be retained is deleted all the same, and the reason is logged and recorded', async () => {
   const its = await open();
-  const { snapshotId } = await cut(its, await its.volume());
+  const { snapshotId } = await takeSnapshot(its, await its.volume());
   its.backend.retainBase = async () => {
     throw Object.assign(new Error('no space left'), { code: 'ENOSPC' });
   };
   await its.snapshots.delete(snapshotId);
   assert.equal(its.backend.storage.snapshots.size, 0);
   const record = await its.deps.catalogue.retainedBaseById(snapshotId);
-  assert.match(record?.lost?.reason ?? '', /could not be kept: no space left/);
+  assert.match(record?.invalidated?.reason ?? '', /could not be retained .*: no space left/);
   const [line] = its.log;
   assert.deepEqual(
     [its.log.length, line?.['level'], line?.['snapshotId']],
@@ -107,26 +110,30 @@ test('a snapshot that cannot be kept is deleted all the same, which is told and 
   );
 });
 
-test('with a count of 0 nothing is kept, and what was kept before goes', async () => {
+test('with a count of 0 nothing is retained, and existing bases are removed', async () => {
   const before = await open();
   const volume = await before.volume();
-  const first = await cut(before, volume);
+  const first = await takeSnapshot(before, volume);
   await before.snapshots.delete(first.snapshotId);
-  const second = await cut(before, volume);
+  const second = await takeSnapshot(before, volume);
   const { retainedBases } = testRetainedBases(before.deps.catalogue, { perVolume: 0 });
   await new SnapshotManager({ ...before.deps, retainedBases }).delete(second.snapshotId);
   assert.equal(before.backend.storage.bases.size, 0);
   assert.equal(await before.deps.catalogue.retainedBaseById(second.snapshotId), null);
-  const lost = (await before.deps.catalogue.retainedBaseById(first.snapshotId))?.lost;
+  const lost = (await before.deps.catalogue.retainedBaseById(first.snapshotId))?.invalidated;
   assert.match(lost?.reason ?? '', /BLOCKDELTA_RETAINED_BASES_COUNT/);
 });
 
 test('over the limit the oldest go, each with a line in the log, and the reason stays known', async () => {
   const its = await open({ perVolume: 2 });
   const volume = await its.volume();
-  const cuts = [await cut(its, volume), await cut(its, volume), await cut(its, volume)];
-  for (const { snapshotId } of cuts) await its.snapshots.delete(snapshotId);
-  const [oldest, ...newer] = cuts.map(({ snapshotId }) => snapshotId);
+  const snapshots = [
+    await takeSnapshot(its, volume),
+    await takeSnapshot(its, volume),
+    await takeSnapshot(its, volume),
+  ];
+  for (const { snapshotId } of snapshots) await its.snapshots.delete(snapshotId);
+  const [oldest, ...newer] = snapshots.map(({ snapshotId }) => snapshotId);
   assert.deepEqual(await retainedIds(its), newer);
   assert.deepEqual([...its.backend.storage.bases.keys()], newer);
   assert.deepEqual(
@@ -138,8 +145,8 @@ test('over the limit the oldest go, each with a line in the log, and the reason 
 test('a base that a stream reads is not dropped under it, but after it', async () => {
   const its = await open({ perVolume: 1 });
   const volume = await its.volume();
-  const first = await cut(its, volume);
-  const second = await cut(its, volume);
+  const first = await takeSnapshot(its, volume);
+  const second = await takeSnapshot(its, volume);
   await its.snapshots.delete(first.snapshotId);
   const release = its.deps.locks.acquire([shared(snapshotKey(first.snapshotId))]);
   await its.snapshots.delete(second.snapshotId);
@@ -154,9 +161,9 @@ test('the bases of a volume go when the volume and all later snapshots are gone,
   const its = await open();
   const volume = await its.volume();
   const [first, second, third] = [
-    await cut(its, volume),
-    await cut(its, volume),
-    await cut(its, volume),
+    await takeSnapshot(its, volume),
+    await takeSnapshot(its, volume),
+    await takeSnapshot(its, volume),
   ];
   await its.snapshots.delete(second.snapshotId);
   await its.snapshots.delete(first.snapshotId);
@@ -168,25 +175,25 @@ test('the bases of a volume go when the volume and all later snapshots are gone,
   assert.deepEqual(its.log, []);
 });
 
-test('what the pool lost is told once with its reason, and dropped there', async () => {
+test('a base that the pool has lost is logged once with its reason, and dropped there', async () => {
   const its = await open();
-  const { snapshotId, volumeId } = await cut(its, await its.volume());
+  const { snapshotId, volumeId } = await takeSnapshot(its, await its.volume());
   await its.snapshots.delete(snapshotId);
   its.backend.storage.lostBases.set(snapshotId, 'the pool was repaired');
   await reconcile(its.deps);
   await reconcile(its.deps);
   assert.deepEqual(await its.backend.retainedBases(), { usable: [], lost: [] });
   const record = await its.deps.catalogue.retainedBaseById(snapshotId);
-  assert.equal(record?.lost?.reason, 'the pool was repaired');
+  assert.equal(record?.invalidated?.reason, 'the pool was repaired');
   assert.equal(its.log.length, 1);
   const { level, reason, volumeId: of } = its.log[0] ?? {};
   assert.deepEqual([level, reason, of], ['warn', 'the pool was repaired', volumeId]);
 });
 
-test('a start drops what no record knows, and takes a missing base for lost', async () => {
+test('a start drops bases without a record, and invalidates records without a base', async () => {
   const its = await open();
   const volume = await its.volume();
-  const [unknown, missing] = [await cut(its, volume), await cut(its, volume)];
+  const [unknown, missing] = [await takeSnapshot(its, volume), await takeSnapshot(its, volume)];
   await its.backend.retainBase(unknown.snapshotId);
   await its.backend.deleteSnapshot(unknown.snapshotId);
   await its.deps.catalogue.removeSnapshot(unknown.snapshotId, null);
@@ -195,12 +202,12 @@ test('a start drops what no record knows, and takes a missing base for lost', as
   await its.backend.dropBase(missing.snapshotId);
   assert.deepEqual((await reconcile(its.deps)).differences, []);
   assert.deepEqual(await retainedIds(its), []);
-  assert.match(String(its.log.at(-1)?.['reason']), /does not hold any more/);
+  assert.match(String(its.log.at(-1)?.['reason']), /no longer holds/);
 });
 
 test('a pool that cannot look through its bases fails no deletion, and is told', async () => {
   const its = await open();
-  const { snapshotId } = await cut(its, await its.volume());
+  const { snapshotId } = await takeSnapshot(its, await its.volume());
   its.backend.retainedBases = async () => {
     throw new Error('the disk is away');
   };
@@ -210,11 +217,11 @@ test('a pool that cannot look through its bases fails no deletion, and is told',
   assert.match(report.differences[0] ?? '', /kept bases of pool 'default' is unfinished/);
 });
 
-test('a snapshot that was not cut to the end is deleted without a base', async () => {
+test('a snapshot whose creation was not completed is deleted without a base', async () => {
   const its = await open();
   const volume = await its.volume();
   const { reached, go } = holdUp(its.backend, 'createSnapshots');
-  const pending = cut(its, volume);
+  const pending = takeSnapshot(its, volume);
   await reached;
   const [half] = (await its.deps.catalogue.unfinished()).snapshots;
   assert.ok(half !== undefined);
@@ -226,7 +233,7 @@ test('a snapshot that was not cut to the end is deleted without a base', async (
   assert.equal(await its.deps.catalogue.retainedBaseById(half.snapshotId), null);
 });
 
-test('members of a group are kept like others when the group is deleted', async () => {
+test('members of a deleted group are retained as single snapshots are', async () => {
   const its = await open();
   const volumes = [await its.volume(), await its.volume()];
   const sourceVolumeIds = volumes.map(({ volumeId }) => volumeId);

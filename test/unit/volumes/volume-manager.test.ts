@@ -173,8 +173,8 @@ test('CV6, G13: a copy of a volume that is larger than its record has what the v
   assert.equal(restored.sizeBytes, 48n * MIB);
 });
 
-test('a copy of what the pool calls used is never fresh, whatever the record says', async () => {
-  const source = await managers.volume({ fresh: true });
+test('a copy of a volume that its pool calls initialized is never pristine, whatever the record says', async () => {
+  const source = await managers.volume({ pristine: true });
   const { volumeId } = source;
   const cut = (name: string) =>
     managers.snapshots.create({ name, sourceVolumeId: volumeId, parameters: {} });
@@ -188,7 +188,7 @@ test('a copy of what the pool calls used is never fresh, whatever the record say
       await volumes.create(request(`clone ${suffix}`, { sourceVolumeId: volumeId })),
       await volumes.create(request(`restored ${suffix}`, { sourceSnapshotId: snapshotId })),
     ];
-    return [snapshot, ...members, ...made].map(({ fresh }) => fresh);
+    return [snapshot, ...members, ...made].map(({ pristine }) => pristine);
   };
   assert.deepEqual(await copies('before'), [true, true, true, true]);
   await managers.backend.markInitialized(volumeId);

@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
-  isSnapshotId,
   isVolumeId,
   newGroupSnapshotId,
   newSnapshotId,
   newVolumeId,
   nodeKey,
 } from '../../../src/domain/identifiers.js';
+
+const SNAPSHOT_ID = /^snap-[0-9a-f]{12}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 test('a node key is 12 hex digits and depends on the node id alone', () => {
   assert.match(nodeKey('worker-1'), /^[0-9a-f]{12}$/);
@@ -24,11 +25,11 @@ test('handles carry the node key, fit loop labels and never repeat', () => {
     const volumeId = newVolumeId(key);
     const snapshotId = newSnapshotId(key);
     assert.ok(volumeId.startsWith(`vol-${key}-`) && snapshotId.startsWith(`snap-${key}-`));
-    assert.ok(isVolumeId(volumeId) && !isSnapshotId(volumeId));
-    assert.ok(isSnapshotId(snapshotId) && !isVolumeId(snapshotId));
+    assert.ok(isVolumeId(volumeId) && !SNAPSHOT_ID.test(volumeId));
+    assert.ok(SNAPSHOT_ID.test(snapshotId) && !isVolumeId(snapshotId));
     const groupId = newGroupSnapshotId(key);
     assert.ok(groupId.startsWith(`group-${key}-`));
-    assert.ok(!isVolumeId(groupId) && !isSnapshotId(groupId));
+    assert.ok(!isVolumeId(groupId) && !SNAPSHOT_ID.test(groupId));
     for (const id of [snapshotId, groupId]) assert.ok(Buffer.byteLength(id) <= 60);
     made.add(volumeId).add(snapshotId).add(groupId);
   }
