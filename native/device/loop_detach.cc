@@ -15,8 +15,9 @@
 namespace blockdelta {
 namespace {
 
-// Long enough for udev and the like to close what they look at.
-constexpr uint64_t kPatienceNs = 3'000'000'000;
+// For programs that read the device for a moment. Whoever has to wait longer calls again, so that
+// no thread is blocked meanwhile.
+constexpr uint64_t kPatienceNs = 200'000'000;
 constexpr unsigned kMaxPauseMs = 50;
 // One file on more devices than this is not our doing, and somebody keeps attaching it.
 constexpr int kMaxDevices = 64;

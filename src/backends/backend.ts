@@ -8,6 +8,7 @@
  * operation lock of the object for the length of the call. Sizes are bytes. Failures are CsiError
  * or SystemError.
  */
+import type { ReleaseWait } from '../host/device-release.js';
 import type { ScanSource } from '../native/addon.js';
 
 /** A volume as a block device of this node. */
@@ -148,8 +149,11 @@ export interface Backend {
 
   /** Makes the volume a block device. Attached the same way already: that device. */
   attach(volumeId: string, options: { readOnly: boolean }): Promise<Attachment>;
-  /** FAILED_PRECONDITION if somebody holds the device; not attached: done. */
-  detach(volumeId: string): Promise<void>;
+  /**
+   * Not attached: done. FAILED_PRECONDITION, with the holders' names, if others hold the device for longer
+   * than `wait` says, or than a few seconds.
+   */
+  detach(volumeId: string, wait?: ReleaseWait): Promise<void>;
   /** The kernel's answer; null if not attached. */
   findAttachment(volumeId: string): Promise<Attachment | null>;
 

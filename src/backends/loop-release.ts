@@ -1,12 +1,29 @@
-/** Detaching a file from its loop device, with the patience that mounts of others need. */
+/** Releasing the devices of volumes and pools, with a wait for whoever else holds them. */
 
-import { releaseDevice } from '../host/device-release.js';
+import { CsiError, errorCode, type SystemError } from '../base/errors.js';
+import { type ReleaseWait, releaseDevice } from '../host/device-release.js';
 import type { NativeRunner } from '../native/pool.js';
 
-/** EBUSY if somebody holds it. Not attached: done. */
-export function releaseLoop(native: NativeRunner, backingPath: string): Promise<void> {
+/** Detaches a file from its loop device; not attached: done. Fails as `releaseDevice` does. */
+export function releaseLoop(
+  native: NativeRunner,
+  backingPath: string,
+  wait?: ReleaseWait,
+): Promise<void> {
   return releaseDevice(
     () => native.run('loopDetach', { backingPath }),
     async () => (await native.run('loopFind', { backingPath })).device?.path ?? null,
+    wait,
+  );
+}
+
+/** What to answer if `thrown` says that others hold the device of a volume; null if it does not. */
+export function deviceInUse(volumeId: string, thrown: unknown): CsiError | null {
+  if (errorCode(thrown) !== 'EBUSY') return null;
+  const holders = (thrown as SystemError).message;
+  return CsiError.failedPrecondition(
+    `volume ${volumeId} is in use: ${holders}; unpublish and unstage the volume, end what else holds its ` +
+      'device, and try again',
+    { cause: thrown },
   );
 }

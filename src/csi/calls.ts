@@ -127,6 +127,7 @@ export class CallRegistry {
 export class Call implements StreamContext {
   readonly log: Logger;
   readonly peer: object;
+  readonly deadline: number;
   readonly #onFinish: () => void;
   readonly #request: DecodedRequest;
   readonly #controller = new AbortController();
@@ -143,11 +144,11 @@ export class Call implements StreamContext {
       method: `${rpc.service}.${rpc.name}`,
       ...idsOf(this.#request.message),
     });
-    const deadline = Number(grpcCall.getDeadline());
-    this.#deadlineTimer = this.#watchDeadline(deadline);
+    this.deadline = Number(grpcCall.getDeadline());
+    this.#deadlineTimer = this.#watchDeadline(this.deadline);
     grpcCall.once('cancelled', () => {
       this.abort(
-        Date.now() + DEADLINE_SLACK_MS >= deadline ? deadlineExceeded() : clientCancelled(),
+        Date.now() + DEADLINE_SLACK_MS >= this.deadline ? deadlineExceeded() : clientCancelled(),
       );
     });
     if (this.log.isLevelEnabled('debug')) {

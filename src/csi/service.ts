@@ -80,12 +80,14 @@ export type ResponseOf<R extends RpcName> =
 export interface CallContext {
   /** Adds fields to the one line that is logged when the call ends. Never secrets. */
   note(fields: Readonly<Record<string, string | number | bigint | boolean>>): void;
+  /** Aborted when nobody waits for the answer any more; its reason is a CsiError. */
+  readonly signal: AbortSignal;
+  /** When the caller stops waiting, in milliseconds since the epoch; Infinity if it set no deadline. */
+  readonly deadline: number;
 }
 
 /** One stream in progress. */
 export interface StreamContext extends CallContext {
-  /** Aborted when nobody waits for the stream any more; its reason is a CsiError. */
-  readonly signal: AbortSignal;
   /** Who calls: the same object for all calls of one connection. */
   readonly peer: object;
 }

@@ -47,6 +47,11 @@ export async function readMountInfo(): Promise<MountEntry[]> {
   return withBlockDevices(parseMountInfo(text));
 }
 
+/** The same in the mount namespace of another process, by one reading. Rejects if the process has ended. */
+export async function mountInfoOfProcess(pid: string): Promise<MountEntry[]> {
+  return withBlockDevices(parseMountInfo(await readFile(`/proc/${pid}/mountinfo`, 'utf8')));
+}
+
 /**
  * btrfs has a made-up st_dev; its block device is known by the source, which for btrfs the kernel
  * itself fills in. Where that is no block device here, none is known.

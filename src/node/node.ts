@@ -49,7 +49,7 @@ export function createNodeService(deps: NodeDependencies): Service<'Node'> {
     name: 'Node',
     unary: {
       NodeStageVolume: (request, context) => stage(deps, request, context),
-      NodeUnstageVolume: (request) => unstage(deps, request),
+      NodeUnstageVolume: (request, context) => unstage(deps, request, context),
       NodePublishVolume: (request) => publish(deps, request),
       NodeUnpublishVolume: (request) => unpublish(deps, request),
       NodeGetVolumeStats: (request) => stats(deps, request),
@@ -88,6 +88,7 @@ async function stage(
 async function unstage(
   deps: NodeDependencies,
   request: RequestOf<'NodeUnstageVolume'>,
+  context: CallContext,
 ): Promise<ResponseOf<'NodeUnstageVolume'>> {
   requireFields(request, 'volume_id', 'staging_target_path');
   const volumeId = requireString(request.volume_id, 'volume_id');
@@ -97,7 +98,7 @@ async function unstage(
     const stagingPath = pathToClear(volume, volumeId, path, 'staging_target_path');
     const place = await stagingPlace(deps, volumeId, stagingPath);
     if (volume === null) await unstageUnknown(deps, volumeId, place);
-    else await unstageVolume(deps, volume, place);
+    else await unstageVolume(deps, volume, place, context);
   });
   return {};
 }

@@ -8,6 +8,8 @@
  */
 import { CsiError } from '../base/errors.js';
 import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
+import type { CallContext } from '../csi/service.js';
+import type { ReleaseWait } from '../host/device-release.js';
 import { removeTarget, unmountLayers } from '../host/layers.js';
 import { isMountPoint, topMount } from '../host/mounter.js';
 import { type MountEntry, mountsAt, readMountInfo } from '../host/mountinfo.js';
@@ -30,11 +32,20 @@ import { resetDevice } from './volume-settings.js';
 
 type Native = Pick<NodeDependencies, 'native'>;
 
-/** Undoes what staging did. Not staged there: done. FAILED_PRECONDITION while published from there, or busy. */
+/** For the answer to reach the caller before it gives up. */
+const ANSWER_TIME_MS = 1000;
+/** For a caller that sets no deadline. */
+const DEFAULT_RELEASE_MS = 60_000;
+
+/**
+ * Undoes what staging did. Not staged there: done. FAILED_PRECONDITION while published from there, and if
+ * others hold the device until shortly before the call's deadline.
+ */
 export async function unstageVolume(
   deps: NodeDependencies,
   volume: VolumeRecord,
   place: Place<StagingRecord>,
+  context: CallContext,
 ): Promise<void> {
   const view = await viewForRelease(deps, volume);
   const published = (await livePublications(deps, view)).find(
@@ -45,7 +56,13 @@ export async function unstageVolume(
       `volume ${volume.volumeId} is still published at ${published.targetPath}; unpublish it before unstaging`,
     );
   }
-  await releaseStaging(deps, volume, place);
+  await releaseStaging(deps, volume, place, context);
+}
+
+function releaseWait({ deadline, signal }: CallContext): ReleaseWait {
+  if (!Number.isFinite(deadline)) return { timeoutMs: DEFAULT_RELEASE_MS, signal };
+  const leftMs = Math.max(deadline - Date.now(), 0);
+  return { timeoutMs: leftMs - Math.min(ANSWER_TIME_MS, leftMs / 4), signal };
 }
 
 /** Clears the staging directory of a volume that the catalogue does not know. */
@@ -58,18 +75,22 @@ export async function unstageUnknown(
   if (await releaseDirectory(deps, place, belongs)) await releaseDevice(deps, place, belongs);
 }
 
-/** Unmounts and detaches, without asking for publications. The record goes last. */
+/**
+ * Unmounts and detaches, without asking for publications. The record goes last. Waits for the device until
+ * shortly before the deadline of `context`, or a few seconds without one.
+ */
 export async function releaseStaging(
   deps: NodeDependencies,
   volume: VolumeRecord,
   place: Place<StagingRecord>,
+  context?: CallContext,
 ): Promise<void> {
   const before = await viewForRelease(deps, volume);
   const belongs = belongsTo(volume.volumeId, before.node);
   if (await releaseDirectory(deps, place, belongs)) await clearStagedDevice(deps, before, place);
   const view = await viewForRelease(deps, volume);
   if (view.poolFailure !== null) throw view.poolFailure;
-  if (await isFree(deps, view, place.path)) await detach(deps, view);
+  if (await isFree(deps, view, place.path)) await detach(deps, view, context);
   await deps.catalogue.removeStaging(volume.volumeId, place.path);
 }
 
@@ -149,11 +170,16 @@ async function isFree(
 }
 
 /** The number of a loop device goes to somebody else next: it must be neither read-only nor set in our way. */
-async function detach(deps: NodeDependencies, view: VolumeView): Promise<void> {
+async function detach(
+  deps: NodeDependencies,
+  view: VolumeView,
+  context?: CallContext,
+): Promise<void> {
   if (view.attachment !== null) {
     const { devicePath } = view.attachment;
     await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });
     await resetDevice(deps, devicePath);
   }
-  await deps.backendOf(view.volume.pool).detach(view.volume.volumeId);
+  const wait = context === undefined ? undefined : releaseWait(context);
+  await deps.backendOf(view.volume.pool).detach(view.volume.volumeId, wait);
 }

@@ -12,6 +12,7 @@ import {
   type NodeFixture,
   useNode,
 } from '../integration/node-fixture.js';
+import { callContext } from '../support/call-context.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { mountOf } from '../support/records.js';
 import { test as rootTest } from '../support/running-plugin.js';
@@ -57,7 +58,7 @@ rootTest('an ext4 staged below a directory shared twice is grown unmounted too',
   const source = attachment.devicePath;
   const capability = mountOf('ext4');
   assert.ok(capability.accessType === 'mount');
-  const context = { note: (fields: object) => assert.fail(JSON.stringify(fields)) };
+  const context = callContext({ note: (fields) => assert.fail(JSON.stringify(fields)) });
   // A kernel that grows this ext4 only while it is not mounted.
   const native: NativeRunner = {
     run: (name, request) =>

@@ -384,9 +384,11 @@ rootTest(
     });
     try {
       await once(holder.stdout, 'data');
-      await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /held open/);
+      const soon = { deadline: Date.now() + 1000 };
+      const who = new RegExp(`${device} is open in process ${holder.pid} \\(sh\\)`);
+      await rejectsWith(node.unstage(volume, {}, soon), 'FAILED_PRECONDITION', who);
       const answer = node.stage(volume, mountCapability('ext4'));
-      await rejectsWith(answer, 'FAILED_PRECONDITION', /held open/);
+      await rejectsWith(answer, 'FAILED_PRECONDITION', who);
     } finally {
       holder.stdin.end('\n');
       await once(holder, 'close');

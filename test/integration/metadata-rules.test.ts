@@ -11,6 +11,7 @@ import { createSnapshotMetadataService } from '../../src/metadata/snapshot-metad
 import { ScanThreads } from '../../src/native/scan-threads.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
 import { MemoryBackend } from '../backend/memory-backend.js';
+import { callContext } from '../support/call-context.js';
 import { blockCapability, type Message } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { assertSound } from '../support/metadata-check.js';
@@ -193,7 +194,7 @@ test('SM12: a snapshot that was not cut to the end is FAILED_PRECONDITION', asyn
   const call = service.streams.GetMetadataAllocated;
   const writer = { send: () => assert.fail('nothing is sent') };
   const request = received('GetMetadataAllocated', { snapshot_id: half.snapshotId });
-  const context = { note: () => undefined, ...patientTurn() };
+  const context = { ...callContext(), ...patientTurn() };
   await rejectsWith(
     (async () => call?.(request, context, writer))(),
     'FAILED_PRECONDITION',

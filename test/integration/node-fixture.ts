@@ -18,6 +18,7 @@ import { NativePool } from '../../src/native/pool.js';
 import type { NodeConfig, NodeDependencies } from '../../src/node/dependencies.js';
 import { createNodeService } from '../../src/node/node.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
+import { callContext } from '../support/call-context.js';
 import { received } from '../support/received-request.js';
 import { MIB, volumeRecord } from '../support/records.js';
 import {
@@ -144,11 +145,19 @@ export class NodeFixture {
     await this.native.close();
   }
 
-  async call(rpc: NodeRpc, request: Message): Promise<Record<string, unknown>> {
+  async call(
+    rpc: NodeRpc,
+    request: Message,
+    context: Partial<CallContext> = {},
+  ): Promise<Record<string, unknown>> {
     const handler: AnyUnaryHandler | undefined = this.#service.unary[rpc];
     if (handler === undefined) throw new Error(`${rpc} is not served`);
-    const context: CallContext = { note: (fields) => this.notes.push(fields) };
-    return (await handler(received(rpc, request) as never, context)) as Record<string, unknown>;
+    const note = (fields: object): unknown => this.notes.push(fields);
+    const answer = await handler(
+      received(rpc, request) as never,
+      callContext({ note, ...context }),
+    );
+    return answer as Record<string, unknown>;
   }
 
   async makeVolume(fields: Partial<VolumeRecord> = {}): Promise<VolumeRecord> {
@@ -182,12 +191,17 @@ export class NodeFixture {
     });
   }
 
-  unstage(volume: VolumeRecord, fields: Message = {}): Promise<Message> {
-    return this.call('NodeUnstageVolume', {
+  unstage(
+    volume: VolumeRecord,
+    fields: Message = {},
+    context: Partial<CallContext> = {},
+  ): Promise<Message> {
+    const request = {
       volume_id: volume.volumeId,
       staging_target_path: this.workspace.path('staging', volume.volumeId),
       ...fields,
-    });
+    };
+    return this.call('NodeUnstageVolume', request, context);
   }
 
   publish(volume: VolumeRecord, capability: Message, fields: Message = {}): Promise<Message> {

@@ -11,6 +11,7 @@ import { mount } from '../../src/host/mounter.js';
 import type { NodeDependencies } from '../../src/node/dependencies.js';
 import { growMounted } from '../../src/node/growth.js';
 import { createNodeService } from '../../src/node/node.js';
+import { callContext } from '../support/call-context.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { received } from '../support/received-request.js';
 import { MIB, mountOf } from '../support/records.js';
@@ -81,7 +82,7 @@ async function stageWithoutRoom(volume: VolumeRecord, type: FileSystem): Promise
   const service = createNodeService(refusing('ENOSPC'));
   const stage = async (): Promise<void> => {
     try {
-      await service.unary.NodeStageVolume?.(request, { note: () => undefined });
+      await service.unary.NodeStageVolume?.(request, callContext());
     } catch (thrown) {
       throw CsiError.from(thrown);
     }
@@ -170,7 +171,10 @@ rootTest(
         volume_capability: mountCapability('xfs'),
       });
       const service = createNodeService(refusing(code));
-      await service.unary.NodeStageVolume?.(request, { note: (fields) => notes.push(fields) });
+      await service.unary.NodeStageVolume?.(
+        request,
+        callContext({ note: (fields) => notes.push(fields) }),
+      );
       assert.match(JSON.stringify(notes), /growthFailure.*as a stub says/);
     }
     await node.unstage(volume);
@@ -186,7 +190,7 @@ rootTest('an ext4 that the kernel grows only unmounted is unmounted for that', a
   const mountIt = (): Promise<void> =>
     mount({ source, target: directory, fsType: 'ext4', options: ['rw'] });
   await mountIt();
-  const context = { note: (fields: object) => node.notes.push(fields) };
+  const context = callContext({ note: (fields) => node.notes.push(fields) });
   const capability = mountOf('ext4');
   assert.ok(capability.accessType === 'mount');
   const staging = { volume, attachment, capability, directory, context };

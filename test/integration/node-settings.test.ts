@@ -12,6 +12,7 @@ import { majorOf, minorOf } from '../../src/host/mountinfo.js';
 import type { NodeDependencies } from '../../src/node/dependencies.js';
 import { createNodeService } from '../../src/node/node.js';
 import { applyVolumeSettings } from '../../src/node/volume-settings.js';
+import { callContext } from '../support/call-context.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { received } from '../support/received-request.js';
 import { test as rootTest } from '../support/running-plugin.js';
@@ -116,7 +117,7 @@ rootTest('a setting that cannot be had fails the stage and leaves nothing behind
       staging_target_path: node.stagingPath(volume.volumeId),
       volume_capability: blockCapability(),
     }),
-    { note: () => undefined },
+    callContext(),
   );
   await rejectsWith(Promise.resolve(staged), 'FAILED_PRECONDITION', /loopDirectIo false cannot be/);
   assert.deepEqual(node.held(), NOTHING);

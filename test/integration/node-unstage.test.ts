@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, lstatSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { CsiError } from '../../src/base/errors.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { copyMountNamespace } from '../support/mount-namespace.js';
 import { test as rootTest } from '../support/running-plugin.js';
@@ -72,13 +73,36 @@ rootTest('NU4: a volume that is published is not unstaged', async () => {
   assert.deepEqual(node.held(), NOTHING);
 });
 
-rootTest('NU4: a copy of the mount namespace delays unstaging, and does not fail it', async () => {
+rootTest('NU4: unstaging waits for a copy of the mount namespace until its deadline', async () => {
   const volume = await node.makeVolume();
   await node.stage(volume, mountCapability());
   const copy = await copyMountNamespace();
-  const unstaged = node.unstage(volume);
-  setTimeout(() => copy.kill('SIGKILL'), 300);
+  const unstaged = node.unstage(volume, {}, { deadline: Date.now() + 60_000 });
+  setTimeout(() => copy.kill('SIGKILL'), 4000);
   await unstaged;
+  assert.deepEqual(node.held(), NOTHING);
+});
+
+rootTest('NU4: unstaging stops waiting for a held device when the caller cancels', async () => {
+  const volume = await node.makeVolume();
+  await node.stage(volume, mountCapability());
+  const copy = await copyMountNamespace();
+  try {
+    const cancelled = new AbortController();
+    const reason = CsiError.cancelled('the caller went away');
+    setTimeout(() => cancelled.abort(reason), 200);
+    const begun = performance.now();
+    await rejectsWith(
+      node.unstage(volume, {}, { signal: cancelled.signal }),
+      'CANCELLED',
+      /went away/,
+    );
+    assert.ok(performance.now() - begun < 10_000);
+  } finally {
+    copy.kill('SIGKILL');
+    await once(copy, 'close');
+  }
+  await node.unstage(volume);
   assert.deepEqual(node.held(), NOTHING);
 });
 
@@ -87,7 +111,11 @@ rootTest('what a copy of the mount namespace still has mounted is staged again',
   await node.stage(volume, mountCapability('xfs'));
   const copy = await copyMountNamespace();
   try {
-    await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /held open/);
+    const who = new RegExp(
+      `mounted at ${node.stagingPath(volume.volumeId)} in the mount namespace of process ${copy.pid} `,
+    );
+    const soon = { deadline: Date.now() + 1000 };
+    await rejectsWith(node.unstage(volume, {}, soon), 'FAILED_PRECONDITION', who);
     await node.stage(volume, mountCapability('xfs'));
   } finally {
     copy.kill('SIGKILL');

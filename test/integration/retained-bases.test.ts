@@ -6,6 +6,7 @@ import type { AnyStreamHandler, MessageWriter } from '../../src/csi/service.js';
 import { createSnapshotMetadataService } from '../../src/metadata/snapshot-metadata.js';
 import { NativePool } from '../../src/native/pool.js';
 import { ScanThreads } from '../../src/native/scan-threads.js';
+import { callContext } from '../support/call-context.js';
 import type { Range } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { received } from '../support/received-request.js';
@@ -44,7 +45,7 @@ async function call(
   const ranges: Range[] = [];
   const handler: AnyStreamHandler | undefined = service.streams[rpc];
   assert.ok(handler !== undefined);
-  const context = { note: () => undefined, ...patientTurn() };
+  const context = { ...callContext(), ...patientTurn() };
   await handler(received(rpc, request) as never, context, {
     send: async (chunk) => {
       ranges.push(...decodeFrames(chunk).flatMap((message) => message.ranges));

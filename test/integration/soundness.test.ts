@@ -53,9 +53,12 @@ before(async () => {
 
 after(async () => {
   if (skipUnlessRoot !== false) return;
-  for (const writer of writers) writer.close();
-  await plugin?.stop();
-  workspace.dispose();
+  try {
+    for (const writer of writers) writer.close();
+    await plugin?.stop();
+  } finally {
+    workspace.dispose();
+  }
 });
 
 const poolOf = (kind: PoolKind): string => pools.get(kind) ?? '';

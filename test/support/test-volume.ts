@@ -2,6 +2,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { blockCapability, type CsiClient, type Message, mountCapability } from './csi-client.js';
+import { unstaged } from './orchestrator.js';
 import { SnapshotImage } from './snapshot-image.js';
 import type { Workspace } from './workspace.js';
 
@@ -83,10 +84,8 @@ export class TestVolume {
       volume_id: this.id,
       target_path: this.targetPath,
     });
-    await this.client.node.NodeUnstageVolume({
-      volume_id: this.id,
-      staging_target_path: this.stagingPath,
-    });
+    const request = { volume_id: this.id, staging_target_path: this.stagingPath };
+    await unstaged(() => this.client.node.NodeUnstageVolume(request));
   }
 
   async delete(): Promise<void> {

@@ -14,6 +14,9 @@ import { detachLoop } from './loops.js';
 export const skipUnlessRoot: string | false =
   process.getuid?.() === 0 ? false : 'needs root for loop devices and mounts';
 
+/** How long devices may stay in use by others after a test. */
+const RELEASE_TIMEOUT_MS = 60_000;
+
 export class Workspace {
   readonly directory: string;
 
@@ -25,9 +28,13 @@ export class Workspace {
     return join(this.directory, ...names);
   }
 
-  /** Unmounts, detaches and removes everything below the directory. Throws if something stays. */
+  /**
+   * Unmounts, detaches and removes everything below the directory. Waits for devices that others hold, such
+   * as a copy of this mount namespace. Throws if something stays.
+   */
   dispose(): void {
-    for (let round = 0; round < 20; round += 1) {
+    const deadline = Date.now() + RELEASE_TIMEOUT_MS;
+    for (let round = 0; Date.now() < deadline; round += 1) {
       const mounts = mountsBelow(this.directory);
       const loops = loopsBelow(this.directory);
       if (mounts.length === 0 && loops.length === 0) break;

@@ -7,6 +7,7 @@
  */
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { ReleaseWait } from '../../host/device-release.js';
 import type { ScanSource } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type {
@@ -143,8 +144,8 @@ export class ReflinkBackend implements Backend {
     return this.#volumes.attach(volumeId, options.readOnly);
   }
 
-  detach(volumeId: string): Promise<void> {
-    return this.#volumes.detach(volumeId);
+  detach(volumeId: string, wait?: ReleaseWait): Promise<void> {
+    return this.#volumes.detach(volumeId, wait);
   }
 
   findAttachment(volumeId: string): Promise<Attachment | null> {

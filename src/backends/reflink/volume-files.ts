@@ -7,11 +7,12 @@
  */
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { CsiError, errorCode, SystemError } from '../../base/errors.js';
+import type { ReleaseWait } from '../../host/device-release.js';
 import { mountsAt, mountsOfDevice, readMountInfo } from '../../host/mountinfo.js';
 import type { FileState, LoopDevice } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { Attachment, StorageCondition } from '../backend.js';
-import { releaseLoop } from '../loop-release.js';
+import { deviceInUse, releaseLoop } from '../loop-release.js';
 import { assertWrites, explainFailedWrite, type PoolRoom } from './freeze-failures.js';
 import type { HeldDirectories } from './held-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
@@ -123,8 +124,8 @@ export class VolumeFiles {
     }
   }
 
-  async detach(volumeId: string): Promise<void> {
-    await this.directory.use((held) => this.#detach(held, volumeId));
+  async detach(volumeId: string, wait?: ReleaseWait): Promise<void> {
+    await this.directory.use((held) => this.#detach(held, volumeId, wait));
   }
 
   async findAttachment(volumeId: string): Promise<Attachment | null> {
@@ -215,16 +216,12 @@ export class VolumeFiles {
     return (await this.native.run('loopFind', { backingPath })).device;
   }
 
-  async #detach(held: HeldDirectories, volumeId: string): Promise<void> {
+  async #detach(held: HeldDirectories, volumeId: string, wait?: ReleaseWait): Promise<void> {
     await this.#state(held, volumeId);
     try {
-      await releaseLoop(this.native, held.layout.volume(volumeId));
+      await releaseLoop(this.native, held.layout.volume(volumeId), wait);
     } catch (thrown) {
-      if (errorCode(thrown) !== 'EBUSY') throw thrown;
-      throw CsiError.failedPrecondition(
-        `volume ${volumeId} is in use: its loop device is mounted or held open; unpublish and unstage it first`,
-        { cause: thrown },
-      );
+      throw deviceInUse(volumeId, thrown) ?? thrown;
     }
   }
 

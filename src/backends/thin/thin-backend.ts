@@ -13,6 +13,7 @@ import { join } from 'node:path';
 import { CsiError, errorCode } from '../../base/errors.js';
 import { SingleFlight } from '../../base/single-flight.js';
 import { withTimeout } from '../../base/timeout.js';
+import type { ReleaseWait } from '../../host/device-release.js';
 import type { ScanSource } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type {
@@ -183,8 +184,8 @@ export class ThinBackend implements Backend {
     return attachments.attach(await volumes.record(volumeId), readOnly);
   }
 
-  async detach(volumeId: string): Promise<void> {
-    return this.#open.attachments.detach(volumeId);
+  async detach(volumeId: string, wait?: ReleaseWait): Promise<void> {
+    return this.#open.attachments.detach(volumeId, wait);
   }
 
   async findAttachment(volumeId: string): Promise<Attachment | null> {

@@ -6,10 +6,11 @@
  */
 import { CsiError, errorCode } from '../../base/errors.js';
 import type { SerialQueue } from '../../base/serial-queue.js';
-import { releaseDevice } from '../../host/device-release.js';
+import { type ReleaseWait, releaseDevice } from '../../host/device-release.js';
 import type { DmDevice } from '../../native/dm-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { Attachment } from '../backend.js';
+import { deviceInUse } from '../loop-release.js';
 import type { DeviceRecord } from './ledger/ledger.js';
 import type { AsyncLedger } from './ledger/ledger-client.js';
 import { lostVolume } from './lost-objects.js';
@@ -82,9 +83,9 @@ export class VolumeDevices {
     return device;
   }
 
-  /** FAILED_PRECONDITION if somebody holds the device. */
-  async detach(volumeId: string): Promise<void> {
-    await this.#release(volumeId);
+  /** As the contract of a backend says. */
+  async detach(volumeId: string, wait?: ReleaseWait): Promise<void> {
+    await this.#release(volumeId, wait);
     const record = await this.ledger.device(volumeId);
     if (record === null || !record.open) return;
     // What was written is safe from here on; a pool that cannot say so leaves the volume as it is.
@@ -113,20 +114,17 @@ export class VolumeDevices {
     );
   }
 
-  async #release(volumeId: string): Promise<void> {
+  async #release(volumeId: string, wait?: ReleaseWait): Promise<void> {
     const name = this.pool.names.volume(volumeId);
     await this.find(volumeId);
     try {
       await releaseDevice(
         () => this.native.run('dmRemove', { name, deferred: false }),
         async () => (await this.find(volumeId))?.path ?? null,
+        wait,
       );
     } catch (thrown) {
-      if (errorCode(thrown) !== 'EBUSY') throw thrown;
-      throw CsiError.failedPrecondition(
-        `volume ${volumeId} is in use: its device is mounted or held open; unpublish and unstage it first`,
-        { cause: thrown },
-      );
+      throw deviceInUse(volumeId, thrown) ?? thrown;
     }
   }
 

@@ -1,0 +1,91 @@
+/**
+ * Which processes hold a block device, in words for an error message.
+ *
+ * Reads /proc and /sys, which show the plugin only the processes of its own PID namespace: a holder
+ * outside of it stays unnamed. Process names and paths come from whoever runs there and are cleaned
+ * before they are shown. Knows nothing of volumes and pools.
+ */
+import { readdir, readFile, readlink, stat } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { majorOf, minorOf, mountInfoOfProcess, mountsOfDevice } from './mountinfo.js';
+
+/** How many holders a message names. */
+const MAX_NAMED = 3;
+const MAX_PATH_LENGTH = 256;
+
+/**
+ * The device and who holds it: "/dev/loop7 is mounted at /x in the mount namespace of process 12 (sh)".
+ * Processes that end meanwhile are left out. Never rejects.
+ */
+export async function describeHolders(devicePath: string): Promise<string> {
+  const holders = await findHolders(devicePath).catch(() => []);
+  if (holders.length > 0) return `${devicePath} is ${holders.slice(0, MAX_NAMED).join(' and ')}`;
+  return `${devicePath} is mounted or held open by a process that the plugin does not see (on the host, fuser -m names it)`;
+}
+
+async function findHolders(devicePath: string): Promise<string[]> {
+  const { rdev } = await stat(devicePath);
+  return [
+    ...(await devicesAbove(rdev)),
+    ...(await mountsElsewhere(rdev)),
+    ...(await openDescriptors(devicePath, rdev)),
+  ];
+}
+
+/** Device-mapper and other stacked devices. */
+async function devicesAbove(rdev: number): Promise<string[]> {
+  const directory = `/sys/dev/block/${majorOf(rdev)}:${minorOf(rdev)}/holders`;
+  const names = await readdir(directory).catch(() => []);
+  return names.map((name) => `part of the device ${name}`);
+}
+
+/** One mount for each mount namespace that has the device mounted. */
+async function mountsElsewhere(rdev: number): Promise<string[]> {
+  const own = await readlink('/proc/self/ns/mnt');
+  const seen = new Set<string>();
+  const found: string[] = [];
+  for (const pid of await processes()) {
+    const namespace = await readlink(`/proc/${pid}/ns/mnt`).catch(() => null);
+    if (namespace === null || seen.has(namespace)) continue;
+    seen.add(namespace);
+    const [entry] = mountsOfDevice(await mountInfoOfProcess(pid).catch(() => []), rdev);
+    if (entry === undefined) continue;
+    const at = `mounted at ${shown(entry.mountPoint)}`;
+    found.push(namespace === own ? at : `${at} in the mount namespace of ${await nameOf(pid)}`);
+  }
+  return found;
+}
+
+async function openDescriptors(devicePath: string, rdev: number): Promise<string[]> {
+  const found: string[] = [];
+  for (const pid of await processes()) {
+    const directory = `/proc/${pid}/fd`;
+    for (const descriptor of await readdir(directory).catch(() => [])) {
+      if (!(await leadsTo(`${directory}/${descriptor}`, devicePath, rdev))) continue;
+      found.push(`open in ${await nameOf(pid)}`);
+      break;
+    }
+  }
+  return found;
+}
+
+/** Only what looks like a device node is opened up by stat, which may hang on a file of a dead server. */
+async function leadsTo(link: string, devicePath: string, rdev: number): Promise<boolean> {
+  const target = await readlink(link).catch(() => '');
+  if (!target.startsWith('/dev/') && basename(target) !== basename(devicePath)) return false;
+  const state = await stat(link).catch(() => null);
+  return state?.isBlockDevice() === true && state.rdev === rdev;
+}
+
+async function processes(): Promise<string[]> {
+  return (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
+}
+
+async function nameOf(pid: string): Promise<string> {
+  const name = await readFile(`/proc/${pid}/comm`, 'utf8').catch(() => '');
+  return `process ${pid} (${shown(name.trim())})`;
+}
+
+/** A process can give itself any name, and a path may hold any character. */
+const shown = (text: string): string =>
+  text.slice(0, MAX_PATH_LENGTH).replace(/[^\x20-\x7e]/g, '?');

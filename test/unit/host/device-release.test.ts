@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { CsiError, SystemError } from '../../../src/base/errors.js';
+import { releaseDevice } from '../../../src/host/device-release.js';
+import { rejectsWith } from '../../support/expect-status.js';
+
+const busy = (): Promise<never> =>
+  Promise.reject(new SystemError('EBUSY', 'ioctl', '/dev/loop-of-a-test', 'busy'));
+const gone = async (): Promise<null> => null;
+
+/** Fails with EBUSY so many times, then succeeds. */
+function busyFor(times: number): { release: () => Promise<void>; calls: () => number } {
+  let calls = 0;
+  const release = async (): Promise<void> => {
+    calls += 1;
+    if (calls <= times) await busy();
+  };
+  return { release, calls: () => calls };
+}
+
+test('a device that is busy is released when it is free', async () => {
+  const { release, calls } = busyFor(3);
+  await releaseDevice(release, gone, { timeoutMs: 10_000 });
+  assert.equal(calls(), 4);
+});
+
+test('a device that stays busy is reported at the end of the wait', async () => {
+  const begun = performance.now();
+  const waiting = releaseDevice(busy, gone, { timeoutMs: 120 });
+  await assert.rejects(waiting, { code: 'EBUSY' });
+  assert.ok(performance.now() - begun >= 120);
+});
+
+test('the wait for a device ends when the call is cancelled, with the reason', async () => {
+  const cancelled = new AbortController();
+  setTimeout(() => cancelled.abort(CsiError.cancelled('the caller went away')), 20);
+  const wait = { timeoutMs: 60_000, signal: cancelled.signal };
+  await rejectsWith(releaseDevice(busy, gone, wait), 'CANCELLED', /went away/);
+});
+
+test('any other failure ends the wait at once', async () => {
+  const failure = new SystemError('EIO', 'ioctl', '/dev/loop-of-a-test', 'broken');
+  const release = (): Promise<never> => Promise.reject(failure);
+  await assert.rejects(releaseDevice(release, gone, { timeoutMs: 60_000 }), failure);
+});
