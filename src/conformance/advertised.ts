@@ -1,4 +1,4 @@
-/** What the driver says it can do, asked once at the start; and why a check has to be skipped. */
+/** The driver's capabilities, read once at the start, and the reason why a check is skipped. */
 import { ConformanceFailure, type Need } from './check.js';
 import { type Driver, describeRefusal, type Message } from './driver.js';
 import type { AccessType, StringMap } from './options.js';
@@ -32,8 +32,8 @@ export class Advertised {
     readonly nodeInfo: NodeInfo | null,
   ) {}
 
-  /** @throws ConformanceFailure if an RPC that has to be there fails */
-  static async ask(driver: Driver): Promise<Advertised> {
+  /** @throws ConformanceFailure if an RPC that every driver must serve fails */
+  static async read(driver: Driver): Promise<Advertised> {
     const { capabilities } = await driver.call('GetPluginCapabilities', {});
     const plugin = typesOf(capabilities, 'service');
     const controller = plugin.has('CONTROLLER_SERVICE')
@@ -89,7 +89,7 @@ function typesOf(capabilities: unknown, kind: string): Set<string> {
 
 async function nodeCapabilities(driver: Driver): Promise<Set<string> | null> {
   const { response, refusal } = await driver.settle('NodeGetCapabilities', {});
-  // Whatever the code: a driver whose node part is elsewhere is still worth testing.
+  // Any error counts as "no Node service": a driver whose node part runs elsewhere can still be tested.
   return refusal === null ? typesOf(response['capabilities'], 'rpc') : null;
 }
 

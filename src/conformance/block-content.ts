@@ -1,6 +1,6 @@
 /**
- * What a published raw block volume holds: written by the suite at random, durable, and remembered
- * byte by byte. The driver's own files are never looked at.
+ * The content of a published raw block volume: the suite writes to it at random and durably, and keeps a
+ * model of every byte. It never reads the driver's own files.
  */
 import { execFile } from 'node:child_process';
 import { type FileHandle, open } from 'node:fs/promises';
@@ -22,7 +22,7 @@ const OPERATIONS: readonly Operation[] = [
 ];
 const LENGTHS = [512, 4096, 4096, 4096, 8192, 20480, 65536] as const;
 const ALIGNMENT_BYTES = 4096;
-/** Each is a process. */
+/** Each one starts a process. */
 const DISCARDS_PER_ROUND = 2;
 const DISCARD_BYTES = 128 * 1024;
 const EDGE_BYTES = 512;
@@ -33,14 +33,14 @@ const ENVIRONMENT = { ...process.env, PATH: `${process.env['PATH']}:/usr/sbin:/s
 const run = promisify(execFile);
 
 export class BlockContent {
-  /** As the chunks were before they were touched first. */
+  /** The chunks as they were before the first write to them. */
   readonly #initial = new Map<number, Buffer>();
   readonly #chunks = new Map<number, Buffer>();
-  /** Chunks that an image refers to: to be copied before they change. */
+  /** Chunks that an image refers to; they are copied before they change. */
   readonly #frozen = new Set<number>();
   #sizeBytes: number;
 
-  /** `source`: what the volume was made from; its bytes are what it holds at first. */
+  /** `source`: the image the volume was created from, which is its initial content. */
   constructor(
     sizeBytes: number,
     private readonly source: Image | null = null,
@@ -53,12 +53,12 @@ export class BlockContent {
     }
   }
 
-  /** After the volume was expanded. */
+  /** Set after the volume was expanded. */
   set sizeBytes(size: number) {
     this.#sizeBytes = size;
   }
 
-  /** What the volume holds now. Later changes do not change the image. */
+  /** The current content. Later writes do not change the image. */
   image(): Image {
     for (const index of this.#chunks.keys()) this.#frozen.add(index);
     return {
@@ -68,7 +68,7 @@ export class BlockContent {
     };
   }
 
-  /** What it held before the first change, as far as it was touched since. */
+  /** The content before the first write, for the chunks that were written since. */
   initialImage(): Image {
     return {
       sizeBytes: this.#sizeBytes,
@@ -81,9 +81,9 @@ export class BlockContent {
     this.#initial.get(index) ?? this.source?.elsewhere(index) ?? null;
 
   /**
-   * Random changes at the published path, on the device when it resolves. The first and the last
-   * sector are always among them: lists that are wrong at an edge are wrong nowhere else. Discards take
-   * away what earlier rounds have written, where there is something: a discard of nothing shows nothing.
+   * Makes random changes at the published path; they are durable when it resolves. They always include
+   * the first and the last sector, because off-by-one errors show only there. Discards hit chunks that
+   * earlier rounds have written, if there are any: discarding unwritten space tests nothing.
    */
   async change(path: string, random: Random, operations: number, from = 0): Promise<void> {
     const written = this.#writtenFrom(from);
@@ -106,14 +106,14 @@ export class BlockContent {
     });
   }
 
-  /** Where chunks lie that hold something but zeros. */
+  /** Offsets of the chunks that are not all zeros. */
   #writtenFrom(from: number): number[] {
     return [...this.#chunks]
       .filter(([index, chunk]) => index * CHUNK_BYTES >= from && !chunk.equals(ZEROS))
       .map(([index]) => index * CHUNK_BYTES);
   }
 
-  /** One write of random bytes, durable when it resolves. */
+  /** One write, durable when it resolves. */
   async write(path: string, offset: number, bytes: Buffer): Promise<void> {
     await this.#withDevice(path, (device) => this.#write(device, offset, bytes));
   }
@@ -151,11 +151,11 @@ export class BlockContent {
     });
   }
 
-  /** By whatever the device takes; zeros where it takes no discard. */
+  /** Writes zeros instead if the device refuses the discard. */
   async #discard(device: FileHandle, path: string, offset: number, length: number): Promise<void> {
     await this.#remember(device, offset, length, async () => {
       try {
-        // Its own view of the device is another one: what is written must be there first.
+        // blkdiscard opens the device itself, so earlier writes must reach it first.
         await device.sync();
         const range = ['--offset', `${offset}`, '--length', `${length}`];
         await run('blkdiscard', ['--force', ...range, path], { env: ENVIRONMENT });
@@ -167,7 +167,7 @@ export class BlockContent {
     });
   }
 
-  /** Puts the bytes that `change` leaves behind into the model. */
+  /** Runs `change` and records the bytes it returns in the model. */
   async #remember(
     device: FileHandle,
     offset: number,
@@ -213,7 +213,7 @@ export class BlockContent {
   }
 }
 
-/** Everything a published raw block volume holds. */
+/** Reads the whole content of a published raw block volume. */
 export async function readImage(path: string, sizeBytes: number): Promise<Image> {
   const known = new Map<number, Buffer>();
   const device = await open(path, 'r');
@@ -232,7 +232,7 @@ export async function readImage(path: string, sizeBytes: number): Promise<Image>
   return fullImage(sizeBytes, known);
 }
 
-/** A volume made from a snapshot or a volume has its bytes. */
+/** Fails unless a restored or cloned volume holds the bytes of its source. */
 export function expectSameBytes(subject: string, wanted: Image, found: Image): void {
   for (const index of wanted.known.keys()) {
     const before = chunkOf(wanted, index);

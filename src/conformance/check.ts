@@ -1,15 +1,15 @@
 /**
- * What a check is, and how it gives its verdict: by returning (passed), by throwing
- * ConformanceFailure (failed) or CheckSkipped (nothing could be said). Knows no RPC.
+ * What a check is, and how it reports its result: it returns (passed), throws ConformanceFailure
+ * (failed) or throws CheckSkipped (not applicable to this driver). Knows no RPC.
  */
 import type { Advertised } from './advertised.js';
 import type { Driver } from './driver.js';
 import type { SuiteOptions } from './options.js';
 import type { Random } from './random.js';
-import type { CommonVolumes } from './shared-volumes.js';
+import type { SharedVolumes } from './shared-volumes.js';
 import type { Volumes } from './volumes.js';
 
-/** What a check cannot do without. The reason for skipping it is found by advertised.ts. */
+/** What a check requires of the driver. advertised.ts decides whether the driver has it. */
 export type Need =
   | 'volumes'
   | 'list-volumes'
@@ -27,14 +27,14 @@ export type Need =
 export interface Check {
   /** Stable: scripts select by it. */
   readonly id: string;
-  /** Where the specification says it, as "part: RPC or heading". */
+  /** The part of the specification, as "service: RPC or heading". */
   readonly section: string;
   /** Number of the rule in the project's own list of rules; for engineers. */
   readonly rule: string;
   readonly title: string;
   /**
-   * 'must': the specification demands it. 'should': it recommends it, or leaves it open and callers
-   * depend on it. Both fail a run; a caller that can live without skips it by its id.
+   * 'must': the specification requires it. 'should': the specification recommends it, or leaves it open
+   * and callers depend on it. Both fail a run; a user who does not need it skips it by its id.
    */
   readonly level: 'must' | 'should';
   readonly needs: readonly Need[];
@@ -45,20 +45,20 @@ export interface CheckContext {
   readonly options: SuiteOptions;
   readonly driver: Driver;
   readonly advertised: Advertised;
-  /** What this check makes, undone after it. */
+  /** Creates objects for this check; they are deleted after it. */
   readonly volumes: Volumes;
-  /** What many checks look at and none may change. */
-  readonly common: CommonVolumes;
-  /** Seeded by the run's seed and the check's id, so that a check alone does the same as in a run. */
+  /** Volumes and snapshots that many checks read and none may change. */
+  readonly shared: SharedVolumes;
+  /** Seeded by the run's seed and the check's id, so that a check does the same alone and in a full run. */
   readonly random: Random;
-  /** Aborted when the check has run out of time. */
+  /** Aborted when the check times out. */
   readonly signal: AbortSignal;
   figure(name: string, value: number, unit: string): void;
-  /** For readers of the report: conforming, but worth knowing. */
+  /** For readers of the report: behaviour that conforms and is still worth knowing. */
   note(text: string): void;
 }
 
-/** A measured value that is neither right nor wrong. */
+/** A measured value that decides nothing. */
 export interface Figure {
   readonly name: string;
   readonly value: number;
@@ -69,7 +69,7 @@ export interface Figure {
 export class ConformanceFailure extends Error {
   override readonly name = 'ConformanceFailure';
   constructor(
-    /** What was done, such as "GetMetadataDelta with max_results 7". */
+    /** What was called, such as "GetMetadataDelta with max_results 7". */
     readonly subject: string,
     readonly expected: string,
     readonly found: string,
@@ -78,7 +78,7 @@ export class ConformanceFailure extends Error {
   }
 }
 
-/** Nothing can be said about this driver. */
+/** The check does not apply to this driver. */
 export class CheckSkipped extends Error {
   override readonly name = 'CheckSkipped';
 }

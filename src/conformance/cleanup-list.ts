@@ -1,70 +1,70 @@
-/** The calls that undo what was made: one at a time when asked, the rest at the end, newest first. */
+/** The calls that delete what a check has created: single ones on request, the rest at the end, newest first. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../base/errors.js';
 import { type Driver, describeRefusal, type Message } from './driver.js';
 
-export interface Undo {
-  /** Names what was made; a second one of the same name is the same thing. */
+export interface Cleanup {
+  /** Identifies the object; a second cleanup with the same key is ignored. */
   readonly key: string;
   readonly rpc: string;
   readonly request: Message;
   /**
-   * For a call that makes something and whose outcome nobody knows: it is repeated, as its caller
-   * would, and this tells from the answer how to undo it.
+   * For a create call whose outcome is unknown: the call is repeated, as its caller would, and this
+   * returns the deletion of the object in its response.
    */
-  readonly undoOf?: (response: Message) => Pick<Undo, 'rpc' | 'request'>;
+  readonly cleanupOf?: (response: Message) => Pick<Cleanup, 'rpc' | 'request'>;
 }
 
-/** How long it is tried again while the driver says that something is in use. */
+/** How long a cleanup is retried while the driver answers that the object is in use. */
 const TIMEOUT_MS = 15_000;
 const PAUSE_MS = 200;
-const WAITED_FOR: readonly number[] = [StatusCode.ABORTED, StatusCode.FAILED_PRECONDITION];
+const IN_USE: readonly number[] = [StatusCode.ABORTED, StatusCode.FAILED_PRECONDITION];
 
 export class CleanupList {
-  readonly #entries: Undo[] = [];
+  readonly #entries: Cleanup[] = [];
 
-  /** To be called before the call that makes it, if that can fail half way. */
-  push(undo: Undo): void {
-    if (!this.#entries.some(({ key }) => key === undo.key)) this.#entries.push(undo);
+  /** Call it before the call that creates the object, if that can fail half way. */
+  push(cleanup: Cleanup): void {
+    if (!this.#entries.some(({ key }) => key === cleanup.key)) this.#entries.push(cleanup);
   }
 
-  /** Undoes one now; nothing if there is no such entry. */
+  /** Runs one cleanup now; does nothing if there is no such entry. */
   async run(key: string, driver: Driver): Promise<void> {
-    const undo = this.#entries.find((entry) => entry.key === key);
-    if (undo === undefined) return;
-    await driver.call(undo.rpc, undo.request);
+    const cleanup = this.#entries.find((entry) => entry.key === key);
+    if (cleanup === undefined) return;
+    await driver.call(cleanup.rpc, cleanup.request);
     this.forget(key);
   }
 
-  /** It is gone by other means. */
+  /** The object has been deleted by other means. */
   forget(key: string): void {
     const index = this.#entries.findIndex((entry) => entry.key === key);
     if (index >= 0) this.#entries.splice(index, 1);
   }
 
-  /** Undoes all that is left. Resolves to what could not be undone. */
+  /** Runs all remaining cleanups. Resolves to the failures. */
   async runAll(driver: Driver): Promise<string[]> {
     const problems: string[] = [];
-    for (let undo = this.#entries.pop(); undo !== undefined; undo = this.#entries.pop()) {
-      const problem = await undoWithTimeout(driver, undo);
+    for (let next = this.#entries.pop(); next !== undefined; next = this.#entries.pop()) {
+      const problem = await runWithTimeout(driver, next);
       if (problem !== null) problems.push(problem);
     }
     return problems;
   }
 }
 
-async function undoWithTimeout(driver: Driver, undo: Undo): Promise<string | null> {
+async function runWithTimeout(driver: Driver, cleanup: Cleanup): Promise<string | null> {
   const deadline = Date.now() + TIMEOUT_MS;
   for (;;) {
-    const { response, refusal } = await driver.settle(undo.rpc, undo.request);
-    if (undo.undoOf !== undefined) {
-      // Refused: nothing was made, or the caller cannot learn of it.
+    const { response, refusal } = await driver.settle(cleanup.rpc, cleanup.request);
+    if (cleanup.cleanupOf !== undefined) {
+      // Refused: nothing was created, or the caller has no way to find out.
       if (refusal !== null) return null;
-      return undoWithTimeout(driver, { key: undo.key, ...undo.undoOf(response) });
+      return runWithTimeout(driver, { key: cleanup.key, ...cleanup.cleanupOf(response) });
     }
     if (refusal === null) return null;
-    if (!WAITED_FOR.includes(refusal.code) || Date.now() > deadline) {
-      return `${undo.rpc} (${undo.key}): ${describeRefusal(refusal)}`;
+    if (!IN_USE.includes(refusal.code) || Date.now() > deadline) {
+      return `${cleanup.rpc} (${cleanup.key}): ${describeRefusal(refusal)}`;
     }
     await delay(PAUSE_MS);
   }

@@ -1,10 +1,10 @@
-/** Reading whole lists, and what can be said about two lists of the same thing. */
+/** Reads whole lists, and compares lists of the same snapshots. */
 import { StatusCode } from '../base/errors.js';
 import { type CheckContext, ConformanceFailure, expect } from './check.js';
 import { describeRefusal, type ListRequest, statusName } from './driver.js';
 import type { MetadataMessage, MetadataStream, StreamEnd } from './metadata-stream.js';
 import type { Snapshot } from './objects.js';
-import { coverage, cutBefore, describeRanges, difference, type Entry } from './ranges.js';
+import { coverage, describeRanges, difference, type Entry, tailFrom } from './ranges.js';
 
 export interface MetadataList {
   readonly messages: readonly MetadataMessage[];
@@ -34,7 +34,7 @@ export function describeList(list: ListRequest, fields: ListFields = {}): string
   return parts.length === 0 ? list.rpc : `${list.rpc} with ${parts.join(' and ')}`;
 }
 
-/** Everything until the end, whatever the end is. */
+/** Reads to the end of the stream, whatever its status. */
 export async function drain(stream: MetadataStream): Promise<MetadataList> {
   const messages: MetadataMessage[] = [];
   for (;;) {
@@ -45,7 +45,7 @@ export async function drain(stream: MetadataStream): Promise<MetadataList> {
   return { messages, entries: messages.flatMap(({ entries }) => entries), end: stream.end };
 }
 
-/** A list that has to come whole. */
+/** Reads a list that must end OK. */
 export async function readList(
   context: CheckContext,
   list: ListRequest,
@@ -63,7 +63,7 @@ export async function readList(
   }
 }
 
-/** A list that has to be refused, before the first message. */
+/** Requests a list that must be refused before the first message. */
 export async function expectListRefused(
   context: CheckContext,
   list: ListRequest,
@@ -86,7 +86,7 @@ export async function expectListRefused(
   }
 }
 
-/** Both lists name the same bytes. */
+/** Fails unless both lists cover the same bytes. */
 export function expectSameBytesListed(
   subject: string,
   wanted: readonly Entry[],
@@ -110,8 +110,8 @@ export function expectSameBytesListed(
 }
 
 /**
- * A list from an offset is the whole list from there on. Only its first entry may begin before the
- * offset, and it must not end before it.
+ * Fails unless a list from an offset is the tail of the whole list. Only its first entry may begin before
+ * the offset, and it must end after it.
  */
 export function expectTail(
   subject: string,
@@ -124,7 +124,7 @@ export function expectTail(
     expect(
       first.offset + first.size > start,
       subject,
-      `a first entry that ends behind ${start}`,
+      `a first entry that ends after ${start}`,
       () => describeRanges([first]),
     );
   }
@@ -132,9 +132,5 @@ export function expectTail(
   expect(early.length === 0, subject, `no entry but the first before ${start}`, () =>
     describeRanges(early),
   );
-  expectSameBytesListed(
-    subject,
-    cutBefore(coverage(whole), start),
-    cutBefore(coverage(tail), start),
-  );
+  expectSameBytesListed(subject, tailFrom(coverage(whole), start), tailFrom(coverage(tail), start));
 }

@@ -1,10 +1,10 @@
 /**
  * One stream of GetMetadataAllocated or GetMetadataDelta, read from bare HTTP/2.
  *
- * Below gRPC libraries, because they decide too much for a judge: they end a late call by themselves
- * without waiting for the driver's own status, they hide the bounds and sizes of messages, and they
- * read ahead. Here nothing is read before it is asked for, so that a small window makes the driver
- * wait. Each stream has a connection of its own.
+ * gRPC libraries hide what the checks need to see: they end a call at its deadline without waiting for
+ * the driver's own status, they hide the bounds and sizes of messages, and they read ahead. Here nothing
+ * is read before it is requested, so that a small window makes the driver wait. Each stream has its own
+ * connection.
  */
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
@@ -15,9 +15,9 @@ import type { Refusal } from './driver.js';
 import type { Entry } from './ranges.js';
 
 export interface MetadataStreamOptions {
-  /** Bytes that the driver may send before anything is read. Default: ample. */
+  /** Bytes that the driver may send before anything is read. Default: 1 MiB. */
   windowBytes?: number;
-  /** The deadline told to the driver. Only the driver acts on it. */
+  /** The deadline sent to the driver. Only the driver acts on it. */
   deadlineMs?: number;
 }
 
@@ -35,16 +35,16 @@ export interface MetadataMessage {
   readonly type: string;
   readonly capacityBytes: bigint;
   readonly entries: readonly Entry[];
-  /** On the wire, without the frame's head. */
+  /** Size on the wire, without the frame header. */
   readonly wireBytes: number;
 }
 
-/** How a stream ended; code OK and the rest empty, or a refusal. */
+/** How a stream ended: code OK and an empty message, or a refusal. */
 export type StreamEnd = Refusal;
 
-const AMPLE_WINDOW_BYTES = 1 << 20;
+const DEFAULT_WINDOW_BYTES = 1 << 20;
 /** Before each message: a compression flag and the length. */
-const FRAME_HEAD_BYTES = 5;
+const FRAME_HEADER_BYTES = 5;
 
 export class MetadataStream {
   readonly #session: ClientHttp2Session;
@@ -52,7 +52,7 @@ export class MetadataStream {
   readonly #target: StreamTarget;
   readonly #chunks: AsyncIterator<Buffer>;
   readonly #closed: Promise<void>;
-  /** Received and not taken yet, in pieces: joining at every piece would be slow in large messages. */
+  /** Received and not decoded yet. Pieces are joined late: joining at each one is quadratic in large messages. */
   #pieces: Buffer[] = [];
   #pendingBytes = 0;
   #trailers: Record<string, unknown> = {};
@@ -65,7 +65,7 @@ export class MetadataStream {
       createConnection: () => connectSocket(target.socketPath),
       settings: {
         enablePush: false,
-        initialWindowSize: target.windowBytes ?? AMPLE_WINDOW_BYTES,
+        initialWindowSize: target.windowBytes ?? DEFAULT_WINDOW_BYTES,
       },
     });
     this.#session.on('error', (error) => {
@@ -87,12 +87,12 @@ export class MetadataStream {
     this.#chunks = this.#stream[Symbol.asyncIterator]();
     target.signal.addEventListener('abort', this.#abort);
     if (target.signal.aborted) this.cancel();
-    const head = Buffer.alloc(FRAME_HEAD_BYTES);
+    const head = Buffer.alloc(FRAME_HEADER_BYTES);
     head.writeUInt32BE(target.request.length, 1);
     this.#stream.end(Buffer.concat([head, target.request]));
   }
 
-  /** The next message; null when there is no more, and then `end` tells why. */
+  /** The next message; null at the end of the stream, and then `end` holds its status. */
   async next(): Promise<MetadataMessage | null> {
     for (;;) {
       const message = this.#takeMessage();
@@ -107,18 +107,18 @@ export class MetadataStream {
     }
   }
 
-  /** Known once `next` has given null. */
+  /** Known once `next` has returned null. */
   get end(): StreamEnd {
     if (this.#end === null) throw new Error('the stream has not ended yet');
     return this.#end;
   }
 
-  /** As a client that does not want the rest. */
+  /** Resets the stream, as a client that cancels. */
   cancel(): void {
     this.#stream.close(constants.NGHTTP2_CANCEL);
   }
 
-  /** Cancels what is left, and lets go of the connection. */
+  /** Cancels the stream if it has not ended, and closes the connection. */
   async close(): Promise<void> {
     this.#target.signal.removeEventListener('abort', this.#abort);
     if (!this.#stream.closed) this.cancel();
@@ -146,14 +146,14 @@ export class MetadataStream {
   }
 
   #takeMessage(): MetadataMessage | null {
-    if (this.#pendingBytes < FRAME_HEAD_BYTES) return null;
-    if ((this.#pieces[0]?.length ?? 0) < FRAME_HEAD_BYTES) this.#join();
-    const end = FRAME_HEAD_BYTES + (this.#pieces[0] as Buffer).readUInt32BE(1);
+    if (this.#pendingBytes < FRAME_HEADER_BYTES) return null;
+    if ((this.#pieces[0]?.length ?? 0) < FRAME_HEADER_BYTES) this.#join();
+    const end = FRAME_HEADER_BYTES + (this.#pieces[0] as Buffer).readUInt32BE(1);
     if (this.#pendingBytes < end) return null;
     const pending = this.#join();
     this.#pieces = [pending.subarray(end)];
     this.#pendingBytes -= end;
-    return decode(this.#target.rpc, pending.subarray(FRAME_HEAD_BYTES, end));
+    return decode(this.#target.rpc, pending.subarray(FRAME_HEADER_BYTES, end));
   }
 
   #join(): Buffer {
@@ -193,7 +193,7 @@ export class MetadataStream {
   }
 }
 
-/** As it is, if it is not percent-encoded as it should be. */
+/** Returns the text unchanged if it is not valid percent-encoding. */
 function percentDecoded(text: string): string {
   try {
     return decodeURIComponent(text);
@@ -231,7 +231,7 @@ function plainOf(rpc: string, bytes: Buffer): PlainMessage {
       arrays: true,
     }) as PlainMessage;
   } catch (thrown) {
-    const found = `${bytes.length} bytes that are none (${(thrown as Error).message})`;
+    const found = `${bytes.length} bytes that do not decode (${(thrown as Error).message})`;
     throw new ConformanceFailure(rpc, `messages of ${rpc}Response`, found);
   }
 }

@@ -1,4 +1,4 @@
-/** Files in a published mount volume: written, rewritten, cut and deleted at random, and synced. */
+/** Files in a published mount volume: written, rewritten, truncated and deleted at random, and synced. */
 import { open, rm, truncate } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Random } from './random.js';

@@ -1,4 +1,4 @@
-/** Volumes, snapshots and groups as the suite knows them, and the parts of messages about them. */
+/** Volumes, snapshots and groups as the suite knows them, and the message fields that describe them. */
 import type { Message } from './driver.js';
 import type { AccessType, StringMap } from './options.js';
 
@@ -14,7 +14,7 @@ export interface Volume {
 
 export interface Snapshot {
   readonly id: string;
-  /** 0: the driver does not know. */
+  /** 0: the driver does not report it. */
   readonly sizeBytes: number;
   readonly sourceVolumeId: string;
   readonly groupId: string;

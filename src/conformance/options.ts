@@ -1,4 +1,4 @@
-/** What a run is told: where the driver is and how to make volumes with it. No parsing here. */
+/** The options of a run: where the driver is and how to create volumes with it. No parsing here. */
 export type AccessType = 'block' | 'mount';
 
 export type StringMap = Readonly<Record<string, string>>;
@@ -17,9 +17,9 @@ export interface SuiteOptions {
   readonly access: readonly AccessType[];
   /** fs_type of mount volumes; empty: the driver chooses. */
   readonly mountFileSystem: string;
-  /** Null: small, and large enough for the file system. */
+  /** Null: the smallest size that suits the file system. */
   readonly volumeSizeBytes: number | null;
-  /** Staging and target paths are made below it. */
+  /** Staging and target paths are created below it. */
   readonly workDirectory: string;
   /** Patterns of check ids, with * for anything. Empty `only`: all. */
   readonly only: readonly string[];
@@ -31,7 +31,7 @@ export interface SuiteOptions {
 
 const MIB = 2 ** 20;
 const BLOCK_VOLUME_BYTES = 64 * MIB;
-/** mkfs refuses less, or is at its limit. */
+/** The smallest sizes that mkfs accepts, with some margin. */
 const MOUNT_VOLUME_BYTES: Readonly<Record<string, number>> = { xfs: 320 * MIB, btrfs: 256 * MIB };
 
 export function volumeSizeOf(options: SuiteOptions, access: AccessType): number {

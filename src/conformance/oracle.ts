@@ -1,7 +1,7 @@
 /**
- * Judges a list by bytes: is every byte that differs in it, and how much is in it that does not
- * differ. Images hold what the suite has written or read; what nobody has touched is the same in all
- * images of one volume and is not compared.
+ * Judges a list byte by byte: whether it covers every byte that differs, and how many equal bytes it
+ * covers as well. Images hold what the suite has written or read; chunks that were never touched are
+ * equal in all images of one volume and are not compared.
  */
 import { ConformanceFailure } from './check.js';
 import { Cover, coverage, describeRanges, type Entry, totalBytes } from './ranges.js';
@@ -13,9 +13,9 @@ const ZEROS = Buffer.alloc(CHUNK_BYTES);
 
 export interface Image {
   readonly sizeBytes: number;
-  /** Indices of the chunks that are known one by one. */
+  /** Chunks that were written or read, by index. */
   readonly known: ReadonlyMap<number, Buffer>;
-  /** The bytes of any other chunk; null: never touched. */
+  /** The bytes of any other chunk; null if it was never touched. */
   elsewhere(index: number): Buffer | null;
 }
 
@@ -28,7 +28,7 @@ export function fullImage(sizeBytes: number, known: ReadonlyMap<number, Buffer>)
   return { sizeBytes, known, elsewhere: () => ZEROS };
 }
 
-/** Zeros behind the end of the image, so that images of different sizes compare. */
+/** Reads zeros beyond the end of the image, so that images of different sizes can be compared. */
 export function chunkOf(image: Image, index: number): Buffer | null {
   if (index * CHUNK_BYTES >= image.sizeBytes) return ZEROS;
   return image.known.get(index) ?? image.elsewhere(index);
@@ -90,7 +90,7 @@ function judgeChunk(
   return { differingBytes, missed };
 }
 
-/** Fails if a byte is missed. Returns the figures. */
+/** Fails if the list misses a byte that differs. Returns the figures. */
 export function expectSound(
   subject: string,
   comparison: Comparison,
@@ -106,7 +106,7 @@ export function expectSound(
   );
 }
 
-/** Sums over several lists, and the figure that comes of them. */
+/** Sums over several lists, and the over-report factor. */
 export class OverReport {
   #differing = 0;
   #reported = 0;
@@ -124,7 +124,7 @@ export class OverReport {
     return this.#reported;
   }
 
-  /** Reported bytes for each byte that differs; 1 is perfect. */
+  /** Reported bytes per byte that differs; 1 is perfect. */
   get factor(): number {
     return this.#differing === 0 ? 0 : this.#reported / this.#differing;
   }

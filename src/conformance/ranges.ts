@@ -1,4 +1,4 @@
-/** Sets of bytes as ascending ranges that do not touch. No knowledge of where they come from. */
+/** Sets of bytes as ascending ranges that do not touch. Knows nothing of their origin. */
 
 /** Bytes [offset, offset + size). */
 export interface Entry {
@@ -21,8 +21,8 @@ export function coverage(entries: readonly Entry[]): Entry[] {
   return merged;
 }
 
-/** The part at and behind a byte. */
-export function cutBefore(ranges: readonly Entry[], start: bigint): Entry[] {
+/** The part from `start` on. */
+export function tailFrom(ranges: readonly Entry[], start: bigint): Entry[] {
   return ranges.flatMap(({ offset, size }) => {
     const end = offset + size;
     if (end <= start) return [];
@@ -65,7 +65,7 @@ export function describeRanges(ranges: readonly Entry[], limit = 3): string {
   return `${shown.join(', ')}${more}`;
 }
 
-/** Answers whether bytes are in a set; quick when asked in ascending order. */
+/** Tests whether bytes are in a set; fast when queried in ascending order. */
 export class Cover {
   readonly #ranges: readonly { start: number; end: number }[];
   #at = 0;

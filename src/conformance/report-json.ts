@@ -1,4 +1,4 @@
-/** A report for programs. `format` grows with every change that a reader could trip over. */
+/** A report for programs. `format` increases with every incompatible change. */
 import type { Report } from './report.js';
 import { countOf } from './report.js';
 

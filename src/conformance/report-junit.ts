@@ -1,4 +1,4 @@
-/** A report as JUnit XML, as build servers read it. */
+/** A report as JUnit XML, for CI servers. */
 import type { CheckResult, Report } from './report.js';
 import { countOf } from './report.js';
 
@@ -60,7 +60,7 @@ function content(text: string): string {
   return legal(text).replace(/[&<>\r]/g, (character) => ESCAPES[character] ?? character);
 }
 
-/** XML has no way to write the other control characters, nor half a surrogate pair. */
+/** XML 1.0 cannot represent other control characters or an unpaired surrogate. */
 function legal(text: string): string {
   return [...text].map((character) => (isLegal(character) ? character : '�')).join('');
 }

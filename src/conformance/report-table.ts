@@ -1,4 +1,4 @@
-/** A report for people: a line for each check, then what was skipped, what was measured, the sums. */
+/** A report for people: a line per check, then failures, notes, figures, skipped checks and totals. */
 import type { CheckResult, Report } from './report.js';
 import { countOf } from './report.js';
 
@@ -19,7 +19,7 @@ export function formatTable(report: Report): string {
 }
 
 function headOf({ driver, seed }: Report): string {
-  const name = driver.name === '' ? 'a driver that tells no name' : driver.name;
+  const name = driver.name === '' ? 'a driver that reports no name' : driver.name;
   return `${name} ${driver.vendorVersion}, seed ${seed}`;
 }
 
@@ -39,7 +39,7 @@ function section(title: string, lines: readonly string[]): string {
 }
 
 function failureOf({ id, level, section: part, detail }: CheckResult): string {
-  const weight = level === 'should' ? ' (recommended, not demanded)' : '';
+  const weight = level === 'should' ? ' (recommended, not required)' : '';
   return `${id}${weight} [${part}]\n    ${detail ?? ''}`;
 }
 

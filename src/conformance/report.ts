@@ -1,4 +1,4 @@
-/** What a run found, as data. How it is shown is the business of the report-*.ts files. */
+/** The results of a run, as data. The report-*.ts files format it. */
 import type { Figure } from './check.js';
 
 export type Result = 'passed' | 'failed' | 'skipped';
@@ -18,9 +18,9 @@ export interface CheckResult {
 }
 
 export interface Report {
-  /** As GetPluginInfo tells it; empty if it does not. */
+  /** From GetPluginInfo; empty if the call failed. */
   readonly driver: { readonly name: string; readonly vendorVersion: string };
-  /** Gives the same writes again. */
+  /** A run with the same seed makes the same writes. */
   readonly seed: number;
   readonly startedAt: Date;
   readonly seconds: number;

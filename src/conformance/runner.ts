@@ -1,5 +1,5 @@
 /**
- * Runs checks one after the other, gives each its time, and undoes what it made. Knows no check.
+ * Runs checks one after the other, each with a timeout, and deletes what each has created. Knows no check.
  */
 import { Advertised } from './advertised.js';
 import {
@@ -13,25 +13,25 @@ import { Driver } from './driver.js';
 import type { SuiteOptions } from './options.js';
 import { Random } from './random.js';
 import type { CheckResult, Report, Result } from './report.js';
-import { CommonVolumes } from './shared-volumes.js';
+import { SharedVolumes } from './shared-volumes.js';
 import { Volumes } from './volumes.js';
 
 export interface RunOptions {
-  /** Aborted when the user has seen enough: what runs is broken off and undone. */
+  /** Aborted when the user interrupts the run: the running check ends and its objects are deleted. */
   readonly signal?: AbortSignal;
   /** Called before each check and with each result. */
   readonly onStart?: (check: Check) => void;
   readonly onResult?: (result: CheckResult) => void;
 }
 
-/** How long a check that is out of time may take to notice. */
+/** How long a check that has timed out may take to stop. */
 const GRACE_MS = 5_000;
-/** Of the row for what the common volumes left behind. */
+/** The row of the report for shared volumes that could not be cleaned up. */
 const CLEAN_UP: Omit<Check, 'run'> = {
   id: 'suite.clean-up',
   section: 'Controller: DeleteVolume',
   rule: 'DV2',
-  title: 'what the checks have in common can be unpublished and deleted',
+  title: 'the volumes that checks share can be unpublished and deleted',
   level: 'must',
   needs: [],
 };
@@ -49,7 +49,7 @@ export async function runSuite(
   }
 }
 
-/** Whether `only` lets a check in. What `skip` leaves out is reported as skipped. */
+/** Whether `only` selects a check. Checks that `skip` matches are reported as skipped. */
 function isSelected(id: string, { only }: SuiteOptions): boolean {
   return only.length === 0 || only.some((pattern) => matches(id, pattern));
 }
@@ -82,14 +82,14 @@ class SuiteRun {
   async run(checks: readonly Check[]): Promise<Report> {
     const startedAt = new Date();
     const started = performance.now();
-    const advertised = await Advertised.ask(this.#driver);
+    const advertised = await Advertised.read(this.#driver);
     const info = await this.#driver.settle('GetPluginInfo', {});
-    const common = new CommonVolumes(this.#volumes(advertised, 'common'), this.options);
+    const shared = new SharedVolumes(this.#volumes(advertised, 'shared'), this.options);
     for (const check of checks) {
       if (this.#signal.aborted) break;
-      await this.#runOne(check, advertised, common);
+      await this.#runOne(check, advertised, shared);
     }
-    await this.#cleanUpCommon(common);
+    await this.#cleanUpShared(shared);
     return {
       driver: {
         name: String(info.response?.['name'] ?? ''),
@@ -106,13 +106,13 @@ class SuiteRun {
     this.#driver.close();
   }
 
-  async #runOne(check: Check, advertised: Advertised, common: CommonVolumes): Promise<void> {
+  async #runOne(check: Check, advertised: Advertised, shared: SharedVolumes): Promise<void> {
     const { options } = this;
     const pattern = options.skip.find((skip) => matches(check.id, skip));
     const reason =
       pattern === undefined
         ? advertised.reasonAgainst(check.needs, options.access)
-        : `left out by --skip ${pattern}`;
+        : `excluded by --skip ${pattern}`;
     if (reason !== null) {
       return this.#report(check, { result: 'skipped', detail: reason }, [], [], 0);
     }
@@ -126,7 +126,7 @@ class SuiteRun {
     const context: CheckContext = {
       options,
       advertised,
-      common,
+      shared,
       volumes,
       signal,
       driver: this.#driver.under(signal),
@@ -140,7 +140,7 @@ class SuiteRun {
     this.#report(check, final, figures, notes, secondsSince(started));
   }
 
-  /** The verdict. When the time is over, the check is told to stop and given a moment for it. */
+  /** The result. At the timeout the check is aborted, and has a grace period to stop. */
   async #judge(check: Check, context: CheckContext, ending: AbortController): Promise<Outcome> {
     const { timeoutMs } = this.options;
     const verdict = check.run(context).then(
@@ -158,9 +158,9 @@ class SuiteRun {
     return { result: 'failed', detail: `did not end within ${timeoutMs / 1000} s` };
   }
 
-  async #cleanUpCommon(common: CommonVolumes): Promise<void> {
+  async #cleanUpShared(shared: SharedVolumes): Promise<void> {
     const started = performance.now();
-    const problems = await common.cleanUp(this.#cleanUpDriver());
+    const problems = await shared.cleanUp(this.#cleanUpDriver());
     if (problems.length === 0) return;
     const outcome = withProblems({ result: 'passed', detail: null }, problems);
     this.#report(CLEAN_UP, outcome, [], [], secondsSince(started));
@@ -173,7 +173,7 @@ class SuiteRun {
     );
   }
 
-  /** Undoing goes on when everything else is told to stop. */
+  /** A driver whose calls no signal ends: cleanup runs after an interrupt, too. */
   #cleanUpDriver(): Driver {
     return this.#driver.under(new AbortController().signal);
   }
@@ -196,12 +196,12 @@ function outcomeOf(thrown: unknown): Outcome {
   if (thrown instanceof CheckSkipped) return { result: 'skipped', detail: thrown.message };
   if (thrown instanceof ConformanceFailure) return { result: 'failed', detail: thrown.message };
   const text = thrown instanceof Error ? thrown.message : String(thrown);
-  return { result: 'failed', detail: `the check broke off: ${text}` };
+  return { result: 'failed', detail: `the check failed unexpectedly: ${text}` };
 }
 
 function withProblems(outcome: Outcome, problems: readonly string[]): Outcome {
   if (problems.length === 0) return outcome;
-  const left = `could not be undone: ${problems.join('; ')}`;
+  const left = `could not be cleaned up: ${problems.join('; ')}`;
   const detail = outcome.result === 'failed' ? `${outcome.detail}; ${left}` : left;
   return { result: 'failed', detail };
 }

@@ -1,6 +1,6 @@
 /**
- * Volumes and snapshots that many checks look at, made when the first of them asks. Nobody changes
- * them. A raw block volume if the run may use those, else a file system.
+ * Volumes and snapshots that many checks read and none changes, created on first use. They are raw block
+ * volumes if the run may use those, else mounted ones.
  */
 import { BlockContent } from './block-content.js';
 import type { Driver, ListRequest } from './driver.js';
@@ -11,23 +11,23 @@ import { type AccessType, type SuiteOptions, volumeSizeOf } from './options.js';
 import { Random } from './random.js';
 import type { Volumes } from './volumes.js';
 
-/** Snapshots of one volume, in the order they were cut. */
+/** Snapshots of one volume, in the order they were taken. */
 export interface History {
   readonly volume: Volume;
   readonly base: Snapshot;
   readonly target: Snapshot;
-  /** Two cut after the volume was unpublished, with nothing written in between. */
+  /** Two snapshots taken after the volume was unpublished, with nothing written in between. */
   readonly twins: readonly [Snapshot, Snapshot];
 }
 
-/** Enough for lists of many entries, spread over the volume. */
+/** Writes, enough for lists of many entries spread over the volume. */
 const FIRST_OPERATIONS = 300;
 const LATER_OPERATIONS = 200;
 const FILE_CHANGES = 60;
 
-export class CommonVolumes {
+export class SharedVolumes {
   #history: Promise<History> | null = null;
-  #stranger: Promise<Snapshot> | null = null;
+  #unrelated: Promise<Snapshot> | null = null;
 
   constructor(
     private readonly volumes: Volumes,
@@ -43,34 +43,34 @@ export class CommonVolumes {
     return this.#history;
   }
 
-  /** A snapshot of a volume that has nothing to do with the others. */
-  stranger(): Promise<Snapshot> {
-    this.#stranger ??= this.#makeStranger();
-    return this.#stranger;
+  /** A snapshot of another volume, which was never written to. */
+  unrelated(): Promise<Snapshot> {
+    this.#unrelated ??= this.#makeUnrelated();
+    return this.#unrelated;
   }
 
-  /** One list of either RPC, both with entries. */
+  /** One request for each RPC; both lists have entries. */
   async lists(): Promise<[ListRequest, ListRequest]> {
     const { base, target } = await this.history();
     return [allocatedOf(target), deltaOf(base, target)];
   }
 
   async cleanUp(driver: Driver): Promise<string[]> {
-    // What is still being made would come after it.
-    await Promise.allSettled([this.#history, this.#stranger]);
+    // Objects that are still being created would be left behind.
+    await Promise.allSettled([this.#history, this.#unrelated]);
     return this.volumes.cleanUp(driver);
   }
 
   async #makeHistory(): Promise<History> {
     const volume = await this.volumes.create({ access: this.access });
     const path = await this.volumes.publish(volume);
-    const random = new Random(this.options.seed, 'common');
+    const random = new Random(this.options.seed, 'shared');
     const change = this.#changer(volume, path, random);
     await change(FIRST_OPERATIONS);
     const base = await this.volumes.snapshot(volume);
     await change(LATER_OPERATIONS);
     const target = await this.volumes.snapshot(volume);
-    // A mounted file system writes by itself, and when it is frozen for a snapshot.
+    // A mounted file system writes in the background, and when it is frozen for a snapshot.
     await this.volumes.unpublish(volume);
     const first = await this.volumes.snapshot(volume);
     const second = await this.volumes.snapshot(volume);
@@ -83,7 +83,7 @@ export class CommonVolumes {
     return (count) => content.change(path, random, count);
   }
 
-  async #makeStranger(): Promise<Snapshot> {
+  async #makeUnrelated(): Promise<Snapshot> {
     const sizeBytes = volumeSizeOf(this.options, this.access);
     const volume = await this.volumes.create({ access: this.access, sizeBytes });
     return this.volumes.snapshot(volume);

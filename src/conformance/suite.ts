@@ -1,4 +1,4 @@
-/** All checks, in the order they run: what is cheap and basic first, the form of refusals last. */
+/** All checks, in the order they run: cheap and basic ones first, the form of error statuses last. */
 import type { Check } from './check.js';
 import { controllerSnapshotChecks } from './checks/controller-snapshots.js';
 import { controllerVolumeChecks } from './checks/controller-volumes.js';
@@ -7,9 +7,9 @@ import { groupContentChecks } from './checks/groups-content.js';
 import { identityChecks, statusChecks } from './checks/identity.js';
 import { metadataCancelChecks } from './checks/metadata-cancel.js';
 import { metadataConcurrencyChecks } from './checks/metadata-concurrency.js';
-import { metadataDeltaChecks } from './checks/metadata-content.js';
+import { metadataContentChecks } from './checks/metadata-content.js';
 import { metadataErrorChecks } from './checks/metadata-errors.js';
-import { metadataOrderChecks } from './checks/metadata-format.js';
+import { metadataFormatChecks } from './checks/metadata-format.js';
 import { metadataLineageChecks } from './checks/metadata-lineage.js';
 import { metadataMountChecks } from './checks/metadata-mount.js';
 import { metadataOffsetChecks } from './checks/metadata-offset.js';
@@ -18,10 +18,10 @@ export const CHECKS: readonly Check[] = [
   ...identityChecks,
   ...controllerVolumeChecks,
   ...controllerSnapshotChecks,
-  ...metadataOrderChecks,
+  ...metadataFormatChecks,
   ...metadataOffsetChecks,
   ...metadataErrorChecks,
-  ...metadataDeltaChecks,
+  ...metadataContentChecks,
   ...metadataMountChecks,
   ...metadataLineageChecks,
   ...metadataCancelChecks,

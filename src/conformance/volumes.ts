@@ -1,6 +1,6 @@
 /**
- * The lives of volumes, snapshots and groups, in the order a conforming orchestrator keeps, and their
- * end: whatever is made here is undone by `cleanUp`, last made first, also after a failure.
+ * Creates, publishes and deletes volumes, snapshots and groups in the order a conforming orchestrator
+ * does. `cleanUp` deletes whatever was created here, newest first, also after a failure.
  */
 import { mkdir, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../base/errors.js';
 import type { Advertised } from './advertised.js';
 import { ConformanceFailure } from './check.js';
-import { CleanupList, type Undo } from './cleanup-list.js';
+import { type Cleanup, CleanupList } from './cleanup-list.js';
 import { type Driver, describeRefusal, type Message, type Refusal } from './driver.js';
 import {
   capabilityOf,
@@ -32,7 +32,7 @@ export interface VolumesDependencies {
 }
 
 const READY_PAUSE_MS = 200;
-/** Answers behind which the driver may have done, or may still be doing, what was asked. */
+/** Statuses after which the driver may have completed, or may still be running, the call. */
 const UNKNOWN_OUTCOME: readonly number[] = [
   StatusCode.CANCELLED,
   StatusCode.UNKNOWN,
@@ -42,7 +42,7 @@ const UNKNOWN_OUTCOME: readonly number[] = [
   StatusCode.UNAVAILABLE,
 ];
 export class Volumes {
-  readonly #undo = new CleanupList();
+  readonly #cleanups = new CleanupList();
   #made = 0;
 
   constructor(
@@ -51,7 +51,7 @@ export class Volumes {
     private readonly label: string,
   ) {}
 
-  /** A name nobody else uses. */
+  /** A new, unique name. */
   name(): string {
     this.#made += 1;
     return `${this.deps.runName}-${this.label}-${this.#made}`;
@@ -91,17 +91,17 @@ export class Volumes {
     return this.adopt(name, spec.access, volume);
   }
 
-  /** Takes a volume that a check has made by itself into care. */
+  /** Registers a volume that a check has created with its own call, so that it is deleted at the end. */
   adopt(name: string, access: AccessType, volume: Message): Volume {
     const id = String(volume['volume_id']);
-    this.#undo.push({ key: `volume ${id}`, rpc: 'DeleteVolume', request: { volume_id: id } });
+    this.#cleanups.push({ key: `volume ${id}`, rpc: 'DeleteVolume', request: { volume_id: id } });
     const capacity = Number(volume['capacity_bytes']);
     const { options } = this.deps;
     return {
       id,
       access,
       capability: capabilityOf(access, options.mountFileSystem),
-      // 0: unknown; then at least what was asked for.
+      // 0 means unknown; then it is at least the requested size.
       sizeBytes: capacity === 0 ? volumeSizeOf(options, access) : capacity,
       context: (volume['volume_context'] ?? {}) as StringMap,
       stagingPath: join(options.workDirectory, name, 'staging'),
@@ -109,14 +109,14 @@ export class Volumes {
     };
   }
 
-  /** Null if it is gone now; a refusal is for the caller to judge. */
+  /** Null if the volume is deleted; otherwise the refusal, for the caller to judge. */
   async delete(volume: Volume): Promise<Refusal | null> {
     const { refusal } = await this.deps.driver.settle('DeleteVolume', { volume_id: volume.id });
-    if (refusal === null) this.#undo.forget(`volume ${volume.id}`);
+    if (refusal === null) this.#cleanups.forget(`volume ${volume.id}`);
     return refusal;
   }
 
-  /** By the controller, and by the node where the controller says so. The volume knows its size. */
+  /** Expands on the controller, and on the node if required. Updates `volume.sizeBytes`. */
   async expand(volume: Volume, sizeBytes: number): Promise<void> {
     const { driver, advertised } = this.deps;
     const isOnline = advertised.expansion.has('ONLINE');
@@ -150,7 +150,7 @@ export class Volumes {
     if (advertised.node?.has('STAGE_UNSTAGE_VOLUME')) {
       staging = { staging_target_path: volume.stagingPath };
       await mkdir(volume.stagingPath, { recursive: true });
-      this.#undo.push({
+      this.#cleanups.push({
         key: `stage ${volume.id}`,
         rpc: 'NodeUnstageVolume',
         request: { volume_id: volume.id, ...staging },
@@ -158,7 +158,7 @@ export class Volumes {
       await driver.call('NodeStageVolume', { ...common, ...staging });
     }
     await mkdir(dirname(volume.targetPath), { recursive: true });
-    this.#undo.push({
+    this.#cleanups.push({
       key: `publish ${volume.id}`,
       rpc: 'NodeUnpublishVolume',
       request: { volume_id: volume.id, target_path: volume.targetPath },
@@ -174,10 +174,10 @@ export class Volumes {
 
   async unpublish(volume: Volume): Promise<void> {
     for (const step of ['publish', 'stage', 'attach'])
-      await this.#undo.run(`${step} ${volume.id}`, this.deps.driver);
+      await this.#cleanups.run(`${step} ${volume.id}`, this.deps.driver);
   }
 
-  /** Ready to use when it resolves: an orchestrator repeats the call until it is. */
+  /** Repeats CreateSnapshot, as an orchestrator does, until the snapshot is ready to use. */
   async snapshot(volume: Volume): Promise<Snapshot> {
     const { options } = this.deps;
     const request = {
@@ -203,7 +203,7 @@ export class Volumes {
 
   adoptSnapshot(snapshot: Message): Snapshot {
     const taken = snapshotOf(snapshot);
-    this.#undo.push({
+    this.#cleanups.push({
       key: `snapshot ${taken.id}`,
       rpc: 'DeleteSnapshot',
       request: { snapshot_id: taken.id },
@@ -212,12 +212,12 @@ export class Volumes {
   }
 
   async deleteSnapshot(snapshot: Snapshot): Promise<void> {
-    await this.#undo.run(`snapshot ${snapshot.id}`, this.deps.driver);
+    await this.#cleanups.run(`snapshot ${snapshot.id}`, this.deps.driver);
   }
 
-  /** A check has deleted it. */
+  /** For a snapshot that a check has deleted itself. */
   forgetSnapshot(snapshot: Snapshot): void {
-    this.#undo.forget(`snapshot ${snapshot.id}`);
+    this.#cleanups.forget(`snapshot ${snapshot.id}`);
   }
 
   async createGroup(volumes: readonly Volume[], name = this.name()): Promise<Group> {
@@ -235,7 +235,7 @@ export class Volumes {
 
   adoptGroup(answer: Message): Group {
     const group = groupOf(answer);
-    this.#undo.push({
+    this.#cleanups.push({
       key: `group ${group.id}`,
       rpc: 'DeleteVolumeGroupSnapshot',
       request: groupRequest(group),
@@ -243,33 +243,37 @@ export class Volumes {
     return group;
   }
 
-  /** A check has found that it is gone. */
+  /** For a group that a check has deleted itself. */
   forgetGroup(group: Group): void {
-    this.#undo.forget(`group ${group.id}`);
+    this.#cleanups.forget(`group ${group.id}`);
   }
 
   async deleteGroup(group: Group): Promise<void> {
-    await this.#undo.run(`group ${group.id}`, this.deps.driver);
+    await this.#cleanups.run(`group ${group.id}`, this.deps.driver);
   }
 
-  /** Undoes what is left, last made first. Resolves to what could not be undone. */
+  /** Deletes what is left, newest first. Resolves to the failures. */
   async cleanUp(driver: Driver): Promise<string[]> {
-    const problems = await this.#undo.runAll(driver);
+    const problems = await this.#cleanups.runAll(driver);
     const { workDirectory } = this.deps.options;
     for (let count = 1; count <= this.#made; count += 1) {
       const directory = join(workDirectory, `${this.deps.runName}-${this.label}-${count}`);
-      // Only empty directories: what the driver has left mounted must not be emptied.
+      // rmdir only: the content of a volume that the driver left mounted must survive.
       for (const part of ['pod', 'staging', '']) await removeEmpty(join(directory, part));
     }
     return problems;
   }
 
-  /** A call that makes something. While nobody knows whether it did, that is to be found out. */
-  async #make(rpc: string, request: Message, undo: NonNullable<Undo['undoOf']>): Promise<Message> {
+  /** Runs a create call. If its outcome is unknown, the cleanup finds out whether it created anything. */
+  async #make(
+    rpc: string,
+    request: Message,
+    cleanupOf: NonNullable<Cleanup['cleanupOf']>,
+  ): Promise<Message> {
     const key = `${rpc} ${request['name']}`;
-    this.#undo.push({ key, rpc, request, undoOf: undo });
+    this.#cleanups.push({ key, rpc, request, cleanupOf });
     const { response, refusal } = await this.deps.driver.settle(rpc, request);
-    if (refusal === null || !UNKNOWN_OUTCOME.includes(refusal.code)) this.#undo.forget(key);
+    if (refusal === null || !UNKNOWN_OUTCOME.includes(refusal.code)) this.#cleanups.forget(key);
     if (refusal !== null) throw new ConformanceFailure(rpc, 'OK', describeRefusal(refusal));
     return response;
   }
@@ -278,7 +282,11 @@ export class Volumes {
     const { driver, advertised } = this.deps;
     if (!advertised.controller.has('PUBLISH_UNPUBLISH_VOLUME')) return {};
     const ids = { volume_id: volume.id, node_id: advertised.nodeInfo?.nodeId ?? '' };
-    this.#undo.push({ key: `attach ${volume.id}`, rpc: 'ControllerUnpublishVolume', request: ids });
+    this.#cleanups.push({
+      key: `attach ${volume.id}`,
+      rpc: 'ControllerUnpublishVolume',
+      request: ids,
+    });
     const answer = await driver.call('ControllerPublishVolume', {
       ...ids,
       volume_capability: volume.capability,

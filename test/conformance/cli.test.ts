@@ -41,7 +41,7 @@ plainTest('--list prints every check with its rule and its part of the specifica
   assert.match(stdout, /^metadata\.order +SM13 +must .*\[SnapshotMetadata: Metadata Format\]$/m);
 });
 
-plainTest('wrong usage is exit code 2, and says what is wrong', async () => {
+plainTest('wrong usage: exit code 2 and a message that names the mistake', async () => {
   const socket = ['--endpoint', 'unix:///nowhere/csi.sock'];
   const list = workspace.path('list.json');
   writeFileSync(list, '["a"]');
@@ -64,13 +64,13 @@ plainTest('wrong usage is exit code 2, and says what is wrong', async () => {
   }
 });
 
-plainTest('a driver that cannot be asked is exit code 1', async () => {
+plainTest('a driver that cannot be reached: exit code 1', async () => {
   const { code, stderr } = await conformance('--endpoint', `unix://${workspace.path('no.sock')}`);
   assert.equal(code, 1);
   assert.match(stderr, /there is no socket at/);
 });
 
-test('a run tells its report as table, JSON and JUnit, and ends with 0', async () => {
+test('a run reports as table, JSON and JUnit, and exits with 0', async () => {
   const [json, junit] = [workspace.path('report.json'), workspace.path('report.xml')];
   const { code, stdout, stderr } = await conformance(
     ...['--endpoint', running.plugin.endpoint, '--work-directory', workspace.path('work')],
@@ -81,7 +81,7 @@ test('a run tells its report as table, JSON and JUnit, and ends with 0', async (
   assert.equal(code, 0, stdout + stderr);
   assert.match(stdout, /, seed 7$/m);
   assert.match(stdout, /^metadata\.same .* ok /m);
-  assert.match(stdout, /metadata\.slow-reader: left out by --skip metadata\.slow-reader/);
+  assert.match(stdout, /metadata\.slow-reader: excluded by --skip metadata\.slow-reader/);
   assert.match(stdout, /^4 passed, 0 failed, 1 skipped in /m);
   assert.match(stderr, /^metadata\.same passed/m);
   const report = JSON.parse(readFileSync(json, 'utf8'));
@@ -89,10 +89,10 @@ test('a run tells its report as table, JSON and JUnit, and ends with 0', async (
   assert.equal(readXml(readFileSync(junit, 'utf8')).attributes['tests'], '5');
 });
 
-test('a run with a failed check ends with 1, and JSON on stdout is nothing but JSON', async () => {
+test('a run with a failed check exits with 1, and stdout holds only JSON with --json -', async () => {
   const { code, stdout } = await conformance(
     ...['--endpoint', running.plugin.endpoint, '--work-directory', workspace.path('work')],
-    // A parameter that no driver knows.
+    // An unknown parameter.
     ...['--access', 'block', '--only', 'volume.delete', '--parameters', 'no-such-parameter=1'],
     ...['--json', '-'],
   );
@@ -102,26 +102,26 @@ test('a run with a failed check ends with 1, and JSON on stdout is nothing but J
   assert.match(report.checks[0].detail, /CreateVolume: expected OK, found INVALID_ARGUMENT/);
 });
 
-test('SIGINT ends a run with 130, and leaves nothing of it', async () => {
+test('SIGINT ends a run with 130 and leaves nothing behind', async () => {
   const main = packagePath('.test-build/src/main.js');
   const options = ['--work-directory', workspace.path('work'), '--access', 'block', '--verbose'];
-  options.push('--only', 'delta.truth', '--only', 'delta.chain');
+  options.push('--only', 'delta.content', '--only', 'delta.chain');
   const child = spawn(
     process.execPath,
     [main, 'conformance', '--endpoint', running.plugin.endpoint, ...options],
     { stdio: ['ignore', 'ignore', 'pipe'] },
   );
   child.stderr.setEncoding('utf8');
-  let said = '';
+  let stderr = '';
   let isInterrupted = false;
   child.stderr.on('data', (text: string) => {
-    said += text;
-    if (isInterrupted || !/^delta\.truth \.\.\.$/m.test(said)) return;
+    stderr += text;
+    if (isInterrupted || !/^delta\.content \.\.\.$/m.test(stderr)) return;
     isInterrupted = child.kill('SIGINT');
   });
   const [code] = await once(child, 'close');
-  assert.equal(code, 130, said);
-  assert.doesNotMatch(said, /^delta\.chain/m, 'no check began after the signal');
+  assert.equal(code, 130, stderr);
+  assert.doesNotMatch(stderr, /^delta\.chain/m, 'no check began after the signal');
   assert.deepEqual(await running.orchestrator.volumeIds(), []);
   assert.deepEqual(await running.orchestrator.snapshotIds(), []);
 });

@@ -1,4 +1,4 @@
-/** The suite finds nothing wrong with drivers that are made otherwise than ours and keep the rules. */
+/** The suite passes drivers that differ from the plugin and conform. */
 import { CONFORMING_DRIVERS } from './fake/conforming.js';
 import { proveConforming } from './fake/prove.js';
 

@@ -13,7 +13,7 @@ test('the plugin conforms with volumes attached by the controller, and what CSI 
     {
       only: [
         ...['identity.*', 'capability.*', 'node.*', 'volume.*', 'snapshot.*', 'status.*'],
-        ...['metadata.read-while-streaming', 'delta.truth*', 'delta.restored', 'groups.create'],
+        ...['metadata.read-while-streaming', 'delta.content*', 'delta.restored', 'groups.create'],
       ],
       mountFileSystem: 'xfs',
     },

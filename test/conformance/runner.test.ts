@@ -39,7 +39,7 @@ async function runChecks(
   return report.results;
 }
 
-/** Makes one of everything and leaves it. */
+/** Creates a volume, publishes it and takes a snapshot; deletes nothing. */
 async function makeAll(context: Parameters<Run>[0]): Promise<void> {
   const { volumes } = context;
   const volume = await volumes.create({ access: 'block' });
@@ -47,7 +47,7 @@ async function makeAll(context: Parameters<Run>[0]): Promise<void> {
   await volumes.snapshot(volume);
 }
 
-test('what a failing check has made is undone, last made first', async () => {
+test('the objects of a failed check are deleted, newest first', async () => {
   driver = await RecordingDriver.start(workspace);
   const [result] = await runChecks([
     checkOf('one.fails', async (context) => {
@@ -67,7 +67,7 @@ test('what a failing check has made is undone, last made first', async () => {
   assert.deepEqual(left, [], 'no staging or target path is left');
 });
 
-test('a call that failed half way is undone too', async () => {
+test('a call that failed half way is cleaned up, too', async () => {
   driver = await RecordingDriver.start(workspace, {
     NodePublishVolume: () => {
       throw { code: StatusCode.INTERNAL, details: 'mounted, but the answer was lost' };
@@ -78,7 +78,7 @@ test('a call that failed half way is undone too', async () => {
   assert.ok(driver.changes.includes('NodeUnpublishVolume volume-1'), driver.changes.join());
 });
 
-test('a check that is out of time fails, its calls are cancelled, its makings undone', async () => {
+test('a check that times out fails, its calls are cancelled and its objects deleted', async () => {
   driver = await RecordingDriver.start(workspace, {
     CreateSnapshot: () => new Promise(() => undefined),
   });
@@ -97,7 +97,7 @@ test('a check that is out of time fails, its calls are cancelled, its makings un
   assert.ok(driver.changes.includes('DeleteVolume volume-1'), driver.changes.join());
 });
 
-test('what a call has made whose answer nobody waited for is found out and undone', async () => {
+test('an object whose create call timed out is found and deleted', async () => {
   let isFirst = true;
   driver = await RecordingDriver.start(workspace, {
     CreateVolume: async () => {
@@ -119,7 +119,7 @@ test('what a call has made whose answer nobody waited for is found out and undon
   assert.deepEqual(driver.changes, ['CreateVolume', 'CreateVolume', 'DeleteVolume volume-late']);
 });
 
-test('a check that never looks up is given up, and the next one runs', async () => {
+test('a check that ignores its signal is abandoned, and the next one runs', async () => {
   driver = await RecordingDriver.start(workspace);
   const [stuck, next] = await runChecks(
     [
@@ -132,12 +132,12 @@ test('a check that never looks up is given up, and the next one runs', async () 
   assert.equal(next?.result, 'passed');
 });
 
-/** Ends some time after it was told to. */
+/** Rejects some time after the abort. */
 function rejectLate(context: Parameters<Run>[0], reject: (reason: Error) => void): void {
   context.signal.addEventListener('abort', () => setTimeout(() => reject(new Error('late')), 100));
 }
 
-test('what cannot be undone fails a check that had passed', async () => {
+test('a failed cleanup fails a check that had passed', async () => {
   driver = await RecordingDriver.start(workspace, {
     DeleteVolume: () => {
       throw { code: StatusCode.INTERNAL, details: 'stuck' };
@@ -145,11 +145,11 @@ test('what cannot be undone fails a check that had passed', async () => {
   });
   const [result] = await runChecks([checkOf('one.leaves', makeAll)]);
   assert.equal(result?.result, 'failed');
-  const wanted = 'could not be undone: DeleteVolume (volume volume-1): INTERNAL (stuck)';
+  const wanted = 'could not be cleaned up: DeleteVolume (volume volume-1): INTERNAL (stuck)';
   assert.equal(result?.detail, wanted);
 });
 
-test('while something is in use, undoing it is tried again', async () => {
+test('the deletion of an object in use is retried', async () => {
   let refusals = 2;
   driver = await RecordingDriver.start(workspace, {
     DeleteVolume: () => {
@@ -186,12 +186,12 @@ test('a check is skipped for a capability that is not advertised, with the reaso
       ['skipped', 'CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT is not advertised'],
       ['skipped', '--access leaves out mount volumes'],
       ['skipped', 'nothing to see'],
-      ['skipped', 'left out by --skip f'],
+      ['skipped', 'excluded by --skip f'],
     ],
   );
 });
 
-test('only the checks that are asked for run', async () => {
+test('only the selected checks run', async () => {
   driver = await RecordingDriver.start(workspace);
   const run: Run = async () => undefined;
   const checks = ['metadata.order', 'metadata.same', 'groups.get'].map((id) => checkOf(id, run));
@@ -200,12 +200,12 @@ test('only the checks that are asked for run', async () => {
     'metadata.order',
     'metadata.same',
   ]);
-  assert.ok(matches('delta.truth', 'delta.truth'));
-  assert.ok(!matches('delta.truth-mount', 'delta.truth'), 'a pattern is the whole id');
-  assert.ok(!matches('deltaXtruth', 'delta.truth'), 'a dot is a dot');
+  assert.ok(matches('delta.content', 'delta.content'));
+  assert.ok(!matches('delta.content-mount', 'delta.content'), 'a pattern is the whole id');
+  assert.ok(!matches('deltaXcontent', 'delta.content'), 'a dot is a dot');
 });
 
-test('an interrupted run stops, and undoes what it has made', async () => {
+test('an interrupted run stops and deletes what it has created', async () => {
   driver = await RecordingDriver.start(workspace);
   const interrupt = new AbortController();
   const results = await runChecks(
@@ -227,7 +227,7 @@ test('an interrupted run stops, and undoes what it has made', async () => {
   assert.ok(driver.changes.includes('DeleteVolume volume-1'), driver.changes.join());
 });
 
-test('what is busy is asked for again, as a conforming caller does', async () => {
+test('a call that is answered ABORTED is retried, as a conforming caller does', async () => {
   let refusals = 2;
   driver = await RecordingDriver.start(workspace, {
     CreateVolume: () => {
@@ -244,7 +244,7 @@ test('what is busy is asked for again, as a conforming caller does', async () =>
   assert.equal(result?.result, 'passed');
 });
 
-test('secrets go to the RPCs they are meant for, and only where there is a field', async () => {
+test('secrets are sent to the RPCs they are given for, and only where the request has the field', async () => {
   driver = await RecordingDriver.start(workspace);
   await runChecks([checkOf('one', makeAll)], {
     secrets: { CreateVolume: { key: 'own' }, '*': { key: 'shared' } },

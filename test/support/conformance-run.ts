@@ -9,13 +9,13 @@ import { seededRandom } from './random.js';
 import type { RunningPlugin } from './running-plugin.js';
 
 /** Checks that only mounted volumes can answer. */
-export const MOUNT_ONLY = ['delta.truth-mount', 'allocated.truth-mount'] as const;
+export const MOUNT_ONLY = ['delta.content-mount', 'allocated.content-mount'] as const;
 
 /** Checks that only raw block volumes can answer. */
 export const BLOCK_ONLY = [
-  'delta.truth',
+  'delta.content',
   'delta.chain',
-  'allocated.truth',
+  'allocated.content',
   'delta.resized',
   'delta.restored',
   'delta.cloned',

@@ -1,4 +1,4 @@
-/** The basics of snapshots: made once, told in full, listed, deleted for good. */
+/** Controller checks of snapshots: idempotent creation, required fields, listing, deletion. */
 import { StatusCode } from '../../base/errors.js';
 import { type Check, type CheckContext, expect } from '../check.js';
 import { expectRefusal, type Message } from '../driver.js';
@@ -10,8 +10,8 @@ const unknownId = (context: CheckContext): string =>
   `no-such-snapshot-${context.random.below(1e9)}`;
 
 async function createIdempotent(context: CheckContext): Promise<void> {
-  const { volumes, driver, common, options } = context;
-  const volume = await volumes.create({ access: common.access });
+  const { volumes, driver, shared, options } = context;
+  const volume = await volumes.create({ access: shared.access });
   const request = {
     source_volume_id: volume.id,
     name: volumes.name(),
@@ -35,9 +35,9 @@ async function createIdempotent(context: CheckContext): Promise<void> {
 }
 
 async function createConflict(context: CheckContext): Promise<void> {
-  const { volumes, driver, common, options } = context;
-  const one = await volumes.create({ access: common.access });
-  const other = await volumes.create({ access: common.access });
+  const { volumes, driver, shared, options } = context;
+  const one = await volumes.create({ access: shared.access });
+  const other = await volumes.create({ access: shared.access });
   const name = volumes.name();
   const request = { name, parameters: options.snapshotParameters };
   const made = await driver.call('CreateSnapshot', { ...request, source_volume_id: one.id });
@@ -50,8 +50,8 @@ async function createConflict(context: CheckContext): Promise<void> {
 }
 
 async function missingFields(context: CheckContext): Promise<void> {
-  const { volumes, driver, common } = context;
-  const volume = await volumes.create({ access: common.access });
+  const { volumes, driver, shared } = context;
+  const volume = await volumes.create({ access: shared.access });
   const request = { source_volume_id: volume.id, name: volumes.name() };
   for (const field of ['source_volume_id', 'name']) {
     const outcome = await driver.settle('CreateSnapshot', { ...request, [field]: '' });
@@ -61,8 +61,8 @@ async function missingFields(context: CheckContext): Promise<void> {
 }
 
 async function deleteSnapshot(context: CheckContext): Promise<void> {
-  const { volumes, driver, common } = context;
-  const volume = await volumes.create({ access: common.access });
+  const { volumes, driver, shared } = context;
+  const volume = await volumes.create({ access: shared.access });
   const snapshot = await volumes.snapshot(volume);
   for (const id of [snapshot.id, snapshot.id, unknownId(context)]) {
     await driver.call('DeleteSnapshot', { snapshot_id: id });
@@ -72,8 +72,8 @@ async function deleteSnapshot(context: CheckContext): Promise<void> {
 }
 
 async function list(context: CheckContext): Promise<void> {
-  const { volumes, driver, common } = context;
-  const volume = await volumes.create({ access: common.access });
+  const { volumes, driver, shared } = context;
+  const volume = await volumes.create({ access: shared.access });
   const made = [await volumes.snapshot(volume), await volumes.snapshot(volume)];
   const idsOf = async (request: Message): Promise<string[]> => {
     const { entries } = await driver.call('ListSnapshots', request);
@@ -84,8 +84,8 @@ async function list(context: CheckContext): Promise<void> {
   const rows: [string, Message, string[]][] = [
     ['by snapshot_id', { snapshot_id: first }, [first]],
     ['by source_volume_id', { source_volume_id: volume.id }, wanted],
-    ['by a snapshot_id that is not there', { snapshot_id: unknownId(context) }, []],
-    ['by a source_volume_id that is not there', { source_volume_id: unknownId(context) }, []],
+    ['by an unknown snapshot_id', { snapshot_id: unknownId(context) }, []],
+    ['by an unknown source_volume_id', { source_volume_id: unknownId(context) }, []],
   ];
   for (const [how, request, ids] of rows) {
     const found = await idsOf(request);
@@ -97,18 +97,18 @@ async function list(context: CheckContext): Promise<void> {
     );
   }
   const outcome = await driver.attempt('ListSnapshots', { starting_token: 'no-such-token' });
-  expectRefusal('ListSnapshots with a bad token', outcome, [StatusCode.ABORTED]);
+  expectRefusal('ListSnapshots with an invalid token', outcome, [StatusCode.ABORTED]);
 }
 
 async function get(context: CheckContext): Promise<void> {
-  const { volumes, driver, common } = context;
-  const volume = await volumes.create({ access: common.access });
+  const { volumes, driver, shared } = context;
+  const volume = await volumes.create({ access: shared.access });
   const made = await volumes.snapshot(volume);
   const { snapshot } = await driver.call('GetSnapshot', { snapshot_id: made.id });
   const id = String(snapshot?.snapshot_id);
   expect(id === made.id, 'GetSnapshot', made.id, () => id);
   const unknown = await driver.settle('GetSnapshot', { snapshot_id: unknownId(context) });
-  expectRefusal('GetSnapshot of no snapshot', unknown, [StatusCode.NOT_FOUND]);
+  expectRefusal('GetSnapshot of an unknown snapshot', unknown, [StatusCode.NOT_FOUND]);
   expectRefusal('GetSnapshot without snapshot_id', await driver.settle('GetSnapshot', {}), INVALID);
 }
 
@@ -117,7 +117,7 @@ export const controllerSnapshotChecks: readonly Check[] = [
     id: 'snapshot.create-idempotent',
     section: 'Controller: CreateSnapshot',
     rule: 'CS2',
-    title: 'the same snapshot again is the same snapshot, and told in full',
+    title: 'repeating CreateSnapshot returns the same snapshot, with every field set',
     level: 'must',
     needs: NEEDS,
     run: createIdempotent,
@@ -126,7 +126,7 @@ export const controllerSnapshotChecks: readonly Check[] = [
     id: 'snapshot.create-conflict',
     section: 'Controller: CreateSnapshot Errors',
     rule: 'CS3',
-    title: 'a name taken by a snapshot of another volume: ALREADY_EXISTS',
+    title: 'a name in use by a snapshot of another volume: ALREADY_EXISTS',
     level: 'must',
     needs: NEEDS,
     run: createConflict,
@@ -135,7 +135,7 @@ export const controllerSnapshotChecks: readonly Check[] = [
     id: 'snapshot.create-missing-fields',
     section: 'Controller: CreateSnapshot',
     rule: 'CS1',
-    title: 'a field that is not given: INVALID_ARGUMENT',
+    title: 'a missing required field: INVALID_ARGUMENT',
     level: 'must',
     needs: NEEDS,
     run: missingFields,
@@ -144,7 +144,7 @@ export const controllerSnapshotChecks: readonly Check[] = [
     id: 'snapshot.delete',
     section: 'Controller: DeleteSnapshot',
     rule: 'DS2',
-    title: 'deleting what is not there is OK; without an id INVALID_ARGUMENT',
+    title: 'deleting an unknown id succeeds; a missing id: INVALID_ARGUMENT',
     level: 'must',
     needs: NEEDS,
     run: deleteSnapshot,
@@ -153,7 +153,7 @@ export const controllerSnapshotChecks: readonly Check[] = [
     id: 'snapshot.list',
     section: 'Controller: ListSnapshots',
     rule: 'LS3',
-    title: 'filters find what there is and nothing else, and a bad token is ABORTED',
+    title: 'filters return exactly the matching snapshots; an invalid token: ABORTED',
     level: 'must',
     needs: [...NEEDS, 'list-snapshots'],
     run: list,
@@ -162,7 +162,7 @@ export const controllerSnapshotChecks: readonly Check[] = [
     id: 'snapshot.get',
     section: 'Controller: GetSnapshot',
     rule: 'GS2',
-    title: 'a snapshot is found by its id, or NOT_FOUND',
+    title: 'a snapshot is returned by its id; an unknown id: NOT_FOUND',
     level: 'must',
     needs: [...NEEDS, 'get-snapshot'],
     run: get,

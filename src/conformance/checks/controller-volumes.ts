@@ -1,4 +1,4 @@
-/** The basics of volumes: made once, refused for good reasons, deleted for good, published cleanly. */
+/** Controller and node checks of volumes: idempotent creation, refusals, deletion, publishing. */
 import { lstat } from 'node:fs/promises';
 import { errorCode, StatusCode } from '../../base/errors.js';
 import { type Check, type CheckContext, expect } from '../check.js';
@@ -11,13 +11,13 @@ const INVALID = [StatusCode.INVALID_ARGUMENT] as const;
 const unknownId = (context: CheckContext): string => `no-such-volume-${context.random.below(1e9)}`;
 
 async function createIdempotent(context: CheckContext): Promise<void> {
-  const { volumes, driver, common, options } = context;
+  const { volumes, driver, shared, options } = context;
   const name = volumes.name();
-  const request = volumes.createRequest(name, { access: common.access });
+  const request = volumes.createRequest(name, { access: shared.access });
   const first = (await driver.call('CreateVolume', request))['volume'] as Message;
-  volumes.adopt(name, common.access, first);
+  volumes.adopt(name, shared.access, first);
   const again = (await driver.call('CreateVolume', request))['volume'] as Message;
-  volumes.adopt(name, common.access, again);
+  volumes.adopt(name, shared.access, again);
   expect(first['volume_id'] !== '', 'CreateVolume', 'a volume_id', () => 'none');
   expect(
     first['volume_id'] === again['volume_id'],
@@ -25,7 +25,7 @@ async function createIdempotent(context: CheckContext): Promise<void> {
     `volume ${first['volume_id']}`,
     () => String(again['volume_id']),
   );
-  const wanted = volumeSizeOf(options, common.access);
+  const wanted = volumeSizeOf(options, shared.access);
   const capacity = Number(first['capacity_bytes']);
   expect(
     capacity === 0 || capacity >= wanted,
@@ -36,11 +36,11 @@ async function createIdempotent(context: CheckContext): Promise<void> {
 }
 
 async function createConflict(context: CheckContext): Promise<void> {
-  const { volumes, driver, common } = context;
+  const { volumes, driver, shared } = context;
   const name = volumes.name();
-  const request = volumes.createRequest(name, { access: common.access });
+  const request = volumes.createRequest(name, { access: shared.access });
   const { volume } = await driver.call('CreateVolume', request);
-  const { sizeBytes } = volumes.adopt(name, common.access, volume);
+  const { sizeBytes } = volumes.adopt(name, shared.access, volume);
   const outcome = await driver.settle('CreateVolume', {
     ...request,
     capacity_range: { required_bytes: String(sizeBytes * 2) },
@@ -51,8 +51,8 @@ async function createConflict(context: CheckContext): Promise<void> {
 }
 
 async function createMissingFields(context: CheckContext): Promise<void> {
-  const { volumes, driver, common } = context;
-  const request = volumes.createRequest(volumes.name(), { access: common.access });
+  const { volumes, driver, shared } = context;
+  const request = volumes.createRequest(volumes.name(), { access: shared.access });
   for (const field of ['name', 'volume_capabilities']) {
     const { [field]: _left, ...rest } = request;
     const outcome = await driver.settle('CreateVolume', rest);
@@ -61,16 +61,16 @@ async function createMissingFields(context: CheckContext): Promise<void> {
 }
 
 async function createFromMissing(context: CheckContext): Promise<void> {
-  const { volumes, driver, common } = context;
+  const { volumes, driver, shared } = context;
   const snapshotId = `no-such-snapshot-${context.random.below(1e9)}`;
-  const request = volumes.createRequest(volumes.name(), { access: common.access, snapshotId });
+  const request = volumes.createRequest(volumes.name(), { access: shared.access, snapshotId });
   const outcome = await driver.settle('CreateVolume', request);
-  expectRefusal('CreateVolume from a snapshot that is not there', outcome, [StatusCode.NOT_FOUND]);
+  expectRefusal('CreateVolume from an unknown snapshot', outcome, [StatusCode.NOT_FOUND]);
 }
 
 async function deleteVolume(context: CheckContext): Promise<void> {
-  const { volumes, driver, common } = context;
-  const volume = await volumes.create({ access: common.access });
+  const { volumes, driver, shared } = context;
+  const volume = await volumes.create({ access: shared.access });
   await driver.call('DeleteVolume', { volume_id: volume.id });
   await driver.call('DeleteVolume', { volume_id: volume.id });
   await driver.call('DeleteVolume', { volume_id: unknownId(context) });
@@ -78,9 +78,9 @@ async function deleteVolume(context: CheckContext): Promise<void> {
 }
 
 async function validate(context: CheckContext): Promise<void> {
-  const { volumes, driver, common } = context;
+  const { volumes, driver, shared } = context;
   const rpc = 'ValidateVolumeCapabilities';
-  const volume = await volumes.create({ access: common.access });
+  const volume = await volumes.create({ access: shared.access });
   const request = {
     volume_id: volume.id,
     volume_context: volume.context,
@@ -91,20 +91,22 @@ async function validate(context: CheckContext): Promise<void> {
   expect(
     confirmed !== null && confirmed.volume_capabilities.length > 0,
     rpc,
-    'what the volume was made with to be confirmed',
+    'the capability the volume was created with to be confirmed',
     () => 'not confirmed',
   );
   const without = { ...request, volume_id: '' };
   expectRefusal(`${rpc} without volume_id`, await driver.settle(rpc, without), INVALID);
   const unknown = { ...request, volume_id: unknownId(context) };
-  expectRefusal(`${rpc} of no volume`, await driver.settle(rpc, unknown), [StatusCode.NOT_FOUND]);
+  expectRefusal(`${rpc} of an unknown volume`, await driver.settle(rpc, unknown), [
+    StatusCode.NOT_FOUND,
+  ]);
 }
 
 async function list(context: CheckContext): Promise<void> {
-  const { volumes, driver, common } = context;
+  const { volumes, driver, shared } = context;
   const made = [];
   for (let count = 0; count < 2; count += 1) {
-    made.push((await volumes.create({ access: common.access })).id);
+    made.push((await volumes.create({ access: shared.access })).id);
   }
   const found: string[] = [];
   let token = '';
@@ -118,12 +120,12 @@ async function list(context: CheckContext): Promise<void> {
   const lost = made.filter((id) => !found.includes(id));
   expect(lost.length === 0, 'ListVolumes page by page', 'every volume', () => `not ${lost.join()}`);
   const outcome = await driver.attempt('ListVolumes', { starting_token: 'no-such-token' });
-  expectRefusal('ListVolumes with a bad token', outcome, [StatusCode.ABORTED]);
+  expectRefusal('ListVolumes with an invalid token', outcome, [StatusCode.ABORTED]);
 }
 
 async function publishTwice(context: CheckContext): Promise<void> {
-  const { volumes, driver, common } = context;
-  const volume = await volumes.create({ access: common.access });
+  const { volumes, driver, shared } = context;
+  const volume = await volumes.create({ access: shared.access });
   for (let round = 0; round < 2; round += 1) {
     const path = await volumes.publish(volume);
     await volumes.publish(volume);
@@ -140,7 +142,7 @@ export const controllerVolumeChecks: readonly Check[] = [
     id: 'volume.create-idempotent',
     section: 'Controller: CreateVolume',
     rule: 'CV2',
-    title: 'the same volume again is the same volume, and large enough',
+    title: 'repeating CreateVolume returns the same volume, and it is large enough',
     level: 'must',
     needs: NEEDS,
     run: createIdempotent,
@@ -149,7 +151,7 @@ export const controllerVolumeChecks: readonly Check[] = [
     id: 'volume.create-conflict',
     section: 'Controller: CreateVolume Errors',
     rule: 'CV3',
-    title: 'a name taken by a volume of another size: ALREADY_EXISTS',
+    title: 'a name in use by a volume of another size: ALREADY_EXISTS',
     level: 'must',
     needs: NEEDS,
     run: createConflict,
@@ -158,7 +160,7 @@ export const controllerVolumeChecks: readonly Check[] = [
     id: 'volume.create-missing-fields',
     section: 'Controller: CreateVolume',
     rule: 'CV1',
-    title: 'a field that is not given: INVALID_ARGUMENT',
+    title: 'a missing required field: INVALID_ARGUMENT',
     level: 'must',
     needs: NEEDS,
     run: createMissingFields,
@@ -167,7 +169,7 @@ export const controllerVolumeChecks: readonly Check[] = [
     id: 'volume.create-from-missing',
     section: 'Controller: CreateVolume Errors',
     rule: 'CV11',
-    title: 'a source that is not there: NOT_FOUND',
+    title: 'a source that does not exist: NOT_FOUND',
     level: 'must',
     needs: [...NEEDS, 'snapshots'],
     run: createFromMissing,
@@ -176,7 +178,7 @@ export const controllerVolumeChecks: readonly Check[] = [
     id: 'volume.delete',
     section: 'Controller: DeleteVolume',
     rule: 'DV2',
-    title: 'deleting what is not there is OK; without an id INVALID_ARGUMENT',
+    title: 'deleting an unknown id succeeds; a missing id: INVALID_ARGUMENT',
     level: 'must',
     needs: NEEDS,
     run: deleteVolume,
@@ -185,7 +187,7 @@ export const controllerVolumeChecks: readonly Check[] = [
     id: 'volume.validate',
     section: 'Controller: ValidateVolumeCapabilities',
     rule: 'VV3',
-    title: 'a volume is confirmed for what it was made with',
+    title: 'a volume is confirmed for the capabilities it was created with',
     level: 'must',
     needs: NEEDS,
     run: validate,
@@ -194,7 +196,7 @@ export const controllerVolumeChecks: readonly Check[] = [
     id: 'volume.list',
     section: 'Controller: ListVolumes',
     rule: 'LV2',
-    title: 'pages hold every volume, and a bad token is ABORTED',
+    title: 'the pages together list every volume; an invalid token: ABORTED',
     level: 'must',
     needs: [...NEEDS, 'list-volumes'],
     run: list,
@@ -203,7 +205,7 @@ export const controllerVolumeChecks: readonly Check[] = [
     id: 'volume.publish-twice',
     section: 'Node: NodePublishVolume, NodeUnpublishVolume',
     rule: 'NQ2',
-    title: 'staging and publishing may be repeated, and unpublishing leaves nothing',
+    title: 'staging and publishing can be repeated, and unpublishing leaves nothing behind',
     level: 'must',
     needs: [...NEEDS, 'publish'],
     run: publishTwice,

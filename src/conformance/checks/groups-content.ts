@@ -1,4 +1,4 @@
-/** Group snapshots against the bytes: lists of members, volumes made from them, one point in time. */
+/** Checks of the content of group snapshots: lists of members, restored volumes, one point in time. */
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -20,9 +20,9 @@ const NEEDS = ['groups', 'volumes', 'publish', 'block'] as const;
 const OPERATIONS = 60;
 const CREATE = 'CreateVolumeGroupSnapshot';
 const BLOCK_BYTES = 4096;
-/** Groups cut while somebody writes. */
-const CUTS = 2;
-/** Pauses of the writer, at most. */
+/** Groups taken while the volumes are written to. */
+const BUSY_GROUPS = 2;
+/** The longest pause between two writes. */
 const PAUSE_MS = 40;
 
 interface Member {
@@ -41,25 +41,25 @@ async function makeMembers(context: CheckContext): Promise<Member[]> {
   return members;
 }
 
-/** Changes all volumes, then cuts them. By volume id. */
-async function cutAll(
+/** Changes all volumes, then takes a group snapshot. Returns the members by volume id. */
+async function takeGroup(
   context: CheckContext,
   members: readonly Member[],
 ): Promise<Map<string, { snapshot: Snapshot; image: Image }>> {
   for (const { content, path } of members) await content.change(path, context.random, OPERATIONS);
   const group = await context.volumes.createGroup(members.map(({ volume }) => volume));
-  const cuts = new Map<string, { snapshot: Snapshot; image: Image }>();
+  const taken = new Map<string, { snapshot: Snapshot; image: Image }>();
   for (const { volume, content } of members) {
     const snapshot = memberOf(group.snapshots, volume);
-    cuts.set(volume.id, { snapshot, image: content.image() });
+    taken.set(volume.id, { snapshot, image: content.image() });
   }
-  return cuts;
+  return taken;
 }
 
 async function groupDelta(context: CheckContext): Promise<void> {
   const members = await makeMembers(context);
-  const before = await cutAll(context, members);
-  const after = await cutAll(context, members);
+  const before = await takeGroup(context, members);
+  const after = await takeGroup(context, members);
   const sums = new OverReport();
   for (const { volume, content } of members) {
     const base = before.get(volume.id);
@@ -75,15 +75,15 @@ async function groupDelta(context: CheckContext): Promise<void> {
       allocated.entries,
     );
   }
-  context.figure('over-report factor', sums.factor, 'reported for one that differs');
+  context.figure('over-report factor', sums.factor, 'reported per differing byte');
 }
 
 async function restoreMember(context: CheckContext): Promise<void> {
   const { volumes } = context;
   const members = await makeMembers(context);
-  const cuts = await cutAll(context, members);
+  const taken = await takeGroup(context, members);
   for (const { volume } of members) await volumes.unpublish(volume);
-  for (const { snapshot, image } of cuts.values()) {
+  for (const { snapshot, image } of taken.values()) {
     const spec = { access: 'block', snapshotId: snapshot.id, sizeBytes: image.sizeBytes } as const;
     const restored = await volumes.create(spec);
     const found = await readImage(await volumes.publish(restored), image.sizeBytes);
@@ -91,7 +91,7 @@ async function restoreMember(context: CheckContext): Promise<void> {
   }
 }
 
-/** Writes a number to the first volume and then to the second, on and on, each one durable. */
+/** Writes the number of the round to the first volume and then to the second, durably, until it is over. */
 async function writeInTurn(
   context: CheckContext,
   members: readonly Member[],
@@ -113,7 +113,7 @@ async function writeInTurn(
   }
 }
 
-async function cutWhileWriting(
+async function takeGroupsWhileWriting(
   context: CheckContext,
   members: readonly Member[],
 ): Promise<Group[]> {
@@ -121,7 +121,7 @@ async function cutWhileWriting(
   const writing = writeInTurn(context, members, () => isOver || context.signal.aborted);
   const groups: Group[] = [];
   try {
-    for (let count = 0; count < CUTS; count += 1) {
+    for (let count = 0; count < BUSY_GROUPS; count += 1) {
       const { response, refusal } = await context.driver.settle(CREATE, {
         name: context.volumes.name(),
         source_volume_ids: members.map(({ volume }) => volume.id),
@@ -137,16 +137,16 @@ async function cutWhileWriting(
   return groups;
 }
 
-/** To refuse is conforming; to cut at different times is not. */
+/** Refusing conforms; taking the members at different times does not. */
 function refusedWhileWriting(refusal: Refusal): Error {
   const found = describeRefusal(refusal);
   const conforming: readonly number[] = [StatusCode.ABORTED, StatusCode.FAILED_PRECONDITION];
   return conforming.includes(refusal.code)
-    ? new CheckSkipped(`the driver does not cut volumes that are written to: ${found}`)
-    : new ConformanceFailure(`${CREATE} of volumes that are written to`, 'OK', found);
+    ? new CheckSkipped(`the driver does not snapshot volumes that are being written to: ${found}`)
+    : new ConformanceFailure(`${CREATE} of volumes that are being written to`, 'OK', found);
 }
 
-/** The number of the last round that reached the snapshot. */
+/** The number of the last round whose write is in the snapshot. */
 async function readCounter(context: CheckContext, snapshot: Snapshot): Promise<number> {
   const { volumes } = context;
   const size = snapshot.sizeBytes === 0 ? {} : { sizeBytes: snapshot.sizeBytes };
@@ -164,7 +164,7 @@ async function readCounter(context: CheckContext, snapshot: Snapshot): Promise<n
 async function writeOrder(context: CheckContext): Promise<void> {
   const members = await makeMembers(context);
   for (const { path, content } of members) await content.write(path, 0, Buffer.alloc(BLOCK_BYTES));
-  for (const { snapshots } of await cutWhileWriting(context, members)) {
+  for (const { snapshots } of await takeGroupsWhileWriting(context, members)) {
     const counters: number[] = [];
     for (const { volume } of members) {
       counters.push(await readCounter(context, memberOf(snapshots, volume)));
@@ -173,7 +173,7 @@ async function writeOrder(context: CheckContext): Promise<void> {
     expect(
       first === second || first === second + 1,
       `${CREATE} of volumes written to in turn`,
-      'members of one point in the order of writes',
+      'members taken at one point in the order of writes',
       () => `write ${first} of the first volume and write ${second} of the second`,
     );
   }
@@ -191,7 +191,7 @@ export const groupContentChecks: readonly Check[] = [
     id: 'groups.delta',
     section: 'SnapshotMetadata: GetMetadataDelta',
     rule: 'SM24',
-    title: 'lists of members, and between groups, are true',
+    title: 'lists of members, and deltas between groups, are complete',
     level: 'must',
     needs: [...NEEDS, 'metadata'],
     run: groupDelta,
@@ -200,7 +200,7 @@ export const groupContentChecks: readonly Check[] = [
     id: 'groups.restore',
     section: `GroupController: ${CREATE}`,
     rule: 'GA12',
-    title: 'a volume restored from a member has its bytes',
+    title: 'a volume restored from a member holds its bytes',
     level: 'must',
     needs: [...NEEDS, 'snapshots'],
     run: restoreMember,
@@ -209,7 +209,7 @@ export const groupContentChecks: readonly Check[] = [
     id: 'groups.write-order',
     section: `GroupController: ${CREATE}`,
     rule: 'GA2',
-    title: 'members are cut at one point in the order of writes to all volumes',
+    title: 'all members are taken at one point in the order of writes to all volumes',
     level: 'must',
     needs: [...NEEDS, 'snapshots'],
     run: writeOrder,

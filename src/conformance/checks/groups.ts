@@ -1,4 +1,4 @@
-/** Group snapshots, made for real: members, idempotence, refusals, the end of a group. */
+/** Checks of group snapshots: members, idempotence, refusals, deletion. */
 import { StatusCode } from '../../base/errors.js';
 import { type Check, type CheckContext, ConformanceFailure, expect } from '../check.js';
 import { describeRefusal, expectRefusal, type Message } from '../driver.js';
@@ -10,7 +10,7 @@ const CREATE = 'CreateVolumeGroupSnapshot';
 async function makeVolumes(context: CheckContext, count = 2): Promise<Volume[]> {
   const volumes: Volume[] = [];
   for (let made = 0; made < count; made += 1) {
-    volumes.push(await context.volumes.create({ access: context.common.access }));
+    volumes.push(await context.volumes.create({ access: context.shared.access }));
   }
   return volumes;
 }
@@ -114,8 +114,10 @@ async function memberDelete(context: CheckContext): Promise<void> {
       describeRefusal(refusal),
     );
   }
-  context.note(refusal === null ? 'members can be deleted alone' : 'members are kept together');
-  // Whatever came of it: what is left of the group can be deleted as a whole.
+  context.note(
+    refusal === null ? 'members can be deleted one by one' : 'members cannot be deleted one by one',
+  );
+  // Either way, the rest of the group can be deleted as a whole.
   const left = refusal === null ? group.snapshots.slice(1) : group.snapshots;
   await driver.call('DeleteVolumeGroupSnapshot', groupRequest({ ...group, snapshots: left }));
   volumes.forgetGroup(group);
@@ -136,7 +138,7 @@ async function deleteGroup(context: CheckContext): Promise<void> {
     expect(
       entries.length === 0,
       `ListSnapshots of ${id}`,
-      'nothing: its group is deleted',
+      'no entry, as its group is deleted',
       () => id,
     );
   }
@@ -152,7 +154,9 @@ async function listMismatch(context: CheckContext): Promise<void> {
   for (const rpc of ['GetVolumeGroupSnapshot', 'DeleteVolumeGroupSnapshot']) {
     const outcome = await driver.settle(rpc, other);
     if (outcome.refusal === null && rpc.startsWith('Delete')) volumes.forgetGroup(group);
-    expectRefusal(`${rpc} with snapshot_ids of no member`, outcome, [StatusCode.INVALID_ARGUMENT]);
+    expectRefusal(`${rpc} with snapshot_ids that are not its members`, outcome, [
+      StatusCode.INVALID_ARGUMENT,
+    ]);
   }
 }
 
@@ -171,7 +175,7 @@ async function get(context: CheckContext): Promise<void> {
   );
   const never = { group_snapshot_id: `no-such-group-${context.random.below(1e9)}` };
   const outcome = await driver.settle(rpc, { ...never, snapshot_ids: memberIds(group) });
-  expectRefusal(`${rpc} of a group that never was`, outcome, [StatusCode.NOT_FOUND]);
+  expectRefusal(`${rpc} of an unknown group`, outcome, [StatusCode.NOT_FOUND]);
 }
 
 async function missingFields(context: CheckContext): Promise<void> {
@@ -196,19 +200,29 @@ export const groupChecks: readonly Check[] = [
   check(
     'groups.create',
     'GA9',
-    'a group has a snapshot of each volume, and they know their group',
+    'a group has one snapshot of each volume, and each snapshot names its group',
     create,
   ),
-  check('groups.idempotent', 'GA3', 'the same group again is the same group', idempotent),
+  check(
+    'groups.idempotent',
+    'GA3',
+    'repeating CreateVolumeGroupSnapshot returns the same group',
+    idempotent,
+  ),
   {
-    ...check('groups.mismatch', 'GA4', 'a name taken by another group: ALREADY_EXISTS', mismatch),
+    ...check(
+      'groups.mismatch',
+      'GA4',
+      'a name in use by a group of other volumes: ALREADY_EXISTS',
+      mismatch,
+    ),
     section: ERRORS,
   },
   {
     ...check(
       'groups.source-missing',
       'GA5',
-      'a volume that is not there: NOT_FOUND',
+      'a volume that does not exist: NOT_FOUND',
       sourceMissing,
     ),
     section: ERRORS,
@@ -218,7 +232,7 @@ export const groupChecks: readonly Check[] = [
     ...check(
       'groups.missing-fields',
       'GA1',
-      'a field that is not given: INVALID_ARGUMENT',
+      'a missing required field: INVALID_ARGUMENT',
       missingFields,
     ),
     section: 'Error Scheme',
@@ -227,7 +241,7 @@ export const groupChecks: readonly Check[] = [
     ...check(
       'groups.member-delete',
       'DS3',
-      'a member alone is deleted, or refused as invalid',
+      'deleting a single member succeeds or is refused with INVALID_ARGUMENT',
       memberDelete,
     ),
     section: 'Controller: DeleteSnapshot Errors',
@@ -237,7 +251,7 @@ export const groupChecks: readonly Check[] = [
     ...check(
       'groups.delete',
       'GD5',
-      'a deleted group is gone with its members, and stays so',
+      'deleting a group deletes its members, and can be repeated',
       deleteGroup,
     ),
     section: 'GroupController: DeleteVolumeGroupSnapshot',
@@ -246,14 +260,19 @@ export const groupChecks: readonly Check[] = [
     ...check(
       'groups.list-mismatch',
       'GD3',
-      'snapshot_ids of no member: INVALID_ARGUMENT',
+      'snapshot_ids that are not the members: INVALID_ARGUMENT',
       listMismatch,
     ),
     section: 'GroupController: DeleteVolumeGroupSnapshot Errors, GetVolumeGroupSnapshot Errors',
     level: 'should',
   },
   {
-    ...check('groups.get', 'GE4', 'a group is told as it was made; another one is NOT_FOUND', get),
+    ...check(
+      'groups.get',
+      'GE4',
+      'a group is returned as it was created; an unknown group: NOT_FOUND',
+      get,
+    ),
     section: 'GroupController: GetVolumeGroupSnapshot',
   },
 ];

@@ -1,4 +1,4 @@
-/** Who the driver is, and whether what it advertises holds together. */
+/** Identity checks, and whether the advertised capabilities are consistent. */
 import { StatusCode } from '../../base/errors.js';
 import { type Check, type CheckContext, ConformanceFailure, expect } from '../check.js';
 import { describeRefusal, expectRefusal } from '../driver.js';
@@ -27,7 +27,7 @@ async function info({ driver }: CheckContext): Promise<void> {
 
 async function probe({ driver }: CheckContext): Promise<void> {
   const { ready } = await driver.call('Probe', {});
-  expect(ready?.value !== false, 'Probe', 'ready, or nothing said', () => 'ready false');
+  expect(ready?.value !== false, 'Probe', 'ready true or unset', () => 'ready false');
 }
 
 async function stable({ driver }: CheckContext): Promise<void> {
@@ -38,7 +38,7 @@ async function stable({ driver }: CheckContext): Promise<void> {
   }
 }
 
-/** One capability that is of no use, or against the rules, without one of others. */
+/** A capability that is useless, or against the rules, without one of `needs`. */
 interface Dependency {
   readonly of: keyof Lists;
   readonly name: string;
@@ -88,8 +88,8 @@ async function consistency(context: CheckContext): Promise<void> {
     expect(
       controller.size === 0 || controller.has(name) === node.has(name),
       name,
-      'the same of controller and node',
-      () => `${controller.has(name)} of the controller and ${node.has(name)} of the node`,
+      'the same on the controller and the node',
+      () => `${controller.has(name)} on the controller and ${node.has(name)} on the node`,
     );
   }
   const constrained = 'VOLUME_ACCESSIBILITY_CONSTRAINTS';
@@ -106,14 +106,14 @@ async function knownValues(context: CheckContext): Promise<void> {
   const { plugin, expansion, controller, group, node } = context.advertised;
   for (const list of [plugin, expansion, controller, group, node ?? new Set<string>()]) {
     for (const value of list) {
-      // A value this proto does not know is decoded as a number.
+      // protobuf.js decodes a value that this proto does not define as a number.
       expect(!/^\d+$|^UNKNOWN$/.test(value), 'capabilities', 'known values', () => value);
     }
   }
 }
 
-/** The RPCs that a capability obliges to. Empty requests: anything but UNIMPLEMENTED will do. */
-const OBLIGED: readonly (readonly [keyof Lists | 'group', string, readonly string[]])[] = [
+/** The RPCs that a capability requires. They get empty requests: any status but UNIMPLEMENTED passes. */
+const REQUIRED_RPCS: readonly (readonly [keyof Lists | 'group', string, readonly string[]])[] = [
   ['controller', 'CREATE_DELETE_VOLUME', ['CreateVolume', 'DeleteVolume']],
   [
     'controller',
@@ -146,7 +146,7 @@ const OBLIGED: readonly (readonly [keyof Lists | 'group', string, readonly strin
 async function served(context: CheckContext): Promise<void> {
   const { advertised, driver } = context;
   await metadataServed(context);
-  for (const [of, name, rpcs] of OBLIGED) {
+  for (const [of, name, rpcs] of REQUIRED_RPCS) {
     if (!advertised[of]?.has(name)) continue;
     for (const rpc of rpcs) {
       const { refusal } = await driver.settle(rpc, {});
@@ -188,7 +188,7 @@ async function nodeInfo({ advertised }: CheckContext): Promise<void> {
   );
 }
 
-/** Some refusals, and all that the run has seen: the form of each. */
+/** Checks the form of every error status of the run, and of two that it provokes. */
 async function statusMessage({ driver, advertised }: CheckContext): Promise<void> {
   if (advertised.plugin.has('CONTROLLER_SERVICE')) {
     const outcome = await driver.attempt('ValidateVolumeCapabilities', {});
@@ -227,7 +227,7 @@ export const identityChecks: readonly Check[] = [
     id: 'identity.stable',
     section: 'Identity: GetPluginCapabilities',
     rule: 'ID5',
-    title: 'asked twice, the driver says the same of itself',
+    title: 'two calls return the same answer',
     level: 'must',
     needs: [],
     run: stable,
@@ -245,7 +245,7 @@ export const identityChecks: readonly Check[] = [
     id: 'capability.known',
     section: 'Identity: GetPluginCapabilities',
     rule: 'ID6',
-    title: 'capabilities are values of the specification up to 1.13',
+    title: 'every capability is a value that CSI defines, up to 1.13',
     level: 'must',
     needs: [],
     run: knownValues,
@@ -254,7 +254,7 @@ export const identityChecks: readonly Check[] = [
     id: 'capability.consistency',
     section: 'Controller: ControllerGetCapabilities',
     rule: 'CC1',
-    title: 'no capability lacks another one it needs',
+    title: 'every capability comes with the capabilities it depends on',
     level: 'must',
     needs: [],
     run: consistency,
@@ -263,20 +263,20 @@ export const identityChecks: readonly Check[] = [
     id: 'capability.served',
     section: 'Error Scheme',
     rule: 'G10',
-    title: 'what a capability obliges to is not UNIMPLEMENTED',
+    title: 'the RPCs of an advertised capability are implemented',
     level: 'must',
     needs: [],
     run: served,
   },
 ];
 
-/** Runs last, over the refusals of all checks. */
+/** Runs last, over the error statuses of all checks. */
 export const statusChecks: readonly Check[] = [
   {
     id: 'status.message',
     section: 'Error Scheme',
     rule: 'G2',
-    title: 'every refusal of the run has a message and no details',
+    title: 'every error of the run has a message and no rich details',
     level: 'must',
     needs: [],
     run: statusMessage,

@@ -1,4 +1,4 @@
-/** Streams that end early: by the client, by their deadline. */
+/** Streams that end early: cancelled by the client, or at their deadline. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../base/errors.js';
 import { type Check, type CheckContext, ConformanceFailure, expect } from '../check.js';
@@ -14,33 +14,33 @@ import { coverage, difference } from '../ranges.js';
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const CANCELS = 8;
-/** How long a driver may need to notice that nobody listens. */
+/** How long a driver may take to notice that the client has gone. */
 const RELEASE_MS = 10_000;
 const PAUSE_MS = 100;
 const DEADLINE_MS = 300;
-/** From then on a stream counts as one that ends without a status of the driver's own. */
+/** After this the stream counts as one that ends without a status from the driver. */
 const SILENCE_MS = 1_500;
-/** So little that a driver cannot send a list before its deadline unless it is very short. */
+/** Small enough that a driver can send only a very short list before its deadline. */
 const NARROW_BYTES = 256;
 
-/** Only a whole list may end OK. */
-function expectNotCutShort(subject: string, whole: MetadataList, read: MetadataList): void {
+/** Fails if an incomplete list ended OK. */
+function expectNotTruncated(subject: string, whole: MetadataList, read: MetadataList): void {
   if (read.end.code !== StatusCode.OK) return;
   const lost = difference(coverage(whole.entries), coverage(read.entries));
   expect(
     lost.length === 0,
     subject,
-    'an error, since not everything was sent',
+    'an error, as not every entry was sent',
     () => `OK after ${read.entries.length} of ${whole.entries.length} entries`,
   );
 }
 
 async function cancel(context: CheckContext): Promise<void> {
-  for (const list of await context.common.lists()) {
+  for (const list of await context.shared.lists()) {
     const whole = await readList(context, list);
     for (let count = 0; count < CANCELS; count += 1) await cancelOne(context, list, whole);
     const { entries } = await readList(context, list);
-    expectSameBytesListed(`${list.rpc} after cancelled ones`, whole.entries, entries);
+    expectSameBytesListed(`${list.rpc} after cancelled streams`, whole.entries, entries);
   }
   await expectReleased(context);
 }
@@ -56,16 +56,16 @@ async function cancelOne(
     stream.cancel();
     const rest = await drain(stream);
     const entries = [...(first?.entries ?? []), ...rest.entries];
-    expectNotCutShort(`${list.rpc}, cancelled`, whole, { ...rest, entries });
+    expectNotTruncated(`${list.rpc}, cancelled`, whole, { ...rest, entries });
   } finally {
     await stream.close();
   }
 }
 
-/** A stream that nobody listens to must not hold its snapshot. */
+/** A cancelled stream must not keep its snapshot from being deleted. */
 async function expectReleased(context: CheckContext): Promise<void> {
-  const { volumes, driver, common } = context;
-  const { volume } = await common.history();
+  const { volumes, driver, shared } = context;
+  const { volume } = await shared.history();
   const snapshot = await volumes.snapshot(volume);
   const stream = driver.openList(
     allocatedOf(snapshot),
@@ -90,7 +90,7 @@ async function expectReleased(context: CheckContext): Promise<void> {
 }
 
 async function deadline(context: CheckContext): Promise<void> {
-  for (const list of await context.common.lists()) {
+  for (const list of await context.shared.lists()) {
     const whole = await readList(context, list);
     await expireOne(context, list, whole);
     const { entries } = await readList(context, list);
@@ -98,7 +98,7 @@ async function deadline(context: CheckContext): Promise<void> {
   }
 }
 
-/** Nothing is read until the deadline has passed; then whatever the driver has to say. */
+/** Reads nothing until the deadline has passed, then everything the driver sends. */
 async function expireOne(
   context: CheckContext,
   list: ListRequest,
@@ -120,10 +120,10 @@ async function expireOne(
   try {
     await delay(DEADLINE_MS * 2, undefined, { signal: context.signal });
     const read = await drain(stream);
-    expectNotCutShort(`${list.rpc} whose deadline passes`, whole, read);
+    expectNotTruncated(`${list.rpc} whose deadline passes`, whole, read);
     if (isSilent) context.note(`${list.rpc} ends without a status when its deadline passes`);
     if (read.end.code === StatusCode.OK) {
-      context.note(`the whole list of ${list.rpc} was under way before its deadline`);
+      context.note(`${list.rpc} sent the whole list before its deadline`);
     }
   } finally {
     clearTimeout(silence);
@@ -139,7 +139,8 @@ export const metadataCancelChecks: readonly Check[] = [
     id: 'metadata.cancel',
     section: STREAM,
     rule: 'SM20',
-    title: 'a cancelled stream does not end OK, holds nothing, and the next one is right',
+    title:
+      'a cancelled stream does not end OK, releases its snapshot, and the next list is complete',
     level: 'must',
     needs: NEEDS,
     run: cancel,

@@ -1,4 +1,4 @@
-/** Lists while something else goes on: other streams, slow readers, snapshots made and deleted. */
+/** Lists during other activity: concurrent streams, slow readers, snapshots created and deleted. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../base/errors.js';
 import { BlockContent, readImage } from '../block-content.js';
@@ -12,37 +12,37 @@ const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const NARROW_BYTES = 256;
 const OPERATIONS = 60;
 const FILE_CHANGES = 20;
-/** Before a slow reader reads at all: from then on it has a buffer that holds a short list. */
-const FIRST_BREAK_MS = 1000;
-/** Then it takes so many breaks, each so long. */
-const BREAKS = 100;
-const BREAK_MS = 5;
+/** The first pause of a slow reader; meanwhile the driver can buffer a short list. */
+const FIRST_PAUSE_MS = 1000;
+/** Pauses between later messages: how many, and how long. */
+const PAUSES = 100;
+const PAUSE_MS = 5;
 
 async function twoStreams(context: CheckContext): Promise<void> {
-  const lists = await context.common.lists();
+  const lists = await context.shared.lists();
   const alone: (readonly Entry[])[] = [];
   for (const list of lists) alone.push((await readList(context, list)).entries);
   const together = [...lists.entries()].flatMap(([index, list]) =>
     [0, 3].map(async (maxResults) => {
       const { entries } = await readList(context, list, { maxResults });
-      expectSameBytesListed(`${list.rpc} beside others`, alone[index] ?? [], entries);
+      expectSameBytesListed(`${list.rpc} beside other streams`, alone[index] ?? [], entries);
     }),
   );
   await Promise.all(together);
 }
 
 async function slowReader(context: CheckContext): Promise<void> {
-  for (const list of await context.common.lists()) {
+  for (const list of await context.shared.lists()) {
     const whole = await readList(context, list);
     const stream = context.driver.openList(list, { maxResults: 2 }, { windowBytes: NARROW_BYTES });
     const entries: Entry[] = [];
     try {
-      await delay(FIRST_BREAK_MS, undefined, { signal: context.signal });
+      await delay(FIRST_PAUSE_MS, undefined, { signal: context.signal });
       for (let count = 0; ; count += 1) {
         const message = await stream.next();
         if (message === null) break;
         entries.push(...message.entries);
-        if (count < BREAKS) await delay(BREAK_MS, undefined, { signal: context.signal });
+        if (count < PAUSES) await delay(PAUSE_MS, undefined, { signal: context.signal });
       }
       if (stream.end.code !== StatusCode.OK) {
         throw new ConformanceFailure(`${list.rpc} read slowly`, 'OK', describeRefusal(stream.end));
@@ -55,12 +55,12 @@ async function slowReader(context: CheckContext): Promise<void> {
 }
 
 async function busyVolume(context: CheckContext): Promise<void> {
-  const { volumes, driver, random, common } = context;
-  const volume = await volumes.create({ access: common.access });
+  const { volumes, driver, random, shared } = context;
+  const volume = await volumes.create({ access: shared.access });
   const path = await volumes.publish(volume);
   const content = new BlockContent(volume.sizeBytes);
   const change = (): Promise<void> =>
-    common.access === 'block'
+    shared.access === 'block'
       ? content.change(path, random, OPERATIONS)
       : changeFiles(path, random, FILE_CHANGES);
   await change();
@@ -86,20 +86,20 @@ async function busyVolume(context: CheckContext): Promise<void> {
 }
 
 async function readWhileStreaming(context: CheckContext): Promise<void> {
-  const { volumes, driver, common } = context;
-  const { target } = await common.history();
+  const { volumes, driver, shared } = context;
+  const { target } = await shared.history();
   const list = allocatedOf(target);
   const whole = await readList(context, list);
   const stream = driver.openList(list, { maxResults: 1 }, { windowBytes: NARROW_BYTES });
   try {
     const first = await stream.next();
     const size = target.sizeBytes === 0 ? {} : { sizeBytes: target.sizeBytes };
-    const spec = { access: common.access, snapshotId: target.id, ...size };
+    const spec = { access: shared.access, snapshotId: target.id, ...size };
     const restored = await volumes.create(spec);
     const path = await volumes.publish(restored);
-    if (common.access === 'block') await readImage(path, restored.sizeBytes);
+    if (shared.access === 'block') await readImage(path, restored.sizeBytes);
     const rest = await drain(stream);
-    const subject = 'GetMetadataAllocated while a volume is made from the snapshot and read';
+    const subject = 'GetMetadataAllocated while a volume is restored from the snapshot and read';
     if (rest.end.code !== StatusCode.OK) {
       throw new ConformanceFailure(subject, 'OK', describeRefusal(rest.end));
     }
@@ -110,8 +110,8 @@ async function readWhileStreaming(context: CheckContext): Promise<void> {
 }
 
 async function deleteWhileStreaming(context: CheckContext): Promise<void> {
-  const { volumes, driver, common } = context;
-  const { volume } = await common.history();
+  const { volumes, driver, shared } = context;
+  const { volume } = await shared.history();
   const snapshot = await volumes.snapshot(volume);
   const list = allocatedOf(snapshot);
   const whole = await readList(context, list);
@@ -130,7 +130,8 @@ async function deleteWhileStreaming(context: CheckContext): Promise<void> {
     }
     const rest = await drain(stream);
     if (rest.end.code !== StatusCode.OK) return;
-    const subject = 'GetMetadataAllocated of a snapshot that is deleted meanwhile, ended OK';
+    const subject =
+      'GetMetadataAllocated, ended OK, of a snapshot that was deleted during the stream';
     expectSameBytesListed(subject, whole.entries, [...(first?.entries ?? []), ...rest.entries]);
   } finally {
     await stream.close();
@@ -144,7 +145,7 @@ export const metadataConcurrencyChecks: readonly Check[] = [
     id: 'metadata.two-streams',
     section: SECTION,
     rule: 'SM18',
-    title: 'several streams at once give what each gives alone',
+    title: 'concurrent streams return what each returns alone',
     level: 'must',
     needs: NEEDS,
     run: twoStreams,
@@ -162,7 +163,7 @@ export const metadataConcurrencyChecks: readonly Check[] = [
     id: 'metadata.busy-volume',
     section: SECTION,
     rule: 'SM27',
-    title: 'writes and a new snapshot during a stream do not change it',
+    title: 'writes and a new snapshot during a stream do not change the list',
     level: 'must',
     needs: NEEDS,
     run: busyVolume,
@@ -171,7 +172,7 @@ export const metadataConcurrencyChecks: readonly Check[] = [
     id: 'metadata.read-while-streaming',
     section: SECTION,
     rule: 'SM27',
-    title: 'the data of a snapshot can be read from a volume made of it during its stream',
+    title: 'a volume restored from a snapshot can be read while the snapshot is listed',
     level: 'must',
     needs: NEEDS,
     run: readWhileStreaming,
@@ -180,7 +181,7 @@ export const metadataConcurrencyChecks: readonly Check[] = [
     id: 'metadata.delete-while-streaming',
     section: 'Controller: DeleteSnapshot',
     rule: 'SM28',
-    title: 'a snapshot deleted during its stream never makes a short list look whole',
+    title: 'deleting a snapshot during its stream never makes an incomplete list end OK',
     level: 'must',
     needs: NEEDS,
     run: deleteWhileStreaming,

@@ -1,4 +1,4 @@
-/** Lists against the bytes: nothing that differs is missing. Over-reporting is measured. */
+/** Compares lists with the bytes of raw block volumes: every changed byte is listed. Measures over-reporting. */
 import { BlockContent } from '../block-content.js';
 import { type Check, type CheckContext, expect } from '../check.js';
 import { allocatedOf, deltaOf, describeList, expectSameBytesListed, readList } from '../lists.js';
@@ -10,7 +10,7 @@ const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const ROUNDS = 4;
 const OPERATIONS = 120;
 
-interface Cut {
+interface TakenSnapshot {
   readonly snapshot: Snapshot;
   readonly image: Image;
 }
@@ -18,36 +18,36 @@ interface Cut {
 interface Rounds {
   readonly volume: Volume;
   readonly content: BlockContent;
-  readonly cuts: readonly Cut[];
+  readonly snapshots: readonly TakenSnapshot[];
 }
 
-/** A published raw block volume, changed and cut again and again. */
+/** A published raw block volume, changed and snapshotted in rounds. */
 async function makeRounds(context: CheckContext, rounds: number): Promise<Rounds> {
   const { volumes, random } = context;
   const volume = await volumes.create({ access: 'block' });
   const path = await volumes.publish(volume);
   const content = new BlockContent(volume.sizeBytes);
-  const cuts: Cut[] = [];
+  const snapshots: TakenSnapshot[] = [];
   for (let round = 0; round < rounds; round += 1) {
     await content.change(path, random, OPERATIONS);
-    cuts.push({ snapshot: await volumes.snapshot(volume), image: content.image() });
+    snapshots.push({ snapshot: await volumes.snapshot(volume), image: content.image() });
   }
-  return { volume, content, cuts };
+  return { volume, content, snapshots };
 }
 
-/** Every delta between cuts that lie `distances` apart. */
+/** Checks every delta between snapshots that are `distances` apart. */
 async function expectDeltas(
   context: CheckContext,
-  cuts: readonly Cut[],
+  snapshots: readonly TakenSnapshot[],
   distances: readonly number[],
 ): Promise<void> {
   const sums = new OverReport();
-  for (const [index, base] of cuts.entries()) {
+  for (const [index, base] of snapshots.entries()) {
     for (const distance of distances) {
-      const target = cuts[index + distance];
+      const target = snapshots[index + distance];
       if (target === undefined) continue;
       const { entries } = await readList(context, deltaOf(base.snapshot, target.snapshot));
-      const subject = `GetMetadataDelta from cut ${index + 1} to ${index + distance + 1}`;
+      const subject = `GetMetadataDelta from snapshot ${index + 1} to ${index + distance + 1}`;
       const comparison = { base: base.image, target: target.image };
       sums.add(expectSound(subject, comparison, entries));
     }
@@ -58,35 +58,35 @@ async function expectDeltas(
 function addFigures(context: CheckContext, sums: OverReport): void {
   context.figure('differing bytes', sums.differingBytes, 'bytes');
   context.figure('reported bytes', sums.reportedBytes, 'bytes');
-  context.figure('over-report factor', sums.factor, 'reported for one that differs');
+  context.figure('over-report factor', sums.factor, 'reported per differing byte');
 }
 
-async function deltaOracle(context: CheckContext): Promise<void> {
-  const { cuts } = await makeRounds(context, ROUNDS);
-  await expectDeltas(context, cuts, [1]);
+async function deltaContent(context: CheckContext): Promise<void> {
+  const { snapshots } = await makeRounds(context, ROUNDS);
+  await expectDeltas(context, snapshots, [1]);
 }
 
 async function deltaChain(context: CheckContext): Promise<void> {
-  const { cuts } = await makeRounds(context, ROUNDS);
-  await expectDeltas(context, cuts, [1, 2, 3]);
+  const { snapshots } = await makeRounds(context, ROUNDS);
+  await expectDeltas(context, snapshots, [1, 2, 3]);
 }
 
-async function allocatedOracle(context: CheckContext): Promise<void> {
-  const { cuts, content } = await makeRounds(context, 2);
+async function allocatedContent(context: CheckContext): Promise<void> {
+  const { snapshots, content } = await makeRounds(context, 2);
   const sums = new OverReport();
-  for (const [index, { snapshot, image }] of cuts.entries()) {
+  for (const [index, { snapshot, image }] of snapshots.entries()) {
     const { entries } = await readList(context, allocatedOf(snapshot));
     const comparison = { base: content.initialImage(), target: image, zerosMayBeMissing: true };
-    sums.add(expectSound(`GetMetadataAllocated of cut ${index + 1}`, comparison, entries));
+    sums.add(expectSound(`GetMetadataAllocated of snapshot ${index + 1}`, comparison, entries));
   }
   addFigures(context, sums);
 }
 
 async function emptyDelta(context: CheckContext): Promise<void> {
-  const { twins } = await context.common.history();
+  const { twins } = await context.shared.history();
   const { entries } = await readList(context, deltaOf(...twins));
   const bytes = totalBytes(coverage(entries));
-  context.figure('bytes reported though nothing was written', Number(bytes), 'bytes');
+  context.figure('bytes reported although nothing was written', Number(bytes), 'bytes');
   expect(
     entries.length === 0,
     'GetMetadataDelta between snapshots with nothing written in between',
@@ -96,26 +96,26 @@ async function emptyDelta(context: CheckContext): Promise<void> {
 }
 
 async function emptyMessage(context: CheckContext): Promise<void> {
-  const { twins } = await context.common.history();
-  for (const list of [deltaOf(...twins), allocatedOf(await context.common.stranger())]) {
+  const { twins } = await context.shared.history();
+  for (const list of [deltaOf(...twins), allocatedOf(await context.shared.unrelated())]) {
     const { messages } = await readList(context, list);
     expect(
       messages.length > 0,
-      `${list.rpc} where there is nothing to report`,
+      `${list.rpc} with nothing to report`,
       'a message with block_metadata_type and volume_capacity_bytes',
-      () => 'OK and no message: the caller learns neither',
+      () => 'OK and no message, so the caller learns neither',
     );
   }
 }
 
 async function emptyAllocated(context: CheckContext): Promise<void> {
-  const { entries } = await readList(context, allocatedOf(await context.common.stranger()));
+  const { entries } = await readList(context, allocatedOf(await context.shared.unrelated()));
   const bytes = Number(totalBytes(coverage(entries)));
-  context.figure('bytes reported of a volume nobody wrote to', bytes, 'bytes');
+  context.figure('bytes reported for a volume that was never written to', bytes, 'bytes');
 }
 
 async function idempotent(context: CheckContext): Promise<void> {
-  for (const list of await context.common.lists()) {
+  for (const list of await context.shared.lists()) {
     const first = await readList(context, list);
     const again = await readList(context, list);
     expectSameBytesListed(`${describeList(list)} a second time`, first.entries, again.entries);
@@ -125,39 +125,39 @@ async function idempotent(context: CheckContext): Promise<void> {
 const DELTA = 'SnapshotMetadata: GetMetadataDelta';
 const ALLOCATED = 'SnapshotMetadata: GetMetadataAllocated';
 
-export const metadataDeltaChecks: readonly Check[] = [
+export const metadataContentChecks: readonly Check[] = [
   {
-    id: 'delta.truth',
+    id: 'delta.content',
     section: DELTA,
     rule: 'SM24',
     title: 'every byte that was changed on a raw block volume is reported',
     level: 'must',
     needs: [...NEEDS, 'block'],
-    run: deltaOracle,
+    run: deltaContent,
   },
   {
     id: 'delta.chain',
     section: DELTA,
     rule: 'SM24',
-    title: 'also between snapshots that are not neighbours',
+    title: 'every changed byte is reported between snapshots that are not adjacent, too',
     level: 'must',
     needs: [...NEEDS, 'block'],
     run: deltaChain,
   },
   {
-    id: 'allocated.truth',
+    id: 'allocated.content',
     section: ALLOCATED,
     rule: 'SM23',
     title: 'every byte that was written to a raw block volume is reported',
     level: 'must',
     needs: [...NEEDS, 'block'],
-    run: allocatedOracle,
+    run: allocatedContent,
   },
   {
     id: 'metadata.empty-delta',
     section: DELTA,
     rule: 'SM24',
-    title: 'nothing is reported where nothing was written',
+    title: 'the delta is empty when nothing was written between the snapshots',
     level: 'should',
     needs: NEEDS,
     run: emptyDelta,
@@ -166,7 +166,7 @@ export const metadataDeltaChecks: readonly Check[] = [
     id: 'metadata.empty-allocated',
     section: ALLOCATED,
     rule: 'SM18',
-    title: 'a volume nobody wrote to has a list',
+    title: 'a volume that was never written to has a list',
     level: 'must',
     needs: NEEDS,
     run: emptyAllocated,
@@ -175,7 +175,7 @@ export const metadataDeltaChecks: readonly Check[] = [
     id: 'metadata.empty-message',
     section: DELTA,
     rule: 'SM25',
-    title: 'an empty list tells type and capacity in a message',
+    title: 'an empty list still carries type and capacity in one message',
     level: 'should',
     needs: NEEDS,
     run: emptyMessage,
@@ -184,7 +184,7 @@ export const metadataDeltaChecks: readonly Check[] = [
     id: 'metadata.idempotent',
     section: 'SnapshotMetadata: Metadata Format',
     rule: 'SM18',
-    title: 'the same list is the same when it is asked for again',
+    title: 'reading a list again returns the same bytes',
     level: 'should',
     needs: NEEDS,
     run: idempotent,

@@ -1,4 +1,4 @@
-/** What has to be refused, and with which code. */
+/** Requests for lists that must be refused, and with which status. */
 import { StatusCode } from '../../base/errors.js';
 import { type Check, type CheckContext, expect } from '../check.js';
 import { describeRefusal, type ListRequest } from '../driver.js';
@@ -14,7 +14,7 @@ function snapshotWithId(id: string): Snapshot {
 }
 
 async function maxResultsNegative(context: CheckContext): Promise<void> {
-  for (const list of await context.common.lists()) {
+  for (const list of await context.shared.lists()) {
     for (const maxResults of [-1, MIN_INT32]) {
       await expectListRefused(context, list, { maxResults }, INVALID);
     }
@@ -22,7 +22,7 @@ async function maxResultsNegative(context: CheckContext): Promise<void> {
 }
 
 async function idMissing(context: CheckContext): Promise<void> {
-  const { base, target } = await context.common.history();
+  const { base, target } = await context.shared.history();
   const none = snapshotWithId('');
   const lists = [
     allocatedOf(none),
@@ -34,7 +34,7 @@ async function idMissing(context: CheckContext): Promise<void> {
 }
 
 async function notFound(context: CheckContext): Promise<void> {
-  const { volume, base, target } = await context.common.history();
+  const { volume, base, target } = await context.shared.history();
   const gone = await context.volumes.snapshot(volume);
   await context.volumes.deleteSnapshot(gone);
   const never = snapshotWithId(`no-such-snapshot-${context.random.below(1e9)}`);
@@ -46,21 +46,21 @@ async function notFound(context: CheckContext): Promise<void> {
 }
 
 async function otherVolume(context: CheckContext): Promise<void> {
-  const { base, target } = await context.common.history();
-  const stranger = await context.common.stranger();
+  const { base, target } = await context.shared.history();
+  const unrelated = await context.shared.unrelated();
   const codes = [StatusCode.INVALID_ARGUMENT, StatusCode.FAILED_PRECONDITION, StatusCode.NOT_FOUND];
-  await expectListRefused(context, deltaOf(base, stranger), {}, codes);
-  await expectListRefused(context, deltaOf(stranger, target), {}, codes);
+  await expectListRefused(context, deltaOf(base, unrelated), {}, codes);
+  await expectListRefused(context, deltaOf(unrelated, target), {}, codes);
 }
 
 async function reversed(context: CheckContext): Promise<void> {
-  const { base, target } = await context.common.history();
+  const { base, target } = await context.shared.history();
   const codes = [StatusCode.INVALID_ARGUMENT, StatusCode.FAILED_PRECONDITION];
   await expectListRefused(context, deltaOf(target, base), {}, codes);
 }
 
 async function same(context: CheckContext): Promise<void> {
-  const { target } = await context.common.history();
+  const { target } = await context.shared.history();
   const list: ListRequest = deltaOf(target, target);
   const subject = 'GetMetadataDelta of a snapshot and itself';
   const stream = context.driver.openList(list);
@@ -98,7 +98,7 @@ export const metadataErrorChecks: readonly Check[] = [
     id: 'metadata.id-missing',
     section: ERRORS,
     rule: 'SM1',
-    title: 'a snapshot id that is not given: INVALID_ARGUMENT',
+    title: 'a missing snapshot id: INVALID_ARGUMENT',
     level: 'must',
     needs: NEEDS,
     run: idMissing,
@@ -107,7 +107,7 @@ export const metadataErrorChecks: readonly Check[] = [
     id: 'metadata.not-found',
     section: ERRORS,
     rule: 'SM2',
-    title: 'a snapshot that never was or is deleted: NOT_FOUND',
+    title: 'an unknown or deleted snapshot: NOT_FOUND',
     level: 'must',
     needs: NEEDS,
     run: notFound,
@@ -125,7 +125,7 @@ export const metadataErrorChecks: readonly Check[] = [
     id: 'metadata.reversed',
     section: DELTA,
     rule: 'SM11',
-    title: 'a base that was cut after the target: refused',
+    title: 'a base taken after the target: refused',
     level: 'should',
     needs: NEEDS,
     run: reversed,
@@ -134,7 +134,7 @@ export const metadataErrorChecks: readonly Check[] = [
     id: 'metadata.same',
     section: DELTA,
     rule: 'SM11',
-    title: 'a snapshot and itself: INVALID_ARGUMENT, or nothing differs',
+    title: 'base and target are the same snapshot: INVALID_ARGUMENT or an empty list',
     level: 'should',
     needs: NEEDS,
     run: same,

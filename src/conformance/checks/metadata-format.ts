@@ -1,19 +1,19 @@
-/** The form of a list: order, sizes, type, capacity, and how it is divided into messages. */
+/** The format of a list: order, sizes, type, capacity, and how it is divided into messages. */
 import { type Check, type CheckContext, CheckSkipped, expect } from '../check.js';
 import type { ListRequest } from '../driver.js';
 import { describeList, expectSameBytesListed, type MetadataList, readList } from '../lists.js';
 import type { Entry } from '../ranges.js';
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
-/** A client's usual bound for a message. */
+/** The default limit of gRPC clients. */
 const MESSAGE_MAX_BYTES = 4 << 20;
 const MAX_INT32 = 2 ** 31 - 1;
 
-/** Both lists, as they come with the driver's own choice and in small messages. */
+/** Both lists, in messages of the driver's choice and in small ones. */
 async function* formsOf(
   context: CheckContext,
 ): AsyncGenerator<{ subject: string; read: MetadataList }, void, undefined> {
-  for (const list of await context.common.lists()) {
+  for (const list of await context.shared.lists()) {
     for (const maxResults of [0, 3]) {
       const read = await readList(context, list, { maxResults });
       yield { subject: describeList(list, { maxResults }), read };
@@ -29,7 +29,7 @@ function expectAscending(subject: string, entries: readonly Entry[]): void {
       offset > before && offset >= end,
       subject,
       'entries in ascending order that do not overlap',
-      () => `an entry at ${offset} behind one that ends at ${end}`,
+      () => `an entry at ${offset} after one that ends at ${end}`,
     );
     before = offset;
     end = offset + size;
@@ -37,9 +37,9 @@ function expectAscending(subject: string, entries: readonly Entry[]): void {
 }
 
 async function order(context: CheckContext): Promise<void> {
-  for (const list of await context.common.lists()) {
+  for (const list of await context.shared.lists()) {
     const { entries } = await readList(context, list);
-    context.figure(`entries in the common list of ${list.rpc}`, entries.length, 'entries');
+    context.figure(`entries in the shared list of ${list.rpc}`, entries.length, 'entries');
   }
   for await (const { subject, read } of formsOf(context)) {
     expectAscending(subject, read.entries);
@@ -54,7 +54,7 @@ async function entrySize(context: CheckContext): Promise<void> {
       expect(
         offset >= 0n && offset + size <= capacity,
         subject,
-        `entries inside the capacity of ${capacity} bytes`,
+        `entries within the capacity of ${capacity} bytes`,
         () => `${size} bytes at ${offset}`,
       );
     }
@@ -90,7 +90,7 @@ async function fixedLength(context: CheckContext): Promise<void> {
 }
 
 async function constantCapacity(context: CheckContext): Promise<void> {
-  const { volume, target } = await context.common.history();
+  const { volume, target } = await context.shared.history();
   const size = BigInt(target.sizeBytes === 0 ? volume.sizeBytes : target.sizeBytes);
   for await (const { subject, read } of formsOf(context)) {
     for (const { capacityBytes } of read.messages) {
@@ -105,7 +105,7 @@ async function constantCapacity(context: CheckContext): Promise<void> {
 }
 
 async function maxResults(context: CheckContext): Promise<void> {
-  for (const list of await context.common.lists()) {
+  for (const list of await context.shared.lists()) {
     const whole = await readList(context, list);
     for (const maxResults of [1, 2, 7, 1000]) {
       const subject = describeList(list, { maxResults });
@@ -123,7 +123,7 @@ async function maxResults(context: CheckContext): Promise<void> {
 }
 
 async function messageSize(context: CheckContext): Promise<void> {
-  for (const list of await context.common.lists()) {
+  for (const list of await context.shared.lists()) {
     await expectSmallMessages(context, list, 0);
     await expectSmallMessages(context, list, MAX_INT32);
   }
@@ -141,14 +141,14 @@ async function expectSmallMessages(
   expect(
     largest <= MESSAGE_MAX_BYTES,
     subject,
-    `messages of at most ${MESSAGE_MAX_BYTES} bytes, which is what clients take`,
+    `messages of at most ${MESSAGE_MAX_BYTES} bytes, which is what clients accept`,
     () => `${largest}`,
   );
 }
 
 const SECTION = 'SnapshotMetadata: GetMetadataAllocated, GetMetadataDelta';
 
-export const metadataOrderChecks: readonly Check[] = [
+export const metadataFormatChecks: readonly Check[] = [
   {
     id: 'metadata.order',
     section: 'SnapshotMetadata: Metadata Format',
@@ -162,7 +162,7 @@ export const metadataOrderChecks: readonly Check[] = [
     id: 'metadata.entry-size',
     section: 'SnapshotMetadata: Metadata Format',
     rule: 'SM14',
-    title: 'every entry has bytes and lies inside the capacity',
+    title: 'no entry is empty, and every entry lies within the capacity',
     level: 'must',
     needs: NEEDS,
     run: entrySize,
@@ -180,7 +180,7 @@ export const metadataOrderChecks: readonly Check[] = [
     id: 'metadata.fixed-length',
     section: 'SnapshotMetadata: Metadata Format',
     rule: 'SM15',
-    title: 'FIXED_LENGTH means that all entries have one size',
+    title: 'with FIXED_LENGTH all entries have the same size',
     level: 'must',
     needs: NEEDS,
     run: fixedLength,
@@ -198,7 +198,7 @@ export const metadataOrderChecks: readonly Check[] = [
     id: 'metadata.max-results',
     section: SECTION,
     rule: 'SM7',
-    title: 'no message has more than max_results entries, and no entry is lost by it',
+    title: 'no message exceeds max_results entries, and no entry is lost',
     level: 'must',
     needs: NEEDS,
     run: maxResults,
@@ -207,7 +207,7 @@ export const metadataOrderChecks: readonly Check[] = [
     id: 'metadata.message-size',
     section: SECTION,
     rule: 'SM7',
-    title: 'no message is larger than clients take, whatever max_results allows',
+    title: 'no message exceeds the 4 MiB that clients accept, whatever max_results allows',
     level: 'should',
     needs: NEEDS,
     run: messageSize,

@@ -1,4 +1,4 @@
-/** Lists across the turns of a volume's life: grown, restored, cloned, its source or base deleted. */
+/** Lists after a volume was expanded, restored or cloned, or its source or base was deleted. */
 import { StatusCode } from '../../base/errors.js';
 import { BlockContent, expectSameBytes, readImage } from '../block-content.js';
 import {
@@ -36,7 +36,7 @@ async function resized(context: CheckContext): Promise<void> {
   await expectCapacity(context, base, sizeBefore);
   await expectCapacity(context, target, volume.sizeBytes);
   const delta = await readList(context, deltaOf(base, target));
-  const subject = 'GetMetadataDelta over an expansion';
+  const subject = 'GetMetadataDelta across an expansion';
   const sums = new OverReport();
   sums.add(expectSound(subject, { base: before, target: after }, delta.entries));
   for (const { capacityBytes } of delta.messages) {
@@ -48,7 +48,7 @@ async function resized(context: CheckContext): Promise<void> {
     );
   }
   await expectAllocated(context, target, content.initialImage(), after);
-  context.figure('over-report factor', sums.factor, 'reported for one that differs');
+  context.figure('over-report factor', sums.factor, 'reported per differing byte');
 }
 
 async function expectCapacity(
@@ -61,7 +61,7 @@ async function expectCapacity(
     expect(
       capacityBytes === BigInt(sizeBytes),
       'GetMetadataAllocated of a volume that was expanded',
-      `volume_capacity_bytes ${sizeBytes}, the size when the snapshot was cut`,
+      `volume_capacity_bytes ${sizeBytes}, the size when the snapshot was taken`,
       () => `${capacityBytes}`,
     );
   }
@@ -93,7 +93,7 @@ async function makeSource(
   return { volume, snapshot, image };
 }
 
-/** The new volume has the bytes of its source, and its own snapshots have true lists. */
+/** Fails unless a new volume holds the bytes of its source and its own snapshots have complete lists. */
 async function expectDescendant(
   context: CheckContext,
   spec: VolumeSpec,
@@ -108,13 +108,13 @@ async function expectDescendant(
   await content.change(path, random, OPERATIONS);
   const second = { snapshot: await volumes.snapshot(volume), image: content.image() };
   const zeros = zeroImage(volume.sizeBytes);
-  // What was inherited was written too, if not to this volume.
+  // Inherited data is allocated, too, although it was not written to this volume.
   await expectAllocated(context, first.snapshot, zeros, first.image);
   await expectAllocated(context, second.snapshot, zeros, second.image);
   const { entries } = await readList(context, deltaOf(first.snapshot, second.snapshot));
   const sums = new OverReport();
   sums.add(expectSound('GetMetadataDelta', { base: first.image, target: second.image }, entries));
-  context.figure('over-report factor', sums.factor, 'reported for one that differs');
+  context.figure('over-report factor', sums.factor, 'reported per differing byte');
 }
 
 async function restored(context: CheckContext): Promise<void> {
@@ -133,14 +133,14 @@ interface Pair {
   readonly target: Snapshot;
 }
 
-/** Two snapshots with changes in between, of whatever kind of volume the run uses. */
+/** Two snapshots with changes in between, of the access type that the run uses. */
 async function makePair(context: CheckContext): Promise<Pair> {
-  const { volumes, random, common } = context;
-  const volume = await volumes.create({ access: common.access });
+  const { volumes, random, shared } = context;
+  const volume = await volumes.create({ access: shared.access });
   const path = await volumes.publish(volume);
   const content = new BlockContent(volume.sizeBytes);
   const change = (): Promise<void> =>
-    common.access === 'block'
+    shared.access === 'block'
       ? content.change(path, random, OPERATIONS)
       : changeFiles(path, random, FILE_CHANGES);
   await change();
@@ -165,7 +165,7 @@ async function deletedSource(context: CheckContext): Promise<void> {
       'OK or FAILED_PRECONDITION',
       () => found,
     );
-    throw new CheckSkipped(`the driver keeps volumes that have snapshots: ${found}`);
+    throw new CheckSkipped(`the driver does not delete volumes that have snapshots: ${found}`);
   }
   for (const [index, list] of lists.entries()) {
     const { entries } = await readList(context, list);
@@ -182,14 +182,14 @@ async function baseDeleted(context: CheckContext): Promise<void> {
   const stream = driver.openList(deltaOf(base, target));
   try {
     const { entries, end } = await drain(stream);
-    const subject = 'GetMetadataDelta from a base that is deleted';
+    const subject = 'GetMetadataDelta from a deleted base';
     const refused: readonly number[] = [StatusCode.NOT_FOUND, StatusCode.FAILED_PRECONDITION];
     if (refused.includes(end.code)) return;
     if (end.code !== StatusCode.OK) {
       const found = describeRefusal(end);
       throw new ConformanceFailure(subject, 'NOT_FOUND, FAILED_PRECONDITION or the list', found);
     }
-    context.note('the driver knows the delta from a base that is deleted');
+    context.note('the driver serves the delta from a deleted base');
     expectSameBytesListed(subject, whole.entries, entries);
   } finally {
     await stream.close();
@@ -204,7 +204,7 @@ export const metadataLineageChecks: readonly Check[] = [
     section: DELTA,
     rule: 'SM24',
     title:
-      'the list over an expansion covers the new area, and the capacity is the size of the target',
+      'a delta across an expansion covers the added space, and the capacity is the size of the target',
     level: 'must',
     needs: [...NEEDS, 'expand', 'block'],
     run: resized,
@@ -213,7 +213,7 @@ export const metadataLineageChecks: readonly Check[] = [
     id: 'delta.restored',
     section: DELTA,
     rule: 'SM24',
-    title: 'lists of a volume restored from a snapshot are true, also of what it inherited',
+    title: 'lists of a volume restored from a snapshot are complete, including inherited data',
     level: 'must',
     needs: [...NEEDS, 'block'],
     run: restored,
@@ -222,7 +222,7 @@ export const metadataLineageChecks: readonly Check[] = [
     id: 'delta.cloned',
     section: DELTA,
     rule: 'SM24',
-    title: 'lists of a volume cloned from a volume are true, also of what it inherited',
+    title: 'lists of a cloned volume are complete, including inherited data',
     level: 'must',
     needs: [...NEEDS, 'clone', 'block'],
     run: cloned,
@@ -231,7 +231,7 @@ export const metadataLineageChecks: readonly Check[] = [
     id: 'delta.base-deleted',
     section: DELTA,
     rule: 'SM26',
-    title: 'a delta from a base that is deleted is refused or true',
+    title: 'a delta from a deleted base is refused or complete',
     level: 'must',
     needs: NEEDS,
     run: baseDeleted,

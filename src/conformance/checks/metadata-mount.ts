@@ -1,6 +1,6 @@
 /**
- * Lists of file system volumes against the bytes. What a file system writes nobody knows beforehand,
- * so the bytes are those of the snapshots restored as raw block volumes, where the driver does that.
+ * Compares lists with the bytes of mounted volumes. What a file system writes cannot be predicted, so
+ * the snapshots are restored as raw block volumes, where the driver supports that, and read.
  */
 import { StatusCode } from '../../base/errors.js';
 import { readImage } from '../block-content.js';
@@ -13,7 +13,7 @@ import { expectSound, type Image, type Judgement, zeroImage } from '../oracle.js
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish', 'mount'] as const;
 const CHANGES = 60;
-/** Answers of a driver that keeps file systems and raw block volumes apart. */
+/** Statuses of a driver that does not restore the snapshot of a file system as a raw block volume. */
 const UNSUPPORTED: readonly number[] = [
   StatusCode.INVALID_ARGUMENT,
   StatusCode.FAILED_PRECONDITION,
@@ -21,17 +21,17 @@ const UNSUPPORTED: readonly number[] = [
 ];
 
 /** Snapshots of a mounted volume with files changed in between. */
-async function makeCuts(context: CheckContext, count: number): Promise<Snapshot[]> {
+async function makeSnapshots(context: CheckContext, count: number): Promise<Snapshot[]> {
   const { volumes, random } = context;
   const volume = await volumes.create({ access: 'mount' });
   const path = await volumes.publish(volume);
-  const cuts: Snapshot[] = [];
+  const snapshots: Snapshot[] = [];
   for (let round = 0; round < count; round += 1) {
     await changeFiles(path, random, CHANGES);
-    cuts.push(await volumes.snapshot(volume));
+    snapshots.push(await volumes.snapshot(volume));
   }
   await volumes.unpublish(volume);
-  return cuts;
+  return snapshots;
 }
 
 async function imageOf(context: CheckContext, snapshot: Snapshot): Promise<Image> {
@@ -44,7 +44,7 @@ async function imageOf(context: CheckContext, snapshot: Snapshot): Promise<Image
     const found = describeRefusal(refusal);
     if (UNSUPPORTED.includes(refusal.code)) {
       throw new CheckSkipped(
-        `the bytes are not to be had: a raw block volume of the snapshot was refused: ${found}`,
+        `the content cannot be read: restoring the snapshot as a raw block volume was refused: ${found}`,
       );
     }
     throw new ConformanceFailure('CreateVolume from a snapshot', 'OK', found);
@@ -60,19 +60,19 @@ function addFigures(context: CheckContext, { differingBytes, reportedBytes }: Ju
   context.figure('differing bytes', differingBytes, 'bytes');
   context.figure('reported bytes', reportedBytes, 'bytes');
   const factor = differingBytes === 0 ? 0 : reportedBytes / differingBytes;
-  context.figure('over-report factor', factor, 'reported for one that differs');
+  context.figure('over-report factor', factor, 'reported per differing byte');
 }
 
-async function deltaOracleMount(context: CheckContext): Promise<void> {
-  const [first, second] = (await makeCuts(context, 2)) as [Snapshot, Snapshot];
+async function deltaContentMount(context: CheckContext): Promise<void> {
+  const [first, second] = (await makeSnapshots(context, 2)) as [Snapshot, Snapshot];
   const base = await imageOf(context, first);
   const target = await imageOf(context, second);
   const { entries } = await readList(context, deltaOf(first, second));
   addFigures(context, expectSound('GetMetadataDelta', { base, target }, entries));
 }
 
-async function allocatedOracleMount(context: CheckContext): Promise<void> {
-  const [snapshot] = (await makeCuts(context, 1)) as [Snapshot];
+async function allocatedContentMount(context: CheckContext): Promise<void> {
+  const [snapshot] = (await makeSnapshots(context, 1)) as [Snapshot];
   const target = await imageOf(context, snapshot);
   const { entries } = await readList(context, allocatedOf(snapshot));
   const comparison = { base: zeroImage(target.sizeBytes), target, zerosMayBeMissing: true };
@@ -81,21 +81,21 @@ async function allocatedOracleMount(context: CheckContext): Promise<void> {
 
 export const metadataMountChecks: readonly Check[] = [
   {
-    id: 'delta.truth-mount',
+    id: 'delta.content-mount',
     section: 'SnapshotMetadata: GetMetadataDelta',
     rule: 'SM24',
-    title: 'every byte that changed under a file system is reported',
+    title: 'every byte that changed on a mounted volume is reported',
     level: 'must',
     needs: NEEDS,
-    run: deltaOracleMount,
+    run: deltaContentMount,
   },
   {
-    id: 'allocated.truth-mount',
+    id: 'allocated.content-mount',
     section: 'SnapshotMetadata: GetMetadataAllocated',
     rule: 'SM23',
-    title: 'every byte that was written under a file system is reported',
+    title: 'every byte that was written to a mounted volume is reported',
     level: 'must',
     needs: NEEDS,
-    run: allocatedOracleMount,
+    run: allocatedContentMount,
   },
 ];

@@ -1,4 +1,4 @@
-/** starting_offset: the list from any position is the whole list from there on. */
+/** starting_offset: a list from any position is the tail of the whole list. */
 import { StatusCode } from '../../base/errors.js';
 import { type Check, type CheckContext, expect } from '../check.js';
 import { describeRefusal, type ListRequest } from '../driver.js';
@@ -10,25 +10,20 @@ import {
   expectTail,
   readList,
 } from '../lists.js';
-import { coverage, cutBefore, type Entry } from '../ranges.js';
+import { coverage, type Entry, tailFrom } from '../ranges.js';
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const MAX_INT64 = 2n ** 63n - 1n;
 
-/** Every list, whole, and its capacity. */
+/** Each list in full, and its capacity. */
 async function* wholeLists(
   context: CheckContext,
 ): AsyncGenerator<{ list: ListRequest; whole: readonly Entry[]; capacity: bigint }> {
-  const { volume, target } = await context.common.history();
+  const { volume, target } = await context.shared.history();
   const capacity = BigInt(target.sizeBytes === 0 ? volume.sizeBytes : target.sizeBytes);
-  for (const list of await context.common.lists()) {
+  for (const list of await context.shared.lists()) {
     const { entries } = await readList(context, list);
-    expect(
-      entries.length > 0,
-      list.rpc,
-      'entries, as the snapshot has written blocks',
-      () => 'none',
-    );
+    expect(entries.length > 0, list.rpc, 'entries, as the volume was written to', () => 'none');
     yield { list, whole: coverage(entries), capacity };
   }
 }
@@ -39,7 +34,7 @@ async function expectTails(
 ): Promise<void> {
   for await (const { list, whole, capacity } of wholeLists(context)) {
     for (const startingOffset of new Set(offsetsOf(whole, capacity))) {
-      // What happens there has a check of its own.
+      // metadata.offset-end covers the end of the volume.
       if (startingOffset === capacity) continue;
       const { entries } = await readList(context, list, { startingOffset });
       expectTail(describeList(list, { startingOffset }), whole, entries, startingOffset);
@@ -47,7 +42,7 @@ async function expectTails(
   }
 }
 
-/** The first, one in the middle, the last. */
+/** The first entry, one in the middle and the last. */
 function samples(whole: readonly Entry[]): Entry[] {
   return [0, whole.length >> 1, whole.length - 1].map((index) => whole[index] as Entry);
 }
@@ -91,9 +86,7 @@ async function offsetEnd(context: CheckContext): Promise<void> {
     try {
       const { entries, end } = await drain(stream);
       if (end.code === StatusCode.OUT_OF_RANGE) {
-        context.note(
-          `${list.rpc} refuses to go on behind a last entry that ends with the volume (OUT_OF_RANGE)`,
-        );
+        context.note(`${list.rpc} refuses to resume at the end of the volume (OUT_OF_RANGE)`);
         continue;
       }
       expect(end.code === StatusCode.OK, subject, 'OK or OUT_OF_RANGE', () => describeRefusal(end));
@@ -113,22 +106,22 @@ async function offsetBeyond(context: CheckContext): Promise<void> {
 }
 
 async function offsetNegative(context: CheckContext): Promise<void> {
-  for (const list of await context.common.lists()) {
+  for (const list of await context.shared.lists()) {
     for (const startingOffset of [-1n, -4096n, -MAX_INT64]) {
       await expectListRefused(context, list, { startingOffset }, [StatusCode.OUT_OF_RANGE]);
     }
   }
 }
 
-/** So many cuts at most, spread over the list. */
-const CUTS = 12;
+/** Interruptions at most, spread over the list. */
+const INTERRUPTIONS = 12;
 
 async function resume(context: CheckContext): Promise<void> {
   for await (const { list, whole, capacity } of wholeLists(context)) {
-    const maxResults = Math.max(1, Math.ceil(whole.length / CUTS));
-    for (let messages = 1; messages <= CUTS; messages += 1) {
+    const maxResults = Math.max(1, Math.ceil(whole.length / INTERRUPTIONS));
+    for (let messages = 1; messages <= INTERRUPTIONS; messages += 1) {
       const { entries, isWhole } = await readStart(context, list, maxResults, messages);
-      // At the end there is nothing to go on for.
+      // Nothing is left to resume.
       if (isWhole || endOf(entries) >= capacity) break;
       await expectContinuation(context, list, whole, entries);
     }
@@ -136,13 +129,13 @@ async function resume(context: CheckContext): Promise<void> {
   }
 }
 
-/** Where a list is gone on with; 0 before its first entry. */
+/** The offset at which a list resumes; 0 before its first entry. */
 function endOf(entries: readonly Entry[]): bigint {
   const last = entries.at(-1);
   return last === undefined ? 0n : last.offset + last.size;
 }
 
-/** As a client whose connection breaks: the first few messages, and no more. */
+/** Reads the first few messages and closes the stream, as a client whose connection breaks. */
 async function readStart(
   context: CheckContext,
   list: ListRequest,
@@ -172,14 +165,11 @@ async function expectContinuation(
   if (start.length === 0) return;
   const startingOffset = endOf(start);
   const { entries } = await readList(context, list, { startingOffset });
-  const subject = `${list.rpc} cut at ${startingOffset} and continued there`;
-  expectSameBytesListed(subject, whole, [
-    ...start,
-    ...cutBefore(coverage(entries), startingOffset),
-  ]);
+  const subject = `${list.rpc} interrupted at ${startingOffset} and resumed there`;
+  expectSameBytesListed(subject, whole, [...start, ...tailFrom(coverage(entries), startingOffset)]);
 }
 
-/** Cut by cut through the whole list, each stream going on where the last was cut. */
+/** Reads the whole list over many streams, each of which resumes where the previous one was closed. */
 async function resumeAtRandom(
   context: CheckContext,
   list: ListRequest,
@@ -191,7 +181,10 @@ async function resumeAtRandom(
   for (let isWhole = false; !isWhole; ) {
     const stream = context.driver.openList(list, {
       startingOffset,
-      maxResults: Math.max(1, Math.ceil(whole.length / CUTS / (1 + context.random.below(4)))),
+      maxResults: Math.max(
+        1,
+        Math.ceil(whole.length / INTERRUPTIONS / (1 + context.random.below(4))),
+      ),
     });
     try {
       const wanted = 1 + context.random.below(3);
@@ -204,12 +197,12 @@ async function resumeAtRandom(
       await stream.close();
     }
     const position = endOf(got);
-    // Without progress the list would be asked for again and again.
+    // Without progress the loop would never end.
     if (!isWhole && position <= startingOffset) break;
     isWhole ||= position >= capacity;
     startingOffset = position;
   }
-  expectSameBytesListed(`${list.rpc} cut and continued again and again`, whole, got);
+  expectSameBytesListed(`${list.rpc} interrupted and resumed many times`, whole, got);
 }
 
 const SECTION = 'SnapshotMetadata: GetMetadataAllocated, GetMetadataDelta';
@@ -222,7 +215,7 @@ export const metadataOffsetChecks: readonly Check[] = [
     id: 'metadata.offset-aligned',
     section: SECTION,
     rule: 'SM17',
-    title: 'from the start or end of an entry the list is the whole list from there on',
+    title: 'a list from the start or end of an entry is the tail of the whole list',
     level: 'must',
     needs: NEEDS,
     run: offsetAligned,
@@ -231,7 +224,8 @@ export const metadataOffsetChecks: readonly Check[] = [
     id: 'metadata.offset-inside',
     section: SECTION,
     rule: 'SM22',
-    title: 'from inside an entry, a hole or an odd byte the list is the whole list from there on',
+    title:
+      'a list from inside an entry, from a hole or from an unaligned byte is the tail of the whole list',
     level: 'must',
     needs: NEEDS,
     run: offsetInside,
@@ -240,7 +234,7 @@ export const metadataOffsetChecks: readonly Check[] = [
     id: 'metadata.offset-end',
     section: SECTION,
     rule: 'SM5',
-    title: 'at the end of the volume there is nothing more, or OUT_OF_RANGE',
+    title: 'starting_offset at the end of the volume: an empty list or OUT_OF_RANGE',
     level: 'must',
     needs: NEEDS,
     run: offsetEnd,
@@ -249,7 +243,7 @@ export const metadataOffsetChecks: readonly Check[] = [
     id: 'metadata.offset-beyond',
     section: ERRORS,
     rule: 'SM4',
-    title: 'behind the end of the volume: OUT_OF_RANGE',
+    title: 'starting_offset beyond the end of the volume: OUT_OF_RANGE',
     level: 'must',
     needs: NEEDS,
     run: offsetBeyond,
@@ -258,7 +252,7 @@ export const metadataOffsetChecks: readonly Check[] = [
     id: 'metadata.offset-negative',
     section: ERRORS,
     rule: 'SM3',
-    title: 'before the volume: OUT_OF_RANGE',
+    title: 'a negative starting_offset: OUT_OF_RANGE',
     level: 'must',
     needs: NEEDS,
     run: offsetNegative,
@@ -267,7 +261,7 @@ export const metadataOffsetChecks: readonly Check[] = [
     id: 'metadata.resume',
     section: STREAM,
     rule: 'SM21',
-    title: 'a list that was cut goes on behind its last entry without a gap',
+    title: 'an interrupted list resumes after its last entry without a gap',
     level: 'must',
     needs: NEEDS,
     run: resume,

@@ -1,4 +1,4 @@
-/** What a driver may do otherwise than ours and still keep the rules: no check may fail on it. */
+/** Behaviour that differs from the plugin's and still conforms: no check may fail on it. */
 import type { Fault } from './driver.js';
 import { refusal } from './refusal.js';
 import type { FakeOptions } from './state.js';
@@ -7,7 +7,7 @@ export interface ConformingDriver {
   name: string;
   /** Completes "a driver that ...". */
   does: string;
-  /** Patterns of the checks that its way could bother; default: all checks. */
+  /** Patterns of the checks that the behaviour could affect; default: all checks. */
   only?: readonly string[];
   options?: FakeOptions;
   fault?: Fault;
@@ -16,7 +16,10 @@ export interface ConformingDriver {
 const COARSE_BYTES = 65536;
 
 export const CONFORMING_DRIVERS: readonly ConformingDriver[] = [
-  { name: 'variable', does: 'sends tuples of any length, from the one that holds the offset on' },
+  {
+    name: 'variable',
+    does: 'sends tuples of any length, starting with the one that contains the offset',
+  },
   {
     name: 'fixed',
     does: 'sends tuples of one length',
@@ -24,7 +27,7 @@ export const CONFORMING_DRIVERS: readonly ConformingDriver[] = [
   },
   {
     name: 'clipped',
-    does: 'cuts the first tuple at the offset',
+    does: 'clips the first tuple at the offset',
     only: ['metadata.offset-*', 'metadata.resume'],
     options: { clipped: true },
   },
@@ -36,7 +39,7 @@ export const CONFORMING_DRIVERS: readonly ConformingDriver[] = [
   },
   {
     name: 'bare',
-    does: 'serves volumes, snapshots and their metadata, and nothing else',
+    does: 'serves only volumes, snapshots and their metadata',
     only: ['identity.*', 'capability.*', 'volume.*', 'snapshot.*', 'delta.re*', 'groups.*'],
     options: {
       without: [
@@ -61,15 +64,15 @@ export const CONFORMING_DRIVERS: readonly ConformingDriver[] = [
     does: 'sends one tuple in each message',
     only: ['metadata.max-results', 'metadata.message-size', 'metadata.resume'],
     fault: {
-      metadata: (honest) => ({
-        messages: (entries, query) => honest.messages(entries, { ...query, maxResults: 1 }),
+      metadata: (correct) => ({
+        messages: (entries, query) => correct.messages(entries, { ...query, maxResults: 1 }),
       }),
     },
   },
   {
     name: 'coarse',
     does: 'reports 64 KiB for each block',
-    only: ['metadata.order', 'metadata.entry-size', 'metadata.offset-*', 'delta.truth'],
+    only: ['metadata.order', 'metadata.entry-size', 'metadata.offset-*', 'delta.content'],
     fault: {
       metadata: () => ({
         entries: (blocks, { target }) => {
@@ -84,14 +87,14 @@ export const CONFORMING_DRIVERS: readonly ConformingDriver[] = [
   },
   {
     name: 'all-of-it',
-    does: 'reports the whole volume as soon as one block of it is to be reported',
+    does: 'reports the whole volume if any block is to be reported',
     only: [
       'metadata.order',
       'metadata.max-results',
       'metadata.offset-*',
       'metadata.resume',
       'metadata.cancel',
-      'delta.truth',
+      'delta.content',
     ],
     fault: {
       metadata: () => ({
@@ -105,9 +108,9 @@ export const CONFORMING_DRIVERS: readonly ConformingDriver[] = [
     does: 'refuses a delta of a snapshot with itself (vSphere)',
     only: ['metadata.same', 'metadata.empty-*'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         read: (request) => {
-          const query = honest.read(request);
+          const query = correct.read(request);
           if (query.base === query.target) {
             throw refusal('INVALID_ARGUMENT', 'base and target are one snapshot');
           }
@@ -118,12 +121,12 @@ export const CONFORMING_DRIVERS: readonly ConformingDriver[] = [
   },
   {
     name: 'end-refused',
-    does: 'answers OUT_OF_RANGE when asked to go on at the end of the volume (ceph-csi)',
+    does: 'answers OUT_OF_RANGE to a resume at the end of the volume (ceph-csi)',
     only: ['metadata.offset-*', 'metadata.resume'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         read: (request) => {
-          const query = honest.read(request);
+          const query = correct.read(request);
           if (query.start === query.target.sizeBytes) {
             throw refusal('OUT_OF_RANGE', 'starting_offset is the end of the volume');
           }
@@ -134,10 +137,10 @@ export const CONFORMING_DRIVERS: readonly ConformingDriver[] = [
   },
   {
     name: 'members-deletable',
-    does: 'deletes a member of a group alone',
+    does: 'allows a single member of a group to be deleted',
     only: ['groups.*'],
     fault: {
-      rpcs: (honest, state) => ({
+      rpcs: (correct, state) => ({
         DeleteSnapshot: (request) => {
           const member = state.snapshots.get(request['snapshot_id']);
           const group = state.groups.get(member?.groupId ?? '');
@@ -145,7 +148,7 @@ export const CONFORMING_DRIVERS: readonly ConformingDriver[] = [
           if (group !== undefined) {
             group.snapshotIds = group.snapshotIds.filter((id) => id !== member?.id);
           }
-          return honest['DeleteSnapshot']?.(request) ?? {};
+          return correct['DeleteSnapshot']?.(request) ?? {};
         },
       }),
     },
@@ -155,10 +158,10 @@ export const CONFORMING_DRIVERS: readonly ConformingDriver[] = [
     does: 'answers ABORTED to every other call that changes something',
     only: ['metadata.order', 'groups.create', 'volume.publish-twice'],
     fault: {
-      rpcs: (honest) => {
+      rpcs: (correct) => {
         let calls = 0;
         return Object.fromEntries(
-          Object.entries(honest)
+          Object.entries(correct)
             .filter(([name]) =>
               /^(Create|Delete|Node(Un)?(s|S)tage|Node(Un)?(p|P)ublish)/.test(name),
             )

@@ -72,7 +72,7 @@ export function timestamp(ms: number): Message {
   return { seconds: Math.floor(ms / 1000), nanos: (ms % 1000) * 1_000_000 };
 }
 
-/** Why one of the capabilities cannot be had; null if all can. */
+/** The reason why a capability cannot be confirmed; null if all can. */
 export function unsupported(capabilities: readonly Message[]): string | null {
   for (const capability of capabilities) {
     const mode = String(capability['access_mode']?.mode ?? 'none');
@@ -201,7 +201,7 @@ async function deleteSnapshot(state: State, request: Message): Promise<Message> 
   return {};
 }
 
-/** As messages: order of keys and unset fields do not count. */
+/** Compared as messages: the order of keys and unset fields do not matter. */
 function same(a: Message | null, b: Message | null): boolean {
   const plain = (value: Message | null): string =>
     JSON.stringify(value, (_key, inner) =>

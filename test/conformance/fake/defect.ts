@@ -1,4 +1,4 @@
-/** One thing that a driver does wrong, and which check of the conformance suite has to see it. */
+/** One thing that a driver does wrong, and the conformance checks that must catch it. */
 import type { Fault } from './driver.js';
 import type { FakeOptions } from './state.js';
 
@@ -8,9 +8,9 @@ export interface Defect {
   does: string;
   /** Checks that must fail. */
   caughtBy: readonly string[];
-  /** Checks that may fail as well, since the defect shows in what they look at, too. */
+  /** Checks that may fail as well, because the defect affects them, too. */
   mayAlsoFail?: readonly string[];
-  /** How long a check may take: what a hanging driver costs. */
+  /** The timeout of a check, for drivers that hang. */
   timeoutMs?: number;
   options?: FakeOptions;
   fault: Fault;

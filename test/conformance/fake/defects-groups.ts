@@ -6,16 +6,16 @@ import { groupMessage } from './group.js';
 import { type Message, type Rpc, refusal } from './refusal.js';
 import type { Group, State } from './state.js';
 
-/** Changes the group in the answers of the honest Create and Get. */
+/** Changes the group in the responses of the correct Create and Get. */
 function answering(change: (group: Message) => Message): Defect['fault'] {
   const changed = (rpc: Rpc | undefined) => async (request: Message) => {
     const answer = await rpc?.(request);
     return { group_snapshot: change(answer?.['group_snapshot']) };
   };
   return {
-    rpcs: (honest) => ({
-      CreateVolumeGroupSnapshot: changed(honest['CreateVolumeGroupSnapshot']),
-      GetVolumeGroupSnapshot: changed(honest['GetVolumeGroupSnapshot']),
+    rpcs: (correct) => ({
+      CreateVolumeGroupSnapshot: changed(correct['CreateVolumeGroupSnapshot']),
+      GetVolumeGroupSnapshot: changed(correct['GetVolumeGroupSnapshot']),
     }),
   };
 }
@@ -39,21 +39,21 @@ export const GROUP_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'group-lacks-a-member',
-    does: 'shows all members but the last one',
+    does: 'omits the last member of a group',
     caughtBy: ['groups.create'],
     mayAlsoFail: ['groups.get'],
     fault: answering((group) => ({ ...group, snapshots: group['snapshots'].slice(0, -1) })),
   },
   {
-    name: 'group-cut-one-by-one',
-    does: 'cuts the members one after the other while writes go on',
+    name: 'group-one-by-one',
+    does: 'takes the members one after the other while writes continue',
     caughtBy: ['groups.write-order'],
     fault: {
-      rpcs: (honest, state) => ({
+      rpcs: (correct, state) => ({
         CreateVolumeGroupSnapshot: async (request) => {
           const { name, source_volume_ids: sources } = request;
           if (groupNamed(state, name) !== undefined || sources.length < 2) {
-            return honest['CreateVolumeGroupSnapshot']?.(request) ?? {};
+            return correct['CreateVolumeGroupSnapshot']?.(request) ?? {};
           }
           const id = `fake-group-${state.next()}`;
           const group: Group = { id, name, snapshotIds: [], createdMs: Date.now() };
@@ -69,32 +69,32 @@ export const GROUP_DEFECTS: readonly Defect[] = [
     },
   },
   {
-    name: 'group-cut-again',
-    does: 'cuts new members when a group is asked for again',
+    name: 'group-taken-again',
+    does: 'takes new members when CreateVolumeGroupSnapshot is repeated',
     caughtBy: ['groups.idempotent'],
     fault: {
-      rpcs: (honest, state) => ({
+      rpcs: (correct, state) => ({
         CreateVolumeGroupSnapshot: (request) => {
           const known = groupNamed(state, request['name']);
           if (known !== undefined) known.name = `${known.name} of old`;
-          return honest['CreateVolumeGroupSnapshot']?.(request) ?? {};
+          return correct['CreateVolumeGroupSnapshot']?.(request) ?? {};
         },
       }),
     },
   },
   {
     name: 'group-of-other-sources',
-    does: 'answers with the group of that name, though its sources are others',
+    does: 'returns the group of that name although its sources differ',
     caughtBy: ['groups.mismatch'],
     fault: {
-      rpcs: (honest, state) => ({
+      rpcs: (correct, state) => ({
         CreateVolumeGroupSnapshot: (request) => {
           const known = groupNamed(state, request['name']);
-          const cut = known?.snapshotIds.map((id) => state.snapshot(id).volumeId);
+          const sourceIds = known?.snapshotIds.map((id) => state.snapshot(id).volumeId);
           return (
-            honest['CreateVolumeGroupSnapshot']?.({
+            correct['CreateVolumeGroupSnapshot']?.({
               ...request,
-              source_volume_ids: cut ?? request['source_volume_ids'],
+              source_volume_ids: sourceIds ?? request['source_volume_ids'],
             }) ?? {}
           );
         },
@@ -103,37 +103,37 @@ export const GROUP_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'group-member-is-internal',
-    does: 'refuses to delete a member alone with INTERNAL',
+    does: 'refuses to delete a single member with INTERNAL',
     caughtBy: ['groups.member-delete'],
     fault: {
-      rpcs: (honest, state) => ({
+      rpcs: (correct, state) => ({
         DeleteSnapshot: (request) => {
           const member = state.snapshots.get(request['snapshot_id']);
           if (member?.groupId) throw refusal('INTERNAL', `'${member.id}' cannot be deleted`);
-          return honest['DeleteSnapshot']?.(request) ?? {};
+          return correct['DeleteSnapshot']?.(request) ?? {};
         },
       }),
     },
   },
   {
     name: 'group-members-have-no-deltas',
-    does: 'leaves everything out of deltas to a member of a group',
+    does: 'reports no changes in deltas to a member of a group',
     caughtBy: ['groups.delta'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         blocks: (query) =>
           query.base !== null && query.target.groupId !== ''
             ? Promise.resolve([])
-            : honest.blocks(query),
+            : correct.blocks(query),
       }),
     },
   },
   {
     name: 'group-leaves-its-members',
-    does: 'deletes a group and leaves its members',
+    does: 'deletes a group but not its members',
     caughtBy: ['groups.delete'],
     fault: {
-      rpcs: (_honest, state) => ({
+      rpcs: (_correct, state) => ({
         DeleteVolumeGroupSnapshot: (request) => {
           const group = state.groups.get(request['group_snapshot_id']);
           for (const id of group?.snapshotIds ?? []) state.snapshot(id).groupId = '';
@@ -145,31 +145,31 @@ export const GROUP_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'group-of-any-snapshots',
-    does: 'takes no notice of snapshot_ids that are not the members',
+    does: 'ignores snapshot_ids that are not the members',
     caughtBy: ['groups.list-mismatch'],
     fault: {
-      rpcs: (honest, state) => {
+      rpcs: (correct, state) => {
         const withMembers = (request: Message): Message => ({
           ...request,
           snapshot_ids: state.groups.get(request['group_snapshot_id'])?.snapshotIds ?? [],
         });
         return {
           GetVolumeGroupSnapshot: (request) =>
-            honest['GetVolumeGroupSnapshot']?.(withMembers(request)) ?? {},
+            correct['GetVolumeGroupSnapshot']?.(withMembers(request)) ?? {},
           DeleteVolumeGroupSnapshot: (request) =>
-            honest['DeleteVolumeGroupSnapshot']?.(withMembers(request)) ?? {},
+            correct['DeleteVolumeGroupSnapshot']?.(withMembers(request)) ?? {},
         };
       },
     },
   },
   {
     name: 'group-skips-missing-volumes',
-    does: 'cuts the volumes that are there and says nothing of those that are not',
+    does: 'takes snapshots of the volumes that exist and ignores unknown ones',
     caughtBy: ['groups.source-missing'],
     fault: {
-      rpcs: (honest, state) => ({
+      rpcs: (correct, state) => ({
         CreateVolumeGroupSnapshot: (request) =>
-          honest['CreateVolumeGroupSnapshot']?.({
+          correct['CreateVolumeGroupSnapshot']?.({
             ...request,
             source_volume_ids: request['source_volume_ids'].filter((id: string) =>
               state.volumes.has(id),
@@ -180,12 +180,12 @@ export const GROUP_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'group-members-restore-empty',
-    does: 'makes an empty volume when asked for one from a member of a group',
+    does: 'creates an empty volume when asked to restore a member of a group',
     caughtBy: ['groups.restore'],
     fault: {
-      rpcs: (honest, state) => ({
+      rpcs: (correct, state) => ({
         CreateVolume: async (request) => {
-          const answer = (await honest['CreateVolume']?.(request)) ?? {};
+          const answer = (await correct['CreateVolume']?.(request)) ?? {};
           const volume = state.volumes.get(answer['volume'].volume_id);
           const source = String(volume?.source?.['snapshot']?.snapshot_id);
           if (volume?.device === null && state.snapshots.get(source)?.groupId) {
@@ -198,12 +198,12 @@ export const GROUP_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'group-without-name',
-    does: 'cuts groups without a name',
+    does: 'creates groups without a name',
     caughtBy: ['groups.missing-fields'],
     fault: {
-      rpcs: (honest, state) => ({
+      rpcs: (correct, state) => ({
         CreateVolumeGroupSnapshot: (request) =>
-          honest['CreateVolumeGroupSnapshot']?.({
+          correct['CreateVolumeGroupSnapshot']?.({
             ...request,
             name: request['name'] || `nameless-${state.next()}`,
           }) ?? {},
@@ -212,13 +212,13 @@ export const GROUP_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'group-unknown-is-empty',
-    does: 'answers OK without a group when asked for an unknown one',
+    does: 'answers OK without a group for an unknown id',
     caughtBy: ['groups.get'],
     fault: {
-      rpcs: (honest, state) => ({
+      rpcs: (correct, state) => ({
         GetVolumeGroupSnapshot: (request) =>
           state.groups.has(request['group_snapshot_id']) || request['group_snapshot_id'] === ''
-            ? (honest['GetVolumeGroupSnapshot']?.(request) ?? {})
+            ? (correct['GetVolumeGroupSnapshot']?.(request) ?? {})
             : {},
       }),
     },

@@ -1,4 +1,4 @@
-/** Defects that lose data: blocks that belong on the list and are not there. */
+/** Defects that lose data: blocks that belong on the list are missing. */
 
 import { readFileSync } from 'node:fs';
 import type { Defect } from './defect.js';
@@ -12,9 +12,9 @@ function without(
   isLost: (block: number, query: Query, state: State) => boolean,
 ): Defect['fault'] {
   return {
-    metadata: (honest, state) => ({
+    metadata: (correct, state) => ({
       blocks: async (query) => {
-        const blocks = await honest.blocks(query);
+        const blocks = await correct.blocks(query);
         const isOther = kind !== 'both' && (kind === 'delta') === (query.base === null);
         return isOther ? blocks : blocks.filter((block) => !isLost(block, query, state));
       },
@@ -26,12 +26,12 @@ function isLastOf({ target }: Query, block: number): boolean {
   return (block + 1) * BLOCK_BYTES >= target.sizeBytes;
 }
 
-/** Leaves blocks out of deltas by what they hold in the target and in the base. */
+/** Leaves blocks out of deltas depending on their content in the target and in the base. */
 function withoutContents(isLost: (now: Buffer, before: Buffer) => boolean): Defect['fault'] {
   return {
-    metadata: (honest) => ({
+    metadata: (correct) => ({
       blocks: async (query) => {
-        const blocks = await honest.blocks(query);
+        const blocks = await correct.blocks(query);
         if (query.base === null) return blocks;
         const [now, before] = [readFileSync(query.target.path), readFileSync(query.base.path)];
         const contentOf = (file: Buffer, block: number): Buffer =>
@@ -45,9 +45,9 @@ function withoutContents(isLost: (now: Buffer, before: Buffer) => boolean): Defe
 /** The middle one of the blocks on the list. */
 function dropMiddle(isDelta: boolean): Defect['fault'] {
   return {
-    metadata: (honest) => ({
+    metadata: (correct) => ({
       blocks: async (query) => {
-        const blocks = await honest.blocks(query);
+        const blocks = await correct.blocks(query);
         if (isDelta === (query.base === null)) return blocks;
         return blocks.filter((_block, index) => index !== Math.floor(blocks.length / 2));
       },
@@ -59,7 +59,7 @@ function isMadeFrom(kind: 'snapshot' | 'volume', query: Query, state: State): bo
   return Boolean(state.volumes.get(query.target.volumeId)?.source?.[kind]);
 }
 
-/** Counts only what was written since the volume was made from something. */
+/** Counts only blocks written since the volume was restored or cloned. */
 function forgetsInherited(kind: 'snapshot' | 'volume'): Defect['fault'] {
   return without('allocated', (block, query, state) => {
     const volume = state.volumes.get(query.target.volumeId);
@@ -71,55 +71,55 @@ export const ORACLE_DEFECTS: readonly Defect[] = [
   {
     name: 'delta-misses-a-block',
     does: 'leaves one changed block out of every delta',
-    caughtBy: ['delta.truth'],
+    caughtBy: ['delta.content'],
     fault: dropMiddle(true),
   },
   {
     name: 'allocated-misses-a-block',
     does: 'leaves one block out of every list of allocated blocks',
-    caughtBy: ['allocated.truth'],
+    caughtBy: ['allocated.content'],
     fault: dropMiddle(false),
   },
   {
     name: 'delta-misses-the-last-block',
     does: "leaves the volume's last block out of deltas",
-    caughtBy: ['delta.truth'],
+    caughtBy: ['delta.content'],
     fault: without('delta', (block, query) => isLastOf(query, block)),
   },
   {
     name: 'allocated-misses-the-last-block',
     does: "leaves the volume's last block out of lists of allocated blocks",
-    caughtBy: ['allocated.truth'],
+    caughtBy: ['allocated.content'],
     fault: without('allocated', (block, query) => isLastOf(query, block)),
   },
   {
     name: 'delta-misses-the-first-block',
     does: "leaves the volume's first block out of deltas",
-    caughtBy: ['delta.truth'],
+    caughtBy: ['delta.content'],
     fault: without('delta', (block) => block === 0),
   },
   {
     name: 'delta-misses-zeroed-blocks',
-    does: 'leaves blocks out of deltas that hold nothing but zeros now',
-    caughtBy: ['delta.truth'],
+    does: 'leaves blocks that are all zeros now out of deltas',
+    caughtBy: ['delta.content'],
     fault: withoutContents((now) => now.equals(Buffer.alloc(BLOCK_BYTES))),
   },
   {
     name: 'delta-misses-discarded-blocks',
-    does: 'leaves blocks out of deltas that are not allocated any more',
-    caughtBy: ['delta.truth'],
+    does: 'leaves blocks that have been deallocated out of deltas',
+    caughtBy: ['delta.content'],
     fault: without('delta', (block, { target }) => !target.allocated.includes(block)),
   },
   {
     name: 'delta-misses-rewritten-blocks',
     does: 'reports only blocks that were not allocated before',
-    caughtBy: ['delta.truth'],
+    caughtBy: ['delta.content'],
     fault: without('delta', (block, { base }) => base?.allocated.includes(block) ?? false),
   },
   {
     name: 'delta-compares-half-blocks',
-    does: 'looks only at the first half of every block',
-    caughtBy: ['delta.truth'],
+    does: 'compares only the first half of every block',
+    caughtBy: ['delta.content'],
     fault: withoutContents((now, before) => {
       const half = BLOCK_BYTES / 2;
       return now.subarray(0, half).equals(before.subarray(0, half));
@@ -127,31 +127,31 @@ export const ORACLE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'delta-since-the-snapshot-before',
-    does: 'answers every delta with the changes since the snapshot just before the target',
+    does: 'answers every delta with the changes since the snapshot immediately before the target',
     caughtBy: ['delta.chain'],
     fault: {
-      metadata: (honest, state) => ({
+      metadata: (correct, state) => ({
         blocks: (query) => {
           const { base, target } = query;
           const before = state
             .snapshotsOf(target.volumeId)
             .filter(({ sequence }) => sequence < target.sequence)
             .at(-1);
-          return honest.blocks({ ...query, base: base === null ? null : (before ?? base) });
+          return correct.blocks({ ...query, base: base === null ? null : (before ?? base) });
         },
       }),
     },
   },
   {
     name: 'delta-to-the-live-volume',
-    does: 'compares the base with the volume as it is now, not with the target',
+    does: 'compares the base with the current volume instead of the target',
     caughtBy: ['delta.chain'],
     fault: {
-      metadata: (honest, state) => ({
+      metadata: (correct, state) => ({
         blocks: (query) => {
           const live = state.volumes.get(query.target.volumeId);
           return query.base === null || live === undefined
-            ? honest.blocks(query)
+            ? correct.blocks(query)
             : differingBlocks(live.path, query.base.path);
         },
       }),
@@ -159,7 +159,7 @@ export const ORACLE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'delta-ends-at-the-old-size',
-    does: 'compares no further than the base was long, though the volume has grown',
+    does: 'compares only up to the size of the base although the volume has grown',
     caughtBy: ['delta.resized'],
     fault: without(
       'delta',
@@ -168,7 +168,7 @@ export const ORACLE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'restored-forgets-inherited',
-    does: 'leaves what a restored volume has from its snapshot out of its allocated blocks (ceph-csi)',
+    does: "leaves data inherited from the snapshot out of a restored volume's allocated blocks (ceph-csi)",
     caughtBy: ['delta.restored'],
     fault: forgetsInherited('snapshot'),
   },
@@ -180,7 +180,7 @@ export const ORACLE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'cloned-forgets-inherited',
-    does: 'leaves what a clone has from its source out of its allocated blocks',
+    does: "leaves data inherited from the source out of a clone's allocated blocks",
     caughtBy: ['delta.cloned'],
     fault: forgetsInherited('volume'),
   },
@@ -192,12 +192,12 @@ export const ORACLE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'restores-nothing',
-    does: 'makes an empty volume when asked for one from a snapshot',
+    does: 'creates an empty volume when asked to restore a snapshot',
     caughtBy: ['delta.restored'],
     fault: {
-      rpcs: (honest, state) => ({
+      rpcs: (correct, state) => ({
         CreateVolume: async (request) => {
-          const answer = await honest['CreateVolume']?.(request);
+          const answer = await correct['CreateVolume']?.(request);
           const volume = state.volumes.get(answer?.['volume'].volume_id);
           if (volume?.source?.['snapshot'] && volume.device === null) {
             await makeFile(volume.path, volume.sizeBytes);

@@ -4,13 +4,13 @@ import { status } from '@grpc/grpc-js';
 import type { Defect } from './defect.js';
 import { type Message, Refusal, type RefusalName, refusal } from './refusal.js';
 
-/** Says another code where an honest driver says `code`. */
+/** Answers with another code where a correct driver answers `code`. */
 function insteadOf(code: RefusalName, wrong: RefusalName): Defect['fault'] {
   return {
-    metadata: (honest) => ({
+    metadata: (correct) => ({
       read: (request: Message) => {
         try {
-          return honest.read(request);
+          return correct.read(request);
         } catch (thrown) {
           if (!(thrown instanceof Refusal) || thrown.code !== status[code]) throw thrown;
           throw refusal(wrong, thrown.details);
@@ -20,20 +20,20 @@ function insteadOf(code: RefusalName, wrong: RefusalName): Defect['fault'] {
   };
 }
 
-/** Only snapshots that were there once: it is honest about ids that never were. */
+/** Applies to deleted snapshots only: ids that never existed are answered correctly. */
 function deletedBaseIsEmpty(): Defect['fault'] {
   const deleted = new Set<unknown>();
   return {
-    rpcs: (honest, state) => ({
+    rpcs: (correct, state) => ({
       DeleteSnapshot: (request) => {
         const id = request['snapshot_id'];
         if (state.snapshots.has(id)) deleted.add(id);
-        return honest['DeleteSnapshot']?.(request) ?? {};
+        return correct['DeleteSnapshot']?.(request) ?? {};
       },
     }),
-    metadata: (honest) => ({
+    metadata: (correct) => ({
       read: (request) =>
-        honest.read(
+        correct.read(
           deleted.has(request['base_snapshot_id'])
             ? { ...request, base_snapshot_id: request['target_snapshot_id'] }
             : request,
@@ -57,15 +57,15 @@ export const REQUEST_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'unknown-is-empty',
-    does: 'answers OK with nothing for an unknown snapshot',
+    does: 'answers OK with an empty list for an unknown snapshot',
     caughtBy: ['metadata.not-found'],
     fault: {
-      metadata: (honest, state) => ({
+      metadata: (correct, state) => ({
         read: (request) => {
           const known = [...state.snapshots.values()].at(-1);
           const replace = (id: unknown): unknown =>
             typeof id === 'string' && id !== '' && !state.snapshots.has(id) ? known?.id : id;
-          return honest.read({
+          return correct.read({
             ...request,
             ...('snapshot_id' in request
               ? { snapshot_id: replace(request['snapshot_id']) }
@@ -83,38 +83,38 @@ export const REQUEST_DEFECTS: readonly Defect[] = [
     does: 'answers NOT_FOUND when an id is missing',
     caughtBy: ['metadata.id-missing'],
     fault: {
-      metadata: (honest, state) => ({
+      metadata: (correct, state) => ({
         read: (request) => {
           for (const field of ['snapshot_id', 'base_snapshot_id', 'target_snapshot_id']) {
             if (request[field] === '') state.snapshot('');
           }
-          return honest.read(request);
+          return correct.read(request);
         },
       }),
     },
   },
   {
     name: 'other-volume-accepted',
-    does: 'answers a delta between snapshots of two volumes, with nothing',
+    does: 'answers a delta between snapshots of two volumes with an empty list',
     caughtBy: ['metadata.other-volume'],
     fault: {
-      metadata: (honest, state) => ({
+      metadata: (correct, state) => ({
         read: (request) => {
           const [base, target] = [request['base_snapshot_id'], request['target_snapshot_id']];
           const baseVolume = state.snapshots.get(base)?.volumeId;
           const targetVolume = state.snapshots.get(target)?.volumeId;
           const isOther = baseVolume && targetVolume && baseVolume !== targetVolume;
-          return honest.read(isOther ? { ...request, base_snapshot_id: target } : request);
+          return correct.read(isOther ? { ...request, base_snapshot_id: target } : request);
         },
       }),
     },
   },
   {
     name: 'reversed-is-empty',
-    does: 'answers a delta from a younger to an older snapshot, with nothing',
+    does: 'answers a delta from a newer to an older snapshot with an empty list',
     caughtBy: ['metadata.reversed'],
     fault: {
-      metadata: (honest, state) => ({
+      metadata: (correct, state) => ({
         read: (request) => {
           const base = state.snapshots.get(request['base_snapshot_id']);
           const target = state.snapshots.get(request['target_snapshot_id']);
@@ -123,7 +123,7 @@ export const REQUEST_DEFECTS: readonly Defect[] = [
             target !== undefined &&
             base.volumeId === target.volumeId &&
             base.sequence > target.sequence;
-          return honest.read(isReversed ? { ...request, base_snapshot_id: target?.id } : request);
+          return correct.read(isReversed ? { ...request, base_snapshot_id: target?.id } : request);
         },
       }),
     },
@@ -133,9 +133,9 @@ export const REQUEST_DEFECTS: readonly Defect[] = [
     does: 'fails with INTERNAL for a delta of a snapshot with itself',
     caughtBy: ['metadata.same'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         read: (request) => {
-          const query = honest.read(request);
+          const query = correct.read(request);
           if (query.base === query.target) throw refusal('INTERNAL', 'nothing to compare');
           return query;
         },
@@ -147,9 +147,9 @@ export const REQUEST_DEFECTS: readonly Defect[] = [
     does: 'answers FAILED_PRECONDITION when there is nothing to report',
     caughtBy: ['metadata.empty-delta', 'metadata.empty-allocated', 'metadata.empty-message'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         blocks: async (query) => {
-          const blocks = await honest.blocks(query);
+          const blocks = await correct.blocks(query);
           if (blocks.length === 0) throw refusal('FAILED_PRECONDITION', 'no metadata');
           return blocks;
         },
@@ -158,18 +158,18 @@ export const REQUEST_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'deleted-base-is-empty',
-    does: 'answers a delta from a deleted base, with nothing',
+    does: 'answers a delta from a deleted base with an empty list',
     caughtBy: ['delta.base-deleted'],
     fault: deletedBaseIsEmpty(),
   },
   {
     name: 'source-deleted-loses-deltas',
-    does: 'fails once the source volume is deleted, though its snapshots live on (host-path)',
+    does: 'fails once the source volume is deleted although its snapshots still exist (host-path)',
     caughtBy: ['metadata.deleted-source'],
     fault: {
-      metadata: (honest, state) => ({
+      metadata: (correct, state) => ({
         read: (request) => {
-          const query = honest.read(request);
+          const query = correct.read(request);
           state.volume(query.target.volumeId);
           return query;
         },

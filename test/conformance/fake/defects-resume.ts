@@ -1,21 +1,21 @@
-/** Defects in where a metadata stream begins and how it ends. */
+/** Defects in where a metadata stream starts and how it ends. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { Metadata, type StatusObject, status } from '@grpc/grpc-js';
 import type { Defect } from './defect.js';
 import type { MetadataCall } from './metadata.js';
 import { type Message, refusal } from './refusal.js';
 
-/** Reads requests that an honest driver refuses as if the field were another value. */
+/** Reads requests that a correct driver refuses as if the field had another value. */
 function reading(field: string, instead: (value: number) => number): Defect['fault'] {
   return {
-    metadata: (honest) => ({
+    metadata: (correct) => ({
       read: (request: Message) =>
-        honest.read({ ...request, [field]: instead(Number(request[field])) }),
+        correct.read({ ...request, [field]: instead(Number(request[field])) }),
     }),
   };
 }
 
-/** One message after the other, slowly, for as long as the client is there. Resolves to whether all went. */
+/** Sends messages slowly for as long as the client stays. Resolves to whether all were sent. */
 async function slowly(
   call: MetadataCall,
   messages: readonly Message[],
@@ -29,13 +29,13 @@ async function slowly(
   return true;
 }
 
-/** Ends OK at once, behind what is written already; end() would wait for a client that does not read. */
+/** Ends OK at once, after what is already written; end() would wait for a client that does not read. */
 function endNow(call: MetadataCall): void {
   const inner = call as unknown as { call: { sendStatus(end: Partial<StatusObject>): void } };
   inner.call.sendStatus({ code: status.OK, details: '', metadata: new Metadata() });
 }
 
-/** Streams share where they are. */
+/** All streams share one position. */
 function sharedCursor(): Defect['fault'] {
   let next = 0;
   return {
@@ -53,28 +53,28 @@ function sharedCursor(): Defect['fault'] {
   };
 }
 
-/** Every other call for the same thing lacks the last tuple. */
+/** Every other call for the same list lacks the last tuple. */
 function remembersCalls(): Defect['fault'] {
   const calls = new Map<string, number>();
   return {
-    metadata: (honest) => ({
+    metadata: (correct) => ({
       from: (entries, query) => {
         const key = `${query.base?.id} ${query.target.id} ${query.start} ${query.maxResults}`;
         const count = (calls.get(key) ?? 0) + 1;
         calls.set(key, count);
-        return honest.from(count % 2 === 0 ? entries.slice(0, -1) : entries, query);
+        return correct.from(count % 2 === 0 ? entries.slice(0, -1) : entries, query);
       },
     }),
   };
 }
 
-/** Whoever leaves before the end leaves the snapshot busy for ever. */
+/** A client that cancels before the end leaves the snapshot busy for ever. */
 function leaksOnCancel(): Defect['fault'] {
   const busy = new Set<string>();
   return {
-    metadata: (honest) => ({
+    metadata: (correct) => ({
       read: (request) => {
-        const query = honest.read(request);
+        const query = correct.read(request);
         if (!busy.has(query.target.id)) return query;
         throw refusal('ABORTED', `snapshot '${query.target.id}' is being read`);
       },
@@ -88,22 +88,22 @@ function leaksOnCancel(): Defect['fault'] {
 export const RESUME_DEFECTS: readonly Defect[] = [
   {
     name: 'ignores-starting-offset',
-    does: 'begins at the beginning, whatever starting_offset says',
+    does: 'starts at the beginning of the volume, ignoring starting_offset',
     caughtBy: ['metadata.offset-aligned'],
     fault: {
-      metadata: (honest) => ({
-        from: (entries, query) => honest.from(entries, { ...query, start: 0 }),
+      metadata: (correct) => ({
+        from: (entries, query) => correct.from(entries, { ...query, start: 0 }),
       }),
     },
   },
   {
     name: 'shifts-at-unaligned-start',
-    does: 'counts its blocks from an unaligned starting_offset on (host-path)',
+    does: 'counts its blocks from an unaligned starting_offset (host-path)',
     caughtBy: ['metadata.offset-inside'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         from: (entries, query) =>
-          honest.from(entries, query).map(({ offset, size }) => ({
+          correct.from(entries, query).map(({ offset, size }) => ({
             offset: offset + (query.start % 4096),
             size,
           })),
@@ -112,7 +112,7 @@ export const RESUME_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'skips-the-tuple-it-starts-in',
-    does: 'leaves out the tuple that holds starting_offset',
+    does: 'leaves out the tuple that contains starting_offset',
     caughtBy: ['metadata.offset-inside'],
     fault: {
       metadata: () => ({
@@ -125,9 +125,9 @@ export const RESUME_DEFECTS: readonly Defect[] = [
     does: 'leaves out the tuple that begins at starting_offset',
     caughtBy: ['metadata.offset-aligned'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         from: (entries, query) =>
-          honest
+          correct
             .from(entries, query)
             .filter(({ offset }) => offset === 0 || offset !== query.start),
       }),
@@ -135,29 +135,29 @@ export const RESUME_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'rounds-the-start-up',
-    does: 'begins at the next MiB after starting_offset',
+    does: 'starts at the next MiB after starting_offset',
     caughtBy: ['metadata.resume'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         from: (entries, query) =>
-          honest.from(entries, { ...query, start: Math.ceil(query.start / 2 ** 20) * 2 ** 20 }),
+          correct.from(entries, { ...query, start: Math.ceil(query.start / 2 ** 20) * 2 ** 20 }),
       }),
     },
   },
   {
     name: 'offset-beyond-accepted',
-    does: 'answers OK with nothing beyond the end of the volume (host-path)',
+    does: 'answers OK with an empty list beyond the end of the volume (host-path)',
     caughtBy: ['metadata.offset-beyond'],
     fault: reading('starting_offset', (value) => Math.min(value, 0)),
   },
   {
     name: 'offset-end-is-invalid',
-    does: 'answers INVALID_ARGUMENT when asked to go on at the end of the volume',
+    does: 'answers INVALID_ARGUMENT to a resume at the end of the volume',
     caughtBy: ['metadata.offset-end'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         read: (request) => {
-          const query = honest.read(request);
+          const query = correct.read(request);
           if (query.start < query.target.sizeBytes) return query;
           throw refusal('INVALID_ARGUMENT', `there is nothing at ${query.start}`);
         },
@@ -166,30 +166,30 @@ export const RESUME_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'offset-negative-accepted',
-    does: 'takes a negative starting_offset for 0',
+    does: 'treats a negative starting_offset as 0',
     caughtBy: ['metadata.offset-negative'],
     fault: reading('starting_offset', (value) => Math.max(value, 0)),
   },
   {
     name: 'max-results-negative-accepted',
-    does: 'takes a negative max_results for 0',
+    does: 'treats a negative max_results as 0',
     caughtBy: ['metadata.max-results-negative'],
     fault: reading('max_results', (value) => Math.max(value, 0)),
   },
   {
     name: 'max-results-negative-hangs',
-    does: 'never ends when max_results is negative (host-path)',
+    does: 'never ends the stream when max_results is negative (host-path)',
     caughtBy: ['metadata.max-results-negative'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         read: (request) => ({
-          ...honest.read({ ...request, max_results: 0 }),
+          ...correct.read({ ...request, max_results: 0 }),
           maxResults: Number(request['max_results']),
         }),
         messages: (entries, query) =>
-          honest.messages(entries, { ...query, maxResults: Math.max(query.maxResults, 0) }),
+          correct.messages(entries, { ...query, maxResults: Math.max(query.maxResults, 0) }),
         send: async (call, messages, query) => {
-          await honest.send(call, messages, query);
+          await correct.send(call, messages, query);
           while (query.maxResults < 0 && !call.cancelled) await delay(10);
         },
       }),
@@ -201,11 +201,11 @@ export const RESUME_DEFECTS: readonly Defect[] = [
     caughtBy: ['metadata.empty-delta'],
     timeoutMs: 10_000,
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         send: async (call, messages, query) => {
           const isEmpty = messages.every((message) => message['block_metadata'].length === 0);
           while (isEmpty && !call.cancelled) await delay(10);
-          await honest.send(call, messages, query);
+          await correct.send(call, messages, query);
         },
       }),
     },
@@ -215,14 +215,15 @@ export const RESUME_DEFECTS: readonly Defect[] = [
     does: 'sends no message when there is nothing to report (host-path)',
     caughtBy: ['metadata.empty-message'],
     fault: {
-      metadata: (honest) => ({
-        messages: (entries, query) => (entries.length === 0 ? [] : honest.messages(entries, query)),
+      metadata: (correct) => ({
+        messages: (entries, query) =>
+          entries.length === 0 ? [] : correct.messages(entries, query),
       }),
     },
   },
   {
     name: 'ok-at-the-deadline',
-    does: 'ends OK shortly before the deadline, whatever is left (host-path)',
+    does: 'ends OK shortly before the deadline with entries unsent (host-path)',
     caughtBy: ['metadata.deadline'],
     fault: {
       metadata: () => ({
@@ -236,7 +237,7 @@ export const RESUME_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'busy-after-a-cancel',
-    does: 'takes a snapshot for busy for ever when a client leaves in the middle',
+    does: 'considers a snapshot busy for ever once a client has cancelled its stream',
     caughtBy: ['metadata.cancel'],
     fault: leaksOnCancel(),
   },
@@ -258,10 +259,10 @@ export const RESUME_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'ends-at-a-new-snapshot',
-    does: 'ends OK when another snapshot of the volume is made meanwhile',
+    does: 'ends OK when another snapshot of the volume is created during the stream',
     caughtBy: ['metadata.busy-volume'],
     fault: {
-      metadata: (_honest, state) => ({
+      metadata: (_correct, state) => ({
         send: async (call, messages, { target }) => {
           const count = (): number => state.snapshotsOf(target.volumeId).length;
           const before = count();
@@ -272,10 +273,10 @@ export const RESUME_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'ends-when-its-snapshot-goes',
-    does: 'ends OK when the snapshot is deleted meanwhile',
+    does: 'ends OK when the snapshot is deleted during the stream',
     caughtBy: ['metadata.delete-while-streaming'],
     fault: {
-      metadata: (_honest, state) => ({
+      metadata: (_correct, state) => ({
         send: async (call, messages, { target }) => {
           const isGone = (): boolean => !state.snapshots.has(target.id);
           if (!(await slowly(call, messages, isGone))) endNow(call);
@@ -285,10 +286,10 @@ export const RESUME_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'ends-at-a-restore',
-    does: 'ends OK when a volume is made from the snapshot meanwhile',
+    does: 'ends OK when a volume is restored from the snapshot during the stream',
     caughtBy: ['metadata.read-while-streaming'],
     fault: {
-      metadata: (_honest, state) => ({
+      metadata: (_correct, state) => ({
         send: async (call, messages) => {
           const before = state.volumes.size;
           if (!(await slowly(call, messages, () => state.volumes.size > before))) endNow(call);
@@ -304,7 +305,7 @@ export const RESUME_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'remembers-calls',
-    does: 'leaves out the last tuple when a call is repeated, every other time',
+    does: 'leaves out the last tuple in every other repetition of a call',
     caughtBy: ['metadata.idempotent'],
     fault: remembersCalls(),
   },

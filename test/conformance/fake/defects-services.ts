@@ -1,13 +1,13 @@
-/** Defects of the Identity service, of what is advertised, and of statuses. */
+/** Defects of the Identity service, of advertised capabilities, and of error statuses. */
 import type { Defect } from './defect.js';
 import { type Message, Refusal } from './refusal.js';
 
 /** Advertises another controller capability. */
 function advertising(type: string | number): Defect['fault'] {
   return {
-    rpcs: (honest) => ({
+    rpcs: (correct) => ({
       ControllerGetCapabilities: async (request) => {
-        const answer = await honest['ControllerGetCapabilities']?.(request);
+        const answer = await correct['ControllerGetCapabilities']?.(request);
         return { capabilities: [...(answer?.['capabilities'] ?? []), { rpc: { type } }] };
       },
     }),
@@ -17,9 +17,9 @@ function advertising(type: string | number): Defect['fault'] {
 function changingCapabilities(): Defect['fault'] {
   let calls = 0;
   return {
-    rpcs: (honest) => ({
+    rpcs: (correct) => ({
       GetPluginCapabilities: async (request) => {
-        const answer = await honest['GetPluginCapabilities']?.(request);
+        const answer = await correct['GetPluginCapabilities']?.(request);
         calls += 1;
         const isShort = calls % 2 === 1;
         return {
@@ -34,31 +34,31 @@ function changingCapabilities(): Defect['fault'] {
 
 function info(change: object): Defect['fault'] {
   return {
-    rpcs: (honest) => ({
+    rpcs: (correct) => ({
       GetPluginInfo: async (request) => ({
-        ...(await honest['GetPluginInfo']?.(request)),
+        ...(await correct['GetPluginInfo']?.(request)),
         ...change,
       }),
     }),
   };
 }
 
-function withDetails(honest: Refusal): Refusal {
-  const told = new Refusal(honest.code, honest.details);
-  told.metadata.set('grpc-status-details-bin', Buffer.from([8, honest.code]));
-  return told;
+function withDetails(correct: Refusal): Refusal {
+  const detailed = new Refusal(correct.code, correct.details);
+  detailed.metadata.set('grpc-status-details-bin', Buffer.from([8, correct.code]));
+  return detailed;
 }
 
 export const SERVICE_DEFECTS: readonly Defect[] = [
   {
     name: 'no-vendor-version',
-    does: 'has no vendor_version (host-path as built by hand)',
+    does: 'has no vendor_version (host-path built without make)',
     caughtBy: ['identity.info'],
     fault: info({ vendor_version: '' }),
   },
   {
     name: 'bad-name',
-    does: 'has a name that is no domain name',
+    does: 'has a name that is not a domain name',
     caughtBy: ['identity.info'],
     fault: info({ name: 'Fake_Driver!' }),
   },
@@ -70,7 +70,7 @@ export const SERVICE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'never-ready',
-    does: 'never says that it is ready',
+    does: 'never becomes ready',
     caughtBy: ['identity.probe'],
     fault: { rpcs: () => ({ Probe: () => ({ ready: { value: false } }) }) },
   },
@@ -117,9 +117,9 @@ export const SERVICE_DEFECTS: readonly Defect[] = [
     caughtBy: ['capability.consistency'],
     options: { without: ['EXPAND_VOLUME'] },
     fault: {
-      rpcs: (honest) => ({
+      rpcs: (correct) => ({
         GetPluginCapabilities: async (request) => {
-          const answer = await honest['GetPluginCapabilities']?.(request);
+          const answer = await correct['GetPluginCapabilities']?.(request);
           const expansion = { volume_expansion: { type: 'ONLINE' } };
           return { capabilities: [...(answer?.['capabilities'] ?? []), expansion] };
         },
@@ -128,13 +128,13 @@ export const SERVICE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'unknown-capability',
-    does: 'advertises a capability that no version of CSI has',
+    does: 'advertises a capability that no version of CSI defines',
     caughtBy: ['capability.known'],
     fault: advertising(99),
   },
   {
     name: 'changing-capabilities',
-    does: 'advertises other plugin capabilities every other time',
+    does: 'advertises different plugin capabilities in every other call',
     caughtBy: ['identity.stable'],
     fault: changingCapabilities(),
   },
@@ -146,12 +146,12 @@ export const SERVICE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'topology-without-capability',
-    does: 'tells the topology of a node without VOLUME_ACCESSIBILITY_CONSTRAINTS',
+    does: 'reports a node topology without VOLUME_ACCESSIBILITY_CONSTRAINTS',
     caughtBy: ['capability.consistency'],
     fault: {
-      rpcs: (honest) => ({
+      rpcs: (correct) => ({
         NodeGetInfo: async (request) => ({
-          ...(await honest['NodeGetInfo']?.(request)),
+          ...(await correct['NodeGetInfo']?.(request)),
           accessible_topology: { segments: { 'fake.example/node': 'fake-node' } },
         }),
       }),
@@ -159,13 +159,13 @@ export const SERVICE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'status-without-message',
-    does: 'refuses without a message',
+    does: 'sends errors without a message',
     caughtBy: ['status.message'],
     fault: { refuse: ({ code }) => new Refusal(code, '') },
   },
   {
     name: 'status-with-details',
-    does: 'sends rich error details with its statuses',
+    does: 'sends rich error details',
     caughtBy: ['status.message'],
     fault: { refuse: withDetails },
   },

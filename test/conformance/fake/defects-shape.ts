@@ -1,4 +1,4 @@
-/** Defects in what the messages of a metadata stream look like, each in a driver that is honest otherwise. */
+/** Defects in the format of metadata messages, each in a driver that is otherwise correct. */
 import type { Defect } from './defect.js';
 import { BLOCK_BYTES, entriesOf } from './disk.js';
 import type { Message } from './refusal.js';
@@ -23,16 +23,16 @@ export const SHAPE_DEFECTS: readonly Defect[] = [
     name: 'unsorted',
     does: 'sends the tuples in descending order',
     caughtBy: ['metadata.order'],
-    fault: { metadata: (honest) => ({ from: (...all) => honest.from(...all).reverse() }) },
+    fault: { metadata: (correct) => ({ from: (...all) => correct.from(...all).reverse() }) },
   },
   {
     name: 'unsorted-messages',
     does: 'sends its last message first',
     caughtBy: ['metadata.order'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         messages: (...all) => {
-          const messages = honest.messages(...all);
+          const messages = correct.messages(...all);
           return [...messages.slice(-1), ...messages.slice(0, -1)];
         },
       }),
@@ -40,12 +40,12 @@ export const SHAPE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'overlapping',
-    does: 'lets every tuple reach one byte into the next',
+    does: 'makes every tuple overlap the next by one byte',
     caughtBy: ['metadata.order'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         from: (...all) => {
-          const entries = honest.from(...all);
+          const entries = correct.from(...all);
           return entries.map(({ offset, size }, index) => {
             const next = entries[index + 1];
             return { offset, size: next === undefined ? size : next.offset + 1 - offset };
@@ -56,12 +56,12 @@ export const SHAPE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'repeats-across-messages',
-    does: 'begins every message with the last tuple of the one before',
+    does: 'repeats the last tuple of every message in the next',
     caughtBy: ['metadata.order'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         messages: (entries, query) =>
-          honest.messages(
+          correct.messages(
             entries.flatMap((entry, index) => (index % 2 === 1 ? [entry, entry] : [entry])),
             query,
           ),
@@ -70,12 +70,12 @@ export const SHAPE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'zero-size',
-    does: 'ends every message with a tuple of no bytes',
+    does: 'ends every message with an empty tuple',
     caughtBy: ['metadata.entry-size'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         messages: (...all) =>
-          lastTuple(honest.messages(...all), ({ byte_offset, size_bytes }) => [
+          lastTuple(correct.messages(...all), ({ byte_offset, size_bytes }) => [
             { byte_offset, size_bytes: size_bytes - 512 },
             { byte_offset: byte_offset + size_bytes - 512, size_bytes: 512 },
             { byte_offset: byte_offset + size_bytes, size_bytes: 0 },
@@ -85,12 +85,12 @@ export const SHAPE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'beyond-capacity',
-    does: 'lets the last tuple reach beyond the capacity',
+    does: 'extends the last tuple beyond the capacity',
     caughtBy: ['metadata.entry-size'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         from: (entries, query) => {
-          const all = honest.from(entries, query);
+          const all = correct.from(entries, query);
           const last = all.at(-1);
           if (last !== undefined) {
             all[all.length - 1] = { ...last, size: query.target.sizeBytes + 4096 - last.offset };
@@ -102,20 +102,20 @@ export const SHAPE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'fixed-coalesced',
-    does: 'says FIXED_LENGTH and makes one tuple of neighbouring blocks',
+    does: 'declares FIXED_LENGTH and merges adjacent blocks into one tuple',
     caughtBy: ['metadata.fixed-length'],
     options: { metadataType: 'FIXED_LENGTH' },
     fault: { metadata: () => ({ entries: (blocks) => entriesOf(blocks, true) }) },
   },
   {
     name: 'fixed-short-last',
-    does: 'says FIXED_LENGTH and cuts the last block in two',
+    does: 'declares FIXED_LENGTH and splits the last block in two',
     caughtBy: ['metadata.fixed-length'],
     options: { metadataType: 'FIXED_LENGTH' },
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         entries: (...all) => {
-          const entries = honest.entries(...all);
+          const entries = correct.entries(...all);
           const last = entries.pop();
           if (last === undefined) return entries;
           const half = BLOCK_BYTES / 2;
@@ -130,12 +130,12 @@ export const SHAPE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'type-changes',
-    does: 'says VARIABLE_LENGTH in the first message and FIXED_LENGTH in the others',
+    does: 'declares VARIABLE_LENGTH in the first message and FIXED_LENGTH in the others',
     caughtBy: ['metadata.constant-type'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         messages: (...all) =>
-          later(honest.messages(...all), (message) => ({
+          later(correct.messages(...all), (message) => ({
             ...message,
             block_metadata_type: 'FIXED_LENGTH',
           })),
@@ -144,12 +144,12 @@ export const SHAPE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'type-unset',
-    does: 'never says how long its tuples are',
+    does: 'never sets block_metadata_type',
     caughtBy: ['metadata.constant-type'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         messages: (...all) =>
-          honest
+          correct
             .messages(...all)
             .map((message) => ({ ...message, block_metadata_type: 'UNKNOWN' })),
       }),
@@ -157,12 +157,12 @@ export const SHAPE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'capacity-changes',
-    does: 'tells a larger capacity in every message after the first',
+    does: 'reports a larger capacity in every message after the first',
     caughtBy: ['metadata.constant-capacity'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         messages: (...all) =>
-          later(honest.messages(...all), (message) => ({
+          later(correct.messages(...all), (message) => ({
             ...message,
             volume_capacity_bytes: message['volume_capacity_bytes'] + 4096,
           })),
@@ -171,23 +171,23 @@ export const SHAPE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'capacity-once',
-    does: 'tells the capacity in the first message only',
+    does: 'reports the capacity in the first message only',
     caughtBy: ['metadata.constant-capacity'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         messages: (...all) =>
-          later(honest.messages(...all), (message) => ({ ...message, volume_capacity_bytes: 0 })),
+          later(correct.messages(...all), (message) => ({ ...message, volume_capacity_bytes: 0 })),
       }),
     },
   },
   {
     name: 'capacity-of-the-volume',
-    does: "tells the live volume's capacity, not the snapshot's (host-path, vSphere)",
+    does: "reports the live volume's capacity instead of the snapshot's (host-path, vSphere)",
     caughtBy: ['delta.resized'],
     fault: {
-      metadata: (honest, state) => ({
+      metadata: (correct, state) => ({
         messages: (entries, query) =>
-          honest.messages(entries, query).map((message) => ({
+          correct.messages(entries, query).map((message) => ({
             ...message,
             volume_capacity_bytes:
               state.volumes.get(query.target.volumeId)?.sizeBytes ?? query.target.sizeBytes,
@@ -197,11 +197,11 @@ export const SHAPE_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'ignores-max-results',
-    does: 'puts everything into one message, whatever max_results says',
+    does: 'sends everything in one message, ignoring max_results',
     caughtBy: ['metadata.max-results'],
     fault: {
-      metadata: (honest) => ({
-        messages: (entries, query) => honest.messages(entries, { ...query, maxResults: 0 }),
+      metadata: (correct) => ({
+        messages: (entries, query) => correct.messages(entries, { ...query, maxResults: 0 }),
       }),
     },
   },
@@ -210,8 +210,8 @@ export const SHAPE_DEFECTS: readonly Defect[] = [
     does: 'sends one message of max_results tuples and ends OK (vSphere)',
     caughtBy: ['metadata.max-results'],
     fault: {
-      metadata: (honest) => ({
-        messages: (...all) => honest.messages(...all).slice(0, 1),
+      metadata: (correct) => ({
+        messages: (...all) => correct.messages(...all).slice(0, 1),
       }),
     },
   },
@@ -220,7 +220,7 @@ export const SHAPE_DEFECTS: readonly Defect[] = [
     does: 'ends OK after three messages',
     caughtBy: ['metadata.max-results'],
     fault: {
-      metadata: (honest) => ({ messages: (...all) => honest.messages(...all).slice(0, 3) }),
+      metadata: (correct) => ({ messages: (...all) => correct.messages(...all).slice(0, 3) }),
     },
   },
   {
@@ -228,9 +228,9 @@ export const SHAPE_DEFECTS: readonly Defect[] = [
     does: 'sends messages of more than 4 MiB',
     caughtBy: ['metadata.message-size'],
     fault: {
-      metadata: (honest) => ({
+      metadata: (correct) => ({
         messages: (...all) => {
-          const [first, ...rest] = honest.messages(...all);
+          const [first, ...rest] = correct.messages(...all);
           return [{ ...first, padding: 5 << 20 }, ...rest];
         },
       }),

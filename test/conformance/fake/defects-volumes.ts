@@ -3,47 +3,47 @@ import { writeFile } from 'node:fs/promises';
 import type { Defect } from './defect.js';
 import { refusal } from './refusal.js';
 
-/** Forgets the name of what was made, so that the next call of the same name makes another. */
+/** Forgets the name of a created object, so that the next call with the same name creates another. */
 function forgetsNames(rpc: 'CreateVolume' | 'CreateSnapshot'): Defect['fault'] {
   return {
-    rpcs: (honest, state) => ({
+    rpcs: (correct, state) => ({
       [rpc]: (request) => {
         const all = rpc === 'CreateVolume' ? state.volumes : state.snapshots;
         for (const known of all.values()) {
           if (known.name === request['name']) known.name = `${known.name} of old`;
         }
-        return honest[rpc]?.(request) ?? {};
+        return correct[rpc]?.(request) ?? {};
       },
     }),
   };
 }
 
-/** Answers with what has the name, whatever was asked for. */
+/** Returns the object of that name, ignoring the rest of the request. */
 function takesNameForAll(rpc: 'CreateVolume' | 'CreateSnapshot'): Defect['fault'] {
   return {
-    rpcs: (honest, state) => ({
+    rpcs: (correct, state) => ({
       [rpc]: (request) => {
         const known =
           rpc === 'CreateVolume'
             ? [...state.volumes.values()].find(({ name }) => name === request['name'])
             : [...state.snapshots.values()].find(({ name }) => name === request['name']);
-        if (known === undefined) return honest[rpc]?.(request) ?? {};
+        if (known === undefined) return correct[rpc]?.(request) ?? {};
         const instead =
           'volumeId' in known
             ? { source_volume_id: known.volumeId }
             : { capacity_range: { required_bytes: known.sizeBytes, limit_bytes: 0 } };
-        return honest[rpc]?.({ ...request, ...instead }) ?? {};
+        return correct[rpc]?.({ ...request, ...instead }) ?? {};
       },
     }),
   };
 }
 
-/** Takes a request without a name as one with a name of its own. */
+/** Treats a request without a name as one with a new name. */
 function namesTheNameless(rpc: 'CreateVolume' | 'CreateSnapshot'): Defect['fault'] {
   return {
-    rpcs: (honest, state) => ({
+    rpcs: (correct, state) => ({
       [rpc]: (request) =>
-        honest[rpc]?.({ ...request, name: request['name'] || `nameless-${state.next()}` }) ?? {},
+        correct[rpc]?.({ ...request, name: request['name'] || `nameless-${state.next()}` }) ?? {},
     }),
   };
 }
@@ -51,19 +51,19 @@ function namesTheNameless(rpc: 'CreateVolume' | 'CreateSnapshot'): Defect['fault
 export const VOLUME_DEFECTS: readonly Defect[] = [
   {
     name: 'volume-made-twice',
-    does: 'makes another volume when it is asked for one again',
+    does: 'creates another volume when CreateVolume is repeated',
     caughtBy: ['volume.create-idempotent'],
     fault: forgetsNames('CreateVolume'),
   },
   {
     name: 'volume-of-any-size',
-    does: 'answers with the volume of that name, though it is too small',
+    does: 'returns the volume of that name although it is too small',
     caughtBy: ['volume.create-conflict'],
     fault: takesNameForAll('CreateVolume'),
   },
   {
     name: 'volume-without-name',
-    does: 'makes volumes without a name',
+    does: 'creates volumes without a name',
     caughtBy: ['volume.create-missing-fields'],
     fault: namesTheNameless('CreateVolume'),
   },
@@ -72,9 +72,9 @@ export const VOLUME_DEFECTS: readonly Defect[] = [
     does: 'confirms no capability of a volume',
     caughtBy: ['volume.validate'],
     fault: {
-      rpcs: (honest) => ({
+      rpcs: (correct) => ({
         ValidateVolumeCapabilities: async (request) => {
-          await honest['ValidateVolumeCapabilities']?.(request);
+          await correct['ValidateVolumeCapabilities']?.(request);
           return { message: 'who knows' };
         },
       }),
@@ -82,64 +82,64 @@ export const VOLUME_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'volume-too-small',
-    does: 'makes volumes of half the size asked for',
+    does: 'creates volumes of half the requested size',
     caughtBy: ['volume.create-idempotent'],
     fault: {
-      rpcs: (honest) => ({
+      rpcs: (correct) => ({
         CreateVolume: async (request) => {
           const required_bytes = Number(request['capacity_range'].required_bytes) / 2;
           const capacity_range = { required_bytes, limit_bytes: 0 };
-          return (await honest['CreateVolume']?.({ ...request, capacity_range })) ?? {};
+          return (await correct['CreateVolume']?.({ ...request, capacity_range })) ?? {};
         },
       }),
     },
   },
   {
     name: 'volume-from-nothing',
-    does: 'makes an empty volume when the snapshot it shall come from is not there',
+    does: 'creates an empty volume when the source snapshot does not exist',
     caughtBy: ['volume.create-from-missing'],
     fault: {
-      rpcs: (honest, state) => ({
+      rpcs: (correct, state) => ({
         CreateVolume: (request) => {
           const id = request['volume_content_source']?.snapshot?.snapshot_id;
           const isMissing = id !== undefined && !state.snapshots.has(id);
           const instead = isMissing ? { volume_content_source: null } : {};
-          return honest['CreateVolume']?.({ ...request, ...instead }) ?? {};
+          return correct['CreateVolume']?.({ ...request, ...instead }) ?? {};
         },
       }),
     },
   },
   {
     name: 'volume-delete-not-found',
-    does: 'answers NOT_FOUND when the volume to delete is not there',
+    does: 'answers NOT_FOUND to the deletion of an unknown volume',
     caughtBy: ['volume.delete'],
     fault: {
-      rpcs: (honest, state) => ({
+      rpcs: (correct, state) => ({
         DeleteVolume: (request) => {
           if (request['volume_id'] !== '') state.volume(request['volume_id']);
-          return honest['DeleteVolume']?.(request) ?? {};
+          return correct['DeleteVolume']?.(request) ?? {};
         },
       }),
     },
   },
   {
     name: 'volume-list-without-pages',
-    does: 'lists all volumes, whatever max_entries says',
+    does: 'lists all volumes, ignoring max_entries',
     caughtBy: ['volume.list'],
     fault: {
-      rpcs: (honest) => ({
-        ListVolumes: (request) => honest['ListVolumes']?.({ ...request, max_entries: 0 }) ?? {},
+      rpcs: (correct) => ({
+        ListVolumes: (request) => correct['ListVolumes']?.({ ...request, max_entries: 0 }) ?? {},
       }),
     },
   },
   {
     name: 'volume-list-of-one-page',
-    does: 'tells of no page after the first',
+    does: 'never returns a token for the next page',
     caughtBy: ['volume.list'],
     fault: {
-      rpcs: (honest) => ({
+      rpcs: (correct) => ({
         ListVolumes: async (request) => ({
-          ...(await honest['ListVolumes']?.(request)),
+          ...(await correct['ListVolumes']?.(request)),
           next_token: '',
         }),
       }),
@@ -150,9 +150,9 @@ export const VOLUME_DEFECTS: readonly Defect[] = [
     does: 'leaves a file at the target path when it unpublishes',
     caughtBy: ['volume.publish-twice'],
     fault: {
-      rpcs: (honest) => ({
+      rpcs: (correct) => ({
         NodeUnpublishVolume: async (request) => {
-          const answer = (await honest['NodeUnpublishVolume']?.(request)) ?? {};
+          const answer = (await correct['NodeUnpublishVolume']?.(request)) ?? {};
           await writeFile(request['target_path'], '');
           return answer;
         },
@@ -161,72 +161,72 @@ export const VOLUME_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'publish-once',
-    does: 'refuses to publish at a path where the volume is already',
+    does: 'refuses to publish again at a path where the volume is already published',
     caughtBy: ['volume.publish-twice'],
     fault: {
-      rpcs: (honest, state) => ({
+      rpcs: (correct, state) => ({
         NodePublishVolume: (request) => {
           const volume = state.volumes.get(request['volume_id']);
           if (volume?.publications.has(request['target_path'])) {
             throw refusal('INTERNAL', `${request['target_path']} is there already`);
           }
-          return honest['NodePublishVolume']?.(request) ?? {};
+          return correct['NodePublishVolume']?.(request) ?? {};
         },
       }),
     },
   },
   {
     name: 'snapshot-made-twice',
-    does: 'cuts another snapshot when it is asked for one again',
+    does: 'takes another snapshot when CreateSnapshot is repeated',
     caughtBy: ['snapshot.create-idempotent'],
     fault: forgetsNames('CreateSnapshot'),
   },
   {
     name: 'snapshot-of-another-volume',
-    does: 'answers with the snapshot of that name, though it is of another volume',
+    does: 'returns the snapshot of that name although it is of another volume',
     caughtBy: ['snapshot.create-conflict'],
     fault: takesNameForAll('CreateSnapshot'),
   },
   {
     name: 'snapshot-without-name',
-    does: 'cuts snapshots without a name',
+    does: 'creates snapshots without a name',
     caughtBy: ['snapshot.create-missing-fields'],
     fault: namesTheNameless('CreateSnapshot'),
   },
   {
     name: 'snapshot-unknown-is-empty',
-    does: 'answers OK without a snapshot when asked for an unknown one',
+    does: 'answers OK without a snapshot for an unknown id',
     caughtBy: ['snapshot.get'],
     fault: {
-      rpcs: (honest, state) => ({
+      rpcs: (correct, state) => ({
         GetSnapshot: (request) =>
           request['snapshot_id'] === '' || state.snapshots.has(request['snapshot_id'])
-            ? (honest['GetSnapshot']?.(request) ?? {})
+            ? (correct['GetSnapshot']?.(request) ?? {})
             : {},
       }),
     },
   },
   {
     name: 'snapshot-delete-not-found',
-    does: 'answers NOT_FOUND when the snapshot to delete is not there',
+    does: 'answers NOT_FOUND to the deletion of an unknown snapshot',
     caughtBy: ['snapshot.delete'],
     fault: {
-      rpcs: (honest, state) => ({
+      rpcs: (correct, state) => ({
         DeleteSnapshot: (request) => {
           if (request['snapshot_id'] !== '') state.snapshot(request['snapshot_id']);
-          return honest['DeleteSnapshot']?.(request) ?? {};
+          return correct['DeleteSnapshot']?.(request) ?? {};
         },
       }),
     },
   },
   {
     name: 'snapshot-list-unfiltered',
-    does: 'lists the snapshots of all volumes when asked for those of one',
+    does: 'lists the snapshots of all volumes, ignoring source_volume_id',
     caughtBy: ['snapshot.list'],
     fault: {
-      rpcs: (honest) => ({
+      rpcs: (correct) => ({
         ListSnapshots: (request) =>
-          honest['ListSnapshots']?.({ ...request, source_volume_id: '' }) ?? {},
+          correct['ListSnapshots']?.({ ...request, source_volume_id: '' }) ?? {},
       }),
     },
   },

@@ -1,4 +1,4 @@
-/** All defects that the conformance suite is proved against. */
+/** All defects that the conformance suite is tested against. */
 import type { Defect } from './defect.js';
 import { GROUP_DEFECTS } from './defects-groups.js';
 import { ORACLE_DEFECTS } from './defects-oracle.js';

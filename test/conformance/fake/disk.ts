@@ -1,5 +1,5 @@
 /**
- * What a fake driver keeps on disk: sparse files, loop devices on them, and full copies. Byte counts
+ * The storage of a fake driver: sparse files, loop devices on them, and full copies. Byte counts
  * are numbers here, since volumes are a few MiB. Knows nothing of CSI.
  */
 import { execFile } from 'node:child_process';
@@ -9,7 +9,7 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-/** What lists of blocks are made of. */
+/** The size of a block in lists. */
 export const BLOCK_BYTES = 4096;
 const CHUNK_BYTES = 1 << 20;
 
@@ -23,13 +23,13 @@ export async function makeFile(path: string, sizeBytes: number): Promise<void> {
   await truncate(path, sizeBytes);
 }
 
-/** A copy that is grown with zeros; of what has reached the file. */
+/** Copies what has reached the file, extended with zeros. */
 export async function copyTo(from: string, to: string, sizeBytes: number): Promise<void> {
   await copyFile(from, to);
   await truncate(to, sizeBytes);
 }
 
-/** Everything written to the file or device so far is in its backing store afterwards. */
+/** Flushes everything written to the file or device so far to its backing store. */
 export async function flush(path: string): Promise<void> {
   const handle = await open(path, 'r');
   await handle.sync().finally(() => handle.close());
@@ -44,7 +44,7 @@ export async function detach(device: string): Promise<void> {
   await run('losetup', ['-d', device]);
 }
 
-/** The device takes the size its file has now. */
+/** Resizes the device to the current size of its file. */
 export async function regrow(device: string): Promise<void> {
   await run('losetup', ['-c', device]);
 }
@@ -53,7 +53,7 @@ export async function setReadOnly(device: string, readOnly: boolean): Promise<vo
   await run('blockdev', [readOnly ? '--setro' : '--setrw', device]);
 }
 
-/** Makes the file at the target and binds the device to it. */
+/** Creates the file at the target and bind-mounts the device on it. */
 export async function bind(device: string, target: string): Promise<void> {
   await mkdir(dirname(target), { recursive: true });
   await writeFile(target, '', { flag: 'a' });
@@ -65,7 +65,7 @@ export async function unbind(target: string): Promise<void> {
   await rm(target);
 }
 
-/** Sectors written to and discarded on a loop device since it is there. */
+/** Sectors written and discarded on a loop device since it was attached. */
 export async function sectorsWritten(device: string): Promise<string> {
   const fields = (await readFile(`/sys/block/${basename(device)}/stat`, 'utf8'))
     .trim()
@@ -73,7 +73,7 @@ export async function sectorsWritten(device: string): Promise<string> {
   return `${fields[6]} ${fields[13]}`;
 }
 
-/** The numbers of the blocks the file system has given to the file. */
+/** The indices of the blocks that the file system has allocated to the file. */
 export async function allocatedBlocks(path: string): Promise<number[]> {
   const { stdout } = await run('filefrag', ['-s', '-v', `-b${BLOCK_BYTES}`, path]);
   const line = /^ *\d+: +(\d+)\.\. *(\d+): .*?([a-z_,]*)$/;
@@ -84,7 +84,7 @@ export async function allocatedBlocks(path: string): Promise<number[]> {
   });
 }
 
-/** The numbers of the blocks of `path` that differ from the other file; what only `path` has is compared with zeros. */
+/** The indices of the blocks of `path` that differ from the other file, which reads as zeros beyond its end. */
 export async function differingBlocks(path: string, other: string): Promise<number[]> {
   const handles = [await open(path, 'r'), await open(other, 'r')] as const;
   const blocks: number[] = [];
@@ -114,7 +114,7 @@ async function readChunk(
   return buffer.subarray(0, bytesRead);
 }
 
-/** Blocks as entries, neighbours as one entry or each by itself. */
+/** Blocks as entries; adjacent blocks are merged into one entry or not. */
 export function entriesOf(blocks: readonly number[], coalesce: boolean): Entry[] {
   const entries: Entry[] = [];
   for (const block of blocks) {

@@ -1,6 +1,6 @@
 /**
- * An honest CSI driver, small and slow, that shares no code with the plugin but the interface's
- * definition: what a conformance suite must find nothing wrong with. A fault replaces parts of it.
+ * A correct CSI driver, small and slow, that shares only the CSI definition with the plugin. The
+ * conformance suite must pass it. A fault replaces parts of it.
  */
 import { mkdir } from 'node:fs/promises';
 import {
@@ -23,15 +23,15 @@ import { nodeRpcs } from './node.js';
 import { type Message, Refusal, type Rpcs } from './refusal.js';
 import { type FakeOptions, State } from './state.js';
 
-/** What a broken driver does otherwise. Everything left out is honest. */
+/** What a broken driver does differently. Everything left out behaves correctly. */
 export interface Fault {
-  /** RPCs by name, with the honest ones to build on. */
-  rpcs?: (honest: Rpcs, state: State) => Rpcs;
-  metadata?: (honest: MetadataSteps, state: State) => Partial<MetadataSteps>;
-  /** RPCs that are not there. */
+  /** RPCs by name, given the correct ones to build on. */
+  rpcs?: (correct: Rpcs, state: State) => Rpcs;
+  metadata?: (correct: MetadataSteps, state: State) => Partial<MetadataSteps>;
+  /** RPCs that are not served. */
   unserved?: readonly string[];
-  /** The status of every refusal. */
-  refuse?: (honest: Refusal) => Refusal;
+  /** Changes the status of every refusal. */
+  refuse?: (correct: Refusal) => Refusal;
 }
 
 export class FakeDriver {
@@ -48,7 +48,7 @@ export class FakeDriver {
     this.#state = new State(directory, options);
   }
 
-  /** A running driver that keeps its files in the directory, which it makes. */
+  /** Starts a driver that keeps its files in the directory, which it creates. */
   static async start(
     directory: string,
     options: FakeOptions = {},
@@ -60,7 +60,7 @@ export class FakeDriver {
     return driver;
   }
 
-  /** Ends all calls and lets go of all devices and mounts. The files stay. */
+  /** Ends all calls and removes all devices and mounts. The files stay. */
   async stop(): Promise<void> {
     this.#server.forceShutdown();
     await this.#state.release();
@@ -82,9 +82,9 @@ export class FakeDriver {
     });
   }
 
-  #serve(service: ServiceName, honest: Rpcs): void {
-    const changed = this.fault.rpcs?.(honest, this.#state) ?? {};
-    for (const [name, rpc] of Object.entries(honest)) {
+  #serve(service: ServiceName, correct: Rpcs): void {
+    const changed = this.fault.rpcs?.(correct, this.#state) ?? {};
+    for (const [name, rpc] of Object.entries(correct)) {
       this.#register(service, name, (call: Unary, answer: sendUnaryData<Message>) => {
         Promise.resolve()
           .then(() => (changed[name] ?? rpc)(call.request))
@@ -95,8 +95,8 @@ export class FakeDriver {
   }
 
   #serveMetadata(): void {
-    const honest = metadataSteps(this.#state);
-    const steps = { ...honest, ...this.fault.metadata?.(honest, this.#state) };
+    const correct = metadataSteps(this.#state);
+    const steps = { ...correct, ...this.fault.metadata?.(correct, this.#state) };
     for (const name of ['GetMetadataAllocated', 'GetMetadataDelta']) {
       this.#register('SnapshotMetadata', name, (call: MetadataCall) => {
         stream(steps, call)
@@ -120,13 +120,13 @@ export class FakeDriver {
   }
 
   #refused(thrown: unknown): { code: status; details: string; metadata: Metadata } {
-    const honest =
+    const correct =
       thrown instanceof Refusal ? thrown : new Refusal(status.INTERNAL, `fake driver: ${thrown}`);
-    return this.fault.refuse?.(honest) ?? honest;
+    return this.fault.refuse?.(correct) ?? correct;
   }
 }
 
-/** With that many bytes behind it, in a field that nobody knows. */
+/** The message followed by that many bytes in an unknown field. */
 function padded(encoded: Buffer, bytes: number): Buffer {
   if (bytes === 0) return encoded;
   const field = protobuf.Writer.create()

@@ -1,4 +1,4 @@
-/** The GroupController service of the fake driver: copies that no write came between, or a refusal. */
+/** The GroupController service of the fake driver: copies with no write in between, or a refusal. */
 import { snapshotMessage, timestamp } from './controller.js';
 import { demand, type Message, type Rpcs, refusal } from './refusal.js';
 import type { Group, Snapshot, State, Volume } from './state.js';
@@ -41,9 +41,9 @@ async function createGroup(state: State, request: Message): Promise<Message> {
   }
   const known = [...state.groups.values()].find((group) => group.name === name);
   if (known !== undefined) {
-    const cut = known.snapshotIds.map((id) => state.snapshot(id).volumeId);
-    if (sameSet(cut, sources)) return { group_snapshot: groupMessage(state, known) };
-    throw refusal('ALREADY_EXISTS', `group '${name}' is one of volumes ${cut.join(', ')}`);
+    const sourceIds = known.snapshotIds.map((id) => state.snapshot(id).volumeId);
+    if (sameSet(sourceIds, sources)) return { group_snapshot: groupMessage(state, known) };
+    throw refusal('ALREADY_EXISTS', `group '${name}' is one of volumes ${sourceIds.join(', ')}`);
   }
   const volumes = sources.map((id) => state.volume(id));
   const group: Group = {

@@ -9,7 +9,7 @@ export function identityRpcs(state: State): Rpcs {
     'SNAPSHOT_METADATA_SERVICE',
   ].filter((type) => state.has(type));
   return {
-    GetPluginInfo: () => ({ name: 'honest.fake.example', vendor_version: '1.0.0' }),
+    GetPluginInfo: () => ({ name: 'correct.fake.example', vendor_version: '1.0.0' }),
     GetPluginCapabilities: () => ({
       capabilities: [
         ...services.map((type) => ({ service: { type } })),

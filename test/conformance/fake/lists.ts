@@ -1,4 +1,4 @@
-/** Pages of a list: a token is the sequence number after which a page begins. */
+/** Pages of a list: a token is the sequence number after which a page starts. */
 import { type Message, refusal } from './refusal.js';
 
 const TOKEN = /^after-(\d+)$/;

@@ -1,6 +1,6 @@
 /**
  * The SnapshotMetadata service of the fake driver, in steps that a defect can replace one by one:
- * read the request, find the blocks, leave out those before the start, cut into messages, send.
+ * read the request, find the blocks, leave out those before the start, divide them into messages, send.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ServerWritableStream } from '@grpc/grpc-js';
@@ -12,7 +12,7 @@ export type MetadataCall = ServerWritableStream<Message, Message>;
 
 export interface Query {
   target: Snapshot;
-  /** null: what is allocated in the target. */
+  /** null: the allocated blocks of the target. */
   base: Snapshot | null;
   start: number;
   maxResults: number;
@@ -21,7 +21,7 @@ export interface Query {
 export interface MetadataSteps {
   /** Throws a Refusal if the request is not allowed. */
   read(request: Message): Query;
-  /** All blocks there are to report, in order, of the whole snapshot. */
+  /** All blocks of the whole snapshot to report, in order. */
   blocks(query: Query): Promise<readonly number[]>;
   entries(blocks: readonly number[], query: Query): Entry[];
   from(entries: Entry[], query: Query): Entry[];
@@ -68,7 +68,7 @@ export async function stream(steps: MetadataSteps, call: MetadataCall): Promise<
   await steps.send(call, steps.messages(entries, query), query);
 }
 
-/** Waits while the client does not read. A call that is over is not worth a status. */
+/** Waits while the client does not read. A call that has ended gets no status. */
 export async function send(call: MetadataCall, messages: readonly Message[]): Promise<void> {
   for (const message of messages) {
     if (call.cancelled) return;
@@ -100,7 +100,7 @@ function read(state: State, request: Message): Query {
   return { base, target, start, maxResults };
 }
 
-/** The entry from the block on that holds the start. */
+/** The entries from the block that contains the start. */
 function clip({ offset, size }: Entry, start: number): Entry {
   const first = Math.max(offset, Math.floor(start / BLOCK_BYTES) * BLOCK_BYTES);
   return { offset: first, size: offset + size - first };

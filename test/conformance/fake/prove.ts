@@ -1,4 +1,4 @@
-/** Runs the conformance suite against fake drivers, in this process and over a real socket. */
+/** Runs the conformance suite, in this process, against fake drivers on a real socket. */
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
 import { after, before } from 'node:test';
@@ -12,13 +12,13 @@ import type { Defect } from './defect.js';
 import { FakeDriver } from './driver.js';
 
 const VOLUME_BYTES = 8 << 20;
-/** For one check; a machine with other work takes its time. */
+/** For one check, with a margin for a loaded machine. */
 const TIMEOUT_MS = 30_000;
-/** Checks that run in every proof, so that a defect has something to leave alone. */
+/** Checks that run in every proof and must pass, unless the table names them. */
 const CONTROLS = ['identity.*', 'capability.*', 'node.info', 'volume.create-missing-fields'];
 const METADATA_CONTROLS = [...CONTROLS, 'metadata.order', 'metadata.id-missing'];
 
-/** A driver with each defect must fail where the table says so, and nowhere else. */
+/** A driver with a defect must fail the checks that the table names, and no others. */
 export function proveDefects(label: string, defects: readonly Defect[]): void {
   const workspace = workspaceOf(label);
   for (const defect of defects) {
@@ -29,17 +29,17 @@ export function proveDefects(label: string, defects: readonly Defect[]): void {
       const only = [...new Set([...caughtBy, ...mayAlsoFail, ...controls])];
       const results = await judge(workspace(), defect, only, defect.timeoutMs);
       const failed = results.filter(({ result }) => result === 'failed');
-      const told = failed.map(({ id, detail }) => `${id}: ${detail}`).join('\n');
+      const details = failed.map(({ id, detail }) => `${id}: ${detail}`).join('\n');
       const ids = failed.map(({ id }) => id);
       const unseen = caughtBy.filter((id) => !ids.includes(id));
-      assert.deepEqual(unseen, [], `${name} was not caught; failed:\n${told}`);
+      assert.deepEqual(unseen, [], `${name} was not caught; failed:\n${details}`);
       const wrong = ids.filter((id) => ![...caughtBy, ...mayAlsoFail].includes(id));
-      assert.deepEqual(wrong, [], `${name} also fails:\n${told}`);
+      assert.deepEqual(wrong, [], `${name} also fails:\n${details}`);
     });
   }
 }
 
-/** A driver that keeps the rules in its own way must not fail anywhere. */
+/** A driver that conforms in its own way must not fail any check. */
 export function proveConforming(label: string, drivers: readonly ConformingDriver[]): void {
   const workspace = workspaceOf(label);
   for (const driver of drivers) {

@@ -1,4 +1,4 @@
-/** A call refused by a fake driver: a gRPC status, and what a handler of one looks like. */
+/** A call refused by a fake driver: a gRPC status, and the type of a handler. */
 import { Metadata, status } from '@grpc/grpc-js';
 
 // biome-ignore lint/suspicious/noExplicitAny: messages are plain objects of the proto's shape
@@ -7,7 +7,7 @@ export type Rpc = (request: Message) => Promise<Message> | Message;
 export type Rpcs = Record<string, Rpc>;
 
 export class Refusal extends Error {
-  /** Trailing metadata: none in an honest driver. */
+  /** Trailing metadata; a correct driver sends none. */
   readonly metadata = new Metadata();
 
   constructor(

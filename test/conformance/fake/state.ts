@@ -1,4 +1,4 @@
-/** What a fake driver knows: volumes, snapshots, groups, and the options it runs with. */
+/** The state of a fake driver: volumes, snapshots, groups, and its options. */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
@@ -20,9 +20,9 @@ export interface Volume {
   path: string;
   sizeBytes: number;
   parameters: Message;
-  /** As the request gave it; null for an empty volume. */
+  /** From the request; null for an empty volume. */
   source: Message | null;
-  /** Blocks that were allocated in what the volume was made from. */
+  /** Blocks that were allocated in the source of the volume. */
   inherited: readonly number[];
   /** The loop device, while staged. */
   device: string | null;
@@ -41,7 +41,7 @@ export interface Snapshot {
   sizeBytes: number;
   createdMs: number;
   groupId: string;
-  /** Blocks that were the target of a write, zeros too; in order. */
+  /** Blocks that were written, including with zeros; in order. */
   allocated: readonly number[];
 }
 
@@ -56,9 +56,9 @@ export interface FakeOptions {
   metadataType?: 'VARIABLE_LENGTH' | 'FIXED_LENGTH';
   /** Volumes with snapshots cannot be deleted. */
   dependentSnapshots?: boolean;
-  /** Entries are cut at starting_offset, instead of beginning before it. */
+  /** Entries are clipped at starting_offset instead of starting before it. */
   clipped?: boolean;
-  /** Capabilities the driver goes without: names of controller, node and plugin capabilities. */
+  /** Names of controller, node and plugin capabilities that the driver does not have. */
   without?: readonly string[];
 }
 
@@ -83,7 +83,7 @@ export class State {
     return !(this.options.without ?? []).includes(capability);
   }
 
-  /** Runs what changes anything one after the other. */
+  /** Serializes all changes. */
   inTurn<T>(work: () => Promise<T>): Promise<T> {
     const result = this.#turn.then(work);
     this.#turn = result.catch(() => undefined);
@@ -140,19 +140,19 @@ export class State {
 
   async makeSnapshot(volume: Volume, name: string): Promise<Snapshot> {
     if (volume.device !== null) await flush(volume.device);
-    const snapshot = await this.#cut(volume, name, '');
+    const snapshot = await this.#takeSnapshot(volume, name, '');
     snapshot.allocated = await this.#allocated(volume);
     return snapshot;
   }
 
-  /** Copies in which nothing is from after another's copy; null if somebody wrote meanwhile. */
+  /** Copies taken at one point in time; null if a write came in between. */
   async makeMembers(volumes: readonly Volume[], groupId: string): Promise<Snapshot[] | null> {
     for (const { device } of volumes) if (device !== null) await flush(device);
     const before = await written(volumes);
     const members: Snapshot[] = [];
-    for (const volume of volumes) members.push(await this.#cut(volume, '', groupId));
+    for (const volume of volumes) members.push(await this.#takeSnapshot(volume, '', groupId));
     if ((await written(volumes)) === before) {
-      // Blocks that were allocated since the copy are too many, which does no harm.
+      // Blocks allocated since the copy are reported as well, which is harmless.
       for (const member of members) {
         member.allocated = await this.#allocated(this.volume(member.volumeId));
       }
@@ -168,7 +168,7 @@ export class State {
     await rm(path, { force: true });
   }
 
-  async #cut(volume: Volume, name: string, groupId: string): Promise<Snapshot> {
+  async #takeSnapshot(volume: Volume, name: string, groupId: string): Promise<Snapshot> {
     const sequence = this.next();
     const id = `fake-snapshot-${sequence}`;
     const path = this.path(`${id}.img`);
@@ -198,7 +198,7 @@ export class State {
     volume.stagingPath = null;
   }
 
-  /** Unmounts and detaches whatever is left. */
+  /** Unmounts and detaches everything that is left. */
   async release(): Promise<void> {
     for (const volume of this.volumes.values()) {
       for (const target of volume.publications.keys()) await unbind(target).catch(() => undefined);

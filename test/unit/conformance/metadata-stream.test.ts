@@ -180,11 +180,11 @@ test('SM18: no broken end looks like OK', async () => {
   }
 });
 
-test('what is no message fails in words', async () => {
+test('bytes that are not a message fail the check with a description', async () => {
   const frame = Buffer.from([0, 0, 0, 0, 2, 0x1a, 0x7f]);
   const behaviour: Behaviour = (stream) => answer(stream, frame, { 'grpc-status': '0' });
   await assert.rejects(withStream(behaviour, endOf), {
-    message: /expected messages of GetMetadataAllocatedResponse, found 2 bytes that are none/,
+    message: /expected messages of GetMetadataAllocatedResponse, found 2 bytes that do not decode/,
   });
 });
 

@@ -31,11 +31,11 @@ const REPORT: Report = {
   seconds: 1.5,
   results: [
     resultOf({ notes: ['worth knowing'] }),
-    resultOf({ id: 'delta.truth', result: 'failed', detail: NASTY }),
+    resultOf({ id: 'delta.content', result: 'failed', detail: NASTY }),
     resultOf({ id: 'delta.chain', level: 'should', result: 'failed', detail: 'short' }),
     resultOf({ id: 'groups.get', result: 'skipped', detail: 'no <groups> here' }),
     resultOf({
-      id: 'allocated.truth',
+      id: 'allocated.content',
       figures: [{ name: 'over-report factor', value: 4 / 3, unit: 'for one' }],
     }),
   ],
@@ -50,8 +50,8 @@ test('the table tells every check that ran, and why the others did not', () => {
     );
   has(/^driver\.example 1\.2, seed 42$/);
   has(/^metadata\.order +SnapshotMetadata: Metadata Format +ok +entries ascend$/);
-  has(/^delta\.truth +SnapshotMetadata: Metadata Format +FAILED/);
-  has(/delta\.chain \(recommended, not demanded\)/);
+  has(/^delta\.content +SnapshotMetadata: Metadata Format +FAILED/);
+  has(/delta\.chain \(recommended, not required\)/);
   has(/metadata\.order: worth knowing/);
   has(/allocated\.truth: over-report factor: 1\.333 for one/);
   has(/groups\.get: no <groups> here/);
@@ -105,7 +105,7 @@ test('the JUnit report is well-formed whatever a driver says', () => {
   const cases = suite?.children.filter(({ name }) => name === 'testcase') ?? [];
   assert.deepEqual(
     cases.map(({ attributes }) => attributes['name']),
-    ['metadata.order', 'delta.truth', 'delta.chain', 'groups.get', 'allocated.truth'],
+    ['metadata.order', 'delta.content', 'delta.chain', 'groups.get', 'allocated.content'],
   );
   const [output, failure, , skipped, figures] = cases.map(({ children }) => children[0]);
   assert.equal(output?.text, 'worth knowing');
