@@ -93,7 +93,6 @@ async function run(config: Config, log: Logger): Promise<void> {
     {
       version: packageVersion(),
       endpoint: config.endpoint,
-      mode: config.mode,
       node: config.nodeId,
     },
     'listening; starting the pools',

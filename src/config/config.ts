@@ -23,7 +23,6 @@ import {
   parseTopologyKey,
 } from './values.js';
 
-export type Mode = 'all' | 'controller' | 'node';
 /** The version of the specification that clients are taken to know. */
 export type CsiLevel = '1.10' | '1.11' | '1.12' | '1.13';
 
@@ -34,7 +33,6 @@ export interface Config {
   readonly socketMode: number;
   readonly nodeId: string;
   readonly driverName: string;
-  readonly mode: Mode;
   readonly stateDirectory: string;
   readonly pools: readonly PoolConfig[];
   /** Upper bound for the images of an embedded pool; null: whatever the host file system can hold. */
@@ -109,12 +107,6 @@ export const SETTINGS = {
     meaning: 'name of this node, at most 128 printable characters (default: the host name)',
   },
   BLOCKDELTA_DRIVER_NAME: { fallback: 'blockdelta.csi', meaning: 'name of the plugin' },
-  BLOCKDELTA_MODE: {
-    fallback: 'all',
-    meaning:
-      'services to run: all; controller or node leave the other out, for tests and routers: ' +
-      'one process holds a state directory, so a node runs all',
-  },
   BLOCKDELTA_STATE_DIR: {
     fallback: '/var/lib/blockdelta',
     meaning: 'directory of the catalogue and of the default pool',
@@ -224,7 +216,6 @@ type NameWithDefault = {
   [N in SettingName]: (typeof SETTINGS)[N]['fallback'] extends string ? N : never;
 }[SettingName];
 
-const MODES = ['all', 'controller', 'node'] as const;
 const CSI_LEVELS = ['1.10', '1.11', '1.12', '1.13'] as const;
 const SWITCH = ['on', 'off'] as const;
 const ALLOCATIONS = ['full', 'sparse'] as const;
@@ -249,7 +240,6 @@ export function parseConfig(env: Environment): Config {
     socketMode: parseSocketMode(text('BLOCKDELTA_SOCKET_MODE')),
     nodeId: parseNodeId(given('BLOCKDELTA_NODE_ID') ?? hostname()),
     driverName,
-    mode: parseChoice('BLOCKDELTA_MODE', text('BLOCKDELTA_MODE'), MODES),
     stateDirectory,
     pools: Object.freeze(parsePools(given('BLOCKDELTA_POOLS'), stateDirectory)),
     embeddedPoolBytes: parseEmbeddedPoolSize(given('BLOCKDELTA_EMBEDDED_POOL_SIZE')),

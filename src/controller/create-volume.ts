@@ -6,6 +6,7 @@ import {
   requirePresent,
   requireString,
 } from '../csi/fields.js';
+import { limitedText } from '../csi/limited-text.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import type { RequestOf, ResponseOf } from '../csi/service.js';
 import type { ControllerDependencies } from './dependencies.js';
@@ -63,11 +64,6 @@ export async function validateVolumeCapabilities(
   };
 }
 
-/** CSI's limit for strings holds for this message as well. */
-const MAX_MESSAGE_BYTES = 128;
-
 function notConfirmed(reason: string): ResponseOf<'ValidateVolumeCapabilities'> {
-  const bytes = Buffer.from(reason).subarray(0, MAX_MESSAGE_BYTES);
-  // As a stream, so that half a character at the end is held back.
-  return { message: new TextDecoder().decode(bytes, { stream: true }) };
+  return { message: limitedText(reason) };
 }

@@ -3,6 +3,8 @@ import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import type { Config } from '../config/config.js';
+import type { VolumeCondition } from '../health/volume-health.js';
+import type { SettingsApplier } from '../volumes/device-settings.js';
 import type { OperationLocks } from '../volumes/operation-locks.js';
 import type { SnapshotManager } from '../volumes/snapshot-manager.js';
 import type { VolumeManager } from '../volumes/volume-manager.js';
@@ -12,12 +14,6 @@ export type ControllerConfig = Pick<
   'nodeId' | 'topologyKey' | 'csiLevel' | 'controllerPublish' | 'maxVolumesPerNode'
 >;
 
-/** As the VolumeCondition message has it. */
-export interface VolumeCondition {
-  abnormal: boolean;
-  message: string;
-}
-
 export interface ControllerDependencies {
   config: ControllerConfig;
   catalogue: AsyncCatalogue;
@@ -25,11 +21,7 @@ export interface ControllerDependencies {
   registry: BackendRegistry;
   volumes: VolumeManager;
   snapshots: SnapshotManager;
-  /**
-   * Gives all settings of the volume to its device, and its limits to the pods that use it; none
-   * where it is not attached.
-   */
-  applySettings(volume: VolumeRecord): Promise<void>;
-  /** Absent where VolumeCondition is not part of the answers. */
+  settings: SettingsApplier;
+  /** Absent where CSI has no VolumeCondition. */
   conditionOf?: (volume: VolumeRecord) => Promise<VolumeCondition>;
 }

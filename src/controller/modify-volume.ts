@@ -45,7 +45,7 @@ async function change(
     await apply(deps, { ...volume, mutableParameters });
     await deps.catalogue.setMutableParameters(volume.volumeId, mutableParameters);
   } catch (thrown) {
-    await bestEffort(() => deps.applySettings(volume));
+    await bestEffort(() => deps.settings.apply(volume));
     throw thrown;
   }
 }
@@ -53,7 +53,7 @@ async function change(
 /** What cannot be set on this node, or on this volume as it is used now, is a wrong value here. */
 async function apply(deps: ControllerDependencies, volume: VolumeRecord): Promise<void> {
   try {
-    await deps.applySettings(volume);
+    await deps.settings.apply(volume);
   } catch (thrown) {
     if (!(thrown instanceof CsiError) || thrown.code !== StatusCode.FAILED_PRECONDITION)
       throw thrown;

@@ -90,6 +90,7 @@ function withEncodedStreams(definition: ServiceDefinition): ServiceDefinition {
   return Object.fromEntries(methods) as ServiceDefinition;
 }
 
-function sendAsIs(message: Buffer): Buffer {
+/** The serializer of a method whose handler returns wire bytes. */
+export function sendAsIs(message: Buffer): Buffer {
   return message;
 }

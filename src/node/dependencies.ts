@@ -1,7 +1,6 @@
 /** What every file of the Node service is given. */
 import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
-import type { VolumeRecord } from '../catalogue/records.js';
 import type { Config } from '../config/config.js';
 import type { VolumeCondition } from '../health/volume-health.js';
 import type { NativeRunner } from '../native/pool.js';
@@ -14,8 +13,6 @@ export interface NodeDependencies {
   locks: OperationLocks;
   native: NativeRunner;
   backendOf(pool: string): Backend;
-  /** What CreateVolume answered as the volume's context. */
-  volumeContext(volume: VolumeRecord): Readonly<Record<string, string>>;
   /** What the VolumeCondition of the volume seen says; absent where the level of CSI has none. */
   conditionOf?: (view: VolumeView) => Promise<VolumeCondition>;
 }

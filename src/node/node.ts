@@ -10,7 +10,6 @@
  *   the others                              none: they change nothing
  */
 
-import { isDeepStrictEqual } from 'node:util';
 import { CsiError } from '../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { nodeCapabilities, rpcCapabilities } from '../csi/capabilities.js';
@@ -79,7 +78,7 @@ async function stage(
     const volume = await readyVolume(deps.catalogue, volumeId);
     const stagingPath = requireAbsolutePath(path, 'staging_target_path');
     const resolvedPath = await resolveUsable(deps, stagingPath, 'staging_target_path');
-    const capability = parseServed(deps, volume, request);
+    const capability = parseServed(volume, request);
     await stageVolume(deps, volume, { volumeId, stagingPath, resolvedPath, capability }, context);
   });
   return {};
@@ -116,7 +115,7 @@ async function publish(
     const resolvedPath = await resolveUsable(deps, targetPath, 'target_path');
     const asked = parseBoolean(request.readonly, 'readonly');
     const readOnly = asked || (await isPublishedReadOnly(deps, volumeId));
-    const capability = parseServed(deps, volume, request);
+    const capability = parseServed(volume, request);
     const staging = parsePath(request.staging_target_path, 'staging_target_path');
     if (staging === '') {
       throw CsiError.failedPrecondition(
@@ -204,14 +203,13 @@ function pathToClear(
 
 /** The capability, if we serve it; judges the rest of what stage and publish have in common as well. */
 function parseServed(
-  deps: NodeDependencies,
   volume: VolumeRecord,
   request: RequestOf<'NodeStageVolume'> | RequestOf<'NodePublishVolume'>,
 ): VolumeCapability {
   parseSecrets(request.secrets);
   parseMap(request.publish_context, 'publish_context');
-  const context = ownKeys(parseMap(request.volume_context, 'volume_context'));
-  if (!isDeepStrictEqual(context, { ...deps.volumeContext(volume) })) {
+  const context = parseMap(request.volume_context, 'volume_context');
+  if (!Object.keys(context).every(isOrchestratorKey)) {
     throw CsiError.invalidArgument(
       `volume_context is not the one volume ${volume.volumeId} was created with`,
     );
@@ -228,8 +226,4 @@ function parseServed(
     assertMountFlags(capability.mountFlags, 'volume_capability.mount.mount_flags', type);
   }
   return capability;
-}
-
-function ownKeys(context: Readonly<Record<string, string>>): Record<string, string> {
-  return Object.fromEntries(Object.entries(context).filter(([key]) => !isOrchestratorKey(key)));
 }

@@ -13,9 +13,19 @@ import { applyBlockSettings } from '../host/block-settings.js';
 import type { DeviceNumber } from '../host/device-attributes.js';
 import { findPodCgroup, isCgroup2, liftLimits, setLimits } from '../host/io-limits.js';
 import { majorOf, minorOf } from '../host/mountinfo.js';
-import { type DeviceSettings, hasLimits, parseDeviceSettings } from '../volumes/device-settings.js';
+import {
+  type DeviceSettings,
+  hasLimits,
+  parseDeviceSettings,
+  type SettingsApplier,
+} from '../volumes/device-settings.js';
 import { livePublications, viewVolume } from '../volumes/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
+
+/** For the controller, which knows no devices. */
+export function settingsApplier(deps: NodeDependencies): SettingsApplier {
+  return { apply: (volume) => applyVolumeSettings(deps, volume) };
+}
 
 /** To the device and all pods that use it. Nothing to do where the volume is not attached. */
 export async function applyVolumeSettings(

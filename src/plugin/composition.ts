@@ -1,8 +1,8 @@
 /**
  * Builds everything behind the socket from the settings: the one place that knows all parts.
  *
- * It runs while the socket is already served, so it may take its time; it throws if the plugin
- * cannot work with these settings on this machine. What was started is let go of again then.
+ * It runs while the socket is already served, so it may take its time. It throws if the plugin cannot
+ * work with these settings on this machine, and then closes what it has opened.
  */
 import { constants } from 'node:fs';
 import { access, mkdir } from 'node:fs/promises';
@@ -13,11 +13,11 @@ import type { Logger } from '../base/logger.js';
 import { CatalogueBackups } from '../catalogue/backups.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import { openCatalogue } from '../catalogue/catalogue-client.js';
-import type { Config, Mode } from '../config/config.js';
+import type { Config } from '../config/config.js';
 import { createControllerService } from '../controller/controller.js';
 import { createGroupControllerService } from '../controller/group-controller.js';
 import { hasVolumeCondition } from '../csi/capabilities.js';
-import { type AnyService, type ServiceName, withRpcs } from '../csi/service.js';
+import { type AnyService, type AnyUnaryHandler, type RpcName, withRpcs } from '../csi/service.js';
 import { nodeKey } from '../domain/identifiers.js';
 import { controllerHealthRpcs, storageConditionOf } from '../health/controller-health.js';
 import { nodeConditionOf, nodeHealthRpcs } from '../health/node-health.js';
@@ -28,63 +28,51 @@ import { NativePool } from '../native/pool.js';
 import { ScanThreads } from '../native/scan-threads.js';
 import type { NodeDependencies } from '../node/dependencies.js';
 import { createNodeService } from '../node/node.js';
-import { applyVolumeSettings } from '../node/volume-settings.js';
+import { settingsApplier } from '../node/volume-settings.js';
 import { GroupManager } from '../volumes/group-manager.js';
 import { OperationLocks } from '../volumes/operation-locks.js';
 import { type ReconcileReport, reconcile } from '../volumes/reconcile.js';
 import { RetainedBases } from '../volumes/retained-bases.js';
 import { SnapshotManager } from '../volumes/snapshot-manager.js';
-import { findUnknownObjects, refuseChange } from '../volumes/unknown-objects.js';
+import {
+  findUnknownObjects,
+  refuseChange,
+  type UnknownObject,
+} from '../volumes/unknown-objects.js';
 import { VolumeManager } from '../volumes/volume-manager.js';
-import { guarded } from './guarded-services.js';
 import { startBackends } from './pools-start.js';
+import { Teardown } from './teardown.js';
 
 export interface Composition {
-  /** All services but Identity. Those that the mode leaves out are absent. */
+  /** All services but Identity. */
   readonly services: readonly AnyService[];
   /**
    * Resolves if the plugin works; throws a CsiError FAILED_PRECONDITION that says what is broken.
    * Called for every Probe.
    */
   health(): Promise<void>;
-  /** Lets go of everything, after the last call has ended. Waits for work that cannot be stopped. */
+  /** Closes everything, after the last call has ended. Waits for work that cannot be stopped. */
   close(): Promise<void>;
 }
 
 const LOOP_CONTROL = '/dev/loop-control';
 
-const LEFT_OUT: Readonly<Record<Mode, readonly ServiceName[]>> = {
-  all: [],
-  controller: ['Node'],
-  node: ['Controller', 'GroupController'],
-};
-
-/** Undone in the opposite order. */
-type Undo = Array<() => Promise<void>>;
-
 export async function composeServices(config: Config, logger: Logger): Promise<Composition> {
-  const undo: Undo = [];
+  const teardown = new Teardown();
   try {
-    return { ...(await compose(config, logger, undo)), close: () => letGo(undo) };
+    return { ...(await compose(config, logger, teardown)), close: () => teardown.run() };
   } catch (thrown) {
-    await letGo(undo).catch((error) => logger.warn({ err: error }, 'not everything was let go of'));
+    await teardown.run().catch((error) => {
+      logger.warn({ err: error }, 'cannot close everything that the failed start has opened');
+    });
     throw thrown;
   }
-}
-
-/** Every step, also after one that failed; the first failure is thrown in the end. */
-async function letGo(undo: Undo): Promise<void> {
-  const failures: unknown[] = [];
-  for (const step of undo.splice(0).reverse()) {
-    await step().catch((thrown: unknown) => failures.push(thrown));
-  }
-  if (failures.length > 0) throw failures[0];
 }
 
 async function compose(
   config: Config,
   logger: Logger,
-  undo: Undo,
+  teardown: Teardown,
 ): Promise<Omit<Composition, 'close'>> {
   await assertCanOpenDirectories();
   await mkdir(config.stateDirectory, { recursive: true, mode: 0o700 });
@@ -92,14 +80,18 @@ async function compose(
   const catalogue = await openCatalogue(catalogueFile, ({ level, message }) => {
     logger[level](message);
   });
-  undo.push(() => catalogue.close());
-  const native = await startPool(config.deviceThreads, undo);
+  teardown.add(() => catalogue.close());
+  const native = await startPool(config.deviceThreads, teardown);
   const scanThreads = new ScanThreads(
-    await startPool(config.scanThreads, undo),
+    await startPool(config.scanThreads, teardown),
     config.scanThreads,
   );
-  const startThreads = (count: number) => startPool(count, undo);
-  const registry = await startBackends(config, { catalogue, native, startThreads, logger }, undo);
+  const startThreads = (count: number) => startPool(count, teardown);
+  const registry = await startBackends(
+    config,
+    { catalogue, native, startThreads, logger },
+    teardown,
+  );
   const locks = new OperationLocks();
   const limits = {
     perVolume: config.retainedBasesPerVolume,
@@ -115,16 +107,14 @@ async function compose(
       ...{ catalogue, logger, file: catalogueFile },
       directory: join(config.stateDirectory, 'backups'),
     });
-    undo.push(() => backups.stop());
+    teardown.add(() => backups.stop());
     await backups.start();
   } else {
     logger.error({ unknown }, refuseChange('every change', unknown).message);
   }
   const parts = { catalogue, native, scanThreads, registry, locks, retainedBases };
   return {
-    services: createServices(config, parts)
-      .filter(({ name }) => !LEFT_OUT[config.mode].includes(name))
-      .map((service) => guarded(service, unknown)),
+    services: createServices(config, parts).map((service) => refusingChanges(service, unknown)),
     health: async () => {
       await checkNode();
       for (const backend of registry.all) await backend.checkNode();
@@ -134,7 +124,7 @@ async function compose(
   };
 }
 
-/** What every call that touches a device needs of the machine. */
+/** What the plugin needs of the machine whatever its pools are; what a pool needs, its backend checks. */
 async function checkNode(): Promise<void> {
   await assertPrograms();
   try {
@@ -147,9 +137,9 @@ async function checkNode(): Promise<void> {
   }
 }
 
-async function startPool(threads: number, undo: Undo): Promise<NativePool> {
+async function startPool(threads: number, teardown: Teardown): Promise<NativePool> {
   const pool = new NativePool(threads);
-  undo.push(() => pool.close());
+  teardown.add(() => pool.close());
   await pool.warm();
   return pool;
 }
@@ -171,27 +161,51 @@ function createServices(config: Config, parts: Parts): AnyService[] {
   const managers = { catalogue, locks, registry, retainedBases, nodeKey: key, controllerPublish };
   const volumes = new VolumeManager(managers);
   const snapshots = new SnapshotManager(managers);
-  const seen = { catalogue, backendOf };
+  const observed = { catalogue, backendOf };
   const node: NodeDependencies = {
     ...{ config, catalogue, locks, native, backendOf },
-    volumeContext: () => ({}),
-    conditionOf: nodeConditionOf(seen),
+    conditionOf: nodeConditionOf(observed),
   };
   const controller = createControllerService({
     ...{ config, catalogue, locks, registry, volumes, snapshots },
-    applySettings: (volume) => applyVolumeSettings(node, volume),
-    ...(hasVolumeCondition(config) ? { conditionOf: storageConditionOf(seen) } : {}),
+    settings: settingsApplier(node),
+    ...(hasVolumeCondition(config) ? { conditionOf: storageConditionOf(observed) } : {}),
   });
   const pools = config.pools.map(({ name }) => name);
   return [
-    withRpcs(controller, controllerHealthRpcs(seen)),
+    withRpcs(controller, controllerHealthRpcs(observed)),
     createGroupControllerService({ config, groups: new GroupManager(managers) }),
-    withRpcs(createNodeService(node), nodeHealthRpcs({ ...seen, pools })),
+    withRpcs(createNodeService(node), nodeHealthRpcs({ ...observed, pools })),
     createSnapshotMetadataService({ catalogue, locks, scanThreads, backendOf }),
   ];
 }
 
-/** One line a start; a difference is a warning, because a person has to look at it. */
+/**
+ * The RPCs that create, delete or change an object of the catalogue. All others are served by a catalogue
+ * that has lost rows too: pods keep running and can be torn down, backups can be made.
+ */
+const CHANGES: readonly RpcName[] = [
+  'CreateVolume',
+  'DeleteVolume',
+  'ControllerExpandVolume',
+  'ControllerModifyVolume',
+  'CreateSnapshot',
+  'DeleteSnapshot',
+  'CreateVolumeGroupSnapshot',
+  'DeleteVolumeGroupSnapshot',
+];
+
+/** @param unknown what the pools hold and the catalogue lacks; none: the service as it is */
+function refusingChanges(service: AnyService, unknown: readonly UnknownObject[]): AnyService {
+  if (unknown.length === 0) return service;
+  const refused: Record<string, AnyUnaryHandler> = {};
+  for (const rpc of CHANGES) {
+    if (rpc in service.unary) refused[rpc] = () => Promise.reject(refuseChange(rpc, unknown));
+  }
+  return { ...service, unary: { ...service.unary, ...refused } } as AnyService;
+}
+
+/** One line for each start; differences are a warning, because somebody has to look into them. */
 function report(logger: Logger, found: ReconcileReport): void {
   const level = found.differences.length > 0 ? 'warn' : 'info';
   logger[level]({ ...found }, 'reconciled');

@@ -13,6 +13,7 @@ import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { Config, PoolConfig } from '../config/config.js';
 import type { NativeRunner } from '../native/pool.js';
 import { claimPool } from '../volumes/reconcile.js';
+import type { Teardown } from './teardown.js';
 
 interface StartDependencies {
   catalogue: AsyncCatalogue;
@@ -32,19 +33,19 @@ const THREADS_OF_THIN_POOL = 3;
  * A pool that cannot be started is left out, and its failure told by Probe, until the next start: its
  * disk being away must not keep the volumes of the others from being served. Throws if none is left.
  *
- * @param undo takes what lets go of the pools again
+ * @param teardown gets what stops the pools again
  */
 export async function startBackends(
   config: Config,
   { catalogue, native: shared, startThreads, logger }: StartDependencies,
-  undo: Array<() => Promise<void>>,
+  teardown: Teardown,
 ): Promise<BackendRegistry> {
   const owner = await catalogue.uuid();
   const pools: ConfiguredPool[] = [];
   for (const pool of config.pools) {
     const native = pool.kind === 'thin' ? await startThreads(THREADS_OF_THIN_POOL) : shared;
     const backend = makeBackend(pool, { config, native, owner, logger });
-    undo.push(() => backend.stop());
+    teardown.add(() => backend.stop());
     try {
       const known = await catalogue.poolUuid(backend.pool);
       await backend.start(known === null ? 'any' : 'existing');

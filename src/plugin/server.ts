@@ -11,7 +11,7 @@ import { withTimeout } from '../base/timeout.js';
 import type { Config } from '../config/config.js';
 import { CallRegistry } from '../csi/calls.js';
 import { createUnaryHandler } from '../csi/handler.js';
-import { CSI_PACKAGE, csiProto, servedServices } from '../csi/proto.js';
+import { CSI_PACKAGE, csiProto, sendAsIs, servedServices } from '../csi/proto.js';
 import { requestDecoder } from '../csi/request-decoder.js';
 import type { AnyService, AnyStreamHandler, AnyUnaryHandler, ServiceName } from '../csi/service.js';
 import { createStreamHandler, type StreamLimits } from '../csi/stream.js';
@@ -165,7 +165,7 @@ class GrpcPluginServer implements PluginServer {
     }
   }
 
-  /** Every method of the proto is there, in every mode: what we do not serve says so itself. */
+  /** Registers every method of the proto: one without a handler answers UNIMPLEMENTED with a message of ours. */
   #register(name: ServiceName): void {
     const { methods } = csiProto().root.lookupService(`${CSI_PACKAGE}.${name}`);
     for (const [rpcName, definition] of Object.entries(servedServices()[name])) {
@@ -210,11 +210,7 @@ class GrpcPluginServer implements PluginServer {
     }
     const handler = service === undefined ? undefined : table(service)[rpc];
     if (handler !== undefined) return handler;
-    throw CsiError.unimplemented(
-      service === undefined
-        ? `${rpc} is not implemented: this plugin does not serve ${name} in its mode`
-        : `${rpc} is not implemented by this plugin`,
-    );
+    throw CsiError.unimplemented(`${name}.${rpc} is not implemented by this plugin`);
   }
 }
 
@@ -230,8 +226,4 @@ async function within(
 
 function encoderOf(definition: MethodDefinition<object, object>): (response: object) => Buffer {
   return (response) => definition.responseSerialize(response);
-}
-
-function sendAsIs(message: Buffer): Buffer {
-  return message;
 }

@@ -6,6 +6,7 @@
  * touches no device: host/block-settings.ts and host/io-limits.ts do.
  */
 import { CsiError } from '../base/errors.js';
+import type { VolumeRecord } from '../catalogue/records.js';
 
 export const IO_SCHEDULERS = ['none', 'mq-deadline', 'kyber', 'bfq'] as const;
 export type IoScheduler = (typeof IO_SCHEDULERS)[number];
@@ -24,6 +25,15 @@ export interface DeviceSettings {
   readonly ioScheduler: IoScheduler | null;
   readonly loopDirectIo: boolean | null;
   readonly limits: IoLimits;
+}
+
+/** What ControllerModifyVolume needs of the node that serves the volume. */
+export interface SettingsApplier {
+  /**
+   * Applies all mutable parameters of the record to the volume's device, and its limits to the pods that
+   * use it. Does nothing where the volume is not attached.
+   */
+  apply(volume: VolumeRecord): Promise<void>;
 }
 
 export interface MutableParameter {

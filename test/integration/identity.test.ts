@@ -9,7 +9,7 @@ import { refused } from '../support/refusal.js';
 import { test } from '../support/running-plugin.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
 
-const MODES = ['controller', 'node'] as const;
+const OTHERS = [{ BLOCKDELTA_NODE_ID: 'another-node' }, { BLOCKDELTA_CONTROLLER_PUBLISH: 'on' }];
 
 let workspace: Workspace;
 let plugin: Plugin | undefined;
@@ -53,17 +53,16 @@ test('ID1, ID2, ID3: the name is a domain name with letters at its ends, the ver
   assert.deepEqual(manifest, {});
 });
 
-test('ID1: a name that was set is the one that is told, up to 63 characters', async () => {
+test('ID1: GetPluginInfo returns the name that was set, up to 63 characters', async () => {
   const name = `a${'-b.c'.repeat(15)}-d`;
   assert.equal(name.length, 63);
   const { client } = await start({ BLOCKDELTA_DRIVER_NAME: name });
   assert.equal((await client.identity.GetPluginInfo({}))['name'], name);
 });
 
-test('ID5, ID12, E1, E11, E20: each mode serves the whole Identity service and tells the same in it', async () => {
+test('ID5, ID12, E1, E11, E20: every instance serves the whole Identity service with the same answers', async () => {
   const answers = [await identityAnswers(await start())];
-  for (const mode of MODES)
-    answers.push(await identityAnswers(await start({ BLOCKDELTA_MODE: mode })));
+  for (const env of OTHERS) answers.push(await identityAnswers(await start(env)));
   const [first, ...others] = answers;
   for (const other of others) assert.deepEqual(other, first);
 });

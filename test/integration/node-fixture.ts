@@ -135,7 +135,6 @@ export class NodeFixture {
         this.askPool();
         return backend;
       },
-      volumeContext: () => ({}),
     } as NodeDependencies;
     this.#service = createNodeService(this.deps);
   }

@@ -29,7 +29,7 @@ beforeEach(async () => {
     },
     volumes: new VolumeManager(managers.deps),
     snapshots: managers.snapshots,
-    applySettings: async () => undefined,
+    settings: { apply: async () => undefined },
     conditionOf: storageConditionOf({ catalogue, backendOf }),
   };
 });

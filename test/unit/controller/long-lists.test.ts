@@ -43,7 +43,7 @@ beforeEach(async () => {
     },
     volumes: new VolumeManager(managers.deps),
     snapshots: managers.snapshots,
-    applySettings: async () => undefined,
+    settings: { apply: async () => undefined },
   };
   const volumes = Array.from({ length: VOLUMES }, () => volumeRecord());
   for (const volume of volumes) await catalogue.insertVolume(volume);

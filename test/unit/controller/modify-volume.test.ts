@@ -29,9 +29,11 @@ beforeEach(async () => {
     },
     volumes: new VolumeManager(managers.deps),
     snapshots: managers.snapshots,
-    applySettings: async ({ mutableParameters }) => {
-      applied.push(mutableParameters);
-      if (failure !== null && applied.length === 1) throw failure;
+    settings: {
+      apply: async ({ mutableParameters }) => {
+        applied.push(mutableParameters);
+        if (failure !== null && applied.length === 1) throw failure;
+      },
     },
   };
   volume = await managers.volume({ mutableParameters: { readAheadKiB: '64' } });
