@@ -3,6 +3,14 @@ import { readFileSync } from 'node:fs';
 import { filesOf, isSelected } from './tiers.mjs';
 
 const ENDS_FIRST = 10_000;
+/**
+ * Short test files that share a guest, since to boot one and to load the tests takes ten seconds. Others
+ * have one for themselves: what one leaves in the kernel, or how it ends, says nothing of the others.
+ */
+const SHARED_GUESTS = [
+  ['guest/dm', 'guest/dm-thin', 'guest/dm-snapshots', 'guest/faulty-disks', 'guest/thin-live'],
+  ['guest/plugin', 'guest/online-growth'],
+];
 const REPORTER = './scripts/suite/reporter.mjs';
 
 /** Measured times, and the tests that need the machine for themselves with the reason. */
@@ -62,13 +70,21 @@ export function planJobs(options) {
   }
   if (files.guest.length > 0) {
     const guest = add(build('guest', ['scripts/test-guest', '--prepare']));
-    for (const file of files.guest) {
-      const command = ['scripts/test-guest', '--file', compiled(file), ...named];
+    for (const together of guests(files.guest)) {
+      const command = ['scripts/test-guest', '--file', ...together.map(compiled), ...named];
       const limitSeconds = options.long ? 7200 : 1200;
-      add(testFile(file, command, { needs: [native, types, guest], limitSeconds, fallback: 60 }));
+      const needs = [native, types, guest];
+      add(testFile(together.join(' '), command, { needs, limitSeconds, fallback: 60 }));
     }
   }
   return { jobs, files: Object.values(files).flat() };
+}
+
+/** The files of each guest. */
+function guests(files) {
+  const alone = files.filter((file) => !SHARED_GUESTS.flat().includes(file));
+  const shared = SHARED_GUESTS.map((names) => names.filter((file) => files.includes(file)));
+  return [...alone.map((file) => [file]), ...shared.filter((names) => names.length > 0)];
 }
 
 function compiled(file) {
