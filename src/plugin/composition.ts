@@ -144,7 +144,7 @@ async function startPool(threads: number, teardown: Teardown): Promise<NativePoo
   return pool;
 }
 
-interface Parts {
+export interface Parts {
   catalogue: AsyncCatalogue;
   native: NativePool;
   scanThreads: ScanThreads;
@@ -153,7 +153,7 @@ interface Parts {
   retainedBases: RetainedBases;
 }
 
-function createServices(config: Config, parts: Parts): AnyService[] {
+export function createServices(config: Config, parts: Parts): AnyService[] {
   const { catalogue, native, scanThreads, registry, locks, retainedBases } = parts;
   const backendOf = (pool: string) => registry.owning(pool);
   const { controllerPublish } = config;

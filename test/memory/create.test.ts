@@ -1,15 +1,16 @@
 /** CreateVolume: required fields, capabilities, parameters, idempotence by name. */
 import assert from 'node:assert/strict';
+import { test } from 'node:test';
 
 import { knownParameters } from '../../src/volumes/volume-parameters.js';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
+import { runMemoryPlugin } from '../support/memory-plugin.js';
 import { createRequest, MIB } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
-import { runPlugin, test } from '../support/running-plugin.js';
 
 const WRITER = { mode: 'SINGLE_NODE_WRITER' };
 
-const running = runPlugin('create', { pools: { main: 'xfs', other: 'btrfs' } });
+const running = runMemoryPlugin('create', { pools: ['main', 'other'] });
 const create = (request: Message): Promise<Message> =>
   running.client.controller.CreateVolume(request);
 const { orchestrator } = running;

@@ -1,11 +1,12 @@
 /** ControllerGetVolume and GetSnapshot: one object, told of as in its list. */
 import assert from 'node:assert/strict';
+import { test } from 'node:test';
 import type { Message } from '../support/csi-client.js';
+import { runMemoryPlugin } from '../support/memory-plugin.js';
 import { createRequest } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
-import { runPlugin, test } from '../support/running-plugin.js';
 
-const running = runPlugin('get', { pools: { main: 'xfs' } });
+const running = runMemoryPlugin('get', { pools: ['main'] });
 const { orchestrator } = running;
 const controller = () => running.client.controller;
 const FOREIGN_IDS = ['none-exist-id', '../pool-id', '/', "' OR 1=1 --", 'i'.repeat(128)];

@@ -1,10 +1,11 @@
 /** Members of group snapshots at the level of the specification that places snapshots. */
 import assert from 'node:assert/strict';
+import { test } from 'node:test';
 import type { Message } from '../support/csi-client.js';
-import { runPlugin, test } from '../support/running-plugin.js';
+import { runMemoryPlugin } from '../support/memory-plugin.js';
 
-const running = runPlugin('group-topology', {
-  pools: { main: 'xfs' },
+const running = runMemoryPlugin('group-topology', {
+  pools: ['main'],
   env: { BLOCKDELTA_CSI_LEVEL: '1.13' },
 });
 

@@ -1,13 +1,14 @@
 /** ListVolumes and ListSnapshots: completeness, pages, tokens, filters. */
 import assert from 'node:assert/strict';
+import { test } from 'node:test';
 import type { Message } from '../support/csi-client.js';
+import { runMemoryPlugin } from '../support/memory-plugin.js';
 import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
-import { runPlugin, test } from '../support/running-plugin.js';
 
 const COUNT = 7;
 
-const running = runPlugin('lists', { pools: { main: 'xfs', other: 'btrfs' }, prepare: fill });
+const running = runMemoryPlugin('lists', { pools: ['main', 'other'], prepare: fill });
 const { orchestrator } = running;
 const volumes: HeldVolume[] = [];
 const snapshotIds: string[] = [];

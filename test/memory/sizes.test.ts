@@ -1,11 +1,11 @@
 /** CreateVolume and GetCapacity: which size a volume gets, and what the pool can still give. */
 import assert from 'node:assert/strict';
-import { statSync } from 'node:fs';
+import { test } from 'node:test';
 
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
+import { runMemoryPlugin } from '../support/memory-plugin.js';
 import { createRequest, MIB } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
-import { runPlugin, test } from '../support/running-plugin.js';
 
 const GIB = 1024 * MIB;
 
@@ -127,7 +127,7 @@ const CASES: readonly SizeCase[] = [
   },
 ];
 
-const running = runPlugin('sizes', { pools: { main: 'xfs' } });
+const running = runMemoryPlugin('sizes', { pools: ['main'] });
 const { orchestrator } = running;
 const capacity = async (request: Message = {}): Promise<number> => {
   const answer = await running.client.controller.GetCapacity(request);
@@ -149,8 +149,8 @@ for (const { title, range, capability, outcome } of CASES) {
     }
     const { volume } = await call;
     assert.equal(Number(volume.capacity_bytes), outcome);
-    const file = running.poolPath('main', 'volumes', volume.volume_id);
-    assert.equal(statSync(file).size, outcome);
+    const stored = running.storages.get('main')?.volumes.get(volume.volume_id);
+    assert.equal(Number(stored?.sizeBytes), outcome);
     await running.client.controller.DeleteVolume({ volume_id: volume.volume_id });
   });
 }

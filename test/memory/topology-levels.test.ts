@@ -1,12 +1,13 @@
 /** Topology with a key of one's own, a node id that is no topology value, and at CSI level 1.13. */
 
 import assert from 'node:assert/strict';
+import { test } from 'node:test';
 import { nodeKey } from '../../src/domain/identifiers.js';
-import { runPlugin, test } from '../support/running-plugin.js';
+import { runMemoryPlugin } from '../support/memory-plugin.js';
 
 const NODE_ID = 'rack:7/node';
-const running = runPlugin('topology-1.13', {
-  pools: { main: 'xfs' },
+const running = runMemoryPlugin('topology-1.13', {
+  pools: ['main'],
   env: {
     BLOCKDELTA_CSI_LEVEL: '1.13',
     BLOCKDELTA_TOPOLOGY_KEY: 'example.com/host',

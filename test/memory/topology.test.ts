@@ -1,16 +1,17 @@
 /** Where a volume is to be reachable from: CreateVolume, CreateSnapshot, GetCapacity. */
 import assert from 'node:assert/strict';
+import { test } from 'node:test';
 import { blockCapability, type Message } from '../support/csi-client.js';
+import { runMemoryPlugin } from '../support/memory-plugin.js';
 import { createRequest } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
-import { runPlugin, test } from '../support/running-plugin.js';
 
 const KEY = 'blockdelta.csi/node';
 const here = { segments: { [KEY]: 'test-node' } };
 const there = { segments: { [KEY]: 'another-node' } };
 const zone = { segments: { [KEY]: 'test-node', 'example.com/zone': 'z1' } };
 
-const running = runPlugin('topology', { pools: { main: 'xfs' } });
+const running = runMemoryPlugin('topology', { pools: ['main'] });
 const { orchestrator } = running;
 const create = (name: string, accessibility_requirements: Message | null): Promise<Message> =>
   running.client.controller.CreateVolume({ ...createRequest(name), accessibility_requirements });

@@ -1,14 +1,15 @@
 /** ValidateVolumeCapabilities: what is confirmed, and what is only explained. */
 import assert from 'node:assert/strict';
+import { test } from 'node:test';
 import * as grpc from '@grpc/grpc-js';
 import { csiProto } from '../../src/csi/proto.js';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
+import { runMemoryPlugin } from '../support/memory-plugin.js';
 import { MIB } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
-import { runPlugin, test } from '../support/running-plugin.js';
 
-const running = runPlugin('validate', {
-  pools: { main: 'xfs' },
+const running = runMemoryPlugin('validate', {
+  pools: ['main'],
   prepare: async ({ orchestrator }) => {
     const volume = await orchestrator.create('validated', { sizeBytes: 16 * MIB });
     volumeId = volume.id;
@@ -111,7 +112,7 @@ test('VV6: fields of a later version are not echoed as confirmed', async () => {
   const newer = Buffer.concat([capability, Buffer.from([0x98, 0x06, 0x01])]);
   const listed = Buffer.concat([Buffer.from([0x1a, newer.length]), newer]);
   const request = Buffer.concat([requestType.encode({ volume_id: volumeId }).finish(), listed]);
-  const answer = await rawCall(running.plugin.endpoint, request);
+  const answer = await rawCall(running.endpoint, request);
   assert.ok(answer.includes(Buffer.from(capability)), 'the known fields are confirmed');
   assert.ok(!answer.includes(newer), 'the unknown field is confirmed');
 });

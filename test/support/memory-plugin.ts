@@ -1,0 +1,162 @@
+/**
+ * The plugin's services in this process, on a real socket and a real catalogue, with pools in memory:
+ * for the rules that hold on every backend. Needs no root and no device. Node calls that attach a volume
+ * answer UNIMPLEMENTED.
+ */
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before } from 'node:test';
+import { BackendRegistry } from '../../src/backends/registry.js';
+import { createLogger } from '../../src/base/logger.js';
+import { openCatalogue } from '../../src/catalogue/catalogue-client.js';
+import { type Config, parseConfig } from '../../src/config/config.js';
+import { NativePool } from '../../src/native/pool.js';
+import { ScanThreads } from '../../src/native/scan-threads.js';
+import { createServices } from '../../src/plugin/composition.js';
+import { createIdentityService } from '../../src/plugin/identity.js';
+import { createPluginServer } from '../../src/plugin/server.js';
+import { OperationLocks } from '../../src/volumes/operation-locks.js';
+import { claimPool, reconcile } from '../../src/volumes/reconcile.js';
+import { RetainedBases } from '../../src/volumes/retained-bases.js';
+import { MemoryBackend, MemoryStorage } from '../backend/memory-backend.js';
+import { CsiClient } from './csi-client.js';
+import { Orchestrator } from './orchestrator.js';
+
+const POOL_BYTES = 2n << 30n;
+
+export interface MemoryPluginOptions {
+  /** Names of the pools; 'main' if left out. */
+  pools?: readonly string[];
+  poolBytes?: bigint;
+  env?: Record<string, string>;
+  /** Called once the plugin runs, before the first test. */
+  prepare?: (running: MemoryPlugin) => Promise<void> | void;
+}
+
+export class MemoryPlugin {
+  readonly #directory: string;
+  readonly #options: MemoryPluginOptions;
+  readonly #lines: string[] = [];
+  #client: CsiClient | undefined;
+  readonly #close: Array<() => Promise<unknown>> = [];
+  readonly orchestrator = new Orchestrator(
+    { path: (...names) => this.path(...names) },
+    () => this.client,
+  );
+  /** What each pool holds, also over a restart. */
+  readonly storages = new Map<string, MemoryStorage>();
+
+  constructor(label: string, options: MemoryPluginOptions) {
+    this.#directory = mkdtempSync(join(tmpdir(), `blockdelta-${label}-`));
+    this.#options = options;
+    for (const pool of options.pools ?? ['main']) {
+      const storage = new MemoryStorage();
+      storage.identity = `memory-${pool}`;
+      this.storages.set(pool, storage);
+    }
+  }
+
+  get endpoint(): string {
+    return `unix://${this.path('csi.sock')}`;
+  }
+
+  get client(): CsiClient {
+    if (this.#client === undefined) throw new Error('no plugin runs now');
+    return this.#client;
+  }
+
+  /** All log lines so far. */
+  get log(): string {
+    return this.#lines.join('');
+  }
+
+  path(...names: string[]): string {
+    return join(this.#directory, ...names);
+  }
+
+  async start(): Promise<void> {
+    const config = this.#config();
+    mkdirSync(config.stateDirectory, { recursive: true });
+    const logger = createLogger(config.logLevel, { write: (line) => this.#lines.push(line) });
+    const catalogue = await openCatalogue(
+      join(config.stateDirectory, 'catalogue.sqlite'),
+      () => undefined,
+    );
+    this.#close.push(() => catalogue.close());
+    const native = new NativePool(1);
+    this.#close.push(() => native.close());
+    const pools = [...this.storages].map(
+      ([pool, storage]) =>
+        new MemoryBackend(storage, { pool, totalBytes: this.#options.poolBytes ?? POOL_BYTES }),
+    );
+    for (const backend of pools) await claimPool(catalogue, backend);
+    const registry = new BackendRegistry(pools);
+    const locks = new OperationLocks();
+    const limits = {
+      perVolume: config.retainedBasesPerVolume,
+      ageMs: config.retainedBasesAgeMs,
+      poolBytes: config.retainedBasesPoolBytes,
+    };
+    const retainedBases = new RetainedBases({ catalogue, locks, limits, logger });
+    await reconcile({ catalogue, registry, retainedBases, lacksRows: false });
+    const scanThreads = new ScanThreads(native, 1);
+    const parts = { catalogue, native, scanThreads, registry, locks, retainedBases };
+    const { csiLevel, controllerPublish, driverName } = config;
+    const identity = createIdentityService({
+      ...{ csiLevel, controllerPublish, driverName },
+      vendorVersion: '0.0.0',
+      health: async () => 'ready',
+    });
+    const server = createPluginServer({ services: [identity], config, logger });
+    await server.start();
+    server.open(createServices(config, parts));
+    this.#client = new CsiClient(config.endpoint);
+    this.#close.push(
+      () => server.stop(),
+      async () => this.#client?.close(),
+    );
+  }
+
+  #config(): Config {
+    return parseConfig({
+      CSI_ENDPOINT: this.endpoint,
+      BLOCKDELTA_STATE_DIR: this.path('state'),
+      BLOCKDELTA_NODE_ID: 'test-node',
+      BLOCKDELTA_POOLS: [...this.storages.keys()].map((pool) => `${pool}=/pools/${pool}`).join(','),
+      ...this.#options.env,
+    });
+  }
+
+  async stop(): Promise<void> {
+    for (const step of this.#close.splice(0).reverse()) await step();
+    this.#client = undefined;
+  }
+
+  /** Ends the plugin and starts it again on the same catalogue and pools. */
+  async restart(): Promise<void> {
+    await this.stop();
+    await this.start();
+  }
+
+  async tearDown(): Promise<void> {
+    await this.stop();
+    rmSync(this.#directory, { recursive: true });
+  }
+}
+
+/** Registers the hooks for the tests of the calling file. */
+export function runMemoryPlugin(label: string, options: MemoryPluginOptions = {}): MemoryPlugin {
+  const running = new MemoryPlugin(label, options);
+  before(async () => {
+    try {
+      await running.start();
+      await options.prepare?.(running);
+    } catch (thrown) {
+      await running.tearDown();
+      throw thrown;
+    }
+  });
+  after(() => running.tearDown());
+  return running;
+}
