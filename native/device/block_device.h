@@ -1,4 +1,4 @@
-// Small things done to block devices and directories by path.
+// Operations on block devices and directories by path.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_BLOCK_DEVICE_H_
 #define BLOCKDELTA_NATIVE_DEVICE_BLOCK_DEVICE_H_
 

@@ -14,18 +14,18 @@ namespace blockdelta {
 namespace {
 
 constexpr mode_t kFrozenMode = 0400;
-// How long raw devices that are written to are tried again.
-constexpr uint64_t kPatienceNs = 2'000'000'000;
+// Time limit for retries while raw devices are written to.
+constexpr uint64_t kTimeoutNs = 2'000'000'000;
 constexpr unsigned kMaxPauseMs = 50;
-// So that a single busy one gets its turn in the last place however long a try takes.
+// A single busy device is cloned last in the second try, however long a try takes.
 constexpr int kMinTries = 2;
 
-// A cut of several volumes, from the opened sources to the clones under their temporary names.
+// Snapshots of several volumes, from the opened sources to the clones under their temporary names.
 class Cut {
  public:
   static Result<Cut> Open(const std::vector<CutMember>& members);
 
-  // Freezes, flushes, clones and thaws, until the clones are of one point in time.
+  // Freezes, flushes, clones and thaws until all clones show one point in time.
   Result<CutOutcome> Clone();
 
   const std::vector<CutSource>& sources() const { return sources_; }
@@ -35,13 +35,14 @@ class Cut {
   Cut() = default;
 
   Status StartGuardian();
-  // One try. `outcome` is set if the clones are good; else `raw_` is in the order for the next one.
+  // One try. Sets `outcome` if the clones are consistent; otherwise reorders `raw_` for the next
+  // try.
   Status Try(std::optional<CutOutcome>* outcome);
   Result<std::vector<Freeze>> FreezeAll();
   Status FlushAhead() const;
   Status FlushAll() const;
-  // Clones the raw devices in the order of `raw_`. Answers the places in it of those that were, or
-  // may have been, written to between their clone and that of the last one.
+  // Clones the raw devices in the order of `raw_`. Returns the positions in `raw_` of devices that
+  // were, or may have been, written to between their own clone and the last one.
   Result<std::vector<size_t>> CloneRaw();
   Status CloneStill();
   Status CloneOne(size_t member);
@@ -49,8 +50,8 @@ class Cut {
 
   std::vector<CutSource> sources_;
   std::vector<NewFile> files_;
-  std::optional<Guardian> guardian_;  // If a file system has to be frozen.
-  std::vector<size_t> raw_;           // Members that cannot be held still, in the order of cloning.
+  std::optional<Guardian> guardian_;  // Present if a file system has to be frozen.
+  std::vector<size_t> raw_;           // Members that are raw devices, in the order of cloning.
 };
 
 Result<Cut> Cut::Open(const std::vector<CutMember>& members) {
@@ -60,7 +61,8 @@ Result<Cut> Cut::Open(const std::vector<CutMember>& members) {
     const bool is_new =
         names.insert(member.names.temporary).second && names.insert(member.names.final).second;
     if (!is_new) {
-      return Status::Errno(EINVAL, "cut", member.names.final, "the name is given twice");
+      return Status::Errno(EINVAL, "takeSnapshots", member.names.final,
+                           "two members have this path");
     }
     Result<CutSource> source = CutSource::Open(member);
     if (!source.ok()) return source.TakeStatus();
@@ -76,10 +78,10 @@ Result<Cut> Cut::Open(const std::vector<CutMember>& members) {
 }
 
 Result<CutOutcome> Cut::Clone() {
-  // Before anything stands still.
+  // Before any file system is frozen.
   Status started = StartGuardian();
   if (!started.ok()) return started;
-  const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + kPatienceNs;
+  const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + kTimeoutNs;
   unsigned pause = 1;
   for (int tries = 1;; tries++) {
     std::optional<CutOutcome> outcome;
@@ -87,11 +89,11 @@ Result<CutOutcome> Cut::Clone() {
     if (!status.ok()) return status;
     if (outcome.has_value()) return *outcome;
     if (tries >= kMinTries && ClockNs(CLOCK_MONOTONIC) >= deadline) {
-      return Status::Reason(kCutBusy, "cut", sources_[raw_.back()].path(),
+      return Status::Reason(kCutBusy, "takeSnapshots", sources_[raw_.back()].path(),
                             "more than one raw device of the group is being written to (or does "
                             "not count its writes), so they have no common point in time");
     }
-    // Nothing is frozen now, and so nobody waits for this.
+    // Nothing is frozen here, so no writer waits for this.
     status = EmptyClones();
     if (!status.ok()) return status;
     SleepMs(pause);
@@ -110,7 +112,7 @@ Status Cut::StartGuardian() {
 }
 
 Status Cut::Try(std::optional<CutOutcome>* outcome) {
-  // What is not written back yet must not prolong the time that the others stand still.
+  // Write-back before the freeze keeps the freeze short.
   Status status = FlushAhead();
   if (!status.ok()) return status;
   Result<std::vector<Freeze>> freezes = FreezeAll();
@@ -143,7 +145,7 @@ Result<std::vector<Freeze>> Cut::FreezeAll() {
   std::vector<Freeze> freezes;
   std::set<dev_t> frozen;
   for (const CutSource& source : sources_) {
-    // One volume may be cut twice.
+    // Two members may have the same source.
     if (!source.IsFrozenForCut() || !frozen.insert(source.device()).second) continue;
     Result<Freeze> freeze = source.BeginFreeze(&*guardian_);
     if (!freeze.ok()) return freeze.TakeStatus();
@@ -170,7 +172,7 @@ Status Cut::FlushAll() const {
 
 Result<std::vector<size_t>> Cut::CloneRaw() {
   std::vector<std::optional<WriteCounters>> before(raw_.size());
-  // Of the last one nothing needs to be known; and so nothing at all if it is the only one.
+  // The last device defines the point in time, so its counters do not matter.
   const size_t watched = raw_.empty() ? 0 : raw_.size() - 1;
   for (size_t place = 0; place < raw_.size(); place++) {
     if (place < watched) {
@@ -214,7 +216,7 @@ Status Cut::EmptyClones() {
   return Status();
 }
 
-// Only a file with its final name is made immutable: the flag also forbids renaming it.
+// After the rename: the flag also forbids renaming the file.
 Status PublishFrozen(NewFile* file) {
   Status status = file->Publish();
   if (status.ok()) status = SetImmutableFd(file->fd(), true, file->final());
@@ -223,9 +225,9 @@ Status PublishFrozen(NewFile* file) {
 }
 
 Status PublishAllFrozen(std::vector<NewFile>* files) {
-  // Whatever can take long or run out of space comes before the first name is given.
+  // Everything that can be slow or run out of space happens before the first file is published.
   for (const NewFile& file : *files) {
-    // Sealed first: a file that may not be written to takes no attribute without CAP_DAC_OVERRIDE.
+    // Sealed first: without CAP_DAC_OVERRIDE, a read-only file accepts no attribute.
     Status status = WriteSeal(file.fd(), file.temporary());
     if (!status.ok()) return status;
     if (fchmod(file.fd(), kFrozenMode) == -1) {
@@ -247,7 +249,7 @@ Status PublishAllFrozen(std::vector<NewFile>* files) {
   return Status();
 }
 
-// Files that have got their final names; others remove themselves.
+// Removes the files that have their final names; the others remove themselves.
 void RemovePublished(const std::vector<NewFile>& files) {
   for (const NewFile& file : files) {
     if (file.published()) static_cast<void>(RemoveFile(file.final()));
@@ -257,14 +259,14 @@ void RemovePublished(const std::vector<NewFile>& files) {
 }  // namespace
 
 Result<CutOutcome> CutSnapshots(const std::vector<CutMember>& members) {
-  if (members.empty()) return Status::Errno(EINVAL, "cut", "", "there is nothing to cut");
+  if (members.empty()) return Status::Errno(EINVAL, "takeSnapshots", "", "no members");
   Result<Cut> cut = Cut::Open(members);
   if (!cut.ok()) return cut.TakeStatus();
   Result<CutOutcome> outcome = cut->Clone();
   if (!outcome.ok()) return outcome;
   Status status = PublishAllFrozen(&cut->files());
   if (status.ok()) return outcome;
-  // A snapshot that is not frozen, or not whole, must not stay behind under a snapshot's name.
+  // An incomplete or writable file must not keep the name of a snapshot.
   RemovePublished(cut->files());
   return status;
 }
@@ -273,7 +275,8 @@ Result<CutOutcome> CloneVolume(const CutMember& member, uint64_t size_bytes) {
   Result<Cut> cut = Cut::Open({member});
   if (!cut.ok()) return cut.TakeStatus();
   if (cut->sources()[0].size_bytes() > size_bytes) {
-    return Status::Errno(EINVAL, "cut", member.source_path, "the clone would be smaller");
+    return Status::Errno(EINVAL, "cloneVolume", member.source_path,
+                         "the requested size is smaller than the source");
   }
   Result<CutOutcome> outcome = cut->Clone();
   if (!outcome.ok()) return outcome;

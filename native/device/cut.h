@@ -1,12 +1,12 @@
-// Cuts volumes: flushes them, clones their files while nothing changes them, and makes the clones
-// snapshots or a new volume.
+// Takes snapshots of volumes, and clones volumes: flushes each volume, clones its file while
+// nothing changes it, and publishes the clone as a snapshot or a new volume.
 //
-// Several volumes are cut at one point in time T: every clone holds what was answered to its
-// volume's writers before T, and nothing that was written after. A frozen file system and a volume
-// that is not attached stand still by themselves. A raw device does not: the unfrozen ones are
-// cloned one after the other, T is the clone of the last of them, and the counters of the others
-// say whether anything was written to them between their own clone and T. If so, the clones are
-// thrown away and it is tried again, with the one that is written to in the last place.
+// Several volumes are snapshotted at one point in time T: every clone contains all writes that were
+// acknowledged before T, and none that began after it. A volume with a frozen file system and a
+// volume that is not attached cannot change. A raw device can: raw devices are cloned one after the
+// other, T is the clone of the last one, and the write counters of the others show whether they
+// were written to between their own clone and T. If so, the clones are discarded and the group is
+// retried with the busy device last.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_CUT_H_
 #define BLOCKDELTA_NATIVE_DEVICE_CUT_H_
 
@@ -19,31 +19,32 @@
 
 namespace blockdelta {
 
-// Failure code: two or more raw devices are written to all the time. The path is the source of one.
+// Failure code: two or more raw devices are continuously written to. The path is the source of one
+// of them.
 inline constexpr char kCutBusy[] = "SNAPSHOT_BUSY";
 
 struct CutMember {
   std::string source_path;
   NewFileNames names;
-  // The loop device that the source is attached to, if it is.
+  // The loop device of the source, if it is attached.
   std::optional<std::string> loop_path;
-  // The mount point of the file system on that loop device, if it shall be frozen.
+  // The mount point of the file system on that loop device, if it must be frozen.
   std::optional<std::string> freeze_path;
 };
 
 struct CutOutcome {
   uint64_t cut_time_ns;  // CLOCK_REALTIME.
-  uint64_t frozen_ns;    // Of the file system that stood longest; 0: none was frozen.
+  uint64_t frozen_ns;    // The longest freeze; 0: no file system was frozen.
 };
 
-// Frozen snapshots: mode 0400, immutable. All or none: whatever fails, everything is thawed and no
-// file is left. EEXIST if there is a file of a final name; ESTALE if a loop device belongs to
-// another file or a mount point to another file system; EBUSY if one is frozen already; EINVAL for
-// an empty list or names given twice; SNAPSHOT_BUSY.
+// Takes snapshots: files of mode 0400, immutable and sealed. All or nothing: after a failure every
+// file system is thawed and no file is left. EEXIST if a final name exists; ESTALE if a loop device
+// has another backing file or a mount point has another file system; EBUSY if a file system is
+// already frozen; EINVAL for an empty list or duplicate names; SNAPSHOT_BUSY.
 Result<CutOutcome> CutSnapshots(const std::vector<CutMember>& members);
 
-// A volume like any new one: mode 0600, grown with zeros to `size_bytes`. EINVAL if the source is
-// larger; else fails as CutSnapshots does.
+// Clones a volume into a new volume: mode 0600, extended with zeros to `size_bytes`. EINVAL if the
+// source is larger; otherwise the failures of CutSnapshots.
 Result<CutOutcome> CloneVolume(const CutMember& member, uint64_t size_bytes);
 
 }  // namespace blockdelta

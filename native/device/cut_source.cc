@@ -13,8 +13,8 @@ namespace blockdelta {
 
 Result<CutSource> CutSource::Open(const CutMember& member) {
   if (member.freeze_path.has_value() && !member.loop_path.has_value()) {
-    return Status::Errno(EINVAL, "cut", *member.freeze_path,
-                         "a file system can only be frozen on the loop device of the volume");
+    return Status::Errno(EINVAL, "takeSnapshots", *member.freeze_path,
+                         "freezePath requires the loopPath of the volume");
   }
   Result<UniqueFd> file = OpenPath(member.source_path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!file.ok()) return file.TakeStatus();
@@ -38,11 +38,12 @@ Status CutSource::OpenLoopOf(const CutMember& member, const struct stat& file) {
   if (!info.ok()) return info.TakeStatus();
   if (!(BackingOf(*info) == FileIdentity{file.st_dev, file.st_ino})) {
     return Status::Errno(ESTALE, "LOOP_GET_STATUS64", *member.loop_path,
-                         "it is not attached to " + path_);
+                         "its backing file is not " + path_);
   }
   if (RetryInterrupted([&] { return flock(loop->get(), LOCK_SH | LOCK_NB); }) == -1) {
     if (errno != EWOULDBLOCK) return Status::Errno(errno, "flock", path_);
-    return Status::Errno(EBUSY, "flock", path_, "a tool works on " + *member.loop_path);
+    return Status::Errno(EBUSY, "flock", path_,
+                         "another process holds a lock on " + *member.loop_path);
   }
   Result<struct stat> state = StatFd(loop->get(), *member.loop_path);
   if (!state.ok()) return state.TakeStatus();
@@ -69,8 +70,8 @@ Result<Freeze> CutSource::BeginFreeze(Guardian* guardian) const {
 Status CutSource::SyncFileSystem() const {
   Result<UniqueFd> mount = OpenMount();
   if (!mount.ok()) return mount.TakeStatus();
-  // Since Linux 5.8 it tells what could not be written back, which freezing does not: pages whose
-  // write has failed are clean by then.
+  // Since Linux 5.8, syncfs reports write-back errors; FIFREEZE does not, because failed pages are
+  // clean by then.
   if (RetryInterrupted([&] { return syncfs(mount->get()); }) == -1) {
     return Status::Errno(errno, "syncfs", *freeze_path_);
   }
@@ -78,7 +79,7 @@ Status CutSource::SyncFileSystem() const {
 }
 
 Status CutSource::Flush() const {
-  // The loop device comes first: what its page cache holds is not in the file yet.
+  // The loop device first: data in its page cache is not in the file yet.
   if (loop_.valid()) {
     Status status = SyncFd(loop_.get(), loop_path_);
     if (!status.ok()) return status;

@@ -1,4 +1,4 @@
-// One volume of a cut, held open and checked to be what the caller thinks it is.
+// The source volume of a snapshot, held open after its identity is checked.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_CUT_SOURCE_H_
 #define BLOCKDELTA_NATIVE_DEVICE_CUT_SOURCE_H_
 
@@ -13,30 +13,29 @@ namespace blockdelta {
 
 class CutSource {
  public:
-  // ESTALE if the loop device belongs to another file.
-  // EBUSY of flock if somebody holds an exclusive flock on the loop device, as a tool does that
-  // must not stop half way: what it has written so far is no file system. Until the source is
-  // closed no such tool begins.
+  // ESTALE if the loop device has another backing file. EBUSY of flock if another process holds an
+  // exclusive flock on the loop device, as a tool does that must not be interrupted: what it has
+  // written so far is not a consistent file system. No such tool can start until the source is
+  // closed.
   static Result<CutSource> Open(const CutMember& member);
 
   int fd() const { return file_.get(); }
   const std::string& path() const { return path_; }
   uint64_t size_bytes() const { return size_bytes_; }
-  // 0: it is not attached.
+  // 0: not attached.
   dev_t device() const { return device_; }
   bool IsFrozenForCut() const { return freeze_path_.has_value(); }
-  // Attached, and nothing holds its writers back.
+  // Attached without a file system to freeze, so nothing pauses its writers.
   bool IsRaw() const { return device_ != 0 && !IsFrozenForCut(); }
 
-  // Freezes the file system on the loop device and no other: were it unmounted by now, the path
-  // would lead to the file system below, maybe the one that the clone has to be written to.
+  // Freezes the file system on the loop device and no other: if it was unmounted meanwhile, the
+  // path leads to the underlying file system, possibly the one that the clone is written to.
   // REQUIRES: IsFrozenForCut().
   Result<Freeze> BeginFreeze(Guardian* guardian) const;
-  // Writes back what the file system holds, so that freezing it finds little left to write. Fails
-  // if some of it could not be written: it is lost then, and a snapshot would lack it. REQUIRES:
-  // IsFrozenForCut().
+  // Writes back the file system's dirty data, so that the freeze is short. Fails if some data could
+  // not be written: it is lost, and a snapshot would lack it. REQUIRES: IsFrozenForCut().
   Status SyncFileSystem() const;
-  // Carries everything written so far into the file.
+  // Flushes everything written so far to the backing file.
   Status Flush() const;
 
  private:

@@ -9,8 +9,8 @@
 namespace blockdelta {
 namespace {
 
-// Turns direct I/O off. False: the device is another one's, or has none. A device that cannot be
-// asked is no failure.
+// Turns off direct I/O where it is unsafe. False: nothing to change, or the device has another
+// backing file system. A device that cannot be queried is skipped.
 Result<bool> EndIfUnsafe(uint32_t number, uint64_t file_system, int directory_fd) {
   Result<UniqueFd> fd = OpenLoop(number, O_RDONLY);
   if (!fd.ok()) return false;
@@ -33,7 +33,7 @@ Result<bool> MayWriteDirectly(int fd, uint32_t sector_bytes, const std::string& 
   if (RetryInterrupted([&] { return fstatfs(fd, &state); }) == -1) {
     return Status::Errno(errno, "fstatfs", path);
   }
-  // Shares no blocks, and so writes any part of them in place.
+  // ext4 shares no blocks, so it writes any part of a block in place.
   if (state.f_type == EXT4_SUPER_MAGIC) return true;
   const auto block_bytes = static_cast<uint64_t>(state.f_bsize);
   const long page_bytes = sysconf(_SC_PAGESIZE);

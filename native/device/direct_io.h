@@ -1,11 +1,11 @@
-// When a loop device may write past the page cache of its file's file system.
+// Decides whether a loop device may use direct I/O on its backing file.
 //
-// A file system that shares blocks between files cannot write a part of a shared block directly:
-// such a write goes through the page cache (XFS: any write to a file that was ever cloned, unless
-// it is aligned to the block). While the page is dirty there, a direct write to another block of
-// the same page finds that it cannot drop it, and the next fsync of the file fails with EIO ("Page
-// cache invalidation failure on direct I/O"). So either every write is aligned to the block, or no
-// page has two blocks, or all I/O goes through the page cache.
+// A file system with shared blocks cannot directly write a part of a shared block: such a write
+// goes through the page cache (XFS: any write to a file that was ever cloned, unless aligned to the
+// block). While that page is dirty, a direct write to another block of the same page cannot
+// invalidate it, and the next fsync of the file fails with EIO ("Page cache invalidation failure on
+// direct I/O"). Direct I/O is therefore safe only if every write is aligned to the block, or if no
+// page contains two blocks.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_DIRECT_IO_H_
 #define BLOCKDELTA_NATIVE_DEVICE_DIRECT_IO_H_
 
@@ -16,13 +16,12 @@
 
 namespace blockdelta {
 
-// Whether writes in units of `sector_bytes` to a file of `fd`'s file system may be direct. `fd` may
-// be opened with O_PATH. Any file counts as one that may be cloned.
+// Whether writes in units of `sector_bytes` to a file in the file system of `fd` may be direct.
+// `fd` may be opened with O_PATH. Assumes that any file may be cloned.
 Result<bool> MayWriteDirectly(int fd, uint32_t sector_bytes, const std::string& path);
 
-// Has the devices of the files that lie in the file system of `directory` write through the page
-// cache, if they write directly and may not. Devices of others are left alone, and so are those
-// that cannot be asked. Returns how many were changed.
+// Turns off direct I/O on every device whose backing file is in the file system of `directory` and
+// for which it is unsafe. Skips devices that cannot be queried. Returns how many were changed.
 Result<uint32_t> EndUnsafeDirectIo(const std::string& directory);
 
 }  // namespace blockdelta

@@ -27,29 +27,29 @@ Span<const uint8_t> From(Span<const uint8_t> bytes, size_t offset) {
   return Span<const uint8_t>(bytes.data() + offset, bytes.size() - offset);
 }
 
-// The text that begins the bytes; nothing if no NUL ends it.
+// The NUL-terminated text at the start of the bytes; nothing if it is not terminated.
 std::optional<std::string> TextAt(Span<const uint8_t> bytes) {
   const auto* end = std::find(bytes.begin(), bytes.end(), uint8_t{0});
   if (end == bytes.end()) return std::nullopt;
   return std::string(bytes.begin(), end);
 }
 
-// A chain of records, each `next` bytes after the one before it and the last with `next` 0. `next`
-// is a u32 at kNext of a record, its text begins at kText.
+// A chain of records. The u32 at offset kNext of a record is the distance to the next record, 0 in
+// the last one; its text starts at offset kText.
 template <size_t kNext, size_t kText>
 Result<std::vector<std::string>> ParseChain(Span<const uint8_t> bytes, const char* call) {
   std::vector<std::string> texts;
   size_t at = 0;
   for (;;) {
-    if (bytes.size() - at < kText) return Invalid(call, "a record is cut off");
+    if (bytes.size() - at < kText) return Invalid(call, "a record is truncated");
     const std::optional<std::string> text = TextAt(From(bytes, at + kText));
-    if (!text.has_value()) return Invalid(call, "a name does not end");
+    if (!text.has_value()) return Invalid(call, "a name is not terminated");
     texts.push_back(*text);
     uint32_t next = 0;
     std::memcpy(&next, bytes.data() + at + kNext, sizeof next);
     if (next == 0) return texts;
     if (next <= kText + text->size() || next > bytes.size() - at) {
-      return Invalid(call, "a record leads to no other");
+      return Invalid(call, "the offset of the next record is out of range");
     }
     at += next;
   }
@@ -58,18 +58,18 @@ Result<std::vector<std::string>> ParseChain(Span<const uint8_t> bytes, const cha
 Result<DmTarget> ParseTarget(Span<const uint8_t> bytes, uint64_t start, uint32_t* next) {
   constexpr char kCall[] = "DM_TABLE_STATUS";
   struct dm_target_spec spec;
-  if (bytes.size() < sizeof spec) return Invalid(kCall, "a target is cut off");
+  if (bytes.size() < sizeof spec) return Invalid(kCall, "a target is truncated");
   std::memcpy(&spec, bytes.data(), sizeof spec);
-  if (spec.sector_start != start) return Invalid(kCall, "a target begins elsewhere");
+  if (spec.sector_start != start) return Invalid(kCall, "the targets are not contiguous");
   if (spec.length == 0 || spec.length > kMaxSectors - start) {
-    return Invalid(kCall, "a target has an impossible length");
+    return Invalid(kCall, "the length of a target is out of range");
   }
   const size_t type_length = strnlen(spec.target_type, sizeof spec.target_type);
   if (type_length == 0 || type_length == sizeof spec.target_type) {
     return Invalid(kCall, "a target has no type");
   }
   const std::optional<std::string> text = TextAt(From(bytes, sizeof spec));
-  if (!text.has_value()) return Invalid(kCall, "the text of a target does not end");
+  if (!text.has_value()) return Invalid(kCall, "the text of a target is not terminated");
   *next = spec.next;
   return DmTarget{std::string(spec.target_type, type_length), spec.sector_start, spec.length,
                   *text};
@@ -89,13 +89,13 @@ Result<std::vector<DmTarget>> ParseTargets(Span<const uint8_t> bytes, uint32_t c
     const size_t end = at + sizeof(struct dm_target_spec) + target->text.size() + 1;
     targets.push_back(std::move(*target));
     if (i + 1 == count) break;
-    // Here `next` counts from the first target.
+    // In the answer of DM_TABLE_STATUS, `next` is relative to the first target.
     if (next < end || next > bytes.size()) {
-      return Invalid("DM_TABLE_STATUS", "a target leads to no other");
+      return Invalid("DM_TABLE_STATUS", "the offset of the next target is out of range");
     }
     at = next;
   }
-  // Behind its features, thin-pool ends its table with a space that no table was loaded with.
+  // thin-pool appends a space after its features that no loaded table contained.
   for (DmTarget& target : targets) target.text.resize(target.text.find_last_not_of(' ') + 1);
   return targets;
 }
@@ -108,7 +108,7 @@ std::vector<uint8_t> EncodeTargets(const std::vector<DmTarget>& targets) {
     const size_t size = (unaligned + kAlignment - 1) / kAlignment * kAlignment;
     spec.sector_start = target.start_sectors;
     spec.length = target.length_sectors;
-    spec.next = static_cast<uint32_t>(size);  // Here it counts from this target.
+    spec.next = static_cast<uint32_t>(size);  // In DM_TABLE_LOAD, relative to this target.
     target.type.copy(spec.target_type, kMaxTargetType);
     const size_t at = bytes.size();
     bytes.resize(at + size);
@@ -125,7 +125,7 @@ std::vector<uint8_t> EncodeMessage(const std::string& message) {
 }
 
 Result<std::vector<std::string>> ParseDeviceNames(Span<const uint8_t> bytes) {
-  // A machine without devices answers with nothing at all.
+  // Without devices the answer is empty.
   if (bytes.empty()) return std::vector<std::string>();
   return ParseChain<offsetof(struct dm_name_list, next), offsetof(struct dm_name_list, name)>(
       bytes, "DM_LIST_DEVICES");

@@ -1,4 +1,4 @@
-// Making, changing and removing devices; see dm_device.h.
+// Creates, changes and removes devices; see dm_device.h.
 #include <algorithm>
 
 #include "native/device/dm_device.h"
@@ -7,7 +7,7 @@
 namespace blockdelta {
 namespace {
 
-// How long udev or a scan of all devices may hold one open.
+// Retries of a removal while udev or a device scan has the device open.
 constexpr int kRemoveTries = 50;
 constexpr unsigned kRemovePauseMs = 20;
 
@@ -22,15 +22,19 @@ Status CheckTable(const std::string& name, const DmTable& table) {
   Status status = CheckDmName(name);
   if (!status.ok()) return status;
   const char* problem = nullptr;
-  if (table.type.empty() || table.type.size() > kMaxTargetType) problem = "the type of its target";
-  if (table.size_sectors == 0 || table.size_sectors > kMaxSectors) problem = "its size";
-  if (table.parameters.size() > 4096) problem = "the parameters of its target";
+  if (table.type.empty() || table.type.size() > kMaxTargetType) {
+    problem = "the target type must have 1 to 15 bytes";
+  }
+  if (table.size_sectors == 0 || table.size_sectors > kMaxSectors) {
+    problem = "the size must be from 1 sector to 2^63 - 1 bytes";
+  }
+  if (table.parameters.size() > 4096) problem = "the table must have at most 4096 bytes";
   if (table.parameters.find('\0') != std::string::npos ||
       table.type.find('\0') != std::string::npos) {
-    problem = "a NUL in its table";
+    problem = "the table must not contain NUL bytes";
   }
   if (problem == nullptr) return Status();
-  return Status::Errno(EINVAL, "DM_TABLE_LOAD", name, std::string("impossible: ") + problem);
+  return Status::Errno(EINVAL, "DM_TABLE_LOAD", name, problem);
 }
 
 Status LoadTargets(const DmControl& control, const std::string& name, bool read_only,
@@ -47,7 +51,7 @@ Status LoadTable(const DmControl& control, const std::string& name, const DmTabl
                      {{table.type, 0, table.size_sectors, table.parameters}});
 }
 
-// Resumes, with the inactive table made live if one is loaded.
+// Resumes the device; an inactive table becomes the live one.
 Status MakeLive(const DmControl& control, const std::string& name) {
   return control.Call({DM_DEV_SUSPEND, "DM_DEV_SUSPEND", name, "", DM_SKIP_LOCKFS_FLAG, 0, {}})
       .TakeStatus();
@@ -57,8 +61,8 @@ Status ClearInactive(const DmControl& control, const std::string& name) {
   return control.Call({DM_TABLE_CLEAR, "DM_TABLE_CLEAR", name, "", 0, 0, {}}).TakeStatus();
 }
 
-// After a failed change. The kernel may have kept the old table or put the new one in its place
-// before it failed to resume it; in both cases the device stands suspended.
+// Restores the old table after a failed change. The kernel may have kept the old table, or made the
+// new one live and then failed to resume it; either way the device is suspended.
 Status Restore(const DmControl& control, const DmDevice& old) {
   Status status = ClearInactive(control, old.name);
   if (!status.ok()) return status;
@@ -86,7 +90,7 @@ Result<DmDevice> CreateDm(const DmControl& control, const DmName& name, const Dm
   status =
       control.Call({DM_DEV_CREATE, "DM_DEV_CREATE", name.name, name.uuid, 0, 0, {}}).TakeStatus();
   if (status.IsErrno(EBUSY)) {
-    return Status::Errno(EEXIST, "DM_DEV_CREATE", name.name, "the name or the uuid is taken");
+    return Status::Errno(EEXIST, "DM_DEV_CREATE", name.name, "the name or uuid is already in use");
   }
   if (!status.ok()) return status;
   status = LoadTable(control, name.name, table);
@@ -113,7 +117,7 @@ Result<DmDevice> ReloadDm(const DmControl& control, const std::string& name, con
   Status restored = Restore(control, *old);
   if (restored.ok()) return status;
   return Status::Errno(status.failure().error, status.failure().syscall.c_str(), name,
-                       "and its former table could not be restored: " + restored.failure().message);
+                       "and the old table could not be restored: " + restored.failure().message);
 }
 
 Status SuspendDm(const DmControl& control, const std::string& name,
@@ -143,7 +147,7 @@ Result<bool> RemoveDm(const DmControl& control, const std::string& name, bool de
     const uint32_t flags = is_last && deferred ? DM_DEFERRED_REMOVE : 0;
     Result<DmReply> reply = control.Call({DM_DEV_REMOVE, "DM_DEV_REMOVE", name, "", flags, 0, {}});
     if (reply.status().IsErrno(ENXIO)) return false;
-    // The kernel leaves the flag set if it did defer it.
+    // The kernel leaves the flag set if it deferred the removal.
     if (reply.ok()) return !reply->Has(DM_DEFERRED_REMOVE);
     if (!reply.status().IsErrno(EBUSY) || is_last) return reply.TakeStatus();
     SleepMs(kRemovePauseMs);

@@ -47,9 +47,9 @@ Result<DmReply> Decode(const DmCall& call, const std::vector<uint8_t>& buffer) {
   header.uuid[sizeof header.uuid - 1] = '\0';
   if (header.data_size > buffer.size()) {
     return Status::Reason(kDmStatusInvalid, call.what, call.name,
-                          std::string(call.what) + ": the answer is larger than its buffer");
+                          std::string(call.what) + ": the reply is larger than its buffer");
   }
-  // Commands that answer with the header alone give a size below its end.
+  // A reply without payload has a data_size at or below data_start.
   if (header.data_start >= sizeof header && header.data_start < header.data_size) {
     reply.bytes.assign(buffer.begin() + header.data_start, buffer.begin() + header.data_size);
   }
@@ -62,11 +62,12 @@ Status CheckText(const std::string& text, size_t max, const char* what) {
     return Status();
   }
   return Status::Errno(EINVAL, "device-mapper", text,
-                       std::string("a ") + what + " has at most " + std::to_string(max) +
-                           " bytes, without / and NUL");
+                       std::string("a ") + what + " must have at most " + std::to_string(max) +
+                           " bytes, without '/' and NUL");
 }
 
-// Where nobody has made the node. Opening it also loads the module, if that can be.
+// Creates and opens the control node where nothing else has created it. The open loads the module
+// if possible.
 Result<UniqueFd> OpenOwnNode() {
   const dev_t device = makedev(MISC_MAJOR, kControlMinor);
   if (mkdir(kDirectory, 0755) == -1 && errno != EEXIST) {
@@ -76,7 +77,7 @@ Result<UniqueFd> OpenOwnNode() {
     return Status::Errno(errno, "mknod", kControl);
   }
   Result<UniqueFd> fd = OpenPath(kControl, O_RDWR);
-  // A node that leads nowhere would only mislead others.
+  // Leave no node without a driver behind.
   if (!fd.ok()) static_cast<void>(UnlinkPath(kControl));
   return fd;
 }
@@ -84,7 +85,9 @@ Result<UniqueFd> OpenOwnNode() {
 }  // namespace
 
 Status CheckDmName(const std::string& name) {
-  if (name.empty()) return Status::Errno(EINVAL, "device-mapper", name, "a name is not empty");
+  if (name.empty()) {
+    return Status::Errno(EINVAL, "device-mapper", name, "a name must not be empty");
+  }
   return CheckText(name, DM_NAME_LEN - 1, "name");
 }
 
@@ -115,7 +118,7 @@ Result<DmReply> DmControl::Call(const DmCall& call) const {
     Result<DmReply> reply = Decode(call, buffer);
     if (!reply.ok() || !reply->Has(DM_BUFFER_FULL_FLAG)) return reply;
   }
-  return Status::Errno(ENOBUFS, call.what, call.name, "the answer does not fit 16 MiB");
+  return Status::Errno(ENOBUFS, call.what, call.name, "the reply exceeds 16 MiB");
 }
 
 }  // namespace blockdelta

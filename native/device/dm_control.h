@@ -1,7 +1,7 @@
-// The control node of device-mapper: one ioctl a call, no policy.
+// The control node of device-mapper: one ioctl per call, no policy.
 //
-// Interface version 4.0.0, without udev: event_nr 0, no cookies. Works from any thread; the kernel
-// keeps nothing between calls but what poll() looks at.
+// Interface version 4.0.0, without udev: event_nr 0, no cookies. Safe from any thread; the only
+// state the kernel keeps per open file is for poll(2).
 #ifndef BLOCKDELTA_NATIVE_DEVICE_DM_CONTROL_H_
 #define BLOCKDELTA_NATIVE_DEVICE_DM_CONTROL_H_
 
@@ -36,11 +36,11 @@ struct DmReply {
 
 class DmControl {
  public:
-  // ENOENT, ENXIO or ENODEV: this machine has no device-mapper.
+  // ENOENT, ENXIO or ENODEV: the kernel has no device-mapper.
   static Result<DmControl> Open();
 
-  // A failure's path is the name of the device. EINVAL for names that are not CheckDmName.
-  // ENXIO: there is no such device. ENOBUFS: the answer has no end.
+  // The path of a failure is the name of the device. EINVAL for an invalid name or uuid; ENXIO: no
+  // such device; ENOBUFS: the reply exceeds 16 MiB.
   Result<DmReply> Call(const DmCall& call) const;
 
   int fd() const { return fd_.get(); }
@@ -51,9 +51,9 @@ class DmControl {
   UniqueFd fd_;
 };
 
-// 1 to 127 bytes, without "/" and NUL: the kernel would cut longer ones off.
+// 1 to 127 bytes, without "/" and NUL: the kernel would truncate a longer name.
 Status CheckDmName(const std::string& name);
-// At most 128 bytes, likewise.
+// At most 128 bytes, without "/" and NUL.
 Status CheckDmUuid(const std::string& uuid);
 
 }  // namespace blockdelta

@@ -1,19 +1,41 @@
 #include "native/device/dm_device.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <sys/sysmacros.h>
 #include <time.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "native/device/dm_node.h"
 #include "native/device/dm_status.h"
 
 namespace blockdelta {
 namespace {
 
 constexpr uint64_t kNsPerMs = 1'000'000;
+constexpr mode_t kNodeMode = S_IFBLK | 0660;
+
+// Returns the path of the device's node, /dev/dm-N. Creates the node where devtmpfs and udev do
+// not, or where something else has its path.
+Result<std::string> EnsureDmNode(dev_t device) {
+  const std::string path = "/dev/dm-" + std::to_string(minor(device));
+  Result<struct stat> state = StatPath(path);
+  if (state.ok() && S_ISBLK(state->st_mode) && state->st_rdev == device) return path;
+  if (!state.ok() && !state.status().IsErrno(ENOENT)) return state.TakeStatus();
+  // Renamed into place: the path always has a valid node.
+  const std::string temporary = path + ".new-" + std::to_string(gettid());
+  static_cast<void>(UnlinkPath(temporary));
+  if (mknod(temporary.c_str(), kNodeMode, device) == -1) {
+    return Status::Errno(errno, "mknod", temporary);
+  }
+  if (rename(temporary.c_str(), path.c_str()) == -1) {
+    Status status = Status::Errno(errno, "rename", path);
+    static_cast<void>(UnlinkPath(temporary));
+    return status;
+  }
+  return path;
+}
 
 Result<DmDevice> ToDevice(const std::string& name, const DmReply& reply) {
   const struct dm_ioctl& header = reply.header;
@@ -55,14 +77,14 @@ Result<DmVersion> InterfaceVersion(const DmControl& control) {
 
 Result<bool> HasTarget(const DmControl& control, const std::string& type) {
   if (type.empty() || type.size() > kMaxTargetType) {
-    return Status::Errno(EINVAL, "device-mapper", type, "no target type has such a name");
+    return Status::Errno(EINVAL, "device-mapper", type, "a target type must have 1 to 15 bytes");
   }
   Result<DmReply> reply =
       control.Call({DM_GET_TARGET_VERSION, "DM_GET_TARGET_VERSION", type, "", 0, 0, {}});
   if (reply.ok()) return true;
   if (reply.status().IsErrno(EINVAL)) return false;
   if (!reply.status().IsErrno(ENOTTY)) return reply.TakeStatus();
-  // Kernels before 5.4 only list what they have and load nothing.
+  // Kernels before 5.4 only list registered targets and load no module.
   reply = control.Call({DM_LIST_VERSIONS, "DM_LIST_VERSIONS", "", "", 0, 0, {}});
   if (!reply.ok()) return reply.TakeStatus();
   Result<std::vector<std::string>> types = ParseTargetTypes(reply->span());
@@ -73,7 +95,7 @@ Result<bool> HasTarget(const DmControl& control, const std::string& type) {
 Result<DmDevice> DescribeDm(const DmControl& control, const std::string& name) {
   Status status = CheckDmName(name);
   if (!status.ok()) return status;
-  // One call, so that all that it tells is of one moment.
+  // One call returns a consistent view.
   Result<DmReply> reply = control.Call({DM_TABLE_STATUS,
                                         "DM_TABLE_STATUS",
                                         name,
@@ -100,7 +122,7 @@ Result<std::vector<DmName>> ListDm(const DmControl& control, const std::string& 
   std::vector<DmName> devices;
   for (std::string& name : *names) {
     if (name.compare(0, prefix.size(), prefix) != 0) continue;
-    // The list itself tells uuids only since Linux 5.11.
+    // The list contains uuids only since Linux 5.11.
     reply = control.Call({DM_DEV_STATUS, "DM_DEV_STATUS", name, "", 0, 0, {}});
     if (reply.status().IsErrno(ENXIO)) continue;  // Removed meanwhile.
     if (!reply.ok()) return reply.TakeStatus();
@@ -115,14 +137,14 @@ Result<uint32_t> WaitForEvent(const DmControl& control, const std::string& name,
   if (!status.ok()) return status;
   const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + timeout_ms * kNsPerMs;
   for (;;) {
-    // Armed before the number is read: an event after that ends the poll.
+    // Armed before the number is read, so that a later event ends the poll.
     Result<DmReply> armed = control.Call({DM_DEV_ARM_POLL, "DM_DEV_ARM_POLL", "", "", 0, 0, {}});
     if (!armed.ok()) return armed.TakeStatus();
     Result<uint32_t> now = EventNumber(control, name);
     if (!now.ok() || *now != event_number) return now;
     const uint64_t time = ClockNs(CLOCK_MONOTONIC);
     if (time >= deadline) return now;
-    // It wakes up for events of all devices of the machine.
+    // poll(2) wakes up for events of every device on the machine.
     struct pollfd events = {control.fd(), POLLIN, 0};
     const auto left_ms = static_cast<int>((deadline - time + kNsPerMs - 1) / kNsPerMs);
     if (poll(&events, 1, left_ms) == -1 && errno != EINTR) {

@@ -1,8 +1,8 @@
-// Device-mapper devices: found, made, changed and removed by name.
+// Finds, creates, changes and removes device-mapper devices by name.
 //
-// Numbers and nodes are told as they are now and never remembered: the kernel gives a minor to
-// another device as soon as it is free. Serialize changes of one device: the kernel keeps two
-// callers' tables apart no more than the order in which they come. ENXIO: there is no such device.
+// Minor numbers and nodes are valid only now: the kernel reuses a freed minor at once. The caller
+// serializes changes to one device: the kernel does not keep the inactive tables of two callers
+// apart. ENXIO: no such device.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_DM_DEVICE_H_
 #define BLOCKDELTA_NATIVE_DEVICE_DM_DEVICE_H_
 
@@ -46,8 +46,9 @@ struct DmTable {
 };
 
 struct DmSuspension {
-  bool no_flush = false;          // I/O in flight is held back instead of waited for.
-  bool lock_file_system = false;  // Without effect where no_flush is set: the kernel cannot.
+  bool no_flush = false;  // Queue I/O in flight instead of waiting for it.
+  bool lock_file_system =
+      false;  // Freeze a mounted file system; the kernel ignores it with no_flush.
 };
 
 struct DmVersion {
@@ -55,28 +56,28 @@ struct DmVersion {
 };
 
 Result<DmVersion> InterfaceVersion(const DmControl& control);
-// Loads the target's module if it can be.
+// Whether the kernel has the target. Loads its module if possible.
 Result<bool> HasTarget(const DmControl& control, const std::string& type);
 
-// With its node, which is made if it is not there.
+// Also creates the device's node if it is missing.
 Result<DmDevice> DescribeDm(const DmControl& control, const std::string& name);
 Result<std::optional<DmDevice>> FindDm(const DmControl& control, const std::string& name);
 Result<std::vector<DmName>> ListDm(const DmControl& control, const std::string& prefix);
 
-// EEXIST if the name or the uuid is taken. Nothing is left after a failure.
+// EEXIST if the name or uuid is in use. Leaves nothing after a failure.
 Result<DmDevice> CreateDm(const DmControl& control, const DmName& name, const DmTable& table);
-// The old table is live again after a failure, unless the kernel does not take it back.
+// After a failure the old table is live again, unless the kernel rejects it.
 Result<DmDevice> ReloadDm(const DmControl& control, const std::string& name, const DmTable& table,
                           const DmSuspension& suspension);
 Status SuspendDm(const DmControl& control, const std::string& name, const DmSuspension& suspension);
-// Whether it was suspended.
+// False: it was not suspended.
 Result<bool> ResumeDm(const DmControl& control, const std::string& name);
-// Whether it was there and is gone. EBUSY after a second of tries; with `deferred` the kernel then
-// removes it at its last close.
+// True: it existed and is gone. EBUSY after a second of retries; with `deferred` the kernel then
+// removes the device at its last close.
 Result<bool> RemoveDm(const DmControl& control, const std::string& name, bool deferred);
 
-// Waits until the event number is another than `event_number`; answers what it is, that one after
-// the time-out.
+// Waits until the event number differs from `event_number`, and returns it; returns `event_number`
+// after the timeout.
 Result<uint32_t> WaitForEvent(const DmControl& control, const std::string& name,
                               uint32_t event_number, uint32_t timeout_ms);
 

@@ -8,13 +8,13 @@ namespace {
 // Device numbers as the kernel keeps them: 12 bits and 20 bits.
 constexpr uint64_t kMaxMajor = (1u << 12) - 1;
 constexpr uint64_t kMaxMinor = (1u << 20) - 1;
-// 255 bitmaps of 16,320 blocks each; a larger device is used up to there.
+// 255 bitmaps of 16,320 blocks each; the kernel ignores the rest of a larger device.
 constexpr uint64_t kMaxMetadataBlocks = 255 * 16320;
-// Of 128 sectors at least.
+// Data blocks have at least 128 sectors.
 constexpr uint64_t kMaxDataBlocks = kMaxSectors / 128;
 
-// The words of a line, one after the other. The first thing that does not fit is remembered, and
-// reads go on with nothing, so that a parser reads everything and then asks once.
+// Reads the words of a line one by one. Records the first invalid word and keeps reading empty
+// values, so that a parser reads everything and then checks ok() once.
 class Words {
  public:
   Words(std::string_view line, const char* what) : line_(line), what_(what) {
@@ -44,7 +44,7 @@ class Words {
   void Fraction(const char* name, uint64_t max, uint64_t* part, uint64_t* whole) {
     const std::string_view word = Take(name);
     const size_t slash = word.find('/');
-    if (slash == std::string_view::npos) return Reject(name, "is no fraction");
+    if (slash == std::string_view::npos) return Reject(name, "is not a fraction");
     *part = Parse(word.substr(0, slash), name, max);
     *whole = Parse(word.substr(slash + 1), name, max);
     if (*part > *whole) Reject(name, "is more than there is");
@@ -58,14 +58,14 @@ class Words {
     return Number(name, max);
   }
 
-  // The place of the next word among those given.
+  // The index of the next word in `choices`.
   template <size_t kCount>
   size_t OneOf(const char* name, const std::string_view (&choices)[kCount]) {
     const std::string_view word = Take(name);
     for (size_t i = 0; i < kCount; i++) {
       if (word == choices[i]) return i;
     }
-    Reject(name, "is none of the words known");
+    Reject(name, "is not a known word");
     return 0;
   }
 
@@ -80,12 +80,12 @@ class Words {
       value = value * 10 + units;
     }
     if (is_good) return value;
-    Reject(name, "is no number, or too large");
+    Reject(name, "is not a number, or too large");
     return 0;
   }
 
   void ExpectEnd() {
-    if (!AtEnd()) Reject("the end", "is followed by more");
+    if (!AtEnd()) Reject("the line", "has more words than expected");
   }
 
   void Reject(const char* name, const char* problem) {
@@ -143,15 +143,15 @@ Result<ThinPoolStatus> ParseThinPoolStatus(std::string_view line) {
   status.mode = ThinPoolMode::kError;
   if (words.IsSingle("Error")) return status;
   status.transaction_id = words.Number("the transaction id", UINT64_MAX);
-  words.Fraction("the metadata used", kMaxMetadataBlocks, &status.used_metadata_blocks,
+  words.Fraction("the used metadata", kMaxMetadataBlocks, &status.used_metadata_blocks,
                  &status.total_metadata_blocks);
   words.Fraction("the data used", kMaxDataBlocks, &status.used_data_blocks,
                  &status.total_data_blocks);
   status.held_root = words.NumberOrDash("the held root", kMaxMetadataBlocks);
   status.mode = kModeOf[words.OneOf("the mode", kModes)];
-  status.discards = kDiscardsOf[words.OneOf("the handling of discards", kDiscards)];
-  status.errors_when_full = words.OneOf("what is done without space", kWhenFull) == 1;
-  status.needs_check = words.OneOf("the need of a check", kNeedsCheck) == 1;
+  status.discards = kDiscardsOf[words.OneOf("the discard mode", kDiscards)];
+  status.errors_when_full = words.OneOf("the mode without space", kWhenFull) == 1;
+  status.needs_check = words.OneOf("the needs_check flag", kNeedsCheck) == 1;
   status.metadata_low_water_blocks =
       words.Number("the metadata low water mark", kMaxMetadataBlocks);
   if (status.held_root == uint64_t{0}) words.Reject("the held root", "is the superblock itself");
@@ -166,8 +166,8 @@ Result<ThinStatus> ParseThinStatus(std::string_view line) {
     status.is_failed = true;
     return status;
   }
-  status.mapped_sectors = words.Number("the sectors mapped", kMaxSectors);
-  // Not compared with each other: writes may come between the kernel's looking at the two.
+  status.mapped_sectors = words.Number("the mapped sectors", kMaxSectors);
+  // Not compared with the mapped sectors: the kernel reads the two at different times.
   static_cast<void>(words.NumberOrDash("the highest sector", kMaxSectors));
   words.ExpectEnd();
   if (!words.ok()) return words.TakeStatus();
@@ -180,7 +180,7 @@ Result<ThinTable> ParseThinTable(std::string_view line) {
   const std::string_view pool = words.Take("the pool");
   const size_t colon = pool.find(':');
   if (colon == std::string_view::npos) {
-    words.Reject("the pool", "is no device number");
+    words.Reject("the pool", "is not a device number");
   } else {
     table.pool_major =
         static_cast<uint32_t>(words.Parse(pool.substr(0, colon), "the pool", kMaxMajor));

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMaxMessage = 255;
 
-// The status line of a device of one target of that type; nothing: no such device.
+// The status line of a device with one target of that type; nothing: no such device.
 Result<std::optional<std::string>> StatusLine(const DmControl& control, const std::string& name,
                                               const char* type, bool commit) {
   Status status = CheckDmName(name);
@@ -23,7 +23,7 @@ Result<std::optional<std::string>> StatusLine(const DmControl& control, const st
   if (!targets.ok()) return targets.TakeStatus();
   if (targets->size() != 1 || (*targets)[0].type != type) {
     return Status::Errno(EINVAL, "DM_TABLE_STATUS", name,
-                         std::string("it is no ") + type + " device");
+                         std::string("it is not a ") + type + " device");
   }
   return std::optional<std::string>(std::move((*targets)[0].text));
 }
@@ -33,7 +33,8 @@ Status CheckMessage(const std::string& pool, const std::string& message) {
       message.find('\0') == std::string::npos) {
     return Status();
   }
-  return Status::Errno(EINVAL, "DM_TARGET_MSG", pool, "a message has 1 to 255 bytes");
+  return Status::Errno(EINVAL, "DM_TARGET_MSG", pool,
+                       "a message must have 1 to 255 bytes, without NUL");
 }
 
 Result<ThinPoolStatus> SendOne(const DmControl& control, const std::string& pool,
@@ -51,7 +52,7 @@ Result<ThinPoolStatus> SendOne(const DmControl& control, const std::string& pool
   return Status::Reason(kThinPoolMode, "DM_TARGET_MSG", pool,
                         "thin pool " + pool + " is " + NameOf((*status)->mode) +
                             ((*status)->needs_check ? " needs_check" : "") + " after '" + message +
-                            "', which it may not have kept");
+                            "', which may not have taken effect");
 }
 
 }  // namespace
@@ -77,7 +78,7 @@ Result<std::optional<ThinStatus>> DeviceStatus(const DmControl& control, const s
 
 Result<ThinPoolStatus> SendMessages(const DmControl& control, const std::string& pool,
                                     const std::vector<std::string>& messages) {
-  if (messages.empty()) return Status::Errno(EINVAL, "DM_TARGET_MSG", pool, "nothing to send");
+  if (messages.empty()) return Status::Errno(EINVAL, "DM_TARGET_MSG", pool, "no messages");
   for (const std::string& message : messages) {
     Status status = CheckMessage(pool, message);
     if (!status.ok()) return status;

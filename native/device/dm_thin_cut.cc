@@ -17,10 +17,10 @@ namespace {
 constexpr int kResumeTries = 50;
 constexpr unsigned kResumePauseMs = 20;
 
-// A device that stands still, its file system frozen, for as long as this lives.
+// A suspended device with a frozen file system. Resumes the device when destroyed.
 class Suspension {
  public:
-  // EBUSY if it is suspended already: then somebody else will resume it, at a time of theirs.
+  // EBUSY if it is already suspended: another process will resume it at an unknown time.
   static Result<Suspension> Begin(const DmControl& control, const std::string& name) {
     const uint64_t begun_ns = ClockNs(CLOCK_MONOTONIC);
     Status status = SuspendDm(control, name, {false, true});
@@ -36,17 +36,17 @@ class Suspension {
     if (control_ != nullptr) static_cast<void>(Resume());
   }
 
-  // Answers how long it stood still, ns.
+  // Returns how long it was suspended, ns.
   Result<uint64_t> Resume() {
     const DmControl* control = std::exchange(control_, nullptr);
     Result<bool> resumed = ResumeDm(*control, name_);
-    // A moment without memory must not leave its users waiting: nobody else comes to resume it.
+    // Retried, because a temporary shortage of memory must not leave the device suspended.
     for (int tries = 1; !resumed.ok() && tries < kResumeTries; tries++) {
       SleepMs(kResumePauseMs);
       resumed = ResumeDm(*control, name_);
     }
     if (!resumed.ok()) return resumed.TakeStatus();
-    // Then it was not still until here, and its snapshot may be torn.
+    // The device was not suspended throughout, so its snapshot may be torn.
     if (!*resumed) {
       return Status::Errno(ESTALE, "DM_DEV_SUSPEND", name_, "another process resumed it");
     }
@@ -69,20 +69,22 @@ Status CheckMembers(const std::string& pool, const std::vector<ThinCutMember>& m
   for (const ThinCutMember& member : members) {
     const bool is_new = ids.insert(member.snapshot_id).second;
     if (!is_new || member.snapshot_id > kMaxThinId || member.origin_id > kMaxThinId) {
-      return Status::Errno(EINVAL, "cut", pool, "a device id is given twice or above 2^24 - 1");
+      return Status::Errno(EINVAL, "takeThinSnapshots", pool,
+                           "a device id is duplicate or above 2^24 - 1");
     }
   }
-  if (ids.empty()) return Status::Errno(EINVAL, "cut", pool, "there is nothing to cut");
+  if (ids.empty()) return Status::Errno(EINVAL, "takeThinSnapshots", pool, "no members");
   return Status();
 }
 
-// The thin device of that id in the pool, which nobody holds still.
+// The thin device of that id in the pool, if it is not suspended.
 Result<DmDevice> FindOrigin(const DmControl& control, const DmDevice& pool, const std::string& name,
                             uint32_t origin_id) {
   Result<DmDevice> device = DescribeDm(control, name);
   if (!device.ok()) return device;
   if (device->suspended) {
-    return Status::Errno(EBUSY, "cut", name, "it is suspended, not by this cut");
+    return Status::Errno(EBUSY, "takeThinSnapshots", name,
+                         "it is already suspended by another process");
   }
   if (device->targets.size() == 1 && device->targets[0].type == "thin") {
     Result<ThinTable> table = ParseThinTable(device->targets[0].text);
@@ -92,11 +94,11 @@ Result<DmDevice> FindOrigin(const DmControl& control, const DmDevice& pool, cons
       return device;
     }
   }
-  return Status::Errno(ESTALE, "cut", name,
+  return Status::Errno(ESTALE, "takeThinSnapshots", name,
                        "it is not device " + std::to_string(origin_id) + " of pool " + pool.name);
 }
 
-// Begins a suspension for each active origin; a volume may be cut twice.
+// Suspends each active origin once; two members may have the same origin.
 Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDevice& pool,
                                            const std::vector<ThinCutMember>& members) {
   std::map<std::string, uint32_t> origins;
@@ -105,13 +107,13 @@ Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDev
     Result<DmDevice> origin = FindOrigin(control, pool, *member.device_name, member.origin_id);
     if (!origin.ok()) return origin.TakeStatus();
     origins[*member.device_name] = member.origin_id;
-    // So that it does not prolong the time that the others stand still. That it fails will show
-    // when the device is suspended, which does the same once more.
+    // Write-back before the suspension keeps it short. A failure shows when the device is
+    // suspended, which writes back again.
     static_cast<void>(WriteBack(origin->path, makedev(origin->major, origin->minor)));
   }
   std::vector<Suspension> suspensions;
   for (const auto& [name, origin_id] : origins) {
-    // Once more: writing back takes seconds, and to the kernel a second suspension is no error.
+    // Checked again: write-back takes seconds, and the kernel accepts a second suspension.
     Result<DmDevice> origin = FindOrigin(control, pool, name, origin_id);
     if (!origin.ok()) return origin.TakeStatus();
     Result<Suspension> suspension = Suspension::Begin(control, name);
@@ -121,7 +123,7 @@ Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDev
   return suspensions;
 }
 
-// `made` receives the ids of the snapshots there may be, also after a failure.
+// `made` receives the ids of snapshots that may exist, also after a failure.
 Result<ThinPoolStatus> SnapAll(const DmControl& control, const std::string& pool,
                                const std::vector<ThinCutMember>& members,
                                std::vector<uint32_t>* made) {
@@ -129,7 +131,7 @@ Result<ThinPoolStatus> SnapAll(const DmControl& control, const std::string& pool
     const std::string message =
         Message("create_snap", members[i].snapshot_id) + " " + std::to_string(members[i].origin_id);
     Result<ThinPoolStatus> status = SendMessages(control, pool, {message});
-    // An errno tells that it does not exist, or that it is another's (EEXIST).
+    // An errno means that the snapshot was not created, or that the id is in use (EEXIST).
     if (status.ok() || status.status().Is(kThinPoolMode)) made->push_back(members[i].snapshot_id);
     if (!status.ok() || i + 1 == members.size()) return status;
   }
@@ -153,8 +155,8 @@ Status RequireWritable(const DmControl& control, const std::string& pool) {
   if (!status.ok()) return status.TakeStatus();
   if (!status->has_value()) return Status::Errno(ENXIO, "DM_TABLE_STATUS", pool);
   if ((*status)->mode == ThinPoolMode::kReadWrite && !(*status)->needs_check) return Status();
-  // Without data space a file system may not be able to freeze, and I/O may wait for a minute.
-  return Status::Reason(kThinPoolMode, "cut", pool,
+  // Without data space, a file system may be unable to freeze and I/O may block for a minute.
+  return Status::Reason(kThinPoolMode, "takeThinSnapshots", pool,
                         "thin pool " + pool + " is " + NameOf((*status)->mode));
 }
 

@@ -7,7 +7,7 @@ constexpr uint32_t kMagic = 0xEF53;
 constexpr uint32_t kIncompat64Bit = 0x80;
 constexpr uint32_t kMaxLogBlockSize = 6;  // 64 KiB.
 constexpr uint32_t kSmallDescriptor = 32;
-// Bitmaps, and the blocks that mke2fs wants to see left over in the last group.
+// Bitmaps, and the blocks that mke2fs requires to be left in the last group.
 constexpr uint64_t kSpareBlocks = 64;
 
 uint64_t Word(const uint8_t* bytes, size_t offset, size_t size) {

@@ -1,7 +1,7 @@
-// The few words of an ext4 superblock that say how large the file system is.
+// The fields of an ext4 superblock that determine the size of the file system.
 //
-// A pure function of bytes that anybody may have written: every word is range-checked. The kernel
-// has no call that tells the number of blocks of a mounted ext4 (statfs leaves its tables out).
+// A pure function of untrusted bytes: every field is range-checked. The kernel has no call that
+// returns the number of blocks of a mounted ext4 (statfs excludes its tables).
 #ifndef BLOCKDELTA_NATIVE_DEVICE_EXT4_LAYOUT_H_
 #define BLOCKDELTA_NATIVE_DEVICE_EXT4_LAYOUT_H_
 
@@ -11,7 +11,7 @@
 
 namespace blockdelta {
 
-// Where the superblock lies on the device, in bytes.
+// Offset of the superblock on the device, bytes.
 inline constexpr uint64_t kExt4SuperblockOffset = 1024;
 inline constexpr size_t kExt4SuperblockBytes = 1024;
 
@@ -20,15 +20,15 @@ struct Ext4Layout {
   uint32_t block_bytes;
   uint32_t first_block;
   uint32_t blocks_per_group;
-  // What a group may need for its own tables, in blocks.
+  // Upper bound for the tables of a group, in blocks.
   uint64_t group_overhead;
 };
 
-// Nothing if these are not the `kExt4SuperblockBytes` of a superblock.
+// Nothing if the kExt4SuperblockBytes at `bytes` are not a valid superblock.
 std::optional<Ext4Layout> ParseExt4Superblock(const uint8_t* bytes);
 
-// Whether the file system gains from a device of that size. A last group that would hardly hold its
-// own tables is left out by mkfs and by the kernel alike, so a little may stay unused for ever.
+// Whether the file system can grow on a device of that size. mkfs and the kernel omit a last group
+// too small for its own tables, so a small rest of the device may stay unused.
 bool CanGrowTo(const Ext4Layout& layout, uint64_t device_bytes);
 
 }  // namespace blockdelta

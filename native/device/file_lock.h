@@ -1,4 +1,5 @@
-// An exclusive lock between all threads and processes that attach one file, held while this lives.
+// An exclusive flock that serializes attaching, detaching and growing one backing file, across
+// threads and processes.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_FILE_LOCK_H_
 #define BLOCKDELTA_NATIVE_DEVICE_FILE_LOCK_H_
 
@@ -13,17 +14,17 @@ namespace blockdelta {
 
 class FileLock {
  public:
-  // Waits for whoever holds it, which is for as long as attaching or detaching takes; EBUSY if it
-  // takes much longer, because then it is none of us. The lock belongs to an open file of its own:
-  // one that was handed to a loop device would keep it.
+  // Waits for the current holder, which normally attaches or detaches the file; EBUSY after 15 s.
+  // The lock belongs to an open file of its own: a descriptor handed to a loop device would keep
+  // it.
   static Result<FileLock> Acquire(const std::string& path) {
     Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     if (!fd.ok()) return fd.TakeStatus();
-    const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + kPatienceNs;
+    const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + kTimeoutNs;
     while (flock(fd->get(), LOCK_EX | LOCK_NB) == -1) {
       if (errno != EWOULDBLOCK && errno != EINTR) return Status::Errno(errno, "flock", path);
       if (ClockNs(CLOCK_MONOTONIC) >= deadline) {
-        return Status::Errno(EBUSY, "flock", path, "another process has locked it");
+        return Status::Errno(EBUSY, "flock", path, "another process holds a lock on it");
       }
       SleepMs(kPauseMs);
     }
@@ -34,7 +35,7 @@ class FileLock {
   int fd() const { return fd_.get(); }
 
  private:
-  static constexpr uint64_t kPatienceNs = 15'000'000'000;
+  static constexpr uint64_t kTimeoutNs = 15'000'000'000;
   static constexpr unsigned kPauseMs = 5;
 
   explicit FileLock(UniqueFd fd) : fd_(std::move(fd)) {}

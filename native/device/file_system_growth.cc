@@ -13,7 +13,7 @@
 namespace blockdelta {
 namespace {
 
-// linux/ has no header for these.
+// No linux/ header defines these.
 constexpr unsigned long kExt4Resize = _IOW('f', 16, uint64_t);  // EXT4_IOC_RESIZE_FS
 
 struct XfsGeometry {  // xfs_fsop_geom_v1
@@ -35,7 +35,7 @@ constexpr unsigned long kXfsGrow = _IOW('X', 110, XfsGrowth);
 
 static_assert(sizeof(struct btrfs_ioctl_vol_args) == 4096, "ABI of BTRFS_IOC_RESIZE");
 
-// A mount point and the device it is to be grown to.
+// A mount point and the device it must grow to.
 struct Target {
   UniqueFd mount;
   std::string mount_point;
@@ -73,8 +73,7 @@ Result<uint64_t> CapacityOf(const Target& target) {
   return bytes;
 }
 
-// Says which capability is missing, and tells a file system that does not know the call from
-// others.
+// Names the missing capability for EPERM, and turns ENOTTY into EOPNOTSUPP.
 Status Explain(Status status, const char* call, const Target& target, const char* capability) {
   if (status.IsErrno(EPERM)) {
     return Status::Errno(EPERM, call, target.mount_point, std::string("it needs ") + capability);
@@ -86,7 +85,7 @@ Status Explain(Status status, const char* call, const Target& target, const char
 Status GrowExt4(const Target& target) {
   constexpr char kCall[] = "EXT4_IOC_RESIZE_FS";
   std::array<uint8_t, kExt4SuperblockBytes> bytes = {};
-  // The page cache of the device is where the kernel itself keeps the superblock.
+  // The kernel itself keeps the superblock in the device's page cache.
   const ssize_t got = RetryInterrupted([&] {
     return pread(target.device.get(), bytes.data(), bytes.size(), kExt4SuperblockOffset);
   });
@@ -94,7 +93,8 @@ Status GrowExt4(const Target& target) {
   const std::optional<Ext4Layout> layout =
       static_cast<size_t>(got) == bytes.size() ? ParseExt4Superblock(bytes.data()) : std::nullopt;
   if (!layout.has_value()) {
-    return Status::Errno(EUCLEAN, kCall, target.device_path, "its superblock makes no sense");
+    return Status::Errno(EUCLEAN, kCall, target.device_path,
+                         "the device has no valid ext4 superblock");
   }
   if (!CanGrowTo(*layout, target.device_bytes)) return Status();
   const uint64_t blocks = target.device_bytes / layout->block_bytes;
@@ -109,7 +109,8 @@ Status GrowXfs(const Target& target) {
                         target.mount_point);
   if (!status.ok()) return status;
   if (geometry.block_bytes < 512) {
-    return Status::Errno(EUCLEAN, kCall, target.mount_point, "its geometry makes no sense");
+    return Status::Errno(EUCLEAN, kCall, target.mount_point,
+                         "the block size of its geometry is below 512");
   }
   XfsGrowth growth = {target.device_bytes / geometry.block_bytes, geometry.max_inode_percent};
   if (growth.data_blocks <= geometry.data_blocks) return Status();
@@ -122,10 +123,10 @@ Status GrowBtrfs(const Target& target) {
   Result<BtrfsDevice> device = FindBtrfsDevice(target.mount.get(), target.mount_point,
                                                target.device_number, target.device_path);
   if (!device.ok()) return device.TakeStatus();
-  if (device->devices_in_all != 1) {
+  if (device->device_count != 1) {
     return Status::Errno(EOPNOTSUPP, kCall, target.mount_point, "it spans several devices");
   }
-  // The unit of a btrfs is its sector, which is never smaller than this.
+  // btrfs grows in units of its sector size, which is never smaller than this.
   constexpr uint64_t kSectorBytes = 4096;
   if (target.device_bytes < device->total_bytes ||
       target.device_bytes - device->total_bytes < kSectorBytes) {
@@ -137,7 +138,7 @@ Status GrowBtrfs(const Target& target) {
   static_cast<void>(length);
   const int result =
       RetryInterrupted([&] { return ioctl(target.mount.get(), BTRFS_IOC_RESIZE, &arguments); });
-  // Not a failure to the C library: the number of a reason.
+  // A positive result is not an errno but a BTRFS_ERROR_DEV_* code.
   if (result > 0) {
     return Status::Errno(EBUSY, kCall, target.mount_point,
                          "a balance, replacement or another resize is running");

@@ -12,15 +12,15 @@ namespace blockdelta {
 
 struct Growth {
   FileSystemKind kind;
-  // Capacities as statfs tells them.
+  // Capacities as statfs(2) reports them.
   uint64_t before_bytes;
   uint64_t after_bytes;
 };
 
-// ESTALE if `mount_point` is not a mount of that device; EOPNOTSUPP for other file systems than
+// ESTALE if `mount_point` is not a mount of that device; EOPNOTSUPP for file systems other than
 // ext4, xfs and a btrfs of one device; EPERM if a capability is missing (the message names it);
-// EBUSY if the file system is being reshaped already. One that has the size is left alone, whatever
-// the capabilities. Waits while somebody keeps the file system frozen.
+// EBUSY during a balance, a replacement or another resize. A file system that already fills its
+// device is left unchanged and needs no capabilities. Waits while the file system is frozen.
 Result<Growth> GrowFileSystem(const std::string& mount_point, const std::string& device_path);
 
 }  // namespace blockdelta

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <utility>
@@ -14,15 +15,16 @@
 namespace blockdelta {
 namespace {
 
-// Units of st_blocks (stat(2)).
+// Unit of st_blocks (stat(2)).
 constexpr uint64_t kStatBlockBytes = 512;
+constexpr mode_t kNewFileMode = 0600;
 constexpr char kProbeTemplate[] = "/.reflink-probe-XXXXXX";
 constexpr char kProbeBytes[4096] = {1};
 
 Result<int> FlagsOf(int fd, const std::string& path) {
   int flags = 0;
   Status status = Ioctl(fd, FS_IOC_GETFLAGS, &flags, "FS_IOC_GETFLAGS", path);
-  // A file system without flags has none of them set.
+  // A file system without flags has no flag set.
   if (status.IsErrno(ENOTTY) || status.IsErrno(EOPNOTSUPP)) return 0;
   if (!status.ok()) return status;
   return flags;
@@ -43,11 +45,11 @@ Result<UniqueFd> OpenFile(const std::string& path) {
 
 bool IsMissing(const Status& status) { return status.IsErrno(ENOENT) || status.IsErrno(ENOTDIR); }
 
-// Gives a file that size at least, durably, after `prepare` has been given its descriptor. Whether
-// it was smaller.
+// Grows a file durably to at least that size, after a call of `prepare` with its descriptor.
+// Returns whether it was smaller.
 Result<bool> Grow(const std::string& path, uint64_t size_bytes,
                   const std::function<Status(int)>& prepare) {
-  // Attaching compares the size of the file with that of the device it has made.
+  // An attach compares the size of the file with that of its new device.
   Result<FileLock> lock = FileLock::Acquire(path);
   if (!lock.ok()) return lock.TakeStatus();
   Result<UniqueFd> fd = OpenPath(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
@@ -60,7 +62,7 @@ Result<bool> Grow(const std::string& path, uint64_t size_bytes,
   Status status = prepare(fd->get());
   const bool grows = static_cast<uint64_t>(state->st_size) < size_bytes;
   if (status.ok() && grows) status = TruncateFd(fd->get(), size_bytes, path);
-  // Also if there is nothing to grow: an earlier call may have been killed before its fsync.
+  // Even if the file has the size: an earlier call may have been killed before its fsync.
   if (status.ok()) status = SyncFd(fd->get(), path);
   if (!status.ok()) return status;
   return grows;
@@ -70,7 +72,7 @@ Status Changed(const std::string& path, const std::string& what) {
   return Status::Reason(kScanMutable, "cloneFile", path, path + " " + what);
 }
 
-// A file that nobody can have changed since it was taken.
+// Checks that the file is a regular, immutable file that matches its seal.
 Status CheckFrozen(int fd, const struct stat& state, const std::string& path) {
   if (!S_ISREG(state.st_mode)) return Changed(path, "is not a regular file");
   Result<int> flags = FlagsOf(fd, path);
@@ -81,16 +83,23 @@ Status CheckFrozen(int fd, const struct stat& state, const std::string& path) {
   return *unchanged ? Status() : Changed(path, "was changed after it was taken");
 }
 
-// Clearing the immutable flag and setting it again leaves a new change time.
+// Toggling the immutable flag changes the change time.
 Status CheckUntouched(int fd, const struct stat& before, const std::string& path) {
   Result<struct stat> now = StatFd(fd, path);
   if (!now.ok()) return now.TakeStatus();
   const bool is_same = now->st_ctim.tv_sec == before.st_ctim.tv_sec &&
                        now->st_ctim.tv_nsec == before.st_ctim.tv_nsec;
-  return is_same ? Status() : Changed(path, "was changed while it was cloned");
+  return is_same ? Status() : Changed(path, "was changed during the clone");
 }
 
-// A nameless file in the directory.
+Status CheckAbsent(const std::string& path) {
+  Result<struct stat> state = StatPath(path);
+  if (state.ok()) return Status::Errno(EEXIST, "lstat", path);
+  if (state.status().IsErrno(ENOENT)) return Status();
+  return state.TakeStatus();
+}
+
+// An unlinked file in the directory.
 Result<UniqueFd> MakeProbeFile(const std::string& directory) {
   std::string path = directory + kProbeTemplate;
   const int fd = mkostemp(path.data(), O_CLOEXEC);
@@ -100,6 +109,32 @@ Result<UniqueFd> MakeProbeFile(const std::string& directory) {
 }
 
 }  // namespace
+
+Result<NewFile> NewFile::Create(NewFileNames names) {
+  Status status = CheckAbsent(names.final);
+  if (!status.ok()) return status;
+  Result<bool> removed = RemoveFile(names.temporary);
+  if (!removed.ok()) return removed.TakeStatus();
+  Result<UniqueFd> fd =
+      OpenPath(names.temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, kNewFileMode);
+  if (!fd.ok()) return fd.TakeStatus();
+  return NewFile(std::move(names), std::move(*fd));
+}
+
+NewFile::~NewFile() {
+  // fd_ is invalid in a file that was moved from.
+  if (!published_ && fd_.valid()) unlink(names_.temporary.c_str());
+}
+
+Status NewFile::Publish() {
+  Status status = SyncFd(fd(), temporary());
+  if (!status.ok()) return status;
+  const int renamed =
+      renameat2(AT_FDCWD, temporary().c_str(), AT_FDCWD, final().c_str(), RENAME_NOREPLACE);
+  if (renamed == -1) return Status::Errno(errno, "renameat2", final());
+  published_ = true;
+  return Status();
+}
 
 Status CreateSparseFile(NewFileNames names, uint64_t size_bytes) {
   Result<NewFile> file = NewFile::Create(std::move(names));
@@ -127,7 +162,8 @@ Status CloneFile(const std::string& source_path, NewFileNames names, uint64_t si
   if (!status.ok()) return status;
   const auto source_bytes = static_cast<uint64_t>(state->st_size);
   if (source_bytes > size_bytes) {
-    return Status::Errno(EINVAL, "cloneFile", source_path, "the clone would be smaller");
+    return Status::Errno(EINVAL, "cloneFile", source_path,
+                         "the requested size is smaller than the source");
   }
   Result<NewFile> file = NewFile::Create(std::move(names));
   if (!file.ok()) return file.TakeStatus();
@@ -146,12 +182,13 @@ Result<bool> GrowFile(const std::string& path, uint64_t size_bytes) {
 Status AllocateFile(const std::string& path, uint64_t size_bytes) {
   const auto size = static_cast<off_t>(size_bytes);
   if (size <= 0) return Status::Errno(size == 0 ? EINVAL : EFBIG, "fallocate", path);
-  // The size is changed last: of a call that fails half way, the blocks behind it are no content.
+  // The size changes last, so that blocks allocated by a failed call are beyond the end of the
+  // file.
   const auto allocate = [&](int fd) {
     const int done = RetryInterrupted([&] { return fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, size); });
     if (done != -1) return Status();
     Status status = Status::Errno(errno, "fallocate", path);
-    // What a call that met the end of the space has taken behind the end is given back.
+    // Releases the blocks that a failed call allocated beyond the end of the file.
     Result<struct stat> state = StatFd(fd, path);
     if (state.ok()) {
       static_cast<void>(TruncateFd(fd, static_cast<uint64_t>(state->st_size), path));
@@ -194,7 +231,7 @@ Status SetImmutable(const std::string& path, bool immutable) {
 
 Result<bool> RemoveFile(const std::string& path) {
   Result<UniqueFd> fd = OpenFile(path);
-  // Durable also if an earlier call was killed between unlink and fsync.
+  // An earlier call may have been killed between unlink and fsync.
   if (fd.status().IsErrno(ENOENT)) {
     Status status = SyncDirectoryOf(path);
     if (!status.ok() && !IsMissing(status)) return status;

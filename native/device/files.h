@@ -1,7 +1,7 @@
-// Volume and snapshot files: made under a temporary name, made durable, then given their name.
+// Volume and snapshot files: created under a temporary name, made durable, then renamed.
 //
-// Whoever is killed on the way leaves at most a file under the temporary name, and the next call
-// with that name removes it. Knows no loop devices and no extents.
+// A killed call leaves at most a file with the temporary name, which the next call with that name
+// removes. Knows no loop devices and no extents.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_FILES_H_
 #define BLOCKDELTA_NATIVE_DEVICE_FILES_H_
 
@@ -13,17 +13,17 @@
 
 namespace blockdelta {
 
-// Where a new file is made and what it will be called; both in one directory.
+// The temporary and the final path of a new file, in one directory.
 struct NewFileNames {
   std::string temporary;
   std::string final;
 };
 
-// A file under its temporary name, open for reading and writing, mode 0600. Removed again unless it
-// is given its final name.
+// A file with its temporary name, open for reading and writing, mode 0600. Removed on destruction
+// unless published.
 class NewFile {
  public:
-  // EEXIST if there is a file of the final name. A left-over of the temporary name is removed.
+  // EEXIST if the final name exists. Removes a left-over file with the temporary name.
   static Result<NewFile> Create(NewFileNames names);
   NewFile(NewFile&&) = default;
   NewFile& operator=(NewFile&&) = delete;
@@ -34,7 +34,7 @@ class NewFile {
   const std::string& final() const { return names_.final; }
   bool published() const { return published_; }
 
-  // fsync and rename; the directory is the caller's to sync. Never replaces a file: EEXIST.
+  // fsync and rename; the caller syncs the directory. EEXIST: never replaces a file.
   Status Publish();
 
  private:
@@ -52,32 +52,32 @@ struct FileState {
   uint64_t allocated_bytes;
   bool immutable;
   bool regular;
-  // False: it has a seal (base/seal.h) and is not what that says.
+  // False: the file has a seal (base/seal.h) and does not match it.
   bool matches_seal;
 };
 
 Status CreateSparseFile(NewFileNames names, uint64_t size_bytes);
-// A writable clone of a frozen file, grown with zeros to `size_bytes`. EINVAL if the source is
-// larger; SCAN_MUTABLE if it is no immutable regular file, its seal is broken, or it was changed
-// meanwhile.
+// A writable clone of a snapshot file, extended with zeros to `size_bytes`. EINVAL if the source is
+// larger; SCAN_MUTABLE if it is not an immutable regular file, does not match its seal, or changes
+// during the call.
 Status CloneFile(const std::string& source_path, NewFileNames names, uint64_t size_bytes);
-// Grows a file, never shrinks it, and makes its size durable. False: it had that size or more.
-// EINVAL if it is no regular file.
+// Grows a file durably; never shrinks it. False: it already had that size or more. EINVAL if it is
+// not a regular file.
 Result<bool> GrowFile(const std::string& path, uint64_t size_bytes);
-// Gives a regular file all of its blocks up to `size_bytes`, and that size if it is smaller;
-// durable. ENOSPC: its size is what it was. EINVAL if it is no regular file.
+// Allocates all blocks of a regular file up to `size_bytes`, and grows it to that size if it is
+// smaller; durable. ENOSPC leaves its size unchanged. EINVAL if it is not a regular file.
 Status AllocateFile(const std::string& path, uint64_t size_bytes);
-// FICLONE of the whole source into the empty file `fd`, which gets the source's NOCOW flag first:
+// FICLONE of the whole source into the empty file `fd`, after copying the source's NOCOW flag:
 // btrfs refuses to clone between files that differ in it.
 Status CloneInto(int source_fd, int fd, const std::string& path);
-// Whether FICLONE works in a directory, found out with a real file that is removed again.
+// Whether FICLONE works in a directory, tested with temporary files.
 Result<bool> ProbeReflink(const std::string& directory);
 
 Status SetImmutable(const std::string& path, bool immutable);
 Status SetImmutableFd(int fd, bool immutable, const std::string& path);
-// Clears the immutable flag, unlinks, syncs the directory. False: there was no such file.
+// Clears the immutable flag, unlinks, syncs the directory. False: no such file.
 Result<bool> RemoveFile(const std::string& path);
-// Nothing if there is no such file.
+// Nothing: no such file.
 Result<std::optional<FileState>> StateOfFile(const std::string& path);
 
 }  // namespace blockdelta

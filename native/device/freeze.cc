@@ -14,7 +14,7 @@ Result<Freeze> Freeze::Begin(Guardian* guardian, UniqueFd mount_fd, std::string 
 }
 
 Freeze::~Freeze() {
-  // fd_ is invalid after Thaw() and in one that was moved from.
+  // fd_ is invalid after Thaw() and in a moved-from object.
   if (fd_.valid()) static_cast<void>(Thaw());
 }
 
@@ -25,7 +25,7 @@ Status Freeze::Thaw() {
     frozen_ns_ = *frozen_ns;
     return Status();
   }
-  // Somebody has thawed it before us: it is not what was asked for, but it does not stand still.
+  // The file system is not frozen, but it was not frozen throughout either.
   if (frozen_ns.status().IsErrno(EINVAL)) {
     return Status::Errno(EINVAL, "FITHAW", path_, "another process thawed it meanwhile");
   }

@@ -1,4 +1,4 @@
-// A file system that stands still (FIFREEZE) for as long as this lives, in the hands of a guardian.
+// A file system that is frozen (FIFREEZE) by a guardian for the lifetime of this object.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_FREEZE_H_
 #define BLOCKDELTA_NATIVE_DEVICE_FREEZE_H_
 
@@ -12,16 +12,16 @@ namespace blockdelta {
 
 class Freeze {
  public:
-  // `mount_fd` is open on the mount point; `guardian` outlives this. EBUSY if it is frozen already:
-  // then somebody else will thaw it, at a time of theirs.
+  // `mount_fd` is open on the mount point; `guardian` outlives this. EBUSY if the file system is
+  // already frozen: another process will thaw it at an unknown time.
   static Result<Freeze> Begin(Guardian* guardian, UniqueFd mount_fd, std::string path);
   Freeze(Freeze&&) = default;
   Freeze& operator=(Freeze&&) = delete;
-  // Thaws if that was not done.
+  // Thaws unless Thaw() was called.
   ~Freeze();
 
   Status Thaw();
-  // How long it stood frozen; known after Thaw().
+  // How long it was frozen; valid after Thaw().
   uint64_t frozen_ns() const { return frozen_ns_; }
 
  private:
@@ -35,7 +35,7 @@ class Freeze {
   uint64_t frozen_ns_ = 0;
 };
 
-// FITHAW of a mount point, which no death of this process interrupts. False: it was not frozen.
+// FITHAW of a mount point, completed even if this process is killed. False: it was not frozen.
 Result<bool> ThawPath(const std::string& path);
 
 }  // namespace blockdelta

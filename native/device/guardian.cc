@@ -19,8 +19,8 @@ using guardian::Reply;
 using guardian::Request;
 
 constexpr char kProgram[] = "blockdelta-guardian";
-// A guardian that ends is noticed at once; these are for one that somebody has stopped. Freezing
-// writes back what the file system holds, which takes as long as the disk likes.
+// Timeouts for a guardian that was stopped; its end is noticed at once. A freeze writes back dirty
+// data, which takes as long as the disk needs.
 constexpr int kFreezeMs = 600'000;
 constexpr int kAnswerMs = 60'000;
 
@@ -28,13 +28,12 @@ Result<std::string> ProgramPath() {
   Dl_info info = {};
   if (dladdr(reinterpret_cast<const void*>(&ProgramPath), &info) == 0 ||
       info.dli_fname == nullptr) {
-    return Status::Errno(ENOENT, "dladdr", kProgram,
-                         "where this code was loaded from is not known");
+    return Status::Errno(ENOENT, "dladdr", kProgram, "the path of this shared object is unknown");
   }
   return DirectoryOf(info.dli_fname) + "/" + kProgram;
 }
 
-// What posix_spawn is told, released with this.
+// Arguments of posix_spawn(3), released on destruction.
 class SpawnPlan {
  public:
   SpawnPlan() {
@@ -89,7 +88,7 @@ bool Send(int socket, const Request& request, int fd) {
          sizeof(request);
 }
 
-// Whether something comes, or the other end goes, in time.
+// Waits for a message or the end of the peer. False: timeout.
 bool WaitFor(int socket, int timeout_ms) {
   const uint64_t end = ClockNs(CLOCK_MONOTONIC) / 1'000'000 + static_cast<uint64_t>(timeout_ms);
   for (;;) {
@@ -111,7 +110,7 @@ Result<Guardian> Guardian::Start() {
     return Status::Errno(errno, "socketpair", *program);
   }
   UniqueFd own(ends[0]);
-  // A descriptor that dup2 would leave as it is keeps its close-on-exec flag, and is lost.
+  // dup2 of a descriptor onto itself would keep its close-on-exec flag, and exec would close it.
   UniqueFd other(fcntl(ends[1], F_DUPFD_CLOEXEC, guardian::kSocket + 1));
   close(ends[1]);
   if (!other.valid()) return Status::Errno(errno, "fcntl", *program);
@@ -119,7 +118,7 @@ Result<Guardian> Guardian::Start() {
   const int error = SpawnPlan().Run(*program, other.get(), &pid);
   if (error != 0) {
     return Status::Errno(error, "posix_spawn", *program,
-                         "without it no file system is frozen; is the package built completely?");
+                         "it is needed to freeze file systems; is the package built completely?");
   }
   return Guardian(pid, std::move(own));
 }
@@ -130,7 +129,7 @@ Guardian::Guardian(Guardian&& other) noexcept
 Guardian::~Guardian() {
   if (pid_ == 0) return;
   shutdown(socket_.get(), SHUT_WR);
-  // It closes its end when it has thawed everything.
+  // The guardian closes its end after it has thawed everything.
   if (WaitFor(socket_.get(), kAnswerMs)) {
     Reap();
   } else {
@@ -149,9 +148,9 @@ Result<Guardian::Held> Guardian::Adopt(int mount_fd, const std::string& path) {
 Result<Guardian::Held> Guardian::Hold(Order order, int mount_fd, const std::string& path) {
   Reply reply = {};
   if (!Ask({order, 0}, mount_fd, kFreezeMs, &reply)) {
-    // It may have frozen it.
+    // The guardian may have frozen it.
     static_cast<void>(Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path));
-    return Status::Errno(ESTALE, "FIFREEZE", path, "the process that freezes it has ended");
+    return Status::Errno(ESTALE, "FIFREEZE", path, "the guardian process was lost");
   }
   if (reply.error != 0) return Status::Errno(reply.error, "FIFREEZE", path);
   return Held{reply.slot, reply.at_ns};

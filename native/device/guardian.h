@@ -1,8 +1,7 @@
-// A guardian process, which freezes and thaws file systems for this one and outlives it.
+// The client of a guardian process, which freezes and thaws file systems and outlives this process.
 //
-// Whatever happens to this process, what the guardian holds is thawed at once, by a thaw that
-// nothing interrupts. Whatever happens to the guardian, this process thaws. See
-// native/guardian/main.cc.
+// If this process dies, the guardian thaws what it holds at once, by a thaw that nothing
+// interrupts. If the guardian dies, this process thaws. See native/guardian/main.cc.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_GUARDIAN_H_
 #define BLOCKDELTA_NATIVE_DEVICE_GUARDIAN_H_
 
@@ -18,27 +17,27 @@ namespace blockdelta {
 
 class Guardian {
  public:
-  // What a guardian holds.
+  // A file system that the guardian holds.
   struct Held {
     uint32_t slot;
     uint64_t begun_ns;  // CLOCK_MONOTONIC.
   };
 
-  // In a session of its own, all signals blocked. The program blockdelta-guardian lies beside the
-  // addon (or program) that this code is in.
+  // Starts blockdelta-guardian, which is installed beside the shared object (or program) that
+  // contains this code, in its own session with all signals blocked.
   static Result<Guardian> Start();
   Guardian(Guardian&& other) noexcept;
   Guardian& operator=(Guardian&&) = delete;
-  // Ends the guardian and waits for it. It thaws what it still holds.
+  // Ends the guardian and waits until it has thawed what it still holds.
   ~Guardian();
 
-  // FIFREEZE of an open mount point; `path` describes it in failures. ESTALE: the guardian was
-  // lost; it is thawed then.
+  // FIFREEZE of an open mount point; `path` identifies it in failures. ESTALE: the guardian was
+  // lost, and the file system is thawed.
   Result<Held> Freeze(int mount_fd, const std::string& path);
-  // As if Freeze() had frozen it, whether or not it is frozen.
+  // Holds the mount point without freezing it, whether or not it is frozen.
   Result<Held> Adopt(int mount_fd, const std::string& path);
-  // FITHAW. `mount_fd` is what was given before: this process thaws it if the guardian is lost.
-  // How long it stood frozen, ns. EINVAL: it was not frozen any more.
+  // FITHAW. `mount_fd` is the descriptor passed to Freeze() or Adopt(): this process thaws it if
+  // the guardian is lost. Returns how long it was frozen, ns. EINVAL: it was not frozen.
   Result<uint64_t> Thaw(const Held& held, int mount_fd, const std::string& path);
 
   // For tests.
@@ -48,13 +47,13 @@ class Guardian {
   Guardian(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
 
   Result<Held> Hold(guardian::Order order, int mount_fd, const std::string& path);
-  // False: there is no answer to be had, and the guardian has ended.
+  // False: no answer; the guardian has been ended.
   bool Ask(const guardian::Request& request, int fd, int timeout_ms, guardian::Reply* reply);
-  // Kills it, and waits until it does nothing any more.
+  // Kills the guardian and waits for its end.
   void Lose();
   void Reap();
 
-  pid_t pid_;  // 0: it has ended.
+  pid_t pid_;  // 0: the guardian has ended.
   UniqueFd socket_;
 };
 

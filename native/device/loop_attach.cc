@@ -17,7 +17,7 @@ static_assert(sizeof(struct loop_config) == 304, "ABI of LOOP_CONFIGURE");
 
 constexpr char kLoopControl[] = "/dev/loop-control";
 constexpr uint32_t kSectorBytes = 512;
-// Every failed try means that another process has taken the number meanwhile.
+// Each failed try means that another process took the number first.
 constexpr int kMaxTries = 100;
 
 Result<struct stat> StatRegular(int fd, const std::string& path) {
@@ -28,8 +28,8 @@ Result<struct stat> StatRegular(int fd, const std::string& path) {
   return state;
 }
 
-// The device the file is attached to already. If it was only waiting for its last close (a detach
-// that was killed leaves that behind), it stays from now on.
+// The device the file is already attached to. A device marked for detaching at its last close (by a
+// detach that was killed) is unmarked.
 Result<std::optional<LoopDevice>> FindToKeep(const FileIdentity& backing, const std::string& path) {
   Result<std::optional<LoopDevice>> found = FindLoop(backing, path);
   if (!found.ok() || !found->has_value()) return found;
@@ -51,7 +51,7 @@ struct Mode {
   bool direct_io;
 };
 
-// An earlier attach may have left direct I/O on where it must be off.
+// Reuses an attached device. An earlier attach may have left direct I/O on where it is unsafe.
 Result<AttachedLoop> Reused(LoopDevice device, const std::string& backing_path, bool read_only,
                             int backing_fd) {
   if (device.attached_read_only == read_only) {
@@ -66,8 +66,8 @@ Result<AttachedLoop> Reused(LoopDevice device, const std::string& backing_path, 
     return AttachedLoop{std::move(device), false};
   }
   return Status::Errno(EEXIST, "LOOP_CONFIGURE", backing_path,
-                       "attached to " + device.path +
-                           (device.attached_read_only ? " read-only" : " for reading and writing"));
+                       "it is already attached to " + device.path +
+                           (device.attached_read_only ? " read-only" : " read-write"));
 }
 
 Status Configure(int loop_fd, int backing_fd, Mode mode, const std::string& label,
@@ -81,12 +81,13 @@ Status Configure(int loop_fd, int backing_fd, Mode mode, const std::string& labe
   std::memcpy(config.info.lo_file_name, label.data(), length);
   Status status = Ioctl(loop_fd, LOOP_CONFIGURE, &config, "LOOP_CONFIGURE", loop_path);
   if (!mode.direct_io || !status.IsErrno(EINVAL)) return status;
-  // Older kernels refuse direct I/O where the file system has none (tmpfs).
+  // Older kernels reject the flag where the file system has no direct I/O (tmpfs).
   config.info.lo_flags &= ~static_cast<uint32_t>(LO_FLAGS_DIRECT_IO);
   return Ioctl(loop_fd, LOOP_CONFIGURE, &config, "LOOP_CONFIGURE", loop_path);
 }
 
-// Takes a free device; the number is only a suggestion until LOOP_CONFIGURE has taken it.
+// Takes a free device. The number from LOOP_CTL_GET_FREE is only a suggestion until LOOP_CONFIGURE
+// succeeds.
 Result<UniqueFd> TakeFreeLoop(int control_fd, int backing_fd, Mode mode, const std::string& label) {
   Status status = Status::Errno(EBUSY, "LOOP_CTL_GET_FREE", kLoopControl);
   for (int tries = 0; tries < kMaxTries; tries++) {
@@ -105,9 +106,9 @@ Result<UniqueFd> TakeFreeLoop(int control_fd, int backing_fd, Mode mode, const s
   return status;
 }
 
-// What the kernel made of a device just attached; EIO if that is not what was asked for.
+// Checks a newly attached device; EIO if its size or mode is not the requested one.
 Result<LoopDevice> Verify(int fd, const struct stat& backing, bool read_only) {
-  // A number keeps BLKROSET from whoever had it before.
+  // A number keeps BLKROSET from its previous use.
   const int writable = 0;
   Status status = Ioctl(fd, BLKROSET, &writable, "BLKROSET", "loop device");
   if (!status.ok()) return status;
@@ -117,7 +118,7 @@ Result<LoopDevice> Verify(int fd, const struct stat& backing, bool read_only) {
   if (device->read_only != read_only ||
       device->size_bytes != size_bytes - size_bytes % kSectorBytes) {
     return Status::Errno(EIO, "LOOP_CONFIGURE", device->path,
-                         "the device does not have the size or mode asked for");
+                         "the device does not have the requested size or mode");
   }
   return device;
 }
@@ -132,7 +133,7 @@ Result<AttachedLoop> AttachNew(int backing_fd, const struct stat& backing, bool 
   if (!fd.ok()) return fd.TakeStatus();
   Result<LoopDevice> device = Verify(fd->get(), backing, read_only);
   if (device.ok()) return AttachedLoop{std::move(*device), true};
-  // Nobody can use it; if it cannot be given back either, the next call finds it.
+  // If this fails too, the next attach finds the device.
   static_cast<void>(Ioctl(fd->get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", "loop device"));
   return device.TakeStatus();
 }

@@ -10,20 +10,19 @@ namespace blockdelta {
 
 struct AttachedLoop {
   LoopDevice device;
-  bool created;  // False: the file was attached already.
+  bool created;  // False: the file was already attached.
 };
 
-// I/O to the file is direct where that is safe (direct_io.h) and the kernel does it; a device that
-// was attached already loses direct I/O that is not safe. `label` is cut to 63 bytes. EEXIST if the
-// file is attached with the other `read_only`. Safe against other calls of this function, in any
-// process, for the same file: one file on two loop devices has two page caches, and one of them
-// goes stale.
+// Attaches a file, or finds the device it is already attached to. Uses direct I/O where that is
+// safe (direct_io.h) and supported, and turns unsafe direct I/O off on a device found attached.
+// `label` is truncated to 63 bytes. EEXIST if the file is attached with the other `read_only`.
+// Concurrent calls for one file, in any process, attach it once: two loop devices on one file would
+// have two page caches, one of them stale.
 Result<AttachedLoop> AttachLoop(const std::string& backing_path, bool read_only,
                                 const std::string& label);
 
-// Detaches whatever the file is attached to and waits until the devices have let go. False: nothing
-// was attached, or there is no such file. EBUSY if somebody has a device mounted or open; it stays
-// attached then.
+// Detaches every device of the file and waits until they are detached. False: nothing was attached,
+// or no such file. EBUSY if a device is mounted or open elsewhere; it stays attached.
 Result<bool> DetachLoop(const std::string& backing_path);
 
 }  // namespace blockdelta

@@ -17,7 +17,7 @@ std::string QueuePath(uint32_t number, const char* name) {
   return "/sys/block/loop" + std::to_string(number) + "/queue/" + name;
 }
 
-// Whether an attribute of sysfs is there and is 0.
+// Whether a sysfs attribute exists and is 0.
 bool IsZero(const std::string& path) {
   Result<UniqueFd> fd = OpenPath(path, O_RDONLY);
   if (!fd.ok()) return false;
@@ -26,7 +26,7 @@ bool IsZero(const std::string& path) {
   return length == 2 && text[0] == '0' && text[1] == '\n';
 }
 
-// `fd` keeps the device with its file: who detaches it now has to wait for the close.
+// `fd` keeps the device attached to its file: a concurrent detach waits for the close.
 Result<LoopDevice> Resize(int fd, const std::string& path, uint64_t file_bytes) {
   Status status = Ioctl(fd, LOOP_SET_CAPACITY, 0ul, "LOOP_SET_CAPACITY", path);
   if (!status.ok()) return status;
@@ -34,7 +34,7 @@ Result<LoopDevice> Resize(int fd, const std::string& path, uint64_t file_bytes) 
   if (!device.ok()) return device;
   if (device->size_bytes != file_bytes - file_bytes % kSectorBytes) {
     return Status::Errno(EIO, "LOOP_SET_CAPACITY", path,
-                         "the device did not take the size of its file");
+                         "the device does not have the size of its file");
   }
   return device;
 }
@@ -56,7 +56,7 @@ Result<std::optional<LoopDevice>> ResizeLoop(const std::string& backing_path) {
   Result<UniqueFd> fd = OpenLoop((*found)->number, O_RDONLY);
   if (fd.status().IsErrno(ENXIO)) return std::optional<LoopDevice>();
   if (!fd.ok()) return fd.TakeStatus();
-  // Somebody who does not know our lock has detached it meanwhile; the number may be another's.
+  // A process that ignores the lock may have detached the device, and its number may be reused.
   Result<struct loop_info64> info = LoopStatus(fd->get(), path);
   if (info.status().IsErrno(ENXIO)) return std::optional<LoopDevice>();
   if (!info.ok()) return info.TakeStatus();
@@ -73,7 +73,8 @@ Status SetDirectIo(int fd, bool direct_io, const std::string& device_path) {
   Result<struct loop_info64> info = LoopStatus(fd, device_path);
   if (!info.ok()) return info.TakeStatus();
   if (((info->lo_flags & LO_FLAGS_DIRECT_IO) != 0) != direct_io) {
-    return Status::Errno(EIO, "LOOP_SET_DIRECT_IO", device_path, "the device did not take it");
+    return Status::Errno(EIO, "LOOP_SET_DIRECT_IO", device_path,
+                         "the device does not have the requested mode");
   }
   return Status();
 }
@@ -92,7 +93,8 @@ Status SetLoopDirectIo(const std::string& device_path, bool direct_io) {
   if (*safe) return SetDirectIo(fd->get(), true, device_path);
   return Status::Errno(
       EOPNOTSUPP, "LOOP_SET_DIRECT_IO", device_path,
-      "its sectors are smaller than the blocks of its file, and those than a page");
+      "direct writes are unsafe: its sectors are smaller than the file system's blocks, and "
+      "those are smaller than a page");
 }
 
 Status RefuseLoopDiscards(uint32_t number) {
@@ -109,7 +111,7 @@ bool RenewLoop(uint32_t number) {
                        !IsZero(QueuePath(number, "discard_max_hw_bytes"));
   if (!refuses || IsAttached(number)) return false;
   Result<UniqueFd> control = OpenPath(kLoopControl, O_RDWR);
-  // Somebody else may have it by now: EBUSY.
+  // EBUSY: another process has attached it meanwhile.
   return control.ok() &&
          ioctl(control->get(), LOOP_CTL_REMOVE, static_cast<unsigned long>(number)) != -1;
 }

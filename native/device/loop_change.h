@@ -1,4 +1,4 @@
-// Changes attached loop devices: their size after their file has grown, and how they do I/O.
+// Changes attached loop devices: their size, their I/O mode, discards.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_LOOP_CHANGE_H_
 #define BLOCKDELTA_NATIVE_DEVICE_LOOP_CHANGE_H_
 
@@ -9,22 +9,22 @@
 
 namespace blockdelta {
 
-// Gives the file's device the file's size. Nothing: it is not attached, or there is no such file.
-// EIO if the device did not take the size.
+// Resizes the file's device to the size of the file. Nothing: not attached, or no such file. EIO if
+// the device does not have that size afterwards.
 Result<std::optional<LoopDevice>> ResizeLoop(const std::string& backing_path);
 
-// Direct I/O to the backing file, or through the page cache, of an open device; read back. EINVAL
+// Sets the I/O mode of an open device, direct or through the page cache, and reads it back. EINVAL
 // if the file system has no direct I/O, or none for sectors of this size.
 Status SetDirectIo(int fd, bool direct_io, const std::string& device_path);
-// The same by path. ENXIO if nothing is attached; EOPNOTSUPP if the device may not write directly
+// The same by path. ENXIO if nothing is attached; EOPNOTSUPP if direct writes are unsafe
 // (direct_io.h).
 Status SetLoopDirectIo(const std::string& device_path, bool direct_io);
 
-// Has the device refuse discards: fstrim and blkdiscard fail on it and punch no holes into its
-// file. It cannot be made to take them again: its number keeps that (Linux 6.18), until RenewLoop.
+// Disables discards: fstrim and blkdiscard fail on the device and punch no holes into its file.
+// Irreversible for this number (Linux 6.18) until RenewLoop.
 Status RefuseLoopDiscards(uint32_t number);
-// Removes a number that nobody is attached to, if it refuses discards: it begins anew. False: not
-// done.
+// Removes an unattached device that refuses discards, so that its number starts anew. False:
+// nothing was removed.
 bool RenewLoop(uint32_t number);
 
 }  // namespace blockdelta

@@ -1,8 +1,8 @@
-// Detaching: the half of loop_attach.h that has to wait for others.
+// Detaching; see loop_attach.h.
 //
-// LOOP_CLR_FD succeeds although somebody else has the device open; the device is then only marked
-// to go at the last close. So success is what is seen afterwards, and a mark that does not take
-// effect in time is taken back.
+// LOOP_CLR_FD succeeds even if another process has the device open: the device is then only marked
+// to be detached at its last close. The result is therefore read back, and a mark that does not
+// take effect in time is removed.
 #include <linux/fs.h>
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 namespace blockdelta {
 namespace {
 
-// For programs that read the device for a moment. Whoever has to wait longer calls again, so that
-// no thread is blocked meanwhile.
-constexpr uint64_t kPatienceNs = 200'000'000;
+// For programs that have the device open briefly. A caller that must wait longer calls again, so
+// that no worker thread is blocked meanwhile.
+constexpr uint64_t kTimeoutNs = 200'000'000;
 constexpr unsigned kMaxPauseMs = 50;
-// One file on more devices than this is not our doing, and somebody keeps attaching it.
+// Limit of devices for one file; beyond it, another process keeps attaching the file.
 constexpr int kMaxDevices = 64;
 
 Status Busy(const std::string& path, const char* why) {
@@ -31,14 +31,14 @@ bool Holds(int fd, const std::string& path, const FileIdentity& backing) {
   return info.ok() && BackingOf(*info) == backing;
 }
 
-// Marks the device for detaching while nobody else can claim it, and takes BLKROSET off it, which
-// its number would keep. False: it is not attached to this file (any more).
+// Marks the device for detaching while no other process can claim it, and clears BLKROSET, which
+// its number would keep. False: the device is not attached to this file.
 Result<bool> Clear(const LoopDevice& device, const FileIdentity& backing) {
-  // Mounts and device-mapper hold their devices exclusively, so this fails if there is one, and
-  // keeps new ones away until the device is cleared.
+  // Mounts and device-mapper hold their devices exclusively: the open fails if there is one, and
+  // blocks new ones until the device is cleared.
   Result<UniqueFd> fd = OpenLoop(device.number, O_RDONLY | O_EXCL);
   if (fd.status().IsErrno(EBUSY)) return Busy(device.path, "mounted or held exclusively");
-  // Being cleared at this moment, by the last close of somebody who only looked at it.
+  // Being detached by the last close of another process.
   if (fd.status().IsErrno(ENXIO)) return false;
   if (!fd.ok()) return fd.TakeStatus();
   if (!Holds(fd->get(), device.path, backing)) return false;
@@ -51,17 +51,17 @@ Result<bool> Clear(const LoopDevice& device, const FileIdentity& backing) {
   return true;
 }
 
-// Whether the device still belongs to the file. Opening it would itself delay the detaching, so the
-// device is opened only if sysfs says that it is attached to something.
+// Whether the device still belongs to the file. An open would itself delay the detach, so the
+// device is opened only if sysfs shows a backing file.
 bool StillAttached(const LoopDevice& device, const FileIdentity& backing) {
   if (!IsAttached(device.number)) return false;
   Result<UniqueFd> fd = OpenLoop(device.number, O_RDONLY);
   return fd.ok() && Holds(fd->get(), device.path, backing);
 }
 
-// Waits for the last close of the device by others. False: it did not come in time.
+// Waits for the last close by other processes. False: timeout.
 bool WaitUntilGone(const LoopDevice& device, const FileIdentity& backing) {
-  const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + kPatienceNs;
+  const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + kTimeoutNs;
   for (unsigned pause = 1;; pause = std::min(pause * 2, kMaxPauseMs)) {
     if (!StillAttached(device, backing)) return true;
     if (ClockNs(CLOCK_MONOTONIC) >= deadline) return false;
@@ -76,7 +76,7 @@ Result<bool> DetachOne(const LoopDevice& device, const FileIdentity& backing) {
     RenewLoop(device.number);
     return true;
   }
-  // The mark is taken back: a device must not vanish while it is thought to be attached.
+  // Remove the mark: the device must not vanish later while it counts as attached.
   Result<bool> kept = KeepLoop(device.number, backing);
   if (!kept.ok()) return kept;
   if (*kept) return Busy(device.path, "another process has the device open");
@@ -102,7 +102,7 @@ Result<bool> DetachLoop(const std::string& backing_path) {
     if (!*gone) SleepMs(1);
     detached = detached || *gone;
   }
-  return Busy(backing_path, "it is attached again and again");
+  return Busy(backing_path, "another process keeps attaching it");
 }
 
 }  // namespace blockdelta

@@ -17,7 +17,7 @@ namespace {
 
 static_assert(sizeof(struct loop_info64) == 232, "ABI of LOOP_GET_STATUS64");
 
-// Where the entries of /sys/block for loop devices lead to.
+// Target of the /sys/block entries of loop devices.
 constexpr char kSysLoops[] = "/sys/devices/virtual/block";
 constexpr char kLoopPrefix[] = "loop";
 constexpr mode_t kNodeMode = S_IFBLK | 0660;
@@ -37,13 +37,13 @@ std::optional<uint32_t> LoopNumber(const char* name) {
   return static_cast<uint32_t>(number);
 }
 
-// What a device that another process attaches or detaches right now may answer.
+// Failures of a device that another process is attaching or detaching.
 bool IsInTransit(const Status& status) {
   return status.IsErrno(ENXIO) || status.IsErrno(ENOENT) || status.IsErrno(ENODEV) ||
          status.IsErrno(EBUSY);
 }
 
-// Nothing if another file is looked for.
+// Nothing if the device has another file than `wanted`.
 Result<std::optional<LoopDevice>> DescribeNumber(uint32_t number, const FileIdentity* wanted) {
   Result<UniqueFd> fd = OpenLoop(number, O_RDONLY);
   if (!fd.ok()) return fd.TakeStatus();
@@ -58,9 +58,8 @@ Result<std::optional<LoopDevice>> DescribeNumber(uint32_t number, const FileIden
   return std::optional<LoopDevice>(std::move(*device));
 }
 
-// Nothing if the device is not attached (any more), or to another file than is looked for. A device
-// in transit is asked again until it is one or the other: leaving it out would get its file
-// attached twice.
+// Nothing if the device is not attached, or not to `wanted`. A device in transition is retried
+// until it is either: skipping it would attach its file twice.
 Result<std::optional<LoopDevice>> DescribeIfAttached(uint32_t number,
                                                      const FileIdentity* wanted = nullptr) {
   Status status;
@@ -72,27 +71,27 @@ Result<std::optional<LoopDevice>> DescribeIfAttached(uint32_t number,
     if (!IsAttached(number)) return std::optional<LoopDevice>();
     SleepMs(1);
   }
-  // Cleared and refusing to be opened, but kept by the one who cleared it: it can only go.
+  // Cleared but kept open by the process that cleared it: it can only be detached.
   if (status.IsErrno(ENXIO)) return std::optional<LoopDevice>();
   return status;
 }
 
-// What a device answers whose backing file lies on a dead file system.
+// Failures of a device whose backing file is on a dead file system.
 bool IsOutOfReach(const Status& status) { return status.IsErrno(EIO) || status.IsErrno(ESTALE); }
 
-// The path that sysfs names for the device's file, renames followed; nothing if the device is not
-// attached, empty if it is in transit. Does not open the device, and so is in nobody's way.
+// The path that sysfs reports for the backing file, renames followed; nothing if the device is not
+// attached, empty if it is in transition. Does not open the device, so it disturbs no detach.
 std::optional<std::string> NamedFile(uint32_t number) {
   Result<UniqueFd> fd = OpenPath(BackingFileOf(number), O_RDONLY);
   if (!fd.ok()) return std::nullopt;
   char text[PATH_MAX + 1];
   const ssize_t length = RetryInterrupted([&] { return read(fd->get(), text, sizeof text); });
   if (length <= 0) return std::string();
-  return std::string(text, static_cast<size_t>(length - 1));  // Less its newline.
+  return std::string(text, static_cast<size_t>(length - 1));  // Without the newline.
 }
 
-// The path as sysfs would name its file, which may be reached through a descriptor of a directory.
-// As it was given if there is no such file.
+// The path as sysfs reports it; `path` may lead through a descriptor of a directory. Returned
+// unchanged if there is no such file.
 std::string RealName(const std::string& path) {
   Result<UniqueFd> fd = OpenPath(path, O_PATH | O_NOFOLLOW);
   if (!fd.ok()) return path;
@@ -102,7 +101,7 @@ std::string RealName(const std::string& path) {
   return length > 0 ? std::string(text, static_cast<size_t>(length)) : path;
 }
 
-// Whether the path that sysfs names for the device leads to that file.
+// Whether the path in sysfs leads to that file.
 bool IsNamedAs(uint32_t number, const FileIdentity& backing) {
   const std::optional<std::string> path = NamedFile(number);
   struct stat state = {};
@@ -110,9 +109,9 @@ bool IsNamedAs(uint32_t number, const FileIdentity& backing) {
          FileIdentity{state.st_dev, state.st_ino} == backing;
 }
 
-// Like DescribeIfAttached for one file, but a device that cannot answer for its file is left out
-// unless it may be the one looked for: whoever knows a file's identity has just reached that file,
-// so a file on a dead file system is another one, and must not stand in the way.
+// Like DescribeIfAttached for one file, but skips a device whose backing file is unreachable,
+// unless sysfs names the file: the caller has just reached its file, so a file on a dead file
+// system is another one and must not block the search.
 Result<std::optional<LoopDevice>> DescribeCandidate(uint32_t number, const FileIdentity& backing) {
   Result<std::optional<LoopDevice>> device = DescribeIfAttached(number, &backing);
   if (device.ok() || !IsOutOfReach(device.status()) || IsNamedAs(number, backing)) return device;
@@ -137,7 +136,8 @@ Result<UniqueFd> OpenLoop(uint32_t number, int flags) {
   Result<struct stat> state = StatFd(fd->get(), path);
   if (!state.ok()) return state.TakeStatus();
   if (!S_ISBLK(state->st_mode) || state->st_rdev != device) {
-    return Status::Errno(ENOTBLK, "open", path, "it is not the loop device of that number");
+    return Status::Errno(ENOTBLK, "open", path,
+                         "the node is not loop device " + std::to_string(number));
   }
   return fd;
 }
@@ -187,18 +187,18 @@ Result<UniqueFd> OpenBacking(const LoopDevice& device) {
   Result<struct stat> state = StatFd(fd->get(), *name);
   if (!state.ok()) return state.TakeStatus();
   if (!(FileIdentity{state->st_dev, state->st_ino} == device.backing)) {
-    return Status::Errno(ESTALE, "open", *name, "not the file that the device is attached to");
+    return Status::Errno(ESTALE, "open", *name, "it is not the backing file of " + device.path);
   }
   return fd;
 }
 
 namespace {
 
-// Of all loop devices, attached or not, ascending.
+// Numbers of all loop devices, attached or not, ascending.
 Result<std::vector<uint32_t>> LoopNumbers() {
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(kSysLoops), closedir);
   std::vector<uint32_t> numbers;
-  // The kernel makes the directory with the first device: until then there is none to be found.
+  // The kernel creates the directory with the first device.
   if (directory == nullptr && errno == ENOENT) return numbers;
   if (directory == nullptr) return Status::Errno(errno, "opendir", kSysLoops);
   while (const struct dirent* entry = readdir(directory.get())) {
@@ -260,8 +260,8 @@ Result<std::optional<LoopDevice>> FindLoop(const FileIdentity& backing, const st
     }
     if (named.has_value()) others.push_back(number);
   }
-  // The name proves nothing, neither that it is the file nor that it is not: one may lie under a
-  // mount, be reached by another path, or have another name in another mount namespace.
+  // A name proves neither identity nor difference: the file may be below a mount, be reached by
+  // another path, or have another name in another mount namespace.
   for (const uint32_t number : others) {
     Result<std::optional<LoopDevice>> device = DescribeCandidate(number, backing);
     if (!device.ok() || device->has_value()) return device;

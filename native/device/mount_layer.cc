@@ -10,18 +10,17 @@
 namespace blockdelta {
 namespace {
 
-// Of umount2(2); sys/mount.h cannot be included beside linux/mount.h.
+// Flags of umount2(2); sys/mount.h and linux/mount.h cannot be included together.
 constexpr unsigned kExpire = 4;    // MNT_EXPIRE
 constexpr unsigned kNoFollow = 8;  // UMOUNT_NOFOLLOW
 
-// Somebody who only looks at the mount in passing makes it busy, or takes its mark away, for a
-// moment.
+// A process that accesses the mount briefly makes it busy, or clears its expiry mark.
 constexpr int kAttempts = 100;
 constexpr unsigned kPauseMs = 10;
 constexpr int kBusyAttempts = 10;
 
 Status Covered(const std::string& path) {
-  return Status::Errno(ESTALE, "umount2", path, "another mount is on top by now");
+  return Status::Errno(ESTALE, "umount2", path, "another mount is on top of it");
 }
 
 // 0, or the errno.
@@ -32,11 +31,11 @@ int Expire(const HeldPlace& place) {
   return result == -1 ? errno : 0;
 }
 
-// One attempt. EAGAIN: the mount was looked at meanwhile.
+// One attempt. EAGAIN: the mount was accessed meanwhile.
 //
-// The first call marks what is on top, the second unmounts it if it has the mark; any use in
-// between takes the mark away. So what the table of mounts says in between holds for the second:
-// had another layer come on top, that one would not be marked.
+// The first MNT_EXPIRE call marks the top mount, the second unmounts it if the mark is still set;
+// any use in between clears the mark. So what mountinfo shows between the calls holds for the
+// second one: a mount placed on top in between would not be marked.
 Result<bool> TryUnmount(const HeldPlace& place, uint64_t mount_id) {
   Result<uint64_t> here = place.MountIdHere();
   if (here.status().IsErrno(ENOENT)) return false;
@@ -54,7 +53,7 @@ Result<bool> TryUnmount(const HeldPlace& place, uint64_t mount_id) {
   return true;
 }
 
-// A copy of the mount that is on no path yet.
+// A detached copy of the mount.
 Result<UniqueFd> OpenCopy(const BindSource& source) {
   Result<UniqueFd> fd = OpenPlace(source.path, O_PATH);
   if (!fd.ok()) return fd;
@@ -62,14 +61,14 @@ Result<UniqueFd> OpenCopy(const BindSource& source) {
     Result<uint64_t> found = MountIdOf(fd->get(), source.path);
     if (!found.ok()) return found.TakeStatus();
     if (*found != *source.mount_id) {
-      return Status::Errno(ESTALE, "open_tree", source.path, "another mount is there by now");
+      return Status::Errno(ESTALE, "open_tree", source.path, "another mount is there");
     }
   }
   if (source.device.has_value()) {
     Result<struct stat> state = StatFd(fd->get(), source.path);
     if (!state.ok()) return state.TakeStatus();
     if (!S_ISBLK(state->st_mode) || state->st_rdev != *source.device) {
-      return Status::Errno(ESTALE, "open_tree", source.path, "another device is there by now");
+      return Status::Errno(ESTALE, "open_tree", source.path, "another device is there");
     }
   }
   const long copy = RetryInterrupted([&] {
@@ -140,7 +139,7 @@ Status SetMountAttributes(const std::string& path, uint64_t mount_id,
   Result<uint64_t> found = MountIdOf(here->get(), path);
   if (!found.ok()) return found.TakeStatus();
   if (*found != mount_id) {
-    return Status::Errno(ESTALE, "mount_setattr", path, "another mount is there by now");
+    return Status::Errno(ESTALE, "mount_setattr", path, "another mount is there");
   }
   return Apply(here->get(), attributes, path);
 }

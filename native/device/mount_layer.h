@@ -1,5 +1,5 @@
-// Single mounts, named by the path and their number in mountinfo: made, given their flags and taken
-// away without ever touching another one that is on the same path by then.
+// Creates, changes and unmounts single mounts, identified by path and mount id. Never touches
+// another mount that takes the path meanwhile.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_MOUNT_LAYER_H_
 #define BLOCKDELTA_NATIVE_DEVICE_MOUNT_LAYER_H_
 
@@ -11,30 +11,31 @@
 
 namespace blockdelta {
 
-// What mount_setattr(2) sets and clears of a mount: MOUNT_ATTR_*.
+// MOUNT_ATTR_* flags that mount_setattr(2) sets and clears.
 struct MountAttributes {
   uint64_t set;
   uint64_t clear;
 };
 
-// What is bound: a mounted file system by its number in mountinfo, or a device node by its st_rdev.
+// The source of a bind mount: a mounted file system, identified by its mount id, or a device node,
+// identified by its st_rdev.
 struct BindSource {
   std::string path;
   std::optional<uint64_t> mount_id;
   std::optional<uint64_t> device;
 };
 
-// Unmounts the top layer on the path if it is this mount. False: it is not there. EBUSY if it is in
-// use, or something is mounted on it or in it; ESTALE if another layer is on top.
+// Unmounts the top layer on the path if it is this mount. False: nothing is at the path. EBUSY if
+// it is in use, or a mount is on or inside it; ESTALE if another layer is on top.
 Result<bool> UnmountLayer(const std::string& path, uint64_t mount_id);
 
-// Binds the source, with its attributes from the first moment on, to an empty directory or file
-// that nothing is mounted on. ESTALE if the source is another one by now, EBUSY if something is
-// mounted on the target.
+// Binds the source to an empty directory or file that is not a mount point. The attributes apply
+// before the mount becomes visible. ESTALE if the source has another identity, EBUSY if something
+// is mounted on the target.
 Status BindMount(const BindSource& source, const std::string& target,
                  const MountAttributes& attributes);
 
-// Of the top layer on the path, if it is this mount; else ESTALE.
+// mount_setattr(2) on the top layer of the path; ESTALE if it is not this mount.
 Status SetMountAttributes(const std::string& path, uint64_t mount_id,
                           const MountAttributes& attributes);
 

@@ -10,10 +10,10 @@ namespace blockdelta {
 namespace {
 
 constexpr char kMountInfo[] = "/proc/self/mountinfo";
-// A node with thousands of pods has a few MiB of it.
+// A node with thousands of pods has a few MiB of mountinfo.
 constexpr size_t kMaxMountInfo = 64 * 1024 * 1024;
 
-// The first word, which is taken off the line.
+// Removes the first word from the line and returns it.
 std::string_view TakeWord(std::string_view* line) {
   const size_t end = line->find(' ');
   const std::string_view word = line->substr(0, end);
@@ -23,7 +23,7 @@ std::string_view TakeWord(std::string_view* line) {
 
 bool IsOctal(char digit) { return digit >= '0' && digit <= '7'; }
 
-// Blanks, tabs, newlines and backslashes are written as backslash and three octal digits.
+// The kernel writes blanks, tabs, newlines and backslashes as a backslash and three octal digits.
 std::string Unescape(std::string_view word) {
   std::string text;
   for (size_t i = 0; i < word.size(); i++) {
@@ -40,7 +40,7 @@ std::string Unescape(std::string_view word) {
   return text;
 }
 
-// The path may lead elsewhere by now; an open directory cannot.
+// Checked after the open: the path may lead elsewhere by now.
 Status SyncFileSystemAt(const std::string& mount_point, dev_t device) {
   Result<UniqueFd> fd = OpenPath(mount_point, O_RDONLY | O_NONBLOCK);
   if (!fd.ok()) return fd.TakeStatus();
@@ -51,7 +51,7 @@ Status SyncFileSystemAt(const std::string& mount_point, dev_t device) {
   return Status();
 }
 
-// The text without its first line, which is returned.
+// Removes the first line from the text and returns it.
 std::string_view TakeLine(std::string_view* text) {
   const std::string_view line = text->substr(0, text->find('\n'));
   text->remove_prefix(line.size() == text->size() ? line.size() : line.size() + 1);

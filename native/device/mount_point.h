@@ -1,4 +1,4 @@
-// Where a block device's file system is mounted, as far as this process can see it.
+// Finds mounts in /proc/self/mountinfo (proc(5)), as visible to this process.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_MOUNT_POINT_H_
 #define BLOCKDELTA_NATIVE_DEVICE_MOUNT_POINT_H_
 
@@ -13,18 +13,18 @@
 
 namespace blockdelta {
 
-// The text of /proc/self/mountinfo (proc(5)).
+// The text of /proc/self/mountinfo.
 Result<std::string> ReadMountInfo();
 
-// Whether the mount of that number is in the text, and no other is mounted on its root.
+// Whether the mount with that id is in the text and nothing is mounted on its root.
 bool IsTopLayer(std::string_view mountinfo, uint64_t mount_id);
 
-// The first mount point of that device in the text of /proc/self/mountinfo (proc(5)); nothing if
-// there is none. A btrfs is not found: it has device numbers of its own making.
+// The first mount point of the device in the text; nothing if there is none. Does not find a btrfs,
+// which has device numbers of its own.
 std::optional<std::string> MountPointOf(std::string_view mountinfo, dev_t device);
 
-// Writes back what the file system on the device, or the raw device, holds in memory, so that
-// little is left to be done while it stands still.
+// Writes back the dirty data of the file system on the device, or of the raw device, so that a
+// following suspension is short.
 Status WriteBack(const std::string& device_path, dev_t device);
 
 }  // namespace blockdelta

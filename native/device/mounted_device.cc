@@ -12,14 +12,14 @@ namespace {
 static_assert(sizeof(struct btrfs_ioctl_dev_info_args) == 4096, "ABI of BTRFS_IOC_DEV_INFO");
 
 constexpr uint32_t kXfsMagic = 0x58465342;
-// Device numbers are given in ascending order and never again; a file system of ours has one.
+// btrfs assigns device ids in ascending order and never reuses them; a volume has one device.
 constexpr uint64_t kMaxBtrfsDeviceId = 4096;
 
 Status NotOn(const char* call, const std::string& path, const std::string& device_path) {
   return Status::Errno(ESTALE, call, path, "it is not the file system on " + device_path);
 }
 
-// The name is the one the device was mounted by: it is worth what it leads to.
+// The name under which the device was mounted may lead elsewhere now.
 bool LeadsTo(const char* name, dev_t device) {
   struct stat state = {};
   return name[0] != '\0' && stat(name, &state) == 0 && S_ISBLK(state.st_mode) &&
@@ -68,7 +68,7 @@ Status CheckMountedFrom(int mount_fd, const std::string& path, dev_t device,
                         const std::string& device_path, const char* call) {
   Result<FileSystemKind> kind = KindOfFileSystem(mount_fd, path);
   if (!kind.ok()) return kind.TakeStatus();
-  // A btrfs gives its files device numbers of its own making.
+  // btrfs files have device numbers of their own.
   if (*kind == FileSystemKind::kBtrfs) {
     Result<BtrfsDevice> found = FindBtrfsDevice(mount_fd, path, device, device_path);
     return found.TakeStatus();

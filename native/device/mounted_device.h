@@ -1,8 +1,8 @@
-// What lies behind an open mount point: the kind of file system, and whether a given block device
-// carries it.
+// Identifies the file system of an open mount point: its type, and whether it is on a given block
+// device.
 //
-// Asks the file system itself, never a table of mounts: a path that was read there may lead
-// elsewhere by now, an open directory cannot.
+// Asks the file system itself, not mountinfo: a path from there may lead elsewhere by now, an open
+// directory cannot.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_MOUNTED_DEVICE_H_
 #define BLOCKDELTA_NATIVE_DEVICE_MOUNTED_DEVICE_H_
 
@@ -15,21 +15,21 @@ namespace blockdelta {
 
 enum class FileSystemKind { kExt4, kXfs, kBtrfs, kOther };
 
-// ext2 and ext3 count as ext4: one driver serves them all.
+// ext2 and ext3 count as ext4, which shares their driver.
 Result<FileSystemKind> KindOfFileSystem(int mount_fd, const std::string& path);
 
-// A device of a btrfs, in its own numbering.
+// A device of a btrfs; `id` is the file system's own device id.
 struct BtrfsDevice {
   uint64_t id;
   uint64_t total_bytes;
-  uint64_t devices_in_all;
+  uint64_t device_count;
 };
 
-// ESTALE if the btrfs has no such device. `device` is the st_rdev of a block device.
+// Finds the btrfs device with the st_rdev `device`; ESTALE if there is none.
 Result<BtrfsDevice> FindBtrfsDevice(int mount_fd, const std::string& path, dev_t device,
                                     const std::string& device_path);
 
-// ESTALE if the file system is not on that device. `call` names what was about to be done.
+// ESTALE if the file system is not on that device. `call` names the intended operation.
 Status CheckMountedFrom(int mount_fd, const std::string& path, dev_t device,
                         const std::string& device_path, const char* call);
 

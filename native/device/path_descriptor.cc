@@ -13,7 +13,7 @@ namespace {
 constexpr mode_t kDirectoryMode = 0750;
 constexpr mode_t kFileMode = 0640;
 
-// Whether a directory is empty is known to rmdir alone.
+// rmdir itself checks that a directory is empty.
 bool IsRemovable(const struct stat& state) {
   return S_ISDIR(state.st_mode) || (S_ISREG(state.st_mode) && state.st_size == 0);
 }
@@ -47,7 +47,7 @@ Result<uint64_t> MountIdOf(int fd, const std::string& path) {
 Result<HeldPlace> HeldPlace::Open(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos || slash + 1 == path.size()) {
-    return Status::Errno(EINVAL, "openat2", path, "it names nothing in a directory");
+    return Status::Errno(EINVAL, "openat2", path, "it has no directory and name");
   }
   Result<UniqueFd> parent = OpenPlace(DirectoryOf(path), O_PATH | O_DIRECTORY);
   if (!parent.ok()) return parent.TakeStatus();

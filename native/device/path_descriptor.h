@@ -1,9 +1,8 @@
-// Places in the file system tree, held by the descriptor of their parent directory: what is found
-// out about one, and what is done to it, is of the same place, whatever is renamed or linked
-// meanwhile.
+// Paths anchored at a descriptor of their parent directory, so that all checks and operations act
+// on the same place whatever is renamed or linked meanwhile.
 //
-// Paths are given resolved. One that has a symbolic link in it by now is ELOOP: it leads elsewhere
-// than it did, and nothing is done there.
+// Callers pass resolved paths. A path that contains a symbolic link fails with ELOOP and nothing is
+// done.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_PATH_DESCRIPTOR_H_
 #define BLOCKDELTA_NATIVE_DEVICE_PATH_DESCRIPTOR_H_
 
@@ -15,11 +14,11 @@
 
 namespace blockdelta {
 
-// Opens what is at the path without following any symbolic link (O_PATH). Needs Linux 5.6.
+// Opens a path without following any symbolic link. Needs Linux 5.6 (openat2).
 Result<UniqueFd> OpenPlace(const std::string& path, int flags);
 
-// The mount that an open file lies in, as mountinfo numbers it. Does not ask the file system, which
-// may have shut down.
+// The id, as in mountinfo, of the mount that contains an open file. Does not access the file
+// system, which may have shut down.
 Result<uint64_t> MountIdOf(int fd, const std::string& path);
 
 // A name in a directory that is held open.
@@ -28,19 +27,18 @@ class HeldPlace {
   static Result<HeldPlace> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
-  // What is there now, the top layer of what is mounted; ENOENT if nothing is. It keeps a mount
-  // busy.
+  // Opens the top layer at this path (O_PATH); ENOENT if there is nothing. The descriptor keeps a
+  // mount busy.
   Result<UniqueFd> OpenHere() const;
-  // Of what is there now.
+  // The mount id of the top layer at this path.
   Result<uint64_t> MountIdHere() const;
-  // Whether something is mounted there.
   Result<bool> IsMountPoint() const;
-  // False: it is there already, and of that kind, empty, and nothing is mounted on it. Else EEXIST.
+  // Creates a directory or an empty file. False: the path exists.
   Result<bool> Make(bool directory) const;
-  // Removes an empty directory or regular file. False: nothing is there. ENOTEMPTY for what has
-  // content or is of another kind, EBUSY for a mount point.
+  // Removes an empty directory or regular file. False: the path does not exist. ENOTEMPTY for
+  // anything with content or of another type, EBUSY for a mount point.
   Result<bool> Remove() const;
-  // A path of the place for calls that take no descriptor. Valid while this lives.
+  // A path for system calls without a descriptor argument. Valid for the lifetime of this object.
   std::string DescriptorPath() const;
 
  private:

@@ -8,7 +8,7 @@
 namespace blockdelta {
 namespace {
 
-// Places in the line: Documentation/block/stat of the kernel.
+// Indexes of fields; see Documentation/block/stat.rst of the kernel.
 constexpr size_t kWrittenSectors = 6;
 constexpr size_t kFieldsOfOldKernels = 11;
 constexpr size_t kDiscardedSectors = 13;
@@ -60,7 +60,7 @@ Result<std::optional<WriteCounters>> ReadWriteCounters(dev_t device) {
   if (!text.ok()) return text.TakeStatus();
   const std::optional<WriteCounters> counters = ParseBlockStat(*text);
   if (counters.has_value()) return counters;
-  return Status::Errno(EBADMSG, "read", directory + "stat", "these are not a device's counters");
+  return Status::Errno(EBADMSG, "read", directory + "stat", "unexpected format");
 }
 
 }  // namespace blockdelta

@@ -1,8 +1,8 @@
-// How much was written to a block device so far, from /sys/dev/block/MAJOR:MINOR.
+// Counts of sectors written to a block device, from /sys/dev/block/MAJOR:MINOR.
 //
-// The counters of sectors are raised before a write is answered, so whoever has seen an answer is
-// followed by everybody who sees the counter. (The number of requests is raised after the answer:
-// it is not looked at.)
+// The kernel raises the sector counters before it completes a write, so a write that completed
+// before the counters are read is included. (It raises the number of requests after completion, so
+// that field is not used.)
 #ifndef BLOCKDELTA_NATIVE_DEVICE_WRITE_COUNTERS_H_
 #define BLOCKDELTA_NATIVE_DEVICE_WRITE_COUNTERS_H_
 
@@ -16,18 +16,18 @@
 namespace blockdelta {
 
 struct WriteCounters {
-  uint64_t written_sectors;    // Zeroed ones too.
-  uint64_t discarded_sectors;  // 0 on kernels before 4.18, which do not tell.
+  uint64_t written_sectors;    // Including write-zeroes requests.
+  uint64_t discarded_sectors;  // 0 on kernels before 4.18, which do not count them.
 
   bool operator==(const WriteCounters& other) const {
     return written_sectors == other.written_sectors && discarded_sectors == other.discarded_sectors;
   }
 };
 
-// The contents of a `stat` file: unsigned numbers, 11 or more. Nothing if it is anything else.
+// Parses a `stat` file of 11 or more unsigned numbers. Nothing for any other text.
 std::optional<WriteCounters> ParseBlockStat(std::string_view text);
 
-// Nothing if the device does not count (queue/iostats is off), so that nobody can tell.
+// Nothing if the device does not count writes (queue/iostats is off).
 Result<std::optional<WriteCounters>> ReadWriteCounters(dev_t device);
 
 }  // namespace blockdelta
