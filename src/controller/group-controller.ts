@@ -9,8 +9,11 @@ import { CsiError } from '../base/errors.js';
 import { GROUP_CAPABILITIES, rpcCapabilities } from '../csi/capabilities.js';
 import { parseSecrets, requireFields, requireName, requireString } from '../csi/fields.js';
 import type { RequestOf, ResponseOf, Service } from '../csi/service.js';
-import type { GroupManager, GroupSnapshot } from '../volumes/group-manager.js';
-import type { GroupSnapshotRequest } from '../volumes/group-rules.js';
+import type {
+  GroupManager,
+  GroupSnapshot,
+  GroupSnapshotRequest,
+} from '../volumes/group-manager.js';
 import { parseSnapshotParameters } from './requests.js';
 import {
   type SnapshotMessageConfig,

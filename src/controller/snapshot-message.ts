@@ -16,7 +16,7 @@ export function snapshotMessage(snapshot: SnapshotRecord, config: SnapshotMessag
     source_volume_id: snapshot.volumeId,
     size_bytes: String(snapshot.sizeBytes),
     creation_time: timestampMessage(snapshot.creationTimeNs),
-    // One whose deletion has not ended still takes its space, and nothing can be made of it.
+    // One whose deletion has not completed still takes its space, and nothing can be made of it.
     ready_to_use: snapshot.state === 'ready',
     group_snapshot_id: snapshot.groupSnapshotId ?? '',
     // Only what is advertised may be told: elsewhere a snapshot is taken to be usable everywhere.

@@ -29,7 +29,7 @@ import {
   probe,
   publishedOptions,
 } from '../host/filesystem.js';
-import { isPristine, markInitialized } from '../volumes/first-use.js';
+import { isPristine, markInitialized } from '../volumes/pristine.js';
 import { isReaderOnly } from '../volumes/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 import {

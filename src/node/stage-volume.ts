@@ -20,7 +20,7 @@ import { bindLayer, makeTarget } from '../host/layers.js';
 import { topMount } from '../host/mounter.js';
 import { mountsAt } from '../host/mountinfo.js';
 import { assertNoLink, entryAt } from '../host/target.js';
-import { markInitialized } from '../volumes/first-use.js';
+import { markInitialized } from '../volumes/pristine.js';
 import {
   foreignMount,
   isReaderOnly,

@@ -1,188 +1,128 @@
 /**
- * Cutting and removing group snapshots: several volumes at one point in time, idempotent by name,
- * safe to kill at any point.
- *
- * A group and its members live and die together: their rows are written, made ready, marked and
- * removed in one transaction each. All sources lie in one pool, because one point in time is what a
- * pool can give, and stay locked for the cut.
+ * The rules of group snapshots: which requests mean the same group, and which snapshot ids belong to it.
+ * snapshot-sets.ts does the work, as for single snapshots.
  */
+import { isDeepStrictEqual } from 'node:util';
 import { CsiError } from '../base/errors.js';
-import type { GroupSnapshotRecord, SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
-import { newGroupSnapshotId } from '../domain/identifiers.js';
-import {
-  assertMembers,
-  assertSameRequest,
-  type GroupSnapshotRequest,
-  onlyPool,
-} from './group-rules.js';
-import {
-  groupSnapshotKey,
-  groupSnapshotNameKey,
-  snapshotKey,
-  volumeKey,
-} from './operation-locks.js';
-import {
-  findSourceVolume,
-  membersOf,
-  otherVolumes,
-  pendingSnapshot,
-  refuseInUse,
-  sizeAt,
-  takeSnapshots,
-} from './take-snapshots.js';
+import type { GroupSnapshotRecord, SnapshotRecord } from '../catalogue/records.js';
+import type { StringMap } from '../domain/string-map.js';
+import { groupSnapshotKey, groupSnapshotNameKey, volumeKey } from './operation-locks.js';
+import { createSnapshots, deleteSnapshots } from './snapshot-sets.js';
 import type { ManagerDependencies } from './volume-manager.js';
+
+export interface GroupSnapshotRequest {
+  name: string;
+  /** Without repetitions. */
+  sourceVolumeIds: readonly string[];
+  parameters: StringMap;
+}
 
 export interface GroupSnapshot {
   group: GroupSnapshotRecord;
-  /** In the order the sources were asked for. */
+  /** In the order in which the sources were requested. */
   members: readonly SnapshotRecord[];
 }
 
 export class GroupManager {
   constructor(private readonly deps: ManagerDependencies) {}
 
-  /** The group snapshot of that name: cut now, or there already. Locks the name and the volumes. */
+  /** The group snapshot of that name: taken now, or there already. Locks the name and the volumes. */
   async create(request: GroupSnapshotRequest): Promise<GroupSnapshot> {
-    const keys = [groupSnapshotNameKey(request.name), ...request.sourceVolumeIds.map(volumeKey)];
-    return this.deps.locks.run(keys, () => this.#createLocked(request));
+    const { catalogue, locks } = this.deps;
+    const { name, parameters, sourceVolumeIds } = request;
+    const keys = [groupSnapshotNameKey(name), ...sourceVolumeIds.map(volumeKey)];
+    return locks.run(keys, () =>
+      createSnapshots<GroupSnapshot>(this.deps, {
+        name,
+        parameters,
+        isGroup: true,
+        sources: sourceVolumeIds.map((volumeId, index) => ({
+          volumeId,
+          field: `source_volume_ids[${index}]`,
+        })),
+        find: async () => this.#withMembers(await catalogue.groupByName(name)),
+        assertSame: (known) => assertSameRequest(known, request),
+      }),
+    );
   }
 
   /**
-   * Removes the group snapshot with all its members; one that does not exist is removed already.
-   * INVALID_ARGUMENT unless the ids are those of the members. FAILED_PRECONDITION while a member is
-   * being read: then nothing is removed.
+   * Deletes the group snapshot with all its members; succeeds if it does not exist. INVALID_ARGUMENT
+   * unless the ids are those of the members. FAILED_PRECONDITION while a member is being read: then
+   * nothing is deleted.
    */
   async delete(groupSnapshotId: string, snapshotIds: readonly string[]): Promise<void> {
-    const { catalogue, retainedBases, locks, registry } = this.deps;
+    const { catalogue, locks } = this.deps;
     await locks.run([groupSnapshotKey(groupSnapshotId)], async () => {
-      const group = await catalogue.groupById(groupSnapshotId);
-      if (group === null) return;
-      const members = await catalogue.snapshotsOfGroup(groupSnapshotId);
-      assertMembers(group, members, snapshotIds);
-      const keys = members.map(({ snapshotId }) => snapshotKey(snapshotId));
-      const read = members.find(({ snapshotId }) => locks.isShared(snapshotKey(snapshotId)));
-      if (read !== undefined) refuseInUse(read.snapshotId);
-      // The name too, so that no CreateVolumeGroupSnapshot finds the group half gone.
-      await locks.run([groupSnapshotNameKey(group.name), ...keys], () =>
-        this.#deleteLocked(group, members),
-      );
-      await retainedBases.prune(registry.owning(onlyPool(members)));
+      const found = await this.#withMembers(await catalogue.groupById(groupSnapshotId));
+      if (found === null) return;
+      assertMembers(found, snapshotIds);
+      // Locks the name too, so that no CreateVolumeGroupSnapshot finds the group partly deleted.
+      await deleteSnapshots(this.deps, found, [groupSnapshotNameKey(found.group.name)]);
     });
   }
 
   /**
-   * A group snapshot that is ready. FAILED_PRECONDITION for one whose deletion has not ended, NOT_FOUND for
-   * any other id, INVALID_ARGUMENT as with `delete`.
+   * A group snapshot that is ready. FAILED_PRECONDITION while it is being deleted, NOT_FOUND for any other
+   * id, INVALID_ARGUMENT as with `delete`.
    */
   async find(groupSnapshotId: string, snapshotIds: readonly string[]): Promise<GroupSnapshot> {
-    const found = await this.#ready(groupSnapshotId);
-    assertMembers(found.group, found.members, snapshotIds);
-    return found;
-  }
-
-  async #ready(groupSnapshotId: string): Promise<GroupSnapshot> {
-    const { catalogue } = this.deps;
-    const group = await catalogue.groupById(groupSnapshotId);
-    const members = await catalogue.snapshotsOfGroup(groupSnapshotId);
-    if (group?.state === 'deleting') {
+    const found = await this.#withMembers(await this.deps.catalogue.groupById(groupSnapshotId));
+    if (found?.group.state === 'deleting') {
       throw CsiError.failedPrecondition(
-        `group snapshot ${groupSnapshotId} is being deleted, and its deletion has not ended; call ` +
+        `group snapshot ${groupSnapshotId} is being deleted, and its deletion has not completed; call ` +
           'DeleteVolumeGroupSnapshot again',
       );
     }
-    // No lock is held, so the members may go between the two questions.
-    if (group?.state !== 'ready' || members.length === 0) {
+    // No lock is held, so the members may be deleted after the group was read.
+    if (found?.group.state !== 'ready' || found.members.length === 0) {
       throw CsiError.notFound(`group snapshot ${groupSnapshotId} does not exist on this node`);
     }
+    assertMembers(found, snapshotIds);
+    return found;
+  }
+
+  async #withMembers(group: GroupSnapshotRecord | null): Promise<GroupSnapshot | null> {
+    if (group === null) return null;
+    const members = await this.deps.catalogue.snapshotsOfGroup(group.groupSnapshotId);
     return { group, members };
   }
+}
 
-  async #createLocked(request: GroupSnapshotRequest): Promise<GroupSnapshot> {
-    const { catalogue } = this.deps;
-    const group = await catalogue.groupByName(request.name);
-    if (group === null) return this.#cutNew(request);
-    const members = await catalogue.snapshotsOfGroup(group.groupSnapshotId);
-    if (group.state === 'creating') {
-      // Never handed out, so nothing that a request could contradict.
-      await this.#undo(group, members, request);
-      return this.#cutNew(request);
-    }
-    assertSameRequest(group, members, request);
-    if (group.state === 'ready') {
-      const backend = this.deps.registry.owning(onlyPool(members));
-      for (const { snapshotId, sizeBytes } of members) {
-        await backend.checkSnapshot(snapshotId, sizeBytes);
-      }
-      return { group, members };
-    }
-    throw CsiError.aborted(
-      `group snapshot ${group.groupSnapshotId} named '${request.name}' is being deleted; ` +
-        'try again when it is gone',
+/** Throws ALREADY_EXISTS if the group of that name was requested with other values. */
+function assertSameRequest({ group, members }: GroupSnapshot, request: GroupSnapshotRequest): void {
+  const sources = members.map(({ volumeId }) => volumeId);
+  const field = !sameSet(sources, request.sourceVolumeIds)
+    ? 'source_volume_ids'
+    : isDeepStrictEqual(group.parameters, request.parameters)
+      ? null
+      : 'parameters';
+  if (field === null) return;
+  throw CsiError.alreadyExists(
+    `name '${group.name}' is taken by group snapshot ${group.groupSnapshotId}, made with other ${field}`,
+  );
+}
+
+/** Throws INVALID_ARGUMENT unless the ids are those of the members, in any order. */
+function assertMembers(
+  { group: { groupSnapshotId }, members }: GroupSnapshot,
+  snapshotIds: readonly string[],
+): void {
+  if (snapshotIds.length === 0) {
+    throw CsiError.invalidArgument(
+      `snapshot_ids is required: list the ${members.length} members of group snapshot ${groupSnapshotId}`,
     );
   }
+  const memberIds = members.map(({ snapshotId }) => snapshotId);
+  if (sameSet(memberIds, snapshotIds)) return;
+  const unknown = snapshotIds.find((id) => !memberIds.includes(id));
+  const missing = memberIds.find((id) => !snapshotIds.includes(id));
+  throw CsiError.invalidArgument(
+    `snapshot_ids are not the members of group snapshot ${groupSnapshotId}: ` +
+      (unknown === undefined ? `${missing} is missing` : `${unknown} is not a member`),
+  );
+}
 
-  async #cutNew(request: GroupSnapshotRequest): Promise<GroupSnapshot> {
-    const { catalogue, registry, nodeKey } = this.deps;
-    const volumes = await this.#sources(request);
-    const backend = registry.owning(onlyPool(volumes));
-    const groupSnapshotId = newGroupSnapshotId(nodeKey);
-    const { name, parameters } = request;
-    const belonging = { name: null, parameters: {}, groupSnapshotId };
-    const uncut = await Promise.all(
-      volumes.map((volume) => pendingSnapshot({ backend, nodeKey }, volume, belonging)),
-    );
-    const snapshots = await catalogue.insertGroup(
-      { groupSnapshotId, name, state: 'creating', creationTimeNs: 0n, parameters },
-      uncut,
-    );
-    return takeSnapshots({
-      backend,
-      snapshots,
-      commit: async (cut) => {
-        const sizes = snapshots.map(({ snapshotId }, index) => ({
-          snapshotId,
-          sizeBytes: sizeAt(cut, index),
-        }));
-        await catalogue.commitGroup(groupSnapshotId, cut.creationTimeNs, sizes);
-        return this.#ready(groupSnapshotId);
-      },
-      forget: () => catalogue.removeGroup(groupSnapshotId, []),
-    });
-  }
-
-  async #sources({ sourceVolumeIds }: GroupSnapshotRequest): Promise<VolumeRecord[]> {
-    const volumes: VolumeRecord[] = [];
-    for (const [index, volumeId] of sourceVolumeIds.entries()) {
-      volumes.push(
-        await findSourceVolume(this.deps.catalogue, volumeId, `source_volume_ids[${index}]`),
-      );
-    }
-    return volumes;
-  }
-
-  async #deleteLocked(
-    { groupSnapshotId }: GroupSnapshotRecord,
-    members: readonly SnapshotRecord[],
-  ): Promise<void> {
-    const { catalogue, retainedBases, registry } = this.deps;
-    const backend = registry.owning(onlyPool(members));
-    // First, because what is marked below is as good as gone.
-    await backend.check();
-    await catalogue.setGroupState(groupSnapshotId, 'deleting');
-    const remains = await retainedBases.removeSnapshots(backend, members);
-    await catalogue.removeGroup(groupSnapshotId, remains);
-  }
-
-  /** As SnapshotManager does, for all members. */
-  async #undo(
-    { groupSnapshotId }: GroupSnapshotRecord,
-    members: readonly SnapshotRecord[],
-    { sourceVolumeIds }: GroupSnapshotRequest,
-  ): Promise<void> {
-    const { catalogue, locks, registry } = this.deps;
-    await locks.run(otherVolumes(members, sourceVolumeIds), async () => {
-      await registry.owning(onlyPool(members)).abandonSnapshots(membersOf(members));
-      await catalogue.removeGroup(groupSnapshotId, []);
-    });
-  }
+function sameSet(a: readonly string[], b: readonly string[]): boolean {
+  return isDeepStrictEqual(new Set(a), new Set(b));
 }

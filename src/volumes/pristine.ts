@@ -1,15 +1,15 @@
 /**
- * Whether anybody but us may have written to a volume, and so whether it may be formatted.
+ * Whether only the plugin has written to a volume, so that it may be formatted.
  *
- * Two witnesses have to agree, because formatting cannot be taken back: the volume's row, and its pool.
- * A catalogue that was restored from a backup calls volumes fresh that hold data by now; their pool
- * knows better.
+ * Formatting cannot be reverted, so two independent records have to agree: the volume's row and its
+ * pool's mark. A catalogue restored from a backup may call a volume pristine that has held data since;
+ * its pool knows better.
  */
 import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 
-/** Nobody but us has ever written to the volume. The caller holds its lock. */
+/** Only the plugin has ever written to the volume. The caller holds its lock. */
 export async function isPristine(
   backend: Backend,
   { volumeId, pristine }: Pick<VolumeRecord, 'volumeId' | 'pristine'>,
@@ -18,8 +18,8 @@ export async function isPristine(
 }
 
 /**
- * Before anybody else can write to the volume. The pool first: a row that said so alone would be one
- * witness only, and would keep the other from ever being asked for.
+ * Called before anyone else can write to the volume. Marks the pool before the row: if a kill came after
+ * the row alone, no later call would mark the pool.
  */
 export async function markInitialized(
   catalogue: AsyncCatalogue,

@@ -1,13 +1,11 @@
-/**
- * The look-up that most calls begin with, and what is said of an object that cannot be worked with.
- */
+/** The look-up that most calls begin with, and the errors for objects that are absent or being deleted. */
 import { CsiError } from '../base/errors.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 
 /**
- * A volume that can be worked with. FAILED_PRECONDITION for one whose deletion has not ended, NOT_FOUND
- * for any other id, also for one that is no handle at all.
+ * A volume that is ready. FAILED_PRECONDITION while it is being deleted, NOT_FOUND for any other id,
+ * including a string that is not a handle.
  */
 export async function readyVolume(
   catalogue: Pick<AsyncCatalogue, 'volumeById'>,
@@ -23,16 +21,16 @@ export function volumeNotFound(volumeId: string): CsiError {
   return CsiError.notFound(`volume ${volumeId} does not exist on this node`);
 }
 
-/** A deletion that failed half way: nobody may use the volume, and it still takes its space. */
+/** A deletion has failed part way: the volume still takes its space, and must not be used. */
 export function volumeDeleting(volumeId: string): CsiError {
   return CsiError.failedPrecondition(
-    `volume ${volumeId} is being deleted, and its deletion has not ended; call DeleteVolume again`,
+    `volume ${volumeId} is being deleted, and its deletion has not completed; call DeleteVolume again`,
   );
 }
 
-/** As volumeDeleting. `call` is the RPC that ends the deletion. */
-export function snapshotDeleting(snapshotId: string, call: string): CsiError {
+/** As volumeDeleting. `rpc` completes the deletion. */
+export function snapshotDeleting(snapshotId: string, rpc: string): CsiError {
   return CsiError.failedPrecondition(
-    `snapshot ${snapshotId} is being deleted, and its deletion has not ended; call ${call} again`,
+    `snapshot ${snapshotId} is being deleted, and its deletion has not completed; call ${rpc} again`,
   );
 }

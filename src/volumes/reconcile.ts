@@ -1,34 +1,26 @@
 /**
- * What a start-up does before the plugin serves: finishes or undoes what a kill left half done, and
- * compares the catalogue with what the pools really hold.
+ * Reconciles the catalogue with the pools before the plugin serves: completes or rolls back what a kill
+ * has interrupted, and compares the rows with what the pools hold.
  *
- * It removes only what an unfinished row of ours names, and temporary files. A volume that is larger
- * than its record was being expanded, and is taken as it is. Whatever else does not agree is reported
- * and left alone: a person decides.
+ * It removes only temporary files and objects that an unfinished row names. A volume that is larger than
+ * its record was being expanded, and its record is updated. Any other difference is reported and left
+ * for the operator.
  */
 import type { Backend, PoolContents, PoolObject } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import { CsiError } from '../base/errors.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
-import type {
-  GroupSnapshotRecord,
-  NewRetainedBase,
-  SnapshotRecord,
-  SnapshotState,
-  UnfinishedWork,
-  VolumeRecord,
-} from '../catalogue/records.js';
-import { onlyPool } from './group-rules.js';
+import type { SnapshotRecord, UnfinishedWork, VolumeRecord } from '../catalogue/records.js';
 import type { RetainedBases } from './retained-bases.js';
-import { membersOf } from './take-snapshots.js';
+import { finishDeletion, labelOf, rollBack, type SnapshotSet, stateOf } from './snapshot-sets.js';
 import { finishExpansion, grownVolumes } from './volume-expansion.js';
 
 export interface ReconcileReport {
-  /** Deletions carried to their end. */
+  /** Deletions and expansions that were completed. */
   finished: string[];
-  /** Creations taken back, and temporary files removed. */
+  /** Creations that were rolled back, and temporary files that were removed. */
   undone: string[];
-  /** What does not agree and was left as it is. */
+  /** Differences that were left as they are. */
   differences: string[];
 }
 
@@ -37,8 +29,8 @@ export interface ReconcileDependencies {
   registry: BackendRegistry;
   retainedBases: RetainedBases;
   /**
-   * The catalogue has lost rows. Whatever it calls half made may have been finished since then, and what
-   * is kept without a record may have had one, so neither is removed.
+   * The catalogue has lost rows. A creation that it calls unfinished may have been completed since, and a
+   * retained base without a record may have had one, so neither is removed.
    */
   lacksRows?: boolean;
 }
@@ -50,13 +42,14 @@ export async function reconcile(deps: ReconcileDependencies): Promise<ReconcileR
   const report: ReconcileReport = { finished: [], undone: [], differences: [] };
   const unfinished = deps.lacksRows ? NOTHING : await catalogue.unfinished();
   for (const group of unfinished.groups) {
-    await attempt(report, `group snapshot ${group.groupSnapshotId}`, () =>
-      settleGroup(deps, group, report),
-    );
+    await attempt(report, `group snapshot ${group.groupSnapshotId}`, async () => {
+      const members = await catalogue.snapshotsOfGroup(group.groupSnapshotId);
+      await settleSnapshots(deps, { group, members }, report);
+    });
   }
   for (const snapshot of unfinished.snapshots) {
     await attempt(report, `snapshot ${snapshot.snapshotId}`, () =>
-      settleSnapshot(deps, snapshot, report),
+      settleSnapshots(deps, { group: null, members: [snapshot] }, report),
     );
   }
   for (const volume of unfinished.volumes) {
@@ -89,14 +82,14 @@ async function reconcilePool(
   }
   await markInitializedVolumes(volumes, contents, backend);
   if (!lacksRows) {
-    await attempt(report, `looking through the kept bases of pool '${backend.pool}'`, () =>
+    await attempt(report, `the check of the retained bases of pool '${backend.pool}'`, () =>
       retainedBases.settle(backend),
     );
   }
   await compare({ catalogue, backend, volumes, contents }, report);
 }
 
-/** Gives volumes their mark that were handed out before pools had marks, or whose file was away. */
+/** Marks initialized volumes whose mark is missing: older versions wrote none, or the file was absent. */
 async function markInitializedVolumes(
   volumes: readonly VolumeRecord[],
   contents: PoolContents,
@@ -111,8 +104,8 @@ async function markInitializedVolumes(
 }
 
 /**
- * Before anything else is asked of a pool: refuses a directory that is not the one the catalogue knows,
- * such as one whose disk is not mounted.
+ * Refuses a directory that is not the pool that the catalogue knows, for example because its disk is not
+ * mounted. Precedes every other operation on a pool.
  */
 export async function claimPool(catalogue: AsyncCatalogue, backend: Backend): Promise<void> {
   const found = await backend.identity();
@@ -137,41 +130,19 @@ async function attempt(
   }
 }
 
-/** All members or none: a group is never left with some of them. */
-async function settleGroup(
+/** Handles all members of a group or none, so that no group is left with some of them. */
+async function settleSnapshots(
   deps: ReconcileDependencies,
-  { groupSnapshotId, state }: GroupSnapshotRecord,
+  set: SnapshotSet,
   report: ReconcileReport,
 ): Promise<void> {
-  const members = await deps.catalogue.snapshotsOfGroup(groupSnapshotId);
-  const remains = await settleCuts(deps, members, state);
-  await deps.catalogue.removeGroup(groupSnapshotId, remains);
-  if (state === 'creating') report.undone.push(`group snapshot ${groupSnapshotId}`);
-  else report.finished.push(`deletion of group snapshot ${groupSnapshotId}`);
-}
-
-async function settleSnapshot(
-  deps: ReconcileDependencies,
-  snapshot: SnapshotRecord,
-  report: ReconcileReport,
-): Promise<void> {
-  const { snapshotId, state } = snapshot;
-  const [remains] = await settleCuts(deps, [snapshot], state);
-  await deps.catalogue.removeSnapshot(snapshotId, remains ?? null);
-  if (state === 'creating') report.undone.push(`snapshot ${snapshotId}`);
-  else report.finished.push(`deletion of snapshot ${snapshotId}`);
-}
-
-/** Removes what unfinished cuts or deletions have left in the pool. Returns what to keep in mind of it. */
-async function settleCuts(
-  { registry, retainedBases }: ReconcileDependencies,
-  snapshots: readonly SnapshotRecord[],
-  state: SnapshotState,
-): Promise<NewRetainedBase[]> {
-  const backend = registry.owning(onlyPool(snapshots));
-  if (state === 'deleting') return retainedBases.removeSnapshots(backend, snapshots);
-  await backend.abandonSnapshots(membersOf(snapshots));
-  return [];
+  if (stateOf(set) === 'deleting') {
+    await finishDeletion(deps, set);
+    report.finished.push(`deletion of ${labelOf(set)}`);
+  } else {
+    await rollBack(deps, set);
+    report.undone.push(labelOf(set));
+  }
 }
 
 async function settleVolume(
@@ -182,11 +153,11 @@ async function settleVolume(
 ): Promise<void> {
   const { volumeId, sourceVolumeId } = volume;
   const backend = registry.owning(volume.pool);
-  // Only a volume that was ready is ever handed out: the row has lost that, and not the pool.
+  // Only a ready volume is handed out, so its row is outdated: the pool's mark outlives a restored catalogue.
   if (volume.state === 'creating' && (await backend.isInitialized(volumeId))) {
     await catalogue.setVolumeState(volumeId, 'ready');
     report.differences.push(
-      `volume ${volumeId} was handed out, and the catalogue called it half made: it is ready`,
+      `volume ${volumeId} was in use, but the catalogue had it as being created: it is ready`,
     );
     return;
   }
@@ -203,7 +174,7 @@ async function settleVolume(
 interface Comparison {
   catalogue: AsyncCatalogue;
   backend: Backend;
-  /** Of the pool, with the sizes that they have by now. */
+  /** The pool's volumes, with their current sizes. */
   volumes: readonly VolumeRecord[];
   contents: PoolContents;
 }
@@ -227,7 +198,7 @@ async function compare(
   report.differences.push(
     ...differences(where, contents.volumes, volumes.map(asVolumeObject), pending),
     ...differences(where, contents.snapshots, snapshots.map(asSnapshotObject), pending),
-    ...contents.unknown.map((name) => `${where} holds ${name}, which is not ours`),
+    ...contents.unknown.map((name) => `${where} holds ${name}, which blockdelta did not create`),
   );
 }
 
@@ -254,8 +225,8 @@ function differences(
     if (sizeBytes === object.sizeBytes) return [];
     return [`${where}: ${object.id} has ${sizeBytes} bytes and should have ${object.sizeBytes}`];
   });
-  const strange = held
+  const unknown = held
     .filter((object) => !expected.has(object.id) && !pending.has(object.id))
     .map((object) => `${where} holds ${object.id}, which the catalogue does not know`);
-  return [...missing, ...strange];
+  return [...missing, ...unknown];
 }

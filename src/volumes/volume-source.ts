@@ -6,8 +6,8 @@ import { CsiError } from '../base/errors.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import type { VolumeCapability } from '../domain/volume-capability.js';
-import { isPristine } from './first-use.js';
 import { type LockRequest, shared, snapshotKey, volumeKey } from './operation-locks.js';
+import { isPristine } from './pristine.js';
 import { snapshotDeleting, volumeDeleting } from './ready-volume.js';
 
 type SourceIds = Pick<VolumeRecord, 'sourceSnapshotId' | 'sourceVolumeId'>;

@@ -302,7 +302,7 @@ for (const pool of KINDS) {
     }
     await assert.rejects(client.controller.DeleteSnapshot({ snapshot_id: id }));
     await assert.rejects(client.controller.DeleteVolume({ volume_id: other.id }));
-    const unfinished = /deletion has not ended; call Delete/;
+    const unfinished = /deletion has not completed; call Delete/;
     for (const call of [
       () => client.allocated(id),
       () => restore(pool, id),

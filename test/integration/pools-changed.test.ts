@@ -35,7 +35,7 @@ test('what was changed behind the back of the plugin is reported and left alone'
     [
       `pool 'main' has lost ${lost.id}`,
       `pool 'main' has lost ${snapshotId}`,
-      `pool 'main' holds ${poolPath('volumes', 'notes.txt')}, which is not ours`,
+      `pool 'main' holds ${poolPath('volumes', 'notes.txt')}, which blockdelta did not create`,
       `pool 'main' holds ${strange}, which the catalogue does not know`,
       `pool 'main': ${cut.id} has ${4 * MIB} bytes and should have ${8 * MIB}`,
     ].sort(),

@@ -4,8 +4,7 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { CsiError } from '../../../src/base/errors.js';
 import type { VolumeRecord } from '../../../src/catalogue/records.js';
 import { newVolumeId } from '../../../src/domain/identifiers.js';
-import type { GroupSnapshot } from '../../../src/volumes/group-manager.js';
-import type { GroupSnapshotRequest } from '../../../src/volumes/group-rules.js';
+import type { GroupSnapshot, GroupSnapshotRequest } from '../../../src/volumes/group-manager.js';
 import {
   groupSnapshotNameKey,
   shared,
@@ -122,7 +121,7 @@ test('GA5: a source that does not exist is NOT_FOUND and names its place', async
     await rejectsWith(of(volumeId), 'NOT_FOUND', /source_volume_ids\[2\]/);
   }
   const { volumeId } = await managers.volume({ state: 'deleting' });
-  await rejectsWith(of(volumeId), 'FAILED_PRECONDITION', /deletion has not ended/);
+  await rejectsWith(of(volumeId), 'FAILED_PRECONDITION', /deletion has not completed/);
   await assertNothing();
 });
 
@@ -274,7 +273,7 @@ test('GD5: a deletion that failed half way is finished by the next call; until t
   backend.deleteSnapshot = remove;
   await rejectsWith(managers.groups.create(request()), 'ABORTED', /being deleted/);
   const found = managers.groups.find(groupSnapshotId, memberIds(group));
-  await rejectsWith(found, 'FAILED_PRECONDITION', /deletion has not ended/);
+  await rejectsWith(found, 'FAILED_PRECONDITION', /deletion has not completed/);
   await managers.groups.delete(groupSnapshotId, memberIds(group));
   await assertNothing();
 });

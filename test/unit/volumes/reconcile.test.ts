@@ -274,7 +274,7 @@ test('what is lost, strange, foreign or of another size is reported and never to
       `pool 'default': ${resized.volumeId} has 1 bytes and should have ${resized.sizeBytes}`,
       `pool 'default' holds ${strange.volumeId}, which the catalogue does not know`,
       `pool 'default' has lost ${gone.snapshotId}`,
-      "pool 'default' holds /pool/volumes/readme.txt, which is not ours",
+      "pool 'default' holds /pool/volumes/readme.txt, which blockdelta did not create",
     ].sort(),
   );
   assert.ok(storage.volumes.has(strange.volumeId));
