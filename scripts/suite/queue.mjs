@@ -3,8 +3,9 @@
  * first, each as soon as the jobs it needs have passed. Knows processes, and nothing of tests.
  */
 import { spawn } from 'node:child_process';
-import { closeSync, mkdirSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 
 /**
  * @typedef {object} Job
@@ -30,6 +31,7 @@ import { join } from 'node:path';
 // Bash writes the processor time of the command to the file that is its first argument.
 const TIMED = 'TIMEFORMAT="%U %S"; { time "$@" 2>&4 4>&-; } 4>&2 2>"$0"';
 const LIMIT_SECONDS = 1800;
+const DRAIN_MS = 2000;
 
 export class JobQueue {
   #waiting;
@@ -101,21 +103,20 @@ export class JobQueue {
     const directory = join(this.#options.directory, `${number}`);
     mkdirSync(directory);
     const times = join(this.#options.directory, `${number}.times`);
-    const log = join(this.#options.directory, `${number}.log`);
-    const output = openSync(log, 'w');
-    const live = this.#options.live === true;
+    const output = [];
     const begun = performance.now();
     const child = spawn('bash', ['-c', TIMED, times, ...job.command], {
       detached: true,
       env: { ...process.env, ...job.env, TMPDIR: directory },
-      stdio: ['ignore', live ? 'pipe' : output, live ? 'pipe' : output],
+      stdio: ['ignore', 'pipe', 'pipe'],
     });
-    const show = (chunk) => {
-      process.stdout.write(chunk);
-      writeSync(output, chunk);
+    const keep = (chunk) => {
+      if (this.#options.live === true) process.stdout.write(chunk);
+      output.push(chunk);
     };
-    child.stdout?.on('data', show);
-    child.stderr?.on('data', show);
+    child.stdout.on('data', keep);
+    child.stderr.on('data', keep);
+    const closed = new Promise((resolve) => child.once('close', resolve));
     const limit = job.limitSeconds ?? LIMIT_SECONDS;
     let isOverdue = false;
     const timer = setTimeout(() => {
@@ -123,20 +124,19 @@ export class JobQueue {
       killGroup(child);
     }, limit * 1000);
     this.#running.set(job, child);
-    // 'close' would wait for every process that has inherited the pipes.
     child.once('exit', async (status) => {
       clearTimeout(timer);
-      if (live) await new Promise((resolve) => setTimeout(resolve, 50));
-      closeSync(output);
+      // A process that was left behind may hold the pipes.
+      await Promise.race([closed, delay(DRAIN_MS)]);
       const outcome = {
         job,
         status,
-        output: readFileSync(log, 'utf8') + (isOverdue ? `killed after ${limit} seconds\n` : ''),
+        output:
+          Buffer.concat(output).toString() + (isOverdue ? `killed after ${limit} seconds\n` : ''),
         wallSeconds: (performance.now() - begun) / 1000,
         cpuSeconds: cpuSeconds(times),
       };
       rmSync(times, { force: true });
-      rmSync(log, { force: true });
       await this.#options.ended(outcome, directory);
       this.#running.delete(job);
       this.#outcomes.set(job, status === 0);
