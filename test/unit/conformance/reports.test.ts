@@ -53,7 +53,7 @@ test('the table tells every check that ran, and why the others did not', () => {
   has(/^delta\.content +SnapshotMetadata: Metadata Format +FAILED/);
   has(/delta\.chain \(recommended, not required\)/);
   has(/metadata\.order: worth knowing/);
-  has(/allocated\.truth: over-report factor: 1\.333 for one/);
+  has(/allocated\.content: over-report factor: 1\.333 for one/);
   has(/groups\.get: no <groups> here/);
   has(/^2 passed, 2 failed, 1 skipped in 1\.5 s$/);
 });
