@@ -1,16 +1,16 @@
 #!/usr/bin/env node
-/** The command line: finds the command and says how it was misused. One file in cli/ per command. */
+/** The command line: loads the command that is named and reports usage errors. The commands are in cli/. */
 import { Command, CommanderError } from 'commander';
 import { packageVersion } from './base/version.js';
 import { ExitCode } from './cli/exit-codes.js';
 
 type AddCommand = (program: Command) => void;
 
-/** Loaded only when it is called for: what `serve` needs would take longer to load than a short list. */
+/** Each command is loaded on use only: loading `serve` takes longer than printing a short list. */
 const COMMANDS: Readonly<Record<string, () => Promise<AddCommand>>> = {
   serve: async () => (await import('./cli/serve.js')).addServeCommand,
-  allocated: async () => (await import('./cli/metadata/allocated.js')).addAllocatedCommand,
-  delta: async () => (await import('./cli/metadata/delta.js')).addDeltaCommand,
+  allocated: async () => (await import('./cli/metadata/commands.js')).addAllocatedCommand,
+  delta: async () => (await import('./cli/metadata/commands.js')).addDeltaCommand,
   'thin-delta': async () => (await import('./cli/thin/delta-command.js')).addThinDeltaCommand,
   'thin-ls': async () => (await import('./cli/thin/ls-command.js')).addThinLsCommand,
   catalogue: async () => (await import('./cli/catalogue.js')).addCatalogueCommand,
@@ -20,8 +20,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<AddCommand>>> = {
 const program = new Command('blockdelta')
   .description('CSI plugin for node-local block storage that streams changed-block lists')
   .version(packageVersion())
-  .showHelpAfterError('(add --help for what can be given)')
-  // Commands inherit it. Commander would end with 1, which here means that something failed.
+  .showHelpAfterError('(use --help for usage)')
+  // Commands inherit this. Commander exits with 1 on wrong usage; here 1 means a failure.
   .exitOverride();
 
 const name = process.argv[2] ?? '';

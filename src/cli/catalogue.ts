@@ -1,26 +1,25 @@
-/** `blockdelta catalogue`: what an operator decides about a catalogue that has lost rows. */
+/** `blockdelta catalogue`: lets an operator inspect and confirm the effect of lost catalogue rows. */
 import type { Command } from 'commander';
 import { SETTINGS } from '../config/config.js';
 import { confirmObjects, foundObjects, type UnknownObject } from '../volumes/unknown-objects.js';
 import { ExitCode } from './exit-codes.js';
 import { complain, messageOf, print } from './output.js';
 
-const STATE_HELP =
-  'state directory of the plugin (default: BLOCKDELTA_STATE_DIR of the environment)';
+const STATE_HELP = "the plugin's state directory (default: BLOCKDELTA_STATE_DIR)";
 
 export function addCatalogueCommand(program: Command): void {
   const catalogue = program
     .command('catalogue')
-    .description('look at and confirm what the pools hold and the catalogue does not know');
+    .description('list or confirm objects that are in a pool but not in the catalogue');
   catalogue
     .command('unknown')
-    .description('list the objects that the last start has found and nobody has confirmed')
+    .description('list the unconfirmed objects that the last start found')
     .option('--state-dir <directory>', STATE_HELP)
     .action(({ stateDir }) => run(stateDir, showUnknown));
   catalogue
     .command('confirm')
     .description(
-      'confirm that these very objects are to be left alone; the plugin serves changes from its next start on',
+      'confirm that the plugin leaves these objects alone; it accepts changes again after its next start',
     )
     .option('--state-dir <directory>', STATE_HELP)
     .action(({ stateDir }) => run(stateDir, confirm));
@@ -46,7 +45,7 @@ async function showUnknown(_: string, objects: readonly UnknownObject[]): Promis
 
 async function confirm(directory: string, objects: readonly UnknownObject[]): Promise<void> {
   if (objects.length === 0) {
-    complain(`there is nothing to confirm in ${directory}`);
+    complain(`no unknown objects to confirm in ${directory}`);
     return;
   }
   await confirmObjects(directory, objects);

@@ -1,8 +1,8 @@
 /**
- * The way from a command to a running plugin: SnapshotMetadata streams over its unix socket.
+ * A client of a running plugin: SnapshotMetadata streams over its unix socket.
  *
- * Each stream has a connection of its own. A channel that has lost its connection answers from
- * memory for a while instead of trying again, which is no use to a caller who wants to resume.
+ * Each stream has its own connection. After a lost connection a gRPC channel fails calls for a while
+ * without reconnecting, which is useless to a caller that resumes.
  */
 import { isAbsolute } from 'node:path';
 import {
@@ -11,6 +11,7 @@ import {
   makeGenericClientConstructor,
   type ServiceError,
 } from '@grpc/grpc-js';
+import type { Command } from 'commander';
 import { SOCKET_PATH_MAX } from '../config/config.js';
 import { clientServices } from '../csi/proto.js';
 
@@ -18,10 +19,10 @@ export type MetadataRpc = 'GetMetadataAllocated' | 'GetMetadataDelta';
 
 export interface MetadataRequest {
   readonly rpc: MetadataRpc;
-  /** The snapshots, by request field. */
+  /** Snapshot ids by request field. */
   readonly ids: Readonly<Record<string, string>>;
   readonly startingOffset: bigint;
-  /** Entries in one message at most; 0: the plugin chooses. */
+  /** Most entries in one message; 0: the plugin chooses. */
   readonly maxResults: number;
 }
 
@@ -35,7 +36,7 @@ export interface MetadataMessage {
   }[];
 }
 
-/** Messages that arrive faster than they are used; beyond it the plugin is made to wait. */
+/** Most messages in the queue; above it, flow control makes the plugin wait. */
 const MAX_QUEUED = 16;
 
 export function isServiceError(error: unknown): error is ServiceError {
@@ -46,24 +47,40 @@ export function isServiceError(error: unknown): error is ServiceError {
   );
 }
 
-/** The path of the socket. Throws an Error in words for the user. */
+/** The path of the socket. Throws an Error whose message is for the user. */
 export function parseClientEndpoint(endpoint: string): string {
   const path = endpoint.startsWith('unix://') ? endpoint.slice('unix://'.length) : endpoint;
   if (!isAbsolute(path)) {
     throw new Error(
-      `the endpoint is '${endpoint}': it must be like unix:///run/blockdelta/csi.sock`,
+      `the endpoint is '${endpoint}'; it must be like unix:///run/blockdelta/csi.sock`,
     );
   }
   const bytes = Buffer.byteLength(path);
   if (bytes > SOCKET_PATH_MAX) {
     throw new Error(
-      `the endpoint's path is ${bytes} bytes long; the kernel takes ${SOCKET_PATH_MAX}`,
+      `the endpoint's path is ${bytes} bytes long; the kernel accepts ${SOCKET_PATH_MAX}`,
     );
   }
   return path;
 }
 
-/** The messages of one stream; throws a ServiceError unless it ends with OK. Leaving it cancels. */
+/**
+ * The socket path of an endpoint, by default that of CSI_ENDPOINT. Ends the command with a usage error if
+ * there is none or it is invalid.
+ */
+export function socketPathOf(command: Command, given: string | undefined): string {
+  const endpoint = given ?? process.env['CSI_ENDPOINT'] ?? '';
+  if (endpoint === '') {
+    command.error('error: no endpoint is given: use --endpoint or set CSI_ENDPOINT');
+  }
+  try {
+    return parseClientEndpoint(endpoint);
+  } catch (error) {
+    return command.error(`error: ${(error as Error).message}`);
+  }
+}
+
+/** The messages of one stream. Throws a ServiceError unless it ends OK. Leaving the loop cancels the call. */
 export async function* openMetadata(
   socketPath: string,
   request: MetadataRequest,
@@ -110,8 +127,8 @@ function startCall(
 }
 
 /**
- * Reads by events and not by `for await (... of call)`, which throws away what has arrived when an
- * error comes behind it. A stream that is cut again and again would then never get anywhere.
+ * Reads by events, because `for await (... of call)` discards messages that have arrived when an error
+ * follows. A stream that keeps being interrupted would never make progress.
  */
 async function* messagesOf(
   call: ClientReadableStream<MetadataMessage>,
@@ -128,7 +145,7 @@ async function* messagesOf(
     end ??= { error };
     wake();
   });
-  // After an error too, but then 'error' came first.
+  // 'end' also follows 'error'; then the error is already recorded.
   call.on('end', () => {
     end ??= { error: null };
     wake();

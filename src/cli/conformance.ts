@@ -1,6 +1,6 @@
 /**
- * `blockdelta conformance`: runs the suite against any driver's socket and reports. What is checked
- * and how is the business of conformance/; here are options, output and exit codes.
+ * `blockdelta conformance`: runs the conformance suite against any driver and prints the report. Holds the
+ * options, the output and the exit codes; the checks are in conformance/.
  */
 import { randomInt } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -15,8 +15,9 @@ import { formatJunit } from '../conformance/report-junit.js';
 import { formatTable } from '../conformance/report-table.js';
 import { matches, runSuite } from '../conformance/runner.js';
 import { CHECKS } from '../conformance/suite.js';
-import { parseClientEndpoint } from './client.js';
+import { socketPathOf } from './client.js';
 import { ExitCode } from './exit-codes.js';
+import { complain, messageOf } from './output.js';
 
 interface ConformanceOptions {
   endpoint?: string;
@@ -39,19 +40,19 @@ interface ConformanceOptions {
 }
 
 const HELP = `
-The driver's volumes, snapshots and groups made by a run are deleted by it. Staging and
-target paths are made below --work-directory, on this machine: run it as root on the node.
+A run deletes the volumes, snapshots and groups that it creates. It creates staging and target
+paths below --work-directory on this machine: run it as root on the driver's node.
 
 Exit codes:
   0    every check passed or was skipped
-  1    a check failed, or the driver could not be asked
+  1    a check failed, or the driver could not be reached
   2    wrong usage
-  130  stopped by SIGINT; what was made is deleted first`;
+  130  interrupted by SIGINT; the objects of the run are deleted first`;
 
 export function addConformanceCommand(program: Command): void {
   const command = program
     .command('conformance')
-    .description("hold any CSI driver's socket against the specification");
+    .description('test any CSI driver against the specification, over its socket');
   addOptions(command)
     .addHelpText('after', HELP)
     .action(async () => {
@@ -65,43 +66,62 @@ export function addConformanceCommand(program: Command): void {
 }
 
 function addOptions(command: Command): Command {
-  const pattern = 'check ids, * for anything; may be given again';
+  const pattern = 'check ids, where * matches anything; repeatable';
   return command
     .option('--endpoint <endpoint>', "the driver's socket, unix:///path (default: CSI_ENDPOINT)")
-    .option('--controller-endpoint <endpoint>', 'socket of the services that are not on the node')
-    .option('--parameters <key=value>', 'a StorageClass parameter; may be given again', addPair, {})
-    .option('--snapshot-parameters <key=value>', 'one of CreateSnapshot; likewise', addPair, {})
-    .option('--secrets <file>', 'JSON: secrets by RPC name, "*" for all others', readSecrets, {})
+    .option(
+      '--controller-endpoint <endpoint>',
+      'socket of the Controller, GroupController and SnapshotMetadata services',
+    )
+    .option('--parameters <key=value>', 'a StorageClass parameter; repeatable', addPair, {})
+    .option(
+      '--snapshot-parameters <key=value>',
+      'a CreateSnapshot parameter; repeatable',
+      addPair,
+      {},
+    )
+    .option(
+      '--secrets <file>',
+      'JSON file: secrets by RPC name, "*" for all others',
+      readSecrets,
+      {},
+    )
     .addOption(
-      new Option('--access <type>', 'volumes to test with')
+      new Option('--access <type>', 'access types to test with')
         .choices(['block', 'mount', 'both'])
         .default('both'),
     )
     .option('--mount-fs <type>', 'fs_type of mount volumes (default: the driver chooses)', '')
-    .option('--volume-size <bytes>', 'of the volumes made; also 64Mi, 1Gi', parseSize)
-    .option('--work-directory <directory>', 'for staging and target paths', '/tmp/csi-conformance')
-    .option('--only <pattern>', `run these: ${pattern}`, addPattern, [])
-    .option('--skip <pattern>', `leave these out: ${pattern}`, addPattern, [])
-    .option('--timeout <seconds>', 'for one check, and for one call', parsePositive, 60)
-    .option('--seed <number>', 'write what the run of this seed wrote', parsePositive)
+    .option('--volume-size <bytes>', 'size of the volumes, in bytes or like 64Mi, 1Gi', parseSize)
+    .option(
+      '--work-directory <directory>',
+      'directory for staging and target paths',
+      '/tmp/csi-conformance',
+    )
+    .option('--only <pattern>', `run only these checks: ${pattern}`, addPattern, [])
+    .option('--skip <pattern>', `skip these checks: ${pattern}`, addPattern, [])
+    .option('--timeout <seconds>', 'timeout of each check and of each call', parsePositive, 60)
+    .option('--seed <number>', 'repeat the writes of the run with this seed', parsePositive)
     .option('--json <file>', 'write the report as JSON; - for stdout, instead of the table')
-    .option('--junit <file>', 'write the report as JUnit XML; - likewise')
-    .option('--list', 'print the checks and run nothing', false)
-    .option('--verbose', 'tell every check on stderr as it runs', false);
+    .option('--junit <file>', 'write the report as JUnit XML; - for stdout, instead of the table')
+    .option('--list', 'print the checks and exit', false)
+    .option('--verbose', 'report each check on stderr as it runs', false);
 }
 
 function suiteOptionsOf(command: Command, options: ConformanceOptions): SuiteOptions {
-  const endpoint = options.endpoint ?? process.env['CSI_ENDPOINT'] ?? '';
-  if (endpoint === '') command.error('error: no endpoint: give --endpoint or set CSI_ENDPOINT');
+  const socketPath = socketPathOf(command, options.endpoint);
   for (const pattern of [...options.only, ...options.skip]) {
     if (CHECKS.some(({ id }) => matches(id, pattern))) continue;
-    command.error(`error: no check matches '${pattern}': --list shows them`);
+    command.error(`error: no check matches '${pattern}': --list prints them`);
   }
   const access: readonly AccessType[] =
     options.access === 'both' ? ['block', 'mount'] : [options.access];
   return {
-    socketPath: socketOf(command, endpoint),
-    controllerSocketPath: socketOf(command, options.controllerEndpoint ?? endpoint),
+    socketPath,
+    controllerSocketPath:
+      options.controllerEndpoint === undefined
+        ? socketPath
+        : socketPathOf(command, options.controllerEndpoint),
     parameters: options.parameters,
     snapshotParameters: options.snapshotParameters,
     secrets: options.secrets,
@@ -116,21 +136,14 @@ function suiteOptionsOf(command: Command, options: ConformanceOptions): SuiteOpt
   };
 }
 
-function socketOf(command: Command, endpoint: string): string {
-  try {
-    return parseClientEndpoint(endpoint);
-  } catch (error) {
-    return command.error(`error: ${(error as Error).message}`);
-  }
-}
-
 async function runConformance(
   options: SuiteOptions,
   { verbose, json, junit }: ConformanceOptions,
 ): Promise<ExitCode> {
   for (const path of [options.socketPath, options.controllerSocketPath]) {
     if (existsSync(path)) continue;
-    return complain(`there is no socket at ${path}: does the driver run?`);
+    complain(`there is no socket at ${path}: is the driver running?`);
+    return ExitCode.FAILURE;
   }
   const interrupt = new AbortController();
   const onSigint = (): void => interrupt.abort();
@@ -139,13 +152,14 @@ async function runConformance(
     mkdirSync(options.workDirectory, { recursive: true });
     const report = await runSuite(CHECKS, options, {
       signal: interrupt.signal,
-      ...(verbose ? { onStart: tellStart, onResult: tellResult } : {}),
+      ...(verbose ? { onStart: logStart, onResult: logResult } : {}),
     });
     write(report, json, junit);
     if (interrupt.signal.aborted) return ExitCode.INTERRUPTED;
     return countOf(report, 'failed') === 0 ? ExitCode.OK : ExitCode.FAILURE;
   } catch (error) {
-    return complain(error instanceof Error ? error.message : String(error));
+    complain(messageOf(error));
+    return ExitCode.FAILURE;
   } finally {
     process.removeListener('SIGINT', onSigint);
   }
@@ -171,18 +185,13 @@ function listOf(checks: readonly Check[]): string {
   return lines.join('');
 }
 
-function tellStart({ id }: Check): void {
+function logStart({ id }: Check): void {
   process.stderr.write(`${id} ...\n`);
 }
 
-function tellResult({ id, result, detail, seconds }: CheckResult): void {
+function logResult({ id, result, detail, seconds }: CheckResult): void {
   const why = detail === null ? '' : `: ${detail}`;
   process.stderr.write(`${id} ${result} (${seconds.toFixed(2)} s)${why}\n`);
-}
-
-function complain(message: string): ExitCode {
-  process.stderr.write(`blockdelta: ${message}\n`);
-  return ExitCode.FAILURE;
 }
 
 function addPair(value: string, before: StringMap): StringMap {

@@ -1,4 +1,4 @@
-/** The exit codes of all commands: scripts rely on them, so a number never changes its meaning. */
+/** The exit codes of all commands. Scripts rely on them: a number never changes its meaning. */
 import { StatusCode } from '../base/errors.js';
 
 export const ExitCode = {
@@ -23,7 +23,7 @@ const OF_STATUS: Readonly<Record<number, ExitCode>> = {
   [StatusCode.FAILED_PRECONDITION]: ExitCode.FAILED_PRECONDITION,
 };
 
-/** What a list that ended with this status code means to a script. */
+/** The exit code of a list that ended with this gRPC status. */
 export function exitCodeOfStatus(code: number): ExitCode {
   return OF_STATUS[code] ?? ExitCode.FAILURE;
 }

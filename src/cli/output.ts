@@ -1,36 +1,36 @@
-/** How commands that print a list write it, and how they end: by themselves, by SIGINT, by their reader. */
+/** Output of commands that print a list, and how they end: normally, by SIGINT, or by a closed pipe. */
 import { errorCode } from '../base/errors.js';
 import { ExitCode } from './exit-codes.js';
 
-/** SIGINT: whoever sent it needs no message. */
+/** The reason of an abort by SIGINT, which prints no message. */
 class Interrupt extends Error {}
 
-/** What a failure means, and the words for it on stderr. */
-export interface Verdict {
+/** The exit code of a failure, and its message on stderr. */
+export interface CommandFailure {
   code: ExitCode;
   message: string;
 }
 
-/** Runs the work of a command to its exit code. The signal is aborted by SIGINT. */
+/** Runs a command and resolves to its exit code. SIGINT aborts the signal. */
 export async function runToExitCode(
   work: (signal: AbortSignal) => Promise<void>,
-  judge: (error: unknown) => Verdict,
+  describe: (error: unknown) => CommandFailure,
 ): Promise<ExitCode> {
   const interrupt = new AbortController();
   const onSigint = (): void => interrupt.abort(new Interrupt());
   process.once('SIGINT', onSigint);
-  // A write that fails is told by its callback; unheard, the event would end the process.
+  // print() handles failed writes; an 'error' event without a listener would end the process.
   process.stdout.on('error', () => undefined);
-  // Nobody reads the words: the list and the exit code stay what they are.
+  // Messages nobody reads must not change the list or the exit code.
   process.stderr.on('error', () => undefined);
   try {
     await work(interrupt.signal);
     return ExitCode.OK;
   } catch (error) {
     if (interrupt.signal.aborted) return ExitCode.INTERRUPTED;
-    // The reader of the pipe has seen enough.
+    // The reader has closed the pipe.
     if (errorCode(error) === 'EPIPE') return ExitCode.OK;
-    const { code, message } = judge(error);
+    const { code, message } = describe(error);
     complain(message);
     return code;
   } finally {
@@ -38,7 +38,7 @@ export async function runToExitCode(
   }
 }
 
-/** Resolves when the text is written, so that a slow reader makes the command wait. */
+/** Resolves when the text is written, so that the command waits for a slow reader. */
 export async function print(text: string): Promise<void> {
   if (text === '') return;
   await new Promise<void>((resolve, reject) => {

@@ -1,8 +1,8 @@
 /**
- * `blockdelta serve`: the life of the plugin process, from its settings to its exit code.
+ * `blockdelta serve`: the plugin process, from its settings to its exit code.
  *
- * The socket is served before the pools are opened, so that Probe can say "starting". The first
- * SIGTERM or SIGINT lets calls in flight end, the second cuts them off.
+ * The socket is served before the pools are opened, so that Probe can report "starting". The first
+ * SIGTERM or SIGINT waits for calls in flight, the second cancels them.
  */
 import type { Command } from 'commander';
 import { CsiError } from '../base/errors.js';
@@ -14,17 +14,17 @@ import { createIdentityService } from '../plugin/identity.js';
 import { createPluginServer, type PluginServer, StartError } from '../plugin/server.js';
 import { ExitCode } from './exit-codes.js';
 
-/** From the end of the grace time, or from a second signal, until the process ends itself. */
+/** Time from the end of the grace period, or from a second signal, until the process kills itself. */
 const LAST_RESORT_MS = 15_000;
 const LAST_RESORT_FORCED_MS = 5_000;
 
 export function addServeCommand(program: Command): void {
   program
     .command('serve')
-    .description('run the plugin; all settings come from the environment')
+    .description('run the plugin; it is configured by environment variables')
     .addHelpText('after', `\n${settingsHelp()}\n\n${EXIT_HELP}`)
     .action(async () => {
-      // Explicit: a thread or a handle that was forgotten must not keep the process.
+      // Explicit, so that a leaked thread or handle cannot keep the process alive.
       process.exit(await serve(process.env));
     });
 }
@@ -33,7 +33,7 @@ const EXIT_HELP = `Exit codes:
   0   stopped by SIGTERM or SIGINT
   1   could not start, or failed
   2   wrong usage
-  78  a setting is wrong`;
+  78  a setting is invalid`;
 
 function settingsHelp(): string {
   const width = Math.max(...Object.keys(SETTINGS).map((name) => name.length));
@@ -55,14 +55,14 @@ async function serve(env: NodeJS.ProcessEnv): Promise<number> {
     return ExitCode.CONFIG;
   }
   const log = createLogger(config.logLevel);
-  dieLoudly(log);
+  dieOnUnhandledErrors(log);
   try {
     await run(config, log);
     return ExitCode.OK;
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     process.stderr.write(`blockdelta: ${message}\n`);
-    // These say all there is to say; a CsiError only if nothing lies behind it.
+    // A StartError's message is complete, and so is that of a CsiError without a cause.
     if (error instanceof CsiError && error.cause !== undefined) {
       log.fatal({ err: error.cause }, 'the plugin cannot start');
     } else if (!(error instanceof StartError || error instanceof CsiError)) {
@@ -86,8 +86,8 @@ async function run(config: Config, log: Logger): Promise<void> {
     },
   });
   const server = createPluginServer({ services: [identity], config, logger: log });
-  // Before the socket is there: whoever sees it may send a signal.
-  const stopAsked = watchSignals(server, config, log);
+  // Installed before the socket exists: whoever sees the socket may send a signal.
+  const stopRequested = watchSignals(server, config, log);
   await server.start();
   log.info(
     {
@@ -103,7 +103,7 @@ async function run(config: Config, log: Logger): Promise<void> {
     log.info({ services: composed.services.map(({ name }) => name) }, 'ready');
   });
   try {
-    await Promise.race([stopAsked, composing.then(() => stopAsked)]);
+    await Promise.race([stopRequested, composing.then(() => stopRequested)]);
   } finally {
     await stop(server, composing, () => composition, log);
   }
@@ -116,14 +116,14 @@ async function stop(
   log: Logger,
 ): Promise<void> {
   const { forced, unfinished } = await server.stop();
-  // What is half started cannot be let go of.
+  // A composition that is still starting cannot be closed.
   await composing.catch(() => undefined);
   await composition()?.close();
-  if (forced) log.warn({ unfinished }, 'stopped; calls in flight were cut off');
+  if (forced) log.warn({ unfinished }, 'stopped; calls in flight were cancelled');
   else log.info('stopped');
 }
 
-/** Resolves at the first signal. From then on the process ends, whatever happens. */
+/** Resolves at the first signal. From then on the process ends in bounded time. */
 function watchSignals(server: PluginServer, config: Config, log: Logger): Promise<void> {
   return new Promise((resolve) => {
     let signals = 0;
@@ -145,24 +145,24 @@ function watchSignals(server: PluginServer, config: Config, log: Logger): Promis
 }
 
 /**
- * The last resort: a worker thread that is stuck in a system call keeps every ordinary exit
- * waiting, process.exit included. What was under way is finished or undone at the next start.
+ * A worker thread stuck in a system call blocks every ordinary exit, process.exit included. The next
+ * start completes or rolls back unfinished work.
  */
 function killSelfAfter(ms: number, log: Logger): void {
   const timer = setTimeout(() => {
-    log.fatal('work that cannot be stopped keeps the plugin from ending; killing it');
+    log.fatal('unfinished work in the kernel blocks the exit; the plugin kills itself');
     process.kill(process.pid, 'SIGKILL');
   }, ms);
   timer.unref();
 }
 
 /**
- * A bug must end the process, since nobody knows its state, and must be seen in the log. By SIGKILL,
- * because an ordinary exit waits for worker threads, and one of them may be stuck in the kernel.
+ * After a bug the state of the process is unknown, so it must end, with a log line. By SIGKILL, because an
+ * ordinary exit waits for worker threads, and one of them may be stuck in the kernel.
  */
-function dieLoudly(log: Logger): void {
+function dieOnUnhandledErrors(log: Logger): void {
   const die = (error: unknown): void => {
-    log.fatal({ err: error }, 'bug: an error was not handled');
+    log.fatal({ err: error }, 'bug: unhandled error');
     process.kill(process.pid, 'SIGKILL');
   };
   process.on('uncaughtException', die);

@@ -5,8 +5,8 @@
 import assert from 'node:assert/strict';
 import { CsiError, StatusCode } from '../../src/base/errors.js';
 import { type SnapshotChoice, ThinTrees } from '../../src/cli/thin/pool-metadata.js';
+import { XML_TAIL, xmlHead, xmlRows } from '../../src/cli/thin/printers.js';
 import { readRuns } from '../../src/cli/thin/runs.js';
-import { XML_TAIL, xmlHead, xmlRows } from '../../src/cli/thin/xml.js';
 import { thinTool } from '../support/thin-tools.js';
 import { type DmScene, dmTest, TestPool, writeBlocks } from './dm-setup.js';
 

@@ -136,7 +136,7 @@ test('a plugin that keeps failing is exit code 6 after a few tries', async (t) =
   const ended = await runCommand(t, ['allocated', 's', '--endpoint', endpoint]);
   assert.equal(ended.code, 6);
   assert.equal(calls, 5);
-  assert.match(ended.stderr, /gave up after 5 tries.*not now/);
+  assert.match(ended.stderr, /gave up after 5 attempts.*not now/);
 });
 
 test('no socket and no listener are exit code 6', async (t) => {
@@ -299,7 +299,7 @@ test('a stream that is cut at random places gives the same list as an undisturbe
   const ended = await runCommand(t, ['allocated', 's', '--endpoint', endpoint, '--format', 'csv']);
   assert.equal(ended.code, 0, ended.stderr);
   assert.ok(ended.stdout === expected, 'another list');
-  assert.match(ended.stderr, /interrupted .*going on at byte/);
+  assert.match(ended.stderr, /interrupted .*resuming at byte/);
 });
 
 test('a list survives the plugin being killed and started again', async (t) => {

@@ -1,17 +1,12 @@
 /**
- * What `allocated` and `delta` share: options, the way of a list from the stream to stdout, and the
- * meaning of every end as an exit code.
+ * `blockdelta allocated SNAPSHOT` and `blockdelta delta BASE TARGET`: print a list of SnapshotMetadata.
+ * Holds their options, prints the list from the stream, and maps each failure to an exit code.
  */
 import { existsSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import {
-  isServiceError,
-  type MetadataRequest,
-  openMetadata,
-  parseClientEndpoint,
-} from '../client.js';
+import { isServiceError, type MetadataRequest, openMetadata, socketPathOf } from '../client.js';
 import { ExitCode, exitCodeOfStatus } from '../exit-codes.js';
-import { complain, messageOf, print, runToExitCode, type Verdict } from '../output.js';
+import { type CommandFailure, complain, messageOf, print, runToExitCode } from '../output.js';
 import { createListFormatter, FORMATS, type Format, formatSummary } from './formats.js';
 import {
   createProgress,
@@ -31,8 +26,32 @@ interface MetadataOptions {
 const MAX_INT64 = 2n ** 63n - 1n;
 const MAX_INT32 = 2n ** 31n - 1n;
 
-/** Adds the shared options and the action; `idsOf` turns the arguments into request fields. */
-export function addMetadataAction(
+/** The ranges of a snapshot that hold data. */
+export function addAllocatedCommand(program: Command): void {
+  const command = program
+    .command('allocated')
+    .description('list the ranges of a snapshot that hold data')
+    .argument('<snapshot>', 'id of the snapshot');
+  addMetadataAction(command, 'GetMetadataAllocated', (snapshot = '') => ({
+    snapshot_id: snapshot,
+  }));
+}
+
+/** The ranges that differ between two snapshots of one volume. */
+export function addDeltaCommand(program: Command): void {
+  const command = program
+    .command('delta')
+    .description('list the ranges that differ between two snapshots of one volume')
+    .argument('<base>', 'id of the older snapshot')
+    .argument('<target>', 'id of the newer snapshot');
+  addMetadataAction(command, 'GetMetadataDelta', (base = '', target = '') => ({
+    base_snapshot_id: base,
+    target_snapshot_id: target,
+  }));
+}
+
+/** Adds the options and the action; `idsOf` turns the arguments into request fields. */
+function addMetadataAction(
   command: Command,
   rpc: MetadataRequest['rpc'],
   idsOf: (...snapshots: string[]) => Record<string, string>,
@@ -40,22 +59,22 @@ export function addMetadataAction(
   command
     .option('--endpoint <endpoint>', "the plugin's socket, unix:///path (default: CSI_ENDPOINT)")
     .addOption(
-      new Option('--starting-offset <bytes>', 'list from this byte on')
+      new Option('--starting-offset <bytes>', 'start the list at this byte')
         .argParser(parseOffset)
         .default(0n, '0'),
     )
     .addOption(
-      new Option('--max-results <count>', 'entries in one message; 0: the plugin chooses')
+      new Option('--max-results <count>', 'most entries in one message; 0: the plugin chooses')
         .argParser(parseCount)
         .default(0),
     )
-    .addOption(new Option('--format <format>', 'how to print').choices(FORMATS).default('table'))
-    .option('--summary', 'print counts and times instead of the list', false)
+    .addOption(new Option('--format <format>', 'output format').choices(FORMATS).default('table'))
+    .option('--summary', 'print totals and times instead of the list', false)
     .addHelpText('after', HELP)
     .action(async (...given: unknown[]) => {
       const snapshots = given.slice(0, command.registeredArguments.length) as string[];
       const options = command.opts<MetadataOptions>();
-      const socketPath = endpointOf(command, options);
+      const socketPath = socketPathOf(command, options.endpoint);
       const { startingOffset, maxResults } = options;
       const request = { rpc, ids: idsOf(...snapshots), startingOffset, maxResults };
       process.exitCode = await runMetadataCommand(socketPath, request, options);
@@ -63,41 +82,31 @@ export function addMetadataAction(
 }
 
 const HELP = `
-The list goes to stdout, everything else to stderr. Sizes are bytes; ndjson has them
-as strings. A stream that is interrupted is resumed where it stopped.
+The list goes to stdout, everything else to stderr. Sizes are in bytes; in ndjson they
+are strings. An interrupted stream is resumed where it stopped.
 
 Exit codes:
-  0    the whole list was printed, or the reader of the pipe had seen enough
-  1    failed otherwise
+  0    the whole list was printed, or the reader closed the pipe
+  1    another failure
   2    wrong usage
   3    refused: an argument is invalid or out of range
   4    there is no such snapshot
-  5    no list can be given (for example: not enough is known about the base);
+  5    no complete list is possible (for example, the delta of the base is not known);
        take a full backup
   6    cannot connect, or the stream kept being interrupted
   130  stopped by SIGINT`;
-
-function endpointOf(command: Command, options: MetadataOptions): string {
-  const endpoint = options.endpoint ?? process.env['CSI_ENDPOINT'] ?? '';
-  if (endpoint === '') command.error('error: no endpoint: give --endpoint or set CSI_ENDPOINT');
-  try {
-    return parseClientEndpoint(endpoint);
-  } catch (error) {
-    return command.error(`error: ${(error as Error).message}`);
-  }
-}
 
 async function runMetadataCommand(
   socketPath: string,
   request: MetadataRequest,
   options: MetadataOptions,
 ): Promise<ExitCode> {
-  // Without this, a wrong path would be tried again for seconds.
+  // Without this, a wrong path would be retried for seconds.
   if (!existsSync(socketPath)) {
     complain(`there is no socket at ${socketPath}: is the plugin running?`);
     return ExitCode.UNREACHABLE;
   }
-  return runToExitCode((signal) => printMetadata(socketPath, request, options, signal), verdictOf);
+  return runToExitCode((signal) => printMetadata(socketPath, request, options, signal), failureOf);
 }
 
 async function printMetadata(
@@ -114,15 +123,15 @@ async function printMetadata(
     signal,
     progress,
     onInterrupted: (error, position) =>
-      complain(`interrupted (${error.message}); going on at byte ${position}`),
+      complain(`interrupted (${error.message}); resuming at byte ${position}`),
   });
-  let isHeadDue = !summary;
+  let needsHead = !summary;
   for await (const entries of batches) {
     sums.ranges += entries.length;
     for (const { size } of entries) sums.sizeBytes += size;
     if (summary) continue;
-    const head = isHeadDue ? formatter.head(progress.capacityBytes ?? 0n) : '';
-    isHeadDue = false;
+    const head = needsHead ? formatter.head(progress.capacityBytes ?? 0n) : '';
+    needsHead = false;
     await print(head + formatter.rows(entries));
   }
   if (!summary) return;
@@ -133,7 +142,7 @@ function timesOf(progress: MetadataProgress, started: number) {
   return { ...progress, seconds: (performance.now() - started) / 1000 };
 }
 
-function verdictOf(error: unknown): Verdict {
+function failureOf(error: unknown): CommandFailure {
   if (error instanceof InterruptedError) {
     const message = `${error.message}; the last failure: ${(error.cause as Error).message}`;
     return { code: ExitCode.UNREACHABLE, message };

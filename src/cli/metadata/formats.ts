@@ -1,6 +1,6 @@
 /**
- * How lists and summaries look. Sizes are bytes. JSON has them as strings, since most readers of
- * JSON numbers are inexact above 2^53.
+ * The formats of lists and summaries. Sizes are in bytes. In JSON they are strings, because most JSON
+ * readers are inexact above 2^53.
  */
 import type { Entry } from './list.js';
 
@@ -8,7 +8,7 @@ export const FORMATS = ['table', 'ndjson', 'csv'] as const;
 export type Format = (typeof FORMATS)[number];
 
 export interface ListFormatter {
-  /** What comes before the first row. */
+  /** The text before the first row. */
   head(capacityBytes: bigint): string;
   rows(entries: readonly Entry[]): string;
 }
@@ -17,7 +17,7 @@ export interface Summary {
   ranges: number;
   /** Sum of the ranges. */
   sizeBytes: bigint;
-  /** Null if the plugin never told. */
+  /** Null if the stream had no message. */
   capacityBytes: bigint | null;
   seconds: number;
   firstMessageMs: number | null;
@@ -66,7 +66,7 @@ export function formatSummary(format: Format, summary: Summary): string {
   return format === 'table' ? summaryTable(summary) : recordOf(format, summaryFields(summary));
 }
 
-/** One record: csv has its field names above it. */
+/** One record; csv has a header line with the field names. */
 export function recordOf(
   format: Exclude<Format, 'table'>,
   fields: Readonly<Record<string, string | number | null>>,
@@ -121,7 +121,7 @@ export function withHumanSize(bytes: bigint): string {
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'] as const;
 
-/** With one decimal where it says something: 512 B, 4 KiB, 1.5 GiB. */
+/** With one decimal unless it is zero: 512 B, 4 KiB, 1.5 GiB. */
 export function humanSize(bytes: bigint): string {
   let value = Number(bytes);
   let unit = 0;

@@ -1,7 +1,7 @@
 /**
- * Puts the messages of one or more streams together to one list, and holds them against what CSI
- * promises: ascending, no overlap, inside the volume, one capacity. A list that breaks a promise
- * must not be used for a backup, so it is an error and nothing is repaired.
+ * Combines the messages of one or more streams into one list, and checks what CSI guarantees: ascending
+ * order, no overlap, entries within the volume, one capacity. A list that violates this must not be used
+ * for a backup, so it is an error; nothing is repaired.
  */
 import type { MetadataMessage } from '../client.js';
 
@@ -10,18 +10,18 @@ export interface Entry {
   readonly size: bigint;
 }
 
-/** The plugin's answer breaks the rules of CSI. */
+/** The plugin's list violates the CSI specification. */
 export class InvalidListError extends Error {
   override readonly name = 'InvalidListError';
 }
 
 export class MetadataList {
-  /** Everything before it has been received: where another stream has to start. */
+  /** Everything before it has been received: the next stream starts here. */
   position: bigint;
   /** Null until the first message. */
   capacityBytes: bigint | null = null;
   #type: string | null = null;
-  /** The last entry, not given out yet: after a cut it may go on in the next stream. */
+  /** The last entry, not returned yet: after an interruption it may continue in the next stream. */
   #held: Entry | null = null;
   /** Whether no entry of the current stream has been seen. */
   #atStreamStart = true;
@@ -30,17 +30,17 @@ export class MetadataList {
     this.position = startingOffset;
   }
 
-  /** Whether nothing can follow, however the stream ends. */
+  /** Whether the list is complete, however the stream ends. */
   get isComplete(): boolean {
     return this.#held !== null && this.position === this.capacityBytes;
   }
 
-  /** To be called when another stream goes on at `position`. */
+  /** Call it before the messages of another stream that starts at `position`. */
   resume(): void {
     this.#atStreamStart = true;
   }
 
-  /** The entries that are final now. */
+  /** Returns the entries that are final. */
   accept(message: MetadataMessage): Entry[] {
     this.#checkHead(message);
     const entries: Entry[] = [];
@@ -51,7 +51,7 @@ export class MetadataList {
     return entries;
   }
 
-  /** What was held back. */
+  /** Returns the last entry. */
   finish(): Entry[] {
     const entries = this.#held === null ? [] : [this.#held];
     this.#held = null;
@@ -63,22 +63,24 @@ export class MetadataList {
     const type = message.block_metadata_type;
     if (capacity !== (this.capacityBytes ?? capacity)) {
       throw new InvalidListError(
-        `the volume's capacity changed in the list, from ${this.capacityBytes} to ${capacity}`,
+        `the volume's capacity changed within the list, from ${this.capacityBytes} to ${capacity}`,
       );
     }
     if (type !== (this.#type ?? type)) {
-      throw new InvalidListError(`the type of the list changed, from ${this.#type} to ${type}`);
+      throw new InvalidListError(
+        `the block metadata type changed within the list, from ${this.#type} to ${type}`,
+      );
     }
     this.capacityBytes = capacity;
     this.#type = type;
   }
 
-  /** Takes the next entry and gives out the one before it. */
+  /** Takes the next entry and returns the one before it, unless they are merged. */
   #place(offset: bigint, size: bigint): Entry | null {
     const end = offset + size;
     if (offset < 0n || size <= 0n || end > (this.capacityBytes ?? 0n)) {
       throw new InvalidListError(
-        `the list holds ${describe(offset, size)} of a volume of ${this.capacityBytes} bytes`,
+        `the list contains ${describe(offset, size)}, outside the volume of ${this.capacityBytes} bytes`,
       );
     }
     const previous = this.#held;
@@ -99,12 +101,12 @@ export class MetadataList {
     return previous;
   }
 
-  /** The first entry may begin before the offset asked for. When resuming, that part is known. */
+  /** The first entry may begin before the requested offset. When resuming, that part is already known. */
   #startOfStream(offset: bigint, end: bigint): Entry | null {
     if (!this.#atStreamStart) return null;
     if (end <= this.position) {
       throw new InvalidListError(
-        `the list was asked for from ${this.position} and starts with ${describe(offset, end - offset)}`,
+        `the list was requested from ${this.position} but starts with ${describe(offset, end - offset)}`,
       );
     }
     const isKnown = this.#held !== null && offset < this.position;

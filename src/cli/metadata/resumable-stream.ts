@@ -1,6 +1,6 @@
 /**
- * One list of ranges from as many streams as it takes: a stream that is interrupted is opened again
- * behind the last entry received. Knows how streams break, and not how a list is shown.
+ * Reads one list over as many streams as it takes: after an interruption it opens another stream at the
+ * end of the last entry received. Knows how streams fail, not how a list is printed.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../base/errors.js';
@@ -26,23 +26,22 @@ export interface ReadOptions {
   progress: MetadataProgress;
   /** Called before a stream is opened again. */
   onInterrupted(error: Error, position: bigint): void;
-  /** The first pause before trying again; it doubles with every try that brought nothing. */
+  /** The first pause before a retry; it doubles with every attempt without progress. */
   retryDelayMs?: number;
 }
 
-/** The plugin could not be reached, or kept breaking off, so often that we gave up. */
+/** The plugin could not be reached, or its streams kept failing, in too many attempts. */
 export class InterruptedError extends Error {
   override readonly name = 'InterruptedError';
 }
 
-const MAX_TRIES_WITHOUT_PROGRESS = 5;
+const MAX_ATTEMPTS_WITHOUT_PROGRESS = 5;
 const RETRY_DELAY_MS = 200;
 
 /**
- * Failures that say something about the moment and not about the snapshots, so that asking again
- * may help. Going on at an offset is lawful at any time, so trying once too often does no harm: that
- * is why UNKNOWN and INTERNAL are here, which stand for broken connections as well as for bugs.
- * RESOURCE_EXHAUSTED is not: whatever has run out will not come back by asking harder.
+ * Transient failures, after which another attempt may succeed. A client may resume at any offset at any
+ * time, so a needless attempt is harmless; that is why UNKNOWN and INTERNAL are included, which stand for
+ * broken connections as well as for bugs. RESOURCE_EXHAUSTED is not: retrying only adds load.
  */
 const INTERRUPTIONS: ReadonlySet<number> = new Set([
   StatusCode.CANCELLED,
@@ -58,7 +57,7 @@ export function createProgress(): MetadataProgress {
 }
 
 /**
- * Batches of entries, in order, the whole list.
+ * Yields the whole list in order, in batches of entries.
  *
  * @throws ServiceError for a failure that is final, InvalidListError, InterruptedError, or the
  *   signal's reason
@@ -71,7 +70,7 @@ export async function* readMetadata(
   const { signal, progress, onInterrupted } = options;
   const list = new MetadataList(request.startingOffset);
   const started = performance.now();
-  let barrenTries = 0;
+  let attemptsWithoutProgress = 0;
   for (;;) {
     const before = list.position;
     try {
@@ -88,20 +87,24 @@ export async function* readMetadata(
       signal.throwIfAborted();
       if (!isServiceError(error) || !INTERRUPTIONS.has(error.code)) throw error;
       if (list.isComplete) break;
-      barrenTries = list.position > before ? 0 : barrenTries + 1;
-      if (barrenTries >= MAX_TRIES_WITHOUT_PROGRESS) throw gaveUp(error);
+      attemptsWithoutProgress = list.position > before ? 0 : attemptsWithoutProgress + 1;
+      if (attemptsWithoutProgress >= MAX_ATTEMPTS_WITHOUT_PROGRESS) throw gaveUp(error);
       onInterrupted(error, list.position);
     }
     progress.resumes += 1;
     list.resume();
-    await delay((options.retryDelayMs ?? RETRY_DELAY_MS) * 2 ** barrenTries, undefined, { signal });
+    await delay(
+      (options.retryDelayMs ?? RETRY_DELAY_MS) * 2 ** attemptsWithoutProgress,
+      undefined,
+      { signal },
+    );
   }
   yield list.finish();
 }
 
 function gaveUp(error: Error): InterruptedError {
   return new InterruptedError(
-    `gave up after ${MAX_TRIES_WITHOUT_PROGRESS} tries that brought nothing`,
+    `gave up after ${MAX_ATTEMPTS_WITHOUT_PROGRESS} attempts without progress`,
     { cause: error },
   );
 }

@@ -1,6 +1,6 @@
 /**
- * `blockdelta thin-delta`: the blocks that differ between two thin devices of any dm-thin pool, read
- * from its metadata. No plugin is needed, and no CSI.
+ * `blockdelta thin-delta`: the blocks that differ between two thin devices of any dm-thin pool, read from
+ * the pool's metadata. Needs no plugin.
  */
 import { type Command, Option } from 'commander';
 import type { NativeRunner } from '../../native/pool.js';
@@ -45,15 +45,15 @@ export function addThinDeltaCommand(program: Command): void {
       "list the ranges that differ between two thin devices, from their pool's metadata",
     );
   addMetadataOptions(command)
-    .addOption(deviceOption('--base <id>', 'device id of the older one (or --thin1, --snap1)'))
-    .addOption(deviceOption('--target <id>', 'device id of the newer one (or --thin2, --snap2)'))
+    .addOption(deviceOption('--base <id>', 'id of the older device (or --thin1, --snap1)'))
+    .addOption(deviceOption('--target <id>', 'id of the newer device (or --thin2, --snap2)'))
     .addOption(
       new Option(
         '--format <format>',
         'how to print (default: table; xml after --thin1, --snap1)',
       ).choices(THIN_FORMATS),
     )
-    .option('--summary', 'print sums and the time instead of the list', false);
+    .option('--summary', 'print totals and the time instead of the list', false);
   for (const flags of ['--thin1 <id>', '--snap1 <id>', '--thin2 <id>', '--snap2 <id>']) {
     command.addOption(deviceOption(flags, '').hideHelp());
   }
@@ -68,9 +68,9 @@ export function addThinDeltaCommand(program: Command): void {
 }
 
 const HELP = `
-table, ndjson and csv list what changed, in bytes: blocks that only one side has, and blocks that
-differ. xml is what thin_delta 0.9 prints, counted in data blocks, and has what is the same, too.
-Called with thin_delta's own options, xml is the default: a script has to change one word.
+table, ndjson and csv list the changed ranges in bytes: blocks that only one device maps, and blocks
+that both map differently. xml is the output of thin_delta 0.9: in data blocks, including equal ones.
+With thin_delta's own options xml is the default, so a script has to change only the program's name.
 The list goes to stdout, everything else to stderr.
 `;
 
@@ -93,12 +93,12 @@ function onlyOne(command: Command, name: string, given: readonly (number | undef
   if (id !== undefined && ids.length === 1) return id;
   return command.error(
     id === undefined
-      ? `error: no ${name}: give the id of a thin device (blockdelta thin-ls lists them)`
+      ? `error: no ${name} is given: use the id of a thin device (blockdelta thin-ls lists them)`
       : `error: ${name} is given twice: ${ids.join(' and ')}`,
   );
 }
 
-/** Nothing is printed before the first batch is known to be sound. */
+/** Prints nothing before the first batch has been checked. */
 export async function printThinDelta(
   runner: NativeRunner,
   { metadata, base, target, format, summary }: ThinDeltaRequest,

@@ -1,4 +1,4 @@
-/** `blockdelta thin-ls`: the thin devices of any dm-thin pool, from its metadata. Needs no plugin. */
+/** `blockdelta thin-ls`: lists the thin devices of any dm-thin pool from its metadata. Needs no plugin. */
 import { type Command, Option } from 'commander';
 import type { NativeRunner } from '../../native/pool.js';
 import type { ThinDeviceDetails } from '../../native/thin-addon.js';
@@ -24,7 +24,7 @@ export function addThinLsCommand(program: Command): void {
     .command('thin-ls')
     .description("list the thin devices of a pool, from the pool's metadata");
   addMetadataOptions(command)
-    .addOption(new Option('--format <format>', 'how to print').choices(FORMATS).default('table'))
+    .addOption(new Option('--format <format>', 'output format').choices(FORMATS).default('table'))
     .addHelpText('after', HELP + METADATA_HELP)
     .action(async (positional: string | undefined, options: LsOptions) => {
       const metadata = namedMetadata(command, positional, options);
@@ -35,8 +35,8 @@ export function addThinLsCommand(program: Command): void {
 }
 
 const HELP = `
-Of each device: its id, what it maps, the pool's transaction id when it was made, and the pool's time
-(a counter of snapshots) when it was made and when it was last snapshotted.
+For each device: its id, the blocks and bytes it maps, the pool's transaction id at its creation, and the
+pool's time (a counter of snapshots) at its creation and at its last snapshot.
 `;
 
 export async function printThinDevices(
@@ -64,7 +64,7 @@ const HEADINGS = ['DEVICE', 'BLOCKS', 'BYTES', 'TRANSACTION', 'CREATED', 'SNAPSH
 
 type Row = Record<(typeof COLUMNS)[number], string | number>;
 
-/** Device ids and times are small; counts may be larger than what readers of JSON take exactly. */
+/** Device ids and times are small; counts may exceed what JSON readers represent exactly. */
 function rowOf(device: ThinDeviceDetails, blockBytes: bigint): Row {
   return {
     device_id: device.deviceId,

@@ -1,14 +1,14 @@
-/** What `thin-delta` and `thin-ls` share: how the metadata is named, and how failures end. */
+/** Options and failures that `thin-delta` and `thin-ls` share. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { CsiError } from '../../base/errors.js';
 import { NativePool, type NativeRunner } from '../../native/pool.js';
 import { ExitCode, exitCodeOfStatus } from '../exit-codes.js';
-import { complain, messageOf, runToExitCode, type Verdict } from '../output.js';
+import { type CommandFailure, complain, messageOf, runToExitCode } from '../output.js';
 import { MAX_DEVICE_ID, type SnapshotChoice, type ThinTrees } from './pool-metadata.js';
 
 export interface MetadataOptions {
   metadata?: string;
-  /** True, or the word behind the option. */
+  /** True, or the option's value. */
   metadataSnap?: true | string;
 }
 
@@ -19,17 +19,17 @@ export interface NamedMetadata {
 
 export function addMetadataOptions(command: Command): Command {
   return command
-    .argument('[metadata]', 'the same as --metadata, in the place where the thin_* tools take it')
+    .argument('[metadata]', 'same as --metadata, where the thin_* tools expect it')
     .option('--metadata <path>', "the pool's metadata: a device or a file")
     .option(
       '-m, --metadata-snap [block]',
-      'read the trees that the metadata snapshot holds (held at this block, if one is given)',
+      'read the trees of the metadata snapshot (which must be at this block, if one is given)',
     );
 }
 
 /**
- * Ends the command when it was named wrongly. As for the thin_* tools, the word behind -m may be the
- * device: only a number is a block.
+ * Ends the command on wrong usage. As with the thin_* tools, the value after -m may be the device: only a
+ * number is a block.
  */
 export function namedMetadata(
   command: Command,
@@ -41,9 +41,12 @@ export function namedMetadata(
   const paths = [metadata, positional, behindSnap].filter((path) => path !== undefined);
   const [path] = paths;
   if (path === undefined || path === '') {
-    return command.error("error: no metadata: give --metadata, the pool's device or a file");
+    return command.error(
+      "error: no metadata is given: use --metadata with the pool's metadata device or a file",
+    );
   }
-  if (paths.length > 1) return command.error(`error: two metadata: ${paths.join(' and ')}`);
+  if (paths.length > 1)
+    return command.error(`error: metadata is given twice: ${paths.join(' and ')}`);
   if (metadataSnap === undefined) return { path, snapshot: false };
   return { path, snapshot: isBlock ? BigInt(metadataSnap) : true };
 }
@@ -56,41 +59,41 @@ export function deviceOption(flags: string, description: string): Option {
   });
 }
 
-/** A pool in this state works on, read-only; its last committed trees can be read. */
+/** A pool in this state is read-only; its last committed trees can be read. */
 export function warnOfNeedsCheck({ metadata, current }: ThinTrees): void {
   if (current.needsCheck)
-    complain(`${metadata} is marked needs_check: stop its pool, run thin_check`);
+    complain(`${metadata} is marked needs_check: stop its pool and run thin_check`);
 }
 
-/** Runs the work with a native thread of its own. */
+/** Runs the work with a native worker thread. */
 export async function runOnMetadata(
   work: (runner: NativeRunner, signal: AbortSignal) => Promise<void>,
 ): Promise<ExitCode> {
   const pool = new NativePool(1);
   try {
-    return await runToExitCode((signal) => work(pool, signal), verdictOf);
+    return await runToExitCode((signal) => work(pool, signal), failureOf);
   } finally {
     await pool.close();
   }
 }
 
-function verdictOf(error: unknown): Verdict {
+function failureOf(error: unknown): CommandFailure {
   const code = error instanceof CsiError ? exitCodeOfStatus(error.code) : ExitCode.FAILURE;
   return { code, message: messageOf(error) };
 }
 
 export const METADATA_HELP = `
-The metadata of an LVM thin pool VG/POOL is /dev/mapper/VG-POOL_tmeta. Nothing is written to it.
-While the pool is in use its trees move. Snapshots that nobody writes to can be read all the same;
-for anything else hold a metadata snapshot and give --metadata-snap:
+The metadata of an LVM thin pool VG/POOL is /dev/mapper/VG-POOL_tmeta. It is never written to.
+The trees of a pool in use change. Snapshots that are not written to can be read at any time; for
+other devices reserve a metadata snapshot and use --metadata-snap:
   dmsetup message POOL 0 reserve_metadata_snap     (LVM: POOL is VG-POOL-tpool)
-  dmsetup message POOL 0 release_metadata_snap     (afterwards: it eats metadata space)
+  dmsetup message POOL 0 release_metadata_snap     (afterwards, as it occupies metadata space)
 
 Exit codes:
-  0    the whole list was printed, or the reader of the pipe had seen enough
-  1    failed otherwise
+  0    the whole list was printed, or the reader closed the pipe
+  1    another failure
   2    wrong usage
   4    there is no such thin device
-  5    no list can be given: no metadata snapshot is held, the trees moved while they were
-       read, or the metadata is damaged; what was printed before must not be used
+  5    no complete list is possible: no metadata snapshot is held, the trees changed while they
+       were read, or the metadata is damaged; do not use a list that was printed in part
   130  stopped by SIGINT`;

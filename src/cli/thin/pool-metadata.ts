@@ -1,12 +1,12 @@
 /**
- * What `thin-delta` and `thin-ls` read: the trees of one pool, the current ones or those that a
- * metadata snapshot holds, and whether they stood still while they were read.
+ * The metadata of one pool as `thin-delta` and `thin-ls` read it: the current trees or those of a metadata
+ * snapshot, and whether they changed during a read.
  *
- * A pool in use gives nodes free and uses them again. No node below a tree that is still in force has
- * been freed. Whether trees are still in force: those of a metadata snapshot, and any look within one
- * commit, by the checksum of the superblock, which tells for certain; the tree of a device over several
- * commits by the block of its root, which is certain for a device that nobody writes to (its root stays),
- * and only likely for others: a root that was freed may return to its block. Knows nothing of printing.
+ * A pool in use frees nodes and reuses them, but never a node below a tree that is still current. Two
+ * tests show whether a tree is current. The checksum of the superblock proves it for a metadata snapshot
+ * and for any read within one commit. Across commits, the block of a device's root proves it for a device
+ * that is not written to, as its root stays; for other devices it is only likely, because a freed root
+ * may be allocated again in the same block. Knows nothing of printing.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, SystemError } from '../../base/errors.js';
@@ -18,7 +18,7 @@ import type {
   ThinSuperblock,
 } from '../../native/thin-addon.js';
 
-/** Which metadata snapshot: none, the one that is held, or the one at this block (and no other). */
+/** Which metadata snapshot: none, the one that is held, or the one at exactly this block. */
 export type SnapshotChoice = false | true | bigint;
 
 type ThinDeltaAnswer = Extract<ReturnType<ThinAddon['thinDelta']>, { ok: true }>;
@@ -26,22 +26,22 @@ type DeltaRequest = Omit<Parameters<ThinAddon['thinDelta']>[0], keyof ThinMetada
 
 /** Device ids have 24 bits. */
 export const MAX_DEVICE_ID = 2 ** 24 - 1;
-/** Devices that one question names at most. */
+/** Most device ids in one call. */
 const DEVICES_PER_CALL = 65_536;
-/** A pool commits once a second and at each flush of a device; a look takes a millisecond or two. */
-const LOOKS = 50;
-const REST_MS = 2;
+/** A pool commits once a second and at each flush of a device; a read takes a millisecond or two. */
+const READ_ATTEMPTS = 50;
+const PAUSE_MS = 2;
 
-const HOLD_A_SNAPSHOT =
-  'hold a metadata snapshot (dmsetup message POOL 0 reserve_metadata_snap) and give --metadata-snap';
+const RESERVE_SNAPSHOT =
+  'reserve a metadata snapshot (dmsetup message POOL 0 reserve_metadata_snap) and use --metadata-snap';
 
 export class ThinTrees {
   private constructor(
     readonly runner: NativeRunner,
     readonly metadata: string,
-    /** The pool's own: knows the size of the data device. */
+    /** The pool's own superblock, which has the size of the data device. */
     readonly current: ThinSuperblock,
-    /** Where reading begins: the pool's own or the copy that is held. */
+    /** The superblock of the trees to read: the pool's own, or that of the metadata snapshot. */
     readonly superblock: ThinSuperblock,
     readonly heldRoot: bigint | null,
   ) {}
@@ -60,39 +60,39 @@ export class ThinTrees {
 
   /** All devices, in the order of their ids. */
   devices(signal?: AbortSignal): Promise<ThinDeviceDetails[]> {
-    return this.#look(() => this.#listDevices(signal), signal);
+    return this.#readStable(() => this.#listDevices(signal), signal);
   }
 
   /** Roots of the mapping trees of devices, in the order of the ids. */
   async rootsOf(deviceIds: readonly number[]): Promise<bigint[]> {
-    const { devices } = await this.#look(() => this.#ask(deviceIds));
+    const { devices } = await this.#readStable(() => this.#listSome(deviceIds));
     return deviceIds.map((id) => this.#rootIn(devices, id));
   }
 
-  /** Some runs of a delta. What was read has to be held against rootsOf afterwards. */
+  /** Some runs of a delta. The caller compares rootsOf before and after. */
   delta(request: DeltaRequest): Promise<ThinDeltaAnswer> {
     return this.runner.run('thinDelta', { ...this.#source, ...request });
   }
 
-  /** The error that says why nothing sound can be told, and what helps. */
+  /** The error for trees that changed during a read, with the remedy. */
   moved(what: string): CsiError {
     const remedy =
       this.heldRoot === null
-        ? `name snapshots that nobody writes to, or ${HOLD_A_SNAPSHOT}`
-        : 'the metadata snapshot was released meanwhile: reserve it again and release it afterwards';
+        ? `use snapshots that are not written to, or ${RESERVE_SNAPSHOT}`
+        : 'the metadata snapshot was released during the read; reserve it again and release it afterwards';
     return CsiError.failedPrecondition(
-      `${what} in ${this.metadata} changed while it was read, so nothing sound can be told of it: ${remedy}`,
+      `${what} in ${this.metadata} changed while it was read, so the result would be unreliable: ${remedy}`,
     );
   }
 
-  /** What is read while the trees stand still. */
-  async #look<T>(read: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    for (let look = 0; look < LOOKS; look += 1) {
+  /** Repeats a read until the trees did not change during it. */
+  async #readStable<T>(read: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    for (let attempts = 0; attempts < READ_ATTEMPTS; attempts += 1) {
       signal?.throwIfAborted();
-      if (look > 0) await delay(REST_MS);
+      if (attempts > 0) await delay(PAUSE_MS);
       const before = await superblockAt(this.runner, this.metadata, this.#block);
       const found = await attempt(read);
-      if (await this.#isStill(before)) return outcomeOf(found, this.metadata);
+      if (await this.#isUnchanged(before)) return outcomeOf(found, this.metadata);
     }
     throw this.moved('the list of devices');
   }
@@ -105,19 +105,19 @@ export class ThinTrees {
     return { metadata: this.metadata, superblock: this.#block };
   }
 
-  #ask(deviceIds: readonly number[] | null) {
+  #listSome(deviceIds: readonly number[] | null) {
     return this.runner.run('thinDevices', { ...this.#source, deviceIds });
   }
 
   async #listDevices(signal?: AbortSignal): Promise<ThinDeviceDetails[]> {
-    const first = await this.#ask(null);
+    const first = await this.#listSome(null);
     if (!first.truncated) return first.devices;
     const all = [...first.devices];
     let next = (all.at(-1)?.deviceId ?? MAX_DEVICE_ID) + 1;
     for (; next <= MAX_DEVICE_ID; next += DEVICES_PER_CALL) {
       signal?.throwIfAborted();
       const count = Math.min(DEVICES_PER_CALL, MAX_DEVICE_ID + 1 - next);
-      const { devices } = await this.#ask(Array.from({ length: count }, (_, i) => next + i));
+      const { devices } = await this.#listSome(Array.from({ length: count }, (_, i) => next + i));
       all.push(...devices);
     }
     return all;
@@ -132,12 +132,12 @@ export class ThinTrees {
     );
   }
 
-  /** Whether the trees that `before` leads to are still those in force. */
-  async #isStill(before: ThinSuperblock): Promise<boolean> {
+  /** Whether the trees of `before` are still current. */
+  async #isUnchanged(before: ThinSuperblock): Promise<boolean> {
     const now = await superblockAt(this.runner, this.metadata, 0n);
     if (this.heldRoot === null) return isSameCommit(now, before);
     if (now.heldRoot !== this.heldRoot) return false;
-    // Another metadata snapshot may have been made at the same block.
+    // Another metadata snapshot may have been reserved at the same block.
     const held = await attempt(() => superblockAt(this.runner, this.metadata, this.#block));
     return 'value' in held && isSameCommit(held.value, this.superblock);
   }
@@ -168,8 +168,8 @@ async function superblockAt(
 function heldBlock(metadata: string, current: ThinSuperblock, choice: true | bigint): bigint {
   if (current.heldRoot === null) {
     throw CsiError.failedPrecondition(
-      `no metadata snapshot is held in ${metadata}: make one by 'dmsetup message POOL 0 ` +
-        `reserve_metadata_snap', and release it afterwards by 'release_metadata_snap'`,
+      `no metadata snapshot is held in ${metadata}: reserve one with 'dmsetup message POOL 0 ` +
+        `reserve_metadata_snap', and release it afterwards with 'release_metadata_snap'`,
     );
   }
   if (choice !== true && choice !== current.heldRoot) {
@@ -182,7 +182,7 @@ function heldBlock(metadata: string, current: ThinSuperblock, choice: true | big
 
 export type Attempt<T> = { value: T } | { error: unknown };
 
-/** A failure may come from trees that moved, so it counts only when they did not. */
+/** A failure may come from trees that changed, so it counts only if they did not. */
 export async function attempt<T>(read: () => Promise<T>): Promise<Attempt<T>> {
   try {
     return { value: await read() };
@@ -196,11 +196,11 @@ export function outcomeOf<T>(found: Attempt<T>, metadata: string): T {
   return found.value;
 }
 
-/** A native failure as an error with a status code and the path in its words. */
+/** Turns a native failure into an error with a status code and the path in its message. */
 function readable(error: unknown, metadata: string): unknown {
   if (!(error instanceof SystemError)) return error;
   if (error.code === 'SCAN_REPLACED') {
-    return CsiError.failedPrecondition(`${error.message}: ${HOLD_A_SNAPSHOT}`, { cause: error });
+    return CsiError.failedPrecondition(`${error.message}: ${RESERVE_SNAPSHOT}`, { cause: error });
   }
   if (error.code === 'THIN_METADATA_INVALID') {
     return CsiError.failedPrecondition(

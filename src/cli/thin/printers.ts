@@ -1,4 +1,4 @@
-/** How a delta of two thin devices looks: as ranges of bytes, as sums, or as thin_delta prints it. */
+/** Prints a delta of two thin devices: as byte ranges, as totals, or as thin_delta does. */
 import { ThinDeltaKind, type ThinSuperblock } from '../../native/thin-addon.js';
 import {
   createListFormatter,
@@ -8,16 +8,14 @@ import {
   rounded,
   withHumanSize,
 } from '../metadata/formats.js';
-import { ChangedRanges } from './ranges.js';
-import type { Batch } from './runs.js';
-import { XML_TAIL, xmlHead, xmlRows } from './xml.js';
+import { type Batch, ChangedRanges, type Run, type RunKind } from './runs.js';
 
 export const THIN_FORMATS = [...FORMATS, 'xml'] as const;
 export type ThinFormat = (typeof THIN_FORMATS)[number];
 
-/** What a delta is of. */
+/** The pool and the devices of a delta. */
 export interface DeltaHead {
-  /** Where reading began. */
+  /** The superblock that the trees were read from. */
   superblock: ThinSuperblock;
   /** Bytes of the pool's data device. */
   poolBytes: bigint;
@@ -26,10 +24,10 @@ export interface DeltaHead {
 }
 
 export interface Printer {
-  /** What comes before the first batch. */
+  /** The text before the first batch. */
   readonly head: string;
   rows(batch: Batch): string;
-  /** What comes when the list is known to be whole. */
+  /** The text after the last batch, once the list is complete. */
   tail(): string;
 }
 
@@ -49,14 +47,14 @@ function rangesPrinter(format: Format, { superblock, poolBytes }: DeltaHead): Pr
   const ranges = new ChangedRanges(superblock.dataBlockBytes);
   const formatter = createListFormatter(format);
   return {
-    // The metadata does not know how large a thin device is; the pool's size makes columns wide enough.
+    // Pool metadata has no sizes of thin devices; the pool's size makes the columns wide enough.
     head: formatter.head(poolBytes),
     rows: ({ runs }) => formatter.rows(ranges.accept(runs)),
     tail: () => formatter.rows(ranges.finish()),
   };
 }
 
-/** Sums instead of the list. `secondsSoFar` is asked at the end. */
+/** Prints totals instead of the list. `secondsSoFar` is called at the end. */
 export function createSummaryPrinter(
   format: Format,
   { superblock }: DeltaHead,
@@ -122,3 +120,39 @@ function formatThinSummary(format: Format, summary: ThinSummary): string {
     '',
   ].join('\n');
 }
+
+/**
+ * The xml format is what thin_delta 0.9 of thin-provisioning-tools prints, byte for byte, so that scripts can
+ * switch. Its peculiarities: the uuid is always empty, metadata_snap appears only when the pool's own
+ * superblock was read, and the superblock of a metadata snapshot has nr_data_blocks 0.
+ */
+const ELEMENTS: Readonly<Record<RunKind, string>> = {
+  [ThinDeltaKind.SAME]: 'same',
+  [ThinDeltaKind.LEFT_ONLY]: 'left_only',
+  [ThinDeltaKind.RIGHT_ONLY]: 'right_only',
+  [ThinDeltaKind.DIFFERENT]: 'different',
+};
+const SECTOR_BYTES = 512n;
+
+export function xmlHead(superblock: ThinSuperblock, left: number, right: number): string {
+  const attributes: [string, string | number | bigint][] = [
+    ['uuid', ''],
+    ['time', superblock.time],
+    ['transaction', superblock.transactionId],
+    ['data_block_size', superblock.dataBlockBytes / SECTOR_BYTES],
+    ['nr_data_blocks', superblock.dataBlocks],
+  ];
+  if (superblock.heldRoot !== null) attributes.push(['metadata_snap', superblock.heldRoot]);
+  const list = attributes.map(([name, value]) => `${name}="${value}"`).join(' ');
+  return `<superblock ${list}>\n  <diff left="${left}" right="${right}">\n`;
+}
+
+export function xmlRows(runs: readonly Run[]): string {
+  return runs
+    .map(
+      ({ kind, begin, length }) => `    <${ELEMENTS[kind]} begin="${begin}" length="${length}"/>\n`,
+    )
+    .join('');
+}
+
+export const XML_TAIL = '  </diff>\n</superblock>\n';

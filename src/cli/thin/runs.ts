@@ -1,11 +1,12 @@
-/** The runs of blocks in which two thin devices agree or differ, batch by batch. */
+/** The runs of blocks in which two thin devices agree or differ, in batches, and the byte ranges of a delta. */
 import { CsiError } from '../../base/errors.js';
-import type { ThinDeltaKind } from '../../native/thin-addon.js';
+import { ThinDeltaKind } from '../../native/thin-addon.js';
+import type { Entry } from '../metadata/list.js';
 import { attempt, outcomeOf, type ThinTrees } from './pool-metadata.js';
 
 export type RunKind = (typeof ThinDeltaKind)[keyof typeof ThinDeltaKind];
 
-/** Counted in data blocks. */
+/** In data blocks. */
 export interface Run {
   readonly kind: RunKind;
   readonly begin: bigint;
@@ -20,18 +21,18 @@ export interface RunsRequest {
 
 export interface Batch {
   readonly runs: readonly Run[];
-  /** Blocks of metadata read for it. */
+  /** Metadata blocks that were read for it. */
   readonly nodes: number;
 }
 
 const WORDS_PER_RUN = 3;
 const RUNS_PER_CALL = 65_536;
-/** Until the first run is out, a delta whose trees moved can begin again. */
-const BEGINNINGS = 3;
+/** Attempts at a delta whose trees change before the first batch is returned. */
+const ATTEMPTS = 3;
 
 /**
- * All runs in ascending order, neighbours of one kind joined. Each batch is checked before it is given
- * out: the roots of both devices are still those of the beginning. Throws when they are not.
+ * All runs in ascending order; adjacent runs of one kind are merged. Each batch is checked before it is
+ * returned: the roots of both devices must still be those of the start, otherwise it throws.
  */
 export async function* readRuns(
   trees: ThinTrees,
@@ -41,15 +42,15 @@ export async function* readRuns(
   let roots = await rootsOf(trees, request);
   const joiner = new RunJoiner();
   let firstBlock = 0n;
-  for (let beginnings = 1; ; ) {
+  for (let attempts = 1; ; ) {
     signal.throwIfAborted();
     const found = await attempt(() =>
       trees.delta({ ...request, firstBlock, maxRecords: RUNS_PER_CALL }),
     );
     const now = await rootsOf(trees, request);
     if (now.some((root, index) => root !== roots[index])) {
-      if (firstBlock > 0n || beginnings === BEGINNINGS) throw moved(trees, request);
-      beginnings += 1;
+      if (firstBlock > 0n || attempts === ATTEMPTS) throw moved(trees, request);
+      attempts += 1;
       roots = now;
       continue;
     }
@@ -59,7 +60,7 @@ export async function* readRuns(
       yield { runs: runs.concat(joiner.finish()), nodes };
       return;
     }
-    if (nextBlock <= firstBlock) throw CsiError.internal('a delta did not move on');
+    if (nextBlock <= firstBlock) throw CsiError.internal('a native delta call made no progress');
     firstBlock = nextBlock;
     yield { runs, nodes };
   }
@@ -73,7 +74,7 @@ function moved(trees: ThinTrees, { base, target }: RunsRequest): CsiError {
   return trees.moved(`thin device ${base} or ${target}`);
 }
 
-/** Joins neighbours of one kind over the ends of batches. */
+/** Merges adjacent runs of one kind, across batches. */
 class RunJoiner {
   #held: Run | null = null;
 
@@ -101,5 +102,37 @@ class RunJoiner {
     }
     if (held !== null) runs.push(held);
     this.#held = run;
+  }
+}
+
+/** The byte ranges that changed: all runs but those of kind SAME; adjacent ones are merged. */
+export class ChangedRanges {
+  #held: Entry | null = null;
+
+  constructor(private readonly blockBytes: bigint) {}
+
+  /** Returns the ranges that are final. */
+  accept(runs: readonly Run[]): Entry[] {
+    const entries: Entry[] = [];
+    for (const { kind, begin, length } of runs) {
+      if (kind === ThinDeltaKind.SAME) continue;
+      const held = this.#held;
+      const offset = begin * this.blockBytes;
+      const size = length * this.blockBytes;
+      if (held !== null && held.offset + held.size === offset) {
+        this.#held = { offset: held.offset, size: held.size + size };
+      } else {
+        if (held !== null) entries.push(held);
+        this.#held = { offset, size };
+      }
+    }
+    return entries;
+  }
+
+  /** Returns the last entry. */
+  finish(): Entry[] {
+    const entries = this.#held === null ? [] : [this.#held];
+    this.#held = null;
+    return entries;
   }
 }

@@ -24,13 +24,13 @@ test('a table is aligned to the size of the volume', () => {
   );
 });
 
-test('csv has a header, also when nothing follows', () => {
+test('csv has a header even for an empty list', () => {
   const csv = createListFormatter('csv');
   assert.equal(csv.head(1n) + csv.rows([]), 'byte_offset,size_bytes\n');
   assert.equal(csv.rows(ENTRIES), '0,4096\n1152921504606846976,1610612736\n');
 });
 
-test('ndjson is one object a line, with exact numbers as strings', () => {
+test('ndjson is one object per line, with exact numbers as strings', () => {
   const ndjson = createListFormatter('ndjson');
   const lines = (ndjson.head(1n) + ndjson.rows(ENTRIES)).trimEnd().split('\n');
   assert.deepEqual(
@@ -52,7 +52,7 @@ const SUMMARY = {
   resumes: 0,
 };
 
-test('a summary has the same facts in every format', () => {
+test('every format of a summary has the same values', () => {
   const json = JSON.parse(formatSummary('ndjson', SUMMARY)) as Record<string, unknown>;
   assert.deepEqual(json, {
     ranges: 2,
@@ -72,7 +72,7 @@ test('a summary has the same facts in every format', () => {
   assert.match(table, /^bytes +1024 \(1 KiB\), 25 % of the volume$/m);
 });
 
-test('a summary of nothing says that it knows nothing', () => {
+test('the summary of an empty stream has no capacity and no times', () => {
   const nothing = { ...SUMMARY, capacityBytes: null, firstMessageMs: null };
   const json = JSON.parse(formatSummary('ndjson', nothing)) as Record<string, unknown>;
   assert.equal(json['share'], null);
@@ -80,7 +80,7 @@ test('a summary of nothing says that it knows nothing', () => {
   assert.match(formatSummary('table', nothing), /^volume +unknown$/m);
 });
 
-test('sizes for humans have one decimal where it says something', () => {
+test('human-readable sizes have one decimal unless it is zero', () => {
   const sizes: [bigint, string][] = [
     [0n, '0 B'],
     [1023n, '1023 B'],

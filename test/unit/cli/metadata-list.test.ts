@@ -18,7 +18,7 @@ function message(rows: Rows, capacity = CAPACITY, type = 'VARIABLE_LENGTH'): Met
   };
 }
 
-/** Feeds streams of messages, one after the other as after cuts, and gives the whole list. */
+/** Feeds streams of messages one after the other, as after interruptions, and returns the whole list. */
 function listOf(streams: readonly (readonly MetadataMessage[])[], startingOffset = 0): Rows {
   const list = new MetadataList(BigInt(startingOffset));
   const entries = streams.flatMap((messages, index) => {
@@ -28,7 +28,7 @@ function listOf(streams: readonly (readonly MetadataMessage[])[], startingOffset
   return [...entries, ...list.finish()].map(({ offset, size }) => [Number(offset), Number(size)]);
 }
 
-test('an undisturbed list comes out as it came in, touching entries included', () => {
+test('an uninterrupted list is unchanged, including adjacent entries', () => {
   const rows: Rows = [
     [0, 10],
     [10, 10],
@@ -42,25 +42,25 @@ test('an undisturbed list comes out as it came in, touching entries included', (
   assert.deepEqual(listOf([[message([])]]), []);
 });
 
-test('a range that a cut has parted is joined again', () => {
+test('a range split by an interruption is merged again', () => {
   assert.deepEqual(listOf([[message([[0, 10]])], [message([[10, 20]]), message([[30, 5]])]]), [
     [0, 30],
     [30, 5],
   ]);
 });
 
-test('a range parted by several cuts is joined again', () => {
+test('a range split by several interruptions is merged again', () => {
   const parts = [0, 10, 20].map((offset) => [message([[offset, 10]])]);
   assert.deepEqual(listOf(parts), [[0, 30]]);
 });
 
-test('what is already known of the first range after a cut is left out', () => {
+test('after an interruption, the known part of the first range is left out', () => {
   // A server that reports in steps of 16 repeats the step in which the cut was.
   assert.deepEqual(listOf([[message([[0, 10]])], [message([[0, 32]])]]), [[0, 32]]);
   assert.deepEqual(listOf([[message([[0, 10]])], [message([]), message([[4, 28]])]]), [[0, 32]]);
 });
 
-test('blocks of fixed length are never joined', () => {
+test('blocks of fixed length are never merged', () => {
   const fixed = (rows: Rows): MetadataMessage => message(rows, CAPACITY, 'FIXED_LENGTH');
   assert.deepEqual(listOf([[fixed([[0, 10]])], [fixed([[10, 10]])]]), [
     [0, 10],
@@ -68,7 +68,7 @@ test('blocks of fixed length are never joined', () => {
   ]);
 });
 
-test('the first range of the list may begin before the offset asked for', () => {
+test('the first range of the list may begin before the requested offset', () => {
   assert.deepEqual(listOf([[message([[40, 20]])]], 50), [[40, 20]]);
 });
 
@@ -139,6 +139,6 @@ for (const [what, streams, found] of VIOLATIONS) {
   });
 }
 
-test('a list that ends before the offset asked for is refused', () => {
-  assert.throws(() => listOf([[message([[0, 50]])]], 50), /asked for from 50/);
+test('a list that ends before the requested offset is refused', () => {
+  assert.throws(() => listOf([[message([[0, 50]])]], 50), /requested from 50/);
 });

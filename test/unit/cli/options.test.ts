@@ -1,11 +1,10 @@
-/** The options of the list commands, held against docs/command-line.md. */
+/** The options of the list commands match docs/command-line.md. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { Command } from 'commander';
 import { packagePath } from '../../../src/base/package-root.js';
-import { addAllocatedCommand } from '../../../src/cli/metadata/allocated.js';
-import { addDeltaCommand } from '../../../src/cli/metadata/delta.js';
+import { addAllocatedCommand, addDeltaCommand } from '../../../src/cli/metadata/commands.js';
 import { addThinDeltaCommand } from '../../../src/cli/thin/delta-command.js';
 import { addThinLsCommand } from '../../../src/cli/thin/ls-command.js';
 
@@ -31,7 +30,7 @@ test('docs/command-line.md has every option of allocated and delta', () => {
   assert.deepEqual([...documented(ofPlugins)].sort(), [...options].sort());
 });
 
-test('docs/command-line.md has every option of thin-delta and thin-ls, its other names too', () => {
+test('docs/command-line.md has every option of thin-delta and thin-ls, including aliases', () => {
   const options = optionsOf(addThinDeltaCommand, addThinLsCommand);
   assert.deepEqual([...documented(ofPools)].sort(), [...options].sort());
 });

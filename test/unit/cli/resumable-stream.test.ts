@@ -1,4 +1,4 @@
-/** Resuming, against a scripted source of messages instead of a socket. */
+/** Resuming a list, with a scripted source of messages instead of a socket. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
@@ -62,7 +62,7 @@ async function read(open: OpenMetadata, startingOffset = 0n): Promise<Reading> {
   return { ranges, offsets, resumes: progress.resumes };
 }
 
-test('a list cut at random places comes out as if it had not been cut', async () => {
+test('a list interrupted at random places is the same as an uninterrupted one', async () => {
   const random = seededRandom('resume');
   for (let round = 0; round < 20; round += 1) {
     const oracle: Range[] = [];
@@ -101,7 +101,7 @@ test('a list cut at random places comes out as if it had not been cut', async ()
   }
 });
 
-test('each stream is asked for from behind the last entry', async () => {
+test('each stream starts at the end of the last entry', async () => {
   let opened = 0;
   const { ranges, offsets, resumes } = await read(async function* () {
     opened += 1;
@@ -122,7 +122,7 @@ test('each stream is asked for from behind the last entry', async () => {
   ]);
 });
 
-test('five tries in a row that bring nothing are the end, with the last failure as the cause', async () => {
+test('five attempts in a row without progress are the end, with the last failure as the cause', async () => {
   const last = failure(StatusCode.UNAVAILABLE);
   let opened = 0;
   const reading = read(async function* () {
@@ -137,7 +137,7 @@ test('five tries in a row that bring nothing are the end, with the last failure 
   assert.equal(opened, 8);
 });
 
-test('a message without entries is no progress', async () => {
+test('a message without entries is not progress', async () => {
   let opened = 0;
   const reading = read(async function* () {
     opened += 1;
@@ -170,7 +170,7 @@ for (const name of [
   });
 }
 
-test('a list that breaks the rules is not asked for again', async () => {
+test('an invalid list is not requested again', async () => {
   let opened = 0;
   const reading = read(async function* () {
     opened += 1;
@@ -192,7 +192,7 @@ test('a stream that breaks after the last byte of the volume is complete', async
   assert.equal(offsets.length, 1);
 });
 
-test('an abort ends the wait before the next try', async () => {
+test('an abort ends the pause before the next attempt', async () => {
   const abort = new AbortController();
   const reading = readMetadata(
     async function* (): AsyncGenerator<MetadataMessage> {

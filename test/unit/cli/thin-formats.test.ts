@@ -1,4 +1,4 @@
-/** How deltas and devices of a thin pool are printed. */
+/** Output formats of thin-delta and thin-ls. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { formatDevices } from '../../../src/cli/thin/ls-command.js';
@@ -41,12 +41,12 @@ test('xml has every run, counted in blocks', () => {
   );
 });
 
-test('xml of the current trees tells where a metadata snapshot is held', () => {
+test('xml of the current trees has the block of a metadata snapshot', () => {
   const held = { ...DELTA, superblock: { ...superblock, heldRoot: 77n } };
   assert.match(createPrinter('xml', held).head, /nr_data_blocks="1000" metadata_snap="77">\n/);
 });
 
-test('the other formats have the changed ranges in bytes, neighbours joined', () => {
+test('the other formats have the changed ranges in bytes, adjacent ones merged', () => {
   assert.equal(
     printed(createPrinter('csv', DELTA)),
     'byte_offset,size_bytes\n0,196608\n18446744073709551616,65536\n',
@@ -61,7 +61,7 @@ test('the other formats have the changed ranges in bytes, neighbours joined', ()
   });
 });
 
-test('a summary has the sums by kind in every format', () => {
+test('every format of a summary has the totals by kind', () => {
   const summary = (format: 'table' | 'csv' | 'ndjson') =>
     printed(createSummaryPrinter(format, DELTA, () => 0.12345));
   const json = JSON.parse(summary('ndjson')) as Record<string, unknown>;
@@ -91,7 +91,7 @@ const DEVICES = [
   },
 ];
 
-test('devices are listed with the same facts in every format', () => {
+test('every format lists the same values for each device', () => {
   const json = JSON.parse(formatDevices('ndjson', DEVICES, 65536n)) as Record<string, unknown>;
   assert.deepEqual(json, {
     device_id: 1,

@@ -1,4 +1,4 @@
-/** How `thin-delta` and `thin-ls` find the trees of a pool, and tell whether they stood still. */
+/** How `thin-delta` and `thin-ls` find the trees of a pool and detect that they changed. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
@@ -21,14 +21,14 @@ test('without a metadata snapshot the trees are those of the current superblock'
   assert.deepEqual(await trees.rootsOf([2, 1]), [12n, 11n]);
 });
 
-test('a metadata snapshot that is not held is refused with the way to hold one', async () => {
+test('without a metadata snapshot the error says how to reserve one', async () => {
   await assert.rejects(ThinTrees.open(poolOfTwo().runner, PATH, true), {
     code: StatusCode.FAILED_PRECONDITION,
     message: /no metadata snapshot is held in .*tmeta: .*reserve_metadata_snap/,
   });
 });
 
-test('a metadata snapshot is taken only from the block that was named', async () => {
+test('a metadata snapshot is read only at the block that was given', async () => {
   const pool = poolOfTwo();
   pool.superblock.heldRoot = 55n;
   assert.equal((await ThinTrees.open(pool.runner, PATH, 55n)).heldRoot, 55n);
@@ -38,7 +38,7 @@ test('a metadata snapshot is taken only from the block that was named', async ()
   });
 });
 
-test('a device that is not there is NOT_FOUND', async () => {
+test('an unknown device is NOT_FOUND', async () => {
   const trees = await ThinTrees.open(poolOfTwo().runner, PATH, false);
   await assert.rejects(trees.rootsOf([1, 3]), {
     code: StatusCode.NOT_FOUND,
@@ -46,7 +46,7 @@ test('a device that is not there is NOT_FOUND', async () => {
   });
 });
 
-test('a list that a commit came into is read again', async () => {
+test('a list is read again after a commit during the read', async () => {
   const pool = poolOfTwo();
   const trees = await ThinTrees.open(pool.runner, PATH, false);
   pool.meanwhile = (method, call) => {
@@ -59,7 +59,7 @@ test('a list that a commit came into is read again', async () => {
   assert.equal(pool.calls.thinDevices, 2);
 });
 
-test('a failure counts only if the trees stood still', async () => {
+test('a failure counts only if the trees did not change', async () => {
   const pool = poolOfTwo();
   const trees = await ThinTrees.open(pool.runner, PATH, false);
   pool.meanwhile = (method, call) => {
@@ -77,7 +77,7 @@ test('a failure counts only if the trees stood still', async () => {
   });
 });
 
-test('a list that never stands still is refused with the way out', async () => {
+test('a list that keeps changing is refused with the remedy', async () => {
   const pool = poolOfTwo();
   const trees = await ThinTrees.open(pool.runner, PATH, false);
   pool.meanwhile = (method) => {
@@ -89,18 +89,18 @@ test('a list that never stands still is refused with the way out', async () => {
   });
 });
 
-test('a metadata snapshot that is released meanwhile makes what was read worthless', async () => {
+test('a list is refused when its metadata snapshot was released during the read', async () => {
   const pool = poolOfTwo();
   pool.superblock.heldRoot = 55n;
   const trees = await ThinTrees.open(pool.runner, PATH, true);
   pool.superblock.heldRoot = null;
   await assert.rejects(trees.devices(), {
     code: StatusCode.FAILED_PRECONDITION,
-    message: /released meanwhile/,
+    message: /released during the read/,
   });
 });
 
-test('a list can be stopped between two questions', async () => {
+test('a list can be aborted between two calls', async () => {
   const pool = poolOfTwo();
   pool.devicesPerAnswer = 1;
   const trees = await ThinTrees.open(pool.runner, PATH, false);
@@ -112,7 +112,7 @@ test('a list can be stopped between two questions', async () => {
   assert.equal(pool.calls.thinDevices, 2);
 });
 
-test('a commit that leaves all roots in their blocks is noticed', async () => {
+test('a commit that leaves all roots in their blocks is detected', async () => {
   const pool = poolOfTwo();
   const trees = await ThinTrees.open(pool.runner, PATH, false);
   pool.meanwhile = (method, call) => {
@@ -122,7 +122,7 @@ test('a commit that leaves all roots in their blocks is noticed', async () => {
   assert.equal(pool.calls.thinDevices, 2);
 });
 
-test('a metadata snapshot that another one has replaced at its block is noticed', async () => {
+test('a metadata snapshot replaced by another at the same block is detected', async () => {
   const pool = poolOfTwo();
   pool.superblock.heldRoot = 55n;
   pool.held = { ...pool.superblock };
@@ -132,11 +132,11 @@ test('a metadata snapshot that another one has replaced at its block is noticed'
   pool.held = { ...pool.held, checksum: 99 };
   await assert.rejects(trees.devices(), {
     code: StatusCode.FAILED_PRECONDITION,
-    message: /released meanwhile/,
+    message: /released during the read/,
   });
 });
 
-test('a pool of very many devices is listed in several questions', async () => {
+test('a pool of very many devices is listed in several calls', async () => {
   const pool = new FakeThinPool();
   const ids = [0, 1, 2, 70_000, 140_000, 2 ** 24 - 1];
   for (const id of ids) pool.addDevice(id, 1n);

@@ -1,10 +1,9 @@
-/** The runs of a delta: joined, checked batch by batch, begun again or given up when trees move. */
+/** The runs of a delta: merged, checked batch by batch, restarted or refused when trees change. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
 import { ThinTrees } from '../../../src/cli/thin/pool-metadata.js';
-import { ChangedRanges } from '../../../src/cli/thin/ranges.js';
-import { type Run, readRuns } from '../../../src/cli/thin/runs.js';
+import { ChangedRanges, type Run, readRuns } from '../../../src/cli/thin/runs.js';
 import { ThinDeltaKind } from '../../../src/native/thin-addon.js';
 import { FakeThinPool, metadataFailure } from '../../support/fake-thin-pool.js';
 
@@ -31,7 +30,7 @@ async function collect(
 
 const run = (kind: Run['kind'], begin: bigint, length: bigint): Run => ({ kind, begin, length });
 
-test('runs of one kind are joined over the ends of batches, others are not', async () => {
+test('adjacent runs of one kind are merged across batches, others are not', async () => {
   const pool = poolWith(
     [
       [SAME, 0, 5],
@@ -52,7 +51,7 @@ test('runs of one kind are joined over the ends of batches, others are not', asy
   ]);
 });
 
-test('a delta whose trees move before the first run is out begins again', async () => {
+test('a delta whose trees change before the first batch is returned starts again', async () => {
   const pool = poolWith([[SAME, 0, 5]], [[DIFFERENT, 5, 1]]);
   pool.meanwhile = (method, call) => {
     if (method === 'thinDelta' && call === 1) pool.write(2);
@@ -71,7 +70,7 @@ test('writes to other devices do not disturb a delta', async () => {
   assert.equal(pool.calls.thinDelta, 2);
 });
 
-test('a delta whose trees move later fails, and nothing of the batch in doubt is given out', async () => {
+test('a delta whose trees change later fails without returning the batch in doubt', async () => {
   const pool = poolWith([[SAME, 0, 5]], [[DIFFERENT, 6, 1]], [[DIFFERENT, 9, 1]]);
   pool.meanwhile = (method, call) => {
     if (method === 'thinDelta' && call === 3) pool.write(1);
@@ -84,7 +83,7 @@ test('a delta whose trees move later fails, and nothing of the batch in doubt is
   assert.deepEqual(runs, [run(SAME, 0n, 5n)]);
 });
 
-test('a delta of a device that is always written to is given up', async () => {
+test('a delta of a device that is constantly written to is refused', async () => {
   const pool = poolWith([[SAME, 0, 5]]);
   pool.meanwhile = (method) => {
     if (method === 'thinDelta') pool.write(2);
@@ -93,7 +92,7 @@ test('a delta of a device that is always written to is given up', async () => {
   assert.equal(pool.calls.thinDelta, 3);
 });
 
-test('unsound blocks are a failure if the trees stood still, and a new beginning if not', async () => {
+test('invalid blocks are a failure if the trees did not change, and a restart if they did', async () => {
   const pool = poolWith([[SAME, 0, 5]]);
   pool.meanwhile = (method, call) => {
     if (method !== 'thinDelta' || call > 1) return;
@@ -110,18 +109,18 @@ test('unsound blocks are a failure if the trees stood still, and a new beginning
   });
 });
 
-test('a pool that commits faster than it can be looked at is refused with the way out', async () => {
+test('a pool that commits faster than it can be read is refused with the remedy', async () => {
   const pool = poolWith([[SAME, 0, 5]]);
   pool.meanwhile = (method) => {
     if (method === 'thinDelta') throw metadataFailure('SCAN_REPLACED');
   };
   await assert.rejects(collect(pool), {
     code: StatusCode.FAILED_PRECONDITION,
-    message: /SCAN_REPLACED: hold a metadata snapshot/,
+    message: /SCAN_REPLACED: reserve a metadata snapshot/,
   });
 });
 
-test('an aborted delta asks for nothing more', async () => {
+test('an aborted delta makes no further call', async () => {
   const pool = poolWith([[SAME, 0, 5]], [[DIFFERENT, 5, 1]]);
   const interrupt = new AbortController();
   pool.meanwhile = (method) => {
@@ -131,7 +130,7 @@ test('an aborted delta asks for nothing more', async () => {
   assert.equal(pool.calls.thinDelta, 1);
 });
 
-test('all that is not the same is changed, in bytes, whatever its kind', () => {
+test('all runs but the equal ones are changed ranges, in bytes', () => {
   const ranges = new ChangedRanges(65536n);
   const first = ranges.accept([
     run(LEFT_ONLY, 0n, 1n),

@@ -6,7 +6,7 @@ import { CHECKS } from '../../../src/conformance/suite.js';
 
 const document = readFileSync(packagePath('docs/conformance-tool.md'), 'utf8');
 
-test('docs/conformance-tool.md has a row for every check, in order, as --list tells it', () => {
+test('docs/conformance-tool.md has a row for every check, in order, as --list prints it', () => {
   const rows = [...document.matchAll(/^\| `([a-z.-]+)` \| (.*) \| (.*) \|$/gm)]
     .filter(([, id = '']) => id.includes('.'))
     .map(([, id, section, title]) => ({ id, section, title }));

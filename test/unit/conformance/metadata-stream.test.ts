@@ -21,7 +21,7 @@ const HEADERS = { ':status': 200, 'content-type': 'application/grpc' };
 
 type Behaviour = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
 
-/** A stream against a server that behaves like this; gone when `use` has ended. */
+/** Opens a stream to a server with this behaviour; both are closed when `use` has ended. */
 async function withStream<T>(
   behaviour: Behaviour,
   use: (stream: MetadataStream) => Promise<T>,
@@ -77,7 +77,7 @@ async function endOf(stream: MetadataStream): Promise<[number, number, string]> 
   return [messages, stream.end.code, stream.end.message];
 }
 
-test('messages are put together, however they are cut up on the way', async () => {
+test('messages are reassembled, however they are split on the way', async () => {
   const bytes = Buffer.concat([frameOf(MESSAGE), frameOf({}), frameOf(MESSAGE)]);
   const behaviour: Behaviour = async (stream) => {
     stream.respond(HEADERS, { waitForTrailers: true });
@@ -102,7 +102,7 @@ test('messages are put together, however they are cut up on the way', async () =
   });
 });
 
-test('the request is sent as it is, with the deadline for the driver alone', async () => {
+test('the request is sent unchanged, and only the driver acts on the deadline', async () => {
   let seen: IncomingHttpHeaders = {};
   const parts: Buffer[] = [];
   const behaviour: Behaviour = (stream, headers) => {
@@ -117,7 +117,7 @@ test('the request is sent as it is, with the deadline for the driver alone', asy
   assert.equal(request['snapshot_id'], 'one');
 });
 
-test('a refusal is told with code, message and whether it has details', async () => {
+test('a refusal has its code, its message and whether it has details', async () => {
   const rows: [Record<string, string>, string, boolean][] = [
     [{ 'grpc-message': 'caf%C3%A9 100%25' }, 'café 100%', false],
     [{ 'grpc-message': '100% wrong' }, '100% wrong', false],
@@ -188,7 +188,7 @@ test('bytes that are not a message fail the check with a description', async () 
   });
 });
 
-test('a driver that nobody reads from has to wait', async () => {
+test('a driver waits while nothing is read', async () => {
   const total = 1 << 20;
   let server: ServerHttp2Stream | undefined;
   const behaviour: Behaviour = (stream) => {
@@ -207,7 +207,7 @@ test('a driver that nobody reads from has to wait', async () => {
   await withStream(behaviour, use, { windowBytes: 256 });
 });
 
-test('a signal ends a stream that says nothing', async () => {
+test('a signal ends a silent stream', async () => {
   const ending = new AbortController();
   const use = async (stream: MetadataStream): Promise<void> => {
     setTimeout(() => ending.abort(), 20);
@@ -217,7 +217,7 @@ test('a signal ends a stream that says nothing', async () => {
   await withStream((stream) => stream.respond(HEADERS), use, { signal: ending.signal });
 });
 
-test('a socket that nobody listens at is UNAVAILABLE', async () => {
+test('a socket without a listener is UNAVAILABLE', async () => {
   const stream = new MetadataStream({
     socketPath: workspace.path('nobody.sock'),
     rpc: RPC,

@@ -81,7 +81,7 @@ function imageOf(random: Random, base: Image | null): Image {
 const whole = (image: Image): Buffer =>
   Buffer.concat([0, 1, 2, 3].map((index) => image.known.get(index) ?? Buffer.alloc(CHUNK_BYTES)));
 
-/** The bytes that differ, as ranges, by looking at each. */
+/** The bytes that differ, as ranges, compared one by one. */
 function differing(base: Image, target: Image): Entry[] {
   const [before, after] = [whole(base), whole(target)];
   const entries: Entry[] = [];
@@ -91,7 +91,7 @@ function differing(base: Image, target: Image): Entry[] {
   return coverage(entries);
 }
 
-test('SM24: a list with exactly the differing bytes is sound, and without any one of them it is not', () => {
+test('SM24: a list with exactly the differing bytes is sound, and without any single one it is not', () => {
   const random = seededRandom('oracle');
   for (let round = 0; round < 15; round += 1) {
     const base = imageOf(random, null);
@@ -123,7 +123,7 @@ test('SM24: bytes that became zero must be reported', () => {
   assert.deepEqual(missed, [{ offset: BigInt(2 * CHUNK_BYTES), size: BigInt(CHUNK_BYTES) }]);
 });
 
-test('what was written behind the end of a smaller base must be reported', () => {
+test('data written beyond the end of a smaller base must be reported', () => {
   const chunk = Buffer.alloc(CHUNK_BYTES, 9);
   const base = fullImage(2 * CHUNK_BYTES, new Map());
   const target = fullImage(SIZE, new Map([[3, chunk]]));

@@ -7,7 +7,7 @@ import { formatTable } from '../../../src/conformance/report-table.js';
 import { readXml } from '../../support/xml.js';
 
 const NASTY = `<&>"' ]]> \u0000\u001b[31m \ud800 \ufffe\n\ttab é 漢 🙂`;
-/** As far as XML can say it. */
+/** As XML represents it. */
 const NASTY_IN_XML = `<&>"' ]]> \ufffd\ufffd[31m \ufffd \ufffd\n\ttab é 漢 🙂`;
 
 const resultOf = (changes: Partial<CheckResult>): CheckResult => ({
@@ -41,7 +41,7 @@ const REPORT: Report = {
   ],
 };
 
-test('the table tells every check that ran, and why the others did not', () => {
+test('the table lists every check that ran, and why the others did not', () => {
   const lines = formatTable(REPORT).split('\n');
   const has = (pattern: RegExp): void =>
     assert.ok(
@@ -58,7 +58,7 @@ test('the table tells every check that ran, and why the others did not', () => {
   has(/^2 passed, 2 failed, 1 skipped in 1\.5 s$/);
 });
 
-test('the JSON report has what its documentation says', () => {
+test('the JSON report has the documented fields', () => {
   const report = JSON.parse(formatJson(REPORT));
   assert.deepEqual(Object.keys(report), [
     'format',
@@ -94,7 +94,7 @@ test('the JSON report has what its documentation says', () => {
   ]);
 });
 
-test('the JUnit report is well-formed whatever a driver says', () => {
+test('the JUnit report is well-formed whatever text a driver returns', () => {
   const root = readXml(formatJunit(REPORT));
   assert.equal(root.name, 'testsuites');
   const [suite] = root.children;
