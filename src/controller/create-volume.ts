@@ -6,7 +6,7 @@ import {
   requirePresent,
   requireString,
 } from '../csi/fields.js';
-import { limitedText } from '../csi/limited-text.js';
+import { limitedText } from '../csi/messages.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import type { RequestOf, ResponseOf } from '../csi/service.js';
 import type { ControllerDependencies } from './dependencies.js';

@@ -1,8 +1,8 @@
 /**
- * The life of one call, whatever its kind: its id, what ends it early, and its one line in the log.
+ * The life of one call, unary or streaming: its id, what ends it early, and its one line in the log.
  *
- * CallRegistry knows all calls in flight, so that a stopping server can wait for them or cut them
- * short. Knows neither what an RPC does nor how an answer is sent.
+ * CallRegistry knows all calls in flight, so that a stopping server can wait for them or abort them.
+ * Knows neither what an RPC does nor how a response is sent.
  */
 import { randomBytes } from 'node:crypto';
 import type { Metadata } from '@grpc/grpc-js';
@@ -34,10 +34,10 @@ const CODE_NAMES: ReadonlyMap<number, string> = new Map(
   Object.entries(StatusCode).map(([name, code]) => [code, name]),
 );
 
-/** What requests may take in all, encoded, while their calls run. A single one may always. */
+/** Limit of the encoded sizes of all requests in flight together. A single request is always admitted. */
 const MAX_REQUEST_BYTES = 32 << 20;
 
-/** Request fields that say what a call was about. */
+/** Request fields that identify the objects of a call in its log line. */
 const LOGGED_FIELDS = [
   'volume_id',
   'source_volume_id',
@@ -52,9 +52,9 @@ const LOGGED_FIELDS = [
 ] as const;
 const MAX_LOGGED_LENGTH = 256;
 
-/** The longest delay a timer takes; a deadline that far away never comes. */
+/** The longest delay that setTimeout accepts, 24 days. A later deadline is treated as none. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
-/** A client gives up at its own deadline, which lies before ours by the time the request travelled. */
+/** A client cancels at its own deadline, which is earlier than ours by the time the request travelled. */
 const DEADLINE_SLACK_MS = 100;
 
 export class CallRegistry {
@@ -82,22 +82,22 @@ export class CallRegistry {
   }
 
   /**
-   * Throws UNAVAILABLE if there is too much to do already. Not of Identity: who is asked for its health and
-   * does not answer is restarted, which helps nobody.
+   * Throws UNAVAILABLE if too many calls are in flight already. Identity is exempt: a plugin that fails
+   * its Probe under load would be restarted, and the load would remain.
    */
   admit(rpc: Rpc): void {
     if (rpc.service === 'Identity') return;
     if (this.#calls.size > this.#maxCalls) {
       throw CsiError.unavailable(
-        `${this.#maxCalls} calls are in flight, and that is the limit; try again later`,
+        `${this.#maxCalls} calls are in flight, which is the limit; try again later`,
       );
     }
     if (this.#calls.size > 1 && this.#requestBytes > MAX_REQUEST_BYTES) {
-      throw CsiError.unavailable('the requests in flight are too large together; try again later');
+      throw CsiError.unavailable('the requests in flight are too large in total; try again later');
     }
   }
 
-  /** Aborts the signal of every call in flight; their handlers end when they notice. */
+  /** Aborts the signal of every call in flight. A handler ends when it notices. */
   abortAll(reason: CsiError): void {
     for (const call of this.#calls) call.abort(reason);
   }
@@ -156,13 +156,13 @@ export class Call implements StreamContext {
     }
   }
 
-  /** Throws INVALID_ARGUMENT if the bytes of the request are no message of its type. */
+  /** Throws INVALID_ARGUMENT if the bytes of the request are not a valid message of its type. */
   get request(): DecodedMessage {
     if (this.#request.refusal !== null) throw this.#request.refusal;
     return this.#request.message;
   }
 
-  /** Of the request as it came over the wire. */
+  /** The size of the request on the wire. */
   get requestBytes(): number {
     return this.#request.bytes;
   }
@@ -176,25 +176,25 @@ export class Call implements StreamContext {
     this.#notes = { ...this.#notes, ...fields };
   }
 
-  /** The first reason stays. */
+  /** Only the first reason counts. */
   abort(reason: CsiError): void {
     this.#controller.abort(reason);
   }
 
-  /** What a handler threw, told as what ended the call if the handler only gave way to that. */
+  /** The error of the call: what the handler threw, or, if the handler only reacted to the abort, its reason. */
   errorOf(thrown: unknown): CsiError {
     const error = CsiError.from(thrown);
     if (!this.signal.aborted || error.code !== StatusCode.CANCELLED) return error;
     return CsiError.from(this.signal.reason);
   }
 
-  /** To be called once, when the handler has ended. Writes the line. */
+  /** Call once, when the handler has ended. Writes the log line. */
   finish(error: CsiError | null): void {
     clearTimeout(this.#deadlineTimer);
     this.#onFinish();
     const line = {
       ...this.#notes,
-      // An answer that nobody waited for any more: what the caller saw instead.
+      // The handler succeeded after the call was aborted: this is what the caller saw.
       ...(error === null && this.signal.aborted ? { cutOff: codeName(this.signal.reason) } : {}),
       code: error === null ? 'OK' : codeName(error),
       ms: Math.round((performance.now() - this.#started) * 10) / 10,
@@ -216,9 +216,9 @@ export class Call implements StreamContext {
 
   #watchDeadline(deadline: number): NodeJS.Timeout | undefined {
     const remainingMs = deadline - Date.now();
-    // Also false for no deadline at all, which is Infinity.
+    // Without a deadline, remainingMs is Infinity.
     if (!(remainingMs < MAX_TIMER_MS)) return undefined;
-    // gRPC answers the client itself; this ends the handler, also when the answer cannot get out.
+    // gRPC ends the call for the client. This ends the handler, also when the client does not read.
     const timer = setTimeout(() => this.abort(deadlineExceeded()), Math.max(remainingMs, 0));
     return timer.unref();
   }

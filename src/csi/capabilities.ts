@@ -1,9 +1,9 @@
 /**
- * What the plugin says it can do, by the level of the specification its clients are taken to know.
+ * The capabilities that the plugin advertises, by the CSI version that its clients are assumed to know.
  *
- * Every RPC answers at every level. The level only decides what is advertised, because clients made
- * for an older version refuse values they do not know, and newer ones miss what was taken away:
- * GET_SNAPSHOT came with 1.12; 1.13 put the health RPCs in the place of VOLUME_CONDITION.
+ * Every RPC is served at every level. The level decides only what is advertised, because clients built
+ * for an older version reject values they do not know, and newer clients do not use what was removed:
+ * CSI 1.12 added GET_SNAPSHOT; 1.13 replaced VOLUME_CONDITION by health RPCs.
  */
 import type { CsiLevel } from '../config/config.js';
 import type { _csi_v1_ControllerServiceCapability_RPC_Type__Output as ControllerRpcType } from './generated/csi/v1/ControllerServiceCapability.js';
@@ -17,16 +17,16 @@ export interface CapabilitySettings {
 
 const ORDER: readonly CsiLevel[] = ['1.10', '1.11', '1.12', '1.13'];
 
-export function isAtLeast(level: CsiLevel, wanted: CsiLevel): boolean {
-  return ORDER.indexOf(level) >= ORDER.indexOf(wanted);
+export function isAtLeast(level: CsiLevel, minimum: CsiLevel): boolean {
+  return ORDER.indexOf(level) >= ORDER.indexOf(minimum);
 }
 
-/** Whether VolumeCondition is part of the answers: 1.13 took it away for health RPCs of its own. */
+/** Whether responses contain VolumeCondition, which CSI 1.13 replaced by health RPCs. */
 export function hasVolumeCondition({ csiLevel }: Pick<CapabilitySettings, 'csiLevel'>): boolean {
   return !isAtLeast(csiLevel, '1.13');
 }
 
-/** PluginCapability.Service types. The same in every mode: CSI wants the sum over all instances. */
+/** PluginCapability.Service types: the same on every node, because CSI wants the sum over all instances. */
 export function pluginServices({ csiLevel }: CapabilitySettings): PluginServiceType[] {
   return [
     'CONTROLLER_SERVICE',
@@ -37,7 +37,7 @@ export function pluginServices({ csiLevel }: CapabilitySettings): PluginServiceT
   ];
 }
 
-/** PluginCapability.VolumeExpansion types: the controller expands published volumes too. */
+/** PluginCapability.VolumeExpansion types: the controller expands volumes while they are published. */
 export const VOLUME_EXPANSION = ['ONLINE'] as const;
 
 /** ControllerServiceCapability.RPC types. */

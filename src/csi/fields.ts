@@ -1,14 +1,14 @@
 /**
- * Parsing of single request fields: from what the proto decoder gives (csi/proto.ts says how that
- * looks) to what the domain uses. Knows the limits CSI sets on fields, and no RPC.
+ * Parsers of single request fields, from decoded values (csi/proto.ts describes them) to the types of
+ * domain/. Knows the limits that CSI sets on fields, and no RPC.
  *
- * Every failure is INVALID_ARGUMENT and names the field as the proto does. The values of strings and
- * maps are never part of a message, since some are secret.
+ * Every failure is INVALID_ARGUMENT and names the field as the proto does. Messages never contain the
+ * values of strings and maps, since some are secret.
  *
- * CSI wants presence judged before existence, and existence before values. So a handler first calls
- * `requireFields` for all that is required, then looks its objects up, then checks the rest. The
- * parsers for ids, names, paths and maps look only at size and characters and may run before the
- * look-up; `requireAbsolutePath` and the capability parsers belong after it.
+ * CSI checks presence before existence, and existence before values. So a handler first calls
+ * `requireFields` for all required fields, then finds its objects, then parses the rest. The parsers of
+ * ids, names, paths and maps check only size and characters and may run before the objects are found;
+ * `requireAbsolutePath` and the capability parsers must run after it.
  */
 import { normalize } from 'node:path/posix';
 import { CsiError } from '../base/errors.js';
@@ -21,8 +21,8 @@ import {
   type VolumeCapability,
 } from '../domain/volume-capability.js';
 
-/** CSI's limit for a string that names no other. */
-const MAX_STRING_BYTES = 128;
+/** CSI's limit for a string whose field sets no other. */
+export const MAX_STRING_BYTES = 128;
 const MAX_MAP_BYTES = 4096;
 const MAX_MOUNT_FLAGS_BYTES = 4096;
 /** PATH_MAX of Linux, less the NUL it counts. */
@@ -36,12 +36,12 @@ interface StringLimits {
   maxBytes?: number;
 }
 
-/** Presence as CSI means it: not null, and not an empty string, list or map. Zero is present. */
+/** Presence in the sense of CSI: not null, and not an empty string, list or map. Zero is present. */
 export function requirePresent(value: unknown, field: string): void {
   if (isMissing(value)) throw CsiError.invalidArgument(`${field} is required`);
 }
 
-/** Presence of several fields of one request, judged in the order given. */
+/** Presence of several fields of one request, checked in the given order. */
 export function requireFields<Request extends object>(
   request: Request,
   ...fields: (keyof Request & string)[]
@@ -49,27 +49,27 @@ export function requireFields<Request extends object>(
   for (const field of fields) requirePresent(request[field], field);
 }
 
-/** A string that must be given, such as an id. Whether an id is one of ours is not judged here. */
+/** A required string, such as an id. Whether an object has that id is not checked here. */
 export function requireString(value: unknown, field: string, limits: StringLimits = {}): string {
   requirePresent(value, field);
   return optionalString(value, field, limits);
 }
 
-/** A string that may be missing: then it is empty. */
+/** An optional string; empty when it is missing. */
 export function optionalString(value: unknown, field: string, limits: StringLimits = {}): string {
   const text = asString(value, field);
-  refuseOver(limits.maxBytes ?? MAX_STRING_BYTES, Buffer.byteLength(text), field);
+  assertSize(limits.maxBytes ?? MAX_STRING_BYTES, Buffer.byteLength(text), field);
   return text;
 }
 
-/** The name of something to be created: free Unicode text, less what CSI bans. Never a path. */
+/** The name of an object to be created: any Unicode text except the characters that CSI bans. Not a path. */
 export function requireName(value: unknown, field: string): string {
   const name = requireString(value, field);
   for (const character of name) {
     const codePoint = character.codePointAt(0) as number;
     if (isBannedInNames(codePoint)) {
-      const shown = codePoint.toString(16).toUpperCase().padStart(4, '0');
-      throw CsiError.invalidArgument(`${field} contains the control character U+${shown}`);
+      const digits = codePoint.toString(16).toUpperCase().padStart(4, '0');
+      throw CsiError.invalidArgument(`${field} contains the control character U+${digits}`);
     }
   }
   return name;
@@ -81,7 +81,7 @@ export function parseBoolean(value: unknown, field: string): boolean {
   return value;
 }
 
-/** A path as the kernel could take it, absolute or not; empty when it is missing. */
+/** A path that the kernel would accept, absolute or relative; empty when it is missing. */
 export function parsePath(value: unknown, field: string): string {
   const path = optionalString(value, field, { maxBytes: MAX_PATH_BYTES });
   if (path.includes('\0')) throw CsiError.invalidArgument(`${field} contains a NUL character`);
@@ -89,11 +89,11 @@ export function parsePath(value: unknown, field: string): string {
 }
 
 /**
- * The path without doubled or trailing slashes and `.` segments. Refuses relative paths, the root
- * directory, and `..`, which would mean another place once a symbolic link is on the way.
+ * The path without double or trailing slashes and `.` segments. Rejects relative paths, the root
+ * directory, and `..`, which a symbolic link on the way would lead elsewhere.
  *
- * To be called after the look-up of the volume: callers ask about unknown volumes with relative
- * paths and expect NOT_FOUND.
+ * Call it after the volume was found: callers ask about unknown volumes with relative paths and expect
+ * NOT_FOUND.
  */
 export function requireAbsolutePath(path: string, field: string): string {
   if (!path.startsWith('/')) throw CsiError.invalidArgument(`${field} is not an absolute path`);
@@ -109,25 +109,27 @@ export function requireAbsolutePath(path: string, field: string): string {
 }
 
 /** A map of strings; keys and values count towards the limit. Empty when it is missing. */
-export function parseMap(value: unknown, field: string, maxBytes = MAX_MAP_BYTES): StringMap {
-  const map = asMessage(value ?? {}, field);
+export function parseMap(given: unknown, field: string, maxBytes = MAX_MAP_BYTES): StringMap {
+  const map = asMessage(given ?? {}, field);
   let bytes = 0;
-  for (const [key, held] of Object.entries(map)) {
-    if (typeof held !== 'string') {
+  for (const [key, value] of Object.entries(map)) {
+    if (typeof value !== 'string') {
       throw CsiError.invalidArgument(`${field} holds a value that is not a string`);
     }
-    bytes += Buffer.byteLength(key) + Buffer.byteLength(held);
+    bytes += Buffer.byteLength(key) + Buffer.byteLength(value);
   }
-  refuseOver(maxBytes, bytes, field);
+  assertSize(maxBytes, bytes, field);
   // Spread defines its keys, so `__proto__` stays a key.
   return { ...map } as StringMap;
 }
 
-/** A secrets map. Unknown keys are lawful: callers may send one map to all RPCs. */
+/** A secrets map. Unknown keys are allowed: callers may send one map to all RPCs. */
 export function parseSecrets(value: unknown, field = 'secrets'): StringMap {
   const secrets = parseMap(value, field);
   if (!Object.keys(secrets).every((key) => /^[A-Za-z0-9._-]+$/.test(key))) {
-    throw CsiError.invalidArgument(`${field} has a key with other than letters, digits, '-_.'`);
+    throw CsiError.invalidArgument(
+      `${field} has a key with characters other than letters, digits and '-_.'`,
+    );
   }
   return secrets;
 }
@@ -173,7 +175,7 @@ export function parseCapacityRange(range: unknown, field: string): CapacityRange
   return { requiredBytes, limitBytes };
 }
 
-/** Refuses what is not a capability at all; what a volume supports is judged elsewhere. */
+/** Rejects what is not a valid capability; volumes/volume-rules.ts says which ones are supported. */
 export function parseVolumeCapability(capability: unknown, field: string): VolumeCapability {
   requirePresent(capability, field);
   const message = asMessage(capability, field);
@@ -224,7 +226,7 @@ function parseMountAccess(value: unknown, field: string): MountAccess {
     asString(flag, flagsField),
   );
   const bytes = mountFlags.reduce((sum, flag) => sum + Buffer.byteLength(flag), 0);
-  refuseOver(MAX_MOUNT_FLAGS_BYTES, bytes, flagsField);
+  assertSize(MAX_MOUNT_FLAGS_BYTES, bytes, flagsField);
   return { accessType: 'mount', fsType, mountFlags, volumeMountGroup: group };
 }
 
@@ -242,7 +244,7 @@ function isBannedInNames(codePoint: number): boolean {
   return codePoint < 0x20 && codePoint !== 0x09 && codePoint !== 0x0a && codePoint !== 0x0d;
 }
 
-function refuseOver(maxBytes: number, bytes: number, field: string): void {
+function assertSize(maxBytes: number, bytes: number, field: string): void {
   if (bytes > maxBytes) {
     throw CsiError.invalidArgument(`${field} is ${bytes} bytes long, the limit is ${maxBytes}`);
   }

@@ -1,8 +1,8 @@
 /**
  * Turns the handlers of a service into what gRPC calls: errors become statuses, responses bytes.
  *
- * A status has a code and a message and nothing else (CSI forbids details). Whatever an engineer
- * needs beyond the message is in the log line of the call.
+ * A status has a code and a message and nothing else, because CSI forbids details. The log line of the
+ * call has the cause and the details of an error.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { handleUnaryCall } from '@grpc/grpc-js';
@@ -11,7 +11,7 @@ import type { CallRegistry, Rpc } from './calls.js';
 import type { DecodedRequest } from './request-decoder.js';
 import { type AnyUnaryHandler, ResponseParts } from './service.js';
 
-/** What goes to the client of a failed call. */
+/** What the client of a failed call receives. */
 export interface CallStatus {
   code: StatusCode;
   details: string;
@@ -23,14 +23,14 @@ export interface UnaryRpc extends Rpc {
 }
 
 /**
- * Messages travel percent-encoded in a header, and clients bound what they take in headers (8 KiB in
- * C++ gRPC), so that is what is limited.
+ * Limit of a status message after percent-encoding. It is sent in a header, and clients limit the size of
+ * the headers they accept (8 KiB in C++ gRPC).
  */
 const MAX_ENCODED_MESSAGE = 4096;
 
 /**
- * @param find gives the handler, which may take until the plugin has started, or rejects with what
- *   to answer instead; the signal is the call's
+ * @param find resolves to the handler, possibly only when the plugin has started, or rejects with the
+ *   error to return; the signal is the call's
  * @returns a handler for a method whose responses are sent as they are
  */
 export function createUnaryHandler(
@@ -54,7 +54,7 @@ export function createUnaryHandler(
   };
 }
 
-/** A long one is encoded in pieces, with all other calls between them. */
+/** A long response is encoded in pieces, and other calls run between them. */
 async function encoded(
   rpc: UnaryRpc,
   response: object | ResponseParts<object>,
@@ -71,26 +71,26 @@ async function encoded(
 }
 
 export function statusOf(error: CsiError): CallStatus {
-  // A code that is no failure, or none at all, would make the client believe in success.
+  // With OK or an unknown code the client would take the failed call for a success.
   const code = error.code > StatusCode.OK && error.code <= 16 ? error.code : StatusCode.INTERNAL;
   const message = error.message.trim() === '' ? 'the call failed without a message' : error.message;
   return { code, details: shorten(message) };
 }
 
 /**
- * Cuts a message to what fits. Lone surrogates, which names in a request may bring along, are
- * replaced: gRPC's encoder would throw on them, outside of any handler.
+ * Shortens a message to the limit. Replaces lone surrogates, which may come from names in a request:
+ * gRPC's encoder would throw on them, outside of any handler.
  */
 function shorten(message: string): string {
-  // One character too many is enough to see that it is too long.
+  // One character more than the limit is enough to find that the message is too long.
   const wellFormed = Buffer.from(message.slice(0, MAX_ENCODED_MESSAGE + 1)).toString();
   if (encodeURI(wellFormed).length <= MAX_ENCODED_MESSAGE) return wellFormed;
   let length = 0;
-  let kept = '';
+  let prefix = '';
   for (const character of wellFormed) {
     length += encodeURI(character).length;
     if (length > MAX_ENCODED_MESSAGE - '...'.length) break;
-    kept += character;
+    prefix += character;
   }
-  return `${kept}...`;
+  return `${prefix}...`;
 }

@@ -1,10 +1,11 @@
 /**
- * Calls before they reach a handler: whose they are, and how much of unfinished requests is held.
+ * Calls before they reach a handler: which connection they belong to, and how much memory incomplete
+ * requests take.
  *
- * A request is read into memory only in its turn, a few at a time and connections in turn; until then
- * gRPC holds at most its flow control window (64 KiB) of it. A request that keeps its place too long
- * while others wait, or does not become complete in time at all, ends its connection: what is half
- * sent gives way to what is whole. Knows connections by an interface, and no RPC.
+ * A few requests are read into memory at a time, and connections take turns. Until its turn, gRPC buffers
+ * at most the flow control window of a request (64 KiB). A request that holds its place too long while
+ * others wait, or is not complete in time, ends its connection. Knows connections by an interface, and no
+ * RPC.
  */
 import { type Metadata, ServerInterceptingCall, ServerListenerBuilder } from '@grpc/grpc-js';
 import { CsiError } from '../base/errors.js';
@@ -15,34 +16,34 @@ type InterceptedCall = ConstructorParameters<typeof ServerInterceptingCall>[0];
 
 /** What this file needs of a connection. */
 export interface CallConnection {
-  /** Aborted when the connection is gone. */
+  /** Aborted when the connection is closed. */
   readonly closed: AbortSignal;
-  /** A call with a whole request began, or ended. */
+  /** A call whose request is complete began, or ended. */
   callBegan(): void;
   callEnded(): void;
-  /** Takes no more calls and ends when those that run have ended. */
+  /** Accepts no more calls and closes when the running ones have ended. */
   retire(reason: string): void;
 }
 
-/** Where a call came from, for its handler. */
+/** Where a call came from. */
 export interface CallOrigin {
   readonly connection: object;
-  /** Ends a call whose client does not read, without waiting until it has what was written. */
+  /** Ends a call whose client does not read, without waiting for it to receive what was written. */
   abandon(status: CallStatus): void;
 }
 
-/** Requests that are read at a time; each may be as large as gRPC lets it be (4 MiB). */
+/** Requests that are read at a time; gRPC limits each to 4 MiB. */
 const PLACES = 8;
-/** How long one may keep its place while others wait. */
+/** How long a request may hold its place while others wait. */
 const TURN_MS = 1000;
-/** Requests that are not complete, of all connections together. */
+/** Incomplete requests of all connections together. */
 const MAX_UNFINISHED = 1024;
-/** Of one connection: calls that ended while their client did not read. */
+/** Calls of one connection that ended while their client did not read. */
 const MAX_ABANDONED = 8;
-/** How often places are looked at while requests are unfinished. */
+/** How often the places are checked while requests are incomplete. */
 const WATCH_MS = 250;
 
-/** By the metadata of the call: the one object that an interceptor and a handler both see. */
+/** Keyed by the metadata of a call: the one object that both an interceptor and a handler see. */
 const origins = new WeakMap<Metadata, CallOrigin>();
 
 export function originOf(metadata: Metadata): CallOrigin | undefined {
@@ -51,7 +52,7 @@ export function originOf(metadata: Metadata): CallOrigin | undefined {
 
 interface Incoming {
   readonly connection: CallConnection;
-  /** Its place among those that are read; null while it waits. */
+  /** Its place among the requests that are being read; null while it waits. */
   place: Held | null;
   state: 'unfinished' | 'running' | 'abandoned' | 'ended';
   refuse(error: CsiError): void;
@@ -64,12 +65,12 @@ export class IncomingCalls {
   readonly #abandoned = new WeakMap<CallConnection, number>();
   #watch: NodeJS.Timeout | undefined;
 
-  /** @param requestMs how long a request may take to become complete, from its turn on */
+  /** @param requestMs how long a request may take to become complete, from the start of its turn */
   constructor(requestMs: number) {
     this.#requestMs = requestMs;
   }
 
-  /** The call as gRPC shall see it. */
+  /** Wraps a call of this connection for gRPC. */
   intercept(call: InterceptedCall, connection: CallConnection): ServerInterceptingCall {
     const incoming: Incoming = {
       connection,
@@ -105,7 +106,7 @@ export class IncomingCalls {
               listener.onReceiveMetadata?.(metadata, pass);
             },
           });
-          // gRPC does not start a call that was cancelled meanwhile, nor tell of it.
+          // gRPC neither starts nor reports a call that was cancelled meanwhile.
           if (!isStarted) this.#end(incoming);
         };
         void this.#receive(incoming, start);
@@ -120,7 +121,7 @@ export class IncomingCalls {
   async #receive(incoming: Incoming, start: () => void): Promise<void> {
     const { connection } = incoming;
     this.#unfinished.add(incoming);
-    this.#watch ??= setInterval(() => this.#look(), WATCH_MS).unref();
+    this.#watch ??= setInterval(() => this.#expire(), WATCH_MS).unref();
     if (this.#unfinished.size > MAX_UNFINISHED) this.#retireWorst();
     let held: Held;
     try {
@@ -152,7 +153,7 @@ export class IncomingCalls {
     if (state === 'abandoned') this.#countAbandoned(connection, -1);
   }
 
-  /** HTTP/2 keeps the call with what it has taken of it until the client reads, or the connection ends. */
+  /** HTTP/2 keeps the call and its buffered data until the client reads or the connection ends. */
   #abandon(incoming: Incoming): void {
     const { connection } = incoming;
     this.#end(incoming);
@@ -177,16 +178,16 @@ export class IncomingCalls {
     if (incoming.place !== null) this.#turns.end(incoming.place);
   }
 
-  /** After the next poll for input, so that what came while this process was held up counts. */
-  #look(): void {
+  /** Refuses late requests, after the next poll for input: what arrived while the event loop was blocked counts. */
+  #expire(): void {
     const now = performance.now();
     setImmediate(() => {
       const limitMs = this.#turns.waiting > 0 ? TURN_MS : this.#requestMs;
       for (const incoming of this.#unfinished) {
-        // While it waits for its turn the delay is not the client's.
+        // The client does not cause the wait for a turn.
         const heldMs = incoming.place === null ? 0 : now - incoming.place.since;
         if (heldMs <= limitMs) continue;
-        this.#refuse(incoming, 'the request was not complete in time; send it again, whole');
+        this.#refuse(incoming, 'the request was not complete in time; send it again');
         incoming.connection.retire('a request was not complete in time');
       }
     });
@@ -202,7 +203,7 @@ export class IncomingCalls {
     if (worst === undefined) return;
     for (const incoming of this.#unfinished) {
       if (incoming.connection !== worst) continue;
-      this.#refuse(incoming, 'too many requests are being sent at once; try again later');
+      this.#refuse(incoming, 'too many incomplete requests on this connection; try again later');
     }
     worst.retire('too many unfinished requests');
   }

@@ -1,6 +1,6 @@
 /**
- * Pages of lists. A token means "after this id", not "from this index", so it stays good while
- * entries come and go, also the one it names. Knows nothing of what is listed.
+ * Pages of lists. A token means "after this id", not "from this index", so it stays valid while entries
+ * are created and deleted, including the one it names. Knows nothing of what is listed.
  */
 
 import { createHash } from 'node:crypto';
@@ -11,20 +11,20 @@ import { parseInt32NonNegative } from './fields.js';
 const MAX_TOKEN_CHARACTERS = 128;
 const DIGEST_BYTES = 4;
 
-/** What a token is good for: one RPC with one filter. Made by `pageScope`. */
+/** The list that a token belongs to: one RPC with one filter. Made by `pageScope`. */
 export type PageScope = string & { readonly __brand: 'PageScope' };
 
 export interface PageRequest {
   /** 0 sets no limit. */
   readonly maxEntries: number;
-  /** Empty begins at the first entry. */
+  /** Empty: from the first entry. */
   readonly startingToken: string;
   readonly scope: PageScope;
 }
 
 export interface Page<T> {
   readonly entries: readonly T[];
-  /** Empty when no entries remain. */
+  /** Empty on the last page. */
   readonly nextToken: string;
 }
 
@@ -35,8 +35,7 @@ export function pageScope(rpc: string, ...filters: readonly string[]): PageScope
 
 /**
  * Layout, in base64url: 4 bytes digest of the scope, 4 bytes digest of scope and id, the id. The
- * digests find mistakes; they are no protection against somebody who makes up tokens, which would
- * win him nothing.
+ * digests detect mistakes. They do not protect against forged tokens, from which nothing can be gained.
  *
  * @throws CsiError INTERNAL if the id is longer than 88 bytes, which no id of ours is
  */
@@ -49,17 +48,19 @@ export function encodeToken(scope: PageScope, afterId: string): string {
   return token;
 }
 
-/** The id to go on after, or null to begin. Anything but a token of this scope is ABORTED. */
+/** The id after which the page begins; null: the first page. Anything but a token of this scope is ABORTED. */
 export function decodeToken(scope: PageScope, token: string): string | null {
   if (token === '') return null;
   const bytes = Buffer.from(token, 'base64url');
   const id = bytes.subarray(2 * DIGEST_BYTES).toString();
-  // The decoder passes over characters it does not know; only what encodes to itself is genuine.
+  // The decoder skips invalid characters; a genuine token encodes to itself again.
   if (bytes.length <= 2 * DIGEST_BYTES || bytes.toString('base64url') !== token) {
     throw CsiError.aborted('starting_token is malformed; list again from the beginning');
   }
   if (!bytes.subarray(0, DIGEST_BYTES).equals(scopeDigest(scope))) {
-    throw CsiError.aborted('starting_token is of another list or filter; list again');
+    throw CsiError.aborted(
+      'starting_token belongs to another list or filter; list again from the beginning',
+    );
   }
   if (!bytes.subarray(DIGEST_BYTES, 2 * DIGEST_BYTES).equals(idDigest(scope, id))) {
     throw CsiError.aborted('starting_token is damaged; list again from the beginning');
@@ -89,10 +90,10 @@ export function paginate<T>(
 }
 
 /** How many entries are fetched and encoded at once: a few milliseconds of the event loop. */
-const STRETCH_ENTRIES = 500;
+const BATCH_ENTRIES = 500;
 
 /**
- * The same of a list that is fetched in stretches, as they are needed. Only the last one has a token.
+ * The same for a list that is fetched in batches. Only the last batch of a page has a token.
  *
  * @param fetch at most so many items, ascending by id, whose ids are greater than that one; '' begins
  */
@@ -104,11 +105,11 @@ export async function* paginateFetched<T>(
   let after = decodeToken(request.scope, request.startingToken) ?? '';
   let left = request.maxEntries === 0 ? Number.POSITIVE_INFINITY : request.maxEntries;
   for (;;) {
-    const wanted = Math.min(left, STRETCH_ENTRIES);
-    // One more than is wanted tells whether entries remain.
-    const found = await fetch(after, wanted + 1);
-    const entries = found.slice(0, wanted);
-    if (found.length <= wanted) return yield { entries, nextToken: '' };
+    const count = Math.min(left, BATCH_ENTRIES);
+    // One more than needed shows whether entries remain.
+    const found = await fetch(after, count + 1);
+    const entries = found.slice(0, count);
+    if (found.length <= count) return yield { entries, nextToken: '' };
     left -= entries.length;
     after = idOf(entries.at(-1) as T);
     if (left === 0) return yield { entries, nextToken: encodeToken(request.scope, after) };
@@ -131,7 +132,7 @@ function scopeDigest(scope: PageScope): Buffer {
   return digest(scope);
 }
 
-/** The NUL keeps the two apart: JSON text holds none. */
+/** The NUL separates scope and id: JSON text contains none. */
 function idDigest(scope: PageScope, id: string): Buffer {
   return digest(`${scope}\0${id}`);
 }
@@ -145,13 +146,13 @@ export interface PageParams {
   startingToken: string;
 }
 
-/** What the requests of all lists have in common. */
+/** The fields that the requests of all lists have in common. */
 interface PageFields {
   readonly max_entries: number;
   readonly starting_token: string;
 }
 
-/** The token is judged by pagination alone: whatever is wrong with it is ABORTED, also its length. */
+/** The token is not checked here: any fault of it, including its length, is ABORTED when it is decoded. */
 export function parsePage(request: PageFields): PageParams {
   return {
     maxEntries: parseInt32NonNegative(request.max_entries, 'max_entries'),

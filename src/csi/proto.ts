@@ -1,11 +1,11 @@
 /**
- * The CSI interface, loaded from proto/csi.proto: reflection for what asks about fields, and
- * service definitions for gRPC servers and clients. Knows nothing of what any RPC does.
+ * The CSI interface, loaded from proto/csi.proto: reflection of messages and fields, and service
+ * definitions for gRPC servers and clients. Knows nothing of what any RPC does.
  *
- * How messages look in JavaScript, for all who read or make them: field names as in the proto,
- * int64 as decimal strings, enum values by name (by number when this proto does not know it), unset
- * messages as null, unset scalars, lists and maps as their empty value. A member of a oneof is
- * there only when it is set, and the oneof's own name then holds the member's name.
+ * Messages in JavaScript: field names as in the proto; int64 as decimal strings; enum values by name,
+ * or by number if this proto does not know the value; unset messages as null; unset scalars, lists and
+ * maps as their empty value. A member of a oneof is present only when it is set, and the oneof's own
+ * name then holds the member's name. The types in csi/generated follow from this.
  */
 import type { ServiceDefinition } from '@grpc/grpc-js';
 import { fromJSON, type Options } from '@grpc/proto-loader';
@@ -24,7 +24,7 @@ const SERVICE_NAMES: readonly ServiceName[] = [
   'SnapshotMetadata',
 ];
 
-/** How proto-loader, and who decodes without it, makes plain objects of messages. */
+/** How messages become plain objects, in proto-loader and in csi/request-decoder.ts. */
 export const CONVERSION: Options = {
   keepCase: true,
   longs: String,
@@ -36,7 +36,7 @@ export const CONVERSION: Options = {
 export type CsiServices = Readonly<Record<ServiceName, ServiceDefinition>>;
 
 export interface CsiProto {
-  /** Every message, enum and service, resolved, with the proto's options. Not to be changed. */
+  /** Every message, enum and service, resolved, with the proto's options. Must not be modified. */
   readonly root: protobuf.Root;
   readonly services: CsiServices;
 }
@@ -44,20 +44,20 @@ export interface CsiProto {
 let loaded: CsiProto | undefined;
 let served: CsiServices | undefined;
 
-/** The interface with plain serializers. The first call loads it, and throws if it cannot. */
+/** The interface with plain serializers. The first call loads it and throws if that fails. */
 export function csiProto(): CsiProto {
   loaded ??= load();
   return loaded;
 }
 
-/** Definitions for a client of the plugin: objects in, objects out, in every method. */
+/** Definitions for a client of the plugin: every method takes and returns objects. */
 export function clientServices(): CsiServices {
   return csiProto().services;
 }
 
 /**
- * Definitions for the server. They differ from the client's in the responses of streaming methods:
- * a handler writes wire bytes that are already encoded, and gRPC sends them as they are.
+ * Definitions for the server. They differ from the client's in the responses of streaming methods: a
+ * handler writes bytes that are already encoded, and gRPC sends them unchanged.
  */
 export function servedServices(): CsiServices {
   served ??= mapServices((name) => withEncodedStreams(clientServices()[name]));
@@ -66,7 +66,7 @@ export function servedServices(): CsiServices {
 
 function load(): CsiProto {
   const root = new protobuf.Root();
-  // Imports of google/protobuf are not read from disk: protobufjs and proto-loader bring them.
+  // Imports of google/protobuf are not read from disk: protobufjs and proto-loader contain them.
   root.loadSync(packagePath('proto/csi.proto'), { keepCase: true }).resolveAll();
   const definitions = fromJSON(root.toJSON(), CONVERSION);
   const services = mapServices((name) => {

@@ -1,9 +1,9 @@
 /**
- * Copies CSI messages for the log without what must not be in a log.
+ * Copies CSI messages for the log and strips what must not be logged: the fields with the csi_secret
+ * option of the proto, so that a new one is covered without a change here, and those of a short list.
  *
- * What is hidden follows the csi_secret mark of the proto, so that a field added there is covered
- * without a change here, and one short list of names. The price of a call depends on the message, not on the proto: which fields
- * of a type can lead to a secret is worked out once.
+ * The cost of a copy depends on the message, not on the proto: which fields of a type can lead to a
+ * secret is determined once.
  */
 import protobuf from 'protobufjs';
 import { CSI_PACKAGE, csiProto } from './proto.js';
@@ -11,10 +11,10 @@ import { CSI_PACKAGE, csiProto } from './proto.js';
 export const STRIPPED = '***stripped***';
 
 /**
- * Fields that the proto does not mark and that hold secrets all the same, by name, wherever they stand:
- * mount flags may have passwords in them (CIFS style `password=...`), kubelet puts the tokens of a pod's
- * service account into the volume context (csi.storage.k8s.io/serviceAccount.tokens), and the publish
- * context is a place for credentials of an attachment.
+ * Names of fields that can hold secrets although the proto does not mark them, in any message: mount flags
+ * may contain passwords (CIFS style `password=...`), kubelet puts the tokens of a pod's service account
+ * into the volume context (csi.storage.k8s.io/serviceAccount.tokens), and the publish context may carry
+ * credentials for an attachment.
  */
 const ALSO_SENSITIVE: ReadonlySet<string> = new Set([
   'mount_flags',
@@ -31,9 +31,9 @@ interface Plan {
 const plans = new Map<protobuf.Type, Plan>();
 
 /**
- * A deep copy of a message in which the value of every secret field, map keys included, is
+ * A deep copy of a message in which the value of every secret field, including map keys, is
  * `***stripped***`, whether or not it was set. Messages that can hold secrets are copied field by
- * field; what the proto does not know of them is left out, since nobody can say if it is secret.
+ * field; fields that the proto does not know are left out, since they may be secret.
  *
  * @param messageTypeName relative to csi.v1, such as `CreateVolumeRequest`
  * @throws Error if there is no such type
@@ -47,8 +47,8 @@ export function redact(messageTypeName: string, message: object): object {
 function planOf(type: protobuf.Type): Plan {
   const known = plans.get(type);
   if (known !== undefined) return known;
-  // Registered before its fields are known and taken for secret until then, so that a type that
-  // contains itself ends here, on the safe side.
+  // Registered before its fields are known, and secret until then, which is safe: the recursion of a
+  // type that contains itself ends here.
   const plan: Plan = { holdsSecrets: true, fields: new Map() };
   plans.set(type, plan);
   for (const field of type.fieldsArray) plan.fields.set(field.name, treatmentOf(field));
@@ -62,7 +62,7 @@ function treatmentOf(field: protobuf.Field): 'hide' | 'copy' | Plan {
   if (!(resolvedType instanceof protobuf.Type)) return 'copy';
   const plan = planOf(resolvedType);
   if (!plan.holdsSecrets) return 'copy';
-  // A map of messages would need its keys walked. CSI has none; hidden is safe.
+  // The values of a map of messages would have to be copied one by one. CSI has no such map; hiding is safe.
   return field.map ? 'hide' : plan;
 }
 
@@ -77,9 +77,9 @@ function copyByPlan(value: unknown, plan: Plan): unknown {
   const copy: Record<string, unknown> = {};
   for (const [name, treatment] of plan.fields) {
     if (!Object.hasOwn(value, name)) continue;
-    const found = (value as Record<string, unknown>)[name];
+    const member = (value as Record<string, unknown>)[name];
     if (treatment === 'hide') copy[name] = STRIPPED;
-    else copy[name] = treatment === 'copy' ? copyAll(found) : copyByPlan(found, treatment);
+    else copy[name] = treatment === 'copy' ? copyAll(member) : copyByPlan(member, treatment);
   }
   return copy;
 }
@@ -88,5 +88,5 @@ function copyAll(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return value.map(copyAll);
   // fromEntries, not assignment: a map's key may be `__proto__`.
-  return Object.fromEntries(Object.entries(value).map(([key, held]) => [key, copyAll(held)]));
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, copyAll(member)]));
 }

@@ -1,23 +1,23 @@
 /**
- * From the bytes of a request to its message, or to the reason why they are none.
+ * Decodes the bytes of a request to its message, or to the reason why they are not valid.
  *
- * Decoding never throws: gRPC would answer such a call by itself, with INTERNAL and without a line in
- * the log. Two things that the protobuf library lets pass are refused here: text that is not UTF-8,
- * which it would turn into other text, and a string that is cut off by the end of the request.
+ * Decoding never throws: gRPC would end such a call itself, with INTERNAL and without a log line. Two
+ * faults that the protobuf library accepts are refused here: text that is not UTF-8, which it would
+ * convert to other text, and a string that extends beyond the end of the request.
  */
 import { isUtf8 } from 'node:buffer';
 import protobuf from 'protobufjs';
 import { CsiError } from '../base/errors.js';
 import { CONVERSION, CSI_PACKAGE, csiProto } from './proto.js';
 
-/** A message of whatever type; RequestOf<...> of csi/service.ts is what is known of one type. */
+/** A message of any type. RequestOf in csi/service.ts is the message of one RPC. */
 export type DecodedMessage = Readonly<Record<string, unknown>>;
 
-/** What reached us: a message, or an empty one and why the bytes were refused (INVALID_ARGUMENT). */
+/** The decoded message; or an empty one, and INVALID_ARGUMENT with the reason. */
 export interface DecodedRequest {
   readonly message: DecodedMessage;
   readonly refusal: CsiError | null;
-  /** Length of what was decoded. */
+  /** The size of the encoded request. */
   readonly bytes: number;
 }
 
@@ -36,7 +36,7 @@ export function requestDecoder(typeName: string): (bytes: Buffer) => DecodedRequ
 
 function refusalOf(typeName: string, thrown: unknown): CsiError {
   const reason = thrown instanceof Error ? thrown.message : String(thrown);
-  return CsiError.invalidArgument(`the request is no valid ${typeName}: ${reason}`, {
+  return CsiError.invalidArgument(`the request is not a valid ${typeName}: ${reason}`, {
     cause: thrown,
   });
 }
@@ -45,7 +45,7 @@ class StrictReader extends protobuf.BufferReader {
   override string(): string {
     const length = this.uint32();
     const end = this.pos + length;
-    if (end > this.len) throw new Error(`a string of ${length} bytes is cut off`);
+    if (end > this.len) throw new Error(`a string of ${length} bytes exceeds the request`);
     const text = Buffer.from(this.buf.buffer, this.buf.byteOffset + this.pos, length);
     if (!isUtf8(text)) throw new Error('a string is not valid UTF-8');
     this.pos = end;

@@ -105,15 +105,15 @@ export type UnaryHandler<R extends RpcName> = (
   context: CallContext,
 ) => Promise<ResponseOf<R> | ResponseParts<ResponseOf<R>>>;
 
-/** Takes ready wire bytes; the only way for a service to send on a stream. */
+/** Accepts encoded messages; the only way for a service to send on a stream. */
 export interface MessageWriter {
   /**
-   * Sends every message of a chunk: messages one behind the other, each after its 5-byte gRPC length
-   * prefix. Resolves when the transport is done with the memory, so that it may be filled again. A
-   * slow client makes it slow.
+   * Sends every message of a chunk, in which each message follows its 5-byte gRPC length prefix.
+   * Resolves when the transport no longer needs the memory, so that it can be reused; how long that takes
+   * depends on the client.
    *
    * Rejects when the call is over: CANCELLED, DEADLINE_EXCEEDED, or UNAVAILABLE if the plugin stops.
-   * The memory must then be dropped, since messages under way may still be read from it.
+   * The memory must not be reused then, since messages in flight may still be read from it.
    */
   send(chunk: Uint8Array): Promise<void>;
 }

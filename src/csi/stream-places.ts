@@ -1,24 +1,25 @@
 /**
- * How many streams there may be at once, and which of them gives way to a new one at the limit.
+ * Limits how many streams are open at once, and decides which one ends for a new one at the limit.
  *
- * Only a stream of the same connection gives way, or one of a connection that has more. First the one whose
- * client has taken nothing for the longest time: so clients that open streams and do not read keep nobody
- * out. If all are read, the last one of the connection that has the most, if it still has as many as the
- * new one's then. Knows neither gRPC nor what is streamed.
+ * Only a stream of the same connection, or of one with more streams, can be ended. The first choice is the
+ * stream whose client has read nothing for the longest time, so that clients which open streams and do not
+ * read cannot block others. If all clients read, it is the newest stream of the connection with the most,
+ * provided that this connection still has at least as many as the new stream's afterwards. Knows neither
+ * gRPC nor what is streamed.
  */
 import { CsiError } from '../base/errors.js';
 
 /** What this file needs of an open stream. */
 export interface OpenStream {
-  /** Whose it is. */
+  /** The connection it belongs to. */
   readonly peer: object;
-  /** Since when its client has taken nothing though something waits for it (performance.now()), or null. */
+  /** Since when a message has been waiting for its client to read (performance.now()); null: none is. */
   readonly stalledSince: number | null;
   /** Ends it. */
   end(reason: CsiError): void;
 }
 
-/** A client that reads takes what waits for it long before that, on a busy machine too. */
+/** A client that reads takes a waiting message much sooner, even on a busy machine. */
 const MIN_STALL_MS = 250;
 
 export class StreamPlaces {
@@ -29,11 +30,11 @@ export class StreamPlaces {
     this.#limit = limit;
   }
 
-  /** Throws RESOURCE_EXHAUSTED if there is no place and none can be made. leave() must follow. */
+  /** Throws RESOURCE_EXHAUSTED if there is no place and no stream can be ended. leave() must follow. */
   enter(stream: OpenStream): void {
     if (this.#open.size >= this.#limit && !this.#makePlace(stream.peer)) {
       throw CsiError.resourceExhausted(
-        `${this.#limit} streams are open, and that is the limit; try again when one has ended`,
+        `${this.#limit} streams are open, which is the limit; try again when one has ended`,
       );
     }
     this.#open.add(stream);
@@ -43,17 +44,17 @@ export class StreamPlaces {
     this.#open.delete(stream);
   }
 
-  /** Whether one gave way to a stream of this peer. */
+  /** Ends a stream for one of this peer; false if none can be ended. */
   #makePlace(peer: object): boolean {
     const counts = new Map<object, number>([[peer, 0]]);
     for (const stream of this.#open) counts.set(stream.peer, (counts.get(stream.peer) ?? 0) + 1);
-    const loser = this.#longestStalled(peer, counts) ?? this.#lastOfMost(peer, counts);
-    if (loser === null) return false;
-    this.#open.delete(loser);
-    loser.end(
+    const ended = this.#longestStalled(peer, counts) ?? this.#lastOfMost(peer, counts);
+    if (ended === null) return false;
+    this.#open.delete(ended);
+    ended.end(
       CsiError.resourceExhausted(
-        'too many streams are open, and this one gave way to another; ' +
-          'call again with starting_offset behind the last range received',
+        'too many streams are open, and this one was ended for a new one; ' +
+          'call again with starting_offset after the last range received',
       ),
     );
     return true;

@@ -1,9 +1,9 @@
 /**
- * The one owner of write, end and emit('error') on a streaming call.
+ * The only file that calls write, end and emit('error') on a streaming call.
  *
- * Services hand over chunks of ready messages; this file sends them no faster than the client reads
- * and never ends a stream with OK unless its handler came to its end undisturbed. It does not look
- * into messages.
+ * Services pass chunks of encoded messages. This file sends them no faster than the client reads, and
+ * ends a stream with OK only if its handler completed and the call was not aborted. It does not decode
+ * messages.
  */
 import type { ServerWritableStream } from '@grpc/grpc-js';
 import { CsiError } from '../base/errors.js';
@@ -16,20 +16,20 @@ import type { OpenStream, StreamPlaces } from './stream-places.js';
 
 export type StreamCall = ServerWritableStream<DecodedRequest, Buffer>;
 
-/** Before every message in a chunk: a zero byte and the message's length, big-endian. */
+/** The prefix of every message in a chunk: a zero byte, and the message's length in big-endian order. */
 const PREFIX_BYTES = 5;
-/** Messages handed to gRPC and not yet sent: enough to keep it busy, bounded when messages are tiny. */
+/** Messages passed to gRPC and not sent yet: enough to keep it busy, and a bound for tiny messages. */
 const MAX_IN_FLIGHT = 64;
 
 export interface StreamLimits {
   places: StreamPlaces;
-  /** How long a client may take nothing before its stream is ended. */
+  /** How long a client may read nothing before its stream is ended. */
   stallMs: number;
 }
 
 /**
- * @param find gives the handler, which may take until the plugin has started, or rejects with what
- *   to answer instead; the signal is the call's
+ * @param find resolves to the handler, possibly only when the plugin has started, or rejects with the
+ *   error to return; the signal is the call's
  * @returns a handler for a method whose responses are sent as they are
  */
 export function createStreamHandler(
@@ -47,7 +47,7 @@ export function createStreamHandler(
       limits.places.enter(writer);
       const handler = await find(call.signal);
       await handler(call.request as never, call, writer);
-      // A handler that gave way without a word has not sent everything.
+      // A handler that returned because of the abort has not sent everything.
       call.signal.throwIfAborted();
     } catch (thrown) {
       error = call.errorOf(thrown);
@@ -62,9 +62,9 @@ export function createStreamHandler(
 }
 
 /**
- * What waits for a client that may never read again is dropped, and with it the memory it is in.
- * Otherwise the error comes behind what was sent: not by `end` with a status, nor by `destroy`, but by
- * the event that makes grpc-js send code and message.
+ * If the client does not read, messages that wait for it are dropped together with their memory.
+ * Otherwise the error follows what was sent. Neither `end` with a status nor `destroy` does that; the
+ * 'error' event makes grpc-js send code and message.
  */
 function sendError(grpcCall: StreamCall, error: CsiError, isStalled: boolean): void {
   const origin = originOf(grpcCall.metadata);
@@ -77,13 +77,13 @@ function sendError(grpcCall: StreamCall, error: CsiError, isStalled: boolean): v
 }
 
 class CallWriter implements MessageWriter, OpenStream {
-  /** Of what was sent; waits are pauses until gRPC, and so the client, had taken messages. */
+  /** Totals of what was sent; a wait is a pause until gRPC, and thus the client, has taken messages. */
   readonly sums = { messages: 0, wireBytes: 0, waits: 0, waitMs: 0 };
   readonly #grpcCall: StreamCall;
   readonly #call: Call;
   readonly #stallMs: number;
   #stallTimer: NodeJS.Timeout;
-  /** When the client last took a message that was waited for. */
+  /** When the client last took a message (performance.now()). */
   #progressAt = 0;
   /** Why nothing can be sent any more. */
   #failure: unknown = null;
@@ -95,7 +95,7 @@ class CallWriter implements MessageWriter, OpenStream {
     this.#grpcCall = grpcCall;
     this.#call = call;
     this.#stallMs = stallMs;
-    // One listener and one timer for the whole call: one for each wait costs more than the messages.
+    // One listener and one timer for the whole call: one for each wait would cost more than the messages.
     if (call.signal.aborted) this.#aborted();
     else call.signal.addEventListener('abort', this.#aborted);
     this.#stallTimer = setTimeout(this.#checkStall, stallMs).unref();
@@ -114,7 +114,7 @@ class CallWriter implements MessageWriter, OpenStream {
   }
 
   async send(chunk: Uint8Array): Promise<void> {
-    if (this.#sending) throw new Error('send was called before the last one had ended');
+    if (this.#sending) throw new Error('send was called before the previous call had ended');
     const messages = splitMessages(chunk);
     this.#sending = true;
     try {
@@ -122,7 +122,7 @@ class CallWriter implements MessageWriter, OpenStream {
         if (this.#inFlight >= MAX_IN_FLIGHT) await this.#wait(MAX_IN_FLIGHT / 2);
         this.#write(message);
       }
-      // gRPC copies a message when its turn comes, so the chunk is ours again only after the last.
+      // gRPC copies a message when it sends it, so the chunk may be reused only after the last one.
       if (this.#inFlight > 0) await this.#wait(0);
     } finally {
       this.#sending = false;
@@ -145,7 +145,7 @@ class CallWriter implements MessageWriter, OpenStream {
     this.#grpcCall.write(message, this.#written);
   }
 
-  /** Until so few messages are in flight, or nothing can be sent any more. */
+  /** Resolves when at most `level` messages are in flight; rejects when nothing can be sent any more. */
   async #wait(level: number): Promise<void> {
     if (this.#failure !== null) throw this.#failure;
     const started = performance.now();
@@ -156,7 +156,7 @@ class CallWriter implements MessageWriter, OpenStream {
     this.sums.waitMs += performance.now() - started;
   }
 
-  /** Never called for messages that were under way when the client cancelled. */
+  /** Not called for messages that were in flight when the client cancelled. */
   readonly #written = (error?: Error | null): void => {
     this.#inFlight -= 1;
     this.#progressAt = performance.now();
@@ -181,7 +181,7 @@ class CallWriter implements MessageWriter, OpenStream {
     this.end(
       CsiError.aborted(
         `the caller has read nothing for ${Math.round(this.#stallMs / 1000)} s; ` +
-          'call again with starting_offset behind the last range received',
+          'call again with starting_offset after the last range received',
       ),
     );
   };
@@ -194,7 +194,7 @@ class CallWriter implements MessageWriter, OpenStream {
   }
 }
 
-/** Views of the messages in a chunk. Throws before anything is sent if they do not fill it exactly. */
+/** Views of the messages in a chunk. Throws, before anything is sent, if they do not fill it exactly. */
 function splitMessages(chunk: Uint8Array): Buffer[] {
   const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
   const messages: Buffer[] = [];
@@ -212,6 +212,6 @@ function splitMessages(chunk: Uint8Array): Buffer[] {
 
 function brokenChunk(offset: number): CsiError {
   return CsiError.internal('the list of ranges could not be encoded', {
-    details: { offset, reason: 'no message starts here, or it is longer than its chunk' },
+    details: { offset, reason: 'no message starts at the offset, or it exceeds the chunk' },
   });
 }

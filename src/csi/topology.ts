@@ -1,7 +1,4 @@
-/**
- * Parses topology messages, and refuses those that break the rules of CSI. domain/topology.ts says what
- * they mean.
- */
+/** Parses topology messages and rejects those that break CSI's rules. domain/topology.ts defines their meaning. */
 import { CsiError } from '../base/errors.js';
 import type { StringMap } from '../domain/string-map.js';
 import {
@@ -34,12 +31,12 @@ export function parseTopology(
 function parsePlace(message: TopologyMessage, field: string): StringMap {
   const place = parseMap(message.segments, `${field}.segments`);
   const keys = new Set<string>();
-  for (const [key, held] of Object.entries(place)) {
+  for (const [key, value] of Object.entries(place)) {
     if (!isTopologyKey(key)) {
-      throw CsiError.invalidArgument(`${field}.segments has a key that is no topology key`);
+      throw CsiError.invalidArgument(`${field}.segments has a key that is not a topology key`);
     }
-    if (!isTopologyValue(held)) {
-      throw CsiError.invalidArgument(`${field}.segments['${key}'] is no topology value`);
+    if (!isTopologyValue(value)) {
+      throw CsiError.invalidArgument(`${field}.segments['${key}'] is not a topology value`);
     }
     if (keys.has(key.toLowerCase())) {
       throw CsiError.invalidArgument(`${field}.segments has the key '${key}' twice`);
@@ -49,7 +46,7 @@ function parsePlace(message: TopologyMessage, field: string): StringMap {
   return place;
 }
 
-/** Null when the message is missing. One that names no place, or prefers one it rules out, is refused. */
+/** Null when the message is missing. Rejects one without topologies, or with a preferred one that is not requisite. */
 export function parseTopologyRequirement(
   message: RequirementMessage | null | undefined,
   field: string,

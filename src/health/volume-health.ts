@@ -6,7 +6,7 @@
  * or writing fails; DEGRADED, it works and somebody should look at it. docs/health.md lists them all.
  */
 import type { PoolCapacity, StorageCondition } from '../backends/backend.js';
-import { limitedText } from '../csi/limited-text.js';
+import { limitedText } from '../csi/messages.js';
 
 export type HealthStatus = 'DEGRADED' | 'INACCESSIBLE' | 'DATA_LOSS';
 

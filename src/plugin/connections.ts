@@ -1,11 +1,11 @@
 /**
- * The connections to the plugin's socket: how many there may be, which of them give way, and how they
- * end. gRPC is given one when its client has said something.
+ * The connections to the plugin's socket: how many are open, which one is closed at the limit, and how they
+ * end. gRPC receives a connection when its client has sent its first bytes.
  *
- * Idle connections are kept: sidecars hold one for hours and end themselves when it is closed. Only when
- * the limit is reached does the one give way that is of least use: first those that never made a call, the
- * oldest of them first, then the one whose last call is the longest ago. Whoever is closed that way is
- * told (GOAWAY), so that its client connects again. Knows nothing of services.
+ * Idle connections stay open, because sidecars hold one for hours and exit when it is closed. Only at the
+ * limit is one closed for a new one: first the connections that never made a call, the oldest first, then
+ * the one whose last call was the longest ago. Its client receives GOAWAY and can connect again. Knows
+ * nothing of services.
  */
 import { setMaxListeners } from 'node:events';
 import { createServer, type Server as Listener, type Socket } from 'node:net';
@@ -18,16 +18,16 @@ import {
 import type { Logger } from 'pino';
 import { type CallConnection, IncomingCalls } from '../csi/incoming-calls.js';
 
-/** How long a last answer has to reach a client whose connection is being ended. */
+/** How long the last response may take to reach a client before its connection is closed. */
 const POLITE_MS = 200;
 
 type Injector = ReturnType<GrpcServer['createConnectionInjector']>;
 
 export interface ConnectionsOptions {
-  /** How many there may be at once. */
+  /** How many may be open at once. */
   limit: number;
   logger: Logger;
-  /** How long a new client may be silent, and how long a request may take to become complete. */
+  /** How long a new client may send nothing, and how long a request may take to become complete. */
   requestMs?: number;
 }
 
@@ -54,14 +54,14 @@ export class Connections {
     return this.#open.size;
   }
 
-  /** For the gRPC server that is given the connections: it counts the calls of each. */
+  /** For the gRPC server that receives the connections: counts the calls of each. */
   readonly interceptor: ServerInterceptor = (_method, call) => {
     const connection = this.#open.get(call.getConnectionInfo().remotePort ?? 0);
     if (connection === undefined) return new ServerInterceptingCall(call);
     return this.#incoming.intercept(call, connection);
   };
 
-  /** Resolves when the socket is there; rejects if it cannot be bound. */
+  /** Resolves when the socket is bound; rejects if it cannot be. */
   async listen(path: string, grpc: GrpcServer): Promise<void> {
     const listener = createServer((socket) => this.#accept(socket, grpc));
     await new Promise<void>((resolve, reject) => {
@@ -71,19 +71,21 @@ export class Connections {
         resolve();
       });
     });
-    // Such as no file descriptors left: the next client may have more luck.
-    listener.on('error', (error) => this.#log.warn({ err: error }, 'a client was not accepted'));
+    // Such as EMFILE, which may pass.
+    listener.on('error', (error) =>
+      this.#log.warn({ err: error }, 'cannot accept a client on the socket'),
+    );
     this.#listener = listener;
   }
 
-  /** Accepts no more, and ends those without calls at once, the others after their last call. */
+  /** Accepts no more connections. Closes those without calls at once, the others after their last call. */
   stop(): void {
     this.#listener?.close();
     this.#listener = null;
     for (const connection of this.#open.values()) connection.retire();
   }
 
-  /** Resolves when all are gone. */
+  /** Resolves when all are closed. */
   closed(): Promise<void> {
     if (this.#open.size === 0) return Promise.resolve();
     return new Promise((resolve) => {
@@ -91,7 +93,7 @@ export class Connections {
     });
   }
 
-  /** Ends those that are left, whatever they do. */
+  /** Closes the remaining ones, with or without calls. */
   destroy(): void {
     for (const connection of this.#open.values()) connection.destroy();
   }
@@ -101,7 +103,7 @@ export class Connections {
     if (this.#open.size >= this.#limit && !this.#makeRoom()) {
       this.#log.warn(
         { limit: this.#limit },
-        'a client was turned away: all connections are in use',
+        'a client was refused: the limit of connections is reached, and none is idle',
       );
       socket.destroy();
       return;
@@ -117,7 +119,7 @@ export class Connections {
     connection.start(grpc, this.#requestMs);
   }
 
-  /** Whether one gave way. */
+  /** Closes an idle connection; false if there is none. */
   #makeRoom(): boolean {
     let least: Connection | null = null;
     for (const connection of this.#open.values()) {
@@ -137,8 +139,8 @@ class Connection implements CallConnection {
   #running = 0;
   #isRetiring = false;
   /**
-   * When its last call ended. Below zero as long as it has made none: those come before all others, the
-   * oldest first.
+   * When its last call ended (performance.now()). Negative while it has made none, so that such connections
+   * come before all others, the oldest first.
    */
   lastUse: number;
 
@@ -146,9 +148,9 @@ class Connection implements CallConnection {
     this.#socket = socket;
     this.#log = log;
     this.lastUse = number - Number.MAX_SAFE_INTEGER;
-    // One for each of its calls that wait for their turn.
+    // Each call of the connection that waits for its turn listens.
     setMaxListeners(0, this.#closed.signal);
-    // A Unix socket's client has no address. This one is what gRPC tells of the calls of a connection.
+    // A client of a Unix socket has no address. gRPC reports this one with each call of the connection.
     Object.defineProperty(socket, 'remoteAddress', { value: 'unix' });
     Object.defineProperty(socket, 'remotePort', { value: number });
   }
@@ -157,12 +159,12 @@ class Connection implements CallConnection {
     return this.#closed.signal;
   }
 
-  /** Whether a call with a whole request runs, or it gives way already. */
+  /** Whether a call whose request is complete runs, or the connection is being closed already. */
   get isBusy(): boolean {
     return this.#running > 0 || this.#isRetiring;
   }
 
-  /** Until its client has said something a connection costs its socket and nothing else. */
+  /** Until its client has sent its first bytes, a connection costs nothing but its socket. */
   start(grpc: GrpcServer, firstBytesMs: number): void {
     const socket = this.#socket;
     const timer = setTimeout(() => socket.destroy(), firstBytesMs);
@@ -196,12 +198,12 @@ class Connection implements CallConnection {
   retire(reason?: string): void {
     if (this.#isRetiring) return;
     this.#isRetiring = true;
-    if (reason !== undefined) this.#log.warn({ reason }, 'a connection is closed');
+    if (reason !== undefined) this.#log.warn({ reason }, 'closing a connection');
     if (this.#injector === null) {
       this.#socket.destroy();
       return;
     }
-    // HTTP/2 ends its side after the last call and would wait for the client to end the other.
+    // HTTP/2 closes its side after the last call and would wait for the client to close the other.
     this.#socket.once('finish', () => this.#socket.destroy());
     this.#injector.destroy();
     this.#endSoon();
@@ -211,7 +213,7 @@ class Connection implements CallConnection {
     this.#socket.destroy();
   }
 
-  /** A client that does not read keeps its connection from ending by itself. */
+  /** Needed because a connection whose client does not read never closes by itself. */
   #endSoon(): void {
     if (this.#running === 0) setTimeout(() => this.#socket.destroy(), POLITE_MS).unref();
   }

@@ -1,4 +1,4 @@
-/** CSI Identity: who the plugin is, what it can do, and whether it works. */
+/** CSI Identity: the plugin's name and version, its capabilities, and whether it works. */
 
 import { type CapabilitySettings, pluginServices, VOLUME_EXPANSION } from '../csi/capabilities.js';
 import type { Service } from '../csi/service.js';
@@ -7,8 +7,8 @@ export interface IdentityOptions extends CapabilitySettings {
   driverName: string;
   vendorVersion: string;
   /**
-   * Called for every Probe, so it must be cheap and may be called at any time. Throws a CsiError
-   * FAILED_PRECONDITION that says what is broken.
+   * Called for every Probe, at any time, so it must be cheap. Throws a CsiError FAILED_PRECONDITION that
+   * says what is broken.
    */
   health(): Promise<'starting' | 'ready'>;
 }

@@ -1,6 +1,6 @@
 /**
- * Builds and starts the pools of this node from the settings: the one place that knows which backend
- * serves which.
+ * Builds and starts the pools of this node from the settings: the only place that knows which backend
+ * serves which kind of pool.
  */
 import type { Backend } from '../backends/backend.js';
 import type { PoolEvent } from '../backends/events.js';
@@ -18,20 +18,20 @@ import type { Teardown } from './teardown.js';
 interface StartDependencies {
   catalogue: AsyncCatalogue;
   native: NativeRunner;
-  /** Threads of their own; ended when the plugin stops, after what was started behind them. */
+  /** A separate pool of threads. Stops with the plugin, after everything that was started later. */
   startThreads(count: number): Promise<NativeRunner>;
   logger: Logger;
 }
 
 /**
- * Device-mapper's calls wait for I/O of the pool's devices, and for each other when a disk hangs: a pool
- * in that state must not take the threads of the others.
+ * Each thin pool has threads of its own: device-mapper ioctls wait for I/O of the pool's devices, and for
+ * each other when a disk hangs, and must not occupy the threads of other pools then.
  */
 const THREADS_OF_THIN_POOL = 3;
 
 /**
- * A pool that cannot be started is left out, and its failure told by Probe, until the next start: its
- * disk being away must not keep the volumes of the others from being served. Throws if none is left.
+ * A pool that cannot be started is left out until the next start, and Probe reports its failure: a missing
+ * disk must not make the volumes of other pools unavailable. Throws if no pool can be started.
  *
  * @param teardown gets what stops the pools again
  */
@@ -59,7 +59,7 @@ export async function startBackends(
   const [first] = registry.unavailable;
   if (first !== undefined && registry.all.length === 0) throw first.failure.cause ?? first.failure;
   for (const { pool, failure } of registry.unavailable) {
-    logger.error({ pool, err: failure }, 'a pool is not served');
+    logger.error({ pool, err: failure }, 'the pool could not be started and is not served');
   }
   return registry;
 }
@@ -67,7 +67,7 @@ export async function startBackends(
 function unavailable(pool: string, thrown: unknown): CsiError {
   const message = thrown instanceof Error ? thrown.message : String(thrown);
   return CsiError.failedPrecondition(
-    `pool '${pool}' could not be started: ${message}; mend that and restart the plugin`,
+    `pool '${pool}' could not be started: ${message}; repair that and restart the plugin`,
     { cause: thrown },
   );
 }

@@ -1,6 +1,6 @@
 /**
- * The gRPC server on its unix socket: binding, the gate in front of services that are still
- * starting, and stopping. Knows services by their interface, and not what they need.
+ * The gRPC server on its Unix socket: binding, calls that wait for services which are still starting,
+ * and stopping. Knows services by their interface only.
  */
 import { chmod } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -21,30 +21,30 @@ import { bindSocketPath, StartError } from './socket-path.js';
 
 export { StartError } from './socket-path.js';
 
-/** Making a pool takes seconds; what takes longer is told, so that nobody hangs on a dead disk. */
+/** Creating a pool takes seconds. After this time calls get UNAVAILABLE instead of waiting for a dead disk. */
 const START_TIMEOUT_MS = 30_000;
-/** Of one connection, whatever becomes of them: a client waits with more, as HTTP/2 has it. */
+/** HTTP/2 streams of one connection at once. Its client holds back further calls. */
 const CALLS_PER_CONNECTION = 128;
-/** How long last answers have to reach their clients before the connections go. */
+/** How long the last responses may take to reach their clients before the connections are closed. */
 const POLITE_MS = 200;
-/** How long handlers have to notice that their call was cut off. */
+/** How long handlers may take to notice that their calls were aborted. */
 const RELEASE_MS = 2000;
 
 export interface StopResult {
-  /** Whether calls had to be cut off. */
+  /** Whether calls had to be aborted. */
   forced: boolean;
-  /** Handlers that were still running when waiting for them was given up. */
+  /** Handlers that were still running at the end of the wait. */
   unfinished: number;
 }
 
 export interface PluginServer {
-  /** Binds the socket. Calls of services not given yet wait for them. Throws StartError. */
+  /** Binds the socket. Calls to services that are not open yet wait. Throws StartError. */
   start(): Promise<void>;
-  /** Adds the services that took time to start. What is absent from then on is UNIMPLEMENTED. */
+  /** Adds the services that had to start first. From then on, absent RPCs are UNIMPLEMENTED. */
   open(services: readonly AnyService[]): void;
-  /** Refuses new calls, waits for those in flight, and cuts them off after the grace time. */
+  /** Refuses new calls, waits for those in flight, and aborts them after the grace time. */
   stop(): Promise<StopResult>;
-  /** Cuts off all calls at once; a stop that is under way then ends. */
+  /** Aborts all calls at once and completes a stop that is in progress. */
   force(): void;
 }
 
@@ -54,13 +54,13 @@ export type CallLimits = Pick<
 >;
 
 export interface PluginServerOptions {
-  /** What is served from the first moment on. */
+  /** The services that are ready from the start. */
   services: readonly AnyService[];
   config: Pick<Config, 'socketPath' | 'socketMode' | 'shutdownGraceMs'> & CallLimits;
   logger: Logger;
   /** How long a call waits for services that are still starting. */
   startTimeoutMs?: number;
-  /** How long a new client may be silent, and a request may take to become complete. */
+  /** How long a new client may send nothing, and a request may take to become complete. */
   requestMs?: number;
 }
 
@@ -75,12 +75,12 @@ class GrpcPluginServer implements PluginServer {
   readonly #services = new Map<ServiceName, AnyService>();
   readonly #streamLimits: StreamLimits;
   readonly #connections: Connections;
-  // Channelz stays on: without it grpc-js (1.14.7) loses track of its connections, and forceShutdown
+  // Channelz stays enabled: without it grpc-js 1.14.7 loses track of its connections, and forceShutdown
   // leaves them all open. Its cost is not measurable.
   readonly #grpc: Server;
   readonly #forced = new AbortController();
   readonly #startTimeoutMs: number;
-  /** Aborted when there is nothing more to wait for: the services are there, or will never be. */
+  /** Aborted when calls need not wait for services any longer: they are open, or the plugin stops. */
   readonly #settled = new AbortController();
   #isOpen = false;
   #stopping: Promise<StopResult> | null = null;
@@ -114,8 +114,8 @@ class GrpcPluginServer implements PluginServer {
 
   async #bindNarrow(): Promise<void> {
     const { socketPath, socketMode } = this.#config;
-    // The mode is narrow from the moment of bind and widened afterwards, so there is no moment in
-    // which others may connect. The umask is the process's, so nothing else may create files now.
+    // The socket is created with the narrow mode and widened afterwards, so others can never connect
+    // too early. The umask is that of the whole process: nothing else may create files meanwhile.
     const umask = process.umask(0o177);
     try {
       await this.#bind(socketPath);
@@ -190,8 +190,8 @@ class GrpcPluginServer implements PluginServer {
   }
 
   /**
-   * Waits for a service that is still starting: orchestrators and test suites call as soon as they see
-   * the socket, and not all of them call again.
+   * Waits for a service that is still starting: orchestrators and test suites call as soon as the socket
+   * exists, and not all of them retry.
    */
   async #find<Handler>(
     name: ServiceName,

@@ -1,10 +1,10 @@
 /**
- * Makes a path free for a server's socket, without ever taking it from a process that serves on it.
+ * Frees the path of the server's socket, but never takes it from a process that serves on it.
  *
- * Nothing is created here or beside the path: the directory belongs to whoever runs the plugin. Two starts
- * that look at one stale socket at once would each remove it, the later one that of the other: so the
- * directory itself is locked from the look until the new socket is bound. Whoever may read the directory can
- * hold that lock, so it delays a start and never keeps it from happening.
+ * No file is created beside the socket, because the directory belongs to the operator. Of two processes that
+ * find the same stale socket at once, the second would remove the new socket of the first. So the directory
+ * itself is locked from the check until the new socket is bound. Any process that can read the directory
+ * can hold that lock, so it only delays a start and cannot prevent it.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, lstat, open, stat, unlink } from 'node:fs/promises';
@@ -15,23 +15,23 @@ import { errorCode } from '../base/errors.js';
 import { pollUntil } from '../base/poll.js';
 import { loadAddon } from '../native/addon.js';
 
-/** A start holds the lock for milliseconds; who has it for longer is none. */
+/** A start holds the lock for milliseconds. A process that holds it longer is not a start. */
 const LOCK_TIMEOUT_MS = 10_000;
 const LOCK_INTERVAL_MS = 20;
 
-/** Why the plugin cannot serve, in words for who started it. */
+/** Why the plugin cannot serve, for the operator. */
 export class StartError extends Error {
   override readonly name = 'StartError';
 }
 
 export interface SocketPathOptions {
   logger: Pick<Logger, 'warn'>;
-  /** How long the lock is waited for. */
+  /** How long to wait for the lock. */
   lockTimeoutMs?: number;
 }
 
 /**
- * Frees the path and has the socket bound, while no other start does.
+ * Frees the path and calls `bind` while no other process does the same.
  *
  * @throws StartError if the directory is missing, or the path is in use or is not a socket
  */
@@ -63,7 +63,7 @@ export async function bindSocketPath(
   }
 }
 
-/** Locks the directory; the lock goes with the handle, and with the process. False: somebody else keeps it. */
+/** Locks the directory until the handle is closed. False if another process still holds the lock. */
 async function lock(
   { fd: descriptor }: FileHandle,
   path: string,
@@ -81,11 +81,13 @@ async function lock(
 async function claimSocketPath(path: string): Promise<void> {
   const found = await lstat(path).catch((error: unknown) => {
     if (errorCode(error) === 'ENOENT') return null;
-    throw new StartError(`cannot look at the socket path ${path}: ${(error as Error).message}`);
+    throw new StartError(`cannot examine the socket path ${path}: ${(error as Error).message}`);
   });
   if (found === null) return;
   if (!found.isSocket()) {
-    throw new StartError(`${path} exists and is not a socket; it is left alone. Remove it first`);
+    throw new StartError(
+      `${path} exists and is not a socket. Remove it first, or use another CSI_ENDPOINT`,
+    );
   }
   await assertDead(path);
   await unlink(path).catch((error: unknown) => {
@@ -99,13 +101,13 @@ async function assertDirectory(directory: string): Promise<void> {
     throw new StartError(
       errorCode(error) === 'ENOENT'
         ? `the directory ${directory} of the socket does not exist. Create it first`
-        : `cannot look at the directory ${directory} of the socket: ${(error as Error).message}`,
+        : `cannot examine the directory ${directory} of the socket: ${(error as Error).message}`,
     );
   });
   if (!found.isDirectory()) throw new StartError(`${directory} is not a directory`);
 }
 
-/** A socket file outlives its process. Only a refused connection proves that nobody listens. */
+/** A socket file outlives its process. Only a refused connection proves that no process listens. */
 async function assertDead(path: string): Promise<void> {
   const failure = await new Promise<string | null>((resolve) => {
     const probe = createConnection(path);
@@ -121,5 +123,5 @@ async function assertDead(path: string): Promise<void> {
       `another process serves on ${path}. Stop it first, or use another CSI_ENDPOINT`,
     );
   }
-  throw new StartError(`cannot tell whether a process serves on ${path}: ${failure}`);
+  throw new StartError(`cannot determine whether a process serves on ${path}: ${failure}`);
 }

@@ -265,7 +265,7 @@ rootTest('a uid that is none never becomes a path', async () => {
   for (const uid of ['../../etc', 'a/b', 'x'.repeat(65), 'a b', '.']) {
     const volume_context = { 'csi.storage.k8s.io/pod.uid': uid };
     const answer = node.publish(volume, mountCapability(), { volume_context });
-    await rejectsWith(answer, 'INVALID_ARGUMENT', /no uid of a pod/);
+    await rejectsWith(answer, 'INVALID_ARGUMENT', /not a uid of a pod/);
   }
   await node.publish(volume, mountCapability(), {
     volume_context: { ...POD, 'csi.storage.k8s.io/ephemeral': 'false' },

@@ -306,7 +306,7 @@ test('a stop lets a call in flight end, and refuses new ones', async (t) => {
   assert.deepEqual(await stopped, { forced: false, unfinished: 0 });
 });
 
-test('after the grace time a call in flight is cut off, and told so', async (t) => {
+test('after the grace time a call in flight is aborted with UNAVAILABLE', async (t) => {
   const slow = slowController(true);
   const made = await startServer(t, { services: [slow.service], graceMs: 100 });
   const call = made.client.controller.DeleteVolume({});

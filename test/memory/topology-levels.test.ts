@@ -1,4 +1,4 @@
-/** Topology with a key of one's own, a node id that is no topology value, and at CSI level 1.13. */
+/** Topology with a configured key, a node id that is not a topology value, and at CSI level 1.13. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -16,7 +16,7 @@ const running = runMemoryPlugin('topology-1.13', {
 });
 const segments = { 'example.com/host': nodeKey(NODE_ID) };
 
-test('CV28: a node id that is no topology value stands in the topology by its short name', async () => {
+test('CV28: the topology has the short name of a node id that is not a topology value', async () => {
   const volume = await running.orchestrator.create('placed');
   const { entries } = await running.client.controller.ListVolumes({});
   assert.deepEqual(entries[0].volume.accessible_topology, [{ segments }]);

@@ -205,7 +205,7 @@ test('the keys of secrets are letters, digits, dash, underscore and dot', () => 
   for (const key of ['', 'a b', 'a/b', 'ä', 'a\n']) {
     refuses(
       () => parseSecrets({ [key]: 'value' }),
-      "secrets has a key with other than letters, digits, '-_.'",
+      "secrets has a key with characters other than letters, digits and '-_.'",
     );
   }
 });

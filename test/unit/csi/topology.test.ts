@@ -10,7 +10,7 @@ const here = { [KEY]: 'node-1' };
 const there = { [KEY]: 'node-2' };
 const topology = (segments: Record<string, string>) => ({ segments });
 
-test('the segment of a node is its id, or its short name where the id is no topology value', () => {
+test('the segment of a node is its id, or its short name where the id is not a topology value', () => {
   assert.deepEqual(nodeSegment({ topologyKey: KEY, nodeId: 'node-1.example' }), {
     [KEY]: 'node-1.example',
   });
