@@ -307,7 +307,7 @@ test('nothing can be sent after a call has ended, and two sends at once are refu
     services: [
       streaming(async (writer) => {
         const first = writer.send(LARGE);
-        await assert.rejects(writer.send(LARGE), /before the last one had ended/);
+        await assert.rejects(writer.send(LARGE), /before the previous call had ended/);
         await first;
         late.resolve(writer);
       }),
