@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "test/native/loop_bench.h"
+#include "test/native/loop_fixture.h"
 #include "test/native/status_assertions.h"
 
 namespace blockdelta {
@@ -25,63 +25,57 @@ class UnopenedLoop {
   LoopDevice device_;
 };
 
-TEST(LoopFindTest, FindsAFileUnderItsOwnNameWithoutOpeningOtherDevices) {
-  Bench bench;
-  if (!bench.ready()) return;
-  Result<AttachedLoop> other = AttachLoop(bench.MakeFile("other"), false, "");
-  const std::string path = bench.MakeFile("volume");
-  Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  ASSERT_OK(other);
-  ASSERT_OK(attached);
-  const UnopenedLoop unopened(other->device);
-  std::optional<LoopDevice> found = Find(path);
+// Two files are attached, "other" before "volume".
+class LoopFindTest : public test::AttachedLoopTest {
+ protected:
+  void SetUp() override {
+    LoopTest::SetUp();
+    if (IsSkipped()) return;
+    Result<AttachedLoop> other = AttachLoop(MakeFile("other"), false, "");
+    ASSERT_OK(other);
+    other_ = other->device;
+    test::AttachedLoopTest::SetUp();
+  }
+
+  LoopDevice other_;
+};
+
+TEST_F(LoopFindTest, FindsAFileUnderItsOwnNameWithoutOpeningOtherDevices) {
+  const UnopenedLoop unopened(other_);
+  std::optional<LoopDevice> found = Find(path_);
   ASSERT_TRUE(found.has_value());
-  EXPECT_EQ(found->path, attached->device.path);
+  EXPECT_EQ(found->path, device_.path);
   EXPECT_FALSE(unopened.opened());
 }
 
-TEST(LoopFindTest, FindsAFileThroughADescriptorWithoutOpeningOtherDevices) {
-  Bench bench;
-  if (!bench.ready()) return;
-  Result<AttachedLoop> other = AttachLoop(bench.MakeFile("other"), false, "");
-  const std::string path = bench.MakeFile("volume");
-  Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  Result<UniqueFd> directory = OpenPath(bench.At("."), O_PATH | O_DIRECTORY);
-  ASSERT_OK(other);
-  ASSERT_OK(attached);
+TEST_F(LoopFindTest, FindsAFileThroughADescriptorWithoutOpeningOtherDevices) {
+  Result<UniqueFd> directory = OpenPath(At("."), O_PATH | O_DIRECTORY);
   ASSERT_OK(directory);
-  const UnopenedLoop unopened(other->device);
+  const UnopenedLoop unopened(other_);
   std::optional<LoopDevice> found =
       Find("/proc/self/fd/" + std::to_string(directory->get()) + "/volume");
   ASSERT_TRUE(found.has_value());
-  EXPECT_EQ(found->path, attached->device.path);
+  EXPECT_EQ(found->path, device_.path);
   EXPECT_FALSE(unopened.opened());
 }
 
-TEST(LoopFindTest, FindsAFileUnderAnotherNameByProbingEveryDevice) {
-  Bench bench;
-  if (!bench.ready()) return;
-  const std::string path = bench.MakeFile("volume");
-  Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  ASSERT_OK(attached);
-  const std::string link = bench.At("link");
-  const std::string hard_link = bench.At("hard link");
-  EXPECT_TRUE(symlink(path.c_str(), link.c_str()) == 0 &&
-              ::link(path.c_str(), hard_link.c_str()) == 0);
-  for (const std::string& name : {link, hard_link, bench.At("./volume"), std::string()}) {
-    Result<std::optional<LoopDevice>> found = FindLoop(Identity(path), name);
+TEST_F(LoopFindTest, FindsAFileUnderAnotherNameByProbingEveryDevice) {
+  const std::string link = At("link");
+  const std::string hard_link = At("hard link");
+  EXPECT_TRUE(symlink(path_.c_str(), link.c_str()) == 0 &&
+              ::link(path_.c_str(), hard_link.c_str()) == 0);
+  for (const std::string& name : {link, hard_link, At("./volume"), std::string()}) {
+    Result<std::optional<LoopDevice>> found = FindLoop(Identity(path_), name);
     ASSERT_OK(found);
     ASSERT_TRUE(found->has_value());
-    EXPECT_EQ((*found)->path, attached->device.path);
+    EXPECT_EQ((*found)->path, device_.path);
   }
 }
 
-TEST(LoopFindTest, IgnoresADeviceOfAFileHiddenUnderAMountAtTheSamePath) {
-  Bench bench;
-  if (!bench.ready()) return;
-  const std::string directory = bench.At("covered");
+TEST_F(LoopFindTest, IgnoresADeviceOfAFileHiddenUnderAMountAtTheSamePath) {
+  const std::string directory = At("covered");
   EXPECT_TRUE(test::RunCommand("mkdir " + directory));
-  const std::string path = bench.MakeFile("covered/volume");
+  const std::string path = MakeFile("covered/volume");
   Result<AttachedLoop> below = AttachLoop(path, false, "");
   ASSERT_OK(below);
   ASSERT_TRUE(test::RunCommand("mount -t tmpfs tmpfs " + directory));
@@ -96,7 +90,7 @@ TEST(LoopFindTest, IgnoresADeviceOfAFileHiddenUnderAMountAtTheSamePath) {
     if (found.has_value()) {
       EXPECT_EQ(found->path, above->device.path);
     }
-    EXPECT_TRUE(Detaches(path));
+    EXPECT_TRUE(test::DetachWhenFree(path));
   }
   EXPECT_TRUE(test::RunCommand("umount " + directory));
   std::optional<LoopDevice> found = Find(path);

@@ -12,16 +12,17 @@
 #include "native/device/block_device.h"
 #include "native/device/files.h"
 #include "native/device/loop_attach.h"
-#include "test/native/loop_bench.h"
+#include "test/native/loop_fixture.h"
 #include "test/native/status_assertions.h"
 
 namespace blockdelta {
 namespace {
 
-TEST(LoopTest, AttachesAFileOnceWhoeverAsksAgain) {
-  Bench bench;
-  if (!bench.ready()) return;
-  const std::string path = bench.MakeFile("volume", kSize + 4096);
+using test::AttachedLoopTest;
+using test::LoopTest;
+
+TEST_F(LoopTest, AttachesAFileOnceWhoeverAsksAgain) {
+  const std::string path = MakeFile("volume", kSize + 4096);
   Result<AttachedLoop> first = AttachLoop(path, false, "a label");
   ASSERT_OK(first);
   EXPECT_TRUE(first->created && !first->device.read_only);
@@ -32,16 +33,14 @@ TEST(LoopTest, AttachesAFileOnceWhoeverAsksAgain) {
   EXPECT_FALSE(second->created);
   EXPECT_EQ(second->device.path, first->device.path);
   EXPECT_CODE(AttachLoop(path, true, ""), "EEXIST");
-  EXPECT_TRUE(Detaches(path));
+  EXPECT_TRUE(test::DetachWhenFree(path));
   EXPECT_FALSE(Find(path).has_value());
   EXPECT_FALSE(*DetachLoop(path));
 }
 
-TEST(LoopTest, SetsTheLabelAndDirectIoInTheKernel) {
-  Bench bench;
-  if (!bench.ready()) return;
+TEST_F(LoopTest, SetsTheLabelAndDirectIoInTheKernel) {
   const std::string label(100, 'x');
-  Result<AttachedLoop> attached = AttachLoop(bench.MakeFile("volume"), false, label);
+  Result<AttachedLoop> attached = AttachLoop(MakeFile("volume"), false, label);
   ASSERT_OK(attached);
   Result<UniqueFd> fd = OpenLoop(attached->device.number, O_RDONLY);
   ASSERT_OK(fd);
@@ -51,10 +50,8 @@ TEST(LoopTest, SetsTheLabelAndDirectIoInTheKernel) {
   EXPECT_EQ(attached->device.direct_io, (info->lo_flags & LO_FLAGS_DIRECT_IO) != 0);
 }
 
-TEST(LoopTest, RefusesWritesToADeviceAttachedReadOnly) {
-  Bench bench;
-  if (!bench.ready()) return;
-  const std::string path = bench.MakeFile("volume");
+TEST_F(LoopTest, RefusesWritesToADeviceAttachedReadOnly) {
+  const std::string path = MakeFile("volume");
   Result<AttachedLoop> attached = AttachLoop(path, true, "");
   ASSERT_OK(attached);
   EXPECT_TRUE(attached->device.read_only && attached->device.attached_read_only);
@@ -62,10 +59,8 @@ TEST(LoopTest, RefusesWritesToADeviceAttachedReadOnly) {
   EXPECT_CODE(AttachLoop(path, false, ""), "EEXIST");
 }
 
-TEST(LoopTest, GivesManyThreadsThatAttachOneFileOneDevice) {
-  Bench bench;
-  if (!bench.ready()) return;
-  const std::string path = bench.MakeFile("volume");
+TEST_F(LoopTest, GivesManyThreadsThatAttachOneFileOneDevice) {
+  const std::string path = MakeFile("volume");
   std::vector<std::thread> threads;
   std::vector<std::string> devices(8);
   for (std::string& device : devices) {
@@ -79,13 +74,11 @@ TEST(LoopTest, GivesManyThreadsThatAttachOneFileOneDevice) {
   EXPECT_FALSE(devices[0].empty());
 }
 
-TEST(LoopTest, LetsThreadsAttachAndDetachTheirOwnFilesUndisturbed) {
-  Bench bench;
-  if (!bench.ready()) return;
+TEST_F(LoopTest, LetsThreadsAttachAndDetachTheirOwnFilesUndisturbed) {
   std::vector<std::thread> threads;
   std::vector<Status> outcomes(6);
   for (size_t i = 0; i < outcomes.size(); i++) {
-    const std::string path = bench.MakeFile("volume-" + std::to_string(i));
+    const std::string path = MakeFile("volume-" + std::to_string(i));
     threads.emplace_back([path, outcome = &outcomes[i]] {
       for (int round = 0; round < 10 && outcome->ok(); round++) {
         Result<AttachedLoop> attached = AttachLoop(path, false, "");
@@ -101,136 +94,97 @@ TEST(LoopTest, LetsThreadsAttachAndDetachTheirOwnFilesUndisturbed) {
   for (const Status& outcome : outcomes) EXPECT_OK(outcome);
 }
 
-TEST(LoopTest, ListsEveryAttachedFile) {
-  Bench bench;
-  if (!bench.ready()) return;
-  const std::string path = bench.MakeFile("volume");
-  ASSERT_OK(AttachLoop(path, false, ""));
+TEST_F(AttachedLoopTest, IsListedOnce) {
   Result<std::vector<LoopDevice>> devices = ListLoops();
   ASSERT_OK(devices);
   int times = 0;
-  for (const LoopDevice& device : *devices) times += device.backing == Identity(path) ? 1 : 0;
+  for (const LoopDevice& device : *devices) times += device.backing == Identity(path_) ? 1 : 0;
   EXPECT_EQ(times, 1);
 }
 
-TEST(LoopTest, FindsADeviceByTheIdentityOfItsFileAndNotByItsPath) {
-  Bench bench;
-  if (!bench.ready()) return;
-  const std::string path = bench.MakeFile("volume");
-  const std::string moved = bench.At("moved");
-  ASSERT_OK(AttachLoop(path, false, ""));
-  EXPECT_EQ(rename(path.c_str(), moved.c_str()), 0);
-  bench.MakeFile("volume");  // Another file takes the name.
-  EXPECT_FALSE(Find(path).has_value());
-  EXPECT_FALSE(*DetachLoop(path));
+TEST_F(AttachedLoopTest, IsFoundByTheIdentityOfItsFileAndNotByItsPath) {
+  const std::string moved = At("moved");
+  EXPECT_EQ(rename(path_.c_str(), moved.c_str()), 0);
+  MakeFile("volume");  // Another file takes the name.
+  EXPECT_FALSE(Find(path_).has_value());
+  EXPECT_FALSE(*DetachLoop(path_));
   EXPECT_TRUE(Find(moved).has_value());
-  EXPECT_TRUE(Detaches(moved));
+  EXPECT_TRUE(test::DetachWhenFree(moved));
 }
 
-TEST(LoopTest, DetachesNothingFromAMissingFile) {
-  Bench bench;
-  if (!bench.ready()) return;
-  Result<bool> detached = DetachLoop(bench.At("nowhere"));
+TEST_F(LoopTest, DetachesNothingFromAMissingFile) {
+  Result<bool> detached = DetachLoop(At("nowhere"));
   EXPECT_TRUE(detached.ok() && !*detached);
 }
 
-TEST(LoopTest, KeepsAMountedDeviceAttached) {
-  Bench bench;
-  if (!bench.ready()) return;
-  const std::string path = bench.MakeFile("volume");
-  Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  ASSERT_OK(attached);
-  const std::string mount = bench.At("mount");
-  EXPECT_TRUE(test::RunCommand("mkfs.ext4 -q " + attached->device.path + " && mkdir " + mount +
-                               " && mount " + attached->device.path + " " + mount));
-  EXPECT_CODE(DetachLoop(path), "EBUSY");
+TEST_F(AttachedLoopTest, StaysAttachedWhileItIsMounted) {
+  const std::string mount = At("mount");
+  EXPECT_TRUE(test::RunCommand("mkfs.ext4 -q " + device_.path + " && mkdir " + mount +
+                               " && mount " + device_.path + " " + mount));
+  EXPECT_CODE(DetachLoop(path_), "EBUSY");
   EXPECT_TRUE(test::RunCommand("touch " + mount + "/file && sync " + mount + "/file"));
   EXPECT_TRUE(test::RunCommand("umount " + mount));
-  EXPECT_TRUE(Detaches(path));
+  EXPECT_TRUE(test::DetachWhenFree(path_));
 }
 
-TEST(LoopTest, KeepsADeviceAttachedThatSomebodyHoldsOpen) {
-  Bench bench;
-  if (!bench.ready()) return;
-  const std::string path = bench.MakeFile("volume");
-  Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  ASSERT_OK(attached);
+TEST_F(AttachedLoopTest, StaysAttachedWhenSomebodyHoldsItOpen) {
   {
-    Result<UniqueFd> opener = OpenLoop(attached->device.number, O_RDONLY);
-    EXPECT_CODE(DetachLoop(path), "EBUSY");
+    Result<UniqueFd> opener = OpenLoop(device_.number, O_RDONLY);
+    EXPECT_CODE(DetachLoop(path_), "EBUSY");
   }
   // Its last close by others must not detach it now.
   SleepMs(50);
-  EXPECT_TRUE(Find(path).has_value());
-  EXPECT_TRUE(Detaches(path));
+  EXPECT_TRUE(Find(path_).has_value());
+  EXPECT_TRUE(test::DetachWhenFree(path_));
 }
 
-TEST(LoopTest, WaitsForADeviceThatSomebodyHoldsOpenBriefly) {
-  Bench bench;
-  if (!bench.ready()) return;
-  const std::string path = bench.MakeFile("volume");
-  Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  ASSERT_OK(attached);
-  Result<UniqueFd> opener = OpenLoop(attached->device.number, O_RDONLY);
+TEST_F(AttachedLoopTest, IsDetachedOnceABriefOpenerHasClosedIt) {
+  Result<UniqueFd> opener = OpenLoop(device_.number, O_RDONLY);
   std::thread closer([&opener] {
-    SleepMs(300);
+    SleepMs(20);
     opener->Close();
   });
-  EXPECT_TRUE(Detaches(path));
+  Result<bool> detached = DetachLoop(path_);
+  EXPECT_OK(detached);
+  EXPECT_TRUE(detached.ok() && *detached);
   closer.join();
-  EXPECT_FALSE(Find(path).has_value());
+  EXPECT_FALSE(Find(path_).has_value());
 }
 
-TEST(LoopTest, KeepsAHalfDetachedDeviceWhenItsFileIsAttachedAgain) {
-  Bench bench;
-  if (!bench.ready()) return;
-  const std::string path = bench.MakeFile("volume");
-  Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  ASSERT_OK(attached);
-  Result<UniqueFd> opener = OpenLoop(attached->device.number, O_RDONLY);
+TEST_F(AttachedLoopTest, IsKeptWhenItsFileIsAttachedAgainAfterAHalfFinishedDetach) {
+  Result<UniqueFd> opener = OpenLoop(device_.number, O_RDONLY);
   {
-    Result<UniqueFd> killed = OpenLoop(attached->device.number, O_RDONLY);
+    Result<UniqueFd> killed = OpenLoop(device_.number, O_RDONLY);
     EXPECT_OK(Ioctl(killed->get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", ""));
   }
-  EXPECT_OK(AttachLoop(path, false, ""));
+  EXPECT_OK(AttachLoop(path_, false, ""));
   opener->Close();
   SleepMs(50);
-  EXPECT_TRUE(Find(path).has_value());
+  EXPECT_TRUE(Find(path_).has_value());
 }
 
-TEST(LoopTest, IgnoresAClearedDeviceThatSomebodyStillHoldsOpen) {
-  Bench bench;
-  if (!bench.ready()) return;
-  Result<AttachedLoop> attached = AttachLoop(bench.MakeFile("volume"), false, "");
-  ASSERT_OK(attached);
-  Result<UniqueFd> opener = OpenLoop(attached->device.number, O_RDONLY);
+TEST_F(AttachedLoopTest, IsIgnoredWhenItIsClearedWhileSomebodyHoldsItOpen) {
+  Result<UniqueFd> opener = OpenLoop(device_.number, O_RDONLY);
   EXPECT_OK(Ioctl(opener->get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", ""));
   EXPECT_OK(ListLoops());
-  EXPECT_OK(AttachLoop(bench.MakeFile("other"), false, ""));
+  EXPECT_OK(AttachLoop(MakeFile("other"), false, ""));
 }
 
-TEST(LoopTest, DetachesAFileFromBothDevicesThatOthersAttachedItTo) {
-  Bench bench;
-  if (!bench.ready()) return;
-  const std::string path = bench.MakeFile("volume");
+TEST_F(LoopTest, DetachesAFileFromBothDevicesThatOthersAttachedItTo) {
+  const std::string path = MakeFile("volume");
   EXPECT_TRUE(test::RunCommand("losetup -f " + path + " && losetup -f " + path));
-  EXPECT_TRUE(Detaches(path));
+  EXPECT_TRUE(test::DetachWhenFree(path));
   EXPECT_FALSE(Find(path).has_value());
 }
 
-TEST(LoopTest, DoesNotPassAReadOnlyFlagToTheNextVolume) {
-  Bench bench;
-  if (!bench.ready()) return;
-  const std::string path = bench.MakeFile("volume");
-  Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  ASSERT_OK(attached);
-  EXPECT_OK(SetDeviceReadOnly(attached->device.path, true));
-  Result<AttachedLoop> again = AttachLoop(path, false, "");
+TEST_F(AttachedLoopTest, DoesNotPassItsReadOnlyFlagToTheNextVolume) {
+  EXPECT_OK(SetDeviceReadOnly(device_.path, true));
+  Result<AttachedLoop> again = AttachLoop(path_, false, "");
   ASSERT_OK(again);
   EXPECT_TRUE(again->device.read_only && !again->device.attached_read_only);
   // Somebody else detaches it, so that the flag stays on the number.
-  EXPECT_TRUE(test::RunCommand("losetup -d " + attached->device.path));
-  Result<AttachedLoop> next = AttachLoop(bench.MakeFile("next"), false, "");
+  EXPECT_TRUE(test::RunCommand("losetup -d " + device_.path));
+  Result<AttachedLoop> next = AttachLoop(MakeFile("next"), false, "");
   ASSERT_OK(next);
   EXPECT_FALSE(next->device.read_only);
 }
@@ -247,7 +201,7 @@ class DeadLoop {
     pool_ = test::Pool::Make("xfs");
     if (pool_ == nullptr) return false;
     const std::string path = pool_->At("volume");
-    const Status created = CreateSparseFile({path + ".tmp", path}, kSize);
+    const Status created = CreateSparseFile({path + ".tmp", path}, 32 << 20);
     EXPECT_OK(created);
     if (!created.ok()) return false;
     Result<AttachedLoop> attached = AttachLoop(path, false, "");
@@ -274,28 +228,24 @@ class DeadLoop {
   std::optional<uint32_t> number_;
 };
 
-TEST(LoopTest, IgnoresADeviceWhoseFileSystemHasShutDown) {
-  Bench bench;
-  if (!bench.ready()) return;
+TEST_F(LoopTest, IgnoresADeviceWhoseFileSystemHasShutDown) {
   DeadLoop dead;
   if (!dead.Make()) return;
   {
     Result<UniqueFd> fd = OpenLoop(dead.number(), O_RDONLY);
     EXPECT_CODE(DescribeLoop(fd->get()), "EIO");
   }
-  const std::string path = bench.MakeFile("volume");
+  const std::string path = MakeFile("volume");
   EXPECT_FALSE(Find(path).has_value());
   ASSERT_OK(AttachLoop(path, false, ""));
   EXPECT_TRUE(Find(path).has_value());
-  EXPECT_TRUE(Detaches(path));
+  EXPECT_TRUE(test::DetachWhenFree(path));
   EXPECT_FALSE(Find(path).has_value());
 }
 
-TEST(LoopTest, AttachesOnlyRegularFiles) {
-  Bench bench;
-  if (!bench.ready()) return;
-  EXPECT_CODE(AttachLoop(bench.At("."), true, ""), "EINVAL");
-  EXPECT_CODE(AttachLoop(bench.At("nowhere"), true, ""), "ENOENT");
+TEST_F(LoopTest, AttachesOnlyRegularFiles) {
+  EXPECT_CODE(AttachLoop(At("."), true, ""), "EINVAL");
+  EXPECT_CODE(AttachLoop(At("nowhere"), true, ""), "ENOENT");
 }
 
 }  // namespace

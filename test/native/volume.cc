@@ -8,6 +8,18 @@
 
 namespace blockdelta::test {
 
+bool DetachWhenFree(const std::string& path) {
+  const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + 30'000'000'000;
+  for (;;) {
+    Result<bool> detached = DetachLoop(path);
+    if (detached.ok() || ClockNs(CLOCK_MONOTONIC) >= deadline) {
+      EXPECT_OK(detached) << path;
+      return detached.ok() && *detached;
+    }
+    SleepMs(20);
+  }
+}
+
 std::unique_ptr<Volume> Volume::Make(const Pool& pool, const std::string& name,
                                      const std::string& kind, uint64_t size_bytes) {
   std::unique_ptr<Volume> volume(new Volume());
@@ -33,7 +45,7 @@ std::unique_ptr<Volume> Volume::Make(const Pool& pool, const std::string& name,
 
 Volume::~Volume() {
   if (!mount_.empty()) RunCommand("umount " + mount_ + " || umount -l " + mount_);
-  if (!path_.empty()) static_cast<void>(DetachLoop(path_));
+  if (!path_.empty()) DetachWhenFree(path_);
 }
 
 CutMember Volume::Member(const std::string& snapshot) const {

@@ -10,6 +10,11 @@
 
 namespace blockdelta::test {
 
+// Detaches the file from its devices; false if there was none. A tool that has one open, or another
+// mount namespace with a copy of a mount that was just unmounted, holds it for a moment: tries
+// again, and fails the test if the device is still attached after half a minute.
+bool DetachWhenFree(const std::string& path);
+
 class Volume {
  public:
   // `kind`: "ext4", "xfs" or "btrfs", made and mounted; "" for a raw device. Null, with a failed
