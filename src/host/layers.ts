@@ -82,19 +82,31 @@ export async function setLayerFlags(
   );
 }
 
+/** What unmounting has done. */
+export interface Unmounted {
+  /** There was a layer to unmount. */
+  found: boolean;
+  /** The mounts that are left, on this path and elsewhere. */
+  mounts: readonly MountEntry[];
+}
+
 /**
  * Unmounts the layers on the path, from the top down to the first one that does not belong to the
- * caller. Returns whether there was one to unmount. FAILED_PRECONDITION if it is busy.
+ * caller. FAILED_PRECONDITION if one is busy.
+ *
+ * @param before the current mounts, if the caller has just read them
  */
 export async function unmountLayers(
   native: NativeRunner,
   path: string,
   belongs: (entry: MountEntry) => boolean | Promise<boolean>,
-): Promise<boolean> {
+  before?: readonly MountEntry[],
+): Promise<Unmounted> {
   let found = false;
-  for (let changes = 0; ; ) {
-    const top = mountsAt(await readMountInfo(), path).at(-1);
-    if (top === undefined || !(await belongs(top))) return found;
+  let mounts = before ?? (await readMountInfo());
+  for (let changes = 0; ; mounts = await readMountInfo()) {
+    const top = mountsAt(mounts, path).at(-1);
+    if (top === undefined || !(await belongs(top))) return { found, mounts };
     try {
       await native.run('unmountLayer', { path, mountId: top.mountId });
       found = true;

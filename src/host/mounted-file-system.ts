@@ -8,7 +8,7 @@ import { readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { errorCode } from '../base/errors.js';
 import type { FileSystem } from './file-systems.js';
-import { majorOf, minorOf, mountsOfDevice, readMountInfo } from './mountinfo.js';
+import { type MountEntry, majorOf, minorOf, mountsOfDevice } from './mountinfo.js';
 
 /** Mount options of ext4 that no superblock shall choose, by what /proc/fs/ext4 shows if they are in force. */
 const EXT4_CHOICES = ['data=journal', 'data=writeback', 'nobarrier', 'dax=always'] as const;
@@ -18,18 +18,19 @@ const BTRFS_FILE_SYSTEMS = '/sys/fs/btrfs';
 
 /**
  * What is in force on a device just mounted and was not asked for, in few words; null: nothing.
- * `asked` are the mount's options.
+ * `asked` are the mount's options, `mounts` the mounts after it.
  */
 export async function unaskedInForce(
   type: FileSystem,
   devicePath: string,
   asked: readonly string[],
+  mounts: readonly MountEntry[],
 ): Promise<string | null> {
   const { rdev } = await stat(devicePath);
   const name = await kernelName(rdev);
   if (type === 'ext4') return unaskedOfExt4(name, asked);
   if (type === 'btrfs') return unaskedOfBtrfs(name);
-  const entries = mountsOfDevice(await readMountInfo(), rdev);
+  const entries = mountsOfDevice(mounts, rdev);
   return (
     entries.flatMap((entry) => entry.superOptions).find((one) => XFS_DEVICES.test(one)) ?? null
   );

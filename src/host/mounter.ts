@@ -29,56 +29,63 @@ export interface MountRequest {
   options: readonly string[];
   /** The target has no symbolic link in it: one that has come in the way since is refused, not followed. */
   isResolved?: boolean;
+  /** The current mounts, if the caller has just read them. */
+  before?: readonly MountEntry[];
 }
 
-/** Mounts the file system of a block device. There already, as the top layer: done. */
-export async function mount(request: MountRequest): Promise<void> {
+/** Mounts the file system of a block device. There already, as the top layer: done. Returns the mounts after it. */
+export async function mount(request: MountRequest): Promise<readonly MountEntry[]> {
   const { source, target, fsType, options } = request;
   const { rdev } = await stat(source);
-  const isDone = async (): Promise<boolean> => {
-    const top = await topMount(target);
-    return top !== null && isOfDevice(top, rdev) && top.fsType === fsType;
+  const path = await kernelPath(target);
+  const isDone = (mounts: readonly MountEntry[]): boolean => {
+    const top = path === null ? undefined : mountsAt(mounts, path).at(-1);
+    return top !== undefined && isOfDevice(top, rdev) && top.fsType === fsType;
   };
-  if (await isDone()) return;
+  const before = request.before ?? (await readMountInfo());
+  if (isDone(before)) return before;
   const list = options.length === 0 ? [] : ['-o', options.join(',')];
   const mountIt = (): Promise<void> =>
     attempt(`${source} (${fsType}) cannot be mounted on ${target}`, options, [
       ...PLAIN,
       ...['-t', fsType, ...list, '--', source, target],
     ]);
-  if (request.isResolved === true) await onlyThere(target, rdev, mountIt);
-  else await mountIt();
-  if (!(await isDone())) {
-    throw CsiError.internal(`mounting ${source} on ${target} had no effect that mountinfo shows`);
-  }
+  if (request.isResolved === true) await assertResolved(target);
+  await mountIt();
+  const after = await readMountInfo();
+  if (request.isResolved === true) await assertMountedOn(target, rdev, before, after);
+  if (isDone(after)) return after;
+  throw CsiError.internal(`mounting ${source} on ${target} had no effect that mountinfo shows`);
+}
+
+async function assertResolved(target: string): Promise<void> {
+  const found = await realpath(target);
+  if (found !== target) throw targetMoved(target, found);
 }
 
 /**
- * The program that mounts follows links. One that came in the way in that moment has led the mount
- * astray: it is taken away again.
+ * mount(8) follows symbolic links. If one was put in the path after it was resolved, the new mount is
+ * elsewhere: it is unmounted again.
  */
-async function onlyThere(
+async function assertMountedOn(
   target: string,
   rdev: number,
-  mountIt: () => Promise<void>,
+  before: readonly MountEntry[],
+  after: readonly MountEntry[],
 ): Promise<void> {
-  const refuse = (found: string): CsiError =>
-    CsiError.failedPrecondition(
-      `${target} leads to ${found} by now; nothing is mounted. Try again`,
-    );
-  const found = await realpath(target);
-  if (found !== target) throw refuse(found);
-  const ids = new Set(mountsOfDevice(await readMountInfo(), rdev).map(({ mountId }) => mountId));
-  await mountIt();
-  const made = mountsOfDevice(await readMountInfo(), rdev).filter(
-    ({ mountId }) => !ids.has(mountId),
-  );
-  // Of a directory that is shared with others, each of those has a copy of the mount.
-  const [astray] = made.some(({ mountPoint }) => mountPoint === target) ? [] : made;
-  if (astray === undefined) return;
-  await tryUnmount(astray.mountPoint);
-  throw refuse(astray.mountPoint);
+  const earlier = new Set(mountsOfDevice(before, rdev).map(({ mountId }) => mountId));
+  const made = mountsOfDevice(after, rdev).filter(({ mountId }) => !earlier.has(mountId));
+  // A target in a shared mount has its mount copied to every peer of that.
+  const [elsewhere] = made.some(({ mountPoint }) => mountPoint === target) ? [] : made;
+  if (elsewhere === undefined) return;
+  await tryUnmount(elsewhere.mountPoint);
+  throw targetMoved(target, elsewhere.mountPoint);
 }
+
+const targetMoved = (target: string, found: string): CsiError =>
+  CsiError.failedPrecondition(
+    `${target} was replaced by a link to ${found} while it was being mounted on; nothing is mounted. Try again`,
+  );
 
 /**
  * Unmounts the layers on the path, from the top down to the first one that does not belong to the

@@ -29,6 +29,7 @@ import {
   probe,
   publishedOptions,
 } from '../host/filesystem.js';
+import { type MountEntry, readMountInfo } from '../host/mountinfo.js';
 import { isPristine, markInitialized } from '../volumes/pristine.js';
 import { isReaderOnly } from '../volumes/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
@@ -37,7 +38,7 @@ import {
   growMounted,
   growsMounted,
   growUnmounted,
-  mountsOf,
+  mountPointsOf,
 } from './growth.js';
 import { assertAccepted, mountGuarded } from './mount-guard.js';
 
@@ -48,22 +49,25 @@ const MOUNT_OPTIONS = 'mountOptions';
 export async function stageFileSystem(
   deps: NodeDependencies,
   staging: FileSystemStaging,
+  mounts: readonly MountEntry[],
 ): Promise<void> {
   const { volume, attachment, capability, directory } = staging;
   const backend = deps.backendOf(volume.pool);
   const type = (await isEmpty(backend, volume, attachment))
     ? await formatPristine(deps, staging)
-    : await namingVolume(volume, () => findFileSystem(deps, staging));
+    : await namingVolume(volume, () => findFileSystem(deps, staging, mounts));
   await markInitialized(deps.catalogue, backend, volume);
   const flags = [
     ...parseStoredMountOptions(ownOptions(volume), OWN_OPTIONS, type),
     ...capability.mountFlags,
   ];
   const options = mountOptions(type, flags, isReaderOnly(capability));
-  const mountIt = (): Promise<void> =>
-    mountGuarded(deps, { volume, attachment, type, directory, options });
-  await mountIt();
-  if (await growsMounted(staging, type)) await growMounted(deps, staging, type, mountIt);
+  const guarded = { volume, attachment, type, directory, options };
+  await mountGuarded(deps, { ...guarded, before: mounts });
+  if (!(await growsMounted(staging, type))) return;
+  await growMounted(deps, staging, type, async () =>
+    mountGuarded(deps, { ...guarded, before: await readMountInfo() }),
+  );
 }
 
 /** A tool's failure names its device, which stands for another volume soon. */
@@ -115,6 +119,7 @@ export function optionsPublishedWith(volume: VolumeRecord, capability: MountAcce
 async function findFileSystem(
   deps: NodeDependencies,
   staging: FileSystemStaging,
+  mounts: readonly MountEntry[],
 ): Promise<FileSystem> {
   const { volume, attachment, capability, directory } = staging;
   const signature = await probe(attachment.devicePath);
@@ -127,7 +132,7 @@ async function findFileSystem(
         'nothing was formatted. Stage it as it is, or copy its data to a new volume',
     );
   }
-  if ((await mountsOf(attachment)) > 0) return type;
+  if ((await mountPointsOf(attachment, mounts)) > 0) return type;
   const { devicePath } = attachment;
   await assertAccepted(deps, { volume, attachment, type });
   await checkFileSystem(type, devicePath);

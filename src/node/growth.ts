@@ -16,7 +16,7 @@ import { type FileSystem, MINIMUM_BYTES } from '../host/file-systems.js';
 import { checkFileSystem } from '../host/filesystem.js';
 import { canGrowMounted, growUnmountedExt4 } from '../host/growth.js';
 import { unmountLayers } from '../host/layers.js';
-import { isOfDevice, mountsOfDevice, readMountInfo } from '../host/mountinfo.js';
+import { isOfDevice, type MountEntry, mountsOfDevice, readMountInfo } from '../host/mountinfo.js';
 import { isGrowable } from '../host/superblock.js';
 import { isReaderOnly } from '../volumes/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
@@ -87,7 +87,7 @@ export async function growMounted(
   deps: Pick<NodeDependencies, 'native' | 'backendOf'>,
   staging: FileSystemStaging,
   type: FileSystem,
-  mountAgain: (() => Promise<void>) | null,
+  mountAgain: (() => Promise<unknown>) | null,
 ): Promise<void> {
   const { attachment, directory } = staging;
   const { devicePath } = attachment;
@@ -97,7 +97,11 @@ export async function growMounted(
     const tooSmall = tooSmallToGrow(staging.volume.volumeId, type, attachment.sizeBytes, thrown);
     if (tooSmall !== null) return carryOn(staging, tooSmall);
     const isOffline = type === 'ext4' && errorCode(thrown) === 'EOPNOTSUPP';
-    if (!isOffline || mountAgain === null || (await mountsOf(attachment)) > 1) {
+    if (
+      !isOffline ||
+      mountAgain === null ||
+      (await mountPointsOf(attachment, await readMountInfo())) > 1
+    ) {
       carryOn(staging, thrown);
       return;
     }
@@ -125,9 +129,12 @@ export function tooSmallToGrow(
 }
 
 /** On how many paths the device's file system is mounted; below a directory that is shared twice it is there twice. */
-export async function mountsOf({ devicePath }: Attachment): Promise<number> {
+export async function mountPointsOf(
+  { devicePath }: Attachment,
+  mounts: readonly MountEntry[],
+): Promise<number> {
   const { rdev } = await stat(devicePath);
-  const entries = mountsOfDevice(await readMountInfo(), rdev);
+  const entries = mountsOfDevice(mounts, rdev);
   return new Set(entries.map(({ mountPoint }) => mountPoint)).size;
 }
 

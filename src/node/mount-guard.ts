@@ -19,7 +19,7 @@ import type { MountEntry } from '../host/mountinfo.js';
 import { btrfsIdentity, superblockObjection } from '../host/superblock.js';
 import { usesOf, type VolumeView } from '../volumes/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
-import { mountsOf } from './growth.js';
+import { mountPointsOf } from './growth.js';
 
 type Dependencies = Pick<NodeDependencies, 'native' | 'catalogue' | 'backendOf'>;
 
@@ -32,6 +32,8 @@ export interface FileSystemOnDevice {
 export interface GuardedMount extends FileSystemOnDevice {
   directory: string;
   options: readonly string[];
+  /** The current mounts. */
+  before: readonly MountEntry[];
 }
 
 /** The fsids of btrfs on their way to a mount. */
@@ -55,15 +57,17 @@ export async function assertAccepted(
 
 /** Mounts the file system. Where it is mounted already the kernel takes no options, and nothing is looked at. */
 export async function mountGuarded(deps: Dependencies, guarded: GuardedMount): Promise<void> {
-  const { attachment, type, directory, options } = guarded;
+  const { attachment, type, directory, options, before } = guarded;
   const source = attachment.devicePath;
-  const mountIt = (): Promise<void> =>
-    mount({ source, target: directory, fsType: type, options, isResolved: true });
-  if ((await mountsOf(attachment)) > 0) return mountIt();
+  const mountIt = (): Promise<readonly MountEntry[]> =>
+    mount({ source, target: directory, fsType: type, options, isResolved: true, before });
+  if ((await mountPointsOf(attachment, before)) > 0) {
+    await mountIt();
+    return;
+  }
   await assertAccepted(deps, guarded);
-  if (type === 'btrfs') await underOwnIdentity(deps, guarded, mountIt);
-  else await mountIt();
-  const unasked = await unaskedInForce(type, source, options);
+  const after = type === 'btrfs' ? await underOwnIdentity(deps, guarded, mountIt) : await mountIt();
+  const unasked = await unaskedInForce(type, source, options, after);
   if (unasked === null) return;
   throw CsiError.failedPrecondition(
     `the ${type} file system of volume ${guarded.volume.volumeId} came up with ${unasked}, which nobody asked for, ` +
@@ -75,18 +79,18 @@ export async function mountGuarded(deps: Dependencies, guarded: GuardedMount): P
  * btrfs takes two devices with one fsid for one file system. Whoever writes a volume can give it any:
  * that of another one, or the one that another volume will need when it is staged.
  */
-async function underOwnIdentity(
+async function underOwnIdentity<T>(
   deps: Dependencies,
   { volume, attachment }: GuardedMount,
-  mountIt: () => Promise<void>,
-): Promise<void> {
+  mountIt: () => Promise<T>,
+): Promise<T> {
   const { uuid } = await btrfsIdentity(attachment.devicePath);
   if (arriving.has(uuid)) throw idOfOther(volume, uuid);
   arriving.add(uuid);
   try {
     const isMounted = (await otherBtrfsMounted(attachment.devicePath)).includes(uuid);
     if (isMounted || (await isIdOfOther(deps, volume, uuid))) throw idOfOther(volume, uuid);
-    await mountIt();
+    return await mountIt();
   } finally {
     arriving.delete(uuid);
   }
@@ -124,12 +128,13 @@ export async function distrust(
  * Detaches a device that is attached and used by nobody on record, as it is when somebody still had a raw
  * device open when that was unpublished: who has it open could write to it while its file system is
  * mounted. Throws if it is held. One that is mounted in another mount namespace stays: its file system was
- * judged by the mount that made it, and a new mount shares that.
+ * judged by the mount that made it, and a new mount shares that. Returns whether it detached the device.
  */
-export async function releaseUnused(deps: Dependencies, view: VolumeView): Promise<void> {
+export async function releaseUnused(deps: Dependencies, view: VolumeView): Promise<boolean> {
   const { mounts, nodes } = usesOf(view);
-  if (view.attachment === null || mounts.length > 0 || nodes.length > 0) return;
-  if (await isHeldExclusively(view.attachment.devicePath)) return;
+  if (view.attachment === null || mounts.length > 0 || nodes.length > 0) return false;
+  if (await isHeldExclusively(view.attachment.devicePath)) return false;
   const { volumeId, pool } = view.volume;
   await deps.backendOf(pool).detach(volumeId);
+  return true;
 }

@@ -30,6 +30,7 @@ import { nodeSegment } from '../domain/topology.js';
 import type { VolumeCapability } from '../domain/volume-capability.js';
 import { assertMountFlags } from '../host/file-system-options.js';
 import { isFileSystem } from '../host/file-systems.js';
+import { readMountInfo } from '../host/mountinfo.js';
 import { isPublishedReadOnly } from '../volumes/controller-publications.js';
 import { pathKey, volumeKey } from '../volumes/operation-locks.js';
 import { readyVolume, volumeNotFound } from '../volumes/ready-volume.js';
@@ -77,9 +78,11 @@ async function stage(
   await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
     const volume = await readyVolume(deps.catalogue, volumeId);
     const stagingPath = requireAbsolutePath(path, 'staging_target_path');
-    const resolvedPath = await resolveUsable(deps, stagingPath, 'staging_target_path');
+    const mounts = await readMountInfo();
+    const resolvedPath = await resolveUsable(deps, stagingPath, 'staging_target_path', mounts);
     const capability = parseServed(volume, request);
-    await stageVolume(deps, volume, { volumeId, stagingPath, resolvedPath, capability }, context);
+    const record = { volumeId, stagingPath, resolvedPath, capability };
+    await stageVolume(deps, volume, record, mounts, context);
   });
   return {};
 }

@@ -67,6 +67,7 @@ export async function resolveUsable(
   { config }: Pick<Deps, 'config'>,
   path: string,
   field: string,
+  current?: readonly MountEntry[],
 ): Promise<string | null> {
   const { stateDirectory, pools, socketPath } = config;
   const trees = [stateDirectory, ...pools.map(({ directory }) => directory)];
@@ -74,7 +75,7 @@ export async function resolveUsable(
     trees: await withResolved(trees),
     directories: await withResolved([dirname(socketPath)]),
   };
-  const [resolved, mounts] = await Promise.all([kernelPath(path), readMountInfo()]);
+  const [resolved, mounts] = await Promise.all([kernelPath(path), current ?? readMountInfo()]);
   const reason =
     protectedReason(path, resolved, protection, mounts) ??
     (resolved === null ? null : await volumeAround(mounts, resolved));

@@ -18,7 +18,7 @@ import { isToolAtWork } from '../host/device-lock.js';
 import { isFileSystem } from '../host/file-systems.js';
 import { bindLayer, makeTarget } from '../host/layers.js';
 import { topMount } from '../host/mounter.js';
-import { mountsAt } from '../host/mountinfo.js';
+import { type MountEntry, mountsAt, readMountInfo } from '../host/mountinfo.js';
 import { assertNoLink, entryAt } from '../host/target.js';
 import { markInitialized } from '../volumes/pristine.js';
 import {
@@ -40,27 +40,32 @@ import type { Place } from './paths.js';
 import { clearStagedDevice, releaseStaging } from './unstage-volume.js';
 import { applyToDevice } from './volume-settings.js';
 
-/** Stages the volume; staged there with this capability already: done. */
+/**
+ * Stages the volume; staged there with this capability already: done.
+ *
+ * @param current the current mounts; they are read again only after a step that changes them
+ */
 export async function stageVolume(
   deps: NodeDependencies,
   volume: VolumeRecord,
   request: StagingRecord,
+  current: readonly MountEntry[],
   context: CallContext,
 ): Promise<void> {
   const directory = await stagingDirectory(request);
   const record = await recordOf(deps, request);
   const place = { path: request.stagingPath, resolved: directory, record };
-  if (volume.awaitsGrowth) await releaseHalfStaged(deps, volume, place);
-  const view = await viewVolume(deps, volume);
+  if (volume.awaitsGrowth) await releaseHalfStaged(deps, volume, place, current);
+  const view = await viewVolume(deps, volume, volume.awaitsGrowth ? undefined : current);
   assertNotLedAway(view, place);
   const staged = await stagedAt(view, directory);
   if (staged.kind === 'foreign') throw foreignMount(request.stagingPath, staged.entry.source);
   if (staged.kind !== 'nothing') return confirmStaged(deps, view, staged, request, context);
   assertCompatible(view, request.capability);
   await assertNoToolAtWork(view);
-  const left = await clearStagedDevice(deps, view, place);
+  const { left, found } = await clearStagedDevice(deps, view, place);
   if (left !== null) throw foreignMount(stagedDevicePath(request.stagingPath), left.source);
-  if (request.capability.accessType === 'mount') await releaseUnused(deps, view);
+  const isReleased = request.capability.accessType === 'mount' && (await releaseUnused(deps, view));
   await deps.catalogue.putStaging(request);
   try {
     const attachment = await attachWritable(deps, view);
@@ -69,7 +74,11 @@ export async function stageVolume(
     if (capability.accessType === 'block') {
       await stageDevice(deps, volume, attachment, directory);
     } else {
-      await stageFileSystem(deps, { volume, attachment, capability, directory, context });
+      // A new device has a number that another file system may have been mounted from.
+      const isUnchanged = view.attachment !== null && !isReleased && !found;
+      const mounts = isUnchanged ? view.mounts : await readMountInfo();
+      const staging = { volume, attachment, capability, directory, context };
+      await stageFileSystem(deps, staging, mounts);
     }
     await settleGrowth(deps, volume, capability, directory);
   } catch (thrown) {
@@ -86,8 +95,9 @@ async function releaseHalfStaged(
   deps: NodeDependencies,
   volume: VolumeRecord,
   place: Place<StagingRecord>,
+  mounts: readonly MountEntry[],
 ): Promise<void> {
-  const published = await livePublications(deps, await viewVolume(deps, volume));
+  const published = await livePublications(deps, await viewVolume(deps, volume, mounts));
   if (published.length === 0) await releaseStaging(deps, volume, place);
 }
 

@@ -9,7 +9,7 @@
 import { CsiError } from '../base/errors.js';
 import type { PublicationRecord, VolumeRecord } from '../catalogue/records.js';
 import { removeTarget, unmountLayers } from '../host/layers.js';
-import { mountsAt, readMountInfo } from '../host/mountinfo.js';
+import { mountsAt } from '../host/mountinfo.js';
 import { assertEmpty, assertNoLink, kernelPath } from '../host/target.js';
 import {
   type Belongs,
@@ -61,8 +61,8 @@ async function unmountTarget(
 ): Promise<boolean> {
   if (resolved === null || !(await isPlain(resolved))) return false;
   await assertNoLink(resolved);
-  const found = await unmountLayers(native, resolved, belongs);
-  const left = mountsAt(await readMountInfo(), resolved).at(-1);
+  const { found, mounts } = await unmountLayers(native, resolved, belongs);
+  const left = mountsAt(mounts, resolved).at(-1);
   if (left !== undefined) throw foreignMount(path, left.source);
   return found;
 }

@@ -11,8 +11,7 @@ import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
 import type { CallContext } from '../csi/service.js';
 import type { ReleaseWait } from '../host/device-release.js';
 import { removeTarget, unmountLayers } from '../host/layers.js';
-import { isMountPoint, topMount } from '../host/mounter.js';
-import { type MountEntry, mountsAt, readMountInfo } from '../host/mountinfo.js';
+import { type MountEntry, mountsAt } from '../host/mountinfo.js';
 import { assertNoLink, entryAt, kernelPath } from '../host/target.js';
 import {
   type Belongs,
@@ -72,7 +71,8 @@ export async function unstageUnknown(
   place: Place<StagingRecord>,
 ): Promise<void> {
   const belongs = belongsTo(volumeId, null);
-  if (await releaseDirectory(deps, place, belongs)) await releaseDevice(deps, place, belongs);
+  const mounts = await releaseDirectory(deps, place, belongs);
+  if (mounts !== null) await releaseDevice(deps, place, belongs, mounts);
 }
 
 /**
@@ -87,7 +87,8 @@ export async function releaseStaging(
 ): Promise<void> {
   const before = await viewForRelease(deps, volume);
   const belongs = belongsTo(volume.volumeId, before.node);
-  if (await releaseDirectory(deps, place, belongs)) await clearStagedDevice(deps, before, place);
+  const mounts = await releaseDirectory(deps, place, belongs, before.mounts);
+  if (mounts !== null) await clearStagedDevice(deps, { ...before, mounts }, place);
   const view = await viewForRelease(deps, volume);
   if (view.poolFailure !== null) throw view.poolFailure;
   if (await isFree(deps, view, place.path)) await detach(deps, view, context);
@@ -102,49 +103,58 @@ export async function clearStagedDevice(
   deps: Native,
   view: VolumeView,
   place: Place<StagingRecord>,
-): Promise<MountEntry | null> {
-  return releaseDevice(
-    deps,
-    place,
-    forRecord(place.record, belongsTo(view.volume.volumeId, view.node)),
-  );
+): Promise<ReleasedDevice> {
+  const belongs = forRecord(place.record, belongsTo(view.volume.volumeId, view.node));
+  return releaseDevice(deps, place, belongs, view.mounts);
 }
 
-/** Unmounts the volume's file system. False: the directory is gone, or the path leads elsewhere by now. */
+/** Unmounts the volume's file system. Returns the mounts left; null if the directory is gone or replaced. */
 async function releaseDirectory(
   { native }: Native,
   { path, resolved }: Place<StagingRecord>,
   belongs: Belongs,
-): Promise<boolean> {
-  if (resolved === null || (await kernelPath(resolved)) !== resolved) return false;
+  before?: readonly MountEntry[],
+): Promise<readonly MountEntry[] | null> {
+  if (resolved === null || (await kernelPath(resolved)) !== resolved) return null;
   await assertNoLink(resolved);
-  await unmountLayers(native, resolved, belongs);
-  const layers = mountsAt(await readMountInfo(), resolved);
+  const { mounts } = await unmountLayers(native, resolved, belongs, before);
+  const layers = mountsAt(mounts, resolved);
   const top = layers.at(-1);
   for (const entry of layers) {
     if (top !== undefined && (await belongs(entry))) throw foreignMount(path, top.source);
   }
-  return true;
+  return mounts;
+}
+
+/** What freeing the device node of a staging directory has done. */
+interface ReleasedDevice {
+  /** The volume's was mounted there. */
+  found: boolean;
+  /** What is still mounted there, which is not the volume's. */
+  left: MountEntry | null;
 }
 
 /**
  * The file is removed if it is empty, and a record or a mount of the volume proves it to be ours. Nothing
- * inside a mount is. Returns what is still mounted there.
+ * inside a mount is.
  */
 async function releaseDevice(
   { native }: Native,
   { resolved, record }: Place<StagingRecord>,
   belongs: Belongs,
-): Promise<MountEntry | null> {
-  if (resolved === null || (await isMountPoint(resolved))) return null;
+  before: readonly MountEntry[],
+): Promise<ReleasedDevice> {
+  if (resolved === null || mountsAt(before, resolved).length > 0) {
+    return { found: false, left: null };
+  }
   const path = stagedDevicePath(resolved);
-  const found = await unmountLayers(native, path, belongs);
-  const left = await topMount(path);
-  if (left !== null) return left;
-  if (!found && record?.capability.accessType !== 'block') return null;
-  const entry = await entryAt(path);
-  if (entry?.isFile() === true && entry.size === 0) await removeTarget(native, path);
-  return null;
+  const { found, mounts } = await unmountLayers(native, path, belongs, before);
+  const left = mountsAt(mounts, path).at(-1) ?? null;
+  if (left === null && (found || record?.capability.accessType === 'block')) {
+    const entry = await entryAt(path);
+    if (entry?.isFile() === true && entry.size === 0) await removeTarget(native, path);
+  }
+  return { found, left };
 }
 
 /** False: another staging or publication on record uses the device. Throws if somebody unknown does. */

@@ -62,19 +62,28 @@ export const NOTHING: Occupant = { kind: 'nothing' };
 /** Whether a mount, or the device node bound there, is of the volume. */
 export type Belongs = (entry: MountEntry) => Promise<boolean>;
 
-export async function viewVolume(deps: ViewSources, volume: VolumeRecord): Promise<VolumeView> {
+/** @param mounts the current mounts, if the caller has just read them */
+export async function viewVolume(
+  deps: ViewSources,
+  volume: VolumeRecord,
+  mounts?: readonly MountEntry[],
+): Promise<VolumeView> {
   const found = await findDevice(deps, volume);
-  return { volume, ...found, mounts: await readMountInfo(), poolFailure: null };
+  return { volume, ...found, mounts: mounts ?? (await readMountInfo()), poolFailure: null };
 }
 
 /** For what must work without the pool too, one that is dead or not configured any more: releasing, telling. */
-export async function viewForRelease(deps: ViewSources, volume: VolumeRecord): Promise<VolumeView> {
+export async function viewForRelease(
+  deps: ViewSources,
+  volume: VolumeRecord,
+  mounts?: readonly MountEntry[],
+): Promise<VolumeView> {
   try {
-    return await viewVolume(deps, volume);
+    return await viewVolume(deps, volume, mounts);
   } catch (thrown) {
     const poolFailure = thrown instanceof CsiError ? thrown : unreachable(volume, thrown);
-    const mounts = await readMountInfo();
-    return { volume, attachment: null, node: null, mounts, poolFailure };
+    const current = mounts ?? (await readMountInfo());
+    return { volume, attachment: null, node: null, mounts: current, poolFailure };
   }
 }
 

@@ -187,7 +187,7 @@ rootTest('an ext4 that the kernel grows only unmounted is unmounted for that', a
   await node.enlarge(volume, LARGER);
   const attachment = await node.backend.attach(volume.volumeId, { readOnly: false });
   const source = attachment.devicePath;
-  const mountIt = (): Promise<void> =>
+  const mountIt = (): Promise<unknown> =>
     mount({ source, target: directory, fsType: 'ext4', options: ['rw'] });
   await mountIt();
   const context = callContext({ note: (fields) => node.notes.push(fields) });

@@ -34,7 +34,7 @@ const directory = (name: string): string => {
   mkdirSync(workspace.path(name), { recursive: true });
   return workspace.path(name);
 };
-const mounted = (source: string, target: string): Promise<void> =>
+const mounted = (source: string, target: string): Promise<unknown> =>
   mount({ source, target, fsType: 'btrfs', options: mountOptions('btrfs', [], false) });
 
 /** A mounted btrfs holding a file, and a copy of it on a device of its own. */

@@ -5,6 +5,7 @@ import { after, before } from 'node:test';
 import { makeFileSystem } from '../../../src/host/filesystem.js';
 import { otherBtrfsMounted, unaskedInForce } from '../../../src/host/mounted-file-system.js';
 import { mount, unmount } from '../../../src/host/mounter.js';
+import { readMountInfo } from '../../../src/host/mountinfo.js';
 import { btrfsIdentity } from '../../../src/host/superblock.js';
 import { test as rootTest } from '../../support/running-plugin.js';
 import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
@@ -39,12 +40,18 @@ rootTest(
       [['errors=continue'], 'errors=continue'],
     ] as const) {
       await mount({ source, target, fsType: 'ext4', options: [...asked, ...options] });
-      assert.equal(await unaskedInForce('ext4', source, asked), unasked);
+      assert.equal(await unaskedInForce('ext4', source, asked, await readMountInfo()), unasked);
       if (unasked?.startsWith('errors=') === false) {
-        assert.equal(await unaskedInForce('ext4', source, [...asked, unasked]), null);
+        assert.equal(
+          await unaskedInForce('ext4', source, [...asked, unasked], await readMountInfo()),
+          null,
+        );
       }
       if (unasked === 'nobarrier') {
-        assert.equal(await unaskedInForce('ext4', source, [...asked, 'barrier=0']), null);
+        assert.equal(
+          await unaskedInForce('ext4', source, [...asked, 'barrier=0'], await readMountInfo()),
+          null,
+        );
       }
       await unmount(target);
     }
@@ -57,7 +64,10 @@ rootTest('a log of XFS on another device is found once it is mounted', async () 
   execFileSync('mkfs.xfs', ['-q', '-f', '-l', `logdev=${log.source},size=64m`, data.source]);
   const options = [`logdev=${log.source}`];
   await mount({ ...data, fsType: 'xfs', options });
-  assert.equal(await unaskedInForce('xfs', data.source, []), `logdev=${log.source}`);
+  assert.equal(
+    await unaskedInForce('xfs', data.source, [], await readMountInfo()),
+    `logdev=${log.source}`,
+  );
   await unmount(data.target);
 });
 
@@ -69,13 +79,16 @@ rootTest(
     await makeFileSystem('btrfs', first.source, SIZE);
     await mount({ ...first, fsType: 'btrfs', options: [] });
     const { uuid } = await btrfsIdentity(first.source);
-    assert.equal(await unaskedInForce('btrfs', first.source, []), null);
+    assert.equal(await unaskedInForce('btrfs', first.source, [], await readMountInfo()), null);
     assert.equal((await otherBtrfsMounted(first.source)).includes(uuid), false);
     assert.equal((await otherBtrfsMounted(second.source)).includes(uuid), true);
     execFileSync('btrfs', ['device', 'add', '-f', '-K', second.source, first.target], {
       stdio: 'ignore',
     });
-    assert.equal(await unaskedInForce('btrfs', first.source, []), '2 devices');
+    assert.equal(
+      await unaskedInForce('btrfs', first.source, [], await readMountInfo()),
+      '2 devices',
+    );
     await unmount(first.target);
   },
 );
