@@ -1,8 +1,8 @@
 /**
  * The settings of a running plugin: parsed once from the environment, validated, frozen.
  *
- * Nothing else in the plugin reads process.env. A wrong setting is a ConfigError that names the
- * variable, what was found and what would be right; the process then exits before it serves.
+ * Nothing else in the plugin reads process.env. An invalid setting is a ConfigError that names the
+ * variable, its value and what is valid; the process then exits before it serves.
  */
 
 import { hostname } from 'node:os';
@@ -23,12 +23,12 @@ import {
   parseTopologyKey,
 } from './values.js';
 
-/** The version of the specification that clients are taken to know. */
+/** The version of the specification that clients are assumed to know. */
 export type CsiLevel = '1.10' | '1.11' | '1.12' | '1.13';
 
 export interface Config {
   readonly endpoint: string;
-  /** The path behind unix://. */
+  /** The path after unix://. */
   readonly socketPath: string;
   readonly socketMode: number;
   readonly nodeId: string;
@@ -39,17 +39,17 @@ export interface Config {
   readonly embeddedPoolBytes: bigint | null;
   /** Whether the image of an embedded reflink pool has all of its blocks beforehand. */
   readonly embeddedPoolAllocation: 'full' | 'sparse';
-  /** Of all thin pools. */
+  /** For all thin pools. */
   readonly thin: ThinSettings;
-  /** What volumes may promise of the space that is free, in percent of it. */
+  /** How much may be promised to volumes, in percent of the free space. */
   readonly overcommitPercent: bigint;
-  /** Of each pool's size: what is not promised to new volumes. */
+  /** Share of each pool's size that is not promised to new volumes. */
   readonly reservePercent: bigint;
-  /** How many deleted snapshots of one volume may still be the base of deltas; 0: none. */
+  /** How many deleted snapshots of a volume are retained as bases of deltas; 0: none. */
   readonly retainedBasesPerVolume: number;
-  /** How long after their deletion. */
+  /** How long they are retained after their deletion. */
   readonly retainedBasesAgeMs: number;
-  /** What they may take of one pool. */
+  /** How much space they may take in one pool. */
   readonly retainedBasesPoolBytes: bigint;
   readonly csiLevel: CsiLevel;
   /** Whether ControllerPublishVolume is served. */
@@ -63,38 +63,38 @@ export interface Config {
   readonly shutdownGraceMs: number;
   /** Connections to the socket at once. */
   readonly maxConnections: number;
-  /** Unary calls in flight at once. */
+  /** Calls in flight at once, streams included. */
   readonly maxCalls: number;
   /** Streams of changed ranges at once. */
   readonly maxStreams: number;
-  /** How long the client of a stream may take nothing of it. */
+  /** How long the client of a stream may read nothing. */
   readonly streamStallMs: number;
   readonly scanThreads: number;
   readonly deviceThreads: number;
 }
 
 export interface ThinSettings {
-  /** Of a data block, for pools that are made now. */
+  /** Size of a data block in pools that are created from now on. */
   readonly dataBlockBytes: bigint;
-  /** Whether discards of volumes go on to the data device. */
+  /** Whether discards in volumes are passed down to the data device. */
   readonly passDiscards: boolean;
-  /** Whether writers that find no space get an error at once, instead of waiting for some. */
+  /** Whether writes to a full pool fail at once instead of waiting for space. */
   readonly errorWhenFull: boolean;
-  /** Of the data device: a warning is told below it. */
+  /** Free share of the data device below which a warning is logged. */
   readonly lowWaterPercent: bigint;
 }
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
 interface Setting {
-  /** What an unset variable stands for; null: it has no value then. */
+  /** The value if the variable is not set; null: there is none. */
   readonly fallback: string | null;
   readonly meaning: string;
 }
 
 /**
- * Every variable the plugin reads. Parsing takes its defaults from here and `serve --help` prints
- * it, so neither can know a setting that the other does not.
+ * Every variable that the plugin reads. Parsing takes its defaults from here, and `serve --help` prints
+ * this table, so that both know the same settings.
  */
 export const SETTINGS = {
   CSI_ENDPOINT: {
@@ -120,22 +120,22 @@ export const SETTINGS = {
   BLOCKDELTA_EMBEDDED_POOL_SIZE: {
     fallback: null,
     meaning:
-      'bound of the images made for a pool without reflinks or devices, such as 20Gi, at least 512Mi ' +
-      '(default: what the file system holds)',
+      'upper bound for the images of an embedded pool, such as 20Gi, at least 512Mi ' +
+      '(default: what the host file system can hold)',
   },
   BLOCKDELTA_EMBEDDED_POOL_ALLOCATE: {
     fallback: 'full',
     meaning:
-      'image of an embedded reflink pool: full, with all blocks that are promised to volumes; sparse: data ' +
-      'is lost when others fill the host',
+      'image of an embedded reflink pool: full, all blocks promised to volumes are preallocated; sparse: ' +
+      'volumes lose data if other files fill the host',
   },
   BLOCKDELTA_THIN_BLOCK_SIZE: {
     fallback: '64Ki',
-    meaning: 'data block of thin pools made from now on, a multiple of 64Ki up to 1Gi',
+    meaning: 'data block size of thin pools created from now on, a multiple of 64Ki up to 1Gi',
   },
   BLOCKDELTA_THIN_DISCARDS: {
     fallback: 'passdown',
-    meaning: 'passdown: discards in thin volumes reach the data device; keep: they end in the pool',
+    meaning: 'passdown: discards in thin volumes reach the data device; keep: they end at the pool',
   },
   BLOCKDELTA_THIN_WHEN_FULL: {
     fallback: 'error',
@@ -147,23 +147,25 @@ export const SETTINGS = {
   },
   BLOCKDELTA_OVERCOMMIT: {
     fallback: '1',
-    meaning: 'how often the free space of a pool may be promised to volumes, 1 to 100, such as 2.5',
+    meaning:
+      'how many times the free space of a pool may be promised to volumes, 1 to 100, such as 2.5',
   },
   BLOCKDELTA_RESERVE_PERCENT: {
     fallback: '5',
-    meaning: 'share of a pool kept from new volumes, for what snapshots make existing ones take',
+    meaning:
+      'percentage of a pool that is not promised to new volumes: room for blocks that snapshots hold',
   },
   BLOCKDELTA_RETAINED_BASES_COUNT: {
     fallback: '16',
-    meaning: 'how many deleted snapshots of a volume may still be the base of deltas; 0: none',
+    meaning: 'how many deleted snapshots of a volume are retained as bases of deltas; 0: none',
   },
   BLOCKDELTA_RETAINED_BASES_AGE: {
     fallback: '30d',
-    meaning: 'how long after its deletion a snapshot may, in hours or days, such as 12h',
+    meaning: 'how long a deleted snapshot is retained, in hours or days, such as 12h',
   },
   BLOCKDELTA_RETAINED_BASES_SIZE: {
     fallback: '1Gi',
-    meaning: 'what is kept for that in one pool at most, such as 256Mi',
+    meaning: 'upper bound for all retained bases of one pool, such as 256Mi',
   },
   BLOCKDELTA_CSI_LEVEL: {
     fallback: '1.12',
@@ -196,16 +198,16 @@ export const SETTINGS = {
   },
   BLOCKDELTA_MAX_CALLS: {
     fallback: '1000',
-    meaning: 'calls in flight at once, streams aside; more are UNAVAILABLE',
+    meaning: 'calls in flight at once; further ones are UNAVAILABLE',
   },
   BLOCKDELTA_MAX_STREAMS: {
     fallback: '64',
     meaning:
-      'streams of changed ranges at once; at the limit one that is not read ends for a new one',
+      'metadata streams at once; at the limit one whose client does not read is ended for a new one',
   },
   BLOCKDELTA_STREAM_STALL_SECONDS: {
     fallback: '60',
-    meaning: 'time for the client of such a stream to take a message, before the stream is ended',
+    meaning: 'how long the client of such a stream may read nothing before the stream is ended',
   },
   BLOCKDELTA_SCAN_THREADS: { fallback: '2', meaning: 'threads that read block maps' },
   BLOCKDELTA_DEVICE_THREADS: { fallback: '4', meaning: 'threads that work on devices and files' },
@@ -223,7 +225,7 @@ const DISCARDS = ['passdown', 'keep'] as const;
 const WHEN_FULL = ['error', 'queue'] as const;
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 
-/** @throws ConfigError for the first setting that is wrong. An empty variable is an unset one. */
+/** An empty variable counts as unset. @throws ConfigError for the first invalid setting */
 export function parseConfig(env: Environment): Config {
   const given = (name: SettingName) => env[name] || undefined;
   const text = (name: NameWithDefault) => given(name) ?? SETTINGS[name].fallback;

@@ -1,23 +1,23 @@
 /**
- * Parses which pools there are and what thin pools are like: from the text of environment variables to
- * values, or a ConfigError. Reads no environment itself.
+ * Parses the settings of pools, from the text of environment variables to values, or a ConfigError. Reads
+ * no environment itself.
  */
 import { isAbsolute, join, normalize } from 'node:path';
 import { ConfigError, parseDirectory, parseSize } from './values.js';
 
-/** name=/directory: its file system decides between reflinked files in place and an embedded pool. */
+/** name=/directory: a pool in place if the file system of the directory supports reflinks, else an embedded pool. */
 export interface ReflinkPoolConfig {
   kind: 'reflink';
   name: string;
   directory: string;
 }
 
-/** name=thin:/directory: a dm-thin pool, whose ledger is in the directory. */
+/** name=thin:/directory: a dm-thin pool; the directory holds its ledger. */
 export interface ThinPoolConfig {
   kind: 'thin';
   name: string;
   directory: string;
-  /** What the pool lies on; null: on two files in the directory. */
+  /** The devices of the pool; null: two files in the directory. */
   devices: { readonly metadata: string; readonly data: string } | null;
 }
 
@@ -25,7 +25,7 @@ export type PoolConfig = ReflinkPoolConfig | ThinPoolConfig;
 
 const THIN_PREFIX = 'thin:';
 const NAME = 'BLOCKDELTA_POOLS';
-/** What dm-thin takes. */
+/** The limits of dm-thin. */
 const THIN_BLOCK_STEP = 64n << 10n;
 const THIN_BLOCK_MAXIMUM = 1n << 30n;
 

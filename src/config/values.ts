@@ -1,6 +1,6 @@
 /**
  * Parses single settings: from the text of an environment variable to a value, or a ConfigError that
- * names the variable, what was found and what would be right. Reads no environment itself.
+ * names the variable, its value and what is valid. Reads no environment itself.
  */
 import { isAbsolute, normalize } from 'node:path';
 
@@ -8,10 +8,10 @@ export class ConfigError extends Error {
   override readonly name = 'ConfigError';
 }
 
-/** The longest socket path that Node binds without cutting it short (sun_path less its NUL). */
+/** The longest socket path that Node binds without truncating it (sun_path less its NUL). */
 export const SOCKET_PATH_MAX = 107;
 const NODE_ID_MAX = 128;
-/** Below this an embedded pool is of no use (backends/reflink/embedded-pool.ts, backends/thin/embedded-devices.ts). */
+/** The smallest useful embedded pool (backends/reflink/embedded-pool.ts, backends/thin/embedded-devices.ts). */
 const EMBEDDED_POOL_MINIMUM = '512Mi';
 
 export function parseEndpoint(value: string | undefined): string {
@@ -27,7 +27,7 @@ export function parseEndpoint(value: string | undefined): string {
   const path = value.slice('unix://'.length);
   if (!isAbsolute(path) || path !== normalize(path)) {
     throw new ConfigError(
-      `CSI_ENDPOINT is '${value}': the path behind unix:// must be absolute and plain`,
+      `CSI_ENDPOINT is '${value}': the path after unix:// must be absolute and normalized`,
     );
   }
   if (!path.endsWith('.sock')) {
@@ -36,7 +36,7 @@ export function parseEndpoint(value: string | undefined): string {
   const bytes = Buffer.byteLength(path);
   if (bytes > SOCKET_PATH_MAX) {
     throw new ConfigError(
-      `CSI_ENDPOINT: the socket path is ${bytes} bytes long; the kernel takes ${SOCKET_PATH_MAX}. Use a shorter directory`,
+      `CSI_ENDPOINT: the socket path is ${bytes} bytes long; the kernel accepts ${SOCKET_PATH_MAX}. Use a shorter directory`,
     );
   }
   return path;
@@ -71,7 +71,7 @@ export function parseNodeId(value: string): string {
   return value;
 }
 
-/** csi-sanity wants letters at both ends, the specification a domain name of at most 63 characters. */
+/** The specification requires a domain name of at most 63 characters, csi-sanity letters at both ends. */
 export function parseDriverName(value: string): string {
   if (value.length > 63 || !/^[A-Za-z]([A-Za-z0-9.-]*[A-Za-z])?$/.test(value) || value.length < 2) {
     throw new ConfigError(
@@ -119,7 +119,7 @@ export function parseOvercommit(value: string): bigint {
   return percent;
 }
 
-/** As CSI has it: an optional prefix in the form of a DNS name, and a name, 63 characters each. */
+/** CSI's format: an optional prefix in the form of a DNS name, and a name, 63 characters each. */
 export function parseTopologyKey(value: string): string {
   const slash = value.indexOf('/');
   const prefix = slash < 0 ? 'x' : value.slice(0, slash);

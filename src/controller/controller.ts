@@ -1,10 +1,9 @@
 /**
- * CSI Controller: the index of its RPCs. Each handler parses, calls a manager or the catalogue, and
- * turns records into messages.
+ * CSI Controller: the table of its RPCs. Each handler parses its request, calls a manager or the
+ * catalogue, and converts records to messages. The health RPCs are in health/controller-health.ts.
  *
- * Locks: create takes the name and the source, delete the id and the name, expand, modify, publish
- * and unpublish the id; lists, validation and capacity take none, because they answer with what is
- * true when asked. The health RPCs are in controller-health.ts.
+ * Locks: create locks the name and the source, delete the id and the name; expand, modify, publish and
+ * unpublish the id. Lists, validation and capacity take no lock: they report the state at that moment.
  */
 
 import { controllerCapabilities, rpcCapabilities } from '../csi/capabilities.js';

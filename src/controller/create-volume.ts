@@ -1,4 +1,4 @@
-/** CreateVolume, DeleteVolume and ValidateVolumeCapabilities. Locks are the volume manager's. */
+/** CreateVolume, DeleteVolume and ValidateVolumeCapabilities. The volume manager takes the locks. */
 import {
   parseMap,
   parseSecrets,
@@ -11,8 +11,7 @@ import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import type { RequestOf, ResponseOf } from '../csi/service.js';
 import type { ControllerDependencies } from './dependencies.js';
 import { volumeMessage } from './messages.js';
-import { parseCreateVolume, topologyProblem } from './requests.js';
-import { assertAllServed, unservedReason } from './served-capabilities.js';
+import { assertAllServed, parseCreateVolume, topologyProblem, unservedReason } from './requests.js';
 
 export async function createVolume(
   deps: ControllerDependencies,
@@ -49,9 +48,11 @@ export async function validateVolumeCapabilities(
   const context = parseMap(request.volume_context, 'volume_context');
   parseMap(request.parameters, 'parameters');
   parseMap(request.mutable_parameters, 'mutable_parameters');
-  // Which key it is stays untold: a volume context may hold secrets, and callers log this message.
+  // The message does not name the key: a volume context may hold secrets, and callers log the message.
   if (!Object.keys(context).every(isOrchestratorKey)) {
-    return notConfirmed(`volume_context has a key that is not of volume ${volume.volumeId}`);
+    return notConfirmed(
+      `volume_context has a key that volume ${volume.volumeId} was not created with`,
+    );
   }
   const reason = unservedReason(capabilities);
   if (reason !== null) return notConfirmed(reason);

@@ -1,4 +1,4 @@
-/** What the parts of the Controller service are given. */
+/** What the handlers of the Controller service depend on. */
 import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';

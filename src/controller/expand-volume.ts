@@ -1,6 +1,6 @@
 /**
- * ControllerExpandVolume: a volume's storage, and its device if there is one, grown. The file system
- * on it is NodeExpandVolume's part.
+ * ControllerExpandVolume: grows a volume's storage, and its device if it is attached. NodeExpandVolume
+ * grows the file system.
  */
 
 import {
@@ -13,7 +13,7 @@ import {
 import type { RequestOf, ResponseOf } from '../csi/service.js';
 import type { VolumeCapability } from '../domain/volume-capability.js';
 import type { ControllerDependencies } from './dependencies.js';
-import { assertServed } from './served-capabilities.js';
+import { assertServed } from './requests.js';
 
 export async function expandVolume(
   deps: ControllerDependencies,
@@ -24,7 +24,7 @@ export async function expandVolume(
   const { capabilities } = await deps.volumes.find(volumeId);
   parseSecrets(request.secrets, 'secrets');
   const range = parseCapacityRange(request.capacity_range, 'capacity_range');
-  const given = parseGiven(request.volume_capability);
+  const given = parseCapability(request.volume_capability);
   const volume = await deps.volumes.expand(
     volumeId,
     range ?? { requiredBytes: 0n, limitBytes: 0n },
@@ -36,7 +36,7 @@ export async function expandVolume(
   };
 }
 
-function parseGiven(value: unknown): VolumeCapability | null {
+function parseCapability(value: unknown): VolumeCapability | null {
   if (value === null || value === undefined) return null;
   const capability = parseVolumeCapability(value, 'volume_capability');
   assertServed(capability, 'volume_capability');

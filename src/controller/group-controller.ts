@@ -1,8 +1,8 @@
 /**
  * CSI GroupController: snapshots of several volumes at one point in time.
  *
- * Each handler parses and calls the manager, which takes the locks. The members are ordinary
- * snapshots to every other service, but for their deletion.
+ * Each handler parses its request and calls the manager, which takes the locks. To every other service the
+ * members are ordinary snapshots, except that they are deleted only with their group.
  */
 
 import { CsiError } from '../base/errors.js';
@@ -14,12 +14,8 @@ import type {
   GroupSnapshot,
   GroupSnapshotRequest,
 } from '../volumes/group-manager.js';
+import { type SnapshotMessageConfig, snapshotMessage, timestampMessage } from './messages.js';
 import { parseSnapshotParameters } from './requests.js';
-import {
-  type SnapshotMessageConfig,
-  snapshotMessage,
-  timestampMessage,
-} from './snapshot-message.js';
 
 export interface GroupControllerDependencies {
   config: SnapshotMessageConfig;
@@ -47,7 +43,7 @@ async function createGroup(
   deps: GroupControllerDependencies,
   request: RequestOf<'CreateVolumeGroupSnapshot'>,
 ): Promise<ResponseOf<'CreateVolumeGroupSnapshot'>> {
-  return answer(deps, await deps.groups.create(parseCreate(request)));
+  return groupResponse(deps, await deps.groups.create(parseCreate(request)));
 }
 
 async function deleteGroup(
@@ -64,7 +60,7 @@ async function getGroup(
   request: RequestOf<'GetVolumeGroupSnapshot'>,
 ): Promise<ResponseOf<'GetVolumeGroupSnapshot'>> {
   const { groupSnapshotId, snapshotIds } = parseReference(request);
-  return answer(deps, await deps.groups.find(groupSnapshotId, snapshotIds));
+  return groupResponse(deps, await deps.groups.find(groupSnapshotId, snapshotIds));
 }
 
 function parseCreate(request: RequestOf<'CreateVolumeGroupSnapshot'>): GroupSnapshotRequest {
@@ -79,7 +75,7 @@ function parseCreate(request: RequestOf<'CreateVolumeGroupSnapshot'>): GroupSnap
   };
 }
 
-/** Whether the snapshot ids are there at all is judged after the look-up: a group may be gone. */
+/** Missing snapshot ids are an error only after the group was found, since it may be deleted already. */
 function parseReference(request: RequestOf<'GetVolumeGroupSnapshot'>): {
   groupSnapshotId: string;
   snapshotIds: string[];
@@ -89,8 +85,8 @@ function parseReference(request: RequestOf<'GetVolumeGroupSnapshot'>): {
   return { groupSnapshotId, snapshotIds: parseIds(request.snapshot_ids, 'snapshot_ids') };
 }
 
-function parseIds(value: unknown, field: string): string[] {
-  return asList(value).map((id, index) => requireString(id, `${field}[${index}]`));
+function parseIds(ids: readonly string[], field: string): string[] {
+  return ids.map((id, index) => requireString(id, `${field}[${index}]`));
 }
 
 function refuseRepeated(ids: readonly string[], field: string): void {
@@ -101,11 +97,7 @@ function refuseRepeated(ids: readonly string[], field: string): void {
   }
 }
 
-function asList(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
-}
-
-function answer(
+function groupResponse(
   { config }: GroupControllerDependencies,
   { group, members }: GroupSnapshot,
 ): ResponseOf<'GetVolumeGroupSnapshot'> {

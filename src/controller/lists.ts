@@ -1,6 +1,6 @@
 /**
- * What the controller tells without changing anything: volumes, snapshots, lists of them, capacity.
- * Takes no locks: each answer is what is true when it is asked for.
+ * The read-only RPCs of the controller: volumes, snapshots, their lists, and capacity. Takes no locks:
+ * each response reports the state at that moment.
  */
 
 import { CsiError } from '../base/errors.js';
@@ -18,9 +18,8 @@ import { probeAll } from '../health/storage-observations.js';
 import { parseVolumeParameters } from '../volumes/volume-parameters.js';
 import { largestSize, smallestSize } from '../volumes/volume-rules.js';
 import type { ControllerDependencies } from './dependencies.js';
-import { statusMessage, volumeMessage } from './messages.js';
-import { unservedReason } from './served-capabilities.js';
-import { snapshotMessage } from './snapshot-message.js';
+import { snapshotMessage, statusMessage, volumeMessage } from './messages.js';
+import { unservedReason } from './requests.js';
 
 export async function listVolumes(
   deps: ControllerDependencies,
@@ -32,12 +31,12 @@ export async function listVolumes(
     (volume) => volume.volumeId,
     { ...parsePage(request), scope: pageScope('ListVolumes') },
   );
-  return answerInParts(pages, async (volumes) => {
+  return listResponse(pages, async (volumes) => {
     const ids = volumes.map(({ volumeId }) => volumeId);
     const publications = deps.config.controllerPublish
       ? await catalogue.listControllerPublications(ids)
       : [];
-    // A few at once, so that a long list does not crowd out the device work of other calls.
+    // A few at a time, so that a long list does not delay the device work of other calls.
     return probeAll(volumes, async (volume) => ({
       volume: volumeMessage(deps, volume),
       status: await statusMessage(deps, volume, publications),
@@ -50,8 +49,8 @@ interface ListOf<Entry> {
   next_token: string;
 }
 
-/** A list of one page as it is; a longer one page by page, so that none of its steps takes long. */
-async function answerInParts<T, Entry>(
+/** One response, or one part for each batch of a longer list, so that no step blocks the event loop for long. */
+async function listResponse<T, Entry>(
   pages: AsyncGenerator<Page<T>>,
   entriesOf: (items: readonly T[]) => Promise<Entry[]> | Entry[],
 ): Promise<ListOf<Entry> | ResponseParts<ListOf<Entry>>> {
@@ -99,7 +98,7 @@ export async function listSnapshots(
     (snapshot) => snapshot.snapshotId,
     { ...parsePage(request), scope: pageScope('ListSnapshots', snapshotId, sourceVolumeId) },
   );
-  return answerInParts(pages, (snapshots) =>
+  return listResponse(pages, (snapshots) =>
     snapshots.map((snapshot) => ({ snapshot: snapshotMessage(snapshot, deps.config) })),
   );
 }
@@ -121,11 +120,9 @@ export async function getCapacity(
   deps: ControllerDependencies,
   request: RequestOf<'GetCapacity'>,
 ): Promise<ResponseOf<'GetCapacity'>> {
-  const wanted = request.volume_capabilities;
+  const requested = request.volume_capabilities;
   const capabilities =
-    Array.isArray(wanted) && wanted.length > 0
-      ? parseVolumeCapabilities(wanted, 'volume_capabilities')
-      : [];
+    requested.length > 0 ? parseVolumeCapabilities(requested, 'volume_capabilities') : [];
   const parameters = parseVolumeParameters(request.parameters, {
     capabilities,
     isRestored: false,

@@ -1,9 +1,14 @@
-/** Records of the catalogue as the messages that tell of them, the same in every answer. */
+/** Converts records of the catalogue to CSI messages, the same way for every response. */
 
-import type { ControllerPublicationRecord, VolumeRecord } from '../catalogue/records.js';
-import type { Volume } from '../csi/messages.js';
+import type {
+  ControllerPublicationRecord,
+  SnapshotRecord,
+  VolumeRecord,
+} from '../catalogue/records.js';
+import { type CapabilitySettings, pluginServices } from '../csi/capabilities.js';
+import type { Snapshot, Timestamp, Volume } from '../csi/messages.js';
 import type { ResponseOf } from '../csi/service.js';
-import { nodeSegment } from '../domain/topology.js';
+import { nodeSegment, type TopologyConfig } from '../domain/topology.js';
 import type { ControllerDependencies } from './dependencies.js';
 
 export function volumeMessage(
@@ -44,4 +49,28 @@ export async function statusMessage(
     published_node_ids: nodeIds,
     ...(condition === undefined ? {} : { volume_condition: condition }),
   };
+}
+
+const NS_PER_SECOND = 1_000_000_000n;
+
+export type SnapshotMessageConfig = TopologyConfig & CapabilitySettings;
+
+export function snapshotMessage(snapshot: SnapshotRecord, config: SnapshotMessageConfig): Snapshot {
+  const isPlaced = pluginServices(config).includes('SNAPSHOT_ACCESSIBILITY_CONSTRAINTS');
+  return {
+    snapshot_id: snapshot.snapshotId,
+    source_volume_id: snapshot.volumeId,
+    size_bytes: String(snapshot.sizeBytes),
+    creation_time: timestampMessage(snapshot.creationTimeNs),
+    // One whose deletion has not completed still takes its space, and nothing can be made of it.
+    ready_to_use: snapshot.state === 'ready',
+    group_snapshot_id: snapshot.groupSnapshotId ?? '',
+    // Only where the capability is advertised; otherwise callers assume that all nodes can use it.
+    accessible_topology: isPlaced ? [{ segments: nodeSegment(config) }] : [],
+  };
+}
+
+/** @param timeNs nanoseconds since the epoch */
+export function timestampMessage(timeNs: bigint): Timestamp {
+  return { seconds: String(timeNs / NS_PER_SECOND), nanos: Number(timeNs % NS_PER_SECOND) };
 }

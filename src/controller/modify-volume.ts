@@ -1,7 +1,7 @@
 /**
- * ControllerModifyVolume: everything is validated, then applied to the device and the pods that use
- * the volume, then recorded. What fails on the way is taken back, so that nothing of the call has been
- * applied. A key that is absent stays as it is.
+ * ControllerModifyVolume: validates all parameters, applies them to the device and the pods that use the
+ * volume, and records them. On a failure the previous parameters are applied again, so that the call has
+ * no effect. A key that is absent keeps its value.
  */
 
 import { bestEffort } from '../base/best-effort.js';
@@ -14,9 +14,9 @@ import type { ControllerDependencies } from './dependencies.js';
 import { parseMutableParameters } from './requests.js';
 
 /**
- * CSI calls mutable_parameters REQUIRED, but on the wire an empty map is an absent one, and a caller
- * whose class has no parameters sends it (csi-sanity does, and wants OK). It asks for no change, which
- * is given; an unknown volume is NOT_FOUND all the same.
+ * CSI calls mutable_parameters REQUIRED, but an empty map is absent on the wire, and callers whose class
+ * has no parameters send it (csi-sanity does, and expects OK). It means no change. An unknown volume is
+ * NOT_FOUND in that case too.
  */
 export async function modifyVolume(
   deps: ControllerDependencies,
@@ -39,7 +39,7 @@ async function change(
   volume: VolumeRecord,
   mutableParameters: VolumeRecord['mutableParameters'],
 ): Promise<void> {
-  // So that what fails now is not a matter of the pool.
+  // A pool that fails must not be reported as a wrong parameter.
   await deps.registry.owning(volume.pool).check();
   try {
     await apply(deps, { ...volume, mutableParameters });
@@ -50,7 +50,7 @@ async function change(
   }
 }
 
-/** What cannot be set on this node, or on this volume as it is used now, is a wrong value here. */
+/** A setting that this node, or the volume in its present use, does not support is an invalid value. */
 async function apply(deps: ControllerDependencies, volume: VolumeRecord): Promise<void> {
   try {
     await deps.settings.apply(volume);

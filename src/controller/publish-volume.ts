@@ -1,9 +1,9 @@
 /**
- * ControllerPublishVolume and ControllerUnpublishVolume, where they are switched on: which volume may
- * be used on this node, and how. Nothing has to be done for it in storage of the node itself, so a
- * publication is a record; NodePublishVolume keeps to it (volumes/controller-publications.ts).
+ * ControllerPublishVolume and ControllerUnpublishVolume, if they are enabled: which volume may be used on
+ * this node, and how. Local storage needs no attachment, so a publication is only a record, which
+ * NodePublishVolume enforces (volumes/controller-publications.ts).
  *
- * Both lock the volume. What is left of the node's maximum is looked at by one publication at a time.
+ * Both lock the volume. What is left of the node's maximum is checked by one publication at a time.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { CsiError } from '../base/errors.js';
@@ -22,12 +22,12 @@ import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import type { RequestOf, ResponseOf, UnaryHandler } from '../csi/service.js';
 import { volumeKey } from '../volumes/operation-locks.js';
 import type { ControllerDependencies } from './dependencies.js';
-import { assertServed } from './served-capabilities.js';
+import { assertServed } from './requests.js';
 
-/** CSI's own limit for this string. */
+/** CSI's limit for node_id. */
 const MAX_NODE_ID_BYTES = 256;
 
-/** ControllerPublishVolume, one for the life of the service. */
+/** The handler of ControllerPublishVolume. Create it once: it serializes the publications. */
 export function volumePublisher(
   deps: ControllerDependencies,
 ): UnaryHandler<'ControllerPublishVolume'> {
@@ -54,7 +54,7 @@ export async function unpublishVolume(
   const nodeId = optionalString(request.node_id, 'node_id', { maxBytes: MAX_NODE_ID_BYTES });
   parseSecrets(request.secrets, 'secrets');
   await deps.locks.run([volumeKey(volumeId)], async () => {
-    // A volume or a node that is not known has no record, and is unpublished for certain.
+    // An unknown volume or node has no record, and so is not published.
     for (const publication of await deps.catalogue.controllerPublications(volumeId)) {
       if (nodeId !== '' && publication.nodeId !== nodeId) continue;
       await deps.catalogue.removeControllerPublication(volumeId, publication.nodeId);
@@ -66,7 +66,7 @@ export async function unpublishVolume(
 function assertThisNode({ config }: ControllerDependencies, nodeId: string): void {
   if (nodeId === config.nodeId) return;
   throw CsiError.notFound(
-    `node_id: node ${nodeId} is not known here; the volume can be published on ${config.nodeId} alone`,
+    `node_id: node ${nodeId} is not this node; the volume can be published on ${config.nodeId} only`,
   );
 }
 
@@ -89,39 +89,42 @@ function parsePublication(
 
 async function publish(
   { catalogue, config }: ControllerDependencies,
-  wanted: ControllerPublicationRecord,
+  publication: ControllerPublicationRecord,
 ): Promise<void> {
-  const { volumeId, nodeId } = wanted;
+  const { volumeId, nodeId } = publication;
   const existing = await catalogue.controllerPublications(volumeId);
-  const here = existing.find((publication) => publication.nodeId === nodeId);
-  if (here !== undefined) return assertSame(here, wanted);
+  const here = existing.find((record) => record.nodeId === nodeId);
+  if (here !== undefined) return assertSame(here, publication);
   const [elsewhere] = existing;
   if (elsewhere !== undefined) {
     throw CsiError.failedPrecondition(
-      `volume ${volumeId} is published on node ${elsewhere.nodeId}, and is for one node at a time; unpublish it there first`,
+      `volume ${volumeId} is published on node ${elsewhere.nodeId}, and can be used on one node at a time; unpublish it there first`,
     );
   }
   const { maxVolumesPerNode } = config;
   const all = maxVolumesPerNode === 0 ? [] : await catalogue.listControllerPublications();
-  const count = all.filter((publication) => publication.nodeId === nodeId).length;
+  const count = all.filter((record) => record.nodeId === nodeId).length;
   if (maxVolumesPerNode > 0 && count >= maxVolumesPerNode) {
     throw CsiError.resourceExhausted(
       `node ${nodeId} has ${count} volumes published and BLOCKDELTA_MAX_VOLUMES_PER_NODE is ` +
         `${maxVolumesPerNode}; unpublish one first`,
     );
   }
-  await catalogue.putControllerPublication(wanted);
+  await catalogue.putControllerPublication(publication);
 }
 
-function assertSame(here: ControllerPublicationRecord, wanted: ControllerPublicationRecord): void {
+function assertSame(
+  here: ControllerPublicationRecord,
+  requested: ControllerPublicationRecord,
+): void {
   const other =
-    here.readOnly !== wanted.readOnly
+    here.readOnly !== requested.readOnly
       ? 'readonly'
-      : isDeepStrictEqual(here.capability, wanted.capability)
+      : isDeepStrictEqual(here.capability, requested.capability)
         ? null
         : 'volume_capability';
   if (other === null) return;
   throw CsiError.alreadyExists(
-    `volume ${wanted.volumeId} is published on node ${wanted.nodeId} with another ${other}; unpublish it first`,
+    `volume ${requested.volumeId} is published on node ${requested.nodeId} with a different ${other}; unpublish it first`,
   );
 }

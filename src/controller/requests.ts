@@ -1,8 +1,7 @@
 /**
- * Parses the requests of the Controller service, naming the proto field in every refusal.
- *
- * Presence of REQUIRED fields is checked first, values after it (csi-rules: presence, existence,
- * values, state). Nothing is looked up here.
+ * Parses requests of the Controller service, and checks that their capabilities are served. Every refusal
+ * names the proto field. REQUIRED fields are checked for presence before any value is parsed. Nothing
+ * here reads the catalogue.
  */
 
 import { CsiError } from '../base/errors.js';
@@ -27,8 +26,11 @@ import {
   type TopologyRequirement,
 } from '../domain/topology.js';
 import type { CapacityRange, VolumeCapability } from '../domain/volume-capability.js';
+import { assertMountFlags } from '../host/file-system-options.js';
+import { isFileSystem } from '../host/file-systems.js';
 import { parseDeviceSettings } from '../volumes/device-settings.js';
 import { parseVolumeParameters } from '../volumes/volume-parameters.js';
+import { unsupportedReason } from '../volumes/volume-rules.js';
 
 export interface CreateVolumeParams {
   name: string;
@@ -62,7 +64,7 @@ export function parseCreateVolume(request: RequestOf<'CreateVolume'>): CreateVol
   };
 }
 
-/** Validated; our own keys alone. */
+/** The plugin's own keys, validated. */
 export function parseMutableParameters(value: unknown): StringMap {
   const given = parseMap(value, 'mutable_parameters');
   const own = Object.fromEntries(Object.entries(given).filter(([key]) => !isOrchestratorKey(key)));
@@ -70,7 +72,7 @@ export function parseMutableParameters(value: unknown): StringMap {
   return own;
 }
 
-/** Why this node is in none of the places that are asked for; null if it is in one. */
+/** Why this node meets no requisite topology; null if it meets one. */
 export function topologyProblem(
   requirement: TopologyRequirement | null,
   config: TopologyConfig,
@@ -78,8 +80,8 @@ export function topologyProblem(
   const segment = nodeSegment(config);
   if (isMet(requirement, segment)) return null;
   return (
-    'accessibility_requirements.requisite has no topology of this node, which provides in ' +
-    `${describeSegment(segment)} alone; ask the plugin of one of the nodes that are named`
+    'accessibility_requirements.requisite does not include this node, which provisions volumes in ' +
+    `${describeSegment(segment)} only; call the plugin of a node that is included`
   );
 }
 
@@ -102,10 +104,10 @@ function parseContentSource(
       sourceVolumeId: requireString(volume.volume_id, `${field}.volume.volume_id`),
     };
   }
-  throw CsiError.invalidArgument(`${field} is set and names neither a snapshot nor a volume`);
+  throw CsiError.invalidArgument(`${field} is set and contains neither a snapshot nor a volume`);
 }
 
-/** A snapshot class, of single or of group snapshots, has no parameters of ours. */
+/** A snapshot class, of single or of group snapshots, has no parameters. */
 export function parseSnapshotParameters(value: unknown): StringMap {
   for (const key of Object.keys(parseMap(value, 'parameters'))) {
     if (isOrchestratorKey(key)) continue;
@@ -136,4 +138,31 @@ export function parseCreateSnapshot(request: RequestOf<'CreateSnapshot'>): Creat
       'accessibility_requirements',
     ),
   };
+}
+
+/** INVALID_ARGUMENT for a capability that cannot be served. The message contains no mount flags. */
+export function assertServed(capability: VolumeCapability, field: string): void {
+  const reason = unsupportedReason(capability);
+  if (reason !== null) throw CsiError.invalidArgument(`${field}: ${reason}`);
+  if (capability.accessType === 'block') return;
+  const type = isFileSystem(capability.fsType) ? capability.fsType : null;
+  assertMountFlags(capability.mountFlags, `${field}.mount.mount_flags`, type);
+}
+
+export function assertAllServed(capabilities: readonly VolumeCapability[], field: string): void {
+  capabilities.forEach((capability, index) => {
+    assertServed(capability, `${field}[${index}]`);
+  });
+}
+
+/** Why one of the capabilities cannot be served; null if all can. */
+export function unservedReason(capabilities: readonly VolumeCapability[]): string | null {
+  const reason = capabilities.map(unsupportedReason).find((found) => found !== null);
+  if (reason !== undefined) return reason;
+  try {
+    assertAllServed(capabilities, 'volume_capabilities');
+    return null;
+  } catch (thrown) {
+    return CsiError.from(thrown).message;
+  }
 }

@@ -1,11 +1,11 @@
-/** CreateSnapshot and DeleteSnapshot. Locks are the snapshot manager's. */
+/** CreateSnapshot and DeleteSnapshot. The snapshot manager takes the locks. */
 
 import { CsiError } from '../base/errors.js';
 import { parseSecrets, requireString } from '../csi/fields.js';
 import type { RequestOf, ResponseOf } from '../csi/service.js';
 import type { ControllerDependencies } from './dependencies.js';
+import { snapshotMessage } from './messages.js';
 import { parseCreateSnapshot, topologyProblem } from './requests.js';
-import { snapshotMessage } from './snapshot-message.js';
 
 export async function createSnapshot(
   deps: ControllerDependencies,
@@ -14,7 +14,7 @@ export async function createSnapshot(
   const { requirement, ...spec } = parseCreateSnapshot(request);
   const problem = topologyProblem(requirement, deps.config);
   if (problem !== null) {
-    // Existence comes before what cannot be met.
+    // NOT_FOUND comes before RESOURCE_EXHAUSTED.
     await deps.volumes.find(spec.sourceVolumeId);
     throw CsiError.resourceExhausted(problem);
   }

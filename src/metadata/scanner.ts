@@ -1,10 +1,10 @@
 /**
- * Pulls a scan out of the addon chunk by chunk.
+ * Runs a scan in the addon, chunk by chunk.
  *
- * Each chunk is one bounded task on a worker that knows nothing of the one before; what carries the
- * scan forward is the position in the last answer. A consumer that stops asking has cancelled the
- * scan. Chunks grow as the consumer takes them, and only one that has taken the first few is read ahead
- * for: a client that opens a stream and does not read costs small chunks only. Knows nothing of gRPC.
+ * Each chunk is one bounded task on a stateless worker; the scan continues from the position that the
+ * previous result returned. A consumer cancels the scan by not asking for the next chunk. Chunks grow as
+ * the consumer takes them, and the next one is read ahead only after the first few, so that a client that
+ * opens a stream and does not read costs only small chunks. Knows nothing of gRPC.
  */
 import type { Turn } from '../base/fair-turns.js';
 import type { FillRequest, FillResult, ScanSource } from '../native/addon.js';
@@ -12,42 +12,42 @@ import { toSystemError } from '../native/pool.js';
 import type { ScanThreads } from '../native/scan-threads.js';
 import type { FillAnswer } from '../native/worker.js';
 
-/** What one message may hold; a client may ask for less. Bigger ones cost latency and gain nothing. */
+/** Entries in one message; a client may ask for fewer. Larger messages add latency and gain nothing. */
 export const MAX_ENTRIES_PER_MESSAGE = 8192;
 /**
- * Entries of the first chunks. The first is small so that the first message leaves early; all together are
- * more than a client takes that does not read (its window of 64 KiB and what its library reads ahead).
+ * Entries of the first chunks. The first is small, so that the first message is sent early. Together they
+ * are more than a client that does not read accepts: its window of 64 KiB, and what its library reads ahead.
  */
 const FIRST_CHUNKS = [1024, 4096, 4096] as const;
-/** Of the chunks after them, and of all later ones when there is no memory for large ones. */
+/** Entries of the chunks after them, and of all later ones if there is no memory for large chunks. */
 const SMALL_CHUNK_ENTRIES = 8192;
-/** A pull costs per task and not per entry, so chunks are large in the end. */
+/** Entries of a large chunk: the overhead of a chunk does not depend on its size. */
 const CHUNK_ENTRIES = 65536;
-/** How many chunks are taken before that: more messages than a client's library reads by itself. */
+/** How many chunks come before the first large one: more messages than a client's library reads ahead. */
 const CHUNKS_BEFORE_LARGE = 24;
-/** Bounds the time of one task: about 0.2 s of FIEMAP on a shared XFS file, an eighth of it at first. */
+/** Bounds the time of one task: about 0.2 s of FIEMAP on a shared XFS file, and an eighth at first. */
 const CHUNK_EXTENTS = 131072;
 const FIRST_CHUNK_EXTENTS = CHUNK_EXTENTS / 8;
-/** Holds a full chunk of ordinary entries (13 to 22 bytes each) behind their message heads. */
+/** Room for a full chunk of ordinary entries (13 to 22 bytes each) and their message headers. */
 const BYTES_PER_ENTRY = 24;
-/** Of a scan with large chunks: the one that is sent and the one ahead. */
+/** Buffers of a scan with large chunks: the one being sent and the one being read ahead. */
 const LARGE_BYTES = 2 * CHUNK_ENTRIES * BYTES_PER_ENTRY;
 
 export interface ScanOptions {
   startingOffset: bigint;
-  /** Entries in one message at most; 0: the plugin chooses. */
+  /** Maximum of entries in one message; 0: the plugin chooses. */
   maxResults: number;
-  /** On whose behalf; its signal ends the scan. */
+  /** The caller's turn on the scan threads. Its signal ends the scan. */
   turn: Turn;
 }
 
 export interface ScanChunk {
-  /** Wire bytes: valid until the next chunk is asked for. */
+  /** Encoded messages, valid until the next chunk is requested. */
   bytes: Uint8Array;
   result: FillResult;
 }
 
-/** The chunks of one scan, in order. The last one has `result.done`; stop early by leaving the loop. */
+/** The chunks of one scan, in order. The last one has `result.done`. Leave the loop to stop early. */
 export async function* scan(
   threads: ScanThreads,
   source: ScanSource,
@@ -57,7 +57,7 @@ export async function* scan(
   let taken = 0;
   const ask = (request: FillRequest): Promise<FillAnswer> => {
     const answer = threads.fill(options.turn, request, () => buffers.take(request.maxEntries));
-    // The chunk ahead may fail while nobody awaits it yet, or after the consumer has left.
+    // A chunk that is read ahead may fail before it is awaited, or after the consumer has left.
     answer.catch(() => undefined);
     return answer;
   };
@@ -89,7 +89,7 @@ export async function* scan(
   }
 }
 
-/** The buffers of one scan: small ones at first, then two large ones if there is memory for them. */
+/** The buffers of one scan: small ones at first, then two large ones if memory permits. */
 class ChunkBuffers {
   readonly #threads: ScanThreads;
   #isLarge = false;
@@ -99,7 +99,7 @@ class ChunkBuffers {
     this.#threads = threads;
   }
 
-  /** How many entries the next chunk may have, of a scan whose consumer has taken so many chunks. */
+  /** @param taken how many chunks the consumer has taken so far */
   entriesFor(taken: number): number {
     const first = FIRST_CHUNKS[taken];
     if (first !== undefined) return first;
@@ -114,9 +114,9 @@ class ChunkBuffers {
     return this.#idle.splice(found, found < 0 ? 0 : 1)[0] ?? new ArrayBuffer(bytes);
   }
 
-  /** Takes back one that the consumer is done with. */
+  /** Returns a buffer that the consumer no longer needs. */
   give(buffer: ArrayBuffer): void {
-    // Smaller ones will not be needed again.
+    // Chunks only grow: smaller buffers are not needed again.
     this.#idle = this.#idle.filter(({ byteLength }) => byteLength >= buffer.byteLength);
     this.#idle.push(buffer);
   }

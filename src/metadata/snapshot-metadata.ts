@@ -1,12 +1,12 @@
 /**
- * CSI SnapshotMetadata: which ranges of a snapshot hold data, and which differ between two.
+ * CSI SnapshotMetadata: which ranges of a snapshot hold data, and which differ between two snapshots.
  *
- * Either the whole list is sent, or the stream ends with an error that says why. The snapshots are
- * locked in shared mode for the length of a stream, so that neither can be deleted under it, nor a
- * deleted base forgotten; a client that goes away or stops reading lets go of them.
+ * Either the complete list is sent, or the stream ends with an error that says why. The snapshots are
+ * locked in shared mode while a stream is open, so that neither can be deleted, and a retained base cannot
+ * be dropped. The locks are released when the client disconnects or stops reading.
  *
- * A deleted snapshot that is no base any more is NOT_FOUND, whatever became of it: to CSI it has not
- * existed since its deletion, and the code must not change when nobody remembers the reason.
+ * A deleted snapshot that is no longer retained as a base is NOT_FOUND in any case: for CSI it has not
+ * existed since its deletion, and the code must not change when the record of the reason expires.
  */
 import type { Backend } from '../backends/backend.js';
 import { CsiError, SystemError } from '../base/errors.js';
@@ -35,7 +35,7 @@ export interface SnapshotMetadataDependencies {
 
 type MetadataRequest = RequestOf<'GetMetadataAllocated'> | RequestOf<'GetMetadataDelta'>;
 
-/** Both RPCs ask for the same thing once their snapshots are known. */
+/** The parameters that both RPCs share. */
 interface MetadataParams {
   startingOffset: bigint;
   maxResults: number;
@@ -106,23 +106,23 @@ function assertReady(snapshot: SnapshotRecord): SnapshotRecord {
   }
   if (snapshot.state !== 'ready') {
     throw CsiError.failedPrecondition(
-      `snapshot ${snapshotId} is not ready to use: it was not cut to the end; call CreateSnapshot again`,
+      `snapshot ${snapshotId} is not ready to use: its creation has not completed; call CreateSnapshot again`,
     );
   }
   return snapshot;
 }
 
-/** A base may be deleted, as long as its pool has kept of it what deltas need. */
+/** A base may be a deleted snapshot, if its pool has retained what deltas need of it. */
 async function findBase(deps: SnapshotMetadataDependencies, snapshotId: string): Promise<ScanBase> {
   const snapshot = await deps.catalogue.snapshotById(snapshotId);
   if (snapshot !== null) return assertReady(snapshot);
-  const kept = await deps.catalogue.retainedBaseById(snapshotId);
-  if (kept?.invalidated === null) return kept;
+  const retained = await deps.catalogue.retainedBaseById(snapshotId);
+  if (retained?.invalidated === null) return retained;
   throw CsiError.notFound(
-    kept === null
+    retained === null
       ? `snapshot ${snapshotId} does not exist on this node`
-      : `snapshot ${snapshotId} was deleted, and no delta can be made from it any more because ` +
-          `${kept.invalidated.reason}; make a full backup`,
+      : `snapshot ${snapshotId} was deleted, and it can no longer be the base of a delta because ` +
+          `${retained.invalidated.reason}; make a full backup`,
   );
 }
 
@@ -130,12 +130,12 @@ function assertOrdered(base: ScanBase, target: SnapshotRecord): void {
   if (base.volumeId !== target.volumeId) {
     throw CsiError.invalidArgument(
       `base_snapshot_id ${base.snapshotId} is of volume ${base.volumeId} and target_snapshot_id ` +
-        `${target.snapshotId} of volume ${target.volumeId}: a delta needs two snapshots of one volume`,
+        `${target.snapshotId} of volume ${target.volumeId}; give two snapshots of one volume`,
     );
   }
   if (base.sequence >= target.sequence) {
     throw CsiError.invalidArgument(
-      `base_snapshot_id ${base.snapshotId} was not cut before target_snapshot_id ${target.snapshotId}: ` +
+      `base_snapshot_id ${base.snapshotId} was not taken before target_snapshot_id ${target.snapshotId}: ` +
         'give the older snapshot as the base',
     );
   }
@@ -156,8 +156,8 @@ function parseParams(request: MetadataRequest, target: SnapshotRecord): Metadata
 }
 
 /**
- * A snapshot file that was cut short or grown is not the snapshot any more. For the base that matters
- * as much: where it has lost data it looks like zeros, and zeros in the target would seem unchanged.
+ * A snapshot file that was truncated or extended is no longer the snapshot. That applies to the base too:
+ * where it has lost data it reads as zeros, and zeros in the target would seem unchanged.
  */
 function assertWhole({ target, base }: ScanJob, source: ScanSource): void {
   if (source.kind !== 'files') {
@@ -172,11 +172,11 @@ function assertSize(snapshot: ScanBase, found: bigint): void {
   if (found === snapshot.sizeBytes) return;
   throw CsiError.failedPrecondition(
     `snapshot ${snapshot.snapshotId} should have ${snapshot.sizeBytes} bytes and its pool holds ${found}: ` +
-      'it was changed behind the plugin; make a full backup of another snapshot',
+      'another process has modified it; make a full backup of another snapshot',
   );
 }
 
-/** A snapshot, or what is kept of one. */
+/** A snapshot, or a retained base. */
 type ScanBase = Pick<SnapshotRecord, 'snapshotId' | 'volumeId' | 'sequence' | 'sizeBytes'>;
 
 interface ScanJob {
@@ -208,7 +208,7 @@ async function stream(
       await writer.send(bytes);
     }
   } catch (thrown) {
-    // A file that is missing says nothing while its pool is away.
+    // A missing file is only a symptom if the whole pool is unavailable: then report that.
     if (thrown instanceof SystemError) await backend.check();
     throw thrown;
   } finally {

@@ -101,7 +101,7 @@ test('CP2: an unknown volume is NOT_FOUND, before the node and the values are ju
 test('CP3, CP10: any node but this one is NOT_FOUND, and nothing is published', async () => {
   await withVolume('node', async (volume) => {
     for (const node_id of ['nobody', 'Test-Node', 'n'.repeat(256)]) {
-      await refused(publish(volume, { node_id }), 'NOT_FOUND', /test-node alone/);
+      await refused(publish(volume, { node_id }), 'NOT_FOUND', /test-node only/);
     }
     await refused(publish(volume, { node_id: 'n'.repeat(257) }), 'INVALID_ARGUMENT', /^node_id /);
     assert.deepEqual(await nodesOf(volume), []);

@@ -182,7 +182,7 @@ test('SM27: a snapshot can be restored and read while its list is streamed', opt
   assert.ok(seen > 1);
 });
 
-test('SM12: a snapshot that was not cut to the end is FAILED_PRECONDITION', async () => {
+test('SM12: a snapshot whose creation has not completed is FAILED_PRECONDITION', async () => {
   const half = { ...snapshotRecord(volumeRecord(), { state: 'creating' }), sequence: 1n };
   const service = createSnapshotMetadataService({
     // Of the catalogue only this one call is used.

@@ -66,7 +66,7 @@ const delta = (
 
 const block = (index: number): Range => ({ offset: BigInt(index * BLOCK), size: BigInt(BLOCK) });
 
-test('SM26: a delta from a deleted snapshot is given while it is kept, by the rules of every delta', async () => {
+test('SM26: a delta from a deleted snapshot is available while it is retained, by the rules of every delta', async () => {
   const earlier = await cut('earlier');
   write(1);
   write(2);
@@ -78,7 +78,7 @@ test('SM26: a delta from a deleted snapshot is given while it is kept, by the ru
   await managers.snapshots.delete(base.snapshotId);
   write(2);
   assert.deepEqual(await delta(base, target), [{ ...block(1), size: 2n * 4096n }, block(5)]);
-  await rejectsWith(delta(base, earlier), 'INVALID_ARGUMENT', /not cut before/);
+  await rejectsWith(delta(base, earlier), 'INVALID_ARGUMENT', /not taken before/);
   const other = await cut('other', await managers.volume());
   await rejectsWith(delta(base, other), 'INVALID_ARGUMENT', /of volume/);
 });
@@ -94,7 +94,7 @@ test('SM26: to everything but a delta a kept base is gone', async () => {
   assert.equal((await cut('target')).state, 'ready', 'its name is free');
 });
 
-test('SM26: a base that is lost is NOT_FOUND with the reason', async () => {
+test('SM26: an invalidated base is NOT_FOUND with the reason', async () => {
   const [base, newer, target] = [await cut('base'), await cut('newer'), await cut('target')];
   await managers.snapshots.delete(base.snapshotId);
   await managers.snapshots.delete(newer.snapshotId);
