@@ -29,6 +29,12 @@ Status SyncFd(int fd, const std::string& path) {
   return Status();
 }
 
+Status SyncPath(const std::string& path) {
+  Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_NONBLOCK);
+  if (!fd.ok()) return fd.TakeStatus();
+  return SyncFd(fd->get(), path);
+}
+
 Status UnlinkPath(const std::string& path) {
   if (unlink(path.c_str()) == -1) return Status::Errno(errno, "unlink", path);
   return Status();

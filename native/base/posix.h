@@ -43,6 +43,8 @@ Result<struct stat> StatFd(int fd, const std::string& path);
 // lstat(2): does not follow a symbolic link in the last component.
 Result<struct stat> StatPath(const std::string& path);
 Status SyncFd(int fd, const std::string& path);
+// fsync of a block device, a directory or a file by path.
+Status SyncPath(const std::string& path);
 Status UnlinkPath(const std::string& path);
 Status TruncateFd(int fd, uint64_t size_bytes, const std::string& path);
 

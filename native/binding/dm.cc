@@ -140,10 +140,10 @@ DmSuspension ReadSuspension(Fields* request) {
   return suspension;
 }
 
-std::vector<ThinCutMember> ReadMembers(Fields* request) {
-  std::vector<ThinCutMember> members;
+std::vector<NewThinSnapshot> ReadMembers(Fields* request) {
+  std::vector<NewThinSnapshot> members;
   for (Fields& fields : request->Objects("members")) {
-    ThinCutMember member;
+    NewThinSnapshot member;
     member.device_name = fields.StringOrNull("deviceName");
     member.origin_id = static_cast<uint32_t>(fields.Integer("originId", kMaxThinId));
     member.snapshot_id = static_cast<uint32_t>(fields.Integer("snapshotId", kMaxThinId));
@@ -299,12 +299,13 @@ Napi::Value TakeThinSnapshotsBinding(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   Fields request(info[0], "takeThinSnapshots");
   const std::string pool = request.String("pool");
-  const std::vector<ThinCutMember> members = ReadMembers(&request);
+  const std::vector<NewThinSnapshot> members = ReadMembers(&request);
   return Run(
-      env, request, [&](const DmControl& control) { return CutThin(control, pool, members); },
-      [&](const ThinCutOutcome& outcome) {
+      env, request,
+      [&](const DmControl& control) { return TakeThinSnapshots(control, pool, members); },
+      [&](const TakenThinSnapshots& outcome) {
         Napi::Object object = Success(env);
-        SetBigInt(&object, "takenAtNs", outcome.cut_time_ns);
+        SetBigInt(&object, "takenAtNs", outcome.taken_at_ns);
         SetBigInt(&object, "suspendedNs", outcome.suspended_ns);
         object.Set("status", ToObject(env, outcome.status));
         return object;

@@ -5,9 +5,9 @@
 
 #include "native/binding/functions.h"
 #include "native/binding/values.h"
-#include "native/device/cut.h"
 #include "native/device/files.h"
 #include "native/device/freeze.h"
+#include "native/device/take_snapshots.h"
 
 namespace blockdelta {
 namespace {
@@ -16,8 +16,8 @@ NewFileNames ReadNames(Fields* request) {
   return {request->Path("temporaryPath"), request->Path("finalPath")};
 }
 
-CutMember ReadMember(Fields* request) {
-  CutMember member;
+NewSnapshotFile ReadMember(Fields* request) {
+  NewSnapshotFile member;
   member.source_path = request->Path("sourcePath");
   member.names = ReadNames(request);
   member.loop_path = request->PathOrNull("loopPath");
@@ -25,10 +25,10 @@ CutMember ReadMember(Fields* request) {
   return member;
 }
 
-Napi::Value SnapshotsResult(Napi::Env env, Result<CutOutcome> outcome) {
+Napi::Value SnapshotsResult(Napi::Env env, Result<TakenSnapshots> outcome) {
   if (!outcome.ok()) return Failed(env, outcome.status());
   Napi::Object object = Success(env);
-  SetBigInt(&object, "takenAtNs", outcome->cut_time_ns);
+  SetBigInt(&object, "takenAtNs", outcome->taken_at_ns);
   SetBigInt(&object, "frozenNs", outcome->frozen_ns);
   return object;
 }
@@ -90,7 +90,7 @@ Napi::Value AllocateFileBinding(const Napi::CallbackInfo& info) {
 
 Napi::Value CloneVolumeBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "cloneVolume");
-  const CutMember member = ReadMember(&request);
+  const NewSnapshotFile member = ReadMember(&request);
   const uint64_t size_bytes = request.Bytes("sizeBytes");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
   return SnapshotsResult(info.Env(), CloneVolume(member, size_bytes));
@@ -98,13 +98,13 @@ Napi::Value CloneVolumeBinding(const Napi::CallbackInfo& info) {
 
 Napi::Value TakeSnapshotsBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "takeSnapshots");
-  std::vector<CutMember> members;
+  std::vector<NewSnapshotFile> members;
   for (Fields& fields : request.Objects("members")) {
     members.push_back(ReadMember(&fields));
     request.TakeProblem(fields);
   }
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return SnapshotsResult(info.Env(), CutSnapshots(members));
+  return SnapshotsResult(info.Env(), TakeSnapshots(members));
 }
 
 Napi::Value RemoveFileBinding(const Napi::CallbackInfo& info) {

@@ -4,7 +4,6 @@
 
 #include "native/binding/functions.h"
 #include "native/binding/values.h"
-#include "native/device/block_device.h"
 #include "native/device/direct_io.h"
 #include "native/device/file_system_growth.h"
 #include "native/device/loop_attach.h"
@@ -155,7 +154,7 @@ Napi::Value FlushBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "flush");
   const std::string path = request.Path("path");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return StatusResult(info.Env(), FlushPath(path));
+  return StatusResult(info.Env(), SyncPath(path));
 }
 
 Napi::Value GrowFileSystemBinding(const Napi::CallbackInfo& info) {

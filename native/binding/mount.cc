@@ -5,8 +5,8 @@
 
 #include "native/binding/functions.h"
 #include "native/binding/values.h"
+#include "native/device/anchored_path.h"
 #include "native/device/mount_layer.h"
-#include "native/device/path_descriptor.h"
 
 namespace blockdelta {
 namespace {
@@ -58,18 +58,18 @@ Napi::Value MakeTargetBinding(const Napi::CallbackInfo& info) {
   const std::string path = request.Path("path");
   const bool directory = request.Boolean("directory");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<HeldPlace> place = HeldPlace::Open(path);
-  if (!place.ok()) return Failed(info.Env(), place.status());
-  return BooleanResult(info.Env(), "made", place->Make(directory));
+  Result<AnchoredPath> anchored = AnchoredPath::Open(path);
+  if (!anchored.ok()) return Failed(info.Env(), anchored.status());
+  return BooleanResult(info.Env(), "made", anchored->Make(directory));
 }
 
 Napi::Value RemoveTargetBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "removeTarget");
   const std::string path = request.Path("path");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<HeldPlace> place = HeldPlace::Open(path);
-  if (!place.ok()) return Failed(info.Env(), place.status());
-  return BooleanResult(info.Env(), "removed", place->Remove());
+  Result<AnchoredPath> anchored = AnchoredPath::Open(path);
+  if (!anchored.ok()) return Failed(info.Env(), anchored.status());
+  return BooleanResult(info.Env(), "removed", anchored->Remove());
 }
 
 Napi::Value TryLockBinding(const Napi::CallbackInfo& info) {

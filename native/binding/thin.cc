@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "native/binding/functions.h"
+#include "native/thin/create_bookmark.h"
 #include "native/thin/delta_list.h"
 #include "native/thin/device_tree.h"
-#include "native/thin/keep_base.h"
-#include "native/thin/open_source.h"
+#include "native/thin/file_source.h"
 #include "native/thin/superblock.h"
 #include "native/thin/thin_format.h"
 
@@ -97,10 +97,10 @@ ThinScanRequest ReadThinScan(Fields* source) {
   if (!source->IsNull("base")) request.base = ReadDevice("base", source);
   if (!source->IsNull("bookmark")) {
     Fields bookmark = source->Object("bookmark");
-    request.kept_base_path = bookmark.Path("path");
+    request.bookmark_path = bookmark.Path("path");
     source->TakeProblem(bookmark);
   }
-  if (request.base.has_value() && request.kept_base_path.has_value()) {
+  if (request.base.has_value() && request.bookmark_path.has_value()) {
     source->Reject("base and bookmark are mutually exclusive");
   }
   return request;
@@ -165,7 +165,7 @@ Napi::Value ThinDeltaBinding(const Napi::CallbackInfo& info) {
 
 Napi::Value CreateThinBookmarkBinding(const Napi::CallbackInfo& info) {
   Fields fields(info[0], "createThinBookmark");
-  KeepBaseRequest request;
+  BookmarkRequest request;
   request.metadata = fields.Path("metadata");
   request.superblock = fields.Uint64("superblock");
   request.device = ReadDevice("device", &fields);
@@ -173,12 +173,12 @@ Napi::Value CreateThinBookmarkBinding(const Napi::CallbackInfo& info) {
   request.temporary_path = fields.Path("temporaryPath");
   request.path = fields.Path("path");
   if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
-  Result<KeptBaseFile> kept = KeepBase(request);
-  if (!kept.ok()) return Failed(info.Env(), kept.status());
+  Result<WrittenBookmark> bookmark = CreateBookmark(request);
+  if (!bookmark.ok()) return Failed(info.Env(), bookmark.status());
   Napi::Object answer = Success(info.Env());
-  SetBigInt(&answer, "fileBytes", kept->file_bytes);
-  SetNumber(&answer, "creationTime", kept->info.creation_time);
-  SetBigInt(&answer, "mappedBlocks", kept->info.mapped_blocks);
+  SetBigInt(&answer, "fileBytes", bookmark->file_bytes);
+  SetNumber(&answer, "creationTime", bookmark->info.creation_time);
+  SetBigInt(&answer, "mappedBlocks", bookmark->info.mapped_blocks);
   return answer;
 }
 

@@ -1,4 +1,4 @@
-#include "native/device/path_descriptor.h"
+#include "native/device/anchored_path.h"
 
 #include <linux/openat2.h>
 #include <sys/syscall.h>
@@ -20,7 +20,7 @@ bool IsRemovable(const struct stat& state) {
 
 }  // namespace
 
-Result<UniqueFd> OpenPlace(const std::string& path, int flags) {
+Result<UniqueFd> OpenResolved(const std::string& path, int flags) {
   struct open_how how = {};
   how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
   how.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
@@ -44,38 +44,38 @@ Result<uint64_t> MountIdOf(int fd, const std::string& path) {
   return std::strtoull(found.c_str() + at + sizeof kField - 1, nullptr, 10);
 }
 
-Result<HeldPlace> HeldPlace::Open(const std::string& path) {
+Result<AnchoredPath> AnchoredPath::Open(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos || slash + 1 == path.size()) {
     return Status::Errno(EINVAL, "openat2", path, "it has no directory and name");
   }
-  Result<UniqueFd> parent = OpenPlace(DirectoryOf(path), O_PATH | O_DIRECTORY);
+  Result<UniqueFd> parent = OpenResolved(DirectoryOf(path), O_PATH | O_DIRECTORY);
   if (!parent.ok()) return parent.TakeStatus();
-  return HeldPlace(std::move(*parent), path.substr(slash + 1), path);
+  return AnchoredPath(std::move(*parent), path.substr(slash + 1), path);
 }
 
-Result<UniqueFd> HeldPlace::OpenHere() const {
+Result<UniqueFd> AnchoredPath::OpenTop() const {
   const int fd = RetryInterrupted(
       [&] { return openat(parent_.get(), name_.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC); });
   if (fd == -1) return Status::Errno(errno, "openat", path_);
   return UniqueFd(fd);
 }
 
-Result<uint64_t> HeldPlace::MountIdHere() const {
-  Result<UniqueFd> here = OpenHere();
-  if (!here.ok()) return here.TakeStatus();
-  return MountIdOf(here->get(), path_);
+Result<uint64_t> AnchoredPath::TopMountId() const {
+  Result<UniqueFd> top = OpenTop();
+  if (!top.ok()) return top.TakeStatus();
+  return MountIdOf(top->get(), path_);
 }
 
-Result<bool> HeldPlace::IsMountPoint() const {
-  Result<uint64_t> here = MountIdHere();
-  if (!here.ok()) return here.TakeStatus();
+Result<bool> AnchoredPath::IsMountPoint() const {
+  Result<uint64_t> top = TopMountId();
+  if (!top.ok()) return top.TakeStatus();
   Result<uint64_t> parent = MountIdOf(parent_.get(), path_);
   if (!parent.ok()) return parent.TakeStatus();
-  return *here != *parent;
+  return *top != *parent;
 }
 
-Result<bool> HeldPlace::Make(bool directory) const {
+Result<bool> AnchoredPath::Make(bool directory) const {
   int result = -1;
   if (directory) {
     result =
@@ -91,7 +91,7 @@ Result<bool> HeldPlace::Make(bool directory) const {
   return false;
 }
 
-Result<bool> HeldPlace::Remove() const {
+Result<bool> AnchoredPath::Remove() const {
   struct stat state = {};
   constexpr int kFlags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
   if (fstatat(parent_.get(), name_.c_str(), &state, kFlags) == -1) {
@@ -107,7 +107,7 @@ Result<bool> HeldPlace::Remove() const {
   return true;
 }
 
-std::string HeldPlace::DescriptorPath() const {
+std::string AnchoredPath::DescriptorPath() const {
   return "/proc/self/fd/" + std::to_string(parent_.get()) + "/" + name_;
 }
 

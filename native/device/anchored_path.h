@@ -3,8 +3,8 @@
 //
 // Callers pass resolved paths. A path that contains a symbolic link fails with ELOOP and nothing is
 // done.
-#ifndef BLOCKDELTA_NATIVE_DEVICE_PATH_DESCRIPTOR_H_
-#define BLOCKDELTA_NATIVE_DEVICE_PATH_DESCRIPTOR_H_
+#ifndef BLOCKDELTA_NATIVE_DEVICE_ANCHORED_PATH_H_
+#define BLOCKDELTA_NATIVE_DEVICE_ANCHORED_PATH_H_
 
 #include <cstdint>
 #include <optional>
@@ -15,23 +15,23 @@
 namespace blockdelta {
 
 // Opens a path without following any symbolic link. Needs Linux 5.6 (openat2).
-Result<UniqueFd> OpenPlace(const std::string& path, int flags);
+Result<UniqueFd> OpenResolved(const std::string& path, int flags);
 
 // The id, as in mountinfo, of the mount that contains an open file. Does not access the file
 // system, which may have shut down.
 Result<uint64_t> MountIdOf(int fd, const std::string& path);
 
 // A name in a directory that is held open.
-class HeldPlace {
+class AnchoredPath {
  public:
-  static Result<HeldPlace> Open(const std::string& path);
+  static Result<AnchoredPath> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
   // Opens the top layer at this path (O_PATH); ENOENT if there is nothing. The descriptor keeps a
   // mount busy.
-  Result<UniqueFd> OpenHere() const;
+  Result<UniqueFd> OpenTop() const;
   // The mount id of the top layer at this path.
-  Result<uint64_t> MountIdHere() const;
+  Result<uint64_t> TopMountId() const;
   Result<bool> IsMountPoint() const;
   // Creates a directory or an empty file. False: the path exists.
   Result<bool> Make(bool directory) const;
@@ -42,7 +42,7 @@ class HeldPlace {
   std::string DescriptorPath() const;
 
  private:
-  HeldPlace(UniqueFd parent, std::string name, std::string path)
+  AnchoredPath(UniqueFd parent, std::string name, std::string path)
       : parent_(std::move(parent)), name_(std::move(name)), path_(std::move(path)) {}
 
   UniqueFd parent_;
@@ -52,4 +52,4 @@ class HeldPlace {
 
 }  // namespace blockdelta
 
-#endif  // BLOCKDELTA_NATIVE_DEVICE_PATH_DESCRIPTOR_H_
+#endif  // BLOCKDELTA_NATIVE_DEVICE_ANCHORED_PATH_H_

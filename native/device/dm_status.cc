@@ -47,7 +47,7 @@ class Words {
     if (slash == std::string_view::npos) return Reject(name, "is not a fraction");
     *part = Parse(word.substr(0, slash), name, max);
     *whole = Parse(word.substr(slash + 1), name, max);
-    if (*part > *whole) Reject(name, "is more than there is");
+    if (*part > *whole) Reject(name, "exceeds the total");
   }
 
   std::optional<uint64_t> NumberOrDash(const char* name, uint64_t max) {
@@ -145,7 +145,7 @@ Result<ThinPoolStatus> ParseThinPoolStatus(std::string_view line) {
   status.transaction_id = words.Number("the transaction id", UINT64_MAX);
   words.Fraction("the used metadata", kMaxMetadataBlocks, &status.used_metadata_blocks,
                  &status.total_metadata_blocks);
-  words.Fraction("the data used", kMaxDataBlocks, &status.used_data_blocks,
+  words.Fraction("the used data", kMaxDataBlocks, &status.used_data_blocks,
                  &status.total_data_blocks);
   status.held_root = words.NumberOrDash("the held root", kMaxMetadataBlocks);
   status.mode = kModeOf[words.OneOf("the mode", kModes)];

@@ -31,14 +31,14 @@ Result<std::optional<ThinStatus>> DeviceStatus(const DmControl& control, const s
 Result<ThinPoolStatus> SendMessages(const DmControl& control, const std::string& pool,
                                     const std::vector<std::string>& messages);
 
-struct ThinCutMember {
+struct NewThinSnapshot {
   std::optional<std::string> device_name;  // Absent: the origin is not active.
   uint32_t origin_id = 0;
   uint32_t snapshot_id = 0;
 };
 
-struct ThinCutOutcome {
-  uint64_t cut_time_ns = 0;   // CLOCK_REALTIME, while all origins were suspended.
+struct TakenThinSnapshots {
+  uint64_t taken_at_ns = 0;   // CLOCK_REALTIME, while all origins were suspended.
   uint64_t suspended_ns = 0;  // The longest suspension; 0: no origin was active.
   ThinPoolStatus status;
 };
@@ -51,8 +51,8 @@ struct ThinCutOutcome {
 // list or duplicate ids; THIN_POOL_MODE unless the pool is rw. The kernel counts every create_snap
 // in the pool's time, of which mappings keep only 24 bits, and does not handle the overflow: the
 // caller must refuse to take a snapshot when the superblock's time is 16,777,215.
-Result<ThinCutOutcome> CutThin(const DmControl& control, const std::string& pool,
-                               const std::vector<ThinCutMember>& members);
+Result<TakenThinSnapshots> TakeThinSnapshots(const DmControl& control, const std::string& pool,
+                                             const std::vector<NewThinSnapshot>& members);
 
 }  // namespace blockdelta
 

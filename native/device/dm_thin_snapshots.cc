@@ -64,9 +64,9 @@ class Suspension {
 
 std::string Message(const char* verb, uint32_t id) { return verb + (" " + std::to_string(id)); }
 
-Status CheckMembers(const std::string& pool, const std::vector<ThinCutMember>& members) {
+Status CheckMembers(const std::string& pool, const std::vector<NewThinSnapshot>& members) {
   std::set<uint32_t> ids;
-  for (const ThinCutMember& member : members) {
+  for (const NewThinSnapshot& member : members) {
     const bool is_new = ids.insert(member.snapshot_id).second;
     if (!is_new || member.snapshot_id > kMaxThinId || member.origin_id > kMaxThinId) {
       return Status::Errno(EINVAL, "takeThinSnapshots", pool,
@@ -100,9 +100,9 @@ Result<DmDevice> FindOrigin(const DmControl& control, const DmDevice& pool, cons
 
 // Suspends each active origin once; two members may have the same origin.
 Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDevice& pool,
-                                           const std::vector<ThinCutMember>& members) {
+                                           const std::vector<NewThinSnapshot>& members) {
   std::map<std::string, uint32_t> origins;
-  for (const ThinCutMember& member : members) {
+  for (const NewThinSnapshot& member : members) {
     if (!member.device_name.has_value()) continue;
     Result<DmDevice> origin = FindOrigin(control, pool, *member.device_name, member.origin_id);
     if (!origin.ok()) return origin.TakeStatus();
@@ -125,7 +125,7 @@ Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDev
 
 // `made` receives the ids of snapshots that may exist, also after a failure.
 Result<ThinPoolStatus> SnapAll(const DmControl& control, const std::string& pool,
-                               const std::vector<ThinCutMember>& members,
+                               const std::vector<NewThinSnapshot>& members,
                                std::vector<uint32_t>* made) {
   for (size_t i = 0;; i++) {
     const std::string message =
@@ -162,8 +162,8 @@ Status RequireWritable(const DmControl& control, const std::string& pool) {
 
 }  // namespace
 
-Result<ThinCutOutcome> CutThin(const DmControl& control, const std::string& pool,
-                               const std::vector<ThinCutMember>& members) {
+Result<TakenThinSnapshots> TakeThinSnapshots(const DmControl& control, const std::string& pool,
+                                             const std::vector<NewThinSnapshot>& members) {
   Status status = CheckMembers(pool, members);
   if (status.ok()) status = RequireWritable(control, pool);
   if (!status.ok()) return status;
@@ -171,8 +171,8 @@ Result<ThinCutOutcome> CutThin(const DmControl& control, const std::string& pool
   if (!pool_device.ok()) return pool_device.TakeStatus();
   Result<std::vector<Suspension>> suspensions = SuspendAll(control, *pool_device, members);
   if (!suspensions.ok()) return suspensions.TakeStatus();
-  ThinCutOutcome outcome;
-  outcome.cut_time_ns = ClockNs(CLOCK_REALTIME);
+  TakenThinSnapshots outcome;
+  outcome.taken_at_ns = ClockNs(CLOCK_REALTIME);
   std::vector<uint32_t> made;
   Result<ThinPoolStatus> snapped = SnapAll(control, pool, members, &made);
   status = ResumeAll(&*suspensions, &outcome.suspended_ns);

@@ -221,14 +221,6 @@ Status SetImmutableFd(int fd, bool immutable, const std::string& path) {
   return ChangeFlags(fd, FS_IMMUTABLE_FL, immutable, path);
 }
 
-Status SetImmutable(const std::string& path, bool immutable) {
-  Result<UniqueFd> fd = OpenFile(path);
-  if (!fd.ok()) return fd.TakeStatus();
-  Status status = SetImmutableFd(fd->get(), immutable, path);
-  if (!status.ok()) return status;
-  return SyncFd(fd->get(), path);
-}
-
 Result<bool> RemoveFile(const std::string& path) {
   Result<UniqueFd> fd = OpenFile(path);
   // An earlier call may have been killed between unlink and fsync.

@@ -73,7 +73,7 @@ Status CloneInto(int source_fd, int fd, const std::string& path);
 // Whether FICLONE works in a directory, tested with temporary files.
 Result<bool> ProbeReflink(const std::string& directory);
 
-Status SetImmutable(const std::string& path, bool immutable);
+// Sets or clears FS_IMMUTABLE_FL.
 Status SetImmutableFd(int fd, bool immutable, const std::string& path);
 // Clears the immutable flag, unlinks, syncs the directory. False: no such file.
 Result<bool> RemoveFile(const std::string& path);

@@ -5,7 +5,7 @@
 namespace blockdelta {
 
 Result<Freeze> Freeze::Begin(Guardian* guardian, UniqueFd mount_fd, std::string path) {
-  Result<Guardian::Held> held = guardian->Freeze(mount_fd.get(), path);
+  Result<Guardian::HeldMount> held = guardian->Freeze(mount_fd.get(), path);
   if (held.status().IsErrno(EPERM)) {
     return Status::Errno(EPERM, "FIFREEZE", path, "it needs CAP_SYS_ADMIN");
   }
@@ -37,7 +37,7 @@ Result<bool> ThawPath(const std::string& path) {
   if (!fd.ok()) return fd.TakeStatus();
   Result<Guardian> guardian = Guardian::Start();
   if (!guardian.ok()) return guardian.TakeStatus();
-  Result<Guardian::Held> held = guardian->Adopt(fd->get(), path);
+  Result<Guardian::HeldMount> held = guardian->Adopt(fd->get(), path);
   if (!held.ok()) return held.TakeStatus();
   Result<uint64_t> frozen_ns = guardian->Thaw(*held, fd->get(), path);
   if (frozen_ns.status().IsErrno(EINVAL)) return false;

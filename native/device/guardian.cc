@@ -133,19 +133,19 @@ Guardian::~Guardian() {
   if (WaitFor(socket_.get(), kAnswerMs)) {
     Reap();
   } else {
-    Lose();
+    Abandon();
   }
 }
 
-Result<Guardian::Held> Guardian::Freeze(int mount_fd, const std::string& path) {
+Result<Guardian::HeldMount> Guardian::Freeze(int mount_fd, const std::string& path) {
   return Hold(Order::kFreeze, mount_fd, path);
 }
 
-Result<Guardian::Held> Guardian::Adopt(int mount_fd, const std::string& path) {
+Result<Guardian::HeldMount> Guardian::Adopt(int mount_fd, const std::string& path) {
   return Hold(Order::kAdopt, mount_fd, path);
 }
 
-Result<Guardian::Held> Guardian::Hold(Order order, int mount_fd, const std::string& path) {
+Result<Guardian::HeldMount> Guardian::Hold(Order order, int mount_fd, const std::string& path) {
   Reply reply = {};
   if (!Ask({order, 0}, mount_fd, kFreezeMs, &reply)) {
     // The guardian may have frozen it.
@@ -153,10 +153,10 @@ Result<Guardian::Held> Guardian::Hold(Order order, int mount_fd, const std::stri
     return Status::Errno(ESTALE, "FIFREEZE", path, "the guardian process was lost");
   }
   if (reply.error != 0) return Status::Errno(reply.error, "FIFREEZE", path);
-  return Held{reply.slot, reply.at_ns};
+  return HeldMount{reply.slot, reply.at_ns};
 }
 
-Result<uint64_t> Guardian::Thaw(const Held& held, int mount_fd, const std::string& path) {
+Result<uint64_t> Guardian::Thaw(const HeldMount& held, int mount_fd, const std::string& path) {
   Reply reply = {};
   if (!Ask({Order::kThaw, held.slot}, -1, kAnswerMs, &reply)) {
     Status status = Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path);
@@ -173,11 +173,11 @@ bool Guardian::Ask(const Request& request, int fd, int timeout_ms, Reply* reply)
                            RetryInterrupted([&] {
                              return recv(socket_.get(), reply, sizeof(*reply), 0);
                            }) == sizeof(*reply);
-  if (!is_answered) Lose();
+  if (!is_answered) Abandon();
   return is_answered;
 }
 
-void Guardian::Lose() {
+void Guardian::Abandon() {
   kill(pid_, SIGKILL);
   Reap();
 }

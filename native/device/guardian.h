@@ -18,7 +18,7 @@ namespace blockdelta {
 class Guardian {
  public:
   // A file system that the guardian holds.
-  struct Held {
+  struct HeldMount {
     uint32_t slot;
     uint64_t begun_ns;  // CLOCK_MONOTONIC.
   };
@@ -33,12 +33,12 @@ class Guardian {
 
   // FIFREEZE of an open mount point; `path` identifies it in failures. ESTALE: the guardian was
   // lost, and the file system is thawed.
-  Result<Held> Freeze(int mount_fd, const std::string& path);
+  Result<HeldMount> Freeze(int mount_fd, const std::string& path);
   // Holds the mount point without freezing it, whether or not it is frozen.
-  Result<Held> Adopt(int mount_fd, const std::string& path);
+  Result<HeldMount> Adopt(int mount_fd, const std::string& path);
   // FITHAW. `mount_fd` is the descriptor passed to Freeze() or Adopt(): this process thaws it if
   // the guardian is lost. Returns how long it was frozen, ns. EINVAL: it was not frozen.
-  Result<uint64_t> Thaw(const Held& held, int mount_fd, const std::string& path);
+  Result<uint64_t> Thaw(const HeldMount& held, int mount_fd, const std::string& path);
 
   // For tests.
   pid_t pid() const { return pid_; }
@@ -46,11 +46,11 @@ class Guardian {
  private:
   Guardian(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
 
-  Result<Held> Hold(guardian::Order order, int mount_fd, const std::string& path);
+  Result<HeldMount> Hold(guardian::Order order, int mount_fd, const std::string& path);
   // False: no answer; the guardian has been ended.
   bool Ask(const guardian::Request& request, int fd, int timeout_ms, guardian::Reply* reply);
   // Kills the guardian and waits for its end.
-  void Lose();
+  void Abandon();
   void Reap();
 
   pid_t pid_;  // 0: the guardian has ended.

@@ -30,10 +30,11 @@ Result<struct stat> StatRegular(int fd, const std::string& path) {
 
 // The device the file is already attached to. A device marked for detaching at its last close (by a
 // detach that was killed) is unmarked.
-Result<std::optional<LoopDevice>> FindToKeep(const FileIdentity& backing, const std::string& path) {
+Result<std::optional<LoopDevice>> FindAttached(const FileIdentity& backing,
+                                               const std::string& path) {
   Result<std::optional<LoopDevice>> found = FindLoop(backing, path);
   if (!found.ok() || !found->has_value()) return found;
-  Result<bool> kept = KeepLoop((*found)->number, backing);
+  Result<bool> kept = CancelAutoclear((*found)->number, backing);
   if (!kept.ok()) return kept.TakeStatus();
   if (!*kept) return std::optional<LoopDevice>();
   return found;
@@ -93,7 +94,7 @@ Result<UniqueFd> TakeFreeLoop(int control_fd, int backing_fd, Mode mode, const s
   for (int tries = 0; tries < kMaxTries; tries++) {
     const int number = RetryInterrupted([&] { return ioctl(control_fd, LOOP_CTL_GET_FREE); });
     if (number < 0) return Status::Errno(errno, "LOOP_CTL_GET_FREE", kLoopControl);
-    if (RenewLoop(static_cast<uint32_t>(number))) continue;
+    if (RecreateLoop(static_cast<uint32_t>(number))) continue;
     Result<UniqueFd> fd =
         OpenLoop(static_cast<uint32_t>(number), mode.read_only ? O_RDONLY : O_RDWR);
     status = fd.ok() ? Configure(fd->get(), backing_fd, mode, label,
@@ -150,7 +151,7 @@ Result<AttachedLoop> AttachLoop(const std::string& backing_path, bool read_only,
   Result<struct stat> state = StatRegular(backing->get(), backing_path);
   if (!state.ok()) return state.TakeStatus();
   Result<std::optional<LoopDevice>> found =
-      FindToKeep({state->st_dev, state->st_ino}, backing_path);
+      FindAttached({state->st_dev, state->st_ino}, backing_path);
   if (!found.ok()) return found.TakeStatus();
   if (found->has_value()) {
     return Reused(std::move(**found), backing_path, read_only, backing->get());

@@ -1,5 +1,6 @@
 #include "native/device/loop_change.h"
 
+#include <linux/fs.h>
 #include <unistd.h>
 
 #include <utility>
@@ -97,6 +98,13 @@ Status SetLoopDirectIo(const std::string& device_path, bool direct_io) {
       "those are smaller than a page");
 }
 
+Status SetDeviceReadOnly(const std::string& device_path, bool read_only) {
+  Result<UniqueFd> fd = OpenPath(device_path, O_RDONLY | O_NONBLOCK);
+  if (!fd.ok()) return fd.TakeStatus();
+  const int value = read_only ? 1 : 0;
+  return Ioctl(fd->get(), BLKROSET, &value, "BLKROSET", device_path);
+}
+
 Status RefuseLoopDiscards(uint32_t number) {
   const std::string path = QueuePath(number, "discard_max_bytes");
   if (IsZero(path)) return Status();
@@ -106,7 +114,7 @@ Status RefuseLoopDiscards(uint32_t number) {
   return Status::Errno(errno, "write", path);
 }
 
-bool RenewLoop(uint32_t number) {
+bool RecreateLoop(uint32_t number) {
   const bool refuses = IsZero(QueuePath(number, "discard_max_bytes")) &&
                        !IsZero(QueuePath(number, "discard_max_hw_bytes"));
   if (!refuses || IsAttached(number)) return false;

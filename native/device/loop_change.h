@@ -20,12 +20,15 @@ Status SetDirectIo(int fd, bool direct_io, const std::string& device_path);
 // (direct_io.h).
 Status SetLoopDirectIo(const std::string& device_path, bool direct_io);
 
+// BLKROSET on a block device of any kind.
+Status SetDeviceReadOnly(const std::string& device_path, bool read_only);
+
 // Disables discards: fstrim and blkdiscard fail on the device and punch no holes into its file.
-// Irreversible for this number (Linux 6.18) until RenewLoop.
+// Irreversible for this number (Linux 6.18) until RecreateLoop.
 Status RefuseLoopDiscards(uint32_t number);
 // Removes an unattached device that refuses discards, so that its number starts anew. False:
 // nothing was removed.
-bool RenewLoop(uint32_t number);
+bool RecreateLoop(uint32_t number);
 
 }  // namespace blockdelta
 

@@ -73,11 +73,11 @@ Result<bool> DetachOne(const LoopDevice& device, const FileIdentity& backing) {
   Result<bool> cleared = Clear(device, backing);
   if (!cleared.ok() || !*cleared) return cleared;
   if (WaitUntilGone(device, backing)) {
-    RenewLoop(device.number);
+    RecreateLoop(device.number);
     return true;
   }
   // Remove the mark: the device must not vanish later while it counts as attached.
-  Result<bool> kept = KeepLoop(device.number, backing);
+  Result<bool> kept = CancelAutoclear(device.number, backing);
   if (!kept.ok()) return kept;
   if (*kept) return Busy(device.path, "another process has the device open");
   return true;

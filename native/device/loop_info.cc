@@ -221,7 +221,7 @@ Result<std::vector<uint32_t>> AttachedLoops() {
 
 bool IsAttached(uint32_t number) { return access(BackingFileOf(number).c_str(), F_OK) == 0; }
 
-Result<bool> KeepLoop(uint32_t number, const FileIdentity& backing) {
+Result<bool> CancelAutoclear(uint32_t number, const FileIdentity& backing) {
   const std::string path = LoopPath(number);
   Result<UniqueFd> fd = OpenLoop(number, O_RDONLY);
   if (fd.status().IsErrno(ENXIO)) return false;

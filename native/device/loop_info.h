@@ -57,7 +57,7 @@ bool IsAttached(uint32_t number);
 
 // Keeps the device attached after its last close (clears AUTOCLEAR), if it is attached to that
 // file. False: it is not.
-Result<bool> KeepLoop(uint32_t number, const FileIdentity& backing);
+Result<bool> CancelAutoclear(uint32_t number, const FileIdentity& backing);
 
 // Opens the device's backing file with O_PATH by the name in sysfs. ESTALE if that is another file,
 // ENOENT if the device is not attached or its file is unlinked.

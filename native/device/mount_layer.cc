@@ -4,8 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "native/device/anchored_path.h"
 #include "native/device/mount_point.h"
-#include "native/device/path_descriptor.h"
 
 namespace blockdelta {
 namespace {
@@ -24,8 +24,8 @@ Status Covered(const std::string& path) {
 }
 
 // 0, or the errno.
-int Expire(const HeldPlace& place) {
-  const std::string path = place.DescriptorPath();
+int Expire(const AnchoredPath& anchored) {
+  const std::string path = anchored.DescriptorPath();
   const long result =
       RetryInterrupted([&] { return syscall(SYS_umount2, path.c_str(), kExpire | kNoFollow); });
   return result == -1 ? errno : 0;
@@ -36,26 +36,26 @@ int Expire(const HeldPlace& place) {
 // The first MNT_EXPIRE call marks the top mount, the second unmounts it if the mark is still set;
 // any use in between clears the mark. So what mountinfo shows between the calls holds for the
 // second one: a mount placed on top in between would not be marked.
-Result<bool> TryUnmount(const HeldPlace& place, uint64_t mount_id) {
-  Result<uint64_t> here = place.MountIdHere();
-  if (here.status().IsErrno(ENOENT)) return false;
-  if (!here.ok()) return here.TakeStatus();
-  if (*here != mount_id) return Covered(place.path());
-  const int marked = Expire(place);
+Result<bool> TryUnmount(const AnchoredPath& anchored, uint64_t mount_id) {
+  Result<uint64_t> top = anchored.TopMountId();
+  if (top.status().IsErrno(ENOENT)) return false;
+  if (!top.ok()) return top.TakeStatus();
+  if (*top != mount_id) return Covered(anchored.path());
+  const int marked = Expire(anchored);
   if (marked != EAGAIN) {
-    return Status::Errno(marked == 0 ? ESTALE : marked, "umount2", place.path());
+    return Status::Errno(marked == 0 ? ESTALE : marked, "umount2", anchored.path());
   }
   Result<std::string> mountinfo = ReadMountInfo();
   if (!mountinfo.ok()) return mountinfo.TakeStatus();
-  if (!IsTopLayer(*mountinfo, mount_id)) return Covered(place.path());
-  const int unmounted = Expire(place);
-  if (unmounted != 0) return Status::Errno(unmounted, "umount2", place.path());
+  if (!IsTopLayer(*mountinfo, mount_id)) return Covered(anchored.path());
+  const int unmounted = Expire(anchored);
+  if (unmounted != 0) return Status::Errno(unmounted, "umount2", anchored.path());
   return true;
 }
 
 // A detached copy of the mount.
 Result<UniqueFd> OpenCopy(const BindSource& source) {
-  Result<UniqueFd> fd = OpenPlace(source.path, O_PATH);
+  Result<UniqueFd> fd = OpenResolved(source.path, O_PATH);
   if (!fd.ok()) return fd;
   if (source.mount_id.has_value()) {
     Result<uint64_t> found = MountIdOf(fd->get(), source.path);
@@ -92,12 +92,12 @@ Status Apply(int mount_fd, const MountAttributes& attributes, const std::string&
 }  // namespace
 
 Result<bool> UnmountLayer(const std::string& path, uint64_t mount_id) {
-  Result<HeldPlace> place = HeldPlace::Open(path);
-  if (place.status().IsErrno(ENOENT)) return false;
-  if (!place.ok()) return place.TakeStatus();
+  Result<AnchoredPath> anchored = AnchoredPath::Open(path);
+  if (anchored.status().IsErrno(ENOENT)) return false;
+  if (!anchored.ok()) return anchored.TakeStatus();
   int busy = 0;
   for (int attempt = 1;; attempt++) {
-    Result<bool> done = TryUnmount(*place, mount_id);
+    Result<bool> done = TryUnmount(*anchored, mount_id);
     if (done.ok()) return done;
     const bool is_busy = done.status().IsErrno(EBUSY);
     if (is_busy) busy++;
@@ -115,15 +115,15 @@ Status BindMount(const BindSource& source, const std::string& target,
   if (!copy.ok()) return copy.TakeStatus();
   Status status = Apply(copy->get(), attributes, target);
   if (!status.ok()) return status;
-  Result<HeldPlace> place = HeldPlace::Open(target);
-  if (!place.ok()) return place.TakeStatus();
-  Result<bool> taken = place->IsMountPoint();
+  Result<AnchoredPath> anchored = AnchoredPath::Open(target);
+  if (!anchored.ok()) return anchored.TakeStatus();
+  Result<bool> taken = anchored->IsMountPoint();
   if (!taken.ok()) return taken.TakeStatus();
   if (*taken) return Status::Errno(EBUSY, "move_mount", target, "something is mounted on it");
-  Result<UniqueFd> here = place->OpenHere();
-  if (!here.ok()) return here.TakeStatus();
+  Result<UniqueFd> top = anchored->OpenTop();
+  if (!top.ok()) return top.TakeStatus();
   const long result = RetryInterrupted([&] {
-    return syscall(SYS_move_mount, copy->get(), "", here->get(), "",
+    return syscall(SYS_move_mount, copy->get(), "", top->get(), "",
                    MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
   });
   if (result == -1) return Status::Errno(errno, "move_mount", target);
@@ -132,16 +132,16 @@ Status BindMount(const BindSource& source, const std::string& target,
 
 Status SetMountAttributes(const std::string& path, uint64_t mount_id,
                           const MountAttributes& attributes) {
-  Result<HeldPlace> place = HeldPlace::Open(path);
-  if (!place.ok()) return place.TakeStatus();
-  Result<UniqueFd> here = place->OpenHere();
-  if (!here.ok()) return here.TakeStatus();
-  Result<uint64_t> found = MountIdOf(here->get(), path);
+  Result<AnchoredPath> anchored = AnchoredPath::Open(path);
+  if (!anchored.ok()) return anchored.TakeStatus();
+  Result<UniqueFd> top = anchored->OpenTop();
+  if (!top.ok()) return top.TakeStatus();
+  Result<uint64_t> found = MountIdOf(top->get(), path);
   if (!found.ok()) return found.TakeStatus();
   if (*found != mount_id) {
     return Status::Errno(ESTALE, "mount_setattr", path, "another mount is there");
   }
-  return Apply(here->get(), attributes, path);
+  return Apply(top->get(), attributes, path);
 }
 
 }  // namespace blockdelta

@@ -1,4 +1,4 @@
-#include "native/device/cut_source.h"
+#include "native/device/source_volume.h"
 
 #include <linux/fs.h>
 #include <sys/file.h>
@@ -11,7 +11,7 @@
 
 namespace blockdelta {
 
-Result<CutSource> CutSource::Open(const CutMember& member) {
+Result<SourceVolume> SourceVolume::Open(const NewSnapshotFile& member) {
   if (member.freeze_path.has_value() && !member.loop_path.has_value()) {
     return Status::Errno(EINVAL, "takeSnapshots", *member.freeze_path,
                          "freezePath requires the loopPath of the volume");
@@ -20,7 +20,7 @@ Result<CutSource> CutSource::Open(const CutMember& member) {
   if (!file.ok()) return file.TakeStatus();
   Result<struct stat> state = StatFd(file->get(), member.source_path);
   if (!state.ok()) return state.TakeStatus();
-  CutSource source;
+  SourceVolume source;
   source.file_ = std::move(*file);
   source.path_ = member.source_path;
   source.size_bytes_ = static_cast<uint64_t>(state->st_size);
@@ -31,7 +31,7 @@ Result<CutSource> CutSource::Open(const CutMember& member) {
   return source;
 }
 
-Status CutSource::OpenLoopOf(const CutMember& member, const struct stat& file) {
+Status SourceVolume::OpenLoopOf(const NewSnapshotFile& member, const struct stat& file) {
   Result<UniqueFd> loop = OpenPath(*member.loop_path, O_RDONLY | O_NOFOLLOW);
   if (!loop.ok()) return loop.TakeStatus();
   Result<struct loop_info64> info = LoopStatus(loop->get(), *member.loop_path);
@@ -53,7 +53,7 @@ Status CutSource::OpenLoopOf(const CutMember& member, const struct stat& file) {
   return Status();
 }
 
-Result<UniqueFd> CutSource::OpenMount() const {
+Result<UniqueFd> SourceVolume::OpenMount() const {
   Result<UniqueFd> mount = OpenPath(*freeze_path_, O_RDONLY | O_DIRECTORY);
   if (!mount.ok()) return mount;
   Status status = CheckMountedFrom(mount->get(), *freeze_path_, device_, loop_path_, "FIFREEZE");
@@ -61,13 +61,13 @@ Result<UniqueFd> CutSource::OpenMount() const {
   return mount;
 }
 
-Result<Freeze> CutSource::BeginFreeze(Guardian* guardian) const {
+Result<Freeze> SourceVolume::BeginFreeze(Guardian* guardian) const {
   Result<UniqueFd> mount = OpenMount();
   if (!mount.ok()) return mount.TakeStatus();
   return Freeze::Begin(guardian, std::move(*mount), *freeze_path_);
 }
 
-Status CutSource::SyncFileSystem() const {
+Status SourceVolume::SyncFileSystem() const {
   Result<UniqueFd> mount = OpenMount();
   if (!mount.ok()) return mount.TakeStatus();
   // Since Linux 5.8, syncfs reports write-back errors; FIFREEZE does not, because failed pages are
@@ -78,7 +78,7 @@ Status CutSource::SyncFileSystem() const {
   return Status();
 }
 
-Status CutSource::Flush() const {
+Status SourceVolume::Flush() const {
   // The loop device first: data in its page cache is not in the file yet.
   if (loop_.valid()) {
     Status status = SyncFd(loop_.get(), loop_path_);

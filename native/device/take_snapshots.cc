@@ -1,4 +1,4 @@
-#include "native/device/cut.h"
+#include "native/device/take_snapshots.h"
 
 #include <time.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "native/base/seal.h"
-#include "native/device/cut_source.h"
+#include "native/device/source_volume.h"
 #include "native/device/write_counters.h"
 
 namespace blockdelta {
@@ -21,75 +21,75 @@ constexpr unsigned kMaxPauseMs = 50;
 constexpr int kMinTries = 2;
 
 // Snapshots of several volumes, from the opened sources to the clones under their temporary names.
-class Cut {
+class SnapshotGroup {
  public:
-  static Result<Cut> Open(const std::vector<CutMember>& members);
+  static Result<SnapshotGroup> Open(const std::vector<NewSnapshotFile>& members);
 
   // Freezes, flushes, clones and thaws until all clones show one point in time.
-  Result<CutOutcome> Clone();
+  Result<TakenSnapshots> Clone();
 
-  const std::vector<CutSource>& sources() const { return sources_; }
+  const std::vector<SourceVolume>& sources() const { return sources_; }
   std::vector<NewFile>& files() { return files_; }
 
  private:
-  Cut() = default;
+  SnapshotGroup() = default;
 
   Status StartGuardian();
   // One try. Sets `outcome` if the clones are consistent; otherwise reorders `raw_` for the next
   // try.
-  Status Try(std::optional<CutOutcome>* outcome);
+  Status Try(std::optional<TakenSnapshots>* outcome);
   Result<std::vector<Freeze>> FreezeAll();
   Status FlushAhead() const;
   Status FlushAll() const;
   // Clones the raw devices in the order of `raw_`. Returns the positions in `raw_` of devices that
   // were, or may have been, written to between their own clone and the last one.
   Result<std::vector<size_t>> CloneRaw();
-  Status CloneStill();
+  Status CloneOthers();
   Status CloneOne(size_t member);
   Status EmptyClones();
 
-  std::vector<CutSource> sources_;
+  std::vector<SourceVolume> sources_;
   std::vector<NewFile> files_;
   std::optional<Guardian> guardian_;  // Present if a file system has to be frozen.
   std::vector<size_t> raw_;           // Members that are raw devices, in the order of cloning.
 };
 
-Result<Cut> Cut::Open(const std::vector<CutMember>& members) {
-  Cut cut;
+Result<SnapshotGroup> SnapshotGroup::Open(const std::vector<NewSnapshotFile>& members) {
+  SnapshotGroup group;
   std::set<std::string> names;
-  for (const CutMember& member : members) {
+  for (const NewSnapshotFile& member : members) {
     const bool is_new =
         names.insert(member.names.temporary).second && names.insert(member.names.final).second;
     if (!is_new) {
       return Status::Errno(EINVAL, "takeSnapshots", member.names.final,
                            "two members have this path");
     }
-    Result<CutSource> source = CutSource::Open(member);
+    Result<SourceVolume> source = SourceVolume::Open(member);
     if (!source.ok()) return source.TakeStatus();
-    if (source->IsRaw()) cut.raw_.push_back(cut.sources_.size());
-    cut.sources_.push_back(std::move(*source));
+    if (source->IsRaw()) group.raw_.push_back(group.sources_.size());
+    group.sources_.push_back(std::move(*source));
   }
-  for (const CutMember& member : members) {
+  for (const NewSnapshotFile& member : members) {
     Result<NewFile> file = NewFile::Create(member.names);
     if (!file.ok()) return file.TakeStatus();
-    cut.files_.push_back(std::move(*file));
+    group.files_.push_back(std::move(*file));
   }
-  return cut;
+  return group;
 }
 
-Result<CutOutcome> Cut::Clone() {
+Result<TakenSnapshots> SnapshotGroup::Clone() {
   // Before any file system is frozen.
   Status started = StartGuardian();
   if (!started.ok()) return started;
   const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + kTimeoutNs;
   unsigned pause = 1;
   for (int tries = 1;; tries++) {
-    std::optional<CutOutcome> outcome;
+    std::optional<TakenSnapshots> outcome;
     Status status = Try(&outcome);
     if (!status.ok()) return status;
     if (outcome.has_value()) return *outcome;
     if (tries >= kMinTries && ClockNs(CLOCK_MONOTONIC) >= deadline) {
-      return Status::Reason(kCutBusy, "takeSnapshots", sources_[raw_.back()].path(),
+      return Status::Reason(kSnapshotBusy, "takeSnapshots", sources_[raw_.back()].path(),
                             "more than one raw device of the group is being written to (or does "
                             "not count its writes), so they have no common point in time");
     }
@@ -101,9 +101,9 @@ Result<CutOutcome> Cut::Clone() {
   }
 }
 
-Status Cut::StartGuardian() {
+Status SnapshotGroup::StartGuardian() {
   const bool freezes = std::any_of(sources_.begin(), sources_.end(),
-                                   [](const CutSource& source) { return source.IsFrozenForCut(); });
+                                   [](const SourceVolume& source) { return source.MustFreeze(); });
   if (!freezes) return Status();
   Result<Guardian> guardian = Guardian::Start();
   if (!guardian.ok()) return guardian.TakeStatus();
@@ -111,7 +111,7 @@ Status Cut::StartGuardian() {
   return Status();
 }
 
-Status Cut::Try(std::optional<CutOutcome>* outcome) {
+Status SnapshotGroup::Try(std::optional<TakenSnapshots>* outcome) {
   // Write-back before the freeze keeps the freeze short.
   Status status = FlushAhead();
   if (!status.ok()) return status;
@@ -119,12 +119,12 @@ Status Cut::Try(std::optional<CutOutcome>* outcome) {
   if (!freezes.ok()) return freezes.TakeStatus();
   status = FlushAll();
   if (!status.ok()) return status;
-  CutOutcome result = {ClockNs(CLOCK_REALTIME), 0};
+  TakenSnapshots result = {ClockNs(CLOCK_REALTIME), 0};
   Result<std::vector<size_t>> written = CloneRaw();
   if (!written.ok()) return written.TakeStatus();
   const bool is_good = written->empty();
   if (is_good) {
-    status = CloneStill();
+    status = CloneOthers();
     if (!status.ok()) return status;
   }
   for (Freeze& freeze : *freezes) {
@@ -141,12 +141,12 @@ Status Cut::Try(std::optional<CutOutcome>* outcome) {
   return Status();
 }
 
-Result<std::vector<Freeze>> Cut::FreezeAll() {
+Result<std::vector<Freeze>> SnapshotGroup::FreezeAll() {
   std::vector<Freeze> freezes;
   std::set<dev_t> frozen;
-  for (const CutSource& source : sources_) {
+  for (const SourceVolume& source : sources_) {
     // Two members may have the same source.
-    if (!source.IsFrozenForCut() || !frozen.insert(source.device()).second) continue;
+    if (!source.MustFreeze() || !frozen.insert(source.device()).second) continue;
     Result<Freeze> freeze = source.BeginFreeze(&*guardian_);
     if (!freeze.ok()) return freeze.TakeStatus();
     freezes.push_back(std::move(*freeze));
@@ -154,47 +154,48 @@ Result<std::vector<Freeze>> Cut::FreezeAll() {
   return freezes;
 }
 
-Status Cut::FlushAhead() const {
-  for (const CutSource& source : sources_) {
-    Status status = source.IsFrozenForCut() ? source.SyncFileSystem() : source.Flush();
+Status SnapshotGroup::FlushAhead() const {
+  for (const SourceVolume& source : sources_) {
+    Status status = source.MustFreeze() ? source.SyncFileSystem() : source.Flush();
     if (!status.ok()) return status;
   }
   return Status();
 }
 
-Status Cut::FlushAll() const {
-  for (const CutSource& source : sources_) {
+Status SnapshotGroup::FlushAll() const {
+  for (const SourceVolume& source : sources_) {
     Status status = source.Flush();
     if (!status.ok()) return status;
   }
   return Status();
 }
 
-Result<std::vector<size_t>> Cut::CloneRaw() {
+Result<std::vector<size_t>> SnapshotGroup::CloneRaw() {
   std::vector<std::optional<WriteCounters>> before(raw_.size());
   // The last device defines the point in time, so its counters do not matter.
   const size_t watched = raw_.empty() ? 0 : raw_.size() - 1;
-  for (size_t place = 0; place < raw_.size(); place++) {
-    if (place < watched) {
+  for (size_t position = 0; position < raw_.size(); position++) {
+    if (position < watched) {
       Result<std::optional<WriteCounters>> counters =
-          ReadWriteCounters(sources_[raw_[place]].device());
+          ReadWriteCounters(sources_[raw_[position]].device());
       if (!counters.ok()) return counters.TakeStatus();
-      before[place] = *counters;
+      before[position] = *counters;
     }
-    Status status = CloneOne(raw_[place]);
+    Status status = CloneOne(raw_[position]);
     if (!status.ok()) return status;
   }
   std::vector<size_t> written;
-  for (size_t place = 0; place < watched; place++) {
-    Result<std::optional<WriteCounters>> after = ReadWriteCounters(sources_[raw_[place]].device());
+  for (size_t position = 0; position < watched; position++) {
+    Result<std::optional<WriteCounters>> after =
+        ReadWriteCounters(sources_[raw_[position]].device());
     if (!after.ok()) return after.TakeStatus();
-    const bool stood_still = before[place].has_value() && *after == before[place];
-    if (!stood_still) written.push_back(place);
+    const bool stood_still = before[position].has_value() && *after == before[position];
+    if (!stood_still) written.push_back(position);
   }
   return written;
 }
 
-Status Cut::CloneStill() {
+Status SnapshotGroup::CloneOthers() {
   for (size_t member = 0; member < sources_.size(); member++) {
     if (sources_[member].IsRaw()) continue;
     Status status = CloneOne(member);
@@ -203,12 +204,12 @@ Status Cut::CloneStill() {
   return Status();
 }
 
-Status Cut::CloneOne(size_t member) {
+Status SnapshotGroup::CloneOne(size_t member) {
   const NewFile& file = files_[member];
   return CloneInto(sources_[member].fd(), file.fd(), file.temporary());
 }
 
-Status Cut::EmptyClones() {
+Status SnapshotGroup::EmptyClones() {
   for (const size_t member : raw_) {
     Status status = TruncateFd(files_[member].fd(), 0, files_[member].temporary());
     if (!status.ok()) return status;
@@ -258,35 +259,35 @@ void RemovePublished(const std::vector<NewFile>& files) {
 
 }  // namespace
 
-Result<CutOutcome> CutSnapshots(const std::vector<CutMember>& members) {
+Result<TakenSnapshots> TakeSnapshots(const std::vector<NewSnapshotFile>& members) {
   if (members.empty()) return Status::Errno(EINVAL, "takeSnapshots", "", "no members");
-  Result<Cut> cut = Cut::Open(members);
-  if (!cut.ok()) return cut.TakeStatus();
-  Result<CutOutcome> outcome = cut->Clone();
+  Result<SnapshotGroup> group = SnapshotGroup::Open(members);
+  if (!group.ok()) return group.TakeStatus();
+  Result<TakenSnapshots> outcome = group->Clone();
   if (!outcome.ok()) return outcome;
-  Status status = PublishAllFrozen(&cut->files());
+  Status status = PublishAllFrozen(&group->files());
   if (status.ok()) return outcome;
   // An incomplete or writable file must not keep the name of a snapshot.
-  RemovePublished(cut->files());
+  RemovePublished(group->files());
   return status;
 }
 
-Result<CutOutcome> CloneVolume(const CutMember& member, uint64_t size_bytes) {
-  Result<Cut> cut = Cut::Open({member});
-  if (!cut.ok()) return cut.TakeStatus();
-  if (cut->sources()[0].size_bytes() > size_bytes) {
+Result<TakenSnapshots> CloneVolume(const NewSnapshotFile& member, uint64_t size_bytes) {
+  Result<SnapshotGroup> group = SnapshotGroup::Open({member});
+  if (!group.ok()) return group.TakeStatus();
+  if (group->sources()[0].size_bytes() > size_bytes) {
     return Status::Errno(EINVAL, "cloneVolume", member.source_path,
                          "the requested size is smaller than the source");
   }
-  Result<CutOutcome> outcome = cut->Clone();
+  Result<TakenSnapshots> outcome = group->Clone();
   if (!outcome.ok()) return outcome;
-  NewFile& file = cut->files()[0];
+  NewFile& file = group->files()[0];
   Status status = TruncateFd(file.fd(), size_bytes, file.temporary());
   if (status.ok()) status = file.Publish();
   if (!status.ok()) return status;
   status = SyncDirectoryOf(file.final());
   if (status.ok()) return outcome;
-  RemovePublished(cut->files());
+  RemovePublished(group->files());
   return status;
 }
 

@@ -7,8 +7,8 @@
 // other, T is the clone of the last one, and the write counters of the others show whether they
 // were written to between their own clone and T. If so, the clones are discarded and the group is
 // retried with the busy device last.
-#ifndef BLOCKDELTA_NATIVE_DEVICE_CUT_H_
-#define BLOCKDELTA_NATIVE_DEVICE_CUT_H_
+#ifndef BLOCKDELTA_NATIVE_DEVICE_TAKE_SNAPSHOTS_H_
+#define BLOCKDELTA_NATIVE_DEVICE_TAKE_SNAPSHOTS_H_
 
 #include <cstdint>
 #include <optional>
@@ -21,9 +21,9 @@ namespace blockdelta {
 
 // Failure code: two or more raw devices are continuously written to. The path is the source of one
 // of them.
-inline constexpr char kCutBusy[] = "SNAPSHOT_BUSY";
+inline constexpr char kSnapshotBusy[] = "SNAPSHOT_BUSY";
 
-struct CutMember {
+struct NewSnapshotFile {
   std::string source_path;
   NewFileNames names;
   // The loop device of the source, if it is attached.
@@ -32,8 +32,8 @@ struct CutMember {
   std::optional<std::string> freeze_path;
 };
 
-struct CutOutcome {
-  uint64_t cut_time_ns;  // CLOCK_REALTIME.
+struct TakenSnapshots {
+  uint64_t taken_at_ns;  // CLOCK_REALTIME.
   uint64_t frozen_ns;    // The longest freeze; 0: no file system was frozen.
 };
 
@@ -41,12 +41,12 @@ struct CutOutcome {
 // file system is thawed and no file is left. EEXIST if a final name exists; ESTALE if a loop device
 // has another backing file or a mount point has another file system; EBUSY if a file system is
 // already frozen; EINVAL for an empty list or duplicate names; SNAPSHOT_BUSY.
-Result<CutOutcome> CutSnapshots(const std::vector<CutMember>& members);
+Result<TakenSnapshots> TakeSnapshots(const std::vector<NewSnapshotFile>& members);
 
 // Clones a volume into a new volume: mode 0600, extended with zeros to `size_bytes`. EINVAL if the
-// source is larger; otherwise the failures of CutSnapshots.
-Result<CutOutcome> CloneVolume(const CutMember& member, uint64_t size_bytes);
+// source is larger; otherwise the failures of TakeSnapshots.
+Result<TakenSnapshots> CloneVolume(const NewSnapshotFile& member, uint64_t size_bytes);
 
 }  // namespace blockdelta
 
-#endif  // BLOCKDELTA_NATIVE_DEVICE_CUT_H_
+#endif  // BLOCKDELTA_NATIVE_DEVICE_TAKE_SNAPSHOTS_H_

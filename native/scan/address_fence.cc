@@ -19,10 +19,11 @@ Result<uint64_t> Magic(const SnapshotFile& file) {
 }
 
 Status Unsupported(const std::string& path, const std::string& why) {
-  return Status::Scan(kScanUnsupported, path, "changes of " + path + " cannot be listed: " + why);
+  return Status::Scan(kScanUnsupported, path,
+                      "the changes of " + path + " cannot be listed: " + why);
 }
 
-// False also if the kernel does not tell.
+// Also false if the version is unknown.
 bool IsKernelAtLeast(int major, int minor) {
   struct utsname name;
   int found_major = 0;
@@ -42,17 +43,17 @@ std::string Hex(uint64_t value) {
 
 Result<AddressFence> AddressFence::ForPair(const SnapshotFile& target, const SnapshotFile& base) {
   if (target.device() != base.device()) {
-    return Unsupported(target.path(), "its base lies on another file system");
+    return Unsupported(target.path(), "its base is on another file system");
   }
   Result<uint64_t> magic = Magic(target);
   if (!magic.ok()) return magic.TakeStatus();
   if (*magic != XFS_SUPER_MAGIC && *magic != BTRFS_SUPER_MAGIC) {
-    return Unsupported(target.path(), "the extent maps of a file system of type " + Hex(*magic) +
-                                          " prove nothing");
+    return Unsupported(target.path(), "equal addresses on a file system of type " + Hex(*magic) +
+                                          " do not prove equal content; use XFS or btrfs");
   }
   const bool moves = *magic == BTRFS_SUPER_MAGIC;
   if (moves && !IsKernelAtLeast(6, 1)) {
-    return Unsupported(target.path(), "on btrfs it needs Linux 6.1 or newer");
+    return Unsupported(target.path(), "on btrfs this needs Linux 6.1 or later");
   }
   for (const SnapshotFile* file : {&target, &base}) {
     Status status = file->CheckFrozen();
@@ -87,9 +88,9 @@ Result<uint64_t> AddressFence::Generation() const {
   info.flags = BTRFS_FS_INFO_FLAG_GENERATION;
   Status status = Ioctl(fd_, BTRFS_IOC_FS_INFO, &info, "BTRFS_IOC_FS_INFO", path_);
   if (!status.ok()) return status;
-  // The kernel answers with the flags it knows.
+  // The kernel clears the flags it does not support.
   if ((info.flags & BTRFS_FS_INFO_FLAG_GENERATION) == 0) {
-    return Unsupported(path_, "btrfs does not tell its generation");
+    return Unsupported(path_, "this kernel does not report the generation of a btrfs");
   }
   return static_cast<uint64_t>(info.generation);
 }

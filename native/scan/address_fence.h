@@ -1,37 +1,37 @@
 // Decides when equal addresses in two extent maps prove equal bytes.
 //
-// Two maps are read one after the other. If the file system relocates extents meanwhile, an address
-// that the first map gave to one file may be given to other bytes of the other file before the
-// second map is read. What excludes that depends on the file system:
+// The two maps are read one after the other. If the file system relocates extents in between, an
+// address that the first map shows for one file may hold other bytes of the other file when the
+// second map is read. What rules this out depends on the file system:
 //
-// XFS moves extents only on request (xfs_fsr, dedupe, exchange-range), and refuses that for
-// immutable files. Immutable and unchanged before and after is enough.
+// XFS moves extents only on request (xfs_fsr, dedupe, exchange-range) and refuses to for immutable
+// files. It is enough that the files are immutable and unchanged before and after.
 //
-// btrfs also moves the extents of immutable files: balance always, defragmentation when root asks.
-// But it never gives an address away in the transaction in which it was freed: freed extents stay
-// pinned until that transaction has committed (and a block group with pinned extents is not
-// removed, so its addresses do not come back as another one's either). A newly allocated address
-// gets into a file's map only by a transaction, and a transaction that begins makes the generation
-// grow. So whoever finds the generation unchanged has seen no address with two contents in between.
-// This holds from Linux 6.1 on: before, FIEMAP also showed addresses that data was still being
-// written to, ahead of any transaction.
+// btrfs also moves the extents of immutable files: balance always does, defragmentation when root
+// asks. But it never reuses an address within the transaction that freed it: freed extents stay
+// pinned until that transaction commits (and a block group with pinned extents is not removed, so
+// its addresses cannot reappear in another one). A newly allocated address enters a file's map only
+// through a transaction, and every transaction raises the generation. If the generation is
+// unchanged, no address had two contents in between. This holds from Linux 6.1 on: before, FIEMAP
+// also returned addresses that data was still being written to, ahead of any transaction.
 //
-// Any other file system: nothing is known, so nothing is proved.
+// On any other file system nothing is known, so nothing is proved.
 #ifndef BLOCKDELTA_NATIVE_SCAN_ADDRESS_FENCE_H_
 #define BLOCKDELTA_NATIVE_SCAN_ADDRESS_FENCE_H_
 
 #include <cstdint>
 
-#include "native/scan/fence.h"
 #include "native/scan/snapshot_file.h"
+#include "native/scan/windowed_scan.h"
 
 namespace blockdelta {
 
 class AddressFence : public Fence {
  public:
-  // For a pair of files; both must outlive this. Failures: SCAN_MUTABLE, SCAN_UNSUPPORTED, errnos.
+  // For a delta of two files; both must outlive this. Failures: SCAN_MUTABLE, SCAN_UNSUPPORTED,
+  // errnos.
   static Result<AddressFence> ForPair(const SnapshotFile& target, const SnapshotFile& base);
-  // For one file: no address is compared, so nothing has to be excluded.
+  // For the allocated ranges of one file: no addresses are compared.
   static Result<AddressFence> ForOne(const SnapshotFile& target);
 
   Status Raise() override;

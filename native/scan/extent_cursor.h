@@ -1,6 +1,6 @@
-// Walks one extent source as pieces without gaps: extents, and holes between them.
+// Iterates over an extent source as contiguous pieces: extents, and the holes between them.
 //
-// A cursor without a source is a file that consists of one endless hole.
+// A cursor without a source represents a file that is one endless hole.
 #ifndef BLOCKDELTA_NATIVE_SCAN_EXTENT_CURSOR_H_
 #define BLOCKDELTA_NATIVE_SCAN_EXTENT_CURSOR_H_
 
@@ -15,8 +15,8 @@ class ExtentCursor {
   // `source` may be null and must outlive this.
   explicit ExtentCursor(ExtentSource* source) : source_(source) {}
 
-  // Goes to the piece that covers `offset`. `wanted()` says how many extents are likely to be used;
-  // it is called only before some are read.
+  // Moves to the piece that contains `offset`. `wanted()` returns how many extents are likely to be
+  // used; it is called only before a read.
   template <typename Wanted>
   Status Seek(uint64_t offset, const Wanted& wanted) {
     next_ = last_ = nullptr;
@@ -27,7 +27,8 @@ class ExtentCursor {
     return status;
   }
 
-  // Moves on to `offset`. REQUIRES: the current piece starts before and ends not before `offset`.
+  // Moves forward to `offset`. REQUIRES: the current piece starts before `offset` and does not end
+  // before it.
   template <typename Wanted>
   Status Advance(uint64_t offset, const Wanted& wanted) {
     if (offset < piece_end_) return Status();
@@ -39,20 +40,19 @@ class ExtentCursor {
     return Status();
   }
 
-  // The current piece: its class, where it ends, and for data what tells its bytes apart. Two
-  // pieces have the same bytes at the same offsets if both are data and their displacements are
-  // equal.
+  // The current piece: its class, its end, and for data its displacement (address minus offset).
+  // Two data pieces have the same bytes at the same offsets if their displacements are equal.
   ExtentClass piece_class() const { return piece_class_; }
   uint64_t piece_end() const { return piece_end_; }
   uint64_t displacement() const { return displacement_; }
 
-  // Extents looked at since construction.
+  // Extents visited since construction.
   uint64_t extents() const { return extents_; }
 
  private:
   static constexpr uint64_t kNever = UINT64_MAX;
 
-  // Makes the next extent the current one; past the last one, an extent that is never reached.
+  // Makes the next extent the current one; after the last one, an extent that is never reached.
   template <typename Wanted>
   Status Load(const Wanted& wanted) {
     if (next_ == last_) {

@@ -1,4 +1,4 @@
-// Where extents come from: a cursor over the map of one file, read in batches.
+// A source of extents: a cursor over the map of one file, read in batches.
 #ifndef BLOCKDELTA_NATIVE_SCAN_EXTENT_SOURCE_H_
 #define BLOCKDELTA_NATIVE_SCAN_EXTENT_SOURCE_H_
 
@@ -11,20 +11,21 @@
 
 namespace blockdelta {
 
-// No source returns more extents at once. FIEMAP is fastest with 256 to 1024 a call.
+// Maximum number of extents per Read(). FIEMAP is fastest with 256 to 1024 per call.
 inline constexpr size_t kMaxBatchExtents = 1024;
 
-// Extents come in ascending order, without overlaps, none empty, none beyond the size of the file,
-// none whose address range wraps around: a source that cannot keep this fails with
-// SCAN_MAP_INVALID. Not thread-safe.
+// Returns extents in ascending order, without overlaps, not empty, within the size of the file, and
+// without wrapping addresses; a source that cannot guarantee this fails with SCAN_MAP_INVALID. Not
+// thread-safe.
 class ExtentSource {
  public:
   virtual ~ExtentSource() = default;
 
-  // The next Read() begins with the first extent that ends after `offset`; it may begin before it.
+  // The next Read() starts with the first extent that ends after `offset`; the extent may start
+  // before it.
   virtual void Seek(uint64_t offset) = 0;
 
-  // The next extents, `wanted` (at least 1) or fewer; none: there are no more. Valid until the next
+  // Returns the next extents, at most `wanted` (at least 1); none at the end. Valid until the next
   // call.
   virtual Result<Span<const Extent>> Read(size_t wanted) = 0;
 };

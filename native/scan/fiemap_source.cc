@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "native/base/posix.h"
-#include "native/scan/map_check.h"
+#include "native/scan/extent.h"
 
 namespace blockdelta {
 namespace {
@@ -49,7 +49,7 @@ Status FiemapSource::Map(size_t wanted) {
   *request = {};
   request->fm_start = position_;
   request->fm_length = size_bytes_ - position_;
-  // Without it a map may show addresses that dirty pages are about to leave, also on frozen files.
+  // Without SYNC, even a frozen file's map may show addresses that dirty pages are about to leave.
   request->fm_flags = FIEMAP_FLAG_SYNC;
   request->fm_extent_count = static_cast<uint32_t>(wanted);
   Status status = Ioctl(fd_, FS_IOC_FIEMAP, request, "FS_IOC_FIEMAP", path_);
@@ -59,7 +59,8 @@ Status FiemapSource::Map(size_t wanted) {
   }
   if (!status.ok()) return status;
   if (request->fm_mapped_extents > wanted) {
-    return Status::Scan(kScanMapInvalid, path_, "FIEMAP returned more extents than asked for");
+    return Status::Scan(kScanMapInvalid, path_,
+                        "FIEMAP of " + path_ + " returned more extents than requested");
   }
   if (request->fm_mapped_extents == 0) at_end_ = true;
   for (uint32_t i = 0; i < request->fm_mapped_extents && !at_end_; i++) {
@@ -72,7 +73,7 @@ Status FiemapSource::Map(size_t wanted) {
 Status FiemapSource::Take(const struct fiemap_extent& from) {
   Extent extent = {from.fe_logical, from.fe_physical, from.fe_length, from.fe_flags};
   const MapCheck check = CheckExtent(previous_end_, size_bytes_, &extent);
-  // An extent that ends before the position asked for would be asked for again, without end.
+  // An extent that ends before the requested position would be requested forever.
   if (check == MapCheck::kInvalid || (check == MapCheck::kTake && extent.end() <= position_)) {
     return Status::Scan(kScanMapInvalid, path_,
                         "the extent map of " + path_ + " is not in order at offset " +

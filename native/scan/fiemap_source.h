@@ -1,7 +1,7 @@
 // The extent map of an open file, read with FS_IOC_FIEMAP.
 //
-// Reads and checks; does not know what the extents are compared with, nor whether the file may
-// change meanwhile.
+// Reads and checks the map. Does not know what the extents are compared with, or whether the file
+// may change meanwhile.
 #ifndef BLOCKDELTA_NATIVE_SCAN_FIEMAP_SOURCE_H_
 #define BLOCKDELTA_NATIVE_SCAN_FIEMAP_SOURCE_H_
 
@@ -17,8 +17,8 @@ namespace blockdelta {
 
 class FiemapSource : public ExtentSource {
  public:
-  // `fd` must stay open as long as this lives; `path` is for failures. Extents beyond `size_bytes`
-  // are left out: file systems also report space preallocated after the end of the file.
+  // `fd` must stay open for the lifetime of this; `path` is for failures. Omits extents beyond
+  // `size_bytes`: file systems also report space preallocated after the end of the file.
   FiemapSource(int fd, std::string path, uint64_t size_bytes);
 
   void Seek(uint64_t offset) override;
@@ -32,11 +32,11 @@ class FiemapSource : public ExtentSource {
   const int fd_;
   const std::string path_;
   const uint64_t size_bytes_;
-  // One request: struct fiemap and kMaxBatchExtents extents behind it, aligned for both.
+  // A request: struct fiemap followed by kMaxBatchExtents extents, aligned for both.
   std::vector<uint64_t> request_;
   std::vector<Extent> batch_;
   uint64_t position_ = 0;
-  // The first extent after a Seek may begin before the position; the others must not.
+  // The first extent after a Seek() may start before the position, the others must not.
   uint64_t previous_end_ = 0;
   bool at_end_ = false;
 };

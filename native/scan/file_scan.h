@@ -1,5 +1,5 @@
-// Scans snapshot files: opens and checks them, walks their extent maps, and repeats what was read
-// while extents may have moved.
+// Scans snapshot files: opens and checks them, walks their extent maps, and repeats windows whose
+// extents may have moved.
 #ifndef BLOCKDELTA_NATIVE_SCAN_FILE_SCAN_H_
 #define BLOCKDELTA_NATIVE_SCAN_FILE_SCAN_H_
 
@@ -10,8 +10,8 @@
 
 namespace blockdelta {
 
-// One call. Without a base: what is allocated in the target. Failures: SCAN_REPLACED, SCAN_MUTABLE,
-// SCAN_UNSUPPORTED, SCAN_MAP_INVALID, errnos.
+// Fills one chunk. Without a base: the allocated ranges of the target. Failures: SCAN_REPLACED,
+// SCAN_MUTABLE, SCAN_UNSUPPORTED, SCAN_MAP_INVALID, errnos.
 Result<FillOutcome> FillFromFiles(SnapshotIdentity target, std::optional<SnapshotIdentity> base,
                                   const FillLimits& limits, Span<uint8_t> buffer);
 

@@ -5,7 +5,7 @@
 namespace blockdelta {
 namespace {
 
-// Not worth asking for fewer: an ioctl costs as much as a good number of extents.
+// The minimum of a read: an ioctl costs as much as many extents.
 constexpr uint64_t kMinBatchExtents = 64;
 
 }  // namespace
@@ -61,7 +61,7 @@ bool Filler::WriteOpenRange() {
   return true;
 }
 
-// What is read ahead and not used is read again by the next call.
+// Extents read ahead but not used are read again by the next call.
 size_t Filler::LikelyExtents() const {
   const uint64_t entries = limits_.max_entries - writer_->entries() + 1;
   const uint64_t extents = limits_.max_extents - std::min(limits_.max_extents, walk_->extents());

@@ -1,8 +1,8 @@
-// Turns a walk into messages: merges neighbouring reported intervals into ranges and writes them
-// until a limit is met, in a way that the next call can go on from two numbers.
+// Turns a walk into messages: merges adjacent reported intervals into ranges and writes them until
+// a limit is reached. Two numbers are enough for the next call to continue.
 //
-// A range still open when a limit stops the walk is not written: its start goes to the next call,
-// so ranges are merged over calls too. Knows neither files nor JavaScript.
+// A range that is still open when a limit stops the walk is not written; its start is passed to the
+// next call, so ranges are also merged across calls. Knows neither files nor JavaScript.
 #ifndef BLOCKDELTA_NATIVE_SCAN_FILL_H_
 #define BLOCKDELTA_NATIVE_SCAN_FILL_H_
 
@@ -16,7 +16,7 @@ namespace blockdelta {
 struct FillLimits {
   // First byte not yet examined, at most the size of the target.
   uint64_t offset;
-  // Start of a range already found up to `offset`; `offset` if there is none.
+  // Start of the range that is open at `offset`; `offset` if there is none.
   uint64_t range_start;
   // Each at least 1.
   uint64_t max_entries;
@@ -43,19 +43,19 @@ struct FillOutcome {
 
 class Filler {
  public:
-  // Both must outlive this. The writer is unused and as large as MessageWriter asks for.
+  // Both must outlive this. REQUIRES: the writer is unused.
   Filler(IntervalWalk* walk, MessageWriter* writer, const FillLimits& limits);
 
-  // Reads the maps anew from the current position on.
+  // Reads the maps again from the current position.
   Status Seek();
-  // Walks on until `extents` more were looked at or the call has to end. At least one interval is
-  // consumed, so that a caller who goes on gets to the end. REQUIRES: Seek() went well.
+  // Walks until `extents` more extents were visited or the call is finished. Consumes at least one
+  // interval, so repeated calls reach the end. REQUIRES: Seek() succeeded.
   Status Run(uint64_t extents);
-  // The call has to end: a limit is met, or everything is walked and written.
+  // A limit is reached, or everything is walked and written.
   bool finished() const { return finished_; }
 
-  // Positions to return to, for a caller who finds what was read since to be unsound. Extents
-  // looked at stay counted: they cost time.
+  // A position to return to when what was read since proves unsound. Visited extents stay counted:
+  // they cost time.
   struct Mark {
     uint64_t position;
     uint64_t range_start;
@@ -66,13 +66,12 @@ class Filler {
   Mark mark() const;
   void Rewind(const Mark& mark);
 
-  // Ends the last message. Nothing may be called after it.
+  // Ends the last message. No other call may follow.
   FillOutcome Finish();
 
  private:
   bool WriteOpenRange();
-  // Takes the current interval into account. False if it cannot be: the entry before it has no
-  // room.
+  // Consumes the current interval. False: there is no room for the entry before it.
   bool Consume(const Interval& interval);
   size_t LikelyExtents() const;
 
@@ -86,7 +85,7 @@ class Filler {
   bool finished_ = false;
 };
 
-// A whole call over maps that cannot change meanwhile.
+// Fills one chunk from maps that cannot change meanwhile.
 Result<FillOutcome> FillFromMaps(ExtentSource* target, ExtentSource* base, uint64_t size_bytes,
                                  const FillLimits& limits, Span<uint8_t> buffer);
 

@@ -1,9 +1,9 @@
-// Compares two maps byte interval by byte interval, cut at every boundary of either.
+// Compares two maps interval by interval, split at every boundary of either map.
 //
 // An interval is unchanged only if both sides are zeros, or both are data at the same address. Maps
-// are never sampled at a fixed grain: file systems share blocks smaller than any grain one would
-// choose. What is allocated is what differs from a file that is one hole, so there is one walk for
-// both questions.
+// are never sampled at a fixed granularity: file systems share blocks smaller than any granularity
+// one could choose. The allocated ranges are the differences from a file that is one hole, so one
+// walk serves both requests.
 #ifndef BLOCKDELTA_NATIVE_SCAN_INTERVAL_WALK_H_
 #define BLOCKDELTA_NATIVE_SCAN_INTERVAL_WALK_H_
 
@@ -14,10 +14,10 @@
 
 namespace blockdelta {
 
-// From the walk's position up to `end`.
+// The interval from the walk's position to `end`.
 struct Interval {
   uint64_t end;
-  // To be reported: changed, or for one map alone allocated.
+  // To be reported: changed or, without a base, allocated.
   bool reported;
   // Reported although both sides have the same address, because addresses are not trusted.
   bool unproved;
@@ -25,13 +25,13 @@ struct Interval {
 
 class IntervalWalk {
  public:
-  // Over [0, size_bytes). `base` may be null; bytes beyond the extents of a source are zeros. Both
-  // must outlive this.
+  // Walks [0, size_bytes). `base` may be null; bytes not covered by an extent are zeros. Both must
+  // outlive this.
   IntervalWalk(ExtentSource* target, ExtentSource* base, uint64_t size_bytes)
       : target_(target), base_(base), size_bytes_(size_bytes) {}
 
-  // While extents may be moving, an equal address proves nothing: data is then always reported
-  // against data.
+  // While extents may move, an equal address proves nothing, and data is always reported against
+  // data.
   void TrustAddresses(bool trust) { trust_addresses_ = trust; }
 
   // `wanted()`: as for ExtentCursor.
@@ -42,7 +42,7 @@ class IntervalWalk {
     return base_.Seek(offset, wanted);
   }
 
-  // REQUIRES: the position is below the size. Reads nothing.
+  // REQUIRES: the position is below the size. Does not read.
   Interval Current() const {
     const uint64_t end = std::min({target_.piece_end(), base_.piece_end(), size_bytes_});
     const ExtentClass kind = target_.piece_class();
@@ -52,7 +52,7 @@ class IntervalWalk {
     return {end, !trust_addresses_, !trust_addresses_};
   }
 
-  // Moves on to the end of the current interval.
+  // Moves to the end of the current interval.
   template <typename Wanted>
   Status Advance(uint64_t end, const Wanted& wanted) {
     Status status = target_.Advance(end, wanted);

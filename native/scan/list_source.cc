@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "native/scan/map_check.h"
+#include "native/scan/extent.h"
 
 namespace blockdelta {
 
@@ -13,8 +13,8 @@ ListSource::ListSource(Span<const uint64_t> words, uint64_t size_bytes)
 }
 
 void ListSource::Seek(uint64_t offset) {
-  // What comes before is skipped by Read(), which checks it on the way: searching a list whose
-  // order is not known yet could lead anywhere.
+  // Read() skips and checks the extents before `offset`: a binary search in a list of unverified
+  // order could end anywhere.
   offset_ = offset;
   next_ = 0;
   previous_end_ = 0;
@@ -30,7 +30,7 @@ Result<Span<const Extent>> ListSource::Read(size_t wanted) {
     if (words[3] > UINT32_MAX) check = MapCheck::kInvalid;
     if (check == MapCheck::kInvalid) {
       return Status::Scan(kScanMapInvalid, "",
-                          "extent " + std::to_string(next_) + " of the list is not in order");
+                          "extent " + std::to_string(next_) + " of the list is out of order");
     }
     if (check == MapCheck::kBeyond) {
       next_ = count_;

@@ -1,4 +1,5 @@
-// A map given as a list of words by the caller: what backends without extent maps of their own use.
+// An extent map given by the caller as a list of words, for backends without extent maps of their
+// own.
 #ifndef BLOCKDELTA_NATIVE_SCAN_LIST_SOURCE_H_
 #define BLOCKDELTA_NATIVE_SCAN_LIST_SOURCE_H_
 
@@ -10,10 +11,10 @@ namespace blockdelta {
 
 class ListSource : public ExtentSource {
  public:
-  // Words an extent: logical, physical, length, FIEMAP flags. A rest of fewer words is ignored.
+  // Words per extent: logical, physical, length, FIEMAP flags. Trailing words are ignored.
   static constexpr size_t kWordsPerExtent = 4;
 
-  // `words` must outlive this; the order of the extents is checked as they are read.
+  // `words` must outlive this. The order of the extents is checked during reads.
   ListSource(Span<const uint64_t> words, uint64_t size_bytes);
 
   void Seek(uint64_t offset) override;

@@ -21,9 +21,9 @@ constexpr uint8_t kBlockMetadataTag = 0x1A;
 constexpr uint8_t kByteOffsetTag = 0x08;
 constexpr uint8_t kSizeBytesTag = 0x10;
 
-// Writes `value` (below 2^63) and returns the end; may scribble over 7 bytes behind it. Spreads the
-// 7-bit groups over a word in three steps: the length of the numbers in a list varies, and a loop
-// over the groups would be mispredicted all the time.
+// Writes `value` (below 2^63) and returns the end; may overwrite 7 bytes after it. Spreads the
+// 7-bit groups over a word in three steps: the numbers of a list vary in length, and a loop over
+// the groups would cause constant branch mispredictions.
 inline uint8_t* PutVarint(uint8_t* to, uint64_t value) {
   if (value >= uint64_t{1} << 56) {
     for (; value >= 0x80; value >>= 7) *to++ = static_cast<uint8_t>(value | 0x80);
@@ -35,7 +35,7 @@ inline uint8_t* PutVarint(uint8_t* to, uint64_t value) {
   uint64_t word = (value & 0x000000000FFFFFFF) | ((value & 0x00FFFFFFF0000000) << 4);
   word = (word & 0x00003FFF00003FFF) | ((word & 0x0FFFC0000FFFC000) << 2);
   word = (word & 0x007F007F007F007F) | ((word & 0x3F803F803F803F80) << 1);
-  // All bytes but the last one say that another follows.
+  // The continuation bit of all bytes but the last.
   word |= 0x8080808080808080 & ((uint64_t{1} << (8 * (length - 1))) - 1);
   std::memcpy(to, &word, sizeof word);
   return to + length;

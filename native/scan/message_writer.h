@@ -1,9 +1,9 @@
-// Writes GetMetadataAllocatedResponse and GetMetadataDeltaResponse messages as they go over the
-// wire, each behind its 5-byte gRPC prefix, into a buffer that somebody else owns.
+// Writes GetMetadataAllocatedResponse and GetMetadataDeltaResponse messages in their wire format,
+// each after its 5-byte gRPC prefix, into a buffer owned by the caller.
 //
 // Both messages have the same fields: block_metadata_type = 1 (enum), volume_capacity_bytes = 2
-// (int64), block_metadata = 3, repeated { byte_offset = 1 (int64), size_bytes = 2 (int64) }. Fields
-// that are zero are left out, as proto3 does. Knows nothing of where the ranges come from.
+// (int64), block_metadata = 3, repeated { byte_offset = 1 (int64), size_bytes = 2 (int64) }. Zero
+// fields are omitted, as in proto3. Knows nothing of the origin of the ranges.
 #ifndef BLOCKDELTA_NATIVE_SCAN_MESSAGE_WRITER_H_
 #define BLOCKDELTA_NATIVE_SCAN_MESSAGE_WRITER_H_
 
@@ -16,16 +16,16 @@ namespace blockdelta {
 
 class MessageWriter {
  public:
-  // A buffer of this size has room for a message with an entry.
+  // A buffer of this size fits a message with one entry.
   static constexpr size_t kMinBufferBytes = 4096;
-  // Clients refuse messages above 4 MiB; this stays well below, prefix included.
+  // Clients refuse messages above 4 MiB; this limit, prefix included, is well below.
   static constexpr size_t kMaxMessageBytes = 3584 * 1024;
 
   // Values must be below 2^63. REQUIRES: entries_per_message >= 1.
   MessageWriter(Span<uint8_t> buffer, uint64_t capacity_bytes, uint64_t entries_per_message);
 
-  // Adds an entry, in a new message if need be. False if it might not fit: nothing is written then.
-  // It always fits into an unused buffer of kMinBufferBytes. REQUIRES: size > 0.
+  // Adds an entry, in a new message if necessary. False: it might not fit, and nothing was written.
+  // An entry always fits in an unused buffer of kMinBufferBytes. REQUIRES: size > 0.
   bool Add(uint64_t offset, uint64_t size) {
     if ((cursor_ >= message_limit_ || message_entries_ == 0) && !BeginMessage()) return false;
     WriteEntry(offset, size);
@@ -35,10 +35,10 @@ class MessageWriter {
     return true;
   }
 
-  // Adds a message without entries; false if it might not fit.
+  // Adds a message without entries. False: it might not fit.
   bool AddEmptyMessage();
 
-  // Ends the message that is being written. Add() after it begins a new one.
+  // Ends the open message. A following Add() starts a new one.
   void Finish();
 
   uint64_t messages() const { return messages_; }
@@ -47,7 +47,7 @@ class MessageWriter {
   uint64_t entries() const { return entries_; }
   uint64_t entry_bytes() const { return entry_bytes_; }
 
-  // What Rewind() needs to forget everything added since.
+  // The state that Rewind() restores.
   struct Mark {
     uint8_t* message;
     uint8_t* message_limit;
@@ -68,7 +68,7 @@ class MessageWriter {
   const uint64_t capacity_bytes_;
   const uint64_t entries_per_message_;
   uint8_t* message_ = nullptr;        // Prefix of the open message; null: none is open.
-  uint8_t* message_limit_ = nullptr;  // An entry that begins below it fits, in all respects.
+  uint8_t* message_limit_ = nullptr;  // An entry that starts below it fits buffer and message.
   uint8_t* cursor_;
   uint64_t message_entries_ = 0;  // Entries that the open message may still take.
   uint64_t messages_ = 0;

@@ -1,4 +1,4 @@
-// A generated map of any size without memory: for measuring and for tests of the stream.
+// A generated map of any size that needs no memory, for benchmarks and tests of the stream.
 #ifndef BLOCKDELTA_NATIVE_SCAN_PATTERN_SOURCE_H_
 #define BLOCKDELTA_NATIVE_SCAN_PATTERN_SOURCE_H_
 
@@ -11,7 +11,7 @@ namespace blockdelta {
 class PatternSource : public ExtentSource {
  public:
   // Data extents of `extent_bytes` at every multiple of `stride_bytes` below `size_bytes`, the last
-  // one cut to it. REQUIRES: 1 <= extent_bytes <= stride_bytes, size_bytes < 2^63.
+  // one clipped. REQUIRES: 1 <= extent_bytes <= stride_bytes, size_bytes < 2^63.
   PatternSource(uint64_t size_bytes, uint64_t extent_bytes, uint64_t stride_bytes);
 
   void Seek(uint64_t offset) override;

@@ -16,11 +16,11 @@ bool SameTime(const struct timespec& left, const struct timespec& right) {
 }  // namespace
 
 Result<SnapshotFile> SnapshotFile::Open(SnapshotIdentity identity) {
-  // O_NONBLOCK: should the name stand for a pipe by now, do not wait for its writer.
+  // O_NONBLOCK: if the path is a pipe, do not wait for its writer.
   Result<UniqueFd> fd = OpenPath(identity.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (fd.status().IsErrno(ENOENT)) {
     return Status::Scan(kScanReplaced, identity.path,
-                        identity.path + " is gone; make a full backup of another snapshot");
+                        identity.path + " does not exist; make a full backup of another snapshot");
   }
   if (!fd.ok()) return fd.TakeStatus();
   Result<struct stat> state = StatFd(fd->get(), identity.path);
@@ -29,7 +29,7 @@ Result<SnapshotFile> SnapshotFile::Open(SnapshotIdentity identity) {
       state->st_ino != identity.inode ||
       static_cast<uint64_t>(state->st_size) != identity.size_bytes) {
     return Status::Scan(kScanReplaced, identity.path,
-                        identity.path + " is not the file it was: device, inode or size differ");
+                        identity.path + " is another file: its device, inode or size differs");
   }
   Result<bool> unchanged = MatchesSeal(fd->get(), *state, identity.path);
   if (!unchanged.ok()) return unchanged.TakeStatus();
@@ -48,10 +48,10 @@ Status SnapshotFile::CheckFrozen() const {
   if (!status.ok()) return status;
   if ((attributes.fsx_xflags & FS_XFLAG_IMMUTABLE) == 0) {
     return Status::Scan(kScanMutable, path(),
-                        path() + " is not immutable: its extents may have been moved or changed");
+                        path() + " is not immutable: its extents may have moved or changed");
   }
   if ((attributes.fsx_xflags & FS_XFLAG_REALTIME) != 0) {
-    return Status::Scan(kScanUnsupported, path(), path() + " lies on a realtime device");
+    return Status::Scan(kScanUnsupported, path(), path() + " is on an XFS realtime device");
   }
   return Status();
 }
@@ -60,7 +60,7 @@ Status SnapshotFile::CheckUnchanged() const {
   Result<struct stat> now = StatFd(fd(), path());
   if (!now.ok()) return now.TakeStatus();
   if (now->st_size != opened_.st_size || !SameTime(now->st_ctim, opened_.st_ctim)) {
-    return Status::Scan(kScanMutable, path(), path() + " was changed while it was scanned");
+    return Status::Scan(kScanMutable, path(), path() + " was changed during the scan");
   }
   return Status();
 }

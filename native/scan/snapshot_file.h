@@ -1,6 +1,6 @@
-// An open snapshot file that is what its caller takes it for, and the evidence that it stays so.
+// An open snapshot file of verified identity, and the checks that it stays unchanged.
 //
-// Knows how to tell whether a file can have changed; does not read extents.
+// Knows how to detect that a file may have changed; does not read extents.
 #ifndef BLOCKDELTA_NATIVE_SCAN_SNAPSHOT_FILE_H_
 #define BLOCKDELTA_NATIVE_SCAN_SNAPSHOT_FILE_H_
 
@@ -23,15 +23,15 @@ struct SnapshotIdentity {
 class SnapshotFile {
  public:
   // Fails with SCAN_REPLACED if the path is not a regular file of this identity and size, with
-  // SCAN_MUTABLE if its seal is broken (base/seal.h). While this lives the file is open, so its
-  // blocks cannot be given to others even if it is unlinked.
+  // SCAN_MUTABLE if it does not match its seal (base/seal.h). The open file keeps its blocks from
+  // being reused even if it is unlinked.
   static Result<SnapshotFile> Open(SnapshotIdentity identity);
 
-  // SCAN_MUTABLE unless the file carries FS_IMMUTABLE_FL. SCAN_UNSUPPORTED if its data lie on an
-  // XFS realtime device: those addresses are counted apart.
+  // SCAN_MUTABLE unless the file has FS_IMMUTABLE_FL. SCAN_UNSUPPORTED if its data is on an XFS
+  // realtime device, which has an address space of its own.
   Status CheckFrozen() const;
-  // SCAN_MUTABLE if anything about the file has changed since it was opened: clearing the flag,
-  // moving extents by hand and setting it again leaves a new change time.
+  // SCAN_MUTABLE if the file has changed since it was opened. Clearing the flag, moving extents and
+  // setting the flag again changes the change time.
   Status CheckUnchanged() const;
 
   int fd() const { return fd_.get(); }

@@ -29,12 +29,12 @@ Status WindowedScan::ScanWindow() {
   return ScanUnproved(mark);
 }
 
-// False: what was filled has to be forgotten.
+// False: the filled window must be discarded.
 Result<bool> WindowedScan::Attempt() {
   Status status = stale_ ? ReadMaps() : Status();
   if (status.ok()) status = filler_->Run(window_);
   stale_ = true;
-  // A map read while its file is being rewritten can be out of order.
+  // A map read while its extents move can be out of order.
   if (status.Is(kScanMapInvalid) && fence_->extents_move()) return false;
   if (!status.ok()) return status;
   Result<bool> holds = fence_->Holds();
@@ -48,7 +48,7 @@ Status WindowedScan::ReadMaps() {
   return filler_->Seek();
 }
 
-// Zeros need no address, so only data that would count as equal are affected.
+// Zeros need no address, so only data that would count as equal is affected.
 Status WindowedScan::ScanUnproved(const Filler::Mark& mark) {
   walk_->TrustAddresses(false);
   Status status;

@@ -1,34 +1,49 @@
-// Runs a fill in windows behind a fence, and each window again for as long as the fence falls.
+// Runs a fill in windows, each checked by a fence, and repeats a window whose fence did not hold.
 //
-// Windows get smaller while extents move, and larger again. When even the smallest does not hold,
-// equality is given up for it: all its data are reported. It knows neither files nor file systems.
+// Windows shrink while extents move and grow again afterwards. If even the smallest window does not
+// hold, equality is given up for it: all its data is reported. Knows neither files nor file
+// systems.
 #ifndef BLOCKDELTA_NATIVE_SCAN_WINDOWED_SCAN_H_
 #define BLOCKDELTA_NATIVE_SCAN_WINDOWED_SCAN_H_
 
 #include <cstdint>
 
-#include "native/scan/fence.h"
 #include "native/scan/fill.h"
 
 namespace blockdelta {
 
+// Tells a scan whether the extents it has read may have moved meanwhile.
+class Fence {
+ public:
+  virtual ~Fence() = default;
+
+  // Starts a window and invalidates maps read before it.
+  virtual Status Raise() = 0;
+  // Whether all addresses read since Raise() may be compared with each other. True continues the
+  // window; after false it must be read again after another Raise().
+  virtual Result<bool> Holds() = 0;
+  // Whether the file system moves extents of immutable files. If not, Holds() is always true and an
+  // unordered map is an error.
+  virtual bool extents_move() const = 0;
+};
+
 class WindowedScan {
  public:
-  // In extents: about 4 ms and 0.3 ms of FIEMAP.
+  // Window sizes in extents: about 4 ms and 0.3 ms of FIEMAP.
   static constexpr uint64_t kMaxWindow = 4096;
   static constexpr uint64_t kMinWindow = 256;
-  // Tries with the smallest window before equality is given up for it, and then before a map that
-  // is still not in order fails the scan.
+  // Tries with the smallest window before equality is given up for it, and then again before an
+  // unordered map fails the scan.
   static constexpr unsigned kTries = 8;
 
   // `walk` is the one that `filler` walks. All must outlive this.
   WindowedScan(Fence* fence, IntervalWalk* walk, Filler* filler)
       : fence_(fence), walk_(walk), filler_(filler) {}
 
-  // Fills until the call has to end.
+  // Fills until the call is finished.
   Status Run();
 
-  // Times a window was scanned again.
+  // Number of windows scanned again.
   uint64_t rescans() const { return rescans_; }
 
  private:
@@ -41,7 +56,7 @@ class WindowedScan {
   IntervalWalk* const walk_;
   Filler* const filler_;
   uint64_t window_ = kMaxWindow;
-  // What the walk has read ahead lies behind no fence that holds.
+  // The extents read ahead are not covered by a fence that holds.
   bool stale_ = true;
   uint64_t rescans_ = 0;
 };

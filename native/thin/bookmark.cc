@@ -1,4 +1,4 @@
-#include "native/thin/kept_base.h"
+#include "native/thin/bookmark.h"
 
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 
 namespace blockdelta {
 
-using namespace kept_format;
+using namespace bookmark_format;
 
 namespace {
 
@@ -24,32 +24,34 @@ uint64_t Divide(uint64_t number, uint64_t by) { return number / by + (number % b
 
 }  // namespace
 
-uint64_t kept_format::BodyPages(const KeptBaseInfo& info) {
-  return info.form == KeptForm::kRanges ? Divide(info.ranges, kRangesPerPage)
-                                        : Divide(info.size_blocks, kBlocksPerPage);
+uint64_t bookmark_format::BodyPages(const BookmarkInfo& info) {
+  return info.form == BookmarkForm::kRanges ? Divide(info.ranges, kRangesPerPage)
+                                            : Divide(info.size_blocks, kBlocksPerPage);
 }
 
-Result<std::unique_ptr<KeptBase>> KeptBase::Open(const std::string& path) {
+Result<std::unique_ptr<Bookmark>> Bookmark::Open(const std::string& path) {
   Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_NOFOLLOW);
   if (!fd.ok()) return fd.TakeStatus();
-  std::unique_ptr<KeptBase> kept(new KeptBase(std::move(*fd), path));
-  Status status = kept->ReadHead();
+  std::unique_ptr<Bookmark> bookmark(new Bookmark(std::move(*fd), path));
+  Status status = bookmark->ReadHead();
   if (!status.ok()) return status;
-  return kept;
+  return bookmark;
 }
 
-uint64_t KeptBase::file_bytes() const { return (1 + BodyPages(info_)) * kPageBytes; }
+uint64_t Bookmark::file_bytes() const { return (1 + BodyPages(info_)) * kPageBytes; }
 
-Status KeptBase::Invalid(uint64_t page, const std::string& what) const {
+Status Bookmark::Invalid(uint64_t page, const std::string& what) const {
   return InvalidBlock(path_, page, what);
 }
 
-Status KeptBase::ReadHead() {
+Status Bookmark::ReadHead() {
   Result<struct stat> state = StatFd(fd_.get(), path_);
   if (!state.ok()) return state.TakeStatus();
-  if (!S_ISREG(state->st_mode)) return Status::Errno(EINVAL, "open", path_, "no regular file");
+  if (!S_ISREG(state->st_mode)) {
+    return Status::Errno(EINVAL, "open", path_, "it is not a regular file");
+  }
   if (static_cast<uint64_t>(state->st_size) < kPageBytes) {
-    return Invalid(0, "expected the head of a kept base, found a file of " +
+    return Invalid(0, "expected the head of a bookmark, found a file of " +
                           std::to_string(state->st_size) + " bytes");
   }
   Status status = LoadPages(0);
@@ -57,7 +59,7 @@ Status KeptBase::ReadHead() {
   const uint8_t* const head = pages_.block(0);
   status = CheckHead(head);
   if (!status.ok()) return status;
-  info_.form = static_cast<KeptForm>(ReadLe32(head + kForm));
+  info_.form = static_cast<BookmarkForm>(ReadLe32(head + kForm));
   info_.creation_time = ReadLe32(head + kCreationTime);
   info_.data_block_bytes = ReadLe64(head + kDataBlockBytes);
   info_.size_blocks = ReadLe64(head + kSizeBlocks);
@@ -68,7 +70,7 @@ Status KeptBase::ReadHead() {
                         std::to_string(state->st_size));
 }
 
-Status KeptBase::CheckHead(const uint8_t* head) const {
+Status Bookmark::CheckHead(const uint8_t* head) const {
   const uint64_t block_bytes = ReadLe64(head + kDataBlockBytes);
   const uint64_t blocks = ReadLe64(head + kSizeBlocks);
   const uint64_t mapped = ReadLe64(head + kMappedBlocks);
@@ -76,10 +78,10 @@ Status KeptBase::CheckHead(const uint8_t* head) const {
   const uint32_t form = ReadLe32(head + kForm);
   const uint32_t version = ReadLe32(head + kVersionOffset);
   if (std::memcmp(head + kMagicOffset, kMagic, sizeof(kMagic)) != 0) {
-    return Invalid(0, "expected the head of a kept base, found another magic");
+    return Invalid(0, "expected the head of a bookmark, found another magic");
   }
   if (version != kVersion) {
-    return Invalid(0, "expected version 1 of a kept base, found " + std::to_string(version));
+    return Invalid(0, "expected version 1 of a bookmark, found " + std::to_string(version));
   }
   constexpr uint64_t kMinBlockBytes =
       uint64_t{superblock_format::kMinDataBlockSectors} * superblock_format::kSectorBytes;
@@ -90,10 +92,10 @@ Status KeptBase::CheckHead(const uint8_t* head) const {
       block_bytes >= kMinBlockBytes && block_bytes <= kMaxBlockBytes &&
       block_bytes % kMinBlockBytes == 0 && blocks <= kMaxVolumeBytes / block_bytes + 1 &&
       mapped <= blocks && ranges <= mapped && (ranges == 0) == (mapped == 0);
-  return is_sound ? Status() : Invalid(0, "the fields of this kept base contradict each other");
+  return is_sound ? Status() : Invalid(0, "the fields of this bookmark contradict each other");
 }
 
-Status KeptBase::LoadPages(uint64_t first) {
+Status Bookmark::LoadPages(uint64_t first) {
   page_count_ = 0;
   const size_t wanted =
       first == 0 ? 1 : std::min<uint64_t>(kPagesPerRead, 1 + BodyPages(info_) - first);
@@ -103,11 +105,11 @@ Status KeptBase::LoadPages(uint64_t first) {
     const ssize_t bytes = RetryInterrupted(
         [&] { return pread(fd_.get(), pages_.data() + read, wanted * kPageBytes - read, offset); });
     if (bytes == -1) return Status::Errno(errno, "pread", path_);
-    if (bytes == 0) return Invalid(first, "the kept base ends before it");
+    if (bytes == 0) return Invalid(first, "the bookmark ends before this block");
     read += static_cast<size_t>(bytes);
   }
   for (size_t i = 0; i < wanted; i++) {
-    Status status = CheckBlock(pages_.block(i), first + i, kSalt, "a page of a kept base", path_);
+    Status status = CheckBlock(pages_.block(i), first + i, kSalt, "a page of a bookmark", path_);
     if (!status.ok()) return status;
   }
   first_page_ = first;
@@ -115,7 +117,7 @@ Status KeptBase::LoadPages(uint64_t first) {
   return Status();
 }
 
-Result<const uint8_t*> KeptBase::Page(uint64_t number) {
+Result<const uint8_t*> Bookmark::Page(uint64_t number) {
   if (number < first_page_ || number - first_page_ >= page_count_) {
     Status status = LoadPages(number);
     if (!status.ok()) return status;
@@ -123,17 +125,17 @@ Result<const uint8_t*> KeptBase::Page(uint64_t number) {
   return static_cast<const uint8_t*>(pages_.block(number - first_page_));
 }
 
-Status KeptBase::Seek(uint64_t block) {
+Status Bookmark::Seek(uint64_t block) {
   range_ = {UINT64_MAX, UINT64_MAX};
   if (info_.mapped_blocks == 0 || block >= info_.size_blocks) return Status();
-  return info_.form == KeptForm::kRanges ? SeekRange(block) : NextBits(block);
+  return info_.form == BookmarkForm::kRanges ? SeekRange(block) : NextBits(block);
 }
 
-Status KeptBase::Next() {
-  return info_.form == KeptForm::kRanges ? NextRange() : NextBits(range_.high);
+Status Bookmark::Next() {
+  return info_.form == BookmarkForm::kRanges ? NextRange() : NextBits(range_.high);
 }
 
-Result<KeyRange> KeptBase::RangeAt(uint64_t index) {
+Result<KeyRange> Bookmark::RangeAt(uint64_t index) {
   const uint64_t number = 1 + index / kRangesPerPage;
   Result<const uint8_t*> page = Page(number);
   if (!page.ok()) return page.TakeStatus();
@@ -145,8 +147,8 @@ Result<KeyRange> KeptBase::RangeAt(uint64_t index) {
                              std::to_string(range.high));
 }
 
-// The first range that ends above `block`.
-Status KeptBase::SeekRange(uint64_t block) {
+// Seeks the first range that ends above `block`.
+Status Bookmark::SeekRange(uint64_t block) {
   uint64_t low = 0;
   uint64_t high = info_.ranges;
   while (low < high) {
@@ -166,7 +168,7 @@ Status KeptBase::SeekRange(uint64_t block) {
   return status;
 }
 
-Status KeptBase::NextRange() {
+Status Bookmark::NextRange() {
   const uint64_t previous_end = range_.high;
   range_ = {UINT64_MAX, UINT64_MAX};
   if (next_index_ == info_.ranges) return Status();
@@ -182,8 +184,8 @@ Status KeptBase::NextRange() {
   return Status();
 }
 
-// The first block from `block` on that is mapped, or is not; size_blocks if there is none.
-Result<uint64_t> KeptBase::FindBit(uint64_t block, bool wanted) {
+// The first block from `block` on whose bit is `wanted`; size_blocks if there is none.
+Result<uint64_t> Bookmark::FindBit(uint64_t block, bool wanted) {
   while (block < info_.size_blocks) {
     Result<const uint8_t*> page = Page(1 + block / kBlocksPerPage);
     if (!page.ok()) return page.TakeStatus();
@@ -201,7 +203,7 @@ Result<uint64_t> KeptBase::FindBit(uint64_t block, bool wanted) {
   return std::min(block, info_.size_blocks);
 }
 
-Status KeptBase::NextBits(uint64_t block) {
+Status Bookmark::NextBits(uint64_t block) {
   range_ = {UINT64_MAX, UINT64_MAX};
   Result<uint64_t> low = FindBit(block, true);
   if (!low.ok()) return low.TakeStatus();
@@ -212,7 +214,7 @@ Status KeptBase::NextBits(uint64_t block) {
   return Status();
 }
 
-Status KeptBase::Verify() {
+Status Bookmark::Verify() {
   uint64_t mapped = 0;
   uint64_t ranges = 0;
   Status status = Seek(0);

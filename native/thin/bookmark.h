@@ -1,40 +1,39 @@
-// What is kept of a snapshot when it is deleted, in a file: when it was made, and which blocks it
-// had mapped.
+// A bookmark: a file with the creation time and the mapped blocks of a deleted snapshot.
 //
-// Pages of 4096 bytes, little-endian; each begins with the crc32c of the rest (as metadata blocks
-// do) and has its own number. The first one is the head, the others hold the blocks: ranges, 255 a
-// page (u64 begin, u64 end, ascending, with gaps between them), or a bitmap, 32,640 blocks a page.
-// Nothing in the file is believed before it is checked; what is not right is THIN_METADATA_INVALID.
-// Memory: 64 KiB, whatever the file's size.
-#ifndef BLOCKDELTA_NATIVE_THIN_KEPT_BASE_H_
-#define BLOCKDELTA_NATIVE_THIN_KEPT_BASE_H_
+// The file consists of pages of 4096 bytes, little-endian; each starts with the crc32c of the rest
+// (as metadata blocks do) and contains its own number. The first page is the head. The others
+// contain the blocks as ranges, 255 per page (u64 begin, u64 end, ascending, with gaps between
+// them), or as a bitmap, 32,640 blocks per page. Everything is checked before use; a violation is
+// THIN_METADATA_INVALID. Memory: 64 KiB, whatever the size of the file.
+#ifndef BLOCKDELTA_NATIVE_THIN_BOOKMARK_H_
+#define BLOCKDELTA_NATIVE_THIN_BOOKMARK_H_
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "native/base/unique_fd.h"
-#include "native/thin/block_buffer.h"
-#include "native/thin/kept_ranges.h"
+#include "native/thin/block_source.h"
+#include "native/thin/bookmark_ranges.h"
 
 namespace blockdelta {
 
-enum class KeptForm : uint32_t { kRanges = 1, kBitmap = 2 };
+enum class BookmarkForm : uint32_t { kRanges = 1, kBitmap = 2 };
 
-struct KeptBaseInfo {
-  KeptForm form = KeptForm::kRanges;
-  // The pool's time when the snapshot was made.
+struct BookmarkInfo {
+  BookmarkForm form = BookmarkForm::kRanges;
+  // The pool's time when the snapshot was created.
   uint32_t creation_time = 0;
   uint64_t data_block_bytes = 0;
-  // Blocks of the volume; none beyond are mapped.
+  // Size of the volume in blocks; no block beyond it is mapped.
   uint64_t size_blocks = 0;
   uint64_t mapped_blocks = 0;
   uint64_t ranges = 0;
 };
 
-namespace kept_format {
+namespace bookmark_format {
 inline constexpr size_t kPageBytes = kMetadataBlockBytes;
-inline constexpr char kMagic[] = "blockdelta base";  // 16 bytes with its zero.
+inline constexpr char kMagic[] = "blockdelta base";  // 16 bytes with its NUL.
 inline constexpr uint32_t kVersion = 1;
 inline constexpr uint32_t kSalt = 0x6b657074;
 
@@ -49,23 +48,23 @@ inline constexpr size_t kDataBlockBytes = 48;
 inline constexpr size_t kSizeBlocks = 56;
 inline constexpr size_t kMappedBlocks = 64;
 inline constexpr size_t kRanges = 72;
-// In the others.
+// In the other pages.
 inline constexpr size_t kBody = 16;
 inline constexpr uint64_t kRangesPerPage = (kPageBytes - kBody) / 16;
 inline constexpr uint64_t kBlocksPerPage = (kPageBytes - kBody) * 8;
 
-// Pages behind the head.
-uint64_t BodyPages(const KeptBaseInfo& info);
-}  // namespace kept_format
+// Number of pages after the head.
+uint64_t BodyPages(const BookmarkInfo& info);
+}  // namespace bookmark_format
 
-class KeptBase final : public KeptRanges {
+class Bookmark final : public BookmarkRanges {
  public:
-  // Reads the head, and looks whether the file has the size that it says.
-  static Result<std::unique_ptr<KeptBase>> Open(const std::string& path);
+  // Opens a bookmark, reads its head and checks the size of the file.
+  static Result<std::unique_ptr<Bookmark>> Open(const std::string& path);
 
-  const KeptBaseInfo& info() const { return info_; }
+  const BookmarkInfo& info() const { return info_; }
   uint64_t file_bytes() const;
-  // Reads everything once: whether every page is sound, and the counts are those of the head.
+  // Reads the whole file and checks every page and the counts in the head.
   Status Verify();
 
   Status Seek(uint64_t block) override;
@@ -73,7 +72,7 @@ class KeptBase final : public KeptRanges {
  private:
   static constexpr size_t kPagesPerRead = 16;
 
-  KeptBase(UniqueFd fd, std::string path)
+  Bookmark(UniqueFd fd, std::string path)
       : fd_(std::move(fd)), path_(std::move(path)), pages_(kPagesPerRead) {}
 
   Status Next() override;
@@ -91,14 +90,14 @@ class KeptBase final : public KeptRanges {
 
   UniqueFd fd_;
   std::string path_;
-  KeptBaseInfo info_;
+  BookmarkInfo info_;
   BlockBuffer pages_;
   uint64_t first_page_ = 0;
   size_t page_count_ = 0;
-  // Of the range after the current one.
+  // Index of the range after the current one.
   uint64_t next_index_ = 0;
 };
 
 }  // namespace blockdelta
 
-#endif  // BLOCKDELTA_NATIVE_THIN_KEPT_BASE_H_
+#endif  // BLOCKDELTA_NATIVE_THIN_BOOKMARK_H_

@@ -1,6 +1,6 @@
-// The blocks that a deleted snapshot had mapped, as ranges in ascending order.
-#ifndef BLOCKDELTA_NATIVE_THIN_KEPT_RANGES_H_
-#define BLOCKDELTA_NATIVE_THIN_KEPT_RANGES_H_
+// The mapped blocks of a deleted snapshot, as ranges in ascending order.
+#ifndef BLOCKDELTA_NATIVE_THIN_BOOKMARK_RANGES_H_
+#define BLOCKDELTA_NATIVE_THIN_BOOKMARK_RANGES_H_
 
 #include <cstdint>
 
@@ -9,15 +9,15 @@
 
 namespace blockdelta {
 
-class KeptRanges {
+class BookmarkRanges {
  public:
-  virtual ~KeptRanges() = default;
+  virtual ~BookmarkRanges() = default;
 
-  // Goes to the first range that ends above `block`, cut to begin there at the earliest.
+  // Seeks the first range that ends above `block`, clipped to start at `block` or later.
   virtual Status Seek(uint64_t block) = 0;
-  // The current range, not empty; from UINT64_MAX on past the last one.
+  // The current range, never empty; starts at UINT64_MAX after the last one.
   const KeyRange& range() const { return range_; }
-  // Takes the blocks below `block` away. REQUIRES: it is in the current range, or its end.
+  // Removes the blocks below `block`. REQUIRES: `block` is in the current range, or its end.
   Status Consume(uint64_t block) {
     range_.low = block;
     return block < range_.high ? Status() : Next();
@@ -32,4 +32,4 @@ class KeptRanges {
 
 }  // namespace blockdelta
 
-#endif  // BLOCKDELTA_NATIVE_THIN_KEPT_RANGES_H_
+#endif  // BLOCKDELTA_NATIVE_THIN_BOOKMARK_RANGES_H_

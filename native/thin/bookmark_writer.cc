@@ -1,4 +1,4 @@
-#include "native/thin/kept_base_writer.h"
+#include "native/thin/bookmark_writer.h"
 
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 
 namespace blockdelta {
 
-using namespace kept_format;
+using namespace bookmark_format;
 
 namespace {
 
@@ -36,7 +36,7 @@ void SetBits(uint8_t* bits, uint64_t begin, uint64_t end) {
 
 }  // namespace
 
-KeptBaseWriter::KeptBaseWriter(UniqueFd fd, std::string path, const KeptBaseInfo& info)
+BookmarkWriter::BookmarkWriter(UniqueFd fd, std::string path, const BookmarkInfo& info)
     : fd_(std::move(fd)), path_(std::move(path)), info_(info) {
   uint8_t* const head = page_.data();
   std::memset(head, 0, kPageBytes);
@@ -50,17 +50,17 @@ KeptBaseWriter::KeptBaseWriter(UniqueFd fd, std::string path, const KeptBaseInfo
   WriteLe64(head + kRanges, info.ranges);
 }
 
-Result<KeptBaseWriter> KeptBaseWriter::Create(const std::string& path, const KeptBaseInfo& info) {
+Result<BookmarkWriter> BookmarkWriter::Create(const std::string& path, const BookmarkInfo& info) {
   Result<UniqueFd> fd = OpenPath(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, kMode);
   if (!fd.ok()) return fd.TakeStatus();
-  return KeptBaseWriter(std::move(*fd), path, info);
+  return BookmarkWriter(std::move(*fd), path, info);
 }
 
-Status KeptBaseWriter::Add(uint64_t begin, uint64_t end) {
-  return info_.form == KeptForm::kRanges ? AddRange(begin, end) : AddBits(begin, end);
+Status BookmarkWriter::Add(uint64_t begin, uint64_t end) {
+  return info_.form == BookmarkForm::kRanges ? AddRange(begin, end) : AddBits(begin, end);
 }
 
-Status KeptBaseWriter::AddRange(uint64_t begin, uint64_t end) {
+Status BookmarkWriter::AddRange(uint64_t begin, uint64_t end) {
   const uint64_t index = ranges_++;
   Status status = GoTo(1 + index / kRangesPerPage);
   if (!status.ok()) return status;
@@ -70,7 +70,7 @@ Status KeptBaseWriter::AddRange(uint64_t begin, uint64_t end) {
   return Status();
 }
 
-Status KeptBaseWriter::AddBits(uint64_t begin, uint64_t end) {
+Status BookmarkWriter::AddBits(uint64_t begin, uint64_t end) {
   while (begin < end) {
     const uint64_t page = begin / kBlocksPerPage;
     Status status = GoTo(1 + page);
@@ -83,8 +83,8 @@ Status KeptBaseWriter::AddBits(uint64_t begin, uint64_t end) {
   return Status();
 }
 
-// Writes the pages before this one.
-Status KeptBaseWriter::GoTo(uint64_t page) {
+// Writes the pages before `page`.
+Status BookmarkWriter::GoTo(uint64_t page) {
   while (number_ < page) {
     Status status = WritePage();
     if (!status.ok()) return status;
@@ -94,7 +94,7 @@ Status KeptBaseWriter::GoTo(uint64_t page) {
   return Status();
 }
 
-Status KeptBaseWriter::WritePage() {
+Status BookmarkWriter::WritePage() {
   WriteLe64(page_.data() + kPageNumber, number_);
   WriteLe32(page_.data(), ChecksumOf(page_.data(), kSalt));
   size_t written = 0;
@@ -108,7 +108,7 @@ Status KeptBaseWriter::WritePage() {
   return Status();
 }
 
-Status KeptBaseWriter::Finish() {
+Status BookmarkWriter::Finish() {
   Status status = GoTo(BodyPages(info_));
   if (status.ok()) status = WritePage();
   if (status.ok()) status = SyncFd(fd_.get(), path_);

@@ -1,26 +1,26 @@
-// Writes the file of a kept base, page by page.
-#ifndef BLOCKDELTA_NATIVE_THIN_KEPT_BASE_WRITER_H_
-#define BLOCKDELTA_NATIVE_THIN_KEPT_BASE_WRITER_H_
+// Writes the file of a bookmark, page by page.
+#ifndef BLOCKDELTA_NATIVE_THIN_BOOKMARK_WRITER_H_
+#define BLOCKDELTA_NATIVE_THIN_BOOKMARK_WRITER_H_
 
 #include <cstdint>
 #include <string>
 
-#include "native/thin/kept_base.h"
+#include "native/thin/bookmark.h"
 
 namespace blockdelta {
 
-class KeptBaseWriter {
+class BookmarkWriter {
  public:
-  // Replaces what is there. The counts in `info` are those of what will be added.
-  static Result<KeptBaseWriter> Create(const std::string& path, const KeptBaseInfo& info);
+  // Replaces an existing file. The counts in `info` are those of the ranges that will be added.
+  static Result<BookmarkWriter> Create(const std::string& path, const BookmarkInfo& info);
 
-  // REQUIRES: begin < end <= size_blocks; above the range before, with a gap between them.
+  // REQUIRES: begin < end <= size_blocks, and a gap after the previous range.
   Status Add(uint64_t begin, uint64_t end);
-  // Writes what is left, and makes it durable; the directory is the caller's to sync.
+  // Writes the remaining pages and makes the file durable; the caller syncs the directory.
   Status Finish();
 
  private:
-  KeptBaseWriter(UniqueFd fd, std::string path, const KeptBaseInfo& info);
+  BookmarkWriter(UniqueFd fd, std::string path, const BookmarkInfo& info);
 
   Status AddRange(uint64_t begin, uint64_t end);
   Status AddBits(uint64_t begin, uint64_t end);
@@ -29,7 +29,7 @@ class KeptBaseWriter {
 
   UniqueFd fd_;
   std::string path_;
-  KeptBaseInfo info_;
+  BookmarkInfo info_;
   BlockBuffer page_{1};
   uint64_t number_ = 0;
   uint64_t ranges_ = 0;
@@ -37,4 +37,4 @@ class KeptBaseWriter {
 
 }  // namespace blockdelta
 
-#endif  // BLOCKDELTA_NATIVE_THIN_KEPT_BASE_WRITER_H_
+#endif  // BLOCKDELTA_NATIVE_THIN_BOOKMARK_WRITER_H_

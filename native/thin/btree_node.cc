@@ -11,7 +11,7 @@ namespace {
 
 using namespace node_format;
 
-// The sizes in the header, believed once CheckLayout has found nothing.
+// The sizes in the header; valid only after CheckLayout.
 struct Layout {
   explicit Layout(const uint8_t* block)
       : flags(ReadLe32(block + kFlags)),
@@ -56,7 +56,7 @@ Status CheckLayout(const Layout& layout, const NodeExpectation& expected, const 
   return Status();
 }
 
-// Finds out which key it is that CheckKeys has met.
+// Describes the key that CheckKeys rejected.
 Status DescribeKeys(const NodeView& node, const NodeExpectation& expected,
                     const std::string& path) {
   for (uint32_t i = 0; i < node.count(); i++) {
@@ -67,13 +67,13 @@ Status DescribeKeys(const NodeView& node, const NodeExpectation& expected,
                             " to below " + std::to_string(expected.keys.high) + ", found " +
                             std::to_string(node.key(i)));
   }
-  return InvalidBlock(path, expected.number, "its keys do not rise");
+  return InvalidBlock(path, expected.number, "its keys are not in ascending order");
 }
 
 Status CheckKeys(const NodeView& node, const NodeExpectation& expected, const std::string& path) {
   const uint32_t count = node.count();
   if (count == 0) return Status();
-  // Without branches: this goes over every key of every node of a scan.
+  // Branch-free: this loop visits every key of every node of a scan.
   uint32_t falls = 0;
   for (uint32_t i = 1; i < count; i++) falls += node.key(i - 1) >= node.key(i) ? 1 : 0;
   if (falls == 0 && node.key(0) >= expected.keys.low && node.key(count - 1) < expected.keys.high) {

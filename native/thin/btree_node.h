@@ -1,6 +1,6 @@
-// One node of a btree of thin metadata, checked before it is believed.
+// A checked node of a btree in thin metadata.
 //
-// Format: Linux drivers/md/persistent-data/dm-btree-internal.h, struct disk_node. Reads no block.
+// Format: Linux drivers/md/persistent-data/dm-btree-internal.h, struct disk_node. Reads no blocks.
 #ifndef BLOCKDELTA_NATIVE_THIN_BTREE_NODE_H_
 #define BLOCKDELTA_NATIVE_THIN_BTREE_NODE_H_
 
@@ -13,32 +13,32 @@
 
 namespace blockdelta {
 
-// Keys of a subtree: [low, high).
+// Key range of a subtree: [low, high).
 struct KeyRange {
   uint64_t low = 0;
   uint64_t high = UINT64_MAX;
 };
 
-// A view of a block that somebody else owns.
+// A view of a block owned by the caller.
 class NodeView {
  public:
   NodeView() = default;
-  // REQUIRES: CheckNode has found the block sound.
+  // REQUIRES: CheckNode has accepted the block.
   explicit NodeView(const uint8_t* block);
 
   bool is_leaf() const { return is_leaf_; }
   uint32_t count() const { return count_; }
   // REQUIRES, here and below: index < count().
   uint64_t key(uint32_t index) const { return ReadLe64(keys_ + size_t{index} * 8); }
-  // The first 8 bytes of a value of a leaf; the child of an internal node.
-  // REQUIRES: values have 8 bytes or more.
+  // The first 8 bytes of a leaf's value, or the child of an internal node. REQUIRES: values have 8
+  // bytes or more.
   uint64_t value(uint32_t index) const { return ReadLe64(value_bytes(index)); }
   const uint8_t* value_bytes(uint32_t index) const {
     return values_ + size_t{index} * value_bytes_;
   }
-  // Range of keys below child `index` of a node that has the range `own`.
+  // Key range of child `index`; `own` is the key range of this node.
   KeyRange ChildRange(uint32_t index, KeyRange own) const;
-  // Index of the last key that is not above `key`; count() if there is none.
+  // Index of the last key that is at most `key`; count() if there is none.
   uint32_t Find(uint64_t key) const;
 
  private:
@@ -49,20 +49,20 @@ class NodeView {
   bool is_leaf_ = false;
 };
 
-// What a node has to be.
+// What CheckNode expects of a node.
 struct NodeExpectation {
   uint64_t number;
   KeyRange keys;
   // Bytes of a value in a leaf of this tree.
   uint32_t leaf_value_bytes;
-  // Blocks the metadata has: children are below it.
+  // Number of metadata blocks; an upper bound for children.
   uint64_t block_count;
 };
 
-// A view of 4096 bytes that are a sound node of this kind in this place, or THIN_METADATA_INVALID:
-// checksum, own number, flags, sizes, counts, keys strictly rising and in range, children in bounds
-// (block 0 is never one, nor is the node itself). A leaf may be empty
-// only where the range begins at 0: it is the one node of a new device. Padding is not looked at.
+// Checks the 4096 bytes of a node: checksum, own number, flags, sizes, counts, keys strictly
+// ascending and in range, children in bounds (never block 0 or the node itself).
+// THIN_METADATA_INVALID otherwise. A leaf may be empty only if its range starts at 0: the single
+// node of a new device. Padding is not checked.
 Result<NodeView> CheckNode(const uint8_t* block, const NodeExpectation& expected,
                            const std::string& path);
 

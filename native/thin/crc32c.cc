@@ -14,13 +14,13 @@
 namespace blockdelta {
 namespace {
 
-// Bits reflected.
+// Bit-reflected.
 constexpr uint32_t kPolynomial = 0x82f63b78;
 constexpr size_t kWord = 8;
 
 using Table = std::array<uint32_t, 256>;
 
-// Table i continues over a byte that i more bytes follow.
+// Table i advances the checksum over a byte followed by i more bytes.
 constexpr std::array<Table, kWord> MakeTables() {
   std::array<Table, kWord> tables{};
   for (uint32_t byte = 0; byte < 256; byte++) {
@@ -58,7 +58,7 @@ BLOCKDELTA_CRC32C_TARGET inline uint32_t StepByte(uint32_t crc, uint8_t byte) {
   return _mm_crc32_u8(crc, byte);
 }
 #elif defined(__aarch64__)
-// Armv8.0 leaves the instruction to the processor, so compilers do not take it for granted.
+// The instruction is optional in Armv8.0, so it needs a target attribute and a run-time check.
 #if defined(__clang__)
 #define BLOCKDELTA_CRC32C_TARGET __attribute__((target("crc")))
 #else
@@ -77,11 +77,12 @@ BLOCKDELTA_CRC32C_TARGET inline uint32_t StepByte(uint32_t crc, uint8_t byte) {
 #endif
 
 #if defined(BLOCKDELTA_CRC32C_TARGET)
-// The instruction takes three cycles and a new one can begin in each: three stretches of this
-// length are gone over at once. Three of them are a block less its checksum and 12 bytes.
+// The instruction has a latency of three cycles and a throughput of one per cycle, so three lanes
+// of this length are processed in parallel. Three lanes cover a block except its checksum and 12
+// bytes.
 constexpr size_t kLaneBytes = 1360;
 
-// The checksum after kLaneBytes of zeros, for each byte of the one before.
+// The effect of kLaneBytes zero bytes on each byte of the checksum.
 constexpr std::array<Table, 4> MakeLaneTables() {
   std::array<uint32_t, 32> columns{};
   for (unsigned bit = 0; bit < 32; bit++) {
@@ -100,7 +101,7 @@ constexpr std::array<Table, 4> MakeLaneTables() {
 
 constexpr std::array<Table, 4> kLaneTables = MakeLaneTables();
 
-// Continues over kLaneBytes of zeros.
+// Advances the checksum over kLaneBytes zero bytes.
 uint32_t SkipLane(uint32_t crc) {
   return kLaneTables[0][crc & 0xff] ^ kLaneTables[1][crc >> 8 & 0xff] ^
          kLaneTables[2][crc >> 16 & 0xff] ^ kLaneTables[3][crc >> 24];

@@ -1,4 +1,4 @@
-// CRC-32C (Castagnoli), by the processor's instruction where there is one.
+// CRC-32C (Castagnoli), in hardware where available.
 #ifndef BLOCKDELTA_NATIVE_THIN_CRC32C_H_
 #define BLOCKDELTA_NATIVE_THIN_CRC32C_H_
 
@@ -7,11 +7,11 @@
 
 namespace blockdelta {
 
-// Continues `crc` over `bytes` bytes. Inverts nothing, as the kernel's crc32c(): the checksum of
-// the standard is ~Crc32c(~0, ...).
+// Advances `crc` over `bytes` bytes. Inverts nothing, like the kernel's crc32c(): the standard
+// checksum is ~Crc32c(~0, ...).
 uint32_t Crc32c(uint32_t crc, const uint8_t* data, size_t bytes);
 
-// The same by tables, on any processor.
+// The table-driven version for any processor.
 uint32_t PortableCrc32c(uint32_t crc, const uint8_t* data, size_t bytes);
 
 }  // namespace blockdelta

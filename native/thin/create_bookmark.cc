@@ -1,16 +1,16 @@
-#include "native/thin/keep_base.h"
+#include "native/thin/create_bookmark.h"
 
 #include <cerrno>
 #include <cstdio>
 #include <utility>
 
 #include "native/base/posix.h"
-#include "native/thin/kept_base_writer.h"
+#include "native/thin/bookmark_writer.h"
 
 namespace blockdelta {
 namespace {
 
-// Calls `take(begin, end)` for each range of mapped blocks, neighbours joined over reads too.
+// Calls `take(begin, end)` for each range of mapped blocks, joined across reads.
 template <typename Take>
 Status ForEachRange(ThinScan* scan, KeyRange blocks, const std::string& path, const Take& take) {
   KeyRange open = {0, 0};
@@ -21,9 +21,9 @@ Status ForEachRange(ThinScan* scan, KeyRange blocks, const std::string& path, co
     if (!runs.ok()) return runs.TakeStatus();
     for (const DeltaRun& run : *runs) {
       if (run.kind == DeltaKind::kDifferent) {
-        return Status::Errno(EINVAL, "keep", path,
+        return Status::Errno(EINVAL, "createThinBookmark", path,
                              "block " + std::to_string(run.begin) +
-                                 " is as young as the snapshot: it was written to");
+                                 " is as young as the snapshot: the snapshot was written to");
       }
       if (run.begin != open.high && open.low < open.high) status = take(open.low, open.high);
       if (run.begin != open.high) open.low = run.begin;
@@ -35,7 +35,7 @@ Status ForEachRange(ThinScan* scan, KeyRange blocks, const std::string& path, co
   return status;
 }
 
-Status CountRanges(ThinScan* scan, const KeepBaseRequest& request, KeptBaseInfo* info) {
+Status CountRanges(ThinScan* scan, const BookmarkRequest& request, BookmarkInfo* info) {
   Status status = ForEachRange(scan, {0, info->size_blocks}, request.metadata,
                                [&](uint64_t low, uint64_t high) {
                                  info->ranges++;
@@ -43,15 +43,16 @@ Status CountRanges(ThinScan* scan, const KeepBaseRequest& request, KeptBaseInfo*
                                  return Status();
                                });
   if (!status.ok()) return status;
-  KeptBaseInfo bitmap = *info;
-  bitmap.form = KeptForm::kBitmap;
-  if (kept_format::BodyPages(bitmap) < kept_format::BodyPages(*info)) *info = bitmap;
+  BookmarkInfo bitmap = *info;
+  bitmap.form = BookmarkForm::kBitmap;
+  if (bookmark_format::BodyPages(bitmap) < bookmark_format::BodyPages(*info)) *info = bitmap;
   return Status();
 }
 
-// The tree is walked twice: only then is it known which form is smaller, and memory stays bounded.
-Status Write(ThinScan* scan, const KeepBaseRequest& request, const KeptBaseInfo& info) {
-  Result<KeptBaseWriter> writer = KeptBaseWriter::Create(request.temporary_path, info);
+// Walks the tree a second time: the first walk only decides on the smaller form, so that memory
+// stays bounded.
+Status Write(ThinScan* scan, const BookmarkRequest& request, const BookmarkInfo& info) {
+  Result<BookmarkWriter> writer = BookmarkWriter::Create(request.temporary_path, info);
   if (!writer.ok()) return writer.TakeStatus();
   Status status = ForEachRange(scan, {0, info.size_blocks}, request.metadata,
                                [&](uint64_t low, uint64_t high) { return writer->Add(low, high); });
@@ -59,15 +60,15 @@ Status Write(ThinScan* scan, const KeepBaseRequest& request, const KeptBaseInfo&
   return status;
 }
 
-Result<KeptBaseFile> Tell(const std::string& path) {
-  Result<std::unique_ptr<KeptBase>> kept = KeptBase::Open(path);
-  if (!kept.ok()) return kept.TakeStatus();
-  Status status = (*kept)->Verify();
+Result<WrittenBookmark> VerifyBookmark(const std::string& path) {
+  Result<std::unique_ptr<Bookmark>> bookmark = Bookmark::Open(path);
+  if (!bookmark.ok()) return bookmark.TakeStatus();
+  Status status = (*bookmark)->Verify();
   if (!status.ok()) return status;
-  return KeptBaseFile{(*kept)->file_bytes(), (*kept)->info()};
+  return WrittenBookmark{(*bookmark)->file_bytes(), (*bookmark)->info()};
 }
 
-Status Publish(const KeepBaseRequest& request) {
+Status Publish(const BookmarkRequest& request) {
   if (renameat2(AT_FDCWD, request.temporary_path.c_str(), AT_FDCWD, request.path.c_str(),
                 RENAME_NOREPLACE) == -1) {
     return Status::Errno(errno, "renameat2", request.path);
@@ -75,7 +76,7 @@ Status Publish(const KeepBaseRequest& request) {
   return SyncDirectoryOf(request.path);
 }
 
-Result<KeptBaseInfo> WriteTemporary(const KeepBaseRequest& request) {
+Result<BookmarkInfo> WriteTemporary(const BookmarkRequest& request) {
   ThinScanRequest scan_request;
   scan_request.metadata = request.metadata;
   scan_request.superblock = request.superblock;
@@ -83,7 +84,7 @@ Result<KeptBaseInfo> WriteTemporary(const KeepBaseRequest& request) {
   scan_request.mark_young = true;
   Result<std::unique_ptr<ThinScan>> scan = ThinScan::Open(scan_request);
   if (!scan.ok()) return scan.TakeStatus();
-  KeptBaseInfo info;
+  BookmarkInfo info;
   info.creation_time = (*scan)->creation_time();
   info.data_block_bytes = (*scan)->data_block_bytes();
   info.size_blocks = request.size_bytes / info.data_block_bytes +
@@ -97,16 +98,16 @@ Result<KeptBaseInfo> WriteTemporary(const KeepBaseRequest& request) {
 
 }  // namespace
 
-Result<KeptBaseFile> KeepBase(const KeepBaseRequest& request) {
-  Result<KeptBaseFile> there = Tell(request.path);
-  if (!there.status().IsErrno(ENOENT)) return there;
-  Result<KeptBaseInfo> info = WriteTemporary(request);
+Result<WrittenBookmark> CreateBookmark(const BookmarkRequest& request) {
+  Result<WrittenBookmark> existing = VerifyBookmark(request.path);
+  if (!existing.status().IsErrno(ENOENT)) return existing;
+  Result<BookmarkInfo> info = WriteTemporary(request);
   Status status = info.ok() ? Publish(request) : info.TakeStatus();
   if (!status.ok()) {
     unlink(request.temporary_path.c_str());
     return status;
   }
-  return Tell(request.path);
+  return VerifyBookmark(request.path);
 }
 
 }  // namespace blockdelta

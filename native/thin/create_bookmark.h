@@ -1,36 +1,36 @@
-// Writes down what later deltas need of a snapshot that is about to be deleted.
-#ifndef BLOCKDELTA_NATIVE_THIN_KEEP_BASE_H_
-#define BLOCKDELTA_NATIVE_THIN_KEEP_BASE_H_
+// Creates the bookmark of a snapshot that is about to be deleted, for later deltas.
+#ifndef BLOCKDELTA_NATIVE_THIN_CREATE_BOOKMARK_H_
+#define BLOCKDELTA_NATIVE_THIN_CREATE_BOOKMARK_H_
 
 #include <cstdint>
 #include <string>
 
-#include "native/thin/kept_base.h"
+#include "native/thin/bookmark.h"
 #include "native/thin/thin_scan.h"
 
 namespace blockdelta {
 
-struct KeepBaseRequest {
+struct BookmarkRequest {
   std::string metadata;
   uint64_t superblock;
   ThinDeviceRef device;
-  // Of the volume; mappings beyond it do not count.
+  // Size of the volume; mappings beyond it are ignored.
   uint64_t size_bytes;
-  // In one directory.
+  // Both in one directory.
   std::string temporary_path;
   std::string path;
 };
 
-struct KeptBaseFile {
+struct WrittenBookmark {
   uint64_t file_bytes;
-  KeptBaseInfo info;
+  BookmarkInfo info;
 };
 
-// The file is durable when this returns; one that is there is checked and told instead. A left-over
-// of the temporary name is replaced. EINVAL if the snapshot was written to; SCAN_UNSUPPORTED if its
-// creation time is past what mappings can hold; what a scan fails with.
-Result<KeptBaseFile> KeepBase(const KeepBaseRequest& request);
+// The file is durable when this returns. An existing bookmark is verified and returned instead; a
+// left-over temporary file is replaced. EINVAL if the snapshot was written to; SCAN_UNSUPPORTED if
+// its creation time exceeds the times of mappings; the failures of a scan.
+Result<WrittenBookmark> CreateBookmark(const BookmarkRequest& request);
 
 }  // namespace blockdelta
 
-#endif  // BLOCKDELTA_NATIVE_THIN_KEEP_BASE_H_
+#endif  // BLOCKDELTA_NATIVE_THIN_CREATE_BOOKMARK_H_

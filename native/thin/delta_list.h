@@ -9,18 +9,18 @@
 
 namespace blockdelta {
 
-// A call ends when it has read so many nodes, a batch more maybe.
+// A call stops after this many nodes, plus at most one batch.
 inline constexpr uint64_t kMaxNodesPerList = 65'536;
 
 struct DeltaList {
   DeltaRuns runs;
-  // Where the next call goes on.
+  // `first_block` of the next call.
   uint64_t next_block = 0;
   bool done = false;
   uint64_t nodes = 0;
 };
 
-// Runs from `first_block` on, `max_runs` (at least 1) or fewer.
+// Lists at most `max_runs` (at least 1) runs from `first_block` on.
 Result<DeltaList> ListDelta(const ThinScanRequest& request, uint64_t first_block, size_t max_runs);
 
 }  // namespace blockdelta

@@ -1,4 +1,4 @@
-// What a walk of mapping trees finds: runs of blocks of one kind.
+// Runs of blocks of one kind, as found by a walk of mapping trees.
 #ifndef BLOCKDELTA_NATIVE_THIN_DELTA_RUN_H_
 #define BLOCKDELTA_NATIVE_THIN_DELTA_RUN_H_
 
@@ -8,12 +8,12 @@
 
 namespace blockdelta {
 
-// As thin_delta calls them; the numbers are those of ThinDeltaKind in src/native/thin-addon.ts.
+// Named as in thin_delta(8); the numbers equal ThinDeltaKind in src/native/thin-addon.ts.
 enum class DeltaKind : uint8_t {
   kSame = 0,       // Mapped on both sides, to the same data.
-  kLeftOnly = 1,   // Mapped on the left side alone: discarded since.
-  kRightOnly = 2,  // Mapped on the right side alone.
-  kDifferent = 3,  // Mapped on both sides, to other data.
+  kLeftOnly = 1,   // Mapped on the left side only: discarded since.
+  kRightOnly = 2,  // Mapped on the right side only.
+  kDifferent = 3,  // Mapped on both sides, to different data.
 };
 
 // Virtual blocks [begin, begin + length).
@@ -25,7 +25,7 @@ struct DeltaRun {
   uint64_t end() const { return begin + length; }
 };
 
-// Runs in ascending order, neighbours of one kind joined.
+// Runs in ascending order, with adjacent runs of one kind joined.
 class DeltaRuns {
  public:
   void Add(DeltaKind kind, uint64_t begin, uint64_t end) {

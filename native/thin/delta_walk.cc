@@ -10,9 +10,9 @@ namespace {
 uint64_t DataBlockOf(uint64_t value) { return value >> kMappingTimeBits; }
 uint64_t TimeOf(uint64_t value) { return value & kMappingTimeMask; }
 
-// Before so many runs were found, their density says nothing.
-constexpr uint64_t kTellingRuns = 64;
-// Runs that no estimate is needed for.
+// Minimum number of runs for an estimate of their density.
+constexpr uint64_t kMinRunsForEstimate = 64;
+// From this many runs on, no estimate is made.
 constexpr uint64_t kManyRuns = uint64_t{1} << 24;
 
 }  // namespace
@@ -21,8 +21,8 @@ Status DeltaWalk::Seek(KeyRange range) {
   runs_given_ = 0;
   range_ = range;
   range_.low = std::min(range.low, range.high);
-  if (sides_.kept != nullptr) {
-    Status status = sides_.kept->Seek(range_.low);
+  if (sides_.bookmark != nullptr) {
+    Status status = sides_.bookmark->Seek(range_.low);
     if (!status.ok()) return status;
   }
   return trees_.Seek(range_);
@@ -32,8 +32,8 @@ Result<Span<const DeltaRun>> DeltaWalk::Read(uint64_t likely_runs) {
   runs_.Clear();
   trees_.LimitBatch(LeavesFor(likely_runs));
   Status status = trees_.LoadMore();
-  if (status.ok() && sides_.kept != nullptr) {
-    status = MergeKept();
+  if (status.ok() && sides_.bookmark != nullptr) {
+    status = MergeBookmark();
   } else if (status.ok()) {
     Merge();
   }
@@ -42,15 +42,15 @@ Result<Span<const DeltaRun>> DeltaWalk::Read(uint64_t likely_runs) {
   return Span<const DeltaRun>(runs_.runs().data(), runs_.size());
 }
 
-// If the runs lie as densely as they did so far.
+// Estimates the leaves that contain `runs` runs from the density so far.
 uint64_t DeltaWalk::LeavesFor(uint64_t runs) const {
-  if (runs_given_ < kTellingRuns || runs >= kManyRuns) return UINT64_MAX;
+  if (runs_given_ < kMinRunsForEstimate || runs >= kManyRuns) return UINT64_MAX;
   return runs * trees_.leaves_loaded() / runs_given_;
 }
 
 uint64_t DeltaWalk::examined() const {
   uint64_t next = std::min(trees_.Bound(kLeft), trees_.Bound(kRight));
-  if (sides_.kept != nullptr) next = std::min(next, sides_.kept->range().low);
+  if (sides_.bookmark != nullptr) next = std::min(next, sides_.bookmark->range().low);
   return std::clamp(next, range_.low, range_.high);
 }
 
@@ -66,7 +66,7 @@ void DeltaWalk::Merge() {
   }
 }
 
-// Of the first leaf of each side, all entries up to the end of one of them.
+// Merges the first leaf of each side up to the end of one of them.
 void DeltaWalk::MergeLeaves() {
   NodeQueue& left_leaves = trees_.leaves(kLeft);
   NodeQueue& right_leaves = trees_.leaves(kRight);
@@ -98,7 +98,8 @@ void DeltaWalk::MergeLeaves() {
   right_leaves.AdvanceTo(j);
 }
 
-// Of the first leaf of a side, all entries below `bound`, where the other side may go on.
+// Takes the entries below `bound` of the first leaf of a side; the other side may continue at
+// `bound`.
 void DeltaWalk::TakeAlone(unsigned side, uint64_t bound) {
   NodeQueue& leaves = trees_.leaves(side);
   const LevelNode leaf = leaves.front();
@@ -112,37 +113,37 @@ void DeltaWalk::TakeAlone(unsigned side, uint64_t bound) {
   leaves.AdvanceTo(i);
 }
 
-// The tree of the right side against what is kept.
-Status DeltaWalk::MergeKept() {
-  KeptRanges* const kept = sides_.kept;
+// Merges the tree of the right side with the bookmark.
+Status DeltaWalk::MergeBookmark() {
+  BookmarkRanges* const bookmark = sides_.bookmark;
   while (runs_.size() < kRunsPerRead && !trees_.NeedsMore()) {
-    if (trees_.drained(kRight)) return TakeKept(range_.high);
+    if (trees_.drained(kRight)) return TakeBookmarked(range_.high);
     NodeQueue& leaves = trees_.leaves(kRight);
     const uint64_t key = leaves.key();
-    Status status = TakeKept(key);
+    Status status = TakeBookmarked(key);
     if (!status.ok()) return status;
-    // It may have stopped because it found enough.
-    if (kept->range().low < key) return Status();
-    const bool was_mapped = kept->range().low == key;
+    // TakeBookmarked also stops when enough runs are found.
+    if (bookmark->range().low < key) return Status();
+    const bool was_mapped = bookmark->range().low == key;
     if (!was_mapped || TimeOf(leaves.value()) >= sides_.young_from) {
       runs_.Add(was_mapped ? DeltaKind::kDifferent : DeltaKind::kRightOnly, key, key + 1);
     } else if (sides_.include_same) {
       runs_.Add(DeltaKind::kSame, key, key + 1);
     }
     leaves.Advance();
-    if (was_mapped) status = kept->Consume(key + 1);
+    if (was_mapped) status = bookmark->Consume(key + 1);
     if (!status.ok()) return status;
   }
   return Status();
 }
 
-// What is kept below `bound`: the right side does not have it.
-Status DeltaWalk::TakeKept(uint64_t bound) {
-  KeptRanges* const kept = sides_.kept;
-  while (kept->range().low < bound && runs_.size() < kRunsPerRead) {
-    const uint64_t end = std::min(kept->range().high, bound);
-    runs_.Add(DeltaKind::kLeftOnly, kept->range().low, end);
-    Status status = kept->Consume(end);
+// Takes the blocks of the bookmark below `bound`, which the right side does not map.
+Status DeltaWalk::TakeBookmarked(uint64_t bound) {
+  BookmarkRanges* const bookmark = sides_.bookmark;
+  while (bookmark->range().low < bound && runs_.size() < kRunsPerRead) {
+    const uint64_t end = std::min(bookmark->range().high, bound);
+    runs_.Add(DeltaKind::kLeftOnly, bookmark->range().low, end);
+    Status status = bookmark->Consume(end);
     if (!status.ok()) return status;
   }
   return Status();

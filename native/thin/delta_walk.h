@@ -1,48 +1,49 @@
-// Walks one mapping tree, two, or one and what was kept of a deleted snapshot, in the order of
-// virtual blocks, and tells how the sides differ.
+// Walks one mapping tree, two trees, or a tree and a bookmark in the order of virtual blocks and
+// reports how the sides differ.
 //
-// Two trees are compared by data blocks: both exist, so an equal number is equal content. Against a
-// kept base the data blocks of which may be in use again, times are compared instead: a mapping is
-// unchanged if it is older than the base and the base had it. Knows neither bytes nor volumes.
+// Two trees are compared by data blocks: both exist, so equal numbers mean equal content. The data
+// blocks of a bookmark may have been reused, so times are compared instead: a mapping is unchanged
+// if it is older than the bookmarked snapshot and the snapshot mapped the block. Knows neither
+// bytes nor volumes.
 #ifndef BLOCKDELTA_NATIVE_THIN_DELTA_WALK_H_
 #define BLOCKDELTA_NATIVE_THIN_DELTA_WALK_H_
 
 #include <cstdint>
 
 #include "native/base/span.h"
+#include "native/thin/bookmark_ranges.h"
 #include "native/thin/delta_run.h"
-#include "native/thin/kept_ranges.h"
 #include "native/thin/tree_pair.h"
 
 namespace blockdelta {
 
 struct DeltaSides {
-  // The left tree is absent if there is none to compare with.
+  // Without a left root there is nothing to compare with.
   TreePair::Roots roots;
-  // What a deleted snapshot had mapped, in place of the left tree; may be null.
-  KeptRanges* kept = nullptr;
-  // A mapping that is not older is kDifferent, without a left tree.
+  // The mapped blocks of a deleted snapshot, in place of the left tree; may be null.
+  BookmarkRanges* bookmark = nullptr;
+  // Without a left tree, a mapping of this time or later is kDifferent.
   uint64_t young_from = UINT64_MAX;
-  // Give kSame runs too, which costs the walk of both trees whole.
+  // Also report kSame runs, which walks both trees completely.
   bool include_same = false;
 };
 
 class DeltaWalk {
  public:
-  // Runs that Read() gives at once, and what may be added by the leaves it is at then.
+  // Read() stops after this many runs, plus the rest of the current leaves.
   static constexpr size_t kRunsPerRead = 1024;
 
-  // `reader` and what is kept must outlive this.
+  // `reader` and `sides.bookmark` must outlive this.
   DeltaWalk(MappingReader* reader, const DeltaSides& sides)
       : sides_(sides), trees_(reader, sides.roots, sides.include_same) {}
 
-  // Starts over at the first block of `range`, at the cost of one descent.
+  // Restarts at the first block of `range`, at the cost of one descent.
   Status Seek(KeyRange range);
-  // Reads on for one batch of nodes at most. The runs that were found: those below examined() that
-  // were not given yet; maybe none. Valid until the next call. `likely_runs`: how many will be
-  // used, this call's and later ones'; no more is read than they are likely to take.
+  // Reads at most one more batch of nodes. Returns the new runs below examined(), possibly none;
+  // valid until the next call. `likely_runs` is the number of runs that this and later calls will
+  // use; no more is read than they are likely to need.
   Result<Span<const DeltaRun>> Read(uint64_t likely_runs = UINT64_MAX);
-  // All blocks below are examined.
+  // All blocks below this one are examined.
   uint64_t examined() const;
   bool done() const { return examined() == range_.high; }
 
@@ -51,14 +52,14 @@ class DeltaWalk {
   void Merge();
   void MergeLeaves();
   void TakeAlone(unsigned side, uint64_t bound);
-  Status MergeKept();
-  Status TakeKept(uint64_t bound);
+  Status MergeBookmark();
+  Status TakeBookmarked(uint64_t bound);
 
   const DeltaSides sides_;
   TreePair trees_;
   KeyRange range_;
   DeltaRuns runs_;
-  // Since Seek().
+  // Runs returned since Seek().
   uint64_t runs_given_ = 0;
 };
 

@@ -9,25 +9,26 @@
 namespace blockdelta {
 namespace {
 
-// A pool commits once a second, and at each flush of a device. A look takes a few reads.
+// A pool commits once a second and at each flush of a device. A lookup takes a few reads.
 constexpr unsigned kAttempts = 50;
 constexpr unsigned kRestMs = 2;
 
-// The checksum of the whole block tells commits apart in which the roots came back to the same
-// blocks: those of a commit are free for use again two commits later.
+// The checksum distinguishes commits whose roots are in the same blocks: the blocks of a commit can
+// be reused two commits later.
 bool IsSameCommit(const Superblock& a, const Superblock& b) {
   return a.checksum == b.checksum && a.mapping_root == b.mapping_root &&
          a.details_root == b.details_root && a.transaction_id == b.transaction_id;
 }
 
-// Calls `look` with superblock `number` until no commit comes between, and returns that superblock.
-template <typename Look>
-Result<Superblock> WithinCommit(BlockSource* source, uint64_t number, const Look& look) {
+// Calls `lookup` with superblock `number` until no commit happens during the call, and returns that
+// superblock.
+template <typename Lookup>
+Result<Superblock> WithinCommit(BlockSource* source, uint64_t number, const Lookup& lookup) {
   for (unsigned attempt = 0; attempt < kAttempts; attempt++) {
     if (attempt > 0) SleepMs(kRestMs);
     Result<Superblock> superblock = ReadSuperblock(source, number);
     if (!superblock.ok()) return superblock;
-    Status status = look(*superblock);
+    Status status = lookup(*superblock);
     Result<Superblock> again = ReadSuperblock(source, number);
     if (!again.ok()) return again;
     if (!IsSameCommit(*superblock, *again)) continue;
@@ -72,7 +73,7 @@ Result<DeviceLookup> LookUpDevices(BlockSource* source, uint64_t number,
 
 Status ConfirmDevices(BlockSource* source, uint64_t number,
                       const std::vector<ThinDeviceRef>& refs) {
-  // Without details: the fewer reads, the sooner they come between two commits.
+  // Roots only: fewer reads fit between two commits more easily.
   std::vector<uint64_t> roots;
   Result<Superblock> superblock = WithinCommit(source, 0, [&](const Superblock& current) -> Status {
     roots.clear();

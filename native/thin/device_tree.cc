@@ -12,7 +12,7 @@ namespace {
 
 constexpr KeyRange kDeviceIds = {0, kMaxDeviceId + 1};
 
-// A mapping root leads out of a leaf, where CheckNode knows of no children.
+// A mapping root is a leaf value, which CheckNode does not check as a child.
 Status CheckRoot(const BlockSource& source, const Superblock& superblock,
                  const ThinDevice& device) {
   if (device.root != 0 && device.root < source.block_count()) return Status();
@@ -22,7 +22,7 @@ Status CheckRoot(const BlockSource& source, const Superblock& superblock,
                           ", found " + std::to_string(device.root));
 }
 
-// Ids and roots: at most limit + 1.
+// Reads ids and roots of at most limit + 1 devices.
 Result<std::vector<ThinDevice>> ReadRoots(BlockSource* source, const Superblock& superblock,
                                           const WantedKeys& ids, size_t limit) {
   std::vector<ThinDevice> devices;
@@ -55,7 +55,8 @@ Status Mismatch(const BlockSource& source, const Superblock& superblock, uint64_
                           " below it, " + found);
 }
 
-// Adds the details of the devices. REQUIRES: they are all that are wanted, or the first of them.
+// Adds the details of the devices. REQUIRES: `devices` are all wanted devices, or the first of
+// them.
 Status AddDetails(BlockSource* source, const Superblock& superblock, const WantedKeys& ids,
                   bool has_more, std::vector<ThinDevice>* devices) {
   size_t next = 0;
@@ -67,7 +68,7 @@ Status AddDetails(BlockSource* source, const Superblock& superblock, const Wante
           mismatch = Mismatch(*source, superblock, id, "no details of", "which has no mappings");
           return false;
         }
-        // A gap is found below.
+        // A gap is reported below.
         if (id > (*devices)[next].id) return false;
         ReadDetails(value, &(*devices)[next++]);
         return !(has_more && next == devices->size());
@@ -79,7 +80,7 @@ Status AddDetails(BlockSource* source, const Superblock& superblock, const Wante
 
 Status NoSuchDevice(const BlockSource& source, uint64_t id) {
   return Status::Errno(ENODATA, "look up", source.path(),
-                       "no thin device " + std::to_string(id) + " in these trees");
+                       "there is no thin device " + std::to_string(id) + " in these trees");
 }
 
 }  // namespace

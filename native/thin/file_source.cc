@@ -1,21 +1,50 @@
 #include "native/thin/file_source.h"
 
+#include <linux/fs.h>
+
 #include <utility>
 
 #include "native/base/posix.h"
 #include "native/thin/run_reader.h"
 
 namespace blockdelta {
+namespace {
 
-FileSource::FileSource(UniqueFd fd, std::string path, uint64_t block_count)
-    : fd_(std::move(fd)), path_(std::move(path)), block_count_(block_count) {}
+// Measured on an ext4 file: 16 threads come close to the maximum; slower disks gain up to 64.
+constexpr unsigned kThreads = 32;
+// 16 MiB: four times as much saves only a quarter of the time.
+constexpr size_t kBatchBlocks = 4096;
+
+Result<uint64_t> SizeOf(int fd, const std::string& path) {
+  Result<struct stat> state = StatFd(fd, path);
+  if (!state.ok()) return state.TakeStatus();
+  if (S_ISREG(state->st_mode)) return static_cast<uint64_t>(state->st_size);
+  if (!S_ISBLK(state->st_mode)) {
+    return Status::Errno(EINVAL, "open", path, "it is neither a block device nor a regular file");
+  }
+  uint64_t size = 0;
+  Status status = Ioctl(fd, BLKGETSIZE64, &size, "BLKGETSIZE64", path);
+  if (!status.ok()) return status;
+  return size;
+}
+
+template <typename Source>
+Result<std::unique_ptr<BlockSource>> Open(const std::string& path) {
+  Result<Source> source = Source::Open(path);
+  if (!source.ok()) return source.TakeStatus();
+  return std::unique_ptr<BlockSource>(std::make_unique<Source>(std::move(*source)));
+}
+
+}  // namespace
 
 Result<FileSource> FileSource::Open(const std::string& path) {
   Result<UniqueFd> fd = OpenPath(path, O_RDONLY);
   if (!fd.ok()) return fd.TakeStatus();
   Result<struct stat> state = StatFd(fd->get(), path);
   if (!state.ok()) return state.TakeStatus();
-  if (!S_ISREG(state->st_mode)) return Status::Errno(EINVAL, "open", path, "not a regular file");
+  if (!S_ISREG(state->st_mode)) {
+    return Status::Errno(EINVAL, "open", path, "it is not a regular file");
+  }
   return FileSource(std::move(*fd), path,
                     static_cast<uint64_t>(state->st_size) / kMetadataBlockBytes);
 }
@@ -24,6 +53,28 @@ size_t FileSource::batch_blocks() const { return kMaxRunBlocks; }
 
 Status FileSource::Read(Span<const uint64_t> numbers, uint8_t* out) {
   return ReadBlocks({fd_.get(), path_, block_count_}, numbers, 1, out);
+}
+
+Result<DirectSource> DirectSource::Open(const std::string& path) {
+  Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_DIRECT);
+  if (!fd.ok()) return fd.TakeStatus();
+  Result<uint64_t> size = SizeOf(fd->get(), path);
+  if (!size.ok()) return size.TakeStatus();
+  return DirectSource(std::move(*fd), path, *size / kMetadataBlockBytes);
+}
+
+size_t DirectSource::batch_blocks() const { return kBatchBlocks; }
+
+Status DirectSource::Read(Span<const uint64_t> numbers, uint8_t* out) {
+  return ReadBlocks({fd_.get(), path_, block_count_}, numbers, kThreads, out);
+}
+
+Result<std::unique_ptr<BlockSource>> OpenBlockSource(const std::string& path) {
+  struct stat state;
+  if (stat(path.c_str(), &state) == -1) return Status::Errno(errno, "stat", path);
+  if (S_ISREG(state.st_mode)) return Open<FileSource>(path);
+  if (S_ISBLK(state.st_mode)) return Open<DirectSource>(path);
+  return Status::Errno(EINVAL, "open", path, "it is neither a block device nor a regular file");
 }
 
 }  // namespace blockdelta

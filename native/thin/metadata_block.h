@@ -1,4 +1,4 @@
-// What every block of thin metadata has, whatever its kind: a checksum and its own number.
+// The part common to every block of thin metadata: a checksum and its own number.
 #ifndef BLOCKDELTA_NATIVE_THIN_METADATA_BLOCK_H_
 #define BLOCKDELTA_NATIVE_THIN_METADATA_BLOCK_H_
 
@@ -12,11 +12,10 @@ namespace blockdelta {
 // THIN_METADATA_INVALID: "block <number> of <path>: <what>".
 Status InvalidBlock(const std::string& path, uint64_t number, const std::string& what);
 
-// The checksum that a block of kMetadataBlockBytes has to begin with.
+// The checksum that a block of kMetadataBlockBytes must start with.
 uint32_t ChecksumOf(const uint8_t* block, uint32_t salt);
 
-// Whether a block has the checksum of its kind and carries this number. `kind` is for the failure:
-// "a btree node".
+// Checks the checksum and the number of a block. `kind` is for the failure: "a btree node".
 Status CheckBlock(const uint8_t* block, uint64_t number, uint32_t salt, const char* kind,
                   const std::string& path);
 

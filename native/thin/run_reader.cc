@@ -17,13 +17,13 @@
 namespace blockdelta {
 namespace {
 
-// One block to be read.
+// A block to read.
 struct Wanted {
   uint64_t number;
   uint8_t* to;
 };
 
-// Neighbours among them.
+// Adjacent blocks.
 using Run = Span<const Wanted>;
 
 off_t PositionOf(uint64_t number) { return static_cast<off_t>(number * kMetadataBlockBytes); }
@@ -58,16 +58,16 @@ std::vector<Run> Join(const std::vector<Wanted>& wanted) {
   return runs;
 }
 
-// Bytes read, -1 and errno, or 0 at the end of the file.
+// Returns the bytes read, -1 with errno, or 0 at the end of the file.
 ssize_t ReadOnce(int fd, Run run) {
   if (run.size() == 1) {
     return RetryInterrupted(
         [&] { return pread(fd, run[0].to, kMetadataBlockBytes, PositionOf(run[0].number)); });
   }
-  std::array<struct iovec, kMaxRunBlocks> places;
-  for (size_t i = 0; i < run.size(); i++) places[i] = {run[i].to, kMetadataBlockBytes};
+  std::array<struct iovec, kMaxRunBlocks> buffers;
+  for (size_t i = 0; i < run.size(); i++) buffers[i] = {run[i].to, kMetadataBlockBytes};
   return RetryInterrupted([&] {
-    return preadv(fd, places.data(), static_cast<int>(run.size()), PositionOf(run[0].number));
+    return preadv(fd, buffers.data(), static_cast<int>(run.size()), PositionOf(run[0].number));
   });
 }
 
@@ -82,7 +82,7 @@ Status ReadAlone(const BlockFile& file, const Wanted& wanted) {
                           ": the metadata is shorter than when it was opened");
 }
 
-// What a joined read did not bring is read block by block: so a failure names its block, and a
+// Reads the blocks missing from a joined read one by one: a failure then names its block, and a
 // short read only costs time.
 Status ReadRun(const BlockFile& file, Run run) {
   const ssize_t bytes = ReadOnce(file.fd, run);
@@ -94,12 +94,12 @@ Status ReadRun(const BlockFile& file, Run run) {
   return Status();
 }
 
-// What the threads of one call share.
+// The state shared by the threads of one call.
 class Work {
  public:
   Work(const BlockFile& file, const std::vector<Run>& runs) : file_(file), runs_(runs) {}
 
-  // Takes runs until there are no more, or one has failed.
+  // Reads runs until there are no more, or one fails.
   void Do() {
     for (;;) {
       const size_t index = next_.fetch_add(1, std::memory_order_relaxed);
@@ -112,7 +112,7 @@ class Work {
     }
   }
 
-  // REQUIRES: no thread is at work any more.
+  // REQUIRES: all threads have ended.
   Status TakeStatus() { return std::move(status_); }
 
  private:
@@ -136,7 +136,7 @@ Status ReadBlocks(const BlockFile& file, Span<const uint64_t> numbers, unsigned 
   if (!wanted.ok()) return wanted.TakeStatus();
   const std::vector<Run> runs = Join(*wanted);
   Work work(file, runs);
-  // Where the system has no more threads to give, fewer do it. std::thread would throw.
+  // If a thread cannot be created, fewer threads do the work. std::thread would throw.
   std::vector<pthread_t> others;
   for (size_t i = 1; i < std::min<size_t>(threads, runs.size()); i++) {
     pthread_t thread;

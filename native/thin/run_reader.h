@@ -1,6 +1,6 @@
-// Reads many blocks of one descriptor: in the order they lie there, neighbours by one call.
+// Reads many blocks of one descriptor in ascending order, adjacent blocks with one call.
 //
-// Knows neither devices nor files, and nothing of what is in the blocks.
+// Knows nothing of devices, files or the content of blocks.
 #ifndef BLOCKDELTA_NATIVE_THIN_RUN_READER_H_
 #define BLOCKDELTA_NATIVE_THIN_RUN_READER_H_
 
@@ -12,19 +12,19 @@
 
 namespace blockdelta {
 
-// Blocks that one call reads at most.
+// Maximum number of blocks per system call.
 inline constexpr size_t kMaxRunBlocks = 64;
 
 struct BlockFile {
   int fd;
   const std::string& path;
-  // Whole blocks there are.
+  // Number of whole blocks.
   uint64_t block_count;
 };
 
-// As BlockSource::Read, by up to `threads` threads, this one included; the others have ended when
-// it returns. Needs, beside `out`, 32 bytes a block. A failed read names the first block that
-// cannot be read alone; a file that is shorter than it was is THIN_METADATA_INVALID.
+// As BlockSource::Read, with up to `threads` threads including the caller; the others have ended on
+// return. Uses 32 bytes per block besides `out`. A failure names the first block that cannot be
+// read on its own; a file that became shorter is THIN_METADATA_INVALID.
 Status ReadBlocks(const BlockFile& file, Span<const uint64_t> numbers, unsigned threads,
                   uint8_t* out);
 

@@ -1,7 +1,7 @@
 #include "native/thin/superblock.h"
 
 #include "native/base/posix.h"
-#include "native/thin/block_buffer.h"
+#include "native/thin/block_source.h"
 #include "native/thin/metadata_block.h"
 #include "native/thin/thin_format.h"
 
@@ -13,12 +13,12 @@ using namespace superblock_format;
 constexpr int kAttempts = 4;
 constexpr unsigned kRestMs = 2;
 
-// What there has to be at each place of the block, and what was found.
+// Checks the fields of a superblock and keeps the first violation.
 class Inspection {
  public:
   Inspection(uint64_t number, const std::string& path) : number_(number), path_(path) {}
 
-  // Notes the first field that is not as it has to be.
+  // Records a failure unless `holds` or one was recorded before.
   void Expect(bool holds, const char* field, const std::string& expected, uint64_t found) {
     if (holds || !status_.ok()) return;
     status_ = InvalidBlock(
@@ -76,7 +76,7 @@ void CheckRoots(const Superblock& superblock, uint64_t number, uint64_t block_co
   }
 }
 
-// Only the current superblock has roots of space maps; in a copy they are zeros.
+// Only the current superblock has space map roots; in a copy they are zero.
 void CheckSpaceMaps(const uint8_t* block, uint64_t number, uint64_t block_count,
                     Inspection* inspection) {
   const uint64_t data = ReadLe64(block + kDataSpaceMap + space_map_format::kBlocks);
@@ -108,7 +108,7 @@ Superblock Fields(const uint8_t* block, uint64_t number) {
   superblock.details_root = ReadLe64(block + kDetailsRoot);
   superblock.data_block_bytes = uint64_t{ReadLe32(block + kDataBlockSectors)} * kSectorBytes;
   superblock.data_blocks = ReadLe64(block + kDataSpaceMap + space_map_format::kBlocks);
-  // The kernel does not raise the field of its own when the metadata grows.
+  // The kernel does not update kMetadataBlocks when the metadata grows.
   superblock.metadata_blocks = number == 0
                                    ? ReadLe64(block + kMetadataSpaceMap + space_map_format::kBlocks)
                                    : ReadLe64(block + kMetadataBlocks);

@@ -1,4 +1,4 @@
-// The superblock of thin metadata: where the trees begin, and what the pool is like.
+// The superblock of thin metadata: the roots of the trees and the properties of the pool.
 //
 // Format: Linux drivers/md/dm-thin-metadata.c, struct thin_disk_superblock.
 #ifndef BLOCKDELTA_NATIVE_THIN_SUPERBLOCK_H_
@@ -13,32 +13,32 @@
 namespace blockdelta {
 
 struct Superblock {
-  // Of the whole block: another one is another commit.
+  // Checksum of the block; differs between commits.
   uint32_t checksum = 0;
-  // The kernel wants the pool checked or repaired.
+  // The pool needs thin_check or thin_repair.
   bool needs_check = false;
-  // Raised by each snapshot.
+  // Incremented by every snapshot.
   uint32_t time = 0;
   uint64_t transaction_id = 0;
-  // Block of the copy that a metadata snapshot made; 0: none is held.
+  // Block of the superblock copy of the held metadata snapshot; 0: none is held.
   uint64_t held_root = 0;
   uint64_t mapping_root = 0;
   uint64_t details_root = 0;
   uint64_t data_block_bytes = 0;
-  // Blocks of the data device; 0 in a copy, which does not know.
+  // Blocks of the data device; 0 in a copy, which does not contain it.
   uint64_t data_blocks = 0;
-  // As counted by the space map; in a copy, as many as there were when the pool was made.
+  // From the space map; in a copy, the number at the creation of the pool.
   uint64_t metadata_blocks = 0;
 };
 
-// What 4096 bytes say that are to be the superblock in block `number`: 0 the current one, any other
-// the copy of a metadata snapshot. THIN_METADATA_INVALID, also where it counts on more than the
-// `block_count` blocks there are.
+// Parses the 4096 bytes of the superblock in block `number`: 0 is the current one, any other the
+// copy of a metadata snapshot. THIN_METADATA_INVALID for invalid fields and for references beyond
+// `block_count` blocks.
 Result<Superblock> ParseSuperblock(const uint8_t* block, uint64_t number, uint64_t block_count,
                                    const std::string& path);
 
-// Reads and parses it. The superblock is the one block that is written in place: on a live pool a
-// read may meet it half written, so it is read a few times before it is called invalid.
+// Reads and parses a superblock. It is the only block written in place, so a read on a live pool
+// may be torn and is retried a few times.
 Result<Superblock> ReadSuperblock(BlockSource* source, uint64_t number);
 
 }  // namespace blockdelta

@@ -12,12 +12,12 @@
 namespace blockdelta {
 namespace {
 
-// The runs of a scan as extents of a file: all that is to be reported is data. When enough nodes
-// were read for one call, two unwritten extents follow, one up to where the scan has come and one
-// that is never looked into: with it the source has paused.
+// Presents the runs of a scan as extents of a file: everything to report is data. When a call has
+// read its maximum of nodes, two unwritten extents follow: one up to the examined offset, and one
+// that is never entered. With the second one the source has paused.
 class RunSource final : public ExtentSource {
  public:
-  // `runs`: how many are likely to be used.
+  // `runs`: the number of runs that are likely to be used.
   RunSource(ThinScan* scan, uint64_t size_bytes, uint64_t max_nodes, uint64_t runs)
       : scan_(scan),
         block_bytes_(scan->data_block_bytes()),
@@ -49,7 +49,7 @@ class RunSource final : public ExtentSource {
     return Batch();
   }
 
-  // How many extents the last Read() has given.
+  // Number of extents returned by the last Read().
   size_t batch_extents() const { return extents_.size(); }
   bool paused() const { return paused_; }
 
@@ -68,7 +68,7 @@ class RunSource final : public ExtentSource {
     runs_ = Span<const DeltaRun>(runs_.data() + count, runs_.size() - count);
   }
 
-  // Of the blocks below `block`, within the volume.
+  // The end in bytes of the blocks below `block`, clipped to the volume.
   uint64_t EndOf(uint64_t block) const {
     return block > size_bytes_ / block_bytes_ ? size_bytes_ : block * block_bytes_;
   }
@@ -90,13 +90,13 @@ class RunSource final : public ExtentSource {
   Status sought_;
   Span<const DeltaRun> runs_;
   std::vector<Extent> extents_;
-  // Where the extents end that were given.
+  // End of the extents returned so far.
   uint64_t given_ = 0;
   bool is_underway_ = false;
   bool paused_ = false;
 };
 
-// Runs the filler to the end of each batch, so that it stops right where the source has paused.
+// Runs the filler batch by batch, so that it stops exactly where the source pauses.
 Result<FillOutcome> Fill(ThinScan* scan, uint64_t size_bytes, const FillLimits& limits,
                          Span<uint8_t> buffer, uint64_t max_nodes) {
   RunSource source(scan, size_bytes, max_nodes, limits.max_entries);

@@ -1,5 +1,5 @@
-// Fills messages from a scan of thin devices: what is allocated in one, or what differs from
-// another one or from a kept base. Blocks become bytes here, and what is beyond the volume is cut.
+// Fills messages from a scan of thin devices: the allocated blocks of one, or its differences from
+// another one or from a bookmark. Converts blocks to bytes and clips them to the volume.
 #ifndef BLOCKDELTA_NATIVE_THIN_THIN_FILL_H_
 #define BLOCKDELTA_NATIVE_THIN_THIN_FILL_H_
 
@@ -11,8 +11,8 @@
 
 namespace blockdelta {
 
-// A call ends when it has read so many nodes, a batch more maybe: it was about 0.1 s of memory,
-// or 1.5 s of a disk.
+// A call stops after this many nodes, plus at most one batch: about 0.1 s in memory, or 1.5 s on a
+// disk.
 inline constexpr uint64_t kMaxNodesPerFill = 65'536;
 
 // One stateless call over [limits.offset, size_bytes) of the target.

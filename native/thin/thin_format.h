@@ -1,7 +1,7 @@
-// Numbers of the on-disk format of dm-thin metadata, version 2, and how its integers are read.
+// Constants of the on-disk format of dm-thin metadata, version 2, and readers for its integers.
 //
 // Format: Linux drivers/md/dm-thin-metadata.c and drivers/md/persistent-data. Offsets are bytes in
-// a block of kMetadataBlockBytes. Checks nothing and reads no block.
+// a block of kMetadataBlockBytes. Checks nothing and reads no blocks.
 #ifndef BLOCKDELTA_NATIVE_THIN_THIN_FORMAT_H_
 #define BLOCKDELTA_NATIVE_THIN_THIN_FORMAT_H_
 
@@ -11,7 +11,7 @@
 
 namespace blockdelta {
 
-// The format is little-endian; so are the machines this is compiled for.
+// The format is little-endian, and so are the supported machines.
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "integers are read as they lie on disk");
 
 inline uint32_t ReadLe32(const uint8_t* at) {
@@ -26,15 +26,15 @@ inline uint64_t ReadLe64(const uint8_t* at) {
   return value;
 }
 
-// 255 bitmaps of 16,320 blocks: what the space map of the metadata can count.
+// 255 bitmaps of 16,320 blocks: the maximum of the metadata space map.
 inline constexpr uint64_t kMaxMetadataBlocks = 255 * 16'320;
 
-// Every block begins with its checksum: crc32c of the rest, not inverted at the end, XOR a salt.
+// Every block starts with its checksum: crc32c of the rest, not inverted at the end, XOR a salt.
 inline constexpr uint32_t kSuperblockSalt = 160'774;
 inline constexpr uint32_t kNodeSalt = 121'107;
 inline constexpr uint32_t kBitmapSalt = 240'779;
 inline constexpr uint32_t kIndexSalt = 160'478;
-// Every block has its own number here.
+// Offset of a block's own number.
 inline constexpr size_t kOwnNumberOffset = 8;
 
 namespace superblock_format {
@@ -46,7 +46,6 @@ inline constexpr size_t kTransactionId = 48;
 inline constexpr size_t kHeldRoot = 56;
 inline constexpr size_t kDataSpaceMap = 64;
 inline constexpr size_t kMetadataSpaceMap = 192;
-inline constexpr size_t kSpaceMapBytes = 128;
 inline constexpr size_t kMappingRoot = 320;
 inline constexpr size_t kDetailsRoot = 328;
 inline constexpr size_t kDataBlockSectors = 336;
@@ -58,7 +57,7 @@ inline constexpr uint32_t kNeedsCheckFlag = 1;
 inline constexpr uint64_t kMagicNumber = 27'022'010;
 inline constexpr uint32_t kVersionNumber = 2;
 inline constexpr uint32_t kSectorBytes = 512;
-// Sizes of a data block that the kernel accepts: multiples of the smallest.
+// The kernel accepts data blocks of these sizes, in multiples of the smallest.
 inline constexpr uint32_t kMinDataBlockSectors = 128;
 inline constexpr uint32_t kMaxDataBlockSectors = 2'097'152;
 }  // namespace superblock_format
@@ -98,7 +97,7 @@ inline constexpr uint32_t kValueBytes = 24;
 
 inline constexpr uint64_t kMaxDeviceId = (1u << 24) - 1;
 
-// Far more than 4,161,600 blocks can need: at least 84 children a node, 4 levels suffice.
+// A safe bound: with at least 84 children per node, 4 levels hold 4,161,600 blocks.
 inline constexpr unsigned kMaxTreeHeight = 10;
 
 }  // namespace blockdelta

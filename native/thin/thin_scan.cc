@@ -2,13 +2,13 @@
 
 #include <utility>
 
-#include "native/thin/open_source.h"
+#include "native/thin/file_source.h"
 #include "native/thin/thin_format.h"
 
 namespace blockdelta {
 namespace {
 
-// The kernel lets the pool's time overflow into the data blocks of mappings from here on.
+// From this value on, the kernel lets the pool's time overflow into the data blocks of mappings.
 constexpr uint32_t kLastTime = kMappingTimeMask;
 
 Status Unsupported(const std::string& path, const std::string& what) {
@@ -17,8 +17,8 @@ Status Unsupported(const std::string& path, const std::string& what) {
 
 Status CheckTime(const std::string& path, uint32_t time) {
   if (time < kLastTime) return Status();
-  return Unsupported(path, "created at time " + std::to_string(time) +
-                               " of its pool: times of mappings are no longer sound there");
+  return Unsupported(path, "the snapshot was created at time " + std::to_string(time) +
+                               " of its pool, beyond which times of mappings are not reliable");
 }
 
 }  // namespace
@@ -28,8 +28,8 @@ Result<std::unique_ptr<ThinScan>> ThinScan::Open(const ThinScanRequest& request)
   if (!source.ok()) return source.TakeStatus();
   std::unique_ptr<ThinScan> scan(new ThinScan(std::move(*source)));
   Status status = scan->FindDevices(request);
-  if (status.ok() && request.kept_base_path.has_value()) {
-    status = scan->OpenKeptBase(*request.kept_base_path);
+  if (status.ok() && request.bookmark_path.has_value()) {
+    status = scan->OpenBookmark(*request.bookmark_path);
   }
   if (status.ok() && request.mark_young) {
     status = CheckTime(request.metadata, scan->target_.creation_time);
@@ -37,8 +37,8 @@ Result<std::unique_ptr<ThinScan>> ThinScan::Open(const ThinScanRequest& request)
   if (!status.ok()) return status;
   DeltaSides sides;
   sides.roots = {scan->base_root_, scan->target_root_};
-  sides.kept = scan->kept_.get();
-  if (scan->kept_ != nullptr) sides.young_from = scan->kept_->info().creation_time;
+  sides.bookmark = scan->bookmark_.get();
+  if (scan->bookmark_ != nullptr) sides.young_from = scan->bookmark_->info().creation_time;
   if (request.mark_young) sides.young_from = scan->target_.creation_time;
   sides.include_same = request.include_same;
   scan->reader_.emplace(scan->source_.get(), scan->superblock_.data_blocks);
@@ -47,7 +47,7 @@ Result<std::unique_ptr<ThinScan>> ThinScan::Open(const ThinScanRequest& request)
 }
 
 Status ThinScan::FindDevices(const ThinScanRequest& request) {
-  // The current one too: copies do not know how many data blocks there are.
+  // Always the current one: a copy does not contain the number of data blocks.
   Result<Superblock> current = ReadSuperblock(source_.get(), 0);
   if (!current.ok()) return current.TakeStatus();
   superblock_ = *current;
@@ -56,12 +56,12 @@ Status ThinScan::FindDevices(const ThinScanRequest& request) {
   const bool has_roots = request.target.root.has_value() &&
                          (!request.base.has_value() || request.base->root.has_value());
   std::vector<ThinDevice> found(ids.size());
-  if (!has_roots || request.mark_young || request.kept_base_path.has_value()) {
+  if (!has_roots || request.mark_young || request.bookmark_path.has_value()) {
     Result<DeviceLookup> lookup = LookUpDevices(source_.get(), request.superblock, ids);
     if (!lookup.ok()) return lookup.TakeStatus();
     found = std::move(lookup->devices);
   }
-  if (!has_roots) held_ = request.superblock;
+  if (!has_roots) lookup_superblock_ = request.superblock;
   target_ = found[0];
   target_root_ = RootOf(request.target, found[0]);
   if (request.base.has_value()) base_root_ = RootOf(*request.base, found[1]);
@@ -70,34 +70,34 @@ Status ThinScan::FindDevices(const ThinScanRequest& request) {
 
 uint64_t ThinScan::RootOf(const ThinDeviceRef& ref, const ThinDevice& found) {
   const uint64_t root = ref.root.value_or(found.root);
-  if (ref.root.has_value() || held_ == 0) refs_.push_back({ref.id, root});
+  if (ref.root.has_value() || lookup_superblock_ == 0) refs_.push_back({ref.id, root});
   return root;
 }
 
-// The rule for deleted bases: docs/retained-bases.md. Whether the target descends from the base is
-// for others to know.
-Status ThinScan::OpenKeptBase(const std::string& path) {
-  Result<std::unique_ptr<KeptBase>> kept = KeptBase::Open(path);
-  if (!kept.ok()) return kept.TakeStatus();
-  kept_ = std::move(*kept);
-  const KeptBaseInfo& info = kept_->info();
+// The rule for deleted bases is in docs/retained-bases.md. The caller knows whether the target
+// descends from the base.
+Status ThinScan::OpenBookmark(const std::string& path) {
+  Result<std::unique_ptr<Bookmark>> bookmark = Bookmark::Open(path);
+  if (!bookmark.ok()) return bookmark.TakeStatus();
+  bookmark_ = std::move(*bookmark);
+  const BookmarkInfo& info = bookmark_->info();
   if (info.data_block_bytes != data_block_bytes()) {
-    return Unsupported(path, "kept of a pool with data blocks of " +
-                                 std::to_string(info.data_block_bytes) + " bytes, while those of " +
+    return Unsupported(path, "the bookmark is of a pool with data blocks of " +
+                                 std::to_string(info.data_block_bytes) + " bytes, those of " +
                                  source_->path() + " have " + std::to_string(data_block_bytes()));
   }
   if (target_.creation_time <= info.creation_time) {
-    return Unsupported(path, "the base was made at time " + std::to_string(info.creation_time) +
+    return Unsupported(path, "the base was created at time " + std::to_string(info.creation_time) +
                                  " of its pool and thin device " + std::to_string(target_.id) +
                                  " at time " + std::to_string(target_.creation_time) +
-                                 ": a target has to be younger than its base");
+                                 ": a target must be younger than its base");
   }
   return CheckTime(source_->path(), target_.creation_time);
 }
 
 Status ThinScan::Confirm(Status status) {
   if (!status.ok() && !status.Is(kThinMetadataInvalid)) return status;
-  Status confirmed = ConfirmDevices(source_.get(), held_, refs_);
+  Status confirmed = ConfirmDevices(source_.get(), lookup_superblock_, refs_);
   if (confirmed.Is(kScanReplaced) || status.ok()) return confirmed;
   return status;
 }

@@ -10,10 +10,10 @@
 namespace blockdelta {
 namespace {
 
-// Buffers grow by this much more than is needed at once: room for nodes that are kept.
+// Spare slots of a grown buffer, for nodes that stay in use.
 constexpr size_t kSpareSlots = 4;
 
-// Entries of a node with keys below `key`.
+// Number of entries of a node with keys below `key`.
 uint32_t CountBelow(const NodeView& view, uint64_t key) {
   const uint32_t found = view.Find(key);
   if (found == view.count()) return 0;
@@ -63,25 +63,25 @@ void NodeQueue::Compact() {
   front_ = 0;
 }
 
-// Moves what is not done yet to the beginning of a buffer that has room for what is wanted. That is
-// one node or two: all others of a batch come before whatever made the walk ask for the next one.
+// Moves unfinished nodes to the start of a buffer with room for the wanted ones. There are one or
+// two: all others of a batch precede the node that made the walk request the next batch.
 void TreeLevel::MakeRoom() {
-  std::vector<LevelNode*> kept;
+  std::vector<LevelNode*> unfinished;
   for (NodeQueue& queue : sides_) {
     queue.Compact();
-    for (LevelNode& node : queue.nodes()) kept.push_back(&node);
+    for (LevelNode& node : queue.nodes()) unfinished.push_back(&node);
   }
-  std::sort(kept.begin(), kept.end(),
+  std::sort(unfinished.begin(), unfinished.end(),
             [](const LevelNode* a, const LevelNode* b) { return a->slot < b->slot; });
   BlockBuffer grown;
-  const size_t needed = kept.size() + wanted_.size();
+  const size_t needed = unfinished.size() + wanted_.size();
   if (needed > buffer_.blocks()) grown = BlockBuffer(needed + kSpareSlots);
   BlockBuffer& to = grown.blocks() > 0 ? grown : buffer_;
   used_ = 0;
-  // Both sides may hold one and the same node.
+  // Both sides may hold the same node.
   const LevelNode* before = nullptr;
   size_t before_slot = 0;
-  for (LevelNode* node : kept) {
+  for (LevelNode* node : unfinished) {
     if (before == nullptr || node->slot != before_slot) {
       std::memmove(to.block(used_), buffer_.block(node->slot), kMetadataBlockBytes);
       used_++;
@@ -130,7 +130,7 @@ Status TreeLevel::Adopt(const LevelNode& node, const uint8_t* block, unsigned si
   return Status();
 }
 
-// All leaves of a tree lie equally deep.
+// All leaves of a tree have the same depth.
 Status TreeLevel::CheckDepth(const NodeView& view, uint64_t block) {
   if (!is_leaf_.has_value()) is_leaf_ = view.is_leaf();
   if (*is_leaf_ == view.is_leaf()) return Status();

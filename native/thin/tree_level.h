@@ -1,8 +1,8 @@
-// One level of two mapping trees that are walked side by side: the nodes of it that are in memory,
-// and how far each side has come in them.
+// One level of two mapping trees that are walked side by side: its nodes in memory, and the
+// position of each side.
 //
-// Reads nodes in batches and checks them. Knows neither which nodes are worth reading nor what
-// their entries mean.
+// Reads nodes in batches and checks them. Does not decide which nodes to read or what their entries
+// mean.
 #ifndef BLOCKDELTA_NATIVE_THIN_TREE_LEVEL_H_
 #define BLOCKDELTA_NATIVE_THIN_TREE_LEVEL_H_
 
@@ -11,18 +11,17 @@
 #include <string>
 #include <vector>
 
-#include "native/thin/block_buffer.h"
 #include "native/thin/block_source.h"
 #include "native/thin/btree_node.h"
 
 namespace blockdelta {
 
-// Of two trees that are compared; of a single one there is only the right side.
+// The two compared trees; a single tree is the right side.
 inline constexpr unsigned kLeft = 0;
 inline constexpr unsigned kRight = 1;
 inline constexpr unsigned kSides = 2;
 
-// What is in a tree below one block.
+// A subtree: its root block and key range.
 struct Subtree {
   uint64_t block;
   KeyRange keys;
@@ -31,18 +30,19 @@ struct Subtree {
 // Reads nodes of mapping trees and counts them.
 class MappingReader {
  public:
-  // `source` must outlive this. `data_blocks`: what the pool has; 0: not known.
+  // `source` must outlive this. `data_blocks`: number of data blocks of the pool; 0: unknown.
   MappingReader(BlockSource* source, uint64_t data_blocks)
       : source_(source), data_blocks_(data_blocks) {}
 
   // As BlockSource::Read.
   Status Read(Span<const uint64_t> blocks, uint8_t* out);
-  // The node that was read, or THIN_METADATA_INVALID. Data blocks of a leaf are in bounds.
+  // Checks a node that was read; a leaf's data blocks must be in bounds. THIN_METADATA_INVALID
+  // otherwise.
   Result<NodeView> Check(const Subtree& subtree, const uint8_t* block) const;
   // THIN_METADATA_INVALID about a block.
   Status Invalid(uint64_t block, const std::string& what) const;
 
-  // How many nodes are worth reading at once.
+  // Number of nodes per read that makes reading efficient.
   size_t batch_blocks() const { return source_->batch_blocks(); }
   uint64_t nodes() const { return nodes_; }
 
@@ -52,7 +52,7 @@ class MappingReader {
   uint64_t nodes_ = 0;
 };
 
-// A node in memory, and which of its entries are still to be looked at: [entry, end).
+// A node in memory and its remaining entries: [entry, end).
 struct LevelNode {
   NodeView view;
   KeyRange keys;
@@ -61,7 +61,7 @@ struct LevelNode {
   size_t slot;
 };
 
-// The nodes of one side of a level, in the order of their keys; none without entries.
+// The nodes of one side of a level in key order, without empty ones.
 class NodeQueue {
  public:
   bool drained() const { return front_ == nodes_.size(); }
@@ -70,11 +70,11 @@ class NodeQueue {
   const LevelNode& front() const { return nodes_[front_]; }
   uint64_t key() const { return front().view.key(front().entry); }
   uint64_t value() const { return front().view.value(front().entry); }
-  // What is below the current entry of an internal node.
+  // The subtree of the current entry of an internal node.
   Subtree subtree() const {
     return {value(), front().view.ChildRange(front().entry, front().keys)};
   }
-  // Past the current entry.
+  // Skips the current entry.
   void Advance() { AdvanceTo(front().entry + 1); }
   void AdvanceTo(uint32_t entry) {
     front().entry = entry;
@@ -84,7 +84,7 @@ class NodeQueue {
   void Push(const LevelNode& node) {
     if (node.entry < node.end) nodes_.push_back(node);
   }
-  // Forgets the nodes that are done.
+  // Drops finished nodes.
   void Compact();
   std::vector<LevelNode>& nodes() { return nodes_; }
 
@@ -95,25 +95,25 @@ class NodeQueue {
 
 class TreeLevel {
  public:
-  // Of the keys, only those in `range` are looked at. `reader` must outlive this.
+  // Only keys in `range` are visited. `reader` must outlive this.
   TreeLevel(MappingReader* reader, KeyRange range) : reader_(reader), range_(range) {}
 
   NodeQueue& side(unsigned side) { return sides_[side]; }
   const NodeQueue& side(unsigned side) const { return sides_[side]; }
-  // Whether its nodes are leaves; nothing as long as none was read.
+  // Whether its nodes are leaves; nothing before the first node is read.
   std::optional<bool> is_leaf() const { return is_leaf_; }
-  // Nodes ever loaded.
+  // Total number of nodes loaded.
   uint64_t loaded() const { return loaded_; }
 
-  // Notes a subtree whose root Load() has to read, for one side or (`sides` has both bits) two.
+  // Requests that Load() read the root of a subtree, for one side or both (`sides` is a bit mask).
   void Want(const Subtree& subtree, unsigned sides) {
     wanted_.push_back({subtree, sides});
     blocks_.push_back(subtree.block);
   }
   size_t wanted() const { return wanted_.size(); }
-  // Reads what is wanted behind what is not done yet.
+  // Reads the requested nodes after the unfinished ones.
   Status Load();
-  // Takes a node that was read and checked already. REQUIRES: nothing was loaded.
+  // Adds a node that was already read and checked. REQUIRES: nothing was loaded.
   Status Adopt(const LevelNode& node, const uint8_t* block, unsigned side);
 
  private:
@@ -136,8 +136,8 @@ class TreeLevel {
   uint64_t loaded_ = 0;
 };
 
-// Which entries of a node concern `range`: of an internal node, the child that `range.low` is in
-// comes first. LevelNode::slot stays 0.
+// Selects the entries of a node within `range`; for an internal node the child containing
+// `range.low` comes first. LevelNode::slot stays 0.
 LevelNode ClipNode(const NodeView& view, KeyRange keys, KeyRange range);
 
 }  // namespace blockdelta

@@ -9,13 +9,13 @@
 namespace blockdelta {
 namespace {
 
-// Batches double from here on: a caller who wants little pays for little.
+// Batches start here and double, so that a small request reads little.
 constexpr size_t kFirstWindow = 4;
 constexpr size_t kMinInnerWindow = 2;
 constexpr unsigned kBothSides = 1u << kLeft | 1u << kRight;
 
-// A subtree that both parents have: its keys must lie in the range of each parent. In a sound tree
-// the ranges may differ where the neighbours do, and the keys lie in what both allow.
+// A subtree shared by both parents: its keys must lie in the range of each parent. In a valid tree
+// the ranges may differ where the neighbours do, and the keys lie in the intersection.
 Subtree SharedSubtree(const Subtree& left, const Subtree& right) {
   return {left.block,
           {std::max(left.keys.low, right.keys.low), std::min(left.keys.high, right.keys.high)}};
@@ -40,7 +40,7 @@ Status TreePair::Seek(KeyRange range) {
   return Adopt(&descent);
 }
 
-// Reads the next node of the path of each side that goes on; one that both have, once.
+// Reads the next node of each side's path; a node shared by both sides is read once.
 Status TreePair::ReadNext(Descent* descent) const {
   uint64_t blocks[kSides];
   size_t count = 0;
@@ -69,8 +69,7 @@ Status TreePair::ReadNext(Descent* descent) const {
   return Status();
 }
 
-// False: both sides have come to their leaves, or to a subtree that both have, so that they are as
-// high as each other.
+// False: both sides have reached their leaves, or a shared subtree, which implies equal height.
 bool TreePair::GoDown(Descent* descent) const {
   for (unsigned side = 0; side < kSides; side++) {
     std::optional<Subtree>& next = descent->next[side];
@@ -91,7 +90,7 @@ bool TreePair::GoDown(Descent* descent) const {
   return left.has_value() || right.has_value();
 }
 
-// The nodes of the descent are the first ones of their levels.
+// The nodes of the descent become the first nodes of their levels.
 Status TreePair::Adopt(Descent* descent) {
   const size_t height = std::max(descent->paths[kLeft].size(), descent->paths[kRight].size());
   for (size_t i = 0; i < height; i++) levels_.emplace_back(reader_, range_);
@@ -99,7 +98,7 @@ Status TreePair::Adopt(Descent* descent) {
     std::vector<PathNode>& path = descent->paths[side];
     const size_t above = height - path.size();
     for (size_t i = 0; i < path.size(); i++) {
-      // A path that leads out of the range has ended before its leaf and says nothing of its depth.
+      // A path that leaves the range ends before its leaf and does not reveal the tree's depth.
       if (path[i].node.entry >= path[i].node.end) continue;
       Status status = levels_[above + i].Adopt(path[i].node, path[i].block.block(0), side);
       if (!status.ok()) return status;
@@ -134,7 +133,7 @@ uint64_t TreePair::BoundFrom(size_t levels, unsigned side) const {
   return kEnd;
 }
 
-// Of the lowest of these levels: whether what comes next there is not loaded.
+// Whether the next node of the lowest of these levels is not loaded.
 bool TreePair::NeedsMoreOf(size_t levels) const {
   const TreeLevel& level = levels_[levels - 1];
   const uint64_t left = BoundFrom(levels, kLeft);
@@ -154,7 +153,7 @@ Status TreePair::Refill(size_t level) {
   return levels_[level].wanted() > 0 ? levels_[level].Load() : Status();
 }
 
-// Wants the next subtree of this level, unless there is none.
+// Requests the next subtree of this level. False: there is none.
 Result<bool> TreePair::PickInto(size_t level) {
   NodeQueue& left = levels_[level - 1].side(kLeft);
   NodeQueue& right = levels_[level - 1].side(kRight);
@@ -182,7 +181,7 @@ Result<bool> TreePair::PickInto(size_t level) {
   }
 }
 
-// Of an inner level, about as many nodes as have been needed so far for one window of leaves.
+// For an inner level: about as many nodes as one window of leaves has needed so far.
 size_t TreePair::NextWindow(size_t level) {
   const TreeLevel& lowest = levels_.back();
   if (level + 1 < levels_.size()) {

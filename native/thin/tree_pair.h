@@ -1,11 +1,11 @@
-// Goes through the leaves of two mapping trees, or of one, in the order of their keys, and leaves
-// out unread what both trees share.
+// Iterates over the leaves of two mapping trees, or of one, in key order, and skips unread what
+// both trees share.
 //
-// The kernel copies a node before it writes to it whenever another tree has it too, so the same
-// block in both trees means the same mappings below it. The trees are walked level by level, from
-// the top down, in windows: of what is next on a level the roots of subtrees are compared by block
-// number, and of the others as many are read at once as a window holds. Trees of different height
-// are aligned by their leaves. Knows nothing of what a mapping means.
+// The kernel copies a node before it writes to it whenever another tree shares it, so the same
+// block in both trees means the same mappings below it. The trees are walked level by level from
+// the top down, in windows: the roots of the next subtrees of a level are compared by block number,
+// and those that differ are read a window at a time. Trees of different height are aligned by their
+// leaves. Knows nothing of the meaning of a mapping.
 #ifndef BLOCKDELTA_NATIVE_THIN_TREE_PAIR_H_
 #define BLOCKDELTA_NATIVE_THIN_TREE_PAIR_H_
 
@@ -25,35 +25,35 @@ class TreePair {
     uint64_t right;
   };
 
-  // Nodes in memory at most, 16 MiB of leaves and 2 MiB of each level above them.
+  // Maximum nodes in memory: 16 MiB of leaves and 2 MiB of each level above.
   static constexpr size_t kMaxWindow = 4096;
   static constexpr size_t kMaxInnerWindow = 512;
 
-  // With `include_same`, what both share is read too (once), checked against the place that it has
-  // in each tree, and given to both sides. `reader` must outlive this.
+  // With `include_same`, shared nodes are read too (once), checked against their position in each
+  // tree, and returned for both sides. `reader` must outlive this.
   TreePair(MappingReader* reader, Roots roots, bool include_same)
       : reader_(reader), roots_(roots), include_same_(include_same) {}
 
-  // Descends to the first keys of `range`; nothing outside of it will be seen.
+  // Descends to the first keys of `range`; nothing outside it is visited.
   Status Seek(KeyRange range);
 
-  // Loads leaves until the least key that is left is in a loaded one, or there is none. Loaded
-  // leaves that are not used up stay. REQUIRES: Seek() went well.
+  // Loads leaves until the smallest remaining key is in a loaded leaf, or no key remains. Loaded
+  // leaves that are not finished stay. REQUIRES: Seek() succeeded.
   Status LoadMore();
-  // Batches of leaves are no larger from now on, but for the smallest.
+  // Limits the size of following batches of leaves, down to the smallest batch.
   void LimitBatch(uint64_t leaves) { limit_ = leaves; }
   // Leaves loaded since Seek().
   uint64_t leaves_loaded() const { return HasLeaves() ? levels_.back().loaded() : 0; }
-  // Whether LoadMore() has something to do.
+  // Whether LoadMore() would load anything.
   bool NeedsMore() const;
-  // No key is left.
+  // No key remains.
   bool done() const { return Bound(kLeft) == kEnd && Bound(kRight) == kEnd; }
 
-  // Whether a side has no loaded leaf that is left.
+  // Whether a side has no unfinished loaded leaf.
   bool drained(unsigned side) const { return !HasLeaves() || levels_.back().side(side).drained(); }
-  // REQUIRES: not drained(), of one side at least.
+  // REQUIRES: at least one side is not drained().
   NodeQueue& leaves(unsigned side) { return levels_.back().side(side); }
-  // The next key of this side, if it is loaded; otherwise a key that no key left is below.
+  // The next key of this side if it is loaded, otherwise a lower bound for it.
   uint64_t Bound(unsigned side) const { return BoundFrom(levels_.size(), side); }
 
   static constexpr uint64_t kEnd = UINT64_MAX;
@@ -83,9 +83,9 @@ class TreePair {
   const Roots roots_;
   const bool include_same_;
   KeyRange range_;
-  // From the top down; the last one may be that of the leaves.
+  // From the top down; the last one may be the leaf level.
   std::vector<TreeLevel> levels_;
-  // How many leaves the next batch has.
+  // Number of leaves in the next batch.
   size_t window_ = 0;
   uint64_t limit_ = UINT64_MAX;
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "native/thin/block_buffer.h"
+#include "native/thin/block_source.h"
 #include "native/thin/metadata_block.h"
 #include "native/thin/thin_format.h"
 

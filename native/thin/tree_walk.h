@@ -1,7 +1,7 @@
-// Reads wanted entries of a small btree: the trees of devices and of their details.
+// Reads selected entries of a small btree: the device and details trees.
 //
-// Level by level, so that a source with many reads in flight has something to do. Mapping trees,
-// which are large, have a walk of their own.
+// Walks level by level, so that a source can keep many reads in flight. Mapping trees, which are
+// large, use TreePair.
 #ifndef BLOCKDELTA_NATIVE_THIN_TREE_WALK_H_
 #define BLOCKDELTA_NATIVE_THIN_TREE_WALK_H_
 
@@ -15,14 +15,14 @@
 
 namespace blockdelta {
 
-// Keys somebody wants.
+// The keys to visit.
 class WantedKeys {
  public:
   static WantedKeys All() { return WantedKeys(); }
   static WantedKeys Only(std::vector<uint64_t> keys);
 
   bool Has(uint64_t key) const;
-  // Whether any of them is in the range.
+  // Whether any of them is in `range`.
   bool Touch(KeyRange range) const;
 
  private:
@@ -34,17 +34,17 @@ class WantedKeys {
 
 struct TreeRoot {
   uint64_t number;
-  // What the tree's keys are limited to.
+  // Key range of the tree.
   KeyRange keys;
   uint32_t value_bytes;
 };
 
-// Takes an entry, its value as it lies on disk; false ends the walk.
+// Receives an entry with its on-disk value; returns false to end the walk.
 using VisitEntry = std::function<bool(uint64_t key, const uint8_t* value)>;
 
-// Visits the wanted entries that exist, ascending. Every node is checked; all leaves must lie on
-// one level. THIN_METADATA_INVALID, or what the source fails with. Memory: 1 MiB, and 24 bytes for
-// each node of a level.
+// Visits the wanted entries that exist, in ascending order. Checks every node; all leaves must be
+// on one level. THIN_METADATA_INVALID, or the failures of the source. Memory: 1 MiB plus 24 bytes
+// per node of a level.
 Status WalkTree(BlockSource* source, const TreeRoot& root, const WantedKeys& wanted,
                 const VisitEntry& visit);
 

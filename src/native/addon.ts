@@ -190,7 +190,7 @@ export interface Addon extends DmAddon, ThinAddon, MountAddon {
   /**
    * Detaches by identity and waits until the device is detached. `detached` false: nothing was
    * attached. EBUSY if the device is in use, which leaves it attached. A mount or an exclusive open
-   * fails at once; any other open file is waited for, up to 3 s.
+   * fails at once; any other open file is waited for, up to 200 ms.
    */
   loopDetach(request: { backingPath: string }): NativeResult<{ detached: boolean }>;
   /**

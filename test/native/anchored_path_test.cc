@@ -1,5 +1,5 @@
 // Places held by the descriptor of their directory, and which layer of a path is on top.
-#include "native/device/path_descriptor.h"
+#include "native/device/anchored_path.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -39,7 +39,7 @@ class Scratch {
 TEST(PathDescriptorTest, MakesAPlaceOnceAndRemovesItOnceAndOnlyIfEmpty) {
   const Scratch scratch;
   for (const bool directory : {true, false}) {
-    Result<HeldPlace> place = HeldPlace::Open(scratch.At("place"));
+    Result<AnchoredPath> place = AnchoredPath::Open(scratch.At("place"));
     ASSERT_OK(place);
     Result<bool> done = place->Make(directory);
     ASSERT_OK(done);
@@ -68,11 +68,11 @@ TEST(PathDescriptorTest, RefusesASymbolicLinkInAPathAndKeepsOneAtItsEnd) {
   const Scratch scratch;
   fs::create_directories(scratch.At("real/inside"));
   fs::create_directory_symlink(scratch.At("real"), scratch.At("link"));
-  EXPECT_CODE(HeldPlace::Open(scratch.At("link/inside")), "ELOOP");
-  EXPECT_CODE(OpenPlace(scratch.At("link"), O_PATH), "ELOOP");
-  EXPECT_CODE(HeldPlace::Open(scratch.At("absent/inside")), "ENOENT");
-  EXPECT_CODE(HeldPlace::Open("relative"), "EINVAL");
-  Result<HeldPlace> place = HeldPlace::Open(scratch.At("link"));
+  EXPECT_CODE(AnchoredPath::Open(scratch.At("link/inside")), "ELOOP");
+  EXPECT_CODE(OpenResolved(scratch.At("link"), O_PATH), "ELOOP");
+  EXPECT_CODE(AnchoredPath::Open(scratch.At("absent/inside")), "ENOENT");
+  EXPECT_CODE(AnchoredPath::Open("relative"), "EINVAL");
+  Result<AnchoredPath> place = AnchoredPath::Open(scratch.At("link"));
   ASSERT_OK(place);
   EXPECT_CODE(place->Remove(), "ENOTEMPTY");
   EXPECT_TRUE(fs::exists(scratch.At("real/inside")));
@@ -81,7 +81,7 @@ TEST(PathDescriptorTest, RefusesASymbolicLinkInAPathAndKeepsOneAtItsEnd) {
 TEST(PathDescriptorTest, ActsInTheDirectoryOfAHeldPlaceWhereverItWasMoved) {
   const Scratch scratch;
   fs::create_directories(scratch.At("parent/place"));
-  Result<HeldPlace> place = HeldPlace::Open(scratch.At("parent/place"));
+  Result<AnchoredPath> place = AnchoredPath::Open(scratch.At("parent/place"));
   ASSERT_OK(place);
   fs::rename(scratch.At("parent"), scratch.At("moved"));
   fs::create_directories(scratch.At("other/place"));

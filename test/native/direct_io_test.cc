@@ -11,10 +11,10 @@
 #include <thread>
 #include <vector>
 
-#include "native/device/cut.h"
 #include "native/device/files.h"
 #include "native/device/loop_attach.h"
 #include "native/device/loop_change.h"
+#include "native/device/take_snapshots.h"
 #include "test/native/pool.h"
 #include "test/native/status_assertions.h"
 
@@ -113,8 +113,9 @@ void WriteTogether(const test::Pool& pool, const AttachedLoop& attached, uint32_
   }
   const std::string snapshot = pool.At("snapshot");
   while (ClockNs(CLOCK_MONOTONIC) < until_ns) {
-    const CutMember member = {pool.At("volume"), {snapshot + ".tmp", snapshot}, device.path, {}};
-    EXPECT_OK(CutSnapshots({member}));
+    const NewSnapshotFile member = {
+        pool.At("volume"), {snapshot + ".tmp", snapshot}, device.path, {}};
+    EXPECT_OK(TakeSnapshots({member}));
     SleepMs(100);
     EXPECT_OK(RemoveFile(snapshot));
   }

@@ -110,7 +110,7 @@ TEST(DmStatusTest, RefusesAPoolStatusWithAWordMissingOrChanged) {
 TEST(DmStatusTest, ShowsTheRefusedLineAndNamesTheWord) {
   Result<ThinPoolStatus> status = ParseThinPoolStatus("7 1/2 3/2 -");
   EXPECT_EQ(test::MessageOf(status),
-            "thin-pool status '7 1/2 3/2 -': the data used is more than there is");
+            "thin-pool status '7 1/2 3/2 -': the used data exceeds the total");
 }
 
 TEST(DmStatusTest, ReadsWhatAThinDeviceHasMapped) {

@@ -9,8 +9,8 @@
 #include <random>
 #include <thread>
 
-#include "native/device/cut.h"
 #include "native/device/files.h"
+#include "native/device/take_snapshots.h"
 #include "test/native/chunks.h"
 #include "test/native/pool.h"
 #include "test/native/random_seed.h"
@@ -23,8 +23,9 @@ constexpr uint64_t kBlock = 4096;
 constexpr uint64_t kSize = 4 << 20;
 
 bool Cut(const std::string& volume, const std::string& snapshot) {
-  const CutMember member = {volume, {snapshot + ".tmp", snapshot}, std::nullopt, std::nullopt};
-  Result<CutOutcome> outcome = CutSnapshots({member});
+  const NewSnapshotFile member = {
+      volume, {snapshot + ".tmp", snapshot}, std::nullopt, std::nullopt};
+  Result<TakenSnapshots> outcome = TakeSnapshots({member});
   EXPECT_OK(outcome);
   return outcome.ok();
 }
@@ -171,9 +172,9 @@ void CheckRefusals(const char* kind) {
   other.path += "-gone";
   EXPECT_CODE(FillOnce(target, other), "SCAN_REPLACED");
   for (const std::string& path : {pair.base, pair.target}) {
-    EXPECT_OK(SetImmutable(path, false));
+    EXPECT_OK(test::SetImmutable(path, false));
     EXPECT_CODE(FillOnce(target, base), "SCAN_MUTABLE");
-    EXPECT_OK(SetImmutable(path, true));
+    EXPECT_OK(test::SetImmutable(path, true));
   }
   EXPECT_OK(FillOnce(target, base));
 }
@@ -190,8 +191,8 @@ TEST(FileScanTest, CountsAFileAsChangedWhenItsImmutableFlagWasClearedAndSetAgain
   EXPECT_OK(file->CheckUnchanged());
   // Change times of older kernels have the grain of the timer, 10 ms at most.
   SleepMs(20);
-  EXPECT_OK(SetImmutable(pair.base, false));
-  EXPECT_OK(SetImmutable(pair.base, true));
+  EXPECT_OK(test::SetImmutable(pair.base, false));
+  EXPECT_OK(test::SetImmutable(pair.base, true));
   EXPECT_CODE(file->CheckUnchanged(), "SCAN_MUTABLE");
 }
 
@@ -211,7 +212,7 @@ TEST(FileScanTest, RefusesADeltaOnAnUnsupportedFileSystemAndNamesItsType) {
   if (pool == nullptr) return;
   for (const char* name : {"base", "target"}) {
     test::WriteBytes(pool->At(name), 0, std::vector<uint8_t>(kBlock, 1));
-    EXPECT_OK(SetImmutable(pool->At(name), true));
+    EXPECT_OK(test::SetImmutable(pool->At(name), true));
   }
   Result<FillOutcome> outcome =
       FillOnce(test::IdentityOf(pool->At("target")), test::IdentityOf(pool->At("base")));

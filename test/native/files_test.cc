@@ -61,7 +61,7 @@ TEST(FilesTest, RemovesTheTemporaryFileOfAKilledCallEvenIfImmutable) {
   if (pool == nullptr) return;
   const std::string path = pool->At("volume");
   test::WriteBytes(path + ".tmp", 0, {1, 2, 3});
-  EXPECT_OK(SetImmutable(path + ".tmp", true));
+  EXPECT_OK(test::SetImmutable(path + ".tmp", true));
   EXPECT_EQ(unlink((path + ".tmp").c_str()), -1);
   EXPECT_OK(CreateSparseFile(Names(path), kSize));
   EXPECT_EQ(test::ReadBytes(path), std::vector<uint8_t>(kSize));
@@ -72,7 +72,7 @@ TEST(FilesTest, RemovesAnImmutableFileAndRemovingItAgainSucceeds) {
   if (pool == nullptr) return;
   const std::string path = pool->At("snapshot");
   test::WriteBytes(path, 0, {1});
-  EXPECT_OK(SetImmutable(path, true));
+  EXPECT_OK(test::SetImmutable(path, true));
   Result<bool> removed = RemoveFile(path);
   ASSERT_OK(removed);
   EXPECT_TRUE(*removed);
@@ -95,7 +95,7 @@ TEST(FilesTest, ReportsTheStateOfAFileAsStatAndItsFlagsDo) {
   EXPECT_EQ((*state)->inode, StateOf(path).st_ino);
   EXPECT_EQ((*state)->size_bytes, 8192u);
   EXPECT_FALSE((*state)->immutable);
-  EXPECT_OK(SetImmutable(path, true));
+  EXPECT_OK(test::SetImmutable(path, true));
   EXPECT_TRUE((*StateOfFile(path))->immutable);
   state = StateOfFile(pool->At("nowhere"));
   ASSERT_OK(state);
@@ -115,7 +115,7 @@ void CheckClone(const char* kind) {
   std::vector<uint8_t> bytes(12345, 7);
   test::WriteBytes(source, 0, bytes);
   EXPECT_CODE(CloneFile(source, Names(clone), kSize), kScanMutable);
-  EXPECT_OK(SetImmutable(source, true));
+  EXPECT_OK(test::SetImmutable(source, true));
   EXPECT_CODE(CloneFile(source, Names(clone), 12344), "EINVAL");
   EXPECT_OK(CloneFile(source, Names(clone), kSize));
   bytes.resize(kSize);
@@ -139,9 +139,9 @@ void CheckSeal(const char* type) {
     EXPECT_OK(WriteSeal(fd->get(), source));
   }
   const auto clone = [&](const std::string& name) {
-    EXPECT_OK(SetImmutable(source, true));
+    EXPECT_OK(test::SetImmutable(source, true));
     Status status = CloneFile(source, Names(pool->At(name)), 65536);
-    EXPECT_OK(SetImmutable(source, false));
+    EXPECT_OK(test::SetImmutable(source, false));
     return status;
   };
   EXPECT_OK(clone("unchanged"));
@@ -178,7 +178,7 @@ TEST(FilesTest, ClonesFilesWithoutCopyOnWriteAsSuchAndOthersAsOthers) {
   };
   test::WriteBytes(pool->At("cow"), 0, std::vector<uint8_t>(65536, 1));
   test::WriteBytes(pool->At("nocow"), 0, std::vector<uint8_t>(65536, 1));
-  for (const char* name : {"cow", "nocow"}) EXPECT_OK(SetImmutable(pool->At(name), true));
+  for (const char* name : {"cow", "nocow"}) EXPECT_OK(test::SetImmutable(pool->At(name), true));
   EXPECT_OK(CloneFile(pool->At("nocow"), Names(pool->At("nocow-clone")), 65536));
   EXPECT_NE(flags(pool->At("nocow-clone")), 0);
   // A new file in this directory is not copied on write unless told so.
@@ -193,7 +193,7 @@ TEST(FilesTest, ReportsMissingCloneSupportAndLeavesNothing) {
   ASSERT_OK(supported);
   EXPECT_FALSE(*supported);
   test::WriteBytes(pool->At("source"), 0, {1});
-  EXPECT_OK(SetImmutable(pool->At("source"), true));
+  EXPECT_OK(test::SetImmutable(pool->At("source"), true));
   EXPECT_CODE(CloneFile(pool->At("source"), Names(pool->At("clone")), 10), "EOPNOTSUPP");
   EXPECT_TRUE(!test::Exists(pool->At("clone.tmp")) && !test::Exists(pool->At("clone")));
   EXPECT_CODE(ProbeReflink(pool->At("nowhere")), "ENOENT");

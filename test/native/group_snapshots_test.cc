@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "native/device/cut.h"
 #include "native/device/freeze.h"
+#include "native/device/take_snapshots.h"
 #include "test/native/pool.h"
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
@@ -100,9 +100,9 @@ uint64_t NumberInside(const std::string& snapshot, const std::string& options) {
   return number;
 }
 
-bool NothingLeft(const std::vector<CutMember>& members) {
+bool NothingLeft(const std::vector<NewSnapshotFile>& members) {
   bool nothing = true;
-  for (const CutMember& member : members) {
+  for (const NewSnapshotFile& member : members) {
     nothing = nothing && !test::Exists(member.names.temporary) && !test::Exists(member.names.final);
   }
   return nothing;
@@ -129,9 +129,9 @@ TEST(TakeSnapshotsTest, TakesBusyMountedVolumesAtOnePointInTime) {
     writer.Progress();
     const std::string name = std::to_string(round);
     // In either order, since one of them has to be the first to be frozen.
-    std::vector<CutMember> members = {first->Member("a" + name), second->Member("b" + name)};
+    std::vector<NewSnapshotFile> members = {first->Member("a" + name), second->Member("b" + name)};
     if (round % 2 == 1) std::swap(members[0], members[1]);
-    Result<CutOutcome> outcome = CutSnapshots(members);
+    Result<TakenSnapshots> outcome = TakeSnapshots(members);
     ASSERT_OK(outcome);
     EXPECT_TRUE(outcome->frozen_ns > 0 && first->IsThawed() && second->IsThawed());
     const uint64_t ahead = NumberInside(pool->At("a" + name), "nouuid,norecovery");
@@ -155,12 +155,12 @@ void CheckRaw(unsigned pause_ms, int rounds) {
   for (int round = 0; round < rounds; round++) {
     writer.Progress();
     const std::string name = std::to_string(round);
-    std::vector<CutMember> members = {first->Member("a" + name), slow->Member("s" + name),
-                                      second->Member("b" + name)};
+    std::vector<NewSnapshotFile> members = {first->Member("a" + name), slow->Member("s" + name),
+                                            second->Member("b" + name)};
     if (round % 2 == 1) std::swap(members[0], members[2]);
-    Result<CutOutcome> outcome = CutSnapshots(members);
+    Result<TakenSnapshots> outcome = TakeSnapshots(members);
     if (!outcome.ok()) {
-      EXPECT_CODE(outcome, kCutBusy);
+      EXPECT_CODE(outcome, kSnapshotBusy);
       EXPECT_TRUE(NothingLeft(members));
       continue;
     }
@@ -191,18 +191,18 @@ TEST(TakeSnapshotsTest, NeverAssumesThatRawDevicesWithoutWriteCountersAreIdle) {
   };
   count(*first, '0');
   count(*second, '0');
-  const std::vector<CutMember> members = {mounted->Member("c"), first->Member("a"),
-                                          second->Member("b")};
-  Result<CutOutcome> outcome = CutSnapshots(members);
-  EXPECT_CODE(outcome, kCutBusy);
+  const std::vector<NewSnapshotFile> members = {mounted->Member("c"), first->Member("a"),
+                                                second->Member("b")};
+  Result<TakenSnapshots> outcome = TakeSnapshots(members);
+  EXPECT_CODE(outcome, kSnapshotBusy);
   const std::string path = outcome.ok() ? "" : outcome.status().failure().path;
   EXPECT_TRUE(path == first->path() || path == second->path());
   EXPECT_TRUE(NothingLeft(members) && mounted->IsThawed());
   // One of them may be written to as it likes.
-  EXPECT_OK(CutSnapshots({first->Member("alone")}));
-  EXPECT_OK(CutSnapshots({first->Member("with"), mounted->Member("frozen")}));
+  EXPECT_OK(TakeSnapshots({first->Member("alone")}));
+  EXPECT_OK(TakeSnapshots({first->Member("with"), mounted->Member("frozen")}));
   count(*second, '1');
-  EXPECT_OK(CutSnapshots(members));
+  EXPECT_OK(TakeSnapshots(members));
   count(*first, '1');
 }
 
@@ -215,7 +215,7 @@ TEST(TakeSnapshotsTest, TakesIdleRawDevicesTogether) {
   // Not written back yet: that is the cut's business, and does not count as writing.
   test::WriteBytes(first->loop(), 0, std::vector<uint8_t>(kMiB, 1));
   test::WriteBytes(second->loop(), 0, std::vector<uint8_t>(kMiB, 2));
-  Result<CutOutcome> outcome = CutSnapshots({first->Member("a"), second->Member("b")});
+  Result<TakenSnapshots> outcome = TakeSnapshots({first->Member("a"), second->Member("b")});
   ASSERT_OK(outcome);
   EXPECT_EQ(outcome->frozen_ns, 0u);
   EXPECT_EQ(test::ReadBytes(pool->At("a"))[kMiB - 1], 1);
@@ -236,7 +236,7 @@ TEST(TakeSnapshotsTest, AllowsOneConstantlyWrittenRawDeviceBesideIdleOnes) {
   for (int round = 0; round < 4; round++) {
     writer.Progress();
     const std::string name = std::to_string(round);
-    EXPECT_OK(CutSnapshots(
+    EXPECT_OK(TakeSnapshots(
         {busy->Member("a" + name), idle->Member("b" + name), mounted->Member("c" + name)}));
     const uint64_t ahead = NumberIn(pool->At("a" + name));
     const uint64_t behind = NumberInside(pool->At("c" + name), "noload");
@@ -250,15 +250,15 @@ TEST(TakeSnapshotsTest, LeavesNothingAndThawsAllWhenOneMemberFails) {
   const auto first = test::Volume::Make(*pool, "first", "ext4", kSize);
   const auto second = test::Volume::Make(*pool, "second", "ext4", kSize);
   if (first == nullptr || second == nullptr) return;
-  const std::vector<CutMember> members = {first->Member("a"), second->Member("b")};
-  const auto expect = [&](const std::vector<CutMember>& changed, const char* code) {
-    EXPECT_CODE(CutSnapshots(changed), code);
+  const std::vector<NewSnapshotFile> members = {first->Member("a"), second->Member("b")};
+  const auto expect = [&](const std::vector<NewSnapshotFile>& changed, const char* code) {
+    EXPECT_CODE(TakeSnapshots(changed), code);
     EXPECT_TRUE(NothingLeft(members) && first->IsThawed());
   };
   expect({}, "EINVAL");
   expect({members[0], members[0]}, "EINVAL");
   const test::TempDirectory elsewhere;
-  std::vector<CutMember> changed = members;
+  std::vector<NewSnapshotFile> changed = members;
   changed[1].names = {elsewhere.At("b.tmp"), elsewhere.At("b")};
   expect(changed, "EXDEV");
   changed = members;
@@ -278,7 +278,7 @@ TEST(TakeSnapshotsTest, LeavesNothingAndThawsAllWhenOneMemberFails) {
   Result<bool> still_frozen = ThawPath(second->mount_point());
   ASSERT_OK(still_frozen);
   EXPECT_TRUE(*still_frozen);
-  EXPECT_OK(CutSnapshots(members));
+  EXPECT_OK(TakeSnapshots(members));
 }
 
 TEST(TakeSnapshotsTest, FreezesAVolumeOnceThatIsAMemberTwice) {
@@ -286,7 +286,7 @@ TEST(TakeSnapshotsTest, FreezesAVolumeOnceThatIsAMemberTwice) {
   if (pool == nullptr) return;
   const auto volume = test::Volume::Make(*pool, "volume", "btrfs", 128 * kMiB);
   if (volume == nullptr) return;
-  EXPECT_OK(CutSnapshots({volume->Member("a"), volume->Member("b")}));
+  EXPECT_OK(TakeSnapshots({volume->Member("a"), volume->Member("b")}));
   EXPECT_TRUE(volume->IsThawed());
   EXPECT_EQ(test::ReadBytes(pool->At("a")), test::ReadBytes(pool->At("b")));
 }

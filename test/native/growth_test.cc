@@ -66,7 +66,7 @@ TEST(GrowthTest, GrowsAFileWithZerosAndNeverShrinksIt) {
   EXPECT_CODE(GrowFile(pool->At("nowhere"), 16384), "ENOENT");
   EXPECT_CODE(GrowFile(path, UINT64_MAX), "EFBIG");
   EXPECT_CODE(GrowFile(pool->mount_point(), 16384), "EISDIR");
-  EXPECT_OK(SetImmutable(path, true));
+  EXPECT_OK(test::SetImmutable(path, true));
   EXPECT_CODE(GrowFile(path, 32768), "EPERM");
 }
 

@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "native/device/block_device.h"
 #include "native/device/files.h"
 #include "native/device/loop_attach.h"
+#include "native/device/loop_change.h"
 #include "test/native/loop_fixture.h"
 #include "test/native/status_assertions.h"
 

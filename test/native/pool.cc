@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "native/device/files.h"
+
 namespace blockdelta::test {
 namespace {
 
@@ -83,6 +85,12 @@ std::vector<uint8_t> ReadBytes(const std::string& path) {
   }
   close(fd);
   return bytes;
+}
+
+Status SetImmutable(const std::string& path, bool immutable) {
+  Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (!fd.ok()) return fd.TakeStatus();
+  return SetImmutableFd(fd->get(), immutable, path);
 }
 
 SnapshotIdentity IdentityOf(const std::string& path) {

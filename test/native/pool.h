@@ -54,6 +54,8 @@ class Pool {
 bool Exists(const std::string& path);
 void WriteBytes(const std::string& path, uint64_t offset, const std::vector<uint8_t>& bytes);
 std::vector<uint8_t> ReadBytes(const std::string& path);
+// Sets or clears the immutable flag of a file.
+Status SetImmutable(const std::string& path, bool immutable);
 SnapshotIdentity IdentityOf(const std::string& path);
 
 }  // namespace blockdelta::test

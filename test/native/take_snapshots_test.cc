@@ -1,5 +1,5 @@
 // Snapshots and clones of one volume: attached, mounted and broken.
-#include "native/device/cut.h"
+#include "native/device/take_snapshots.h"
 
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -8,8 +8,8 @@
 
 #include <memory>
 
-#include "native/device/cut_source.h"
 #include "native/device/freeze.h"
+#include "native/device/source_volume.h"
 #include "test/native/pool.h"
 #include "test/native/status_assertions.h"
 #include "test/native/volume.h"
@@ -27,7 +27,9 @@ struct Bench {
   }
   bool ready() const { return volume != nullptr; }
   std::string At(const std::string& name) const { return pool->At(name); }
-  Result<CutOutcome> Cut(const CutMember& member) const { return CutSnapshots({member}); }
+  Result<TakenSnapshots> Cut(const NewSnapshotFile& member) const {
+    return TakeSnapshots({member});
+  }
 
   std::unique_ptr<test::Pool> pool;
   std::unique_ptr<test::Volume> volume;
@@ -38,10 +40,10 @@ TEST(TakeSnapshotTest, FreezesAMountedVolumeAndHasItsLatestWrites) {
   const Bench bench;
   if (!bench.ready()) return;
   test::WriteBytes(bench.volume->mount_point() + "/file", 0, {1, 2, 3});
-  Result<CutOutcome> outcome = bench.Cut(bench.volume->Member("snapshot"));
+  Result<TakenSnapshots> outcome = bench.Cut(bench.volume->Member("snapshot"));
   ASSERT_OK(outcome);
   EXPECT_GT(outcome->frozen_ns, 0u);
-  EXPECT_LT(ClockNs(CLOCK_REALTIME) - outcome->cut_time_ns, 60'000'000'000);
+  EXPECT_LT(ClockNs(CLOCK_REALTIME) - outcome->taken_at_ns, 60'000'000'000);
   EXPECT_TRUE(bench.volume->IsThawed());
   const std::string snapshot = bench.At("snapshot");
   struct stat state = {};
@@ -59,13 +61,13 @@ TEST(TakeSnapshotTest, FreezesAMountedVolumeAndHasItsLatestWrites) {
 TEST(TakeSnapshotTest, FreezesAMountedBtrfsFoundByItsDevice) {
   const Bench bench("btrfs", 128 << 20);
   if (!bench.ready()) return;
-  Result<CutOutcome> outcome = bench.Cut(bench.volume->Member("snapshot"));
+  Result<TakenSnapshots> outcome = bench.Cut(bench.volume->Member("snapshot"));
   ASSERT_OK(outcome);
   EXPECT_GT(outcome->frozen_ns, 0u);
   EXPECT_TRUE(bench.volume->IsThawed());
   const auto other = test::Volume::Make(*bench.pool, "other", "", kSize);
   if (other == nullptr) return;
-  CutMember member = other->Member("second");
+  NewSnapshotFile member = other->Member("second");
   member.freeze_path = bench.volume->mount_point();
   EXPECT_CODE(bench.Cut(member), "ESTALE");
 }
@@ -74,7 +76,7 @@ TEST(TakeSnapshotTest, HasWhatWasWrittenToAnAttachedDevice) {
   const Bench bench("");
   if (!bench.ready()) return;
   test::WriteBytes(bench.volume->loop(), kSize - 4096, std::vector<uint8_t>(4096, 9));
-  Result<CutOutcome> outcome = bench.Cut(bench.volume->Member("snapshot"));
+  Result<TakenSnapshots> outcome = bench.Cut(bench.volume->Member("snapshot"));
   ASSERT_OK(outcome);
   EXPECT_EQ(outcome->frozen_ns, 0u);
   const std::vector<uint8_t> bytes = test::ReadBytes(bench.At("snapshot"));
@@ -84,19 +86,19 @@ TEST(TakeSnapshotTest, HasWhatWasWrittenToAnAttachedDevice) {
 TEST(TakeSnapshotTest, RefusesADeviceLockedByAToolAndLocksOutTools) {
   const Bench bench("");
   if (!bench.ready()) return;
-  const CutMember member = bench.volume->Member("snapshot");
+  const NewSnapshotFile member = bench.volume->Member("snapshot");
   {
     Result<UniqueFd> tool = OpenPath(bench.volume->loop(), O_RDONLY);
     ASSERT_OK(tool);
     ASSERT_EQ(flock(tool->get(), LOCK_EX | LOCK_NB), 0);
-    Result<CutOutcome> cut = bench.Cut(member);
+    Result<TakenSnapshots> cut = bench.Cut(member);
     EXPECT_CODE(cut, "EBUSY");
     EXPECT_EQ(cut.status().failure().syscall, "flock");
     EXPECT_EQ(cut.status().failure().path, bench.volume->path());
     EXPECT_CODE(CloneVolume(member, kSize), "EBUSY");
     EXPECT_TRUE(!test::Exists(bench.At("snapshot")) && !test::Exists(bench.At("snapshot.tmp")));
   }
-  Result<CutSource> source = CutSource::Open(member);
+  Result<SourceVolume> source = SourceVolume::Open(member);
   Result<UniqueFd> tool = OpenPath(bench.volume->loop(), O_RDONLY);
   ASSERT_OK(source);
   ASSERT_OK(tool);
@@ -128,8 +130,8 @@ TEST(TakeSnapshotTest, RefusesAFrozenFileSystemAndLeavesItFrozen) {
 TEST(TakeSnapshotTest, FreezesOnlyTheFileSystemOnTheVolumesOwnDevice) {
   const Bench bench;
   if (!bench.ready()) return;
-  const CutMember once = bench.volume->Member("snapshot");
-  CutMember member = once;
+  const NewSnapshotFile once = bench.volume->Member("snapshot");
+  NewSnapshotFile member = once;
   // The pool itself: with it frozen the clone would wait for ever.
   member.freeze_path = bench.pool->mount_point();
   EXPECT_CODE(bench.Cut(member), "ESTALE");
@@ -144,7 +146,7 @@ TEST(TakeSnapshotTest, FreezesOnlyTheFileSystemOnTheVolumesOwnDevice) {
 TEST(TakeSnapshotTest, RefusesALoopDeviceThatNowHasAnotherFile) {
   const Bench bench;
   if (!bench.ready()) return;
-  CutMember member = bench.volume->Member("snapshot");
+  NewSnapshotFile member = bench.volume->Member("snapshot");
   member.source_path = bench.At("other-volume");
   EXPECT_OK(CreateSparseFile({member.source_path + ".tmp", member.source_path}, kSize));
   EXPECT_CODE(bench.Cut(member), "ESTALE");
@@ -153,7 +155,7 @@ TEST(TakeSnapshotTest, RefusesALoopDeviceThatNowHasAnotherFile) {
 TEST(TakeSnapshotTest, ThawsAndLeavesNothingWhenTheCloneFails) {
   const Bench bench;
   if (!bench.ready()) return;
-  CutMember member = bench.volume->Member("snapshot");
+  NewSnapshotFile member = bench.volume->Member("snapshot");
   // On another file system: cloning into it cannot work.
   member.names = {bench.directory.At("snapshot.tmp"), bench.directory.At("snapshot")};
   EXPECT_CODE(bench.Cut(member), "EXDEV");
@@ -165,10 +167,10 @@ TEST(TakeSnapshotTest, ClonesAMountedVolumeWithZerosBehindItsEnd) {
   const Bench bench;
   if (!bench.ready()) return;
   test::WriteBytes(bench.volume->mount_point() + "/file", 0, {1, 2, 3});
-  const CutMember member = bench.volume->Member("clone");
+  const NewSnapshotFile member = bench.volume->Member("clone");
   EXPECT_CODE(CloneVolume(member, kSize - 1), "EINVAL");
   EXPECT_FALSE(test::Exists(bench.At("clone.tmp")));
-  Result<CutOutcome> outcome = CloneVolume(member, kSize + 8192);
+  Result<TakenSnapshots> outcome = CloneVolume(member, kSize + 8192);
   ASSERT_OK(outcome);
   EXPECT_TRUE(outcome->frozen_ns > 0 && bench.volume->IsThawed());
   Result<std::optional<FileState>> state = StateOfFile(bench.At("clone"));
@@ -193,9 +195,9 @@ TEST(TakeSnapshotTest, ClonesAMountedVolumeWithZerosBehindItsEnd) {
 TEST(TakeSnapshotTest, ClonesADetachedVolumeWithoutADevice) {
   const Bench bench("");
   if (!bench.ready()) return;
-  CutMember member = bench.volume->Member("clone");
+  NewSnapshotFile member = bench.volume->Member("clone");
   member.loop_path.reset();
-  Result<CutOutcome> outcome = CloneVolume(member, kSize);
+  Result<TakenSnapshots> outcome = CloneVolume(member, kSize);
   ASSERT_OK(outcome);
   EXPECT_EQ(outcome->frozen_ns, 0u);
 }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "native/thin/device_tree.h"
+#include "native/thin/file_source.h"
 #include "native/thin/metadata_block.h"
-#include "native/thin/open_source.h"
 #include "native/thin/thin_format.h"
 #include "test/native/pool.h"
 #include "test/native/status_assertions.h"

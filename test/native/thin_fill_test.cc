@@ -8,7 +8,7 @@
 #include <random>
 #include <string>
 
-#include "native/thin/keep_base.h"
+#include "native/thin/create_bookmark.h"
 #include "native/thin/thin_format.h"
 #include "test/native/chunks.h"
 #include "test/native/pool.h"
@@ -130,16 +130,16 @@ TEST(ThinFillTest, FillsFromTheMapsOfThinDevicesWhateverTheCalls) {
   }
 }
 
-Result<KeptBaseFile> Keep(const PoolFile& file, const test::TempDirectory& directory, uint64_t id,
-                          uint64_t size) {
-  KeepBaseRequest request;
+Result<WrittenBookmark> Keep(const PoolFile& file, const test::TempDirectory& directory,
+                             uint64_t id, uint64_t size) {
+  BookmarkRequest request;
   request.metadata = file.path;
   request.superblock = 0;
   request.device = {id, std::nullopt};
   request.size_bytes = size;
   request.temporary_path = directory.At("kept.tmp");
   request.path = directory.At("kept");
-  return KeepBase(request);
+  return CreateBookmark(request);
 }
 
 TEST(ThinFillTest, GivesTheSameDeltaAgainstABookmarkAsAgainstItsSnapshot) {
@@ -153,7 +153,7 @@ TEST(ThinFillTest, GivesTheSameDeltaAgainstABookmarkAsAgainstItsSnapshot) {
     const Mappings base_map = family.trees.Content(family.roots[base]);
     const Mappings target_map = family.trees.Content(family.roots[target]);
     const uint64_t size = 1 + random() % (3000 * kBlock);
-    Result<KeptBaseFile> kept = Keep(file, directory, base + 1, size);
+    Result<WrittenBookmark> kept = Keep(file, directory, base + 1, size);
     ASSERT_OK(kept);
     EXPECT_EQ(kept->info.creation_time, base + 1);
     const auto beyond = base_map.lower_bound((size + kBlock - 1) / kBlock);
@@ -161,7 +161,7 @@ TEST(ThinFillTest, GivesTheSameDeltaAgainstABookmarkAsAgainstItsSnapshot) {
               static_cast<uint64_t>(std::distance(base_map.begin(), beyond)));
     EXPECT_FALSE(test::Exists(directory.At("kept.tmp")));
     ThinScanRequest request = file.Request(std::nullopt, target + 1);
-    request.kept_base_path = directory.At("kept");
+    request.bookmark_path = directory.At("kept");
     ExpectScan(request, Changed(&base_map, target_map), size, &random);
   }
 }
@@ -185,14 +185,14 @@ TEST(ThinFillTest, BookmarksABaseOfManyLittleRangesAsABitmap) {
   family.roots.push_back(root);
   const PoolFile file(directory, family);
   const uint64_t size = 41'000 * kBlock - 1;
-  Result<KeptBaseFile> kept = Keep(file, directory, 1, size);
+  Result<WrittenBookmark> kept = Keep(file, directory, 1, size);
   ASSERT_OK(kept);
-  EXPECT_EQ(kept->info.form, KeptForm::kBitmap);
+  EXPECT_EQ(kept->info.form, BookmarkForm::kBitmap);
   EXPECT_EQ(kept->file_bytes, uint64_t{3} * 4096);
   const Mappings base_map = family.trees.Content(family.roots[0]);
   const Mappings target_map = family.trees.Content(family.roots[1]);
   ThinScanRequest request = file.Request(std::nullopt, 2);
-  request.kept_base_path = directory.At("kept");
+  request.bookmark_path = directory.At("kept");
   const std::string expected = Text(ToRanges(Changed(&base_map, target_map), 0, size));
   const test::Scan scan = test::RunScan(CallOn(request, size, 40), size, 0, 1 << 20, Unlimited);
   EXPECT_TRUE(scan.complete && scan.calls > 1);
@@ -222,17 +222,17 @@ TEST(ThinFillTest, RefusesToBookmarkASnapshotThatWasWrittenTo) {
 TEST(ThinFillTest, ReportsAnExistingBookmarkAndRefusesADamagedOne) {
   const test::TempDirectory directory;
   const PoolFile file(directory, TwoSnapshots());
-  Result<KeptBaseFile> first = Keep(file, directory, 1, 100 * kBlock);
+  Result<WrittenBookmark> first = Keep(file, directory, 1, 100 * kBlock);
   ASSERT_OK(first);
   // Of whatever snapshot it is asked then.
-  Result<KeptBaseFile> again = Keep(file, directory, 2, 100 * kBlock);
+  Result<WrittenBookmark> again = Keep(file, directory, 2, 100 * kBlock);
   ASSERT_OK(again);
   EXPECT_EQ(again->info.creation_time, 1u);
   EXPECT_EQ(again->file_bytes, first->file_bytes);
   std::mt19937_64 random(test::Seed());
   const std::vector<uint8_t> sound = test::ReadBytes(directory.At("kept"));
   ThinScanRequest request = file.Request(std::nullopt, 2);
-  request.kept_base_path = directory.At("kept");
+  request.bookmark_path = directory.At("kept");
   for (int round = 0; round < 50; round++) {
     std::vector<uint8_t> damaged = sound;
     damaged[random() % damaged.size()] ^= static_cast<uint8_t>(1 + random() % 255);
@@ -256,7 +256,7 @@ TEST(ThinFillTest, RefusesABookmarkForATargetThatIsNotYounger) {
   const PoolFile file(directory, TwoSnapshots());
   ASSERT_OK(Keep(file, directory, 2, 100 * kBlock));
   ThinScanRequest request = file.Request(std::nullopt, 1);
-  request.kept_base_path = directory.At("kept");
+  request.bookmark_path = directory.At("kept");
   EXPECT_CODE(FillOnce(request), kScanUnsupported);
   request.target.id = 2;
   EXPECT_CODE(FillOnce(request), kScanUnsupported);
@@ -277,7 +277,7 @@ TEST(ThinFillTest, RefusesTimesThatMappingsCannotHold) {
   write((1 << 24) - 2);
   EXPECT_OK(Keep(file, directory, 1, 100 * kBlock));
   ThinScanRequest request = file.Request(std::nullopt, 2);
-  request.kept_base_path = directory.At("kept");
+  request.bookmark_path = directory.At("kept");
   EXPECT_OK(FillOnce(request));
   write((1 << 24) - 1);
   EXPECT_CODE(FillOnce(request), kScanUnsupported);

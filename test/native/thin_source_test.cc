@@ -11,10 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "native/thin/block_buffer.h"
-#include "native/thin/direct_source.h"
+#include "native/thin/block_source.h"
 #include "native/thin/file_source.h"
-#include "native/thin/open_source.h"
 #include "test/native/pool.h"
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"

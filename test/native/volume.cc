@@ -48,8 +48,8 @@ Volume::~Volume() {
   if (!path_.empty()) DetachWhenFree(path_);
 }
 
-CutMember Volume::Member(const std::string& snapshot) const {
-  CutMember member;
+NewSnapshotFile Volume::Member(const std::string& snapshot) const {
+  NewSnapshotFile member;
   member.source_path = path_;
   member.names = {pool_ + "/" + snapshot + ".tmp", pool_ + "/" + snapshot};
   member.loop_path = loop_;

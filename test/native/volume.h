@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "native/device/cut.h"
+#include "native/device/take_snapshots.h"
 #include "test/native/pool.h"
 
 namespace blockdelta::test {
@@ -27,7 +27,7 @@ class Volume {
   const std::string& loop() const { return loop_; }
   const std::string& mount_point() const { return mount_; }
   // Of the volume as it is: with its loop device, frozen if it is mounted.
-  CutMember Member(const std::string& snapshot) const;
+  NewSnapshotFile Member(const std::string& snapshot) const;
   bool Unmount();
   // Whether nobody has left the file system frozen. Thaws it.
   bool IsThawed() const;
