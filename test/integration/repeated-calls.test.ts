@@ -48,7 +48,7 @@ test('G16: an optional field at its zero value is one that is not set', async ()
 });
 
 test('E12: in mount and process namespaces of its own the plugin does the whole of its work', async () => {
-  const script = packagePath('.test-build/test/support/namespaced-life.js');
+  const script = packagePath('.test-build/test/support/namespaced-lifecycle.js');
   const args = ['-m', '-p', '-f', '--mount-proc', process.execPath, script];
   const child = spawn('unshare', args, {
     stdio: ['ignore', 'inherit', 'pipe'],

@@ -9,7 +9,7 @@ import {
 } from '../../../src/cli/thin/printers.js';
 import type { Run } from '../../../src/cli/thin/runs.js';
 import { ThinDeltaKind } from '../../../src/native/thin-addon.js';
-import { FakeThinPool } from '../../support/fake-thin-pool.js';
+import { FakeThinPool } from '../../support/fake-thin-metadata.js';
 
 const { SAME, LEFT_ONLY, RIGHT_ONLY, DIFFERENT } = ThinDeltaKind;
 const RUNS: readonly Run[] = [

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
 import { ThinTrees } from '../../../src/cli/thin/pool-metadata.js';
-import { FakeThinPool, metadataFailure } from '../../support/fake-thin-pool.js';
+import { FakeThinPool, metadataFailure } from '../../support/fake-thin-metadata.js';
 
 const PATH = '/dev/mapper/vg-pool_tmeta';
 

@@ -5,7 +5,7 @@ import { StatusCode } from '../../../src/base/errors.js';
 import { ThinTrees } from '../../../src/cli/thin/pool-metadata.js';
 import { ChangedRanges, type Run, readRuns } from '../../../src/cli/thin/runs.js';
 import { ThinDeltaKind } from '../../../src/native/thin-addon.js';
-import { FakeThinPool, metadataFailure } from '../../support/fake-thin-pool.js';
+import { FakeThinPool, metadataFailure } from '../../support/fake-thin-metadata.js';
 
 const { SAME, LEFT_ONLY, RIGHT_ONLY, DIFFERENT } = ThinDeltaKind;
 
