@@ -1,8 +1,11 @@
-/** A small seeded generator, so that a run can be repeated byte for byte. */
+/** A seeded generator (mulberry32), so that a run can be repeated byte for byte. */
 export class Random {
   #state: number;
 
-  constructor(seed: number, label = '') {
+  constructor(
+    readonly seed: number,
+    label = '',
+  ) {
     this.#state = seed >>> 0;
     for (const character of label) {
       this.#state = Math.imul(this.#state ^ (character.codePointAt(0) ?? 0), 0x01000193) >>> 0;
@@ -11,7 +14,12 @@ export class Random {
 
   /** Uniform in [0, bound). */
   below(bound: number): number {
-    return Math.floor((this.#next() / 2 ** 32) * bound);
+    return Math.floor(this.unit() * bound);
+  }
+
+  /** Uniform in [0, 1). */
+  unit(): number {
+    return this.#next() / 2 ** 32;
   }
 
   pick<T>(items: readonly T[]): T {
@@ -20,7 +28,7 @@ export class Random {
     return item;
   }
 
-  /** Bytes that no file system or device compresses away. */
+  /** Incompressible bytes. */
   bytes(length: number): Buffer {
     const buffer = Buffer.alloc(length);
     let offset = 0;
@@ -29,7 +37,6 @@ export class Random {
     return buffer;
   }
 
-  /** mulberry32. */
   #next(): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0;
     let mixed = this.#state;

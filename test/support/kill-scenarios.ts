@@ -320,7 +320,7 @@ export class KillScenarios {
     await this.#ledger.check(made);
     await afterStart?.();
     const answer = await untilSettled(call);
-    if (outcome !== 'cut off') assert.deepEqual(answer, outcome.answer, `${label}, repeated`);
+    if (outcome !== 'interrupted') assert.deepEqual(answer, outcome.answer, `${label}, repeated`);
     this.#ledger.checkNoTemporaries();
     return answer;
   }

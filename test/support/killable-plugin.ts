@@ -1,6 +1,6 @@
 /**
- * A plugin that is killed with SIGKILL in the middle of its calls and started again on the same
- * state. The moment of each kill is drawn within the time the call takes.
+ * A plugin that is killed with SIGKILL during its calls and started again on the same state. The moment of
+ * each kill is random within the measured duration of the call.
  */
 import assert from 'node:assert/strict';
 import { performance } from 'node:perf_hooks';
@@ -13,17 +13,17 @@ import type { Random } from './random.js';
 import { statusOf } from './refusal.js';
 import type { Workspace } from './workspace.js';
 
-/** How a call ended whose plugin was killed. */
-export type KillOutcome<T> = { answer: T } | 'cut off';
+/** The outcome of a call whose plugin was killed. */
+export type KillOutcome<T> = { answer: T } | 'interrupted';
 
 interface Figures {
-  /** What the call takes when nobody interrupts it, ms. */
+  /** Duration of an uninterrupted call, ms. */
   durationMs: number;
   kills: number;
   answered: number;
 }
 
-/** Every how many restarts the start is killed as well. */
+/** One in this many restarts is killed as well. */
 const START_KILL_EVERY = 10;
 
 export class KillablePlugin {
@@ -39,7 +39,7 @@ export class KillablePlugin {
     private readonly workspace: Workspace,
     private readonly options: PluginOptions,
     private readonly random: Random,
-    /** One that was measured on this machine before. */
+    /** A plugin whose measured durations are reused. */
     like?: KillablePlugin,
   ) {
     const known = [...(like?.figures ?? [])];
@@ -53,16 +53,16 @@ export class KillablePlugin {
   }
 
   get client(): CsiClient {
-    if (this.#client === undefined) throw new Error('no plugin runs now');
+    if (this.#client === undefined) throw new Error('no plugin is running');
     return this.#client;
   }
 
-  /** During calls. */
+  /** Kills during calls. */
   get kills(): number {
     return [...this.#figures.values()].reduce((sum, { kills }) => sum + kills, 0);
   }
 
-  /** Starts it, sometimes after starts that are killed on the way. Differences in its report fail. */
+  /** Starts the plugin, sometimes after starts that are killed. Fails if its start report has differences. */
   async start(): Promise<void> {
     this.#starts += 1;
     while (this.#starts > 1 && this.random.below(START_KILL_EVERY) === 0) await this.#killStart();
@@ -75,7 +75,7 @@ export class KillablePlugin {
     if (report.finished.length + report.undone.length > 0) this.#recoveries += 1;
   }
 
-  /** SIGTERM, which must end it with code 0. */
+  /** Sends SIGTERM; the plugin must exit with 0. */
   async stop(): Promise<void> {
     this.#client?.close();
     this.#client = undefined;
@@ -92,8 +92,8 @@ export class KillablePlugin {
   }
 
   /**
-   * A call that nobody interrupts, to know how long it takes in a plugin that was just started: far
-   * longer than in one that has warmed up.
+   * Measures an uninterrupted call in a plugin that has just been started, where it takes far longer than
+   * in a warm one.
    */
   async measure<T>(label: string, call: () => Promise<T>): Promise<T> {
     if (this.#figures.has(label)) return call();
@@ -102,24 +102,24 @@ export class KillablePlugin {
     await this.client.controller.ListVolumes({});
     const begin = performance.now();
     const answer = await call();
-    this.#learn(label, performance.now() - begin);
+    this.#recordDuration(label, performance.now() - begin);
     return answer;
   }
 
-  /** Whether a call is killed now: so that no kind of call is killed much more often than another. */
+  /** Whether to kill the plugin during this call; keeps the kills of all kinds of call balanced. */
   isDue(label: string): boolean {
     const fewest = Math.min(...[...this.#figures.values()].map(({ kills }) => kills));
     return (this.#figures.get(label)?.kills ?? 0) <= fewest + 1;
   }
 
-  /** Kills the plugin in the middle of the call. It has to be started again. */
+  /** Kills the plugin during the call. The caller starts it again. */
   async killDuring<T>(label: string, call: () => Promise<T>): Promise<KillOutcome<T>> {
     const figures = this.#figures.get(label);
     if (figures === undefined) throw new Error(`${label} was never measured`);
     const begin = performance.now();
     const running = call();
     running.then(
-      () => this.#learn(label, performance.now() - begin),
+      () => this.#recordDuration(label, performance.now() - begin),
       () => undefined,
     );
     await passed(begin + this.random.unit() * figures.durationMs * 1.1);
@@ -129,7 +129,7 @@ export class KillablePlugin {
     figures.kills += 1;
     if (status !== 'OK') {
       assert.ok(['UNAVAILABLE', 'CANCELLED', 'INTERNAL'].includes(status), `${label}: ${status}`);
-      return 'cut off';
+      return 'interrupted';
     }
     figures.answered += 1;
     return { answer: await running };
@@ -143,7 +143,7 @@ export class KillablePlugin {
     );
     return [
       `# ${this.kills} kills during calls, ${this.#killedStarts} during starts; ` +
-        `${this.#recoveries} of ${this.#starts} starts had something to finish or undo; ` +
+        `${this.#recoveries} of ${this.#starts} starts had something to complete or roll back; ` +
         `a start takes ${this.#startMs.toFixed(0)} ms`,
       ...lines.sort(),
     ].join('\n');
@@ -157,7 +157,7 @@ export class KillablePlugin {
     this.#killedStarts += 1;
   }
 
-  #learn(label: string, ms: number): void {
+  #recordDuration(label: string, ms: number): void {
     const figures = this.#figures.get(label);
     if (figures === undefined) {
       this.#figures.set(label, { durationMs: ms, kills: 0, answered: 0 });
@@ -167,7 +167,7 @@ export class KillablePlugin {
   }
 }
 
-/** Waits for the moment exactly, to the tenth of a millisecond, while calls go on. */
+/** Waits for the moment to about a tenth of a millisecond, while calls continue. */
 export async function passed(moment: number): Promise<void> {
   while (performance.now() < moment) await setImmediate();
 }

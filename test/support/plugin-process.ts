@@ -1,11 +1,10 @@
-/** The plugin as a bare process: for starts that are killed, must fail, or have to be quick. */
-import { type ChildProcess, spawn } from 'node:child_process';
+/** The plugin as a bare process, without waiting for readiness: for starts that are killed, must fail or must be fast. */
+import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
-import { packagePath } from '../../src/base/package-root.js';
 import { CsiClient } from './csi-client.js';
-import type { PluginOptions } from './plugin.js';
+import { type PluginOptions, spawnPlugin } from './plugin.js';
 import type { Workspace } from './workspace.js';
 
 export class PluginProcess {
@@ -17,18 +16,7 @@ export class PluginProcess {
   constructor(workspace: Workspace, options: PluginOptions = {}) {
     const name = options.name ?? 'plugin';
     this.#socketPath = workspace.path(`${name}.sock`);
-    this.child = spawn(process.execPath, [packagePath('.test-build/src/main.js'), 'serve'], {
-      env: {
-        PATH: `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`,
-        CSI_ENDPOINT: `unix://${this.#socketPath}`,
-        BLOCKDELTA_STATE_DIR: workspace.path(name),
-        BLOCKDELTA_NODE_ID: 'test-node',
-        BLOCKDELTA_EMBEDDED_POOL_SIZE: '4Gi',
-        ...(options.pools === undefined ? {} : { BLOCKDELTA_POOLS: options.pools }),
-        ...options.env,
-      },
-      stdio: ['ignore', 'inherit', 'pipe'],
-    });
+    this.child = spawnPlugin(workspace, options);
     this.child.stderr?.on('data', (chunk: Buffer) => this.#output.push(chunk.toString()));
     this.#ended = once(this.child, 'close');
   }
@@ -39,8 +27,8 @@ export class PluginProcess {
   }
 
   /**
-   * A client, as soon as the plugin is ready. It is made only when somebody listens: a client that
-   * finds nobody waits a second before it tries again.
+   * Resolves to a client once the plugin is ready. The client is created only when the socket accepts
+   * connections, because gRPC waits a second after a failed connection.
    */
   async ready(): Promise<CsiClient> {
     const deadline = Date.now() + 60_000;
@@ -55,17 +43,17 @@ export class PluginProcess {
     }
     client?.close();
     throw new Error(
-      `the plugin did not get ready (exit code ${this.child.exitCode}): ${this.output}`,
+      `the plugin did not become ready (exit code ${this.child.exitCode}): ${this.output}`,
     );
   }
 
-  /** kill -9, unless it has ended by itself. */
+  /** kill -9, unless it has already exited. */
   async kill(): Promise<void> {
     this.child.kill('SIGKILL');
     await this.#ended;
   }
 
-  /** The exit code, or null if it had to be killed because it did not end in time. */
+  /** The exit code, or null if it was killed after the timeout. */
   async exitCode(timeoutMs: number): Promise<number | null> {
     const timer = setTimeout(() => this.child.kill('SIGKILL'), timeoutMs);
     await this.#ended;

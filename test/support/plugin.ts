@@ -1,4 +1,7 @@
-/** The real plugin as a child process on a real socket. It is ended by pid, and only what was started here. */
+/**
+ * The real plugin as a child process on a real socket. Most tests use running-plugin.ts, which adds pools and
+ * an orchestrator for all tests of a file; this is for tests that start several plugins, or several times.
+ */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -7,13 +10,32 @@ import { CsiClient } from './csi-client.js';
 import type { Workspace } from './workspace.js';
 
 export interface PluginOptions {
-  /** name=/directory pairs; none: the embedded default pool in the state directory. */
+  /** name=/directory pairs; without them, the embedded default pool in the state directory. */
   pools?: string;
   env?: Record<string, string>;
   /** Name of the state directory and the socket in the workspace. */
   name?: string;
-  /** The program, with its arguments, that becomes the plugin, such as setpriv. */
+  /** A program, with its arguments, that executes the plugin, such as setpriv. */
   by?: readonly string[];
+}
+
+/** Starts `blockdelta serve` with the settings of a test. Its stderr is a pipe. */
+export function spawnPlugin(workspace: Workspace, options: PluginOptions = {}): ChildProcess {
+  const name = options.name ?? 'plugin';
+  const main = packagePath('.test-build/src/main.js');
+  const [program, ...args] = [...(options.by ?? []), process.execPath, main, 'serve'];
+  return spawn(program as string, args, {
+    env: {
+      PATH: `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`,
+      CSI_ENDPOINT: `unix://${workspace.path(`${name}.sock`)}`,
+      BLOCKDELTA_STATE_DIR: workspace.path(name),
+      BLOCKDELTA_NODE_ID: 'test-node',
+      BLOCKDELTA_EMBEDDED_POOL_SIZE: '4Gi',
+      ...(options.pools === undefined ? {} : { BLOCKDELTA_POOLS: options.pools }),
+      ...options.env,
+    },
+    stdio: ['ignore', 'inherit', 'pipe'],
+  });
 }
 
 export class Plugin {
@@ -24,25 +46,12 @@ export class Plugin {
     private readonly output: string[],
   ) {}
 
-  /** Starts the plugin and waits until Probe says ready. */
+  /** Starts the plugin and waits until Probe answers ready. */
   static async start(workspace: Workspace, options: PluginOptions = {}): Promise<Plugin> {
     const name = options.name ?? 'plugin';
     const endpoint = `unix://${workspace.path(`${name}.sock`)}`;
     const output: string[] = [];
-    const main = packagePath('.test-build/src/main.js');
-    const [program, ...args] = [...(options.by ?? []), process.execPath, main, 'serve'];
-    const child = spawn(program as string, args, {
-      env: {
-        PATH: `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`,
-        CSI_ENDPOINT: endpoint,
-        BLOCKDELTA_STATE_DIR: workspace.path(name),
-        BLOCKDELTA_NODE_ID: 'test-node',
-        BLOCKDELTA_EMBEDDED_POOL_SIZE: '4Gi',
-        ...(options.pools === undefined ? {} : { BLOCKDELTA_POOLS: options.pools }),
-        ...options.env,
-      },
-      stdio: ['ignore', 'inherit', 'pipe'],
-    });
+    const child = spawnPlugin(workspace, options);
     child.stderr?.on('data', (chunk: Buffer) => output.push(chunk.toString()));
     const plugin = new Plugin(child, new CsiClient(endpoint), endpoint, output);
     try {
@@ -81,10 +90,10 @@ export class Plugin {
 
   async #waitReady(): Promise<void> {
     const deadline = Date.now() + 180_000;
-    // On a slow machine, asking is what keeps the plugin from getting ready.
+    // The pauses grow: on a slow machine, frequent Probe calls delay the start.
     for (let pause = 20; ; pause = Math.min(pause * 1.2, 500)) {
       if (this.process.exitCode !== null) {
-        throw new Error(`the plugin ended with ${this.process.exitCode}:\n${this.log}`);
+        throw new Error(`the plugin exited with ${this.process.exitCode}:\n${this.log}`);
       }
       try {
         const answer = await this.client.identity.Probe({}, { deadlineMs: 10_000 });
@@ -92,7 +101,7 @@ export class Plugin {
       } catch {
         // Not listening yet.
       }
-      if (Date.now() > deadline) throw new Error(`the plugin did not get ready:\n${this.log}`);
+      if (Date.now() > deadline) throw new Error(`the plugin did not become ready:\n${this.log}`);
       await delay(pause);
     }
   }

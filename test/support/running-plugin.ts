@@ -1,4 +1,7 @@
-/** A workspace and a plugin for all tests of one file, gone after them, also when starting fails. */
+/**
+ * One workspace and one plugin for all tests of a file, removed after them, also when the start fails. The
+ * fixture of most integration tests.
+ */
 import { join } from 'node:path';
 import { after, before, test as plainTest, type TestContext } from 'node:test';
 import type { CsiClient } from './csi-client.js';
@@ -8,8 +11,8 @@ import { makePoolFileSystem, type PoolKind, skipUnlessRoot, Workspace } from './
 
 export interface RunningPluginOptions {
   /**
-   * File systems to make, one pool each, by the pool's name; `thin`: a thin pool on files of its own.
-   * None: the embedded default pool.
+   * File systems to create, one pool each, by the pool's name; `thin`: a thin pool on its own files.
+   * Without any, the embedded default pool.
    */
   pools?: Readonly<Record<string, PoolKind | 'thin'>>;
   poolSizeMiB?: number;
@@ -22,7 +25,7 @@ export class RunningPlugin {
   #workspace: Workspace | undefined;
   #plugin: Plugin | undefined;
   #options: PluginOptions = {};
-  /** Where each pool is mounted, or its files are. */
+  /** The mount point of each pool, or the directory of its files. */
   readonly poolPaths: Record<string, string> = {};
   readonly orchestrator = new Orchestrator(
     { path: (...names) => this.workspace.path(...names) },
@@ -35,7 +38,7 @@ export class RunningPlugin {
   }
 
   get plugin(): Plugin {
-    if (this.#plugin === undefined) throw new Error('no plugin runs now');
+    if (this.#plugin === undefined) throw new Error('no plugin is running');
     return this.#plugin;
   }
 
@@ -73,37 +76,37 @@ export class RunningPlugin {
     return this.#plugin;
   }
 
-  /** Ends the plugin by SIGTERM and starts it again on the same state. */
+  /** Stops the plugin with SIGTERM and starts it again on the same state. */
   async restart(): Promise<Plugin> {
     await this.plugin.stop();
-    this.#tellInternalErrors();
+    this.#printInternalErrors();
     return this.start();
   }
 
-  /** kill -9, and a start on the same state. */
+  /** Kills the plugin with SIGKILL and starts it again on the same state. */
   async crash(): Promise<Plugin> {
     await this.plugin.kill();
-    this.#tellInternalErrors();
+    this.#printInternalErrors();
     return this.start();
   }
 
   async tearDown(): Promise<void> {
     await this.#plugin?.kill();
-    this.#tellInternalErrors();
+    this.#printInternalErrors();
     this.#workspace?.dispose();
     this.#plugin = undefined;
     this.#workspace = undefined;
   }
 
-  /** The client was told nothing of their cause. */
-  #tellInternalErrors(): void {
+  /** Prints INTERNAL errors: their cause is only in the plugin's log. */
+  #printInternalErrors(): void {
     const lines = this.#plugin?.log.split('\n') ?? [];
     for (const line of lines.filter((text) => text.includes('"INTERNAL"')))
       console.log(`# ${line}`);
   }
 }
 
-/** Registers the hooks for the tests of the calling file. */
+/** Registers before and after hooks for the calling file. */
 export function runPlugin(label: string, options: RunningPluginOptions = {}): RunningPlugin {
   const running = new RunningPlugin();
   before(async () => {
@@ -120,7 +123,7 @@ export function runPlugin(label: string, options: RunningPluginOptions = {}): Ru
   return running;
 }
 
-/** A test that needs root: skipped with the reason where we are not. */
+/** A test that needs root; skipped, with the reason, without it. */
 export function test(title: string, run: (context: TestContext) => Promise<void> | void): void {
   void plainTest(title, { skip: skipUnlessRoot }, run);
 }
