@@ -65,7 +65,7 @@ export function parseCreateVolume(request: RequestOf<'CreateVolume'>): CreateVol
 }
 
 /** The plugin's own keys, validated. */
-export function parseMutableParameters(value: unknown): StringMap {
+export function parseMutableParameters(value: StringMap): StringMap {
   const given = parseMap(value, 'mutable_parameters');
   const own = Object.fromEntries(Object.entries(given).filter(([key]) => !isOrchestratorKey(key)));
   parseDeviceSettings(own, 'mutable_parameters');
@@ -108,7 +108,7 @@ function parseContentSource(
 }
 
 /** A snapshot class, of single or of group snapshots, has no parameters. */
-export function parseSnapshotParameters(value: unknown): StringMap {
+export function parseSnapshotParameters(value: StringMap): StringMap {
   for (const key of Object.keys(parseMap(value, 'parameters'))) {
     if (isOrchestratorKey(key)) continue;
     throw CsiError.invalidArgument(

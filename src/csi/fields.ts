@@ -2,6 +2,9 @@
  * Parsers of single request fields, from decoded values (csi/proto.ts describes them) to the types of
  * domain/. Knows the limits that CSI sets on fields, and no RPC.
  *
+ * The parameters have the types that the decoder yields. The parsers check them at run time as well, so
+ * that a decoder with other settings cannot turn a value into a different one.
+ *
  * Every failure is INVALID_ARGUMENT and names the field as the proto does. Messages never contain the
  * values of strings and maps, since some are secret.
  *
@@ -20,6 +23,7 @@ import {
   type MountAccess,
   type VolumeCapability,
 } from '../domain/volume-capability.js';
+import type { RequestOf } from './service.js';
 
 /** CSI's limit for a string whose field sets no other. */
 export const MAX_STRING_BYTES = 128;
@@ -30,7 +34,16 @@ const MAX_PATH_BYTES = 4095;
 /** NAME_MAX of Linux. */
 const MAX_SEGMENT_BYTES = 255;
 
-type Fields = Readonly<Record<string, unknown>>;
+/** A field's value. Decoded requests hold no undefined, and null only for messages. */
+type Optional<T> = T | null | undefined;
+
+type CapacityRangeMessage = Partial<NonNullable<RequestOf<'CreateVolume'>['capacity_range']>>;
+type CapabilityMessage = PartialFields<RequestOf<'CreateVolume'>['volume_capabilities'][number]>;
+type PartialFields<T> = T extends readonly unknown[]
+  ? T
+  : T extends object
+    ? { readonly [Field in keyof T]?: PartialFields<T[Field]> }
+    : T;
 
 interface StringLimits {
   maxBytes?: number;
@@ -50,20 +63,28 @@ export function requireFields<Request extends object>(
 }
 
 /** A required string, such as an id. Whether an object has that id is not checked here. */
-export function requireString(value: unknown, field: string, limits: StringLimits = {}): string {
+export function requireString(
+  value: Optional<string>,
+  field: string,
+  limits: StringLimits = {},
+): string {
   requirePresent(value, field);
   return optionalString(value, field, limits);
 }
 
 /** An optional string; empty when it is missing. */
-export function optionalString(value: unknown, field: string, limits: StringLimits = {}): string {
+export function optionalString(
+  value: Optional<string>,
+  field: string,
+  limits: StringLimits = {},
+): string {
   const text = asString(value, field);
   assertSize(limits.maxBytes ?? MAX_STRING_BYTES, Buffer.byteLength(text), field);
   return text;
 }
 
 /** The name of an object to be created: any Unicode text except the characters that CSI bans. Not a path. */
-export function requireName(value: unknown, field: string): string {
+export function requireName(value: Optional<string>, field: string): string {
   const name = requireString(value, field);
   for (const character of name) {
     const codePoint = character.codePointAt(0) as number;
@@ -75,14 +96,14 @@ export function requireName(value: unknown, field: string): string {
   return name;
 }
 
-export function parseBoolean(value: unknown, field: string): boolean {
+export function parseBoolean(value: Optional<boolean>, field: string): boolean {
   if (value === undefined || value === null) return false;
   if (typeof value !== 'boolean') throw CsiError.invalidArgument(`${field} is not a bool`);
   return value;
 }
 
 /** A path that the kernel would accept, absolute or relative; empty when it is missing. */
-export function parsePath(value: unknown, field: string): string {
+export function parsePath(value: Optional<string>, field: string): string {
   const path = optionalString(value, field, { maxBytes: MAX_PATH_BYTES });
   if (path.includes('\0')) throw CsiError.invalidArgument(`${field} contains a NUL character`);
   return path;
@@ -109,7 +130,11 @@ export function requireAbsolutePath(path: string, field: string): string {
 }
 
 /** A map of strings; keys and values count towards the limit. Empty when it is missing. */
-export function parseMap(given: unknown, field: string, maxBytes = MAX_MAP_BYTES): StringMap {
+export function parseMap(
+  given: Optional<StringMap>,
+  field: string,
+  maxBytes = MAX_MAP_BYTES,
+): StringMap {
   const map = asMessage(given ?? {}, field);
   let bytes = 0;
   for (const [key, value] of Object.entries(map)) {
@@ -124,7 +149,7 @@ export function parseMap(given: unknown, field: string, maxBytes = MAX_MAP_BYTES
 }
 
 /** A secrets map. Unknown keys are allowed: callers may send one map to all RPCs. */
-export function parseSecrets(value: unknown, field = 'secrets'): StringMap {
+export function parseSecrets(value: Optional<StringMap>, field = 'secrets'): StringMap {
   const secrets = parseMap(value, field);
   if (!Object.keys(secrets).every((key) => /^[A-Za-z0-9._-]+$/.test(key))) {
     throw CsiError.invalidArgument(
@@ -135,7 +160,7 @@ export function parseSecrets(value: unknown, field = 'secrets'): StringMap {
 }
 
 /** An int64, negative ones too; 0 when it is missing. */
-export function parseInt64(value: unknown, field: string): bigint {
+export function parseInt64(value: Optional<string>, field: string): bigint {
   if (value === undefined || value === null) return 0n;
   if (typeof value !== 'string' || !/^-?[0-9]+$/.test(value)) {
     throw CsiError.invalidArgument(`${field} is not an int64`);
@@ -144,14 +169,14 @@ export function parseInt64(value: unknown, field: string): bigint {
 }
 
 /** An int64 that counts bytes; 0 when it is missing. */
-export function parseBytes(value: unknown, field: string): bigint {
+export function parseBytes(value: Optional<string>, field: string): bigint {
   const bytes = parseInt64(value, field);
   if (bytes < 0n) throw CsiError.invalidArgument(`${field} is negative: ${bytes}`);
   return bytes;
 }
 
 /** A count such as max_entries; 0 when it is missing. */
-export function parseInt32NonNegative(value: unknown, field: string): number {
+export function parseInt32NonNegative(value: Optional<number>, field: string): number {
   const count = value ?? 0;
   if (!Number.isInteger(count)) throw CsiError.invalidArgument(`${field} is not an int32`);
   if ((count as number) < 0) throw CsiError.invalidArgument(`${field} is negative: ${count}`);
@@ -159,9 +184,12 @@ export function parseInt32NonNegative(value: unknown, field: string): number {
 }
 
 /** Null when the range is missing. */
-export function parseCapacityRange(range: unknown, field: string): CapacityRange | null {
+export function parseCapacityRange(
+  range: Optional<CapacityRangeMessage>,
+  field: string,
+): CapacityRange | null {
   if (range === undefined || range === null) return null;
-  const message = asMessage(range, field);
+  const message: CapacityRangeMessage = asMessage(range, field);
   const requiredBytes = parseBytes(message.required_bytes, `${field}.required_bytes`);
   const limitBytes = parseBytes(message.limit_bytes, `${field}.limit_bytes`);
   if (requiredBytes === 0n && limitBytes === 0n) {
@@ -176,7 +204,10 @@ export function parseCapacityRange(range: unknown, field: string): CapacityRange
 }
 
 /** Rejects what is not a valid capability; volumes/volume-rules.ts says which ones are supported. */
-export function parseVolumeCapability(capability: unknown, field: string): VolumeCapability {
+export function parseVolumeCapability(
+  capability: Optional<CapabilityMessage>,
+  field: string,
+): VolumeCapability {
   requirePresent(capability, field);
   const message = asMessage(capability, field);
   const accessMode = parseAccessMode(message.access_mode, `${field}.access_mode`);
@@ -191,7 +222,7 @@ export function parseVolumeCapability(capability: unknown, field: string): Volum
 
 /** At least one capability. */
 export function parseVolumeCapabilities(
-  list: unknown,
+  list: Optional<readonly CapabilityMessage[]>,
   field: string,
 ): readonly [VolumeCapability, ...VolumeCapability[]] {
   requirePresent(list, field);
@@ -201,7 +232,7 @@ export function parseVolumeCapabilities(
   return capabilities as [VolumeCapability, ...VolumeCapability[]];
 }
 
-function parseAccessMode(value: unknown, field: string): AccessMode {
+function parseAccessMode(value: CapabilityMessage['access_mode'], field: string): AccessMode {
   requirePresent(value, field);
   const { mode } = asMessage(value, field);
   if (isUnset(mode) || mode === 'UNKNOWN') {
@@ -217,7 +248,7 @@ function isAccessMode(mode: unknown): mode is AccessMode {
   return (ACCESS_MODES as readonly unknown[]).includes(mode);
 }
 
-function parseMountAccess(value: unknown, field: string): MountAccess {
+function parseMountAccess(value: CapabilityMessage['mount'], field: string): MountAccess {
   const mount = asMessage(value, field);
   const fsType = optionalString(mount.fs_type, `${field}.fs_type`);
   const group = optionalString(mount.volume_mount_group, `${field}.volume_mount_group`);
@@ -256,15 +287,15 @@ function asString(value: unknown, field: string): string {
   return value;
 }
 
-function asList(value: unknown, field: string): readonly unknown[] {
-  if (isUnset(value)) return [];
+function asList<T>(value: Optional<readonly T[]>, field: string): readonly T[] {
+  if (value === undefined || value === null) return [];
   if (!Array.isArray(value)) throw CsiError.invalidArgument(`${field} is not a list`);
   return value;
 }
 
-function asMessage(value: unknown, field: string): Fields {
+function asMessage<T extends object>(value: Optional<T>, field: string): T {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw CsiError.invalidArgument(`${field} is not a message`);
   }
-  return value as Fields;
+  return value;
 }

@@ -22,7 +22,7 @@ interface VolumeKind {
 }
 
 /** Our own keys, validated; those of the orchestrator are dropped, unknown ones refused by name. */
-export function parseVolumeParameters(value: unknown, kind: VolumeKind): StringMap {
+export function parseVolumeParameters(value: StringMap, kind: VolumeKind): StringMap {
   const entries = Object.entries(parseMap(value, 'parameters')).filter(
     ([key]) => !isOrchestratorKey(key),
   );
