@@ -104,7 +104,7 @@ class ChunkBuffers {
     const first = FIRST_CHUNKS[taken];
     if (first !== undefined) return first;
     if (taken < CHUNKS_BEFORE_LARGE) return SMALL_CHUNK_ENTRIES;
-    this.#isLarge ||= this.#threads.takeMemory(LARGE_BYTES);
+    this.#isLarge ||= this.#threads.reserveMemory(LARGE_BYTES);
     return this.#isLarge ? CHUNK_ENTRIES : SMALL_CHUNK_ENTRIES;
   }
 
@@ -123,7 +123,7 @@ class ChunkBuffers {
 
   close(): void {
     this.#idle = [];
-    if (this.#isLarge) this.#threads.giveMemory(LARGE_BYTES);
+    if (this.#isLarge) this.#threads.releaseMemory(LARGE_BYTES);
     this.#isLarge = false;
   }
 }

@@ -37,14 +37,14 @@ export class ScanThreads {
     }
   }
 
-  /** Reserves memory for a large buffer; giveMemory() releases it. False: the limit is reached. */
-  takeMemory(bytes: number): boolean {
+  /** Reserves memory for a large buffer; releaseMemory() releases it. False: the limit is reached. */
+  reserveMemory(bytes: number): boolean {
     if (this.#memory < bytes) return false;
     this.#memory -= bytes;
     return true;
   }
 
-  giveMemory(bytes: number): void {
+  releaseMemory(bytes: number): void {
     this.#memory += bytes;
   }
 }
