@@ -70,7 +70,7 @@ Status CheckMembers(const std::string& pool, const std::vector<NewThinSnapshot>&
     const bool is_new = ids.insert(member.snapshot_id).second;
     if (!is_new || member.snapshot_id > kMaxThinId || member.origin_id > kMaxThinId) {
       return Status::Errno(EINVAL, "takeThinSnapshots", pool,
-                           "a device id is duplicate or above 2^24 - 1");
+                           "a snapshot id appears twice, or an id is above 2^24 - 1");
     }
   }
   if (ids.empty()) return Status::Errno(EINVAL, "takeThinSnapshots", pool, "no members");

@@ -85,13 +85,13 @@ Status ConfirmDevices(BlockSource* source, uint64_t number,
     return Status();
   });
   if (superblock.status().IsErrno(ENODATA)) {
-    return Replaced(
-        *source, "a thin device was deleted meanwhile: " + superblock.status().failure().message);
+    return Replaced(*source, "a thin device was deleted during the scan: " +
+                                 superblock.status().failure().message);
   }
   if (!superblock.ok()) return superblock.TakeStatus();
   if (number != 0 && superblock->held_root != number) {
     return Replaced(*source, "the metadata snapshot in block " + std::to_string(number) + " of " +
-                                 source->path() + " was released meanwhile");
+                                 source->path() + " was released during the scan");
   }
   for (size_t i = 0; i < refs.size(); i++) {
     Status status = ConfirmRoot(*source, refs[i], roots[i]);

@@ -12,7 +12,7 @@ import type { Addon, FillRequest, NativeFailure, NativeResult } from './addon.js
 import type { FillAnswer, FillTask, IdleTask, UnaryTask } from './worker.js';
 
 /** Idle threads never end: starting one costs tens of milliseconds. */
-const KEEP_MS = 2 ** 31 - 1;
+const IDLE_TIMEOUT_MS = 2 ** 31 - 1;
 
 export type UnaryMethod = UnaryTask['method'];
 type RequestOf<M extends UnaryMethod> = Parameters<Addon[M]> extends [infer R] ? R : undefined;
@@ -45,7 +45,7 @@ export class NativePool implements NativeRunner, NativeFiller {
       filename: new URL('./worker.js', import.meta.url).href,
       minThreads: threads,
       maxThreads: threads,
-      idleTimeout: KEEP_MS,
+      idleTimeout: IDLE_TIMEOUT_MS,
       concurrentTasksPerWorker: 1,
     });
     // A pool that fails to close emits 'error'; without a listener that would end the process.
