@@ -15,7 +15,7 @@
  */
 import { CsiError } from '../base/errors.js';
 import { pollUntil } from '../base/poll.js';
-import { isHeldExclusively } from './exclusive-hold.js';
+import { isHeldExclusively } from './device-holders.js';
 import { ExecError, run } from './exec.js';
 import { otherBtrfsMounted } from './mounted-file-system.js';
 import { btrfsIdentity } from './superblock.js';

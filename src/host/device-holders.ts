@@ -1,17 +1,50 @@
 /**
- * Which processes hold a block device, in words for an error message.
+ * Who holds a block device: a tool that outlives its plugin, an exclusive opener such as a mount, or
+ * any process, in words for an error message.
  *
- * Reads /proc and /sys, which show the plugin only the processes of its own PID namespace: a holder
- * outside of it stays unnamed. Process names and paths come from whoever runs there and are cleaned
+ * The words come from /proc and /sys, which show the plugin only the processes of its own PID namespace: a
+ * holder outside of it stays unnamed. Process names and paths come from whoever runs there and are cleaned
  * before they are shown. Knows nothing of volumes and pools.
  */
-import { readdir, readFile, readlink, stat } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { open, readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { basename } from 'node:path';
+import { errorCode } from '../base/errors.js';
+import { LOCKED_EXIT_CODE, run } from './exec.js';
 import { majorOf, minorOf, mountInfoOfProcess, mountsOfDevice } from './mountinfo.js';
 
+/** On a block device: fails while it is mounted or opened in the same way. */
+const OPEN_EXCLUSIVELY = constants.O_RDONLY | constants.O_EXCL;
 /** How many holders a message names. */
 const MAX_NAMED = 3;
 const MAX_PATH_LENGTH = 256;
+
+/**
+ * Whether a tool that outlives its plugin (exec.ts) works on the device. Such a tool holds an exclusive flock
+ * on the device node, which udev respects as well; udev's own lock is shared and does not count.
+ */
+export async function isToolAtWork(devicePath: string): Promise<boolean> {
+  const { exitCode } = await run(
+    'flock',
+    ['--no-fork', '-s', '-n', '-E', String(LOCKED_EXIT_CODE), devicePath, 'true'],
+    { accept: [0, LOCKED_EXIT_CODE] },
+  );
+  return exitCode === LOCKED_EXIT_CODE;
+}
+
+/**
+ * Whether the device is mounted, in any mount namespace, or opened exclusively by a tool or by
+ * device-mapper. A process that merely has it open does not count.
+ */
+export async function isHeldExclusively(devicePath: string): Promise<boolean> {
+  try {
+    await (await open(devicePath, OPEN_EXCLUSIVELY)).close();
+    return false;
+  } catch (thrown) {
+    if (errorCode(thrown) === 'EBUSY') return true;
+    throw thrown;
+  }
+}
 
 /**
  * The device and who holds it: "/dev/loop7 is mounted at /x in the mount namespace of process 12 (sh)".

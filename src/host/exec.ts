@@ -6,7 +6,7 @@
  * kill it when the thread that started it ends, so a plugin that is killed leaves no mkfs behind that would
  * race with its successor's. (The signal survives the exec of mount, which is set-user-ID: for root the
  * ids do not change.) Only what a kill would harm is left to end by itself, holding a flock on its device
- * (device-lock.ts) for as long as it runs.
+ * (device-holders.ts) for as long as it runs.
  *
  * A command that does not end in time is killed, or waited for no longer if it must not be killed; one
  * that cannot be killed, stuck in the kernel, is given up, so that no promise waits for ever. Knows

@@ -28,3 +28,10 @@ export const DEFAULT_FILE_SYSTEM: FileSystem = 'ext4';
 export function isFileSystem(type: string): type is FileSystem {
   return Object.hasOwn(MINIMUM_BYTES, type);
 }
+
+/** Why a file system is not mounted on this host: what its superblock holds, and the remedy. */
+export interface Objection {
+  /** Follows "it has". Holds no text from the device. */
+  found: string;
+  remedy: string;
+}

@@ -10,17 +10,10 @@
 import { access, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode } from '../base/errors.js';
+import type { IoLimits } from '../domain/io-limits.js';
 import type { DeviceNumber } from './device-attributes.js';
 
-/** Per second; null: no limit. */
-export interface DeviceLimits {
-  readonly readBytesPerSecond: bigint | null;
-  readonly writeBytesPerSecond: bigint | null;
-  readonly readOperationsPerSecond: bigint | null;
-  readonly writeOperationsPerSecond: bigint | null;
-}
-
-const NO_LIMITS: DeviceLimits = {
+const NO_LIMITS: IoLimits = {
   readBytesPerSecond: null,
   writeBytesPerSecond: null,
   readOperationsPerSecond: null,
@@ -59,7 +52,7 @@ export async function findPodCgroup(root: string, podUid: string): Promise<strin
 export async function setLimits(
   cgroup: string,
   device: DeviceNumber,
-  limits: DeviceLimits,
+  limits: IoLimits,
 ): Promise<void> {
   try {
     await writeLimits(cgroup, device, limits);
@@ -92,11 +85,7 @@ export async function liftLimits(cgroup: string, device: DeviceNumber): Promise<
   }
 }
 
-async function writeLimits(
-  cgroup: string,
-  device: DeviceNumber,
-  limits: DeviceLimits,
-): Promise<void> {
+async function writeLimits(cgroup: string, device: DeviceNumber, limits: IoLimits): Promise<void> {
   // Existing ones alone: a file made here would be no control file.
   await writeFile(join(cgroup, 'io.max'), limitLine(device, limits), { flag: 'r+' });
 }
@@ -128,7 +117,7 @@ export async function isCgroup2(root: string): Promise<boolean> {
 }
 
 /** As io.max takes it; every limit is named, so that an earlier one is lifted. */
-export function limitLine({ major, minor }: DeviceNumber, limits: DeviceLimits): string {
+export function limitLine({ major, minor }: DeviceNumber, limits: IoLimits): string {
   const text = (limit: bigint | null): string => (limit === null ? 'max' : limit.toString());
   return (
     `${major}:${minor} rbps=${text(limits.readBytesPerSecond)} wbps=${text(limits.writeBytesPerSecond)} ` +

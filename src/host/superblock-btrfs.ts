@@ -5,7 +5,7 @@
  * one device, so a file system of several, or one that is a seed for others, is none of a volume. Of the
  * superblock's copies the kernel mounts by the first one alone, and so does this file. Pure: reads no device.
  */
-import type { Objection } from './objection.js';
+import type { Objection } from './file-systems.js';
 
 /** Where the fields lie that are read here (little-endian). */
 const AT = {

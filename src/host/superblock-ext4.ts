@@ -6,7 +6,7 @@
  * list; an option or device that the volume's owner has put there is not. The bytes are hostile: every
  * number is checked before it is used. Pure: reads no device.
  */
-import type { Objection } from './objection.js';
+import type { Objection } from './file-systems.js';
 
 /** Bytes of the superblock, and where the fields lie that are read here (little-endian). */
 const AT = {

@@ -4,7 +4,7 @@
  * Written by whoever can write the volume: nothing is believed that has not been checked. A log or a
  * realtime section is on another device, and no volume has one. Pure: reads no device.
  */
-import type { Objection } from './objection.js';
+import type { Objection } from './file-systems.js';
 
 /** Where the fields lie that are read here (big-endian). */
 const AT = {

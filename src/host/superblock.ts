@@ -7,8 +7,7 @@
  */
 import { open } from 'node:fs/promises';
 import { CsiError } from '../base/errors.js';
-import type { FileSystem } from './file-systems.js';
-import type { Objection } from './objection.js';
+import type { FileSystem, Objection } from './file-systems.js';
 import {
   type BtrfsIdentity,
   btrfsObjection,

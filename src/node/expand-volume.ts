@@ -20,7 +20,7 @@ import {
   viewVolume,
 } from '../volumes/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
-import { tooSmallToGrow } from './growth.js';
+import { growMounted } from './growth.js';
 
 export interface Expansion {
   volumePath: string;
@@ -47,7 +47,7 @@ export async function expandVolume(
   assertInRange(volume, range);
   const devicePath = view.attachment?.devicePath ?? '';
   const sizeBytes = await deviceOfSize(deps, volume, devicePath);
-  if (found.kind === 'mount') await growMounted(deps, view, devicePath, sizeBytes);
+  if (found.kind === 'mount') await growInUse(deps, view, devicePath, sizeBytes);
   return { capacity_bytes: sizeBytes.toString() };
 }
 
@@ -93,11 +93,11 @@ async function deviceOfSize(
 }
 
 /** By a mount that can be written to: the kernel grows no file system by another one. */
-async function growMounted(
+async function growInUse(
   deps: NodeDependencies,
   view: VolumeView,
   devicePath: string,
-  sizeBytes: bigint,
+  deviceBytes: bigint,
 ): Promise<void> {
   const { volumeId } = view.volume;
   const writable = usesOf(view).mounts.find((entry) => !entry.readOnly && !entry.superReadOnly);
@@ -108,13 +108,12 @@ async function growMounted(
     );
   }
   try {
-    await deps.native.run('growFileSystem', { mountPoint: writable.mountPoint, devicePath });
+    const { fsType, mountPoint } = writable;
+    await growMounted(deps, { volumeId, fsType, mountPoint, devicePath, deviceBytes });
   } catch (thrown) {
-    if (thrown instanceof SystemError && thrown.code === 'EPERM') {
-      const isAble = await canGrowMounted('ext4');
-      throw notPermitted(volumeId, writable.fsType, isAble, thrown);
-    }
-    throw tooSmallToGrow(volumeId, writable.fsType, sizeBytes, thrown) ?? thrown;
+    if (!(thrown instanceof SystemError && thrown.code === 'EPERM')) throw thrown;
+    const isAble = await canGrowMounted('ext4');
+    throw notPermitted(volumeId, writable.fsType, isAble, thrown);
   }
 }
 

@@ -35,7 +35,7 @@ import { isReaderOnly } from '../volumes/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 import {
   type FileSystemStaging,
-  growMounted,
+  growStaged,
   growsMounted,
   growUnmounted,
   mountPointsOf,
@@ -65,7 +65,7 @@ export async function stageFileSystem(
   const guarded = { volume, attachment, type, directory, options };
   await mountGuarded(deps, { ...guarded, before: mounts });
   if (!(await growsMounted(staging, type))) return;
-  await growMounted(deps, staging, type, async () =>
+  await growStaged(deps, staging, type, async () =>
     mountGuarded(deps, { ...guarded, before: await readMountInfo() }),
   );
 }

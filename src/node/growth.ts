@@ -79,23 +79,44 @@ async function assertRoom(
   );
 }
 
-/**
- * Grows the mounted file system; of its device's size already: done. An ext4 of a kind that grows only
- * unmounted is unmounted for that, if nothing else has it mounted; `mountAgain` is null if it must not be.
- */
+/** A mounted file system, and the device it is to fill. */
+export interface MountedFileSystem {
+  volumeId: string;
+  fsType: string;
+  mountPoint: string;
+  devicePath: string;
+  deviceBytes: bigint;
+}
+
+/** Grows a mounted file system to its device's size; of that size already: done. */
 export async function growMounted(
+  { native }: Pick<NodeDependencies, 'native'>,
+  { volumeId, fsType, mountPoint, devicePath, deviceBytes }: MountedFileSystem,
+): Promise<void> {
+  try {
+    await native.run('growFileSystem', { mountPoint, devicePath });
+  } catch (thrown) {
+    throw tooSmallToGrow(volumeId, fsType, deviceBytes, thrown) ?? thrown;
+  }
+}
+
+/**
+ * Grows the file system of a staging directory; of its device's size already: done. An ext4 that grows only
+ * while it is not mounted is unmounted for that, unless it is mounted elsewhere too or `mountAgain` is null.
+ */
+export async function growStaged(
   deps: Pick<NodeDependencies, 'native' | 'backendOf'>,
   staging: FileSystemStaging,
   type: FileSystem,
   mountAgain: (() => Promise<unknown>) | null,
 ): Promise<void> {
   const { attachment, directory } = staging;
-  const { devicePath } = attachment;
+  const { devicePath, sizeBytes: deviceBytes } = attachment;
+  const { volumeId } = staging.volume;
   try {
-    await deps.native.run('growFileSystem', { mountPoint: directory, devicePath });
+    const mounted = { volumeId, fsType: type, mountPoint: directory, devicePath, deviceBytes };
+    await growMounted(deps, mounted);
   } catch (thrown) {
-    const tooSmall = tooSmallToGrow(staging.volume.volumeId, type, attachment.sizeBytes, thrown);
-    if (tooSmall !== null) return carryOn(staging, tooSmall);
     const isOffline = type === 'ext4' && errorCode(thrown) === 'EOPNOTSUPP';
     if (
       !isOffline ||
@@ -113,7 +134,7 @@ export async function growMounted(
 }
 
 /** What EINVAL of growing a btrfs means where its device has less than the kernel grows one to; null: something else. */
-export function tooSmallToGrow(
+function tooSmallToGrow(
   volumeId: string,
   fsType: string,
   deviceBytes: bigint,

@@ -9,7 +9,7 @@ import type { Attachment } from '../backends/backend.js';
 import { CsiError } from '../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { uuidOf } from '../domain/identifiers.js';
-import { isHeldExclusively } from '../host/exclusive-hold.js';
+import { isHeldExclusively } from '../host/device-holders.js';
 import type { FileSystem } from '../host/file-systems.js';
 import { UNTRUSTED } from '../host/filesystem.js';
 import { setLayerFlags } from '../host/layers.js';

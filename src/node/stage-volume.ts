@@ -14,7 +14,7 @@ import { CsiError } from '../base/errors.js';
 import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
 import type { CallContext } from '../csi/service.js';
 import type { VolumeCapability } from '../domain/volume-capability.js';
-import { isToolAtWork } from '../host/device-lock.js';
+import { isToolAtWork } from '../host/device-holders.js';
 import { isFileSystem } from '../host/file-systems.js';
 import { bindLayer, makeTarget } from '../host/layers.js';
 import { topMount } from '../host/mounter.js';
@@ -34,7 +34,7 @@ import {
 } from '../volumes/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 import { stageFileSystem } from './file-system.js';
-import { growMounted, growsMounted } from './growth.js';
+import { growStaged, growsMounted } from './growth.js';
 import { distrust, releaseUnused } from './mount-guard.js';
 import type { Place } from './paths.js';
 import { clearStagedDevice, releaseStaging } from './unstage-volume.js';
@@ -184,7 +184,7 @@ async function confirmStaged(
     await distrust(deps, entry);
     const staging = { volume, attachment, capability, directory: entry.mountPoint, context };
     if (await growsMounted(staging, entry.fsType)) {
-      await growMounted(deps, staging, entry.fsType, null);
+      await growStaged(deps, staging, entry.fsType, null);
     }
   }
   await settleGrowth(deps, volume, capability, staged.entry.mountPoint);

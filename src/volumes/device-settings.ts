@@ -7,17 +7,10 @@
  */
 import { CsiError } from '../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
+import type { IoLimits } from '../domain/io-limits.js';
 
 export const IO_SCHEDULERS = ['none', 'mq-deadline', 'kyber', 'bfq'] as const;
 export type IoScheduler = (typeof IO_SCHEDULERS)[number];
-
-/** Of the pod, for this volume; null: no limit. */
-export interface IoLimits {
-  readonly readBytesPerSecond: bigint | null;
-  readonly writeBytesPerSecond: bigint | null;
-  readonly readOperationsPerSecond: bigint | null;
-  readonly writeOperationsPerSecond: bigint | null;
-}
 
 /** null: not asked for, so the device gets the default. */
 export interface DeviceSettings {

@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, statfsSync, writeFileSync } from 'node:fs';
 import { SystemError } from '../../src/base/errors.js';
 import { mount } from '../../src/host/mounter.js';
 import type { NativeRunner } from '../../src/native/pool.js';
-import { growMounted } from '../../src/node/growth.js';
+import { growStaged } from '../../src/node/growth.js';
 import {
   blockCapability,
   mountCapability,
@@ -68,7 +68,7 @@ rootTest('an ext4 staged below a directory shared twice is grown unmounted too',
   };
   const directory = staging_target_path;
   const staging = { volume, attachment, capability, directory, context };
-  await growMounted({ ...node.deps, native }, staging, 'ext4', () =>
+  await growStaged({ ...node.deps, native }, staging, 'ext4', () =>
     mount({ source, target: directory, fsType: 'ext4', options: [] }),
   );
   assert.ok(statfsSync(staging_target_path).blocks > (before * 3) / 2);

@@ -17,8 +17,8 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import type { Objection } from '../../src/host/file-systems.js';
 import { FILE_SYSTEMS, type FileSystem } from '../../src/host/file-systems.js';
-import type { Objection } from '../../src/host/objection.js';
 import { btrfsObjection, identityOf, isBtrfsGrowable } from '../../src/host/superblock-btrfs.js';
 import { ext4Objection, isExt4Growable } from '../../src/host/superblock-ext4.js';
 import { isXfsGrowable, xfsObjection } from '../../src/host/superblock-xfs.js';

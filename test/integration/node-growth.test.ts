@@ -9,7 +9,7 @@ import type { FileSystem } from '../../src/host/file-systems.js';
 import { canGrowMounted } from '../../src/host/growth.js';
 import { mount } from '../../src/host/mounter.js';
 import type { NodeDependencies } from '../../src/node/dependencies.js';
-import { growMounted } from '../../src/node/growth.js';
+import { growStaged } from '../../src/node/growth.js';
 import { createNodeService } from '../../src/node/node.js';
 import { callContext } from '../support/call-context.js';
 import { rejectsWith } from '../support/expect-status.js';
@@ -199,12 +199,12 @@ rootTest('an ext4 that the kernel grows only unmounted is unmounted for that', a
   // In use elsewhere, and in use for a repeated call: left as it is.
   const elsewhere = node.stagingPath('elsewhere');
   await mount({ source, target: elsewhere, fsType: 'ext4', options: ['rw'] });
-  await growMounted(deps, staging, 'ext4', mountIt);
+  await growStaged(deps, staging, 'ext4', mountIt);
   execFileSync('umount', [elsewhere]);
-  await growMounted(deps, staging, 'ext4', null);
+  await growStaged(deps, staging, 'ext4', null);
   assert.equal(node.notes.length, 2);
   assert.ok(bytesAt(directory) <= XFS_SIZE);
-  await growMounted(deps, staging, 'ext4', mountIt);
+  await growStaged(deps, staging, 'ext4', mountIt);
   assert.equal(node.notes.length, 2);
   assert.ok(bytesAt(directory) > (LARGER * 8n) / 10n);
   assert.equal(readFileSync(`${directory}/data`, 'utf8'), 'kept');

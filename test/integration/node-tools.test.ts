@@ -9,7 +9,7 @@ import { statSync, writeFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { VolumeRecord } from '../../src/catalogue/records.js';
 import { newSnapshotId, newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
-import { isToolAtWork } from '../../src/host/device-lock.js';
+import { isToolAtWork } from '../../src/host/device-holders.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';
 import {

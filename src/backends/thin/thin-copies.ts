@@ -3,7 +3,7 @@
  * Whether a copy becomes a snapshot or a volume is the caller's.
  */
 import { CsiError, SystemError } from '../../base/errors.js';
-import { isToolAtWork } from '../../host/device-lock.js';
+import { isToolAtWork } from '../../host/device-holders.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { DeviceRecord, NewDevice } from './ledger/ledger.js';
 import { lostVolume } from './lost-objects.js';

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { isToolAtWork } from '../../../src/host/device-lock.js';
+import { isToolAtWork } from '../../../src/host/device-holders.js';
 import { assertPrograms, ExecError, run } from '../../../src/host/exec.js';
 import { eventually } from '../../support/eventually.js';
 import { rejectsWith } from '../../support/expect-status.js';
