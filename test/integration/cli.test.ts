@@ -1,4 +1,4 @@
-/** The commands `allocated` and `delta` as processes, against a scripted server. */
+/** The commands `allocated` and `delta` as processes, with a scripted server. */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -40,7 +40,7 @@ const sendRows: FakeStream = async (_request, _context, writer) => {
   await writer.send(frame(CAPACITY, ROWS));
 };
 
-test('allocated asks for one snapshot and prints its ranges as a table', async (t) => {
+test('allocated requests one snapshot and prints its ranges as a table', async (t) => {
   const seen: DecodedMessage[] = [];
   const { endpoint } = await serving(t, async (request, context, writer) => {
     seen.push(request);
@@ -63,7 +63,7 @@ test('allocated asks for one snapshot and prints its ranges as a table', async (
   ]);
 });
 
-test('delta asks for two snapshots and hands its options on', async (t) => {
+test('delta requests two snapshots and passes its options on', async (t) => {
   const seen: DecodedMessage[] = [];
   const { endpoint } = await serving(t, async (request, context, writer) => {
     seen.push(request);
@@ -84,7 +84,7 @@ test('delta asks for two snapshots and hands its options on', async (t) => {
   ]);
 });
 
-test('the summary takes the place of the list, in the format asked for', async (t) => {
+test('the summary replaces the list, in the requested format', async (t) => {
   const { endpoint } = await serving(t, sendRows);
   const args = ['allocated', 's', '--endpoint', endpoint, '--summary'];
   const ended = await runCommand(t, [...args, '--format', 'ndjson']);
@@ -116,7 +116,7 @@ const EXITS: readonly [StatusName, number][] = [
 ];
 
 for (const [name, code] of EXITS) {
-  test(`${name} is exit code ${code}, with the plugin's words on stderr`, async (t) => {
+  test(`${name}: exit code ${code}, with the plugin's message on stderr`, async (t) => {
     const { endpoint } = await serving(t, async () => {
       throw new CsiError(StatusCode[name], 'words for the user');
     });
@@ -127,7 +127,7 @@ for (const [name, code] of EXITS) {
   });
 }
 
-test('a plugin that keeps failing is exit code 6 after a few tries', async (t) => {
+test('a plugin that keeps failing: exit code 6 after five attempts', async (t) => {
   let calls = 0;
   const { endpoint } = await serving(t, async () => {
     calls += 1;
@@ -139,14 +139,14 @@ test('a plugin that keeps failing is exit code 6 after a few tries', async (t) =
   assert.match(ended.stderr, /gave up after 5 attempts.*not now/);
 });
 
-test('no socket and no listener are exit code 6', async (t) => {
+test('no socket or no listener: exit code 6', async (t) => {
   const directory = temporaryDirectory(t);
   const missing = await runCommand(t, ['allocated', 's', '--endpoint', join(directory, 'no.sock')]);
   assert.equal(missing.code, 6);
   assert.match(missing.stderr, /no socket at .*no\.sock: is the plugin running/);
 });
 
-test('a list that breaks the rules is exit code 1', async (t) => {
+test('an invalid list: exit code 1', async (t) => {
   const { endpoint } = await serving(t, async (_request, _context, writer) => {
     await writer.send(
       frame(CAPACITY, [
@@ -178,7 +178,7 @@ const MISUSES: readonly (readonly string[])[] = [
   ['serve', 'now'],
 ];
 
-test('every misuse is exit code 2, with words on stderr and nothing on stdout', async (t) => {
+test('wrong usage: exit code 2, with a message on stderr and nothing on stdout', async (t) => {
   for (const args of MISUSES) {
     const ended = await runCommand(t, args);
     assert.equal(ended.code, 2, `${args.join(' ')}: ${ended.stderr}`);
@@ -187,7 +187,7 @@ test('every misuse is exit code 2, with words on stderr and nothing on stdout', 
   }
 });
 
-test('help and version are exit code 0, and help names every exit code', async (t) => {
+test('help and version exit with 0, and help lists every exit code', async (t) => {
   const version = await runCommand(t, ['--version']);
   assert.deepEqual([version.code, version.stdout], [0, '0.1.0\n']);
   const help = await runCommand(t, ['delta', '--help']);
@@ -197,7 +197,7 @@ test('help and version are exit code 0, and help names every exit code', async (
   }
 });
 
-/** Rows for ever, in messages of 1000. */
+/** An endless list, in messages of 1000 entries. */
 const endless: FakeStream = async (request, context, writer) => {
   let at = BigInt(String(request['starting_offset']));
   try {
@@ -211,7 +211,7 @@ const endless: FakeStream = async (request, context, writer) => {
   }
 };
 
-test('a closed pipe is no error, and ends the stream in the plugin', async (t) => {
+test('a closed pipe is not an error, and ends the stream in the plugin', async (t) => {
   const made = await serving(t, endless);
   const { child, output } = startCommand(t, ['allocated', 's', '--endpoint', made.endpoint]);
   child.stdout.once('data', () => child.stdout.destroy());
@@ -220,7 +220,7 @@ test('a closed pipe is no error, and ends the stream in the plugin', async (t) =
   await eventually('the stream ends', () => made.log.some((line) => line['ended'] === true));
 });
 
-test('a pipe that nobody reads stops the stream instead of filling memory', async (t) => {
+test('an unread pipe pauses the stream instead of filling memory', async (t) => {
   let sent = 0;
   const { endpoint } = await serving(t, (request, context, writer) =>
     endless(request, context, {
@@ -238,7 +238,7 @@ test('a pipe that nobody reads stops the stream instead of filling memory', asyn
   child.kill('SIGKILL');
 });
 
-test('SIGINT is exit code 130 and ends the stream in the plugin', async (t) => {
+test('SIGINT: exit code 130, and the stream in the plugin ends', async (t) => {
   const made = await serving(t, async (_request, context, writer) => {
     await writer.send(frame(CAPACITY, ROWS));
     await untilCutOff(context);
@@ -255,7 +255,7 @@ test('SIGINT is exit code 130 and ends the stream in the plugin', async (t) => {
 });
 
 /** A list, and a handler that serves it from any offset and fails at random. */
-function cutList(seedLabel: string) {
+function interruptedList(seedLabel: string) {
   const random = seededRandom(seedLabel);
   const oracle: [bigint, bigint][] = [];
   for (let at = 0n; oracle.length < 3000; ) {
@@ -276,7 +276,7 @@ function cutList(seedLabel: string) {
       const part = rest.splice(0, random.below(100) + 1);
       const last = part.at(-1) as [bigint, bigint];
       const isCut = random.below(5) === 0;
-      // A cut may come in the middle of a range too.
+      // An interruption may split a range.
       if (isCut && last[1] > 1n) part[part.length - 1] = [last[0], last[1] / 2n];
       await writer.send(frame(CAPACITY, part));
       if (isCut) throw new CsiError(random.pick(CUTS), 'cut');
@@ -293,8 +293,8 @@ const CUTS = [
   StatusCode.INTERNAL,
 ] as const;
 
-test('a stream that is cut at random places gives the same list as an undisturbed one', async (t) => {
-  const { handler, expected } = cutList('cli resume');
+test('a stream interrupted at random places gives the same list as an uninterrupted one', async (t) => {
+  const { handler, expected } = interruptedList('cli resume');
   const { endpoint } = await serving(t, handler);
   const ended = await runCommand(t, ['allocated', 's', '--endpoint', endpoint, '--format', 'csv']);
   assert.equal(ended.code, 0, ended.stderr);
@@ -302,7 +302,7 @@ test('a stream that is cut at random places gives the same list as an undisturbe
   assert.match(ended.stderr, /interrupted .*resuming at byte/);
 });
 
-test('a list survives the plugin being killed and started again', async (t) => {
+test('a list survives a kill and restart of the plugin', async (t) => {
   const directory = temporaryDirectory(t);
   const total = 300;
   const rowAt = (index: number): Row => [index * 8192, 4096];

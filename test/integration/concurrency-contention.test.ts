@@ -1,4 +1,4 @@
-/** Many clients at once, with random calls on few objects, against a model of what may happen. */
+/** Many concurrent clients make random calls on few objects, checked against a model of the allowed outcomes. */
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { startReport } from '../support/plugin-log.js';

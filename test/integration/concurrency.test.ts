@@ -1,4 +1,4 @@
-/** Two callers at once on one object, for every pair of changing calls that can meet. */
+/** Two concurrent calls on one object, for every pair of changing calls that can conflict. */
 import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync } from 'node:fs';
 import { after } from 'node:test';
@@ -27,7 +27,7 @@ function meet(): void {
 }
 after(() => second?.close());
 
-/** The same call by two clients at once, again and again. */
+/** Two clients make the same call concurrently, repeatedly. */
 async function race(
   round: (number: number) => Promise<readonly [() => Promise<unknown>, () => Promise<unknown>]>,
   judge: (statuses: [StatusName, StatusName], number: number) => Promise<void>,
@@ -52,7 +52,7 @@ async function assertPoolIsListed(): Promise<void> {
   assert.deepEqual((await orchestrator.snapshotIds()).sort(), heldFiles('snapshots'));
 }
 
-/** Nothing is attached or mounted any more, and everything can be deleted. */
+/** Asserts that nothing is attached or mounted and that everything can be deleted. */
 async function clear(): Promise<void> {
   for (const id of await orchestrator.snapshotIds()) await orchestrator.deleteSnapshot(id);
   for (const volume_id of await orchestrator.volumeIds()) {
@@ -63,7 +63,7 @@ async function clear(): Promise<void> {
   assert.deepEqual(loopsBelow(running.workspace.directory), own.loops);
 }
 
-test('CV4, G15: creating one name twice at once makes one volume', async () => {
+test('CV4, G15: two concurrent calls with one name create one volume', async () => {
   const ids = new Map<number, Set<string>>();
   await race(
     async (number) => {
@@ -85,7 +85,7 @@ test('CV4, G15: creating one name twice at once makes one volume', async () => {
   await clear();
 });
 
-test('CV3, CV4: creating one name at once with two sizes makes one volume', async () => {
+test('CV3, CV4: two concurrent calls with one name and two sizes create one volume', async () => {
   await race(
     async (number) => [
       () => orchestrator.create(`two sizes ${number}`, { sizeBytes: MIB }),
@@ -100,7 +100,7 @@ test('CV3, CV4: creating one name at once with two sizes makes one volume', asyn
   await clear();
 });
 
-test('creating and deleting a volume at once leaves it whole or gone', async () => {
+test('creating and deleting a volume concurrently leaves it complete or deleted', async () => {
   await race(
     async (number) => {
       const name = `come and go ${number % 2}`;
@@ -115,7 +115,7 @@ test('creating and deleting a volume at once leaves it whole or gone', async () 
   await clear();
 });
 
-test('deleting a volume twice at once deletes it', async () => {
+test('two concurrent deletions delete a volume', async () => {
   await race(
     async (number) => {
       const volume = await orchestrator.create(`twice gone ${number}`);
@@ -130,7 +130,7 @@ test('deleting a volume twice at once deletes it', async () => {
   await clear();
 });
 
-test('CS5: cutting one name twice at once makes one snapshot', async () => {
+test('CS5: two concurrent calls with one name create one snapshot', async () => {
   const volume = await orchestrator.create('snapshotted');
   await race(
     async (number) => [
@@ -147,7 +147,7 @@ test('CS5: cutting one name twice at once makes one snapshot', async () => {
   await clear();
 });
 
-test('CS3: cutting one name of two volumes at once makes one snapshot', async () => {
+test('CS3: two concurrent calls with one name for two volumes create one snapshot', async () => {
   const volumes = [await orchestrator.create('left'), await orchestrator.create('right')];
   const [left, right] = volumes as [HeldVolume, HeldVolume];
   await race(
@@ -164,19 +164,19 @@ test('CS3: cutting one name of two volumes at once makes one snapshot', async ()
   await clear();
 });
 
-test('cutting and deleting a volume at once leaves a whole snapshot or none', async () => {
+test('taking a snapshot and deleting its volume concurrently leaves a complete snapshot or none', async () => {
   await race(
     async (number) => {
-      const volume = await orchestrator.create(`cut and gone ${number}`);
+      const volume = await orchestrator.create(`taken and deleted ${number}`);
       return [
-        () => orchestrator.snapshot(volume, `cut and gone ${number}`),
+        () => orchestrator.snapshot(volume, `taken and deleted ${number}`),
         () => other.delete(volume),
       ];
     },
-    async ([cut, deletion]) => {
-      assertAmong(cut, [...BUSY, 'NOT_FOUND']);
+    async ([taking, deletion]) => {
+      assertAmong(taking, [...BUSY, 'NOT_FOUND']);
       assertAmong(deletion, BUSY);
-      assert.ok(cut === 'OK' || deletion === 'OK');
+      assert.ok(taking === 'OK' || deletion === 'OK');
       await assertPoolIsListed();
       for (const id of await orchestrator.snapshotIds()) await running.client.allocated(id);
     },
@@ -184,7 +184,7 @@ test('cutting and deleting a volume at once leaves a whole snapshot or none', as
   await clear();
 });
 
-test('DS4: restoring and deleting a snapshot at once gives a whole volume or none', async () => {
+test('DS4: restoring and deleting a snapshot concurrently creates a complete volume or none', async () => {
   const volume = await orchestrator.create('origin');
   await race(
     async (number) => {
@@ -204,7 +204,7 @@ test('DS4: restoring and deleting a snapshot at once gives a whole volume or non
   await clear();
 });
 
-test('SM28: streaming and deleting a snapshot at once gives the whole list or an error', async () => {
+test('SM28: streaming and deleting a snapshot concurrently returns the whole list or an error', async () => {
   const volume = await orchestrator.create('streamed');
   await race(
     async (number) => {
@@ -223,7 +223,7 @@ test('SM28: streaming and deleting a snapshot at once gives the whole list or an
   await clear();
 });
 
-test('NS4, G15: staging a volume twice at once stages it once', async () => {
+test('NS4, G15: two concurrent calls stage a volume once', async () => {
   await race(
     async (number) => {
       const volume = await newVolume(number);
@@ -239,7 +239,7 @@ test('NS4, G15: staging a volume twice at once stages it once', async () => {
   await clear();
 });
 
-test('staging and unstaging a volume at once leaves it staged or not, and both work again', async () => {
+test('staging and unstaging a volume concurrently leaves it staged or not, and both can be repeated', async () => {
   await race(
     async (number) => {
       const volume = await newVolume(number);
@@ -253,7 +253,7 @@ test('staging and unstaging a volume at once leaves it staged or not, and both w
   await clear();
 });
 
-test('NP4, G15: publishing a volume twice at once publishes it once', async () => {
+test('NP4, G15: two concurrent calls publish a volume once', async () => {
   await race(
     async (number) => {
       const volume = await newVolume(number);
@@ -272,7 +272,7 @@ test('NP4, G15: publishing a volume twice at once publishes it once', async () =
   await clear();
 });
 
-test('NP4: publishing a volume at two paths at once publishes it at one', async () => {
+test('NP4: publishing a volume at two paths concurrently publishes it at one', async () => {
   await race(
     async (number) => {
       const volume = await newVolume(number);
@@ -290,7 +290,7 @@ test('NP4: publishing a volume at two paths at once publishes it at one', async 
   await clear();
 });
 
-test('publishing and unpublishing a volume at once leaves it published or not', async () => {
+test('publishing and unpublishing a volume concurrently leaves it published or not', async () => {
   await race(
     async (number) => {
       const volume = await newVolume(number);
@@ -305,7 +305,7 @@ test('publishing and unpublishing a volume at once leaves it published or not', 
   await clear();
 });
 
-test('DV3: staging and deleting a volume at once never leaves a staged volume without its file', async () => {
+test('DV3: staging and deleting a volume concurrently never leaves a staged volume without its file', async () => {
   await race(
     async (number) => {
       const volume = await newVolume(number);
@@ -321,7 +321,7 @@ test('DV3: staging and deleting a volume at once never leaves a staged volume wi
   await clear();
 });
 
-test('after all of it the plugin finds nothing to finish, to undo or to wonder about', async () => {
+test('after all tests the plugin finds nothing to complete, roll back or report', async () => {
   await running.restart();
   const { finished, undone, differences } = startReport(running.plugin.log);
   assert.deepEqual(

@@ -1,6 +1,6 @@
 /**
- * Three hundred volumes through their whole lives, sixteen clients at once: every call is answered OK
- * in the end, and nothing of any of them stays behind.
+ * Sixteen concurrent clients take three hundred volumes through their whole lifecycle: every call
+ * eventually succeeds, and nothing is left behind.
  */
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
@@ -17,7 +17,7 @@ import { loopsBelow, mountsBelow } from '../support/workspace.js';
 
 const VOLUMES = 300;
 const CLIENTS = 16;
-/** Every so manieth volume is a file system, which costs several processes to make and check. */
+/** One in this many volumes has a file system, which takes several processes to create and check. */
 const EVERY_FILE_SYSTEM = 4;
 
 const running = runPlugin('contention', { pools: { main: 'xfs' }, poolSizeMiB: 8192 });
@@ -26,10 +26,10 @@ after(() => {
   for (const client of clients) client.close();
 });
 
-/** Answers by call and status. */
+/** Number of answers by call and status. */
 const statuses = new Map<string, number>();
 
-/** Repeats what is ABORTED; every other refusal fails the test. */
+/** Retries ABORTED; every other error fails the test. */
 async function settled<T>(label: string, call: () => Promise<T>): Promise<T> {
   return untilSettled(async () => {
     const attempt = call();
@@ -52,7 +52,7 @@ async function live(orchestrator: Orchestrator, index: number): Promise<void> {
   assert.equal(larger, 2 * size);
   const snapshot = () => orchestrator.snapshot(volume, `snapshot ${index}`);
   const snapshotId = await settled('CreateSnapshot', snapshot);
-  // A file system that cannot grow in use has grown by the time it is published again.
+  // A file system that cannot grow while in use has grown once it is published again.
   await settled('NodeStageVolume', () => orchestrator.stage(volume));
   await settled('NodePublishVolume', () => orchestrator.publish(volume));
   await settled('NodeExpandVolume', () => orchestrator.nodeExpand(volume));
@@ -61,7 +61,7 @@ async function live(orchestrator: Orchestrator, index: number): Promise<void> {
   await settled('DeleteSnapshot', () => orchestrator.deleteSnapshot(snapshotId));
 }
 
-/** Staged, published, written to, cut in use, and let go of. */
+/** Stages, publishes and writes to the volume, takes a snapshot in use, unpublishes and unstages it. */
 async function use(orchestrator: Orchestrator, volume: HeldVolume, text: string): Promise<void> {
   await settled('NodeStageVolume', () => orchestrator.stage(volume));
   await settled('NodePublishVolume', () => orchestrator.publish(volume));
@@ -81,7 +81,7 @@ async function release(orchestrator: Orchestrator, volume: HeldVolume): Promise<
   await settled('NodeUnstageVolume', () => orchestrator.unstage(volume));
 }
 
-/** Rows of every table that is about an object. */
+/** Row counts of every table that describes an object. */
 function catalogueRows(file: string): Record<string, number> {
   const database = new SqliteConnection(file, 2000);
   try {

@@ -1,7 +1,7 @@
 /**
- * kill -9 of the plugin while it holds file systems frozen for a group snapshot: their writers go on
- * without a new start of the plugin, and none of the file systems is forced read-only. A raw volume of many
- * extents, which takes its time to be cloned, keeps the others frozen for that long.
+ * kill -9 of the plugin while file systems are frozen for a group snapshot: their writers resume without a
+ * restart of the plugin, and no file system is forced read-only. A raw volume of many extents, which takes
+ * long to clone, keeps the others frozen meanwhile.
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
@@ -18,9 +18,9 @@ import { makeSlowVolume } from '../support/slow-volume.js';
 
 const ROUNDS = process.env['BLOCKDELTA_TEST_LONG'] === '1' ? 100 : 10;
 const EXTENTS = 30_000;
-/** A writer that has not moved for so long stands still: the file systems are in memory or on fast disks. */
+/** A writer without progress for this long is blocked: the file systems are in memory or on fast disks. */
 const STILL_MS = 80;
-/** After that a writer is taken to stand still for ever, so that a failure ends. */
+/** After this a writer counts as blocked for ever, so that a failing test ends. */
 const NEVER_MS = 60_000;
 
 const WRITER = `
@@ -37,7 +37,7 @@ const running = runPlugin('kill-frozen', { pools: { main: 'xfs' }, poolSizeMiB: 
 const { orchestrator } = running;
 const writers: Writer[] = [];
 
-/** A process that writes to a file and syncs it, again and again. */
+/** A process that writes to a file and syncs it in a loop. */
 class Writer {
   readonly #child: ChildProcess;
   #last = performance.now();
@@ -57,7 +57,7 @@ class Writer {
     return performance.now() - this.#last;
   }
 
-  /** Until it has written again twice: one write may have been under way. */
+  /** Resolves after two more writes: one may have been in flight. */
   async goOn(): Promise<void> {
     const enough = this.#writes + 2;
     for (const begun = performance.now(); this.#writes < enough; await delay(5)) {
@@ -70,7 +70,7 @@ class Writer {
     if (this.#child.exitCode !== null) return;
     const ended = once(this.#child, 'close');
     this.#child.kill('SIGKILL');
-    // Where the test has failed: a process that waits for a frozen file system cannot be killed.
+    // If the test has failed: a process blocked on a frozen file system cannot be killed.
     const thaw = setTimeout(() => spawnSync('fsfreeze', ['--unfreeze', this.directory]), 1000);
     await ended;
     clearTimeout(thaw);
@@ -81,20 +81,20 @@ after(async () => {
   for (const writer of writers) await writer.stop();
 });
 
-/** Whether every writer was seen standing still before the cut had ended. */
-async function killWhileFrozen(cut: Promise<string>): Promise<boolean> {
+/** Whether every writer was seen blocked before the snapshot call ended. */
+async function killWhileFrozen(taking: Promise<string>): Promise<boolean> {
   let isOver = false;
-  void cut.finally(() => {
+  void taking.finally(() => {
     isOver = true;
   });
   while (!isOver && writers.some(({ stillMs }) => stillMs < STILL_MS)) await delay(2);
   const wasFrozen = !isOver;
   await running.plugin.kill();
-  await cut;
+  await taking;
   return wasFrozen;
 }
 
-test('H19: writers on ext4, xfs and btrfs go on when the plugin is killed while it holds them frozen', async () => {
+test('H19: writers on ext4, xfs and btrfs resume when the plugin is killed while it holds them frozen', async () => {
   const volumes = [await makeSlowVolume(orchestrator, 'slow', EXTENTS)];
   for (const type of FILE_SYSTEMS) {
     const spec = { capability: mountCapability(type), sizeBytes: 320 * MIB };
@@ -106,8 +106,8 @@ test('H19: writers on ext4, xfs and btrfs go on when the plugin is killed while 
   let slowestMs = 0;
   for (let round = 0; round < ROUNDS; round += 1) {
     for (const writer of writers) await writer.goOn();
-    const cut = statusOf(orchestrator.groupSnapshot(volumes, `killed ${round}`));
-    if (await killWhileFrozen(cut)) frozen += 1;
+    const taking = statusOf(orchestrator.groupSnapshot(volumes, `killed ${round}`));
+    if (await killWhileFrozen(taking)) frozen += 1;
     const killed = performance.now();
     await Promise.all(writers.map((writer) => writer.goOn()));
     slowestMs = Math.max(slowestMs, performance.now() - killed);

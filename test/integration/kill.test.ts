@@ -1,6 +1,6 @@
 /**
  * kill -9 of the plugin at random moments of every changing call and of its start. Afterwards the
- * same call succeeds, nothing is lost, and nothing is left over.
+ * repeated call succeeds, nothing is lost, and nothing is left behind.
  */
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
@@ -20,7 +20,7 @@ import { loopsBelow, makePoolFileSystem, mountsBelow, Workspace } from '../suppo
 
 const isLong = process.env['BLOCKDELTA_TEST_LONG'] === '1';
 const KILLS = { xfs: isLong ? 300 : 64, embedded: isLong ? 60 : 12 };
-/** Group snapshots in each round of lives. */
+/** Group snapshots in each round of lifecycles. */
 const GROUPS = 3;
 const START_ROUNDS = isLong ? 25 : 5;
 
@@ -65,10 +65,10 @@ interface Round {
   kills: number;
 }
 
-/** The plugin of the first test, whose measurements hold for the second as well. */
+/** The plugin of the first test, whose measurements the second reuses. */
 let measured: KillablePlugin | undefined;
 
-/** Kills until there were enough, takes everything down, and looks at what is left. */
+/** Kills often enough, takes everything down, and checks what is left. */
 async function killAround(workspace: Workspace, round: Round): Promise<void> {
   const random = seededRandom('kill');
   const isFirst = measured === undefined;
@@ -142,7 +142,7 @@ async function assertNothingToReport(
   assert.equal(await last.stop(), 0);
 }
 
-test('a kill while the embedded pool is being made leaves nothing the next start cannot use', async () => {
+test('after a kill while the embedded pool is created, the next start succeeds', async () => {
   const workspace = newWorkspace('kill-start');
   const random = seededRandom('kill while starting');
   const env = { BLOCKDELTA_EMBEDDED_POOL_SIZE: '1Gi' };
@@ -156,7 +156,7 @@ test('a kill while the embedded pool is being made leaves nothing the next start
     for (let kills = 0; kills < 3; kills += 1) {
       const started = new PluginProcess(workspace, options);
       ends.push(() => started.kill());
-      // One at any moment, the others once the image is being made.
+      // The first kill at any moment, the others while the image is created.
       if (kills === 0) await passed(performance.now() + random.unit() * durationMs);
       else await imageBegun(image, random);
       await started.kill();
@@ -168,7 +168,7 @@ test('a kill while the embedded pool is being made leaves nothing the next start
   console.log(`# kills while starting found the pool image: ${JSON.stringify(found)}`);
 });
 
-/** A moment while the image is being made, or soon after if it is there already. */
+/** Resolves at a moment while the image is created, or soon if it exists already. */
 async function imageBegun(image: string, random: Random): Promise<void> {
   const isThere = existsSync(image);
   while (!existsSync(`${image}.new`) && !existsSync(image)) await setImmediate();

@@ -1,4 +1,4 @@
-/** Whole lives of volumes: made, used, copied, restarted under, deleted. */
+/** Complete lifecycles of volumes: created, used, cloned, deleted, with restarts of the plugin. */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { open, writeFile } from 'node:fs/promises';
@@ -61,7 +61,7 @@ async function newVolume(kind: Kind, snapshotId?: string, mode?: string): Promis
   });
 }
 
-/** Published, and worked on. */
+/** Publishes a volume and runs a workload on it. */
 async function living(kind: Kind): Promise<Living> {
   const volume = await newVolume(kind);
   const contents = kind.contents();
@@ -81,7 +81,7 @@ async function remove(...volumes: HeldVolume[]): Promise<void> {
   }
 }
 
-/** Nothing of volumes is mounted or attached. */
+/** Asserts that no volume is mounted or attached. */
 function assertNothingUp(): void {
   const { directory } = running.workspace;
   assert.deepEqual(mountsBelow(directory), [running.poolPath('main')]);
@@ -104,7 +104,7 @@ for (const kind of KINDS) {
 
   test(`copies of ${kind.label} are mounted beside it and beside each other`, async () => {
     const { volume, contents } = await living(kind);
-    // Cut while it is mounted and written to: what is copied was never unmounted.
+    // Snapshotted while mounted and written to: the copied file system was never unmounted.
     const disturbance = contents.disturb(volume.targetPath);
     const snapshotId = await orchestrator.snapshot(volume, `of ${volume.id}`);
     await disturbance.stop();
@@ -175,7 +175,7 @@ for (const kind of KINDS) {
   for (const how of ['restart', 'crash'] as const) {
     test(`a ${how} of the plugin under ${kind.label} disturbs nobody`, async () => {
       const { volume, contents } = await living(kind);
-      // Held open all the while, as a workload would.
+      // Kept open throughout, as by a workload.
       const path = kind.label.includes('block') ? volume.targetPath : undefined;
       const file = await open(path ?? join(volume.targetPath, 'held'), path ? 'r+' : 'w');
       await running[how]();
@@ -200,7 +200,7 @@ for (const kind of KINDS) {
   }
 }
 
-test('the target path is made by publishing and gone after unpublishing', async () => {
+test('publishing creates the target path, and unpublishing removes it', async () => {
   for (const kind of KINDS) {
     const { volume } = await living(kind);
     const parent = join(volume.targetPath, '..');
@@ -213,7 +213,7 @@ test('the target path is made by publishing and gone after unpublishing', async 
   }
 });
 
-test('a chain of copies keeps every generation apart', async () => {
+test('in a chain of clones every generation keeps its content', async () => {
   const kind = KINDS[1] as Kind;
   let { volume, contents } = await living(kind);
   const generations: { snapshotId: string; contents: Contents }[] = [];
@@ -269,7 +269,7 @@ function held(pid: number | undefined): { files: number; threads: number; childr
   };
 }
 
-test('a full volume fails its writers, and is whole again when they make room', async () => {
+test('a full volume fails its writers, and works again once space is freed', async () => {
   const kind = KINDS[1] as Kind;
   const { volume, contents } = await living(kind);
   const big = join(volume.targetPath, 'big');

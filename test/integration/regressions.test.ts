@@ -1,6 +1,6 @@
 /**
- * One test for each trap that is known to make changed-block lists of reflinked files wrong, or the
- * plugin unsound; random tests do not find most of them.
+ * One test for each known cause of wrong changed-block lists on reflinked files, or of unsound volumes.
+ * Random tests do not find most of them.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -10,6 +10,7 @@ import { after, before, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { loadAddon, type SnapshotFile } from '../../src/native/addon.js';
+import type { BlockWriter } from '../support/block-writer.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { addresses, countWith, listExtents } from '../support/extent-list.js';
 import { setImmutable } from '../support/ioctls.js';
@@ -27,12 +28,12 @@ const options = { skip: skipUnlessRoot };
 let bench: ReflinkBench;
 
 before(async () => {
-  if (skipUnlessRoot === false) bench = await ReflinkBench.make('traps', KINDS);
+  if (skipUnlessRoot === false) bench = await ReflinkBench.make('regressions', KINDS);
 });
 
 after(() => bench?.dispose());
 
-/** Blocks that have one address in both files, and other bytes. */
+/** Counts blocks with the same address in both files and different bytes. */
 function countDeceptive(basePath: string, targetPath: string): number {
   const before = addresses(basePath);
   const [old, young] = [readFileSync(basePath), readFileSync(targetPath)];
@@ -46,7 +47,7 @@ function countDeceptive(basePath: string, targetPath: string): number {
 }
 
 test(
-  'overwrites inside compressed extents are reported though their addresses look unchanged',
+  'overwrites inside compressed extents are reported although their addresses look unchanged',
   options,
   async (context) => {
     const work = await bench.write('btrfs-zstd');
@@ -65,24 +66,27 @@ test(
       assert.equal(tally.differing, 16);
     }
     context.diagnostic(`${deceptive} blocks with the same address and other bytes`);
-    assert.ok(deceptive > 0, 'the trap was not set');
+    assert.ok(
+      deceptive > 0,
+      'no block has the same address and other bytes, so nothing was tested',
+    );
     await bench.end(work);
   },
 );
 
 test(
-  'SM26: no list is given from a base that was deleted, though it was served before',
+  'SM26: no list is served from a deleted base, although it was served before',
   options,
   async () => {
     for (const kind of ['xfs', 'btrfs-nodatacow'] as const) {
       const work = await bench.write(kind);
       work.writer.write(0, Buffer.alloc(MIB, 1));
       const base = await work.volume.snapshot();
-      const kept = await work.volume.snapshot();
-      assert.deepEqual((await bench.client.delta(base.id, kept.id)).ranges, []);
+      const newer = await work.volume.snapshot();
+      assert.deepEqual((await bench.client.delta(base.id, newer.id)).ranges, []);
       await work.volume.deleteSnapshot(base.id);
-      await work.volume.deleteSnapshot(kept.id);
-      // Nothing shares these blocks any more, so this goes to the addresses the base had.
+      await work.volume.deleteSnapshot(newer.id);
+      // Nothing shares these blocks now, so the write reuses the addresses of the base.
       work.writer.write(0, Buffer.alloc(MIB, 2));
       const target = await work.volume.snapshot();
       await rejectsWith(bench.client.delta(base.id, target.id), 'NOT_FOUND', /does not exist/);
@@ -92,42 +96,38 @@ test(
   },
 );
 
-test(
-  'what is written over shared blocks and not synced is in the snapshot and in the delta',
-  options,
-  async () => {
-    for (const kind of KINDS) {
-      const work = await bench.write(kind);
-      work.writer.write(0, bench.random.bytes(4 * MIB));
-      const base = await work.volume.snapshot();
-      work.writer.write(MIB, bench.random.bytes(65_536));
-      const target = await work.volume.snapshot();
-      await bench.soundSnapshot(kind, target, work.writer.model);
-      assert.ok((await bench.soundDelta(kind, base, target)).differing >= 128);
-      await bench.end(work);
-    }
+for (const { over, kinds, prepare } of [
+  {
+    over: 'shared',
+    kinds: KINDS,
+    prepare: (writer: BlockWriter) => writer.write(0, bench.random.bytes(4 * MIB)),
   },
-);
+  {
+    over: 'preallocated',
+    kinds: ['xfs', 'btrfs'] as const,
+    prepare: (writer: BlockWriter) => writer.apply('zero-out', 0, 4 * MIB),
+  },
+]) {
+  test(
+    `unsynced writes over ${over} blocks are in the snapshot and in the delta`,
+    options,
+    async () => {
+      for (const kind of kinds) {
+        const work = await bench.write(kind);
+        prepare(work.writer);
+        const base = await work.volume.snapshot();
+        work.writer.write(MIB, bench.random.bytes(65_536));
+        const target = await work.volume.snapshot();
+        await bench.soundSnapshot(kind, target, work.writer.model);
+        assert.ok((await bench.soundDelta(kind, base, target)).differing >= 128);
+        await bench.end(work);
+      }
+    },
+  );
+}
 
 test(
-  'what is written over preallocated blocks and not synced is in the snapshot and in the delta',
-  options,
-  async () => {
-    for (const kind of ['xfs', 'btrfs'] as const) {
-      const work = await bench.write(kind);
-      work.writer.apply('zero-out', 0, 4 * MIB);
-      const base = await work.volume.snapshot();
-      work.writer.write(MIB, bench.random.bytes(65_536));
-      const target = await work.volume.snapshot();
-      await bench.soundSnapshot(kind, target, work.writer.model);
-      assert.ok((await bench.soundDelta(kind, base, target)).differing >= 128);
-      await bench.end(work);
-    }
-  },
-);
-
-test(
-  'a snapshot has all of a megabyte that only the page cache of the loop device had',
+  'a snapshot contains data that is only in the page cache of the loop device',
   options,
   async () => {
     for (const kind of KINDS) {
@@ -140,7 +140,7 @@ test(
 );
 
 test(
-  'a plugin killed in the middle of a cut leaves no half snapshot and no frozen file system',
+  'a plugin killed while taking a snapshot leaves no partial snapshot and no frozen file system',
   options,
   async () => {
     const volume = await bench.volume('xfs-1k', { sizeBytes: 256 * MIB, fsType: 'ext4' });
@@ -148,7 +148,7 @@ test(
     const file = join(volume.targetPath, 'file');
     writeFileSync(file, Buffer.alloc(128 * MIB, 'x'));
     const base = await volume.snapshot();
-    // Makes a map of many extents, which takes the kernel a while to clone.
+    // Creates many extents, so that the clone takes a while.
     const commands: string[] = [];
     for (let offset = 0; offset < 64 * MIB; offset += 8192) {
       commands.push('-c', `pwrite -q ${offset} 4096`);
@@ -156,10 +156,10 @@ test(
     execFileSync('xfs_io', [...commands, file]);
     await volume.snapshot();
     const directory = join(bench.pool('xfs-1k'), 'snapshots');
-    const cut = volume.snapshot().catch((thrown: Error) => thrown);
+    const taking = volume.snapshot().catch((thrown: Error) => thrown);
     while (!readdirSync(directory).some((name) => name.endsWith('.tmp'))) await nextTurn();
     await bench.plugin.kill();
-    assert.ok((await cut) instanceof Error);
+    assert.ok((await taking) instanceof Error);
     await bench.start();
     assert.deepEqual(
       readdirSync(directory).filter((name) => name.endsWith('.tmp')),
@@ -167,7 +167,7 @@ test(
     );
     execFileSync('timeout', ['20', 'sh', '-c', `echo alive > ${join(volume.targetPath, 'after')}`]);
     const listed = await bench.client.controller.ListSnapshots({ source_volume_id: volume.id });
-    assert.equal(listed['entries'].length, 2, 'the killed cut is no snapshot');
+    assert.equal(listed['entries'].length, 2, 'the interrupted snapshot does not exist');
     const again = await bench.client.controller.CreateSnapshot({
       source_volume_id: volume.id,
       name: `snapshot-3-of-${volume.id}`,
@@ -181,7 +181,7 @@ test(
   },
 );
 
-test('changes smaller than 4 KiB are reported to the block of the pool', options, async () => {
+test('changes smaller than 4 KiB are reported at the block size of the pool', options, async () => {
   const work = await bench.write('xfs-1k');
   work.writer.write(0, bench.random.bytes(8 * MIB));
   const base = await work.volume.snapshot();
@@ -194,7 +194,7 @@ test('changes smaller than 4 KiB are reported to the block of the pool', options
   await bench.end(work);
 });
 
-/** Two immutable files in a directory of their own, and the list between them. */
+/** Creates two immutable files in their own directory and lists the delta between them. */
 function fillBetween(
   directory: string,
   base: Buffer,
@@ -234,7 +234,7 @@ function fillBetween(
 }
 
 test(
-  'two small btrfs files that are stored inline at the same address are not taken for equal',
+  'two small btrfs files with inline extents at the same address are not considered equal',
   options,
   () => {
     const place = join(bench.pool('btrfs'), 'inline');
@@ -245,7 +245,7 @@ test(
 );
 
 test(
-  'a volume without copy-on-write is cloned, and its later writes do not reach the snapshot',
+  'later writes to a volume without copy-on-write do not reach its snapshot',
   options,
   async () => {
     const work = await bench.write('btrfs-nodatacow');
@@ -255,13 +255,13 @@ test(
     ]);
     assert.match(flags.toString().split(' ')[0] ?? '', /C/);
     const base = await work.volume.snapshot();
-    const held = Buffer.from(work.writer.model);
+    const before = Buffer.from(work.writer.model);
     for (const round of [1, 2, 3]) {
       work.writer.write(4096 * round, bench.random.bytes(65_536));
       const target = await work.volume.snapshot();
       assert.ok((await bench.soundDelta('btrfs-nodatacow', base, target)).differing >= 128);
     }
-    await bench.soundSnapshot('btrfs-nodatacow', base, held);
+    await bench.soundSnapshot('btrfs-nodatacow', base, before);
     await bench.end(work);
   },
 );
@@ -283,7 +283,7 @@ test(
 );
 
 test(
-  'a snapshot of a mounted file system is restored and read without its log being replayed',
+  'a snapshot of a mounted file system is restored read-only without replaying its log',
   options,
   async () => {
     for (const fsType of ['ext4', 'xfs']) {
@@ -306,7 +306,7 @@ test(
 );
 
 test(
-  'a volume is never on two loop devices, however often and at once it is staged',
+  'a volume never has two loop devices, however often and concurrently it is staged',
   options,
   async () => {
     const volume = await bench.volume('xfs', { sizeBytes: 8 * MIB });

@@ -1,4 +1,4 @@
-/** Streams that are cut and resumed, bounded and refused: starting_offset, max_results, lineage. */
+/** Interrupted and resumed, bounded and refused streams: starting_offset, max_results, lineage. */
 import assert from 'node:assert/strict';
 import { closeSync, ftruncateSync, openSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
@@ -82,7 +82,7 @@ function requests({ base, target }: Pair): [Rpc, Message][] {
 }
 
 /** Reads at least `wanted` entries and cancels. */
-async function cut(rpc: Rpc, request: Message, wanted: number): Promise<Range[]> {
+async function readPart(rpc: Rpc, request: Message, wanted: number): Promise<Range[]> {
   const stream = plugin.client.open(rpc, request);
   const ranges: Range[] = [];
   try {
@@ -122,7 +122,7 @@ for (const maxResults of [1, 2, 3, 7, 100, 8192, 100_000]) {
   );
 }
 
-test('SM8: a volume of more entries than one chunk has every one of them', options, async () => {
+test('SM8: a list of more entries than one chunk is complete', options, async () => {
   assert.ok(large.ranges.length > 1024 + 65_536);
   for (const [rpc, request] of requests(large)) {
     const answer = await plugin.client.metadata(rpc, request);
@@ -132,7 +132,7 @@ test('SM8: a volume of more entries than one chunk has every one of them', optio
 });
 
 test(
-  'SM21: a stream that is cut and resumed after its last entry covers the same bytes',
+  'SM21: a stream interrupted and resumed after its last entry covers the same bytes',
   options,
   async () => {
     for (const [pair, pieces] of [
@@ -148,7 +148,7 @@ test(
             starting_offset: String(offset),
             max_results: random.pick([0, 3, 100]),
           };
-          ranges.push(...(await cut(rpc, part, 1 + random.below(pieces))));
+          ranges.push(...(await readPart(rpc, part, 1 + random.below(pieces))));
           offset = endOf(ranges.at(-1) ?? { offset, size: 0n });
         }
         const rest = { ...request, starting_offset: String(offset) };
@@ -174,7 +174,7 @@ test(
         for (const offset of offsets) {
           const part = { ...request, starting_offset: String(offset) };
           // The tail of a large list says nothing new: what is near the offset matters.
-          const found = await cut(rpc, part, 2500);
+          const found = await readPart(rpc, part, 2500);
           const wanted = from(pair.ranges, offset).slice(0, found.length);
           assert.deepEqual(found, wanted, `${rpc} from ${offset}`);
         }
@@ -183,7 +183,7 @@ test(
   },
 );
 
-test('random resumptions in the middle of entries cover the same bytes', options, async () => {
+test('resuming at random offsets inside entries covers the same bytes', options, async () => {
   for (const [rpc, request] of requests(small)) {
     for (let round = 0; round < 40; round += 1) {
       const offset = BigInt(random.below(SMALL_BYTES));
@@ -324,7 +324,7 @@ test(
   },
 );
 
-test('a file system volume is scanned as a raw block volume is', options, async () => {
+test('a mounted volume is scanned like a raw block volume', options, async () => {
   const volume = await TestVolume.create(plugin.client, workspace, {
     sizeBytes: 32 * MIB,
     fsType: 'ext4',

@@ -29,7 +29,7 @@ export interface TestServer {
   endpoint: string;
   socketPath: string;
   directory: string;
-  /** What has been logged so far. */
+  /** The log lines so far. */
   log: LogLine[];
   /** The same, as written. */
   logText(): string;
@@ -40,7 +40,7 @@ export interface TestServerOptions {
   graceMs?: number;
   limits?: Partial<CallLimits>;
   socketMode?: number;
-  /** Leave the gate closed, as while the pools start. */
+  /** Does not open the services, as while the pools start. */
   starting?: boolean;
   startTimeoutMs?: number;
   requestMs?: number;
@@ -52,7 +52,7 @@ export function temporaryDirectory(t: TestContext): string {
   return directory;
 }
 
-/** A started server that is gone after the test. */
+/** Starts a server that is stopped after the test. */
 export async function startServer(
   t: TestContext,
   options: TestServerOptions = {},
@@ -105,7 +105,7 @@ export async function untilCutOff(context: CallContext): Promise<CsiError> {
   return signal.reason as CsiError;
 }
 
-/** Handlers of whatever RPCs: what they take and return is up to the test. */
+/** Handlers of any RPCs; the test decides what they take and return. */
 export type FakeHandler = (request: DecodedMessage, context: CallContext) => Promise<object>;
 export type FakeStream = (
   request: DecodedMessage,
@@ -140,7 +140,7 @@ export function frame(capacity: number | bigint, rows: readonly Row[]): Buffer {
   return Buffer.concat([prefix, message]);
 }
 
-/** A client of one service without any comfort: methods by name, gRPC's options, gRPC's calls. */
+/** A plain gRPC client of one service: methods by name, gRPC's options, gRPC's calls. */
 export type RawClient = grpc.Client & Record<string, (...given: unknown[]) => unknown>;
 
 export function rawClient(
@@ -155,7 +155,7 @@ export function rawClient(
   return client as unknown as RawClient;
 }
 
-/** A promise with its handles outside. */
+/** A promise with its resolve and reject functions. */
 export function defer<T = void>(): { promise: Promise<T>; resolve: (value: T) => void } {
   let resolve = (_value: T): void => undefined;
   const promise = new Promise<T>((done) => {

@@ -1,4 +1,4 @@
-/** Requests whose bytes are no message of their type: refused in CSI's words, and logged like any call. */
+/** Requests whose bytes do not decode: refused with a CSI status, and logged like any call. */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { DecodedMessage } from '../../src/csi/request-decoder.js';
@@ -8,7 +8,7 @@ import { fakeService, startServer, type TestServer } from './server-fixture.js';
 
 interface Probed extends TestServer {
   connection: RawConnection;
-  /** What has reached a handler. */
+  /** Requests that reached a handler. */
   handled: DecodedMessage[];
 }
 
@@ -33,7 +33,7 @@ async function start(t: TestContext): Promise<Probed> {
 
 const CREATE = '/csi.v1.Controller/CreateVolume';
 
-/** Field 1 with the given bytes, which is a name or an id in most requests. */
+/** Encodes field 1, which is a name or an id in most requests. */
 function field1(bytes: Buffer, length = bytes.length): Buffer {
   return Buffer.concat([Buffer.from([0x0a, length]), bytes]);
 }
@@ -63,7 +63,7 @@ test('G6: keys and values of a map that are not UTF-8 are refused', async (t) =>
   assert.deepEqual(handled, []);
 });
 
-test('G6: a replacement character that the caller has sent himself is a character like any other', async (t) => {
+test('G6: a replacement character sent by the caller is accepted', async (t) => {
   const { connection, handled } = await start(t);
   await connection.unary(CREATE, encodeMessage('CreateVolumeRequest', { name: 'a\ufffdb' }));
   assert.equal(handled[0]?.['name'], 'a\ufffdb');
@@ -84,7 +84,7 @@ for (const [what, bytes] of Object.entries(CUT_OFF)) {
   });
 }
 
-test('G2: a malformed request has its line in the log, with method, code and reason', async (t) => {
+test('G2: a malformed request is logged with method, code and reason', async (t) => {
   const made = await start(t);
   await refused(made.connection.unary(CREATE, field1(Buffer.from([0xff]))), 'INVALID_ARGUMENT');
   const lines = made.log.filter((line) => line['msg'] === 'call failed');

@@ -1,4 +1,4 @@
-/** `blockdelta serve` as a process: how it starts, why it does not, and how it ends. */
+/** `blockdelta serve` as a process: starts, failed starts and stops. */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -53,7 +53,7 @@ function settings(workspace: Workspace): Record<string, string> {
   };
 }
 
-test('E10: a wrong setting is exit code 78 and one line that names it, before anything is made', async (t) => {
+test('E10: an invalid setting: exit code 78 and one line that names it, before anything is created', async (t) => {
   const workspace = makeWorkspace(t);
   const wrong = { ...settings(workspace), BLOCKDELTA_SCAN_THREADS: 'many' };
   const running = serve(t, wrong);
@@ -65,13 +65,13 @@ test('E10: a wrong setting is exit code 78 and one line that names it, before an
   assert.deepEqual(readdirSync(workspace.directory), []);
 });
 
-test('without any setting, the one that is needed is named', async (t) => {
+test('without any setting, the error names the required one', async (t) => {
   const running = serve(t, {});
   assert.equal((await running.ended).code, 78);
   assert.match(running.stderr(), /^blockdelta: CSI_ENDPOINT is not set\./);
 });
 
-test('a socket that cannot be taken is exit code 1 and says why', async (t) => {
+test('a path that cannot become the socket: exit code 1 and the reason', async (t) => {
   const workspace = makeWorkspace(t);
   writeFileSync(workspace.path('csi.sock'), '');
   const running = serve(t, settings(workspace));
@@ -80,7 +80,7 @@ test('a socket that cannot be taken is exit code 1 and says why', async (t) => {
   assert.deepEqual(readdirSync(workspace.directory), ['csi.sock']);
 });
 
-test('a state directory that cannot be made is exit code 1, and the socket is gone', async (t) => {
+test('a state directory that cannot be created: exit code 1, and the socket is removed', async (t) => {
   const workspace = makeWorkspace(t);
   writeFileSync(workspace.path('state'), '');
   const running = serve(t, settings(workspace));
@@ -125,7 +125,7 @@ test('SIGTERM while the pools start is exit code 0', needsRoot, async (t) => {
   assert.deepEqual(await running.ended, { code: 0, signal: null }, running.stderr());
 });
 
-test('ID8: Probe answers from the first moment: not ready, then ready', needsRoot, async (t) => {
+test('ID8: Probe answers from the start: not ready, then ready', needsRoot, async (t) => {
   const workspace = makeWorkspace(t);
   const env = settings(workspace);
   const running = serve(t, env);
@@ -159,7 +159,7 @@ test(
   },
 );
 
-test('after kill -9 the plugin starts again on the socket that was left', needsRoot, async (t) => {
+test('after kill -9 the plugin starts again on the stale socket', needsRoot, async (t) => {
   const workspace = makeWorkspace(t);
   const first = await Plugin.start(workspace);
   await first.kill();

@@ -1,10 +1,10 @@
-/** Calls that come before the plugin has started: they wait, as long as that makes sense. */
+/** Calls that arrive before the plugin has started wait, for a limited time. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { rejectsWith } from '../support/expect-status.js';
 import { fakeService, startServer } from './server-fixture.js';
 
-test('while the pools start, calls of what is not there yet wait for it', async (t) => {
+test('while the pools start, calls of services that are not open yet wait', async (t) => {
   const node = fakeService('Node', { unary: { NodeGetInfo: async () => ({ node_id: 'n' }) } });
   const { server, client } = await startServer(t, { starting: true });
   const waiting = [client.node.NodeGetInfo({}), client.node.NodeGetInfo({})];
@@ -15,7 +15,7 @@ test('while the pools start, calls of what is not there yet wait for it', async 
   await lost;
 });
 
-test('a stop while the pools start ends the calls that wait', async (t) => {
+test('a stop while the pools start ends the waiting calls', async (t) => {
   const { server, client } = await startServer(t, { starting: true });
   const waiting = rejectsWith(client.node.NodeGetInfo({}), 'UNAVAILABLE');
   await rejectsWith(client.node.NodeGetInfo({}, { deadlineMs: 100 }), 'DEADLINE_EXCEEDED');
@@ -23,7 +23,7 @@ test('a stop while the pools start ends the calls that wait', async (t) => {
   await waiting;
 });
 
-test('while the pools take too long to start, what is there answers and the rest is UNAVAILABLE', async (t) => {
+test('while the pools take too long to start, open services answer and others are UNAVAILABLE', async (t) => {
   const identity = fakeService('Identity', { unary: { Probe: async () => ({ ready: null }) } });
   const node = fakeService('Node', { unary: { NodeGetInfo: async () => ({ node_id: 'n' }) } });
   const options = { services: [identity], starting: true, startTimeoutMs: 20 };

@@ -33,7 +33,7 @@ import {
   untilCutOff,
 } from './server-fixture.js';
 
-/** Leaves a socket file behind that nobody listens on, as a killed process does. */
+/** Leaves a socket file without a listener, as a killed process does. */
 async function leaveStaleSocket(directory: string, path: string): Promise<void> {
   const server = createServer();
   const other = join(directory, 'other.sock');
@@ -54,7 +54,7 @@ test('E17: a stale socket of a dead process is replaced', async (t) => {
   made.client.close();
 });
 
-test('E17: a socket that another process serves is left alone', async (t) => {
+test('E17: a socket served by another process is left alone', async (t) => {
   const first = await startServer(t, {
     services: [fakeService('Identity', { unary: { Probe: async () => ({}) } })],
   });
@@ -66,7 +66,7 @@ test('E17: a socket that another process serves is left alone', async (t) => {
   assert.deepEqual(await first.client.identity.Probe({}), { ready: null });
 });
 
-test('a path that is no socket is left alone', async (t) => {
+test('a path that is not a socket is left alone', async (t) => {
   const directory = temporaryDirectory(t);
   const made = makeServer(directory);
   t.after(() => made.client.close());
@@ -81,7 +81,7 @@ test('a path that is no socket is left alone', async (t) => {
   await assert.rejects(made.server.start(), /exists and is not a socket/);
 });
 
-test('a missing directory is told, and not created', async (t) => {
+test('a missing directory is reported and not created', async (t) => {
   const directory = join(temporaryDirectory(t), 'missing');
   const made = makeServer(directory);
   t.after(() => made.client.close());
@@ -102,7 +102,7 @@ for (const [name, socketMode] of [
   });
 }
 
-test('E3: nothing else is created beside the socket, and nothing is left when it is gone', async (t) => {
+test('E3: only the socket is created, and nothing is left after a stop', async (t) => {
   const { server, directory, client } = await startServer(t);
   await rejectsWith(client.identity.Probe({}), 'UNIMPLEMENTED');
   assert.deepEqual(readdirSync(directory), ['csi.sock']);
@@ -110,7 +110,7 @@ test('E3: nothing else is created beside the socket, and nothing is left when it
   assert.deepEqual(readdirSync(directory), []);
 });
 
-test('G11: every RPC of the proto is there and says by name that it is not implemented', async (t) => {
+test('G11: every RPC of the proto exists, and an unserved one is UNIMPLEMENTED by name', async (t) => {
   const { endpoint } = await startServer(t, { services: [fakeService('Controller', {})] });
   let methods = 0;
   for (const [name, definition] of Object.entries(clientServices())) {
@@ -123,7 +123,7 @@ test('G11: every RPC of the proto is there and says by name that it is not imple
   assert.ok(methods >= 35, String(methods));
 });
 
-test('G17: a method that the proto does not know is UNIMPLEMENTED', async (t) => {
+test('G17: a method that is not in the proto is UNIMPLEMENTED', async (t) => {
   const { endpoint } = await startServer(t);
   const client = new grpc.Client(endpoint, grpc.credentials.createInsecure());
   t.after(() => client.close());
@@ -180,7 +180,7 @@ test('G2 and G3: the caller gets the code and the message, the log the cause as 
 
 type LogRecord = Record<string, unknown>;
 
-test('there is one line for a call, with what it was about, its code and its time', async (t) => {
+test('each call is logged in one line with its objects, code and duration', async (t) => {
   const made = await startServer(t, {
     services: [
       fakeService('Node', {
@@ -244,7 +244,7 @@ test('E9: no secret of any request reaches the log, at the level that shows requ
   assert.doesNotMatch(made.logText(), /hunter2|keyofsecret/);
 });
 
-test('a handler learns that its caller has gone, or is out of time', async (t) => {
+test("a handler's signal is aborted when its caller cancels or its deadline passes", async (t) => {
   const reasons: string[] = [];
   const waiting = fakeService('Controller', {
     unary: {
@@ -274,7 +274,7 @@ test('a handler learns that its caller has gone, or is out of time', async (t) =
 
 const isStart = (line: LogRecord): boolean => line['msg'] === 'call started';
 
-/** A controller whose DeleteVolume ends when told, or when cut off if `obeys`. */
+/** A controller whose DeleteVolume ends on request, or when it is cancelled if `obeys`. */
 function slowController(obeys: boolean) {
   const started = defer();
   const release = defer();
@@ -293,7 +293,7 @@ function slowController(obeys: boolean) {
   return { service, started, release };
 }
 
-test('a stop lets a call in flight end, and refuses new ones', async (t) => {
+test('a stop waits for calls in flight and refuses new ones', async (t) => {
   const slow = slowController(true);
   const made = await startServer(t, { services: [slow.service] });
   const call = made.client.controller.DeleteVolume({});
@@ -316,7 +316,7 @@ test('after the grace time a call in flight is aborted with UNAVAILABLE', async 
   await refused;
 });
 
-test('a handler that does not listen does not keep the server from stopping', async (t) => {
+test('a handler that ignores its signal does not block a stop', async (t) => {
   const slow = slowController(false);
   const made = await startServer(t, { services: [slow.service], graceMs: 50 });
   const refused = assert.rejects(made.client.controller.DeleteVolume({}));
@@ -326,7 +326,7 @@ test('a handler that does not listen does not keep the server from stopping', as
   slow.release.resolve();
 });
 
-test('a stop with a paused stream ends after the grace time and releases the handler', async (t) => {
+test('a stop with a paused stream ends after the grace period and releases the handler', async (t) => {
   const ended = defer<unknown>();
   const endless = fakeService('SnapshotMetadata', {
     streams: {
@@ -354,7 +354,7 @@ test('a stop with a paused stream ends after the grace time and releases the han
   assert.ok([1, 13, 14].includes((await failed).code), 'not OK');
 });
 
-test('a second signal cuts off at once what the first one waits for', async (t) => {
+test('a second signal immediately cancels what the first one waits for', async (t) => {
   const slow = slowController(true);
   const made = await startServer(t, { services: [slow.service], graceMs: 60_000 });
   const refused = assert.rejects(made.client.controller.DeleteVolume({}));

@@ -1,6 +1,6 @@
 /**
- * Twenty thousand requests of every kind of nonsense over the real socket: each gets a status of CSI,
- * nothing outside the plugin's directories changes, and the plugin goes on as before.
+ * Twenty thousand malformed and hostile requests over the real socket: each gets a CSI status, nothing
+ * outside the plugin's directories changes, and the plugin keeps working.
  */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -24,7 +24,7 @@ import { runPlugin, test } from '../support/running-plugin.js';
 import { loopsBelow, mountsBelow } from '../support/workspace.js';
 
 const REQUESTS = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 20_000 : 200_000;
-/** Requests before memory is looked at for the first time. */
+/** Requests before memory is first measured. */
 const WARM_UP = REQUESTS / 4;
 const RSS_BOUND_MIB = 128;
 
@@ -34,7 +34,7 @@ const running = runPlugin('fuzz', {
   env: { BLOCKDELTA_CONTROLLER_PUBLISH: 'on', BLOCKDELTA_CSI_LEVEL: '1.13' },
 });
 
-/** Files, directories that hold something, and links: the tree nobody may touch. */
+/** Creates a tree of files, non-empty directories and links that must not change. */
 function makeSentinel(directory: string): void {
   mkdirSync(join(directory, 'full', 'deeper'), { recursive: true });
   writeFileSync(join(directory, 'precious'), 'precious');
@@ -92,7 +92,7 @@ function makeWorld(): FuzzWorld {
   };
 }
 
-/** Undoes what the fuzz has achieved. */
+/** Deletes what the fuzzed requests created. */
 async function cleanUp(fuzz: FuzzRun, world: FuzzWorld): Promise<void> {
   const { client, orchestrator } = running;
   const volumeIds = await orchestrator.volumeIds();
@@ -165,7 +165,7 @@ test(`G1, G2 and E4: ${REQUESTS} hostile requests get a status of CSI each, and 
   assert.deepEqual(startReport(running.plugin.log).differences, []);
 });
 
-/** Opens the socket, writes, and goes away without a word: at once, or when the plugin hangs up. */
+/** Opens the socket, writes, and disconnects at once or when the plugin closes the connection. */
 function writeAndVanish(path: string, bytes: Buffer, waitMs: number): Promise<void> {
   return new Promise((resolve) => {
     const socket = connect(path);
@@ -179,7 +179,7 @@ function writeAndVanish(path: string, bytes: Buffer, waitMs: number): Promise<vo
   });
 }
 
-test('G1: what is no HTTP/2, or breaks off in the middle, costs nobody else his answer', async () => {
+test('G1: bytes that are not HTTP/2, or stop half way, do not affect other clients', async () => {
   const random = seededRandom('socket junk');
   const { client, plugin, workspace } = running;
   const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');

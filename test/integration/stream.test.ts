@@ -1,4 +1,4 @@
-/** Streams over a real socket: what arrives, what ends them, and what a slow or vanished client costs. */
+/** Streams over a real socket: what arrives, what ends them, and the cost of a slow or vanished client. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -33,14 +33,14 @@ function rowsFrom(first: number, count: number): Row[] {
   return Array.from({ length: count }, (_, index) => [(first + index) * 8192, 4096] as const);
 }
 
-/** About 106 KB, as large as messages get by default. */
+/** About 106 KB, the default maximum of a message. */
 const LARGE = frame(CAPACITY, rowsFrom(0, 8192));
 
 function open(client: CsiClient): grpc.ClientReadableStream<Message> {
   return client.open('GetMetadataAllocated', { snapshot_id: 's' });
 }
 
-/** Stops reading after the first message, as a client does that is busy with it. */
+/** Stops reading after the first message, as a busy client does. */
 async function pauseAfterFirst(call: grpc.ClientReadableStream<Message>): Promise<void> {
   await new Promise<void>((resolve) =>
     call.once('data', () => {
@@ -50,7 +50,7 @@ async function pauseAfterFirst(call: grpc.ClientReadableStream<Message>): Promis
   );
 }
 
-/** Code of the end of a stream, 0 for OK. Reads to the end. */
+/** Reads to the end of a stream and returns its status code. */
 function endOf(call: grpc.ClientReadableStream<Message>): Promise<number> {
   call.resume();
   call.on('error', () => undefined);
@@ -73,7 +73,7 @@ test('chunks of any number of messages arrive message by message, and whole', as
     services: [
       streaming(async (writer) => {
         for (const chunk of chunks) {
-          // One memory for all: it may be used again as soon as send has resolved.
+          // One buffer for all messages: it may be reused once send has resolved.
           const memory = new Uint8Array(chunk.length + 16);
           memory.set(chunk, 8);
           await writer.send(memory.subarray(8, 8 + chunk.length));
@@ -118,7 +118,7 @@ for (const [what, chunk] of BROKEN) {
   });
 }
 
-test('SM19: an error in the middle arrives with code and message, behind what was sent before', async (t) => {
+test('SM19: an error during a stream arrives with code and message, after the messages sent before', async (t) => {
   const made = await startServer(t, {
     services: [
       streaming(async (writer) => {
@@ -147,7 +147,7 @@ test('an error before the first message arrives with code and message', async (t
   await rejectsWith(made.client.allocated('s'), 'NOT_FOUND', /snapshot s does not exist/);
 });
 
-/** Sends for ever; tells how it ended. */
+/** Sends for ever; records how it ended. */
 function endless(chunk: Buffer = LARGE) {
   const ended = defer<unknown>();
   let sent = 0;
@@ -262,7 +262,7 @@ test('a paused client costs bounded memory, however small the messages', async (
   await sender.ended;
 });
 
-test('a slow client gets everything', async (t) => {
+test('a slow client receives the whole list', async (t) => {
   const rounds = 30;
   const made = await startServer(t, {
     services: [
@@ -283,7 +283,7 @@ test('a slow client gets everything', async (t) => {
   assert.ok((line?.['waits'] as number) > 0);
 });
 
-test('a thousand waits leave no listeners behind', async (t) => {
+test('a thousand waits leave no event listeners behind', async (t) => {
   const warnings: Error[] = [];
   const onWarning = (warning: Error): number => warnings.push(warning);
   process.on('warning', onWarning);
@@ -301,7 +301,7 @@ test('a thousand waits leave no listeners behind', async (t) => {
   assert.deepEqual(warnings, []);
 });
 
-test('nothing can be sent after a call has ended, and two sends at once are refused', async (t) => {
+test('sends after the end of a call and concurrent sends are refused', async (t) => {
   const late = defer<MessageWriter>();
   const made = await startServer(t, {
     services: [
@@ -319,7 +319,7 @@ test('nothing can be sent after a call has ended, and two sends at once are refu
   await assert.rejects(writer.send(LARGE), /the call has ended/);
 });
 
-test('many streams at once, cut at random moments, are all released', async (t) => {
+test('many concurrent streams, cancelled at random moments, are all released', async (t) => {
   const random = seededRandom('cuts');
   let running = 0;
   const made = await startServer(t, {

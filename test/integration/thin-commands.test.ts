@@ -1,4 +1,4 @@
-/** `thin-delta` and `thin-ls` as processes on metadata files and devices, beside the tools they stand in for. */
+/** `thin-delta` and `thin-ls` as processes on metadata files and devices, compared with the tools they replace. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { closeSync, copyFileSync, openSync, writeSync } from 'node:fs';
@@ -14,7 +14,7 @@ const DATA_BLOCK_BYTES = 65536n;
 const workspace = new Workspace('thin-commands');
 after(() => workspace.dispose());
 
-/** Made once for each set of options. */
+/** Created once for each set of options. */
 const made = new Map<string, Promise<string>>();
 function metadataOf(options: string): Promise<string> {
   const known = made.get(options);
@@ -90,7 +90,7 @@ const SCENARIOS: readonly [title: string, options: string, pairs: readonly Pair[
   ],
 ];
 
-/** Both commands with the same words; with `-m` too where a metadata snapshot is held. */
+/** Runs both commands with the same arguments; also with `-m` if a metadata snapshot is held. */
 async function assertSameXml(
   t: TestContext,
   metadata: string,
@@ -133,7 +133,7 @@ test('xml is what thin_delta prints: metadata that a kernel wrote', {
   );
 });
 
-/** The changed ranges in thin_delta's output, neighbours joined, as csv. */
+/** The changed ranges in thin_delta's output, adjacent ones merged, as csv. */
 function csvOf(xml: string): string {
   const ranges: [bigint, bigint][] = [];
   for (const [, begin = '', length = ''] of xml.matchAll(
@@ -183,7 +183,7 @@ test('csv, ndjson and table list the same ranges, and the summary counts them', 
   assert.equal(summary['size_bytes'], String(sum));
 });
 
-test('devices are listed as thin_ls lists them', { skip: skipWithoutThinTools }, async (t) => {
+test('devices are listed as by thin_ls', { skip: skipWithoutThinTools }, async (t) => {
   const metadata = await metadataOf(HELD);
   const fields = 'DEV,MAPPED_BLOCKS,TRANSACTION,CREATE_TIME,SNAP_TIME';
   for (const snap of [[], ['-m']]) {
@@ -225,7 +225,7 @@ test('a block device is read like the file below it', { skip: skipUnlessRoot }, 
   execFileSync('losetup', ['--detach', device]);
 });
 
-/** A copy with another block in place of one. */
+/** A copy with one block replaced. */
 function copyWithBlock(metadata: string, block: number, content: Buffer): string {
   const copy = workspace.path('damaged');
   copyFileSync(metadata, copy);
@@ -235,7 +235,7 @@ function copyWithBlock(metadata: string, block: number, content: Buffer): string
   return copy;
 }
 
-test('what cannot be listed is told by the exit code, with words on stderr only', async (t) => {
+test('metadata that cannot be listed: an exit code, with a message on stderr only', async (t) => {
   const small = await metadataOf(SMALL);
   const damaged = copyWithBlock(small, 0, Buffer.alloc(BLOCK_BYTES));
   const delta = (base: string, ...rest: string[]) => [
@@ -279,7 +279,7 @@ const MISUSES: readonly (readonly string[])[] = [
   ['thin-delta', 'a', '--base', '1', '--target', '2', '--format', 'xml', '--summary'],
 ];
 
-test('every misuse is exit code 2, with words on stderr and nothing on stdout', async (t) => {
+test('wrong usage: exit code 2, with a message on stderr and nothing on stdout', async (t) => {
   for (const words of MISUSES) {
     const ended = await runCommand(t, words);
     assert.deepEqual([ended.code, ended.stdout], [2, ''], `${words.join(' ')}: ${ended.stderr}`);
@@ -287,7 +287,7 @@ test('every misuse is exit code 2, with words on stderr and nothing on stdout', 
   }
 });
 
-test('help names every exit code and the way to a metadata snapshot', async (t) => {
+test('help lists every exit code and how to reserve a metadata snapshot', async (t) => {
   for (const command of ['thin-ls', 'thin-delta']) {
     const { code, stdout } = await runCommand(t, [command, '--help']);
     assert.equal(code, 0);
@@ -297,19 +297,19 @@ test('help names every exit code and the way to a metadata snapshot', async (t) 
   }
 });
 
-/** Of more ranges than a pipe holds, from device 2 to the target. */
+/** A delta from device 2 to the target with more ranges than a pipe holds. */
 async function startLargeDelta(t: TestContext, target: string) {
   const metadata = await metadataOf('--mapped 200000 --changed 0.5');
   return startCommand(t, ['thin-delta', '--thin1', '2', '--thin2', target, metadata]);
 }
 
-test('words that nobody reads change neither the list nor the exit code', async (t) => {
+test('an unread stderr changes neither the list nor the exit code', async (t) => {
   const { child, output } = await startLargeDelta(t, '9');
   child.stderr.destroy();
   assert.equal((await endOf(child, output)).code, 4);
 });
 
-test('a closed pipe is no error', async (t) => {
+test('a closed pipe is not an error', async (t) => {
   const { child, output } = await startLargeDelta(t, '3');
   child.stdout.once('data', () => child.stdout.destroy());
   const { code, signal, stderr } = await endOf(child, output);
