@@ -13,29 +13,29 @@ import type { ScanSource } from '../native/addon.js';
 
 /** A volume as a block device of this node. */
 export interface Attachment {
-  /** /dev/loopN or /dev/dm-N: valid now, never to be remembered. */
+  /** /dev/loopN or /dev/dm-N. Valid now; never store it. */
   devicePath: string;
   readOnly: boolean;
   sizeBytes: bigint;
 }
 
 export interface PoolCapacity {
-  /** What the pool can hold in all. */
+  /** Size of the pool. */
   totalBytes: bigint;
-  /** What the storage below really has free now. */
+  /** Free space that the storage below can really provide now. */
   freeBytes: bigint;
-  /** Of it, what is kept from new volumes. */
+  /** Part of the free space that new volumes may not use. */
   reserveBytes: bigint;
   /**
-   * What new volumes may still promise: what is free less the reserve, times the overcommitment, less
-   * what existing volumes may still claim. Never negative.
+   * What new volumes may take: free space less the reserve, times the overcommitment, less what existing
+   * volumes may still claim. Never negative.
    */
   availableBytes: bigint;
   /**
-   * True: the storage below can refuse blocks of what was promised already, and so nothing more is
-   * promised.
+   * True: the storage below may fail to provide space that is already committed to volumes, so no more
+   * is committed.
    */
-  lacksPromised?: boolean;
+  lacksBacking?: boolean;
   minimumVolumeBytes: bigint;
   /** Sizes are whole multiples of this. */
   granularityBytes: bigint;
@@ -46,25 +46,25 @@ export interface PoolObject {
   sizeBytes: bigint;
 }
 
-/** What can be seen of one volume's storage without asking its device, for judging its health. Cheap. */
+/** The state of a volume's storage, observed without reading its device. Cheap; for health checks. */
 export interface StorageCondition {
-  /** Of the volume's storage in the pool; null if that is gone. */
+  /** Size of the volume's storage in the pool; null if it is gone. */
   storedBytes: bigint | null;
-  /** The storage is gone from the pool, and a device of this volume goes on running on it. */
+  /** The storage was removed from the pool while a device of the volume still uses it. */
   runsOnRemoved: boolean;
 }
 
-/** A volume, and what its snapshot will be called. */
+/** A volume, and the id of the snapshot to take of it. */
 export interface SnapshotMember {
   volumeId: string;
   snapshotId: string;
 }
 
-/** What a pool really holds, for reconciliation with the catalogue. */
+/** What a pool holds, for reconciliation with the catalogue. */
 export interface PoolContents {
   volumes: PoolObject[];
   snapshots: PoolObject[];
-  /** Names in the pool that belong to no finished object (left by a kill, or foreign). */
+  /** Names in the pool that belong to no complete object: foreign ones, or left by a kill. */
   unknown: string[];
 }
 
@@ -73,141 +73,153 @@ export interface Backend {
   readonly pool: string;
 
   /**
-   * Makes the pool usable (creates, attaches and mounts it where the backend owns that). Idempotent.
-   * A pool that is known to exist is never made: FAILED_PRECONDITION if it is not there, as when its
+   * Makes the pool usable: creates, attaches and mounts it where that is the backend's task. Idempotent.
+   * Never creates a pool that is expected to exist: FAILED_PRECONDITION if it is missing, as when its
    * disk did not come up.
    */
   start(expected?: 'any' | 'existing'): Promise<void>;
-  /** Lets go of what start took where nothing uses it any more; never disturbs attached volumes. */
+  /** Releases what start acquired, except what attached volumes still use. */
   stop(): Promise<void>;
-  /** A uuid kept in the pool itself, so that an unmounted or swapped pool is noticed. */
+  /** A uuid stored in the pool itself, by which an unmounted or swapped pool is detected. */
   identity(): Promise<string>;
   /** FAILED_PRECONDITION with the remedy if the node lacks what the backend needs of its kernel. */
   checkNode(): Promise<void>;
   /** FAILED_PRECONDITION with the reason if the pool cannot serve. Cheap. */
   check(): Promise<void>;
 
-  /** A new volume that reads as zeros. ALREADY there with this id and size: done. */
+  /** Creates a volume that reads as zeros. Succeeds if it exists with this size. */
   createVolume(volumeId: string, sizeBytes: bigint): Promise<void>;
   /**
-   * A new writable volume with a snapshot's content, zeros beyond it. sizeBytes >= the snapshot's.
-   * FAILED_PRECONDITION if the snapshot can have been changed since it was taken.
+   * Creates a writable volume with a snapshot's content, followed by zeros. sizeBytes >= the snapshot's.
+   * FAILED_PRECONDITION if the snapshot may have been modified since it was taken.
    */
   restoreVolume(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void>;
-  /** Detaches and removes, the mark of use last. FAILED_PRECONDITION if the device is in use. Snapshots stay whole. */
+  /**
+   * Detaches and removes the volume, its initialized mark last. FAILED_PRECONDITION if the device is in
+   * use. Does not affect its snapshots.
+   */
   deleteVolume(volumeId: string): Promise<void>;
 
   /**
-   * FAILED_PRECONDITION if the pool does not hold all of a volume that should have this size at least.
-   * Cheap. Asked before anything is made of the volume or lets somebody use it.
+   * FAILED_PRECONDITION unless the pool holds the volume with at least this size. Cheap; called before the
+   * volume is copied, or published to anybody.
    */
   checkVolume(volumeId: string, sizeBytes: bigint): Promise<void>;
 
   /**
-   * Keeps in the pool itself that somebody else may write to the volume from now on, so that no
-   * catalogue, restored from a backup maybe, can call it fresh. Durable when it returns; goes with the
-   * volume.
+   * Records in the pool itself that the volume may hold data of its users from now on, so that not even a
+   * catalogue restored from a backup can take it for pristine and format it. Durable when it returns;
+   * deleted with the volume.
    */
   markInitialized(volumeId: string): Promise<void>;
-  /** False too for what was used before pools kept it: then the catalogue alone knows. */
+  /** Also false for volumes that were used before pools recorded it; then only the catalogue knows. */
   isInitialized(volumeId: string): Promise<boolean>;
-  /** All of them that have the mark. */
+  /** Ids of all volumes marked as initialized. */
   initializedVolumes(): Promise<ReadonlySet<string>>;
 
   /**
-   * A new writable volume with the content that another one has at this moment, as a snapshot cut now
-   * would have it, and zeros beyond it. sizeBytes >= the source's.
+   * Creates a writable volume with the content that a snapshot of the source taken now would have, followed
+   * by zeros. sizeBytes >= the source's.
    */
   cloneVolume(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void>;
-  /** Undoes a cloneVolume that was killed, as abandonSnapshots does a cut. */
+  /** Cleans up after a cloneVolume that was killed, as abandonSnapshots does for snapshots. */
   abandonClone(volumeId: string, sourceVolumeId: string): Promise<void>;
   /**
-   * Makes the volume, and its device if it is attached, at least this large; the new part reads as
-   * zeros. Returns the size it has then. Never shrinks.
+   * Grows the volume, and its device if it is attached, to at least this size; the new part reads as
+   * zeros. Never shrinks it. Returns the resulting size.
    */
   expandVolume(volumeId: string, sizeBytes: bigint): Promise<bigint>;
 
   /**
-   * Cuts snapshots of one or several volumes at one point in time: everything written and synced
-   * before the call is in them; mounted file systems are frozen for the cut so that they are clean as
-   * well. Durable when it returns; a failure leaves none of them. FAILED_PRECONDITION if several
-   * volumes are being written to that cannot be held still.
+   * Takes snapshots of one or several volumes at one point in time. They contain everything written and
+   * synced before the call; mounted file systems are frozen meanwhile, so that they are clean as well.
+   * Durable when it returns; a failure leaves none of them. FAILED_PRECONDITION if several volumes are
+   * being written to and cannot be frozen.
    */
   createSnapshots(members: readonly SnapshotMember[]): Promise<TakenSnapshots>;
   deleteSnapshot(snapshotId: string): Promise<void>;
   /**
-   * FAILED_PRECONDITION if the pool does not hold a snapshot of exactly this size, or if that can have
-   * been changed since it was taken.
+   * FAILED_PRECONDITION unless the pool holds a snapshot of exactly this size that cannot have been
+   * modified since it was taken.
    */
   checkSnapshot(snapshotId: string, sizeBytes: bigint): Promise<void>;
   /**
-   * Undoes a createSnapshots that was killed: thaws the volumes' file systems, removes what was made.
-   * One that failed has thawed what it froze, and must not be undone this way: somebody else may have
+   * Cleans up after a createSnapshots that was killed: thaws the volumes' file systems and removes the
+   * snapshots. Not for one that failed: it has thawed what it froze, and by now somebody else may have
    * frozen the file system.
    */
   abandonSnapshots(members: readonly SnapshotMember[]): Promise<void>;
 
-  /** Makes the volume a block device. Attached the same way already: that device. */
+  /** Attaches the volume as a block device. Returns the existing device if it is attached the same way. */
   attach(volumeId: string, options: { readOnly: boolean }): Promise<Attachment>;
   /**
-   * Not attached: done. FAILED_PRECONDITION, with the holders' names, if others hold the device for longer
-   * than `wait` says, or than a few seconds.
+   * Succeeds if it is not attached. FAILED_PRECONDITION, with the holders' names, if the device is still in
+   * use after the time that `wait` allows, or a few seconds.
    */
   detach(volumeId: string, wait?: ReleaseWait): Promise<void>;
-  /** The kernel's answer; null if not attached. */
+  /** As the kernel reports it; null if not attached. */
   findAttachment(volumeId: string): Promise<Attachment | null>;
 
   capacity(): Promise<PoolCapacity>;
-  /** FAILED_PRECONDITION if the pool cannot be asked. */
+  /** FAILED_PRECONDITION if the pool cannot be reached. */
   condition(volumeId: string): Promise<StorageCondition>;
   list(): Promise<PoolContents>;
   /**
-   * Removes temporary files that a killed run left, and returns their names; removes marks of volumes
-   * that are gone. Only before serving.
+   * Removes temporary files left by a killed run, and returns their names; removes the marks of volumes
+   * that no longer exist. Called before serving only.
    */
   sweep(): Promise<string[]>;
 
   /**
-   * Keeps what later deltas need of a snapshot that is about to be deleted, durable when it returns;
-   * kept already: that, also when the snapshot is gone. Null: this pool cannot, or holds nothing of it.
+   * Retains what later deltas need from a snapshot that is about to be deleted. Durable when it returns.
+   * Returns the existing retained base if there is one, also when the snapshot is gone. Null: this backend
+   * retains no bases, or the pool has no such snapshot.
    */
   retainBase(snapshotId: string): Promise<RetainedBase | null>;
   retainedBases(): Promise<RetainedBases>;
-  /** Forgets it, lost or not. One that is not kept is forgotten already. */
+  /** Deletes a retained base, usable or not. Succeeds if there is none. */
   dropBase(snapshotId: string): Promise<void>;
 
   /**
-   * Where a scan reads its extents: of one snapshot, or of a pair, whose base may be a deleted one that
-   * is kept. Plain data without handles, so the caller must keep the snapshots from being deleted and
-   * the base from being dropped. NOT_FOUND if the base was kept and is lost, FAILED_PRECONDITION if there
-   * is no sound scan for another reason.
+   * Where a scan reads its extents: from one snapshot, or from a target and a base, which may be a retained
+   * one. Plain data without handles, so the caller must prevent the snapshots from being deleted and the
+   * base from being dropped meanwhile. NOT_FOUND if the retained base was invalidated, FAILED_PRECONDITION
+   * if there is no sound scan for another reason.
    */
   scanSource(targetSnapshotId: string, baseSnapshotId: string | null): Promise<ScanSource>;
 }
 
-/** What is left of a deleted snapshot so that it can still be the base of a delta. */
+/** What remains of a deleted snapshot so that it can still be the base of a delta. */
 export interface RetainedBase {
   snapshotId: string;
-  /** What keeping it costs. */
+  /** Space it occupies. */
   storedBytes: bigint;
 }
 
-/** Each is in one of the lists until it is dropped. */
+/** Each retained base is in one of the lists until it is dropped. */
 export interface RetainedBases {
-  /** Those that may still be compared with. */
+  /** Can be the base of a delta. */
   usable: RetainedBase[];
-  /** Those that may not any more, because nothing proves that what has changed since would be seen. */
-  lost: InvalidatedBase[];
+  /** Cannot any more, because nothing proves that a delta would contain every change. */
+  invalidated: InvalidatedBase[];
 }
 
 export interface InvalidatedBase {
   snapshotId: string;
-  /** What has happened, for a person: goes behind "because". */
+  /** What happened, as a clause that follows "because". */
   reason: string;
 }
 
+/** Something that happened in a pool while no call was asking about it; goes to the log. */
+export interface PoolEvent {
+  level: 'info' | 'warn' | 'error';
+  message: string;
+}
+
+export type OnEvent = (event: PoolEvent) => void;
+
 export interface TakenSnapshots {
-  /** Wall clock of the cut on this node, ns since the epoch. */
+  /** When the snapshots were taken, by this node's wall clock; ns since the epoch. */
   creationTimeNs: bigint;
   /** In the order of the members. */
   sizesBytes: bigint[];

@@ -1,10 +1,10 @@
-/** Releasing the devices of volumes and pools, with a wait for whoever else holds them. */
+/** Releases the devices of volumes and pools, waiting for other programs that still use them. */
 
 import { CsiError, errorCode, type SystemError } from '../base/errors.js';
 import { type ReleaseWait, releaseDevice } from '../host/device-release.js';
 import type { NativeRunner } from '../native/pool.js';
 
-/** Detaches a file from its loop device; not attached: done. Fails as `releaseDevice` does. */
+/** Detaches a file from its loop device; succeeds if it is not attached. Fails as `releaseDevice` does. */
 export function releaseLoop(
   native: NativeRunner,
   backingPath: string,
@@ -17,7 +17,7 @@ export function releaseLoop(
   );
 }
 
-/** What to answer if `thrown` says that others hold the device of a volume; null if it does not. */
+/** The error if `thrown` says that others hold the device of a volume; null otherwise. */
 export function deviceInUse(volumeId: string, thrown: unknown): CsiError | null {
   if (errorCode(thrown) !== 'EBUSY') return null;
   const holders = (thrown as SystemError).message;

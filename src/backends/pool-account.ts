@@ -1,13 +1,13 @@
 /**
- * What a pool may still promise to volumes: an account of what is free, what is kept, and what volumes
- * may still claim. Arithmetic alone.
+ * How much space of a pool new volumes may take, given what is free, what is reserved, and what existing
+ * volumes may still claim. Arithmetic only.
  */
 import type { PoolCapacity } from './backend.js';
 
-/** How much of the free space new volumes may be promised. */
+/** How much of the free space may be committed to new volumes. */
 export interface SpacePolicy {
   overcommitPercent: bigint;
-  /** Of the pool's size. */
+  /** Free space that is not committed to volumes, percent of the pool's size. */
   reservePercent: bigint;
 }
 
@@ -15,7 +15,7 @@ export interface PoolSpace {
   totalBytes: bigint;
   freeBytes: bigint;
   /** As in PoolCapacity. */
-  lacksPromised?: boolean;
+  lacksBacking?: boolean;
 }
 
 /** Which sizes volumes of the pool may have. */
@@ -24,23 +24,23 @@ export interface VolumeSizes {
   granularityBytes: bigint;
 }
 
-/** @param promisedBytes what existing volumes may still claim: the parts of them that were never written */
+/** @param committedBytes what existing volumes may still claim: the parts of them that were never written */
 export function poolAccount(
-  { totalBytes, freeBytes, lacksPromised = false }: PoolSpace,
-  promisedBytes: bigint,
+  { totalBytes, freeBytes, lacksBacking = false }: PoolSpace,
+  committedBytes: bigint,
   sizes: VolumeSizes,
   policy: SpacePolicy,
 ): PoolCapacity {
   const reserveBytes = (totalBytes * policy.reservePercent) / 100n;
   const usable = freeBytes > reserveBytes ? freeBytes - reserveBytes : 0n;
-  const left = (usable * policy.overcommitPercent) / 100n - promisedBytes;
+  const left = (usable * policy.overcommitPercent) / 100n - committedBytes;
   const { granularityBytes } = sizes;
   return {
     totalBytes,
     freeBytes,
     reserveBytes,
-    lacksPromised,
-    availableBytes: !lacksPromised && left > 0n ? (left / granularityBytes) * granularityBytes : 0n,
+    lacksBacking,
+    availableBytes: !lacksBacking && left > 0n ? (left / granularityBytes) * granularityBytes : 0n,
     ...sizes,
   };
 }

@@ -1,8 +1,8 @@
 /**
- * Makes a pool's directory one catalogue's, for ever.
+ * Claims a pool's directory for one catalogue, permanently.
  *
- * Two plugins on one pool would promise its space twice, remove each other's unfinished work, and the
- * first to stop would take the pool away under the other.
+ * Two plugins on one pool would commit its space twice and remove each other's unfinished work, and the
+ * first to stop would unmount the pool under the other.
  *
  *   <directory>/pool-owner   uuid of the catalogue that serves the pool
  */
@@ -23,29 +23,29 @@ export interface PoolClaim {
 export async function claimDirectory(native: NativeRunner, claim: PoolClaim): Promise<void> {
   const { pool, directory, owner } = claim;
   const file = join(directory, 'pool-owner');
-  // A claim that stands needs no space, which a full disk would not give.
+  // An existing claim is not rewritten: a full disk would have no space for it.
   if ((await readOrNull(file)) === owner) return;
-  const mine = `${file}.${randomUUID()}`;
+  const candidate = `${file}.${randomUUID()}`;
   try {
-    await writeFile(mine, `${owner}\n`, { mode: 0o600, flush: true });
-    // A link, because it fails where a rename would replace another's claim.
-    await link(mine, file);
+    await writeFile(candidate, `${owner}\n`, { mode: 0o600, flush: true });
+    // A link fails if there is a claim, where a rename would replace it.
+    await link(candidate, file);
     await native.run('flush', { path: directory });
   } catch (thrown) {
     if (errorCode(thrown) !== 'EEXIST') throw thrown;
   } finally {
-    await rm(mine, { force: true });
+    await rm(candidate, { force: true });
   }
   const found = await readOrNull(file);
   if (found === owner) return;
   throw CsiError.failedPrecondition(
-    `pool '${pool}' in ${directory} belongs to the catalogue ${found ?? 'of nobody'}, and this ` +
-      `plugin's is ${owner}: a pool is served from one state directory. If that catalogue is gone ` +
-      `for good, remove ${file}`,
+    `pool '${pool}' in ${directory} belongs to the catalogue ${found ?? '(none)'}, and this ` +
+      `plugin's is ${owner}: a pool is served from one state directory. If that catalogue no longer ` +
+      `exists, remove ${file}`,
   );
 }
 
-/** The text of a small file without the white space around it; null if there is no such file. */
+/** The trimmed text of a small file; null if there is no such file. */
 export async function readOrNull(file: string): Promise<string | null> {
   try {
     return (await readFile(file, 'utf8')).trim();

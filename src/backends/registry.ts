@@ -1,13 +1,13 @@
 /**
  * The pools of this node by name. The first one configured is the default.
  *
- * One that could not be started keeps the others from nothing: it is known with the reason, and
- * whatever is asked of it fails with that.
+ * A pool that could not be started does not affect the others: it is registered with the failure, and
+ * every request for it is rejected with that failure.
  */
 import { CsiError } from '../base/errors.js';
 import type { Backend } from './backend.js';
 
-/** A configured pool: started, or why it could not be. */
+/** A configured pool: started, or the reason why it could not be. */
 export type ConfiguredPool = Backend | UnavailablePool;
 
 export interface UnavailablePool {
@@ -27,7 +27,7 @@ export class BackendRegistry {
     this.#pools = new Map(pools.map((pool) => [pool.pool, pool]));
   }
 
-  /** Those that were started. */
+  /** The pools that were started. */
   get all(): Backend[] {
     return [...this.#pools.values()].filter((pool): pool is Backend => !isUnavailable(pool));
   }

@@ -138,8 +138,8 @@ function spaceConditions(capacity: PoolCapacity | null): HealthEntry[] {
   return [...freeSpaceConditions(capacity), ...promiseConditions(capacity)];
 }
 
-function promiseConditions({ lacksPromised = false }: PoolCapacity): HealthEntry[] {
-  if (!lacksPromised) return [];
+function promiseConditions({ lacksBacking = false }: PoolCapacity): HealthEntry[] {
+  if (!lacksBacking) return [];
   const message =
     'the host does not hold all of the pool image and can cost it data; free space there and restart';
   return [entry('DEGRADED', 'PoolImageIncomplete', message)];

@@ -2,8 +2,7 @@
  * Builds and starts the pools of this node from the settings: the only place that knows which backend
  * serves which kind of pool.
  */
-import type { Backend } from '../backends/backend.js';
-import type { PoolEvent } from '../backends/events.js';
+import type { Backend, PoolEvent } from '../backends/backend.js';
 import { ReflinkBackend } from '../backends/reflink/reflink-backend.js';
 import { BackendRegistry, type ConfiguredPool } from '../backends/registry.js';
 import { ThinBackend } from '../backends/thin/thin-backend.js';

@@ -74,7 +74,9 @@ export class RetainedBases {
     }
     const valid = records.filter(({ invalidated }) => invalidated === null);
     const recorded = new Set(valid.map(idOf));
-    const unrecorded = [...held.usable, ...held.lost].map(idOf).filter((id) => !recorded.has(id));
+    const unrecorded = [...held.usable, ...held.invalidated]
+      .map(idOf)
+      .filter((id) => !recorded.has(id));
     for (const snapshotId of unrecorded) await this.#dropUnrecorded(backend, snapshotId);
   }
 

@@ -51,7 +51,7 @@ export function judgeBases({ records, held, limits, nowNs }: RetentionState): Ve
 
 function unusableInPool(records: readonly RetainedBaseRecord[], held: PoolBases): Verdict[] {
   const usable = new Set(held.usable.map(({ snapshotId }) => snapshotId));
-  const reasons = new Map(held.lost.map(({ snapshotId, reason }) => [snapshotId, reason]));
+  const reasons = new Map(held.invalidated.map(({ snapshotId, reason }) => [snapshotId, reason]));
   return records
     .filter(({ snapshotId, invalidated }) => invalidated === null && !usable.has(snapshotId))
     .map((record) => {

@@ -61,7 +61,7 @@ function describeNoRetainedBases(context: ContractContext): void {
     await backend.createSnapshots([{ volumeId, snapshotId }]);
     assert.equal(await backend.retainBase(snapshotId), null);
     await backend.deleteSnapshot(snapshotId);
-    assert.deepEqual(await backend.retainedBases(), { usable: [], lost: [] });
+    assert.deepEqual(await backend.retainedBases(), { usable: [], invalidated: [] });
     await backend.dropBase(snapshotId);
     await backend.deleteVolume(volumeId);
   });

@@ -29,11 +29,11 @@ export function describeRetainedBases(context: ContractContext): void {
     assert.deepEqual(await backend.retainBase(snapshotId), kept);
     await backend.deleteSnapshot(snapshotId);
     assert.deepEqual(await backend.retainBase(snapshotId), kept);
-    assert.deepEqual(await backend.retainedBases(), { usable: [kept], lost: [] });
+    assert.deepEqual(await backend.retainedBases(), { usable: [kept], invalidated: [] });
     assert.ok(!(await backend.list()).snapshots.some(({ id }) => id === snapshotId));
     await backend.dropBase(snapshotId);
     await backend.dropBase(snapshotId);
-    assert.deepEqual(await backend.retainedBases(), { usable: [], lost: [] });
+    assert.deepEqual(await backend.retainedBases(), { usable: [], invalidated: [] });
     assert.equal(await backend.retainBase(snapshotId), null);
     await backend.deleteVolume(volumeId);
   });

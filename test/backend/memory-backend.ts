@@ -44,7 +44,7 @@ export class MemoryStorage {
   /** What is kept of deleted snapshots. */
   readonly bases = new Map<string, Content>();
   /** Which of them a test has declared lost, and why. */
-  readonly lostBases = new Map<string, string>();
+  readonly invalidatedBases = new Map<string, string>();
   /** Marks of use. */
   readonly used = new Set<string>();
   /** Names that a killed run left. */
@@ -210,15 +210,18 @@ export class MemoryBackend implements Backend {
   }
 
   async retainedBases(): Promise<RetainedBases> {
-    const { bases, lostBases } = this.storage;
-    const lost = [...lostBases].map(([snapshotId, reason]) => ({ snapshotId, reason }));
-    const usable = [...bases].filter(([id]) => !lostBases.has(id)).map(retainedBase);
-    return { usable, lost };
+    const { bases, invalidatedBases } = this.storage;
+    const invalidated = [...invalidatedBases].map(([snapshotId, reason]) => ({
+      snapshotId,
+      reason,
+    }));
+    const usable = [...bases].filter(([id]) => !invalidatedBases.has(id)).map(retainedBase);
+    return { usable, invalidated };
   }
 
   async dropBase(snapshotId: string): Promise<void> {
     this.storage.bases.delete(snapshotId);
-    this.storage.lostBases.delete(snapshotId);
+    this.storage.invalidatedBases.delete(snapshotId);
   }
 
   async scanSource(targetId: string, baseId: string | null): Promise<ScanSource> {
@@ -273,8 +276,8 @@ export class MemoryBackend implements Backend {
   }
 
   #base(snapshotId: string): Content {
-    const { bases, lostBases } = this.storage;
-    const reason = lostBases.get(snapshotId);
+    const { bases, invalidatedBases } = this.storage;
+    const reason = invalidatedBases.get(snapshotId);
     if (reason !== undefined) throw CsiError.notFound(`${snapshotId} is lost because ${reason}`);
     return bases.get(snapshotId) ?? this.#snapshot(snapshotId);
   }

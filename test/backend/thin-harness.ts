@@ -4,7 +4,7 @@
  */
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { hostFreeBytes } from '../../src/backends/host-space.js';
+import { hostFreeBytes } from '../../src/backends/image-files.js';
 import { openLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { ThinBackend, type ThinPoolOptions } from '../../src/backends/thin/thin-backend.js';
 import type { ThinPoolStatus } from '../../src/native/dm-addon.js';

@@ -59,7 +59,7 @@ const WEIGHTS: Readonly<Record<Step, number>> = {
 class RandomLife {
   readonly counts = new Map<string, number>();
   /** In the order of their cuts. */
-  readonly cuts: WorldSnapshot[] = [];
+  readonly snapshots: WorldSnapshot[] = [];
   readonly live = new Set<WorldSnapshot>();
   readonly #steps: Readonly<Record<Step, () => Promise<void>>> = {
     write: async () => this.#write(this.#anyVolume()),
@@ -104,10 +104,10 @@ class RandomLife {
       const content = await this.world.contentOf(target);
       assert.ok(content.equals(target.image), 'the target holds what it held');
     }
-    const { usable, lost } = await this.world.backend.retainedBases();
+    const { usable, invalidated } = await this.world.backend.retainedBases();
     const usableIds = new Set(usable.map(({ snapshotId }) => snapshotId));
-    const lostIds = new Set(lost.map(({ snapshotId }) => snapshotId));
-    for (const base of this.cuts.slice(0, this.cuts.indexOf(target))) {
+    const invalidatedIds = new Set(invalidated.map(({ snapshotId }) => snapshotId));
+    for (const base of this.snapshots.slice(0, this.snapshots.indexOf(target))) {
       const known = this.live.has(base) || usableIds.has(base.id);
       if (base.volumeId === target.volumeId && known) {
         const list = await this.world.soundDelta(base, target);
@@ -115,11 +115,14 @@ class RandomLife {
         this.#count('ranges', list.ranges.length);
       } else if (!this.live.has(base)) {
         const refused = this.world.backend.scanSource(target.id, base.id);
-        await rejectsWith(refused, lostIds.has(base.id) ? 'NOT_FOUND' : 'FAILED_PRECONDITION');
-        this.#count(known ? 'refused over a lineage' : 'refused as lost');
+        await rejectsWith(
+          refused,
+          invalidatedIds.has(base.id) ? 'NOT_FOUND' : 'FAILED_PRECONDITION',
+        );
+        this.#count(known ? 'refused over a lineage' : 'refused as invalid');
       }
     }
-    this.counts.set('lost now', lost.length);
+    this.counts.set('invalid now', invalidated.length);
   }
 
   toString(): string {
@@ -147,9 +150,9 @@ class RandomLife {
     volume.discard(page, 1 + this.random.below(Math.min(pages - page, 5 * PAGES_A_BLOCK)));
   }
 
-  #add(cuts: readonly WorldSnapshot[]): void {
-    for (const cut of cuts) {
-      this.cuts.push(cut);
+  #add(snapshots: readonly WorldSnapshot[]): void {
+    for (const cut of snapshots) {
+      this.snapshots.push(cut);
       this.live.add(cut);
     }
   }
@@ -158,8 +161,8 @@ class RandomLife {
   async #delete(): Promise<void> {
     const base = this.#anyLive();
     if (base === null) return;
-    const target = this.cuts
-      .slice(this.cuts.indexOf(base) + 1)
+    const target = this.snapshots
+      .slice(this.snapshots.indexOf(base) + 1)
       .find((cut) => this.live.has(cut) && cut.volumeId === base.volumeId);
     const before = target === undefined ? null : await this.world.soundDelta(base, target);
     this.live.delete(base);
@@ -198,15 +201,15 @@ class RandomLife {
 
   /** Of the lost ones first: where cuts lose all there is, they would crowd out what can be compared. */
   async #dropOldest(): Promise<void> {
-    const { usable, lost } = await this.world.backend.retainedBases();
-    const ids = [...lost, ...usable].map(({ snapshotId }) => snapshotId);
+    const { usable, invalidated } = await this.world.backend.retainedBases();
+    const ids = [...invalidated, ...usable].map(({ snapshotId }) => snapshotId);
     for (const id of ids.slice(0, Math.max(0, ids.length - MAX_KEPT))) {
       await this.world.backend.dropBase(id);
     }
-    if (this.cuts.length > MAX_KNOWN) {
+    if (this.snapshots.length > MAX_KNOWN) {
       const held = new Set(ids);
-      const known = this.cuts.filter((cut) => this.live.has(cut) || held.has(cut.id));
-      this.cuts.splice(0, this.cuts.length, ...known);
+      const known = this.snapshots.filter((cut) => this.live.has(cut) || held.has(cut.id));
+      this.snapshots.splice(0, this.snapshots.length, ...known);
     }
   }
 
@@ -216,7 +219,7 @@ class RandomLife {
 
   /** Mostly the newest, which all bases are older than: few of them survive a power cut. */
   #anyTarget(): WorldSnapshot | null {
-    const newest = this.cuts.findLast((cut) => this.live.has(cut)) ?? null;
+    const newest = this.snapshots.findLast((cut) => this.live.has(cut)) ?? null;
     return this.random.below(3) === 0 ? this.#anyLive() : newest;
   }
 

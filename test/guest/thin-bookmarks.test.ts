@@ -113,7 +113,7 @@ guestTest('what is kept has the creation time that is on the disk before the del
     const onDisk = Math.max(...devices.map(({ creationTime }) => creationTime));
     await world.keepAndDelete(base);
     const ledger = await openLedger(join(world.directory, 'pool.sqlite'));
-    const kept = await ledger.retainedBase(base.id);
+    const kept = await ledger.bookmark(base.id);
     await ledger.close();
     assert.equal(kept?.creationTime, onDisk);
   }),
@@ -148,7 +148,7 @@ guestTest('nothing is kept of a snapshot that was written to, or whose list cann
     rmSync(bases, { recursive: true });
     await writeInto(world, base);
     await assert.rejects(world.backend.retainBase(base.id), { code: 'EINVAL' });
-    assert.deepEqual(await world.backend.retainedBases(), { usable: [], lost: [] });
+    assert.deepEqual(await world.backend.retainedBases(), { usable: [], invalidated: [] });
   }),
 );
 

@@ -67,10 +67,10 @@ async function assertAsAnswered({
   assert.equal(await rig.deviceCount(), 2);
   const { devicePath } = await backend.attach(volumeId, { readOnly: false });
   await content.verify(devicePath, 'the volume after the repair');
-  const { usable, lost } = await backend.retainedBases();
+  const { usable, invalidated } = await backend.retainedBases();
   assert.deepEqual(usable, [], 'kept bases survive no failure of the metadata');
   assert.deepEqual(
-    lost.map(({ snapshotId: id }) => id),
+    invalidated.map(({ snapshotId: id }) => id),
     [retainedId],
   );
   await rejectsWith(backend.scanSource(snapshotId, retainedId), 'NOT_FOUND');

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, writeSync } from 'node:fs';
-import type { PoolEvent } from '../../src/backends/events.js';
+import type { PoolEvent } from '../../src/backends/backend.js';
 import { EmbeddedDevices } from '../../src/backends/thin/pool/embedded-devices.js';
 import type { ThinPoolOptions } from '../../src/backends/thin/thin-backend.js';
 import { newVolume, SIZE } from '../backend/harness.js';

@@ -12,7 +12,7 @@ const SNAPSHOTS = 200;
 const PAIRS = 40;
 const BLOCKS = 1024;
 
-interface Cut {
+interface Taken {
   id: string;
   content: TaggedBlocks;
 }
@@ -28,7 +28,7 @@ async function live(t: TestContext): Promise<void> {
     await backend.createVolume(volumeId, BigInt(BLOCKS * BLOCK_BYTES));
     const { devicePath } = await backend.attach(volumeId, { readOnly: false });
     const content = TaggedBlocks.zeros(BLOCKS);
-    const cuts: Cut[] = [];
+    const snapshots: Taken[] = [];
     for (let round = 1; round <= SNAPSHOTS; round += 1) {
       for (let writes = random.below(3); writes >= 0; writes -= 1) {
         // A version, not a value: the disk below keeps nothing.
@@ -36,13 +36,13 @@ async function live(t: TestContext): Promise<void> {
       }
       const id = newSnapshot();
       await backend.createSnapshots([{ volumeId, snapshotId: id }]);
-      cuts.push({ id, content: content.copy() });
+      snapshots.push({ id, content: content.copy() });
     }
     for (let pair = 0; pair < PAIRS; pair += 1)
-      await compare(rig, random.pick(cuts), random.pick(cuts));
+      await compare(rig, random.pick(snapshots), random.pick(snapshots));
     t.diagnostic(`metadata: ${(await rig.status()).usedMetadataBlocks} blocks`);
-    while (cuts.length > 0) {
-      const [gone] = cuts.splice(random.below(cuts.length), 1);
+    while (snapshots.length > 0) {
+      const [gone] = snapshots.splice(random.below(snapshots.length), 1);
       await backend.deleteSnapshot(gone?.id ?? '');
     }
     await backend.deleteVolume(volumeId);
@@ -56,7 +56,7 @@ async function live(t: TestContext): Promise<void> {
 }
 
 /** Both directions are right: which of the two is older does not matter for what differs. */
-async function compare(rig: ThinRig, target: Cut, base: Cut): Promise<void> {
+async function compare(rig: ThinRig, target: Taken, base: Taken): Promise<void> {
   const { ranges } = await scanAll(rig.native, await rig.backend.scanSource(target.id, base.id));
   const reported = new Set<number>();
   for (const { offset, size } of ranges) {

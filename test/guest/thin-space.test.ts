@@ -61,7 +61,7 @@ spaceTest(
     await backend.check();
 
     await backend.deleteSnapshot(snapshotId);
-    await until('the pool is well again', async () => {
+    await until('the pool has recovered', async () => {
       const { mode, usedDataBlocks, totalDataBlocks } = await rig.status();
       return mode === 'rw' && usedDataBlocks < totalDataBlocks;
     });

@@ -5,7 +5,7 @@ import { mkdirSync, rmSync, statfsSync, statSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
-import type { PoolEvent } from '../../src/backends/events.js';
+import type { PoolEvent } from '../../src/backends/backend.js';
 import type { ReflinkPoolOptions } from '../../src/backends/reflink/pool-directory.js';
 import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
 import { NativePool } from '../../src/native/pool.js';
@@ -227,8 +227,8 @@ test('H15: a sparse image that the host cannot hold is reported, and promises no
   host.events.length = 0;
   const full = await host.open();
   assert.match(host.events[0]?.message ?? '', /does not hold all .*lost .*free space/);
-  const { availableBytes, lacksPromised } = await full.capacity();
-  assert.deepEqual({ availableBytes, lacksPromised }, { availableBytes: 0n, lacksPromised: true });
+  const { availableBytes, lacksBacking } = await full.capacity();
+  assert.deepEqual({ availableBytes, lacksBacking }, { availableBytes: 0n, lacksBacking: true });
   await rejectsWith(
     full.createVolume(newVolume(), 16n * MIB),
     'RESOURCE_EXHAUSTED',

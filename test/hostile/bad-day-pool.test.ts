@@ -19,7 +19,7 @@ import {
 } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { HeldDirectories } from '../../src/backends/reflink/held-directories.js';
+import { OpenDirectories } from '../../src/backends/reflink/open-directories.js';
 import { PoolLayout } from '../../src/backends/reflink/pool-layout.js';
 import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
@@ -213,7 +213,7 @@ test('H17: a list whose pool goes away while it is sent ends with that, and not 
 
 test('H7: an operation that has begun goes to the pool, whatever is mounted over it meanwhile', async () => {
   const root = running.poolPath('xfs');
-  const held = await HeldDirectories.open(new PoolLayout(root));
+  const held = await OpenDirectories.open(new PoolLayout(root));
   for (const place of ['volumes', '']) mount('-t', 'tmpfs', 'tenant', join(root, place));
   writeFileSync(join(held.layout.volumes, 'vol-begun'), 'of the pool');
   await held.close();

@@ -40,7 +40,7 @@ test('a file system that somebody else has frozen is not cut, and stays frozen',
   await refused(
     plugin.client.controller.CreateSnapshot(request),
     'FAILED_PRECONDITION',
-    /frozen by somebody else.*thaw it first/,
+    /frozen by another program.*thaw it first/,
   );
   // Fails if it is not frozen any more.
   execFileSync('fsfreeze', ['-u', volume.targetPath]);

@@ -104,7 +104,7 @@ test('SM26: an invalidated base is NOT_FOUND with the reason', async () => {
     /was deleted, .*because .*BLOCKDELTA_RETAINED_BASES_COUNT.*; make a full backup/,
   );
   assert.deepEqual(await delta(newer, target), []);
-  managers.backend.storage.lostBases.set(newer.snapshotId, 'the pool was repaired');
+  managers.backend.storage.invalidatedBases.set(newer.snapshotId, 'the pool was repaired');
   // At once, and not only when the catalogue has learned of it.
   await rejectsWith(delta(newer, target), 'NOT_FOUND', /because the pool was repaired/);
   await managers.deps.retainedBases.settle(managers.backend);

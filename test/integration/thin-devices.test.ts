@@ -9,7 +9,7 @@ import { after, type TestContext, test } from 'node:test';
 import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { openLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { labelBlock, labelOffset } from '../../src/backends/thin/pool/device-label.js';
-import { GivenDevices } from '../../src/backends/thin/pool/given-devices.js';
+import { GivenDevices } from '../../src/backends/thin/pool/pool-devices.js';
 import { PoolGrowth } from '../../src/backends/thin/pool/pool-growth.js';
 import { PoolMonitor } from '../../src/backends/thin/pool/pool-monitor.js';
 import { PoolNames } from '../../src/backends/thin/pool/pool-names.js';
@@ -111,14 +111,14 @@ class Machine {
 
 const READABLE = { assertReadable: async () => undefined };
 
-/** What it tells is in `events`. */
+/** Its events are collected in `events`. */
 function monitor(pool: ThinPool, growth: PoolGrowth, metadata = READABLE) {
   const events: string[] = [];
   const made = new PoolMonitor({
     ...{ pool, growth, metadata, lowWaterPercent: 10n, onStatus: async () => undefined },
     onEvent: ({ message }) => events.push(message),
   });
-  return { events, look: () => made.look() };
+  return { events, probe: () => made.probe() };
 }
 
 async function machine(t: TestContext): Promise<Machine> {
@@ -182,7 +182,7 @@ test("another disk, and another pool's, is refused and left alone", options, asy
 test('a new pool is made only where both ends of both devices are zeros', options, async (t) => {
   const one = await machine(t);
   const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
-  const said = /is not empty, so no pool is made/;
+  const said = /is not empty, so no pool is created/;
   for (const device of [metadata, data]) {
     for (const at of [0n, MIB - 1n, DATA_BYTES - 1n, DATA_BYTES - MIB]) {
       await write(device, at, Buffer.of(1));
@@ -227,7 +227,9 @@ test(
     await assert.rejects(one.start(metadata, data), /killed/);
     one.kernel.before = () => undefined;
     await write(metadata, 8192n, Buffer.of(1));
-    const said = new RegExp(`^${metadata} is not empty.* A formatting was interrupted here`);
+    const said = new RegExp(
+      `^${metadata} is not empty.* the remains of a format that was interrupted`,
+    );
     await rejectsWith(one.start(metadata, data), 'FAILED_PRECONDITION', said);
     one.areOurs = true;
     await one.start(metadata, data);
@@ -292,7 +294,7 @@ test('a pool never grows onto a disk that is not its own', options, async (t) =>
     [metadata, other],
     [other, data],
   ] as const) {
-    await rejectsWith((await one.growth(...paths)).step(), said.code, /paths of its devices/);
+    await rejectsWith((await one.growth(...paths)).step(), said.code, /paths in BLOCKDELTA_POOLS/);
   }
   const content = await read(other, 0n, Number(2n * DATA_BYTES));
   assert.ok(content.equals(Buffer.alloc(content.length)));
@@ -316,19 +318,19 @@ test('larger metadata is taken up before larger data, and also without it', opti
   // The label cannot be moved.
   await write(data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
   const growth = await one.growth(metadata, data);
-  const { events, look } = monitor(pool, growth);
-  await look();
+  const { events, probe } = monitor(pool, growth);
+  await probe();
   assert.equal((await pool.status()).totalMetadataBlocks, (2n * DATA_BYTES) / 4096n);
   assert.equal(one.reach, labelOffset(DATA_BYTES));
   one.kernel.mode = 'out_of_data_space';
-  await look();
+  await probe();
   await write(data, labelOffset(DATA_BYTES), old);
   one.kernel.mode = 'rw';
-  await look();
+  await probe();
   assert.equal(one.reach, labelOffset(2n * DATA_BYTES));
   const said = [
     ...[/cannot grow: .* there is no label/, /has no data space left/],
-    ...[/can grow again/, /is well again/],
+    ...[/can grow again/, /has recovered/],
   ];
   assert.equal(events.length, said.length);
   for (const [index, expected] of said.entries()) assert.match(events[index] ?? '', expected);
@@ -343,27 +345,27 @@ test('metadata that cannot be read is told once, and when it is back', options, 
     if (isDead) throw CsiError.failedPrecondition('the metadata cannot be read');
     return undefined;
   };
-  const { events, look } = monitor(pool, await one.growth(metadata, data), { assertReadable });
-  await look();
-  await look();
+  const { events, probe } = monitor(pool, await one.growth(metadata, data), { assertReadable });
+  await probe();
+  await probe();
   isDead = false;
-  await look();
+  await probe();
   assert.equal(events.length, 2);
-  assert.match(events[0] ?? '', /cannot be looked after: the metadata cannot be read/);
-  assert.match(events[1] ?? '', /is well again/);
+  assert.match(events[0] ?? '', /cannot be monitored: the metadata cannot be read/);
+  assert.match(events[1] ?? '', /has recovered/);
 });
 
 test('data grows no further than the metadata can count', options, async (t) => {
   const one = await machine(t);
   const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
   const pool = await one.start(metadata, data);
-  const { events, look } = monitor(pool, await one.growth(metadata, data));
+  const { events, probe } = monitor(pool, await one.growth(metadata, data));
   // 67,106,816 blocks of data more: 4,111 whole ones of metadata count them.
   await one.grow('data', 4n << 40n);
   const needed = 4111n + 82n + 64n;
   one.kernel.usedMetadataBlocks = DATA_BYTES / 4096n - needed;
   const { labelledBytes } = await (await one.ledger()).pool();
-  await look();
+  await probe();
   assert.match(
     events[0] ?? '',
     new RegExp(`need more than ${needed} free blocks .* enlarge its metadata`),
@@ -373,7 +375,7 @@ test('data grows no further than the metadata can count', options, async (t) => 
   assert.equal((await (await one.ledger()).pool()).labelledBytes, labelledBytes);
   // The room is there as soon as the metadata device is larger.
   await one.grow('metadata', DATA_BYTES + 4096n);
-  await look();
+  await probe();
   assert.equal(one.reach, labelOffset(4n << 40n));
   assert.match(events[2] ?? '', /can grow again/);
   assert.equal(events.length, 3);

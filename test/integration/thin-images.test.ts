@@ -49,7 +49,7 @@ function images(t: TestContext): Images {
 
 test('metadata has all its blocks from the beginning, and data none', options, async (t) => {
   const { devices, metadata, data, file } = images(t);
-  await devices.make();
+  await devices.create();
   const made = await file(metadata);
   assert.equal(made.sizeBytes, 16n * MIB);
   assert.ok(made.allocatedBytes >= made.sizeBytes);
@@ -68,9 +68,9 @@ test('metadata that the host has no room for is refused, and told', options, asy
   const one = images(t);
   const said = /no room for \d+ bytes more of metadata of pool 'default': free space there/;
   one.failing = 'allocateFile';
-  await rejectsWith(one.devices.make(), 'RESOURCE_EXHAUSTED', said);
+  await rejectsWith(one.devices.create(), 'RESOURCE_EXHAUSTED', said);
   one.failing = null;
-  await one.devices.make();
+  await one.devices.create();
   await one.devices.open();
   one.failing = 'allocateFile';
   await rejectsWith(one.devices.growMetadata(), 'RESOURCE_EXHAUSTED', said);
@@ -82,7 +82,7 @@ test(
   options,
   async (t) => {
     const { devices, metadata, file } = images(t);
-    await devices.make();
+    await devices.create();
     const { metadataPath } = await devices.open();
     await native.run('allocateFile', { path: metadata, sizeBytes: 32n * MIB });
     assert.equal(await deviceSizeBytes(metadataPath), 16n * MIB);
@@ -98,7 +98,7 @@ test(
 
 test('space that was freed in its file is free, whatever the host has', options, async (t) => {
   const { devices, data, file } = images(t);
-  await devices.make();
+  await devices.create();
   await native.run('allocateFile', { path: data, sizeBytes: 584n * MIB });
   const { allocatedBytes } = await file(data);
   const full = await devices.freeBelow(allocatedBytes);

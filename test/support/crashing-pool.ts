@@ -63,8 +63,8 @@ export class CrashingPool {
     const { backend } = this.rig;
     for (const id of this.#model.volumes.keys()) await backend.deleteVolume(id);
     for (const id of this.#model.snapshots.keys()) await backend.deleteSnapshot(id);
-    const { usable, lost } = await backend.retainedBases();
-    for (const { snapshotId } of [...usable, ...lost]) await backend.dropBase(snapshotId);
+    const { usable, invalidated } = await backend.retainedBases();
+    for (const { snapshotId } of [...usable, ...invalidated]) await backend.dropBase(snapshotId);
     await this.#assertHolds(new PoolModel());
     assert.equal((await this.rig.status()).usedDataBlocks, 0n, 'data blocks leaked');
     await backend.stop();

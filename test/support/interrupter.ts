@@ -24,8 +24,8 @@ const ASKING: readonly string[] = [
   'devices',
   'openTransaction',
   'isInitialized',
-  'retainedBases',
-  'retainedBase',
+  'bookmarks',
+  'bookmark',
   'pool',
 ];
 

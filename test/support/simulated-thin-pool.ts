@@ -60,7 +60,7 @@ export class SimulatedProcess {
   readonly steps = new Steps();
   readonly pool: ThinPool;
   readonly queue = new SerialQueue('the pool');
-  readonly look: MetadataReader;
+  readonly metadata: MetadataReader;
   readonly transactions: PoolTransactions;
   readonly devices: VolumeDevices;
   readonly volumes: ThinVolumes;
@@ -83,16 +83,16 @@ export class SimulatedProcess {
     this.pool = new ThinPool(kernel, 'default', names);
     const parts = { native: kernel, ledger: counted, pool: this.pool };
     const metadataPath = '/dev/metadata';
-    this.look = new MetadataReader({ ...parts, queue, metadataPath, timeoutMs });
-    this.transactions = new PoolTransactions({ ...parts, queue, look: this.look });
+    this.metadata = new MetadataReader({ ...parts, queue, metadataPath, timeoutMs });
+    this.transactions = new PoolTransactions({ ...parts, queue, metadata: this.metadata });
     this.devices = new VolumeDevices(kernel, counted, this.pool, queue);
-    const { look, transactions, devices } = this;
-    const cuts = new ThinCopies({ ...parts, look, transactions, devices });
-    this.volumes = new ThinVolumes({ ...parts, look, transactions, devices, cuts });
+    const { metadata, transactions, devices } = this;
+    const copies = new ThinCopies({ ...parts, metadata, transactions, devices });
+    this.volumes = new ThinVolumes({ ...parts, metadata, transactions, devices, copies });
     this.snapshots = new ThinSnapshots({
-      ...{ ...parts, look, transactions, devices, cuts, metadataPath },
+      ...{ ...parts, metadata, transactions, devices, copies, metadataPath },
       ...{ poolName: 'default', volumes: this.volumes },
-      retainedBases: {} as Bookmarks,
+      bookmarks: {} as Bookmarks,
     });
   }
 

@@ -181,15 +181,15 @@ export class ThinPoolOnDisks {
   }
 
   async cut(...volumes: WorldVolume[]): Promise<WorldSnapshot[]> {
-    const cuts = volumes.map(({ id, image }) => ({
+    const snapshots = volumes.map(({ id, image }) => ({
       id: newSnapshotId(TEST_NODE_KEY),
       volumeId: id,
       image: image.copy(),
     }));
     await this.backend.createSnapshots(
-      cuts.map(({ id: snapshotId, volumeId }) => ({ snapshotId, volumeId })),
+      snapshots.map(({ id: snapshotId, volumeId }) => ({ snapshotId, volumeId })),
     );
-    return cuts;
+    return snapshots;
   }
 
   async cutOne(volume: WorldVolume): Promise<WorldSnapshot> {
@@ -223,8 +223,8 @@ export class ThinPoolOnDisks {
 
   /** Why the base is lost; null: it is not. */
   async lossOf({ id }: WorldSnapshot): Promise<string | null> {
-    const { lost } = await this.backend.retainedBases();
-    return lost.find(({ snapshotId }) => snapshotId === id)?.reason ?? null;
+    const { invalidated } = await this.backend.retainedBases();
+    return invalidated.find(({ snapshotId }) => snapshotId === id)?.reason ?? null;
   }
 
   /** The plugin alone is restarted: what is attached stays so. */

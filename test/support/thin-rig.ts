@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { PoolEvent } from '../../src/backends/events.js';
+import type { PoolEvent } from '../../src/backends/backend.js';
 import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { ledgerCalls, ledgerDefinition } from '../../src/backends/thin/ledger/sqlite-ledger.js';
 import { ThinBackend } from '../../src/backends/thin/thin-backend.js';

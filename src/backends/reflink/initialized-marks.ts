@@ -1,12 +1,13 @@
 /**
- * Which volumes of a reflink pool somebody else may have written to: one empty file for each.
+ * Marks the initialized volumes of a reflink pool, those that may hold data of their users, with one
+ * empty file each.
  *
- * They lie in the pool, beside the data they protect, since a catalogue can be older than its pool.
- * Whatever is asked of a mark holds the pool first: in one whose disk is away no volume is marked.
+ * The marks are in the pool, beside the data they protect, because a restored catalogue can be older than
+ * its pool. Every operation opens the pool first: in a pool whose disk is missing no volume is marked.
  */
 import { readdir, writeFile } from 'node:fs/promises';
 import type { NativeRunner } from '../../native/pool.js';
-import type { HeldDirectories } from './held-directories.js';
+import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { isObjectName, type PoolLayout } from './pool-layout.js';
 import { statOrNull } from './pool-space.js';
@@ -20,8 +21,8 @@ export class InitializedMarks {
   async set(volumeId: string): Promise<void> {
     await this.directory.use(async ({ layout }) => {
       await writeFile(layout.initializedMark(volumeId), '', { mode: 0o600 });
-      // Also if the file was there already: an earlier call may have been killed before this.
-      await this.native.run('flush', { path: layout.used });
+      // Also if the file existed: an earlier call may have been killed before the flush.
+      await this.native.run('flush', { path: layout.initialized });
     });
   }
 
@@ -33,7 +34,7 @@ export class InitializedMarks {
 
   all(): Promise<ReadonlySet<string>> {
     return this.directory.use(
-      async ({ layout }) => new Set((await readdir(layout.used)).filter(isObjectName)),
+      async ({ layout }) => new Set((await readdir(layout.initialized)).filter(isObjectName)),
     );
   }
 
@@ -41,11 +42,11 @@ export class InitializedMarks {
     await this.directory.use(({ layout }) => this.#remove(layout, volumeId));
   }
 
-  /** A deletion that was killed may have left marks of volumes that are gone. */
-  async sweep({ layout }: HeldDirectories): Promise<void> {
-    const marked = (await readdir(layout.used)).filter(isObjectName);
-    const held = new Set(await readdir(layout.volumes));
-    for (const name of marked.filter((volumeId) => !held.has(volumeId))) {
+  /** Removes marks without a volume, left by a deletion that was killed. */
+  async sweep({ layout }: OpenDirectories): Promise<void> {
+    const marked = (await readdir(layout.initialized)).filter(isObjectName);
+    const volumes = new Set(await readdir(layout.volumes));
+    for (const name of marked.filter((volumeId) => !volumes.has(volumeId))) {
       await this.#remove(layout, name);
     }
   }

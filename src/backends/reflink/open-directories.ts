@@ -1,11 +1,11 @@
 /**
- * The directories of a pool, held open for the length of one operation.
+ * The directories of a pool, held open for one operation.
  *
- * A path is resolved anew by every system call, so what is mounted over the pool, or unmounted, between
- * two of them would send the second one elsewhere. Here each directory is opened once, judged by what was
- * opened, and every name in it is reached through its descriptor (/proc/self/fd/N/name, which all threads
- * of the process share). Descriptors are closed when the operation ends: kept longer, they would keep the
- * operator from unmounting the pool. Knows directories, not what lies in them.
+ * Every system call resolves a path anew, so a mount or unmount between two calls could send the second
+ * one to another file system. Here each directory is opened once, verified through its descriptor, and
+ * every name in it is reached through that descriptor (/proc/self/fd/N/name, shared by all threads of the
+ * process). The descriptors are closed when the operation ends, because they would keep the operator from
+ * unmounting the pool. Knows directories, not what they hold.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
@@ -13,80 +13,81 @@ import { basename } from 'node:path';
 import { errorCode, SystemError } from '../../base/errors.js';
 import { PoolLayout } from './pool-layout.js';
 
-/** Not among Node's constants; the same on every processor that Node.js runs on under Linux. */
+/** Missing from Node's constants; the same on every architecture that Node.js supports under Linux. */
 const O_PATH = 0o10000000;
 const DIRECTORY = O_PATH | constants.O_DIRECTORY;
 
-/** What tells one directory from another, as long as its file system stays mounted. */
+/** Distinguishes directories for as long as their file system stays mounted. */
 export interface DirectoryIdentity {
   device: bigint;
   inode: bigint;
 }
 
-interface HeldDirectory extends DirectoryIdentity {
+interface OpenDirectory extends DirectoryIdentity {
   handle: FileHandle;
-  /** Where it was found, for people. */
+  /** The path it was opened by, for messages. */
   path: string;
 }
 
-export class HeldDirectories {
-  /** Its paths lead through the descriptors, and are good until close. */
+export class OpenDirectories {
+  /** Its paths lead through the descriptors; valid until close(). */
   readonly layout: PoolLayout;
   /** st_dev of everything in the pool. */
   readonly device: bigint;
 
   private constructor(
-    private readonly root: HeldDirectory,
-    private readonly parts: readonly HeldDirectory[],
+    private readonly root: OpenDirectory,
+    private readonly parts: readonly OpenDirectory[],
   ) {
     this.device = root.device;
-    const [volumes, snapshots, used] = parts.map(pathOf);
-    if (volumes === undefined || snapshots === undefined || used === undefined) {
+    const [volumes, snapshots, initialized] = parts.map(pathOf);
+    if (volumes === undefined || snapshots === undefined || initialized === undefined) {
       throw new Error('a pool has three directories');
     }
-    this.layout = new PoolLayout(pathOf(root), { volumes, snapshots, used });
+    this.layout = new PoolLayout(pathOf(root), { volumes, snapshots, initialized });
   }
 
-  /** Follows a symbolic link to the pool, and none inside it. Errors of open(2) come as they are. */
-  static async open(layout: PoolLayout): Promise<HeldDirectories> {
-    const opened: HeldDirectory[] = [];
-    const hold = async (path: string, at: string, flags: number): Promise<HeldDirectory> => {
+  /** Follows a symbolic link to the pool, but none inside it. Rejects with the errors of open(2). */
+  static async open(layout: PoolLayout): Promise<OpenDirectories> {
+    const opened: OpenDirectory[] = [];
+    const openOne = async (path: string, at: string, flags: number): Promise<OpenDirectory> => {
       const handle = await open(at, flags);
-      const held = { handle, path, device: 0n, inode: 0n };
-      opened.push(held);
+      const directory = { handle, path, device: 0n, inode: 0n };
+      opened.push(directory);
       const { dev, ino } = await handle.stat({ bigint: true });
-      return Object.assign(held, { device: dev, inode: ino });
+      return Object.assign(directory, { device: dev, inode: ino });
     };
     try {
-      const root = await hold(layout.root, layout.root, DIRECTORY);
-      const parts: HeldDirectory[] = [];
+      const root = await openOne(layout.root, layout.root, DIRECTORY);
+      const parts: OpenDirectory[] = [];
       for (const path of layout.directories) {
         const at = `${pathOf(root)}/${basename(path)}`;
-        parts.push(await hold(path, at, DIRECTORY | constants.O_NOFOLLOW));
+        parts.push(await openOne(path, at, DIRECTORY | constants.O_NOFOLLOW));
       }
-      return new HeldDirectories(root, parts);
+      return new OpenDirectories(root, parts);
     } catch (thrown) {
       await Promise.all(opened.map(({ handle }) => handle.close()));
       throw thrown;
     }
   }
 
-  /** The pool's directory first. */
+  /** The pool's root directory first. */
   get identities(): DirectoryIdentity[] {
     return [this.root, ...this.parts].map(({ device, inode }) => ({ device, inode }));
   }
 
-  /** A directory of the pool that lies on another file system, as when something is mounted over it. */
-  get strayed(): string | null {
+  /** A directory of the pool that is on another file system, as when something is mounted over it. */
+  get displaced(): string | null {
     return this.parts.find(({ device }) => device !== this.device)?.path ?? null;
   }
 
-  /** An error as it would be if the paths had been used: people know nothing of our descriptors. */
-  named(thrown: unknown): unknown {
+  /** The error with real paths in place of those through descriptors, which mean nothing to an operator. */
+  withRealPaths(thrown: unknown): unknown {
     const code = errorCode(thrown);
     if (!(thrown instanceof Error) || code === undefined) return thrown;
     const { path = '', syscall = '' } = thrown as NodeJS.ErrnoException;
-    const named = new SystemError(code, syscall, this.#name(path), this.#name(thrown.message));
+    const message = this.#realPaths(thrown.message);
+    const named = new SystemError(code, syscall, this.#realPaths(path), message);
     return Object.assign(named, { cause: thrown });
   }
 
@@ -94,12 +95,13 @@ export class HeldDirectories {
     await Promise.all([this.root, ...this.parts].map(({ handle }) => handle.close()));
   }
 
-  #name(text: string): string {
+  #realPaths(text: string): string {
     return [this.root, ...this.parts].reduce(
-      (named, held) => named.replaceAll(new RegExp(`${pathOf(held)}(?!\\d)`, 'g'), () => held.path),
+      (replaced, directory) =>
+        replaced.replaceAll(new RegExp(`${pathOf(directory)}(?!\\d)`, 'g'), () => directory.path),
       text,
     );
   }
 }
 
-const pathOf = ({ handle }: HeldDirectory): string => `/proc/self/fd/${handle.fd}`;
+const pathOf = ({ handle }: OpenDirectory): string => `/proc/self/fd/${handle.fd}`;

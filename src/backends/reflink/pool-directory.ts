@@ -1,14 +1,14 @@
 /**
- * The directory a reflink pool lives in: found or made usable, claimed for one catalogue, watched.
+ * The directory of a reflink pool: prepared and claimed at the start, verified by every operation.
  *
  *   <directory>/pool-owner   uuid of the catalogue that serves the pool
  *   <directory>/pool.img     only with an embedded pool; see embedded-pool.ts
  *   <root>/pool-id           the pool's own uuid; root is the directory or where the image is mounted
  *
- * Every operation opens the directories, sees that they are those of the start, and works through these
- * descriptors: nothing that is mounted over the pool takes what is meant for it.
+ * Every operation opens the directories, verifies that they are those of the start, and works through
+ * their descriptors, so a file system that is mounted over the pool receives nothing meant for it.
  *
- * Knows where volumes and snapshots lie, and nothing about them.
+ * Knows where volumes and snapshots are, and nothing about them.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdir, rename, writeFile } from 'node:fs/promises';
@@ -21,13 +21,13 @@ import type { NativeRunner } from '../../native/pool.js';
 import type { PoolSpace } from '../pool-account.js';
 import { claimDirectory, type PoolClaim, readOrNull } from '../pool-claim.js';
 import { EmbeddedPool, type EmbeddedPoolOptions } from './embedded-pool.js';
-import { type DirectoryIdentity, HeldDirectories } from './held-directories.js';
+import { type DirectoryIdentity, OpenDirectories } from './open-directories.js';
 import { PoolLayout, temporary } from './pool-layout.js';
 import { poolUsage } from './pool-space.js';
 
 export interface ReflinkPoolOptions extends PoolClaim, EmbeddedPoolOptions {}
 
-/** A directory on a dead disk never answers; a check must not pile up waiting for it. */
+/** A directory on a dead disk never answers, and checks must not pile up behind it. */
 const CHECK_TIMEOUT_MS = 5000;
 
 export class PoolDirectory {
@@ -36,8 +36,8 @@ export class PoolDirectory {
   readonly #embedded: EmbeddedPool;
   #layout: PoolLayout;
   #usesEmbedded = false;
-  /** Of the pool's directories, as HeldDirectories lists them; empty before the start. */
-  #known: DirectoryIdentity[] = [];
+  /** As OpenDirectories lists them; empty before the start. */
+  #identities: DirectoryIdentity[] = [];
   #uuid: string | null = null;
   readonly #checks = new SingleFlight<'pool', void>();
 
@@ -58,7 +58,7 @@ export class PoolDirectory {
     await mkdir(directory, { recursive: true, mode: 0o700 });
     await claimDirectory(this.#native, this.#options);
     if (await this.#needsEmbedded()) {
-      // From here on stop() has something to let go of.
+      // Set first: from here on stop() has something to release.
       this.#usesEmbedded = true;
       await this.#embedded.start();
       this.#layout = new PoolLayout(this.#embedded.mountPoint);
@@ -67,8 +67,8 @@ export class PoolDirectory {
       await mkdir(path, { recursive: true, mode: 0o700 });
     }
     await this.#native.run('flush', { path: this.#layout.root });
-    await this.#remember();
-    // Devices that an earlier release has attached may be in use.
+    await this.#recordIdentities();
+    // Devices attached by an earlier release may still be in use.
     await this.#native.run('endUnsafeDirectIo', { directory: this.#layout.volumes });
   }
 
@@ -90,11 +90,11 @@ export class PoolDirectory {
   }
 
   /**
-   * FAILED_PRECONDITION if the pool's directories cannot be reached, are not the pool's any more, or do
-   * not answer in time.
+   * FAILED_PRECONDITION if the pool's directories cannot be reached, are no longer those of the start, or
+   * do not answer in time.
    */
   check(): Promise<void> {
-    const checked = this.#checks.run('pool', () => this.#look());
+    const checked = this.#checks.run('pool', () => this.#probe());
     return withTimeout(checked, CHECK_TIMEOUT_MS, (): never => {
       throw CsiError.failedPrecondition(
         `pool '${this.#options.pool}' in ${this.#layout.root} does not answer; check its disk and the kernel log`,
@@ -103,74 +103,73 @@ export class PoolDirectory {
   }
 
   /**
-   * Runs `work` on the pool's directories, held for so long. Whatever is mounted over the pool meanwhile
-   * changes nothing, and a file that is missing there is missing. Throws as `check` does; errors of `work`
-   * name real paths.
+   * Runs `work` on the pool's directories, which stay open meanwhile: mounts over the pool have no effect,
+   * and a file that is not found does not exist. Throws as `check` does; errors of `work` name real paths.
    */
-  async use<T>(work: (held: HeldDirectories) => Promise<T>): Promise<T> {
-    // First, because it is never asked twice at once.
+  async use<T>(work: (opened: OpenDirectories) => Promise<T>): Promise<T> {
+    // First, because it is single-flight and bounded: opening a directory of a dead disk never ends.
     await this.check();
-    const held = await this.#hold();
+    const opened = await this.#openChecked();
     try {
-      return await work(held);
+      return await work(opened);
     } catch (thrown) {
-      throw held.named(thrown);
+      throw opened.withRealPaths(thrown);
     } finally {
-      await held.close();
+      await opened.close();
     }
   }
 
-  /** Of a file in the pool. FAILED_PRECONDITION if it is not the pool's own, but something mounted there. */
+  /** FAILED_PRECONDITION if the file with this st_dev is not in the pool's file system, but mounted over it. */
   assertOwn(path: string, { device }: { device: bigint }): void {
-    if (device === this.#known[0]?.device) return;
+    if (device === this.#identities[0]?.device) return;
     throw this.#unreachable(`something is mounted over ${path}; unmount it`);
   }
 
-  /** The pool's size, and what the storage below can really still give. */
-  async space({ layout: { root } }: HeldDirectories): Promise<PoolSpace> {
+  /** The pool's size, and the free space that the storage below can really provide. */
+  async space({ layout: { root } }: OpenDirectories): Promise<PoolSpace> {
     return this.#usesEmbedded ? this.#embedded.space(root) : poolUsage(root);
   }
 
-  /** Whether the pool has to grow before it promises more; any other has the room that it has. */
+  /** Whether the pool grows on demand, before more of it is committed. */
   get grows(): boolean {
     return this.#usesEmbedded && this.#embedded.grows;
   }
 
-  /** Makes room in a pool that grows (EmbeddedPool.holdFree). One call at a time. */
-  async holdFree(
-    { layout: { root } }: HeldDirectories,
+  /** Grows the pool if needed (EmbeddedPool.ensureFree). One call at a time. */
+  async ensureFree(
+    { layout: { root } }: OpenDirectories,
     bytes: bigint,
     reservePercent: bigint,
   ): Promise<void> {
-    await this.#embedded.holdFree(root, bytes, reservePercent);
+    await this.#embedded.ensureFree(root, bytes, reservePercent);
   }
 
-  async #look(): Promise<void> {
-    await (await this.#hold()).close();
+  async #probe(): Promise<void> {
+    await (await this.#openChecked()).close();
   }
 
-  /** Takes the directories of this moment for the pool's. */
-  async #remember(): Promise<void> {
-    const held = await this.#open();
-    this.#known = held.identities;
-    await held.close();
+  /** Records the directories as they are now as the pool's. */
+  async #recordIdentities(): Promise<void> {
+    const opened = await this.#open();
+    this.#identities = opened.identities;
+    await opened.close();
   }
 
-  async #hold(): Promise<HeldDirectories> {
-    const held = await this.#open();
+  async #openChecked(): Promise<OpenDirectories> {
+    const opened = await this.#open();
     try {
-      await this.#assertSame(held);
-      return held;
+      await this.#assertSame(opened);
+      return opened;
     } catch (thrown) {
-      await held.close();
+      await opened.close();
       throw thrown;
     }
   }
 
-  async #open(): Promise<HeldDirectories> {
-    let held: HeldDirectories;
+  async #open(): Promise<OpenDirectories> {
+    let opened: OpenDirectories;
     try {
-      held = await HeldDirectories.open(this.#layout);
+      opened = await OpenDirectories.open(this.#layout);
     } catch (thrown) {
       const code = errorCode(thrown) ?? 'unknown error';
       const path = (thrown as NodeJS.ErrnoException).path ?? this.#layout.root;
@@ -179,28 +178,28 @@ export class PoolDirectory {
         thrown,
       );
     }
-    const { strayed } = held;
-    if (strayed === null) return held;
-    await held.close();
+    const { displaced } = opened;
+    if (displaced === null) return opened;
+    await opened.close();
     throw this.#unreachable(
-      `${strayed} lies on another file system than ${this.#layout.root}; unmount what is mounted there`,
+      `${displaced} is on another file system than ${this.#layout.root}; unmount what is mounted there`,
     );
   }
 
-  async #assertSame(held: HeldDirectories): Promise<void> {
-    const found = held.identities;
-    if (isDeepStrictEqual(found, this.#known)) return;
-    const isSameRoot = isDeepStrictEqual(found[0], this.#known[0]);
-    // Mounted again, a file system may have another device number: what lies in it says which it is.
+  async #assertSame(opened: OpenDirectories): Promise<void> {
+    const found = opened.identities;
+    if (isDeepStrictEqual(found, this.#identities)) return;
+    const isSameRoot = isDeepStrictEqual(found[0], this.#identities[0]);
+    // A file system that was mounted again may have another device number; the pool's uuid identifies it.
     if (!isSameRoot && this.#uuid !== null) {
-      if ((await readOrNull(held.layout.identityFile)) === this.#uuid) {
-        this.#known = found;
+      if ((await readOrNull(opened.layout.identityFile)) === this.#uuid) {
+        this.#identities = found;
         return;
       }
     }
     throw this.#unreachable(
-      `${this.#layout.root} is not what it was: its file system is unmounted, or something else is ` +
-        'mounted over it or its directories; mount the pool, unmount what covers it',
+      `${this.#layout.root} is not the directory that the plugin started with: its file system was ` +
+        'unmounted, or another one is mounted over it; mount the pool, or unmount what covers it',
     );
   }
 
@@ -220,7 +219,7 @@ export class PoolDirectory {
     );
   }
 
-  /** An image is needed where cloning does not work, and kept wherever there is one already. */
+  /** An image is needed where FICLONE does not work; an existing image stays in use. */
   async #needsEmbedded(): Promise<boolean> {
     if (await this.#embedded.exists()) return true;
     const { directory } = this.#options;

@@ -1,32 +1,32 @@
 /**
- * The image of an embedded pool as a file of the host: made, given its blocks, made larger.
+ * The image file of an embedded pool on the host: created, allocated, grown.
  *
- * A full image has all of its blocks from the beginning, and grows with what is promised to volumes: no
- * other file of the host can take what a volume was promised. A sparse one takes blocks as the pool
- * writes to them, which fails when others have filled the host. Knows nothing of what is in the pool.
+ * A full image has all of its blocks allocated from the beginning and grows with the space committed to
+ * volumes, so no other file of the host can take that space. A sparse image gets its blocks as the pool
+ * writes, which fails once other files have filled the host. Knows nothing of what is in the pool.
  */
 import { rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode } from '../../base/errors.js';
 import { makePoolFileSystem } from '../../host/filesystem.js';
 import type { NativeRunner } from '../../native/pool.js';
-import { imageSpace } from '../host-space.js';
+import { imageSpace } from '../image-files.js';
 import { temporary } from './pool-layout.js';
 
 export type ImageAllocation = 'full' | 'sparse';
 
 const MIB = 1n << 20n;
-/** mkfs.xfs refuses less than 300 MB; below this a pool is of no use. */
+/** mkfs.xfs refuses less than 300 MB, and a smaller pool would be of little use. */
 const MINIMUM_IMAGE_BYTES = 512n * MIB;
 /**
- * XFS grows by allocation groups of the size that mkfs chose, as many as it takes. Of an image that
- * begins small they must be neither so large that two of them are much for the host (mkfs makes no
- * fewer), nor so small that a grown pool has thousands.
+ * XFS grows by allocation groups of the size that mkfs chose. For an image that starts small they must not
+ * be so large that two of them, the fewest mkfs makes, fill the host, nor so small that the grown pool has
+ * thousands.
  */
 const GROUP_MINIMUM_BYTES = 256n * MIB;
 const GROUP_MAXIMUM_BYTES = 64n << 30n;
 const GROUPS_AT_MOST = 256n;
-/** Smaller steps would grow the pool at each volume. */
+/** The least that an image grows by; smaller steps would grow it for every volume. */
 const STEP_BYTES = 64n * MIB;
 
 export class PoolImage {
@@ -35,7 +35,7 @@ export class PoolImage {
   constructor(
     private readonly native: NativeRunner,
     private readonly directory: string,
-    /** null: what the host can hold. */
+    /** Upper bound; null: as much as the host can hold. */
     private readonly maximumBytes: bigint | null,
     private readonly allocation: ImageAllocation,
   ) {
@@ -46,8 +46,8 @@ export class PoolImage {
     return (await this.#state()) !== null;
   }
 
-  /** Killed anywhere, it is called again. */
-  async make(): Promise<void> {
+  /** Safe to repeat after a kill at any point. */
+  async create(): Promise<void> {
     const unfinished = `${this.path}.new`;
     await rm(unfinished, { force: true });
     const possible = await this.#possibleBytes();
@@ -61,7 +61,7 @@ export class PoolImage {
     });
     if (groupBytes !== null) await this.#allocate(unfinished, sizeBytes);
     await makePoolFileSystem(unfinished, groupBytes);
-    // Also what mkfs may have given back.
+    // Again, because mkfs may have discarded blocks.
     if (groupBytes !== null) await this.#allocate(unfinished, sizeBytes);
     await this.native.run('flush', { path: unfinished });
     await rename(unfinished, this.path);
@@ -69,8 +69,8 @@ export class PoolImage {
   }
 
   /**
-   * Gives a full image the blocks that it lacks: all of a sparse one that an earlier release has made.
-   * Returns why that is not possible, null if the host holds the whole image.
+   * Allocates the blocks that a full image lacks, which may be all of them if an earlier release created
+   * it sparse. Returns the reason if that is not possible, null once the whole image is allocated.
    */
   async fill(): Promise<string | null> {
     const { sizeBytes, allocatedBytes } = await this.#found();
@@ -85,22 +85,22 @@ export class PoolImage {
     } catch (thrown) {
       if (errorCode(thrown) === 'EOPNOTSUPP') {
         return (
-          'its file system cannot allocate blocks beforehand, so only ' +
-          'BLOCKDELTA_EMBEDDED_POOL_ALLOCATE=sparse promises more there'
+          'its file system does not support fallocate, so new volumes there need ' +
+          'BLOCKDELTA_EMBEDDED_POOL_ALLOCATE=sparse'
         );
       }
       return `fallocate failed: ${errorCode(thrown) ?? 'unknown error'}`;
     }
   }
 
-  /** By how much it can still grow, whole MiB. */
+  /** How much the image can still grow, whole MiB. */
   async growableBytes(): Promise<bigint> {
     const { sizeBytes } = await this.#found();
     const growable = (await this.#possibleBytes()) - sizeBytes;
     return growable > 0n ? growable : 0n;
   }
 
-  /** Makes the image larger by at least that much; false: there is no room for it. */
+  /** Grows the image by at least that much. False if there is no room. */
   async grow(bytes: bigint): Promise<boolean> {
     const growable = await this.growableBytes();
     if (growable < bytes) return false;
@@ -112,13 +112,13 @@ export class PoolImage {
       else await this.native.run('growFile', { path, sizeBytes });
       return true;
     } catch (thrown) {
-      // Others have been faster.
+      // Other files took the space meanwhile.
       if (errorCode(thrown) === 'ENOSPC') return false;
       throw thrown;
     }
   }
 
-  /** How large the image may be, with what it has of the host already. */
+  /** How large the image may become, including the blocks it has. */
   async #possibleBytes(): Promise<bigint> {
     const allocated = (await this.#state())?.allocatedBytes ?? 0n;
     const space = (await imageSpace(this.directory)) + allocated;
@@ -133,8 +133,8 @@ export class PoolImage {
     } catch (thrown) {
       if (errorCode(thrown) !== 'EOPNOTSUPP') throw thrown;
       throw CsiError.failedPrecondition(
-        `the file system of ${this.directory} cannot allocate the blocks of a pool image beforehand; use ` +
-          'another directory, or set BLOCKDELTA_EMBEDDED_POOL_ALLOCATE=sparse and keep the host from filling up',
+        `the file system of ${this.directory} does not support fallocate, which a fully allocated pool image ` +
+          'needs; use another directory, or set BLOCKDELTA_EMBEDDED_POOL_ALLOCATE=sparse and keep the host from filling up',
         { cause: thrown },
       );
     }
@@ -143,7 +143,7 @@ export class PoolImage {
   #tooSmall(possible: bigint): CsiError {
     return CsiError.failedPrecondition(
       `the pool directory ${this.directory} is on a file system without reflink, so an image is needed; ` +
-        `it would have ${possible} bytes and needs ${MINIMUM_IMAGE_BYTES}: free space there, raise ` +
+        `it could have ${possible} bytes and needs ${MINIMUM_IMAGE_BYTES}: free space there, raise ` +
         'BLOCKDELTA_EMBEDDED_POOL_SIZE, or use a directory on XFS or btrfs',
     );
   }
@@ -161,7 +161,7 @@ export class PoolImage {
   }
 }
 
-/** A power of two, for pools of up to that size. */
+/** A power of two, for a pool that may grow to this size. */
 function groupBytesFor(possibleBytes: bigint): bigint {
   let groupBytes = GROUP_MINIMUM_BYTES;
   while (groupBytes * GROUPS_AT_MOST < possibleBytes && groupBytes < GROUP_MAXIMUM_BYTES) {

@@ -1,13 +1,13 @@
 /**
- * Where things lie inside a reflink pool, and which names are ours.
+ * The directories of a reflink pool, and which names in them belong to the plugin.
  *
  *   volumes/<volume id>          sparse file, the content of a volume
- *   snapshots/<snapshot id>      frozen clone: mode 0400, immutable
- *   <either>/<id>.tmp            being made; removed at the next start
- *   used/<volume id>             empty; somebody else may have written to the volume
+ *   snapshots/<snapshot id>      clone of a volume's file: mode 0400, immutable
+ *   <either>/<id>.tmp            being created; removed at the next start
+ *   used/<volume id>             empty; the volume is initialized: it may hold data of its users
  *   pool-id                      the pool's uuid
  *
- * Paths are built from handles only, and only from well-formed ones.
+ * Paths are built from well-formed handles only.
  */
 import { join } from 'node:path';
 import { CsiError } from '../../base/errors.js';
@@ -18,27 +18,27 @@ const TEMPORARY_SUFFIX = '.tmp';
 export class PoolLayout {
   readonly volumes: string;
   readonly snapshots: string;
-  readonly used: string;
+  readonly initialized: string;
   readonly identityFile: string;
 
-  /** `parts`: where its directories are, if not below the root by their names. */
+  /** @param parts paths of its directories, if they are not reached through the root */
   constructor(
     readonly root: string,
     parts = {
       volumes: join(root, 'volumes'),
       snapshots: join(root, 'snapshots'),
-      used: join(root, 'used'),
+      initialized: join(root, 'used'),
     },
   ) {
     this.volumes = parts.volumes;
     this.snapshots = parts.snapshots;
-    this.used = parts.used;
+    this.initialized = parts.initialized;
     this.identityFile = join(root, 'pool-id');
   }
 
-  /** Of a pool that can be used, all of them exist. */
+  /** All of them exist in a usable pool. */
   get directories(): string[] {
-    return [this.volumes, this.snapshots, this.used];
+    return [this.volumes, this.snapshots, this.initialized];
   }
 
   volume(volumeId: string): string {
@@ -46,7 +46,7 @@ export class PoolLayout {
   }
 
   initializedMark(volumeId: string): string {
-    return join(this.used, checked(volumeId));
+    return join(this.initialized, checked(volumeId));
   }
 
   snapshot(snapshotId: string): string {
@@ -62,7 +62,7 @@ export function isObjectName(name: string): boolean {
   return OBJECT_NAME.test(name);
 }
 
-/** A temporary name of ours, as opposed to a foreign file that merely ends alike. */
+/** Whether the name is a temporary one of the plugin, and not a foreign file with the same ending. */
 export function isTemporaryName(name: string): boolean {
   return name.endsWith(TEMPORARY_SUFFIX) && isObjectName(name.slice(0, -TEMPORARY_SUFFIX.length));
 }

@@ -1,6 +1,6 @@
 /**
- * What a reflink pool may still promise to volumes: what is free, less what sparse files may still
- * claim. Reads sizes, changes nothing.
+ * The space of a reflink pool: what its file system has free, and how much of that is committed to
+ * sparse volume files. Reads sizes, changes nothing.
  */
 import type { BigIntStats } from 'node:fs';
 import { readdir, stat, statfs } from 'node:fs/promises';
@@ -22,21 +22,21 @@ export async function poolCapacity(
   policy: SpacePolicy,
 ): Promise<PoolCapacity> {
   const sizes = { minimumVolumeBytes: MINIMUM_VOLUME_BYTES, granularityBytes: GRANULARITY_BYTES };
-  return poolAccount(space, await promisedBytes(layout), sizes, policy);
+  return poolAccount(space, await committedBytes(layout), sizes, policy);
 }
 
-/** What the file system of the pool has, and has free. `root` leads to the pool. */
+/** Size and free space of the pool's file system. `root` is a path to the pool. */
 export async function poolUsage(root: string): Promise<{ totalBytes: bigint; freeBytes: bigint }> {
   const pool = await statfs(root, { bigint: true });
   return { totalBytes: pool.blocks * pool.bsize, freeBytes: pool.bavail * pool.bsize };
 }
 
-/** What existing volumes may still claim: the parts of them that were never written. */
-export async function promisedBytes(layout: PoolLayout): Promise<bigint> {
+/** What volumes may still claim: the parts of them that were never written. */
+export async function committedBytes(layout: PoolLayout): Promise<bigint> {
   return (await volumeBytes(layout)).unwritten;
 }
 
-/** What existing volumes have written, and what of them was never written. */
+/** How much of the volumes was written, and how much was never written. */
 export async function volumeBytes(
   layout: PoolLayout,
 ): Promise<{ written: bigint; unwritten: bigint }> {
@@ -51,26 +51,26 @@ export async function volumeBytes(
   return { written, unwritten };
 }
 
-/** How many files are asked for together: enough to keep Node's threads for files busy. */
+/** Enough to keep the threads of libuv busy. */
 const STATS_AT_ONCE = 64;
 
-/** Those of the files in the directory that are there, in the order of the names. */
+/** The files of the directory that exist, in the order of `names`. */
 export async function statAll(
   directory: string,
   names: readonly string[],
 ): Promise<{ name: string; found: BigIntStats }[]> {
-  const there: { name: string; found: BigIntStats }[] = [];
+  const present: { name: string; found: BigIntStats }[] = [];
   for (let begin = 0; begin < names.length; begin += STATS_AT_ONCE) {
-    const some = names.slice(begin, begin + STATS_AT_ONCE);
-    const stats = await Promise.all(some.map((name) => statOrNull(join(directory, name))));
+    const batch = names.slice(begin, begin + STATS_AT_ONCE);
+    const stats = await Promise.all(batch.map((name) => statOrNull(join(directory, name))));
     for (const [index, found] of stats.entries()) {
-      if (found !== null) there.push({ name: some[index] ?? '', found });
+      if (found !== null) present.push({ name: batch[index] ?? '', found });
     }
   }
-  return there;
+  return present;
 }
 
-/** Null if the file is gone, such as between a readdir and its stat. */
+/** Null if the file does not exist, as when it was removed after a readdir. */
 export async function statOrNull(path: string): Promise<BigIntStats | null> {
   try {
     return await stat(path, { bigint: true });

@@ -1,9 +1,9 @@
 /**
- * The reflink backend: a volume is a sparse file on a loop device, a snapshot a frozen FICLONE of it.
+ * The reflink backend: a volume is a sparse file on a loop device, a snapshot an immutable FICLONE of it.
  *
- * Works in a directory on XFS or btrfs; anywhere else it keeps an XFS image of its own there (see
- * embedded-pool.ts), found out by really cloning a file. The work is in the rooms beside this one;
- * here they are one pool. Knows ids, never names or lineage.
+ * Uses a directory on XFS or btrfs. Where cloning a test file fails it keeps an XFS image in the directory
+ * instead (embedded-pool.ts). This class puts the parts of one pool together; the files beside it do the
+ * work. Knows ids, never names or lineage.
  */
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -27,7 +27,7 @@ import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
 import { isObjectName, isTemporaryName, temporary } from './pool-layout.js';
 import { poolCapacity, statAll, statOrNull } from './pool-space.js';
 import { SnapshotFiles } from './snapshot-files.js';
-import { SpacePromises } from './space-promises.js';
+import { SpaceReservations } from './space-reservations.js';
 import { VolumeFiles } from './volume-files.js';
 
 export class ReflinkBackend implements Backend {
@@ -38,7 +38,7 @@ export class ReflinkBackend implements Backend {
   readonly #volumes: VolumeFiles;
   readonly #snapshots: SnapshotFiles;
   readonly #marks: InitializedMarks;
-  readonly #promises: SpacePromises;
+  readonly #reservations: SpaceReservations;
 
   constructor(native: NativeRunner, options: ReflinkPoolOptions & SpacePolicy) {
     const { pool } = options;
@@ -49,16 +49,16 @@ export class ReflinkBackend implements Backend {
     this.#volumes = new VolumeFiles(native, pool, this.#directory);
     this.#snapshots = new SnapshotFiles(native, pool, this.#directory, this.#volumes);
     this.#marks = new InitializedMarks(native, this.#directory);
-    this.#promises = new SpacePromises(this.#directory, options);
+    this.#reservations = new SpaceReservations(this.#directory, options);
   }
 
   async start(expected: 'any' | 'existing' = 'any'): Promise<void> {
     await this.#directory.start(expected);
-    this.#promises.start();
+    this.#reservations.start();
   }
 
   async stop(): Promise<void> {
-    await this.#promises.stop();
+    await this.#reservations.stop();
     await this.#directory.stop();
   }
 
@@ -74,12 +74,12 @@ export class ReflinkBackend implements Backend {
   }
 
   createVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
-    return this.#promised(volumeId, sizeBytes, () => this.#volumes.create(volumeId, sizeBytes));
+    return this.#reserved(volumeId, sizeBytes, () => this.#volumes.create(volumeId, sizeBytes));
   }
 
   async restoreVolume(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void> {
     try {
-      await this.#promised(volumeId, sizeBytes, () =>
+      await this.#reserved(volumeId, sizeBytes, () =>
         this.#volumes.restore(volumeId, snapshotId, sizeBytes),
       );
     } catch (thrown) {
@@ -88,7 +88,7 @@ export class ReflinkBackend implements Backend {
   }
 
   cloneVolume(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
-    return this.#promised(volumeId, sizeBytes, () =>
+    return this.#reserved(volumeId, sizeBytes, () =>
       this.#volumes.clone(volumeId, sourceVolumeId, sizeBytes),
     );
   }
@@ -99,7 +99,7 @@ export class ReflinkBackend implements Backend {
   }
 
   expandVolume(volumeId: string, sizeBytes: bigint): Promise<bigint> {
-    return this.#promised(volumeId, sizeBytes, () => this.#volumes.expand(volumeId, sizeBytes));
+    return this.#reserved(volumeId, sizeBytes, () => this.#volumes.expand(volumeId, sizeBytes));
   }
 
   async deleteVolume(volumeId: string): Promise<void> {
@@ -124,7 +124,7 @@ export class ReflinkBackend implements Backend {
   }
 
   async createSnapshots(members: readonly SnapshotMember[]): Promise<TakenSnapshots> {
-    await this.#promises.makeRoomToRewrite();
+    await this.#reservations.makeRoomToRewrite();
     return this.#snapshots.create(members);
   }
 
@@ -157,8 +157,8 @@ export class ReflinkBackend implements Backend {
   }
 
   capacity(): Promise<PoolCapacity> {
-    return this.#directory.use(async (held) =>
-      poolCapacity(held.layout, await this.#directory.space(held), this.#policy),
+    return this.#directory.use(async (opened) =>
+      poolCapacity(opened.layout, await this.#directory.space(opened), this.#policy),
     );
   }
 
@@ -176,8 +176,8 @@ export class ReflinkBackend implements Backend {
   }
 
   sweep(): Promise<string[]> {
-    return this.#directory.use(async (held) => {
-      const { layout } = held;
+    return this.#directory.use(async (opened) => {
+      const { layout } = opened;
       const swept: string[] = [];
       for (const directory of [layout.volumes, layout.snapshots]) {
         for (const name of (await readdir(directory)).filter(isTemporaryName)) {
@@ -185,19 +185,19 @@ export class ReflinkBackend implements Backend {
           swept.push(name);
         }
       }
-      await this.#marks.sweep(held);
+      await this.#marks.sweep(opened);
       await rm(temporary(layout.identityFile), { force: true });
       return swept;
     });
   }
 
-  /** Which extents were shared with a file that is gone cannot be known: a base is kept by keeping it. */
+  /** Not possible: without the snapshot's file nothing says which extents the target shares with it. */
   async retainBase(): Promise<null> {
     return null;
   }
 
   async retainedBases(): Promise<RetainedBases> {
-    return { usable: [], lost: [] };
+    return { usable: [], invalidated: [] };
   }
 
   async dropBase(): Promise<void> {}
@@ -206,15 +206,15 @@ export class ReflinkBackend implements Backend {
     return this.#snapshots.scanSource(targetId, baseId);
   }
 
-  /** Promises what the volume has not been promised yet, and gives it its file. */
-  async #promised<T>(volumeId: string, sizeBytes: bigint, make: () => Promise<T>): Promise<T> {
+  /** Reserves what the volume's file will grow by, while `make` creates or grows it. */
+  async #reserved<T>(volumeId: string, sizeBytes: bigint, make: () => Promise<T>): Promise<T> {
     const known = await this.#directory.use(({ layout }) => statOrNull(layout.volume(volumeId)));
     const more = sizeBytes - (known?.size ?? 0n);
-    return more > 0n ? this.#promises.run(more, make) : make();
+    return more > 0n ? this.#reservations.run(more, make) : make();
   }
 }
 
-/** `realPath` is what people know the directory as. */
+/** @param realPath the directory as operators know it */
 async function objectsIn(
   directory: string,
   realPath: string,

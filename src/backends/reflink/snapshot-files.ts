@@ -1,15 +1,15 @@
 /**
- * The snapshots of a reflink pool: frozen clones of volume files, immutable from their cut to their
- * removal. Knows volumes only as what is cut.
+ * The snapshots of a reflink pool: clones of volume files, immutable from when they are taken until they
+ * are removed. Knows volumes only as sources.
  */
 import { CsiError, errorCode } from '../../base/errors.js';
 import type { FileState, NewSnapshotFile, ScanSource, SnapshotFile } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { SnapshotMember, TakenSnapshots } from '../backend.js';
-import type { HeldDirectories } from './held-directories.js';
+import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';
-import { isMissing, type NamedCutSource, type VolumeFiles } from './volume-files.js';
+import { isMissing, type NamedSource, type VolumeFiles } from './volume-files.js';
 
 export class SnapshotFiles {
   constructor(
@@ -24,30 +24,30 @@ export class SnapshotFiles {
   }
 
   async create(members: readonly SnapshotMember[]): Promise<TakenSnapshots> {
-    const sources: NamedCutSource[] = [];
+    const sources: NamedSource[] = [];
     try {
-      return await this.directory.use(async (held) => {
+      return await this.directory.use(async (opened) => {
         const requests: NewSnapshotFile[] = [];
         for (const { volumeId, snapshotId } of members) {
-          const source = await this.volumes.cutSource(held, volumeId);
+          const source = await this.volumes.snapshotSource(opened, volumeId);
           sources.push({ ...source, volumeId });
-          const finalPath = held.layout.snapshot(snapshotId);
+          const finalPath = opened.layout.snapshot(snapshotId);
           requests.push({ ...source, temporaryPath: temporary(finalPath), finalPath });
         }
-        await this.volumes.assertWrites(held, sources);
+        await this.volumes.assertWrites(opened, sources);
         const { takenAtNs } = await this.native.run('takeSnapshots', { members: requests });
         const sizesBytes: bigint[] = [];
         for (const { snapshotId } of members) {
-          sizesBytes.push((await this.#state(held, snapshotId)).sizeBytes);
+          sizesBytes.push((await this.#state(opened, snapshotId)).sizeBytes);
         }
         return { creationTimeNs: takenAtNs, sizesBytes };
       });
     } catch (thrown) {
-      throw await this.volumes.explainCut(thrown, sources);
+      throw await this.volumes.explainFailure(thrown, sources);
     }
   }
 
-  /** The snapshot's file, and what a cut that was killed may have left of it. */
+  /** Removes the snapshot's file, and the temporary one that a kill may have left. */
   async delete(snapshotId: string): Promise<void> {
     await this.directory.use(async ({ layout }) => {
       const path = layout.snapshot(snapshotId);
@@ -57,7 +57,7 @@ export class SnapshotFiles {
   }
 
   async abandon(members: readonly SnapshotMember[]): Promise<void> {
-    // All of them first: a file system that stands still holds up its users.
+    // All of them first: a frozen file system blocks its users.
     for (const { volumeId } of members) await this.volumes.thaw(volumeId);
     for (const { snapshotId } of members) await this.delete(snapshotId);
   }
@@ -67,15 +67,15 @@ export class SnapshotFiles {
     targetId: string,
     baseId: string | null,
   ): Promise<Extract<ScanSource, { kind: 'files' }>> {
-    return this.directory.use(async (held) => ({
+    return this.directory.use(async (opened) => ({
       kind: 'files',
-      target: await this.#file(held, targetId),
-      base: baseId === null ? null : await this.#file(held, baseId),
+      target: await this.#file(opened, targetId),
+      base: baseId === null ? null : await this.#file(opened, baseId),
     }));
   }
 
   async check(snapshotId: string, sizeBytes: bigint): Promise<void> {
-    const state = await this.directory.use((held) => this.#state(held, snapshotId));
+    const state = await this.directory.use((opened) => this.#state(opened, snapshotId));
     if (!state.regular) throw this.#changed(snapshotId, 'is not a regular file', undefined);
     if (state.sizeBytes !== sizeBytes) {
       const found = `has ${state.sizeBytes} bytes where ${sizeBytes} were taken`;
@@ -84,40 +84,40 @@ export class SnapshotFiles {
     if (!state.matchesSeal) {
       throw this.#changed(snapshotId, 'was written to after it was taken', undefined);
     }
-    if (!state.immutable) throw this.#changed(snapshotId, 'is not immutable any more', undefined);
+    if (!state.immutable) throw this.#changed(snapshotId, 'is no longer immutable', undefined);
   }
 
-  /** What a failure to read the snapshot's file means. */
+  /** The error to throw when reading the snapshot's file has failed. */
   explain(snapshotId: string, thrown: unknown): unknown {
-    if (isMissing(thrown, this.path(snapshotId))) return this.lost(snapshotId, thrown);
+    if (isMissing(thrown, this.path(snapshotId))) return this.#lost(snapshotId, thrown);
     if (errorCode(thrown) !== 'SCAN_MUTABLE') return thrown;
     return this.#changed(snapshotId, 'may have been changed since it was taken', thrown);
   }
 
-  async #file(held: HeldDirectories, snapshotId: string): Promise<SnapshotFile> {
-    const { device, inode, sizeBytes } = await this.#state(held, snapshotId);
+  async #file(opened: OpenDirectories, snapshotId: string): Promise<SnapshotFile> {
+    const { device, inode, sizeBytes } = await this.#state(opened, snapshotId);
     return { path: this.path(snapshotId), device, inode, sizeBytes };
   }
 
   #changed(snapshotId: string, found: string, cause: unknown): CsiError {
     return CsiError.failedPrecondition(
-      `the file ${this.path(snapshotId)} of snapshot ${snapshotId} in pool '${this.pool}' ${found}: it ` +
-        'was changed behind the plugin and is not the snapshot any more; use another snapshot or a backup',
+      `the file ${this.path(snapshotId)} of snapshot ${snapshotId} in pool '${this.pool}' ${found}: ` +
+        'another program changed it, so it is no longer the snapshot; use another snapshot or a backup',
       { cause },
     );
   }
 
-  async #state({ layout }: HeldDirectories, snapshotId: string): Promise<FileState> {
+  async #state({ layout }: OpenDirectories, snapshotId: string): Promise<FileState> {
     const { state } = await this.native.run('fileState', { path: layout.snapshot(snapshotId) });
-    if (state === null) throw this.lost(snapshotId, undefined);
+    if (state === null) throw this.#lost(snapshotId, undefined);
     this.directory.assertOwn(this.path(snapshotId), state);
     return state;
   }
 
-  lost(snapshotId: string, cause: unknown): CsiError {
+  #lost(snapshotId: string, cause: unknown): CsiError {
     return CsiError.failedPrecondition(
       `snapshot ${snapshotId} has lost its file ${this.path(snapshotId)} in pool ` +
-        `'${this.pool}'; make a full backup of another one`,
+        `'${this.pool}'; make a full backup of another snapshot`,
       { cause },
     );
   }

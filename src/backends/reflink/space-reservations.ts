@@ -1,30 +1,30 @@
 /**
- * Promises space of a pool to volumes, one promise at a time: a pool that grows does so before the promise.
- * Such a pool also grows as it fills up, while the host has room.
+ * Reserves space in a pool before a volume's file is created or grown, one reservation at a time. A pool
+ * image that is allocated in full grows first, and also grows as it fills up, while the host has room.
  *
- * A volume's promise counts by its file once that is there; until then it is kept here.
+ * A reservation lasts until the file is there: from then on the file's size counts.
  */
 import { readdir } from 'node:fs/promises';
 import { SerialQueue } from '../../base/serial-queue.js';
 import type { SpacePolicy } from '../pool-account.js';
-import type { HeldDirectories } from './held-directories.js';
+import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
-import { poolUsage, promisedBytes, volumeBytes } from './pool-space.js';
+import { committedBytes, poolUsage, volumeBytes } from './pool-space.js';
 
 /**
- * What a pool has free beside its reserve while volumes rewrite blocks that snapshots hold as well: more
- * than they write between two looks.
+ * Free space beyond the reserve that lets volumes rewrite blocks they share with snapshots: more than
+ * they write between two probes.
  */
 const REWRITE_BYTES = 1n << 30n;
-const LOOK_AFTER_MS = 1000;
-/** When the host had no room for it, or the pool could not be asked. */
-const LOOK_AGAIN_AFTER_MS = 30_000;
+const PROBE_INTERVAL_MS = 1000;
+/** After the host had no room, or the pool could not be reached. */
+const RETRY_INTERVAL_MS = 30_000;
 
-export class SpacePromises {
-  /** Of volumes whose files are being made or grown. */
-  #pending = 0n;
+export class SpaceReservations {
+  /** Of volumes whose files are being created or grown. */
+  #reservedBytes = 0n;
   readonly #queue: SerialQueue;
-  #look: NodeJS.Timeout | undefined;
+  #timer: NodeJS.Timeout | undefined;
   #isStopped = false;
 
   constructor(
@@ -34,69 +34,78 @@ export class SpacePromises {
     this.#queue = new SerialQueue(`the space of ${directory.layout.root}`);
   }
 
-  /** After the pool's start. */
+  /** Call after the pool has started. */
   start(): void {
     this.#isStopped = false;
-    if (this.directory.grows) this.#lookIn(LOOK_AFTER_MS);
+    if (this.directory.grows) this.#probeIn(PROBE_INTERVAL_MS);
   }
 
-  /** Resolves when nothing holds the pool any more. */
+  /** Resolves when no work on the pool is under way here. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    clearTimeout(this.#look);
+    clearTimeout(this.#timer);
     await this.#queue.idle();
   }
 
-  /** Runs `make`, which gives that much to a volume, when the pool can keep it. RESOURCE_EXHAUSTED if it cannot. */
+  /**
+   * Reserves `bytes`, then runs `make`, which creates or grows a volume's file by that much.
+   * RESOURCE_EXHAUSTED if the pool cannot provide them.
+   */
   async run<T>(bytes: bigint, make: () => Promise<T>): Promise<T> {
     if (!this.directory.grows) return make();
-    await this.#queue.run(() => this.#promise(bytes));
+    await this.#queue.run(() => this.#reserve(bytes));
     try {
       return await make();
     } finally {
-      this.#pending -= bytes;
+      this.#reservedBytes -= bytes;
     }
   }
 
   /**
-   * Makes room for what volumes rewrite, before a snapshot shares what they have written. Nothing of that
-   * is promised: where there is no room, the pool stays as it is, and whoever works with it is told what
-   * is wrong with it.
+   * Grows the pool for what volumes will rewrite, before a snapshot shares their blocks. Best effort: this
+   * space is not committed to anybody, and the operation that follows reports what is wrong with the pool.
    */
   async makeRoomToRewrite(): Promise<void> {
-    await this.#attempt((held) => this.#holdRoomToRewrite(held));
+    await this.#attempt((opened) => this.#ensureRoomToRewrite(opened));
   }
 
-  async #promise(bytes: bigint): Promise<void> {
+  async #reserve(bytes: bigint): Promise<void> {
     const { overcommitPercent, reservePercent } = this.policy;
-    await this.directory.use(async (held) => {
-      const promised = (await promisedBytes(held.layout)) + this.#pending + bytes;
-      await this.directory.holdFree(held, (promised * 100n) / overcommitPercent, reservePercent);
+    await this.directory.use(async (opened) => {
+      const committed = (await committedBytes(opened.layout)) + this.#reservedBytes + bytes;
+      await this.directory.ensureFree(
+        opened,
+        (committed * 100n) / overcommitPercent,
+        reservePercent,
+      );
     });
-    this.#pending += bytes;
+    this.#reservedBytes += bytes;
   }
 
-  async #holdRoomToRewrite(held: HeldDirectories): Promise<void> {
+  async #ensureRoomToRewrite(opened: OpenDirectories): Promise<void> {
     const { overcommitPercent, reservePercent } = this.policy;
-    const { written, unwritten } = await volumeBytes(held.layout);
-    const promised = ((unwritten + this.#pending) * 100n) / overcommitPercent;
+    const { written, unwritten } = await volumeBytes(opened.layout);
+    const committed = ((unwritten + this.#reservedBytes) * 100n) / overcommitPercent;
     const rewritten = written < REWRITE_BYTES ? written : REWRITE_BYTES;
-    await this.directory.holdFree(held, promised + rewritten, reservePercent);
+    await this.directory.ensureFree(opened, committed + rewritten, reservePercent);
   }
 
-  #lookIn(delayMs: number): void {
-    clearTimeout(this.#look);
-    this.#look = setTimeout(async () => {
-      const hasRoom = await this.#attempt(async (held) => {
-        if (await this.#isShort(held)) await this.#holdRoomToRewrite(held);
+  #probeIn(delayMs: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(async () => {
+      const hasRoom = await this.#attempt(async (opened) => {
+        if (await this.#isShort(opened)) await this.#ensureRoomToRewrite(opened);
       });
-      if (!this.#isStopped) this.#lookIn(hasRoom ? LOOK_AFTER_MS : LOOK_AGAIN_AFTER_MS);
+      if (!this.#isStopped) this.#probeIn(hasRoom ? PROBE_INTERVAL_MS : RETRY_INTERVAL_MS);
     }, delayMs);
-    this.#look.unref();
+    this.#timer.unref();
   }
 
-  /** Whether little is free, and volumes share blocks: with each other, all have more than is used. */
-  async #isShort({ layout }: HeldDirectories): Promise<boolean> {
+  /**
+   * Whether little is free and blocks are shared. Volumes share blocks with each other if together they
+   * have written more than the pool uses.
+   */
+  async #isShort({ layout }: OpenDirectories): Promise<boolean> {
     const { totalBytes, freeBytes } = await poolUsage(layout.root);
     const reserve = (totalBytes * this.policy.reservePercent) / 100n;
     if (freeBytes >= reserve + REWRITE_BYTES) return false;
@@ -104,8 +113,8 @@ export class SpacePromises {
     return (await volumeBytes(layout)).written > totalBytes - freeBytes;
   }
 
-  /** Returns false if there is no room, or the pool cannot be asked. */
-  async #attempt(work: (held: HeldDirectories) => Promise<void>): Promise<boolean> {
+  /** False if there is no room, or the pool cannot be reached. */
+  async #attempt(work: (opened: OpenDirectories) => Promise<void>): Promise<boolean> {
     if (!this.directory.grows || this.#isStopped) return true;
     try {
       await this.#queue.run(() => this.directory.use(work));

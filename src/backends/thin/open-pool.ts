@@ -1,11 +1,12 @@
 /**
- * A thin pool that is open: its rooms, put together once its ledger is known, and taken apart again.
+ * An open thin pool: constructs its parts once the ledger is open, and closes them again.
  */
+import { bestEffort } from '../../base/best-effort.js';
 import { CsiError } from '../../base/errors.js';
 import { SerialQueue } from '../../base/serial-queue.js';
 import { withTimeout } from '../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
-import type { OnEvent } from '../events.js';
+import type { OnEvent } from '../backend.js';
 import { Bookmarks } from './bookmarks/bookmarks.js';
 import type { OpenLedger } from './ledger/ledger-client.js';
 import { MetadataReader } from './metadata/metadata-reader.js';
@@ -24,14 +25,14 @@ import { ThinSnapshots } from './thin-snapshots.js';
 import { ThinVolumes } from './thin-volumes.js';
 import { VolumeDevices } from './volume-devices.js';
 
-/** For a stop: an orchestrator kills what takes much longer. */
+/** For a stop: an orchestrator kills a process that takes much longer. */
 const CLOSE_TIMEOUT_MS = 10_000;
 
 export interface OpenPoolDependencies {
   native: NativeRunner;
   ledger: OpenLedger;
   devices: PoolDevices;
-  /** As it is configured. */
+  /** The configured name of the pool. */
   pool: string;
   directory: string;
   features: PoolFeatures;
@@ -41,12 +42,12 @@ export interface OpenPoolDependencies {
 export class OpenPool {
   readonly ledger: OpenLedger;
   readonly pool: ThinPool;
-  readonly look: MetadataReader;
+  readonly metadata: MetadataReader;
   readonly transactions: PoolTransactions;
   readonly attachments: VolumeDevices;
   readonly volumes: ThinVolumes;
   readonly snapshots: ThinSnapshots;
-  readonly retainedBases: Bookmarks;
+  readonly bookmarks: Bookmarks;
   readonly #monitor: PoolMonitor;
   readonly #deps: OpenPoolDependencies;
 
@@ -61,20 +62,20 @@ export class OpenPool {
     this.#deps = deps;
     this.ledger = ledger;
     this.pool = pool;
-    this.look = new MetadataReader({ native, ledger, pool, queue, metadataPath });
-    const { look } = this;
-    this.transactions = new PoolTransactions({ ledger, pool, queue, look });
+    this.metadata = new MetadataReader({ native, ledger, pool, queue, metadataPath });
+    const { metadata } = this;
+    this.transactions = new PoolTransactions({ ledger, pool, queue, metadata });
     this.attachments = new VolumeDevices(native, ledger, pool, queue);
     const parts = {
       ledger,
       pool,
-      look,
+      metadata,
       transactions: this.transactions,
       devices: this.attachments,
     };
-    const cuts = new ThinCopies({ ...parts, native });
-    this.volumes = new ThinVolumes({ ...parts, cuts });
-    this.retainedBases = new Bookmarks({
+    const copies = new ThinCopies({ ...parts, native });
+    this.volumes = new ThinVolumes({ ...parts, copies });
+    this.bookmarks = new Bookmarks({
       ...parts,
       native,
       directory: deps.directory,
@@ -84,14 +85,14 @@ export class OpenPool {
     });
     this.snapshots = new ThinSnapshots({
       ...parts,
-      ...{ cuts, metadataPath, poolName: pool.pool, volumes: this.volumes },
-      retainedBases: this.retainedBases,
+      ...{ copies, metadataPath, poolName: pool.pool, volumes: this.volumes },
+      bookmarks: this.bookmarks,
     });
     const growing = { ledger, pool, queue, devices: deps.devices, opened, dataBlockBytes };
     const growth = new PoolGrowth({ ...growing, features, onEvent });
     this.#monitor = new PoolMonitor({
-      ...{ pool, growth, metadata: look, onEvent, lowWaterPercent: features.lowWaterPercent },
-      onStatus: (status) => this.retainedBases.observe(status),
+      ...{ pool, growth, metadata, onEvent, lowWaterPercent: features.lowWaterPercent },
+      onStatus: (status) => this.bookmarks.observe(status),
     });
   }
 
@@ -104,9 +105,9 @@ export class OpenPool {
     try {
       return await OpenPool.#open(deps, pool);
     } catch (thrown) {
-      // What an active pool stands on stays; the first failure is the one to be told.
+      // An active pool keeps its devices. The first failure is the one to report.
       const active = await pool.find().catch(() => 'unknown');
-      if (active === null) await deps.devices.release().catch(() => undefined);
+      if (active === null) await bestEffort(() => deps.devices.release());
       throw thrown;
     }
   }
@@ -114,8 +115,8 @@ export class OpenPool {
   static async #open(deps: OpenPoolDependencies, pool: ThinPool): Promise<OpenPool> {
     const prepared = await new PoolOpening({ ...deps, pool }).prepare();
     const open = new OpenPool(deps, pool, prepared);
-    // Before the pool is active: a start that is killed behind that finds nothing of its history.
-    await open.retainedBases.review(prepared.history);
+    // Before the pool is active: a start that is killed after activation no longer sees this history.
+    await open.bookmarks.review(prepared.history);
     await prepared.activate();
     await deps.ledger.recordStart(await bootId(), prepared.passesDiscards);
     await open.#settle();
@@ -123,22 +124,22 @@ export class OpenPool {
     return open;
   }
 
-  /** FAILED_PRECONDITION with the remedy if the pool cannot be changed, or its metadata not be read. */
+  /** FAILED_PRECONDITION with the remedy if the pool cannot be changed, or its metadata cannot be read. */
   async check(): Promise<void> {
     assertWritable(this.pool.pool, await this.pool.status());
-    await this.look.assertReadable();
+    await this.metadata.assertReadable();
   }
 
   /**
-   * Lets go of the pool if no volume is attached, and of the ledger in any case. What stays active is
-   * taken over by the next start: also a pool whose devices do not answer in time.
+   * Deactivates the pool if no volume is attached, and closes the ledger in any case. The next start takes
+   * over a pool that stays active, also one whose devices do not answer in time.
    */
   async close(): Promise<void> {
     const { pool, onEvent } = this.#deps;
     await withTimeout(this.#close(), CLOSE_TIMEOUT_MS, () =>
       onEvent({
         level: 'error',
-        message: `pool '${pool}' does not answer and is left active; look at its devices`,
+        message: `pool '${pool}' does not answer and is left active; check its devices and the kernel log`,
       }),
     );
   }
@@ -153,19 +154,17 @@ export class OpenPool {
   }
 
   /**
-   * A pool that cannot be changed, or what was left in it not be settled, is served as far as it goes:
-   * its check tells why, and whatever changes it settles first.
+   * Settles what the last run left unfinished. If that fails the pool is served as far as possible: its check
+   * reports why, and every change settles first.
    */
   async #settle(): Promise<void> {
-    const { ledger, pool, look, transactions } = this;
+    const { ledger, pool, metadata, transactions } = this;
     const status = await pool.status();
     if (isWritable(status)) {
-      await this.#attempt('its metadata snapshot was not released', () => look.releaseOurs());
-      await this.#attempt('a change that was under way is not settled', () =>
-        transactions.settle(),
-      );
+      await this.#attempt('its metadata snapshot was not released', () => metadata.releaseOurs());
+      await this.#attempt('an interrupted change is not settled', () => transactions.settle());
     }
-    await this.#monitor.look();
+    await this.#monitor.probe();
     const attached = new Set(await attachedVolumes(this.#deps.native, pool.names));
     if (!isWritable(await pool.status({ commit: true }))) return;
     for (const { objectId, open } of await ledger.devices()) {
@@ -173,8 +172,8 @@ export class OpenPool {
     }
   }
 
-  /** Told, so that nobody repairs its metadata below it. */
-  #leaveActive(why: string): void {
+  /** Reported, so that nobody repairs the metadata of an active pool. */
+  #reportActive(why: string): void {
     const { pool, onEvent } = this.#deps;
     onEvent({ level: 'info', message: `pool '${pool}' is left active: ${why}` });
   }
@@ -193,10 +192,10 @@ export class OpenPool {
     const { native, devices } = this.#deps;
     const { names } = this.pool;
     const attached = await attachedVolumes(native, names);
-    if (attached.length > 0) return this.#leaveActive(`${attached.length} volumes are attached`);
+    if (attached.length > 0) return this.#reportActive(`${attached.length} volumes are attached`);
     if ((await this.pool.find()) !== null) {
-      if (!(await this.pool.remove())) return this.#leaveActive('somebody holds its device');
-      const { transactionId, time, mappingRoot, detailsRoot } = await this.look.superblock();
+      if (!(await this.pool.remove())) return this.#reportActive('its device is held open');
+      const { transactionId, time, mappingRoot, detailsRoot } = await this.metadata.superblock();
       await this.ledger.recordStop({ transactionId, time, mappingRoot, detailsRoot });
     }
     await devices.release();

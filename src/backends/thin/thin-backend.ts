@@ -1,9 +1,9 @@
 /**
  * The thin backend: a volume is a device of a dm-thin pool, a snapshot another one that shares its blocks.
  *
- * The pool lies on two block devices, or on two sparse files of its own (see embedded-devices.ts); its
- * directory holds the ledger and what is kept of deleted snapshots. The work is in the rooms beside this
- * one; here they are one pool. Knows ids, never names or lineage.
+ * The pool is on two block devices, or on two image files of its own (embedded-devices.ts); its directory
+ * holds the ledger and the bookmarks. This class puts the parts of one pool together; the files beside it
+ * do the work. Knows ids, never names.
  *
  *   <directory>/pool-owner    uuid of the catalogue that serves the pool
  *   <directory>/pool.sqlite   the ledger
@@ -19,6 +19,7 @@ import type { NativeRunner } from '../../native/pool.js';
 import type {
   Attachment,
   Backend,
+  OnEvent,
   PoolCapacity,
   PoolContents,
   RetainedBase,
@@ -27,15 +28,14 @@ import type {
   StorageCondition,
   TakenSnapshots,
 } from '../backend.js';
-import type { OnEvent } from '../events.js';
 import type { SpacePolicy } from '../pool-account.js';
 import { claimDirectory, type PoolClaim } from '../pool-claim.js';
 import { openLedger } from './ledger/ledger-client.js';
 import { OpenPool } from './open-pool.js';
 import { assertDeviceMapper } from './pool/device-mapper.js';
 import { EmbeddedDevices } from './pool/embedded-devices.js';
-import { GivenDevices } from './pool/given-devices.js';
 import type { PoolDevices } from './pool/pool-devices.js';
+import { GivenDevices } from './pool/pool-devices.js';
 import type { PoolFeatures } from './pool/pool-table.js';
 import { thinCapacity, thinContents } from './thin-contents.js';
 
@@ -49,7 +49,7 @@ export interface ThinPoolOptions extends PoolClaim, SpacePolicy, PoolFeatures {
   onEvent: OnEvent;
 }
 
-/** The status is in memory, but a pool whose metadata device is stuck keeps its lock. */
+/** Status comes from memory, but a pool with a stuck metadata device holds its lock. */
 const CHECK_TIMEOUT_MS = 5000;
 
 export class ThinBackend implements Backend {
@@ -60,7 +60,7 @@ export class ThinBackend implements Backend {
   readonly #checks = new SingleFlight<'pool', void>();
   #opened: OpenPool | null = null;
 
-  /** `openPoolLedger`: tests put themselves between a pool and its ledger. */
+  /** @param openPoolLedger replaced in tests that intercept the ledger */
   constructor(
     native: NativeRunner,
     options: ThinPoolOptions,
@@ -205,22 +205,22 @@ export class ThinBackend implements Backend {
   }
 
   async sweep(): Promise<string[]> {
-    const { ledger, transactions, retainedBases } = this.#open;
+    const { ledger, transactions, bookmarks } = this.#open;
     const undone = await transactions.settle();
     await ledger.sweepMarks();
-    return [...undone, ...(await retainedBases.sweep())];
+    return [...undone, ...(await bookmarks.sweep())];
   }
 
   async retainBase(snapshotId: string): Promise<RetainedBase | null> {
-    return this.#open.retainedBases.keep(snapshotId);
+    return this.#open.bookmarks.create(snapshotId);
   }
 
   async retainedBases(): Promise<RetainedBases> {
-    return this.#open.retainedBases.list();
+    return this.#open.bookmarks.list();
   }
 
   async dropBase(snapshotId: string): Promise<void> {
-    return this.#open.retainedBases.drop(snapshotId);
+    return this.#open.bookmarks.drop(snapshotId);
   }
 
   async scanSource(targetSnapshotId: string, baseSnapshotId: string | null): Promise<ScanSource> {
@@ -241,17 +241,17 @@ export class ThinBackend implements Backend {
       },
     );
     if (isLedgerThere && (await this.#devices.exist())) return;
-    throw this.#gone(isLedgerThere ? 'its devices are not there' : `there is no ledger ${ledger}`);
+    throw this.#gone(isLedgerThere ? 'its devices are missing' : `its ledger ${ledger} is missing`);
   }
 
   #assertReady(state: string): void {
-    if (state !== 'ready') throw this.#gone('its ledger was just made');
+    if (state !== 'ready') throw this.#gone('its ledger is new');
   }
 
   #gone(why: string): CsiError {
     return CsiError.failedPrecondition(
-      `pool '${this.pool}' is known to the catalogue, and ${why}: is the file system of ` +
-        `${this.#options.directory} mounted, did the disks come up, and is BLOCKDELTA_POOLS right?`,
+      `pool '${this.pool}' is in the catalogue, but ${why}: check that the file system of ` +
+        `${this.#options.directory} is mounted, that the disks came up, and that BLOCKDELTA_POOLS is right`,
     );
   }
 }

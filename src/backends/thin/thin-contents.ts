@@ -1,7 +1,6 @@
 /**
- * What a thin pool holds and may still promise, by its ledger, its metadata and the kernel's counts.
+ * The contents and the capacity of a thin pool, by its ledger, its metadata and the kernel's counters.
  */
-
 import { CsiError } from '../../base/errors.js';
 import type { PoolCapacity, PoolContents } from '../backend.js';
 import { poolAccount, type SpacePolicy } from '../pool-account.js';
@@ -9,7 +8,7 @@ import type { DeviceRecord } from './ledger/ledger.js';
 import type { AsyncLedger } from './ledger/ledger-client.js';
 import type { FoundDevices, MetadataReader } from './metadata/metadata-reader.js';
 import type { PoolDevices } from './pool/pool-devices.js';
-import { trouble } from './pool/pool-health.js';
+import { whyUnwritable } from './pool/pool-health.js';
 import type { ThinPool } from './pool/thin-pool.js';
 
 const MINIMUM_VOLUME_BYTES = 1n << 20n;
@@ -17,21 +16,21 @@ const MINIMUM_VOLUME_BYTES = 1n << 20n;
 interface OpenParts {
   ledger: AsyncLedger;
   pool: ThinPool;
-  look: MetadataReader;
+  metadata: MetadataReader;
 }
 
 export async function thinCapacity(
-  { ledger, pool, look }: OpenParts,
+  { ledger, pool, metadata }: OpenParts,
   devices: Pick<PoolDevices, 'freeBelow'>,
   policy: SpacePolicy,
 ): Promise<PoolCapacity> {
   const status = await pool.status();
   if (status.mode === 'fail' || status.mode === 'error') {
-    throw CsiError.failedPrecondition(`pool '${pool.pool}' ${trouble(status)}`);
+    throw CsiError.failedPrecondition(`pool '${pool.pool}' ${whyUnwritable(status)}`);
   }
   const { dataBlockBytes } = await ledger.pool();
   const volumes = (await ledger.devices()).filter(({ kind }) => kind === 'volume');
-  const found = await look.unconfirmedDevices(volumes.map(({ deviceId }) => deviceId));
+  const found = await metadata.unconfirmedDevices(volumes.map(({ deviceId }) => deviceId));
   const free = (status.totalDataBlocks - status.usedDataBlocks) * dataBlockBytes;
   const freeBelow = await devices.freeBelow(status.usedDataBlocks * dataBlockBytes);
   const space = {
@@ -41,20 +40,20 @@ export async function thinCapacity(
   const minimumVolumeBytes =
     dataBlockBytes > MINIMUM_VOLUME_BYTES ? dataBlockBytes : MINIMUM_VOLUME_BYTES;
   const sizes = { minimumVolumeBytes, granularityBytes: dataBlockBytes };
-  return poolAccount(space, promisedBytes(volumes, found, dataBlockBytes), sizes, policy);
+  return poolAccount(space, committedBytes(volumes, found, dataBlockBytes), sizes, policy);
 }
 
-/** Live objects that the metadata has; all other devices of the metadata are somebody else's. */
-export async function thinContents({ ledger, look }: OpenParts): Promise<PoolContents> {
+/** Live objects with a device in the metadata; all other devices there are foreign. */
+export async function thinContents({ ledger, metadata }: OpenParts): Promise<PoolContents> {
   const devices = await ledger.devices();
-  const found = await look.all();
-  // What is made meanwhile is not listed, and no stranger either.
-  const made = (await ledger.openTransaction())?.creates ?? [];
-  const ours = [...devices, ...(await ledger.devices()), ...made];
-  const known = new Set(ours.filter((one) => isThere(one, found)).map(({ deviceId }) => deviceId));
+  const found = await metadata.all();
+  // Devices created meanwhile are neither listed nor foreign.
+  const created = (await ledger.openTransaction())?.creates ?? [];
+  const ours = [...devices, ...(await ledger.devices()), ...created];
+  const known = new Set(ours.filter((one) => exists(one, found)).map(({ deviceId }) => deviceId));
   const objects = (kind: DeviceRecord['kind']) =>
     devices
-      .filter((one) => one.kind === kind && one.state === 'live' && isThere(one, found))
+      .filter((one) => one.kind === kind && one.state === 'live' && exists(one, found))
       .map(({ objectId, sizeBytes }) => ({ id: objectId, sizeBytes }));
   return {
     volumes: objects('volume'),
@@ -63,21 +62,21 @@ export async function thinContents({ ledger, look }: OpenParts): Promise<PoolCon
   };
 }
 
-/** A device of that id that was made in another transaction is another device. */
-function isThere({ deviceId, madeAt }: DeviceRecord, found: FoundDevices): boolean {
+/** A device with the same id that was created in another transaction is another device. */
+function exists({ deviceId, madeAt }: DeviceRecord, found: FoundDevices): boolean {
   return found.get(deviceId)?.transactionId === madeAt;
 }
 
-/** What existing volumes may still claim: the parts of them that were never written. */
-function promisedBytes(
+/** What volumes may still claim: the parts of them that were never written. */
+function committedBytes(
   volumes: readonly DeviceRecord[],
   found: FoundDevices,
   dataBlockBytes: bigint,
 ): bigint {
-  let promised = 0n;
+  let committed = 0n;
   for (const { deviceId, sizeBytes } of volumes) {
     const mapped = (found.get(deviceId)?.mappedBlocks ?? 0n) * dataBlockBytes;
-    if (mapped < sizeBytes) promised += sizeBytes - mapped;
+    if (mapped < sizeBytes) committed += sizeBytes - mapped;
   }
-  return promised;
+  return committed;
 }

@@ -1,5 +1,5 @@
 /**
- * The snapshots of a thin pool: devices that nobody ever activates, so that nobody writes to them.
+ * The snapshots of a thin pool: thin devices that are never activated, so nothing can write to them.
  */
 import { CsiError } from '../../base/errors.js';
 import type { ThinDeviceRef, ThinScanSource } from '../../native/thin-addon.js';
@@ -15,15 +15,15 @@ import type { ThinVolumes } from './thin-volumes.js';
 import type { VolumeDevices } from './volume-devices.js';
 
 export interface SnapshotDependencies {
-  /** As the pool is configured. */
+  /** The configured name of the pool. */
   poolName: string;
   ledger: AsyncLedger;
-  look: MetadataReader;
+  metadata: MetadataReader;
   transactions: PoolTransactions;
   devices: VolumeDevices;
-  cuts: ThinCopies;
+  copies: ThinCopies;
   volumes: ThinVolumes;
-  retainedBases: Bookmarks;
+  bookmarks: Bookmarks;
   metadataPath: string;
 }
 
@@ -38,8 +38,8 @@ export class ThinSnapshots {
   }
 
   async create(members: readonly SnapshotMember[]): Promise<TakenSnapshots> {
-    const { cuts, volumes } = this.deps;
-    const cut = await Promise.all(
+    const { copies, volumes } = this.deps;
+    const requests = await Promise.all(
       members.map(async ({ volumeId, snapshotId }) => {
         const source = await volumes.record(volumeId);
         const { sizeBytes, lineage } = source;
@@ -49,8 +49,8 @@ export class ThinSnapshots {
         };
       }),
     );
-    const creationTimeNs = await cuts.cut(cut);
-    return { creationTimeNs, sizesBytes: cut.map(({ copy }) => copy.sizeBytes) };
+    const creationTimeNs = await copies.take(requests);
+    return { creationTimeNs, sizesBytes: requests.map(({ copy }) => copy.sizeBytes) };
   }
 
   async delete(snapshotId: string): Promise<void> {
@@ -61,30 +61,30 @@ export class ThinSnapshots {
 
   async check(snapshotId: string, sizeBytes: bigint): Promise<void> {
     const record = await this.record(snapshotId);
-    this.#rootOf(record, await this.deps.look.devices([record.deviceId]));
+    this.#rootOf(record, await this.deps.metadata.devices([record.deviceId]));
     if (record.sizeBytes === sizeBytes) return;
     throw CsiError.failedPrecondition(
-      `snapshot ${snapshotId} should have ${sizeBytes} bytes, and the ledger of pool ` +
-        `'${this.deps.poolName}' says ${record.sizeBytes}; bring catalogue and ledger of one moment together`,
+      `snapshot ${snapshotId} should have ${sizeBytes} bytes, but the ledger of pool ` +
+        `'${this.deps.poolName}' has ${record.sizeBytes}; restore catalogue and ledger from the same point in time`,
     );
   }
 
   async abandon(members: readonly SnapshotMember[]): Promise<void> {
-    // All of them first: a device that stands still holds up its users.
+    // All of them first: a suspended device blocks its users.
     for (const { volumeId } of members) await this.deps.devices.resume(volumeId);
     for (const { snapshotId } of members) await this.delete(snapshotId);
   }
 
-  /** The roots are looked up once both snapshots exist; the scan itself holds nothing. */
+  /** The roots are read while both snapshots exist; the scan itself holds no metadata snapshot. */
   async scanSource(targetId: string, baseId: string | null): Promise<ThinScanSource> {
-    const { ledger, look, retainedBases, metadataPath } = this.deps;
+    const { ledger, metadata, bookmarks, metadataPath } = this.deps;
     const target = await this.record(targetId);
     const base = baseId === null ? null : await ledger.device(baseId);
     const bookmark =
-      baseId === null || base !== null ? null : await retainedBases.source(baseId, target);
+      baseId === null || base !== null ? null : await bookmarks.source(baseId, target);
     if (baseId !== null && base === null && bookmark === null) throw this.#lost(baseId);
     const wanted = [target, ...(base === null ? [] : [base])];
-    const found = await look.devices(wanted.map(({ deviceId }) => deviceId));
+    const found = await metadata.devices(wanted.map(({ deviceId }) => deviceId));
     return {
       kind: 'thin',
       metadata: metadataPath,

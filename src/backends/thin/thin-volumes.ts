@@ -1,6 +1,6 @@
 /**
- * The volumes of a thin pool: made, copied, expanded, removed, as devices of the pool's metadata and rows
- * of its ledger. Of block devices it knows volume-devices.ts.
+ * The volumes of a thin pool: creates, copies, expands and deletes them, as devices of the pool's metadata
+ * and rows of its ledger. Leaves block devices to volume-devices.ts.
  */
 import { CsiError, errorCode } from '../../base/errors.js';
 import type { StorageCondition } from '../backend.js';
@@ -16,10 +16,10 @@ import type { VolumeDevices } from './volume-devices.js';
 export interface VolumeDependencies {
   ledger: AsyncLedger;
   pool: ThinPool;
-  look: MetadataReader;
+  metadata: MetadataReader;
   transactions: PoolTransactions;
   devices: VolumeDevices;
-  cuts: ThinCopies;
+  copies: ThinCopies;
 }
 
 export class ThinVolumes {
@@ -33,20 +33,20 @@ export class ThinVolumes {
   }
 
   async create(volumeId: string, sizeBytes: bigint): Promise<void> {
-    if (await this.#isThere(volumeId, sizeBytes)) return;
-    await this.#make(volumeId, sizeBytes, async ({ deviceId }) => `create_thin ${deviceId}`);
+    if (await this.#exists(volumeId, sizeBytes)) return;
+    await this.#create(volumeId, sizeBytes, async ({ deviceId }) => `create_thin ${deviceId}`);
   }
 
-  /** Nobody uses a snapshot's device, so nothing has to be held still. */
+  /** A snapshot's device is never active, so nothing has to be suspended. */
   async restore(volumeId: string, snapshot: DeviceRecord, sizeBytes: bigint): Promise<void> {
-    if (await this.#isThere(volumeId, sizeBytes)) return;
+    if (await this.#exists(volumeId, sizeBytes)) return;
     assertHolds(volumeId, sizeBytes, snapshot);
     const message = async ({ deviceId }: DeviceRecord): Promise<string> => {
-      await this.deps.cuts.assertTimeLeft(1);
+      await this.deps.copies.assertTimeLeft(1);
       return `create_snap ${deviceId} ${snapshot.deviceId}`;
     };
     try {
-      await this.#make(volumeId, sizeBytes, message);
+      await this.#create(volumeId, sizeBytes, message);
     } catch (thrown) {
       if (errorCode(thrown) !== 'ENODATA') throw thrown;
       throw lostSnapshot(snapshot.objectId, this.deps.pool.pool, thrown);
@@ -54,15 +54,15 @@ export class ThinVolumes {
   }
 
   async clone(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
-    if (await this.#isThere(volumeId, sizeBytes)) return;
+    if (await this.#exists(volumeId, sizeBytes)) return;
     const source = await this.record(sourceVolumeId);
     assertHolds(volumeId, sizeBytes, source);
-    await this.deps.cuts.cut([{ source, copy: newVolume(volumeId, sizeBytes) }]);
+    await this.deps.copies.take([{ source, copy: newVolume(volumeId, sizeBytes) }]);
   }
 
   async expand(volumeId: string, sizeBytes: bigint): Promise<bigint> {
     const { ledger, devices, pool } = this.deps;
-    // First the ledger: what a kill leaves undone, the next attach does.
+    // The ledger first: after a kill, the next attach grows the device.
     const grown = await ledger.growVolume(volumeId, sizeBytes);
     if (grown === null) throw lostVolume(volumeId, pool.pool);
     const device = await devices.grow(await this.record(volumeId));
@@ -77,39 +77,39 @@ export class ThinVolumes {
     await ledger.unmarkInitialized(volumeId);
   }
 
-  /** By the ledger: a device that the pool has lost cannot be activated, which is seen when it is. */
+  /** By the ledger alone: if the pool has lost the device, attaching it fails. */
   async check(volumeId: string, sizeBytes: bigint): Promise<void> {
     const record = await this.record(volumeId);
     if (record.sizeBytes >= sizeBytes) return;
     throw CsiError.failedPrecondition(
-      `volume ${volumeId} should have ${sizeBytes} bytes, and the ledger of pool ` +
-        `'${this.deps.pool.pool}' says ${record.sizeBytes}; bring catalogue and ledger of one moment together`,
+      `volume ${volumeId} should have ${sizeBytes} bytes, but the ledger of pool ` +
+        `'${this.deps.pool.pool}' has ${record.sizeBytes}; restore catalogue and ledger from the same point in time`,
     );
   }
 
   async condition(volumeId: string): Promise<StorageCondition> {
-    const { ledger, look, devices, pool } = this.deps;
+    const { ledger, metadata, devices, pool } = this.deps;
     await pool.status();
     const record = await ledger.device(volumeId);
-    const found = record === null ? null : await look.device(record.deviceId);
+    const found = record === null ? null : await metadata.device(record.deviceId);
     if (record !== null && found?.transactionId === record.madeAt) {
       return { storedBytes: record.sizeBytes, runsOnRemoved: false };
     }
     return { storedBytes: null, runsOnRemoved: (await devices.find(volumeId)) !== null };
   }
 
-  async #make(
+  async #create(
     volumeId: string,
     sizeBytes: bigint,
-    message: (made: DeviceRecord) => Promise<string>,
+    message: (created: DeviceRecord) => Promise<string>,
   ): Promise<void> {
     const { pool, transactions } = this.deps;
-    await transactions.create([newVolume(volumeId, sizeBytes)], async (made) => {
-      await pool.tell(await Promise.all(made.map(message)));
+    await transactions.create([newVolume(volumeId, sizeBytes)], async (created) => {
+      await pool.send(await Promise.all(created.map(message)));
     });
   }
 
-  async #isThere(volumeId: string, sizeBytes: bigint): Promise<boolean> {
+  async #exists(volumeId: string, sizeBytes: bigint): Promise<boolean> {
     const { ledger, transactions } = this.deps;
     await transactions.settle();
     const record = await ledger.device(volumeId);
@@ -128,6 +128,6 @@ function newVolume(volumeId: string, sizeBytes: bigint): NewDevice {
 function assertHolds(volumeId: string, sizeBytes: bigint, source: DeviceRecord): void {
   if (sizeBytes >= source.sizeBytes) return;
   throw CsiError.internal(
-    `volume ${volumeId} would have ${sizeBytes} bytes, and what it is a copy of has ${source.sizeBytes}`,
+    `volume ${volumeId} was to have ${sizeBytes} bytes, but its source ${source.objectId} has ${source.sizeBytes}`,
   );
 }

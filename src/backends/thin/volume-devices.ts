@@ -1,8 +1,8 @@
 /**
- * The volumes of a pool as block devices: attached, found, made larger, let go of.
+ * The volumes of a pool as block devices: attaches, finds, grows and detaches them.
  *
- * A device is found by its name and known by its uuid each time. A volume has the size that the ledger
- * says; where a kill has left its device smaller, the next attach gives it the rest.
+ * A device is found by its name and verified by its uuid each time. The ledger has the size of a volume;
+ * if a kill has left the device smaller, the next attach grows it.
  */
 import { CsiError, errorCode } from '../../base/errors.js';
 import type { SerialQueue } from '../../base/serial-queue.js';
@@ -23,22 +23,22 @@ export class VolumeDevices {
     private readonly native: NativeRunner,
     private readonly ledger: AsyncLedger,
     private readonly pool: ThinPool,
-    /** A pool that stands still takes no new table of a volume. */
+    /** A suspended pool accepts no new table for a volume. */
     private readonly queue: SerialQueue,
   ) {}
 
-  /** The device a volume is attached as; null: it is not. */
+  /** The volume's device; null: not attached. */
   async find(volumeId: string): Promise<DmDevice | null> {
     const { names } = this.pool;
     const name = names.volume(volumeId);
     const { device } = await this.native.run('dmFind', { name });
-    // A process that was killed while it made the device has left it empty.
+    // Without a table: left by a process that was killed while it created the device.
     if (device === null || device.targets.length === 0) return null;
-    const ways = [false, true].map((readOnly) => names.volumeUuid(volumeId, { readOnly }));
-    if (ways.includes(device.uuid)) return device;
+    const uuids = [false, true].map((readOnly) => names.volumeUuid(volumeId, { readOnly }));
+    if (uuids.includes(device.uuid)) return device;
     throw CsiError.failedPrecondition(
       `the device-mapper device ${name} is not volume ${volumeId} of pool '${this.pool.pool}': its uuid ` +
-        `is '${device.uuid}'; remove it`,
+        `is '${device.uuid}'; remove the device`,
     );
   }
 
@@ -50,8 +50,8 @@ export class VolumeDevices {
   async attach(record: DeviceRecord, readOnly: boolean): Promise<Attachment> {
     const { objectId: volumeId } = record;
     const found = await this.find(volumeId);
-    if (found !== null) return this.#again(record, found, readOnly);
-    // First: whatever is written from now on may be lost by an unclean stop.
+    if (found !== null) return this.#reattach(record, found, readOnly);
+    // Before the device exists: an unclean stop may lose what is written from now on.
     if (!readOnly) await this.ledger.setOpen(volumeId, true);
     const name = this.pool.names.volume(volumeId);
     await this.native.run('dmRemove', { name, deferred: false });
@@ -65,52 +65,52 @@ export class VolumeDevices {
     }
   }
 
-  /** Gives an attached device the volume's size. What is known of it then; null: not attached. */
+  /** Grows an attached device to the volume's size. The device afterwards; null: not attached. */
   async grow(record: DeviceRecord): Promise<DmDevice | null> {
     const found = await this.find(record.objectId);
     if (found === null || found.sizeBytes >= record.sizeBytes) {
       if (found?.suspended === true) await this.resume(record.objectId);
       return found;
     }
-    // I/O in flight is waited for: the kernel's way that is best tried for thin devices.
+    // Waits for I/O in flight, the common and best tested way of suspending a thin device.
     const readOnly = this.#isReadOnly(record.objectId, found);
-    const manner = { readOnly, noFlush: false, lockFileSystem: false };
-    const request = { name: found.name, ...manner, ...(await this.#table(record)) };
+    const flags = { readOnly, noFlush: false, lockFileSystem: false };
+    const request = { name: found.name, ...flags, ...(await this.#table(record)) };
     const { device } = await this.queue.run(async () => {
-      await this.#assertComesToRest(record.objectId);
+      await this.#assertCanSuspend(record.objectId);
       return this.native.run('dmReload', request);
     });
     return device;
   }
 
-  /** As the contract of a backend says. */
+  /** As Backend.detach. */
   async detach(volumeId: string, wait?: ReleaseWait): Promise<void> {
     await this.#release(volumeId, wait);
     const record = await this.ledger.device(volumeId);
     if (record === null || !record.open) return;
-    // What was written is safe from here on; a pool that cannot say so leaves the volume as it is.
-    // In the queue: of a pool that stands still the kernel answers without the commit.
+    // The commit makes what was written durable. Without it the volume stays open in the ledger.
+    // In the queue, because the status of a suspended pool is answered without a commit.
     if (isWritable(await this.queue.run(() => this.pool.status({ commit: true })))) {
       await this.ledger.setOpen(volumeId, false);
     }
   }
 
-  /** Lets a device go on that a cut left suspended when it was killed. */
+  /** Resumes a device that was left suspended by a kill while a snapshot was taken. */
   async resume(volumeId: string): Promise<void> {
     const device = await this.find(volumeId);
     if (device?.suspended === true) await this.native.run('dmResume', { name: device.name });
   }
 
   /**
-   * FAILED_PRECONDITION if writers may wait for space: then the device would wait with them, and so would
-   * all that could bring the space.
+   * FAILED_PRECONDITION if writers may be waiting for space: suspending the device would wait for them, and
+   * block every change of the pool that could provide the space.
    */
-  async #assertComesToRest(volumeId: string): Promise<void> {
+  async #assertCanSuspend(volumeId: string): Promise<void> {
     const { mode, whenFull } = await this.pool.status();
     if (mode !== 'out_of_data_space' || whenFull === 'error_if_no_space') return;
     throw CsiError.failedPrecondition(
-      `the device of volume ${volumeId} cannot be given its new size while pool '${this.pool.pool}' has ` +
-        'no data space and writers wait for it: add space, or delete volumes and snapshots, and try again',
+      `the device of volume ${volumeId} cannot be grown while pool '${this.pool.pool}' has no data space and ` +
+        'writers are waiting for it; add space, or delete volumes and snapshots, and try again',
     );
   }
 
@@ -128,17 +128,17 @@ export class VolumeDevices {
     }
   }
 
-  async #again(record: DeviceRecord, found: DmDevice, readOnly: boolean): Promise<Attachment> {
+  async #reattach(record: DeviceRecord, found: DmDevice, readOnly: boolean): Promise<Attachment> {
     if (this.#isReadOnly(record.objectId, found) !== readOnly) {
       throw CsiError.failedPrecondition(
-        `volume ${record.objectId} is attached with another read-only state; unstage it first`,
+        `volume ${record.objectId} is attached ${readOnly ? 'writable' : 'read-only'}; unstage it first`,
       );
     }
     if (found.suspended) await this.native.run('dmResume', { name: found.name });
     return attachment((await this.grow(record)) ?? found);
   }
 
-  /** Whether it was attached so; what was made of the device since does not count. */
+  /** Whether it was attached read-only, whatever BLKROSET has changed since. */
   #isReadOnly(volumeId: string, { uuid }: DmDevice): boolean {
     return uuid === this.pool.names.volumeUuid(volumeId, { readOnly: true });
   }

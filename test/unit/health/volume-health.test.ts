@@ -89,10 +89,10 @@ test('a pool where writes cannot succeed makes its volumes INACCESSIBLE', () => 
 });
 
 test('a pool whose promises the host does not hold is DEGRADED, whatever is free', () => {
-  assert.deepEqual(told(storage({}, { lacksPromised: true })), ['DEGRADED PoolImageIncomplete']);
+  assert.deepEqual(told(storage({}, { lacksBacking: true })), ['DEGRADED PoolImageIncomplete']);
   const [condition] = poolConditions('main', {
     failure: null,
-    capacity: capacity({ lacksPromised: true }),
+    capacity: capacity({ lacksBacking: true }),
   });
   assert.equal(condition?.status, 'STORAGE_DEGRADED');
   assert.match(condition?.message ?? '', /pool 'main': the host does not hold .*restart$/);

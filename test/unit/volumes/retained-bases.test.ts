@@ -179,10 +179,10 @@ test('a base that the pool has lost is logged once with its reason, and dropped 
   const its = await open();
   const { snapshotId, volumeId } = await takeSnapshot(its, await its.volume());
   await its.snapshots.delete(snapshotId);
-  its.backend.storage.lostBases.set(snapshotId, 'the pool was repaired');
+  its.backend.storage.invalidatedBases.set(snapshotId, 'the pool was repaired');
   await reconcile(its.deps);
   await reconcile(its.deps);
-  assert.deepEqual(await its.backend.retainedBases(), { usable: [], lost: [] });
+  assert.deepEqual(await its.backend.retainedBases(), { usable: [], invalidated: [] });
   const record = await its.deps.catalogue.retainedBaseById(snapshotId);
   assert.equal(record?.invalidated?.reason, 'the pool was repaired');
   assert.equal(its.log.length, 1);

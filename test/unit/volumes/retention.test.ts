@@ -27,10 +27,10 @@ function record(sequence: number, fields: Partial<RetainedBaseRecord> = {}): Ret
 
 function holding(
   records: readonly RetainedBaseRecord[],
-  lost: RetainedBases['lost'] = [],
+  invalidated: RetainedBases['invalidated'] = [],
 ): RetainedBases {
-  const gone = new Set(lost.map(({ snapshotId }) => snapshotId));
-  return { usable: records.filter(({ snapshotId }) => !gone.has(snapshotId)), lost };
+  const gone = new Set(invalidated.map(({ snapshotId }) => snapshotId));
+  return { usable: records.filter(({ snapshotId }) => !gone.has(snapshotId)), invalidated };
 }
 
 /** The verdicts as pairs of snapshot id and reason. */

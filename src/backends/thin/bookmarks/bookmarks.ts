@@ -1,9 +1,9 @@
 /**
- * What a thin pool keeps of deleted snapshots: a file for each in `bases/` of the pool's directory, and
- * a row in its ledger. docs/retained-bases.md has the argument why a delta from one is sound.
+ * A thin pool's bookmarks: what it retains of deleted snapshots, a file each in `bases/` of the pool's
+ * directory and a row in its ledger. docs/retained-bases.md explains why a delta from one is sound.
  *
- * A base that has become unsound is lost for good: its row says why until it is dropped. Callers hold
- * the locks of the snapshots. Knows no limits (volumes/retained-bases.ts does).
+ * An invalidated bookmark never becomes valid again: its row gives the reason until it is dropped. Callers
+ * hold the locks of the snapshots. Knows no limits (volumes/retained-bases.ts does).
  */
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -11,22 +11,22 @@ import { CsiError } from '../../../base/errors.js';
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { NativeRunner } from '../../../native/pool.js';
 import type { ThinBookmark, ThinDeviceDetails } from '../../../native/thin-addon.js';
-import type { RetainedBase, RetainedBases } from '../../backend.js';
-import type { OnEvent } from '../../events.js';
-import type { DeviceRecord, RetainedBaseRecord } from '../ledger/ledger.js';
+import type { OnEvent, RetainedBase, RetainedBases } from '../../backend.js';
+import type { BookmarkRecord, DeviceRecord } from '../ledger/ledger.js';
 import type { AsyncLedger } from '../ledger/ledger-client.js';
 import { invalidatedBase } from '../lost-objects.js';
 import { CURRENT, type MetadataReader } from '../metadata/metadata-reader.js';
-import { type BaseHistory, lossByHistory, lossByMetadata, lossByStatus } from './bookmark-rules.js';
+import type { PoolHistory } from '../pool/pool-history.js';
+import { unsoundByHistory, unsoundByMetadata, unsoundByStatus } from './bookmark-rules.js';
 
-export interface RetainedBaseDependencies {
+export interface BookmarkDependencies {
   native: NativeRunner;
   ledger: AsyncLedger;
-  look: Pick<MetadataReader, 'device' | 'superblock'>;
-  /** As it is configured. */
+  metadata: Pick<MetadataReader, 'device' | 'superblock'>;
+  /** The configured name of the pool. */
   poolName: string;
   onEvent: OnEvent;
-  /** Of the pool. */
+  /** The pool's directory. */
   directory: string;
   metadataPath: string;
 }
@@ -34,54 +34,58 @@ export interface RetainedBaseDependencies {
 export class Bookmarks {
   readonly #directory: string;
 
-  constructor(private readonly deps: RetainedBaseDependencies) {
+  constructor(private readonly deps: BookmarkDependencies) {
     this.#directory = join(deps.directory, 'bases');
   }
 
   /**
-   * At a start, before the pool is used and before the ledger forgets how the last run ended: loses
-   * what has become unsound since.
+   * Invalidates the bookmarks that have become unsound since the last run. Called at a start, before the
+   * pool is used and before the ledger overwrites how the last run ended.
    */
-  async review(history: BaseHistory): Promise<void> {
-    const { ledger, look } = this.deps;
+  async review(history: PoolHistory): Promise<void> {
+    const { ledger, metadata } = this.deps;
     const files = await this.#files();
-    const bases = await ledger.retainedBases();
+    const bases = await ledger.bookmarks();
     if (bases.length === 0) return;
-    const superblock = await look.superblock().catch(() => null);
+    const superblock = await metadata.superblock().catch(() => null);
     for (const base of bases) {
       const missing = files.includes(base.snapshotId) ? null : FILE_IS_GONE;
       const reason =
-        lossByHistory(history, base) ??
-        (superblock === null ? UNREADABLE : lossByMetadata(superblock, base)) ??
+        unsoundByHistory(history, base) ??
+        (superblock === null ? UNREADABLE : unsoundByMetadata(superblock, base)) ??
         missing;
-      if (reason !== null) await ledger.invalidateRetainedBase(base.snapshotId, reason);
+      if (reason !== null) await ledger.invalidateBookmark(base.snapshotId, reason);
     }
   }
 
-  /** Wherever the pool's status was asked for: loses all bases if the pool may have undone something. */
+  /** Invalidates all bookmarks if the status shows that the pool may have rolled something back. */
   async observe(status: ThinPoolStatus): Promise<void> {
-    const reason = lossByStatus(status);
-    if (reason !== null) await this.loseAll(reason);
+    const reason = unsoundByStatus(status);
+    if (reason !== null) await this.invalidateAll(reason);
   }
 
-  /** Something has happened to the running pool after which none can be trusted. */
-  async loseAll(reason: string): Promise<void> {
+  /** For events in the running pool after which no bookmark is sound. */
+  async invalidateAll(reason: string): Promise<void> {
     const { ledger, poolName, onEvent } = this.deps;
-    const count = await ledger.invalidateAllRetainedBases(reason);
+    const count = await ledger.invalidateAllBookmarks(reason);
     if (count === 0) return;
     onEvent({
       level: 'warn',
-      message: `pool '${poolName}' has lost ${count} kept bases because ${reason}; the next backups from them have to be full ones`,
+      message:
+        `pool '${poolName}': ${count} retained bases are invalid because ${reason}; ` +
+        'the next backups based on them have to be full ones',
     });
   }
 
-  async keep(snapshotId: string): Promise<RetainedBase | null> {
+  /** Null: the pool has no such snapshot. */
+  async create(snapshotId: string): Promise<RetainedBase | null> {
     const { ledger, metadataPath: metadata, native } = this.deps;
-    const known = await ledger.retainedBase(snapshotId);
+    const known = await ledger.bookmark(snapshotId);
     const device = await ledger.device(snapshotId);
-    if (known !== null && (known.lost === null || device === null)) return retainedBase(known);
+    if (known !== null && (known.invalidReason === null || device === null))
+      return retainedBase(known);
     if (device?.kind !== 'snapshot') return null;
-    // What was lost before the snapshot was deleted is kept anew: it held its blocks all the time.
+    // Invalid, but the snapshot still exists and has held its blocks all the time: a new one is sound.
     if (known !== null) await this.drop(snapshotId);
     const { deviceId, lineage, sizeBytes } = device;
     const { root } = await this.#details(device);
@@ -101,89 +105,94 @@ export class Bookmarks {
       sizeBytes,
       creationTime,
       storedBytes: fileBytes,
-      lost: null,
+      invalidReason: null,
     };
-    const reason = await this.#lossByMetadata(base);
+    const reason = await this.#checkMetadata(base);
     if (reason !== null) {
       throw CsiError.failedPrecondition(
-        `what is kept of snapshot ${snapshotId} would prove nothing, because ${reason}`,
+        `no base can be retained of snapshot ${snapshotId}, because ${reason}; delete it without, or find out what ` +
+          'changed the metadata of the pool',
       );
     }
-    await ledger.insertRetainedBase(base);
+    await ledger.insertBookmark(base);
     return retainedBase(base);
   }
 
   async list(): Promise<RetainedBases> {
-    const bases = await this.deps.ledger.retainedBases();
+    const bases = await this.deps.ledger.bookmarks();
     return {
-      usable: bases.filter(({ lost }) => lost === null).map(retainedBase),
-      lost: bases.flatMap(({ snapshotId, lost: reason }) =>
+      usable: bases.filter(({ invalidReason }) => invalidReason === null).map(retainedBase),
+      invalidated: bases.flatMap(({ snapshotId, invalidReason: reason }) =>
         reason === null ? [] : [{ snapshotId, reason }],
       ),
     };
   }
 
   async drop(snapshotId: string): Promise<void> {
-    await this.deps.ledger.removeRetainedBase(snapshotId);
+    await this.deps.ledger.removeBookmark(snapshotId);
     await rm(this.#path(snapshotId), { force: true });
   }
 
   /**
-   * For a scan of a live snapshot. NOT_FOUND if the base was kept and is lost; FAILED_PRECONDITION if it
-   * was not, or if a delta from it to the target would not be sound.
+   * The bookmark as the base of a scan of a live snapshot. NOT_FOUND if it was invalidated;
+   * FAILED_PRECONDITION if there is none, or if a delta from it to the target would not be sound.
    */
   async source(snapshotId: string, target: DeviceRecord): Promise<ThinBookmark> {
     const refuse = (why: string): CsiError =>
       CsiError.failedPrecondition(
         `no delta from snapshot ${snapshotId} to ${target.objectId}: ${why}; make a full backup`,
       );
-    const base = await this.deps.ledger.retainedBase(snapshotId);
-    if (base === null) throw refuse('the base is neither in the pool nor kept of it');
-    if (base.lost !== null) throw invalidatedBase(snapshotId, base.lost);
+    const base = await this.deps.ledger.bookmark(snapshotId);
+    if (base === null)
+      throw refuse('the base is not in the pool, and no bookmark of it was retained');
+    if (base.invalidReason !== null) throw invalidatedBase(snapshotId, base.invalidReason);
     if (base.lineage !== target.lineage) {
-      throw refuse(`one was cut of volume ${base.lineage}, the other of ${target.lineage}`);
+      throw refuse(`the base is of volume ${base.lineage}, the target of volume ${target.lineage}`);
     }
     const { creationTime } = await this.#details(target);
     if (creationTime <= base.creationTime) {
-      throw refuse(`by the pool's time ${creationTime} it is not after time ${base.creationTime}`);
+      throw refuse(
+        `the target was taken at pool time ${creationTime}, not after the base at ${base.creationTime}`,
+      );
     }
-    const reason = await this.#lossNow(base);
+    const reason = await this.#invalidateIfUnsound(base);
     if (reason !== null) throw invalidatedBase(snapshotId, reason);
     return { path: this.#path(snapshotId) };
   }
 
-  /** Removes files that a kill left, or whose row is gone, and returns their names. */
+  /** Removes files without a row, such as a kill leaves, and returns their names. */
   async sweep(): Promise<string[]> {
-    const known = new Set((await this.deps.ledger.retainedBases()).map((base) => base.snapshotId));
+    const known = new Set((await this.deps.ledger.bookmarks()).map((base) => base.snapshotId));
     const swept = (await this.#files()).filter((name) => !known.has(name));
     for (const name of swept) await rm(join(this.#directory, name), { force: true });
     return swept;
   }
 
-  /** Why a base is lost that was not yet; it is from then on. */
-  async #lossNow(base: RetainedBaseRecord): Promise<string | null> {
-    const reason = await this.#lossByMetadata(base);
+  /** Invalidates a bookmark that has become unsound, and returns the reason; null: it is sound. */
+  async #invalidateIfUnsound(base: BookmarkRecord): Promise<string | null> {
+    const reason = await this.#checkMetadata(base);
     if (reason !== null || (await this.#files()).includes(base.snapshotId)) return reason;
-    await this.deps.ledger.invalidateRetainedBase(base.snapshotId, FILE_IS_GONE);
+    await this.deps.ledger.invalidateBookmark(base.snapshotId, FILE_IS_GONE);
     return FILE_IS_GONE;
   }
 
-  /** What the metadata says against a base it says against all: they are lost then. */
-  async #lossByMetadata(base: RetainedBaseRecord): Promise<string | null> {
-    const reason = lossByMetadata(await this.deps.look.superblock(), base);
-    if (reason !== null) await this.loseAll(reason);
+  /** Why the bookmark is unsound by the superblock, which then invalidates all bookmarks of the pool. */
+  async #checkMetadata(base: BookmarkRecord): Promise<string | null> {
+    const reason = unsoundByMetadata(await this.deps.metadata.superblock(), base);
+    if (reason !== null) await this.invalidateAll(reason);
     return reason;
   }
 
   async #details({ objectId, deviceId, madeAt }: DeviceRecord): Promise<ThinDeviceDetails> {
-    const details = await this.deps.look.device(deviceId);
+    const details = await this.deps.metadata.device(deviceId);
     if (details?.transactionId === madeAt) return details;
     throw CsiError.failedPrecondition(
-      `snapshot ${objectId} is lost: its pool has no device ${deviceId} that was made for it`,
+      `snapshot ${objectId} is lost: the metadata of its pool has no device ${deviceId} that was created for it; ` +
+        'use another snapshot or a backup',
     );
   }
 
-  /** None, before anything was ever kept. */
+  /** Creates the directory, which does not exist before the first bookmark. */
   async #files(): Promise<string[]> {
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
     return readdir(this.#directory);
@@ -194,10 +203,10 @@ export class Bookmarks {
   }
 }
 
-const FILE_IS_GONE = 'the file of what was kept is gone';
+const FILE_IS_GONE = 'the file of its bookmark is gone';
 const UNREADABLE = 'the superblock of its pool could not be read at a start';
 
-const retainedBase = ({ snapshotId, storedBytes }: RetainedBaseRecord): RetainedBase => ({
+const retainedBase = ({ snapshotId, storedBytes }: BookmarkRecord): RetainedBase => ({
   snapshotId,
   storedBytes,
 });

@@ -77,16 +77,16 @@ export interface PoolRecord {
   stopped: StopStamp | null;
 }
 
-/** What is kept of a deleted snapshot beside the file that createThinBookmark wrote. */
-export interface RetainedBaseRecord {
+/** The record of a retained base; the blocks are in a file that createThinBookmark wrote. */
+export interface BookmarkRecord {
   snapshotId: string;
   /** As DeviceRecord has it. */
   lineage: string;
   sizeBytes: bigint;
-  /** The pool's time when the snapshot was cut. */
+  /** The pool's time when the snapshot was taken. */
   creationTime: number;
-  /** Of the file. */
+  /** Size of the file. */
   storedBytes: bigint;
-  /** Why it must not be compared with any more; null: it may. */
-  lost: string | null;
+  /** Why it is unsound as a base; null: it is sound. */
+  invalidReason: string | null;
 }

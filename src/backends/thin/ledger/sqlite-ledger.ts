@@ -11,13 +11,13 @@ import { insertUnique, type Row, type SqliteConnection } from '../../../database
 import { serveDatabase } from '../../../database/database-service.js';
 import type { DatabaseDefinition } from '../../../database/definition.js';
 import type {
+  BookmarkRecord,
   DeviceKind,
   DeviceRecord,
   DeviceState,
   NewDevice,
   OpenTransaction,
   PoolRecord,
-  RetainedBaseRecord,
   StopStamp,
 } from './ledger.js';
 import { LEDGER_STEPS } from './ledger-schema.js';
@@ -52,7 +52,7 @@ export function ledgerCalls(database: SqliteConnection) {
     ...deviceCalls(database),
     ...transactionCalls(database),
     ...markCalls(database),
-    ...retainedBaseCalls(database),
+    ...bookmarkCalls(database),
   };
 }
 
@@ -192,26 +192,26 @@ function markCalls(database: SqliteConnection) {
   };
 }
 
-function retainedBaseCalls(database: SqliteConnection) {
+function bookmarkCalls(database: SqliteConnection) {
   return {
     /** In the order in which they were inserted. */
-    retainedBases: reads((): RetainedBaseRecord[] =>
-      database.all('SELECT * FROM kept_bases ORDER BY sequence').map(retainedBaseRow),
+    bookmarks: reads((): BookmarkRecord[] =>
+      database.all('SELECT * FROM kept_bases ORDER BY sequence').map(bookmarkRow),
     ),
-    retainedBase: reads((snapshotId: string): RetainedBaseRecord | null => {
+    bookmark: reads((snapshotId: string): BookmarkRecord | null => {
       const row = database.get('SELECT * FROM kept_bases WHERE snapshot_id = ?', snapshotId);
-      return row === undefined ? null : retainedBaseRow(row);
+      return row === undefined ? null : bookmarkRow(row);
     }),
     /** Does nothing if the snapshot has one. */
-    insertRetainedBase: freesSpace(
+    insertBookmark: freesSpace(
       ({
         snapshotId,
         lineage,
         sizeBytes,
         creationTime,
         storedBytes,
-        lost,
-      }: RetainedBaseRecord): void =>
+        invalidReason,
+      }: BookmarkRecord): void =>
         database.run(
           `INSERT INTO kept_bases (snapshot_id, lineage, size_bytes, creation_time, stored_bytes,
             lost) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (snapshot_id) DO NOTHING`,
@@ -220,11 +220,11 @@ function retainedBaseCalls(database: SqliteConnection) {
           sizeBytes,
           creationTime,
           storedBytes,
-          lost,
+          invalidReason,
         ),
     ),
     /** Keeps the first reason if it was invalidated before. */
-    invalidateRetainedBase: freesSpace((snapshotId: string, reason: string): void =>
+    invalidateBookmark: freesSpace((snapshotId: string, reason: string): void =>
       database.run(
         'UPDATE kept_bases SET lost = ? WHERE snapshot_id = ? AND lost IS NULL',
         reason,
@@ -232,10 +232,10 @@ function retainedBaseCalls(database: SqliteConnection) {
       ),
     ),
     /** Invalidates all of them, or none if it fails. Returns how many were valid before. */
-    invalidateAllRetainedBases: freesSpace((reason: string): number =>
+    invalidateAllBookmarks: freesSpace((reason: string): number =>
       database.runCounting('UPDATE kept_bases SET lost = ? WHERE lost IS NULL', reason),
     ),
-    removeRetainedBase: freesSpace((snapshotId: string): void =>
+    removeBookmark: freesSpace((snapshotId: string): void =>
       database.run('DELETE FROM kept_bases WHERE snapshot_id = ?', snapshotId),
     ),
   };
@@ -331,13 +331,13 @@ function deviceRow(row: Row): DeviceRecord {
   };
 }
 
-function retainedBaseRow(row: Row): RetainedBaseRecord {
+function bookmarkRow(row: Row): BookmarkRecord {
   return {
     snapshotId: String(row['snapshot_id']),
     lineage: String(row['lineage']),
     sizeBytes: row['size_bytes'] as bigint,
     creationTime: Number(row['creation_time']),
     storedBytes: row['stored_bytes'] as bigint,
-    lost: row['lost'] as string | null,
+    invalidReason: row['lost'] as string | null,
   };
 }

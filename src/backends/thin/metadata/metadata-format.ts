@@ -1,7 +1,7 @@
 /**
- * Whether a pool's devices may be handed to the kernel to be formatted. It formats whatever metadata
- * device begins with 4 KiB of zeros; here more has to be zeros, on both devices, and a pool that was
- * formatted once is never formatted again.
+ * Whether the kernel may format a pool's devices. It formats every metadata device that begins with 4 KiB
+ * of zeros; here more has to be zeros, on both devices, and a pool that was formatted once is never
+ * formatted again.
  */
 import { type FileHandle, open } from 'node:fs/promises';
 import { CsiError, errorCode } from '../../../base/errors.js';
@@ -10,30 +10,30 @@ import type { PoolRecord } from '../ledger/ledger.js';
 import { assertLabel, labelBlock, labelOffset } from '../pool/device-label.js';
 import type { OpenDevices } from '../pool/pool-devices.js';
 
-/** At both ends of a device: partition tables, RAIDs and file systems are known by these. */
+/** Checked at both ends of a device, where partition tables, RAIDs and file systems have their signatures. */
 const CHECKED_BYTES = 1n << 20n;
 
-/** Reads the superblock, past the page cache. Rejects as thinSuperblock fails. */
+/** Reads the superblock, bypassing the page cache. Rejects with the error of thinSuperblock. */
 export type ReadSuperblock = () => Promise<ThinSuperblock>;
 
 export interface FormatFindings {
   pool: string;
   record: PoolRecord;
   devices: OpenDevices;
-  /** Made by us: nobody else can have written to them. */
+  /** Created by the plugin: nobody else can have written to them. */
   areOurs: boolean;
   readSuperblock: ReadSuperblock;
-  /** Whether the metadata, which has a superblock, has any thin device. */
+  /** Whether the metadata has any thin device. Called only if it has a superblock. */
   hasThinDevices(): Promise<boolean>;
-  /** Of a device, bytes. */
+  /** Size of a device, bytes. */
   sizeOf(path: string): Promise<bigint>;
 }
 
 /**
- * Whether the devices are empty, but for what a formatting that was killed has made, or the kernel had
- * formatted them before it was killed. FAILED_PRECONDITION if they are neither.
+ * empty: the devices are empty, except for the remains of an interrupted format; formatted: the kernel
+ * completed a format that was interrupted before the ledger recorded it. FAILED_PRECONDITION otherwise.
  */
-export async function judgeFormattable(findings: FormatFindings): Promise<'empty' | 'formatted'> {
+export async function assertFormattable(findings: FormatFindings): Promise<'empty' | 'formatted'> {
   const { pool, record, devices, readSuperblock } = findings;
   const found = await superblockOrNull(readSuperblock);
   if (found === null) {
@@ -49,14 +49,14 @@ export async function judgeFormattable(findings: FormatFindings): Promise<'empty
   if (!isOurs) {
     throw CsiError.failedPrecondition(
       `${devices.metadataPath} holds the metadata of a thin pool that is not pool '${pool}': use another ` +
-        'device, or if that pool may go for good, overwrite the first MiB of its metadata device with zeros',
+        'device, or if that pool is no longer needed, overwrite the first MiB of its metadata device with zeros',
     );
   }
   await assertLabel(pool, devices.dataPath, { poolUuid, deviceBytes });
   return 'formatted';
 }
 
-/** As the kernel leaves metadata that it has formatted, and at most resized to what the pool may use. */
+/** Whether nothing has happened in the metadata since the kernel formatted it, except a resize. */
 function isPristine(found: ThinSuperblock, dataBlockBytes: bigint, dataBytes: bigint): boolean {
   const isUnused = found.transactionId === 0n && found.time === 0 && found.heldRoot === null;
   const isFitting = found.dataBlocks * found.dataBlockBytes <= dataBytes;
@@ -69,24 +69,24 @@ async function assertEmpty(findings: FormatFindings): Promise<void> {
   const isInterrupted = record.state === 'formatting';
   const dataBytes = await sizeOf(dataPath);
   const label = labelBlock({ poolUuid: record.uuid, deviceBytes: dataBytes });
-  // A kernel that was killed has written blocks and no superblock. That the device is still the one that
-  // was empty then is certain of our own files alone.
-  const isSpared = isInterrupted && areOurs;
+  // An interrupted format leaves blocks without a superblock. Only for the plugin's own files is it certain
+  // that the device is still the one that was empty then.
+  const isExempt = isInterrupted && areOurs;
   const isMetadataEmpty =
-    isSpared || (await hasZeroEnds(metadataPath, await sizeOf(metadataPath), null));
+    isExempt || (await hasZeroEnds(metadataPath, await sizeOf(metadataPath), null));
   const isDataEmpty = await hasZeroEnds(dataPath, dataBytes, isInterrupted ? label : null);
   if (isMetadataEmpty && isDataEmpty) return;
   const path = isMetadataEmpty ? dataPath : metadataPath;
-  const hint = isInterrupted ? ' A formatting was interrupted here, which may have left that.' : '';
+  const hint = isInterrupted ? ' It may hold the remains of a format that was interrupted.' : '';
   throw CsiError.failedPrecondition(
-    `${path} is not empty, so no pool is made on it: the first MiB and the last two of both devices of ` +
+    `${path} is not empty, so no pool is created on it: the first MiB and the last two of both devices of ` +
       `pool '${pool}' have to be zeros.${hint} If nothing on it is needed, run blkdiscard --zeroout on it`,
   );
 }
 
 /**
- * The superblock of a pool that was formatted. FAILED_PRECONDITION if there is none: the kernel is never
- * let at such a device.
+ * The superblock of a pool that was formatted. FAILED_PRECONDITION if there is none: the kernel would
+ * format the device.
  */
 export async function readKnownSuperblock(
   pool: string,
@@ -115,7 +115,7 @@ async function superblockOrNull(read: ReadSuperblock): Promise<ThinSuperblock | 
   }
 }
 
-/** @param label what may stand where labels do; null: zeros alone */
+/** @param label accepted at the offset of labels; null: zeros only */
 async function hasZeroEnds(
   path: string,
   sizeBytes: bigint,
@@ -134,7 +134,7 @@ async function hasZeroEnds(
   }
 }
 
-/** Null: it could not be read to its end. */
+/** Null: the device ended before. */
 async function readWhole(
   handle: FileHandle,
   offset: bigint,

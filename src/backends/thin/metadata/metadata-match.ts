@@ -1,12 +1,12 @@
 /**
- * Whether a pool's metadata device is the one that its ledger belongs to. The metadata has no room for a
- * label, so this goes by what a start finds there. Judgement alone: nothing is asked or changed here.
+ * Whether a metadata device belongs to a pool's ledger. The metadata has no room for a label, so this
+ * compares what a start finds there. Pure functions: nothing is read or changed here.
  */
 import { CsiError } from '../../../base/errors.js';
 import type { ThinDeviceDetails, ThinSuperblock } from '../../../native/thin-addon.js';
 import type { DeviceRecord, OpenTransaction, PoolRecord } from '../ledger/ledger.js';
 
-/** FAILED_PRECONDITION if its blocks are others, or more than the pool's label leaves it. */
+/** FAILED_PRECONDITION if the block size differs, or the metadata needs more data than the device has. */
 export function assertFits(
   pool: string,
   record: PoolRecord,
@@ -28,8 +28,8 @@ export function assertFits(
 }
 
 /**
- * FAILED_PRECONDITION if it has devices that the ledger does not know and lacks some that it knows: one
- * of the two alone is what another tool leaves behind that makes devices, or deletes some.
+ * FAILED_PRECONDITION if the metadata has devices unknown to the ledger and also lacks devices of the
+ * ledger. Either alone may be the work of another tool that created or deleted devices.
  */
 export function assertSameDevices(
   pool: string,
@@ -38,20 +38,20 @@ export function assertSameDevices(
 ): void {
   const { devices, transaction } = known;
   const name = (id: number, madeAt: bigint) => `${id} of transaction ${madeAt}`;
-  const there = new Set(found.map((one) => name(one.deviceId, one.transactionId)));
-  // What is being made or deleted may be there or not.
+  const present = new Set(found.map((one) => name(one.deviceId, one.transactionId)));
+  // Devices being created or deleted may or may not exist.
   const lost = devices
     .filter(({ state }) => state === 'live')
     .map(({ deviceId, madeAt }) => name(deviceId, madeAt))
-    .filter((one) => !there.has(one));
+    .filter((one) => !present.has(one));
   const ours = [...devices, ...(transaction?.creates ?? [])];
   const expected = new Set(ours.map(({ deviceId, madeAt }) => name(deviceId, madeAt)));
-  const strange = [...there].filter((one) => !expected.has(one));
-  if (lost.length === 0 || strange.length === 0) return;
+  const foreign = [...present].filter((one) => !expected.has(one));
+  if (lost.length === 0 || foreign.length === 0) return;
   throw CsiError.failedPrecondition(
     `the metadata of pool '${pool}' lacks ${lost.length} thin devices that its ledger knows (${lost[0]}) and ` +
-      `has ${strange.length} that it does not (${strange[0]}): it is of another pool, or of another ` +
-      "time; name the pool's own metadata device in BLOCKDELTA_POOLS. If it is the right one, activate " +
+      `has ${foreign.length} that it does not (${foreign[0]}): it belongs to another pool, or is ` +
+      "an older or newer copy; name the pool's own metadata device in BLOCKDELTA_POOLS. If it is the right one, activate " +
       'the pool by hand and delete the devices that the ledger does not know',
   );
 }

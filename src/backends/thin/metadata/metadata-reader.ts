@@ -1,9 +1,10 @@
 /**
- * Looks devices up in a pool's metadata: by a metadata snapshot, held for the moment of the look alone.
+ * Reads the devices of a pool from its metadata, through a metadata snapshot that is held only while it is
+ * read.
  *
- * The kernel has one metadata snapshot a pool, for everybody. All who ask while it is not taken yet
- * share one; it is taken after they asked, so whatever they know of is in it. A left-over one of ours
- * (the ledger remembers) is released; somebody else's is waited for.
+ * The kernel has one metadata snapshot per pool, for all programs. Callers that come before it is taken
+ * share it; it is taken after their calls, so it contains every device they know of. One that a killed
+ * plugin left behind (the ledger records it) is released; the reader waits for one of another program.
  */
 import { CsiError, errorCode } from '../../../base/errors.js';
 import { pollUntil } from '../../../base/poll.js';
@@ -17,17 +18,17 @@ import type { ThinPool } from '../pool/thin-pool.js';
 
 export type FoundDevices = ReadonlyMap<number, ThinDeviceDetails>;
 
-/** The superblock that counts now, as opposed to the copy of a metadata snapshot. */
+/** Location of the pool's current superblock, as opposed to that of a metadata snapshot. */
 export const CURRENT = 0n;
 
 /** The kernel keeps 24 bits of the pool's time in each mapping, and counts on wrongly beyond that. */
 export const MAX_TIME = (1 << 24) - 1;
 
-/** How long a metadata snapshot of somebody else is waited for, and how often it is looked for. */
+/** How long, and how often, to wait for another program's metadata snapshot. */
 const TIMEOUT_MS = 10_000;
 const POLL_INTERVAL_MS = 200;
-/** thinDevices answers that many at most. */
-const DEVICES_A_CALL = 65_536;
+/** The most devices that one thinDevices call returns. */
+const DEVICES_PER_CALL = 65_536;
 
 interface Batch {
   /** Null: all devices. */
@@ -35,7 +36,7 @@ interface Batch {
   answer: Promise<FoundDevices | null>;
 }
 
-export interface LookDependencies {
+export interface MetadataReaderDependencies {
   native: NativeRunner;
   ledger: AsyncLedger;
   pool: ThinPool;
@@ -45,21 +46,21 @@ export interface LookDependencies {
 }
 
 export class MetadataReader {
-  /** Not begun yet: whoever asks now joins. */
+  /** A batch whose read has not begun: new callers join it. */
   #waiting: Batch | null = null;
 
-  constructor(private readonly deps: LookDependencies) {}
+  constructor(private readonly deps: MetadataReaderDependencies) {}
 
-  /** Those of the devices that exist. */
+  /** The devices among these that exist. */
   devices(deviceIds: readonly number[]): Promise<FoundDevices> {
-    return this.#patiently(() => this.#join(deviceIds));
+    return this.#waitWhileHeld(() => this.#join(deviceIds));
   }
 
   all(): Promise<FoundDevices> {
-    return this.#patiently(() => this.#join(null));
+    return this.#waitWhileHeld(() => this.#join(null));
   }
 
-  /** As devices(), for work that is in the pool's queue; does not wait for anybody. */
+  /** As devices(), for work in the pool's queue. Does not wait for another program. */
   async devicesInQueue(deviceIds: readonly number[]): Promise<FoundDevices> {
     const found = await this.#ask(new Set(deviceIds));
     if (found !== null) return found;
@@ -67,25 +68,24 @@ export class MetadataReader {
   }
 
   /**
-   * Of one device, without a metadata snapshot and as of the last commit. Null: it does not exist. Trees
-   * that are replaced while they are read are noticed by their checksums, and a metadata snapshot
-   * settles it.
+   * One device as of the last commit, without a metadata snapshot. Null: it does not exist. If the trees
+   * change while they are read, their checksums show it, and the read is repeated with a metadata snapshot.
    */
   async device(deviceId: number): Promise<ThinDeviceDetails | null> {
     return (await this.unconfirmedDevices([deviceId])).get(deviceId) ?? null;
   }
 
-  /** As device(), of all that the account of space needs. */
+  /** As device(), for several devices. */
   unconfirmedDevices(deviceIds: readonly number[]): Promise<FoundDevices> {
     return this.#unconfirmed(deviceIds, () => this.devices(deviceIds));
   }
 
-  /** As unconfirmedDevices(), for work that is in the pool's queue; does not wait for anybody. */
+  /** As unconfirmedDevices(), for work in the pool's queue. Does not wait for another program. */
   unconfirmedDevicesInQueue(deviceIds: readonly number[]): Promise<FoundDevices> {
     return this.#unconfirmed(deviceIds, () => this.devicesInQueue(deviceIds));
   }
 
-  /** Releases what a killed plugin has left held. Of a pool that can be changed. */
+  /** Releases a metadata snapshot that a killed plugin left behind. The pool must be writable. */
   async releaseOurs(): Promise<void> {
     const { pool, queue } = this.deps;
     await queue.run(async () => this.#releaseLeftOver(await pool.status()));
@@ -97,8 +97,8 @@ export class MetadataReader {
   }
 
   /**
-   * FAILED_PRECONDITION if the metadata device does not give its superblock: the kernel itself finds out
-   * when it commits next, which may be in hours. Of damage the kernel is the judge.
+   * FAILED_PRECONDITION if the superblock cannot be read from the metadata device: the kernel itself would
+   * notice at its next commit, which may be hours away. Damage is for the kernel to judge.
    */
   async assertReadable(): Promise<void> {
     try {
@@ -108,7 +108,7 @@ export class MetadataReader {
       const { metadataPath, pool } = this.deps;
       throw CsiError.failedPrecondition(
         `pool '${pool.pool}' has a metadata device that cannot be read, ${metadataPath}: ` +
-          `${CsiError.from(thrown).message}. Look at the device and the kernel log`,
+          `${CsiError.from(thrown).message}. Check the device and the kernel log`,
         { cause: thrown },
       );
     }
@@ -126,7 +126,7 @@ export class MetadataReader {
     }
   }
 
-  async #patiently(ask: () => Promise<FoundDevices | null>): Promise<FoundDevices> {
+  async #waitWhileHeld(ask: () => Promise<FoundDevices | null>): Promise<FoundDevices> {
     const timeoutMs = this.deps.timeoutMs ?? TIMEOUT_MS;
     const found = await pollUntil(ask, { intervalMs: POLL_INTERVAL_MS, timeoutMs });
     if (found === null) throw this.#heldByOthers();
@@ -152,10 +152,10 @@ export class MetadataReader {
     return batch;
   }
 
-  /** Null: somebody else holds the pool's metadata snapshot. */
+  /** Null: another program holds the pool's metadata snapshot. */
   async #ask(ids: ReadonlySet<number> | null): Promise<FoundDevices | null> {
     const status = await this.deps.pool.status();
-    // Of a pool that is not written to, nothing has to be held.
+    // The metadata of a pool that is not writable does not change.
     if (!isWritable(status)) return this.#read(CURRENT, ids);
     if (status.heldRoot !== null && !(await this.#releaseLeftOver(status))) return null;
     await this.deps.ledger.setHoldsMetadataSnapshot(true);
@@ -164,15 +164,15 @@ export class MetadataReader {
     try {
       return await this.#read(held, ids);
     } finally {
-      await this.deps.pool.tell(['release_metadata_snap']);
+      await this.deps.pool.send(['release_metadata_snap']);
       await this.deps.ledger.setHoldsMetadataSnapshot(false);
     }
   }
 
-  /** Null: somebody else was quicker. */
+  /** Null: another program reserved it first. */
   async #reserve(): Promise<bigint | null> {
     try {
-      return (await this.deps.pool.tell(['reserve_metadata_snap'])).heldRoot;
+      return (await this.deps.pool.send(['reserve_metadata_snap'])).heldRoot;
     } catch (thrown) {
       if (errorCode(thrown) !== 'EBUSY') throw thrown;
       await this.deps.ledger.setHoldsMetadataSnapshot(false);
@@ -180,11 +180,11 @@ export class MetadataReader {
     }
   }
 
-  /** Whether the metadata snapshot that is held was ours, and is released now. */
+  /** Releases the held metadata snapshot if a killed plugin left it. Whether it was. */
   async #releaseLeftOver(status: ThinPoolStatus): Promise<boolean> {
     const { holdsMetadataSnapshot } = await this.deps.ledger.pool();
     if (!holdsMetadataSnapshot) return false;
-    if (status.heldRoot !== null) await this.deps.pool.tell(['release_metadata_snap']);
+    if (status.heldRoot !== null) await this.deps.pool.send(['release_metadata_snap']);
     await this.deps.ledger.setHoldsMetadataSnapshot(false);
     return true;
   }
@@ -205,21 +205,21 @@ export class MetadataReader {
 
   #tooMany(): CsiError {
     return CsiError.failedPrecondition(
-      `pool '${this.deps.pool.pool}' holds more than ${DEVICES_A_CALL} volumes and snapshots: delete some`,
+      `pool '${this.deps.pool.pool}' has more than ${DEVICES_PER_CALL} thin devices: delete volumes or snapshots`,
     );
   }
 
   #heldByOthers(): CsiError {
     const { pool } = this.deps.pool;
     return CsiError.failedPrecondition(
-      `another tool holds the metadata snapshot of pool '${pool}' (there is one a pool); let it end, or ` +
-        `release it: dmsetup message ${this.deps.pool.names.pool} 0 release_metadata_snap`,
+      `another program holds the metadata snapshot of pool '${pool}', which has only one; wait for it to end, ` +
+        `or release the snapshot: dmsetup message ${this.deps.pool.names.pool} 0 release_metadata_snap`,
     );
   }
 }
 
 function* chunks(ids: readonly number[]): Generator<number[]> {
-  for (let begin = 0; begin < ids.length; begin += DEVICES_A_CALL) {
-    yield ids.slice(begin, begin + DEVICES_A_CALL);
+  for (let begin = 0; begin < ids.length; begin += DEVICES_PER_CALL) {
+    yield ids.slice(begin, begin + DEVICES_PER_CALL);
   }
 }

@@ -1,11 +1,11 @@
 /**
- * The label of a pool's data device: a line of text that says which pool its blocks belong to. A path
- * may lead to another disk after a restart, and nothing else on a data device tells.
+ * The label of a pool's data device: a line of text that names the pool its blocks belong to. A path may
+ * lead to another disk after a reboot, and nothing else on a data device identifies it.
  *
- * It stands at the beginning of the last whole MiB of the device, and the pool's table ends before it.
- * The ledger remembers the size of the device by which that place was found. Where the device grows, the
- * label is written at its new end first, and remembered then; only after that the old place is the
- * pool's (pool-growth.ts). Knows no pool and no table.
+ * The label is at the beginning of the last whole MiB of the device; the pool's table ends before it. The
+ * ledger stores the device size that determines this offset. When the device grows, the label is written at
+ * the new offset, then the ledger is updated, and only then does the pool use the old place
+ * (pool-growth.ts). Knows no pool and no table.
  */
 import { type FileHandle, open } from 'node:fs/promises';
 import { CsiError } from '../../../base/errors.js';
@@ -15,23 +15,23 @@ const LABEL_BYTES = 4096;
 
 export interface Label {
   poolUuid: string;
-  /** Of the device when the label was written: it stands at labelOffset of them. */
+  /** Size of the device when the label was written; determines its offset (labelOffset). */
   deviceBytes: bigint;
 }
 
-/** Bytes before the label: what of a device the pool may use. */
+/** Offset of the label, which is also how many bytes of the device the pool may use. */
 export function labelOffset(deviceBytes: bigint): bigint {
   return deviceBytes < MIB ? 0n : (deviceBytes / MIB - 1n) * MIB;
 }
 
-/** The whole block, as it stands on the device. */
+/** The whole block as stored on the device. */
 export function labelBlock({ poolUuid, deviceBytes }: Label): Buffer {
   const block = Buffer.alloc(LABEL_BYTES);
   block.write(`blockdelta 1 data of pool ${poolUuid} in ${deviceBytes} bytes\n`, 'latin1');
   return block;
 }
 
-/** Durable when it resolves, and read back. */
+/** Durable and verified by reading it back when it resolves. */
 export async function writeLabel(path: string, label: Label): Promise<void> {
   const handle = await open(path, 'r+');
   try {
@@ -42,8 +42,8 @@ export async function writeLabel(path: string, label: Label): Promise<void> {
 }
 
 /**
- * Writes the label of a device that has grown. What is written to is what was looked at, wherever the
- * path leads meanwhile. FAILED_PRECONDITION, and nothing is written, unless it has exactly the label
+ * Writes the label of a device that has grown, through the same descriptor as the check before, wherever
+ * the path leads meanwhile. FAILED_PRECONDITION without a write unless the device has exactly the label
  * `from`.
  */
 export async function moveLabel(
@@ -68,11 +68,12 @@ async function writeBlock(handle: FileHandle, path: string, label: Label): Promi
   await handle.sync();
   if (block.equals(await readBlock(handle, position))) return;
   throw CsiError.failedPrecondition(
-    `${path} does not give back the label that was written to it at byte ${position}: the device is broken`,
+    `${path} does not return the label that was written to it at byte ${position}: the device is broken; ` +
+      'replace it',
   );
 }
 
-/** FAILED_PRECONDITION unless the device has exactly that label. Writes nothing. */
+/** FAILED_PRECONDITION unless the device has exactly this label. */
 export async function assertLabel(pool: string, path: string, label: Label): Promise<void> {
   const handle = await open(path, 'r');
   try {
@@ -93,12 +94,12 @@ async function assertBlock(
   if (found.equals(labelBlock(label))) return;
   throw CsiError.failedPrecondition(
     `${path} is not the data device of pool '${pool}': at byte ${position} it should have the label of pool ` +
-      `${label.poolUuid}, and ${whatIsThere(found)}. Nothing on it was changed; name the pool's own device ` +
+      `${label.poolUuid}, but ${describe(found)}. Nothing on it was changed; name the pool's own device ` +
       'in BLOCKDELTA_POOLS, by a path that stays with the disk, such as one of /dev/disk/by-id',
   );
 }
 
-function whatIsThere(block: Buffer): string {
+function describe(block: Buffer): string {
   if (block.length < LABEL_BYTES) return 'it ends before that';
   const owner = /^blockdelta \d+ data of pool (\S{1,64}) in (\d{1,20}) bytes\n/.exec(
     block.toString('latin1'),
@@ -108,7 +109,7 @@ function whatIsThere(block: Buffer): string {
     : `its label is of pool ${owner[1]}, on a device of ${owner[2]} bytes`;
 }
 
-/** Shorter where the device ends. */
+/** Shorter at the end of the device. */
 async function readBlock(handle: FileHandle, position: number): Promise<Buffer> {
   const block = Buffer.alloc(LABEL_BYTES);
   const { bytesRead } = await handle.read(block, 0, LABEL_BYTES, position);

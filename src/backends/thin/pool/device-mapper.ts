@@ -1,4 +1,4 @@
-/** What a thin pool needs of the machine's kernel. */
+/** Device-mapper on this node: what a thin pool requires of it, and the pool's devices in it. */
 import { CsiError } from '../../../base/errors.js';
 import type { NativeRunner } from '../../../native/pool.js';
 import { DEVICE_PREFIX, type PoolNames } from './pool-names.js';
@@ -24,14 +24,14 @@ export async function assertDeviceMapper(native: NativeRunner): Promise<void> {
 }
 
 /**
- * Lets every device of the pool go on that stands still: a plugin that was killed in a cut, or while it
- * replaced a table, has left it so. Removes those that never had a table in use. One that cannot be
- * helped keeps none of the others from it; the first failure is thrown in the end.
+ * Resumes every suspended device of the pool, as left by a plugin that was killed while it took a snapshot
+ * or replaced a table, and removes those that never had a live table. Tries all of them, then throws the
+ * first failure.
  */
 export async function recoverDevices(native: NativeRunner, names: PoolNames): Promise<void> {
   const { devices } = await native.run('dmList', { prefix: DEVICE_PREFIX });
   const ours = devices.filter((device) => names.isOurs(device)).map(({ name }) => name);
-  // The pool first: its volumes cannot go on before it does.
+  // The pool first: its volumes cannot resume before it does.
   const failures: unknown[] = [];
   for (const name of ours.sort((a, b) => Number(b === names.pool) - Number(a === names.pool))) {
     await recoverDevice(native, name).catch((thrown: unknown) => failures.push(thrown));
@@ -46,7 +46,7 @@ async function recoverDevice(native: NativeRunner, name: string): Promise<void> 
   else if (device.suspended) await native.run('dmResume', { name });
 }
 
-/** Ids of the volumes of the pool that are attached. */
+/** Ids of the pool's attached volumes. */
 export async function attachedVolumes(native: NativeRunner, names: PoolNames): Promise<string[]> {
   const { devices } = await native.run('dmList', { prefix: DEVICE_PREFIX });
   return devices

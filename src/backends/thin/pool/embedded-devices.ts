@@ -4,29 +4,29 @@
  *   <directory>/metadata.img   allocated in full: a pool that cannot write its metadata stops
  *   <directory>/data.img       sparse
  *
- * Together they never promise more than the host's file system can give when they are made or grow, and
- * the pool's free space is bounded by what the host has free at the moment of asking. Knows nothing of
- * what is in them.
+ * When they are created or grown, together they are no larger than the host's file system can hold, and
+ * the pool's free space is bounded by what the host has free at the moment. Knows nothing of what is in
+ * them.
  */
 import { join } from 'node:path';
 import { CsiError, errorCode } from '../../../base/errors.js';
 import type { NativeRunner } from '../../../native/pool.js';
-import { hostFreeBytes, imageSpace } from '../../host-space.js';
+import { hostFreeBytes, imageSpace } from '../../image-files.js';
 import { releaseLoop } from '../../loop-release.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
 import { METADATA_MAXIMUM } from './pool-table.js';
 
 const MIB = 1n << 20n;
-/** Below this a pool is of no use. */
+/** A smaller pool would be of little use. */
 const MINIMUM_BYTES = 512n * MIB;
-/** 256 bytes for each 64 KiB of data, where one mapping takes 16: room for many snapshots that differ. */
+/** 256 bytes per 64 KiB of data: a mapping takes 16, so this has room for many snapshots that differ. */
 const METADATA_SHARE = 256n;
 const METADATA_MINIMUM = 16n * MIB;
 
 export interface EmbeddedDevicesOptions {
   pool: string;
   directory: string;
-  /** Upper bound for both files together; null: what the host can hold when they are made. */
+  /** Upper bound for both files together; null: what the host can hold when they are created. */
   maximumBytes: bigint | null;
 }
 
@@ -47,27 +47,27 @@ export class EmbeddedDevices implements PoolDevices {
     return (await this.#file(this.#metadata)) !== null && (await this.#file(this.#data)) !== null;
   }
 
-  async make(): Promise<void> {
+  async create(): Promise<void> {
     if (await this.exist()) return;
     const taken = (await this.#file(this.#metadata))?.allocatedBytes ?? 0n;
     const total = await this.#totalBytes(taken);
     const metadataBytes = metadataBytesFor(total);
     if (total < MINIMUM_BYTES) {
       throw CsiError.failedPrecondition(
-        `the images of pool '${this.options.pool}' in ${this.options.directory} would have ${total} bytes ` +
+        `the images of pool '${this.options.pool}' in ${this.options.directory} could have ${total} bytes ` +
           `and need ${MINIMUM_BYTES}: free space there, or raise BLOCKDELTA_EMBEDDED_POOL_SIZE`,
       );
     }
-    await this.#create(this.#metadata, metadataBytes);
+    await this.#createFile(this.#metadata, metadataBytes);
     await this.#allocateMetadata((await this.#file(this.#metadata))?.sizeBytes ?? metadataBytes);
-    await this.#create(this.#data, total - metadataBytes);
+    await this.#createFile(this.#data, total - metadataBytes);
   }
 
   async open(): Promise<OpenDevices> {
     if (!(await this.exist())) {
       throw CsiError.failedPrecondition(
         `pool '${this.options.pool}' has lost ${this.#metadata} or ${this.#data}: ` +
-          "is the directory's file system mounted?",
+          "check that the directory's file system is mounted",
       );
     }
     await this.#growData();
@@ -77,23 +77,23 @@ export class EmbeddedDevices implements PoolDevices {
     };
   }
 
-  /** Twice as large, as far as dm-thin and the host allow. */
+  /** Doubles the metadata device, as far as dm-thin and the host allow. */
   async growMetadata(): Promise<boolean> {
     const path = this.#metadata;
     const file = await this.#file(path);
     if (file === null) return false;
-    if (await this.#catchUp(path, file.sizeBytes)) return true;
+    if (await this.#resizeDevice(path, file.sizeBytes)) return true;
     if (file.sizeBytes >= METADATA_MAXIMUM) return false;
     const sizeBytes = smaller(2n * file.sizeBytes, METADATA_MAXIMUM);
     const more = sizeBytes - file.sizeBytes;
     if ((await imageSpace(this.options.directory)) < more) throw this.#noRoom(more);
     await this.#allocateMetadata(sizeBytes);
-    return this.#catchUp(path, sizeBytes);
+    return this.#resizeDevice(path, sizeBytes);
   }
 
   /**
-   * What the host has, and what it has given to data.img for blocks that the pool has freed since: deleting
-   * a volume makes no holes there. Of the blocks in use some may be holes, so that is the least it can be.
+   * The host's free space plus the blocks of data.img that the pool has freed, since deleting a volume
+   * punches no holes there. A lower bound, because some of the blocks in use may be holes.
    */
   async freeBelow(usedBytes: bigint): Promise<bigint> {
     const free = await hostFreeBytes(this.options.directory);
@@ -105,7 +105,7 @@ export class EmbeddedDevices implements PoolDevices {
     for (const path of [this.#metadata, this.#data]) await releaseLoop(this.native, path);
   }
 
-  /** An operator has raised the bound: takes it up as far as the host can give it. */
+  /** Grows the data file to a raised bound, as far as the host can hold it. */
   async #growData(): Promise<void> {
     const metadata = await this.#file(this.#metadata);
     const data = await this.#file(this.#data);
@@ -115,19 +115,19 @@ export class EmbeddedDevices implements PoolDevices {
     if (sizeBytes > data.sizeBytes) {
       await this.native.run('growFile', { path: this.#data, sizeBytes });
     }
-    // Of a pool that was active all the time the device is there already.
-    await this.#catchUp(this.#data, sizeBytes > data.sizeBytes ? sizeBytes : data.sizeBytes);
+    // The device exists if the pool stayed active.
+    await this.#resizeDevice(this.#data, sizeBytes > data.sizeBytes ? sizeBytes : data.sizeBytes);
   }
 
-  /** Whether the device was smaller than its file, and is not any more: a kill may come between the two. */
-  async #catchUp(backingPath: string, sizeBytes: bigint): Promise<boolean> {
+  /** Resizes a device that is smaller than its file, as after a kill. Whether it was. */
+  async #resizeDevice(backingPath: string, sizeBytes: bigint): Promise<boolean> {
     const { device } = await this.native.run('loopFind', { backingPath });
     if (device === null || device.sizeBytes >= sizeBytes) return false;
     await this.native.run('loopResize', { backingPath });
     return true;
   }
 
-  async #create(finalPath: string, sizeBytes: bigint): Promise<void> {
+  async #createFile(finalPath: string, sizeBytes: bigint): Promise<void> {
     if ((await this.#file(finalPath)) !== null) return;
     const temporaryPath = `${finalPath}.new`;
     await this.native.run('removeFile', { path: temporaryPath });
@@ -153,12 +153,16 @@ export class EmbeddedDevices implements PoolDevices {
   async #attach(backingPath: string): Promise<string> {
     const request = { backingPath, readOnly: false, label: 'blockdelta-pool' };
     const { device } = await this.native.run('loopAttach', request);
-    // The device of a plugin that was killed, or has grown the file just now, may be smaller.
+    // The file may have grown since, and a plugin that was killed may not have resized the device.
     await this.native.run('loopResize', { backingPath });
     return device.path;
   }
 
-  /** Of both files together, whole MiB, if they have taken that much already. */
+  /**
+   * What both files together may have, whole MiB.
+   *
+   * @param allocatedBytes what they occupy already
+   */
   async #totalBytes(allocatedBytes = 0n): Promise<bigint> {
     const possible = (await imageSpace(this.options.directory)) + allocatedBytes;
     const { maximumBytes } = this.options;

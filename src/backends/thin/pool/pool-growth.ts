@@ -1,17 +1,16 @@
 /**
- * Lets a pool grow: takes up devices that have become larger and settings that have changed, and makes an
- * embedded pool's metadata larger before it is full, since a pool without room in its metadata stops.
+ * Grows a pool: adopts devices that have grown and settings that have changed, and enlarges an embedded
+ * pool's metadata before it is full, because a pool with full metadata stops.
  */
-
 import { CsiError, StatusCode } from '../../../base/errors.js';
 import type { SerialQueue } from '../../../base/serial-queue.js';
 import { deviceSizeBytes } from '../../../native/block-device.js';
 import type { DmTarget, ThinPoolStatus } from '../../../native/dm-addon.js';
-import type { OnEvent } from '../../events.js';
+import type { OnEvent } from '../../backend.js';
 import type { AsyncLedger } from '../ledger/ledger-client.js';
-import { blockNumber } from './block-numbers.js';
 import { labelOffset, moveLabel } from './device-label.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
+import { blockNumber } from './pool-devices.js';
 import {
   isSamePool,
   METADATA_MAXIMUM,
@@ -23,12 +22,12 @@ import {
 import type { ThinPool } from './thin-pool.js';
 
 const METADATA_BLOCK_BYTES = 4096n;
-/** Of the data: what one block of the metadata counts. */
-const COUNTED_BLOCKS = 16_320n;
-/** For what else changes meanwhile, and the nodes above the counts: a share of those, and some. */
+/** Data blocks whose reference counts fit in one metadata block. */
+const COUNTS_PER_BLOCK = 16_320n;
+/** For the index above the counts, and for other changes meanwhile: one in 50, plus 64 blocks. */
 const SPARE_SHARE = 50n;
 const SPARE_BLOCKS = 64n;
-/** The kernel's own mark is never above that. */
+/** Metadata is short when less than one in four blocks is free; the kernel's own threshold is never higher. */
 const FREE_SHARE = 4n;
 
 export interface GrowthDependencies {
@@ -43,11 +42,11 @@ export interface GrowthDependencies {
 }
 
 /**
- * The table that the pool should have by its devices and settings.
+ * The table for these devices and settings.
  *
- * @param dataBytes what it may use of the data device: at most those before the label
+ * @param dataBytes how much of the data device the pool may use, at most up to the label
  */
-export async function wantedTable(
+export async function desiredTable(
   { metadataPath, dataPath }: OpenDevices,
   dataBytes: bigint,
   dataBlockBytes: bigint,
@@ -62,13 +61,13 @@ export async function wantedTable(
 }
 
 export class PoolGrowth {
-  #hasToldNoRoom = false;
+  #hasReportedNoRoom = false;
 
   constructor(private readonly deps: GrowthDependencies) {}
 
   /**
-   * Cheap while there is nothing to do. FAILED_PRECONDITION if the devices are not, or not large enough
-   * for, those of the active pool: it goes on as it is.
+   * Cheap while there is nothing to do. FAILED_PRECONDITION if the devices are not those of the active pool,
+   * or too small; the pool keeps its table.
    */
   async step(): Promise<void> {
     await this.deps.queue.run(() => this.#step());
@@ -77,19 +76,19 @@ export class PoolGrowth {
   async #step(): Promise<void> {
     const { pool } = this.deps;
     const status = await pool.status();
-    // Nothing grows in a pool that has failed or has to be checked.
+    // A pool that has failed or needs a check cannot grow.
     if (status.mode === 'fail' || status.mode === 'error' || status.needsCheck) return;
     if (isMetadataShort(status)) await this.#growMetadata();
     const device = await pool.find();
     const [target] = device?.targets ?? [];
     if (target === undefined) return;
-    // One after the other: more data takes metadata, and may not come in the way of it.
-    await this.#takeUpMetadata(target);
-    await this.#takeUpData(target);
+    // Metadata first: counting more data needs it, and data that cannot grow must not prevent it.
+    await this.#adoptMetadata(target);
+    await this.#adoptData(target);
   }
 
-  /** And changed settings. As much of the data device is used as before. */
-  async #takeUpMetadata(target: DmTarget): Promise<void> {
+  /** Adopts larger metadata and changed settings; uses as much of the data device as before. */
+  async #adoptMetadata(target: DmTarget): Promise<void> {
     const { pool } = this.deps;
     const wanted = await this.#table(target.lengthSectors * SECTOR_BYTES);
     this.#assertSamePool(target.table, wanted.table);
@@ -99,20 +98,20 @@ export class PoolGrowth {
     await pool.replace(wanted);
   }
 
-  async #takeUpData(target: DmTarget): Promise<void> {
+  async #adoptData(target: DmTarget): Promise<void> {
     const { opened, pool } = this.deps;
-    const place = labelOffset(await deviceSizeBytes(opened.dataPath));
-    const { sizeSectors } = await this.#table(place);
+    const usableBytes = labelOffset(await deviceSizeBytes(opened.dataPath));
+    const { sizeSectors } = await this.#table(usableBytes);
     if (sizeSectors > target.lengthSectors) {
       await this.#makeRoom((sizeSectors - target.lengthSectors) * SECTOR_BYTES);
     }
-    const wanted = await this.#table(labelOffset(await this.#label()));
+    const wanted = await this.#table(labelOffset(await this.#moveLabel()));
     if (wanted.sizeSectors !== target.lengthSectors) await pool.replace(wanted);
   }
 
   /**
-   * FAILED_PRECONDITION if the metadata has no room to count so much more data: the kernel would find out
-   * half way, and the pool would have to be checked offline.
+   * FAILED_PRECONDITION if the metadata has no room to count that much more data: the kernel would notice
+   * half way, and the pool would need an offline check.
    */
   async #makeRoom(moreBytes: bigint): Promise<void> {
     const { pool, dataBlockBytes, opened } = this.deps;
@@ -123,58 +122,58 @@ export class PoolGrowth {
         throw CsiError.failedPrecondition(
           `${moreBytes} bytes more of data need more than ${needed} free blocks of 4 KiB in the metadata of ` +
             `pool '${pool.pool}', which has fewer: enlarge its metadata device ${opened.metadataPath} ` +
-            'first; the pool goes on with the data that it has',
+            'first; until then the pool keeps its size',
         );
       }
       const [target] = (await pool.find())?.targets ?? [];
-      if (target !== undefined) await this.#takeUpMetadata(target);
+      if (target !== undefined) await this.#adoptMetadata(target);
       status = await pool.status();
     }
   }
 
   #table(dataBytes: bigint): Promise<PoolTable> {
     const { opened, dataBlockBytes, features } = this.deps;
-    return wantedTable(opened, dataBytes, dataBlockBytes, features);
+    return desiredTable(opened, dataBytes, dataBlockBytes, features);
   }
 
-  /** A disk may come up under the path of another while the pool is active. */
+  /** Another disk may appear under the path while the pool is active. */
   #assertSamePool(active: string, wanted: string): void {
     if (isSamePool(active, wanted)) return;
     throw CsiError.failedPrecondition(
-      `pool '${this.deps.pool.pool}' is active with the table '${active}', and the paths of its devices ` +
-        `would make it '${wanted}' now: nothing was changed; let them lead to the pool's devices again`,
+      `pool '${this.deps.pool.pool}' is active with the table '${active}', but the paths in BLOCKDELTA_POOLS ` +
+        `now lead to other devices: '${wanted}'. Nothing was changed; make the paths lead to the pool's devices again`,
     );
   }
 
-  /** Whether it has grown. A storage that has no room is told once, until it has. */
+  /** Whether it has grown. Reports a lack of room once, until the metadata grows again. */
   async #growMetadata(): Promise<boolean> {
     const { pool, devices, onEvent } = this.deps;
     try {
       if (!(await devices.growMetadata())) return false;
       onEvent({ level: 'info', message: `the metadata of pool '${pool.pool}' has been enlarged` });
-      this.#hasToldNoRoom = false;
+      this.#hasReportedNoRoom = false;
       return true;
     } catch (thrown) {
       const { code, message } = CsiError.from(thrown);
       if (code !== StatusCode.RESOURCE_EXHAUSTED) throw thrown;
-      if (!this.#hasToldNoRoom) onEvent({ level: 'warn', message });
-      this.#hasToldNoRoom = true;
+      if (!this.#hasReportedNoRoom) onEvent({ level: 'warn', message });
+      this.#hasReportedNoRoom = true;
       return false;
     }
   }
 
   /**
-   * Moves the label to the end of a data device that has grown, and tells by which size it stands there.
-   * Whoever is killed here leaves it where the ledger says, and out of the reach of the pool's table.
+   * Moves the label to the end of a data device that has grown, and returns the device size that determines
+   * its offset. A kill at any point leaves a label where the ledger expects it, outside the pool's table.
    */
-  async #label(): Promise<bigint> {
+  async #moveLabel(): Promise<bigint> {
     const { ledger, opened, pool } = this.deps;
     const { uuid: poolUuid, labelledBytes } = await ledger.pool();
     const deviceBytes = await deviceSizeBytes(opened.dataPath);
     if (labelledBytes === null || deviceBytes < labelledBytes) {
       throw CsiError.failedPrecondition(
         `${opened.dataPath} has ${deviceBytes} bytes and had ${labelledBytes} when pool '${pool.pool}' was ` +
-          'labelled: devices of a pool only grow; give it back its size',
+          'labelled: devices of a pool can only grow; restore its size',
       );
     }
     if (labelOffset(deviceBytes) === labelOffset(labelledBytes)) return labelledBytes;
@@ -199,8 +198,8 @@ function freeMetadataBlocks({ usedMetadataBlocks, totalMetadataBlocks }: ThinPoo
   return totalMetadataBlocks - usedMetadataBlocks;
 }
 
-/** To count so many blocks of data more, at most. */
+/** Upper bound of the metadata blocks that count this many more data blocks. */
 function metadataBlocksFor(dataBlocks: bigint): bigint {
-  const counts = dataBlocks / COUNTED_BLOCKS;
+  const counts = dataBlocks / COUNTS_PER_BLOCK;
   return counts + counts / SPARE_SHARE + SPARE_BLOCKS;
 }

@@ -1,33 +1,33 @@
 /**
- * What a start finds out about the time since the pool was last looked after, by its ledger and what is
- * on its devices. Judgement alone: nothing is asked or changed here.
+ * What happened to a pool since the plugin last used it, judged at a start by its ledger and its devices.
+ * Pure functions: nothing is read or changed here.
  *
- * Two things hang on it. A pool whose transaction id the ledger does not know is not opened. And what
- * is kept of deleted snapshots can only be compared with if nothing happened to the pool behind the
- * ledger's back, and if no write that was forgotten has left a trace (docs/retained-bases.md).
+ * Two decisions depend on it. A pool with a transaction id that the ledger does not know is not opened. And
+ * bookmarks are sound only if nobody else changed the pool, and no write that was rolled back has left
+ * something behind (docs/retained-bases.md).
  */
 import type { ThinSuperblock } from '../../../native/thin-addon.js';
 import type { DeviceRecord, OpenTransaction, PoolRecord } from '../ledger/ledger.js';
 
 export interface PoolHistory {
-  /** Why no kept base can be trusted any more; null: nothing speaks against them. */
+  /** Why no bookmark is sound any more; null: no reason is known. */
   distrust: string | null;
   /**
-   * Volumes whose last writes and discards may be lost, or half lost: discards may have reached the data
-   * device and been forgotten by the metadata.
+   * Volumes whose last writes and discards may be lost in part: discards may have reached the data device
+   * without being committed to the metadata.
    */
-  interrupted: string[];
+  interrupted: readonly string[];
 }
 
 export interface StartFindings {
   pool: PoolRecord;
   transaction: OpenTransaction | null;
   devices: readonly DeviceRecord[];
-  /** Of this boot of the machine. */
+  /** Id of the current boot. */
   bootId: string;
 }
 
-/** Whether the ledger knows the transaction id of the pool: the last one, or the one being opened. */
+/** Whether the pool's transaction id is the last one of the ledger, or that of its open transaction. */
 export function isKnownTransaction(
   found: bigint,
   { pool, transaction }: Pick<StartFindings, 'pool' | 'transaction'>,
@@ -36,8 +36,8 @@ export function isKnownTransaction(
 }
 
 /**
- * Of a pool that was active when the plugin started: as long as it is the plugin that has made it so,
- * nobody else can have written its metadata since.
+ * For a pool that was active when the plugin started: if the plugin activated it, nobody else can have
+ * written its metadata since.
  */
 export function historyOfActive(
   { pool, bootId }: Pick<StartFindings, 'pool' | 'bootId'>,
@@ -48,20 +48,20 @@ export function historyOfActive(
   return distrust(pool.bootId === bootId && pool.stopped === null ? null : ACTIVATED);
 }
 
-/** Of a pool that was not active, by its superblock. */
+/** For a pool that was not active, by its superblock. */
 export function historyOfInactive(
   findings: StartFindings,
   superblock: ThinSuperblock,
 ): PoolHistory {
   const { pool, devices, bootId } = findings;
-  // After an orderly stop too: a volume stays open here when the commit behind its detaching failed.
+  // Also after an orderly stop: a volume stays open here if the commit after its detach failed.
   const open = devices.filter((device) => device.open).map(({ objectId }) => objectId);
   const history = { distrust: null, interrupted: pool.passesDiscards ? open : [] };
   if (superblock.needsCheck) return { ...history, distrust: NEEDS_CHECK };
   if (pool.stopped !== null) {
     return isAsStopped(pool.stopped, superblock) ? history : { ...history, distrust: CHANGED };
   }
-  // Never used yet: there is nothing that could have been changed.
+  // Removed since this boot. After a reboot, or before its first use, a pool is inactive anyway.
   if (pool.bootId === bootId) return { ...history, distrust: REMOVED };
   return history;
 }
@@ -75,8 +75,7 @@ function isAsStopped(stamp: NonNullable<PoolRecord['stopped']>, found: ThinSuper
   );
 }
 
-const NEEDS_CHECK =
-  "a write of the pool's metadata failed, and what it had to undo cannot be known";
+const NEEDS_CHECK = "a write of the pool's metadata failed, and what was rolled back is not known";
 const CHANGED = "the pool's metadata was changed while the plugin was not running";
-const ACTIVATED = 'the pool was made active by somebody else while the plugin was not running';
-const REMOVED = "the pool's device was removed by somebody else while the plugin was not running";
+const ACTIVATED = 'the pool was activated by another tool while the plugin was not running';
+const REMOVED = "the pool's device was removed by another tool while the plugin was not running";

@@ -1,24 +1,23 @@
 /**
- * Looks after a pool while nobody asks: lets it grow in time, and tells loudly when it gets into trouble
- * or out of it.
+ * Watches a running pool: grows it in time, and logs when it gets into trouble and when it has recovered.
  *
- * It asks every few seconds, without making the kernel commit. Events of device-mapper would hold a
- * thread each, and the marks they are raised at leave minutes.
+ * Polls every few seconds without forcing a commit. Waiting for device-mapper events would occupy a thread
+ * per pool, and the thresholds that raise them leave minutes to react.
  */
 import { CsiError } from '../../../base/errors.js';
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
-import type { OnEvent, PoolEvent } from '../../events.js';
+import type { OnEvent, PoolEvent } from '../../backend.js';
 import type { MetadataReader } from '../metadata/metadata-reader.js';
 import { isMetadataShort, type PoolGrowth } from './pool-growth.js';
-import { trouble } from './pool-health.js';
+import { whyUnwritable } from './pool-health.js';
 import type { ThinPool } from './thin-pool.js';
 
 const INTERVAL_MS = 5000;
 
-/** What is told of a pool when the trouble with it is over. */
-const OVER = { pool: 'is well again', growth: 'can grow again' } as const;
+/** Logged when a problem is over. */
+const RECOVERED = { pool: 'has recovered', growth: 'can grow again' } as const;
 
-type Subject = keyof typeof OVER;
+type Subject = keyof typeof RECOVERED;
 
 export interface MonitorDependencies {
   pool: ThinPool;
@@ -26,16 +25,16 @@ export interface MonitorDependencies {
   metadata: Pick<MetadataReader, 'assertReadable'>;
   lowWaterPercent: bigint;
   onEvent: OnEvent;
-  /** Whoever else judges what the pool says of itself. */
+  /** Called with every status that was read. */
   onStatus(status: ThinPoolStatus): Promise<void>;
 }
 
 export class PoolMonitor {
   readonly #deps: MonitorDependencies;
   #timer: NodeJS.Timeout | null = null;
-  #looking: Promise<void> = Promise.resolve();
-  /** What was told last of each; told again only when it changes. */
-  readonly #told = new Map<Subject, string | null>();
+  #probing: Promise<void> = Promise.resolve();
+  /** The last message of each subject: a message is logged again only after a change. */
+  readonly #reported = new Map<Subject, string | null>();
 
   constructor(deps: MonitorDependencies) {
     this.#deps = deps;
@@ -43,43 +42,43 @@ export class PoolMonitor {
 
   start(): void {
     this.#timer = setTimeout(() => {
-      this.#looking = this.look().finally(() => {
+      this.#probing = this.probe().finally(() => {
         if (this.#timer !== null) this.start();
       });
     }, INTERVAL_MS).unref();
   }
 
-  /** No look is under way when it resolves. */
+  /** No probe is running when it resolves. */
   async stop(): Promise<void> {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    await this.#looking;
+    await this.#probing;
   }
 
   /** Never rejects. */
-  async look(): Promise<void> {
+  async probe(): Promise<void> {
     const { pool, metadata, onStatus } = this.#deps;
     try {
-      // Before it grows: a pool that could not be written is well then, and what it undid is forgotten.
+      // Before it grows: growing repairs a pool with full metadata, and hides that it rolled back.
       const status = await pool.status();
       await onStatus(status);
-      // Also what is bad already: growth may wait for a change of the pool that waits for space.
+      // Before it grows: growth may wait behind a change of the pool that is waiting for space.
       const before = this.#event(status);
-      if (before?.level === 'error') this.#tell('pool', before);
-      this.#tell('growth', await this.#grow());
+      if (before?.level === 'error') this.#report('pool', before);
+      this.#report('growth', await this.#grow());
       const event = this.#event(await pool.status());
       if (event === null) await metadata.assertReadable();
-      this.#tell('pool', event);
+      this.#report('pool', event);
     } catch (thrown) {
       const { message } = CsiError.from(thrown);
-      this.#tell('pool', {
+      this.#report('pool', {
         level: 'error',
-        message: `pool '${pool.pool}' cannot be looked after: ${message}`,
+        message: `pool '${pool.pool}' cannot be monitored: ${message}`,
       });
     }
   }
 
-  /** Null: it has grown, or need not. A pool that cannot grow serves on, and may have worse to tell. */
+  /** Null: it has grown, or need not. A pool that cannot grow continues to serve, so this is a warning. */
   async #grow(): Promise<PoolEvent | null> {
     const { pool, growth } = this.#deps;
     try {
@@ -91,13 +90,13 @@ export class PoolMonitor {
     }
   }
 
-  /** Null: it is well. */
+  /** Null: nothing is wrong. */
   #event(status: ThinPoolStatus): PoolEvent | null {
     const { pool, lowWaterPercent } = this.#deps;
-    const found = trouble(status);
+    const found = whyUnwritable(status);
     if (found !== null) return { level: 'error', message: `pool '${pool.pool}' ${found}` };
     const { usedDataBlocks: used, totalDataBlocks: total } = status;
-    // Full, and nobody has asked for more since the last commit: the next writer gets the error.
+    // used === total: full, though no write has failed yet; the next one will.
     if (status.mode === 'out_of_data_space' || used === total) {
       return {
         level: 'error',
@@ -117,11 +116,11 @@ export class PoolMonitor {
     };
   }
 
-  #tell(subject: Subject, event: PoolEvent | null): void {
-    const told = event?.message ?? null;
-    if (told === (this.#told.get(subject) ?? null)) return;
-    this.#told.set(subject, told);
+  #report(subject: Subject, event: PoolEvent | null): void {
+    const message = event?.message ?? null;
+    if (message === (this.#reported.get(subject) ?? null)) return;
+    this.#reported.set(subject, message);
     const { onEvent, pool } = this.#deps;
-    onEvent(event ?? { level: 'info', message: `pool '${pool.pool}' ${OVER[subject]}` });
+    onEvent(event ?? { level: 'info', message: `pool '${pool.pool}' ${RECOVERED[subject]}` });
   }
 }

@@ -1,10 +1,10 @@
 /**
- * How the devices of one thin pool are called in the kernel: found by name, and known by uuid.
+ * Names of the device-mapper devices of one thin pool: found by name, verified by uuid.
  *
  *   blockdelta-pool-<first 16 digits of the pool's uuid>   BLOCKDELTA-<pool's uuid>-pool
  *   blockdelta-<volume id>                                 BLOCKDELTA-<pool's uuid>-<volume id>[-ro]
  *
- * A device that has another uuid is somebody else's, whatever it is called.
+ * A device with another uuid is foreign, whatever its name.
  */
 export class PoolNames {
   readonly pool: string;
@@ -23,8 +23,8 @@ export class PoolNames {
   }
 
   /**
-   * Tells how the volume was attached, too: a device that takes no writes may have been made so later,
-   * for a while (BLKROSET), and the kernel does not tell the two apart.
+   * Includes whether the volume was attached read-only: BLKROSET can make a writable device read-only for
+   * a while, and the kernel reports both alike.
    */
   volumeUuid(volumeId: string, { readOnly }: { readOnly: boolean }): string {
     return `${this.#uuidPrefix}${volumeId}${readOnly ? '-ro' : ''}`;
@@ -36,5 +36,5 @@ export class PoolNames {
   }
 }
 
-/** What the names of all devices of the plugin begin with. */
+/** Common prefix of the names of all devices of the plugin. */
 export const DEVICE_PREFIX = 'blockdelta-';

@@ -1,6 +1,6 @@
 /**
- * Opens a pool: formats one that is new, activates one that is known, takes over one that is active
- * still because only the plugin was restarted; and refuses what is not the pool that the ledger knows.
+ * Opens a pool: formats a new one, activates a known one, and takes over one that stayed active while the
+ * plugin restarted. Refuses a pool that is not the one its ledger describes.
  */
 import { readFile } from 'node:fs/promises';
 import { CsiError, errorCode } from '../../../base/errors.js';
@@ -9,12 +9,12 @@ import type { NativeRunner } from '../../../native/pool.js';
 import type { ThinSuperblock } from '../../../native/thin-addon.js';
 import type { OpenTransaction, PoolRecord } from '../ledger/ledger.js';
 import type { AsyncLedger } from '../ledger/ledger-client.js';
-import { judgeFormattable, readKnownSuperblock } from '../metadata/metadata-format.js';
+import { assertFormattable, readKnownSuperblock } from '../metadata/metadata-format.js';
 import { assertFits, assertSameDevices } from '../metadata/metadata-match.js';
 import { CURRENT } from '../metadata/metadata-reader.js';
 import { assertLabel, labelOffset, writeLabel } from './device-label.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
-import { wantedTable } from './pool-growth.js';
+import { desiredTable } from './pool-growth.js';
 import {
   historyOfActive,
   historyOfInactive,
@@ -39,25 +39,25 @@ export interface OpeningDependencies {
   features: PoolFeatures;
 }
 
-/** A pool that may be activated: whoever must judge its history does so before. */
+/** A pool that is ready to be activated. Its history must be judged first. */
 export interface PreparedPool {
   opened: OpenDevices;
   dataBlockBytes: bigint;
   history: PoolHistory;
-  /** Discards may go on to the data device from now on, if only until the table is replaced. */
+  /** Discards may reach the data device from now on, at least until the table is replaced. */
   passesDiscards: boolean;
-  /** Active already: done. */
+  /** Does nothing if the pool is active. */
   activate(): Promise<void>;
 }
 
 export class PoolOpening {
   constructor(private readonly deps: OpeningDependencies) {}
 
-  /** FAILED_PRECONDITION if the pool is not the one that the ledger knows. */
+  /** FAILED_PRECONDITION if the pool is not the one that the ledger describes. */
   async prepare(): Promise<PreparedPool> {
     const { ledger, devices, features, pool } = this.deps;
     const record = await ledger.pool();
-    if (record.state !== 'ready') await devices.make();
+    if (record.state !== 'ready') await devices.create();
     const opened = await devices.open();
     const { dataBlockBytes } = record;
     const active = await this.#active();
@@ -68,7 +68,7 @@ export class PoolOpening {
       return { ...prepared, history, activate: async () => undefined };
     }
     if (record.state === 'ready') {
-      const wanted = await this.#wantedTable(record, opened);
+      const wanted = await this.#desiredTable(record, opened);
       const history = await this.#reopen(record, opened, wanted);
       return { ...prepared, history, activate: () => pool.activate(wanted) };
     }
@@ -76,16 +76,16 @@ export class PoolOpening {
     return { ...prepared, history, activate: () => this.#format(record, opened) };
   }
 
-  /** Of a pool whose data device has its label. */
-  async #wantedTable(record: PoolRecord, opened: OpenDevices): Promise<PoolTable> {
+  /** For a pool whose data device has its label. */
+  async #desiredTable(record: PoolRecord, opened: OpenDevices): Promise<PoolTable> {
     const { pool, features } = this.deps;
     const { labelledBytes, dataBlockBytes } = record;
     if (labelledBytes !== null) {
-      return wantedTable(opened, labelOffset(labelledBytes), dataBlockBytes, features);
+      return desiredTable(opened, labelOffset(labelledBytes), dataBlockBytes, features);
     }
     throw CsiError.failedPrecondition(
-      `pool '${pool.pool}' is there, and its ledger knows of no devices that were ever labelled for it: ` +
-        'was pool.sqlite replaced? Put back the one that belongs to the pool',
+      `pool '${pool.pool}' exists, but according to its ledger its devices were never labelled: ` +
+        'was pool.sqlite replaced? Restore the one that belongs to the pool',
     );
   }
 
@@ -96,11 +96,11 @@ export class PoolOpening {
 
   async #takeOver(record: PoolRecord, active: string, opened: OpenDevices): Promise<PoolHistory> {
     const { ledger, pool } = this.deps;
-    const wanted = await this.#wantedTable(record, opened);
+    const wanted = await this.#desiredTable(record, opened);
     if (!isSamePool(active, wanted.table)) {
       throw CsiError.failedPrecondition(
-        `pool '${pool.pool}' is active with the table '${active}', and its devices would make it ` +
-          `'${wanted.table}': were its devices renamed or replaced? Release its volumes and remove ` +
+        `pool '${pool.pool}' is active with the table '${active}', but the devices in BLOCKDELTA_POOLS need ` +
+          `'${wanted.table}': were its devices renamed or replaced? Unstage its volumes and remove ` +
           `${pool.names.pool}`,
       );
     }
@@ -127,7 +127,7 @@ export class PoolOpening {
     return historyOfInactive(findings, superblock);
   }
 
-  /** The label's place is remembered before the label is there, and the label is there before the pool. */
+  /** The ledger records the label's offset before the label is written, and the label precedes the pool. */
   async #format(record: PoolRecord, devices: OpenDevices): Promise<void> {
     const { ledger, pool, features } = this.deps;
     const { uuid: poolUuid, dataBlockBytes } = record;
@@ -137,7 +137,7 @@ export class PoolOpening {
       hasThinDevices: async () => (await this.#thinDevices(devices)).devices.length > 0,
       sizeOf: deviceSizeBytes,
     };
-    if ((await judgeFormattable(findings)) === 'empty') {
+    if ((await assertFormattable(findings)) === 'empty') {
       const deviceBytes = await deviceSizeBytes(devices.dataPath);
       await ledger.setLabelledBytes(deviceBytes);
       await ledger.setPoolState('formatting');
@@ -145,18 +145,18 @@ export class PoolOpening {
     }
     const { labelledBytes } = await ledger.pool();
     const dataBytes = labelOffset(labelledBytes ?? 0n);
-    await pool.activate(await wantedTable(devices, dataBytes, dataBlockBytes, features));
+    await pool.activate(await desiredTable(devices, dataBytes, dataBlockBytes, features));
     const { transactionId, mode } = await pool.status({ commit: true });
     if (transactionId !== 0n || mode !== 'rw') {
       throw CsiError.failedPrecondition(
-        `pool '${pool.pool}' was formatted and is in mode ${mode} with transaction id ${transactionId}; ` +
-          'look at the kernel log',
+        `pool '${pool.pool}' was formatted but is in mode ${mode} with transaction id ${transactionId}; ` +
+          'check the kernel log',
       );
     }
     await ledger.setPoolState('ready');
   }
 
-  /** FAILED_PRECONDITION if another disk has come up under the path. */
+  /** FAILED_PRECONDITION if the path leads to another disk. */
   async #assertDataDevice(record: PoolRecord, { dataPath }: OpenDevices): Promise<void> {
     const { uuid: poolUuid, labelledBytes: deviceBytes } = record;
     if (deviceBytes !== null) {
@@ -164,7 +164,7 @@ export class PoolOpening {
     }
   }
 
-  /** The same of the metadata device, as far as that can be read: of damage the kernel is the judge. */
+  /** The same for the metadata device, if it can be read: damage is for the kernel to judge. */
   async #assertMetadataDevice(
     known: Parameters<typeof assertSameDevices>[1],
     opened: OpenDevices,
@@ -177,7 +177,7 @@ export class PoolOpening {
     }
   }
 
-  /** What is kept of deleted snapshots is lost with the order of transactions. */
+  /** An unknown transaction id also invalidates all bookmarks. */
   async #assertKnown(
     found: bigint,
     record: PoolRecord,
@@ -185,7 +185,9 @@ export class PoolOpening {
   ): Promise<void> {
     const { ledger, pool } = this.deps;
     if (isKnownTransaction(found, { pool: record, transaction })) return;
-    await ledger.invalidateAllRetainedBases("the pool's metadata was not the one that was left");
+    await ledger.invalidateAllBookmarks(
+      "the pool's metadata was not the one that the last run left",
+    );
     throw unknownTransaction(pool.pool, found, record.transactionId);
   }
 
@@ -200,7 +202,7 @@ export class PoolOpening {
   }
 }
 
-/** Of this boot of the machine. */
+/** Id of the current boot. */
 export async function bootId(): Promise<string> {
   return (await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim();
 }

@@ -1,13 +1,13 @@
 /**
- * The table line of a thin-pool target, as the kernel takes it and as it tells it. Format: Linux
+ * The table line of a thin-pool target, in the form that the kernel accepts and reports. Format: Linux
  * Documentation/admin-guide/device-mapper/thin-provisioning.rst.
  */
 
-/** What an operator may choose for a pool. None of it is fixed for ever. */
+/** Settings of a pool. All of them can be changed later. */
 export interface PoolFeatures {
-  /** Discards of volumes go on to the data device, where nobody else maps the block. */
+  /** Pass discards of unshared blocks down to the data device. */
   passDiscards: boolean;
-  /** Writers that find no space get an error at once, instead of after a minute of waiting. */
+  /** Fail writes at once when no space is left, instead of after waiting a minute. */
   errorWhenFull: boolean;
   /** Free space below which the kernel raises an event, percent of the data device. */
   lowWaterPercent: bigint;
@@ -22,13 +22,13 @@ export interface PoolTable {
 }
 
 export const SECTOR_BYTES = 512n;
-/** Of a metadata device; the kernel uses 255 bitmaps of 16,320 blocks of 4 KiB, and no more. */
+/** The most of a metadata device that the kernel uses: 255 bitmaps of 16,320 blocks of 4 KiB. */
 export const METADATA_MAXIMUM = 255n * 16_320n * 4096n;
 
 const NO_PASSDOWN = 'no_discard_passdown';
 
 export function poolTable(
-  /** dataBytes: those that the pool may use. */
+  /** dataBytes: how much of the data device the pool may use. */
   devices: { metadata: string; data: string; dataBytes: bigint },
   dataBlockBytes: bigint,
   features: PoolFeatures,
@@ -37,7 +37,7 @@ export function poolTable(
   const blocks = devices.dataBytes / dataBlockBytes;
   const blockSectors = dataBlockBytes / SECTOR_BYTES;
   const lowWater = (blocks * features.lowWaterPercent) / 100n;
-  // In the order in which the kernel tells them. Blocks are zeroed before their first use: that stays on.
+  // In the order in which the kernel reports them. Zeroing of new blocks stays on.
   const words = [
     ...(features.passDiscards ? [] : [NO_PASSDOWN]),
     ...(features.errorWhenFull ? ['error_if_no_space'] : []),
@@ -50,12 +50,12 @@ export function poolTable(
   };
 }
 
-/** Whether discards of volumes go on to the data device, by a pool's table. */
+/** Whether a pool with this table passes discards down to the data device. */
 export function passesDown(table: string): boolean {
   return !table.split(' ').includes(NO_PASSDOWN);
 }
 
-/** Whether two tables are of the same devices and block size, so that one may replace the other. */
+/** Whether two tables have the same devices and block size, so that one may replace the other. */
 export function isSamePool(a: string, b: string): boolean {
   const head = (table: string) => table.split(' ').slice(0, 3).join(' ');
   return head(a) === head(b);

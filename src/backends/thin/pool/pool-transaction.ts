@@ -1,15 +1,14 @@
 /**
- * Changes of a pool that a kill at any point neither loses nor repeats: one at a time, each under a
- * transaction id of its own.
+ * Changes of a pool that survive a kill at any point: one at a time, each with its own transaction id.
  *
- * The kernel commits each message by itself and knows numbers only. So the ledger first says what is
- * about to happen and which transaction id the pool will have then, the messages follow, then the
- * pool's id is raised, then the ledger takes it over. Whatever was left half way is settled before
- * the next change, by the id that the pool has:
+ * The kernel commits every message separately and knows device numbers only. So the ledger first records
+ * the change and the transaction id that the pool will have afterwards; then the messages are sent, the
+ * pool's transaction id is raised, and the ledger applies the change. A change that was interrupted is
+ * settled before the next one, by the transaction id of the pool:
  *
- *   the old one   devices that were to be made are deleted; a deletion is carried out
- *   the new one   it has happened
- *   another       the metadata is not the one that the ledger belongs to: nothing is done
+ *   the old one   created devices are deleted; deletions are carried out
+ *   the new one   the change is complete; the ledger applies it
+ *   any other     the metadata does not belong to this ledger; nothing is done
  */
 import { CsiError, errorCode } from '../../../base/errors.js';
 import type { SerialQueue } from '../../../base/serial-queue.js';
@@ -23,18 +22,18 @@ export interface TransactionDependencies {
   ledger: AsyncLedger;
   pool: ThinPool;
   queue: SerialQueue;
-  look: MetadataReader;
+  metadata: MetadataReader;
 }
 
-/** In a row, before a change gives up. */
-const STRANGERS_PASSED = 1000;
+/** Consecutive device ids that foreign devices may occupy before a change fails. */
+const MAX_FOREIGN_IDS = 1000;
 
 export class PoolTransactions {
   constructor(private readonly deps: TransactionDependencies) {}
 
   /**
-   * Makes devices. `act` sends the messages for them, in the order asked for; when it fails, what it
-   * made is deleted again. ALREADY_EXISTS if an object has a device.
+   * Creates devices. `act` sends the messages for them, in the given order; if it fails, the devices it
+   * created are deleted again. ALREADY_EXISTS if an object has a device.
    */
   create<T>(
     devices: readonly NewDevice[],
@@ -43,7 +42,7 @@ export class PoolTransactions {
     return this.deps.queue.run(async () => {
       await this.#prepare();
       const { ledger } = this.deps;
-      await this.#passStrangers(devices.length);
+      await this.#skipForeignIds(devices.length);
       const transaction = await ledger.begin(devices, []);
       try {
         const made = devices.map(({ objectId }) => ofObject(transaction.creates, objectId));
@@ -57,7 +56,7 @@ export class PoolTransactions {
     });
   }
 
-  /** FAILED_PRECONDITION if somebody has the device active; it stays then. */
+  /** FAILED_PRECONDITION if the device is active; it is kept then. */
   delete(objectId: string): Promise<void> {
     return this.deps.queue.run(async () => {
       await this.#prepare();
@@ -66,26 +65,26 @@ export class PoolTransactions {
     });
   }
 
-  /** Settles what was left half way, if the pool can be changed. Object ids of what was undone. */
+  /** Settles an interrupted change, if the pool can be changed. Returns the ids of objects that were undone. */
   settle(): Promise<string[]> {
     return this.deps.queue.run(() => this.#settle());
   }
 
-  /** What is thrown for it. What cannot be settled now is settled before the next change. */
+  /** The error to throw. What cannot be settled now is settled before the next change. */
   async #afterFailure(thrown: unknown): Promise<unknown> {
     const { ledger, pool } = this.deps;
     const code = errorCode(thrown);
     if (code === 'EEXIST') {
-      // One that came just now has an id that was given: nothing of ours was made then.
+      // A foreign device took an assigned id just now, so the kernel has created none of ours.
       await ledger.undo().catch(() => undefined);
       return CsiError.aborted(
-        `another tool has made a device in pool '${pool.pool}' under the id that was to be given next; ` +
-          'nothing was made: try again',
+        `another tool has created a device in pool '${pool.pool}' with the id that was assigned to this one; ` +
+          'nothing was created, try again',
         { cause: thrown },
       );
     }
     const failure = await this.#settle().catch((unsettled: unknown) => unsettled);
-    // The kernel says no more of a transaction id that somebody else has raised.
+    // EINVAL is all that the kernel says about a transaction id that somebody else has raised.
     return code === 'EINVAL' && failure instanceof CsiError ? failure : thrown;
   }
 
@@ -109,14 +108,14 @@ export class PoolTransactions {
       throw unknownTransaction(pool.pool, status.transactionId, transaction.opens - 1n);
     }
     if (transaction.deletes.length > 0) {
-      await this.#carryOut(transaction);
+      await this.#deleteAll(transaction);
       return [];
     }
-    await this.#takeBack(transaction);
+    await this.#undoCreation(transaction);
     return transaction.creates.map(({ objectId }) => objectId);
   }
 
-  async #carryOut(transaction: OpenTransaction): Promise<void> {
+  async #deleteAll(transaction: OpenTransaction): Promise<void> {
     const { ledger } = this.deps;
     for (const device of transaction.deletes) {
       try {
@@ -126,7 +125,7 @@ export class PoolTransactions {
         await ledger.undo();
         throw CsiError.failedPrecondition(
           `${device.kind} ${device.objectId} is in use: thin device ${device.deviceId} of pool ` +
-            `'${this.deps.pool.pool}' is active under a name that is not the plugin's; remove that device`,
+            `'${this.deps.pool.pool}' is active under a foreign name; remove that device`,
           { cause: thrown },
         );
       }
@@ -136,26 +135,26 @@ export class PoolTransactions {
   }
 
   /**
-   * Another tool's device with an id that is given next would look like a half-made one of ours, when the
-   * change is taken back: by its transaction id it may be as young.
+   * Skips ids that foreign devices occupy. Undoing the creation could not tell such a device from one of
+   * the plugin, because both may have the same transaction id.
    */
-  async #passStrangers(count: number): Promise<void> {
-    const { ledger, look, pool } = this.deps;
-    for (let tries = 0; tries < STRANGERS_PASSED; tries += 1) {
-      const taken = await look.unconfirmedDevicesInQueue(await ledger.upcomingIds(count));
+  async #skipForeignIds(count: number): Promise<void> {
+    const { ledger, metadata, pool } = this.deps;
+    for (let tries = 0; tries < MAX_FOREIGN_IDS; tries += 1) {
+      const taken = await metadata.unconfirmedDevicesInQueue(await ledger.upcomingIds(count));
       const [last] = [...taken.keys()].slice(-1);
       if (last === undefined) return;
       await ledger.skipDeviceIds(last);
     }
     throw CsiError.resourceExhausted(
-      `pool '${pool.pool}' holds too many devices that are not the plugin's: delete some, they are the ` +
-        'unknown ones in the log of a start',
+      `pool '${pool.pool}' has too many foreign thin devices: no free id found in ${MAX_FOREIGN_IDS} attempts; ` +
+        'delete some of them, the log of a start lists them as unknown',
     );
   }
 
-  /** Only what was made since: a device that has one of the ids and is older is somebody else's. */
-  async #takeBack({ opens, creates }: OpenTransaction): Promise<void> {
-    const found = await this.deps.look.devicesInQueue(creates.map(({ deviceId }) => deviceId));
+  /** Deletes only devices of this transaction: an older device with one of the ids is foreign. */
+  async #undoCreation({ opens, creates }: OpenTransaction): Promise<void> {
+    const found = await this.deps.metadata.devicesInQueue(creates.map(({ deviceId }) => deviceId));
     for (const device of creates) {
       if (found.get(device.deviceId)?.transactionId === opens - 1n) await this.#delete(device);
     }
@@ -164,14 +163,14 @@ export class PoolTransactions {
 
   async #delete({ deviceId }: DeviceRecord): Promise<void> {
     try {
-      await this.deps.pool.tell([`delete ${deviceId}`]);
+      await this.deps.pool.send([`delete ${deviceId}`]);
     } catch (thrown) {
       if (errorCode(thrown) !== 'ENODATA') throw thrown;
     }
   }
 
   async #raise({ opens }: OpenTransaction): Promise<void> {
-    await this.deps.pool.tell([`set_transaction_id ${opens - 1n} ${opens}`]);
+    await this.deps.pool.send([`set_transaction_id ${opens - 1n} ${opens}`]);
   }
 }
 
@@ -181,11 +180,11 @@ function ofObject(devices: readonly DeviceRecord[], objectId: string): DeviceRec
   return found;
 }
 
-/** The metadata is older or newer than the ledger, or another pool's. */
+/** The metadata is older or newer than the ledger, or belongs to another pool. */
 export function unknownTransaction(pool: string, found: bigint, expected: bigint): CsiError {
   return CsiError.failedPrecondition(
     `pool '${pool}' has the transaction id ${found} and its ledger expects ${expected}: its metadata was ` +
-      'restored, or changed by another tool, or the ledger pool.sqlite is not the one that belongs to ' +
-      'it. Bring the two of one moment together; docs/backends.md says how',
+      'restored, or changed by another tool, or the ledger pool.sqlite does not belong to it. Restore ' +
+      'both from the same point in time, as docs/backends.md describes',
   );
 }

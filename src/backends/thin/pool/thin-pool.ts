@@ -1,6 +1,6 @@
 /**
- * The pool's device in the kernel: made, asked, told, replaced, removed. Knows neither what the devices
- * below it are nor what is in the pool.
+ * The pool's device in the kernel: activates, queries, messages, reloads and removes it. Knows neither the
+ * devices below it nor what is in the pool.
  */
 import { CsiError, errorCode } from '../../../base/errors.js';
 import type { DmDevice, ThinPoolStatus } from '../../../native/dm-addon.js';
@@ -11,22 +11,22 @@ import type { PoolTable } from './pool-table.js';
 export class ThinPool {
   constructor(
     private readonly native: NativeRunner,
-    /** As it is configured. */
+    /** The configured name of the pool. */
     readonly pool: string,
     readonly names: PoolNames,
   ) {}
 
-  /** Null: it is not active. FAILED_PRECONDITION if its name is somebody else's. */
+  /** Null: not active. FAILED_PRECONDITION if a foreign device has its name. */
   async find(): Promise<DmDevice | null> {
     const { device } = await this.native.run('dmFind', { name: this.names.pool });
     if (device === null || device.uuid === this.names.poolUuid) return device;
     throw CsiError.failedPrecondition(
       `the device-mapper device ${this.names.pool} is not the one of pool '${this.pool}': its uuid is ` +
-        `'${device.uuid}' and should be '${this.names.poolUuid}'; remove it`,
+        `'${device.uuid}' and should be '${this.names.poolUuid}'; remove the device`,
     );
   }
 
-  /** FAILED_PRECONDITION if the pool is not active. `commit`: what was written so far is safe then. */
+  /** FAILED_PRECONDITION if the pool is not active. `commit`: commits the metadata first. */
   async status({ commit } = { commit: false }): Promise<ThinPoolStatus> {
     const { status } = await this.native.run('thinPoolStatus', { name: this.names.pool, commit });
     if (status !== null) return status;
@@ -35,8 +35,8 @@ export class ThinPool {
     );
   }
 
-  /** One after the other; the status after the last one. Rejects with SystemError as thinMessages fails. */
-  async tell(messages: readonly string[]): Promise<ThinPoolStatus> {
+  /** Sends the messages in order; the status after the last one. Rejects with the SystemError of thinMessages. */
+  async send(messages: readonly string[]): Promise<ThinPoolStatus> {
     return (await this.native.run('thinMessages', { pool: this.names.pool, messages })).status;
   }
 
@@ -57,12 +57,12 @@ export class ThinPool {
     }
   }
 
-  /** Gives the active pool another table: other features, or devices that have grown. */
+  /** Reloads the active pool with another table: other features, or devices that have grown. */
   async replace({ sizeSectors, table }: PoolTable): Promise<void> {
     const { pool: name } = this.names;
-    // Nobody does I/O on the pool's own device, and volumes are held still by the kernel meanwhile.
-    const manner = { readOnly: false, noFlush: true, lockFileSystem: false };
-    const request = { name, ...manner, sizeSectors, type: 'thin-pool', table };
+    // No I/O goes to the pool's own device, and the kernel suspends the volumes meanwhile.
+    const flags = { readOnly: false, noFlush: true, lockFileSystem: false };
+    const request = { name, ...flags, sizeSectors, type: 'thin-pool', table };
     try {
       await this.native.run('dmReload', request);
     } catch (thrown) {
@@ -70,7 +70,7 @@ export class ThinPool {
     }
   }
 
-  /** Whether it is gone: not while a volume is active, or somebody holds the device. */
+  /** False if a volume is active, or the device is held open. */
   async remove(): Promise<boolean> {
     try {
       await this.native.run('dmRemove', { name: this.names.pool, deferred: false });
@@ -91,13 +91,13 @@ export class ThinPool {
   }
 }
 
-const ABSENT = 'its metadata or data device is not there';
+const ABSENT = 'its metadata or data device is missing; check BLOCKDELTA_POOLS and the disks';
 
 const REASONS: Readonly<Record<string, string>> = {
-  EBUSY: 'somebody else uses its metadata or data device; look at mounts, LVM and multipath',
+  EBUSY: 'its metadata or data device is in use; check mounts, LVM and multipath',
   ENOSPC: 'its metadata device is too small for its data device; give it a larger one',
-  EINVAL: 'the kernel refuses its devices or its metadata, and the kernel log says why',
-  // Which of them depends on the kernel, and on whether a number or a path was looked for.
+  EINVAL: 'the kernel rejects its devices or its metadata; the kernel log has the reason',
+  // Which one depends on the kernel version, and on whether the device is named by number or path.
   ENXIO: ABSENT,
   ENODEV: ABSENT,
   ENOENT: ABSENT,

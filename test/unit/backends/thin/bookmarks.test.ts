@@ -58,13 +58,13 @@ beforeEach(async () => {
       return { ok: true, fileBytes: 4n, creationTime: 5, mappedBlocks: 1n } as never;
     },
   };
-  const look = {
+  const metadata = {
     device: async (id: number) => seen.devices.find(({ deviceId }) => deviceId === id) ?? null,
     superblock: async () => seen.superblock,
   };
   told = [];
   bases = new Bookmarks({
-    ...{ ledger, native, look, directory, metadataPath: '/dev/metadata', poolName: 'default' },
+    ...{ ledger, native, metadata, directory, metadataPath: '/dev/metadata', poolName: 'default' },
     onEvent: ({ level, message }) => told.push(`${level}: ${message}`),
   });
   await ledger.begin(
@@ -101,8 +101,8 @@ async function details(times: readonly number[]): Promise<ThinDeviceDetails[]> {
   }));
 }
 
-async function lost(): Promise<string> {
-  const { usable, lost: found } = await bases.list();
+async function invalidReason(): Promise<string> {
+  const { usable, invalidated: found } = await bases.list();
   assert.deepEqual(usable, []);
   return found[0]?.reason ?? '';
 }
@@ -120,17 +120,17 @@ const target = async () => {
 };
 
 test('what is kept outlives the snapshot, is told again, and is the base of a scan', async () => {
-  const kept = await bases.keep('snap-1');
+  const kept = await bases.create('snap-1');
   assert.deepEqual(kept, { snapshotId: 'snap-1', storedBytes: 4n });
   await remove('snap-1');
-  assert.deepEqual(await bases.keep('snap-1'), kept);
-  assert.deepEqual(await bases.list(), { usable: [kept], lost: [] });
+  assert.deepEqual(await bases.create('snap-1'), kept);
+  assert.deepEqual(await bases.list(), { usable: [kept], invalidated: [] });
   seen = { ...seen, devices: await details([6]) };
   assert.deepEqual(await bases.source('snap-1', await target()), { path: at('bases', 'snap-1') });
   await bases.drop('snap-1');
   await bases.drop('snap-1');
   assert.ok(!existsSync(at('bases', 'snap-1')));
-  assert.equal(await bases.keep('snap-1'), null);
+  assert.equal(await bases.create('snap-1'), null);
 });
 
 test('no scan starts from a base that is not kept, is lost, of another volume or not older', async () => {
@@ -140,45 +140,48 @@ test('no scan starts from a base that is not kept, is lost, of another volume or
       'FAILED_PRECONDITION',
       pattern,
     );
-  await refused(/nor kept of it; make a full backup/);
-  await bases.keep('snap-1');
-  await refused(/cut of volume vol-1, the other of vol-9/, { lineage: 'vol-9' });
+  await refused(/no bookmark of it was retained; make a full backup/);
+  await bases.create('snap-1');
+  await refused(/the base is of volume vol-1, the target of volume vol-9/, { lineage: 'vol-9' });
   seen = { ...seen, devices: await details([5, 5]) };
-  await refused(/is not after time 5/);
+  await refused(/taken at pool time \d+, not after the base at 5/);
   seen = { ...seen, devices: [] };
   await refused(/snapshot snap-2 is lost/);
 });
 
 test('a base that is lost is NOT_FOUND for a scan, with the reason', async () => {
   const scan = async () => bases.source('snap-1', await target());
-  await bases.keep('snap-1');
+  await bases.create('snap-1');
   seen = { ...seen, devices: await details([5, 6]) };
   await scan();
   rmSync(at('bases', 'snap-1'));
-  await rejectsWith(scan(), 'NOT_FOUND', /the file of what was kept is gone; make a full backup/);
-  assert.match(await lost(), /is gone/);
+  await rejectsWith(scan(), 'NOT_FOUND', /the file of its bookmark is gone; make a full backup/);
+  assert.match(await invalidReason(), /is gone/);
   await bases.drop('snap-1');
-  await bases.keep('snap-1');
-  await ledger.invalidateRetainedBase('snap-1', 'of a test');
-  await rejectsWith(scan(), 'NOT_FOUND', /lost because of a test; make a full backup/);
+  await bases.create('snap-1');
+  await ledger.invalidateBookmark('snap-1', 'of a test');
+  await rejectsWith(scan(), 'NOT_FOUND', /retained base because of a test; make a full backup/);
 });
 
 test('a loss of all bases is told once, with their number', async () => {
-  await bases.keep('snap-1');
-  await bases.keep('snap-2');
+  await bases.create('snap-1');
+  await bases.create('snap-2');
   const failed: ThinPoolStatus = { ...STATUS, mode: 'fail' };
   await bases.observe(failed);
   await bases.observe(failed);
   assert.equal(told.length, 1);
-  assert.match(told[0] ?? '', /^warn: pool 'default' has lost 2 kept bases because .*full ones$/);
+  assert.match(
+    told[0] ?? '',
+    /^warn: pool 'default': 2 retained bases are invalid because .*full ones$/,
+  );
 });
 
 test('metadata that needs a check loses all bases, whoever sees it first', async () => {
-  await bases.keep('snap-1');
+  await bases.create('snap-1');
   seen = { ...seen, superblock: { ...SUPERBLOCK, needsCheck: true } };
   await rejectsWith(bases.source('snap-1', await target()), 'NOT_FOUND', /check/);
-  assert.match(await lost(), /needs a check/);
-  await rejectsWith(bases.keep('snap-2'), 'FAILED_PRECONDITION', /check/);
+  assert.match(await invalidReason(), /needs a check/);
+  await rejectsWith(bases.create('snap-2'), 'FAILED_PRECONDITION', /check/);
 });
 
 test('times that do not fit into a mapping, or went back, lose all bases at a start', async () => {
@@ -186,10 +189,10 @@ test('times that do not fit into a mapping, or went back, lose all bases at a st
     [1 << 24, /24 bits/],
     [4, /went back from time 5 to 4/],
   ] as const) {
-    await bases.keep('snap-1');
+    await bases.create('snap-1');
     seen = { ...seen, superblock: { ...SUPERBLOCK, time } };
     await bases.review(TRUSTED);
-    assert.match(await lost(), pattern);
+    assert.match(await invalidReason(), pattern);
     await bases.drop('snap-1');
     seen = { ...seen, superblock: SUPERBLOCK };
   }
@@ -202,50 +205,50 @@ test('a pool that is seen read-only or failed, or asks for a check, loses all ba
     { mode: 'error' },
     { needsCheck: true },
   ] as const;
-  await bases.keep('snap-1');
+  await bases.create('snap-1');
   await bases.observe({ ...STATUS, mode: 'out_of_data_space' });
-  assert.equal((await bases.list()).lost.length, 0);
+  assert.equal((await bases.list()).invalidated.length, 0);
   for (const state of states) {
-    await bases.keep('snap-1');
+    await bases.create('snap-1');
     await bases.observe({ ...STATUS, ...state });
-    assert.match(await lost(), /may have undone|asks for a check/);
+    assert.match(await invalidReason(), /may have rolled back|needs a check/);
     await bases.drop('snap-1');
   }
 });
 
 test('a base that is lost while its snapshot lives is kept anew, and not once it is deleted', async () => {
-  const kept = await bases.keep('snap-1');
-  await bases.loseAll('of a test');
-  assert.deepEqual(await bases.keep('snap-1'), kept);
-  assert.deepEqual(await bases.list(), { usable: [kept], lost: [] });
-  await bases.loseAll('of a test');
+  const kept = await bases.create('snap-1');
+  await bases.invalidateAll('of a test');
+  assert.deepEqual(await bases.create('snap-1'), kept);
+  assert.deepEqual(await bases.list(), { usable: [kept], invalidated: [] });
+  await bases.invalidateAll('of a test');
   await remove('snap-1');
-  await bases.keep('snap-1');
-  assert.equal(await lost(), 'of a test');
+  await bases.create('snap-1');
+  assert.equal(await invalidReason(), 'of a test');
 });
 
 test('a start that finds nothing against them loses no base', async () => {
-  await bases.keep('snap-1');
+  await bases.create('snap-1');
   await bases.review(TRUSTED);
   await bases.review({ distrust: null, interrupted: ['vol-2'] });
   assert.equal((await bases.list()).usable.length, 1);
 });
 
 test('a start that distrusts the pool loses all bases, with the first reason', async () => {
-  await bases.keep('snap-1');
+  await bases.create('snap-1');
   await bases.review({ distrust: 'it was changed', interrupted: [] });
   await bases.review({ distrust: 'it was changed again', interrupted: [] });
-  assert.equal(await lost(), 'it was changed');
+  assert.equal(await invalidReason(), 'it was changed');
 });
 
 test('a start after discards that may be forgotten loses the bases of those volumes', async () => {
-  await bases.keep('snap-1');
+  await bases.create('snap-1');
   await bases.review({ distrust: null, interrupted: ['vol-2', VOLUME] });
-  assert.match(await lost(), /discards/);
+  assert.match(await invalidReason(), /discards/);
 });
 
 test('a start drops files that no row knows, and loses a base whose file is gone', async () => {
-  await bases.keep('snap-1');
+  await bases.create('snap-1');
   writeFileSync(at('bases', 'snap-0'), 'left by a kill');
   writeFileSync(at('bases', 'snap-1.tmp'), 'half');
   assert.deepEqual((await bases.sweep()).sort(), ['snap-0', 'snap-1.tmp']);
@@ -254,9 +257,9 @@ test('a start drops files that no row knows, and loses a base whose file is gone
   assert.equal((await bases.list()).usable.length, 1);
   rmSync(at('bases', 'snap-1'));
   await bases.review(TRUSTED);
-  assert.match(await lost(), /is gone/);
+  assert.match(await invalidReason(), /is gone/);
 });
 
 test('nothing is kept of what is no snapshot of the pool', async () => {
-  assert.equal(await bases.keep('snap-9'), null);
+  assert.equal(await bases.create('snap-9'), null);
 });

@@ -5,13 +5,13 @@ import { stat, truncate } from 'node:fs/promises';
 import { after, test } from 'node:test';
 import type { PoolRecord } from '../../../../src/backends/thin/ledger/ledger.js';
 import {
-  judgeFormattable,
+  assertFormattable,
   type ReadSuperblock,
   readKnownSuperblock,
 } from '../../../../src/backends/thin/metadata/metadata-format.js';
 import { writeLabel } from '../../../../src/backends/thin/pool/device-label.js';
 import { EmbeddedDevices } from '../../../../src/backends/thin/pool/embedded-devices.js';
-import { GivenDevices } from '../../../../src/backends/thin/pool/given-devices.js';
+import { GivenDevices } from '../../../../src/backends/thin/pool/pool-devices.js';
 import { isSamePool, poolTable } from '../../../../src/backends/thin/pool/pool-table.js';
 import { deviceSizeBytes } from '../../../../src/native/block-device.js';
 import { NativePool } from '../../../../src/native/pool.js';
@@ -63,8 +63,8 @@ test('an embedded pool has two files within its bound, which grow and are found 
   try {
     assert.equal(await devices.exist(), false);
     await rejectsWith(devices.open(), 'FAILED_PRECONDITION', /has lost/);
-    await devices.make();
-    await devices.make();
+    await devices.create();
+    await devices.create();
     assert.equal(await devices.exist(), true);
     const { metadataPath, dataPath } = await devices.open();
     assert.deepEqual(await devices.open(), { metadataPath, dataPath });
@@ -94,7 +94,7 @@ test('an embedded pool is not made where the host has no room for it', {
   try {
     const directory = makePoolFileSystem(workspace, 'btrfs', 600);
     const devices = new EmbeddedDevices(native, { pool: 'p', directory, maximumBytes: null });
-    await rejectsWith(devices.make(), 'FAILED_PRECONDITION', /free space there/);
+    await rejectsWith(devices.create(), 'FAILED_PRECONDITION', /free space there/);
     assert.equal(await devices.exist(), false);
   } finally {
     await native.close();
@@ -105,7 +105,7 @@ test('devices that were given are block devices', async () => {
   const { metadataPath, dataPath } = await emptyDevices('files');
   const devices = new GivenDevices('default', { metadata: metadataPath, data: dataPath });
   assert.equal(await devices.exist(), false);
-  await rejectsWith(devices.open(), 'FAILED_PRECONDITION', /no block device/);
+  await rejectsWith(devices.open(), 'FAILED_PRECONDITION', /is not a block device/);
 });
 
 const judge = (
@@ -113,7 +113,7 @@ const judge = (
   readSuperblock: ReadSuperblock,
   state: PoolRecord['state'] = 'new',
 ) =>
-  judgeFormattable({
+  assertFormattable({
     ...{ pool: 'p', record: { ...RECORD, state }, devices, areOurs: false, readSuperblock },
     hasThinDevices: async () => false,
     sizeOf: async (path) => (await stat(path, { bigint: true })).size,
@@ -134,7 +134,7 @@ test('a formatting that was killed takes none but the fresh metadata of its own 
   const deviceBytes = 4n * MIB;
   await writeLabel(devices.dataPath, { poolUuid: RECORD.uuid, deviceBytes });
   const judged = (found: Partial<ThinSuperblock>, hasDevices = false) =>
-    judgeFormattable({
+    assertFormattable({
       record: { ...RECORD, state: 'formatting', labelledBytes: deviceBytes },
       ...{ pool: 'p', devices, areOurs: false },
       readSuperblock: async () => ({ ...SUPERBLOCK, ...found }),

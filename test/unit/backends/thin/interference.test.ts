@@ -11,8 +11,8 @@ test('a device that somebody else made under the next id is left alone', () =>
   SimulatedPool.use(async (pool) => {
     const process = pool.start();
     const next = 1 + Math.max(...pool.kernel.thin.keys());
-    await process.pool.tell([`create_thin ${next}`, 'set_transaction_id 3 4']);
-    await process.pool.tell(['set_transaction_id 4 3']);
+    await process.pool.send([`create_thin ${next}`, 'set_transaction_id 3 4']);
+    await process.pool.send(['set_transaction_id 4 3']);
     const foreign = pool.kernel.thin.get(next);
     // As young as what the transaction that meets it makes: nothing but the refusal tells them apart.
     assert.equal(foreign?.transactionId, 3n);
@@ -48,7 +48,7 @@ test('a pool without data space is not cut, and says that space is missing', () 
       () => process.snapshots.create(membersOf('1', '2')),
       () => process.volumes.clone('new', 'v1', SIMULATED_SIZE),
     ]) {
-      await rejectsWith(refused(), 'RESOURCE_EXHAUSTED', /no data space left.* Add space/);
+      await rejectsWith(refused(), 'RESOURCE_EXHAUSTED', /no data space left.* add space/);
       assert.deepEqual(pool.assertAgreement(process), ['s0', 'v1', 'v2']);
     }
   }));
@@ -113,7 +113,7 @@ test("another tool's metadata snapshot is waited for, and never released", () =>
     await rejectsWith(
       impatient.snapshots.scanSource('s0', null),
       'FAILED_PRECONDITION',
-      /another tool holds the metadata snapshot/,
+      /another program holds the metadata snapshot/,
     );
     assert.equal(pool.kernel.heldRoot, 5n);
     const patient = pool.start(5000);

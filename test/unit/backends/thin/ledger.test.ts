@@ -172,22 +172,25 @@ test('kept bases are listed in the order they were kept, lost ones with the firs
   withLedger(async (ledger) => {
     const base = (snapshotId: string) => ({
       ...{ snapshotId, lineage: 'vol', sizeBytes: 1n << 40n },
-      ...{ creationTime: 4, storedBytes: 99n, lost: null },
+      ...{ creationTime: 4, storedBytes: 99n, invalidReason: null },
     });
-    for (const id of ['b', 'a', 'b']) await ledger.insertRetainedBase(base(id));
-    assert.deepEqual(await ledger.retainedBases(), [base('b'), base('a')]);
-    for (const why of ['first', 'second']) await ledger.invalidateRetainedBase('a', why);
-    assert.deepEqual(await ledger.retainedBases(), [base('b'), { ...base('a'), lost: 'first' }]);
-    await ledger.invalidateAllRetainedBases('third');
-    const lost = await ledger.retainedBases();
+    for (const id of ['b', 'a', 'b']) await ledger.insertBookmark(base(id));
+    assert.deepEqual(await ledger.bookmarks(), [base('b'), base('a')]);
+    for (const why of ['first', 'second']) await ledger.invalidateBookmark('a', why);
+    assert.deepEqual(await ledger.bookmarks(), [
+      base('b'),
+      { ...base('a'), invalidReason: 'first' },
+    ]);
+    await ledger.invalidateAllBookmarks('third');
+    const lost = await ledger.bookmarks();
     assert.deepEqual(
-      lost.map(({ lost: reason }) => reason),
+      lost.map(({ invalidReason: reason }) => reason),
       ['third', 'first'],
     );
-    await ledger.removeRetainedBase('b');
+    await ledger.removeBookmark('b');
     assert.deepEqual(
-      [await ledger.retainedBase('b'), await ledger.retainedBase('a')],
-      [null, { ...base('a'), lost: 'first' }],
+      [await ledger.bookmark('b'), await ledger.bookmark('a')],
+      [null, { ...base('a'), invalidReason: 'first' }],
     );
   }));
 

@@ -65,7 +65,7 @@ test('a volume whose last commit failed is interrupted in spite of an orderly st
 
 test('a pool that needs a check, or was removed without the plugin, is distrusted', () => {
   assert.match(history({}, { needsCheck: true }).distrust ?? '', /a write .* failed/);
-  assert.match(history({ bootId: 'boot-2' }).distrust ?? '', /removed by somebody else/);
+  assert.match(history({ bootId: 'boot-2' }).distrust ?? '', /removed by another tool/);
   const ours = { pool: { ...POOL, bootId: 'boot-2' }, bootId: 'boot-2' };
   assert.notEqual(historyOfActive(ours, true).distrust, null);
   assert.deepEqual(historyOfActive(ours, false), { distrust: null, interrupted: [] });
@@ -73,9 +73,9 @@ test('a pool that needs a check, or was removed without the plugin, is distruste
 
 test('a pool that somebody else has made active is distrusted', () => {
   const another = { pool: POOL, bootId: 'boot-2' };
-  assert.match(historyOfActive(another, false).distrust ?? '', /active by somebody else/);
+  assert.match(historyOfActive(another, false).distrust ?? '', /activated by another tool/);
   const stopped = { pool: { ...POOL, stopped: STOPPED }, bootId: 'boot-1' };
-  assert.match(historyOfActive(stopped, false).distrust ?? '', /active by somebody else/);
+  assert.match(historyOfActive(stopped, false).distrust ?? '', /activated by another tool/);
 });
 
 test('a pool is known by its last transaction, or by the one that was being opened', () => {

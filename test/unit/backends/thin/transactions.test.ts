@@ -149,7 +149,7 @@ test('a start that is killed while it settles converges as well', () =>
     }
     const next = pool.start();
     await next.transactions.settle();
-    await next.look.releaseOurs();
+    await next.metadata.releaseOurs();
     pool.assertAgreement(next);
   }));
 
@@ -165,9 +165,9 @@ test('a pool that goes read-only in a change refuses the next ones, and settles 
     await rejectsWith(
       process.volumes.create('other', SIMULATED_SIZE),
       'FAILED_PRECONDITION',
-      /be checked/,
+      /needs a check/,
     );
-    await rejectsWith(process.snapshots.delete('s0'), 'FAILED_PRECONDITION', /be checked/);
+    await rejectsWith(process.snapshots.delete('s0'), 'FAILED_PRECONDITION', /needs a check/);
     assert.equal((await process.volumes.condition('v1')).storedBytes, SIMULATED_SIZE);
     kernel.needsCheck = false;
     const next = pool.start();
@@ -200,7 +200,7 @@ test('no snapshot is made when the pool cannot count it', () =>
     await rejectsWith(
       process.volumes.clone('new', 'v1', SIMULATED_SIZE),
       'FAILED_PRECONDITION',
-      /no more can be made/,
+      /no more can be created/,
     );
     await process.volumes.create('plain', SIMULATED_SIZE);
   }));
@@ -229,7 +229,7 @@ test('a metadata snapshot that a killed process of ours has left is released', (
         () => true,
       );
       const next = pool.start();
-      await next.look.releaseOurs();
+      await next.metadata.releaseOurs();
       pool.assertAgreement(next);
     }
   }));

@@ -55,7 +55,7 @@ test('a device does not grow while writers of its pool wait for space, and has i
   attached('waiting', async ({ volumes, devices }, kernel, name) => {
     kernel.mode = 'out_of_data_space';
     kernel.whenFull = 'queue_if_no_space';
-    await rejectsWith(volumes.expand('v', 2n * SIZE), 'FAILED_PRECONDITION', /wait for it/);
+    await rejectsWith(volumes.expand('v', 2n * SIZE), 'FAILED_PRECONDITION', /waiting for it/);
     assert.equal(kernel.active.get(name)?.sizeBytes, SIZE);
     kernel.mode = 'rw';
     await devices.attach(await volumes.record('v'), false);
