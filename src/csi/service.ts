@@ -80,7 +80,7 @@ export type ResponseOf<R extends RpcName> =
 export interface CallContext {
   /** Adds fields to the one line that is logged when the call ends. Never secrets. */
   note(fields: Readonly<Record<string, string | number | bigint | boolean>>): void;
-  /** Aborted when nobody waits for the answer any more; its reason is a CsiError. */
+  /** Aborted when the caller no longer waits for the response; its reason is a CsiError. */
   readonly signal: AbortSignal;
   /** When the caller stops waiting, in milliseconds since the epoch; Infinity if it set no deadline. */
   readonly deadline: number;

@@ -205,7 +205,7 @@ function refusingChanges(service: AnyService, unknown: readonly UnknownObject[])
   return { ...service, unary: { ...service.unary, ...refused } } as AnyService;
 }
 
-/** One line for each start; differences are a warning, because somebody has to look into them. */
+/** One line for each start; differences are a warning, because an operator has to examine them. */
 function report(logger: Logger, found: ReconcileReport): void {
   const level = found.differences.length > 0 ? 'warn' : 'info';
   logger[level]({ ...found }, 'reconciled');

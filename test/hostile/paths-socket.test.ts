@@ -21,7 +21,7 @@ async function listen(path: string): Promise<Server> {
   return server;
 }
 
-/** Leaves a socket file behind that nobody listens on, as a killed process does. */
+/** Leaves a stale socket file, as a killed process does. */
 async function leaveStaleSocket(directory: string, path: string): Promise<void> {
   const other = join(directory, 'other.sock');
   const server = await listen(other);
@@ -61,7 +61,7 @@ test('E17, H9: a start waits for one that is under way, and then finds its socke
     (error: unknown) => error,
   );
   await delay(300);
-  assert.equal(statSync(made.socketPath).ino, stale, 'nobody looks at the socket meanwhile');
+  assert.equal(statSync(made.socketPath).ino, stale, 'the socket is not examined meanwhile');
   // The one under way replaces the stale socket by its own.
   unlinkSync(made.socketPath);
   const live = await listen(made.socketPath);

@@ -43,7 +43,7 @@ function typeOf(name: string): protobuf.Type {
   return csiProto().root.lookupType(`${CSI_PACKAGE}.${name}`);
 }
 
-/** Sets every sensitive field of a message, also of messages in it. Tells how many. */
+/** Sets every sensitive field of a message, also of nested messages. Returns how many. */
 function plant(
   type: protobuf.Type,
   message: Message,
@@ -73,8 +73,8 @@ function mounted(request: Message): Message {
   return copy;
 }
 
-/** Everything a caller is told: the answer, or the status. */
-async function told(
+/** Everything that a caller receives: the response, or the status. */
+async function answerOf(
   connection: RawConnection,
   rpc: RpcDescription,
   bytes: Buffer,
@@ -90,7 +90,7 @@ async function told(
 }
 
 for (const [what, map] of Object.entries(MAPS)) {
-  test(`H10: no RPC logs or tells what is in secrets, contexts and mount flags: a map ${what}`, async () => {
+  test(`H10: no RPC logs or returns the content of secrets, contexts and mount flags: a map ${what}`, async () => {
     const connection = new RawConnection(running.plugin.endpoint);
     let planted = 0;
     try {
@@ -100,9 +100,9 @@ for (const [what, map] of Object.entries(MAPS)) {
           const request = shape(await conforming.to(rpc.name));
           planted += plant(type, request, map);
           const bytes = encodeMessage(rpc.requestType, request);
-          const answers = [await told(connection, rpc, bytes)];
-          // Cut off in its middle it is no message of its type, and the reason is logged.
-          answers.push(await told(connection, rpc, bytes.subarray(0, bytes.length - 1)));
+          const answers = [await answerOf(connection, rpc, bytes)];
+          // A truncated request is not a valid message, and the reason is logged.
+          answers.push(await answerOf(connection, rpc, bytes.subarray(0, bytes.length - 1)));
           for (const answer of answers) {
             assert.ok(!answer.includes(MARKER), `${rpc.name}: ${answer}`);
           }

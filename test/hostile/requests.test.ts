@@ -83,7 +83,7 @@ function session(t: TestContext, made: TestServer): ClientHttp2Session {
   return opened;
 }
 
-/** A request of which the length is told and nothing follows yet. */
+/** The length prefix of a request, without the request. */
 function halfSent(of: ClientHttp2Session, path = '/csi.v1.Identity/Probe'): ClientHttp2Stream {
   const stream = of.request({
     ':method': 'POST',
@@ -134,7 +134,7 @@ test('H21: a stop closes idle connections while it waits for a call on another',
   assert.deepEqual(events, ['idle closed', 'stopped']);
 });
 
-test('H12: of silent connections no more are kept than the limit, and idle clients keep theirs', async (t) => {
+test('H12: silent connections stay within the limit, and idle clients stay connected', async (t) => {
   const limits = { maxConnections: 8 };
   const made = await startServer(t, { services: [identity], limits });
   const client = rawClient(t, made.endpoint, 'Identity');

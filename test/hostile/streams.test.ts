@@ -119,7 +119,7 @@ async function start(
 
 type Stream = grpc.ClientReadableStream<Message>;
 
-/** Opens a stream; nothing of it is read until somebody asks. */
+/** Opens a stream and reads nothing of it until the test asks. */
 function open(client: RawClient, snapshotId: string, options: object = {}): Stream {
   const call = client['GetMetadataAllocated']?.(
     { snapshot_id: snapshotId, max_results: 0 },
@@ -193,7 +193,7 @@ test('H11: of a stream that is not read, nothing is read ahead, and its buffers 
     return fill(request, buffer);
   };
   await settled(() => made.filler.total);
-  // What the client's library reads ahead by itself, 16 messages, and a window.
+  // What the client's library reads ahead, 16 messages, and a window.
   assert.ok(made.filler.total < 32, `${made.filler.total} chunks`);
   assert.ok(
     sizes.slice(0, 3).every((bytes) => bytes < 128 << 10),
@@ -210,7 +210,7 @@ async function settled(figure: () => number): Promise<void> {
   }
 }
 
-test('H11: a stream whose client does not read is ended, and lets go of its snapshot', async (t) => {
+test('H11: a stream whose client does not read is ended, and releases its snapshot', async (t) => {
   const made = await start(t, { streamStallMs: 500 });
   made.filler.open();
   const call = open(connect(t, made), 'pinned');
@@ -248,7 +248,7 @@ test('H11: a client that reads slowly is not taken for one that does not read', 
 });
 
 for (const connections of [1, 10]) {
-  test(`H11: ${STREAMS} unread streams by ${connections} connections keep nobody out`, async (t) => {
+  test(`H11: ${STREAMS} unread streams by ${connections} connections do not block other clients`, async (t) => {
     const made = await start(t, { maxStreams: 32 });
     made.filler.open();
     const good = connect(t, made);

@@ -21,7 +21,7 @@ import { refused, statusOf } from '../support/refusal.js';
 import { test } from '../support/running-plugin.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
 
-/** Where capabilities are told: the kinds of the fixture, and of the lists below. */
+/** Where capabilities are advertised: the kinds of the fixture, and of the lists below. */
 interface Advertised {
   plugin: string[];
   volumeExpansion: string[];
@@ -164,7 +164,7 @@ async function checkAdvertised(level: CsiLevel, publish: 'on' | 'off'): Promise<
   assert.deepEqual(await advertised(), found, 'the same each time');
 }
 
-/** An empty request is enough to tell: it is refused, or answered, but never as unknown. */
+/** An empty request shows it: it is refused or answered, but never UNIMPLEMENTED. */
 async function checkServed(publish: 'on' | 'off'): Promise<void> {
   for (const rpc of allRpcs()) {
     const call = connection.call(rpc, Buffer.alloc(0));
@@ -207,7 +207,7 @@ for (const publish of ['off', 'on'] as const) {
     });
     test(`G10, G11: ${title}, every RPC is exposed, and all but what is off are served`, () =>
       checkServed(publish));
-    test(`LV7, GV4, NV5: ${title}, conditions are told where they are advertised`, () =>
+    test(`LV7, GV4, NV5: ${title}, conditions are reported where they are advertised`, () =>
       checkCondition(level, publish));
   }
 }
@@ -217,7 +217,7 @@ test('ID5: without a setting the level is 1.12, and controller publish off', asy
   await checkAdvertised('1.12', 'off');
 });
 
-test('G17: an RPC and a service nobody knows are UNIMPLEMENTED', async () => {
+test('G17: an unknown RPC and an unknown service are UNIMPLEMENTED', async () => {
   for (const path of ['/csi.v1.Controller/FlyToTheMoon', '/csi.v9.Controller/CreateVolume']) {
     await refused(connection.unary(path, Buffer.alloc(0)), 'UNIMPLEMENTED');
   }

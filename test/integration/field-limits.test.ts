@@ -22,7 +22,7 @@ const OTHER_LIMITS: Readonly<Record<string, number>> = {
   volume_path: 4095,
   volume_publish_path: 4095,
 };
-/** Required fields whose absence is told in another way (NP2), or is conforming in practice (MV1). */
+/** Required fields whose absence has another error (NP2), or is accepted in practice (MV1). */
 const OTHER_CODES: Readonly<Record<string, StatusName>> = {
   'NodePublishVolume.staging_target_path': 'FAILED_PRECONDITION',
   'ControllerModifyVolume.mutable_parameters': 'OK',
@@ -81,7 +81,7 @@ async function mustTake(rpc: RpcDescription, place: FieldPlace, value: unknown):
 
 const nameOf = (place: FieldPlace): string => place.path.at(-1) as string;
 const placeOf = (name: string): FieldPlace => ({ kind: 'string', path: [name], lists: [] });
-/** Of two bytes each, so that characters and bytes are told apart. */
+/** Two bytes each, so that a limit in characters differs from one in bytes. */
 const text = (bytes: number): string => 'é'.repeat(bytes / 2) + 'x'.repeat(bytes % 2);
 const path = (bytes: number): string => `/${'deep/'.repeat(1000)}`.slice(0, bytes);
 
@@ -97,7 +97,7 @@ async function checkString(rpc: RpcDescription, place: FieldPlace): Promise<void
 
 async function checkStrings(rpc: RpcDescription, place: FieldPlace): Promise<void> {
   if (nameOf(place) === 'mount_flags') {
-    // Counted together, and sensitive, so that no limit of single strings is told.
+    // Counted together, and sensitive, so that there is no limit for a single string.
     const flags = (last: number): string[] => [text(2048), text(last)];
     await mustTake(rpc, place, flags(2048));
     await mustRefuse(rpc, place, flags(2049));

@@ -139,21 +139,21 @@ test(
       volume_content_source: { volume: { volume_id: volume.id } },
     });
     const cloneId = answer['volume'].volume_id as string;
-    const cut = async (name: string): Promise<TestSnapshot> => {
+    const take = async (name: string): Promise<TestSnapshot> => {
       const { snapshot } = await running.client.controller.CreateSnapshot({
         source_volume_id: cloneId,
         name,
       });
       return { id: snapshot.snapshot_id, sizeBytes: Number(snapshot.size_bytes) };
     };
-    const inherited = await cut('inherited');
+    const inherited = await take('inherited');
     const zeros = SnapshotImage.zeros(inherited.sizeBytes);
     const allocated = await running.client.allocated(inherited.id);
     assertSound(zeros, image(inherited), allocated, 'allocated list of a clone');
     assert.ok(allocated.ranges.length > 0);
     const file = join(running.poolPath('main'), 'volumes', cloneId);
     scribble(file, 0, inherited.sizeBytes, 60);
-    const later = await cut('later');
+    const later = await take('later');
     const delta = await running.client.delta(inherited.id, later.id);
     assertSound(image(inherited), image(later), delta, 'delta of a clone');
   },

@@ -30,7 +30,7 @@ after(() => filler.close());
 const write = (block: number, of = volume): void =>
   managers.backend.write(of.volumeId, block * BLOCK, Buffer.alloc(BLOCK, block + 1));
 
-async function cut(name: string, of = volume): Promise<SnapshotRecord> {
+async function take(name: string, of = volume): Promise<SnapshotRecord> {
   return managers.snapshots.create({ name, sourceVolumeId: of.volumeId, parameters: {} });
 }
 
@@ -67,35 +67,35 @@ const delta = (
 const block = (index: number): Range => ({ offset: BigInt(index * BLOCK), size: BigInt(BLOCK) });
 
 test('SM26: a delta from a deleted snapshot is available while it is retained, by the rules of every delta', async () => {
-  const earlier = await cut('earlier');
+  const earlier = await take('earlier');
   write(1);
   write(2);
-  const base = await cut('base');
+  const base = await take('base');
   write(2);
   write(5);
   managers.backend.discard(volume.volumeId, BLOCK, BLOCK);
-  const target = await cut('target');
+  const target = await take('target');
   await managers.snapshots.delete(base.snapshotId);
   write(2);
   assert.deepEqual(await delta(base, target), [{ ...block(1), size: 2n * 4096n }, block(5)]);
   await rejectsWith(delta(base, earlier), 'INVALID_ARGUMENT', /not taken before/);
-  const other = await cut('other', await managers.volume());
+  const other = await take('other', await managers.volume());
   await rejectsWith(delta(base, other), 'INVALID_ARGUMENT', /of volume/);
 });
 
-test('SM26: to everything but a delta a kept base is gone', async () => {
-  const base = await cut('base');
-  const target = await cut('target');
+test('SM26: every RPC but GetMetadataDelta treats a retained base as deleted', async () => {
+  const base = await take('base');
+  const target = await take('target');
   await managers.snapshots.delete(target.snapshotId);
   await rejectsWith(delta(base, target), 'NOT_FOUND', /does not exist/);
   const request = { snapshot_id: target.snapshotId };
   await rejectsWith(call('GetMetadataAllocated', request), 'NOT_FOUND', /does not exist/);
   assert.equal(await managers.deps.catalogue.snapshotById(target.snapshotId), null);
-  assert.equal((await cut('target')).state, 'ready', 'its name is free');
+  assert.equal((await take('target')).state, 'ready', 'its name is free');
 });
 
 test('SM26: an invalidated base is NOT_FOUND with the reason', async () => {
-  const [base, newer, target] = [await cut('base'), await cut('newer'), await cut('target')];
+  const [base, newer, target] = [await take('base'), await take('newer'), await take('target')];
   await managers.snapshots.delete(base.snapshotId);
   await managers.snapshots.delete(newer.snapshotId);
   await rejectsWith(
@@ -111,10 +111,10 @@ test('SM26: an invalidated base is NOT_FOUND with the reason', async () => {
   await rejectsWith(delta(newer, target), 'NOT_FOUND', /because the pool was repaired/);
 });
 
-test('SM28: a base is not forgotten under a stream, and deleting it again is no conflict with one', async () => {
-  const [base, newer] = [await cut('base'), await cut('newer')];
+test('SM28: a base is not dropped while a stream reads it, and deleting it again does not conflict with one', async () => {
+  const [base, newer] = [await take('base'), await take('newer')];
   write(3);
-  const target = await cut('target');
+  const target = await take('target');
   await managers.snapshots.delete(base.snapshotId);
   const ranges = await delta(base, target, async () => {
     await managers.snapshots.delete(base.snapshotId);

@@ -1,4 +1,4 @@
-/** ControllerGetVolume and GetSnapshot: one object, told of as in its list. */
+/** ControllerGetVolume and GetSnapshot: one object, as in its list. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Message } from '../support/csi-client.js';
@@ -30,7 +30,7 @@ test('GV2: a volume that was deleted is NOT_FOUND, also while snapshots keep its
   await orchestrator.deleteSnapshot(snapshotId);
 });
 
-test('GV3, LV8: a volume is told of as CreateVolume and ListVolumes do, with its status', async () => {
+test('GV3, LV8: a volume is reported as by CreateVolume and ListVolumes, with its status', async () => {
   const { volume } = await controller().CreateVolume(createRequest('told'));
   const answer = await controller().ControllerGetVolume({ volume_id: volume.volume_id });
   assert.deepEqual(answer['volume'], volume);
@@ -61,7 +61,7 @@ test('GS2: GetSnapshot of an unknown id of any form is NOT_FOUND', async () => {
   }
 });
 
-test('GS2, GS3: a snapshot is told of as CreateSnapshot does until it is deleted', async () => {
+test('GS2, GS3: a snapshot is reported as by CreateSnapshot until it is deleted', async () => {
   const volume = await orchestrator.create('source');
   const { snapshot } = await controller().CreateSnapshot({
     source_volume_id: volume.id,
@@ -77,7 +77,7 @@ test('GS2, GS3: a snapshot is told of as CreateSnapshot does until it is deleted
   await refused(get(), 'NOT_FOUND');
 });
 
-test('GS4, LS1: members of a group are told with their group, alone and in the list', async () => {
+test('GS4, LS1: members of a group are reported with their group, alone and in the list', async () => {
   const volumes = [await orchestrator.create('one'), await orchestrator.create('two')];
   const { group_snapshot: group } = await running.client.groups.CreateVolumeGroupSnapshot({
     name: 'group',

@@ -23,7 +23,7 @@ const running = runMemoryPlugin('secrets', {
 const { orchestrator } = running;
 const errors: string[] = [];
 
-/** The status of a call; what an error says is kept to be looked through. */
+/** The status of a call; the text of an error is recorded and searched later. */
 async function status(call: Promise<unknown>): Promise<string> {
   call.catch((thrown: Error) => errors.push(thrown.message));
   return statusOf(call);

@@ -24,7 +24,7 @@ const BTRFS = mountCapability('btrfs');
 
 const CASES: readonly SizeCase[] = [
   { title: 'CV7: no range gives 1 GiB', range: null, outcome: GIB },
-  { title: 'CV6: an exact size is kept', range: exactly(5 * MIB), outcome: 5 * MIB },
+  { title: 'CV6: an exact size is used as it is', range: exactly(5 * MIB), outcome: 5 * MIB },
   { title: 'CV6: required alone is given', range: { required_bytes: 7 * MIB }, outcome: 7 * MIB },
   {
     title: 'CV6: required is rounded up to whole blocks of 4 KiB',
@@ -41,9 +41,13 @@ const CASES: readonly SizeCase[] = [
     range: exactly(5 * MIB + 1),
     outcome: 'OUT_OF_RANGE',
   },
-  { title: 'CV6: a limit alone is kept', range: { limit_bytes: 64 * MIB }, outcome: 64 * MIB },
   {
-    title: 'CV6: a limit alone that is no whole block is rounded down',
+    title: 'CV6: a limit alone is used as the size',
+    range: { limit_bytes: 64 * MIB },
+    outcome: 64 * MIB,
+  },
+  {
+    title: 'CV6: a limit alone that is not a whole block is rounded down',
     range: { limit_bytes: 64 * MIB + 4095 },
     outcome: 64 * MIB,
   },

@@ -45,7 +45,7 @@ test('GV3, LV7: from level 1.13 on the status has no condition', async () => {
   await running.orchestrator.delete(volume);
 });
 
-test('CS14: from level 1.13 on a snapshot tells where it can be used', async () => {
+test('CS14: from level 1.13 on a snapshot reports where it can be used', async () => {
   const { orchestrator, client } = running;
   const volume = await orchestrator.create('source');
   const snapshotId = await orchestrator.snapshot(volume, 'placed');

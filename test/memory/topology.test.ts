@@ -81,18 +81,18 @@ test('CV11: a source that does not exist is NOT_FOUND, before the topology is ju
   await refused(call, 'NOT_FOUND');
 });
 
-test('CS14: a snapshot that is asked for elsewhere is RESOURCE_EXHAUSTED, here it is cut', async () => {
+test('CS14: a snapshot with another topology is RESOURCE_EXHAUSTED, with that of this node it is taken', async () => {
   const volume = await orchestrator.create('source');
-  const cut = (source_volume_id: string, requisite: Message[]): Promise<Message> =>
+  const take = (source_volume_id: string, requisite: Message[]): Promise<Message> =>
     running.client.controller.CreateSnapshot({
       ...{ source_volume_id, name: 'placed' },
       accessibility_requirements: { requisite },
     });
-  await refused(cut('none-exist-id', [there]), 'NOT_FOUND');
-  await refused(cut(volume.id, [there]), 'RESOURCE_EXHAUSTED', /test-node/);
+  await refused(take('none-exist-id', [there]), 'NOT_FOUND');
+  await refused(take(volume.id, [there]), 'RESOURCE_EXHAUSTED', /test-node/);
   assert.deepEqual(await orchestrator.snapshotIds(), []);
-  const { snapshot } = await cut(volume.id, [here, there]);
-  assert.deepEqual(snapshot.accessible_topology, [], 'told from 1.13 on alone');
+  const { snapshot } = await take(volume.id, [here, there]);
+  assert.deepEqual(snapshot.accessible_topology, [], 'reported from 1.13 on only');
   await orchestrator.deleteSnapshot(snapshot.snapshot_id);
   await orchestrator.delete(volume);
 });

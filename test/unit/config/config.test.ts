@@ -224,7 +224,7 @@ for (const [name, value, found] of WRONG) {
   });
 }
 
-test('overcommitment is kept in percent, and both of its ends are taken', () => {
+test('overcommitment is stored in percent, and both ends of its range are accepted', () => {
   const percent = (value: string) =>
     parseConfig({ CSI_ENDPOINT, BLOCKDELTA_OVERCOMMIT: value }).overcommitPercent;
   assert.deepEqual(['1', '1.5', '1.05', '100'].map(percent), [100n, 150n, 105n, 10_000n]);

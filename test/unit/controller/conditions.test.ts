@@ -42,7 +42,7 @@ async function listed(): Promise<VolumeCondition[]> {
   );
 }
 
-/** A clock that goes on only where a test says so. */
+/** A clock that advances only when a test advances it. */
 function stopClock(t: TestContext): { advance(ms: number): void } {
   let now = 0;
   t.mock.method(performance, 'now', () => now);
@@ -99,7 +99,7 @@ test('a pool that dies while a list is made is waited for by few of its volumes'
   assert.ok(waited <= 4, `${waited} volumes have waited`);
 });
 
-test('a volume that is being deleted meanwhile is not told as lost', async () => {
+test('a volume that is deleted meanwhile is not reported as lost', async () => {
   const volume = await managers.volume();
   const { backend } = managers;
   const request = received('ControllerGetVolume', { volume_id: volume.volumeId });
@@ -111,7 +111,7 @@ test('a volume that is being deleted meanwhile is not told as lost', async () =>
     abnormal: true,
     message: 'BackingFileMissing: its file is gone from the pool; restore a snapshot or a backup',
   };
-  assert.deepEqual(await listed(), [lost], 'while nobody deletes it');
+  assert.deepEqual(await listed(), [lost], 'without a deletion');
   assert.deepEqual(await conditionOfOne(), lost);
   for (const ask of [async () => (await listed())[0], conditionOfOne]) {
     await managers.deps.catalogue.setVolumeState(volume.volumeId, 'ready');
@@ -123,7 +123,7 @@ test('a volume that is being deleted meanwhile is not told as lost', async () =>
   }
 });
 
-test('a pool that says it is there and then hangs is told as unreachable, and asked once', async () => {
+test('a pool that passes its check and then hangs is reported as unreachable, and probed once', async () => {
   const { catalogue, registry } = managers.deps;
   let asked = 0;
   managers.backend.capacity = () => {
@@ -137,7 +137,7 @@ test('a pool that says it is there and then hangs is told as unreachable, and as
   assert.equal(asked, 1);
 });
 
-test('a volume whose storage cannot be looked at in time is told as unreachable', async () => {
+test('a volume whose storage cannot be read in time is reported as unreachable', async () => {
   const { catalogue, registry } = managers.deps;
   const volume = await managers.volume();
   managers.backend.condition = () => new Promise(() => undefined);

@@ -8,7 +8,7 @@ import { test } from 'node:test';
 import { packagePath } from '../../../src/base/package-root.js';
 import { CONVERSION } from '../../../src/csi/proto.js';
 
-/** The flags of the generator that say what the decoder is told. */
+/** The flags of the generator for these options of the decoder. */
 function flagsOf(conversion: typeof CONVERSION): string[] {
   return Object.entries(conversion).map(([name, value]) =>
     value === true ? `--${name}` : `--${name}=${(value as { name: string }).name}`,
@@ -22,7 +22,7 @@ function filesOf(directory: string): Map<string, string> {
   return new Map(names.map((name) => [name, readFileSync(join(directory, name), 'utf8')]));
 }
 
-test('the generated types are those of proto/csi.proto, as the decoder is set', (t) => {
+test('the committed types are what the generator makes of proto/csi.proto with the options of the decoder', (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'blockdelta-types-'));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   const flags = [...flagsOf(CONVERSION), '--grpcLib=@grpc/grpc-js', '--importFileExtension=.js'];

@@ -73,7 +73,7 @@ test('a token of another rpc or filter is refused', () => {
   }
 });
 
-test('what is no token at all is refused', () => {
+test('what is not a token at all is refused', () => {
   const genuine = encodeToken(SCOPE, 'vol-1');
   const malformed = ['0', 'invalid-token', '7', ' ', '\0', 'ü', 'a'.repeat(200), `${genuine}=`];
   malformed.push(` ${genuine}`, `${genuine}\n`, genuine.slice(0, 10), genuine.slice(0, -1));

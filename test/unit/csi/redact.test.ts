@@ -90,13 +90,13 @@ test('no secret of any request survives a trip over the wire', () => {
   assert.equal(requests, 36);
 });
 
-test('everything that is not secret is kept', () => {
+test('everything that is not secret is copied', () => {
   for (const type of allTypes()) {
-    const kept = JSON.stringify(redact(relativeName(type), filled(type)));
+    const copy = JSON.stringify(redact(relativeName(type), filled(type)));
     const whole = JSON.stringify(filled(type), (key, value) =>
       key === 'secrets' || UNMARKED.includes(key) ? STRIPPED : value,
     );
-    assert.equal(kept, whole, type.fullName);
+    assert.equal(copy, whole, type.fullName);
   }
 });
 

@@ -60,7 +60,7 @@ class FakeFiller implements NativeFiller {
 
 const options = { startingOffset: 40n, maxResults: 0, turn: patientTurn() };
 
-test('a scan goes on from where the last chunk ended, with the range that was open there', async () => {
+test('a scan continues where the last chunk ended, with the range that was open there', async () => {
   const filler = new FakeFiller(4);
   const seen: number[] = [];
   for await (const { bytes } of scan(new ScanThreads(filler, 1), SOURCE, options))
