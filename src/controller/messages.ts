@@ -62,7 +62,7 @@ export function snapshotMessage(snapshot: SnapshotRecord, config: SnapshotMessag
     source_volume_id: snapshot.volumeId,
     size_bytes: String(snapshot.sizeBytes),
     creation_time: timestampMessage(snapshot.creationTimeNs),
-    // One whose deletion has not completed still takes its space, and nothing can be made of it.
+    // A snapshot that is still being deleted cannot be restored or cloned.
     ready_to_use: snapshot.state === 'ready',
     group_snapshot_id: snapshot.groupSnapshotId ?? '',
     // Only where the capability is advertised; otherwise callers assume that all nodes can use it.
