@@ -36,8 +36,10 @@ export async function expandVolume(
   };
 }
 
-function parseCapability(value: unknown): VolumeCapability | null {
-  if (value === null || value === undefined) return null;
+function parseCapability(
+  value: RequestOf<'ControllerExpandVolume'>['volume_capability'],
+): VolumeCapability | null {
+  if (value === null) return null;
   const capability = parseVolumeCapability(value, 'volume_capability');
   assertServed(capability, 'volume_capability');
   return capability;

@@ -179,8 +179,10 @@ async function expand(
   });
 }
 
-function parseOptionalCapability(value: unknown): VolumeCapability | null {
-  if (value === null || value === undefined) return null;
+function parseOptionalCapability(
+  value: RequestOf<'NodeExpandVolume'>['volume_capability'],
+): VolumeCapability | null {
+  if (value === null) return null;
   const capability = parseVolumeCapability(value, 'volume_capability');
   const reason = unsupportedReason(capability);
   if (reason !== null) throw CsiError.invalidArgument(`volume_capability: ${reason}`);

@@ -19,7 +19,7 @@ import type { Logger } from 'pino';
 import { type CallConnection, IncomingCalls } from '../csi/incoming-calls.js';
 
 /** How long the last response may take to reach a client before its connection is closed. */
-const POLITE_MS = 200;
+export const LAST_RESPONSE_MS = 200;
 
 type Injector = ReturnType<GrpcServer['createConnectionInjector']>;
 
@@ -215,6 +215,6 @@ class Connection implements CallConnection {
 
   /** Needed because a connection whose client does not read never closes by itself. */
   #endSoon(): void {
-    if (this.#running === 0) setTimeout(() => this.#socket.destroy(), POLITE_MS).unref();
+    if (this.#running === 0) setTimeout(() => this.#socket.destroy(), LAST_RESPONSE_MS).unref();
   }
 }

@@ -16,7 +16,7 @@ import { requestDecoder } from '../csi/request-decoder.js';
 import type { AnyService, AnyStreamHandler, AnyUnaryHandler, ServiceName } from '../csi/service.js';
 import { createStreamHandler, type StreamLimits } from '../csi/stream.js';
 import { StreamPlaces } from '../csi/stream-places.js';
-import { Connections } from './connections.js';
+import { Connections, LAST_RESPONSE_MS } from './connections.js';
 import { bindSocketPath, StartError } from './socket-path.js';
 
 export { StartError } from './socket-path.js';
@@ -25,8 +25,6 @@ export { StartError } from './socket-path.js';
 const START_TIMEOUT_MS = 30_000;
 /** HTTP/2 streams of one connection at once. Its client holds back further calls. */
 const CALLS_PER_CONNECTION = 128;
-/** How long the last responses may take to reach their clients before the connections are closed. */
-const POLITE_MS = 200;
 /** How long handlers may take to notice that their calls were aborted. */
 const RELEASE_MS = 2000;
 
@@ -148,7 +146,7 @@ class GrpcPluginServer implements PluginServer {
     const inTime = await within(this.#config.shutdownGraceMs, idle, this.#forced.signal);
     if (!inTime) this.#calls.abortAll(CsiError.unavailable('the plugin is stopping; call again'));
     const ended = Promise.all([idle, this.#connections.closed()]);
-    await within(POLITE_MS, ended, inTime ? undefined : this.#forced.signal);
+    await within(LAST_RESPONSE_MS, ended, inTime ? undefined : this.#forced.signal);
     this.#connections.destroy();
     this.#grpc.forceShutdown();
     if (inTime) return { forced: false, unfinished: 0 };
