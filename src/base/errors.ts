@@ -1,9 +1,9 @@
 /**
  * The one error type of the plugin and the one total conversion into it.
  *
- * A CsiError says which object, what was tried and what was found, in words that may be shown to a
- * user. Whatever only an engineer should see travels in `cause` and `details` and is logged, never
- * sent. Of gRPC this file knows the numeric status codes and nothing else.
+ * The message of a CsiError says which object, what was attempted, what was found and what to do; it is sent
+ * to the caller. `cause` and `details` are for engineers: they are logged, never sent. Of gRPC this file
+ * knows only the numeric status codes.
  */
 
 /** Canonical gRPC status codes that CSI uses (csi spec, "Error Scheme"). */
@@ -81,7 +81,7 @@ export class CsiError extends Error {
     return new CsiError(StatusCode.CANCELLED, message, options);
   }
 
-  /** The one way from anything thrown to a CsiError. Total: it never throws. */
+  /** Converts anything thrown to a CsiError. Never throws. */
   static from(thrown: unknown): CsiError {
     if (thrown instanceof CsiError) return thrown;
     const code = errorCode(thrown);
@@ -103,10 +103,10 @@ export class CsiError extends Error {
 export class SystemError extends Error {
   override readonly name = 'SystemError';
   constructor(
-    /** Errno name such as ENOSPC, or a reason of ours such as SCAN_REPLACED (native/*addon.ts). */
+    /** Errno name such as ENOSPC, or a code of the addon such as SCAN_REPLACED (native/*addon.ts). */
     readonly code: string,
     readonly syscall: string,
-    /** The file, device or directory it was about. */
+    /** The file, device or directory it failed on. */
     readonly path: string,
     message: string,
   ) {
@@ -115,8 +115,8 @@ export class SystemError extends Error {
 }
 
 /**
- * Errnos whose meaning is the same wherever they come from. All others are INTERNAL: an errno whose
- * meaning depends on the object (ENOENT, EEXIST, EBUSY) is judged where the object is known.
+ * Errnos and codes that mean the same wherever they come from. All others are INTERNAL: one whose meaning
+ * depends on the object (ENOENT, EEXIST) is handled where the object is known.
  */
 const ERRNO_RULES: Readonly<Record<string, StatusCode>> = {
   ENOSPC: StatusCode.RESOURCE_EXHAUSTED,
@@ -124,7 +124,7 @@ const ERRNO_RULES: Readonly<Record<string, StatusCode>> = {
   EFBIG: StatusCode.OUT_OF_RANGE,
   EBUSY: StatusCode.FAILED_PRECONDITION,
   EROFS: StatusCode.FAILED_PRECONDITION,
-  // The object is not what it was when it was looked up: looking again settles it.
+  // The object was replaced after it was looked up; a retry finds the new one.
   ESTALE: StatusCode.ABORTED,
   EPERM: StatusCode.FAILED_PRECONDITION,
   EACCES: StatusCode.FAILED_PRECONDITION,
@@ -139,13 +139,13 @@ const ERRNO_RULES: Readonly<Record<string, StatusCode>> = {
   THIN_POOL_MODE: StatusCode.FAILED_PRECONDITION,
 };
 
-/** Errors of Linux that libuv, and so Node.js, has no name for: their `code` is a sentence. */
-const NAMELESS: Readonly<Record<number, string>> = { [-116]: 'ESTALE', [-117]: 'EUCLEAN' };
+/** Linux errnos that libuv, and so Node.js, has no name for: their `code` is a sentence. */
+const UNNAMED_ERRNOS: Readonly<Record<number, string>> = { [-116]: 'ESTALE', [-117]: 'EUCLEAN' };
 
 /** The `code` of an errno-like error, or undefined. */
 export function errorCode(thrown: unknown): string | undefined {
   if (typeof thrown !== 'object' || thrown === null) return undefined;
   const { code, errno } = thrown as { code?: unknown; errno?: unknown };
   if (typeof code !== 'string') return undefined;
-  return (typeof errno === 'number' ? NAMELESS[errno] : undefined) ?? code;
+  return (typeof errno === 'number' ? UNNAMED_ERRNOS[errno] : undefined) ?? code;
 }

@@ -1,33 +1,33 @@
 /**
- * A few places for many who want one: whose turn it is.
+ * Fair scheduling of a few places among many waiters.
  *
- * Groups take turns first. Within a group every other turn is that of the peer that has had the least time
- * so far, so that one that wants little gets it soon, however many want much; the turns between are those
- * of the peer that has waited longest, so that nobody waits for ever. A new peer has waited for nothing yet:
- * a client that comes back as somebody else each time gets every other turn at most. Turns of one peer come in
- * the order they were asked for. Whoever gives up while it waits is dropped before it costs anything.
+ * Groups take turns first. Within a group every other turn goes to the peer that has used the least time so
+ * far, so that a peer with little work is served soon, however busy the others are. The turns between go to
+ * the peer that was served longest ago, so that none starves. A new peer counts as served just now: a client
+ * that reconnects for every call gets every other turn at most. Turns of one peer keep their order. A waiter
+ * whose signal aborts leaves the queue at once.
  */
 
-/** On whose behalf a turn is wanted. */
+/** Who asks for a turn. */
 export interface Turn {
-  /** What is shared first: all of one group together get as many turns as all of another. */
+  /** Shared first: all peers of one group together get as many turns as those of another. */
   readonly group: string;
-  /** Whose turns are shared next, such as a client. */
+  /** Shared next within the group, such as a client. */
   readonly peer: object;
-  /** Aborted when nobody wants the turn any more. */
+  /** Aborted when the turn is no longer needed. */
   readonly signal: AbortSignal;
 }
 
-/** What one group, or one peer, has of the places. */
+/** The use of the places by one group, or by one peer. */
 interface Share {
   running: number;
-  /** When it was last given a place, or first wanted one, counted in turns. */
+  /** When it last got a place, or first asked for one; counted in turns. */
   servedAt: number;
   /** How long it has held places, ms. */
   usedMs: number;
 }
 
-/** A turn that has come: to be ended once. */
+/** A turn that was granted. Pass it to end() exactly once. */
 export interface Held {
   readonly turn: Turn;
   readonly since: number;
@@ -53,7 +53,7 @@ export class FairTurns {
     return this.#waiting.size;
   }
 
-  /** Resolves when the turn has come; end() must follow. Rejects with the signal's reason. */
+  /** Resolves when the turn is granted; end() must follow. Rejects with the signal's reason. */
   async begin(turn: Turn): Promise<Held> {
     turn.signal.throwIfAborted();
     if (this.#free > 0) {
@@ -96,7 +96,7 @@ export class FairTurns {
     return { turn, since: performance.now() };
   }
 
-  /** Of those with the same claim the first that came. Limits elsewhere bound how many there are. */
+  /** The waiter to serve; the earliest among equals. A linear search: limits elsewhere bound the number of waiters. */
   #next(): Waiter | null {
     let best: Waiter | null = null;
     for (const waiter of this.#waiting) {
@@ -114,7 +114,7 @@ export class FairTurns {
   }
 
   #sharesOf(turn: Turn): readonly [group: Share, peer: Share] {
-    // Groups are few and nobody's to choose; a peer becomes a new one as often as it likes.
+    // Groups are few and configured. Peers come and go as clients please, so they are held weakly.
     return [shareOf(this.#groups, turn.group, 0), shareOf(this.#peers, turn.peer, this.#turns)];
   }
 }

@@ -1,13 +1,13 @@
 /**
- * JSON lines on stderr. What may be in a line is decided where it is logged (csi/redact.ts strips
- * requests); this file only knows how values become JSON.
+ * Logs JSON lines to stderr. Callers decide what a line may contain (csi/redact.ts strips requests); this
+ * file only knows how values become JSON.
  */
 import { type DestinationStream, destination, type Logger, pino, stdSerializers } from 'pino';
 
 export type { Logger } from 'pino';
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error';
 
-/** @param stream where lines go; left out, stderr, written before the call returns */
+/** @param stream destination of the lines; default: stderr, written before the call returns */
 export function createLogger(level: LogLevel, stream?: DestinationStream): Logger {
   return pino(
     {
@@ -33,14 +33,14 @@ function toJson(fields: object): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).map(([key, value]) => [key, jsonValue(value)]));
 }
 
-/** JSON has no bigint, and a JSON number is read back inexactly above 2^53. */
+/** JSON has no bigint, and readers lose precision in numbers above 2^53, so bigints become strings. */
 function jsonValue(value: unknown): unknown {
   if (typeof value === 'bigint') return value.toString();
   if (Array.isArray(value)) return value.map(jsonValue);
   return isPlainObject(value) ? toJson(value) : value;
 }
 
-/** Errors and other classes have serializers of their own. */
+/** False for errors and other classes, which have their own serializers. */
 function isPlainObject(value: unknown): value is object {
   if (typeof value !== 'object' || value === null) return false;
   const prototype = Object.getPrototypeOf(value);

@@ -1,4 +1,4 @@
-/** Finds files that ship beside the compiled code (the addon, the proto), wherever that was put. */
+/** Locates files that ship with the package (the addon, the proto), wherever the compiled code is. */
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -1,4 +1,4 @@
-/** The version of this package, from package.json, so that it is written in one place. */
+/** The version of this package, read from package.json. */
 import { readFileSync } from 'node:fs';
 import { packagePath } from './package-root.js';
 
