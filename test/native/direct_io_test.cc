@@ -125,31 +125,34 @@ void WriteTogether(const test::Pool& pool, const AttachedLoop& attached, uint32_
   EXPECT_EQ(failures.wrong.load(), 0u);
 }
 
-void NeighboursOn(const std::string& kind, const std::string& options, uint32_t block_bytes) {
-  const std::unique_ptr<test::Pool> pool = test::Pool::Make(kind, "", options);
+struct DirectIoCase {
+  const char* name;
+  const char* kind;
+  const char* mkfs_options;
+  uint32_t block_bytes;
+};
+
+class DirectIoOnPoolTest : public testing::TestWithParam<DirectIoCase> {};
+INSTANTIATE_TEST_SUITE_P(
+    , DirectIoOnPoolTest,
+    testing::Values(DirectIoCase{"xfs_with_blocks_of_1_KiB", "xfs", "-b size=1024", 1024},
+                    DirectIoCase{"xfs_with_blocks_of_2_KiB", "xfs", "-b size=2048", 2048},
+                    DirectIoCase{"xfs_with_blocks_of_4_KiB", "xfs", "-b size=4096", 1024},
+                    DirectIoCase{"btrfs", "btrfs", "", 1024}),
+    [](const testing::TestParamInfo<DirectIoCase>& info) { return std::string(info.param.name); });
+
+TEST_P(DirectIoOnPoolTest, H14WritesNeighbouringSectorsWithoutErrors) {
+  const std::unique_ptr<test::Pool> pool =
+      test::Pool::Make(GetParam().kind, "", GetParam().mkfs_options);
   if (pool == nullptr) return;
   const std::string path = pool->At("volume");
   ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kVolumeBytes));
   // Before the first snapshot: newer kernels look at what the file is when it is attached.
   Result<AttachedLoop> attached = AttachLoop(path, false, "");
   ASSERT_OK(attached);
-  WriteTogether(*pool, *attached, block_bytes);
+  WriteTogether(*pool, *attached, GetParam().block_bytes);
   EXPECT_OK(DetachLoop(path));
 }
-
-TEST(DirectIoTest, H14WritesNeighbouringSectorsOnXfsWithBlocksOf1KiB) {
-  NeighboursOn("xfs", "-b size=1024", 1024);
-}
-
-TEST(DirectIoTest, H14WritesNeighbouringSectorsOnXfsWithBlocksOf2KiB) {
-  NeighboursOn("xfs", "-b size=2048", 2048);
-}
-
-TEST(DirectIoTest, H14WritesNeighbouringSectorsOnXfsWithBlocksOf4KiB) {
-  NeighboursOn("xfs", "-b size=4096", 1024);
-}
-
-TEST(DirectIoTest, H14WritesNeighbouringSectorsOnBtrfs) { NeighboursOn("btrfs", "", 1024); }
 
 // A volume attached the way that earlier releases did it.
 TEST(DirectIoTest, H14UnsafeDirectIoEndsAtTheNextAttachOrStartAndStaysOff) {

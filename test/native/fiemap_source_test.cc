@@ -44,10 +44,11 @@ std::vector<bool> DataBlocks(const std::string& path, uint64_t size, uint64_t of
   }
 }
 
-void CheckHoles(const char* kind) {
-  const auto pool = test::Pool::Make(kind);
-  if (pool == nullptr) return;
-  const std::string path = pool->At("file");
+class FiemapSourceTest : public test::PoolTest {};
+INSTANTIATE_TEST_SUITE_P(, FiemapSourceTest, testing::Values("xfs", "btrfs"), test::KindOf);
+
+TEST_P(FiemapSourceTest, MapsExactlyTheWrittenBlocks) {
+  const std::string path = pool_->At("file");
   std::vector<bool> expected;
   for (uint64_t block = 0; block < 3000; block++) {
     expected.push_back(block % 3 == 1 || block % 50 < 10);
@@ -66,13 +67,8 @@ void CheckHoles(const char* kind) {
   EXPECT_EQ(DataBlocks(path, size, size, 1024), std::vector<bool>(3100));
 }
 
-TEST(FiemapSourceTest, MapsExactlyTheWrittenBlocksOnXfs) { CheckHoles("xfs"); }
-TEST(FiemapSourceTest, MapsExactlyTheWrittenBlocksOnBtrfs) { CheckHoles("btrfs"); }
-
-void CheckPreallocation(const char* kind) {
-  const auto pool = test::Pool::Make(kind);
-  if (pool == nullptr) return;
-  const std::string path = pool->At("file");
+TEST_P(FiemapSourceTest, LeavesOutPreallocationAfterTheEnd) {
+  const std::string path = pool_->At("file");
   test::WriteBytes(path, 0, std::vector<uint8_t>(3 * kBlock, 1));
   Result<UniqueFd> fd = OpenPath(path, O_RDWR);
   ASSERT_OK(fd);
@@ -82,10 +78,7 @@ void CheckPreallocation(const char* kind) {
   EXPECT_EQ(DataBlocks(path, 2 * kBlock + 100, 0, 1024), std::vector<bool>(3, true));
 }
 
-TEST(FiemapSourceTest, LeavesOutPreallocationAfterTheEndOnXfs) { CheckPreallocation("xfs"); }
-TEST(FiemapSourceTest, LeavesOutPreallocationAfterTheEndOnBtrfs) { CheckPreallocation("btrfs"); }
-
-TEST(FiemapSourceTest, RefusesAFileWithoutExtentMapsAsUnsupported) {
+TEST(FiemapSourceOfMemoryTest, RefusesAFileWithoutExtentMapsAsUnsupported) {
   const UniqueFd fd(memfd_create("no-maps", MFD_CLOEXEC));
   ASSERT_TRUE(fd.valid());
   FiemapSource source(fd.get(), "memory", kBlock);

@@ -103,8 +103,23 @@ class Churn {
   std::mt19937_64 random_;
 };
 
-void CheckRandomVolume(const char* kind, const std::string& mount_options) {
-  const auto pool = test::Pool::Make(kind, mount_options);
+struct RandomVolumeCase {
+  const char* name;
+  const char* kind;
+  const char* mount_options;
+};
+
+class RandomVolumeScanTest : public testing::TestWithParam<RandomVolumeCase> {};
+INSTANTIATE_TEST_SUITE_P(
+    , RandomVolumeScanTest,
+    testing::Values(RandomVolumeCase{"xfs", "xfs", ""}, RandomVolumeCase{"btrfs", "btrfs", ""},
+                    RandomVolumeCase{"compressed_btrfs", "btrfs", "compress-force=zstd"}),
+    [](const testing::TestParamInfo<RandomVolumeCase>& info) {
+      return std::string(info.param.name);
+    });
+
+TEST_P(RandomVolumeScanTest, MissesNoDifferingByte) {
+  const auto pool = test::Pool::Make(GetParam().kind, GetParam().mount_options);
   if (pool == nullptr) return;
   const std::string volume = pool->At("volume");
   EXPECT_OK(CreateSparseFile({volume + ".tmp", volume}, kSize));
@@ -132,12 +147,6 @@ void CheckRandomVolume(const char* kind, const std::string& mount_options) {
   }
 }
 
-TEST(FileScanTest, MissesNoDifferingByteOnXfs) { CheckRandomVolume("xfs", ""); }
-TEST(FileScanTest, MissesNoDifferingByteOnBtrfs) { CheckRandomVolume("btrfs", ""); }
-TEST(FileScanTest, MissesNoDifferingByteOnCompressedBtrfs) {
-  CheckRandomVolume("btrfs", "compress-force=zstd");
-}
-
 // A volume, a snapshot of it, and another after its first block was written.
 struct TwoSnapshots {
   explicit TwoSnapshots(const test::Pool& pool) : base(pool.At("base")), target(pool.At("target")) {
@@ -151,10 +160,11 @@ struct TwoSnapshots {
   std::string target;
 };
 
-void CheckRefusals(const char* kind) {
-  const auto pool = test::Pool::Make(kind);
-  if (pool == nullptr) return;
-  const TwoSnapshots pair(*pool);
+class FileScanRefusalTest : public test::PoolTest {};
+INSTANTIATE_TEST_SUITE_P(, FileScanRefusalTest, testing::Values("xfs", "btrfs"), test::KindOf);
+
+TEST_P(FileScanRefusalTest, RefusesSnapshotsThatHaveChanged) {
+  const TwoSnapshots pair(*pool_);
   const SnapshotIdentity target = test::IdentityOf(pair.target);
   const SnapshotIdentity base = test::IdentityOf(pair.base);
   Result<FillOutcome> outcome = FillOnce(target, base);
@@ -178,9 +188,6 @@ void CheckRefusals(const char* kind) {
   }
   EXPECT_OK(FillOnce(target, base));
 }
-
-TEST(FileScanTest, RefusesSnapshotsThatHaveChangedOnXfs) { CheckRefusals("xfs"); }
-TEST(FileScanTest, RefusesSnapshotsThatHaveChangedOnBtrfs) { CheckRefusals("btrfs"); }
 
 TEST(FileScanTest, CountsAFileAsChangedWhenItsImmutableFlagWasClearedAndSetAgain) {
   const auto pool = test::Pool::Make("xfs");

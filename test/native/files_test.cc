@@ -102,16 +102,17 @@ TEST(FilesTest, ReportsTheStateOfAFileAsStatAndItsFlagsDo) {
   EXPECT_FALSE(state->has_value());
 }
 
-void CheckClone(const char* kind) {
-  const auto pool = test::Pool::Make(kind);
-  if (pool == nullptr) return;
-  Result<bool> supported = ProbeReflink(pool->mount_point());
+class FilesOnPoolTest : public test::PoolTest {};
+INSTANTIATE_TEST_SUITE_P(, FilesOnPoolTest, testing::Values("xfs", "btrfs"), test::KindOf);
+
+TEST_P(FilesOnPoolTest, ClonesBytesAndZerosBehindThem) {
+  Result<bool> supported = ProbeReflink(pool_->mount_point());
   ASSERT_OK(supported);
   EXPECT_TRUE(*supported);
   EXPECT_TRUE(
-      test::RunCommand("test -z \"$(find " + pool->mount_point() + " -name '.reflink*')\""));
-  const std::string source = pool->At("source");
-  const std::string clone = pool->At("clone");
+      test::RunCommand("test -z \"$(find " + pool_->mount_point() + " -name '.reflink*')\""));
+  const std::string source = pool_->At("source");
+  const std::string clone = pool_->At("clone");
   std::vector<uint8_t> bytes(12345, 7);
   test::WriteBytes(source, 0, bytes);
   EXPECT_CODE(CloneFile(source, Names(clone), kSize), kScanMutable);
@@ -122,16 +123,11 @@ void CheckClone(const char* kind) {
   EXPECT_EQ(test::ReadBytes(clone), bytes);
   EXPECT_EQ(StateOf(clone).st_mode & 07777u, 0600u);
   EXPECT_CODE(CloneFile(source, Names(clone), kSize), "EEXIST");
-  EXPECT_CODE(CloneFile(pool->At("nowhere"), Names(pool->At("x")), kSize), "ENOENT");
+  EXPECT_CODE(CloneFile(pool_->At("nowhere"), Names(pool_->At("x")), kSize), "ENOENT");
 }
 
-TEST(FilesTest, ClonesBytesAndZerosBehindThemOnXfs) { CheckClone("xfs"); }
-TEST(FilesTest, ClonesBytesAndZerosBehindThemOnBtrfs) { CheckClone("btrfs"); }
-
-void CheckSeal(const char* type) {
-  const auto pool = test::Pool::Make(type);
-  if (pool == nullptr) return;
-  const std::string source = pool->At("source");
+TEST_P(FilesOnPoolTest, RefusesToCloneASealedFileThatWasWrittenOrTruncated) {
+  const std::string source = pool_->At("source");
   test::WriteBytes(source, 0, std::vector<uint8_t>(65536, 1));
   {
     Result<UniqueFd> fd = OpenPath(source, O_RDWR);
@@ -140,7 +136,7 @@ void CheckSeal(const char* type) {
   }
   const auto clone = [&](const std::string& name) {
     EXPECT_OK(test::SetImmutable(source, true));
-    Status status = CloneFile(source, Names(pool->At(name)), 65536);
+    Status status = CloneFile(source, Names(pool_->At(name)), 65536);
     EXPECT_OK(test::SetImmutable(source, false));
     return status;
   };
@@ -157,9 +153,6 @@ void CheckSeal(const char* type) {
   EXPECT_TRUE(test::RunCommand("touch -r " + source + "2 " + source));
   EXPECT_CODE(clone("cut short by somebody who forges times"), kScanMutable);
 }
-
-TEST(FilesTest, RefusesToCloneASealedFileThatWasWrittenOrTruncatedOnXfs) { CheckSeal("xfs"); }
-TEST(FilesTest, RefusesToCloneASealedFileThatWasWrittenOrTruncatedOnBtrfs) { CheckSeal("btrfs"); }
 
 TEST(FilesTest, ClonesFilesWithoutCopyOnWriteAsSuchAndOthersAsOthers) {
   const auto pool = test::Pool::Make("btrfs");

@@ -141,16 +141,34 @@ TEST(GrowthTest, SwitchesDirectIoOnAnAttachedDeviceOnly) {
 }
 
 // Grows a mounted file system that holds something.
-void CheckGrowth(const char* kind, FileSystemKind expected_kind, const char* check) {
+struct GrowthCase {
+  const char* name;
+  FileSystemKind kind;
+  const char* check;
+};
+
+class FileSystemGrowthTest : public testing::TestWithParam<GrowthCase> {};
+INSTANTIATE_TEST_SUITE_P(, FileSystemGrowthTest,
+                         testing::Values(GrowthCase{"xfs", FileSystemKind::kXfs, "xfs_repair -n"},
+                                         GrowthCase{"btrfs", FileSystemKind::kBtrfs, "btrfs check"},
+                                         GrowthCase{"ext4", FileSystemKind::kExt4, "e2fsck -fn"}),
+                         [](const testing::TestParamInfo<GrowthCase>& info) {
+                           return std::string(info.param.name);
+                         });
+
+TEST_P(FileSystemGrowthTest, GrowsToItsDevice) {
+  if (GetParam().kind == FileSystemKind::kExt4 && !HasCapability(kCapSysResource)) {
+    GTEST_SKIP() << "needs CAP_SYS_RESOURCE";
+  }
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
-  const auto volume = test::Volume::Make(*pool, "volume", kind, 320 * kMiB);
+  const auto volume = test::Volume::Make(*pool, "volume", GetParam().name, 320 * kMiB);
   if (volume == nullptr) return;
   test::WriteBytes(volume->mount_point() + "/file", 0, std::vector<uint8_t>(kMiB, 3));
   // Nothing to grow.
   Result<Growth> growth = GrowFileSystem(volume->mount_point(), volume->loop());
   ASSERT_OK(growth);
-  EXPECT_EQ(growth->kind, expected_kind);
+  EXPECT_EQ(growth->kind, GetParam().kind);
   EXPECT_EQ(growth->before_bytes, growth->after_bytes);
   const uint64_t capacity = growth->after_bytes;
   if (!GrowDevice(*volume, 1024 * kMiB)) return;
@@ -164,20 +182,7 @@ void CheckGrowth(const char* kind, FileSystemKind expected_kind, const char* che
   EXPECT_TRUE(growth->before_bytes == grown && growth->after_bytes == grown);
   EXPECT_EQ(test::ReadBytes(volume->mount_point() + "/file"), std::vector<uint8_t>(kMiB, 3));
   EXPECT_TRUE(volume->Unmount());
-  EXPECT_TRUE(test::RunCommand(std::string(check) + " " + volume->loop()));
-}
-
-TEST(GrowthTest, GrowsAMountedXfsToItsDevice) {
-  CheckGrowth("xfs", FileSystemKind::kXfs, "xfs_repair -n");
-}
-TEST(GrowthTest, GrowsAMountedBtrfsToItsDevice) {
-  CheckGrowth("btrfs", FileSystemKind::kBtrfs, "btrfs check");
-}
-TEST(GrowthTest, GrowsAMountedExt4ToItsDevice) {
-  if (!HasCapability(kCapSysResource)) {
-    GTEST_SKIP() << "needs CAP_SYS_RESOURCE";
-  }
-  CheckGrowth("ext4", FileSystemKind::kExt4, "e2fsck -fn");
+  EXPECT_TRUE(test::RunCommand(std::string(GetParam().check) + " " + volume->loop()));
 }
 
 TEST(GrowthTest, NamesAMissingCapabilityUnlessThereIsNothingToGrow) {

@@ -51,6 +51,17 @@ class Pool {
   TempDirectory directory_;
 };
 
+// A test of file systems, run for each kind that the suite is instantiated with.
+class PoolTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { pool_ = Pool::Make(GetParam()); }
+
+  std::unique_ptr<Pool> pool_;
+};
+
+// Names an instance of such a test.
+inline std::string KindOf(const testing::TestParamInfo<const char*>& info) { return info.param; }
+
 bool Exists(const std::string& path);
 void WriteBytes(const std::string& path, uint64_t offset, const std::vector<uint8_t>& bytes);
 std::vector<uint8_t> ReadBytes(const std::string& path);
