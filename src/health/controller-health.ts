@@ -2,7 +2,7 @@
  * Volume health as the controller sees it: of the storage, and so the same from everywhere.
  *
  * What only the node can see (file systems, devices under published paths) is in node-health.ts. An
- * answer is given without locks; where something adverse was seen the volume is looked up again, so
+ * answer is given without locks; where something adverse was seen the volume is read again, so
  * that one that is just being deleted is not reported as lost.
  */
 
@@ -37,9 +37,9 @@ export function controllerHealthRpcs(deps: HealthDependencies): UnaryHandlers<'C
 export function storageConditionOf(
   deps: HealthDependencies,
 ): (volume: VolumeRecord) => Promise<VolumeCondition> {
-  const look = new PoolProbe(deps, PROBE_AGE_MS);
+  const probe = new PoolProbe(deps, PROBE_AGE_MS);
   return async (volume) => {
-    const conditions = volumeConditions(await look.volume(volume), null);
+    const conditions = volumeConditions(await probe.volume(volume), null);
     const isReal = conditions.length > 0 && (await isReady(deps.catalogue, volume.volumeId));
     return summary(isReal ? conditions : []);
   };
@@ -75,13 +75,13 @@ async function listVolumeHealth(
 async function adverse(
   deps: HealthDependencies,
 ): Promise<(readonly [volumeId: string, conditions: HealthEntry[]])[]> {
-  const look = new PoolProbe(deps);
+  const probe = new PoolProbe(deps);
   const volumes = await deps.catalogue.listVolumes();
-  const looked = await probeAll(volumes, async (volume) => {
-    const conditions = volumeConditions(await look.volume(volume), null);
+  const probed = await probeAll(volumes, async (volume) => {
+    const conditions = volumeConditions(await probe.volume(volume), null);
     return [volume.volumeId, conditions] as const;
   });
-  const found = looked.filter(([, conditions]) => conditions.length > 0);
+  const found = probed.filter(([, conditions]) => conditions.length > 0);
   if (found.length === 0) return [];
   const still = new Set((await deps.catalogue.listVolumes()).map(({ volumeId }) => volumeId));
   return found.filter(([volumeId]) => still.has(volumeId));

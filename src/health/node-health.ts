@@ -42,8 +42,8 @@ export function nodeHealthRpcs(deps: NodeHealthDependencies): UnaryHandlers<'Nod
 export function nodeConditionOf(
   deps: HealthDependencies,
 ): (view: VolumeView) => Promise<VolumeCondition> {
-  const look = new PoolProbe(deps, PROBE_AGE_MS);
-  return async (view) => summary(await conditionsOf(deps, look, view));
+  const probe = new PoolProbe(deps, PROBE_AGE_MS);
+  return async (view) => summary(await conditionsOf(deps, probe, view));
 }
 
 async function getVolumeHealth(
@@ -63,21 +63,21 @@ async function getVolumeHealth(
   return { volume_health: healthMessage(volumeId, conditions) };
 }
 
-/** The paths of a request change nothing: the node looks everywhere the volume is staged or published. */
+/** The paths of a request change nothing: the node checks every place where the volume is staged or published. */
 async function conditionsOf(
   deps: HealthDependencies,
-  look: PoolProbe,
+  probe: PoolProbe,
   view: VolumeView,
 ): Promise<HealthEntry[]> {
-  return volumeConditions(await storageOf(look, view), await observeUse(deps, view));
+  return volumeConditions(await storageOf(probe, view), await observeUse(deps, view));
 }
 
 /** A pool that could not be asked for the device is not asked again: it may take its time to say so. */
 async function storageOf(
-  look: PoolProbe,
+  probe: PoolProbe,
   { volume, poolFailure }: VolumeView,
 ): Promise<StorageObservations> {
-  if (poolFailure === null) return look.volume(volume);
+  if (poolFailure === null) return probe.volume(volume);
   const pool = { failure: poolFailure.message, capacity: null };
   return { sizeBytes: volume.sizeBytes, pool, condition: null };
 }
@@ -87,9 +87,9 @@ async function getStorageHealth(
   request: RequestOf<'NodeGetStorageHealth'>,
 ): Promise<ResponseOf<'NodeGetStorageHealth'>> {
   parseSecrets(request.secrets);
-  const look = new PoolProbe(deps);
+  const probe = new PoolProbe(deps);
   const conditions = await Promise.all(
-    deps.pools.map(async (name) => poolConditions(name, await look.pool(name))),
+    deps.pools.map(async (name) => poolConditions(name, await probe.pool(name))),
   );
   return { backend_health: conditions.flat() };
 }

@@ -1,5 +1,5 @@
 /**
- * Gathers the signs of health that a pool and a volume's storage show, whoever uses the volume.
+ * Observes the health of a pool and of a volume's storage, independent of the volume's use.
  *
  * Takes no lock and changes nothing: orchestrators ask often, and most of all when something is
  * wrong. A question to a dead pool ends after the time its backend allows for it.
@@ -18,19 +18,19 @@ export interface HealthDependencies {
   backendOf(pool: string): Backend;
 }
 
-/** How old the look at a pool may be that a VolumeCondition is answered with. */
+/** The maximum age of a pool probe that a VolumeCondition is based on. */
 export const PROBE_AGE_MS = 1000;
-/** How many volumes are looked at together: as many as there are threads to ask the devices. */
+/** How many volumes are probed at once: one for each thread that queries devices. */
 const AT_ONCE = 4;
 
 /** The results in the order of the items. */
 export async function probeAll<T, R>(
   items: readonly T[],
-  look: (item: T) => Promise<R>,
+  probe: (item: T) => Promise<R>,
 ): Promise<R[]> {
   const results: R[] = [];
   for (let begin = 0; begin < items.length; begin += AT_ONCE) {
-    results.push(...(await Promise.all(items.slice(begin, begin + AT_ONCE).map(look))));
+    results.push(...(await Promise.all(items.slice(begin, begin + AT_ONCE).map(probe))));
   }
   return results;
 }
@@ -38,16 +38,16 @@ export async function probeAll<T, R>(
 /** A pool that has said that it is there may still hang when it is asked for more. */
 const TIMEOUT_MS = 10_000;
 
-interface Look {
-  signs: Promise<PoolObservations>;
+interface Probe {
+  observations: Promise<PoolObservations>;
   /** When it was answered: a dead pool takes seconds for that. Infinity: not yet. */
   answeredAt: number;
 }
 
-/** Each pool is looked at once in a while, however many of its volumes are asked about. */
+/** Probes each pool at most once within the maximum age, however many of its volumes are asked about. */
 export class PoolProbe {
-  readonly #looks = new Map<string, Look>();
-  /** Under way: a disk that hangs must not hold a thread more for each look. */
+  readonly #probes = new Map<string, Probe>();
+  /** Under way: a disk that hangs must not block one more thread with each probe. */
   readonly #capacities = new SingleFlight<string, PoolCapacity>();
 
   /** @param maxAgeMs how long an answer is good; for one request, as long as that takes */
@@ -58,35 +58,35 @@ export class PoolProbe {
   ) {}
 
   pool(name: string): Promise<PoolObservations> {
-    const known = this.#looks.get(name);
+    const known = this.#probes.get(name);
     if (known !== undefined && performance.now() - known.answeredAt < this.maxAgeMs) {
-      return known.signs;
+      return known.observations;
     }
-    const signs = this.#look(name).finally(() => {
-      look.answeredAt = performance.now();
+    const observations = this.#probe(name).finally(() => {
+      probe.answeredAt = performance.now();
     });
-    const look: Look = { signs, answeredAt: Number.POSITIVE_INFINITY };
-    this.#looks.set(name, look);
-    return signs;
+    const probe: Probe = { observations, answeredAt: Number.POSITIVE_INFINITY };
+    this.#probes.set(name, probe);
+    return observations;
   }
 
   async volume(volume: VolumeRecord): Promise<StorageObservations> {
     const { sizeBytes } = volume;
     const pool = await this.pool(volume.pool);
     if (pool.failure !== null) return { sizeBytes, pool, condition: null };
-    const look = this.#looks.get(volume.pool);
+    const probe = this.#probes.get(volume.pool);
     try {
       const backend = this.deps.backendOf(volume.pool);
       const condition = await this.#inTime(volume.pool, backend.condition(volume.volumeId));
       return { sizeBytes, pool, condition };
     } catch (thrown) {
-      // It died after it was looked at: the volumes after this one must not wait for it each.
-      if (this.#looks.get(volume.pool) === look) this.#looks.delete(volume.pool);
+      // The pool died after its probe: the volumes after this one must not each wait for it.
+      if (this.#probes.get(volume.pool) === probe) this.#probes.delete(volume.pool);
       return { sizeBytes, pool: unreachable(thrown), condition: null };
     }
   }
 
-  async #look(name: string): Promise<PoolObservations> {
+  async #probe(name: string): Promise<PoolObservations> {
     try {
       const backend = this.deps.backendOf(name);
       // First, because it is never asked twice at once.
@@ -98,10 +98,10 @@ export class PoolProbe {
     }
   }
 
-  /** Rejects if the answer takes too long; the question goes on by itself. */
+  /** Rejects if the answer takes too long; the question itself continues. */
   #inTime<T>(pool: string, question: Promise<T>): Promise<T> {
     return withTimeout(question, this.timeoutMs, (): never => {
-      throw CsiError.failedPrecondition(`pool '${pool}' does not answer; look at its disk`);
+      throw CsiError.failedPrecondition(`pool '${pool}' does not answer; check its disk`);
     });
   }
 }

@@ -1,8 +1,8 @@
 /**
- * Gathers the signs of health of a volume where it is staged and published on this node.
+ * Observes the health of a volume where it is staged and published on this node.
  *
- * The records say where to look and what was asked for; a path where nothing is mounted is no sign of
- * anything, since a reboot leaves records behind that are brought up to date by the next stage.
+ * The records say which paths to check and what was requested. A path where nothing is mounted means
+ * nothing: a reboot leaves records behind until the next NodeStageVolume.
  */
 import { basename } from 'node:path';
 import type { PublicationRecord, StagingRecord } from '../catalogue/records.js';
@@ -79,7 +79,7 @@ async function isDetachedAt(view: VolumeView, path: string): Promise<boolean> {
   for (const place of [path, stagedDevicePath(path)]) {
     const occupant = await occupantAt(view, place);
     if (occupant.kind !== 'foreign' || (await blockDeviceAt(place)) === null) continue;
-    // Of a volume whose file was removed the device goes on, and its label still names it.
+    // The device of a volume whose file was removed still works, and its label still names it.
     return !(await belongsTo(view.volume.volumeId, null)(occupant.entry));
   }
   return false;

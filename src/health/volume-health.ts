@@ -1,9 +1,9 @@
 /**
- * Rules of volume and pool health: from signs to the conditions they mean.
+ * Rules of volume and pool health: from observations to the conditions they mean.
  *
- * A condition lasts as long as its sign is seen; nothing is remembered here, and no sign is gathered
- * (the observations beside it do that). Statuses mean: DATA_LOSS, content is gone or about to go; INACCESSIBLE, reading
- * or writing fails; DEGRADED, it works and somebody should look at it. docs/health.md lists them all.
+ * A condition lasts as long as it is observed; this file remembers nothing and observes nothing itself
+ * (the files beside it do). Statuses mean: DATA_LOSS, content is gone or about to go; INACCESSIBLE, reading
+ * or writing fails; DEGRADED, it works and needs attention. docs/health.md lists them all.
  */
 import type { PoolCapacity, StorageCondition } from '../backends/backend.js';
 import { limitedText } from '../csi/messages.js';
@@ -26,7 +26,7 @@ export interface PoolObservations {
   capacity: PoolCapacity | null;
 }
 
-/** What can be seen of a volume's storage, whoever uses it. */
+/** What can be seen of a volume's storage, independent of its use. */
 export interface StorageObservations {
   /** As recorded. */
   sizeBytes: bigint;
@@ -162,17 +162,17 @@ function detached(path: string): HealthEntry {
   return entry('INACCESSIBLE', 'DeviceDetached', message);
 }
 
-function fileSystemConditions(signs: FileSystemObservations): HealthEntry[] {
-  const { path, errors, corruptions } = signs;
+function fileSystemConditions(found: FileSystemObservations): HealthEntry[] {
+  const { path, errors, corruptions } = found;
   const entries: HealthEntry[] = [];
-  if (signs.silent) {
+  if (found.silent) {
     entries.push(entry('INACCESSIBLE', 'FileSystemNotResponding', `no answer from ${path}`));
   }
-  if (signs.shutDown) {
+  if (found.shutDown) {
     const message = `it has shut down after a failure; unstage and stage it again (${path})`;
     entries.push(entry('INACCESSIBLE', 'FileSystemShutDown', message));
   }
-  if (signs.readOnly && signs.wantsWriting) {
+  if (found.readOnly && found.wantsWriting) {
     const message = `it became read-only; unstage and stage it again (${path})`;
     entries.push(entry('INACCESSIBLE', 'FileSystemReadOnly', message));
   }

@@ -1,9 +1,8 @@
 /**
  * Settings of a block device that sysfs and the loop driver offer: read-ahead, I/O scheduler, direct I/O.
  *
- * A loop device keeps its scheduler for whoever gets its number next, and kernels differ in what they
- * do with its read-ahead. So what nobody asked for is set as well, to the kernel's own default, as far
- * as that can be done. Knows no volumes.
+ * A loop device number keeps its scheduler when it is reused, and kernels differ in what they do with its
+ * read-ahead. So a setting that was not requested is set to the kernel's default, as far as possible. Knows no volumes.
  */
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { CsiError, errorCode } from '../base/errors.js';
@@ -17,12 +16,12 @@ export interface BlockSettings {
   readonly loopDirectIo: boolean | null;
 }
 
-/** One setting on its way: how it is, how it should be, and how that is done. */
+/** One setting to change, and how to change it and to revert it. */
 interface Change {
   what: string;
   isAsked: boolean;
   make(): Promise<void>;
-  takeBack(): Promise<void>;
+  revert(): Promise<void>;
 }
 
 const DEFAULT_READ_AHEAD_KIB = 128;
@@ -30,7 +29,7 @@ const DEFAULT_SCHEDULER = 'none';
 
 /**
  * Gives the device these settings, all or nothing. FAILED_PRECONDITION if one that was asked for is not
- * possible on this node. Of that nature already: nothing is written.
+ * possible on this node. Settings in force already are not written.
  */
 export async function applyBlockSettings(
   native: NativeRunner,
@@ -44,7 +43,7 @@ export async function applyBlockSettings(
       done.push(change);
     } catch (thrown) {
       if (!change.isAsked) continue;
-      for (const earlier of done.reverse()) await earlier.takeBack().catch(() => undefined);
+      for (const earlier of done.reverse()) await earlier.revert().catch(() => undefined);
       const code = errorCode(thrown) ?? 'unknown error';
       throw CsiError.failedPrecondition(
         `${change.what} cannot be set on ${devicePath}: ${code}; leave that parameter out, or give another value`,
@@ -104,7 +103,7 @@ async function directIo(
   if (before === '') {
     if (asked === null) return null;
     throw CsiError.failedPrecondition(
-      `loopDirectIo cannot be set on ${devicePath}: it is no loop device; leave that parameter out`,
+      `loopDirectIo cannot be set on ${devicePath}: it is not a loop device; leave that parameter out`,
     );
   }
   const wanted = asked ?? true;
@@ -113,7 +112,7 @@ async function directIo(
     await native.run('setLoopDirectIo', { devicePath, directIo: value });
   };
   const what = `loopDirectIo ${wanted}`;
-  return { what, isAsked: asked !== null, make: () => set(wanted), takeBack: () => set(!wanted) };
+  return { what, isAsked: asked !== null, make: () => set(wanted), revert: () => set(!wanted) };
 }
 
 function textChange(
@@ -123,7 +122,7 @@ function textChange(
 ): Change | null {
   if (before === wanted) return null;
   const write = (text: string) => () => writeFile(path, text);
-  return { what, isAsked, make: write(wanted), takeBack: write(before) };
+  return { what, isAsked, make: write(wanted), revert: write(before) };
 }
 
 /** Empty where the device has no such attribute. */

@@ -7,8 +7,8 @@
  * alone. Doing it again does nothing.
  *
  * Seen with btrfs-progs 6.2: a change that was stopped half way leaves a device that neither btrfstune
- * nor newer kernels take, so btrfstune goes on if the plugin is killed. It opens its device without
- * O_EXCL and looks for mounts in its own namespace only, so the device is locked and looked at for it.
+ * nor newer kernels take, so btrfstune continues if the plugin is killed. It opens its device without
+ * O_EXCL and sees the mounts of its own namespace only, so the device is locked and checked beforehand.
  * And btrfstune on a device with a log that was not replayed destroys the file system. A mount replays
  * it, in a mount namespace of its own that ends with the command, and that what is unmounted meanwhile
  * leaves too (slave).
@@ -21,7 +21,7 @@ import { otherBtrfsMounted } from './mounted-file-system.js';
 import { btrfsIdentity } from './superblock.js';
 import { entryAt } from './target.js';
 
-/** There where the kernel mounts a second btrfs of one id under an id made up for it. */
+/** Exists if the kernel mounts a second btrfs of one id under an id made up for it. */
 const TEMPORARY_ID = '/sys/fs/btrfs/features/temp_fsid';
 const MOUNT_TIMEOUT_MS = 600_000;
 /** The kernel takes an ended namespace apart in the background. */
@@ -79,7 +79,7 @@ async function replayLog(devicePath: string, directory: string): Promise<void> {
   await released(devicePath);
   if ((await btrfsIdentity(devicePath)).hasLog) {
     throw CsiError.failedPrecondition(
-      `the btrfs on ${devicePath} has a log that a mount did not replay; mend it by hand with btrfs check`,
+      `the btrfs on ${devicePath} has a log that a mount did not replay; repair it by hand with btrfs check`,
     );
   }
 }

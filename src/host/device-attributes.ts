@@ -1,9 +1,9 @@
 /**
- * What sysfs tells of a block device, by its device number.
+ * What sysfs says about a block device, by its device number.
  *
  * The label (the backing file of a loop device, the name of a dm device) is a hint for where the
  * identity cannot be asked for any more, such as a backing file that was removed while mounted. It
- * is no proof: never detach or write by it.
+ * is not proof: never detach or write by it.
  */
 import { readFile } from 'node:fs/promises';
 import { errorCode } from '../base/errors.js';

@@ -3,7 +3,7 @@
  * any process, in words for an error message.
  *
  * The words come from /proc and /sys, which show the plugin only the processes of its own PID namespace: a
- * holder outside of it stays unnamed. Process names and paths come from whoever runs there and are cleaned
+ * holder outside of it stays unnamed. Process names and paths are chosen by those processes and are cleaned
  * before they are shown. Knows nothing of volumes and pools.
  */
 import { constants } from 'node:fs';
@@ -102,7 +102,7 @@ async function openDescriptors(devicePath: string, rdev: number): Promise<string
   return found;
 }
 
-/** Only what looks like a device node is opened up by stat, which may hang on a file of a dead server. */
+/** Calls stat, which may hang on a file of a dead server, only for what looks like a device node. */
 async function leadsTo(link: string, devicePath: string, rdev: number): Promise<boolean> {
   const target = await readlink(link).catch(() => '');
   if (!target.startsWith('/dev/') && basename(target) !== basename(devicePath)) return false;

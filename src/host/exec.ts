@@ -51,19 +51,19 @@ const PACKAGES: Readonly<Record<string, string>> = {
   btrfstune: 'btrfs-progs',
 };
 
-/** Missed only where somebody asks for a btrfs volume. */
+/** Needed only for btrfs volumes. */
 const OPTIONAL: readonly string[] = ['mkfs.btrfs', 'btrfstune'];
 
 /** Before a command that outlives the plugin, so that the pipes it leaves do not end it. */
 const OUTLIVING = ['env', '--ignore-signal=PIPE'] as const;
 
-/** flock(1): exits so if somebody else has the lock. No tool of ours does. */
+/** The exit code of flock(1) if another process has the lock. No tool of ours uses it. */
 export const LOCKED_EXIT_CODE = 75;
 const LOCK_TIMEOUT_S = 10;
 
 const DEFAULT_TIMEOUT_MS = 60_000;
 const KILL_GRACE_MS = 5_000;
-/** How long pipes may stay open, held by somebody else, after the command has ended. */
+/** How long another process may keep the pipes open after the command has ended. */
 const DRAIN_GRACE_MS = 1_000;
 const STDOUT_MAX_BYTES = 1 << 20;
 const STDERR_TAIL_BYTES = 4096;
@@ -79,7 +79,7 @@ export interface RunOptions extends Rights {
   /** Strings that must not show up in an error, such as mount flags. */
   secrets?: readonly string[];
   /**
-   * The device of a command that must not stop half way: it goes on if the plugin is killed, and no
+   * The device of a command that must not stop half way: it continues if the plugin is killed, and no
    * time-out kills it either. While it runs it holds an exclusive flock on the device, so that a
    * second one cannot run beside it. ABORTED if it still runs when the time is over, or somebody
    * else has the lock.
@@ -165,7 +165,7 @@ async function findProgram(name: string): Promise<string> {
       await access(path, constants.X_OK);
       return path;
     } catch {
-      // Looked for in the next directory.
+      // Tried in the next directory.
     }
   }
   const where = PACKAGES[name];
@@ -203,7 +203,7 @@ class Execution {
         if (settled) return;
         settled = true;
         for (const timer of this.#timers) clearTimeout(timer);
-        this.#letGo();
+        this.#detach();
         const failure = thrown ?? this.#failure(exitCode, signal);
         if (failure !== null) reject(failure);
         else resolve({ exitCode: exitCode ?? 0, stdout: this.#output(), stderr: this.#tail() });
@@ -247,8 +247,8 @@ class Execution {
     this.#stderr = Buffer.concat([this.#stderr, chunk]).subarray(-STDERR_TAIL_BYTES);
   }
 
-  /** The plugin may end although the child, or somebody with its pipes, lives on. */
-  #letGo(): void {
+  /** Lets the plugin exit while the child, or a process that has its pipes, still runs. */
+  #detach(): void {
     this.child.stdout?.destroy();
     this.child.stderr?.destroy();
     this.child.unref();

@@ -1,5 +1,5 @@
 /**
- * Asks a mounted file system what any program would, with bounded patience: its root, and its space.
+ * Asks a mounted file system what any program would, with a timeout: its root, and its space.
  *
  * A file system on a dead disk does not answer at all, and each question to it holds a thread until
  * it does. So there is never more than one to a mount, whoever asks, and for whatever part of it.

@@ -41,14 +41,14 @@ export async function fileSystemTroubles(
   };
 }
 
-/** By its mount options alone, which not every file system tells it by. Asks it nothing. */
+/** By its mount options alone, which not every file system sets. Does not access it. */
 export function isShutDown({ superOptions }: Pick<MountEntry, 'superOptions'>): boolean {
   return superOptions.some((option) => SHUT_DOWN_OPTIONS.includes(option));
 }
 
 type Counted = Pick<FileSystemTroubles, 'errors' | 'corruptions'>;
 
-/** Zero for what is no ext4. */
+/** Zero for anything but ext4. */
 async function ext4Errors(deviceName: string): Promise<Counted> {
   const text = await readOrEmpty(join('/sys/fs/ext4', deviceName, 'errors_count'));
   return { errors: Number(text.trim() || 0), corruptions: 0 };

@@ -5,7 +5,7 @@
  * a UUID, forces the tool, or makes it do something else is out, what keeps the kernel from growing the
  * file system too (sparse_super2, no resize_inode), and so is anything not listed: these texts end on a
  * root command line. Options of a StorageClass may be shown in messages; mount flags of
- * a capability may be secret (CSI), so of them only the position is told. Runs no tool.
+ * a capability may be secret (CSI), so messages give only its position. Runs no tool.
  */
 import { CsiError } from '../base/errors.js';
 import { FILE_SYSTEMS, type FileSystem } from './file-systems.js';
@@ -161,7 +161,7 @@ export function parseStoredMountOptions(text: string, field: string, type: FileS
 
 /**
  * INVALID_ARGUMENT if a mount flag of a capability is none of the listed options, `ro` or `rw`. A flag
- * may hold several, by commas. The message tells which one by its position alone.
+ * may hold several, by commas. The message names it by its position alone.
  */
 export function assertMountFlags(
   flags: readonly string[],
@@ -203,7 +203,7 @@ function mkfsProblem(words: readonly string[], type: FileSystem): string | null 
     const option = words[index] ?? '';
     const value = words[index + 1];
     const rule = ownRule(MKFS_OPTIONS[type], option);
-    if (rule === undefined) return `'${shown(option)}' is no option for mkfs.${type}`;
+    if (rule === undefined) return `'${shown(option)}' is not an option for mkfs.${type}`;
     if (value === undefined) return `${option} has no value behind it`;
     if (seen.has(option)) return `${option} is given twice`;
     seen.add(option);

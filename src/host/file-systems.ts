@@ -16,7 +16,7 @@ export const MINIMUM_BYTES = {
 /** What mkfs can work with, for volumes that were made smaller and copies of them. */
 export const MKFS_MINIMUM_BYTES: Readonly<Record<keyof typeof MINIMUM_BYTES, bigint>> = {
   ...MINIMUM_BYTES,
-  /** mkfs.btrfs wants 109 MiB for metadata that is kept twice; a little more leaves room for data. */
+  /** mkfs.btrfs wants 109 MiB for metadata that is stored twice; a little more leaves room for data. */
   btrfs: 128n * MIB,
 };
 

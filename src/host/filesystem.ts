@@ -14,7 +14,7 @@ import { type FileSystem, MKFS_MINIMUM_BYTES } from './file-systems.js';
 export type Signature =
   | { kind: 'none' }
   | { kind: 'filesystem'; type: string; uuid: string }
-  /** Something else that is in use by somebody: a partition table, LVM, LUKS, swap, ... */
+  /** Another format: a partition table, LVM, LUKS, swap, ... */
   | { kind: 'foreign'; type: string }
   /** Several signatures that contradict each other. */
   | { kind: 'ambiguous' };
@@ -24,7 +24,7 @@ const MAKE_TIMEOUT_MS = 600_000;
 const CHECK_TIMEOUT_MS = 3_600_000;
 const BLKID_NOTHING = 2;
 const BLKID_AMBIGUOUS = 8;
-/** fsck(8): nothing to mend, and mended. */
+/** fsck(8): no errors, and errors corrected. */
 const FSCK_FINE = [0, 1];
 
 /**
@@ -40,7 +40,7 @@ const MAKE_OPTIONS: Readonly<Record<FileSystem, readonly string[]>> = {
 };
 
 /**
- * A volume restored from a snapshot has its source's UUID, and XFS mounts a UUID once unless told
+ * A volume restored from a snapshot has its source's UUID, and XFS mounts a UUID once unless asked
  * otherwise. btrfs takes two devices of one UUID for one file system: see btrfs-identity.ts.
  */
 const NEEDED_OPTIONS: Readonly<Record<FileSystem, readonly string[]>> = {
@@ -77,7 +77,7 @@ export async function probe(devicePath: string): Promise<Signature> {
   }).catch((thrown: unknown) => {
     if (!(thrown instanceof ExecError)) throw thrown;
     throw CsiError.failedPrecondition(
-      `what is on ${devicePath} cannot be determined; look at it by hand with blkid -p (${thrown.message})`,
+      `what is on ${devicePath} cannot be determined; inspect it by hand with blkid -p (${thrown.message})`,
       { cause: thrown },
     );
   });
@@ -189,7 +189,7 @@ export async function checkFileSystem(type: FileSystem, devicePath: string): Pro
   } catch (thrown) {
     if (!(thrown instanceof ExecError)) throw thrown;
     throw CsiError.failedPrecondition(
-      `the ${type} file system on ${devicePath} is damaged or in use; mend it by hand with fsck.ext4 (${thrown.message})`,
+      `the ${type} file system on ${devicePath} is damaged or in use; repair it by hand with fsck.ext4 (${thrown.message})`,
       { cause: thrown },
     );
   }

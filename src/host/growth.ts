@@ -4,7 +4,7 @@
  * xfs and btrfs grow while mounted and no other way; ext4 does both. The kernel does it by journal and
  * may be stopped anywhere, but wants CAP_SYS_RESOURCE of ext4. resize2fs needs no capability and must
  * not be stopped: killed half way it left file systems that fsck -p refused (6 of 41 tries), so
- * it goes on if the plugin is killed, and nothing else touches the device until it has ended. Knows no
+ * it continues if the plugin is killed, and nothing else touches the device until it has ended. Knows no
  * volumes.
  */
 import { CsiError } from '../base/errors.js';
@@ -40,7 +40,7 @@ export async function growUnmountedExt4(devicePath: string): Promise<void> {
     if (!(thrown instanceof ExecError)) throw thrown;
     throw CsiError.failedPrecondition(
       `the ext4 file system on ${devicePath} could not be grown to its device: it is damaged or in use; ` +
-        `mend it by hand with fsck.ext4 (${thrown.message})`,
+        `repair it by hand with fsck.ext4 (${thrown.message})`,
       { cause: thrown },
     );
   }

@@ -4,8 +4,8 @@
  * The pod's cgroup is found below the cgroup root in the layouts the kubelet makes:
  * `kubepods/burstable/pod<uid>` (cgroupfs) and `kubepods.slice/kubepods-burstable.slice/
  * kubepods-burstable-pod<uid with underscores>.slice` (systemd), with whatever the kubelet's cgroup
- * root puts before. Only directories that look like the kubelet's are entered. Switches no controller
- * on: that is for whoever manages the cgroups. Knows no volumes.
+ * root puts before. Only directories that look like the kubelet's are entered. Enables no
+ * controller: that belongs to the manager of the cgroups. Knows no volumes.
  */
 import { access, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

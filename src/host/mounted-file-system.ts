@@ -1,8 +1,8 @@
 /**
  * What the kernel has made of a mount: that the options and devices in force are those asked for.
  *
- * A superblock is looked at before it is mounted; somebody who still has the device open could change
- * it in between. What is in force afterwards cannot be changed from the device. Reads; never writes.
+ * A superblock is checked before it is mounted; a process that still has the device open could change it
+ * in between. The options in force afterwards cannot be changed from the device. Reads; never writes.
  */
 import { readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
@@ -10,7 +10,7 @@ import { errorCode } from '../base/errors.js';
 import type { FileSystem } from './file-systems.js';
 import { type MountEntry, majorOf, minorOf, mountsOfDevice } from './mountinfo.js';
 
-/** Mount options of ext4 that no superblock shall choose, by what /proc/fs/ext4 shows if they are in force. */
+/** Mount options of ext4 that a superblock must not choose, by what /proc/fs/ext4 shows if they are in force. */
 const EXT4_CHOICES = ['data=journal', 'data=writeback', 'nobarrier', 'dax=always'] as const;
 /** XFS options that name other devices. */
 const XFS_DEVICES = /^(logdev|rtdev)=/;

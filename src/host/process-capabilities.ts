@@ -1,7 +1,7 @@
 /**
  * Which of root's powers (capabilities(7)) this process has, and those it does not start without.
  *
- * Knows nothing of what they are used for but the words for whoever has to grant them.
+ * Knows their uses only in the texts for the operator who has to grant them.
  */
 import { readFile } from 'node:fs/promises';
 import { CsiError } from '../base/errors.js';

@@ -1,7 +1,7 @@
 /**
  * Which btrfs superblocks this host mounts, by an allow-list of what they may say.
  *
- * Written by whoever can write the volume: nothing is believed that has not been checked. A volume is
+ * Anyone who can write to the volume can write the superblock: nothing is trusted before it is checked. A volume is
  * one device, so a file system of several, or one that is a seed for others, is none of a volume. Of the
  * superblock's copies the kernel mounts by the first one alone, and so does this file. Pure: reads no device.
  */
@@ -115,5 +115,5 @@ const isBlockSize = (value: number): boolean =>
 
 const damaged = (found: string): Objection => ({
   found,
-  remedy: 'look at it on the raw device with btrfs check --readonly, or restore a snapshot',
+  remedy: 'inspect it on the raw device with btrfs check --readonly, or restore a snapshot',
 });

@@ -222,5 +222,5 @@ const nameOf = (word: number, names: Readonly<Record<string, number>>): string |
 
 const damaged = (found: string): Objection => ({
   found,
-  remedy: 'look at it on the raw device with fsck.ext4, or restore a snapshot',
+  remedy: 'inspect it on the raw device with fsck.ext4, or restore a snapshot',
 });

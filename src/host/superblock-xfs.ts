@@ -1,7 +1,7 @@
 /**
  * Which XFS superblocks this host mounts, by an allow-list of what they may say.
  *
- * Written by whoever can write the volume: nothing is believed that has not been checked. A log or a
+ * Anyone who can write to the volume can write the superblock: nothing is trusted before it is checked. A log or a
  * realtime section is on another device, and no volume has one. Pure: reads no device.
  */
 import type { Objection } from './file-systems.js';
@@ -98,5 +98,5 @@ const isPowerOfTwo = (value: number, smallest: number, largest: number): boolean
 
 const damaged = (found: string): Objection => ({
   found,
-  remedy: 'look at it on the raw device with xfs_repair -n, or restore a snapshot',
+  remedy: 'inspect it on the raw device with xfs_repair -n, or restore a snapshot',
 });

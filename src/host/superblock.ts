@@ -45,7 +45,7 @@ export async function superblockObjection(
 
 /**
  * Whether the file system would become larger if it were grown to its device's size. No, if the host does
- * not mount it: a tool may have put another superblock there since it was looked at.
+ * not mount it: a tool may have put another superblock there since the check.
  */
 export async function isGrowable(
   type: FileSystem,

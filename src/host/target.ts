@@ -2,7 +2,7 @@
  * The directories and files that mounts sit on, as they are found: layers.ts makes and removes them.
  *
  * Only what is empty is ever taken, and a symbolic link in the last component is refused, so that nobody
- * can turn a path of ours into another one. Links further up are lawful (/var/lib/kubelet often is one)
+ * can turn a path of ours into another one. Links further up are valid (/var/lib/kubelet often is one)
  * and resolved, since mountinfo shows resolved paths.
  */
 import type { Stats } from 'node:fs';
@@ -35,7 +35,7 @@ export async function entryAt(path: string): Promise<Stats | null> {
 
 /**
  * FAILED_PRECONDITION if the path itself is a symbolic link. A mount point is none, also where the
- * file system on it has shut down and refuses to be looked at.
+ * file system on it has shut down and fails every stat.
  */
 export async function assertNoLink(path: string): Promise<void> {
   try {
@@ -55,19 +55,19 @@ export async function assertTargetFits(path: string, type: TargetType): Promise<
   const found = await entryAt(path);
   if (found === null) return false;
   const fits = type === 'directory' ? found.isDirectory() : found.isFile();
-  if (!fits) throw CsiError.failedPrecondition(`${path} exists and is no ${type}; remove it`);
+  if (!fits) throw CsiError.failedPrecondition(`${path} exists and is not a ${type}; remove it`);
   if (await isEmpty(path, found)) return true;
   throw CsiError.failedPrecondition(
     `${path} exists and is not empty; a mount would hide its content. Move it away`,
   );
 }
 
-/** FAILED_PRECONDITION if something is there that is no empty directory or file. Returns what there is. */
+/** FAILED_PRECONDITION if the path holds anything but an empty directory or file. Returns what it holds. */
 export async function assertEmpty(path: string): Promise<Stats | null> {
   const found = await entryAt(path);
   if (found === null || (await isEmpty(path, found))) return found;
   throw CsiError.failedPrecondition(
-    `${path} is no mount point and not an empty directory or file; it was left as it is: look at it and move it away`,
+    `${path} is neither a mount point nor an empty directory or file; it was left as it is: inspect it and move it away`,
   );
 }
 

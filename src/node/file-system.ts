@@ -3,8 +3,8 @@
  *
  * The order that makes a kill at any point harmless: make the file system, flush, mark the volume as
  * used; give a copied btrfs an id of its own; grow what cannot be grown while mounted; mount; grow the
- * rest. A volume is formatted only while the catalogue and the pool agree that it is fresh, which ends
- * before anybody else can write to it.
+ * rest. A volume is formatted only while the catalogue and the pool agree that it is pristine, which ends
+ * before anything else can write to it.
  */
 
 import type { Attachment, Backend } from '../backends/backend.js';
@@ -82,7 +82,7 @@ async function namingVolume<T>({ volumeId }: VolumeRecord, step: () => Promise<T
   }
 }
 
-/** Fresh is what nobody has written to. Of a volume with content from elsewhere its device must say so too. */
+/** Pristine: nothing was ever written to it. A copy must also have no signature on its device. */
 async function isEmpty(
   backend: Backend,
   volume: VolumeRecord,

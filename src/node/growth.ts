@@ -1,9 +1,9 @@
 /**
  * The file system of a volume that is staged, grown to its device.
  *
- * One that cannot be grown is no reason to keep its data from whoever needs them: the failure is told in
- * the log line of the call, and NodeExpandVolume reports it. Only a copy that was made larger than its
- * source is not handed out before it has had its size once.
+ * A file system that cannot be grown is staged all the same: the log line of the call holds the failure, and
+ * NodeExpandVolume reports it. Only a copy that was made larger than its source must have reached that size
+ * once before it is staged.
  */
 
 import { stat } from 'node:fs/promises';

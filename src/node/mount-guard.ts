@@ -3,7 +3,7 @@
  *
  * Whoever can write a volume writes its superblock, and root's tools and the kernel act by it. So it is
  * read before any of them gets the device, and again right before the mount, since a tool may have put a
- * backup of the superblock in its place. What is in force is looked at afterwards. Makes no file system.
+ * backup of the superblock in its place. The options in force are checked afterwards. Makes no file system.
  */
 import type { Attachment } from '../backends/backend.js';
 import { CsiError } from '../base/errors.js';
@@ -55,7 +55,7 @@ export async function assertAccepted(
   );
 }
 
-/** Mounts the file system. Where it is mounted already the kernel takes no options, and nothing is looked at. */
+/** Mounts the file system. If it is mounted already, the kernel takes no options and nothing is checked. */
 export async function mountGuarded(deps: Dependencies, guarded: GuardedMount): Promise<void> {
   const { attachment, type, directory, options, before } = guarded;
   const source = attachment.devicePath;
@@ -71,7 +71,7 @@ export async function mountGuarded(deps: Dependencies, guarded: GuardedMount): P
   if (unasked === null) return;
   throw CsiError.failedPrecondition(
     `the ${type} file system of volume ${guarded.volume.volumeId} came up with ${unasked}, which nobody asked for, ` +
-      'and is unmounted again: somebody writes to its device; end what has it open, then try again',
+      'and is unmounted again: another process writes to its device; end the process that has it open, then try again',
   );
 }
 
@@ -125,9 +125,8 @@ export async function distrust(
 }
 
 /**
- * Detaches a device that is attached and used by nobody on record, as it is when somebody still had a raw
- * device open when that was unpublished: who has it open could write to it while its file system is
- * mounted. Throws if it is held. One that is mounted in another mount namespace stays: its file system was
+ * Detaches a device that is attached without a recorded use. That happens if a process still had a raw device
+ * open when it was unpublished: the process could write to it while its file system is mounted. Throws if it is held. One that is mounted in another mount namespace stays: its file system was
  * judged by the mount that made it, and a new mount shares that. Returns whether it detached the device.
  */
 export async function releaseUnused(deps: Dependencies, view: VolumeView): Promise<boolean> {

@@ -1,8 +1,8 @@
 /**
  * The paths that requests name, judged before anything is done with them.
  *
- * A path is resolved once: what is done later is done to the resolved one. Refused are places that the
- * plugin or the system lives by, and those inside a volume, whose content is somebody else's to arrange.
+ * A path is resolved once: what is done later is done to the resolved one. Paths that the
+ * plugin or the system depends on are refused, and paths inside a volume, which belong to its workload.
  * A volume_path is not judged: it is only compared with the mounts there are, and found nowhere.
  */
 import { realpath } from 'node:fs/promises';

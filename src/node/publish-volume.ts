@@ -74,7 +74,7 @@ export async function publishVolume(
   await deps.catalogue.putPublication(request);
   try {
     await makeTarget(deps.native, target, type);
-    // Before the mount: nobody shall find a device without limits, or writable that is to be read-only.
+    // Before the mount, so that no workload sees the device without limits or wrongly writable.
     await limit(deps, publishing);
     if (request.capability.accessType === 'block') await setDeviceFlags(deps, publishing);
     await bindLayer(deps.native, { ...source, ...mountFlags(publishing) });
@@ -218,7 +218,7 @@ async function assertNotElsewhere(deps: NodeDependencies, publishing: Publishing
   }
 }
 
-/** What the record alone proves to be ours goes with it; what cannot be removed is left to whoever put it there. */
+/** What only the record proves to be ours is removed with it; what cannot be removed stays. */
 async function forget(deps: NodeDependencies, record: PublicationRecord): Promise<void> {
   const { targetPath, resolvedPath } = record;
   if (resolvedPath !== null) await bestEffort(() => removeTarget(deps.native, resolvedPath));
@@ -270,7 +270,7 @@ async function setDeviceFlags(
   await native.run('setDeviceReadOnly', { devicePath, readOnly: isReadOnly(request) });
 }
 
-/** A read-only mount of a device node would keep nobody from writing to the device. */
+/** A read-only mount of a device node does not prevent writes to the device. */
 function mountFlags({ view, request, target }: Publishing): LayerFlags {
   const { capability } = request;
   if (capability.accessType === 'block') return { target, readOnly: false, options: [] };

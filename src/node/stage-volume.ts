@@ -149,14 +149,14 @@ async function stagingDirectory({
     );
   }
   if (!found.isDirectory()) {
-    throw CsiError.failedPrecondition(`staging_target_path ${path} is no directory`);
+    throw CsiError.failedPrecondition(`staging_target_path ${path} is not a directory`);
   }
   return directory;
 }
 
 /**
- * Staged already: the same capability, or what the kernel shows where there is no record. What a kill
- * or somebody else may have left undone is done: the device's settings, the file system's size.
+ * For a volume that is staged already: checks the capability, against the kernel if there is no record.
+ * Completes what an interrupted call may have left: the device's settings, the file system's size.
  */
 async function confirmStaged(
   deps: NodeDependencies,

@@ -128,7 +128,7 @@ async function restoreDevice(
   );
   const { devicePath } = view.attachment;
   if (podUid !== null && others.every((record) => record.podUid !== podUid)) {
-    // A pod that goes takes its limits along; one that stays is no reason to keep its volume.
+    // The limits end with the pod; failing to lift them must not keep the volume published.
     await liftPod(deps, podUid, devicePath).catch(() => undefined);
   }
   if (others.some((record) => record.readOnly || isReaderOnly(record.capability))) return;

@@ -1,10 +1,10 @@
 /**
- * Unstaging: everything that staging did is undone, down to the block device.
+ * Unstaging: reverses everything that staging did, down to the block device.
  *
  * What is mounted in the staging directory is unmounted if it is the volume's, whether or not the
- * catalogue remembers it; what is somebody else's stays. The device is detached when its last use
- * has gone. Killed anywhere, the next call finds what is left and goes on. A pool that cannot be asked
- * keeps nothing mounted; the device is left, and on record, for the call that finds the pool back.
+ * catalogue has a record; foreign mounts stay. The device is detached when its last use has ended. After
+ * a kill at any point the next call finds what is left and continues. If the pool does not answer, the
+ * mounts are still removed; the device and its record stay for the call that reaches the pool again.
  */
 import { CsiError } from '../base/errors.js';
 import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
@@ -157,7 +157,7 @@ async function releaseDevice(
   return { found, left };
 }
 
-/** False: another staging or publication on record uses the device. Throws if somebody unknown does. */
+/** False: another recorded staging or publication uses the device. Throws if there is a use without a record. */
 async function isFree(
   deps: NodeDependencies,
   view: VolumeView,
@@ -179,7 +179,7 @@ async function isFree(
   );
 }
 
-/** The number of a loop device goes to somebody else next: it must be neither read-only nor set in our way. */
+/** Another user gets the number of a loop device next: it must be neither read-only nor keep our settings. */
 async function detach(
   deps: NodeDependencies,
   view: VolumeView,

@@ -53,7 +53,7 @@ export async function applyToDevice(
   await applyBlockSettings(deps.native, devicePath, settingsOf(volume));
 }
 
-/** Before the device is let go of: whoever gets its number next shall find it as a new one. Best effort. */
+/** Before the device is detached, so that its number starts with default settings again. Best effort. */
 export async function resetDevice(deps: NodeDependencies, devicePath: string): Promise<void> {
   const settings = { readAheadKiB: null, ioScheduler: null, loopDirectIo: null };
   await applyBlockSettings(deps.native, devicePath, settings).catch(() => undefined);
@@ -97,7 +97,7 @@ async function podCgroup(
     );
   if (!(await isCgroup2(cgroupRoot))) {
     throw refused(
-      `${cgroupRoot} is no cgroup v2; use a node with it, or name its place by BLOCKDELTA_CGROUP_ROOT`,
+      `${cgroupRoot} is not a cgroup v2 hierarchy; use a node that has one, or set BLOCKDELTA_CGROUP_ROOT to its path`,
     );
   }
   const cgroup = await findPodCgroup(cgroupRoot, podUid);

@@ -83,7 +83,7 @@ rootTest(
     await rejectsWith(
       node.publish(volume, mountCapability(), { target_path: file }),
       'FAILED_PRECONDITION',
-      /is no directory/,
+      /is not a directory/,
     );
     await node.unpublish(volume, { target_path: file });
     assert.ok(existsSync(file));

@@ -92,7 +92,7 @@ test('a file removed while its device is in use is DATA_LOSS that can still be a
   }
 });
 
-test('a pool that fills up is told before and when writes fail, and recovers', async () => {
+test('a pool that fills up is reported before and when writes fail, and recovers', async () => {
   const { client, orchestrator } = running;
   const volume = await orchestrator.create('in a full pool');
   const fillers = ['filler-0', 'filler-1'].map((name) => running.poolPath('main', name));
@@ -123,7 +123,7 @@ test('a pool that fills up is told before and when writes fail, and recovers', a
   await orchestrator.delete(volume);
 });
 
-test('a pool that cannot be reached is told as such, and not as the loss of its volumes', async () => {
+test('a pool that cannot be reached is reported as such, and not as the loss of its volumes', async () => {
   const { client, orchestrator } = running;
   const volume = await orchestrator.create('in a pool that is away');
   renameSync(running.poolPath('main', 'volumes'), running.poolPath('main', 'away'));

@@ -1,6 +1,6 @@
 /**
  * Signs that only the node sees: file systems that fail for real, and devices that vanish under a
- * published path. The controller tells nothing of them.
+ * published path. The controller does not report them.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -29,7 +29,7 @@ async function gone(volume: HeldVolume): Promise<void> {
   await running.orchestrator.delete(volume);
 }
 
-/** What the node tells; the controller has nothing to tell. */
+/** What the node reports; the controller has nothing to report. */
 async function nodeTells(volume: HeldVolume): Promise<string[]> {
   assert.deepEqual(await controllerHealth(running.client, volume.id), []);
   return nodeHealth(running.client, volume.id);

@@ -162,23 +162,20 @@ rootTest(
   },
 );
 
-rootTest(
-  'a btrfs is told from its neighbours by its device: bound, staged twice, in the way',
-  async () => {
-    const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
-    const second = { staging_target_path: node.stagingPath('btrfs-second') };
-    await node.stage(volume, mountCapability('btrfs'));
-    await node.stage(volume, mountCapability('btrfs'), second);
-    const raw = { staging_target_path: node.stagingPath('btrfs-raw') };
-    await rejectsWith(node.stage(volume, blockCapability(), raw), 'FAILED_PRECONDITION', /in use/);
-    await node.publish(volume, mountCapability('btrfs'), { readonly: true });
-    const target = node.targetPath(volume.volumeId);
-    assert.throws(() => writeFileSync(`${target}/x`, ''), /EROFS/);
-    await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /still published/);
-    await node.unpublish(volume);
-    await node.unstage(volume);
-    assert.equal(node.held().loops.length, 1);
-    await node.unstage(volume, second);
-    assert.deepEqual(node.held(), NOTHING);
-  },
-);
+rootTest('a btrfs is identified by its device: bound, staged twice, in the way', async () => {
+  const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
+  const second = { staging_target_path: node.stagingPath('btrfs-second') };
+  await node.stage(volume, mountCapability('btrfs'));
+  await node.stage(volume, mountCapability('btrfs'), second);
+  const raw = { staging_target_path: node.stagingPath('btrfs-raw') };
+  await rejectsWith(node.stage(volume, blockCapability(), raw), 'FAILED_PRECONDITION', /in use/);
+  await node.publish(volume, mountCapability('btrfs'), { readonly: true });
+  const target = node.targetPath(volume.volumeId);
+  assert.throws(() => writeFileSync(`${target}/x`, ''), /EROFS/);
+  await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /still published/);
+  await node.unpublish(volume);
+  await node.unstage(volume);
+  assert.equal(node.held().loops.length, 1);
+  await node.unstage(volume, second);
+  assert.deepEqual(node.held(), NOTHING);
+});

@@ -258,7 +258,7 @@ rootTest(
   },
 );
 
-rootTest('a kill between the bind and its read-only flag is mended by the retry', async () => {
+rootTest('a kill between the bind and its read-only flag is repaired by the retry', async () => {
   const volume = await staged(mountCapability());
   const target = node.targetPath(volume.volumeId);
   await node.publish(volume, mountCapability(), { readonly: true });
@@ -296,38 +296,35 @@ rootTest('mount flags a bind can take are applied to the publication', async () 
   await cleared(volume);
 });
 
-rootTest(
-  "a target that is a link, or somebody else's mount, is refused and left alone",
-  async () => {
-    const volume = await staged(mountCapability());
-    const real = workspace.path('real');
-    mkdirSync(real);
-    const link = node.targetPath('link');
-    symlinkSync(real, link);
-    const at = (target_path: string): Promise<unknown> =>
-      node.publish(volume, mountCapability(), { target_path });
-    await rejectsWith(at(link), 'FAILED_PRECONDITION', /symbolic link/);
-    await rejectsWith(node.unpublish(volume, { target_path: link }), 'FAILED_PRECONDITION', /link/);
-    assert.ok(existsSync(link));
-    rmSync(link);
-    const foreign = node.targetPath('foreign');
-    mkdirSync(foreign);
-    execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', foreign]);
-    await rejectsWith(at(foreign), 'FAILED_PRECONDITION', /something else mounted/);
-    const left = node.unpublish(volume, { target_path: foreign });
-    await rejectsWith(left, 'FAILED_PRECONDITION', /something else mounted/);
-    execFileSync('umount', [foreign]);
-    rmSync(foreign, { recursive: true });
-    const viaStaging = { staging_target_path: workspace.path('staging-link') };
-    symlinkSync(node.stagingPath(volume.volumeId), viaStaging.staging_target_path);
-    await rejectsWith(
-      node.publish(volume, mountCapability(), viaStaging),
-      'FAILED_PRECONDITION',
-      /not staged/,
-    );
-    await cleared(volume);
-  },
-);
+rootTest('a target that is a link, or a foreign mount, is refused and left alone', async () => {
+  const volume = await staged(mountCapability());
+  const real = workspace.path('real');
+  mkdirSync(real);
+  const link = node.targetPath('link');
+  symlinkSync(real, link);
+  const at = (target_path: string): Promise<unknown> =>
+    node.publish(volume, mountCapability(), { target_path });
+  await rejectsWith(at(link), 'FAILED_PRECONDITION', /symbolic link/);
+  await rejectsWith(node.unpublish(volume, { target_path: link }), 'FAILED_PRECONDITION', /link/);
+  assert.ok(existsSync(link));
+  rmSync(link);
+  const foreign = node.targetPath('foreign');
+  mkdirSync(foreign);
+  execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', foreign]);
+  await rejectsWith(at(foreign), 'FAILED_PRECONDITION', /something else mounted/);
+  const left = node.unpublish(volume, { target_path: foreign });
+  await rejectsWith(left, 'FAILED_PRECONDITION', /something else mounted/);
+  execFileSync('umount', [foreign]);
+  rmSync(foreign, { recursive: true });
+  const viaStaging = { staging_target_path: workspace.path('staging-link') };
+  symlinkSync(node.stagingPath(volume.volumeId), viaStaging.staging_target_path);
+  await rejectsWith(
+    node.publish(volume, mountCapability(), viaStaging),
+    'FAILED_PRECONDITION',
+    /not staged/,
+  );
+  await cleared(volume);
+});
 
 rootTest(
   'a target below a linked directory works, as below a linked /var/lib/kubelet',

@@ -1,4 +1,4 @@
-/** Volumes are let go of also where their file system has shut down, or their pool is out of reach. */
+/** Volumes are released also where their file system has shut down, or their pool is out of reach. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
@@ -81,7 +81,7 @@ for (const [name, hasRecords] of [
   );
 }
 
-rootTest('a file system that has shut down is cleared for a volume nobody knows', async (node) => {
+rootTest('a file system that has shut down is cleared for an unknown volume', async (node) => {
   const volume = await published(node, mountCapability('xfs'));
   shutDown(node.stagingPath(volume.volumeId));
   await node.catalogue.removeVolume(volume.volumeId);

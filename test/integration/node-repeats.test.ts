@@ -92,7 +92,7 @@ for (const way of ['restart', 'crash'] as const) {
   });
 }
 
-test('after a reboot nothing is staged; staging again mends and finds all data', async () => {
+test('after a reboot nothing is staged; staging again repairs and finds all data', async () => {
   const volumes = await volumesOfAllKinds('reboot');
   await running.plugin.kill();
   // What a reboot takes: mounts and loop devices. Files, records and directories stay.

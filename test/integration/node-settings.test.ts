@@ -64,7 +64,7 @@ rootTest('settings are applied at every stage, also at a repeated one', async ()
   }
 });
 
-rootTest('a device that is let go of keeps nothing of the settings for the next user', async () => {
+rootTest('a released device keeps no setting for the next user', async () => {
   const volume = await node.makeVolume({ mutableParameters: { ioScheduler: 'mq-deadline' } });
   await node.stage(volume, blockCapability());
   const file = `/sys/block/${basename(await node.attachedPath(volume))}/queue/scheduler`;
@@ -211,7 +211,7 @@ rootTest(
   },
 );
 
-rootTest('MV3: of settings that cannot all be had none is kept', async () => {
+rootTest('MV3: if one setting cannot be applied, none is', async () => {
   const volume = await node.makeVolume();
   await node.stage(volume, blockCapability());
   const usual = await queueOf(volume);
@@ -246,10 +246,14 @@ rootTest(
     rmSync(node.workspace.path('cgroup', 'kubepods.slice'), { recursive: true });
     await rejectsWith(publish(), 'FAILED_PRECONDITION', /has no cgroup of that pod/);
     rmSync(node.workspace.path('cgroup'), { recursive: true });
-    await rejectsWith(publish(), 'FAILED_PRECONDITION', /is no cgroup v2.*BLOCKDELTA_CGROUP_ROOT/);
+    await rejectsWith(
+      publish(),
+      'FAILED_PRECONDITION',
+      /is not a cgroup v2.*BLOCKDELTA_CGROUP_ROOT/,
+    );
     assert.equal(node.held().mounts.length, 1, 'only the staging');
     assert.deepEqual(await node.catalogue.publications(volume.volumeId), []);
-    // A pod that nobody names cannot be limited, and one without limits needs no cgroup.
+    // A pod that is not named cannot be limited, and one without limits needs no cgroup.
     await node.publish(volume, capability);
     await node.unpublish(volume);
     await node.catalogue.setMutableParameters(volume.volumeId, { writeBytesPerSecond: 'max' });

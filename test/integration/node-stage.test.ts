@@ -190,13 +190,20 @@ for (const [fsType, expected] of [
   );
 }
 
-rootTest('xfs on a volume that is too small is refused, and the volume stays fresh', async () => {
-  const volume = await node.makeVolume();
-  await rejectsWith(node.stage(volume, mountCapability('xfs')), 'FAILED_PRECONDITION', /314572800/);
-  assert.deepEqual(node.held(), NOTHING);
-  await node.stage(volume, mountCapability('ext4'));
-  await node.unstage(volume);
-});
+rootTest(
+  'xfs on a volume that is too small is refused, and the volume stays pristine',
+  async () => {
+    const volume = await node.makeVolume();
+    await rejectsWith(
+      node.stage(volume, mountCapability('xfs')),
+      'FAILED_PRECONDITION',
+      /314572800/,
+    );
+    assert.deepEqual(node.held(), NOTHING);
+    await node.stage(volume, mountCapability('ext4'));
+    await node.unstage(volume);
+  },
+);
 
 rootTest('what was formatted and never marked as used is formatted again', async () => {
   const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
@@ -219,7 +226,7 @@ rootTest('what was formatted and never marked as used is formatted again', async
 });
 
 rootTest(
-  'what the pool calls used is not formatted, though its record calls it fresh',
+  'a volume that its pool marks initialized is not formatted, although its record says pristine',
   async () => {
     const volume = await node.makeVolume();
     await node.backend.markInitialized(volume.volumeId);
@@ -285,7 +292,7 @@ for (const fsType of FILE_SYSTEMS) {
   );
 }
 
-rootTest('a restored volume is never formatted, even if a record calls it fresh', async () => {
+rootTest('a restored volume is never formatted, even if a record says pristine', async () => {
   const source = await node.makeVolume();
   await node.stage(source, mountCapability());
   writeFileSync(`${node.stagingPath(source.volumeId)}/data`, 'cut', { flush: true });
@@ -315,25 +322,22 @@ rootTest('mount flags are applied, and do not show in an error', async () => {
   assert.deepEqual(node.held(), NOTHING);
 });
 
-rootTest(
-  "a staging path that is missing, a link, or somebody else's mount is refused",
-  async () => {
-    const volume = await node.makeVolume();
-    const at = (path: string): Promise<unknown> =>
-      node.stage(volume, mountCapability(), { staging_target_path: path });
-    await rejectsWith(at(workspace.path('absent')), 'FAILED_PRECONDITION', /absent does not exist/);
-    symlinkSync(node.stagingPath('real'), workspace.path('link'));
-    await rejectsWith(at(workspace.path('link')), 'FAILED_PRECONDITION', /symbolic link/);
-    const foreign = node.stagingPath('foreign');
-    execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', foreign]);
-    await rejectsWith(at(foreign), 'FAILED_PRECONDITION', /something else mounted/);
-    // NU2: the volume is not staged there, so unstaging it there is done; the mount stays.
-    await node.unstage(volume, { staging_target_path: foreign });
-    assert.equal(node.held().mounts.length, 1);
-    execFileSync('umount', [foreign]);
-    assert.deepEqual(node.held(), NOTHING);
-  },
-);
+rootTest('a staging path that is missing, a link, or a foreign mount is refused', async () => {
+  const volume = await node.makeVolume();
+  const at = (path: string): Promise<unknown> =>
+    node.stage(volume, mountCapability(), { staging_target_path: path });
+  await rejectsWith(at(workspace.path('absent')), 'FAILED_PRECONDITION', /absent does not exist/);
+  symlinkSync(node.stagingPath('real'), workspace.path('link'));
+  await rejectsWith(at(workspace.path('link')), 'FAILED_PRECONDITION', /symbolic link/);
+  const foreign = node.stagingPath('foreign');
+  execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', foreign]);
+  await rejectsWith(at(foreign), 'FAILED_PRECONDITION', /something else mounted/);
+  // NU2: the volume is not staged there, so unstaging it there is done; the mount stays.
+  await node.unstage(volume, { staging_target_path: foreign });
+  assert.equal(node.held().mounts.length, 1);
+  execFileSync('umount', [foreign]);
+  assert.deepEqual(node.held(), NOTHING);
+});
 
 rootTest("one volume's staging path is not taken by another volume", async () => {
   const [first, second] = [await node.makeVolume(), await node.makeVolume()];

@@ -71,7 +71,7 @@ rootTest('NV1 to NV4: statistics where it is staged or published, and nowhere el
   await cleared(volume);
 });
 
-rootTest('NV4: a raw volume tells its size', async () => {
+rootTest('NV4: a raw volume reports its size', async () => {
   const volume = await staged(blockCapability());
   await node.publish(volume, blockCapability());
   const volume_id = volume.volumeId;
@@ -119,7 +119,7 @@ rootTest('calls add nothing to their log lines that is there from the start', as
   assert.deepEqual(node.notes, []);
 });
 
-rootTest('NV4, NV5: a file system that does not answer is told without its usage', async () => {
+rootTest('NV4, NV5: a file system that does not answer is reported without its usage', async () => {
   const volume = await staged(mountCapability());
   const fifo = join(node.stagingPath(volume.volumeId), 'fifo');
   const volume_path = node.targetPath('silent');
@@ -151,7 +151,7 @@ rootTest('NV4, NV5: a file system that does not answer is told without its usage
   await node.unstage(volume);
 });
 
-rootTest('NV5: many conditions are told from one look at the pool', async (t) => {
+rootTest('NV5: many conditions are reported from one probe of the pool', async (t) => {
   const volume = await staged(mountCapability());
   const { catalogue, backendOf } = node.deps;
   const capacity = t.mock.method(node.backend, 'capacity');

@@ -19,7 +19,7 @@ import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
 
 const MIB = 1n << 20n;
 
-test('blkid tags are told apart: file system, foreign, partition table, nothing', () => {
+test('blkid tags are distinguished: file system, foreign, partition table, nothing', () => {
   const cases: [string, string][] = [
     ['DEVNAME=/dev/x\nUUID=u\nTYPE=ext4\nUSAGE=filesystem\n', 'a file system of type ext4'],
     ['TYPE=btrfs\nUSAGE=filesystem\n', 'a file system of type btrfs'],

@@ -80,7 +80,7 @@ rootTest('ext4 is grown to its device with its data, and again is nothing', asyn
   assert.equal(data, 'kept');
 });
 
-rootTest('an ext4 that somebody holds, or that is damaged, is not grown', async () => {
+rootTest('an ext4 that another process holds, or that is damaged, is not grown', async () => {
   const device = await made('ext4', 64n * MIB);
   enlarge(device, 128n * MIB);
   await whileMounted('ext4', device.path, () => undefined);
@@ -89,7 +89,7 @@ rootTest('an ext4 that somebody holds, or that is damaged, is not grown', async 
   await rejectsWith(growUnmountedExt4(device.path), 'FAILED_PRECONDITION', /could not be grown/);
   await unmount(target);
   spawnSync('debugfs', ['-w', '-R', 'clri <2>', device.path], { stdio: 'ignore' });
-  await rejectsWith(growUnmountedExt4(device.path), 'FAILED_PRECONDITION', /mend it by hand/);
+  await rejectsWith(growUnmountedExt4(device.path), 'FAILED_PRECONDITION', /repair it by hand/);
 });
 
 rootTest('only ext4 may want a capability to be grown while mounted', async () => {

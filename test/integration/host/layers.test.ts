@@ -70,7 +70,7 @@ rootTest('of options that exclude one another the last one counts', () => {
   assert.deepEqual(of('discard', 'rw', 'atime'), { set: 0, clear: 0 });
 });
 
-rootTest('what is no more what was found is neither bound nor given flags', async () => {
+rootTest('a source that was replaced meanwhile is neither bound nor given flags', async () => {
   const [source, target] = [directory('stale-source'), directory('stale-target')];
   const below = await tmpfs(source);
   await tmpfs(source);

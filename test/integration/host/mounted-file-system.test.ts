@@ -27,7 +27,7 @@ function device(name: string): { source: string; target: string } {
 }
 
 rootTest(
-  'an option of ext4 in force that nobody asked for is found, one that was asked for is not',
+  'an option of ext4 in force that was not requested is found, a requested one is not',
   async () => {
     const { source, target } = device('ext4');
     await makeFileSystem('ext4', source, SIZE);

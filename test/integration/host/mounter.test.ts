@@ -102,7 +102,7 @@ rootTest('layers piled up on one target are all unmounted', async () => {
   await unmount(staging);
 });
 
-rootTest('unmounting stops above a layer that belongs to somebody else', async () => {
+rootTest('unmounting stops above a foreign layer', async () => {
   const staging = directory('foreign-staging');
   const target = directory('foreign-target');
   execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', target]);

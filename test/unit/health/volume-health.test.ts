@@ -55,7 +55,7 @@ function told(signs: StorageObservations, fileSystems: FileSystemObservations[] 
   return volumeConditions(signs, use).map(({ status, reason }) => `${status} ${reason}`);
 }
 
-test('a volume without a bad sign has no condition', () => {
+test('a volume without an adverse observation has no condition', () => {
   assert.deepEqual(told(storage(), [fileSystem()]), []);
   assert.deepEqual(volumeConditions(storage(), null), []);
   assert.deepEqual(summary([]), { abnormal: false, message: 'the volume is healthy' });
@@ -68,7 +68,7 @@ test('a file that is gone, cut short or removed while in use is DATA_LOSS', () =
   assert.deepEqual(told(storage(removed)), ['DATA_LOSS BackingFileDeleted']);
 });
 
-test('a file larger than its record, as while a volume grows, is no sign', () => {
+test('a file larger than its record, as while a volume grows, is not a condition', () => {
   assert.deepEqual(told(storage({ storedBytes: 2n * GIB })), []);
 });
 
@@ -168,7 +168,7 @@ test('messages are text of at most 128 bytes, whatever they quote; reasons are C
   for (const { reason } of found) assert.match(reason, /^([A-Z][a-z]+)+$/);
 });
 
-test('a summary tells the worst condition, and how many more there are', () => {
+test('a summary names the worst condition, and how many more there are', () => {
   const found = volumeConditions(storage({ storedBytes: null }, { freeBytes: GIB }), null);
   const { abnormal, message } = summary(found);
   assert.equal(abnormal, true);

@@ -52,7 +52,7 @@ test('a program that reads its stdin finds it empty', async () => {
   assert.equal((await run('cat', [])).stdout, '');
 });
 
-test('a failure tells the program, its exit code and what it said last', async () => {
+test('a failure names the program, its exit code and its last output', async () => {
   const script = 'head -c 100000 /dev/zero | tr "\\0" x >&2; echo the end >&2; exit 3';
   const failure = await failureOf(run('sh', ['-c', script]));
   assert.equal(failure.code, 'EXIT');
@@ -103,7 +103,7 @@ test('a missing program is a failed precondition that names it', async () => {
   await rejectsWith(run('no-such-program', []), 'FAILED_PRECONDITION', /no-such-program/);
 });
 
-test('ID10: all programs are looked for at once, and a missing one is told as a run would tell it', async () => {
+test('ID10: all programs are looked for at once, and a missing one is reported as a run would report it', async () => {
   await assertPrograms();
   await rejectsWith(
     assertPrograms(['sh', 'no-such-program']),
@@ -199,7 +199,7 @@ test('two commands that lock one device do not run at once', async () => {
   await waiting.end();
 });
 
-test('a device that somebody else keeps locked is ABORTED, and nothing was run', async () => {
+test('a device that another process keeps locked is ABORTED, and nothing was run', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'blockdelta-exec-'));
   const locked = join(directory, 'locked');
   const holder = spawn('flock', ['--no-fork', '-x', locked, 'sleep', '600'], { stdio: 'ignore' });

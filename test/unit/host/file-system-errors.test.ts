@@ -30,7 +30,7 @@ test('a directory that opens, of a device without counters, has no troubles', as
   }
 });
 
-test('a mount point that is gone meanwhile is no trouble of its file system', async () => {
+test('a mount point that is gone meanwhile is not a failure of its file system', async () => {
   assert.deepEqual(await fileSystemTroubles(entryOf('/no/such/path'), 'no-such-device'), NONE);
 });
 
@@ -42,7 +42,7 @@ for (const option of ['shutdown', 'emergency_ro']) {
 }
 
 test('a file system that does not answer is silent, and is asked once until it does', async (t) => {
-  // Opening a pipe to read waits until somebody opens it to write.
+  // Opening a pipe to read waits until a writer opens it to write.
   const pipe = join(directory(t), 'pipe');
   execFileSync('mkfifo', [pipe]);
   const entry = entryOf(pipe);

@@ -81,7 +81,7 @@ test('an mkfs option that is not listed, or whose value is not, is INVALID_ARGUM
   for (const [type, text] of cases) {
     throwsWith(() => parseMkfsOptions(text, FIELD, type), 'INVALID_ARGUMENT', /mkfsOptions/);
   }
-  const named = /'-F' is no option for mkfs.ext4; served are, for ext4: -b -i -I/;
+  const named = /'-F' is not an option for mkfs.ext4; served are, for ext4: -b -i -I/;
   throwsWith(() => parseMkfsOptions('-F x', FIELD, 'ext4'), 'INVALID_ARGUMENT', named);
   throwsWith(() => parseMkfsOptions('-z 1', FIELD, null), 'INVALID_ARGUMENT', /ext4.*xfs.*btrfs/);
 });
@@ -137,7 +137,7 @@ test('a mount option that makes the mount another one is INVALID_ARGUMENT', () =
   }
 });
 
-test('a volume made with options that are not served any more goes without them', () => {
+test('a volume made with options that are refused today is mounted without them', () => {
   const stored = 'dev,noatime,errors=continue';
   assert.deepEqual(parseStoredMountOptions(stored, 'f', 'ext4'), ['noatime']);
   throwsWith(() => parseMountOptions('dev', 'f', 'ext4'), 'INVALID_ARGUMENT');
@@ -145,7 +145,7 @@ test('a volume made with options that are not served any more goes without them'
   throwsWith(() => parseStoredMountOptions('bind', 'f', 'ext4'), 'INVALID_ARGUMENT');
 });
 
-test('a mount flag of a capability is told by its position, never by its text', () => {
+test('a mount flag of a capability is named by its position, never by its text', () => {
   assertMountFlags(['noatime,discard', 'errors=remount-ro', 'ro', ''], 'flags', 'ext4');
   throwsWith(
     () => assertMountFlags(['noatime', 'nodev,password=hunter2'], 'flags', 'ext4'),

@@ -42,7 +42,7 @@ test('every field of a line is read, octal escapes and optional fields included'
   });
 });
 
-test('a read-only file system is told from a read-only mount', () => {
+test('a read-only file system is distinguished from a read-only mount', () => {
   const deep = parseMountInfo(FIXTURE).find((entry) => entry.mountPoint === '/mnt/two/deep');
   assert.equal(deep?.readOnly, false);
   assert.equal(deep?.superReadOnly, true);

@@ -100,5 +100,5 @@ test('content is neither hidden by a mount nor removed', async () => {
 test('a target of the other type is refused', async () => {
   const path = workspace.path('a-directory');
   mkdirSync(path);
-  await rejectsWith(makeTarget(native, path, 'file'), 'FAILED_PRECONDITION', /is no file/);
+  await rejectsWith(makeTarget(native, path, 'file'), 'FAILED_PRECONDITION', /is not a file/);
 });
