@@ -140,7 +140,7 @@ test('H21: what is half made in a catalogue that has lost rows is not undone, fo
   catalogueCommand('confirm');
   await running.restart();
   assert.deepEqual(await orchestrator.volumeIds(), [used.id]);
-  assert.match(running.plugin.log, new RegExp(`volume ${used.id} was handed out`));
+  assert.match(running.plugin.log, new RegExp(`volume ${used.id} was in use`));
   assert.ok(!existsSync(running.poolPath('main', 'volumes', unused.id)), 'it was half made');
   rmSync(running.poolPath('main', 'volumes', lost.id));
   await orchestrator.delete(used);
