@@ -46,7 +46,7 @@ struct Failures {
   std::atomic<uint64_t> wrong = 0;
 };
 
-// Writes to a part of each page that nobody else writes to, and knows what it wrote.
+// Writes to a part of each page that no other thread writes to, and knows what it wrote.
 class Neighbour {
  public:
   Neighbour(std::string device, uint32_t sector_bytes, uint32_t offset, uint32_t own_bytes)
@@ -147,7 +147,7 @@ TEST_P(DirectIoOnPoolTest, H14WritesNeighbouringSectorsWithoutErrors) {
   if (pool == nullptr) return;
   const std::string path = pool->At("volume");
   ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kVolumeBytes));
-  // Before the first snapshot: newer kernels look at what the file is when it is attached.
+  // Before the first snapshot: newer kernels read the properties of the file when it is attached.
   Result<AttachedLoop> attached = AttachLoop(path, false, "");
   ASSERT_OK(attached);
   WriteTogether(*pool, *attached, GetParam().block_bytes);

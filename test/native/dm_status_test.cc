@@ -1,4 +1,4 @@
-// What device-mapper answers, in lines and in buffers, with what must not be believed of it.
+// Device-mapper's answers, lines and buffers, valid and invalid.
 #include "native/device/dm_status.h"
 
 #include <gtest/gtest.h>
@@ -179,9 +179,9 @@ TEST(DmStatusTest, ReadsTargetsBackWithTheLongestTypeAndAnEmptyText) {
 }
 
 TEST(DmStatusTest, ReadsATableWithTrailingSpacesAsEqualToTheLoadedOne) {
-  const std::vector<DmTarget> told = {{"thin-pool", 0, 128, "7:0 7:1 128 9 1 error_if_no_space "},
-                                      {"error", 128, 8, "  "}};
-  Result<std::vector<DmTarget>> targets = ParseTargets(SpanOf(Chain(told)), 2);
+  const std::vector<DmTarget> expected = {
+      {"thin-pool", 0, 128, "7:0 7:1 128 9 1 error_if_no_space "}, {"error", 128, 8, "  "}};
+  Result<std::vector<DmTarget>> targets = ParseTargets(SpanOf(Chain(expected)), 2);
   ASSERT_OK(targets);
   ASSERT_EQ(targets->size(), 2u);
   EXPECT_EQ((*targets)[0].text, "7:0 7:1 128 9 1 error_if_no_space");

@@ -22,7 +22,7 @@ namespace {
 constexpr uint64_t kBlock = 4096;
 constexpr uint64_t kSize = 4 << 20;
 
-bool Cut(const std::string& volume, const std::string& snapshot) {
+bool Take(const std::string& volume, const std::string& snapshot) {
   const NewSnapshotFile member = {
       volume, {snapshot + ".tmp", snapshot}, std::nullopt, std::nullopt};
   Result<TakenSnapshots> outcome = TakeSnapshots({member});
@@ -132,7 +132,7 @@ TEST_P(RandomVolumeScanTest, MissesNoDifferingByte) {
   for (int round = 0; round < rounds; round++) {
     for (uint64_t i = churn.Below(60); i > 0; i--) churn.Step();
     const std::string target = pool->At("snapshot-" + std::to_string(round));
-    if (!Cut(volume, target)) return;
+    if (!Take(volume, target)) return;
     const std::vector<uint8_t> bytes = test::ReadBytes(target);
     CheckCovers(ScanFiles(test::IdentityOf(target), std::nullopt, limits), bytes, {});
     if (!base.empty()) {
@@ -152,9 +152,9 @@ struct TwoSnapshots {
   explicit TwoSnapshots(const test::Pool& pool) : base(pool.At("base")), target(pool.At("target")) {
     const std::string volume = pool.At("volume");
     test::WriteBytes(volume, 0, std::vector<uint8_t>(8 * kBlock, 1));
-    Cut(volume, base);
+    Take(volume, base);
     test::WriteBytes(volume, 0, std::vector<uint8_t>(kBlock, 2));
-    Cut(volume, target);
+    Take(volume, target);
   }
   std::string base;
   std::string target;
@@ -262,7 +262,7 @@ TEST(FileScanTest, MissesNoByteWhileBtrfsMovesTheExtentsOfBothSnapshots) {
     shuffle(path == &pair.base ? 1 : 3 * kBlock);
     test::WriteBytes(volume, 0, bytes);
     *path = *path + "-other";
-    if (!Cut(volume, *path)) return;
+    if (!Take(volume, *path)) return;
   }
   const std::vector<uint8_t> base = test::ReadBytes(pair.base);
   const std::vector<uint8_t> target = test::ReadBytes(pair.target);

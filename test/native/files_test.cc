@@ -1,4 +1,4 @@
-// Making, cloning and removing files, and what killed calls left behind.
+// Creating, cloning and removing files, and removing what killed calls left behind.
 #include "native/device/files.h"
 
 #include <gtest/gtest.h>
@@ -148,10 +148,10 @@ TEST_P(FilesOnPoolTest, RefusesToCloneASealedFileThatWasWrittenOrTruncated) {
   test::WriteBytes(source, 4096, std::vector<uint8_t>(4096, 2));
   EXPECT_CODE(clone("written"), kScanMutable);
   EXPECT_TRUE(test::RunCommand("touch -r " + source + "2 " + source));
-  EXPECT_OK(clone("written by somebody who forges times"));
+  EXPECT_OK(clone("written, with forged times"));
   EXPECT_TRUE(test::RunCommand("truncate -s 32768 " + source));
   EXPECT_TRUE(test::RunCommand("touch -r " + source + "2 " + source));
-  EXPECT_CODE(clone("cut short by somebody who forges times"), kScanMutable);
+  EXPECT_CODE(clone("truncated, with forged times"), kScanMutable);
 }
 
 TEST(FilesTest, ClonesFilesWithoutCopyOnWriteAsSuchAndOthersAsOthers) {
@@ -174,7 +174,7 @@ TEST(FilesTest, ClonesFilesWithoutCopyOnWriteAsSuchAndOthersAsOthers) {
   for (const char* name : {"cow", "nocow"}) EXPECT_OK(test::SetImmutable(pool->At(name), true));
   EXPECT_OK(CloneFile(pool->At("nocow"), Names(pool->At("nocow-clone")), 65536));
   EXPECT_NE(flags(pool->At("nocow-clone")), 0);
-  // A new file in this directory is not copied on write unless told so.
+  // A new file in this directory is not copied on write unless its flag says so.
   EXPECT_OK(CloneFile(pool->At("cow"), Names(pool->At("dir/cow-clone")), 65536));
   EXPECT_EQ(flags(pool->At("dir/cow-clone")), 0);
 }

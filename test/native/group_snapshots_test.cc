@@ -118,7 +118,7 @@ void Scatter(const test::Volume& volume) {
   EXPECT_OK(SyncFd(fd->get(), volume.path()));
 }
 
-TEST(TakeSnapshotsTest, TakesBusyMountedVolumesAtOnePointInTime) {
+TEST(GroupSnapshotsTest, TakesBusyMountedVolumesAtOnePointInTime) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto first = test::Volume::Make(*pool, "first", "xfs", 320 * kMiB);
@@ -141,8 +141,9 @@ TEST(TakeSnapshotsTest, TakesBusyMountedVolumesAtOnePointInTime) {
   EXPECT_GT(writer.Stop(), 8u);
 }
 
-// Cuts two raw devices that an ordered writer writes to in turn, and a third one between them that
-// takes its time. Every cut that is made is of one point in time; whether it is made is chance.
+// Takes snapshots of two raw devices that an ordered writer writes to in turn, and of a third one
+// between them that is slow to clone. A group that is taken is of one point in time; whether it is
+// taken depends on the timing.
 void CheckRaw(unsigned pause_ms, int rounds) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
@@ -171,15 +172,15 @@ void CheckRaw(unsigned pause_ms, int rounds) {
   EXPECT_GT(writer.Stop(), 4u);
 }
 
-TEST(TakeSnapshotsTest, TakesOccasionallyWrittenRawDevicesAtOnePointInTime) {
+TEST(GroupSnapshotsTest, TakesOccasionallyWrittenRawDevicesAtOnePointInTime) {
   CheckRaw(25, test::IsLong() ? 100 : 10);
 }
 
-TEST(TakeSnapshotsTest, TakesConstantlyWrittenRawDevicesAtOnePointInTimeOrNotAtAll) {
+TEST(GroupSnapshotsTest, TakesConstantlyWrittenRawDevicesAtOnePointInTimeOrNotAtAll) {
   CheckRaw(0, test::IsLong() ? 10 : 4);
 }
 
-TEST(TakeSnapshotsTest, NeverAssumesThatRawDevicesWithoutWriteCountersAreIdle) {
+TEST(GroupSnapshotsTest, NeverAssumesThatRawDevicesWithoutWriteCountersAreIdle) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto first = test::Volume::Make(*pool, "first", "", kSize);
@@ -206,13 +207,13 @@ TEST(TakeSnapshotsTest, NeverAssumesThatRawDevicesWithoutWriteCountersAreIdle) {
   count(*first, '1');
 }
 
-TEST(TakeSnapshotsTest, TakesIdleRawDevicesTogether) {
+TEST(GroupSnapshotsTest, TakesIdleRawDevicesTogether) {
   const auto pool = test::Pool::Make("btrfs");
   if (pool == nullptr) return;
   const auto first = test::Volume::Make(*pool, "first", "", kSize);
   const auto second = test::Volume::Make(*pool, "second", "", kSize);
   if (first == nullptr || second == nullptr) return;
-  // Not written back yet: that is the cut's business, and does not count as writing.
+  // Not written back yet: taking the snapshots does that, and it does not count as a write.
   test::WriteBytes(first->loop(), 0, std::vector<uint8_t>(kMiB, 1));
   test::WriteBytes(second->loop(), 0, std::vector<uint8_t>(kMiB, 2));
   Result<TakenSnapshots> outcome = TakeSnapshots({first->Member("a"), second->Member("b")});
@@ -223,7 +224,7 @@ TEST(TakeSnapshotsTest, TakesIdleRawDevicesTogether) {
   EXPECT_TRUE((*StateOfFile(pool->At("a")))->immutable && (*StateOfFile(pool->At("b")))->immutable);
 }
 
-TEST(TakeSnapshotsTest, AllowsOneConstantlyWrittenRawDeviceBesideIdleOnes) {
+TEST(GroupSnapshotsTest, AllowsOneConstantlyWrittenRawDeviceBesideIdleOnes) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto busy = test::Volume::Make(*pool, "busy", "", kSize);
@@ -244,7 +245,7 @@ TEST(TakeSnapshotsTest, AllowsOneConstantlyWrittenRawDeviceBesideIdleOnes) {
   }
 }
 
-TEST(TakeSnapshotsTest, LeavesNothingAndThawsAllWhenOneMemberFails) {
+TEST(GroupSnapshotsTest, LeavesNothingAndThawsAllWhenOneMemberFails) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto first = test::Volume::Make(*pool, "first", "ext4", kSize);
@@ -281,7 +282,7 @@ TEST(TakeSnapshotsTest, LeavesNothingAndThawsAllWhenOneMemberFails) {
   EXPECT_OK(TakeSnapshots(members));
 }
 
-TEST(TakeSnapshotsTest, FreezesAVolumeOnceThatIsAMemberTwice) {
+TEST(GroupSnapshotsTest, FreezesAVolumeOnceThatIsAMemberTwice) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   const auto volume = test::Volume::Make(*pool, "volume", "btrfs", 128 * kMiB);

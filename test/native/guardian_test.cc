@@ -1,4 +1,4 @@
-// The guardian: file systems go on whoever is killed while they stand still.
+// The guardian: file systems are thawed, whichever process is killed while they are frozen.
 #include "native/device/guardian.h"
 
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 namespace blockdelta {
 namespace {
 
-// A loop device whose node in /dev is missing until somebody opens it by number.
+// A loop device whose node in /dev is missing until a process opens it by number.
 class UnopenedLoop {
  public:
   explicit UnopenedLoop(const LoopDevice& device) : device_(device) {

@@ -1,4 +1,4 @@
-// Attaching and detaching real loop devices, with others in the way.
+// Attaching and detaching real loop devices while other processes use them.
 #include <gtest/gtest.h>
 #include <linux/fs.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ namespace {
 using test::AttachedLoopTest;
 using test::LoopTest;
 
-TEST_F(LoopTest, AttachesAFileOnceWhoeverAsksAgain) {
+TEST_F(LoopTest, AttachesAFileOnceAndReturnsItsDeviceToLaterCalls) {
   const std::string path = MakeFile("volume", kSize + 4096);
   Result<AttachedLoop> first = AttachLoop(path, false, "a label");
   ASSERT_OK(first);
@@ -127,7 +127,7 @@ TEST_F(AttachedLoopTest, StaysAttachedWhileItIsMounted) {
   EXPECT_TRUE(test::DetachWhenFree(path_));
 }
 
-TEST_F(AttachedLoopTest, StaysAttachedWhenSomebodyHoldsItOpen) {
+TEST_F(AttachedLoopTest, StaysAttachedWhileAnotherProcessHasItOpen) {
   {
     Result<UniqueFd> opener = OpenLoop(device_.number, O_RDONLY);
     EXPECT_CODE(DetachLoop(path_), "EBUSY");
@@ -163,7 +163,7 @@ TEST_F(AttachedLoopTest, IsKeptWhenItsFileIsAttachedAgainAfterAHalfFinishedDetac
   EXPECT_TRUE(Find(path_).has_value());
 }
 
-TEST_F(AttachedLoopTest, IsIgnoredWhenItIsClearedWhileSomebodyHoldsItOpen) {
+TEST_F(AttachedLoopTest, IsIgnoredAfterLoopClrFdWhileAnotherProcessHasItOpen) {
   Result<UniqueFd> opener = OpenLoop(device_.number, O_RDONLY);
   EXPECT_OK(Ioctl(opener->get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", ""));
   EXPECT_OK(ListLoops());
@@ -182,7 +182,7 @@ TEST_F(AttachedLoopTest, DoesNotPassItsReadOnlyFlagToTheNextVolume) {
   Result<AttachedLoop> again = AttachLoop(path_, false, "");
   ASSERT_OK(again);
   EXPECT_TRUE(again->device.read_only && !again->device.attached_read_only);
-  // Somebody else detaches it, so that the flag stays on the number.
+  // Detached by losetup, so that the flag stays on the device number.
   EXPECT_TRUE(test::RunCommand("losetup -d " + device_.path));
   Result<AttachedLoop> next = AttachLoop(MakeFile("next"), false, "");
   ASSERT_OK(next);

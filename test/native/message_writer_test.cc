@@ -108,7 +108,7 @@ TEST(MessageWriterTest, FillsBuffersOfEverySizeAndNeverOverrunsThem) {
       uint64_t read = 0;
       for (const Message& message : Read(buffer, writer)) read += message.ranges.size();
       EXPECT_EQ(read, added);
-      // Not much is wasted: the room that is kept is less than that for two entries.
+      // Little is wasted: the reserve is smaller than two entries.
       EXPECT_TRUE(size < 100 || size - writer.bytes() < 60);
     }
   }

@@ -1,6 +1,6 @@
 // What a scan should find, worked out the slow and obvious way.
 //
-// Takes every boundary of both maps and asks for each piece between two of them, by looking through
+// Takes every boundary of both maps and asks for each piece between two of them, by searching
 // the whole lists, whether it is to be reported. Shares no code with the walk.
 #ifndef BLOCKDELTA_TEST_NATIVE_MODEL_H_
 #define BLOCKDELTA_TEST_NATIVE_MODEL_H_
@@ -49,19 +49,20 @@ inline bool IsReported(const Map& target, const Map* base, uint64_t offset) {
 // All reported ranges in [offset, size), neighbours merged.
 inline std::vector<Range> ExpectedRanges(const Map& target, const Map* base, uint64_t size,
                                          uint64_t offset) {
-  std::set<uint64_t> cuts = {offset, size};
+  std::set<uint64_t> boundaries = {offset, size};
   for (const Map* map : {&target, base}) {
     if (map == nullptr) continue;
-    for (const Extent& extent : *map) cuts.insert({extent.logical, extent.end()});
+    for (const Extent& extent : *map) boundaries.insert({extent.logical, extent.end()});
   }
   std::vector<Range> ranges;
-  for (auto cut = cuts.lower_bound(offset); cut != cuts.end() && *cut < size; ++cut) {
-    if (!IsReported(target, base, *cut)) continue;
-    const uint64_t length = *std::next(cut) - *cut;
-    if (!ranges.empty() && ranges.back().offset + ranges.back().size == *cut) {
+  for (auto boundary = boundaries.lower_bound(offset);
+       boundary != boundaries.end() && *boundary < size; ++boundary) {
+    if (!IsReported(target, base, *boundary)) continue;
+    const uint64_t length = *std::next(boundary) - *boundary;
+    if (!ranges.empty() && ranges.back().offset + ranges.back().size == *boundary) {
       ranges.back().size += length;
     } else {
-      ranges.push_back({*cut, length});
+      ranges.push_back({*boundary, length});
     }
   }
   return ranges;

@@ -1,4 +1,4 @@
-// The pure functions that read what a kernel or a disk says, with what they must not believe.
+// The pure functions that read what a kernel or a disk says, valid or not.
 #include <gtest/gtest.h>
 #include <sys/sysmacros.h>
 

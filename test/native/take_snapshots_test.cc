@@ -27,7 +27,7 @@ struct Bench {
   }
   bool ready() const { return volume != nullptr; }
   std::string At(const std::string& name) const { return pool->At(name); }
-  Result<TakenSnapshots> Cut(const NewSnapshotFile& member) const {
+  Result<TakenSnapshots> Take(const NewSnapshotFile& member) const {
     return TakeSnapshots({member});
   }
 
@@ -40,7 +40,7 @@ TEST(TakeSnapshotTest, FreezesAMountedVolumeAndHasItsLatestWrites) {
   const Bench bench;
   if (!bench.ready()) return;
   test::WriteBytes(bench.volume->mount_point() + "/file", 0, {1, 2, 3});
-  Result<TakenSnapshots> outcome = bench.Cut(bench.volume->Member("snapshot"));
+  Result<TakenSnapshots> outcome = bench.Take(bench.volume->Member("snapshot"));
   ASSERT_OK(outcome);
   EXPECT_GT(outcome->frozen_ns, 0u);
   EXPECT_LT(ClockNs(CLOCK_REALTIME) - outcome->taken_at_ns, 60'000'000'000);
@@ -61,7 +61,7 @@ TEST(TakeSnapshotTest, FreezesAMountedVolumeAndHasItsLatestWrites) {
 TEST(TakeSnapshotTest, FreezesAMountedBtrfsFoundByItsDevice) {
   const Bench bench("btrfs", 128 << 20);
   if (!bench.ready()) return;
-  Result<TakenSnapshots> outcome = bench.Cut(bench.volume->Member("snapshot"));
+  Result<TakenSnapshots> outcome = bench.Take(bench.volume->Member("snapshot"));
   ASSERT_OK(outcome);
   EXPECT_GT(outcome->frozen_ns, 0u);
   EXPECT_TRUE(bench.volume->IsThawed());
@@ -69,14 +69,14 @@ TEST(TakeSnapshotTest, FreezesAMountedBtrfsFoundByItsDevice) {
   if (other == nullptr) return;
   NewSnapshotFile member = other->Member("second");
   member.freeze_path = bench.volume->mount_point();
-  EXPECT_CODE(bench.Cut(member), "ESTALE");
+  EXPECT_CODE(bench.Take(member), "ESTALE");
 }
 
 TEST(TakeSnapshotTest, HasWhatWasWrittenToAnAttachedDevice) {
   const Bench bench("");
   if (!bench.ready()) return;
   test::WriteBytes(bench.volume->loop(), kSize - 4096, std::vector<uint8_t>(4096, 9));
-  Result<TakenSnapshots> outcome = bench.Cut(bench.volume->Member("snapshot"));
+  Result<TakenSnapshots> outcome = bench.Take(bench.volume->Member("snapshot"));
   ASSERT_OK(outcome);
   EXPECT_EQ(outcome->frozen_ns, 0u);
   const std::vector<uint8_t> bytes = test::ReadBytes(bench.At("snapshot"));
@@ -91,10 +91,10 @@ TEST(TakeSnapshotTest, RefusesADeviceLockedByAToolAndLocksOutTools) {
     Result<UniqueFd> tool = OpenPath(bench.volume->loop(), O_RDONLY);
     ASSERT_OK(tool);
     ASSERT_EQ(flock(tool->get(), LOCK_EX | LOCK_NB), 0);
-    Result<TakenSnapshots> cut = bench.Cut(member);
-    EXPECT_CODE(cut, "EBUSY");
-    EXPECT_EQ(cut.status().failure().syscall, "flock");
-    EXPECT_EQ(cut.status().failure().path, bench.volume->path());
+    Result<TakenSnapshots> taken = bench.Take(member);
+    EXPECT_CODE(taken, "EBUSY");
+    EXPECT_EQ(taken.status().failure().syscall, "flock");
+    EXPECT_EQ(taken.status().failure().path, bench.volume->path());
     EXPECT_CODE(CloneVolume(member, kSize), "EBUSY");
     EXPECT_TRUE(!test::Exists(bench.At("snapshot")) && !test::Exists(bench.At("snapshot.tmp")));
   }
@@ -103,16 +103,16 @@ TEST(TakeSnapshotTest, RefusesADeviceLockedByAToolAndLocksOutTools) {
   ASSERT_OK(source);
   ASSERT_OK(tool);
   EXPECT_TRUE(flock(tool->get(), LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK);
-  // Those who only look, as udev does, are in nobody's way.
+  // Processes that only read the device, such as udev, do not conflict.
   EXPECT_EQ(flock(tool->get(), LOCK_SH | LOCK_NB), 0);
-  EXPECT_OK(bench.Cut(member));
+  EXPECT_OK(bench.Take(member));
 }
 
 TEST(TakeSnapshotTest, NeverReplacesASnapshot) {
   const Bench bench;
   if (!bench.ready()) return;
-  EXPECT_OK(bench.Cut(bench.volume->Member("snapshot")));
-  EXPECT_CODE(bench.Cut(bench.volume->Member("snapshot")), "EEXIST");
+  EXPECT_OK(bench.Take(bench.volume->Member("snapshot")));
+  EXPECT_CODE(bench.Take(bench.volume->Member("snapshot")), "EEXIST");
   EXPECT_TRUE((*StateOfFile(bench.At("snapshot")))->immutable);
 }
 
@@ -120,7 +120,7 @@ TEST(TakeSnapshotTest, RefusesAFrozenFileSystemAndLeavesItFrozen) {
   const Bench bench;
   if (!bench.ready()) return;
   EXPECT_TRUE(test::RunCommand("fsfreeze -f " + bench.volume->mount_point()));
-  EXPECT_CODE(bench.Cut(bench.volume->Member("snapshot")), "EBUSY");
+  EXPECT_CODE(bench.Take(bench.volume->Member("snapshot")), "EBUSY");
   EXPECT_FALSE(test::Exists(bench.At("snapshot.tmp")));
   Result<bool> thawed = ThawPath(bench.volume->mount_point());
   ASSERT_OK(thawed);
@@ -134,12 +134,12 @@ TEST(TakeSnapshotTest, FreezesOnlyTheFileSystemOnTheVolumesOwnDevice) {
   NewSnapshotFile member = once;
   // The pool itself: with it frozen the clone would wait for ever.
   member.freeze_path = bench.pool->mount_point();
-  EXPECT_CODE(bench.Cut(member), "ESTALE");
+  EXPECT_CODE(bench.Take(member), "ESTALE");
   // A mount point that nothing is mounted on any more.
   EXPECT_TRUE(bench.volume->Unmount());
-  EXPECT_CODE(bench.Cut(once), "ESTALE");
+  EXPECT_CODE(bench.Take(once), "ESTALE");
   member.loop_path.reset();
-  EXPECT_CODE(bench.Cut(member), "EINVAL");
+  EXPECT_CODE(bench.Take(member), "EINVAL");
   EXPECT_FALSE(test::Exists(bench.At("snapshot.tmp")));
 }
 
@@ -149,7 +149,7 @@ TEST(TakeSnapshotTest, RefusesALoopDeviceThatNowHasAnotherFile) {
   NewSnapshotFile member = bench.volume->Member("snapshot");
   member.source_path = bench.At("other-volume");
   EXPECT_OK(CreateSparseFile({member.source_path + ".tmp", member.source_path}, kSize));
-  EXPECT_CODE(bench.Cut(member), "ESTALE");
+  EXPECT_CODE(bench.Take(member), "ESTALE");
 }
 
 TEST(TakeSnapshotTest, ThawsAndLeavesNothingWhenTheCloneFails) {
@@ -158,7 +158,7 @@ TEST(TakeSnapshotTest, ThawsAndLeavesNothingWhenTheCloneFails) {
   NewSnapshotFile member = bench.volume->Member("snapshot");
   // On another file system: cloning into it cannot work.
   member.names = {bench.directory.At("snapshot.tmp"), bench.directory.At("snapshot")};
-  EXPECT_CODE(bench.Cut(member), "EXDEV");
+  EXPECT_CODE(bench.Take(member), "EXDEV");
   EXPECT_TRUE(bench.volume->IsThawed());
   EXPECT_TRUE(!test::Exists(member.names.temporary) && !test::Exists(member.names.final));
 }

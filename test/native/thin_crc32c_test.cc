@@ -48,8 +48,8 @@ TEST(Crc32cTest, AgreesBetweenProcessorAndTables) {
 TEST(Crc32cTest, CanBeContinued) {
   const std::string text = "thin metadata, in two pieces of different length";
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
-  for (size_t cut = 0; cut <= text.size(); cut++) {
-    EXPECT_EQ(Crc32c(Crc32c(7, bytes, cut), bytes + cut, text.size() - cut),
+  for (size_t split = 0; split <= text.size(); split++) {
+    EXPECT_EQ(Crc32c(Crc32c(7, bytes, split), bytes + split, text.size() - split),
               Crc32c(7, bytes, text.size()));
   }
 }

@@ -26,7 +26,7 @@ using test::Range;
 constexpr uint64_t kBlock = 65536;
 constexpr uint64_t kMany = 1 << 20;
 
-// What to report of blocks that differ: sorted, joined, cut to [offset, size).
+// What to report of blocks that differ: sorted, joined, clipped to [offset, size).
 std::vector<Range> ToRanges(const std::set<uint64_t>& blocks, uint64_t offset, uint64_t size) {
   std::vector<Range> ranges;
   for (const uint64_t block : blocks) {

@@ -1,6 +1,6 @@
 // An image of dm-thin metadata under construction: its blocks, and how often each is referred to.
 //
-// Knows how blocks are made, shared and sealed; what they are for is others' business. Written for
+// Knows how blocks are made, shared and sealed; it does not know what they are for. Written for
 // tests: what cannot go on ends the program with a sentence.
 #ifndef BLOCKDELTA_TEST_NATIVE_THIN_IMAGE_H_
 #define BLOCKDELTA_TEST_NATIVE_THIN_IMAGE_H_

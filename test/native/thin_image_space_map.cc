@@ -25,7 +25,7 @@ uint64_t BitmapsFor(const Counts& counts) {
   return (counts.size() + kCountsPerBitmap - 1) / kCountsPerBitmap;
 }
 
-// Two bits a block, the high one first; 3 means: look into the tree of counts.
+// Two bits a block, the high one first; 3 means: the count is in the tree of counts.
 IndexEntry FillBitmap(ThinImage* image, uint64_t bitmap, const Counts& counts, uint64_t index) {
   const uint64_t first = index * kCountsPerBitmap;
   const uint64_t count = std::min<uint64_t>(kCountsPerBitmap, counts.size() - first);

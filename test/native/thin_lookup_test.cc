@@ -1,4 +1,4 @@
-// Looking devices up in a pool that commits meanwhile, played on an image in memory.
+// Looking up devices in a pool that commits meanwhile, simulated by an image in memory.
 #include <gtest/gtest.h>
 
 #include <cstring>

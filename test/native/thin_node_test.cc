@@ -1,4 +1,4 @@
-// The check of a node: a sound one is believed, and each thing that can be wrong is found.
+// The check of a node: a valid one is read, and each kind of damage is found.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -41,14 +41,14 @@ uint64_t MetadataBlocksOf(const ThinScenario& scenario) {
   return std::min(blocks, kMaxMetadataBlocks);
 }
 
-class Story {
+class Builder {
  public:
-  explicit Story(const ThinScenario& scenario)
+  explicit Builder(const ThinScenario& scenario)
       : scenario_(scenario),
         image_(MetadataBlocksOf(scenario), DataBlocksOf(scenario)),
         random_(scenario.seed) {}
 
-  ThinPool Tell() {
+  ThinPool Make() {
     ChooseBlocks();
     MakeOrigin();
     for (uint64_t i = 0; i < scenario_.snapshots; i++) {
@@ -274,7 +274,7 @@ class Story {
   std::vector<ThinScenarioDevice> devices_;
   std::vector<uint64_t> blocks_;  // Mapped in the origin at first.
   uint64_t end_ = 0;              // Above all of them.
-  uint64_t hole_ = 0;             // Index in blocks_ where holes are looked for next.
+  uint64_t hole_ = 0;             // Index in blocks_ at which the search for holes continues.
   uint64_t next_data_ = 0;
   uint64_t transaction_id_ = 1;
   uint32_t time_ = 0;
@@ -282,6 +282,6 @@ class Story {
 
 }  // namespace
 
-ThinPool MakeThinPool(const ThinScenario& scenario) { return Story(scenario).Tell(); }
+ThinPool MakeThinPool(const ThinScenario& scenario) { return Builder(scenario).Make(); }
 
 }  // namespace blockdelta::test

@@ -1,4 +1,5 @@
-// Thin metadata with a story: an origin, a chain of snapshots of it, and what changed between them.
+// Thin metadata with a history: an origin, a chain of snapshots of it, and what changed between
+// them.
 //
 // Devices share nodes as a kernel's do, and the times of mappings are those a kernel would have
 // written: snapshot k has creation time k, and what is mapped after it has at least that time.

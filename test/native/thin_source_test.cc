@@ -26,7 +26,7 @@ uint8_t PatternByte(uint64_t number, size_t at) {
   return static_cast<uint8_t>(number * 7 + (number >> 8) * 13 + at * 31 + at / 512);
 }
 
-// A file whose blocks tell their numbers.
+// A file whose blocks contain their numbers.
 std::string MakeFile(const test::TempDirectory& directory, uint64_t bytes) {
   const std::string path = directory.At("blocks");
   std::vector<char> content(bytes);

@@ -1,4 +1,4 @@
-// The superblock and the copy of a metadata snapshot: believed when whole, refused field by field.
+// The superblock and the copy of a metadata snapshot: read when valid, refused field by field.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -29,7 +29,7 @@ class Volume {
   // Of the volume as it is: with its loop device, frozen if it is mounted.
   NewSnapshotFile Member(const std::string& snapshot) const;
   bool Unmount();
-  // Whether nobody has left the file system frozen. Thaws it.
+  // Whether the file system is not frozen. Thaws it if it is.
   bool IsThawed() const;
 
  private:
