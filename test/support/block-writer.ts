@@ -1,5 +1,5 @@
 /**
- * Somebody who writes to a raw block volume at random, and a model of what the device must hold.
+ * A workload that writes to a raw block volume at random, and a model of the device's content.
  *
  * Writes go through the page cache of the device and are never synced. The device stays open for as
  * long as the writer lives, because the last close of a block device writes it out.

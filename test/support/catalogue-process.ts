@@ -1,5 +1,5 @@
 /**
- * A process with the catalogue open, for tests of what two processes, or a killed one, do to it.
+ * A process that opens the catalogue, for tests with two processes or a killed one.
  *
  *   node catalogue-process.js <file> open       opens it and says OPEN, or REFUSED <code> <message>
  *   node catalogue-process.js <file> insert     inserts volumes for ever, one line with the id each

@@ -8,10 +8,10 @@ import { CHECKS } from '../../src/conformance/suite.js';
 import { seededRandom } from './random.js';
 import type { RunningPlugin } from './running-plugin.js';
 
-/** Checks that only mounted volumes can answer. */
+/** Checks that need mounted volumes. */
 export const MOUNT_ONLY = ['delta.content-mount', 'allocated.content-mount'] as const;
 
-/** Checks that only raw block volumes can answer. */
+/** Checks that need raw block volumes. */
 export const BLOCK_ONLY = [
   'delta.content',
   'delta.chain',

@@ -1,4 +1,4 @@
-/** What a volume must hold: written by a workload, durable, and checked through a published path. */
+/** The expected content of a volume: a workload writes it durably, and it is verified through a published path. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { type FileHandle, open, readdir, readFile, rm } from 'node:fs/promises';
@@ -6,15 +6,15 @@ import { join } from 'node:path';
 import type { Random } from './random.js';
 
 export interface Contents {
-  /** Changes something at the target path. Durable when it resolves, and remembered from then on. */
+  /** Makes changes at the target path. They are durable and part of the model when it resolves. */
   work(target: string, random: Random): Promise<void>;
-  /** Fails unless the target holds what is remembered. */
+  /** Fails unless the target matches the model. */
   verify(target: string): Promise<void>;
   /** The volume was made larger. */
   grow(sizeBytes: number): void;
   /** The same contents, which later work on this one does not change. */
   copy(): Contents;
-  /** Work without an end whose outcome nobody remembers. */
+  /** An endless workload whose writes are not modelled. */
   disturb(target: string): Disturbance;
 }
 

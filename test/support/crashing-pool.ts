@@ -1,5 +1,5 @@
 /**
- * A thin pool whose process dies in the middle of changes, and what must be true of it afterwards.
+ * A thin pool whose process dies during changes, and the invariants that must hold afterwards.
  */
 import assert from 'node:assert/strict';
 import type { Backend } from '../../src/backends/backend.js';
@@ -38,8 +38,8 @@ export class CrashingPool {
   }
 
   /**
-   * Dies after `first` steps, then `stride` steps later, and so on, until the change gets through. How
-   * often it died.
+   * Dies after `first` steps, then `stride` steps later, and so on, until the change completes. Returns the
+   * number of deaths.
    */
   async dieEverywhere(
     make: MakeChange,
@@ -97,7 +97,7 @@ export class CrashingPool {
     return make(this.#backend, this.#model, this.#cast);
   }
 
-  /** False: the change got through before. */
+  /** False if the change completed before. */
   async #diesAfter(steps: number, change: Change, death: Death): Promise<boolean> {
     const died = this.#interrupter.dieAfter(steps).then(() => 'died');
     const outcome = await Promise.race([change.act(this.#backend), died]).finally(() =>
@@ -116,7 +116,7 @@ export class CrashingPool {
     return true;
   }
 
-  /** What was unfinished is taken back, or done again. */
+  /** Rolls an unfinished change back, or repeats it. */
   async #finish(change: Change, died: boolean, takeBack: boolean): Promise<void> {
     if (died) {
       const found = await this.#ids();
@@ -133,7 +133,7 @@ export class CrashingPool {
     await this.#assertHolds(this.#model);
   }
 
-  /** Everything and nothing else, with the right content, and nobody stands still. */
+  /** Asserts that the pool holds exactly the model's objects and content, and no device is suspended. */
   async #assertHolds(model: PoolModel): Promise<void> {
     assert.deepEqual(await this.#ids(), model.ids);
     assert.deepEqual((await this.#backend.list()).unknown, []);

@@ -90,7 +90,7 @@ export class CsiClient {
     this.node = rpcs(this.#clients.Node);
   }
 
-  /** The raw stream, for tests that cut or stall it. */
+  /** The raw stream, for tests that cancel or stall it. */
   open(
     rpc: 'GetMetadataAllocated' | 'GetMetadataDelta',
     request: Message,

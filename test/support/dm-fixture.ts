@@ -1,6 +1,6 @@
 /**
- * Disks that fail when a test wants it, made of device-mapper by the addon's own functions: a power
- * cut, a metadata device that refuses writes, a disk that costs nothing whatever its size.
+ * Disks that fail on demand, created with device-mapper through the addon: a power cut, a metadata device
+ * that refuses writes, a disk of any size that takes no space.
  *
  * Needs a kernel with device-mapper, a guest in general. Knows nothing of backends; a pool is whatever
  * was put on the disks.
@@ -57,7 +57,7 @@ export class FaultyDisk {
     await this.#load({ type: 'flakey', table: `${below} 0 0 60 1 error_writes` });
   }
 
-  /** As good as new, with what was written while it worked. */
+  /** Works again, with everything written while it worked. */
   async work(): Promise<void> {
     await this.#load(this.working);
   }
@@ -108,7 +108,7 @@ export class DmFixture {
     return this.#make(label, sizeBytes, { type: 'linear', table: `${device.path} 0` }, file);
   }
 
-  /** Of any size, at no cost: takes every write, and reads as zeros. */
+  /** A disk of any size that takes no space: discards writes and reads as zeros. */
   async zeroDisk(label: string, sizeBytes: bigint): Promise<FaultyDisk> {
     return this.#make(label, sizeBytes, { type: 'zero', table: '' }, null);
   }

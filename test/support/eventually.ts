@@ -1,4 +1,4 @@
-/** Waits for what has to happen soon, and of which nobody tells, for at most 5 s. */
+/** Polls for a condition that must hold soon, for at most 5 s. */
 export async function eventually(what: string, holds: () => boolean): Promise<void> {
   const deadline = Date.now() + 5000;
   while (!holds()) {

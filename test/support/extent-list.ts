@@ -1,4 +1,4 @@
-/** The extent map of a file as e2fsprogs' filefrag tells it, and what btrfs and XFS do to files. */
+/** The extent map of a file as e2fsprogs' filefrag prints it, and what btrfs and XFS do to files. */
 import { execFileSync } from 'node:child_process';
 
 export interface ListedExtent {

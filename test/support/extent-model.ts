@@ -1,5 +1,5 @@
 /**
- * The rule of the scan in its most naive form: every byte of a small volume on its own. An extent is
+ * A naive model of the scan: every byte of a small volume by itself. An extent is
  * logical, physical, length and FIEMAP flags.
  */
 import type { Range } from './csi-client.js';

@@ -1,6 +1,7 @@
 /**
- * A thin pool in memory behind the addon's calls: what the kernel does with messages and tables, as far
- * as ids, transactions and devices go; no content. For tests of the order of steps.
+ * The kernel's side of a thin pool, in memory, behind the addon's calls: messages and tables with ids,
+ * transactions and devices, without content. For tests of the order of steps; simulated-thin-pool.ts runs
+ * the backend's rooms on it.
  */
 import { SystemError } from '../../src/base/errors.js';
 import type {
@@ -33,7 +34,7 @@ export class FakeThinKernel implements NativeRunner {
   time = 0;
   heldRoot: bigint | null = null;
   usedMetadataBlocks = 10n;
-  /** That the metadata device has; a pool takes them up with its table. */
+  /** Size of the metadata device; a pool adopts it when its table is loaded. */
   metadataBlocks = 4096n;
   #totalMetadataBlocks: bigint | null = null;
   readonly thin = new Map<number, ThinDeviceDetails>();
@@ -42,7 +43,7 @@ export class FakeThinKernel implements NativeRunner {
   readonly messages: string[] = [];
   /** Called before each call with its name; may throw instead of it. */
   before: (method: string) => void = () => undefined;
-  /** Called after each call with its name; may throw, when its answer gets lost. */
+  /** Called after each call with its name; may throw, as if the answer were lost. */
   after: (method: string) => void = () => undefined;
 
   run: NativeRunner['run'] = async (method, request) => {
@@ -74,9 +75,9 @@ export class FakeThinKernel implements NativeRunner {
       case 'thinPoolStatus':
         return { status: this.#status() };
       case 'thinMessages':
-        return this.#tell((request as { messages: string[] }).messages);
+        return this.#sendMessages((request as { messages: string[] }).messages);
       case 'takeThinSnapshots':
-        return this.#cut((request as { members: NewThinSnapshot[] }).members);
+        return this.#takeSnapshots((request as { members: NewThinSnapshot[] }).members);
       case 'thinSuperblock':
         return { superblock: this.#superblock() };
       case 'thinDevices':
@@ -120,7 +121,7 @@ export class FakeThinKernel implements NativeRunner {
     return { resumed: found.suspended };
   }
 
-  #tell(messages: readonly string[]): { status: ThinPoolStatus } {
+  #sendMessages(messages: readonly string[]): { status: ThinPoolStatus } {
     for (const message of messages) {
       const isKept = this.mode === 'rw' || this.mode === 'out_of_data_space';
       if (!isKept || this.needsCheck) throw failure('THIN_POOL_MODE', 'message', message);
@@ -171,12 +172,12 @@ export class FakeThinKernel implements NativeRunner {
     if (!this.thin.delete(deviceId)) throw refuse('ENODATA');
   }
 
-  #cut(members: readonly NewThinSnapshot[]): object {
+  #takeSnapshots(members: readonly NewThinSnapshot[]): object {
     if (this.mode !== 'rw') throw failure('THIN_POOL_MODE', 'cut', this.mode);
     const made: number[] = [];
     try {
       for (const { snapshotId, originId } of members) {
-        this.#tell([`create_snap ${snapshotId} ${originId}`]);
+        this.#sendMessages([`create_snap ${snapshotId} ${originId}`]);
         made.push(snapshotId);
       }
     } catch (thrown) {

@@ -1,6 +1,6 @@
 /**
- * The metadata of a thin pool in memory, behind the same calls as the addon's: for tests of what is
- * done with answers, and of pools that move on between two questions.
+ * The on-disk metadata of a thin pool, in memory, behind the addon's calls. For tests of its readers, also
+ * while the pool commits between two calls.
  */
 import { SystemError } from '../../src/base/errors.js';
 import type { NativeRunner } from '../../src/native/pool.js';

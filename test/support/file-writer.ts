@@ -1,6 +1,5 @@
 /**
- * Somebody who works with files at random on a mounted volume, never syncs, and knows what each file
- * must hold.
+ * A workload that changes files at random on a mounted volume without syncing, and a model of each file.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

@@ -1,4 +1,4 @@
-/** The beginnings of volumes that hold something the host could take for its own. */
+/** First blocks of volumes with signatures that host tools could claim. */
 
 /** An MBR with one partition of 1 MiB. */
 export function partitionTable(): Buffer {

@@ -1,4 +1,4 @@
-/** Sends the requests of a fuzzer over several connections at once, and judges the answers. */
+/** Sends the requests of a fuzzer over several concurrent connections, and checks the answers. */
 import { readFileSync } from 'node:fs';
 import type { ServiceError } from '@grpc/grpc-js';
 import { StatusCode } from '../../src/base/errors.js';

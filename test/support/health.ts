@@ -1,4 +1,4 @@
-/** Health as the RPCs of CSI 1.13 tell it, in a form that is easy to compare. */
+/** Health from the RPCs of CSI 1.13, in a form that is easy to compare. */
 import assert from 'node:assert/strict';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
@@ -27,7 +27,7 @@ export async function storageHealth(client: CsiClient): Promise<string[]> {
   return backend_health.map(({ status, reason }: Message) => `${String(status)} ${String(reason)}`);
 }
 
-/** Asks until the answer is as expected; for signs that the kernel takes a moment for. */
+/** Repeats the call until the answer is as expected; for observations that the kernel delays. */
 export async function settled<T>(ask: () => Promise<T>, expected: T): Promise<void> {
   const deadline = Date.now() + 15_000;
   let answer = await ask();

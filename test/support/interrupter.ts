@@ -1,15 +1,14 @@
 /**
- * A process that dies between two steps of a change, without a process: what stands between a backend
- * and the kernel, and between a backend and its ledger, never comes back after the chosen step. Another
- * backend on the same pool is the next process.
+ * Simulates the death of a process between two steps of a change: calls from a backend to the kernel and to
+ * its ledger never return after the chosen step. Another backend on the same pool is the next process.
  *
  * A step is whatever changes something outside: one message to a pool, one device made, one record
- * written. A call of several steps (messages, a cut of several volumes) is stopped between them too.
+ * written. A call of several steps (messages, a group snapshot) is stopped between them, too.
  */
 import type { NewThinSnapshot } from '../../src/native/dm-addon.js';
 import type { NativeRunner, UnaryMethod } from '../../src/native/pool.js';
 
-/** Calls that only ask: they are no steps. */
+/** Read-only calls, which are not steps. */
 const ASKING: readonly string[] = [
   'dmVersion',
   'dmHasTarget',
@@ -46,7 +45,7 @@ export class Interrupter {
     });
   }
 
-  /** Nobody dies any more. Returns the steps that were done since dieAfter. */
+  /** Cancels the death. Returns the number of steps since dieAfter. */
   disarm(): number {
     this.#deadline = Number.POSITIVE_INFINITY;
     return this.#steps;
@@ -108,7 +107,7 @@ interface Cut {
   members: NewThinSnapshot[];
 }
 
-/** A cut holds all still, makes one after the other, and lets go. */
+/** A group snapshot suspends all origins, takes one snapshot after the other, and resumes them. */
 function partsOf(method: UnaryMethod, request: unknown): number {
   if (method === 'thinMessages') return (request as { messages: string[] }).messages.length;
   return method === 'takeThinSnapshots' ? (request as Cut).members.length + 2 : 1;

@@ -1,6 +1,6 @@
 /**
- * What must be there after a kill, and what may be: compared with what the plugin lists and with what
- * the pool holds. Knows ids only.
+ * The objects that must or may exist after a kill, compared with the plugin's lists and with the pool.
+ * Knows ids only.
  */
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * Lives of volumes, snapshots and group snapshots in which the plugin is killed at every step. After
- * each kill the plugin is started again, nothing may be lost, and the step repeated has to succeed.
+ * Lifecycles of volumes, snapshots and group snapshots in which the plugin is killed at every step. After
+ * each kill the plugin is restarted, nothing may be lost, and the repeated step must succeed.
  */
 import assert from 'node:assert/strict';
 import { statfsSync } from 'node:fs';
@@ -117,7 +117,7 @@ export class KillScenarios {
     for (const group of [...this.#groups]) await this.#deleteGroup(group, residents);
   }
 
-  /** Cuts a snapshot of a busy volume and deletes one of the older ones. */
+  /** Takes a snapshot of a busy volume and deletes one of the older ones. */
   async cut(resident: Resident): Promise<void> {
     const { volume, snapshots, kind } = resident;
     const name = this.#name('snapshot');
@@ -133,7 +133,7 @@ export class KillScenarios {
     await this.#deleteSnapshot(dropped);
   }
 
-  /** Cuts a group snapshot of busy volumes and deletes the one before. */
+  /** Takes a group snapshot of busy volumes and deletes the previous one. */
   async takeGroup(residents: readonly Resident[]): Promise<void> {
     const name = this.#name('group');
     const volumes = residents.map(({ volume }) => volume);
@@ -150,7 +150,7 @@ export class KillScenarios {
     await this.#deleteGroup(this.random.pick(this.#groups), residents);
   }
 
-  /** A volume through its whole life. One that came from nowhere is changed and grown on the way. */
+  /** The lifecycle of a volume. A volume without a source is also changed and expanded. */
   async live(kind: VolumeKind, origin: Origin): Promise<void> {
     const volume = await this.#create(kind, origin);
     const isNew = origin === 'nowhere';
@@ -183,7 +183,7 @@ export class KillScenarios {
     await this.#delete(volume, kind);
   }
 
-  /** Every snapshot still has the bytes it was cut with. */
+  /** Checks that every snapshot still has its original bytes. */
   checkSnapshots(resident: Resident): void {
     for (const { id, image } of resident.snapshots) {
       const file = join(this.poolPath, 'snapshots', id);
@@ -263,7 +263,7 @@ export class KillScenarios {
     );
   }
 
-  /** Remembers what was cut, and checks its lists against all that is kept. */
+  /** Records the snapshot, and checks its lists against all snapshots that exist. */
   async #keep(resident: Resident, id: string, isMember: boolean): Promise<void> {
     const { snapshots, volume, contents } = resident;
     const file = join(this.poolPath, 'snapshots', id);
@@ -278,7 +278,7 @@ export class KillScenarios {
     }
   }
 
-  /** A step that may freeze volumes on which somebody works: afterwards all of them go on. */
+  /** A step that may freeze volumes in use: afterwards all their workloads continue. */
   async #whileBusy<T>(
     residents: readonly Resident[],
     label: string,

@@ -1,6 +1,6 @@
 /**
- * Judges a list of ranges by bytes: whether every byte that differs is in it, and how much is in it
- * that does not differ. The model is naive on purpose: sector by sector, no extents, no addresses.
+ * Judges a list of ranges by bytes: whether it covers every byte that differs, and how much it covers that
+ * does not. The model is deliberately naive: sector by sector, no extents, no addresses.
  */
 import assert from 'node:assert/strict';
 import type { MetadataAnswer, Range } from './csi-client.js';
@@ -81,7 +81,7 @@ function judgeChunk(
   }
 }
 
-/** Looks offsets up in ranges; quick when they are asked for in order. */
+/** Looks offsets up in ranges; fast in ascending order. */
 class Cover {
   readonly #ranges: readonly { start: number; end: number }[];
   #at = 0;

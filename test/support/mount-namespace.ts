@@ -1,4 +1,4 @@
-/** A process in a copy of our mount namespace, as every container begins with. */
+/** A process in a copy of this mount namespace, as every container starts with. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 

@@ -1,4 +1,4 @@
-/** A tool that moves extents, run again and again in the background until it is stopped. */
+/** A tool that moves extents, run repeatedly in the background until it is stopped. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { rmSync, writeFileSync } from 'node:fs';

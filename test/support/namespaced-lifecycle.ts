@@ -1,6 +1,6 @@
 /**
- * A program of its own: a plugin and the life of one volume, in whatever namespaces it is started.
- * Exits with 0 if the volume's content was there after everything was taken down and set up again.
+ * A program that runs a plugin and the lifecycle of one volume in the namespaces it is started in. Exits
+ * with 0 if the volume's content survives unpublishing and publishing again.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

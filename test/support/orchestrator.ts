@@ -1,6 +1,6 @@
 /**
- * A conforming orchestrator: makes the directories that CSI asks of it, calls in the conforming order, and
- * repeats what was answered ABORTED. It keeps no state beyond what it gives out.
+ * A conforming orchestrator: creates the directories that CSI requires of it, calls in order, and retries
+ * ABORTED. It keeps no state beyond what it returns.
  */
 import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -30,7 +30,7 @@ export interface HeldVolume {
   targetPath: string;
 }
 
-/** A group snapshot, and its members in the order of the volumes it was cut of. */
+/** A group snapshot, and its members in the order of the source volumes. */
 export interface HeldGroup {
   id: string;
   snapshotIds: string[];

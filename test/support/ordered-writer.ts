@@ -1,6 +1,6 @@
 /**
- * Somebody who writes the same number to two places, always durably to the first one before the
- * second: at any point in time the second has the first one's number, or the one before.
+ * A workload that writes the same number to two places, durably to the first before the second: at any time
+ * the second holds the number of the first, or the one before.
  */
 import assert from 'node:assert/strict';
 import { closeSync, openSync, readSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Random } from './random.js';
 
-/** One page, so that no cut finds half a number. */
+/** One page, so that no snapshot holds half a number. */
 const RECORD_BYTES = 4096;
 
 export class OrderedWriter {
@@ -75,7 +75,7 @@ export function readNumber(path: string): number {
   return record.readUInt32LE();
 }
 
-/** What two places show that were cut together. */
+/** The numbers of two places in one group snapshot. */
 export function assertOneMoment(
   [first, second]: readonly [number, number],
   window: { finishedBefore: number; begunAfter: number },

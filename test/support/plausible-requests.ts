@@ -1,8 +1,8 @@
-/** Requests that may well succeed: what a hostile request has to look like to get past the first checks. */
+/** Requests that may succeed: templates for hostile requests that pass the first checks. */
 import { blockCapability, type Message, mountCapability } from './csi-client.js';
 import type { Random } from './random.js';
 
-/** What there is to ask about. Grows while requests are answered. */
+/** The known objects. Grows while requests are answered. */
 export interface FuzzWorld {
   volumeIds: string[];
   snapshotIds: string[];
@@ -111,7 +111,7 @@ function pickVolume(random: Random, world: FuzzWorld): string {
   );
 }
 
-/** Two snapshots of one volume in the order of their cuts, if there are such. */
+/** Two snapshots of one volume in the order they were taken, if there are any. */
 function snapshotPair(random: Random, { snapshotIds, sources }: FuzzWorld): Message {
   const pairs = snapshotIds.flatMap((base, index) =>
     snapshotIds

@@ -1,7 +1,6 @@
 /**
- * Many clients that call at random and know nothing of one another, and a model of what the answers
- * allow: what was made and never asked to be deleted is there, what was answered as deleted is not,
- * and one name never means two volumes.
+ * Many independent clients that call at random, and a model of what their answers allow: an object that was
+ * created and never deleted exists, a deleted one does not, and one name never means two volumes.
  */
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
@@ -14,7 +13,7 @@ import { statusOf } from './refusal.js';
 import type { Workspace } from './workspace.js';
 
 const NAMES = Array.from({ length: 12 }, (_, index) => `name ${index}`);
-/** What may happen to anybody in a contention. Everything else is a fault of the plugin. */
+/** Statuses allowed under contention. Every other one is a bug of the plugin. */
 const ALLOWED: readonly StatusName[] = [
   'OK',
   'ABORTED',

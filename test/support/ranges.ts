@@ -1,4 +1,4 @@
-/** Arithmetic on lists of ranges, for tests that know what a list must be. */
+/** Arithmetic on lists of ranges, for tests that know the expected list. */
 import type { Range } from './csi-client.js';
 
 /** The part of the list from an offset on, exactly. */

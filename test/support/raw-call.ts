@@ -1,4 +1,4 @@
-/** Calls with the very bytes of a request, whether or not they are a message, to any path. */
+/** Sends the exact bytes of a request, valid or not, to any path. */
 import * as grpc from '@grpc/grpc-js';
 import { CSI_PACKAGE, clientServices, csiProto } from '../../src/csi/proto.js';
 import type { ServiceName } from '../../src/csi/service.js';

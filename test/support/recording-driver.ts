@@ -1,6 +1,6 @@
 /**
- * A CSI driver that does nothing but remember what it was asked for: for tests of what the
- * conformance runner asks of any driver, and in which order.
+ * A CSI driver that only records its calls, for tests of which calls the conformance runner makes, and in
+ * which order.
  */
 import * as grpc from '@grpc/grpc-js';
 import { clientServices } from '../../src/csi/proto.js';

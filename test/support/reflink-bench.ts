@@ -1,4 +1,4 @@
-/** A plugin on pools of several kinds, raw block volumes with somebody writing to them, and the checks of both. */
+/** A plugin on pools of several kinds, raw block volumes with a workload, and checks of both. */
 import assert from 'node:assert/strict';
 import { BlockWriter } from './block-writer.js';
 import type { CsiClient } from './csi-client.js';

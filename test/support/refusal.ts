@@ -1,4 +1,4 @@
-/** What CSI asks of every failed call, asserted on the error a gRPC client gets. */
+/** Asserts what CSI requires of every failed call, on the error a gRPC client gets. */
 import assert from 'node:assert/strict';
 import type { ServiceError } from '@grpc/grpc-js';
 import { StatusCode, type StatusName } from '../../src/base/errors.js';

@@ -1,9 +1,8 @@
 /**
- * Makes requests that nobody should send: hostile values in well-formed messages, messages whose
- * bytes were tampered with, and bytes that are no message at all. The same seed makes the same
- * requests as long as the world is the same.
+ * Generates hostile requests: hostile values in well-formed messages, messages with corrupted bytes, and
+ * bytes that are not a message. The same seed generates the same requests for the same known objects.
  *
- * Every absolute path lies below the workspace, so that a plugin that falls for one harms nobody.
+ * Every absolute path lies below the workspace, so that a vulnerable plugin does no harm.
  */
 import protobuf from 'protobufjs';
 import { CSI_PACKAGE, csiProto } from '../../src/csi/proto.js';
@@ -100,7 +99,7 @@ export class RequestFuzzer {
     return bytes;
   }
 
-  /** A later byte wins over an earlier one, so that one message is mended into another. */
+  /** A later byte wins over an earlier one, so that one message is turned into another. */
   #tamper(bytes: Buffer): Buffer {
     const at = this.random.below(bytes.length + 1);
     switch (this.random.below(7)) {

@@ -1,4 +1,4 @@
-/** Kept bases of a catalogue with limits that tests do not meet by chance, and what is logged of them. */
+/** Retained bases of a catalogue with limits that tests do not reach by accident, and their log. */
 import { createLogger } from '../../src/base/logger.js';
 import type { AsyncCatalogue } from '../../src/catalogue/catalogue-client.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';

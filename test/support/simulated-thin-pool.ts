@@ -1,6 +1,6 @@
 /**
- * The rooms of a thin pool on a simulated kernel and a real ledger, and a process that is killed at any
- * step: a call of the kernel or of the ledger that never happens, or whose answer is never seen.
+ * The parts of the thin backend on a simulated kernel and a real ledger, in a process that is killed at any
+ * step: a call to the kernel or the ledger that never happens, or whose answer is never seen.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -130,7 +130,7 @@ export function membersOf(...numbers: string[]): SnapshotMember[] {
  */
 export class SimulatedPool {
   readonly kernel = new FakeThinKernel();
-  readonly #directory = mkdtempSync(join(tmpdir(), 'blockdelta-played-pool-'));
+  readonly #directory = mkdtempSync(join(tmpdir(), 'blockdelta-simulated-pool-'));
   #process: SimulatedProcess | null = null;
 
   static async use(work: (pool: SimulatedPool) => Promise<void>): Promise<void> {

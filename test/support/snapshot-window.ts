@@ -31,7 +31,7 @@ export class SnapshotWindow<Note = null> {
     private readonly random: Random,
   ) {}
 
-  /** Deletes some, cuts a new one, and reads it. */
+  /** Deletes some, takes a new one, and reads it. */
   async cut(note: Note): Promise<LiveSnapshot<Note>> {
     while (this.live.length >= LIVE || (this.live.length > 1 && this.random.below(4) === 0)) {
       const [gone] = this.live.splice(this.random.below(this.live.length), 1);

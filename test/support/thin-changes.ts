@@ -1,6 +1,6 @@
 /**
- * Changes of a thin pool that a process may die in, with what the pool holds before and after: for each
- * of them, a pool may hold the one or the other afterwards, and never anything between.
+ * Changes of a thin pool during which a process may die, with the pool's objects before and after. After a
+ * death the pool holds one or the other, never anything in between.
  */
 import assert from 'node:assert/strict';
 import type { Backend, SnapshotMember } from '../../src/backends/backend.js';

@@ -1,6 +1,6 @@
 /**
- * A thin pool on two disks that can fail, whose plugin is restarted and whose power is cut: what tests
- * of its soundness are simulated on. Volumes are written through their devices as a workload would.
+ * A thin pool on two disks that can fail, with restarts of the plugin and power cuts, for tests of sound
+ * lists: it models the content of every volume, written through its device as by a workload.
  */
 import assert from 'node:assert/strict';
 import { closeSync, fsyncSync, openSync } from 'node:fs';
@@ -118,7 +118,7 @@ export class ThinPoolOnDisks {
     this.backend = this.#make();
   }
 
-  /** Runs a story in a world of its own, of which nothing stays. */
+  /** Runs a test on a new pool, which is removed afterwards. */
   static async run(
     options: WorldOptions,
     story: (world: ThinPoolOnDisks) => Promise<void>,
@@ -239,7 +239,7 @@ export class ThinPoolOnDisks {
     await this.backend.start('existing');
   }
 
-  /** Everything is let go of, as before the machine is switched off in order. */
+  /** Closes and detaches everything, as before an orderly shutdown. */
   async stop(): Promise<void> {
     for (const volume of this.volumes.values()) await volume.detach();
     await this.backend.stop();
@@ -257,7 +257,7 @@ export class ThinPoolOnDisks {
    * @param lastWork what the workload does at last, so shortly before that the pool has not committed it
    */
   async powerCut(lastWork: () => void = () => undefined): Promise<void> {
-    // The plugin goes first: what it sees of the disks' failing is not what this is about.
+    // The plugin stops first: how it handles failing disks is not under test here.
     await this.backend.stop();
     lastWork();
     await this.metadata.fail();

@@ -1,6 +1,6 @@
 /**
- * A thin pool on disks that can fail, a backend on it, and the next backend after the one before has
- * died. A backend here is the real one; only its process and its disks are ours.
+ * A thin pool on disks that can fail, and the real backend on it, one after another as processes die. For
+ * tests of the backend alone; thin-pool-on-disks.ts adds a model of contents and lists.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -28,7 +28,7 @@ export interface RigOptions {
 }
 
 export class ThinRig {
-  /** Everything that the backends had to tell. */
+  /** Events of the backends. */
   readonly events: string[] = [];
   #backend: ThinBackend;
   #database: SqliteConnection | null = null;
@@ -155,7 +155,7 @@ export class ThinRig {
   }
 }
 
-/** The pool is looked at every few seconds. */
+/** Polls for a condition; the backend probes its pool every few seconds. */
 export async function until(what: string, isSo: () => Promise<boolean> | boolean): Promise<void> {
   for (const end = Date.now() + 60_000; !(await isSo()); await delay(200)) {
     assert.ok(Date.now() < end, `it never came to this: ${what}`);

@@ -1,4 +1,4 @@
-/** What the addon says of thin metadata, read to the end, and what thin_delta and thin_dump say, in the same form. */
+/** Thin metadata as the addon reads it and as thin_delta and thin_dump print it, in the same form. */
 import assert from 'node:assert/strict';
 import type { Addon, ScanSource } from '../../src/native/addon.js';
 import type { Range } from './csi-client.js';

@@ -1,4 +1,4 @@
-/** Changes fields of a thin pool's superblock behind everybody's back, with a checksum that is right again. */
+/** Changes fields of a thin pool's superblock directly, and updates its checksum. */
 import { closeSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs';
 
 const BLOCK_BYTES = 4096;

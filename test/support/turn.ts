@@ -1,4 +1,4 @@
-/** A turn of a client that never gives up, for tests that are not about turns. */
+/** A turn for a client that never times out, for tests that are not about turns. */
 import type { Turn } from '../../src/base/fair-turns.js';
 
 export const patientTurn = (): Turn => ({

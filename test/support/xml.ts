@@ -1,4 +1,4 @@
-/** A strict reader for the little XML that tests look at. Throws where XML is not well-formed. */
+/** A strict reader for the small XML documents of tests. Throws if XML is not well-formed. */
 import assert from 'node:assert/strict';
 
 export interface XmlElement {
