@@ -21,7 +21,7 @@ rootTest(
     const workspace = new Workspace('capabilities');
     t.after(() => workspace.dispose());
     const started = Plugin.start(workspace, { by: without('-dac_override,-dac_read_search') });
-    await assert.rejects(started, /ended with 1:\n.*the plugin lacks CAP_DAC_READ_SEARCH/s);
+    await assert.rejects(started, /exited with 1:\n.*the plugin lacks CAP_DAC_READ_SEARCH/s);
     assert.equal(existsSync(workspace.path('plugin')), false, 'nothing is made before');
   },
 );

@@ -55,7 +55,7 @@ rootTest(
     await node.catalogue.setVolumeState(volume.volumeId, 'creating');
     await rejectsWith(node.stage(volume, capability), 'NOT_FOUND');
     await node.catalogue.setVolumeState(volume.volumeId, 'deleting');
-    await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', /has not ended/);
+    await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', /has not completed/);
   },
 );
 
