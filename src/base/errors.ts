@@ -149,3 +149,8 @@ export function errorCode(thrown: unknown): string | undefined {
   if (typeof code !== 'string') return undefined;
   return (typeof errno === 'number' ? UNNAMED_ERRNOS[errno] : undefined) ?? code;
 }
+
+/** Text from a tenant or a request, for a message: printable ASCII of bounded length. */
+export function printable(text: string, maxLength = 40): string {
+  return text.slice(0, maxLength).replace(/[^\x20-\x7e]/g, '?');
+}

@@ -1,29 +1,30 @@
 /**
- * Backups of the catalogue: one at each start and one a day, in a directory beside it, a few of them kept.
+ * Backups of the catalogue: one at each start and one a day, in a directory beside it.
  *
  *   <state directory>/backups/catalogue-<UTC time>.sqlite
  *
- * Each is a whole database that can take the catalogue's place (docs/backends.md, "Restoring the
- * catalogue"). A backup that fails is told and keeps nothing from working.
+ * Each is a complete database that can replace the catalogue (docs/backends.md, "Restoring the
+ * catalogue"). A failed backup is logged and has no other effect.
  */
 import { chmod, mkdir, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../base/logger.js';
+import { SerialQueue } from '../base/serial-queue.js';
 import type { AsyncCatalogue } from './catalogue-client.js';
 
 const DAY_MS = 24 * 3_600_000;
-/** The newest of so many days are kept, and so many of the newest of all. */
-const DAYS_KEPT = 7;
-const NEWEST_KEPT = 3;
-/** Of the catalogue's size: what has to be free for a backup, so that it never fills the directory. */
-const ROOM_FACTOR = 3n;
+/** Retention: the newest backup of each of the last seven days that have one, and the newest three. */
+const DAYS_RETAINED = 7;
+const NEWEST_RETAINED = 3;
+/** A backup needs this many times the catalogue's size of free space, so that it never fills the directory. */
+const SPACE_FACTOR = 3n;
 const NAME = /^catalogue-(\d{8})T\d{9}Z\.sqlite$/;
-/** Of a copy that was killed: it, and what SQLite had beside it. */
-const LEFT = /^catalogue-\d{8}T\d{9}Z\.sqlite\.tmp(?:-journal)?$/;
+/** An unfinished copy that a kill has left, and its SQLite journal. */
+const UNFINISHED = /^catalogue-\d{8}T\d{9}Z\.sqlite\.tmp(?:-journal)?$/;
 
 export interface BackupDependencies {
   catalogue: AsyncCatalogue;
-  /** Of the catalogue. */
+  /** The catalogue's file. */
   file: string;
   directory: string;
   logger: Logger;
@@ -31,11 +32,11 @@ export interface BackupDependencies {
 
 export class CatalogueBackups {
   #timer: NodeJS.Timeout | undefined;
-  #running: Promise<void> = Promise.resolve();
+  readonly #queue = new SerialQueue('the backups of the catalogue');
 
   constructor(private readonly deps: BackupDependencies) {}
 
-  /** Makes one now and one a day from now on. Resolves when the first is there, or has failed. */
+  /** Makes a backup now and one a day from now on. Resolves when the first one has succeeded or failed. */
   async start(): Promise<void> {
     this.#timer = setInterval(() => void this.#run(), DAY_MS);
     this.#timer.unref();
@@ -44,29 +45,28 @@ export class CatalogueBackups {
 
   async stop(): Promise<void> {
     clearInterval(this.#timer);
-    await this.#running;
+    await this.#queue.idle();
   }
 
   #run(): Promise<void> {
-    this.#running = this.#running.then(async () => {
+    return this.#queue.run(async () => {
       try {
         await this.#make();
       } catch (thrown) {
         const { logger, directory } = this.deps;
-        logger.warn({ err: thrown, directory }, 'the catalogue could not be backed up');
+        logger.warn({ err: thrown, directory }, 'could not back up the catalogue');
       }
     });
-    return this.#running;
   }
 
   async #make(): Promise<void> {
     const { catalogue, directory } = this.deps;
     await mkdir(directory, { recursive: true, mode: 0o700 });
-    await this.#assertRoom();
+    await this.#assertSpace();
     const name = backupName(new Date());
     const temporary = join(directory, `${name}.tmp`);
-    for (const left of (await readdir(directory)).filter((entry) => LEFT.test(entry))) {
-      await rm(join(directory, left), { force: true });
+    for (const unfinished of (await readdir(directory)).filter((entry) => UNFINISHED.test(entry))) {
+      await rm(join(directory, unfinished), { force: true });
     }
     try {
       await catalogue.backUp(temporary);
@@ -81,13 +81,13 @@ export class CatalogueBackups {
     for (const old of outdated(await readdir(directory))) await rm(join(directory, old));
   }
 
-  async #assertRoom(): Promise<void> {
+  async #assertSpace(): Promise<void> {
     const { file, directory } = this.deps;
     const { size } = await stat(file, { bigint: true });
     const { bavail, bsize } = await statfs(directory, { bigint: true });
-    if (bavail * bsize >= size * ROOM_FACTOR) return;
+    if (bavail * bsize >= size * SPACE_FACTOR) return;
     throw new Error(
-      `${directory} has ${bavail * bsize} bytes free, too few beside a copy of ${size}`,
+      `${directory} has ${bavail * bsize} bytes free; a backup needs ${size * SPACE_FACTOR}`,
     );
   }
 }
@@ -96,7 +96,7 @@ function backupName(time: Date): string {
   return `catalogue-${time.toISOString().replace(/[-:.]/g, '')}.sqlite`;
 }
 
-/** Of the names in the directory, those of backups that are no longer wanted. Foreign names stay. */
+/** The names of backups that the retention no longer covers. Other names are never returned. */
 export function outdated(names: readonly string[]): string[] {
   const newestFirst = names
     .filter((name) => NAME.test(name))
@@ -107,11 +107,11 @@ export function outdated(names: readonly string[]): string[] {
     const day = NAME.exec(name)?.[1] ?? '';
     if (!newestOfDay.has(day)) newestOfDay.set(day, name);
   }
-  const kept = new Set([
-    ...newestFirst.slice(0, NEWEST_KEPT),
-    ...[...newestOfDay.values()].slice(0, DAYS_KEPT),
+  const retained = new Set([
+    ...newestFirst.slice(0, NEWEST_RETAINED),
+    ...[...newestOfDay.values()].slice(0, DAYS_RETAINED),
   ]);
-  return newestFirst.filter((name) => !kept.has(name));
+  return newestFirst.filter((name) => !retained.has(name));
 }
 
 async function flush(path: string): Promise<void> {

@@ -1,7 +1,7 @@
 /**
  * ControllerPublishVolume and ControllerUnpublishVolume, if they are enabled: which volume may be used on
  * this node, and how. Local storage needs no attachment, so a publication is only a record, which
- * NodePublishVolume enforces (volumes/controller-publications.ts).
+ * NodePublishVolume enforces (isPublishedReadOnly).
  *
  * Both lock the volume. What is left of the node's maximum is checked by one publication at a time.
  */

@@ -1,6 +1,6 @@
 /**
- * How a volume is used: its access mode, as a block device or a mounted file system, and the size asked
- * for. Types alone: csi/fields.ts parses them, volumes/volume-rules.ts says what the plugin serves.
+ * How a volume is used: its access mode, as a block device or a mounted file system, and the requested
+ * size. Types alone: csi/fields.ts parses them, volumes/volume-rules.ts decides which are supported.
  */
 
 /** VolumeCapability.AccessMode.Mode of the CSI specification. */
@@ -22,17 +22,17 @@ export interface BlockAccess {
 
 export interface MountAccess {
   readonly accessType: 'mount';
-  /** Empty leaves the choice to the plugin. */
+  /** Empty: the plugin chooses. */
   readonly fsType: string;
   /** Sensitive: never logged. */
   readonly mountFlags: readonly string[];
-  /** Empty when not asked for. */
+  /** Empty: not requested. */
   readonly volumeMountGroup: string;
 }
 
 export type VolumeCapability = (BlockAccess | MountAccess) & { readonly accessMode: AccessMode };
 
-/** Bounds in bytes; 0 is an unset bound, and one of the two is set. */
+/** Bounds in bytes. 0 is an unset bound; at least one of the two is set. */
 export interface CapacityRange {
   readonly requiredBytes: bigint;
   readonly limitBytes: bigint;

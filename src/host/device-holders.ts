@@ -9,7 +9,7 @@
 import { constants } from 'node:fs';
 import { open, readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { basename } from 'node:path';
-import { errorCode } from '../base/errors.js';
+import { errorCode, printable } from '../base/errors.js';
 import { LOCKED_EXIT_CODE, run } from './exec.js';
 import { majorOf, minorOf, mountInfoOfProcess, mountsOfDevice } from './mountinfo.js';
 
@@ -83,7 +83,7 @@ async function mountsElsewhere(rdev: number): Promise<string[]> {
     seen.add(namespace);
     const [entry] = mountsOfDevice(await mountInfoOfProcess(pid).catch(() => []), rdev);
     if (entry === undefined) continue;
-    const at = `mounted at ${shown(entry.mountPoint)}`;
+    const at = `mounted at ${printable(entry.mountPoint, MAX_PATH_LENGTH)}`;
     found.push(namespace === own ? at : `${at} in the mount namespace of ${await nameOf(pid)}`);
   }
   return found;
@@ -116,9 +116,5 @@ async function processes(): Promise<string[]> {
 
 async function nameOf(pid: string): Promise<string> {
   const name = await readFile(`/proc/${pid}/comm`, 'utf8').catch(() => '');
-  return `process ${pid} (${shown(name.trim())})`;
+  return `process ${pid} (${printable(name.trim())})`;
 }
-
-/** A process can give itself any name, and a path may hold any character. */
-const shown = (text: string): string =>
-  text.slice(0, MAX_PATH_LENGTH).replace(/[^\x20-\x7e]/g, '?');

@@ -7,7 +7,7 @@
  * root command line. Options of a StorageClass may be shown in messages; mount flags of
  * a capability may be secret (CSI), so messages give only its position. Runs no tool.
  */
-import { CsiError } from '../base/errors.js';
+import { CsiError, printable } from '../base/errors.js';
 import { FILE_SYSTEMS, type FileSystem } from './file-systems.js';
 
 /** What an option takes: nothing, a value, or a comma list of names with and without values. */
@@ -144,7 +144,7 @@ export function parseMountOptions(text: string, field: string, type: FileSystem 
   const wrong = options.find((option) => !isMountOption(option, type));
   if (wrong !== undefined) {
     throw CsiError.invalidArgument(
-      `${field}: '${shown(wrong)}' is not served; served are ${mountOptionNames(type).join(' ')}`,
+      `${field}: '${printable(wrong)}' is not served; served are ${mountOptionNames(type).join(' ')}`,
     );
   }
   return options;
@@ -203,12 +203,12 @@ function mkfsProblem(words: readonly string[], type: FileSystem): string | null 
     const option = words[index] ?? '';
     const value = words[index + 1];
     const rule = ownRule(MKFS_OPTIONS[type], option);
-    if (rule === undefined) return `'${shown(option)}' is not an option for mkfs.${type}`;
+    if (rule === undefined) return `'${printable(option)}' is not an option for mkfs.${type}`;
     if (value === undefined) return `${option} has no value behind it`;
     if (seen.has(option)) return `${option} is given twice`;
     seen.add(option);
     if (!isAllowed(value, rule))
-      return `'${option} ${shown(value)}' cannot be used for mkfs.${type}`;
+      return `'${option} ${printable(value)}' cannot be used for mkfs.${type}`;
   }
   return null;
 }
@@ -232,5 +232,3 @@ function isListed(item: string, rules: Rules): boolean {
 
 const ownRule = (rules: Rules, name: string): Rule | undefined =>
   Object.hasOwn(rules, name) ? rules[name] : undefined;
-
-const shown = (text: string): string => text.replace(/[^\x20-\x7e]/g, '?').slice(0, 40);

@@ -1,18 +1,18 @@
 /**
- * The mutable parameters of a volume: what its block device, and the limits of the pod that uses it,
- * can be set to while the volume is in use.
+ * The mutable parameters of a volume: the settings of its block device, and the I/O limits of the pod that
+ * uses it, which can change while the volume is in use.
  *
- * This file knows names, types, defaults and ranges, and turns a parameter map into settings. It
- * touches no device: host/block-settings.ts and host/io-limits.ts do.
+ * Defines names, types, defaults and ranges, and parses a parameter map. Touches no device:
+ * host/block-settings.ts and host/io-limits.ts apply the settings.
  */
-import { CsiError } from '../base/errors.js';
+import { CsiError, printable } from '../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import type { IoLimits } from '../domain/io-limits.js';
 
 export const IO_SCHEDULERS = ['none', 'mq-deadline', 'kyber', 'bfq'] as const;
 export type IoScheduler = (typeof IO_SCHEDULERS)[number];
 
-/** null: not asked for, so the device gets the default. */
+/** Null: not requested, so the device gets the default. */
 export interface DeviceSettings {
   readonly readAheadKiB: number | null;
   readonly ioScheduler: IoScheduler | null;
@@ -36,7 +36,7 @@ export interface MutableParameter {
   readonly range: string;
 }
 
-/** io.max takes 64-bit numbers; int64 is the smaller half of them, and what CSI counts in. */
+/** The maximum of int64, CSI's type for sizes. The kernel's io.max accepts unsigned 64-bit numbers. */
 const LIMIT_MAX = 2n ** 63n - 1n;
 const READ_AHEAD_MAX_KIB = 16384;
 const RATE = { type: 'whole number or max', default: 'max', range: `1 to ${LIMIT_MAX}, or max` };
@@ -52,7 +52,7 @@ export const MUTABLE_PARAMETERS = [
     name: 'ioScheduler',
     type: 'name',
     default: 'none',
-    range: `${IO_SCHEDULERS.join(', ')}, as far as the node's kernel has it`,
+    range: `${IO_SCHEDULERS.join(', ')}, if the node's kernel has it`,
   },
   {
     name: 'loopDirectIo',
@@ -72,7 +72,7 @@ export function isMutableParameter(key: string): key is Name {
   return MUTABLE_PARAMETERS.some(({ name }) => name === key);
 }
 
-/** INVALID_ARGUMENT for an unknown key, naming the known ones, and for a value out of its range. */
+/** INVALID_ARGUMENT for an unknown key, with a list of the known ones, and for a value out of range. */
 export function parseDeviceSettings(
   map: Readonly<Record<string, string>>,
   field: string,
@@ -81,7 +81,7 @@ export function parseDeviceSettings(
   if (unknown !== undefined) {
     const known = MUTABLE_PARAMETERS.map(({ name }) => name).join(', ');
     throw CsiError.invalidArgument(
-      `${field}: unknown parameter '${shown(unknown)}'; known are ${known}`,
+      `${field}['${printable(unknown)}'] is unknown; known parameters are ${known}`,
     );
   }
   const read = <T>(key: Name, parse: (text: string) => T | undefined): T | null => {
@@ -118,7 +118,7 @@ function parseBoolean(text: string): boolean | undefined {
   return text === 'false' ? false : undefined;
 }
 
-/** null: `max`, no limit. */
+/** Null: `max`, no limit. Undefined: not a rate. */
 function parseRate(text: string): bigint | null | undefined {
   if (text === 'max') return null;
   const rate = /^[1-9]\d{0,18}$/.test(text) ? BigInt(text) : 0n;
@@ -128,8 +128,6 @@ function parseRate(text: string): bigint | null | undefined {
 function outOfRange(field: string, key: Name, text: string): CsiError {
   const { type, range } = MUTABLE_PARAMETERS.find(({ name }) => name === key) ?? RATE;
   return CsiError.invalidArgument(
-    `${field}['${key}'] is '${shown(text)}': it must be a ${type}, ${range}`,
+    `${field}['${key}'] is '${printable(text)}': it must be a ${type}, ${range}`,
   );
 }
-
-const shown = (text: string): string => text.replace(/[^\x20-\x7e]/g, '?').slice(0, 40);

@@ -99,7 +99,7 @@ function assertSameRequest({ group, members }: GroupSnapshot, request: GroupSnap
       : 'parameters';
   if (field === null) return;
   throw CsiError.alreadyExists(
-    `name '${group.name}' is taken by group snapshot ${group.groupSnapshotId}, made with other ${field}`,
+    `name '${group.name}' is taken by group snapshot ${group.groupSnapshotId}, created with other ${field}`,
   );
 }
 

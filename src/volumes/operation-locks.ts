@@ -1,18 +1,18 @@
 /**
- * Locks on volumes, snapshots and names while an operation runs: taken all or nothing, at once, and
- * never waited for. Who finds one taken answers ABORTED and the caller tries again later.
+ * Locks on volumes, snapshots, names and paths for the duration of an operation. An operation takes all of
+ * its locks at once or none, and never waits for one: the call fails with ABORTED and the caller retries.
  *
- * Ids and names share one key space so that an operation by name excludes one by id; see `volumeKey`
- * and its siblings. The locks live in this process alone, and end with it.
+ * Ids, names and paths share one key space, which `volumeKey` and its siblings build. The locks exist in
+ * this process only.
  */
 import { normalize } from 'node:path/posix';
 import { CsiError } from '../base/errors.js';
 
 export interface LockRequest {
   key: string;
-  /** Shared holders exclude exclusive ones only. */
+  /** Any number of shared holders, or one exclusive holder. */
   mode: 'exclusive' | 'shared';
-  /** What to call the object in the error. */
+  /** Names the object in errors. */
   label: string;
 }
 
@@ -35,7 +35,7 @@ export const groupSnapshotKey = (groupSnapshotId: string): LockRequest =>
   exclusive(`id:${groupSnapshotId}`, `group snapshot ${groupSnapshotId}`);
 export const groupSnapshotNameKey = (name: string): LockRequest =>
   exclusive(`group-snapshot-name:${name}`, `group snapshot name '${name}'`);
-/** However the path is spelt: requests are locked before their paths are judged. */
+/** Normalizes the path's spelling, because requests are locked before their paths are checked. */
 export const pathKey = (path: string): LockRequest =>
   exclusive(`path:${normalize(path).replace(/\/$/, '')}`, `path ${path}`);
 export const shared = (request: LockRequest): LockRequest => ({ ...request, mode: 'shared' });
@@ -47,13 +47,13 @@ function exclusive(key: string, label: string): LockRequest {
 export class OperationLocks {
   readonly #held = new Map<string, Holders>();
 
-  /** Takes all locks or none. Throws ABORTED naming the object that is busy. The release is idempotent. */
+  /** Takes all locks or none. Throws ABORTED naming the busy object. The release is idempotent. */
   acquire(requests: readonly LockRequest[]): Release {
     const wanted = strongest(requests);
     for (const request of wanted) {
       if (this.isBusy(request)) {
         throw CsiError.aborted(
-          `an operation on ${request.label} is pending; try again when it has ended`,
+          `an operation on ${request.label} is pending; try again when it has completed`,
         );
       }
     }
@@ -76,7 +76,7 @@ export class OperationLocks {
     }
   }
 
-  /** Whether somebody holds the key in shared mode, such as a metadata stream its snapshots. */
+  /** Whether the key is held in shared mode, as a metadata stream holds its snapshots. */
   isShared(request: LockRequest): boolean {
     return (this.#held.get(request.key)?.shared ?? 0) > 0;
   }
@@ -104,7 +104,7 @@ export class OperationLocks {
   }
 }
 
-/** One request a key; an exclusive one wins over a shared one. */
+/** One request for each key: the exclusive one if there is one. */
 function strongest(requests: readonly LockRequest[]): LockRequest[] {
   const byKey = new Map<string, LockRequest>();
   for (const request of requests) {

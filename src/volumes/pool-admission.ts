@@ -1,73 +1,74 @@
 /**
- * Keeps several creations and expansions at once from being promised the same free space.
+ * Prevents concurrent creations and expansions from being granted the same free space.
  *
- * A pool counts a volume's promise from the moment its file is there, or has grown. Until then the
- * promise is kept here, and the pool's capacity is asked for by one operation at a time, so that none
- * falls between the two. Lives in this process alone: what a kill interrupts is undone at the next start.
+ * A pool's capacity counts a volume once its storage exists or has grown. Until then the space is
+ * reserved here. One operation at a time reads the pool's capacity or changes its reservations, so that
+ * no volume is missed between the two. The reservations exist in this process only: the next start rolls
+ * back what a kill interrupts.
  */
 import type { Backend, PoolCapacity } from '../backends/backend.js';
 import { CsiError } from '../base/errors.js';
 import { SerialQueue } from '../base/serial-queue.js';
 
-interface PoolPromises {
+interface Reservations {
   bytes: bigint;
   queue: SerialQueue;
 }
 
 export class PoolAdmission {
-  readonly #pools = new Map<string, PoolPromises>();
+  readonly #pools = new Map<string, Reservations>();
 
   /**
-   * Judges what an operation adds to the pool's promises by its capacity, and runs `make` while that
-   * much is promised. Throws RESOURCE_EXHAUSTED if there is not enough left, ABORTED if others that
-   * are under way may take what is left, and what `size` throws. Nothing added is always admitted.
+   * Computes the space that an operation adds with `size`, and runs `work` while that space is reserved.
+   * RESOURCE_EXHAUSTED if the pool has too little left, ABORTED if concurrent operations may take what is
+   * left; also throws what `size` throws. An operation that adds nothing is always admitted.
    */
   async run<T>(
     backend: Backend,
     size: (capacity: PoolCapacity) => bigint,
-    make: (sizeBytes: bigint) => Promise<T>,
+    work: (sizeBytes: bigint) => Promise<T>,
   ): Promise<T> {
-    const sizeBytes = await this.#alone(backend.pool, async (promises) => {
+    const reservations = this.#reservations(backend.pool);
+    const sizeBytes = await reservations.queue.run(async () => {
       const capacity = await backend.capacity();
       const wanted = size(capacity);
       const { availableBytes } = capacity;
       if (wanted === 0n) return wanted;
       if (wanted > availableBytes) throw exhausted(backend.pool, availableBytes, wanted);
-      // The capacity may count some of the promises already, so this is no proof that it is full.
-      if (wanted > availableBytes - promises.bytes) throw contested(backend.pool);
-      promises.bytes += wanted;
+      // The capacity may count some of the reserved space already, so this does not prove that the pool is full.
+      if (wanted > availableBytes - reservations.bytes) throw contended(backend.pool);
+      reservations.bytes += wanted;
       return wanted;
     });
     try {
-      return await make(sizeBytes);
+      return await work(sizeBytes);
     } finally {
-      // Behind whoever asks for the capacity now: the answer may not count this volume yet.
-      await this.#alone(backend.pool, async (promises) => {
-        promises.bytes -= sizeBytes;
+      // Queued behind an operation that is reading the capacity, which may not count this volume yet.
+      await reservations.queue.run(async () => {
+        reservations.bytes -= sizeBytes;
       });
     }
   }
 
-  /** One after the other for each pool. */
-  async #alone<T>(pool: string, work: (promises: PoolPromises) => Promise<T>): Promise<T> {
-    const promises = this.#pools.get(pool) ?? {
-      bytes: 0n,
-      queue: new SerialQueue(`the space of pool '${pool}'`),
-    };
-    this.#pools.set(pool, promises);
-    return promises.queue.run(() => work(promises));
+  #reservations(pool: string): Reservations {
+    const known = this.#pools.get(pool);
+    if (known !== undefined) return known;
+    const created = { bytes: 0n, queue: new SerialQueue(`the space of pool '${pool}'`) };
+    this.#pools.set(pool, created);
+    return created;
   }
 }
 
 function exhausted(pool: string, left: bigint, wanted: bigint): CsiError {
   return CsiError.resourceExhausted(
-    `pool '${pool}' has ${left} bytes left to promise and ${wanted} more are ` +
-      'asked for; delete volumes or snapshots, or use another pool',
+    `pool '${pool}' has ${left} bytes left for volumes and ${wanted} more are requested; delete volumes or ` +
+      'snapshots, or use another pool',
   );
 }
 
-function contested(pool: string): CsiError {
+function contended(pool: string): CsiError {
   return CsiError.aborted(
-    `other volumes are being made or expanded in pool '${pool}' and may take what is left; try again when they are there`,
+    `other volumes are being created or expanded in pool '${pool}' and may take the space that is left; try ` +
+      'again when they are done',
   );
 }

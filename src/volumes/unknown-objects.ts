@@ -1,13 +1,14 @@
 /**
- * Whether the catalogue knows at least what its pools hold.
+ * Finds out whether the catalogue has lost rows.
  *
- * A row comes before the storage of what it names and goes after it, whatever is killed in between. So
- * an object in a pool that no row names is a proof that rows were lost: an older catalogue was put back,
- * a disk has swallowed what it had promised to keep, or a pool's owner was changed by hand. What such a
- * catalogue says of names, sizes and lineage is not to be built upon until a person has looked at it.
+ * A row is written before the storage of its object and removed after it, wherever a kill comes. An
+ * object that a pool holds without a row therefore proves that rows were lost: an older catalogue was
+ * restored, a disk lost writes that it had acknowledged, or the pool's owner was changed by hand. The
+ * plugin does not rely on the names, sizes and lineage in such a catalogue until an operator has
+ * confirmed the state.
  *
- * The person confirms the very objects that were found, in a file of the state directory. What is lost
- * later is not among them and is found again.
+ * The operator confirms the individual objects that were found, in a file of the state directory.
+ * Objects that lose their rows later are reported again.
  */
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -15,7 +16,7 @@ import type { BackendRegistry } from '../backends/registry.js';
 import { CsiError, errorCode } from '../base/errors.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 
-/** A volume or snapshot that a pool holds and no row names. */
+/** A volume or snapshot that a pool holds without a row. */
 export interface UnknownObject {
   pool: string;
   id: string;
@@ -23,17 +24,17 @@ export interface UnknownObject {
 
 const FOUND = 'unknown-objects.json';
 const CONFIRMED = 'confirmed-objects.json';
-/** What is named in a message of those that were found. */
-const SHOWN = 3;
+/** How many objects a message lists. */
+const LISTED = 3;
 
-/** Those that nobody has confirmed. Also leaves the list where `blockdelta catalogue` finds it. */
+/** The unconfirmed objects. Also writes the list to the file that `blockdelta catalogue` reads. */
 export async function findUnknownObjects(
   stateDirectory: string,
   { catalogue, registry }: { catalogue: AsyncCatalogue; registry: BackendRegistry },
 ): Promise<UnknownObject[]> {
   const found: UnknownObject[] = [];
   for (const backend of registry.all) {
-    // A pool that cannot say what it holds is one of the differences that a start reports.
+    // The start reports a pool that cannot list its objects as a difference.
     const contents = await backend.list().catch(() => null);
     if (contents === null) continue;
     const ids = [...contents.volumes, ...contents.snapshots].map(({ id }) => id);
@@ -51,7 +52,7 @@ export async function findUnknownObjects(
   return open;
 }
 
-/** What the last start has found; none: it has found nothing, or all of it was confirmed before. */
+/** What the last start has found and nobody had confirmed. */
 export function foundObjects(stateDirectory: string): Promise<UnknownObject[]> {
   return read(join(stateDirectory, FOUND));
 }
@@ -60,7 +61,7 @@ export function confirmedObjects(stateDirectory: string): Promise<UnknownObject[
   return read(join(stateDirectory, CONFIRMED));
 }
 
-/** Confirms what the last start has found, beside what was confirmed before. */
+/** Adds objects to those that are confirmed. */
 export async function confirmObjects(
   stateDirectory: string,
   objects: readonly UnknownObject[],
@@ -75,12 +76,12 @@ export async function confirmObjects(
 /** FAILED_PRECONDITION for a call that changes what the catalogue records, while it lacks rows. */
 export function refuseChange(rpc: string, unknown: readonly UnknownObject[]): CsiError {
   const [first] = unknown;
-  const shown = unknown.slice(0, SHOWN).map(({ pool, id }) => `${id} in pool '${pool}'`);
-  const more = unknown.length > shown.length ? ` and ${unknown.length - shown.length} more` : '';
+  const listed = unknown.slice(0, LISTED).map(({ pool, id }) => `${id} in pool '${pool}'`);
+  const more = unknown.length > listed.length ? ` and ${unknown.length - listed.length} more` : '';
   return CsiError.failedPrecondition(
-    `${rpc} is refused: the catalogue has lost rows, for the pools hold ${unknown.length} objects that it does ` +
-      `not know (${shown.join(', ')}${more}). Put back a newer backup of the catalogue, or confirm that ` +
-      "these are to be left alone with 'blockdelta catalogue confirm' and restart the plugin",
+    `${rpc} is refused: the catalogue has lost rows, because the pools hold ${unknown.length} objects without a ` +
+      `row (${listed.join(', ')}${more}). Restore a newer backup of the catalogue, or confirm with ` +
+      "'blockdelta catalogue confirm' that these objects are to be left alone, and restart the plugin",
     { details: { pool: first?.pool ?? '', objects: unknown.length } },
   );
 }
@@ -99,7 +100,7 @@ async function read(file: string): Promise<UnknownObject[]> {
     return (JSON.parse(text) as unknown[]).map(parse);
   } catch (thrown) {
     throw CsiError.failedPrecondition(
-      `${file} is not a list of objects with a pool and an id each; remove it, and confirm again`,
+      `${file} is not a list of objects with a pool and an id each; remove it and confirm again`,
       { cause: thrown },
     );
   }

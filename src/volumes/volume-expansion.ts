@@ -1,9 +1,9 @@
 /**
- * Growing a volume, used or not, safe to kill at any point.
+ * Expands a volume, in use or not. Safe to kill at any point.
  *
- * The storage grows first and the record follows. What a kill leaves in between is a volume larger
- * than its record, which is the size it has: the next call, or the next start (reconcile.ts), takes
- * it over. Nothing else about the volume changes, so there is nothing to undo.
+ * The storage grows first, then the record. After a kill in between, the volume is larger than its
+ * record; the next call or the next start (reconcile.ts) records the actual size. Nothing else about the
+ * volume changes, so nothing has to be rolled back.
  */
 
 import type { Backend, PoolContents } from '../backends/backend.js';
@@ -14,7 +14,7 @@ import type { PoolAdmission } from './pool-admission.js';
 import type { ManagerDependencies } from './volume-manager.js';
 import { assertUnderLimit, expandedSize } from './volume-rules.js';
 
-/** The volume as it is then. The caller holds its lock. */
+/** Returns the volume with its new size. The caller holds its lock. */
 export async function expandVolume(
   { catalogue, registry }: Pick<ManagerDependencies, 'catalogue' | 'registry'>,
   admission: PoolAdmission,
@@ -22,7 +22,7 @@ export async function expandVolume(
   range: CapacityRange,
 ): Promise<VolumeRecord> {
   const backend = registry.owning(volume.pool);
-  // Growing a file that was cut short would pass zeros off as what it has lost.
+  // Growing a truncated file would present zeros in place of the lost content.
   await backend.checkVolume(volume.volumeId, volume.sizeBytes);
   let target = volume.sizeBytes;
   return admission.run(
@@ -32,7 +32,7 @@ export async function expandVolume(
       return target - volume.sizeBytes;
     },
     async () => {
-      // Also if the size is there already: a kill may have come before the device has grown.
+      // Also when the storage has the size already: a kill may have come before its device grew.
       const sizeBytes = await backend.expandVolume(volume.volumeId, target);
       if (sizeBytes !== volume.sizeBytes) {
         await catalogue.setVolumeSize(volume.volumeId, sizeBytes);
@@ -49,7 +49,7 @@ export interface GrownVolume {
   storedBytes: bigint;
 }
 
-/** At start: those of a pool's volumes whose expansion was not finished. */
+/** The pool's volumes whose expansion was interrupted. */
 export function grownVolumes(
   volumes: readonly VolumeRecord[],
   contents: PoolContents,
@@ -60,7 +60,7 @@ export function grownVolumes(
     .filter(({ volume, storedBytes }) => storedBytes > volume.sizeBytes);
 }
 
-/** Takes the volume as large as it is; also its device, which may be a step behind. Returns the size. */
+/** Grows the volume's device to its storage, which may be ahead, and records the size. Returns it. */
 export async function finishExpansion(
   catalogue: AsyncCatalogue,
   backend: Backend,

@@ -1,10 +1,10 @@
 /**
- * Making, growing and removing volumes: idempotent by name, safe to kill at any point.
+ * Creates, expands and deletes volumes. Idempotent by name, safe to kill at any point.
  *
- * The order that makes it so: a row in state `creating` comes before the first byte, the state
- * `ready` after the last one; `deleting` comes before the removal and the row goes after it. What a
- * kill leaves in between, the next call or the next start (reconcile.ts) finishes or undoes.
- * Callers give parsed requests; nothing of gRPC is known here.
+ * The order of the steps makes it safe: a row in state `creating` precedes the first byte, and the state
+ * `ready` follows the last one; the state `deleting` precedes the removal, and the row goes after it. The
+ * next call or the next start (reconcile.ts) completes or rolls back what a kill interrupts. Requests
+ * come parsed; nothing of gRPC is known here.
  */
 
 import type { Backend, PoolCapacity } from '../backends/backend.js';
@@ -30,9 +30,9 @@ export interface ManagerDependencies {
   locks: OperationLocks;
   registry: BackendRegistry;
   retainedBases: RetainedBases;
-  /** This node's part of new handles. */
+  /** The part of new handles that names this node. */
   nodeKey: string;
-  /** Whether ControllerPublishVolume is served, and its records so count. */
+  /** ControllerPublishVolume is served, so its records count. */
   controllerPublish: boolean;
 }
 
@@ -41,23 +41,23 @@ export class VolumeManager {
 
   constructor(private readonly deps: ManagerDependencies) {}
 
-  /** The volume of that name: made now, or there already. Locks the name and the source. */
+  /** The volume of that name: created now, or there already. Locks the name and the source. */
   async create(request: VolumeRequest): Promise<VolumeRecord> {
     const keys = [volumeNameKey(request.name), ...sourceLocks(request)];
     return this.deps.locks.run(keys, () => this.#createLocked(request));
   }
 
-  /** Removes the volume; one that does not exist is removed already. */
+  /** Deletes the volume; succeeds if it does not exist. */
   async delete(volumeId: string): Promise<void> {
     const { catalogue, retainedBases, locks, registry } = this.deps;
     await locks.run([volumeKey(volumeId)], async () => {
       const volume = await catalogue.volumeById(volumeId);
       if (volume === null || volume.state === 'deleted') return;
-      // The name stays locked too, so that no CreateVolume finds the volume half gone.
+      // Locks the name too, so that no CreateVolume finds the volume partly deleted.
       await locks.run([volumeNameKey(volume.name)], async () => {
         const backend = registry.owning(volume.pool);
         await this.#assertUnused(volume, backend);
-        // First, because it refuses what somebody holds, and what is marked below is as good as gone.
+        // Precedes the state `deleting`, because it fails while the device is in use.
         await backend.detach(volumeId);
         await catalogue.setVolumeState(volumeId, 'deleting');
         await backend.deleteVolume(volumeId);
@@ -67,25 +67,25 @@ export class VolumeManager {
     });
   }
 
-  /** Makes the volume as large as the range asks for, at least. Locks it. */
+  /** Expands the volume to at least the required size. Locks it. */
   async expand(volumeId: string, range: CapacityRange): Promise<VolumeRecord> {
     return this.deps.locks.run([volumeKey(volumeId)], async () =>
       expandVolume(this.deps, this.#admission, await this.find(volumeId), range),
     );
   }
 
-  /** A volume that can be worked with, as readyVolume finds it. */
+  /** As readyVolume. */
   async find(volumeId: string): Promise<VolumeRecord> {
     return readyVolume(this.deps.catalogue, volumeId);
   }
 
   async #createLocked(request: VolumeRequest): Promise<VolumeRecord> {
     const known = await this.deps.catalogue.volumeByName(request.name);
-    if (known === null) return this.#makeNew(request);
+    if (known === null) return this.#createNew(request);
     if (known.state === 'creating') {
-      // Never handed out, so nothing that a request could contradict.
-      await this.#undo(known, request);
-      return this.#makeNew(request);
+      // No caller has seen it, so the request cannot contradict it.
+      await this.#rollBack(known, request);
+      return this.#createNew(request);
     }
     if (known.state === 'deleting') {
       throw CsiError.aborted(
@@ -95,26 +95,29 @@ export class VolumeManager {
     const field = incompatibleField(known, request);
     if (field !== null) {
       throw CsiError.alreadyExists(
-        `name '${request.name}' is taken by volume ${known.volumeId}, made with another ${field}`,
+        `name '${request.name}' is taken by volume ${known.volumeId}, created with another ${field}`,
       );
     }
     await this.deps.registry.owning(known.pool).checkVolume(known.volumeId, known.sizeBytes);
     return known;
   }
 
-  async #makeNew(request: VolumeRequest): Promise<VolumeRecord> {
+  async #createNew(request: VolumeRequest): Promise<VolumeRecord> {
     const { catalogue, registry, nodeKey } = this.deps;
     const source = await findSource(catalogue, registry, request);
-    const asked = request.parameters['pool'];
+    const pool = request.parameters['pool'];
     const backend =
-      asked === undefined && source !== null
+      pool === undefined && source !== null
         ? registry.owning(source.pool)
-        : registry.select(asked ?? '');
-    const size = (pool: PoolCapacity): bigint => {
+        : registry.select(pool ?? '');
+    const size = (capacity: PoolCapacity): bigint => {
       const { range, capabilities } = request;
       const sourceBytes = source?.sizeBytes ?? null;
       const sourceCapabilities = source?.capabilities ?? [];
-      const sizeBytes = chooseSize({ range, capabilities, pool, sourceBytes, sourceCapabilities });
+      const sizeBytes = chooseSize({
+        ...{ range, capabilities, sourceBytes, sourceCapabilities },
+        pool: capacity,
+      });
       assertSourcePool(backend, source);
       if (request.topologyProblem !== null) {
         throw CsiError.resourceExhausted(request.topologyProblem);
@@ -139,12 +142,12 @@ export class VolumeManager {
         createdNs: BigInt(Date.now()) * 1_000_000n,
       };
       await catalogue.insertVolume(volume);
-      return this.#fill(volume);
+      return this.#createStorage(volume);
     });
   }
 
-  /** From a `creating` row to a ready volume. A failure leaves neither file nor row behind. */
-  async #fill(volume: VolumeRecord): Promise<VolumeRecord> {
+  /** Turns a row in state `creating` into a ready volume. A failure leaves neither storage nor row behind. */
+  async #createStorage(volume: VolumeRecord): Promise<VolumeRecord> {
     const { catalogue, locks, registry } = this.deps;
     const backend = registry.owning(volume.pool);
     return locks.run([volumeKey(volume.volumeId)], async () => {
@@ -159,17 +162,17 @@ export class VolumeManager {
     });
   }
 
-  /** Takes back what this very call has made. A clone that failed has thawed its source. */
+  /** Removes what the current call has created. A failed clone has thawed its source already. */
   async #remove({ volumeId, pool }: VolumeRecord): Promise<void> {
     await this.deps.registry.owning(pool).deleteVolume(volumeId);
     await this.deps.catalogue.removeVolume(volumeId);
   }
 
   /**
-   * Takes back what an earlier process, or an undoing that failed, has left. The source of a clone is
-   * thawed, and so must be nobody else's meanwhile; the request holds the lock of its own source.
+   * Removes what a killed process or a failed rollback has left. The source of a clone is thawed, so no
+   * other operation may use it meanwhile; the request holds the lock of its own source already.
    */
-  async #undo(volume: VolumeRecord, request: VolumeRequest): Promise<void> {
+  async #rollBack(volume: VolumeRecord, request: VolumeRequest): Promise<void> {
     const { volumeId, sourceVolumeId } = volume;
     if (sourceVolumeId === null) return this.#remove(volume);
     const keys = sourceVolumeId === request.sourceVolumeId ? [] : [volumeKey(sourceVolumeId)];
@@ -181,7 +184,7 @@ export class VolumeManager {
 
   async #assertUnused(volume: VolumeRecord, backend: Backend): Promise<void> {
     if (this.deps.controllerPublish) await this.#assertUnpublished(volume.volumeId);
-    // Records of the node prove nothing (they outlive a reboot); its device says whether they count.
+    // Records of stagings and publications outlive a reboot. They count only while the device is attached.
     if ((await backend.findAttachment(volume.volumeId)) === null) return;
     const publications = await this.deps.catalogue.publications(volume.volumeId);
     const stagings = await this.deps.catalogue.stagings(volume.volumeId);
@@ -201,7 +204,7 @@ export class VolumeManager {
   }
 }
 
-/** The parameters of a StorageClass that a volume begins with and may change later. */
+/** Those parameters of a StorageClass that ControllerModifyVolume can change later. */
 function mutableOf(parameters: StringMap): StringMap {
   return Object.fromEntries(Object.entries(parameters).filter(([key]) => isMutableParameter(key)));
 }

@@ -1,6 +1,6 @@
 /**
- * The parameters of a StorageClass: which there are, and whether a volume can have them. What they do
- * is up to whom they are for: the pool registry, the node's file systems, the device settings.
+ * The parameters of a StorageClass: which exist, and whether a volume can have them. The pool registry, the
+ * node's file systems and the device settings define their effects.
  */
 
 import { CsiError } from '../base/errors.js';
@@ -17,11 +17,11 @@ export const VOLUME_PARAMETERS = ['pool', 'mkfsOptions', 'mountOptions'] as cons
 
 interface VolumeKind {
   capabilities: readonly VolumeCapability[];
-  /** Has content from elsewhere, and so a file system that is not known here. */
+  /** Restored or cloned, so its file system is not known here. */
   isRestored: boolean;
 }
 
-/** Our own keys, validated; those of the orchestrator are dropped, unknown ones refused by name. */
+/** Validates and returns the plugin's own keys. Drops the orchestrator's; INVALID_ARGUMENT for any other. */
 export function parseVolumeParameters(value: StringMap, kind: VolumeKind): StringMap {
   const entries = Object.entries(parseMap(value, 'parameters')).filter(
     ([key]) => !isOrchestratorKey(key),
@@ -29,7 +29,7 @@ export function parseVolumeParameters(value: StringMap, kind: VolumeKind): Strin
   for (const [key] of entries) {
     if (isKnown(key)) continue;
     throw CsiError.invalidArgument(
-      `parameters['${key}'] is not known: known are ${knownParameters().join(', ')}`,
+      `parameters['${key}'] is unknown; known parameters are ${knownParameters().join(', ')}`,
     );
   }
   const parameters = Object.fromEntries(entries);
@@ -39,7 +39,7 @@ export function parseVolumeParameters(value: StringMap, kind: VolumeKind): Strin
   return parameters;
 }
 
-/** All keys that are legal in the parameters of a StorageClass. */
+/** All valid keys in the parameters of a StorageClass. */
 export function knownParameters(): string[] {
   return [...VOLUME_PARAMETERS, ...MUTABLE_PARAMETERS.map(({ name }) => name)];
 }
@@ -57,8 +57,8 @@ function assertOptions(parameters: StringMap, type: FileSystem | null): void {
 }
 
 /**
- * The file systems the options must suit; null is any. One StorageClass serves raw block volumes as
- * well, for which options mean nothing.
+ * The file systems that the options must suit; null stands for any. A StorageClass may serve raw block
+ * volumes as well, to which the options do not apply.
  */
 function fileSystemsOf({ capabilities, isRestored }: VolumeKind): readonly (FileSystem | null)[] {
   const types = capabilities.flatMap((capability) => {

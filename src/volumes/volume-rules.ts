@@ -1,7 +1,6 @@
 /**
- * Pure rules about volumes: what we can serve, which size to give, when two requests mean the same.
- *
- * No I/O and no state. Sizes are bytes.
+ * Pure rules about volumes: which capabilities are supported, which size a volume gets, and when two
+ * requests mean the same volume. Sizes are bytes.
  */
 
 import type { PoolCapacity } from '../backends/backend.js';
@@ -20,7 +19,7 @@ import {
 
 const MIB = 1n << 20n;
 
-/** Given when the request names no size. */
+/** The size of a volume whose request names none. */
 export const DEFAULT_VOLUME_BYTES = 1024n * MIB;
 
 const ACCESS_MODES: readonly string[] = [
@@ -30,37 +29,37 @@ const ACCESS_MODES: readonly string[] = [
   'SINGLE_NODE_MULTI_WRITER',
 ];
 
-/** Why we cannot serve a capability, in few words; null if we can. */
+/** Why a capability is not supported, in a few words; null if it is. */
 export function unsupportedReason(capability: VolumeCapability): string | null {
   if (!ACCESS_MODES.includes(capability.accessMode)) {
-    return `access mode ${capability.accessMode} is not served: a volume is reachable from its own node alone`;
+    return `access mode ${capability.accessMode} is not supported: only the volume's own node can reach it`;
   }
   if (capability.accessType === 'block') return null;
   if (capability.fsType !== '' && !isFileSystem(capability.fsType)) {
-    return `fs_type '${capability.fsType.slice(0, 40)}' is not served: ${FILE_SYSTEMS.join(', ')}`;
+    return `fs_type '${capability.fsType.slice(0, 40)}' is not supported: use ${FILE_SYSTEMS.join(', ')}`;
   }
   if (capability.volumeMountGroup !== '') {
-    return 'volume_mount_group is not served: VOLUME_MOUNT_GROUP is not advertised';
+    return 'volume_mount_group is not supported: VOLUME_MOUNT_GROUP is not advertised';
   }
   return null;
 }
 
-export interface SizeQuestion {
+export interface SizeRequest {
   range: CapacityRange | null;
   capabilities: readonly VolumeCapability[];
   pool: PoolCapacity;
   /** The size of the snapshot to restore or the volume to clone; null for an empty volume. */
   sourceBytes: bigint | null;
-  /** Of the volume the content comes from: its file system is what a larger copy has to grow. */
+  /** Those of the volume that the content comes from: a larger copy grows that file system. */
   sourceCapabilities?: readonly VolumeCapability[];
 }
 
 /** The size a new volume gets. Throws OUT_OF_RANGE if no size fits. */
-export function chooseSize(question: SizeQuestion): bigint {
-  const { range, pool, sourceBytes } = question;
+export function chooseSize(request: SizeRequest): bigint {
+  const { range, pool, sourceBytes } = request;
   const required = range?.requiredBytes ?? 0n;
   const limit = range?.limitBytes ?? 0n;
-  const floor = leastSize(question, required);
+  const floor = leastSize(request, required);
   const requested =
     required === 0n && sourceBytes === null ? largest([floor, DEFAULT_VOLUME_BYTES]) : floor;
   const size = fitUnder(limit, roundUp(requested, pool.granularityBytes), pool.granularityBytes);
@@ -74,9 +73,9 @@ export function chooseSize(question: SizeQuestion): bigint {
   return size;
 }
 
-/** A copy of its source's size needs no growth, and may be as small as any that there is. */
+/** A copy of its source's size needs no growth, so it may be smaller than a file system that is to grow. */
 function leastSize(
-  { capabilities, pool, sourceBytes, sourceCapabilities = [] }: SizeQuestion,
+  { capabilities, pool, sourceBytes, sourceCapabilities = [] }: SizeRequest,
   required: bigint,
 ): bigint {
   if (sourceBytes === null) return largest([required, smallestSize(capabilities, pool)]);
@@ -92,8 +91,8 @@ function leastSize(
 }
 
 /**
- * What an expansion makes of a volume's size: at least what is required, and at least what a new volume of
- * these capabilities gets, since the kernel grows some file systems to no less. Throws OUT_OF_RANGE.
+ * The size that an expansion results in: at least the required size, and at least that of a new volume
+ * with these capabilities, because the kernel grows some file systems to no less. Throws OUT_OF_RANGE.
  */
 export function expandedSize(
   { sizeBytes: currentBytes, capabilities }: Pick<VolumeRecord, 'sizeBytes' | 'capabilities'>,
@@ -108,7 +107,7 @@ export function expandedSize(
   return size;
 }
 
-/** Throws OUT_OF_RANGE; 0 as limit: no limit. */
+/** Throws OUT_OF_RANGE. A limit of 0 is none. */
 export function assertUnderLimit(sizeBytes: bigint, limitBytes: bigint): void {
   if (limitBytes === 0n || sizeBytes <= limitBytes) return;
   throw CsiError.outOfRange(
@@ -117,7 +116,7 @@ export function assertUnderLimit(sizeBytes: bigint, limitBytes: bigint): void {
   );
 }
 
-/** The largest volume that can be made now, or grown to by what the pool has left. */
+/** The largest volume that the pool has space for now. */
 export function largestSize(pool: PoolCapacity): bigint {
   const whole = (pool.totalBytes / pool.granularityBytes) * pool.granularityBytes;
   return pool.availableBytes < whole ? pool.availableBytes : whole;
@@ -125,11 +124,11 @@ export function largestSize(pool: PoolCapacity): bigint {
 
 function beyondPool(size: bigint, pool: PoolCapacity): CsiError {
   return CsiError.outOfRange(
-    `capacity_range asks for ${size} bytes: the whole pool has ${pool.totalBytes}`,
+    `capacity_range requires ${size} bytes: the whole pool has ${pool.totalBytes}`,
   );
 }
 
-/** The least size that all of the capabilities can be served with. */
+/** The smallest size that suits all of the capabilities. */
 export function smallestSize(
   capabilities: readonly VolumeCapability[],
   pool: PoolCapacity,
@@ -148,7 +147,7 @@ export function roundUp(value: bigint, granularity: bigint): bigint {
   return ((value + granularity - 1n) / granularity) * granularity;
 }
 
-/** The largest allowed size that is not above the requested one; 0 as limit: no limit. */
+/** The largest size that exceeds neither the limit nor the requested size. A limit of 0 is none. */
 function fitUnder(limit: bigint, requested: bigint, granularity: bigint): bigint {
   if (limit === 0n || requested <= limit) return requested;
   return (limit / granularity) * granularity;
@@ -160,14 +159,14 @@ export interface VolumeRequest {
   capabilities: readonly VolumeCapability[];
   parameters: StringMap;
   mutableParameters: StringMap;
-  /** Of the two sources one is set at most. */
+  /** At most one of the two sources is set. */
   sourceSnapshotId: string | null;
   sourceVolumeId: string | null;
-  /** Why this node is not where the volume has to be reachable from; null if it is. */
+  /** Why this node does not meet the accessibility requirements; null if it does. */
   topologyProblem: string | null;
 }
 
-/** Which field of a repeated CreateVolume asks for another volume than the one there is; null: none. */
+/** The field of a repeated CreateVolume that contradicts the existing volume; null if there is none. */
 export function incompatibleField(volume: VolumeRecord, request: VolumeRequest): string | null {
   const { range } = request;
   if (range !== null) {
@@ -177,7 +176,7 @@ export function incompatibleField(volume: VolumeRecord, request: VolumeRequest):
   if (volume.sourceSnapshotId !== request.sourceSnapshotId) return 'volume_content_source';
   if (volume.sourceVolumeId !== request.sourceVolumeId) return 'volume_content_source';
   if (canonical(volume.parameters) !== canonical(request.parameters)) return 'parameters';
-  // As it was created: what ControllerModifyVolume did since is not CreateVolume's to repeat.
+  // As requested at creation: a repeated CreateVolume does not repeat a later ControllerModifyVolume.
   if (canonical(volume.createdMutableParameters) !== canonical(request.mutableParameters)) {
     return 'mutable_parameters';
   }

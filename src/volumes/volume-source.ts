@@ -1,4 +1,4 @@
-/** Where a new volume gets its content from: nowhere, a snapshot, or another volume. */
+/** The content source of a new volume: none, a snapshot, or another volume. */
 
 import type { Backend } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
@@ -13,19 +13,19 @@ import { snapshotDeleting, volumeDeleting } from './ready-volume.js';
 type SourceIds = Pick<VolumeRecord, 'sourceSnapshotId' | 'sourceVolumeId'>;
 
 export interface VolumeSource {
-  /** What to call it in an error. */
+  /** Names it in errors. */
   label: string;
   pool: string;
   sizeBytes: bigint;
-  /** Nobody but us has ever written to what it holds, and so to what is made from it. */
+  /** Only the plugin has ever written to its content. */
   pristine: boolean;
-  /** What the volume that was written was made for. */
+  /** Those of the volume that the content was written to. */
   capabilities: readonly VolumeCapability[];
 }
 
 /**
- * A snapshot may be read by several at once. A volume is not to be deleted, staged, grown or cut while
- * it is cloned: each of these would be a race with the freezing of its file system.
+ * A snapshot may be read by several operations at once. A volume must not be deleted, staged, expanded or
+ * snapshotted while it is cloned: each of these would race with the freezing of its file system.
  */
 export function sourceLocks({ sourceSnapshotId, sourceVolumeId }: SourceIds): LockRequest[] {
   if (sourceSnapshotId !== null) return [shared(snapshotKey(sourceSnapshotId))];
@@ -33,8 +33,8 @@ export function sourceLocks({ sourceSnapshotId, sourceVolumeId }: SourceIds): Lo
 }
 
 /**
- * Null: an empty volume is wanted. NOT_FOUND if the source does not exist, FAILED_PRECONDITION if its pool
- * does not hold it whole. The caller holds the locks of `sourceLocks`.
+ * Null if the volume is to be empty. NOT_FOUND if the source does not exist, FAILED_PRECONDITION if its
+ * pool does not hold it completely. The caller holds the locks of `sourceLocks`.
  */
 export async function findSource(
   catalogue: AsyncCatalogue,
@@ -62,7 +62,7 @@ export async function findSource(
     pristine: source.pristine,
   });
   const { storedBytes } = await backend.condition(sourceVolumeId);
-  // An expansion that did not reach the record has left more than it says.
+  // An interrupted expansion has left more storage than the record says.
   const isGrown = storedBytes !== null && storedBytes > source.sizeBytes;
   return { ...source, pristine, sizeBytes: isGrown ? storedBytes : source.sizeBytes };
 }
@@ -83,11 +83,11 @@ export function assertSourcePool(backend: Backend, source: VolumeSource | null):
   if (source === null || source.pool === backend.pool) return;
   throw CsiError.invalidArgument(
     `parameters['pool'] is '${backend.pool}' and ${source.label} is in pool '${source.pool}': ` +
-      'a volume is made in the pool of its source',
+      'a volume is created in the pool of its source',
   );
 }
 
-/** Makes the volume's storage, with its content. */
+/** Creates the volume's storage with its content. */
 export async function makeStorage(backend: Backend, volume: VolumeRecord): Promise<void> {
   const { volumeId, sizeBytes, sourceSnapshotId, sourceVolumeId } = volume;
   if (sourceSnapshotId !== null) {

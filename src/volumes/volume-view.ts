@@ -1,8 +1,8 @@
 /**
- * One volume as the kernel of this node shows it at this moment: attached where, mounted where.
+ * One volume as this node's kernel shows it now: where it is attached, and where it is mounted.
  *
- * Asked anew each time; nothing is remembered. The catalogue's records of stagings and publications
- * count only where a mount confirms them: they say what was asked for, never what is.
+ * Nothing is cached. The catalogue's records of stagings and publications say what was requested, so they
+ * count only where a mount confirms them.
  */
 
 import { stat } from 'node:fs/promises';
@@ -27,21 +27,20 @@ import {
 } from '../host/mountinfo.js';
 import { kernelPath } from '../host/target.js';
 
-/** What a view is made from. */
 export interface ViewSources {
   backendOf(pool: string): Backend;
 }
 
-/** In the staging directory of a raw block volume: the file its device node is bound to. */
+/** The file in the staging directory of a raw block volume that the device node is bound to. */
 const STAGED_DEVICE = 'device';
 
 export interface VolumeView {
   volume: VolumeRecord;
   attachment: Attachment | null;
-  /** Of the device node: st_rdev, and the st_dev of the file system it is in; null if not attached. */
+  /** st_rdev of the device node, and st_dev of the file system that holds the node. Null if not attached. */
   node: { rdev: number; dev: number } | null;
   mounts: readonly MountEntry[];
-  /** Why the pool could not be asked, in a view for releasing: nothing is known of the device then. */
+  /** Why the pool could not be read, in a view for release: then the device is unknown. */
   poolFailure: CsiError | null;
 }
 
@@ -54,12 +53,12 @@ export type Occupant =
   | { kind: 'block'; entry: MountEntry }
   | { kind: 'foreign'; entry: MountEntry };
 
-/** The volume at a path. */
+/** The volume itself at a path. */
 export type Use = Extract<Occupant, { kind: 'mount' | 'block' }>;
 
 export const NOTHING: Occupant = { kind: 'nothing' };
 
-/** Whether a mount, or the device node bound there, is of the volume. */
+/** Whether a mount, or the device node bound there, belongs to the volume. */
 export type Belongs = (entry: MountEntry) => Promise<boolean>;
 
 /** @param mounts the current mounts, if the caller has just read them */
@@ -72,7 +71,7 @@ export async function viewVolume(
   return { volume, ...found, mounts: mounts ?? (await readMountInfo()), poolFailure: null };
 }
 
-/** For what must work without the pool too, one that is dead or not configured any more: releasing, telling. */
+/** For releasing and reporting, which must also work when the pool is dead or absent from the configuration. */
 export async function viewForRelease(
   deps: ViewSources,
   volume: VolumeRecord,
@@ -97,13 +96,13 @@ async function findDevice(
 
 function unreachable(volume: VolumeRecord, thrown: unknown): CsiError {
   return CsiError.failedPrecondition(
-    `pool '${volume.pool}' cannot be asked for the device of volume ${volume.volumeId}: ` +
-      `${errorCode(thrown) ?? 'unknown error'}; look at its disk, then try again`,
+    `pool '${volume.pool}' cannot be read to find the device of volume ${volume.volumeId}: ` +
+      `${errorCode(thrown) ?? 'unknown error'}; check its disk, then try again`,
     { cause: thrown },
   );
 }
 
-/** The top layer on a path, which is one as the kernel sees it. */
+/** The topmost mount on a path, which is given as mountinfo writes it. */
 export async function occupantAt(view: VolumeView, path: string): Promise<Occupant> {
   const entry = mountsAt(view.mounts, path).at(-1);
   if (entry === undefined) return NOTHING;
@@ -114,9 +113,9 @@ export async function occupantAt(view: VolumeView, path: string): Promise<Occupa
 }
 
 /**
- * Judges by the attached device, and by the device's label where the volume's file is gone, its pool
- * cannot be asked or the volume is unknown (`node` null). The label is enough to unmount by, for an
- * id of ours.
+ * Compares with the attached device, or with the device's label if the volume's file is gone, its pool
+ * cannot be read or the volume is unknown (`node` null). For one of the plugin's ids, the label suffices
+ * to unmount.
  */
 export function belongsTo(volumeId: string, node: VolumeView['node']): Belongs {
   return async (entry) => {
@@ -130,8 +129,8 @@ export function belongsTo(volumeId: string, node: VolumeView['node']): Belongs {
 }
 
 /**
- * Where a record tells of a raw device, the node bound there may be another device's by now: it keeps
- * nobody from detaching the volume's. It is the volume's to take away all the same.
+ * At the path of a recorded raw device, any block device node belongs to the volume: the node may be
+ * another device's by now, because it does not prevent the volume's own device from being detached.
  */
 export function forRecord(
   record: { capability: VolumeCapability } | null,
@@ -142,7 +141,7 @@ export function forRecord(
     (await belongs(entry)) || (await blockDeviceAt(entry.mountPoint)) !== null;
 }
 
-/** How the volume is staged in a directory. A device node that is not the volume's any more counts as nothing. */
+/** How the volume is staged in a directory. Another device's node there counts as nothing. */
 export async function stagedAt(view: VolumeView, directory: string): Promise<Occupant> {
   const occupant = await occupantAt(view, directory);
   if (occupant.kind !== 'nothing') return occupant;
@@ -150,22 +149,22 @@ export async function stagedAt(view: VolumeView, directory: string): Promise<Occ
   return device.kind === 'block' ? device : NOTHING;
 }
 
-/** How the volume is used at a path a caller names, which may be any string: staged or published there. */
+/** How the volume is used, staged or published, at a path from a request, which may be any string. */
 export async function findUse(view: VolumeView, volumePath: string): Promise<Occupant> {
-  const path = await pathNamed(volumePath);
+  const path = await plainPath(volumePath);
   if (path === null) return NOTHING;
   const occupant = await occupantAt(view, path);
   return occupant.kind === 'nothing' ? stagedAt(view, path) : occupant;
 }
 
 /**
- * The same, and by the device's label where the device itself is not known: without its pool or its
- * file a volume remains in use. Good for telling; null: not there.
+ * As `findUse`, and by the device's label if the device is unknown: a volume remains in use without its
+ * pool or its file. For reports only. Null: the volume is not there.
  */
 export async function findRemainingUse(view: VolumeView, volumePath: string): Promise<Use | null> {
   const found = await findUse(view, volumePath);
   if (found.kind === 'mount' || found.kind === 'block') return found;
-  const path = view.node === null ? await pathNamed(volumePath) : null;
+  const path = view.node === null ? await plainPath(volumePath) : null;
   if (path === null) return null;
   for (const place of [path, stagedDevicePath(path)]) {
     const entry = mountsAt(view.mounts, place).at(-1);
@@ -176,7 +175,7 @@ export async function findRemainingUse(view: VolumeView, volumePath: string): Pr
   return null;
 }
 
-async function pathNamed(volumePath: string): Promise<string | null> {
+async function plainPath(volumePath: string): Promise<string | null> {
   const isPlain = volumePath.startsWith('/') && !volumePath.split('/').includes('..');
   return isPlain ? kernelPath(volumePath) : null;
 }
@@ -185,7 +184,7 @@ export function stagedDevicePath(directory: string): string {
   return join(directory, STAGED_DEVICE);
 }
 
-/** Every mount of the volume's file system, and every path its device node is bound to. */
+/** All mounts of the volume's file system, and all paths that its device node is bound to. */
 export function usesOf(view: VolumeView): { mounts: MountEntry[]; nodes: MountEntry[] } {
   const { node, attachment } = view;
   if (node === null || attachment === null) return { mounts: [], nodes: [] };
@@ -198,7 +197,7 @@ export function usesOf(view: VolumeView): { mounts: MountEntry[]; nodes: MountEn
   };
 }
 
-/** The recorded publications that are really there, also where another mount hides one. */
+/** The recorded publications that mountinfo confirms, including those that another mount hides. */
 export async function livePublications(
   { catalogue }: { catalogue: AsyncCatalogue },
   view: VolumeView,
@@ -212,7 +211,7 @@ export async function livePublications(
   return live;
 }
 
-/** Where the volume is on record as staged or published, but for what is at the path named. */
+/** The paths where the volume is recorded as staged or published, except the given path. */
 export async function recordedPlaces(
   { catalogue }: { catalogue: AsyncCatalogue },
   volumeId: string,
@@ -231,7 +230,7 @@ export async function recordedPlaces(
   return new Set(found.flatMap((path) => [path, stagedDevicePath(path)]));
 }
 
-/** Where the pool cannot be asked, the label decides here too. */
+/** If the pool cannot be read, the label decides here too. */
 async function isUsedAt(view: VolumeView, path: string): Promise<boolean> {
   const { mounts, nodes } = usesOf(view);
   if ([...mounts, ...nodes].some(({ mountPoint }) => mountPoint === path)) return true;
@@ -242,20 +241,30 @@ async function isUsedAt(view: VolumeView, path: string): Promise<boolean> {
   return occupant.kind === 'mount' || occupant.kind === 'block';
 }
 
-/** Whether the capability itself rules writing out. */
+/** Whether the capability itself excludes writing. */
 export function isReaderOnly(capability: VolumeCapability): boolean {
   if (capability.accessMode === 'SINGLE_NODE_READER_ONLY') return true;
   return capability.accessType === 'mount' && splitFlags(capability.mountFlags).includes('ro');
 }
 
-/** For a path where a mount that is not the volume's is in the way. */
+/** Whether the controller has published the volume read-only. */
+export async function isPublishedReadOnly(
+  deps: { catalogue: AsyncCatalogue; config: { readonly controllerPublish: boolean } },
+  volumeId: string,
+): Promise<boolean> {
+  if (!deps.config.controllerPublish) return false;
+  const publications = await deps.catalogue.controllerPublications(volumeId);
+  return publications.some(({ readOnly }) => readOnly);
+}
+
+/** A mount that does not belong to the volume occupies the path. */
 export function foreignMount(path: string, source: string): CsiError {
   return CsiError.failedPrecondition(
     `${path} has something else mounted on it (${source}); it was left as it is: unmount it`,
   );
 }
 
-/** What stat(2) says where there is nothing, or only the root of a file system that has shut down. */
+/** Errors of stat(2) where there is nothing, or only the root of a file system that has shut down. */
 const NO_NODE: readonly unknown[] = ['ENOENT', 'EIO', 'ESTALE', 'ENOTCONN', 'EUCLEAN'];
 
 /** st_rdev of a block device node; null for anything else. */

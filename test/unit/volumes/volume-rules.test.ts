@@ -258,7 +258,7 @@ test('capabilities beyond one node, unknown file systems and mount groups are re
   const refused: [VolumeCapability, RegExp][] = [
     [{ ...BLOCK, accessMode: 'MULTI_NODE_MULTI_WRITER' }, /access mode/],
     [{ ...BLOCK, accessMode: 'MULTI_NODE_READER_ONLY' }, /access mode/],
-    [{ ...BLOCK, accessMode: 'MULTI_NODE_SINGLE_WRITER' }, /its own node alone/],
+    [{ ...BLOCK, accessMode: 'MULTI_NODE_SINGLE_WRITER' }, /own node can reach it/],
     [mountOf('vfat'), /fs_type 'vfat'/],
     [mountOf('x'.repeat(128)), /fs_type/],
     [{ ...mountOf('ext4'), volumeMountGroup: '1000' } as VolumeCapability, /volume_mount_group/],
