@@ -1,4 +1,4 @@
-/** A catalogue that is damaged, or is none, is refused with its name and what to do, before it is believed. */
+/** A damaged catalogue, or another file in its place, is refused with its name and a remedy before any row is read. */
 import assert from 'node:assert/strict';
 import {
   copyFileSync,
@@ -36,7 +36,7 @@ beforeEach(() => {
 
 afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
-/** A catalogue of so many volumes with a snapshot each; returns the ids of the volumes. */
+/** Creates a catalogue with that many volumes and a snapshot of each. Returns the ids of the volumes. */
 function fill(count: number): string[] {
   const catalogue = openCatalogueHere(file);
   catalogue.registerPool('default', 'uuid-1');
@@ -56,20 +56,20 @@ function refusal(found: RegExp): void {
   throwsWith(() => openCatalogueHere(file).close(), 'FAILED_PRECONDITION', named);
 }
 
-test('H21: a catalogue of garbage is refused with its name and what to do, and left as it is', () => {
+test('H21: a file of garbage is refused with its name and a remedy, and is not changed', () => {
   const garbage = Buffer.alloc(40_000, 'no catalogue ');
   writeFileSync(file, garbage);
   refusal(/is not an SQLite database/);
   assert.deepEqual(readFileSync(file), garbage);
 });
 
-test('H21: a catalogue that was cut off is refused', () => {
+test('H21: a truncated catalogue is refused', () => {
   fill(50);
   truncateSync(file, Math.floor(statSync(file).size / 2 / 4096) * 4096);
   refusal(/is damaged/);
 });
 
-test('H21: random bytes in any page of the catalogue are found before a row is believed', () => {
+test('H21: random bytes in any page of the catalogue are detected before a row is read', () => {
   fill(60);
   const whole = readFileSync(file);
   const random = new Random(21);
@@ -84,7 +84,7 @@ test('H21: random bytes in any page of the catalogue are found before a row is b
   }
 });
 
-test('H21: one wrong letter of an id, in a table or in an index, is found', () => {
+test('H21: one wrong character of an id, in a table or in an index, is detected', () => {
   const [id = ''] = fill(5);
   const whole = readFileSync(file);
   let places = 0;
@@ -111,7 +111,7 @@ test('H21: a database of another program, or one that lacks a column, is refused
   refusal(/lacks .* column volumes.awaits_growth/);
 });
 
-/** The files of a catalogue whose process was killed before the log went into the file. */
+/** The files of a catalogue whose process was killed before a checkpoint. */
 function killedWithLog(): { log: Buffer; frameBytes: number } {
   const catalogue = openCatalogueHere(file);
   catalogue.registerPool('default', 'uuid-1');
@@ -124,7 +124,7 @@ function killedWithLog(): { log: Buffer; frameBytes: number } {
   return { log: readFileSync(`${copy}-wal`), frameBytes: 24 + 4096 };
 }
 
-test('H21: a log that is damaged before committed transactions is refused, and not rolled back', () => {
+test('H21: a log that is damaged before committed transactions is refused, not rolled back', () => {
   const { log, frameBytes } = killedWithLog();
   assert.equal(walDamage(file), null);
   for (const at of [7, 40, 32 + frameBytes + 5, 32 + 3 * frameBytes + 1000]) {
@@ -136,7 +136,7 @@ test('H21: a log that is damaged before committed transactions is refused, and n
   }
 });
 
-test('H21: a log whose last transaction a power cut has torn is read as far as it goes', () => {
+test('H21: a log whose last transaction was torn by a power failure is read up to that transaction', () => {
   const { log } = killedWithLog();
   const end = log.length;
   for (const torn of [
@@ -151,7 +151,7 @@ test('H21: a log whose last transaction a power cut has torn is read as far as i
   catalogue.close();
 });
 
-test('H21: soon after the last change the file alone holds everything', async () => {
+test('H21: soon after the last change the file itself holds everything', async () => {
   const catalogue = await openCatalogue(file);
   await catalogue.registerPool('default', 'uuid-1');
   const volume = volumeRecord();
@@ -165,7 +165,7 @@ test('H21: soon after the last change the file alone holds everything', async ()
   await catalogue.close();
 });
 
-test('H21: a log that is never left alone is emptied into the file as it grows', () => {
+test('H21: a log that is written without a pause is checkpointed as it grows', () => {
   const catalogue = openCatalogueHere(file);
   catalogue.registerPool('default', 'uuid-1');
   for (let index = 0; index < 400; index += 1) catalogue.insertVolume(volumeRecord());
@@ -174,7 +174,7 @@ test('H21: a log that is never left alone is emptied into the file as it grows',
   catalogue.close();
 });
 
-test('H21: a backup is a whole catalogue without what was being made', () => {
+test('H21: a backup is a complete catalogue without objects that were being created', () => {
   const [id = ''] = fill(3);
   const catalogue = openCatalogueHere(file);
   const half = volumeRecord({ state: 'creating' });
@@ -195,7 +195,7 @@ test('H21: a backup is a whole catalogue without what was being made', () => {
   found.close();
 });
 
-test('H21: of the backups the newest three are kept and the newest of each of seven days', () => {
+test('H21: the newest three backups and the newest of each of seven days are retained', () => {
   const at = (day: number, hour: number): string =>
     `catalogue-202611${String(day).padStart(2, '0')}T${String(hour).padStart(2, '0')}0000000Z.sqlite`;
   const crashes = [1, 2, 3, 4, 5, 6].map((hour) => at(22, hour));
@@ -205,7 +205,7 @@ test('H21: of the backups the newest three are kept and the newest of each of se
   assert.deepEqual(outdated(names).sort(), gone.sort());
 });
 
-test('H21: a backup removes what killed ones have left, and no file of others', async () => {
+test('H21: a backup removes unfinished copies that kills have left, and no other file', async () => {
   fill(1);
   const backups = join(directory, 'backups');
   mkdirSync(backups);

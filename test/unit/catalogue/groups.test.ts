@@ -47,7 +47,7 @@ afterEach(() => {
 
 const states = (): string[] => catalogue.snapshotsOfGroup('group-1').map(({ state }) => state);
 
-test('a group comes back as it was put in, with its members in the order of their cuts', () => {
+test('a group is read as it was inserted, with its members in the order of their sequence', () => {
   const inserted = catalogue.insertGroup(GROUP, members);
   assert.deepEqual(catalogue.groupById('group-1'), GROUP);
   assert.deepEqual(catalogue.groupByName('nightly'), GROUP);
@@ -59,7 +59,7 @@ test('a group comes back as it was put in, with its members in the order of thei
   assert.ok((inserted[0]?.sequence ?? 0n) < (inserted[1]?.sequence ?? 0n));
 });
 
-test('members are unfinished by their group, and listed once it is ready', () => {
+test('members count as unfinished through their group, and are listed once it is ready', () => {
   catalogue.insertGroup(GROUP, members);
   const { groups, snapshots } = catalogue.unfinished();
   assert.deepEqual([groups.length, snapshots.length], [1, 0]);
@@ -81,7 +81,7 @@ test('a group and its members change their state together', () => {
   assert.equal(catalogue.groupById('group-1')?.state, 'deleting');
 });
 
-test('a group goes with its members, and with the lineage of volumes that are gone', () => {
+test('removing a group removes its members, and the lineage of deleted volumes', () => {
   catalogue.insertGroup(GROUP, members);
   const [volume] = volumes;
   assert.ok(volume !== undefined);
@@ -93,7 +93,7 @@ test('a group goes with its members, and with the lineage of volumes that are go
   assert.equal(catalogue.volumeById(volume.volumeId), null);
 });
 
-test('a name is taken by one group, and of a group that cannot be inserted nothing stays', () => {
+test('a name belongs to one group, and a failed insertion leaves nothing behind', () => {
   catalogue.insertGroup(GROUP, members);
   const other = { ...GROUP, groupSnapshotId: 'group-2' };
   throwsWith(() => catalogue.insertGroup(other, []), 'ALREADY_EXISTS', /nightly/);
@@ -123,7 +123,7 @@ test('snapshots of an older catalogue keep their fields and their order', () => 
   assert.ok(next.sequence > (made.at(-1)?.sequence ?? 0n), 'a later cut has a higher number');
 });
 
-/** Takes all steps of the schema but the first back, as far as tests need it. */
+/** Reverts all steps of the schema but the first, as far as the tests need it. */
 function downgrade(database: SqliteConnection): void {
   database.exec(`
     DROP TABLE kept_bases;

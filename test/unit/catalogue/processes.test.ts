@@ -35,7 +35,7 @@ async function output(child: ChildProcess): Promise<string> {
   return text.trim();
 }
 
-test('a second process is refused while the first has the catalogue open, and let in after it', async () => {
+test('a second process is refused while the first has the catalogue open, and succeeds afterwards', async () => {
   const catalogue = await openCatalogue(file);
   await catalogue.registerPool('default', 'uuid-1');
   const refused = await output(start('open'));
@@ -52,7 +52,7 @@ test('opening a catalogue that is in use rejects with FAILED_PRECONDITION', asyn
   await (await openCatalogue(file)).close();
 });
 
-test('what was answered before a kill -9 is there afterwards, and the file opens at once', async () => {
+test('everything acknowledged before a SIGKILL is there afterwards, and the file opens at once', async () => {
   for (let round = 0; round < 3; round += 1) {
     const child = start('insert');
     const said: string[] = [];
@@ -82,7 +82,7 @@ test('the client has every call of the catalogue, and no other', async () => {
   await catalogue.close();
 });
 
-test('the client gives records and failures as the catalogue does', async () => {
+test('the client returns the records and failures of the catalogue', async () => {
   const catalogue = await openCatalogue(file);
   await catalogue.registerPool('default', 'uuid-1');
   const volume = volumeRecord();

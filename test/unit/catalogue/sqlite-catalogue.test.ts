@@ -24,7 +24,7 @@ afterEach(() => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-test('a volume comes back as it was put in, to the last nanosecond and byte', () => {
+test('a volume is read as it was inserted, to the last nanosecond and byte', () => {
   const volume = volumeRecord({
     sizeBytes: 2n ** 62n + 1n,
     parameters: { pool: 'default', ключ: "'; DROP TABLE volumes; --" },
@@ -39,7 +39,7 @@ test('a volume comes back as it was put in, to the last nanosecond and byte', ()
   assert.equal(catalogue.volumeByName('none'), null);
 });
 
-test('a name is taken by one volume at a time and free again when that is removed', () => {
+test('a name belongs to one volume at a time and is free again after its removal', () => {
   const first = volumeRecord({ name: 'twice' });
   catalogue.insertVolume(first);
   const second = volumeRecord({ name: 'twice' });
@@ -53,13 +53,13 @@ test('a name is taken by one volume at a time and free again when that is remove
   assert.equal(catalogue.volumeByName('twice')?.volumeId, second.volumeId);
 });
 
-test('a volume id is taken once', () => {
+test('a volume id is unique', () => {
   const volume = volumeRecord();
   catalogue.insertVolume(volume);
   throwsWith(() => catalogue.insertVolume({ ...volume, name: 'other' }), 'ALREADY_EXISTS');
 });
 
-test('a snapshot name and a snapshot id are taken once', () => {
+test('snapshot names and snapshot ids are unique', () => {
   const volume = volumeRecord();
   catalogue.insertVolume(volume);
   const snapshot = snapshotRecord(volume, { name: 'twice' });
@@ -71,7 +71,7 @@ test('a snapshot name and a snapshot id are taken once', () => {
   throwsWith(() => catalogue.insertSnapshot({ ...snapshot, name: 'other' }), 'ALREADY_EXISTS');
 });
 
-test('rows that refer to nothing are refused, and not as a name that is taken', () => {
+test('rows with a dangling reference are refused, and not as a name in use', () => {
   const volume = volumeRecord();
   const foreign = { code: 'SQLITE_CONSTRAINT_FOREIGNKEY' };
   assert.throws(() => catalogue.insertSnapshot(snapshotRecord(volume)), foreign);
@@ -87,7 +87,7 @@ test('rows that refer to nothing are refused, and not as a name that is taken', 
   assert.equal(catalogue.snapshotByName('none'), null);
 });
 
-test('sequences rise with every snapshot and are never given twice', () => {
+test('sequences rise with every snapshot and never repeat', () => {
   const volume = volumeRecord();
   catalogue.insertVolume(volume);
   const first = catalogue.insertSnapshot(snapshotRecord(volume));
@@ -100,7 +100,7 @@ test('sequences rise with every snapshot and are never given twice', () => {
   assert.ok(third.sequence > second.sequence, 'the sequence of a removed snapshot is not reused');
 });
 
-test('a commit makes a snapshot ready with the time and size of its cut', () => {
+test('a commit makes a snapshot ready with its creation time and size', () => {
   const volume = volumeRecord();
   catalogue.insertVolume(volume);
   const made = catalogue.insertSnapshot(snapshotRecord(volume, { state: 'creating' }));
@@ -112,7 +112,7 @@ test('a commit makes a snapshot ready with the time and size of its cut', () => 
   assert.deepEqual(catalogue.unfinished().snapshots, []);
 });
 
-test('a removed volume stays as the lineage of its snapshots and goes with the last one', () => {
+test('a removed volume remains as the lineage of its snapshots until the last one is removed', () => {
   const volume = volumeRecord();
   catalogue.insertVolume(volume);
   const one = catalogue.insertSnapshot(snapshotRecord(volume));
@@ -128,7 +128,7 @@ test('a removed volume stays as the lineage of its snapshots and goes with the l
   assert.equal(catalogue.volumeById(volume.volumeId), null);
 });
 
-test('removing the last snapshot leaves a living volume alone', () => {
+test('removing the last snapshot does not affect a volume that exists', () => {
   const volume = volumeRecord();
   catalogue.insertVolume(volume);
   const snapshot = catalogue.insertSnapshot(snapshotRecord(volume));
@@ -137,7 +137,7 @@ test('removing the last snapshot leaves a living volume alone', () => {
   assert.equal(catalogue.volumeById(volume.volumeId)?.state, 'ready');
 });
 
-test('lists hold what is ready, in the order of the ids', () => {
+test('lists contain ready objects in the order of their ids', () => {
   const volumes = Array.from({ length: 20 }, () => volumeRecord());
   for (const volume of volumes) catalogue.insertVolume(volume);
   catalogue.insertVolume(volumeRecord({ state: 'creating' }));
@@ -147,7 +147,7 @@ test('lists hold what is ready, in the order of the ids', () => {
   assert.equal(catalogue.unfinished().volumes.length, 2);
 });
 
-test('a volume keeps the parameters it was made with when those in force change, and its new size', () => {
+test('a volume keeps its creation parameters when those in force change, and its new size', () => {
   const made = volumeRecord({
     createdMutableParameters: { readAheadKiB: '64' },
     mutableParameters: { readAheadKiB: '64' },
@@ -163,7 +163,7 @@ test('a volume keeps the parameters it was made with when those in force change,
   });
 });
 
-test('controller publications are one a node, listed, and go with their volume', () => {
+test('a volume has one controller publication for each node; they are listed, and removed with the volume', () => {
   const volume = volumeRecord();
   const { volumeId } = volume;
   catalogue.insertVolume(volume);
@@ -182,7 +182,7 @@ test('controller publications are one a node, listed, and go with their volume',
   assert.deepEqual(catalogue.listControllerPublications(), []);
 });
 
-test('stagings and publications are put, replaced, found and removed, and go with their volume', () => {
+test('stagings and publications are inserted, replaced, found and removed, also with their volume', () => {
   const volume = volumeRecord();
   const { volumeId } = volume;
   catalogue.insertVolume(volume);
@@ -221,7 +221,7 @@ test('a volume is pristine until it is marked as initialized, also after reopeni
   assert.equal(catalogue.volumeById(volume.volumeId)?.pristine, false);
 });
 
-test('a volume awaits its growth until it has been grown, and an older catalogue knows of none', () => {
+test('a volume awaits its growth until it has grown; in an older catalogue no volume does', () => {
   const volume = volumeRecord({ awaitsGrowth: true });
   catalogue.insertVolume(volume);
   assert.deepEqual(catalogue.volumeById(volume.volumeId), volume);
@@ -229,16 +229,16 @@ test('a volume awaits its growth until it has been grown, and an older catalogue
   assert.deepEqual(catalogue.volumeById(volume.volumeId), { ...volume, awaitsGrowth: false });
 });
 
-test('a pool keeps the identity it was first registered with', () => {
+test('a pool keeps the identity of its first registration', () => {
   assert.equal(catalogue.registerPool('default', 'uuid-2'), 'uuid-1');
   assert.equal(catalogue.registerPool('second', 'uuid-2'), 'uuid-2');
 });
 
-test('one identity cannot be two pools', () => {
+test('one identity cannot belong to two pools', () => {
   assert.throws(() => catalogue.registerPool('second', 'uuid-1'));
 });
 
-test('a catalogue of a newer plugin is refused and left as it is', () => {
+test('a catalogue of a newer plugin is refused and not changed', () => {
   catalogue.close();
   const raw = new SqliteConnection(file, 0);
   const version = raw.get('PRAGMA user_version')?.['user_version'];

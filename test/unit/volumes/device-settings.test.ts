@@ -9,7 +9,7 @@ import { throwsWith } from '../../support/expect-status.js';
 
 const parse = (map: Record<string, string>) => parseDeviceSettings(map, 'mutable_parameters');
 
-test('what is not given is not asked for', () => {
+test('absent parameters request nothing', () => {
   const limits = {
     readBytesPerSecond: null,
     writeBytesPerSecond: null,
@@ -23,7 +23,7 @@ test('what is not given is not asked for', () => {
   assert.equal(hasLimits(parse({ writeOperationsPerSecond: '1' })), true);
 });
 
-test('every value in its range is taken', () => {
+test('every value within its range is accepted', () => {
   assert.equal(parse({ readAheadKiB: '0' }).readAheadKiB, 0);
   assert.equal(parse({ readAheadKiB: '16384' }).readAheadKiB, 16384);
   for (const name of ['none', 'mq-deadline', 'kyber', 'bfq']) {
@@ -36,7 +36,7 @@ test('every value in its range is taken', () => {
   assert.equal(limits.writeBytesPerSecond, 2n ** 63n - 1n);
 });
 
-test('CV15: a value out of its range is INVALID_ARGUMENT with key, value and range', () => {
+test('CV15: a value out of range is INVALID_ARGUMENT with its key, value and range', () => {
   const rates = MUTABLE_PARAMETERS.map(({ name }) => name).filter((name) => /Second$/.test(name));
   const cases: [string, string[]][] = [
     ['readAheadKiB', ['-1', '16385', '1.5', '', ' 1', '0x10', '128KiB', 'max']],
@@ -63,7 +63,7 @@ test('CV15: a value out of its range is INVALID_ARGUMENT with key, value and ran
   }
 });
 
-test('CV15: an unknown key is INVALID_ARGUMENT and the known ones are named', () => {
+test('CV15: an unknown key is INVALID_ARGUMENT, with a list of the known ones', () => {
   for (const key of ['readahead', 'constructor', '__proto__', '']) {
     const map = Object.fromEntries([[key, '1']]);
     const all = new RegExp(MUTABLE_PARAMETERS.map(({ name }) => name).join('.*'));

@@ -1,4 +1,4 @@
-/** The rules of group snapshots, over pools in memory. */
+/** The rules of group snapshots, on in-memory pools. */
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { CsiError } from '../../../src/base/errors.js';
@@ -37,7 +37,7 @@ const request = (fields: Partial<GroupSnapshotRequest> = {}): GroupSnapshotReque
   ...fields,
 });
 
-/** Neither rows nor files of any snapshot. */
+/** Asserts that neither rows nor storage of any snapshot are left. */
 async function assertNothing(): Promise<void> {
   const { catalogue } = managers.deps;
   assert.equal(await catalogue.groupByName('nightly'), null);
@@ -46,7 +46,7 @@ async function assertNothing(): Promise<void> {
   assert.equal(managers.backend.storage.snapshots.size, 0);
 }
 
-test('GA9, GA10, GA11: a group has one ready member for each source, in their order, that carries its id', async () => {
+test('GA9, GA10, GA11: a group has one ready member for each source, in their order, with the group id', async () => {
   const { group, members } = await managers.groups.create(request());
   assert.match(group.groupSnapshotId, /^group-[0-9a-f]{12}-[0-9a-f-]{36}$/);
   assert.equal(group.state, 'ready');
@@ -67,7 +67,7 @@ test('GA9, GA10, GA11: a group has one ready member for each source, in their or
   );
 });
 
-test('GA11: each member has the size its own source had when it was cut', async () => {
+test('GA11: each member has the size that its source had when it was taken', async () => {
   const small = await managers.volume({ sizeBytes: 1n << 20n });
   const large = await managers.volume({ sizeBytes: 5n << 20n });
   const { members } = await managers.groups.create(
@@ -79,7 +79,7 @@ test('GA11: each member has the size its own source had when it was cut', async 
   );
 });
 
-test('GA3: the same name and sources, in any order, are the same group, made once', async () => {
+test('GA3: the same name and sources, in any order, mean the same group, taken once', async () => {
   const first = await managers.groups.create(request());
   const again = await managers.groups.create(
     request({ sourceVolumeIds: ids([...volumes].reverse()) }),
@@ -88,7 +88,7 @@ test('GA3: the same name and sources, in any order, are the same group, made onc
   assert.equal((await managers.deps.catalogue.listSnapshots()).length, 2);
 });
 
-test('GA3: a group is found again when its sources are gone', async () => {
+test('GA3: a repeated request finds the group after its sources are deleted', async () => {
   const first = await managers.groups.create(request());
   for (const { volumeId } of volumes) {
     await managers.backend.deleteVolume(volumeId);
@@ -113,7 +113,7 @@ test('GA4: a name with other sources or other parameters is ALREADY_EXISTS', asy
   await rejectsWith(wrong, 'ALREADY_EXISTS', /parameters/);
 });
 
-test('GA5: a source that does not exist is NOT_FOUND and names its place', async () => {
+test('GA5: a source that does not exist is NOT_FOUND, with its position in the request', async () => {
   const creating = await managers.volume({ state: 'creating' });
   const of = (volumeId: string) =>
     managers.groups.create(request({ sourceVolumeIds: [...ids(volumes), volumeId] }));
@@ -125,7 +125,7 @@ test('GA5: a source that does not exist is NOT_FOUND and names its place', async
   await assertNothing();
 });
 
-test('GA6: volumes of two pools cannot be cut together', async () => {
+test('GA6: volumes of two pools cannot be snapshotted together', async () => {
   const other = await managers.volume({ pool: 'second' });
   const wrong = request({ sourceVolumeIds: ids([...volumes, other]) });
   await rejectsWith(managers.groups.create(wrong), 'FAILED_PRECONDITION', /'second'/);
@@ -133,7 +133,7 @@ test('GA6: volumes of two pools cannot be cut together', async () => {
   assert.equal(managers.second.storage.snapshots.size, 0);
 });
 
-test('GA7, GA8: a cut that fails keeps its code and leaves neither rows nor files', async () => {
+test('GA7, GA8: a failed creation keeps its code and leaves neither rows nor storage', async () => {
   const { backend } = managers;
   const cut = backend.createSnapshots.bind(backend);
   backend.createSnapshots = async (members) => {
@@ -144,7 +144,7 @@ test('GA7, GA8: a cut that fails keeps its code and leaves neither rows nor file
   await assertNothing();
 });
 
-test('GA8: what a cut and its undoing have left is taken back by the next call, and by the next start', async () => {
+test('GA8: what a creation and its failed rollback have left is removed by the next call, and by the next start', async () => {
   const { backend, deps } = managers;
   const cut = backend.createSnapshots.bind(backend);
   const remove = backend.deleteSnapshot.bind(backend);
@@ -166,7 +166,7 @@ test('GA8: what a cut and its undoing have left is taken back by the next call, 
   assert.deepEqual([...backend.storage.snapshots.keys()], memberIds(group));
   await managers.groups.delete(group.group.groupSnapshotId, memberIds(group));
   await fail();
-  // Also by a call that asks for other volumes: what was never handed out has no fields to differ in.
+  // Also by a call that names other volumes: no caller has seen the group, so nothing can differ.
   const fewer = { ...request(), sourceVolumeIds: request().sourceVolumeIds.slice(1) };
   const other = await managers.groups.create(fewer);
   assert.deepEqual([...backend.storage.snapshots.keys()], memberIds(other));
@@ -177,7 +177,7 @@ test('GA8: what a cut and its undoing have left is taken back by the next call, 
   await assertNothing();
 });
 
-test('GA2, GA12: a member is what its volume held at the cut', async () => {
+test('GA2, GA12: a member holds what its volume held when it was taken', async () => {
   const [first] = volumes;
   assert.ok(first !== undefined);
   const content = Buffer.alloc(BLOCK_BYTES, 7);
@@ -189,7 +189,7 @@ test('GA2, GA12: a member is what its volume held at the cut', async () => {
   assert.deepEqual(managers.backend.read(restored).subarray(0, BLOCK_BYTES), content);
 });
 
-test('G9: a busy source or name is ABORTED, and nothing stays locked', async () => {
+test('G9: a busy source or name is ABORTED, and nothing remains locked', async () => {
   const { locks } = managers.deps;
   for (const key of [volumeKey(volumes[1]?.volumeId ?? ''), groupSnapshotNameKey('nightly')]) {
     const release = locks.acquire([key]);
@@ -199,7 +199,7 @@ test('G9: a busy source or name is ABORTED, and nothing stays locked', async () 
   await managers.groups.create(request());
 });
 
-test('CS15, DS3: a member is not deleted alone, and the error names its group', async () => {
+test('CS15, DS3: a member cannot be deleted alone, and the error names its group', async () => {
   const group = await managers.groups.create(request());
   const { groupSnapshotId } = group.group;
   for (const snapshotId of memberIds(group)) {
@@ -209,19 +209,19 @@ test('CS15, DS3: a member is not deleted alone, and the error names its group', 
   assert.equal(managers.backend.storage.snapshots.size, 2);
 });
 
-test('DS3: a member that is being read is not deleted alone either', async () => {
+test('DS3: a member that is being read cannot be deleted alone either', async () => {
   const [snapshotId = ''] = memberIds(await managers.groups.create(request()));
   const release = managers.deps.locks.acquire([shared(snapshotKey(snapshotId))]);
   await rejectsWith(managers.snapshots.delete(snapshotId), 'INVALID_ARGUMENT');
   release();
 });
 
-test('GD2: a group that does not exist is deleted, whatever members are given', async () => {
+test('GD2: deleting a group that does not exist succeeds with any members', async () => {
   await managers.groups.delete('fake', []);
   await managers.groups.delete('fake', ['also fake']);
 });
 
-test('GD3: other members than those of the group are INVALID_ARGUMENT and nothing is deleted', async () => {
+test('GD3: ids other than those of the members are INVALID_ARGUMENT and nothing is deleted', async () => {
   const group = await managers.groups.create(request());
   const own = memberIds(group);
   const alone = await managers.snapshots.create({
@@ -249,7 +249,7 @@ test('GD4: while any member is being read nothing is deleted', async () => {
   }
 });
 
-test('GD5: the group goes with all its members, twice is as good as once, and the name is free', async () => {
+test('GD5: a group is deleted with all its members, repeatably, and its name is free', async () => {
   const group = await managers.groups.create(request());
   const { groupSnapshotId } = group.group;
   const reversed = memberIds(group).reverse();
@@ -260,7 +260,7 @@ test('GD5: the group goes with all its members, twice is as good as once, and th
   assert.notEqual(next.group.groupSnapshotId, groupSnapshotId);
 });
 
-test('GD5: a deletion that failed half way is finished by the next call; until then the name is ABORTED', async () => {
+test('GD5: a deletion that failed part way is completed by the next call; until then the name is ABORTED', async () => {
   const group = await managers.groups.create(request());
   const { groupSnapshotId } = group.group;
   const { backend } = managers;
@@ -278,7 +278,7 @@ test('GD5: a deletion that failed half way is finished by the next call; until t
   await assertNothing();
 });
 
-test('GD5: members outlive their volumes, and the lineage goes with the last of them', async () => {
+test('GD5: members outlive their volumes, and the lineage is removed with the last one', async () => {
   const group = await managers.groups.create(request());
   const { catalogue } = managers.deps;
   for (const { volumeId } of volumes) {

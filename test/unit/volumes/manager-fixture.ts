@@ -1,4 +1,4 @@
-/** Managers over two pools in memory and a real catalogue, for tests of the rules they keep. */
+/** Managers with two in-memory pools and a real catalogue. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -19,7 +19,7 @@ export interface Managers {
   groups: GroupManager;
   snapshots: SnapshotManager;
   volumes: VolumeManager;
-  /** What has been logged about kept bases. */
+  /** The log lines about retained bases. */
   log: LogLine[];
   /** The pool 'default'. */
   backend: MemoryBackend;
@@ -78,7 +78,7 @@ type Method =
   | 'createSnapshots'
   | 'deleteSnapshot';
 
-/** Makes the backend's next calls of a method wait in the middle, until `go`. `reached`: one is there. */
+/** Suspends calls of a backend method until `go`. `reached` resolves when one is suspended. */
 export function holdUp(
   backend: MemoryBackend,
   method: Method,

@@ -11,7 +11,7 @@ import {
 } from '../../../src/volumes/operation-locks.js';
 import { rejectsWith, throwsWith } from '../../support/expect-status.js';
 
-test('a lock that is held is refused with ABORTED and the name of the object', () => {
+test('a held lock is ABORTED, with the name of the object', () => {
   const locks = new OperationLocks();
   locks.acquire([volumeKey('vol-1')]);
   throwsWith(() => locks.acquire([volumeKey('vol-1')]), 'ABORTED', /volume vol-1/);
@@ -25,7 +25,7 @@ test('locks are taken all or none', () => {
   locks.acquire([volumeKey('c')]);
 });
 
-test('a release gives the locks back once, however often it is called', () => {
+test('a release is idempotent', () => {
   const locks = new OperationLocks();
   const release = locks.acquire([volumeKey('a')]);
   release();
@@ -36,7 +36,7 @@ test('a release gives the locks back once, however often it is called', () => {
   locks.acquire([volumeKey('a')]);
 });
 
-test('shared holders share and exclude an exclusive one until the last has gone', () => {
+test('shared holders exclude an exclusive one until the last has released', () => {
   const locks = new OperationLocks();
   const key = snapshotKey('snap-1');
   const first = locks.acquire([shared(key)]);
@@ -50,7 +50,7 @@ test('shared holders share and exclude an exclusive one until the last has gone'
   locks.acquire([key]);
 });
 
-test('an exclusive holder excludes shared ones and is not a shared one', () => {
+test('an exclusive holder excludes shared ones and does not count as shared', () => {
   const locks = new OperationLocks();
   const key = snapshotKey('snap-1');
   const release = locks.acquire([key]);
@@ -60,7 +60,7 @@ test('an exclusive holder excludes shared ones and is not a shared one', () => {
   locks.acquire([shared(key)])();
 });
 
-test('a key that is asked for twice in one request is taken once, and exclusively if either says so', () => {
+test('a key that occurs twice in one request is taken once, exclusively if either occurrence is', () => {
   const locks = new OperationLocks();
   const key = snapshotKey('snap-1');
   for (const twice of [
@@ -85,7 +85,7 @@ test('volumes and snapshots share the id space, and names have spaces of their o
   locks.acquire([snapshotNameKey('x')]);
 });
 
-test('a path is one object however it is spelt', () => {
+test('all spellings of a path are one object', () => {
   const locks = new OperationLocks();
   locks.acquire([pathKey('/x/p')]);
   for (const path of ['/x/p', '/x/p/', '/x/p//', '/x//p', '/x/./p', '/x/p/.']) {
@@ -104,7 +104,7 @@ test('run takes its locks before it returns, so nothing can come in between', as
   locks.acquire([volumeKey('a')]);
 });
 
-test('run gives its locks back when the work fails, and passes the failure on', async () => {
+test('run releases its locks when the work fails, and passes the failure on', async () => {
   const locks = new OperationLocks();
   const failed = locks.run([volumeKey('a')], async () => {
     throw new Error('as expected');
@@ -113,7 +113,7 @@ test('run gives its locks back when the work fails, and passes the failure on', 
   locks.acquire([volumeKey('a')]);
 });
 
-test('run that is refused does not start its work', async () => {
+test('run does not start its work if a lock is held', async () => {
   const locks = new OperationLocks();
   locks.acquire([volumeKey('a')]);
   let started = false;

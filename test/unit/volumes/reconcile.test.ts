@@ -72,7 +72,7 @@ async function group(of: readonly VolumeRecord[], state: SnapshotState): Promise
 
 const nothing = { finished: [], undone: [], differences: [] };
 
-test('a catalogue and a pool that agree are left as they are', async () => {
+test('a catalogue and a pool that agree are not changed', async () => {
   const kept = await volume();
   await snapshot(kept);
   assert.deepEqual(await reconcile({ catalogue, registry, retainedBases }), nothing);
@@ -80,7 +80,7 @@ test('a catalogue and a pool that agree are left as they are', async () => {
   assert.equal((await catalogue.listSnapshots()).length, 1);
 });
 
-test('a volume that was being created is undone, made or not, and its name is free', async () => {
+test('a volume that was being created is rolled back, with or without storage, and its name is free', async () => {
   const half = await volume({ state: 'creating', name: 'half' });
   const rowOnly = volumeRecord({ state: 'creating', name: 'row only' });
   await catalogue.insertVolume(rowOnly);
@@ -95,7 +95,7 @@ test('a volume that was being created is undone, made or not, and its name is fr
   assert.deepEqual(await reconcile({ catalogue, registry, retainedBases }), nothing);
 });
 
-test('G13: a volume larger than its record is taken as it is, and its device follows', async () => {
+test('G13: a volume larger than its record keeps its size, and its device follows', async () => {
   const grown = await volume();
   await backend.expandVolume(grown.volumeId, grown.sizeBytes * 2n);
   const asked: unknown[] = [];
@@ -113,7 +113,7 @@ test('G13: a volume larger than its record is taken as it is, and its device fol
   assert.deepEqual(await reconcile({ catalogue, registry, retainedBases }), nothing);
 });
 
-test('one expansion that cannot be finished is reported, and the others are finished', async () => {
+test('an expansion that cannot be completed is reported, and the others are completed', async () => {
   const grown = [await volume(), await volume(), await volume()];
   for (const { volumeId, sizeBytes } of grown) await backend.expandVolume(volumeId, sizeBytes * 2n);
   const [first, stuck, last] = [...grown].sort((a, b) => (a.volumeId < b.volumeId ? -1 : 1)) as [
@@ -139,7 +139,7 @@ test('one expansion that cannot be finished is reported, and the others are fini
   assert.equal((await catalogue.volumeById(last.volumeId))?.sizeBytes, sizeBytes);
 });
 
-test('a volume that was being deleted is deleted to the end, and its snapshots stay', async () => {
+test('the deletion of a volume is completed, and its snapshots stay', async () => {
   const going = await volume();
   const kept = await snapshot(going);
   await catalogue.setVolumeState(going.volumeId, 'deleting');
@@ -150,7 +150,7 @@ test('a volume that was being deleted is deleted to the end, and its snapshots s
   assert.equal((await catalogue.volumeById(going.volumeId))?.state, 'deleted');
 });
 
-test('a clone that was being made is undone, and its source goes on', async () => {
+test('a clone that was being created is rolled back, and its source is usable', async () => {
   const source = await volume();
   const half = await volume({ state: 'creating', sourceVolumeId: source.volumeId });
   const thawed: string[] = [];
@@ -165,7 +165,7 @@ test('a clone that was being made is undone, and its source goes on', async () =
   assert.deepEqual([...storage.volumes.keys()], [source.volumeId]);
 });
 
-test('a snapshot that was being cut is undone, also when its file is complete', async () => {
+test('a snapshot that was being taken is rolled back, even if its file is complete', async () => {
   const of = await volume();
   const half = await snapshot(of, { state: 'creating' });
   const report = await reconcile({ catalogue, registry, retainedBases });
@@ -174,7 +174,7 @@ test('a snapshot that was being cut is undone, also when its file is complete', 
   assert.equal(await catalogue.snapshotById(half.snapshotId), null);
 });
 
-test('a snapshot that was being deleted is deleted to the end, with the lineage of its volume', async () => {
+test('the deletion of a snapshot is completed, with the lineage of its volume', async () => {
   const of = await volume();
   const going = await snapshot(of);
   await backend.deleteVolume(of.volumeId);
@@ -185,7 +185,7 @@ test('a snapshot that was being deleted is deleted to the end, with the lineage 
   assert.equal(await catalogue.volumeById(of.volumeId), null);
 });
 
-test('a group that was being cut is undone whole, however many of its members are there', async () => {
+test('a group that was being taken is rolled back completely, however many members exist', async () => {
   for (const there of [0, 1, 2]) {
     const members = await group([await volume(), await volume()], 'creating');
     for (const { snapshotId } of members.slice(there)) storage.snapshots.delete(snapshotId);
@@ -198,7 +198,7 @@ test('a group that was being cut is undone whole, however many of its members ar
   }
 });
 
-test('a group that was being cut is abandoned at once, so that all its volumes are thawed', async () => {
+test('the members of a group that was being taken are abandoned together, so that all volumes are thawed', async () => {
   const members = await group([await volume(), await volume()], 'creating');
   const abandoned: string[][] = [];
   backend.abandonSnapshots = async (given) => {
@@ -209,7 +209,7 @@ test('a group that was being cut is abandoned at once, so that all its volumes a
   assert.deepEqual(abandoned, [members.map(({ volumeId }) => volumeId)]);
 });
 
-test('a group that was being deleted is deleted to the end, with the lineage of its volumes', async () => {
+test('the deletion of a group is completed, with the lineage of its volumes', async () => {
   const of = [await volume(), await volume()];
   const members = await group(of, 'ready');
   const [{ volumeId, snapshotId, groupSnapshotId }] = members as [SnapshotRecord];
@@ -225,7 +225,7 @@ test('a group that was being deleted is deleted to the end, with the lineage of 
   assert.deepEqual(await reconcile({ catalogue, registry, retainedBases }), nothing);
 });
 
-test('a group that cannot be settled keeps all its members, and they are not called strange', async () => {
+test('a group that cannot be settled keeps all its members, and they are not reported as unknown', async () => {
   const members = await group([await volume(), await volume()], 'deleting');
   backend.deleteSnapshot = async () => {
     throw CsiError.failedPrecondition('held by somebody');
@@ -236,7 +236,7 @@ test('a group that cannot be settled keeps all its members, and they are not cal
   assert.equal((await catalogue.snapshotsOfGroup(id ?? '')).length, 2);
 });
 
-test('a group that lacks a member is reported and left alone', async () => {
+test('a group that lacks a member is reported and not changed', async () => {
   const members = await group([await volume(), await volume()], 'ready');
   const [{ snapshotId }] = members as [SnapshotRecord];
   storage.snapshots.delete(snapshotId);
@@ -246,14 +246,14 @@ test('a group that lacks a member is reported and left alone', async () => {
   assert.equal(storage.snapshots.size, 1);
 });
 
-test('temporary files are swept and named', async () => {
+test('temporary files are removed and reported', async () => {
   storage.temporary.add('left.tmp');
   const report = await reconcile({ catalogue, registry, retainedBases });
   assert.deepEqual(report.undone, ["temporary file left.tmp in pool 'default'"]);
   assert.equal(storage.temporary.size, 0);
 });
 
-test('what is lost, strange, foreign or of another size is reported and never touched', async () => {
+test('missing, unknown and foreign objects and wrong sizes are reported and never changed', async () => {
   const lost = await volume();
   storage.volumes.delete(lost.volumeId);
   const resized = await volume();
@@ -281,7 +281,7 @@ test('what is lost, strange, foreign or of another size is reported and never to
   assert.ok((await catalogue.volumeById(lost.volumeId)) !== null);
 });
 
-test('a pool with another identity is refused, and one that is new gets its name', async () => {
+test('a pool with another identity is refused, and a new pool is registered', async () => {
   await claimPool(catalogue, backend);
   storage.identity = 'memory-pool-2';
   await rejectsWith(claimPool(catalogue, backend), 'FAILED_PRECONDITION', /mounted/);
@@ -291,7 +291,7 @@ test('a pool with another identity is refused, and one that is new gets its name
   assert.equal(await catalogue.poolUuid('second'), await second.identity());
 });
 
-test('what is unfinished in a pool that could not be started is told and left for the next start', async () => {
+test('unfinished objects of a pool that could not be started are reported and left for the next start', async () => {
   const failure = CsiError.failedPrecondition("pool 'default' could not be started");
   const second = new MemoryBackend(new MemoryStorage(), { pool: 'second' });
   const half = await volume({ state: 'creating' });
@@ -305,7 +305,7 @@ test('what is unfinished in a pool that could not be started is told and left fo
   assert.equal((await catalogue.volumeById(half.volumeId))?.state, 'creating');
 });
 
-test('one unfinished object that cannot be settled does not keep the others from it', async () => {
+test('an unfinished object that cannot be settled does not prevent the others from being settled', async () => {
   const stuck = await volume({ state: 'creating' });
   const half = await volume({ state: 'creating' });
   const deleteVolume = backend.deleteVolume.bind(backend);
@@ -321,7 +321,7 @@ test('one unfinished object that cannot be settled does not keep the others from
   assert.equal((await catalogue.volumeById(stuck.volumeId))?.state, 'creating');
 });
 
-test('an unfinished object of a pool that is not configured any more is reported and kept', async () => {
+test('an unfinished object of a pool that is not configured is reported and kept', async () => {
   await catalogue.registerPool('gone', 'uuid-gone');
   const record = volumeRecord({ pool: 'gone', state: 'deleting' });
   await catalogue.insertVolume(record);
@@ -341,7 +341,7 @@ test('initialized volumes without a mark in their pool get one, pristine volumes
   assert.equal(await backend.isInitialized(pristine.volumeId), false);
 });
 
-test('a pool that fails while it is looked through keeps the others from nothing', async () => {
+test('a pool that fails does not prevent the others from being reconciled', async () => {
   const second = new MemoryBackend(new MemoryStorage(), { pool: 'second' });
   backend.sweep = async () => {
     throw CsiError.failedPrecondition('the disk is read-only');

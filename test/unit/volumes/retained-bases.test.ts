@@ -124,7 +124,7 @@ test('with a count of 0 nothing is retained, and existing bases are removed', as
   assert.match(lost?.reason ?? '', /BLOCKDELTA_RETAINED_BASES_COUNT/);
 });
 
-test('over the limit the oldest go, each with a line in the log, and the reason stays known', async () => {
+test('over the limit the oldest bases are removed, each with a log line, and the reason stays on record', async () => {
   const its = await open({ perVolume: 2 });
   const volume = await its.volume();
   const snapshots = [
@@ -142,7 +142,7 @@ test('over the limit the oldest go, each with a line in the log, and the reason 
   );
 });
 
-test('a base that a stream reads is not dropped under it, but after it', async () => {
+test('a base that a stream reads is dropped only after the stream', async () => {
   const its = await open({ perVolume: 1 });
   const volume = await its.volume();
   const first = await takeSnapshot(its, volume);
@@ -157,7 +157,7 @@ test('a base that a stream reads is not dropped under it, but after it', async (
   assert.deepEqual(await retainedIds(its), [second.snapshotId]);
 });
 
-test('the bases of a volume go when the volume and all later snapshots are gone, silently', async () => {
+test('the bases of a volume are removed without a log line when it and all later snapshots are gone', async () => {
   const its = await open();
   const volume = await its.volume();
   const [first, second, third] = [

@@ -95,7 +95,7 @@ test('a base of which no delta can be requested is removed without a reason', ()
   ]);
 });
 
-test('the reason of a loss is known for 30 days, and of 1000 bases at most', () => {
+test('the reason of an invalidation stays on record for 30 days, and for 1000 bases at most', () => {
   const lost = (hoursAgo: number) => ({ reason: 'x', timeNs: NOW - BigInt(hoursAgo) * HOUR_NS });
   const old = record(1, { invalidated: lost(24 * 30 + 1) });
   const young = record(2, { invalidated: lost(24 * 30 - 1) });

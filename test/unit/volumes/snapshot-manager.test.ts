@@ -12,7 +12,7 @@ beforeEach(async () => {
 });
 afterEach(() => managers.close());
 
-test('LS2, CS5: a snapshot that is being cut is not listed, and its repetition is ABORTED', async () => {
+test('LS2, CS5: a snapshot that is being taken is not listed, and a repeated request is ABORTED', async () => {
   const { deps, snapshots, backend } = managers;
   const { volumeId } = await managers.volume();
   const request = { name: 'cut', sourceVolumeId: volumeId, parameters: {} };
@@ -44,7 +44,7 @@ test('DS5: a snapshot that is being deleted is deleted once; another call is ABO
   await snapshots.delete(snapshotId);
 });
 
-test('CS8: a cut that fails is an error, and leaves no snapshot that could be taken for good', async () => {
+test('CS8: a failed creation is an error and leaves no snapshot behind', async () => {
   const { deps, snapshots, backend } = managers;
   const { volumeId } = await managers.volume();
   const request = { name: 'failed', sourceVolumeId: volumeId, parameters: {} };
@@ -58,7 +58,7 @@ test('CS8: a cut that fails is an error, and leaves no snapshot that could be ta
   assert.equal((await snapshots.create(request)).state, 'ready');
 });
 
-test('CS3: what a cut and its undoing have left of another volume gives the name free, under the lock of that volume', async () => {
+test('CS3: what a failed rollback has left of another volume is removed under the lock of that volume, and the name is free', async () => {
   const { deps, snapshots, backend } = managers;
   const [first, second] = [await managers.volume(), await managers.volume()];
   const left = await deps.catalogue.insertSnapshot(

@@ -29,7 +29,7 @@ const request = (name: string, change: Partial<VolumeRequest> = {}): VolumeReque
   ...change,
 });
 
-test('DV3, CV23: a volume that is being cloned is held until the clone is there', async () => {
+test('DV3, CV23: a volume that is being cloned is locked until the clone exists', async () => {
   const source = await managers.volume();
   const { reached, go } = holdUp(managers.backend, 'cloneVolume');
   const clone = volumes.create(request('clone', { sourceVolumeId: source.volumeId }));
@@ -44,7 +44,7 @@ test('DV3, CV23: a volume that is being cloned is held until the clone is there'
   await volumes.delete(source.volumeId);
 });
 
-test('CV9: a copy awaits its growth exactly if it is larger than its source', async () => {
+test('CV9: a copy awaits its growth if and only if it is larger than its source', async () => {
   const { volumeId: sourceVolumeId, sizeBytes } = await managers.volume();
   for (const more of [0n, 16n * MIB]) {
     const range = { requiredBytes: sizeBytes + more, limitBytes: 0n };
@@ -55,7 +55,7 @@ test('CV9: a copy awaits its growth exactly if it is larger than its source', as
   assert.equal((await volumes.create(request('empty', { range }))).awaitsGrowth, false);
 });
 
-test('a clone that fails leaves neither row nor storage, and the next one is made', async () => {
+test('a failed clone leaves neither row nor storage, and the next one succeeds', async () => {
   const source = await managers.volume();
   const { backend } = managers;
   const spec = request('clone', { sourceVolumeId: source.volumeId });
@@ -70,7 +70,7 @@ test('a clone that fails leaves neither row nor storage, and the next one is mad
   assert.equal((await volumes.create(spec)).state, 'ready');
 });
 
-test('a volume that could not be undone is not handed out: the next call makes it anew', async () => {
+test('a volume that could not be rolled back is not handed out: the next call creates it anew', async () => {
   const source = await managers.volume();
   const { backend, deps } = managers;
   const spec = request('clone', { sourceVolumeId: source.volumeId });
@@ -86,12 +86,12 @@ test('a volume that could not be undone is not handed out: the next call makes i
   assert.equal(await deps.catalogue.volumeById(left?.volumeId ?? ''), null);
 });
 
-/** A clone whose making was killed, in the catalogue and, half made, in the pool. */
+/** A clone whose creation was killed: its row, and incomplete storage in the pool. */
 async function halfClone(name: string, source: VolumeRecord): Promise<VolumeRecord> {
   return managers.volume({ name, state: 'creating', sourceVolumeId: source.volumeId });
 }
 
-/** The sources of the clones that were abandoned, and so thawed. */
+/** The sources of abandoned clones, which are thawed. */
 function recordThaws(): string[] {
   const thawed: string[] = [];
   const { backend } = managers;
@@ -103,7 +103,7 @@ function recordThaws(): string[] {
   return thawed;
 }
 
-test('CV3, G13: a volume that was never finished contradicts no request: it is taken back and made anew', async () => {
+test('CV3, G13: an unfinished volume contradicts no request: it is rolled back and created anew', async () => {
   const range = { requiredBytes: 64n * MIB, limitBytes: 0n };
   const half = await managers.volume({ name: 'half', state: 'creating', sizeBytes: 32n * MIB });
   const made = await volumes.create(request('half', { range }));
@@ -114,7 +114,7 @@ test('CV3, G13: a volume that was never finished contradicts no request: it is t
   await rejectsWith(other, 'ALREADY_EXISTS', /parameters/);
 });
 
-test('a clone that an earlier process left half made is taken back with its source thawed', async () => {
+test('an incomplete clone of an earlier process is rolled back and its source is thawed', async () => {
   const source = await managers.volume();
   const half = await halfClone('clone', source);
   const thawed = recordThaws();
@@ -122,7 +122,7 @@ test('a clone that an earlier process left half made is taken back with its sour
   assert.deepEqual(thawed, [source.volumeId]);
   assert.equal(await managers.deps.catalogue.volumeById(half.volumeId), null);
   assert.equal(made.sourceVolumeId, source.volumeId);
-  // With another source, or none, the first one is thawed all the same, once nobody works with it.
+  // A request with another source, or none, also thaws the first one, once no operation uses it.
   await halfClone('empty', source);
   const release = managers.deps.locks.acquire([volumeKey(source.volumeId)]);
   const empty = request('empty', { range: { requiredBytes: 32n * MIB, limitBytes: 0n } });
@@ -132,7 +132,7 @@ test('a clone that an earlier process left half made is taken back with its sour
   assert.deepEqual(thawed, [source.volumeId, source.volumeId]);
 });
 
-test('a clone that fails thaws nothing: somebody else may have frozen its source', async () => {
+test('a failed clone thaws nothing: another process may have frozen its source', async () => {
   const source = await managers.volume();
   const thawed = recordThaws();
   managers.backend.cloneVolume = () => Promise.reject(new Error('frozen by somebody else'));
@@ -142,7 +142,7 @@ test('a clone that fails thaws nothing: somebody else may have frozen its source
   assert.equal(await managers.deps.catalogue.volumeByName('clone'), null);
 });
 
-test('an expansion whose record could not be written is finished by its repetition', async () => {
+test('an expansion whose record could not be written is completed by a repeated call', async () => {
   const volume = await managers.volume();
   const { catalogue } = managers.deps;
   const range = { requiredBytes: 32n * MIB, limitBytes: 0n };
@@ -153,7 +153,7 @@ test('an expansion whose record could not be written is finished by its repetiti
   assert.equal((await volumes.find(volume.volumeId)).sizeBytes, 32n * MIB);
 });
 
-test('CV6, G13: a copy of a volume that is larger than its record has what the volume has', async () => {
+test('CV6, G13: a copy of a volume that is larger than its record has the size of the volume', async () => {
   const source = await managers.volume({ sizeBytes: 32n * MIB });
   const { volumeId } = source;
   await managers.backend.expandVolume(volumeId, 48n * MIB);
@@ -202,7 +202,7 @@ function failingOnce(catalogue: Managers['deps']['catalogue']): Managers['deps']
   });
 }
 
-test('EV3: a volume that has grown beyond the limit by then is told as it is, and refused', async () => {
+test('EV3: a volume that has grown beyond the limit is recorded with its size, and the call is refused', async () => {
   const volume = await managers.volume();
   await managers.backend.expandVolume(volume.volumeId, 40n * MIB);
   const range = { requiredBytes: 32n * MIB, limitBytes: 32n * MIB };
@@ -210,7 +210,7 @@ test('EV3: a volume that has grown beyond the limit by then is told as it is, an
   assert.equal((await volumes.find(volume.volumeId)).sizeBytes, 40n * MIB);
 });
 
-test('CV22: topology is judged after the source and the size, and makes nothing', async () => {
+test('CV22: topology is checked after the source and the size, and nothing is created', async () => {
   const topologyProblem = 'elsewhere';
   const gone = request('volume', { topologyProblem, sourceVolumeId: 'vol-gone' });
   await rejectsWith(volumes.create(gone), 'NOT_FOUND');
@@ -221,7 +221,7 @@ test('CV22: topology is judged after the source and the size, and makes nothing'
   assert.equal(managers.backend.storage.volumes.size, 0);
 });
 
-test('CV14: a volume begins with its mutable parameters over those of its class', async () => {
+test('CV14: mutable parameters of the request take precedence over those of the class', async () => {
   const made = await volumes.create(
     request('volume', {
       parameters: { readAheadKiB: '64', loopDirectIo: 'false', mountOptions: 'noatime' },

@@ -35,7 +35,7 @@ interface SizeCase {
   capability?: VolumeCapability;
   sourceBytes?: bigint;
   pool?: Partial<PoolCapacity>;
-  /** The size, or the reason to refuse as OUT_OF_RANGE. */
+  /** The size, or the expected message of OUT_OF_RANGE. */
   expected: bigint | RegExp;
 }
 
@@ -169,7 +169,7 @@ for (const item of SIZES) {
   });
 }
 
-test('every size that is given lies in the range and is a whole multiple', () => {
+test('every chosen size lies in the range and is a multiple of the granularity', () => {
   for (let required = 1n; required < 64n * MIB; required = required * 2n + 4097n) {
     for (const slack of [4096n, 5000n, 12288n, MIB]) {
       const asked = range(required, required + slack + MIB);
@@ -185,7 +185,7 @@ test('every size that is given lies in the range and is a whole multiple', () =>
   }
 });
 
-test('several capabilities take the largest of their minima', () => {
+test('several capabilities get the largest of their minima', () => {
   const size = chooseSize({
     range: range(1n),
     capabilities: [BLOCK, mountOf('xfs'), mountOf('ext4')],
@@ -195,7 +195,7 @@ test('several capabilities take the largest of their minima', () => {
   assert.equal(size, 300n * MIB);
 });
 
-test('EV3, EV4, EV8: an expanded volume has what is required, and never less than it had', () => {
+test('EV3, EV4, EV8: an expanded volume has the required size, and never shrinks', () => {
   const cases: [CapacityRange, bigint | RegExp][] = [
     [range(0n, 8n * MIB), 8n * MIB],
     [range(4n * MIB), 8n * MIB],
@@ -215,12 +215,12 @@ test('EV3, EV4, EV8: an expanded volume has what is required, and never less tha
     if (typeof expected === 'bigint') assert.equal(size(), expected);
     else throwsWith(size, 'OUT_OF_RANGE', expected);
   }
-  // A volume that is larger than its pool, such as after the pool has shrunk, is not refused as it is.
+  // A volume that is larger than its pool, because the pool has shrunk, is accepted at its current size.
   const large = POOL.totalBytes * 2n;
   assert.equal(expandedSize({ sizeBytes: large, capabilities: [BLOCK] }, range(1n), POOL), large);
 });
 
-test('a btrfs gets no size, new or grown, that the kernel cannot grow it to', () => {
+test('btrfs gets no size, new or expanded, that the kernel cannot grow it to', () => {
   const btrfs = [mountOf('btrfs')];
   const least = 256n * MIB;
   const made = (asked: CapacityRange, sourceBytes: bigint | null, capabilities = btrfs): bigint =>
@@ -229,7 +229,7 @@ test('a btrfs gets no size, new or grown, that the kernel cannot grow it to', ()
     expandedSize({ sizeBytes: 128n * MIB, capabilities: btrfs }, asked, POOL);
   assert.equal(made(range(128n * MIB), null), least);
   throwsWith(() => made(range(128n * MIB, 255n * MIB), null), 'OUT_OF_RANGE', /limit_bytes/);
-  // Smaller ones from before are copied as they are, and grow to what can be.
+  // Smaller existing volumes are copied at their size, and grow to the minimum.
   assert.equal(made(range(128n * MIB, 128n * MIB), 128n * MIB), 128n * MIB);
   assert.equal(made(range(129n * MIB), 128n * MIB), least);
   throwsWith(() => made(range(129n * MIB, 255n * MIB), 128n * MIB), 'OUT_OF_RANGE', /limit_bytes/);
@@ -241,20 +241,20 @@ test('a btrfs gets no size, new or grown, that the kernel cannot grow it to', ()
   throwsWith(() => grown(range(129n * MIB, 255n * MIB)), 'OUT_OF_RANGE', /limit_bytes/);
 });
 
-test('GC5: a volume is not larger than its pool, whatever may be promised beyond it', () => {
+test('GC5: a volume is never larger than its pool, whatever the overcommit', () => {
   assert.equal(largestSize(POOL), POOL.availableBytes);
   const overcommitted = { ...POOL, totalBytes: 10n * GIB + 1n, availableBytes: 50n * GIB };
   assert.equal(largestSize(overcommitted), 10n * GIB);
 });
 
-test('rounding up leaves multiples as they are', () => {
+test('rounding up does not change multiples', () => {
   assert.deepEqual(
     [0n, 1n, 4095n, 4096n, 4097n].map((value) => roundUp(value, 4096n)),
     [0n, 4096n, 4096n, 4096n, 8192n],
   );
 });
 
-test('capabilities beyond one node, unknown file systems and mount groups are refused in few words', () => {
+test('capabilities beyond one node, unknown file systems and mount groups are refused with a reason', () => {
   const refused: [VolumeCapability, RegExp][] = [
     [{ ...BLOCK, accessMode: 'MULTI_NODE_MULTI_WRITER' }, /access mode/],
     [{ ...BLOCK, accessMode: 'MULTI_NODE_READER_ONLY' }, /access mode/],
@@ -281,12 +281,12 @@ test('capabilities beyond one node, unknown file systems and mount groups are re
   }
 });
 
-test('a repeated request is compatible with its own volume and names the field that is not', () => {
+test('a repeated request is compatible with its own volume, and a contradicting field is named', () => {
   const volume = volumeRecord({
     parameters: { pool: 'a', other: 'b' },
     capabilities: [BLOCK, mountOf('xfs')],
     createdMutableParameters: { readAheadKiB: '64' },
-    // Modified since, which is nothing to the request that made it.
+    // Modified since creation, which does not concern the request that created it.
     mutableParameters: { readAheadKiB: '128', loopDirectIo: 'false' },
   });
   const request = {
