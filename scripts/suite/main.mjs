@@ -139,8 +139,12 @@ async function leftBy(directory) {
 }
 
 function failuresOf({ job, status, output }) {
-  const tally = job.kind === 'tests' ? parseTally(output) : undefined;
-  return Math.max(tally?.failed ?? 0, status === 0 ? 0 : 1);
+  if (job.kind !== 'tests') return status === 0 ? 0 : 1;
+  const tally = parseTally(output);
+  const ran = tally === undefined ? 0 : tally.passed + tally.failed + tally.skipped;
+  // A process that ended before its last line, or a file without tests, has not passed.
+  const isEmpty = tally === undefined || (ran === 0 && options.name === undefined);
+  return Math.max(tally?.failed ?? 0, status === 0 && !isEmpty ? 0 : 1);
 }
 
 function add(sum, outcome, left) {

@@ -72,9 +72,25 @@ export class JobQueue {
   }
 
   #startWhatCan() {
+    this.#dropUnmet();
     for (const job of this.#stopped ? [] : [...this.#waiting]) {
-      const failed = (job.needs ?? []).find((needed) => this.#outcomes.get(needed) === false);
-      if (failed !== undefined) {
+      if (this.#canStart(job)) {
+        this.#waiting.splice(this.#waiting.indexOf(job), 1);
+        this.#start(job);
+      }
+    }
+    if (this.#running.size === 0) this.#finish();
+  }
+
+  /** Reports the jobs that need one that failed, and those that need these in turn. */
+  #dropUnmet() {
+    let hasDropped = true;
+    while (hasDropped) {
+      hasDropped = false;
+      for (const job of this.#stopped ? [] : [...this.#waiting]) {
+        const failed = (job.needs ?? []).find((needed) => this.#outcomes.get(needed) === false);
+        if (failed === undefined) continue;
+        hasDropped = true;
         this.#waiting.splice(this.#waiting.indexOf(job), 1);
         this.#outcomes.set(job, false);
         const notRun = `'${failed.name}' failed`;
@@ -82,12 +98,8 @@ export class JobQueue {
           { job, status: null, output: '', wallSeconds: 0, cpuSeconds: 0, notRun },
           '',
         );
-      } else if (this.#canStart(job)) {
-        this.#waiting.splice(this.#waiting.indexOf(job), 1);
-        this.#start(job);
       }
     }
-    if (this.#running.size === 0) this.#finish();
   }
 
   #canStart(job) {

@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 export interface PollOptions {
   /** Pause between the end of one probe and the start of the next. */
   intervalMs: number;
-  /** The first probe that ends without an answer after this time is the last. */
+  /** After this time there is one last probe. */
   timeoutMs: number;
   /** Ends the polling between two probes; pollUntil then rejects with the signal's reason. */
   signal?: AbortSignal;
@@ -23,9 +23,12 @@ export async function pollUntil<T>(
     signal?.throwIfAborted();
     const answer = await probe();
     if (answer !== null && answer !== false) return answer as Exclude<T, null | false>;
-    if (performance.now() >= deadline) return null;
-    await delay(intervalMs, undefined, signal === undefined ? {} : { signal }).catch(
-      () => undefined,
-    );
+    const remainingMs = deadline - performance.now();
+    if (remainingMs <= 0) return null;
+    await delay(
+      Math.min(intervalMs, remainingMs),
+      undefined,
+      signal === undefined ? {} : { signal },
+    ).catch(() => undefined);
   }
 }

@@ -69,7 +69,7 @@ export class SqliteConnection {
   }
 
   transaction<T>(work: () => T): T {
-    return this.#database.transaction(work)();
+    return this.#database.transaction(work).immediate();
   }
 
   #prepare(sql: string): Database.Statement {

@@ -8,6 +8,7 @@
 import { stat } from 'node:fs/promises';
 import { errorCode, SystemError } from '../base/errors.js';
 import { pollUntil } from '../base/poll.js';
+import { withTimeout } from '../base/timeout.js';
 import { describeHolders } from './device-holders.js';
 import { mountsOfDevice, readMountInfo } from './mountinfo.js';
 
@@ -21,6 +22,13 @@ export interface ReleaseWait {
 /** For a caller that says nothing else: programs that only read a device close it within this time. */
 const DEFAULT_WAIT: ReleaseWait = { timeoutMs: 3000 };
 const INTERVAL_MS = 50;
+/**
+ * After the usual time an attempt a second is enough: each may take a device thread for 200 ms, and
+ * several waiting calls must leave threads to others.
+ */
+const LONG_WAIT_INTERVAL_MS = 1000;
+/** For naming the holders, at the end of a wait that has used up most of the call's time. */
+const HOLDERS_TIMEOUT_MS = 500;
 
 /**
  * Repeats `release` while it fails with EBUSY. Rejects with EBUSY and the holders' names, at once if the
@@ -36,10 +44,18 @@ export async function releaseDevice(
   const attempt = (): Promise<boolean> => isReleasedBy(release);
   if (await attempt()) return;
   if (!(await isMountedHere(await findPath()))) {
-    if (await pollUntil(attempt, { intervalMs: INTERVAL_MS, ...wait })) return;
+    const shortMs = Math.min(wait.timeoutMs, DEFAULT_WAIT.timeoutMs);
+    const longMs = wait.timeoutMs - shortMs;
+    const short = { ...wait, intervalMs: INTERVAL_MS, timeoutMs: shortMs };
+    if (await pollUntil(attempt, short)) return;
+    const long = { ...wait, intervalMs: LONG_WAIT_INTERVAL_MS, timeoutMs: longMs };
+    if (longMs > 0 && (await pollUntil(attempt, long))) return;
   }
   const path = await findPath();
-  const holders = path === null ? 'its device is being released' : await describeHolders(path);
+  const holders =
+    path === null
+      ? 'its device is being released'
+      : await withTimeout(describeHolders(path), HOLDERS_TIMEOUT_MS, () => `${path} is in use`);
   throw new SystemError('EBUSY', 'release', path ?? '', holders);
 }
 

@@ -118,7 +118,10 @@ async function take<S extends SnapshotSet>(
     throw thrown;
   }
   const found = await request.find();
-  if (found === null) throw CsiError.internal(`${labelOf(set)} was taken and has no row`);
+  // A deletion by id does not lock the name.
+  if (found === null || stateOf(found) !== 'ready') {
+    throw CsiError.aborted(`${labelOf(set)} was deleted while it was being created; try again`);
+  }
   return found;
 }
 

@@ -1,9 +1,11 @@
 /** What a reflink pool promises to new volumes, and what it tells of storage that was removed. */
+
 import assert from 'node:assert/strict';
 import { linkSync, rmSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { releaseLoop } from '../../src/backends/loop-release.js';
 import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
 import { NativePool } from '../../src/native/pool.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
@@ -96,7 +98,7 @@ test('a device that runs on a file that was removed from the pool is told', { sk
   assert.deepEqual(await backend.condition(volumeId), { storedBytes: MIB, runsOnRemoved: false });
   rmSync(file);
   assert.deepEqual(await backend.condition(volumeId), { storedBytes: null, runsOnRemoved: true });
-  await native.run('loopDetach', { backingPath: kept });
+  await releaseLoop(native, kept);
   assert.equal((await backend.condition(volumeId)).runsOnRemoved, false);
   rmSync(kept);
 });

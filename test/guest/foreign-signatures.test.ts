@@ -2,6 +2,7 @@
  * What a real udevd does with volumes that hold somebody's LVM, RAID, LUKS, swap or btrfs: nothing, with the
  * rule that is shipped; without it much, which proves that the tests see it.
  */
+
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import {
@@ -16,6 +17,7 @@ import {
 } from 'node:fs';
 import { basename, join } from 'node:path';
 import { after, before } from 'node:test';
+import { releaseLoop } from '../../src/backends/loop-release.js';
 import { packagePath } from '../../src/base/package-root.js';
 import { newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
 import { NativePool } from '../../src/native/pool.js';
@@ -114,7 +116,7 @@ async function detachAll(volumes: readonly Volume[]): Promise<void> {
   for (const name of arrays()) spawnSync('mdadm', ['--stop', `/dev/${name}`]);
   settle();
   for (const { path } of volumes) {
-    await native.run('loopDetach', { backingPath: path });
+    await releaseLoop(native, path);
     rmSync(path);
   }
   settle();

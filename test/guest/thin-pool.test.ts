@@ -134,7 +134,7 @@ poolTest('no pool is made on devices that hold something', 'given', async (harne
     writeSync(fd, Buffer.alloc(8), 0, 8, 65536);
     closeSync(fd);
   }
-  await rejectsWith(backend.start('existing'), 'FAILED_PRECONDITION', /known to the catalogue/);
+  await rejectsWith(backend.start('existing'), 'FAILED_PRECONDITION', /is in the catalogue/);
   await backend.start();
 });
 

@@ -214,7 +214,7 @@ export class PoolDirectory {
     if ((await readOrNull(this.#layout.identityFile)) !== null) return;
     if (await this.#embedded.exists()) return;
     throw CsiError.failedPrecondition(
-      `pool '${pool}' is known to the catalogue, and ${directory} holds no pool: ` +
+      `pool '${pool}' is in the catalogue, but ${directory} holds no pool: ` +
         "is the pool's file system mounted, and the directory the right one?",
     );
   }
