@@ -35,7 +35,7 @@ export async function probeAll<T, R>(
   return results;
 }
 
-/** A pool that has said that it is there may still hang when it is asked for more. */
+/** A pool that answered a probe may still hang on the next query. */
 const TIMEOUT_MS = 10_000;
 
 interface Probe {

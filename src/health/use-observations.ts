@@ -1,8 +1,8 @@
 /**
  * Observes the health of a volume where it is staged and published on this node.
  *
- * The records say which paths to check and what was requested. A path where nothing is mounted means
- * nothing: a reboot leaves records behind until the next NodeStageVolume.
+ * The records say which paths to check and what was requested. A path where nothing is mounted
+ * is not a finding: a reboot leaves records behind until the next NodeStageVolume.
  */
 import { basename } from 'node:path';
 import type { PublicationRecord, StagingRecord } from '../catalogue/records.js';
@@ -21,7 +21,7 @@ import {
 import type { HealthDependencies } from './storage-observations.js';
 import type { FileSystemObservations, UseObservations } from './volume-health.js';
 
-/** A path on record, and what it was wanted for. */
+/** A path on record, and what was requested there. */
 interface Place {
   path: string;
   resolvedPath: string | null;

@@ -5,11 +5,11 @@
  * blockdelta-confine (sandbox.ts), which takes away the rights that it does not need and has the kernel
  * kill it when the thread that started it ends, so a plugin that is killed leaves no mkfs behind that would
  * race with its successor's. (The signal survives the exec of mount, which is set-user-ID: for root the
- * ids do not change.) Only what a kill would harm is left to end by itself, holding a flock on its device
- * (device-holders.ts) for as long as it runs.
+ * ids do not change.) A command that a kill would damage runs to its end instead, and holds a flock on its
+ * device (device-holders.ts) meanwhile.
  *
- * A command that does not end in time is killed, or waited for no longer if it must not be killed; one
- * that cannot be killed, stuck in the kernel, is given up, so that no promise waits for ever. Knows
+ * A command that does not end in time is killed, or, if it must not be killed, no longer awaited. One that
+ * hangs in the kernel and cannot be killed is abandoned, so that no promise stays pending indefinitely. Knows
  * nothing of file systems or of CSI requests.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -74,15 +74,15 @@ const LIMITED_ENVIRONMENT = { ...ENVIRONMENT, MALLOC_ARENA_MAX: '1' };
 
 export interface RunOptions extends Rights {
   timeoutMs?: number;
-  /** Exit codes that are no failure. */
+  /** Exit codes that do not count as failures. */
   accept?: readonly number[];
-  /** Strings that must not show up in an error, such as mount flags. */
+  /** Strings that must not appear in an error, such as mount flags. */
   secrets?: readonly string[];
   /**
    * The device of a command that must not stop half way: it continues if the plugin is killed, and no
    * time-out kills it either. While it runs it holds an exclusive flock on the device, so that a
-   * second one cannot run beside it. ABORTED if it still runs when the time is over, or somebody
-   * else has the lock.
+   * second one cannot run beside it. ABORTED if it is still running at the timeout, or
+   * another process has the lock.
    */
   outlivesLocking?: string;
   /** How long a command waits for the lock of its device: 10 s, longer than udev probes a device. */
@@ -139,7 +139,7 @@ export async function run(
   return new Execution(command, child, options, limits).result();
 }
 
-/** The lock is the open file's, which the command inherits: it goes when the command ends, whatever ends it. */
+/** The lock belongs to the open file, which the command inherits, so it is released however the command ends. */
 async function locking(device: string, options: RunOptions): Promise<string[]> {
   const wait = [
     '-w',

@@ -46,7 +46,7 @@ async function isRootLost(path: string): Promise<boolean> {
     await (await open(path, 'r')).close();
     return false;
   } catch (thrown) {
-    // Unmounted meanwhile, or the like: what is wrong then is for others to say.
+    // Unmounted meanwhile, or similar; the caller decides what that means.
     return GIVEN_UP.includes(errorCode(thrown));
   }
 }

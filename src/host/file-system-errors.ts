@@ -1,5 +1,5 @@
 /**
- * What the kernel says of a mounted file system's troubles: counted errors, a shutdown, no answer.
+ * What the kernel reports about a mounted file system: counted errors, a shutdown, no answer.
  *
  * ext4 keeps its count on disk until fsck.ext4 clears it, btrfs until `btrfs device stats -z`; XFS
  * counts nothing, it shuts down. An ext4 that has shut down still answers some calls but says so

@@ -1,11 +1,11 @@
 /**
  * Which options an operator may give to mkfs and to mount: allow-lists per file system.
  *
- * What tunes a file system is in, every value by its pattern. What names a path, a device, a label or
- * a UUID, forces the tool, or makes it do something else is out, what keeps the kernel from growing the
- * file system too (sparse_super2, no resize_inode), and so is anything not listed: these texts end on a
- * root command line. Options of a StorageClass may be shown in messages; mount flags of
- * a capability may be secret (CSI), so messages give only its position. Runs no tool.
+ * Options that tune a file system are allowed, each value by its pattern, because these texts end on a root
+ * command line. Refused are options that name a path, device, label or UUID, force the tool or change what
+ * it does; options that keep the kernel from growing the file system (sparse_super2, no resize_inode); and
+ * anything not listed. Options of a StorageClass may appear in messages; mount flags of a capability may be
+ * secret (CSI), so messages give only their position. Runs no tool.
  */
 import { CsiError, printable } from '../base/errors.js';
 import { FILE_SYSTEMS, type FileSystem } from './file-systems.js';
@@ -92,7 +92,7 @@ const MOUNT_OPTIONS: Readonly<Record<FileSystem, Rules>> = {
     ...each('max_dir_size_kb resuid resgid', COUNT),
     barrier: /^[01]?$/,
     data: /^(ordered|writeback|journal)$/,
-    // The only one there is: a panic would take the node down, and to go on with damage is worse.
+    // The only value allowed: a panic would take the node down, and continuing with damage is worse.
     errors: /^remount-ro$/,
     journal_ioprio: /^[0-7]$/,
   },
@@ -124,7 +124,7 @@ const MOUNT_OPTIONS: Readonly<Record<FileSystem, Rules>> = {
 
 /**
  * The arguments for mkfs in a text of `-x value` pairs. INVALID_ARGUMENT for anything that is not
- * listed for the file system; where that is not known (null), for what no file system takes.
+ * listed for the file system; if that is not known (null), for anything that no file system accepts.
  */
 export function parseMkfsOptions(text: string, field: string, type: FileSystem | null): string[] {
   const words = text.split(/\s+/).filter((word) => word !== '');
@@ -150,18 +150,18 @@ export function parseMountOptions(text: string, field: string, type: FileSystem 
   return options;
 }
 
-/** Once served, and in the parameters of volumes made then; the mount is made without them. */
+/** Accepted in the parameters of existing volumes only; the mount is made without them. */
 const RETIRED_MOUNT_OPTIONS: readonly string[] = ['dev', 'errors=continue'];
 
-/** The same of a volume that exists: what was served when it was made does not keep it from being used. */
+/** The same for an existing volume: options accepted when it was created do not prevent its use. */
 export function parseStoredMountOptions(text: string, field: string, type: FileSystem): string[] {
   const options = text.split(',').filter((option) => !RETIRED_MOUNT_OPTIONS.includes(option));
   return parseMountOptions(options.join(','), field, type);
 }
 
 /**
- * INVALID_ARGUMENT if a mount flag of a capability is none of the listed options, `ro` or `rw`. A flag
- * may hold several, by commas. The message names it by its position alone.
+ * INVALID_ARGUMENT if a mount flag of a capability is neither a listed option nor `ro` or `rw`. A flag may
+ * hold several, separated by commas. The message names only its position.
  */
 export function assertMountFlags(
   flags: readonly string[],

@@ -50,8 +50,8 @@ const NEEDED_OPTIONS: Readonly<Record<FileSystem, readonly string[]>> = {
 };
 
 /**
- * Given last, so that neither a flag nor the superblock says otherwise: an ext4 can ask the kernel to panic
- * on an error, or to go on with damaged metadata.
+ * These come last, so that neither a flag nor the superblock overrides them: an ext4 can ask the kernel to
+ * panic on an error, or to continue with damaged metadata.
  */
 const FORCED_OPTIONS: Readonly<Record<FileSystem, readonly string[]>> = {
   ext4: ['errors=remount-ro'],
@@ -60,8 +60,8 @@ const FORCED_OPTIONS: Readonly<Record<FileSystem, readonly string[]>> = {
 };
 
 /**
- * What whoever writes a volume puts on it is nothing for the host: a device node would reach any device,
- * a set-user-ID program would run as root for anybody who finds the path.
+ * The host must not trust what a volume's writer puts on it: a device node would reach any device, and a
+ * set-user-ID program would run as root for anybody who finds the path.
  */
 export const UNTRUSTED: readonly string[] = ['nosuid', 'nodev'];
 const TRUST = ['nosuid', 'suid', 'nodev', 'dev'];
@@ -178,8 +178,9 @@ async function make(
 }
 
 /**
- * Mends what can be mended without a decision, before a mount; the device must not be mounted. XFS
- * and btrfs have no such check: mounting replays their logs, and xfs_repair and btrfs check are for people.
+ * Repairs what fsck can repair without a decision, before a mount; the device must not be mounted. XFS
+ * and btrfs have no such check: mounting replays their logs, and xfs_repair and btrfs check are left to
+ * the operator.
  */
 export async function checkFileSystem(type: FileSystem, devicePath: string): Promise<void> {
   if (type !== 'ext4') return;

@@ -1,6 +1,6 @@
 /**
- * Single mounts, bound and unmounted by their number in mountinfo: never another one that has come to
- * the same path meanwhile, and never along a symbolic link that has come in the way.
+ * Single mounts, bound and unmounted by their number in mountinfo: never another mount that has since
+ * appeared at the same path, and never through a symbolic link put in the path since.
  *
  * Paths are resolved ones. Targets are made and removed in the directory they were found in. Knows
  * nothing of volumes.

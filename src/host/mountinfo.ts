@@ -48,7 +48,8 @@ export async function mountInfoOfProcess(pid: string): Promise<MountEntry[]> {
 
 /**
  * btrfs has a made-up st_dev; its block device is known by the source, which for btrfs the kernel
- * itself fills in. Where that is no block device here, none is known.
+ * itself fills in. If the source is not a block device here, the device is
+ * unknown.
  */
 async function withBlockDevices(entries: MountEntry[]): Promise<MountEntry[]> {
   const sources = new Set(entries.filter(isBtrfs).map(({ source }) => source));
@@ -114,8 +115,8 @@ function decodeOctal(text: string): string {
 }
 
 /**
- * The layers of mounts piled up on one path, bottom first: the last one is what is seen there. A mount that
- * a mount of a parent directory hides is none of them: a directory bound to itself and shared, as
+ * The layers of mounts piled up on one path, bottom first: the last one is visible there. Does not include
+ * a mount that a mount of a parent directory hides: a directory bound to itself and shared, as
  * /var/lib/kubelet often is, has such a copy of every mount below it, with the same path.
  */
 export function mountsAt(mounts: readonly MountEntry[], path: string): MountEntry[] {
@@ -148,7 +149,7 @@ export function mountContaining(mounts: readonly MountEntry[], path: string): Mo
   return found ?? null;
 }
 
-/** The mounts of the file system on a block device, given its st_rdev. Bound device nodes are none. */
+/** The mounts of the file system on a block device, given its st_rdev. Bound device nodes are not included. */
 export function mountsOfDevice(mounts: readonly MountEntry[], rdev: number): MountEntry[] {
   return mounts.filter((entry) => isOfDevice(entry, rdev));
 }

@@ -1,5 +1,5 @@
 /**
- * Which of root's powers (capabilities(7)) this process has, and those it does not start without.
+ * Which capabilities(7) this process has, and which it requires to start.
  *
  * Knows their uses only in the texts for the operator who has to grant them.
  */

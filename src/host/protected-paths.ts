@@ -49,7 +49,7 @@ export function protectedReason(
     .map(({ mountPoint }) => mountPoint)
     .filter((mountPoint) => trees.some((tree) => isWithin(tree, mountPoint)));
   const own = [...trees, ...below];
-  // A device node bound to the path is in /dev, and lawful.
+  // A device node bound to the path is in /dev, which is allowed here.
   const shown =
     own.find((tree) => isSamePlace(placeOf(mounts, tree), placeOf(mounts, resolved))) ??
     [...SYSTEM_TREES, ...own].find((tree) =>

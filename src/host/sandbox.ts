@@ -1,10 +1,10 @@
 /**
- * With which rights a program runs: the command line that gives up all others before it starts.
+ * The privileges that a program runs with: builds the command line that drops all others before it starts.
  *
- * No program of the plugin's needs root's capabilities but mount(8) and umount(8), which keep two. What
- * reads a tenant's bytes may be taken over by them, so it runs as a user that nothing else is, in a root
- * directory that holds programs, libraries and its one device, without processes, sockets or files of
- * its own, and within limits of memory and processor time (native/confine). Starts nothing itself.
+ * Only mount(8) and umount(8) need root's capabilities, and they keep two. A program that reads a tenant's
+ * bytes may be compromised by them, so it runs as a user that is used for nothing else, in a root directory
+ * with programs, libraries and its one device. It cannot start processes, open sockets or write files, and
+ * its memory and processor time are limited (native/confine). Starts nothing itself.
  */
 import { stat } from 'node:fs/promises';
 import { availableParallelism, totalmem } from 'node:os';
@@ -35,12 +35,12 @@ const CPU_S = 120;
 const CPU_S_PER_TIB = 600;
 const TIB = 1n << 40n;
 /**
- * Of a program that must not stop half way: growing to 16 TiB cost resize2fs 6 s, so one that has used a
- * day goes round in circles.
+ * For a program that must not be interrupted: growing to 16 TiB took resize2fs 6 s, so one that has used a
+ * day is in a loop.
  */
 const OUTLIVING_CPU_S = 86_400;
 
-/** Of what a program without a device may do, capabilities are all that is taken away. */
+/** A program without a device loses only its capabilities. */
 export interface Rights {
   /** Keeps the capabilities of mount(8). */
   mounts?: boolean;
@@ -94,7 +94,7 @@ function memoryFor(sizeBytes: bigint): bigint {
   return (wanted < mostMemory() ? wanted : mostMemory()) + stacks;
 }
 
-/** What a program that must not stop half way is given, whatever its device is: it has no second try. */
+/** The limit of a program that must not be interrupted, whatever its device: it cannot be retried. */
 function mostMemory(): bigint {
   const half = BigInt(totalmem()) / 2n;
   return half > MEMORY_BYTES ? half : MEMORY_BYTES;

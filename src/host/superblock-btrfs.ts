@@ -1,9 +1,9 @@
 /**
  * Which btrfs superblocks this host mounts, by an allow-list of what they may say.
  *
- * Anyone who can write to the volume can write the superblock: nothing is trusted before it is checked. A volume is
- * one device, so a file system of several, or one that is a seed for others, is none of a volume. Of the
- * superblock's copies the kernel mounts by the first one alone, and so does this file. Pure: reads no device.
+ * Anyone who can write to the volume can write the superblock: nothing is trusted before it is checked. A volume
+ * is one device, so file systems on several devices and seed file systems are refused. The kernel mounts by
+ * the first copy of the superblock alone, and so does this file. Pure: reads no device.
  */
 import type { Objection } from './file-systems.js';
 
@@ -36,7 +36,7 @@ const INCOMPATIBLE = 0x1077fn;
 /** free_space_tree and its validity, verity, block_group_tree. */
 const READ_ONLY_COMPATIBLE = 0xfn;
 
-/** What keeps the host from mounting this btrfs; null: nothing. */
+/** Why the host must not mount this btrfs; null if it may. */
 export function btrfsObjection(block: Buffer, deviceBytes: bigint): Objection | null {
   if (block.toString('latin1', AT.magic, AT.magic + MAGIC.length) !== MAGIC) {
     return damaged('no btrfs superblock');

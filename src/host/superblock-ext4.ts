@@ -53,8 +53,8 @@ const COMPATIBLE: Readonly<Record<string, number>> = {
 };
 
 /**
- * Not listed: journal_dev, a journal of others; mmp, which lets a mount wait for as long as the volume
- * says, for storage that several hosts share; compression and dirdata, which no kernel has.
+ * Not listed: journal_dev, the journal of another file system; mmp, which delays a mount for as long as the
+ * volume says and is for storage shared by several hosts; compression and dirdata, which no kernel has.
  */
 const INCOMPATIBLE: Readonly<Record<string, number>> = {
   filetype: 0x2,
@@ -106,7 +106,7 @@ const JOURNAL_MODES = ['', 'journal_data', 'journal_data_ordered', 'journal_data
 const REFUSED_DEFAULTS: Readonly<Record<string, number>> = { debug: 0x1, nobarrier: 0x100 };
 const JOURNAL_ORDERED = 2;
 
-/** What keeps the host from mounting this ext4; null: nothing. */
+/** Why the host must not mount this ext4; null if it may. */
 export function ext4Objection(block: Buffer, deviceBytes: bigint): Objection | null {
   return (
     geometryObjection(block, deviceBytes) ??
@@ -187,7 +187,7 @@ function optionObjection(block: Buffer): Objection | null {
 
 /**
  * Whether resize2fs or the kernel would make the file system larger on a device of that size. The
- * superblock has passed `ext4Objection`. A last group that would be all tables is made by neither.
+ * superblock has passed `ext4Objection`. Neither creates a last group that would hold only tables.
  */
 export function isExt4Growable(block: Buffer, deviceBytes: bigint): boolean {
   const { blocks, blockSize } = sizeOf(block);
@@ -212,7 +212,7 @@ function sizeOf(block: Buffer): { blocks: bigint; blockSize: bigint } {
   return { blocks: (high << 32n) | BigInt(block.readUInt32LE(AT.blocksLow)), blockSize };
 }
 
-/** The bits of a word that are none of those known. */
+/** The bits of a word that are not among the known ones. */
 function without(word: number, known: Readonly<Record<string, number>>): number {
   return Object.values(known).reduce((left, bit) => left & ~bit, word) >>> 0;
 }

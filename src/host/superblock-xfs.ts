@@ -39,7 +39,7 @@ const FEATURES = [
   { at: AT.logIncompatible, what: 'log', mask: 0x1 },
 ] as const;
 
-/** What keeps the host from mounting this XFS; null: nothing. */
+/** Why the host must not mount this XFS; null if it may. */
 export function xfsObjection(block: Buffer, deviceBytes: bigint): Objection | null {
   return geometryObjection(block, deviceBytes) ?? deviceObjection(block) ?? featureObjection(block);
 }

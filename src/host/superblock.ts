@@ -1,9 +1,9 @@
 /**
  * Superblocks of devices, read before a mount: whether this host mounts them, how large the file
- * system is, and who a btrfs says it is.
+ * system is, and which fsid a btrfs reports.
  *
  * For devices that are not mounted: what a mounted file system has not written back yet cannot be
- * seen here. What the bytes mean is each file system's own file. Reads; never writes.
+ * seen here. Each file system's own file interprets the bytes. Reads; never writes.
  */
 import { open } from 'node:fs/promises';
 import { CsiError } from '../base/errors.js';
@@ -32,7 +32,7 @@ const SUPERBLOCKS: Readonly<Record<FileSystem, Superblock>> = {
 };
 
 /**
- * What keeps the host from mounting the file system, or from giving it to a tool; null: nothing. The
+ * Why the host must not mount the file system or pass it to a tool; null if it may. The
  * caller has flushed the device, since the kernel reads some superblocks past the page cache.
  */
 export async function superblockObjection(

@@ -2,8 +2,8 @@
  * NodeExpandVolume: the file system of a volume in use grown to the size that ControllerExpandVolume
  * gave the volume. A raw block volume has that size already.
  *
- * The device is seen to first, since a controller that was killed may have grown the storage alone.
- * Everything may be repeated: what is large enough is left as it is. Requests arrive parsed.
+ * The device is grown first if needed, since a killed controller may have grown only the storage. Every
+ * step may be repeated: what is large enough stays as it is. Requests arrive parsed.
  */
 
 import { CsiError, SystemError } from '../base/errors.js';
@@ -92,7 +92,7 @@ async function deviceOfSize(
   );
 }
 
-/** By a mount that can be written to: the kernel grows no file system by another one. */
+/** Requires a writable mount: the kernel does not grow a file system through a read-only one. */
 async function growInUse(
   deps: NodeDependencies,
   view: VolumeView,

@@ -1,8 +1,8 @@
 /**
  * From a volume's device to its file system, mounted in the staging directory.
  *
- * The order that makes a kill at any point harmless: make the file system, flush, mark the volume as
- * used; give a copied btrfs an id of its own; grow what cannot be grown while mounted; mount; grow the
+ * The order makes a kill at any point harmless: make the file system, flush, mark the volume as
+ * initialized; give a copied btrfs an id of its own; grow what cannot be grown while mounted; mount; grow the
  * rest. A volume is formatted only while the catalogue and the pool agree that it is pristine, which ends
  * before anything else can write to it.
  */

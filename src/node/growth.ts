@@ -37,8 +37,8 @@ export interface FileSystemStaging {
 }
 
 /**
- * Whether the file system is grown by the mount that was asked for. Not by one for reading: xfs and
- * btrfs are grown when they are next staged for writing. Nor by one this process may not grow.
+ * Whether the requested mount grows the file system. XFS and btrfs mounted read-only are grown when next
+ * staged for writing. Nothing is grown that this process lacks the capability to grow.
  */
 export async function growsMounted(
   { capability }: Pick<FileSystemStaging, 'capability'>,

@@ -125,9 +125,11 @@ export async function distrust(
 }
 
 /**
- * Detaches a device that is attached without a recorded use. That happens if a process still had a raw device
- * open when it was unpublished: the process could write to it while its file system is mounted. Throws if it is held. One that is mounted in another mount namespace stays: its file system was
- * judged by the mount that made it, and a new mount shares that. Returns whether it detached the device.
+ * Detaches a device that is attached without a recorded use. That happens if a process still had a raw
+ * device open when it was unpublished: the process could write to it while its file system is mounted.
+ * Throws if something holds the device. A device that is mounted in another mount namespace stays attached:
+ * its file system was checked when that mount was made, and a new mount shares it. Returns whether it
+ * detached the device.
  */
 export async function releaseUnused(deps: Dependencies, view: VolumeView): Promise<boolean> {
   const { mounts, nodes } = usesOf(view);

@@ -1,8 +1,8 @@
 /**
  * CSI Node: volumes of this node made usable for its workloads.
  *
- * Parses requests and takes locks; the work is in node-stage, node-unstage, node-publish,
- * node-unpublish, node-expand and node-stats. Presence is judged first, then existence, then values, then state.
+ * Parses requests and takes locks; stage-volume, unstage-volume, publish-volume, unpublish-volume,
+ * expand-volume and volume-stats do the work. Checks presence first, then existence, values and state.
  *
  *   NodeStageVolume, NodeUnstageVolume      volume, staging path
  *   NodePublishVolume, NodeUnpublishVolume  volume, target path

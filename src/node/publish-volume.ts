@@ -225,7 +225,7 @@ async function forget(deps: NodeDependencies, record: PublicationRecord): Promis
   await deps.catalogue.removePublication(targetPath);
 }
 
-/** Why two targets at once cannot be; null if they can. */
+/** Why the volume cannot have two targets at once; null if it can. */
 function conflict(elsewhere: PublicationRecord, request: PublicationRecord): string | null {
   const { accessMode, accessType } = request.capability;
   if (accessMode !== 'SINGLE_NODE_MULTI_WRITER') {

@@ -2,7 +2,7 @@
  * Staging: from a volume to a mounted file system, or a device node, in the staging directory.
  *
  * Raw block volumes have their device node bound to `<staging path>/device`, so that the kernel
- * knows that they are staged, and where. The order that makes a kill at any point harmless: record,
+ * knows that they are staged, and where. The order makes a kill at any point harmless: record,
  * attach, make ready, mount (file-system.ts for file systems). Requests arrive parsed.
  */
 
@@ -200,7 +200,7 @@ function kernelAgrees(
   return isType && staged.entry.superReadOnly === isReaderOnly(capability);
 }
 
-/** A raw device next to its mounted file system, or one file system both writable and not, cannot be. */
+/** Refuses a raw device beside its mounted file system, and one file system both writable and read-only. */
 function assertCompatible(view: VolumeView, capability: VolumeCapability): void {
   const { mounts, nodes } = usesOf(view);
   const conflict =

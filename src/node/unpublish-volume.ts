@@ -44,7 +44,7 @@ export async function releasePublication(
   if (record !== null) await deps.catalogue.removePublication(path);
 }
 
-/** The same for a volume that the catalogue does not know: a mount of a device that bears its id is all there is to prove. */
+/** Without a catalogue entry, the only proof is a mount of a device that bears the volume's id. */
 export async function unpublishUnknown(
   deps: Native,
   volumeId: string,

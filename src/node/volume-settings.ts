@@ -2,9 +2,8 @@
  * The mutable parameters of a volume, put into effect: its block device's settings, and the limits of
  * the pods it is published to.
  *
- * Every call sets all of them, so that doing it again, or with the earlier parameters, is how a failed
- * change is taken back. Limits count only for pods that are known; with none asked for, a node without
- * cgroup v2 is as good as any.
+ * Every call sets all of them, so a failed change is reverted by setting the earlier parameters. Limits
+ * apply only to known pods; a volume without limits needs no cgroup v2 on the node.
  */
 import { stat } from 'node:fs/promises';
 import { CsiError } from '../base/errors.js';
@@ -73,8 +72,8 @@ export async function limitPod(
 }
 
 /**
- * Takes the volume's limits off the pod: it has none any more, or the volume leaves the pod and its
- * device's number may be another volume's next. Where none can be set there is none.
+ * Removes the volume's limits from the pod: the volume has none any more, or it leaves the pod and another
+ * volume may get its device's number. If the node cannot set limits, there are none to remove.
  */
 export async function liftPod(
   deps: NodeDependencies,
