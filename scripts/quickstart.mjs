@@ -78,7 +78,7 @@ async function main() {
 }
 
 /**
- * Cleaning up beside a step that goes on would miss what that step makes, so it waits for the step's
+ * A clean-up beside a running step would miss what that step makes, so it waits for the step's
  * end. The same signal once more ends the process as it is, for those who do not want to wait.
  */
 function heedSignals() {
@@ -203,7 +203,7 @@ function printNextCommands(session) {
   const cli = `node ${join(repository, 'dist/main.js')}`;
   session.child.unref();
   console.log(`
-The plugin goes on running (process ${session.child.pid}); its log is ${join(session.place, 'plugin.log')}.
+The plugin is still running (process ${session.child.pid}); its log is ${join(session.place, 'plugin.log')}.
 Try:
   export CSI_ENDPOINT=${session.endpoint}
   ${cli} allocated ${session.snapshots[0]} --summary
@@ -223,7 +223,7 @@ function detachCommand({ backend, place }) {
   return `losetup -n -O NAME,BACK-FILE | awk '$2 ~ "^${place}/state/.*/volumes/" {print $1}' | xargs -r losetup -d`;
 }
 
-/** Takes back everything in the opposite order. A step that fails is told and does not stop the others. */
+/** Undoes everything in the opposite order. A step that fails is reported and does not stop the others. */
 async function cleanUp(session) {
   headline('cleaning up');
   for (const undo of session.undo.reverse()) {

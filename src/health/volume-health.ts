@@ -129,7 +129,7 @@ function contentConditions(sizeBytes: bigint, found: StorageCondition | null): H
     return [entry('DATA_LOSS', 'BackingFileMissing', message)];
   }
   if (found.storedBytes >= sizeBytes) return [];
-  const message = `its file was cut to ${found.storedBytes} of ${sizeBytes} bytes; restore a snapshot or a backup`;
+  const message = `its file was truncated to ${found.storedBytes} of ${sizeBytes} bytes; restore a snapshot or a backup`;
   return [entry('DATA_LOSS', 'BackingFileTruncated', message)];
 }
 

@@ -81,7 +81,7 @@ async function kernelName(rdev: number): Promise<string> {
   return basename(await readlink(`/sys/dev/block/${majorOf(rdev)}:${minorOf(rdev)}`));
 }
 
-/** Nothing where there is no directory, such as `features` beside the file systems, or no btrfs at all. */
+/** Empty if there is no such directory, for example in `features` beside the file systems, or without btrfs. */
 async function namesIn(directory: string): Promise<string[]> {
   try {
     return await readdir(directory);

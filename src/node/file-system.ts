@@ -42,7 +42,7 @@ import {
 } from './growth.js';
 import { assertAccepted, mountGuarded } from './mount-guard.js';
 
-/** Of a StorageClass: for mkfs, and for every mount of the volume. */
+/** Options of the StorageClass for mkfs, and for every mount of the volume. */
 const MKFS_OPTIONS = 'mkfsOptions';
 const MOUNT_OPTIONS = 'mountOptions';
 

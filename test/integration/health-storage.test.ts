@@ -53,7 +53,10 @@ test('a backing file shorter than the volume is DATA_LOSS for as long as it is',
   const got = await client.controller.ControllerGetVolume({ volume_id: volume.id });
   for (const { volume_condition } of [entries[0].status, got['status']]) {
     assert.equal(volume_condition.abnormal, true, 'LV7, GV4');
-    assert.match(volume_condition.message, /^BackingFileTruncated: its file was cut to 4194304 of/);
+    assert.match(
+      volume_condition.message,
+      /^BackingFileTruncated: its file was truncated to 4194304 of/,
+    );
   }
   truncateSync(fileOf(volume), 8 * MIB);
   assert.deepEqual(await bothViews(volume), [[], []]);

@@ -14,14 +14,14 @@ export type DeviceKind = 'volume' | 'snapshot';
  */
 export type DeviceState = 'creating' | 'live' | 'deleting';
 
-/** A device to be made. */
+/** A device to be created. */
 export interface NewDevice {
   objectId: string;
   kind: DeviceKind;
   sizeBytes: bigint;
   /**
-   * The volume whose content it continues: for a snapshot the one it is cut of, for a volume, a copy
-   * too, itself. Volume ids are never given twice, so neither are lineages.
+   * The volume whose content it continues: for a snapshot its source volume, for a volume (also a clone)
+   * the volume itself. Volume ids are never reused, so neither are lineages.
    */
   lineage: string;
 }
@@ -29,11 +29,11 @@ export interface NewDevice {
 export interface DeviceRecord extends NewDevice {
   deviceId: number;
   state: DeviceState;
-  /** The pool's transaction id when it was made, as its details in the metadata tell it. */
+  /** The pool's transaction id when the device was created, as in its details in the metadata. */
   madeAt: bigint;
   /**
-   * Of a volume: attached writable, or was when a plugin or machine went away; what was written since the
-   * last commit may be lost then. Cleared after a commit that follows its detaching.
+   * A volume is attached for writing, or was when a plugin or machine stopped; then writes since the last
+   * commit may be lost. Cleared after the commit that follows its detaching.
    */
   open: boolean;
 }
