@@ -53,7 +53,7 @@ export function describeBackend(
 }
 
 function describeNoRetainedBases(context: ContractContext): void {
-  test('of a snapshot nothing is kept, and its deletion leaves no base', async () => {
+  test('a backend that retains no bases leaves none when a snapshot is deleted', async () => {
     const { backend } = context;
     const volumeId = newVolume();
     const snapshotId = newSnapshot();
@@ -68,7 +68,7 @@ function describeNoRetainedBases(context: ContractContext): void {
 }
 
 function describeVolumes(context: ContractContext): void {
-  test('a new volume reads as zeros and is made once however often it is asked for', async () => {
+  test('a new volume reads as zeros, and repeated creations make it once', async () => {
     const { backend, harness } = context;
     const volumeId = newVolume();
     await backend.createVolume(volumeId, SIZE);
@@ -82,14 +82,14 @@ function describeVolumes(context: ContractContext): void {
     await backend.deleteVolume(volumeId);
   });
 
-  test('a volume that is there with another size is not taken for the one asked for', async () => {
+  test('creating a volume that exists with another size is refused', async () => {
     const volumeId = newVolume();
     await context.backend.createVolume(volumeId, SIZE);
     await assert.rejects(context.backend.createVolume(volumeId, 2n * SIZE));
     await context.backend.deleteVolume(volumeId);
   });
 
-  test('deleting a volume twice, or one that never was, succeeds', async () => {
+  test('deleting a volume twice, or one that never existed, succeeds', async () => {
     const volumeId = newVolume();
     await context.backend.deleteVolume(volumeId);
     await context.backend.createVolume(volumeId, SIZE);
@@ -100,7 +100,7 @@ function describeVolumes(context: ContractContext): void {
 }
 
 function describeMarks(context: ContractContext): void {
-  test('a volume is marked as used once and for all, and the mark goes with the volume', async () => {
+  test('the initialized mark of a volume is permanent, and is removed with the volume', async () => {
     const { backend, harness } = context;
     const [volumeId, other] = [newVolume(), newVolume()];
     for (const id of [volumeId, other]) await backend.createVolume(id, SIZE);
@@ -125,7 +125,7 @@ function describeMarks(context: ContractContext): void {
     await backend.deleteVolume(other);
   });
 
-  test('a mark that outlived its volume is swept, and those of volumes that are there stay', async () => {
+  test('the initialized mark of a missing volume is swept, and those of existing volumes stay', async () => {
     const { backend } = context;
     const [volumeId, gone] = [newVolume(), newVolume()];
     await backend.createVolume(volumeId, SIZE);
@@ -149,7 +149,7 @@ function describePool(context: ContractContext): void {
     assert.equal(await (await context.harness.reopen()).identity(), identity);
   });
 
-  test('starting and checking a pool that runs disturbs nothing', async () => {
+  test('starting and checking a running pool changes nothing', async () => {
     const volumeId = newVolume();
     await context.backend.createVolume(volumeId, SIZE);
     await context.harness.write(volumeId, 0, Buffer.alloc(4096, 3));
@@ -160,7 +160,7 @@ function describePool(context: ContractContext): void {
     await context.backend.deleteVolume(volumeId);
   });
 
-  test('capacity is never more than there is, and falls with every volume', async () => {
+  test('the capacity never exceeds the free space, and falls with every volume', async () => {
     const { backend, harness } = context;
     const empty = await backend.capacity();
     assert.ok(empty.availableBytes <= (await harness.reallyFree()));
@@ -179,7 +179,7 @@ function describePool(context: ContractContext): void {
 }
 
 function describeContents(context: ContractContext): void {
-  test('the list holds every volume and snapshot with its size, and names what is foreign', async () => {
+  test('the list has every volume and snapshot with its size, and names foreign objects', async () => {
     const { backend, harness } = context;
     const before = await backend.list();
     const volumeId = newVolume();
@@ -201,7 +201,7 @@ function describeContents(context: ContractContext): void {
     await backend.deleteVolume(volumeId);
   });
 
-  test('what a killed run left is swept, is no object, and nothing else is swept', async () => {
+  test('leftovers of a killed run are swept and never listed, and nothing else is swept', async () => {
     const { backend, harness } = context;
     const volumeId = newVolume();
     const snapshotId = newSnapshot();

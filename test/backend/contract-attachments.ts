@@ -14,7 +14,7 @@ export function describeAttachments(context: ContractContext): void {
 }
 
 function describeDevices(context: ContractContext): void {
-  test('attaching twice gives the same device, and it is found by a new backend object', async () => {
+  test('attaching twice gives the same device, and a new backend object finds it', async () => {
     const { backend, harness } = context;
     const volumeId = newVolume();
     await backend.createVolume(volumeId, SIZE);
@@ -29,7 +29,7 @@ function describeDevices(context: ContractContext): void {
     await backend.deleteVolume(volumeId);
   });
 
-  test('an attached device grows with its volume, under whoever holds it', async () => {
+  test('an attached device grows with its volume while it is open', async () => {
     const { backend } = context;
     const volumeId = newVolume();
     await backend.createVolume(volumeId, SIZE);
@@ -57,7 +57,7 @@ function describeDevices(context: ContractContext): void {
 }
 
 function describeReadOnlyDevices(context: ContractContext): void {
-  test('a device that was made read-only for a while is attached and grows as before', async () => {
+  test('a device that is temporarily read-only can be attached and expanded', async () => {
     const { backend } = context;
     const native = new NativePool(1);
     const volumeId = newVolume();
@@ -76,7 +76,7 @@ function describeReadOnlyDevices(context: ContractContext): void {
     await backend.deleteVolume(volumeId);
   });
 
-  test('a volume is attached read-only when asked for, and not both ways', async () => {
+  test('a volume is attached read-only on request, and not read-only and writable at once', async () => {
     const { backend } = context;
     const volumeId = newVolume();
     await backend.createVolume(volumeId, SIZE);
@@ -91,7 +91,7 @@ function describeReadOnlyDevices(context: ContractContext): void {
 }
 
 function describeRefusals(context: ContractContext): void {
-  test('a device that somebody holds is not detached, and its volume not deleted', async () => {
+  test('an open device is not detached, and its volume is not deleted', async () => {
     const { backend } = context;
     const volumeId = newVolume();
     await backend.createVolume(volumeId, SIZE);
@@ -106,7 +106,7 @@ function describeRefusals(context: ContractContext): void {
     assert.equal(await backend.findAttachment(volumeId), null);
   });
 
-  test('attaching a volume that is not there fails', async () => {
+  test('attaching a volume that does not exist fails', async () => {
     await rejectsWith(
       context.backend.attach(newVolume(), { readOnly: false }),
       'FAILED_PRECONDITION',

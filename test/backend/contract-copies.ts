@@ -1,4 +1,4 @@
-/** The part of the backend contract about clones, expansion, cuts of several volumes, and condition. */
+/** The part of the backend contract about clones, expansion, group snapshots, and volume condition. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { rejectsWith } from '../support/expect-status.js';
@@ -20,7 +20,7 @@ async function drop(context: ContractContext, ...volumeIds: string[]): Promise<v
 }
 
 function describeClones(context: ContractContext): void {
-  test('a clone has what its source has at that moment, unsynced too, and goes its own way', async () => {
+  test('a clone has the content of its source at that moment, unsynced writes included, and is independent of it', async () => {
     const { backend, harness } = context;
     const source = await writtenVolume(context, 1);
     const clone = newVolume();
@@ -36,7 +36,7 @@ function describeClones(context: ContractContext): void {
     await drop(context, source, clone);
   });
 
-  test('a clone can be written to, snapshotted and outlives its source', async () => {
+  test('a clone can be written to and snapshotted, and outlives its source', async () => {
     const { backend, harness } = context;
     const source = await writtenVolume(context, 5);
     const clone = newVolume();
@@ -49,7 +49,7 @@ function describeClones(context: ContractContext): void {
     await drop(context, clone);
   });
 
-  test('a copy that would be smaller than its source is refused, and leaves nothing', async () => {
+  test('a copy smaller than its source is refused, and leaves nothing behind', async () => {
     const { backend } = context;
     const source = await writtenVolume(context, 1);
     await backend.expandVolume(source, 2n * SIZE);
@@ -64,7 +64,7 @@ function describeClones(context: ContractContext): void {
     await drop(context, source);
   });
 
-  test('cloning a volume that is not there fails and leaves nothing, and abandoning it succeeds', async () => {
+  test('cloning a volume that does not exist fails and leaves nothing behind, and abandoning the clone succeeds', async () => {
     const { backend } = context;
     const clone = newVolume();
     const source = newVolume();
@@ -76,7 +76,7 @@ function describeClones(context: ContractContext): void {
 }
 
 function describeExpansion(context: ContractContext): void {
-  test('an expanded volume keeps its content and reads as zeros beyond it, however often it is asked', async () => {
+  test('an expanded volume keeps its content and reads as zeros beyond it, and expansion can be repeated', async () => {
     const { backend, harness } = context;
     const volumeId = await writtenVolume(context, 6);
     assert.equal(await backend.expandVolume(volumeId, 2n * SIZE), 2n * SIZE);
@@ -91,7 +91,7 @@ function describeExpansion(context: ContractContext): void {
     await drop(context, volumeId);
   });
 
-  test('a snapshot has the size its volume had, and the next one the new size', async () => {
+  test('a snapshot keeps the size of its volume, and one taken after an expansion has the new size', async () => {
     const { backend } = context;
     const volumeId = await writtenVolume(context, 8);
     const [before, after] = [newSnapshot(), newSnapshot()];
@@ -103,13 +103,13 @@ function describeExpansion(context: ContractContext): void {
     await drop(context, volumeId);
   });
 
-  test('expanding a volume that is not there fails', async () => {
+  test('expanding a volume that does not exist fails', async () => {
     await assert.rejects(context.backend.expandVolume(newVolume(), SIZE));
   });
 }
 
 function describeGroups(context: ContractContext): void {
-  test('several volumes are cut together, each with its own content and size', async () => {
+  test('a group snapshot has the content and size of each volume', async () => {
     const { backend, harness } = context;
     const volumes = [await writtenVolume(context, 1), await writtenVolume(context, 2)];
     const [first = '', second = ''] = volumes;
@@ -128,7 +128,7 @@ function describeGroups(context: ContractContext): void {
     await drop(context, first, second);
   });
 
-  test('a group with a member that is not there leaves no snapshot of the others', async () => {
+  test('a group snapshot with a missing volume leaves no snapshot of the others', async () => {
     const { backend } = context;
     const volumeId = await writtenVolume(context, 1);
     const member = { volumeId, snapshotId: newSnapshot() };
@@ -151,7 +151,7 @@ export function describeCopies(context: ContractContext): void {
   describeClones(context);
   describeExpansion(context);
   describeGroups(context);
-  test('volumes and snapshots that are not there, or not whole, are told from those that are', async () => {
+  test('missing or incomplete volumes and snapshots are distinguished from complete ones', async () => {
     const { backend } = context;
     const volumeId = await writtenVolume(context, 1);
     const snapshotId = newSnapshot();
@@ -173,7 +173,7 @@ export function describeCopies(context: ContractContext): void {
     await drop(context, volumeId);
   });
 
-  test('the condition of a volume tells what is stored, and null once that is gone', async () => {
+  test('the condition of a volume reports its storage, and is null once that is removed', async () => {
     const { backend } = context;
     const volumeId = await writtenVolume(context, 1);
     await backend.expandVolume(volumeId, 2n * SIZE);

@@ -1,6 +1,6 @@
 /**
- * The part of the backend contract about deltas from deleted bases, for backends that keep any: run
- * through the scanner, judged by bytes.
+ * The part of the backend contract about deltas from retained bases, for backends that have any: run
+ * through the scanner, compared with the bytes.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -21,7 +21,7 @@ export function describeRetainedBases(context: ContractContext): void {
     compareRounds(context, filler),
   );
 
-  test('a base is kept once, outlives its snapshot, and is dropped once', async () => {
+  test('a base is retained once, outlives its snapshot, and is dropped once', async () => {
     const { backend } = context;
     const { volumeId, snapshotId } = await cut(context);
     const kept = await backend.retainBase(snapshotId);
@@ -38,7 +38,7 @@ export function describeRetainedBases(context: ContractContext): void {
     await backend.deleteVolume(volumeId);
   });
 
-  test('a base that was dropped, or never kept, gives no list; a kept one is no target', async () => {
+  test('a base that was dropped or never retained gives no list, and a retained base cannot be a target', async () => {
     const { backend } = context;
     const { volumeId, snapshotId: base } = await cut(context);
     const target = newSnapshot();

@@ -1,4 +1,4 @@
-/** The part of the backend contract about scan sources: run through the scanner, judged by bytes. */
+/** The part of the backend contract about scan sources: run through the scanner, compared with the bytes. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { NativePool } from '../../src/native/pool.js';
@@ -14,7 +14,7 @@ const ROUNDS = 5;
 export function describeScans(context: ContractContext): void {
   testLists('the lists of a scan source miss no byte', (filler) => compareRounds(context, filler));
 
-  test('a snapshot that is not there has no scan source, as target or as base', async () => {
+  test('a missing snapshot has no scan source, as target or as base', async () => {
     const { backend } = context;
     const volumeId = newVolume();
     const snapshotId = newSnapshot();
@@ -73,7 +73,7 @@ async function compareRounds(context: ContractContext, filler: NativePool): Prom
   return tally;
 }
 
-/** What a workload does between two cuts; the model follows. */
+/** What a workload does between two snapshots; the model follows. */
 export async function work(
   { harness }: ContractContext,
   volumeId: string,

@@ -1,4 +1,4 @@
-/** The part of the backend contract about cutting, restoring and removing snapshots. */
+/** The part of the backend contract about taking, restoring and removing snapshots. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type ContractContext, newSnapshot, newVolume, SIZE, VOLUME_BYTES } from './harness.js';
@@ -15,7 +15,7 @@ async function contentOf(context: ContractContext, snapshotId: string): Promise<
 }
 
 function describeCuts(context: ContractContext): void {
-  test('a snapshot holds the bytes of its moment, also those nobody synced', async () => {
+  test('a snapshot has the content of its moment, unsynced writes included', async () => {
     const { backend, harness } = context;
     const volumeId = newVolume();
     const [first, second] = [newSnapshot(), newSnapshot()];
@@ -58,7 +58,7 @@ function describeCuts(context: ContractContext): void {
     await backend.deleteSnapshot(snapshotId);
   });
 
-  test('cutting a volume that is not there fails and leaves nothing', async () => {
+  test('taking a snapshot of a volume that does not exist fails and leaves nothing behind', async () => {
     const snapshotId = newSnapshot();
     await assert.rejects(
       context.backend.createSnapshots([{ volumeId: newVolume(), snapshotId: snapshotId }]),
@@ -69,7 +69,7 @@ function describeCuts(context: ContractContext): void {
 }
 
 function describeRemovals(context: ContractContext): void {
-  test('deleting or abandoning a snapshot twice, or one that never was, succeeds', async () => {
+  test('deleting or abandoning a snapshot twice, or one that never existed, succeeds', async () => {
     const { backend } = context;
     const volumeId = newVolume();
     const snapshotId = newSnapshot();
@@ -86,7 +86,7 @@ function describeRemovals(context: ContractContext): void {
     await backend.deleteVolume(volumeId);
   });
 
-  test('abandoning a half made snapshot removes what was made of it', async () => {
+  test('abandoning an incomplete snapshot removes what exists of it', async () => {
     const { backend, harness } = context;
     const volumeId = newVolume();
     const snapshotId = newSnapshot();
@@ -102,7 +102,7 @@ function describeRemovals(context: ContractContext): void {
 }
 
 function describeRestores(context: ContractContext): void {
-  test('a restored volume is a copy of its own, with zeros behind the content of the snapshot', async () => {
+  test('a restored volume is an independent copy, with zeros beyond the content of the snapshot', async () => {
     const { backend, harness } = context;
     const [volumeId, larger] = [newVolume(), newVolume()];
     const snapshotId = newSnapshot();
@@ -125,7 +125,7 @@ function describeRestores(context: ContractContext): void {
     await backend.deleteSnapshot(snapshotId);
   });
 
-  test('restoring a snapshot that is not there fails and leaves nothing', async () => {
+  test('restoring a snapshot that does not exist fails and leaves nothing behind', async () => {
     const volumeId = newVolume();
     await assert.rejects(context.backend.restoreVolume(volumeId, newSnapshot(), SIZE));
     assert.ok(!(await context.backend.list()).volumes.some(({ id }) => id === volumeId));

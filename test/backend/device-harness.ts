@@ -1,5 +1,5 @@
 /**
- * The half of a harness that backends have in common whose volumes are block devices: it attaches a volume
+ * The part of a harness shared by backends whose volumes are block devices: it attaches a volume
  * when it is first used, and holds it open, since the last close of a block device writes it out.
  */
 import { closeSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs';

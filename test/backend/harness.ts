@@ -1,4 +1,4 @@
-/** What the contract suite needs to know of a backend besides the contract: how its volumes are used. */
+/** What the contract suite needs from a backend besides the contract: how to read and write its volumes. */
 import type { Backend } from '../../src/backends/backend.js';
 import { newSnapshotId, newVolumeId } from '../../src/domain/identifiers.js';
 import { TEST_NODE_KEY } from '../support/records.js';

@@ -1,9 +1,9 @@
 /**
- * A backend in memory: the contract in its shortest form, for tests of what stands above it.
+ * A backend in memory: the shortest implementation of the contract, for tests of the layers above it.
  *
  * Content is 4 KiB blocks with made-up addresses. As on a real reflinked file system a block that is
  * shared is written to a new address and one that is not shared in place, and addresses are used
- * again when nothing refers to them any more; so a scan that trusts too much is found out here too.
+ * again when nothing refers to them any more, so an unsound scan fails here too.
  * There is no device: attach answers UNIMPLEMENTED.
  */
 import type {

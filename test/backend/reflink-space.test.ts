@@ -1,4 +1,4 @@
-/** What a reflink pool promises to new volumes, and what it tells of storage that was removed. */
+/** The capacity that a reflink pool offers to new volumes, and how it reports removed storage. */
 
 import assert from 'node:assert/strict';
 import { linkSync, rmSync } from 'node:fs';
@@ -51,7 +51,7 @@ function assertNear(found: bigint, wanted: bigint): void {
 
 const aligned = (bytes: bigint): bigint => (bytes / 4096n) * 4096n;
 
-test('a pool keeps its reserve from new volumes', { skip }, async () => {
+test('a pool does not offer its reserve to new volumes', { skip }, async () => {
   const {
     totalBytes,
     freeBytes: free,
@@ -63,7 +63,7 @@ test('a pool keeps its reserve from new volumes', { skip }, async () => {
   assert.equal(availableBytes, aligned(free - reserveBytes));
 });
 
-test('an overcommitted pool promises a multiple of what is free, less what is promised already', {
+test('an overcommitted pool offers a multiple of its free space, less what existing volumes may claim', {
   skip,
 }, async () => {
   const backend = await pool(250n, 0n);
@@ -78,7 +78,9 @@ test('an overcommitted pool promises a multiple of what is free, less what is pr
   await backend.deleteVolume(volumeId);
 });
 
-test('a pool that is full by its reserve promises nothing, and never less', { skip }, async () => {
+test('a pool whose reserve uses up the free space offers zero, and never less', {
+  skip,
+}, async () => {
   const backend = await pool(100n, 50n);
   const volumeId = newVolume();
   const { totalBytes } = await backend.capacity();
@@ -87,7 +89,7 @@ test('a pool that is full by its reserve promises nothing, and never less', { sk
   await backend.deleteVolume(volumeId);
 });
 
-test('a device that runs on a file that was removed from the pool is told', { skip }, async () => {
+test('a device whose backing file was removed from the pool is reported', { skip }, async () => {
   const backend = await pool(100n, 0n);
   const volumeId = newVolume();
   await backend.createVolume(volumeId, MIB);

@@ -1,4 +1,4 @@
-/** What the tests of device-mapper control stand on: native calls, disks, and thin pools on them. */
+/** Fixtures of the device-mapper tests: native calls, disks, and thin pools on them. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';

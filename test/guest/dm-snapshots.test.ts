@@ -32,7 +32,7 @@ async function assertAbsent(pool: TestPool, ...ids: number[]): Promise<void> {
   for (const id of ids) await fails(pool.send(`delete ${id}`), 'ENODATA');
 }
 
-dmTest('origins that are not active are cut without standing still', async (scene) => {
+dmTest('snapshots of inactive origins need no suspension', async (scene) => {
   const pool = await TestPool.start(scene);
   const { path } = await pool.volume('one', 1);
   await writeBlocks(path, 6, 2);
@@ -47,7 +47,7 @@ dmTest('origins that are not active are cut without standing still', async (scen
 });
 
 dmTest(
-  'a cut happens between its call and its answer, and shows what was synced',
+  'a snapshot is taken between its call and its answer, and has everything that was synced',
   async (scene) => {
     const pool = await TestPool.start(scene);
     const { path } = await pool.volume('one', 1);
@@ -65,7 +65,7 @@ dmTest(
   },
 );
 
-dmTest('raw devices that are written to are cut at one moment', async (scene) => {
+dmTest('snapshots of raw devices under writes are one point in time', async (scene) => {
   const pool = await TestPool.start(scene);
   const one = await pool.volume('one', 1);
   const two = await pool.volume('two', 2);
@@ -114,7 +114,7 @@ async function mounted(
 
 const LARGE = 320n * MIB;
 
-dmTest('mounted ext4 and xfs are frozen for a cut, and clean in it', async (scene) => {
+dmTest('mounted ext4 and xfs are frozen for a snapshot, and clean in it', async (scene) => {
   const data = await scene.disks.disk('data', 1024n * MIB);
   const pool = await TestPool.start(scene, { data });
   const ext4 = await mounted(scene, await pool.volume('ext4', 1, LARGE), ['mkfs.ext4', '-q']);
@@ -144,7 +144,7 @@ dmTest('mounted ext4 and xfs are frozen for a cut, and clean in it', async (scen
   execFileSync('xfs_repair', ['-n', copy4.path], { stdio: 'ignore' });
 });
 
-dmTest('a cut of which one snapshot fails has made none, and all go on', async (scene) => {
+dmTest('if one snapshot of a group fails none is made, and all origins resume', async (scene) => {
   const pool = await TestPool.start(scene);
   const labels = ['one', 'two', 'three'];
   const paths: string[] = [];
@@ -161,7 +161,7 @@ dmTest('a cut of which one snapshot fails has made none, and all go on', async (
   await pool.send('delete 11', 'delete 12', 'delete 13');
 });
 
-dmTest('an origin that somebody else has suspended is not cut, nor are the others', async (s) => {
+dmTest('no snapshot is taken if another process has suspended one of the origins', async (s) => {
   const pool = await TestPool.start(s);
   await pool.volume('one', 1);
   await pool.volume('two', 2);
@@ -184,7 +184,7 @@ const [major = 0, minor = 0] = release().split('.').map(Number);
 /** Linux 6.8 and later count freezes; before, there was one at a time. */
 const FREEZES_ARE_COUNTED = major > 6 || (major === 6 && minor >= 8);
 
-dmTest('an origin whose file system somebody else has frozen stays frozen', async (scene) => {
+dmTest('an origin whose file system another process has frozen stays frozen', async (scene) => {
   const pool = await TestPool.start(scene);
   await pool.volume('one', 1);
   const two = await mounted(scene, await pool.volume('two', 2), ['mkfs.ext4', '-q']);
@@ -207,7 +207,7 @@ dmTest('an origin whose file system somebody else has frozen stays frozen', asyn
   }
 });
 
-dmTest('a device that is not the origin in this pool is not cut', async (scene) => {
+dmTest('no snapshot is taken of a device that is not the origin in this pool', async (scene) => {
   const pool = await TestPool.start(scene);
   await pool.volume('one', 1);
   await pool.send('create_thin 2');
@@ -231,14 +231,17 @@ dmTest('a device that is not the origin in this pool is not cut', async (scene) 
   await assertAbsent(pool, 3);
 });
 
-dmTest('a pool whose metadata cannot be written makes no cut, and origins go on', async (scene) => {
-  const pool = await TestPool.start(scene);
-  const { path } = await pool.volume('one', 1);
-  await writeBlocks(path, 1, 0);
-  await pool.metadata.failWrites();
-  await fails(cut(scene, pool, member(scene, 'one', 1, 2)), 'THIN_POOL_MODE');
-  await assertNoneSuspended(scene, ['one']);
-  assert.equal(await readBlock(path, 0), 1);
-  assert.equal((await pool.status()).mode, 'ro');
-  spawnSync('sync');
-});
+dmTest(
+  'a pool whose metadata cannot be written takes no snapshot, and the origins resume',
+  async (scene) => {
+    const pool = await TestPool.start(scene);
+    const { path } = await pool.volume('one', 1);
+    await writeBlocks(path, 1, 0);
+    await pool.metadata.failWrites();
+    await fails(cut(scene, pool, member(scene, 'one', 1, 2)), 'THIN_POOL_MODE');
+    await assertNoneSuspended(scene, ['one']);
+    assert.equal(await readBlock(path, 0), 1);
+    assert.equal((await pool.status()).mode, 'ro');
+    spawnSync('sync');
+  },
+);

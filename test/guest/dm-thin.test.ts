@@ -12,7 +12,7 @@ import {
   writeBlocks,
 } from './dm-setup.js';
 
-dmTest('a fresh pool tells what it has, and no device tells nothing', async (scene) => {
+dmTest('a new pool reports its usage, and a missing device has no status', async (scene) => {
   const pool = await TestPool.start(scene);
   const status = await pool.status();
   assert.deepEqual(
@@ -40,34 +40,37 @@ dmTest('a fresh pool tells what it has, and no device tells nothing', async (sce
   await fails(native.run('thinStatus', { name: pool.name }), 'EINVAL');
 });
 
-dmTest('each message has its errors, and those before one that fails are done', async (scene) => {
-  const pool = await TestPool.start(scene);
-  const top = 2 ** 24 - 1;
-  await pool.send('create_thin 0', `create_thin ${top}`, 'create_snap 5 0');
-  await fails(pool.send('create_thin 0'), 'EEXIST');
-  await fails(pool.send('create_snap 5 0'), 'EEXIST');
-  await fails(pool.send(`create_thin ${top + 1}`), 'EINVAL');
-  await fails(pool.send(`create_snap ${top + 1} 0`), 'EINVAL');
-  await fails(pool.send('create_snap 6 7'), 'ENODATA');
-  await fails(pool.send('delete 7'), 'ENODATA');
-  await pool.activate('zero', 0);
-  await fails(pool.send('delete 0'), 'EBUSY');
-  await fails(pool.send('set_transaction_id 1 2'), 'EINVAL');
-  assert.equal((await pool.send('set_transaction_id 0 9')).transactionId, 9n);
-  await fails(pool.send('release_metadata_snap'), 'EINVAL');
-  assert.notEqual((await pool.send('reserve_metadata_snap')).heldRoot, null);
-  await fails(pool.send('reserve_metadata_snap'), 'EBUSY');
-  assert.equal((await pool.send('release_metadata_snap')).heldRoot, null);
-  const unknown = await fails(pool.send('make_tea'), 'EINVAL');
-  assert.match(unknown.message, /make_tea/);
-  await fails(pool.send('create_thin 8', 'delete 7', 'create_thin 9'), 'ENODATA');
-  await fails(pool.send('create_thin 8'), 'EEXIST');
-  await pool.send('create_thin 9');
-  await fails(pool.send(''), 'EINVAL');
-  await fails(pool.send(), 'EINVAL');
-  const absent = { pool: scene.name('none'), messages: ['delete 1'] };
-  await fails(scene.native.run('thinMessages', absent), 'ENXIO');
-});
+dmTest(
+  'each message has its own errors, and the messages before a failed one are applied',
+  async (scene) => {
+    const pool = await TestPool.start(scene);
+    const top = 2 ** 24 - 1;
+    await pool.send('create_thin 0', `create_thin ${top}`, 'create_snap 5 0');
+    await fails(pool.send('create_thin 0'), 'EEXIST');
+    await fails(pool.send('create_snap 5 0'), 'EEXIST');
+    await fails(pool.send(`create_thin ${top + 1}`), 'EINVAL');
+    await fails(pool.send(`create_snap ${top + 1} 0`), 'EINVAL');
+    await fails(pool.send('create_snap 6 7'), 'ENODATA');
+    await fails(pool.send('delete 7'), 'ENODATA');
+    await pool.activate('zero', 0);
+    await fails(pool.send('delete 0'), 'EBUSY');
+    await fails(pool.send('set_transaction_id 1 2'), 'EINVAL');
+    assert.equal((await pool.send('set_transaction_id 0 9')).transactionId, 9n);
+    await fails(pool.send('release_metadata_snap'), 'EINVAL');
+    assert.notEqual((await pool.send('reserve_metadata_snap')).heldRoot, null);
+    await fails(pool.send('reserve_metadata_snap'), 'EBUSY');
+    assert.equal((await pool.send('release_metadata_snap')).heldRoot, null);
+    const unknown = await fails(pool.send('make_tea'), 'EINVAL');
+    assert.match(unknown.message, /make_tea/);
+    await fails(pool.send('create_thin 8', 'delete 7', 'create_thin 9'), 'ENODATA');
+    await fails(pool.send('create_thin 8'), 'EEXIST');
+    await pool.send('create_thin 9');
+    await fails(pool.send(''), 'EINVAL');
+    await fails(pool.send(), 'EINVAL');
+    const absent = { pool: scene.name('none'), messages: ['delete 1'] };
+    await fails(scene.native.run('thinMessages', absent), 'ENXIO');
+  },
+);
 
 async function mapped({ native, name }: DmScene, label: string): Promise<bigint> {
   const { status } = await native.run('thinStatus', { name: name(label) });
@@ -75,7 +78,7 @@ async function mapped({ native, name }: DmScene, label: string): Promise<bigint>
   return status.mappedSectors;
 }
 
-dmTest('a thin device tells what is mapped of it', async (scene) => {
+dmTest('a thin device reports how much of it is mapped', async (scene) => {
   const pool = await TestPool.start(scene);
   const { path } = await pool.volume('one', 1);
   assert.equal(await mapped(scene, 'one'), 0n);
@@ -86,13 +89,13 @@ dmTest('a thin device tells what is mapped of it', async (scene) => {
   assert.equal(await mapped(scene, 'one'), 128n);
 });
 
-dmTest('a thin table with an id that does not exist cannot be loaded', async (scene) => {
+dmTest('a thin table with an unknown device id cannot be loaded', async (scene) => {
   const pool = await TestPool.start(scene);
   await fails(pool.activate('one', 1), 'ENODATA');
   assert.equal((await scene.native.run('dmFind', { name: scene.name('one') })).device, null);
 });
 
-dmTest('a read-only thin device shows its data and refuses writes and discards', async (scene) => {
+dmTest('a read-only thin device can be read and refuses writes and discards', async (scene) => {
   const pool = await TestPool.start(scene);
   const { path } = await pool.volume('one', 1);
   await writeBlocks(path, 8, 0);
@@ -145,30 +148,33 @@ async function fullPool(scene: DmScene): Promise<{ pool: TestPool; path: string 
   return { pool, path };
 }
 
-dmTest('a pool without data space says so, keeps messages, and comes back', async (scene) => {
-  const { pool, path } = await fullPool(scene);
-  const status = await pool.status();
-  assert.equal(status.mode, 'out_of_data_space');
-  assert.equal(status.usedDataBlocks, status.totalDataBlocks);
-  await writeBlocks(path, 2, 5);
-  assert.equal(await readBlock(path, 5), 2);
-  assert.equal((await pool.send('create_thin 2')).mode, 'out_of_data_space');
-  await pool.send('delete 2');
-  const request = { pool: pool.name, members: [cutOf(scene, 'one', 1, 3)] };
-  await fails(scene.native.run('takeThinSnapshots', request), 'THIN_POOL_MODE');
-  const { device } = await scene.native.run('dmFind', { name: scene.name('one') });
-  assert.equal(device?.suspended, false);
-  await fails(pool.send('delete 3'), 'ENODATA');
-  assert.equal(spawnSync('blkdiscard', ['-l', `${8 * BLOCK}`, path]).status, 0);
-  assert.equal((await pool.status(true)).mode, 'rw');
-  await writeBlocks(path, 3, FULL_BLOCKS);
-});
+dmTest(
+  'a pool without data space reports it, still accepts messages, and recovers',
+  async (scene) => {
+    const { pool, path } = await fullPool(scene);
+    const status = await pool.status();
+    assert.equal(status.mode, 'out_of_data_space');
+    assert.equal(status.usedDataBlocks, status.totalDataBlocks);
+    await writeBlocks(path, 2, 5);
+    assert.equal(await readBlock(path, 5), 2);
+    assert.equal((await pool.send('create_thin 2')).mode, 'out_of_data_space');
+    await pool.send('delete 2');
+    const request = { pool: pool.name, members: [cutOf(scene, 'one', 1, 3)] };
+    await fails(scene.native.run('takeThinSnapshots', request), 'THIN_POOL_MODE');
+    const { device } = await scene.native.run('dmFind', { name: scene.name('one') });
+    assert.equal(device?.suspended, false);
+    await fails(pool.send('delete 3'), 'ENODATA');
+    assert.equal(spawnSync('blkdiscard', ['-l', `${8 * BLOCK}`, path]).status, 0);
+    assert.equal((await pool.status(true)).mode, 'rw');
+    await writeBlocks(path, 3, FULL_BLOCKS);
+  },
+);
 
 function cutOf(scene: DmScene, label: string, originId: number, snapshotId: number) {
   return { deviceName: scene.name(label), originId, snapshotId };
 }
 
-dmTest('of a pool that has failed only that is known', async (scene) => {
+dmTest('a failed pool reports only that it has failed', async (scene) => {
   const pool = await TestPool.start(scene);
   const { path } = await pool.volume('one', 1);
   await writeBlocks(path, 1, 0);
@@ -182,21 +188,24 @@ dmTest('of a pool that has failed only that is known', async (scene) => {
   await fails(pool.send('create_thin 3'), 'EOPNOTSUPP');
 });
 
-dmTest('a pool whose metadata cannot be written turns read-only, to be checked', async (scene) => {
-  const pool = await TestPool.start(scene);
-  const { path } = await pool.volume('one', 1);
-  await writeBlocks(path, 4, 0);
-  await pool.metadata.failWrites();
-  const failure = await fails(pool.send('create_thin 2'), 'THIN_POOL_MODE');
-  assert.match(failure.message, /ro needs_check after 'create_thin 2'/);
-  const status = await pool.status();
-  assert.equal(status.mode, 'ro');
-  assert.equal(status.needsCheck, true);
-  await fails(pool.send('create_thin 3'), 'EOPNOTSUPP');
-  assert.equal(await readBlock(path, 0), 4);
-  const request = { pool: pool.name, members: [cutOf(scene, 'one', 1, 5)] };
-  await fails(scene.native.run('takeThinSnapshots', request), 'THIN_POOL_MODE');
-});
+dmTest(
+  'a pool whose metadata cannot be written becomes read-only and needs a check',
+  async (scene) => {
+    const pool = await TestPool.start(scene);
+    const { path } = await pool.volume('one', 1);
+    await writeBlocks(path, 4, 0);
+    await pool.metadata.failWrites();
+    const failure = await fails(pool.send('create_thin 2'), 'THIN_POOL_MODE');
+    assert.match(failure.message, /ro needs_check after 'create_thin 2'/);
+    const status = await pool.status();
+    assert.equal(status.mode, 'ro');
+    assert.equal(status.needsCheck, true);
+    await fails(pool.send('create_thin 3'), 'EOPNOTSUPP');
+    assert.equal(await readBlock(path, 0), 4);
+    const request = { pool: pool.name, members: [cutOf(scene, 'one', 1, 5)] };
+    await fails(scene.native.run('takeThinSnapshots', request), 'THIN_POOL_MODE');
+  },
+);
 
 dmTest('the low-water mark ends a wait', async (scene) => {
   const pool = await TestPool.start(scene, { lowWaterBlocks: 1000 });

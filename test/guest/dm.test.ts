@@ -29,7 +29,7 @@ async function linear(
 
 const tableOf = (device: DmDevice): string => device.targets[0]?.table ?? '';
 
-dmTest('the kernel tells its version and which targets it has', async ({ native }) => {
+dmTest('the kernel reports its version and its targets', async ({ native }) => {
   const version = await native.run('dmVersion', {});
   assert.equal(version.major, 4);
   for (const type of ['thin-pool', 'linear', 'zero']) {
@@ -74,36 +74,42 @@ async function removal({ native, name }: DmScene, label: string): Promise<boolea
 
 const ZERO = { readOnly: false, sizeSectors: 8n, type: 'zero', table: '' };
 
-dmTest('a name or a uuid that is taken is refused, and what has it stays', async (scene) => {
-  const { native, name } = scene;
-  const { uuid } = await linear(scene, 'one');
-  await fails(native.run('dmCreate', { ...ZERO, name: name('one'), uuid: '' }), 'EEXIST');
-  await fails(native.run('dmCreate', { ...ZERO, name: name('two'), uuid }), 'EEXIST');
-  assert.equal((await native.run('dmFind', { name: name('one') })).device?.sizeBytes, SIZE);
-  assert.equal((await native.run('dmFind', { name: name('two') })).device, null);
-});
+dmTest(
+  'a name or uuid in use is refused, and the device that has it is unchanged',
+  async (scene) => {
+    const { native, name } = scene;
+    const { uuid } = await linear(scene, 'one');
+    await fails(native.run('dmCreate', { ...ZERO, name: name('one'), uuid: '' }), 'EEXIST');
+    await fails(native.run('dmCreate', { ...ZERO, name: name('two'), uuid }), 'EEXIST');
+    assert.equal((await native.run('dmFind', { name: name('one') })).device?.sizeBytes, SIZE);
+    assert.equal((await native.run('dmFind', { name: name('two') })).device, null);
+  },
+);
 
-dmTest('names of 127 bytes and uuids of 128 are whole, longer ones refused', async ({ native }) => {
-  const name = 'blockdelta-'.padEnd(127, 'n');
-  const uuid = 'BLOCKDELTA-'.padEnd(128, 'u');
-  try {
-    const { device } = await native.run('dmCreate', { ...ZERO, name, uuid });
-    assert.equal(device.name, name);
-    assert.equal(device.uuid, uuid);
-    assert.deepEqual((await native.run('dmList', { prefix: name })).devices, [{ name, uuid }]);
-    await fails(native.run('dmFind', { name: `${name}n` }), 'EINVAL');
-    await fails(native.run('dmRemove', { name: `${name}n`, deferred: false }), 'EINVAL');
-  } finally {
-    await native.run('dmRemove', { name, deferred: false });
-  }
-  for (const bad of [`${name}n`, 'a/b', '', 'a\0b']) {
-    await fails(native.run('dmCreate', { ...ZERO, name: bad, uuid: '' }), 'EINVAL');
-  }
-  await fails(native.run('dmCreate', { ...ZERO, name, uuid: `${uuid}u` }), 'EINVAL');
-  assert.deepEqual((await native.run('dmList', { prefix: 'blockdelta-nnn' })).devices, []);
-});
+dmTest(
+  'names of 127 bytes and uuids of 128 are accepted in full, longer ones are refused',
+  async ({ native }) => {
+    const name = 'blockdelta-'.padEnd(127, 'n');
+    const uuid = 'BLOCKDELTA-'.padEnd(128, 'u');
+    try {
+      const { device } = await native.run('dmCreate', { ...ZERO, name, uuid });
+      assert.equal(device.name, name);
+      assert.equal(device.uuid, uuid);
+      assert.deepEqual((await native.run('dmList', { prefix: name })).devices, [{ name, uuid }]);
+      await fails(native.run('dmFind', { name: `${name}n` }), 'EINVAL');
+      await fails(native.run('dmRemove', { name: `${name}n`, deferred: false }), 'EINVAL');
+    } finally {
+      await native.run('dmRemove', { name, deferred: false });
+    }
+    for (const bad of [`${name}n`, 'a/b', '', 'a\0b']) {
+      await fails(native.run('dmCreate', { ...ZERO, name: bad, uuid: '' }), 'EINVAL');
+    }
+    await fails(native.run('dmCreate', { ...ZERO, name, uuid: `${uuid}u` }), 'EINVAL');
+    assert.deepEqual((await native.run('dmList', { prefix: 'blockdelta-nnn' })).devices, []);
+  },
+);
 
-dmTest('of a device that cannot be made nothing is left', async ({ native, name }) => {
+dmTest('a device that cannot be created leaves nothing behind', async ({ native, name }) => {
   const request = { ...ZERO, name: name('bad'), uuid: '' };
   await fails(native.run('dmCreate', { ...request, type: 'no-such-target' }), 'EINVAL');
   const absent = { ...request, type: 'linear', table: '/none 0' };
@@ -138,7 +144,7 @@ dmTest('a table is replaced under an open device, which grows', async (scene) =>
   }
 });
 
-dmTest('a failed change leaves the old table, resumed', async (scene) => {
+dmTest('after a failed change the device runs on its old table', async (scene) => {
   const { native, name } = scene;
   const before = await linear(scene, 'one');
   const request = {
@@ -180,7 +186,7 @@ dmTest('a suspended device holds writes back until it is resumed', async (scene)
   await fails(native.run('dmResume', { name: name('none') }), 'ENXIO');
 });
 
-dmTest('a suspension freezes a mounted file system only where it is asked to', async (scene) => {
+dmTest('a suspension freezes a mounted file system only on request', async (scene) => {
   const { native, name, workspace } = scene;
   const { path } = await linear(scene, 'one');
   execFileSync('mkfs.ext4', ['-q', path]);
@@ -209,24 +215,27 @@ dmTest('a read-only device refuses writes and discards', async (scene) => {
   assert.equal(await readBlock(device.path, 0), 0);
 });
 
-dmTest('an open device is busy; with a deferred removal it goes when it is closed', async (s) => {
-  const { path } = await linear(s, 'one');
-  const handle = await open(path, 'r');
-  try {
-    await fails(removal(s, 'one'), 'EBUSY');
-    const { removed } = await s.native.run('dmRemove', { name: s.name('one'), deferred: true });
-    assert.equal(removed, false);
-    const { device } = await s.native.run('dmFind', { name: s.name('one') });
-    assert.equal(device?.isBeingRemoved, true);
-    assert.equal(device.openCount, 1);
-    await readBlock(path, 0);
-  } finally {
-    await handle.close();
-  }
-  assert.equal((await s.native.run('dmFind', { name: s.name('one') })).device, null);
-});
+dmTest(
+  'an open device is busy, and a deferred removal takes effect when it is closed',
+  async (s) => {
+    const { path } = await linear(s, 'one');
+    const handle = await open(path, 'r');
+    try {
+      await fails(removal(s, 'one'), 'EBUSY');
+      const { removed } = await s.native.run('dmRemove', { name: s.name('one'), deferred: true });
+      assert.equal(removed, false);
+      const { device } = await s.native.run('dmFind', { name: s.name('one') });
+      assert.equal(device?.isBeingRemoved, true);
+      assert.equal(device.openCount, 1);
+      await readBlock(path, 0);
+    } finally {
+      await handle.close();
+    }
+    assert.equal((await s.native.run('dmFind', { name: s.name('one') })).device, null);
+  },
+);
 
-dmTest('a removal waits for somebody who only has a look', async (s) => {
+dmTest('a removal waits for a process that has the device open briefly', async (s) => {
   const { path } = await linear(s, 'one');
   const handle = await open(path, 'r');
   const removing = removal(s, 'one');
@@ -235,7 +244,7 @@ dmTest('a removal waits for somebody who only has a look', async (s) => {
   assert.equal(await removing, true);
 });
 
-dmTest('a node that is not there, or leads elsewhere, is made', async (scene) => {
+dmTest('a device node that is missing or wrong is created', async (scene) => {
   const { native, name } = scene;
   const { path } = await linear(scene, 'one');
   const { rdev } = statSync(path);
@@ -254,7 +263,7 @@ dmTest('a node that is not there, or leads elsewhere, is made', async (scene) =>
   await isMade();
 });
 
-dmTest('more devices than fit the first buffer are listed', async ({ native, name }) => {
+dmTest('more devices than fit into the first buffer are listed', async ({ native, name }) => {
   const names = Array.from({ length: 130 }, (_, i) => name(`${i}-`.padEnd(100, 'n')));
   try {
     for (const each of names) await native.run('dmCreate', { ...ZERO, name: each, uuid: '' });
@@ -265,7 +274,7 @@ dmTest('more devices than fit the first buffer are listed', async ({ native, nam
   }
 });
 
-dmTest('a wait ends with the device, or after its time', async (scene) => {
+dmTest('a wait ends when the device is removed, or at its timeout', async (scene) => {
   const { native, name } = scene;
   const { eventNumber } = await linear(scene, 'one');
   const request = { name: name('one'), eventNumber, timeoutMs: 200 };

@@ -1,6 +1,6 @@
 /**
- * The disks that fail on command (test/support/dm-fixture.ts) do fail, and come back: what the tests
- * of failing pools are worth depends on it.
+ * The disks that fail on command (test/support/dm-fixture.ts) do fail, and recover. The tests
+ * of failing pools depend on it.
  */
 import assert from 'node:assert/strict';
 import { type FileHandle, open } from 'node:fs/promises';
@@ -55,23 +55,20 @@ const read = (path: string): Promise<number> =>
     return buffer[0] ?? 0;
   });
 
-faultTest(
-  'a disk fails for reads and writes, or for writes alone, and works again',
-  async (_, f) => {
-    const disk = await f.disk('one', 8n * MIB);
-    await write(disk.path, 1);
-    await disk.failWrites();
-    await assert.rejects(write(disk.path, 2), { code: 'EIO' });
-    assert.equal(await read(disk.path), 1);
-    await disk.fail();
-    await assert.rejects(read(disk.path), { code: 'EIO' });
-    await assert.rejects(write(disk.path, 2), { code: 'EIO' });
-    await disk.work();
-    assert.equal(await read(disk.path), 1);
-    await write(disk.path, 3);
-    assert.equal(await read(disk.path), 3);
-  },
-);
+faultTest('a disk fails for reads and writes, or for writes alone, and recovers', async (_, f) => {
+  const disk = await f.disk('one', 8n * MIB);
+  await write(disk.path, 1);
+  await disk.failWrites();
+  await assert.rejects(write(disk.path, 2), { code: 'EIO' });
+  assert.equal(await read(disk.path), 1);
+  await disk.fail();
+  await assert.rejects(read(disk.path), { code: 'EIO' });
+  await assert.rejects(write(disk.path, 2), { code: 'EIO' });
+  await disk.work();
+  assert.equal(await read(disk.path), 1);
+  await write(disk.path, 3);
+  assert.equal(await read(disk.path), 3);
+});
 
 const POOL = 'blockdelta-pool-faults';
 const THIN = 'blockdelta-thin-faults';
@@ -102,21 +99,24 @@ async function activate(native: NativePool, deviceId: number): Promise<DmDevice>
   return device;
 }
 
-faultTest('after a power cut a pool is where its last commit was', async (native, fixture) => {
-  const metadata = await fixture.disk('metadata', 16n * MIB);
-  const data = await fixture.disk('data', 64n * MIB);
-  await startPool(native, metadata, data);
-  await native.run('thinMessages', { pool: POOL, messages: ['create_thin 1'] });
-  const before = await activate(native, 1);
-  await write(before.path, 5);
-  await fixture.powerCut();
-  assert.equal((await native.run('dmFind', { name: POOL })).device, null);
-  await startPool(native, metadata, data);
-  const after = await activate(native, 1);
-  assert.equal(await read(after.path), 5, 'what was synced');
-  const { status } = await native.run('thinPoolStatus', { name: POOL, commit: false });
-  assert.equal(status?.mode, 'rw');
-});
+faultTest(
+  'after a power failure a pool is in the state of its last commit',
+  async (native, fixture) => {
+    const metadata = await fixture.disk('metadata', 16n * MIB);
+    const data = await fixture.disk('data', 64n * MIB);
+    await startPool(native, metadata, data);
+    await native.run('thinMessages', { pool: POOL, messages: ['create_thin 1'] });
+    const before = await activate(native, 1);
+    await write(before.path, 5);
+    await fixture.powerCut();
+    assert.equal((await native.run('dmFind', { name: POOL })).device, null);
+    await startPool(native, metadata, data);
+    const after = await activate(native, 1);
+    assert.equal(await read(after.path), 5, 'what was synced');
+    const { status } = await native.run('thinPoolStatus', { name: POOL, commit: false });
+    assert.equal(status?.mode, 'rw');
+  },
+);
 
 faultTest(
   'a pool does not confirm messages while its metadata disk refuses writes',
@@ -136,7 +136,7 @@ faultTest(
   },
 );
 
-faultTest('a disk grows under what stands on it', async (native, fixture) => {
+faultTest('a disk grows under the devices on top of it', async (native, fixture) => {
   const metadata = await fixture.disk('metadata', 4n * MIB);
   const data = await fixture.zeroDisk('data', 64n * MIB);
   await startPool(native, metadata, data);

@@ -5,13 +5,13 @@ export const guestSkip: string | false =
   process.env['BLOCKDELTA_GUEST'] === '1' ? false : 'runs in a guest only: scripts/test-guest';
 
 export const isGuest = guestSkip === false;
-/** scripts/test --long: tests that go on for as long as they are told to do so for ten minutes. */
+/** scripts/test --long: tests with a configurable duration run for ten minutes. */
 export const isLong = process.env['BLOCKDELTA_TEST_LONG'] === '1';
 
 /** Far above what any of them takes: a hang costs one test, not the run. */
 const TIMEOUT_MS = isLong ? 1_200_000 : 150_000;
 
-/** `patience`: how many times as long as others it may take. */
+/** `patience`: the factor by which its timeout is longer than that of other tests. */
 export function guestTest(
   title: string,
   run: (context: TestContext) => Promise<void>,

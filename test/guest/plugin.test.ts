@@ -1,5 +1,5 @@
 /**
- * The real plugin in the guest: what it can only do with all capabilities and with cgroup v2 at hand.
+ * The real plugin in the guest: features that need all capabilities and cgroup v2.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -135,9 +135,12 @@ guestTest('a volume limits the pod that it is published to, as cgroupfs names po
   rmdirSync(cgroup);
 });
 
-guestTest('the processor has no protection keys that a signal would reset for good', async () => {
-  const flags =
-    /^flags\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1]?.split(' ') ?? [];
-  assert.ok(flags.includes('fpu'), 'the flags were found');
-  assert.ok(!flags.includes('pku') || flags.includes('xsave'), 'WebAssembly would crash in time');
-});
+guestTest(
+  'the processor has no protection keys, which a signal would reset permanently',
+  async () => {
+    const flags =
+      /^flags\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1]?.split(' ') ?? [];
+    assert.ok(flags.includes('fpu'), 'the flags were found');
+    assert.ok(!flags.includes('pku') || flags.includes('xsave'), 'WebAssembly would crash in time');
+  },
+);

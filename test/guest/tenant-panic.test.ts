@@ -1,4 +1,4 @@
-/** An ext4 that asks the kernel to panic and has an error in it: only a guest may find out whether it does. */
+/** An ext4 that asks the kernel to panic and has an error in it. Only a guest can test this safely. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readdirSync, writeFileSync } from 'node:fs';
@@ -27,21 +27,24 @@ function craft(device: string): void {
   }
 }
 
-guestTest('H1: a crafted ext4 that asks for a panic stops itself, not the node', async () => {
-  const volume = await node.makeVolume();
-  await node.stage(volume, blockCapability());
-  craft(await node.attachedPath(volume));
-  await node.unstage(volume);
-  const snapshotId = newSnapshotId(nodeKey('test-node'));
-  await node.backend.createSnapshots([{ volumeId: volume.volumeId, snapshotId }]);
-  const restored = await node.makeVolume({ sourceSnapshotId: snapshotId, pristine: false });
-  for (const one of [volume, restored]) {
-    await node.stage(one, mountCapability('ext4'));
-    const staging = node.stagingPath(one.volumeId);
-    writeFileSync(join(staging, 'before'), '');
-    assert.throws(() => readdirSync(join(staging, 'trap')), /-117|EUCLEAN|EIO/);
-    assert.throws(() => writeFileSync(join(staging, 'after'), ''), /EROFS|EIO/);
-    await node.unstage(one);
-  }
-  assert.deepEqual(node.held(), { mounts: [], loops: [] });
-});
+guestTest(
+  'H1: a crafted ext4 that asks for a panic becomes read-only, and the node keeps running',
+  async () => {
+    const volume = await node.makeVolume();
+    await node.stage(volume, blockCapability());
+    craft(await node.attachedPath(volume));
+    await node.unstage(volume);
+    const snapshotId = newSnapshotId(nodeKey('test-node'));
+    await node.backend.createSnapshots([{ volumeId: volume.volumeId, snapshotId }]);
+    const restored = await node.makeVolume({ sourceSnapshotId: snapshotId, pristine: false });
+    for (const one of [volume, restored]) {
+      await node.stage(one, mountCapability('ext4'));
+      const staging = node.stagingPath(one.volumeId);
+      writeFileSync(join(staging, 'before'), '');
+      assert.throws(() => readdirSync(join(staging, 'trap')), /-117|EUCLEAN|EIO/);
+      assert.throws(() => writeFileSync(join(staging, 'after'), ''), /EROFS|EIO/);
+      await node.unstage(one);
+    }
+    assert.deepEqual(node.held(), { mounts: [], loops: [] });
+  },
+);

@@ -1,9 +1,9 @@
 /**
  * Deltas from deleted snapshots against the bytes, on the real dm-thin: random writes, discards,
- * snapshots, groups, deletions, clones, restores, growth, restarts and power cuts. Whatever list the
- * backend gives must miss nothing; where it gives none, the base must be lost or no base at all.
+ * snapshots, groups, deletions, clones, restores, growth, restarts and power failures. A list that the
+ * backend returns must miss nothing. Where it returns none, the base must be invalidated or unknown.
  *
- * Half a minute for each way with discards; ten minutes in the long mode.
+ * Half a minute for each discard mode; ten minutes in the long mode.
  */
 import assert from 'node:assert/strict';
 import { after, type TestContext } from 'node:test';
@@ -24,7 +24,7 @@ const SECONDS = isLong ? 600 : 25;
 const MAX_VOLUMES = 3;
 const MAX_LIVE = 10;
 const MAX_KEPT = 24;
-/** Of all that were ever cut. */
+/** Of all snapshots ever taken. */
 const MAX_KNOWN = 50;
 
 const FROM_KEPT = 'lists from kept bases';
@@ -248,11 +248,11 @@ async function live(context: TestContext, passDiscards: boolean): Promise<Random
   return life;
 }
 
-guestTest('no list from a kept base misses a block, where discards stay in the pool', async (t) => {
+guestTest('no list from a retained base misses a block if discards stay in the pool', async (t) => {
   const { counts } = await live(t, false);
   assert.equal(counts.get('lost now') ?? 0, 0, 'nothing of this loses a base');
 });
 
-guestTest('no list from a kept base misses a block, where discards are passed down', async (t) => {
+guestTest('no list from a retained base misses a block if discards are passed down', async (t) => {
   await live(t, true);
 });

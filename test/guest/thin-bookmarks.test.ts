@@ -1,6 +1,6 @@
 /**
- * Deltas from deleted snapshots on the real dm-thin: each condition that docs/retained-bases.md names, and
- * that a base is lost where one is not met.
+ * Deltas from retained bases on the real dm-thin: each condition that docs/retained-bases.md names, and
+ * the invalidation of a base where a condition is not met.
  */
 import assert from 'node:assert/strict';
 import {
@@ -60,7 +60,7 @@ async function retainedBase(
   return { volume, base };
 }
 
-guestTest('the kernel judges sharing by time alone: no first write after the base is missed', () =>
+guestTest('the kernel decides sharing by time alone: no first write after the base is missed', () =>
   ThinPoolOnDisks.run(PASS, async (world) => {
     const { volume, base } = await retainedBase(world);
     // In part and whole, and again in place; over the number of a freed block; behind other snapshots.
@@ -85,7 +85,7 @@ guestTest('the kernel judges sharing by time alone: no first write after the bas
   }),
 );
 
-guestTest('a delta from a kept base is the one that was given while it lived', () =>
+guestTest('a delta from a retained base equals the one from the snapshot before its deletion', () =>
   ThinPoolOnDisks.run(PASS, async (world) => {
     const volume = await world.volume();
     await volume.attach();
@@ -103,7 +103,7 @@ guestTest('a delta from a kept base is the one that was given while it lived', (
   }),
 );
 
-guestTest('what is kept has the creation time that is on the disk before the deletion', () =>
+guestTest('a bookmark has the creation time that is on the disk before the deletion', () =>
   ThinPoolOnDisks.run(PASS, async (world) => {
     const volume = await world.volume();
     const base = await world.cutOne(volume);
@@ -119,37 +119,41 @@ guestTest('what is kept has the creation time that is on the disk before the del
   }),
 );
 
-guestTest('a power cut between the keeping and the deletion leaves both, and both are right', () =>
-  ThinPoolOnDisks.run(KEEP, async (world) => {
-    const volume = await world.volume();
-    await volume.attach();
-    volume.writeBlock(0);
-    const base = await world.cutOne(volume);
-    assert.notEqual(await world.backend.retainBase(base.id), null);
-    await world.powerCut();
-    volume.writeBlock(1);
-    const target = await world.cutOne(volume);
-    assert.deepEqual(await reported(world, base, target), [1]);
-    await world.keepAndDelete(base);
-    assert.deepEqual(await reported(world, base, target), [1]);
-  }),
+guestTest(
+  'a power failure between bookmark and deletion leaves bookmark and snapshot, and both give the same delta',
+  () =>
+    ThinPoolOnDisks.run(KEEP, async (world) => {
+      const volume = await world.volume();
+      await volume.attach();
+      volume.writeBlock(0);
+      const base = await world.cutOne(volume);
+      assert.notEqual(await world.backend.retainBase(base.id), null);
+      await world.powerCut();
+      volume.writeBlock(1);
+      const target = await world.cutOne(volume);
+      assert.deepEqual(await reported(world, base, target), [1]);
+      await world.keepAndDelete(base);
+      assert.deepEqual(await reported(world, base, target), [1]);
+    }),
 );
 
-guestTest('nothing is kept of a snapshot that was written to, or whose list cannot be stored', () =>
-  ThinPoolOnDisks.run(PASS, async (world) => {
-    const volume = await world.volume();
-    await volume.attach();
-    volume.writeBlock(0);
-    const base = await world.cutOne(volume);
-    const bases = join(world.directory, 'bases');
-    rmSync(bases, { recursive: true, force: true });
-    mkdirSync(join(bases, `${base.id}.tmp`), { recursive: true });
-    await assert.rejects(world.backend.retainBase(base.id));
-    rmSync(bases, { recursive: true });
-    await writeInto(world, base);
-    await assert.rejects(world.backend.retainBase(base.id), { code: 'EINVAL' });
-    assert.deepEqual(await world.backend.retainedBases(), { usable: [], invalidated: [] });
-  }),
+guestTest(
+  'no base is retained if the snapshot was written to or its bookmark cannot be stored',
+  () =>
+    ThinPoolOnDisks.run(PASS, async (world) => {
+      const volume = await world.volume();
+      await volume.attach();
+      volume.writeBlock(0);
+      const base = await world.cutOne(volume);
+      const bases = join(world.directory, 'bases');
+      rmSync(bases, { recursive: true, force: true });
+      mkdirSync(join(bases, `${base.id}.tmp`), { recursive: true });
+      await assert.rejects(world.backend.retainBase(base.id));
+      rmSync(bases, { recursive: true });
+      await writeInto(world, base);
+      await assert.rejects(world.backend.retainBase(base.id), { code: 'EINVAL' });
+      assert.deepEqual(await world.backend.retainedBases(), { usable: [], invalidated: [] });
+    }),
 );
 
 /** What nobody should do: activates a snapshot by hand and writes to it. */
@@ -173,7 +177,7 @@ async function writeInto(world: ThinPoolOnDisks, { id }: WorldSnapshot): Promise
   await world.native.run('dmRemove', { name, deferred: false });
 }
 
-guestTest('a base is compared with later snapshots of its own volume alone', () =>
+guestTest('a base is compared only with later snapshots of its own volume', () =>
   ThinPoolOnDisks.run(PASS, async (world) => {
     const volume = await world.volume();
     await volume.attach();
@@ -195,7 +199,7 @@ guestTest('a base is compared with later snapshots of its own volume alone', () 
   }),
 );
 
-guestTest('a volume that has grown since the base has its new blocks in the list', () =>
+guestTest('the list of a volume expanded since the base includes the new blocks', () =>
   ThinPoolOnDisks.run(PASS, async (world) => {
     const { volume, base } = await retainedBase(world, 64);
     await world.grow(volume, 8 << 20);
@@ -207,7 +211,7 @@ guestTest('a volume that has grown since the base has its new blocks in the list
 );
 
 guestTest(
-  'metadata that was put back or rewritten while nobody served the pool loses all bases',
+  'metadata that was restored or rewritten while the plugin was stopped invalidates all bases',
   () =>
     ThinPoolOnDisks.run(PASS, async (world) => {
       const { volume, base } = await retainedBase(world);
@@ -230,7 +234,7 @@ guestTest(
     }),
 );
 
-guestTest('metadata of an older transaction is not served at all', () =>
+guestTest('a pool with metadata of an older transaction is not served', () =>
   ThinPoolOnDisks.run(PASS, async (world) => {
     const { volume } = await retainedBase(world);
     await world.stop();
@@ -248,7 +252,7 @@ guestTest('metadata of an older transaction is not served at all', () =>
   }),
 );
 
-guestTest('a pool that asks for a check at a start loses all bases', () =>
+guestTest('a pool that needs a check at a start invalidates all bases', () =>
   ThinPoolOnDisks.run(PASS, async (world) => {
     const { base } = await retainedBase(world);
     await world.stop();
@@ -263,7 +267,7 @@ guestTest('a pool that asks for a check at a start loses all bases', () =>
 );
 
 guestTest(
-  'a pool that could not write its metadata loses the bases of what was attached, also when it works again',
+  'a pool that could not write its metadata invalidates the bases of attached volumes, even after it recovers',
   () =>
     ThinPoolOnDisks.run(PASS, async (world) => {
       const { volume, base } = await retainedBase(world);
@@ -281,7 +285,7 @@ guestTest(
 );
 
 guestTest(
-  'discards that were passed down before a power cut lose the base, and its volume alone',
+  'discards that were passed down before a power failure invalidate the bases of their volume only',
   () =>
     ThinPoolOnDisks.run(PASS, async (world) => {
       const { volume, base } = await retainedBase(world);
@@ -300,7 +304,7 @@ guestTest(
     }),
 );
 
-guestTest('discards that stay in the pool lose nothing over a power cut', () =>
+guestTest('discards that stay in the pool invalidate nothing in a power failure', () =>
   ThinPoolOnDisks.run(KEEP, async (world) => {
     const { volume, base } = await retainedBase(world);
     await world.powerCut(() => {
@@ -314,7 +318,7 @@ guestTest('discards that stay in the pool lose nothing over a power cut', () =>
   }),
 );
 
-guestTest('a restart of the plugin alone, with volumes attached, loses nothing', () =>
+guestTest('a restart of the plugin with volumes attached invalidates nothing', () =>
   ThinPoolOnDisks.run(PASS, async (world) => {
     const { volume, base } = await retainedBase(world);
     await world.restartPlugin();
@@ -325,7 +329,7 @@ guestTest('a restart of the plugin alone, with volumes attached, loses nothing',
 );
 
 guestTest(
-  'lists are right near the last time that a mapping holds, and no snapshot is cut behind it',
+  'lists are correct near the largest time of a mapping, and no snapshot is taken beyond it',
   () =>
     ThinPoolOnDisks.run(PASS, async (world) => {
       const last = (1 << 24) - 1;
@@ -347,7 +351,7 @@ guestTest(
     }),
 );
 
-guestTest('a base whose file is gone is lost, and files without a base are swept', () =>
+guestTest('a base whose file is missing is invalidated, and files without a base are swept', () =>
   ThinPoolOnDisks.run(PASS, async (world) => {
     const { base } = await retainedBase(world);
     const bases = join(world.directory, 'bases');

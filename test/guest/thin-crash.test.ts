@@ -1,6 +1,6 @@
 /**
  * A process that dies, alone or with the whole machine, between any two steps of any change of a thin
- * pool. The next process finds what was answered, finishes or takes back the rest, and leaks nothing.
+ * pool. The next process finds what was confirmed, completes or rolls back the rest, and leaks nothing.
  * A few steps of each change are drawn; the long mode goes through all.
  */
 import assert from 'node:assert/strict';
@@ -31,7 +31,7 @@ for (const [name, make] of Object.entries(CHANGES)) {
 }
 
 guestTest(
-  'what the deaths have left goes, and the pool is as empty as it was at first',
+  'leftovers of all crashes are removed, and the pool is as empty as at the beginning',
   async () => {
     await pool?.assertEmptied();
   },

@@ -1,6 +1,6 @@
 /**
- * A metadata device that fails under a live pool: no answer claims what did not happen, the pool says
- * what to do, and after the repair everything that was answered is there.
+ * A metadata device that fails under a live pool: nothing is confirmed that did not happen, the pool reports
+ * what to do, and after the repair everything that was confirmed exists.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -42,7 +42,7 @@ function faultTest(title: string, run: (scene: Scene) => Promise<void>): void {
   });
 }
 
-/** What a person does by the message: everything is let go of, the disk is repaired, the pool checked. */
+/** The manual repair that the message asks for: release everything, repair the disk, check the pool. */
 async function repair({ rig, volumeId }: Scene): Promise<void> {
   await rig.backend.detach(volumeId);
   // Of a device that cannot be read, nothing can be noted for the next start.
@@ -79,27 +79,30 @@ async function assertAsAnswered({
   await backend.scanSource(snapshotId, null);
 }
 
-faultTest('a change that the metadata device does not take is not confirmed', async (scene) => {
-  const { rig, volumeId, snapshotId } = scene;
-  const { backend } = rig;
-  await rig.metadata.failWrites();
-  const made = newVolume();
-  await assert.rejects(backend.createVolume(made, VOLUME_BYTES));
-  await rejectsWith(backend.check(), 'FAILED_PRECONDITION', /thin_check/);
-  for (const refused of [
-    () => backend.createVolume(newVolume(), VOLUME_BYTES),
-    () => backend.createSnapshots([{ volumeId, snapshotId: newSnapshot() }]),
-    () => backend.cloneVolume(newVolume(), volumeId, VOLUME_BYTES),
-    () => backend.restoreVolume(newVolume(), snapshotId, VOLUME_BYTES),
-    () => backend.deleteSnapshot(snapshotId),
-  ]) {
-    await assert.rejects(refused);
-  }
-  assert.deepEqual(await rig.suspendedDevices(), []);
-  await until('the pool tells it', () => /^error: pool 'default'/m.test(rig.events.join('\n')));
-  await repair(scene);
-  await assertAsAnswered(scene);
-});
+faultTest(
+  'a change that cannot be written to the metadata device is not confirmed',
+  async (scene) => {
+    const { rig, volumeId, snapshotId } = scene;
+    const { backend } = rig;
+    await rig.metadata.failWrites();
+    const made = newVolume();
+    await assert.rejects(backend.createVolume(made, VOLUME_BYTES));
+    await rejectsWith(backend.check(), 'FAILED_PRECONDITION', /thin_check/);
+    for (const refused of [
+      () => backend.createVolume(newVolume(), VOLUME_BYTES),
+      () => backend.createSnapshots([{ volumeId, snapshotId: newSnapshot() }]),
+      () => backend.cloneVolume(newVolume(), volumeId, VOLUME_BYTES),
+      () => backend.restoreVolume(newVolume(), snapshotId, VOLUME_BYTES),
+      () => backend.deleteSnapshot(snapshotId),
+    ]) {
+      await assert.rejects(refused);
+    }
+    assert.deepEqual(await rig.suspendedDevices(), []);
+    await until('the pool tells it', () => /^error: pool 'default'/m.test(rig.events.join('\n')));
+    await repair(scene);
+    await assertAsAnswered(scene);
+  },
+);
 
 faultTest('a snapshot is not confirmed when the metadata device fails under it', async (scene) => {
   const { rig, volumeId } = scene;
@@ -124,7 +127,7 @@ faultTest('a deletion is finished after the repair, and not before', async (scen
 });
 
 faultTest(
-  'a metadata device that is gone is told, and confirms nothing until it is back',
+  'a missing metadata device is reported, and nothing is confirmed until it returns',
   async (scene) => {
     const { rig } = scene;
     const { backend } = rig;

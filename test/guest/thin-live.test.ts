@@ -103,7 +103,7 @@ dmTest(
   },
 );
 
-dmTest('a volume that is written to gives a list of one moment, or none', async (scene) => {
+dmTest('a volume under writes gives a list of one point in time, or none', async (scene) => {
   const { pool, volume } = await poolWithSnapshots(scene);
   await underWrites(volume, async () => {
     for (let metadata = 0; metadata < 10; metadata += 1) {

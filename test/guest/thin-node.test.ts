@@ -1,6 +1,6 @@
 /**
- * The real plugin on a thin pool, over its socket: what the services do with a volume whose device is
- * one of device-mapper's, from its creation to its deletion.
+ * The real plugin on a thin pool, over its socket: the lifecycle of volumes whose device is
+ * a device-mapper device, from creation to deletion.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -105,37 +105,40 @@ guestTest('a raw thin volume is written, read, grown, and published read-only', 
   await remove(volume);
 });
 
-guestTest('snapshots tell exactly what changed, kept ones as well, and are restored', async () => {
-  const { orchestrator, client } = running;
-  const volume = await orchestrator.create('changes', { sizeBytes: 8 * MIB });
-  const target = await orchestrator.bringUp(volume);
-  await writeBlocks(target, 1, 2, 3);
-  const first = await orchestrator.snapshot(volume, 'changes-1');
-  await writeBlocks(target, 2, 4);
-  await writeBlocks(target, 2, 9);
-  const second = await orchestrator.snapshot(volume, 'changes-2');
-  await writeBlocks(target, 3, 2);
-  const allocated = await client.allocated(first);
-  assert.equal(allocated.capacity, 8n << 20n);
-  assert.deepEqual(allocated.ranges, [{ offset: 2n * BLOCK, size: 3n * BLOCK }]);
-  const changed = [
-    { offset: 4n * BLOCK, size: BLOCK },
-    { offset: 9n * BLOCK, size: BLOCK },
-  ];
-  assert.deepEqual((await client.delta(first, second)).ranges, changed);
-  await orchestrator.deleteSnapshot(first);
-  assert.deepEqual((await client.delta(first, second)).ranges, changed);
-  const spec = { snapshotId: second, sizeBytes: 16 * MIB };
-  const restored = await orchestrator.create('changes-restored', spec);
-  const copy = await orchestrator.bringUp(restored);
-  const blocks = [2, 3, 4, 9, 150];
-  assert.deepEqual(
-    await Promise.all(blocks.map((block) => readBlock(copy, block))),
-    [1, 1, 2, 2, 0],
-  );
-  await orchestrator.deleteSnapshot(second);
-  await remove(volume, restored);
-});
+guestTest(
+  'snapshots and retained bases give exact deltas, and snapshots can be restored',
+  async () => {
+    const { orchestrator, client } = running;
+    const volume = await orchestrator.create('changes', { sizeBytes: 8 * MIB });
+    const target = await orchestrator.bringUp(volume);
+    await writeBlocks(target, 1, 2, 3);
+    const first = await orchestrator.snapshot(volume, 'changes-1');
+    await writeBlocks(target, 2, 4);
+    await writeBlocks(target, 2, 9);
+    const second = await orchestrator.snapshot(volume, 'changes-2');
+    await writeBlocks(target, 3, 2);
+    const allocated = await client.allocated(first);
+    assert.equal(allocated.capacity, 8n << 20n);
+    assert.deepEqual(allocated.ranges, [{ offset: 2n * BLOCK, size: 3n * BLOCK }]);
+    const changed = [
+      { offset: 4n * BLOCK, size: BLOCK },
+      { offset: 9n * BLOCK, size: BLOCK },
+    ];
+    assert.deepEqual((await client.delta(first, second)).ranges, changed);
+    await orchestrator.deleteSnapshot(first);
+    assert.deepEqual((await client.delta(first, second)).ranges, changed);
+    const spec = { snapshotId: second, sizeBytes: 16 * MIB };
+    const restored = await orchestrator.create('changes-restored', spec);
+    const copy = await orchestrator.bringUp(restored);
+    const blocks = [2, 3, 4, 9, 150];
+    assert.deepEqual(
+      await Promise.all(blocks.map((block) => readBlock(copy, block))),
+      [1, 1, 2, 2, 0],
+    );
+    await orchestrator.deleteSnapshot(second);
+    await remove(volume, restored);
+  },
+);
 
 guestTest('a mounted thin volume is cloned while it is written to', async () => {
   const { orchestrator } = running;
@@ -154,7 +157,7 @@ guestTest('a mounted thin volume is cloned while it is written to', async () => 
   await remove(volume, clone);
 });
 
-guestTest('a group of mounted and raw thin volumes is cut at one moment', async () => {
+guestTest('a group snapshot of mounted and raw thin volumes is one point in time', async () => {
   const { orchestrator } = running;
   const capability = mountCapability('ext4');
   const mounted = await orchestrator.create('group-1', { capability, sizeBytes: 32 * MIB });
@@ -203,7 +206,7 @@ guestTest(
   },
 );
 
-guestTest('the device and the pod of a thin volume get the settings asked for', async () => {
+guestTest('the device and the pod of a thin volume get the requested settings', async () => {
   const { orchestrator, client } = running;
   const podUid = '0b7c1f5e-3a52-4c1f-9d0e-6a4f2d9b1c77';
   const cgroup = makePodCgroup('kubepods', `pod${podUid}`);
@@ -227,22 +230,19 @@ guestTest('the device and the pod of a thin volume get the settings asked for', 
   rmdirSync(cgroup);
 });
 
-guestTest(
-  'what is published outlives a kill of the plugin, and is taken down by the next',
-  async () => {
-    const { orchestrator } = running;
-    const volume = await orchestrator.create('outlives');
-    const target = await orchestrator.bringUp(volume);
-    const device = deviceBehind(target);
-    await running.crash();
-    await writeBlocks(target, 4, 1);
-    assert.equal(deviceBehind(await orchestrator.publish(volume)), device);
-    assert.equal(await readBlock(target, 1), 4);
-    await remove(volume);
-  },
-);
+guestTest('publications outlive a kill of the plugin, and its successor removes them', async () => {
+  const { orchestrator } = running;
+  const volume = await orchestrator.create('outlives');
+  const target = await orchestrator.bringUp(volume);
+  const device = deviceBehind(target);
+  await running.crash();
+  await writeBlocks(target, 4, 1);
+  assert.equal(deviceBehind(await orchestrator.publish(volume)), device);
+  assert.equal(await readBlock(target, 1), 4);
+  await remove(volume);
+});
 
-guestTest('without volumes the plugin leaves no device of its own when it ends', async () => {
+guestTest('without volumes the plugin leaves no device behind when it exits', async () => {
   await running.plugin.stop();
   const left = mappedNames().filter((name) => name.startsWith('blockdelta-'));
   assert.deepEqual(left, []);

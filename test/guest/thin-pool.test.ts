@@ -39,7 +39,7 @@ async function writtenVolume(harness: ThinHarness, value: number): Promise<strin
 }
 
 for (const kind of ['embedded', 'given'] as const) {
-  poolTest(`a pool (${kind}) is stopped, and started as it was`, kind, async (harness) => {
+  poolTest(`a pool (${kind}) is stopped, and restarts unchanged`, kind, async (harness) => {
     const { backend } = harness;
     await backend.start();
     const identity = await backend.identity();
@@ -56,7 +56,7 @@ for (const kind of ['embedded', 'given'] as const) {
 }
 
 poolTest(
-  'a pool whose plugin was restarted is taken over as it runs',
+  'a running pool is taken over after a restart of the plugin',
   'embedded',
   async (harness) => {
     const { backend } = harness;
@@ -90,7 +90,7 @@ for (const features of [
   { passDiscards: false, errorWhenFull: false },
 ]) {
   poolTest(
-    `the table of a running pool is not replaced by its equal (${JSON.stringify(features)})`,
+    `the table of a running pool is not replaced by an equal one (${JSON.stringify(features)})`,
     'embedded',
     async (harness) => {
       const counts = countCalls(harness);
@@ -109,7 +109,7 @@ for (const features of [
 }
 
 poolTest(
-  'a volume that a killed cut left suspended goes on at the start',
+  'a volume that a killed snapshot left suspended is resumed at the start',
   'embedded',
   async (h) => {
     const { backend } = h;
@@ -124,7 +124,7 @@ poolTest(
   },
 );
 
-poolTest('no pool is made on devices that hold something', 'given', async (harness) => {
+poolTest('no pool is created on devices that are not empty', 'given', async (harness) => {
   const { backend, devices } = harness;
   for (const path of [devices?.data ?? '', devices?.metadata ?? '']) {
     const fd = openSync(path, 'r+');
@@ -157,7 +157,7 @@ poolTest('a pool that was formatted is never formatted again', 'given', async (h
   assert.deepEqual(await harness.dmNames(), []);
 });
 
-poolTest('a pool that another tool has changed is refused', 'given', async (harness) => {
+poolTest('a pool that another tool has modified is refused', 'given', async (harness) => {
   const { backend } = harness;
   await backend.start();
   await writtenVolume(harness, 1);

@@ -1,4 +1,4 @@
-/** Hundreds of snapshots of one volume: cut, compared at random, and deleted to the last block. */
+/** Hundreds of snapshots of one volume: taken, compared at random, and deleted to the last block. */
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import { seededRandom } from '../support/random.js';
@@ -17,7 +17,9 @@ interface Taken {
   content: TaggedBlocks;
 }
 
-guestTest('hundreds of snapshots are compared rightly and leave nothing', live, { patience: 3 });
+guestTest('hundreds of snapshots are compared correctly and leave nothing behind', live, {
+  patience: 3,
+});
 
 async function live(t: TestContext): Promise<void> {
   const random = seededRandom('many snapshots');

@@ -1,6 +1,6 @@
 /**
- * A thin pool whose space runs out, of data or of metadata: what goes on working, what fails and how it
- * is told, and what brings it back where that is the plugin's to do.
+ * A thin pool that runs out of data or metadata space: what continues to work, what fails and how it
+ * is reported, and how the plugin recovers the pool where it can.
  */
 import assert from 'node:assert/strict';
 import { closeSync, fdatasyncSync, openSync, writeSync } from 'node:fs';
@@ -24,13 +24,13 @@ function spaceTest(title: string, options: RigOptions, run: (rig: ThinRig) => Pr
 }
 
 const DATA_BLOCKS = 128;
-/** The page cache of a block device tells every failed write so; the kernel fails this one for space. */
+/** The page cache of a block device reports every failed write as EIO, here a lack of space. */
 const WRITTEN_BACK = { code: 'EIO' };
 /** Of the data device: its last MiB has the pool's label. */
 const deviceBytes = (blocks: number): bigint => BigInt(blocks * BLOCK_BYTES) + MIB;
 
 spaceTest(
-  'a pool without data space fails new writes only, tells it, and comes back with space',
+  'a pool without data space fails new writes only, reports it, and recovers with more space',
   { dataBytes: deviceBytes(DATA_BLOCKS) },
   async (rig) => {
     const { backend } = rig;
@@ -104,7 +104,7 @@ function scatter(devicePath: string): string {
 }
 
 spaceTest(
-  'a pool without metadata space is read-only, changes nothing any more and tells the remedy',
+  'a pool without metadata space is read-only, refuses changes and reports the remedy',
   { metadataBytes: MIB / 2n, dataBytes: 16_384n * MIB, dataIsZero: true },
   async (rig) => {
     const { backend } = rig;
@@ -139,7 +139,7 @@ async function fillMetadata(rig: ThinRig): Promise<void> {
 }
 
 spaceTest(
-  'a pool whose metadata is only full is writable again with a larger metadata device',
+  'a pool whose metadata is full but sound is writable again with a larger metadata device',
   { metadataBytes: MIB / 2n, dataBytes: 16n * MIB },
   async (rig) => {
     const { backend } = rig;

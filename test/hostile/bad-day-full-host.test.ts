@@ -1,4 +1,4 @@
-/** An embedded pool on a host that others fill up: what was promised to volumes stays theirs. */
+/** An embedded pool on a host that others fill up: space claimed by volumes stays available to them. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, rmSync, statfsSync, statSync, truncateSync } from 'node:fs';
@@ -56,7 +56,7 @@ function newHost(label: string): Host {
   return { workspace, directory, image, mountPoint: join(directory, 'mount'), events, open };
 }
 
-/** Somebody else's file takes every block that the host has left, root's share too. */
+/** A foreign file takes every block that the host has left, root's reserve included. */
 function fillUp(host: Host): string {
   const filler = join(host.directory, '..', 'somebody-elses');
   for (const block of ['1M', '4K']) {
@@ -103,7 +103,7 @@ function storedHash(device: string): string {
   return hashOf(device);
 }
 
-test('H15: a volume keeps all that is written to it when others have filled the host', {
+test('H15: a volume keeps everything written to it after others have filled the host', {
   skip,
 }, async () => {
   const host = newHost('written');
@@ -127,7 +127,7 @@ test('H15: a volume keeps all that is written to it when others have filled the 
   await again.stop();
 });
 
-test('H15: an embedded pool takes from the host what it has promised, and grows with that', {
+test('H15: an embedded pool allocates on the host what its volumes may claim, and grows with it', {
   skip,
 }, async () => {
   const host = newHost('grows');
@@ -178,7 +178,7 @@ test('H15: neither discards nor deletions give blocks of the image back to the h
   await backend.stop();
 });
 
-test('H15: a start gives the image the blocks that somebody has punched out of it', {
+test('H15: a start allocates blocks that were punched out of the image', {
   skip,
 }, async () => {
   const host = newHost('punched');
@@ -192,7 +192,7 @@ test('H15: a start gives the image the blocks that somebody has punched out of i
   assert.ok(allocated(host.image) >= before);
 });
 
-test('H15: a sparse image is given its blocks, and what is in it stays', { skip }, async () => {
+test('H15: a sparse image is allocated in full, and keeps its content', { skip }, async () => {
   const host = newHost('converted');
   const sparse = await host.open({
     embeddedPoolAllocation: 'sparse',
@@ -215,7 +215,7 @@ test('H15: a sparse image is given its blocks, and what is in it stays', { skip 
   await full.stop();
 });
 
-test('H15: a sparse image that the host cannot hold is reported, and promises nothing more', {
+test('H15: a sparse image that does not fit on the host is reported, and offers no more capacity', {
   skip,
 }, async () => {
   const host = newHost('reported');
@@ -243,7 +243,7 @@ test('H15: a sparse image that the host cannot hold is reported, and promises no
   await again.stop();
 });
 
-test('H15: a growth that was killed between its steps is finished by the next start', {
+test('H15: the next start completes a growth that was killed between its steps', {
   skip,
 }, async () => {
   const host = newHost('killed');
@@ -266,7 +266,7 @@ test('H15: a growth that was killed between its steps is finished by the next st
   await last.stop();
 });
 
-test('H15: volumes rewrite what snapshots and copies hold as long as the host has room', {
+test('H15: volumes can overwrite blocks shared with snapshots and copies while the host has space', {
   skip,
 }, async () => {
   const host = newHost('rewritten');
@@ -297,7 +297,7 @@ test('H15: volumes rewrite what snapshots and copies hold as long as the host ha
   await backend.stop();
 });
 
-test('H15: a pool that snapshots have filled fails those who write, and loses nothing silently', {
+test('H15: a pool filled by snapshots fails writes, and loses nothing silently', {
   skip,
 }, async () => {
   const host = newHost('inside');

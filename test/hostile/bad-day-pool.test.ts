@@ -1,6 +1,6 @@
 /**
- * A pool on a bad day: its files cut short, written to or gone, its disk away, something mounted over it,
- * its space used up. Nothing is made of what is not whole, and the caller is told what has happened.
+ * A damaged pool: its files truncated, written to or missing, its disk unavailable, something mounted over it,
+ * its space used up. Nothing is created from incomplete objects, and the error says what was found.
  */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -118,7 +118,7 @@ async function reached(pool: string): Promise<{ volume: HeldVolume; ids: string[
 }
 
 for (const pool of KINDS) {
-  test(`H17: a pool whose disk is unmounted is away, and has lost nothing, on ${pool}`, async () => {
+  test(`H17: a pool whose disk is unmounted is unavailable, and has lost nothing, on ${pool}`, async () => {
     const { volume, ids } = await reached(pool);
     const root = running.poolPath(pool);
     // Nothing of an idle pool is kept open.
@@ -139,7 +139,7 @@ for (const pool of KINDS) {
     await remove([volume, running.orchestrator.hold('restored', restored)], ids);
   });
 
-  test(`H7: what is mounted over a pool gets nothing that is meant for it, on ${pool}`, async () => {
+  test(`H7: a file system mounted over a pool receives none of its data, on ${pool}`, async () => {
     const { volume, ids } = await reached(pool);
     const root = running.poolPath(pool);
     const decoy = running.poolPath(pool, 'decoy');
@@ -161,7 +161,7 @@ for (const pool of KINDS) {
     await remove([volume], ids);
   });
 
-  test(`H7: a file mounted over that of a volume or snapshot is not taken for it, on ${pool}`, async () => {
+  test(`H7: a file mounted over that of a volume or snapshot is not used in its place, on ${pool}`, async () => {
     const { volume, ids } = await reached(pool);
     const foreign = running.workspace.path(`${pool}-foreign`);
     writeFileSync(foreign, Buffer.alloc(8 * MIB, 0xee));
@@ -183,7 +183,7 @@ for (const pool of KINDS) {
   });
 }
 
-test('H17: a list whose pool goes away while it is sent ends with that, and not with a lost snapshot', async () => {
+test('H17: a stream whose pool disappears ends with an unavailable pool, and not with a missing snapshot', async () => {
   const sizeBytes = 256 * MIB;
   const volume = await running.orchestrator.create('xfs listed', {
     parameters: parameters('xfs'),
@@ -211,7 +211,7 @@ test('H17: a list whose pool goes away while it is sent ends with that, and not 
   await remove([volume], [id]);
 });
 
-test('H7: an operation that has begun goes to the pool, whatever is mounted over it meanwhile', async () => {
+test('H7: a running operation writes to the pool, whatever is mounted over it meanwhile', async () => {
   const root = running.poolPath('xfs');
   const held = await OpenDirectories.open(new PoolLayout(root));
   for (const place of ['volumes', '']) mount('-t', 'tmpfs', 'tenant', join(root, place));
@@ -223,7 +223,7 @@ test('H7: an operation that has begun goes to the pool, whatever is mounted over
 });
 
 for (const pool of KINDS) {
-  test(`H16: a snapshot that was cut short is not restored and not answered again, on ${pool}`, async () => {
+  test(`H16: a truncated snapshot is not restored, and CreateSnapshot does not answer with it, on ${pool}`, async () => {
     const volume = await create(pool, 'short snapshot');
     const id = idOf(await snapshot(volume, `${pool} short`));
     await tamper(snapshotFile(pool, id), () => truncateSync(snapshotFile(pool, id), 4 * MIB));
@@ -234,7 +234,7 @@ for (const pool of KINDS) {
     await remove([volume], [id]);
   });
 
-  test(`H16: a snapshot that was written to is not restored, its flag set again or not, on ${pool}`, async () => {
+  test(`H16: a snapshot that was written to is not restored, whether or not it is immutable again, on ${pool}`, async () => {
     const volume = await create(pool, 'written snapshot');
     const id = idOf(await snapshot(volume, `${pool} written`));
     const path = snapshotFile(pool, id);
@@ -258,7 +258,7 @@ for (const pool of KINDS) {
     await remove([volume, running.orchestrator.hold('restored', whole)], [id]);
   });
 
-  test(`H16: a volume that was cut short is not cloned, staged, cut or grown, on ${pool}`, async () => {
+  test(`H16: a truncated volume is not cloned, staged, snapshotted or expanded, on ${pool}`, async () => {
     const { client, orchestrator } = running;
     const volume = await create(pool, 'short volume');
     const path = volumeFile(pool, volume);
@@ -283,7 +283,7 @@ for (const pool of KINDS) {
     await remove([volume]);
   });
 
-  test(`H16: CreateSnapshot is not answered again for a snapshot whose file is gone, on ${pool}`, async () => {
+  test(`H16: CreateSnapshot does not answer with a snapshot whose file is missing, on ${pool}`, async () => {
     const volume = await create(pool, 'gone snapshot');
     const id = idOf(await snapshot(volume, `${pool} gone`));
     setImmutable(snapshotFile(pool, id), false);
@@ -292,7 +292,7 @@ for (const pool of KINDS) {
     await remove([volume], [id]);
   });
 
-  test(`H16: an object whose deletion failed is told as it is until the deletion ends, on ${pool}`, async () => {
+  test(`H16: an object whose deletion failed is reported as it is until the deletion completes, on ${pool}`, async () => {
     const { client, orchestrator } = running;
     const [volume, other] = [await create(pool, 'kept'), await create(pool, 'stuck')];
     const id = idOf(await snapshot(volume, `${pool} stuck`));

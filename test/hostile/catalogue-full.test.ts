@@ -132,17 +132,17 @@ async function fillAndTearDown(workspace: Workspace, state: string): Promise<voi
   assert.equal(await plugin.stop(), 0);
 }
 
-test('H21: with a full state directory on tmpfs pods are torn down and volumes deleted, and none is made', async () => {
+test('H21: with a full state directory on tmpfs pods are torn down and volumes deleted, and none is created', async () => {
   const workspace = newWorkspace('tmpfs');
   await fillAndTearDown(workspace, tmpfs(workspace));
 });
 
-test('H21: with a full state directory on ext4 pods are torn down and volumes deleted, and none is made', async () => {
+test('H21: with a full state directory on ext4 pods are torn down and volumes deleted, and none is created', async () => {
   const workspace = newWorkspace('ext4');
   await fillAndTearDown(workspace, makePoolFileSystem(workspace, 'ext4', 32));
 });
 
-test('H21: with a full directory the ledger of a thin pool records deletions, and no new device', async () => {
+test('H21: with a full directory the ledger of a thin pool records deletions, but no new device', async () => {
   const directory = tmpfs(newWorkspace('ledger'));
   const ledger = await openLedger(join(directory, 'pool.sqlite'));
   await ledger.makePool(65536n);

@@ -1,6 +1,6 @@
 /**
- * A catalogue that was damaged, rolled back or restored: it is not served as if nothing had happened, and
- * no volume is lost by it.
+ * A catalogue that was damaged, rolled back or restored: the plugin detects it, and
+ * no volume is lost.
  */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -118,7 +118,7 @@ test('H21: a catalogue that was rolled back refuses changes until exactly what i
   await orchestrator.delete(known);
 });
 
-test('H21: what is half made in a catalogue that has lost rows is not undone, for it may be in use', async () => {
+test('H21: incomplete objects in a catalogue that has lost rows are not rolled back, because they may be in use', async () => {
   const used = await orchestrator.create('used');
   await orchestrator.bringUp(used);
   await orchestrator.takeDown(used);
@@ -146,7 +146,7 @@ test('H21: what is half made in a catalogue that has lost rows is not undone, fo
   await orchestrator.delete(used);
 });
 
-test('H21: a catalogue of garbage ends the start with its name, and the documented restore brings all back', async () => {
+test('H21: a corrupt catalogue fails the start with its path, and the documented restore recovers everything', async () => {
   const capability = mountCapability('xfs');
   const volume = await orchestrator.create('restored', { capability, sizeBytes: 320 * MIB });
   const target = await orchestrator.bringUp(volume);
@@ -172,7 +172,7 @@ test('H21: a catalogue of garbage ends the start with its name, and the document
   await orchestrator.deleteSnapshot(snapshotId);
 });
 
-test('H21: a log that was damaged after a kill ends the start, and is not silently rolled back', async () => {
+test('H21: a log that was damaged after a kill fails the start, and is not silently rolled back', async () => {
   await orchestrator.create('before');
   await eventually(
     'the log is empty',

@@ -1,4 +1,4 @@
-/** Raw volumes with a partition table inside: the kernel does not look at it. What udev does: test/guest. */
+/** Raw volumes with a partition table inside: the kernel does not scan it. For udev see test/guest. */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
@@ -11,7 +11,7 @@ useNode('foreign-signatures', (opened) => {
   node = opened;
 });
 
-rootTest('H5: the kernel is never asked to look for partitions in a volume', async () => {
+rootTest('H5: the kernel is never asked to scan a volume for partitions', async () => {
   const { volumeId } = await node.makeVolume();
   const path = node.workspace.path('xfs.pool', 'volumes', volumeId);
   writeFileSync(path, partitionTable(), { flag: 'r+' });

@@ -1,6 +1,6 @@
 /**
- * Volumes in a pool without space, and file systems that have given up: a snapshot or clone says which it
- * is, and none is made of a file system that has lost what it held.
+ * Volumes in a pool without space, and file systems that have shut down: a snapshot or clone reports which it
+ * is, and none is taken of a file system that has lost data.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -115,7 +115,7 @@ test('H18: ext4 that became read-only by an error is not snapshotted before it i
   await end(volume, [idOf(await snapshot(volume, 'whole again'))]);
 });
 
-test('H18: a volume that is staged for reading alone is snapshotted as ever, in a full pool too', async () => {
+test('H18: a volume that is staged read-only can be snapshotted, in a full pool too', async () => {
   const { orchestrator } = running;
   const volume = await inUse('ext4', 'for reading');
   await orchestrator.takeDown(volume);

@@ -16,7 +16,7 @@ function without(capabilities: string): readonly string[] {
 }
 
 rootTest(
-  'H4: without CAP_DAC_READ_SEARCH the plugin does not start, and says what it lacks',
+  'H4: without CAP_DAC_READ_SEARCH the plugin does not start, and names the capability',
   async (t) => {
     const workspace = new Workspace('capabilities');
     t.after(() => workspace.dispose());
@@ -27,7 +27,7 @@ rootTest(
 );
 
 rootTest(
-  'H4: with the capabilities that are documented, a root directory of mode 0 stops nothing',
+  'H4: with the documented capabilities a root directory of mode 0 blocks nothing',
   async (t) => {
     const workspace = new Workspace('closed-root');
     t.after(() => workspace.dispose());

@@ -1,4 +1,4 @@
-/** What kubelet and its host do to the directories of pods: shared twice, hidden, bound once more. */
+/** What kubelet and its host do to the directories of pods: shared twice, hidden, bound again. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, statfsSync, writeFileSync } from 'node:fs';
@@ -45,7 +45,7 @@ function shareTwice(host: string): string {
   return kubelet;
 }
 
-rootTest('an ext4 staged below a directory shared twice is grown unmounted too', async () => {
+rootTest('an ext4 staged below a directory shared twice can be grown unmounted', async () => {
   const host = workspace.path('host-growth');
   const kubelet = shareTwice(host);
   const staging_target_path = `${kubelet}/staging`;
@@ -79,7 +79,7 @@ rootTest('an ext4 staged below a directory shared twice is grown unmounted too',
 
 for (const [kind, capability] of KINDS) {
   rootTest(
-    `a directory bound to itself and shared shows every mount twice, and serves like any other, ${kind}`,
+    `a directory bound to itself and shared shows every mount twice, and works like any other, ${kind}`,
     async () => {
       const host = workspace.path(`host-${kind}`);
       const kubelet = shareTwice(host);
@@ -128,7 +128,7 @@ for (const [kind, capability] of KINDS) {
   );
 
   rootTest(
-    `an unpublish that was killed half way ends although another pod has binds of its own, ${kind}`,
+    `an interrupted unpublish completes although another pod has binds of its own, ${kind}`,
     async () => {
       const shared = {
         ...capability,

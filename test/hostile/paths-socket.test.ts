@@ -1,4 +1,4 @@
-/** Starts that meet on one socket: a live one never loses it. */
+/** Concurrent starts on one socket: a live process never loses it. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -50,7 +50,7 @@ function refuses(error: unknown): boolean {
   return error instanceof StartError && /another process serves/.test(error.message);
 }
 
-test('E17, H9: a start waits for one that is under way, and then finds its socket served', async (t) => {
+test('E17, H9: a start waits for a concurrent one, and then finds the socket served', async (t) => {
   const directory = temporaryDirectory(t);
   const made = makeServer(directory, { services: [IDENTITY] });
   await leaveStaleSocket(directory, made.socketPath);
@@ -72,7 +72,7 @@ test('E17, H9: a start waits for one that is under way, and then finds its socke
   made.client.close();
 });
 
-test('E17, H9: of starts at once on a stale socket one serves, and the others say so', async (t) => {
+test('E17, H9: of concurrent starts on a stale socket one serves, and the others report it', async (t) => {
   const directory = temporaryDirectory(t);
   for (let round = 0; round < ROUNDS; round += 1) {
     const made = [0, 1, 2, 3].map(() => makeServer(directory, { services: [IDENTITY] }));
@@ -92,7 +92,7 @@ test('E17, H9: of starts at once on a stale socket one serves, and the others sa
   }
 });
 
-test('a process that keeps the directory locked delays a start, and does not keep it from happening', async (t) => {
+test('a process that keeps the directory locked delays a start, but does not prevent it', async (t) => {
   const directory = temporaryDirectory(t);
   const path = join(directory, 'csi.sock');
   await leaveStaleSocket(directory, path);

@@ -1,4 +1,4 @@
-/** Paths that a confused or hostile client names: nothing is deleted, hidden or followed that is not ours. */
+/** Paths that a confused or hostile client names: nothing foreign is deleted, hidden or followed. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import {
@@ -67,7 +67,7 @@ rootTest(
 );
 
 rootTest(
-  'H6: the id of a volume deletes nothing that no record and no mount prove to be its',
+  'H6: the id of a volume deletes nothing unless a record or a mount proves that it belongs to the volume',
   async () => {
     const volume = await node.makeVolume();
     const file = workspace.path('file');
@@ -91,28 +91,25 @@ rootTest(
   },
 );
 
-rootTest(
-  'H6: marks and directories of the pool stay, whoever asks for them to be released',
-  async () => {
-    const volume = await node.makeVolume();
-    await node.stage(volume, blockCapability());
-    await node.unstage(volume);
-    const pool = workspace.path('xfs.pool');
-    const mark = `${pool}/used/${volume.volumeId}`;
-    const before = readdirSync(pool);
-    assert.ok(existsSync(mark));
-    for (const [rpc, field] of RELEASE) {
-      for (const volume_id of [volume.volumeId, ...UNKNOWN]) {
-        for (const path of [mark, `${pool}/snapshots`, `${pool}/volumes`]) {
-          const answer = node.call(rpc, { volume_id, [field]: path });
-          await rejectsWith(answer, 'INVALID_ARGUMENT', new RegExp(`^${field} ${path} `));
-        }
+rootTest('H6: marks and directories of the pool stay, whatever request names them', async () => {
+  const volume = await node.makeVolume();
+  await node.stage(volume, blockCapability());
+  await node.unstage(volume);
+  const pool = workspace.path('xfs.pool');
+  const mark = `${pool}/used/${volume.volumeId}`;
+  const before = readdirSync(pool);
+  assert.ok(existsSync(mark));
+  for (const [rpc, field] of RELEASE) {
+    for (const volume_id of [volume.volumeId, ...UNKNOWN]) {
+      for (const path of [mark, `${pool}/snapshots`, `${pool}/volumes`]) {
+        const answer = node.call(rpc, { volume_id, [field]: path });
+        await rejectsWith(answer, 'INVALID_ARGUMENT', new RegExp(`^${field} ${path} `));
       }
     }
-    assert.ok(existsSync(mark));
-    assert.deepEqual(readdirSync(pool), before);
-  },
-);
+  }
+  assert.ok(existsSync(mark));
+  assert.deepEqual(readdirSync(pool), before);
+});
 
 /** Names that are not there: were they not refused, still nothing would happen to the machine. */
 const SYSTEM = ['/etc', '/usr/lib', '/boot', '/dev', '/proc', '/sys/fs', '/lib'].map(
@@ -120,7 +117,7 @@ const SYSTEM = ['/etc', '/usr/lib', '/boot', '/dev', '/proc', '/sys/fs', '/lib']
 );
 
 rootTest(
-  'NS2, H6: directories of the system and of the plugin are refused, naming the field',
+  'NS2, H6: directories of the system and of the plugin are refused, and the error names the field',
   async () => {
     const volume = await node.makeVolume();
     const { volumeId: volume_id } = volume;
@@ -148,37 +145,42 @@ rootTest(
   },
 );
 
-rootTest("H7: staging over the pool's volumes is refused, by whatever name they have", async () => {
-  const volume = await node.makeVolume();
-  const pool = workspace.path('xfs.pool');
-  const link = workspace.path('link');
-  symlinkSync(pool, link);
-  const bound = workspace.path('bound');
-  const inner = workspace.path('inner');
-  for (const path of [bound, inner]) mkdirSync(path);
-  execFileSync('mount', ['--bind', pool, bound]);
-  execFileSync('mount', ['--bind', `${pool}/volumes`, inner]);
-  try {
-    const names = [`${pool}/volumes`, `${link}/volumes`, `${bound}/volumes`, inner, bound];
-    for (const staging_target_path of [
-      ...names,
-      `${workspace.directory}/inner/./../bound/volumes`,
-    ]) {
-      const answer = node.stage(volume, mountCapability(), { staging_target_path });
-      await rejectsWith(answer, 'INVALID_ARGUMENT', /^staging_target_path /);
-      const target = node.publish(volume, mountCapability(), { target_path: staging_target_path });
-      await rejectsWith(target, 'INVALID_ARGUMENT', /^target_path /);
+rootTest(
+  "H7: staging over the pool's volumes is refused, by whichever path they are named",
+  async () => {
+    const volume = await node.makeVolume();
+    const pool = workspace.path('xfs.pool');
+    const link = workspace.path('link');
+    symlinkSync(pool, link);
+    const bound = workspace.path('bound');
+    const inner = workspace.path('inner');
+    for (const path of [bound, inner]) mkdirSync(path);
+    execFileSync('mount', ['--bind', pool, bound]);
+    execFileSync('mount', ['--bind', `${pool}/volumes`, inner]);
+    try {
+      const names = [`${pool}/volumes`, `${link}/volumes`, `${bound}/volumes`, inner, bound];
+      for (const staging_target_path of [
+        ...names,
+        `${workspace.directory}/inner/./../bound/volumes`,
+      ]) {
+        const answer = node.stage(volume, mountCapability(), { staging_target_path });
+        await rejectsWith(answer, 'INVALID_ARGUMENT', /^staging_target_path /);
+        const target = node.publish(volume, mountCapability(), {
+          target_path: staging_target_path,
+        });
+        await rejectsWith(target, 'INVALID_ARGUMENT', /^target_path /);
+      }
+    } finally {
+      for (const path of [inner, bound]) execFileSync('umount', [path]);
     }
-  } finally {
-    for (const path of [inner, bound]) execFileSync('umount', [path]);
-  }
-  const next = await node.makeVolume();
-  assert.ok(existsSync(`${pool}/volumes/${next.volumeId}`));
-  assert.deepEqual(node.held(), { mounts: [], loops: [] });
-});
+    const next = await node.makeVolume();
+    assert.ok(existsSync(`${pool}/volumes/${next.volumeId}`));
+    assert.deepEqual(node.held(), { mounts: [], loops: [] });
+  },
+);
 
 rootTest(
-  'a directory that the configuration names by a link is protected where it leads to',
+  'a directory that the configuration names through a link is protected at its real path',
   async () => {
     const [pool, state, socket] = ['pool', 'state', 'socket'].map((name) => {
       const [link, real] = [workspace.path(`linked-${name}`), workspace.path(`real-${name}`)];
@@ -206,7 +208,7 @@ rootTest(
   },
 );
 
-rootTest('H7: a path inside a volume, whose content is a tenant’s, is refused', async () => {
+rootTest('H7: a path inside a volume is refused, because tenants control its content', async () => {
   const [outer, volume] = [await node.makeVolume(), await node.makeVolume()];
   await node.stage(outer, mountCapability());
   const inside = node.stagingPath(outer.volumeId);
@@ -245,61 +247,54 @@ rootTest('paths that orchestrators use are served, also through a linked parent'
   assert.deepEqual(node.held(), { mounts: [], loops: [] });
 });
 
-rootTest(
-  'H8: a link swapped in further up leads no call away from what was published',
-  async () => {
-    for (const capability of [mountCapability(), blockCapability()]) {
-      const volume = await node.makeVolume();
-      const [link, real, foreign] = ['link', 'real', 'foreign'].map((name) =>
-        workspace.path(`swap-${name}`),
-      ) as [string, string, string];
-      for (const directory of [real, foreign])
-        mkdirSync(`${directory}/staging`, { recursive: true });
-      symlinkSync(real, link);
-      const staging_target_path = `${link}/staging`;
-      const target_path = `${link}/target`;
-      await node.stage(volume, capability, { staging_target_path });
-      await node.publish(volume, capability, { staging_target_path, target_path });
-      mkdirSync(`${foreign}/target`);
-      rmSync(link);
-      symlinkSync(foreign, link);
-      const again = node.publish(volume, capability, { staging_target_path, target_path });
-      await rejectsWith(again, 'FAILED_PRECONDITION', /leads to .*swap-foreign.* now/);
-      const stage = node.stage(volume, capability, { staging_target_path });
-      await rejectsWith(stage, 'FAILED_PRECONDITION', /leads to .*swap-foreign.* now/);
-      await node.unpublish(volume, { target_path });
-      assert.ok(lstatSync(`${foreign}/target`).isDirectory(), 'the foreign directory stays');
-      assert.equal(existsSync(`${real}/target`), false);
-      await node.unstage(volume, { staging_target_path });
-      assert.deepEqual(node.held(), { mounts: [], loops: [] });
-      for (const directory of [link, real, foreign]) rmSync(directory, { recursive: true });
-    }
-  },
-);
+rootTest('H8: a link swapped into a parent directory does not redirect any call', async () => {
+  for (const capability of [mountCapability(), blockCapability()]) {
+    const volume = await node.makeVolume();
+    const [link, real, foreign] = ['link', 'real', 'foreign'].map((name) =>
+      workspace.path(`swap-${name}`),
+    ) as [string, string, string];
+    for (const directory of [real, foreign]) mkdirSync(`${directory}/staging`, { recursive: true });
+    symlinkSync(real, link);
+    const staging_target_path = `${link}/staging`;
+    const target_path = `${link}/target`;
+    await node.stage(volume, capability, { staging_target_path });
+    await node.publish(volume, capability, { staging_target_path, target_path });
+    mkdirSync(`${foreign}/target`);
+    rmSync(link);
+    symlinkSync(foreign, link);
+    const again = node.publish(volume, capability, { staging_target_path, target_path });
+    await rejectsWith(again, 'FAILED_PRECONDITION', /leads to .*swap-foreign.* now/);
+    const stage = node.stage(volume, capability, { staging_target_path });
+    await rejectsWith(stage, 'FAILED_PRECONDITION', /leads to .*swap-foreign.* now/);
+    await node.unpublish(volume, { target_path });
+    assert.ok(lstatSync(`${foreign}/target`).isDirectory(), 'the foreign directory stays');
+    assert.equal(existsSync(`${real}/target`), false);
+    await node.unstage(volume, { staging_target_path });
+    assert.deepEqual(node.held(), { mounts: [], loops: [] });
+    for (const directory of [link, real, foreign]) rmSync(directory, { recursive: true });
+  }
+});
 
-rootTest(
-  'H8: a mount that went along with its renamed parent is reported, not forgotten',
-  async () => {
-    for (const capability of [mountCapability(), blockCapability()]) {
-      const volume = await node.makeVolume();
-      const [parent, moved] = [workspace.path('parent'), workspace.path('moved')];
-      mkdirSync(parent);
-      const target_path = `${parent}/target`;
-      await node.stage(volume, capability);
-      await node.publish(volume, capability, { target_path });
-      execFileSync('mv', [parent, moved]);
-      mkdirSync(`${parent}/target`, { recursive: true });
-      const answer = node.unpublish(volume, { target_path });
-      await rejectsWith(answer, 'FAILED_PRECONDITION', new RegExp(`${moved}/target; nothing was`));
-      assert.ok(existsSync(target_path), 'it has the name of a target of ours, and is another one');
-      execFileSync('umount', [`${moved}/target`]);
-      await node.unpublish(volume, { target_path });
-      await node.unstage(volume);
-      assert.deepEqual(node.held(), { mounts: [], loops: [] });
-      for (const directory of [parent, moved]) rmSync(directory, { recursive: true });
-    }
-  },
-);
+rootTest('H8: a mount that moved with its renamed parent is reported, not forgotten', async () => {
+  for (const capability of [mountCapability(), blockCapability()]) {
+    const volume = await node.makeVolume();
+    const [parent, moved] = [workspace.path('parent'), workspace.path('moved')];
+    mkdirSync(parent);
+    const target_path = `${parent}/target`;
+    await node.stage(volume, capability);
+    await node.publish(volume, capability, { target_path });
+    execFileSync('mv', [parent, moved]);
+    mkdirSync(`${parent}/target`, { recursive: true });
+    const answer = node.unpublish(volume, { target_path });
+    await rejectsWith(answer, 'FAILED_PRECONDITION', new RegExp(`${moved}/target; nothing was`));
+    assert.ok(existsSync(target_path), 'it has the name of a target of ours, and is another one');
+    execFileSync('umount', [`${moved}/target`]);
+    await node.unpublish(volume, { target_path });
+    await node.unstage(volume);
+    assert.deepEqual(node.held(), { mounts: [], loops: [] });
+    for (const directory of [parent, moved]) rmSync(directory, { recursive: true });
+  }
+});
 
 rootTest(
   'H8: a foreign file system stacked on a target or a staging directory keeps its data',

@@ -1,6 +1,6 @@
 /**
- * Markers in every sensitive field of every RPC, at the most talkative log level: none of them is seen
- * again, neither in the log nor in an answer.
+ * Markers in every sensitive field of every RPC, at the most verbose log level: none of them appears
+ * in the log or in an answer.
  */
 import assert from 'node:assert/strict';
 import protobuf from 'protobufjs';

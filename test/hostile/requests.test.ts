@@ -1,6 +1,6 @@
 /**
- * Connections that say nothing and requests that never become whole: what they cost, whom they keep out,
- * and how a stop deals with them.
+ * Silent connections and requests that never complete: what they cost, which clients they block,
+ * and how a stop handles them.
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -98,7 +98,7 @@ function halfSent(of: ClientHttp2Session, path = '/csi.v1.Identity/Probe'): Clie
   return stream;
 }
 
-test('H21: a stop with idle clients does not wait for them, whether they react or not', async (t) => {
+test('H21: a stop does not wait for idle clients, whether they respond or not', async (t) => {
   const made = await startServer(t, { services: [identity], graceMs: GRACE_MS });
   const client = await idleClient(t, made);
   const silent = await rawSocket(t, made);
@@ -161,7 +161,7 @@ test('H12: silent connections stay within the limit, and idle clients stay conne
   await probe();
 });
 
-test('H12: a client that says nothing is closed after a while, one that has made a call is not', async (t) => {
+test('H12: a silent client is disconnected after a timeout, one that has made a call is not', async (t) => {
   const made = await startServer(t, { services: [identity], requestMs: 300 });
   const idle = session(t, made);
   await once(idle, 'remoteSettings');
@@ -171,7 +171,7 @@ test('H12: a client that says nothing is closed after a while, one that has made
   assert.equal(idle.closed, false);
 });
 
-test('H12: a request that does not become whole in time ends its connection', async (t) => {
+test('H12: a request that does not complete in time ends its connection', async (t) => {
   const made = await startServer(t, { services: [identity], requestMs: 300 });
   const hostile = session(t, made);
   const stream = halfSent(hostile);
@@ -180,7 +180,7 @@ test('H12: a request that does not become whole in time ends its connection', as
   await once(hostile, 'close');
 });
 
-test(`H12: of ${200 * FACTOR} unfinished requests of 3 MiB only a few are taken, and others are served`, async (t) => {
+test(`H12: only a few of ${200 * FACTOR} unfinished requests of 3 MiB are accepted, and other clients are served`, async (t) => {
   const made = await startServer(t, { services: [identity] });
   const hostile = Array.from({ length: 2 * FACTOR }, () => session(t, made));
   let accepted = 0;
@@ -207,7 +207,7 @@ test(`H12: of ${200 * FACTOR} unfinished requests of 3 MiB only a few are taken,
   assert.ok(accepted / MIB < sent / 3, `${accepted / MIB} MiB were taken`);
 });
 
-test(`H12: ${1000 * FACTOR} half-sent requests are not held, and others are served`, async (t) => {
+test(`H12: ${1000 * FACTOR} half-sent requests are not held, and other clients are served`, async (t) => {
   const made = await startServer(t, { services: [identity] });
   const hostile = Array.from({ length: 10 * FACTOR }, () => session(t, made));
   for (const each of hostile) {
@@ -218,7 +218,7 @@ test(`H12: ${1000 * FACTOR} half-sent requests are not held, and others are serv
   await client.identity.Probe({});
 });
 
-test('H12: a call more than the limit is UNAVAILABLE, but not one that asks for health', async (t) => {
+test('H12: a call over the limit is UNAVAILABLE, except for health checks', async (t) => {
   const { going, node } = waitingNode();
   const made = await startServer(t, { services: [identity, node], limits: { maxCalls: 16 } });
   const { client } = made;
@@ -233,7 +233,7 @@ test('H12: a call more than the limit is UNAVAILABLE, but not one that asks for 
   for (const answer of await Promise.all(calls)) assert.equal(answer['node_id'], 'n');
 });
 
-test('H12: requests in flight are bounded by their size together', async (t) => {
+test('H12: the total size of requests in flight is bounded', async (t) => {
   const going = defer();
   const held: DecodedMessage[] = [];
   const controller = fakeService('Controller', {

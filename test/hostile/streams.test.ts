@@ -1,6 +1,6 @@
 /**
- * Streams of clients that open many, drop them or do not read them: what others have of the plugin
- * meanwhile, and what such streams keep hold of.
+ * Clients that open many streams, drop them or do not read them: how other clients are served
+ * meanwhile, and which resources such streams hold.
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
@@ -147,7 +147,7 @@ const ended = (made: TestServer): number => made.log.filter((line) => 'code' in 
 const connect = (t: TestContext, made: TestServer): RawClient =>
   rawClient(t, made.endpoint, 'SnapshotMetadata', { 'grpc.use_local_subchannel_pool': 1 });
 
-test('H11: chunks of cancelled streams that wait for a thread are dropped before they cost anything', async (t) => {
+test('H11: queued chunks of cancelled streams are dropped before they use a thread', async (t) => {
   const made = await start(t, { maxStreams: STREAMS });
   const hostile = connect(t, made);
   const calls = Array.from({ length: 100 }, (_, index) => open(hostile, `snap-${index}`));
@@ -161,7 +161,7 @@ test('H11: chunks of cancelled streams that wait for a thread are dropped before
   assert.equal(made.filler.total, THREADS);
 });
 
-test('H11: a stream gets the next thread, however many streams of another client wait for one', async (t) => {
+test('H11: a stream gets the next thread, however many streams of another client are waiting', async (t) => {
   const made = await start(t, { maxStreams: STREAMS });
   const hostile = connect(t, made);
   const good = connect(t, made);
@@ -180,7 +180,7 @@ test('H11: a stream gets the next thread, however many streams of another client
   assert.ok(made.filler.total <= 2 * THREADS + 3, `${made.filler.total} chunks were asked for`);
 });
 
-test('H11: of a stream that is not read, nothing is read ahead, and its buffers stay small', async (t) => {
+test('H11: an unread stream has no read-ahead, and its buffers stay small', async (t) => {
   const made = await start(t);
   made.filler.open();
   const call = open(connect(t, made), 'unread');
@@ -201,7 +201,7 @@ test('H11: of a stream that is not read, nothing is read ahead, and its buffers 
   );
 });
 
-/** Until it no longer changes between two looks a while apart. */
+/** Waits until it does not change between two reads. */
 async function settled(figure: () => number): Promise<void> {
   let last = -1;
   while (figure() !== last) {
@@ -230,7 +230,7 @@ test('H11: a stream whose client does not read is ended, and releases its snapsh
   assert.match(status.details, /read nothing for .* starting_offset/);
 });
 
-test('H11: a client that reads slowly is not taken for one that does not read', async (t) => {
+test('H11: a client that reads slowly is not treated as one that does not read', async (t) => {
   const made = await start(t, { streamStallMs: 2000 });
   made.filler.open();
   const call = open(connect(t, made), 'slow');
@@ -281,7 +281,7 @@ for (const connections of [1, 10]) {
   });
 }
 
-test('H11: a stream more than the limit is RESOURCE_EXHAUSTED as long as its own client reads the others', async (t) => {
+test('H11: a stream over the limit is RESOURCE_EXHAUSTED while its client reads its other streams', async (t) => {
   const made = await start(t, { maxStreams: 4 });
   const client = connect(t, made);
   const calls = Array.from({ length: 4 }, (_, index) => open(client, `snap-${index}`));
@@ -292,7 +292,7 @@ test('H11: a stream more than the limit is RESOURCE_EXHAUSTED as long as its own
   for (const call of calls) call.cancel();
 });
 
-test('H11: at the limit the client with the most streams gives one up to a client with fewer', async (t) => {
+test('H11: at the limit the client with the most streams loses one to a client with fewer', async (t) => {
   const made = await start(t, { maxStreams: 4 });
   const many = connect(t, made);
   const few = connect(t, made);

@@ -1,6 +1,6 @@
 /**
- * Volumes whose content was written by whoever had them raw: superblocks that choose devices and options
- * for the host. Each is written as a tenant would, on a raw volume, and then staged as a file system.
+ * Volumes whose content was written by a tenant with raw access: superblocks that choose devices and options
+ * for the host. Each is written to a raw volume, as a tenant would, and then staged as a file system.
  */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
@@ -75,7 +75,7 @@ const make: Record<FileSystem, (device: string, ...options: string[]) => string>
   btrfs: makeBtrfs,
 };
 
-/** Changes the superblock as one with a hex editor does, the checksum of ext4 and btrfs not mended. */
+/** Changes the superblock as with a hex editor, without updating the checksum of ext4 and btrfs. */
 function patch(device: string, type: FileSystem, change: (block: Buffer) => void): void {
   const file = openSync(device, 'r+');
   try {
@@ -122,7 +122,7 @@ rootTest(
 );
 
 rootTest(
-  'H1: errors=continue of a volume made when that was served is not in force either',
+  'H1: errors=continue of a volume created when that was allowed has no effect either',
   async () => {
     const parameters = { mountOptions: 'errors=continue,dev,noatime' };
     const volume = await node.makeVolume({ parameters });
@@ -135,7 +135,7 @@ rootTest(
 );
 
 rootTest(
-  'H1: an ext4 whose journal is another volume is refused, and the other one stays free',
+  'H1: an ext4 whose journal is another volume is refused, and the other volume stays free',
   async () => {
     const journal = await node.makeVolume({ sizeBytes: SIZES.ext4 });
     await whileRaw(journal, async (path) => {
@@ -194,7 +194,7 @@ const patchFeature = (device: string, offset: number): void =>
   );
 
 for (const [title, write, message] of EXT4_REFUSALS) {
-  rootTest(`H1: an ext4 with ${title} is refused before any tool or mount has it`, async () => {
+  rootTest(`H1: an ext4 with ${title} is refused before any tool or mount reads it`, async () => {
     const volume = await written(SIZES.ext4, (device) => {
       makeExt4(device);
       write(device);
@@ -204,7 +204,7 @@ for (const [title, write, message] of EXT4_REFUSALS) {
 }
 
 rootTest(
-  'H1: an ext4 whose journal brings another superblock is refused after its replay',
+  'H1: an ext4 whose journal contains another superblock is refused after its replay',
   async () => {
     const block = node.workspace.path('block');
     const commands = node.workspace.path('commands');
@@ -360,7 +360,7 @@ for (const [type, title, options] of ACCEPTED) {
 }
 
 rootTest(
-  'H1: a journal mode that the operator asks for is in force, one of the superblock is not needed',
+  'H1: a journal mode requested by the operator takes effect, and none is needed in the superblock',
   async () => {
     const volume = await node.makeVolume({
       parameters: { mountOptions: 'data=journal,barrier=0' },
@@ -374,7 +374,7 @@ rootTest(
 );
 
 rootTest(
-  'H1: a raw device that somebody still has open is not mounted as a file system',
+  'H1: a raw device that a process still has open is not mounted as a file system',
   async () => {
     const volume = await written(SIZES.ext4, (device) => makeExt4(device));
     await node.stage(volume, blockCapability());

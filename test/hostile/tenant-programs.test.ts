@@ -1,6 +1,6 @@
 /**
- * What a pod leaves on its volume for others to find: set-user-ID programs and device nodes. Tried by a
- * user without rights, on every path the volume is mounted at.
+ * Traps that a pod leaves on its volume: set-user-ID programs and device nodes. The tests use them as a
+ * user without privileges, on every path at which the volume is mounted.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -70,7 +70,7 @@ async function ended(volume: VolumeRecord): Promise<void> {
 
 for (const type of FILE_SYSTEMS) {
   rootTest(
-    `H3: ${type}: a planted program is nobody's and a planted device is none, on any path`,
+    `H3: ${type}: a planted set-user-ID program runs without privileges and a planted device cannot be opened, on any path`,
     async () => {
       const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
       await node.stage(volume, mountCapability(type));
@@ -90,7 +90,7 @@ for (const type of FILE_SYSTEMS) {
 }
 
 rootTest(
-  'H3: suid in the capability is for its own target alone, and brings no device nodes',
+  'H3: suid in the capability applies to its own target only, and does not allow device nodes',
   async () => {
     const volume = await node.makeVolume();
     const capability = mountCapability('ext4', WRITER, ['nosuid,suid', 'noatime']);
@@ -113,7 +113,7 @@ rootTest(
   },
 );
 
-rootTest('H3: suid of a StorageClass counts unless the capability says nosuid', async () => {
+rootTest('H3: suid of a StorageClass applies unless the capability has nosuid', async () => {
   for (const [own, asked, shown] of [
     ['suid', [], ['nodev']],
     ['suid', ['nosuid'], ['nodev', 'nosuid']],
@@ -140,7 +140,7 @@ rootTest('H3: dev is refused, and a raw device remains usable at its target', as
 });
 
 rootTest(
-  'H3: what an older plugin staged and published with trust loses it when it is published again',
+  'H3: volumes that an older plugin mounted with suid and dev lose them when they are published again',
   async () => {
     const volume = await node.makeVolume();
     await node.stage(volume, mountCapability('ext4'));

@@ -1,7 +1,7 @@
 /**
  * Superblocks as a tenant's hex editor leaves them: random changes of real ones, and random bytes. The
- * judges of superblocks may accept or refuse any of them, but nothing that they accept makes what is
- * computed afterwards fail, or refers to other devices.
+ * superblock checks may accept or refuse any of them, but nothing that they accept makes a later
+ * computation fail, or refers to other devices.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -103,7 +103,7 @@ function changed(block: Buffer, random: Random): Buffer {
 }
 
 for (const type of FILE_SYSTEMS) {
-  test(`H1: ${type}: a changed superblock is judged, and what is accepted is harmless to compute with`, () => {
+  test(`H1: ${type}: a changed superblock is checked, and an accepted one is safe to compute with`, () => {
     const { objection, isGrowable, holds } = JUDGED[type];
     const block = realSuperblock(type);
     assert.equal(objection(block, DEVICE_BYTES), null);

@@ -1,5 +1,5 @@
 /**
- * Tools that read what a tenant has written, and may be taken over by it: what they can do then, what they
+ * Tools that read what a tenant has written, and may be exploited by it: what they can do then, what they
  * cost, and what is left of them.
  */
 import assert from 'node:assert/strict';
@@ -96,7 +96,7 @@ rootTest('H2: no program has capabilities but mount and umount, which have two',
   assert.deepEqual(capabilities(mounting), [0n, MOUNT_RIGHTS, MOUNT_RIGHTS, MOUNT_RIGHTS, 0n]);
 });
 
-rootTest('H2: fsck.ext4 at work is nobody else, without any right, and limited', async () => {
+rootTest('H2: fsck.ext4 runs as a separate user, without privileges, and with limits', async () => {
   const path = device();
   writeHostileExt4(path, 'time');
   const checked = run('fsck.ext4', ['-p', path], { device: path, cpuSeconds: 2 }).catch(
@@ -124,7 +124,7 @@ rootTest('H2: fsck.ext4 at work is nobody else, without any right, and limited',
 });
 
 rootTest(
-  'H2: a tool that is taken over sees its own device, and nothing else of the node',
+  'H2: an exploited tool has access to its own device, and to nothing else on the node',
   async () => {
     const [path, other] = [device(), device()];
     assert.match(await tryShell(`echo x > ${workspace.path('file')}`, path), /nonexistent/);
@@ -143,16 +143,19 @@ rootTest(
   },
 );
 
-rootTest('H2: two tools at a time are two users, so that neither reaches the other', async () => {
-  const [one, two] = [device(), device()];
-  const users = await Promise.all(
-    [one, two].map(async (path) => (await ownStatus({ device: path })).get('Uid')),
-  );
-  assert.notEqual(users[0], users[1]);
-});
+rootTest(
+  'H2: two concurrent tools run as two users, so that neither can reach the other',
+  async () => {
+    const [one, two] = [device(), device()];
+    const users = await Promise.all(
+      [one, two].map(async (path) => (await ownStatus({ device: path })).get('Uid')),
+    );
+    assert.notEqual(users[0], users[1]);
+  },
+);
 
 rootTest(
-  'H2: a tool that goes round in circles is ended, with an error that names tool and limit',
+  'H2: a tool in an endless loop is killed, with an error that names the tool and the limit',
   async () => {
     const path = device();
     writeHostileExt4(path, 'time');
@@ -167,7 +170,7 @@ rootTest(
   },
 );
 
-rootTest('H2: a tool that takes too long is ended when its time is over', async () => {
+rootTest('H2: a tool that takes too long is killed at its timeout', async () => {
   const path = device();
   writeHostileExt4(path, 'time');
   const checked = run('fsck.ext4', ['-p', path], { device: path, timeoutMs: 500 });
@@ -176,7 +179,7 @@ rootTest('H2: a tool that takes too long is ended when its time is over', async 
 });
 
 rootTest(
-  'H2: a volume whose check wants all memory is not staged, and nothing is left of the try',
+  'H2: a volume whose check exceeds the memory limit is not staged, and nothing is left behind',
   async () => {
     const volume = await node.makeVolume();
     await node.stage(volume, mountCapability('ext4'));
@@ -208,7 +211,7 @@ rootTest('H2: a plugin that is killed leaves no check of a volume behind', async
 });
 
 rootTest(
-  'H2: a tool that must not stop half way has no rights either, a day of time and memory in plenty',
+  'H2: a tool that must not stop half way has no privileges either, but a day of time and ample memory',
   async () => {
     const path = device();
     const options = { device: path, outlivesLocking: path, cpuSeconds: 1 };
@@ -222,7 +225,7 @@ rootTest(
   },
 );
 
-rootTest('H2: a tool at work does not keep the devices of other volumes busy', async () => {
+rootTest('H2: a running tool does not keep the devices of other volumes busy', async () => {
   const [path, other] = [device(), device()];
   execFileSync('mkfs.ext4', ['-q', other]);
   const target = workspace.path('mounted');
@@ -239,6 +242,6 @@ rootTest('H2: a tool at work does not keep the devices of other volumes busy', a
   await sleeping;
 });
 
-rootTest('H2: what is no block device is not given to a tool', async () => {
+rootTest('H2: a file that is not a block device is not given to a tool', async () => {
   await rejectsWith(checkFileSystem('ext4', '/etc/passwd'), 'FAILED_PRECONDITION', /not started/);
 });

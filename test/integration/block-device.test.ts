@@ -15,7 +15,7 @@ test('the size of a block device is what the kernel says', { skip: skipUnlessRoo
   assert.equal(await deviceSizeBytes(device), 5n * 2n ** 30n + 4096n);
 });
 
-test('a file that is no block device is a SystemError with its errno', async () => {
+test('a file that is not a block device is a SystemError with its errno', async () => {
   await assert.rejects(deviceSizeBytes('/dev/null'), (error: unknown) => {
     assert.ok(error instanceof SystemError);
     assert.equal(error.code, 'ENOTTY');

@@ -1,4 +1,4 @@
-/** What belongs to somebody else: a frozen file system, a pool of another catalogue, a private file. */
+/** Foreign objects: a file system frozen by another process, a pool of another catalogue; and the catalogue's file mode. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { chmodSync, mkdirSync, readdirSync, statSync } from 'node:fs';
@@ -24,7 +24,7 @@ function newWorkspace(label: string): Workspace {
   return workspace;
 }
 
-test('a file system that somebody else has frozen is not cut, and stays frozen', async () => {
+test('no snapshot is taken of a file system that another process has frozen, and it stays frozen', async () => {
   const workspace = newWorkspace('frozen');
   const plugin = await Plugin.start(workspace);
   ends.push(() => plugin.kill());
@@ -63,7 +63,7 @@ test('a pool that another catalogue serves is refused, and left as it is', async
   await first.client.identity.Probe({});
 });
 
-test('the catalogue is readable for its owner alone, also in a state directory for all', async () => {
+test('only its owner can read the catalogue, even in a world-accessible state directory', async () => {
   const workspace = newWorkspace('private');
   const state = workspace.path('plugin');
   mkdirSync(state);

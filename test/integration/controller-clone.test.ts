@@ -71,7 +71,7 @@ for (const pool of ['main', 'other']) {
   });
 }
 
-test('CV8, G13: a volume whose expansion did not reach its record is copied as large as it is', async () => {
+test('CV8, G13: a volume whose expansion is missing in its record is copied at its real size', async () => {
   const source = await orchestrator.create('grown', { sizeBytes: 32 * MIB });
   truncateSync(running.poolPath('main', 'volumes', source.id), 48 * MIB);
   const exact = { required_bytes: 32 * MIB, limit_bytes: 32 * MIB };
@@ -136,7 +136,7 @@ test('CV7, CV8: a clone has the size of its source, or a larger one, and never a
   for (const held of [source, larger]) await orchestrator.delete(held);
 });
 
-test('CV11: a volume that does not exist, or not any more, is NOT_FOUND as a source', async () => {
+test('CV11: a volume that does not exist or was deleted is NOT_FOUND as a source', async () => {
   const gone = await orchestrator.create('gone');
   const snapshotId = await orchestrator.snapshot(gone, 'of gone');
   await orchestrator.delete(gone);
@@ -148,7 +148,7 @@ test('CV11: a volume that does not exist, or not any more, is NOT_FOUND as a sou
   await orchestrator.delete(await orchestrator.create('clone'));
 });
 
-test('CV12: another pool than that of the source is INVALID_ARGUMENT; without one it is the same', async () => {
+test('CV12: another pool than that of the source is INVALID_ARGUMENT, and the default is the pool of the source', async () => {
   const source = await orchestrator.create('elsewhere', { parameters: { pool: 'other' } });
   const across = clone(source, 'across', { parameters: { pool: 'main' } });
   await refused(across, 'INVALID_ARGUMENT', /'main'.*'other'/);
@@ -175,7 +175,7 @@ test('CV3: a name taken by a volume with another source, or none, is ALREADY_EXI
   await orchestrator.deleteSnapshot(snapshotId);
 });
 
-test('a clone of a volume nobody has used is as new, and one of a raw volume in use is never formatted', async () => {
+test('a clone of a pristine volume is pristine, and a clone of a raw volume in use is never formatted', async () => {
   const source = await orchestrator.create('new', { sizeBytes: 16 * MIB });
   const capability = mountCapability('ext4');
   const fresh = await clone(source, 'fresh', { capability });

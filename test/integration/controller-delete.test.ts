@@ -109,7 +109,7 @@ test('DV3: a staged volume is FAILED_PRECONDITION, names the path and stays as i
   await orchestrator.delete(volume);
 });
 
-test('DV3: a published block volume is FAILED_PRECONDITION, also when nobody has it open', async () => {
+test('DV3: a published block volume is FAILED_PRECONDITION, even if no process has it open', async () => {
   const volume = await orchestrator.create('block in use');
   await orchestrator.bringUp(volume);
   await refused(orchestrator.delete(volume), 'FAILED_PRECONDITION', /in use/);
@@ -117,7 +117,7 @@ test('DV3: a published block volume is FAILED_PRECONDITION, also when nobody has
   await orchestrator.delete(volume);
 });
 
-test('DV3: a volume somebody else holds is FAILED_PRECONDITION and is not deleted later', async () => {
+test('DV3: a volume that another process holds open is FAILED_PRECONDITION and is not deleted later', async () => {
   const volume = await orchestrator.create('held', { sizeBytes: 16 * MIB });
   const file = pool('volumes', volume.id);
   const directory = running.workspace.path('held');
@@ -161,7 +161,7 @@ test('DV4: the name of a deleted volume with snapshots is free for another volum
   await orchestrator.delete(second);
 });
 
-test('DV6: a deletion that fails half way is finished by its repetition', async () => {
+test('DV6: repeating a deletion that failed half way completes it', async () => {
   const volume = await orchestrator.create('half way');
   await orchestrator.stage(volume);
   await orchestrator.unstage(volume);

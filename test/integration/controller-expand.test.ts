@@ -1,4 +1,4 @@
-/** ControllerExpandVolume: used and unused volumes, sizes, room, and kills on the way. */
+/** ControllerExpandVolume: volumes in use and not, sizes, capacity, and kills on the way. */
 import assert from 'node:assert/strict';
 import { readFileSync, statSync, truncateSync } from 'node:fs';
 import { open } from 'node:fs/promises';
@@ -35,14 +35,14 @@ test('EV1: each required field that is missing is INVALID_ARGUMENT and named', a
   await refused(noRange, 'INVALID_ARGUMENT', /^capacity_range /);
 });
 
-test('EV2: an unknown volume is NOT_FOUND, before values are judged', async () => {
+test('EV2: an unknown volume is NOT_FOUND, before values are checked', async () => {
   for (const volume_id of ['none-exist-id', '../pool-id', 'i'.repeat(128)]) {
     const call = controller().ControllerExpandVolume({ volume_id, capacity_range: {} });
     await refused(call, 'NOT_FOUND');
   }
 });
 
-test('G4, G6: a range that is none is INVALID_ARGUMENT, and the volume stays as it is', async () => {
+test('G4, G6: an invalid range is INVALID_ARGUMENT, and the volume is unchanged', async () => {
   const volume = await orchestrator.create('ranges');
   for (const capacity_range of [
     {},
@@ -57,7 +57,7 @@ test('G4, G6: a range that is none is INVALID_ARGUMENT, and the volume stays as 
 });
 
 for (const pool of ['main', 'other']) {
-  test(`EV8, EV9: a published block volume on ${pool} grows under its user, the new part reads as zeros`, async () => {
+  test(`EV8, EV9: a published block volume on ${pool} grows while in use, and the new part reads as zeros`, async () => {
     const volume = await orchestrator.create(`online ${pool}`, { parameters: { pool } });
     const target = await orchestrator.bringUp(volume);
     const bytes = seededBytes('a volume in use', 8 * MIB);
@@ -82,7 +82,7 @@ for (const pool of ['main', 'other']) {
   });
 }
 
-test('EV8, EV9: a file system volume asks for its file system to be grown by the node', async () => {
+test('EV8, EV9: a file system volume requires node expansion', async () => {
   const capability = mountCapability('ext4');
   const volume = await orchestrator.create('files', { capability, sizeBytes: 16 * MIB });
   for (const bring of [async () => undefined, () => orchestrator.bringUp(volume)]) {
@@ -98,7 +98,7 @@ test('EV8, EV9: a file system volume asks for its file system to be grown by the
   await orchestrator.delete(volume);
 });
 
-test('EV3: a volume that is large enough stays as it is, and tells its real size each time', async () => {
+test('EV3: a volume that is large enough is unchanged, and each answer has its real size', async () => {
   const volume = await orchestrator.create('large enough');
   for (const [required, limit] of [
     [MIB, 0],
@@ -116,7 +116,7 @@ test('EV3: a volume that is large enough stays as it is, and tells its real size
   await orchestrator.delete(volume);
 });
 
-test('EV4: below the present size, between two block sizes, and beyond the pool are OUT_OF_RANGE', async () => {
+test('EV4: a size below the current one, between two block sizes, or beyond the pool is OUT_OF_RANGE', async () => {
   const volume = await orchestrator.create('out of range');
   for (const capacity_range of [
     { limit_bytes: 8 * MIB - 1 },
@@ -134,7 +134,7 @@ test('EV4: below the present size, between two block sizes, and beyond the pool 
   await orchestrator.delete(volume);
 });
 
-test('EV5: a capability that no volume has is INVALID_ARGUMENT, and the volume stays as it is', async () => {
+test('EV5: an unsupported capability is INVALID_ARGUMENT, and the volume is unchanged', async () => {
   const volume = await orchestrator.create('capability');
   for (const volume_capability of [
     blockCapability('MULTI_NODE_MULTI_WRITER'),
@@ -160,7 +160,7 @@ test('EV7: more than the pool has left is RESOURCE_EXHAUSTED, and only the new b
   await orchestrator.delete(volume);
 });
 
-test('EV7: several volumes that grow at once are not promised more than there is', async () => {
+test('EV7: concurrent expansions never get more than the pool has', async () => {
   const volumes = await Promise.all(
     Array.from({ length: 6 }, (_, index) => orchestrator.create(`rush ${index}`)),
   );
@@ -172,7 +172,7 @@ test('EV7: several volumes that grow at once are not promised more than there is
   for (const volume of volumes) await orchestrator.delete(volume);
 });
 
-test('CV3: a volume that has grown is not the one of its size any more, but of its name', async () => {
+test('CV3: an expanded volume is ALREADY_EXISTS for its original size, and is found by its name', async () => {
   const volume = await orchestrator.create('grown');
   await expand(volume, 12 * MIB);
   const exact = controller().CreateVolume(createRequest('grown'));
@@ -184,7 +184,7 @@ test('CV3: a volume that has grown is not the one of its size any more, but of i
   await orchestrator.delete(volume);
 });
 
-test('G13: a kill between the file and the record leaves a volume of the larger size', async () => {
+test('G13: after a kill between growing the file and updating the record the volume has the larger size', async () => {
   const volume = await orchestrator.create('killed');
   await orchestrator.bringUp(volume);
   await running.plugin.kill();

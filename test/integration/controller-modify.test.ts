@@ -1,4 +1,4 @@
-/** ControllerModifyVolume: settings of the device, all of a call or none, kept and set again. */
+/** ControllerModifyVolume: device settings, applied all or none, stored and restored. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
@@ -50,7 +50,7 @@ test('MV1: a request without an id is INVALID_ARGUMENT', async () => {
   await refused(call, 'INVALID_ARGUMENT', /^volume_id /);
 });
 
-test('MV1, MV5: an empty map is no change of an existing volume', async () => {
+test('MV1, MV5: an empty map does not change an existing volume', async () => {
   await withVolume('empty', { readAheadKiB: '64' }, async (volume) => {
     await orchestrator.bringUp(volume);
     await modify(volume, {});
@@ -58,7 +58,7 @@ test('MV1, MV5: an empty map is no change of an existing volume', async () => {
   });
 });
 
-test('MV2: an unknown volume is NOT_FOUND, with an empty map too, before values are judged', async () => {
+test('MV2: an unknown volume is NOT_FOUND, with an empty map too, before values are checked', async () => {
   for (const mutable_parameters of [{}, { readAheadKiB: '64' }, { unknown: 'x' }]) {
     const call = controller().ControllerModifyVolume({
       ...{ volume_id: 'none-exist-id', mutable_parameters },
@@ -67,7 +67,7 @@ test('MV2: an unknown volume is NOT_FOUND, with an empty map too, before values 
   }
 });
 
-test('MV3: an unknown key or a value out of its range is INVALID_ARGUMENT, and nothing is applied', async () => {
+test('MV3: an unknown key or a value out of range is INVALID_ARGUMENT, and nothing is applied', async () => {
   await withVolume('refused', { readAheadKiB: '64' }, async (volume) => {
     await orchestrator.bringUp(volume);
     for (const wrong of [
@@ -85,7 +85,7 @@ test('MV3: an unknown key or a value out of its range is INVALID_ARGUMENT, and n
   });
 });
 
-test('MV3, MV4: what this node cannot set is INVALID_ARGUMENT, and the rest of the call is taken back', async () => {
+test('MV3, MV4: a setting this node cannot apply is INVALID_ARGUMENT, and the rest of the call is rolled back', async () => {
   await withVolume('taken back', { readAheadKiB: '64' }, async (volume) => {
     await orchestrator.stage(volume);
     await orchestrator.publish(volume, { podUid: '7c8e2f0a-0001-4000-8000-000000000001' });
@@ -98,7 +98,7 @@ test('MV3, MV4: what this node cannot set is INVALID_ARGUMENT, and the rest of t
   });
 });
 
-test('MV5, MV6: changes add up on a volume in use, and outlive a kill and a new staging', async () => {
+test('MV5, MV6: changes to a volume in use accumulate, and persist over a kill and another staging', async () => {
   await withVolume('in use', { readAheadKiB: '64' }, async (volume) => {
     await orchestrator.bringUp(volume);
     assert.equal(readAhead(volume), 64);
@@ -115,7 +115,7 @@ test('MV5, MV6: changes add up on a volume in use, and outlive a kill and a new 
   });
 });
 
-test('MV5: a volume that is not in use takes its new settings when it is staged', async () => {
+test('MV5: a volume that is not in use gets its new settings when it is staged', async () => {
   await withVolume('unused', null, async (volume) => {
     await modify(volume, { readAheadKiB: '32' });
     await orchestrator.bringUp(volume);
@@ -123,7 +123,7 @@ test('MV5: a volume that is not in use takes its new settings when it is staged'
   });
 });
 
-test('CV2, CV3: CreateVolume asks for what the volume was created with, whatever it has since', async () => {
+test('CV2, CV3: CreateVolume compares the parameters of the creation, not later modifications', async () => {
   const mutable_parameters = { readAheadKiB: '64' };
   await withVolume('repeated', mutable_parameters, async (volume) => {
     await modify(volume, { readAheadKiB: '256' });

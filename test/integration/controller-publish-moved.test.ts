@@ -1,4 +1,4 @@
-/** Publications of a node that has another name since. */
+/** Publications on a node that was renamed since. */
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { blockCapability, type Message } from '../support/csi-client.js';
@@ -44,7 +44,7 @@ test('CP6, CU4: a volume published on another node is FAILED_PRECONDITION naming
   await second.ControllerPublishVolume(publication(volumeId, 'node-two'));
 });
 
-test('G10, DV3: switched off, the RPCs are UNIMPLEMENTED and old publications hold nothing', async () => {
+test('G10, DV3: with controller publish off the RPCs are UNIMPLEMENTED and old publications block nothing', async () => {
   const { controller } = (await start('node-two', 'off')).client;
   const { entries } = await controller.ListVolumes({});
   assert.deepEqual(entries[0].status.published_node_ids, []);

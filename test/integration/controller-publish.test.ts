@@ -87,7 +87,7 @@ test('CP1: each required field that is missing is INVALID_ARGUMENT and named', a
   });
 });
 
-test('CP2: an unknown volume is NOT_FOUND, before the node and the values are judged', async () => {
+test('CP2: an unknown volume is NOT_FOUND, before the node and the values are checked', async () => {
   await withVolume('unknown', async (volume) => {
     const change = {
       volume_id: 'none-exist-id',
@@ -98,7 +98,7 @@ test('CP2: an unknown volume is NOT_FOUND, before the node and the values are ju
   });
 });
 
-test('CP3, CP10: any node but this one is NOT_FOUND, and nothing is published', async () => {
+test('CP3, CP10: any other node is NOT_FOUND, and nothing is published', async () => {
   await withVolume('node', async (volume) => {
     for (const node_id of ['nobody', 'Test-Node', 'n'.repeat(256)]) {
       await refused(publish(volume, { node_id }), 'NOT_FOUND', /test-node only/);
@@ -134,7 +134,7 @@ test('CP5: a volume published with another readonly flag or capability is ALREAD
   });
 });
 
-test('CP7: a node at its maximum takes no more volumes until one is unpublished', async () => {
+test('CP7: a node at its maximum accepts no more volumes until one is unpublished', async () => {
   const volumes: HeldVolume[] = [];
   for (let index = 0; index <= MAXIMUM; index += 1) {
     volumes.push(await orchestrator.create(`maximum ${index}`));
@@ -153,7 +153,7 @@ test('CP7: a node at its maximum takes no more volumes until one is unpublished'
   }
 });
 
-test('CP8: what is published for reading cannot be written to on the node', async () => {
+test('CP8: a volume published read-only cannot be written to on the node', async () => {
   await withVolume('reading', async (volume) => {
     const write = (): void => {
       const device = openSync(volume.targetPath, 'r+');
@@ -176,7 +176,7 @@ test('CP8: what is published for reading cannot be written to on the node', asyn
   });
 });
 
-test('CP9: a capability that no volume has is INVALID_ARGUMENT, as a foreign context is', async () => {
+test('CP9: an unsupported capability or a foreign context is INVALID_ARGUMENT', async () => {
   await withVolume('capability', async (volume) => {
     const many = publish(volume, { volume_capability: blockCapability('MULTI_NODE_MULTI_WRITER') });
     await refused(many, 'INVALID_ARGUMENT', /one node|own node/);
@@ -193,7 +193,7 @@ test('CU1: ControllerUnpublishVolume without an id is INVALID_ARGUMENT', async (
   await refused(call, 'INVALID_ARGUMENT', /^volume_id /);
 });
 
-test('CU2, CU4: what is not published, and an unknown volume or node, is unpublished already', async () => {
+test('CU2, CU4: unpublishing a volume that is not published, or an unknown volume or node, succeeds', async () => {
   await withVolume('not published', async (volume) => {
     await unpublish(volume);
     await publish(volume);
@@ -238,7 +238,7 @@ test('DV3: a published volume is FAILED_PRECONDITION, also where no node uses it
   });
 });
 
-test('CV4: a volume deleted and made again under its name is not published', async () => {
+test('CV4: a volume deleted and recreated under its name is not published', async () => {
   const first = await orchestrator.create('reused');
   await publish(first);
   await unpublish(first);

@@ -50,7 +50,7 @@ test('CS4: an unknown source is NOT_FOUND, also when it was deleted', async () =
   await orchestrator.deleteSnapshot(snapshotId);
 });
 
-test('CS9, CS10, CS11: the answer has id, source, size, the time of the cut, and is ready', async () => {
+test('CS9, CS10, CS11: the answer has the id, source, size and creation time, and is ready', async () => {
   const before = Date.now();
   const { snapshot } = await cut({ source_volume_id: source.id, name: 'answer' });
   const after = Date.now();
@@ -101,7 +101,7 @@ test('CS12: an unknown parameter is INVALID_ARGUMENT and named; those of Kuberne
   await cut({ ...request, parameters: { 'csi.storage.k8s.io/volumesnapshot/name': 'claim' } });
 });
 
-test('CS7: what was written before the cut is in it, what was written after is not', async () => {
+test('CS7: a snapshot has what was written before it was taken, and not what was written after', async () => {
   const volume = await orchestrator.create('written');
   const device = await orchestrator.bringUp(volume);
   writeAt(device, MIB, Buffer.alloc(8192, 'b'));
@@ -113,7 +113,7 @@ test('CS7: what was written before the cut is in it, what was written after is n
   await orchestrator.delete(volume);
 });
 
-test('CS13, CV25: a volume made from a snapshot has its content and names it', async () => {
+test('CS13, CV25: a volume created from a snapshot has its content and names it', async () => {
   const volume = await orchestrator.create('origin');
   const device = await orchestrator.bringUp(volume);
   writeAt(device, 4096, Buffer.from('content of the origin'));
@@ -143,7 +143,7 @@ test('CS13: a snapshot can be taken of a volume that was made from a snapshot', 
   for (const volume of [child, grandchild]) await orchestrator.delete(volume);
 });
 
-test('CV9: a larger raw block volume has zeros behind the content', async () => {
+test('CV9: a larger raw block volume has zeros beyond the content', async () => {
   const snapshotId = await orchestrator.snapshot(source, 'to grow');
   const spec = { snapshotId, sizeBytes: source.sizeBytes + 4096 };
   const larger = await orchestrator.create('larger', spec);
@@ -222,7 +222,7 @@ test('a snapshot file cannot be written, not even by root', async () => {
   assert.throws(() => writeAt(pool('snapshots', snapshotId), 0, Buffer.alloc(1)), /EPERM/);
 });
 
-test('CV5: a capability that is not served is refused before the source is looked at', async () => {
+test('CV5: an unsupported capability is refused before the source is checked', async () => {
   const spec = { capability: blockCapability('MULTI_NODE_MULTI_WRITER'), snapshotId: 'none' };
   const call = orchestrator.create('no', spec);
   await refused(call, ['INVALID_ARGUMENT', 'NOT_FOUND']);

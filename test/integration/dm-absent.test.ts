@@ -8,7 +8,7 @@ import { skipUnlessRoot } from '../support/workspace.js';
 const hasDeviceMapper = /\bdevice-mapper$/m.test(readFileSync('/proc/misc', 'utf8'));
 const skip = hasDeviceMapper ? 'this machine has device-mapper' : skipUnlessRoot;
 
-test('without device-mapper every call about it fails, and says that it is not there', {
+test('without device-mapper every call that needs it fails, and reports that it is missing', {
   skip,
 }, () => {
   const addon = loadAddon();
@@ -39,7 +39,7 @@ test('without device-mapper every call about it fails, and says that it is not t
   }
 });
 
-test('a request about device-mapper that does not fit is refused by its field', () => {
+test('an invalid device-mapper request is refused, naming the field', () => {
   const addon = loadAddon();
   const name = 'blockdelta-none';
   const members = [{ deviceName: null, originId: 2 ** 24, snapshotId: 2 }];

@@ -1,6 +1,6 @@
 /**
- * CSI's limits on every field of every request, taken from the proto itself: what is over is refused
- * with the field's name, what is just within is not refused for its size.
+ * CSI's limits on every field of every request, taken from the proto itself: a value over the limit is refused
+ * with the field's name, a value at the limit is not refused for its size.
  */
 import assert from 'node:assert/strict';
 import { after } from 'node:test';
@@ -156,7 +156,7 @@ const CHECKS: Readonly<
 for (const rpc of allRpcs()) {
   const places = fieldsOf(rpc.requestType);
   if (places.length > 0) {
-    test(`G6: each field of ${rpc.name} is bounded, and refused by its name`, async () => {
+    test(`G6: each field of ${rpc.name} is bounded, and the refusal names it`, async () => {
       for (const place of places) await CHECKS[place.kind](rpc, place);
     });
   }
@@ -175,7 +175,7 @@ for (const rpc of allRpcs()) {
   }
 }
 
-test('G4 and G12: presence is judged before existence', async () => {
+test('G4 and G12: missing fields are checked before existence', async () => {
   for (const rpc of allRpcs()) {
     const required = requiredFields(rpc.requestType);
     const [id, ...others] = required;
@@ -190,7 +190,7 @@ const BANNED = [0, 1, 8, 0x0b, 0x0c, 0x0e, 0x1f, 0x7f, 0x80, 0x9f];
 const NAMED = ['CreateVolume', 'CreateSnapshot', 'CreateVolumeGroupSnapshot'];
 
 for (const rpc of allRpcs().filter(({ name }) => NAMED.includes(name))) {
-  test(`G6: ${rpc.name} refuses a name with a banned character, and takes all others`, async () => {
+  test(`G6: ${rpc.name} refuses a name with a banned character, and accepts all others`, async () => {
     for (const codePoint of BANNED) {
       await mustRefuse(rpc, placeOf('name'), `a${String.fromCodePoint(codePoint)}b`);
     }

@@ -1,4 +1,4 @@
-/** Two callers at once on one group snapshot, or on what it is cut of: each call is whole or refused. */
+/** Two concurrent calls on one group snapshot or its sources: each completes or is refused. */
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import type { StatusName } from '../../src/base/errors.js';
@@ -65,7 +65,7 @@ async function clear(...groups: readonly HeldGroup[]): Promise<void> {
   assert.deepEqual(await listedGroups(), []);
 }
 
-test('GA3, G9: cutting one group twice at once makes one group', async () => {
+test('GA3, G9: two concurrent calls with one name create one group', async () => {
   const sources = volumes.slice(0, 2);
   await race(
     async (number) => {
@@ -84,7 +84,7 @@ test('GA3, G9: cutting one group twice at once makes one group', async () => {
   await clear();
 });
 
-test('G9: groups that share a volume are cut one after the other or ABORTED, never in part', async () => {
+test('G9: groups that share a volume are taken one after the other or ABORTED, never in part', async () => {
   const [a, b, c] = volumes;
   const cut: HeldGroup[] = [];
   const keep = async (sources: HeldVolume[], name: string) => {
@@ -101,7 +101,7 @@ test('G9: groups that share a volume are cut one after the other or ABORTED, nev
   await clear(...cut);
 });
 
-test('GD5, G9: deleting a group twice at once deletes it', async () => {
+test('GD5, G9: two concurrent deletions of a group delete it', async () => {
   await race(
     async (number) => {
       const group = await orchestrator.groupSnapshot(volumes.slice(0, 2), `gone ${number}`);
@@ -115,7 +115,7 @@ test('GD5, G9: deleting a group twice at once deletes it', async () => {
   );
 });
 
-test('GD4: a group is deleted whole while a member is restored, or not at all', async () => {
+test('GD4: while a member is restored its group is deleted completely or not at all', async () => {
   let group: HeldGroup | undefined;
   await race(
     async (number) => {
@@ -136,7 +136,7 @@ test('GD4: a group is deleted whole while a member is restored, or not at all', 
   );
 });
 
-test('DS3, GD5: deleting a group and one of its members at once deletes the group alone', async () => {
+test('DS3, GD5: deleting a group and one of its members concurrently deletes the group only', async () => {
   await race(
     async (number) => {
       const group = await orchestrator.groupSnapshot(volumes.slice(0, 2), `member ${number}`);
@@ -154,7 +154,7 @@ test('DS3, GD5: deleting a group and one of its members at once deletes the grou
   );
 });
 
-test('GA5, G9: cutting a group and deleting one of its sources at once gives a whole group or none', async () => {
+test('GA5, G9: taking a group and deleting one of its sources concurrently gives a complete group or none', async () => {
   await race(
     async (number) => {
       const source = await orchestrator.create(`source ${number}`);
@@ -171,7 +171,7 @@ test('GA5, G9: cutting a group and deleting one of its sources at once gives a w
   );
 });
 
-test('G13: after all that a restart finds nothing to do and nothing that differs', async () => {
+test('G13: after all tests a restart finds nothing to complete, roll back or report', async () => {
   await running.restart();
   const { finished, undone, differences } = startReport(running.plugin.log);
   assert.deepEqual([finished, undone, differences], [[], [], []]);

@@ -1,4 +1,4 @@
-/** CreateVolumeGroupSnapshot, GetVolumeGroupSnapshot and DeleteVolumeGroupSnapshot, and what members are to other calls. */
+/** CreateVolumeGroupSnapshot, GetVolumeGroupSnapshot and DeleteVolumeGroupSnapshot, and how other calls treat members. */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
@@ -38,7 +38,7 @@ const memberIds = (group: Message): string[] =>
   group['snapshots'].map((snapshot: Message) => snapshot['snapshot_id']);
 const heldSnapshots = (): string[] => readdirSync(running.poolPath('main', 'snapshots')).sort();
 
-test('GG1: the capabilities of groups are those of the three calls', async () => {
+test('GG1: the group controller advertises exactly its three calls', async () => {
   const { capabilities } = await running.client.groups.GroupControllerGetCapabilities({});
   assert.deepEqual(
     capabilities.map((capability: Message) => capability['rpc'].type),
@@ -57,13 +57,13 @@ test('GA1: no name, no sources, an empty source or one named twice is INVALID_AR
   assert.deepEqual(heldSnapshots(), []);
 });
 
-test('GA5: an unknown source is NOT_FOUND, and nothing is cut of the others', async () => {
+test('GA5: an unknown source is NOT_FOUND, and no snapshot of the others is taken', async () => {
   const wrong = create({ source_volume_ids: [block.id, UNKNOWN_ID] });
   await refused(wrong, 'NOT_FOUND', /source_volume_ids\[1\]/);
   assert.deepEqual(heldSnapshots(), []);
 });
 
-test('GA6: volumes of two pools are FAILED_PRECONDITION, and nothing is cut', async () => {
+test('GA6: volumes of two pools are FAILED_PRECONDITION, and no snapshot is taken', async () => {
   const far = await orchestrator.create('far', { parameters: { pool: 'other' } });
   const wrong = create({ source_volume_ids: [block.id, far.id] });
   await refused(wrong, 'FAILED_PRECONDITION', /'main'.*'other'/);
@@ -119,7 +119,7 @@ test('GA4: a taken name with other sources is ALREADY_EXISTS', async () => {
   await remove(group.group_snapshot_id, memberIds(group));
 });
 
-test('a name of a group is no name of a snapshot: both can be the same', async () => {
+test('a group and a snapshot can have the same name', async () => {
   const { group_snapshot: group } = await create({ name: 'shared' });
   const snapshotId = await orchestrator.snapshot(block, 'shared');
   assert.ok(!memberIds(group).includes(snapshotId));
@@ -127,7 +127,7 @@ test('a name of a group is no name of a snapshot: both can be the same', async (
   await remove(group.group_snapshot_id, memberIds(group));
 });
 
-test('GA12: each member is the source of a volume that holds what was written before the cut', async () => {
+test('GA12: a volume created from a member holds what was written before the snapshot', async () => {
   writeFileSync(await orchestrator.bringUp(block), 'before the cut');
   writeFileSync(`${await orchestrator.bringUp(files)}/file`, 'before the cut');
   const group = await orchestrator.groupSnapshot(sources, 'restored');
@@ -180,7 +180,7 @@ test('DS3, CS15: a member is not deleted alone: INVALID_ARGUMENT, and the messag
   await remove(group.group_snapshot_id, memberIds(group));
 });
 
-test('DV4, GD5: a group outlives its volumes and is deleted whole, as often as one asks', async () => {
+test('DV4, GD5: a group outlives its volumes and is deleted completely, and deletion can be repeated', async () => {
   const short = await orchestrator.create('short-lived', { capability: blockCapability() });
   const group = await orchestrator.groupSnapshot([short, block], 'outlives');
   await orchestrator.delete(short);
@@ -198,7 +198,7 @@ test('GD1, GE1: no group_snapshot_id is INVALID_ARGUMENT', async () => {
   }
 });
 
-test('GD2, GE2: of an unknown group deletion is OK and Get is NOT_FOUND, also without snapshot_ids', async () => {
+test('GD2, GE2: for an unknown group deletion is OK and Get is NOT_FOUND, also without snapshot_ids', async () => {
   for (const members of [[], ['also unknown']]) {
     await remove(UNKNOWN_ID, members);
     await refused(get(UNKNOWN_ID, members), 'NOT_FOUND', new RegExp(UNKNOWN_ID));
@@ -217,7 +217,7 @@ test('GD3, GE3, GE5: snapshot_ids that are not the members are INVALID_ARGUMENT 
   await remove(group.group_snapshot_id, own);
 });
 
-test('GD4: while one member is being read the group is not deleted, nor any of its members', async () => {
+test('GD4: while one member is being read neither the group nor any member is deleted', async () => {
   const { group_snapshot: group } = await create();
   const [read = ''] = memberIds(group);
   const copies = Array.from({ length: 12 }, (_, index) =>

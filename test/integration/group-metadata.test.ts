@@ -19,7 +19,7 @@ interface Cut {
   image: SnapshotImage;
 }
 
-/** Two volumes with a writer each, and what was cut of them, oldest first. */
+/** Two volumes with a writer each, and their snapshots, oldest first. */
 class Pair {
   readonly cuts: [Cut[], Cut[]] = [[], []];
   readonly groups: HeldGroup[] = [];

@@ -1,7 +1,7 @@
 /**
- * A group snapshot is one point in time in the order of writes: tried with somebody who writes the
- * same number to one volume and then to another, while groups are cut and restored. Between the two a
- * third volume is cut that takes its time, so that the writer would get on if he were not held up.
+ * A group snapshot is one point in time in the order of writes. The tests use a writer that writes the
+ * same number to one volume and then to another, while groups are taken and restored. The group has a
+ * third, slow volume between the two, so that the writer would proceed if it were not blocked.
  */
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
@@ -77,7 +77,7 @@ interface Trial {
   random: Random;
 }
 
-/** Resolves to how many groups could be cut. The others were FAILED_PRECONDITION. */
+/** Resolves to the number of groups taken. The others were FAILED_PRECONDITION. */
 async function cutWhileWriting({ kinds, cuts, pauseMs, random }: Trial): Promise<number> {
   const places = [await newPlace(kinds[0]), await newPlace(kinds[1])] as const;
   const slow = await newSlowVolume();
@@ -120,14 +120,14 @@ const FROZEN: readonly (readonly [Kind, Kind])[] = [
 ];
 
 for (const kinds of FROZEN) {
-  test(`GA2: of a number written to ${kinds[0]} and then to ${kinds[1]} no group has the second ahead of the first`, async () => {
+  test(`GA2: if a counter is written to ${kinds[0]} and then to ${kinds[1]}, no group has the second ahead of the first`, async () => {
     const random = seededRandom('moment');
     const count = await cutWhileWriting({ kinds, cuts: CUTS, pauseMs: 0, random });
     assert.equal(count, CUTS, 'at most one volume cannot be held still, so every group is cut');
   });
 }
 
-test('GA2, GA8: of a number written to two raw volumes no group has the second ahead of the first', async () => {
+test('GA2, GA8: if a counter is written to two raw volumes in turn, no group has the second ahead of the first', async () => {
   const random = seededRandom('raw moment');
   const kinds = ['block', 'block'] as const;
   const count = await cutWhileWriting({ kinds, cuts: RAW_CUTS, pauseMs: 0, random });
@@ -163,7 +163,7 @@ async function countRefusals(volumes: readonly HeldVolume[]): Promise<number> {
   return refusals;
 }
 
-test('GA8: raw volumes that are never at rest are cut or FAILED_PRECONDITION, and then nothing is left', async () => {
+test('GA8: a group of constantly written raw volumes is taken, or FAILED_PRECONDITION and nothing is left behind', async () => {
   const volumes = [await newSlowVolume(), await newSlowVolume(), await newSlowVolume()];
   const writers = volumes.map(restless);
   try {

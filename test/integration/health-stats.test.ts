@@ -1,6 +1,6 @@
 /**
- * NodeGetVolumeStats of volumes that have lost their pool or their file while in use: up to CSI 1.12
- * this is the only way in which the node's conditions become known.
+ * NodeGetVolumeStats of volumes whose pool or file disappears while they are in use. Up to CSI 1.12
+ * this is the only RPC that reports the node's conditions.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -45,7 +45,7 @@ async function bothTell(
   }
 }
 
-test('NV5: volumes whose pool is away report that, and their usage', async () => {
+test('NV5: volumes whose pool is unavailable report that, and their usage', async () => {
   const volumes = await inUse();
   await bothTell(volumes, null);
   renameSync(running.poolPath('main', 'volumes'), running.poolPath('main', 'away'));

@@ -1,4 +1,4 @@
-/** Signs of the storage: files and pools that are damaged for real, and what both views tell of it. */
+/** Storage conditions: files and pools that are really damaged, and how controller and node report it. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { renameSync, rmSync, truncateSync } from 'node:fs';
@@ -24,7 +24,7 @@ async function bothViews(volume: HeldVolume): Promise<string[][]> {
   return [await controllerHealth(client, volume.id), await nodeHealth(client, volume.id)];
 }
 
-test('a volume that nothing is wrong with has an empty list of conditions, and is not listed', async () => {
+test('a healthy volume has an empty list of conditions, and is not listed', async () => {
   const { client, orchestrator } = running;
   const volume = await orchestrator.create('healthy');
   for (const inUse of [false, true]) {
@@ -42,7 +42,7 @@ test('a volume that nothing is wrong with has an empty list of conditions, and i
   await orchestrator.delete(volume);
 });
 
-test('a backing file shorter than the volume is DATA_LOSS for as long as it is', async () => {
+test('a backing file shorter than the volume is DATA_LOSS until its size is restored', async () => {
   const { orchestrator } = running;
   const volume = await orchestrator.create('truncated', { sizeBytes: 8 * MIB });
   truncateSync(fileOf(volume), 4 * MIB);
@@ -63,7 +63,7 @@ test('a backing file shorter than the volume is DATA_LOSS for as long as it is',
   await orchestrator.delete(volume);
 });
 
-test('GV2: a backing file that is gone is DATA_LOSS, and the volume exists none the less', async () => {
+test('GV2: a missing backing file is DATA_LOSS, and the volume still exists', async () => {
   const { client, orchestrator } = running;
   const volume = await orchestrator.create('gone');
   rmSync(fileOf(volume));
@@ -77,7 +77,7 @@ test('GV2: a backing file that is gone is DATA_LOSS, and the volume exists none 
   await refused(client.node.NodeGetVolumeHealth(request), 'NOT_FOUND');
 });
 
-test('a file removed while its device is in use is DATA_LOSS that can still be averted', async () => {
+test('a file removed while its device is in use is DATA_LOSS, and its data stays until the device is detached', async () => {
   const { orchestrator } = running;
   for (const capability of [blockCapability(), { mount: {}, access_mode: { mode: 1 } }]) {
     const volume = await orchestrator.create('removed', { capability, sizeBytes: 16 * MIB });
@@ -126,7 +126,7 @@ test('a pool that fills up is reported before and when writes fail, and recovers
   await orchestrator.delete(volume);
 });
 
-test('a pool that cannot be reached is reported as such, and not as the loss of its volumes', async () => {
+test('an unreachable pool is reported as such, and not as the loss of its volumes', async () => {
   const { client, orchestrator } = running;
   const volume = await orchestrator.create('in a pool that is away');
   renameSync(running.poolPath('main', 'volumes'), running.poolPath('main', 'away'));
@@ -176,7 +176,7 @@ test('LV2, LV4: abnormal volumes are listed in pages; a bad token is ABORTED', a
   for (const volume of volumes) await orchestrator.delete(volume);
 });
 
-test('G4: the health RPCs want an id, then an existing volume, then conforming paths', async () => {
+test('G4: the health RPCs check the id, then the volume, then the paths', async () => {
   const { client, orchestrator } = running;
   await refused(client.controller.ControllerGetVolumeHealth({}), 'INVALID_ARGUMENT', /volume_id/);
   await refused(client.node.NodeGetVolumeHealth({}), 'INVALID_ARGUMENT', /volume_id/);

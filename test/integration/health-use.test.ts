@@ -1,5 +1,5 @@
 /**
- * Signs that only the node sees: file systems that fail for real, and devices that vanish under a
+ * Conditions that only the node can observe: file systems that really fail, and devices that vanish under a
  * published path. The controller does not report them.
  */
 import assert from 'node:assert/strict';
@@ -38,7 +38,7 @@ async function nodeTells(volume: HeldVolume): Promise<string[]> {
 const deviceAt = (path: string): string =>
   execFileSync('findmnt', ['-n', '-o', 'SOURCE', path], { encoding: 'utf8' }).trim();
 
-test('errors that ext4 has counted are DEGRADED, also after a new mount, until fsck has been there', async () => {
+test('errors counted by ext4 are DEGRADED, also after another mount, until fsck has run', async () => {
   const { orchestrator } = running;
   const volume = await used('ext4');
   const device = basename(deviceAt(volume.stagingPath));
@@ -63,7 +63,7 @@ test('errors that ext4 has counted are DEGRADED, also after a new mount, until f
 });
 
 for (const fsType of ['ext4', 'xfs']) {
-  test(`an ${fsType} that has shut down is INACCESSIBLE, and well again when staged anew`, async () => {
+  test(`an ${fsType} that has shut down is INACCESSIBLE, and has recovered after another staging`, async () => {
     const { orchestrator } = running;
     const volume = await used(fsType);
     execFileSync('xfs_io', ['-x', '-c', 'shutdown', volume.stagingPath]);
@@ -75,7 +75,7 @@ for (const fsType of ['ext4', 'xfs']) {
   });
 }
 
-test('a file system that became read-only is INACCESSIBLE where it was to be written to', async () => {
+test('a file system that became read-only is INACCESSIBLE where it is staged for writing', async () => {
   const volume = await used('ext4');
   execFileSync('mount', ['-o', 'remount,ro', volume.stagingPath]);
   assert.deepEqual(await nodeTells(volume), ['INACCESSIBLE FileSystemReadOnly']);
@@ -84,7 +84,7 @@ test('a file system that became read-only is INACCESSIBLE where it was to be wri
   await gone(volume);
 });
 
-test('a volume that was staged read-only, or published so, is healthy', async () => {
+test('a volume that is staged or published read-only is healthy', async () => {
   const { orchestrator } = running;
   await gone(await used('ext4', 'SINGLE_NODE_READER_ONLY'));
   const capability = mountCapability('ext4');
@@ -95,7 +95,7 @@ test('a volume that was staged read-only, or published so, is healthy', async ()
   await gone(volume);
 });
 
-test('content of a btrfs that was changed behind it is DATA_LOSS once it was read', async () => {
+test('btrfs content that was changed on the device is DATA_LOSS once it is read', async () => {
   const volume = await used('btrfs');
   const pattern = Buffer.alloc(64 * 1024, 'blocks that nobody else writes. ');
   const file = join(volume.targetPath, 'file');
@@ -128,7 +128,7 @@ test('a device that was detached under a published path is INACCESSIBLE', async 
   await gone(volume);
 });
 
-test('records that a reboot has left behind are no condition', async () => {
+test('records left behind by a reboot are not a condition', async () => {
   const { orchestrator } = running;
   const volume = await used('ext4');
   // What a reboot does: no mount, no device, the records as they were.

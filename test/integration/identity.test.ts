@@ -1,4 +1,4 @@
-/** The Identity service and the process around it, as the specification's sections 3 and 14 want them. */
+/** The Identity service and the process around it, as sections 3 and 14 of the specification require. */
 import assert from 'node:assert/strict';
 import { readdirSync, readlinkSync } from 'node:fs';
 import { after, before } from 'node:test';
@@ -44,7 +44,7 @@ async function identityAnswers({ client }: Plugin): Promise<Message[]> {
   ];
 }
 
-test('ID1, ID2, ID3: the name is a domain name with letters at its ends, the version is there, both short', async () => {
+test('ID1, ID2, ID3: the name is a domain name that begins and ends with a letter, the version is present, both within their limits', async () => {
   const { client } = await start();
   const { name, vendor_version, manifest } = await client.identity.GetPluginInfo({});
   assert.match(name, /^[A-Za-z][A-Za-z0-9.-]{0,61}[A-Za-z]$/);
@@ -67,7 +67,7 @@ test('ID5, ID12, E1, E11, E20: every instance serves the whole Identity service 
   for (const other of others) assert.deepEqual(other, first);
 });
 
-test('ID7: Probe of a plugin that works says that it is ready', async () => {
+test('ID7: Probe of a working plugin reports ready', async () => {
   const { client } = await start();
   assert.deepEqual(await client.identity.Probe({}), { ready: { value: true } });
 });
@@ -91,7 +91,7 @@ test('E1, E7: every service answers on the one socket for as long as the process
   assert.equal(child.exitCode, null);
 });
 
-test('E8: nothing is written beside stderr, the state directory and the pools', async () => {
+test('E8: nothing is written except to stderr, the state directory and the pools', async () => {
   const { process: child } = await start();
   const opened = readdirSync(`/proc/${child.pid}/fd`).flatMap((fd) => {
     try {
@@ -106,7 +106,7 @@ test('E8: nothing is written beside stderr, the state directory and the pools', 
   assert.deepEqual(strays, []);
 });
 
-test('E3: beside the socket there is nothing of ours', async () => {
+test('E3: the plugin creates nothing beside the socket', async () => {
   await start();
   const names = readdirSync(workspace.directory).sort();
   assert.deepEqual(names, ['plugin', 'plugin.sock', 'xfs.img', 'xfs.pool']);

@@ -20,7 +20,7 @@ const ROUNDS = process.env['BLOCKDELTA_TEST_LONG'] === '1' ? 100 : 10;
 const EXTENTS = 30_000;
 /** A writer without progress for this long is blocked: the file systems are in memory or on fast disks. */
 const STILL_MS = 80;
-/** After this a writer counts as blocked for ever, so that a failing test ends. */
+/** After this a writer counts as blocked permanently, so that a failing test ends. */
 const NEVER_MS = 60_000;
 
 const WRITER = `

@@ -161,7 +161,7 @@ for (const kind of KINDS) {
     await remove(volume);
   });
 
-  test(`a copy of ${kind.label} made for reading alone is read beside its origin`, async () => {
+  test(`a read-only copy of ${kind.label} is read beside its source`, async () => {
     const { volume, contents } = await living(kind);
     const snapshotId = await orchestrator.snapshot(volume, `to read ${volume.id}`);
     const copy = await newVolume(kind, snapshotId, 'SINGLE_NODE_READER_ONLY');
@@ -173,7 +173,7 @@ for (const kind of KINDS) {
   });
 
   for (const how of ['restart', 'crash'] as const) {
-    test(`a ${how} of the plugin under ${kind.label} disturbs nobody`, async () => {
+    test(`a ${how} of the plugin under ${kind.label} does not disturb its users`, async () => {
       const { volume, contents } = await living(kind);
       // Kept open throughout, as by a workload.
       const path = kind.label.includes('block') ? volume.targetPath : undefined;
@@ -236,7 +236,7 @@ test('in a chain of clones every generation keeps its content', async () => {
   }
 });
 
-test(`${CYCLES} times staged, published, unpublished and unstaged, nothing piles up`, async () => {
+test(`${CYCLES} rounds of stage, publish, unpublish and unstage leave nothing behind`, async () => {
   const kind = KINDS[1] as Kind;
   const volume = await newVolume(kind);
   const contents = kind.contents();

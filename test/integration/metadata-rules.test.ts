@@ -1,6 +1,6 @@
 /**
  * Rules of the changed-block streams that hold from the first message to the last, also for volumes
- * that were expanded or cloned. What is listed is judged by the bytes of the snapshots' files.
+ * that were expanded or cloned. Lists are compared with the bytes of the snapshots' files.
  */
 import assert from 'node:assert/strict';
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** Names of volumes and snapshots are never paths: nothing in a pool is called by them. */
+/** Names of volumes and snapshots are never paths: no file in a pool has such a name. */
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { runPlugin, test } from '../support/running-plugin.js';
 const running = runPlugin('names', { pools: { main: 'xfs' } });
 const { orchestrator } = running;
 
-test('names leave no trace in the pool: what lies there is named by handles', async () => {
+test('names do not appear in the pool, whose files are named by handles', async () => {
   for (const name of Object.values(CONFORMING_NAMES)) {
     const volume = await orchestrator.create(name, { sizeBytes: MIB });
     const snapshotId = await orchestrator.snapshot(volume, name);

@@ -50,7 +50,7 @@ rootTest('NE1: each required field that is missing is named', async () => {
 });
 
 rootTest(
-  'NE2, NE9: an unknown volume, and a known one that is not there, are NOT_FOUND',
+  'NE2, NE9: an unknown volume, and a known one that is not at the path, are NOT_FOUND',
   async () => {
     const volume = await node.makeVolume();
     const unknown = { volume_id: 'fake-vol-id-0123456789', volume_path: 'some/path' };
@@ -66,38 +66,44 @@ rootTest(
 );
 
 for (const type of FILE_SYSTEMS) {
-  rootTest(`NE3, NE4: ${type} in use is grown to its device, and again is OK`, async () => {
-    const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
-    await node.stage(volume, mountCapability(type));
-    await node.publish(volume, mountCapability(type));
-    const [staging, target] = [node.stagingPath(volume.volumeId), node.targetPath(volume.volumeId)];
-    writeFileSync(`${target}/data`, 'kept');
-    assert.equal((await expand(volume, target))['capacity_bytes'], XFS_SIZE.toString());
-    await node.enlarge(volume, LARGER);
-    const isAble = await canGrowMounted(type);
-    const requests: [string, Message][] = [
-      [target, { ...range(LARGER), volume_capability: mountCapability(type) }],
-      [staging, {}],
-      [target, range(1n, LARGER)],
-    ];
-    for (const [path, fields] of requests) {
-      const answer = expand(volume, path, fields);
-      if (isAble) assert.equal((await answer)['capacity_bytes'], LARGER.toString());
-      else await rejectsWith(answer, 'FAILED_PRECONDITION', /CAP_SYS_RESOURCE.*unstage/);
-    }
-    assert.equal(bytesAt(target) > (LARGER * 8n) / 10n, isAble);
-    assert.equal(readFileSync(`${target}/data`, 'utf8'), 'kept');
-    await node.unpublish(volume);
-    await node.unstage(volume);
-    // The way out that the message names.
-    await node.stage(volume, mountCapability(type));
-    assert.ok(bytesAt(staging) > (LARGER * 8n) / 10n);
-    assert.equal((await expand(volume, staging))['capacity_bytes'], LARGER.toString());
-    await node.unstage(volume);
-  });
+  rootTest(
+    `NE3, NE4: ${type} in use is grown to its device, and growing it again is OK`,
+    async () => {
+      const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
+      await node.stage(volume, mountCapability(type));
+      await node.publish(volume, mountCapability(type));
+      const [staging, target] = [
+        node.stagingPath(volume.volumeId),
+        node.targetPath(volume.volumeId),
+      ];
+      writeFileSync(`${target}/data`, 'kept');
+      assert.equal((await expand(volume, target))['capacity_bytes'], XFS_SIZE.toString());
+      await node.enlarge(volume, LARGER);
+      const isAble = await canGrowMounted(type);
+      const requests: [string, Message][] = [
+        [target, { ...range(LARGER), volume_capability: mountCapability(type) }],
+        [staging, {}],
+        [target, range(1n, LARGER)],
+      ];
+      for (const [path, fields] of requests) {
+        const answer = expand(volume, path, fields);
+        if (isAble) assert.equal((await answer)['capacity_bytes'], LARGER.toString());
+        else await rejectsWith(answer, 'FAILED_PRECONDITION', /CAP_SYS_RESOURCE.*unstage/);
+      }
+      assert.equal(bytesAt(target) > (LARGER * 8n) / 10n, isAble);
+      assert.equal(readFileSync(`${target}/data`, 'utf8'), 'kept');
+      await node.unpublish(volume);
+      await node.unstage(volume);
+      // The way out that the message names.
+      await node.stage(volume, mountCapability(type));
+      assert.ok(bytesAt(staging) > (LARGER * 8n) / 10n);
+      assert.equal((await expand(volume, staging))['capacity_bytes'], LARGER.toString());
+      await node.unstage(volume);
+    },
+  );
 }
 
-rootTest('EPERM is blamed on a capability only where that is missing', async () => {
+rootTest('EPERM is attributed to a capability only if that is missing', async () => {
   const cause = new SystemError('EPERM', 'EXT4_IOC_RESIZE_FS', '/x', 'not permitted');
   const said = (type: string, isAble: boolean): string =>
     notPermitted('vol-1', type, isAble, cause).message;
@@ -131,7 +137,7 @@ rootTest('NE5: a file system that is mounted read-only cannot grow while in use'
   await node.unstage(volume);
 });
 
-rootTest('a read-only publication is grown by the staging, which can be written to', async () => {
+rootTest('a read-only publication is grown through its writable staging mount', async () => {
   const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
   await node.stage(volume, mountCapability('xfs'));
   await node.publish(volume, mountCapability('xfs'), { readonly: true });
@@ -144,7 +150,7 @@ rootTest('a read-only publication is grown by the staging, which can be written 
 });
 
 rootTest(
-  'NE6: a range the volume is not in is OUT_OF_RANGE, one that is none INVALID_ARGUMENT',
+  'NE6: a range that excludes the size of the volume is OUT_OF_RANGE, an invalid range INVALID_ARGUMENT',
   async () => {
     const volume = await node.makeVolume();
     await node.stage(volume, mountCapability());
@@ -160,7 +166,7 @@ rootTest(
 );
 
 rootTest(
-  'NE7: a capability that is not served, or not that of the path, is INVALID_ARGUMENT',
+  'NE7: an unsupported capability, or one that does not match the path, is INVALID_ARGUMENT',
   async () => {
     const volume = await node.makeVolume();
     await node.stage(volume, mountCapability());
@@ -178,7 +184,7 @@ rootTest(
 );
 
 rootTest(
-  'NE8: a raw block volume is known by its path, and has the size of its device',
+  'NE8: a raw block volume is recognised by its path, and has the size of its device',
   async () => {
     const volume = await node.makeVolume();
     await node.stage(volume, blockCapability());

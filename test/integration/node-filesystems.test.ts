@@ -33,7 +33,7 @@ const bytesAt = (path: string): bigint => {
 const superOptions = (volume: VolumeRecord): string =>
   execFileSync('grep', [volume.volumeId, '/proc/self/mountinfo'], { encoding: 'utf8' });
 
-/** A file system with a file, cut, and a larger volume restored from that. */
+/** A file system with a file, its snapshot, and a larger volume restored from the snapshot. */
 async function restoredLarger(
   type: FileSystem,
 ): Promise<{ restored: VolumeRecord; snapshotId: string }> {
@@ -70,7 +70,7 @@ for (const type of FILE_SYSTEMS) {
   );
 
   rootTest(
-    `${type} staged for reading is grown then or when it is next staged for writing`,
+    `${type} staged read-only is grown then or when it is next staged for writing`,
     async () => {
       const { restored } = await restoredLarger(type);
       const staging = node.stagingPath(restored.volumeId);
@@ -162,7 +162,7 @@ rootTest(
   },
 );
 
-rootTest('a btrfs is identified by its device: bound, staged twice, in the way', async () => {
+rootTest('a btrfs is identified by its device: bound, staged twice, already in use', async () => {
   const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
   const second = { staging_target_path: node.stagingPath('btrfs-second') };
   await node.stage(volume, mountCapability('btrfs'));

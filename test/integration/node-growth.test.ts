@@ -1,4 +1,4 @@
-/** File systems that cannot be grown when they are staged: for want of room in the pool, or of their kind. */
+/** File systems that cannot be grown when they are staged, for lack of space in the pool or because of their type. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { readFileSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
@@ -98,7 +98,7 @@ const NOUUID = { xfs: ['nouuid'], ext4: [] } as const;
 // A btrfs needs no room to grow.
 for (const type of ['xfs', 'ext4'] as const) {
   rootTest(
-    `${type} that has no room to grow is staged with its data, and grown later`,
+    `${type} without space to grow is staged with its data, and grown later`,
     async (context) => {
       if (type === 'ext4' && (await canGrowMounted(type))) {
         context.skip('the kernel grows ext4 here, and tells of a full pool later');
@@ -126,36 +126,33 @@ for (const type of ['xfs', 'ext4'] as const) {
     },
   );
 
-  rootTest(
-    `CV9: ${type} restored larger is not handed out before it has its size once`,
-    async () => {
-      const source = await used(type);
-      const snapshotId = newSnapshotId(nodeKey('test-node'));
-      await node.backend.createSnapshots([{ volumeId: source.volumeId, snapshotId }]);
-      const origin = { sourceSnapshotId: snapshotId, pristine: false, awaitsGrowth: true };
-      const copy = await node.makeVolume({ sizeBytes: LARGER, ...origin });
-      const staging = node.stagingPath(copy.volumeId);
-      await rejectsWith(stageWithoutRoom(copy, type), 'RESOURCE_EXHAUSTED');
-      assert.deepEqual(node.held(), NOTHING);
-      // As a kill between the mount and the growth leaves it.
-      const { devicePath } = await node.backend.attach(copy.volumeId, { readOnly: false });
-      await mount({
-        source: devicePath,
-        target: staging,
-        fsType: type,
-        options: ['rw', ...NOUUID[type]],
-      });
-      await node.stage(copy, mountCapability(type));
-      assert.ok(bytesAt(staging) > (LARGER * 8n) / 10n);
-      await node.unstage(copy);
-      // From now on it is a volume like any other.
-      await node.enlarge(copy, 2n * LARGER);
-      await stageWithoutRoom(copy, type);
-      assert.equal(readFileSync(`${staging}/data`, 'utf8'), 'kept');
-      await node.unstage(copy);
-      assert.deepEqual(node.held(), NOTHING);
-    },
-  );
+  rootTest(`CV9: ${type} restored larger is not staged before it has been grown once`, async () => {
+    const source = await used(type);
+    const snapshotId = newSnapshotId(nodeKey('test-node'));
+    await node.backend.createSnapshots([{ volumeId: source.volumeId, snapshotId }]);
+    const origin = { sourceSnapshotId: snapshotId, pristine: false, awaitsGrowth: true };
+    const copy = await node.makeVolume({ sizeBytes: LARGER, ...origin });
+    const staging = node.stagingPath(copy.volumeId);
+    await rejectsWith(stageWithoutRoom(copy, type), 'RESOURCE_EXHAUSTED');
+    assert.deepEqual(node.held(), NOTHING);
+    // As a kill between the mount and the growth leaves it.
+    const { devicePath } = await node.backend.attach(copy.volumeId, { readOnly: false });
+    await mount({
+      source: devicePath,
+      target: staging,
+      fsType: type,
+      options: ['rw', ...NOUUID[type]],
+    });
+    await node.stage(copy, mountCapability(type));
+    assert.ok(bytesAt(staging) > (LARGER * 8n) / 10n);
+    await node.unstage(copy);
+    // From now on it is a volume like any other.
+    await node.enlarge(copy, 2n * LARGER);
+    await stageWithoutRoom(copy, type);
+    assert.equal(readFileSync(`${staging}/data`, 'utf8'), 'kept');
+    await node.unstage(copy);
+    assert.deepEqual(node.held(), NOTHING);
+  });
 }
 
 rootTest(
@@ -181,7 +178,7 @@ rootTest(
   },
 );
 
-rootTest('an ext4 that the kernel grows only unmounted is unmounted for that', async () => {
+rootTest('an ext4 that can only be grown unmounted is unmounted for it', async () => {
   const volume = await used('ext4');
   const directory = node.stagingPath(volume.volumeId);
   await node.enlarge(volume, LARGER);

@@ -115,7 +115,7 @@ async function cutBases(workspace: Workspace): Promise<string[]> {
   return snapshots;
 }
 
-test(`killed anywhere, ${ROUNDS} times, every volume is whole and nothing stays behind`, {
+test(`after ${ROUNDS} kills at random points every volume is intact and nothing stays behind`, {
   skip: skipUnlessRoot,
 }, async () => {
   const workspace = new Workspace('node-kill');

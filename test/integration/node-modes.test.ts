@@ -1,4 +1,4 @@
-/** CSI's table of second publications on one node (rule NP4), for every access mode that is served. */
+/** CSI's table of second publications on one node (rule NP4), for every supported access mode. */
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import type { VolumeRecord } from '../../src/catalogue/records.js';
@@ -94,48 +94,57 @@ for (const [kind, make] of KINDS) {
     await cleared(volume, ...targets);
   });
 
-  rootTest(`NP9: MULTI_NODE modes, ${kind}, are refused: a volume is of one node`, async () => {
-    const volume = await staged(make(MULTI));
-    for (const mode of [
-      'MULTI_NODE_READER_ONLY',
-      'MULTI_NODE_SINGLE_WRITER',
-      'MULTI_NODE_MULTI_WRITER',
-    ]) {
-      await rejectsWith(node.publish(volume, make(mode)), 'FAILED_PRECONDITION', /not served/);
-    }
-    await cleared(volume);
-  });
+  rootTest(
+    `NP9: MULTI_NODE modes, ${kind}, are refused, because a volume belongs to one node`,
+    async () => {
+      const volume = await staged(make(MULTI));
+      for (const mode of [
+        'MULTI_NODE_READER_ONLY',
+        'MULTI_NODE_SINGLE_WRITER',
+        'MULTI_NODE_MULTI_WRITER',
+      ]) {
+        await rejectsWith(node.publish(volume, make(mode)), 'FAILED_PRECONDITION', /not served/);
+      }
+      await cleared(volume);
+    },
+  );
 }
 
-rootTest(`NP4, NP7: ${MULTI}, mount: each target is read-only or not by itself`, async () => {
-  const capability = mountCapability('ext4', MULTI);
-  const volume = await staged(capability);
-  const [writer, reader] = [node.targetPath('writer'), node.targetPath('reader')];
-  await node.publish(volume, capability, { target_path: reader, readonly: true });
-  await node.publish(volume, capability, { target_path: writer });
-  writeFileSync(`${writer}/data`, 'shared', { flush: true });
-  assert.equal(readFileSync(`${reader}/data`, 'utf8'), 'shared');
-  assert.throws(() => writeFileSync(`${reader}/x`, ''), /EROFS/);
-  await cleared(volume, writer, reader);
-});
+rootTest(
+  `NP4, NP7: ${MULTI}, mount: each target is read-only or writable independently`,
+  async () => {
+    const capability = mountCapability('ext4', MULTI);
+    const volume = await staged(capability);
+    const [writer, reader] = [node.targetPath('writer'), node.targetPath('reader')];
+    await node.publish(volume, capability, { target_path: reader, readonly: true });
+    await node.publish(volume, capability, { target_path: writer });
+    writeFileSync(`${writer}/data`, 'shared', { flush: true });
+    assert.equal(readFileSync(`${reader}/data`, 'utf8'), 'shared');
+    assert.throws(() => writeFileSync(`${reader}/x`, ''), /EROFS/);
+    await cleared(volume, writer, reader);
+  },
+);
 
-rootTest(`NP7: ${MULTI}, block: all targets are read-only or none, for the device is`, async () => {
-  const capability = blockCapability(MULTI);
-  const volume = await staged(capability);
-  const [first, second] = [node.targetPath('first'), node.targetPath('second')];
-  for (const readonly of [true, false]) {
-    await node.publish(volume, capability, { target_path: first, readonly });
-    const answer = node.publish(volume, capability, { target_path: second, readonly: !readonly });
-    await rejectsWith(answer, 'FAILED_PRECONDITION', /one or the other for all its users/);
-    assert.equal(await node.deviceReadOnly(volume), readonly);
-    await node.publish(volume, capability, { target_path: second, readonly });
-    await node.unpublish(volume, { target_path: first });
-    assert.equal(await node.deviceReadOnly(volume), readonly, 'the other target still is');
-    await node.unpublish(volume, { target_path: second });
-    assert.equal(await node.deviceReadOnly(volume), false);
-  }
-  await cleared(volume);
-});
+rootTest(
+  `NP7: ${MULTI}, block: all targets are read-only or none, because the device is`,
+  async () => {
+    const capability = blockCapability(MULTI);
+    const volume = await staged(capability);
+    const [first, second] = [node.targetPath('first'), node.targetPath('second')];
+    for (const readonly of [true, false]) {
+      await node.publish(volume, capability, { target_path: first, readonly });
+      const answer = node.publish(volume, capability, { target_path: second, readonly: !readonly });
+      await rejectsWith(answer, 'FAILED_PRECONDITION', /one or the other for all its users/);
+      assert.equal(await node.deviceReadOnly(volume), readonly);
+      await node.publish(volume, capability, { target_path: second, readonly });
+      await node.unpublish(volume, { target_path: first });
+      assert.equal(await node.deviceReadOnly(volume), readonly, 'the other target still is');
+      await node.unpublish(volume, { target_path: second });
+      assert.equal(await node.deviceReadOnly(volume), false);
+    }
+    await cleared(volume);
+  },
+);
 
 rootTest('publications from before a reboot do not count as other targets', async () => {
   const capability = mountCapability('ext4', MULTI);

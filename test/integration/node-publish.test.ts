@@ -72,23 +72,26 @@ rootTest('NP1: each required field that is missing is named', async () => {
   }
 });
 
-rootTest('NP2, NP3, NP8: unknown is not found; not staged is a failed precondition', async () => {
-  const volume = await node.makeVolume();
-  const capability = mountCapability();
-  const unknown = { volume_id: 'fake-vol-id-0123456789', target_path: 'some/path' };
-  await rejectsWith(node.publish(volume, capability, unknown), 'NOT_FOUND');
-  const unnamed = { staging_target_path: '' };
-  await rejectsWith(node.publish(volume, capability, unnamed), 'FAILED_PRECONDITION', /staging/);
-  await rejectsWith(node.publish(volume, capability), 'FAILED_PRECONDITION', /not staged/);
-  await rejectsWith(node.publish(volume, blockCapability()), 'FAILED_PRECONDITION', /not staged/);
-  for (const field of ['target_path', 'staging_target_path']) {
-    const relative = node.publish(volume, capability, { [field]: 'some/path' });
-    await rejectsWith(relative, 'INVALID_ARGUMENT', new RegExp(field));
-  }
-  assert.deepEqual(readdirSync(workspace.path('pods')), []);
-});
+rootTest(
+  'NP2, NP3, NP8: an unknown volume is NOT_FOUND, an unstaged one FAILED_PRECONDITION',
+  async () => {
+    const volume = await node.makeVolume();
+    const capability = mountCapability();
+    const unknown = { volume_id: 'fake-vol-id-0123456789', target_path: 'some/path' };
+    await rejectsWith(node.publish(volume, capability, unknown), 'NOT_FOUND');
+    const unnamed = { staging_target_path: '' };
+    await rejectsWith(node.publish(volume, capability, unnamed), 'FAILED_PRECONDITION', /staging/);
+    await rejectsWith(node.publish(volume, capability), 'FAILED_PRECONDITION', /not staged/);
+    await rejectsWith(node.publish(volume, blockCapability()), 'FAILED_PRECONDITION', /not staged/);
+    for (const field of ['target_path', 'staging_target_path']) {
+      const relative = node.publish(volume, capability, { [field]: 'some/path' });
+      await rejectsWith(relative, 'INVALID_ARGUMENT', new RegExp(field));
+    }
+    assert.deepEqual(readdirSync(workspace.path('pods')), []);
+  },
+);
 
-rootTest('NP5: more than what was staged is a failed precondition', async () => {
+rootTest('NP5: more access than was staged is FAILED_PRECONDITION', async () => {
   const volume = await staged(mountCapability('ext4', READER));
   for (const capability of [
     mountCapability('ext4', WRITER),
@@ -105,7 +108,7 @@ rootTest('NP5: more than what was staged is a failed precondition', async () => 
   await cleared(volume);
 });
 
-rootTest('NP6: the target is made, its parent is not', async () => {
+rootTest('NP6: the target is created, its parent is not', async () => {
   const volume = await staged(mountCapability());
   const orphan = { target_path: workspace.path('no-pod', 'target') };
   const answer = node.publish(volume, mountCapability(), orphan);
@@ -117,18 +120,21 @@ rootTest('NP6: the target is made, its parent is not', async () => {
   await cleared(volume);
 });
 
-rootTest('an empty target made by the orchestrator is taken, one with content is not', async () => {
-  const volume = await staged(mountCapability());
-  const target = node.targetPath(volume.volumeId);
-  mkdirSync(target);
-  writeFileSync(`${target}/precious`, 'data');
-  await rejectsWith(node.publish(volume, mountCapability()), 'FAILED_PRECONDITION', /not empty/);
-  await rejectsWith(node.unpublish(volume), 'FAILED_PRECONDITION', /left as it is/);
-  assert.equal(readFileSync(`${target}/precious`, 'utf8'), 'data');
-  rmSync(`${target}/precious`);
-  await node.publish(volume, mountCapability());
-  await cleared(volume);
-});
+rootTest(
+  'an empty target created by the orchestrator is accepted, one with content is not',
+  async () => {
+    const volume = await staged(mountCapability());
+    const target = node.targetPath(volume.volumeId);
+    mkdirSync(target);
+    writeFileSync(`${target}/precious`, 'data');
+    await rejectsWith(node.publish(volume, mountCapability()), 'FAILED_PRECONDITION', /not empty/);
+    await rejectsWith(node.unpublish(volume), 'FAILED_PRECONDITION', /left as it is/);
+    assert.equal(readFileSync(`${target}/precious`, 'utf8'), 'data');
+    rmSync(`${target}/precious`);
+    await node.publish(volume, mountCapability());
+    await cleared(volume);
+  },
+);
 
 for (const [name, make] of [
   ['mount', mountCapability],
@@ -176,7 +182,7 @@ for (const [name, make] of [
     },
   );
 
-  rootTest(`fifty times published and unpublished, ${name}: nothing piles up`, async () => {
+  rootTest(`fifty publications and unpublications leave nothing behind, ${name}`, async () => {
     const volume = await staged(capability);
     const before = node.held();
     for (let time = 0; time < 50; time += 1) {
@@ -204,7 +210,7 @@ for (const [name, make] of [
     await cleared(volume);
   });
 
-  rootTest(`a mount without a record is adopted if it is what is asked for, ${name}`, async () => {
+  rootTest(`a mount without a record is adopted if it matches the request, ${name}`, async () => {
     const volume = await staged(capability);
     await node.publish(volume, capability, { readonly: true });
     await node.catalogue.removePublication(node.targetPath(volume.volumeId));
@@ -269,21 +275,18 @@ rootTest('a kill between the bind and its read-only flag is repaired by the retr
   await cleared(volume);
 });
 
-rootTest(
-  'a kill after the device was made read-only does not leave the next user with it',
-  async () => {
-    const volume = await staged(blockCapability());
-    execFileSync('blockdev', ['--setro', await node.attachedPath(volume)]);
-    await node.publish(volume, blockCapability());
-    writeBlock(node.targetPath(volume.volumeId));
-    await node.unpublish(volume);
-    const device = await node.attachedPath(volume);
-    execFileSync('blockdev', ['--setro', device]);
-    await node.unstage(volume);
-    assert.equal(execFileSync('blockdev', ['--getro', device], { encoding: 'utf8' }).trim(), '0');
-    await cleared(volume);
-  },
-);
+rootTest('a device left read-only by a kill is writable again for its next user', async () => {
+  const volume = await staged(blockCapability());
+  execFileSync('blockdev', ['--setro', await node.attachedPath(volume)]);
+  await node.publish(volume, blockCapability());
+  writeBlock(node.targetPath(volume.volumeId));
+  await node.unpublish(volume);
+  const device = await node.attachedPath(volume);
+  execFileSync('blockdev', ['--setro', device]);
+  await node.unstage(volume);
+  assert.equal(execFileSync('blockdev', ['--getro', device], { encoding: 'utf8' }).trim(), '0');
+  await cleared(volume);
+});
 
 rootTest('mount flags a bind can take are applied to the publication', async () => {
   const volume = await staged(mountCapability('', WRITER, ['noatime']));
@@ -296,7 +299,7 @@ rootTest('mount flags a bind can take are applied to the publication', async () 
   await cleared(volume);
 });
 
-rootTest('a target that is a link, or a foreign mount, is refused and left alone', async () => {
+rootTest('a target that is a link or a foreign mount is refused and not changed', async () => {
   const volume = await staged(mountCapability());
   const real = workspace.path('real');
   mkdirSync(real);
@@ -341,7 +344,7 @@ rootTest(
   },
 );
 
-rootTest('NQ1 to NQ4: required fields, nothing there, no such volume', async () => {
+rootTest('NQ1 to NQ4: required fields, nothing published, unknown volume', async () => {
   const full = { volume_id: 'some-id', target_path: '/some/path' };
   for (const field of Object.keys(full)) {
     const answer = node.call('NodeUnpublishVolume', { ...full, [field]: '' });

@@ -1,4 +1,4 @@
-/** Volumes are released also where their file system has shut down, or their pool is out of reach. */
+/** Volumes are released even if their file system has shut down or their pool is unreachable. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
@@ -93,7 +93,7 @@ rootTest('a file system that has shut down is cleared for an unknown volume', as
 for (const [name, capability] of KINDS) {
   for (const hasRecord of [true, false]) {
     rootTest(
-      `a pool not configured any more keeps nothing mounted, ${name}, record: ${hasRecord}`,
+      `volumes of a pool that was removed from the configuration can be unmounted, ${name}, record: ${hasRecord}`,
       async (node) => {
         const volume = await published(node, capability);
         if (!hasRecord) await node.catalogue.removePublication(node.targetPath(volume.volumeId));
@@ -117,7 +117,7 @@ for (const [name, capability] of KINDS) {
   }
 
   rootTest(
-    `a dead pool keeps nothing mounted, and a retry finishes when it is back, ${name}`,
+    `volumes of an unreachable pool can be unmounted, and a retry completes when it is back, ${name}`,
     async (node) => {
       const volume = await published(node, capability);
       const pool = node.workspace.path('xfs.pool');
@@ -134,7 +134,7 @@ for (const [name, capability] of KINDS) {
   );
 }
 
-rootTest("another volume's mount stays where the pool cannot be asked", async (node) => {
+rootTest("another volume's mount stays if the pool is unreachable", async (node) => {
   const [first, second] = [
     await published(node, mountCapability('ext4')),
     await node.makeVolume({ sizeBytes: XFS_SIZE }),
@@ -149,21 +149,18 @@ rootTest("another volume's mount stays where the pool cannot be asked", async (n
   assert.equal(node.held().mounts.length, 2);
 });
 
-rootTest(
-  "a bind of the device's node that nothing records is named for what it is",
-  async (node) => {
-    const volume = await node.makeVolume();
-    await node.stage(volume, blockCapability());
-    const elsewhere = node.workspace.path('by-hand');
-    execFileSync('touch', [elsewhere]);
-    execFileSync('mount', ['--bind', await node.attachedPath(volume), elsewhere]);
-    await rejectsWith(
-      node.unstage(volume),
-      'FAILED_PRECONDITION',
-      /by-hand shows the device of volume/,
-    );
-    execFileSync('umount', [elsewhere]);
-    await node.unstage(volume);
-    assert.deepEqual(node.held(), NOTHING);
-  },
-);
+rootTest('an unrecorded bind of the device node is named in the error', async (node) => {
+  const volume = await node.makeVolume();
+  await node.stage(volume, blockCapability());
+  const elsewhere = node.workspace.path('by-hand');
+  execFileSync('touch', [elsewhere]);
+  execFileSync('mount', ['--bind', await node.attachedPath(volume), elsewhere]);
+  await rejectsWith(
+    node.unstage(volume),
+    'FAILED_PRECONDITION',
+    /by-hand shows the device of volume/,
+  );
+  execFileSync('umount', [elsewhere]);
+  await node.unstage(volume);
+  assert.deepEqual(node.held(), NOTHING);
+});

@@ -1,4 +1,4 @@
-/** What piles up nowhere: repeats, restarts of the plugin, a reboot of the node. Over the real socket. */
+/** Repeats, restarts of the plugin and a reboot of the node leave nothing behind. Over the real socket. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statfsSync, writeFileSync } from 'node:fs';
@@ -30,7 +30,7 @@ for (const [kind, repeats] of [
   ['ext4', 1000],
   ['block', 100],
 ] as const) {
-  test(`NS4, NP4, NQ3, NU2: ${kind}: ${repeats} repeats leave the mounts that one call leaves`, async () => {
+  test(`NS4, NP4, NQ3, NU2: ${kind}: ${repeats} repeats leave the same mounts as one call`, async () => {
     const capability = capabilityOf(kind);
     const volume = await orchestrator.create(`repeated-${kind}`, { capability, sizeBytes: SIZE });
     const repeat = async (call: (volume: HeldVolume) => Promise<unknown>): Promise<void> => {
@@ -80,7 +80,7 @@ async function clear(volumes: readonly HeldVolume[]): Promise<void> {
 }
 
 for (const way of ['restart', 'crash'] as const) {
-  test(`after a ${way} of the plugin everything is still staged, and repeats find it so`, async () => {
+  test(`after a ${way} of the plugin everything is still staged, and repeats succeed`, async () => {
     const volumes = await volumesOfAllKinds(way);
     const before = held();
     await running[way]();
@@ -112,7 +112,7 @@ test('after a reboot nothing is staged; staging again repairs and finds all data
   await clear(volumes);
 });
 
-test('NE3: what grew while nothing was staged is found grown', async () => {
+test('NE3: a volume that grew while it was not staged is found grown', async () => {
   for (const kind of FILE_SYSTEMS) {
     const spec = { capability: capabilityOf(kind), sizeBytes: SIZE };
     const volume = await orchestrator.create(`offline-${kind}`, spec);

@@ -1,5 +1,5 @@
 /**
- * Mutable parameters on real devices; limits on pods in a made-up cgroup tree, for the machines that
+ * Mutable parameters on real devices; limits on pods in a simulated cgroup tree, because the machines that
  * run this may lack the io controller of cgroup v2. The guest tests write to a real io.max.
  */
 import assert from 'node:assert/strict';
@@ -43,7 +43,7 @@ async function tamper(volume: VolumeRecord): Promise<void> {
   writeFileSync(`/sys/block/${name}/queue/scheduler`, 'mq-deadline');
 }
 
-rootTest('settings are applied at every stage, also at a repeated one', async () => {
+rootTest('settings are applied by every NodeStageVolume, repeated ones included', async () => {
   const mutableParameters = {
     readAheadKiB: '512',
     ioScheduler: 'mq-deadline',
@@ -64,7 +64,7 @@ rootTest('settings are applied at every stage, also at a repeated one', async ()
   }
 });
 
-rootTest('a released device keeps no setting for the next user', async () => {
+rootTest('a released device does not keep its settings for the next user', async () => {
   const volume = await node.makeVolume({ mutableParameters: { ioScheduler: 'mq-deadline' } });
   await node.stage(volume, blockCapability());
   const file = `/sys/block/${basename(await node.attachedPath(volume))}/queue/scheduler`;
@@ -102,27 +102,34 @@ rootTest(
   },
 );
 
-rootTest('a setting that cannot be had fails the stage and leaves nothing behind', async () => {
-  const volume = await node.makeVolume({ mutableParameters: { loopDirectIo: 'false' } });
-  const native = {
-    run: async (...call: Parameters<typeof node.native.run>) => {
-      if (call[0] !== 'setLoopDirectIo') return node.native.run(...call);
-      throw new SystemError('EINVAL', 'LOOP_SET_DIRECT_IO', '/dev/x', 'as on a pool without it');
-    },
-  };
-  const service = createNodeService({ ...node.deps, native } as NodeDependencies);
-  const staged = service.unary.NodeStageVolume?.(
-    received('NodeStageVolume', {
-      volume_id: volume.volumeId,
-      staging_target_path: node.stagingPath(volume.volumeId),
-      volume_capability: blockCapability(),
-    }),
-    callContext(),
-  );
-  await rejectsWith(Promise.resolve(staged), 'FAILED_PRECONDITION', /loopDirectIo false cannot be/);
-  assert.deepEqual(node.held(), NOTHING);
-  assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
-});
+rootTest(
+  'a setting that cannot be applied fails NodeStageVolume and leaves nothing behind',
+  async () => {
+    const volume = await node.makeVolume({ mutableParameters: { loopDirectIo: 'false' } });
+    const native = {
+      run: async (...call: Parameters<typeof node.native.run>) => {
+        if (call[0] !== 'setLoopDirectIo') return node.native.run(...call);
+        throw new SystemError('EINVAL', 'LOOP_SET_DIRECT_IO', '/dev/x', 'as on a pool without it');
+      },
+    };
+    const service = createNodeService({ ...node.deps, native } as NodeDependencies);
+    const staged = service.unary.NodeStageVolume?.(
+      received('NodeStageVolume', {
+        volume_id: volume.volumeId,
+        staging_target_path: node.stagingPath(volume.volumeId),
+        volume_capability: blockCapability(),
+      }),
+      callContext(),
+    );
+    await rejectsWith(
+      Promise.resolve(staged),
+      'FAILED_PRECONDITION',
+      /loopDirectIo false cannot be/,
+    );
+    assert.deepEqual(node.held(), NOTHING);
+    assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
+  },
+);
 
 /** The pod's directory in a cgroup tree as the kubelet's systemd driver makes it. */
 function makePod(controlled = true): string {
@@ -141,34 +148,31 @@ async function deviceNumber(volume: VolumeRecord): Promise<string> {
   return `${majorOf(rdev)}:${minorOf(rdev)}`;
 }
 
-rootTest(
-  'the limits of a volume are those of the pod it is published to, while it is',
-  async () => {
-    const mutableParameters = { readBytesPerSecond: '1048576', writeOperationsPerSecond: '100' };
-    for (const capability of [mountCapability('ext4'), blockCapability()]) {
-      const ioMax = makePod();
-      const volume = await node.makeVolume({ mutableParameters });
-      await node.stage(volume, capability);
-      const device = await deviceNumber(volume);
-      for (let time = 0; time < 2; time += 1) {
-        writeFileSync(ioMax, '');
-        await node.publish(volume, capability, { volume_context: POD });
-        const line = readFileSync(ioMax, 'utf8');
-        assert.equal(line, `${device} rbps=1048576 wbps=max riops=max wiops=100`);
-      }
-      const [record] = await node.catalogue.publications(volume.volumeId);
-      assert.equal(record?.podUid, POD_UID);
+rootTest('the limits of a volume apply to its pod for as long as it is published', async () => {
+  const mutableParameters = { readBytesPerSecond: '1048576', writeOperationsPerSecond: '100' };
+  for (const capability of [mountCapability('ext4'), blockCapability()]) {
+    const ioMax = makePod();
+    const volume = await node.makeVolume({ mutableParameters });
+    await node.stage(volume, capability);
+    const device = await deviceNumber(volume);
+    for (let time = 0; time < 2; time += 1) {
       writeFileSync(ioMax, '');
-      await node.unpublish(volume);
-      assert.equal(readFileSync(ioMax, 'utf8'), `${device} rbps=max wbps=max riops=max wiops=max`);
-      await node.unstage(volume);
+      await node.publish(volume, capability, { volume_context: POD });
+      const line = readFileSync(ioMax, 'utf8');
+      assert.equal(line, `${device} rbps=1048576 wbps=max riops=max wiops=100`);
     }
-    assert.deepEqual(node.held(), NOTHING);
-  },
-);
+    const [record] = await node.catalogue.publications(volume.volumeId);
+    assert.equal(record?.podUid, POD_UID);
+    writeFileSync(ioMax, '');
+    await node.unpublish(volume);
+    assert.equal(readFileSync(ioMax, 'utf8'), `${device} rbps=max wbps=max riops=max wiops=max`);
+    await node.unstage(volume);
+  }
+  assert.deepEqual(node.held(), NOTHING);
+});
 
 rootTest(
-  'a change of settings reaches the device in use and all its pods, and can be taken back',
+  'a change of settings reaches the device in use and all its pods, and can be reverted',
   async () => {
     const ioMax = makePod();
     const capability = mountCapability('ext4', 'SINGLE_NODE_MULTI_WRITER');
@@ -263,7 +267,7 @@ rootTest(
   },
 );
 
-rootTest('a uid that is none never becomes a path', async () => {
+rootTest('a malformed uid never becomes a path', async () => {
   const volume = await node.makeVolume();
   await node.stage(volume, mountCapability());
   for (const uid of ['../../etc', 'a/b', 'x'.repeat(65), 'a b', '.']) {

@@ -1,4 +1,4 @@
-/** btrfs volumes smaller than what the kernel grows a btrfs to, as older versions have made them. */
+/** btrfs volumes smaller than the kernel's minimum for growth, as older versions created them. */
 import assert from 'node:assert/strict';
 import { readFileSync, statfsSync, writeFileSync } from 'node:fs';
 import type { VolumeRecord } from '../../src/catalogue/records.js';
@@ -24,7 +24,7 @@ const sizeAt = (volume: VolumeRecord): bigint => {
 };
 
 rootTest(
-  'H20: a btrfs volume of 128 MiB is served, and grows to 256 MiB or a clear refusal',
+  'H20: a btrfs volume of 128 MiB is served, and grows to 256 MiB or is refused clearly',
   async () => {
     const volume = await node.makeVolume({ sizeBytes: SMALL });
     await node.stage(volume, BTRFS);
@@ -43,7 +43,7 @@ rootTest(
 );
 
 rootTest(
-  'H20: a larger copy that is still too small says so, and is staged when it was expanded',
+  'H20: a larger copy that is still too small is refused, and is staged after an expansion',
   async () => {
     const source = await node.makeVolume({ sizeBytes: SMALL });
     await node.stage(source, BTRFS);

@@ -38,7 +38,7 @@ rootTest('NS1: each required field that is missing is named', async () => {
 });
 
 rootTest(
-  'NS2, NS3: an unknown volume is not found whatever the path; a relative path is invalid',
+  'NS2, NS3: an unknown volume is NOT_FOUND whatever the path, a relative path INVALID_ARGUMENT',
   async () => {
     const request = {
       volume_id: 'fake-vol-id-0123456789',
@@ -59,7 +59,7 @@ rootTest(
   },
 );
 
-rootTest('NS4: staging ten times is staging once', async () => {
+rootTest('NS4: staging ten times has the effect of staging once', async () => {
   for (const capability of [mountCapability('ext4'), mountCapability(), blockCapability()]) {
     const volume = await node.makeVolume();
     for (let time = 0; time < 10; time += 1) await node.stage(volume, capability);
@@ -91,7 +91,7 @@ rootTest(
   },
 );
 
-rootTest('NS6 and NP11: what is not served is a failed precondition here', async () => {
+rootTest('NS6 and NP11: an unsupported capability is FAILED_PRECONDITION', async () => {
   const volume = await node.makeVolume();
   for (const capability of [
     mountCapability('', 'MULTI_NODE_MULTI_WRITER'),
@@ -106,7 +106,7 @@ rootTest('NS6 and NP11: what is not served is a failed precondition here', async
   await rejectsWith(node.stage(volume, tricky), 'INVALID_ARGUMENT', /mount_flags/);
 });
 
-rootTest('NS7: a publish_context is taken, and nothing is needed of it', async () => {
+rootTest('NS7: a publish_context is accepted and ignored', async () => {
   const volume = await node.makeVolume();
   const publish_context = { anything: 'at all' };
   await node.stage(volume, mountCapability(), { publish_context });
@@ -145,7 +145,7 @@ rootTest(
   },
 );
 
-rootTest('an operation that is pending turns another one away', async () => {
+rootTest('a pending operation refuses another one', async () => {
   const volume = await node.makeVolume();
   const release = node.locks.acquire([volumeKey(volume.volumeId)]);
   await rejectsWith(node.stage(volume, mountCapability()), 'ABORTED');
@@ -168,7 +168,7 @@ for (const [fsType, expected] of [
   ['btrfs', 'btrfs'],
 ] as const) {
   rootTest(
-    `a fresh volume staged as '${fsType}' gets ${expected}, once, and keeps its data`,
+    `a pristine volume staged as '${fsType}' gets ${expected}, once, and keeps its data`,
     async () => {
       const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
       const staging = node.stagingPath(volume.volumeId);
@@ -205,7 +205,7 @@ rootTest(
   },
 );
 
-rootTest('what was formatted and never marked as used is formatted again', async () => {
+rootTest('a formatted volume that was never marked initialized is formatted again', async () => {
   const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
   const { backend } = node;
   const markInitialized = backend.markInitialized.bind(backend);
@@ -238,21 +238,24 @@ rootTest(
   },
 );
 
-rootTest('a volume that was raw is not formatted, and what it holds is named', async () => {
-  const volume = await node.makeVolume();
-  await node.stage(volume, blockCapability());
-  await node.unstage(volume);
-  const capability = mountCapability('ext4');
-  const nothing = /no known signature.*nothing was formatted/;
-  await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', nothing);
-  await node.stage(volume, blockCapability());
-  execFileSync('mkswap', [`${node.stagingPath(volume.volumeId)}/device`], { stdio: 'pipe' });
-  await node.unstage(volume);
-  await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', /holds swap/);
-  assert.deepEqual(node.held(), NOTHING);
-});
+rootTest(
+  'a volume that was used raw is not formatted, and the error names its content',
+  async () => {
+    const volume = await node.makeVolume();
+    await node.stage(volume, blockCapability());
+    await node.unstage(volume);
+    const capability = mountCapability('ext4');
+    const nothing = /no known signature.*nothing was formatted/;
+    await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', nothing);
+    await node.stage(volume, blockCapability());
+    execFileSync('mkswap', [`${node.stagingPath(volume.volumeId)}/device`], { stdio: 'pipe' });
+    await node.unstage(volume);
+    await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', /holds swap/);
+    assert.deepEqual(node.held(), NOTHING);
+  },
+);
 
-rootTest('a raw volume is staged as a device node that is its device', async () => {
+rootTest('a raw volume is staged as a device node of its device', async () => {
   const volume = await node.makeVolume();
   await node.stage(volume, blockCapability());
   const staged = statSync(`${node.stagingPath(volume.volumeId)}/device`);
@@ -305,7 +308,7 @@ rootTest('a restored volume is never formatted, even if a record says pristine',
   await node.unstage(restored);
 });
 
-rootTest('mount flags are applied, and do not show in an error', async () => {
+rootTest('mount flags are applied, and do not appear in an error', async () => {
   const volume = await node.makeVolume();
   await node.stage(volume, mountCapability('ext4', 'SINGLE_NODE_WRITER', ['noatime,nodev']));
   const line = execFileSync('grep', [volume.volumeId, '/proc/self/mountinfo'], {
@@ -339,7 +342,7 @@ rootTest('a staging path that is missing, a link, or a foreign mount is refused'
   assert.deepEqual(node.held(), NOTHING);
 });
 
-rootTest("one volume's staging path is not taken by another volume", async () => {
+rootTest("a volume's staging path is not available to another volume", async () => {
   const [first, second] = [await node.makeVolume(), await node.makeVolume()];
   for (const capability of [mountCapability(), blockCapability()]) {
     const volume = capability['mount'] === null ? second : first;
@@ -353,7 +356,7 @@ rootTest("one volume's staging path is not taken by another volume", async () =>
   }
 });
 
-rootTest('staged at two paths, the device goes with the last of them', async () => {
+rootTest('the device of a volume staged at two paths is detached with the last one', async () => {
   const volume = await node.makeVolume();
   const second = { staging_target_path: node.stagingPath('second') };
   await node.stage(volume, mountCapability());

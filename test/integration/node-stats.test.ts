@@ -45,31 +45,34 @@ async function cleared(volume: VolumeRecord): Promise<void> {
   assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
 }
 
-rootTest('NV1 to NV4: statistics where it is staged or published, and nowhere else', async () => {
-  const stats = (volume_id: string, volume_path: string): Promise<Record<string, unknown>> =>
-    node.call('NodeGetVolumeStats', { volume_id, volume_path });
-  await rejectsWith(stats('', '/x'), 'INVALID_ARGUMENT', /volume_id/);
-  await rejectsWith(stats('x', ''), 'INVALID_ARGUMENT', /volume_path/);
-  await rejectsWith(stats('fake-vol-id', 'some/path'), 'NOT_FOUND');
-  const volume = await staged(mountCapability());
-  await node.publish(volume, mountCapability());
-  const paths = [node.targetPath(volume.volumeId), node.stagingPath(volume.volumeId)];
-  for (const path of paths) {
-    const { usage } = await stats(volume.volumeId, path);
-    const [bytes, inodes] = usage as Record<string, string>[];
-    assert.equal(bytes?.['unit'], 'BYTES');
-    assert.equal(inodes?.['unit'], 'INODES');
-    const [total, used] = [BigInt(bytes?.['total'] ?? 0), BigInt(bytes?.['used'] ?? 0)];
-    assert.ok(total > 0n && total <= SIZE && used < total);
-    assert.ok(BigInt(inodes?.['used'] ?? 0) >= 11n);
-  }
-  for (const path of ['some/path', workspace.directory, `${paths[0]}/..`, '/no/such/path']) {
-    await rejectsWith(stats(volume.volumeId, path), 'NOT_FOUND');
-  }
-  await node.unpublish(volume);
-  await rejectsWith(stats(volume.volumeId, paths[0] ?? ''), 'NOT_FOUND');
-  await cleared(volume);
-});
+rootTest(
+  'NV1 to NV4: statistics are available where a volume is staged or published, and nowhere else',
+  async () => {
+    const stats = (volume_id: string, volume_path: string): Promise<Record<string, unknown>> =>
+      node.call('NodeGetVolumeStats', { volume_id, volume_path });
+    await rejectsWith(stats('', '/x'), 'INVALID_ARGUMENT', /volume_id/);
+    await rejectsWith(stats('x', ''), 'INVALID_ARGUMENT', /volume_path/);
+    await rejectsWith(stats('fake-vol-id', 'some/path'), 'NOT_FOUND');
+    const volume = await staged(mountCapability());
+    await node.publish(volume, mountCapability());
+    const paths = [node.targetPath(volume.volumeId), node.stagingPath(volume.volumeId)];
+    for (const path of paths) {
+      const { usage } = await stats(volume.volumeId, path);
+      const [bytes, inodes] = usage as Record<string, string>[];
+      assert.equal(bytes?.['unit'], 'BYTES');
+      assert.equal(inodes?.['unit'], 'INODES');
+      const [total, used] = [BigInt(bytes?.['total'] ?? 0), BigInt(bytes?.['used'] ?? 0)];
+      assert.ok(total > 0n && total <= SIZE && used < total);
+      assert.ok(BigInt(inodes?.['used'] ?? 0) >= 11n);
+    }
+    for (const path of ['some/path', workspace.directory, `${paths[0]}/..`, '/no/such/path']) {
+      await rejectsWith(stats(volume.volumeId, path), 'NOT_FOUND');
+    }
+    await node.unpublish(volume);
+    await rejectsWith(stats(volume.volumeId, paths[0] ?? ''), 'NOT_FOUND');
+    await cleared(volume);
+  },
+);
 
 rootTest('NV4: a raw volume reports its size', async () => {
   const volume = await staged(blockCapability());
@@ -94,23 +97,26 @@ rootTest('NC1, NI1 to NI5: capabilities and info', async () => {
   }
 });
 
-rootTest('NV5: the condition of the volume goes with its usage, up to CSI 1.12', async () => {
-  const volume = await staged(mountCapability());
-  const request = { volume_id: volume.volumeId, volume_path: node.stagingPath(volume.volumeId) };
-  assert.equal((await node.call('NodeGetVolumeStats', request))['volume_condition'], undefined);
-  const condition = { abnormal: true, message: 'a test says so' };
-  node.conditionOf = async ({ volume }) => ({ ...condition, message: volume.volumeId });
-  const told = await node.call('NodeGetVolumeStats', request);
-  assert.deepEqual(told['volume_condition'], { abnormal: true, message: volume.volumeId });
-  assert.equal((told['usage'] as unknown[]).length, 2);
-  node.config = { ...NODE_CONFIG, csiLevel: '1.13' };
-  assert.equal((await node.call('NodeGetVolumeStats', request))['volume_condition'], undefined);
-  node.config = NODE_CONFIG;
-  delete node.conditionOf;
-  await node.unstage(volume);
-});
+rootTest(
+  'NV5: the condition of the volume is reported with its usage, up to CSI 1.12',
+  async () => {
+    const volume = await staged(mountCapability());
+    const request = { volume_id: volume.volumeId, volume_path: node.stagingPath(volume.volumeId) };
+    assert.equal((await node.call('NodeGetVolumeStats', request))['volume_condition'], undefined);
+    const condition = { abnormal: true, message: 'a test says so' };
+    node.conditionOf = async ({ volume }) => ({ ...condition, message: volume.volumeId });
+    const told = await node.call('NodeGetVolumeStats', request);
+    assert.deepEqual(told['volume_condition'], { abnormal: true, message: volume.volumeId });
+    assert.equal((told['usage'] as unknown[]).length, 2);
+    node.config = { ...NODE_CONFIG, csiLevel: '1.13' };
+    assert.equal((await node.call('NodeGetVolumeStats', request))['volume_condition'], undefined);
+    node.config = NODE_CONFIG;
+    delete node.conditionOf;
+    await node.unstage(volume);
+  },
+);
 
-rootTest('calls add nothing to their log lines that is there from the start', async () => {
+rootTest('routine calls add no notes to their log lines', async () => {
   const volume = await staged(mountCapability());
   await node.publish(volume, mountCapability());
   const volume_path = node.targetPath(volume.volumeId);
@@ -119,37 +125,40 @@ rootTest('calls add nothing to their log lines that is there from the start', as
   assert.deepEqual(node.notes, []);
 });
 
-rootTest('NV4, NV5: a file system that does not answer is reported without its usage', async () => {
-  const volume = await staged(mountCapability());
-  const fifo = join(node.stagingPath(volume.volumeId), 'fifo');
-  const volume_path = node.targetPath('silent');
-  // Opening a pipe to read waits until somebody opens it to write, as a dead disk does for ever.
-  execFileSync('mkfifo', [fifo]);
-  writeFileSync(volume_path, '');
-  execFileSync('mount', ['--bind', fifo, volume_path]);
-  const ask = () => node.call('NodeGetVolumeStats', { volume_id: volume.volumeId, volume_path });
-  try {
-    // More than there are threads to wait with.
-    const answers = await Promise.all(Array.from({ length: 12 }, ask));
-    for (const answer of answers) assert.deepEqual(answer, { usage: [] });
-    const condition = { abnormal: true, message: 'it does not answer' };
-    node.conditionOf = async () => condition;
-    // Orchestrators want some usage with a condition.
-    const size = { unit: 'BYTES', total: SIZE.toString() };
-    assert.deepEqual(await ask(), { usage: [size], volume_condition: condition });
-  } finally {
-    delete node.conditionOf;
-    await (await open(fifo, 'w')).close();
-    // Busy until the question that had waited has closed the pipe.
-    await eventually(
-      'the pipe is unmounted',
-      () => spawnSync('umount', [volume_path]).status === 0,
-    );
-    rmSync(volume_path);
-    rmSync(fifo);
-  }
-  await node.unstage(volume);
-});
+rootTest(
+  'NV4, NV5: a file system that does not respond is reported without its usage',
+  async () => {
+    const volume = await staged(mountCapability());
+    const fifo = join(node.stagingPath(volume.volumeId), 'fifo');
+    const volume_path = node.targetPath('silent');
+    // Opening a pipe to read waits until somebody opens it to write, as a dead disk does for ever.
+    execFileSync('mkfifo', [fifo]);
+    writeFileSync(volume_path, '');
+    execFileSync('mount', ['--bind', fifo, volume_path]);
+    const ask = () => node.call('NodeGetVolumeStats', { volume_id: volume.volumeId, volume_path });
+    try {
+      // More than there are threads to wait with.
+      const answers = await Promise.all(Array.from({ length: 12 }, ask));
+      for (const answer of answers) assert.deepEqual(answer, { usage: [] });
+      const condition = { abnormal: true, message: 'it does not answer' };
+      node.conditionOf = async () => condition;
+      // Orchestrators want some usage with a condition.
+      const size = { unit: 'BYTES', total: SIZE.toString() };
+      assert.deepEqual(await ask(), { usage: [size], volume_condition: condition });
+    } finally {
+      delete node.conditionOf;
+      await (await open(fifo, 'w')).close();
+      // Busy until the question that had waited has closed the pipe.
+      await eventually(
+        'the pipe is unmounted',
+        () => spawnSync('umount', [volume_path]).status === 0,
+      );
+      rmSync(volume_path);
+      rmSync(fifo);
+    }
+    await node.unstage(volume);
+  },
+);
 
 rootTest('NV5: many conditions are reported from one probe of the pool', async (t) => {
   const volume = await staged(mountCapability());

@@ -1,6 +1,6 @@
 /**
  * Volumes that a tool is still working on, which outlived the plugin that started it. Here `sleep` plays
- * the tool: all that the plugin goes by is the lock.
+ * the tool: the plugin checks only the lock.
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -53,21 +53,24 @@ for (const [name, capability] of [
   ['btrfs', mountCapability('btrfs')],
   ['raw block', blockCapability()],
 ] as const) {
-  rootTest(`a ${name} volume that a tool works on is not staged before the tool ends`, async () => {
-    const volume = await used(capability);
-    const tool = await startTool(volume);
-    const { loops } = node.held();
-    for (let time = 0; time < 2; time += 1) {
-      const staged = node.stage(volume, capability);
-      await rejectsWith(staged, 'ABORTED', new RegExp(`working on volume ${volume.volumeId}`));
-    }
-    assert.deepEqual(node.held(), { mounts: [], loops });
-    assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
-    await endTool(tool);
-    await node.stage(volume, capability);
-    await node.unstage(volume);
-    assert.deepEqual(node.held(), NOTHING);
-  });
+  rootTest(
+    `a ${name} volume that a tool is working on is not staged before the tool ends`,
+    async () => {
+      const volume = await used(capability);
+      const tool = await startTool(volume);
+      const { loops } = node.held();
+      for (let time = 0; time < 2; time += 1) {
+        const staged = node.stage(volume, capability);
+        await rejectsWith(staged, 'ABORTED', new RegExp(`working on volume ${volume.volumeId}`));
+      }
+      assert.deepEqual(node.held(), { mounts: [], loops });
+      assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
+      await endTool(tool);
+      await node.stage(volume, capability);
+      await node.unstage(volume);
+      assert.deepEqual(node.held(), NOTHING);
+    },
+  );
 }
 
 rootTest('a copy of a btrfs that has its own id already waits for the tool as well', async () => {
@@ -89,7 +92,7 @@ rootTest('a copy of a btrfs that has its own id already waits for the tool as we
 });
 
 rootTest(
-  'a volume that a tool works on is neither snapshotted, alone or in a group, nor cloned',
+  'a volume that a tool is working on is not snapshotted, alone or in a group, nor cloned',
   async () => {
     const volume = await used(mountCapability('ext4'));
     const other = await used(mountCapability('ext4'));

@@ -33,7 +33,7 @@ rootTest('NU1: each required field that is missing is named', async () => {
   }
 });
 
-rootTest('NU2, NU3: not staged, no directory, or no such volume: done', async () => {
+rootTest('NU2, NU3: unstaging succeeds without a staging, a directory or a volume', async () => {
   const volume = await node.makeVolume();
   await node.unstage(volume);
   await node.unstage(volume, { staging_target_path: workspace.path('no', 'such', 'path') });
@@ -43,7 +43,7 @@ rootTest('NU2, NU3: not staged, no directory, or no such volume: done', async ()
   await rejectsWith(relative, 'INVALID_ARGUMENT', /absolute/);
 });
 
-rootTest('NU3: what an unknown volume of ours left mounted is cleaned up', async () => {
+rootTest('NU3: mounts left by an unknown volume of the plugin are removed', async () => {
   for (const capability of [mountCapability(), blockCapability()]) {
     const volume = await node.makeVolume();
     await node.stage(volume, capability);
@@ -106,26 +106,29 @@ rootTest('NU4: unstaging stops waiting for a held device when the caller cancels
   assert.deepEqual(node.held(), NOTHING);
 });
 
-rootTest('what a copy of the mount namespace still has mounted is staged again', async () => {
-  const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
-  await node.stage(volume, mountCapability('xfs'));
-  const copy = await copyMountNamespace();
-  try {
-    const who = new RegExp(
-      `mounted at ${node.stagingPath(volume.volumeId)} in the mount namespace of process ${copy.pid} `,
-    );
-    const soon = { deadline: Date.now() + 1000 };
-    await rejectsWith(node.unstage(volume, {}, soon), 'FAILED_PRECONDITION', who);
+rootTest(
+  'a volume still mounted in a copy of the mount namespace can be staged again',
+  async () => {
+    const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
     await node.stage(volume, mountCapability('xfs'));
-  } finally {
-    copy.kill('SIGKILL');
-    await once(copy, 'close');
-  }
-  await node.unstage(volume);
-  assert.deepEqual(node.held(), NOTHING);
-});
+    const copy = await copyMountNamespace();
+    try {
+      const who = new RegExp(
+        `mounted at ${node.stagingPath(volume.volumeId)} in the mount namespace of process ${copy.pid} `,
+      );
+      const soon = { deadline: Date.now() + 1000 };
+      await rejectsWith(node.unstage(volume, {}, soon), 'FAILED_PRECONDITION', who);
+      await node.stage(volume, mountCapability('xfs'));
+    } finally {
+      copy.kill('SIGKILL');
+      await once(copy, 'close');
+    }
+    await node.unstage(volume);
+    assert.deepEqual(node.held(), NOTHING);
+  },
+);
 
-rootTest('a staging path in use is a failed precondition, and unstages later', async () => {
+rootTest('unstaging a path in use is FAILED_PRECONDITION, and succeeds later', async () => {
   const volume = await node.makeVolume();
   await node.stage(volume, mountCapability());
   const holder = execFileSync('sh', [
@@ -139,18 +142,21 @@ rootTest('a staging path in use is a failed precondition, and unstages later', a
   assert.deepEqual(node.held(), NOTHING);
 });
 
-rootTest('a mount of ours that nothing records keeps the device, and is named', async () => {
-  const volume = await node.makeVolume();
-  await node.stage(volume, mountCapability());
-  const elsewhere = node.stagingPath('by-hand');
-  execFileSync('mount', ['--bind', node.stagingPath(volume.volumeId), elsewhere]);
-  await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /by-hand/);
-  execFileSync('umount', [elsewhere]);
-  await node.unstage(volume);
-  assert.deepEqual(node.held(), NOTHING);
-});
+rootTest(
+  'an unrecorded mount of the volume keeps the device attached, and the error names it',
+  async () => {
+    const volume = await node.makeVolume();
+    await node.stage(volume, mountCapability());
+    const elsewhere = node.stagingPath('by-hand');
+    execFileSync('mount', ['--bind', node.stagingPath(volume.volumeId), elsewhere]);
+    await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /by-hand/);
+    execFileSync('umount', [elsewhere]);
+    await node.unstage(volume);
+    assert.deepEqual(node.held(), NOTHING);
+  },
+);
 
-rootTest('a file that is not ours in the staging directory stays', async () => {
+rootTest('a foreign file in the staging directory stays', async () => {
   const volume = await node.makeVolume();
   const file = `${node.stagingPath(volume.volumeId)}/device`;
   writeFileSync(file, "somebody else's");

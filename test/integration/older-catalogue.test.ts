@@ -1,6 +1,6 @@
 /**
  * A state directory that is older than the pool beside it, as after a restore from a backup: what it
- * calls pristine may hold data by now, and is never formatted.
+ * calls pristine may contain data by now, and is never formatted.
  */
 import assert from 'node:assert/strict';
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -33,7 +33,7 @@ const putBack = (): Promise<void> =>
     rmSync(backup, { recursive: true });
   });
 
-/** Bytes without a signature: that nobody knows them is no reason to format them. */
+/** Bytes without a known signature, which must not be formatted either. */
 async function writeRaw(volume: HeldVolume): Promise<void> {
   writeFileSync(await orchestrator.bringUp(volume), content, { flag: 'r+', flush: true });
   await orchestrator.takeDown(volume);

@@ -1,4 +1,4 @@
-/** A pool that somebody changed while the plugin was stopped. */
+/** A pool that was changed while the plugin was stopped. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { runPlugin, test } from '../support/running-plugin.js';
 const running = runPlugin('changed', { pools: { main: 'xfs' } });
 const { orchestrator } = running;
 
-test('what was changed behind the back of the plugin is reported and left alone', async () => {
+test('changes made while the plugin was stopped are reported and not touched', async () => {
   const poolPath = (...names: string[]): string => running.poolPath('main', ...names);
   const volumes: HeldVolume[] = [];
   for (const name of ['lost', 'cut', 'whole']) volumes.push(await orchestrator.create(name));

@@ -1,4 +1,4 @@
-/** One pool of several that is away: the others are served, and what it holds is not taken for gone. */
+/** One of several pools is unavailable: the others are served, and its volumes are not treated as deleted. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { after } from 'node:test';
@@ -35,7 +35,7 @@ async function probed(client: CsiClient): Promise<string> {
   }
 }
 
-test('while one pool is away at a start, the volumes of the other are used and released', async () => {
+test('while one pool is unavailable at a start, the volumes of the other can be used and released', async () => {
   const place = new Workspace('pools-away');
   workspace = place;
   const [near, far] = [

@@ -1,4 +1,4 @@
-/** The embedded default pool, pools in directories, full pools, and pools that are not what they were. */
+/** The embedded default pool, pools in directories, full pools, and pools that were swapped, renamed or removed. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, rmSync, statfsSync, statSync } from 'node:fs';
@@ -57,7 +57,7 @@ const hostFree = (path: string): number => {
   return bavail * bsize;
 };
 
-test('an embedded pool never promises more than the host has free', async () => {
+test('an embedded pool never offers more than the host has free', async () => {
   const workspace = newWorkspace('bound');
   const env = { BLOCKDELTA_EMBEDDED_POOL_SIZE: '16000Gi' };
   const { plugin } = await start(workspace, { env });
@@ -109,7 +109,7 @@ test('a copy of the mount namespace delays a stop, and no loop device of the emb
   assert.deepEqual(loopsBelow(workspace.directory), []);
 });
 
-test('a stop with a published volume leaves the embedded pool mounted, and work goes on', async () => {
+test('a stop with a published volume leaves the embedded pool mounted, and the volume in use', async () => {
   const workspace = newWorkspace('published');
   const contents = new FileContents();
   let { plugin, orchestrator } = await start(workspace);
@@ -161,7 +161,7 @@ test('two pools that were swapped are refused', async () => {
   assert.match(output, /pool 'a' is recorded in the catalogue as 'b'/);
 });
 
-test('ID9: Probe is FAILED_PRECONDITION while the file system of a pool is away', async () => {
+test('ID9: Probe is FAILED_PRECONDITION while the file system of a pool is unavailable', async () => {
   const workspace = newWorkspace('away');
   const poolPath = makePoolFileSystem(workspace, 'xfs', 1024);
   const { plugin, orchestrator } = await start(workspace, { pools: `main=${poolPath}` });
@@ -193,7 +193,7 @@ test('ID9: Probe is FAILED_PRECONDITION while the file system of a pool is away'
   assert.equal(await plugin.stop(), 0);
 });
 
-test('pools on XFS and btrfs serve side by side, and each keeps its own', async () => {
+test('pools on XFS and btrfs are served side by side, and each keeps its own volumes', async () => {
   const workspace = newWorkspace('pair');
   const paths = {
     fast: makePoolFileSystem(workspace, 'xfs'),
@@ -230,7 +230,7 @@ test('pools on XFS and btrfs serve side by side, and each keeps its own', async 
   assert.equal(await plugin.stop(), 0);
 });
 
-test('volumes of a pool that is not configured any more are kept, and the message says how', async () => {
+test('volumes of a pool that was removed from the configuration are kept, and the message says how to serve them', async () => {
   const workspace = newWorkspace('gone');
   const [xfs, btrfs] = [
     makePoolFileSystem(workspace, 'xfs', 1024),
@@ -325,7 +325,7 @@ async function settled(work: () => Promise<void>): Promise<void> {
   }
 }
 
-test('a second plugin on the same state directory is refused and disturbs nobody', async () => {
+test('a second plugin on the same state directory is refused and does not affect the first', async () => {
   const workspace = newWorkspace('second');
   const poolPath = makePoolFileSystem(workspace, 'xfs', 1024);
   const pools = `main=${poolPath}`;
@@ -341,7 +341,7 @@ test('a second plugin on the same state directory is refused and disturbs nobody
   assert.equal(await plugin.stop(), 0);
 });
 
-test('a pool under another name is refused, because its volumes are known by the first', async () => {
+test('a renamed pool is refused, because its volumes are recorded under the first name', async () => {
   const workspace = newWorkspace('renamed');
   const poolPath = makePoolFileSystem(workspace, 'xfs', 1024);
   const { plugin } = await start(workspace, { pools: `first=${poolPath}` });

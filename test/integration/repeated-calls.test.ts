@@ -1,4 +1,4 @@
-/** Callers that give up, call again, or spell out what others leave away; and namespaces of one's own. */
+/** Callers that time out, retry, or set default values explicitly; and a plugin in its own namespaces. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -11,7 +11,7 @@ import { runPlugin, test } from '../support/running-plugin.js';
 const MIB = 1 << 20;
 const running = runPlugin('repeated-calls', { pools: { main: 'xfs' } });
 
-test('G13 and G14: calls whose deadlines pass are repeated and end as one undisturbed call would', async () => {
+test('G13 and G14: calls that miss their deadlines are repeated and end like one uninterrupted call', async () => {
   const { controller } = running.client;
   const request = createRequest('impatient', { sizeBytes: 32 * MIB });
   const seen = new Set<string>();
@@ -27,7 +27,7 @@ test('G13 and G14: calls whose deadlines pass are repeated and end as one undist
   await controller.DeleteVolume({ volume_id: volume['volume'].volume_id });
 });
 
-test('G16: an optional field at its zero value is one that is not set', async () => {
+test('G16: an optional field at its zero value counts as not set', async () => {
   const { controller } = running.client;
   const plain = createRequest('zeros', {
     capability: mountCapability('ext4'),
@@ -47,7 +47,7 @@ test('G16: an optional field at its zero value is one that is not set', async ()
   await controller.DeleteVolume({ volume_id: volume.volume_id });
 });
 
-test('E12: in mount and process namespaces of its own the plugin does the whole of its work', async () => {
+test('E12: the plugin works fully in its own mount and process namespaces', async () => {
   const script = packagePath('.test-build/test/support/namespaced-lifecycle.js');
   const args = ['-m', '-p', '-f', '--mount-proc', process.execPath, script];
   const child = spawn('unshare', args, {

@@ -195,7 +195,7 @@ test('resuming at random offsets inside entries covers the same bytes', options,
 });
 
 test(
-  'SM5: from the very end comes one message with the capacity and no entries',
+  'SM5: a stream from the end of the volume is one message with the capacity and no entries',
   options,
   async () => {
     for (const [rpc, request] of requests(small)) {
@@ -207,20 +207,16 @@ test(
   },
 );
 
-test(
-  'SM25: nothing to report is one message with the capacity and no entries',
-  options,
-  async () => {
-    const empty = await plugin.client.allocated(small.base.id);
-    const again = await small.volume.snapshot();
-    const same = await plugin.client.delta(small.target.id, again.id);
-    for (const answer of [empty, same]) {
-      assert.deepEqual([answer.messages, answer.ranges], [1, []]);
-      assertWellFormed(answer, SMALL_BYTES);
-    }
-    await small.volume.deleteSnapshot(again.id);
-  },
-);
+test('SM25: an empty list is one message with the capacity and no entries', options, async () => {
+  const empty = await plugin.client.allocated(small.base.id);
+  const again = await small.volume.snapshot();
+  const same = await plugin.client.delta(small.target.id, again.id);
+  for (const answer of [empty, same]) {
+    assert.deepEqual([answer.messages, answer.ranges], [1, []]);
+    assertWellFormed(answer, SMALL_BYTES);
+  }
+  await small.volume.deleteSnapshot(again.id);
+});
 
 test(
   'SM3, SM4 and SM6: offsets outside the volume are OUT_OF_RANGE and negative counts INVALID_ARGUMENT',
@@ -245,7 +241,7 @@ test(
 );
 
 test(
-  'SM10 and SM11: a pair that is no pair of one volume in order is INVALID_ARGUMENT',
+  'SM10 and SM11: snapshots of different volumes or in the wrong order are INVALID_ARGUMENT',
   options,
   async () => {
     const { client } = plugin;
@@ -281,7 +277,7 @@ test(
 );
 
 test(
-  'SM28 and DS4: a snapshot is not deleted under a stream, and can be once the client has gone',
+  'SM28 and DS4: a snapshot is not deleted while it is streamed, and can be deleted once the client has gone',
   options,
   async () => {
     const stream = plugin.client.open('GetMetadataDelta', {

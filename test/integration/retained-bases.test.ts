@@ -1,4 +1,4 @@
-/** Deltas whose base was deleted, as a client sees them: over a pool in memory that keeps bases. */
+/** Deltas whose base was deleted, as a client sees them: over a pool in memory that retains bases. */
 import assert from 'node:assert/strict';
 import { after, afterEach, beforeEach, test } from 'node:test';
 import type { SnapshotRecord, VolumeRecord } from '../../src/catalogue/records.js';

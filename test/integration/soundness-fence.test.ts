@@ -1,6 +1,6 @@
 /**
- * The one way in which equal addresses can lie: the base is read at an address, moves away, and the
- * target moves to that address before it is read. Made to happen on purpose here, by stopping the
+ * The one case in which equal addresses are misleading: the base is read at an address, moves away, and the
+ * target moves to that address before it is read. The tests force this by stopping the
  * plugin in the middle of its scans.
  */
 import assert from 'node:assert/strict';
@@ -163,7 +163,7 @@ const addressOf = (path: string): number => listExtents(path)[0]?.physical ?? -1
 
 for (const kind of ['xfs', 'btrfs-nodatacow'] as const) {
   test(
-    `data at an address that the other snapshot had a moment ago on ${kind} is never called unchanged`,
+    `data at an address that the other snapshot had a moment ago on ${kind} is never reported as unchanged`,
     options,
     async (context) => {
       const pair = await makePair(kind);

@@ -1,6 +1,6 @@
 /**
- * Snapshot files that somebody has touched behind the plugin: no list is given from them where it
- * could be wrong, and the caller is told why.
+ * Snapshot files that another process has modified: no list is returned from them where it
+ * could be wrong, and the error says why.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -80,7 +80,7 @@ test('a snapshot file is immutable and read-only from the moment it is ready', o
 });
 
 test(
-  'SM9: a snapshot that was made mutable gives no delta, as target or as base, until it is not',
+  'SM9: a snapshot that was made mutable gives no delta, as target or as base, until it is immutable again',
   options,
   async () => {
     for (const snapshot of [base, target]) {
@@ -105,7 +105,7 @@ test('a snapshot that was made mutable on btrfs gives no delta either', options,
   await bench.soundDelta('btrfs', base, target);
 });
 
-test('a snapshot that was cut short gives no list, as target or as base', options, async () => {
+test('a truncated snapshot gives no list, as target or as base', options, async () => {
   tamper(base, (path) => truncateSync(path, 2 * MIB));
   await rejectsWith(delta(), 'FAILED_PRECONDITION', /should have/);
   await rejectsWith(allocated(base), 'FAILED_PRECONDITION', /should have/);
@@ -115,7 +115,7 @@ test('a snapshot that was cut short gives no list, as target or as base', option
 });
 
 test(
-  'a snapshot that was written to gives no list, though it is immutable again',
+  'a snapshot that was written to gives no list, even if it is immutable again',
   options,
   async () => {
     for (const snapshot of [target, base]) {
@@ -137,7 +137,7 @@ test('a snapshot that was grown gives no list', options, async () => {
 });
 
 test(
-  'a snapshot that is gone from the pool gives no list, and can be deleted',
+  'a snapshot that is missing in the pool gives no list, and can be deleted',
   options,
   async () => {
     const path = fileOf(base);
@@ -156,7 +156,7 @@ test('a snapshot file that was replaced by a copy gives no delta', options, asyn
   await rejectsWith(delta(), 'FAILED_PRECONDITION', /immutable/);
 });
 
-test('space preallocated behind the end of a snapshot is not in its lists', options, async () => {
+test('space preallocated beyond the end of a snapshot is not in its lists', options, async () => {
   for (const snapshot of [base, target]) {
     // Such space may come with a file that is restored with its times; else the seal shows it.
     tamper(snapshot, (path) => {

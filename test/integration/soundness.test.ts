@@ -1,6 +1,6 @@
 /**
- * The promise of the plugin, tried through its socket: random work on a volume, snapshots made and
- * deleted at random, and every list among the living ones compared with their bytes.
+ * The soundness guarantee, tested through the socket: random work on a volume, snapshots taken and
+ * deleted at random, and every list among the remaining ones compared with their bytes.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

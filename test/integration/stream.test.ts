@@ -147,7 +147,7 @@ test('an error before the first message arrives with code and message', async (t
   await rejectsWith(made.client.allocated('s'), 'NOT_FOUND', /snapshot s does not exist/);
 });
 
-/** Sends for ever; records how it ended. */
+/** Sends without end; records how it ended. */
 function endless(chunk: Buffer = LARGE) {
   const ended = defer<unknown>();
   let sent = 0;

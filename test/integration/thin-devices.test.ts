@@ -1,5 +1,5 @@
 /**
- * Which devices a thin pool takes for its own: real loop devices and a real ledger under a simulated
+ * Which devices a thin pool accepts as its own: real loop devices and a real ledger under a simulated
  * device-mapper. A start is killed at every step where the label moves.
  */
 import assert from 'node:assert/strict';
@@ -141,7 +141,7 @@ async function write(path: string, position: bigint, bytes: Buffer): Promise<voi
   await handle.close();
 }
 
-test('formatting leaves a label behind the reach of the pool', options, async (t) => {
+test('formatting leaves a label beyond the blocks that the pool uses', options, async (t) => {
   const one = await machine(t);
   const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
   await one.start(metadata, data);
@@ -156,7 +156,7 @@ test('formatting leaves a label behind the reach of the pool', options, async (t
   assert.equal(one.reach, 127n * MIB);
 });
 
-test("another disk, and another pool's, is refused and left alone", options, async (t) => {
+test('another disk, or a disk of another pool, is refused and not changed', options, async (t) => {
   const [one, two] = [await machine(t), await machine(t)];
   const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
   const [otherMetadata, otherData] = [await two.disk('metadata'), await two.disk('data')];
@@ -179,7 +179,7 @@ test("another disk, and another pool's, is refused and left alone", options, asy
   await one.start(metadata, data);
 });
 
-test('a new pool is made only where both ends of both devices are zeros', options, async (t) => {
+test('a new pool is created only if both ends of both devices are zeros', options, async (t) => {
   const one = await machine(t);
   const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
   const said = /is not empty, so no pool is created/;
@@ -194,29 +194,25 @@ test('a new pool is made only where both ends of both devices are zeros', option
   await one.start(metadata, data);
 });
 
-test(
-  'a formatting that was killed goes on, with the disk it began with alone',
-  options,
-  async (t) => {
-    const one = await machine(t);
-    const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
-    const blank = await one.disk('blank');
-    one.kernel.before = (method) => {
-      if (method === 'dmCreate') throw new Error('killed');
-    };
-    await assert.rejects(one.start(metadata, data), /killed/);
-    assert.equal((await (await one.ledger()).pool()).state, 'formatting');
-    one.kernel.before = () => undefined;
-    // The kernel came as far as to write the superblock.
-    one.kernel.formatted = true;
-    await rejectsWith(one.start(metadata, blank), 'FAILED_PRECONDITION', /there is no label/);
-    await one.start(metadata, data);
-    assert.equal((await (await one.ledger()).pool()).state, 'ready');
-  },
-);
+test('an interrupted formatting resumes, with its original disk only', options, async (t) => {
+  const one = await machine(t);
+  const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
+  const blank = await one.disk('blank');
+  one.kernel.before = (method) => {
+    if (method === 'dmCreate') throw new Error('killed');
+  };
+  await assert.rejects(one.start(metadata, data), /killed/);
+  assert.equal((await (await one.ledger()).pool()).state, 'formatting');
+  one.kernel.before = () => undefined;
+  // The kernel came as far as to write the superblock.
+  one.kernel.formatted = true;
+  await rejectsWith(one.start(metadata, blank), 'FAILED_PRECONDITION', /there is no label/);
+  await one.start(metadata, data);
+  assert.equal((await (await one.ledger()).pool()).state, 'ready');
+});
 
 test(
-  'blocks of a formatting without its superblock are passed over in own files alone',
+  'remains of an interrupted format without a superblock are ignored only in files of the pool',
   options,
   async (t) => {
     const one = await machine(t);
@@ -238,7 +234,7 @@ test(
 );
 
 test(
-  'the label moves before the pool reaches its place, killed at any step',
+  'the label moves before the pool grows over it, with a kill at any step',
   options,
   async (t) => {
     for (const step of ['setLabelledBytes', 'dmReload', 'none']) {
@@ -308,7 +304,7 @@ test('a pool never grows onto a disk that is not its own', options, async (t) =>
   assert.equal((await (await one.ledger()).pool()).labelledBytes, labelledBytes);
 });
 
-test('larger metadata is taken up before larger data, and also without it', options, async (t) => {
+test('larger metadata is used before larger data, and also without it', options, async (t) => {
   const one = await machine(t);
   const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
   const pool = await one.start(metadata, data);
@@ -336,24 +332,28 @@ test('larger metadata is taken up before larger data, and also without it', opti
   for (const [index, expected] of said.entries()) assert.match(events[index] ?? '', expected);
 });
 
-test('metadata that cannot be read is told once, and when it is back', options, async (t) => {
-  const one = await machine(t);
-  const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
-  const pool = await one.start(metadata, data);
-  let isDead = true;
-  const assertReadable = async () => {
-    if (isDead) throw CsiError.failedPrecondition('the metadata cannot be read');
-    return undefined;
-  };
-  const { events, probe } = monitor(pool, await one.growth(metadata, data), { assertReadable });
-  await probe();
-  await probe();
-  isDead = false;
-  await probe();
-  assert.equal(events.length, 2);
-  assert.match(events[0] ?? '', /cannot be monitored: the metadata cannot be read/);
-  assert.match(events[1] ?? '', /has recovered/);
-});
+test(
+  'unreadable metadata is logged once, and once more when it is readable again',
+  options,
+  async (t) => {
+    const one = await machine(t);
+    const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
+    const pool = await one.start(metadata, data);
+    let isDead = true;
+    const assertReadable = async () => {
+      if (isDead) throw CsiError.failedPrecondition('the metadata cannot be read');
+      return undefined;
+    };
+    const { events, probe } = monitor(pool, await one.growth(metadata, data), { assertReadable });
+    await probe();
+    await probe();
+    isDead = false;
+    await probe();
+    assert.equal(events.length, 2);
+    assert.match(events[0] ?? '', /cannot be monitored: the metadata cannot be read/);
+    assert.match(events[1] ?? '', /has recovered/);
+  },
+);
 
 test('data grows no further than the metadata can count', options, async (t) => {
   const one = await machine(t);

@@ -47,7 +47,7 @@ function images(t: TestContext): Images {
   return new Images(workspace);
 }
 
-test('metadata has all its blocks from the beginning, and data none', options, async (t) => {
+test('metadata is allocated in full from the start, and data is sparse', options, async (t) => {
   const { devices, metadata, data, file } = images(t);
   await devices.create();
   const made = await file(metadata);
@@ -64,7 +64,7 @@ test('metadata has all its blocks from the beginning, and data none', options, a
   assert.equal(await deviceSizeBytes(metadataPath), 32n * MIB);
 });
 
-test('metadata that the host has no room for is refused, and told', options, async (t) => {
+test('metadata for which the host has no space is refused and reported', options, async (t) => {
   const one = images(t);
   const said = /no room for \d+ bytes more of metadata of pool 'default': free space there/;
   one.failing = 'allocateFile';
@@ -78,7 +78,7 @@ test('metadata that the host has no room for is refused, and told', options, asy
 });
 
 test(
-  'a growth that was killed between file and device is ended, and not repeated',
+  'a growth that was killed between file and device is completed, and not repeated',
   options,
   async (t) => {
     const { devices, metadata, file } = images(t);
@@ -96,7 +96,7 @@ test(
   },
 );
 
-test('space that was freed in its file is free, whatever the host has', options, async (t) => {
+test('space freed in the file of the pool is free, whatever the host has', options, async (t) => {
   const { devices, data, file } = images(t);
   await devices.create();
   await native.run('allocateFile', { path: data, sizeBytes: 584n * MIB });

@@ -54,14 +54,14 @@ const unsupported: Readonly<Record<string, Message>> = {
   },
 };
 for (const [label, capability] of Object.entries(unsupported)) {
-  test(`CV5: ${label} is INVALID_ARGUMENT, also behind capabilities that fit`, async () => {
+  test(`CV5: ${label} is INVALID_ARGUMENT, also after valid capabilities`, async () => {
     const list = [blockCapability(), capability];
     const request = { ...createRequest('unsupported'), volume_capabilities: list };
     await refused(create(request), 'INVALID_ARGUMENT', /^volume_capabilities\[1\]/);
   });
 }
 
-test('CV5: every mode of one node, block beside mount, and no file system named are served', async () => {
+test('CV5: every single-node mode, block beside mount, and no file system type are accepted', async () => {
   const list = [
     blockCapability('SINGLE_NODE_READER_ONLY'),
     mountCapability(),
@@ -97,7 +97,7 @@ test('CV2: the same request again answers the same volume, also after a restart'
   assert.deepEqual(await create(createRequest('replayed', spec)), first);
 });
 
-test('CV2: a range the volume lies in, no range, and capabilities in another order fit', async () => {
+test('CV2: a range that includes the size of the volume, no range, and capabilities in another order match', async () => {
   const capabilities = [blockCapability(), blockCapability('SINGLE_NODE_READER_ONLY')];
   const request = { ...createRequest('fitting'), volume_capabilities: capabilities };
   const first = await create(request);
@@ -173,7 +173,7 @@ test('CV3: a name taken by a volume with another source is ALREADY_EXISTS', asyn
   await refused(create(createRequest('source', spec)), 'ALREADY_EXISTS', field);
 });
 
-test('CV3: broken values are INVALID_ARGUMENT also where the name is taken', async () => {
+test('CV3: invalid values are INVALID_ARGUMENT even if the name is taken', async () => {
   await create(createRequest('taken'));
   const request = { ...createRequest('taken'), parameters: { size: '1' } };
   await refused(create(request), 'INVALID_ARGUMENT');
@@ -197,13 +197,13 @@ test('CV13: an unknown pool is INVALID_ARGUMENT and the known ones are named', a
   await refused(create(request), 'INVALID_ARGUMENT', /'none'.*main, other/);
 });
 
-test('CV13: parameters that the Kubernetes provisioner adds are passed over', async () => {
+test('CV13: parameters that the Kubernetes provisioner adds are ignored', async () => {
   const parameters = { 'csi.storage.k8s.io/pvc/name': 'claim' };
   const first = await create(createRequest('kubernetes', { parameters }));
   assert.deepEqual(await create(createRequest('kubernetes')), first);
 });
 
-test('CV14, CV15: mutable parameters are taken; an unknown key or value is INVALID_ARGUMENT', async () => {
+test('CV14, CV15: mutable parameters are accepted; an unknown key or value is INVALID_ARGUMENT', async () => {
   const spec = createRequest('mutable', { parameters: { readAheadKiB: '64' } });
   const { volume } = await create({ ...spec, mutable_parameters: { readAheadKiB: '256' } });
   await running.client.controller.DeleteVolume({ volume_id: volume.volume_id });
@@ -217,7 +217,7 @@ test('CV14, CV15: mutable parameters are taken; an unknown key or value is INVAL
   }
 });
 
-test('CV13: options of mkfs and mount are those listed for the file system', async () => {
+test('CV13: only options of mkfs and mount that are listed for the file system are accepted', async () => {
   const capability = mountCapability('ext4');
   const spec = (parameters: Record<string, string>) =>
     create(createRequest('options', { capability, parameters, sizeBytes: 16 * MIB }));
@@ -240,7 +240,7 @@ test('CV13: the message about an unknown parameter names all known ones', async 
   for (const name of knownParameters()) assert.ok(message.includes(name), `${name}: ${message}`);
 });
 
-test('G6: a map of more than 4 KiB is INVALID_ARGUMENT, one of 4 KiB is read', async () => {
+test('G6: a map of more than 4 KiB is INVALID_ARGUMENT, one of 4 KiB is accepted', async () => {
   const value = 'v'.repeat(4096 - 'csi.storage.k8s.io/x'.length);
   const fits = { 'csi.storage.k8s.io/x': value };
   await create(createRequest('map', { parameters: fits }));

@@ -1,4 +1,4 @@
-/** ControllerGetVolume and GetSnapshot: one object, as in its list. */
+/** ControllerGetVolume and GetSnapshot: one object, as in the lists. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Message } from '../support/csi-client.js';
@@ -96,7 +96,7 @@ test('GS4, LS1: members of a group are reported with their group, alone and in t
   for (const volume of volumes) await orchestrator.delete(volume);
 });
 
-test('G7, G8: secrets that come along are judged by their form and otherwise ignored', async () => {
+test('G7, G8: secrets are checked for their form and otherwise ignored', async () => {
   const secrets = { 'not a key!': 'value' };
   const call = controller().GetSnapshot({ snapshot_id: 'none-exist-id', secrets });
   await refused(call, 'INVALID_ARGUMENT', /^secrets /);

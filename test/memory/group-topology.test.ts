@@ -1,4 +1,4 @@
-/** Members of group snapshots at the level of the specification that places snapshots. */
+/** Members of group snapshots at the level of the specification that gives snapshots a topology. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Message } from '../support/csi-client.js';
@@ -9,7 +9,7 @@ const running = runMemoryPlugin('group-topology', {
   env: { BLOCKDELTA_CSI_LEVEL: '1.13' },
 });
 
-test('ID5, GA10: at level 1.13 each member of a group is placed on this node, as its volume is', async () => {
+test('ID5, GA10: at level 1.13 each member of a group has the topology of its volume', async () => {
   const { orchestrator, client } = running;
   const volumes = [await orchestrator.create('first'), await orchestrator.create('second')];
   const group = await orchestrator.groupSnapshot(volumes, 'placed');

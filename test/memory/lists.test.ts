@@ -52,7 +52,7 @@ async function fill(): Promise<void> {
 }
 
 for (const rpc of ['ListVolumes', 'ListSnapshots'] as const) {
-  test(`LV1, LS1: ${rpc} gives everything of every pool, and no token`, async () => {
+  test(`LV1, LS1: ${rpc} lists every pool in full, without a token`, async () => {
     const answer = await call(rpc, {});
     assert.deepEqual(idsOf(answer).sort(), [...known(rpc)].sort());
     assert.equal(answer['next_token'], '');
@@ -67,7 +67,7 @@ for (const rpc of ['ListVolumes', 'ListSnapshots'] as const) {
     });
   }
 
-  test(`LV2: without a limit, a token gives all the rest of ${rpc}`, async () => {
+  test(`LV2: without a limit, a token gives all remaining entries of ${rpc}`, async () => {
     const first = await call(rpc, { max_entries: 2 });
     const rest = await call(rpc, { starting_token: first['next_token'] });
     assert.equal(rest['next_token'], '');
@@ -87,7 +87,7 @@ for (const rpc of ['ListVolumes', 'ListSnapshots'] as const) {
     await refused(call(rpc, { max_entries: -1 }), 'INVALID_ARGUMENT', /^max_entries /);
   });
 
-  test(`LV4, LS6: a token ${rpc} did not give is ABORTED`, async () => {
+  test(`LV4, LS6: a token that ${rpc} did not issue is ABORTED`, async () => {
     const { next_token: token } = await call(rpc, { max_entries: 1 });
     const other = rpc === 'ListVolumes' ? 'ListSnapshots' : 'ListVolumes';
     const foreign = await call(other, { max_entries: 1 });
@@ -112,7 +112,7 @@ for (const rpc of ['ListVolumes', 'ListSnapshots'] as const) {
   });
 }
 
-test('LV8: an entry says of a volume what CreateVolume said', async () => {
+test('LV8: an entry has the volume as CreateVolume returned it', async () => {
   const { volume } = await running.client.controller.CreateVolume(
     createRequest('volume 0', { sizeBytes: MIB, parameters: { pool: 'main' } }),
   );
@@ -121,7 +121,7 @@ test('LV8: an entry says of a volume what CreateVolume said', async () => {
   assert.deepEqual(found.volume, volume);
 });
 
-test('LS7: an entry says of a snapshot what CreateSnapshot said', async () => {
+test('LS7: an entry has the snapshot as CreateSnapshot returned it', async () => {
   const { snapshot } = await running.client.controller.CreateSnapshot({
     source_volume_id: volumes[0]?.id,
     name: 'snapshot 0',
@@ -171,7 +171,7 @@ test('LV4: a token of a filtered list is ABORTED for another filter', async () =
   await orchestrator.deleteSnapshot(extra);
 });
 
-test('LV5: snapshots that come and go between pages make no error and hide no others', async () => {
+test('LV5: snapshots created and deleted between pages cause no error and hide no others', async () => {
   const mine = await Promise.all(
     Array.from({ length: 6 }, (_, index) =>
       orchestrator.snapshot(volumes[index] as HeldVolume, `passing ${index}`),
@@ -185,7 +185,7 @@ test('LV5: snapshots that come and go between pages make no error and hide no ot
   for (const id of snapshotIds) assert.ok(listed.has(id), `${id} was passed over`);
 });
 
-test('LV5: volumes that come and go between pages make no error and hide no others', async () => {
+test('LV5: volumes created and deleted between pages cause no error and hide no others', async () => {
   const extra: HeldVolume[] = [];
   for (let index = 0; index < 6; index += 1) {
     extra.push(await orchestrator.create(`passing ${index}`, { sizeBytes: MIB }));
@@ -200,7 +200,7 @@ test('LV5: volumes that come and go between pages make no error and hide no othe
   await orchestrator.delete(await orchestrator.create('late', { sizeBytes: MIB }));
 });
 
-test('LV5: a token stays good when everything behind it is gone', async () => {
+test('LV5: a token stays valid when all entries after it are deleted', async () => {
   const volume = volumes[0] as HeldVolume;
   const filter = { source_volume_id: volume.id };
   const extra = [

@@ -40,7 +40,7 @@ for (const [label, name] of Object.entries(CONFORMING_NAMES)) {
   });
 }
 
-test('names that differ in case or Unicode form alone are different names', async () => {
+test('names that differ only in case or Unicode form are different names', async () => {
   const names = ['pvc', 'PVC', 'e\u0301', '\u00e9', 'pvc ', ' pvc'];
   const ids = new Set<string>();
   for (const name of names) {
@@ -82,7 +82,7 @@ test('a banned or long name of a snapshot of an existing volume is INVALID_ARGUM
   await orchestrator.delete(volume);
 });
 
-test('volumes and snapshots of any name are gone from the pool when they are deleted', () => {
+test('volumes and snapshots of any name are removed from the pool when they are deleted', () => {
   const { volumes, snapshots, used } = running.storages.get('main') ?? assert.fail('no pool');
   assert.deepEqual([...volumes.keys(), ...snapshots.keys(), ...used], []);
 });

@@ -1,4 +1,4 @@
-/** Secrets and mount flags are taken, and never seen again: not in the log, not in an error. */
+/** Secrets and mount flags are accepted, and never appear in the log or in an error. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
@@ -57,7 +57,7 @@ async function calls(): Promise<Readonly<Record<string, (extra: Message) => Prom
   };
 }
 
-test('secrets of any RPC but those of the node are accepted, known or not', async () => {
+test('secrets of every RPC outside the Node service are accepted, known or not', async () => {
   for (const [rpc, call] of Object.entries(await calls())) {
     assert.equal(await status(call({ secrets: SECRETS })), 'OK', rpc);
   }
@@ -98,7 +98,7 @@ test('mount flags are as sensitive as secrets', async () => {
   await orchestrator.delete(volume);
 });
 
-test('E9: none of it is in the log, although everything is logged, or in an error', async () => {
+test('E9: none of them appears in an error or in the log, even at the most verbose level', async () => {
   await running.client.identity.Probe({});
   const { log } = running;
   assert.match(log, /CreateVolume/, 'calls are logged at this level');

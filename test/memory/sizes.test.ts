@@ -1,4 +1,4 @@
-/** CreateVolume and GetCapacity: which size a volume gets, and what the pool can still give. */
+/** CreateVolume and GetCapacity: which size a volume gets, and which capacity is left. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -171,7 +171,7 @@ test('CV22: more than is left is RESOURCE_EXHAUSTED and leaves nothing behind', 
   await orchestrator.delete(await orchestrator.create('second half'));
 });
 
-test('CV22: several callers at once are not promised more than there is', async () => {
+test('CV22: concurrent callers never get more than the pool has', async () => {
   const before = await capacity();
   const sizeBytes = Math.floor(before / 3 / MIB) * MIB;
   const calls = Array.from({ length: 8 }, (_, index) =>
@@ -185,7 +185,7 @@ test('CV22: several callers at once are not promised more than there is', async 
   assert.equal(await capacity(), before);
 });
 
-test('GC1, GC5, GC6: what GetCapacity promises can be created, and no byte more', async () => {
+test('GC1, GC5, GC6: the capacity that GetCapacity returns can be created, and no byte more', async () => {
   const answer = await running.client.controller.GetCapacity({});
   const available = Number(answer['available_capacity']);
   assert.ok(available > 0);
@@ -212,7 +212,7 @@ test('GC1: the capacity falls by what volumes may still claim', async () => {
   assert.equal(await capacity(), before);
 });
 
-test('GC2: capabilities that are not served have no capacity', async () => {
+test('GC2: unsupported capabilities have no capacity', async () => {
   const many = blockCapability('MULTI_NODE_MULTI_WRITER');
   assert.equal(await capacity({ volume_capabilities: [many] }), 0);
   assert.equal(await capacity({ volume_capabilities: [mountCapability('ntfs')] }), 0);
@@ -246,7 +246,7 @@ test('GC6: the minimum is the smallest limit_bytes that all the capabilities can
   }
 });
 
-test('GC2: parameters are judged as in CreateVolume', async () => {
+test('GC2: parameters are checked as in CreateVolume', async () => {
   assert.ok((await capacity({ parameters: { pool: 'main' } })) > 0);
   const call = running.client.controller.GetCapacity({ parameters: { speed: 'high' } });
   await refused(call, 'INVALID_ARGUMENT', /parameters\['speed'\]/);
@@ -259,7 +259,7 @@ test('a capability of unknown form is INVALID_ARGUMENT for GetCapacity too', asy
   await refused(call, 'INVALID_ARGUMENT', /^volume_capabilities\[0\]/);
 });
 
-test('CV6: the volume of the answer is the volume of the list', async () => {
+test('CV6: the volume of the answer equals the volume of the list', async () => {
   const { volume } = await running.client.controller.CreateVolume(createRequest('listed'));
   const { entries } = await running.client.controller.ListVolumes({});
   assert.deepEqual(

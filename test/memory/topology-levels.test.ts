@@ -23,7 +23,7 @@ test('CV28: the topology has the short name of a node id that is not a topology 
   await running.orchestrator.delete(volume);
 });
 
-test('CV27: ids are made of this node and chance, so that none is another one', async () => {
+test('CV27: ids consist of this node and random bytes, so that they are unique', async () => {
   const names = ['first', 'second', 'first'];
   const ids: string[] = [];
   for (const name of names) {

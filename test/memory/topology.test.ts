@@ -1,4 +1,4 @@
-/** Where a volume is to be reachable from: CreateVolume, CreateSnapshot, GetCapacity. */
+/** Topology requirements: CreateVolume, CreateSnapshot, GetCapacity. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { blockCapability, type Message } from '../support/csi-client.js';
@@ -45,7 +45,7 @@ const unmet: Readonly<Record<string, Message>> = {
   'CV18: a zone, which this node knows nothing of': { requisite: [zone] },
 };
 for (const [label, requirement] of Object.entries(unmet)) {
-  test(`${label} is RESOURCE_EXHAUSTED, and nothing is made`, async () => {
+  test(`${label} is RESOURCE_EXHAUSTED, and nothing is created`, async () => {
     await refused(create('elsewhere', requirement), 'RESOURCE_EXHAUSTED', /test-node/);
     assert.deepEqual(await orchestrator.volumeIds(), []);
   });
@@ -64,7 +64,7 @@ for (const [label, requirement] of Object.entries(broken)) {
   });
 }
 
-test('CV2, CV3: a name is taken where the volume is not in the places asked for', async () => {
+test('CV2, CV3: a name is taken if its volume is not in the requested topology', async () => {
   const first = await create('taken', { requisite: [here] });
   assert.deepEqual(await create('taken', { requisite: [there, here] }), first);
   assert.deepEqual(await create('taken', null), first);
@@ -73,7 +73,7 @@ test('CV2, CV3: a name is taken where the volume is not in the places asked for'
   await remove(first);
 });
 
-test('CV11: a source that does not exist is NOT_FOUND, before the topology is judged', async () => {
+test('CV11: a source that does not exist is NOT_FOUND, before the topology is checked', async () => {
   const call = running.client.controller.CreateVolume({
     ...createRequest('no source', { snapshotId: 'none-exist-id' }),
     accessibility_requirements: { requisite: [there] },
@@ -81,7 +81,7 @@ test('CV11: a source that does not exist is NOT_FOUND, before the topology is ju
   await refused(call, 'NOT_FOUND');
 });
 
-test('CS14: a snapshot with another topology is RESOURCE_EXHAUSTED, with that of this node it is taken', async () => {
+test('CS14: a snapshot for another topology is RESOURCE_EXHAUSTED, one for this node is taken', async () => {
   const volume = await orchestrator.create('source');
   const take = (source_volume_id: string, requisite: Message[]): Promise<Message> =>
     running.client.controller.CreateSnapshot({
@@ -97,7 +97,7 @@ test('CS14: a snapshot with another topology is RESOURCE_EXHAUSTED, with that of
   await orchestrator.delete(volume);
 });
 
-test('GC3: there is capacity on this node and none on others', async () => {
+test('GC3: this node has capacity and others have none', async () => {
   const available = async (accessible_topology?: Message): Promise<number> => {
     const answer = await running.client.controller.GetCapacity({
       volume_capabilities: [blockCapability()],

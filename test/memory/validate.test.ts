@@ -1,4 +1,4 @@
-/** ValidateVolumeCapabilities: what is confirmed, and what is only explained. */
+/** ValidateVolumeCapabilities: what is confirmed, and what is refused with a message. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as grpc from '@grpc/grpc-js';
@@ -29,12 +29,12 @@ test('VV1: a request without an id or capabilities is INVALID_ARGUMENT and says 
   await refused(neither, 'INVALID_ARGUMENT', /^volume_capabilities /);
 });
 
-test('VV2: an unknown volume is NOT_FOUND, before values are judged', async () => {
+test('VV2: an unknown volume is NOT_FOUND, before values are checked', async () => {
   const call = validate({ volume_id: 'none-exist-id', volume_capabilities: [{ block: {} }] });
   await refused(call, 'NOT_FOUND', /none-exist-id/);
 });
 
-test('VV3, VV7: what is supported is confirmed, the same each time', async () => {
+test('VV3, VV7: supported capabilities are confirmed, the same way each time', async () => {
   const request = { volume_id: volumeId, volume_capabilities: capabilities };
   const answer = await validate(request);
   assert.equal(answer['message'], '');
@@ -88,7 +88,7 @@ test('VV4: the message has 128 bytes at most also where values have many bytes a
   assert.ok(Buffer.byteLength(foreign['message']) <= 128, foreign['message']);
 });
 
-test('VV5: a volume context that is not of the volume is not confirmed', async () => {
+test('VV5: a volume context of another volume is not confirmed', async () => {
   const volume_context = { key: 'value' };
   const request = { volume_id: volumeId, volume_capabilities: capabilities, volume_context };
   const answer = await validate(request);

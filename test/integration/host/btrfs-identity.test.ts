@@ -53,32 +53,29 @@ async function sourceAndCopy(
   return { source, target, copy: attach(`${image}.copy`), image: `${image}.copy` };
 }
 
-rootTest(
-  'a copy with an id of its own is mounted beside its source, each with its data',
-  async () => {
-    const { target, copy } = await sourceAndCopy((path) => {
-      writeFileSync(`${path}/data`, 'cut');
-      execFileSync('sync', ['-f', path]);
-    });
-    writeFileSync(`${target}/data`, 'later');
-    const uuid = randomUUID();
-    const beside = directory(`beside-${next}`);
-    // Again is nothing: btrfstune itself would refuse an id that is in use.
-    for (let time = 0; time < 3; time += 1) await giveIdentity(copy, uuid, beside);
-    assert.equal((await btrfsIdentity(copy)).uuid, uuid);
-    await mounted(copy, beside);
-    assert.equal(readFileSync(`${beside}/data`, 'utf8'), 'cut');
-    assert.equal(readFileSync(`${target}/data`, 'utf8'), 'later');
-    await unmount(beside);
-    await unmount(target);
-    await mounted(copy, beside);
-    assert.equal(readFileSync(`${beside}/data`, 'utf8'), 'cut');
-    await unmount(beside);
-    execFileSync('btrfs', ['check', copy], { stdio: 'pipe' });
-  },
-);
+rootTest('a copy with its own id is mounted beside its source, each with its data', async () => {
+  const { target, copy } = await sourceAndCopy((path) => {
+    writeFileSync(`${path}/data`, 'cut');
+    execFileSync('sync', ['-f', path]);
+  });
+  writeFileSync(`${target}/data`, 'later');
+  const uuid = randomUUID();
+  const beside = directory(`beside-${next}`);
+  // Again is nothing: btrfstune itself would refuse an id that is in use.
+  for (let time = 0; time < 3; time += 1) await giveIdentity(copy, uuid, beside);
+  assert.equal((await btrfsIdentity(copy)).uuid, uuid);
+  await mounted(copy, beside);
+  assert.equal(readFileSync(`${beside}/data`, 'utf8'), 'cut');
+  assert.equal(readFileSync(`${target}/data`, 'utf8'), 'later');
+  await unmount(beside);
+  await unmount(target);
+  await mounted(copy, beside);
+  assert.equal(readFileSync(`${beside}/data`, 'utf8'), 'cut');
+  await unmount(beside);
+  execFileSync('btrfs', ['check', copy], { stdio: 'pipe' });
+});
 
-rootTest('a copy with a log keeps what the log holds', async () => {
+rootTest('a copy with a log keeps the content of the log', async () => {
   const { target, copy } = await sourceAndCopy((path) => {
     const descriptor = openSync(`${path}/data`, 'w');
     writeSync(descriptor, 'a'.repeat(100_000));
@@ -98,17 +95,20 @@ rootTest('a copy with a log keeps what the log holds', async () => {
   await unmount(target);
 });
 
-rootTest('a change that a power cut stopped half way is refused, with what to do', async () => {
-  const { target, copy, image } = await sourceAndCopy((path) => {
-    execFileSync('sync', ['-f', path]);
-  });
-  await unmount(target);
-  markChanging(image);
-  const given = giveIdentity(copy, randomUUID(), target);
-  await rejectsWith(given, 'FAILED_PRECONDITION', /restore it again/);
-});
+rootTest(
+  'a change of id interrupted by a power failure is refused, and the message says what to do',
+  async () => {
+    const { target, copy, image } = await sourceAndCopy((path) => {
+      execFileSync('sync', ['-f', path]);
+    });
+    await unmount(target);
+    markChanging(image);
+    const given = giveIdentity(copy, randomUUID(), target);
+    await rejectsWith(given, 'FAILED_PRECONDITION', /restore it again/);
+  },
+);
 
-rootTest('a device in use is left alone, and the message says what is wrong', async () => {
+rootTest('a device in use is not changed, and the message says what is wrong', async () => {
   const { target, copy } = await sourceAndCopy(() => undefined);
   const { uuid } = await btrfsIdentity(copy);
   await mounted(copy, directory('busy'));

@@ -86,7 +86,7 @@ const directory = (name: string): string => {
 };
 
 for (const type of FILE_SYSTEMS) {
-  rootTest(`${type} is made, found, checked and mounted, also over an earlier one`, async () => {
+  rootTest(`${type} is made, probed, checked and mounted, also over an earlier one`, async () => {
     const { path } = device('400M');
     assert.deepEqual(await probe(path), { kind: 'none' });
     await makeFileSystem(type === 'ext4' ? 'xfs' : 'ext4', path, 400n * MIB);
@@ -110,7 +110,7 @@ for (const type of FILE_SYSTEMS) {
   });
 
   rootTest(
-    `${type} cut while in use is mounted read-only with everything that was synced`,
+    `${type} snapshotted while in use is mounted read-only with everything that was synced`,
     async () => {
       const { path, image } = device('400M');
       const copy = await cutFrozen(type, path, image);
@@ -138,7 +138,7 @@ for (const type of FILE_SYSTEMS) {
   });
 }
 
-/** A copy of the device as a snapshot cuts it: synced, frozen, with its journal or log in use. */
+/** A copy of the device in the state a snapshot has: synced, frozen, with its journal or log in use. */
 async function cutFrozen(type: FileSystem, path: string, image: string): Promise<string> {
   await makeFileSystem(type, path, 400n * MIB);
   const target = directory('cutting');
@@ -175,7 +175,7 @@ rootTest('ext4 with a journal to replay is mounted read-only, and loses nothing'
   await unmount(target);
 });
 
-rootTest('xfs on a volume below 300 MiB is refused before it is tried', async () => {
+rootTest('xfs on a volume below 300 MiB is refused before mkfs runs', async () => {
   const { path } = device('200M');
   const made = makeFileSystem('xfs', path, 200n * MIB);
   await rejectsWith(
@@ -197,16 +197,19 @@ for (const type of FILE_SYSTEMS) {
   });
 }
 
-rootTest('options of the operator reach mkfs, and leave ours in force', async () => {
-  const { path, image } = device('400M');
-  await makeFileSystem('ext4', path, 400n * MIB, ['-E', 'stride=16', '-i', '65536', '-m', '3']);
-  const text = execFileSync('dumpe2fs', ['-h', path], { encoding: 'utf8', stdio: 'pipe' });
-  assert.match(text, /RAID stride: +16/);
-  assert.match(text, /Inode count: +6400/);
-  assert.match(text, /Reserved block count: +12288/);
-  execFileSync('sync', [image]);
-  assert.ok(statSync(image).blocks * 512 < 4 << 20, 'the tables are left for the kernel to zero');
-});
+rootTest(
+  'options of the operator reach mkfs, and do not override those of the plugin',
+  async () => {
+    const { path, image } = device('400M');
+    await makeFileSystem('ext4', path, 400n * MIB, ['-E', 'stride=16', '-i', '65536', '-m', '3']);
+    const text = execFileSync('dumpe2fs', ['-h', path], { encoding: 'utf8', stdio: 'pipe' });
+    assert.match(text, /RAID stride: +16/);
+    assert.match(text, /Inode count: +6400/);
+    assert.match(text, /Reserved block count: +12288/);
+    execFileSync('sync', [image]);
+    assert.ok(statSync(image).blocks * 512 < 4 << 20, 'the tables are left for the kernel to zero');
+  },
+);
 
 rootTest('a device in use is not formatted', async () => {
   for (const type of FILE_SYSTEMS) {
@@ -255,11 +258,11 @@ rootTest('a device with two file systems is ambiguous', async () => {
   assert.deepEqual(await probe(path), { kind: 'ambiguous' });
 });
 
-rootTest('a device that is not there is an error, not an empty one', async () => {
+rootTest('a missing device is an error, not an empty device', async () => {
   await assert.rejects(probe('/dev/blockdelta-no-such-device'), /ENOENT/);
 });
 
-rootTest('damage that needs a decision is a failed precondition', async () => {
+rootTest('damage that needs manual repair is a failed precondition', async () => {
   const { path } = device('64M');
   await makeFileSystem('ext4', path, 64n * MIB);
   execFileSync('debugfs', ['-w', '-R', 'clri <2>', path], { stdio: 'pipe' });

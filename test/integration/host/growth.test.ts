@@ -67,18 +67,21 @@ rootTest('ext4 of any size is not growable right after it was made', async () =>
   }
 });
 
-rootTest('ext4 is grown to its device with its data, and again is nothing', async () => {
-  const device = await made('ext4', 64n * MIB);
-  enlarge(device, 20480n * MIB);
-  for (let time = 0; time < 2; time += 1) await growUnmountedExt4(device.path);
-  assert.equal(await isGrowable('ext4', device.path, 20480n * MIB), false);
-  const { bytes, data } = await whileMounted('ext4', device.path, (target) => {
-    const { blocks, bsize } = statfsSync(target);
-    return { bytes: blocks * bsize, data: readFileSync(`${target}/data`, 'utf8') };
-  });
-  assert.ok(bytes > 18 * 1024 ** 3, `${bytes}`);
-  assert.equal(data, 'kept');
-});
+rootTest(
+  'ext4 is grown to its device with its data, and growing it again changes nothing',
+  async () => {
+    const device = await made('ext4', 64n * MIB);
+    enlarge(device, 20480n * MIB);
+    for (let time = 0; time < 2; time += 1) await growUnmountedExt4(device.path);
+    assert.equal(await isGrowable('ext4', device.path, 20480n * MIB), false);
+    const { bytes, data } = await whileMounted('ext4', device.path, (target) => {
+      const { blocks, bsize } = statfsSync(target);
+      return { bytes: blocks * bsize, data: readFileSync(`${target}/data`, 'utf8') };
+    });
+    assert.ok(bytes > 18 * 1024 ** 3, `${bytes}`);
+    assert.equal(data, 'kept');
+  },
+);
 
 rootTest('an ext4 that another process holds, or that is damaged, is not grown', async () => {
   const device = await made('ext4', 64n * MIB);
@@ -92,7 +95,7 @@ rootTest('an ext4 that another process holds, or that is damaged, is not grown',
   await rejectsWith(growUnmountedExt4(device.path), 'FAILED_PRECONDITION', /repair it by hand/);
 });
 
-rootTest('only ext4 may want a capability to be grown while mounted', async () => {
+rootTest('only ext4 may need a capability to be grown while mounted', async () => {
   assert.equal(await canGrowMounted('xfs'), true);
   assert.equal(await canGrowMounted('btrfs'), true);
   const bits = /^CapEff:\s*([0-9a-f]+)$/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1];

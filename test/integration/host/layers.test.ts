@@ -1,4 +1,4 @@
-/** Single mounts: what is bound, given flags or unmounted is the one that was meant, or nothing. */
+/** Single mounts: a bind, a change of flags or an unmount affects the intended mount, or nothing. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { closeSync, existsSync, mkdirSync, openSync, statSync, writeFileSync } from 'node:fs';
@@ -43,26 +43,29 @@ const bindOf = (source: string, { mountId }: MountEntry, target: string) => ({
   ...{ readOnly: false, options: [] as string[] },
 });
 
-rootTest('a bind has its flags and those of its source, which keeps its own', async () => {
-  const [source, target] = [directory('flags-source'), directory('flags-target')];
-  const bind = bindOf(source, await tmpfs(source), target);
-  await bindLayer(native, { ...bind, readOnly: true, options: ['noatime', 'discard', 'nodev'] });
-  const { options } = await topOf(target);
-  for (const option of ['ro', 'noatime', 'nodev', 'nosuid']) assert.ok(options.includes(option));
-  assert.throws(() => writeFileSync(`${target}/x`, ''), /EROFS/);
-  writeFileSync(`${source}/x`, 'seen');
-  assert.ok(existsSync(`${target}/x`));
-  await setLayerFlags(native, await topOf(target), {
-    ...{ target, readOnly: false, options: ['suid', 'strictatime', 'rw'] },
-  });
-  const after = (await topOf(target)).options;
-  for (const option of ['nosuid', 'noatime']) assert.ok(!after.includes(option), option);
-  assert.ok(after.includes('ro') && after.includes('nodev'), 'never made writable');
-  assert.deepEqual((await topOf(source)).options.includes('nosuid'), true);
-  for (const path of [target, source]) await unmountLayers(native, path, () => true);
-});
+rootTest(
+  'a bind has its own flags and those of its source, whose flags stay unchanged',
+  async () => {
+    const [source, target] = [directory('flags-source'), directory('flags-target')];
+    const bind = bindOf(source, await tmpfs(source), target);
+    await bindLayer(native, { ...bind, readOnly: true, options: ['noatime', 'discard', 'nodev'] });
+    const { options } = await topOf(target);
+    for (const option of ['ro', 'noatime', 'nodev', 'nosuid']) assert.ok(options.includes(option));
+    assert.throws(() => writeFileSync(`${target}/x`, ''), /EROFS/);
+    writeFileSync(`${source}/x`, 'seen');
+    assert.ok(existsSync(`${target}/x`));
+    await setLayerFlags(native, await topOf(target), {
+      ...{ target, readOnly: false, options: ['suid', 'strictatime', 'rw'] },
+    });
+    const after = (await topOf(target)).options;
+    for (const option of ['nosuid', 'noatime']) assert.ok(!after.includes(option), option);
+    assert.ok(after.includes('ro') && after.includes('nodev'), 'never made writable');
+    assert.deepEqual((await topOf(source)).options.includes('nosuid'), true);
+    for (const path of [target, source]) await unmountLayers(native, path, () => true);
+  },
+);
 
-rootTest('of options that exclude one another the last one counts', () => {
+rootTest('the last one of mutually exclusive options takes effect', () => {
   const of = (...options: string[]) => attributesOf({ readOnly: false, options });
   assert.deepEqual(of('nosuid', 'suid'), { set: 0, clear: 2 });
   assert.deepEqual(of('suid', 'nosuid').set, 2);
@@ -70,21 +73,24 @@ rootTest('of options that exclude one another the last one counts', () => {
   assert.deepEqual(of('discard', 'rw', 'atime'), { set: 0, clear: 0 });
 });
 
-rootTest('a source that was replaced meanwhile is neither bound nor given flags', async () => {
-  const [source, target] = [directory('stale-source'), directory('stale-target')];
-  const below = await tmpfs(source);
-  await tmpfs(source);
-  const bind = bindOf(source, below, target);
-  await rejectsWith(bindLayer(native, bind), 'FAILED_PRECONDITION', /another mount is there/);
-  const device = { ...bind, sourceMountId: null, sourceDevice: 1 };
-  await rejectsWith(bindLayer(native, device), 'FAILED_PRECONDITION', /another device is there/);
-  const flags = { target: source, readOnly: true, options: [] };
-  await rejectsWith(setLayerFlags(native, below, flags), 'FAILED_PRECONDITION', /another mount/);
-  const onto = { ...bindOf(source, await topOf(source), source) };
-  await rejectsWith(bindLayer(native, onto), 'FAILED_PRECONDITION', /something is mounted on it/);
-  assert.deepEqual(mountsBelow(target), []);
-  await unmountLayers(native, source, () => true);
-});
+rootTest(
+  'a source that was replaced meanwhile is not bound, and its flags are not changed',
+  async () => {
+    const [source, target] = [directory('stale-source'), directory('stale-target')];
+    const below = await tmpfs(source);
+    await tmpfs(source);
+    const bind = bindOf(source, below, target);
+    await rejectsWith(bindLayer(native, bind), 'FAILED_PRECONDITION', /another mount is there/);
+    const device = { ...bind, sourceMountId: null, sourceDevice: 1 };
+    await rejectsWith(bindLayer(native, device), 'FAILED_PRECONDITION', /another device is there/);
+    const flags = { target: source, readOnly: true, options: [] };
+    await rejectsWith(setLayerFlags(native, below, flags), 'FAILED_PRECONDITION', /another mount/);
+    const onto = { ...bindOf(source, await topOf(source), source) };
+    await rejectsWith(bindLayer(native, onto), 'FAILED_PRECONDITION', /something is mounted on it/);
+    assert.deepEqual(mountsBelow(target), []);
+    await unmountLayers(native, source, () => true);
+  },
+);
 
 rootTest('a device node is bound to a file, and unmounted like a directory', async () => {
   const target = workspace.path('node');
@@ -103,7 +109,7 @@ rootTest('a device node is bound to a file, and unmounted like a directory', asy
 });
 
 rootTest(
-  'only the layer that was judged is unmounted, and nothing below a foreign one',
+  'only the layer that was checked is unmounted, and nothing below a foreign one',
   async () => {
     const path = directory('layered');
     const own = await tmpfs(path);

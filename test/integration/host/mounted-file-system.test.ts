@@ -27,7 +27,7 @@ function device(name: string): { source: string; target: string } {
 }
 
 rootTest(
-  'an option of ext4 in force that was not requested is found, a requested one is not',
+  'an effective ext4 option that was not requested is found, a requested one is not',
   async () => {
     const { source, target } = device('ext4');
     await makeFileSystem('ext4', source, SIZE);
@@ -72,7 +72,7 @@ rootTest('a log of XFS on another device is found once it is mounted', async () 
 });
 
 rootTest(
-  'a second device of a mounted btrfs is found, and so is the id of another one',
+  'a second device of a mounted btrfs is found, and so is the id of another file system',
   async () => {
     const first = device('btrfs');
     const second = device('second');

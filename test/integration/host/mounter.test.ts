@@ -40,7 +40,7 @@ const directory = (name: string): string => {
 const layers = (path: string): number =>
   mountsBelow(workspace.directory).filter((found) => found === path).length;
 
-rootTest('a mount repeated is one mount, and an unmount repeated is done', async () => {
+rootTest('a repeated mount is one mount, and a repeated unmount succeeds', async () => {
   const target = directory('staging one');
   const request = {
     source: xfs,
@@ -59,20 +59,23 @@ rootTest('a mount repeated is one mount, and an unmount repeated is done', async
   assert.equal(await isMountPoint(target), false);
 });
 
-rootTest('a mount that fails names the device and the target, and not the options', async () => {
-  const target = directory('failing');
-  const options = ['context=tiger'];
-  await assert.rejects(mount({ source: ext4, target, fsType: 'xfs', options }), (thrown) => {
-    assert.ok(thrown instanceof Error);
-    assert.match(thrown.message, /failing/);
-    assert.match(thrown.message, new RegExp(ext4));
-    assert.doesNotMatch(thrown.message, /tiger/);
-    return true;
-  });
-  assert.equal(await isMountPoint(target), false);
-});
+rootTest(
+  'the error of a failed mount names the device and the target, and not the options',
+  async () => {
+    const target = directory('failing');
+    const options = ['context=tiger'];
+    await assert.rejects(mount({ source: ext4, target, fsType: 'xfs', options }), (thrown) => {
+      assert.ok(thrown instanceof Error);
+      assert.match(thrown.message, /failing/);
+      assert.match(thrown.message, new RegExp(ext4));
+      assert.doesNotMatch(thrown.message, /tiger/);
+      return true;
+    });
+    assert.equal(await isMountPoint(target), false);
+  },
+);
 
-rootTest('a bind that a kill left without its flags gets them by the next call', async () => {
+rootTest('a bind that a kill left without its flags gets them with the next call', async () => {
   const staging = directory('half-staging');
   const target = directory('half-target');
   await mount({ source: ext4, target: staging, fsType: 'ext4', options: [] });
@@ -91,7 +94,7 @@ rootTest('a bind that a kill left without its flags gets them by the next call',
   await unmount(staging);
 });
 
-rootTest('layers piled up on one target are all unmounted', async () => {
+rootTest('all layers stacked on one target are unmounted', async () => {
   const staging = directory('pile-staging');
   const target = directory('pile-target');
   await mount({ source: ext4, target: staging, fsType: 'ext4', options: [] });
