@@ -103,7 +103,7 @@ for (const [kind, make] of KINDS) {
         'MULTI_NODE_SINGLE_WRITER',
         'MULTI_NODE_MULTI_WRITER',
       ]) {
-        await rejectsWith(node.publish(volume, make(mode)), 'FAILED_PRECONDITION', /not served/);
+        await rejectsWith(node.publish(volume, make(mode)), 'FAILED_PRECONDITION', /not supported/);
       }
       await cleared(volume);
     },

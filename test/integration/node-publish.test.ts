@@ -101,7 +101,7 @@ rootTest('NP5: more access than was staged is FAILED_PRECONDITION', async () => 
     await rejectsWith(node.publish(volume, capability), 'FAILED_PRECONDITION', /is staged at/);
   }
   const multi = mountCapability('ext4', 'MULTI_NODE_READER_ONLY');
-  await rejectsWith(node.publish(volume, multi), 'FAILED_PRECONDITION', /not served/);
+  await rejectsWith(node.publish(volume, multi), 'FAILED_PRECONDITION', /not supported/);
   await node.publish(volume, mountCapability('ext4', READER));
   const target = node.targetPath(volume.volumeId);
   assert.throws(() => writeFileSync(`${target}/x`, ''), /EROFS/);

@@ -99,7 +99,7 @@ rootTest('NS6 and NP11: an unsupported capability is FAILED_PRECONDITION', async
     mountCapability('ext3'),
     { ...mountCapability(), mount: { fs_type: '', mount_flags: [], volume_mount_group: '7' } },
   ]) {
-    await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', /not served/);
+    await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', /not supported/);
   }
   assert.deepEqual(node.held(), NOTHING);
   const tricky = mountCapability('', 'SINGLE_NODE_WRITER', ['noatime', 'bind']);

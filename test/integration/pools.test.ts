@@ -137,7 +137,7 @@ test('a pool directory that is not mounted is refused, and serves again when it 
   execFileSync('umount', [poolPath]);
   const { exitCode, output } = await failedStart(workspace, options);
   assert.equal(exitCode, 1, output);
-  assert.match(output, /pool 'main' is known.*holds no pool.*mounted/);
+  assert.match(output, /pool 'main' is in the catalogue.*holds no pool.*mounted/);
   assert.deepEqual(readdirSync(poolPath), [], 'nothing was made in its place');
   assert.deepEqual(mountsBelow(workspace.directory), []);
   assert.deepEqual(loopsBelow(workspace.directory), []);
