@@ -11,6 +11,7 @@ import { RequestFuzzer } from './request-fuzzer.js';
 
 const CONNECTIONS = 4;
 const IN_FLIGHT_EACH = 8;
+const BATCH = 500;
 /** Enough to see what is wrong; the run ends there. */
 const MAX_FAULTS = 10;
 const MAX_ATTEMPTS = 10;
@@ -62,6 +63,21 @@ export class FuzzRun {
     const warm = rssMiB(this.pid);
     await this.#sendUntil(requests);
     return { warm, end: rssMiB(this.pid) };
+  }
+
+  /** The RPCs that have not been answered OK yet. */
+  unreached(): string[] {
+    return allRpcs()
+      .map(({ name }) => name)
+      .filter((name) => !this.successes.has(name));
+  }
+
+  /** Which ids are known when a request is made depends on timing: sends up to as many again until each RPC is reached. */
+  async reachAll(requests: number): Promise<void> {
+    const end = this.#sent + requests;
+    while (this.unreached().length > 0 && this.#sent < end && this.faults.length < MAX_FAULTS) {
+      await this.#sendUntil(this.#sent + BATCH);
+    }
   }
 
   unary(path: string, request: Buffer): Promise<Buffer> {
