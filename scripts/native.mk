@@ -47,11 +47,14 @@ FUZZ_TARGETS := $(patsubst test/fuzz/fuzz_%.cc,%,$(wildcard test/fuzz/fuzz_*.cc)
 # What fuzz targets use of the tests: the parts that need no GoogleTest.
 FUZZ_SUPPORT := $(filter-out %/pool.cc %/volume.cc %/random_seed.cc,$(TEST_SUPPORT))
 
+# What tests and fuzz targets share is compiled once, with the coverage that libFuzzer needs. Only
+# libFuzzer reads the coverage: the tests run with what the sanitizers' runtime has in its place.
 objects = $(patsubst %.cc,$(OUT)/$(1)/%.o,$(2))
-TEST_OBJECTS := $(call objects,test,$(CORE) $(TESTS) $(TEST_SUPPORT)) $(OUT)/gtest-all.o $(OUT)/gtest_main.o
-GUARDIAN_OBJECTS := $(call objects,test,$(GUARDIAN))
-FUZZ_LIBRARY := $(call objects,fuzz,$(CORE) $(FUZZ_SUPPORT))
-FUZZ_MAIN_OBJECTS := $(call objects,test,$(FUZZ_MAIN))
+FUZZ_LIBRARY := $(call objects,covered,$(CORE) $(FUZZ_SUPPORT))
+TEST_OBJECTS := $(FUZZ_LIBRARY) $(call objects,plain,$(TESTS) $(filter-out $(FUZZ_SUPPORT),$(TEST_SUPPORT))) \
+  $(OUT)/gtest-all.o $(OUT)/gtest_main.o
+GUARDIAN_OBJECTS := $(call objects,plain,$(GUARDIAN))
+FUZZ_MAIN_OBJECTS := $(call objects,plain,$(FUZZ_MAIN))
 
 .PHONY: tests directory command FORCE
 .DELETE_ON_ERROR:
@@ -62,11 +65,11 @@ tests: $(OUT)/tests $(OUT)/blockdelta-guardian
 directory:
 	@echo $(OUT)
 
-$(OUT)/test/%.o: %.cc scripts/native.mk
+$(OUT)/plain/%.o: %.cc scripts/native.mk
 	@mkdir -p $(@D)
 	$(COMPILER) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 
-$(OUT)/fuzz/%.o: %.cc scripts/native.mk
+$(OUT)/covered/%.o: %.cc scripts/native.mk
 	@mkdir -p $(@D)
 	$(COMPILER) $(CXXFLAGS) $(FUZZ_FLAGS) -MMD -MP -c -o $@ $<
 
@@ -95,12 +98,12 @@ $(OUT)/libfuzzed.a: $(FUZZ_LIBRARY) $(OUT)/libfuzzed.list
 
 .PHONY: $(FUZZ_TARGETS:%=fuzz-%)
 $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: $(OUT)/fuzz_%
-$(OUT)/fuzz_%: $(OUT)/fuzz/test/fuzz/fuzz_%.o $(FUZZ_MAIN_OBJECTS) $(OUT)/libfuzzed.a
+$(OUT)/fuzz_%: $(OUT)/covered/test/fuzz/fuzz_%.o $(FUZZ_MAIN_OBJECTS) $(OUT)/libfuzzed.a
 	$(COMPILER) $(CXXFLAGS) $(LDFLAGS) $(FUZZ_LINK) -o $@ $^
 
 # What scripts/compile-commands.mjs asks for.
 command:
 	@echo $(COMPILER) $(CXXFLAGS)
 
--include $(patsubst %.o,%.d,$(filter $(OUT)/test/% $(OUT)/fuzz/%,$(TEST_OBJECTS) $(GUARDIAN_OBJECTS) $(FUZZ_LIBRARY))) \
-  $(FUZZ_TARGETS:%=$(OUT)/fuzz/test/fuzz/fuzz_%.d)
+-include $(patsubst %.o,%.d,$(filter $(OUT)/plain/% $(OUT)/covered/%,$(TEST_OBJECTS) $(GUARDIAN_OBJECTS) $(FUZZ_LIBRARY))) \
+  $(FUZZ_TARGETS:%=$(OUT)/covered/test/fuzz/fuzz_%.d)

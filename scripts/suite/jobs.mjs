@@ -61,8 +61,11 @@ export function planJobs(options) {
   if (isWhole && options.tiers.includes('native')) {
     const long = options.long ? ['--long'] : [];
     const fuzz = options.long ? ['--seconds', '300'] : ['--fixed'];
-    add(tests('native tests', ['scripts/test-native', ...long], { seconds: 900 }));
-    add(tests('fuzzing', ['scripts/fuzz', 'all', ...fuzz], { seconds: 800, limitSeconds: 3600 }));
+    // Two makes at once would write the same objects: one builds them for both.
+    const sanitized = add(build('native tests and fuzz targets', ['scripts/fuzz', '--build-all']));
+    const needs = [sanitized];
+    add(tests('native tests', ['scripts/test-native', ...long], { seconds: 900, needs }));
+    add(tests('fuzzing', ['scripts/fuzz', 'all', ...fuzz], { seconds: 800, limitSeconds: 3600, needs }));
   }
   const named = options.name === undefined ? [] : [`--test-name-pattern=${options.name}`];
   for (const file of [...files.unit, ...files.memory, ...files.node]) {
