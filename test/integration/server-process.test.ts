@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { packagePath } from '../../src/base/package-root.js';
@@ -125,11 +126,23 @@ test('SIGTERM while the pools start is exit code 0', needsRoot, async (t) => {
   assert.deepEqual(await running.ended, { code: 0, signal: null }, running.stderr());
 });
 
+/** A socket has its name from bind() on, and refuses connections until listen(). */
+function acceptsConnections(socket: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const connection = connect(socket);
+    connection.once('error', () => resolve(false));
+    connection.once('connect', () => {
+      connection.destroy();
+      resolve(true);
+    });
+  });
+}
+
 test('ID8: Probe answers from the start: not ready, then ready', needsRoot, async (t) => {
   const workspace = makeWorkspace(t);
   const env = settings(workspace);
   const running = serve(t, env);
-  while (!existsSync(workspace.path('csi.sock'))) await delay(1);
+  while (!(await acceptsConnections(workspace.path('csi.sock')))) await delay(1);
   const client = new CsiClient(env['CSI_ENDPOINT'] as string);
   t.after(() => client.close());
   const seen: boolean[] = [];
