@@ -51,6 +51,8 @@ export function catalogueCalls(database: SqliteConnection) {
     ...controllerPublicationCalls(database),
     /** Everything that a start has to finish or to roll back. */
     unfinished: reads((): UnfinishedWork => unfinished(database)),
+    /** The node keys of all handles, also of deleted volumes and retained bases. */
+    nodeKeys: reads((): string[] => nodeKeys(database)),
     /** Which of the ids belong to no volume and no snapshot in any state. */
     unknownAmong: reads((ids: readonly string[]): string[] => unknownAmong(database, ids)),
     /**
@@ -116,6 +118,17 @@ function unknownAmong(database: SqliteConnection, ids: readonly string[]): strin
     JSON.stringify(ids),
   );
   return unknown.map((row) => String(row['value']));
+}
+
+/** The key follows the prefix of a handle and its hyphen. */
+function nodeKeys(database: SqliteConnection): string[] {
+  const found = database.all(
+    `SELECT substr(volume_id, 5, 12) AS node_key FROM volumes
+       UNION SELECT substr(snapshot_id, 6, 12) FROM snapshots
+       UNION SELECT substr(snapshot_id, 6, 12) FROM kept_bases
+       UNION SELECT substr(group_snapshot_id, 7, 12) FROM group_snapshots`,
+  );
+  return found.map((row) => String(row['node_key']));
 }
 
 function backUp(database: SqliteConnection, file: string): void {

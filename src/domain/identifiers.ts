@@ -16,6 +16,7 @@ const NODE_KEY = '[0-9a-f]{12}';
 const UUID = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}';
 const VOLUME_ID = new RegExp(`^vol-${NODE_KEY}-${UUID}$`);
 const VOLUME_ID_ANYWHERE = new RegExp(`vol-${NODE_KEY}-${UUID}`);
+const HANDLE = new RegExp(`^(?:vol|snap|group)-(${NODE_KEY})-${UUID}$`);
 
 export function newVolumeId(key: string): string {
   return `vol-${key}-${randomUUID()}`;
@@ -31,6 +32,11 @@ export function newGroupSnapshotId(key: string): string {
 
 export function isVolumeId(id: string): boolean {
   return VOLUME_ID.test(id);
+}
+
+/** The key of the node that a handle names; null for a string that is not a handle. */
+export function nodeKeyOf(handle: string): string | null {
+  return HANDLE.exec(handle)?.[1] ?? null;
 }
 
 /** The first volume handle in a text such as the path of a volume's file; null if there is none. */

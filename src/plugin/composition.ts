@@ -18,7 +18,6 @@ import { createControllerService } from '../controller/controller.js';
 import { createGroupControllerService } from '../controller/group-controller.js';
 import { hasVolumeCondition } from '../csi/capabilities.js';
 import { type AnyService, type AnyUnaryHandler, type RpcName, withRpcs } from '../csi/service.js';
-import { nodeKey } from '../domain/identifiers.js';
 import { controllerHealthRpcs, storageConditionOf } from '../health/controller-health.js';
 import { nodeConditionOf, nodeHealthRpcs } from '../health/node-health.js';
 import { assertPrograms } from '../host/exec.js';
@@ -30,6 +29,7 @@ import type { NodeDependencies } from '../node/dependencies.js';
 import { createNodeService } from '../node/node.js';
 import { settingsApplier } from '../node/volume-settings.js';
 import { GroupManager } from '../volumes/group-manager.js';
+import { type NodeIdentity, nodeIdentity } from '../volumes/node-identity.js';
 import { OperationLocks } from '../volumes/operation-locks.js';
 import { type ReconcileReport, reconcile } from '../volumes/reconcile.js';
 import { RetainedBases } from '../volumes/retained-bases.js';
@@ -40,6 +40,7 @@ import {
   type UnknownObject,
 } from '../volumes/unknown-objects.js';
 import { VolumeManager } from '../volumes/volume-manager.js';
+import { refusingForeignHandles } from './foreign-handles.js';
 import { startBackends } from './pools-start.js';
 import { Teardown } from './teardown.js';
 
@@ -112,7 +113,8 @@ async function compose(
   } else {
     logger.error({ unknown }, refuseChange('every change', unknown).message);
   }
-  const parts = { catalogue, native, scanThreads, registry, locks, retainedBases };
+  const identity = await nodeIdentity(catalogue, config.nodeId);
+  const parts = { catalogue, native, scanThreads, registry, locks, retainedBases, identity };
   return {
     services: createServices(config, parts).map((service) => refusingChanges(service, unknown)),
     health: async () => {
@@ -151,14 +153,15 @@ export interface Parts {
   registry: BackendRegistry;
   locks: OperationLocks;
   retainedBases: RetainedBases;
+  identity: NodeIdentity;
 }
 
 export function createServices(config: Config, parts: Parts): AnyService[] {
-  const { catalogue, native, scanThreads, registry, locks, retainedBases } = parts;
+  const { catalogue, native, scanThreads, registry, locks, retainedBases, identity } = parts;
   const backendOf = (pool: string) => registry.owning(pool);
   const { controllerPublish } = config;
-  const key = nodeKey(config.nodeId);
-  const managers = { catalogue, locks, registry, retainedBases, nodeKey: key, controllerPublish };
+  const nodeKey = identity.key;
+  const managers = { catalogue, locks, registry, retainedBases, nodeKey, controllerPublish };
   const volumes = new VolumeManager(managers);
   const snapshots = new SnapshotManager(managers);
   const observed = { catalogue, backendOf };
@@ -172,12 +175,13 @@ export function createServices(config: Config, parts: Parts): AnyService[] {
     ...(hasVolumeCondition(config) ? { conditionOf: storageConditionOf(observed) } : {}),
   });
   const pools = config.pools.map(({ name }) => name);
-  return [
+  const services: AnyService[] = [
     withRpcs(controller, controllerHealthRpcs(observed)),
     createGroupControllerService({ config, groups: new GroupManager(managers) }),
     withRpcs(createNodeService(node), nodeHealthRpcs({ ...observed, pools })),
     createSnapshotMetadataService({ catalogue, locks, scanThreads, backendOf }),
   ];
+  return services.map((service) => refusingForeignHandles(service, identity));
 }
 
 /**

@@ -6,14 +6,15 @@ import { join } from 'node:path';
 
 import { mountCapability } from '../support/csi-client.js';
 import { MIB } from '../support/orchestrator.js';
+import { TEST_NODE_KEY } from '../support/records.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
 const FOREIGN_IDS: readonly string[] = [
   'fake-vol-id-0123456789',
   'none-exist-id',
-  'vol-0123456789ab-00000000-0000-0000-0000-000000000000',
-  'snap-0123456789ab-00000000-0000-0000-0000-000000000000',
+  `vol-${TEST_NODE_KEY}-00000000-0000-0000-0000-000000000000`,
+  `snap-${TEST_NODE_KEY}-00000000-0000-0000-0000-000000000000`,
   'vol-',
   '/',
   '.',

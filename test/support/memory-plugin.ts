@@ -16,6 +16,7 @@ import { ScanThreads } from '../../src/native/scan-threads.js';
 import { createServices } from '../../src/plugin/composition.js';
 import { createIdentityService } from '../../src/plugin/identity.js';
 import { createPluginServer } from '../../src/plugin/server.js';
+import { nodeIdentity } from '../../src/volumes/node-identity.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
 import { claimPool, reconcile } from '../../src/volumes/reconcile.js';
 import { RetainedBases } from '../../src/volumes/retained-bases.js';
@@ -101,14 +102,15 @@ export class MemoryPlugin {
     const retainedBases = new RetainedBases({ catalogue, locks, limits, logger });
     await reconcile({ catalogue, registry, retainedBases, lacksRows: false });
     const scanThreads = new ScanThreads(native, 1);
-    const parts = { catalogue, native, scanThreads, registry, locks, retainedBases };
+    const identity = await nodeIdentity(catalogue, config.nodeId);
+    const parts = { catalogue, native, scanThreads, registry, locks, retainedBases, identity };
     const { csiLevel, controllerPublish, driverName } = config;
-    const identity = createIdentityService({
+    const probed = createIdentityService({
       ...{ csiLevel, controllerPublish, driverName },
       vendorVersion: '0.0.0',
       health: async () => 'ready',
     });
-    const server = createPluginServer({ services: [identity], config, logger });
+    const server = createPluginServer({ services: [probed], config, logger });
     await server.start();
     server.open(createServices(config, parts));
     this.#client = new CsiClient(config.endpoint);
