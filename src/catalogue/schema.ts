@@ -131,4 +131,12 @@ export const CATALOGUE_STEPS: readonly string[] = [
   ALTER TABLE stagings ADD COLUMN resolved_path TEXT;
   ALTER TABLE publications ADD COLUMN resolved_path TEXT;
   `,
+  `
+  -- NULL until the first start of a version that writes it down.
+  ALTER TABLE catalogue ADD COLUMN node_id TEXT;
+  -- Keys in handles that this catalogue made under other node ids, before it kept one.
+  CREATE TABLE former_node_keys (
+    node_key TEXT PRIMARY KEY
+  ) STRICT, WITHOUT ROWID;
+  `,
 ];

@@ -29,7 +29,7 @@ import type { NodeDependencies } from '../node/dependencies.js';
 import { createNodeService } from '../node/node.js';
 import { settingsApplier } from '../node/volume-settings.js';
 import { GroupManager } from '../volumes/group-manager.js';
-import { type NodeIdentity, nodeIdentity } from '../volumes/node-identity.js';
+import { type NodeIdentity, settleNodeIdentity } from '../volumes/node-identity.js';
 import { OperationLocks } from '../volumes/operation-locks.js';
 import { type ReconcileReport, reconcile } from '../volumes/reconcile.js';
 import { RetainedBases } from '../volumes/retained-bases.js';
@@ -82,6 +82,8 @@ async function compose(
     logger[level](message);
   });
   teardown.add(() => catalogue.close());
+  const { stateDirectory } = config;
+  const identity = await settleNodeIdentity({ catalogue, stateDirectory, logger }, config.nodeId);
   const native = await startPool(config.deviceThreads, teardown);
   const scanThreads = new ScanThreads(
     await startPool(config.scanThreads, teardown),
@@ -113,7 +115,6 @@ async function compose(
   } else {
     logger.error({ unknown }, refuseChange('every change', unknown).message);
   }
-  const identity = await nodeIdentity(catalogue, config.nodeId);
   const parts = { catalogue, native, scanThreads, registry, locks, retainedBases, identity };
   return {
     services: createServices(config, parts).map((service) => refusingChanges(service, unknown)),

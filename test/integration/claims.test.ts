@@ -49,6 +49,25 @@ test('no snapshot is taken of a file system that another process has frozen, and
   assert.equal(readdirSync(workspace.path('plugin/pools/default/mount/snapshots')).length, 1);
 });
 
+test('a start under another node id is one line that says what to do, and touches no pool', async () => {
+  const workspace = newWorkspace('node');
+  const first = await Plugin.start(workspace, { env: { BLOCKDELTA_NODE_ID: 'node-a' } });
+  ends.push(() => first.kill());
+  assert.equal(await first.stop(), 0);
+  const mounts = mountsBelow(workspace.directory);
+  const second = new PluginProcess(workspace, { env: { BLOCKDELTA_NODE_ID: 'pod-7c9f' } });
+  ends.push(() => second.kill());
+  assert.equal(await second.exitCode(20_000), 1, second.output);
+  const said = second.output.split('\n').filter((line) => line !== '' && !line.startsWith('{'));
+  assert.equal(said.length, 1, second.output);
+  assert.match(String(said[0]), /^blockdelta: the catalogue in .* belongs to node 'node-a'/);
+  assert.match(String(said[0]), /set BLOCKDELTA_NODE_ID=node-a/);
+  assert.doesNotMatch(second.output, /"level":"(error|fatal)"|"level":[56]0/);
+  assert.deepEqual(mountsBelow(workspace.directory), mounts);
+  const again = await Plugin.start(workspace, { env: { BLOCKDELTA_NODE_ID: 'node-a' } });
+  assert.equal(await again.stop(), 0);
+});
+
 test('a pool that another catalogue serves is refused, and left as it is', async () => {
   const workspace = newWorkspace('owner');
   const pools = `shared=${workspace.path('shared')}`;

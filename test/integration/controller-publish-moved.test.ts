@@ -1,7 +1,9 @@
-/** Publications on a node that was renamed since. */
+/** Publications on a node that was renamed while catalogues recorded no node id. */
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
 import { after, before } from 'node:test';
 import { blockCapability, type Message } from '../support/csi-client.js';
+import { forgetNodeId } from '../support/direct-database.js';
 import { createRequest } from '../support/orchestrator.js';
 import { Plugin } from '../support/plugin.js';
 import { refused } from '../support/refusal.js';
@@ -13,6 +15,8 @@ let plugin: Plugin | undefined;
 
 const start = async (nodeId: string, publishing = 'on'): Promise<Plugin> => {
   await plugin?.stop();
+  const catalogue = workspace.path('plugin', 'catalogue.sqlite');
+  if (existsSync(catalogue)) forgetNodeId(catalogue);
   const env = { BLOCKDELTA_NODE_ID: nodeId, BLOCKDELTA_CONTROLLER_PUBLISH: publishing };
   plugin = await Plugin.start(workspace, { env });
   return plugin;

@@ -9,7 +9,15 @@ import { refused } from '../support/refusal.js';
 import { test } from '../support/running-plugin.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
 
-const OTHERS = [{ BLOCKDELTA_NODE_ID: 'another-node' }, { BLOCKDELTA_CONTROLLER_PUBLISH: 'on' }];
+/** Another node, with its own state and pool, and one with another setting. */
+const otherInstances = (): Record<string, string>[] => [
+  {
+    BLOCKDELTA_NODE_ID: 'another-node',
+    BLOCKDELTA_STATE_DIR: workspace.path('another'),
+    BLOCKDELTA_POOLS: `main=${workspace.path('another.pool')}`,
+  },
+  { BLOCKDELTA_CONTROLLER_PUBLISH: 'on' },
+];
 
 let workspace: Workspace;
 let plugin: Plugin | undefined;
@@ -62,7 +70,7 @@ test('ID1: GetPluginInfo returns the name that was set, up to 63 characters', as
 
 test('ID5, ID12, E1, E11, E20: every instance serves the whole Identity service with the same answers', async () => {
   const answers = [await identityAnswers(await start())];
-  for (const env of OTHERS) answers.push(await identityAnswers(await start(env)));
+  for (const env of otherInstances()) answers.push(await identityAnswers(await start(env)));
   const [first, ...others] = answers;
   for (const other of others) assert.deepEqual(other, first);
 });

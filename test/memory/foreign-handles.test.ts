@@ -9,7 +9,7 @@ import {
   nodeKey,
 } from '../../src/domain/identifiers.js';
 import { blockCapability, type Message } from '../support/csi-client.js';
-import { openCatalogueHere } from '../support/direct-database.js';
+import { forgetNodeId, openCatalogueHere } from '../support/direct-database.js';
 import { runMemoryPlugin } from '../support/memory-plugin.js';
 import { createRequest, MIB } from '../support/orchestrator.js';
 import { TEST_NODE_KEY, volumeRecord } from '../support/records.js';
@@ -99,7 +99,9 @@ test('volumes from before a change of the node id keep working, and repeated del
   const former = nodeKey('its-name-before');
   const volume = volumeRecord({ volumeId: newVolumeId(former), pool: 'main', name: 'before' });
   await running.stop();
-  const catalogue = openCatalogueHere(running.path('state', 'catalogue.sqlite'));
+  const file = running.path('state', 'catalogue.sqlite');
+  forgetNodeId(file);
+  const catalogue = openCatalogueHere(file);
   catalogue.insertVolume(volume);
   catalogue.close();
   const content = { sizeBytes: volume.sizeBytes, blocks: new Map() };
@@ -122,6 +124,7 @@ test('volumes from before a change of the node id keep working, and repeated del
   await running.client.controller.DeleteVolume({ volume_id: clone['volume'].volume_id });
   await orchestrator.deleteSnapshot(snapshotId);
   await orchestrator.delete(held);
+  await running.restart();
   await orchestrator.delete(held);
   await refused(
     running.client.controller.DeleteVolume({ volume_id: newVolumeId(OTHER) }),

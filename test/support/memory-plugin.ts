@@ -16,7 +16,7 @@ import { ScanThreads } from '../../src/native/scan-threads.js';
 import { createServices } from '../../src/plugin/composition.js';
 import { createIdentityService } from '../../src/plugin/identity.js';
 import { createPluginServer } from '../../src/plugin/server.js';
-import { nodeIdentity } from '../../src/volumes/node-identity.js';
+import { settleNodeIdentity } from '../../src/volumes/node-identity.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
 import { claimPool, reconcile } from '../../src/volumes/reconcile.js';
 import { RetainedBases } from '../../src/volumes/retained-bases.js';
@@ -102,7 +102,10 @@ export class MemoryPlugin {
     const retainedBases = new RetainedBases({ catalogue, locks, limits, logger });
     await reconcile({ catalogue, registry, retainedBases, lacksRows: false });
     const scanThreads = new ScanThreads(native, 1);
-    const identity = await nodeIdentity(catalogue, config.nodeId);
+    const identity = await settleNodeIdentity(
+      { catalogue, stateDirectory: config.stateDirectory, logger },
+      config.nodeId,
+    );
     const parts = { catalogue, native, scanThreads, registry, locks, retainedBases, identity };
     const { csiLevel, controllerPublish, driverName } = config;
     const probed = createIdentityService({

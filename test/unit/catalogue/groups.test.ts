@@ -127,6 +127,8 @@ test('snapshots of an older catalogue keep their fields and their order', () => 
 function downgrade(database: SqliteConnection): void {
   database.exec(`
     DROP TABLE kept_bases;
+    DROP TABLE former_node_keys;
+    ALTER TABLE catalogue DROP COLUMN node_id;
     DROP TABLE controller_publications;
     ALTER TABLE stagings DROP COLUMN resolved_path;
     ALTER TABLE publications DROP COLUMN resolved_path;
