@@ -6,11 +6,10 @@ const ENDS_FIRST = 10_000;
 /**
  * Short test files that share a guest, since to boot one and to load the tests takes ten seconds. Others
  * have one for themselves: what one leaves in the kernel, or how it ends, says nothing of the others.
- * Files that use dm-setup.ts cannot share one: its threads end with the first of them.
  */
 const SHARED_GUESTS = [
-  ['guest/dm', 'guest/faulty-disks'],
-  ['guest/plugin', 'guest/online-growth'],
+  ['guest/dm', 'guest/faulty-disks', 'guest/dm-thin', 'guest/dm-snapshots'],
+  ['guest/plugin', 'guest/online-growth', 'guest/thin-live'],
 ];
 const REPORTER = './scripts/suite/reporter.mjs';
 

@@ -23,12 +23,19 @@ export interface DmScene {
   name(label: string): string;
 }
 
-/** Threads take a second to start on an emulated processor: one pool of them for all tests. */
+/** Threads take a second to start on an emulated processor: one pool of them for all tests of a file. */
 let native: NativePool | null = null;
-after(() => native?.close());
+
+async function closeNative(): Promise<void> {
+  const open = native;
+  native = null;
+  await open?.close();
+}
 
 /** A test with a scene of its own, of which nothing is left. */
 export function dmTest(title: string, run: (scene: DmScene) => Promise<void>): void {
+  // A hook of the file that declares the test: several files may share a process.
+  after(closeNative);
   guestTest(title, async (context) => {
     native ??= new NativePool(2);
     const workspace = new Workspace('dm');
