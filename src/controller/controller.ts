@@ -20,7 +20,7 @@ export function createControllerService(deps: ControllerDependencies): Service<'
   return {
     name: 'Controller',
     unary: {
-      CreateVolume: (request) => createVolume(deps, request),
+      CreateVolume: (request, context) => createVolume(deps, request, context),
       DeleteVolume: (request) => deleteVolume(deps, request),
       ValidateVolumeCapabilities: (request) => validateVolumeCapabilities(deps, request),
       ControllerExpandVolume: (request) => expandVolume(deps, request),
@@ -31,7 +31,7 @@ export function createControllerService(deps: ControllerDependencies): Service<'
       ControllerGetCapabilities: async () => ({
         capabilities: rpcCapabilities(controllerCapabilities(deps.config)),
       }),
-      CreateSnapshot: (request) => createSnapshot(deps, request),
+      CreateSnapshot: (request, context) => createSnapshot(deps, request, context),
       DeleteSnapshot: (request) => deleteSnapshot(deps, request),
       GetSnapshot: (request) => getSnapshot(deps, request),
       ListSnapshots: (request) => listSnapshots(deps, request),

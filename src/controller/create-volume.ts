@@ -8,7 +8,7 @@ import {
 } from '../csi/fields.js';
 import { limitedText } from '../csi/messages.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
-import type { RequestOf, ResponseOf } from '../csi/service.js';
+import type { CallContext, RequestOf, ResponseOf } from '../csi/service.js';
 import type { ControllerDependencies } from './dependencies.js';
 import { volumeMessage } from './messages.js';
 import { assertAllServed, parseCreateVolume, topologyProblem, unservedReason } from './requests.js';
@@ -16,6 +16,7 @@ import { assertAllServed, parseCreateVolume, topologyProblem, unservedReason } f
 export async function createVolume(
   deps: ControllerDependencies,
   request: RequestOf<'CreateVolume'>,
+  context: CallContext,
 ): Promise<ResponseOf<'CreateVolume'>> {
   const { requirement, ...spec } = parseCreateVolume(request);
   assertAllServed(spec.capabilities, 'volume_capabilities');
@@ -23,6 +24,8 @@ export async function createVolume(
     ...spec,
     topologyProblem: topologyProblem(requirement, deps.config),
   });
+  const { volumeId, pool, sizeBytes } = volume;
+  context.note({ volume_id: volumeId, pool, sizeBytes });
   return { volume: volumeMessage(deps, volume) };
 }
 

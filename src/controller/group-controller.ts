@@ -8,7 +8,7 @@
 import { CsiError } from '../base/errors.js';
 import { GROUP_CAPABILITIES, rpcCapabilities } from '../csi/capabilities.js';
 import { parseSecrets, requireFields, requireName, requireString } from '../csi/fields.js';
-import type { RequestOf, ResponseOf, Service } from '../csi/service.js';
+import type { CallContext, RequestOf, ResponseOf, Service } from '../csi/service.js';
 import type {
   GroupManager,
   GroupSnapshot,
@@ -31,7 +31,7 @@ export function createGroupControllerService(
       GroupControllerGetCapabilities: async () => ({
         capabilities: rpcCapabilities(GROUP_CAPABILITIES),
       }),
-      CreateVolumeGroupSnapshot: (request) => createGroup(deps, request),
+      CreateVolumeGroupSnapshot: (request, context) => createGroup(deps, request, context),
       DeleteVolumeGroupSnapshot: (request) => deleteGroup(deps, request),
       GetVolumeGroupSnapshot: (request) => getGroup(deps, request),
     },
@@ -42,8 +42,17 @@ export function createGroupControllerService(
 async function createGroup(
   deps: GroupControllerDependencies,
   request: RequestOf<'CreateVolumeGroupSnapshot'>,
+  context: CallContext,
 ): Promise<ResponseOf<'CreateVolumeGroupSnapshot'>> {
-  return groupResponse(deps, await deps.groups.create(parseCreate(request)));
+  const created = await deps.groups.create(parseCreate(request));
+  const { group, members } = created;
+  context.note({
+    group_snapshot_id: group.groupSnapshotId,
+    pool: members[0]?.pool ?? '',
+    members: members.length,
+    sizeBytes: members.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0n),
+  });
+  return groupResponse(deps, created);
 }
 
 async function deleteGroup(

@@ -2,7 +2,7 @@
 
 import { CsiError } from '../base/errors.js';
 import { parseSecrets, requireString } from '../csi/fields.js';
-import type { RequestOf, ResponseOf } from '../csi/service.js';
+import type { CallContext, RequestOf, ResponseOf } from '../csi/service.js';
 import type { ControllerDependencies } from './dependencies.js';
 import { snapshotMessage } from './messages.js';
 import { parseCreateSnapshot, topologyProblem } from './requests.js';
@@ -10,6 +10,7 @@ import { parseCreateSnapshot, topologyProblem } from './requests.js';
 export async function createSnapshot(
   deps: ControllerDependencies,
   request: RequestOf<'CreateSnapshot'>,
+  context: CallContext,
 ): Promise<ResponseOf<'CreateSnapshot'>> {
   const { requirement, ...spec } = parseCreateSnapshot(request);
   const problem = topologyProblem(requirement, deps.config);
@@ -18,7 +19,10 @@ export async function createSnapshot(
     await deps.volumes.find(spec.sourceVolumeId);
     throw CsiError.resourceExhausted(problem);
   }
-  return { snapshot: snapshotMessage(await deps.snapshots.create(spec), deps.config) };
+  const snapshot = await deps.snapshots.create(spec);
+  const { snapshotId, pool, sizeBytes } = snapshot;
+  context.note({ snapshot_id: snapshotId, pool, sizeBytes });
+  return { snapshot: snapshotMessage(snapshot, deps.config) };
 }
 
 export async function deleteSnapshot(

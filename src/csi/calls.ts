@@ -9,6 +9,7 @@ import type { Metadata } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
 import { CsiError, StatusCode } from '../base/errors.js';
 import { originOf } from './incoming-calls.js';
+import { levelOfCall } from './log-levels.js';
 import { redact } from './redact.js';
 import type { DecodedMessage, DecodedRequest } from './request-decoder.js';
 import type { ServiceName, StreamContext } from './service.js';
@@ -129,6 +130,7 @@ export class Call implements StreamContext {
   readonly peer: object;
   readonly deadline: number;
   readonly #onFinish: () => void;
+  readonly #rpc: Rpc;
   readonly #request: DecodedRequest;
   readonly #controller = new AbortController();
   readonly #started = performance.now();
@@ -137,6 +139,7 @@ export class Call implements StreamContext {
 
   constructor(rpc: Rpc, grpcCall: GrpcCall, log: Logger, onFinish: () => void) {
     this.#onFinish = onFinish;
+    this.#rpc = rpc;
     this.#request = grpcCall.request;
     this.peer = originOf(grpcCall.metadata)?.connection ?? this;
     this.log = log.child({
@@ -199,19 +202,9 @@ export class Call implements StreamContext {
       code: error === null ? 'OK' : codeName(error),
       ms: Math.round((performance.now() - this.#started) * 10) / 10,
     };
-    if (error === null) this.log.info(line, 'call ended');
-    else this.#logFailure(line, error);
-  }
-
-  #logFailure(line: object, error: CsiError): void {
-    const details = Object.keys(error.details).length > 0 ? { details: error.details } : {};
-    const fields = { ...line, error: error.message, ...details };
-    if (error.code === StatusCode.INTERNAL || error.code === StatusCode.UNKNOWN) {
-      this.log.error({ ...fields, err: error.cause ?? error }, 'call failed');
-      return;
-    }
-    const cause = error.cause instanceof Error ? { cause: error.cause.message } : {};
-    this.log.warn({ ...fields, ...cause }, 'call failed');
+    const level = levelOfCall(this.#rpc, error);
+    if (error === null) this.log[level](line, 'call ended');
+    else this.log[level]({ ...line, ...failureFields(error, level === 'error') }, 'call failed');
   }
 
   #watchDeadline(deadline: number): NodeJS.Timeout | undefined {
@@ -222,6 +215,14 @@ export class Call implements StreamContext {
     const timer = setTimeout(() => this.abort(deadlineExceeded()), Math.max(remainingMs, 0));
     return timer.unref();
   }
+}
+
+/** @param isDefect the line has the stack as well */
+function failureFields(error: CsiError, isDefect: boolean): object {
+  const details = Object.keys(error.details).length > 0 ? { details: error.details } : {};
+  const fields = { error: error.message, ...details };
+  if (isDefect) return { ...fields, err: error.cause ?? error };
+  return error.cause instanceof Error ? { ...fields, cause: error.cause.message } : fields;
 }
 
 function deadlineExceeded(): CsiError {
