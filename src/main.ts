@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 /** The command line: loads the command that is named and reports usage errors. The commands are in cli/. */
 import { Command, CommanderError } from 'commander';
+import { CsiError } from './base/errors.js';
 import { packageVersion } from './base/version.js';
 import { ExitCode } from './cli/exit-codes.js';
 
@@ -26,11 +27,17 @@ const program = new Command('blockdelta')
 
 const name = process.argv[2] ?? '';
 const named = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-for (const load of named === undefined ? Object.values(COMMANDS) : [named]) (await load())(program);
-
 try {
+  for (const load of named === undefined ? Object.values(COMMANDS) : [named]) {
+    (await load())(program);
+  }
   await program.parseAsync();
 } catch (error) {
+  // Native code that cannot be loaded, for one.
+  if (error instanceof CsiError) {
+    process.stderr.write(`blockdelta: ${error.message}\n`);
+    process.exit(ExitCode.FAILURE);
+  }
   if (!(error instanceof CommanderError)) throw error;
   const isHelp = error.code === 'commander.helpDisplayed' || error.code === 'commander.version';
   process.exitCode = isHelp ? ExitCode.OK : ExitCode.USAGE;

@@ -8,14 +8,14 @@
  */
 import { stat } from 'node:fs/promises';
 import { availableParallelism, totalmem } from 'node:os';
-import { packagePath } from '../base/package-root.js';
+import { binaryPath } from '../native/binaries.js';
 import { deviceSizeBytes } from './device-attributes.js';
 import { majorOf, minorOf } from './mountinfo.js';
 
 /** Of blockdelta-confine: the program was not started, and stderr says why. */
 export const NOT_CONFINED_EXIT_CODE = 126;
 
-const CONFINE = packagePath('build/Release/blockdelta-confine');
+const CONFINE = binaryPath('blockdelta-confine');
 const MIB = 1n << 20n;
 const GIB = 1n << 30n;
 

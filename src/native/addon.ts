@@ -8,8 +8,7 @@
  * capitals are those of the Linux headers; each is documented in the man page of its ioctl or
  * system call.
  */
-import { createRequire } from 'node:module';
-import { packagePath } from '../base/package-root.js';
+import { loadBinary } from './binaries.js';
 import type { DmAddon } from './dm-addon.js';
 import type { MountAddon } from './mount-addon.js';
 import type { ThinAddon, ThinScanSource } from './thin-addon.js';
@@ -308,6 +307,5 @@ export interface Addon extends DmAddon, ThinAddon, MountAddon {
 
 /** Loads the addon into the calling thread. */
 export function loadAddon(): Addon {
-  const require = createRequire(import.meta.url);
-  return require(packagePath('build/Release/blockdelta.node')) as Addon;
+  return loadBinary('blockdelta.node') as Addon;
 }

@@ -7,11 +7,11 @@
  * kernel writes. An ioctl that can block belongs in the addon.
  */
 import { type FileHandle, open } from 'node:fs/promises';
-import { createRequire } from 'node:module';
 import { errorCode, SystemError } from '../base/errors.js';
+import { loadPackage } from './binaries.js';
 
 type Ioctl = (fd: number, request: number, argument: Buffer) => number;
-const ioctl = createRequire(import.meta.url)('ioctl') as Ioctl;
+const ioctl = loadPackage('ioctl') as Ioctl;
 
 /** BLKGETSIZE64 (linux/fs.h), as the uint32 that the package expects. */
 const BLKGETSIZE64 = 0x80081272;

@@ -1,0 +1,68 @@
+/**
+ * What `npm pack` runs before it packs: installs node_modules if they are missing, compiles dist, builds
+ * the binaries, and puts them where the package has them. postpack.mjs undoes what a checkout does not need.
+ *
+ *   BLOCKDELTA_PREBUILD=host npm pack     only for this processor and this release of Node.js: seconds
+ *
+ * The two packages that use V8 are packed along (bundleDependencies). npm would compile them wherever it
+ * installs them, so the packed copies have the binaries and no install script; their sources stay, for
+ * a machine that none of the binaries fits.
+ */
+import { execFileSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { bundledBinary, ownBinaries } from './binaries.mjs';
+import { BUNDLED, OWN_BINARIES, ownPrebuilds, root } from './modules.mjs';
+import { restoreCheckout, SAVED } from './postpack.mjs';
+import { hostTarget, targets } from './targets.mjs';
+
+process.chdir(root);
+const started = performance.now();
+// A pack that was interrupted.
+restoreCheckout();
+// Options of `npm pack` are no options of `npm ci`.
+for (const name of ['npm_config_dry_run', 'npm_config_json']) delete process.env[name];
+execFileSync('scripts/setup', ['--modules'], { stdio: 'inherit' });
+execFileSync('scripts/setup', ['--addon'], { stdio: 'inherit' });
+execFileSync(process.execPath, ['scripts/compile.mjs', 'tsconfig.json'], { stdio: 'inherit' });
+
+const { archs, releases } = targets(process.env.BLOCKDELTA_PREBUILD ?? 'all');
+for (const arch of archs) {
+  mkdirSync(ownPrebuilds(arch), { recursive: true });
+  const built = ownBinaries(arch);
+  for (const name of OWN_BINARIES) cpSync(join(built, name), join(ownPrebuilds(arch), name));
+}
+for (const each of BUNDLED) {
+  const binaries = archs.flatMap((arch) => releases.map((release) => [arch, release]));
+  const files = binaries.map(([arch, release]) => [
+    each.prebuilt(arch, release.abi),
+    bundledBinary(each, arch, release),
+  ]);
+  preparePackage(each, files);
+}
+console.error(`prepack: ${describe()} in ${((performance.now() - started) / 1000).toFixed(1)} s`);
+
+/** Turns an installed package into the one to pack. `files`: path in the package, file. */
+function preparePackage({ name, directory }, files) {
+  const saved = join(SAVED, name);
+  mkdirSync(saved, { recursive: true });
+  const manifestPath = join(directory, 'package.json');
+  cpSync(manifestPath, join(saved, 'package.json'));
+  for (const [path, file] of files) {
+    mkdirSync(dirname(join(directory, path)), { recursive: true });
+    cpSync(file, join(directory, path));
+  }
+  // `bindings` looks there first.
+  if (existsSync(join(directory, 'build'))) renameSync(join(directory, 'build'), join(saved, 'build'));
+  const manifest = JSON.parse(readFileSync(manifestPath, 'utf8'));
+  delete manifest.scripts;
+  delete manifest.dependencies['prebuild-install'];
+  manifest.gypfile = false;
+  rmSync(manifestPath);
+  writeFileSync(manifestPath, `${JSON.stringify(manifest, null, 2)}\n`);
+}
+
+function describe() {
+  const nodes = releases.map(({ major }) => major).join(', ');
+  return `binaries for ${archs.join(' and ')}, Node.js ${nodes}${archs.length === 1 ? ` (${hostTarget().abi})` : ''}`;
+}
