@@ -9,6 +9,7 @@ import { CsiError } from '../base/errors.js';
 import { createLogger, type Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
 import { type Config, ConfigError, parseConfig, SETTINGS } from '../config/config.js';
+import { Metrics } from '../metrics/metrics.js';
 import { type Composition, composeServices } from '../plugin/composition.js';
 import { createIdentityService } from '../plugin/identity.js';
 import { createPluginServer, type PluginServer, StartError } from '../plugin/server.js';
@@ -74,26 +75,33 @@ async function serve(env: NodeJS.ProcessEnv): Promise<number> {
 
 async function run(config: Config, log: Logger): Promise<void> {
   let composition: Composition | null = null;
+  const health = async () => {
+    if (composition === null) return 'starting';
+    await composition.health();
+    return 'ready';
+  };
   const identity = createIdentityService({
     csiLevel: config.csiLevel,
     controllerPublish: config.controllerPublish,
     driverName: config.driverName,
     vendorVersion: packageVersion(),
-    health: async () => {
-      if (composition === null) return 'starting';
-      await composition.health();
-      return 'ready';
-    },
+    health,
   });
-  const server = createPluginServer({ services: [identity], config, logger: log });
+  const metrics = config.metricsAddress === null ? null : new Metrics({ command: 'serve' });
+  const server = createPluginServer({
+    ...{ services: [identity], config, logger: log },
+    observer: metrics?.calls,
+  });
   // Installed before the socket exists: whoever sees the socket may send a signal.
   const stopRequested = watchSignals(server, config, log);
+  const metricsAt = await listenForMetrics(metrics, config, health);
   await server.start();
   log.info(
     {
       version: packageVersion(),
       endpoint: config.endpoint,
       node: config.nodeId,
+      ...metricsAt,
     },
     'listening; starting the pools',
   );
@@ -106,7 +114,18 @@ async function run(config: Config, log: Logger): Promise<void> {
     await Promise.race([stopRequested, composing.then(() => stopRequested)]);
   } finally {
     await stop(server, composing, () => composition, log);
+    await metrics?.close();
   }
+}
+
+/** What the start line says of it. The listener comes first: an address in use must not leave a socket. */
+async function listenForMetrics(
+  metrics: Metrics | null,
+  { metricsAddress }: Config,
+  health: () => Promise<'starting' | 'ready'>,
+): Promise<{ metrics?: string }> {
+  if (metrics === null || metricsAddress === null) return {};
+  return { metrics: `http://${await metrics.listen(metricsAddress, health)}/metrics` };
 }
 
 async function stop(

@@ -9,12 +9,14 @@ import { hostname } from 'node:os';
 import type { LogLevel } from '../base/logger.js';
 import { type PoolConfig, parsePools, parseThinBlockSize } from './pools.js';
 import {
+  type HostPort,
   parseAge,
   parseChoice,
   parseDirectory,
   parseDriverName,
   parseEmbeddedPoolSize,
   parseEndpoint,
+  parseHostPort,
   parseInteger,
   parseNodeId,
   parseOvercommit,
@@ -60,6 +62,10 @@ export interface Config {
   /** Where cgroup v2 is mounted. */
   readonly cgroupRoot: string;
   readonly logLevel: LogLevel;
+  /** Where metrics and health are served over HTTP; null: nowhere. */
+  readonly metricsAddress: HostPort | null;
+  /** Whether there are metrics for each volume. */
+  readonly metricsOfVolumes: boolean;
   readonly shutdownGraceMs: number;
   /** Connections to the socket at once. */
   readonly maxConnections: number;
@@ -188,6 +194,15 @@ export const SETTINGS = {
     meaning: 'where cgroup v2 is mounted, for read and write limits of pods',
   },
   BLOCKDELTA_LOG_LEVEL: { fallback: 'info', meaning: 'trace, debug, info, warn or error' },
+  BLOCKDELTA_METRICS_ADDRESS: {
+    fallback: null,
+    meaning:
+      'host:port on which /metrics, /healthz and /readyz are served, such as 127.0.0.1:9808 (default: off)',
+  },
+  BLOCKDELTA_METRICS_VOLUMES: {
+    fallback: 'on',
+    meaning: 'off: no metrics for single volumes',
+  },
   BLOCKDELTA_SHUTDOWN_GRACE_SECONDS: {
     fallback: '20',
     meaning: 'time for calls in flight to end after SIGTERM',
@@ -273,6 +288,10 @@ export function parseConfig(env: Environment): Config {
     topologyKey: parseTopologyKey(topologyKey),
     cgroupRoot: parseDirectory('BLOCKDELTA_CGROUP_ROOT', text('BLOCKDELTA_CGROUP_ROOT')),
     logLevel: parseChoice('BLOCKDELTA_LOG_LEVEL', text('BLOCKDELTA_LOG_LEVEL'), LOG_LEVELS),
+    metricsAddress: metricsAddress(given('BLOCKDELTA_METRICS_ADDRESS')),
+    metricsOfVolumes:
+      parseChoice('BLOCKDELTA_METRICS_VOLUMES', text('BLOCKDELTA_METRICS_VOLUMES'), SWITCH) ===
+      'on',
     shutdownGraceMs: 1000 * count('BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', 0, 3600),
     maxConnections: count('BLOCKDELTA_MAX_CONNECTIONS', 8, 10_000),
     maxCalls: count('BLOCKDELTA_MAX_CALLS', 16, 100_000),
@@ -281,6 +300,10 @@ export function parseConfig(env: Environment): Config {
     scanThreads: count('BLOCKDELTA_SCAN_THREADS', 1, 64),
     deviceThreads: count('BLOCKDELTA_DEVICE_THREADS', 1, 64),
   });
+}
+
+function metricsAddress(value: string | undefined): HostPort | null {
+  return value === undefined ? null : parseHostPort('BLOCKDELTA_METRICS_ADDRESS', value);
 }
 
 function thinSettings(
@@ -301,4 +324,4 @@ function thinSettings(
 }
 
 export type { PoolConfig, ThinPoolConfig } from './pools.js';
-export { ConfigError, SOCKET_PATH_MAX } from './values.js';
+export { ConfigError, type HostPort, SOCKET_PATH_MAX } from './values.js';

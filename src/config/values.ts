@@ -2,6 +2,7 @@
  * Parses single settings: from the text of an environment variable to a value, or a ConfigError that
  * names the variable, its value and what is valid. Reads no environment itself.
  */
+import { isIPv6 } from 'node:net';
 import { isAbsolute, normalize } from 'node:path';
 
 export class ConfigError extends Error {
@@ -175,4 +176,25 @@ export function parseAge(name: string, value: string): number {
     );
   }
   return hours * HOUR_MS;
+}
+
+/** A TCP address to listen on. */
+export interface HostPort {
+  /** A name or an IP address, without brackets. */
+  host: string;
+  /** 0: the kernel chooses one. */
+  port: number;
+}
+
+/** host:port, with an IPv6 address in brackets. */
+export function parseHostPort(name: string, value: string): HostPort {
+  const match = /^(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9.-]+)):(\d{1,5})$/.exec(value);
+  const host = match?.[1] ?? match?.[2];
+  const port = Number(match?.[3] ?? Number.NaN);
+  if (host === undefined || !(port <= 65_535) || (match?.[1] !== undefined && !isIPv6(host))) {
+    throw new ConfigError(
+      `${name} is '${value}': it must be host:port, such as 127.0.0.1:9808 or [::1]:9808`,
+    );
+  }
+  return { host, port };
 }

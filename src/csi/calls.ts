@@ -8,6 +8,7 @@ import { randomBytes } from 'node:crypto';
 import type { Metadata } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
 import { CsiError, StatusCode } from '../base/errors.js';
+import { type CallObserver, UNOBSERVED } from './call-observer.js';
 import { originOf } from './incoming-calls.js';
 import { levelOfCall } from './log-levels.js';
 import { redact } from './redact.js';
@@ -62,13 +63,15 @@ export class CallRegistry {
   readonly #calls = new Set<Call>();
   readonly #log: Logger;
   readonly #maxCalls: number;
+  readonly #observer: CallObserver;
   #requestBytes = 0;
   #idle: { promise: Promise<void>; resolve: () => void } | null = null;
 
   /** @param maxCalls how many calls are admitted at once, streams included */
-  constructor(log: Logger, maxCalls: number) {
+  constructor(log: Logger, maxCalls: number, observer: CallObserver = UNOBSERVED) {
     this.#log = log;
     this.#maxCalls = maxCalls;
+    this.#observer = observer;
   }
 
   get size(): number {
@@ -76,7 +79,7 @@ export class CallRegistry {
   }
 
   open(rpc: Rpc, grpcCall: GrpcCall): Call {
-    const call = new Call(rpc, grpcCall, this.#log, () => this.#close(call));
+    const call = new Call(rpc, grpcCall, this.#log, this.#observer, () => this.#close(call));
     this.#calls.add(call);
     this.#requestBytes += call.requestBytes;
     return call;
@@ -129,17 +132,26 @@ export class Call implements StreamContext {
   readonly log: Logger;
   readonly peer: object;
   readonly deadline: number;
+  readonly rpc: Rpc;
+  readonly observer: CallObserver;
   readonly #onFinish: () => void;
-  readonly #rpc: Rpc;
   readonly #request: DecodedRequest;
   readonly #controller = new AbortController();
   readonly #started = performance.now();
   readonly #deadlineTimer: NodeJS.Timeout | undefined;
   #notes: Record<string, string | number | bigint | boolean> = {};
 
-  constructor(rpc: Rpc, grpcCall: GrpcCall, log: Logger, onFinish: () => void) {
+  constructor(
+    rpc: Rpc,
+    grpcCall: GrpcCall,
+    log: Logger,
+    observer: CallObserver,
+    onFinish: () => void,
+  ) {
+    this.rpc = rpc;
+    this.observer = observer;
     this.#onFinish = onFinish;
-    this.#rpc = rpc;
+    observer.callStarted(rpc);
     this.#request = grpcCall.request;
     this.peer = originOf(grpcCall.metadata)?.connection ?? this;
     this.log = log.child({
@@ -175,6 +187,11 @@ export class Call implements StreamContext {
     return this.#controller.signal;
   }
 
+  /** How long the call has been running. */
+  get seconds(): number {
+    return (performance.now() - this.#started) / 1000;
+  }
+
   note(fields: Notes): void {
     this.#notes = { ...this.#notes, ...fields };
   }
@@ -195,14 +212,16 @@ export class Call implements StreamContext {
   finish(error: CsiError | null): void {
     clearTimeout(this.#deadlineTimer);
     this.#onFinish();
+    const code = error === null ? 'OK' : codeName(error);
+    this.observer.callEnded(this.rpc, code, this.seconds);
     const line = {
       ...this.#notes,
       // The handler succeeded after the call was aborted: this is what the caller saw.
       ...(error === null && this.signal.aborted ? { cutOff: codeName(this.signal.reason) } : {}),
-      code: error === null ? 'OK' : codeName(error),
-      ms: Math.round((performance.now() - this.#started) * 10) / 10,
+      code,
+      ms: Math.round(this.seconds * 10_000) / 10,
     };
-    const level = levelOfCall(this.#rpc, error);
+    const level = levelOfCall(this.rpc, error);
     if (error === null) this.log[level](line, 'call ended');
     else this.log[level]({ ...line, ...failureFields(error, level === 'error') }, 'call failed');
   }

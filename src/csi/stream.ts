@@ -6,7 +6,7 @@
  * messages.
  */
 import type { ServerWritableStream } from '@grpc/grpc-js';
-import { CsiError } from '../base/errors.js';
+import { CsiError, StatusCode } from '../base/errors.js';
 import type { Call, CallRegistry, Rpc } from './calls.js';
 import { statusOf } from './handler.js';
 import { originOf } from './incoming-calls.js';
@@ -41,6 +41,7 @@ export function createStreamHandler(
   return async (grpcCall) => {
     const call = calls.open(rpc, grpcCall);
     const writer = new CallWriter(grpcCall, call, limits.stallMs);
+    call.observer.streamStarted(rpc, writer.sums);
     let error: CsiError | null = null;
     try {
       calls.admit(rpc);
@@ -54,11 +55,17 @@ export function createStreamHandler(
     }
     limits.places.leave(writer);
     writer.close();
+    call.observer.streamEnded(rpc, writer.sums, error !== null && isGone(error));
     call.note({ ...writer.sums, waitMs: Math.round(writer.sums.waitMs) });
     if (error === null) grpcCall.end();
     else if (!grpcCall.cancelled) sendError(grpcCall, error, writer.stalledSince !== null);
     call.finish(error);
   };
+}
+
+/** Whether the client has ended the call. */
+function isGone({ code }: CsiError): boolean {
+  return code === StatusCode.CANCELLED || code === StatusCode.DEADLINE_EXCEEDED;
 }
 
 /**
@@ -140,6 +147,9 @@ class CallWriter implements MessageWriter, OpenStream {
     if (this.#failure !== null) throw this.#failure;
     if (this.#inFlight === 0) this.#progressAt = performance.now();
     this.#inFlight += 1;
+    if (this.sums.messages === 0) {
+      this.#call.observer.firstMessageSent(this.#call.rpc, this.#call.seconds);
+    }
     this.sums.messages += 1;
     this.sums.wireBytes += message.byteLength;
     this.#grpcCall.write(message, this.#written);

@@ -9,6 +9,7 @@ import type { Logger } from 'pino';
 import { CsiError } from '../base/errors.js';
 import { withTimeout } from '../base/timeout.js';
 import type { Config } from '../config/config.js';
+import type { CallObserver } from '../csi/call-observer.js';
 import { CallRegistry } from '../csi/calls.js';
 import { createUnaryHandler } from '../csi/handler.js';
 import { CSI_PACKAGE, csiProto, sendAsIs, servedServices } from '../csi/proto.js';
@@ -60,6 +61,8 @@ export interface PluginServerOptions {
   startTimeoutMs?: number;
   /** How long a new client may send nothing, and a request may take to become complete. */
   requestMs?: number;
+  /** Counts the calls. */
+  observer?: CallObserver | undefined;
 }
 
 export function createPluginServer(options: PluginServerOptions): PluginServer {
@@ -83,11 +86,11 @@ class GrpcPluginServer implements PluginServer {
   #isOpen = false;
   #stopping: Promise<StopResult> | null = null;
 
-  constructor({ services, config, logger, ...times }: PluginServerOptions) {
+  constructor({ services, config, logger, observer, ...times }: PluginServerOptions) {
     this.#startTimeoutMs = times.startTimeoutMs ?? START_TIMEOUT_MS;
     this.#config = config;
     this.#log = logger;
-    this.#calls = new CallRegistry(logger, config.maxCalls);
+    this.#calls = new CallRegistry(logger, config.maxCalls, observer);
     this.#streamLimits = {
       places: new StreamPlaces(config.maxStreams),
       stallMs: config.streamStallMs,

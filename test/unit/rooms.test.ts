@@ -13,6 +13,7 @@ const ROOMS = [
   'main',
   'cli',
   'plugin',
+  'metrics',
   'node',
   'controller',
   'metadata',

@@ -33,6 +33,8 @@ test('E6 and E15: the endpoint alone is enough: everything else has a default', 
     topologyKey: 'blockdelta.csi/node',
     cgroupRoot: '/sys/fs/cgroup',
     logLevel: 'info',
+    metricsAddress: null,
+    metricsOfVolumes: true,
     shutdownGraceMs: 20_000,
     maxConnections: 128,
     maxCalls: 1000,
@@ -41,6 +43,21 @@ test('E6 and E15: the endpoint alone is enough: everything else has a default', 
     scanThreads: 2,
     deviceThreads: 4,
   });
+});
+
+test('the address of the metrics is host:port, with an IPv6 address in brackets', () => {
+  const parse = (address: string) =>
+    parseConfig({ CSI_ENDPOINT, BLOCKDELTA_METRICS_ADDRESS: address }).metricsAddress;
+  assert.deepEqual(parse('127.0.0.1:9808'), { host: '127.0.0.1', port: 9808 });
+  assert.deepEqual(parse('[::1]:0'), { host: '::1', port: 0 });
+  assert.deepEqual(parse('localhost:80'), { host: 'localhost', port: 80 });
+  for (const wrong of ['9808', ':9808', '::1:9808', '[::1]', 'a:65536', '[x]:1', 'a b:1', 'a:-1']) {
+    assert.throws(
+      () => parse(wrong),
+      /BLOCKDELTA_METRICS_ADDRESS is '.*': it must be host:port/,
+      wrong,
+    );
+  }
 });
 
 const LIMIT_SETTINGS = {
@@ -85,6 +102,8 @@ test('every setting can be given', () => {
     BLOCKDELTA_TOPOLOGY_KEY: 'example.org/host',
     BLOCKDELTA_CGROUP_ROOT: '/run/cgroup',
     BLOCKDELTA_LOG_LEVEL: 'debug',
+    BLOCKDELTA_METRICS_ADDRESS: '127.0.0.1:9808',
+    BLOCKDELTA_METRICS_VOLUMES: 'off',
     BLOCKDELTA_SHUTDOWN_GRACE_SECONDS: '0',
     ...LIMIT_SETTINGS,
   });
@@ -118,6 +137,8 @@ test('every setting can be given', () => {
     topologyKey: 'example.org/host',
     cgroupRoot: '/run/cgroup',
     logLevel: 'debug',
+    metricsAddress: { host: '127.0.0.1', port: 9808 },
+    metricsOfVolumes: false,
     shutdownGraceMs: 0,
     ...LIMITS,
   });

@@ -1,0 +1,166 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { request } from 'node:http';
+import { connect, createServer, type Socket } from 'node:net';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { MetricsListener, type Routes } from '../../../src/metrics/listener.js';
+
+const LOOPBACK = { host: '127.0.0.1', port: 0 };
+
+async function listen(t: TestContext, routes: Partial<Routes> = {}): Promise<string> {
+  const listener = await MetricsListener.listen(LOOPBACK, {
+    contentType: 'text/plain; version=0.0.4',
+    metrics: async () => Buffer.from('up 1\n'),
+    notReady: async () => null,
+    ...routes,
+  });
+  t.after(() => listener.close());
+  return listener.address;
+}
+
+interface Answer {
+  status: number | undefined;
+  type: string | undefined;
+  body: string;
+}
+
+function ask(address: string, path: string, method = 'GET'): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const sent = request(`http://${address}${path}`, { method, agent: false }, (response) => {
+      let text = '';
+      response.on('data', (chunk: Buffer) => {
+        text += chunk.toString();
+      });
+      response.on('end', () =>
+        resolve({
+          status: response.statusCode,
+          type: response.headers['content-type'],
+          body: text,
+        }),
+      );
+    });
+    sent.on('error', reject);
+    sent.end();
+  });
+}
+
+function portOf(address: string): number {
+  return Number(address.slice(address.lastIndexOf(':') + 1));
+}
+
+/** Everything the server sends on one connection until it closes it. */
+async function speak(address: string, text: string): Promise<string> {
+  const socket = connect(portOf(address), '127.0.0.1');
+  let answer = '';
+  socket.on('data', (chunk) => {
+    answer += chunk.toString();
+  });
+  socket.on('error', () => undefined);
+  socket.write(text);
+  await once(socket, 'close');
+  return answer;
+}
+
+test('/metrics, /healthz and /readyz are served, and nothing else', async (t) => {
+  const address = await listen(t);
+  assert.deepEqual(await ask(address, '/metrics'), {
+    ...{ status: 200, type: 'text/plain; version=0.0.4', body: 'up 1\n' },
+  });
+  assert.equal((await ask(address, '/metrics?name=x')).status, 200);
+  assert.equal((await ask(address, '/healthz')).status, 200);
+  assert.equal((await ask(address, '/readyz')).status, 200);
+  for (const path of ['/', '/metrics/', '/debug', '/../etc/passwd']) {
+    assert.equal((await ask(address, path)).status, 404, path);
+  }
+});
+
+test('/readyz answers 503 with the reason while the server is not ready', async (t) => {
+  const address = await listen(t, { notReady: async () => "pool 'a' does not answer" });
+  const { status, body } = await ask(address, '/readyz');
+  assert.equal(status, 503);
+  assert.match(body, /pool 'a' does not answer/);
+  assert.equal((await ask(address, '/healthz')).status, 200);
+});
+
+test('HEAD is answered without a body', async (t) => {
+  const { status, body } = await ask(await listen(t), '/metrics', 'HEAD');
+  assert.deepEqual({ status, body }, { status: 200, body: '' });
+});
+
+test('a failing collection is a 500 and does not end the listener', async (t) => {
+  const address = await listen(t, { metrics: () => Promise.reject(new Error('broken')) });
+  const { status, body } = await ask(address, '/metrics');
+  assert.equal(status, 500);
+  assert.doesNotMatch(body, /broken/);
+  assert.equal((await ask(address, '/healthz')).status, 200);
+});
+
+test('H25: other methods and requests with a body are refused', async (t) => {
+  const address = await listen(t);
+  for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH']) {
+    assert.equal((await ask(address, '/metrics', method)).status, 405, method);
+  }
+  const get = 'GET /metrics HTTP/1.1\r\nhost: x\r\n';
+  for (const body of [
+    'content-length: 5\r\n\r\nhello',
+    'transfer-encoding: chunked\r\n\r\n5\r\n',
+  ]) {
+    assert.match(await speak(address, get + body), /^HTTP\/1\.1 413/, body);
+  }
+});
+
+test('H25: a connection serves one request, and headers that are too long are refused', async (t) => {
+  const address = await listen(t);
+  const get = 'GET /healthz HTTP/1.1\r\nhost: x\r\n';
+  const answer = await speak(address, `${get}\r\n${get}\r\n${get}\r\n`);
+  assert.equal(answer.match(/HTTP\/1\.1 200/g)?.length, 1);
+  assert.match(await speak(address, `${get}x: ${'y'.repeat(20_000)}\r\n\r\n`), /^HTTP\/1\.1 431/);
+  assert.match(await speak(address, '\0\0\0\r\n\r\n'), /^HTTP\/1\.1 400/);
+  assert.equal((await ask(address, '/healthz')).status, 200);
+});
+
+test('H25: silent connections do not keep a scrape out', async (t) => {
+  const address = await listen(t);
+  const silent: Socket[] = [];
+  t.after(() => {
+    for (const socket of silent) socket.destroy();
+  });
+  for (let made = 0; made < 100; made += 1) {
+    const socket = connect(portOf(address), '127.0.0.1').on('error', () => undefined);
+    socket.write('GET /met');
+    silent.push(socket);
+    await once(socket, 'connect');
+  }
+  assert.equal((await ask(address, '/metrics')).body, 'up 1\n');
+});
+
+test('H25: a request that never becomes complete is ended', async (t) => {
+  const address = await listen(t);
+  const answer = await Promise.race([
+    speak(address, 'GET /metrics HTTP/1.1\r\nx: '),
+    delay(60_000, 'still open', { ref: false }),
+  ]);
+  assert.notEqual(answer, 'still open');
+});
+
+test('an address that is in use is an error that names the setting and the remedy', async (t) => {
+  const other = createServer();
+  other.listen(LOOPBACK);
+  await once(other, 'listening');
+  t.after(() => other.close());
+  const { port } = other.address() as { port: number };
+  const routes = {
+    contentType: '',
+    metrics: async () => Buffer.alloc(0),
+    notReady: async () => null,
+  };
+  await assert.rejects(
+    MetricsListener.listen({ host: '127.0.0.1', port }, routes),
+    /BLOCKDELTA_METRICS_ADDRESS is 127\.0\.0\.1:\d+, .* another process listens there; choose/,
+  );
+  await assert.rejects(
+    MetricsListener.listen({ host: '192.0.2.1', port: 0 }, routes),
+    /192\.0\.2\.1:0, .* this host has no such address/,
+  );
+});
