@@ -1,0 +1,66 @@
+#!/bin/sh
+# Makes the certificates that the overlays without cert-manager need, with openssl alone, and prints the
+# commands that put them into the cluster.
+#
+#   certificates.sh DIRECTORY
+#
+# A second run with the same directory keeps the authorities and renews the certificates. Whoever can read
+# DIRECTORY can make every volume of the cluster disappear: keep it off shared disks.
+set -eu
+
+namespace=blockdelta
+days=365
+
+usage() { echo "usage: certificates.sh DIRECTORY" >&2; exit 2; }
+[ $# = 1 ] || usage
+case "$1" in -*) usage ;; esac
+command -v openssl >/dev/null || { echo "certificates.sh: openssl is not installed" >&2; exit 1; }
+umask 077
+mkdir -p "$1"
+cd "$1"
+
+# NAME: an authority for ten years, if there is none yet.
+authority() {
+  [ -e "$1/tls.key" ] && [ -e "$1/tls.crt" ] && return 0
+  mkdir -p "$1"
+  openssl ecparam -name prime256v1 -genkey -noout -out "$1/tls.key"
+  openssl req -x509 -new -sha256 -key "$1/tls.key" -days 3650 -subj "/CN=$1" \
+    -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign,cRLSign \
+    -out "$1/tls.crt"
+}
+
+# NAME AUTHORITY USAGE DNS-NAME...: a new key and certificate, with its authority beside it.
+certificate() {
+  name=$1 signer=$2 usage=$3
+  shift 3
+  names=
+  for dns in "$@"; do names="${names:+$names,}DNS:$dns"; done
+  mkdir -p "$name"
+  openssl ecparam -name prime256v1 -genkey -noout -out "$name/tls.key.new"
+  openssl req -new -sha256 -key "$name/tls.key.new" -subj "/CN=$1" -out "$name/request"
+  printf '%s\n' basicConstraints=critical,CA:FALSE keyUsage=critical,digitalSignature \
+    "extendedKeyUsage=$usage" "subjectAltName=$names" >"$name/extensions"
+  openssl x509 -req -sha256 -in "$name/request" -CA "$signer/tls.crt" -CAkey "$signer/tls.key" \
+    -set_serial "0x$(openssl rand -hex 16)" -days "$days" -extfile "$name/extensions" \
+    -out "$name/tls.crt.new" 2>/dev/null
+  rm "$name/request" "$name/extensions"
+  cp "$signer/tls.crt" "$name/ca.crt"
+  mv "$name/tls.key.new" "$name/tls.key"
+  mv "$name/tls.crt.new" "$name/tls.crt"
+}
+
+# The names are BLOCKDELTA_TLS_PEER_NAME of the other side. Both authorities are separate: a certificate that
+# backup programs trust must not open the nodes.
+authority blockdelta-ca
+certificate node blockdelta-ca serverAuth blockdelta-node
+certificate router blockdelta-ca clientAuth blockdelta-router
+authority blockdelta-snapshot-metadata-ca
+certificate snapshot-metadata blockdelta-snapshot-metadata-ca serverAuth \
+  "blockdelta-snapshot-metadata.$namespace.svc" "blockdelta-snapshot-metadata.$namespace.svc.cluster.local"
+
+here=$(pwd)
+echo "# The certificates end in $days days. Put them into the cluster:"
+echo "kubectl create namespace $namespace --dry-run=client -o yaml | kubectl apply -f -"
+for name in node router snapshot-metadata; do
+  echo "kubectl -n $namespace create secret generic blockdelta-$name-tls --from-file='$here/$name' --dry-run=client -o yaml | kubectl apply -f -"
+done
