@@ -9,6 +9,7 @@ import { CsiError } from '../base/errors.js';
 import { createLogger, type Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
 import { type Config, ConfigError, parseConfig, SETTINGS } from '../config/config.js';
+import { destinationOf } from '../csi/routed-calls.js';
 import { Metrics } from '../metrics/metrics.js';
 import { type Composition, composeServices } from '../plugin/composition.js';
 import { createIdentityService } from '../plugin/identity.js';
@@ -88,8 +89,11 @@ async function run(config: Config, log: Logger): Promise<void> {
     health,
   });
   const metrics = config.metricsAddress === null ? null : new Metrics({ command: 'serve' });
+  const { listen } = config;
+  const destination = destinationOf(config.driverName, config.nodeId);
   const server = createPluginServer({
     ...{ services: [identity], config, logger: log },
+    routed: listen === null ? null : { settings: listen, destination },
     observer: metrics?.calls,
   });
   // Installed before the socket exists: whoever sees the socket may send a signal.

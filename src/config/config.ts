@@ -8,6 +8,7 @@
 import { hostname } from 'node:os';
 import type { LogLevel } from '../base/logger.js';
 import { type PoolConfig, parsePools, parseThinBlockSize } from './pools.js';
+import { type ListenSettings, parseListen } from './tls.js';
 import {
   type HostPort,
   parseAge,
@@ -33,6 +34,8 @@ export interface Config {
   /** The path after unix://. */
   readonly socketPath: string;
   readonly socketMode: number;
+  /** Where a router reaches the controller services of this node; null: nowhere. */
+  readonly listen: ListenSettings | null;
   readonly nodeId: string;
   readonly driverName: string;
   readonly stateDirectory: string;
@@ -108,6 +111,24 @@ export const SETTINGS = {
     meaning: 'socket to serve on, unix:///directory/name.sock (required)',
   },
   BLOCKDELTA_SOCKET_MODE: { fallback: '0600', meaning: 'permissions of the socket, octal' },
+  BLOCKDELTA_LISTEN_ADDRESS: {
+    fallback: null,
+    meaning:
+      'host:port on which a router reaches this node, with mutual TLS (default: none; the next four are needed)',
+  },
+  BLOCKDELTA_TLS_CERTIFICATE: {
+    fallback: null,
+    meaning: "PEM file: this node's certificate with its chain",
+  },
+  BLOCKDELTA_TLS_KEY: { fallback: null, meaning: 'PEM file: the private key of the certificate' },
+  BLOCKDELTA_TLS_CA: {
+    fallback: null,
+    meaning: 'PEM file: the authorities that sign the certificates of routers',
+  },
+  BLOCKDELTA_TLS_PEER_NAME: {
+    fallback: 'blockdelta-router',
+    meaning: "DNS name that a router's certificate must carry",
+  },
   BLOCKDELTA_NODE_ID: {
     fallback: null,
     meaning: 'name of this node, at most 128 printable characters (default: the host name)',
@@ -255,6 +276,7 @@ export function parseConfig(env: Environment): Config {
     endpoint: `unix://${socketPath}`,
     socketPath,
     socketMode: parseSocketMode(text('BLOCKDELTA_SOCKET_MODE')),
+    listen: parseListen(given, SETTINGS.BLOCKDELTA_TLS_PEER_NAME.fallback),
     nodeId: parseNodeId(given('BLOCKDELTA_NODE_ID') ?? hostname()),
     driverName,
     stateDirectory,

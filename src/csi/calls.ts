@@ -153,7 +153,7 @@ export class Call implements StreamContext {
     this.#onFinish = onFinish;
     observer.callStarted(rpc);
     this.#request = grpcCall.request;
-    this.peer = originOf(grpcCall.metadata)?.connection ?? this;
+    this.peer = originOf(grpcCall.metadata)?.caller ?? this;
     this.log = log.child({
       op: randomBytes(6).toString('hex'),
       method: `${rpc.service}.${rpc.name}`,

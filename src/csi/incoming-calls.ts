@@ -18,6 +18,8 @@ type InterceptedCall = ConstructorParameters<typeof ServerInterceptingCall>[0];
 export interface CallConnection {
   /** Aborted when the connection is closed. */
   readonly closed: AbortSignal;
+  /** Who makes a call of the connection. Throws a CsiError if the connection may not make it. */
+  callerOf(metadata: Metadata): object;
   /** A call whose request is complete began, or ended. */
   callBegan(): void;
   callEnded(): void;
@@ -27,7 +29,8 @@ export interface CallConnection {
 
 /** Where a call came from. */
 export interface CallOrigin {
-  readonly connection: object;
+  /** The same object for all calls of one client: its connection, or what stands for it behind a router. */
+  readonly caller: object;
   /** Ends a call whose client does not read, without waiting for it to receive what was written. */
   abandon(status: CallStatus): void;
 }
@@ -80,8 +83,10 @@ export class IncomingCalls {
     };
     const listener = new ServerListenerBuilder()
       .withOnReceiveMetadata((metadata, next) => {
+        const caller = this.#callerOf(incoming, metadata);
+        if (caller === null) return;
         origins.set(metadata, {
-          connection,
+          caller,
           abandon: (status) => {
             call.sendStatus(status);
             this.#abandon(incoming);
@@ -116,6 +121,17 @@ export class IncomingCalls {
         next(status);
       },
     });
+  }
+
+  /** Null, with the call refused, if its connection may not make it. */
+  #callerOf(incoming: Incoming, metadata: Metadata): object | null {
+    try {
+      return incoming.connection.callerOf(metadata);
+    } catch (thrown) {
+      incoming.refuse(CsiError.from(thrown));
+      this.#end(incoming);
+      return null;
+    }
   }
 
   async #receive(incoming: Incoming, start: () => void): Promise<void> {

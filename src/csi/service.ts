@@ -88,7 +88,7 @@ export interface CallContext {
 
 /** One stream in progress. */
 export interface StreamContext extends CallContext {
-  /** Who calls: the same object for all calls of one connection. */
+  /** Who calls: the same object for all calls of one connection, or of one client behind a router. */
   readonly peer: object;
 }
 

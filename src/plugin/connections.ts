@@ -1,5 +1,5 @@
 /**
- * The connections to the plugin's socket: how many are open, which one is closed at the limit, and how they
+ * The connections to the plugin's socket, and those of routers over TCP: how many are open, which one is closed at the limit, and how they
  * end. gRPC receives a connection when its client has sent its first bytes.
  *
  * Idle connections stay open, because sidecars hold one for hours and exit when it is closed. Only at the
@@ -11,12 +11,15 @@ import { setMaxListeners } from 'node:events';
 import { createServer, type Server as Listener, type Socket } from 'node:net';
 import {
   type Server as GrpcServer,
+  type Metadata,
   ServerCredentials,
   ServerInterceptingCall,
   type ServerInterceptor,
 } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
 import { type CallConnection, IncomingCalls } from '../csi/incoming-calls.js';
+import { RoutedCallers } from '../csi/routed-calls.js';
+import { TlsListener, type TlsListenerOptions } from './tls-listener.js';
 
 /** How long the last response may take to reach a client before its connection is closed. */
 export const LAST_RESPONSE_MS = 200;
@@ -31,6 +34,12 @@ export interface ConnectionsOptions {
   requestMs?: number;
 }
 
+/** How routers reach this node. */
+export type RoutedListen = Omit<TlsListenerOptions, 'logger' | 'accept'> & {
+  /** What calls must name as their destination (csi/routed-calls.ts). */
+  readonly destination: string;
+};
+
 const REQUEST_MS = 20_000;
 
 export class Connections {
@@ -40,6 +49,7 @@ export class Connections {
   readonly #incoming: IncomingCalls;
   readonly #open = new Map<number, Connection>();
   #listener: Listener | null = null;
+  #tlsListener: TlsListener | null = null;
   #count = 0;
   #closed: (() => void) | null = null;
 
@@ -78,10 +88,21 @@ export class Connections {
     this.#listener = listener;
   }
 
+  /** Also listens on TCP. Resolves when the address is bound; throws a StartError if it cannot be. */
+  async listenTls(grpc: GrpcServer, { destination, ...options }: RoutedListen): Promise<void> {
+    this.#tlsListener = await TlsListener.listen({
+      ...options,
+      logger: this.#log,
+      accept: (socket) => this.#accept(socket, grpc, new RoutedCallers(destination)),
+    });
+  }
+
   /** Accepts no more connections. Closes those without calls at once, the others after their last call. */
   stop(): void {
     this.#listener?.close();
     this.#listener = null;
+    this.#tlsListener?.stop();
+    this.#tlsListener = null;
     for (const connection of this.#open.values()) connection.retire();
   }
 
@@ -98,7 +119,8 @@ export class Connections {
     for (const connection of this.#open.values()) connection.destroy();
   }
 
-  #accept(socket: Socket, grpc: GrpcServer): void {
+  /** @param routed for a connection of a router: the clients behind it */
+  #accept(socket: Socket, grpc: GrpcServer, routed: RoutedCallers | null = null): void {
     socket.on('error', () => undefined);
     if (this.#open.size >= this.#limit && !this.#makeRoom()) {
       this.#log.warn(
@@ -110,7 +132,7 @@ export class Connections {
     }
     this.#count += 1;
     const number = this.#count;
-    const connection = new Connection(socket, number, this.#log);
+    const connection = new Connection(socket, number, routed, this.#log);
     this.#open.set(number, connection);
     socket.once('close', () => {
       this.#open.delete(number);
@@ -133,6 +155,7 @@ export class Connections {
 
 class Connection implements CallConnection {
   readonly #socket: Socket;
+  readonly #routed: RoutedCallers | null;
   readonly #log: Logger;
   readonly #closed = new AbortController();
   #injector: Injector | null = null;
@@ -144,19 +167,25 @@ class Connection implements CallConnection {
    */
   lastUse: number;
 
-  constructor(socket: Socket, number: number, log: Logger) {
+  constructor(socket: Socket, number: number, routed: RoutedCallers | null, log: Logger) {
     this.#socket = socket;
+    this.#routed = routed;
     this.#log = log;
     this.lastUse = number - Number.MAX_SAFE_INTEGER;
     // Each call of the connection that waits for its turn listens.
     setMaxListeners(0, this.#closed.signal);
-    // A client of a Unix socket has no address. gRPC reports this one with each call of the connection.
-    Object.defineProperty(socket, 'remoteAddress', { value: 'unix' });
+    // gRPC reports these with each call of the connection, by which the connection is found again. A client
+    // of a Unix socket has no address, and a port over TCP could be one of these numbers.
+    Object.defineProperty(socket, 'remoteAddress', { value: routed === null ? 'unix' : 'tcp' });
     Object.defineProperty(socket, 'remotePort', { value: number });
   }
 
   get closed(): AbortSignal {
     return this.#closed.signal;
+  }
+
+  callerOf(metadata: Metadata): object {
+    return this.#routed?.callerOf(metadata) ?? this;
   }
 
   /** Whether a call whose request is complete runs, or the connection is being closed already. */

@@ -1,5 +1,5 @@
 /**
- * The gRPC server on its Unix socket: binding, calls that wait for services which are still starting,
+ * The gRPC server on its Unix socket, and for routers on TCP: binding, calls that wait for services which are still starting,
  * and stopping. Knows services by their interface only.
  */
 import { chmod } from 'node:fs/promises';
@@ -17,7 +17,7 @@ import { requestDecoder } from '../csi/request-decoder.js';
 import type { AnyService, AnyStreamHandler, AnyUnaryHandler, ServiceName } from '../csi/service.js';
 import { createStreamHandler, type StreamLimits } from '../csi/stream.js';
 import { StreamPlaces } from '../csi/stream-places.js';
-import { Connections, LAST_RESPONSE_MS } from './connections.js';
+import { Connections, LAST_RESPONSE_MS, type RoutedListen } from './connections.js';
 import { bindSocketPath, StartError } from './socket-path.js';
 
 export { StartError } from './socket-path.js';
@@ -26,6 +26,13 @@ export { StartError } from './socket-path.js';
 const START_TIMEOUT_MS = 30_000;
 /** HTTP/2 streams of one connection at once. Its client holds back further calls. */
 const CALLS_PER_CONNECTION = 128;
+/** A node serves a router everything but what only its own host may ask for. */
+const ROUTED_SERVICES: readonly ServiceName[] = [
+  'Identity',
+  'Controller',
+  'GroupController',
+  'SnapshotMetadata',
+];
 /** How long handlers may take to notice that their calls were aborted. */
 const RELEASE_MS = 2000;
 
@@ -37,7 +44,7 @@ export interface StopResult {
 }
 
 export interface PluginServer {
-  /** Binds the socket. Calls to services that are not open yet wait. Throws StartError. */
+  /** Binds the socket and the TCP address. Calls to services that are not open yet wait. Throws StartError. */
   start(): Promise<void>;
   /** Adds the services that had to start first. From then on, absent RPCs are UNIMPLEMENTED. */
   open(services: readonly AnyService[]): void;
@@ -57,6 +64,8 @@ export interface PluginServerOptions {
   services: readonly AnyService[];
   config: Pick<Config, 'socketPath' | 'socketMode' | 'shutdownGraceMs'> & CallLimits;
   logger: Logger;
+  /** Where routers reach this node; null or left out: nowhere. */
+  routed?: RoutedListen | null;
   /** How long a call waits for services that are still starting. */
   startTimeoutMs?: number;
   /** How long a new client may send nothing, and a request may take to become complete. */
@@ -79,6 +88,7 @@ class GrpcPluginServer implements PluginServer {
   // Channelz stays enabled: without it grpc-js 1.14.7 loses track of its connections, and forceShutdown
   // leaves them all open. Its cost is not measurable.
   readonly #grpc: Server;
+  readonly #routed: { readonly listen: RoutedListen; readonly grpc: Server } | null;
   readonly #forced = new AbortController();
   readonly #startTimeoutMs: number;
   /** Aborted when calls need not wait for services any longer: they are open, or the plugin stops. */
@@ -86,7 +96,7 @@ class GrpcPluginServer implements PluginServer {
   #isOpen = false;
   #stopping: Promise<StopResult> | null = null;
 
-  constructor({ services, config, logger, observer, ...times }: PluginServerOptions) {
+  constructor({ services, config, logger, routed, observer, ...times }: PluginServerOptions) {
     this.#startTimeoutMs = times.startTimeoutMs ?? START_TIMEOUT_MS;
     this.#config = config;
     this.#log = logger;
@@ -100,17 +110,25 @@ class GrpcPluginServer implements PluginServer {
       logger,
       ...(times.requestMs === undefined ? {} : { requestMs: times.requestMs }),
     });
-    this.#grpc = new Server({
+    for (const service of services) this.#services.set(service.name, service);
+    this.#grpc = this.#createGrpc(Object.keys(servedServices()) as ServiceName[]);
+    this.#routed = routed ? { listen: routed, grpc: this.#createGrpc(ROUTED_SERVICES) } : null;
+  }
+
+  #createGrpc(services: readonly ServiceName[]): Server {
+    const grpc = new Server({
       'grpc.max_concurrent_streams': CALLS_PER_CONNECTION,
       interceptors: [this.#connections.interceptor],
     });
-    for (const service of services) this.#services.set(service.name, service);
-    for (const name of Object.keys(servedServices()) as ServiceName[]) this.#register(name);
+    for (const name of services) this.#register(grpc, name);
+    return grpc;
   }
 
   async start(): Promise<void> {
     const { socketPath } = this.#config;
     await bindSocketPath(socketPath, () => this.#bindNarrow(), { logger: this.#log });
+    if (this.#routed === null) return;
+    await this.#connections.listenTls(this.#routed.grpc, this.#routed.listen);
   }
 
   async #bindNarrow(): Promise<void> {
@@ -152,6 +170,7 @@ class GrpcPluginServer implements PluginServer {
     await within(LAST_RESPONSE_MS, ended, inTime ? undefined : this.#forced.signal);
     this.#connections.destroy();
     this.#grpc.forceShutdown();
+    this.#routed?.grpc.forceShutdown();
     if (inTime) return { forced: false, unfinished: 0 };
     await within(RELEASE_MS, this.#calls.idle());
     return { forced: true, unfinished: this.#calls.size };
@@ -167,7 +186,7 @@ class GrpcPluginServer implements PluginServer {
   }
 
   /** Registers every method of the proto: one without a handler answers UNIMPLEMENTED with a message of ours. */
-  #register(name: ServiceName): void {
+  #register(grpc: Server, name: ServiceName): void {
     const { methods } = csiProto().root.lookupService(`${CSI_PACKAGE}.${name}`);
     for (const [rpcName, definition] of Object.entries(servedServices()[name])) {
       const requestType = methods[rpcName]?.requestType;
@@ -180,7 +199,7 @@ class GrpcPluginServer implements PluginServer {
         : createUnaryHandler({ ...rpc, encode: encoderOf(definition) }, this.#calls, (signal) =>
             this.#find<AnyUnaryHandler>(name, rpcName, signal, (found) => found.unary),
           );
-      this.#grpc.register(
+      grpc.register(
         definition.path,
         handler as UntypedHandleCall,
         sendAsIs,

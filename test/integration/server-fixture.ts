@@ -17,6 +17,7 @@ import type {
   ServiceName,
   StreamContext,
 } from '../../src/csi/service.js';
+import type { RoutedListen } from '../../src/plugin/connections.js';
 import { type CallLimits, createPluginServer, type PluginServer } from '../../src/plugin/server.js';
 import { CsiClient } from '../support/csi-client.js';
 
@@ -44,6 +45,8 @@ export interface TestServerOptions {
   starting?: boolean;
   startTimeoutMs?: number;
   requestMs?: number;
+  /** Also listens for routers. */
+  routed?: RoutedListen;
 }
 
 export function temporaryDirectory(t: TestContext): string {
@@ -83,6 +86,7 @@ export function makeServer(directory: string, options: TestServerOptions = {}): 
     },
     startTimeoutMs: options.startTimeoutMs ?? 30_000,
     requestMs: options.requestMs ?? 20_000,
+    routed: options.routed ?? null,
     logger: createLogger('debug', { write: (line) => lines.push(line) }),
   });
   return {

@@ -1,0 +1,309 @@
+/** The listener of a node for routers: who may call over TCP, which services, and what happens to the rest. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { type ConnectionOptions, connect as connectTls } from 'node:tls';
+import * as grpc from '@grpc/grpc-js';
+import { StatusCode } from '../../src/base/errors.js';
+import { formatHostPort } from '../../src/config/tls.js';
+import type { HostPort } from '../../src/config/values.js';
+import { clientServices } from '../../src/csi/proto.js';
+import { CALLER_HEADER, DESTINATION_HEADER, destinationOf } from '../../src/csi/routed-calls.js';
+import type { AnyService, ServiceName, StreamContext } from '../../src/csi/service.js';
+import { Authority, type CertificateFiles } from '../support/certificates.js';
+import { eventually } from '../support/eventually.js';
+import { loopbackAddress } from '../support/loopback.js';
+import {
+  defer,
+  fakeService,
+  frame,
+  startServer,
+  type TestServer,
+  temporaryDirectory,
+} from './server-fixture.js';
+
+const DESTINATION = destinationOf('test.csi', 'node-a');
+
+interface Node extends TestServer {
+  /** The directory of all certificates. */
+  certificates: string;
+  authority: Authority;
+  address: HostPort;
+  files: CertificateFiles;
+  /** A client certificate that the node accepts. */
+  router: CertificateFiles;
+}
+
+const probe = fakeService('Identity', {
+  unary: { Probe: async () => ({ ready: { value: true } }) },
+});
+
+async function startNode(
+  t: TestContext,
+  services: AnyService[] = [probe],
+  limits: Partial<{ handshakeMs: number; requestMs: number; maxConnections: number }> = {},
+): Promise<Node> {
+  const directory = temporaryDirectory(t);
+  const authority = new Authority(directory);
+  const address = loopbackAddress();
+  const files = authority.issue('node', 'blockdelta-node');
+  const router = authority.issue('router', 'blockdelta-router');
+  const { handshakeMs = 5000, requestMs = 20_000, maxConnections = 128 } = limits;
+  const server = await startServer(t, {
+    services,
+    requestMs,
+    limits: { maxConnections },
+    routed: {
+      ...{ destination: DESTINATION, pollMs: 50, handshakeMs },
+      settings: {
+        address,
+        tls: {
+          ...{ certificateFile: files.certificate, keyFile: files.key, caFile: files.ca },
+          peerName: 'blockdelta-router',
+        },
+      },
+    },
+  });
+  return Object.assign(server, { certificates: directory, authority, address, files, router });
+}
+
+type Client = grpc.Client & Record<string, (...given: unknown[]) => unknown>;
+
+function clientOf(
+  t: TestContext,
+  node: Node,
+  service: ServiceName,
+  files: CertificateFiles = node.router,
+): Client {
+  const [ca, key, certificate] = [files.ca, files.key, files.certificate].map((file) =>
+    readFileSync(file),
+  );
+  const Constructor = grpc.makeGenericClientConstructor(clientServices()[service], service);
+  const client = new Constructor(
+    formatHostPort(node.address),
+    grpc.credentials.createSsl(ca, key, certificate),
+    {
+      'grpc.ssl_target_name_override': 'blockdelta-node',
+      'grpc.default_authority': 'localhost',
+      'grpc.use_local_subchannel_pool': 1,
+    },
+  );
+  t.after(() => client.close());
+  return client as unknown as Client;
+}
+
+function headers(destination = DESTINATION, caller = ''): grpc.Metadata {
+  const metadata = new grpc.Metadata();
+  metadata.set(DESTINATION_HEADER, destination);
+  if (caller !== '') metadata.set(CALLER_HEADER, caller);
+  return metadata;
+}
+
+function call(
+  client: Client,
+  rpc: string,
+  metadata = headers(),
+  request: object = {},
+): Promise<object> {
+  return new Promise((resolve, reject) => {
+    client[rpc]?.(
+      request,
+      metadata,
+      { deadline: Date.now() + 20_000 },
+      (error: unknown, response: object) => (error ? reject(error) : resolve(response)),
+    );
+  });
+}
+
+/** Connects with TLS; resolves to whether the node has kept the connection when it has sent its first bytes. */
+async function isAccepted(node: Node, options: ConnectionOptions): Promise<boolean> {
+  const socket = connectTls({
+    ...{ host: node.address.host, port: node.address.port },
+    ...{ ALPNProtocols: ['h2'], rejectUnauthorized: false, ...options },
+  });
+  const ended = Promise.race([once(socket, 'close'), once(socket, 'error')]).catch(() => undefined);
+  socket.on('error', () => undefined);
+  // The preface of HTTP/2 and empty settings: an accepted connection is answered.
+  socket.write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0');
+  const answered = once(socket, 'data').then(
+    () => true,
+    () => false,
+  );
+  const accepted = await Promise.race([answered, ended.then(() => false)]);
+  socket.destroy();
+  return accepted;
+}
+
+const keyAndCertificate = ({ key, certificate }: CertificateFiles): ConnectionOptions => ({
+  key: readFileSync(key),
+  cert: readFileSync(certificate),
+});
+
+test('a peer with a trusted certificate of the right name calls the services of the node', async (t) => {
+  const node = await startNode(t);
+  const response = await call(clientOf(t, node, 'Identity'), 'Probe');
+  assert.deepEqual(response, { ready: { value: true } });
+});
+
+test('H26: only TLS 1.3 with a trusted certificate of the right DNS name is accepted', async (t) => {
+  const node = await startNode(t);
+  const { authority, router } = node;
+  const stranger = new Authority(node.certificates, 'stranger');
+  const good = keyAndCertificate(router);
+  assert.equal(await isAccepted(node, good), true);
+  const refused: Record<string, ConnectionOptions> = {
+    'no certificate': {},
+    'TLS 1.2': { ...good, maxVersion: 'TLSv1.2' },
+    'another authority': keyAndCertificate(stranger.issue('foreign', 'blockdelta-router')),
+    'another name': keyAndCertificate(authority.issue('other', 'somebody-else')),
+    'the name as common name only': keyAndCertificate(
+      authority.issue('cn', '', { commonName: 'blockdelta-router' }),
+    ),
+    'a wildcard': keyAndCertificate(authority.issue('wild', '*.example')),
+    'no HTTP/2': { ...good, ALPNProtocols: [] },
+  };
+  for (const [title, options] of Object.entries(refused)) {
+    assert.equal(await isAccepted(node, options), false, title);
+  }
+  assert.equal(await isAccepted(node, good), true, 'refusals have no effect on others');
+  assert.match(node.logText(), /a peer was refused on the TCP listener/);
+});
+
+test('the CSI Node service is not served over TCP', async (t) => {
+  const node = await startNode(t, [
+    probe,
+    fakeService('Node', { unary: { NodeGetInfo: async () => ({ node_id: 'node-a' }) } }),
+  ]);
+  await assert.rejects(call(clientOf(t, node, 'Node'), 'NodeGetInfo'), {
+    code: StatusCode.UNIMPLEMENTED,
+  });
+  assert.equal((await node.client.node.NodeGetInfo({}))['node_id'], 'node-a');
+});
+
+test('H26: a call that names another node, another driver or none is refused and says so', async (t) => {
+  const node = await startNode(t);
+  const client = clientOf(t, node, 'Identity');
+  for (const destination of [
+    destinationOf('test.csi', 'node-b'),
+    destinationOf('other.csi', 'node-a'),
+    '',
+  ]) {
+    await assert.rejects(call(client, 'Probe', headers(destination)), {
+      code: StatusCode.UNAVAILABLE,
+      details: /this is node 'test.csi node-a', and the call is for/,
+    });
+  }
+  await call(client, 'Probe');
+});
+
+test('the clients behind one connection of a router are told apart', async (t) => {
+  const peers: object[] = [];
+  const node = await startNode(t, [
+    fakeService('SnapshotMetadata', {
+      streams: {
+        GetMetadataAllocated: async (_request, context: StreamContext, writer) => {
+          peers.push(context.peer);
+          await writer.send(frame(4096, [[0, 4096]]));
+        },
+      },
+    }),
+  ]);
+  const client = clientOf(t, node, 'SnapshotMetadata');
+  for (const caller of ['one', 'two', 'one', '']) {
+    const stream = client['GetMetadataAllocated']?.(
+      { snapshot_id: 's' },
+      headers(DESTINATION, caller),
+    ) as grpc.ClientReadableStream<object>;
+    for await (const _message of stream);
+  }
+  const [one, two, again, unnamed] = peers;
+  assert.equal(one, again);
+  assert.equal(new Set([one, two, unnamed]).size, 3);
+});
+
+test('new certificates are used without a restart, and streams go on', async (t) => {
+  const goOn = defer();
+  const node = await startNode(t, [
+    probe,
+    fakeService('SnapshotMetadata', {
+      streams: {
+        GetMetadataAllocated: async (_request, _context, writer) => {
+          await writer.send(frame(4096, [[0, 4096]]));
+          await goOn.promise;
+          await writer.send(frame(4096, [[4096, 4096]]));
+        },
+      },
+    }),
+  ]);
+  const stream = clientOf(t, node, 'SnapshotMetadata')['GetMetadataAllocated']?.(
+    { snapshot_id: 's' },
+    headers(),
+  ) as grpc.ClientReadableStream<object>;
+  const messages: object[] = [];
+  stream.on('data', (message: object) => messages.push(message));
+  await once(stream, 'data');
+  // Another authority altogether, on both sides.
+  const next = new Authority(node.certificates, 'next');
+  const newRouter = next.issue('router', 'blockdelta-router');
+  next.issue('node', 'blockdelta-node');
+  while (!(await isAccepted(node, keyAndCertificate(newRouter)))) await delay(20);
+  const old = node.authority.issue('old-router', 'blockdelta-router');
+  assert.equal(await isAccepted(node, keyAndCertificate(old)), false);
+  goOn.resolve();
+  await once(stream, 'end');
+  assert.equal(messages.length, 2);
+});
+
+test('new certificates that cannot be used leave the old ones in force, with an error in the log', async (t) => {
+  const node = await startNode(t);
+  writeFileSync(node.files.certificate, 'no certificate');
+  await eventually('an error', () => node.logText().includes('the old ones stay in force'));
+  assert.equal(await isAccepted(node, keyAndCertificate(node.router)), true);
+  const errors = node.log.filter(({ level }) => level === 'error');
+  assert.equal(errors.length, 1, 'once');
+  assert.doesNotMatch(node.logText(), /PRIVATE KEY/);
+});
+
+test('H26: peers that do not complete a handshake are dropped, and keep nobody out', async (t) => {
+  const node = await startNode(t, [probe], { handshakeMs: 1000 });
+  const silent: Socket[] = [];
+  t.after(() => {
+    for (const socket of silent) socket.destroy();
+  });
+  let closed = 0;
+  for (let index = 0; index < 200; index += 1) {
+    const socket = connect(node.address);
+    socket.on('error', () => undefined);
+    socket.on('close', () => {
+      closed += 1;
+    });
+    await once(socket, 'connect');
+    silent.push(socket);
+  }
+  await call(clientOf(t, node, 'Identity'), 'Probe');
+  await eventually('all are closed', () => closed === silent.length);
+});
+
+test('peers that are known and send nothing are dropped after the time for a request', async (t) => {
+  const node = await startNode(t, [probe], { requestMs: 300 });
+  const socket = connectTls({
+    ...{ host: node.address.host, port: node.address.port, ALPNProtocols: ['h2'] },
+    ...{ rejectUnauthorized: false, ...keyAndCertificate(node.router) },
+  });
+  socket.on('error', () => undefined);
+  // A client that does not read does not notice the end either.
+  socket.resume();
+  await once(socket, 'close');
+});
+
+test('a stop of the node closes the listener', async (t) => {
+  const node = await startNode(t);
+  await call(clientOf(t, node, 'Identity'), 'Probe');
+  await node.server.stop();
+  const socket = connect(node.address);
+  const [error] = (await once(socket, 'error')) as [NodeJS.ErrnoException];
+  assert.equal(error.code, 'ECONNREFUSED');
+});
