@@ -39,7 +39,12 @@ export interface PoolCapacity {
   minimumVolumeBytes: bigint;
   /** Sizes are whole multiples of this. */
   granularityBytes: bigint;
+  /** The metadata of a pool that keeps it in a space of its own. */
+  metadata?: { totalBytes: bigint; usedBytes: bigint };
 }
+
+/** In words: a directory with reflinks, an image of one, a dm-thin pool, or one of a test. */
+export type PoolKind = 'reflink' | 'embedded reflink' | 'thin' | 'memory';
 
 export interface PoolObject {
   id: string;
@@ -71,6 +76,8 @@ export interface PoolContents {
 export interface Backend {
   /** The pool's name, as in the StorageClass parameter `pool`. */
   readonly pool: string;
+  /** What kind of pool it is, for logs and reports; final once the pool has started. */
+  readonly kind: PoolKind;
 
   /**
    * Makes the pool usable: creates, attaches and mounts it where that is the backend's task. Idempotent.

@@ -5,10 +5,10 @@
  * SIGTERM or SIGINT waits for calls in flight, the second cancels them.
  */
 import type { Command } from 'commander';
-import { CsiError } from '../base/errors.js';
+import { CsiError, StatusCode } from '../base/errors.js';
 import { createLogger, type Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
-import { type Config, ConfigError, parseConfig, SETTINGS } from '../config/config.js';
+import { type Config, ConfigError, parseConfig, SETTINGS, unknownNames } from '../config/config.js';
 import { destinationOf } from '../csi/routed-calls.js';
 import { Metrics } from '../metrics/metrics.js';
 import { type Composition, composeServices } from '../plugin/composition.js';
@@ -58,16 +58,22 @@ async function serve(env: NodeJS.ProcessEnv): Promise<number> {
   }
   const log = createLogger(config.logLevel);
   dieOnUnhandledErrors(log);
+  for (const { name, nearest } of unknownNames(env)) {
+    log.warn(
+      { name, nearest },
+      `${name} is not a setting and has no effect; the nearest one is ${nearest}`,
+    );
+  }
   try {
     await run(config, log);
     return ExitCode.OK;
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     process.stderr.write(`blockdelta: ${message}\n`);
-    // A StartError's message is complete, and so is that of a CsiError without a cause.
-    if (error instanceof CsiError && error.cause !== undefined) {
-      log.fatal({ err: error.cause }, 'the plugin cannot start');
-    } else if (!(error instanceof StartError || error instanceof CsiError)) {
+    // Every other message is complete. A stack beside it would hide it.
+    const isDefect = error instanceof CsiError && error.code === StatusCode.INTERNAL;
+    if (isDefect) log.fatal({ err: error.cause ?? error }, 'the plugin cannot start');
+    else if (!(error instanceof StartError || error instanceof CsiError)) {
       log.fatal({ err: error }, 'the plugin failed');
     }
     return ExitCode.FAILURE;
@@ -112,7 +118,8 @@ async function run(config: Config, log: Logger): Promise<void> {
   const composing = composeServices(config, log).then((composed) => {
     composition = composed;
     server.open(composed.services);
-    log.info({ services: composed.services.map(({ name }) => name) }, 'ready');
+    const services = composed.services.map(({ name }) => name);
+    log.info({ services, ...composed.facts }, 'ready');
   });
   try {
     await Promise.race([stopRequested, composing.then(() => stopRequested)]);

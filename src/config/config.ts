@@ -9,7 +9,9 @@ import { hostname } from 'node:os';
 import type { LogLevel } from '../base/logger.js';
 import { type PoolConfig, parsePools, parseThinBlockSize } from './pools.js';
 import { type ListenSettings, parseListen } from './tls.js';
+import { type UnknownSetting, unknownSettings } from './unknown-settings.js';
 import {
+  ConfigError,
   type HostPort,
   parseAge,
   parseChoice,
@@ -268,6 +270,7 @@ export function parseConfig(env: Environment): Config {
   const count = (name: NameWithDefault, minimum: number, maximum: number) =>
     parseInteger(name, text(name), minimum, maximum);
 
+  refuseMisspelt(env);
   const socketPath = parseEndpoint(given('CSI_ENDPOINT'));
   const driverName = parseDriverName(text('BLOCKDELTA_DRIVER_NAME'));
   const topologyKey = given('BLOCKDELTA_TOPOLOGY_KEY') ?? `${driverName.toLowerCase()}/node`;
@@ -326,6 +329,17 @@ export function parseConfig(env: Environment): Config {
 
 function metricsAddress(value: string | undefined): HostPort | null {
   return value === undefined ? null : parseHostPort('BLOCKDELTA_METRICS_ADDRESS', value);
+}
+
+/** Variables with the plugin's prefix that are none of its settings. */
+export function unknownNames(env: Environment): UnknownSetting[] {
+  return unknownSettings(env, Object.keys(SETTINGS));
+}
+
+function refuseMisspelt(env: Environment): void {
+  const found = unknownNames(env).find(({ misspelt }) => misspelt);
+  if (found === undefined) return;
+  throw new ConfigError(`${found.name} is not a setting: did you mean ${found.nearest}?`);
 }
 
 function thinSettings(

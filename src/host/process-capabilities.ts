@@ -6,14 +6,26 @@
 import { readFile } from 'node:fs/promises';
 import { CsiError } from '../base/errors.js';
 
-/** Bits of CapEff. */
-const BITS = { CAP_DAC_OVERRIDE: 1n, CAP_DAC_READ_SEARCH: 2n, CAP_SYS_RESOURCE: 24n } as const;
-type Capability = keyof typeof BITS;
+/** Those that the plugin uses; bits of CapEff. */
+const BITS = {
+  CAP_DAC_OVERRIDE: 1n,
+  CAP_DAC_READ_SEARCH: 2n,
+  CAP_LINUX_IMMUTABLE: 9n,
+  CAP_SYS_ADMIN: 21n,
+  CAP_SYS_RESOURCE: 24n,
+} as const;
+export type Capability = keyof typeof BITS;
 
 export async function hasCapability(capability: Capability): Promise<boolean> {
+  return (await heldCapabilities()).includes(capability);
+}
+
+/** Which of the capabilities that the plugin uses this process has. */
+export async function heldCapabilities(): Promise<Capability[]> {
   const status = await readFile('/proc/self/status', 'utf8');
-  const effective = /^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? '0';
-  return ((BigInt(`0x${effective}`) >> BITS[capability]) & 1n) === 1n;
+  const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? '0'}`);
+  const names = Object.keys(BITS) as Capability[];
+  return names.filter((name) => ((effective >> BITS[name]) & 1n) === 1n);
 }
 
 /**

@@ -4,8 +4,8 @@
  * It runs while the socket is already served, so it may take its time. It throws if the plugin cannot
  * work with these settings on this machine, and then closes what it has opened.
  */
-import { constants } from 'node:fs';
-import { access, mkdir } from 'node:fs/promises';
+import { constants, existsSync } from 'node:fs';
+import { access } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BackendRegistry } from '../backends/registry.js';
 import { CsiError } from '../base/errors.js';
@@ -31,6 +31,7 @@ import { settingsApplier } from '../node/volume-settings.js';
 import { GroupManager } from '../volumes/group-manager.js';
 import { type NodeIdentity, settleNodeIdentity } from '../volumes/node-identity.js';
 import { OperationLocks } from '../volumes/operation-locks.js';
+import { PoolUsageLog } from '../volumes/pool-usage.js';
 import { type ReconcileReport, reconcile } from '../volumes/reconcile.js';
 import { RetainedBases } from '../volumes/retained-bases.js';
 import { SnapshotManager } from '../volumes/snapshot-manager.js';
@@ -42,6 +43,9 @@ import {
 import { VolumeManager } from '../volumes/volume-manager.js';
 import { refusingForeignHandles } from './foreign-handles.js';
 import { startBackends } from './pools-start.js';
+import { RunMarker } from './run-marker.js';
+import { type StartFacts, startFacts } from './start-facts.js';
+import { prepareStateDirectory } from './state-directory.js';
 import { Teardown } from './teardown.js';
 
 export interface Composition {
@@ -52,6 +56,8 @@ export interface Composition {
    * Called for every Probe.
    */
   health(): Promise<void>;
+  /** For the start line of the log. */
+  readonly facts: StartFacts;
   /** Closes everything, after the last call has ended. Waits for work that cannot be stopped. */
   close(): Promise<void>;
 }
@@ -75,13 +81,17 @@ async function compose(
   logger: Logger,
   teardown: Teardown,
 ): Promise<Omit<Composition, 'close'>> {
+  await prepareStateDirectory(config.stateDirectory, logger);
   await assertCanOpenDirectories();
-  await mkdir(config.stateDirectory, { recursive: true, mode: 0o700 });
   const catalogueFile = join(config.stateDirectory, 'catalogue.sqlite');
+  const isFirstStart = !existsSync(catalogueFile);
   const catalogue = await openCatalogue(catalogueFile, ({ level, message }) => {
     logger[level](message);
   });
   teardown.add(() => catalogue.close());
+  const marker = new RunMarker(config.stateDirectory);
+  const lastStop = await marker.begin(isFirstStart);
+  teardown.add(() => marker.end());
   const { stateDirectory } = config;
   const identity = await settleNodeIdentity({ catalogue, stateDirectory, logger }, config.nodeId);
   const native = await startPool(config.deviceThreads, teardown);
@@ -115,8 +125,13 @@ async function compose(
   } else {
     logger.error({ unknown }, refuseChange('every change', unknown).message);
   }
+  const usage = new PoolUsageLog({ pools: () => registry.all, logger });
+  teardown.add(() => usage.stop());
+  await usage.start();
+  await marker.started();
   const parts = { catalogue, native, scanThreads, registry, locks, retainedBases, identity };
   return {
+    facts: await startFacts(registry, lastStop),
     services: createServices(config, parts).map((service) => refusingChanges(service, unknown)),
     health: async () => {
       await checkNode();

@@ -56,6 +56,7 @@ export class MemoryStorage {
 
 export class MemoryBackend implements Backend {
   readonly pool: string;
+  readonly kind = 'memory';
   readonly #totalBytes: bigint;
 
   constructor(

@@ -86,7 +86,13 @@ export class EmbeddedPool {
       await releaseLoop(this.native, this.#image.path);
     } catch (thrown) {
       // Volumes are attached: they keep working without the plugin, and the next start finds the pool mounted.
-      if (CsiError.from(thrown).code !== StatusCode.FAILED_PRECONDITION) throw thrown;
+      const { code, message } = CsiError.from(thrown);
+      if (code !== StatusCode.FAILED_PRECONDITION) throw thrown;
+      const { pool, onEvent } = this.options;
+      onEvent?.({
+        level: 'info',
+        message: `pool '${pool}' stays mounted at ${this.mountPoint}, because it is in use: ${message}`,
+      });
     }
   }
 

@@ -52,6 +52,11 @@ export class PoolDirectory {
     return this.#layout;
   }
 
+  /** Whether the pool is an image in the directory; known once it has started. */
+  get usesEmbedded(): boolean {
+    return this.#usesEmbedded;
+  }
+
   async start(expected: 'any' | 'existing'): Promise<void> {
     const { directory } = this.#options;
     if (expected === 'existing') await this.#assertExists();

@@ -15,6 +15,7 @@ import type {
   Backend,
   PoolCapacity,
   PoolContents,
+  PoolKind,
   PoolObject,
   RetainedBases,
   SnapshotMember,
@@ -50,6 +51,10 @@ export class ReflinkBackend implements Backend {
     this.#snapshots = new SnapshotFiles(native, pool, this.#directory, this.#volumes);
     this.#marks = new InitializedMarks(native, this.#directory);
     this.#reservations = new SpaceReservations(this.#directory, options);
+  }
+
+  get kind(): PoolKind {
+    return this.#directory.usesEmbedded ? 'embedded reflink' : 'reflink';
   }
 
   async start(expected: 'any' | 'existing' = 'any'): Promise<void> {

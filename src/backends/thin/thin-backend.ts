@@ -54,6 +54,7 @@ const CHECK_TIMEOUT_MS = 5000;
 
 export class ThinBackend implements Backend {
   readonly pool: string;
+  readonly kind = 'thin';
   readonly #native: NativeRunner;
   readonly #options: ThinPoolOptions;
   readonly #devices: PoolDevices;

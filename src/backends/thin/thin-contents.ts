@@ -12,6 +12,8 @@ import { whyUnwritable } from './pool/pool-health.js';
 import type { ThinPool } from './pool/thin-pool.js';
 
 const MINIMUM_VOLUME_BYTES = 1n << 20n;
+/** THIN_METADATA_BLOCK_SIZE of the kernel. */
+const METADATA_BLOCK_BYTES = 4096n;
 
 interface OpenParts {
   ledger: AsyncLedger;
@@ -40,7 +42,13 @@ export async function thinCapacity(
   const minimumVolumeBytes =
     dataBlockBytes > MINIMUM_VOLUME_BYTES ? dataBlockBytes : MINIMUM_VOLUME_BYTES;
   const sizes = { minimumVolumeBytes, granularityBytes: dataBlockBytes };
-  return poolAccount(space, committedBytes(volumes, found, dataBlockBytes), sizes, policy);
+  return {
+    ...poolAccount(space, committedBytes(volumes, found, dataBlockBytes), sizes, policy),
+    metadata: {
+      totalBytes: status.totalMetadataBlocks * METADATA_BLOCK_BYTES,
+      usedBytes: status.usedMetadataBlocks * METADATA_BLOCK_BYTES,
+    },
+  };
 }
 
 /** Live objects with a device in the metadata; all other devices there are foreign. */

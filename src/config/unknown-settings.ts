@@ -1,0 +1,61 @@
+/**
+ * Variables that look like settings of the plugin and are none: most often misspelt. Knows names, not values.
+ *
+ * A variable that differs from a setting by a letter or two is a mistake, and starting without it could make
+ * a pool in the wrong place. Other unknown names only deserve a warning: a newer version may know them.
+ */
+
+const PREFIX = 'BLOCKDELTA_';
+/** Insertions, deletions, substitutions and swaps of neighbours that still count as a misspelling. */
+const MISSPELT_DISTANCE = 2;
+/** Kubernetes gives each container such variables for a Service of its namespace that is named blockdelta. */
+const OF_KUBERNETES =
+  /^BLOCKDELTA_(?:[A-Z0-9_]+_)?(?:SERVICE_(?:HOST|PORT)(?:_[A-Z0-9_]+)?|PORT(?:_\d+_[A-Z]+(?:_[A-Z]+)?)?)$/;
+
+export interface UnknownSetting {
+  name: string;
+  /** The known setting with the most similar name. */
+  nearest: string;
+  /** Nearly equal to the nearest. */
+  misspelt: boolean;
+}
+
+export function unknownSettings(
+  env: Readonly<Record<string, string | undefined>>,
+  known: readonly string[],
+): UnknownSetting[] {
+  return Object.keys(env)
+    .filter((name) => name.toUpperCase().startsWith(PREFIX) && (env[name] ?? '') !== '')
+    .filter((name) => !known.includes(name) && !OF_KUBERNETES.test(name))
+    .sort()
+    .map((name) => {
+      const byDistance = known
+        .map((each) => ({ each, distance: distance(name.toUpperCase(), each) }))
+        .sort((a, b) => a.distance - b.distance);
+      const [first] = byDistance;
+      const misspelt = first !== undefined && first.distance <= MISSPELT_DISTANCE;
+      return { name, nearest: first?.each ?? '', misspelt };
+    });
+}
+
+/** Damerau-Levenshtein distance with neighbours swapped at most once. */
+function distance(left: string, right: string): number {
+  let before: number[] = [];
+  let above = Array.from({ length: right.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= left.length; row += 1) {
+    const line = [row];
+    for (let column = 1; column <= right.length; column += 1) {
+      const isSame = left[row - 1] === right[column - 1];
+      const isSwapped = left[row - 1] === right[column - 2] && left[row - 2] === right[column - 1];
+      line[column] = Math.min(
+        (above[column] ?? 0) + 1,
+        (line[column - 1] ?? 0) + 1,
+        (above[column - 1] ?? 0) + (isSame ? 0 : 1),
+        isSwapped && row > 1 ? (before[column - 2] ?? 0) + 1 : Number.POSITIVE_INFINITY,
+      );
+    }
+    before = above;
+    above = line;
+  }
+  return above[right.length] ?? 0;
+}

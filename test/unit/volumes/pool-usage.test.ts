@@ -1,0 +1,126 @@
+/** Pools that fill up and empty again: one line for each crossing, in both directions. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { PoolCapacity } from '../../../src/backends/backend.js';
+import { PoolUsageLog } from '../../../src/volumes/pool-usage.js';
+import { eventually } from '../../support/eventually.js';
+import { seededRandom } from '../../support/random.js';
+
+const GIB = 1n << 30n;
+const MIB = 1n << 20n;
+
+interface Line {
+  level: string;
+  message: string;
+  usedPercent: unknown;
+}
+
+function watched(first: Partial<PoolCapacity>, intervalMs = 3_600_000) {
+  let capacity: PoolCapacity = {
+    totalBytes: 100n * GIB,
+    freeBytes: 100n * GIB,
+    reserveBytes: 0n,
+    availableBytes: 0n,
+    minimumVolumeBytes: 1n,
+    granularityBytes: 1n,
+    ...first,
+  };
+  const lines: Line[] = [];
+  const at = (level: string) => (fields: object, message: string) => {
+    lines.push({ level, message, usedPercent: (fields as { usedPercent: number }).usedPercent });
+  };
+  const backend = { pool: 'p', capacity: () => Promise.resolve(capacity) };
+  const logger = { info: at('info'), warn: at('warn'), error: at('error') };
+  const usage = new PoolUsageLog({
+    pools: () => [backend],
+    logger: logger as never,
+    intervalMs,
+  });
+  const set = (next: Partial<PoolCapacity>) => {
+    capacity = { ...capacity, ...next };
+  };
+  /** What the check logs when this much is used. */
+  const used = async (percent: bigint): Promise<string[]> => {
+    set({ freeBytes: (100n - percent) * GIB });
+    return messages();
+  };
+  const messages = async (): Promise<string[]> => {
+    await usage.check();
+    return lines.splice(0).map(({ level, message }) => `${level}: ${message}`);
+  };
+  return { usage, lines, set, used, messages };
+}
+
+test('each of 80, 90, 95 % and full is logged once on the way up and once on the way down', async () => {
+  const { used } = watched({});
+  assert.deepEqual(await used(79n), []);
+  assert.match((await used(80n)).join(), /^warn: pool 'p' has used 80 % of its space: add space/);
+  assert.deepEqual(await used(85n), []);
+  assert.match((await used(90n)).join(), /^warn: .* 90 %/);
+  assert.match((await used(95n)).join(), /^warn: .* 95 %/);
+  assert.match((await used(100n)).join(), /^error: pool 'p' is out of space/);
+  assert.deepEqual(await used(100n), []);
+  assert.deepEqual(await used(99n), ["info: pool 'p' has space again"]);
+  assert.deepEqual(await used(92n), ["info: pool 'p' is below 95 % of its space again"]);
+  assert.deepEqual(await used(87n), ["info: pool 'p' is below 90 % of its space again"]);
+  assert.deepEqual(await used(50n), ["info: pool 'p' is below 80 % of its space again"]);
+});
+
+test('a pool that hovers around a threshold is logged once', async () => {
+  const { used } = watched({});
+  assert.equal((await used(80n)).length, 1);
+  for (const percent of [79n, 80n, 78n, 81n, 79n]) assert.deepEqual(await used(percent), []);
+  assert.equal((await used(77n)).length, 1);
+});
+
+test('several thresholds at once are one line', async () => {
+  const { used } = watched({});
+  assert.match((await used(96n)).join(), /^warn: pool 'p' has used 95 % of its space/);
+  assert.match((await used(10n)).join(), /^info: pool 'p' is below 80 % of its space again$/);
+});
+
+test('less than 4 MiB is full, and stays full until 8 MiB are free', async () => {
+  const { set, messages } = watched({ freeBytes: 3n * MIB });
+  assert.match((await messages()).join(), /out of space/);
+  set({ freeBytes: 5n * MIB });
+  assert.deepEqual(await messages(), []);
+  set({ freeBytes: 9n * MIB });
+  assert.match((await messages()).join(), /has space again/);
+});
+
+test('the metadata of a thin pool is watched alike', async () => {
+  const metadata = { totalBytes: 100n * MIB, usedBytes: 91n * MIB };
+  const { set, messages } = watched({ metadata });
+  assert.match((await messages()).join(), /^warn: pool 'p' has used 90 % of its metadata: enlarge/);
+  set({ metadata: { ...metadata, usedBytes: 10n * MIB } });
+  assert.deepEqual(await messages(), ["info: pool 'p' is below 80 % of its metadata again"]);
+});
+
+test('lines alternate and never repeat, whatever a pool does', async () => {
+  const random = seededRandom('pool usage');
+  const { used } = watched({});
+  let reached = 0;
+  for (let step = 0; step < 2000; step += 1) {
+    const percent = BigInt(random.below(101));
+    const logged = await used(percent);
+    assert.ok(logged.length <= 1);
+    const rose = /has used (\d+) %|(out of)/.exec(logged[0] ?? '');
+    if (rose === null) continue;
+    const level = rose[1] === undefined ? 100 : Number(rose[1]);
+    assert.ok(BigInt(level) <= percent);
+    reached = Math.max(reached, level);
+  }
+  assert.equal(reached, 100);
+});
+
+test('checks repeat until the log is stopped', async () => {
+  const { usage, lines, set } = watched({}, 5);
+  await usage.start();
+  set({ freeBytes: 0n });
+  await eventually('the second check', () => lines.length === 1);
+  await usage.stop();
+  set({ freeBytes: 100n * GIB });
+  await delay(30);
+  assert.equal(lines.length, 1);
+});
