@@ -13,24 +13,29 @@ import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/worksp
 const otherInstances = (): Record<string, string>[] => [
   {
     BLOCKDELTA_NODE_ID: 'another-node',
-    BLOCKDELTA_STATE_DIR: workspace.path('another'),
-    BLOCKDELTA_POOLS: `main=${workspace.path('another.pool')}`,
+    BLOCKDELTA_STATE_DIR: elsewhere.path('state'),
+    BLOCKDELTA_POOLS: `main=${elsewhere.path('pool')}`,
   },
   { BLOCKDELTA_CONTROLLER_PUBLISH: 'on' },
 ];
 
 let workspace: Workspace;
+/** Of another node. */
+let elsewhere: Workspace;
 let plugin: Plugin | undefined;
 let settings = '';
 
 before(() => {
   if (skipUnlessRoot !== false) return;
   workspace = new Workspace('identity');
+  elsewhere = new Workspace('identity-other');
   makePoolFileSystem(workspace, 'xfs', 512);
 });
 after(async () => {
   await plugin?.kill();
-  if (skipUnlessRoot === false) workspace.dispose();
+  if (skipUnlessRoot !== false) return;
+  workspace.dispose();
+  elsewhere.dispose();
 });
 
 /** One with these settings: the one that runs, or a new one. */
