@@ -1,8 +1,9 @@
 /**
- * The pools of this node by name. The first one configured is the default.
+ * The pools of this node by name, and whether each of them works. The first one configured is the default.
  *
  * A pool that could not be started does not affect the others: it is registered with the failure, and
- * every request for it is rejected with that failure.
+ * every request for it is rejected with that failure until it is registered as started. Whoever starts
+ * and checks pools (plugin/pool-recovery.ts) records here what was found, for everybody else to read.
  */
 import { CsiError } from '../base/errors.js';
 import type { Backend } from './backend.js';
@@ -15,8 +16,19 @@ export interface UnavailablePool {
   readonly failure: CsiError;
 }
 
+/** A pool as it was found when it was last started or checked. */
+export interface PoolState {
+  readonly pool: string;
+  /** Null: it could not be started. */
+  readonly backend: Backend | null;
+  /** Why calls for the pool fail; null: it works. */
+  readonly failure: CsiError | null;
+}
+
 export class BackendRegistry {
-  readonly #pools: ReadonlyMap<string, ConfiguredPool>;
+  readonly #pools: Map<string, ConfiguredPool>;
+  /** Of pools that were started. */
+  readonly #failedChecks = new Map<string, CsiError>();
   readonly #first: string;
 
   /** In the order they are configured. */
@@ -34,6 +46,27 @@ export class BackendRegistry {
 
   get unavailable(): UnavailablePool[] {
     return [...this.#pools.values()].filter(isUnavailable);
+  }
+
+  /** In the order they are configured. */
+  get states(): PoolState[] {
+    return [...this.#pools.values()].map((found) =>
+      isUnavailable(found)
+        ? { pool: found.pool, backend: null, failure: found.failure }
+        : { pool: found.pool, backend: found, failure: this.#failedChecks.get(found.pool) ?? null },
+    );
+  }
+
+  /** Replaces the entry of a configured pool. */
+  register(pool: ConfiguredPool): void {
+    this.#pools.set(pool.pool, pool);
+    this.#failedChecks.delete(pool.pool);
+  }
+
+  /** Records the outcome of a check of a started pool; null: it works. */
+  recordCheck(pool: string, failure: CsiError | null): void {
+    if (failure === null) this.#failedChecks.delete(pool);
+    else this.#failedChecks.set(pool, failure);
   }
 
   /** The pool a StorageClass names; the default for an empty name. */

@@ -7,7 +7,8 @@
 import { constants, existsSync } from 'node:fs';
 import { access } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { BackendRegistry } from '../backends/registry.js';
+import type { Backend } from '../backends/backend.js';
+import { BackendRegistry } from '../backends/registry.js';
 import { CsiError } from '../base/errors.js';
 import type { Logger } from '../base/logger.js';
 import { CatalogueBackups } from '../catalogue/backups.js';
@@ -35,13 +36,10 @@ import { PoolUsageLog } from '../volumes/pool-usage.js';
 import { type ReconcileReport, reconcile } from '../volumes/reconcile.js';
 import { RetainedBases } from '../volumes/retained-bases.js';
 import { SnapshotManager } from '../volumes/snapshot-manager.js';
-import {
-  findUnknownObjects,
-  refuseChange,
-  type UnknownObject,
-} from '../volumes/unknown-objects.js';
+import { LostRows } from '../volumes/unknown-objects.js';
 import { VolumeManager } from '../volumes/volume-manager.js';
 import { refusingForeignHandles } from './foreign-handles.js';
+import { PoolRecovery } from './pool-recovery.js';
 import { startBackends } from './pools-start.js';
 import { RunMarker } from './run-marker.js';
 import { type StartFacts, startFacts } from './start-facts.js';
@@ -100,7 +98,7 @@ async function compose(
     config.scanThreads,
   );
   const startThreads = (count: number) => startPool(count, teardown);
-  const registry = await startBackends(
+  const { registry, startAgain } = await startBackends(
     config,
     { catalogue, native, startThreads, logger },
     teardown,
@@ -112,19 +110,32 @@ async function compose(
     poolBytes: config.retainedBasesPoolBytes,
   };
   const retainedBases = new RetainedBases({ catalogue, locks, limits, logger });
-  const unknown = await findUnknownObjects(config.stateDirectory, { catalogue, registry });
-  const lacksRows = unknown.length > 0;
-  report(logger, await reconcile({ catalogue, registry, retainedBases, lacksRows }));
-  if (!lacksRows) {
-    const backups = new CatalogueBackups({
-      ...{ catalogue, logger, file: catalogueFile },
-      directory: join(config.stateDirectory, 'backups'),
-    });
-    teardown.add(() => backups.stop());
-    await backups.start();
-  } else {
-    logger.error({ unknown }, refuseChange('every change', unknown).message);
-  }
+  const lost = new LostRows(config.stateDirectory, catalogue);
+  await lost.search(registry.all);
+  const reconciling = { catalogue, retainedBases };
+  report(logger, await reconcile({ ...reconciling, registry, lacksRows: lost.found }));
+  const backups = new CatalogueBackups({
+    ...{ catalogue, logger, file: catalogueFile },
+    directory: join(config.stateDirectory, 'backups'),
+  });
+  teardown.add(() => backups.stop());
+  if (!lost.found) await backups.start();
+  else logger.error({ unknown: lost.objects }, lost.refusal('every change').message);
+  const prepare = async (backend: Backend): Promise<void> => {
+    const before = lost.found;
+    await lost.search([backend]);
+    if (lost.found && !before) {
+      // The backups of a catalogue that lacks rows would replace those of the whole one.
+      await backups.stop();
+      logger.error({ unknown: lost.objects }, lost.refusal('every change').message);
+    }
+    const { pool } = backend;
+    const only = { registry: new BackendRegistry([backend]), pool, lacksRows: lost.found };
+    report(logger, await reconcile({ ...reconciling, ...only }));
+  };
+  const recovery = new PoolRecovery({ registry, startAgain, prepare, logger });
+  teardown.add(() => recovery.stop());
+  recovery.start();
   const usage = new PoolUsageLog({ pools: () => registry.all, logger });
   teardown.add(() => usage.stop());
   await usage.start();
@@ -132,14 +143,23 @@ async function compose(
   const parts = { catalogue, native, scanThreads, registry, locks, retainedBases, identity };
   return {
     facts: await startFacts(registry, lastStop),
-    services: createServices(config, parts).map((service) => refusingChanges(service, unknown)),
+    services: createServices(config, parts).map((service) => refusingChanges(service, lost)),
     health: async () => {
       await checkNode();
-      for (const backend of registry.all) await backend.checkNode();
-      for (const { failure } of registry.unavailable) throw failure;
-      for (const backend of registry.all) await backend.check();
+      await recovery.check();
+      assertSomeWork(registry);
     },
   };
+}
+
+/**
+ * One pool that is away is told by health, metrics and the log. A failing Probe has the plugin restarted,
+ * and its clients with it, which helps no pool and takes the others away for a while.
+ */
+function assertSomeWork(registry: BackendRegistry): void {
+  const failures = registry.states.map(({ failure }) => failure);
+  const [first] = failures;
+  if (first !== null && first !== undefined && !failures.includes(null)) throw first;
 }
 
 /** What the plugin needs of the machine whatever its pools are; what a pool needs, its backend checks. */
@@ -215,17 +235,22 @@ const CHANGES: readonly RpcName[] = [
   'DeleteVolumeGroupSnapshot',
 ];
 
-/** @param unknown what the pools hold and the catalogue lacks; none: the service as it is */
-function refusingChanges(service: AnyService, unknown: readonly UnknownObject[]): AnyService {
-  if (unknown.length === 0) return service;
-  const refused: Record<string, AnyUnaryHandler> = {};
+/** The service, which refuses changes while rows are found to be lost, also of a pool that comes later. */
+function refusingChanges(service: AnyService, lost: LostRows): AnyService {
+  const guarded: Record<string, AnyUnaryHandler> = {};
+  const unary: Readonly<Record<string, AnyUnaryHandler | undefined>> = service.unary;
   for (const rpc of CHANGES) {
-    if (rpc in service.unary) refused[rpc] = () => Promise.reject(refuseChange(rpc, unknown));
+    const handler = unary[rpc];
+    if (handler === undefined) continue;
+    guarded[rpc] = async (request, context) => {
+      if (lost.found) throw lost.refusal(rpc);
+      return handler(request, context);
+    };
   }
-  return { ...service, unary: { ...service.unary, ...refused } } as AnyService;
+  return { ...service, unary: { ...service.unary, ...guarded } } as AnyService;
 }
 
-/** One line for each start; differences are a warning, because an operator has to examine them. */
+/** One line for each start of a pool or of all; differences are a warning, because an operator has to examine them. */
 function report(logger: Logger, found: ReconcileReport): void {
   const level = found.differences.length > 0 ? 'warn' : 'info';
   logger[level]({ ...found }, 'reconciled');

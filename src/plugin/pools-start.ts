@@ -6,6 +6,7 @@ import type { Backend, PoolEvent } from '../backends/backend.js';
 import { ReflinkBackend } from '../backends/reflink/reflink-backend.js';
 import { BackendRegistry, type ConfiguredPool } from '../backends/registry.js';
 import { ThinBackend } from '../backends/thin/thin-backend.js';
+import { bestEffort } from '../base/best-effort.js';
 import { CsiError } from '../base/errors.js';
 import type { Logger } from '../base/logger.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
@@ -22,6 +23,16 @@ interface StartDependencies {
   logger: Logger;
 }
 
+/** The pools after the first attempt at each, and the means for further ones. */
+export interface StartedPools {
+  registry: BackendRegistry;
+  /**
+   * Starts and claims a pool that could not be started. Rejects with the failure to register, and leaves
+   * nothing of the attempt behind. Not for a pool that is started.
+   */
+  startAgain(pool: string): Promise<Backend>;
+}
+
 /**
  * Each thin pool has threads of its own: device-mapper ioctls wait for I/O of the pool's devices, and for
  * each other when a disk hangs, and must not occupy the threads of other pools then.
@@ -29,29 +40,26 @@ interface StartDependencies {
 const THREADS_OF_THIN_POOL = 3;
 
 /**
- * A pool that cannot be started is left out until the next start, and Probe reports its failure: a missing
- * disk must not make the volumes of other pools unavailable. Throws if no pool can be started.
+ * A pool that cannot be started is registered with its failure: a missing disk must not make the volumes
+ * of other pools unavailable. Throws if no pool can be started.
  *
  * @param teardown gets what stops the pools again
  */
 export async function startBackends(
   config: Config,
-  { catalogue, native: shared, startThreads, logger }: StartDependencies,
+  dependencies: StartDependencies,
   teardown: Teardown,
-): Promise<BackendRegistry> {
-  const owner = await catalogue.uuid();
+): Promise<StartedPools> {
+  const { logger } = dependencies;
+  const starters = new Map<string, () => Promise<Backend>>();
   const pools: ConfiguredPool[] = [];
   for (const pool of config.pools) {
-    const native = pool.kind === 'thin' ? await startThreads(THREADS_OF_THIN_POOL) : shared;
-    const backend = makeBackend(pool, { config, native, owner, logger });
-    teardown.add(() => backend.stop());
+    const start = await poolStarter(config, pool, dependencies, teardown);
+    starters.set(pool.name, start);
     try {
-      const known = await catalogue.poolUuid(backend.pool);
-      await backend.start(known === null ? 'any' : 'existing');
-      await claimPool(catalogue, backend);
-      pools.push(backend);
+      pools.push(await start());
     } catch (thrown) {
-      pools.push({ pool: backend.pool, failure: unavailable(backend.pool, thrown) });
+      pools.push({ pool: pool.name, failure: CsiError.from(thrown) });
     }
   }
   const registry = new BackendRegistry(pools);
@@ -60,17 +68,49 @@ export async function startBackends(
   for (const { pool, failure } of registry.unavailable) {
     logger.error({ pool, err: failure }, 'the pool could not be started and is not served');
   }
-  return registry;
+  return {
+    registry,
+    startAgain: (pool) => {
+      const start = starters.get(pool);
+      if (start === undefined) throw new Error(`pool '${pool}' is not configured`);
+      return start();
+    },
+  };
+}
+
+/** Each attempt has a backend of its own, so that it finds nothing of the one before. */
+async function poolStarter(
+  config: Config,
+  pool: PoolConfig,
+  { catalogue, native: shared, startThreads, logger }: StartDependencies,
+  teardown: Teardown,
+): Promise<() => Promise<Backend>> {
+  const native = pool.kind === 'thin' ? await startThreads(THREADS_OF_THIN_POOL) : shared;
+  const owner = await catalogue.uuid();
+  let current: Backend | null = null;
+  teardown.add(async () => current?.stop());
+  return async () => {
+    const backend = makeBackend(pool, { config, native, owner, logger });
+    current = backend;
+    try {
+      const known = await catalogue.poolUuid(backend.pool);
+      await backend.start(known === null ? 'any' : 'existing');
+      await claimPool(catalogue, backend);
+      return backend;
+    } catch (thrown) {
+      await bestEffort(() => backend.stop());
+      throw unavailable(backend.pool, thrown);
+    }
+  };
 }
 
 function unavailable(pool: string, thrown: unknown): CsiError {
   const message = thrown instanceof Error ? thrown.message : String(thrown);
   return CsiError.failedPrecondition(
-    `pool '${pool}' could not be started: ${message}; repair that and restart the plugin`,
+    `pool '${pool}' could not be started: ${message}; the plugin tries again until that is repaired`,
     { cause: thrown },
   );
 }
-
 interface BackendParts {
   config: Config;
   native: NativeRunner;

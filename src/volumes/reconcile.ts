@@ -33,6 +33,11 @@ export interface ReconcileDependencies {
    * retained base without a record may have had one, so neither is removed.
    */
   lacksRows?: boolean;
+  /**
+   * Handles this pool alone, which the registry has, while other pools are served: their unfinished rows are
+   * calls in progress. Left out: everything.
+   */
+  pool?: string;
 }
 
 const NOTHING: UnfinishedWork = { volumes: [], snapshots: [], groups: [] };
@@ -40,7 +45,7 @@ const NOTHING: UnfinishedWork = { volumes: [], snapshots: [], groups: [] };
 export async function reconcile(deps: ReconcileDependencies): Promise<ReconcileReport> {
   const { catalogue, registry } = deps;
   const report: ReconcileReport = { finished: [], undone: [], differences: [] };
-  const unfinished = deps.lacksRows ? NOTHING : await catalogue.unfinished();
+  const unfinished = deps.lacksRows ? NOTHING : await unfinishedWork(deps);
   for (const group of unfinished.groups) {
     await attempt(report, `group snapshot ${group.groupSnapshotId}`, async () => {
       const members = await catalogue.snapshotsOfGroup(group.groupSnapshotId);
@@ -61,6 +66,19 @@ export async function reconcile(deps: ReconcileDependencies): Promise<ReconcileR
     await attempt(report, `pool '${backend.pool}'`, () => reconcilePool(deps, backend, report));
   }
   return report;
+}
+
+async function unfinishedWork({ catalogue, pool }: ReconcileDependencies): Promise<UnfinishedWork> {
+  const all = await catalogue.unfinished();
+  if (pool === undefined) return all;
+  const members = await Promise.all(
+    all.groups.map(({ groupSnapshotId }) => catalogue.snapshotsOfGroup(groupSnapshotId)),
+  );
+  return {
+    volumes: all.volumes.filter((volume) => volume.pool === pool),
+    snapshots: all.snapshots.filter((snapshot) => snapshot.pool === pool),
+    groups: all.groups.filter((_, index) => members[index]?.[0]?.pool === pool),
+  };
 }
 
 async function reconcilePool(

@@ -12,7 +12,7 @@
  */
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { BackendRegistry } from '../backends/registry.js';
+import type { Backend } from '../backends/backend.js';
 import { CsiError, errorCode } from '../base/errors.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 
@@ -27,29 +27,56 @@ const CONFIRMED = 'confirmed-objects.json';
 /** How many objects a message lists. */
 const LISTED = 3;
 
-/** The unconfirmed objects. Also writes the list to the file that `blockdelta catalogue` reads. */
-export async function findUnknownObjects(
-  stateDirectory: string,
-  { catalogue, registry }: { catalogue: AsyncCatalogue; registry: BackendRegistry },
-): Promise<UnknownObject[]> {
-  const found: UnknownObject[] = [];
-  for (const backend of registry.all) {
-    // The start reports a pool that cannot list its objects as a difference.
-    const contents = await backend.list().catch(() => null);
-    if (contents === null) continue;
-    const ids = [...contents.volumes, ...contents.snapshots].map(({ id }) => id);
-    const unknown = await catalogue.unknownAmong(ids);
-    found.push(...unknown.map((id) => ({ pool: backend.pool, id })));
+/** What the pools hold without a row, and nobody has confirmed. */
+export class LostRows {
+  #objects: readonly UnknownObject[] = [];
+
+  constructor(
+    private readonly stateDirectory: string,
+    private readonly catalogue: Pick<AsyncCatalogue, 'unknownAmong'>,
+  ) {}
+
+  /** In the pools that were searched so far. */
+  get objects(): readonly UnknownObject[] {
+    return this.#objects;
   }
-  if (found.length === 0) {
-    await rm(join(stateDirectory, FOUND), { force: true });
-    return [];
+
+  get found(): boolean {
+    return this.#objects.length > 0;
   }
-  const confirmed = new Set((await confirmedObjects(stateDirectory)).map(keyOf));
-  const open = found.filter((object) => !confirmed.has(keyOf(object)));
-  if (open.length === 0) await rm(join(stateDirectory, FOUND), { force: true });
-  else await write(join(stateDirectory, FOUND), open);
-  return open;
+
+  /**
+   * Searches further pools, and writes all that was found to the file that `blockdelta catalogue` reads.
+   *
+   * @param backends not served yet: an object that is being deleted loses its storage before its row
+   */
+  async search(backends: readonly Backend[]): Promise<void> {
+    const unknown: UnknownObject[] = [];
+    for (const backend of backends) {
+      // The start reports a pool that cannot list its objects as a difference.
+      const contents = await backend.list().catch(() => null);
+      if (contents === null) continue;
+      const ids = [...contents.volumes, ...contents.snapshots].map(({ id }) => id);
+      const found = await this.catalogue.unknownAmong(ids);
+      unknown.push(...found.map((id) => ({ pool: backend.pool, id })));
+    }
+    const confirmed =
+      unknown.length === 0
+        ? new Set<string>()
+        : new Set((await confirmedObjects(this.stateDirectory)).map(keyOf));
+    const open = unknown.filter((object) => !confirmed.has(keyOf(object)));
+    // A pool may be searched again, when its first attempt to start has failed afterwards.
+    const known = new Map([...this.#objects, ...open].map((object) => [keyOf(object), object]));
+    this.#objects = [...known.values()];
+    const file = join(this.stateDirectory, FOUND);
+    if (this.found) await write(file, this.#objects);
+    else await rm(file, { force: true });
+  }
+
+  /** As refuseChange. */
+  refusal(rpc: string): CsiError {
+    return refuseChange(rpc, this.#objects);
+  }
 }
 
 /** What the last start has found and nobody had confirmed. */
@@ -74,7 +101,7 @@ export async function confirmObjects(
 }
 
 /** FAILED_PRECONDITION for a call that changes what the catalogue records, while it lacks rows. */
-export function refuseChange(rpc: string, unknown: readonly UnknownObject[]): CsiError {
+function refuseChange(rpc: string, unknown: readonly UnknownObject[]): CsiError {
   const [first] = unknown;
   const listed = unknown.slice(0, LISTED).map(({ pool, id }) => `${id} in pool '${pool}'`);
   const more = unknown.length > listed.length ? ` and ${unknown.length - listed.length} more` : '';

@@ -305,6 +305,25 @@ test('unfinished objects of a pool that could not be started are reported and le
   assert.equal((await catalogue.volumeById(half.volumeId))?.state, 'creating');
 });
 
+test('a pool that comes later is reconciled alone: what is being created in the others is left alone', async () => {
+  const second = new MemoryBackend(new MemoryStorage(), { pool: 'second' });
+  second.storage.identity = 'memory-pool-2';
+  await claimPool(catalogue, second);
+  const inProgress = await volume({ state: 'creating' });
+  const half = volumeRecord({ pool: 'second', state: 'creating' });
+  await catalogue.insertVolume(half);
+  await second.createVolume(half.volumeId, half.sizeBytes);
+  const only = { registry: new BackendRegistry([second]), pool: 'second' };
+  const report = await reconcile({ catalogue, retainedBases, ...only });
+  assert.deepEqual(report, {
+    finished: [],
+    undone: [`volume ${half.volumeId}`],
+    differences: [],
+  });
+  assert.ok(storage.volumes.has(inProgress.volumeId));
+  assert.equal((await catalogue.volumeById(inProgress.volumeId))?.state, 'creating');
+});
+
 test('an unfinished object that cannot be settled does not prevent the others from being settled', async () => {
   const stuck = await volume({ state: 'creating' });
   const half = await volume({ state: 'creating' });
