@@ -46,6 +46,28 @@ export interface PoolCapacity {
 /** In words: a directory with reflinks, an image of one, a dm-thin pool, or one of a test. */
 export type PoolKind = 'reflink' | 'embedded reflink' | 'thin' | 'memory';
 
+/** The state of a pool in numbers. */
+export interface PoolStatistics {
+  /** Null: unknown, as in a thin pool that has failed. */
+  space: { capacity: PoolCapacity; promisedBytes: bigint; volumes: VolumeSpace } | null;
+  /** Null: the pool is not a dm-thin pool. */
+  thin: ThinStatistics | null;
+}
+
+/**
+ * Space that the blocks of each volume take, by the volume's id. Blocks that it shares with snapshots or other
+ * volumes count for each of them.
+ */
+export type VolumeSpace = ReadonlyMap<string, bigint>;
+
+export interface ThinStatistics {
+  /** As device-mapper names it: rw, ro, out_of_data_space, fail or error. */
+  mode: string;
+  needsCheck: boolean;
+  /** Size of the data device, and of its blocks in use; null in modes fail and error, which say nothing else. */
+  data: { totalBytes: bigint; usedBytes: bigint } | null;
+}
+
 export interface PoolObject {
   id: string;
   sizeBytes: bigint;
@@ -168,6 +190,8 @@ export interface Backend {
   findAttachment(volumeId: string): Promise<Attachment | null>;
 
   capacity(): Promise<PoolCapacity>;
+  /** For monitoring. FAILED_PRECONDITION if the pool cannot be reached. */
+  statistics(): Promise<PoolStatistics>;
   /** FAILED_PRECONDITION if the pool cannot be reached. */
   condition(volumeId: string): Promise<StorageCondition>;
   list(): Promise<PoolContents>;

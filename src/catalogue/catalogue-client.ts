@@ -3,7 +3,11 @@
  * implementation for its types alone, so the event loop loads no SQL.
  */
 import type { AsyncCalls } from '../database/calls.js';
-import { type OpenDatabase, openDatabase } from '../database/database-thread.js';
+import {
+  type DatabaseObserver,
+  type OpenDatabase,
+  openDatabase,
+} from '../database/database-thread.js';
 import type { DatabaseEvent } from '../database/thread-task.js';
 import type { Catalogue } from './sqlite-catalogue.js';
 
@@ -17,10 +21,12 @@ export type OpenCatalogue = OpenDatabase<Catalogue>;
 export function openCatalogue(
   file: string,
   onEvent?: (event: DatabaseEvent) => void,
+  observer?: DatabaseObserver,
 ): Promise<OpenCatalogue> {
   return openDatabase<Catalogue>({
     worker: new URL('./sqlite-catalogue.js', import.meta.url),
     file,
     onEvent,
+    observer,
   });
 }

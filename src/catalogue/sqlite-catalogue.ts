@@ -17,6 +17,7 @@ import { retainedBaseCalls } from './retained-bases.js';
 import * as rows from './rows.js';
 import { CATALOGUE_STEPS } from './schema.js';
 import { groupCalls, snapshotCalls } from './snapshots.js';
+import { statisticsCalls } from './statistics.js';
 import { controllerPublicationCalls, publicationCalls, stagingCalls } from './uses.js';
 import { volumeCalls } from './volumes.js';
 
@@ -49,6 +50,7 @@ export function catalogueCalls(database: SqliteConnection) {
     ...stagingCalls(database),
     ...publicationCalls(database),
     ...controllerPublicationCalls(database),
+    ...statisticsCalls(database),
     /** Everything that a start has to finish or to roll back. */
     unfinished: reads((): UnfinishedWork => unfinished(database)),
     ...nodeCalls(database),

@@ -10,7 +10,7 @@ import { createLogger, type Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
 import { type Config, ConfigError, parseConfig, SETTINGS, unknownNames } from '../config/config.js';
 import { destinationOf } from '../csi/routed-calls.js';
-import { Metrics } from '../metrics/metrics.js';
+import { PluginMetrics } from '../metrics/plugin-metrics.js';
 import { type Composition, composeServices } from '../plugin/composition.js';
 import { createIdentityService } from '../plugin/identity.js';
 import { createPluginServer, type PluginServer, StartError } from '../plugin/server.js';
@@ -94,8 +94,8 @@ async function run(config: Config, log: Logger): Promise<void> {
     vendorVersion: packageVersion(),
     health,
   });
-  const metrics = config.metricsAddress === null ? null : new Metrics({ command: 'serve' });
-  const { listen } = config;
+  const { metricsAddress, metricsOfVolumes: showsVolumes, listen } = config;
+  const metrics = metricsAddress === null ? null : new PluginMetrics({ showsVolumes });
   const destination = destinationOf(config.driverName, config.nodeId);
   const server = createPluginServer({
     ...{ services: [identity], config, logger: log },
@@ -115,7 +115,7 @@ async function run(config: Config, log: Logger): Promise<void> {
     },
     'listening; starting the pools',
   );
-  const composing = composeServices(config, log).then((composed) => {
+  const composing = composeServices(config, log, metrics).then((composed) => {
     composition = composed;
     server.open(composed.services);
     const services = composed.services.map(({ name }) => name);
@@ -131,7 +131,7 @@ async function run(config: Config, log: Logger): Promise<void> {
 
 /** What the start line says of it. The listener comes first: an address in use must not leave a socket. */
 async function listenForMetrics(
-  metrics: Metrics | null,
+  metrics: PluginMetrics | null,
   { metricsAddress }: Config,
   health: () => Promise<'starting' | 'ready'>,
 ): Promise<{ metrics?: string }> {

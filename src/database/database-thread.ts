@@ -23,11 +23,17 @@ const NEVER_MS = 2 ** 31 - 1;
 
 const IDLE_AFTER_MS = 1000;
 
+export interface DatabaseObserver {
+  /** A call has ended, however it ended. @param seconds including the time it waited for earlier calls */
+  callEnded(onlyReads: boolean, seconds: number): void;
+}
+
 export interface ThreadOptions {
   /** The module that the thread runs; its default export comes from `serveDatabase`. */
   worker: URL;
   file: string;
   onEvent?: ((event: DatabaseEvent) => void) | undefined;
+  observer?: DatabaseObserver | undefined;
 }
 
 /** Opens the database on a new thread. `T` is the type of the calls that the worker's module serves. */
@@ -46,11 +52,13 @@ export async function openDatabase<T extends object>(
 
 class DatabaseThread {
   readonly #onEvent: ThreadOptions['onEvent'];
+  readonly #observer: ThreadOptions['observer'];
   readonly #thread: Piscina<DatabaseTask, DatabaseAnswer>;
   #idle: NodeJS.Timeout | undefined;
 
-  constructor({ worker, file, onEvent }: ThreadOptions) {
+  constructor({ worker, file, onEvent, observer }: ThreadOptions) {
     this.#onEvent = onEvent;
+    this.#observer = observer;
     this.#thread = new Piscina({
       filename: worker.href,
       minThreads: 1,
@@ -70,7 +78,7 @@ class DatabaseThread {
         method,
         async (...args: unknown[]) => {
           if (!onlyReads) this.#scheduleIdle();
-          return this.#run(method, args);
+          return this.#observed(onlyReads, method, args);
         },
       ]),
     );
@@ -85,6 +93,16 @@ class DatabaseThread {
   async end(): Promise<void> {
     clearTimeout(this.#idle);
     await this.#thread.destroy();
+  }
+
+  async #observed(onlyReads: boolean, method: string, args: unknown[]): Promise<unknown> {
+    if (this.#observer === undefined) return this.#run(method, args);
+    const started = performance.now();
+    try {
+      return await this.#run(method, args);
+    } finally {
+      this.#observer.callEnded(onlyReads, (performance.now() - started) / 1000);
+    }
   }
 
   async #run(method: string, args: unknown[]): Promise<unknown> {

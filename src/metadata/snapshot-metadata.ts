@@ -24,6 +24,7 @@ import type { ScanSource } from '../native/addon.js';
 import type { ScanThreads } from '../native/scan-threads.js';
 import { type OperationLocks, shared, snapshotKey } from '../volumes/operation-locks.js';
 import { snapshotDeleting } from '../volumes/ready-volume.js';
+import type { ScanObserver } from './scan-observer.js';
 import { scan } from './scanner.js';
 
 export interface SnapshotMetadataDependencies {
@@ -31,6 +32,7 @@ export interface SnapshotMetadataDependencies {
   locks: OperationLocks;
   scanThreads: ScanThreads;
   backendOf(pool: string): Backend;
+  observer?: ScanObserver | undefined;
 }
 
 type MetadataRequest = RequestOf<'GetMetadataAllocated'> | RequestOf<'GetMetadataDelta'>;
@@ -197,6 +199,8 @@ async function stream(
   assertWhole(job, source);
   const turn = { group: target.pool, peer: context.peer, signal: context.signal };
   const sums = { entries: 0, entryBytes: 0n, chunks: 0, extents: 0, rescans: 0, unprovedBytes: 0n };
+  const kind = base === null ? 'allocated' : 'delta';
+  deps.observer?.scanStarted(kind, sums, params.startingOffset > 0n);
   try {
     for await (const { bytes, result } of scan(deps.scanThreads, source, { ...params, turn })) {
       sums.chunks += 1;
@@ -212,6 +216,7 @@ async function stream(
     if (thrown instanceof SystemError) await backend.check();
     throw thrown;
   } finally {
+    deps.observer?.scanEnded(kind, sums);
     context.note(sums);
   }
 }

@@ -1,8 +1,11 @@
 /** What every process reports: its build, its memory and processor time, the delay of its event loop. */
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { collectDefaultMetrics, Gauge, type Registry } from 'prom-client';
 
-/** The interval at which the delay of the event loop is sampled. */
-const EVENT_LOOP_SAMPLE_MS = 20;
+/** How often the delay of the event loop is sampled. */
+const SAMPLE_MS = 20;
+/** Figures of prom-client that repeat others here, or that say more of Node.js than of this process. */
+const LEFT_OUT = /^nodejs_(eventloop_lag|active_|heap_space|version)/;
 
 export interface Build {
   version: string;
@@ -11,11 +14,35 @@ export interface Build {
 }
 
 export function addProcessMetrics(registry: Registry, { version, command }: Build): void {
-  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: EVENT_LOOP_SAMPLE_MS });
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 10_000 });
+  for (const { name } of registry.getMetricsAsArray()) {
+    if (LEFT_OUT.test(name)) registry.removeSingleMetric(name);
+  }
   new Gauge({
     name: 'blockdelta_build_info',
     help: 'always 1; the labels say which release runs, which of its commands, and on what',
     labelNames: ['version', 'command', 'node_version', 'arch'],
     registers: [registry],
   }).set({ version, command, node_version: process.version, arch: process.arch }, 1);
+  addEventLoopDelay(registry);
+}
+
+/** How much later than due the event loop ran, since the last collection. */
+function addEventLoopDelay(registry: Registry): void {
+  const histogram = monitorEventLoopDelay({ resolution: SAMPLE_MS });
+  histogram.enable();
+  new Gauge({
+    name: 'blockdelta_event_loop_delay_seconds',
+    help: 'how late the event loop ran since the last scrape: median, 99th percentile and maximum',
+    labelNames: ['quantile'],
+    registers: [registry],
+    collect() {
+      // A sample is the time between two turns, which are due every SAMPLE_MS.
+      const late = (ns: number) => Math.max(ns / 1e6 - SAMPLE_MS, 0) / 1000;
+      this.set({ quantile: '0.5' }, late(histogram.percentile(50)));
+      this.set({ quantile: '0.99' }, late(histogram.percentile(99)));
+      this.set({ quantile: '1' }, late(histogram.max));
+      histogram.reset();
+    },
+  });
 }

@@ -18,6 +18,12 @@ export type UnaryMethod = UnaryTask['method'];
 type RequestOf<M extends UnaryMethod> = Parameters<Addon[M]> extends [infer R] ? R : undefined;
 type ValueOf<M extends UnaryMethod> = Exclude<ReturnType<Addon[M]>, NativeFailure>;
 
+export interface WorkerLoad {
+  threads: number;
+  busy: number;
+  queued: number;
+}
+
 /** Runs device operations; the interface for backends and services. */
 export interface NativeRunner {
   /** Calls one addon function on a worker. Rejects with SystemError. */
@@ -50,6 +56,13 @@ export class NativePool implements NativeRunner, NativeFiller {
     });
     // A pool that fails to close emits 'error'; without a listener that would end the process.
     this.#pool.on('error', () => undefined);
+  }
+
+  /** How many threads there are, how many of them are working, and how many tasks wait for one. */
+  get load(): WorkerLoad {
+    const tasks = this.#running.size;
+    const busy = Math.min(tasks, this.#threads);
+    return { threads: this.#threads, busy, queued: tasks - busy };
   }
 
   /** Resolves when every thread has loaded the addon; rejects if it cannot be loaded. */

@@ -24,6 +24,11 @@ export class ScanThreads {
     this.#turns = new FairTurns(threads);
   }
 
+  /** How many chunks wait for a thread. */
+  get waiting(): number {
+    return this.#turns.waiting;
+  }
+
   /**
    * Fills a buffer that is allocated when this turn comes. Rejects with the reason of the turn's
    * signal if the signal is aborted first; a chunk that is already being filled is completed.

@@ -23,8 +23,10 @@ import { controllerHealthRpcs, storageConditionOf } from '../health/controller-h
 import { nodeConditionOf, nodeHealthRpcs } from '../health/node-health.js';
 import { assertPrograms } from '../host/exec.js';
 import { assertCanOpenDirectories } from '../host/process-capabilities.js';
+import type { ScanObserver } from '../metadata/scan-observer.js';
 import { createSnapshotMetadataService } from '../metadata/snapshot-metadata.js';
-import { NativePool } from '../native/pool.js';
+import type { PluginMetrics } from '../metrics/plugin-metrics.js';
+import { NativePool, type NativeRunner } from '../native/pool.js';
 import { ScanThreads } from '../native/scan-threads.js';
 import type { NodeDependencies } from '../node/dependencies.js';
 import { createNodeService } from '../node/node.js';
@@ -62,10 +64,15 @@ export interface Composition {
 
 const LOOP_CONTROL = '/dev/loop-control';
 
-export async function composeServices(config: Config, logger: Logger): Promise<Composition> {
+/** @param metrics gets what it observes; null: nothing is counted */
+export async function composeServices(
+  config: Config,
+  logger: Logger,
+  metrics: PluginMetrics | null = null,
+): Promise<Composition> {
   const teardown = new Teardown();
   try {
-    return { ...(await compose(config, logger, teardown)), close: () => teardown.run() };
+    return { ...(await compose(config, logger, teardown, metrics)), close: () => teardown.run() };
   } catch (thrown) {
     await teardown.run().catch((error) => {
       logger.warn({ err: error }, 'cannot close everything that the failed start has opened');
@@ -78,14 +85,17 @@ async function compose(
   config: Config,
   logger: Logger,
   teardown: Teardown,
+  metrics: PluginMetrics | null,
 ): Promise<Omit<Composition, 'close'>> {
   await prepareStateDirectory(config.stateDirectory, logger);
   await assertCanOpenDirectories();
   const catalogueFile = join(config.stateDirectory, 'catalogue.sqlite');
   const isFirstStart = !existsSync(catalogueFile);
-  const catalogue = await openCatalogue(catalogueFile, ({ level, message }) => {
-    logger[level](message);
-  });
+  const catalogue = await openCatalogue(
+    catalogueFile,
+    ({ level, message }) => logger[level](message),
+    metrics?.catalogue,
+  );
   teardown.add(() => catalogue.close());
   const marker = new RunMarker(config.stateDirectory);
   const lastStop = await marker.begin(isFirstStart);
@@ -93,14 +103,18 @@ async function compose(
   const { stateDirectory } = config;
   const identity = await settleNodeIdentity({ catalogue, stateDirectory, logger }, config.nodeId);
   const native = await startPool(config.deviceThreads, teardown);
-  const scanThreads = new ScanThreads(
-    await startPool(config.scanThreads, teardown),
-    config.scanThreads,
-  );
-  const startThreads = (count: number) => startPool(count, teardown);
+  metrics?.observeWorkers('device', () => native.load);
+  const scans = await startPool(config.scanThreads, teardown);
+  const scanThreads = new ScanThreads(scans, config.scanThreads);
+  metrics?.observeWorkers('scan', () => ({ ...scans.load, queued: scanThreads.waiting }));
+  const startThreads = async (count: number, pool: string) => {
+    const threads = await startPool(count, teardown);
+    metrics?.observeWorkers(`thin-${pool}`, () => threads.load);
+    return threads;
+  };
   const { registry, startAgain } = await startBackends(
     config,
-    { catalogue, native, startThreads, logger },
+    { catalogue, native, startThreads, logger, metrics },
     teardown,
   );
   const locks = new OperationLocks();
@@ -140,7 +154,12 @@ async function compose(
   teardown.add(() => usage.stop());
   await usage.start();
   await marker.started();
-  const parts = { catalogue, native, scanThreads, registry, locks, retainedBases, identity };
+  metrics?.observeStorage({ registry, catalogue });
+  const parts = {
+    ...{ catalogue, scanThreads, registry, locks, retainedBases, identity },
+    native: metrics?.observedRunner(native, null) ?? native,
+    scanObserver: metrics?.scans,
+  };
   return {
     facts: await startFacts(registry, lastStop),
     services: createServices(config, parts).map((service) => refusingChanges(service, lost)),
@@ -184,11 +203,12 @@ async function startPool(threads: number, teardown: Teardown): Promise<NativePoo
 
 export interface Parts {
   catalogue: AsyncCatalogue;
-  native: NativePool;
+  native: NativeRunner;
   scanThreads: ScanThreads;
   registry: BackendRegistry;
   locks: OperationLocks;
   retainedBases: RetainedBases;
+  scanObserver?: ScanObserver | undefined;
   identity: NodeIdentity;
 }
 
@@ -215,7 +235,10 @@ export function createServices(config: Config, parts: Parts): AnyService[] {
     withRpcs(controller, controllerHealthRpcs(observed)),
     createGroupControllerService({ config, groups: new GroupManager(managers) }),
     withRpcs(createNodeService(node), nodeHealthRpcs({ ...observed, pools })),
-    createSnapshotMetadataService({ catalogue, locks, scanThreads, backendOf }),
+    createSnapshotMetadataService({
+      ...{ catalogue, locks, scanThreads, backendOf },
+      observer: parts.scanObserver,
+    }),
   ];
   return services.map((service) => refusingForeignHandles(service, identity));
 }

@@ -11,6 +11,7 @@ import { CsiError } from '../base/errors.js';
 import type { Logger } from '../base/logger.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { Config, PoolConfig } from '../config/config.js';
+import type { PluginMetrics } from '../metrics/plugin-metrics.js';
 import type { NativeRunner } from '../native/pool.js';
 import { claimPool } from '../volumes/reconcile.js';
 import type { Teardown } from './teardown.js';
@@ -19,8 +20,9 @@ interface StartDependencies {
   catalogue: AsyncCatalogue;
   native: NativeRunner;
   /** A separate pool of threads. Stops with the plugin, after everything that was started later. */
-  startThreads(count: number): Promise<NativeRunner>;
+  startThreads(count: number, pool: string): Promise<NativeRunner>;
   logger: Logger;
+  metrics?: PluginMetrics | null;
 }
 
 /** The pools after the first attempt at each, and the means for further ones. */
@@ -82,15 +84,16 @@ export async function startBackends(
 async function poolStarter(
   config: Config,
   pool: PoolConfig,
-  { catalogue, native: shared, startThreads, logger }: StartDependencies,
+  { catalogue, native: shared, startThreads, logger, metrics = null }: StartDependencies,
   teardown: Teardown,
 ): Promise<() => Promise<Backend>> {
-  const native = pool.kind === 'thin' ? await startThreads(THREADS_OF_THIN_POOL) : shared;
+  const native =
+    pool.kind === 'thin' ? await startThreads(THREADS_OF_THIN_POOL, pool.name) : shared;
   const owner = await catalogue.uuid();
   let current: Backend | null = null;
   teardown.add(async () => current?.stop());
   return async () => {
-    const backend = makeBackend(pool, { config, native, owner, logger });
+    const backend = makeBackend(pool, { config, native, owner, logger, metrics });
     current = backend;
     try {
       const known = await catalogue.poolUuid(backend.pool);
@@ -111,21 +114,30 @@ function unavailable(pool: string, thrown: unknown): CsiError {
     { cause: thrown },
   );
 }
+
 interface BackendParts {
   config: Config;
   native: NativeRunner;
   /** Uuid of the catalogue. */
   owner: string;
   logger: Logger;
+  metrics: PluginMetrics | null;
 }
 
-function makeBackend(pool: PoolConfig, { config, native, owner, logger }: BackendParts): Backend {
+function makeBackend(
+  pool: PoolConfig,
+  { config, native: unobserved, owner, logger, metrics }: BackendParts,
+): Backend {
   const { embeddedPoolBytes, embeddedPoolAllocation, overcommitPercent, reservePercent } = config;
   const { name, directory } = pool;
+  const native = metrics?.observedRunner(unobserved, name) ?? unobserved;
   const options = {
     ...{ pool: name, directory, owner, embeddedPoolBytes },
     ...{ overcommitPercent, reservePercent },
-    onEvent: ({ level, message }: PoolEvent) => logger[level]({ pool: name }, message),
+    onEvent: ({ level, message }: PoolEvent) => {
+      metrics?.storage.poolEvent(name, level);
+      logger[level]({ pool: name }, message);
+    },
   };
   if (pool.kind === 'reflink') {
     return new ReflinkBackend(native, { ...options, embeddedPoolAllocation });

@@ -160,6 +160,21 @@ function describePool(context: ContractContext): void {
     await context.backend.deleteVolume(volumeId);
   });
 
+  test('the statistics agree with the capacity, and count the blocks and promises of volumes', async () => {
+    const { backend } = context;
+    const before = await backend.statistics();
+    const volumeId = newVolume();
+    await backend.createVolume(volumeId, 8n << 20n);
+    const after = await backend.statistics();
+    assert.equal(after.space?.capacity.totalBytes, (await backend.capacity()).totalBytes);
+    const used = after.space?.volumes.get(volumeId) ?? -1n;
+    assert.ok(used >= 0n && used <= 8n << 20n);
+    const promised = (after.space?.promisedBytes ?? 0n) - (before.space?.promisedBytes ?? 0n);
+    assert.ok(promised > 0n && promised <= 8n << 20n);
+    assert.equal(backend.kind === 'thin', after.thin !== null);
+    await backend.deleteVolume(volumeId);
+  });
+
   test('the capacity never exceeds the free space, and falls with every volume', async () => {
     const { backend, harness } = context;
     const empty = await backend.capacity();

@@ -11,6 +11,7 @@ import type {
   Backend,
   PoolCapacity,
   PoolContents,
+  PoolStatistics,
   RetainedBase,
   RetainedBases,
   SnapshotMember,
@@ -178,6 +179,18 @@ export class MemoryBackend implements Backend {
       minimumVolumeBytes: 1n << 20n,
       granularityBytes: BigInt(BLOCK_BYTES),
     };
+  }
+
+  async statistics(): Promise<PoolStatistics> {
+    const volumes = new Map(
+      [...this.storage.volumes].map(([id, { blocks }]) => [id, BigInt(blocks.size * BLOCK_BYTES)]),
+    );
+    let promisedBytes = 0n;
+    for (const [id, { sizeBytes }] of this.storage.volumes) {
+      promisedBytes += sizeBytes - (volumes.get(id) ?? 0n);
+    }
+    const space = { capacity: await this.capacity(), promisedBytes, volumes };
+    return { space, thin: null };
   }
 
   async condition(volumeId: string): Promise<StorageCondition> {

@@ -7,6 +7,7 @@ import type { TestContext } from 'node:test';
 import * as grpc from '@grpc/grpc-js';
 import type { CsiError } from '../../src/base/errors.js';
 import { createLogger } from '../../src/base/logger.js';
+import type { CallObserver } from '../../src/csi/call-observer.js';
 import type { Call } from '../../src/csi/calls.js';
 import { CSI_PACKAGE, clientServices, csiProto } from '../../src/csi/proto.js';
 import type { DecodedMessage } from '../../src/csi/request-decoder.js';
@@ -47,6 +48,7 @@ export interface TestServerOptions {
   requestMs?: number;
   /** Also listens for routers. */
   routed?: RoutedListen;
+  observer?: CallObserver;
 }
 
 export function temporaryDirectory(t: TestContext): string {
@@ -87,6 +89,7 @@ export function makeServer(directory: string, options: TestServerOptions = {}): 
     startTimeoutMs: options.startTimeoutMs ?? 30_000,
     requestMs: options.requestMs ?? 20_000,
     routed: options.routed ?? null,
+    observer: options.observer,
     logger: createLogger('debug', { write: (line) => lines.push(line) }),
   });
   return {

@@ -6,13 +6,14 @@ import type { BigIntStats } from 'node:fs';
 import { readdir, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errorCode } from '../../base/errors.js';
-import type { PoolCapacity } from '../backend.js';
+import type { PoolCapacity, PoolStatistics } from '../backend.js';
 import { type PoolSpace, poolAccount, type SpacePolicy } from '../pool-account.js';
 import { isObjectName, type PoolLayout } from './pool-layout.js';
 
 const MINIMUM_VOLUME_BYTES = 1n << 20n;
 /** Whole file system blocks, so that no tail block is shared between content and slack. */
 const GRANULARITY_BYTES = 4096n;
+const SIZES = { minimumVolumeBytes: MINIMUM_VOLUME_BYTES, granularityBytes: GRANULARITY_BYTES };
 /** st_blocks counts in these (stat(2)). */
 const STAT_BLOCK_BYTES = 512n;
 
@@ -21,8 +22,22 @@ export async function poolCapacity(
   space: PoolSpace,
   policy: SpacePolicy,
 ): Promise<PoolCapacity> {
-  const sizes = { minimumVolumeBytes: MINIMUM_VOLUME_BYTES, granularityBytes: GRANULARITY_BYTES };
-  return poolAccount(space, await committedBytes(layout), sizes, policy);
+  return poolAccount(space, await committedBytes(layout), SIZES, policy);
+}
+
+export async function poolStatistics(
+  layout: PoolLayout,
+  space: PoolSpace,
+  policy: SpacePolicy,
+): Promise<PoolStatistics> {
+  const volumes = new Map<string, bigint>();
+  let promisedBytes = 0n;
+  for (const { name, found } of await volumeFiles(layout)) {
+    volumes.set(name, allocatedBytes(found));
+    promisedBytes += unwrittenBytes(found);
+  }
+  const capacity = poolAccount(space, promisedBytes, SIZES, policy);
+  return { space: { capacity, promisedBytes, volumes }, thin: null };
 }
 
 /** Size and free space of the pool's file system. `root` is a path to the pool. */
@@ -42,13 +57,24 @@ export async function volumeBytes(
 ): Promise<{ written: bigint; unwritten: bigint }> {
   let written = 0n;
   let unwritten = 0n;
-  const names = (await readdir(layout.volumes)).filter(isObjectName);
-  for (const { found } of await statAll(layout.volumes, names)) {
-    const allocated = found.blocks * STAT_BLOCK_BYTES;
-    written += allocated;
-    if (allocated < found.size) unwritten += found.size - allocated;
+  for (const { found } of await volumeFiles(layout)) {
+    written += allocatedBytes(found);
+    unwritten += unwrittenBytes(found);
   }
   return { written, unwritten };
+}
+
+async function volumeFiles(layout: PoolLayout): Promise<{ name: string; found: BigIntStats }[]> {
+  return statAll(layout.volumes, (await readdir(layout.volumes)).filter(isObjectName));
+}
+
+function allocatedBytes({ blocks }: BigIntStats): bigint {
+  return blocks * STAT_BLOCK_BYTES;
+}
+
+function unwrittenBytes(found: BigIntStats): bigint {
+  const allocated = allocatedBytes(found);
+  return allocated < found.size ? found.size - allocated : 0n;
 }
 
 /** Enough to keep the threads of libuv busy. */

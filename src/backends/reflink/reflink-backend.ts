@@ -17,6 +17,7 @@ import type {
   PoolContents,
   PoolKind,
   PoolObject,
+  PoolStatistics,
   RetainedBases,
   SnapshotMember,
   StorageCondition,
@@ -26,7 +27,7 @@ import type { SpacePolicy } from '../pool-account.js';
 import { InitializedMarks } from './initialized-marks.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
 import { isObjectName, isTemporaryName, temporary } from './pool-layout.js';
-import { poolCapacity, statAll, statOrNull } from './pool-space.js';
+import { poolCapacity, poolStatistics, statAll, statOrNull } from './pool-space.js';
 import { SnapshotFiles } from './snapshot-files.js';
 import { SpaceReservations } from './space-reservations.js';
 import { VolumeFiles } from './volume-files.js';
@@ -164,6 +165,12 @@ export class ReflinkBackend implements Backend {
   capacity(): Promise<PoolCapacity> {
     return this.#directory.use(async (opened) =>
       poolCapacity(opened.layout, await this.#directory.space(opened), this.#policy),
+    );
+  }
+
+  statistics(): Promise<PoolStatistics> {
+    return this.#directory.use(async (opened) =>
+      poolStatistics(opened.layout, await this.#directory.space(opened), this.#policy),
     );
   }
 

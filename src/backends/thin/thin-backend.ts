@@ -22,6 +22,7 @@ import type {
   OnEvent,
   PoolCapacity,
   PoolContents,
+  PoolStatistics,
   RetainedBase,
   RetainedBases,
   SnapshotMember,
@@ -37,7 +38,7 @@ import { EmbeddedDevices } from './pool/embedded-devices.js';
 import type { PoolDevices } from './pool/pool-devices.js';
 import { GivenDevices } from './pool/pool-devices.js';
 import type { PoolFeatures } from './pool/pool-table.js';
-import { thinCapacity, thinContents } from './thin-contents.js';
+import { thinCapacity, thinContents, thinStatistics } from './thin-contents.js';
 
 export interface ThinPoolOptions extends PoolClaim, SpacePolicy, PoolFeatures {
   /** Paths of two block devices; null: two files in the directory. */
@@ -195,6 +196,10 @@ export class ThinBackend implements Backend {
 
   async capacity(): Promise<PoolCapacity> {
     return thinCapacity(this.#open, this.#devices, this.#options);
+  }
+
+  async statistics(): Promise<PoolStatistics> {
+    return thinStatistics(this.#open, this.#devices, this.#options);
   }
 
   async condition(volumeId: string): Promise<StorageCondition> {

@@ -147,6 +147,32 @@ test('lists contain ready objects in the order of their ids', () => {
   assert.equal(catalogue.unfinished().volumes.length, 2);
 });
 
+test('statistics count ready objects and retained bases, and list the oldest volumes up to a limit', () => {
+  const [second, first] = [volumeRecord({ createdNs: 2n }), volumeRecord({ createdNs: 1n })];
+  for (const volume of [second, first]) catalogue.insertVolume(volume);
+  catalogue.insertVolume(volumeRecord({ state: 'deleting' }));
+  const [kept, lost] = [snapshotRecord(first), snapshotRecord(first)];
+  for (const snapshot of [kept, lost, snapshotRecord(first)]) catalogue.insertSnapshot(snapshot);
+  const base = { deletedNs: 5n, storedBytes: 4096n, invalidReason: null };
+  catalogue.removeSnapshot(kept.snapshotId, { ...base, snapshotId: kept.snapshotId });
+  catalogue.removeSnapshot(lost.snapshotId, {
+    ...{ ...base, snapshotId: lost.snapshotId, invalidReason: 'the pool was repaired' },
+  });
+  const { volumeId, name, pool, sizeBytes } = first;
+  assert.deepEqual(catalogue.statistics(1), {
+    pools: [
+      {
+        ...{ pool: 'default', volumes: 2, snapshots: 1 },
+        ...{ usableBases: 1, usableBaseBytes: 4096n, invalidatedBases: 1 },
+      },
+    ],
+    volumes: [{ volumeId, name, pool, sizeBytes, snapshots: 1 }],
+    omittedVolumes: 1,
+  });
+  assert.deepEqual(catalogue.statistics(0).volumes, []);
+  assert.equal(catalogue.statistics(0).omittedVolumes, 2);
+});
+
 test('a volume keeps its creation parameters when those in force change, and its new size', () => {
   const made = volumeRecord({
     createdMutableParameters: { readAheadKiB: '64' },

@@ -21,7 +21,7 @@ import {
 } from './pool-table.js';
 import type { ThinPool } from './thin-pool.js';
 
-const METADATA_BLOCK_BYTES = 4096n;
+export const METADATA_BLOCK_BYTES = 4096n;
 /** Data blocks whose reference counts fit in one metadata block. */
 const COUNTS_PER_BLOCK = 16_320n;
 /** For the index above the counts, and for other changes meanwhile: one in 50, plus 64 blocks. */

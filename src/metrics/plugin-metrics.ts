@@ -1,0 +1,46 @@
+/** The metrics of `blockdelta serve`: what every server counts, and what only a node's plugin has. */
+
+import type { NativeRunner, WorkerLoad } from '../native/pool.js';
+import { observeTasks } from '../native/task-observer.js';
+import { Metrics, type MetricsOptions } from './metrics.js';
+import { ScanMetrics } from './scan-metrics.js';
+import { StorageMetrics, type StorageSources } from './storage-metrics.js';
+import { TaskMetrics } from './task-metrics.js';
+
+export interface PluginMetricsOptions extends Omit<MetricsOptions, 'command'> {
+  /** Whether each volume gets series of its own. */
+  showsVolumes: boolean;
+}
+
+export class PluginMetrics extends Metrics {
+  readonly scans: ScanMetrics;
+  readonly storage: StorageMetrics;
+  readonly #tasks: TaskMetrics;
+
+  constructor({ showsVolumes, ...options }: PluginMetricsOptions) {
+    super({ ...options, command: 'serve' });
+    this.scans = new ScanMetrics(this.registry);
+    this.#tasks = new TaskMetrics(this.registry);
+    this.storage = new StorageMetrics(this.registry, showsVolumes);
+    this.add(() => this.storage.collect());
+  }
+
+  get catalogue() {
+    return this.#tasks.catalogue;
+  }
+
+  /** From now on the pools and the catalogue are read at each collection. */
+  observeStorage(sources: StorageSources): void {
+    this.storage.observe(sources);
+  }
+
+  /** @param set names the threads, such as `scan` */
+  observeWorkers(set: string, read: () => WorkerLoad): void {
+    this.#tasks.addWorkers(set, read);
+  }
+
+  /** @param pool the pool that alone uses the runner; null: none */
+  observedRunner(runner: NativeRunner, pool: string | null): NativeRunner {
+    return observeTasks(runner, this.#tasks.tasksOf(pool));
+  }
+}

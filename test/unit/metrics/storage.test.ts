@@ -1,0 +1,132 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Registry } from 'prom-client';
+import type { Backend } from '../../../src/backends/backend.js';
+import type { UnavailablePool } from '../../../src/backends/registry.js';
+import { CsiError } from '../../../src/base/errors.js';
+import type { CatalogueStatistics } from '../../../src/catalogue/statistics.js';
+import { StorageMetrics } from '../../../src/metrics/storage-metrics.js';
+import { MemoryBackend } from '../../backend/memory-backend.js';
+import { MetricsText } from '../../support/metrics-text.js';
+
+const MIB = 1n << 20n;
+
+interface Setup {
+  backends?: Backend[];
+  unavailable?: UnavailablePool[];
+  statistics?: (limit: number) => Promise<CatalogueStatistics>;
+  showsVolumes?: boolean;
+}
+
+const NOTHING: CatalogueStatistics = { pools: [], volumes: [], omittedVolumes: 0 };
+
+function observe(setup: Setup): () => Promise<MetricsText> {
+  const registry = new Registry();
+  const metrics = new StorageMetrics(registry, setup.showsVolumes ?? true, 50);
+  metrics.observe({
+    registry: { all: setup.backends ?? [], unavailable: setup.unavailable ?? [] },
+    catalogue: { statistics: setup.statistics ?? (async () => NOTHING) },
+  });
+  return async () => {
+    await metrics.collect();
+    return new MetricsText(await registry.metrics());
+  };
+}
+
+/** A backend that overrides some methods of another. */
+function overriding(backend: Backend, methods: Partial<Backend>): Backend {
+  return new Proxy(backend, {
+    get: (target, name) => {
+      const found = name in methods ? methods[name as keyof Backend] : Reflect.get(target, name);
+      return typeof found === 'function' ? found.bind(target) : found;
+    },
+  });
+}
+
+test('the figures of a pool are those that its backend reports', async () => {
+  const backend = new MemoryBackend(undefined, { pool: 'main', totalBytes: 100n * MIB });
+  await backend.createVolume('v1', 10n * MIB);
+  const found = await observe({ backends: [backend] })();
+  const value = (name: string) => found.value(`blockdelta_pool_${name}`, { pool: 'main' });
+  assert.equal(value('up'), 1);
+  assert.equal(value('size_bytes'), Number(100n * MIB));
+  assert.equal(value('used_bytes'), Number(10n * MIB));
+  assert.equal(value('promised_bytes'), Number(10n * MIB));
+  assert.equal(value('thin_mode'), undefined);
+  assert.equal(found.value('blockdelta_pool_info', { pool: 'main', kind: 'memory' }), 1);
+});
+
+test('a pool that could not be started, and one that fails its check, are down', async () => {
+  const failure = CsiError.failedPrecondition('its disk is missing');
+  const reading = overriding(new MemoryBackend(undefined, { pool: 'read-only' }), {
+    check: () => Promise.reject(failure),
+  });
+  const found = await observe({
+    backends: [reading, new MemoryBackend(undefined, { pool: 'well' })],
+    unavailable: [{ pool: 'absent', failure }],
+  })();
+  const up = (pool: string) => found.value('blockdelta_pool_up', { pool });
+  assert.deepEqual([up('absent'), up('read-only'), up('well')], [0, 0, 1]);
+  assert.ok((found.value('blockdelta_pool_size_bytes', { pool: 'read-only' }) ?? 0) > 0);
+});
+
+test('H25: a pool that does not answer is down, holds no scrape, and is asked once', async () => {
+  let questions = 0;
+  let answer = (): void => undefined;
+  const dead = overriding(new MemoryBackend(undefined, { pool: 'dead' }), {
+    check: () => {
+      questions += 1;
+      return new Promise((resolve) => {
+        answer = resolve;
+      });
+    },
+  });
+  const collect = observe({ backends: [dead, new MemoryBackend(undefined, { pool: 'well' })] });
+  for (let scrapes = 0; scrapes < 3; scrapes += 1) {
+    const found = await collect();
+    assert.equal(found.value('blockdelta_pool_up', { pool: 'dead' }), 0);
+    assert.equal(found.value('blockdelta_pool_size_bytes', { pool: 'dead' }), undefined);
+    assert.equal(found.value('blockdelta_pool_up', { pool: 'well' }), 1);
+  }
+  assert.equal(questions, 1);
+  answer();
+  dead.check = async () => undefined;
+  await collect();
+});
+
+test('a catalogue that does not answer, or fails, is down', async () => {
+  for (const statistics of [
+    () => new Promise<never>(() => undefined),
+    () => Promise.reject(new Error('damaged')),
+  ]) {
+    const found = await observe({ statistics })();
+    assert.equal(found.value('blockdelta_catalogue_up'), 0);
+  }
+  assert.equal((await observe({})()).value('blockdelta_catalogue_up'), 1);
+});
+
+const VOLUME = { volumeId: 'v1', name: 'pvc-"1"\n', pool: 'main', sizeBytes: MIB, snapshots: 3 };
+
+test('volumes that are gone, and pools that went down, leave no figures behind', async () => {
+  let statistics: CatalogueStatistics = { ...NOTHING, volumes: [VOLUME] };
+  const collect = observe({ statistics: async () => statistics });
+  assert.equal((await collect()).value('blockdelta_volume_snapshots', { volume: 'v1' }), 3);
+  statistics = NOTHING;
+  assert.equal((await collect()).value('blockdelta_volume_snapshots'), undefined);
+});
+
+test('names that CreateVolume was given cannot break the format', async () => {
+  const found = await observe({ statistics: async () => ({ ...NOTHING, volumes: [VOLUME] }) })();
+  assert.deepEqual(found.labelValues('blockdelta_volume_info', 'name'), ['pvc-\\"1\\"\\n']);
+});
+
+test('without metrics of volumes the catalogue is asked for none', async () => {
+  const limits: number[] = [];
+  const statistics = async (limit: number) => {
+    limits.push(limit);
+    return NOTHING;
+  };
+  await observe({ statistics, showsVolumes: false })();
+  await observe({ statistics })();
+  assert.deepEqual(limits, [0, 1000]);
+});
