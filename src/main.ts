@@ -14,6 +14,9 @@ const COMMANDS: Readonly<Record<string, () => Promise<AddCommand>>> = {
   delta: async () => (await import('./cli/metadata/commands.js')).addDeltaCommand,
   'thin-delta': async () => (await import('./cli/thin/delta-command.js')).addThinDeltaCommand,
   'thin-ls': async () => (await import('./cli/thin/ls-command.js')).addThinLsCommand,
+  volumes: async () => (await import('./cli/inspection/list-commands.js')).addVolumesCommand,
+  snapshots: async () => (await import('./cli/inspection/list-commands.js')).addSnapshotsCommand,
+  pools: async () => (await import('./cli/inspection/list-commands.js')).addPoolsCommand,
   catalogue: async () => (await import('./cli/catalogue.js')).addCatalogueCommand,
   conformance: async () => (await import('./cli/conformance.js')).addConformanceCommand,
 };

@@ -1,0 +1,52 @@
+/** Everything in a catalogue, read from a copy of it: for commands that inspect a node, beside a running plugin too. */
+import { readCopy } from '../database/copy.js';
+import type {
+  GroupSnapshotRecord,
+  PublicationRecord,
+  RetainedBaseRecord,
+  SnapshotRecord,
+  StagingRecord,
+  VolumeRecord,
+} from './records.js';
+import * as rows from './rows.js';
+import { catalogueCalls, catalogueDefinition } from './sqlite-catalogue.js';
+
+export interface CatalogueContents {
+  uuid: string;
+  /** Null: an older version has written the catalogue. */
+  nodeId: string | null;
+  pools: { name: string; uuid: string }[];
+  /** In every state but deleted. */
+  volumes: VolumeRecord[];
+  snapshots: SnapshotRecord[];
+  groups: GroupSnapshotRecord[];
+  retainedBases: RetainedBaseRecord[];
+  stagings: StagingRecord[];
+  publications: PublicationRecord[];
+}
+
+/** NOT_FOUND if there is no such file, FAILED_PRECONDITION if it cannot be read or is damaged. */
+export function catalogueContents(file: string): Promise<CatalogueContents> {
+  return readCopy(catalogueDefinition, file, (database) => {
+    const calls = catalogueCalls(database);
+    const pools = database.all('SELECT name, uuid FROM pools ORDER BY name').map((row) => ({
+      name: String(row['name']),
+      uuid: String(row['uuid']),
+    }));
+    return {
+      uuid: calls.uuid(),
+      nodeId: calls.nodeId(),
+      pools,
+      volumes: database
+        .all("SELECT * FROM volumes WHERE state <> 'deleted' ORDER BY volume_id")
+        .map(rows.volumeRow),
+      snapshots: database.all('SELECT * FROM snapshots ORDER BY sequence').map(rows.snapshotRow),
+      groups: database
+        .all('SELECT * FROM group_snapshots ORDER BY group_snapshot_id')
+        .map(rows.groupRow),
+      retainedBases: pools.flatMap(({ name }) => calls.listRetainedBases(name)),
+      stagings: database.all('SELECT * FROM stagings').map(rows.staging),
+      publications: database.all('SELECT * FROM publications').map(rows.publicationRow),
+    };
+  });
+}

@@ -1,0 +1,229 @@
+/**
+ * What a node holds, for the commands that inspect it: its catalogue, its pools and what the kernel uses of them.
+ *
+ * Everything is read and nothing is changed, with or without a running plugin: the catalogue and the ledgers are
+ * read from copies, pools as files and through device-mapper's status. CSI knows neither names nor pools nor
+ * files nor devices, so the plugin is not asked.
+ */
+import { existsSync, readdirSync, readFileSync, statfsSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { isObjectName, isTemporaryName } from '../../backends/reflink/pool-layout.js';
+import type { DeviceRecord } from '../../backends/thin/ledger/ledger.js';
+import { ledgerContents } from '../../backends/thin/ledger/ledger-contents.js';
+import { PoolNames } from '../../backends/thin/pool/pool-names.js';
+import { errorCode } from '../../base/errors.js';
+import { type CatalogueContents, catalogueContents } from '../../catalogue/contents.js';
+import { type PoolConfig, SETTINGS } from '../../config/config.js';
+import { parsePools } from '../../config/pools.js';
+import { type MountEntry, mountsAt, mountsOfDevice, readMountInfo } from '../../host/mountinfo.js';
+import { type LoopDevice, loadAddon } from '../../native/addon.js';
+import type { DmDevice, ThinPoolStatus } from '../../native/dm-addon.js';
+
+export interface NodeSettings {
+  stateDirectory: string;
+  pools: readonly PoolConfig[];
+}
+
+/** The settings of the plugin, as far as inspection needs them. @throws ConfigError */
+export function nodeSettings(stateDir: string | undefined, env = process.env): NodeSettings {
+  const stateDirectory =
+    stateDir ?? (env['BLOCKDELTA_STATE_DIR'] || SETTINGS.BLOCKDELTA_STATE_DIR.fallback);
+  return {
+    stateDirectory,
+    pools: parsePools(env['BLOCKDELTA_POOLS'] || undefined, stateDirectory),
+  };
+}
+
+/** A volume or snapshot as the pool has it. */
+export interface HeldObject {
+  id: string;
+  sizeBytes: bigint;
+  /** Space it occupies; null: only the pool's metadata knows. */
+  usedBytes: bigint | null;
+  /** Of its file; null for a thin device. */
+  file: { path: string; device: bigint; inode: bigint } | null;
+}
+
+export interface PoolView {
+  name: string;
+  kind: 'reflink' | 'embedded reflink' | 'thin';
+  directory: string;
+  /** Where its volumes are: the directory, or where the image is mounted. */
+  root: string;
+  /** Its own uuid; null: unknown. */
+  uuid: string | null;
+  /** Uuid of the catalogue that it belongs to; null: none has claimed it. */
+  owner: string | null;
+  /** Why it cannot be inspected; then it seems to hold nothing. */
+  problem: string | null;
+  totalBytes: bigint | null;
+  freeBytes: bigint | null;
+  volumes: HeldObject[];
+  snapshots: HeldObject[];
+  /** Paths of files that an interrupted call has left. */
+  temporary: string[];
+  /** Paths of entries that are not ours. */
+  foreign: string[];
+  thin: { names: PoolNames; status: ThinPoolStatus; devices: DeviceRecord[] } | null;
+}
+
+/** A volume as a block device. */
+export interface AttachedDevice {
+  pool: string;
+  volumeId: string;
+  path: string;
+  readOnly: boolean;
+  mounts: MountEntry[];
+}
+
+export interface NodeView extends NodeSettings {
+  catalogue: CatalogueContents;
+  pools: readonly PoolConfig[];
+  views: PoolView[];
+  mounts: MountEntry[];
+  loops: LoopDevice[];
+  /** Device-mapper devices with the plugin's prefix; none where there is no device-mapper. */
+  dmDevices: { name: string; uuid: string }[];
+  attached: AttachedDevice[];
+}
+
+/** @throws CsiError if the catalogue cannot be read */
+export async function inspectNode(settings: NodeSettings): Promise<NodeView> {
+  const catalogue = await catalogueContents(join(settings.stateDirectory, 'catalogue.sqlite'));
+  const mounts = await readMountInfo();
+  const views = await Promise.all(settings.pools.map((pool) => inspectPool(pool, mounts)));
+  const listed = loadAddon().loopList();
+  const loops = listed.ok ? listed.devices : [];
+  const dm = loadAddon().dmList({ prefix: 'blockdelta-' });
+  const dmDevices = dm.ok ? dm.devices : [];
+  const partial = { ...settings, catalogue, views, mounts, loops, dmDevices };
+  return { ...partial, attached: views.flatMap((view) => attachedOf(view, partial)) };
+}
+
+async function inspectPool(pool: PoolConfig, mounts: readonly MountEntry[]): Promise<PoolView> {
+  const { name, directory } = pool;
+  const owner = textOf(join(directory, 'pool-owner'));
+  const image = join(directory, 'pool.img');
+  const isEmbedded = pool.kind === 'reflink' && existsSync(image);
+  const view: PoolView = {
+    ...{ name, directory, owner },
+    kind: isEmbedded ? 'embedded reflink' : pool.kind,
+    root: isEmbedded ? join(directory, 'mount') : directory,
+    ...{ uuid: null, problem: null, totalBytes: null, freeBytes: null, thin: null },
+    ...{ volumes: [], snapshots: [], temporary: [], foreign: [] },
+  };
+  try {
+    if (!existsSync(directory)) throw new Error(`${directory} does not exist`);
+    if (pool.kind === 'thin') await inspectThin(view);
+    else inspectReflink(view, isEmbedded, mounts);
+  } catch (thrown) {
+    view.problem = thrown instanceof Error ? thrown.message : String(thrown);
+  }
+  return view;
+}
+
+function inspectReflink(view: PoolView, isEmbedded: boolean, mounts: readonly MountEntry[]): void {
+  const { root } = view;
+  if (isEmbedded && mountsAt(mounts, root).length === 0) {
+    throw new Error(`its image is not mounted at ${root}; the plugin mounts it when it starts`);
+  }
+  view.uuid = textOf(join(root, 'pool-id'));
+  if (view.uuid === null) throw new Error(`${root} holds no pool (it has no pool-id)`);
+  const { blocks, bavail, bsize } = statfsSync(root, { bigint: true });
+  view.totalBytes = blocks * bsize;
+  view.freeBytes = bavail * bsize;
+  for (const [part, held] of [
+    ['volumes', view.volumes] as const,
+    ['snapshots', view.snapshots] as const,
+  ]) {
+    for (const name of readdirSync(join(root, part)).sort()) {
+      const path = join(root, part, name);
+      const found = statOrNull(path);
+      if (found === null) continue;
+      if (isTemporaryName(name)) view.temporary.push(path);
+      else if (!isObjectName(name) || !found.isFile()) view.foreign.push(path);
+      else {
+        held.push({
+          id: name,
+          sizeBytes: found.size,
+          usedBytes: found.blocks * 512n,
+          file: { path, device: found.dev, inode: found.ino },
+        });
+      }
+    }
+  }
+}
+
+async function inspectThin(view: PoolView): Promise<void> {
+  const { pool, devices } = await ledgerContents(join(view.directory, 'pool.sqlite'));
+  view.uuid = pool.uuid;
+  const names = new PoolNames(pool.uuid);
+  for (const { objectId, kind, state, sizeBytes } of devices) {
+    if (state !== 'live') continue;
+    const held = kind === 'volume' ? view.volumes : view.snapshots;
+    held.push({ id: objectId, sizeBytes, usedBytes: null, file: null });
+  }
+  const answer = loadAddon().thinPoolStatus({ name: names.pool, commit: false });
+  if (!answer.ok) throw new Error(answer.message);
+  if (answer.status === null) {
+    throw new Error(
+      `its device ${names.pool} is not active; the plugin activates it when it starts`,
+    );
+  }
+  const { status } = answer;
+  view.thin = { names, status, devices };
+  if (status.mode === 'fail' || status.mode === 'error')
+    throw new Error(`its mode is ${status.mode}`);
+  view.totalBytes = status.totalDataBlocks * pool.dataBlockBytes;
+  view.freeBytes = (status.totalDataBlocks - status.usedDataBlocks) * pool.dataBlockBytes;
+}
+
+function attachedOf(
+  view: PoolView,
+  { loops, dmDevices, mounts }: Pick<NodeView, 'loops' | 'dmDevices' | 'mounts'>,
+): AttachedDevice[] {
+  const found = (path: string, volumeId: string, readOnly: boolean): AttachedDevice => {
+    const mounted = mountsOfDevice(mounts, statSync(path).rdev);
+    return { pool: view.name, volumeId, path, readOnly, mounts: mounted };
+  };
+  const byFile = view.volumes.flatMap(({ id, file }) => {
+    const loop = loops.find(
+      ({ backingDevice, backingInode }) =>
+        backingDevice === file?.device && backingInode === file.inode,
+    );
+    return loop === undefined ? [] : [found(loop.path, id, loop.readOnly)];
+  });
+  const names = view.thin?.names;
+  if (names === undefined) return byFile;
+  const volumes = new Set(view.volumes.map(({ id }) => id));
+  return dmDevices.flatMap(({ name, uuid }) => {
+    const id = name.slice('blockdelta-'.length);
+    if (!names.isOurs({ uuid }) || !volumes.has(id)) return [];
+    const device = dmDevice(name);
+    return device === null ? [] : [found(device.path, id, device.readOnly)];
+  });
+}
+
+export function dmDevice(name: string): DmDevice | null {
+  const answer = loadAddon().dmFind({ name });
+  return answer.ok ? answer.device : null;
+}
+
+/** The trimmed text of a file; null if it cannot be read. */
+export function textOf(file: string): string | null {
+  try {
+    return readFileSync(file, 'utf8').trim();
+  } catch {
+    return null;
+  }
+}
+
+function statOrNull(path: string) {
+  try {
+    return statSync(path, { bigint: true });
+  } catch (thrown) {
+    // Removed since the directory was read.
+    if (errorCode(thrown) === 'ENOENT') return null;
+    throw thrown;
+  }
+}

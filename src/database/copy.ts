@@ -1,0 +1,100 @@
+/**
+ * A consistent copy of a database that another process may be writing to.
+ *
+ * A plugin holds its catalogue exclusively, so SQLite lets nobody else open it. Reading the bytes of the file
+ * and of its write-ahead log needs no lock and disturbs nobody. Copied separately, the two can still be
+ * combined: a checkpoint changes only pages of the file that are in the log, so the log, copied after the
+ * file, replaces every page that changed meanwhile, unless the log was begun anew in between. Its header has
+ * new salts then, and the copy is made again. With an empty log, the time of the file's last change tells.
+ */
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { CsiError, errorCode } from '../base/errors.js';
+import type { SqliteConnection } from './connection.js';
+import type { DatabaseDefinition } from './definition.js';
+import { openSound } from './sound-database.js';
+
+const WAL_HEADER_BYTES = 32;
+const ATTEMPTS = 50;
+const PAUSE_MS = 20;
+
+/**
+ * Runs `read` on a copy of the database, which is removed afterwards. The copy is brought to this version's
+ * schema, so an older database can be read as well; the original stays as it is. NOT_FOUND if there is none.
+ */
+export async function readCopy<T>(
+  define: (file: string) => DatabaseDefinition,
+  file: string,
+  read: (database: SqliteConnection) => T,
+): Promise<T> {
+  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-copy-'));
+  const copy = join(directory, basename(file));
+  try {
+    await copyDatabase(define(file), copy);
+    const database = openSound({ ...define(copy), lockTimeoutMs: 0 });
+    try {
+      return read(database);
+    } finally {
+      database.close();
+    }
+  } catch (thrown) {
+    if (!(thrown instanceof CsiError)) throw thrown;
+    // The operator knows the original.
+    throw new CsiError(thrown.code, thrown.message.replaceAll(copy, file), { cause: thrown });
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+async function copyDatabase({ label, file }: DatabaseDefinition, copy: string): Promise<void> {
+  for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
+    const found = consistentBytes(label, file);
+    if (found !== null) {
+      writeFileSync(copy, found.main, { mode: 0o600 });
+      if (found.log.length > 0) writeFileSync(`${copy}-wal`, found.log, { mode: 0o600 });
+      return;
+    }
+    await delay(PAUSE_MS);
+  }
+  throw CsiError.aborted(`${label} ${file} changes too fast to be copied; try again`);
+}
+
+/** Null: the database changed meanwhile in a way that makes the two not fit. */
+function consistentBytes(label: string, file: string): { main: Buffer; log: Buffer } | null {
+  try {
+    const before = headerOf(`${file}-wal`);
+    const { mtimeNs } = statSync(file, { bigint: true });
+    const main = readFileSync(file);
+    const log = readOrEmpty(`${file}-wal`);
+    if (!log.subarray(0, WAL_HEADER_BYTES).equals(before)) return null;
+    const isUnchanged = statSync(file, { bigint: true }).mtimeNs === mtimeNs;
+    return before.length > 0 || isUnchanged ? { main, log } : null;
+  } catch (thrown) {
+    if (errorCode(thrown) !== 'ENOENT') throw unreadable(label, file, thrown);
+    throw CsiError.notFound(
+      `there is no ${label.replace(/^the /, '')} ${file}: name the plugin's state directory with --state-dir or BLOCKDELTA_STATE_DIR`,
+      { cause: thrown },
+    );
+  }
+}
+
+function unreadable(label: string, file: string, thrown: unknown): CsiError {
+  const code = errorCode(thrown) ?? 'unknown error';
+  const remedy = code === 'EACCES' ? 'run the command as root' : 'check the disk and its mount';
+  return CsiError.failedPrecondition(`${label} ${file} cannot be read (${code}): ${remedy}`, {
+    cause: thrown,
+  });
+}
+
+const headerOf = (log: string): Buffer => readOrEmpty(log).subarray(0, WAL_HEADER_BYTES);
+
+function readOrEmpty(file: string): Buffer {
+  try {
+    return readFileSync(file);
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return Buffer.alloc(0);
+    throw thrown;
+  }
+}
