@@ -5,8 +5,8 @@
  * The schemas know types, enumerations and required fields, and ignore fields they do not know, as the API
  * does. A misspelled field is found by watching which fields the validator reads.
  *
- * No package publishes schemas of snapshot classes and of SnapshotMetadataService. These kinds have few
- * fields, which are listed here from their CustomResourceDefinitions (external-snapshotter 8.6,
+ * No package publishes schemas of snapshots, their classes and SnapshotMetadataService. What is used of
+ * their few fields is listed here from their CustomResourceDefinitions (external-snapshotter 8.6,
  * external-snapshot-metadata 1.1).
  */
 import { spawnSync } from 'node:child_process';
@@ -83,6 +83,7 @@ const SCHEMAS: Readonly<Record<string, string>> = {
 const isText = (value: unknown) => typeof value === 'string' && value !== '';
 const isTextMap = (value: unknown) =>
   typeof value === 'object' && value !== null && Object.values(value).every(isText);
+const hasFields = (value: object) => Object.keys(value).length > 0;
 const isPolicy = (value: unknown) => value === 'Delete' || value === 'Retain';
 
 interface SmallKind {
@@ -97,6 +98,15 @@ const SNAPSHOT_CLASS: SmallKind = {
 const SMALL_KINDS: Readonly<Record<string, SmallKind>> = {
   'snapshot.storage.k8s.io/v1 VolumeSnapshotClass': SNAPSHOT_CLASS,
   'groupsnapshot.storage.k8s.io/v1 VolumeGroupSnapshotClass': SNAPSHOT_CLASS,
+  'snapshot.storage.k8s.io/v1 VolumeSnapshot': {
+    required: ['spec'],
+    fields: {
+      spec: (value) => {
+        const { volumeSnapshotClassName, source, ...rest } = value as Record<string, unknown>;
+        return isText(volumeSnapshotClassName) && isTextMap(source) && !hasFields(rest);
+      },
+    },
+  },
   'cbt.storage.k8s.io/v1beta1 SnapshotMetadataService': {
     required: ['spec'],
     fields: {
@@ -105,7 +115,7 @@ const SMALL_KINDS: Readonly<Record<string, SmallKind>> = {
         return (
           [address, audience, caCert].every(isText) &&
           /^[A-Za-z0-9+/]+={0,2}$/.test(String(caCert)) &&
-          Object.keys(rest).length === 0
+          !hasFields(rest)
         );
       },
     },

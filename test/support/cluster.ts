@@ -1,0 +1,141 @@
+/**
+ * deploy/kubernetes as a test asks about it: the pods, containers and objects of each rendered overlay.
+ */
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { packagePath } from '../../src/base/package-root.js';
+import { type Manifest, render, skipWithoutKubectl } from './manifests.js';
+
+export const KUBERNETES = 'deploy/kubernetes';
+export const OVERLAYS = readdirSync(packagePath(`${KUBERNETES}/overlays`)).sort();
+export const KUBERNETES_DOCUMENT = readFileSync(packagePath('docs/kubernetes.md'), 'utf8');
+
+export interface Container {
+  name: string;
+  image: string;
+  args: string[];
+  env?: { name: string; value?: string; valueFrom?: { fieldRef: { fieldPath: string } } }[];
+  envFrom?: { configMapRef: { name: string } }[];
+  ports?: { name: string; containerPort: number }[];
+  livenessProbe?: Probe;
+  readinessProbe?: Probe;
+  securityContext: Record<string, unknown>;
+  resources: { requests?: object; limits?: object };
+  volumeMounts: {
+    name: string;
+    mountPath: string;
+    mountPropagation?: string;
+    readOnly?: boolean;
+  }[];
+}
+
+interface Probe {
+  httpGet: { path: string; port: string };
+  periodSeconds: number;
+  failureThreshold?: number;
+  timeoutSeconds: number;
+}
+
+interface Volume {
+  name: string;
+  hostPath?: { path: string; type: string };
+  secret?: { secretName: string };
+  configMap?: { name: string };
+  [kind: string]: unknown;
+}
+
+export interface Pod {
+  owner: string;
+  labels: Record<string, string>;
+  account: string;
+  containers: Container[];
+  volumes: Volume[];
+  spec: Record<string, unknown>;
+}
+
+/** One rendered overlay with the questions that tests ask. */
+export class Cluster {
+  readonly pods: Pod[];
+
+  constructor(readonly manifests: readonly Manifest[]) {
+    this.pods = manifests
+      .filter(({ kind }) => kind === 'DaemonSet' || kind === 'Deployment')
+      .map(({ kind, metadata, spec: { template } }) => ({
+        owner: `${kind} ${metadata.name}`,
+        labels: template.metadata.labels,
+        account: template.spec.serviceAccountName,
+        containers: template.spec.containers,
+        volumes: template.spec.volumes,
+        spec: template.spec,
+      }));
+  }
+
+  of(kind: string): Manifest[] {
+    return this.manifests.filter((manifest) => manifest.kind === kind);
+  }
+
+  has(kind: string, name: string): boolean {
+    return this.of(kind).some(({ metadata }) => metadata.name === name);
+  }
+
+  pod(owner: string): Pod {
+    const found = this.pods.find((pod) => pod.owner === owner);
+    assert.ok(found, owner);
+    return found;
+  }
+
+  get node(): Pod {
+    return this.pod('DaemonSet blockdelta-node');
+  }
+
+  get controller(): Pod {
+    return this.pod('Deployment blockdelta-controller');
+  }
+
+  selectedBy(labels: Record<string, string>): Pod[] {
+    return this.pods.filter((pod) =>
+      Object.entries(labels).every(([key, value]) => pod.labels[key] === value),
+    );
+  }
+
+  /** The environment of a container, with what the node fills in. */
+  environment({ env = [], envFrom = [] }: Container): Record<string, string> {
+    const own = env.map(({ name, value }) => [name, value ?? `filled-in-${name.toLowerCase()}`]);
+    const maps = envFrom.flatMap(({ configMapRef }) => {
+      const map = this.of('ConfigMap').find(({ metadata }) => metadata.name === configMapRef.name);
+      assert.ok(map, configMapRef.name);
+      return Object.entries(map['data'] as Record<string, string>);
+    });
+    return Object.fromEntries([...maps, ...own]);
+  }
+}
+
+export function container(pod: Pod, name: string): Container {
+  const found = pod.containers.find((candidate) => candidate.name === name);
+  assert.ok(found, `${pod.owner} has no container ${name}`);
+  return found;
+}
+
+export function flag({ args }: Container, name: string): string | undefined {
+  return args.find((arg) => arg.startsWith(`--${name}=`))?.slice(name.length + 3);
+}
+
+/** A test for each overlay. */
+export function forEveryOverlay(
+  title: string,
+  check: (cluster: Cluster, overlay: string) => void,
+): void {
+  test(title, { skip: skipWithoutKubectl }, async (t) => {
+    for (const overlay of OVERLAYS) {
+      await t.test(overlay, () => check(cluster(overlay), overlay));
+    }
+  });
+}
+
+const rendered = new Map<string, Cluster>();
+export function cluster(overlay: string): Cluster {
+  const known = rendered.get(overlay) ?? new Cluster(render(`${KUBERNETES}/overlays/${overlay}`));
+  rendered.set(overlay, known);
+  return known;
+}

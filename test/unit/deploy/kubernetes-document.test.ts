@@ -1,0 +1,104 @@
+/** The examples of docs/kubernetes.md work as they stand there. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { packagePath } from '../../../src/base/package-root.js';
+import { KUBERNETES_DOCUMENT, OVERLAYS } from '../../support/cluster.js';
+import {
+  type Manifest,
+  parseManifests,
+  problemsOf,
+  render,
+  skipWithoutKubectl as skip,
+} from '../../support/manifests.js';
+
+/** The YAML block of the document that contains a text. */
+function example(containing: string): string {
+  const blocks = [...KUBERNETES_DOCUMENT.matchAll(/^```yaml\n([\s\S]*?)^```$/gm)];
+  const found = blocks.map(([, text = '']) => text).filter((text) => text.includes(containing));
+  assert.equal(found.length, 1, containing);
+  return found[0] ?? '';
+}
+
+/** Renders a kustomization whose paths lead from a neighbour of the checkout. */
+function renderExample(t: TestContext, text: string): Manifest[] {
+  const directory = realpathSync(mkdtempSync(join(tmpdir(), 'blockdelta-example-')));
+  t.after(() => rmSync(directory, { recursive: true }));
+  const checkout = relative(directory, packagePath('.'));
+  const paths = text.replaceAll('../blockdelta/', `${checkout}/`);
+  writeFileSync(join(directory, 'kustomization.yaml'), paths);
+  return render(directory);
+}
+
+async function assertValid(manifests: readonly Manifest[]): Promise<void> {
+  assert.deepEqual((await Promise.all(manifests.map(problemsOf))).flat(), []);
+}
+
+const OVERLAY = example('newName:');
+
+test('the example of an own overlay renders, with its image and its setting', {
+  skip,
+}, async (t) => {
+  const manifests = renderExample(t, OVERLAY);
+  await assertValid(manifests);
+  const text = JSON.stringify(manifests);
+  assert.ok(!text.includes('registry.example'));
+  assert.ok(text.includes('images.mycompany.example/storage/blockdelta:0.1.0'));
+  const settings = manifests.find(
+    ({ kind, metadata }) => kind === 'ConfigMap' && metadata.name.startsWith('blockdelta-node'),
+  );
+  assert.equal(settings?.['data'].BLOCKDELTA_RESERVE_PERCENT, '10');
+  assert.equal(settings?.['data'].BLOCKDELTA_POOLS, 'data=/srv/blockdelta');
+});
+
+test('the patches for another kubelet directory leave no path behind', { skip }, async (t) => {
+  const manifests = renderExample(t, `${OVERLAY}\n${example('k0s')}`);
+  await assertValid(manifests);
+  const text = JSON.stringify(manifests);
+  assert.ok(!text.includes('/var/lib/kubelet'));
+  assert.ok(text.includes('"mountPath":"/var/lib/k0s/kubelet","mountPropagation":"Bidirectional"'));
+});
+
+test('the patch with the authority of the snapshot metadata service changes it', {
+  skip,
+}, async (t) => {
+  const manifests = renderExample(t, `${OVERLAY}\n${example('caCert:')}`);
+  await assertValid(manifests);
+  const service = manifests.find(({ kind }) => kind === 'SnapshotMetadataService');
+  const authority = Buffer.from(service?.['spec'].caCert, 'base64').toString();
+  assert.match(authority, /^-----BEGIN CERTIFICATE-----/);
+  assert.match(service?.['spec'].address, /^blockdelta-snapshot-metadata\./);
+});
+
+test('the objects that try a volume are valid, and use classes that exist', { skip }, async () => {
+  const objects = parseManifests(example('ReadWriteOncePod'));
+  await assertValid(objects);
+  const overlay = render('deploy/kubernetes/overlays/directory');
+  const classes = overlay.map(({ kind, metadata }) => `${kind} ${metadata.name}`);
+  const [claim, , snapshot] = objects;
+  assert.ok(classes.includes(`StorageClass ${claim?.['spec'].storageClassName}`));
+  assert.ok(classes.includes(`VolumeSnapshotClass ${snapshot?.['spec'].volumeSnapshotClassName}`));
+});
+
+test('the table of overlays has them all', () => {
+  const [, section = ''] = KUBERNETES_DOCUMENT.split('\n## Overlays\n');
+  const rows = [...(section.split('\n## ')[0] ?? '').matchAll(/^\| `([\w-]+)` \|/gm)];
+  assert.deepEqual(rows.map(([, name]) => name).sort(), OVERLAYS);
+});
+
+test('every command is run by a test, or stands below a mark that it is not', () => {
+  const run = [
+    /^kubectl kustomize deploy\/kubernetes\/overlays\/directory$/,
+    /^deploy\/kubernetes\/certificates\.sh certificates$/,
+  ];
+  for (const section of KUBERNETES_DOCUMENT.split(/\n##+ /)) {
+    const commands = [...section.matchAll(/^ {4}(.*)$/gm)].map(([, command = '']) => command);
+    const marked = section.includes('*(not run by a test)*');
+    if (section.includes('```yaml') && !marked) continue;
+    for (const command of commands) {
+      assert.ok(marked || run.some((known) => known.test(command)), command);
+    }
+  }
+});
