@@ -21,10 +21,10 @@ export function createControllerService(deps: ControllerDependencies): Service<'
     name: 'Controller',
     unary: {
       CreateVolume: (request, context) => createVolume(deps, request, context),
-      DeleteVolume: (request) => deleteVolume(deps, request),
+      DeleteVolume: (request, context) => deleteVolume(deps, request, context),
       ValidateVolumeCapabilities: (request) => validateVolumeCapabilities(deps, request),
-      ControllerExpandVolume: (request) => expandVolume(deps, request),
-      ControllerModifyVolume: (request) => modifyVolume(deps, request),
+      ControllerExpandVolume: (request, context) => expandVolume(deps, request, context),
+      ControllerModifyVolume: (request, context) => modifyVolume(deps, request, context),
       ControllerGetVolume: (request) => getVolume(deps, request),
       ListVolumes: (request) => listVolumes(deps, request),
       GetCapacity: (request) => getCapacity(deps, request),
@@ -32,13 +32,14 @@ export function createControllerService(deps: ControllerDependencies): Service<'
         capabilities: rpcCapabilities(controllerCapabilities(deps.config)),
       }),
       CreateSnapshot: (request, context) => createSnapshot(deps, request, context),
-      DeleteSnapshot: (request) => deleteSnapshot(deps, request),
+      DeleteSnapshot: (request, context) => deleteSnapshot(deps, request, context),
       GetSnapshot: (request) => getSnapshot(deps, request),
       ListSnapshots: (request) => listSnapshots(deps, request),
       ...(deps.config.controllerPublish
         ? {
             ControllerPublishVolume: volumePublisher(deps),
-            ControllerUnpublishVolume: (request) => unpublishVolume(deps, request),
+            ControllerUnpublishVolume: (request, context) =>
+              unpublishVolume(deps, request, context),
           }
         : {}),
     },

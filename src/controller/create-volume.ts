@@ -20,10 +20,8 @@ export async function createVolume(
 ): Promise<ResponseOf<'CreateVolume'>> {
   const { requirement, ...spec } = parseCreateVolume(request);
   assertAllServed(spec.capabilities, 'volume_capabilities');
-  const volume = await deps.volumes.create({
-    ...spec,
-    topologyProblem: topologyProblem(requirement, deps.config),
-  });
+  const problem = topologyProblem(requirement, deps.config);
+  const volume = await deps.volumes.create({ ...spec, topologyProblem: problem }, context.signal);
   const { volumeId, pool, sizeBytes } = volume;
   context.note({ volume_id: volumeId, pool, sizeBytes });
   return { volume: volumeMessage(deps, volume) };
@@ -32,10 +30,11 @@ export async function createVolume(
 export async function deleteVolume(
   deps: ControllerDependencies,
   request: RequestOf<'DeleteVolume'>,
+  context: CallContext,
 ): Promise<ResponseOf<'DeleteVolume'>> {
   const volumeId = requireString(request.volume_id, 'volume_id');
   parseSecrets(request.secrets, 'secrets');
-  await deps.volumes.delete(volumeId);
+  await deps.volumes.delete(volumeId, context.signal);
   return {};
 }
 

@@ -10,7 +10,7 @@ import {
   requireFields,
   requireString,
 } from '../csi/fields.js';
-import type { RequestOf, ResponseOf } from '../csi/service.js';
+import type { CallContext, RequestOf, ResponseOf } from '../csi/service.js';
 import type { VolumeCapability } from '../domain/volume-capability.js';
 import type { ControllerDependencies } from './dependencies.js';
 import { assertServed } from './requests.js';
@@ -18,6 +18,7 @@ import { assertServed } from './requests.js';
 export async function expandVolume(
   deps: ControllerDependencies,
   request: RequestOf<'ControllerExpandVolume'>,
+  context: CallContext,
 ): Promise<ResponseOf<'ControllerExpandVolume'>> {
   requireFields(request, 'volume_id', 'capacity_range');
   const volumeId = requireString(request.volume_id, 'volume_id');
@@ -28,6 +29,7 @@ export async function expandVolume(
   const volume = await deps.volumes.expand(
     volumeId,
     range ?? { requiredBytes: 0n, limitBytes: 0n },
+    context.signal,
   );
   const uses = given === null ? capabilities : [given];
   return {

@@ -32,7 +32,7 @@ export function createGroupControllerService(
         capabilities: rpcCapabilities(GROUP_CAPABILITIES),
       }),
       CreateVolumeGroupSnapshot: (request, context) => createGroup(deps, request, context),
-      DeleteVolumeGroupSnapshot: (request) => deleteGroup(deps, request),
+      DeleteVolumeGroupSnapshot: (request, context) => deleteGroup(deps, request, context),
       GetVolumeGroupSnapshot: (request) => getGroup(deps, request),
     },
     streams: {},
@@ -44,7 +44,7 @@ async function createGroup(
   request: RequestOf<'CreateVolumeGroupSnapshot'>,
   context: CallContext,
 ): Promise<ResponseOf<'CreateVolumeGroupSnapshot'>> {
-  const created = await deps.groups.create(parseCreate(request));
+  const created = await deps.groups.create(parseCreate(request), context.signal);
   const { group, members } = created;
   context.note({
     group_snapshot_id: group.groupSnapshotId,
@@ -58,9 +58,10 @@ async function createGroup(
 async function deleteGroup(
   deps: GroupControllerDependencies,
   request: RequestOf<'DeleteVolumeGroupSnapshot'>,
+  context: CallContext,
 ): Promise<ResponseOf<'DeleteVolumeGroupSnapshot'>> {
   const { groupSnapshotId, snapshotIds } = parseReference(request);
-  await deps.groups.delete(groupSnapshotId, snapshotIds);
+  await deps.groups.delete(groupSnapshotId, snapshotIds, context.signal);
   return {};
 }
 

@@ -8,7 +8,7 @@ import { bestEffort } from '../base/best-effort.js';
 import { CsiError, StatusCode } from '../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { parseSecrets, requireFields, requireString } from '../csi/fields.js';
-import type { RequestOf, ResponseOf } from '../csi/service.js';
+import type { CallContext, RequestOf, ResponseOf } from '../csi/service.js';
 import { volumeKey } from '../volumes/operation-locks.js';
 import type { ControllerDependencies } from './dependencies.js';
 import { parseMutableParameters } from './requests.js';
@@ -21,16 +21,21 @@ import { parseMutableParameters } from './requests.js';
 export async function modifyVolume(
   deps: ControllerDependencies,
   request: RequestOf<'ControllerModifyVolume'>,
+  context: CallContext,
 ): Promise<ResponseOf<'ControllerModifyVolume'>> {
   requireFields(request, 'volume_id');
   const volumeId = requireString(request.volume_id, 'volume_id');
-  await deps.locks.run([volumeKey(volumeId)], async () => {
-    const volume = await deps.volumes.find(volumeId);
-    parseSecrets(request.secrets, 'secrets');
-    const changes = parseMutableParameters(request.mutable_parameters);
-    if (Object.keys(changes).length === 0) return;
-    await change(deps, volume, { ...volume.mutableParameters, ...changes });
-  });
+  await deps.locks.run(
+    [volumeKey(volumeId)],
+    async () => {
+      const volume = await deps.volumes.find(volumeId);
+      parseSecrets(request.secrets, 'secrets');
+      const changes = parseMutableParameters(request.mutable_parameters);
+      if (Object.keys(changes).length === 0) return;
+      await change(deps, volume, { ...volume.mutableParameters, ...changes });
+    },
+    context.signal,
+  );
   return {};
 }
 

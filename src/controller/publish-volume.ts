@@ -19,7 +19,7 @@ import {
   requireString,
 } from '../csi/fields.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
-import type { RequestOf, ResponseOf, UnaryHandler } from '../csi/service.js';
+import type { CallContext, RequestOf, ResponseOf, UnaryHandler } from '../csi/service.js';
 import { volumeKey } from '../volumes/operation-locks.js';
 import type { ControllerDependencies } from './dependencies.js';
 import { assertServed } from './requests.js';
@@ -32,16 +32,20 @@ export function volumePublisher(
   deps: ControllerDependencies,
 ): UnaryHandler<'ControllerPublishVolume'> {
   const queue = new SerialQueue('controller publications');
-  return async (request) => {
+  return async (request, context) => {
     requireFields(request, 'volume_id', 'node_id', 'volume_capability');
     const volumeId = requireString(request.volume_id, 'volume_id');
     const nodeId = requireString(request.node_id, 'node_id', { maxBytes: MAX_NODE_ID_BYTES });
-    await deps.locks.run([volumeKey(volumeId)], async () => {
-      await deps.volumes.find(volumeId);
-      assertThisNode(deps, nodeId);
-      const publication = parsePublication(request, volumeId, nodeId);
-      await queue.run(() => publish(deps, publication));
-    });
+    await deps.locks.run(
+      [volumeKey(volumeId)],
+      async () => {
+        await deps.volumes.find(volumeId);
+        assertThisNode(deps, nodeId);
+        const publication = parsePublication(request, volumeId, nodeId);
+        await queue.run(() => publish(deps, publication));
+      },
+      context.signal,
+    );
     return { publish_context: {} };
   };
 }
@@ -49,17 +53,22 @@ export function volumePublisher(
 export async function unpublishVolume(
   deps: ControllerDependencies,
   request: RequestOf<'ControllerUnpublishVolume'>,
+  context: CallContext,
 ): Promise<ResponseOf<'ControllerUnpublishVolume'>> {
   const volumeId = requireString(request.volume_id, 'volume_id');
   const nodeId = optionalString(request.node_id, 'node_id', { maxBytes: MAX_NODE_ID_BYTES });
   parseSecrets(request.secrets, 'secrets');
-  await deps.locks.run([volumeKey(volumeId)], async () => {
-    // An unknown volume or node has no record, and so is not published.
-    for (const publication of await deps.catalogue.controllerPublications(volumeId)) {
-      if (nodeId !== '' && publication.nodeId !== nodeId) continue;
-      await deps.catalogue.removeControllerPublication(volumeId, publication.nodeId);
-    }
-  });
+  await deps.locks.run(
+    [volumeKey(volumeId)],
+    async () => {
+      // An unknown volume or node has no record, and so is not published.
+      for (const publication of await deps.catalogue.controllerPublications(volumeId)) {
+        if (nodeId !== '' && publication.nodeId !== nodeId) continue;
+        await deps.catalogue.removeControllerPublication(volumeId, publication.nodeId);
+      }
+    },
+    context.signal,
+  );
   return {};
 }
 

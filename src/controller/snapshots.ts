@@ -19,7 +19,7 @@ export async function createSnapshot(
     await deps.volumes.find(spec.sourceVolumeId);
     throw CsiError.resourceExhausted(problem);
   }
-  const snapshot = await deps.snapshots.create(spec);
+  const snapshot = await deps.snapshots.create(spec, context.signal);
   const { snapshotId, pool, sizeBytes } = snapshot;
   context.note({ snapshot_id: snapshotId, pool, sizeBytes });
   return { snapshot: snapshotMessage(snapshot, deps.config) };
@@ -28,9 +28,10 @@ export async function createSnapshot(
 export async function deleteSnapshot(
   deps: ControllerDependencies,
   request: RequestOf<'DeleteSnapshot'>,
+  context: CallContext,
 ): Promise<ResponseOf<'DeleteSnapshot'>> {
   const snapshotId = requireString(request.snapshot_id, 'snapshot_id');
   parseSecrets(request.secrets, 'secrets');
-  await deps.snapshots.delete(snapshotId);
+  await deps.snapshots.delete(snapshotId, context.signal);
   return {};
 }

@@ -64,11 +64,12 @@ async function allocated(
 ): Promise<void> {
   requirePresent(request.snapshot_id, 'snapshot_id');
   const snapshotId = requireString(request.snapshot_id, 'snapshot_id');
-  await deps.locks.run([shared(snapshotKey(snapshotId))], async () => {
+  const work = async (): Promise<void> => {
     const target = await findSnapshot(deps, snapshotId);
     const params = parseParams(request, target);
     await stream(deps, { target, base: null, params }, context, writer);
-  });
+  };
+  await deps.locks.run([shared(snapshotKey(snapshotId))], work, context.signal);
 }
 
 async function delta(
@@ -82,13 +83,17 @@ async function delta(
   const baseId = requireString(request.base_snapshot_id, 'base_snapshot_id');
   const targetId = requireString(request.target_snapshot_id, 'target_snapshot_id');
   const keys = [shared(snapshotKey(baseId)), shared(snapshotKey(targetId))];
-  await deps.locks.run(keys, async () => {
-    const base = await findBase(deps, baseId);
-    const target = await findSnapshot(deps, targetId);
-    assertOrdered(base, target);
-    const params = parseParams(request, target);
-    await stream(deps, { target, base, params }, context, writer);
-  });
+  await deps.locks.run(
+    keys,
+    async () => {
+      const base = await findBase(deps, baseId);
+      const target = await findSnapshot(deps, targetId);
+      assertOrdered(base, target);
+      const params = parseParams(request, target);
+      await stream(deps, { target, base, params }, context, writer);
+    },
+    context.signal,
+  );
 }
 
 async function findSnapshot(

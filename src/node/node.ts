@@ -50,10 +50,10 @@ export function createNodeService(deps: NodeDependencies): Service<'Node'> {
     unary: {
       NodeStageVolume: (request, context) => stage(deps, request, context),
       NodeUnstageVolume: (request, context) => unstage(deps, request, context),
-      NodePublishVolume: (request) => publish(deps, request),
-      NodeUnpublishVolume: (request) => unpublish(deps, request),
+      NodePublishVolume: (request, context) => publish(deps, request, context),
+      NodeUnpublishVolume: (request, context) => unpublish(deps, request, context),
       NodeGetVolumeStats: (request) => stats(deps, request),
-      NodeExpandVolume: (request) => expand(deps, request),
+      NodeExpandVolume: (request, context) => expand(deps, request, context),
       NodeGetCapabilities: async () => ({
         capabilities: rpcCapabilities(nodeCapabilities(deps.config)),
       }),
@@ -75,15 +75,19 @@ async function stage(
   requireFields(request, 'volume_id', 'staging_target_path', 'volume_capability');
   const volumeId = requireString(request.volume_id, 'volume_id');
   const path = parsePath(request.staging_target_path, 'staging_target_path');
-  await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
-    const volume = await readyVolume(deps.catalogue, volumeId);
-    const stagingPath = requireAbsolutePath(path, 'staging_target_path');
-    const mounts = await readMountInfo();
-    const resolvedPath = await resolveUsable(deps, stagingPath, 'staging_target_path', mounts);
-    const capability = parseServed(volume, request);
-    const record = { volumeId, stagingPath, resolvedPath, capability };
-    await stageVolume(deps, volume, record, mounts, context);
-  });
+  await deps.locks.run(
+    [volumeKey(volumeId), pathKey(path)],
+    async () => {
+      const volume = await readyVolume(deps.catalogue, volumeId);
+      const stagingPath = requireAbsolutePath(path, 'staging_target_path');
+      const mounts = await readMountInfo();
+      const resolvedPath = await resolveUsable(deps, stagingPath, 'staging_target_path', mounts);
+      const capability = parseServed(volume, request);
+      const record = { volumeId, stagingPath, resolvedPath, capability };
+      await stageVolume(deps, volume, record, mounts, context);
+    },
+    context.signal,
+  );
   return {};
 }
 
@@ -95,59 +99,73 @@ async function unstage(
   requireFields(request, 'volume_id', 'staging_target_path');
   const volumeId = requireString(request.volume_id, 'volume_id');
   const path = parsePath(request.staging_target_path, 'staging_target_path');
-  await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
-    const volume = await known(deps, volumeId);
-    const stagingPath = pathToClear(volume, volumeId, path, 'staging_target_path');
-    const place = await stagingPlace(deps, volumeId, stagingPath);
-    if (volume === null) await unstageUnknown(deps, volumeId, place);
-    else await unstageVolume(deps, volume, place, context);
-  });
+  await deps.locks.run(
+    [volumeKey(volumeId), pathKey(path)],
+    async () => {
+      const volume = await known(deps, volumeId);
+      const stagingPath = pathToClear(volume, volumeId, path, 'staging_target_path');
+      const place = await stagingPlace(deps, volumeId, stagingPath);
+      if (volume === null) await unstageUnknown(deps, volumeId, place);
+      else await unstageVolume(deps, volume, place, context);
+    },
+    context.signal,
+  );
   return {};
 }
 
 async function publish(
   deps: NodeDependencies,
   request: RequestOf<'NodePublishVolume'>,
+  context: CallContext,
 ): Promise<ResponseOf<'NodePublishVolume'>> {
   requireFields(request, 'volume_id', 'target_path', 'volume_capability');
   const volumeId = requireString(request.volume_id, 'volume_id');
   const path = parsePath(request.target_path, 'target_path');
-  await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
-    const volume = await readyVolume(deps.catalogue, volumeId);
-    const targetPath = requireAbsolutePath(path, 'target_path');
-    const resolvedPath = await resolveUsable(deps, targetPath, 'target_path');
-    const asked = parseBoolean(request.readonly, 'readonly');
-    const readOnly = asked || (await isPublishedReadOnly(deps, volumeId));
-    const capability = parseServed(volume, request);
-    const staging = parsePath(request.staging_target_path, 'staging_target_path');
-    if (staging === '') {
-      throw CsiError.failedPrecondition(
-        `staging_target_path is empty: volume ${volumeId} must be staged before it is published`,
-      );
-    }
-    const stagingPath = requireAbsolutePath(staging, 'staging_target_path');
-    const place = await stagingPlace(deps, volumeId, stagingPath);
-    const podUid = podUidOf(parseMap(request.volume_context, 'volume_context'));
-    const use = { volumeId, stagingPath, capability, readOnly, podUid };
-    await publishVolume(deps, volume, { targetPath, resolvedPath, ...use }, place);
-  });
+  await deps.locks.run(
+    [volumeKey(volumeId), pathKey(path)],
+    async () => {
+      const volume = await readyVolume(deps.catalogue, volumeId);
+      const targetPath = requireAbsolutePath(path, 'target_path');
+      const resolvedPath = await resolveUsable(deps, targetPath, 'target_path');
+      const asked = parseBoolean(request.readonly, 'readonly');
+      const readOnly = asked || (await isPublishedReadOnly(deps, volumeId));
+      const capability = parseServed(volume, request);
+      const staging = parsePath(request.staging_target_path, 'staging_target_path');
+      if (staging === '') {
+        throw CsiError.failedPrecondition(
+          `staging_target_path is empty: volume ${volumeId} must be staged before it is published`,
+        );
+      }
+      const stagingPath = requireAbsolutePath(staging, 'staging_target_path');
+      const place = await stagingPlace(deps, volumeId, stagingPath);
+      const podUid = podUidOf(parseMap(request.volume_context, 'volume_context'));
+      const use = { volumeId, stagingPath, capability, readOnly, podUid };
+      await publishVolume(deps, volume, { targetPath, resolvedPath, ...use }, place);
+    },
+    context.signal,
+  );
   return {};
 }
 
 async function unpublish(
   deps: NodeDependencies,
   request: RequestOf<'NodeUnpublishVolume'>,
+  context: CallContext,
 ): Promise<ResponseOf<'NodeUnpublishVolume'>> {
   requireFields(request, 'volume_id', 'target_path');
   const volumeId = requireString(request.volume_id, 'volume_id');
   const path = parsePath(request.target_path, 'target_path');
-  await deps.locks.run([volumeKey(volumeId), pathKey(path)], async () => {
-    const volume = await known(deps, volumeId);
-    const targetPath = pathToClear(volume, volumeId, path, 'target_path');
-    const place = await publicationPlace(deps, volumeId, targetPath);
-    if (volume === null) await unpublishUnknown(deps, volumeId, place);
-    else await releasePublication(deps, volume, place);
-  });
+  await deps.locks.run(
+    [volumeKey(volumeId), pathKey(path)],
+    async () => {
+      const volume = await known(deps, volumeId);
+      const targetPath = pathToClear(volume, volumeId, path, 'target_path');
+      const place = await publicationPlace(deps, volumeId, targetPath);
+      if (volume === null) await unpublishUnknown(deps, volumeId, place);
+      else await releasePublication(deps, volume, place);
+    },
+    context.signal,
+  );
   return {};
 }
 
@@ -165,18 +183,23 @@ async function stats(
 async function expand(
   deps: NodeDependencies,
   request: RequestOf<'NodeExpandVolume'>,
+  context: CallContext,
 ): Promise<ResponseOf<'NodeExpandVolume'>> {
   requireFields(request, 'volume_id', 'volume_path');
   const volumeId = requireString(request.volume_id, 'volume_id');
   const volumePath = parsePath(request.volume_path, 'volume_path');
-  return deps.locks.run([volumeKey(volumeId)], async () => {
-    const volume = await readyVolume(deps.catalogue, volumeId);
-    parseSecrets(request.secrets);
-    parsePath(request.staging_target_path, 'staging_target_path');
-    const range = parseCapacityRange(request.capacity_range, 'capacity_range');
-    const capability = parseOptionalCapability(request.volume_capability);
-    return expandVolume(deps, volume, { volumePath, range, capability });
-  });
+  return deps.locks.run(
+    [volumeKey(volumeId)],
+    async () => {
+      const volume = await readyVolume(deps.catalogue, volumeId);
+      parseSecrets(request.secrets);
+      parsePath(request.staging_target_path, 'staging_target_path');
+      const range = parseCapacityRange(request.capacity_range, 'capacity_range');
+      const capability = parseOptionalCapability(request.volume_capability);
+      return expandVolume(deps, volume, { volumePath, range, capability });
+    },
+    context.signal,
+  );
 }
 
 function parseOptionalCapability(

@@ -26,12 +26,16 @@ export interface GroupSnapshot {
 export class GroupManager {
   constructor(private readonly deps: ManagerDependencies) {}
 
-  /** The group snapshot of that name: taken now, or there already. Locks the name and the volumes. */
-  async create(request: GroupSnapshotRequest): Promise<GroupSnapshot> {
+  /**
+   * The group snapshot of that name: taken now, or there already. Locks the name and the volumes.
+   *
+   * @param signal of the call, here and below: it waits for its locks; without it the call does not wait
+   */
+  async create(request: GroupSnapshotRequest, signal?: AbortSignal): Promise<GroupSnapshot> {
     const { catalogue, locks } = this.deps;
     const { name, parameters, sourceVolumeIds } = request;
     const keys = [groupSnapshotNameKey(name), ...sourceVolumeIds.map(volumeKey)];
-    return locks.run(keys, () =>
+    const work = (): Promise<GroupSnapshot> =>
       createSnapshots<GroupSnapshot>(this.deps, {
         name,
         parameters,
@@ -42,8 +46,8 @@ export class GroupManager {
         })),
         find: async () => this.#withMembers(await catalogue.groupByName(name)),
         assertSame: (known) => assertSameRequest(known, request),
-      }),
-    );
+      });
+    return locks.run(keys, work, signal);
   }
 
   /**
@@ -51,15 +55,19 @@ export class GroupManager {
    * unless the ids are those of the members. FAILED_PRECONDITION while a member is being read: then
    * nothing is deleted.
    */
-  async delete(groupSnapshotId: string, snapshotIds: readonly string[]): Promise<void> {
-    const { catalogue, locks } = this.deps;
-    await locks.run([groupSnapshotKey(groupSnapshotId)], async () => {
-      const found = await this.#withMembers(await catalogue.groupById(groupSnapshotId));
-      if (found === null) return;
-      assertMembers(found, snapshotIds);
-      // Locks the name too, so that no CreateVolumeGroupSnapshot finds the group partly deleted.
-      await deleteSnapshots(this.deps, found, [groupSnapshotNameKey(found.group.name)]);
-    });
+  async delete(
+    groupSnapshotId: string,
+    snapshotIds: readonly string[],
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const { catalogue } = this.deps;
+    // Without a lock: the members of a group never change.
+    const found = await this.#withMembers(await catalogue.groupById(groupSnapshotId));
+    if (found === null) return;
+    assertMembers(found, snapshotIds);
+    // The name too, so that no CreateVolumeGroupSnapshot finds the group partly deleted.
+    const keys = [groupSnapshotKey(groupSnapshotId), groupSnapshotNameKey(found.group.name)];
+    await deleteSnapshots(this.deps, found, keys, signal);
   }
 
   /**

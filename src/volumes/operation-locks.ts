@@ -1,6 +1,11 @@
 /**
  * Locks on volumes, snapshots, names and paths for the duration of an operation. An operation takes all of
- * its locks at once or none, and never waits for one: the call fails with ABORTED and the caller retries.
+ * its locks at once or none. A call waits for them some seconds, in the order of arrival, and then fails
+ * with ABORTED, which callers repeat: orchestrators call twice for one object as a matter of course, and
+ * report a call that fails at once to their users.
+ *
+ * Whoever waits holds nothing, so nobody waits for each other in a circle. An operation that holds locks
+ * and needs more asks without waiting.
  *
  * Ids, names and paths share one key space, which `volumeKey` and its siblings build. The locks exist in
  * this process only.
@@ -17,6 +22,21 @@ export interface LockRequest {
 }
 
 export type Release = () => void;
+
+export interface LockOptions {
+  /** How long a call waits. Shorter than the least time that sidecars allow a call, 10 s. */
+  waitMs?: number;
+  /** How many calls wait at once; further ones fail at once. */
+  maxWaiting?: number;
+}
+
+const WAIT_MS = 5000;
+const MAX_WAITING = 256;
+
+interface Waiting {
+  wanted: readonly LockRequest[];
+  grant(): void;
+}
 
 interface Holders {
   exclusive: boolean;
@@ -46,29 +66,79 @@ function exclusive(key: string, label: string): LockRequest {
 
 export class OperationLocks {
   readonly #held = new Map<string, Holders>();
+  /** In the order of arrival. */
+  readonly #waiting = new Set<Waiting>();
+  readonly #waitMs: number;
+  readonly #maxWaiting: number;
 
-  /** Takes all locks or none. Throws ABORTED naming the busy object. The release is idempotent. */
-  acquire(requests: readonly LockRequest[]): Release {
-    const wanted = strongest(requests);
-    for (const request of wanted) {
-      if (this.isBusy(request)) {
-        throw CsiError.aborted(
-          `an operation on ${request.label} is pending; try again when it has completed`,
-        );
-      }
-    }
-    for (const request of wanted) this.#take(request);
-    let released = false;
-    return () => {
-      if (released) return;
-      released = true;
-      for (const request of wanted) this.#drop(request);
-    };
+  constructor({ waitMs = WAIT_MS, maxWaiting = MAX_WAITING }: LockOptions = {}) {
+    this.#waitMs = waitMs;
+    this.#maxWaiting = maxWaiting;
   }
 
-  /** Runs `work` under the locks. */
-  async run<T>(requests: readonly LockRequest[], work: () => Promise<T>): Promise<T> {
-    const release = this.acquire(requests);
+  /**
+   * Takes all locks or none, without waiting and without regard to who waits. Throws ABORTED naming the
+   * busy object. The release is idempotent.
+   */
+  acquire(requests: readonly LockRequest[]): Release {
+    const wanted = strongest(requests);
+    const busy = wanted.find((request) => this.isBusy(request));
+    if (busy !== undefined) throw pending(busy);
+    return this.#take(wanted);
+  }
+
+  /**
+   * Waits until it can take all locks at once, behind those that came before and want the same. Rejects
+   * with ABORTED naming the busy object when the wait is over, with the signal's reason when it aborts.
+   *
+   * @param signal of the call: it ends the wait
+   */
+  async acquireInTurn(requests: readonly LockRequest[], signal: AbortSignal): Promise<Release> {
+    signal.throwIfAborted();
+    const wanted = strongest(requests);
+    const before = [...this.#waiting].flatMap((each) => each.wanted);
+    const busy = this.#obstacle(wanted, before);
+    if (busy === null) return this.#take(wanted);
+    if (this.#waiting.size >= this.#maxWaiting) throw pending(busy);
+    return new Promise((resolve, reject) => {
+      const end = (): void => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', onAbort);
+        this.#waiting.delete(waiting);
+      };
+      const fail = (reason: unknown): void => {
+        end();
+        // Those behind may have waited for this one alone.
+        this.#grantWaiting();
+        reject(reason);
+      };
+      const waiting: Waiting = {
+        wanted,
+        grant: () => {
+          end();
+          resolve(this.#take(wanted));
+        },
+      };
+      const onAbort = (): void => fail(signal.reason);
+      const timer = setTimeout(() => fail(pending(this.#obstacle(wanted) ?? busy)), this.#waitMs);
+      signal.addEventListener('abort', onAbort, { once: true });
+      this.#waiting.add(waiting);
+    });
+  }
+
+  /**
+   * Runs `work` under the locks.
+   *
+   * @param signal of the call, which then waits for the locks; without it the locks are free or the call
+   *   fails, for an operation that holds others already
+   */
+  async run<T>(
+    requests: readonly LockRequest[],
+    work: () => Promise<T>,
+    signal?: AbortSignal,
+  ): Promise<T> {
+    const release =
+      signal === undefined ? this.acquire(requests) : await this.acquireInTurn(requests, signal);
     try {
       return await work();
     } finally {
@@ -88,11 +158,41 @@ export class OperationLocks {
     return holders.exclusive || (request.mode === 'exclusive' && holders.shared > 0);
   }
 
-  #take(request: LockRequest): void {
-    const holders = this.#held.get(request.key) ?? { exclusive: false, shared: 0 };
-    if (request.mode === 'exclusive') holders.exclusive = true;
-    else holders.shared += 1;
-    this.#held.set(request.key, holders);
+  /** What keeps the locks from being taken: a holder, or one of the requests that have precedence. */
+  #obstacle(
+    wanted: readonly LockRequest[],
+    precedence: readonly LockRequest[] = [],
+  ): LockRequest | null {
+    return (
+      wanted.find(
+        (request) => this.isBusy(request) || precedence.some((other) => excludes(request, other)),
+      ) ?? null
+    );
+  }
+
+  /** Serves everybody who waits and can be served without overtaking another who wants the same. */
+  #grantWaiting(): void {
+    const before: LockRequest[] = [];
+    for (const waiting of this.#waiting) {
+      if (this.#obstacle(waiting.wanted, before) === null) waiting.grant();
+      else before.push(...waiting.wanted);
+    }
+  }
+
+  #take(wanted: readonly LockRequest[]): Release {
+    for (const { key, mode } of wanted) {
+      const holders = this.#held.get(key) ?? { exclusive: false, shared: 0 };
+      if (mode === 'exclusive') holders.exclusive = true;
+      else holders.shared += 1;
+      this.#held.set(key, holders);
+    }
+    let released = false;
+    return () => {
+      if (released) return;
+      released = true;
+      for (const request of wanted) this.#drop(request);
+      this.#grantWaiting();
+    };
   }
 
   #drop(request: LockRequest): void {
@@ -103,6 +203,13 @@ export class OperationLocks {
     if (!holders.exclusive && holders.shared === 0) this.#held.delete(request.key);
   }
 }
+
+function pending({ label }: LockRequest): CsiError {
+  return CsiError.aborted(`an operation on ${label} is pending; try again when it has completed`);
+}
+
+const excludes = (a: LockRequest, b: LockRequest): boolean =>
+  a.key === b.key && (a.mode === 'exclusive' || b.mode === 'exclusive');
 
 /** One request for each key: the exclusive one if there is one. */
 function strongest(requests: readonly LockRequest[]): LockRequest[] {

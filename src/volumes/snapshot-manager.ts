@@ -20,11 +20,18 @@ interface SingleSnapshot {
 export class SnapshotManager {
   constructor(private readonly deps: ManagerDependencies) {}
 
-  /** The snapshot of that name: taken now, or there already. Locks the name and the volume. */
-  async create({ name, sourceVolumeId, parameters }: SnapshotRequest): Promise<SnapshotRecord> {
+  /**
+   * The snapshot of that name: taken now, or there already. Locks the name and the volume.
+   *
+   * @param signal of the call, here and below: it waits for its locks; without it the call does not wait
+   */
+  async create(
+    { name, sourceVolumeId, parameters }: SnapshotRequest,
+    signal?: AbortSignal,
+  ): Promise<SnapshotRecord> {
     const { locks } = this.deps;
     const keys = [snapshotNameKey(name), volumeKey(sourceVolumeId)];
-    const { members } = await locks.run(keys, () =>
+    const work = (): Promise<SingleSnapshot> =>
       createSnapshots<SingleSnapshot>(this.deps, {
         name,
         parameters,
@@ -37,8 +44,8 @@ export class SnapshotManager {
             `name '${name}' is taken by snapshot ${known.snapshotId} of volume ${known.volumeId}`,
           );
         },
-      }),
-    );
+      });
+    const { members } = await locks.run(keys, work, signal);
     return members[0];
   }
 
@@ -46,12 +53,12 @@ export class SnapshotManager {
    * Deletes the snapshot; succeeds if it does not exist. INVALID_ARGUMENT for a member of a group
    * snapshot, which can only be deleted with its group.
    */
-  async delete(snapshotId: string): Promise<void> {
+  async delete(snapshotId: string, signal?: AbortSignal): Promise<void> {
     // Without a lock: a snapshot never joins or leaves a group, and a deleted one may be read as a base.
     const known = await this.deps.catalogue.snapshotById(snapshotId);
     if (known === null) return;
     refuseMember(known);
-    await deleteSnapshots(this.deps, { group: null, members: [known] }, []);
+    await deleteSnapshots(this.deps, { group: null, members: [known] }, [], signal);
   }
 
   async #find(name: string): Promise<SingleSnapshot | null> {

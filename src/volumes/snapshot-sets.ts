@@ -23,7 +23,7 @@ import type {
 } from '../catalogue/records.js';
 import { newGroupSnapshotId, newSnapshotId } from '../domain/identifiers.js';
 import type { StringMap } from '../domain/string-map.js';
-import { type LockRequest, snapshotKey, volumeKey } from './operation-locks.js';
+import { type LockRequest, type Release, snapshotKey, volumeKey } from './operation-locks.js';
 import { isPristine } from './pristine.js';
 import { volumeDeleting } from './ready-volume.js';
 import type { ManagerDependencies } from './volume-manager.js';
@@ -214,32 +214,50 @@ async function removeRows(
 }
 
 /**
- * Deletes the set and retains its members as bases. FAILED_PRECONDITION while a member is being read:
- * then nothing is deleted. Locks the members, together with `locksToo`.
+ * Deletes the set and retains its members as bases. Locks the members, together with `locksToo`.
+ * FAILED_PRECONDITION while a member is being read, and still is at the end of the wait for the locks:
+ * then nothing is deleted.
+ *
+ * @param signal of the call, which then waits for the locks
  */
 export async function deleteSnapshots(
   deps: ManagerDependencies,
   set: SnapshotSet,
   locksToo: readonly LockRequest[],
+  signal?: AbortSignal,
 ): Promise<void> {
-  const { catalogue, locks, registry, retainedBases } = deps;
-  const keys = set.members.map(({ snapshotId }) => snapshotKey(snapshotId));
-  const read = set.members.find(({ snapshotId }) => locks.isShared(snapshotKey(snapshotId)));
-  if (read !== undefined) {
-    throw CsiError.failedPrecondition(
-      `snapshot ${read.snapshotId} is being read (a metadata stream or a restore); try again when that has ended`,
-    );
-  }
+  const { catalogue, registry, retainedBases } = deps;
   const backend = registry.owning(onlyPool(set.members));
-  await locks.run([...locksToo, ...keys], async () => {
+  const release = await lockToDelete(deps, set, locksToo, signal);
+  try {
     const members = await existingMembers(catalogue, set);
     if (members.length === 0) return;
     // Precedes the rows' change, because a set in state `deleting` cannot be kept.
     await backend.check();
     await markDeleting(catalogue, { ...set, members });
     await finishDeletion(deps, { ...set, members });
-  });
+  } finally {
+    release();
+  }
   await retainedBases.prune(backend);
+}
+
+async function lockToDelete(
+  { locks }: ManagerDependencies,
+  { members }: SnapshotSet,
+  locksToo: readonly LockRequest[],
+  signal?: AbortSignal,
+): Promise<Release> {
+  const keys = [...locksToo, ...members.map(({ snapshotId }) => snapshotKey(snapshotId))];
+  try {
+    return signal === undefined ? locks.acquire(keys) : await locks.acquireInTurn(keys, signal);
+  } catch (thrown) {
+    const read = members.find(({ snapshotId }) => locks.isShared(snapshotKey(snapshotId)));
+    if (read === undefined || signal?.aborted === true) throw thrown;
+    throw CsiError.failedPrecondition(
+      `snapshot ${read.snapshotId} is being read (a metadata stream or a restore); try again when that has ended`,
+    );
+  }
 }
 
 /** Reads the members again under their locks: another call may have deleted them, or completed them. */

@@ -41,42 +41,54 @@ export class VolumeManager {
 
   constructor(private readonly deps: ManagerDependencies) {}
 
-  /** The volume of that name: created now, or there already. Locks the name and the source. */
-  async create(request: VolumeRequest): Promise<VolumeRecord> {
+  /**
+   * The volume of that name: created now, or there already. Locks the name and the source.
+   *
+   * @param signal of the call, here and below: it waits for its locks; without it the call does not wait
+   */
+  async create(request: VolumeRequest, signal?: AbortSignal): Promise<VolumeRecord> {
     const keys = [volumeNameKey(request.name), ...sourceLocks(request)];
-    return this.deps.locks.run(keys, () => this.#createLocked(request));
+    return this.deps.locks.run(keys, () => this.#createLocked(request), signal);
   }
 
   /** Deletes the volume; succeeds if it does not exist. */
-  async delete(volumeId: string): Promise<void> {
-    const { catalogue, retainedBases, locks, registry } = this.deps;
-    await locks.run([volumeKey(volumeId)], async () => {
-      const volume = await catalogue.volumeById(volumeId);
-      if (volume === null || volume.state === 'deleted') return;
-      // Locks the name too, so that no CreateVolume finds the volume partly deleted.
-      await locks.run([volumeNameKey(volume.name)], async () => {
-        const backend = registry.owning(volume.pool);
-        await this.#assertUnused(volume, backend);
-        // Precedes the state `deleting`, because it fails while the device is in use.
-        await backend.detach(volumeId);
-        await catalogue.setVolumeState(volumeId, 'deleting');
-        await backend.deleteVolume(volumeId);
-        await catalogue.removeVolume(volumeId);
-        await retainedBases.prune(backend);
-      });
-    });
+  async delete(volumeId: string, signal?: AbortSignal): Promise<void> {
+    const { catalogue, locks } = this.deps;
+    const known = await catalogue.volumeById(volumeId);
+    if (known === null || known.state === 'deleted') return;
+    // The name too, so that no CreateVolume finds the volume partly deleted.
+    const keys = [volumeKey(volumeId), volumeNameKey(known.name)];
+    await locks.run(keys, () => this.#deleteLocked(volumeId), signal);
   }
 
   /** Expands the volume to at least the required size. Locks it. */
-  async expand(volumeId: string, range: CapacityRange): Promise<VolumeRecord> {
-    return this.deps.locks.run([volumeKey(volumeId)], async () =>
-      expandVolume(this.deps, this.#admission, await this.find(volumeId), range),
-    );
+  async expand(
+    volumeId: string,
+    range: CapacityRange,
+    signal?: AbortSignal,
+  ): Promise<VolumeRecord> {
+    const work = async (): Promise<VolumeRecord> =>
+      expandVolume(this.deps, this.#admission, await this.find(volumeId), range);
+    return this.deps.locks.run([volumeKey(volumeId)], work, signal);
   }
 
   /** As readyVolume. */
   async find(volumeId: string): Promise<VolumeRecord> {
     return readyVolume(this.deps.catalogue, volumeId);
+  }
+
+  async #deleteLocked(volumeId: string): Promise<void> {
+    const { catalogue, retainedBases, registry } = this.deps;
+    const volume = await catalogue.volumeById(volumeId);
+    if (volume === null || volume.state === 'deleted') return;
+    const backend = registry.owning(volume.pool);
+    await this.#assertUnused(volume, backend);
+    // Precedes the state `deleting`, because it fails while the device is in use.
+    await backend.detach(volumeId);
+    await catalogue.setVolumeState(volumeId, 'deleting');
+    await backend.deleteVolume(volumeId);
+    await catalogue.removeVolume(volumeId);
+    await retainedBases.prune(backend);
   }
 
   async #createLocked(request: VolumeRequest): Promise<VolumeRecord> {

@@ -6,6 +6,7 @@ import type { VolumeRecord } from '../../../src/catalogue/records.js';
 import type { ControllerDependencies } from '../../../src/controller/dependencies.js';
 import { modifyVolume } from '../../../src/controller/modify-volume.js';
 import { VolumeManager } from '../../../src/volumes/volume-manager.js';
+import { callContext } from '../../support/call-context.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { received } from '../../support/received-request.js';
 import { type Managers, openManagers } from '../volumes/manager-fixture.js';
@@ -44,6 +45,7 @@ const modify = (mutable_parameters: object): Promise<unknown> =>
   modifyVolume(
     deps,
     received('ControllerModifyVolume', { volume_id: volume.volumeId, mutable_parameters }),
+    callContext(),
   );
 const recorded = async (): Promise<unknown> =>
   (await managers.deps.catalogue.volumeById(volume.volumeId))?.mutableParameters;
