@@ -1,0 +1,130 @@
+/** Holds the alert rules and the dashboard of deploy/prometheus against the metrics that exist. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { parse } from 'yaml';
+import { packagePath } from '../../../../src/base/package-root.js';
+import { existingMetrics } from '../../../support/existing-metrics.js';
+import {
+  NO_PROMETHEUS,
+  prometheusProgram,
+  type Query,
+  selections,
+} from '../../../support/prometheus.js';
+
+const RULES = 'deploy/prometheus/alerts.yaml';
+const DASHBOARD = 'deploy/prometheus/dashboard.json';
+const UNIT_TESTS = 'test/unit/deploy/prometheus/alerts.test.yaml';
+
+interface Rule {
+  alert: string;
+  expr: string;
+  labels: { severity: string };
+  annotations: { summary: string; runbook: string };
+}
+
+interface Panel {
+  title: string;
+  targets?: { expr: string }[];
+}
+
+interface Dashboard {
+  panels: Panel[];
+  templating: { list: { name: string; query: string | { query: string } }[] };
+}
+
+const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
+
+function rules(): Rule[] {
+  const { groups } = parse(read(RULES)) as { groups: { rules: Rule[] }[] };
+  return groups.flatMap((group) => group.rules);
+}
+
+function queries(): Query[] {
+  const { panels, templating } = JSON.parse(read(DASHBOARD)) as Dashboard;
+  return [
+    ...rules().map(({ alert, expr }) => ({ where: alert, text: expr })),
+    ...panels.flatMap(({ title, targets = [] }) =>
+      targets.map(({ expr }) => ({ where: `panel '${title}'`, text: expr })),
+    ),
+    ...templating.list.map(({ name, query }) => ({
+      where: `variable ${name}`,
+      text: typeof query === 'string' ? query : query.query,
+    })),
+  ];
+}
+
+/** The labels of each series: those of its metric, and what Prometheus adds. */
+function existingSeries(): Map<string, Set<string>> {
+  const series = new Map<string, Set<string>>();
+  for (const { name, type, labels } of existingMetrics()) {
+    const all = ['instance', 'job', ...labels];
+    const names = type === 'histogram' ? [`${name}_sum`, `${name}_count`] : [name];
+    for (const one of names) series.set(one, new Set(all));
+    if (type === 'histogram') series.set(`${name}_bucket`, new Set([...all, 'le']));
+  }
+  return series;
+}
+
+test('every query of the rules and the dashboard reads metrics and labels that exist', () => {
+  const series = existingSeries();
+  let metrics = 0;
+  for (const query of queries()) {
+    for (const { metric, labels } of selections(query)) {
+      metrics += 1;
+      const known = series.get(metric);
+      assert.ok(known, `${query.where}: there is no ${metric}`);
+      const unknown = labels.filter((label) => !known.has(label));
+      assert.deepEqual(unknown, [], `${query.where}: ${metric} has no such label`);
+    }
+  }
+  assert.ok(metrics > 60);
+});
+
+test('every panel of the dashboard has a query', () => {
+  const { panels } = JSON.parse(read(DASHBOARD)) as Dashboard;
+  const places = panels.filter(({ targets }) => targets !== undefined);
+  assert.ok(places.length > 20);
+  for (const { title, targets = [] } of places) {
+    for (const { expr } of targets) assert.match(expr, /blockdelta_|process_/, title);
+  }
+});
+
+test('every alert has a severity, a paragraph in docs/alerts.md that its runbook names, and no other has one', () => {
+  const headings = [...read('docs/alerts.md').matchAll(/^## (Blockdelta\w+)$/gm)].map(([, h]) => h);
+  assert.deepEqual(
+    headings,
+    [...rules()]
+      .map(({ alert }) => alert)
+      .sort((a, b) => headings.indexOf(a) - headings.indexOf(b)),
+  );
+  for (const { alert, labels, annotations } of rules()) {
+    assert.ok(['info', 'warning', 'critical'].includes(labels.severity), alert);
+    assert.equal(annotations.runbook, `docs/alerts.md#${alert.toLowerCase()}`);
+    assert.match(annotations.summary, /\{\{ \$labels\.instance \}\}/, alert);
+  }
+  const paragraphs = read('docs/alerts.md').split(/^## /m).slice(1);
+  for (const paragraph of paragraphs) {
+    assert.match(paragraph, /^\w+\n\n.+\n\nCheck: .+\n\nRemedy: .+/s, paragraph.split('\n')[0]);
+  }
+});
+
+test('the unit tests of the rules make every alert fire', () => {
+  const text = read(UNIT_TESTS);
+  for (const { alert } of rules()) assert.ok(text.includes(`alertname="${alert}"`), alert);
+});
+
+const promtool = prometheusProgram('promtool');
+const skip = promtool === null ? NO_PROMETHEUS : false;
+
+test('promtool accepts the rules, and their unit tests pass', { skip }, () => {
+  for (const args of [
+    ['check', 'rules', packagePath(RULES)],
+    ['test', 'rules', packagePath(UNIT_TESTS)],
+  ]) {
+    const { status, stdout, stderr } = spawnSync(promtool as string, args, { encoding: 'utf8' });
+    assert.equal(status, 0, stdout + stderr);
+    assert.match(stdout, /SUCCESS/);
+  }
+});
