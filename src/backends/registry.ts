@@ -69,6 +69,11 @@ export class BackendRegistry {
     else this.#failedChecks.set(pool, failure);
   }
 
+  /** Whether a StorageClass can name this pool; an empty name stands for the default. */
+  hasPool(pool: string): boolean {
+    return pool === '' || this.#pools.has(pool);
+  }
+
   /** The pool a StorageClass names; the default for an empty name. */
   select(pool: string): Backend {
     const found = this.#pools.get(pool === '' ? this.#first : pool);

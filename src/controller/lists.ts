@@ -6,6 +6,7 @@
 import { CsiError } from '../base/errors.js';
 import {
   optionalString,
+  parseMap,
   parseSecrets,
   parseVolumeCapabilities,
   requireString,
@@ -15,7 +16,6 @@ import { type RequestOf, type ResponseOf, ResponseParts } from '../csi/service.j
 import { parseTopology } from '../csi/topology.js';
 import { isWithin, nodeSegment } from '../domain/topology.js';
 import { probeAll } from '../health/storage-observations.js';
-import { parseVolumeParameters } from '../volumes/volume-parameters.js';
 import { largestSize, smallestSize } from '../volumes/volume-rules.js';
 import type { ControllerDependencies } from './dependencies.js';
 import { snapshotMessage, statusMessage, volumeMessage } from './messages.js';
@@ -116,6 +116,11 @@ export async function getSnapshot(
   return { snapshot: snapshotMessage(snapshot, deps.config) };
 }
 
+/**
+ * Passes over parameters that it cannot use. An orchestrator that gets an error knows no capacity and
+ * reports a node without space; CreateVolume names the parameter. A pool that this node does not have may
+ * be another node's, so its capacity here is 0.
+ */
 export async function getCapacity(
   deps: ControllerDependencies,
   request: RequestOf<'GetCapacity'>,
@@ -123,16 +128,14 @@ export async function getCapacity(
   const requested = request.volume_capabilities;
   const capabilities =
     requested.length > 0 ? parseVolumeCapabilities(requested, 'volume_capabilities') : [];
-  const parameters = parseVolumeParameters(request.parameters, {
-    capabilities,
-    isRestored: false,
-  });
+  const { pool = '' } = parseMap(request.parameters, 'parameters');
   const place = parseTopology(request.accessible_topology, 'accessible_topology');
-  const backend = deps.registry.select(parameters['pool'] ?? '');
-  const isElsewhere = place !== null && !isWithin(nodeSegment(deps.config), place);
+  const isElsewhere =
+    !deps.registry.hasPool(pool) || (place !== null && !isWithin(nodeSegment(deps.config), place));
   if (isElsewhere || unservedReason(capabilities) !== null) {
     return { available_capacity: '0' };
   }
+  const backend = deps.registry.select(pool);
   const capacity = await backend.capacity();
   return {
     available_capacity: String(capacity.availableBytes),

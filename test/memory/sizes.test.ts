@@ -246,12 +246,29 @@ test('GC6: the minimum is the smallest limit_bytes that all the capabilities can
   }
 });
 
-test('GC2: parameters are checked as in CreateVolume', async () => {
-  assert.ok((await capacity({ parameters: { pool: 'main' } })) > 0);
-  const call = running.client.controller.GetCapacity({ parameters: { speed: 'high' } });
-  await refused(call, 'INVALID_ARGUMENT', /parameters\['speed'\]/);
-  const unknown = running.client.controller.GetCapacity({ parameters: { pool: 'none' } });
-  await refused(unknown, 'INVALID_ARGUMENT', /'none'/);
+test('GC2: parameters that cannot be used are passed over, and CreateVolume names them', async () => {
+  const whole = await capacity({ parameters: { pool: 'main' } });
+  assert.ok(whole > 0);
+  const { controller } = running.client;
+  for (const [key, value] of [
+    ['speed', 'high'],
+    ['Pool', 'main'],
+    ['mkfsOptions', '--no-such-option'],
+    ['mountOptions', 'dev'],
+    ['readAheadKiB', 'much'],
+  ] as const) {
+    const parameters = { [key]: value };
+    assert.equal(await capacity({ parameters }), whole, key);
+    const create = controller.CreateVolume({ ...createRequest('misspelt'), parameters });
+    await refused(create, 'INVALID_ARGUMENT', new RegExp(`parameters\\['${key}'\\]`));
+  }
+});
+
+test('GC2: a pool that this node does not have has no capacity here, and CreateVolume names it', async () => {
+  const parameters = { pool: 'none' };
+  assert.equal(await capacity({ parameters }), 0);
+  const create = running.client.controller.CreateVolume({ ...createRequest('none'), parameters });
+  await refused(create, 'INVALID_ARGUMENT', /parameters\['pool'\] is 'none'/);
 });
 
 test('a capability of unknown form is INVALID_ARGUMENT for GetCapacity too', async () => {
