@@ -21,15 +21,12 @@ import { skipWithoutKubectl as skip } from '../../support/manifests.js';
 
 const DRIVER = SETTINGS.BLOCKDELTA_DRIVER_NAME.fallback;
 
-/** Settings of the connection between router and nodes. */
-const LINK = /^BLOCKDELTA_(LISTEN_ADDRESS|TLS_(CERTIFICATE|KEY|CA|PEER_NAME))$/;
-
 forEveryOverlay(
   'the plugin accepts its environment, and every variable is a setting',
   (cluster) => {
     const env = cluster.environment(container(cluster.node, 'plugin'));
     assert.deepEqual(
-      Object.keys(env).filter((name) => !(name in SETTINGS) && !LINK.test(name)),
+      Object.keys(env).filter((name) => !(name in SETTINGS)),
       [],
     );
     const config = parseConfig(env);

@@ -1,0 +1,98 @@
+# The plugin on every Nomad client that has a pool. The controller is controller.nomad.hcl; a cluster of one
+# client runs single-node.nomad.hcl instead of both. docs/nomad.md says what clients need.
+job "blockdelta-node" {
+  datacenters = ["*"]
+  type        = "system"
+  # Jobs with volumes start after it.
+  priority = 90
+
+  update {
+    # One client at a time. Allocations go on reading and writing while their plugin restarts.
+    max_parallel = 1
+  }
+
+  group "node" {
+    network {
+      port "csi" {
+        static = 9810
+        to     = 9810
+      }
+    }
+
+    # How the router finds the nodes: the first tag is the node id.
+    service {
+      name     = "blockdelta-node"
+      provider = "nomad"
+      port     = "csi"
+      tags     = ["${node.unique.name}"]
+    }
+
+    task "plugin" {
+      driver = "docker"
+
+      config {
+        image = "registry.example/blockdelta:0.1.0"
+        args  = ["serve"]
+        # Mounts, loop devices and device-mapper. The clients' Docker plugin must allow it.
+        privileged      = true
+        readonly_rootfs = true
+        ports           = ["csi"]
+
+        # The catalogue and the pool, at their path on the host. rshared: the file system of an embedded pool
+        # is mounted in it and must survive the container.
+        mount {
+          type     = "bind"
+          source   = "/var/lib/blockdelta"
+          target   = "/var/lib/blockdelta"
+          readonly = false
+
+          bind_options {
+            propagation = "rshared"
+          }
+        }
+
+        # tls.crt, tls.key and ca.crt of a node.
+        mount {
+          type     = "bind"
+          source   = "/etc/blockdelta/tls"
+          target   = "/etc/blockdelta/tls"
+          readonly = true
+        }
+      }
+
+      # Nomad sets CSI_ENDPOINT, mounts /dev, and shares the staging directory with the host.
+      csi_plugin {
+        id        = "blockdelta"
+        type      = "node"
+        mount_dir = "/csi"
+      }
+
+      env {
+        CSI_ENDPOINT                  = "unix:///csi/csi.sock"
+        BLOCKDELTA_NODE_ID            = "${node.unique.name}"
+        BLOCKDELTA_DRIVER_NAME        = "blockdelta.csi"
+        BLOCKDELTA_STATE_DIR          = "/var/lib/blockdelta"
+        BLOCKDELTA_POOLS              = "default=/var/lib/blockdelta/pools/default"
+        BLOCKDELTA_EMBEDDED_POOL_SIZE = "100Gi"
+        # For the router, and for nobody without a certificate with its name.
+        BLOCKDELTA_LISTEN_ADDRESS  = "0.0.0.0:9810"
+        BLOCKDELTA_TLS_CERTIFICATE = "/etc/blockdelta/tls/tls.crt"
+        BLOCKDELTA_TLS_KEY         = "/etc/blockdelta/tls/tls.key"
+        BLOCKDELTA_TLS_CA          = "/etc/blockdelta/tls/ca.crt"
+        BLOCKDELTA_TLS_PEER_NAME   = "blockdelta-router"
+      }
+
+      # 20 seconds for calls in flight, 15 more until a plugin that hangs in the kernel kills itself. Clients cut
+      # it to max_kill_timeout, 30 seconds by default.
+      kill_signal  = "SIGTERM"
+      kill_timeout = "45s"
+
+      resources {
+        cpu    = 100
+        memory = 256
+        # Tools that check or grow a large file system need more than the plugin, and must not be killed.
+        memory_max = 4096
+      }
+    }
+  }
+}

@@ -1,0 +1,63 @@
+# A cluster of one client: node and controller in one task, without router, port and certificates. With a second
+# client Nomad sends calls to either, and they fail on the wrong one.
+job "blockdelta" {
+  datacenters = ["*"]
+  type        = "system"
+  # Jobs with volumes start after it.
+  priority = 90
+
+  group "blockdelta" {
+    task "plugin" {
+      driver = "docker"
+
+      config {
+        image = "registry.example/blockdelta:0.1.0"
+        args  = ["serve"]
+        # Mounts, loop devices and device-mapper. The clients' Docker plugin must allow it.
+        privileged      = true
+        readonly_rootfs = true
+
+        # The catalogue and the pool, at their path on the host. rshared: the file system of an embedded pool
+        # is mounted in it and must survive the container.
+        mount {
+          type     = "bind"
+          source   = "/var/lib/blockdelta"
+          target   = "/var/lib/blockdelta"
+          readonly = false
+
+          bind_options {
+            propagation = "rshared"
+          }
+        }
+      }
+
+      # Nomad sets CSI_ENDPOINT, mounts /dev, and shares the staging directory with the host.
+      csi_plugin {
+        id        = "blockdelta"
+        type      = "monolith"
+        mount_dir = "/csi"
+      }
+
+      env {
+        CSI_ENDPOINT                  = "unix:///csi/csi.sock"
+        BLOCKDELTA_NODE_ID            = "${node.unique.name}"
+        BLOCKDELTA_DRIVER_NAME        = "blockdelta.csi"
+        BLOCKDELTA_STATE_DIR          = "/var/lib/blockdelta"
+        BLOCKDELTA_POOLS              = "default=/var/lib/blockdelta/pools/default"
+        BLOCKDELTA_EMBEDDED_POOL_SIZE = "100Gi"
+      }
+
+      # 20 seconds for calls in flight, 15 more until a plugin that hangs in the kernel kills itself. Clients cut
+      # it to max_kill_timeout, 30 seconds by default.
+      kill_signal  = "SIGTERM"
+      kill_timeout = "45s"
+
+      resources {
+        cpu    = 100
+        memory = 256
+        # Tools that check or grow a large file system need more than the plugin, and must not be killed.
+        memory_max = 4096
+      }
+    }
+  }
+}

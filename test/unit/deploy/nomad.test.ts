@@ -1,0 +1,176 @@
+/**
+ * The jobs of deploy/nomad are HCL, and what they name exists. No Nomad runs here: what Nomad itself would say
+ * to them is not known.
+ */
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import hcl from '@cdktn/hcl2json';
+import { packagePath } from '../../../src/base/package-root.js';
+import { parseConfig, SETTINGS } from '../../../src/config/config.js';
+import { ACCESS_MODES } from '../../../src/domain/volume-capability.js';
+import { isFileSystem } from '../../../src/host/file-systems.js';
+import { parseVolumeParameters } from '../../../src/volumes/volume-parameters.js';
+
+const DIRECTORY = 'deploy/nomad';
+const JOBS = ['controller', 'node', 'single-node'];
+const read = (path: string) => readFileSync(packagePath(path), 'utf8');
+
+// biome-ignore lint/suspicious/noExplicitAny: HCL has no schema here; tests read what they know
+type Block = Record<string, any>;
+
+interface Job {
+  type: string;
+  group: Block;
+  task: Block;
+  /** With the name of the client filled in. */
+  env: Record<string, string>;
+}
+
+const parse = (file: string) => hcl.parse(file, read(`${DIRECTORY}/${file}`)) as Promise<Block>;
+
+async function job(name: string): Promise<Job> {
+  const parsed = await parse(`${name}.nomad.hcl`);
+  const [body] = Object.values(parsed['job']).flat() as Block[];
+  const [group] = Object.values(body?.['group']).flat() as Block[];
+  const [task] = Object.values(group?.['task']).flat() as Block[];
+  assert.ok(body !== undefined && group !== undefined && task !== undefined);
+  const filledIn = Object.entries(task['env'][0] as Record<string, string>).map(([key, value]) => [
+    key,
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: Nomad's syntax
+    value.replace('${node.unique.name}', 'client-a'),
+  ]);
+  return { type: body['type'], group, task, env: Object.fromEntries(filledIn) };
+}
+
+test('there are the jobs and the volume that docs/nomad.md lists', () => {
+  const files = readdirSync(packagePath(DIRECTORY)).sort();
+  const listed = [...read('docs/nomad.md').matchAll(/^\| `([\w.-]+\.hcl)` \|/gm)];
+  assert.deepEqual(files, listed.map(([, name]) => name).sort());
+});
+
+test('a file with a missing brace is found', async () => {
+  const text = read(`${DIRECTORY}/node.nomad.hcl`).replace(/\}\s*$/, '');
+  await assert.rejects(hcl.parse('node.nomad.hcl', text), /closing brace/);
+});
+
+for (const name of ['node', 'single-node']) {
+  test(`job ${name}: the plugin accepts its environment, and every variable is a setting`, async () => {
+    const { env } = await job(name);
+    assert.deepEqual(
+      Object.keys(env).filter((key) => !(key in SETTINGS)),
+      [],
+    );
+    const config = parseConfig(env);
+    assert.equal(config.nodeId, 'client-a');
+    assert.equal(config.socketPath, '/csi/csi.sock');
+  });
+
+  test(`job ${name}: state and pools are on the host, and mounts in them reach it`, async () => {
+    const { env, task } = await job(name);
+    const { stateDirectory, pools } = parseConfig(env);
+    const [mount] = (task['config'][0].mount as Block[]).filter(
+      ({ target }) => target === stateDirectory,
+    );
+    assert.equal(mount?.['source'], stateDirectory);
+    assert.equal(mount?.['bind_options'][0].propagation, 'rshared');
+    for (const { directory } of pools) assert.ok(directory.startsWith(`${stateDirectory}/`));
+    assert.equal(task['config'][0].privileged, true);
+  });
+
+  test(`job ${name}: it runs on every client and ends before it is killed`, async () => {
+    const { type, env, task } = await job(name);
+    assert.equal(type, 'system');
+    assert.equal(task['kill_signal'], 'SIGTERM');
+    const lastResort = /^const LAST_RESORT_MS = ([\d_]+);$/m.exec(read('src/cli/serve.ts'))?.[1];
+    const needed = parseConfig(env).shutdownGraceMs + Number(lastResort?.replace('_', ''));
+    assert.ok(Number.parseInt(task['kill_timeout'], 10) * 1000 > needed);
+  });
+}
+
+test('every job serves the socket of one plugin id, and only the router has no rights', async () => {
+  const types: Record<string, string> = {
+    controller: 'controller',
+    node: 'node',
+    'single-node': 'monolith',
+  };
+  const { version } = JSON.parse(read('package.json')) as { version: string };
+  for (const name of JOBS) {
+    const { task, env } = await job(name);
+    assert.deepEqual(task['csi_plugin'], [
+      { id: 'blockdelta', type: types[name], mount_dir: '/csi' },
+    ]);
+    assert.equal(env['CSI_ENDPOINT'], 'unix:///csi/csi.sock');
+    assert.equal(env['BLOCKDELTA_DRIVER_NAME'], SETTINGS.BLOCKDELTA_DRIVER_NAME.fallback);
+    const [config] = task['config'];
+    assert.equal(config.image, `registry.example/blockdelta:${version}`);
+    assert.equal(config.readonly_rootfs, true);
+    assert.equal(config.privileged === true, name !== 'controller');
+    assert.deepEqual(config.args, [name === 'controller' ? 'route' : 'serve']);
+  }
+});
+
+test('router and nodes agree on port, names and certificates', async () => {
+  const node = await job('node');
+  const controller = await job('controller');
+  const port = node.group['network'][0].port.csi[0];
+  assert.deepEqual(port, { static: 9810, to: 9810 });
+  assert.equal(node.env['BLOCKDELTA_LISTEN_ADDRESS'], `0.0.0.0:${port.to}`);
+  assert.deepEqual(node.task['config'][0].ports, ['csi']);
+  assert.equal(node.env['BLOCKDELTA_TLS_PEER_NAME'], 'blockdelta-router');
+  assert.equal(controller.env['BLOCKDELTA_TLS_PEER_NAME'], 'blockdelta-node');
+  for (const { env, task } of [node, controller]) {
+    for (const [key, file] of [
+      ['BLOCKDELTA_TLS_CERTIFICATE', 'tls.crt'],
+      ['BLOCKDELTA_TLS_KEY', 'tls.key'],
+      ['BLOCKDELTA_TLS_CA', 'ca.crt'],
+    ] as const) {
+      assert.equal(env[key], `/etc/blockdelta/tls/${file}`);
+    }
+    const targets = (task['config'][0].mount as Block[]).map(({ target }) => target);
+    assert.ok(targets.includes('/etc/blockdelta/tls'));
+  }
+});
+
+test('the list of nodes comes from the service of the nodes, and is JSON for any number', async () => {
+  const { group } = await job('node');
+  const { task, env } = await job('controller');
+  const [service] = group['service'];
+  const [template] = task['template'];
+  assert.equal(env['BLOCKDELTA_ROUTE_NODES'], `file:/${template.destination}`);
+  assert.equal(template.change_mode, 'noop');
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: Nomad's syntax
+  assert.deepEqual(service.tags, ['${node.unique.name}']);
+  const pattern =
+    /^(.*)\{\{ range \$i, \$node := nomadService "([\w-]+)" \}\}\{\{ if \$i \}\}(.*?)\{\{ end \}\}([\s\S]*)\{\{ end \}\}([\s\S]*)$/;
+  const [, before, name, separator, item = '', after] = pattern.exec(template.data) ?? [];
+  assert.equal(name, service.name);
+  for (const count of [0, 1, 3]) {
+    const nodes = Array.from({ length: count }, (_, index) => ({
+      id: `client-${index}`,
+      address: `10.0.0.${index}:9810`,
+    }));
+    const items = nodes.map(({ id, address }) =>
+      item
+        .replace('{{ index $node.Tags 0 }}', id)
+        .replace('{{ $node.Address }}:{{ $node.Port }}', address),
+    );
+    assert.deepEqual(JSON.parse(`${before}${items.join(separator)}${after}`), { nodes });
+  }
+});
+
+test('the example volume asks for what the plugin serves', async () => {
+  const volume = await parse('volume.hcl');
+  assert.equal(volume['plugin_id'], 'blockdelta');
+  const [{ fs_type: fsType }] = volume['mount_options'];
+  assert.ok(isFileSystem(fsType));
+  const [capability] = volume['capability'];
+  const mode = capability.access_mode.toUpperCase().replaceAll('-', '_');
+  const served = ACCESS_MODES.filter((name) => name.startsWith('SINGLE_NODE_'));
+  assert.ok((served as readonly string[]).includes(mode), mode);
+  parseVolumeParameters(volume['parameters'][0], { capabilities: [], isRestored: false });
+  const [{ topology }] = volume['topology_request'][0].required;
+  assert.deepEqual(Object.keys(topology[0].segments), [
+    parseConfig((await job('node')).env).topologyKey,
+  ]);
+});
