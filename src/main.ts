@@ -10,6 +10,7 @@ type AddCommand = (program: Command) => void;
 /** Each command is loaded on use only: loading `serve` takes longer than printing a short list. */
 const COMMANDS: Readonly<Record<string, () => Promise<AddCommand>>> = {
   serve: async () => (await import('./cli/serve.js')).addServeCommand,
+  route: async () => (await import('./cli/route.js')).addRouteCommand,
   allocated: async () => (await import('./cli/metadata/commands.js')).addAllocatedCommand,
   delta: async () => (await import('./cli/metadata/commands.js')).addDeltaCommand,
   'thin-delta': async () => (await import('./cli/thin/delta-command.js')).addThinDeltaCommand,

@@ -256,12 +256,12 @@ type NameWithDefault = {
   [N in SettingName]: (typeof SETTINGS)[N]['fallback'] extends string ? N : never;
 }[SettingName];
 
-const CSI_LEVELS = ['1.10', '1.11', '1.12', '1.13'] as const;
+export const CSI_LEVELS = ['1.10', '1.11', '1.12', '1.13'] as const;
 const SWITCH = ['on', 'off'] as const;
 const ALLOCATIONS = ['full', 'sparse'] as const;
 const DISCARDS = ['passdown', 'keep'] as const;
 const WHEN_FULL = ['error', 'queue'] as const;
-const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error'] as const;
+export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 
 /** An empty variable counts as unset. @throws ConfigError for the first invalid setting */
 export function parseConfig(env: Environment): Config {

@@ -13,7 +13,7 @@ import { originOf } from './incoming-calls.js';
 import { levelOfCall } from './log-levels.js';
 import { redact } from './redact.js';
 import type { DecodedMessage, DecodedRequest } from './request-decoder.js';
-import type { ServiceName, StreamContext } from './service.js';
+import type { CallContext, ServiceName } from './service.js';
 
 export interface Rpc {
   readonly service: ServiceName;
@@ -128,7 +128,7 @@ export class CallRegistry {
   }
 }
 
-export class Call implements StreamContext {
+export class Call implements CallContext {
   readonly log: Logger;
   readonly peer: object;
   readonly deadline: number;
@@ -177,9 +177,13 @@ export class Call implements StreamContext {
     return this.#request.message;
   }
 
+  get encodedRequest(): Buffer {
+    return this.#request.encoded;
+  }
+
   /** The size of the request on the wire. */
   get requestBytes(): number {
-    return this.#request.bytes;
+    return this.#request.encoded.length;
   }
 
   /** Aborted when the client cancels, its deadline passes, or the plugin is forced to stop. */

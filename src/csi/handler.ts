@@ -9,7 +9,7 @@ import type { handleUnaryCall } from '@grpc/grpc-js';
 import { type CsiError, StatusCode } from '../base/errors.js';
 import type { CallRegistry, Rpc } from './calls.js';
 import type { DecodedRequest } from './request-decoder.js';
-import { type AnyUnaryHandler, ResponseParts } from './service.js';
+import { type AnyUnaryHandler, EncodedResponse, ResponseParts } from './service.js';
 
 /** What the client of a failed call receives. */
 export interface CallStatus {
@@ -60,6 +60,7 @@ async function encoded(
   response: object | ResponseParts<object>,
   signal: AbortSignal,
 ): Promise<Buffer> {
+  if (response instanceof EncodedResponse) return response.bytes;
   if (!(response instanceof ResponseParts)) return rpc.encode(response);
   const pieces: Buffer[] = [];
   for await (const part of response.parts) {

@@ -17,8 +17,8 @@ export type DecodedMessage = Readonly<Record<string, unknown>>;
 export interface DecodedRequest {
   readonly message: DecodedMessage;
   readonly refusal: CsiError | null;
-  /** The size of the encoded request. */
-  readonly bytes: number;
+  /** As received. */
+  readonly encoded: Buffer;
 }
 
 /** @param typeName relative to csi.v1, such as `CreateVolumeRequest` */
@@ -27,9 +27,9 @@ export function requestDecoder(typeName: string): (bytes: Buffer) => DecodedRequ
   return (bytes) => {
     try {
       const message = type.toObject(type.decode(new StrictReader(bytes)), CONVERSION);
-      return { message, refusal: null, bytes: bytes.length };
+      return { message, refusal: null, encoded: bytes };
     } catch (thrown) {
-      return { message: {}, refusal: refusalOf(typeName, thrown), bytes: bytes.length };
+      return { message: {}, refusal: refusalOf(typeName, thrown), encoded: bytes };
     }
   };
 }

@@ -84,13 +84,14 @@ export interface CallContext {
   readonly signal: AbortSignal;
   /** When the caller stops waiting, in milliseconds since the epoch; Infinity if it set no deadline. */
   readonly deadline: number;
+  /** Who calls: the same object for all calls of one connection, or of one client behind a router. */
+  readonly peer: object;
+  /** The request as received, with fields that the proto does not know. May hold secrets. */
+  readonly encodedRequest: Buffer;
 }
 
 /** One stream in progress. */
-export interface StreamContext extends CallContext {
-  /** Who calls: the same object for all calls of one connection, or of one client behind a router. */
-  readonly peer: object;
-}
+export type StreamContext = CallContext;
 
 /**
  * A response too long to be made and encoded at once: messages of its type, merged as protobuf merges
@@ -98,6 +99,11 @@ export interface StreamContext extends CallContext {
  */
 export class ResponseParts<Response> {
   constructor(readonly parts: AsyncIterable<Response>) {}
+}
+
+/** A response that is encoded already and sent as it is. */
+export class EncodedResponse {
+  constructor(readonly bytes: Buffer) {}
 }
 
 export type UnaryHandler<R extends RpcName> = (
@@ -116,6 +122,15 @@ export interface MessageWriter {
    * The memory must not be reused then, since messages in flight may still be read from it.
    */
   send(chunk: Uint8Array): Promise<void>;
+}
+
+/** Also passes on messages that somebody else has encoded. */
+export interface RelayWriter extends MessageWriter {
+  /**
+   * Sends one message without a prefix. Resolves when the client has taken enough for another one to be
+   * sent, which bounds the memory of a stream; rejects as `send` does. The memory must not change any more.
+   */
+  forward(message: Buffer): Promise<void>;
 }
 
 export type StreamHandler<R extends RpcName> = (
@@ -145,7 +160,7 @@ export type AnyUnaryHandler = (request: never, context: CallContext) => Promise<
 export type AnyStreamHandler = (
   request: never,
   context: StreamContext,
-  writer: MessageWriter,
+  writer: RelayWriter,
 ) => Promise<void>;
 
 /** The service with more RPCs, for one whose handlers do not all come from one place. */

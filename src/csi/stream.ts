@@ -11,7 +11,7 @@ import type { Call, CallRegistry, Rpc } from './calls.js';
 import { statusOf } from './handler.js';
 import { originOf } from './incoming-calls.js';
 import type { DecodedRequest } from './request-decoder.js';
-import type { AnyStreamHandler, MessageWriter } from './service.js';
+import type { AnyStreamHandler, RelayWriter } from './service.js';
 import type { OpenStream, StreamPlaces } from './stream-places.js';
 
 export type StreamCall = ServerWritableStream<DecodedRequest, Buffer>;
@@ -20,6 +20,8 @@ export type StreamCall = ServerWritableStream<DecodedRequest, Buffer>;
 const PREFIX_BYTES = 5;
 /** Messages passed to gRPC and not sent yet: enough to keep it busy, and a bound for tiny messages. */
 const MAX_IN_FLIGHT = 64;
+/** Forwarded bytes that are not sent yet; a single message may be larger. */
+const MAX_FORWARDED_BYTES = 512 << 10;
 
 export interface StreamLimits {
   places: StreamPlaces;
@@ -83,7 +85,7 @@ function sendError(grpcCall: StreamCall, error: CsiError, isStalled: boolean): v
   origin.abandon(statusOf(error));
 }
 
-class CallWriter implements MessageWriter, OpenStream {
+class CallWriter implements RelayWriter, OpenStream {
   /** Totals of what was sent; a wait is a pause until gRPC, and thus the client, has taken messages. */
   readonly sums = { messages: 0, wireBytes: 0, waits: 0, waitMs: 0 };
   readonly #grpcCall: StreamCall;
@@ -95,6 +97,9 @@ class CallWriter implements MessageWriter, OpenStream {
   /** Why nothing can be sent any more. */
   #failure: unknown = null;
   #inFlight = 0;
+  /** The lengths of these messages, the oldest first, and their sum. */
+  readonly #lengths: number[] = [];
+  #bytesInFlight = 0;
   #sending = false;
   #waiter: { level: number; resolve: () => void; reject: (reason: unknown) => void } | null = null;
 
@@ -136,6 +141,13 @@ class CallWriter implements MessageWriter, OpenStream {
     }
   }
 
+  async forward(message: Buffer): Promise<void> {
+    this.#write(message);
+    while (this.#bytesInFlight > MAX_FORWARDED_BYTES || this.#inFlight >= MAX_IN_FLIGHT) {
+      await this.#wait(this.#inFlight - 1);
+    }
+  }
+
   /** Refuses all further sends. */
   close(): void {
     clearTimeout(this.#stallTimer);
@@ -147,6 +159,8 @@ class CallWriter implements MessageWriter, OpenStream {
     if (this.#failure !== null) throw this.#failure;
     if (this.#inFlight === 0) this.#progressAt = performance.now();
     this.#inFlight += 1;
+    this.#lengths.push(message.byteLength);
+    this.#bytesInFlight += message.byteLength;
     if (this.sums.messages === 0) {
       this.#call.observer.firstMessageSent(this.#call.rpc, this.#call.seconds);
     }
@@ -169,6 +183,7 @@ class CallWriter implements MessageWriter, OpenStream {
   /** Not called for messages that were in flight when the client cancelled. */
   readonly #written = (error?: Error | null): void => {
     this.#inFlight -= 1;
+    this.#bytesInFlight -= this.#lengths.shift() ?? 0;
     this.#progressAt = performance.now();
     if (error) {
       this.#fail(CsiError.cancelled('the stream to the caller is broken', { cause: error }));

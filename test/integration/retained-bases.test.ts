@@ -51,6 +51,7 @@ async function call(
       ranges.push(...decodeFrames(chunk).flatMap((message) => message.ranges));
       await send(chunk);
     },
+    forward: () => Promise.reject(new Error('a scan sends chunks')),
   });
   return ranges;
 }

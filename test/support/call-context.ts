@@ -6,5 +6,7 @@ export const callContext = (fields: Partial<CallContext> = {}): CallContext => (
   note: () => undefined,
   signal: new AbortController().signal,
   deadline: Number.POSITIVE_INFINITY,
+  peer: {},
+  encodedRequest: Buffer.alloc(0),
   ...fields,
 });

@@ -11,6 +11,7 @@ import { BackendRegistry } from '../../src/backends/registry.js';
 import { createLogger } from '../../src/base/logger.js';
 import { openCatalogue } from '../../src/catalogue/catalogue-client.js';
 import { type Config, parseConfig } from '../../src/config/config.js';
+import { destinationOf } from '../../src/csi/routed-calls.js';
 import { NativePool } from '../../src/native/pool.js';
 import { ScanThreads } from '../../src/native/scan-threads.js';
 import { createServices } from '../../src/plugin/composition.js';
@@ -113,7 +114,12 @@ export class MemoryPlugin {
       vendorVersion: '0.0.0',
       health: async () => 'ready',
     });
-    const server = createPluginServer({ services: [probed], config, logger });
+    const { listen } = config;
+    const destination = destinationOf(driverName, config.nodeId);
+    const server = createPluginServer({
+      ...{ services: [probed], config, logger },
+      routed: listen === null ? null : { settings: listen, destination, pollMs: 100 },
+    });
     await server.start();
     server.open(createServices(config, parts));
     this.#client = new CsiClient(config.endpoint);

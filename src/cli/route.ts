@@ -1,0 +1,63 @@
+/**
+ * `blockdelta route`: the router process, one address for the plugins of a cluster, from its settings to its
+ * exit code.
+ *
+ * The socket is served before the nodes are known, so that Probe can report "starting".
+ */
+import type { Command } from 'commander';
+import type { Logger } from '../base/logger.js';
+import { packageVersion } from '../base/version.js';
+import { parseRouteConfig, ROUTE_SETTINGS, type RouteConfig } from '../config/route.js';
+import { Metrics } from '../metrics/metrics.js';
+import { createPluginServer } from '../plugin/server.js';
+import { createRouter, type Router } from '../router/router.js';
+import { EXIT_HELP, runService, settingsHelp, watchSignals } from './service-process.js';
+
+export function addRouteCommand(program: Command): void {
+  program
+    .command('route')
+    .description(
+      'serve the controllers of all nodes on one socket; it is configured by environment variables',
+    )
+    .addHelpText('after', `\n${settingsHelp(ROUTE_SETTINGS)}\n\n${EXIT_HELP}`)
+    .action(async () => {
+      process.exit(await runService(() => parseRouteConfig(process.env), run));
+    });
+}
+
+async function run(config: RouteConfig, log: Logger): Promise<void> {
+  const router = await createRouter(config, log);
+  const metrics = config.metricsAddress === null ? null : new Metrics({ command: 'route' });
+  const server = createPluginServer({
+    ...{ services: [router.identity], config, logger: log },
+    observer: metrics?.calls,
+  });
+  const stopRequested = watchSignals(server, config, log);
+  const metricsAt = await listenForMetrics(metrics, config, router);
+  await server.start();
+  const { endpoint } = config;
+  log.info({ version: packageVersion(), endpoint, ...metricsAt }, 'listening; finding the nodes');
+  const discovering = router.discover().then(() => {
+    server.open(router.services);
+    log.info('ready');
+  });
+  try {
+    await Promise.race([stopRequested, discovering.then(() => stopRequested)]);
+  } finally {
+    const { forced, unfinished } = await server.stop();
+    router.close();
+    await metrics?.close();
+    if (forced) log.warn({ unfinished }, 'stopped; calls in flight were cancelled');
+    else log.info('stopped');
+  }
+}
+
+async function listenForMetrics(
+  metrics: Metrics | null,
+  { metricsAddress }: RouteConfig,
+  router: Router,
+): Promise<{ metrics?: string }> {
+  if (metrics === null || metricsAddress === null) return {};
+  const health = async () => (router.isReady ? 'ready' : 'starting');
+  return { metrics: `http://${await metrics.listen(metricsAddress, health)}/metrics` };
+}

@@ -1,0 +1,83 @@
+/**
+ * Reads the list of nodes from a JSON file, again whenever it changes.
+ *
+ * The file is polled: it may be replaced by a rename, or through the symbolic links of a ConfigMap, and a
+ * watch of the kernel covers neither for certain. A file that cannot be used leaves the last list in force.
+ */
+import { readFile } from 'node:fs/promises';
+import type { Logger } from 'pino';
+import { StartError } from '../plugin/socket-path.js';
+import { type NodeEntry, type NodeSource, parseNodeList } from './node-list.js';
+
+const POLL_MS = 1000;
+
+export class FileDiscovery implements NodeSource {
+  readonly #path: string;
+  readonly #log: Logger;
+  readonly #pollMs: number;
+  #timer: NodeJS.Timeout | undefined;
+  /** What the last list was read from. */
+  #text = '';
+  /** Why the file could not be used at the last poll. */
+  #problem: string | null = null;
+
+  constructor(path: string, log: Logger, pollMs = POLL_MS) {
+    this.#path = path;
+    this.#log = log;
+    this.#pollMs = pollMs;
+  }
+
+  get description(): string {
+    return `the list ${this.#path}`;
+  }
+
+  async start(listener: (nodes: readonly NodeEntry[]) => void): Promise<void> {
+    try {
+      await this.#read(listener);
+    } catch (thrown) {
+      throw new StartError(`cannot use the list of nodes ${this.#path}: ${messageOf(thrown)}`);
+    }
+    this.#schedule(listener);
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+
+  #schedule(listener: (nodes: readonly NodeEntry[]) => void): void {
+    this.#timer = setTimeout(() => void this.#poll(listener), this.#pollMs).unref();
+  }
+
+  async #poll(listener: (nodes: readonly NodeEntry[]) => void): Promise<void> {
+    try {
+      await this.#read(listener);
+      this.#problem = null;
+    } catch (thrown) {
+      this.#report(messageOf(thrown));
+    }
+    if (this.#timer !== undefined) this.#schedule(listener);
+  }
+
+  async #read(listener: (nodes: readonly NodeEntry[]) => void): Promise<void> {
+    const text = await readFile(this.#path, 'utf8');
+    if (text === this.#text) return;
+    const nodes = parseNodeList(text);
+    this.#text = text;
+    listener(nodes);
+  }
+
+  /** Once for each problem: the file may be wrong for days. */
+  #report(problem: string): void {
+    if (problem === this.#problem) return;
+    this.#problem = problem;
+    this.#log.error(
+      { problem },
+      `the list of nodes ${this.#path} cannot be used; the last one stays in force. Correct the file`,
+    );
+  }
+}
+
+function messageOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}

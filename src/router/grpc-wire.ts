@@ -1,0 +1,128 @@
+/**
+ * gRPC over HTTP/2 as bytes: the prefix of messages, headers of a request, the status in trailers. Pure
+ * functions; knows no connection and no RPC.
+ */
+import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2';
+import { CsiError, type StatusCode } from '../base/errors.js';
+
+const PREFIX_BYTES = 5;
+/** gRPC's limit: eight digits. */
+const MAX_TIMEOUT_DIGITS = 99_999_999;
+
+/** A message with its prefix, as one request. */
+export function framed(message: Buffer): Buffer {
+  const frame = Buffer.allocUnsafe(PREFIX_BYTES + message.length);
+  frame[0] = 0;
+  frame.writeUInt32BE(message.length, 1);
+  message.copy(frame, PREFIX_BYTES);
+  return frame;
+}
+
+/** @param deadline in milliseconds since the epoch; Infinity: none */
+export function requestHeaders(
+  path: string,
+  deadline: number,
+  extra: OutgoingHttpHeaders,
+): OutgoingHttpHeaders {
+  return {
+    ':method': 'POST',
+    ':path': path,
+    te: 'trailers',
+    'content-type': 'application/grpc',
+    ...(Number.isFinite(deadline) ? { 'grpc-timeout': timeoutOf(deadline - Date.now()) } : {}),
+    ...extra,
+  };
+}
+
+function timeoutOf(ms: number): string {
+  const whole = Math.max(1, Math.ceil(ms));
+  if (whole <= MAX_TIMEOUT_DIGITS) return `${whole}m`;
+  return `${Math.min(Math.ceil(whole / 1000), MAX_TIMEOUT_DIGITS)}S`;
+}
+
+/** The error that trailers report; null: OK; undefined: they report no status. */
+export function statusIn(headers: IncomingHttpHeaders): CsiError | null | undefined {
+  const code = headers['grpc-status'];
+  if (typeof code !== 'string' || !/^\d{1,2}$/.test(code)) return undefined;
+  if (code === '0') return null;
+  return new CsiError(Number(code) as StatusCode, decoded(headers['grpc-message']));
+}
+
+/** Messages are percent-encoded UTF-8; what is not valid stays as it is. */
+function decoded(message: string | string[] | undefined): string {
+  const text = String(message ?? '');
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Cuts the bytes of a response, which arrive in pieces of any size, into messages. */
+export class MessageSplitter {
+  readonly #maxBytes: number;
+  #pieces: Buffer[] = [];
+  #buffered = 0;
+  /** Bytes of the message that has begun, with its prefix; 0 while the prefix is incomplete. */
+  #wanted = 0;
+
+  /** @param maxBytes of a single message */
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Whether a message has begun and not ended. */
+  get isInside(): boolean {
+    return this.#buffered > 0;
+  }
+
+  /**
+   * Messages that are complete now. They may be views of the piece.
+   *
+   * @throws CsiError INTERNAL if a message is compressed or too long
+   */
+  push(piece: Buffer): Buffer[] {
+    const messages: Buffer[] = [];
+    let rest = piece;
+    while (rest.length > 0) {
+      if (this.#wanted === 0) {
+        // The prefix itself may come in two pieces.
+        const missing = PREFIX_BYTES - this.#buffered;
+        this.#keep(rest.subarray(0, missing));
+        rest = rest.subarray(missing);
+        if (this.#buffered < PREFIX_BYTES) break;
+        this.#wanted = this.#readLength();
+      }
+      const missing = this.#wanted - this.#buffered;
+      if (missing > 0) this.#keep(rest.subarray(0, missing));
+      rest = rest.subarray(missing);
+      if (this.#buffered === this.#wanted) messages.push(this.#take());
+    }
+    return messages;
+  }
+
+  #keep(piece: Buffer): void {
+    if (piece.length === 0) return;
+    this.#pieces.push(piece);
+    this.#buffered += piece.length;
+  }
+
+  #readLength(): number {
+    const prefix = this.#pieces.length === 1 ? this.#pieces[0] : Buffer.concat(this.#pieces);
+    const length = prefix?.readUInt32BE(1) ?? 0;
+    if (prefix?.[0] !== 0 || length > this.#maxBytes) {
+      throw CsiError.internal(
+        `the node sent a message of ${length} bytes that is compressed or over ${this.#maxBytes} bytes`,
+      );
+    }
+    return PREFIX_BYTES + length;
+  }
+
+  #take(): Buffer {
+    const whole = Buffer.concat(this.#pieces, this.#buffered);
+    this.#pieces = [];
+    this.#buffered = 0;
+    this.#wanted = 0;
+    return whole.subarray(PREFIX_BYTES);
+  }
+}

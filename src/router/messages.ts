@@ -1,0 +1,60 @@
+/**
+ * Messages as bytes, field by field, so that what is passed on keeps every byte, also of fields that the
+ * proto does not know. Knows the wire format of protobuf and no RPC.
+ */
+import protobuf from 'protobufjs';
+import { CsiError } from '../base/errors.js';
+import { CONVERSION, CSI_PACKAGE, csiProto } from '../csi/proto.js';
+
+/** One field of a message: its number, and its bytes with the tag. */
+export interface RawField {
+  readonly number: number;
+  readonly bytes: Buffer;
+  /** The content of a string, a message or bytes; null for numbers. */
+  readonly content: Buffer | null;
+}
+
+const LENGTH_DELIMITED = 2;
+
+/** @throws CsiError INTERNAL if the bytes are not a message: nodes have sent them, or they were checked */
+export function fieldsOf(message: Buffer): RawField[] {
+  const fields: RawField[] = [];
+  try {
+    const reader = new protobuf.BufferReader(message);
+    while (reader.pos < reader.len) {
+      const start = reader.pos;
+      const tag = reader.uint32();
+      let content: Buffer | null = null;
+      if ((tag & 7) === LENGTH_DELIMITED) content = Buffer.from(reader.bytes());
+      else reader.skipType(tag & 7);
+      fields.push({ number: tag >>> 3, bytes: message.subarray(start, reader.pos), content });
+    }
+  } catch (thrown) {
+    throw CsiError.internal('a node sent bytes that are not a message', { cause: thrown });
+  }
+  return fields;
+}
+
+/** The message with a field replaced, wherever and however often it was set. */
+export function withField(message: Buffer, number: number, content: Buffer): Buffer {
+  const kept = fieldsOf(message).filter((field) => field.number !== number);
+  const writer = new protobuf.BufferWriter();
+  writer.uint32((number << 3) | LENGTH_DELIMITED).bytes(content);
+  return Buffer.concat([...kept.map(({ bytes }) => bytes), writer.finish()]);
+}
+
+/** @param typeName relative to csi.v1 */
+export function encode(typeName: string, message: object): Buffer {
+  const type = csiProto().root.lookupType(`${CSI_PACKAGE}.${typeName}`);
+  return Buffer.from(type.encode(type.fromObject(message)).finish());
+}
+
+/** The decoded message, as csi/proto.ts describes. @throws CsiError INTERNAL, as fieldsOf does */
+export function decode<Message>(typeName: string, bytes: Buffer): Message {
+  const type = csiProto().root.lookupType(`${CSI_PACKAGE}.${typeName}`);
+  try {
+    return type.toObject(type.decode(bytes), CONVERSION) as Message;
+  } catch (thrown) {
+    throw CsiError.internal(`a node sent bytes that are not a ${typeName}`, { cause: thrown });
+  }
+}

@@ -1,0 +1,302 @@
+/**
+ * Calls to one node: bytes of a request in, bytes of its responses out, and the node's own status.
+ *
+ * It speaks HTTP/2 itself instead of using grpc-js, for three reasons. When a stream ends with an error,
+ * grpc-js drops messages that have arrived before it; it buffers sixteen messages of any size for each
+ * stream; and it does not tell a status of the node from one that it made up because the connection
+ * failed. Here a stream holds what its flow control window allows and one message, everything that the
+ * node sent before its status is passed on, and only trailers are a status: whatever else ends a call is
+ * UNAVAILABLE and names the node.
+ */
+import { type ClientHttp2Stream, constants, type OutgoingHttpHeaders } from 'node:http2';
+import type { Logger } from 'pino';
+import { CsiError, StatusCode } from '../base/errors.js';
+import { parseHostPort } from '../config/values.js';
+import { CALLER_HEADER, DESTINATION_HEADER, destinationOf } from '../csi/routed-calls.js';
+import { nodeKey } from '../domain/identifiers.js';
+import type { TlsFiles } from '../plugin/tls-files.js';
+import { framed, MessageSplitter, requestHeaders, statusIn } from './grpc-wire.js';
+import type { NodeEntry } from './node-list.js';
+import { Session } from './session.js';
+
+/** Of one message. A node sends no message of a stream above 3.5 MiB; lists may be longer. */
+const MAX_MESSAGE_BYTES = 64 << 20;
+/** Bytes of complete messages that wait for the client, above which the node is held back. */
+const MAX_QUEUED_BYTES = 256 << 10;
+
+export interface NodeCall {
+  /** `/csi.v1.Controller/CreateVolume`. */
+  readonly path: string;
+  readonly request: Buffer;
+  /** In milliseconds since the epoch; Infinity: none. */
+  readonly deadline: number;
+  /** Aborted, with a CsiError, when the caller no longer waits. */
+  readonly signal: AbortSignal;
+  /** The same text for all calls of one client of the router. */
+  readonly caller: string;
+}
+
+export interface NodeConnectionOptions {
+  readonly entry: NodeEntry;
+  readonly driverName: string;
+  readonly tls: TlsFiles;
+  readonly peerName: string;
+  readonly logger: Logger;
+}
+
+export class NodeConnection {
+  readonly id: string;
+  /** In the handles of its objects. */
+  readonly key: string;
+  readonly address: string | null;
+  readonly #destination: string;
+  readonly #log: Logger;
+  /** Streams have a connection of their own, so that short calls do not wait behind their data. */
+  readonly #sessions: { readonly unary: Session; readonly streams: Session } | null;
+  #hasAnswered = false;
+  #isReported = false;
+
+  constructor({ entry, driverName, tls, peerName, logger }: NodeConnectionOptions) {
+    this.id = entry.id;
+    this.key = nodeKey(entry.id);
+    this.address = entry.address;
+    this.#destination = destinationOf(driverName, entry.id);
+    this.#log = logger.child({ node: this.id, address: this.address });
+    if (entry.address === null) {
+      this.#sessions = null;
+      return;
+    }
+    const options = { address: parseHostPort('address', entry.address), tls, peerName };
+    this.#sessions = {
+      unary: new Session({ ...options, onChange: (failure) => this.#report(failure) }),
+      streams: new Session({ ...options, onChange: () => undefined }),
+    };
+  }
+
+  get isConnected(): boolean {
+    return this.#sessions?.unary.isConnected ?? false;
+  }
+
+  /** Whether it was ever reached since it was listed. */
+  get hasAnswered(): boolean {
+    return this.#hasAnswered;
+  }
+
+  /** Connects without a call. Never rejects. */
+  async connect(): Promise<void> {
+    await this.#sessions?.unary.get().catch(() => undefined);
+  }
+
+  /** For new certificates: calls in flight end on the old connections. */
+  renew(): void {
+    this.#sessions?.unary.renew();
+    this.#sessions?.streams.renew();
+  }
+
+  close(): void {
+    this.#sessions?.unary.close();
+    this.#sessions?.streams.close();
+  }
+
+  /** The response. Rejects with the status of the node, or UNAVAILABLE if it cannot be reached. */
+  async unary(call: NodeCall): Promise<Buffer> {
+    const messages: Buffer[] = [];
+    await this.#exchange('unary', call, async (message) => {
+      messages.push(message);
+    });
+    const [response] = messages;
+    if (messages.length !== 1 || response === undefined) {
+      throw CsiError.internal(
+        `node '${this.id}' answered ${call.path} with ${messages.length} messages instead of one`,
+      );
+    }
+    return response;
+  }
+
+  /**
+   * @param take gets each message in turn; the node is held back while it waits
+   */
+  async stream(call: NodeCall, take: (message: Buffer) => Promise<void>): Promise<void> {
+    await this.#exchange('streams', call, take);
+  }
+
+  async #exchange(
+    kind: 'unary' | 'streams',
+    call: NodeCall,
+    take: (message: Buffer) => Promise<void>,
+  ): Promise<void> {
+    call.signal.throwIfAborted();
+    const stream = await this.#request(kind, call);
+    const exchange = new Exchange(stream, take);
+    const cancel = (): void => exchange.fail(call.signal.reason);
+    call.signal.addEventListener('abort', cancel);
+    if (call.signal.aborted) cancel();
+    try {
+      stream.end(framed(call.request));
+      await exchange.done;
+    } catch (thrown) {
+      if (thrown instanceof CsiError) throw thrown;
+      throw this.#unavailable('was lost during the call, which may have been carried out', thrown);
+    } finally {
+      call.signal.removeEventListener('abort', cancel);
+    }
+  }
+
+  async #request(kind: 'unary' | 'streams', call: NodeCall): Promise<ClientHttp2Stream> {
+    if (this.#sessions === null) {
+      throw CsiError.unavailable(
+        `node '${this.id}' is known, but nobody serves it now: start its plugin, or wait for it`,
+      );
+    }
+    const headers: OutgoingHttpHeaders = requestHeaders(call.path, call.deadline, {
+      [DESTINATION_HEADER]: this.#destination,
+      [CALLER_HEADER]: call.caller,
+    });
+    try {
+      const session = await untilAborted(this.#sessions[kind].get(), call.signal);
+      return session.request(headers);
+    } catch (thrown) {
+      if (thrown instanceof CsiError) throw thrown;
+      throw this.#unavailable('cannot be reached', thrown);
+    }
+  }
+
+  #unavailable(what: string, thrown: unknown): CsiError {
+    const reason = thrown instanceof Error ? thrown.message : String(thrown);
+    return CsiError.unavailable(
+      `node '${this.id}' at ${this.address} ${what}: ${reason}. Call again when it is back`,
+    );
+  }
+
+  /** A line when the node goes and one when it comes back, not one for each attempt. */
+  #report(failure: string | null): void {
+    if (failure === null) {
+      this.#hasAnswered = true;
+      this.#log.info('connected to the node');
+      this.#isReported = false;
+      return;
+    }
+    if (this.#isReported) return;
+    this.#isReported = true;
+    this.#log.warn(
+      { reason: failure },
+      'the node cannot be reached; calls for its objects are UNAVAILABLE',
+    );
+  }
+}
+
+/** What arrives on one HTTP/2 stream, until its status. */
+class Exchange {
+  /** Rejects with a CsiError for a status, or any other error if the connection failed. */
+  readonly done: Promise<void>;
+  readonly #stream: ClientHttp2Stream;
+  readonly #take: (message: Buffer) => Promise<void>;
+  readonly #splitter = new MessageSplitter(MAX_MESSAGE_BYTES);
+  readonly #queue: Buffer[] = [];
+  #queuedBytes = 0;
+  #isTaking = false;
+  #isOver = false;
+  /** undefined: not known yet. */
+  #status: CsiError | null | undefined;
+  #problem: Error | null = null;
+  #settle: { resolve: () => void; reject: (reason: unknown) => void } = {
+    resolve: () => undefined,
+    reject: () => undefined,
+  };
+
+  constructor(stream: ClientHttp2Stream, take: (message: Buffer) => Promise<void>) {
+    this.#stream = stream;
+    this.#take = take;
+    this.done = new Promise((resolve, reject) => {
+      this.#settle = { resolve, reject };
+    });
+    stream.on('response', (headers) => {
+      // A call that fails before its first message has its status here.
+      this.#status = statusIn(headers);
+      if (headers[':status'] !== 200) {
+        this.#problem = new Error(`it answered with HTTP status ${headers[':status']}`);
+      }
+    });
+    stream.on('trailers', (headers) => {
+      this.#status = statusIn(headers);
+    });
+    stream.on('data', (piece: Buffer) => this.#receive(piece));
+    stream.on('error', (error) => {
+      this.#problem ??= error;
+    });
+    stream.on('close', () => {
+      this.#isOver = true;
+      this.#finish();
+    });
+  }
+
+  /** Ends the call for both sides. */
+  fail(reason: unknown): void {
+    this.#queue.length = 0;
+    this.#settle.reject(reason);
+    this.#stream.close(constants.NGHTTP2_CANCEL);
+    // A paused stream would never close.
+    this.#stream.resume();
+  }
+
+  #receive(piece: Buffer): void {
+    try {
+      for (const message of this.#splitter.push(piece)) {
+        this.#queue.push(message);
+        this.#queuedBytes += message.length;
+      }
+    } catch (thrown) {
+      this.fail(thrown);
+      return;
+    }
+    if (this.#queuedBytes > MAX_QUEUED_BYTES) this.#stream.pause();
+    if (!this.#isTaking && this.#queue.length > 0) void this.#takeAll();
+  }
+
+  async #takeAll(): Promise<void> {
+    this.#isTaking = true;
+    try {
+      for (
+        let message = this.#queue.shift();
+        message !== undefined;
+        message = this.#queue.shift()
+      ) {
+        await this.#take(message);
+        this.#queuedBytes -= message.length;
+        if (this.#queuedBytes <= MAX_QUEUED_BYTES && this.#stream.isPaused()) this.#stream.resume();
+      }
+    } catch (thrown) {
+      this.fail(thrown);
+    }
+    this.#isTaking = false;
+    this.#finish();
+  }
+
+  #finish(): void {
+    if (!this.#isOver || this.#isTaking || this.#queue.length > 0) return;
+    if (this.#status === null && !this.#splitter.isInside) this.#settle.resolve();
+    else this.#settle.reject(this.#status ?? this.#problem ?? this.#lost());
+  }
+
+  #lost(): unknown {
+    if (this.#stream.rstCode === constants.NGHTTP2_ENHANCE_YOUR_CALM) {
+      return new CsiError(StatusCode.RESOURCE_EXHAUSTED, 'the node has too many calls; try again');
+    }
+    return new Error('the connection ended');
+  }
+}
+
+async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  let abort = (): void => undefined;
+  const aborted = new Promise<never>((_resolve, reject) => {
+    abort = () => reject(signal.reason);
+  });
+  aborted.catch(() => undefined);
+  signal.addEventListener('abort', abort);
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    signal.removeEventListener('abort', abort);
+    promise.catch(() => undefined);
+  }
+}

@@ -1,0 +1,52 @@
+/** Builds the router from its settings: certificates, the source of nodes, connections, services. */
+
+import type { Logger } from 'pino';
+import { packageVersion } from '../base/version.js';
+import type { NodeSourceSettings, RouteConfig } from '../config/route.js';
+import type { AnyService } from '../csi/service.js';
+import { TlsFiles } from '../plugin/tls-files.js';
+import { FileDiscovery } from './file-discovery.js';
+import { createRouterIdentity } from './identity.js';
+import type { NodeSource } from './node-list.js';
+import { Nodes } from './nodes.js';
+import { createRouterServices } from './services.js';
+
+export interface Router {
+  /** Served from the start. */
+  readonly identity: AnyService;
+  /** Served once the nodes are listed. */
+  readonly services: readonly AnyService[];
+  /** Resolves when there is a first list of nodes. Rejects with a StartError if there can be none. */
+  discover(): Promise<void>;
+  /** For readiness: as Probe answers. */
+  readonly isReady: boolean;
+  close(): void;
+}
+
+/** Throws a StartError if the TLS files cannot be used. */
+export async function createRouter(config: RouteConfig, logger: Logger): Promise<Router> {
+  const { driverName, csiLevel, topologyKey } = config;
+  const tls = await TlsFiles.open(config.tls, logger);
+  const source = await openSource(config.source, logger);
+  const { peerName } = config.tls;
+  const nodes = new Nodes({ driverName, tls, peerName, logger, source: source.description });
+  const deps = { nodes, driverName, csiLevel, topologyKey, vendorVersion: packageVersion() };
+  return {
+    identity: createRouterIdentity(deps),
+    services: createRouterServices(deps),
+    discover: () => source.start((entries) => nodes.update(entries)),
+    get isReady() {
+      return nodes.isReady;
+    },
+    close: () => {
+      source.stop();
+      nodes.close();
+      tls.close();
+    },
+  };
+}
+
+async function openSource(settings: NodeSourceSettings, logger: Logger): Promise<NodeSource> {
+  if (settings.kind === 'file') return new FileDiscovery(settings.path, logger);
+  throw new Error('not yet');
+}

@@ -1,0 +1,80 @@
+/**
+ * Which node a call goes to: the table of all RPCs, and the rule for handles. Pure; docs/router.md has the
+ * same table, and a test compares both with the proto.
+ */
+import { CsiError } from '../base/errors.js';
+import { type GivenHandle, handlesIn } from '../csi/handle-fields.js';
+import type { RpcName } from '../csi/service.js';
+import { nodeKeyOf } from '../domain/identifiers.js';
+
+/**
+ * - router: the router answers.
+ * - handle: the node in the handles of the request.
+ * - placed: by source and topology (create-volume.ts).
+ * - capacity: the nodes of the topology, added up.
+ * - list: all nodes, one after the other, unless a handle names one.
+ * - common: what all reachable nodes have in common.
+ */
+export type Route = 'router' | 'handle' | 'placed' | 'capacity' | 'list' | 'common';
+
+/** Every RPC that the router serves: those of all services but Node. */
+export const ROUTES = {
+  GetPluginInfo: 'router',
+  GetPluginCapabilities: 'common',
+  Probe: 'router',
+  CreateVolume: 'placed',
+  DeleteVolume: 'handle',
+  ControllerPublishVolume: 'handle',
+  ControllerUnpublishVolume: 'handle',
+  ValidateVolumeCapabilities: 'handle',
+  ListVolumes: 'list',
+  ControllerListVolumeHealth: 'list',
+  ControllerGetVolumeHealth: 'handle',
+  GetCapacity: 'capacity',
+  ControllerGetCapabilities: 'common',
+  CreateSnapshot: 'handle',
+  DeleteSnapshot: 'handle',
+  ListSnapshots: 'list',
+  GetSnapshot: 'handle',
+  ControllerExpandVolume: 'handle',
+  ControllerGetVolume: 'handle',
+  ControllerModifyVolume: 'handle',
+  GroupControllerGetCapabilities: 'common',
+  CreateVolumeGroupSnapshot: 'handle',
+  DeleteVolumeGroupSnapshot: 'handle',
+  GetVolumeGroupSnapshot: 'handle',
+  GetMetadataAllocated: 'handle',
+  GetMetadataDelta: 'handle',
+} as const satisfies Partial<Record<RpcName, Route>>;
+
+/** The node that a request is for: its key, and the handle that names it. */
+export interface Owner {
+  readonly key: string;
+  readonly handle: string;
+}
+
+/**
+ * The owner of everything that the request names; null if it names nothing, or only strings that are no
+ * handles: every node answers those alike.
+ *
+ * @throws CsiError INVALID_ARGUMENT if the handles are of several nodes
+ */
+export function ownerIn(rpc: string, request: object): Owner | null {
+  let first: (Owner & { readonly field: string }) | null = null;
+  for (const { field, handle } of handlesIn(rpc, request)) {
+    const key = nodeKeyOf(handle);
+    if (key === null) continue;
+    first ??= { field, handle, key };
+    if (key !== first.key) throw spansNodes(rpc, first, { field, handle });
+  }
+  return first;
+}
+
+function spansNodes(rpc: string, first: GivenHandle, other: GivenHandle): CsiError {
+  const what = rpc.includes('Group')
+    ? 'a group lies on one node'
+    : 'changes are computed between snapshots of one volume, which lies on one node';
+  return CsiError.invalidArgument(
+    `${first.field} ${first.handle} and ${other.field} ${other.handle} belong to different nodes: ${what}`,
+  );
+}

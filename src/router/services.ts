@@ -1,0 +1,260 @@
+/**
+ * The services of the router: each RPC of routes.ts, passed on as bytes to the node that it is for, or
+ * answered from what the nodes answer.
+ *
+ * What a node refuses, the router does not check: a request without a handle, or with a string that is
+ * none, goes to any node, so that there is one place that knows what is valid.
+ */
+import { randomBytes } from 'node:crypto';
+import { CsiError } from '../base/errors.js';
+import type { CsiLevel } from '../config/config.js';
+import { parsePage } from '../csi/pagination.js';
+import { CSI_PACKAGE, servedServices } from '../csi/proto.js';
+import {
+  type AnyService,
+  type CallContext,
+  EncodedResponse,
+  type RelayWriter,
+  type RequestOf,
+  type ServiceName,
+} from '../csi/service.js';
+import { nodeKeyOf } from '../domain/identifiers.js';
+import { capacityRequest, nodesWithin, totalCapacity } from './capacity.js';
+import { capabilitiesFor, commonEntries } from './common-capabilities.js';
+import { VolumePlacement } from './create-volume.js';
+import { type ListRequest, mergedPage } from './merged-lists.js';
+import { decode, encode, fieldsOf } from './messages.js';
+import type { NodeCall, NodeConnection } from './node-connection.js';
+import type { Nodes } from './nodes.js';
+import { ownerIn, ROUTES, type Route } from './routes.js';
+
+export interface RouterDependencies {
+  readonly nodes: Nodes;
+  readonly driverName: string;
+  readonly vendorVersion: string;
+  readonly csiLevel: CsiLevel;
+  readonly topologyKey: string;
+}
+
+/** Each has a text of its own in the calls to nodes, so that nodes serve the router's clients in turn. */
+class Callers {
+  /** Two routers may call one node. */
+  readonly #router = randomBytes(4).toString('hex');
+  readonly #names = new WeakMap<object, string>();
+  #count = 0;
+
+  nameOf(peer: object): string {
+    const known = this.#names.get(peer);
+    if (known !== undefined) return known;
+    this.#count += 1;
+    const name = `${this.#router}-${this.#count}`;
+    this.#names.set(peer, name);
+    return name;
+  }
+}
+
+type Unary = (request: never, context: CallContext) => Promise<object>;
+type Stream = (request: never, context: CallContext, writer: RelayWriter) => Promise<void>;
+
+/** How long a node may take to say what it can do, before it counts as unreachable. */
+const CAPABILITIES_MS = 5000;
+/** How many of a list's entries a node is asked for at once if the caller sets no limit. */
+const LIST_BATCH = 2000;
+
+/** All services but Identity's own RPCs, which are in identity.ts. */
+export function createRouterServices(deps: RouterDependencies): AnyService[] {
+  const router = new RoutedServices(deps);
+  return (['Controller', 'GroupController', 'SnapshotMetadata'] as const).map((name) =>
+    router.service(name),
+  );
+}
+
+/** GetPluginCapabilities, for the Identity service. */
+export function pluginCapabilities(deps: RouterDependencies): Unary {
+  return new RoutedServices(deps).unary('Identity', 'GetPluginCapabilities', 'common');
+}
+
+class RoutedServices {
+  readonly #deps: RouterDependencies;
+  readonly #callers = new Callers();
+  readonly #placement: VolumePlacement;
+
+  constructor(deps: RouterDependencies) {
+    this.#deps = deps;
+    this.#placement = new VolumePlacement({
+      topologyKey: deps.topologyKey,
+      nodes: () => deps.nodes.all,
+      ask: (node, context, request) =>
+        this.#ask(node, 'Controller', 'CreateVolume', context, request),
+      capacityOf: (node, request, context) => this.#capacityOf(node, request, context),
+    });
+  }
+
+  service(name: ServiceName): AnyService {
+    const unary: Record<string, Unary> = {};
+    const streams: Record<string, Stream> = {};
+    for (const [rpc, { responseStream }] of Object.entries(servedServices()[name])) {
+      const route: Route = ROUTES[rpc as keyof typeof ROUTES];
+      if (responseStream) streams[rpc] = this.#stream(name, rpc);
+      else unary[rpc] = this.unary(name, rpc, route);
+    }
+    return { name, unary, streams } as unknown as AnyService;
+  }
+
+  unary(service: ServiceName, rpc: string, route: Route): Unary {
+    const answer = this.#answering(service, rpc, route);
+    return async (request, context) => new EncodedResponse(await answer(request, context));
+  }
+
+  #answering(
+    service: ServiceName,
+    rpc: string,
+    route: Route,
+  ): (request: never, context: CallContext) => Promise<Buffer> {
+    switch (route) {
+      case 'placed':
+        return (request, context) => this.#createVolume(request, context);
+      case 'capacity':
+        return (request, context) => this.#capacity(request, context);
+      case 'list':
+        return (request, context) => this.#list(service, rpc, request, context);
+      case 'common':
+        return (_request, context) => this.#common(service, rpc, context);
+      case 'handle':
+        return (request, context) => this.#ask(this.#nodeFor(rpc, request), service, rpc, context);
+      case 'router':
+        throw new Error(`${rpc} is not passed on`);
+    }
+  }
+
+  #stream(service: ServiceName, rpc: string): Stream {
+    return async (request, context, writer) => {
+      const node = this.#nodeFor(rpc, request);
+      context.note({ node: node.id });
+      await node.stream(this.#callOf(service, rpc, context), (message) => writer.forward(message));
+      // Until the client has taken the last message: then the stream may end.
+      await writer.send(NOTHING);
+    };
+  }
+
+  #nodeFor(rpc: string, request: object): NodeConnection {
+    const owner = ownerIn(rpc, request);
+    const { nodes } = this.#deps;
+    return owner === null ? nodes.any() : nodes.owning(owner.key, owner.handle);
+  }
+
+  #callOf(service: ServiceName, rpc: string, context: CallContext, request?: Buffer): NodeCall {
+    return {
+      path: `/${CSI_PACKAGE}.${service}/${rpc}`,
+      request: request ?? context.encodedRequest,
+      deadline: context.deadline,
+      signal: context.signal,
+      caller: this.#callers.nameOf(context.peer),
+    };
+  }
+
+  #ask(
+    node: NodeConnection,
+    service: ServiceName,
+    rpc: string,
+    context: CallContext,
+    request?: Buffer,
+  ): Promise<Buffer> {
+    context.note({ node: node.id });
+    return node.unary(this.#callOf(service, rpc, context, request));
+  }
+
+  async #createVolume(request: RequestOf<'CreateVolume'>, context: CallContext): Promise<Buffer> {
+    // The node of the source also checks whether it meets the topology.
+    const owner = ownerIn('CreateVolume', request);
+    if (owner !== null || request.volume_content_source !== null) {
+      const node = this.#nodeFor('CreateVolume', request);
+      return this.#ask(node, 'Controller', 'CreateVolume', context);
+    }
+    return this.#placement.create(request, context);
+  }
+
+  async #capacity(request: RequestOf<'GetCapacity'>, context: CallContext): Promise<Buffer> {
+    const { nodes, topologyKey } = this.#deps;
+    const all = nodes.all;
+    if (all.length === 0)
+      return nodes.any().unary(this.#callOf('Controller', 'GetCapacity', context));
+    const within = nodesWithin(request, all, topologyKey);
+    const [only, ...others] = within;
+    if (only !== undefined && others.length === 0) {
+      return this.#ask(only, 'Controller', 'GetCapacity', context);
+    }
+    // Of no node: any node answers that it has none there, or that the request is not valid.
+    const asked = within.length === 0 ? [nodes.any()] : within;
+    const answers = await Promise.all(
+      asked.map((node) => this.#ask(node, 'Controller', 'GetCapacity', context)),
+    );
+    return totalCapacity(answers);
+  }
+
+  async #capacityOf(
+    node: NodeConnection,
+    request: RequestOf<'CreateVolume'>,
+    context: CallContext,
+  ): Promise<bigint> {
+    const question = capacityRequest(request);
+    const answer = await this.#ask(node, 'Controller', 'GetCapacity', context, question);
+    const { available_capacity: bytes } = decode<{ available_capacity: string }>(
+      'GetCapacityResponse',
+      answer,
+    );
+    return BigInt(bytes);
+  }
+
+  async #list(
+    service: ServiceName,
+    rpc: string,
+    request: RequestOf<'ListSnapshots'>,
+    context: CallContext,
+  ): Promise<Buffer> {
+    const filters = [request.snapshot_id, request.source_volume_id].filter(Boolean);
+    if (filters.length > 0) {
+      const keys = filters.map((handle) => nodeKeyOf(handle));
+      // A snapshot of one node has no source on another: nothing passes both filters.
+      if (keys.length === 2 && keys[0] !== keys[1]) return NOTHING;
+      return this.#ask(this.#nodeFor(rpc, request), service, rpc, context);
+    }
+    const { maxEntries, startingToken } = parsePage(request);
+    const ask = (key: string, page: ListRequest): Promise<Buffer> => {
+      const node = this.#deps.nodes.owning(key, 'the next part of the list');
+      const question = pageOf(context.encodedRequest, page);
+      return this.#ask(node, service, rpc, context, question);
+    };
+    const keys = this.#deps.nodes.all.map(({ key }) => key);
+    return mergedPage(keys, { maxEntries, startingToken }, ask);
+  }
+
+  async #common(service: ServiceName, rpc: string, context: CallContext): Promise<Buffer> {
+    const all = this.#deps.nodes.all;
+    const signal = AbortSignal.any([context.signal, AbortSignal.timeout(CAPABILITIES_MS)]);
+    const call = { ...this.#callOf(service, rpc, context), signal };
+    const answers = await Promise.allSettled(all.map((node) => node.unary(call)));
+    const found = answers.flatMap((answer) =>
+      answer.status === 'fulfilled' ? [answer.value] : [],
+    );
+    const failed = answers.find((answer) => answer.status === 'rejected');
+    if (found.length === 0 && failed !== undefined) {
+      context.signal.throwIfAborted();
+      throw CsiError.from(failed.reason);
+    }
+    context.note({ nodes: all.length, answered: found.length });
+    return commonEntries(capabilitiesFor(rpc, this.#deps.csiLevel), found);
+  }
+}
+
+/** A request of a list, whatever it is, for one page: max_entries and starting_token are its fields 1 and 2. */
+function pageOf(request: Buffer, { maxEntries, startingToken }: ListRequest): Buffer {
+  const kept = fieldsOf(request).filter(({ number }) => number > 2);
+  const page = encode('ListVolumesRequest', {
+    max_entries: maxEntries === 0 ? LIST_BATCH : maxEntries,
+    starting_token: startingToken,
+  });
+  return Buffer.concat([page, ...kept.map(({ bytes }) => bytes)]);
+}
+
+const NOTHING = Buffer.alloc(0);

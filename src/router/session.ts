@@ -1,0 +1,207 @@
+/**
+ * One HTTP/2 connection to a node, over mutual TLS 1.3: opened on demand, kept alive, opened again with
+ * growing pauses when it fails.
+ *
+ * A node that is down must be noticed in seconds, whatever TCP does: connecting has a time limit, while it
+ * pauses after a failure every call fails at once with the reason, and an open connection is pinged. Knows
+ * no RPC.
+ */
+import { X509Certificate } from 'node:crypto';
+import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
+import { connect as connectTls, type TLSSocket } from 'node:tls';
+import type { HostPort } from '../config/values.js';
+import { carriesName, type TlsFiles } from '../plugin/tls-files.js';
+
+/** From the start of a connection until the node has answered. */
+const CONNECT_MS = 3000;
+const PING_EVERY_MS = 5000;
+/** A ping waits behind data that is on its way, and for the event loop of the node. */
+const PING_TIMEOUT_MS = 7000;
+const FIRST_PAUSE_MS = 200;
+const LAST_PAUSE_MS = 5000;
+/** What a node may send of one stream before the router has taken it, and of all of them together. */
+const STREAM_WINDOW = 256 << 10;
+const CONNECTION_WINDOW = 8 << 20;
+
+export interface SessionOptions {
+  readonly address: HostPort;
+  readonly tls: TlsFiles;
+  /** The DNS name that the node's certificate must carry. */
+  readonly peerName: string;
+  /** Called when the node became reachable, and when it ceased to be, with the reason. */
+  onChange(failure: string | null): void;
+}
+
+export class Session {
+  readonly #options: SessionOptions;
+  #open: ClientHttp2Session | null = null;
+  #connecting: Promise<ClientHttp2Session> | null = null;
+  #failure: { readonly reason: string; readonly retryAt: number; readonly pauseMs: number } | null =
+    null;
+  #retry: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  constructor(options: SessionOptions) {
+    this.#options = options;
+  }
+
+  get isConnected(): boolean {
+    return this.#open !== null;
+  }
+
+  /** A connection that takes requests. Rejects with an Error that has the reason. */
+  async get(): Promise<ClientHttp2Session> {
+    if (this.#open !== null) return this.#open;
+    if (this.#isClosed) throw new Error('the node was removed from the list, or moved');
+    if (this.#failure !== null && performance.now() < this.#failure.retryAt) {
+      throw new Error(this.#failure.reason);
+    }
+    this.#connecting ??= this.#connect().finally(() => {
+      this.#connecting = null;
+    });
+    return this.#connecting;
+  }
+
+  /** Opens a new connection for later requests. Those in flight end on the old one. */
+  renew(): void {
+    const old = this.#open;
+    this.#open = null;
+    old?.close();
+    this.#failure = null;
+  }
+
+  /** Takes no more requests. Those in flight end. */
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#retry);
+    this.renew();
+  }
+
+  async #connect(): Promise<ClientHttp2Session> {
+    try {
+      const session = await openSession(this.#options);
+      if (this.#isClosed) {
+        session.close();
+        throw new Error('the node was removed from the list, or moved');
+      }
+      this.#use(session);
+      return session;
+    } catch (thrown) {
+      const { message } = thrown as Error;
+      this.#failed(message);
+      throw new Error(message, { cause: thrown });
+    }
+  }
+
+  #use(session: ClientHttp2Session): void {
+    this.#open = session;
+    this.#failure = null;
+    this.#options.onChange(null);
+    const stopPinging = keepAlive(session);
+    let reason = 'the connection was closed';
+    session.on('error', (error: Error) => {
+      reason = error.message;
+    });
+    // The node closes its side when it stops: requests in flight go on, new ones need a new connection.
+    const forget = (): void => {
+      if (this.#open !== session) return;
+      this.#open = null;
+      if (!this.#isClosed) this.#failed(reason, 0);
+    };
+    session.once('goaway', forget);
+    session.once('close', () => {
+      stopPinging();
+      forget();
+    });
+  }
+
+  /** Calls fail until the pause is over. Then the router tries again, also without a call. */
+  #failed(reason: string, pauseMs?: number): void {
+    if (this.#isClosed) return;
+    const doubled = 2 * (this.#failure?.pauseMs ?? FIRST_PAUSE_MS / 2);
+    const pause = Math.min(pauseMs ?? doubled, LAST_PAUSE_MS);
+    this.#failure = {
+      reason,
+      retryAt: performance.now() + pause,
+      pauseMs: Math.max(pause, FIRST_PAUSE_MS / 2),
+    };
+    this.#options.onChange(reason);
+    clearTimeout(this.#retry);
+    this.#retry = setTimeout(() => void this.get().catch(() => undefined), pause);
+    this.#retry.unref();
+  }
+}
+
+async function openSession(options: SessionOptions): Promise<ClientHttp2Session> {
+  const socket = openSocket(options);
+  const session = connectHttp2(`https://${options.peerName}`, {
+    createConnection: () => socket,
+    settings: { initialWindowSize: STREAM_WINDOW, enablePush: false },
+    // Streams are bounded by their windows. At this limit Node.js refuses streams instead of waiting.
+    maxSessionMemory: Number.MAX_SAFE_INTEGER,
+  });
+  try {
+    await new Promise<void>((resolve, reject) => {
+      const timer = setTimeout(
+        () => reject(new Error(`it has not answered for ${CONNECT_MS / 1000} s`)),
+        CONNECT_MS,
+      );
+      const fail = (error: Error): void => {
+        clearTimeout(timer);
+        reject(error);
+      };
+      session.once('error', fail);
+      session.once('close', () => fail(new Error('it closed the connection: it may not trust us')));
+      // With TLS 1.3 a client has connected before the server has checked its certificate. Only settings
+      // show that the node accepts us.
+      session.once('remoteSettings', () => {
+        clearTimeout(timer);
+        session.off('error', fail);
+        resolve();
+      });
+    });
+  } catch (thrown) {
+    session.on('error', () => undefined);
+    session.destroy();
+    socket.destroy();
+    throw thrown;
+  }
+  session.setLocalWindowSize(CONNECTION_WINDOW);
+  return session;
+}
+
+function openSocket({ address, tls, peerName }: SessionOptions): TLSSocket {
+  const socket = connectTls({
+    ...address,
+    secureContext: tls.current.context,
+    servername: peerName,
+    ALPNProtocols: ['h2'],
+    checkServerIdentity: (_host, { raw }) =>
+      carriesName(new X509Certificate(raw), peerName)
+        ? undefined
+        : new Error(`its certificate does not carry the DNS name ${peerName}`),
+  });
+  socket.setNoDelay(true);
+  socket.on('error', () => undefined);
+  return socket;
+}
+
+/** Ends a connection whose node does not answer pings. Returns what stops it. */
+function keepAlive(session: ClientHttp2Session): () => void {
+  let timeout: NodeJS.Timeout | undefined;
+  const ping = (): void => {
+    if (timeout !== undefined || session.destroyed) return;
+    timeout = setTimeout(() => {
+      session.destroy(new Error(`it has not answered for ${PING_TIMEOUT_MS / 1000} s`));
+    }, PING_TIMEOUT_MS);
+    session.ping(() => {
+      clearTimeout(timeout);
+      timeout = undefined;
+    });
+  };
+  const timer = setInterval(ping, PING_EVERY_MS);
+  return () => {
+    clearInterval(timer);
+    clearTimeout(timeout);
+  };
+}

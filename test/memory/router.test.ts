@@ -1,0 +1,343 @@
+/** The router before three nodes: where calls go, what becomes of lists, and what it says when it cannot. */
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { StatusCode } from '../../src/base/errors.js';
+import { nodeKey, nodeKeyOf } from '../../src/domain/identifiers.js';
+import { blockCapability, type Message } from '../support/csi-client.js';
+import { runMemoryCluster } from '../support/memory-cluster.js';
+
+const MIB = 1 << 20;
+const cluster = runMemoryCluster();
+const TOPOLOGY_KEY = 'blockdelta.csi/node';
+
+const on = (...ids: string[]): Message[] => ids.map((id) => ({ segments: { [TOPOLOGY_KEY]: id } }));
+
+async function createVolume(name: string, fields: Message = {}): Promise<Message> {
+  const { volume } = await cluster.client.controller.CreateVolume({
+    name,
+    capacity_range: { required_bytes: 16 * MIB },
+    volume_capabilities: [blockCapability()],
+    ...fields,
+  });
+  return volume as Message;
+}
+
+const createOn = (id: string, name: string): Promise<Message> =>
+  createVolume(name, { accessibility_requirements: { requisite: on(id) } });
+
+const keyOf = (handle: string): string | null => nodeKeyOf(handle);
+
+test('a volume is made on the node of its topology, and every call for it goes there', async () => {
+  const { controller } = cluster.client;
+  for (const { id, plugin } of cluster.nodes) {
+    const volume = await createOn(id, `life-${id}`);
+    const volume_id = volume['volume_id'] as string;
+    assert.equal(keyOf(volume_id), nodeKey(id));
+    assert.deepEqual(volume['accessible_topology'], on(id));
+    const direct = await plugin.client.controller.ControllerGetVolume({ volume_id });
+    assert.deepEqual(await controller.ControllerGetVolume({ volume_id }), direct);
+    const grown = await controller.ControllerExpandVolume({
+      volume_id,
+      capacity_range: { required_bytes: 32 * MIB },
+    });
+    assert.equal(grown['capacity_bytes'], String(32 * MIB));
+    const snapshot = await controller.CreateSnapshot({
+      name: `snap-${id}`,
+      source_volume_id: volume_id,
+    });
+    const snapshot_id = snapshot['snapshot'].snapshot_id as string;
+    const copy = await createVolume(`copy-${id}`, {
+      volume_content_source: { snapshot: { snapshot_id } },
+      capacity_range: { required_bytes: 32 * MIB },
+    });
+    assert.equal(keyOf(copy['volume_id']), nodeKey(id), 'the node of the source');
+    await controller.DeleteVolume({ volume_id: copy['volume_id'] });
+    await controller.DeleteSnapshot({ snapshot_id });
+    await controller.DeleteVolume({ volume_id });
+    await assert.rejects(controller.ControllerGetVolume({ volume_id }), {
+      code: StatusCode.NOT_FOUND,
+    });
+  }
+});
+
+test('a source on a node that the topology excludes is RESOURCE_EXHAUSTED', async () => {
+  const source = await createOn('node-a', 'elsewhere-source');
+  await assert.rejects(
+    createVolume('elsewhere', {
+      volume_content_source: { volume: { volume_id: source['volume_id'] } },
+      accessibility_requirements: { requisite: on('node-b') },
+    }),
+    { code: StatusCode.RESOURCE_EXHAUSTED },
+  );
+  await cluster.client.controller.DeleteVolume({ volume_id: source['volume_id'] });
+});
+
+test('the first preferred topology is chosen', async () => {
+  const volume = await createVolume('preferred', {
+    accessibility_requirements: {
+      requisite: on('node-a', 'node-b', 'node-c'),
+      preferred: on('node-c', 'node-a', 'node-b'),
+    },
+  });
+  assert.equal(keyOf(volume['volume_id']), nodeKey('node-c'));
+  await cluster.client.controller.DeleteVolume({ volume_id: volume['volume_id'] });
+});
+
+test('a repeated CreateVolume finds the volume, wherever it would be made now', async () => {
+  const all = ['node-a', 'node-b', 'node-c'];
+  const first = await createVolume('again', {
+    accessibility_requirements: { requisite: on(...all), preferred: on('node-b') },
+  });
+  const again = await createVolume('again', {
+    accessibility_requirements: { requisite: on(...all), preferred: on('node-a') },
+  });
+  assert.deepEqual(again, first);
+  const bare = await createVolume('again');
+  assert.deepEqual(bare, first, 'also without a topology');
+  await assert.rejects(createVolume('again', { capacity_range: { required_bytes: 64 * MIB } }), {
+    code: StatusCode.ALREADY_EXISTS,
+  });
+  await cluster.client.controller.DeleteVolume({ volume_id: first['volume_id'] });
+});
+
+test('without a topology the node with the most capacity is chosen, and a full one is passed over', async () => {
+  const filler = await createVolume('filler', {
+    accessibility_requirements: { requisite: on('node-a') },
+    capacity_range: { required_bytes: 1500 * MIB },
+  });
+  const volume = await createVolume('roomy', { capacity_range: { required_bytes: 1000 * MIB } });
+  assert.notEqual(keyOf(volume['volume_id']), nodeKey('node-a'));
+  const moved = await createVolume('moved', {
+    accessibility_requirements: {
+      requisite: on('node-a', 'node-b', 'node-c'),
+      preferred: on('node-a'),
+    },
+    capacity_range: { required_bytes: 900 * MIB },
+  });
+  assert.notEqual(keyOf(moved['volume_id']), nodeKey('node-a'));
+  for (const { volume_id } of [filler, volume, moved]) {
+    await cluster.client.controller.DeleteVolume({ volume_id });
+  }
+});
+
+test('calls of one name at once make one volume', async () => {
+  const answers = await Promise.allSettled(
+    Array.from({ length: 8 }, () => createVolume('at-once')),
+  );
+  const made = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
+  assert.ok(made.length > 0);
+  assert.equal(new Set(made.map((volume) => volume['volume_id'])).size, 1);
+  for (const answer of answers) {
+    if (answer.status === 'rejected') assert.equal(answer.reason.code, StatusCode.ABORTED);
+  }
+  await cluster.client.controller.DeleteVolume({ volume_id: made[0]?.['volume_id'] });
+});
+
+test('capacity is that of the topology, and of all nodes without one', async () => {
+  const { controller } = cluster.client;
+  let sum = 0n;
+  for (const { id, plugin } of cluster.nodes) {
+    const [accessible_topology] = on(id);
+    const routed = await controller.GetCapacity({ accessible_topology });
+    assert.deepEqual(routed, await plugin.client.controller.GetCapacity({}));
+    sum += BigInt(routed['available_capacity']);
+  }
+  const total = await controller.GetCapacity({});
+  assert.equal(total['available_capacity'], String(sum));
+  const [stranger] = on('node-x');
+  const none = await controller.GetCapacity({ accessible_topology: stranger });
+  assert.equal(none['available_capacity'], '0');
+});
+
+test('lists have the entries of all nodes, and pages do not depend on the order of nodes', async () => {
+  const { controller } = cluster.client;
+  const made: string[] = [];
+  for (const { id } of cluster.nodes) {
+    for (let index = 0; index < 5; index += 1) {
+      made.push((await createOn(id, `listed-${id}-${index}`))['volume_id']);
+    }
+  }
+  const snapshots: string[] = [];
+  for (const source_volume_id of made) {
+    const name = `of-${source_volume_id}`;
+    const { snapshot } = await controller.CreateSnapshot({ name, source_volume_id });
+    snapshots.push((snapshot as Message)['snapshot_id']);
+  }
+  for (const max_entries of [0, 1, 2, 4, 5, 7, 15, 16]) {
+    const found: string[] = [];
+    let starting_token = '';
+    do {
+      const page = await controller.ListVolumes({ max_entries, starting_token });
+      const entries = page['entries'] as Message[];
+      if (max_entries > 0) assert.ok(entries.length <= max_entries);
+      found.push(...entries.map(({ volume }) => (volume as Message)['volume_id']));
+      starting_token = page['next_token'];
+    } while (starting_token !== '');
+    assert.deepEqual(found.toSorted(), made.toSorted(), `pages of ${max_entries}`);
+  }
+  const all = await controller.ListSnapshots({});
+  assert.equal((all['entries'] as Message[]).length, snapshots.length);
+  const [snapshot_id = ''] = snapshots;
+  const [source_volume_id = '', , , , , other = ''] = made;
+  for (const filter of [{ snapshot_id }, { source_volume_id }, { snapshot_id, source_volume_id }]) {
+    const { entries } = await controller.ListSnapshots(filter);
+    assert.deepEqual(
+      (entries as Message[]).map(({ snapshot }) => (snapshot as Message)['snapshot_id']),
+      [snapshot_id],
+    );
+  }
+  const neither = await controller.ListSnapshots({ snapshot_id, source_volume_id: other });
+  assert.deepEqual(neither['entries'], []);
+  await assert.rejects(controller.ListVolumes({ starting_token: 'x' }), {
+    code: StatusCode.ABORTED,
+  });
+  for (const id of snapshots) await controller.DeleteSnapshot({ snapshot_id: id });
+  for (const volume_id of made) await controller.DeleteVolume({ volume_id });
+});
+
+test('a group lies on one node; over two nodes it is INVALID_ARGUMENT and says so', async () => {
+  const { controller, groups } = cluster.client;
+  const here = [await createOn('node-b', 'group-1'), await createOn('node-b', 'group-2')];
+  const there = await createOn('node-c', 'group-3');
+  const ids = here.map((volume) => volume['volume_id'] as string);
+  const { group_snapshot } = await groups.CreateVolumeGroupSnapshot({
+    name: 'group',
+    source_volume_ids: ids,
+  });
+  const { group_snapshot_id, snapshots } = group_snapshot as Message;
+  assert.equal(keyOf(group_snapshot_id), nodeKey('node-b'));
+  const snapshot_ids = (snapshots as Message[]).map((snapshot) => snapshot['snapshot_id']);
+  const found = await groups.GetVolumeGroupSnapshot({ group_snapshot_id, snapshot_ids });
+  assert.deepEqual(found['group_snapshot'], group_snapshot);
+  await assert.rejects(
+    groups.CreateVolumeGroupSnapshot({
+      name: 'wide',
+      source_volume_ids: [...ids, there['volume_id']],
+    }),
+    {
+      code: StatusCode.INVALID_ARGUMENT,
+      details: /belong to different nodes: a group lies on one/,
+    },
+  );
+  await groups.DeleteVolumeGroupSnapshot({ group_snapshot_id, snapshot_ids });
+  for (const { volume_id } of [...here, there]) await controller.DeleteVolume({ volume_id });
+});
+
+test('a delta between snapshots of two nodes is INVALID_ARGUMENT and says so', async () => {
+  const handle = (id: string): string => `snap-${nodeKey(id)}-${randomUUID()}`;
+  await assert.rejects(cluster.client.delta(handle('node-a'), handle('node-b')), {
+    code: StatusCode.INVALID_ARGUMENT,
+    details: /base_snapshot_id .* and target_snapshot_id .* belong to different nodes/,
+  });
+});
+
+test('what a node refuses is refused alike through the router', async () => {
+  const { controller, groups } = cluster.client;
+  const direct = cluster.node(0).plugin.client;
+  const unknown = `vol-${nodeKey('node-a')}-${randomUUID()}`;
+  const calls: [string, (client: typeof direct) => Promise<Message>][] = [
+    ['no name', (client) => client.controller.CreateVolume({})],
+    ['no id', (client) => client.controller.ControllerGetVolume({})],
+    ['unknown id', (client) => client.controller.ControllerGetVolume({ volume_id: unknown })],
+    ['no handle', (client) => client.controller.ControllerGetVolume({ volume_id: 'abc' })],
+    ['no members', (client) => client.groups.CreateVolumeGroupSnapshot({ name: 'x' })],
+  ];
+  for (const [title, call] of calls) {
+    const expected = await call(direct).catch((error) => error);
+    const found = await call(cluster.client).catch((error) => error);
+    assert.equal(found.code, expected.code, title);
+    if (title !== 'no name') assert.equal(found.details, expected.details, title);
+  }
+  await controller.DeleteVolume({ volume_id: 'abc' });
+  await controller.DeleteVolume({ volume_id: unknown });
+  await assert.rejects(groups.DeleteVolumeGroupSnapshot({}), { code: StatusCode.INVALID_ARGUMENT });
+});
+
+test('a handle of a node that is not listed is UNAVAILABLE and names what is missing', async () => {
+  const volume_id = `vol-${nodeKey('retired')}-${randomUUID()}`;
+  for (const call of [
+    cluster.client.controller.ControllerGetVolume({ volume_id }),
+    cluster.client.controller.DeleteVolume({ volume_id }),
+  ]) {
+    await assert.rejects(call, {
+      code: StatusCode.UNAVAILABLE,
+      details: new RegExp(`${volume_id} belongs to the node with the key ${nodeKey('retired')}`),
+    });
+  }
+});
+
+test('the router answers for itself and advertises what its nodes do', async () => {
+  const { identity, controller, groups } = cluster.client;
+  const direct = cluster.node(0).plugin.client;
+  assert.equal((await identity.GetPluginInfo({}))['name'], 'blockdelta.csi');
+  assert.deepEqual(
+    await identity.GetPluginCapabilities({}),
+    await direct.identity.GetPluginCapabilities({}),
+  );
+  assert.deepEqual(
+    await controller.ControllerGetCapabilities({}),
+    await direct.controller.ControllerGetCapabilities({}),
+  );
+  assert.deepEqual(
+    await groups.GroupControllerGetCapabilities({}),
+    await direct.groups.GroupControllerGetCapabilities({}),
+  );
+  await assert.rejects(cluster.client.node.NodeGetInfo({}), { code: StatusCode.UNIMPLEMENTED });
+});
+
+test('a node that is down is UNAVAILABLE and named, and served again when it is back', async () => {
+  const { controller, identity } = cluster.client;
+  const volume = await createOn('node-b', 'down');
+  const { volume_id } = volume as { volume_id: string };
+  const { plugin, address } = cluster.node(1);
+  await plugin.stop();
+  const named = {
+    code: StatusCode.UNAVAILABLE,
+    details: new RegExp(`node 'node-b' at ${address}`),
+  };
+  await assert.rejects(controller.ControllerGetVolume({ volume_id }), named);
+  await assert.rejects(controller.ListVolumes({}), named);
+  await assert.rejects(controller.GetCapacity({}), named);
+  await assert.rejects(createVolume('with-one-down'), named);
+  await assert.rejects(createOn('node-b', 'on-the-one-down'), named);
+  const elsewhere = await createOn('node-a', 'on-another');
+  await controller.DeleteVolume({ volume_id: elsewhere['volume_id'] });
+  assert.equal((await identity.Probe({}))['ready'].value, true);
+  assert.ok((await identity.GetPluginCapabilities({}))['capabilities'].length > 0);
+  await plugin.start();
+  const deadline = Date.now() + 20_000;
+  while (Date.now() < deadline) {
+    const found = await controller.ControllerGetVolume({ volume_id }).catch(() => null);
+    if (found !== null) break;
+    await delay(50);
+  }
+  await controller.DeleteVolume({ volume_id });
+});
+
+test('a list that changes is followed, and an address of another node is refused by it', async () => {
+  const { controller } = cluster.client;
+  const { volume_id } = (await createOn('node-c', 'list')) as { volume_id: string };
+  const [a, b, c] = cluster.nodes;
+  assert.ok(a && b && c);
+  const until = async (details: RegExp): Promise<void> => {
+    for (;;) {
+      const error = await controller.ControllerGetVolume({ volume_id }).catch((thrown) => thrown);
+      if (details.test(String(error.details))) {
+        assert.equal(error.code, StatusCode.UNAVAILABLE);
+        return;
+      }
+      await delay(20);
+    }
+  };
+  cluster.list([a, b]);
+  await until(/which is not in the list/);
+  cluster.list([a, b, { id: 'node-c', address: a.address }]);
+  await until(/this is node 'blockdelta.csi node-a', and the call is for/);
+  cluster.list(cluster.nodes);
+  while ((await controller.ControllerGetVolume({ volume_id }).catch(() => null)) === null) {
+    await delay(20);
+  }
+  await controller.DeleteVolume({ volume_id });
+});

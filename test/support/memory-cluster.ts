@@ -1,0 +1,137 @@
+/**
+ * Three plugins in this process, on pools in memory, and a router in front of them over TCP on the loopback
+ * interface: for the rules of routing. Needs no root.
+ */
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { createLogger } from '../../src/base/logger.js';
+import { parseRouteConfig } from '../../src/config/route.js';
+import { formatHostPort } from '../../src/config/tls.js';
+import { createPluginServer } from '../../src/plugin/server.js';
+import { createRouter } from '../../src/router/router.js';
+import { Authority, tlsSettings } from './certificates.js';
+import { CsiClient } from './csi-client.js';
+import { loopbackAddress } from './loopback.js';
+import { MemoryPlugin } from './memory-plugin.js';
+
+export interface ClusterNode {
+  readonly id: string;
+  readonly address: string;
+  readonly plugin: MemoryPlugin;
+}
+
+export interface MemoryClusterOptions {
+  /** Settings of each node; by default of none. */
+  env?: Record<string, string>;
+  /** Settings of the router. */
+  routerEnv?: Record<string, string>;
+  poolBytes?: readonly bigint[];
+}
+
+export class MemoryCluster {
+  readonly directory = mkdtempSync(join(tmpdir(), 'blockdelta-cluster-'));
+  readonly nodes: ClusterNode[] = [];
+  readonly authority: Authority;
+  readonly #options: MemoryClusterOptions;
+  readonly #lines: string[] = [];
+  #client: CsiClient | undefined;
+  #close: () => Promise<void> = async () => undefined;
+
+  constructor(options: MemoryClusterOptions = {}) {
+    this.#options = options;
+    this.authority = new Authority(this.directory);
+    const files = this.authority.issue('node', 'blockdelta-node');
+    for (const [index, id] of ['node-a', 'node-b', 'node-c'].entries()) {
+      const address = formatHostPort(loopbackAddress());
+      const poolBytes = options.poolBytes?.[index];
+      const plugin = new MemoryPlugin(id, {
+        ...(poolBytes === undefined ? {} : { poolBytes }),
+        env: {
+          BLOCKDELTA_NODE_ID: id,
+          BLOCKDELTA_LISTEN_ADDRESS: address,
+          ...tlsSettings(files),
+          ...options.env,
+        },
+      });
+      this.nodes.push({ id, address, plugin });
+    }
+  }
+
+  /** Of the router. */
+  get client(): CsiClient {
+    if (this.#client === undefined) throw new Error('the cluster has not been started');
+    return this.#client;
+  }
+
+  get endpoint(): string {
+    return `unix://${join(this.directory, 'router.sock')}`;
+  }
+
+  /** The router's log. */
+  get log(): string {
+    return this.#lines.join('');
+  }
+
+  node(index: number): ClusterNode {
+    const node = this.nodes[index];
+    if (node === undefined) throw new Error(`there is no node ${index}`);
+    return node;
+  }
+
+  /** Replaces the list as an operator does, by a rename. */
+  list(nodes: readonly { id: string; address: string }[]): void {
+    const file = join(this.directory, 'nodes.json');
+    const entries = nodes.map(({ id, address }) => ({ id, address }));
+    writeFileSync(`${file}.new`, JSON.stringify({ nodes: entries }));
+    renameSync(`${file}.new`, file);
+  }
+
+  async start(): Promise<void> {
+    for (const { plugin } of this.nodes) await plugin.start();
+    this.list(this.nodes);
+    const config = parseRouteConfig({
+      CSI_ENDPOINT: this.endpoint,
+      BLOCKDELTA_ROUTE_NODES: `file:${join(this.directory, 'nodes.json')}`,
+      ...tlsSettings(this.authority.issue('router', 'blockdelta-router')),
+      ...this.#options.routerEnv,
+    });
+    const logger = createLogger('debug', { write: (line) => this.#lines.push(line) });
+    const router = await createRouter(config, logger);
+    const server = createPluginServer({ services: [router.identity], config, logger });
+    await server.start();
+    await router.discover();
+    server.open(router.services);
+    this.#client = new CsiClient(this.endpoint);
+    this.#close = async () => {
+      this.#client?.close();
+      server.force();
+      await server.stop();
+      router.close();
+    };
+    while (!(await this.client.identity.Probe({}))['ready'].value) await delay(10);
+  }
+
+  async tearDown(): Promise<void> {
+    await this.#close();
+    for (const { plugin } of this.nodes) await plugin.tearDown();
+    rmSync(this.directory, { recursive: true });
+  }
+}
+
+/** Registers the hooks for the tests of the calling file. */
+export function runMemoryCluster(options: MemoryClusterOptions = {}): MemoryCluster {
+  const cluster = new MemoryCluster(options);
+  before(async () => {
+    try {
+      await cluster.start();
+    } catch (thrown) {
+      await cluster.tearDown();
+      throw thrown;
+    }
+  });
+  after(() => cluster.tearDown());
+  return cluster;
+}

@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { StatusCode } from '../../../src/base/errors.js';
+import {
+  decodePosition,
+  encodePosition,
+  type ListRequest,
+  mergedPage,
+} from '../../../src/router/merged-lists.js';
+import { decode, encode, fieldsOf, withField } from '../../../src/router/messages.js';
+
+interface List {
+  entries: { volume: { volume_id: string } }[];
+  next_token: string;
+}
+
+const KEYS = ['aaaaaaaaaaaa', 'bbbbbbbbbbbb', 'cccccccccccc'];
+
+/** Nodes with so many entries each, whose tokens are indices. */
+function nodes(counts: Readonly<Record<string, number>>, padding = 0) {
+  return async (key: string, { maxEntries, startingToken }: ListRequest): Promise<Buffer> => {
+    const begin = Number(startingToken || 0);
+    const count = counts[key] ?? 0;
+    const end = maxEntries === 0 ? count : Math.min(count, begin + maxEntries);
+    const entries = Array.from({ length: end - begin }, (_, index) => ({
+      volume: { volume_id: `${key}-${begin + index}${'x'.repeat(padding)}` },
+    }));
+    return encode('ListVolumesResponse', { entries, next_token: end < count ? String(end) : '' });
+  };
+}
+
+async function page(
+  counts: Readonly<Record<string, number>>,
+  request: ListRequest,
+  keys = KEYS,
+  padding = 0,
+): Promise<{ ids: string[]; token: string }> {
+  const bytes = await mergedPage(keys, request, nodes(counts, padding));
+  const { entries, next_token } = decode<List>('ListVolumesResponse', bytes);
+  return { ids: entries.map(({ volume }) => volume.volume_id), token: next_token };
+}
+
+test('pages of any size give each entry once, also over empty nodes', async () => {
+  const counts = { aaaaaaaaaaaa: 3, bbbbbbbbbbbb: 0, cccccccccccc: 4 };
+  for (let maxEntries = 0; maxEntries <= 8; maxEntries += 1) {
+    const found: string[] = [];
+    let startingToken = '';
+    do {
+      const { ids, token } = await page(counts, { maxEntries, startingToken });
+      if (maxEntries > 0) assert.ok(ids.length <= maxEntries);
+      found.push(...ids);
+      startingToken = token;
+    } while (startingToken !== '');
+    assert.equal(new Set(found).size, 7);
+    assert.equal(found.length, 7);
+  }
+});
+
+test('a list goes on when its node was removed, and when nodes were added', async () => {
+  const counts = { aaaaaaaaaaaa: 2, bbbbbbbbbbbb: 3, cccccccccccc: 1 };
+  const { token } = await page(counts, { maxEntries: 3, startingToken: '' });
+  assert.deepEqual(decodePosition(token), { key: 'bbbbbbbbbbbb', token: '1' });
+  const request = { maxEntries: 0, startingToken: token };
+  const without = await page(counts, request, ['aaaaaaaaaaaa', 'cccccccccccc']);
+  assert.deepEqual(without.ids, ['cccccccccccc-0']);
+  const more = { ...counts, bbbbbbbbbbbd: 1 };
+  const longer = await page(more, request, [...KEYS, 'bbbbbbbbbbbd'].toSorted());
+  assert.equal(longer.ids.length, 4);
+});
+
+test('a page ends before it is too large for clients', async () => {
+  const counts = { aaaaaaaaaaaa: 400, bbbbbbbbbbbb: 400 };
+  const request = { maxEntries: 0, startingToken: '' };
+  const { ids, token } = await page(counts, request, KEYS, 10_000);
+  assert.equal(ids.length, 400);
+  assert.deepEqual(decodePosition(token), { key: 'bbbbbbbbbbbb', token: '' });
+});
+
+test('a token that the router has not made is ABORTED', () => {
+  for (const token of [
+    'x',
+    '.',
+    'AAAAAAAAAAAA.x',
+    'aaaaaaaaaaaa',
+    'aaaaaaaaaaaa.a.b',
+    'aaaaaaaaaaaa. ',
+  ]) {
+    assert.throws(() => decodePosition(token), { code: StatusCode.ABORTED }, token);
+  }
+  assert.equal(decodePosition(''), null);
+  const position = { key: 'aaaaaaaaaaaa', token: 'A-_9' };
+  assert.deepEqual(decodePosition(encodePosition(position)), position);
+});
+
+test('fields that the proto does not know are kept', async () => {
+  // Field 99, a string, in the response and in an entry.
+  const unknown = Buffer.from([0x9a, 0x06, 0x02, 0x68, 0x69]);
+  const entry = Buffer.concat([Buffer.from([0x0a, unknown.length]), unknown]);
+  const bytes = await mergedPage(['aaaaaaaaaaaa'], { maxEntries: 0, startingToken: '' }, async () =>
+    Buffer.concat([entry, unknown]),
+  );
+  assert.deepEqual(bytes, Buffer.concat([entry, unknown]));
+});
+
+test('a field is replaced wherever it was, and all others stay as they are', () => {
+  const request = encode('CreateVolumeRequest', {
+    name: 'n',
+    accessibility_requirements: { requisite: [{ segments: { a: 'b' } }] },
+    parameters: { p: 'q' },
+  });
+  const replaced = withField(request, 7, encode('TopologyRequirement', {}));
+  const { accessibility_requirements, ...rest } = decode<Record<string, unknown>>(
+    'CreateVolumeRequest',
+    replaced,
+  );
+  assert.deepEqual(accessibility_requirements, { requisite: [], preferred: [] });
+  assert.equal(rest['name'], 'n');
+  assert.deepEqual(rest['parameters'], { p: 'q' });
+  assert.equal(fieldsOf(replaced).filter(({ number }) => number === 7).length, 1);
+});
+
+test('bytes that are no message are INTERNAL', () => {
+  assert.throws(() => fieldsOf(Buffer.from([0x0a, 0xff])), { code: StatusCode.INTERNAL });
+});

@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { CsiError, StatusCode } from '../../../src/base/errors.js';
+import { packagePath } from '../../../src/base/package-root.js';
+import { ROUTE_SETTINGS } from '../../../src/config/route.js';
+import { HANDLE_FIELDS } from '../../../src/csi/handle-fields.js';
+import { csiProto, servedServices } from '../../../src/csi/proto.js';
+import { nodeKey } from '../../../src/domain/identifiers.js';
+import { REQUIREMENTS_FIELD } from '../../../src/router/create-volume.js';
+import { ownerIn, ROUTES } from '../../../src/router/routes.js';
+
+const handle = (kind: string, node: string): string => `${kind}-${nodeKey(node)}-${randomUUID()}`;
+
+/** The cells of rows whose first one is code, below a heading of docs/router.md. */
+function table(heading: string): [string, string][] {
+  const text = readFileSync(packagePath('docs/router.md'), 'utf8');
+  const [, section = ''] = text.split(`\n## ${heading}\n`);
+  const rows = (section.split('\n## ')[0] ?? '').matchAll(/^\| `(\w+)` \| ([^|]*) \|/gm);
+  return [...rows].map(([, name = '', cell = '']) => [name, cell.trim()]);
+}
+
+test('every RPC of the proto but those of Node has a route', () => {
+  const rpcs = Object.entries(servedServices())
+    .filter(([service]) => service !== 'Node')
+    .flatMap(([, methods]) => Object.keys(methods));
+  assert.deepEqual(Object.keys(ROUTES).toSorted(), rpcs.toSorted());
+});
+
+test('docs/router.md has the route of every RPC', () => {
+  assert.deepEqual(Object.fromEntries(table('Which node a call goes to')), ROUTES);
+});
+
+test('docs/router.md has a row for every setting and no other', () => {
+  const names = table('Settings').map(([name]) => name);
+  assert.deepEqual(names.toSorted(), Object.keys(ROUTE_SETTINGS).toSorted());
+});
+
+test('an RPC is routed by handles if and only if its request has them', () => {
+  for (const [rpc, route] of Object.entries(ROUTES)) {
+    const hasHandles = Object.hasOwn(HANDLE_FIELDS, rpc);
+    if (route === 'handle') assert.ok(hasHandles, rpc);
+    else if (hasHandles) assert.ok(['placed', 'list'].includes(route), rpc);
+  }
+});
+
+test('the field of accessibility requirements has the number that the router replaces', () => {
+  const { fields } = csiProto().root.lookupType('csi.v1.CreateVolumeRequest');
+  assert.equal(fields['accessibility_requirements']?.id, REQUIREMENTS_FIELD);
+});
+
+test('the fields of a page are the first two of all lists, and entries and token of their responses', () => {
+  for (const [rpc, route] of Object.entries(ROUTES)) {
+    if (route !== 'list') continue;
+    const { fields: request } = csiProto().root.lookupType(`csi.v1.${rpc}Request`);
+    assert.deepEqual([request['max_entries']?.id, request['starting_token']?.id], [1, 2], rpc);
+    const { fields: response } = csiProto().root.lookupType(`csi.v1.${rpc}Response`);
+    assert.deepEqual([response['entries']?.id, response['next_token']?.id], [1, 2], rpc);
+  }
+});
+
+test('the owner of a request is the node in its handles', () => {
+  const volume_id = handle('vol', 'a');
+  assert.deepEqual(ownerIn('DeleteVolume', { volume_id }), {
+    key: nodeKey('a'),
+    field: 'volume_id',
+    handle: volume_id,
+  });
+  const source_volume_ids = [handle('vol', 'a'), handle('vol', 'a')];
+  assert.equal(ownerIn('CreateVolumeGroupSnapshot', { source_volume_ids })?.key, nodeKey('a'));
+  const volume_content_source = { volume: { volume_id } };
+  assert.equal(ownerIn('CreateVolume', { volume_content_source })?.key, nodeKey('a'));
+});
+
+test('a string that is no handle names no node', () => {
+  for (const volume_id of ['', 'abc', `vol-${nodeKey('a')}`, `${handle('vol', 'a')} `]) {
+    assert.equal(ownerIn('DeleteVolume', { volume_id }), null, volume_id);
+  }
+  const snapshot_id = handle('snap', 'a');
+  const mixed = { base_snapshot_id: 'abc', target_snapshot_id: snapshot_id };
+  assert.equal(ownerIn('GetMetadataDelta', mixed)?.handle, snapshot_id);
+});
+
+test('handles of two nodes are INVALID_ARGUMENT, and the message names both', () => {
+  const base_snapshot_id = handle('snap', 'a');
+  const target_snapshot_id = handle('snap', 'b');
+  const isRefused = (error: unknown): boolean =>
+    error instanceof CsiError &&
+    error.code === StatusCode.INVALID_ARGUMENT &&
+    error.message.includes(base_snapshot_id) &&
+    error.message.includes(target_snapshot_id);
+  assert.throws(
+    () => ownerIn('GetMetadataDelta', { base_snapshot_id, target_snapshot_id }),
+    isRefused,
+  );
+});
