@@ -6,7 +6,7 @@
  * Values are JavaScript numbers: bytes beyond 2^53 are rounded.
  */
 import { Counter, Gauge, type Registry } from 'prom-client';
-import type { Backend, PoolStatistics } from '../backends/backend.js';
+import type { Backend, PoolEvent, PoolStatistics } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import { SingleFlight } from '../base/single-flight.js';
 import { withTimeout } from '../base/timeout.js';
@@ -17,6 +17,7 @@ import type { CatalogueStatistics } from '../catalogue/statistics.js';
 const ANSWER_MS = 4000;
 /** Series grow with volumes, and Prometheus pays for each: no more volumes than this get their own. */
 export const MAX_VOLUMES = 1000;
+const EVENT_LEVELS: readonly PoolEvent['level'][] = ['info', 'warn', 'error'];
 const THIN_MODES = ['rw', 'ro', 'out_of_data_space', 'fail', 'error'];
 
 export interface StorageSources {
@@ -71,7 +72,7 @@ export class StorageMetrics {
     this.#sources = sources;
   }
 
-  poolEvent(pool: string, level: string): void {
+  poolEvent(pool: string, level: PoolEvent['level']): void {
     this.#events.inc({ pool, level });
   }
 
@@ -113,6 +114,8 @@ export class StorageMetrics {
   #setPool({ pool, kind, isUp, statistics }: PoolFindings): void {
     const gauges = this.#gauges;
     gauges.up.set({ pool }, isUp ? 1 : 0);
+    // So that the first event is a change of the series.
+    for (const level of EVENT_LEVELS) this.#events.inc({ pool, level }, 0);
     if (kind !== null) gauges.info.set({ pool, kind }, 1);
     if (statistics === null) return;
     const { space, thin } = statistics;

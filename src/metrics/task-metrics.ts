@@ -62,7 +62,8 @@ export class TaskMetrics {
     return {
       taskEnded: (task, seconds, hasFailed) => {
         this.#tasks.observe({ task }, seconds);
-        if (hasFailed) this.#failures.inc({ task });
+        // Also 0, so that the first failure is a change of the series.
+        this.#failures.inc({ task }, hasFailed ? 1 : 0);
       },
       writersStalled: (seconds) => {
         if (pool !== null) this.#stalls.observe({ pool }, seconds);
