@@ -18,6 +18,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<AddCommand>>> = {
   volumes: async () => (await import('./cli/inspection/list-commands.js')).addVolumesCommand,
   snapshots: async () => (await import('./cli/inspection/list-commands.js')).addSnapshotsCommand,
   pools: async () => (await import('./cli/inspection/list-commands.js')).addPoolsCommand,
+  doctor: async () => (await import('./cli/inspection/doctor-command.js')).addDoctorCommand,
+  gc: async () => (await import('./cli/inspection/gc-command.js')).addGcCommand,
   catalogue: async () => (await import('./cli/catalogue.js')).addCatalogueCommand,
   conformance: async () => (await import('./cli/conformance.js')).addConformanceCommand,
 };

@@ -166,3 +166,33 @@ async function* messagesOf(
     }
   }
 }
+
+const PROBE_TIMEOUT_MS = 10_000;
+
+/** Null: the plugin is ready. Otherwise what Probe answered. */
+export async function probeReady(socketPath: string): Promise<string | null> {
+  const Client = makeGenericClientConstructor(clientServices().Identity, 'Identity');
+  const client = new Client(`unix://${socketPath}`, credentials.createInsecure(), {
+    'grpc.default_authority': 'localhost',
+    'grpc.use_local_subchannel_pool': 1,
+  });
+  try {
+    return await new Promise((resolve) => {
+      const deadline = Date.now() + PROBE_TIMEOUT_MS;
+      const probe = client['Probe'] as ProbeCall;
+      probe.call(client, {}, { deadline }, (error, answer) => {
+        if (error !== null) resolve(error.details);
+        else resolve(answer?.ready?.value === false ? 'it is starting' : null);
+      });
+    });
+  } finally {
+    client.close();
+  }
+}
+
+type ProbeCall = (
+  this: GenericClient,
+  request: object,
+  options: { deadline: number },
+  done: (error: ServiceError | null, answer?: { ready: { value: boolean } | null }) => void,
+) => void;

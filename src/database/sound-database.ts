@@ -65,12 +65,23 @@ export function restartLog(database: SqliteConnection): boolean {
   }
 }
 
-/** Whether a process holds a lock on the file, by the device and inode numbers in /proc/locks. */
 function isLocked(file: string): boolean {
+  return lockHolder(file) !== null;
+}
+
+/**
+ * The id of the process that holds a lock on the file, by the device and inode numbers in /proc/locks; null if
+ * there is none. A process of another PID namespace has an id that is not positive.
+ */
+export function lockHolder(file: string): number | null {
   const { dev, ino } = statSync(file, { bigint: true });
   const hex = (value: bigint): string => value.toString(16).padStart(2, '0');
   const name = `${hex((dev >> 8n) & 0xfffn)}:${hex((dev & 0xffn) | ((dev >> 12n) & 0xfff00n))}:${ino}`;
-  return readFileSync('/proc/locks', 'utf8').includes(` ${name} `);
+  const line = readFileSync('/proc/locks', 'utf8')
+    .split('\n')
+    .find((each) => each.includes(` ${name} `));
+  // 1: POSIX  ADVISORY  WRITE 1234 08:01:5678 0 EOF
+  return line === undefined ? null : Number(line.trim().split(/\s+/)[4]);
 }
 
 function assertWhole(database: SqliteConnection, definition: DatabaseDefinition): void {

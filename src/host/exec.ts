@@ -157,6 +157,22 @@ export async function assertPrograms(
   await Promise.all(programs.map(findProgram));
 }
 
+/** What is not installed, of all programs that the plugin runs: each with Debian's package for it. */
+export async function missingPrograms(): Promise<
+  { program: string; package: string; optional: boolean }[]
+> {
+  const missing = await Promise.all(
+    Object.entries(PACKAGES).map(async ([program, debian]) => {
+      const isThere = await findProgram(program).then(
+        () => true,
+        () => false,
+      );
+      return isThere ? [] : [{ program, package: debian, optional: OPTIONAL.includes(program) }];
+    }),
+  );
+  return missing.flat();
+}
+
 /** The path of an installed program. */
 async function findProgram(name: string): Promise<string> {
   for (const directory of SEARCH_PATH) {

@@ -20,9 +20,21 @@ export async function hasCapability(capability: Capability): Promise<boolean> {
   return (await heldCapabilities()).includes(capability);
 }
 
-/** Which of the capabilities that the plugin uses this process has. */
-export async function heldCapabilities(): Promise<Capability[]> {
-  const status = await readFile('/proc/self/status', 'utf8');
+/** What the plugin uses each capability for. */
+export const CAPABILITY_USES: Readonly<Record<Exclude<Capability, 'CAP_DAC_OVERRIDE'>, string>> = {
+  CAP_SYS_ADMIN: 'attach, mount, freeze and grow volumes',
+  CAP_LINUX_IMMUTABLE: 'keep snapshot files from being changed',
+  CAP_DAC_READ_SEARCH: 'open directories that a pod has closed to others',
+  CAP_SYS_RESOURCE: 'grow a mounted ext4',
+};
+
+/**
+ * Which of the capabilities that the plugin uses a process has.
+ *
+ * @param process its id; default: this one
+ */
+export async function heldCapabilities(process = 'self'): Promise<Capability[]> {
+  const status = await readFile(`/proc/${process}/status`, 'utf8');
   const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? '0'}`);
   const names = Object.keys(BITS) as Capability[];
   return names.filter((name) => ((effective >> BITS[name]) & 1n) === 1n);

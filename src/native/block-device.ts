@@ -36,3 +36,19 @@ function readUint64(handle: FileHandle, request: number, name: string, path: str
   }
   return value.readBigUInt64LE(0);
 }
+
+/** LOOP_CLR_FD (linux/loop.h). Takes no argument. */
+const LOOP_CLR_FD = 0x4c01;
+
+/**
+ * Detaches a loop device through a descriptor of it, so that its number cannot be reused between a check and the
+ * call. While others have it open, the kernel detaches it at their last close.
+ */
+export function detachOpenLoop({ fd }: { fd: number }, path: string): void {
+  try {
+    ioctl(fd, LOOP_CLR_FD, Buffer.alloc(8));
+  } catch (thrown) {
+    const code = errorCode(thrown) ?? 'EIO';
+    throw new SystemError(code, 'LOOP_CLR_FD', path, `LOOP_CLR_FD on ${path} failed: ${code}`);
+  }
+}

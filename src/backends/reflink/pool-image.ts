@@ -143,7 +143,7 @@ export class PoolImage {
   #tooSmall(possible: bigint): CsiError {
     return CsiError.failedPrecondition(
       `the pool directory ${this.directory} is on a file system without reflink, so an image is needed; ` +
-        `it could have ${possible} bytes and needs ${MINIMUM_IMAGE_BYTES}: free space there, raise ` +
+        `it could have ${possible > 0n ? possible : 0n} bytes and needs ${MINIMUM_IMAGE_BYTES}: free space there, raise ` +
         'BLOCKDELTA_EMBEDDED_POOL_SIZE, or use a directory on XFS or btrfs',
     );
   }

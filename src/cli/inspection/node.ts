@@ -56,6 +56,8 @@ export interface PoolView {
   owner: string | null;
   /** Why it cannot be inspected; then it seems to hold nothing. */
   problem: string | null;
+  /** The problem is only that no plugin has mounted or activated it. */
+  isInactive: boolean;
   totalBytes: bigint | null;
   freeBytes: bigint | null;
   volumes: HeldObject[];
@@ -100,6 +102,8 @@ export async function inspectNode(settings: NodeSettings): Promise<NodeView> {
   return { ...partial, attached: views.flatMap((view) => attachedOf(view, partial)) };
 }
 
+class InactivePool extends Error {}
+
 async function inspectPool(pool: PoolConfig, mounts: readonly MountEntry[]): Promise<PoolView> {
   const { name, directory } = pool;
   const owner = textOf(join(directory, 'pool-owner'));
@@ -109,7 +113,14 @@ async function inspectPool(pool: PoolConfig, mounts: readonly MountEntry[]): Pro
     ...{ name, directory, owner },
     kind: isEmbedded ? 'embedded reflink' : pool.kind,
     root: isEmbedded ? join(directory, 'mount') : directory,
-    ...{ uuid: null, problem: null, totalBytes: null, freeBytes: null, thin: null },
+    ...{
+      uuid: null,
+      problem: null,
+      isInactive: false,
+      totalBytes: null,
+      freeBytes: null,
+      thin: null,
+    },
     ...{ volumes: [], snapshots: [], temporary: [], foreign: [] },
   };
   try {
@@ -117,6 +128,7 @@ async function inspectPool(pool: PoolConfig, mounts: readonly MountEntry[]): Pro
     if (pool.kind === 'thin') await inspectThin(view);
     else inspectReflink(view, isEmbedded, mounts);
   } catch (thrown) {
+    view.isInactive = thrown instanceof InactivePool;
     view.problem = thrown instanceof Error ? thrown.message : String(thrown);
   }
   return view;
@@ -125,7 +137,9 @@ async function inspectPool(pool: PoolConfig, mounts: readonly MountEntry[]): Pro
 function inspectReflink(view: PoolView, isEmbedded: boolean, mounts: readonly MountEntry[]): void {
   const { root } = view;
   if (isEmbedded && mountsAt(mounts, root).length === 0) {
-    throw new Error(`its image is not mounted at ${root}; the plugin mounts it when it starts`);
+    throw new InactivePool(
+      `its image is not mounted at ${root}; the plugin mounts it when it starts`,
+    );
   }
   view.uuid = textOf(join(root, 'pool-id'));
   if (view.uuid === null) throw new Error(`${root} holds no pool (it has no pool-id)`);
@@ -166,7 +180,7 @@ async function inspectThin(view: PoolView): Promise<void> {
   const answer = loadAddon().thinPoolStatus({ name: names.pool, commit: false });
   if (!answer.ok) throw new Error(answer.message);
   if (answer.status === null) {
-    throw new Error(
+    throw new InactivePool(
       `its device ${names.pool} is not active; the plugin activates it when it starts`,
     );
   }

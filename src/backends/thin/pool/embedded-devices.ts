@@ -54,7 +54,7 @@ export class EmbeddedDevices implements PoolDevices {
     const metadataBytes = metadataBytesFor(total);
     if (total < MINIMUM_BYTES) {
       throw CsiError.failedPrecondition(
-        `the images of pool '${this.options.pool}' in ${this.options.directory} could have ${total} bytes ` +
+        `the images of pool '${this.options.pool}' in ${this.options.directory} could have ${total > 0n ? total : 0n} bytes ` +
           `and need ${MINIMUM_BYTES}: free space there, or raise BLOCKDELTA_EMBEDDED_POOL_SIZE`,
       );
     }

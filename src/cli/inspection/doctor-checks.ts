@@ -1,0 +1,512 @@
+/**
+ * What `blockdelta doctor` examines: each check returns what it looked at and what it found wrong, with the remedy.
+ * Changes nothing. Knows how to look, not how a report is printed.
+ */
+import { accessSync, constants, existsSync, readdirSync, statfsSync, statSync } from 'node:fs';
+import { hostname, release } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { SETTINGS, unknownNames } from '../../config/config.js';
+import { missingPrograms } from '../../host/exec.js';
+import {
+  CAPABILITY_USES,
+  type Capability,
+  heldCapabilities,
+} from '../../host/process-capabilities.js';
+import { loadAddon } from '../../native/addon.js';
+import { foundObjects } from '../../volumes/unknown-objects.js';
+import { probeReady } from '../client.js';
+import { humanSize } from '../metadata/formats.js';
+import { socketProblem } from '../socket.js';
+import { usedPercent } from './list-commands.js';
+import { type NodeView, type PoolView, textOf } from './node.js';
+import { findOrphans, withoutRows } from './orphans.js';
+
+export interface Finding {
+  found: string;
+  remedy: string;
+}
+
+export interface Check {
+  /** The subject, a few words. */
+  name: string;
+  run(context: DoctorContext): Promise<CheckResult> | CheckResult;
+}
+
+export interface CheckResult {
+  /** What was examined. */
+  detail: string;
+  findings: Finding[];
+}
+
+export interface DoctorContext {
+  env: Readonly<Record<string, string | undefined>>;
+  stateDirectory: string;
+  /** The socket's path; null: none is named. */
+  socketPath: string | null;
+  usesThin: boolean;
+  /** The process that holds the catalogue; null: no plugin runs, or it is not visible here. */
+  plugin: number | null;
+  /** Null: the catalogue could not be read, which its own check reports. */
+  node: NodeView | null;
+  catalogueProblem: string | null;
+}
+
+/** FIEMAP and the loop driver's LOOP_CONFIGURE; btrfs needs 6.1 for deltas. */
+const KERNEL_MINIMUM = [5, 8] as const;
+const BTRFS_MINIMUM = [6, 1] as const;
+const NEARLY_FULL_PERCENT = 90;
+const STATE_FREE_BYTES = 64n << 20n;
+const UDEV_RULE = '56-blockdelta.rules';
+const UDEV_DIRECTORIES = [
+  '/etc/udev/rules.d',
+  '/run/udev/rules.d',
+  '/usr/lib/udev/rules.d',
+  '/lib/udev/rules.d',
+];
+const VOLATILE_TYPES: ReadonlySet<bigint> = new Set([0x01021994n, 0x858458f6n, 0x794c7630n]);
+
+export const DOCTOR_CHECKS: readonly Check[] = [
+  { name: 'kernel', run: kernel },
+  { name: 'capabilities', run: capabilities },
+  { name: 'programs', run: programs },
+  { name: 'loop driver', run: loopDriver },
+  { name: 'device-mapper', run: deviceMapper },
+  { name: 'cgroup', run: cgroup },
+  { name: 'udev rule', run: udevRule },
+  { name: 'settings', run: settings },
+  { name: 'state directory', run: stateDirectory },
+  { name: 'catalogue', run: catalogue },
+  { name: 'pools', run: pools },
+  { name: 'contents', run: contents },
+  { name: 'mounts', run: mounts },
+  { name: 'orphans', run: orphans },
+  { name: 'socket', run: socket },
+];
+
+const nothing = (detail: string): CheckResult => ({ detail, findings: [] });
+
+function isOlder([major, minor]: readonly [number, number]): boolean {
+  const [found = 0, minorFound = 0] = release().split('.').map(Number);
+  return found < major || (found === major && minorFound < minor);
+}
+
+function kernel({ node }: DoctorContext): CheckResult {
+  const findings: Finding[] = [];
+  if (isOlder(KERNEL_MINIMUM)) {
+    findings.push({
+      found: `the kernel ${release()} is older than ${KERNEL_MINIMUM.join('.')}`,
+      remedy: 'install a newer kernel',
+    });
+  }
+  const known = textOf('/proc/filesystems') ?? '';
+  const modules = `/lib/modules/${release()}`;
+  const builtin = `${textOf(join(modules, 'modules.builtin')) ?? ''}\n${textOf(join(modules, 'modules.dep')) ?? ''}`;
+  for (const type of ['ext4', 'xfs', 'btrfs']) {
+    if (new RegExp(`\\b${type}$`, 'm').test(known) || builtin.includes(`/${type}.ko`)) continue;
+    findings.push({
+      found: `the kernel does not know the file system ${type} at the moment`,
+      remedy: `load its module on the host (modprobe ${type}); without it, volumes of that type cannot be mounted`,
+    });
+  }
+  const onBtrfs = node?.views.some(({ root }) => isType(root, 0x9123683en)) ?? false;
+  if (onBtrfs && isOlder(BTRFS_MINIMUM)) {
+    findings.push({
+      found: `a pool is on btrfs, and the kernel ${release()} is older than ${BTRFS_MINIMUM.join('.')}`,
+      remedy: 'install a newer kernel: deltas are refused on this one',
+    });
+  }
+  return { detail: release(), findings };
+}
+
+function isType(path: string, type: bigint): boolean {
+  try {
+    return statfsSync(path, { bigint: true }).type === type;
+  } catch {
+    return false;
+  }
+}
+
+async function capabilities({ plugin }: DoctorContext): Promise<CheckResult> {
+  const isOfPlugin = plugin !== null && plugin > 0;
+  const held: readonly Capability[] = await heldCapabilities(isOfPlugin ? String(plugin) : 'self');
+  const whose = isOfPlugin
+    ? `the plugin (process ${plugin})`
+    : 'this command, as no plugin is seen';
+  const findings = Object.entries(CAPABILITY_USES).flatMap(([name, use]) => {
+    const isHeld =
+      held.includes(name as Capability) ||
+      (name === 'CAP_DAC_READ_SEARCH' && held.includes('CAP_DAC_OVERRIDE'));
+    if (isHeld) return [];
+    return [
+      {
+        found: `${isOfPlugin ? 'the plugin' : 'this command'} lacks ${name}, which the plugin needs to ${use}`,
+        remedy:
+          'grant it in the unit or the container, and start it again (docs/limits.md, "The plugin")',
+      },
+    ];
+  });
+  return { detail: `of ${whose}`, findings };
+}
+
+async function programs(): Promise<CheckResult> {
+  const missing = await missingPrograms();
+  return {
+    detail: 'mkfs, fsck, mount and others',
+    findings: missing.map(({ program, package: debian, optional }) => ({
+      found: `the program ${program} is not installed${optional ? '; btrfs volumes need it' : ''}`,
+      remedy: `install the Debian package ${debian} where the plugin runs`,
+    })),
+  };
+}
+
+function loopDriver(): CheckResult {
+  const path = '/dev/loop-control';
+  try {
+    accessSync(path, constants.R_OK | constants.W_OK);
+    return nothing(path);
+  } catch {
+    const remedy = "load the module loop on the host, and give the plugin the host's /dev";
+    return { detail: path, findings: [{ found: `${path} cannot be used`, remedy }] };
+  }
+}
+
+function deviceMapper({ usesThin }: DoctorContext): CheckResult {
+  if (!usesThin) return nothing('not needed: no thin pool is configured');
+  const version = loadAddon().dmVersion({});
+  const target = version.ok ? loadAddon().dmHasTarget({ type: 'thin-pool' }) : version;
+  if (target.ok && target.present) return nothing('thin-pool');
+  const found = target.ok
+    ? 'the kernel has no thin-pool target'
+    : `device-mapper cannot be used: ${target.message}`;
+  const remedy = "load the module dm_thin_pool on the host, and give the plugin the host's /dev";
+  return { detail: 'thin-pool', findings: [{ found, remedy }] };
+}
+
+function cgroup({ env }: DoctorContext): CheckResult {
+  const root = env['BLOCKDELTA_CGROUP_ROOT'] || SETTINGS.BLOCKDELTA_CGROUP_ROOT.fallback;
+  const controllers = textOf(join(root, 'cgroup.controllers'));
+  if (controllers?.split(' ').includes('io') === true)
+    return nothing(`${root}, with the io controller`);
+  const why = controllers === null ? 'is not a cgroup v2 hierarchy' : 'has no io controller';
+  return {
+    detail: root,
+    findings: [
+      {
+        found: `${root} ${why}: volumes with read or write limits cannot be published`,
+        remedy:
+          "mount the host's cgroup v2 tree and name it with BLOCKDELTA_CGROUP_ROOT, or use no limits",
+      },
+    ],
+  };
+}
+
+function udevRule(): CheckResult {
+  if (!existsSync('/run/udev/control')) return nothing('no udev runs here');
+  const directory = UDEV_DIRECTORIES.find((each) => existsSync(join(each, UDEV_RULE)));
+  if (directory !== undefined) return nothing(join(directory, UDEV_RULE));
+  return {
+    detail: UDEV_RULE,
+    findings: [
+      {
+        found: `udev runs and the rule ${UDEV_RULE} is not installed: the host's tools look into volumes`,
+        remedy: 'install deploy/udev/56-blockdelta.rules as docs/host-setup.md says',
+      },
+    ],
+  };
+}
+
+function settings({ env, node }: DoctorContext): CheckResult {
+  const findings = unknownNames(env).map(({ name, nearest }) => ({
+    found: `${name} is not a setting`,
+    remedy: `remove it, or name the setting that was meant: ${nearest}`,
+  }));
+  const nodeId = env['BLOCKDELTA_NODE_ID'] || hostname();
+  const recorded = node?.catalogue.nodeId ?? null;
+  if (recorded !== null && recorded !== nodeId) {
+    findings.push({
+      found: `the catalogue belongs to node '${recorded}', and the node id here is '${nodeId}'`,
+      remedy: `set BLOCKDELTA_NODE_ID=${recorded}: the plugin refuses to start under another one`,
+    });
+  }
+  return { detail: `node ${nodeId}`, findings };
+}
+
+async function stateDirectory({ stateDirectory: path }: DoctorContext): Promise<CheckResult> {
+  if (!existsSync(path)) {
+    const remedy = 'name it with --state-dir or BLOCKDELTA_STATE_DIR; the first start makes it';
+    return { detail: path, findings: [{ found: `${path} does not exist`, remedy }] };
+  }
+  const findings: Finding[] = [];
+  const { mode, uid } = statSync(path);
+  if ((mode & 0o022) !== 0 || uid !== 0) {
+    findings.push({
+      found: `others than root can write to ${path}`,
+      remedy: `chown root ${path} and chmod 700 ${path}`,
+    });
+  }
+  const { type, bavail, bsize } = statfsSync(path, { bigint: true });
+  if (VOLATILE_TYPES.has(type)) {
+    findings.push({
+      found: `${path} is on a file system that does not outlive the machine or the container`,
+      remedy: 'move it to a disk: all volumes are lost with the catalogue',
+    });
+  }
+  const free = bavail * bsize;
+  if (free < STATE_FREE_BYTES) {
+    findings.push({
+      found: `${path} has ${humanSize(free)} free`,
+      remedy: `free at least ${humanSize(STATE_FREE_BYTES)}: with less, nothing new can be created`,
+    });
+  }
+  const unknown = await foundObjects(path).catch(() => []);
+  if (unknown.length > 0) {
+    findings.push({
+      found: `the last start found ${unknown.length} objects without a row in the catalogue, so nothing can be changed`,
+      remedy:
+        'restore a newer backup of the catalogue, or blockdelta catalogue confirm (docs/backends.md)',
+    });
+  }
+  return { detail: path, findings };
+}
+
+function catalogue({ node, catalogueProblem, plugin }: DoctorContext): CheckResult {
+  const holder = plugin === null ? 'no plugin runs' : `held by process ${plugin}`;
+  if (node === null) {
+    const found = catalogueProblem ?? 'it cannot be read';
+    return {
+      detail: holder,
+      findings: [{ found, remedy: 'do what the message says; checks of pools were left out' }],
+    };
+  }
+  const { volumes, snapshots, pools: recorded } = node.catalogue;
+  const findings: Finding[] = recorded
+    .filter(({ name }) => !node.pools.some((pool) => pool.name === name))
+    .map(({ name }) => ({
+      found: `the catalogue has pool '${name}', which is not configured`,
+      remedy: 'add it to BLOCKDELTA_POOLS to reach what it holds',
+    }));
+  const half = [...volumes, ...snapshots].filter(({ state }) => state !== 'ready').length;
+  if (half > 0 && plugin === null) {
+    findings.push({
+      found: `${half} creations or deletions are unfinished`,
+      remedy: 'start the plugin: it completes or undoes them',
+    });
+  }
+  return {
+    detail: `${volumes.length} volumes, ${snapshots.length} snapshots, ${holder}`,
+    findings,
+  };
+}
+
+async function pools({ node, plugin }: DoctorContext): Promise<CheckResult> {
+  if (node === null) return nothing('not examined');
+  const findings: Finding[] = [];
+  for (const view of node.views) findings.push(...(await poolFindings(node, view, plugin)));
+  return { detail: node.views.map(({ name }) => name).join(', '), findings };
+}
+
+async function poolFindings(
+  { catalogue: { uuid, pools: recorded } }: NodeView,
+  view: PoolView,
+  plugin: number | null,
+): Promise<Finding[]> {
+  const label = `pool '${view.name}'`;
+  const known = recorded.find(({ name }) => name === view.name);
+  // Not made before the first start.
+  if (known === undefined && view.owner === null) return [];
+  const findings: Finding[] = [];
+  if (view.owner !== null && view.owner !== uuid) {
+    findings.push({
+      found: `${label} in ${view.directory} belongs to another catalogue, ${view.owner}`,
+      remedy: 'use the state directory that it belongs to, or another directory for this pool',
+    });
+  }
+  if (view.problem !== null) {
+    if (!(view.isInactive && plugin === null)) {
+      findings.push({
+        found: `${label} cannot be inspected: ${view.problem}`,
+        remedy: 'mount its disk, and see the log of the plugin',
+      });
+    }
+    return findings;
+  }
+  if (known !== undefined && view.uuid !== known.uuid) {
+    findings.push({
+      found: `${label} has the identity ${view.uuid}, and the catalogue knows it as ${known.uuid}`,
+      remedy: 'mount the right disk at its directory',
+    });
+  }
+  const used = usedPercent(view);
+  if (used !== null && used >= NEARLY_FULL_PERCENT) {
+    findings.push({
+      found: `${label} is ${used} % full: ${humanSize(view.freeBytes ?? 0n)} are free`,
+      remedy: 'add space, or delete volumes and snapshots',
+    });
+  }
+  return [...findings, ...(await thinFindings(view, label))];
+}
+
+/** How long the plugin holds a metadata snapshot at most, many times over. */
+const HELD_MS = 1000;
+
+async function thinFindings({ thin }: PoolView, label: string): Promise<Finding[]> {
+  if (thin === null) return [];
+  const { status, names } = thin;
+  const findings: Finding[] = [];
+  if (status.mode !== 'rw' || status.needsCheck) {
+    findings.push({
+      found: `${label} has mode ${status.mode}${status.needsCheck ? ' and needs a check' : ''}`,
+      remedy: 'see docs/backends.md',
+    });
+  }
+  const { usedMetadataBlocks: usedBlocks, totalMetadataBlocks: totalBlocks } = status;
+  if (usedBlocks * 100n >= totalBlocks * BigInt(NEARLY_FULL_PERCENT)) {
+    findings.push({
+      found: `${usedBlocks} of ${totalBlocks} metadata blocks of ${label} are used`,
+      remedy: 'enlarge the metadata device, or delete volumes and snapshots',
+    });
+  }
+  if (status.heldRoot !== null) {
+    await delay(HELD_MS);
+    const later = loadAddon().thinPoolStatus({ name: names.pool, commit: false });
+    if (later.ok && later.status?.heldRoot === status.heldRoot) {
+      findings.push({
+        found: `${label} holds a metadata snapshot (block ${status.heldRoot}), which takes up metadata space`,
+        remedy: `end what reserved it; if nothing uses it: dmsetup message ${names.pool} 0 release_metadata_snap`,
+      });
+    }
+  }
+  return findings;
+}
+
+function contents({ node }: DoctorContext): CheckResult {
+  if (node === null) return nothing('not examined');
+  const findings: Finding[] = [];
+  let count = 0;
+  for (const view of node.views.filter(({ problem }) => problem === null)) {
+    const recorded = [
+      ...node.catalogue.volumes.map((each) => ({ ...each, id: each.volumeId, held: view.volumes })),
+      ...node.catalogue.snapshots.map((each) => ({
+        ...each,
+        id: each.snapshotId,
+        held: view.snapshots,
+      })),
+    ].filter(({ pool, state }) => pool === view.name && state === 'ready');
+    count += recorded.length;
+    for (const { id, sizeBytes, held } of recorded) {
+      const found = held.find((each) => each.id === id);
+      if (found === undefined) {
+        findings.push({
+          found: `pool '${view.name}' has lost ${id}`,
+          remedy: 'put its file back, or restore a snapshot or a backup and delete it',
+        });
+      } else if (found.sizeBytes !== sizeBytes) {
+        findings.push({
+          found: `${id} has ${found.sizeBytes} bytes in pool '${view.name}' and ${sizeBytes} in the catalogue`,
+          remedy:
+            found.sizeBytes > sizeBytes
+              ? 'start the plugin again: it completes an interrupted expansion'
+              : 'something truncated it: restore a snapshot or a backup',
+        });
+      }
+    }
+    for (const { object, reason } of withoutRows(node, view)) {
+      findings.push({
+        found: `${object} in pool '${view.name}': ${reason}`,
+        remedy:
+          'restore a newer backup of the catalogue, or blockdelta catalogue confirm (docs/backends.md)',
+      });
+    }
+    for (const path of view.foreign) {
+      findings.push({
+        found: `${path} is in pool '${view.name}', and blockdelta did not create it`,
+        remedy: 'move it elsewhere; the plugin leaves it alone',
+      });
+    }
+  }
+  return { detail: `${count} volumes and snapshots compared`, findings };
+}
+
+/** What the catalogue records as staged or published against what is mounted. */
+function mounts({ node }: DoctorContext): CheckResult {
+  if (node === null) return nothing('not examined');
+  const { stagings, publications } = node.catalogue;
+  const places = [
+    ...stagings.map(({ volumeId, stagingPath, resolvedPath, capability }) => ({
+      ...{ volumeId, what: 'staged', capability },
+      path: resolvedPath ?? stagingPath,
+    })),
+    ...publications.map(({ volumeId, targetPath, resolvedPath, capability }) => ({
+      ...{ volumeId, what: 'published', capability },
+      path: resolvedPath ?? targetPath,
+    })),
+  ];
+  const findings: Finding[] = [];
+  for (const { volumeId, what, path, capability } of places) {
+    // The staging of a raw device is no mount.
+    if (what === 'staged' && capability.accessType === 'block') continue;
+    if (node.mounts.some(({ mountPoint }) => mountPoint === path)) continue;
+    findings.push({
+      found: `volume ${volumeId} is recorded as ${what} at ${path}, and nothing is mounted there`,
+      remedy:
+        'after a reboot the orchestrator stages and publishes it again; otherwise restart its pod, and look for a missing mount propagation',
+    });
+  }
+  const expected = new Set(places.map(({ path }) => path));
+  for (const { volumeId, mounts: mounted } of node.attached) {
+    for (const { mountPoint } of mounted.filter((each) => !expected.has(each.mountPoint))) {
+      findings.push({
+        found: `volume ${volumeId} is mounted at ${mountPoint}, where the plugin did not put it`,
+        remedy: 'unmount it there if nobody needs it: the volume cannot be unstaged before',
+      });
+    }
+  }
+  return { detail: `${places.length} places`, findings };
+}
+
+async function orphans({ node, plugin }: DoctorContext): Promise<CheckResult> {
+  if (node === null) return nothing('not examined');
+  const { orphans: found } = await findOrphans(node);
+  // What a call in progress uses looks like an orphan beside a plugin; that of a removed volume does not.
+  const sure = found.filter(
+    ({ kind }) => plugin === null || kind === 'loop device of a removed volume',
+  );
+  return {
+    detail: `${readdirSync('/sys/block').filter((name) => name.startsWith('loop')).length} loop devices examined`,
+    findings: sure.map(({ kind, object, pool }) => ({
+      found: `${kind} ${object} of pool '${pool}' is left over`,
+      remedy: 'blockdelta gc shows the proof; stop the plugin and run blockdelta gc --apply',
+    })),
+  };
+}
+
+async function socket({ socketPath, env, plugin }: DoctorContext): Promise<CheckResult> {
+  if (socketPath === null) return nothing('not examined: set CSI_ENDPOINT or use --endpoint');
+  const problem = await socketProblem(socketPath);
+  if (problem !== null) {
+    const found = plugin === null ? `${problem} (no plugin holds the catalogue)` : problem;
+    const remedy = 'see docs/errors.md, "The socket"';
+    return { detail: socketPath, findings: [{ found, remedy }] };
+  }
+  const findings: Finding[] = [];
+  const wanted = Number.parseInt(
+    env['BLOCKDELTA_SOCKET_MODE'] || SETTINGS.BLOCKDELTA_SOCKET_MODE.fallback,
+    8,
+  );
+  const mode = statSync(socketPath).mode & 0o777;
+  if ((mode & ~wanted) !== 0) {
+    findings.push({
+      found: `the socket ${socketPath} has mode ${mode.toString(8)}, more than ${wanted.toString(8)}`,
+      remedy: `chmod ${wanted.toString(8)} ${socketPath}: whoever can write to it controls all volumes`,
+    });
+  }
+  const answer = await probeReady(socketPath);
+  if (answer !== null) {
+    findings.push({
+      found: `the plugin is not ready: ${answer}`,
+      remedy: 'do what the message says',
+    });
+  }
+  return { detail: socketPath, findings };
+}

@@ -1,0 +1,112 @@
+/** `blockdelta doctor`: examines the node and the plugin, and says what is wrong and what to do about it. */
+import { join } from 'node:path';
+import type { Command } from 'commander';
+import { lockHolder } from '../../database/sound-database.js';
+import { parseClientEndpoint } from '../client.js';
+import { ExitCode } from '../exit-codes.js';
+import { messageOf, print, runToExitCode } from '../output.js';
+import {
+  type CheckResult,
+  DOCTOR_CHECKS,
+  type DoctorContext,
+  type Finding,
+} from './doctor-checks.js';
+import { STATE_HELP } from './list-commands.js';
+import { inspectNode, type NodeView, nodeSettings } from './node.js';
+import { formatJson } from './tables.js';
+
+interface DoctorOptions {
+  stateDir?: string;
+  endpoint?: string;
+  json: boolean;
+}
+
+const HELP = `
+Run it as root, with the environment and where the plugin runs. It changes nothing.
+
+Exit codes:
+  0   healthy
+  1   there are findings, or the node could not be examined
+  2   wrong usage`;
+
+export function addDoctorCommand(program: Command): void {
+  program
+    .command('doctor')
+    .description('examine this node and its plugin; each finding comes with its remedy')
+    .option('--state-dir <directory>', STATE_HELP)
+    .option('--endpoint <endpoint>', "the plugin's socket, unix:///path (default: CSI_ENDPOINT)")
+    .option('--json', 'print JSON', false)
+    .addHelpText('after', HELP)
+    .action(async (options: DoctorOptions) => {
+      let findings = 0;
+      const code = await runToExitCode(
+        async () => {
+          const results = await examine(options);
+          findings = results.reduce((sum, result) => sum + result.findings.length, 0);
+          await print(options.json ? formatJson(results) : formatResults(results, findings));
+        },
+        (error) => ({ code: ExitCode.FAILURE, message: messageOf(error) }),
+      );
+      process.exitCode = code === ExitCode.OK && findings > 0 ? ExitCode.FAILURE : code;
+    });
+}
+
+type Named = CheckResult & { check: string };
+
+async function examine({ stateDir, endpoint }: DoctorOptions): Promise<Named[]> {
+  const settings = nodeSettings(stateDir);
+  const given = endpoint ?? process.env['CSI_ENDPOINT'] ?? '';
+  let node: NodeView | null = null;
+  let catalogueProblem: string | null = null;
+  try {
+    node = await inspectNode(settings);
+  } catch (thrown) {
+    catalogueProblem = messageOf(thrown);
+  }
+  const context: DoctorContext = {
+    env: process.env,
+    stateDirectory: settings.stateDirectory,
+    socketPath: given === '' ? null : parseClientEndpoint(given),
+    usesThin: settings.pools.some(({ kind }) => kind === 'thin'),
+    plugin: holderOf(join(settings.stateDirectory, 'catalogue.sqlite')),
+    ...{ node, catalogueProblem },
+  };
+  const results: Named[] = [];
+  for (const { name: check, run } of DOCTOR_CHECKS) {
+    results.push({ check, ...(await attempted(() => run(context))) });
+  }
+  return results;
+}
+
+/** A check that fails is a finding, and the others still run. */
+async function attempted(run: () => Promise<CheckResult> | CheckResult): Promise<CheckResult> {
+  try {
+    return await run();
+  } catch (thrown) {
+    const found: Finding = {
+      found: `this could not be examined: ${messageOf(thrown)}`,
+      remedy: 'run the command as root, where the plugin runs',
+    };
+    return { detail: 'failed', findings: [found] };
+  }
+}
+
+function holderOf(file: string): number | null {
+  try {
+    return lockHolder(file);
+  } catch {
+    return null;
+  }
+}
+
+function formatResults(results: readonly Named[], findings: number): string {
+  const width = Math.max(...results.map(({ check }) => check.length));
+  const lines = results.map(({ check, detail, findings: found }) => {
+    const head = `${found.length === 0 ? 'ok     ' : 'FINDING'}  ${check.padEnd(width)}  ${detail}\n`;
+    const each = found.map(
+      (one) => `           - ${one.found}\n             remedy: ${one.remedy}\n`,
+    );
+    return head + each.join('');
+  });
+  return `${lines.join('')}${findings === 0 ? 'healthy' : `${findings} findings`}\n`;
+}

@@ -1,0 +1,264 @@
+/**
+ * What interrupted runs have left on a node: found by proof, not by likeness, and removed with the proof renewed.
+ *
+ * Only what no volume's content depends on is an orphan: unfinished files, and devices that nothing uses. A volume
+ * or snapshot without a row in the catalogue is never one: it proves that rows were lost, and may be all that is
+ * left of somebody's data.
+ */
+import { constants, readdirSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { isObjectName, isTemporaryName } from '../../backends/reflink/pool-layout.js';
+import { errorCode } from '../../base/errors.js';
+import { loadAddon } from '../../native/addon.js';
+import { detachOpenLoop } from '../../native/block-device.js';
+import { dmDevice, type NodeView, type PoolView, textOf } from './node.js';
+
+export interface Orphan {
+  kind:
+    | 'unfinished file'
+    | 'loop device of a volume'
+    | 'loop device of a removed volume'
+    | 'loop device of a pool image'
+    | 'device of a thin volume';
+  pool: string;
+  /** Path of the file or device. */
+  object: string;
+  /** Why it is ours, and why nothing needs it. */
+  proof: string;
+  /** Resolves to null, or to why it was left. Checks again what it can. */
+  remove(): Promise<string | null>;
+}
+
+/** What looks like an orphan and is left alone. */
+export interface Kept {
+  pool: string;
+  object: string;
+  reason: string;
+}
+
+export interface Orphans {
+  orphans: Orphan[];
+  kept: Kept[];
+}
+
+export async function findOrphans(node: NodeView): Promise<Orphans> {
+  const kept: Kept[] = [];
+  const orphans: Orphan[] = [];
+  const views = node.views.filter((view) => {
+    const reason = notOurs(node, view);
+    if (reason !== null) kept.push({ pool: view.name, object: view.directory, reason });
+    return reason === null;
+  });
+  for (const view of views) {
+    kept.push(...foreignIn(view), ...withoutRows(node, view));
+    if (view.problem === null)
+      orphans.push(...view.temporary.map((path) => temporaryFile(view, path)));
+  }
+  // A catalogue that has lost rows may have lost those that say where a volume is published.
+  const lacksRows = views.some((view) => withoutRows(node, view).length > 0);
+  for (const view of views) {
+    const devices = [
+      ...(await imageDevice(view)),
+      ...(view.problem === null ? await idleLoops(node, view) : []),
+      ...(view.problem === null ? await removedLoops(node, view) : []),
+      ...(view.problem === null ? idleThinDevices(node, view) : []),
+    ];
+    if (!lacksRows) orphans.push(...devices);
+    else {
+      const reason = 'the catalogue has lost rows, so nothing proves that no pod uses it';
+      kept.push(...devices.map(({ pool, object }) => ({ pool, object, reason })));
+    }
+  }
+  return { orphans, kept };
+}
+
+/** Null: the pool belongs to this catalogue, by both sides' records. */
+function notOurs({ catalogue }: NodeView, view: PoolView): string | null {
+  if (view.owner !== catalogue.uuid) {
+    return `the pool belongs to ${view.owner === null ? 'no catalogue' : `the catalogue ${view.owner}`}, not to this one`;
+  }
+  const recorded = catalogue.pools.find(({ name }) => name === view.name)?.uuid;
+  if (view.uuid === null || view.uuid === recorded) return null;
+  return `the pool has the identity ${view.uuid}, and the catalogue knows it as ${recorded ?? '(none)'}`;
+}
+
+function foreignIn(view: PoolView): Kept[] {
+  const reason = 'blockdelta did not create it';
+  return view.foreign.map((object) => ({ pool: view.name, object, reason }));
+}
+
+/** Volumes and snapshots that the catalogue does not know. */
+export function withoutRows({ catalogue }: NodeView, view: PoolView): Kept[] {
+  const known = new Set([
+    ...catalogue.volumes.map(({ volumeId }) => volumeId),
+    ...catalogue.snapshots.map(({ snapshotId }) => snapshotId),
+  ]);
+  return [...view.volumes, ...view.snapshots]
+    .filter(({ id }) => !known.has(id))
+    .map(({ id, file }) => ({
+      pool: view.name,
+      object: file?.path ?? id,
+      reason: 'it holds data and the catalogue has no row of it: the catalogue has lost rows',
+    }));
+}
+
+function temporaryFile(view: PoolView, path: string): Orphan {
+  return {
+    kind: 'unfinished file',
+    pool: view.name,
+    object: path,
+    proof:
+      'its name is that of a file that a call was making; it gets its own name before the call answers, and no ' +
+      'plugin runs that could be making it',
+    remove: async () => {
+      if (!isTemporaryName(basename(path))) return 'its name is not temporary';
+      const answer = loadAddon().removeFile({ path });
+      return answer.ok ? null : answer.message;
+    },
+  };
+}
+
+const isUsed = ({ catalogue }: NodeView, volumeId: string): boolean =>
+  [...catalogue.stagings, ...catalogue.publications].some((use) => use.volumeId === volumeId);
+
+/** Whether a device node is bound somewhere in this mount namespace, as for raw volumes of pods. */
+const isBound = ({ mounts }: NodeView, device: string): boolean =>
+  mounts.some(({ fsType, root }) => fsType === 'devtmpfs' && root === `/${basename(device)}`);
+
+async function idleLoops(node: NodeView, view: PoolView): Promise<Orphan[]> {
+  const found: Orphan[] = [];
+  for (const { volumeId, path, mounts } of node.attached.filter(({ pool }) => pool === view.name)) {
+    const record = node.catalogue.volumes.find((volume) => volume.volumeId === volumeId);
+    const file = view.volumes.find(({ id }) => id === volumeId)?.file;
+    if (record?.state !== 'ready' || file === null || file === undefined) continue;
+    if (isUsed(node, volumeId) || mounts.length > 0 || isBound(node, path)) continue;
+    if (!(await isFree(path))) continue;
+    found.push({
+      kind: 'loop device of a volume',
+      pool: view.name,
+      object: path,
+      proof: `its backing file is volume ${volumeId} (device and inode), which is neither staged nor published, and nothing has it mounted or open exclusively`,
+      remove: async () => {
+        const answer = loadAddon().loopDetach({ backingPath: file.path });
+        return answer.ok ? null : answer.message;
+      },
+    });
+  }
+  return found;
+}
+
+async function imageDevice(view: PoolView): Promise<Orphan[]> {
+  if (view.kind !== 'embedded reflink') return [];
+  const backingPath = join(view.directory, 'pool.img');
+  const answer = loadAddon().loopFind({ backingPath });
+  const path = answer.ok ? answer.device?.path : undefined;
+  if (path === undefined || view.problem === null || !(await isFree(path))) return [];
+  return [
+    {
+      kind: 'loop device of a pool image',
+      pool: view.name,
+      object: path,
+      proof: `its backing file is ${backingPath} (device and inode) in a directory that this catalogue owns, and nothing has it mounted or open exclusively`,
+      remove: async () => {
+        const detached = loadAddon().loopDetach({ backingPath });
+        return detached.ok ? null : detached.message;
+      },
+    },
+  ];
+}
+
+const REMOVED = ' (deleted)';
+
+/** Loop devices whose file in the pool's own directory was unlinked: no path leads to their content any more. */
+async function removedLoops(node: NodeView, view: PoolView): Promise<Orphan[]> {
+  if (view.kind === 'thin') return [];
+  const found: Orphan[] = [];
+  for (const name of readdirSync('/sys/block').filter((each) => each.startsWith('loop'))) {
+    const volumeId = removedVolume(name, view);
+    if (volumeId === null || isKnown(node, volumeId)) continue;
+    const device = `/dev/${name}`;
+    if (isBound(node, device) || !(await isFree(device))) continue;
+    found.push({
+      kind: 'loop device of a removed volume',
+      pool: view.name,
+      object: device,
+      proof: `its backing file was ${join(view.root, 'volumes', volumeId)}, which was removed; the catalogue has no row of the volume, and nothing has the device mounted or open exclusively`,
+      remove: () => detachRemoved(device, view, volumeId),
+    });
+  }
+  return found;
+}
+
+function isKnown({ catalogue }: NodeView, volumeId: string): boolean {
+  return catalogue.volumes.some((volume) => volume.volumeId === volumeId);
+}
+
+/** The id of the removed volume that a loop device is attached to; null: it is attached to something else. */
+function removedVolume(loop: string, view: PoolView): string | null {
+  const file = textOf(`/sys/block/${loop}/loop/backing_file`) ?? '';
+  const directory = `${join(view.root, 'volumes')}/`;
+  if (!file.startsWith(directory) || !file.endsWith(REMOVED)) return null;
+  const id = file.slice(directory.length, -REMOVED.length);
+  return isObjectName(id) ? id : null;
+}
+
+/** The descriptor keeps the device attached to what it is attached to, so the second check is of the same file. */
+async function detachRemoved(
+  device: string,
+  view: PoolView,
+  volumeId: string,
+): Promise<string | null> {
+  try {
+    const handle = await open(device, constants.O_RDONLY | constants.O_EXCL);
+    try {
+      if (removedVolume(basename(device), view) !== volumeId)
+        return 'it is attached to another file now';
+      detachOpenLoop(handle, device);
+    } finally {
+      await handle.close();
+    }
+    return null;
+  } catch (thrown) {
+    return thrown instanceof Error ? thrown.message : String(thrown);
+  }
+}
+
+function idleThinDevices(node: NodeView, view: PoolView): Orphan[] {
+  const names = view.thin?.names;
+  if (names === undefined) return [];
+  return node.attached
+    .filter(({ pool }) => pool === view.name)
+    .flatMap(({ volumeId, path, mounts }): Orphan[] => {
+      const record = node.catalogue.volumes.find((volume) => volume.volumeId === volumeId);
+      const name = names.volume(volumeId);
+      if (record?.state !== 'ready' || isUsed(node, volumeId) || mounts.length > 0) return [];
+      if (isBound(node, path) || dmDevice(name)?.openCount !== 0) return [];
+      return [
+        {
+          kind: 'device of a thin volume',
+          pool: view.name,
+          object: path,
+          proof: `its device-mapper uuid names this pool and volume ${volumeId}, which is neither staged nor published, and nobody has it open`,
+          remove: async () => {
+            const device = dmDevice(name);
+            if (device === null) return null;
+            if (!names.isOurs(device) || device.openCount !== 0) return 'it is in use now';
+            const answer = loadAddon().dmRemove({ name, deferred: false });
+            return answer.ok ? null : answer.message;
+          },
+        },
+      ];
+    });
+}
+
+/** Whether nothing has the device mounted, in any namespace, or open exclusively. */
+async function isFree(device: string): Promise<boolean> {
+  try {
+    await (await open(device, constants.O_RDONLY | constants.O_EXCL)).close();
+    return true;
+  } catch (thrown) {
+    if (['EBUSY', 'ENXIO', 'ENOENT'].includes(errorCode(thrown) ?? '')) return false;
+    throw thrown;
+  }
+}

@@ -1,0 +1,44 @@
+/** Why a client cannot connect to a plugin's socket, and what to do about it. */
+import { createConnection } from 'node:net';
+import { errorCode } from '../base/errors.js';
+
+const CONNECT_TIMEOUT_MS = 5000;
+
+/** Null: something accepts connections there. Otherwise a sentence with the remedy. */
+export async function socketProblem(path: string): Promise<string | null> {
+  const code = await connectFailure(path);
+  if (code === null) return null;
+  const sentence = PROBLEMS[code];
+  return sentence === undefined ? `cannot connect to the socket ${path} (${code})` : sentence(path);
+}
+
+const PROBLEMS: Readonly<Record<string, (path: string) => string>> = {
+  ENOENT: (path) =>
+    `there is no socket at ${path}: start the plugin, or correct the endpoint (--endpoint or CSI_ENDPOINT)`,
+  EACCES: (path) =>
+    `permission denied for the socket ${path}: run the command as root, or let the plugin serve others with ` +
+    'BLOCKDELTA_SOCKET_MODE and permissions of its directory',
+  ECONNREFUSED: (path) =>
+    `nothing listens on the socket ${path}: the plugin that made it has ended; start it again`,
+  ENOTSOCK: (path) => `${path} is not a socket: correct the endpoint (--endpoint or CSI_ENDPOINT)`,
+  EPROTOTYPE: (path) => `the socket ${path} is of another kind: correct the endpoint`,
+  EAGAIN: (path) =>
+    `the socket ${path} accepts no more connections now: the plugin hangs or is overloaded; see its log`,
+  ETIMEDOUT: (path) =>
+    `the socket ${path} does not accept connections: the plugin hangs; see its log`,
+};
+
+/** The errno's name; null: connected. */
+function connectFailure(path: string): Promise<string | null> {
+  return new Promise((resolve) => {
+    const socket = createConnection(path);
+    const end = (code: string | null): void => {
+      clearTimeout(timer);
+      socket.destroy();
+      resolve(code);
+    };
+    const timer = setTimeout(() => end('ETIMEDOUT'), CONNECT_TIMEOUT_MS);
+    socket.once('connect', () => end(null));
+    socket.once('error', (error) => end(errorCode(error) ?? error.message));
+  });
+}

@@ -1,0 +1,258 @@
+/** `blockdelta doctor` against a healthy plugin and against set-ups that are broken on purpose. */
+import assert from 'node:assert/strict';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import { packagePath } from '../../src/base/package-root.js';
+import { newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
+import { loadAddon } from '../../src/native/addon.js';
+import { type Ended, runCommand } from '../support/command.js';
+import { mountCapability } from '../support/csi-client.js';
+import { detachLoop } from '../support/loops.js';
+import { MIB } from '../support/orchestrator.js';
+import { runPlugin, test } from '../support/running-plugin.js';
+
+interface Result {
+  check: string;
+  detail: string;
+  findings: { found: string; remedy: string }[];
+}
+
+const running = runPlugin('doctor', { pools: { main: 'xfs' } });
+
+function environment(more: Record<string, string> = {}): Record<string, string> {
+  return {
+    CSI_ENDPOINT: running.plugin.endpoint,
+    BLOCKDELTA_NODE_ID: 'test-node',
+    BLOCKDELTA_STATE_DIR: running.workspace.path('plugin'),
+    BLOCKDELTA_POOLS: `main=${running.poolPath('main')}`,
+    ...more,
+  };
+}
+
+/** What depends on the machine that runs the test and not on the plugin. */
+const OF_THE_MACHINE = [
+  'kernel',
+  'capabilities',
+  'programs',
+  'cgroup',
+  'udev rule',
+  'device-mapper',
+];
+
+/** The findings about the plugin, by check. A temporary directory may be a tmpfs or an overlay. */
+async function findings(t: TestContext, more: Record<string, string> = {}): Promise<Result[]> {
+  const ended = await runCommand(t, ['doctor', '--json'], environment(more));
+  const results = JSON.parse(ended.stdout) as Result[];
+  const total = results.flatMap((result) => result.findings);
+  assert.equal(ended.code, total.length === 0 ? 0 : 1, ended.stderr);
+  for (const { found, remedy } of total) assert.ok(found !== '' && remedy !== '');
+  return results
+    .filter(({ check }) => !OF_THE_MACHINE.includes(check))
+    .map((result) => ({
+      ...result,
+      findings: result.findings.filter(({ found }) => !/does not outlive/.test(found)),
+    }))
+    .filter((result) => result.findings.length > 0);
+}
+
+/** The only finding, and its check. */
+async function onlyFinding(
+  t: TestContext,
+  more?: Record<string, string>,
+): Promise<[string, string, string]> {
+  const [result, ...others] = await findings(t, more);
+  assert.ok(result !== undefined && others.length === 0, JSON.stringify([result, ...others]));
+  assert.equal(result.findings.length, 1, JSON.stringify(result));
+  const [{ found, remedy } = { found: '', remedy: '' }] = result.findings;
+  return [result.check, found, remedy];
+}
+
+test('a healthy plugin with volumes in use has no findings', async (t) => {
+  const { orchestrator } = running;
+  const mounted = await orchestrator.create('mounted', {
+    capability: mountCapability('ext4'),
+    sizeBytes: 32 * MIB,
+  });
+  const raw = await orchestrator.create('raw');
+  await orchestrator.bringUp(mounted);
+  await orchestrator.bringUp(raw);
+  assert.deepEqual(await findings(t), []);
+  const table = await runCommand(t, ['doctor'], environment());
+  assert.match(table.stdout, /^ok {7}pools +main$/m);
+  assert.match(table.stdout, /^ok {7}contents +2 volumes and snapshots compared$/m);
+  assert.match(table.stdout, / capabilities +of the plugin \(process \d+\)$/m);
+  await orchestrator.takeDown(mounted);
+  await orchestrator.takeDown(raw);
+});
+
+test('a volume whose file is gone, and one that was truncated, are found', async (t) => {
+  const volume = await running.orchestrator.create('damaged');
+  const file = running.poolPath('main', 'volumes', volume.id);
+  renameSync(file, `${file}.aside`);
+  const [result] = await findings(t);
+  assert.match(JSON.stringify(result), new RegExp(`has lost ${volume.id}.*did not create it`));
+  renameSync(`${file}.aside`, file);
+  truncateSync(file, MIB);
+  const [check, found, remedy] = await onlyFinding(t);
+  assert.deepEqual(
+    [check, found],
+    [
+      'contents',
+      `${volume.id} has ${MIB} bytes in pool 'main' and ${volume.sizeBytes} in the catalogue`,
+    ],
+  );
+  assert.match(remedy, /something truncated it/);
+  truncateSync(file, volume.sizeBytes);
+});
+
+test('an object without a row is found, and neither doctor nor gc touches it', async (t) => {
+  const path = running.poolPath('main', 'volumes', newVolumeId(nodeKey('test-node')));
+  writeFileSync(path, 'data of somebody');
+  const [check, found, remedy] = await onlyFinding(t);
+  assert.equal(check, 'contents');
+  assert.ok(found.startsWith(`${path} in pool 'main': it holds data`), found);
+  assert.match(remedy, /backup of the catalogue/);
+  await runCommand(t, ['gc'], environment());
+  assert.ok(existsSync(path));
+  unlinkSync(path);
+});
+
+test('a loop device of a removed volume is found; one of another file is not', async (t) => {
+  const path = running.poolPath('main', 'volumes', newVolumeId(nodeKey('test-node')));
+  const other = running.workspace.path('other');
+  const devices = [path, other].map((backingPath) => {
+    writeFileSync(backingPath, '');
+    truncateSync(backingPath, 4 * MIB);
+    const attached = loadAddon().loopAttach({ backingPath, readOnly: false, label: 'doctor' });
+    assert.ok(attached.ok);
+    unlinkSync(backingPath);
+    return attached.device.path;
+  });
+  const [check, found, remedy] = await onlyFinding(t);
+  assert.deepEqual(
+    [check, found],
+    ['orphans', `loop device of a removed volume ${devices[0]} of pool 'main' is left over`],
+  );
+  assert.match(remedy, /gc --apply/);
+  devices.forEach(detachLoop);
+});
+
+test('a mount that the plugin did not make, and a missing one, are found', async (t) => {
+  const { orchestrator } = running;
+  const volume = await orchestrator.create('elsewhere', {
+    capability: mountCapability('ext4'),
+    sizeBytes: 32 * MIB,
+  });
+  const target = await orchestrator.bringUp(volume);
+  const elsewhere = running.workspace.path('elsewhere');
+  mkdirSync(elsewhere);
+  execFileSync('mount', ['--bind', volume.stagingPath, elsewhere]);
+  execFileSync('umount', [target]);
+  const [result] = await findings(t);
+  const text = JSON.stringify(result?.findings);
+  assert.match(text, new RegExp(`is recorded as published at ${target}, and nothing is mounted`));
+  assert.match(text, new RegExp(`is mounted at ${elsewhere}, where the plugin did not put it`));
+  execFileSync('umount', [elsewhere]);
+  await orchestrator.takeDown(volume);
+});
+
+test('a pool that is nearly full is found', async (t) => {
+  const filler = running.poolPath('main', 'filler');
+  execFileSync('fallocate', ['-l', '1850M', filler]);
+  const [check, found] = await onlyFinding(t);
+  assert.equal(check, 'pools');
+  assert.match(found, /^pool 'main' is 9\d % full: .* are free$/);
+  rmSync(filler);
+});
+
+test('a pool that is away, of another catalogue or not configured is found', async (t) => {
+  const file = (name: string) => running.poolPath('main', name);
+  renameSync(file('pool-id'), file('aside'));
+  assert.match((await onlyFinding(t))[1], /pool 'main' cannot be inspected: .* holds no pool/);
+  renameSync(file('aside'), file('pool-id'));
+  const other = running.workspace.path('other-pool');
+  mkdirSync(other);
+  writeFileSync(join(other, 'pool-owner'), 'somebody else\n');
+  const text = JSON.stringify(await findings(t, { BLOCKDELTA_POOLS: `other=${other}` }));
+  assert.match(text, /belongs to another catalogue, somebody else/);
+  assert.match(text, /the catalogue has pool 'main', which is not configured/);
+});
+
+test('settings that cannot be right are found', async (t) => {
+  assert.match((await onlyFinding(t, { BLOCKDELTA_POOL: 'x' }))[2], /BLOCKDELTA_POOLS/);
+  const [, found, remedy] = await onlyFinding(t, { BLOCKDELTA_NODE_ID: 'pod-7' });
+  assert.match(found, /belongs to node 'test-node', and the node id here is 'pod-7'/);
+  assert.match(remedy, /BLOCKDELTA_NODE_ID=test-node/);
+});
+
+test('a socket that others may use, that nobody serves or that is missing is found', async (t) => {
+  const path = running.plugin.endpoint.slice('unix://'.length);
+  chmodSync(path, 0o666);
+  assert.match((await onlyFinding(t))[1], /has mode 666, more than 600/);
+  chmodSync(path, 0o600);
+  const missing = running.workspace.path('missing.sock');
+  const found = await onlyFinding(t, { CSI_ENDPOINT: `unix://${missing}` });
+  assert.match(found[1], /there is no socket at .*missing\.sock: start the plugin/);
+  const dead = running.workspace.path('dead.sock');
+  const server = createServer().listen(dead);
+  await once(server, 'listening');
+  renameSync(dead, `${dead}.kept`);
+  await new Promise((done) => server.close(done));
+  const refused = await onlyFinding(t, { CSI_ENDPOINT: `unix://${dead}.kept` });
+  assert.match(refused[1], /nothing listens on the socket/);
+});
+
+test('a missing capability is found', async (t) => {
+  await running.plugin.stop();
+  const main = packagePath('.test-build/src/main.js');
+  const drop = '-linux_immutable';
+  const args = [
+    `--bounding-set=${drop}`,
+    `--inh-caps=${drop}`,
+    process.execPath,
+    main,
+    'doctor',
+    '--json',
+  ];
+  const child = spawn('setpriv', args, {
+    env: { PATH: process.env['PATH'], ...environment() },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  t.after(() => child.kill('SIGKILL'));
+  let stdout = '';
+  child.stdout.on('data', (data: Buffer) => {
+    stdout += data.toString();
+  });
+  const [code] = (await once(child, 'close')) as [number];
+  assert.equal(code, 1);
+  const results = JSON.parse(stdout) as Result[];
+  const text = JSON.stringify(results.find(({ check }) => check === 'capabilities'));
+  assert.match(text, /this command lacks CAP_LINUX_IMMUTABLE, which the plugin needs to keep/);
+  assert.doesNotMatch(text, /lacks CAP_SYS_ADMIN/);
+  await running.start();
+});
+
+test('a missing and a damaged catalogue are one finding each, and nothing is printed twice', async (t) => {
+  const empty = running.workspace.path('empty');
+  mkdirSync(empty, { mode: 0o700 });
+  const env = { BLOCKDELTA_STATE_DIR: empty };
+  const [check, found] = await onlyFinding(t, env);
+  assert.deepEqual([check, /there is no catalogue/.test(found)], ['catalogue', true]);
+  writeFileSync(join(empty, 'catalogue.sqlite'), 'damaged'.repeat(1000));
+  assert.match((await onlyFinding(t, env))[1], /is not an SQLite database/);
+  const ended: Ended = await runCommand(t, ['doctor'], environment(env));
+  assert.match(ended.stdout, /FINDING {2}catalogue/);
+});
