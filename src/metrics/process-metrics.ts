@@ -34,14 +34,14 @@ function addEventLoopDelay(registry: Registry): void {
   new Gauge({
     name: 'blockdelta_event_loop_delay_seconds',
     help: 'how late the event loop ran since the last scrape: median, 99th percentile and maximum',
-    labelNames: ['quantile'],
+    labelNames: ['percentile'],
     registers: [registry],
     collect() {
       // A sample is the time between two turns, which are due every SAMPLE_MS.
       const late = (ns: number) => Math.max(ns / 1e6 - SAMPLE_MS, 0) / 1000;
-      this.set({ quantile: '0.5' }, late(histogram.percentile(50)));
-      this.set({ quantile: '0.99' }, late(histogram.percentile(99)));
-      this.set({ quantile: '1' }, late(histogram.max));
+      this.set({ percentile: '50' }, late(histogram.percentile(50)));
+      this.set({ percentile: '99' }, late(histogram.percentile(99)));
+      this.set({ percentile: '100' }, late(histogram.max));
       histogram.reset();
     },
   });

@@ -5,6 +5,7 @@
  *
  * Values are JavaScript numbers: bytes beyond 2^53 are rounded.
  */
+import { setImmediate } from 'node:timers/promises';
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { Backend, PoolEvent, PoolStatistics } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
@@ -17,6 +18,7 @@ import type { CatalogueStatistics } from '../catalogue/statistics.js';
 const ANSWER_MS = 4000;
 /** Series grow with volumes, and Prometheus pays for each: no more volumes than this get their own. */
 export const MAX_VOLUMES = 1000;
+const VOLUMES_AT_ONCE = 100;
 const EVENT_LEVELS: readonly PoolEvent['level'][] = ['info', 'warn', 'error'];
 const THIN_MODES = ['rw', 'ro', 'out_of_data_space', 'fail', 'error'];
 
@@ -92,7 +94,9 @@ export class StorageMetrics {
     }
     this.#catalogueUp.set(counts === null ? 0 : 1);
     for (const pool of found) this.#setPool(pool);
-    if (counts !== null) this.#setCounts(counts, found);
+    if (counts === null) return;
+    this.#setCounts(counts);
+    await this.#setVolumes(counts, found);
   }
 
   async #find(backend: Backend): Promise<PoolFindings> {
@@ -142,7 +146,7 @@ export class StorageMetrics {
     gauges.thinDataUsed.set({ pool }, Number(thin.data.usedBytes));
   }
 
-  #setCounts(counts: CatalogueStatistics, found: readonly PoolFindings[]): void {
+  #setCounts(counts: CatalogueStatistics): void {
     const gauges = this.#gauges;
     for (const { pool, ...of } of counts.pools) {
       gauges.volumes.set({ pool }, of.volumes);
@@ -151,9 +155,16 @@ export class StorageMetrics {
       gauges.bases.set({ pool, state: 'invalidated' }, of.invalidatedBases);
       gauges.baseBytes.set({ pool }, Number(of.usableBaseBytes));
     }
+    this.#volumeGauges.omitted.set(counts.omittedVolumes);
+  }
+
+  /** A part of them at a time, and other work runs in between. */
+  async #setVolumes(counts: CatalogueStatistics, found: readonly PoolFindings[]): Promise<void> {
     const space = new Map(found.map(({ pool, statistics }) => [pool, statistics?.space?.volumes]));
     const volumes = this.#volumeGauges;
-    for (const { volumeId: volume, pool, name, sizeBytes, snapshots } of counts.volumes) {
+    for (const [index, counted] of counts.volumes.entries()) {
+      if (index % VOLUMES_AT_ONCE === 0) await setImmediate();
+      const { volumeId: volume, pool, name, sizeBytes, snapshots } = counted;
       const labels = { pool, volume };
       volumes.info.set({ ...labels, name }, 1);
       volumes.size.set(labels, Number(sizeBytes));
@@ -161,7 +172,6 @@ export class StorageMetrics {
       const used = space.get(pool)?.get(volume);
       if (used !== undefined) volumes.used.set(labels, Number(used));
     }
-    volumes.omitted.set(counts.omittedVolumes);
   }
 }
 

@@ -3,6 +3,7 @@
  * API shows with docs/metrics.md, with the rules and the dashboard, and with what was done.
  */
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -11,6 +12,7 @@ import { packagePath } from '../../src/base/package-root.js';
 import { mountCapability } from './csi-client.js';
 import { MIB, Orchestrator } from './orchestrator.js';
 import { Plugin } from './plugin.js';
+import { NO_PROMETHEUS, prometheusProgram } from './prometheus.js';
 import { PrometheusServer } from './prometheus-server.js';
 import type { Workspace } from './workspace.js';
 
@@ -43,6 +45,7 @@ export async function assertScraped({
       await assertDocumented(prometheus, absent);
       await assertFigures(prometheus, done);
       await assertQueriesValid(prometheus);
+      await assertWellFormed(`http://${target}/metrics`);
     } finally {
       await prometheus.stop();
     }
@@ -132,6 +135,15 @@ async function assertFigures(prometheus: PrometheusServer, done: Done): Promise<
   const [available] = await prometheus.query('blockdelta_pool_available_bytes{pool="main"}');
   // The free space of a file system changes a little by itself.
   assert.ok(Math.abs((available?.value ?? 0) - done.capacityBytes) < 64 * MIB);
+}
+
+/** By promtool, which also knows the conventions for names and labels. */
+async function assertWellFormed(url: string): Promise<void> {
+  const text = await (await fetch(url)).text();
+  const promtool = prometheusProgram('promtool');
+  assert.ok(promtool !== null, NO_PROMETHEUS);
+  const checked = spawnSync(promtool, ['check', 'metrics'], { input: text, encoding: 'utf8' });
+  assert.equal(checked.status, 0, checked.stdout + checked.stderr);
 }
 
 /** Every expression of the rules and the dashboard is one that Prometheus can evaluate. */
