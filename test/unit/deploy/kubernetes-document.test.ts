@@ -1,9 +1,11 @@
 /** The examples of docs/kubernetes.md work as they stand there. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { parse } from 'yaml';
 import { packagePath } from '../../../src/base/package-root.js';
 import { KUBERNETES_DOCUMENT, OVERLAYS } from '../../support/cluster.js';
 import {
@@ -82,6 +84,20 @@ test('the objects that try a volume are valid, and use classes that exist', { sk
   assert.ok(classes.includes(`VolumeSnapshotClass ${snapshot?.['spec'].volumeSnapshotClassName}`));
 });
 
+test('the command for the alert rules makes a valid PrometheusRule with all of them', async () => {
+  const command = /^ {4}(\{ printf .*\n.*) >prometheusrule\.yaml$/m.exec(KUBERNETES_DOCUMENT)?.[1];
+  assert.ok(command);
+  const { stdout, status } = spawnSync('sh', ['-c', command], {
+    encoding: 'utf8',
+    cwd: packagePath('.'),
+  });
+  assert.equal(status, 0);
+  const rules = parseManifests(stdout);
+  await assertValid(rules);
+  const alerts = readFileSync(packagePath('deploy/prometheus/alerts.yaml'), 'utf8');
+  assert.deepEqual(rules[0]?.['spec'], parse(alerts));
+});
+
 test('the table of overlays has them all', () => {
   const [, section = ''] = KUBERNETES_DOCUMENT.split('\n## Overlays\n');
   const rows = [...(section.split('\n## ')[0] ?? '').matchAll(/^\| `([\w-]+)` \|/gm)];
@@ -92,6 +108,7 @@ test('every command is run by a test, or stands below a mark that it is not', ()
   const run = [
     /^kubectl kustomize deploy\/kubernetes\/overlays\/directory$/,
     /^deploy\/kubernetes\/certificates\.sh certificates$/,
+    /^(\{ printf '%s\\n'| {4}' {2}namespace: blockdelta') /,
   ];
   for (const section of KUBERNETES_DOCUMENT.split(/\n##+ /)) {
     const commands = [...section.matchAll(/^ {4}(.*)$/gm)].map(([, command = '']) => command);

@@ -1,6 +1,8 @@
 /** Objects, ports, sockets and certificates that deploy/kubernetes refers to are there. */
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { packagePath } from '../../../src/base/package-root.js';
 import { SETTINGS } from '../../../src/config/config.js';
 import {
   type Cluster,
@@ -186,4 +188,14 @@ test('a router goes with certificates and NetworkPolicies, one node without them
     }
     assert.deepEqual(Object.keys(names), ['blockdelta-router', 'blockdelta-node']);
   }
+});
+
+test('Prometheus scrapes the plugin as the job that the alert rules expect', { skip }, () => {
+  const job = /scrape job named `([\w-]+)`/.exec(
+    readFileSync(packagePath('docs/alerts.md'), 'utf8'),
+  )?.[1];
+  const monitor = cluster('complete')
+    .of('PodMonitor')
+    .find(({ metadata }) => metadata.name === 'blockdelta-node');
+  assert.equal(cluster('complete').node.labels[monitor?.['spec'].jobLabel], job);
 });
