@@ -103,6 +103,10 @@ test('every link between the documents leads somewhere', () => {
     'docs/limits.md',
     'docs/configuration.md',
     'docs/retained-bases.md',
+    'docs/kubernetes.md',
+    'docs/nomad.md',
+    'docs/sizing.md',
+    'docs/faq.md',
   ];
   for (const file of files) {
     for (const [, target] of read(file).matchAll(/\]\(([^):#]+)\)/g)) {
