@@ -6,9 +6,12 @@ import type { Backend } from '../../src/backends/backend.js';
 import { createLogger } from '../../src/base/logger.js';
 import type { AsyncCatalogue } from '../../src/catalogue/catalogue-client.js';
 import type { SnapshotRecord } from '../../src/catalogue/records.js';
+import { parseListen } from '../../src/config/tls.js';
+import { destinationOf } from '../../src/csi/routed-calls.js';
 import { createSnapshotMetadataService } from '../../src/metadata/snapshot-metadata.js';
 import { NativePool } from '../../src/native/pool.js';
 import { ScanThreads } from '../../src/native/scan-threads.js';
+import type { RoutedListen } from '../../src/plugin/connections.js';
 import { createPluginServer } from '../../src/plugin/server.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
 import { givenEndpoint, reportToParent } from './server-process.js';
@@ -52,9 +55,18 @@ export async function serveScans(
       ...{ maxConnections: 128, maxCalls: 1000, maxStreams: 64, streamStallMs: 60_000 },
     },
     logger: createLogger('warn'),
+    routed: routedBy(process.env),
   });
   await server.start();
   reportToParent();
+}
+
+/** Also listens for a router, with the settings of a node. */
+function routedBy(env: NodeJS.ProcessEnv): RoutedListen | null {
+  const settings = parseListen((name) => env[name] || undefined, 'blockdelta-router');
+  if (settings === null) return null;
+  const nodeId = env['BLOCKDELTA_NODE_ID'] ?? 'bench';
+  return { settings, destination: destinationOf('blockdelta.csi', nodeId) };
 }
 
 function recordOf(snapshotId: string, { sizeBytes, sequence }: BenchSnapshot): SnapshotRecord {

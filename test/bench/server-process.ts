@@ -22,13 +22,24 @@ export class ServerProcess {
     private readonly process: ChildProcess,
   ) {}
 
-  /** Starts test/bench/<script>.js on a socket; resolves when it serves. */
+  /**
+   * Starts test/bench/<script>.js on a socket; resolves when it serves.
+   *
+   * @param by a program, with its arguments, that executes it, such as nsenter
+   */
   static async start(
     script: string,
     endpoint: string,
     options: readonly string[] = [],
+    { env = {}, by = [] }: { env?: Record<string, string>; by?: readonly string[] } = {},
   ): Promise<ServerProcess> {
-    const child = fork(packagePath(`.test-build/test/bench/${script}.js`), [endpoint, ...options]);
+    const file = packagePath(`.test-build/test/bench/${script}.js`);
+    const [program = process.execPath, ...args] = [...by, process.execPath];
+    const child = fork(file, [endpoint, ...options], {
+      env: { ...process.env, ...env },
+      execPath: program,
+      execArgv: args,
+    });
     const ended = once(child, 'exit').then(([code]) => {
       throw new Error(`${script} ended with ${code} before it served`);
     });
