@@ -66,6 +66,8 @@ export interface Config {
   readonly topologyKey: string;
   /** Where cgroup v2 is mounted. */
   readonly cgroupRoot: string;
+  /** Where mounts must be seen outside of the plugin's mount namespace. */
+  readonly mountPropagation: 'auto' | 'required' | 'off';
   readonly logLevel: LogLevel;
   /** Where metrics and health are served over HTTP; null: nowhere. */
   readonly metricsAddress: HostPort | null;
@@ -216,6 +218,12 @@ export const SETTINGS = {
     fallback: '/sys/fs/cgroup',
     meaning: 'where cgroup v2 is mounted, for read and write limits of pods',
   },
+  BLOCKDELTA_MOUNT_PROPAGATION: {
+    fallback: 'auto',
+    meaning:
+      'refuse to stage and publish where the mounts would not be seen outside of the plugin: auto, where ' +
+      'it has a mount namespace of its own; required, everywhere; off, nowhere',
+  },
   BLOCKDELTA_LOG_LEVEL: { fallback: 'info', meaning: 'trace, debug, info, warn or error' },
   BLOCKDELTA_METRICS_ADDRESS: {
     fallback: null,
@@ -258,6 +266,7 @@ type NameWithDefault = {
 
 export const CSI_LEVELS = ['1.10', '1.11', '1.12', '1.13'] as const;
 const SWITCH = ['on', 'off'] as const;
+const PROPAGATION = ['auto', 'required', 'off'] as const;
 const ALLOCATIONS = ['full', 'sparse'] as const;
 const DISCARDS = ['passdown', 'keep'] as const;
 const WHEN_FULL = ['error', 'queue'] as const;
@@ -312,6 +321,11 @@ export function parseConfig(env: Environment): Config {
     maxVolumesPerNode: count('BLOCKDELTA_MAX_VOLUMES_PER_NODE', 0, 100_000),
     topologyKey: parseTopologyKey(topologyKey),
     cgroupRoot: parseDirectory('BLOCKDELTA_CGROUP_ROOT', text('BLOCKDELTA_CGROUP_ROOT')),
+    mountPropagation: parseChoice(
+      'BLOCKDELTA_MOUNT_PROPAGATION',
+      text('BLOCKDELTA_MOUNT_PROPAGATION'),
+      PROPAGATION,
+    ),
     logLevel: parseChoice('BLOCKDELTA_LOG_LEVEL', text('BLOCKDELTA_LOG_LEVEL'), LOG_LEVELS),
     metricsAddress: metricsAddress(given('BLOCKDELTA_METRICS_ADDRESS')),
     metricsOfVolumes:

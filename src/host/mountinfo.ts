@@ -19,6 +19,8 @@ export interface MountEntry {
   mountPoint: string;
   /** Of this mount: ro, noatime, nosuid, ... */
   options: readonly string[];
+  /** The peer group that sees what is mounted here, unique over all mount namespaces; null: private or a slave. */
+  peerGroup: number | null;
   fsType: string;
   source: string;
   /** Of the file system, the same for all its mounts. */
@@ -99,12 +101,19 @@ function parseLine(line: string): MountEntry {
     root: decodeOctal(root ?? ''),
     mountPoint: decodeOctal(mountPoint ?? ''),
     options: mountOptions,
+    peerGroup: peerGroupIn(fields.slice(FIXED_FIELDS, separator)),
     fsType: decodeOctal(fsType ?? ''),
     source: decodeOctal(source ?? ''),
     superOptions: fileSystemOptions,
     readOnly: mountOptions.includes('ro'),
     superReadOnly: fileSystemOptions.includes('ro'),
   };
+}
+
+/** Of the optional fields, `shared:N` says so. */
+function peerGroupIn(optional: readonly string[]): number | null {
+  const field = optional.find((each) => each.startsWith('shared:'));
+  return field === undefined ? null : Number(field.slice('shared:'.length));
 }
 
 /** Space, tab, newline, backslash and `#` come as octal escapes. */

@@ -25,6 +25,7 @@ export type NodeConfig = Pick<
   | 'controllerPublish'
   | 'maxVolumesPerNode'
   | 'cgroupRoot'
+  | 'mountPropagation'
   | 'stateDirectory'
   | 'pools'
   | 'socketPath'

@@ -37,7 +37,7 @@ import { unsupportedReason } from '../volumes/volume-rules.js';
 import { isPublishedReadOnly } from '../volumes/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 import { expandVolume } from './expand-volume.js';
-import { publicationPlace, resolveUsable, stagingPlace } from './paths.js';
+import { assertSeenByCaller, publicationPlace, resolveUsable, stagingPlace } from './paths.js';
 import { publishVolume } from './publish-volume.js';
 import { stageVolume } from './stage-volume.js';
 import { releasePublication, unpublishUnknown } from './unpublish-volume.js';
@@ -81,7 +81,9 @@ async function stage(
       const volume = await readyVolume(deps.catalogue, volumeId);
       const stagingPath = requireAbsolutePath(path, 'staging_target_path');
       const mounts = await readMountInfo();
-      const resolvedPath = await resolveUsable(deps, stagingPath, 'staging_target_path', mounts);
+      const field = 'staging_target_path';
+      const resolvedPath = await resolveUsable(deps, stagingPath, field, mounts);
+      await assertSeenByCaller(deps, { path: stagingPath, field, resolved: resolvedPath }, mounts);
       const capability = parseServed(volume, request);
       const record = { volumeId, stagingPath, resolvedPath, capability };
       await stageVolume(deps, volume, record, mounts, context);
@@ -126,7 +128,10 @@ async function publish(
     async () => {
       const volume = await readyVolume(deps.catalogue, volumeId);
       const targetPath = requireAbsolutePath(path, 'target_path');
-      const resolvedPath = await resolveUsable(deps, targetPath, 'target_path');
+      const mounts = await readMountInfo();
+      const field = 'target_path';
+      const resolvedPath = await resolveUsable(deps, targetPath, field, mounts);
+      await assertSeenByCaller(deps, { path: targetPath, field, resolved: resolvedPath }, mounts);
       const asked = parseBoolean(request.readonly, 'readonly');
       const readOnly = asked || (await isPublishedReadOnly(deps, volumeId));
       const capability = parseServed(volume, request);

@@ -12,6 +12,7 @@ import type { PublicationRecord, StagingRecord } from '../catalogue/records.js';
 import { volumeIdIn } from '../domain/identifiers.js';
 import { deviceLabel } from '../host/device-attributes.js';
 import { type MountEntry, mountContaining, readMountInfo } from '../host/mountinfo.js';
+import { hiddenMountReason } from '../host/propagation.js';
 import { protectedReason } from '../host/protected-paths.js';
 import { kernelPath } from '../host/target.js';
 import type { NodeDependencies } from './dependencies.js';
@@ -82,6 +83,26 @@ export async function resolveUsable(
   if (reason === null) return resolved;
   throw CsiError.invalidArgument(
     `${field} ${path} cannot be used: ${reason}; nothing was touched. Name a directory of the orchestrator's own`,
+  );
+}
+
+/**
+ * FAILED_PRECONDITION if what is mounted at the path would be seen by the plugin alone.
+ *
+ * @param resolved from resolveUsable; null: nothing will be mounted
+ */
+export async function assertSeenByCaller(
+  { config }: Pick<Deps, 'config'>,
+  { path, field, resolved }: { path: string; field: string; resolved: string | null },
+  mounts: readonly MountEntry[],
+): Promise<void> {
+  if (resolved === null) return;
+  const reason = await hiddenMountReason(resolved, config.mountPropagation, mounts);
+  if (reason === null) return;
+  throw CsiError.failedPrecondition(
+    `${field} ${path}: a mount there would be seen by the plugin alone, and the workload would write to the ` +
+      `disk below: ${reason}. Mount that directory into the plugin's container with bidirectional propagation ` +
+      '(rshared), or set BLOCKDELTA_MOUNT_PROPAGATION=off if its callers are in its mount namespace',
   );
 }
 

@@ -38,6 +38,7 @@ export const NODE_CONFIG: NodeConfig = {
   controllerPublish: false,
   maxVolumesPerNode: 7,
   cgroupRoot: '',
+  mountPropagation: 'auto',
   stateDirectory: '',
   pools: [],
   socketPath: '',

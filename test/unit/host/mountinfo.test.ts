@@ -34,6 +34,7 @@ test('every field of a line is read, octal escapes and optional fields included'
     root: '/',
     mountPoint: '/mnt/a b\tc\nd\\e#f',
     options: ['ro', 'noatime'],
+    peerGroup: 7,
     fsType: 'xfs',
     source: '/dev/loop3',
     superOptions: ['rw', 'nouuid'],
