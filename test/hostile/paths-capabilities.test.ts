@@ -5,10 +5,14 @@ import { mountCapability } from '../integration/node-fixture.js';
 import { MIB, Orchestrator } from '../support/orchestrator.js';
 import { Plugin } from '../support/plugin.js';
 import { test as rootTest } from '../support/running-plugin.js';
+import { unitCapabilities } from '../support/service-unit.js';
 import { Workspace } from '../support/workspace.js';
 
-/** What docs/security.md lists, but for CAP_SYS_RESOURCE, which not every machine for tests has. */
-const NEEDED = '+sys_admin,+linux_immutable,+dac_read_search,+setuid,+setgid,+chown,+mknod,+kill';
+/** Those of the unit, but for CAP_SYS_RESOURCE, which not every machine for tests has. */
+const NEEDED = unitCapabilities()
+  .filter((name) => name !== 'sys_resource')
+  .map((name) => `+${name}`)
+  .join(',');
 const TYPES = ['ext4', 'xfs', 'btrfs'] as const;
 
 function without(capabilities: string): readonly string[] {
