@@ -3,7 +3,7 @@
  * failures and the sum "N passed, N failed, N skipped".
  *
  * Ends the process, with what is known so far, if nothing ends for BLOCKDELTA_TEST_STALL_SECONDS
- * (default 240), or if something keeps the process alive after the last test.
+ * (default 900), or if something keeps the process alive after the last test.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { inspect } from 'node:util';
@@ -11,7 +11,7 @@ import { Tally } from './suite/tally.mjs';
 
 export const LAST_TEST = 'the tests have left nothing behind on this machine';
 
-const STALL_MS = 1000 * Number(process.env.BLOCKDELTA_TEST_STALL_SECONDS ?? 240);
+const STALL_MS = 1000 * Number(process.env.BLOCKDELTA_TEST_STALL_SECONDS ?? 900);
 const ENDING_MS = 20_000;
 
 const tally = new Tally();

@@ -69,13 +69,13 @@ export function planJobs(options) {
   const named = options.name === undefined ? [] : [`--test-name-pattern=${options.name}`];
   for (const file of [...files.unit, ...files.memory, ...files.node]) {
     const command = [process.execPath, `--test-reporter=${REPORTER}`, ...named, compiled(file)];
-    add(testFile(file, command, { needs: [native, types], limitSeconds: options.long ? 7200 : 1200 }));
+    add(testFile(file, command, { needs: [native, types], limitSeconds: options.long ? 7200 : 1800 }));
   }
   if (files.guest.length > 0) {
     const guest = add(build('guest', ['scripts/test-guest', '--prepare']));
     for (const together of guests(files.guest)) {
       const command = ['scripts/test-guest', '--file', ...together.map(compiled), ...named];
-      const limitSeconds = options.long ? 7200 : 1200;
+      const limitSeconds = options.long ? 7200 : 1800;
       const needs = [native, types, guest];
       add(testFile(together.join(' '), command, { needs, limitSeconds, fallback: 60 }));
     }

@@ -9,13 +9,13 @@ export const isGuest = guestSkip === false;
 export const isLong = process.env['BLOCKDELTA_TEST_LONG'] === '1';
 
 /** Far above what any of them takes: a hang costs one test, not the run. */
-const TIMEOUT_MS = isLong ? 1_200_000 : 150_000;
+const TIMEOUT_MS = isLong ? 1_200_000 : 400_000;
 
-/** `patience`: the factor by which its timeout is longer than that of other tests. */
+/** `timeoutFactor`: the factor by which its timeout is longer than that of other tests. */
 export function guestTest(
   title: string,
   run: (context: TestContext) => Promise<void>,
-  { patience = 1 } = {},
+  { timeoutFactor = 1 } = {},
 ): void {
-  void test(title, { skip: guestSkip, timeout: patience * TIMEOUT_MS }, run);
+  void test(title, { skip: guestSkip, timeout: timeoutFactor * TIMEOUT_MS }, run);
 }

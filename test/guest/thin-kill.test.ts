@@ -132,5 +132,5 @@ guestTest(
       workspace.dispose();
     }
   },
-  { patience: 4 },
+  { timeoutFactor: 4 },
 );

@@ -18,7 +18,7 @@ interface Taken {
 }
 
 guestTest('hundreds of snapshots are compared correctly and leave nothing behind', live, {
-  patience: 3,
+  timeoutFactor: 3,
 });
 
 async function live(t: TestContext): Promise<void> {
