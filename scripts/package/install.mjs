@@ -7,9 +7,9 @@
  * scripts. In a checkout nothing is prebuilt, so `npm ci` compiles.
  */
 import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { cpSync, existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { BUNDLED, OWN_BINARIES, ownPrebuilds, problemOf, root } from './modules.mjs';
+import { BUNDLED, OWN_BINARIES, ownPrebuilds, PACKED_GYP, problemOf, root } from './modules.mjs';
 
 const prebuilt = ownPrebuilds(process.arch);
 const own = !existsSync(prebuilt)
@@ -24,7 +24,11 @@ for (const each of broken) compile(each);
 
 function compile({ name, directory, reason }) {
   console.log(`blockdelta: compiling ${name}: ${reason}`);
+  const packed = join(directory, PACKED_GYP);
+  const gyp = join(directory, 'binding.gyp');
+  if (existsSync(packed)) cpSync(packed, gyp);
   const { status, error } = spawnSync('node-gyp', ['rebuild'], { cwd: directory, stdio: 'inherit' });
+  if (existsSync(packed)) rmSync(gyp);
   if (status === 0) return;
   const found = error?.code === 'ENOENT' ? 'there is no node-gyp on the path' : 'node-gyp failed, see above';
   console.error(

@@ -27,6 +27,22 @@ export const BUNDLED = [
   prebuilt: (arch, abi) => join('lib', 'binding', `node-v${abi}-linux-${arch}`, each.binary),
 }));
 
+/**
+ * Packed without what they ask for if it can be had: npm has installed that for this processor alone, and
+ * an installation by a lock file fails where it is missing. piscina asks for a module that lowers the
+ * priority of threads, which the plugin does not use.
+ */
+export const WITHOUT_OPTIONAL = ['piscina'].map((name) => ({
+  name,
+  directory: join(root, 'node_modules', name),
+}));
+
+/**
+ * The binding.gyp of a packed copy. npm compiles whatever has a file of that name when it installs by a
+ * lock file, because that does not tell it that the package has no install script.
+ */
+export const PACKED_GYP = 'compile.gyp';
+
 /** Why this Node.js cannot use the code, or null. Asks another process, which a bad binary may end. */
 export function problemOf(directory, use) {
   if (!existsSync(directory)) return `${directory} is missing`;

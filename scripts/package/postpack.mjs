@@ -5,7 +5,7 @@
 import { existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { BUNDLED, root } from './modules.mjs';
+import { BUNDLED, PACKED_GYP, root, WITHOUT_OPTIONAL } from './modules.mjs';
 
 /** What prepack.mjs took out of packages in node_modules, by the package's name. */
 export const SAVED = join(root, '.native-build/package/saved');
@@ -13,7 +13,7 @@ export const SAVED = join(root, '.native-build/package/saved');
 /** Does nothing where there is nothing to put back. */
 export function restoreCheckout() {
   rmSync(join(root, 'prebuilds'), { recursive: true, force: true });
-  for (const { name, directory } of BUNDLED) {
+  for (const { name, directory } of [...BUNDLED, ...WITHOUT_OPTIONAL]) {
     const saved = join(SAVED, name);
     if (!existsSync(saved)) continue;
     // `npm ci` may have come in between, with files of its own.
@@ -21,6 +21,7 @@ export function restoreCheckout() {
       rmSync(join(directory, entry), { recursive: true, force: true });
       renameSync(join(saved, entry), join(directory, entry));
     }
+    rmSync(join(directory, PACKED_GYP), { force: true });
     rmSync(join(directory, 'lib/binding'), { recursive: true, force: true });
     rmSync(saved, { recursive: true });
   }

@@ -4,15 +4,15 @@
  *
  *   BLOCKDELTA_PREBUILD=host npm pack     only for this processor and this release of Node.js: seconds
  *
- * The two packages that use V8 are packed along (bundleDependencies). npm would compile them wherever it
- * installs them, so the packed copies have the binaries and no install script; their sources stay, for
- * a machine that none of the binaries fits.
+ * All dependencies are packed along (bundleDependencies), as the lock file has them. npm would compile
+ * two of them wherever it installs them, so their packed copies have binaries, no install script and no
+ * binding.gyp of that name; the sources stay, for a machine that none of the binaries fits.
  */
 import { execFileSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { bundledBinary, ownBinaries } from './binaries.mjs';
-import { BUNDLED, OWN_BINARIES, ownPrebuilds, root } from './modules.mjs';
+import { BUNDLED, OWN_BINARIES, ownPrebuilds, PACKED_GYP, root, WITHOUT_OPTIONAL } from './modules.mjs';
 import { restoreCheckout, SAVED } from './postpack.mjs';
 import { hostTarget, targets } from './targets.mjs';
 
@@ -20,8 +20,8 @@ process.chdir(root);
 const started = performance.now();
 // A pack that was interrupted.
 restoreCheckout();
-// Options of `npm pack` are no options of `npm ci`.
-for (const name of ['npm_config_dry_run', 'npm_config_json']) delete process.env[name];
+// Options of this `npm pack` are not for the npm commands below.
+for (const name of ['npm_config_dry_run', 'npm_config_json', 'npm_config_pack_destination']) delete process.env[name];
 execFileSync('scripts/setup', ['--modules'], { stdio: 'inherit' });
 execFileSync('scripts/setup', ['--addon'], { stdio: 'inherit' });
 execFileSync(process.execPath, ['scripts/compile.mjs', 'tsconfig.json'], { stdio: 'inherit' });
@@ -40,26 +40,41 @@ for (const each of BUNDLED) {
   ]);
   preparePackage(each, files);
 }
+for (const each of WITHOUT_OPTIONAL) editManifest(each, (manifest) => delete manifest.optionalDependencies);
 console.error(`prepack: ${describe()} in ${((performance.now() - started) / 1000).toFixed(1)} s`);
 
 /** Turns an installed package into the one to pack. `files`: path in the package, file. */
 function preparePackage({ name, directory }, files) {
-  const saved = join(SAVED, name);
-  mkdirSync(saved, { recursive: true });
-  const manifestPath = join(directory, 'package.json');
-  cpSync(manifestPath, join(saved, 'package.json'));
   for (const [path, file] of files) {
     mkdirSync(dirname(join(directory, path)), { recursive: true });
     cpSync(file, join(directory, path));
   }
   // `bindings` looks there first.
+  const saved = savedDirectory(name);
   if (existsSync(join(directory, 'build'))) renameSync(join(directory, 'build'), join(saved, 'build'));
-  const manifest = JSON.parse(readFileSync(manifestPath, 'utf8'));
-  delete manifest.scripts;
-  delete manifest.dependencies['prebuild-install'];
-  manifest.gypfile = false;
-  rmSync(manifestPath);
-  writeFileSync(manifestPath, `${JSON.stringify(manifest, null, 2)}\n`);
+  cpSync(join(directory, 'binding.gyp'), join(saved, 'binding.gyp'));
+  renameSync(join(directory, 'binding.gyp'), join(directory, PACKED_GYP));
+  editManifest({ name, directory }, (manifest) => {
+    delete manifest.scripts;
+    delete manifest.dependencies['prebuild-install'];
+    manifest.gypfile = false;
+  });
+}
+
+function editManifest({ name, directory }, edit) {
+  const path = join(directory, 'package.json');
+  cpSync(path, join(savedDirectory(name), 'package.json'));
+  const manifest = JSON.parse(readFileSync(path, 'utf8'));
+  edit(manifest);
+  // Never in place: in a copy of a checkout, the file may be a link to the original.
+  writeFileSync(`${path}.new`, `${JSON.stringify(manifest, null, 2)}\n`);
+  renameSync(`${path}.new`, path);
+}
+
+function savedDirectory(name) {
+  const saved = join(SAVED, name);
+  mkdirSync(saved, { recursive: true });
+  return saved;
 }
 
 function describe() {

