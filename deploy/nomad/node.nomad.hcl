@@ -72,6 +72,7 @@ job "blockdelta-node" {
         BLOCKDELTA_NODE_ID            = "${node.unique.name}"
         BLOCKDELTA_DRIVER_NAME        = "blockdelta.csi"
         BLOCKDELTA_STATE_DIR          = "/var/lib/blockdelta"
+        BLOCKDELTA_MOUNT_PROPAGATION  = "required"
         BLOCKDELTA_POOLS              = "default=/var/lib/blockdelta/pools/default"
         BLOCKDELTA_EMBEDDED_POOL_SIZE = "100Gi"
         # For the router, and for nobody without a certificate with its name.

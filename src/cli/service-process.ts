@@ -9,7 +9,7 @@ import { type PluginServer, StartError } from '../plugin/server.js';
 import { ExitCode } from './exit-codes.js';
 
 /** Time from the end of the grace period, or from a second signal, until the process kills itself. */
-const LAST_RESORT_MS = 15_000;
+export const LAST_RESORT_MS = 15_000;
 const LAST_RESORT_FORCED_MS = 5_000;
 
 export const EXIT_HELP = `Exit codes:

@@ -54,6 +54,13 @@ export interface Pod {
   spec: Record<string, unknown>;
 }
 
+/** What the kubelet puts in place of a reference to a field of the pod. */
+const FIELDS: Readonly<Record<string, string>> = {
+  'metadata.name': 'blockdelta-pod',
+  'metadata.namespace': 'blockdelta',
+  'spec.nodeName': 'node-a',
+};
+
 /** One rendered overlay with the questions that tests ask. */
 export class Cluster {
   readonly pods: Pod[];
@@ -99,15 +106,20 @@ export class Cluster {
     );
   }
 
-  /** The environment of a container, with what the node fills in. */
+  /** The environment of a container as the node makes it. */
   environment({ env = [], envFrom = [] }: Container): Record<string, string> {
-    const own = env.map(({ name, value }) => [name, value ?? `filled-in-${name.toLowerCase()}`]);
+    const own = env.map(({ name, value, valueFrom }) => [
+      name,
+      value ?? FIELDS[valueFrom?.fieldRef.fieldPath ?? ''] ?? assert.fail(name),
+    ]);
     const maps = envFrom.flatMap(({ configMapRef }) => {
       const map = this.of('ConfigMap').find(({ metadata }) => metadata.name === configMapRef.name);
       assert.ok(map, configMapRef.name);
       return Object.entries(map['data'] as Record<string, string>);
     });
-    return Object.fromEntries([...maps, ...own]);
+    const all = Object.fromEntries([...maps, ...own]) as Record<string, string>;
+    const expand = (text: string) => text.replace(/\$\((\w+)\)/g, (_, name) => all[name] ?? '');
+    return Object.fromEntries(Object.entries(all).map(([name, text]) => [name, expand(text)]));
   }
 }
 

@@ -3,7 +3,9 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { packagePath } from '../../../src/base/package-root.js';
+import { LAST_RESORT_MS } from '../../../src/cli/service-process.js';
 import { parseConfig, SETTINGS, SOCKET_PATH_MAX } from '../../../src/config/config.js';
+import { parseRouteConfig, ROUTE_SETTINGS } from '../../../src/config/route.js';
 import { isOrchestratorKey } from '../../../src/csi/orchestrator-keys.js';
 import type { VolumeCapability } from '../../../src/domain/volume-capability.js';
 import { isFileSystem } from '../../../src/host/file-systems.js';
@@ -32,6 +34,25 @@ forEveryOverlay(
     const config = parseConfig(env);
     assert.equal(config.driverName, DRIVER);
     assert.equal(env['BLOCKDELTA_POOLS'] === undefined, false);
+  },
+);
+
+forEveryOverlay(
+  'the router accepts its environment, and every variable is a setting',
+  (cluster) => {
+    const router = cluster.controller.containers.find(({ name }) => name === 'router');
+    if (router === undefined) return;
+    const { NAMESPACE: namespace, ...env } = cluster.environment(router);
+    assert.deepEqual(
+      Object.keys(env).filter((name) => !(name in ROUTE_SETTINGS)),
+      [],
+    );
+    const config = parseRouteConfig(env);
+    assert.equal(config.driverName, DRIVER);
+    assert.equal(config.source.kind, 'kubernetes');
+    assert.equal(config.source.kind === 'kubernetes' && config.source.namespace, namespace);
+    const ends = config.shutdownGraceMs + LAST_RESORT_MS;
+    assert.ok(Number(cluster.controller.spec['terminationGracePeriodSeconds']) * 1000 > ends);
   },
 );
 

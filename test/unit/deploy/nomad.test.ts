@@ -7,7 +7,9 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import hcl from '@cdktn/hcl2json';
 import { packagePath } from '../../../src/base/package-root.js';
+import { LAST_RESORT_MS } from '../../../src/cli/service-process.js';
 import { parseConfig, SETTINGS } from '../../../src/config/config.js';
+import { parseRouteConfig, ROUTE_SETTINGS } from '../../../src/config/route.js';
 import { ACCESS_MODES } from '../../../src/domain/volume-capability.js';
 import { isFileSystem } from '../../../src/host/file-systems.js';
 import { parseVolumeParameters } from '../../../src/volumes/volume-parameters.js';
@@ -82,11 +84,21 @@ for (const name of ['node', 'single-node']) {
     const { type, env, task } = await job(name);
     assert.equal(type, 'system');
     assert.equal(task['kill_signal'], 'SIGTERM');
-    const lastResort = /^const LAST_RESORT_MS = ([\d_]+);$/m.exec(read('src/cli/serve.ts'))?.[1];
-    const needed = parseConfig(env).shutdownGraceMs + Number(lastResort?.replace('_', ''));
+    const needed = parseConfig(env).shutdownGraceMs + LAST_RESORT_MS;
     assert.ok(Number.parseInt(task['kill_timeout'], 10) * 1000 > needed);
   });
 }
+
+test('job controller: the router accepts its environment, and every variable is a setting', async () => {
+  const { env, task } = await job('controller');
+  assert.deepEqual(
+    Object.keys(env).filter((key) => !(key in ROUTE_SETTINGS)),
+    [],
+  );
+  const { source, shutdownGraceMs } = parseRouteConfig(env);
+  assert.deepEqual(source, { kind: 'file', path: '/local/nodes.json' });
+  assert.ok(Number.parseInt(task['kill_timeout'], 10) * 1000 >= shutdownGraceMs);
+});
 
 test('every job serves the socket of one plugin id, and only the router has no rights', async () => {
   const types: Record<string, string> = {
