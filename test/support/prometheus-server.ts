@@ -1,4 +1,4 @@
-/** A Prometheus of its own that scrapes one target every second, and its query API. */
+/** A Prometheus of its own that scrapes its targets every second, and its query API. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
@@ -22,18 +22,21 @@ export class PrometheusServer {
 
   /**
    * @param directory for its configuration and data
-   * @param target host:port to scrape, with the job name blockdelta
+   * @param targets what to scrape: host:port by the name of its job
    */
   static async start(
     program: string,
     directory: string,
-    target: string,
+    targets: Readonly<Record<string, string>>,
   ): Promise<PrometheusServer> {
     const file = join(directory, 'prometheus.yaml');
     const config = {
       global: { scrape_interval: '1s', evaluation_interval: '1s' },
       rule_files: [packagePath('deploy/prometheus/alerts.yaml')],
-      scrape_configs: [{ job_name: 'blockdelta', static_configs: [{ targets: [target] }] }],
+      scrape_configs: Object.entries(targets).map(([name, target]) => ({
+        job_name: name,
+        static_configs: [{ targets: [target] }],
+      })),
     };
     // JSON is YAML.
     writeFileSync(file, JSON.stringify(config));

@@ -22,15 +22,15 @@ export interface ScrapedPlugin {
   prometheus: string;
   /** As BLOCKDELTA_POOLS; snapshots are taken in the pool `main`. */
   pools: string;
-  /** Documented metrics that these pools do not have. */
-  absent: RegExp | null;
+  /** host:port of a second process with metrics that these pools do not have. */
+  other: string;
 }
 
 export async function assertScraped({
   workspace,
   prometheus: program,
   pools,
-  absent,
+  other,
 }: ScrapedPlugin): Promise<void> {
   const env = {
     BLOCKDELTA_METRICS_ADDRESS: '127.0.0.1:0',
@@ -38,11 +38,14 @@ export async function assertScraped({
   };
   const plugin = await Plugin.start(workspace, { pools, env });
   try {
-    const [, target = ''] = /"metrics":"http:\/\/([^/"]+)\/metrics"/.exec(plugin.log) ?? [];
-    const prometheus = await PrometheusServer.start(program, workspace.directory, target);
+    const target = metricsAddressOf(plugin.log);
+    const prometheus = await PrometheusServer.start(program, workspace.directory, {
+      blockdelta: target,
+      other,
+    });
     try {
       const done = await doEverything(workspace, plugin);
-      await assertDocumented(prometheus, absent);
+      await assertDocumented(prometheus);
       await assertFigures(prometheus, done);
       await assertQueriesValid(prometheus);
       await assertWellFormed(`http://${target}/metrics`);
@@ -63,7 +66,10 @@ interface Done {
 }
 
 /** A mounted volume, snapshots while it is written to, lists, one of them resumed, and a call that fails. */
-async function doEverything(workspace: Workspace, plugin: Plugin): Promise<Done> {
+export async function doEverything(
+  workspace: Workspace,
+  plugin: Pick<Plugin, 'client'>,
+): Promise<Done> {
   const { client } = plugin;
   const orchestrator = new Orchestrator(
     { path: (...names) => workspace.path(...names) },
@@ -91,20 +97,25 @@ async function doEverything(workspace: Workspace, plugin: Plugin): Promise<Done>
   };
 }
 
-/** Names and types in docs/metrics.md. */
-function documented(): { name: string; type: string }[] {
+/** One series of each metric in docs/metrics.md. */
+export function documentedSeries(): string[] {
   const text = readFileSync(packagePath('docs/metrics.md'), 'utf8');
   const rows = [...text.matchAll(/^\| `(\w+)` \| (\w+) \|/gm)];
-  return rows.map(([, name = '', type = '']) => ({ name, type }));
+  assert.ok(rows.length > 50);
+  return rows.map(([, name = '', type = '']) => (type === 'histogram' ? `${name}_count` : name));
 }
 
-async function assertDocumented(prometheus: PrometheusServer, absent: RegExp | null) {
-  const rows = documented();
-  assert.ok(rows.length > 50);
-  for (const { name, type } of rows) {
-    const series = type === 'histogram' ? `${name}_count` : name;
-    if (absent?.test(name)) assert.deepEqual(await prometheus.query(series), [], name);
-    else await prometheus.queryUntil(series, (found) => found.length > 0);
+/** host:port of a plugin's metrics, by the line that it logs at its start. */
+export function metricsAddressOf(log: string): string {
+  const [, address] = /"metrics":"http:\/\/([^/"]+)\/metrics"/.exec(log) ?? [];
+  assert.ok(address !== undefined, `no address in: ${log}`);
+  return address;
+}
+
+async function assertDocumented(prometheus: PrometheusServer): Promise<void> {
+  for (const name of documentedSeries()) {
+    const job = name.startsWith('blockdelta_pool_thin_') ? 'other' : 'blockdelta';
+    await prometheus.queryUntil(`${name}{job="${job}"}`, (found) => found.length > 0);
   }
 }
 
@@ -112,9 +123,9 @@ async function assertFigures(prometheus: PrometheusServer, done: Done): Promise<
   const shows = async (expression: string, value: number): Promise<void> => {
     await prometheus.queryUntil(expression, ([first]) => first?.value === value);
   };
-  await shows('up{job="blockdelta"}', 1);
+  await shows('min(up)', 1);
   await shows('min(blockdelta_pool_up)', 1);
-  await shows('blockdelta_catalogue_up', 1);
+  await shows('min(blockdelta_catalogue_up)', 1);
   await shows('blockdelta_rpcs_total{method="CreateVolume",code="OK"}', 1);
   await shows('blockdelta_rpcs_total{method="NodeGetVolumeStats",code="NOT_FOUND"}', 1);
   await shows('blockdelta_rpc_duration_seconds_count{method="CreateSnapshot"}', 2);
