@@ -7,6 +7,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { handleUnaryCall } from '@grpc/grpc-js';
 import { type CsiError, StatusCode } from '../base/errors.js';
+import { inCallSpan } from './call-span.js';
 import type { CallRegistry, Rpc } from './calls.js';
 import type { DecodedRequest } from './request-decoder.js';
 import { type AnyUnaryHandler, EncodedResponse, ResponseParts } from './service.js';
@@ -44,8 +45,10 @@ export function createUnaryHandler(
     try {
       calls.admit(rpc);
       const handler = await find(call.signal);
-      const response = await handler(call.request as never, call);
-      callback(null, await encoded(rpc, response, call.signal));
+      const response = await inCallSpan(rpc, grpcCall.metadata, async () =>
+        encoded(rpc, await handler(call.request as never, call), call.signal),
+      );
+      callback(null, response);
     } catch (thrown) {
       error = call.errorOf(thrown);
       callback(statusOf(error));

@@ -7,6 +7,7 @@
  */
 import type { ServerWritableStream } from '@grpc/grpc-js';
 import { CsiError, StatusCode } from '../base/errors.js';
+import { inCallSpan } from './call-span.js';
 import type { Call, CallRegistry, Rpc } from './calls.js';
 import { statusOf } from './handler.js';
 import { originOf } from './incoming-calls.js';
@@ -49,9 +50,11 @@ export function createStreamHandler(
       calls.admit(rpc);
       limits.places.enter(writer);
       const handler = await find(call.signal);
-      await handler(call.request as never, call, writer);
-      // A handler that returned because of the abort has not sent everything.
-      call.signal.throwIfAborted();
+      await inCallSpan(rpc, grpcCall.metadata, async () => {
+        await handler(call.request as never, call, writer);
+        // A handler that returned because of the abort has not sent everything.
+        call.signal.throwIfAborted();
+      });
     } catch (thrown) {
       error = call.errorOf(thrown);
     }

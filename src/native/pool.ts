@@ -8,6 +8,7 @@
  */
 import { Piscina } from 'piscina';
 import { CsiError, SystemError } from '../base/errors.js';
+import { inSpan } from '../base/tracing.js';
 import type { Addon, FillRequest, NativeFailure, NativeResult } from './addon.js';
 import type { FillAnswer, FillTask, IdleTask, UnaryTask } from './worker.js';
 
@@ -73,9 +74,11 @@ export class NativePool implements NativeRunner, NativeFiller {
 
   async run<M extends UnaryMethod>(method: M, request: RequestOf<M>): Promise<ValueOf<M>> {
     const task: UnaryTask = { method, request };
-    const result = (await this.#run(task)) as NativeResult<object>;
-    if (!result.ok) throw toSystemError(result);
-    return result as ValueOf<M>;
+    return inSpan({ name: `device ${method}`, attributes: {} }, async () => {
+      const result = (await this.#run(task)) as NativeResult<object>;
+      if (!result.ok) throw toSystemError(result);
+      return result as ValueOf<M>;
+    });
   }
 
   async fill(request: FillRequest, buffer: ArrayBuffer): Promise<FillAnswer> {

@@ -1,0 +1,83 @@
+/** The spans of calls, as an SDK of OpenTelemetry would see them. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as grpc from '@grpc/grpc-js';
+import { SpanKind, SpanStatusCode } from '@opentelemetry/api';
+import { CsiError, StatusCode } from '../../src/base/errors.js';
+import { NativePool } from '../../src/native/pool.js';
+import { recordSpans } from '../support/span-recorder.js';
+import { fakeService, frame, type RawClient, rawClient, startServer } from './server-fixture.js';
+
+const spans = recordSpans();
+const TRACE = '0af7651916cd43dd8448eb211c80319c';
+const PARENT = 'b7ad6b7169203331';
+
+/** Calls with the headers of a caller that traces; resolves to the status code. */
+function call(client: RawClient, rpc: string, request: object): Promise<number> {
+  const metadata = new grpc.Metadata();
+  metadata.set('traceparent', `00-${TRACE}-${PARENT}-01`);
+  return new Promise((resolve) => {
+    client[rpc]?.(request, metadata, (error: grpc.ServiceError | null) => {
+      resolve(error?.code ?? grpc.status.OK);
+    });
+  });
+}
+
+test('a call is a span in the trace of its caller, with its device tasks below it', async (t) => {
+  const native = new NativePool(1);
+  t.after(() => native.close());
+  const node = fakeService('Node', {
+    unary: {
+      NodeGetInfo: async () => {
+        await native.run('loopList', undefined as never);
+        return { node_id: 'n' };
+      },
+    },
+  });
+  const { endpoint } = await startServer(t, { services: [node] });
+  assert.equal(await call(rawClient(t, endpoint, 'Node'), 'NodeGetInfo', {}), StatusCode.OK);
+  const [served, task, ...others] = spans.splice(0);
+  assert.deepEqual(others, []);
+  assert.ok(served !== undefined && task !== undefined);
+  assert.equal(served.name, 'csi.v1.Node/NodeGetInfo');
+  assert.equal(served.kind, SpanKind.SERVER);
+  assert.deepEqual([served.traceId, served.parentId], [TRACE, PARENT]);
+  assert.deepEqual(served.attributes, {
+    ...{ 'rpc.system': 'grpc', 'rpc.service': 'csi.v1.Node', 'rpc.method': 'NodeGetInfo' },
+    'rpc.grpc.status_code': 0,
+  });
+  assert.equal(task.name, 'device loopList');
+  assert.deepEqual([task.traceId, task.parentId], [TRACE, served.spanId]);
+  assert.ok(served.hasEnded && task.hasEnded);
+});
+
+test('the span of a failed call has its code and message', async (t) => {
+  const node = fakeService('Node', {
+    unary: { NodeGetInfo: () => Promise.reject(CsiError.notFound('volume v does not exist')) },
+  });
+  const { endpoint } = await startServer(t, { services: [node] });
+  await call(rawClient(t, endpoint, 'Node'), 'NodeGetInfo', {});
+  const [span] = spans.splice(0);
+  assert.deepEqual(span?.status, {
+    code: SpanStatusCode.ERROR,
+    message: 'volume v does not exist',
+  });
+  assert.equal(span?.attributes['rpc.grpc.status_code'], StatusCode.NOT_FOUND);
+});
+
+test('a stream is one span, however many messages it has', async (t) => {
+  const message = frame(1n << 30n, [[0, 4096]]);
+  const metadata = fakeService('SnapshotMetadata', {
+    streams: {
+      GetMetadataAllocated: async (_request, _context, writer) => {
+        for (let sent = 0; sent < 20; sent += 1) await writer.send(message);
+      },
+    },
+  });
+  const { client } = await startServer(t, { services: [metadata] });
+  assert.equal((await client.allocated('s')).messages, 20);
+  const [span, ...others] = spans.splice(0);
+  assert.deepEqual(others, []);
+  assert.equal(span?.name, 'csi.v1.SnapshotMetadata/GetMetadataAllocated');
+  assert.ok(span?.hasEnded);
+});
