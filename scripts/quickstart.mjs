@@ -7,11 +7,12 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, open, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, open, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { removalCommand, removePlace } from './quickstart-job/clean-up.mjs';
 import { connect } from './quickstart-job/client.mjs';
 import { compareFiles, copyRanges } from './quickstart-job/images.mjs';
 import { changeTree, copyTree } from './quickstart-job/tree.mjs';
@@ -217,7 +218,7 @@ To end it:
   umount ${join(session.place, 'staging-data')} ${['raw-a', 'raw-b'].map((name) => join(session.place, `staging-${name}`, 'device')).join(' ')}
   ${detachCommand(session)}
   kill ${session.child.pid} && tail --pid=${session.child.pid} -f /dev/null   # unmounts and detaches the pool
-  rm -r ${session.place}`);
+  ${removalCommand(session.place)}`);
 }
 
 /** Detaches all volumes. */
@@ -235,11 +236,7 @@ async function cleanUp(session) {
       process.exitCode = 1;
     });
   }
-  const mounts = await readFile('/proc/self/mountinfo', 'utf8');
-  if (mounts.includes(session.place)) {
-    throw new Error(`something is still mounted below ${session.place}; nothing was removed there`);
-  }
-  await rm(session.place, { recursive: true, force: true });
+  await removePlace(session.place);
 }
 
 main().catch((error) => {

@@ -22,7 +22,15 @@ const COMMANDS: Readonly<Record<string, () => Promise<AddCommand>>> = {
   gc: async () => (await import('./cli/inspection/gc-command.js')).addGcCommand,
   catalogue: async () => (await import('./cli/catalogue.js')).addCatalogueCommand,
   conformance: async () => (await import('./cli/conformance.js')).addConformanceCommand,
+  completion: async () => (await import('./cli/completion.js')).completionCommand(loadOthers),
 };
+
+/** Adds every command that is not there. */
+async function loadOthers(program: Command): Promise<void> {
+  for (const [each, load] of Object.entries(COMMANDS)) {
+    if (program.commands.every((command) => command.name() !== each)) (await load())(program);
+  }
+}
 
 const program = new Command('blockdelta')
   .description('CSI plugin for node-local block storage that streams changed-block lists')

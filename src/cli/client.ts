@@ -167,6 +167,20 @@ async function* messagesOf(
   }
 }
 
+const CONNECT_TIMEOUT_MS = 5000;
+
+/**
+ * Loads and runs once what a call needs: the proto, and the code of gRPC, by connecting. Resolves also if it
+ * cannot connect, which the call itself reports.
+ */
+export async function prepareClient(socketPath: string): Promise<void> {
+  const client = connect(socketPath);
+  await new Promise<void>((resolve) => {
+    client.waitForReady(Date.now() + CONNECT_TIMEOUT_MS, () => resolve());
+  });
+  client.close();
+}
+
 const PROBE_TIMEOUT_MS = 10_000;
 
 /** Null: the plugin is ready. Otherwise what Probe answered. */

@@ -3,7 +3,7 @@
  * options, the output and the exit codes; the checks are in conformance/.
  */
 import { randomInt } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Check } from '../conformance/check.js';
@@ -18,6 +18,8 @@ import { CHECKS } from '../conformance/suite.js';
 import { socketPathOf } from './client.js';
 import { ExitCode } from './exit-codes.js';
 import { complain, messageOf } from './output.js';
+import { ProgressLine } from './progress.js';
+import { socketProblem } from './socket.js';
 
 interface ConformanceOptions {
   endpoint?: string;
@@ -141,19 +143,39 @@ async function runConformance(
   { verbose, json, junit }: ConformanceOptions,
 ): Promise<ExitCode> {
   for (const path of [options.socketPath, options.controllerSocketPath]) {
-    if (existsSync(path)) continue;
-    complain(`there is no socket at ${path}: is the driver running?`);
+    const problem = await socketProblem(path);
+    if (problem === null) continue;
+    complain(problem.message);
     return ExitCode.FAILURE;
   }
   const interrupt = new AbortController();
   const onSigint = (): void => interrupt.abort();
   process.once('SIGINT', onSigint);
+  const total = CHECKS.filter(({ id }) => isWanted(id, options)).length;
+  let ended = 0;
+  let failed = 0;
+  let running = '';
+  const line = new ProgressLine(() => ({
+    share: total === 0 ? null : ended / total,
+    text: `${ended} of ${total} checks${failed > 0 ? `, ${failed} failed` : ''}: ${running}`,
+  }));
   try {
     mkdirSync(options.workDirectory, { recursive: true });
     const report = await runSuite(CHECKS, options, {
       signal: interrupt.signal,
-      ...(verbose ? { onStart: logStart, onResult: logResult } : {}),
+      onStart: (check) => {
+        running = check.id;
+        line.clear();
+        if (verbose) logStart(check);
+      },
+      onResult: (result) => {
+        ended += 1;
+        if (result.result === 'failed') failed += 1;
+        line.clear();
+        if (verbose) logResult(result);
+      },
     });
+    line.end();
     write(report, json, junit);
     if (interrupt.signal.aborted) return ExitCode.INTERRUPTED;
     return countOf(report, 'failed') === 0 ? ExitCode.OK : ExitCode.FAILURE;
@@ -161,9 +183,13 @@ async function runConformance(
     complain(messageOf(error));
     return ExitCode.FAILURE;
   } finally {
+    line.end();
     process.removeListener('SIGINT', onSigint);
   }
 }
+
+const isWanted = (id: string, { only }: SuiteOptions): boolean =>
+  only.length === 0 || only.some((pattern) => matches(id, pattern));
 
 function write(report: Report, json: string | undefined, junit: string | undefined): void {
   if (json !== '-' && junit !== '-') process.stdout.write(formatTable(report));

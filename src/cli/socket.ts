@@ -4,12 +4,19 @@ import { errorCode } from '../base/errors.js';
 
 const CONNECT_TIMEOUT_MS = 5000;
 
-/** Null: something accepts connections there. Otherwise a sentence with the remedy. */
-export async function socketProblem(path: string): Promise<string | null> {
+export interface SocketProblem {
+  /** The errno's name. */
+  code: string;
+  /** A sentence with the remedy. */
+  message: string;
+}
+
+/** Null: something accepts connections there. */
+export async function socketProblem(path: string): Promise<SocketProblem | null> {
   const code = await connectFailure(path);
   if (code === null) return null;
-  const sentence = PROBLEMS[code];
-  return sentence === undefined ? `cannot connect to the socket ${path} (${code})` : sentence(path);
+  const message = PROBLEMS[code]?.(path) ?? `cannot connect to the socket ${path} (${code})`;
+  return { code, message };
 }
 
 const PROBLEMS: Readonly<Record<string, (path: string) => string>> = {

@@ -136,8 +136,14 @@ class SuiteRun {
     };
     const outcome = await this.#judge(check, context, ending);
     const problems = await volumes.cleanUp(this.#cleanUpDriver());
-    const final = withProblems(outcome, problems);
+    const final = withProblems(this.#unlessInterrupted(outcome), problems);
     this.#report(check, final, figures, notes, secondsSince(started));
+  }
+
+  /** What a check fails with when its calls are cut off says nothing about the driver. */
+  #unlessInterrupted(outcome: Outcome): Outcome {
+    if (!this.#signal.aborted || outcome.result !== 'failed') return outcome;
+    return { result: 'skipped', detail: 'the run was interrupted' };
   }
 
   /** The result. At the timeout the check is aborted, and has a grace period to stop. */

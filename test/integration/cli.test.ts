@@ -143,7 +143,10 @@ test('no socket or no listener: exit code 6', async (t) => {
   const directory = temporaryDirectory(t);
   const missing = await runCommand(t, ['allocated', 's', '--endpoint', join(directory, 'no.sock')]);
   assert.equal(missing.code, 6);
-  assert.match(missing.stderr, /no socket at .*no\.sock: is the plugin running/);
+  assert.match(
+    missing.stderr,
+    /no socket at .*no\.sock: start the plugin, or correct the endpoint/,
+  );
 });
 
 test('an invalid list: exit code 1', async (t) => {

@@ -485,7 +485,8 @@ async function socket({ socketPath, env, plugin }: DoctorContext): Promise<Check
   if (socketPath === null) return nothing('not examined: set CSI_ENDPOINT or use --endpoint');
   const problem = await socketProblem(socketPath);
   if (problem !== null) {
-    const found = plugin === null ? `${problem} (no plugin holds the catalogue)` : problem;
+    const { message } = problem;
+    const found = plugin === null ? `${message} (no plugin holds the catalogue)` : message;
     const remedy = 'see docs/errors.md, "The socket"';
     return { detail: socketPath, findings: [{ found, remedy }] };
   }

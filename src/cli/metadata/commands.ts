@@ -2,12 +2,19 @@
  * `blockdelta allocated SNAPSHOT` and `blockdelta delta BASE TARGET`: print a list of SnapshotMetadata.
  * Holds their options, prints the list from the stream, and maps each failure to an exit code.
  */
-import { existsSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { isServiceError, type MetadataRequest, openMetadata, socketPathOf } from '../client.js';
+import {
+  isServiceError,
+  type MetadataRequest,
+  openMetadata,
+  prepareClient,
+  socketPathOf,
+} from '../client.js';
 import { ExitCode, exitCodeOfStatus } from '../exit-codes.js';
 import { type CommandFailure, complain, messageOf, print, runToExitCode } from '../output.js';
-import { createListFormatter, FORMATS, type Format, formatSummary } from './formats.js';
+import { ProgressLine } from '../progress.js';
+import { socketProblem } from '../socket.js';
+import { createListFormatter, FORMATS, type Format, formatSummary, humanSize } from './formats.js';
 import {
   createProgress,
   InterruptedError,
@@ -101,9 +108,10 @@ async function runMetadataCommand(
   request: MetadataRequest,
   options: MetadataOptions,
 ): Promise<ExitCode> {
-  // Without this, a wrong path would be retried for seconds.
-  if (!existsSync(socketPath)) {
-    complain(`there is no socket at ${socketPath}: is the plugin running?`);
+  // Without this, a wrong path would be retried for seconds. One that nobody serves now may be served soon.
+  const problem = await socketProblem(socketPath);
+  if (problem !== null && problem.code !== 'ECONNREFUSED') {
+    complain(problem.message);
     return ExitCode.UNREACHABLE;
   }
   return runToExitCode((signal) => printMetadata(socketPath, request, options, signal), failureOf);
@@ -115,6 +123,8 @@ async function printMetadata(
   { format, summary }: MetadataOptions,
   signal: AbortSignal,
 ): Promise<void> {
+  // What the client itself takes to start is no time of the plugin's.
+  await prepareClient(socketPath);
   const started = performance.now();
   const formatter = createListFormatter(format);
   const progress = createProgress();
@@ -122,20 +132,53 @@ async function printMetadata(
   const batches = readMetadata((part, end) => openMetadata(socketPath, part, end), request, {
     signal,
     progress,
-    onInterrupted: (error, position) =>
-      complain(`interrupted (${error.message}); resuming at byte ${position}`),
+    onInterrupted: (error, position) => {
+      line?.clear();
+      complain(`interrupted (${error.message}); resuming at byte ${position}`);
+    },
   });
+  let position = request.startingOffset;
+  // On a terminal the list itself shows how far it is.
+  const line =
+    process.stdout.isTTY && !summary
+      ? null
+      : new ProgressLine(() => ({
+          share: shareOf(position, progress.capacityBytes),
+          text: `${sums.ranges} ranges, ${humanSize(sums.sizeBytes)}`,
+        }));
   let needsHead = !summary;
-  for await (const entries of batches) {
-    sums.ranges += entries.length;
-    for (const { size } of entries) sums.sizeBytes += size;
-    if (summary) continue;
-    const head = needsHead ? formatter.head(progress.capacityBytes ?? 0n) : '';
-    needsHead = false;
-    await print(head + formatter.rows(entries));
+  try {
+    for await (const entries of batches) {
+      sums.ranges += entries.length;
+      for (const { offset, size } of entries) {
+        sums.sizeBytes += size;
+        position = offset + size;
+      }
+      if (summary) continue;
+      const head = needsHead ? formatter.head(progress.capacityBytes ?? 0n) : '';
+      needsHead = false;
+      await print(head + formatter.rows(entries));
+    }
+  } catch (thrown) {
+    throw await withSocketProblem(thrown, socketPath);
+  } finally {
+    line?.end();
   }
   if (!summary) return;
   await print(formatSummary(format, { ...sums, ...timesOf(progress, started) }));
+}
+
+function shareOf(position: bigint, capacityBytes: bigint | null): number | null {
+  if (capacityBytes === null || capacityBytes === 0n) return null;
+  return Number((position * 1000n) / capacityBytes) / 1000;
+}
+
+/** Says what keeps the client from connecting now, where that is why it gave up. */
+async function withSocketProblem(thrown: unknown, socketPath: string): Promise<unknown> {
+  if (!(thrown instanceof InterruptedError)) return thrown;
+  const problem = await socketProblem(socketPath);
+  if (problem === null) return thrown;
+  return new InterruptedError(`${thrown.message}: ${problem.message}`, { cause: thrown.cause });
 }
 
 function timesOf(progress: MetadataProgress, started: number) {

@@ -1,0 +1,93 @@
+/** The completion scripts in real shells: a line, a press of the tab key, and what the line has become. */
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { packagePath } from '../../../src/base/package-root.js';
+
+const main = packagePath('.test-build/src/main.js');
+const has = (shell: string): boolean => spawnSync(shell, ['--version']).status === 0;
+const skipOf = (shell: string) => (has(shell) ? false : `${shell} is not installed`);
+
+/** What is typed, and the words that the line then has; several where bash lists them. */
+const CASES: readonly [string, string[]][] = [
+  ['do', ['doctor']],
+  ['sn', ['snapshots']],
+  ['catalogue conf', ['confirm']],
+  ['completion z', ['zsh']],
+  ['allocated --form', ['--format']],
+  ['delta --format nd', ['ndjson']],
+  ['gc --ap', ['--apply']],
+  ['conformance --acc', ['--access']],
+];
+
+let directory: string;
+
+before(() => {
+  directory = mkdtempSync(join(tmpdir(), 'blockdelta-completion-'));
+  for (const shell of ['bash', 'zsh']) {
+    const script = execFileSync(process.execPath, [main, 'completion', shell]);
+    writeFileSync(join(directory, shell), script);
+  }
+});
+
+after(() => rmSync(directory, { recursive: true }));
+
+function completeInBash(line: string): string[] {
+  const program = `
+    source "$1"; shift
+    COMP_WORDS=(blockdelta "$@"); COMP_CWORD=$#
+    _blockdelta
+    printf '%s\\n' "\${COMPREPLY[@]}"`;
+  const words = line.split(' ');
+  const args = ['--norc', '-c', program, 'bash', join(directory, 'bash'), ...words];
+  return execFileSync('bash', args, { encoding: 'utf8' }).trim().split('\n');
+}
+
+/** An interactive zsh on a terminal. After the tab, the line is turned into one that prints itself. */
+function completeInZsh(line: string): string {
+  const program = `
+    zmodload zsh/zpty
+    zpty shell zsh -f -i
+    zpty -w shell "PS1=; autoload -Uz compinit; compinit -u -D; source $1; print -r -- REA''DY"
+    zpty -r shell out '*READY*'
+    zpty -n -w shell "blockdelta $2"$'\\t\\C-a'"print -r -- GO''T "$'\\n'
+    zpty -r shell out '*GOT *'$'\\n'
+    print -r -- "$out"
+    zpty -d shell`;
+  const args = ['-f', '-c', program, 'zsh', join(directory, 'zsh'), line];
+  const env = { ...process.env, TERM: 'dumb' };
+  const output = execFileSync('zsh', args, { encoding: 'utf8', env });
+  return /GOT blockdelta (.*?)\s*$/m.exec(output)?.[1] ?? output;
+}
+
+test('bash completes commands, subcommands, options and values', { skip: skipOf('bash') }, () => {
+  for (const [line, words] of CASES) assert.deepEqual(completeInBash(line), words, line);
+  const all = completeInBash('');
+  for (const name of ['serve', 'volumes', 'doctor', 'gc', 'completion', '--help']) {
+    assert.ok(all.includes(name), name);
+  }
+});
+
+test('zsh completes commands, subcommands, options and values', { skip: skipOf('zsh') }, () => {
+  for (const [line, words] of CASES) {
+    const completed = [...line.split(' ').slice(0, -1), ...words].join(' ');
+    assert.equal(completeInZsh(line), completed, line);
+  }
+});
+
+test('every command has an entry in both scripts', () => {
+  const help = execFileSync(process.execPath, [main, '--help'], { encoding: 'utf8' });
+  const names = [...help.matchAll(/^ {2}([a-z][a-z-]+)(?: |$)/gm)].map(([, name]) => name ?? '');
+  assert.ok(names.includes('serve') && names.includes('conformance'));
+  for (const shell of ['bash', 'zsh']) {
+    const script = execFileSync(process.execPath, [main, 'completion', shell], {
+      encoding: 'utf8',
+    });
+    for (const name of names.filter((each) => each !== 'help')) {
+      assert.match(script, shell === 'bash' ? new RegExp(`'${name}'\\)`) : new RegExp(`'${name}:`));
+    }
+  }
+});
