@@ -107,6 +107,7 @@ test('every link between the documents leads somewhere', () => {
     'docs/nomad.md',
     'docs/sizing.md',
     'docs/faq.md',
+    'docs/operations.md',
   ];
   for (const file of files) {
     for (const [, target] of read(file).matchAll(/\]\(([^):#]+)\)/g)) {
