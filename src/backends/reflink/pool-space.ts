@@ -32,7 +32,8 @@ export async function poolStatistics(
 ): Promise<PoolStatistics> {
   const volumes = new Map<string, bigint>();
   let promisedBytes = 0n;
-  for (const { name, found } of await volumeFiles(layout)) {
+  // One at a time: this runs at every scrape, and a disk that dies meanwhile must not take all threads of libuv.
+  for (const { name, found } of await volumeFiles(layout, 1)) {
     volumes.set(name, allocatedBytes(found));
     promisedBytes += unwrittenBytes(found);
   }
@@ -64,8 +65,11 @@ export async function volumeBytes(
   return { written, unwritten };
 }
 
-async function volumeFiles(layout: PoolLayout): Promise<{ name: string; found: BigIntStats }[]> {
-  return statAll(layout.volumes, (await readdir(layout.volumes)).filter(isObjectName));
+async function volumeFiles(
+  layout: PoolLayout,
+  atOnce = STATS_AT_ONCE,
+): Promise<{ name: string; found: BigIntStats }[]> {
+  return statAll(layout.volumes, (await readdir(layout.volumes)).filter(isObjectName), atOnce);
 }
 
 function allocatedBytes({ blocks }: BigIntStats): bigint {
@@ -84,10 +88,11 @@ const STATS_AT_ONCE = 64;
 export async function statAll(
   directory: string,
   names: readonly string[],
+  atOnce = STATS_AT_ONCE,
 ): Promise<{ name: string; found: BigIntStats }[]> {
   const present: { name: string; found: BigIntStats }[] = [];
-  for (let begin = 0; begin < names.length; begin += STATS_AT_ONCE) {
-    const batch = names.slice(begin, begin + STATS_AT_ONCE);
+  for (let begin = 0; begin < names.length; begin += atOnce) {
+    const batch = names.slice(begin, begin + atOnce);
     const stats = await Promise.all(batch.map((name) => statOrNull(join(directory, name))));
     for (const [index, found] of stats.entries()) {
       if (found !== null) present.push({ name: batch[index] ?? '', found });
