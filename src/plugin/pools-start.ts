@@ -3,6 +3,7 @@
  * serves which kind of pool.
  */
 import type { Backend, PoolEvent } from '../backends/backend.js';
+import { namingFullPool } from '../backends/full-pool.js';
 import { ReflinkBackend } from '../backends/reflink/reflink-backend.js';
 import { BackendRegistry, type ConfiguredPool } from '../backends/registry.js';
 import { ThinBackend } from '../backends/thin/thin-backend.js';
@@ -93,7 +94,8 @@ async function poolStarter(
   let current: Backend | null = null;
   teardown.add(async () => current?.stop());
   return async () => {
-    const backend = makeBackend(pool, { config, native, owner, logger, metrics });
+    const parts = { config, native, owner, logger, metrics };
+    const backend = namingFullPool(makeBackend(pool, parts));
     current = backend;
     try {
       const known = await catalogue.poolUuid(backend.pool);

@@ -3,7 +3,7 @@
  * is, and none is taken of a file system that has lost data.
  */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { rmSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { type Message, mountCapability } from '../support/csi-client.js';
@@ -89,6 +89,22 @@ for (const type of TYPES) {
     await end(volume, [idOf(await snapshot(volume, 'later'))]);
   });
 }
+
+test('H18: a snapshot of a raw volume in a pool without space names the pool and its free bytes', async () => {
+  const { orchestrator } = running;
+  const volume = await orchestrator.create('raw', { sizeBytes: 16 * MIB });
+  writeFileSync(await orchestrator.bringUp(volume), Buffer.alloc(8 * MIB, 0x5a), { flag: 'r+' });
+  const fillers = [running.poolPath('main', 'filler'), running.poolPath('main', 'rest')];
+  fillPool(fillers[0] ?? '', 8);
+  spawnSync('dd', ['if=/dev/zero', `of=${fillers[1]}`, 'bs=4096', 'oflag=direct']);
+  await refused(
+    snapshot(volume, 'full'),
+    'RESOURCE_EXHAUSTED',
+    /^pool 'main' has no space for the snapshot: \d+ of its \d+ bytes are free; delete .*add space/,
+  );
+  for (const filler of fillers) rmSync(filler);
+  await end(volume, [idOf(await snapshot(volume, 'later'))]);
+});
 
 for (const type of ['ext4', 'xfs'] as const) {
   test(`H18: ${type} that has shut down is neither snapshotted nor cloned before it is staged again`, async () => {
