@@ -1,6 +1,6 @@
 /**
- * Who holds a block device: a tool that outlives its plugin, an exclusive opener such as a mount, or
- * any process, in words for an error message.
+ * Who holds a block device: a tool that outlives its plugin, an exclusive opener such as a mount, a device
+ * stacked on it, such as the kubelet's own, or any process, in words for an error message.
  *
  * The words come from /proc and /sys, which show the plugin only the processes of its own PID namespace: a
  * holder outside of it stays unnamed. Process names and paths are chosen by those processes and are cleaned
@@ -10,6 +10,7 @@ import { constants } from 'node:fs';
 import { open, readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { errorCode, printable } from '../base/errors.js';
+import { loopBackingDevice } from '../native/block-device.js';
 import { LOCKED_EXIT_CODE, run } from './exec.js';
 import { majorOf, minorOf, mountInfoOfProcess, mountsOfDevice } from './mountinfo.js';
 
@@ -18,6 +19,11 @@ const OPEN_EXCLUSIVELY = constants.O_RDONLY | constants.O_EXCL;
 /** How many holders a message names. */
 const MAX_NAMED = 3;
 const MAX_PATH_LENGTH = 256;
+const BLOCK_DEVICES = '/sys/block';
+/** Part of every path where the kubelet keeps the device nodes of raw volumes. */
+const KUBELET_DEVICES = '/volumeDevices/';
+/** What the kernel shows for a device node whose bind mount is gone, as that of a pod that was removed. */
+const UNMOUNTED = '/';
 
 /**
  * Whether a tool that outlives its plugin (exec.ts) works on the device. Such a tool holds an exclusive flock
@@ -60,6 +66,7 @@ async function findHolders(devicePath: string): Promise<string[]> {
   const { rdev } = await stat(devicePath);
   return [
     ...(await devicesAbove(rdev)),
+    ...(await loopDevicesAbove(rdev)),
     ...(await mountsElsewhere(rdev)),
     ...(await openDescriptors(devicePath, rdev)),
   ];
@@ -70,6 +77,41 @@ async function devicesAbove(rdev: number): Promise<string[]> {
   const directory = `/sys/dev/block/${majorOf(rdev)}:${minorOf(rdev)}/holders`;
   const names = await readdir(directory).catch(() => []);
   return names.map((name) => `part of the device ${name}`);
+}
+
+/**
+ * The kubelet attaches a loop device of its own to the device node of every raw volume. No process has it
+ * open, and the kernel lists it nowhere as a holder: its backing file tells. A kubelet that was killed or
+ * a pod that was removed by force leaves it behind.
+ */
+async function loopDevicesAbove(rdev: number): Promise<string[]> {
+  const found: string[] = [];
+  for (const name of await readdir(BLOCK_DEVICES)) {
+    if (!/^loop\d+$/.test(name)) continue;
+    const file = `${BLOCK_DEVICES}/${name}/loop/backing_file`;
+    // Not there: nothing is attached. The kernel ends the path with a line break.
+    const backing = (await readFile(file, 'utf8').catch(() => '')).replace(/\n$/, '');
+    if (backing === '' || !(await isBackedBy(`/dev/${name}`, backing, rdev))) continue;
+    const above = `the backing device of /dev/${name}`;
+    found.push(
+      backing === UNMOUNTED || backing.includes(KUBELET_DEVICES)
+        ? `${above}, the kubelet's own for a raw volume (${printable(backing, MAX_PATH_LENGTH)}); if no pod uses the volume it ` +
+            `was left behind: losetup -d /dev/${name}`
+        : `${above} (${printable(backing, MAX_PATH_LENGTH)})`,
+    );
+  }
+  return found;
+}
+
+/**
+ * A path may be another mount namespace's, or belong to a mount that is gone. Then the loop device itself
+ * tells; it is not asked otherwise, because its file may be on a server that does not answer.
+ */
+async function isBackedBy(loopPath: string, backing: string, rdev: number): Promise<boolean> {
+  const isPossible =
+    backing === UNMOUNTED || backing.includes(KUBELET_DEVICES) || backing.startsWith('/dev/');
+  if (!isPossible) return false;
+  return (await loopBackingDevice(loopPath).catch(() => 0)) === rdev;
 }
 
 /** One mount for each mount namespace that has the device mounted. */

@@ -52,3 +52,27 @@ export function detachOpenLoop({ fd }: { fd: number }, path: string): void {
     throw new SystemError(code, 'LOOP_CLR_FD', path, `LOOP_CLR_FD on ${path} failed: ${code}`);
   }
 }
+
+/** LOOP_GET_STATUS64, and struct loop_info64 (linux/loop.h). */
+const LOOP_GET_STATUS64 = 0x4c05;
+const LOOP_INFO_BYTES = 232;
+const LO_RDEVICE = 16;
+
+/**
+ * st_rdev of the block device that a loop device is attached to; 0: it is attached to a file. The kernel
+ * asks the file's own file system for that: only for files that are known to be local.
+ */
+export async function loopBackingDevice(loopPath: string): Promise<number> {
+  const handle = await open(loopPath, 'r');
+  const info = Buffer.alloc(LOOP_INFO_BYTES);
+  try {
+    ioctl(handle.fd, LOOP_GET_STATUS64, info);
+  } catch (thrown) {
+    const code = errorCode(thrown) ?? 'EIO';
+    const message = `LOOP_GET_STATUS64 on ${loopPath} failed: ${code}`;
+    throw new SystemError(code, 'LOOP_GET_STATUS64', loopPath, message);
+  } finally {
+    await handle.close();
+  }
+  return Number(info.readBigUInt64LE(LO_RDEVICE));
+}

@@ -1,10 +1,12 @@
 /** Volumes are released even if their file system has shut down or their pool is unreachable. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { test } from 'node:test';
 import { CsiError } from '../../src/base/errors.js';
 import type { VolumeRecord } from '../../src/catalogue/records.js';
+import { describeHolders } from '../../src/host/device-holders.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { skipUnlessRoot, Workspace } from '../support/workspace.js';
 import {
@@ -148,6 +150,43 @@ rootTest("another volume's mount stays if the pool is unreachable", async (node)
   await rejectsWith(node.unstage(second, staging), 'FAILED_PRECONDITION');
   assert.equal(node.held().mounts.length, 2);
 });
+
+for (const [title, isMounted] of [
+  ['while its own mount of the device node is there', true],
+  ['when that is gone', false],
+] as const) {
+  rootTest(
+    `the kubelet's loop device on a raw volume is named in the error, ${title}`,
+    async (node) => {
+      const volume = await node.makeVolume();
+      await node.stage(volume, blockCapability());
+      const own = node.workspace.path('volumeDevices', 'pvc-1', 'dev', 'pod-uid');
+      mkdirSync(dirname(own), { recursive: true });
+      writeFileSync(own, '');
+      execFileSync('mount', ['--bind', await node.attachedPath(volume), own]);
+      const shown = execFileSync('losetup', ['-f', '--show', own], { encoding: 'utf8' });
+      const loop = shown.trim();
+      try {
+        if (!isMounted) execFileSync('umount', ['-l', own]);
+        const device = await node.attachedPath(volume);
+        const holders = await describeHolders(device);
+        assert.match(
+          holders,
+          new RegExp(`^${device} is the backing device of ${loop}, the kubelet's own`),
+        );
+        assert.match(holders, new RegExp(`losetup -d ${loop}`));
+        if (isMounted) execFileSync('umount', ['-l', own]);
+        const context = { deadline: Date.now() + 2000 };
+        const unstaged = node.unstage(volume, {}, context);
+        await rejectsWith(unstaged, 'FAILED_PRECONDITION', new RegExp(`kubelet's own.*-d ${loop}`));
+      } finally {
+        execFileSync('losetup', ['-d', loop]);
+      }
+      await node.unstage(volume);
+      assert.deepEqual(node.held(), NOTHING);
+    },
+  );
+}
 
 rootTest('an unrecorded bind of the device node is named in the error', async (node) => {
   const volume = await node.makeVolume();
