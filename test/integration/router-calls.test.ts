@@ -1,0 +1,319 @@
+/** What the router keeps of a call on its way to a node and back: bytes, status, deadline, cancellation, pace. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import * as grpc from '@grpc/grpc-js';
+import { CsiError, StatusCode } from '../../src/base/errors.js';
+import { createLogger } from '../../src/base/logger.js';
+import { parseRouteConfig } from '../../src/config/route.js';
+import { formatHostPort } from '../../src/config/tls.js';
+import { destinationOf } from '../../src/csi/routed-calls.js';
+import { type AnyService, EncodedResponse } from '../../src/csi/service.js';
+import { nodeKey } from '../../src/domain/identifiers.js';
+import { createPluginServer } from '../../src/plugin/server.js';
+import { createRouter } from '../../src/router/router.js';
+import { Authority, tlsSettings } from '../support/certificates.js';
+import { CsiClient } from '../support/csi-client.js';
+import { eventually } from '../support/eventually.js';
+import { loopbackAddress } from '../support/loopback.js';
+import { encodeMessage, RawConnection } from '../support/raw-call.js';
+import { defer, fakeService, frame, startServer, untilCutOff } from './server-fixture.js';
+
+const UUID = '00000000-0000-4000-8000-000000000001';
+const VOLUME = `vol-${nodeKey('node-a')}-${UUID}`;
+const SNAPSHOT = `snap-${nodeKey('node-a')}-${UUID}`;
+const CONTROLLER = '/csi.v1.Controller';
+
+interface Routed {
+  endpoint: string;
+  client: CsiClient;
+  raw: RawConnection;
+  /** Of the router. */
+  log(): string;
+  /** Of the node. */
+  nodeLog(): string;
+}
+
+/** A node with these services, and a router before it. */
+async function route(t: TestContext, services: AnyService[]): Promise<Routed> {
+  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-routed-'));
+  const authority = new Authority(directory);
+  const files = authority.issue('node', 'blockdelta-node');
+  const address = loopbackAddress();
+  const node = await startServer(t, {
+    services,
+    routed: {
+      destination: destinationOf('blockdelta.csi', 'node-a'),
+      settings: {
+        address,
+        tls: {
+          ...{ certificateFile: files.certificate, keyFile: files.key, caFile: files.ca },
+          peerName: 'blockdelta-router',
+        },
+      },
+    },
+  });
+  const list = join(directory, 'nodes.json');
+  writeFileSync(
+    list,
+    JSON.stringify({ nodes: [{ id: 'node-a', address: formatHostPort(address) }] }),
+  );
+  const endpoint = `unix://${join(directory, 'router.sock')}`;
+  const config = parseRouteConfig({
+    CSI_ENDPOINT: endpoint,
+    BLOCKDELTA_ROUTE_NODES: `file:${list}`,
+    ...tlsSettings(authority.issue('router', 'blockdelta-router')),
+  });
+  const lines: string[] = [];
+  const logger = createLogger('debug', { write: (line) => lines.push(line) });
+  const router = await createRouter(config, logger);
+  const server = createPluginServer({ services: [router.identity], config, logger });
+  await server.start();
+  await router.discover();
+  server.open(router.services);
+  const client = new CsiClient(endpoint);
+  const raw = new RawConnection(endpoint);
+  t.after(async () => {
+    client.close();
+    raw.close();
+    server.force();
+    await server.stop();
+    router.close();
+    rmSync(directory, { recursive: true });
+  });
+  return { endpoint, client, raw, log: () => lines.join(''), nodeLog: node.logText };
+}
+
+/** Field 500, a string that the proto does not know. */
+const UNKNOWN = Buffer.from([0xa2, 0x1f, 0x03, 0x61, 0x62, 0x63]);
+
+test('requests and responses pass byte for byte, with fields that nobody knows', async (t) => {
+  let received: Buffer | undefined;
+  const response = Buffer.concat([
+    encodeMessage('ControllerGetVolumeResponse', { volume: { volume_id: VOLUME } }),
+    UNKNOWN,
+  ]);
+  const { raw } = await route(t, [
+    fakeService('Controller', {
+      unary: {
+        ControllerGetVolume: async (_request, { encodedRequest }) => {
+          received = encodedRequest;
+          return new EncodedResponse(response);
+        },
+      },
+    }),
+  ]);
+  const request = Buffer.concat([
+    UNKNOWN,
+    encodeMessage('ControllerGetVolumeRequest', { volume_id: VOLUME }),
+  ]);
+  assert.deepEqual(await raw.unary(`${CONTROLLER}/ControllerGetVolume`, request), response);
+  assert.deepEqual(received, request);
+});
+
+test('a large request and a large response pass whole', async (t) => {
+  const value = 'x'.repeat(3_900_000);
+  const { raw } = await route(t, [
+    fakeService('Controller', {
+      unary: {
+        ControllerModifyVolume: async (_request, { encodedRequest }) =>
+          new EncodedResponse(encodedRequest),
+      },
+    }),
+  ]);
+  const request = encodeMessage('ControllerModifyVolumeRequest', {
+    volume_id: VOLUME,
+    mutable_parameters: { value },
+  });
+  const response = await raw.unary(`${CONTROLLER}/ControllerModifyVolume`, request);
+  assert.ok(response.equals(request));
+});
+
+test('every status of a node keeps its code and message', async (t) => {
+  let status = 1;
+  const message = 'pool "ä" is 100% full: #1 ✓';
+  const { client } = await route(t, [
+    fakeService('Controller', {
+      unary: {
+        ControllerGetVolume: () => Promise.reject(new CsiError(status as StatusCode, message)),
+      },
+    }),
+  ]);
+  for (status = 1; status <= 16; status += 1) {
+    const expected = { code: status, details: message };
+    await assert.rejects(client.controller.ControllerGetVolume({ volume_id: VOLUME }), expected);
+  }
+});
+
+test('the deadline of a call reaches the node', async (t) => {
+  let remainingMs = Number.NaN;
+  const ended = defer<CsiError>();
+  const { client } = await route(t, [
+    fakeService('Controller', {
+      unary: {
+        ControllerGetVolume: async (_request, context) => {
+          remainingMs = context.deadline - Date.now();
+          const reason = await untilCutOff(context);
+          ended.resolve(reason);
+          throw reason;
+        },
+      },
+    }),
+  ]);
+  await assert.rejects(
+    client.controller.ControllerGetVolume({ volume_id: VOLUME }, { deadlineMs: 1500 }),
+    { code: StatusCode.DEADLINE_EXCEEDED },
+  );
+  assert.ok(remainingMs > 0 && remainingMs <= 1600, `${remainingMs} ms remained`);
+  await ended.promise;
+});
+
+test('a call that its client cancels is cancelled at the node', async (t) => {
+  const began = defer();
+  const ended = defer<CsiError>();
+  const { endpoint } = await route(t, [
+    fakeService('Controller', {
+      unary: {
+        DeleteVolume: async (_request, context) => {
+          began.resolve();
+          const reason = await untilCutOff(context);
+          ended.resolve(reason);
+          throw reason;
+        },
+      },
+    }),
+  ]);
+  const client = new grpc.Client(endpoint, grpc.credentials.createInsecure());
+  t.after(() => client.close());
+  const call = client.makeUnaryRequest(
+    `${CONTROLLER}/DeleteVolume`,
+    (bytes: Buffer) => bytes,
+    (bytes: Buffer) => bytes,
+    encodeMessage('DeleteVolumeRequest', { volume_id: VOLUME }),
+    () => undefined,
+  );
+  await began.promise;
+  call.cancel();
+  assert.equal((await ended.promise).code, StatusCode.CANCELLED);
+});
+
+const entries = (index: number, count = 100): Buffer =>
+  frame(
+    1n << 40n,
+    Array.from({ length: count }, (_, row) => [index * 1_000_000 + row * 8192, 4096] as const),
+  );
+
+test('messages that a node sent before an error arrive, and then its status', async (t) => {
+  const { client } = await route(t, [
+    fakeService('SnapshotMetadata', {
+      streams: {
+        GetMetadataAllocated: async (_request, _context, writer) => {
+          for (let index = 0; index < 20; index += 1) await writer.send(entries(index));
+          throw CsiError.failedPrecondition('the snapshot has changed');
+        },
+      },
+    }),
+  ]);
+  const stream = client.open('GetMetadataAllocated', { snapshot_id: SNAPSHOT });
+  let messages = 0;
+  stream.on('data', () => {
+    messages += 1;
+  });
+  const [error] = (await once(stream, 'error')) as [grpc.ServiceError];
+  assert.equal(error.code, StatusCode.FAILED_PRECONDITION);
+  assert.equal(error.details, 'the snapshot has changed');
+  assert.equal(messages, 20);
+});
+
+test('a client that does not read holds the node back, and a cancelled stream ends at the node', async (t) => {
+  let sent = 0;
+  const ended = defer<CsiError>();
+  const { client } = await route(t, [
+    fakeService('SnapshotMetadata', {
+      streams: {
+        GetMetadataAllocated: async (_request, context, writer) => {
+          try {
+            for (let index = 0; index < 5000; index += 1) {
+              // About 100 KiB each.
+              await writer.send(entries(index, 8192));
+              sent += 1;
+            }
+          } catch (thrown) {
+            ended.resolve(CsiError.from(thrown));
+            throw thrown;
+          }
+        },
+      },
+    }),
+  ]);
+  const stream = client.open('GetMetadataAllocated', { snapshot_id: SNAPSHOT });
+  stream.on('error', () => undefined);
+  await once(stream, 'data');
+  stream.pause();
+  let before = -1;
+  while (before !== sent) {
+    before = sent;
+    await delay(300);
+  }
+  // Windows and buffers of both connections, and those of this client.
+  assert.ok(sent < 60, `${sent} messages were sent`);
+  stream.cancel();
+  assert.equal((await ended.promise).code, StatusCode.CANCELLED);
+});
+
+test('a node sees the clients of the router as different ones', async (t) => {
+  const peers: object[] = [];
+  const { client, endpoint } = await route(t, [
+    fakeService('Controller', {
+      unary: {
+        ControllerGetVolume: async (_request, context) => {
+          peers.push(context.peer);
+          return {};
+        },
+      },
+    }),
+  ]);
+  // A channel for each client: grpc-js would share one.
+  const other = new grpc.Client(endpoint, grpc.credentials.createInsecure(), {
+    'grpc.use_local_subchannel_pool': 1,
+  });
+  t.after(() => other.close());
+  const call = () => client.controller.ControllerGetVolume({ volume_id: VOLUME });
+  await call();
+  await call();
+  await new Promise((resolve, reject) => {
+    other.makeUnaryRequest(
+      `${CONTROLLER}/ControllerGetVolume`,
+      (bytes: Buffer) => bytes,
+      (bytes: Buffer) => bytes,
+      encodeMessage('ControllerGetVolumeRequest', { volume_id: VOLUME }),
+      (error, response) => (error ? reject(error) : resolve(response)),
+    );
+  });
+  const [first, again, second] = peers;
+  assert.equal(first, again);
+  assert.notEqual(first, second);
+});
+
+test('H10: secrets are passed on and never logged, neither by the router nor by the node', async (t) => {
+  let secrets: unknown;
+  const { client, log, nodeLog } = await route(t, [
+    fakeService('Controller', {
+      unary: {
+        DeleteVolume: async (request) => {
+          secrets = request['secrets'];
+          throw CsiError.failedPrecondition('in use');
+        },
+      },
+    }),
+  ]);
+  const given = { password: 'do-not-log-me' };
+  await assert.rejects(client.controller.DeleteVolume({ volume_id: VOLUME, secrets: given }));
+  assert.deepEqual(secrets, given);
+  await eventually('the call is logged', () => log().includes('Controller.DeleteVolume'));
+  for (const text of [log(), nodeLog()]) assert.doesNotMatch(text, /do-not-log-me/);
+});
