@@ -16,28 +16,48 @@ export interface RawField {
 
 const LENGTH_DELIMITED = 2;
 
-/** @throws CsiError INTERNAL if the bytes are not a message: nodes have sent them, or they were checked */
+/** @throws CsiError INTERNAL if the bytes are not a message of a node */
 export function fieldsOf(message: Buffer): RawField[] {
-  const fields: RawField[] = [];
   try {
-    const reader = new protobuf.BufferReader(message);
-    while (reader.pos < reader.len) {
-      const start = reader.pos;
-      const tag = reader.uint32();
-      let content: Buffer | null = null;
-      if ((tag & 7) === LENGTH_DELIMITED) content = Buffer.from(reader.bytes());
-      else reader.skipType(tag & 7);
-      fields.push({ number: tag >>> 3, bytes: message.subarray(start, reader.pos), content });
-    }
+    return parseFields(message);
   } catch (thrown) {
     throw CsiError.internal('a node sent bytes that are not a message', { cause: thrown });
+  }
+}
+
+/**
+ * The fields of a request that could be decoded. The decoder does not compare the wire type of a field with
+ * the proto, so its bytes may still not be a message.
+ *
+ * @throws CsiError INVALID_ARGUMENT
+ */
+export function fieldsOfRequest(request: Buffer): RawField[] {
+  try {
+    return parseFields(request);
+  } catch (thrown) {
+    throw CsiError.invalidArgument('the request has a field of the wrong wire type', {
+      cause: thrown,
+    });
+  }
+}
+
+function parseFields(message: Buffer): RawField[] {
+  const fields: RawField[] = [];
+  const reader = new protobuf.BufferReader(message);
+  while (reader.pos < reader.len) {
+    const start = reader.pos;
+    const tag = reader.uint32();
+    let content: Buffer | null = null;
+    if ((tag & 7) === LENGTH_DELIMITED) content = Buffer.from(reader.bytes());
+    else reader.skipType(tag & 7);
+    fields.push({ number: tag >>> 3, bytes: message.subarray(start, reader.pos), content });
   }
   return fields;
 }
 
-/** The message with a field replaced, wherever and however often it was set. */
-export function withField(message: Buffer, number: number, content: Buffer): Buffer {
-  const kept = fieldsOf(message).filter((field) => field.number !== number);
+/** The request with a field replaced, wherever and however often it was set. */
+export function withField(request: Buffer, number: number, content: Buffer): Buffer {
+  const kept = fieldsOfRequest(request).filter((field) => field.number !== number);
   const writer = new protobuf.BufferWriter();
   writer.uint32((number << 3) | LENGTH_DELIMITED).bytes(content);
   return Buffer.concat([...kept.map(({ bytes }) => bytes), writer.finish()]);

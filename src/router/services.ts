@@ -23,7 +23,7 @@ import { capacityRequest, nodesWithin, totalCapacity } from './capacity.js';
 import { capabilitiesFor, commonEntries } from './common-capabilities.js';
 import { VolumePlacement } from './create-volume.js';
 import { type ListRequest, mergedPage } from './merged-lists.js';
-import { decode, encode, fieldsOf } from './messages.js';
+import { decode, encode, fieldsOfRequest } from './messages.js';
 import type { NodeCall, NodeConnection } from './node-connection.js';
 import type { Nodes } from './nodes.js';
 import { ownerIn, ROUTES, type Route } from './routes.js';
@@ -249,7 +249,7 @@ class RoutedServices {
 
 /** A request of a list, whatever it is, for one page: max_entries and starting_token are its fields 1 and 2. */
 function pageOf(request: Buffer, { maxEntries, startingToken }: ListRequest): Buffer {
-  const kept = fieldsOf(request).filter(({ number }) => number > 2);
+  const kept = fieldsOfRequest(request).filter(({ number }) => number > 2);
   const page = encode('ListVolumesRequest', {
     max_entries: maxEntries === 0 ? LIST_BATCH : maxEntries,
     starting_token: startingToken,
