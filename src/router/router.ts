@@ -7,6 +7,7 @@ import type { AnyService } from '../csi/service.js';
 import { TlsFiles } from '../plugin/tls-files.js';
 import { FileDiscovery } from './file-discovery.js';
 import { createRouterIdentity } from './identity.js';
+import { KubernetesDiscovery } from './kubernetes-discovery.js';
 import type { NodeSource } from './node-list.js';
 import { Nodes } from './nodes.js';
 import { createRouterServices } from './services.js';
@@ -27,7 +28,7 @@ export interface Router {
 export async function createRouter(config: RouteConfig, logger: Logger): Promise<Router> {
   const { driverName, csiLevel, topologyKey } = config;
   const tls = await TlsFiles.open(config.tls, logger);
-  const source = await openSource(config.source, logger);
+  const source = sourceOf(config.source, logger);
   const { peerName } = config.tls;
   const nodes = new Nodes({ driverName, tls, peerName, logger, source: source.description });
   const deps = { nodes, driverName, csiLevel, topologyKey, vendorVersion: packageVersion() };
@@ -46,7 +47,8 @@ export async function createRouter(config: RouteConfig, logger: Logger): Promise
   };
 }
 
-async function openSource(settings: NodeSourceSettings, logger: Logger): Promise<NodeSource> {
-  if (settings.kind === 'file') return new FileDiscovery(settings.path, logger);
-  throw new Error('not yet');
+function sourceOf(settings: NodeSourceSettings, logger: Logger): NodeSource {
+  return settings.kind === 'file'
+    ? new FileDiscovery(settings.path, logger)
+    : new KubernetesDiscovery(settings, logger);
 }

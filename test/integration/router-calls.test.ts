@@ -235,7 +235,7 @@ test('a client that does not read holds the node back, and a cancelled stream en
   const { client } = await route(t, [
     fakeService('SnapshotMetadata', {
       streams: {
-        GetMetadataAllocated: async (_request, context, writer) => {
+        GetMetadataAllocated: async (_request, _context, writer) => {
           try {
             for (let index = 0; index < 5000; index += 1) {
               // About 100 KiB each.

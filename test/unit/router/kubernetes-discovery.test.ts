@@ -1,0 +1,131 @@
+/** Watching pods, against a fake API server: it serves the list and the watch of pods as the real one does. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { createLogger } from '../../../src/base/logger.js';
+import { KubernetesDiscovery } from '../../../src/router/kubernetes-discovery.js';
+import type { NodeEntry } from '../../../src/router/node-list.js';
+import { eventually } from '../../support/eventually.js';
+
+const pod = (name: string, nodeName: string, podIP: string): object => ({
+  kind: 'Pod',
+  apiVersion: 'v1',
+  metadata: { name, namespace: 'storage', resourceVersion: '7' },
+  spec: { nodeName, containers: [] },
+  status: { phase: 'Running', podIP },
+});
+
+class FakeApiServer {
+  readonly requests: URL[] = [];
+  readonly #watches = new Set<ServerResponse>();
+  pods: object[] = [];
+  isBroken = false;
+  readonly #server = createServer((request, response) => {
+    const url = new URL(request.url ?? '', 'http://fake');
+    this.requests.push(url);
+    response.setHeader('content-type', 'application/json');
+    if (this.isBroken) {
+      response.statusCode = 503;
+      response.end('{"kind":"Status","message":"broken"}');
+    } else if (url.searchParams.get('watch') === 'true') {
+      this.#watches.add(response);
+      response.on('close', () => this.#watches.delete(response));
+      response.flushHeaders();
+    } else {
+      const metadata = { resourceVersion: '7' };
+      response.end(
+        JSON.stringify({ kind: 'PodList', apiVersion: 'v1', metadata, items: this.pods }),
+      );
+    }
+  });
+
+  async start(): Promise<string> {
+    this.#server.listen(0, '127.0.0.1');
+    await once(this.#server, 'listening');
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  event(type: string, object: object): void {
+    for (const watch of this.#watches) watch.write(`${JSON.stringify({ type, object })}\n`);
+  }
+
+  endWatches(): void {
+    for (const watch of this.#watches) watch.destroy();
+  }
+
+  get watches(): number {
+    return this.#watches.size;
+  }
+
+  close(): void {
+    this.endWatches();
+    this.#server.close();
+    this.#server.closeAllConnections();
+  }
+}
+
+async function discover(t: TestContext, prepare: (server: FakeApiServer) => void) {
+  const server = new FakeApiServer();
+  prepare(server);
+  const url = await server.start();
+  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-kube-'));
+  const file = join(directory, 'config');
+  writeFileSync(
+    file,
+    JSON.stringify({
+      ...{ kind: 'Config', apiVersion: 'v1', 'current-context': 'fake' },
+      clusters: [{ name: 'fake', cluster: { server: url, 'insecure-skip-tls-verify': true } }],
+      users: [{ name: 'fake', user: {} }],
+      contexts: [{ name: 'fake', context: { cluster: 'fake', user: 'fake' } }],
+    }),
+  );
+  process.env['KUBECONFIG'] = file;
+  const lines: string[] = [];
+  const logger = createLogger('info', { write: (line) => lines.push(line) });
+  const discovery = new KubernetesDiscovery(
+    { kind: 'kubernetes', namespace: 'storage', selector: 'app=node', port: 9810 },
+    logger,
+  );
+  const lists: (readonly NodeEntry[])[] = [];
+  t.after(() => {
+    discovery.stop();
+    server.close();
+    rmSync(directory, { recursive: true });
+  });
+  const started = discovery.start((nodes) => lists.push(nodes));
+  return { server, started, lists, log: () => lines.join('') };
+}
+
+test('pods are listed by their labels, and followed as they come and go', async (t) => {
+  const { server, started, lists } = await discover(t, (fake) => {
+    fake.pods = [pod('p1', 'node-a', '10.0.0.1'), pod('p2', 'node-b', '10.0.0.2')];
+  });
+  await started;
+  assert.deepEqual(lists.at(-1), [
+    { id: 'node-a', address: '10.0.0.1:9810' },
+    { id: 'node-b', address: '10.0.0.2:9810' },
+  ]);
+  assert.equal(server.requests[0]?.pathname, '/api/v1/namespaces/storage/pods');
+  assert.equal(server.requests[0]?.searchParams.get('labelSelector'), 'app=node');
+  await eventually('a watch', () => server.watches === 1);
+  server.event('DELETED', pod('p1', 'node-a', '10.0.0.1'));
+  await eventually('no address', () => lists.at(-1)?.[0]?.address === null);
+  server.event('ADDED', pod('p3', 'node-a', '10.0.0.9'));
+  await eventually('another one', () => lists.at(-1)?.[0]?.address === '10.0.0.9:9810');
+});
+
+test('an API server that is away at the start is asked again', async (t) => {
+  const { server, started, lists, log } = await discover(t, (fake) => {
+    fake.isBroken = true;
+    fake.pods = [pod('p1', 'node-a', '10.0.0.1')];
+  });
+  await eventually('a line in the log', () => log().includes('cannot watch the pods app=node'));
+  server.isBroken = false;
+  await started;
+  assert.equal(lists.at(-1)?.[0]?.address, '10.0.0.1:9810');
+});
