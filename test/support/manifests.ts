@@ -24,8 +24,8 @@ export interface Manifest {
   [field: string]: any;
 }
 
-/** Components came with kustomize 4, which is in kubectl since 1.21. */
-const KUBECTL_MINIMUM_MINOR = 21;
+/** The oldest that was tried. Components need kustomize 4, which kubectl has since 1.21. */
+const KUBECTL_MINIMUM_MINOR = 27;
 
 /** For node:test's `skip`: why manifests cannot be rendered here, or false. */
 export const skipWithoutKubectl: string | false = whyNoKubectl();
