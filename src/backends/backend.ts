@@ -8,7 +8,9 @@
  * operation lock of the object for the length of the call. Sizes are bytes. Failures are CsiError
  * or SystemError.
  */
+
 import type { ReleaseWait } from '../host/device-release.js';
+import type { FileSystem } from '../host/file-systems.js';
 import type { ScanSource } from '../native/addon.js';
 
 /** A volume as a block device of this node. */
@@ -72,6 +74,8 @@ export interface PoolObject {
   id: string;
   sizeBytes: bigint;
 }
+
+export type PoolObjectId = { readonly volumeId: string } | { readonly snapshotId: string };
 
 /** The state of a volume's storage, observed without reading its device. Cheap; for health checks. */
 export interface StorageCondition {
@@ -186,6 +190,12 @@ export interface Backend {
    * use after the time that `wait` allows, or a few seconds.
    */
   detach(volumeId: string, wait?: ReleaseWait): Promise<void>;
+  /**
+   * The file system that a volume or snapshot begins with, by its superblock; null: none or another one, or
+   * the pool cannot read the object without attaching it.
+   */
+  fileSystemIn(object: PoolObjectId): Promise<FileSystem | null>;
+
   /** As the kernel reports it; null if not attached. */
   findAttachment(volumeId: string): Promise<Attachment | null>;
 

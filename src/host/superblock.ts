@@ -7,7 +7,7 @@
  */
 import { open } from 'node:fs/promises';
 import { CsiError } from '../base/errors.js';
-import type { FileSystem, Objection } from './file-systems.js';
+import { FILE_SYSTEMS, type FileSystem, type Objection } from './file-systems.js';
 import {
   type BtrfsIdentity,
   btrfsObjection,
@@ -55,6 +55,32 @@ export async function isGrowable(
   const { objection, isGrowable: isSo } = SUPERBLOCKS[type];
   const block = await readSuperblock(type, devicePath);
   return objection(block, deviceBytes) === null && isSo(block, deviceBytes);
+}
+
+/** Where the superblock of each file system has its magic, and the magic. */
+const MAGIC: Readonly<Record<FileSystem, { offset: number; bytes: Buffer }>> = {
+  ext4: { offset: 1024 + 0x38, bytes: Buffer.from([0x53, 0xef]) },
+  xfs: { offset: 0, bytes: Buffer.from('XFSB') },
+  btrfs: { offset: 65536 + 0x40, bytes: Buffer.from('_BHRfS_M') },
+};
+
+/**
+ * The file system whose magic a device or an image has; null if it has none of them or several. For saying
+ * what is there; what a tool may read, superblockObjection decides.
+ */
+export async function recognizedFileSystem(path: string): Promise<FileSystem | null> {
+  const handle = await open(path, 'r');
+  try {
+    const found: FileSystem[] = [];
+    for (const type of FILE_SYSTEMS) {
+      const { offset, bytes } = MAGIC[type];
+      const read = await handle.read(Buffer.alloc(bytes.length), 0, bytes.length, offset);
+      if (read.bytesRead === bytes.length && read.buffer.equals(bytes)) found.push(type);
+    }
+    return found.length === 1 ? (found[0] ?? null) : null;
+  } finally {
+    await handle.close();
+  }
 }
 
 export async function btrfsIdentity(devicePath: string): Promise<BtrfsIdentity> {

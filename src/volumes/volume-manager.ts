@@ -23,7 +23,13 @@ import { readyVolume } from './ready-volume.js';
 import type { RetainedBases } from './retained-bases.js';
 import { expandVolume } from './volume-expansion.js';
 import { chooseSize, incompatibleField, type VolumeRequest } from './volume-rules.js';
-import { assertSourcePool, findSource, makeStorage, sourceLocks } from './volume-source.js';
+import {
+  assertSourceFileSystem,
+  assertSourcePool,
+  findSource,
+  makeStorage,
+  sourceLocks,
+} from './volume-source.js';
 
 export interface ManagerDependencies {
   catalogue: AsyncCatalogue;
@@ -117,6 +123,7 @@ export class VolumeManager {
   async #createNew(request: VolumeRequest): Promise<VolumeRecord> {
     const { catalogue, registry, nodeKey } = this.deps;
     const source = await findSource(catalogue, registry, request);
+    assertSourceFileSystem(source, request.capabilities);
     const pool = request.parameters['pool'];
     const backend =
       pool === undefined && source !== null

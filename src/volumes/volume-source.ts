@@ -1,11 +1,12 @@
 /** The content source of a new volume: none, a snapshot, or another volume. */
 
-import type { Backend } from '../backends/backend.js';
+import type { Backend, PoolObjectId } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import { CsiError } from '../base/errors.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import type { VolumeCapability } from '../domain/volume-capability.js';
+import { type FileSystem, isFileSystem } from '../host/file-systems.js';
 import { type LockRequest, shared, snapshotKey, volumeKey } from './operation-locks.js';
 import { isPristine } from './pristine.js';
 import { snapshotDeleting, volumeDeleting } from './ready-volume.js';
@@ -21,7 +22,12 @@ export interface VolumeSource {
   pristine: boolean;
   /** Those of the volume that the content was written to. */
   capabilities: readonly VolumeCapability[];
+  /** What a copy of a file system volume holds for certain; null: nothing yet, or it is not known. */
+  fileSystem: FileSystem | null;
 }
+
+/** Before the file system is known. */
+type FoundSource = Omit<VolumeSource, 'fileSystem'>;
 
 /**
  * A snapshot may be read by several operations at once. A volume must not be deleted, staged, expanded or
@@ -47,8 +53,10 @@ export async function findSource(
     const volume = snapshot === null ? null : await catalogue.volumeById(snapshot.volumeId);
     const label = `snapshot ${sourceSnapshotId}`;
     const source = { ...existing(snapshot, label), capabilities: volume?.capabilities ?? [] };
-    await registry.owning(source.pool).checkSnapshot(sourceSnapshotId, source.sizeBytes);
-    return source;
+    const backend = registry.owning(source.pool);
+    await backend.checkSnapshot(sourceSnapshotId, source.sizeBytes);
+    const object = { snapshotId: sourceSnapshotId };
+    return { ...source, fileSystem: await fileSystemOf(backend, object, source, volume) };
   }
   if (sourceVolumeId === null) return null;
   const volume = await catalogue.volumeById(sourceVolumeId);
@@ -64,13 +72,56 @@ export async function findSource(
   const { storedBytes } = await backend.condition(sourceVolumeId);
   // An interrupted expansion has left more storage than the record says.
   const isGrown = storedBytes !== null && storedBytes > source.sizeBytes;
-  return { ...source, pristine, sizeBytes: isGrown ? storedBytes : source.sizeBytes };
+  const current = { ...source, pristine, sizeBytes: isGrown ? storedBytes : source.sizeBytes };
+  const object = { volumeId: sourceVolumeId };
+  return { ...current, fileSystem: await fileSystemOf(backend, object, current, volume) };
+}
+
+/**
+ * The superblock tells, where the pool can read it. Otherwise the record does: of a volume that is no copy
+ * and was made for one file system, which staging has made there.
+ */
+async function fileSystemOf(
+  backend: Backend,
+  object: PoolObjectId,
+  { pristine, capabilities }: FoundSource,
+  volume: VolumeRecord | null,
+): Promise<FileSystem | null> {
+  const types = capabilities.map((each) => (each.accessType === 'mount' ? each.fsType : null));
+  // Nothing was ever written; or a raw device, whose content is its user's own matter.
+  if (pristine || types.length === 0 || types.includes(null)) return null;
+  const found = await backend.fileSystemIn(object);
+  if (found !== null) return found;
+  const isCopy =
+    volume === null || volume.sourceSnapshotId !== null || volume.sourceVolumeId !== null;
+  const [type = ''] = new Set(types);
+  return !isCopy && new Set(types).size === 1 && type !== null && isFileSystem(type) ? type : null;
+}
+
+/**
+ * INVALID_ARGUMENT if a volume with this content could never be mounted as requested. A request for no
+ * particular file system gets that of the source.
+ */
+export function assertSourceFileSystem(
+  source: VolumeSource | null,
+  capabilities: readonly VolumeCapability[],
+): void {
+  if (source === null || source.fileSystem === null) return;
+  for (const [index, capability] of capabilities.entries()) {
+    if (capability.accessType === 'block' || capability.fsType === '') continue;
+    if (capability.fsType === source.fileSystem) continue;
+    throw CsiError.invalidArgument(
+      `volume_capabilities[${index}].mount.fs_type is '${capability.fsType}' and ${source.label} holds ` +
+        `${source.fileSystem}: a copy keeps the file system of its source. Use a class with fs_type ` +
+        `${source.fileSystem}, or copy the files to a new volume`,
+    );
+  }
 }
 
 function existing(
-  found: (Omit<VolumeSource, 'label' | 'capabilities'> & { state: string }) | null,
+  found: (Omit<FoundSource, 'label' | 'capabilities'> & { state: string }) | null,
   label: string,
-): Omit<VolumeSource, 'capabilities'> {
+): Omit<FoundSource, 'capabilities'> {
   if (found?.state !== 'ready') {
     throw CsiError.notFound(`volume_content_source: ${label} does not exist on this node`);
   }

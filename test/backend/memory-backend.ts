@@ -11,6 +11,7 @@ import type {
   Backend,
   PoolCapacity,
   PoolContents,
+  PoolObjectId,
   PoolStatistics,
   RetainedBase,
   RetainedBases,
@@ -19,6 +20,7 @@ import type {
   TakenSnapshots,
 } from '../../src/backends/backend.js';
 import { CsiError } from '../../src/base/errors.js';
+import type { FileSystem } from '../../src/host/file-systems.js';
 import type { ScanSource } from '../../src/native/addon.js';
 
 export const BLOCK_BYTES = 4096;
@@ -46,6 +48,8 @@ export class MemoryStorage {
   readonly bases = new Map<string, Content>();
   /** Which of them a test has declared lost, and why. */
   readonly invalidatedBases = new Map<string, string>();
+  /** What the superblocks of volumes and snapshots say. */
+  readonly fileSystems = new Map<string, FileSystem>();
   /** Marks of use. */
   readonly used = new Set<string>();
   /** Names that a killed run left. */
@@ -76,6 +80,11 @@ export class MemoryBackend implements Backend {
 
   async identity(): Promise<string> {
     return this.storage.identity;
+  }
+
+  async fileSystemIn(object: PoolObjectId): Promise<FileSystem | null> {
+    const id = 'volumeId' in object ? object.volumeId : object.snapshotId;
+    return this.storage.fileSystems.get(id) ?? null;
   }
 
   async createVolume(volumeId: string, sizeBytes: bigint): Promise<void> {

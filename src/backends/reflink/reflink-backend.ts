@@ -8,6 +8,8 @@
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ReleaseWait } from '../../host/device-release.js';
+import type { FileSystem } from '../../host/file-systems.js';
+import { recognizedFileSystem } from '../../host/superblock.js';
 import type { ScanSource } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type {
@@ -17,6 +19,7 @@ import type {
   PoolContents,
   PoolKind,
   PoolObject,
+  PoolObjectId,
   PoolStatistics,
   RetainedBases,
   SnapshotMember,
@@ -152,6 +155,14 @@ export class ReflinkBackend implements Backend {
 
   detach(volumeId: string, wait?: ReleaseWait): Promise<void> {
     return this.#volumes.detach(volumeId, wait);
+  }
+
+  fileSystemIn(object: PoolObjectId): Promise<FileSystem | null> {
+    return this.#directory.use(({ layout }) =>
+      recognizedFileSystem(
+        'volumeId' in object ? layout.volume(object.volumeId) : layout.snapshot(object.snapshotId),
+      ),
+    );
   }
 
   findAttachment(volumeId: string): Promise<Attachment | null> {

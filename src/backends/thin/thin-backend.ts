@@ -14,6 +14,8 @@ import { CsiError, errorCode } from '../../base/errors.js';
 import { SingleFlight } from '../../base/single-flight.js';
 import { withTimeout } from '../../base/timeout.js';
 import type { ReleaseWait } from '../../host/device-release.js';
+import type { FileSystem } from '../../host/file-systems.js';
+import { recognizedFileSystem } from '../../host/superblock.js';
 import type { ScanSource } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type {
@@ -22,6 +24,7 @@ import type {
   OnEvent,
   PoolCapacity,
   PoolContents,
+  PoolObjectId,
   PoolStatistics,
   RetainedBase,
   RetainedBases,
@@ -188,6 +191,12 @@ export class ThinBackend implements Backend {
 
   async detach(volumeId: string, wait?: ReleaseWait): Promise<void> {
     return this.#open.attachments.detach(volumeId, wait);
+  }
+
+  /** A snapshot has no device, and only an attached volume has one. */
+  async fileSystemIn(object: PoolObjectId): Promise<FileSystem | null> {
+    const attachment = 'volumeId' in object ? await this.findAttachment(object.volumeId) : null;
+    return attachment === null ? null : recognizedFileSystem(attachment.devicePath);
   }
 
   async findAttachment(volumeId: string): Promise<Attachment | null> {
