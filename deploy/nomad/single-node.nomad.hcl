@@ -48,10 +48,10 @@ job "blockdelta" {
         BLOCKDELTA_EMBEDDED_POOL_SIZE = "100Gi"
       }
 
-      # 20 seconds for calls in flight, 15 more until a plugin that hangs in the kernel kills itself. Clients cut
-      # it to max_kill_timeout, 30 seconds by default.
+      # The plugin needs at most 35 seconds; the container then waits for resize2fs and btrfstune, which must not
+      # stop half way. Clients cut it to max_kill_timeout, 30 seconds by default.
       kill_signal  = "SIGTERM"
-      kill_timeout = "45s"
+      kill_timeout = "300s"
 
       resources {
         cpu    = 100
