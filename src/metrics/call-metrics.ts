@@ -9,7 +9,8 @@ import type { CallObserver, ObservedRpc, StreamSums } from '../csi/call-observer
 const CALL_SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300];
 const FIRST_MESSAGE_SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30];
 
-const RPC_LABELS = ['service', 'method'] as const;
+// Prometheus itself puts a label 'service' on targets of Kubernetes services.
+const RPC_LABELS = ['grpc_service', 'method'] as const;
 type RpcLabel = (typeof RPC_LABELS)[number];
 type SumName = keyof StreamSums;
 
@@ -64,11 +65,11 @@ export class CallMetrics implements CallObserver {
   }
 
   callStarted(rpc: ObservedRpc): void {
-    this.#inFlight.inc({ service: rpc.service, method: rpc.name });
+    this.#inFlight.inc({ grpc_service: rpc.service, method: rpc.name });
   }
 
   callEnded(rpc: ObservedRpc, code: string, seconds: number): void {
-    const labels = { service: rpc.service, method: rpc.name };
+    const labels = { grpc_service: rpc.service, method: rpc.name };
     this.#inFlight.dec(labels);
     this.#calls.inc({ ...labels, code });
     this.#seconds.observe(labels, seconds);
@@ -81,7 +82,7 @@ export class CallMetrics implements CallObserver {
   }
 
   firstMessageSent(rpc: ObservedRpc, seconds: number): void {
-    this.#firstMessage.observe({ service: rpc.service, method: rpc.name }, seconds);
+    this.#firstMessage.observe({ grpc_service: rpc.service, method: rpc.name }, seconds);
   }
 
   streamEnded(rpc: ObservedRpc, sums: StreamSums, isCancelled: boolean): void {
@@ -158,7 +159,7 @@ export class CallMetrics implements CallObserver {
     const known = this.#totals.get(key);
     if (known !== undefined) return known;
     const totals: MethodTotals = {
-      labels: { service: rpc.service, method: rpc.name },
+      labels: { grpc_service: rpc.service, method: rpc.name },
       streams: 0,
       cancelled: 0,
       ended: { messages: 0, wireBytes: 0, waits: 0, waitMs: 0 },

@@ -12,7 +12,7 @@ import { defer, fakeService, frame, startServer, untilCutOff } from './server-fi
 const MESSAGE = frame(1n << 30n, [[0, 4096]]);
 /** Without its length prefix. */
 const MESSAGE_BYTES = MESSAGE.length - 5;
-const ALLOCATED = { service: 'SnapshotMetadata', method: 'GetMetadataAllocated' };
+const ALLOCATED = { grpc_service: 'SnapshotMetadata', method: 'GetMetadataAllocated' };
 
 async function start(
   t: TestContext,
@@ -41,9 +41,11 @@ async function readUntil(
   name: string,
   value: number,
 ): Promise<MetricsText> {
+  const deadline = Date.now() + 60_000;
   for (;;) {
     const found = await read();
     if (found.value(name, ALLOCATED) === value) return found;
+    assert.ok(Date.now() < deadline, `${name} is ${found.value(name, ALLOCATED)}, not ${value}`);
     await delay(5);
   }
 }
@@ -56,7 +58,7 @@ test('RPCs are counted by method and code, with their duration', async (t) => {
   await rejectsWith(client.node.NodePublishVolume({ volume_id: 'v' }), 'UNIMPLEMENTED');
   const found = await read();
   const count = (method: string, code: string) =>
-    found.value('blockdelta_rpcs_total', { service: 'Node', method, code });
+    found.value('blockdelta_rpcs_total', { grpc_service: 'Node', method, code });
   assert.equal(count('NodeGetInfo', 'OK'), 2);
   assert.equal(count('NodeStageVolume', 'NOT_FOUND'), 1);
   assert.equal(count('NodePublishVolume', 'UNIMPLEMENTED'), 1);

@@ -28,6 +28,12 @@ export interface Selection {
   labels: string[];
 }
 
+/** The labels that a query groups or joins by. */
+export function groupings({ text }: Query): string[] {
+  const found = text.matchAll(/\b(?:by|without|on|ignoring|group_left|group_right) \(([^)]*)\)/g);
+  return [...found].flatMap(([, labels = '']) => labels.split(',').map((label) => label.trim()));
+}
+
 /** The metrics in a query that look like those of blockdelta or of its process. */
 export function selections({ text }: Query): Selection[] {
   const found = text.matchAll(/\b((?:blockdelta|process|nodejs)_[a-z0-9_]+)\s*(?:\{([^}]*)\})?/g);

@@ -7,6 +7,7 @@ import { parse } from 'yaml';
 import { packagePath } from '../../../../src/base/package-root.js';
 import { existingMetrics } from '../../../support/existing-metrics.js';
 import {
+  groupings,
   NO_PROMETHEUS,
   prometheusProgram,
   type Query,
@@ -71,6 +72,9 @@ test('every query of the rules and the dashboard reads metrics and labels that e
   const series = existingSeries();
   let metrics = 0;
   for (const query of queries()) {
+    const read = selections(query).flatMap(({ metric }) => [...(series.get(metric) ?? [])]);
+    const absent = groupings(query).filter((label) => !read.includes(label));
+    assert.deepEqual(absent, [], `${query.where}: no metric in it has this label`);
     for (const { metric, labels } of selections(query)) {
       metrics += 1;
       const known = series.get(metric);
@@ -80,6 +84,21 @@ test('every query of the rules and the dashboard reads metrics and labels that e
     }
   }
   assert.ok(metrics > 60);
+});
+
+test('the texts of an alert use labels that its series have', () => {
+  const series = existingSeries();
+  for (const { alert, expr, annotations } of rules()) {
+    const query = { where: alert, text: expr };
+    // What is grouped has the labels of the group alone.
+    const [, grouped] = /\bby \(([^)]*)\)/.exec(expr) ?? [];
+    const known =
+      grouped?.split(',').map((label) => label.trim()) ??
+      selections(query).flatMap(({ metric }) => [...(series.get(metric) ?? [])]);
+    for (const [, label = ''] of annotations.summary.matchAll(/\$labels\.(\w+)/g)) {
+      assert.ok(label === 'instance' || known.includes(label), `${alert}: ${label}`);
+    }
+  }
 });
 
 test('every panel of the dashboard has a query', () => {
