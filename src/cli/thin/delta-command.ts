@@ -5,6 +5,7 @@
 import { type Command, Option } from 'commander';
 import type { NativeRunner } from '../../native/pool.js';
 import { print } from '../output.js';
+import { ProgressLine } from '../progress.js';
 import {
   addMetadataOptions,
   deviceOption,
@@ -116,9 +117,24 @@ export async function printThinDelta(
       : createPrinter(format, delta);
   const includeSame = format === 'xml';
   let { head } = printer;
-  for await (const batch of readRuns(trees, { base, target, includeSame }, signal)) {
-    await print(head + printer.rows(batch));
-    head = '';
+  let reached = 0n;
+  // On a terminal the list itself shows how far it is.
+  const line =
+    process.stdout.isTTY && !summary
+      ? null
+      : new ProgressLine(() => ({
+          share: Number((reached * 1000n) / (current.dataBlocks || 1n)) / 1000,
+          text: `block ${reached}`,
+        }));
+  try {
+    for await (const batch of readRuns(trees, { base, target, includeSame }, signal)) {
+      const last = batch.runs.at(-1);
+      if (last !== undefined) reached = last.begin + last.length;
+      await print(head + printer.rows(batch));
+      head = '';
+    }
+  } finally {
+    line?.end();
   }
   await print(printer.tail());
 }
