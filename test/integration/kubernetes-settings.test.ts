@@ -1,18 +1,20 @@
 /**
  * A plugin and a router with the settings of deploy/kubernetes and the certificates of certificates.sh find
- * each other, and serve what a sidecar asks. Only paths, ports and the source of the node list are others.
+ * each other, with the rights of the manifests, and serve what a sidecar asks. Only paths and ports are others.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { after, before, test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
 import { nodeKey, nodeKeyOf } from '../../src/domain/identifiers.js';
 import { type Container, cluster, container } from '../support/cluster.js';
+import { eventually } from '../support/eventually.js';
 import { skipWithoutKubectl } from '../support/manifests.js';
 import { Plugin } from '../support/plugin.js';
+import { type FakePod, PodsApi } from '../support/pods-api.js';
 import { RouterProcess } from '../support/router-process.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
 
@@ -21,6 +23,7 @@ const NODE = 'node-a';
 let workspace: Workspace;
 let plugin: Plugin;
 let router: RouterProcess;
+let api: PodsApi;
 let routerMetrics: number;
 
 /** The settings of a container, with the places that only a cluster has replaced. */
@@ -30,6 +33,15 @@ function settings(of: Container, places: Readonly<Record<string, string>>): Reco
     return [name, from === undefined ? value : value.replace(from, to ?? '')];
   });
   return Object.fromEntries(replaced);
+}
+
+/** Those of the manifests, each on the node. */
+function pods(): FakePod[] {
+  return cluster('directory').pods.map(({ owner, labels }) => ({
+    metadata: { name: owner, namespace: 'blockdelta', labels },
+    spec: { nodeName: labels['app.kubernetes.io/component'] === 'node' ? NODE : 'elsewhere' },
+    status: { phase: 'Running', podIP: '127.0.0.1' },
+  }));
 }
 
 async function freePort(): Promise<number> {
@@ -46,7 +58,7 @@ before(async () => {
   workspace = new Workspace('kubernetes');
   const certificates = workspace.path('certificates');
   execFileSync(packagePath('deploy/kubernetes/certificates.sh'), [certificates]);
-  const address = `127.0.0.1:${await freePort()}`;
+  const port = await freePort();
   const { node, controller } = cluster('directory');
   const directory = workspace.path('csi');
   mkdirSync(directory);
@@ -55,25 +67,31 @@ before(async () => {
       '/csi/csi.sock': workspace.path('plugin.sock'),
       '/var/lib/blockdelta': workspace.path('state'),
       '/srv/blockdelta': makePoolFileSystem(workspace, 'xfs', 1024),
-      '0.0.0.0:9810': address,
+      '0.0.0.0:9810': `127.0.0.1:${port}`,
       '/etc/blockdelta/tls': `${certificates}/node`,
     }),
   });
-  writeFileSync(workspace.path('nodes.json'), JSON.stringify({ nodes: [{ id: NODE, address }] }));
+  const config = workspace.path('kubeconfig');
+  const roles = cluster('directory')
+    .of('Role')
+    .filter(({ metadata }) => metadata.name === 'blockdelta-router');
+  api = await PodsApi.start(roles, pods(), config);
   routerMetrics = await freePort();
   const env = settings(container(controller, 'router'), {
     '/csi/csi.sock': `${directory}/csi.sock`,
     '0.0.0.0:9811': `127.0.0.1:${routerMetrics}`,
+    '9810': String(port),
     '/etc/blockdelta/tls': `${certificates}/router`,
   });
   router = await RouterProcess.start({
     socket: `${directory}/csi.sock`,
-    env: { ...env, BLOCKDELTA_ROUTE_NODES: `file:${workspace.path('nodes.json')}` },
+    env: { ...env, KUBECONFIG: config },
   });
 });
 
 after(async () => {
   await router?.stop();
+  api?.close();
   await plugin?.stop();
   workspace?.dispose();
 });
@@ -111,4 +129,17 @@ test('the probes of the manifests find the router alive and ready', { skip }, as
     const response = await fetch(`http://127.0.0.1:${routerMetrics}${probe?.httpGet.path}`);
     assert.equal(response.status, 200, probe?.httpGet.path);
   }
+});
+
+test('the router finds the node with the rights it has, and asks for nothing else', {
+  skip,
+}, async () => {
+  await eventually('the router watches', () =>
+    api.requests.some((text) => text.startsWith('watch')),
+  );
+  assert.deepEqual([...new Set(api.requests)].sort(), [
+    'list pods blockdelta',
+    'watch pods blockdelta',
+  ]);
+  assert.doesNotMatch(router.log, /elsewhere/);
 });

@@ -1,0 +1,97 @@
+/**
+ * The part of the Kubernetes API that the router uses: lists and watches of pods. It grants what the roles of
+ * a manifest grant, and nothing else.
+ */
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Manifest } from './manifests.js';
+
+interface Rule {
+  apiGroups: string[];
+  resources: string[];
+  verbs: string[];
+}
+
+export interface FakePod {
+  metadata: { name: string; namespace: string; labels: Record<string, string> };
+  spec: { nodeName: string };
+  status: { phase: 'Running'; podIP: string };
+}
+
+export class PodsApi {
+  /** Each request as `verb resource namespace`, with `refused` behind it if no role allows it. */
+  readonly requests: string[] = [];
+  readonly #roles: readonly Manifest[];
+  readonly #pods: readonly FakePod[];
+  readonly #server = createServer((request, response) => this.#answer(request, response));
+
+  private constructor(roles: readonly Manifest[], pods: readonly FakePod[]) {
+    this.#roles = roles;
+    this.#pods = pods;
+  }
+
+  /** @param configFile gets the configuration of a client, for KUBECONFIG */
+  static async start(
+    roles: readonly Manifest[],
+    pods: readonly FakePod[],
+    configFile: string,
+  ): Promise<PodsApi> {
+    const api = new PodsApi(roles, pods);
+    api.#server.listen(0, '127.0.0.1');
+    await once(api.#server, 'listening');
+    const server = `http://127.0.0.1:${(api.#server.address() as AddressInfo).port}`;
+    const config = {
+      ...{ kind: 'Config', apiVersion: 'v1', 'current-context': 'fake' },
+      clusters: [{ name: 'fake', cluster: { server, 'insecure-skip-tls-verify': true } }],
+      users: [{ name: 'fake', user: {} }],
+      contexts: [{ name: 'fake', context: { cluster: 'fake', user: 'fake' } }],
+    };
+    writeFileSync(configFile, JSON.stringify(config));
+    return api;
+  }
+
+  close(): void {
+    this.#server.close();
+    this.#server.closeAllConnections();
+  }
+
+  #answer(request: IncomingMessage, response: ServerResponse): void {
+    const { pathname, searchParams } = new URL(request.url ?? '', 'http://fake');
+    const [, namespace = '', resource = ''] =
+      /^\/api\/v1\/namespaces\/([^/]+)\/([^/]+)$/.exec(pathname) ?? [];
+    const isWatch = searchParams.get('watch') === 'true';
+    const title = `${isWatch ? 'watch' : 'list'} ${resource} ${namespace}`;
+    response.setHeader('content-type', 'application/json');
+    if (!this.#isGranted(isWatch ? 'watch' : 'list', resource, namespace)) {
+      this.requests.push(`${title} refused`);
+      response.statusCode = 403;
+      response.end('{"kind":"Status","apiVersion":"v1","reason":"Forbidden","code":403}');
+      return;
+    }
+    this.requests.push(title);
+    if (isWatch) {
+      response.flushHeaders();
+      return;
+    }
+    const wanted = (searchParams.get('labelSelector') ?? '').split(',');
+    const items = this.#pods.filter(({ metadata }) =>
+      wanted.every((part) => metadata.labels[part.split('=')[0] ?? ''] === part.split('=')[1]),
+    );
+    const metadata = { resourceVersion: '1' };
+    response.end(JSON.stringify({ kind: 'PodList', apiVersion: 'v1', metadata, items }));
+  }
+
+  /** Roles of a namespace only: the router needs no others. */
+  #isGranted(verb: string, resource: string, namespace: string): boolean {
+    return this.#roles.some(
+      ({ metadata, rules }) =>
+        metadata.namespace === namespace &&
+        (rules as Rule[]).some(
+          ({ apiGroups, resources, verbs }) =>
+            apiGroups.includes('') && resources.includes(resource) && verbs.includes(verb),
+        ),
+    );
+  }
+}
