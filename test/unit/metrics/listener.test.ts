@@ -5,6 +5,7 @@ import { connect, createServer, type Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { MetricsListener, type Routes } from '../../../src/metrics/listener.js';
+import { seededRandom } from '../../support/random.js';
 
 const LOOPBACK = { host: '127.0.0.1', port: 0 };
 
@@ -60,6 +61,15 @@ async function speak(address: string, text: string): Promise<string> {
   socket.write(text);
   await once(socket, 'close');
   return answer;
+}
+
+/** Sends the bytes and the end of the stream, and waits until the connection is closed. */
+async function sendAndLeave(address: string, bytes: Buffer): Promise<void> {
+  const socket = connect(portOf(address), '127.0.0.1');
+  socket.on('error', () => undefined);
+  socket.resume();
+  socket.end(bytes);
+  await once(socket, 'close');
 }
 
 test('/metrics, /healthz and /readyz are served, and nothing else', async (t) => {
@@ -142,6 +152,24 @@ test('H25: a request that never becomes complete is ended', async (t) => {
     delay(60_000, 'still open', { ref: false }),
   ]);
   assert.notEqual(answer, 'still open');
+});
+
+test('H25: requests with random bytes in them neither end the listener nor keep a scrape out', async (t) => {
+  const address = await listen(t);
+  const random = seededRandom('metrics listener');
+  const valid = Buffer.from('GET /metrics HTTP/1.1\r\nhost: x\r\naccept: text/plain\r\n\r\n');
+  for (let round = 0; round < 20; round += 1) {
+    const requests = Array.from({ length: 16 }, () => {
+      const bytes = Buffer.concat([valid, valid]);
+      const changes = 1 + random.below(8);
+      for (let change = 0; change < changes; change += 1) {
+        random.bytes(1).copy(bytes, random.below(bytes.length));
+      }
+      return bytes.subarray(0, random.below(bytes.length));
+    });
+    await Promise.all(requests.map((bytes) => sendAndLeave(address, bytes)));
+    assert.equal((await ask(address, '/metrics')).body, 'up 1\n');
+  }
 });
 
 test('an address that is in use is an error that names the setting and the remedy', async (t) => {
