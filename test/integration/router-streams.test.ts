@@ -1,0 +1,147 @@
+/**
+ * Fifty streams of mixed speed through the router, from three servers in three network namespaces: every byte
+ * arrives, and the router's memory does not grow. The lists are generated, so that they are long; all else is
+ * the plugin's own.
+ */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { after, before } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { patternSnapshotId } from '../bench/pattern.js';
+import { RawClient } from '../bench/raw-client.js';
+import { ServerProcess } from '../bench/server-process.js';
+import { Authority, tlsSettings } from '../support/certificates.js';
+import { TestNetwork } from '../support/network.js';
+import { RouterProcess } from '../support/router-process.js';
+import { test } from '../support/running-plugin.js';
+import { skipUnlessRoot, Workspace } from '../support/workspace.js';
+
+const NODES = [1, 2, 3];
+const STREAMS = 50;
+const RPC = 'GetMetadataAllocated';
+const LONG_MS = 300_000;
+const isLong = process.env['BLOCKDELTA_TEST_LONG'] === '1';
+/** About 5 MB on the wire; the slowest reader takes some seconds. */
+const ENTRIES = 400_000;
+/** After every message, ms: one reader in five does not pause. */
+const PAUSES = [undefined, 1, 5, 20, 60];
+/** What the streams hold together, and what the collector leaves for later. */
+const GROWTH_MIB = 160;
+
+const idOf = (node: number): string => `node-${node}`;
+
+let place: Workspace;
+let network: TestNetwork;
+let router: RouterProcess;
+const servers: ServerProcess[] = [];
+
+before(async () => {
+  if (skipUnlessRoot !== false) return;
+  place = new Workspace('streams');
+  network = await TestNetwork.create(NODES.length);
+  const authority = new Authority(place.directory);
+  const files = tlsSettings(authority.issue('node', 'blockdelta-node'));
+  for (const node of NODES) {
+    const address = { BLOCKDELTA_LISTEN_ADDRESS: `${network.address(node)}:9810` };
+    const env = { ...address, BLOCKDELTA_NODE_ID: idOf(node), ...files };
+    const endpoint = `unix://${place.path(`${idOf(node)}.sock`)}`;
+    const by = network.on(node);
+    servers.push(await ServerProcess.start('pattern-server', endpoint, [], { env, by }));
+  }
+  const nodes = NODES.map((node) => ({ id: idOf(node), address: `${network.address(node)}:9810` }));
+  writeFileSync(place.path('nodes.json'), JSON.stringify({ nodes }));
+  router = await RouterProcess.start({
+    socket: place.path('router.sock'),
+    by: network.on(0),
+    env: {
+      BLOCKDELTA_ROUTE_NODES: `file:${place.path('nodes.json')}`,
+      ...tlsSettings(authority.issue('router', 'blockdelta-router')),
+    },
+  });
+});
+
+after(async () => {
+  await router?.kill();
+  for (const server of servers) await server.stop();
+  await network?.dispose();
+  place?.dispose();
+});
+
+/** Of all messages of a stream, in their order and with their lengths. */
+async function digestOf(client: RawClient, node: number, pauseMs?: number): Promise<string> {
+  const hash = createHash('sha256');
+  const onMessage = (message: Buffer): void => {
+    hash.update(`${message.length} `).update(message);
+  };
+  await client.read(
+    RPC,
+    { snapshot_id: patternSnapshotId(ENTRIES, idOf(node)) },
+    pauseMs === undefined ? { onMessage } : { onMessage, pauseMs },
+  );
+  return hash.digest('hex');
+}
+
+async function round(expected: string): Promise<void> {
+  const clients = Array.from({ length: 5 }, () => new RawClient(router.endpoint));
+  try {
+    const digests = await Promise.all(
+      Array.from({ length: STREAMS }, (_, index) => {
+        const client = clients[index % clients.length] as RawClient;
+        const node = NODES[index % NODES.length] as number;
+        return digestOf(client, node, PAUSES[Math.floor(index / 3) % PAUSES.length]);
+      }),
+    );
+    assert.deepEqual(new Set(digests), new Set([expected]));
+  } finally {
+    for (const client of clients) client.close();
+  }
+}
+
+test('fifty streams of mixed speed arrive byte for byte, in bounded memory', async () => {
+  const direct = new RawClient(servers[0]?.endpoint ?? '');
+  const expected = await digestOf(direct, 1);
+  direct.close();
+  await round(expected);
+  const before = router.rssMiB;
+  let peak = before;
+  const watch = setInterval(() => {
+    peak = Math.max(peak, router.rssMiB);
+  }, 50);
+  let rounds = 0;
+  try {
+    const end = Date.now() + (isLong ? LONG_MS : 0);
+    do {
+      await round(expected);
+      rounds += 1;
+    } while (Date.now() < end);
+  } finally {
+    clearInterval(watch);
+  }
+  console.log(`# ${rounds} rounds, ${before.toFixed(0)} MiB before, ${peak.toFixed(0)} at most`);
+  assert.ok(peak - before < GROWTH_MIB, `memory grew from ${before} to ${peak} MiB`);
+});
+
+test('streams that are never read or cancelled half-way keep no place on a node', async () => {
+  const client = new RawClient(router.endpoint);
+  const { client: csi } = router;
+  // More than the places of a node, one after the other.
+  for (let index = 0; index < 100; index += 1) {
+    const stream = csi.open(RPC, { snapshot_id: patternSnapshotId(50_000_000, idOf(1)) });
+    stream.on('error', () => undefined);
+    await new Promise((resolve) => stream.once('data', resolve));
+    if (index % 2 === 0) stream.pause();
+    stream.cancel();
+  }
+  const stalled = Array.from({ length: 40 }, () => {
+    const stream = csi.open(RPC, { snapshot_id: patternSnapshotId(50_000_000, idOf(2)) });
+    stream.on('error', () => undefined);
+    stream.once('data', () => stream.pause());
+    return stream;
+  });
+  await delay(500);
+  const digests = await Promise.all([digestOf(client, 1), digestOf(client, 2)]);
+  assert.equal(new Set(digests).size, 1);
+  for (const stream of stalled) stream.cancel();
+  client.close();
+});
