@@ -124,13 +124,22 @@ export interface MessageWriter {
   send(chunk: Uint8Array): Promise<void>;
 }
 
+/**
+ * An encoded message in whatever memory it lies; a Buffer is one. It is copied once, behind the prefix that
+ * gRPC writes.
+ */
+export interface EncodedMessage {
+  readonly byteLength: number;
+  copy(target: Buffer, start: number): void;
+}
+
 /** Also passes on messages that somebody else has encoded. */
 export interface RelayWriter extends MessageWriter {
   /**
    * Sends one message without a prefix. Resolves when the client has taken enough for another one to be
    * sent, which bounds the memory of a stream; rejects as `send` does. The memory must not change any more.
    */
-  forward(message: Buffer): Promise<void>;
+  forward(message: EncodedMessage): Promise<void>;
 }
 
 export type StreamHandler<R extends RpcName> = (

@@ -12,7 +12,7 @@ import type { Call, CallRegistry, Rpc } from './calls.js';
 import { statusOf } from './handler.js';
 import { originOf } from './incoming-calls.js';
 import type { DecodedRequest } from './request-decoder.js';
-import type { AnyStreamHandler, RelayWriter } from './service.js';
+import type { AnyStreamHandler, EncodedMessage, RelayWriter } from './service.js';
 import type { OpenStream, StreamPlaces } from './stream-places.js';
 
 export type StreamCall = ServerWritableStream<DecodedRequest, Buffer>;
@@ -144,8 +144,9 @@ class CallWriter implements RelayWriter, OpenStream {
     }
   }
 
-  async forward(message: Buffer): Promise<void> {
-    this.#write(message);
+  async forward(message: EncodedMessage): Promise<void> {
+    // The serializer of streams returns what it is given, and gRPC uses no more of a Buffer than this.
+    this.#write(message as Buffer);
     while (this.#bytesInFlight > MAX_FORWARDED_BYTES || this.#inFlight >= MAX_IN_FLIGHT) {
       await this.#wait(this.#inFlight - 1);
     }

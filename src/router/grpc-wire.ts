@@ -4,6 +4,7 @@
  */
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2';
 import { CsiError, type StatusCode } from '../base/errors.js';
+import type { EncodedMessage } from '../csi/service.js';
 
 const PREFIX_BYTES = 5;
 /** gRPC's limit: eight digits. */
@@ -58,6 +59,33 @@ function decoded(message: string | string[] | undefined): string {
   }
 }
 
+/** A message in the pieces in which it arrived; the first ones begin with the prefix. */
+export class SplitMessage implements EncodedMessage {
+  readonly byteLength: number;
+  readonly #pieces: readonly Buffer[];
+
+  constructor(pieces: readonly Buffer[], bytesWithPrefix: number) {
+    this.#pieces = pieces;
+    this.byteLength = bytesWithPrefix - PREFIX_BYTES;
+  }
+
+  copy(target: Buffer, start: number): void {
+    let skipped = PREFIX_BYTES;
+    let at = start;
+    for (const piece of this.#pieces) {
+      const from = Math.min(skipped, piece.length);
+      skipped -= from;
+      at += piece.copy(target, at, from);
+    }
+  }
+
+  toBuffer(): Buffer {
+    const whole = Buffer.allocUnsafe(this.byteLength);
+    this.copy(whole, 0);
+    return whole;
+  }
+}
+
 /** Cuts the bytes of a response, which arrive in pieces of any size, into messages. */
 export class MessageSplitter {
   readonly #maxBytes: number;
@@ -77,12 +105,12 @@ export class MessageSplitter {
   }
 
   /**
-   * Messages that are complete now. They may be views of the piece.
+   * Messages that are complete now. They are views of the pieces.
    *
    * @throws CsiError INTERNAL if a message is compressed or too long
    */
-  push(piece: Buffer): Buffer[] {
-    const messages: Buffer[] = [];
+  push(piece: Buffer): SplitMessage[] {
+    const messages: SplitMessage[] = [];
     let rest = piece;
     while (rest.length > 0) {
       if (this.#wanted === 0) {
@@ -118,11 +146,11 @@ export class MessageSplitter {
     return PREFIX_BYTES + length;
   }
 
-  #take(): Buffer {
-    const whole = Buffer.concat(this.#pieces, this.#buffered);
+  #take(): SplitMessage {
+    const message = new SplitMessage(this.#pieces, this.#buffered);
     this.#pieces = [];
     this.#buffered = 0;
     this.#wanted = 0;
-    return whole.subarray(PREFIX_BYTES);
+    return message;
   }
 }

@@ -15,7 +15,13 @@ import { parseHostPort } from '../config/values.js';
 import { CALLER_HEADER, DESTINATION_HEADER, destinationOf } from '../csi/routed-calls.js';
 import { nodeKey } from '../domain/identifiers.js';
 import type { TlsFiles } from '../plugin/tls-files.js';
-import { framed, MessageSplitter, requestHeaders, statusIn } from './grpc-wire.js';
+import {
+  framed,
+  MessageSplitter,
+  requestHeaders,
+  type SplitMessage,
+  statusIn,
+} from './grpc-wire.js';
 import type { NodeEntry } from './node-list.js';
 import { Session } from './session.js';
 
@@ -35,6 +41,8 @@ export interface NodeCall {
   /** The same text for all calls of one client of the router. */
   readonly caller: string;
 }
+
+type TakeMessage = (message: SplitMessage) => Promise<void>;
 
 export interface NodeConnectionOptions {
   readonly entry: NodeEntry;
@@ -102,7 +110,7 @@ export class NodeConnection {
   async unary(call: NodeCall): Promise<Buffer> {
     const messages: Buffer[] = [];
     await this.#exchange('unary', call, async (message) => {
-      messages.push(message);
+      messages.push(message.toBuffer());
     });
     const [response] = messages;
     if (messages.length !== 1 || response === undefined) {
@@ -116,15 +124,11 @@ export class NodeConnection {
   /**
    * @param take gets each message in turn; the node is held back while it waits
    */
-  async stream(call: NodeCall, take: (message: Buffer) => Promise<void>): Promise<void> {
+  async stream(call: NodeCall, take: TakeMessage): Promise<void> {
     await this.#exchange('streams', call, take);
   }
 
-  async #exchange(
-    kind: 'unary' | 'streams',
-    call: NodeCall,
-    take: (message: Buffer) => Promise<void>,
-  ): Promise<void> {
+  async #exchange(kind: 'unary' | 'streams', call: NodeCall, take: TakeMessage): Promise<void> {
     call.signal.throwIfAborted();
     const stream = await this.#request(kind, call);
     const exchange = new Exchange(stream, take);
@@ -190,9 +194,9 @@ class Exchange {
   /** Rejects with a CsiError for a status, or any other error if the connection failed. */
   readonly done: Promise<void>;
   readonly #stream: ClientHttp2Stream;
-  readonly #take: (message: Buffer) => Promise<void>;
+  readonly #take: TakeMessage;
   readonly #splitter = new MessageSplitter(MAX_MESSAGE_BYTES);
-  readonly #queue: Buffer[] = [];
+  readonly #queue: SplitMessage[] = [];
   #queuedBytes = 0;
   #isTaking = false;
   #isOver = false;
@@ -204,7 +208,7 @@ class Exchange {
     reject: () => undefined,
   };
 
-  constructor(stream: ClientHttp2Stream, take: (message: Buffer) => Promise<void>) {
+  constructor(stream: ClientHttp2Stream, take: TakeMessage) {
     this.#stream = stream;
     this.#take = take;
     this.done = new Promise((resolve, reject) => {
@@ -243,7 +247,7 @@ class Exchange {
     try {
       for (const message of this.#splitter.push(piece)) {
         this.#queue.push(message);
-        this.#queuedBytes += message.length;
+        this.#queuedBytes += message.byteLength;
       }
     } catch (thrown) {
       this.fail(thrown);
@@ -262,7 +266,7 @@ class Exchange {
         message = this.#queue.shift()
       ) {
         await this.#take(message);
-        this.#queuedBytes -= message.length;
+        this.#queuedBytes -= message.byteLength;
         if (this.#queuedBytes <= MAX_QUEUED_BYTES && this.#stream.isPaused()) this.#stream.resume();
       }
     } catch (thrown) {

@@ -5,6 +5,7 @@ import { Cleanup } from './cleanup.js';
 import { deltaRows } from './delta-row.js';
 import { hostileRows } from './hostile-row.js';
 import { isMet, machine, type Row, spread, table, toJson } from './report.js';
+import { routerCpuRows } from './router-cpu-row.js';
 import { rssRows } from './rss-row.js';
 import type { Settings } from './settings.js';
 import { streamCpuRows } from './stream-cpu-row.js';
@@ -12,7 +13,7 @@ import { thinRows } from './thin-rows.js';
 
 const HELP = `npm run bench -- [NAME...] [--rounds N] [--cold] [--json FILE]
 
-  NAME           stream-cpu, delta (needs root), rss, hostile or thin (needs root and thin_delta);
+  NAME           stream-cpu, router-cpu, delta (needs root), rss, hostile or thin (needs root and thin_delta);
                  also as --only NAME; without any, all of them
   --rounds N     rounds of every row, at least 5 (default 5)
   --cold         delta also from the disk: empties the caches of the machine, takes minutes
@@ -24,6 +25,7 @@ does. docs/benchmarks.md says what each row measures. Exits 0 whatever the figur
 
 const BENCHES: Readonly<Record<string, (settings: Settings) => Promise<Row[]>>> = {
   'stream-cpu': streamCpuRows,
+  'router-cpu': routerCpuRows,
   delta: deltaRows,
   rss: rssRows,
   hostile: hostileRows,

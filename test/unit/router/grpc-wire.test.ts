@@ -15,7 +15,8 @@ test('messages are found whatever the pieces are in which they arrive', () => {
     const splitter = new MessageSplitter(1 << 20);
     const found: Buffer[] = [];
     for (let offset = 0; offset < bytes.length; offset += size) {
-      found.push(...splitter.push(bytes.subarray(offset, offset + size)));
+      const complete = splitter.push(bytes.subarray(offset, offset + size));
+      found.push(...complete.map((message) => message.toBuffer()));
     }
     assert.deepEqual(found, messages, `pieces of ${size}`);
     assert.equal(splitter.isInside, false);
