@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
+import { containerCapabilities } from '../support/container.js';
 import { settingWords } from '../support/service-unit.js';
 
 const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
@@ -16,4 +17,8 @@ function documented(): string[] {
 
 test('the unit gives the capabilities of docs/security.md and no others', () => {
   assert.deepEqual(settingWords('CapabilityBoundingSet').sort(), documented());
+});
+
+test('deploy/container/run gives the capabilities of docs/security.md and no others', () => {
+  assert.deepEqual(containerCapabilities().sort(), documented());
 });
