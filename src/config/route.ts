@@ -5,6 +5,7 @@
 import type { LogLevel } from '../base/logger.js';
 import { CSI_LEVELS, type CsiLevel, LOG_LEVELS, SETTINGS } from './config.js';
 import { parseTls, type TlsSettings } from './tls.js';
+import { unknownSettings } from './unknown-settings.js';
 import {
   ConfigError,
   type HostPort,
@@ -103,6 +104,7 @@ type WithDefault = {
 
 /** An empty variable counts as unset. @throws ConfigError for the first invalid setting */
 export function parseRouteConfig(env: Readonly<Record<string, string | undefined>>): RouteConfig {
+  refuseMisspelt(env);
   const given = (name: RouteSetting) => env[name] || undefined;
   const text = (name: WithDefault) => given(name) ?? ROUTE_SETTINGS[name].fallback;
   const count = (name: WithDefault, minimum: number, maximum: number) =>
@@ -132,6 +134,14 @@ export function parseRouteConfig(env: Readonly<Record<string, string | undefined
     maxStreams: count('BLOCKDELTA_MAX_STREAMS', 1, 10_000),
     streamStallMs: 1000 * count('BLOCKDELTA_STREAM_STALL_SECONDS', 1, 86_400),
   });
+}
+
+/** The settings of `serve` that the router does not have may be there: some share one file for both. */
+function refuseMisspelt(env: Readonly<Record<string, string | undefined>>): void {
+  const known = [...Object.keys(ROUTE_SETTINGS), ...Object.keys(SETTINGS)];
+  const found = unknownSettings(env, known).find(({ misspelt }) => misspelt);
+  if (found === undefined) return;
+  throw new ConfigError(`${found.name} is not a setting: did you mean ${found.nearest}?`);
 }
 
 function parseSource(value: string | undefined, port: number): NodeSourceSettings {

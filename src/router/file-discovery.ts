@@ -17,7 +17,7 @@ export class FileDiscovery implements NodeSource {
   readonly #pollMs: number;
   #timer: NodeJS.Timeout | undefined;
   /** What the last list was read from. */
-  #text = '';
+  #text: string | null = null;
   /** Why the file could not be used at the last poll. */
   #problem: string | null = null;
 

@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ConfigError } from '../../../src/config/config.js';
+import { parseRouteConfig } from '../../../src/config/route.js';
+
+const BASE = {
+  CSI_ENDPOINT: 'unix:///run/router.sock',
+  BLOCKDELTA_ROUTE_NODES: 'file:/etc/nodes.json',
+  BLOCKDELTA_TLS_CERTIFICATE: '/tls/tls.crt',
+  BLOCKDELTA_TLS_KEY: '/tls/tls.key',
+  BLOCKDELTA_TLS_CA: '/tls/ca.crt',
+};
+
+function refusal(env: Record<string, string>): string {
+  try {
+    parseRouteConfig({ ...BASE, ...env });
+  } catch (thrown) {
+    assert.ok(thrown instanceof ConfigError);
+    return thrown.message;
+  }
+  throw new Error('the settings were accepted');
+}
+
+test('a router needs a socket, a source of nodes and certificates, and has defaults for the rest', () => {
+  const config = parseRouteConfig(BASE);
+  assert.deepEqual(config.source, { kind: 'file', path: '/etc/nodes.json' });
+  assert.equal(config.tls.peerName, 'blockdelta-node');
+  assert.equal(config.topologyKey, 'blockdelta.csi/node');
+  assert.equal(config.maxStreams, 256);
+  assert.equal(config.metricsAddress, null);
+  for (const name of Object.keys(BASE))
+    assert.match(refusal({ [name]: '' }), new RegExp(`^${name}`));
+});
+
+test('pods are named by namespace and selector, with the port of the plugins', () => {
+  const selector = 'app.kubernetes.io/name=blockdelta,component in (node)'.replace(/ /g, '');
+  const config = parseRouteConfig({
+    ...BASE,
+    BLOCKDELTA_ROUTE_NODES: `kubernetes:storage/${selector}`,
+    BLOCKDELTA_ROUTE_PORT: '7000',
+  });
+  assert.deepEqual(config.source, {
+    kind: 'kubernetes',
+    namespace: 'storage',
+    selector,
+    port: 7000,
+  });
+});
+
+test('a source of nodes that cannot be one is refused with examples', () => {
+  for (const value of [
+    'nodes.json',
+    'file:nodes.json',
+    'kubernetes:storage',
+    'kubernetes:/a=b',
+    'http://x',
+  ]) {
+    assert.match(refusal({ BLOCKDELTA_ROUTE_NODES: value }), /BLOCKDELTA_ROUTE_NODES is/, value);
+  }
+});
+
+test('a misspelt setting is refused, and a setting of a node is not', () => {
+  assert.match(
+    refusal({ BLOCKDELTA_ROUTE_NODE: 'file:/x' }),
+    /did you mean BLOCKDELTA_ROUTE_NODES/,
+  );
+  assert.ok(parseRouteConfig({ ...BASE, BLOCKDELTA_POOLS: 'main=/pool' }));
+});
