@@ -9,6 +9,7 @@ test('E6 and E15: the endpoint alone is enough: everything else has a default', 
   assert.deepEqual(parseConfig({ CSI_ENDPOINT }), {
     endpoint: CSI_ENDPOINT,
     socketPath: '/run/blockdelta/csi.sock',
+    listen: null,
     socketMode: 0o600,
     nodeId: hostname(),
     driverName: 'blockdelta.csi',
@@ -112,6 +113,7 @@ test('every setting can be given', () => {
   assert.deepEqual(config, {
     endpoint: 'unix:///csi/a.sock',
     socketPath: '/csi/a.sock',
+    listen: null,
     socketMode: 0o660,
     nodeId: 'node-1',
     driverName: 'other.example',
