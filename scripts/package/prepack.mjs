@@ -1,6 +1,6 @@
 /**
- * What `npm pack` runs before it packs: installs node_modules if they are missing, compiles dist, builds
- * the binaries, and puts them where the package has them. postpack.mjs undoes what a checkout does not need.
+ * What `npm pack` runs before it packs: builds the checkout and the binaries, installing what is missing,
+ * and puts them where the package has them. postpack.mjs undoes what a checkout does not need.
  *
  *   BLOCKDELTA_PREBUILD=host npm pack     only for this processor and this release of Node.js: seconds
  *
@@ -22,11 +22,9 @@ const started = performance.now();
 restoreCheckout();
 // Options of this `npm pack` are not for the npm commands below.
 for (const name of ['npm_config_dry_run', 'npm_config_json', 'npm_config_pack_destination']) delete process.env[name];
-execFileSync('scripts/setup', ['--modules'], { stdio: 'inherit' });
-execFileSync('scripts/setup', ['--addon'], { stdio: 'inherit' });
-execFileSync(process.execPath, ['scripts/compile.mjs', 'tsconfig.json'], { stdio: 'inherit' });
-
 const { archs, releases } = targets(process.env.BLOCKDELTA_PREBUILD ?? 'all');
+execFileSync('scripts/setup', { stdio: 'inherit' });
+if (archs.length > 1) execFileSync('scripts/setup', ['--cross'], { stdio: 'inherit' });
 for (const arch of archs) {
   mkdirSync(ownPrebuilds(arch), { recursive: true });
   const built = ownBinaries(arch);

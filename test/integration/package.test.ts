@@ -76,7 +76,7 @@ test('the package has what runs it, and nothing that only a checkout needs', (t)
 });
 
 test('H23: every dependency has the version of the lock file, and comes with the package', () => {
-  const lock = JSON.parse(readFileSync(packagePath('package-lock.json'), 'utf8')) as {
+  const lock = JSON.parse(read('package-lock.json')) as {
     packages: Record<string, { version?: string; dev?: boolean; optional?: boolean }>;
   };
   const wanted = Object.entries(lock.packages).filter(
@@ -109,6 +109,26 @@ function assertNothingCompiled(): void {
     accessSync(join(prebuilds(), program), constants.X_OK);
   }
 }
+
+test('the binaries need no newer C library than docs/install.md says', (t) => {
+  const [, documented = ''] = /glibc (\d+\.\d+) or newer/.exec(read('docs/install.md')) ?? [];
+  const files = filesBelow(installed).filter((path) =>
+    /prebuilds\/linux|\/lib\/binding\//.test(path),
+  );
+  const binaries = files.filter((path) => /\.node$|\/blockdelta-\w+$/.test(path));
+  assert.equal(binaries.length, 5);
+  const needed = binaries.flatMap((path) => {
+    const symbols = execFileSync('objdump', ['-T', join(installed, path)], { encoding: 'utf8' });
+    return [...symbols.matchAll(/GLIBC_2\.(\d+)/g)].map(([, minor]) => Number(minor));
+  });
+  const newest = Math.max(...needed);
+  t.diagnostic(`glibc 2.${newest}`);
+  const { header } = process.report.getReport() as { header: { glibcVersionRuntime: string } };
+  // The release that packages are made on.
+  if (header.glibcVersionRuntime !== '2.36')
+    return t.skip('built on another system than Debian 12');
+  assert.equal(`2.${newest}`, documented);
+});
 
 test('it installs from a lock file as well', () => {
   rmSync(join(home, 'node_modules'), { recursive: true });
@@ -232,6 +252,8 @@ function run(
   assert.equal(status, 0, `${program} ${args.join(' ')}:\n${stdout}${stderr}`);
   return stdout;
 }
+
+const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
 
 function timed<T>(what: string, work: () => T): T {
   const started = performance.now();
