@@ -127,6 +127,8 @@ async function startPlugin(session) {
       CSI_ENDPOINT: session.endpoint,
       BLOCKDELTA_STATE_DIR: join(session.place, 'state'),
       BLOCKDELTA_EMBEDDED_POOL_SIZE: '8Gi',
+      // Its callers are in its mount namespace.
+      BLOCKDELTA_MOUNT_PROPAGATION: 'off',
       ...(session.backend === 'thin' ? { BLOCKDELTA_POOLS: `default=thin:${join(session.place, 'pool')}` } : {}),
     },
     stdio: ['ignore', 'ignore', log.fd],

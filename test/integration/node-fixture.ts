@@ -38,7 +38,8 @@ export const NODE_CONFIG: NodeConfig = {
   controllerPublish: false,
   maxVolumesPerNode: 7,
   cgroupRoot: '',
-  mountPropagation: 'auto',
+  // The tests are in the mount namespace of the service.
+  mountPropagation: 'off',
   stateDirectory: '',
   pools: [],
   socketPath: '',
