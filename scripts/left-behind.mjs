@@ -6,6 +6,8 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 
+const QUIETLY = { stdio: 'ignore', timeout: 20_000 };
+const ENDING_MS = 3000;
 const MARK = /blockdelta-[a-z0-9-]+-[A-Za-z0-9]{6}/;
 
 function read(path) {
@@ -79,31 +81,48 @@ export function leftUnder(directory) {
 
 /** Ends, unmounts, detaches and deletes all of it, as far as that is possible. */
 export function removeUnder(directory) {
-  const quietly = { stdio: 'ignore', timeout: 20_000 };
-  for (const pid of ofDirectory(directory).processes) {
-    try {
-      process.kill(Number(pid), 'SIGKILL');
-    } catch {
-      // It has ended.
-    }
-  }
+  endProcesses(directory);
+  // The latest mount first. A device is detached before its file's file system is unmounted: it would keep
+  // that busy, and once the mount is gone its file is not below the directory any more.
   for (const mountPoint of ofDirectory(directory).mounts.reverse()) {
-    spawnSync('fsfreeze', ['-u', mountPoint], quietly);
-    if (spawnSync('umount', [mountPoint], quietly).status !== 0) {
-      spawnSync('umount', ['-l', mountPoint], quietly);
+    detachBelow(mountPoint);
+    spawnSync('fsfreeze', ['-u', mountPoint], QUIETLY);
+    if (spawnSync('umount', [mountPoint], QUIETLY).status !== 0) {
+      spawnSync('umount', ['-l', mountPoint], QUIETLY);
     }
   }
-  for (const { name, file } of ofDirectory(directory).loops) {
-    removeMappedOn(name);
-    // A device that went with its mount may be another test's by now.
-    if (read(`/sys/block/${name}/loop/backing_file`).trim() !== file) continue;
-    spawnSync('losetup', ['-d', `/dev/${name}`], quietly);
-  }
-  if (process.getuid() === 0) spawnSync('chattr', ['-R', '-i', '-f', directory], quietly);
+  detachBelow(directory);
+  if (process.getuid() === 0) spawnSync('chattr', ['-R', '-i', '-f', directory], QUIETLY);
   try {
     rmSync(directory, { recursive: true, force: true });
   } catch (thrown) {
     console.log(`cannot remove ${directory}: ${thrown.message}`);
+  }
+}
+
+/** Kills them, and waits until they have closed their files, which takes longer on a busy machine. */
+function endProcesses(directory) {
+  const deadline = Date.now() + ENDING_MS;
+  for (let left = ofDirectory(directory).processes; left.length > 0; ) {
+    for (const pid of left) {
+      try {
+        process.kill(Number(pid), 'SIGKILL');
+      } catch {
+        // It has ended.
+      }
+    }
+    if (Date.now() > deadline) return;
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50);
+    left = ofDirectory(directory).processes;
+  }
+}
+
+function detachBelow(path) {
+  for (const { name, file } of ofDirectory(path).loops) {
+    removeMappedOn(name);
+    // A device that went with its mount may be another test's by now.
+    if (read(`/sys/block/${name}/loop/backing_file`).trim() !== file) continue;
+    spawnSync('losetup', ['-d', `/dev/${name}`], QUIETLY);
   }
 }
 
