@@ -228,7 +228,7 @@ export const SETTINGS = {
   BLOCKDELTA_METRICS_ADDRESS: {
     fallback: null,
     meaning:
-      'host:port on which /metrics, /healthz and /readyz are served, such as 127.0.0.1:9808 (default: off)',
+      'host:port on which /metrics, /healthz and /readyz are served, such as 127.0.0.1:9811 (default: off)',
   },
   BLOCKDELTA_METRICS_VOLUMES: {
     fallback: 'on',

@@ -193,7 +193,7 @@ export function parseHostPort(name: string, value: string): HostPort {
   const port = Number(match?.[3] ?? Number.NaN);
   if (host === undefined || !(port <= 65_535) || (match?.[1] !== undefined && !isIPv6(host))) {
     throw new ConfigError(
-      `${name} is '${value}': it must be host:port, such as 127.0.0.1:9808 or [::1]:9808`,
+      `${name} is '${value}': it must be host:port, such as 127.0.0.1:9811 or [::1]:9811`,
     );
   }
   return { host, port };
