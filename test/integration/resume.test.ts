@@ -283,9 +283,11 @@ test(
     const stream = plugin.client.open('GetMetadataDelta', {
       base_snapshot_id: large.base.id,
       target_snapshot_id: large.target.id,
+      max_results: 100,
     });
     stream.on('error', () => undefined);
-    // One message is taken and no more, so the plugin has to wait with most of the list unsent.
+    // One message is taken and no more. A client's library reads some ahead, so the messages are many and
+    // small: the plugin has to wait with most of the list unsent, for longer than a call waits for a lock.
     await new Promise((taken) =>
       stream.once('data', (message) => taken(stream.pause() && message)),
     );
