@@ -45,7 +45,7 @@ import { PoolRecovery } from './pool-recovery.js';
 import { startBackends } from './pools-start.js';
 import { RunMarker } from './run-marker.js';
 import { type StartFacts, startFacts } from './start-facts.js';
-import { prepareStateDirectory } from './state-directory.js';
+import { assertRoot, prepareStateDirectory } from './state-directory.js';
 import { Teardown } from './teardown.js';
 
 export interface Composition {
@@ -87,8 +87,9 @@ async function compose(
   teardown: Teardown,
   metrics: PluginMetrics | null,
 ): Promise<Omit<Composition, 'close'>> {
-  await prepareStateDirectory(config.stateDirectory, logger);
+  await assertRoot();
   await assertCanOpenDirectories();
+  await prepareStateDirectory(config.stateDirectory, logger);
   const catalogueFile = join(config.stateDirectory, 'catalogue.sqlite');
   const isFirstStart = !existsSync(catalogueFile);
   const catalogue = await openCatalogue(

@@ -20,7 +20,6 @@ export async function prepareStateDirectory(
   directory: string,
   logger: Pick<Logger, 'warn'>,
 ): Promise<void> {
-  await assertRoot();
   try {
     await mkdir(directory, { recursive: true, mode: 0o700 });
     await access(directory, constants.W_OK);
@@ -49,7 +48,8 @@ const REASONS: Readonly<Record<string, string>> = {
   EEXIST: 'a file has that name; remove it',
 };
 
-async function assertRoot(): Promise<void> {
+/** FAILED_PRECONDITION. Called before anything is created. */
+export async function assertRoot(): Promise<void> {
   const user = process.geteuid?.() ?? 0;
   if (user === 0 || (await hasCapability('CAP_SYS_ADMIN'))) return;
   throw CsiError.failedPrecondition(
