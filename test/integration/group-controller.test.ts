@@ -1,6 +1,14 @@
 /** CreateVolumeGroupSnapshot, GetVolumeGroupSnapshot and DeleteVolumeGroupSnapshot, and how other calls treat members. */
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  fsyncSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
@@ -218,15 +226,29 @@ test('GD3, GE3, GE5: snapshot_ids that are not the members are INVALID_ARGUMENT 
 });
 
 test('GD4: while one member is being read neither the group nor any member is deleted', async () => {
-  const { group_snapshot: group } = await create();
+  const scattered = await orchestrator.create('scattered', { sizeBytes: 128 * MIB });
+  writeEverySecondBlock(running.poolPath('main', 'volumes', scattered.id), 128 * MIB);
+  const { group_snapshot: group } = await create({ source_volume_ids: [scattered.id, files.id] });
   const [read = ''] = memberIds(group);
-  const copies = Array.from({ length: 12 }, (_, index) =>
-    orchestrator.create(`reader ${index}`, { snapshotId: read }),
-  );
+  // The client takes one message and no more. Its library reads some ahead, but not so many.
+  const stream = running.client.open('GetMetadataAllocated', { snapshot_id: read, max_results: 1 });
+  stream.on('error', () => undefined);
+  await new Promise((taken) => stream.once('data', (message) => taken(stream.pause() && message)));
   const call = remove(group.group_snapshot_id, memberIds(group));
   await refused(call, 'FAILED_PRECONDITION', new RegExp(`${read} is being read`));
   assert.deepEqual(heldSnapshots(), memberIds(group).sort());
-  for (const copy of await Promise.all(copies)) await orchestrator.delete(copy);
+  stream.cancel();
   await remove(group.group_snapshot_id, memberIds(group));
   assert.deepEqual(heldSnapshots(), []);
+  await orchestrator.delete(scattered);
 });
+
+function writeEverySecondBlock(path: string, sizeBytes: number): void {
+  const block = Buffer.alloc(4096, 1);
+  const file = openSync(path, 'r+');
+  for (let offset = 0; offset < sizeBytes; offset += 2 * block.length) {
+    writeSync(file, block, 0, block.length, offset);
+  }
+  fsyncSync(file);
+  closeSync(file);
+}
