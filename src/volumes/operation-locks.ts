@@ -33,6 +33,12 @@ export interface LockOptions {
 const WAIT_MS = 5000;
 const MAX_WAITING = 256;
 
+/**
+ * The stronger mode in which somebody who came before wants each key. By key, because a group has as many
+ * keys as members: comparing each with each would stop the event loop for seconds.
+ */
+type Precedence = Map<string, LockRequest['mode']>;
+
 interface Waiting {
   wanted: readonly LockRequest[];
   grant(): void;
@@ -96,7 +102,8 @@ export class OperationLocks {
   async acquireInTurn(requests: readonly LockRequest[], signal: AbortSignal): Promise<Release> {
     signal.throwIfAborted();
     const wanted = strongest(requests);
-    const before = [...this.#waiting].flatMap((each) => each.wanted);
+    const before: Precedence = new Map();
+    for (const each of this.#waiting) addPrecedence(before, each.wanted);
     const busy = this.#obstacle(wanted, before);
     if (busy === null) return this.#take(wanted);
     if (this.#waiting.size >= this.#maxWaiting) throw pending(busy);
@@ -161,21 +168,17 @@ export class OperationLocks {
   /** What keeps the locks from being taken: a holder, or one of the requests that have precedence. */
   #obstacle(
     wanted: readonly LockRequest[],
-    precedence: readonly LockRequest[] = [],
+    precedence: Precedence = new Map(),
   ): LockRequest | null {
-    return (
-      wanted.find(
-        (request) => this.isBusy(request) || precedence.some((other) => excludes(request, other)),
-      ) ?? null
-    );
+    return wanted.find((request) => this.isBusy(request) || excludes(request, precedence)) ?? null;
   }
 
   /** Serves everybody who waits and can be served without overtaking another who wants the same. */
   #grantWaiting(): void {
-    const before: LockRequest[] = [];
+    const before: Precedence = new Map();
     for (const waiting of this.#waiting) {
       if (this.#obstacle(waiting.wanted, before) === null) waiting.grant();
-      else before.push(...waiting.wanted);
+      else addPrecedence(before, waiting.wanted);
     }
   }
 
@@ -208,8 +211,16 @@ function pending({ label }: LockRequest): CsiError {
   return CsiError.aborted(`an operation on ${label} is pending; try again when it has completed`);
 }
 
-const excludes = (a: LockRequest, b: LockRequest): boolean =>
-  a.key === b.key && (a.mode === 'exclusive' || b.mode === 'exclusive');
+function excludes({ key, mode }: LockRequest, precedence: Precedence): boolean {
+  const other = precedence.get(key);
+  return other === 'exclusive' || (other === 'shared' && mode === 'exclusive');
+}
+
+function addPrecedence(precedence: Precedence, requests: readonly LockRequest[]): void {
+  for (const { key, mode } of requests) {
+    if (mode === 'exclusive' || !precedence.has(key)) precedence.set(key, mode);
+  }
+}
 
 /** One request for each key: the exclusive one if there is one. */
 function strongest(requests: readonly LockRequest[]): LockRequest[] {

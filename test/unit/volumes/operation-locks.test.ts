@@ -246,3 +246,31 @@ test('random calls with several locks each all end, and never hold the same obje
   };
   await Promise.all(Array.from({ length: 200 }, call));
 });
+
+test('a release looks at each key of each waiting call a few times, however many there are', () => {
+  const [calls, members] = [40, 100];
+  const locks = new OperationLocks();
+  locks.acquire([volumeKey('busy')]);
+  const release = locks.acquire([volumeKey('other')]);
+  let reads = 0;
+  const counted = (id: string): LockRequest => {
+    const request = volumeKey(id);
+    return {
+      ...request,
+      get key() {
+        reads += 1;
+        return request.key;
+      },
+    };
+  };
+  const call = new AbortController();
+  for (let index = 0; index < calls; index += 1) {
+    const own = Array.from({ length: members }, (_, member) => counted(`${index}-${member}`));
+    locks.acquireInTurn([...own, volumeKey('busy')], call.signal).catch(() => undefined);
+  }
+  reads = 0;
+  release();
+  const found = reads;
+  call.abort();
+  assert.ok(found > 0 && found <= 10 * calls * members, `${found} reads`);
+});
