@@ -7,8 +7,12 @@
  */
 import type { Backend, PoolCapacity } from '../backends/backend.js';
 import type { Logger } from '../base/logger.js';
+import { SingleFlight } from '../base/single-flight.js';
+import { withTimeout } from '../base/timeout.js';
 
 const INTERVAL_MS = 60_000;
+/** How long a start or a stop waits at most. */
+const ANSWER_MS = 4000;
 /** Percent of the total, ascending. */
 const THRESHOLDS = [80n, 90n, 95n] as const;
 const FULL = 100n;
@@ -24,6 +28,8 @@ export interface PoolUsageOptions {
   pools(): readonly UsedBackend[];
   logger: Pick<Logger, 'info' | 'warn' | 'error'>;
   intervalMs?: number;
+  /** How long a check waits for a pool. */
+  answerMs?: number;
 }
 
 interface Usage {
@@ -36,6 +42,7 @@ interface Usage {
 export class PoolUsageLog {
   /** The threshold that each subject has reached; 0: none. */
   readonly #reached = new Map<string, bigint>();
+  readonly #questions = new SingleFlight<UsedBackend, PoolCapacity>();
   #timer: NodeJS.Timeout | null = null;
   #checking: Promise<void> = Promise.resolve();
   #isStopped = false;
@@ -55,13 +62,20 @@ export class PoolUsageLog {
     await this.#checking;
   }
 
-  /** Never rejects: a pool whose capacity is unknown is reported by others. */
+  /**
+   * Never rejects: a pool whose capacity is unknown is reported by others. Waits ANSWER_MS for a pool whose disk
+   * is dead, and its question stays the only one until it is answered.
+   */
   async check(): Promise<void> {
-    for (const backend of this.options.pools()) {
-      const capacity = await backend.capacity().catch(() => null);
-      if (capacity === null) continue;
-      for (const usage of usagesOf(capacity)) this.#observe(backend.pool, usage);
-    }
+    await Promise.all(this.options.pools().map((backend) => this.#checkOne(backend)));
+  }
+
+  async #checkOne(backend: UsedBackend): Promise<void> {
+    const asked = this.#questions.run(backend, () => backend.capacity());
+    const answerMs = this.options.answerMs ?? ANSWER_MS;
+    const capacity = await withTimeout(asked, answerMs, () => null).catch(() => null);
+    if (capacity === null) return;
+    for (const usage of usagesOf(capacity)) this.#observe(backend.pool, usage);
   }
 
   #schedule(): void {

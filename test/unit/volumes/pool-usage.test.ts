@@ -124,3 +124,38 @@ test('checks repeat until the log is stopped', async () => {
   await delay(30);
   assert.equal(lines.length, 1);
 });
+
+test('a pool that does not answer is asked once, and keeps neither a check nor the other pools', async () => {
+  const never = new Promise<PoolCapacity>(() => undefined);
+  const asked = { dead: 0, sound: 0 };
+  const full: PoolCapacity = {
+    ...{ totalBytes: GIB, freeBytes: 0n, reserveBytes: 0n, availableBytes: 0n },
+    ...{ minimumVolumeBytes: 1n, granularityBytes: 1n },
+  };
+  const dead = {
+    pool: 'dead',
+    capacity: () => {
+      asked.dead += 1;
+      return never;
+    },
+  };
+  const sound = {
+    pool: 'sound',
+    capacity: async () => {
+      asked.sound += 1;
+      return full;
+    },
+  };
+  const messages: string[] = [];
+  const log = (_: object, message: string) => void messages.push(message);
+  const usage = new PoolUsageLog({
+    pools: () => [dead, sound],
+    logger: { info: log, warn: log, error: log } as never,
+    answerMs: 10,
+  });
+  await usage.start();
+  await usage.check();
+  await usage.stop();
+  assert.deepEqual(asked, { dead: 1, sound: 2 });
+  assert.match(messages.join(), /^pool 'sound' is out of space/);
+});
