@@ -115,9 +115,9 @@ export interface Backend {
   stop(): Promise<void>;
   /** A uuid stored in the pool itself, by which an unmounted or swapped pool is detected. */
   identity(): Promise<string>;
-  /** FAILED_PRECONDITION with the remedy if the node lacks what the backend needs of its kernel. */
+  /** FAILED_PRECONDITION with the remedy if the node lacks what the backend needs of its kernel. Bounded in time. */
   checkNode(): Promise<void>;
-  /** FAILED_PRECONDITION with the reason if the pool cannot serve. Cheap. */
+  /** FAILED_PRECONDITION with the reason if the pool cannot serve. Cheap, and bounded in time. */
   check(): Promise<void>;
 
   /** Creates a volume that reads as zeros. Succeeds if it exists with this size. */

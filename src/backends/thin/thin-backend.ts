@@ -63,6 +63,7 @@ export class ThinBackend implements Backend {
   readonly #options: ThinPoolOptions;
   readonly #devices: PoolDevices;
   readonly #checks = new SingleFlight<'pool', void>();
+  readonly #nodeChecks = new SingleFlight<'node', void>();
   #opened: OpenPool | null = null;
 
   /** @param openPoolLedger replaced in tests that intercept the ledger */
@@ -113,13 +114,17 @@ export class ThinBackend implements Backend {
     return (await this.#open.ledger.pool()).uuid;
   }
 
+  /** Bounded, because the pool's threads may all wait for its devices. */
   checkNode(): Promise<void> {
-    return assertDeviceMapper(this.#native);
+    return this.#answered(this.#nodeChecks.run('node', () => assertDeviceMapper(this.#native)));
   }
 
   async check(): Promise<void> {
-    const checked = this.#checks.run('pool', async () => this.#open.check());
-    await withTimeout(checked, CHECK_TIMEOUT_MS, (): never => {
+    await this.#answered(this.#checks.run('pool', async () => this.#open.check()));
+  }
+
+  #answered(checked: Promise<void>): Promise<void> {
+    return withTimeout(checked, CHECK_TIMEOUT_MS, (): never => {
       throw CsiError.failedPrecondition(
         `pool '${this.pool}' does not answer; check its devices and the kernel log`,
       );
