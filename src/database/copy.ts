@@ -7,7 +7,16 @@
  * file, replaces every page that changed meanwhile, unless the log was begun anew in between. Its header has
  * new salts then, and the copy is made again. With an empty log, the time of the file's last change tells.
  */
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { execFileSync, type StdioOptions } from 'node:child_process';
+import {
+  accessSync,
+  constants,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -66,7 +75,7 @@ function consistentBytes(label: string, file: string): { main: Buffer; log: Buff
   try {
     const before = headerOf(`${file}-wal`);
     const { mtimeNs } = statSync(file, { bigint: true });
-    const main = readFileSync(file);
+    const main = bytesOf(file);
     const log = readOrEmpty(`${file}-wal`);
     if (!log.subarray(0, WAL_HEADER_BYTES).equals(before)) return null;
     const isUnchanged = statSync(file, { bigint: true }).mtimeNs === mtimeNs;
@@ -86,6 +95,16 @@ function unreadable(label: string, file: string, thrown: unknown): CsiError {
   return CsiError.failedPrecondition(`${label} ${file} cannot be read (${code}): ${remedy}`, {
     cause: thrown,
   });
+}
+
+/**
+ * Read by another process: a process that closes a file loses all locks that it holds on it (fcntl(2)), and the
+ * caller may hold the database's, to keep a plugin away.
+ */
+function bytesOf(file: string): Buffer {
+  accessSync(file, constants.R_OK);
+  const stdio: StdioOptions = ['ignore', 'pipe', 'inherit'];
+  return execFileSync('cat', ['--', file], { stdio, maxBuffer: Number.POSITIVE_INFINITY });
 }
 
 const headerOf = (log: string): Buffer => readOrEmpty(log).subarray(0, WAL_HEADER_BYTES);

@@ -1,6 +1,6 @@
 /** A catalogue read from a copy, beside the process that writes to it. */
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,6 +9,7 @@ import { createInterface } from 'node:readline';
 import { type TestContext, test } from 'node:test';
 import { packagePath } from '../../../src/base/package-root.js';
 import { catalogueContents } from '../../../src/catalogue/contents.js';
+import { lockCatalogue } from '../../../src/catalogue/lock.js';
 import { openCatalogueHere } from '../../support/direct-database.js';
 import { eventually } from '../../support/eventually.js';
 import { rejectsWith } from '../../support/expect-status.js';
@@ -75,4 +76,19 @@ test('a missing and a damaged catalogue are named by their own path', async (t) 
   await rejectsWith(catalogueContents(file), 'NOT_FOUND', new RegExp(`no catalogue ${file}`));
   writeFileSync(file, 'no database at all, but long enough to be one'.repeat(40));
   await rejectsWith(catalogueContents(file), 'FAILED_PRECONDITION', new RegExp(file));
+});
+
+test('reading a copy keeps the lock that the same process holds on the catalogue', async (t) => {
+  const file = temporaryFile(t);
+  await openCatalogueHere(file).close();
+  const lock = lockCatalogue(file);
+  t.after(() => lock.release());
+  await catalogueContents(file);
+  const take = `new (require('better-sqlite3'))(${JSON.stringify(file)}, { timeout: 0 }).exec('BEGIN EXCLUSIVE')`;
+  const { status, stderr } = spawnSync(process.execPath, ['-e', take], {
+    cwd: packagePath('.'),
+    encoding: 'utf8',
+  });
+  assert.notEqual(status, 0, 'another process got the lock');
+  assert.match(stderr, /database is locked/);
 });
