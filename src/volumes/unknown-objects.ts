@@ -14,6 +14,7 @@ import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Backend } from '../backends/backend.js';
 import { CsiError, errorCode } from '../base/errors.js';
+import { SerialQueue } from '../base/serial-queue.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 
 /** A volume or snapshot that a pool holds without a row. */
@@ -30,6 +31,7 @@ const LISTED = 3;
 /** What the pools hold without a row, and nobody has confirmed. */
 export class LostRows {
   #objects: readonly UnknownObject[] = [];
+  readonly #queue = new SerialQueue('the list of unknown objects');
 
   constructor(
     private readonly stateDirectory: string,
@@ -60,6 +62,11 @@ export class LostRows {
       const found = await this.catalogue.unknownAmong(ids);
       unknown.push(...found.map((id) => ({ pool: backend.pool, id })));
     }
+    // Pools that come back at the same time write one file.
+    await this.#queue.run(() => this.#add(unknown));
+  }
+
+  async #add(unknown: readonly UnknownObject[]): Promise<void> {
     const confirmed =
       unknown.length === 0
         ? new Set<string>()

@@ -1,0 +1,28 @@
+/** The list of objects without a row, as pools that come back add to it. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import type { Backend } from '../../../src/backends/backend.js';
+import { foundObjects, LostRows } from '../../../src/volumes/unknown-objects.js';
+
+test('pools that are searched at the same time all add what they hold', async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-lost-rows-'));
+  t.after(() => rmSync(directory, { recursive: true }));
+  const lost = new LostRows(directory, { unknownAmong: async (ids) => [...ids] });
+  const pools = Array.from({ length: 20 }, (_, index) => `pool-${index}`);
+  const holding = (pool: string): Backend => {
+    const volumes = [{ id: `vol-of-${pool}`, sizeBytes: 1n }];
+    return {
+      pool,
+      list: async () => ({ volumes, snapshots: [], unknown: [] }),
+    } as unknown as Backend;
+  };
+
+  await Promise.all(pools.map((pool) => lost.search([holding(pool)])));
+
+  const expected = pools.map((pool) => ({ pool, id: `vol-of-${pool}` }));
+  assert.deepEqual([...lost.objects], expected);
+  assert.deepEqual(await foundObjects(directory), expected);
+});
