@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { renameSync } from 'node:fs';
 import type { TestContext } from 'node:test';
+import { inspectNode, nodeSettings } from '../../src/cli/inspection/node.js';
+import { withoutRows } from '../../src/cli/inspection/orphans.js';
 import { runCommand } from '../support/command.js';
 import { mountCapability } from '../support/csi-client.js';
 import { MIB } from '../support/orchestrator.js';
@@ -91,6 +93,32 @@ test('a volume whose file is gone is lost, and one whose pool is away is not', a
   const [pool] = await rows(t, 'pools');
   assert.match(String(pool?.['problem']), /holds no pool/);
   renameSync(`${id}.aside`, id);
+});
+
+test('volumes that come and go meanwhile are neither lost nor without a row', async () => {
+  const { orchestrator } = running;
+  let isOver = false;
+  const churn = (async () => {
+    for (let round = 0; !isOver; round += 1) {
+      await orchestrator.delete(await orchestrator.create(`brief-${round}`));
+    }
+    return true;
+  })();
+  const settings = nodeSettings(environment()['BLOCKDELTA_STATE_DIR'], environment());
+  for (let round = 0; round < 40; round += 1) {
+    const node = await inspectNode(settings);
+    const [view] = node.views;
+    assert.ok(view !== undefined && view.problem === null, view?.problem ?? 'no pool');
+    assert.deepEqual(withoutRows(node, view), []);
+    const held = new Set(view.volumes.map(({ id }) => id));
+    const ready = node.catalogue.volumes.filter(({ state }) => state === 'ready');
+    assert.deepEqual(
+      ready.filter(({ volumeId, name }) => name.startsWith('brief-') && !held.has(volumeId)),
+      [],
+    );
+  }
+  isOver = true;
+  assert.ok(await churn);
 });
 
 test('a wrong state directory is named with what to do', async (t) => {

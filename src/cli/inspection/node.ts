@@ -13,6 +13,7 @@ import { ledgerContents } from '../../backends/thin/ledger/ledger-contents.js';
 import { PoolNames } from '../../backends/thin/pool/pool-names.js';
 import { errorCode } from '../../base/errors.js';
 import { type CatalogueContents, catalogueContents } from '../../catalogue/contents.js';
+import type { SnapshotRecord, VolumeRecord } from '../../catalogue/records.js';
 import { type PoolConfig, SETTINGS } from '../../config/config.js';
 import { parsePools } from '../../config/pools.js';
 import { type MountEntry, mountsAt, mountsOfDevice, readMountInfo } from '../../host/mountinfo.js';
@@ -91,15 +92,49 @@ export interface NodeView extends NodeSettings {
 
 /** @throws CsiError if the catalogue cannot be read */
 export async function inspectNode(settings: NodeSettings): Promise<NodeView> {
-  const catalogue = await catalogueContents(join(settings.stateDirectory, 'catalogue.sqlite'));
+  const file = join(settings.stateDirectory, 'catalogue.sqlite');
+  const before = await catalogueContents(file);
   const mounts = await readMountInfo();
   const views = await Promise.all(settings.pools.map((pool) => inspectPool(pool, mounts)));
+  const catalogue = unchangedBetween(before, await catalogueContents(file));
   const listed = loadAddon().loopList();
   const loops = listed.ok ? listed.devices : [];
   const dm = loadAddon().dmList({ prefix: 'blockdelta-' });
   const dmDevices = dm.ok ? dm.devices : [];
   const partial = { ...settings, catalogue, views, mounts, loops, dmDevices };
   return { ...partial, attached: views.flatMap((view) => attachedOf(view, partial)) };
+}
+
+/**
+ * A running plugin writes a row before the storage of its object and removes it afterwards. So an object that
+ * the pools hold has a row in one of two reads around theirs, and one that they lack is lost only if it was
+ * ready in both. A row that differs counts as that of a call in progress.
+ */
+function unchangedBetween(before: CatalogueContents, after: CatalogueContents): CatalogueContents {
+  return {
+    ...after,
+    volumes: merged(before.volumes, after.volumes, ({ volumeId }) => volumeId),
+    snapshots: merged(before.snapshots, after.snapshots, ({ snapshotId }) => snapshotId),
+  };
+}
+
+function merged<Row extends VolumeRecord | SnapshotRecord>(
+  before: readonly Row[],
+  after: readonly Row[],
+  idOf: (row: Row) => string,
+): Row[] {
+  const earlier = new Map(before.map((row) => [idOf(row), row]));
+  const later = new Set(after.map(idOf));
+  return [
+    ...after.map((row) =>
+      row.state === 'ready' && earlier.get(idOf(row))?.state !== 'ready'
+        ? { ...row, state: 'creating' as const }
+        : row,
+    ),
+    ...before
+      .filter((row) => !later.has(idOf(row)))
+      .map((row) => ({ ...row, state: 'deleting' as const })),
+  ];
 }
 
 class InactivePool extends Error {}
