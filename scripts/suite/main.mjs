@@ -24,12 +24,14 @@ import { parseArgs } from 'node:util';
 import { leftUnder, removeUnder } from '../left-behind.mjs';
 import { planJobs } from './jobs.mjs';
 import { JobQueue } from './queue.mjs';
-import { parseTally } from './tally.mjs';
+import { failedTests, parseTally } from './tally.mjs';
 import { TIERS } from './tiers.mjs';
 
 const TIMES = fileURLToPath(new URL('./times.json', import.meta.url));
 /** What ends by itself after the last test, such as a device that a killed process had open, has so long. */
 const ENDING_MS = 5000;
+/** Of each failed test, or of a job that is no test, shown again at the end. */
+const CAUSE_LINES = 25;
 
 const options = parse();
 let queue;
@@ -124,7 +126,7 @@ async function runOnce() {
   }
   if (options.record) record(outcomes);
   const failures = outcomes.filter((outcome) => failuresOf(outcome) + outcome.left.length > 0);
-  for (const { job } of failures) console.log(`FAILED: ${job.name}`);
+  for (const failure of failures) reportAgain(failure);
   console.log(`\n${sum.passed} passed, ${sum.failed} failed, ${sum.skipped} skipped`);
   return sum.failed === 0;
 }
@@ -163,6 +165,14 @@ function report(outcome, left, live, count) {
   if (!live) process.stdout.write(outcome.output);
   if (status !== 0 && notRun === undefined) console.log(`FAILED: ${job.name}, exit status ${status}`);
   if (left.length > 0) console.log(`FAILED: ${job.name} has left behind:\n  ${left.join('\n  ')}`);
+}
+
+/** At the end of a long output, where whoever reads only its last lines finds what failed and why. */
+function reportAgain({ job, output, left }) {
+  console.log(`FAILED: ${job.name}`);
+  const lines = job.kind === 'tests' ? failedTests(output, CAUSE_LINES) : [];
+  const shown = lines.length > 0 ? lines : output.trimEnd().split('\n').slice(-CAUSE_LINES);
+  for (const line of [...shown, ...left.map((name) => `left behind: ${name}`)]) console.log(`  ${line}`);
 }
 
 /** A step that others need, or a file without a test of the name that is looked for. */

@@ -44,3 +44,15 @@ export function parseTally(text) {
   if (last === undefined) return undefined;
   return { passed: Number(last[1]), failed: Number(last[2]), skipped: Number(last[3] ?? 0) };
 }
+
+/** The failed tests in the output of a test file, each with its cause, cut to so many lines. */
+export function failedTests(text, maxLines) {
+  const failed = [];
+  let lines;
+  for (const line of text.split('\n')) {
+    if (/^ *✖ /.test(line)) failed.push((lines = []));
+    else if (/^ *[✔﹣▶] |^\d+ passed, /.test(line)) lines = undefined;
+    if (lines !== undefined && lines.length < maxLines) lines.push(line);
+  }
+  return failed.flat();
+}
