@@ -174,7 +174,8 @@ test('H15: neither discards nor deletions give blocks of the image back to the h
   await backend.deleteVolume(volumeId);
   spawnSync('fstrim', [host.mountPoint], { stdio: 'ignore' });
   execFileSync('sync', ['-f', host.mountPoint]);
-  assert.equal(allocated(host.image), before);
+  // More is possible: ext4 counts its extent tree, which grows as blocks are written for the first time.
+  assert.ok(allocated(host.image) >= before, `${allocated(host.image)} of ${before} are left`);
   await backend.stop();
 });
 

@@ -110,7 +110,10 @@ export class SpaceReservations {
     const reserve = (totalBytes * this.policy.reservePercent) / 100n;
     if (freeBytes >= reserve + REWRITE_BYTES) return false;
     if ((await readdir(layout.snapshots)).length > 0) return true;
-    return (await volumeBytes(layout)).written > totalBytes - freeBytes;
+    const { written } = await volumeBytes(layout);
+    // Probed after the volumes, so that what they write meanwhile does not look shared.
+    const after = await poolUsage(layout.root);
+    return written > after.totalBytes - after.freeBytes;
   }
 
   /** False if there is no room, or the pool cannot be reached. */
