@@ -7,10 +7,11 @@ import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { packagePath } from '../../src/base/package-root.js';
+import type { Row, Side } from '../../src/bench/row.js';
+import type { Settings } from '../../src/bench/suite.js';
 import { makeSnapshotPair, type SnapshotPair } from './fragmented-volume.js';
+import { orderOf } from './order.js';
 import { RawClient } from './raw-client.js';
-import type { Row, Side } from './report.js';
-import { orderOf, type Settings } from './settings.js';
 import { readRanges } from './wire-reader.js';
 
 const WALL_TARGET = 1.25;

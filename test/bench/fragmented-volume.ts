@@ -6,12 +6,12 @@
 import { randomBytes } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Settings } from '../../src/bench/suite.js';
 import { blockCapability } from '../support/csi-client.js';
 import { type HeldVolume, Orchestrator } from '../support/orchestrator.js';
 import { Plugin } from '../support/plugin.js';
 import { Random } from '../support/random.js';
 import { makePoolFileSystem, Workspace } from '../support/workspace.js';
-import type { Settings } from './settings.js';
 
 const BLOCK_BYTES = 4096;
 const VOLUME_BYTES = 2 * 2 ** 30;

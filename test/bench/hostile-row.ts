@@ -5,12 +5,12 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { packagePath } from '../../src/base/package-root.js';
+import type { Row } from '../../src/bench/row.js';
+import type { Settings } from '../../src/bench/suite.js';
 import { Workspace } from '../support/workspace.js';
 import { patternSnapshotId } from './pattern.js';
 import { RawClient } from './raw-client.js';
-import type { Row } from './report.js';
 import { ServerProcess } from './server-process.js';
-import type { Settings } from './settings.js';
 
 const ENTRIES = 2_000_000;
 const WARM_UP_ENTRIES = 500_000;

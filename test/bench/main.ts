@@ -1,13 +1,18 @@
 /** The benchmark's command line: runs the rows, prints them as a table, writes them as JSON. */
 import { writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { parseArgs } from 'node:util';
-import { Cleanup } from './cleanup.js';
+import { Cleanup } from '../../src/bench/cleanup.js';
+import { describeMachine } from '../../src/bench/machine.js';
+import { Random } from '../../src/bench/random.js';
+import { type Row, verdict } from '../../src/bench/row.js';
+import { spread } from '../../src/bench/statistics.js';
+import type { Settings } from '../../src/bench/suite.js';
+import { table } from '../../src/bench/table.js';
 import { deltaRows } from './delta-row.js';
 import { hostileRows } from './hostile-row.js';
-import { isMet, machine, type Row, spread, table, toJson } from './report.js';
 import { routerCpuRows } from './router-cpu-row.js';
 import { rssRows } from './rss-row.js';
-import type { Settings } from './settings.js';
 import { streamCpuRows } from './stream-cpu-row.js';
 import { thinRows } from './thin-rows.js';
 
@@ -64,17 +69,17 @@ async function main(): Promise<void> {
 type Options = Pick<Settings, 'rounds' | 'cold'>;
 
 async function bench(names: string[], options: Options, jsonFile: string | null): Promise<void> {
-  const facts = machine();
+  const facts = describeMachine(tmpdir());
   console.log(
     `kernel ${facts.kernel}, ${facts.cpus} CPUs (${facts.cpuModel}), Node.js ${facts.node}, ` +
-      `load ${facts.loadAverage}, ${options.rounds} rounds`,
+      `load ${facts.loadBefore}, ${options.rounds} rounds`,
   );
   const rows: Row[] = [];
   for (const name of names) rows.push(...(await runOne(name, options)));
   console.log(`\n${table(rows)}\n`);
   for (const row of rows) console.log(`${row.name}: ${row.measures}\n  ${factsOf(row)}`);
-  if (jsonFile !== null) writeFileSync(jsonFile, toJson(rows, facts, options.rounds));
-  const missed = rows.filter((row) => isMet(row) === false).map((row) => row.name);
+  if (jsonFile !== null) writeFileSync(jsonFile, JSON.stringify({ machine: facts, rows }));
+  const missed = rows.filter((row) => verdict(row) === 'missed').map((row) => row.name);
   if (missed.length > 0) console.log(`\ntargets NOT met: ${missed.join(', ')}`);
 }
 
@@ -84,7 +89,16 @@ async function runOne(name: string, options: Options): Promise<Row[]> {
   const cleanup = new Cleanup();
   const say = (text: string): void => console.log(`[${name}] ${text}`);
   try {
-    return await cleanup.guard(run({ ...options, cleanup, say }));
+    return await cleanup.guard(
+      run({
+        ...options,
+        size: 'full',
+        endpoint: null,
+        random: new Random(Date.now()),
+        cleanup,
+        say,
+      }),
+    );
   } finally {
     await cleanup.runAll();
   }

@@ -1,14 +1,15 @@
 /** Row router-cpu: what an entry costs the router, beside what it costs the node that serves it directly. */
 import { writeFileSync } from 'node:fs';
+import type { Row } from '../../src/bench/row.js';
+import type { Settings } from '../../src/bench/suite.js';
 import { formatHostPort } from '../../src/config/tls.js';
 import { Authority, tlsSettings } from '../support/certificates.js';
 import { loopbackAddress } from '../support/loopback.js';
 import { Workspace } from '../support/workspace.js';
+import { orderOf } from './order.js';
 import { patternSnapshotId } from './pattern.js';
 import { RawClient } from './raw-client.js';
-import type { Row } from './report.js';
 import { ServerProcess } from './server-process.js';
-import { orderOf, type Settings } from './settings.js';
 
 const ENTRIES = 4_000_000;
 /** Until both are compiled: the router compiles little code, which runs once for each 16 KiB. */

@@ -1,11 +1,11 @@
 /** Rows rss-fast and rss-slow: the server's memory before and during a stream of 20 million entries. */
 import { setInterval as every } from 'node:timers';
+import type { Row } from '../../src/bench/row.js';
+import type { Settings } from '../../src/bench/suite.js';
 import { Workspace } from '../support/workspace.js';
 import { patternSnapshotId } from './pattern.js';
 import { RawClient } from './raw-client.js';
-import type { Row } from './report.js';
 import { ServerProcess } from './server-process.js';
-import type { Settings } from './settings.js';
 
 const ENTRIES = 20_000_000;
 const WARM_UP_ENTRIES = 1_000_000;

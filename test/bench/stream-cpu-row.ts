@@ -1,10 +1,12 @@
 /** Row stream-cpu: what an entry costs the server, beside the same list sent as objects. */
+
+import type { Row } from '../../src/bench/row.js';
+import type { Settings } from '../../src/bench/suite.js';
 import { Workspace } from '../support/workspace.js';
+import { orderOf } from './order.js';
 import { patternSnapshotId } from './pattern.js';
 import { RawClient } from './raw-client.js';
-import type { Row } from './report.js';
 import { ServerProcess } from './server-process.js';
-import { orderOf, type Settings } from './settings.js';
 import { readRanges } from './wire-reader.js';
 
 const ENTRIES = 4_000_000;

@@ -1,7 +1,9 @@
 /** The native scan and thin_delta on the same metadata: first whether they agree, then how long they take. */
+
+import type { Row } from '../../src/bench/row.js';
+import { spread } from '../../src/bench/statistics.js';
 import type { Addon } from '../../src/native/addon.js';
-import { type Row, spread } from './report.js';
-import { orderOf } from './settings.js';
+import { orderOf } from './order.js';
 import { readThinDelta, timeThinDelta } from './thin-peer.js';
 import { scanOnce, thinSource } from './thin-scan.js';
 

@@ -3,8 +3,8 @@ import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import type { Settings } from '../../src/bench/suite.js';
 import { Workspace } from '../support/workspace.js';
-import type { Settings } from './settings.js';
 
 const run = promisify(execFile);
 const MEMORY = '/dev/shm';

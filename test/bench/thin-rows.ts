@@ -3,9 +3,9 @@
  * the metadata in memory and on the disk; and what else the scan is held against.
  */
 import { rmSync } from 'node:fs';
+import type { Row } from '../../src/bench/row.js';
+import type { Settings } from '../../src/bench/suite.js';
 import { loadAddon } from '../../src/native/addon.js';
-import type { Row } from './report.js';
-import type { Settings } from './settings.js';
 import {
   BASE_DEVICE,
   makeMetadata,

@@ -1,8 +1,8 @@
 /** Rows thin-* that hold the scan against something other than thin_delta's time. */
 import { spawnSync } from 'node:child_process';
 import { packagePath } from '../../src/base/package-root.js';
-import type { Row } from './report.js';
-import { orderOf } from './settings.js';
+import type { Row } from '../../src/bench/row.js';
+import { orderOf } from './order.js';
 import { BASE_DEVICE, TARGET_DEVICE } from './thin-cases.js';
 import type { PeakMemory } from './thin-memory.js';
 import type { NodeCount } from './thin-nodes.js';

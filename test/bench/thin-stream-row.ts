@@ -1,9 +1,11 @@
 /** Row thin-stream: a whole stream to a client that throws away what it gets, beside the scan alone. */
+
+import type { Row } from '../../src/bench/row.js';
+import type { Settings } from '../../src/bench/suite.js';
 import type { Addon } from '../../src/native/addon.js';
+import { orderOf } from './order.js';
 import { RawClient } from './raw-client.js';
-import type { Row } from './report.js';
 import { ServerProcess } from './server-process.js';
-import { orderOf, type Settings } from './settings.js';
 import { BASE_DEVICE, TARGET_DEVICE } from './thin-cases.js';
 import { settled } from './thin-duel.js';
 import { scanOnce, thinSource } from './thin-scan.js';

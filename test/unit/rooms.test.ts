@@ -12,6 +12,7 @@ import { packagePath } from '../../src/base/package-root.js';
 const ROOMS = [
   'main',
   'cli',
+  'bench',
   'router',
   'plugin',
   'metrics',

@@ -1,14 +1,3 @@
-/** What every row is given. */
-import type { Cleanup } from './cleanup.js';
-
-export interface Settings {
-  rounds: number;
-  /** Also what takes minutes and empties the caches of the machine. */
-  cold: boolean;
-  cleanup: Cleanup;
-  say(text: string): void;
-}
-
 /** The contenders of one round, each time another one first, so that none always follows the same. */
 export function orderOf<T>(contenders: readonly T[], round: number): T[] {
   const first = round % contenders.length;

@@ -1,9 +1,9 @@
-/** What a row has to take back, also when it fails or somebody presses Ctrl-C. */
+/** Undoes what a suite has made, also when it fails or is interrupted. */
 
 export class Cleanup {
   readonly #undo: Array<() => Promise<void> | void> = [];
 
-  /** To be called last of all; the latest registered comes first. */
+  /** Registers a step; the latest registered runs first. */
   defer(undo: () => Promise<void> | void): void {
     this.#undo.push(undo);
   }
@@ -16,7 +16,7 @@ export class Cleanup {
       interrupt = (signal) => reject(new Error(`interrupted by ${signal}`));
     });
     for (const signal of signals) process.once(signal, interrupt);
-    // Once interrupted, nobody waits for the work any more, and it fails as its servers go away.
+    // Nobody waits for the work once it is interrupted, and it fails as its servers end.
     work.catch(() => undefined);
     try {
       return await Promise.race([work, interrupted]);

@@ -1,0 +1,4 @@
+/** The suites of `blockdelta bench`, in the order in which they run. Each is loaded on use only. */
+import type { Suite } from '../suite.js';
+
+export const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {};
