@@ -33,6 +33,7 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<TakeSnapshotsBinding>(exports, "takeSnapshots");
   Export<RemoveFileBinding>(exports, "removeFile");
   Export<FileStateBinding>(exports, "fileState");
+  Export<ListDirectoryBinding>(exports, "listDirectory");
   Export<ThawBinding>(exports, "thaw");
   Export<FlushBinding>(exports, "flush");
   Export<GrowFileSystemBinding>(exports, "growFileSystem");

@@ -5,12 +5,15 @@
 
 #include "native/binding/functions.h"
 #include "native/binding/values.h"
+#include "native/device/directory_list.h"
 #include "native/device/files.h"
 #include "native/device/freeze.h"
 #include "native/device/take_snapshots.h"
 
 namespace blockdelta {
 namespace {
+
+constexpr size_t kFiguresPerFile = 3;
 
 NewFileNames ReadNames(Fields* request) {
   return {request->Path("temporaryPath"), request->Path("finalPath")};
@@ -122,6 +125,29 @@ Napi::Value FileStateBinding(const Napi::CallbackInfo& info) {
   if (!state.ok()) return Failed(info.Env(), state.status());
   Napi::Object object = Success(info.Env());
   object.Set("state", ToObject(info.Env(), *state));
+  return object;
+}
+
+// One string and one array: an object for each file would cost several times the calls to stat.
+Napi::Value ListDirectoryBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "listDirectory");
+  const std::string path = request.Path("path");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  Result<std::vector<ListedFile>> files = ListDirectory(path);
+  if (!files.ok()) return Failed(info.Env(), files.status());
+  std::string names;
+  auto figures = Napi::BigUint64Array::New(info.Env(), files->size() * kFiguresPerFile);
+  size_t next = 0;
+  for (const ListedFile& file : *files) {
+    if (next != 0) names += '/';
+    names += file.name;
+    figures[next++] = file.size_bytes;
+    figures[next++] = file.allocated_bytes;
+    figures[next++] = file.regular ? 1 : 0;
+  }
+  Napi::Object object = Success(info.Env());
+  object.Set("names", Napi::String::New(info.Env(), names));
+  object.Set("figures", figures);
   return object;
 }
 

@@ -34,6 +34,7 @@ Napi::Value CloneVolumeBinding(const Napi::CallbackInfo& info);
 Napi::Value TakeSnapshotsBinding(const Napi::CallbackInfo& info);
 Napi::Value RemoveFileBinding(const Napi::CallbackInfo& info);
 Napi::Value FileStateBinding(const Napi::CallbackInfo& info);
+Napi::Value ListDirectoryBinding(const Napi::CallbackInfo& info);
 Napi::Value ThawBinding(const Napi::CallbackInfo& info);
 
 // mount.cc: mounts, their targets and file locks.

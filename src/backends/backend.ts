@@ -140,11 +140,11 @@ export interface Backend {
   checkVolume(volumeId: string, sizeBytes: bigint): Promise<void>;
 
   /**
-   * Records in the pool itself that the volume may hold data of its users from now on, so that not even a
-   * catalogue restored from a backup can take it for pristine and format it. Durable when it returns;
-   * deleted with the volume.
+   * Records in the pool itself that the volumes may hold data of their users from now on, so that not even a
+   * catalogue restored from a backup can take one for pristine and format it. Durable when it returns;
+   * each mark is deleted with its volume.
    */
-  markInitialized(volumeId: string): Promise<void>;
+  markInitialized(volumeIds: readonly string[]): Promise<void>;
   /** Also false for volumes that were used before pools recorded it; then only the catalogue knows. */
   isInitialized(volumeId: string): Promise<boolean>;
   /** Ids of all volumes marked as initialized. */

@@ -154,6 +154,13 @@ export interface FileState {
   matchesSeal: boolean;
 }
 
+export interface DirectoryList {
+  /** Joined by '/', which no name contains; empty if there are none. */
+  names: string;
+  /** For each name its size, its allocated bytes (st_blocks * 512), and 1 if it is a regular file, else 0. */
+  figures: BigUint64Array;
+}
+
 export interface Addon extends DmAddon, ThinAddon, MountAddon {
   /**
    * Scans one chunk into `buffer` (at least 4096 bytes). Failures:
@@ -282,6 +289,11 @@ export interface Addon extends DmAddon, ThinAddon, MountAddon {
   removeFile(request: { path: string }): NativeResult<{ removed: boolean }>;
   /** null: no such file. */
   fileState(request: { path: string }): NativeResult<{ state: FileState | null }>;
+  /**
+   * All entries of a directory except "." and "..", in its order. Takes one stat(2) per entry; symbolic links
+   * are not followed. An entry that is removed meanwhile may be missing.
+   */
+  listDirectory(request: { path: string }): NativeResult<DirectoryList>;
   /**
    * FITHAW of a mount point, completed even if this process is killed. `thawed` false: not frozen.
    */

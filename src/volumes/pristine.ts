@@ -27,6 +27,6 @@ export async function markInitialized(
   { volumeId, pristine }: VolumeRecord,
 ): Promise<void> {
   if (!pristine) return;
-  await backend.markInitialized(volumeId);
+  await backend.markInitialized([volumeId]);
   await catalogue.markVolumeInitialized(volumeId);
 }

@@ -115,10 +115,10 @@ async function markInitializedVolumes(
 ): Promise<void> {
   const held = new Set(contents.volumes.map(({ id }) => id));
   const marked = await backend.initializedVolumes();
-  for (const { volumeId, pristine } of volumes) {
-    if (!pristine && held.has(volumeId) && !marked.has(volumeId))
-      await backend.markInitialized(volumeId);
-  }
+  const missing = volumes
+    .filter((each) => !each.pristine && held.has(each.volumeId) && !marked.has(each.volumeId))
+    .map(({ volumeId }) => volumeId);
+  if (missing.length > 0) await backend.markInitialized(missing);
 }
 
 /**

@@ -106,8 +106,8 @@ function describeMarks(context: ContractContext): void {
     for (const id of [volumeId, other]) await backend.createVolume(id, SIZE);
     const before = await backend.list();
     assert.equal(await backend.isInitialized(volumeId), false);
-    await backend.markInitialized(volumeId);
-    await backend.markInitialized(volumeId);
+    await backend.markInitialized([volumeId]);
+    await backend.markInitialized([volumeId, volumeId]);
     const snapshotId = newSnapshot();
     await backend.createSnapshots([{ volumeId, snapshotId }]);
     await backend.deleteSnapshot(snapshotId);
@@ -129,9 +129,9 @@ function describeMarks(context: ContractContext): void {
     const { backend } = context;
     const [volumeId, gone] = [newVolume(), newVolume()];
     await backend.createVolume(volumeId, SIZE);
-    await backend.markInitialized(volumeId);
+    await backend.markInitialized([volumeId]);
     // As a deletion that was killed half way leaves it.
-    await backend.markInitialized(gone);
+    await backend.markInitialized([gone]);
     assert.deepEqual(await backend.sweep(), []);
     assert.deepEqual(
       [await backend.isInitialized(volumeId), await backend.isInitialized(gone)],

@@ -108,8 +108,8 @@ export class MemoryBackend implements Backend {
     if (found < sizeBytes) throw CsiError.failedPrecondition(`volume ${volumeId} is not whole`);
   }
 
-  async markInitialized(volumeId: string): Promise<void> {
-    this.storage.used.add(volumeId);
+  async markInitialized(volumeIds: readonly string[]): Promise<void> {
+    for (const volumeId of volumeIds) this.storage.used.add(volumeId);
   }
 
   async isInitialized(volumeId: string): Promise<boolean> {

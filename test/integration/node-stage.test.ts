@@ -233,7 +233,7 @@ rootTest(
   'a volume that its pool marks initialized is not formatted, although its record says pristine',
   async () => {
     const volume = await node.makeVolume();
-    await node.backend.markInitialized(volume.volumeId);
+    await node.backend.markInitialized([volume.volumeId]);
     const staged = node.stage(volume, mountCapability('ext4'));
     await rejectsWith(staged, 'FAILED_PRECONDITION', /no known signature.*nothing was formatted/);
     await node.stage(volume, blockCapability());

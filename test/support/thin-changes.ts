@@ -104,7 +104,7 @@ export const CHANGES: Readonly<Record<string, MakeChange>> = {
   'deleting a volume that is attached': async (backend, model) => {
     const id = newVolume();
     await backend.createVolume(id, VOLUME_BYTES);
-    await backend.markInitialized(id);
+    await backend.markInitialized([id]);
     const content = TaggedBlocks.zeros(BLOCKS);
     await content.write((await backend.attach(id, { readOnly: false })).devicePath, 3, 77);
     const after = model.copy();

@@ -18,10 +18,12 @@ export class InitializedMarks {
     private readonly directory: PoolDirectory,
   ) {}
 
-  async set(volumeId: string): Promise<void> {
+  async set(volumeIds: readonly string[]): Promise<void> {
     await this.directory.use(async ({ layout }) => {
-      await writeFile(layout.initializedMark(volumeId), '', { mode: 0o600 });
-      // Also if the file existed: an earlier call may have been killed before the flush.
+      for (const volumeId of volumeIds) {
+        await writeFile(layout.initializedMark(volumeId), '', { mode: 0o600 });
+      }
+      // Also if the files existed: an earlier call may have been killed before the flush.
       await this.native.run('flush', { path: layout.initialized });
     });
   }

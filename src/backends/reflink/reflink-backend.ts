@@ -29,8 +29,9 @@ import type {
 import type { SpacePolicy } from '../pool-account.js';
 import { InitializedMarks } from './initialized-marks.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
+import { filesIn, type PoolFile } from './pool-files.js';
 import { isObjectName, isTemporaryName, temporary } from './pool-layout.js';
-import { poolCapacity, poolStatistics, statAll, statOrNull } from './pool-space.js';
+import { poolCapacity, poolStatistics, statOrNull } from './pool-space.js';
 import { SnapshotFiles } from './snapshot-files.js';
 import { SpaceReservations } from './space-reservations.js';
 import { VolumeFiles } from './volume-files.js';
@@ -54,7 +55,7 @@ export class ReflinkBackend implements Backend {
     this.#volumes = new VolumeFiles(native, pool, this.#directory);
     this.#snapshots = new SnapshotFiles(native, pool, this.#directory, this.#volumes);
     this.#marks = new InitializedMarks(native, this.#directory);
-    this.#reservations = new SpaceReservations(this.#directory, options);
+    this.#reservations = new SpaceReservations(native, this.#directory, options);
   }
 
   get kind(): PoolKind {
@@ -120,8 +121,8 @@ export class ReflinkBackend implements Backend {
     return this.#volumes.check(volumeId, sizeBytes);
   }
 
-  markInitialized(volumeId: string): Promise<void> {
-    return this.#marks.set(volumeId);
+  markInitialized(volumeIds: readonly string[]): Promise<void> {
+    return this.#marks.set(volumeIds);
   }
 
   isInitialized(volumeId: string): Promise<boolean> {
@@ -175,21 +176,26 @@ export class ReflinkBackend implements Backend {
 
   capacity(): Promise<PoolCapacity> {
     return this.#directory.use(async (opened) =>
-      poolCapacity(opened.layout, await this.#directory.space(opened), this.#policy),
+      poolCapacity(this.#native, opened.layout, await this.#directory.space(opened), this.#policy),
     );
   }
 
   statistics(): Promise<PoolStatistics> {
     return this.#directory.use(async (opened) =>
-      poolStatistics(opened.layout, await this.#directory.space(opened), this.#policy),
+      poolStatistics(
+        this.#native,
+        opened.layout,
+        await this.#directory.space(opened),
+        this.#policy,
+      ),
     );
   }
 
   list(): Promise<PoolContents> {
     return this.#directory.use(async ({ layout }) => {
       const real = this.#directory.layout;
-      const volumes = await objectsIn(layout.volumes, real.volumes);
-      const snapshots = await objectsIn(layout.snapshots, real.snapshots);
+      const volumes = objectsAmong(await filesIn(this.#native, layout.volumes), real.volumes);
+      const snapshots = objectsAmong(await filesIn(this.#native, layout.snapshots), real.snapshots);
       return {
         volumes: volumes.objects,
         snapshots: snapshots.objects,
@@ -238,15 +244,15 @@ export class ReflinkBackend implements Backend {
 }
 
 /** @param realPath the directory as operators know it */
-async function objectsIn(
-  directory: string,
+function objectsAmong(
+  files: readonly PoolFile[],
   realPath: string,
-): Promise<{ objects: PoolObject[]; unknown: string[] }> {
+): { objects: PoolObject[]; unknown: string[] } {
   const objects: PoolObject[] = [];
   const unknown: string[] = [];
-  const names = (await readdir(directory)).filter((name) => !isTemporaryName(name));
-  for (const { name, found } of await statAll(directory, names)) {
-    if (isObjectName(name) && found.isFile()) objects.push({ id: name, sizeBytes: found.size });
+  for (const { name, sizeBytes, regular } of files) {
+    if (isTemporaryName(name)) continue;
+    if (isObjectName(name) && regular) objects.push({ id: name, sizeBytes });
     else unknown.push(join(realPath, name));
   }
   return { objects, unknown };

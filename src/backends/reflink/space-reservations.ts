@@ -6,6 +6,7 @@
  */
 import { readdir } from 'node:fs/promises';
 import { SerialQueue } from '../../base/serial-queue.js';
+import type { NativeRunner } from '../../native/pool.js';
 import type { SpacePolicy } from '../pool-account.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
@@ -28,6 +29,7 @@ export class SpaceReservations {
   #isStopped = false;
 
   constructor(
+    private readonly native: NativeRunner,
     private readonly directory: PoolDirectory,
     private readonly policy: SpacePolicy,
   ) {
@@ -72,7 +74,8 @@ export class SpaceReservations {
   async #reserve(bytes: bigint): Promise<void> {
     const { overcommitPercent, reservePercent } = this.policy;
     await this.directory.use(async (opened) => {
-      const committed = (await committedBytes(opened.layout)) + this.#reservedBytes + bytes;
+      const committed =
+        (await committedBytes(this.native, opened.layout)) + this.#reservedBytes + bytes;
       await this.directory.ensureFree(
         opened,
         (committed * 100n) / overcommitPercent,
@@ -84,7 +87,7 @@ export class SpaceReservations {
 
   async #ensureRoomToRewrite(opened: OpenDirectories): Promise<void> {
     const { overcommitPercent, reservePercent } = this.policy;
-    const { written, unwritten } = await volumeBytes(opened.layout);
+    const { written, unwritten } = await volumeBytes(this.native, opened.layout);
     const committed = ((unwritten + this.#reservedBytes) * 100n) / overcommitPercent;
     const rewritten = written < REWRITE_BYTES ? written : REWRITE_BYTES;
     await this.directory.ensureFree(opened, committed + rewritten, reservePercent);
@@ -110,7 +113,7 @@ export class SpaceReservations {
     const reserve = (totalBytes * this.policy.reservePercent) / 100n;
     if (freeBytes >= reserve + REWRITE_BYTES) return false;
     if ((await readdir(layout.snapshots)).length > 0) return true;
-    const { written } = await volumeBytes(layout);
+    const { written } = await volumeBytes(this.native, layout);
     // Probed after the volumes, so that what they write meanwhile does not look shared.
     const after = await poolUsage(layout.root);
     return written > after.totalBytes - after.freeBytes;

@@ -161,8 +161,8 @@ export class ThinBackend implements Backend {
     return this.#open.volumes.check(volumeId, sizeBytes);
   }
 
-  async markInitialized(volumeId: string): Promise<void> {
-    return this.#open.ledger.markInitialized(volumeId);
+  async markInitialized(volumeIds: readonly string[]): Promise<void> {
+    return this.#open.ledger.markInitialized(volumeIds);
   }
 
   async isInitialized(volumeId: string): Promise<boolean> {

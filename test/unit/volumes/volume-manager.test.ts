@@ -191,7 +191,7 @@ test('a copy of a volume that its pool calls initialized is never pristine, what
     return [snapshot, ...members, ...made].map(({ pristine }) => pristine);
   };
   assert.deepEqual(await copies('before'), [true, true, true, true]);
-  await managers.backend.markInitialized(volumeId);
+  await managers.backend.markInitialized([volumeId]);
   assert.deepEqual(await copies('after'), [false, false, false, false]);
 });
 

@@ -172,8 +172,11 @@ function transactionCalls(database: SqliteConnection) {
 
 function markCalls(database: SqliteConnection) {
   return {
-    markInitialized: takesSpace((volumeId: string): void =>
-      database.run('INSERT OR IGNORE INTO used_marks (volume_id) VALUES (?)', volumeId),
+    markInitialized: takesSpace((volumeIds: readonly string[]): void =>
+      database.run(
+        'INSERT OR IGNORE INTO used_marks (volume_id) SELECT value FROM json_each(?)',
+        JSON.stringify(volumeIds),
+      ),
     ),
     isInitialized: reads(
       (volumeId: string): boolean =>

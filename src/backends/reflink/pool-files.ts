@@ -1,0 +1,30 @@
+/**
+ * The files of a pool's directories with their sizes: one task on a worker thread for a whole directory,
+ * because a pool may hold tens of thousands of files.
+ */
+import type { NativeRunner } from '../../native/pool.js';
+
+export interface PoolFile {
+  name: string;
+  sizeBytes: bigint;
+  /** As the file system counts them; blocks shared with other files included. */
+  allocatedBytes: bigint;
+  regular: boolean;
+}
+
+const FIGURES_PER_FILE = 3;
+
+/** @param path the directory, through an open pool */
+export async function filesIn(native: NativeRunner, path: string): Promise<PoolFile[]> {
+  const { names, figures } = await native.run('listDirectory', { path });
+  if (names === '') return [];
+  return names.split('/').map((name, index) => {
+    const first = index * FIGURES_PER_FILE;
+    return {
+      name,
+      sizeBytes: figures[first] ?? 0n,
+      allocatedBytes: figures[first + 1] ?? 0n,
+      regular: figures[first + 2] === 1n,
+    };
+  });
+}
