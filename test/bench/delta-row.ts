@@ -6,7 +6,7 @@
 import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
-import { packagePath } from '../../src/base/package-root.js';
+import { type CompiledPeer, compilePeer, isMissing } from '../../src/bench/peers.js';
 import type { Row, Side } from '../../src/bench/row.js';
 import type { Settings } from '../../src/bench/suite.js';
 import { makeSnapshotPair, type SnapshotPair } from './fragmented-volume.js';
@@ -61,11 +61,11 @@ function contendersFor(
 ): Record<'ours' | 'scan' | 'compare', Contender> {
   const client = new RawClient(pair.plugin.endpoint);
   settings.cleanup.defer(() => client.close());
-  const program = (name: string) => () => runProgram(name, pair.basePath, pair.targetPath);
+  const program = (name: CompiledPeer) => () => runProgram(name, pair.basePath, pair.targetPath);
   return {
     ours: { label: 'RPC', once: () => callDelta(client, pair), found: [] },
-    scan: { label: 'bare scan', once: program('bare-delta'), found: [] },
-    compare: { label: 'byte comparison', once: program('bare-compare'), found: [] },
+    scan: { label: 'bare scan', once: program('bare_delta'), found: [] },
+    compare: { label: 'byte comparison', once: program('bare_compare'), found: [] },
   };
 }
 
@@ -125,8 +125,10 @@ async function callDelta(client: RawClient, pair: SnapshotPair): Promise<Found> 
 }
 
 /** The program's own clock counts, so the start of its process is not held against it. */
-async function runProgram(name: string, base: string, target: string): Promise<Found> {
-  const { stdout } = await run(packagePath(`.native-build/${name}`), [base, target]);
+async function runProgram(name: CompiledPeer, base: string, target: string): Promise<Found> {
+  const peer = await compilePeer(name);
+  if (isMissing(peer)) throw new Error(peer.missing);
+  const { stdout } = await run(peer.program, [base, target]);
   const figure = (key: string): number =>
     Number(new RegExp(`\\b${key} ([0-9.]+)`).exec(stdout)?.[1]);
   const found = { ranges: figure('ranges'), bytes: figure('bytes'), ms: figure('ms') };

@@ -1,4 +1,4 @@
-// bare-compare BASE TARGET: what differs between two files, found by reading both.
+// bare_compare BASE TARGET: what differs between two files, found by reading both.
 //
 // The peer of the delta benchmark that knows nothing of extents: reads of 1 MiB, memcmp, and a
 // second look block by block where they differ. Prints the number of ranges, their bytes, and its
@@ -75,7 +75,7 @@ void CompareBlocks(const std::vector<char>& base, const std::vector<char>& targe
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::fprintf(stderr, "usage: bare-compare BASE TARGET\n");
+    std::fprintf(stderr, "usage: bare_compare BASE TARGET\n");
     return 2;
   }
   const auto started = std::chrono::steady_clock::now();

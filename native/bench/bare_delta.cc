@@ -1,4 +1,4 @@
-// bare-delta BASE TARGET: what differs between two snapshot files, by their extent maps and no
+// bare_delta BASE TARGET: what differs between two snapshot files, by their extent maps and no
 // more.
 //
 // The peer of the delta benchmark that does as little as an honest answer needs: two FIEMAP scans
@@ -120,7 +120,7 @@ std::vector<Range> Merge(const std::vector<Extent>& base, const std::vector<Exte
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::fprintf(stderr, "usage: bare-delta BASE TARGET\n");
+    std::fprintf(stderr, "usage: bare_delta BASE TARGET\n");
     return 2;
   }
   const auto started = std::chrono::steady_clock::now();

@@ -1,0 +1,71 @@
+/** A temporary directory, and the removal of everything below it: mounts, loop devices, files. */
+import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { run } from './run.js';
+import type { Settings } from './suite.js';
+
+/** A device may stay in use for a moment after its mount has gone. */
+const RELEASE_ATTEMPTS = 100;
+const RELEASE_PAUSE_MS = 100;
+
+export class Workspace {
+  private constructor(readonly directory: string) {}
+
+  /** In TMPDIR. The settings' cleanup removes it; suites register what must end before that after this. */
+  static make({ cleanup }: Pick<Settings, 'cleanup'>, label: string): Workspace {
+    const directory = mkdtempSync(join(tmpdir(), `blockdelta-bench-${label}-`));
+    const workspace = new Workspace(realpathSync(directory));
+    cleanup.defer(() => workspace.dispose());
+    return workspace;
+  }
+
+  path(...names: string[]): string {
+    return join(this.directory, ...names);
+  }
+
+  /** Unmounts, detaches and removes. Rejects if something stays in use. */
+  async dispose(): Promise<void> {
+    for (let attempt = 0; attempt < RELEASE_ATTEMPTS; attempt += 1) {
+      const mounts = this.#mounts();
+      const loops = this.#loops();
+      if (mounts.length === 0 && loops.length === 0) break;
+      for (const mountPoint of mounts.reverse()) await run('umount', [mountPoint]);
+      for (const device of loops) {
+        // The device of a mount that has just gone may be gone as well, and its number taken by others.
+        if (this.#loops().includes(device)) await run('losetup', ['-d', device]);
+      }
+      if (attempt > 0) await delay(RELEASE_PAUSE_MS);
+    }
+    const left = [...this.#mounts(), ...this.#loops()];
+    if (left.length > 0)
+      throw new Error(`still in use below ${this.directory}: ${left.join(', ')}`);
+    // Snapshots in a pool on the host's own file system are immutable.
+    await run('chattr', ['-R', '-f', '-i', this.directory]).catch(() => undefined);
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+
+  /** In the order in which they were mounted. */
+  #mounts(): string[] {
+    return readFileSync('/proc/self/mountinfo', 'utf8')
+      .split('\n')
+      .map((line) => (line.split(' ')[4] ?? '').replace(/\\040/g, ' '))
+      .filter((mountPoint) => mountPoint.startsWith(`${this.directory}/`));
+  }
+
+  #loops(): string[] {
+    return readdirSync('/sys/block')
+      .filter((name) => name.startsWith('loop'))
+      .filter((name) => {
+        try {
+          const file = readFileSync(`/sys/block/${name}/loop/backing_file`, 'utf8');
+          return file.startsWith(`${this.directory}/`);
+        } catch {
+          // Not attached.
+          return false;
+        }
+      })
+      .map((name) => `/dev/${name}`);
+  }
+}

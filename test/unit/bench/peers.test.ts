@@ -1,0 +1,40 @@
+/** The C++ programs of the benchmark: what they print, and what is said where they cannot be compiled. */
+import assert from 'node:assert/strict';
+import { pbkdf2Sync } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { compilePeer, findProgram, isMissing } from '../../../src/bench/peers.js';
+import { ProcessMeter } from '../../../src/bench/process-meter.js';
+
+test('a missing program is reported with the package to install', () => {
+  const path = process.env['PATH'];
+  process.env['PATH'] = '/nowhere';
+  try {
+    const peer = findProgram('protoc');
+    assert.deepEqual(peer, {
+      missing: 'protoc is not installed: install the package protobuf-compiler',
+    });
+  } finally {
+    process.env['PATH'] = path;
+  }
+});
+
+test('the CPU clock of a process counts the time of its threads in nanoseconds', async (t) => {
+  const cache = mkdtempSync(join(tmpdir(), 'blockdelta-bench-cache-'));
+  t.after(() => rmSync(cache, { recursive: true }));
+  process.env['XDG_CACHE_HOME'] = cache;
+  const clock = await compilePeer('process_clock');
+  delete process.env['XDG_CACHE_HOME'];
+  if (isMissing(clock)) return t.skip(clock.missing);
+  const meter = new ProcessMeter(process.pid);
+  const before = await meter.cpuMs();
+  const own = process.cpuUsage();
+  pbkdf2Sync('password', 'salt', 200_000, 64, 'sha512');
+  const { user, system } = process.cpuUsage(own);
+  const used = (await meter.cpuMs()) - before;
+  // The second reading is later than this process's own.
+  assert.ok(used >= ((user + system) / 1000) * 0.9, `${used} ms by the clock`);
+  assert.ok(meter.rssMiB() > 1 && meter.peakMiB() >= meter.rssMiB() * 0.5);
+});
