@@ -11,6 +11,7 @@ import type { Backend } from '../backends/backend.js';
 import { BackendRegistry } from '../backends/registry.js';
 import { CsiError } from '../base/errors.js';
 import type { Logger } from '../base/logger.js';
+import { Recent } from '../base/recent.js';
 import { CatalogueBackups } from '../catalogue/backups.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import { openCatalogue } from '../catalogue/catalogue-client.js';
@@ -63,6 +64,8 @@ export interface Composition {
 }
 
 const LOOP_CONTROL = '/dev/loop-control';
+/** A Probe reports the node as it was at most that long ago; kubelet probes every few seconds. */
+const PROBE_AGE_MS = 1000;
 
 /** @param metrics gets what it observes; null: nothing is counted */
 export async function composeServices(
@@ -161,14 +164,15 @@ async function compose(
     native: metrics?.observedRunner(native, null) ?? native,
     scanObserver: metrics?.scans,
   };
+  const health = new Recent(PROBE_AGE_MS, async () => {
+    await checkNode();
+    await recovery.check();
+    assertSomeWork(registry);
+  });
   return {
     facts: await startFacts(registry, lastStop),
     services: createServices(config, parts).map((service) => refusingChanges(service, lost)),
-    health: async () => {
-      await checkNode();
-      await recovery.check();
-      assertSomeWork(registry);
-    },
+    health: () => health.get(),
   };
 }
 

@@ -5,7 +5,7 @@ import { writeFileSync } from 'node:fs';
 import { after } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { FileContents } from '../support/contents.js';
-import { CsiClient, type Message, mountCapability } from '../support/csi-client.js';
+import { CsiClient, type Message, mountCapability, probeFails } from '../support/csi-client.js';
 import { type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
 import { logLines, startReport } from '../support/plugin-log.js';
 import { PluginProcess } from '../support/plugin-process.js';
@@ -117,6 +117,7 @@ test('Probe fails while no pool works, and says why', async () => {
   try {
     await ready(client);
     execFileSync('umount', [near]);
+    await probeFails(client);
     await refused(client.identity.Probe({}), 'FAILED_PRECONDITION', /'near' cannot be reached/);
     execFileSync('mount', ['-o', 'loop', place.path('xfs.img'), near]);
     assert.deepEqual(await client.identity.Probe({}), { ready: { value: true } });

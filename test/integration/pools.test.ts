@@ -5,7 +5,7 @@ import { existsSync, readdirSync, rmSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { BlockContents, FileContents } from '../support/contents.js';
-import { blockCapability, mountCapability } from '../support/csi-client.js';
+import { blockCapability, mountCapability, probeFails } from '../support/csi-client.js';
 import { copyMountNamespace } from '../support/mount-namespace.js';
 import { MIB, Orchestrator } from '../support/orchestrator.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
@@ -169,6 +169,7 @@ test('ID9: Probe is FAILED_PRECONDITION while the file system of a pool is unava
   const snapshotId = await orchestrator.snapshot(volume, 'away');
   execFileSync('umount', [poolPath]);
   const { controller, identity } = plugin.client;
+  await probeFails(plugin.client);
   await refused(identity.Probe({}), 'FAILED_PRECONDITION', /pool 'main'/);
   // What cannot be seen must not be taken for gone.
   await refused(

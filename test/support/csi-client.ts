@@ -1,4 +1,5 @@
 /** A CSI client over a real socket: every RPC of every service as a promise, streams as collected ranges. */
+import { setTimeout as delay } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
 import { clientServices } from '../../src/csi/proto.js';
 import type { ServiceName } from '../../src/csi/service.js';
@@ -55,6 +56,16 @@ export interface MetadataAnswer {
   capacity: bigint;
   ranges: Range[];
   messages: number;
+}
+
+/** Resolves once a Probe fails: a plugin may repeat its last good answer for a second. */
+export async function probeFails({ identity }: Pick<CsiClient, 'identity'>): Promise<void> {
+  const fails = (): Promise<boolean> =>
+    identity.Probe({}).then(
+      () => false,
+      () => true,
+    );
+  while (!(await fails())) await delay(100);
 }
 
 export class CsiClient {
