@@ -22,6 +22,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<AddCommand>>> = {
   gc: async () => (await import('./cli/inspection/gc-command.js')).addGcCommand,
   catalogue: async () => (await import('./cli/catalogue.js')).addCatalogueCommand,
   conformance: async () => (await import('./cli/conformance.js')).addConformanceCommand,
+  bench: async () => (await import('./cli/bench.js')).addBenchCommand,
   completion: async () => (await import('./cli/completion.js')).completionCommand(loadOthers),
 };
 

@@ -8,24 +8,24 @@ export class Cleanup {
     this.#undo.push(undo);
   }
 
-  /** The work's result, or a rejection as soon as this process is told to end. */
-  async guard<T>(work: Promise<T>): Promise<T> {
-    const signals = ['SIGINT', 'SIGTERM'] as const;
-    let interrupt: (signal: string) => void = () => undefined;
-    const interrupted = new Promise<never>((_, reject) => {
-      interrupt = (signal) => reject(new Error(`interrupted by ${signal}`));
-    });
-    for (const signal of signals) process.once(signal, interrupt);
+  /** The work's result, or a rejection with the signal's reason as soon as it is aborted. */
+  async guard<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
     // Nobody waits for the work once it is interrupted, and it fails as its servers end.
     work.catch(() => undefined);
+    let onAbort: () => void = () => undefined;
+    const aborted = new Promise<never>((_, reject) => {
+      onAbort = () => reject(signal.reason);
+      signal.addEventListener('abort', onAbort, { once: true });
+      if (signal.aborted) onAbort();
+    });
     try {
-      return await Promise.race([work, interrupted]);
+      return await Promise.race([work, aborted]);
     } finally {
-      for (const signal of signals) process.removeListener(signal, interrupt);
+      signal.removeEventListener('abort', onAbort);
     }
   }
 
-  /** Runs every step, also after one has failed, and then throws the first failure. */
+  /** Runs each step, also after one has failed, and then throws the first failure. */
   async runAll(): Promise<void> {
     const failures: unknown[] = [];
     for (const undo of this.#undo.splice(0).reverse()) {

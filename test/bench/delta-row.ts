@@ -8,11 +8,11 @@ import { writeFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { type CompiledPeer, compilePeer, isMissing } from '../../src/bench/peers.js';
 import type { Row, Side } from '../../src/bench/row.js';
+import { readRanges } from '../../src/bench/streams/wire-reader.js';
 import type { Settings } from '../../src/bench/suite.js';
 import { makeSnapshotPair, type SnapshotPair } from './fragmented-volume.js';
 import { orderOf } from './order.js';
 import { RawClient } from './raw-client.js';
-import { readRanges } from './wire-reader.js';
 
 const WALL_TARGET = 1.25;
 const MIN_EXTENTS = 300_000;

@@ -5,15 +5,11 @@ import { parseArgs } from 'node:util';
 import { Cleanup } from '../../src/bench/cleanup.js';
 import { describeMachine } from '../../src/bench/machine.js';
 import { Random } from '../../src/bench/random.js';
+import { table } from '../../src/bench/report/table.js';
 import { type Row, verdict } from '../../src/bench/row.js';
 import { spread } from '../../src/bench/statistics.js';
 import type { Settings } from '../../src/bench/suite.js';
-import { table } from '../../src/bench/table.js';
 import { deltaRows } from './delta-row.js';
-import { hostileRows } from './hostile-row.js';
-import { routerCpuRows } from './router-cpu-row.js';
-import { rssRows } from './rss-row.js';
-import { streamCpuRows } from './stream-cpu-row.js';
 import { thinRows } from './thin-rows.js';
 
 const HELP = `npm run bench -- [NAME...] [--rounds N] [--cold] [--json FILE]
@@ -25,15 +21,11 @@ const HELP = `npm run bench -- [NAME...] [--rounds N] [--cold] [--json FILE]
   --json FILE    also write every figure of every round there
 
 Ratios within one run mean something; absolute figures depend on the machine and on what else it
-does. docs/benchmarks.md says what each row measures. Exits 0 whatever the figures are.
+does. docs/performance.md says what each row measures. Exits 0 whatever the figures are.
 `;
 
 const BENCHES: Readonly<Record<string, (settings: Settings) => Promise<Row[]>>> = {
-  'stream-cpu': streamCpuRows,
-  'router-cpu': routerCpuRows,
   delta: deltaRows,
-  rss: rssRows,
-  hostile: hostileRows,
   thin: thinRows,
 };
 const MIN_ROUNDS = 5;
@@ -98,6 +90,7 @@ async function runOne(name: string, options: Options): Promise<Row[]> {
         cleanup,
         say,
       }),
+      new AbortController().signal,
     );
   } finally {
     await cleanup.runAll();

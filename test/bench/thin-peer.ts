@@ -2,8 +2,8 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
+import type { VisitRange } from '../../src/bench/streams/wire-reader.js';
 import { BASE_DEVICE, BLOCK_BYTES, TARGET_DEVICE } from './thin-cases.js';
-import type { VisitRange } from './wire-reader.js';
 
 const PROGRAM = 'thin_delta';
 const DEVICES = ['--thin1', String(BASE_DEVICE), '--thin2', String(TARGET_DEVICE)];

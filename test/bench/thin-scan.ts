@@ -1,10 +1,10 @@
 /** The native scan of a thin delta, called in this process the way a worker of the plugin calls it. */
 
+import { readRanges, type VisitRange } from '../../src/bench/streams/wire-reader.js';
 import { MAX_ENTRIES_PER_MESSAGE } from '../../src/metadata/scanner.js';
 import type { Addon, FillResult } from '../../src/native/addon.js';
 import type { ThinScanSource } from '../../src/native/thin-addon.js';
 import { BASE_DEVICE, TARGET_DEVICE, VOLUME_BYTES } from './thin-cases.js';
-import { readRanges, type VisitRange } from './wire-reader.js';
 
 /** What the plugin's scanner asks for in one call, and the buffer it lends. */
 const ENTRIES_PER_CALL = 65_536;

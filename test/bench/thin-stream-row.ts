@@ -1,11 +1,11 @@
 /** Row thin-stream: a whole stream to a client that throws away what it gets, beside the scan alone. */
 
 import type { Row } from '../../src/bench/row.js';
+import { ServerProcess } from '../../src/bench/streams/server-process.js';
 import type { Settings } from '../../src/bench/suite.js';
 import type { Addon } from '../../src/native/addon.js';
 import { orderOf } from './order.js';
 import { RawClient } from './raw-client.js';
-import { ServerProcess } from './server-process.js';
 import { BASE_DEVICE, TARGET_DEVICE } from './thin-cases.js';
 import { settled } from './thin-duel.js';
 import { scanOnce, thinSource } from './thin-scan.js';
@@ -20,10 +20,9 @@ export async function streamRow(
   metadata: string,
   socket: string,
 ): Promise<Row> {
-  const endpoint = `unix://${socket}`;
-  const server = await ServerProcess.start('thin-server', endpoint, [metadata]);
-  settings.cleanup.defer(() => server.stop());
-  const client = new RawClient(endpoint);
+  const script = new URL('./thin-server.js', import.meta.url).href;
+  const server = await ServerProcess.fork(settings, script, socket, { arguments: [metadata] });
+  const client = new RawClient(server.endpoint);
   settings.cleanup.defer(() => client.close());
   const stream = async (): Promise<number> => {
     const started = performance.now();

@@ -8,9 +8,10 @@ import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { after, before } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { patternSnapshotId } from '../bench/pattern.js';
-import { RawClient } from '../bench/raw-client.js';
-import { ServerProcess } from '../bench/server-process.js';
+import { Cleanup } from '../../src/bench/cleanup.js';
+import { CsiConnection } from '../../src/bench/csi-connection.js';
+import { patternSnapshotId } from '../../src/bench/streams/pattern.js';
+import { ServerProcess } from '../../src/bench/streams/server-process.js';
 import { Authority, tlsSettings } from '../support/certificates.js';
 import { TestNetwork } from '../support/network.js';
 import { RouterProcess } from '../support/router-process.js';
@@ -34,6 +35,7 @@ const idOf = (node: number): string => `node-${node}`;
 let place: Workspace;
 let network: TestNetwork;
 let router: RouterProcess;
+const cleanup = new Cleanup();
 const servers: ServerProcess[] = [];
 
 before(async () => {
@@ -45,9 +47,9 @@ before(async () => {
   for (const node of NODES) {
     const address = { BLOCKDELTA_LISTEN_ADDRESS: `${network.address(node)}:9810` };
     const env = { ...address, BLOCKDELTA_NODE_ID: idOf(node), ...files };
-    const endpoint = `unix://${place.path(`${idOf(node)}.sock`)}`;
+    const socket = place.path(`${idOf(node)}.sock`);
     const by = network.on(node);
-    servers.push(await ServerProcess.start('pattern-server', endpoint, [], { env, by }));
+    servers.push(await ServerProcess.fork({ cleanup }, 'pattern-server', socket, { env, by }));
   }
   const nodes = NODES.map((node) => ({ id: idOf(node), address: `${network.address(node)}:9810` }));
   writeFileSync(place.path('nodes.json'), JSON.stringify({ nodes }));
@@ -63,31 +65,31 @@ before(async () => {
 
 after(async () => {
   await router?.kill();
-  for (const server of servers) await server.stop();
+  await cleanup.runAll();
   await network?.dispose();
   place?.dispose();
 });
 
 /** Of all messages of a stream, in their order and with their lengths. */
-async function digestOf(client: RawClient, node: number, pauseMs?: number): Promise<string> {
+async function digestOf(client: CsiConnection, node: number, pauseMs?: number): Promise<string> {
   const hash = createHash('sha256');
   const onMessage = (message: Buffer): void => {
     hash.update(`${message.length} `).update(message);
   };
   await client.read(
     RPC,
-    { snapshot_id: patternSnapshotId(ENTRIES, idOf(node)) },
+    { snapshot_id: patternSnapshotId(ENTRIES, { nodeId: idOf(node) }) },
     pauseMs === undefined ? { onMessage } : { onMessage, pauseMs },
   );
   return hash.digest('hex');
 }
 
 async function round(expected: string): Promise<void> {
-  const clients = Array.from({ length: 5 }, () => new RawClient(router.endpoint));
+  const clients = Array.from({ length: 5 }, () => new CsiConnection(router.endpoint));
   try {
     const digests = await Promise.all(
       Array.from({ length: STREAMS }, (_, index) => {
-        const client = clients[index % clients.length] as RawClient;
+        const client = clients[index % clients.length] as CsiConnection;
         const node = NODES[index % NODES.length] as number;
         return digestOf(client, node, PAUSES[Math.floor(index / 3) % PAUSES.length]);
       }),
@@ -99,7 +101,7 @@ async function round(expected: string): Promise<void> {
 }
 
 test('fifty streams of mixed speed arrive byte for byte, in bounded memory', async () => {
-  const direct = new RawClient(servers[0]?.endpoint ?? '');
+  const direct = new CsiConnection(servers[0]?.endpoint ?? '');
   const expected = await digestOf(direct, 1);
   direct.close();
   await round(expected);
@@ -123,18 +125,22 @@ test('fifty streams of mixed speed arrive byte for byte, in bounded memory', asy
 });
 
 test('streams that are never read or cancelled half-way keep no place on a node', async () => {
-  const client = new RawClient(router.endpoint);
+  const client = new CsiConnection(router.endpoint);
   const { client: csi } = router;
   // More than the places of a node, one after the other.
   for (let index = 0; index < 100; index += 1) {
-    const stream = csi.open(RPC, { snapshot_id: patternSnapshotId(50_000_000, idOf(1)) });
+    const stream = csi.open(RPC, {
+      snapshot_id: patternSnapshotId(50_000_000, { nodeId: idOf(1) }),
+    });
     stream.on('error', () => undefined);
     await new Promise((resolve) => stream.once('data', resolve));
     if (index % 2 === 0) stream.pause();
     stream.cancel();
   }
   const stalled = Array.from({ length: 40 }, () => {
-    const stream = csi.open(RPC, { snapshot_id: patternSnapshotId(50_000_000, idOf(2)) });
+    const stream = csi.open(RPC, {
+      snapshot_id: patternSnapshotId(50_000_000, { nodeId: idOf(2) }),
+    });
     stream.on('error', () => undefined);
     stream.once('data', () => stream.pause());
     return stream;

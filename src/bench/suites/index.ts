@@ -1,4 +1,7 @@
 /** The suites of `blockdelta bench`, in the order in which they run. Each is loaded on use only. */
 import type { Suite } from '../suite.js';
 
-export const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {};
+export const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
+  stream: async () => (await import('./stream.js')).suite,
+  hostile: async () => (await import('./hostile.js')).suite,
+};

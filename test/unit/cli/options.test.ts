@@ -4,14 +4,22 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { Command } from 'commander';
 import { packagePath } from '../../../src/base/package-root.js';
+import { addBenchCommand } from '../../../src/cli/bench.js';
 import { addAllocatedCommand, addDeltaCommand } from '../../../src/cli/metadata/commands.js';
 import { addThinDeltaCommand } from '../../../src/cli/thin/delta-command.js';
 import { addThinLsCommand } from '../../../src/cli/thin/ls-command.js';
 
-const [ofPlugins = '', ofPools = ''] = readFileSync(
-  packagePath('docs/command-line.md'),
-  'utf8',
-).split('\n## thin-delta and thin-ls\n');
+const text = readFileSync(packagePath('docs/command-line.md'), 'utf8');
+
+/** What stands below that heading, or above the first one. */
+function section(title: string | null): string {
+  const sections = text.split('\n## ');
+  return (
+    sections.find((each, index) =>
+      title === null ? index === 0 : each.startsWith(`${title}\n`),
+    ) ?? ''
+  );
+}
 
 /** Option names in the first column of the table. */
 function documented(text: string): Set<string> {
@@ -27,10 +35,15 @@ function optionsOf(...add: readonly ((program: Command) => void)[]): Set<string>
 
 test('docs/command-line.md has every option of allocated and delta', () => {
   const options = optionsOf(addAllocatedCommand, addDeltaCommand);
-  assert.deepEqual([...documented(ofPlugins)].sort(), [...options].sort());
+  assert.deepEqual([...documented(section(null))].sort(), [...options].sort());
 });
 
 test('docs/command-line.md has every option of thin-delta and thin-ls, including aliases', () => {
   const options = optionsOf(addThinDeltaCommand, addThinLsCommand);
-  assert.deepEqual([...documented(ofPools)].sort(), [...options].sort());
+  assert.deepEqual([...documented(section('thin-delta and thin-ls'))].sort(), [...options].sort());
+});
+
+test('docs/command-line.md has every option of bench', () => {
+  const options = optionsOf(addBenchCommand);
+  assert.deepEqual([...documented(section('bench'))].sort(), [...options].sort());
 });

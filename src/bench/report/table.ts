@@ -7,8 +7,8 @@ import {
   type Side,
   type Target,
   verdict,
-} from './row.js';
-import { spread } from './statistics.js';
+} from '../row.js';
+import { spread } from '../statistics.js';
 
 const HEADINGS = ['row', 'ours', 'beside', 'ratio: median (min-max)', 'target', 'verdict'];
 

@@ -1,17 +1,17 @@
 /**
- * A client in a process of its own that opens many streams and does not read them, or drops them at
- * once: what bench `hostile` has to stand. Arguments: endpoint, connections, streams of each, snapshot id, and
+ * A client in a process of its own that opens many streams and does not read them, or cancels them at once, for the
+ * suite hostile. Arguments: endpoint, connections, streams of each, snapshot id, and
  * `unread` or `reset`.
  */
 import * as grpc from '@grpc/grpc-js';
-import { clientServices } from '../../src/csi/proto.js';
-import { givenEndpoint, givenOption } from './server-process.js';
+import { clientServices } from '../../csi/proto.js';
+import { givenArgument, givenEndpoint } from './server-process.js';
 
 const endpoint = givenEndpoint();
-const connections = Number(givenOption(1));
-const streams = Number(givenOption(2));
-const request = { snapshot_id: givenOption(3) };
-const isReset = givenOption(4) === 'reset';
+const connections = Number(givenArgument(1));
+const streams = Number(givenArgument(2));
+const request = { snapshot_id: givenArgument(3) };
+const isReset = givenArgument(4) === 'reset';
 
 const method = clientServices().SnapshotMetadata['GetMetadataAllocated'];
 if (method === undefined) throw new Error('no method GetMetadataAllocated');
@@ -29,7 +29,7 @@ for (let connection = 0; connection < connections; connection += 1) {
       (bytes: Buffer) => bytes,
       request,
     );
-    // Refused, displaced or cancelled: all the same to it.
+    // Refused, evicted or cancelled.
     call.on('error', () => undefined);
     // Without this gRPC reads everything into the client's memory.
     call.once('data', () => call.pause());
@@ -38,7 +38,7 @@ for (let connection = 0; connection < connections; connection += 1) {
 }
 
 process.on('disconnect', () => process.exit());
-// Until the server has seen the streams; what it makes of them is its own affair.
+// By then the server has seen the streams.
 setTimeout(() => {
   if (!isReset) {
     process.send?.('opened');

@@ -1,18 +1,12 @@
 /**
- * The peer of the stream rows: the same list as plain objects through proto-loader's serializers,
- * as a plugin would send it that knows nothing of wire bytes. It respects back-pressure, and hands
- * int64 fields over as numbers, the cheapest of the forms that proto-loader takes.
+ * The same list as plain objects through proto-loader's serializers, as a server sends it that does not encode its
+ * messages itself. It respects back-pressure, and passes int64 fields as numbers, the cheapest of the forms that
+ * proto-loader takes.
  */
 import { once } from 'node:events';
 import * as grpc from '@grpc/grpc-js';
-import { clientServices } from '../../src/csi/proto.js';
-import {
-  ENTRIES_PER_MESSAGE,
-  EXTENT_BYTES,
-  patternBytes,
-  patternEntries,
-  STRIDE_BYTES,
-} from './pattern.js';
+import { clientServices } from '../../csi/proto.js';
+import { ENTRIES_PER_MESSAGE, EXTENT_BYTES, type Pattern, patternOf } from './pattern.js';
 import { givenEndpoint, reportToParent } from './server-process.js';
 
 interface AllocatedRequest {
@@ -29,24 +23,24 @@ interface AllocatedResponse {
 }
 type AllocatedCall = grpc.ServerWritableStream<AllocatedRequest, AllocatedResponse>;
 
-function message(first: number, end: number, capacity: number): AllocatedResponse {
+function message(first: number, end: number, pattern: Pattern): AllocatedResponse {
   const blocks: BlockMetadata[] = [];
   for (let entry = first; entry < end; entry += 1) {
-    blocks.push({ byte_offset: entry * STRIDE_BYTES, size_bytes: EXTENT_BYTES });
+    blocks.push({ byte_offset: entry * pattern.strideBytes, size_bytes: EXTENT_BYTES });
   }
   return {
     block_metadata_type: 'VARIABLE_LENGTH',
-    volume_capacity_bytes: capacity,
+    volume_capacity_bytes: pattern.sizeBytes,
     block_metadata: blocks,
   };
 }
 
 async function send(call: AllocatedCall): Promise<void> {
-  const entries = patternEntries(call.request.snapshot_id);
-  const capacity = patternBytes(entries);
+  const pattern = patternOf(call.request.snapshot_id);
+  const { entries } = pattern;
   for (let first = 0; first < entries; first += ENTRIES_PER_MESSAGE) {
     const end = Math.min(first + ENTRIES_PER_MESSAGE, entries);
-    if (!call.write(message(first, end, capacity))) await once(call, 'drain');
+    if (!call.write(message(first, end, pattern))) await once(call, 'drain');
   }
   call.end();
 }

@@ -1,8 +1,8 @@
 /** A router in a process of its own, with the settings that its environment has. */
-import { createLogger } from '../../src/base/logger.js';
-import { parseRouteConfig } from '../../src/config/route.js';
-import { createPluginServer } from '../../src/plugin/server.js';
-import { createRouter } from '../../src/router/router.js';
+import { createLogger } from '../../base/logger.js';
+import { parseRouteConfig } from '../../config/route.js';
+import { createPluginServer } from '../../plugin/server.js';
+import { createRouter } from '../../router/router.js';
 import { givenEndpoint, reportToParent } from './server-process.js';
 
 const config = parseRouteConfig({ ...process.env, CSI_ENDPOINT: givenEndpoint() });

@@ -1,19 +1,19 @@
 /**
- * The plugin's own way from a scan to the socket - server, service, scanner, workers, addon, stream
- * writer - over snapshots that stand in no catalogue and in no pool.
+ * The plugin's own path from a scan to the socket (server, service, scanner, workers, addon, stream writer) over
+ * snapshots that are in no catalogue and in no pool.
  */
-import type { Backend } from '../../src/backends/backend.js';
-import { createLogger } from '../../src/base/logger.js';
-import type { AsyncCatalogue } from '../../src/catalogue/catalogue-client.js';
-import type { SnapshotRecord } from '../../src/catalogue/records.js';
-import { parseListen } from '../../src/config/tls.js';
-import { destinationOf } from '../../src/csi/routed-calls.js';
-import { createSnapshotMetadataService } from '../../src/metadata/snapshot-metadata.js';
-import { NativePool } from '../../src/native/pool.js';
-import { ScanThreads } from '../../src/native/scan-threads.js';
-import type { RoutedListen } from '../../src/plugin/connections.js';
-import { createPluginServer } from '../../src/plugin/server.js';
-import { OperationLocks } from '../../src/volumes/operation-locks.js';
+import type { Backend } from '../../backends/backend.js';
+import { createLogger } from '../../base/logger.js';
+import type { AsyncCatalogue } from '../../catalogue/catalogue-client.js';
+import type { SnapshotRecord } from '../../catalogue/records.js';
+import { parseListen } from '../../config/tls.js';
+import { destinationOf } from '../../csi/routed-calls.js';
+import { createSnapshotMetadataService } from '../../metadata/snapshot-metadata.js';
+import { NativePool } from '../../native/pool.js';
+import { ScanThreads } from '../../native/scan-threads.js';
+import type { RoutedListen } from '../../plugin/connections.js';
+import { createPluginServer } from '../../plugin/server.js';
+import { OperationLocks } from '../../volumes/operation-locks.js';
 import { givenEndpoint, reportToParent } from './server-process.js';
 
 /** As many as the plugin has unless it is told otherwise. */
@@ -23,7 +23,7 @@ const SHUTDOWN_GRACE_MS = 1000;
 /** What a snapshot is to the service; all are of one volume. */
 export interface BenchSnapshot {
   sizeBytes: bigint;
-  /** Its place among the volume's snapshots. */
+  /** Its position among the volume's snapshots. */
   sequence: bigint;
 }
 

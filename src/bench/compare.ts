@@ -1,0 +1,148 @@
+/**
+ * What changed between two reports beyond noise.
+ *
+ * The figures compared are those a row is judged by: ours divided by the peer's of the same round, because the peer
+ * has met the same frequency, neighbours and load, which an absolute figure would carry from one run to the next.
+ *
+ * The test is that of Mann and Whitney, exact, two-sided. It uses the order of the rounds only: rounds on a shared
+ * machine have a long tail on one side, so that a test on means would need more rounds than anybody runs, and one
+ * slow round must not decide. Five rounds against five reach p = 0.008 when no round of one run lies among those of
+ * the other, so that the limit of 0.01 asks for just that; with more rounds some may overlap. Of a hundred rows that
+ * did not change, one is expected to pass the test by chance.
+ *
+ * Rounds of one run share what stays the same for minutes, and the test cannot see that. So a change must also be
+ * large: the shift (Hodges and Lehmann: the median of all differences between a round of one run and one of the other)
+ * must be at least 5 % of the older median.
+ */
+import type { Document } from './report/document.js';
+import { type Row, ratios } from './row.js';
+import { median } from './statistics.js';
+
+export const SIGNIFICANCE = 0.01;
+export const SMALLEST_CHANGE = 0.05;
+
+export type Change = 'better' | 'worse' | 'same' | 'too few rounds' | 'only in A' | 'only in B';
+
+export interface ComparedRow {
+  name: string;
+  change: Change;
+  /** What the figures are: 'ratio', 'growth', or the unit of an absolute figure. */
+  figure: string;
+  before: number;
+  after: number;
+  /** The shift as a fraction of the older median. */
+  relative: number;
+  /** How probable a difference like this is if nothing changed. */
+  p: number;
+}
+
+export function compare(a: Pick<Document, 'rows'>, b: Pick<Document, 'rows'>): ComparedRow[] {
+  const after = new Map(b.rows.map((row) => [row.name, row]));
+  const both = a.rows.map((row) => compareRow(row, after.get(row.name)));
+  const known = new Set(a.rows.map(({ name }) => name));
+  const added = b.rows
+    .filter(({ name }) => !known.has(name))
+    .map((row) => absent(row.name, 'only in B'));
+  return [...both, ...added];
+}
+
+function compareRow(before: Row, after: Row | undefined): ComparedRow {
+  if (after === undefined) return absent(before.name, 'only in A');
+  const [a, b] = comparable(before, after);
+  if (a.rounds.length === 0) return absent(before.name, 'only in B');
+  if (b.rounds.length === 0) return absent(before.name, 'only in A');
+  const old = median(a.rounds);
+  const shift = hodgesLehmann(a.rounds, b.rounds);
+  const p = mannWhitney(a.rounds, b.rounds);
+  return {
+    name: before.name,
+    figure: a.figure,
+    before: old,
+    after: median(b.rounds),
+    relative: shift / Math.abs(old),
+    p,
+    change: judge(a, b, { relative: shift / Math.abs(old), p }),
+  };
+}
+
+interface Figures {
+  figure: string;
+  rounds: readonly number[];
+  lowerIsBetter: boolean;
+}
+
+/** The same kind of figure of both: what the target judges, else the ratio, else ours alone. */
+function comparable(a: Row, b: Row): [Figures, Figures] {
+  const kinds: ((row: Row) => Figures)[] = [
+    ({ target }) => ({
+      figure: target?.label ?? '',
+      rounds: target?.rounds ?? [],
+      lowerIsBetter: target !== null && 'atMost' in target,
+    }),
+    (row) => ({ figure: 'ratio', rounds: ratios(row), lowerIsBetter: row.better !== 'higher' }),
+  ];
+  const isEnough = ({ rounds }: Figures): boolean => rounds.length > 1;
+  for (const kind of kinds) {
+    const pair: [Figures, Figures] = [kind(a), kind(b)];
+    if (pair.every(isEnough)) return pair;
+  }
+  const own = ({ ours, better }: Row): Figures => ({
+    figure: ours.unit,
+    rounds: ours.rounds,
+    lowerIsBetter: better !== 'higher',
+  });
+  return [own(a), own(b)];
+}
+
+function judge(a: Figures, b: Figures, { relative, p }: { relative: number; p: number }): Change {
+  if (lowestP(a.rounds.length, b.rounds.length) > SIGNIFICANCE) return 'too few rounds';
+  if (p > SIGNIFICANCE || Math.abs(relative) < SMALLEST_CHANGE) return 'same';
+  return relative < 0 === a.lowerIsBetter ? 'better' : 'worse';
+}
+
+function absent(name: string, change: 'only in A' | 'only in B'): ComparedRow {
+  const none = { before: Number.NaN, after: Number.NaN, relative: Number.NaN, p: Number.NaN };
+  return { name, change, figure: '', ...none };
+}
+
+/** The median of all differences between a figure of b and one of a. */
+export function hodgesLehmann(a: readonly number[], b: readonly number[]): number {
+  return median(a.flatMap((x) => b.map((y) => y - x)));
+}
+
+/** What p is when each figure of one side lies below each of the other. */
+export function lowestP(a: number, b: number): number {
+  let ways = 1;
+  for (let k = 1; k <= b; k += 1) ways = (ways * (a + k)) / k;
+  return Math.min(1, 2 / ways);
+}
+
+/** Exact two-sided p of Mann and Whitney's U. Ties count half, which makes p no smaller than it is. */
+export function mannWhitney(a: readonly number[], b: readonly number[]): number {
+  let u = 0;
+  for (const x of a) for (const y of b) u += x < y ? 1 : x === y ? 0.5 : 0;
+  const extreme = Math.ceil(Math.min(u, a.length * b.length - u));
+  const counts = distributionOfU(a.length, b.length);
+  const total = counts.reduce((sum, count) => sum + count, 0);
+  const tail = counts.slice(0, extreme + 1).reduce((sum, count) => sum + count, 0);
+  return Math.min(1, (2 * tail) / total);
+}
+
+/** How many orders of m and n figures have each value of U, by the usual recursion over the largest figure. */
+function distributionOfU(m: number, n: number): number[] {
+  // counts[j][u]: orders of the first i figures of one side and j of the other.
+  let counts = Array.from({ length: n + 1 }, () => [1]);
+  for (let i = 1; i <= m; i += 1) {
+    const next: number[][] = [[1]];
+    for (let j = 1; j <= n; j += 1) {
+      const merged = new Array<number>(i * j + 1).fill(0);
+      // The largest is of the first side: it lies above all j of the other.
+      for (const [u, count] of (counts[j] ?? []).entries())
+        merged[u + j] = (merged[u + j] ?? 0) + count;
+      for (const [u, count] of (next[j - 1] ?? []).entries()) merged[u] = (merged[u] ?? 0) + count;
+      next.push(merged);
+    }
+    counts = next;
+  }
+  return counts[n] ?? [1];
+}

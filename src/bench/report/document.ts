@@ -1,0 +1,95 @@
+/**
+ * A finished run as a JSON document. docs/bench-report.schema.json is its schema and docs/performance.md explains it;
+ * a field that changes its meaning, or goes, is a new version.
+ */
+import type { Machine } from '../machine.js';
+import { type Curve, missedBy, type Row, ratios, type Verdict, verdict } from '../row.js';
+import { type Spread, spread } from '../statistics.js';
+
+export const SCHEMA = 'blockdelta-bench/1';
+
+export interface Document {
+  schema: typeof SCHEMA;
+  machine: Machine;
+  /** Of the order of rounds. */
+  seed: number;
+  rounds: number;
+  /** 'tiny': the figures mean nothing. */
+  size: 'full' | 'tiny';
+  seconds: number;
+  suites: SuiteResult[];
+  rows: ReportedRow[];
+  curves: Curve[];
+}
+
+export interface SuiteResult {
+  name: string;
+  describes: string;
+  seconds: number;
+  /** Null: it ran to its end. */
+  failure: string | null;
+}
+
+/** A row with what follows from its figures, for readers that calculate nothing. */
+export interface ReportedRow extends Row {
+  /** Ours divided by the peer's; null if one of them was not measured. */
+  ratio: Spread | null;
+  ratios: number[];
+  verdict: Verdict;
+  /** As a fraction of the bound; null unless the target is missed. */
+  missedBy: number | null;
+}
+
+export function reported(row: Row): ReportedRow {
+  const found = ratios(row);
+  return {
+    ...row,
+    ratios: found,
+    ratio: found.length === 0 ? null : spread(found),
+    verdict: verdict(row),
+    missedBy: missedBy(row),
+  };
+}
+
+export function formatJson(document: Document): string {
+  return `${JSON.stringify(document, null, 2)}\n`;
+}
+
+/** Throws with what is wrong if the text is no report, or one of another version. */
+export function parseDocument(text: string): Document {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch (error) {
+    throw new Error(`it is not JSON: ${(error as Error).message}`);
+  }
+  if (!isObject(parsed) || typeof parsed['schema'] !== 'string') {
+    throw new Error('it is not a report of `blockdelta bench --json`: it has no schema');
+  }
+  if (parsed['schema'] !== SCHEMA) {
+    throw new Error(`its schema is '${parsed['schema']}'; this version reads ${SCHEMA}`);
+  }
+  const { rows } = parsed;
+  if (!Array.isArray(rows) || !isObject(parsed['machine'])) {
+    throw new Error('it has no rows or no machine');
+  }
+  const wrong = rows.findIndex((row) => !isRow(row));
+  if (wrong >= 0) throw new Error(`row ${wrong + 1} has no name, or rounds that are not numbers`);
+  return parsed as unknown as Document;
+}
+
+function isRow(value: unknown): boolean {
+  if (!isObject(value) || typeof value['name'] !== 'string') return false;
+  const target = value['target'];
+  return [value['ours'], value['peer']].every(hasRounds) && (target === null || hasRounds(target));
+}
+
+function hasRounds(value: unknown): boolean {
+  if (!isObject(value)) return false;
+  const rounds = value['rounds'];
+  return Array.isArray(rounds) && rounds.every((figure) => typeof figure === 'number');
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,52 @@
+/** The rows as a table for docs/performance.md. */
+import { type Row, verdict } from '../row.js';
+import { SPEED_TABLE, type TargetRow } from '../targets.js';
+import type { Document } from './document.js';
+import { ratioCell, sideCell, targetCell, verdictCell } from './table.js';
+import { heading } from './text.js';
+
+export function formatMarkdown(document: Document): string {
+  const targets = new Map<string, TargetRow>(SPEED_TABLE.map((row) => [row.name, row]));
+  const promised = document.rows.filter(({ name }) => targets.has(name));
+  const others = document.rows.filter(({ name }) => !targets.has(name));
+  const parts = [heading(document).split('\n').join('<br>\n')];
+  if (promised.length > 0) {
+    const lines = promised.map((row) => {
+      const { measure = '', beside = '' } = targets.get(row.name) ?? {};
+      return [
+        `\`${row.name}\``,
+        measure,
+        beside,
+        ...figures(row),
+        targetCell(row.target),
+        mark(row),
+      ];
+    });
+    const head = ['row', 'measure', 'beside', 'ours', 'peer', 'ratio', 'target', 'verdict'];
+    parts.push(rows(head, lines));
+  }
+  if (others.length > 0) {
+    const lines = others.map((row) => [
+      `\`${row.name}\``,
+      row.measures,
+      ...figures(row),
+      mark(row),
+    ]);
+    parts.push(rows(['row', 'measure', 'ours', 'peer', 'ratio', 'verdict'], lines));
+  }
+  return `${parts.join('\n\n')}\n`;
+}
+
+function figures(row: Row): string[] {
+  return [sideCell(row.ours), sideCell(row.peer), ratioCell(row)];
+}
+
+function mark(row: Row): string {
+  return verdict(row) === 'missed' ? `**${verdictCell(row)}**` : verdictCell(row);
+}
+
+function rows(head: readonly string[], lines: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]): string =>
+    `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
+  return [line(head), `|${head.map(() => '---').join('|')}|`, ...lines.map(line)].join('\n');
+}

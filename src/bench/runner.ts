@@ -1,0 +1,101 @@
+/** Runs suites one after the other and collects what they found. */
+import { tmpdir } from 'node:os';
+import { Cleanup } from './cleanup.js';
+import { afterRun, describeMachine } from './machine.js';
+import { Random } from './random.js';
+import { type Document, reported, SCHEMA, type SuiteResult } from './report/document.js';
+import { type Curve, missingSide, type Row } from './row.js';
+import type { Settings, Suite } from './suite.js';
+import { SPEED_TABLE, targetOf } from './targets.js';
+
+export interface RunOptions extends Pick<Settings, 'rounds' | 'size' | 'endpoint' | 'cold'> {
+  seed: number;
+  curves: boolean;
+  /** Each line of progress. */
+  say(line: string): void;
+}
+
+/** A suite that fails is reported as failed, and the others run; an interrupt ends the run. */
+export async function runSuites(
+  suites: readonly Suite[],
+  options: RunOptions,
+  signal: AbortSignal,
+): Promise<Document> {
+  const started = performance.now();
+  const machine = describeMachine(tmpdir());
+  const random = new Random(options.seed);
+  const results: SuiteResult[] = [];
+  const rows: Row[] = [];
+  const curves: Curve[] = [];
+  for (const suite of suites) {
+    const suiteStarted = performance.now();
+    let failure: string | null = null;
+    try {
+      const found = await runSuite(suite, { ...options, random }, signal);
+      rows.push(...found.rows);
+      curves.push(...found.curves);
+    } catch (error) {
+      signal.throwIfAborted();
+      failure = error instanceof Error ? error.message : String(error);
+      options.say(`[${suite.name}] failed: ${failure}`);
+    }
+    const seconds = (performance.now() - suiteStarted) / 1000;
+    results.push({ name: suite.name, describes: suite.describes, seconds, failure });
+  }
+  return {
+    schema: SCHEMA,
+    machine: afterRun(machine),
+    seed: options.seed,
+    rounds: options.rounds,
+    size: options.size,
+    seconds: (performance.now() - started) / 1000,
+    suites: results,
+    rows: inOrder(rows, results).map(reported),
+    curves,
+  };
+}
+
+async function runSuite(
+  suite: Suite,
+  options: RunOptions & Pick<Settings, 'random'>,
+  signal: AbortSignal,
+): Promise<{ rows: Row[]; curves: Curve[] }> {
+  const cleanup = new Cleanup();
+  const say = (text: string): void => options.say(`[${suite.name}] ${text}`);
+  const settings: Settings = { ...options, cleanup, say };
+  try {
+    const rows = await cleanup.guard(suite.run(settings), signal);
+    const measure = options.curves ? suite.curves : undefined;
+    const curves = measure === undefined ? [] : await cleanup.guard(measure(settings), signal);
+    return { rows, curves };
+  } finally {
+    await cleanup.runAll();
+  }
+}
+
+/** The rows of the speed table first, in its order, also those that a suite did not measure. */
+function inOrder(rows: readonly Row[], results: readonly SuiteResult[]): Row[] {
+  const byName = new Map(rows.map((row) => [row.name, row]));
+  const first = SPEED_TABLE.flatMap((wanted) => {
+    const row = byName.get(wanted.name);
+    if (row !== undefined) return [row];
+    const suite = results.find(({ name }) => name === wanted.suite);
+    if (suite === undefined) return [];
+    const why =
+      suite.failure === null
+        ? `the suite ${suite.name} did not measure it`
+        : `the suite ${suite.name} failed: ${suite.failure}`;
+    return [
+      {
+        name: wanted.name,
+        measures: `${wanted.measure}, beside ${wanted.beside}`,
+        ours: missingSide('ours', '', why),
+        peer: missingSide('peer', '', why),
+        target: targetOf(wanted.name, []),
+        facts: {},
+      },
+    ];
+  });
+  const named = new Set<string>(SPEED_TABLE.map(({ name }) => name));
+  return [...first, ...rows.filter(({ name }) => !named.has(name))];
+}

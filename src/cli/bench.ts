@@ -1,0 +1,184 @@
+/**
+ * `blockdelta bench` and `blockdelta bench compare`: their options, output and exit codes. The suites, the statistics
+ * and the reports are in bench/.
+ */
+import { randomInt } from 'node:crypto';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { Argument, type Command, InvalidArgumentError } from 'commander';
+import { compare } from '../bench/compare.js';
+import { formatComparison } from '../bench/report/comparison.js';
+import { type Document, formatJson, parseDocument } from '../bench/report/document.js';
+import { formatHtml } from '../bench/report/html.js';
+import { formatMarkdown } from '../bench/report/markdown.js';
+import { formatText } from '../bench/report/text.js';
+import { runSuites } from '../bench/runner.js';
+import type { Suite } from '../bench/suite.js';
+import { SUITES } from '../bench/suites/index.js';
+import { socketPathOf } from './client.js';
+import { ExitCode } from './exit-codes.js';
+import { complain, messageOf, print, runToExitCode } from './output.js';
+import { socketProblem } from './socket.js';
+
+interface BenchOptions {
+  all: boolean;
+  endpoint?: string;
+  rounds: number;
+  seed?: number;
+  curves: boolean;
+  cold: boolean;
+  tiny: boolean;
+  json?: string;
+  html?: string;
+  markdown: boolean;
+  list: boolean;
+}
+
+const DEFAULT_ROUNDS = 5;
+/** Measures the driver of the endpoint, so it needs one. */
+const DRIVER = 'driver';
+
+const HELP = `
+Suites start what they measure, beside their peers, and remove what they have made. A peer that is
+not installed is reported with the package to install. With an endpoint, the default is the suite
+driver alone; --all runs every suite, and driver only with an endpoint. Figures depend on the
+machine; ratios within one run mean something.
+
+Exit codes:
+  0    every suite ran, whatever the figures are
+  1    a suite failed
+  2    wrong usage
+  6    nothing serves the endpoint
+  130  interrupted by SIGINT; the objects of the run are removed first`;
+
+const COMPARE_HELP = `
+Exit codes:
+  0    no row is worse
+  1    a row is worse, beyond noise
+  2    wrong usage, or a file is not a report`;
+
+export function addBenchCommand(program: Command): void {
+  const bench = program
+    .command('bench')
+    .description('measure a CSI driver, and the parts of this plugin beside their peers');
+  bench
+    .addArgument(new Argument('[suite...]', 'the suites to run').choices(Object.keys(SUITES)))
+    .option('--all', 'run every suite', false)
+    .option('--endpoint <endpoint>', "the driver's socket, unix:///path, for the suite driver")
+    .option('--rounds <number>', 'rounds of each row', parsePositive, DEFAULT_ROUNDS)
+    .option('--seed <number>', 'repeat the order of the rounds of a run', parsePositive)
+    .option('--curves', 'also measure how costs grow; takes longer', false)
+    .option('--cold', 'also measure with empty caches: empties those of the machine', false)
+    .option('--tiny', 'tiny sizes, to see that the suites run; the figures mean nothing', false)
+    .option('--json <file>', 'also write every figure as JSON; - for stdout, instead of the table')
+    .option('--html <file>', 'also write a page with charts')
+    .option('--markdown', 'print the table as Markdown', false)
+    .option('--list', 'print the suites and exit', false)
+    .addHelpText('after', HELP)
+    .action(async (names: string[]) => {
+      const options = bench.opts<BenchOptions>();
+      if (options.list) return print(await listOfSuites());
+      process.exitCode = await runBench(bench, names, options);
+    });
+  addCompareCommand(bench);
+}
+
+function addCompareCommand(bench: Command): void {
+  const command = bench
+    .command('compare')
+    .description('say what changed between two reports beyond noise')
+    .argument('<before>', 'a file that --json has written')
+    .argument('<after>', 'another one')
+    .addHelpText('after', COMPARE_HELP)
+    .action(async (before: string, after: string) => {
+      const [a, b] = [before, after].map((file) => readReport(command, file)) as [
+        Document,
+        Document,
+      ];
+      const rows = compare(a, b);
+      await print(formatComparison(a, b, rows));
+      const isWorse = rows.some(({ change }) => change === 'worse');
+      process.exitCode = isWorse ? ExitCode.FAILURE : ExitCode.OK;
+    });
+}
+
+function readReport(command: Command, file: string): Document {
+  try {
+    return parseDocument(readFileSync(file, 'utf8'));
+  } catch (error) {
+    return command.error(`error: cannot compare ${file}: ${messageOf(error)}`);
+  }
+}
+
+async function runBench(
+  command: Command,
+  asked: readonly string[],
+  options: BenchOptions,
+): Promise<ExitCode> {
+  const names = suitesOf(command, asked, options);
+  const endpoint = names.includes(DRIVER) ? socketPathOf(command, options.endpoint) : null;
+  if (endpoint !== null) {
+    const problem = await socketProblem(endpoint);
+    if (problem !== null) {
+      complain(problem.message);
+      return ExitCode.UNREACHABLE;
+    }
+  }
+  let failed = false;
+  const code = await runToExitCode(
+    async (signal) => {
+      const suites = await Promise.all(names.map((name) => load(name)));
+      const document = await runSuites(
+        suites,
+        {
+          rounds: options.rounds,
+          size: options.tiny ? 'tiny' : 'full',
+          endpoint: endpoint === null ? null : `unix://${endpoint}`,
+          cold: options.cold,
+          curves: options.curves,
+          seed: options.seed ?? randomInt(1, 2 ** 31),
+          say: (line) => process.stderr.write(`${line}\n`),
+        },
+        signal,
+      );
+      failed = document.suites.some(({ failure }) => failure !== null);
+      await write(document, options);
+    },
+    (error) => ({ code: ExitCode.FAILURE, message: messageOf(error) }),
+  );
+  return code === ExitCode.OK && failed ? ExitCode.FAILURE : code;
+}
+
+function suitesOf(command: Command, asked: readonly string[], options: BenchOptions): string[] {
+  const hasEndpoint = options.endpoint !== undefined;
+  if (options.all) {
+    return Object.keys(SUITES).filter((name) => name !== DRIVER || hasEndpoint);
+  }
+  if (asked.length > 0) return [...new Set(asked)];
+  if (hasEndpoint) return [DRIVER];
+  return command.error('error: name a suite, or --all, or --endpoint (--list prints the suites)');
+}
+
+async function write(document: Document, { json, html, markdown }: BenchOptions): Promise<void> {
+  if (html !== undefined) writeFileSync(html, formatHtml(document));
+  if (json !== undefined && json !== '-') writeFileSync(json, formatJson(document));
+  if (json === '-') await print(formatJson(document));
+  else await print(markdown ? formatMarkdown(document) : formatText(document));
+}
+
+async function listOfSuites(): Promise<string> {
+  const suites = await Promise.all(Object.keys(SUITES).map((name) => load(name)));
+  const width = Math.max(...suites.map(({ name }) => name.length));
+  return suites.map(({ name, describes }) => `${name.padEnd(width)}  ${describes}\n`).join('');
+}
+
+async function load(name: string): Promise<Suite> {
+  const suite = await SUITES[name]?.();
+  if (suite === undefined) throw new Error(`there is no suite '${name}'`);
+  return suite;
+}
+
+function parsePositive(value: string): number {
+  const number = /^\d{1,9}$/.test(value) ? Number(value) : 0;
+  if (number > 0) return number;
+  throw new InvalidArgumentError('It must be a whole number above 0.');
+}

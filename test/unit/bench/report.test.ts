@@ -1,0 +1,140 @@
+/** Reports: the JSON document and its schema, the table, Markdown, and the page with charts. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { Ajv } from 'ajv';
+import { packagePath } from '../../../src/base/package-root.js';
+import { formatJson, parseDocument } from '../../../src/bench/report/document.js';
+import { formatHtml } from '../../../src/bench/report/html.js';
+import { formatMarkdown } from '../../../src/bench/report/markdown.js';
+import { formatText } from '../../../src/bench/report/text.js';
+import { missedBy, verdict } from '../../../src/bench/row.js';
+import { type RunOptions, runSuites } from '../../../src/bench/runner.js';
+import { SPEED_TABLE } from '../../../src/bench/targets.js';
+import { fullReport, report, row, targetRow } from '../../support/bench-report.js';
+
+const schema = JSON.parse(readFileSync(packagePath('docs/bench-report.schema.json'), 'utf8'));
+
+/** draft-07, where a field may have one of several types. */
+const AJV = { strictTypes: false } as const;
+
+test('a report matches the schema in docs, and reads back as it was', () => {
+  const validate = new Ajv({ ...AJV, allErrors: true }).compile(schema);
+  const document = fullReport();
+  const text = formatJson(document);
+  assert.equal(validate(JSON.parse(text)), true, JSON.stringify(validate.errors));
+  assert.deepEqual(parseDocument(text), JSON.parse(text));
+});
+
+test('the schema refuses a side without rounds and without a reason', () => {
+  const validate = new Ajv(AJV).compile(schema);
+  assert.equal(validate(report([row('stream-a', [], [1])])), false);
+});
+
+test('a file that is no report, or of another version, is refused with the reason', () => {
+  assert.throws(() => parseDocument('{'), /not JSON/);
+  assert.throws(() => parseDocument('{"rows":[]}'), /no schema/);
+  const newer = formatJson(fullReport()).replace('blockdelta-bench/1', 'blockdelta-bench/2');
+  assert.throws(() => parseDocument(newer), /'blockdelta-bench\/2'; this version reads/);
+  const damaged = formatJson(fullReport()).replace('"name": "stream-cpu-256"', '"name": 5');
+  assert.throws(() => parseDocument(damaged), /row 2 has no name/);
+});
+
+test('a missed target says by how much, also when the bound is a lower one', () => {
+  const slow = targetRow('stream-cpu-256', [12, 12, 12], [10, 10, 10]);
+  assert.equal(verdict(slow), 'missed');
+  assert.equal(missedBy(slow)?.toFixed(3), '0.500');
+  const low = targetRow('io-random-write', [6, 6, 6], [10, 10, 10]);
+  assert.equal(missedBy(low)?.toFixed(3), '0.250');
+  assert.equal(missedBy(targetRow('io-random-write', [9, 9, 9], [10, 10, 10])), null);
+  assert.match(formatText(report([slow])), /missed by 50\.0 %/);
+});
+
+test('the table names each row, its verdict, and why a peer is missing', () => {
+  const text = formatText(fullReport());
+  assert.match(text, /^stream-cpu-8192 .* met$/m);
+  assert.match(text, /not measured: mkfs\.btrfs is not installed: install btrfs-progs/);
+  assert.match(text, /2 targets met, 1 missed: stream-cpu-256, 1 not measured/);
+});
+
+test('Markdown has the targets in their order and the other rows in a table of their own', () => {
+  const [, targets = '', others = ''] = formatMarkdown(fullReport()).split(/\n\n(?=\| row)/);
+  assert.match(targets, /\| `stream-cpu-256` \| server CPU .*\*\*missed by/);
+  assert.match(others, /`stream-cpu-objects`/);
+});
+
+test('the page holds everything itself, without a script, and escapes what it is given', () => {
+  const page = formatHtml(fullReport());
+  assert.doesNotMatch(page, /<script|src=|@import|url\(/);
+  assert.deepEqual(page.match(/href="[^"]*"/g), ['href="data:,"']);
+  assert.match(page, /Processor &lt;of tests&gt; &amp; &quot;more&quot;/);
+  assert.match(page, /Time by &lt;entries&gt;/);
+  assert.doesNotMatch(page, /NaN|Infinity|undefined/);
+  // Targets, three measured rows with a target, one without, one curve.
+  assert.equal(page.match(/<svg /g)?.length, 6);
+});
+
+test('rounds below zero and rows of equal figures still have a chart', () => {
+  const shrunk = targetRow('stream-cpu-8192', [1, 1, 1], [1, 1, 1]);
+  const target = { label: 'growth', unit: ' MiB', judged: 'max', atMost: 16 } as const;
+  const growth = row('stream-rss-fast', [90, 90], [91, 90], {
+    target: { ...target, rounds: [-1, 0] },
+  });
+  assert.doesNotMatch(formatHtml(report([shrunk, growth])), /NaN|Infinity/);
+});
+
+const OPTIONS: RunOptions = {
+  ...{ rounds: 5, size: 'tiny' as const, endpoint: null, cold: false, seed: 1, curves: true },
+  say: () => undefined,
+};
+
+test('a run lists the speed table in its order, with the reason for each row it lacks', async () => {
+  const undone: string[] = [];
+  const document = await runSuites(
+    [
+      {
+        ...{ name: 'lifecycle', describes: 'fails' },
+        run: async ({ cleanup }) => {
+          cleanup.defer(() => void undone.push('lifecycle'));
+          throw new Error('no pool');
+        },
+      },
+      {
+        ...{ name: 'stream', describes: 'measures two rows' },
+        run: async () => [row('stream-other', [1], [2]), targetRow('stream-cpu-256', [1], [2])],
+        curves: async () => fullReport().curves,
+      },
+    ],
+    OPTIONS,
+    new AbortController().signal,
+  );
+  const wanted = SPEED_TABLE.filter(({ suite }) => suite === 'stream' || suite === 'lifecycle');
+  assert.deepEqual(
+    document.rows.map(({ name }) => name),
+    [...wanted.map(({ name }) => name), 'stream-other'],
+  );
+  const probe = document.rows.find(({ name }) => name === 'lifecycle-probe');
+  assert.equal(probe?.ours.missing, 'the suite lifecycle failed: no pool');
+  assert.deepEqual(
+    document.suites.map(({ failure }) => failure),
+    ['no pool', null],
+  );
+  assert.deepEqual(undone, ['lifecycle']);
+  assert.equal(document.curves.length, 1);
+  assert.equal(new Ajv(AJV).compile(schema)(document), true);
+});
+
+test('an interrupt ends the run and undoes what the suite has made', async () => {
+  const interrupt = new AbortController();
+  const undone: string[] = [];
+  const suite = {
+    ...{ name: 'stream', describes: 'never ends' },
+    run: async ({ cleanup }: { cleanup: { defer(undo: () => void): void } }) => {
+      cleanup.defer(() => void undone.push('stream'));
+      setImmediate(() => interrupt.abort(new Error('interrupted')));
+      return new Promise<never>(() => undefined);
+    },
+  };
+  await assert.rejects(runSuites([suite], OPTIONS, interrupt.signal), /interrupted/);
+  assert.deepEqual(undone, ['stream']);
+});
