@@ -38,11 +38,15 @@ class AddressFence : public Fence {
   Result<bool> Holds() override;
   bool extents_move() const override { return moves_; }
 
+  // The btrfs transaction that is running, or the last one. REQUIRES: extents_move().
+  Result<uint64_t> Generation() const;
+
+  int fd() const { return fd_; }
+  const std::string& path() const { return path_; }
+
  private:
   AddressFence(const SnapshotFile& target, bool moves, bool compares)
       : fd_(target.fd()), path_(target.path()), moves_(moves), compares_(compares) {}
-
-  Result<uint64_t> Generation() const;
 
   int fd_;
   std::string path_;

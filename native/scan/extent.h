@@ -11,13 +11,15 @@
 
 namespace blockdelta {
 
-// Bytes [logical, logical + length) of a file at device address `physical`. `flags` are
-// FIEMAP_EXTENT_*.
+// Bytes [logical, logical + length) of a file at address `physical`. `flags` are FIEMAP_EXTENT_*.
 struct Extent {
   uint64_t logical;
   uint64_t physical;
   uint64_t length;
   uint32_t flags;
+  // 0: `physical` is a device address. Otherwise it is an offset into the content of the compressed
+  // extent that this value identifies; equal addresses of different origins prove nothing.
+  uint64_t origin = 0;
 
   uint64_t end() const { return logical + length; }
 };

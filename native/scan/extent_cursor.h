@@ -40,11 +40,13 @@ class ExtentCursor {
     return Status();
   }
 
-  // The current piece: its class, its end, and for data its displacement (address minus offset).
-  // Two data pieces have the same bytes at the same offsets if their displacements are equal.
+  // The current piece: its class, its end, and for data its displacement (address minus offset) and
+  // the origin of its addresses. Two data pieces have the same bytes at the same offsets if both
+  // are equal.
   ExtentClass piece_class() const { return piece_class_; }
   uint64_t piece_end() const { return piece_end_; }
   uint64_t displacement() const { return displacement_; }
+  uint64_t origin() const { return origin_; }
 
   // Extents visited since construction.
   uint64_t extents() const { return extents_; }
@@ -68,6 +70,7 @@ class ExtentCursor {
     extent_end_ = next_->end();
     extent_class_ = Classify(next_->flags);
     displacement_ = next_->physical - next_->logical;
+    origin_ = next_->origin;
     next_++;
     return Status();
   }
@@ -95,6 +98,7 @@ class ExtentCursor {
   ExtentClass piece_class_ = ExtentClass::kZero;
   uint64_t piece_end_ = kNever;
   uint64_t displacement_ = 0;
+  uint64_t origin_ = 0;
   uint64_t extents_ = 0;
 };
 

@@ -3,21 +3,28 @@
 #include <utility>
 
 #include "native/scan/address_fence.h"
-#include "native/scan/fiemap_source.h"
+#include "native/scan/snapshot_map.h"
 #include "native/scan/windowed_scan.h"
 
 namespace blockdelta {
 namespace {
 
-Result<FillOutcome> Fill(const SnapshotFile& target, const SnapshotFile* base, Fence* fence,
-                         const FillLimits& limits, Span<uint8_t> buffer) {
-  FiemapSource target_map(target.fd(), target.path(), target.size_bytes());
-  std::optional<FiemapSource> base_map;
-  if (base != nullptr) base_map.emplace(base->fd(), base->path(), base->size_bytes());
-  IntervalWalk walk(&target_map, base_map.has_value() ? &*base_map : nullptr, target.size_bytes());
+Result<FillOutcome> Fill(const SnapshotFile& target, const SnapshotFile* base,
+                         AddressFence* addresses, const FillLimits& limits, Span<uint8_t> buffer) {
+  Result<SnapshotMap> target_map = SnapshotMap::Open(target, addresses->extents_move());
+  if (!target_map.ok()) return target_map.TakeStatus();
+  std::optional<SnapshotMap> base_map;
+  if (base != nullptr) {
+    Result<SnapshotMap> opened = SnapshotMap::Open(*base, addresses->extents_move());
+    if (!opened.ok()) return opened.TakeStatus();
+    base_map.emplace(std::move(*opened));
+  }
+  SnapshotMap* const base_or_none = base_map.has_value() ? &*base_map : nullptr;
+  MapFence fence(addresses, &*target_map, base_or_none);
+  IntervalWalk walk(&*target_map, base_or_none, target.size_bytes());
   MessageWriter writer(buffer, target.size_bytes(), limits.max_entries_per_message);
   Filler filler(&walk, &writer, limits);
-  WindowedScan scan(fence, &walk, &filler);
+  WindowedScan scan(&fence, &walk, &filler);
   Status status = scan.Run();
   if (!status.ok()) return status;
   FillOutcome outcome = filler.Finish();

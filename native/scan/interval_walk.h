@@ -48,7 +48,9 @@ class IntervalWalk {
     const ExtentClass kind = target_.piece_class();
     if (kind != base_.piece_class() || kind == ExtentClass::kOpaque) return {end, true, false};
     if (kind == ExtentClass::kZero) return {end, false, false};
-    if (target_.displacement() != base_.displacement()) return {end, true, false};
+    const bool is_same =
+        target_.displacement() == base_.displacement() && target_.origin() == base_.origin();
+    if (!is_same) return {end, true, false};
     return {end, !trust_addresses_, !trust_addresses_};
   }
 

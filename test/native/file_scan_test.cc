@@ -2,6 +2,8 @@
 #include "native/scan/file_scan.h"
 
 #include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -11,6 +13,7 @@
 
 #include "native/device/files.h"
 #include "native/device/take_snapshots.h"
+#include "native/scan/snapshot_map.h"
 #include "test/native/chunks.h"
 #include "test/native/pool.h"
 #include "test/native/random_seed.h"
@@ -65,10 +68,34 @@ void CheckCovers(const test::Scan& scan, const std::vector<uint8_t>& target,
   same_up_to(target.size());
 }
 
-// Writes, zeros, holes and preallocations at random.
+// Takes CAP_SYS_ADMIN, which a search of btrfs trees needs, from this thread while it lives.
+class WithoutTreeSearch {
+ public:
+  explicit WithoutTreeSearch(bool is_active) : is_active_(is_active) {
+    if (is_active_) Set(false);
+  }
+  ~WithoutTreeSearch() {
+    if (is_active_) Set(true);
+  }
+
+ private:
+  static void Set(bool is_effective) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2] = {};
+    EXPECT_EQ(syscall(SYS_capget, &header, data), 0);
+    data[0].effective &= ~(1u << CAP_SYS_ADMIN);
+    if (is_effective) data[0].effective |= 1u << CAP_SYS_ADMIN;
+    EXPECT_EQ(syscall(SYS_capset, &header, data), 0);
+  }
+
+  const bool is_active_;
+};
+
+// Writes, zeros, holes and preallocations at random; only writes if `only_writes`.
 class Churn {
  public:
-  Churn(std::string path, uint64_t seed) : path_(std::move(path)), random_(seed) {}
+  Churn(std::string path, uint64_t seed, bool only_writes)
+      : path_(std::move(path)), random_(seed), only_writes_(only_writes) {}
 
   uint64_t Below(uint64_t limit) {
     return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random_);
@@ -78,7 +105,7 @@ class Churn {
     const uint64_t block = Below(kSize / kBlock);
     const uint64_t count = std::min(1 + Below(8), kSize / kBlock - block);
     const auto fill = static_cast<uint8_t>(Below(4) == 0 ? 0 : random_());
-    switch (Below(6)) {
+    switch (only_writes_ ? 6 : Below(6)) {
       case 0:
         return Allocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, block, count);
       case 1:
@@ -101,29 +128,42 @@ class Churn {
 
   const std::string path_;
   std::mt19937_64 random_;
+  const bool only_writes_;
 };
 
 struct RandomVolumeCase {
   const char* name;
   const char* kind;
   const char* mount_options;
+  const char* mkfs_options = "";
+  // btrfs stops compressing a file in which anything was ever preallocated.
+  bool only_writes = false;
+  bool searches_trees = true;
 };
 
 class RandomVolumeScanTest : public testing::TestWithParam<RandomVolumeCase> {};
 INSTANTIATE_TEST_SUITE_P(
     , RandomVolumeScanTest,
     testing::Values(RandomVolumeCase{"xfs", "xfs", ""}, RandomVolumeCase{"btrfs", "btrfs", ""},
-                    RandomVolumeCase{"compressed_btrfs", "btrfs", "compress-force=zstd"}),
+                    RandomVolumeCase{"btrfs_by_fiemap", "btrfs", "", "", false, false},
+                    RandomVolumeCase{"nodatacow_btrfs", "btrfs", "nodatacow"},
+                    RandomVolumeCase{"explicit_holes_btrfs", "btrfs", "", "-O ^no-holes"},
+                    RandomVolumeCase{"compressed_btrfs", "btrfs", "compress-force=zstd"},
+                    RandomVolumeCase{"only_compressed_btrfs", "btrfs", "compress-force=zstd", "",
+                                     true},
+                    RandomVolumeCase{"only_compressed_btrfs_by_fiemap", "btrfs",
+                                     "compress-force=zstd", "", true, false}),
     [](const testing::TestParamInfo<RandomVolumeCase>& info) {
       return std::string(info.param.name);
     });
 
 TEST_P(RandomVolumeScanTest, MissesNoDifferingByte) {
-  const auto pool = test::Pool::Make(GetParam().kind, GetParam().mount_options);
+  const auto pool =
+      test::Pool::Make(GetParam().kind, GetParam().mount_options, GetParam().mkfs_options);
   if (pool == nullptr) return;
   const std::string volume = pool->At("volume");
   EXPECT_OK(CreateSparseFile({volume + ".tmp", volume}, kSize));
-  Churn churn(volume, test::Seed());
+  Churn churn(volume, test::Seed(), GetParam().only_writes);
   const auto limits = [&churn] {
     return FillLimits{0, 0, 1 + churn.Below(50), 1 + churn.Below(20), 1 + churn.Below(60), true};
   };
@@ -134,6 +174,7 @@ TEST_P(RandomVolumeScanTest, MissesNoDifferingByte) {
     const std::string target = pool->At("snapshot-" + std::to_string(round));
     if (!Take(volume, target)) return;
     const std::vector<uint8_t> bytes = test::ReadBytes(target);
+    const WithoutTreeSearch without(!GetParam().searches_trees);
     CheckCovers(ScanFiles(test::IdentityOf(target), std::nullopt, limits), bytes, {});
     if (!base.empty()) {
       const test::Scan scan = ScanFiles(test::IdentityOf(target), test::IdentityOf(base), limits);
@@ -159,6 +200,52 @@ struct TwoSnapshots {
   std::string base;
   std::string target;
 };
+
+TEST(FileScanTest, ReportsOnlyWhatChangedInsideCompressedExtents) {
+  const auto pool = test::Pool::Make("btrfs", "compress-force=zstd");
+  if (pool == nullptr) return;
+  const std::string volume = pool->At("volume");
+  test::WriteBytes(volume, 0, std::vector<uint8_t>(kSize, 1));
+  const std::string base = pool->At("base");
+  Take(volume, base);
+  // In the middle of an extent, and over all of another.
+  test::WriteBytes(volume, kBlock, std::vector<uint8_t>(2 * kBlock, 2));
+  test::WriteBytes(volume, 1 << 20, std::vector<uint8_t>(128 << 10, 3));
+  const std::string target = pool->At("target");
+  Take(volume, target);
+  const auto limits = [] { return FillLimits{0, 0, 1000, 1000, 1000, false}; };
+  const auto scan = [&] {
+    return ScanFiles(test::IdentityOf(target), test::IdentityOf(base), limits);
+  };
+  const std::vector<test::Range> changed = {{kBlock, 2 * kBlock}, {1 << 20, 128 << 10}};
+  EXPECT_TRUE(scan().ranges == changed);
+  const WithoutTreeSearch without(true);
+  CheckCovers(scan(), test::ReadBytes(target), test::ReadBytes(base));
+}
+
+TEST(FileScanTest, SearchesTheTreeForASnapshotOfThisMoment) {
+  const auto pool = test::Pool::Make("btrfs", "commit=300");
+  if (pool == nullptr) return;
+  const TwoSnapshots pair(*pool);
+  Result<SnapshotFile> file = SnapshotFile::Open(test::IdentityOf(pair.target));
+  ASSERT_OK(file);
+  Result<AddressFence> addresses = AddressFence::ForOne(*file);
+  ASSERT_OK(addresses);
+  Result<SnapshotMap> map = SnapshotMap::Open(*file, true);
+  ASSERT_OK(map);
+  MapFence fence(&*addresses, &*map, nullptr);
+  EXPECT_OK(fence.Raise());
+  EXPECT_NE(map->tree(), nullptr);
+  Result<bool> holds = fence.Holds();
+  EXPECT_TRUE(holds.ok() && *holds);
+  // An item that covers what another item covered, as after a defragmentation.
+  EXPECT_TRUE(test::RunCommand("btrfs filesystem defragment -f -czstd " + pair.target +
+                               " && btrfs filesystem sync " + pool->mount_point()));
+  holds = fence.Holds();
+  EXPECT_TRUE(holds.ok() && !*holds);
+  EXPECT_OK(fence.Raise());
+  EXPECT_EQ(map->tree(), nullptr);
+}
 
 class FileScanRefusalTest : public test::PoolTest {};
 INSTANTIATE_TEST_SUITE_P(, FileScanRefusalTest, testing::Values("xfs", "btrfs"), test::KindOf);

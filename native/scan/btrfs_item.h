@@ -1,0 +1,31 @@
+// A file extent item of btrfs, parsed from the bytes that the kernel returns.
+//
+// Decides what an item proves about the bytes it maps; knows no ioctl and no file.
+#ifndef BLOCKDELTA_NATIVE_SCAN_BTRFS_ITEM_H_
+#define BLOCKDELTA_NATIVE_SCAN_BTRFS_ITEM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "native/base/span.h"
+#include "native/scan/extent.h"
+
+namespace blockdelta {
+
+struct BtrfsItem {
+  // Not clipped to the file, and not yet checked by CheckExtent(). The flags say what it proves: a
+  // hole or a preallocation is UNWRITTEN; an inline, encrypted or unknown item is opaque; a
+  // compressed item has an origin.
+  Extent extent;
+  // The transaction that wrote the item. Relocation keeps it, everything else renews it.
+  uint64_t generation;
+};
+
+// `key_offset` is the offset of the item's key: its first byte in the file. Nothing: the item is
+// too short or a number wraps around.
+std::optional<BtrfsItem> ParseBtrfsItem(uint64_t key_offset, Span<const uint8_t> bytes);
+
+}  // namespace blockdelta
+
+#endif  // BLOCKDELTA_NATIVE_SCAN_BTRFS_ITEM_H_

@@ -1,0 +1,102 @@
+#include "native/scan/snapshot_map.h"
+
+#include <linux/btrfs.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "native/base/posix.h"
+
+namespace blockdelta {
+
+Result<SnapshotMap> SnapshotMap::Open(const SnapshotFile& file, bool is_btrfs) {
+  std::unique_ptr<TreeSearchSource> tree;
+  if (is_btrfs) {
+    Result<std::unique_ptr<TreeSearchSource>> opened =
+        TreeSearchSource::Open(file.fd(), file.path(), file.size_bytes());
+    if (!opened.ok()) return opened.TakeStatus();
+    tree = std::move(*opened);
+  }
+  return SnapshotMap(file, std::move(tree));
+}
+
+SnapshotMap::SnapshotMap(const SnapshotFile& file, std::unique_ptr<TreeSearchSource> tree)
+    : fd_(file.fd()), path_(file.path()), size_bytes_(file.size_bytes()), tree_(std::move(tree)) {}
+
+ExtentSource& SnapshotMap::source() {
+  if (tree_ != nullptr) return *tree_;
+  if (fiemap_ == nullptr) fiemap_ = std::make_unique<FiemapSource>(fd_, path_, size_bytes_);
+  return *fiemap_;
+}
+
+Status MapFence::Raise() {
+  // Raised again because it did not hold: something rewrites extents.
+  if (is_raised_) UseFiemap();
+  is_raised_ = true;
+  if (SearchesTrees()) {
+    Status status = SettleTrees();
+    if (!status.ok()) return status;
+  }
+  // After SettleTrees(), which may start a new transaction.
+  return addresses_->Raise();
+}
+
+Result<bool> MapFence::Holds() {
+  Result<bool> unchanged = AreTreesUnchanged();
+  if (!unchanged.ok() || !*unchanged) return unchanged;
+  return addresses_->Holds();
+}
+
+Status MapFence::SettleTrees() {
+  Result<uint64_t> generation = addresses_->Generation();
+  if (!generation.ok()) return generation.TakeStatus();
+  since_ = *generation;
+  Result<bool> unchanged = AreTreesUnchanged();
+  if (!unchanged.ok()) return unchanged.TakeStatus();
+  if (*unchanged) return Status();
+  // A snapshot of this moment belongs to the transaction that is still running, and so would a
+  // change. After its commit they can be told apart.
+  Result<uint64_t> committed = Commit();
+  if (committed.ok()) {
+    since_ = *committed + 1;
+    unchanged = AreTreesUnchanged();
+    if (!unchanged.ok()) return unchanged.TakeStatus();
+    if (*unchanged) return Status();
+  }
+  UseFiemap();
+  return Status();
+}
+
+Result<bool> MapFence::AreTreesUnchanged() {
+  for (SnapshotMap* map : maps_) {
+    if (map == nullptr || map->tree() == nullptr) continue;
+    Result<bool> unchanged = map->tree()->IsUnchangedSince(since_);
+    if (!unchanged.ok() || !*unchanged) return unchanged;
+  }
+  return true;
+}
+
+Result<uint64_t> MapFence::Commit() const {
+  uint64_t generation = 0;
+  // Unlike syncfs, this does not write back the dirty data of the whole pool.
+  Status status = Ioctl(addresses_->fd(), BTRFS_IOC_START_SYNC, &generation, "BTRFS_IOC_START_SYNC",
+                        addresses_->path());
+  if (!status.ok()) return status;
+  status = Ioctl(addresses_->fd(), BTRFS_IOC_WAIT_SYNC, &generation, "BTRFS_IOC_WAIT_SYNC",
+                 addresses_->path());
+  if (!status.ok()) return status;
+  return generation;
+}
+
+bool MapFence::SearchesTrees() const {
+  return std::any_of(maps_.begin(), maps_.end(),
+                     [](SnapshotMap* map) { return map != nullptr && map->tree() != nullptr; });
+}
+
+void MapFence::UseFiemap() {
+  for (SnapshotMap* map : maps_) {
+    if (map != nullptr) map->UseFiemap();
+  }
+}
+
+}  // namespace blockdelta

@@ -1,0 +1,177 @@
+// File extent items of btrfs: what each kind proves, and that no number is trusted.
+#include "native/scan/btrfs_item.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "native/scan/interval_walk.h"
+#include "test/native/random_seed.h"
+
+namespace blockdelta {
+namespace {
+
+struct Item {
+  uint64_t generation = 7;
+  uint64_t ram_bytes = 131072;
+  uint8_t compression = 0;
+  uint8_t encryption = 0;
+  uint16_t other_encoding = 0;
+  uint8_t type = 1;
+  uint64_t disk_bytenr = 1 << 20;
+  uint64_t disk_num_bytes = 131072;
+  uint64_t offset = 8192;
+  uint64_t num_bytes = 4096;
+
+  std::vector<uint8_t> Bytes() const {
+    std::vector<uint8_t> bytes;
+    const auto put = [&bytes](uint64_t value, int size) {
+      for (int i = 0; i < size; i++) bytes.push_back(static_cast<uint8_t>(value >> (8 * i)));
+    };
+    put(generation, 8);
+    put(ram_bytes, 8);
+    put(compression, 1);
+    put(encryption, 1);
+    put(other_encoding, 2);
+    put(type, 1);
+    put(disk_bytenr, 8);
+    put(disk_num_bytes, 8);
+    put(offset, 8);
+    put(num_bytes, 8);
+    return bytes;
+  }
+};
+
+std::optional<BtrfsItem> Parse(const std::vector<uint8_t>& bytes, uint64_t key = 65536) {
+  return ParseBtrfsItem(key, Span<const uint8_t>(bytes.data(), bytes.size()));
+}
+
+Extent ExtentOf(const Item& item) {
+  const std::optional<BtrfsItem> parsed = Parse(item.Bytes());
+  EXPECT_TRUE(parsed.has_value());
+  return parsed.has_value() ? parsed->extent : Extent{};
+}
+
+TEST(BtrfsItemTest, AddressesPlainDataByDevice) {
+  const Extent extent = ExtentOf({});
+  EXPECT_EQ(Classify(extent.flags), ExtentClass::kData);
+  EXPECT_EQ(extent.logical, 65536u);
+  EXPECT_EQ(extent.length, 4096u);
+  EXPECT_EQ(extent.physical, (1u << 20) + 8192u);
+  EXPECT_EQ(extent.origin, 0u);
+  EXPECT_EQ(Parse(Item{}.Bytes())->generation, 7u);
+}
+
+TEST(BtrfsItemTest, TellsCompressedExtentsApartByAddressAndCompression) {
+  Item item;
+  item.compression = 3;
+  const Extent extent = ExtentOf(item);
+  EXPECT_EQ(Classify(extent.flags), ExtentClass::kData);
+  EXPECT_EQ(extent.physical, 8192u);
+  EXPECT_NE(extent.origin, 0u);
+  Item other = item;
+  other.compression = 1;
+  EXPECT_NE(ExtentOf(other).origin, extent.origin);
+  // A neighbour on the disk: the sum of address and offset is the same, the content is not.
+  other = item;
+  other.disk_bytenr += 4096;
+  other.offset -= 4096;
+  EXPECT_NE(ExtentOf(other).origin, extent.origin);
+}
+
+// A source of one extent.
+class OneExtent : public ExtentSource {
+ public:
+  explicit OneExtent(const Extent& extent) : extent_(extent) {}
+  void Seek(uint64_t) override { is_read_ = false; }
+  Result<Span<const Extent>> Read(size_t) override {
+    const size_t count = is_read_ ? 0 : 1;
+    is_read_ = true;
+    return Span<const Extent>(&extent_, count);
+  }
+
+ private:
+  const Extent extent_;
+  bool is_read_ = false;
+};
+
+TEST(BtrfsItemTest, ComparesCompressedDataByAddressCompressionAndOffset) {
+  const auto reported = [](const Item& left, const Item& right) {
+    OneExtent target(ExtentOf(left));
+    OneExtent base(ExtentOf(right));
+    IntervalWalk walk(&target, &base, 65536 + 4096);
+    EXPECT_TRUE(walk.Seek(65536, [] { return size_t{1}; }).ok());
+    return walk.Current().reported;
+  };
+  Item item;
+  item.compression = 3;
+  EXPECT_FALSE(reported(item, item));
+  Item other = item;
+  other.compression = 2;
+  EXPECT_TRUE(reported(item, other));
+  other = item;
+  other.disk_bytenr += 4096;
+  EXPECT_TRUE(reported(item, other));
+  other = item;
+  other.offset += 4096;
+  EXPECT_TRUE(reported(item, other));
+  other = item;
+  other.compression = 0;
+  EXPECT_TRUE(reported(item, other));
+}
+
+TEST(BtrfsItemTest, TakesHolesAndPreallocationsForZeros) {
+  Item item;
+  item.disk_bytenr = 0;
+  EXPECT_EQ(Classify(ExtentOf(item).flags), ExtentClass::kZero);
+  item = {};
+  item.type = 2;
+  EXPECT_EQ(Classify(ExtentOf(item).flags), ExtentClass::kZero);
+}
+
+TEST(BtrfsItemTest, ProvesNothingByItemsThatAreInlineEncryptedOrUnknown) {
+  std::vector<Item> items(7);
+  items[0].type = 0;
+  items[1].type = 3;
+  items[2].encryption = 1;
+  items[3].other_encoding = 1;
+  items[4].other_encoding = 256;
+  items[5].compression = 4;
+  items[6].compression = 1;
+  items[6].disk_bytenr = 12345;
+  for (const Item& item : items) {
+    EXPECT_EQ(Classify(ExtentOf(item).flags), ExtentClass::kOpaque);
+  }
+  std::vector<uint8_t> inline_item = items[0].Bytes();
+  inline_item.resize(25);
+  EXPECT_EQ(Parse(inline_item, 0)->extent.length, 131072u);
+}
+
+TEST(BtrfsItemTest, RefusesItemsThatAreTooShortOrWrapAround) {
+  const std::vector<uint8_t> whole = Item{}.Bytes();
+  for (size_t size = 0; size < whole.size(); size++) {
+    EXPECT_FALSE(Parse({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)})) << size;
+  }
+  Item item;
+  item.offset = UINT64_MAX;
+  EXPECT_FALSE(Parse(item.Bytes()));
+}
+
+TEST(BtrfsItemTest, KeepsExtentsOfAnyBytesWithinAFileOrRefusesThem) {
+  std::mt19937_64 random(test::Seed());
+  constexpr uint64_t kSize = 1 << 20;
+  for (int round = 0; round < 20'000; round++) {
+    std::vector<uint8_t> bytes(random() % 64);
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random() % 4 == 0 ? random() : 0);
+    std::optional<BtrfsItem> item = Parse(bytes, random() % (2 * kSize));
+    if (!item.has_value()) continue;
+    Extent extent = item->extent;
+    if (CheckExtent(0, kSize, &extent) != MapCheck::kTake) continue;
+    EXPECT_TRUE(extent.length > 0 && extent.end() <= kSize);
+    EXPECT_GE(extent.physical + extent.length, extent.physical);
+  }
+}
+
+}  // namespace
+}  // namespace blockdelta

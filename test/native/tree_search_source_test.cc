@@ -1,0 +1,248 @@
+// Extent items of real files on btrfs, compared with FIEMAP and with the bytes.
+#include "native/scan/tree_search_source.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/btrfs.h>
+#include <unistd.h>
+
+#include <random>
+
+#include "native/device/files.h"
+#include "native/scan/extent_cursor.h"
+#include "native/scan/fiemap_source.h"
+#include "test/native/pool.h"
+#include "test/native/random_seed.h"
+#include "test/native/status_assertions.h"
+
+namespace blockdelta {
+namespace {
+
+constexpr uint64_t kBlock = 4096;
+constexpr uint64_t kSize = 8 << 20;
+
+struct File {
+  explicit File(const std::string& path) : path(path) {
+    Result<UniqueFd> opened = OpenPath(path, O_RDWR);
+    EXPECT_OK(opened);
+    if (opened.ok()) fd = std::move(*opened);
+  }
+
+  std::unique_ptr<TreeSearchSource> Tree(uint64_t size = kSize) const {
+    EXPECT_OK(SyncFd(fd.get(), path));
+    Result<std::unique_ptr<TreeSearchSource>> source = TreeSearchSource::Open(fd.get(), path, size);
+    EXPECT_OK(source);
+    EXPECT_TRUE(source.ok() && *source != nullptr);
+    return source.ok() ? std::move(*source) : nullptr;
+  }
+  void Allocate(int mode, uint64_t offset, uint64_t size) const {
+    EXPECT_EQ(fallocate(fd.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(size)), 0);
+  }
+
+  std::string path;
+  UniqueFd fd;
+};
+
+// Class and address of each block behind `offset`, read `wanted` extents at a time. Checks what
+// every source promises.
+struct Mapped {
+  ExtentClass kind = ExtentClass::kZero;
+  uint64_t address = 0;
+  uint64_t origin = 0;
+};
+
+std::vector<Mapped> Blocks(ExtentSource* source, uint64_t offset, size_t wanted) {
+  std::vector<Mapped> blocks(kSize / kBlock);
+  source->Seek(offset);
+  uint64_t previous_end = 0;
+  for (bool first = true;; first = false) {
+    Result<Span<const Extent>> batch = source->Read(wanted);
+    EXPECT_OK(batch);
+    if (!batch.ok() || batch->empty()) return blocks;
+    EXPECT_LE(batch->size(), wanted);
+    if (first) {
+      EXPECT_GT((*batch)[0].end(), offset);
+    }
+    for (const Extent& extent : *batch) {
+      EXPECT_TRUE(extent.length > 0 && extent.logical >= previous_end && extent.end() <= kSize);
+      previous_end = extent.end();
+      for (uint64_t at = extent.logical; at < extent.end(); at += kBlock) {
+        blocks[at / kBlock] = {Classify(extent.flags), extent.physical + (at - extent.logical),
+                               extent.origin};
+      }
+    }
+  }
+}
+
+struct MapCase {
+  const char* name;
+  const char* mount_options;
+  const char* mkfs_options;
+  bool compresses;
+};
+
+class TreeSearchSourceTest : public testing::TestWithParam<MapCase> {
+ protected:
+  void SetUp() override {
+    pool_ = test::Pool::Make("btrfs", GetParam().mount_options, GetParam().mkfs_options);
+  }
+  std::unique_ptr<test::Pool> pool_;
+};
+INSTANTIATE_TEST_SUITE_P(, TreeSearchSourceTest,
+                         testing::Values(MapCase{"default", "", "", false},
+                                         MapCase{"explicit_holes", "", "-O ^no-holes", false},
+                                         MapCase{"nodatacow", "nodatacow", "", false},
+                                         MapCase{"compressed", "compress-force=zstd", "", true}),
+                         [](const testing::TestParamInfo<MapCase>& info) {
+                           return std::string(info.param.name);
+                         });
+
+TEST_P(TreeSearchSourceTest, AgreesWithFiemapAndTheBytesFromAnyOffset) {
+  std::mt19937_64 random(test::Seed());
+  const std::string path = pool_->At("file");
+  ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kSize));
+  const File opened(path);
+  for (int step = 0; step < 300; step++) {
+    const uint64_t block = random() % (kSize / kBlock - 64);
+    const uint64_t count = 1 + random() % 64;
+    // btrfs compresses nothing more in a file that was once preallocated.
+    const uint64_t kind = GetParam().compresses ? 2 : random() % 8;
+    if (kind == 0) {
+      opened.Allocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, block * kBlock, count * kBlock);
+    } else if (kind == 1) {
+      opened.Allocate(0, block * kBlock, count * kBlock);
+    } else {
+      test::WriteBytes(path, block * kBlock,
+                       std::vector<uint8_t>(count * kBlock, static_cast<uint8_t>(1 + random())));
+    }
+    if (step % 30 == 0) {
+      EXPECT_OK(SyncFd(opened.fd.get(), path));
+    }
+  }
+  const std::unique_ptr<TreeSearchSource> tree = opened.Tree();
+  ASSERT_NE(tree, nullptr);
+  FiemapSource fiemap(opened.fd.get(), path, kSize);
+  const std::vector<Mapped> expected = Blocks(&fiemap, 0, 1024);
+  const std::vector<uint8_t> bytes = test::ReadBytes(path);
+  size_t compressed = 0;
+  for (int round = 0; round < 40; round++) {
+    const uint64_t offset = round == 0 ? 0 : random() % kSize;
+    const std::vector<Mapped> found = Blocks(tree.get(), offset, 1 + random() % 1024);
+    for (size_t block = (offset + kBlock - 1) / kBlock; block < found.size(); block++) {
+      const Mapped& mine = found[block];
+      const Mapped& theirs = expected[block];
+      compressed += mine.origin != 0 ? 1 : 0;
+      if (mine.origin != 0) {
+        ASSERT_EQ(theirs.kind, ExtentClass::kOpaque) << block;
+      } else {
+        ASSERT_EQ(mine.kind, theirs.kind) << "block " << block << " from " << offset;
+        if (mine.kind == ExtentClass::kData) ASSERT_EQ(mine.address, theirs.address) << block;
+      }
+      if (mine.kind == ExtentClass::kZero) ASSERT_EQ(bytes[block * kBlock], 0) << block;
+    }
+  }
+  if (GetParam().compresses) {
+    EXPECT_GT(compressed, 1000u);
+  }
+}
+
+TEST_P(TreeSearchSourceTest, FindsTheItemThatCoversAPositionAcrossLongHoles) {
+  const std::string path = pool_->At("file");
+  ASSERT_OK(CreateSparseFile({path + ".tmp", path}, uint64_t{1} << 50));
+  const File file(path);
+  const uint64_t far = (uint64_t{1} << 49) + 8 * kBlock;
+  for (const uint64_t offset : {uint64_t{0}, 64 * kBlock, far}) {
+    test::WriteBytes(path, offset, std::vector<uint8_t>(2 * kBlock, 1));
+  }
+  const std::unique_ptr<TreeSearchSource> tree = file.Tree(uint64_t{1} << 50);
+  ASSERT_NE(tree, nullptr);
+  const auto first_data = [&tree](uint64_t offset) {
+    tree->Seek(offset);
+    for (;;) {
+      Result<Span<const Extent>> batch = tree->Read(1);
+      if (!batch.ok() || batch->empty()) return UINT64_MAX;
+      EXPECT_GT((*batch)[0].end(), offset);
+      if (Classify((*batch)[0].flags) != ExtentClass::kZero) return (*batch)[0].logical;
+    }
+  };
+  EXPECT_EQ(first_data(0), 0u);
+  EXPECT_EQ(first_data(2 * kBlock - 1), 0u);
+  EXPECT_EQ(first_data(2 * kBlock), 64 * kBlock);
+  EXPECT_EQ(first_data(65 * kBlock), 64 * kBlock);
+  EXPECT_EQ(first_data(uint64_t{1} << 40), far);
+  EXPECT_EQ(first_data(far + 2 * kBlock - 1), far);
+  EXPECT_EQ(first_data(far + 2 * kBlock), UINT64_MAX);
+  EXPECT_EQ(first_data((uint64_t{1} << 50) - 1), UINT64_MAX);
+}
+
+TEST(TreeSearchTest, ShowsASmallFileAsInline) {
+  const auto pool = test::Pool::Make("btrfs");
+  if (pool == nullptr) return;
+  test::WriteBytes(pool->At("file"), 0, std::vector<uint8_t>(100, 1));
+  const File file(pool->At("file"));
+  const std::unique_ptr<TreeSearchSource> tree = file.Tree(100);
+  tree->Seek(0);
+  Result<Span<const Extent>> batch = tree->Read(10);
+  ASSERT_TRUE(batch.ok() && batch->size() == 1);
+  EXPECT_EQ(Classify((*batch)[0].flags), ExtentClass::kOpaque);
+  EXPECT_EQ((*batch)[0].end(), 100u);
+}
+
+TEST(TreeSearchTest, NoticesItemsThatWereRewrittenAndNoOthers) {
+  const auto pool = test::Pool::Make("btrfs");
+  if (pool == nullptr) return;
+  const auto commit = [&pool] {
+    EXPECT_TRUE(test::RunCommand("btrfs filesystem sync " + pool->mount_point()));
+  };
+  std::vector<uint8_t> bytes(kSize);
+  std::mt19937_64 random(test::Seed());
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+  for (uint64_t at = 0; at < kSize; at += 2 * kBlock) {
+    test::WriteBytes(pool->At("file"), at, {bytes.begin(), bytes.begin() + kBlock});
+    test::WriteBytes(pool->At("file"), at + kBlock, {bytes.begin(), bytes.begin() + kBlock});
+    if (at % (256 * kBlock) == 0) commit();
+  }
+  commit();
+  const File file(pool->At("file"));
+  const std::unique_ptr<TreeSearchSource> tree = file.Tree();
+  const auto generation = [&file] {
+    struct btrfs_ioctl_fs_info_args info = {};
+    info.flags = BTRFS_FS_INFO_FLAG_GENERATION;
+    EXPECT_OK(Ioctl(file.fd.get(), BTRFS_IOC_FS_INFO, &info, "BTRFS_IOC_FS_INFO", file.path));
+    return static_cast<uint64_t>(info.generation);
+  };
+  const auto unchanged = [&tree](uint64_t since) {
+    Result<bool> result = tree->IsUnchangedSince(since);
+    EXPECT_OK(result);
+    return result.ok() && *result;
+  };
+  const uint64_t start = generation() + 1;
+  EXPECT_TRUE(unchanged(start));
+  EXPECT_FALSE(unchanged(0));
+  // A neighbour in the same leaf.
+  for (int i = 0; i < 10; i++) test::WriteBytes(pool->At("other"), 0, {1, 2, 3});
+  commit();
+  EXPECT_TRUE(unchanged(start));
+  EXPECT_TRUE(test::RunCommand("btrfs filesystem defragment -f " + pool->At("file")));
+  commit();
+  EXPECT_FALSE(unchanged(start));
+  const uint64_t later = generation() + 1;
+  EXPECT_TRUE(unchanged(later));
+  test::WriteBytes(pool->At("file"), 5 * kBlock, std::vector<uint8_t>(kBlock, 9));
+  EXPECT_OK(SyncFd(file.fd.get(), file.path));
+  EXPECT_FALSE(unchanged(later));
+}
+
+TEST(TreeSearchTest, IsNotUsedOnOtherFileSystems) {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  test::WriteBytes(pool->At("file"), 0, std::vector<uint8_t>(kBlock, 1));
+  const File file(pool->At("file"));
+  Result<std::unique_ptr<TreeSearchSource>> source =
+      TreeSearchSource::Open(file.fd.get(), file.path, kBlock);
+  ASSERT_OK(source);
+  EXPECT_EQ(*source, nullptr);
+}
+
+}  // namespace
+}  // namespace blockdelta
