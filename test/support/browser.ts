@@ -1,0 +1,174 @@
+/**
+ * A headless Chromium that a test drives over the DevTools protocol: messages of JSON with a zero byte behind each, on
+ * file descriptors 3 and 4, so that nothing listens on a port.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Readable, Writable } from 'node:stream';
+
+const PROGRAM = '/usr/bin/chromium';
+const OPTIONS = [
+  '--headless',
+  // A container gives it no namespaces of its own.
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-dev-shm-usage',
+  '--disable-extensions',
+  '--disable-background-networking',
+  '--hide-scrollbars',
+  '--remote-debugging-pipe',
+];
+
+/** For node:test's `skip`. */
+export const skipWithoutBrowser: string | false = existsSync(PROGRAM)
+  ? false
+  : `${PROGRAM} is not installed: install the package chromium`;
+
+type Answer = Record<string, unknown>;
+
+/** An answer, which has an id, or an event, which has none. */
+interface ProtocolMessage {
+  id?: number;
+  method?: string;
+  params?: Answer;
+  result?: Answer;
+  error?: { message: string };
+}
+
+export class Browser {
+  readonly #pending = new Map<
+    number,
+    { resolve(answer: Answer): void; reject(error: Error): void }
+  >();
+  readonly #events: { method: string; params: Answer }[] = [];
+  #lastId = 0;
+  #buffered = '';
+  #session: string | undefined;
+
+  private constructor(
+    private readonly child: ChildProcess,
+    private readonly profile: string,
+  ) {
+    const [, , , , output] = child.stdio as unknown as Readable[];
+    output?.setEncoding('utf8').on('data', (text: string) => this.#receive(text));
+    child.once('exit', (code) => {
+      for (const { reject } of this.#pending.values()) reject(new Error(`chromium ended: ${code}`));
+    });
+  }
+
+  /** With one empty page of that size. */
+  static async start(width: number, height: number): Promise<Browser> {
+    const profile = mkdtempSync(join(tmpdir(), 'blockdelta-browser-'));
+    const size = `--window-size=${width},${height}`;
+    const child = spawn(PROGRAM, [...OPTIONS, size, `--user-data-dir=${profile}`, 'about:blank'], {
+      stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'],
+    });
+    const browser = new Browser(child, profile);
+    try {
+      await browser.#attach();
+    } catch (error) {
+      await browser.close();
+      throw error;
+    }
+    return browser;
+  }
+
+  /** To the page that it starts with. */
+  async #attach(): Promise<void> {
+    const { targetInfos } = (await this.send('Target.getTargets')) as {
+      targetInfos: { targetId: string; type: string }[];
+    };
+    const page = targetInfos.find(({ type }) => type === 'page');
+    if (page === undefined) throw new Error('chromium has started without a page');
+    const { targetId } = page;
+    const attached = await this.send('Target.attachToTarget', { targetId, flatten: true });
+    this.#session = String(attached['sessionId']);
+    for (const domain of ['Page', 'Runtime', 'Log', 'Network']) await this.send(`${domain}.enable`);
+  }
+
+  async send(method: string, params: object = {}): Promise<Answer> {
+    this.#lastId += 1;
+    const id = this.#lastId;
+    const message = {
+      id,
+      method,
+      params,
+      ...(this.#session === undefined ? {} : { sessionId: this.#session }),
+    };
+    const [, , , input] = this.child.stdio as unknown as Writable[];
+    const answer = new Promise<Answer>((resolve, reject) =>
+      this.#pending.set(id, { resolve, reject }),
+    );
+    input?.write(`${JSON.stringify(message)}\0`);
+    return answer;
+  }
+
+  /** Loads a page and waits until it is drawn. */
+  async open(url: string): Promise<void> {
+    await this.send('Page.navigate', { url });
+    await this.evaluate(
+      `new Promise((done) => {
+        const drawn = () => requestAnimationFrame(() => requestAnimationFrame(() => done(true)));
+        if (document.readyState === 'complete') drawn(); else addEventListener('load', drawn);
+      })`,
+    );
+  }
+
+  /** The value of an expression, or of its promise, as plain data. */
+  async evaluate<T>(expression: string): Promise<T> {
+    const answer = await this.send('Runtime.evaluate', {
+      ...{ expression, awaitPromise: true, returnByValue: true },
+    });
+    if (answer['exceptionDetails'] !== undefined) {
+      throw new Error(`the page threw: ${JSON.stringify(answer['exceptionDetails'])}`);
+    }
+    return (answer['result'] as { value: T }).value;
+  }
+
+  /** Scripts that failed, errors and warnings of the console, requests to anything but the page. */
+  get problems(): string[] {
+    return this.#events.flatMap(({ method, params }) => {
+      if (method === 'Runtime.exceptionThrown' || method === 'Log.entryAdded')
+        return [JSON.stringify(params)];
+      if (method === 'Runtime.consoleAPICalled') return [JSON.stringify(params)];
+      if (method !== 'Network.requestWillBeSent') return [];
+      const { url = '' } = params['request'] as { url?: string };
+      return /^(file|data|about):/.test(url) ? [] : [`a request to ${url}`];
+    });
+  }
+
+  /** As PNG. */
+  async screenshot(): Promise<Buffer> {
+    const { data } = await this.send('Page.captureScreenshot', { format: 'png' });
+    return Buffer.from(String(data), 'base64');
+  }
+
+  async close(): Promise<void> {
+    const ended = once(this.child, 'exit');
+    this.child.kill('SIGKILL');
+    await ended;
+    rmSync(this.profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+  }
+
+  #receive(text: string): void {
+    const parts = (this.#buffered + text).split('\0');
+    this.#buffered = parts.pop() ?? '';
+    for (const part of parts) {
+      this.#dispatch(JSON.parse(part) as ProtocolMessage);
+    }
+  }
+
+  #dispatch({ id, method, params = {}, result = {}, error }: ProtocolMessage): void {
+    if (id === undefined) {
+      if (method !== undefined) this.#events.push({ method, params });
+      return;
+    }
+    const pending = this.#pending.get(id);
+    this.#pending.delete(id);
+    if (error === undefined) pending?.resolve(result);
+    else pending?.reject(new Error(error.message));
+  }
+}

@@ -1,0 +1,85 @@
+/**
+ * The page of `bench --html` in a real browser: its charts are drawn within the page, nothing is requested, and it is
+ * dark where the reader's system is. BLOCKDELTA_BENCH_JSON=FILE opens the page of that report, and
+ * BLOCKDELTA_BENCH_SCREENSHOT=FILE keeps a picture of it: that is how docs/bench-report.png is made.
+ */
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { type Document, parseDocument } from '../../../src/bench/report/document.js';
+import { formatHtml } from '../../../src/bench/report/html.js';
+import { fullReport } from '../../support/bench-report.js';
+import { Browser, skipWithoutBrowser } from '../../support/browser.js';
+
+const WIDTH = 1000;
+const HEIGHT = 1100;
+
+interface Drawn {
+  title: string;
+  width: number;
+  height: number;
+  circles: number;
+  /** Texts and circles whose box lies outside the chart. */
+  outside: string[];
+}
+
+const CHARTS = `[...document.querySelectorAll('svg')].map((svg) => {
+  const chart = svg.getBoundingClientRect();
+  const marks = [...svg.querySelectorAll('text, circle')];
+  const isOutside = (mark) => {
+    const box = mark.getBoundingClientRect();
+    return box.width === 0 || box.left < chart.left - 1 || box.right > chart.right + 1 ||
+      box.top < chart.top - 1 || box.bottom > chart.bottom + 1;
+  };
+  return {
+    title: svg.querySelector('title').textContent,
+    width: chart.width,
+    height: chart.height,
+    circles: svg.querySelectorAll('circle').length,
+    outside: marks.filter(isOutside).map((mark) => mark.textContent || mark.outerHTML),
+  };
+})`;
+
+function givenReport(): Document {
+  const file = process.env['BLOCKDELTA_BENCH_JSON'];
+  return file === undefined ? fullReport() : parseDocument(readFileSync(file, 'utf8'));
+}
+
+test('a browser shows every chart of the page, without an error or a request', {
+  skip: skipWithoutBrowser,
+}, async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-page-'));
+  t.after(() => rmSync(directory, { recursive: true }));
+  const file = join(directory, 'report.html');
+  const report = givenReport();
+  writeFileSync(file, formatHtml(report));
+  const browser = await Browser.start(WIDTH, HEIGHT);
+  t.after(() => browser.close());
+
+  await browser.open(pathToFileURL(file).href);
+  const charts = await browser.evaluate<Drawn[]>(CHARTS);
+  const measured = report.rows.filter(
+    ({ ours, peer }) => ours.rounds.length + peer.rounds.length > 0,
+  );
+  assert.equal(charts.length, 1 + measured.length + report.curves.length);
+  for (const { title, width, height, circles, outside } of charts) {
+    assert.ok(
+      width > 500 && height > 50 && circles > 0,
+      `${title}: ${width} x ${height}, ${circles} circles`,
+    );
+    assert.deepEqual(outside, [], title);
+  }
+  const screenshot = process.env['BLOCKDELTA_BENCH_SCREENSHOT'];
+  if (screenshot !== undefined) writeFileSync(screenshot, await browser.screenshot());
+
+  const background = `getComputedStyle(document.body).backgroundColor`;
+  const light = await browser.evaluate<string>(background);
+  const features = [{ name: 'prefers-color-scheme', value: 'dark' }];
+  await browser.send('Emulation.setEmulatedMedia', { features });
+  const dark = await browser.evaluate<string>(background);
+  assert.deepEqual([light, dark], ['rgb(255, 255, 255)', 'rgb(13, 17, 23)']);
+  assert.deepEqual(browser.problems, []);
+});
