@@ -8,7 +8,8 @@ import { type Curve, missingSide, type Row } from './row.js';
 import type { Settings, Suite } from './suite.js';
 import { SPEED_TABLE, targetOf } from './targets.js';
 
-export interface RunOptions extends Pick<Settings, 'rounds' | 'size' | 'endpoint' | 'cold'> {
+export interface RunOptions
+  extends Pick<Settings, 'rounds' | 'size' | 'endpoint' | 'parameters' | 'volumeBytes' | 'cold'> {
   seed: number;
   curves: boolean;
   /** Each line of progress. */

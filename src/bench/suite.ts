@@ -20,6 +20,10 @@ export interface Settings {
   size: 'full' | 'tiny';
   /** The driver that the suite `driver` measures; null: each suite starts what it measures itself. */
   endpoint: string | null;
+  /** Of that driver's CreateVolume. */
+  parameters: Readonly<Record<string, string>>;
+  /** Of the volumes of the suite `driver`; null: the suite chooses. */
+  volumeBytes: number | null;
   /** Also what takes minutes and empties the caches of the machine. */
   cold: boolean;
   /** Of the seed that the report names. */

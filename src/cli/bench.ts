@@ -22,6 +22,8 @@ import { socketProblem } from './socket.js';
 interface BenchOptions {
   all: boolean;
   endpoint?: string;
+  parameters: Readonly<Record<string, string>>;
+  volumeSize?: number;
   rounds: number;
   seed?: number;
   curves: boolean;
@@ -34,14 +36,13 @@ interface BenchOptions {
 }
 
 const DEFAULT_ROUNDS = 5;
-/** Measures the driver of the endpoint, so it needs one. */
+/** Measures the driver of the endpoint. */
 const DRIVER = 'driver';
 
 const HELP = `
 Suites start what they measure, beside their peers, and remove what they have made. A peer that is
 not installed is reported with the package to install. With an endpoint, the default is the suite
-driver alone; --all runs every suite, and driver only with an endpoint. Figures depend on the
-machine; ratios within one run mean something.
+driver alone. Figures depend on the machine; ratios within one run mean something.
 
 Exit codes:
   0    every suite ran, whatever the figures are
@@ -64,6 +65,8 @@ export function addBenchCommand(program: Command): void {
     .addArgument(new Argument('[suite...]', 'the suites to run').choices(Object.keys(SUITES)))
     .option('--all', 'run every suite', false)
     .option('--endpoint <endpoint>', "the driver's socket, unix:///path, for the suite driver")
+    .option('--parameters <key=value>', 'a parameter of its StorageClass; repeatable', addPair, {})
+    .option('--volume-size <bytes>', 'size of its volumes, in bytes or like 256Mi, 1Gi', parseSize)
     .option('--rounds <number>', 'rounds of each row', parsePositive, DEFAULT_ROUNDS)
     .option('--seed <number>', 'repeat the order of the rounds of a run', parsePositive)
     .option('--curves', 'also measure how costs grow; takes longer', false)
@@ -115,7 +118,8 @@ async function runBench(
   options: BenchOptions,
 ): Promise<ExitCode> {
   const names = suitesOf(command, asked, options);
-  const endpoint = names.includes(DRIVER) ? socketPathOf(command, options.endpoint) : null;
+  // Without one, the suite driver measures this plugin.
+  const endpoint = options.endpoint === undefined ? null : socketPathOf(command, options.endpoint);
   if (endpoint !== null) {
     const problem = await socketProblem(endpoint);
     if (problem !== null) {
@@ -133,6 +137,8 @@ async function runBench(
           rounds: options.rounds,
           size: options.tiny ? 'tiny' : 'full',
           endpoint: endpoint === null ? null : `unix://${endpoint}`,
+          parameters: options.parameters,
+          volumeBytes: options.volumeSize ?? null,
           cold: options.cold,
           curves: options.curves,
           seed: options.seed ?? randomInt(1, 2 ** 31),
@@ -149,12 +155,9 @@ async function runBench(
 }
 
 function suitesOf(command: Command, asked: readonly string[], options: BenchOptions): string[] {
-  const hasEndpoint = options.endpoint !== undefined;
-  if (options.all) {
-    return Object.keys(SUITES).filter((name) => name !== DRIVER || hasEndpoint);
-  }
+  if (options.all) return Object.keys(SUITES);
   if (asked.length > 0) return [...new Set(asked)];
-  if (hasEndpoint) return [DRIVER];
+  if (options.endpoint !== undefined) return [DRIVER];
   return command.error('error: name a suite, or --all, or --endpoint (--list prints the suites)');
 }
 
@@ -175,6 +178,21 @@ async function load(name: string): Promise<Suite> {
   const suite = await SUITES[name]?.();
   if (suite === undefined) throw new Error(`there is no suite '${name}'`);
   return suite;
+}
+
+function addPair(value: string, before: Record<string, string>): Record<string, string> {
+  const at = value.indexOf('=');
+  if (at < 1) throw new InvalidArgumentError('It must be like key=value.');
+  return { ...before, [value.slice(0, at)]: value.slice(at + 1) };
+}
+
+const UNITS: Readonly<Record<string, number>> = { '': 1, Mi: 2 ** 20, Gi: 2 ** 30 };
+
+function parseSize(value: string): number {
+  const [, number = '', unit = ''] = /^(\d{1,15})(Mi|Gi)?$/.exec(value) ?? [];
+  const bytes = Number(number) * (UNITS[unit] ?? 1);
+  if (bytes > 0 && Number.isSafeInteger(bytes)) return bytes;
+  throw new InvalidArgumentError('It must be a whole number of bytes, or like 256Mi.');
 }
 
 function parsePositive(value: string): number {

@@ -86,6 +86,8 @@ async function runOne(name: string, options: Options): Promise<Row[]> {
         ...options,
         size: 'full',
         endpoint: null,
+        parameters: {},
+        volumeBytes: null,
         random: new Random(Date.now()),
         cleanup,
         say,

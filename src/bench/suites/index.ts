@@ -3,5 +3,6 @@ import type { Suite } from '../suite.js';
 
 export const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   stream: async () => (await import('./stream.js')).suite,
+  driver: async () => (await import('./driver.js')).suite,
   hostile: async () => (await import('./hostile.js')).suite,
 };

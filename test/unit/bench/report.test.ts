@@ -85,6 +85,7 @@ test('rounds below zero and rows of equal figures still have a chart', () => {
 
 const OPTIONS: RunOptions = {
   ...{ rounds: 5, size: 'tiny' as const, endpoint: null, cold: false, seed: 1, curves: true },
+  ...{ parameters: {}, volumeBytes: null },
   say: () => undefined,
 };
 

@@ -1,0 +1,121 @@
+/**
+ * Each suite of `blockdelta bench` at tiny sizes, through the command: it ends, its report matches the schema, each of
+ * its rows is measured or says why not, and nothing is left behind. The first run compiles the C++ peers, which takes
+ * half a minute.
+ */
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { type TestContext, test } from 'node:test';
+import { Ajv } from 'ajv';
+import { packagePath } from '../../src/base/package-root.js';
+import { parseDocument } from '../../src/bench/report/document.js';
+import { SUITES } from '../../src/bench/suites/index.js';
+import { SPEED_TABLE } from '../../src/bench/targets.js';
+import { endOf, runCommand, startCommand } from '../support/command.js';
+import { Plugin } from '../support/plugin.js';
+import {
+  loopsBelow,
+  makePoolFileSystem,
+  mountsBelow,
+  skipUnlessRoot,
+  Workspace,
+} from '../support/workspace.js';
+
+/** They need neither root nor a pool. */
+const WITHOUT_ROOT = ['stream', 'hostile'];
+const ENV = { HOME: process.env['HOME'] ?? '/root' };
+
+const validate = new Ajv({ strictTypes: false }).compile(
+  JSON.parse(readFileSync(packagePath('docs/bench-report.schema.json'), 'utf8')),
+);
+
+function leftBehind(): string[] {
+  const directories = readdirSync(tmpdir()).filter((name) => name.startsWith('blockdelta-bench-'));
+  return directories.map((name) => `${tmpdir()}/${name}`);
+}
+
+async function reportOf(t: TestContext, ...args: string[]) {
+  const before = leftBehind();
+  const { code, stdout, stderr } = await runCommand(t, ['bench', ...args, '--json', '-'], ENV);
+  assert.equal(code, 0, stderr);
+  const document = parseDocument(stdout);
+  assert.equal(validate(document), true, JSON.stringify(validate.errors));
+  const left = leftBehind().filter((directory) => !before.includes(directory));
+  assert.deepEqual(left, [], 'directories left behind');
+  return document;
+}
+
+for (const name of Object.keys(SUITES)) {
+  const skip = WITHOUT_ROOT.includes(name) ? false : skipUnlessRoot;
+  test(`the suite ${name} runs at tiny sizes and measures each of its targets`, {
+    skip,
+  }, async (t) => {
+    const { rows } = await reportOf(t, name, '--tiny', '--rounds', '2');
+    for (const { name: row, suite } of SPEED_TABLE) {
+      if (suite === name)
+        assert.ok(
+          rows.some((each) => each.name === row),
+          row,
+        );
+    }
+    assert.ok(rows.length > 0);
+    for (const { name: row, ours } of rows) {
+      assert.ok(row.startsWith(`${name}-`), row);
+      if (ours.rounds.length === 0) t.diagnostic(`${row}: ${ours.missing}`);
+    }
+  });
+}
+
+test('the curves of stream and driver have a figure at each point', {
+  skip: skipUnlessRoot,
+}, async (t) => {
+  const { curves } = await reportOf(t, 'stream', 'driver', '--tiny', '--rounds', '1', '--curves');
+  assert.ok(curves.length >= 6);
+  for (const { name, lines } of curves) {
+    for (const { points } of lines) {
+      assert.ok(points.length > 1 && points.every(({ rounds }) => rounds.length === 1), name);
+    }
+  }
+});
+
+test('a driver of another process is measured, and keeps no object of the run', {
+  skip: skipUnlessRoot,
+}, async (t) => {
+  const workspace = new Workspace('bench-driver');
+  t.after(() => workspace.dispose());
+  const pool = makePoolFileSystem(workspace, 'xfs');
+  const plugin = await Plugin.start(workspace, { pools: `main=${pool}` });
+  t.after(() => plugin.kill());
+  const driver = ['--endpoint', plugin.endpoint, '--volume-size', '16Mi', '--rounds', '2'];
+  const { rows } = await reportOf(t, ...driver);
+  assert.ok(rows.every(({ facts }) => facts['driver'] === plugin.endpoint));
+  const objects = async (): Promise<unknown[]> => {
+    const { entries: volumes } = await plugin.client.controller.ListVolumes({});
+    const { entries: snapshots } = await plugin.client.controller.ListSnapshots({});
+    return [...volumes, ...snapshots];
+  };
+  assert.deepEqual(await objects(), []);
+
+  const { child, output } = startCommand(t, ['bench', ...driver, '--rounds', '100000'], ENV);
+  await new Promise<void>((resolve) => {
+    child.stderr.on('data', () => {
+      if (output.stderr.includes('no written block is missing')) resolve();
+    });
+  });
+  child.kill('SIGINT');
+  const { code } = await endOf(child, output);
+  assert.equal(code, 130, output.stderr);
+  assert.deepEqual(await objects(), []);
+  assert.deepEqual(mountsBelow(workspace.path('published')), []);
+  assert.deepEqual(loopsBelow(workspace.path('published')), []);
+});
+
+test('wrong usage exits with 2, an endpoint that nothing serves with 6', async (t) => {
+  const codeOf = async (...args: string[]): Promise<number | null> =>
+    (await runCommand(t, ['bench', ...args], ENV)).code;
+  assert.equal(await codeOf(), 2);
+  assert.equal(await codeOf('no-such-suite'), 2);
+  assert.equal(await codeOf('compare', '/nowhere/a.json', '/nowhere/b.json'), 2);
+  assert.equal(await codeOf('--endpoint', 'unix:///nowhere/csi.sock'), 6);
+});
