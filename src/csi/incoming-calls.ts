@@ -10,6 +10,7 @@
 import { type Metadata, ServerInterceptingCall, ServerListenerBuilder } from '@grpc/grpc-js';
 import { CsiError } from '../base/errors.js';
 import { FairTurns, type Held } from '../base/fair-turns.js';
+import { type CallStream, callStreamOf } from './call-stream.js';
 import { type CallStatus, statusOf } from './handler.js';
 
 type InterceptedCall = ConstructorParameters<typeof ServerInterceptingCall>[0];
@@ -33,6 +34,8 @@ export interface CallOrigin {
   readonly caller: object;
   /** Ends a call whose client does not read, without waiting for it to receive what was written. */
   abandon(status: CallStatus): void;
+  /** What carries the call; null if gRPC does not show it. */
+  readonly stream: CallStream | null;
 }
 
 /** Requests that are read at a time; gRPC limits each to 4 MiB. */
@@ -87,6 +90,7 @@ export class IncomingCalls {
         if (caller === null) return;
         origins.set(metadata, {
           caller,
+          stream: callStreamOf(call),
           abandon: (status) => {
             call.sendStatus(status);
             this.#abandon(incoming);

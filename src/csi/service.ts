@@ -125,12 +125,14 @@ export interface MessageWriter {
 }
 
 /**
- * An encoded message in whatever memory it lies; a Buffer is one. It is copied once, behind the prefix that
- * gRPC writes.
+ * An encoded message in whatever memory it lies; a Buffer is one. It is sent from its pieces if it has a prefix, and
+ * otherwise copied once, behind the prefix that gRPC writes.
  */
 export interface EncodedMessage {
   readonly byteLength: number;
   copy(target: Buffer, start: number): void;
+  /** Its memory, in order, with the gRPC prefix before it; absent if it has none. */
+  readonly framePieces?: readonly Buffer[];
 }
 
 /** Also passes on messages that somebody else has encoded. */

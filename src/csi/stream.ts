@@ -4,10 +4,14 @@
  * Services pass chunks of encoded messages. This file sends them no faster than the client reads, and
  * ends a stream with OK only if its handler completed and the call was not aborted. It does not decode
  * messages.
+ *
+ * Where frames are proven (csi/frame-proof.ts), a chunk is written to the call's HTTP/2 stream as it is: many
+ * messages at once, without a copy. Otherwise gRPC copies and writes message by message.
  */
-import type { ServerWritableStream } from '@grpc/grpc-js';
+import { Metadata, type ServerWritableStream } from '@grpc/grpc-js';
 import { CsiError, StatusCode } from '../base/errors.js';
 import { inCallSpan } from './call-span.js';
+import { type CallStream, closeLater, isWritable } from './call-stream.js';
 import type { Call, CallRegistry, Rpc } from './calls.js';
 import { statusOf } from './handler.js';
 import { originOf } from './incoming-calls.js';
@@ -21,6 +25,14 @@ export type StreamCall = ServerWritableStream<DecodedRequest, Buffer>;
 const PREFIX_BYTES = 5;
 /** Messages passed to gRPC and not sent yet: enough to keep it busy, and a bound for tiny messages. */
 const MAX_IN_FLIGHT = 64;
+/** Messages are written together up to this size. Each write that a client has taken counts as progress. */
+const SLICE_BYTES = 128 << 10;
+/** Slices written and not sent yet: one that is being sent, and one that follows it. */
+const MAX_SLICES_IN_FLIGHT = 2;
+/** How long a client may take to receive the status after its deadline: it has stopped waiting. */
+const LATE_STATUS_MS = 250;
+/** The same for a client that reads nothing: its stream and the memory of it end then. */
+const STALLED_STATUS_MS = 20_000;
 /** Forwarded bytes that are not sent yet; a single message may be larger. */
 const MAX_FORWARDED_BYTES = 512 << 10;
 
@@ -28,6 +40,8 @@ export interface StreamLimits {
   places: StreamPlaces;
   /** How long a client may read nothing before its stream is ended. */
   stallMs: number;
+  /** Whether frames may be written to the HTTP/2 stream of a call. */
+  writesFrames: boolean;
 }
 
 /**
@@ -43,7 +57,7 @@ export function createStreamHandler(
 ): (grpcCall: StreamCall) => Promise<void> {
   return async (grpcCall) => {
     const call = calls.open(rpc, grpcCall);
-    const writer = new CallWriter(grpcCall, call, limits.stallMs);
+    const writer = new CallWriter(grpcCall, call, limits);
     call.observer.streamStarted(rpc, writer.sums);
     let error: CsiError | null = null;
     try {
@@ -64,6 +78,9 @@ export function createStreamHandler(
     call.note({ ...writer.sums, waitMs: Math.round(writer.sums.waitMs) });
     if (error === null) grpcCall.end();
     else if (!grpcCall.cancelled) sendError(grpcCall, error, writer.stalledSince !== null);
+    // gRPC sends the status behind the messages, so a client that does not read would never learn of its deadline.
+    const stream = originOf(grpcCall.metadata)?.stream ?? null;
+    if (error?.code === StatusCode.DEADLINE_EXCEEDED && stream) closeLater(stream, LATE_STATUS_MS);
     call.finish(error);
   };
 }
@@ -86,6 +103,7 @@ function sendError(grpcCall: StreamCall, error: CsiError, isStalled: boolean): v
   }
   grpcCall.destroy();
   origin.abandon(statusOf(error));
+  if (origin.stream !== null) closeLater(origin.stream, STALLED_STATUS_MS);
 }
 
 class CallWriter implements RelayWriter, OpenStream {
@@ -94,6 +112,8 @@ class CallWriter implements RelayWriter, OpenStream {
   readonly #grpcCall: StreamCall;
   readonly #call: Call;
   readonly #stallMs: number;
+  /** Takes frames as they are; null: messages go through gRPC. */
+  readonly #stream: CallStream | null;
   #stallTimer: NodeJS.Timeout;
   /** When the client last took a message (performance.now()). */
   #progressAt = 0;
@@ -106,10 +126,11 @@ class CallWriter implements RelayWriter, OpenStream {
   #sending = false;
   #waiter: { level: number; resolve: () => void; reject: (reason: unknown) => void } | null = null;
 
-  constructor(grpcCall: StreamCall, call: Call, stallMs: number) {
+  constructor(grpcCall: StreamCall, call: Call, { stallMs, writesFrames }: StreamLimits) {
     this.#grpcCall = grpcCall;
     this.#call = call;
     this.#stallMs = stallMs;
+    this.#stream = writesFrames ? (originOf(grpcCall.metadata)?.stream ?? null) : null;
     // One listener and one timer for the whole call: one for each wait would cost more than the messages.
     if (call.signal.aborted) this.#aborted();
     else call.signal.addEventListener('abort', this.#aborted);
@@ -130,14 +151,22 @@ class CallWriter implements RelayWriter, OpenStream {
 
   async send(chunk: Uint8Array): Promise<void> {
     if (this.#sending) throw new Error('send was called before the previous call had ended');
-    const messages = splitMessages(chunk);
+    const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+    const stream = this.#stream;
+    const slices = cutChunk(bytes, stream === null ? 0 : SLICE_BYTES);
     this.#sending = true;
     try {
-      for (const message of messages) {
-        if (this.#inFlight >= MAX_IN_FLIGHT) await this.#wait(MAX_IN_FLIGHT / 2);
-        this.#write(message);
+      for (const slice of slices) {
+        if (stream !== null) {
+          if (this.#inFlight >= MAX_SLICES_IN_FLIGHT) await this.#wait(MAX_SLICES_IN_FLIGHT - 1);
+          await this.#writeFrames(stream, slice.bytes.byteLength, slice.messages, [slice.bytes]);
+        } else {
+          if (this.#inFlight >= MAX_IN_FLIGHT) await this.#wait(MAX_IN_FLIGHT / 2);
+          this.#write(slice.bytes.subarray(PREFIX_BYTES));
+        }
       }
-      // gRPC copies a message when it sends it, so the chunk may be reused only after the last one.
+      // HTTP/2 sends from this memory, and gRPC copies a message only when it sends it: the chunk may be reused
+      // only after the last one.
       if (this.#inFlight > 0) await this.#wait(0);
     } finally {
       this.#sending = false;
@@ -145,8 +174,14 @@ class CallWriter implements RelayWriter, OpenStream {
   }
 
   async forward(message: EncodedMessage): Promise<void> {
-    // The serializer of streams returns what it is given, and gRPC uses no more of a Buffer than this.
-    this.#write(message as Buffer);
+    const { framePieces } = message;
+    if (this.#stream !== null && framePieces !== undefined) {
+      const bytes = message.byteLength + PREFIX_BYTES;
+      await this.#writeFrames(this.#stream, bytes, 1, framePieces);
+    } else {
+      // The serializer of streams returns what it is given, and gRPC uses no more of a Buffer than this.
+      this.#write(message as Buffer);
+    }
     while (this.#bytesInFlight > MAX_FORWARDED_BYTES || this.#inFlight >= MAX_IN_FLIGHT) {
       await this.#wait(this.#inFlight - 1);
     }
@@ -160,17 +195,41 @@ class CallWriter implements RelayWriter, OpenStream {
   }
 
   #write(message: Buffer): void {
+    this.#begin(message.byteLength, 1, message.byteLength);
+    this.#grpcCall.write(message, this.#written);
+  }
+
+  /** @param bytes of all pieces together, prefixes included */
+  async #writeFrames(
+    stream: CallStream,
+    bytes: number,
+    messages: number,
+    pieces: readonly Buffer[],
+  ): Promise<void> {
+    if (this.#failure !== null) throw this.#failure;
+    if (!stream.headersSent) this.#grpcCall.sendMetadata(new Metadata());
+    this.#begin(bytes, messages, bytes - messages * PREFIX_BYTES);
+    if (!isWritable(stream)) {
+      // gRPC has ended it, because the deadline has passed or the client is gone: the signal says which at once.
+      await this.#wait(this.#inFlight - 1);
+      return;
+    }
+    for (const piece of pieces.slice(0, -1)) stream.write(piece);
+    stream.write(pieces.at(-1), this.#written);
+  }
+
+  /** Counts a write that follows at once. */
+  #begin(bytes: number, messages: number, wireBytes: number): void {
     if (this.#failure !== null) throw this.#failure;
     if (this.#inFlight === 0) this.#progressAt = performance.now();
     this.#inFlight += 1;
-    this.#lengths.push(message.byteLength);
-    this.#bytesInFlight += message.byteLength;
+    this.#lengths.push(bytes);
+    this.#bytesInFlight += bytes;
     if (this.sums.messages === 0) {
       this.#call.observer.firstMessageSent(this.#call.rpc, this.#call.seconds);
     }
-    this.sums.messages += 1;
-    this.sums.wireBytes += message.byteLength;
-    this.#grpcCall.write(message, this.#written);
+    this.sums.messages += messages;
+    this.sums.wireBytes += wireBytes;
   }
 
   /** Resolves when at most `level` messages are in flight; rejects when nothing can be sent any more. */
@@ -223,20 +282,40 @@ class CallWriter implements RelayWriter, OpenStream {
   }
 }
 
-/** Views of the messages in a chunk. Throws, before anything is sent, if they do not fill it exactly. */
-function splitMessages(chunk: Uint8Array): Buffer[] {
-  const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
-  const messages: Buffer[] = [];
+/** Whole messages, with their prefixes. */
+interface Slice {
+  readonly bytes: Buffer;
+  readonly messages: number;
+}
+
+/**
+ * Cuts a chunk into slices of at most this size, or of one message. Throws, before anything is sent, if messages do
+ * not fill it exactly.
+ */
+function cutChunk(bytes: Buffer, maxBytes: number): Slice[] {
+  const slices: Slice[] = [];
+  let start = 0;
+  let messages = 0;
   let offset = 0;
   while (offset < bytes.length) {
-    if (bytes.length - offset < PREFIX_BYTES || bytes[offset] !== 0) throw brokenChunk(offset);
-    const start = offset + PREFIX_BYTES;
-    const end = start + bytes.readUInt32BE(offset + 1);
-    if (end > bytes.length) throw brokenChunk(offset);
-    messages.push(bytes.subarray(start, end));
+    const end = endOfMessage(bytes, offset);
+    if (messages > 0 && end - start > maxBytes) {
+      slices.push({ bytes: bytes.subarray(start, offset), messages });
+      start = offset;
+      messages = 0;
+    }
+    messages += 1;
     offset = end;
   }
-  return messages;
+  if (messages > 0) slices.push({ bytes: bytes.subarray(start), messages });
+  return slices;
+}
+
+function endOfMessage(bytes: Buffer, offset: number): number {
+  if (bytes.length - offset < PREFIX_BYTES || bytes[offset] !== 0) throw brokenChunk(offset);
+  const end = offset + PREFIX_BYTES + bytes.readUInt32BE(offset + 1);
+  if (end > bytes.length) throw brokenChunk(offset);
+  return end;
 }
 
 function brokenChunk(offset: number): CsiError {

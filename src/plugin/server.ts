@@ -11,6 +11,7 @@ import { withTimeout } from '../base/timeout.js';
 import type { Config } from '../config/config.js';
 import type { CallObserver } from '../csi/call-observer.js';
 import { CallRegistry } from '../csi/calls.js';
+import { proveFrames } from '../csi/frame-proof.js';
 import { createUnaryHandler } from '../csi/handler.js';
 import { CSI_PACKAGE, csiProto, sendAsIs, servedServices } from '../csi/proto.js';
 import { requestDecoder } from '../csi/request-decoder.js';
@@ -70,6 +71,8 @@ export interface PluginServerOptions {
   startTimeoutMs?: number;
   /** How long a new client may send nothing, and a request may take to become complete. */
   requestMs?: number;
+  /** Sends every message of a stream through gRPC. */
+  plainStreams?: boolean;
   /** Counts the calls. */
   observer?: CallObserver | undefined;
 }
@@ -91,6 +94,7 @@ class GrpcPluginServer implements PluginServer {
   readonly #routed: { readonly listen: RoutedListen; readonly grpc: Server } | null;
   readonly #forced = new AbortController();
   readonly #startTimeoutMs: number;
+  readonly #plainStreams: boolean;
   /** Aborted when calls need not wait for services any longer: they are open, or the plugin stops. */
   readonly #settled = new AbortController();
   #isOpen = false;
@@ -104,7 +108,9 @@ class GrpcPluginServer implements PluginServer {
     this.#streamLimits = {
       places: new StreamPlaces(config.maxStreams),
       stallMs: config.streamStallMs,
+      writesFrames: false,
     };
+    this.#plainStreams = times.plainStreams ?? false;
     this.#connections = new Connections({
       limit: config.maxConnections,
       logger,
@@ -125,10 +131,20 @@ class GrpcPluginServer implements PluginServer {
   }
 
   async start(): Promise<void> {
+    await this.#proveFrames();
     const { socketPath } = this.#config;
     await bindSocketPath(socketPath, () => this.#bindNarrow(), { logger: this.#log });
     if (this.#routed === null) return;
     await this.#connections.listenTls(this.#routed.grpc, this.#routed.listen);
+  }
+
+  async #proveFrames(): Promise<void> {
+    if (this.#plainStreams) return;
+    this.#streamLimits.writesFrames = await proveFrames();
+    if (this.#streamLimits.writesFrames) return;
+    this.#log.warn(
+      'streams take the slower way through gRPC: frames written to an HTTP/2 stream did not arrive unchanged',
+    );
   }
 
   async #bindNarrow(): Promise<void> {

@@ -62,17 +62,17 @@ function decoded(message: string | string[] | undefined): string {
 /** A message in the pieces in which it arrived; the first ones begin with the prefix. */
 export class SplitMessage implements EncodedMessage {
   readonly byteLength: number;
-  readonly #pieces: readonly Buffer[];
+  readonly framePieces: readonly Buffer[];
 
   constructor(pieces: readonly Buffer[], bytesWithPrefix: number) {
-    this.#pieces = pieces;
+    this.framePieces = pieces;
     this.byteLength = bytesWithPrefix - PREFIX_BYTES;
   }
 
   copy(target: Buffer, start: number): void {
     let skipped = PREFIX_BYTES;
     let at = start;
-    for (const piece of this.#pieces) {
+    for (const piece of this.framePieces) {
       const from = Math.min(skipped, piece.length);
       skipped -= from;
       at += piece.copy(target, at, from);

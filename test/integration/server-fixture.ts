@@ -45,6 +45,7 @@ export interface TestServerOptions {
   /** Does not open the services, as while the pools start. */
   starting?: boolean;
   startTimeoutMs?: number;
+  plainStreams?: boolean;
   requestMs?: number;
   /** Also listens for routers. */
   routed?: RoutedListen;
@@ -88,6 +89,7 @@ export function makeServer(directory: string, options: TestServerOptions = {}): 
     },
     startTimeoutMs: options.startTimeoutMs ?? 30_000,
     requestMs: options.requestMs ?? 20_000,
+    plainStreams: options.plainStreams ?? false,
     routed: options.routed ?? null,
     observer: options.observer,
     logger: createLogger('debug', { write: (line) => lines.push(line) }),

@@ -1,5 +1,8 @@
 /** Streams over a real socket: what arrives, what ends them, and the cost of a slow or vanished client. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect, constants } from 'node:http2';
+import { createConnection } from 'node:net';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type * as grpc from '@grpc/grpc-js';
@@ -57,44 +60,53 @@ function endOf(call: grpc.ClientReadableStream<Message>): Promise<number> {
   return new Promise((resolve) => call.once('status', (status) => resolve(status.code)));
 }
 
-test('chunks of any number of messages arrive message by message, and whole', async (t) => {
-  const random = seededRandom('chunks');
-  const sizes = Array.from({ length: 40 }, () => random.pick([0, 1, 2, 3, 100, 2000]));
-  let next = 0;
-  const chunks = sizes.map((messages) => {
-    const frames = Array.from({ length: messages }, () => {
-      const rows = rowsFrom(next, random.below(4));
-      next += rows.length;
-      return frame(CAPACITY, rows);
+for (const plainStreams of [false, true]) {
+  const way = plainStreams ? 'through gRPC' : 'as frames';
+  test(`chunks of any number of messages arrive message by message and whole, ${way}`, async (t) => {
+    const random = seededRandom('chunks');
+    const sizes = Array.from({ length: 40 }, () => random.pick([0, 1, 2, 3, 100, 2000]));
+    let next = 0;
+    const chunks = sizes.map((messages) => {
+      const frames = Array.from({ length: messages }, () => {
+        const rows = rowsFrom(next, random.below(4));
+        next += rows.length;
+        return frame(CAPACITY, rows);
+      });
+      return Buffer.concat(frames);
     });
-    return Buffer.concat(frames);
+    const made = await startServer(t, {
+      plainStreams,
+      services: [
+        streaming(async (writer) => {
+          for (const chunk of chunks) {
+            // One buffer for all messages: it may be reused once send has resolved.
+            const memory = new Uint8Array(chunk.length + 16);
+            memory.set(chunk, 8);
+            await writer.send(memory.subarray(8, 8 + chunk.length));
+            memory.fill(0xff);
+          }
+        }),
+      ],
+    });
+    const answer = await made.client.allocated('s');
+    assert.equal(
+      answer.messages,
+      sizes.reduce((sum, size) => sum + size, 0),
+    );
+    assert.deepEqual(
+      answer.ranges,
+      rowsFrom(0, next).map(([offset, size]) => ({ offset: BigInt(offset), size: BigInt(size) })),
+    );
+    const [line] = made.log.filter((entry) => 'code' in entry);
+    assert.equal(line?.['messages'], answer.messages);
+    assert.equal(line?.['code'], 'OK');
+    assert.equal(
+      line?.['wireBytes'],
+      chunks.reduce((sum, chunk) => sum + chunk.length, 0) - 5 * answer.messages,
+    );
+    assert.doesNotMatch(made.logText(), /slower way/);
   });
-  const made = await startServer(t, {
-    services: [
-      streaming(async (writer) => {
-        for (const chunk of chunks) {
-          // One buffer for all messages: it may be reused once send has resolved.
-          const memory = new Uint8Array(chunk.length + 16);
-          memory.set(chunk, 8);
-          await writer.send(memory.subarray(8, 8 + chunk.length));
-          memory.fill(0xff);
-        }
-      }),
-    ],
-  });
-  const answer = await made.client.allocated('s');
-  assert.equal(
-    answer.messages,
-    sizes.reduce((sum, size) => sum + size, 0),
-  );
-  assert.deepEqual(
-    answer.ranges,
-    rowsFrom(0, next).map(([offset, size]) => ({ offset: BigInt(offset), size: BigInt(size) })),
-  );
-  const [line] = made.log.filter((entry) => 'code' in entry);
-  assert.equal(line?.['messages'], answer.messages);
-  assert.equal(line?.['code'], 'OK');
-});
+}
 
 const BROKEN: readonly [string, Buffer][] = [
   ['ends within a prefix', LARGE.subarray(0, LARGE.length).subarray(0, 4)],
@@ -200,6 +212,34 @@ for (const paused of [true, false]) {
     assert.equal(await status, 4);
     const error = (await sender.ended) as CsiError;
     assert.equal(error.code, 4);
+    await eventually('the call is logged', () => made.log.some((line) => 'code' in line));
+    assert.equal(made.log.find((line) => 'code' in line)?.['code'], 'DEADLINE_EXCEEDED');
+  });
+}
+
+for (const plainStreams of [false, true]) {
+  const way = plainStreams ? 'through gRPC' : 'as frames';
+  test(`a client that reads nothing is told of its deadline by a reset, ${way}`, async (t) => {
+    const sender = endless();
+    const made = await startServer(t, { plainStreams, services: [sender.service] });
+    const session = connect('http://localhost', {
+      createConnection: () => createConnection(made.socketPath),
+    });
+    t.after(() => session.destroy());
+    const request = session.request({
+      ':method': 'POST',
+      ':path': '/csi.v1.SnapshotMetadata/GetMetadataAllocated',
+      'content-type': 'application/grpc',
+      'grpc-timeout': '200m',
+      te: 'trailers',
+    });
+    request.on('error', () => undefined);
+    request.end(Buffer.from([0, 0, 0, 0, 3, 0x0a, 1, 0x73]));
+    // It never reads, so its window stays full, and a status behind the messages cannot reach it.
+    const closed = once(request, 'close');
+    await sender.ended;
+    await closed;
+    assert.equal(request.rstCode, constants.NGHTTP2_CANCEL);
     await eventually('the call is logged', () => made.log.some((line) => 'code' in line));
     assert.equal(made.log.find((line) => 'code' in line)?.['code'], 'DEADLINE_EXCEEDED');
   });

@@ -1,0 +1,37 @@
+/**
+ * The HTTP/2 stream below a gRPC call: complete frames are written to it without a copy, and a call whose status
+ * cannot be delivered is ended by it.
+ *
+ * gRPC has no interface for either, so this file reads one field of grpc-js's own call object. Nothing is taken for
+ * granted: unless csi/frame-proof.ts has seen frames arrive unchanged, every message goes through gRPC. Knows neither
+ * services nor what a message holds.
+ */
+import { constants, type ServerHttp2Stream } from 'node:http2';
+import { Duplex } from 'node:stream';
+
+/** What the plugin uses of a call's HTTP/2 stream. */
+export type CallStream = Pick<
+  ServerHttp2Stream,
+  'write' | 'close' | 'closed' | 'destroyed' | 'headersSent' | 'writableEnded'
+>;
+
+/** @param call of an interceptor. Returns null if it is not the innermost one, or not of the known form. */
+export function callStreamOf(call: object): CallStream | null {
+  const stream: unknown = 'stream' in call ? call.stream : null;
+  if (!(stream instanceof Duplex)) return null;
+  const found = stream as Duplex & Partial<ServerHttp2Stream>;
+  const isKnown = typeof found.close === 'function' && typeof found.headersSent === 'boolean';
+  return isKnown ? (found as ServerHttp2Stream) : null;
+}
+
+/** Whether bytes can be written to the stream: its headers are sent, and its end is not. */
+export function isWritable(stream: CallStream): boolean {
+  return stream.headersSent && !stream.writableEnded && !stream.destroyed && !stream.closed;
+}
+
+/** Resets the stream unless it has ended within this time. What was written and not read is dropped. */
+export function closeLater(stream: CallStream, ms: number): void {
+  setTimeout(() => {
+    if (!stream.closed && !stream.destroyed) stream.close(constants.NGHTTP2_CANCEL);
+  }, ms).unref();
+}
