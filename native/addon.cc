@@ -17,6 +17,8 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<FillMetadataBinding>(exports, "fillMetadata");
   Export<LoopAttachBinding>(exports, "loopAttach");
   Export<LoopFindBinding>(exports, "loopFind");
+  Export<BuildChangeListBinding>(exports, "buildChangeList");
+  Export<ChangeListHeadBinding>(exports, "changeListHead");
   Export<LoopListBinding>(exports, "loopList");
   Export<LoopDetachBinding>(exports, "loopDetach");
   Export<LoopResizeBinding>(exports, "loopResize");

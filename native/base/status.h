@@ -19,6 +19,8 @@ inline constexpr char kScanReplaced[] = "SCAN_REPLACED";
 inline constexpr char kScanMutable[] = "SCAN_MUTABLE";
 inline constexpr char kScanUnsupported[] = "SCAN_UNSUPPORTED";
 inline constexpr char kScanMapInvalid[] = "SCAN_MAP_INVALID";
+// A stored change list that must not be believed. The message names the file.
+inline constexpr char kListInvalid[] = "LIST_INVALID";
 // The metadata changes faster than it can be read. A retry may succeed.
 inline constexpr char kScanBusy[] = "SCAN_BUSY";
 // Thin metadata that violates its on-disk format. The message names the block.

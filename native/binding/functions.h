@@ -11,6 +11,10 @@ namespace blockdelta {
 // scan.cc
 Napi::Value FillMetadataBinding(const Napi::CallbackInfo& info);
 
+// change_list.cc: stored change lists.
+Napi::Value BuildChangeListBinding(const Napi::CallbackInfo& info);
+Napi::Value ChangeListHeadBinding(const Napi::CallbackInfo& info);
+
 // loop.cc: loop devices, block devices and the file systems mounted from them.
 Napi::Value LoopAttachBinding(const Napi::CallbackInfo& info);
 Napi::Value LoopFindBinding(const Napi::CallbackInfo& info);

@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "native/binding/change_list.h"
 #include "native/binding/functions.h"
 #include "native/binding/thin.h"
 #include "native/binding/values.h"
@@ -63,14 +64,6 @@ Span<const uint64_t> WordSpan(const Napi::BigUint64Array& read, Fields* source) 
   return Span<const uint64_t>(words.Data(), words.ElementLength());
 }
 
-SnapshotIdentity ReadIdentity(const char* name, Fields* source) {
-  Fields file = source->Object(name);
-  SnapshotIdentity identity = {file.Path("path"), file.Uint64("device"), file.Uint64("inode"),
-                               file.Bytes("sizeBytes")};
-  source->TakeProblem(file);
-  return identity;
-}
-
 Result<FillOutcome> FillFiles(Fields* source, const FillLimits& limits, const Napi::Value& buffer) {
   SnapshotIdentity target = ReadIdentity("target", source);
   std::optional<SnapshotIdentity> base;
@@ -121,14 +114,23 @@ Result<FillOutcome> FillThin(Fields* source, const FillLimits& limits, const Nap
   return FillFromThin(request, size_bytes, limits, bytes);
 }
 
+Result<FillOutcome> FillLists(Fields* source, const FillLimits& limits, const Napi::Value& buffer) {
+  ChangeListRequest request = ReadChangeLists(source);
+  CheckOffset(limits, request.size_bytes, source);
+  const Span<uint8_t> bytes = BufferSpan(buffer, source);
+  if (!source->ok()) return source->TakeStatus();
+  return FillFromLists(std::move(request), limits, bytes);
+}
+
 Result<FillOutcome> FillFromSource(Fields* source, const FillLimits& limits,
                                    const Napi::Value& buffer) {
   const std::string kind = source->String("kind");
   if (kind == "files") return FillFiles(source, limits, buffer);
+  if (kind == "lists") return FillLists(source, limits, buffer);
   if (kind == "extents") return FillExtents(source, limits, buffer);
   if (kind == "pattern") return FillPattern(source, limits, buffer);
   if (kind == "thin") return FillThin(source, limits, buffer);
-  source->Reject("kind must be 'files', 'extents', 'thin' or 'pattern'");
+  source->Reject("kind must be 'files', 'lists', 'extents', 'thin' or 'pattern'");
   return source->TakeStatus();
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "native/scan/address_fence.h"
+#include "native/scan/extent_recorder.h"
 #include "native/scan/snapshot_map.h"
 #include "native/scan/windowed_scan.h"
 
@@ -10,18 +11,27 @@ namespace blockdelta {
 namespace {
 
 Result<FillOutcome> Fill(const SnapshotFile& target, const SnapshotFile* base,
-                         AddressFence* addresses, const FillLimits& limits, Span<uint8_t> buffer) {
-  Result<SnapshotMap> target_map = SnapshotMap::Open(target, addresses->extents_move());
-  if (!target_map.ok()) return target_map.TakeStatus();
-  std::optional<SnapshotMap> base_map;
-  if (base != nullptr) {
-    Result<SnapshotMap> opened = SnapshotMap::Open(*base, addresses->extents_move());
-    if (!opened.ok()) return opened.TakeStatus();
-    base_map.emplace(std::move(*opened));
+                         AddressFence* addresses, const FillLimits& limits, Span<uint8_t> buffer,
+                         const StoredMaps& maps) {
+  const bool moves = addresses->extents_move();
+  if (maps.any() && moves) {
+    return Status::Scan(kScanUnsupported, target.path(),
+                        "the extents of " + target.path() + " may move, so no map of them is kept");
   }
-  SnapshotMap* const base_or_none = base_map.has_value() ? &*base_map : nullptr;
-  MapFence fence(addresses, &*target_map, base_or_none);
-  IntervalWalk walk(&*target_map, base_or_none, target.size_bytes());
+  Result<SnapshotMap> target_map = SnapshotMap::Open(target, moves);
+  if (!target_map.ok()) return target_map.TakeStatus();
+  ExtentSource* target_source = &*target_map;
+  std::optional<ExtentRecorder> recorder;
+  if (maps.target != nullptr) target_source = &recorder.emplace(&*target_map, maps.target);
+  std::optional<SnapshotMap> base_map;
+  ExtentSource* base_source = maps.base;
+  if (base != nullptr && base_source == nullptr) {
+    Result<SnapshotMap> opened = SnapshotMap::Open(*base, moves);
+    if (!opened.ok()) return opened.TakeStatus();
+    base_source = &base_map.emplace(std::move(*opened));
+  }
+  MapFence fence(addresses, &*target_map, base_map.has_value() ? &*base_map : nullptr);
+  IntervalWalk walk(target_source, base_source, target.size_bytes());
   MessageWriter writer(buffer, target.size_bytes(), limits.max_entries_per_message);
   Filler filler(&walk, &writer, limits);
   WindowedScan scan(&fence, &walk, &filler);
@@ -33,17 +43,18 @@ Result<FillOutcome> Fill(const SnapshotFile& target, const SnapshotFile* base,
 }
 
 Result<FillOutcome> FillAllocated(const SnapshotFile& target, const FillLimits& limits,
-                                  Span<uint8_t> buffer) {
+                                  Span<uint8_t> buffer, const StoredMaps& maps) {
   Result<AddressFence> fence = AddressFence::ForOne(target);
   if (!fence.ok()) return fence.TakeStatus();
-  return Fill(target, nullptr, &*fence, limits, buffer);
+  return Fill(target, nullptr, &*fence, limits, buffer, maps);
 }
 
 Result<FillOutcome> FillDelta(const SnapshotFile& target, const SnapshotFile& base,
-                              const FillLimits& limits, Span<uint8_t> buffer) {
+                              const FillLimits& limits, Span<uint8_t> buffer,
+                              const StoredMaps& maps) {
   Result<AddressFence> fence = AddressFence::ForPair(target, base);
   if (!fence.ok()) return fence.TakeStatus();
-  Result<FillOutcome> outcome = Fill(target, &base, &*fence, limits, buffer);
+  Result<FillOutcome> outcome = Fill(target, &base, &*fence, limits, buffer, maps);
   if (!outcome.ok()) return outcome;
   for (const SnapshotFile* file : {&target, &base}) {
     Status status = file->CheckUnchanged();
@@ -55,13 +66,14 @@ Result<FillOutcome> FillDelta(const SnapshotFile& target, const SnapshotFile& ba
 }  // namespace
 
 Result<FillOutcome> FillFromFiles(SnapshotIdentity target, std::optional<SnapshotIdentity> base,
-                                  const FillLimits& limits, Span<uint8_t> buffer) {
+                                  const FillLimits& limits, Span<uint8_t> buffer,
+                                  const StoredMaps& maps) {
   Result<SnapshotFile> target_file = SnapshotFile::Open(std::move(target));
   if (!target_file.ok()) return target_file.TakeStatus();
-  if (!base.has_value()) return FillAllocated(*target_file, limits, buffer);
+  if (!base.has_value()) return FillAllocated(*target_file, limits, buffer, maps);
   Result<SnapshotFile> base_file = SnapshotFile::Open(std::move(*base));
   if (!base_file.ok()) return base_file.TakeStatus();
-  return FillDelta(*target_file, *base_file, limits, buffer);
+  return FillDelta(*target_file, *base_file, limits, buffer, maps);
 }
 
 }  // namespace blockdelta

@@ -4,16 +4,30 @@
 #define BLOCKDELTA_NATIVE_SCAN_FILE_SCAN_H_
 
 #include <optional>
+#include <vector>
 
+#include "native/scan/extent_source.h"
 #include "native/scan/fill.h"
 #include "native/scan/snapshot_file.h"
 
 namespace blockdelta {
 
+// Other ways to and from the maps of a delta. Only for file systems that never move extents of
+// immutable files (XFS): SCAN_UNSUPPORTED on others.
+struct StoredMaps {
+  // Read in place of the map of the base. The base's file is checked all the same.
+  ExtentSource* base = nullptr;
+  // Receives the extents of the target that are read; some may lie behind the end of the chunk.
+  std::vector<Extent>* target = nullptr;
+
+  bool any() const { return base != nullptr || target != nullptr; }
+};
+
 // Fills one chunk. Without a base: the allocated ranges of the target. Failures: SCAN_REPLACED,
 // SCAN_MUTABLE, SCAN_UNSUPPORTED, SCAN_MAP_INVALID, errnos.
 Result<FillOutcome> FillFromFiles(SnapshotIdentity target, std::optional<SnapshotIdentity> base,
-                                  const FillLimits& limits, Span<uint8_t> buffer);
+                                  const FillLimits& limits, Span<uint8_t> buffer,
+                                  const StoredMaps& maps = {});
 
 }  // namespace blockdelta
 

@@ -1,7 +1,7 @@
 #include "native/thin/metadata_block.h"
 
+#include "native/base/crc32c.h"
 #include "native/thin/block_source.h"
-#include "native/thin/crc32c.h"
 #include "native/thin/thin_format.h"
 
 namespace blockdelta {

@@ -9,6 +9,7 @@
  * system call.
  */
 import { loadBinary } from './binaries.js';
+import type { ChangeListAddon, ChangeListSource } from './change-list-addon.js';
 import type { DmAddon } from './dm-addon.js';
 import type { MountAddon } from './mount-addon.js';
 import type { ThinAddon, ThinScanSource } from './thin-addon.js';
@@ -42,6 +43,7 @@ export interface SnapshotFile {
  */
 export type ScanSource =
   | { kind: 'files'; target: SnapshotFile; base: SnapshotFile | null }
+  | ChangeListSource
   /**
    * Explicit maps with 4 words per extent (logical, physical, length, FIEMAP flags), for the
    * in-memory backend.
@@ -161,7 +163,7 @@ export interface DirectoryList {
   figures: BigUint64Array;
 }
 
-export interface Addon extends DmAddon, ThinAddon, MountAddon {
+export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon {
   /**
    * Scans one chunk into `buffer` (at least 4096 bytes). Failures:
    * - SCAN_REPLACED: the path has another file or another size.

@@ -15,6 +15,7 @@
 #include "native/device/take_snapshots.h"
 #include "native/scan/snapshot_map.h"
 #include "test/native/chunks.h"
+#include "test/native/churn.h"
 #include "test/native/pool.h"
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
@@ -22,16 +23,12 @@
 namespace blockdelta {
 namespace {
 
-constexpr uint64_t kBlock = 4096;
-constexpr uint64_t kSize = 4 << 20;
+using test::CheckCovers;
+using test::Churn;
+using test::Take;
 
-bool Take(const std::string& volume, const std::string& snapshot) {
-  const NewSnapshotFile member = {
-      volume, {snapshot + ".tmp", snapshot}, std::nullopt, std::nullopt};
-  Result<TakenSnapshots> outcome = TakeSnapshots({member});
-  EXPECT_OK(outcome);
-  return outcome.ok();
-}
+constexpr uint64_t kBlock = test::kChurnBlock;
+constexpr uint64_t kSize = test::kChurnBytes;
 
 Result<FillOutcome> FillOnce(const SnapshotIdentity& target,
                              const std::optional<SnapshotIdentity>& base) {
@@ -46,26 +43,6 @@ test::Scan ScanFiles(const SnapshotIdentity& target, const std::optional<Snapsho
     return FillFromFiles(target, base, each, buffer);
   };
   return test::RunScan(call, target.size_bytes, 0, 1 << 18, limits);
-}
-
-// Expects every byte that differs (from zero, if there is no base) to be in a range.
-void CheckCovers(const test::Scan& scan, const std::vector<uint8_t>& target,
-                 const std::vector<uint8_t>& base) {
-  EXPECT_TRUE(scan.complete);
-  size_t at = 0;
-  const auto same_up_to = [&](uint64_t end) {
-    for (; at < end; at++) {
-      if (target[at] == (at < base.size() ? base[at] : 0)) continue;
-      ADD_FAILURE() << "missed byte " << at;
-      return false;
-    }
-    return true;
-  };
-  for (const test::Range& range : scan.ranges) {
-    if (!same_up_to(range.offset)) return;
-    at = range.offset + range.size;
-  }
-  same_up_to(target.size());
 }
 
 // Takes CAP_SYS_ADMIN, which a search of btrfs trees needs, from this thread while it lives.
@@ -89,46 +66,6 @@ class WithoutTreeSearch {
   }
 
   const bool is_active_;
-};
-
-// Writes, zeros, holes and preallocations at random; only writes if `only_writes`.
-class Churn {
- public:
-  Churn(std::string path, uint64_t seed, bool only_writes)
-      : path_(std::move(path)), random_(seed), only_writes_(only_writes) {}
-
-  uint64_t Below(uint64_t limit) {
-    return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random_);
-  }
-
-  void Step() {
-    const uint64_t block = Below(kSize / kBlock);
-    const uint64_t count = std::min(1 + Below(8), kSize / kBlock - block);
-    const auto fill = static_cast<uint8_t>(Below(4) == 0 ? 0 : random_());
-    switch (only_writes_ ? 6 : Below(6)) {
-      case 0:
-        return Allocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, block, count);
-      case 1:
-        return Allocate(FALLOC_FL_ZERO_RANGE, block, count);
-      case 2:
-        return Allocate(0, block, count);
-      default:
-        test::WriteBytes(path_, block * kBlock, std::vector<uint8_t>(count * kBlock, fill));
-    }
-  }
-
- private:
-  // Not every file system does every kind.
-  void Allocate(int mode, uint64_t block, uint64_t count) {
-    Result<UniqueFd> fd = OpenPath(path_, O_RDWR);
-    ASSERT_OK(fd);
-    static_cast<void>(fallocate(fd->get(), mode, static_cast<off_t>(block * kBlock),
-                                static_cast<off_t>(count * kBlock)));
-  }
-
-  const std::string path_;
-  std::mt19937_64 random_;
-  const bool only_writes_;
 };
 
 struct RandomVolumeCase {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "native/thin/crc32c.h"
+#include "native/base/crc32c.h"
 
 namespace blockdelta::test {
 namespace {

@@ -1,6 +1,6 @@
 // CRC-32C (Castagnoli), in hardware where available.
-#ifndef BLOCKDELTA_NATIVE_THIN_CRC32C_H_
-#define BLOCKDELTA_NATIVE_THIN_CRC32C_H_
+#ifndef BLOCKDELTA_NATIVE_BASE_CRC32C_H_
+#define BLOCKDELTA_NATIVE_BASE_CRC32C_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -16,4 +16,4 @@ uint32_t PortableCrc32c(uint32_t crc, const uint8_t* data, size_t bytes);
 
 }  // namespace blockdelta
 
-#endif  // BLOCKDELTA_NATIVE_THIN_CRC32C_H_
+#endif  // BLOCKDELTA_NATIVE_BASE_CRC32C_H_

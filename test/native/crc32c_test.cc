@@ -1,4 +1,6 @@
 // The checksum of metadata, by instruction and by tables.
+#include "native/base/crc32c.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -6,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "native/thin/crc32c.h"
 #include "test/native/random_seed.h"
 
 namespace blockdelta {

@@ -1,4 +1,4 @@
-#include "native/thin/crc32c.h"
+#include "native/base/crc32c.h"
 
 #include <array>
 #include <cstring>

@@ -1,0 +1,155 @@
+#include "native/binding/change_list.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "native/binding/functions.h"
+#include "native/scan/build_change_list.h"
+#include "native/scan/change_list_file.h"
+
+namespace blockdelta {
+namespace {
+
+// A BuildProgress as an array, in the order of ReadProgress().
+constexpr size_t kProgressWords = 20;
+
+FileIdentity TakeIdentity(const uint64_t** words) {
+  const uint64_t* const from = *words;
+  *words += 4;
+  return {from[0], from[1], from[2], from[3]};
+}
+
+ChangeListProgress TakeListProgress(const uint64_t** words) {
+  const uint64_t* const from = *words;
+  *words += 5;
+  return {from[0], from[1], from[2], from[3], from[4]};
+}
+
+std::optional<BuildProgress> ReadProgress(Fields* request) {
+  if (request->IsNull("progress")) return std::nullopt;
+  const Napi::BigUint64Array array = request->Uint64s("progress");
+  if (!request->ok()) return std::nullopt;
+  if (array.ElementLength() != kProgressWords) {
+    request->Reject("progress must be what the step before has returned");
+    return std::nullopt;
+  }
+  const uint64_t* words = array.Data();
+  BuildProgress progress;
+  progress.offset = *words++;
+  progress.range_start = *words++;
+  progress.target = TakeIdentity(&words);
+  progress.base = TakeIdentity(&words);
+  progress.list = TakeListProgress(&words);
+  progress.map = TakeListProgress(&words);
+  return progress;
+}
+
+Napi::BigUint64Array ToArray(Napi::Env env, const BuildProgress& progress) {
+  std::vector<uint64_t> words = {progress.offset, progress.range_start};
+  for (const FileIdentity& file : {progress.target, progress.base}) {
+    words.insert(words.end(), {file.inode, file.generation, file.size_bytes, file.change_time_ns});
+  }
+  for (const ChangeListProgress& file : {progress.list, progress.map}) {
+    words.insert(words.end(), {file.file_id, file.pages, file.entries, file.entry_bytes, file.end});
+  }
+  auto array = Napi::BigUint64Array::New(env, words.size());
+  for (size_t i = 0; i < words.size(); i++) array[i] = words[i];
+  return array;
+}
+
+SnapshotToList ReadSnapshot(const char* name, Fields* request) {
+  Fields snapshot = request->Object(name);
+  SnapshotToList read = {snapshot.String("id"), ReadIdentity("file", &snapshot)};
+  request->TakeProblem(snapshot);
+  return read;
+}
+
+ChangeListNames ReadNames(const char* name, Fields* request) {
+  Fields names = request->Object(name);
+  ChangeListNames read = {names.Path("temporaryPath"), names.Path("finalPath")};
+  request->TakeProblem(names);
+  return read;
+}
+
+Napi::Value ToObject(Napi::Env env, const ListedSnapshot& snapshot) {
+  if (snapshot.id.empty()) return env.Null();
+  Napi::Object object = Napi::Object::New(env);
+  object.Set("id", Napi::String::New(env, snapshot.id));
+  SetBigInt(&object, "inode", snapshot.file.inode);
+  SetBigInt(&object, "generation", snapshot.file.generation);
+  SetBigInt(&object, "sizeBytes", snapshot.file.size_bytes);
+  SetBigInt(&object, "changeTimeNs", snapshot.file.change_time_ns);
+  return object;
+}
+
+const char* NameOf(ChangeListKind kind) {
+  if (kind == ChangeListKind::kDelta) return "delta";
+  return kind == ChangeListKind::kAllocated ? "allocated" : "map";
+}
+
+}  // namespace
+
+SnapshotIdentity ReadIdentity(const char* name, Fields* source) {
+  Fields file = source->Object(name);
+  SnapshotIdentity identity = {file.Path("path"), file.Uint64("device"), file.Uint64("inode"),
+                               file.Bytes("sizeBytes")};
+  source->TakeProblem(file);
+  return identity;
+}
+
+ChangeListRequest ReadChangeLists(Fields* source) {
+  ChangeListRequest request;
+  request.paths = source->Strings("paths");
+  request.target_id = source->String("targetId");
+  request.base_id = source->StringOrNull("baseId").value_or(std::string());
+  request.size_bytes = source->Bytes("sizeBytes");
+  if (!source->IsNull("target")) request.target = ReadIdentity("target", source);
+  if (!source->IsNull("base")) request.base = ReadIdentity("base", source);
+  if (request.paths.size() > ChangeListRequest::kMaxLists) {
+    source->Reject("paths must have at most 1024 elements");
+  }
+  return request;
+}
+
+Napi::Value BuildChangeListBinding(const Napi::CallbackInfo& info) {
+  Fields fields(info[0], "buildChangeList");
+  BuildChangeListRequest request;
+  request.target = ReadSnapshot("target", &fields);
+  if (!fields.IsNull("base")) request.base = ReadSnapshot("base", &fields);
+  request.names = ReadNames("names", &fields);
+  request.base_map = fields.PathOrNull("baseMapPath");
+  if (!fields.IsNull("mapNames")) request.map_names = ReadNames("mapNames", &fields);
+  request.max_extents = fields.Count("maxExtents");
+  const std::optional<BuildProgress> progress = ReadProgress(&fields);
+  if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
+  Result<BuildOutcome> outcome = BuildChangeList(request, progress);
+  if (!outcome.ok()) return Failed(info.Env(), outcome.status());
+  Napi::Object object = Success(info.Env());
+  object.Set("progress", ToArray(info.Env(), outcome->progress));
+  SetBoolean(&object, "done", outcome->done);
+  SetNumber(&object, "extents", outcome->extents);
+  SetNumber(&object, "rescans", outcome->rescans);
+  SetBigInt(&object, "fileBytes", outcome->file_bytes);
+  return object;
+}
+
+Napi::Value ChangeListHeadBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "changeListHead");
+  const std::string path = request.Path("path");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  Result<ChangeListFile> file = ChangeListFile::Open(path);
+  if (!file.ok()) return Failed(info.Env(), file.status());
+  const ChangeListHead& head = file->head();
+  Napi::Object object = Success(info.Env());
+  object.Set("kind", Napi::String::New(info.Env(), NameOf(head.kind)));
+  object.Set("target", ToObject(info.Env(), head.target));
+  object.Set("base", ToObject(info.Env(), head.base));
+  SetBigInt(&object, "entries", head.entries);
+  SetBigInt(&object, "entryBytes", head.entry_bytes);
+  SetBigInt(&object, "fileBytes", file->file_bytes());
+  return object;
+}
+
+}  // namespace blockdelta

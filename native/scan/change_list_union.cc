@@ -1,0 +1,174 @@
+#include "native/scan/change_list_union.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace blockdelta {
+namespace {
+
+// Pages that all cursors of a union hold together.
+constexpr size_t kPagesInMemory = 256;
+constexpr size_t kMaxPagesPerRead = 16;
+
+// The ranges of several lists in the order of their starts: a heap of cursors, the one with the
+// lowest start on top.
+class MergedRanges {
+ public:
+  explicit MergedRanges(const std::vector<ChangeListFile>& files) {
+    const size_t pages = std::clamp<size_t>(kPagesInMemory / files.size(), 1, kMaxPagesPerRead);
+    for (const ChangeListFile& file : files) cursors_.emplace_back(&file, pages);
+  }
+
+  Status Seek(uint64_t offset) {
+    heap_.clear();
+    for (ChangeListCursor& cursor : cursors_) {
+      Status status = cursor.Seek(offset);
+      if (!status.ok()) return status;
+      if (!cursor.at_end()) heap_.push_back(&cursor);
+    }
+    std::make_heap(heap_.begin(), heap_.end(), StartsLater);
+    return Status();
+  }
+
+  bool at_end() const { return heap_.empty(); }
+  // REQUIRES: !at_end().
+  const ChangeListEntry& range() const { return heap_.front()->entry(); }
+
+  Status Next() {
+    std::pop_heap(heap_.begin(), heap_.end(), StartsLater);
+    Status status = heap_.back()->Next();
+    if (!status.ok()) return status;
+    if (heap_.back()->at_end()) {
+      heap_.pop_back();
+    } else {
+      std::push_heap(heap_.begin(), heap_.end(), StartsLater);
+    }
+    return Status();
+  }
+
+ private:
+  static bool StartsLater(const ChangeListCursor* left, const ChangeListCursor* right) {
+    return left->entry().start > right->entry().start;
+  }
+
+  std::vector<ChangeListCursor> cursors_;
+  std::vector<ChangeListCursor*> heap_;
+};
+
+// A snapshot's file that exists must be the one that the list names.
+Status CheckFile(const ListedSnapshot& listed, std::optional<SnapshotIdentity> file,
+                 const std::string& list_path) {
+  if (!file.has_value()) return Status();
+  Result<SnapshotFile> opened = SnapshotFile::Open(std::move(*file));
+  if (!opened.ok()) return opened.TakeStatus();
+  Status status = opened->CheckFrozen();
+  if (!status.ok()) return status;
+  Result<FileIdentity> identity = IdentityOf(opened->fd(), opened->path());
+  if (!identity.ok()) return identity.TakeStatus();
+  if (*identity == listed.file) return Status();
+  return change_list::Invalid(list_path, opened->path() + " is not the file that it was made from");
+}
+
+Status CheckChain(const std::vector<ChangeListFile>& files, const ChangeListRequest& request) {
+  const ChangeListHead& first = files.front().head();
+  const ChangeListHead& last = files.back().head();
+  const bool is_delta = !request.base_id.empty();
+  const ChangeListKind kind = is_delta ? ChangeListKind::kDelta : ChangeListKind::kAllocated;
+  for (const ChangeListFile& file : files) {
+    if (file.head().kind != kind) {
+      return change_list::Invalid(file.path(), "it is a list of another kind");
+    }
+  }
+  if (!is_delta && files.size() != 1) {
+    return change_list::Invalid(files[1].path(), "allocated ranges need one list");
+  }
+  for (size_t i = 1; i < files.size(); i++) {
+    if (files[i].head().base == files[i - 1].head().target) continue;
+    return change_list::Invalid(files[i].path(),
+                                "it does not continue where " + files[i - 1].path() + " ends");
+  }
+  if (is_delta && first.base.id != request.base_id) {
+    return change_list::Invalid(files.front().path(), "it starts from snapshot " + first.base.id +
+                                                          ", not " + request.base_id);
+  }
+  if (last.target.id != request.target_id) {
+    return change_list::Invalid(
+        files.back().path(), "it is of snapshot " + last.target.id + ", not " + request.target_id);
+  }
+  if (last.target.file.size_bytes != request.size_bytes) {
+    return change_list::Invalid(files.back().path(), "it is of a snapshot of another size");
+  }
+  return Status();
+}
+
+}  // namespace
+
+Result<FillOutcome> FillFromLists(ChangeListRequest request, const FillLimits& limits,
+                                  Span<uint8_t> buffer) {
+  std::vector<ChangeListFile> files;
+  for (const std::string& path : request.paths) {
+    Result<ChangeListFile> file = ChangeListFile::Open(path);
+    if (file.status().IsErrno(ENOENT)) return change_list::Invalid(path, "it is gone");
+    if (!file.ok()) return file.TakeStatus();
+    files.push_back(std::move(*file));
+  }
+  if (files.empty()) return Status::Errno(EINVAL, "FillFromLists", request.target_id);
+  Status status = CheckChain(files, request);
+  if (status.ok()) {
+    status = CheckFile(files.back().head().target, std::move(request.target), files.back().path());
+  }
+  if (status.ok()) {
+    status = CheckFile(files.front().head().base, std::move(request.base), files.front().path());
+  }
+  if (!status.ok()) return status;
+  return FillFromListFiles(files, request.size_bytes, limits, buffer);
+}
+
+Result<FillOutcome> FillFromListFiles(const std::vector<ChangeListFile>& files, uint64_t size_bytes,
+                                      const FillLimits& limits, Span<uint8_t> buffer) {
+  MessageWriter writer(buffer, size_bytes, limits.max_entries_per_message);
+  MergedRanges ranges(files);
+  Status status = ranges.Seek(limits.offset);
+  if (!status.ok()) return status;
+  // The range that is not written yet, because the next one may continue it.
+  uint64_t start = limits.range_start;
+  uint64_t end = limits.offset;
+  uint64_t taken = 0;
+  const auto write = [&] {
+    if (start == end) return true;
+    return writer.entries() < limits.max_entries && writer.Add(start, end - start);
+  };
+  bool is_full = false;
+  while (!ranges.at_end() && taken < limits.max_extents) {
+    const uint64_t from = std::max(ranges.range().start, limits.offset);
+    const uint64_t to = std::min(ranges.range().end, size_bytes);
+    if (from >= size_bytes) break;
+    if (from > end) {
+      is_full = !write();
+      if (is_full) break;
+      start = from;
+      end = to;
+    } else {
+      end = std::max(end, to);
+    }
+    taken++;
+    status = ranges.Next();
+    if (!status.ok()) return status;
+  }
+  const bool is_complete =
+      !is_full && (ranges.at_end() || ranges.range().start >= size_bytes) && write();
+  FillOutcome outcome;
+  outcome.done = is_complete;
+  if (outcome.done && limits.send_empty && writer.messages() == 0) writer.AddEmptyMessage();
+  writer.Finish();
+  outcome.messages = writer.messages();
+  outcome.bytes = writer.bytes();
+  outcome.entries = writer.entries();
+  outcome.entry_bytes = writer.entry_bytes();
+  outcome.next_offset = is_complete ? size_bytes : end;
+  outcome.next_range_start = is_complete ? size_bytes : start;
+  outcome.extents = taken;
+  return outcome;
+}
+
+}  // namespace blockdelta

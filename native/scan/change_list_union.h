@@ -1,0 +1,50 @@
+// Answers a request for changed ranges from stored lists alone: no extent of a snapshot is read.
+//
+// The lists form a chain from the base to the target, each from the snapshot where the one before
+// it ends. A byte outside all of them is equal in each step, so it is equal in the base and the
+// target; the union of the lists therefore contains every difference. It may also contain ranges
+// that changed and changed back. docs/change-lists.md has the argument with its conditions.
+#ifndef BLOCKDELTA_NATIVE_SCAN_CHANGE_LIST_UNION_H_
+#define BLOCKDELTA_NATIVE_SCAN_CHANGE_LIST_UNION_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "native/scan/change_list_file.h"
+#include "native/scan/fill.h"
+#include "native/scan/snapshot_file.h"
+
+namespace blockdelta {
+
+struct ChangeListRequest {
+  // The lists of the steps from the base to the target, oldest first; or one list of the allocated
+  // ranges, without a base. At least 1, at most kMaxLists.
+  std::vector<std::string> paths;
+  std::string target_id;
+  // Empty: the allocated ranges.
+  std::string base_id;
+  // Size of the target.
+  uint64_t size_bytes = 0;
+  // The files of the two snapshots, where they still exist: they must be those that the lists were
+  // made from.
+  std::optional<SnapshotIdentity> target;
+  std::optional<SnapshotIdentity> base;
+
+  // A bound for open files and memory, 64 KiB for each list at most.
+  static constexpr size_t kMaxLists = 1024;
+};
+
+// Fills one chunk. LIST_INVALID if a list is damaged, or the lists do not form a chain between
+// these snapshots; SCAN_REPLACED and SCAN_MUTABLE for the files of the snapshots; errnos. Its
+// positions are those of every other scan, so a scan that fails here can continue there.
+Result<FillOutcome> FillFromLists(ChangeListRequest request, const FillLimits& limits,
+                                  Span<uint8_t> buffer);
+
+// The same for lists that are open and form a chain.
+Result<FillOutcome> FillFromListFiles(const std::vector<ChangeListFile>& files, uint64_t size_bytes,
+                                      const FillLimits& limits, Span<uint8_t> buffer);
+
+}  // namespace blockdelta
+
+#endif  // BLOCKDELTA_NATIVE_SCAN_CHANGE_LIST_UNION_H_

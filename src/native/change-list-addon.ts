@@ -1,0 +1,91 @@
+/**
+ * The functions of the addon that make and read stored change lists (docs/change-lists.md). All of them may
+ * fail with LIST_INVALID: a file is damaged, of another version, or not what its place says; its message
+ * names the file. Sizes are bytes.
+ */
+import type { NativeResult, SnapshotFile } from './addon.js';
+
+/** The union of stored lists. No extent of a snapshot is read. */
+export interface ChangeListSource {
+  kind: 'lists';
+  /** Size of the target. */
+  sizeBytes: bigint;
+  /** Delta: the lists of the steps from base to target, oldest first, at most 1024. Allocated: one list. */
+  paths: readonly string[];
+  targetId: string;
+  /** Null: the allocated ranges. */
+  baseId: string | null;
+  /** The snapshots' files where they exist: they must be those that the lists were made from. */
+  target: SnapshotFile | null;
+  base: SnapshotFile | null;
+}
+
+/** A snapshot that a list was made from. */
+export interface ListedSnapshot {
+  id: string;
+  inode: bigint;
+  generation: bigint;
+  sizeBytes: bigint;
+  changeTimeNs: bigint;
+}
+
+export interface ChangeListHead {
+  kind: 'delta' | 'allocated' | 'map';
+  target: ListedSnapshot;
+  /** Of deltas only. */
+  base: ListedSnapshot | null;
+  entries: bigint;
+  /** Sum of the sizes of the entries. */
+  entryBytes: bigint;
+  /** Size of the file. */
+  fileBytes: bigint;
+}
+
+export interface ChangeListNames {
+  /** In the directory of the final path. */
+  temporaryPath: string;
+  finalPath: string;
+}
+
+export interface SnapshotToList {
+  /** At most 63 bytes. */
+  id: string;
+  file: SnapshotFile;
+}
+
+export interface BuildChangeListRequest {
+  target: SnapshotToList;
+  /** Null: the list of the allocated ranges. */
+  base: SnapshotToList | null;
+  names: ChangeListNames;
+  /** The stored map of the base, which is read in place of the base's extents. XFS only. */
+  baseMapPath: string | null;
+  /** Where to store the map of the target. XFS only: SCAN_UNSUPPORTED on other file systems. */
+  mapNames: ChangeListNames | null;
+  /** The step ends soon after it has read so many extents. */
+  maxExtents: number;
+  /** Null: the first step. Later ones pass what the step before has returned. */
+  progress: BigUint64Array | null;
+}
+
+export interface BuiltStep {
+  progress: BigUint64Array;
+  /** The files have their final names and are durable. */
+  done: boolean;
+  /** Extents read in this step. */
+  extents: number;
+  rescans: number;
+  /** Size of the files so far. */
+  fileBytes: bigint;
+}
+
+export interface ChangeListAddon {
+  /**
+   * One step of making a list from frozen snapshots. Fails as a scan of the two files does; SCAN_MUTABLE also
+   * if a file has changed since the first step. After a failure the temporary files are worthless, and the
+   * next first step replaces them.
+   */
+  buildChangeList(request: BuildChangeListRequest): NativeResult<BuiltStep>;
+  /** Verifies the head and the size of a list; its pages are verified as they are read. ENOENT: no such file. */
+  changeListHead(request: { path: string }): NativeResult<ChangeListHead>;
+}

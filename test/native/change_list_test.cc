@@ -1,0 +1,411 @@
+// Change lists as files: what is written is read back, what is damaged is never believed, and the
+// union of a chain is what a bitmap of all its ranges says.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+
+#include "native/scan/change_list_file.h"
+#include "native/scan/change_list_union.h"
+#include "native/scan/change_list_writer.h"
+#include "test/native/chunks.h"
+#include "test/native/pool.h"
+#include "test/native/random_seed.h"
+#include "test/native/status_assertions.h"
+
+namespace blockdelta {
+namespace {
+
+using change_list::kPageBytes;
+using change_list::kUnitBytes;
+
+using Entries = std::vector<ChangeListEntry>;
+
+constexpr uint64_t kUnits = 1 << 20;
+constexpr uint64_t kSize = kUnits * kUnitBytes;
+
+ListedSnapshot Snapshot(int number, uint64_t size_bytes = kSize) {
+  const auto n = static_cast<uint64_t>(number);
+  return {"snapshot-" + std::to_string(number), {100 + n, n, size_bytes, 1000 + n}};
+}
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : random_(seed) {}
+  uint64_t Below(uint64_t limit) {
+    return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random_);
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+// Entries that leave a gap, or touch the one before with another address.
+Entries RandomEntries(Random* random, ChangeListKind kind, size_t count, uint64_t units) {
+  const bool is_map = kind == ChangeListKind::kMap;
+  Entries entries;
+  uint64_t at = random->Below(4);
+  while (entries.size() < count) {
+    const uint64_t length = 1 + (random->Below(20) == 0 ? random->Below(5000) : random->Below(16));
+    if (at + length > units) break;
+    ChangeListEntry entry = {at * kUnitBytes, (at + length) * kUnitBytes, 0, false};
+    if (is_map) {
+      entry.opaque = random->Below(8) == 0;
+      if (!entry.opaque) entry.physical = random->Below(uint64_t{1} << 50) * kUnitBytes;
+    }
+    entries.push_back(entry);
+    at += length + (is_map && !entry.opaque && random->Below(2) == 0 ? 0 : 1 + random->Below(9));
+  }
+  return entries;
+}
+
+// Writes the file in one step, or in several of random length.
+void Write(const std::string& path, ChangeListKind kind, const Entries& entries,
+           const ListedSnapshot& target, const ListedSnapshot& base, Random* steps = nullptr) {
+  Result<ChangeListWriter> writer = ChangeListWriter::Create(path + ".tmp", kind);
+  ASSERT_OK(writer);
+  for (const ChangeListEntry& entry : entries) {
+    ASSERT_OK(writer->Add(entry));
+    if (steps == nullptr || steps->Below(300) != 0) continue;
+    ASSERT_OK(writer->Flush());
+    Result<ChangeListWriter> next =
+        ChangeListWriter::Continue(path + ".tmp", kind, writer->progress());
+    ASSERT_OK(next);
+    ASSERT_OK(next->Flush());
+    writer = std::move(next);
+  }
+  ASSERT_OK(writer->Flush());
+  ASSERT_OK(writer->Publish(target, base, path));
+}
+
+// Everything from `offset` on; fails with the cursor.
+Result<Entries> ReadFrom(const ChangeListFile& file, uint64_t offset, size_t pages_per_read) {
+  ChangeListCursor cursor(&file, pages_per_read);
+  Entries entries;
+  Status status = cursor.Seek(offset);
+  while (status.ok() && !cursor.at_end()) {
+    entries.push_back(cursor.entry());
+    status = cursor.Next();
+  }
+  if (!status.ok()) return status;
+  return entries;
+}
+
+Result<Entries> ReadAll(const std::string& path) {
+  Result<ChangeListFile> file = ChangeListFile::Open(path);
+  if (!file.ok()) return file.TakeStatus();
+  return ReadFrom(*file, 0, 4);
+}
+
+bool Equal(const ChangeListEntry& left, const ChangeListEntry& right) {
+  return left.start == right.start && left.end == right.end && left.physical == right.physical &&
+         left.opaque == right.opaque;
+}
+
+bool Equal(const Entries& left, const Entries& right) {
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(),
+                    [](const auto& a, const auto& b) { return Equal(a, b); });
+}
+
+TEST(ChangeListTest, ReadsBackWhatWasWrittenFromAnyOffset) {
+  const test::TempDirectory directory;
+  Random random(test::Seed());
+  for (const auto kind :
+       {ChangeListKind::kDelta, ChangeListKind::kAllocated, ChangeListKind::kMap}) {
+    for (int round = 0; round < 20; round++) {
+      const std::string path = directory.At("list");
+      const Entries entries = RandomEntries(&random, kind, random.Below(5000), kUnits);
+      const ListedSnapshot base = kind == ChangeListKind::kDelta ? Snapshot(1) : ListedSnapshot();
+      Write(path, kind, entries, Snapshot(2), base, &random);
+      Result<ChangeListFile> file = ChangeListFile::Open(path);
+      ASSERT_OK(file);
+      EXPECT_EQ(file->head().kind, kind);
+      EXPECT_EQ(file->head().entries, entries.size());
+      EXPECT_TRUE(file->head().target == Snapshot(2) && file->head().base == base);
+      for (int i = 0; i < 20; i++) {
+        const uint64_t offset = i == 0 ? 0 : random.Below(kSize);
+        Entries expected;
+        for (const auto& entry : entries) {
+          if (entry.end > offset) expected.push_back(entry);
+        }
+        Result<Entries> found = ReadFrom(*file, offset, 1 + random.Below(8));
+        ASSERT_OK(found);
+        ASSERT_TRUE(Equal(*found, expected)) << "from " << offset;
+      }
+      EXPECT_FALSE(test::Exists(path + ".tmp"));
+    }
+  }
+}
+
+TEST(ChangeListTest, JoinsAdjacentRangesAndExtentsThatContinueOnTheDevice) {
+  const test::TempDirectory directory;
+  const std::string path = directory.At("list");
+  Write(path, ChangeListKind::kAllocated, {{0, 4096, 0, false}, {4096, 8192, 0, false}},
+        Snapshot(1), {});
+  Result<Entries> ranges = ReadAll(path);
+  ASSERT_OK(ranges);
+  EXPECT_TRUE(Equal(*ranges, {{0, 8192, 0, false}}));
+  Write(path, ChangeListKind::kMap,
+        {{0, 4096, 1 << 20, false},
+         {4096, 8192, (1 << 20) + 4096, false},
+         {8192, 12288, 1 << 30, false},
+         {12288, 16384, 0, true}},
+        Snapshot(1), {});
+  Result<Entries> extents = ReadAll(path);
+  ASSERT_OK(extents);
+  EXPECT_TRUE(
+      Equal(*extents,
+            {{0, 8192, 1 << 20, false}, {8192, 12288, 1 << 30, false}, {12288, 16384, 0, true}}));
+}
+
+TEST(ChangeListTest, RefusesEntriesThatAreEmptyOutOfOrderOrNotInUnits) {
+  const test::TempDirectory directory;
+  Result<ChangeListWriter> writer =
+      ChangeListWriter::Create(directory.At("list"), ChangeListKind::kAllocated);
+  ASSERT_OK(writer);
+  EXPECT_CODE(writer->Add({4096, 4096, 0, false}), "EINVAL");
+  EXPECT_CODE(writer->Add({0, 4095, 0, false}), "EINVAL");
+  EXPECT_OK(writer->Add({4096, 8192, 0, false}));
+  EXPECT_CODE(writer->Add({0, 512, 0, false}), "EINVAL");
+  EXPECT_OK(writer->Flush());
+  EXPECT_CODE(writer->Add({4096, 16384, 0, false}), "EINVAL");
+}
+
+// A list of a few pages, as bytes.
+std::vector<uint8_t> SomeList(const std::string& path, int target = 2) {
+  Random random(7);
+  const Entries entries = RandomEntries(&random, ChangeListKind::kDelta, 3000, kUnits);
+  Write(path, ChangeListKind::kDelta, entries, Snapshot(target), Snapshot(1));
+  return test::ReadBytes(path);
+}
+
+void Overwrite(const std::string& path, const std::vector<uint8_t>& bytes) {
+  unlink(path.c_str());
+  test::WriteBytes(path, 0, bytes);
+}
+
+TEST(ChangeListTest, NeverBelievesAFileWithAChangedByte) {
+  const test::TempDirectory directory;
+  const std::string path = directory.At("list");
+  const std::vector<uint8_t> bytes = SomeList(path);
+  ASSERT_GE(bytes.size(), 3 * kPageBytes);
+  for (size_t at = 0; at < bytes.size(); at += at < 256 ? 1 : 37) {
+    std::vector<uint8_t> changed = bytes;
+    changed[at] ^= static_cast<uint8_t>(1 + at % 255);
+    Overwrite(path, changed);
+    ASSERT_EQ(test::CodeOf(ReadAll(path)), "LIST_INVALID") << "byte " << at;
+  }
+}
+
+TEST(ChangeListTest, NeverBelievesATruncatedOrExtendedFile) {
+  const test::TempDirectory directory;
+  const std::string path = directory.At("list");
+  const std::vector<uint8_t> bytes = SomeList(path);
+  for (size_t size = 0; size < bytes.size(); size += 1021) {
+    Overwrite(path, {bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size)});
+    ASSERT_EQ(test::CodeOf(ReadAll(path)), "LIST_INVALID") << size << " bytes";
+  }
+  for (size_t pages = 1; pages * kPageBytes < bytes.size(); pages++) {
+    Overwrite(path, {bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(pages * kPageBytes)});
+    ASSERT_EQ(test::CodeOf(ReadAll(path)), "LIST_INVALID") << pages << " pages";
+  }
+  std::vector<uint8_t> longer = bytes;
+  longer.resize(bytes.size() + kPageBytes);
+  Overwrite(path, longer);
+  EXPECT_CODE(ReadAll(path), "LIST_INVALID");
+}
+
+TEST(ChangeListTest, NeverBelievesPagesInAnotherPlaceOrOfAnotherFile) {
+  const test::TempDirectory directory;
+  const std::string path = directory.At("list");
+  const std::vector<uint8_t> bytes = SomeList(path);
+  // The same entries, so that only its file id tells a page from this one.
+  const std::vector<uint8_t> other = SomeList(directory.At("other"));
+  ASSERT_EQ(bytes.size(), other.size());
+  const auto page = [](const std::vector<uint8_t>& from, size_t number) {
+    const auto start = from.begin() + static_cast<ptrdiff_t>(number * kPageBytes);
+    return std::vector<uint8_t>(start, start + kPageBytes);
+  };
+  const auto with = [&](size_t number, const std::vector<uint8_t>& replacement) {
+    std::vector<uint8_t> changed = bytes;
+    std::copy(replacement.begin(), replacement.end(),
+              changed.begin() + static_cast<ptrdiff_t>(number * kPageBytes));
+    Overwrite(path, changed);
+    return test::CodeOf(ReadAll(path));
+  };
+  EXPECT_EQ(with(0, page(other, 0)), "LIST_INVALID");
+  EXPECT_EQ(with(1, page(other, 1)), "LIST_INVALID");
+  EXPECT_EQ(with(1, page(bytes, 2)), "LIST_INVALID");
+  EXPECT_EQ(with(2, page(bytes, 1)), "LIST_INVALID");
+  EXPECT_EQ(with(1, std::vector<uint8_t>(kPageBytes, 0)), "LIST_INVALID");
+  EXPECT_EQ(with(1, page(bytes, 1)), "");
+}
+
+TEST(ChangeListTest, NeverTakesAnUnfinishedFileForAList) {
+  const test::TempDirectory directory;
+  const std::string path = directory.At("list");
+  {
+    Result<ChangeListWriter> writer = ChangeListWriter::Create(path, ChangeListKind::kAllocated);
+    ASSERT_OK(writer);
+    EXPECT_CODE(ReadAll(path), "LIST_INVALID");
+    EXPECT_OK(writer->Add({0, 4096, 0, false}));
+    EXPECT_OK(writer->Flush());
+    EXPECT_CODE(ReadAll(path), "LIST_INVALID");
+  }
+  EXPECT_CODE(ReadAll(directory.At("none")), "ENOENT");
+}
+
+TEST(ChangeListTest, ContinuesOnlyTheFileThatTheStepBeforeLeft) {
+  const test::TempDirectory directory;
+  const std::string path = directory.At("list");
+  Result<ChangeListWriter> writer = ChangeListWriter::Create(path, ChangeListKind::kAllocated);
+  ASSERT_OK(writer);
+  EXPECT_OK(writer->Add({0, 4096, 0, false}));
+  EXPECT_OK(writer->Flush());
+  const ChangeListProgress progress = writer->progress();
+  EXPECT_OK(ChangeListWriter::Continue(path, ChangeListKind::kAllocated, progress));
+  ASSERT_EQ(truncate(path.c_str(), kPageBytes), 0);
+  EXPECT_CODE(ChangeListWriter::Continue(path, ChangeListKind::kAllocated, progress),
+              "LIST_INVALID");
+  unlink(path.c_str());
+  EXPECT_CODE(ChangeListWriter::Continue(path, ChangeListKind::kAllocated, progress),
+              "LIST_INVALID");
+}
+
+// The union by the slow way: one flag for each unit.
+std::vector<test::Range> NaiveUnion(const std::vector<Entries>& lists, uint64_t size,
+                                    uint64_t offset) {
+  std::vector<bool> units(size / kUnitBytes);
+  for (const Entries& list : lists) {
+    for (const ChangeListEntry& entry : list) {
+      for (uint64_t at = entry.start; at < std::min(entry.end, size); at += kUnitBytes) {
+        units[at / kUnitBytes] = true;
+      }
+    }
+  }
+  std::vector<test::Range> ranges;
+  for (uint64_t at = offset; at < size; at += kUnitBytes) {
+    if (!units[at / kUnitBytes]) continue;
+    if (!ranges.empty() && ranges.back().offset + ranges.back().size == at) {
+      ranges.back().size += kUnitBytes;
+    } else {
+      ranges.push_back({at, kUnitBytes});
+    }
+  }
+  return ranges;
+}
+
+TEST(ChangeListUnionTest, IsTheUnionOfAllListsFromAnyOffsetInAnyChunks) {
+  const test::TempDirectory directory;
+  Random random(test::Seed());
+  for (int round = 0; round < 30; round++) {
+    const size_t count = 1 + random.Below(round == 0 ? 300 : 12);
+    std::vector<Entries> lists;
+    ChangeListRequest request;
+    // Volumes grow from snapshot to snapshot.
+    uint64_t units = 1000 + random.Below(3000);
+    for (size_t i = 0; i < count; i++) {
+      const int number = static_cast<int>(i);
+      const uint64_t before = units * kUnitBytes;
+      if (random.Below(3) == 0) units += random.Below(500);
+      lists.push_back(RandomEntries(&random, ChangeListKind::kDelta, random.Below(300), units));
+      request.paths.push_back(directory.At("list-" + std::to_string(i)));
+      Write(request.paths.back(), ChangeListKind::kDelta, lists.back(),
+            Snapshot(number + 1, units * kUnitBytes), Snapshot(number, before));
+    }
+    request.base_id = Snapshot(0).id;
+    request.target_id = Snapshot(static_cast<int>(count)).id;
+    request.size_bytes = units * kUnitBytes;
+    const test::Call call = [&](const FillLimits& limits, Span<uint8_t> buffer) {
+      return FillFromLists(request, limits, buffer);
+    };
+    const auto limits = [&] {
+      return FillLimits{0,   0, 1 + random.Below(200), 1 + random.Below(50), 1 + random.Below(500),
+                        true};
+    };
+    for (int i = 0; i < 4; i++) {
+      const uint64_t offset = i == 0 ? 0 : random.Below(units + 1) * kUnitBytes;
+      const test::Scan scan = test::RunScan(call, request.size_bytes, offset, 4096, limits);
+      EXPECT_TRUE(scan.complete);
+      ASSERT_EQ(scan.ranges, NaiveUnion(lists, request.size_bytes, offset)) << "from " << offset;
+    }
+  }
+}
+
+// Three lists from snapshot 0 to snapshot 3.
+ChangeListRequest Chain(const test::TempDirectory& directory) {
+  ChangeListRequest request;
+  for (int i = 0; i < 3; i++) {
+    request.paths.push_back(directory.At("step-" + std::to_string(i)));
+    Write(request.paths.back(), ChangeListKind::kDelta, {{0, 4096, 0, false}}, Snapshot(i + 1),
+          Snapshot(i));
+  }
+  request.base_id = Snapshot(0).id;
+  request.target_id = Snapshot(3).id;
+  request.size_bytes = kSize;
+  return request;
+}
+
+std::string CodeOfUnion(const ChangeListRequest& request) {
+  std::vector<uint8_t> buffer(1 << 16);
+  return test::CodeOf(FillFromLists(request, {0, 0, 1000, 1000, 1000, true},
+                                    Span<uint8_t>(buffer.data(), buffer.size())));
+}
+
+TEST(ChangeListUnionTest, RefusesListsThatAreNoChainBetweenTheTwoSnapshots) {
+  const test::TempDirectory directory;
+  const ChangeListRequest request = Chain(directory);
+  EXPECT_EQ(CodeOfUnion(request), "");
+  ChangeListRequest other = request;
+  std::swap(other.paths[0], other.paths[1]);
+  EXPECT_EQ(CodeOfUnion(other), "LIST_INVALID");
+  other = request;
+  other.paths.erase(other.paths.begin() + 1);
+  EXPECT_EQ(CodeOfUnion(other), "LIST_INVALID");
+  other = request;
+  other.paths.pop_back();
+  EXPECT_EQ(CodeOfUnion(other), "LIST_INVALID");
+  other = request;
+  other.base_id = Snapshot(1).id;
+  EXPECT_EQ(CodeOfUnion(other), "LIST_INVALID");
+  other = request;
+  other.size_bytes += kUnitBytes;
+  EXPECT_EQ(CodeOfUnion(other), "LIST_INVALID");
+  other = request;
+  other.paths[2] += "-gone";
+  EXPECT_EQ(CodeOfUnion(other), "LIST_INVALID");
+  other = request;
+  other.base_id.clear();
+  EXPECT_EQ(CodeOfUnion(other), "LIST_INVALID");
+}
+
+TEST(ChangeListUnionTest, RefusesAStepThatBeginsWithAnotherVersionOfTheSnapshotInBetween) {
+  const test::TempDirectory directory;
+  const ChangeListRequest request = Chain(directory);
+  ListedSnapshot changed = Snapshot(1);
+  changed.file.change_time_ns++;
+  Write(request.paths[1], ChangeListKind::kDelta, {}, Snapshot(2), changed);
+  EXPECT_EQ(CodeOfUnion(request), "LIST_INVALID");
+  Write(request.paths[1], ChangeListKind::kDelta, {}, Snapshot(2), Snapshot(1));
+  EXPECT_EQ(CodeOfUnion(request), "");
+}
+
+TEST(ChangeListUnionTest, RefusesAMapInPlaceOfAListAndTwoListsOfAllocatedRanges) {
+  const test::TempDirectory directory;
+  ChangeListRequest request;
+  request.paths = {directory.At("a"), directory.At("b")};
+  request.target_id = Snapshot(1).id;
+  request.size_bytes = kSize;
+  for (const std::string& path : request.paths) {
+    Write(path, ChangeListKind::kAllocated, {{0, 4096, 0, false}}, Snapshot(1), {});
+  }
+  EXPECT_EQ(CodeOfUnion(request), "LIST_INVALID");
+  request.paths.pop_back();
+  EXPECT_EQ(CodeOfUnion(request), "");
+  Write(request.paths[0], ChangeListKind::kMap, {{0, 4096, 4096, false}}, Snapshot(1), {});
+  EXPECT_EQ(CodeOfUnion(request), "LIST_INVALID");
+}
+
+}  // namespace
+}  // namespace blockdelta
