@@ -83,6 +83,7 @@ export function addBenchCommand(program: Command): void {
       process.exitCode = await runBench(bench, names, options);
     });
   addCompareCommand(bench);
+  addShowCommand(bench);
 }
 
 function addCompareCommand(bench: Command): void {
@@ -104,11 +105,27 @@ function addCompareCommand(bench: Command): void {
     });
 }
 
+function addShowCommand(bench: Command): void {
+  const command = bench
+    .command('show')
+    .description('print a report again, or make its page')
+    .argument('<report>', 'a file that --json has written')
+    .option('--html <file>', 'write a page with charts')
+    .option('--markdown', 'print the tables as Markdown', false)
+    .action(async (file: string) => {
+      await write(
+        readReport(command, file),
+        // Commander gives options that both have to the command above, wherever they are.
+        command.optsWithGlobals<Pick<BenchOptions, 'html' | 'markdown'>>(),
+      );
+    });
+}
+
 function readReport(command: Command, file: string): Document {
   try {
     return parseDocument(readFileSync(file, 'utf8'));
   } catch (error) {
-    return command.error(`error: cannot compare ${file}: ${messageOf(error)}`);
+    return command.error(`error: cannot read ${file}: ${messageOf(error)}`);
   }
 }
 
@@ -161,7 +178,10 @@ function suitesOf(command: Command, asked: readonly string[], options: BenchOpti
   return command.error('error: name a suite, or --all, or --endpoint (--list prints the suites)');
 }
 
-async function write(document: Document, { json, html, markdown }: BenchOptions): Promise<void> {
+async function write(
+  document: Document,
+  { json, html, markdown }: Pick<BenchOptions, 'json' | 'html' | 'markdown'>,
+): Promise<void> {
   if (html !== undefined) writeFileSync(html, formatHtml(document));
   if (json !== undefined && json !== '-') writeFileSync(json, formatJson(document));
   if (json === '-') await print(formatJson(document));

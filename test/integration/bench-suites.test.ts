@@ -4,14 +4,16 @@
  * half a minute.
  */
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { Ajv } from 'ajv';
 import { packagePath } from '../../src/base/package-root.js';
-import { parseDocument } from '../../src/bench/report/document.js';
+import { formatJson, parseDocument } from '../../src/bench/report/document.js';
 import { SUITES } from '../../src/bench/suites/index.js';
 import { SPEED_TABLE } from '../../src/bench/targets.js';
+import { fullReport } from '../support/bench-report.js';
 import { endOf, runCommand, startCommand } from '../support/command.js';
 import { Plugin } from '../support/plugin.js';
 import {
@@ -109,6 +111,31 @@ test('a driver of another process is measured, and keeps no object of the run', 
   assert.deepEqual(await objects(), []);
   assert.deepEqual(mountsBelow(workspace.path('published')), []);
   assert.deepEqual(loopsBelow(workspace.path('published')), []);
+});
+
+test('a report is printed again, as Markdown and as a page, and compares with itself', async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'bench-report-'));
+  t.after(() => rmSync(directory, { recursive: true }));
+  const [report, page] = ['report.json', 'page.html'].map((name) => join(directory, name)) as [
+    string,
+    string,
+  ];
+  writeFileSync(report, formatJson(fullReport()));
+  const shown = await runCommand(t, ['bench', 'show', report, '--markdown', '--html', page], ENV);
+  assert.equal(shown.code, 0, shown.stderr);
+  assert.match(shown.stdout, /^\| `stream-cpu-8192` \|/m);
+  assert.match(readFileSync(page, 'utf8'), /<svg /);
+  const compared = await runCommand(t, ['bench', 'compare', report, report], ENV);
+  assert.equal(compared.code, 0, compared.stdout);
+  assert.match(compared.stdout, /worse: none/);
+  const slower = fullReport();
+  for (const row of slower.rows)
+    row.target?.rounds.forEach((_, round, all) => {
+      all[round] = (all[round] ?? 0) * 2;
+    });
+  const worse = join(directory, 'worse.json');
+  writeFileSync(worse, formatJson(slower));
+  assert.equal((await runCommand(t, ['bench', 'compare', report, worse], ENV)).code, 1);
 });
 
 test('wrong usage exits with 2, an endpoint that nothing serves with 6', async (t) => {

@@ -1,8 +1,10 @@
-/** The rows as a table for docs/performance.md. */
-import { type Row, verdict } from '../row.js';
+/** A report as tables for docs/performance.md. */
+import { type Curve, type Row, verdict } from '../row.js';
+import { spread } from '../statistics.js';
 import { SPEED_TABLE, type TargetRow } from '../targets.js';
 import type { Document } from './document.js';
-import { ratioCell, sideCell, targetCell, verdictCell } from './table.js';
+import { tickLabel } from './scale.js';
+import { figure, ratioCell, sideCell, targetCell, verdictCell } from './table.js';
 import { heading } from './text.js';
 
 export function formatMarkdown(document: Document): string {
@@ -34,7 +36,22 @@ export function formatMarkdown(document: Document): string {
     ]);
     parts.push(rows(['row', 'measure', 'ours', 'peer', 'ratio', 'verdict'], lines));
   }
+  parts.push(...document.curves.map(curveTable));
   return `${parts.join('\n\n')}\n`;
+}
+
+/** A line of the chart is a line of the table; its medians. */
+function curveTable({ title, x, y, lines }: Curve): string {
+  const points = [...new Set(lines.flatMap((line) => line.points.map((point) => point.x)))];
+  points.sort((a, b) => a - b);
+  const body = lines.map(({ label, points: own }) => {
+    const cells = points.map((each) => {
+      const found = own.find((point) => point.x === each);
+      return found === undefined ? '' : figure(spread(found.rounds).median);
+    });
+    return [label, ...cells];
+  });
+  return `${title}; ${y}:\n\n${rows([x, ...points.map(tickLabel)], body)}`;
 }
 
 function figures(row: Row): string[] {
