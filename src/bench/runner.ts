@@ -6,12 +6,14 @@ import { Random } from './random.js';
 import { type Document, reported, SCHEMA, type SuiteResult } from './report/document.js';
 import { type Curve, missingSide, type Row } from './row.js';
 import type { Settings, Suite } from './suite.js';
-import { SPEED_TABLE, targetOf } from './targets.js';
+import { SPEED_TABLE, type SpeedRow, targetOf } from './targets.js';
 
 export interface RunOptions
   extends Pick<Settings, 'rounds' | 'size' | 'endpoint' | 'parameters' | 'volumeBytes' | 'cold'> {
   seed: number;
   curves: boolean;
+  /** Lists each row of the speed table, also those of suites that do not run. */
+  wholeTable: boolean;
   /** Each line of progress. */
   say(line: string): void;
 }
@@ -51,7 +53,7 @@ export async function runSuites(
     size: options.size,
     seconds: (performance.now() - started) / 1000,
     suites: results,
-    rows: inOrder(rows, results).map(reported),
+    rows: inOrder(rows, results, options.wholeTable).map(reported),
     curves,
   };
 }
@@ -74,29 +76,37 @@ async function runSuite(
   }
 }
 
-/** The rows of the speed table first, in its order, also those that a suite did not measure. */
-function inOrder(rows: readonly Row[], results: readonly SuiteResult[]): Row[] {
+/** The rows of the speed table first, in its order, also those that were not measured. */
+function inOrder(
+  rows: readonly Row[],
+  results: readonly SuiteResult[],
+  wholeTable: boolean,
+): Row[] {
   const byName = new Map(rows.map((row) => [row.name, row]));
-  const first = SPEED_TABLE.flatMap((wanted) => {
+  const first = SPEED_TABLE.flatMap((wanted): Row[] => {
     const row = byName.get(wanted.name);
     if (row !== undefined) return [row];
     const suite = results.find(({ name }) => name === wanted.suite);
-    if (suite === undefined) return [];
-    const why =
-      suite.failure === null
-        ? `the suite ${suite.name} did not measure it`
-        : `the suite ${suite.name} failed: ${suite.failure}`;
-    return [
-      {
-        name: wanted.name,
-        measures: `${wanted.measure}, beside ${wanted.beside}`,
-        ours: missingSide('ours', '', why),
-        peer: missingSide('peer', '', why),
-        target: targetOf(wanted.name, []),
-        facts: {},
-      },
-    ];
+    if (suite === undefined && !wholeTable) return [];
+    return [unmeasured(wanted, whyNot(wanted.suite, suite))];
   });
   const named = new Set<string>(SPEED_TABLE.map(({ name }) => name));
   return [...first, ...rows.filter(({ name }) => !named.has(name))];
+}
+
+function whyNot(name: string, suite: SuiteResult | undefined): string {
+  if (suite === undefined) return `the suite ${name} did not run`;
+  if (suite.failure === null) return `the suite ${name} did not measure it`;
+  return `the suite ${name} failed: ${suite.failure}`;
+}
+
+function unmeasured({ name, measure, beside }: SpeedRow, why: string): Row {
+  return {
+    name,
+    measures: `${measure}, beside ${beside}`,
+    ours: missingSide('ours', '', why),
+    peer: missingSide('peer', '', why),
+    target: targetOf(name, []),
+    facts: {},
+  };
 }

@@ -148,7 +148,8 @@ export const SPEED_TABLE = [
   },
 ] as const satisfies readonly TargetRow[];
 
-export type TargetName = (typeof SPEED_TABLE)[number]['name'];
+export type SpeedRow = (typeof SPEED_TABLE)[number];
+export type TargetName = SpeedRow['name'];
 
 /**
  * The target of a row of the speed table.

@@ -158,6 +158,7 @@ async function runBench(
           volumeBytes: options.volumeSize ?? null,
           cold: options.cold,
           curves: options.curves,
+          wholeTable: options.all,
           seed: options.seed ?? randomInt(1, 2 ** 31),
           say: (line) => process.stderr.write(`${line}\n`),
         },

@@ -85,7 +85,7 @@ test('rounds below zero and rows of equal figures still have a chart', () => {
 
 const OPTIONS: RunOptions = {
   ...{ rounds: 5, size: 'tiny' as const, endpoint: null, cold: false, seed: 1, curves: true },
-  ...{ parameters: {}, volumeBytes: null },
+  ...{ parameters: {}, volumeBytes: null, wholeTable: false },
   say: () => undefined,
 };
 
@@ -123,6 +123,16 @@ test('a run lists the speed table in its order, with the reason for each row it 
   assert.deepEqual(undone, ['lifecycle']);
   assert.equal(document.curves.length, 1);
   assert.equal(new Ajv(AJV).compile(schema)(document), true);
+});
+
+test('a run of everything has every row of the speed table', async () => {
+  const options = { ...OPTIONS, wholeTable: true };
+  const { rows } = await runSuites([], options, new AbortController().signal);
+  assert.deepEqual(
+    rows.map(({ name }) => name),
+    SPEED_TABLE.map(({ name }) => name),
+  );
+  assert.equal(rows[0]?.ours.missing, 'the suite stream did not run');
 });
 
 test('an interrupt ends the run and undoes what the suite has made', async () => {
