@@ -82,6 +82,11 @@ Status CheckChain(const std::vector<ChangeListFile>& files, const ChangeListRequ
   if (!is_delta && files.size() != 1) {
     return change_list::Invalid(files[1].path(), "allocated ranges need one list");
   }
+  for (const ChangeListFile& file : files) {
+    // Nothing in a list speaks of the bytes beyond the end of its target.
+    if (file.head().base.file.size_bytes <= file.head().target.file.size_bytes) continue;
+    return change_list::Invalid(file.path(), "its target is smaller than its base");
+  }
   for (size_t i = 1; i < files.size(); i++) {
     if (files[i].head().base == files[i - 1].head().target) continue;
     return change_list::Invalid(files[i].path(),

@@ -391,6 +391,18 @@ TEST(ChangeListUnionTest, RefusesAStepThatBeginsWithAnotherVersionOfTheSnapshotI
   EXPECT_EQ(CodeOfUnion(request), "");
 }
 
+// The bytes that the smaller snapshot lacks may differ, and no list of the chain says so.
+TEST(ChangeListUnionTest, RefusesAStepToASmallerSnapshot) {
+  const test::TempDirectory directory;
+  const ChangeListRequest request = Chain(directory);
+  const ListedSnapshot smaller = Snapshot(1, kSize / 2);
+  Write(request.paths[1], ChangeListKind::kDelta, {}, Snapshot(2), smaller);
+  Write(request.paths[0], ChangeListKind::kDelta, {}, smaller, Snapshot(0, kSize / 2));
+  EXPECT_EQ(CodeOfUnion(request), "");
+  Write(request.paths[0], ChangeListKind::kDelta, {}, smaller, Snapshot(0));
+  EXPECT_EQ(CodeOfUnion(request), "LIST_INVALID");
+}
+
 TEST(ChangeListUnionTest, RefusesAMapInPlaceOfAListAndTwoListsOfAllocatedRanges) {
   const test::TempDirectory directory;
   ChangeListRequest request;

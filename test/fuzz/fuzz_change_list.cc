@@ -1,0 +1,383 @@
+// Fuzzes the readers of change lists and stored maps: any head and any pages, with the checksums
+// they would have, so that the numbers behind a checksum are what is tested.
+//
+// Files are assembled and read back from the tables of docs/change-lists.md, without the code under
+// test. A reader either refuses a file or gives exactly what the slow reader gives.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "native/base/crc32c.h"
+#include "native/base/posix.h"
+#include "native/scan/change_list_file.h"
+#include "native/scan/change_list_union.h"
+#include "native/scan/fill.h"
+#include "test/native/wire.h"
+
+namespace blockdelta {
+namespace {
+
+using test::Range;
+
+constexpr size_t kPage = 4096;
+constexpr size_t kBody = 40;
+constexpr uint64_t kUnit = 512;
+constexpr uint64_t kFileId = 0x1122334455667788;
+constexpr size_t kMaxFiles = 3;
+constexpr size_t kMaxPages = 4;
+constexpr uint32_t kDelta = 1;
+constexpr uint32_t kMap = 3;
+
+void Check(bool condition) {
+  if (!condition) std::abort();
+}
+
+// Reads the input as numbers; zeros after its end.
+class Input {
+ public:
+  Input(const uint8_t* data, size_t size) : at_(data), end_(data + size) {}
+
+  uint64_t Byte() { return at_ == end_ ? 0 : *at_++; }
+  // Small numbers mostly, sometimes any 64 bits.
+  uint64_t Number() {
+    const uint64_t first = Byte();
+    if (first < 0xF0) return first;
+    uint64_t value = 0;
+    for (int i = 0; i < 8; i++) value = value << 8 | Byte();
+    return value;
+  }
+
+ private:
+  const uint8_t* at_;
+  const uint8_t* end_;
+};
+
+using Bytes = std::vector<uint8_t>;
+
+template <typename Number>
+void Put(Bytes* file, size_t at, Number value) {
+  std::memcpy(file->data() + at, &value, sizeof value);
+}
+
+template <typename Number>
+Number Get(const uint8_t* at) {
+  Number value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+void Seal(Bytes* file, size_t number) {
+  const size_t at = number * kPage;
+  Put(file, at + 8, static_cast<uint64_t>(number));
+  Put(file, at + 16, kFileId);
+  Put(file, at, ~Crc32c(~uint32_t{0}, file->data() + at + 4, kPage - 4));
+}
+
+// A file as it is on disk, and the numbers of its head.
+struct Image {
+  Bytes bytes;
+  uint32_t kind = 0;
+  uint64_t pages = 0;
+  uint64_t entries = 0;
+  uint64_t entry_bytes = 0;
+};
+
+// The header of a page mostly fits the page's entries: `end` follows from them.
+uint64_t EndOf(const uint8_t* body, size_t used, uint64_t first, uint64_t count, bool is_map) {
+  uint64_t end = first;
+  size_t at = 0;
+  const auto next = [&] {
+    uint64_t value = 0;
+    for (unsigned shift = 0; at < used && shift < 64; shift += 7) {
+      const uint8_t byte = body[at++];
+      value |= static_cast<uint64_t>(byte & 0x7F) << shift;
+      if ((byte & 0x80) == 0) break;
+    }
+    return value;
+  };
+  for (uint64_t i = 0; i < count; i++) {
+    const uint64_t gap = next();
+    const uint64_t length = next();
+    end += (gap + (is_map ? length >> 1 : length)) * kUnit;
+    if (is_map && (length & 1) == 0) next();
+  }
+  return end;
+}
+
+Image ReadImage(Input* input, uint32_t kind, uint64_t size) {
+  Image image;
+  image.kind = kind;
+  const size_t pages = input->Byte() % (kMaxPages + 1);
+  image.bytes.assign((pages + 1) * kPage, 0);
+  uint64_t previous_end = 0;
+  for (size_t page = 1; page <= pages; page++) {
+    const size_t at = page * kPage;
+    const uint64_t head = input->Byte();
+    const uint64_t count = input->Byte() % 32;
+    const size_t used = input->Byte();
+    const uint64_t first = (head & 1) != 0 ? input->Number() : previous_end + input->Byte() * kUnit;
+    for (size_t i = 0; i < used; i++) image.bytes[at + kBody + i] = input->Byte();
+    const uint64_t fitting =
+        EndOf(image.bytes.data() + at + kBody, used, first, count, kind == kMap);
+    previous_end = (head & 2) != 0 ? input->Number() : fitting;
+    Put(&image.bytes, at + 4, static_cast<uint16_t>(count));
+    Put(&image.bytes, at + 6, static_cast<uint16_t>((head & 4) != 0 ? input->Number() : used));
+    Put(&image.bytes, at + 24, first);
+    Put(&image.bytes, at + 32, previous_end);
+    Seal(&image.bytes, page);
+  }
+  const uint64_t head = input->Byte();
+  image.pages = (head & 1) != 0 ? input->Number() : pages;
+  image.entries = (head & 2) != 0 ? input->Number() : pages;
+  image.entry_bytes = (head & 4) != 0 ? input->Number() : 0;
+  std::memcpy(image.bytes.data() + 24, "blockdelta list", 16);
+  Put(&image.bytes, 40, uint32_t{1});
+  Put(&image.bytes, 44, kind);
+  Put(&image.bytes, 48, image.pages);
+  Put(&image.bytes, 56, image.entries);
+  Put(&image.bytes, 64, image.entry_bytes);
+  image.bytes[72] = 't';
+  Put(&image.bytes, 72 + 64 + 16, size);
+  if (kind == kDelta) image.bytes[168] = 'b';
+  Seal(&image.bytes, 0);
+  return image;
+}
+
+struct Entry {
+  uint64_t start;
+  uint64_t end;
+  std::optional<uint64_t> physical;
+};
+
+// The slow reader of one page. Numbers of 128 bits cannot wrap. Nothing: the page is invalid.
+class SlowPage {
+ public:
+  SlowPage(const uint8_t* page, bool is_map, uint64_t size)
+      : page_(page), is_map_(is_map), size_(size) {}
+
+  bool Read(uint64_t* previous_end, std::vector<Entry>* entries) {
+    const auto count = Get<uint16_t>(page_ + 4);
+    const auto used = Get<uint16_t>(page_ + 6);
+    const auto first = Get<uint64_t>(page_ + 24);
+    const auto end = Get<uint64_t>(page_ + 32);
+    if (count == 0 || used > kPage - kBody || first < *previous_end || end > size_) return false;
+    at_ = page_ + kBody;
+    stop_ = at_ + used;
+    unsigned __int128 position = first;
+    uint64_t physical_end = 0;
+    for (unsigned i = 0; i < count; i++) {
+      if (!ReadEntry(i == 0, end, &position, &physical_end, entries)) return false;
+    }
+    *previous_end = end;
+    return at_ == stop_ && position == end;
+  }
+
+ private:
+  bool ReadEntry(bool is_first, uint64_t end, unsigned __int128* position, uint64_t* physical_end,
+                 std::vector<Entry>* entries) {
+    uint64_t gap = 0;
+    uint64_t length = 0;
+    if (!Varint(&gap) || !Varint(&length) || (is_first && gap != 0)) return false;
+    std::optional<uint64_t> physical;
+    const bool is_opaque = is_map_ && (length & 1) != 0;
+    if (is_map_) length >>= 1;
+    if (is_map_ && !is_opaque) {
+      uint64_t code = 0;
+      if (!Varint(&code)) return false;
+      const uint64_t units = *physical_end + ((code & 1) != 0 ? ~(code >> 1) : code >> 1);
+      const unsigned __int128 last = (static_cast<unsigned __int128>(units) + length) * kUnit;
+      if (last > UINT64_MAX) return false;
+      physical = units * kUnit;
+      *physical_end = units + length;
+    }
+    const unsigned __int128 start = *position + static_cast<unsigned __int128>(gap) * kUnit;
+    *position = start + static_cast<unsigned __int128>(length) * kUnit;
+    if (length == 0 || *position > end) return false;
+    entries->push_back({static_cast<uint64_t>(start), static_cast<uint64_t>(*position), physical});
+    return true;
+  }
+
+  bool Varint(uint64_t* value) {
+    unsigned __int128 read = 0;
+    for (unsigned shift = 0; shift < 70 && at_ < stop_; shift += 7) {
+      const uint8_t byte = *at_++;
+      read |= static_cast<unsigned __int128>(byte & 0x7F) << shift;
+      if ((byte & 0x80) != 0) continue;
+      *value = static_cast<uint64_t>(read);
+      return read <= UINT64_MAX;
+    }
+    return false;
+  }
+
+  const uint8_t* const page_;
+  const bool is_map_;
+  const uint64_t size_;
+  const uint8_t* at_ = nullptr;
+  const uint8_t* stop_ = nullptr;
+};
+
+bool IsHeadValid(const Image& image, uint64_t size) {
+  return image.pages == image.bytes.size() / kPage - 1 && image.entry_bytes <= size &&
+         (image.pages == 0) == (image.entries == 0);
+}
+
+// All entries; nothing if a page is invalid.
+std::optional<std::vector<Entry>> SlowEntries(const Image& image, uint64_t size) {
+  std::vector<Entry> entries;
+  uint64_t previous_end = 0;
+  for (size_t at = kPage; at < image.bytes.size(); at += kPage) {
+    SlowPage page(image.bytes.data() + at, image.kind == kMap, size);
+    if (!page.Read(&previous_end, &entries)) return std::nullopt;
+  }
+  return entries;
+}
+
+// A file of this process that is deleted when it exits.
+class Scratch {
+ public:
+  static const std::string& Path(size_t number) {
+    static Scratch scratch;
+    return scratch.paths_[number];
+  }
+  ~Scratch() {
+    for (const std::string& path : paths_) unlink(path.c_str());
+  }
+
+ private:
+  Scratch() {
+    const char* const directory = std::getenv("TMPDIR");
+    for (std::string& path : paths_) {
+      path = std::string(directory == nullptr ? "/tmp" : directory) + "/fuzz-change-list-XXXXXX";
+      const int fd = mkstemp(path.data());
+      Check(fd >= 0);
+      close(fd);
+    }
+  }
+
+  std::array<std::string, kMaxFiles> paths_;
+};
+
+std::optional<ChangeListFile> Open(size_t number, const Image& image, uint64_t size) {
+  const std::string& path = Scratch::Path(number);
+  // Without O_TRUNC, after which ext4 writes a file back when it is closed.
+  Result<UniqueFd> fd = OpenPath(path, O_WRONLY);
+  Check(fd.ok());
+  Check(pwrite(fd->get(), image.bytes.data(), image.bytes.size(), 0) ==
+        static_cast<ssize_t>(image.bytes.size()));
+  Check(TruncateFd(fd->get(), image.bytes.size(), path).ok());
+  Result<ChangeListFile> file = ChangeListFile::Open(path);
+  Check(file.ok() == IsHeadValid(image, size));
+  if (file.ok()) return std::move(*file);
+  Check(file.status().Is(kListInvalid));
+  return std::nullopt;
+}
+
+// One range for entries that overlap or touch.
+std::vector<Range> Joined(std::vector<Entry> entries, uint64_t offset, uint64_t size) {
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& left, const Entry& right) { return left.start < right.start; });
+  std::vector<Range> ranges;
+  for (const Entry& entry : entries) {
+    const uint64_t start = std::max(entry.start, offset);
+    const uint64_t end = std::min(entry.end, size);
+    if (start >= end) continue;
+    if (!ranges.empty() && start <= ranges.back().offset + ranges.back().size) {
+      Range* const last = &ranges.back();
+      last->size = std::max(last->offset + last->size, end) - last->offset;
+    } else {
+      ranges.push_back({start, end - start});
+    }
+  }
+  return ranges;
+}
+
+using FillCall = Result<FillOutcome> (*)(const std::vector<ChangeListFile>&, uint64_t,
+                                         const FillLimits&, Span<uint8_t>);
+
+Result<FillOutcome> FillFromStoredMap(const std::vector<ChangeListFile>& files, uint64_t size,
+                                      const FillLimits& limits, Span<uint8_t> buffer) {
+  StoredMapSource source(&files.front());
+  return FillFromMaps(&source, nullptr, size, limits, buffer);
+}
+
+// Runs a scan in chunks. Nothing: a list was refused.
+std::optional<std::vector<Range>> Scan(FillCall fill, const std::vector<ChangeListFile>& files,
+                                       uint64_t size, FillLimits limits) {
+  const size_t buffer_bytes = 4096;
+  const std::unique_ptr<uint8_t[]> buffer(new uint8_t[buffer_bytes]);
+  std::vector<Range> ranges;
+  uint64_t earliest = limits.offset;
+  for (bool done = false; !done;) {
+    Result<FillOutcome> outcome =
+        fill(files, size, limits, Span<uint8_t>(buffer.get(), buffer_bytes));
+    if (!outcome.ok()) {
+      Check(outcome.status().Is(kListInvalid));
+      return std::nullopt;
+    }
+    Check(outcome->bytes <= buffer_bytes && outcome->entries <= limits.max_entries);
+    const auto messages = test::WireReader(buffer.get(), outcome->bytes).Messages();
+    Check(messages.has_value() && messages->size() == outcome->messages);
+    for (const test::Message& message : *messages) {
+      for (const Range& range : message.ranges) {
+        Check(range.size > 0 && range.offset >= earliest && range.offset < size &&
+              range.size <= size - range.offset);
+        earliest = range.offset + range.size + 1;
+        ranges.push_back(range);
+      }
+    }
+    done = outcome->done;
+    Check(done || outcome->entries > 0 || outcome->next_offset > limits.offset);
+    limits.offset = outcome->next_offset;
+    limits.range_start = outcome->next_range_start;
+  }
+  return ranges;
+}
+
+void Run(Input* input) {
+  const uint64_t head = input->Byte();
+  const bool is_map = (head & 1) != 0;
+  const uint64_t size = (head & 2) != 0 ? input->Number() & INT64_MAX : uint64_t{1} << 40;
+  FillLimits limits;
+  limits.max_entries = 1 + (head >> 2 & 7);
+  limits.max_entries_per_message = 1 + (head >> 5 & 3);
+  limits.max_extents = 1 + input->Byte();
+  limits.send_empty = (head & 0x80) != 0;
+  limits.offset = limits.range_start = std::min(input->Number() * kUnit, size);
+  const size_t count = is_map ? 1 : 1 + input->Byte() % kMaxFiles;
+  std::vector<ChangeListFile> files;
+  std::vector<Entry> expected;
+  bool is_valid = true;
+  for (size_t i = 0; i < count; i++) {
+    const Image image = ReadImage(input, is_map ? kMap : kDelta, size);
+    std::optional<ChangeListFile> file = Open(i, image, size);
+    if (!file.has_value()) return;
+    files.push_back(std::move(*file));
+    const auto entries = SlowEntries(image, size);
+    is_valid = is_valid && entries.has_value();
+    if (is_valid) expected.insert(expected.end(), entries->begin(), entries->end());
+  }
+  const auto ranges = Scan(is_map ? FillFromStoredMap : FillFromListFiles, files, size, limits);
+  // What lies before the offset is not read, so an invalid page there is not found.
+  if (!is_valid) {
+    Check(limits.offset > 0 || !ranges.has_value());
+    return;
+  }
+  Check(ranges.has_value() && *ranges == Joined(std::move(expected), limits.offset, size));
+}
+
+}  // namespace
+}  // namespace blockdelta
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  blockdelta::Input input(data, size);
+  blockdelta::Run(&input);
+  return 0;
+}
