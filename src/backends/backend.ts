@@ -222,6 +222,20 @@ export interface Backend {
   dropBase(snapshotId: string): Promise<void>;
 
   /**
+   * Makes one step of storing what changed from a base to a target, both snapshots of one volume, so that
+   * later deltas need not look for it; or, without a base, what the target holds. Both stay as they are. A
+   * step takes a fraction of a second. Returns what the next step continues from, null if there is nothing
+   * left to do, or this backend stores nothing. After a failure it starts again from null.
+   */
+  storeChanges(
+    targetSnapshotId: string,
+    baseSnapshotId: string | null,
+    progress: object | null,
+  ): Promise<object | null>;
+  /** Removes a stored list that a scan has refused with LIST_INVALID; `path` is that of the failure. */
+  discardChanges(path: string): Promise<void>;
+
+  /**
    * Where a scan reads its extents: from one snapshot, or from a target and a base, which may be a retained
    * one. Plain data without handles, so the caller must prevent the snapshots from being deleted and the
    * base from being dropped meanwhile. NOT_FOUND if the retained base was invalidated, FAILED_PRECONDITION

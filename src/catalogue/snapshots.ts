@@ -28,6 +28,17 @@ export function snapshotCalls(database: SqliteConnection) {
     snapshotByName: reads((name: string): SnapshotRecord | null =>
       rows.snapshot(database.get('SELECT * FROM snapshots WHERE name = ?', name)),
     ),
+    /** The newest ready snapshot of the volume that was taken before that one; null: there is none. */
+    snapshotBefore: reads((volumeId: string, sequence: bigint): SnapshotRecord | null =>
+      rows.snapshot(
+        database.get(
+          `SELECT * FROM snapshots WHERE volume_id = ? AND sequence < ? AND state = 'ready'
+             ORDER BY sequence DESC LIMIT 1`,
+          volumeId,
+          sequence,
+        ),
+      ),
+    ),
     /**
      * Snapshots that are ready or being deleted, in the order of their ids; without a page, all of
      * them.

@@ -46,6 +46,8 @@ export interface Config {
   readonly embeddedPoolBytes: bigint | null;
   /** Whether the image of an embedded reflink pool has all of its blocks beforehand. */
   readonly embeddedPoolAllocation: 'full' | 'sparse';
+  /** Whether reflink pools store the changes from snapshot to snapshot and answer deltas from them. */
+  readonly changeLists: boolean;
   /** For all thin pools. */
   readonly thin: ThinSettings;
   /** How much may be promised to volumes, in percent of the free space. */
@@ -186,6 +188,11 @@ export const SETTINGS = {
     meaning:
       'percentage of a pool that is not promised to new volumes: room for blocks that snapshots hold',
   },
+  BLOCKDELTA_CHANGE_LISTS: {
+    fallback: 'off',
+    meaning:
+      'on: reflink pools store the changes from each snapshot to the next in the background, and answer deltas from them',
+  },
   BLOCKDELTA_RETAINED_BASES_COUNT: {
     fallback: '16',
     meaning: 'how many deleted snapshots of a volume are retained as bases of deltas; 0: none',
@@ -267,6 +274,7 @@ type NameWithDefault = {
 export const CSI_LEVELS = ['1.10', '1.11', '1.12', '1.13'] as const;
 const SWITCH = ['on', 'off'] as const;
 const PROPAGATION = ['auto', 'required', 'off'] as const;
+const ON_OFF = ['on', 'off'] as const;
 const ALLOCATIONS = ['full', 'sparse'] as const;
 const DISCARDS = ['passdown', 'keep'] as const;
 const WHEN_FULL = ['error', 'queue'] as const;
@@ -299,6 +307,8 @@ export function parseConfig(env: Environment): Config {
       text('BLOCKDELTA_EMBEDDED_POOL_ALLOCATE'),
       ALLOCATIONS,
     ),
+    changeLists:
+      parseChoice('BLOCKDELTA_CHANGE_LISTS', text('BLOCKDELTA_CHANGE_LISTS'), ON_OFF) === 'on',
     thin: thinSettings(text, count),
     overcommitPercent: parseOvercommit(text('BLOCKDELTA_OVERCOMMIT')),
     reservePercent: BigInt(count('BLOCKDELTA_RESERVE_PERCENT', 0, 50)),

@@ -22,6 +22,7 @@ import {
 import type { MessageWriter, RequestOf, Service, StreamContext } from '../csi/service.js';
 import type { ScanSource } from '../native/addon.js';
 import type { ScanThreads } from '../native/scan-threads.js';
+import type { ChangeListMaker } from '../volumes/change-list-maker.js';
 import { type OperationLocks, shared, snapshotKey } from '../volumes/operation-locks.js';
 import { snapshotDeleting } from '../volumes/ready-volume.js';
 import type { ScanObserver } from './scan-observer.js';
@@ -32,6 +33,8 @@ export interface SnapshotMetadataDependencies {
   locks: OperationLocks;
   scanThreads: ScanThreads;
   backendOf(pool: string): Backend;
+  /** Makes the list of a snapshot that a request has found none for, or a damaged one. Absent: lists are off. */
+  changeLists?: Pick<ChangeListMaker, 'schedule' | 'replace'> | undefined;
   observer?: ScanObserver | undefined;
 }
 
@@ -167,11 +170,11 @@ function parseParams(request: MetadataRequest, target: SnapshotRecord): Metadata
  * where it has lost data it reads as zeros, and zeros in the target would seem unchanged.
  */
 function assertWhole({ target, base }: ScanJob, source: ScanSource): void {
-  if (source.kind !== 'files') {
+  if (source.kind !== 'files' && source.kind !== 'lists') {
     assertSize(target, source.sizeBytes);
     return;
   }
-  assertSize(target, source.target.sizeBytes);
+  if (source.target !== null) assertSize(target, source.target.sizeBytes);
   if (base !== null && source.base !== null) assertSize(base, source.base.sizeBytes);
 }
 
@@ -192,6 +195,23 @@ interface ScanJob {
   params: MetadataParams;
 }
 
+/**
+ * The files to scan in place of stored lists of which one was refused; null: the scan failed for another
+ * reason. What was sent so far came from lists that were verified, so it stands.
+ */
+async function withoutLists(
+  deps: SnapshotMetadataDependencies,
+  { target }: ScanJob,
+  source: ScanSource,
+  thrown: unknown,
+): Promise<ScanSource | null> {
+  if (source.kind !== 'lists' || source.target === null || !(thrown instanceof SystemError))
+    return null;
+  if (thrown.code !== 'LIST_INVALID' && !source.paths.includes(thrown.path)) return null;
+  await deps.changeLists?.replace(target, thrown);
+  return { kind: 'files', target: source.target, base: source.base };
+}
+
 async function stream(
   deps: SnapshotMetadataDependencies,
   job: ScanJob,
@@ -202,12 +222,14 @@ async function stream(
   const backend = deps.backendOf(target.pool);
   const source = await backend.scanSource(target.snapshotId, base?.snapshotId ?? null);
   assertWhole(job, source);
+  if (source.kind === 'files' && base !== null) deps.changeLists?.schedule(target.snapshotId);
   const turn = { group: target.pool, peer: context.peer, signal: context.signal };
   const sums = { entries: 0, entryBytes: 0n, chunks: 0, extents: 0, rescans: 0, unprovedBytes: 0n };
   const kind = base === null ? 'allocated' : 'delta';
-  deps.observer?.scanStarted(kind, sums, params.startingOffset > 0n);
-  try {
-    for await (const { bytes, result } of scan(deps.scanThreads, source, { ...params, turn })) {
+  let startingOffset = params.startingOffset;
+  const send = async (from: ScanSource): Promise<void> => {
+    const options = { ...params, startingOffset, turn };
+    for await (const { bytes, result } of scan(deps.scanThreads, from, options)) {
       sums.chunks += 1;
       sums.entries += result.entries;
       sums.entryBytes += result.entryBytes;
@@ -215,6 +237,18 @@ async function stream(
       sums.rescans += result.rescans;
       sums.unprovedBytes += result.unprovedBytes;
       await writer.send(bytes);
+      startingOffset = result.nextRangeStart;
+    }
+  };
+  deps.observer?.scanStarted(kind, sums, params.startingOffset > 0n);
+  try {
+    try {
+      await send(source);
+    } catch (thrown) {
+      const files = await withoutLists(deps, job, source, thrown);
+      if (files === null) throw thrown;
+      // From the start of a range that was found and not sent yet.
+      await send(files);
     }
   } catch (thrown) {
     // A missing file is only a symptom if the whole pool is unavailable: then report that.

@@ -32,6 +32,7 @@ import { ScanThreads } from '../native/scan-threads.js';
 import type { NodeDependencies } from '../node/dependencies.js';
 import { createNodeService } from '../node/node.js';
 import { settingsApplier } from '../node/volume-settings.js';
+import { ChangeListMaker } from '../volumes/change-list-maker.js';
 import { GroupManager } from '../volumes/group-manager.js';
 import { type NodeIdentity, settleNodeIdentity } from '../volumes/node-identity.js';
 import { OperationLocks } from '../volumes/operation-locks.js';
@@ -154,6 +155,8 @@ async function compose(
   const recovery = new PoolRecovery({ registry, startAgain, prepare, logger });
   teardown.add(() => recovery.stop());
   recovery.start();
+  const changeLists = new ChangeListMaker({ catalogue, registry, locks, logger });
+  teardown.add(() => changeLists.stop());
   const usage = new PoolUsageLog({ pools: () => registry.all, logger });
   teardown.add(() => usage.stop());
   await usage.start();
@@ -161,6 +164,7 @@ async function compose(
   metrics?.observeStorage({ registry, catalogue });
   const parts = {
     ...{ catalogue, scanThreads, registry, locks, retainedBases, identity },
+    changeLists: config.changeLists ? changeLists : null,
     native: metrics?.observedRunner(native, null) ?? native,
     scanObserver: metrics?.scans,
   };
@@ -214,6 +218,8 @@ export interface Parts {
   locks: OperationLocks;
   retainedBases: RetainedBases;
   scanObserver?: ScanObserver | undefined;
+  /** Null: no change lists are made. */
+  changeLists: ChangeListMaker | null;
   identity: NodeIdentity;
 }
 
@@ -222,7 +228,11 @@ export function createServices(config: Config, parts: Parts): AnyService[] {
   const backendOf = (pool: string) => registry.owning(pool);
   const { controllerPublish } = config;
   const nodeKey = identity.key;
-  const managers = { catalogue, locks, registry, retainedBases, nodeKey, controllerPublish };
+  const changeLists = parts.changeLists ?? undefined;
+  const managers = {
+    ...{ catalogue, locks, registry, retainedBases, nodeKey, controllerPublish },
+    changeLists,
+  };
   const volumes = new VolumeManager(managers);
   const snapshots = new SnapshotManager(managers);
   const observed = { catalogue, backendOf };
@@ -241,7 +251,7 @@ export function createServices(config: Config, parts: Parts): AnyService[] {
     createGroupControllerService({ config, groups: new GroupManager(managers) }),
     withRpcs(createNodeService(node), nodeHealthRpcs({ ...observed, pools })),
     createSnapshotMetadataService({
-      ...{ catalogue, locks, scanThreads, backendOf },
+      ...{ catalogue, locks, scanThreads, backendOf, changeLists },
       observer: parts.scanObserver,
     }),
   ];

@@ -142,7 +142,8 @@ function makeBackend(
     },
   };
   if (pool.kind === 'reflink') {
-    return new ReflinkBackend(native, { ...options, embeddedPoolAllocation });
+    const { changeLists } = config;
+    return new ReflinkBackend(native, { ...options, embeddedPoolAllocation, changeLists });
   }
   return new ThinBackend(native, {
     ...options,

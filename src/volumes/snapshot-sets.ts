@@ -122,6 +122,7 @@ async function take<S extends SnapshotSet>(
   if (found === null || stateOf(found) !== 'ready') {
     throw CsiError.aborted(`${labelOf(set)} was deleted while it was being created; try again`);
   }
+  for (const { snapshotId } of set.members) deps.changeLists?.schedule(snapshotId);
   return found;
 }
 

@@ -40,6 +40,8 @@ export interface ManagerDependencies {
   nodeKey: string;
   /** ControllerPublishVolume is served, so its records count. */
   controllerPublish: boolean;
+  /** Asked to make the change list of each new snapshot; absent: none are made. */
+  changeLists?: { schedule(snapshotId: string): void } | undefined;
 }
 
 export class VolumeManager {

@@ -242,6 +242,12 @@ export class MemoryBackend implements Backend {
     return { usable, invalidated };
   }
 
+  async storeChanges(): Promise<null> {
+    return null;
+  }
+
+  async discardChanges(): Promise<void> {}
+
   async dropBase(snapshotId: string): Promise<void> {
     this.storage.bases.delete(snapshotId);
     this.storage.invalidatedBases.delete(snapshotId);

@@ -121,7 +121,7 @@ export class MemoryPlugin {
       routed: listen === null ? null : { settings: listen, destination, pollMs: 100 },
     });
     await server.start();
-    server.open(createServices(config, parts));
+    server.open(createServices(config, { ...parts, changeLists: null }));
     this.#client = new CsiClient(config.endpoint);
     this.#close.push(
       () => server.stop(),

@@ -27,6 +27,7 @@ import type {
   TakenSnapshots,
 } from '../backend.js';
 import type { SpacePolicy } from '../pool-account.js';
+import { ChangeLists } from './change-lists.js';
 import { InitializedMarks } from './initialized-marks.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
 import { filesIn, type PoolFile } from './pool-files.js';
@@ -45,8 +46,14 @@ export class ReflinkBackend implements Backend {
   readonly #snapshots: SnapshotFiles;
   readonly #marks: InitializedMarks;
   readonly #reservations: SpaceReservations;
+  readonly #lists: ChangeLists;
+  readonly #storesChanges: boolean;
 
-  constructor(native: NativeRunner, options: ReflinkPoolOptions & SpacePolicy) {
+  constructor(
+    native: NativeRunner,
+    /** Without `changeLists`, lists are neither used nor made. */
+    options: ReflinkPoolOptions & SpacePolicy & { changeLists?: boolean },
+  ) {
     const { pool } = options;
     this.pool = pool;
     this.#native = native;
@@ -55,6 +62,8 @@ export class ReflinkBackend implements Backend {
     this.#volumes = new VolumeFiles(native, pool, this.#directory);
     this.#snapshots = new SnapshotFiles(native, pool, this.#directory, this.#volumes);
     this.#marks = new InitializedMarks(native, this.#directory);
+    this.#lists = new ChangeLists(native, this.#directory);
+    this.#storesChanges = options.changeLists ?? false;
     this.#reservations = new SpaceReservations(native, this.#directory, options);
   }
 
@@ -138,8 +147,9 @@ export class ReflinkBackend implements Backend {
     return this.#snapshots.create(members);
   }
 
-  deleteSnapshot(snapshotId: string): Promise<void> {
-    return this.#snapshots.delete(snapshotId);
+  async deleteSnapshot(snapshotId: string): Promise<void> {
+    await this.#snapshots.delete(snapshotId);
+    await this.#directory.use((opened) => this.#lists.remove(opened, snapshotId));
   }
 
   checkSnapshot(snapshotId: string, sizeBytes: bigint): Promise<void> {
@@ -215,6 +225,7 @@ export class ReflinkBackend implements Backend {
         }
       }
       await this.#marks.sweep(opened);
+      await this.#lists.sweep(opened);
       await rm(temporary(layout.identityFile), { force: true });
       return swept;
     });
@@ -231,8 +242,24 @@ export class ReflinkBackend implements Backend {
 
   async dropBase(): Promise<void> {}
 
-  scanSource(targetId: string, baseId: string | null): Promise<ScanSource> {
-    return this.#snapshots.scanSource(targetId, baseId);
+  async scanSource(targetId: string, baseId: string | null): Promise<ScanSource> {
+    const files = await this.#snapshots.scanSource(targetId, baseId);
+    if (!this.#storesChanges) return files;
+    return (await this.#lists.sourceFor(targetId, baseId, files)) ?? files;
+  }
+
+  async storeChanges(
+    targetId: string,
+    baseId: string | null,
+    progress: object | null,
+  ): Promise<object | null> {
+    if (!this.#storesChanges) return null;
+    const files = await this.#snapshots.scanSource(targetId, baseId);
+    return this.#lists.step(targetId, baseId, files, progress);
+  }
+
+  discardChanges(path: string): Promise<void> {
+    return this.#lists.discard(path);
   }
 
   /** Reserves what the volume's file will grow by, while `make` creates or grows it. */

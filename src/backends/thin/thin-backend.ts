@@ -243,6 +243,12 @@ export class ThinBackend implements Backend {
     return this.#open.bookmarks.drop(snapshotId);
   }
 
+  async storeChanges(): Promise<null> {
+    return null;
+  }
+
+  async discardChanges(): Promise<void> {}
+
   async scanSource(targetSnapshotId: string, baseSnapshotId: string | null): Promise<ScanSource> {
     return this.#open.snapshots.scanSource(targetSnapshotId, baseSnapshotId);
   }

@@ -1,0 +1,222 @@
+/**
+ * The stored change lists of a reflink pool, beside its snapshots (docs/change-lists.md):
+ *
+ *   lists/<snapshot id>.delta       what differs from an earlier snapshot of the volume, which its head names
+ *   lists/<snapshot id>.allocated   which ranges hold data
+ *   lists/<snapshot id>.map         the extents of the newest snapshot of a volume, on XFS only
+ *   lists/<any of these>.tmp        being made; replaced by the next attempt, removed at the next start
+ *
+ * Decides which lists answer a request and how a missing one is made, step by step. Native code verifies
+ * every list before it uses it, so nothing here has to be believed. When lists are made is not decided here.
+ */
+import { mkdir, readdir, rm } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { errorCode, SystemError } from '../../base/errors.js';
+import type { ScanSource, SnapshotFile } from '../../native/addon.js';
+import type {
+  BuildChangeListRequest,
+  ChangeListHead,
+  ChangeListNames,
+  ChangeListSource,
+} from '../../native/change-list-addon.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type { OpenDirectories } from './open-directories.js';
+import type { PoolDirectory } from './pool-directory.js';
+import { isObjectName, temporary } from './pool-layout.js';
+
+type Kind = 'delta' | 'allocated' | 'map';
+type FilesSource = Extract<ScanSource, { kind: 'files' }>;
+
+/** As many as native code opens at once. A longer chain is scanned directly. */
+const MAX_LISTS = 1024;
+/** Extents of one step: 50 ms of reading maps of shared files on XFS. */
+const STEP_EXTENTS = 32768;
+/** Lists are made only while more than this share of the pool is free. */
+const FREE_PERCENT = 5n;
+
+/** Where the making of a list goes on. */
+interface Progress {
+  readonly words: BigUint64Array;
+  readonly request: Omit<BuildChangeListRequest, 'progress' | 'names' | 'mapNames' | 'baseMapPath'>;
+  readonly storesMap: boolean;
+  readonly usesMap: boolean;
+}
+
+export class ChangeLists {
+  /** False once the file system has refused: it moves extents, so maps of them age. */
+  #hasMaps = true;
+
+  constructor(
+    private readonly native: NativeRunner,
+    private readonly directory: PoolDirectory,
+  ) {}
+
+  /** The lists from which the request can be answered in place of `files`; null: some are missing. */
+  async sourceFor(
+    targetId: string,
+    baseId: string | null,
+    { target, base }: FilesSource,
+  ): Promise<ChangeListSource | null> {
+    const real = this.#listsIn(this.directory.layout.root);
+    const paths: string[] = [];
+    if (baseId === null) {
+      const head = await this.#head(this.#path(real, targetId, 'allocated'));
+      if (head === null) return null;
+      paths.push(this.#path(real, targetId, 'allocated'));
+    }
+    for (let id = targetId; baseId !== null && id !== baseId; ) {
+      const path = this.#path(real, id, 'delta');
+      const head = await this.#head(path);
+      if (head?.base == null || head.target.id !== id || paths.length === MAX_LISTS) return null;
+      paths.unshift(path);
+      id = head.base.id;
+    }
+    return { kind: 'lists', sizeBytes: target.sizeBytes, paths, targetId, baseId, target, base };
+  }
+
+  /** Makes one step of the list; see Backend.storeChanges. */
+  async step(
+    targetId: string,
+    baseId: string | null,
+    files: FilesSource,
+    progress: object | null,
+  ): Promise<object | null> {
+    return this.directory.use(async (opened) => {
+      const started = progress as Progress | null;
+      if (started === null && !(await this.#isWanted(opened, targetId, baseId))) return null;
+      try {
+        return await this.#step(
+          opened,
+          started ?? (await this.#first(opened, targetId, baseId, files)),
+        );
+      } catch (thrown) {
+        for (const kind of ['delta', 'allocated', 'map'] as const) {
+          await rm(temporary(this.#at(opened, targetId, kind)), { force: true });
+        }
+        throw thrown;
+      }
+    });
+  }
+
+  /** Removes a list that native code has refused. Ignores paths that are no lists of the pool. */
+  async discard(path: string): Promise<void> {
+    const lists = this.#listsIn(this.directory.layout.root);
+    if (join(lists, basename(path)) !== path) return;
+    await this.directory.use(async (opened) => {
+      await rm(join(this.#listsIn(opened.layout.root), basename(path)), { force: true });
+    });
+  }
+
+  /** Removes what is stored of a snapshot. */
+  async remove(opened: OpenDirectories, snapshotId: string): Promise<void> {
+    for (const kind of ['delta', 'allocated', 'map'] as const) {
+      await rm(this.#at(opened, snapshotId, kind), { force: true });
+    }
+  }
+
+  /** Removes unfinished lists, and lists of snapshots that do not exist. */
+  async sweep(opened: OpenDirectories): Promise<void> {
+    const lists = this.#listsIn(opened.layout.root);
+    const names = await readdir(lists).catch((thrown: unknown) => {
+      if (errorCode(thrown) === 'ENOENT') return [];
+      throw thrown;
+    });
+    if (names.length === 0) return;
+    const snapshots = new Set(await readdir(opened.layout.snapshots));
+    for (const name of names) {
+      const [id = '', kind, ...rest] = name.split('.');
+      if (!isObjectName(id) || kind === undefined) continue;
+      if (rest.length > 0 || !snapshots.has(id)) await rm(join(lists, name), { force: true });
+    }
+  }
+
+  #listsIn(root: string): string {
+    return join(root, 'lists');
+  }
+
+  #path(lists: string, snapshotId: string, kind: Kind): string {
+    return join(lists, `${snapshotId}.${kind}`);
+  }
+
+  #at({ layout }: OpenDirectories, snapshotId: string, kind: Kind): string {
+    return this.#path(this.#listsIn(layout.root), snapshotId, kind);
+  }
+
+  #names(opened: OpenDirectories, snapshotId: string, kind: Kind): ChangeListNames {
+    const finalPath = this.#at(opened, snapshotId, kind);
+    return { temporaryPath: temporary(finalPath), finalPath };
+  }
+
+  /** Null: there is none, or it is damaged. */
+  async #head(path: string): Promise<ChangeListHead | null> {
+    try {
+      return await this.native.run('changeListHead', { path });
+    } catch (thrown) {
+      if (thrown instanceof SystemError) return null;
+      throw thrown;
+    }
+  }
+
+  /** Whether there is no such list yet, and room for one. */
+  async #isWanted(
+    opened: OpenDirectories,
+    targetId: string,
+    baseId: string | null,
+  ): Promise<boolean> {
+    const kind = baseId === null ? 'allocated' : 'delta';
+    const head = await this.#head(this.#at(opened, targetId, kind));
+    if (head !== null && (head.base?.id ?? null) === baseId) return false;
+    const { totalBytes, freeBytes } = await this.directory.space(opened);
+    return freeBytes * 100n > totalBytes * FREE_PERCENT;
+  }
+
+  async #first(
+    opened: OpenDirectories,
+    targetId: string,
+    baseId: string | null,
+    { target, base }: FilesSource,
+  ): Promise<Progress | { request: Progress['request']; storesMap: boolean; usesMap: boolean }> {
+    await mkdir(this.#listsIn(opened.layout.root), { recursive: true, mode: 0o700 });
+    const listed = (id: string, file: SnapshotFile) => ({ id, file });
+    const request = {
+      target: listed(targetId, target),
+      base: baseId === null || base === null ? null : listed(baseId, base),
+      maxExtents: STEP_EXTENTS,
+    };
+    const map = baseId === null ? null : await this.#head(this.#at(opened, baseId, 'map'));
+    return { request, storesMap: this.#hasMaps && baseId !== null, usesMap: map !== null };
+  }
+
+  async #step(
+    opened: OpenDirectories,
+    at: Omit<Progress, 'words'> & { words?: BigUint64Array },
+  ): Promise<object | null> {
+    const { request, storesMap, usesMap, words } = at;
+    const { id } = request.target;
+    const baseId = request.base?.id ?? null;
+    try {
+      const step = await this.native.run('buildChangeList', {
+        ...request,
+        names: this.#names(opened, id, baseId === null ? 'allocated' : 'delta'),
+        baseMapPath: usesMap && baseId !== null ? this.#at(opened, baseId, 'map') : null,
+        mapNames: storesMap ? this.#names(opened, id, 'map') : null,
+        progress: words ?? null,
+      });
+      if (!step.done) return { ...at, words: step.progress } satisfies Progress;
+      // The next list begins with the map of this one.
+      if (baseId !== null) await rm(this.#at(opened, baseId, 'map'), { force: true });
+      return null;
+    } catch (thrown) {
+      if (words !== undefined) throw thrown;
+      if (errorCode(thrown) === 'SCAN_UNSUPPORTED' && (storesMap || usesMap)) {
+        this.#hasMaps = false;
+        return this.#step(opened, { request, storesMap: false, usesMap: false });
+      }
+      // The map of the base is damaged or of a file that has changed.
+      if (errorCode(thrown) === 'LIST_INVALID' && usesMap) {
+        return this.#step(opened, { request, storesMap, usesMap: false });
+      }
+      throw thrown;
+    }
+  }
+}

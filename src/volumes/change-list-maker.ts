@@ -1,0 +1,104 @@
+/**
+ * Makes stored change lists in the background: after a snapshot is taken, and when a request has found none.
+ *
+ * One list at a time for the whole node, in steps of a fraction of a second, with a pause as long as each
+ * step between them. A step shares the locks of its snapshots with readers and is given up if they are not
+ * free: a deletion waits for one step at most. Failures are logged and forgotten, because a list is only a
+ * faster way to an answer; the next request asks for it again. Knows no files and no extents.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import type { BackendRegistry } from '../backends/registry.js';
+import { bestEffort } from '../base/best-effort.js';
+import { CsiError, type SystemError } from '../base/errors.js';
+import type { Logger } from '../base/logger.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { SnapshotRecord } from '../catalogue/records.js';
+import { type OperationLocks, shared, snapshotKey } from './operation-locks.js';
+
+export interface ChangeListMakerDependencies {
+  catalogue: AsyncCatalogue;
+  registry: BackendRegistry;
+  locks: OperationLocks;
+  logger: Logger;
+}
+
+/** The snapshots that wait; beyond it, requests for lists are dropped. */
+const MAX_WAITING = 1024;
+
+export class ChangeListMaker {
+  readonly #waiting = new Set<string>();
+  readonly #stopped = new AbortController();
+  #running: Promise<void> | null = null;
+
+  constructor(private readonly deps: ChangeListMakerDependencies) {}
+
+  /** Asks for the list from the snapshot before it to this one. Returns at once. */
+  schedule(snapshotId: string): void {
+    if (this.#stopped.signal.aborted || this.#waiting.size >= MAX_WAITING) return;
+    this.#waiting.add(snapshotId);
+    this.#running ??= this.#run().finally(() => {
+      this.#running = null;
+    });
+  }
+
+  /** Removes the list that a scan has refused, and asks for a new one. Does not fail. */
+  async replace({ snapshotId, pool }: SnapshotRecord, refusal: SystemError): Promise<void> {
+    const { logger, registry } = this.deps;
+    logger.warn(
+      { snapshotId, pool, path: refusal.path, err: refusal },
+      'a stored change list is not used; the scan goes on with the extents, and the list is made again',
+    );
+    await bestEffort(() => registry.owning(pool).discardChanges(refusal.path));
+    this.schedule(snapshotId);
+  }
+
+  /** Resolves when nothing is being made and nothing waits. */
+  async idle(): Promise<void> {
+    await this.#running;
+  }
+
+  /** Gives up what waits; resolves when the running step has ended. */
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    this.#waiting.clear();
+    await this.idle();
+  }
+
+  async #run(): Promise<void> {
+    for (const snapshotId of this.#waiting) {
+      this.#waiting.delete(snapshotId);
+      try {
+        await this.#make(snapshotId);
+      } catch (thrown) {
+        const err = CsiError.from(thrown);
+        this.deps.logger.debug({ snapshotId, err }, 'could not make the change list of a snapshot');
+      }
+    }
+  }
+
+  async #make(snapshotId: string): Promise<void> {
+    const { catalogue, locks, registry } = this.deps;
+    let progress: object | null = null;
+    do {
+      const target = await catalogue.snapshotById(snapshotId);
+      const base = target?.state === 'ready' ? await this.#before(target) : null;
+      if (target === null || base === null) return;
+      const keys = [shared(snapshotKey(snapshotId)), shared(snapshotKey(base.snapshotId))];
+      const began = performance.now();
+      const from: object | null = progress;
+      const step = (): Promise<object | null> =>
+        registry.owning(target.pool).storeChanges(snapshotId, base.snapshotId, from);
+      progress = await locks.run(keys, step);
+      await this.#pause(performance.now() - began);
+    } while (progress !== null && !this.#stopped.signal.aborted);
+  }
+
+  #before({ volumeId, sequence }: SnapshotRecord): Promise<SnapshotRecord | null> {
+    return this.deps.catalogue.snapshotBefore(volumeId, sequence);
+  }
+
+  async #pause(ms: number): Promise<void> {
+    const { signal } = this.#stopped;
+    await delay(ms, undefined, { signal, ref: false }).catch(() => undefined);
+  }
+}

@@ -1,0 +1,135 @@
+/**
+ * The soundness guarantee with stored change lists: every list among random snapshots is compared with their
+ * bytes, while the stored files are as the plugin made them, missing, damaged, or those of another snapshot.
+ */
+import assert from 'node:assert/strict';
+import {
+  copyFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { BLOCK_OPERATIONS, BlockWriter } from '../support/block-writer.js';
+import { Plugin } from '../support/plugin.js';
+import { type Random, seededRandom } from '../support/random.js';
+import { SnapshotWindow } from '../support/snapshot-window.js';
+import { TestVolume } from '../support/test-volume.js';
+import {
+  makePoolFileSystem,
+  type PoolKind,
+  skipUnlessRoot,
+  Workspace,
+} from '../support/workspace.js';
+
+const LONG = process.env['BLOCKDELTA_TEST_LONG'] === '1';
+const KINDS: readonly PoolKind[] = ['xfs', 'xfs-1k', 'btrfs', 'btrfs-zstd'];
+const VOLUME_BYTES = 16 << 20;
+const ROUNDS = LONG ? 150 : 10;
+const OPERATIONS_A_ROUND = 40;
+
+let workspace: Workspace;
+let plugin: Plugin;
+const pools = new Map<PoolKind, string>();
+const writers: BlockWriter[] = [];
+
+before(async () => {
+  if (skipUnlessRoot !== false) return;
+  workspace = new Workspace('soundness-lists');
+  for (const kind of KINDS) pools.set(kind, makePoolFileSystem(workspace, kind));
+  const list = [...pools].map(([kind, directory]) => `${kind}=${directory}`);
+  plugin = await Plugin.start(workspace, {
+    pools: list.join(','),
+    env: { BLOCKDELTA_CHANGE_LISTS: 'on' },
+  });
+});
+
+after(async () => {
+  if (skipUnlessRoot !== false) return;
+  try {
+    for (const writer of writers) writer.close();
+    await plugin?.stop();
+  } finally {
+    workspace.dispose();
+  }
+});
+
+function filesIn(directory: string): string[] {
+  if (!existsSync(directory)) return [];
+  return readdirSync(directory)
+    .filter((name) => !name.endsWith('.tmp'))
+    .map((name) => join(directory, name));
+}
+
+/** Does to stored files what a disk, a crash or an operator might. Returns what it did. */
+function tamper(directory: string, random: Random): string {
+  const files = filesIn(directory);
+  if (files.length === 0) return 'nothing stored';
+  const path = random.pick(files);
+  const size = statSync(path).size;
+  const kind = random.pick([
+    'keep',
+    'keep',
+    'remove',
+    'truncate',
+    'flip',
+    'replace',
+    'clear',
+  ] as const);
+  if (kind === 'remove') rmSync(path);
+  if (kind === 'truncate') truncateSync(path, random.below(size));
+  if (kind === 'clear') truncateSync(path, 0);
+  if (kind === 'replace') copyFileSync(random.pick(files), path);
+  if (kind === 'flip') {
+    const bytes = readFileSync(path);
+    const at = random.below(bytes.length);
+    bytes[at] = (bytes[at] ?? 0) ^ (1 + random.below(255));
+    writeFileSync(path, bytes);
+  }
+  return kind;
+}
+
+for (const kind of KINDS) {
+  test(`SM23 and SM24: no delta from stored lists on ${kind} misses a byte, whatever happens to the files`, {
+    skip: skipUnlessRoot,
+  }, async (context) => {
+    const random = seededRandom(`stored lists on ${kind}`);
+    const pool = pools.get(kind) ?? '';
+    const lists = join(pool, 'lists');
+    const volume = await TestVolume.create(plugin.client, workspace, {
+      pool: kind,
+      sizeBytes: VOLUME_BYTES,
+    });
+    await volume.publish();
+    const writer = new BlockWriter(volume.targetPath, VOLUME_BYTES, random);
+    writers.push(writer);
+    const window = new SnapshotWindow(plugin.client, volume, pool, random);
+    const done: string[] = [];
+    for (let round = 0; round < ROUNDS; round += 1) {
+      for (let count = 0; count < OPERATIONS_A_ROUND; count += 1) {
+        writer.randomOperation(BLOCK_OPERATIONS);
+      }
+      const { snapshot } = await window.cut(null);
+      // The first snapshot of a volume has none before it.
+      if (round > 0 && random.below(4) > 0) {
+        while (!existsSync(join(lists, `${snapshot.id}.delta`))) await delay(10);
+      }
+      done.push(tamper(lists, random));
+      await window.check();
+    }
+    context.diagnostic(done.join(', '));
+    window.report((line) => context.diagnostic(`${kind}: ${line}`));
+    assert.ok(
+      filesIn(lists).some((path) => path.endsWith('.delta')),
+      'no list was stored',
+    );
+    writer.close();
+    await volume.unpublish();
+  });
+}

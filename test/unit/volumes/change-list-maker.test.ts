@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { CsiError, SystemError } from '../../../src/base/errors.js';
+import { ChangeListMaker } from '../../../src/volumes/change-list-maker.js';
+import { OperationLocks, snapshotKey } from '../../../src/volumes/operation-locks.js';
+
+type Step = [target: string, base: string | null, progress: unknown];
+
+interface World {
+  maker: ChangeListMaker;
+  locks: OperationLocks;
+  steps: Step[];
+  discarded: string[];
+}
+
+/** A volume with snapshots s1, s2, s3; the pool needs two steps for each list. */
+function world(fails: (target: string) => boolean = () => false): World {
+  const ids = ['s1', 's2', 's3'];
+  const record = (id: string | undefined) =>
+    id === undefined
+      ? null
+      : {
+          snapshotId: id,
+          volumeId: 'v',
+          pool: 'p',
+          state: 'ready',
+          sequence: BigInt(ids.indexOf(id)),
+        };
+  const steps: Step[] = [];
+  const discarded: string[] = [];
+  const catalogue = {
+    snapshotById: async (id: string) => record(ids.find((each) => each === id)),
+    snapshotBefore: async (_volume: string, sequence: bigint) => record(ids[Number(sequence) - 1]),
+  };
+  const backend = {
+    storeChanges: async (target: string, base: string | null, progress: object | null) => {
+      steps.push([target, base, progress]);
+      if (fails(target)) throw CsiError.internal('broken');
+      return progress === null ? { step: 1 } : null;
+    },
+    discardChanges: async (path: string) => {
+      discarded.push(path);
+    },
+  };
+  const locks = new OperationLocks();
+  const registry = { owning: () => backend };
+  const deps = { catalogue, registry, locks, logger: pino({ level: 'silent' }) };
+  return { maker: new ChangeListMaker(deps as never), locks, steps, discarded };
+}
+
+test('a list is made from the snapshot before, step by step', async () => {
+  const { maker, steps } = world();
+  maker.schedule('s2');
+  await maker.idle();
+  assert.deepEqual(steps, [
+    ['s2', 's1', null],
+    ['s2', 's1', { step: 1 }],
+  ]);
+});
+
+test('the first snapshot of a volume and one that is gone need no list', async () => {
+  const { maker, steps } = world();
+  maker.schedule('s1');
+  maker.schedule('gone');
+  await maker.idle();
+  assert.deepEqual(steps, []);
+});
+
+test('a snapshot that is being deleted is left alone, and the next one gets its list', async () => {
+  const { maker, locks, steps } = world();
+  const release = locks.acquire([snapshotKey('s1')]);
+  maker.schedule('s2');
+  maker.schedule('s3');
+  await maker.idle();
+  release();
+  assert.deepEqual(
+    steps.map(([target]) => target),
+    ['s3', 's3'],
+  );
+});
+
+test('a failure ends only its own list', async () => {
+  const { maker, steps } = world((target) => target === 's2');
+  maker.schedule('s2');
+  maker.schedule('s3');
+  await maker.idle();
+  assert.deepEqual(
+    steps.map(([target]) => target),
+    ['s2', 's3', 's3'],
+  );
+  maker.schedule('s2');
+  await maker.idle();
+  assert.equal(steps.length, 4);
+});
+
+test('a refused list is removed and made again', async () => {
+  const { maker, steps, discarded } = world();
+  const refusal = new SystemError('LIST_INVALID', 'scan', '/pool/lists/s3.delta', 'damaged');
+  await maker.replace({ snapshotId: 's3', pool: 'p' } as never, refusal);
+  await maker.idle();
+  assert.deepEqual(discarded, ['/pool/lists/s3.delta']);
+  assert.equal(steps.length, 2);
+});
+
+test('after a stop nothing is made', async () => {
+  const { maker, steps } = world();
+  maker.schedule('s2');
+  await maker.stop();
+  const made = steps.length;
+  assert.ok(made <= 1, `${made} steps`);
+  maker.schedule('s3');
+  await maker.idle();
+  assert.equal(steps.length, made);
+});
