@@ -7,6 +7,9 @@ export interface Scale {
 }
 
 const MOST_TICKS = 6;
+const STEPS = [1, 2, 5];
+/** Powers of ten are not exact below 1. */
+const CLOSE = 1.0001;
 
 /** From zero, or from the lowest figure if one is negative. */
 export function linear(values: readonly number[], from: number, to: number): Scale {
@@ -20,20 +23,25 @@ export function linear(values: readonly number[], from: number, to: number): Sca
   return { ticks, at: (value) => from + ((value - bottom) / (top - bottom)) * (to - from) };
 }
 
-/** Decades around the figures, which must be above zero; those that are not stand at the lower end. */
+/** Over figures above zero, from and to 1, 2 or 5 times a power of ten; figures that are not above zero stand at its lower end. */
 export function logarithmic(values: readonly number[], from: number, to: number): Scale {
   const positive = values.filter((value) => value > 0);
-  const low = Math.floor(Math.log10(Math.min(...positive, 1e12)));
-  const high = Math.max(low + 1, Math.ceil(Math.log10(Math.max(...positive, 1e-12))));
-  const [bottom, top] = positive.length === 0 ? [0, 1] : [low, high];
-  const every = Math.ceil((top - bottom) / MOST_TICKS);
+  if (positive.length === 0) positive.push(1);
+  const least = Math.min(...positive);
+  // The largest step that is not above the least figure.
+  const bottom = STEPS.map((step) => step * 10 ** Math.floor(Math.log10(least)))
+    .filter((step) => step <= least * CLOSE)
+    .at(-1) as number;
+  const top = Math.max(niceStep(Math.max(...positive)), bottom * 2);
+  const decades = Math.log10(top / bottom);
   const ticks: number[] = [];
-  for (let decade = bottom; decade <= top; decade += every) ticks.push(10 ** decade);
-  const at = (value: number): number => {
-    const share = (Math.log10(Math.max(value, 10 ** bottom)) - bottom) / (top - bottom);
-    return from + share * (to - from);
-  };
-  return { ticks, at };
+  for (let power = Math.floor(Math.log10(bottom)); power <= Math.log10(top) + 1; power += 1) {
+    for (const step of decades > 3 ? [1] : STEPS) ticks.push(step * 10 ** power);
+  }
+  const inside = ticks.filter((tick) => tick >= bottom / CLOSE && tick <= top * CLOSE);
+  const at = (value: number): number =>
+    from + (Math.log10(Math.max(value, bottom) / bottom) / decades) * (to - from);
+  return { ticks: inside, at };
 }
 
 /** 1, 2 or 5 times a power of ten, not below the given one. */
@@ -46,6 +54,7 @@ function niceStep(least: number): number {
 /** '200 k', '1.5 M', '0.02'. */
 export function tickLabel(value: number): string {
   const magnitude = Math.abs(value);
+  if (Number.isInteger(value) && magnitude < 1e4) return String(value);
   const [divisor, suffix] =
     magnitude >= 1e9
       ? [1e9, ' G']

@@ -2,6 +2,7 @@
 import { type Row, ratios } from '../row.js';
 import { spread } from '../statistics.js';
 import type { Document } from './document.js';
+import { tickLabel } from './scale.js';
 import { columns, figure, sideCell, table } from './table.js';
 
 export function formatText(document: Document): string {
@@ -10,7 +11,7 @@ export function formatText(document: Document): string {
   if (rows.length > 0) parts.push(table(rows), rows.map(explain).join('\n'));
   for (const curve of curves) {
     const lines = curve.lines.flatMap(({ label, points }) =>
-      points.map(({ x, rounds }) => [label, figure(x), figure(spread(rounds).median)]),
+      points.map(({ x, rounds }) => [label, tickLabel(x), figure(spread(rounds).median)]),
     );
     parts.push(`${curve.title}\n${columns([['', curve.x, curve.y], ...lines])}`);
   }
