@@ -99,6 +99,6 @@ export class ChangeListMaker {
 
   async #pause(ms: number): Promise<void> {
     const { signal } = this.#stopped;
-    await delay(ms, undefined, { signal, ref: false }).catch(() => undefined);
+    await delay(ms, undefined, { signal }).catch(() => undefined);
   }
 }
