@@ -3,10 +3,12 @@
 #include <time.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <utility>
 
 #include "native/base/seal.h"
+#include "native/device/pre_clone.h"
 #include "native/device/source_volume.h"
 #include "native/device/write_counters.h"
 
@@ -38,6 +40,8 @@ class SnapshotGroup {
   // One try. Sets `outcome` if the clones are consistent; otherwise reorders `raw_` for the next
   // try.
   Status Try(std::optional<TakenSnapshots>* outcome);
+  // Clones ahead of the freeze what it will stop the writers of.
+  void PrepareClones();
   Result<std::vector<Freeze>> FreezeAll();
   Status FlushAhead() const;
   Status FlushAll() const;
@@ -50,8 +54,9 @@ class SnapshotGroup {
 
   std::vector<SourceVolume> sources_;
   std::vector<NewFile> files_;
-  std::optional<Guardian> guardian_;  // Present if a file system has to be frozen.
-  std::vector<size_t> raw_;           // Members that are raw devices, in the order of cloning.
+  std::vector<std::unique_ptr<PreClone>> pre_clones_;  // One a member; null: it is not frozen.
+  std::optional<Guardian> guardian_;                   // Present if a file system has to be frozen.
+  std::vector<size_t> raw_;  // Members that are raw devices, in the order of cloning.
 };
 
 Result<SnapshotGroup> SnapshotGroup::Open(const std::vector<NewSnapshotFile>& members) {
@@ -112,6 +117,7 @@ Status SnapshotGroup::StartGuardian() {
 }
 
 Status SnapshotGroup::Try(std::optional<TakenSnapshots>* outcome) {
+  PrepareClones();
   // Write-back before the freeze keeps the freeze short.
   Status status = FlushAhead();
   if (!status.ok()) return status;
@@ -139,6 +145,18 @@ Status SnapshotGroup::Try(std::optional<TakenSnapshots>* outcome) {
     std::rotate(busy, busy + 1, raw_.end());
   }
   return Status();
+}
+
+void SnapshotGroup::PrepareClones() {
+  pre_clones_.resize(sources_.size());
+  for (size_t member = 0; member < sources_.size(); member++) {
+    const SourceVolume& source = sources_[member];
+    if (!source.MustFreeze()) continue;
+    if (pre_clones_[member] == nullptr) {
+      pre_clones_[member] = std::make_unique<PreClone>(source.fd(), source.path(), &files_[member]);
+    }
+    pre_clones_[member]->Prepare();
+  }
 }
 
 Result<std::vector<Freeze>> SnapshotGroup::FreezeAll() {
@@ -205,6 +223,7 @@ Status SnapshotGroup::CloneOthers() {
 }
 
 Status SnapshotGroup::CloneOne(size_t member) {
+  if (pre_clones_[member] != nullptr) return pre_clones_[member]->Complete();
   const NewFile& file = files_[member];
   return CloneInto(sources_[member].fd(), file.fd(), file.temporary());
 }

@@ -7,6 +7,9 @@
 // other, T is the clone of the last one, and the write counters of the others show whether they
 // were written to between their own clone and T. If so, the clones are discarded and the group is
 // retried with the busy device last.
+//
+// The file of a volume with a frozen file system is cloned ahead of the freeze (pre_clone.h). Any
+// other file is cloned by one FICLONE, which is atomic.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_TAKE_SNAPSHOTS_H_
 #define BLOCKDELTA_NATIVE_DEVICE_TAKE_SNAPSHOTS_H_
 

@@ -1,0 +1,255 @@
+#include "native/device/pre_clone.h"
+
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "native/scan/fiemap_source.h"
+#include "native/scan/interval_walk.h"
+
+namespace blockdelta {
+namespace {
+
+// A FICLONE of fewer extents stops writers for less than the rest of a snapshot does.
+constexpr uint32_t kMinExtents = 1000;
+// Extents of a piece: about 3 ms. A call of its own costs as much as ten extents.
+constexpr size_t kPieceExtents = 128;
+// Ranges that may be left for the freeze: about 15 ms.
+constexpr size_t kFewRanges = 256;
+constexpr unsigned kMaxRefreshes = 4;
+// 24 MiB. The map of a larger clone is read again under the freeze.
+constexpr size_t kMaxHeldExtents = 1 << 20;
+constexpr uint64_t kSector = 512;
+
+size_t WholeBatch() { return kMaxBatchExtents; }
+
+// An extent map in memory.
+class HeldMap : public ExtentSource {
+ public:
+  // Null: it is too large.
+  static Result<std::unique_ptr<HeldMap>> Read(ExtentSource* source) {
+    std::unique_ptr<HeldMap> map(new HeldMap());
+    source->Seek(0);
+    for (;;) {
+      Result<Span<const Extent>> batch = source->Read(kMaxBatchExtents);
+      if (!batch.ok()) return batch.TakeStatus();
+      if (batch->empty()) return map;
+      for (const Extent& extent : *batch) {
+        if (!map->Append(extent)) return std::unique_ptr<HeldMap>();
+      }
+    }
+  }
+
+  void Seek(uint64_t offset) override {
+    const auto ends_after = [](uint64_t at, const Packed& packed) {
+      return at < packed.logical + packed.sectors * kSector;
+    };
+    const auto first = std::upper_bound(extents_.begin(), extents_.end(), offset, ends_after);
+    next_ = static_cast<size_t>(first - extents_.begin());
+  }
+
+  Result<Span<const Extent>> Read(size_t wanted) override {
+    batch_.clear();
+    const size_t last = std::min(extents_.size(), next_ + std::min(wanted, kMaxBatchExtents));
+    for (; next_ < last; next_++) {
+      const Packed& packed = extents_[next_];
+      batch_.push_back({packed.logical, packed.physical, packed.sectors * kSector, packed.flags});
+    }
+    return Span<const Extent>(batch_.data(), batch_.size());
+  }
+
+ private:
+  struct Packed {
+    uint64_t logical;
+    uint64_t physical;
+    uint32_t sectors;
+    uint32_t flags;
+  };
+
+  HeldMap() = default;
+
+  bool Append(const Extent& extent) {
+    const uint64_t sectors = extent.length / kSector;
+    const bool fits = extents_.size() < kMaxHeldExtents && extent.length % kSector == 0 &&
+                      sectors <= UINT32_MAX && extent.origin == 0;
+    if (fits) {
+      extents_.push_back(
+          {extent.logical, extent.physical, static_cast<uint32_t>(sectors), extent.flags});
+    }
+    return fits;
+  }
+
+  std::vector<Packed> extents_;
+  std::vector<Extent> batch_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+PreClone::~PreClone() { static_cast<void>(Release()); }
+
+void PreClone::Prepare() {
+  if (TryPrepare().ok()) return;
+  held_map_.reset();
+  is_cloned_ = false;
+}
+
+Status PreClone::TryPrepare() {
+  Status status = Release();
+  if (!status.ok()) return status;
+  Result<struct stat> source = StatFd(source_fd_, source_path_);
+  if (!source.ok()) return source.TakeStatus();
+  if (!is_cloned_) {
+    Result<bool> is_worthwhile = IsWorthwhile();
+    if (!is_worthwhile.ok()) return is_worthwhile.TakeStatus();
+    if (!*is_worthwhile) return Status();
+    size_bytes_ = static_cast<uint64_t>(source->st_size);
+    status = CloneInPieces();
+    if (!status.ok()) return status;
+    is_cloned_ = true;
+  }
+  status = Refresh();
+  if (!status.ok()) return status;
+  return Hold();
+}
+
+Result<bool> PreClone::IsWorthwhile() const {
+  struct statfs state;
+  if (RetryInterrupted([&] { return fstatfs(source_fd_, &state); }) == -1) {
+    return Status::Errno(errno, "fstatfs", source_path_);
+  }
+  if (static_cast<uint32_t>(state.f_type) != XFS_SUPER_MAGIC) return false;
+  struct fsxattr attributes = {};
+  Status status =
+      Ioctl(source_fd_, FS_IOC_FSGETXATTR, &attributes, "FS_IOC_FSGETXATTR", source_path_);
+  if (!status.ok()) return status;
+  return (attributes.fsx_xflags & FS_XFLAG_REALTIME) == 0 && attributes.fsx_nextents >= kMinExtents;
+}
+
+Status PreClone::CloneInPieces() {
+  Status status = TruncateFd(file_->fd(), size_bytes_, file_->temporary());
+  if (!status.ok()) return status;
+  FiemapSource map(source_fd_, source_path_, size_bytes_);
+  for (uint64_t offset = 0; offset < size_bytes_;) {
+    // The file is written to meanwhile, so each piece is looked up anew.
+    map.Seek(offset);
+    Result<Span<const Extent>> batch = map.Read(kPieceExtents);
+    if (!batch.ok()) return batch.TakeStatus();
+    const uint64_t end = batch->empty() ? size_bytes_ : (*batch)[batch->size() - 1].end();
+    status = CloneRange({offset, end});
+    if (!status.ok()) return status;
+    offset = end;
+  }
+  return Status();
+}
+
+Status PreClone::Refresh() {
+  size_t least = SIZE_MAX;
+  for (unsigned round = 0; round < kMaxRefreshes; round++) {
+    FiemapSource map(file_->fd(), file_->temporary(), size_bytes_);
+    Result<std::vector<Range>> ranges = Differences(&map);
+    if (!ranges.ok()) return ranges.TakeStatus();
+    Status status = CloneRanges(*ranges);
+    if (!status.ok()) return status;
+    // As many as are written to while the maps are read remain in every round.
+    if (ranges->size() <= kFewRanges || ranges->size() > least / 2) break;
+    least = ranges->size();
+  }
+  return Status();
+}
+
+Status PreClone::Hold() {
+  Status status = SetImmutableFd(file_->fd(), true, file_->temporary());
+  if (!status.ok()) return status;
+  is_immutable_ = true;
+  Result<struct stat> state = StatFd(file_->fd(), file_->temporary());
+  if (!state.ok()) return state.TakeStatus();
+  held_since_ = state->st_ctim;
+  auto map = std::make_unique<FiemapSource>(file_->fd(), file_->temporary(), size_bytes_);
+  Result<std::unique_ptr<HeldMap>> held = HeldMap::Read(map.get());
+  if (!held.ok()) return held.TakeStatus();
+  held_map_ = std::move(map);
+  if (*held != nullptr) held_map_ = std::move(*held);
+  return Status();
+}
+
+Result<bool> PreClone::IsHeld() const {
+  Result<struct stat> state = StatFd(file_->fd(), file_->temporary());
+  if (!state.ok()) return state.TakeStatus();
+  return state->st_ctim.tv_sec == held_since_.tv_sec &&
+         state->st_ctim.tv_nsec == held_since_.tv_nsec;
+}
+
+Status PreClone::Complete() {
+  if (held_map_ == nullptr) return CloneWhole();
+  Result<struct stat> source = StatFd(source_fd_, source_path_);
+  if (!source.ok()) return source.TakeStatus();
+  if (static_cast<uint64_t>(source->st_size) != size_bytes_) return CloneWhole();
+  Result<std::vector<Range>> ranges = Differences(held_map_.get());
+  if (!ranges.ok()) return ranges.TakeStatus();
+  Result<bool> is_held = IsHeld();
+  if (!is_held.ok()) return is_held.TakeStatus();
+  if (!*is_held) return CloneWhole();
+  // What moves the clone's extents from here on keeps their bytes.
+  Status status = Release();
+  if (status.ok()) status = CloneRanges(*ranges);
+  completed_ranges_ = ranges->size();
+  return status;
+}
+
+Result<std::vector<PreClone::Range>> PreClone::Differences(ExtentSource* clone_map) const {
+  FiemapSource source_map(source_fd_, source_path_, size_bytes_);
+  IntervalWalk walk(&source_map, clone_map, size_bytes_);
+  std::vector<Range> ranges;
+  Status status = walk.Seek(0, WholeBatch);
+  for (uint64_t offset = 0; status.ok() && offset < size_bytes_;) {
+    const Interval interval = walk.Current();
+    if (interval.reported && !ranges.empty() && ranges.back().end == offset) {
+      ranges.back().end = interval.end;
+    } else if (interval.reported) {
+      ranges.push_back({offset, interval.end});
+    }
+    offset = interval.end;
+    if (offset < size_bytes_) status = walk.Advance(offset, WholeBatch);
+  }
+  if (!status.ok()) return status;
+  return ranges;
+}
+
+Status PreClone::CloneRange(const Range& range) const {
+  struct file_clone_range request = {};
+  request.src_fd = source_fd_;
+  request.src_offset = request.dest_offset = range.offset;
+  // 0: to the end of the file, which need not be the end of a block.
+  request.src_length = range.end == size_bytes_ ? 0 : range.end - range.offset;
+  return Ioctl(file_->fd(), FICLONERANGE, &request, "FICLONERANGE", file_->temporary());
+}
+
+Status PreClone::CloneRanges(const std::vector<Range>& ranges) const {
+  for (const Range& range : ranges) {
+    Status status = CloneRange(range);
+    if (!status.ok()) return status;
+  }
+  return Status();
+}
+
+Status PreClone::CloneWhole() {
+  Status status = Release();
+  if (status.ok()) status = TruncateFd(file_->fd(), 0, file_->temporary());
+  if (status.ok()) status = CloneInto(source_fd_, file_->fd(), file_->temporary());
+  completed_ranges_ = 1;
+  return status;
+}
+
+Status PreClone::Release() {
+  held_map_.reset();
+  if (!is_immutable_) return Status();
+  Status status = SetImmutableFd(file_->fd(), false, file_->temporary());
+  is_immutable_ = !status.ok();
+  return status;
+}
+
+}  // namespace blockdelta
