@@ -15,6 +15,8 @@ class ExtentCursor {
   // `source` may be null and must outlive this.
   explicit ExtentCursor(ExtentSource* source) : source_(source) {}
 
+  bool has_source() const { return source_ != nullptr; }
+
   // Moves to the piece that contains `offset`. `wanted()` returns how many extents are likely to be
   // used; it is called only before a read.
   template <typename Wanted>
@@ -38,6 +40,35 @@ class ExtentCursor {
     }
     SetPiece(offset);
     return Status();
+  }
+
+  // Gives `take(start, end, class)` whole extents that are in memory, from the current one on,
+  // until it returns false or `limit` were taken, and moves behind the last one taken. `offset` is
+  // the position before. The extent behind it becomes the current one, so the last in memory is not
+  // given. Does not read.
+  template <typename Take>
+  void TakeAhead(uint64_t offset, uint64_t limit, const Take& take) {
+    uint64_t start = extent_start_;
+    uint64_t end = extent_end_;
+    ExtentClass kind = extent_class_;
+    const Extent* next = next_;
+    const Extent* const stop =
+        static_cast<uint64_t>(last_ - next_) <= limit ? last_ : next_ + limit;
+    while (next != stop && take(start, end, kind)) {
+      offset = end;
+      start = next->logical;
+      end = next->end();
+      kind = Classify(next->flags);
+      next++;
+    }
+    if (next == next_) return;
+    extents_ += static_cast<uint64_t>(next - next_);
+    next_ = next;
+    extent_start_ = start;
+    extent_end_ = end;
+    extent_class_ = kind;
+    displacement_ = next[-1].physical - next[-1].logical;
+    SetPiece(offset);
   }
 
   // The current piece: its class, its end, and for data its displacement (address minus offset) and

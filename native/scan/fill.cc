@@ -23,16 +23,22 @@ Status Filler::Seek() {
 
 Status Filler::Run(uint64_t extents) {
   const uint64_t stop = walk_->extents() + extents;
+  return walk_->has_base() ? RunUntil<true>(stop) : RunUntil<false>(stop);
+}
+
+template <bool HAS_BASE>
+Status Filler::RunUntil(uint64_t stop) {
   const uint64_t size = walk_->size_bytes();
   while (position_ < size) {
-    const Interval interval = walk_->Current();
+    if (!HAS_BASE) ConsumeAhead(stop);
+    const Interval interval = walk_->Current<HAS_BASE>();
     if (!Consume(interval) || writer_->entries() >= limits_.max_entries ||
         walk_->extents() >= limits_.max_extents) {
       finished_ = true;
       break;
     }
     if (position_ == size) break;
-    Status status = walk_->Advance(interval.end, [this] { return LikelyExtents(); });
+    Status status = walk_->Advance<HAS_BASE>(interval.end, [this] { return LikelyExtents(); });
     if (!status.ok()) return status;
     if (walk_->extents() >= stop) return Status();
   }
@@ -41,6 +47,34 @@ Status Filler::Run(uint64_t extents) {
     finished_ = true;
   }
   return Status();
+}
+
+void Filler::ConsumeAhead(uint64_t stop) {
+  const uint64_t size = walk_->size_bytes();
+  const uint64_t entries = limits_.max_entries - writer_->entries();
+  const uint64_t visited = walk_->extents();
+  const uint64_t extents = std::min(stop, limits_.max_extents);
+  // An extent ends one range at most, so this many cannot reach a limit.
+  if (entries <= 1 || extents <= visited + 1) return;
+  const uint64_t limit = std::min(entries, extents - visited) - 1;
+  // Copies, which stay in registers: a write to the buffer could change any member.
+  uint64_t position = position_;
+  uint64_t range_start = range_start_;
+  walk_->TakeAhead(position, limit, [&](uint64_t start, uint64_t end, ExtentClass kind) {
+    if (end >= size) return false;
+    const uint64_t data = std::max(start, position);
+    const bool reported = kind != ExtentClass::kZero;
+    if ((data > position || !reported) && range_start != position) {
+      if (!writer_->Add(range_start, position - range_start)) return false;
+      range_start = position;
+    }
+    if (data > position) range_start = data;
+    if (!reported) range_start = end;
+    position = end;
+    return true;
+  });
+  position_ = position;
+  range_start_ = range_start;
 }
 
 bool Filler::Consume(const Interval& interval) {

@@ -70,6 +70,12 @@ class Filler {
   FillOutcome Finish();
 
  private:
+  // As Run(), until the walk has visited `stop` extents in total.
+  template <bool HAS_BASE>
+  Status RunUntil(uint64_t stop);
+  // Consumes extents that are in memory and reach no limit, with the same result as intervals one
+  // by one in a third of the time. REQUIRES: no base.
+  void ConsumeAhead(uint64_t stop);
   bool WriteOpenRange();
   // Consumes the current interval. False: there is no room for the entry before it.
   bool Consume(const Interval& interval);

@@ -42,8 +42,16 @@ class IntervalWalk {
     return base_.Seek(offset, wanted);
   }
 
-  // REQUIRES: the position is below the size. Does not read.
+  bool has_base() const { return base_.has_source(); }
+
+  // REQUIRES: the position is below the size. Does not read. HAS_BASE may be false if has_base()
+  // is.
+  template <bool HAS_BASE = true>
   Interval Current() const {
+    if (!HAS_BASE) {
+      const uint64_t end = std::min(target_.piece_end(), size_bytes_);
+      return {end, target_.piece_class() != ExtentClass::kZero, false};
+    }
     const uint64_t end = std::min({target_.piece_end(), base_.piece_end(), size_bytes_});
     const ExtentClass kind = target_.piece_class();
     if (kind != base_.piece_class() || kind == ExtentClass::kOpaque) return {end, true, false};
@@ -55,11 +63,17 @@ class IntervalWalk {
   }
 
   // Moves to the end of the current interval.
-  template <typename Wanted>
+  template <bool HAS_BASE = true, typename Wanted>
   Status Advance(uint64_t end, const Wanted& wanted) {
     Status status = target_.Advance(end, wanted);
-    if (!status.ok()) return status;
+    if (!HAS_BASE || !status.ok()) return status;
     return base_.Advance(end, wanted);
+  }
+
+  // Takes extents of the target from memory: see ExtentCursor. REQUIRES: !has_base().
+  template <typename Take>
+  void TakeAhead(uint64_t offset, uint64_t limit, const Take& take) {
+    target_.TakeAhead(offset, limit, take);
   }
 
   uint64_t size_bytes() const { return size_bytes_; }

@@ -6,8 +6,6 @@
 namespace blockdelta {
 namespace {
 
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "PutVarint stores words as bytes");
-
 constexpr size_t kPrefixBytes = 5;
 constexpr size_t kVarintBytes = 9;  // For values below 2^63.
 constexpr size_t kHeadBytes = kPrefixBytes + 2 + 1 + kVarintBytes;
@@ -17,30 +15,6 @@ constexpr size_t kEntryBytes = 2 + 2 * (1 + kVarintBytes) + 7;
 constexpr uint8_t kTypeTag = 0x08;
 constexpr uint8_t kTypeVariableLength = 2;
 constexpr uint8_t kCapacityTag = 0x10;
-constexpr uint8_t kBlockMetadataTag = 0x1A;
-constexpr uint8_t kByteOffsetTag = 0x08;
-constexpr uint8_t kSizeBytesTag = 0x10;
-
-// Writes `value` (below 2^63) and returns the end; may overwrite 7 bytes after it. Spreads the
-// 7-bit groups over a word in three steps: the numbers of a list vary in length, and a loop over
-// the groups would cause constant branch mispredictions.
-inline uint8_t* PutVarint(uint8_t* to, uint64_t value) {
-  if (value >= uint64_t{1} << 56) {
-    for (; value >= 0x80; value >>= 7) *to++ = static_cast<uint8_t>(value | 0x80);
-    *to++ = static_cast<uint8_t>(value);
-    return to;
-  }
-  const unsigned bits = 64 - static_cast<unsigned>(__builtin_clzll(value | 1));
-  const unsigned length = (bits + 6) / 7;
-  uint64_t word = (value & 0x000000000FFFFFFF) | ((value & 0x00FFFFFFF0000000) << 4);
-  word = (word & 0x00003FFF00003FFF) | ((word & 0x0FFFC0000FFFC000) << 2);
-  word = (word & 0x007F007F007F007F) | ((word & 0x3F803F803F803F80) << 1);
-  // The continuation bit of all bytes but the last.
-  word |= 0x8080808080808080 & ((uint64_t{1} << (8 * (length - 1))) - 1);
-  std::memcpy(to, &word, sizeof word);
-  return to + length;
-}
-
 }  // namespace
 
 MessageWriter::MessageWriter(Span<uint8_t> buffer, uint64_t capacity_bytes,
@@ -66,21 +40,6 @@ bool MessageWriter::BeginMessage() {
     cursor_ = PutVarint(cursor_, capacity_bytes_);
   }
   return true;
-}
-
-void MessageWriter::WriteEntry(uint64_t offset, uint64_t size) {
-  uint8_t* const entry = cursor_;
-  uint8_t* to = entry + 2;
-  if (offset != 0) {
-    *to++ = kByteOffsetTag;
-    to = PutVarint(to, offset);
-  }
-  *to++ = kSizeBytesTag;
-  to = PutVarint(to, size);
-  entry[0] = kBlockMetadataTag;
-  // At most 20 bytes, so its length is one byte.
-  entry[1] = static_cast<uint8_t>(to - entry - 2);
-  cursor_ = to;
 }
 
 bool MessageWriter::AddEmptyMessage() {
