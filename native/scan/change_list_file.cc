@@ -57,6 +57,12 @@ Status ChangeListCursor::Seek(uint64_t offset) {
   if (file_->head().pages == 0) return Status();
   Result<uint64_t> page = FindPage(offset);
   if (!page.ok()) return page.TakeStatus();
+  if (*page > 1) {
+    // Load() compares the two: a bisection of pages that are out of order may end anywhere.
+    Result<change_list::PageRange> before = ReadRange(*page - 1);
+    if (!before.ok()) return before.TakeStatus();
+    previous_end_ = before->end;
+  }
   Status status = Load(*page);
   while (status.ok() && !at_end() && entry().end <= offset) status = Next();
   return status;
@@ -68,11 +74,7 @@ Result<uint64_t> ChangeListCursor::FindPage(uint64_t offset) {
   uint64_t high = file_->head().pages + 1;
   while (high - low > 1) {
     const uint64_t middle = low + (high - low) / 2;
-    Status status = file_->ReadPages(middle, 1, buffer_.data());
-    buffered_ = 0;
-    if (!status.ok()) return status;
-    Result<change_list::PageRange> range =
-        change_list::CheckPage(buffer_.data(), file_->head(), middle, file_->path());
+    Result<change_list::PageRange> range = ReadRange(middle);
     if (!range.ok()) return range.TakeStatus();
     if (range->first <= offset) {
       low = middle;
@@ -81,6 +83,13 @@ Result<uint64_t> ChangeListCursor::FindPage(uint64_t offset) {
     }
   }
   return low;
+}
+
+Result<change_list::PageRange> ChangeListCursor::ReadRange(uint64_t number) {
+  buffered_ = 0;
+  Status status = file_->ReadPages(number, 1, buffer_.data());
+  if (!status.ok()) return status;
+  return change_list::CheckPage(buffer_.data(), file_->head(), number, file_->path());
 }
 
 Status ChangeListCursor::NextPage() {

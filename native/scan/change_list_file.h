@@ -54,6 +54,8 @@ class ChangeListCursor {
  private:
   // The last page that starts at or before `offset`; 1 if there is none before it.
   Result<uint64_t> FindPage(uint64_t offset);
+  // Replaces the buffer with this page.
+  Result<change_list::PageRange> ReadRange(uint64_t number);
   Status NextPage();
   Status Load(uint64_t number);
 
