@@ -3,6 +3,9 @@ import type { Suite } from '../suite.js';
 
 export const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   stream: async () => (await import('./stream.js')).suite,
+  lifecycle: async () => (await import('./lifecycle.js')).suite,
+  io: async () => (await import('./io.js')).suite,
+  stall: async () => (await import('./stall.js')).suite,
   driver: async () => (await import('./driver.js')).suite,
   hostile: async () => (await import('./hostile.js')).suite,
 };

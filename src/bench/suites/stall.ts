@@ -1,0 +1,159 @@
+/**
+ * Suite stall: for how long a snapshot keeps a writer of the volume waiting, beside a bare FICLONE of the same file, by
+ * number of extents and file system.
+ */
+import { rmSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { PluginProcess } from '../plugin-process.js';
+import { missingSide, type Row, ratios } from '../row.js';
+import { run } from '../run.js';
+import { type Gaps, Writer } from '../stall/writer.js';
+import { median } from '../statistics.js';
+import { sizeOfExtents, writeExtents } from '../storage/fragments.js';
+import {
+  backingFileOf,
+  makePool,
+  type PoolKind,
+  poolProblem,
+  requireRoot,
+} from '../storage/pool.js';
+import { BLOCK, Volumes } from '../storage/volumes.js';
+import { type Settings, type Suite, shuffledRounds } from '../suite.js';
+import { targetOf } from '../targets.js';
+import { Workspace } from '../workspace.js';
+
+const CASES = {
+  full: { xfs: [10_000, 100_000], btrfs: [10_000, 100_000, 1_000_000] },
+  tiny: { xfs: [500], btrfs: [500] },
+} as const;
+/** With --cold only: a clone and its removal take half a minute. */
+const LONG_XFS = 1_000_000;
+/** A clone of more extents takes seconds: fewer rounds are enough, and all there is time for. */
+const LONG_EXTENTS = 500_000;
+const LONG_ROUNDS = 2;
+const SETTLE_MS = 200;
+
+export const suite: Suite = {
+  name: 'stall',
+  describes:
+    'what a snapshot costs a writer, by extents, on XFS and btrfs (root); 1 M on XFS with --cold',
+
+  async run(settings: Settings): Promise<Row[]> {
+    requireRoot();
+    const rows: Row[] = [];
+    for (const kind of ['xfs', 'btrfs'] as const) {
+      const sizes: number[] = [...CASES[settings.size][kind]];
+      if (kind === 'xfs' && settings.cold && settings.size === 'full') sizes.push(LONG_XFS);
+      const problem = poolProblem(kind);
+      const largest = sizes.at(-1);
+      const nameOf = (extents: number): string =>
+        kind === 'btrfs' && extents === largest ? 'stall-btrfs' : `stall-${kind}-${extents}`;
+      if (problem === null) rows.push(...(await rowsOf(settings, kind, sizes, nameOf)));
+      else
+        rows.push(...sizes.map((extents) => missingRow(kind, extents, nameOf(extents), problem)));
+    }
+    return rows;
+  },
+};
+
+async function rowsOf(
+  settings: Settings,
+  kind: PoolKind,
+  sizes: readonly number[],
+  nameOf: (extents: number) => string,
+): Promise<Row[]> {
+  const workspace = Workspace.make(settings, `stall-${kind}`);
+  const pool = await makePool(workspace, kind);
+  const plugin = await PluginProcess.start(settings, workspace, {
+    env: { BLOCKDELTA_POOLS: `bench=${pool}` },
+  });
+  const volumes = new Volumes(settings, plugin.connection, workspace);
+  const rows: Row[] = [];
+  for (const extents of sizes) {
+    rows.push(await oneRow(settings, { kind, pool, extents, name: nameOf(extents) }, volumes));
+  }
+  return rows;
+}
+
+interface Case {
+  kind: PoolKind;
+  pool: string;
+  extents: number;
+  name: string;
+}
+
+async function oneRow(settings: Settings, given: Case, volumes: Volumes): Promise<Row> {
+  const { kind, pool, extents, name } = given;
+  settings.say(`${name}: making ${extents} extents on ${kind}`);
+  const volume = await volumes.create(BLOCK, sizeOfExtents(extents));
+  await volumes.stage(volume);
+  await volumes.publish(volume);
+  const file = backingFileOf(volume.target);
+  await writeExtents(file, extents);
+  const clone = `${pool}/clone`;
+  const contenders = {
+    snapshot: async () => {
+      const id = await volumes.snapshot(volume);
+      return () => volumes.deleteSnapshot(id);
+    },
+    clone: async () => {
+      await run('cp', ['--reflink=always', file, clone], { check: true });
+      return async () => rmSync(clone);
+    },
+  };
+  const writer = await Writer.start(settings, volume.target, extents);
+  const seen: Record<keyof typeof contenders, Gaps[]> = { snapshot: [], clone: [] };
+  const rounds = extents > LONG_EXTENTS ? Math.min(LONG_ROUNDS, settings.rounds) : settings.rounds;
+  const found = await shuffledRounds(
+    { ...settings, rounds },
+    ['snapshot', 'clone'] as const,
+    async (contender) => {
+      await delay(SETTLE_MS);
+      const from = process.hrtime.bigint();
+      const remove = await contenders[contender]();
+      const gaps = await writer.gaps({ from, to: process.hrtime.bigint() });
+      seen[contender].push(gaps);
+      await remove();
+      return gaps.longest;
+    },
+  );
+  await writer.stop();
+  await volumes.removeAll();
+  const last = found.get('snapshot')?.at(-1)?.toFixed(1);
+  settings.say(`${name}: ${rounds} rounds, the last snapshot's longest gap ${last} ms`);
+  const sides = {
+    ours: { label: 'CreateSnapshot', unit: 'ms', rounds: found.get('snapshot') ?? [] },
+    peer: { label: 'FICLONE', unit: 'ms', rounds: found.get('clone') ?? [] },
+  };
+  const shown = (gaps: readonly Gaps[]): string => {
+    const figures = (['p50', 'p99'] as const).map((key) => median(gaps.map((each) => each[key])));
+    return `p50 ${figures[0]?.toFixed(2)} ms, p99 ${figures[1]?.toFixed(1)} ms`;
+  };
+  return {
+    name,
+    measures: measuresOf(kind, extents),
+    ...sides,
+    target: name === 'stall-btrfs' ? targetOf('stall-btrfs', ratios(sides)) : null,
+    facts: {
+      extents,
+      rounds,
+      'gaps during CreateSnapshot': shown(seen.snapshot),
+      'gaps during FICLONE': shown(seen.clone),
+    },
+  };
+}
+
+function measuresOf(kind: PoolKind, extents: number): string {
+  return `longest gap of a writer during a snapshot of a ${kind} volume with ${extents} extents, beside FICLONE of the same`;
+}
+
+function missingRow(kind: PoolKind, extents: number, name: string, problem: string): Row {
+  return {
+    name,
+    measures: measuresOf(kind, extents),
+    ours: missingSide('CreateSnapshot', 'ms', problem),
+    peer: missingSide('FICLONE', 'ms', problem),
+    target: name === 'stall-btrfs' ? targetOf('stall-btrfs', []) : null,
+    facts: {},
+  };
+}
