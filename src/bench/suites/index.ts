@@ -6,6 +6,7 @@ export const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   lifecycle: async () => (await import('./lifecycle.js')).suite,
   io: async () => (await import('./io.js')).suite,
   stall: async () => (await import('./stall.js')).suite,
+  reflink: async () => (await import('./reflink.js')).suite,
   driver: async () => (await import('./driver.js')).suite,
   hostile: async () => (await import('./hostile.js')).suite,
 };

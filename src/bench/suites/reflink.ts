@@ -1,0 +1,223 @@
+/**
+ * Suite reflink: whole deltas of fragmented volumes through the plugin's socket, with and without stored change lists,
+ * beside programs that only scan both extent maps and merge them, or only compare bytes.
+ */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { CsiConnection } from '../csi-connection.js';
+import { type CompiledPeer, compilePeer, isMissing } from '../peers.js';
+import { PluginProcess } from '../plugin-process.js';
+import { missingSide, type Row, ratios, type Side } from '../row.js';
+import { run } from '../run.js';
+import { sizeOfExtents, writeBlocks, writeExtents } from '../storage/fragments.js';
+import {
+  backingFileOf,
+  makePool,
+  type PoolKind,
+  poolProblem,
+  requireRoot,
+  snapshotFile,
+} from '../storage/pool.js';
+import { BLOCK, type Volume, Volumes } from '../storage/volumes.js';
+import { type Settings, type Suite, shuffledRounds } from '../suite.js';
+import { type TargetName, targetOf } from '../targets.js';
+import { Workspace } from '../workspace.js';
+
+const SIZES = {
+  full: { extents: 500_000, chain: 30, hotExtents: 32_768 },
+  tiny: { extents: 1000, chain: 3, hotExtents: 500 },
+} as const;
+const CHANGED = 0.01;
+const LIST_POLL_MS = 20;
+const LIST_TIMEOUT_MS = 120_000;
+
+export const suite: Suite = {
+  name: 'reflink',
+  describes: 'deltas of fragmented volumes on XFS and btrfs, with and without stored lists (root)',
+
+  async run(settings: Settings): Promise<Row[]> {
+    requireRoot();
+    const { extents, chain, hotExtents } = SIZES[settings.size];
+    const direct = await Bed.make(settings, 'xfs', 'off');
+    const pair = await direct.chain(extents, [CHANGED]);
+    const rows = [await direct.row('reflink-delta-direct', pair, 'bare_delta')];
+    await direct.end();
+    const listed = await Bed.make(settings, 'xfs', 'on');
+    // The chain changes as much in all as the step behind it does alone.
+    const shares = [...Array.from({ length: chain }, () => CHANGED / chain), CHANGED];
+    const long = await listed.chain(extents, shares);
+    rows.push(
+      await listed.row('reflink-delta-lists', long.slice(-2), 'bare_delta'),
+      await listed.row('reflink-delta-chain', long.slice(0, -1), 'bare_delta'),
+      await listed.listRow(long),
+    );
+    await listed.removeAll();
+    const hot = await listed.chain(hotExtents, [1]);
+    rows.push(await listed.row('reflink-delta-hot', hot, 'bare_compare'));
+    await listed.end();
+    const problem = poolProblem('btrfs');
+    if (problem !== null) return [...rows, missing('reflink-delta-btrfs', problem)];
+    const btrfs = await Bed.make(settings, 'btrfs', 'off');
+    rows.push(
+      await btrfs.row('reflink-delta-btrfs', await btrfs.chain(extents, [CHANGED]), 'bare_delta'),
+    );
+    await btrfs.end();
+    return rows;
+  },
+};
+
+const MEASURES = {
+  'reflink-delta-lists': 'delta of a snapshot and the one before it, lists stored',
+  'reflink-delta-chain': 'delta of the ends of a chain of snapshots, lists stored',
+  'reflink-delta-hot': 'delta of a small volume of which every second block changed, lists stored',
+  'reflink-delta-direct': 'delta on XFS, nothing stored',
+  'reflink-delta-btrfs': 'delta on btrfs, nothing stored',
+  'reflink-list-cpu': "CPU of the plugin from CreateSnapshot's answer to the stored list",
+} as const;
+
+/** A pool, a plugin on it, and volumes of it. */
+class Bed {
+  readonly #listCpuMs: number[] = [];
+
+  private constructor(
+    private readonly settings: Settings,
+    private readonly pool: string,
+    private readonly plugin: PluginProcess,
+    private readonly volumes: Volumes,
+    private readonly lists: 'on' | 'off',
+  ) {}
+
+  static async make(settings: Settings, kind: PoolKind, lists: 'on' | 'off'): Promise<Bed> {
+    const workspace = Workspace.make(settings, `reflink-${kind}-${lists}`);
+    const pool = await makePool(workspace, kind);
+    const plugin = await PluginProcess.start(settings, workspace, {
+      env: { BLOCKDELTA_POOLS: `bench=${pool}`, BLOCKDELTA_CHANGE_LISTS: lists },
+    });
+    const volumes = new Volumes(settings, plugin.connection, workspace);
+    return new Bed(settings, pool, plugin, volumes, lists);
+  }
+
+  /** Snapshots, oldest first, with a share of the written blocks written anew before each but the first. */
+  async chain(extents: number, shares: readonly number[]): Promise<string[]> {
+    this.settings.say(
+      `making ${extents} extents and ${shares.length + 1} snapshots in ${this.pool}`,
+    );
+    const volume = await this.volumes.create(BLOCK, sizeOfExtents(extents));
+    await this.volumes.stage(volume);
+    await this.volumes.publish(volume);
+    const file = backingFileOf(volume.target);
+    await writeExtents(file, extents);
+    // There is no change list of a volume's first snapshot.
+    const snapshots = [await this.volumes.snapshot(volume)];
+    const { random } = this.settings;
+    for (const share of shares) {
+      const changed = Math.ceil(extents * share);
+      const every = extents / changed;
+      const first = random.below(Math.max(1, Math.floor(every)));
+      await writeBlocks(file, changed, (index) => 2 * (Math.floor(index * every) + first));
+      snapshots.push(await this.#snapshot(volume));
+    }
+    return snapshots;
+  }
+
+  /** Waits for the list, if there will be one. */
+  async #snapshot(volume: Volume): Promise<string> {
+    const id = await this.volumes.snapshot(volume);
+    if (this.lists === 'off') return id;
+    const before = await this.plugin.meter.cpuMs();
+    const deadline = Date.now() + LIST_TIMEOUT_MS;
+    while (!existsSync(join(this.pool, 'lists', `${id}.delta`))) {
+      if (Date.now() > deadline) {
+        throw new Error(`the plugin stored no change list of ${id} within ${LIST_TIMEOUT_MS} ms`);
+      }
+      await delay(LIST_POLL_MS);
+    }
+    this.#listCpuMs.push((await this.plugin.meter.cpuMs()) - before);
+    return id;
+  }
+
+  async row(
+    name: TargetName & keyof typeof MEASURES,
+    snapshots: readonly string[],
+    peer: CompiledPeer,
+  ): Promise<Row> {
+    const [base = '', target = ''] = [snapshots[0], snapshots.at(-1)];
+    const files = [base, target].map((id) => snapshotFile(this.pool, id)) as [string, string];
+    const ours = (): Promise<number> => deltaMs(this.plugin.connection, base, target);
+    const theirs = (): Promise<number> => peerMs(peer, files);
+    for (const each of [ours, theirs]) await each();
+    const found = await shuffledRounds(this.settings, [ours, theirs], (contender) => contender());
+    return rowOf(name, found.get(ours) ?? [], found.get(theirs) ?? [], {
+      snapshots: snapshots.length,
+      'change lists': this.lists,
+    });
+  }
+
+  /** Beside a scan of one file against itself, which is two scans: half of it counts. */
+  async listRow(snapshots: readonly string[]): Promise<Row> {
+    const file = snapshotFile(this.pool, snapshots.at(-1) ?? '');
+    const found: number[] = [];
+    const rounds = this.#listCpuMs.slice(-Math.min(this.settings.rounds, snapshots.length - 1));
+    for (const _ of rounds) found.push((await peerMs('bare_delta', [file, file])) / 2);
+    return rowOf('reflink-list-cpu', rounds, found, { snapshots: snapshots.length });
+  }
+
+  async removeAll(): Promise<void> {
+    await this.volumes.removeAll();
+    this.#listCpuMs.length = 0;
+  }
+
+  async end(): Promise<void> {
+    await this.removeAll();
+    await this.plugin.stop();
+  }
+}
+
+/** From the call until the last message. */
+async function deltaMs(connection: CsiConnection, base: string, target: string): Promise<number> {
+  const started = performance.now();
+  const ids = { base_snapshot_id: base, target_snapshot_id: target };
+  await connection.read('GetMetadataDelta', ids);
+  return performance.now() - started;
+}
+
+/** By the program's own clock, so that the start of its process does not count. */
+async function peerMs(name: CompiledPeer, files: readonly [string, string]): Promise<number> {
+  const peer = await compilePeer(name);
+  if (isMissing(peer)) return Number.NaN;
+  const { stdout } = await run(peer.program, files, { check: true });
+  return Number(/\bms ([0-9.]+)/.exec(stdout)?.[1]);
+}
+
+function rowOf(
+  name: TargetName & keyof typeof MEASURES,
+  ours: number[],
+  peer: number[],
+  facts: Row['facts'],
+): Row {
+  const isMeasured = peer.every(Number.isFinite);
+  const label = name === 'reflink-delta-hot' ? 'byte comparison' : 'bare FIEMAP';
+  const theirs: Side = isMeasured
+    ? { label, unit: 'ms', rounds: peer }
+    : missingSide(label, 'ms', 'the program could not be compiled: install the package g++');
+  const sides = { ours: { label: 'plugin', unit: 'ms', rounds: ours }, peer: theirs };
+  return {
+    name,
+    measures: `${MEASURES[name]}, beside ${label}`,
+    ...sides,
+    target: targetOf(name, ratios(sides)),
+    facts,
+  };
+}
+
+function missing(name: TargetName & keyof typeof MEASURES, problem: string): Row {
+  return {
+    name,
+    measures: MEASURES[name],
+    ours: missingSide('plugin', 'ms', problem),
+    peer: missingSide('bare FIEMAP', 'ms', problem),
+    target: targetOf(name, []),
+    facts: {},
+  };
+}
