@@ -32,6 +32,8 @@ export class FakeThinKernel implements NativeRunner {
   formatted = true;
   transactionId = 0n;
   time = 0;
+  /** Of the superblock; a test changes it for a commit that nothing else shows. */
+  checksum = 1;
   heldRoot: bigint | null = null;
   usedMetadataBlocks = 10n;
   /** Size of the metadata device; a pool adopts it when its table is loaded. */
@@ -198,10 +200,10 @@ export class FakeThinKernel implements NativeRunner {
 
   #superblock(): ThinSuperblock {
     if (!this.formatted) throw failure('THIN_METADATA_INVALID', 'thinSuperblock', 'metadata');
-    const { needsCheck, time, transactionId, heldRoot } = this;
+    const { checksum, needsCheck, time, transactionId, heldRoot } = this;
     return {
       ...{
-        checksum: 1,
+        checksum,
         needsCheck,
         time,
         transactionId,

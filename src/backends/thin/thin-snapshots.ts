@@ -75,16 +75,21 @@ export class ThinSnapshots {
     for (const { snapshotId } of members) await this.delete(snapshotId);
   }
 
-  /** The roots are read while both snapshots exist; the scan itself holds no metadata snapshot. */
+  /**
+   * The roots are read while both snapshots exist; the scan holds no metadata snapshot. Nobody writes to a
+   * snapshot, so its tree keeps its root and its nodes until it is deleted: the roots of the last commit are
+   * those that a metadata snapshot would show. Each chunk of the scan proves at its end, after its last read,
+   * that the superblock still leads to these roots.
+   */
   async scanSource(targetId: string, baseId: string | null): Promise<ThinScanSource> {
-    const { ledger, metadata, bookmarks, metadataPath } = this.deps;
+    const { ledger, bookmarks, metadataPath } = this.deps;
     const target = await this.record(targetId);
     const base = baseId === null ? null : await ledger.device(baseId);
     const bookmark =
       baseId === null || base !== null ? null : await bookmarks.source(baseId, target);
     if (baseId !== null && base === null && bookmark === null) throw this.#lost(baseId);
     const wanted = [target, ...(base === null ? [] : [base])];
-    const found = await metadata.devices(wanted.map(({ deviceId }) => deviceId));
+    const found = await this.#find(wanted);
     return {
       kind: 'thin',
       metadata: metadataPath,
@@ -94,6 +99,17 @@ export class ThinSnapshots {
       base: base === null ? null : this.#rootOf(base, found),
       bookmark,
     };
+  }
+
+  /** Asks the pool, in its queue, only for what the last commit does not show beyond doubt. */
+  async #find(records: readonly DeviceRecord[]): Promise<FoundDevices> {
+    const { metadata } = this.deps;
+    const ids = records.map(({ deviceId }) => deviceId);
+    const committed = await metadata.committedDevices(ids);
+    const isComplete = records.every(
+      ({ deviceId, madeAt }) => committed?.get(deviceId)?.transactionId === madeAt,
+    );
+    return committed !== null && isComplete ? committed : metadata.devices(ids);
   }
 
   #rootOf(record: DeviceRecord, found: FoundDevices): ThinDeviceRef {

@@ -1,6 +1,6 @@
 /**
- * Reads the devices of a pool from its metadata, through a metadata snapshot that is held only while it is
- * read.
+ * Reads the devices of a pool from its metadata: as of the last commit, or through a metadata snapshot that
+ * is held only while it is read.
  *
  * The kernel has one metadata snapshot per pool, for all programs. Callers that come before it is taken
  * share it; it is taken after their calls, so it contains every device they know of. One that a killed
@@ -27,6 +27,8 @@ export const MAX_TIME = (1 << 24) - 1;
 /** How long, and how often, to wait for another program's metadata snapshot. */
 const TIMEOUT_MS = 10_000;
 const POLL_INTERVAL_MS = 200;
+/** How often to look up devices between two commits. A pool commits once a second and at each flush. */
+const COMMITTED_ATTEMPTS = 4;
 /** The most devices that one thinDevices call returns. */
 const DEVICES_PER_CALL = 65_536;
 
@@ -58,6 +60,30 @@ export class MetadataReader {
 
   all(): Promise<FoundDevices> {
     return this.#waitWhileHeld(() => this.#join(null));
+  }
+
+  /**
+   * The devices among these that exist as of one commit, without a metadata snapshot and without waiting
+   * for the pool's queue. Null: the pool committed during each attempt, or its metadata is damaged.
+   *
+   * The kernel never overwrites a block that the superblock on the disk leads to: what a commit frees can be
+   * reused only by a later commit, after its superblock is on the disk. So if the superblock is the same
+   * before and after the lookup, all blocks between belonged to its trees.
+   */
+  async committedDevices(deviceIds: readonly number[]): Promise<FoundDevices | null> {
+    const ids = new Set(deviceIds);
+    try {
+      let before = await this.superblock();
+      for (let attempt = 0; attempt < COMMITTED_ATTEMPTS; attempt += 1) {
+        const found = await this.#readWithin(ids);
+        const after = await this.superblock();
+        if (found !== null && isSameCommit(before, after)) return found;
+        before = after;
+      }
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'THIN_METADATA_INVALID') throw thrown;
+    }
+    return null;
   }
 
   /** As devices(), for work in the pool's queue. Does not wait for another program. */
@@ -123,6 +149,16 @@ export class MetadataReader {
     } catch (thrown) {
       if (errorCode(thrown) !== 'THIN_METADATA_INVALID') throw thrown;
       return confirmed();
+    }
+  }
+
+  /** Null: a block was not what it should be, which is how a commit in between may look. */
+  async #readWithin(ids: ReadonlySet<number>): Promise<FoundDevices | null> {
+    try {
+      return await this.#read(CURRENT, ids);
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'THIN_METADATA_INVALID') throw thrown;
+      return null;
     }
   }
 
@@ -216,6 +252,16 @@ export class MetadataReader {
         `or release the snapshot: dmsetup message ${this.deps.pool.names.pool} 0 release_metadata_snap`,
     );
   }
+}
+
+/** The checksum distinguishes commits whose roots are in the same blocks. */
+function isSameCommit(a: ThinSuperblock, b: ThinSuperblock): boolean {
+  return (
+    a.checksum === b.checksum &&
+    a.transactionId === b.transactionId &&
+    a.mappingRoot === b.mappingRoot &&
+    a.detailsRoot === b.detailsRoot
+  );
 }
 
 function* chunks(ids: readonly number[]): Generator<number[]> {

@@ -111,15 +111,53 @@ test("another tool's metadata snapshot is waited for, and never released", () =>
     pool.kernel.heldRoot = 5n;
     const impatient = pool.start(0);
     await rejectsWith(
-      impatient.snapshots.scanSource('s0', null),
+      impatient.snapshots.check('s0', SIMULATED_SIZE),
       'FAILED_PRECONDITION',
       /another program holds the metadata snapshot/,
     );
     assert.equal(pool.kernel.heldRoot, 5n);
     const patient = pool.start(5000);
-    const source = patient.snapshots.scanSource('s0', null);
+    const checked = patient.snapshots.check('s0', SIMULATED_SIZE);
     setTimeout(() => {
       pool.kernel.heldRoot = null;
     }, 300);
-    assert.notEqual((await source).target.root, null);
+    await checked;
+  }));
+
+test("a list begins without the pool's queue and beside another tool's metadata snapshot", () =>
+  SimulatedPool.use(async (pool) => {
+    const process = pool.start(0);
+    pool.kernel.heldRoot = 5n;
+    const before = pool.kernel.messages.length;
+    const source = await process.snapshots.scanSource('s0', null);
+    assert.notEqual(source.target.root, null);
+    assert.deepEqual(pool.kernel.messages.slice(before), []);
+  }));
+
+test('a list takes a metadata snapshot if the pool commits during each look-up', () =>
+  SimulatedPool.use(async (pool) => {
+    const process = pool.start();
+    const quiet = await process.snapshots.scanSource('s0', null);
+    const before = pool.kernel.messages.length;
+    pool.kernel.after = (method) => {
+      if (method === 'thinDevices') pool.kernel.checksum += 1;
+    };
+    assert.deepEqual(await process.snapshots.scanSource('s0', null), quiet);
+    assert.deepEqual(pool.kernel.messages.slice(before), [
+      'reserve_metadata_snap',
+      'release_metadata_snap',
+    ]);
+  }));
+
+test('a list is looked up again if the pool commits during the first look-up', () =>
+  SimulatedPool.use(async (pool) => {
+    const process = pool.start();
+    const before = pool.kernel.messages.length;
+    let lookups = 0;
+    pool.kernel.after = (method) => {
+      if (method === 'thinDevices' && ++lookups === 1) pool.kernel.checksum += 1;
+    };
+    await process.snapshots.scanSource('s0', null);
+    assert.equal(lookups, 2);
+    assert.deepEqual(pool.kernel.messages.slice(before), []);
   }));
