@@ -1,6 +1,7 @@
 /**
- * Finds words that do not belong in the project, which no linter looks for.
- * Prints every offence and exits 1 if there is one.
+ * Finds what no linter and no compiler looks for: words that do not belong in
+ * the project, and a C++ type that two headers declare. Prints every offence
+ * and exits 1 if there is one.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -23,6 +24,20 @@ for (const file of files) {
       if (pattern.test(line)) offences.push(`${file}:${index + 1}: ${pattern}: ${why}`);
     }
   });
+}
+
+// The one-definition rule: the linker keeps one of two inline functions of the
+// same name, and code compiled for the other type then runs it, silently.
+const TYPE = /^(?:struct|class|enum class) (\w+)(?: final)?(?: : [\w:<> ,]+)? \{/;
+const declaredIn = new Map();
+for (const file of files.filter((name) => /^native\/.*\.h$/.test(name))) {
+  for (const line of readFileSync(file, 'utf8').split('\n')) {
+    const name = TYPE.exec(line)?.[1];
+    if (name === undefined) continue;
+    const other = declaredIn.get(name);
+    if (other !== undefined) offences.push(`${file}: ${other} declares ${name} too`);
+    declaredIn.set(name, file);
+  }
 }
 for (const offence of offences) console.log(offence);
 process.exitCode = offences.length === 0 ? 0 : 1;

@@ -15,7 +15,7 @@ namespace {
 // A BuildProgress as an array, in the order of ReadProgress().
 constexpr size_t kProgressWords = 20;
 
-FileIdentity TakeIdentity(const uint64_t** words) {
+FileVersion TakeVersion(const uint64_t** words) {
   const uint64_t* const from = *words;
   *words += 4;
   return {from[0], from[1], from[2], from[3]};
@@ -39,8 +39,8 @@ std::optional<BuildProgress> ReadProgress(Fields* request) {
   BuildProgress progress;
   progress.offset = *words++;
   progress.range_start = *words++;
-  progress.target = TakeIdentity(&words);
-  progress.base = TakeIdentity(&words);
+  progress.target = TakeVersion(&words);
+  progress.base = TakeVersion(&words);
   progress.list = TakeListProgress(&words);
   progress.map = TakeListProgress(&words);
   return progress;
@@ -48,7 +48,7 @@ std::optional<BuildProgress> ReadProgress(Fields* request) {
 
 Napi::BigUint64Array ToArray(Napi::Env env, const BuildProgress& progress) {
   std::vector<uint64_t> words = {progress.offset, progress.range_start};
-  for (const FileIdentity& file : {progress.target, progress.base}) {
+  for (const FileVersion& file : {progress.target, progress.base}) {
     words.insert(words.end(), {file.inode, file.generation, file.size_bytes, file.change_time_ns});
   }
   for (const ChangeListProgress& file : {progress.list, progress.map}) {

@@ -15,16 +15,16 @@ constexpr uint64_t kEntriesPerScan = 32768;
 constexpr size_t kBufferBytes = kEntriesPerScan * 24;
 
 // The file as it is now, frozen.
-Result<FileIdentity> FrozenIdentity(const SnapshotToList& snapshot) {
+Result<FileVersion> FrozenVersion(const SnapshotToList& snapshot) {
   Result<SnapshotFile> file = SnapshotFile::Open(snapshot.file);
   if (!file.ok()) return file.TakeStatus();
   Status status = file->CheckFrozen();
   if (!status.ok()) return status;
-  return IdentityOf(file->fd(), file->path());
+  return VersionOf(file->fd(), file->path());
 }
 
-Status CheckSame(const SnapshotToList& snapshot, const FileIdentity& expected) {
-  Result<FileIdentity> now = FrozenIdentity(snapshot);
+Status CheckSame(const SnapshotToList& snapshot, const FileVersion& expected) {
+  Result<FileVersion> now = FrozenVersion(snapshot);
   if (!now.ok()) return now.TakeStatus();
   if (*now == expected) return Status();
   return Status::Scan(kScanMutable, snapshot.file.path,
@@ -192,11 +192,11 @@ Result<BuildProgress> FirstProgress(const BuildChangeListRequest& request) {
     return Status::Errno(EINVAL, "BuildChangeList", request.target.file.path);
   }
   BuildProgress progress;
-  Result<FileIdentity> target = FrozenIdentity(request.target);
+  Result<FileVersion> target = FrozenVersion(request.target);
   if (!target.ok()) return target.TakeStatus();
   progress.target = *target;
   if (!request.base.has_value()) return progress;
-  Result<FileIdentity> base = FrozenIdentity(*request.base);
+  Result<FileVersion> base = FrozenVersion(*request.base);
   if (!base.ok()) return base.TakeStatus();
   progress.base = *base;
   return progress;

@@ -41,8 +41,8 @@ struct BuildProgress {
   uint64_t offset = 0;
   uint64_t range_start = 0;
   // The files as the first step found them.
-  FileIdentity target;
-  FileIdentity base;
+  FileVersion target;
+  FileVersion base;
   ChangeListProgress list;
   ChangeListProgress map;
 };

@@ -9,17 +9,17 @@
 
 namespace blockdelta {
 
-Result<FileIdentity> IdentityOf(int fd, const std::string& path) {
+Result<FileVersion> VersionOf(int fd, const std::string& path) {
   Result<struct stat> state = StatFd(fd, path);
   if (!state.ok()) return state.TakeStatus();
   // The kernel writes an int although the request is declared with a long.
   long generation = 0;
   Status status = Ioctl(fd, FS_IOC_GETVERSION, &generation, "FS_IOC_GETVERSION", path);
   if (!status.ok()) return status;
-  return FileIdentity{state->st_ino, static_cast<uint32_t>(generation),
-                      static_cast<uint64_t>(state->st_size),
-                      static_cast<uint64_t>(state->st_ctim.tv_sec) * 1'000'000'000 +
-                          static_cast<uint64_t>(state->st_ctim.tv_nsec)};
+  return FileVersion{state->st_ino, static_cast<uint32_t>(generation),
+                     static_cast<uint64_t>(state->st_size),
+                     static_cast<uint64_t>(state->st_ctim.tv_sec) * 1'000'000'000 +
+                         static_cast<uint64_t>(state->st_ctim.tv_nsec)};
 }
 
 namespace change_list {

@@ -30,26 +30,26 @@ enum class ChangeListKind : uint32_t {
 // What tells a snapshot's file from any other, and from itself after a change. Inode numbers are
 // reused, so the generation belongs to them. Device numbers change from boot to boot and are no
 // part of it.
-struct FileIdentity {
+struct FileVersion {
   uint64_t inode = 0;
   uint64_t generation = 0;
   uint64_t size_bytes = 0;
   uint64_t change_time_ns = 0;
 
-  bool operator==(const FileIdentity& other) const {
+  bool operator==(const FileVersion& other) const {
     return inode == other.inode && generation == other.generation &&
            size_bytes == other.size_bytes && change_time_ns == other.change_time_ns;
   }
 };
 
-// Reads the identity of an open file. EOPNOTSUPP or ENOTTY: its file system has no generations.
-Result<FileIdentity> IdentityOf(int fd, const std::string& path);
+// Reads the version of an open file. EOPNOTSUPP or ENOTTY: its file system has no generations.
+Result<FileVersion> VersionOf(int fd, const std::string& path);
 
 // A snapshot that a list was made from.
 struct ListedSnapshot {
   // At most change_list::kMaxIdBytes; empty: there is none.
   std::string id;
-  FileIdentity file;
+  FileVersion file;
 
   bool operator==(const ListedSnapshot& other) const {
     return id == other.id && file == other.file;

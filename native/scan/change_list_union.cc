@@ -83,9 +83,9 @@ Status CheckFile(const ListedSnapshot& listed, std::optional<SnapshotIdentity> f
   if (!opened.ok()) return opened.TakeStatus();
   Status status = opened->CheckFrozen();
   if (!status.ok()) return status;
-  Result<FileIdentity> identity = IdentityOf(opened->fd(), opened->path());
-  if (!identity.ok()) return identity.TakeStatus();
-  if (*identity == listed.file) return Status();
+  Result<FileVersion> version = VersionOf(opened->fd(), opened->path());
+  if (!version.ok()) return version.TakeStatus();
+  if (*version == listed.file) return Status();
   return change_list::Invalid(list_path, opened->path() + " is not the file that it was made from");
 }
 
