@@ -189,9 +189,9 @@ export const SETTINGS = {
       'percentage of a pool that is not promised to new volumes: room for blocks that snapshots hold',
   },
   BLOCKDELTA_CHANGE_LISTS: {
-    fallback: 'off',
+    fallback: 'on',
     meaning:
-      'on: reflink pools store the changes from each snapshot to the next in the background, and answer deltas from them',
+      'on: reflink pools store what changed from each snapshot to the next, in the background, and answer deltas from it',
   },
   BLOCKDELTA_RETAINED_BASES_COUNT: {
     fallback: '16',

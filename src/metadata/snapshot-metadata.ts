@@ -256,6 +256,6 @@ async function stream(
     throw thrown;
   } finally {
     deps.observer?.scanEnded(kind, sums);
-    context.note(sums);
+    context.note({ ...sums, storedLists: source.kind === 'lists' ? source.paths.length : 0 });
   }
 }

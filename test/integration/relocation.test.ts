@@ -1,9 +1,11 @@
 /**
  * Tools that move extents while lists are streamed: balance, defragmentation, xfs_fsr, dedupe. They
- * may make lists longer, never shorter than what differs.
+ * may make lists longer, never shorter than what differs; nor the lists that are stored meanwhile.
  */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, type TestContext, test } from 'node:test';
 import { addresses } from '../support/extent-list.js';
 import { assertSound, Tally } from '../support/metadata-check.js';
@@ -24,13 +26,41 @@ const BLOCK = 4096;
 const STREAM_MS = process.env['BLOCKDELTA_TEST_LONG'] === '1' ? 120_000 : 3500;
 const options = { skip: skipUnlessRoot };
 
+const STORED = ['without stored lists', 'while lists are stored'] as const;
+type Stored = (typeof STORED)[number];
+
+const benches = new Map<Stored, ReflinkBench>();
 let bench: ReflinkBench;
 
 before(async () => {
-  if (skipUnlessRoot === false) bench = await ReflinkBench.make('relocation', ['xfs', 'btrfs']);
+  if (skipUnlessRoot !== false) return;
+  for (const stored of STORED) {
+    const isStored = stored === 'while lists are stored';
+    const label = isStored ? 'relocation-lists' : 'relocation';
+    const mode = isStored ? 'on' : 'off';
+    benches.set(stored, await ReflinkBench.make(label, ['xfs', 'btrfs'], mode));
+  }
+  use('without stored lists');
 });
 
-after(() => bench?.dispose());
+after(async () => {
+  for (const each of benches.values()) await each.dispose();
+});
+
+function use(stored: Stored): void {
+  const chosen = benches.get(stored);
+  assert.ok(chosen !== undefined);
+  bench = chosen;
+}
+
+/** The lists that are stored so far are as good as gone: the next ones are made while the tool is at work. */
+function forgetLists(kind: PoolKind): void {
+  const lists = join(bench.pool(kind), 'lists');
+  if (!existsSync(lists)) return;
+  for (const name of readdirSync(lists)) {
+    if (!name.endsWith('.tmp')) rmSync(join(lists, name), { force: true });
+  }
+}
 
 interface Series {
   work: Writing;
@@ -59,9 +89,10 @@ const files = ({ work, cuts }: Series): { volume: string; snapshots: string[] } 
 });
 
 /** Every list of the series, over and over, until the time is up. */
-async function streamAll({ cuts }: Series, until: number): Promise<Tally> {
+async function streamAll({ work, cuts }: Series, until: number): Promise<Tally> {
   const tally = new Tally();
   do {
+    forgetLists(work.kind);
     for (const [index, target] of cuts.entries()) {
       const zeros = SnapshotImage.zeros(SIZE);
       const list = await bench.client.allocated(target.snapshot.id);
@@ -119,66 +150,78 @@ async function streamWhile(
   assert.ok(mover.rounds > 0, `the tool never ended: ${mover.output}`);
   const settled = await streamAll(series, 0);
   context.diagnostic(`afterwards: ${settled}`);
+  context.diagnostic(`${logged('storedLists')} stored lists answered deltas so far`);
+  assert.equal(logged('storedLists') > 0, bench === benches.get('while lists are stored'));
   return { moved, output: mover.output, tally };
 }
 
-test('a balance of btrfs moves everything and no list misses a byte', options, async (context) => {
-  const series = await makeSeries('btrfs');
-  const pool = bench.pool('btrfs');
-  const { moved, output } = await streamWhile(context, series, {
-    script: 'btrfs balance start --full-balance "$1"',
-    args: [pool],
-    cancel: () => spawnSync('btrfs', ['balance', 'cancel', pool], { stdio: 'ignore' }),
-  });
-  assert.ok(moved > 0, `nothing was moved: ${output}`);
-  await bench.end(series.work);
-});
+for (const stored of STORED) {
+  test(
+    `a balance of btrfs moves everything and no list misses a byte, ${stored}`,
+    options,
+    async (context) => {
+      use(stored);
+      const series = await makeSeries('btrfs');
+      const pool = bench.pool('btrfs');
+      const { moved, output } = await streamWhile(context, series, {
+        script: 'btrfs balance start --full-balance "$1"',
+        args: [pool],
+        cancel: () => spawnSync('btrfs', ['balance', 'cancel', pool], { stdio: 'ignore' }),
+      });
+      assert.ok(moved > 0, `nothing was moved: ${output}`);
+      await bench.end(series.work);
+    },
+  );
 
-test(
-  'defragmentation of volume and snapshots moves immutable files and no list misses a byte',
-  options,
-  async (context) => {
-    const series = await makeSeries('btrfs');
-    const { volume, snapshots } = files(series);
-    const earlier = snapshots.map(addresses);
-    const { output } = await streamWhile(context, series, {
-      script: `offset=$((RANDOM % 128 * 262144))
+  test(
+    `defragmentation of volume and snapshots moves immutable files and no list misses a byte, ${stored}`,
+    options,
+    async (context) => {
+      use(stored);
+      const series = await makeSeries('btrfs');
+      const { volume, snapshots } = files(series);
+      const earlier = snapshots.map(addresses);
+      const { output } = await streamWhile(context, series, {
+        script: `offset=$((RANDOM % 128 * 262144))
       for file in "$@"; do
         btrfs filesystem defragment -f -t 256M -s "$offset" -l 1048576 "$file"
       done
       sync -f "$1"`,
-      args: [volume, ...snapshots],
-    });
-    assert.ok(countMoved(snapshots, earlier) > 0, `no snapshot was moved: ${output}`);
-    await bench.end(series.work);
-  },
-);
+        args: [volume, ...snapshots],
+      });
+      assert.ok(countMoved(snapshots, earlier) > 0, `no snapshot was moved: ${output}`);
+      await bench.end(series.work);
+    },
+  );
 
-test(
-  'xfs_fsr does not move immutable snapshots, and no list misses a byte while it tries',
-  options,
-  async (context) => {
-    const series = await makeSeries('xfs');
-    const { volume, snapshots } = files(series);
-    const earlier = snapshots.map(addresses);
-    await streamWhile(context, series, {
-      script: 'for file in "$@"; do xfs_fsr -v "$file"; done',
-      args: [volume, ...snapshots],
-    });
-    assert.equal(countMoved(snapshots, earlier), 0);
-    const [first = ''] = snapshots;
-    const refused = spawnSync('xfs_fsr', ['-d', '-v', first], { encoding: 'utf8' });
-    const said = (refused.stdout + refused.stderr).trim();
-    context.diagnostic(`xfs_fsr on a snapshot ends with ${refused.status}: ${said}`);
-    await bench.end(series.work);
-  },
-);
+  test(
+    `xfs_fsr does not move immutable snapshots, and no list misses a byte while it tries, ${stored}`,
+    options,
+    async (context) => {
+      use(stored);
+      const series = await makeSeries('xfs');
+      const { volume, snapshots } = files(series);
+      const earlier = snapshots.map(addresses);
+      await streamWhile(context, series, {
+        script: 'for file in "$@"; do xfs_fsr -v "$file"; done',
+        args: [volume, ...snapshots],
+      });
+      assert.equal(countMoved(snapshots, earlier), 0);
+      const [first = ''] = snapshots;
+      const refused = spawnSync('xfs_fsr', ['-d', '-v', first], { encoding: 'utf8' });
+      const said = (refused.stdout + refused.stderr).trim();
+      context.diagnostic(`xfs_fsr on a snapshot ends with ${refused.status}: ${said}`);
+      await bench.end(series.work);
+    },
+  );
+}
 
 for (const kind of ['xfs', 'btrfs'] as const) {
   test(
     `dedupe on ${kind} reaches the volume and no snapshot, and no list misses a byte`,
     options,
     async (context) => {
+      use('without stored lists');
       const series = await makeSeries(kind);
       // The same bytes once more, which then lie elsewhere and can be deduped.
       series.work.writer.apply('rewrite', 0, SIZE);
@@ -205,6 +248,7 @@ test(
   'the newest snapshot of a volume under defragmentation holds what was written',
   options,
   async () => {
+    use('while lists are stored');
     const work = await bench.write('btrfs', SIZE);
     const volume = volumePath(bench.pool('btrfs'), work.volume.id);
     const mover = Mover.start(bench.workspace, 'btrfs filesystem defragment -f -t 256M "$1"', [

@@ -1,4 +1,7 @@
-/** A plugin on pools of several kinds, raw block volumes with a workload, and checks of both. */
+/**
+ * A plugin on pools of several kinds, raw block volumes with a workload, and checks of both. Without stored
+ * change lists unless asked for, so that the extents of the snapshots are what is judged.
+ */
 import assert from 'node:assert/strict';
 import { BlockWriter } from './block-writer.js';
 import type { CsiClient } from './csi-client.js';
@@ -24,7 +27,10 @@ export class ReflinkBench {
   readonly #writers: BlockWriter[] = [];
   #plugin: Plugin | undefined;
 
-  private constructor(label: string) {
+  private constructor(
+    label: string,
+    private readonly changeLists: 'on' | 'off',
+  ) {
     this.workspace = new Workspace(label);
     this.random = seededRandom(label);
   }
@@ -32,11 +38,11 @@ export class ReflinkBench {
   static async make(
     label: string,
     kinds: readonly PoolKind[],
-    sizeMiB = 2048,
+    changeLists: 'on' | 'off' = 'off',
   ): Promise<ReflinkBench> {
-    const bench = new ReflinkBench(label);
+    const bench = new ReflinkBench(label, changeLists);
     for (const kind of kinds) {
-      bench.#pools.set(kind, makePoolFileSystem(bench.workspace, kind, sizeMiB));
+      bench.#pools.set(kind, makePoolFileSystem(bench.workspace, kind, 2048));
     }
     await bench.start();
     return bench;
@@ -54,7 +60,8 @@ export class ReflinkBench {
   /** Also after a kill: on the same pools and the same state. */
   async start(): Promise<void> {
     const list = [...this.#pools].map(([kind, directory]) => `${kind}=${directory}`);
-    this.#plugin = await Plugin.start(this.workspace, { pools: list.join(',') });
+    const env = { BLOCKDELTA_CHANGE_LISTS: this.changeLists };
+    this.#plugin = await Plugin.start(this.workspace, { pools: list.join(','), env });
   }
 
   async dispose(): Promise<void> {
