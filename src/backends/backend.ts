@@ -199,7 +199,11 @@ export interface Backend {
   /** As the kernel reports it; null if not attached. */
   findAttachment(volumeId: string): Promise<Attachment | null>;
 
-  capacity(): Promise<PoolCapacity>;
+  /**
+   * 'recent' may use figures of the last second, which saves a look at every volume: then availableBytes may
+   * be too low, so it may admit a volume and must not refuse one.
+   */
+  capacity(age?: 'now' | 'recent'): Promise<PoolCapacity>;
   /** For monitoring. FAILED_PRECONDITION if the pool cannot be reached. */
   statistics(): Promise<PoolStatistics>;
   /** FAILED_PRECONDITION if the pool cannot be reached. */

@@ -21,7 +21,8 @@ export class PoolAdmission {
   /**
    * Computes the space that an operation adds with `size`, and runs `work` while that space is reserved.
    * RESOURCE_EXHAUSTED if the pool has too little left, ABORTED if concurrent operations may take what is
-   * left; also throws what `size` throws. An operation that adds nothing is always admitted.
+   * left; also throws what `size` throws, which is asked again with newer figures before a
+   * refusal. An operation that adds nothing is always admitted.
    */
   async run<T>(
     backend: Backend,
@@ -30,8 +31,12 @@ export class PoolAdmission {
   ): Promise<T> {
     const reservations = this.#reservations(backend.pool);
     const sizeBytes = await reservations.queue.run(async () => {
-      const capacity = await backend.capacity();
-      const wanted = size(capacity);
+      let capacity = await backend.capacity('recent');
+      let wanted = size(capacity);
+      if (wanted > capacity.availableBytes - reservations.bytes) {
+        capacity = await backend.capacity();
+        wanted = size(capacity);
+      }
       const { availableBytes } = capacity;
       if (wanted === 0n) return wanted;
       if (wanted > availableBytes) throw exhausted(backend.pool, availableBytes, wanted);

@@ -104,3 +104,20 @@ test('a device whose backing file was removed from the pool is reported', { skip
   assert.equal((await backend.condition(volumeId)).runsOnRemoved, false);
   rmSync(kept);
 });
+
+test('a recent capacity counts volumes that were created meanwhile, and never offers more than a new one', {
+  skip,
+}, async () => {
+  const backend = await pool(100n, 5n);
+  const before = await backend.capacity('recent');
+  const volumes = [newVolume(), newVolume(), newVolume()];
+  for (const volumeId of volumes) await backend.createVolume(volumeId, 64n * MIB);
+  const created = await backend.capacity('recent');
+  assertNear(before.availableBytes - created.availableBytes, 192n * MIB);
+  for (const volumeId of volumes) await backend.deleteVolume(volumeId);
+  const deleted = await backend.capacity('recent');
+  const now = await backend.capacity();
+  assert.ok(deleted.availableBytes <= now.availableBytes + MIB);
+  assertNear(now.availableBytes, before.availableBytes);
+  await backend.stop();
+});

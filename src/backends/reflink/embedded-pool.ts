@@ -119,10 +119,8 @@ export class EmbeddedPool {
    * has no room. One call at a time.
    */
   async ensureFree(root: string, bytes: bigint, reservePercent: bigint): Promise<void> {
-    if (this.#unallocated !== null) throw this.#exhausted(this.#unallocated);
     for (;;) {
-      const { totalBytes, freeBytes } = await poolUsage(root);
-      const missing = bytes + (totalBytes * reservePercent) / 100n - freeBytes;
+      const missing = await this.missingBytes(root, bytes, reservePercent);
       if (missing <= 0n) return;
       // Growing the pool also grows its reserve.
       const wanted = (missing * 100n) / (USABLE_PERCENT - reservePercent) + 1n;
@@ -136,6 +134,13 @@ export class EmbeddedPool {
       const devicePath = await this.#attach();
       await this.native.run('growFileSystem', { mountPoint: this.mountPoint, devicePath });
     }
+  }
+
+  /** What the pool lacks of so much free space beside its reserve. RESOURCE_EXHAUSTED as in ensureFree. */
+  async missingBytes(root: string, bytes: bigint, reservePercent: bigint): Promise<bigint> {
+    if (this.#unallocated !== null) throw this.#exhausted(this.#unallocated);
+    const { totalBytes, freeBytes } = await poolUsage(root);
+    return bytes + (totalBytes * reservePercent) / 100n - freeBytes;
   }
 
   /** Attaches the image and returns its device, which has the size of the image. */

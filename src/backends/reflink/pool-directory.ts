@@ -149,6 +149,15 @@ export class PoolDirectory {
     await this.#embedded.ensureFree(root, bytes, reservePercent);
   }
 
+  /** Whether ensureFree would have nothing to do. RESOURCE_EXHAUSTED as there. */
+  async hasFree(
+    { layout: { root } }: OpenDirectories,
+    bytes: bigint,
+    reservePercent: bigint,
+  ): Promise<boolean> {
+    return (await this.#embedded.missingBytes(root, bytes, reservePercent)) <= 0n;
+  }
+
   async #probe(): Promise<void> {
     await (await this.#openChecked()).close();
   }

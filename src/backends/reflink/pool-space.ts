@@ -16,13 +16,13 @@ const MINIMUM_VOLUME_BYTES = 1n << 20n;
 const GRANULARITY_BYTES = 4096n;
 const SIZES = { minimumVolumeBytes: MINIMUM_VOLUME_BYTES, granularityBytes: GRANULARITY_BYTES };
 
-export async function poolCapacity(
-  native: NativeRunner,
-  layout: PoolLayout,
+/** @param committedBytes what existing volumes may still claim: the parts of them that were never written */
+export function poolCapacity(
   space: PoolSpace,
+  committedBytes: bigint,
   policy: SpacePolicy,
-): Promise<PoolCapacity> {
-  return poolAccount(space, await committedBytes(native, layout), SIZES, policy);
+): PoolCapacity {
+  return poolAccount(space, committedBytes, SIZES, policy);
 }
 
 export async function poolStatistics(
@@ -47,16 +47,14 @@ export async function poolUsage(root: string): Promise<{ totalBytes: bigint; fre
   return { totalBytes: pool.blocks * pool.bsize, freeBytes: pool.bavail * pool.bsize };
 }
 
-/** What volumes may still claim: the parts of them that were never written. */
-export async function committedBytes(native: NativeRunner, layout: PoolLayout): Promise<bigint> {
-  return (await volumeBytes(native, layout)).unwritten;
+/** How much of the volumes was written, and how much was never written. */
+export interface VolumeBytes {
+  written: bigint;
+  unwritten: bigint;
 }
 
-/** How much of the volumes was written, and how much was never written. */
-export async function volumeBytes(
-  native: NativeRunner,
-  layout: PoolLayout,
-): Promise<{ written: bigint; unwritten: bigint }> {
+/** Looks at every volume. */
+export async function volumeBytes(native: NativeRunner, layout: PoolLayout): Promise<VolumeBytes> {
   let written = 0n;
   let unwritten = 0n;
   for (const file of await volumeFiles(native, layout)) {

@@ -28,6 +28,7 @@ import type {
 } from '../backend.js';
 import type { SpacePolicy } from '../pool-account.js';
 import { ChangeLists } from './change-lists.js';
+import { CommittedSpace } from './committed-space.js';
 import { InitializedMarks } from './initialized-marks.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
 import { filesIn, type PoolFile } from './pool-files.js';
@@ -45,6 +46,7 @@ export class ReflinkBackend implements Backend {
   readonly #volumes: VolumeFiles;
   readonly #snapshots: SnapshotFiles;
   readonly #marks: InitializedMarks;
+  readonly #committed: CommittedSpace;
   readonly #reservations: SpaceReservations;
   readonly #lists: ChangeLists;
   readonly #storesChanges: boolean;
@@ -64,7 +66,8 @@ export class ReflinkBackend implements Backend {
     this.#marks = new InitializedMarks(native, this.#directory);
     this.#lists = new ChangeLists(native, this.#directory);
     this.#storesChanges = options.changeLists ?? false;
-    this.#reservations = new SpaceReservations(native, this.#directory, options);
+    this.#committed = new CommittedSpace(native);
+    this.#reservations = new SpaceReservations(this.#committed, this.#directory, options);
   }
 
   get kind(): PoolKind {
@@ -184,10 +187,14 @@ export class ReflinkBackend implements Backend {
     return this.#volumes.condition(volumeId);
   }
 
-  capacity(): Promise<PoolCapacity> {
-    return this.#directory.use(async (opened) =>
-      poolCapacity(this.#native, opened.layout, await this.#directory.space(opened), this.#policy),
-    );
+  capacity(age: 'now' | 'recent' = 'now'): Promise<PoolCapacity> {
+    return this.#directory.use(async (opened) => {
+      const committedBytes =
+        age === 'recent'
+          ? await this.#committed.atMost(opened.layout)
+          : (await this.#committed.now(opened.layout)).unwritten;
+      return poolCapacity(await this.#directory.space(opened), committedBytes, this.#policy);
+    });
   }
 
   statistics(): Promise<PoolStatistics> {

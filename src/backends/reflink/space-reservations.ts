@@ -2,15 +2,16 @@
  * Reserves space in a pool before a volume's file is created or grown, one reservation at a time. A pool
  * image that is allocated in full grows first, and also grows as it fills up, while the host has room.
  *
- * A reservation lasts until the file is there: from then on the file's size counts.
+ * A reservation lasts until the file is there: from then on the file's size counts. Volumes are looked at only
+ * if kept figures do not show that there is room.
  */
 import { readdir } from 'node:fs/promises';
 import { SerialQueue } from '../../base/serial-queue.js';
-import type { NativeRunner } from '../../native/pool.js';
 import type { SpacePolicy } from '../pool-account.js';
+import type { CommittedSpace } from './committed-space.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
-import { committedBytes, poolUsage, volumeBytes } from './pool-space.js';
+import { poolUsage } from './pool-space.js';
 
 /**
  * Free space beyond the reserve that lets volumes rewrite blocks they share with snapshots: more than
@@ -22,14 +23,12 @@ const PROBE_INTERVAL_MS = 1000;
 const RETRY_INTERVAL_MS = 30_000;
 
 export class SpaceReservations {
-  /** Of volumes whose files are being created or grown. */
-  #reservedBytes = 0n;
   readonly #queue: SerialQueue;
   #timer: NodeJS.Timeout | undefined;
   #isStopped = false;
 
   constructor(
-    private readonly native: NativeRunner,
+    private readonly committed: CommittedSpace,
     private readonly directory: PoolDirectory,
     private readonly policy: SpacePolicy,
   ) {
@@ -54,12 +53,12 @@ export class SpaceReservations {
    * RESOURCE_EXHAUSTED if the pool cannot provide them.
    */
   async run<T>(bytes: bigint, make: () => Promise<T>): Promise<T> {
-    if (!this.directory.grows) return make();
-    await this.#queue.run(() => this.#reserve(bytes));
+    if (this.directory.grows) await this.#queue.run(() => this.#reserve(bytes));
+    else this.committed.addingStarts(bytes);
     try {
       return await make();
     } finally {
-      this.#reservedBytes -= bytes;
+      this.committed.addingEnds(bytes);
     }
   }
 
@@ -72,25 +71,35 @@ export class SpaceReservations {
   }
 
   async #reserve(bytes: bigint): Promise<void> {
-    const { overcommitPercent, reservePercent } = this.policy;
     await this.directory.use(async (opened) => {
-      const committed =
-        (await committedBytes(this.native, opened.layout)) + this.#reservedBytes + bytes;
-      await this.directory.ensureFree(
-        opened,
-        (committed * 100n) / overcommitPercent,
-        reservePercent,
-      );
+      const { layout } = opened;
+      if (await this.#hasFree(opened, (await this.committed.atMost(layout)) + bytes, 0n)) return;
+      const { unwritten } = await this.committed.now(layout);
+      await this.#ensureFree(opened, unwritten + this.committed.pendingBytes + bytes, 0n);
     });
-    this.#reservedBytes += bytes;
+    this.committed.addingStarts(bytes);
   }
 
   async #ensureRoomToRewrite(opened: OpenDirectories): Promise<void> {
-    const { overcommitPercent, reservePercent } = this.policy;
-    const { written, unwritten } = await volumeBytes(this.native, opened.layout);
-    const committed = ((unwritten + this.#reservedBytes) * 100n) / overcommitPercent;
+    const { layout } = opened;
+    if (await this.#hasFree(opened, await this.committed.atMost(layout), REWRITE_BYTES)) return;
+    const { written, unwritten } = await this.committed.now(layout);
     const rewritten = written < REWRITE_BYTES ? written : REWRITE_BYTES;
-    await this.directory.ensureFree(opened, committed + rewritten, reservePercent);
+    await this.#ensureFree(opened, unwritten + this.committed.pendingBytes, rewritten);
+  }
+
+  #hasFree(opened: OpenDirectories, committedBytes: bigint, moreBytes: bigint): Promise<boolean> {
+    const bytes = this.#needed(committedBytes) + moreBytes;
+    return this.directory.hasFree(opened, bytes, this.policy.reservePercent);
+  }
+
+  #ensureFree(opened: OpenDirectories, committedBytes: bigint, moreBytes: bigint): Promise<void> {
+    const bytes = this.#needed(committedBytes) + moreBytes;
+    return this.directory.ensureFree(opened, bytes, this.policy.reservePercent);
+  }
+
+  #needed(committedBytes: bigint): bigint {
+    return (committedBytes * 100n) / this.policy.overcommitPercent;
   }
 
   #probeIn(delayMs: number): void {
@@ -113,7 +122,7 @@ export class SpaceReservations {
     const reserve = (totalBytes * this.policy.reservePercent) / 100n;
     if (freeBytes >= reserve + REWRITE_BYTES) return false;
     if ((await readdir(layout.snapshots)).length > 0) return true;
-    const { written } = await volumeBytes(this.native, layout);
+    const { written } = await this.committed.now(layout);
     // Probed after the volumes, so that what they write meanwhile does not look shared.
     const after = await poolUsage(layout.root);
     return written > after.totalBytes - after.freeBytes;
