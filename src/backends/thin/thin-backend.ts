@@ -55,6 +55,8 @@ export interface ThinPoolOptions extends PoolClaim, SpacePolicy, PoolFeatures {
 
 /** Status comes from memory, but a pool with a stuck metadata device holds its lock. */
 const CHECK_TIMEOUT_MS = 5000;
+/** The first question to the addon also starts a thread, which takes seconds on a busy node. */
+const START_CHECK_TIMEOUT_MS = 60_000;
 
 export class ThinBackend implements Backend {
   readonly pool: string;
@@ -85,7 +87,7 @@ export class ThinBackend implements Backend {
   async start(expected: 'any' | 'existing' = 'any'): Promise<void> {
     if (this.#opened !== null) return;
     const { directory, dataBlockBytes } = this.#options;
-    await this.checkNode();
+    await this.#checkNode(START_CHECK_TIMEOUT_MS);
     const file = join(directory, 'pool.sqlite');
     if (expected === 'existing') await this.#assertExists(file);
     await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -116,15 +118,20 @@ export class ThinBackend implements Backend {
 
   /** Bounded, because the pool's threads may all wait for its devices. */
   checkNode(): Promise<void> {
-    return this.#answered(this.#nodeChecks.run('node', () => assertDeviceMapper(this.#native)));
+    return this.#checkNode(CHECK_TIMEOUT_MS);
   }
 
   async check(): Promise<void> {
     await this.#answered(this.#checks.run('pool', async () => this.#open.check()));
   }
 
-  #answered(checked: Promise<void>): Promise<void> {
-    return withTimeout(checked, CHECK_TIMEOUT_MS, (): never => {
+  #checkNode(timeoutMs: number): Promise<void> {
+    const checked = this.#nodeChecks.run('node', () => assertDeviceMapper(this.#native));
+    return this.#answered(checked, timeoutMs);
+  }
+
+  #answered(checked: Promise<void>, timeoutMs = CHECK_TIMEOUT_MS): Promise<void> {
+    return withTimeout(checked, timeoutMs, (): never => {
       throw CsiError.failedPrecondition(
         `pool '${this.pool}' does not answer; check its devices and the kernel log`,
       );
