@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type TestContext, test } from 'node:test';
+import { after, type TestContext, test } from 'node:test';
 import { Ajv } from 'ajv';
 import { packagePath } from '../../src/base/package-root.js';
 import { formatJson, parseDocument } from '../../src/bench/report/document.js';
@@ -26,25 +26,22 @@ import {
 
 /** They need neither root nor a pool. */
 const WITHOUT_ROOT = ['stream', 'hostile'];
-const ENV = { HOME: process.env['HOME'] ?? '/root' };
+/** Other runs may use the directory above it meanwhile. */
+const OWN = mkdtempSync(join(tmpdir(), 'bench-suites-'));
+const ENV = { HOME: process.env['HOME'] ?? '/root', TMPDIR: OWN };
+
+after(() => rmSync(OWN, { recursive: true }));
 
 const validate = new Ajv({ strictTypes: false }).compile(
   JSON.parse(readFileSync(packagePath('docs/bench-report.schema.json'), 'utf8')),
 );
 
-function leftBehind(): string[] {
-  const directories = readdirSync(tmpdir()).filter((name) => name.startsWith('blockdelta-bench-'));
-  return directories.map((name) => `${tmpdir()}/${name}`);
-}
-
 async function reportOf(t: TestContext, ...args: string[]) {
-  const before = leftBehind();
   const { code, stdout, stderr } = await runCommand(t, ['bench', ...args, '--json', '-'], ENV);
   assert.equal(code, 0, stderr);
   const document = parseDocument(stdout);
   assert.equal(validate(document), true, JSON.stringify(validate.errors));
-  const left = leftBehind().filter((directory) => !before.includes(directory));
-  assert.deepEqual(left, [], 'directories left behind');
+  assert.deepEqual(readdirSync(OWN), [], 'left behind');
   return document;
 }
 
@@ -114,7 +111,7 @@ test('a driver of another process is measured, and keeps no object of the run', 
 });
 
 test('a report is printed again, as Markdown and as a page, and compares with itself', async (t) => {
-  const directory = mkdtempSync(join(tmpdir(), 'bench-report-'));
+  const directory = mkdtempSync(join(OWN, 'bench-report-'));
   t.after(() => rmSync(directory, { recursive: true }));
   const [report, page] = ['report.json', 'page.html'].map((name) => join(directory, name)) as [
     string,

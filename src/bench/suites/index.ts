@@ -7,6 +7,7 @@ export const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   io: async () => (await import('./io.js')).suite,
   stall: async () => (await import('./stall.js')).suite,
   reflink: async () => (await import('./reflink.js')).suite,
+  thin: async () => (await import('./thin.js')).suite,
   driver: async () => (await import('./driver.js')).suite,
   hostile: async () => (await import('./hostile.js')).suite,
 };

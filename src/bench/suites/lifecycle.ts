@@ -8,6 +8,7 @@ import { fillCatalogue } from '../lifecycle/full-catalogue.js';
 import { mountRow } from '../lifecycle/mount-row.js';
 import { type Catalogue, operationRows } from '../lifecycle/operation-rows.js';
 import { probeRow } from '../lifecycle/probe-row.js';
+import { type StoppedPlugin, startRow } from '../lifecycle/start-row.js';
 import { PluginProcess } from '../plugin-process.js';
 import type { Row } from '../row.js';
 import { makePool, requireRoot } from '../storage/pool.js';
@@ -38,31 +39,40 @@ export const suite: Suite = {
         ...(await operationRows(settings, workspace, [{ label: 'driver', connection }])),
       ];
     }
-    const pool = await makePool(workspace, 'xfs');
-    const plugin = await PluginProcess.start(settings, workspace, {
-      env: { BLOCKDELTA_POOLS: `${POOL}=${pool}` },
-    });
-    const { connection } = plugin;
+    const empty = await stoppedPlugin(settings, workspace, 'empty catalogue', 'plugin');
+    const full = await fullPlugin(settings, workspace);
+    const started = await startRow(settings, full, empty);
+    const { connection } = await empty.start();
     const rows = [
-      await mountRow(settings, workspace, connection, workspace.path('xfs')),
+      started,
+      await mountRow(settings, workspace, connection, workspace.path('plugin-pool')),
       await probeRow(settings, workspace, connection),
     ];
-    const full = await startFull(settings, workspace);
-    const empty = { label: 'empty catalogue', connection };
-    return [...rows, ...(await operationRows(settings, workspace, [full, empty]))];
+    const catalogues: [Catalogue, Catalogue] = [
+      { label: full.label, connection: (await full.start()).connection },
+      { label: empty.label, connection },
+    ];
+    return [...rows, ...(await operationRows(settings, workspace, catalogues))];
   },
 };
 
-async function startFull(settings: Settings, workspace: Workspace): Promise<Catalogue> {
+async function fullPlugin(settings: Settings, workspace: Workspace): Promise<StoppedPlugin> {
   const size = CATALOGUES[settings.size];
   const label = `${size.volumes} volumes and ${size.snapshots} snapshots`;
   settings.say(`making a catalogue of ${label}`);
-  const name = 'full';
-  const pool = await makePool(workspace, 'xfs', 'full-pool');
-  fillCatalogue(workspace.path(name), pool, POOL, NODE_ID, size);
-  const { connection } = await PluginProcess.start(settings, workspace, {
-    name,
-    env: { BLOCKDELTA_POOLS: `${POOL}=${pool}` },
-  });
-  return { label, connection };
+  const plugin = await stoppedPlugin(settings, workspace, label, 'full');
+  fillCatalogue(workspace.path('full'), workspace.path('full-pool'), POOL, NODE_ID, size);
+  return plugin;
+}
+
+/** On a pool of its own, `<name>-pool` in the workspace. */
+async function stoppedPlugin(
+  settings: Settings,
+  workspace: Workspace,
+  label: string,
+  name: string,
+): Promise<StoppedPlugin> {
+  const pool = await makePool(workspace, 'xfs', `${name}-pool`);
+  const env = { BLOCKDELTA_POOLS: `${POOL}=${pool}` };
+  return { label, start: () => PluginProcess.start(settings, workspace, { name, env }) };
 }

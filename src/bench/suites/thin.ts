@@ -1,94 +1,117 @@
 /**
- * Rows thin-*: deltas of two snapshots in a pool of ten million mapped blocks, beside thin_delta, with
- * the metadata in memory and on the disk; and what else the scan is held against.
+ * Suite thin: the native scan of dm-thin metadata, called as a worker of the plugin calls it, beside thin_delta, with
+ * the metadata in memory and on the disk. The metadata is generated, so that no device-mapper is needed.
  */
 import { rmSync } from 'node:fs';
-import type { Row } from '../../src/bench/row.js';
-import type { Settings } from '../../src/bench/suite.js';
-import { loadAddon } from '../../src/native/addon.js';
+import { join } from 'node:path';
+import { type Addon, loadAddon } from '../../native/addon.js';
+import { missingSide, type Row } from '../row.js';
+import { requireRoot } from '../storage/pool.js';
+import type { Settings, Suite } from '../suite.js';
+import { agreedRanges, duel } from '../thin/duel.js';
 import {
   BASE_DEVICE,
+  generatorProblem,
+  type Metadata,
+  makeMemoryDirectory,
   makeMetadata,
+  onDisk,
   TARGET_DEVICE,
   THIN_CASES,
   type ThinCase,
-} from './thin-cases.js';
-import { agreedRanges, type DuelSettings, duel } from './thin-duel.js';
-import { countNodes, type NodeCount } from './thin-nodes.js';
-import { thinDeltaVersion } from './thin-peer.js';
-import { makePlaces, onDisk, type Places, removeFromDisk } from './thin-place.js';
-import { scanOnce, thinSource } from './thin-scan.js';
-import { nodesRow, peakRow, processRow } from './thin-side-rows.js';
-import { streamRow } from './thin-stream-row.js';
+} from '../thin/metadata.js';
+import { countNodes } from '../thin/nodes.js';
+import { scanOnce, thinSource } from '../thin/scan.js';
+import { nodesRow, peakRow, processRow } from '../thin/side-rows.js';
+import { streamRow } from '../thin/stream-row.js';
+import { thinDeltaProblem } from '../thin/thin-delta.js';
+import { Workspace } from '../workspace.js';
 
-interface Bench {
+export const suite: Suite = {
+  name: 'thin',
+  describes: 'the scan of dm-thin metadata in memory and on the disk, beside thin_delta (root)',
+
+  async run(settings: Settings): Promise<Row[]> {
+    requireRoot();
+    const problem = generatorProblem() ?? thinDeltaProblem();
+    if (problem !== null) return THIN_CASES.map((thinCase) => missing(thinCase, problem));
+    const workspace = Workspace.make(settings, 'thin');
+    const memory = makeMemoryDirectory(settings);
+    const empty = await makeMetadata(
+      join(memory, 'empty'),
+      { pattern: 'random', changed: 1 },
+      'empty',
+    );
+    const bed = { settings, workspace, memory, empty, addon: loadAddon() };
+    const rows: Row[] = [];
+    for (const thinCase of THIN_CASES) rows.push(...(await rowsOf(bed, thinCase)));
+    return rows;
+  },
+};
+
+interface Bed {
   settings: Settings;
-  places: Places;
-  duels: DuelSettings;
-}
-
-export async function thinRows(settings: Settings): Promise<Row[]> {
-  if (process.getuid?.() !== 0) throw new Error('thin needs root: loop devices');
-  settings.say(`thin_delta ${thinDeltaVersion()}`);
-  const places = makePlaces(settings);
-  const empty = places.memoryPath('empty');
-  await makeMetadata(empty, { pattern: 'random', changed: 1 }, 1);
-  const { rounds, say } = settings;
-  const bench = { settings, places, duels: { addon: loadAddon(), rounds, empty, say } };
-  const rows: Row[] = [];
-  for (const thinCase of THIN_CASES) rows.push(...(await rowsOf(bench, thinCase)));
-  return rows;
+  workspace: Workspace;
+  /** A directory. */
+  memory: string;
+  empty: Metadata;
+  addon: Addon;
 }
 
 /** One file at a time, so that memory and disk hold one. */
-async function rowsOf(bench: Bench, thinCase: ThinCase): Promise<Row[]> {
-  const { places, duels } = bench;
+async function rowsOf(bed: Bed, thinCase: ThinCase): Promise<Row[]> {
+  const { settings, workspace, memory, empty, addon } = bed;
   const { name, words } = thinCase;
-  const file = places.memoryPath(name);
-  await makeMetadata(file, thinCase);
-  const expected = await agreedRanges(duels.addon, file);
-  const counted = countNodes(file, BASE_DEVICE, TARGET_DEVICE);
+  settings.say(`making metadata: ${words}`);
+  const metadata = await makeMetadata(join(memory, name), thinCase, settings.size);
+  const expected = await agreedRanges(addon, metadata);
+  const counted = countNodes(metadata.path, BASE_DEVICE, TARGET_DEVICE);
+  const given = { empty, expected };
   const rows = [
-    await duel(duels, {
+    await duel(settings, addon, {
+      ...given,
       name: `thin-${name}`,
       measures: `delta, ${words}, metadata in memory`,
-      metadata: file,
-      expected,
+      metadata,
       atLeastTimes: thinCase.inMemory,
       facts: { 'nodes in one tree only': counted.differing },
     }),
   ];
   const isFirst = thinCase === THIN_CASES[0];
-  if (isFirst) rows.push(...(await firstCaseRows(bench, file, counted)));
-  const device = await onDisk(places.workspace, file, name);
-  rmSync(file);
+  if (isFirst) {
+    rows.push(
+      nodesRow(scanOnce(addon, thinSource(addon, metadata)), counted),
+      await peakRow(settings, 'thin-peak', '1 % random in memory', metadata),
+      await streamRow(settings, addon, metadata, workspace.path('thin.sock')),
+      await processRow(settings, metadata),
+    );
+  }
+  const device = await onDisk(workspace, metadata);
+  rmSync(metadata.path);
   rows.push(
-    await duel(duels, {
+    await duel(settings, addon, {
+      ...given,
       name: `thin-${name}-disk`,
-      measures: 'the same, metadata on the disk, read past the page cache',
+      measures: `delta, ${words}, metadata on the disk, read past the page cache`,
       metadata: device,
-      expected,
-      atLeastTimes: thinCase.direct,
+      atLeastTimes: thinCase.onDisk,
       facts: {},
     }),
   );
   if (isFirst) {
-    rows.push(peakRow('thin-peak-disk', '1 % random on the disk', device, duels.rounds));
+    rows.push(await peakRow(settings, 'thin-peak-disk', '1 % random on the disk', device));
   }
-  await removeFromDisk(places.workspace, device, name);
+  await device.remove();
   return rows;
 }
 
-async function firstCaseRows(
-  { settings, places, duels }: Bench,
-  file: string,
-  counted: NodeCount,
-): Promise<Row[]> {
-  const { addon, rounds } = duels;
-  return [
-    nodesRow(scanOnce(addon, thinSource(addon, file)), counted),
-    peakRow('thin-peak', '1 % random in memory', file, rounds),
-    await streamRow(settings, addon, file, places.workspace.path('thin.sock')),
-    await processRow(file, rounds),
-  ];
+function missing({ name, words }: ThinCase, problem: string): Row {
+  return {
+    name: `thin-${name}`,
+    measures: `delta, ${words}, metadata in memory`,
+    ours: missingSide('scan', 'ms', problem),
+    peer: missingSide('thin_delta', 'ms', problem),
+    target: null,
+    facts: {},
+  };
 }

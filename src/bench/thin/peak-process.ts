@@ -1,25 +1,23 @@
 /**
- * A process that does nothing but one scan, and tells by its exit what memory it took: the highest
- * resident memory before and after, from the kernel (VmHWM), with whatever is mapped.
+ * A process that does nothing but one scan of metadata, and prints what memory it took: the highest resident memory
+ * before and after, from the kernel (VmHWM), with whatever is mapped. Its arguments: the metadata and the volumes' size.
  */
-import { readFileSync } from 'node:fs';
-import { loadAddon } from '../../src/native/addon.js';
-import { scanOnce, thinSource } from './thin-scan.js';
+import { loadAddon } from '../../native/addon.js';
+import { ProcessMeter } from '../process-meter.js';
+import { scanOnce, thinSource } from './scan.js';
 
 export interface PeakMemory {
   beforeMiB: number;
   peakMiB: number;
 }
 
-function peakMiB(): number {
-  const status = readFileSync('/proc/self/status', 'utf8');
-  return Number(/^VmHWM:\s*(\d+) kB$/m.exec(status)?.[1]) / 1024;
+const [path, volumeBytes] = process.argv.slice(2);
+if (path === undefined || volumeBytes === undefined) {
+  throw new Error('started without the metadata and the size of its volumes');
 }
-
-const [metadata] = process.argv.slice(2);
-if (metadata === undefined) throw new Error('started without a metadata file');
 const addon = loadAddon();
-const beforeMiB = peakMiB();
-scanOnce(addon, thinSource(addon, metadata));
-const answer: PeakMemory = { beforeMiB, peakMiB: peakMiB() };
+const meter = new ProcessMeter(process.pid);
+const beforeMiB = meter.peakMiB();
+scanOnce(addon, thinSource(addon, { path, volumeBytes: BigInt(volumeBytes) }));
+const answer: PeakMemory = { beforeMiB, peakMiB: meter.peakMiB() };
 process.stdout.write(JSON.stringify(answer));

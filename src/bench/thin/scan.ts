@@ -1,10 +1,10 @@
 /** The native scan of a thin delta, called in this process the way a worker of the plugin calls it. */
 
-import { readRanges, type VisitRange } from '../../src/bench/streams/wire-reader.js';
-import { MAX_ENTRIES_PER_MESSAGE } from '../../src/metadata/scanner.js';
-import type { Addon, FillResult } from '../../src/native/addon.js';
-import type { ThinScanSource } from '../../src/native/thin-addon.js';
-import { BASE_DEVICE, TARGET_DEVICE, VOLUME_BYTES } from './thin-cases.js';
+import { MAX_ENTRIES_PER_MESSAGE } from '../../metadata/scanner.js';
+import type { Addon, FillResult } from '../../native/addon.js';
+import type { ThinScanSource } from '../../native/thin-addon.js';
+import { readRanges, type VisitRange } from '../streams/wire-reader.js';
+import { BASE_DEVICE, type Metadata, TARGET_DEVICE } from './metadata.js';
 
 /** What the plugin's scanner asks for in one call, and the buffer it lends. */
 const ENTRIES_PER_CALL = 65_536;
@@ -22,16 +22,16 @@ export interface Scanned {
 }
 
 /** The delta as a backend gives it to the service: with the roots that the devices have now. */
-export function thinSource(addon: Addon, metadata: string): ThinScanSource {
-  const where = { metadata, superblock: 0n };
+export function thinSource(addon: Addon, { path, volumeBytes }: Metadata): ThinScanSource {
+  const where = { metadata: path, superblock: 0n };
   const answer = addon.thinDevices({ ...where, deviceIds: [BASE_DEVICE, TARGET_DEVICE] });
   if (!answer.ok) throw new Error(answer.message);
   const [base, target] = answer.devices;
-  if (base === undefined || target === undefined) throw new Error(`${metadata}: no snapshots`);
+  if (base === undefined || target === undefined) throw new Error(`${path}: no snapshots`);
   return {
     ...where,
     kind: 'thin',
-    sizeBytes: VOLUME_BYTES,
+    sizeBytes: volumeBytes,
     base: { deviceId: base.deviceId, root: base.root },
     target: { deviceId: target.deviceId, root: target.root },
     bookmark: null,

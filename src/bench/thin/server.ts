@@ -1,17 +1,17 @@
-/** A server whose snapshots are the thin devices of one metadata file; its path is the one option. */
+/** A server whose snapshots are the thin devices of one metadata file. Its arguments: the metadata and the volumes' size. */
+import { loadAddon } from '../../native/addon.js';
+import { serveScans } from '../streams/scan-server.js';
+import { givenArgument } from '../streams/server-process.js';
+import { BASE_DEVICE } from './metadata.js';
+import { thinSource } from './scan.js';
 
-import { serveScans } from '../../src/bench/streams/scan-server.js';
-import { givenArgument } from '../../src/bench/streams/server-process.js';
-import { loadAddon } from '../../src/native/addon.js';
-import { BASE_DEVICE, VOLUME_BYTES } from './thin-cases.js';
-import { thinSource } from './thin-scan.js';
-
-const source = thinSource(loadAddon(), givenArgument(1));
+const volumeBytes = BigInt(givenArgument(2));
+const source = thinSource(loadAddon(), { path: givenArgument(1), volumeBytes });
 
 await serveScans(
   async () => source,
   (snapshotId) => ({
-    sizeBytes: VOLUME_BYTES,
+    sizeBytes: volumeBytes,
     sequence: snapshotId === String(BASE_DEVICE) ? 1n : 2n,
   }),
 );
