@@ -2,6 +2,7 @@
  * What streams of changed ranges report to whoever counts them. The methods run on the event loop and must
  * return at once; the sums are read when they are needed.
  */
+import type { ListKind } from '../volumes/change-list-maker.js';
 
 /** What one list has contained so far. The numbers only grow. */
 export interface ScanSums {
@@ -14,8 +15,8 @@ export interface ScanSums {
   readonly unprovedBytes: bigint;
 }
 
-/** Which list: `allocated`, or the `delta` of two snapshots. */
-export type ScanKind = 'allocated' | 'delta';
+/** Which list: what a snapshot holds, or the delta of two snapshots. */
+export type ScanKind = ListKind;
 
 export interface ScanObserver {
   /**

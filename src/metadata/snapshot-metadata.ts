@@ -25,7 +25,7 @@ import type { ScanThreads } from '../native/scan-threads.js';
 import type { ChangeListMaker } from '../volumes/change-list-maker.js';
 import { type OperationLocks, shared, snapshotKey } from '../volumes/operation-locks.js';
 import { snapshotDeleting } from '../volumes/ready-volume.js';
-import type { ScanObserver } from './scan-observer.js';
+import type { ScanKind, ScanObserver } from './scan-observer.js';
 import { scan } from './scanner.js';
 
 export interface SnapshotMetadataDependencies {
@@ -195,20 +195,22 @@ interface ScanJob {
   params: MetadataParams;
 }
 
+const kindOf = (base: ScanBase | null): ScanKind => (base === null ? 'allocated' : 'delta');
+
 /**
  * The files to scan in place of stored lists of which one was refused; null: the scan failed for another
  * reason. What was sent so far came from lists that were verified, so it stands.
  */
 async function withoutLists(
   deps: SnapshotMetadataDependencies,
-  { target }: ScanJob,
+  { target, base }: ScanJob,
   source: ScanSource,
   thrown: unknown,
 ): Promise<ScanSource | null> {
   if (source.kind !== 'lists' || source.target === null || !(thrown instanceof SystemError))
     return null;
   if (thrown.code !== 'LIST_INVALID' && !source.paths.includes(thrown.path)) return null;
-  await deps.changeLists?.replace(target, thrown);
+  await deps.changeLists?.replace(target, kindOf(base), thrown);
   return { kind: 'files', target: source.target, base: source.base };
 }
 
@@ -222,10 +224,9 @@ async function stream(
   const backend = deps.backendOf(target.pool);
   const source = await backend.scanSource(target.snapshotId, base?.snapshotId ?? null);
   assertWhole(job, source);
-  if (source.kind === 'files' && base !== null) deps.changeLists?.schedule(target.snapshotId);
   const turn = { group: target.pool, peer: context.peer, signal: context.signal };
   const sums = { entries: 0, entryBytes: 0n, chunks: 0, extents: 0, rescans: 0, unprovedBytes: 0n };
-  const kind = base === null ? 'allocated' : 'delta';
+  const kind = kindOf(base);
   let startingOffset = params.startingOffset;
   const send = async (from: ScanSource): Promise<void> => {
     const options = { ...params, startingOffset, turn };
@@ -256,6 +257,8 @@ async function stream(
     throw thrown;
   } finally {
     deps.observer?.scanEnded(kind, sums);
+    // Not before the end: both would read the same maps at once.
+    if (source.kind === 'files') deps.changeLists?.schedule(target.snapshotId, kind);
     context.note({ ...sums, storedLists: source.kind === 'lists' ? source.paths.length : 0 });
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Makes stored change lists in the background: after a snapshot is taken, and when a request has found none.
+ * Makes stored change lists in the background: after a snapshot is taken, and after a request that found none.
  *
  * One list at a time for the whole node, in steps of a fraction of a second, with a pause as long as each
  * step between them. A step shares the locks of its snapshots with readers and is given up if they are not
@@ -22,34 +22,46 @@ export interface ChangeListMakerDependencies {
   logger: Logger;
 }
 
-/** The snapshots that wait; beyond it, requests for lists are dropped. */
+/** Of a snapshot: what differs from the one before it, or what it holds. */
+export type ListKind = 'delta' | 'allocated';
+
+interface WantedList {
+  snapshotId: string;
+  kind: ListKind;
+}
+
+/** The lists that wait; beyond it, requests for lists are dropped. */
 const MAX_WAITING = 1024;
 
 export class ChangeListMaker {
-  readonly #waiting = new Set<string>();
+  readonly #waiting = new Map<string, WantedList>();
   readonly #stopped = new AbortController();
   #running: Promise<void> | null = null;
 
   constructor(private readonly deps: ChangeListMakerDependencies) {}
 
-  /** Asks for the list from the snapshot before it to this one. Returns at once. */
-  schedule(snapshotId: string): void {
+  /** Asks for a list of the snapshot; a delta begins at the snapshot before it. Returns at once. */
+  schedule(snapshotId: string, kind: ListKind = 'delta'): void {
     if (this.#stopped.signal.aborted || this.#waiting.size >= MAX_WAITING) return;
-    this.#waiting.add(snapshotId);
+    this.#waiting.set(`${kind} ${snapshotId}`, { snapshotId, kind });
     this.#running ??= this.#run().finally(() => {
       this.#running = null;
     });
   }
 
   /** Removes the list that a scan has refused, and asks for a new one. Does not fail. */
-  async replace({ snapshotId, pool }: SnapshotRecord, refusal: SystemError): Promise<void> {
+  async replace(
+    { snapshotId, pool }: SnapshotRecord,
+    kind: ListKind,
+    refusal: SystemError,
+  ): Promise<void> {
     const { logger, registry } = this.deps;
     logger.warn(
       { snapshotId, pool, path: refusal.path, err: refusal },
       'a stored change list is not used; the scan goes on with the extents, and the list is made again',
     );
     await bestEffort(() => registry.owning(pool).discardChanges(refusal.path));
-    this.schedule(snapshotId);
+    this.schedule(snapshotId, kind);
   }
 
   /** Resolves when nothing is being made and nothing waits. */
@@ -65,30 +77,35 @@ export class ChangeListMaker {
   }
 
   async #run(): Promise<void> {
-    for (const snapshotId of this.#waiting) {
-      this.#waiting.delete(snapshotId);
+    for (const [key, wanted] of this.#waiting) {
+      this.#waiting.delete(key);
       try {
-        await this.#make(snapshotId);
+        await this.#make(wanted);
       } catch (thrown) {
         const err = CsiError.from(thrown);
-        this.deps.logger.debug({ snapshotId, err }, 'could not make the change list of a snapshot');
+        this.deps.logger.debug({ ...wanted, err }, 'could not make the change list of a snapshot');
       }
     }
   }
 
-  async #make(snapshotId: string): Promise<void> {
+  async #make({ snapshotId, kind }: WantedList): Promise<void> {
     const { catalogue, locks, registry } = this.deps;
     let progress: object | null = null;
     do {
       const target = await catalogue.snapshotById(snapshotId);
-      const base = target?.state === 'ready' ? await this.#before(target) : null;
-      if (target === null || base === null) return;
-      const keys = [shared(snapshotKey(snapshotId)), shared(snapshotKey(base.snapshotId))];
+      if (target?.state !== 'ready') return;
+      const base = kind === 'delta' ? await this.#before(target) : null;
+      if (kind === 'delta' && base === null) return;
+      const baseId = base?.snapshotId ?? null;
+      const keys = [snapshotId, baseId].filter((id) => id !== null);
       const began = performance.now();
       const from: object | null = progress;
       const step = (): Promise<object | null> =>
-        registry.owning(target.pool).storeChanges(snapshotId, base.snapshotId, from);
-      progress = await locks.run(keys, step);
+        registry.owning(target.pool).storeChanges(snapshotId, baseId, from);
+      progress = await locks.run(
+        keys.map((id) => shared(snapshotKey(id))),
+        step,
+      );
       await this.#pause(performance.now() - began);
     } while (progress !== null && !this.#stopped.signal.aborted);
   }

@@ -125,10 +125,12 @@ for (const kind of KINDS) {
     }
     context.diagnostic(done.join(', '));
     window.report((line) => context.diagnostic(`${kind}: ${line}`));
-    assert.ok(
-      filesIn(lists).some((path) => path.endsWith('.delta')),
-      'no list was stored',
-    );
+    for (const stored of ['.delta', '.allocated']) {
+      assert.ok(
+        filesIn(lists).some((path) => path.endsWith(stored)),
+        `no list ${stored} was stored`,
+      );
+    }
     writer.close();
     await volume.unpublish();
   });

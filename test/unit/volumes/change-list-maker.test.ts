@@ -67,6 +67,18 @@ test('the first snapshot of a volume and one that is gone need no list', async (
   assert.deepEqual(steps, []);
 });
 
+test('what a snapshot holds is listed without another snapshot, also of the first one', async () => {
+  const { maker, steps } = world();
+  maker.schedule('s1', 'allocated');
+  maker.schedule('s1', 'delta');
+  maker.schedule('gone', 'allocated');
+  await maker.idle();
+  assert.deepEqual(steps, [
+    ['s1', null, null],
+    ['s1', null, { step: 1 }],
+  ]);
+});
+
 test('a snapshot that is being deleted is left alone, and the next one gets its list', async () => {
   const { maker, locks, steps } = world();
   const release = locks.acquire([snapshotKey('s1')]);
@@ -97,7 +109,7 @@ test('a failure ends only its own list', async () => {
 test('a refused list is removed and made again', async () => {
   const { maker, steps, discarded } = world();
   const refusal = new SystemError('LIST_INVALID', 'scan', '/pool/lists/s3.delta', 'damaged');
-  await maker.replace({ snapshotId: 's3', pool: 'p' } as never, refusal);
+  await maker.replace({ snapshotId: 's3', pool: 'p' } as never, 'delta', refusal);
   await maker.idle();
   assert.deepEqual(discarded, ['/pool/lists/s3.delta']);
   assert.equal(steps.length, 2);
