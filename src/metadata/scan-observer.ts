@@ -13,6 +13,8 @@ export interface ScanSums {
   readonly extents: number;
   readonly rescans: number;
   readonly unprovedBytes: bigint;
+  /** Stored change lists that answered in place of the maps of snapshots. */
+  readonly storedLists: number;
 }
 
 /** Which list: what a snapshot holds, or the delta of two snapshots. */

@@ -225,7 +225,9 @@ async function stream(
   const source = await backend.scanSource(target.snapshotId, base?.snapshotId ?? null);
   assertWhole(job, source);
   const turn = { group: target.pool, peer: context.peer, signal: context.signal };
-  const sums = { entries: 0, entryBytes: 0n, chunks: 0, extents: 0, rescans: 0, unprovedBytes: 0n };
+  const storedLists = source.kind === 'lists' ? source.paths.length : 0;
+  const scanned = { chunks: 0, extents: 0, rescans: 0, unprovedBytes: 0n };
+  const sums = { entries: 0, entryBytes: 0n, ...scanned, storedLists };
   const kind = kindOf(base);
   let startingOffset = params.startingOffset;
   const send = async (from: ScanSource): Promise<void> => {
@@ -259,6 +261,6 @@ async function stream(
     deps.observer?.scanEnded(kind, sums);
     // Not before the end: both would read the same maps at once.
     if (source.kind === 'files') deps.changeLists?.schedule(target.snapshotId, kind);
-    context.note({ ...sums, storedLists: source.kind === 'lists' ? source.paths.length : 0 });
+    context.note(sums);
   }
 }

@@ -1,6 +1,7 @@
 /** Counts what lists of changed ranges contain. Reads the sums of running scans when it is collected. */
 import { Counter, type CounterConfiguration, type Registry } from 'prom-client';
 import type { ScanKind, ScanObserver, ScanSums } from '../metadata/scan-observer.js';
+import type { ListKind, ListProblem } from '../volumes/change-list-maker.js';
 
 type SumName = keyof ScanSums;
 
@@ -17,7 +18,18 @@ export class ScanMetrics implements ScanObserver {
     delta: noTotals(),
   };
 
+  readonly #problems: Counter<'kind' | 'problem'>;
+
   constructor(registry: Registry) {
+    this.#problems = new Counter({
+      name: 'blockdelta_change_list_problems_total',
+      help: 'stored change lists that could not be made, or that a scan refused',
+      labelNames: ['kind', 'problem'],
+      registers: [registry],
+    });
+    for (const kind of ['allocated', 'delta']) {
+      for (const problem of ['not made', 'refused']) this.#problems.inc({ kind, problem }, 0);
+    }
     const counter = (
       options: Pick<CounterConfiguration<'kind'>, 'name' | 'help'>,
       read: (totals: KindTotals) => number,
@@ -47,6 +59,11 @@ export class ScanMetrics implements ScanObserver {
     sum('blockdelta_scan_chunks_total', 'chunks', 'chunks that scans were read in');
     sum('blockdelta_scan_extents_total', 'extents', 'extents read from the maps of snapshots');
     sum(
+      'blockdelta_scan_stored_lists_total',
+      'storedLists',
+      'stored change lists that answered in place of the maps of snapshots',
+    );
+    sum(
       'blockdelta_scan_rescans_total',
       'rescans',
       'windows that were scanned again because extents may have moved',
@@ -56,6 +73,10 @@ export class ScanMetrics implements ScanObserver {
       'unprovedBytes',
       'bytes reported as changed only because extents kept moving',
     );
+  }
+
+  listProblem(kind: ListKind, problem: ListProblem): void {
+    this.#problems.inc({ kind, problem });
   }
 
   scanStarted(kind: ScanKind, sums: ScanSums, isResumed: boolean): void {
@@ -72,7 +93,10 @@ export class ScanMetrics implements ScanObserver {
 }
 
 function noTotals(): KindTotals {
-  const ended = { entries: 0, entryBytes: 0, chunks: 0, extents: 0, rescans: 0, unprovedBytes: 0 };
+  const ended = {
+    ...{ entries: 0, entryBytes: 0, chunks: 0, extents: 0, rescans: 0, unprovedBytes: 0 },
+    storedLists: 0,
+  };
   return { resumed: 0, ended, open: new Set() };
 }
 

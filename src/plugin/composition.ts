@@ -155,7 +155,10 @@ async function compose(
   const recovery = new PoolRecovery({ registry, startAgain, prepare, logger });
   teardown.add(() => recovery.stop());
   recovery.start();
-  const changeLists = new ChangeListMaker({ catalogue, registry, locks, logger });
+  const changeLists = new ChangeListMaker({
+    ...{ catalogue, registry, locks, logger },
+    observe: metrics?.scans.listProblem.bind(metrics.scans),
+  });
   teardown.add(() => changeLists.stop());
   const usage = new PoolUsageLog({ pools: () => registry.all, logger });
   teardown.add(() => usage.stop());

@@ -15,11 +15,16 @@ import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { SnapshotRecord } from '../catalogue/records.js';
 import { type OperationLocks, shared, snapshotKey } from './operation-locks.js';
 
+/** It could not be made, or a scan has refused it. */
+export type ListProblem = 'not made' | 'refused';
+
 export interface ChangeListMakerDependencies {
   catalogue: AsyncCatalogue;
   registry: BackendRegistry;
   locks: OperationLocks;
   logger: Logger;
+  /** Absent: nobody counts. */
+  observe?: ((kind: ListKind, problem: ListProblem) => void) | undefined;
 }
 
 /** Of a snapshot: what differs from the one before it, or what it holds. */
@@ -60,6 +65,7 @@ export class ChangeListMaker {
       { snapshotId, pool, path: refusal.path, err: refusal },
       'a stored change list is not used; the scan goes on with the extents, and the list is made again',
     );
+    this.deps.observe?.(kind, 'refused');
     await bestEffort(() => registry.owning(pool).discardChanges(refusal.path));
     this.schedule(snapshotId, kind);
   }
@@ -82,6 +88,7 @@ export class ChangeListMaker {
       try {
         await this.#make(wanted);
       } catch (thrown) {
+        this.deps.observe?.(wanted.kind, 'not made');
         const err = CsiError.from(thrown);
         this.deps.logger.debug({ ...wanted, err }, 'could not make the change list of a snapshot');
       }

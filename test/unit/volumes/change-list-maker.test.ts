@@ -12,6 +12,7 @@ interface World {
   locks: OperationLocks;
   steps: Step[];
   discarded: string[];
+  problems: string[];
 }
 
 /** A volume with snapshots s1, s2, s3; the pool needs two steps for each list. */
@@ -45,8 +46,12 @@ function world(fails: (target: string) => boolean = () => false): World {
   };
   const locks = new OperationLocks();
   const registry = { owning: () => backend };
-  const deps = { catalogue, registry, locks, logger: pino({ level: 'silent' }) };
-  return { maker: new ChangeListMaker(deps as never), locks, steps, discarded };
+  const problems: string[] = [];
+  const deps = {
+    ...{ catalogue, registry, locks, logger: pino({ level: 'silent' }) },
+    observe: (kind: string, problem: string) => problems.push(`${kind} ${problem}`),
+  };
+  return { maker: new ChangeListMaker(deps as never), locks, steps, discarded, problems };
 }
 
 test('a list is made from the snapshot before, step by step', async () => {
@@ -93,7 +98,7 @@ test('a snapshot that is being deleted is left alone, and the next one gets its 
 });
 
 test('a failure ends only its own list', async () => {
-  const { maker, steps } = world((target) => target === 's2');
+  const { maker, steps, problems } = world((target) => target === 's2');
   maker.schedule('s2');
   maker.schedule('s3');
   await maker.idle();
@@ -104,14 +109,16 @@ test('a failure ends only its own list', async () => {
   maker.schedule('s2');
   await maker.idle();
   assert.equal(steps.length, 4);
+  assert.deepEqual(problems, ['delta not made', 'delta not made']);
 });
 
 test('a refused list is removed and made again', async () => {
-  const { maker, steps, discarded } = world();
+  const { maker, steps, discarded, problems } = world();
   const refusal = new SystemError('LIST_INVALID', 'scan', '/pool/lists/s3.delta', 'damaged');
   await maker.replace({ snapshotId: 's3', pool: 'p' } as never, 'delta', refusal);
   await maker.idle();
   assert.deepEqual(discarded, ['/pool/lists/s3.delta']);
+  assert.deepEqual(problems, ['delta refused']);
   assert.equal(steps.length, 2);
 });
 
