@@ -49,7 +49,9 @@ Exit codes:
   0    every check passed or was skipped
   1    a check failed, or the driver could not be reached
   2    wrong usage
-  130  interrupted by SIGINT; the objects of the run are deleted first`;
+  130  interrupted by SIGINT or SIGTERM; the objects of the run are deleted first, for 20 s at most`;
+
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 export function addConformanceCommand(program: Command): void {
   const command = program
@@ -149,8 +151,8 @@ async function runConformance(
     return ExitCode.FAILURE;
   }
   const interrupt = new AbortController();
-  const onSigint = (): void => interrupt.abort();
-  process.once('SIGINT', onSigint);
+  const onSignal = (): void => interrupt.abort();
+  for (const signal of SIGNALS) process.once(signal, onSignal);
   const total = CHECKS.filter(({ id }) => isWanted(id, options)).length;
   let ended = 0;
   let failed = 0;
@@ -184,7 +186,7 @@ async function runConformance(
     return ExitCode.FAILURE;
   } finally {
     line.end();
-    process.removeListener('SIGINT', onSigint);
+    for (const signal of SIGNALS) process.removeListener(signal, onSignal);
   }
 }
 

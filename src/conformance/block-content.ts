@@ -25,7 +25,10 @@ const ALIGNMENT_BYTES = 4096;
 /** Each one starts a process. */
 const DISCARDS_PER_ROUND = 2;
 const DISCARD_BYTES = 128 * 1024;
-const EDGE_BYTES = 512;
+/** What a driver may compare or hash at once. An off-by-one loses a byte at either edge of such a block. */
+const BLOCK_SIZES = [512, 4096, CHUNK_BYTES] as const;
+/** At the edges of the volume. */
+const EDGE_LENGTHS = [1, 512] as const;
 const READ_BYTES = 1 << 20;
 const ZEROS = Buffer.alloc(CHUNK_BYTES);
 /** The PATH of a user often lacks the sbin directories. */
@@ -38,6 +41,8 @@ export class BlockContent {
   readonly #chunks = new Map<number, Buffer>();
   /** Chunks that an image refers to; they are copied before they change. */
   readonly #frozen = new Set<number>();
+  /** Chunks that the current round of changes has written to. */
+  readonly #changed = new Set<number>();
   #sizeBytes: number;
 
   /** `source`: the image the volume was created from, which is its initial content. */
@@ -81,12 +86,14 @@ export class BlockContent {
     this.#initial.get(index) ?? this.source?.elsewhere(index) ?? null;
 
   /**
-   * Makes random changes at the published path; they are durable when it resolves. They always include
-   * the first and the last sector, because off-by-one errors show only there. Discards hit chunks that
-   * earlier rounds have written, if there are any: discarding unwritten space tests nothing.
+   * Makes random changes at the published path; they are durable when it resolves. They always include the
+   * first and the last byte of the volume, and single bytes at the edges of blocks in which nothing else
+   * changes, because off-by-one errors show only there. Discards hit chunks that earlier rounds have
+   * written, if there are any: discarding unwritten space tests nothing.
    */
   async change(path: string, random: Random, operations: number, from = 0): Promise<void> {
     const written = this.#writtenFrom(from);
+    this.#changed.clear();
     await this.#withDevice(path, async (device) => {
       for (let count = 0; count < operations; count += 1) {
         const length = Math.min(random.pick(LENGTHS), this.#sizeBytes - from);
@@ -100,10 +107,34 @@ export class BlockContent {
         const offset = written.length > 0 ? random.pick(written) : from;
         await this.#discard(device, path, Math.min(offset, last), length);
       }
-      for (const offset of [from, this.#sizeBytes - EDGE_BYTES]) {
-        await this.#write(device, offset, random.bytes(EDGE_BYTES));
-      }
+      const length = random.pick(EDGE_LENGTHS);
+      for (const offset of [from, this.#sizeBytes - length])
+        await this.#flip(device, offset, length);
+      await this.#flipEdges(device, random, from);
     });
+  }
+
+  /** One byte at each edge of a block of each size, in chunks that this round has not changed. */
+  async #flipEdges(device: FileHandle, random: Random, from: number): Promise<void> {
+    const first = Math.ceil(from / CHUNK_BYTES);
+    const untouched: number[] = [];
+    for (let index = first; (index + 1) * CHUNK_BYTES <= this.#sizeBytes; index += 1) {
+      if (!this.#changed.has(index)) untouched.push(index);
+    }
+    for (const size of BLOCK_SIZES) {
+      for (const edge of [0, size - 1]) {
+        const [index] = untouched.splice(random.below(Math.max(1, untouched.length)), 1);
+        if (index === undefined) return;
+        const block = random.below(CHUNK_BYTES / size) * size;
+        await this.#flip(device, index * CHUNK_BYTES + block + edge, 1);
+      }
+    }
+  }
+
+  /** Changes every byte of the range. */
+  async #flip(device: FileHandle, offset: number, length: number): Promise<void> {
+    const bytes = await this.#read(device, offset, length);
+    await this.#write(device, offset, Buffer.from(bytes.map((byte) => byte ^ 0xff)));
   }
 
   /** Offsets of the chunks that are not all zeros. */
@@ -176,7 +207,10 @@ export class BlockContent {
   ): Promise<void> {
     const first = Math.floor(offset / CHUNK_BYTES);
     const last = Math.floor((offset + length - 1) / CHUNK_BYTES);
-    for (let index = first; index <= last; index += 1) await this.#load(device, index);
+    for (let index = first; index <= last; index += 1) {
+      this.#changed.add(index);
+      await this.#load(device, index);
+    }
     const bytes = await change();
     for (let index = first; index <= last; index += 1) {
       const chunk = this.#writable(index);

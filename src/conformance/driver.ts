@@ -10,6 +10,7 @@ import type { ServiceName } from '../csi/service.js';
 import { ConformanceFailure } from './check.js';
 import { MetadataStream, type MetadataStreamOptions } from './metadata-stream.js';
 import type { SuiteOptions } from './options.js';
+import { Presence } from './presence.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: messages are plain objects of the proto's shape
 export type Message = Record<string, any>;
@@ -49,6 +50,7 @@ export class Driver {
   readonly #controller: Client;
   /** Every refusal of a run; one check inspects their form. */
   readonly refusals: Refusal[];
+  readonly presence: Presence;
 
   constructor(
     private readonly options: SuiteOptions,
@@ -61,6 +63,10 @@ export class Driver {
     this.#controller =
       shared === null ? (isOne ? this.#node : connect(controllerSocketPath)) : shared.#controller;
     this.refusals = shared === null ? [] : shared.refusals;
+    this.presence =
+      shared === null
+        ? new Presence([socketPath, controllerSocketPath], options.timeoutMs)
+        : shared.presence;
   }
 
   /** A driver over the same connections whose calls end with another signal. */
@@ -75,6 +81,8 @@ export class Driver {
 
   /** One call, whatever its status. */
   async attempt(rpc: string, request: Message, timeoutMs?: number): Promise<Outcome> {
+    const { cause } = this.presence;
+    if (cause !== null) return { response: null, refusal: this.#record(unavailable(rpc, cause)) };
     const { service, definition } = methodOf(rpc);
     const client = NODE_SERVICES.includes(service) ? this.#node : this.#controller;
     const deadline = Date.now() + (timeoutMs ?? this.options.timeoutMs);
@@ -104,8 +112,10 @@ export class Driver {
     for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
       const outcome = await this.attempt(rpc, request);
       const isBusy = outcome.refusal !== null && REPEATED.includes(outcome.refusal.code);
+      const isUnavailable = outcome.refusal?.code === StatusCode.UNAVAILABLE;
+      if (isUnavailable && !(await this.presence.isThere())) return this.attempt(rpc, request);
       if (!isBusy || this.signal.aborted || Date.now() + pause > deadline) return outcome;
-      await delay(pause, undefined, { signal: this.signal });
+      await delay(pause, undefined, { signal: this.signal }).catch(() => undefined);
     }
   }
 
@@ -143,6 +153,7 @@ export class Driver {
     const isOurs =
       refusal.code === StatusCode.CANCELLED || refusal.code === StatusCode.DEADLINE_EXCEEDED;
     if (!isOurs) this.refusals.push(refusal);
+    if (refusal.code === StatusCode.UNAVAILABLE) void this.presence.isThere();
     return refusal;
   }
 
@@ -174,6 +185,13 @@ export function expectRefusal(
     throw new ConformanceFailure(subject, expected, describeRefusal(outcome.refusal));
   }
 }
+
+const unavailable = (rpc: string, message: string): Refusal => ({
+  rpc,
+  code: StatusCode.UNAVAILABLE,
+  message,
+  hasDetails: false,
+});
 
 function connect(socketPath: string): Client {
   return new Client(`unix://${socketPath}`, credentials.createInsecure(), CHANNEL_OPTIONS);

@@ -26,6 +26,18 @@ export interface RunOptions {
 
 /** How long a check that has timed out may take to stop. */
 const GRACE_MS = 5_000;
+/** How long all deletions after a check, or after an interrupt, may take together. */
+const CLEAN_UP_MS = 60_000;
+const CLEAN_UP_INTERRUPTED_MS = 20_000;
+/** The row of the report for a driver that has died. */
+const PRESENCE: Omit<Check, 'run'> = {
+  id: 'suite.driver-present',
+  section: 'Deployment',
+  rule: 'ID9',
+  title: 'the driver serves its socket for as long as the run lasts',
+  level: 'must',
+  needs: [],
+};
 /** The row of the report for shared volumes that could not be cleaned up. */
 const CLEAN_UP: Omit<Check, 'run'> = {
   id: 'suite.clean-up',
@@ -87,7 +99,10 @@ class SuiteRun {
     const shared = new SharedVolumes(this.#volumes(advertised, 'shared'), this.options);
     for (const check of checks) {
       if (this.#signal.aborted) break;
+      const wasGone = this.#driver.presence.cause !== null;
       await this.#runOne(check, advertised, shared);
+      const { cause } = this.#driver.presence;
+      if (cause !== null && !wasGone) this.#reportGone(cause, check);
     }
     await this.#cleanUpShared(shared);
     return {
@@ -108,18 +123,15 @@ class SuiteRun {
 
   async #runOne(check: Check, advertised: Advertised, shared: SharedVolumes): Promise<void> {
     const { options } = this;
-    const pattern = options.skip.find((skip) => matches(check.id, skip));
-    const reason =
-      pattern === undefined
-        ? advertised.reasonAgainst(check.needs, options.access)
-        : `excluded by --skip ${pattern}`;
+    const reason = this.#reasonAgainst(check, advertised);
     if (reason !== null) {
       return this.#report(check, { result: 'skipped', detail: reason }, [], [], 0);
     }
     this.runOptions.onStart?.(check);
     const started = performance.now();
     const ending = new AbortController();
-    const signal = AbortSignal.any([this.#signal, ending.signal]);
+    const { presence } = this.#driver;
+    const signal = AbortSignal.any([this.#signal, ending.signal, presence.signal]);
     const volumes = this.#volumes(advertised, check.id, this.#driver.under(signal));
     const figures: Figure[] = [];
     const notes: string[] = [];
@@ -135,18 +147,37 @@ class SuiteRun {
       note: (text) => notes.push(text),
     };
     const outcome = await this.#judge(check, context, ending);
-    const problems = await volumes.cleanUp(this.#cleanUpDriver());
-    const final = withProblems(this.#unlessInterrupted(outcome), problems);
+    const problems = await this.#cleanUp(volumes);
+    const final = withProblems(this.#unlessCutOff(outcome), problems);
     this.#report(check, final, figures, notes, secondsSince(started));
   }
 
   /** What a check fails with when its calls are cut off says nothing about the driver. */
-  #unlessInterrupted(outcome: Outcome): Outcome {
-    if (!this.#signal.aborted || outcome.result !== 'failed') return outcome;
+  #unlessCutOff(outcome: Outcome): Outcome {
+    if (outcome.result !== 'failed') return outcome;
+    const { cause } = this.#driver.presence;
+    if (cause !== null) return { result: 'skipped', detail: `cut off: ${cause}` };
+    if (!this.#signal.aborted) return outcome;
     return { result: 'skipped', detail: 'the run was interrupted' };
   }
 
-  /** The result. At the timeout the check is aborted, and has a grace period to stop. */
+  /** Null: the check can run. */
+  #reasonAgainst({ id, needs }: Check, advertised: Advertised): string | null {
+    const { options } = this;
+    const pattern = options.skip.find((skip) => matches(id, skip));
+    if (pattern !== undefined) return `excluded by --skip ${pattern}`;
+    if (this.#driver.presence.cause !== null) return `not reached: see ${PRESENCE.id}`;
+    return advertised.reasonAgainst(needs, options.access);
+  }
+
+  #reportGone(cause: string, { id }: Check): void {
+    const detail =
+      `${cause}: the driver has ended during ${id}. Its objects of this run, whose names begin with ` +
+      `${this.#runName}, are left; see the driver's log`;
+    this.#report(PRESENCE, { result: 'failed', detail }, [], [], 0);
+  }
+
+  /** The result. At the timeout, or when the run is cut off, the check has a grace period to stop. */
   async #judge(check: Check, context: CheckContext, ending: AbortController): Promise<Outcome> {
     const { timeoutMs } = this.options;
     const verdict = check.run(context).then(
@@ -154,7 +185,7 @@ class SuiteRun {
       (thrown: unknown): Outcome => outcomeOf(thrown),
     );
     const timeOut = timer(timeoutMs);
-    const first = await Promise.race([verdict, timeOut.promise]);
+    const first = await Promise.race([verdict, timeOut.promise, aborted(context.signal)]);
     timeOut.cancel();
     if (first !== null) return first;
     ending.abort();
@@ -164,9 +195,15 @@ class SuiteRun {
     return { result: 'failed', detail: `did not end within ${timeoutMs / 1000} s` };
   }
 
+  /** What is left of a driver that is gone is said once. */
+  async #cleanUp(objects: Volumes | SharedVolumes): Promise<readonly string[]> {
+    const problems = await objects.cleanUp(this.#cleanUpDriver());
+    return this.#driver.presence.cause === null ? problems : [];
+  }
+
   async #cleanUpShared(shared: SharedVolumes): Promise<void> {
     const started = performance.now();
-    const problems = await shared.cleanUp(this.#cleanUpDriver());
+    const problems = await this.#cleanUp(shared);
     if (problems.length === 0) return;
     const outcome = withProblems({ result: 'passed', detail: null }, problems);
     this.#report(CLEAN_UP, outcome, [], [], secondsSince(started));
@@ -179,9 +216,10 @@ class SuiteRun {
     );
   }
 
-  /** A driver whose calls no signal ends: cleanup runs after an interrupt, too. */
+  /** A driver whose calls no interrupt ends, but a time does: cleanup runs after an interrupt, too. */
   #cleanUpDriver(): Driver {
-    return this.#driver.under(new AbortController().signal);
+    const ms = this.#signal.aborted ? CLEAN_UP_INTERRUPTED_MS : CLEAN_UP_MS;
+    return this.#driver.under(AbortSignal.timeout(ms));
   }
 
   #report(
@@ -219,6 +257,13 @@ function timer(ms: number): { promise: Promise<null>; cancel(): void } {
     cancel = () => clearTimeout(timeout);
   });
   return { promise, cancel: () => cancel() };
+}
+
+function aborted(signal: AbortSignal): Promise<null> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve(null);
+    signal.addEventListener('abort', () => resolve(null), { once: true });
+  });
 }
 
 function secondsSince(started: number): number {

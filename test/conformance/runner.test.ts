@@ -255,3 +255,65 @@ test('secrets are sent to the RPCs they are given for, and only where the reques
   assert.equal(secretOf('CreateSnapshot'), 'shared');
   assert.equal(secretOf('NodeUnpublishVolume'), undefined);
 });
+
+test('a driver that dies is reported once, and the run ends without waiting for each call', async () => {
+  driver = await RecordingDriver.start(workspace);
+  const results = await runChecks(
+    [
+      checkOf('one.dies', async (context) => {
+        await makeAll(context);
+        driver?.stop();
+        await context.driver.call('Probe', {});
+      }),
+      checkOf('two.never', () => assert.fail('it ran')),
+      checkOf('three.never', () => assert.fail('it ran'), ['volumes']),
+    ],
+    { timeoutMs: 1000 },
+  );
+  assert.deepEqual(
+    results.map(({ id, result }) => [id, result]),
+    [
+      ['one.dies', 'skipped'],
+      ['suite.driver-present', 'failed'],
+      ['two.never', 'skipped'],
+      ['three.never', 'skipped'],
+    ],
+  );
+  const [dies, gone, never] = results;
+  assert.match(dies?.detail ?? '', /^cut off: nothing has served .*recorder\.sock/);
+  assert.match(gone?.detail ?? '', /ended during one\.dies.* conformance-\S+, are left/);
+  assert.equal(never?.detail, 'not reached: see suite.driver-present');
+});
+
+test('a driver that is started again within a moment is waited for', async () => {
+  driver = await RecordingDriver.start(workspace);
+  const [result] = await runChecks([
+    checkOf('one.restarts', async (context) => {
+      driver?.stop();
+      setTimeout(async () => {
+        driver = await RecordingDriver.start(workspace);
+      }, 500);
+      await context.driver.call('Probe', {});
+    }),
+  ]);
+  assert.equal(result?.detail, null);
+});
+
+test('a run that is interrupted does not wait for a check that ignores it', async () => {
+  driver = await RecordingDriver.start(workspace, {
+    DeleteVolume: () => new Promise(() => undefined),
+  });
+  const interrupt = new AbortController();
+  const [result] = await runChecks(
+    [
+      checkOf('one.ignores', async ({ volumes }) => {
+        await volumes.create({ access: 'block' });
+        interrupt.abort();
+        await new Promise((resolve) => setTimeout(resolve, 6000));
+      }),
+    ],
+    { timeoutMs: 1000 },
+    interrupt.signal,
+  );
+  assert.match(result?.detail ?? '', /could not be cleaned up: DeleteVolume/);
+});

@@ -12,6 +12,8 @@ export interface Defect {
   mayAlsoFail?: readonly string[];
   /** The timeout of a check, for drivers that hang. */
   timeoutMs?: number;
+  /** Of the runs that must catch it; several where one could be lucky. Default: one. */
+  seeds?: readonly number[];
   options?: FakeOptions;
   fault: Fault;
 }

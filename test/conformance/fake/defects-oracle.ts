@@ -67,6 +67,8 @@ function forgetsInherited(kind: 'snapshot' | 'volume'): Defect['fault'] {
   });
 }
 
+const SEEDS = [1, 2, 3, 4, 5, 6, 7, 8, 9];
+
 export const ORACLE_DEFECTS: readonly Defect[] = [
   {
     name: 'delta-misses-a-block',
@@ -124,6 +126,23 @@ export const ORACLE_DEFECTS: readonly Defect[] = [
       const half = BLOCK_BYTES / 2;
       return now.subarray(0, half).equals(before.subarray(0, half));
     }),
+  },
+  {
+    name: 'delta-ignores-last-bytes',
+    seeds: SEEDS,
+    does: 'ignores the last byte of every block when it compares',
+    caughtBy: ['delta.content'],
+    fault: withoutContents((now, before) => {
+      const rest = BLOCK_BYTES - 1;
+      return now.subarray(0, rest).equals(before.subarray(0, rest));
+    }),
+  },
+  {
+    name: 'delta-ignores-first-bytes',
+    seeds: SEEDS,
+    does: 'ignores the first byte of every block when it compares',
+    caughtBy: ['delta.content'],
+    fault: withoutContents((now, before) => now.subarray(1).equals(before.subarray(1))),
   },
   {
     name: 'delta-since-the-snapshot-before',

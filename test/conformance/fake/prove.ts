@@ -27,14 +27,16 @@ export function proveDefects(label: string, defects: readonly Defect[]): void {
       const isOfMetadata = caughtBy.some((id) => id.startsWith('metadata.'));
       const controls = isOfMetadata ? METADATA_CONTROLS : CONTROLS;
       const only = [...new Set([...caughtBy, ...mayAlsoFail, ...controls])];
-      const results = await judge(workspace(), defect, only, defect.timeoutMs);
-      const failed = results.filter(({ result }) => result === 'failed');
-      const details = failed.map(({ id, detail }) => `${id}: ${detail}`).join('\n');
-      const ids = failed.map(({ id }) => id);
-      const unseen = caughtBy.filter((id) => !ids.includes(id));
-      assert.deepEqual(unseen, [], `${name} was not caught; failed:\n${details}`);
-      const wrong = ids.filter((id) => ![...caughtBy, ...mayAlsoFail].includes(id));
-      assert.deepEqual(wrong, [], `${name} also fails:\n${details}`);
+      for (const seed of defect.seeds ?? [1]) {
+        const results = await judge(workspace(), { ...defect, seed }, only, defect.timeoutMs);
+        const failed = results.filter(({ result }) => result === 'failed');
+        const details = failed.map(({ id, detail }) => `${id}: ${detail}`).join('\n');
+        const ids = failed.map(({ id }) => id);
+        const unseen = caughtBy.filter((id) => !ids.includes(id));
+        assert.deepEqual(unseen, [], `seed ${seed}: ${name} was not caught; failed:\n${details}`);
+        const wrong = ids.filter((id) => ![...caughtBy, ...mayAlsoFail].includes(id));
+        assert.deepEqual(wrong, [], `seed ${seed}: ${name} also fails:\n${details}`);
+      }
     });
   }
 }
@@ -70,12 +72,21 @@ function workspaceOf(label: string): () => Workspace {
 
 async function judge(
   workspace: Workspace,
-  { name, options = {}, fault = {} }: Pick<ConformingDriver, 'name' | 'options' | 'fault'>,
+  {
+    name,
+    options = {},
+    fault = {},
+    seed = 1,
+  }: Pick<ConformingDriver, 'name' | 'options' | 'fault'> & { seed?: number },
   only: readonly string[],
   timeoutMs = TIMEOUT_MS,
 ): Promise<readonly CheckResult[]> {
-  const driver = await FakeDriver.start(workspace.path(name, 'driver'), options, fault);
-  const workDirectory = workspace.path(name, 'work');
+  const driver = await FakeDriver.start(
+    workspace.path(name, String(seed), 'driver'),
+    options,
+    fault,
+  );
+  const workDirectory = workspace.path(name, String(seed), 'work');
   await mkdir(workDirectory);
   try {
     const report = await runSuite(CHECKS, {
@@ -91,7 +102,7 @@ async function judge(
       only,
       skip: [],
       timeoutMs,
-      seed: 1,
+      seed,
     });
     return report.results;
   } finally {
