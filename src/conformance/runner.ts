@@ -13,7 +13,7 @@ import { Driver } from './driver.js';
 import type { SuiteOptions } from './options.js';
 import { Random } from './random.js';
 import type { CheckResult, Report, Result } from './report.js';
-import { SharedVolumes } from './shared-volumes.js';
+import { SharedFailure, SharedVolumes } from './shared-volumes.js';
 import { Volumes } from './volumes.js';
 
 export interface RunOptions {
@@ -80,6 +80,8 @@ class SuiteRun {
   readonly #signal: AbortSignal;
   readonly #driver: Driver;
   readonly #results: CheckResult[] = [];
+  /** The first check that met each. */
+  readonly #sharedFailures = new Map<SharedFailure, string>();
   readonly #runName: string;
 
   constructor(
@@ -182,7 +184,7 @@ class SuiteRun {
     const { timeoutMs } = this.options;
     const verdict = check.run(context).then(
       (): Outcome => ({ result: 'passed', detail: null }),
-      (thrown: unknown): Outcome => outcomeOf(thrown),
+      (thrown: unknown): Outcome => this.#outcomeOf(thrown, check),
     );
     const timeOut = timer(timeoutMs);
     const first = await Promise.race([verdict, timeOut.promise, aborted(context.signal)]);
@@ -199,6 +201,15 @@ class SuiteRun {
   async #cleanUp(objects: Volumes | SharedVolumes): Promise<readonly string[]> {
     const problems = await objects.cleanUp(this.#cleanUpDriver());
     return this.#driver.presence.cause === null ? problems : [];
+  }
+
+  /** A cause that many checks meet fails the first of them only. */
+  #outcomeOf(thrown: unknown, { id }: Check): Outcome {
+    if (!(thrown instanceof SharedFailure)) return outcomeOf(thrown);
+    const first = this.#sharedFailures.get(thrown);
+    if (first !== undefined) return { result: 'skipped', detail: `not reached: see ${first}` };
+    this.#sharedFailures.set(thrown, id);
+    return { result: 'failed', detail: thrown.message };
   }
 
   async #cleanUpShared(shared: SharedVolumes): Promise<void> {

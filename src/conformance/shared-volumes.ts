@@ -25,6 +25,11 @@ const FIRST_OPERATIONS = 300;
 const LATER_OPERATIONS = 200;
 const FILE_CHANGES = 60;
 
+/** The shared volumes could not be made: the cause of many failures at once, and the same object for each of them. */
+export class SharedFailure extends Error {
+  override readonly name = 'SharedFailure';
+}
+
 export class SharedVolumes {
   #history: Promise<History> | null = null;
   #unrelated: Promise<Snapshot> | null = null;
@@ -39,13 +44,13 @@ export class SharedVolumes {
   }
 
   history(): Promise<History> {
-    this.#history ??= this.#makeHistory();
+    this.#history ??= this.#makeHistory().catch(failShared);
     return this.#history;
   }
 
   /** A snapshot of another volume, which was never written to. */
   unrelated(): Promise<Snapshot> {
-    this.#unrelated ??= this.#makeUnrelated();
+    this.#unrelated ??= this.#makeUnrelated().catch(failShared);
     return this.#unrelated;
   }
 
@@ -88,4 +93,9 @@ export class SharedVolumes {
     const volume = await this.volumes.create({ access: this.access, sizeBytes });
     return this.volumes.snapshot(volume);
   }
+}
+
+function failShared(cause: unknown): never {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  throw new SharedFailure(`the volumes that checks share cannot be made: ${why}`, { cause });
 }

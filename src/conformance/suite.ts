@@ -8,7 +8,7 @@ import { identityChecks, statusChecks } from './checks/identity.js';
 import { metadataCancelChecks } from './checks/metadata-cancel.js';
 import { metadataConcurrencyChecks } from './checks/metadata-concurrency.js';
 import { metadataContentChecks } from './checks/metadata-content.js';
-import { metadataErrorChecks } from './checks/metadata-errors.js';
+import { metadataErrorChecks, negativeMaxResultsChecks } from './checks/metadata-errors.js';
 import { metadataFormatChecks } from './checks/metadata-format.js';
 import { metadataLineageChecks } from './checks/metadata-lineage.js';
 import { metadataMountChecks } from './checks/metadata-mount.js';
@@ -28,5 +28,6 @@ export const CHECKS: readonly Check[] = [
   ...metadataConcurrencyChecks,
   ...groupChecks,
   ...groupContentChecks,
+  ...negativeMaxResultsChecks,
   ...statusChecks,
 ];

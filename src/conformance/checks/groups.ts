@@ -1,7 +1,13 @@
 /** Checks of group snapshots: members, idempotence, refusals, deletion. */
 import { StatusCode } from '../../base/errors.js';
-import { type Check, type CheckContext, ConformanceFailure, expect } from '../check.js';
-import { describeRefusal, expectRefusal, type Message } from '../driver.js';
+import {
+  type Check,
+  type CheckContext,
+  CheckSkipped,
+  ConformanceFailure,
+  expect,
+} from '../check.js';
+import { describeRefusal, expectRefusal, type Message, type Outcome } from '../driver.js';
 import { type Group, groupOf, groupRequest, type Snapshot, type Volume } from '../objects.js';
 
 const NEEDS = ['groups', 'volumes'] as const;
@@ -91,15 +97,42 @@ async function mismatch(context: CheckContext): Promise<void> {
   ]);
 }
 
-async function sourceMissing(context: CheckContext): Promise<void> {
+/** Asks for a group of a volume and of one that does not exist. What the driver makes of it is deleted later. */
+async function askWithMissing(
+  context: CheckContext,
+): Promise<{ outcome: Outcome; left: readonly Snapshot[] }> {
+  const { volumes, driver, advertised, random } = context;
   const [volume] = (await makeVolumes(context, 1)) as [Volume];
   const request = {
-    ...requestOf(context, context.volumes.name(), [volume]),
-    source_volume_ids: [volume.id, `no-such-volume-${context.random.below(1e9)}`],
+    ...requestOf(context, volumes.name(), [volume]),
+    source_volume_ids: [volume.id, `no-such-volume-${random.below(1e9)}`],
   };
-  const outcome = await context.driver.settle(CREATE, request);
-  if (outcome.response !== null) context.volumes.adoptGroup(outcome.response['group_snapshot']);
+  const outcome = await driver.settle(CREATE, request);
+  if (outcome.response !== null) volumes.adoptGroup(outcome.response['group_snapshot']);
+  if (outcome.response !== null || !advertised.controller.has('LIST_SNAPSHOTS')) {
+    return { outcome, left: [] };
+  }
+  const { entries } = await driver.call('ListSnapshots', { source_volume_id: volume.id });
+  const left = (entries as Message[]).map(({ snapshot }) => volumes.adoptSnapshot(snapshot));
+  return { outcome, left };
+}
+
+async function sourceMissing(context: CheckContext): Promise<void> {
+  const { outcome } = await askWithMissing(context);
   expectRefusal(`${CREATE} with a volume that does not exist`, outcome, [StatusCode.NOT_FOUND]);
+}
+
+async function refusedLeavesNothing(context: CheckContext): Promise<void> {
+  const { outcome, left } = await askWithMissing(context);
+  if (outcome.response !== null) {
+    throw new CheckSkipped('the driver takes such a group: see groups.source-missing');
+  }
+  expect(
+    left.length === 0,
+    `ListSnapshots after a refused ${CREATE}`,
+    'no snapshot of its volumes',
+    () => left.map(({ id }) => id).join(', '),
+  );
 }
 
 async function memberDelete(context: CheckContext): Promise<void> {
@@ -227,6 +260,17 @@ export const groupChecks: readonly Check[] = [
     ),
     section: ERRORS,
     level: 'should',
+  },
+  {
+    ...check(
+      'groups.refused-leaves-nothing',
+      'GA5',
+      'a group that is refused leaves no snapshot of its volumes',
+      refusedLeavesNothing,
+    ),
+    section: ERRORS,
+    level: 'should',
+    needs: [...NEEDS, 'list-snapshots'],
   },
   {
     ...check(

@@ -16,7 +16,14 @@ function snapshotWithId(id: string): Snapshot {
 async function maxResultsNegative(context: CheckContext): Promise<void> {
   for (const list of await context.shared.lists()) {
     for (const maxResults of [-1, MIN_INT32]) {
-      await expectListRefused(context, list, { maxResults }, INVALID);
+      try {
+        await expectListRefused(context, list, { maxResults }, INVALID);
+      } catch (thrown) {
+        context.note(
+          `${list.rpc} with max_results ${maxResults} is not refused: look whether the driver still computes on it`,
+        );
+        throw thrown;
+      }
     }
   }
 }
@@ -86,15 +93,6 @@ const DELTA = 'SnapshotMetadata: GetMetadataDelta';
 
 export const metadataErrorChecks: readonly Check[] = [
   {
-    id: 'metadata.max-results-negative',
-    section: ERRORS,
-    rule: 'SM6',
-    title: 'a negative max_results: INVALID_ARGUMENT',
-    level: 'should',
-    needs: NEEDS,
-    run: maxResultsNegative,
-  },
-  {
     id: 'metadata.id-missing',
     section: ERRORS,
     rule: 'SM1',
@@ -138,5 +136,18 @@ export const metadataErrorChecks: readonly Check[] = [
     level: 'should',
     needs: NEEDS,
     run: same,
+  },
+];
+
+/** Late in a run: a driver that computes for ever on it may answer nothing else any more. */
+export const negativeMaxResultsChecks: readonly Check[] = [
+  {
+    id: 'metadata.max-results-negative',
+    section: ERRORS,
+    rule: 'SM6',
+    title: 'a negative max_results: INVALID_ARGUMENT',
+    level: 'should',
+    needs: NEEDS,
+    run: maxResultsNegative,
   },
 ];

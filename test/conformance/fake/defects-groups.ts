@@ -163,6 +163,22 @@ export const GROUP_DEFECTS: readonly Defect[] = [
     },
   },
   {
+    name: 'group-refused-half-way',
+    does: 'refuses a group after it has taken the first member, and leaves that',
+    caughtBy: ['groups.refused-leaves-nothing'],
+    fault: {
+      rpcs: (correct, state) => ({
+        CreateVolumeGroupSnapshot: async (request) => {
+          const [first, ...others] = request['source_volume_ids'] as string[];
+          if (others.some((id) => !state.volumes.has(id))) {
+            await state.makeSnapshot(state.volume(first ?? ''), `half of ${request['name']}`);
+          }
+          return correct['CreateVolumeGroupSnapshot']?.(request) ?? {};
+        },
+      }),
+    },
+  },
+  {
     name: 'group-skips-missing-volumes',
     does: 'takes snapshots of the volumes that exist and ignores unknown ones',
     caughtBy: ['groups.source-missing'],
