@@ -12,8 +12,11 @@ namespace {
 
 // Measured on an ext4 file: 16 threads come close to the maximum; slower disks gain up to 64.
 constexpr unsigned kThreads = 32;
-// 16 MiB: four times as much saves only a quarter of the time.
-constexpr size_t kBatchBlocks = 4096;
+// 32 MiB: the more blocks a batch has, the closer together they are.
+constexpr size_t kBatchBlocks = 8192;
+// On a loop device over a virtual disk, a request costs as much as 8 more blocks in another one.
+// Half of that also suits disks with cheaper requests and less bandwidth.
+constexpr uint64_t kMaxGap = 4;
 
 Result<uint64_t> SizeOf(int fd, const std::string& path) {
   Result<struct stat> state = StatFd(fd, path);
@@ -52,7 +55,7 @@ Result<FileSource> FileSource::Open(const std::string& path) {
 size_t FileSource::batch_blocks() const { return kMaxRunBlocks; }
 
 Status FileSource::Read(Span<const uint64_t> numbers, uint8_t* out) {
-  return ReadBlocks({fd_.get(), path_, block_count_}, numbers, 1, out);
+  return ReadBlocks({fd_.get(), path_, block_count_, 0}, numbers, 1, out);
 }
 
 Result<DirectSource> DirectSource::Open(const std::string& path) {
@@ -66,7 +69,7 @@ Result<DirectSource> DirectSource::Open(const std::string& path) {
 size_t DirectSource::batch_blocks() const { return kBatchBlocks; }
 
 Status DirectSource::Read(Span<const uint64_t> numbers, uint8_t* out) {
-  return ReadBlocks({fd_.get(), path_, block_count_}, numbers, kThreads, out);
+  return ReadBlocks({fd_.get(), path_, block_count_, kMaxGap}, numbers, kThreads, out);
 }
 
 Result<std::unique_ptr<BlockSource>> OpenBlockSource(const std::string& path) {

@@ -23,7 +23,7 @@ struct Wanted {
   uint8_t* to;
 };
 
-// Adjacent blocks.
+// Blocks to read with one call, in ascending order: adjacent, or with short gaps.
 using Run = Span<const Wanted>;
 
 off_t PositionOf(uint64_t number) { return static_cast<off_t>(number * kMetadataBlockBytes); }
@@ -45,12 +45,22 @@ Result<std::vector<Wanted>> Sort(const BlockFile& file, Span<const uint64_t> num
   return wanted;
 }
 
-std::vector<Run> Join(const std::vector<Wanted>& wanted) {
+uint64_t GapBetween(const Wanted& before, const Wanted& next) {
+  return next.number - before.number - 1;
+}
+
+// Whether the call that reads `first` to `before` can read `next` too. A call cannot read a block
+// twice.
+bool CanJoin(const Wanted& first, const Wanted& before, const Wanted& next, uint64_t max_gap) {
+  return next.number > before.number && GapBetween(before, next) <= max_gap &&
+         next.number - first.number < kMaxRunBlocks;
+}
+
+std::vector<Run> Join(const std::vector<Wanted>& wanted, uint64_t max_gap) {
   std::vector<Run> runs;
   for (size_t begin = 0, end = 0; begin < wanted.size(); begin = end) {
     end = begin + 1;
-    while (end < wanted.size() && end - begin < kMaxRunBlocks &&
-           wanted[end].number == wanted[end - 1].number + 1) {
+    while (end < wanted.size() && CanJoin(wanted[begin], wanted[end - 1], wanted[end], max_gap)) {
       end++;
     }
     runs.push_back(Run(wanted.data() + begin, end - begin));
@@ -58,21 +68,27 @@ std::vector<Run> Join(const std::vector<Wanted>& wanted) {
   return runs;
 }
 
-// Returns the bytes read, -1 with errno, or 0 at the end of the file.
-ssize_t ReadOnce(int fd, Run run) {
+// Returns the bytes read, those of gaps included, -1 with errno, or 0 at the end of the file.
+// `unwanted` has room for the longest gap and receives their content.
+ssize_t ReadOnce(int fd, Run run, BlockBuffer* unwanted) {
   if (run.size() == 1) {
     return RetryInterrupted(
         [&] { return pread(fd, run[0].to, kMetadataBlockBytes, PositionOf(run[0].number)); });
   }
-  std::array<struct iovec, kMaxRunBlocks> buffers;
-  for (size_t i = 0; i < run.size(); i++) buffers[i] = {run[i].to, kMetadataBlockBytes};
+  std::array<struct iovec, 2 * kMaxRunBlocks> buffers;
+  size_t count = 0;
+  for (size_t i = 0; i < run.size(); i++) {
+    const uint64_t gap = i == 0 ? 0 : GapBetween(run[i - 1], run[i]);
+    if (gap > 0) buffers[count++] = {unwanted->data(), gap * kMetadataBlockBytes};
+    buffers[count++] = {run[i].to, kMetadataBlockBytes};
+  }
   return RetryInterrupted([&] {
-    return preadv(fd, buffers.data(), static_cast<int>(run.size()), PositionOf(run[0].number));
+    return preadv(fd, buffers.data(), static_cast<int>(count), PositionOf(run[0].number));
   });
 }
 
 Status ReadAlone(const BlockFile& file, const Wanted& wanted) {
-  const ssize_t bytes = ReadOnce(file.fd, Run(&wanted, 1));
+  const ssize_t bytes = ReadOnce(file.fd, Run(&wanted, 1), nullptr);
   if (bytes == -1) {
     return Status::Errno(errno, "pread", file.path, "block " + std::to_string(wanted.number));
   }
@@ -84,11 +100,12 @@ Status ReadAlone(const BlockFile& file, const Wanted& wanted) {
 
 // Reads the blocks missing from a joined read one by one: a failure then names its block, and a
 // short read only costs time.
-Status ReadRun(const BlockFile& file, Run run) {
-  const ssize_t bytes = ReadOnce(file.fd, run);
+Status ReadRun(const BlockFile& file, Run run, BlockBuffer* unwanted) {
+  const ssize_t bytes = ReadOnce(file.fd, run, unwanted);
   const size_t whole = bytes <= 0 ? 0 : static_cast<size_t>(bytes) / kMetadataBlockBytes;
-  for (size_t i = whole; i < run.size(); i++) {
-    Status status = ReadAlone(file, run[i]);
+  for (const Wanted& wanted : run) {
+    if (wanted.number - run[0].number < whole) continue;
+    Status status = ReadAlone(file, wanted);
     if (!status.ok()) return status;
   }
   return Status();
@@ -101,10 +118,12 @@ class Work {
 
   // Reads runs until there are no more, or one fails.
   void Do() {
+    BlockBuffer unwanted;
+    if (file_.max_gap > 0) unwanted = BlockBuffer(file_.max_gap);
     for (;;) {
       const size_t index = next_.fetch_add(1, std::memory_order_relaxed);
       if (index >= runs_.size()) return;
-      Status status = ReadRun(file_, runs_[index]);
+      Status status = ReadRun(file_, runs_[index], &unwanted);
       if (status.ok()) continue;
       next_.store(runs_.size(), std::memory_order_relaxed);
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -134,7 +153,7 @@ Status ReadBlocks(const BlockFile& file, Span<const uint64_t> numbers, unsigned 
                   uint8_t* out) {
   Result<std::vector<Wanted>> wanted = Sort(file, numbers, out);
   if (!wanted.ok()) return wanted.TakeStatus();
-  const std::vector<Run> runs = Join(*wanted);
+  const std::vector<Run> runs = Join(*wanted, file.max_gap);
   Work work(file, runs);
   // If a thread cannot be created, fewer threads do the work. std::thread would throw.
   std::vector<pthread_t> others;

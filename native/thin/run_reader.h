@@ -1,4 +1,4 @@
-// Reads many blocks of one descriptor in ascending order, adjacent blocks with one call.
+// Reads many blocks of one descriptor in ascending order, neighbours with one call.
 //
 // Knows nothing of devices, files or the content of blocks.
 #ifndef BLOCKDELTA_NATIVE_THIN_RUN_READER_H_
@@ -12,7 +12,7 @@
 
 namespace blockdelta {
 
-// Maximum number of blocks per system call.
+// Maximum number of blocks per system call, those of gaps included.
 inline constexpr size_t kMaxRunBlocks = 64;
 
 struct BlockFile {
@@ -20,11 +20,15 @@ struct BlockFile {
   const std::string& path;
   // Number of whole blocks.
   uint64_t block_count;
+  // Two wanted blocks with at most this many others between them are read with one call, the others
+  // for nothing.
+  uint64_t max_gap;
 };
 
 // As BlockSource::Read, with up to `threads` threads including the caller; the others have ended on
-// return. Uses 32 bytes per block besides `out`. A failure names the first block that cannot be
-// read on its own; a file that became shorter is THIN_METADATA_INVALID.
+// return. Besides `out`, uses 32 bytes per block, and max_gap blocks per thread. A failure names
+// the first block that cannot be read on its own; a file that became shorter is
+// THIN_METADATA_INVALID.
 Status ReadBlocks(const BlockFile& file, Span<const uint64_t> numbers, unsigned threads,
                   uint8_t* out);
 

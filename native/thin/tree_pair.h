@@ -25,8 +25,8 @@ class TreePair {
     uint64_t right;
   };
 
-  // Maximum nodes in memory: 16 MiB of leaves and 2 MiB of each level above.
-  static constexpr size_t kMaxWindow = 4096;
+  // Maximum nodes in memory: 32 MiB of leaves and 2 MiB of each level above.
+  static constexpr size_t kMaxWindow = 8192;
   static constexpr size_t kMaxInnerWindow = 512;
 
   // With `include_same`, shared nodes are read too (once), checked against their position in each

@@ -11,8 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "native/base/posix.h"
 #include "native/thin/block_source.h"
 #include "native/thin/file_source.h"
+#include "native/thin/run_reader.h"
 #include "test/native/pool.h"
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
@@ -172,6 +174,77 @@ TEST(ThinSourceTest, NamesTheBlockAtWhichAFileWasTruncatedWhileItWasRead) {
   }
   const uint64_t first = 0;
   EXPECT_CODE(source->Read({&first, 1}, buffer.data()), "THIN_METADATA_INVALID");
+}
+
+// Blocks of a file, read with gaps of at most 4 blocks, and by one thread.
+class GappedFile {
+ public:
+  explicit GappedFile(const std::string& path)
+      : path_(path), fd_(OpenPath(path, O_RDONLY)), buffer_(kBlocks) {}
+
+  Status Read(const std::vector<uint64_t>& numbers) {
+    if (!fd_.ok()) return fd_.TakeStatus();
+    return ReadBlocks({fd_->get(), path_, kBlocks, 4}, {numbers.data(), numbers.size()}, 1,
+                      buffer_.data());
+  }
+  uint8_t* block(size_t index) { return buffer_.block(index); }
+
+ private:
+  std::string path_;
+  Result<UniqueFd> fd_;
+  BlockBuffer buffer_;
+};
+
+// Every `step`th block, `count` of them.
+std::vector<uint64_t> EveryBlock(uint64_t step, uint64_t count) {
+  std::vector<uint64_t> numbers;
+  for (uint64_t i = 0; i < count; i++) numbers.push_back(i * step);
+  return numbers;
+}
+
+// System calls of this process that read, so far; 0 if the kernel does not count them.
+uint64_t ReadCalls() {
+  std::ifstream counters("/proc/self/io");
+  std::string name;
+  uint64_t value = 0;
+  while (counters >> name >> value) {
+    if (name == "syscr:") return value;
+  }
+  return 0;
+}
+
+TEST(ThinSourceTest, ReadsAcrossShortGapsButNotAcrossLongOnes) {
+  test::TempDirectory directory;
+  GappedFile file(MakeFile(directory, kBlocks * kMetadataBlockBytes));
+  if (ReadCalls() == 0) GTEST_SKIP() << "the kernel does not count system calls";
+  const auto calls = [&file](const std::vector<uint64_t>& numbers) {
+    const uint64_t before = ReadCalls();
+    const uint64_t counting = ReadCalls() - before;
+    const uint64_t start = ReadCalls();
+    EXPECT_OK(file.Read(numbers));
+    const uint64_t calls = ReadCalls() - start - counting;
+    for (size_t i = 0; i < numbers.size(); i++) EXPECT_TRUE(IsBlock(file.block(i), numbers[i]));
+    return calls;
+  };
+  // At most 64 blocks a call, with those between.
+  EXPECT_EQ(calls(EveryBlock(1, 128)), 2u);
+  EXPECT_EQ(calls(EveryBlock(5, 13)), 1u);
+  EXPECT_EQ(calls(EveryBlock(5, 26)), 2u);
+  EXPECT_EQ(calls(EveryBlock(6, 26)), 26u);
+  EXPECT_EQ(calls({7, 7, 8, 7}), 3u);
+}
+
+TEST(ThinSourceTest, NamesTheBlockAtWhichAFileWasTruncatedAlsoWhereItReadsAcrossGaps) {
+  test::TempDirectory directory;
+  const std::string path = MakeFile(directory, kBlocks * kMetadataBlockBytes);
+  GappedFile file(path);
+  ASSERT_EQ(truncate(path.c_str(), 31 * 4096 + 100), 0);
+  EXPECT_OK(file.Read(EveryBlock(5, 7)));
+  EXPECT_TRUE(IsBlock(file.block(6), 30));
+  const Status status = file.Read(EveryBlock(5, 12));
+  EXPECT_CODE(status, "THIN_METADATA_INVALID");
+  const std::string block = "block 35 of ";
+  EXPECT_EQ(test::MessageOf(status).substr(0, block.size()), block);
 }
 
 TEST(ThinSourceTest, OpensOnlyFilesAndBlockDevices) {
