@@ -242,7 +242,7 @@ export class BlockContent {
 
   async #read(device: FileHandle, offset: number, length: number): Promise<Buffer> {
     const bytes = Buffer.alloc(length);
-    await readFully(device, bytes, offset);
+    await readFully(device, bytes, offset, this.#sizeBytes);
     return bytes;
   }
 }
@@ -268,7 +268,12 @@ export async function readImage(path: string, sizeBytes: number): Promise<Image>
   try {
     for (let start = 0; start < sizeBytes; start += READ_BYTES) {
       const bytes = Buffer.alloc(READ_BYTES);
-      await readFully(device, bytes.subarray(0, Math.min(READ_BYTES, sizeBytes - start)), start);
+      await readFully(
+        device,
+        bytes.subarray(0, Math.min(READ_BYTES, sizeBytes - start)),
+        start,
+        sizeBytes,
+      );
       for (let offset = 0; offset < READ_BYTES; offset += CHUNK_BYTES) {
         const chunk = bytes.subarray(offset, offset + CHUNK_BYTES);
         if (!chunk.equals(ZEROS)) known.set((start + offset) / CHUNK_BYTES, chunk);
@@ -295,15 +300,20 @@ export function expectSameBytes(subject: string, wanted: Image, found: Image): v
   }
 }
 
-async function readFully(device: FileHandle, bytes: Buffer, offset: number): Promise<void> {
+async function readFully(
+  device: FileHandle,
+  bytes: Buffer,
+  offset: number,
+  sizeBytes: number,
+): Promise<void> {
   let done = 0;
   while (done < bytes.length) {
     const { bytesRead } = await device.read(bytes, done, bytes.length - done, offset + done);
     if (bytesRead === 0) {
       throw new ConformanceFailure(
-        'reading the published volume',
-        `at least ${offset + bytes.length} bytes`,
-        `its end at ${offset + done}`,
+        'the published device',
+        `${sizeBytes} bytes, the size that the driver answered`,
+        `its end at byte ${offset + done}`,
       );
     }
     done += bytesRead;

@@ -33,6 +33,7 @@ export class SharedFailure extends Error {
 export class SharedVolumes {
   #history: Promise<History> | null = null;
   #unrelated: Promise<Snapshot> | null = null;
+  #refusedList: Promise<string | null> | null = null;
 
   constructor(
     private readonly volumes: Volumes,
@@ -58,6 +59,14 @@ export class SharedVolumes {
   async lists(): Promise<[ListRequest, ListRequest]> {
     const { base, target } = await this.history();
     return [allocatedOf(target), deltaOf(base, target)];
+  }
+
+  /** How the driver refuses a list that is asked for correctly; null: it serves them. Asked once. */
+  refusedList(ask: (list: ListRequest) => Promise<string | null>): Promise<string | null> {
+    this.#refusedList ??= this.lists().then(async ([allocated, delta]) => {
+      return (await ask(allocated)) ?? (await ask(delta));
+    });
+    return this.#refusedList;
   }
 
   async cleanUp(driver: Driver): Promise<string[]> {

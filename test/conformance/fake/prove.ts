@@ -109,3 +109,19 @@ async function judge(
     await driver.stop();
   }
 }
+
+/** Where a check can judge nothing, it says so instead of passing. */
+export function proveSkipped(
+  label: string,
+  driver: Pick<Defect, 'name' | 'does' | 'fault'>,
+  ids: readonly string[],
+): void {
+  const workspace = workspaceOf(label);
+  test(`for a driver that ${driver.does}, ${ids.join(', ')} are skipped`, async () => {
+    const results = await judge(workspace(), driver, ids);
+    assert.deepEqual(
+      results.map(({ id, result }) => `${id} ${result}`).sort(),
+      ids.map((id) => `${id} skipped`).sort(),
+    );
+  });
+}
