@@ -33,6 +33,8 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<AllocateFileBinding>(exports, "allocateFile");
   Export<CloneVolumeBinding>(exports, "cloneVolume");
   Export<TakeSnapshotsBinding>(exports, "takeSnapshots");
+  Export<MakeSubvolumeBinding>(exports, "makeSubvolume");
+  Export<RemoveSubvolumeCopyBinding>(exports, "removeSubvolumeCopy");
   Export<RemoveFileBinding>(exports, "removeFile");
   Export<FileStateBinding>(exports, "fileState");
   Export<ListDirectoryBinding>(exports, "listDirectory");

@@ -8,6 +8,7 @@
 #include "native/device/directory_list.h"
 #include "native/device/files.h"
 #include "native/device/freeze.h"
+#include "native/device/subvolume.h"
 #include "native/device/take_snapshots.h"
 
 namespace blockdelta {
@@ -95,8 +96,9 @@ Napi::Value CloneVolumeBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "cloneVolume");
   const NewSnapshotFile member = ReadMember(&request);
   const uint64_t size_bytes = request.Bytes("sizeBytes");
+  std::optional<std::string> copy_path = request.PathOrNull("copyPath");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return SnapshotsResult(info.Env(), CloneVolume(member, size_bytes));
+  return SnapshotsResult(info.Env(), CloneVolume(member, size_bytes, std::move(copy_path)));
 }
 
 Napi::Value TakeSnapshotsBinding(const Napi::CallbackInfo& info) {
@@ -106,8 +108,23 @@ Napi::Value TakeSnapshotsBinding(const Napi::CallbackInfo& info) {
     members.push_back(ReadMember(&fields));
     request.TakeProblem(fields);
   }
+  std::optional<std::string> copy_path = request.PathOrNull("copyPath");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return SnapshotsResult(info.Env(), TakeSnapshots(members));
+  return SnapshotsResult(info.Env(), TakeSnapshots(members, std::move(copy_path)));
+}
+
+Napi::Value MakeSubvolumeBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "makeSubvolume");
+  const NewFileNames names = ReadNames(&request);
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return BooleanResult(info.Env(), "made", MakeSubvolume(names));
+}
+
+Napi::Value RemoveSubvolumeCopyBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "removeSubvolumeCopy");
+  const std::string path = request.Path("path");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return BooleanResult(info.Env(), "removed", RemoveSubvolumeCopy(path));
 }
 
 Napi::Value RemoveFileBinding(const Napi::CallbackInfo& info) {

@@ -36,6 +36,8 @@ Napi::Value GrowFileBinding(const Napi::CallbackInfo& info);
 Napi::Value AllocateFileBinding(const Napi::CallbackInfo& info);
 Napi::Value CloneVolumeBinding(const Napi::CallbackInfo& info);
 Napi::Value TakeSnapshotsBinding(const Napi::CallbackInfo& info);
+Napi::Value MakeSubvolumeBinding(const Napi::CallbackInfo& info);
+Napi::Value RemoveSubvolumeCopyBinding(const Napi::CallbackInfo& info);
 Napi::Value RemoveFileBinding(const Napi::CallbackInfo& info);
 Napi::Value FileStateBinding(const Napi::CallbackInfo& info);
 Napi::Value ListDirectoryBinding(const Napi::CallbackInfo& info);

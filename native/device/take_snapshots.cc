@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "native/base/seal.h"
+#include "native/device/copied_sources.h"
 #include "native/device/pre_clone.h"
 #include "native/device/source_volume.h"
 #include "native/device/write_counters.h"
@@ -25,7 +26,8 @@ constexpr int kMinTries = 2;
 // Snapshots of several volumes, from the opened sources to the clones under their temporary names.
 class SnapshotGroup {
  public:
-  static Result<SnapshotGroup> Open(const std::vector<NewSnapshotFile>& members);
+  static Result<SnapshotGroup> Open(const std::vector<NewSnapshotFile>& members,
+                                    std::optional<std::string> copy_path);
 
   // Freezes, flushes, clones and thaws until all clones show one point in time.
   Result<TakenSnapshots> Clone();
@@ -34,7 +36,8 @@ class SnapshotGroup {
   std::vector<NewFile>& files() { return files_; }
 
  private:
-  SnapshotGroup() = default;
+  explicit SnapshotGroup(std::optional<std::string> copy_path)
+      : copied_(std::make_unique<CopiedSources>(std::move(copy_path))) {}
 
   Status StartGuardian();
   // One try. Sets `outcome` if the clones are consistent; otherwise reorders `raw_` for the next
@@ -48,19 +51,24 @@ class SnapshotGroup {
   // Clones the raw devices in the order of `raw_`. Returns the positions in `raw_` of devices that
   // were, or may have been, written to between their own clone and the last one.
   Result<std::vector<size_t>> CloneRaw();
+  // Clones, or copies together with their subvolume, all other volumes.
   Status CloneOthers();
+  // Clones from the copy of the subvolume, and removes it.
+  Status CloneCopied();
   Status CloneOne(size_t member);
   Status EmptyClones();
 
   std::vector<SourceVolume> sources_;
   std::vector<NewFile> files_;
   std::vector<std::unique_ptr<PreClone>> pre_clones_;  // One a member; null: it is not frozen.
-  std::optional<Guardian> guardian_;                   // Present if a file system has to be frozen.
-  std::vector<size_t> raw_;  // Members that are raw devices, in the order of cloning.
+  std::unique_ptr<CopiedSources> copied_;
+  std::optional<Guardian> guardian_;  // Present if a file system has to be frozen.
+  std::vector<size_t> raw_;           // Members that are raw devices, in the order of cloning.
 };
 
-Result<SnapshotGroup> SnapshotGroup::Open(const std::vector<NewSnapshotFile>& members) {
-  SnapshotGroup group;
+Result<SnapshotGroup> SnapshotGroup::Open(const std::vector<NewSnapshotFile>& members,
+                                          std::optional<std::string> copy_path) {
+  SnapshotGroup group(std::move(copy_path));
   std::set<std::string> names;
   for (const NewSnapshotFile& member : members) {
     const bool is_new =
@@ -139,6 +147,8 @@ Status SnapshotGroup::Try(std::optional<TakenSnapshots>* outcome) {
     result.frozen_ns = std::max(result.frozen_ns, freeze.frozen_ns());
   }
   if (is_good) {
+    status = CloneCopied();
+    if (!status.ok()) return status;
     *outcome = result;
   } else {
     const auto busy = raw_.begin() + static_cast<std::ptrdiff_t>(written->back());
@@ -157,6 +167,7 @@ void SnapshotGroup::PrepareClones() {
     }
     pre_clones_[member]->Prepare();
   }
+  copied_->Prepare(sources_);
 }
 
 Result<std::vector<Freeze>> SnapshotGroup::FreezeAll() {
@@ -214,11 +225,22 @@ Result<std::vector<size_t>> SnapshotGroup::CloneRaw() {
 }
 
 Status SnapshotGroup::CloneOthers() {
+  copied_->Copy();
   for (size_t member = 0; member < sources_.size(); member++) {
-    if (sources_[member].IsRaw()) continue;
+    if (sources_[member].IsRaw() || copied_->IsChosen(member)) continue;
     Status status = CloneOne(member);
     if (!status.ok()) return status;
   }
+  return Status();
+}
+
+Status SnapshotGroup::CloneCopied() {
+  for (size_t member = 0; member < sources_.size(); member++) {
+    if (!copied_->IsChosen(member)) continue;
+    Status status = copied_->CloneInto(sources_[member], files_[member]);
+    if (!status.ok()) return status;
+  }
+  copied_->Clear();
   return Status();
 }
 
@@ -278,9 +300,10 @@ void RemovePublished(const std::vector<NewFile>& files) {
 
 }  // namespace
 
-Result<TakenSnapshots> TakeSnapshots(const std::vector<NewSnapshotFile>& members) {
+Result<TakenSnapshots> TakeSnapshots(const std::vector<NewSnapshotFile>& members,
+                                     std::optional<std::string> copy_path) {
   if (members.empty()) return Status::Errno(EINVAL, "takeSnapshots", "", "no members");
-  Result<SnapshotGroup> group = SnapshotGroup::Open(members);
+  Result<SnapshotGroup> group = SnapshotGroup::Open(members, std::move(copy_path));
   if (!group.ok()) return group.TakeStatus();
   Result<TakenSnapshots> outcome = group->Clone();
   if (!outcome.ok()) return outcome;
@@ -291,8 +314,9 @@ Result<TakenSnapshots> TakeSnapshots(const std::vector<NewSnapshotFile>& members
   return status;
 }
 
-Result<TakenSnapshots> CloneVolume(const NewSnapshotFile& member, uint64_t size_bytes) {
-  Result<SnapshotGroup> group = SnapshotGroup::Open({member});
+Result<TakenSnapshots> CloneVolume(const NewSnapshotFile& member, uint64_t size_bytes,
+                                   std::optional<std::string> copy_path) {
+  Result<SnapshotGroup> group = SnapshotGroup::Open({member}, std::move(copy_path));
   if (!group.ok()) return group.TakeStatus();
   if (group->sources()[0].size_bytes() > size_bytes) {
     return Status::Errno(EINVAL, "cloneVolume", member.source_path,

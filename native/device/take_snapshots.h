@@ -8,8 +8,9 @@
 // were written to between their own clone and T. If so, the clones are discarded and the group is
 // retried with the busy device last.
 //
-// The file of a volume with a frozen file system is cloned ahead of the freeze (pre_clone.h). Any
-// other file is cloned by one FICLONE, which is atomic.
+// The file of a volume with a frozen file system is cloned ahead of the freeze on XFS
+// (pre_clone.h), and after it on btrfs (copied_sources.h). Any other file is cloned by one FICLONE,
+// which is atomic.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_TAKE_SNAPSHOTS_H_
 #define BLOCKDELTA_NATIVE_DEVICE_TAKE_SNAPSHOTS_H_
 
@@ -44,11 +45,16 @@ struct TakenSnapshots {
 // file system is thawed and no file is left. EEXIST if a final name exists; ESTALE if a loop device
 // has another backing file or a mount point has another file system; EBUSY if a file system is
 // already frozen; EINVAL for an empty list or duplicate names; SNAPSHOT_BUSY.
-Result<TakenSnapshots> TakeSnapshots(const std::vector<NewSnapshotFile>& members);
+//
+// `copy_path`: where a copy of the volumes' subvolume may be made meanwhile (subvolume.h). A killed
+// process leaves it there; a left-over one is replaced. Nothing: none is made.
+Result<TakenSnapshots> TakeSnapshots(const std::vector<NewSnapshotFile>& members,
+                                     std::optional<std::string> copy_path = std::nullopt);
 
 // Clones a volume into a new volume: mode 0600, extended with zeros to `size_bytes`. EINVAL if the
 // source is larger; otherwise the failures of TakeSnapshots.
-Result<TakenSnapshots> CloneVolume(const NewSnapshotFile& member, uint64_t size_bytes);
+Result<TakenSnapshots> CloneVolume(const NewSnapshotFile& member, uint64_t size_bytes,
+                                   std::optional<std::string> copy_path = std::nullopt);
 
 }  // namespace blockdelta
 

@@ -133,6 +133,15 @@ export interface NewSnapshotFile {
   freezePath: string | null;
 }
 
+/** For volumes on btrfs in a subvolume of their own. */
+export interface CopyPlace {
+  /**
+   * Where the call may make a copy of the volumes' subvolume, which it removes again. A killed call leaves it
+   * there; the next call with that path replaces it. Null: it makes none.
+   */
+  copyPath: string | null;
+}
+
 /** When the snapshots were taken, and how long writers waited. */
 export interface SnapshotsResult {
   /** CLOCK_REALTIME at the moment of the snapshots, ns since the epoch. */
@@ -277,12 +286,28 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon {
    * EBUSY if a file system is already frozen, or (`syscall` flock, `path` the source) if another
    * process holds an exclusive flock on the loop device, as tools do that must not be interrupted.
    */
-  takeSnapshots(request: { members: NewSnapshotFile[] }): NativeResult<SnapshotsResult>;
+  takeSnapshots(request: { members: NewSnapshotFile[] } & CopyPlace): NativeResult<SnapshotsResult>;
   /**
    * Clones one volume into a new volume at one point in time, as takeSnapshots does, but with mode
    * 0600, not immutable, and extended with zeros to sizeBytes. EINVAL if the source is larger.
    */
-  cloneVolume(request: NewSnapshotFile & { sizeBytes: bigint }): NativeResult<SnapshotsResult>;
+  cloneVolume(
+    request: NewSnapshotFile & CopyPlace & { sizeBytes: bigint },
+  ): NativeResult<SnapshotsResult>;
+
+  /**
+   * Makes an empty btrfs subvolume of mode 0700, durably. `made` false: the file system is not btrfs, or
+   * the final path exists.
+   */
+  makeSubvolume(request: {
+    temporaryPath: string;
+    finalPath: string;
+  }): NativeResult<{ made: boolean }>;
+  /**
+   * Removes the copy of a subvolume that a killed call has left. `removed` false: there is nothing. EINVAL
+   * if the path is anything but a read-only subvolume.
+   */
+  removeSubvolumeCopy(request: { path: string }): NativeResult<{ removed: boolean }>;
 
   /**
    * Clears the immutable flag, unlinks, calls fsync on the directory. `removed` false: no such

@@ -8,7 +8,7 @@
  * unmounting the pool. Knows directories, not what they hold.
  */
 import { constants } from 'node:fs';
-import { type FileHandle, open } from 'node:fs/promises';
+import { type FileHandle, open, readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { errorCode, SystemError } from '../../base/errors.js';
 import { PoolLayout } from './pool-layout.js';
@@ -27,19 +27,17 @@ interface OpenDirectory extends DirectoryIdentity {
   handle: FileHandle;
   /** The path it was opened by, for messages. */
   path: string;
+  /** False: something else is mounted there. */
+  isOfPool: boolean;
 }
 
 export class OpenDirectories {
   /** Its paths lead through the descriptors; valid until close(). */
   readonly layout: PoolLayout;
-  /** st_dev of everything in the pool. */
-  readonly device: bigint;
-
   private constructor(
     private readonly root: OpenDirectory,
     private readonly parts: readonly OpenDirectory[],
   ) {
-    this.device = root.device;
     const [volumes, snapshots, initialized] = parts.map(pathOf);
     if (volumes === undefined || snapshots === undefined || initialized === undefined) {
       throw new Error('a pool has three directories');
@@ -52,7 +50,7 @@ export class OpenDirectories {
     const opened: OpenDirectory[] = [];
     const openOne = async (path: string, at: string, flags: number): Promise<OpenDirectory> => {
       const handle = await open(at, flags);
-      const directory = { handle, path, device: 0n, inode: 0n };
+      const directory = { handle, path, device: 0n, inode: 0n, isOfPool: true };
       opened.push(directory);
       const { dev, ino } = await handle.stat({ bigint: true });
       return Object.assign(directory, { device: dev, inode: ino });
@@ -62,7 +60,11 @@ export class OpenDirectories {
       const parts: OpenDirectory[] = [];
       for (const path of layout.directories) {
         const at = `${pathOf(root)}/${basename(path)}`;
-        parts.push(await openOne(path, at, DIRECTORY | constants.O_NOFOLLOW));
+        const part = await openOne(path, at, DIRECTORY | constants.O_NOFOLLOW);
+        // A btrfs subvolume has a st_dev of its own, without being mounted.
+        part.isOfPool =
+          part.device === root.device || (await mountOf(part)) === (await mountOf(root));
+        parts.push(part);
       }
       return new OpenDirectories(root, parts);
     } catch (thrown) {
@@ -78,7 +80,7 @@ export class OpenDirectories {
 
   /** A directory of the pool that is on another file system, as when something is mounted over it. */
   get displaced(): string | null {
-    return this.parts.find(({ device }) => device !== this.device)?.path ?? null;
+    return this.parts.find(({ isOfPool }) => !isOfPool)?.path ?? null;
   }
 
   /** The error with real paths in place of those through descriptors, which mean nothing to an operator. */
@@ -102,6 +104,14 @@ export class OpenDirectories {
       text,
     );
   }
+}
+
+/** The id of the mount that the open directory is in. */
+async function mountOf({ handle }: OpenDirectory): Promise<string> {
+  const info = await readFile(`/proc/self/fdinfo/${handle.fd}`, 'utf8');
+  const mount = /^mnt_id:\s*(\d+)$/m.exec(info)?.[1];
+  if (mount === undefined) throw new Error(`/proc/self/fdinfo/${handle.fd} names no mount`);
+  return mount;
 }
 
 const pathOf = ({ handle }: OpenDirectory): string => `/proc/self/fd/${handle.fd}`;

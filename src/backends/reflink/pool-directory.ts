@@ -12,7 +12,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { mkdir, rename, writeFile } from 'node:fs/promises';
-import { basename } from 'node:path';
+import { basename, dirname } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { CsiError, errorCode } from '../../base/errors.js';
 import { SingleFlight } from '../../base/single-flight.js';
@@ -68,6 +68,10 @@ export class PoolDirectory {
       await this.#embedded.start();
       this.#layout = new PoolLayout(this.#embedded.mountPoint);
     }
+    await this.#native.run('makeSubvolume', {
+      temporaryPath: temporary(this.#layout.volumes),
+      finalPath: this.#layout.volumes,
+    });
     for (const path of this.#layout.directories) {
       await mkdir(path, { recursive: true, mode: 0o700 });
     }
@@ -124,9 +128,11 @@ export class PoolDirectory {
     }
   }
 
-  /** FAILED_PRECONDITION if the file with this st_dev is not in the pool's file system, but mounted over it. */
+  /** FAILED_PRECONDITION if the file with this st_dev is not in the pool's directory, but mounted over it. */
   assertOwn(path: string, { device }: { device: bigint }): void {
-    if (device === this.#identities[0]?.device) return;
+    const { root, directories } = this.#layout;
+    const position = [root, ...directories].indexOf(dirname(path));
+    if (device === this.#identities[position]?.device) return;
     throw this.#unreachable(`something is mounted over ${path}; unmount it`);
   }
 
@@ -203,9 +209,11 @@ export class PoolDirectory {
   async #assertSame(opened: OpenDirectories): Promise<void> {
     const found = opened.identities;
     if (isDeepStrictEqual(found, this.#identities)) return;
-    const isSameRoot = isDeepStrictEqual(found[0], this.#identities[0]);
-    // A file system that was mounted again may have another device number; the pool's uuid identifies it.
-    if (!isSameRoot && this.#uuid !== null) {
+    const isSameMount =
+      isDeepStrictEqual(found[0], this.#identities[0]) &&
+      found.every(({ device }, at) => device === this.#identities[at]?.device);
+    // A file system that was mounted again may have other device numbers; the pool's uuid identifies it.
+    if (!isSameMount && this.#uuid !== null) {
       if ((await readOrNull(opened.layout.identityFile)) === this.#uuid) {
         this.#identities = found;
         return;

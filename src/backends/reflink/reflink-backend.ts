@@ -32,7 +32,7 @@ import { CommittedSpace } from './committed-space.js';
 import { InitializedMarks } from './initialized-marks.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
 import { filesIn, type PoolFile } from './pool-files.js';
-import { isObjectName, isTemporaryName, temporary } from './pool-layout.js';
+import { isCopyName, isObjectName, isTemporaryName, temporary } from './pool-layout.js';
 import { poolCapacity, poolStatistics, statOrNull } from './pool-space.js';
 import { SnapshotFiles } from './snapshot-files.js';
 import { SpaceReservations } from './space-reservations.js';
@@ -230,6 +230,10 @@ export class ReflinkBackend implements Backend {
           await this.#native.run('removeFile', { path: join(directory, name) });
           swept.push(name);
         }
+      }
+      for (const name of (await readdir(layout.root)).filter(isCopyName)) {
+        await this.#native.run('removeSubvolumeCopy', { path: join(layout.root, name) });
+        swept.push(name);
       }
       await this.#marks.sweep(opened);
       await this.#lists.sweep(opened);

@@ -35,7 +35,10 @@ export class SnapshotFiles {
           requests.push({ ...source, temporaryPath: temporary(finalPath), finalPath });
         }
         await this.volumes.assertWrites(opened, sources);
-        const { takenAtNs } = await this.native.run('takeSnapshots', { members: requests });
+        const [first] = members;
+        const copyPath = first === undefined ? null : opened.layout.copyFor(first.snapshotId);
+        const request = { members: requests, copyPath };
+        const { takenAtNs } = await this.native.run('takeSnapshots', request);
         const sizesBytes: bigint[] = [];
         for (const { snapshotId } of members) {
           sizesBytes.push((await this.#state(opened, snapshotId)).sizeBytes);

@@ -67,7 +67,8 @@ export class VolumeFiles {
         const source = await this.snapshotSource(opened, sourceVolumeId);
         sources.push({ ...source, volumeId: sourceVolumeId });
         await this.assertWrites(opened, sources);
-        await this.native.run('cloneVolume', { ...source, ...names, sizeBytes });
+        const copyPath = opened.layout.copyFor(volumeId);
+        await this.native.run('cloneVolume', { ...source, ...names, copyPath, sizeBytes });
       });
     } catch (thrown) {
       throw await this.explainFailure(thrown, sources);

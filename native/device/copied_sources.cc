@@ -1,0 +1,113 @@
+#include "native/device/copied_sources.h"
+
+#include <linux/fs.h>
+
+#include <algorithm>
+
+#include "native/scan/tree_search_source.h"
+
+namespace blockdelta {
+namespace {
+
+// A copy commits a transaction, which takes at least as long as a FICLONE of so many extents.
+constexpr size_t kMinExtents = 10'000;
+
+Result<bool> HasManyExtents(const SourceVolume& source) {
+  Result<std::unique_ptr<TreeSearchSource>> map =
+      TreeSearchSource::Open(source.fd(), source.path(), source.size_bytes());
+  if (!map.ok()) return map.TakeStatus();
+  if (*map == nullptr) return false;
+  (*map)->Seek(0);
+  for (size_t found = 0; found < kMinExtents;) {
+    Result<Span<const Extent>> batch = (*map)->Read(kMaxBatchExtents);
+    if (!batch.ok()) return batch.TakeStatus();
+    if (batch->empty()) return false;
+    found += batch->size();
+  }
+  return true;
+}
+
+Result<bool> IsWrittenInPlace(const SourceVolume& source) {
+  int flags = 0;
+  Status status = Ioctl(source.fd(), FS_IOC_GETFLAGS, &flags, "FS_IOC_GETFLAGS", source.path());
+  if (!status.ok()) return status;
+  return (flags & FS_NOCOW_FL) != 0;
+}
+
+// Whether the source is a file in this directory itself, not one that is mounted there.
+Result<bool> IsIn(const SourceVolume& source, int directory_fd, const std::string& directory) {
+  if (DirectoryOf(source.path()) != directory) return false;
+  Result<struct stat> top = StatFd(directory_fd, directory);
+  if (!top.ok()) return top.TakeStatus();
+  Result<struct stat> file = StatFd(source.fd(), source.path());
+  if (!file.ok()) return file.TakeStatus();
+  return file->st_dev == top->st_dev;
+}
+
+}  // namespace
+
+void CopiedSources::Prepare(const std::vector<SourceVolume>& sources) {
+  Clear();
+  if (!TryPrepare(sources).ok()) Clear();
+}
+
+Status CopiedSources::TryPrepare(const std::vector<SourceVolume>& sources) {
+  const auto first = std::find_if(sources.begin(), sources.end(),
+                                  [](const SourceVolume& source) { return source.MustFreeze(); });
+  if (!path_.has_value() || first == sources.end()) return Status();
+  subvolume_path_ = DirectoryOf(first->path());
+  Result<UniqueFd> directory = OpenPath(subvolume_path_, O_RDONLY | O_DIRECTORY);
+  if (!directory.ok()) return directory.TakeStatus();
+  Result<bool> is_subvolume = IsSubvolume(directory->get(), subvolume_path_);
+  if (!is_subvolume.ok()) return is_subvolume.TakeStatus();
+  if (!*is_subvolume) return Status();
+  subvolume_ = std::move(*directory);
+  bool any = false;
+  for (const SourceVolume& source : sources) {
+    Result<bool> chosen = source.MustFreeze();
+    if (*chosen) chosen = IsIn(source, subvolume_.get(), subvolume_path_);
+    if (chosen.ok() && *chosen) chosen = HasManyExtents(source);
+    if (!chosen.ok()) return chosen.TakeStatus();
+    if (*chosen) {
+      Result<bool> in_place = IsWrittenInPlace(source);
+      if (!in_place.ok()) return in_place.TakeStatus();
+      chosen = !*in_place;
+    }
+    chosen_.push_back(*chosen);
+    any = any || *chosen;
+  }
+  if (!any) return Status();
+  Result<bool> removed = RemoveSubvolumeCopy(*path_);
+  if (!removed.ok()) return removed.TakeStatus();
+  // The copy commits a transaction, and nothing pauses for this one.
+  if (RetryInterrupted([&] { return syncfs(subvolume_.get()); }) == -1) {
+    return Status::Errno(errno, "syncfs", subvolume_path_);
+  }
+  return Status();
+}
+
+void CopiedSources::Copy() {
+  if (std::find(chosen_.begin(), chosen_.end(), true) == chosen_.end()) return;
+  Result<SubvolumeCopy> copy = SubvolumeCopy::Make(subvolume_.get(), *path_);
+  if (copy.ok()) {
+    copy_.emplace(std::move(*copy));
+  } else {
+    Clear();
+  }
+}
+
+Status CopiedSources::CloneInto(const SourceVolume& source, const NewFile& file) const {
+  Result<struct stat> state = StatFd(source.fd(), source.path());
+  if (!state.ok()) return state.TakeStatus();
+  const std::string name = source.path().substr(source.path().rfind('/') + 1);
+  Result<UniqueFd> copied = copy_->Open(name, state->st_ino);
+  if (!copied.ok()) return copied.TakeStatus();
+  return blockdelta::CloneInto(copied->get(), file.fd(), file.temporary());
+}
+
+void CopiedSources::Clear() {
+  chosen_.clear();
+  copy_.reset();
+}
+
+}  // namespace blockdelta

@@ -1,0 +1,176 @@
+/** Reflink pools on btrfs: volumes in a subvolume of their own, and the copies of it that snapshots are cloned from. */
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, beforeEach, test } from 'node:test';
+import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
+import { NativePool } from '../../src/native/pool.js';
+import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
+import { newSnapshot, newVolume } from './harness.js';
+
+const MIB = 1n << 20n;
+const SIZE = 128n * MIB;
+/** Inode number of the top of a subvolume. */
+const TOP = 256;
+const options = { skip: skipUnlessRoot };
+
+let workspace: Workspace;
+let native: NativePool | undefined;
+let directory: string;
+
+beforeEach(() => {
+  if (skipUnlessRoot !== false) return;
+  workspace?.dispose();
+  workspace = new Workspace('subvolume');
+  native ??= new NativePool(1);
+  directory = makePoolFileSystem(workspace, 'btrfs', 1024);
+});
+
+after(async () => {
+  await native?.close();
+  workspace?.dispose();
+});
+
+async function started(): Promise<ReflinkBackend> {
+  assert.ok(native !== undefined);
+  const policy = { overcommitPercent: 100n, reservePercent: 0n };
+  const where = { pool: 'default', directory, embeddedPoolBytes: null, owner: 'subvolume' };
+  const backend = new ReflinkBackend(native, { ...where, ...policy });
+  await backend.start();
+  return backend;
+}
+
+const at = (...names: string[]): string => join(directory, ...names);
+const btrfs = (...words: string[]): void => void execFileSync('btrfs', words);
+const copies = (): string[] => readdirSync(directory).filter((name) => name.endsWith('.copy'));
+
+/** Gives a volume's file more extents than are cloned under a freeze, without changing what it holds. */
+function fragment(file: string): void {
+  const commands = Array.from({ length: 16_000 }, (_, index) => `falloc -k ${index * 8192} 4096\n`);
+  execFileSync('xfs_io', [file], { input: commands.join('') });
+}
+
+async function mounted(backend: ReflinkBackend, volumeId: string): Promise<string> {
+  await backend.createVolume(volumeId, SIZE);
+  const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+  execFileSync('mkfs.ext4', ['-q', devicePath]);
+  const mountPoint = workspace.path('mounted');
+  mkdirSync(mountPoint);
+  execFileSync('mount', [devicePath, mountPoint]);
+  return mountPoint;
+}
+
+test('a new pool on btrfs has its volumes in a subvolume, and keeps it', options, async () => {
+  const [volumeId, snapshotId] = [newVolume(), newSnapshot()];
+  const backend = await started();
+  const { ino, mode } = statSync(at('volumes'));
+  assert.deepEqual([ino, mode & 0o7777], [TOP, 0o700]);
+  await backend.createVolume(volumeId, MIB);
+  await (await started()).createSnapshots([{ volumeId, snapshotId }]);
+  const { volumes, snapshots } = await backend.list();
+  assert.deepEqual([volumes.length, snapshots.length], [1, 1]);
+});
+
+test('a pool whose volumes are in a plain directory is served as it is', options, async () => {
+  mkdirSync(at('volumes'));
+  const { ino } = statSync(at('volumes'));
+  const backend = await started();
+  assert.equal(statSync(at('volumes')).ino, ino);
+  const [volumeId, snapshotId] = [newVolume(), newSnapshot()];
+  const mountPoint = await mounted(backend, volumeId);
+  fragment(at('volumes', volumeId));
+  writeFileSync(join(mountPoint, 'file'), 'content');
+  await backend.createSnapshots([{ volumeId, snapshotId }]);
+  await backend.checkSnapshot(snapshotId, SIZE);
+});
+
+test(
+  'a snapshot of a mounted volume in pieces is cloned from a copy, which goes',
+  options,
+  async () => {
+    const backend = await started();
+    const [volumeId, snapshotId, cloneId] = [newVolume(), newSnapshot(), newVolume()];
+    const mountPoint = await mounted(backend, volumeId);
+    fragment(at('volumes', volumeId));
+    writeFileSync(join(mountPoint, 'file'), 'content');
+    // A copy that is left over from a killed call is replaced, so a copy was made.
+    btrfs('subvolume', 'snapshot', '-r', at('volumes'), at(`${snapshotId}.copy`));
+    await backend.createSnapshots([{ volumeId, snapshotId }]);
+    assert.deepEqual(copies(), []);
+    await backend.checkSnapshot(snapshotId, SIZE);
+    btrfs('subvolume', 'snapshot', '-r', at('volumes'), at(`${cloneId}.copy`));
+    await backend.cloneVolume(cloneId, volumeId, SIZE);
+    assert.deepEqual(copies(), []);
+    const restoredId = newVolume();
+    await backend.restoreVolume(restoredId, snapshotId, SIZE);
+    for (const id of [cloneId, restoredId]) {
+      const mountPoint = workspace.path(id);
+      mkdirSync(mountPoint);
+      execFileSync('mount', ['-o', 'ro,loop', at('volumes', id), mountPoint]);
+      assert.equal(readFileSync(join(mountPoint, 'file'), 'utf8'), 'content');
+    }
+  },
+);
+
+test('a sweep removes the copies that kills have left, and no foreign one', options, async () => {
+  const backend = await started();
+  const [left, foreign] = [`${newSnapshot()}.copy`, 'foreign.copy'];
+  for (const name of [left, foreign]) {
+    btrfs('subvolume', 'snapshot', '-r', at('volumes'), at(name));
+  }
+  assert.deepEqual(await backend.sweep(), [left]);
+  assert.deepEqual(copies(), [foreign]);
+});
+
+test('what is mounted over the subvolume is not taken for it', options, async () => {
+  const backend = await started();
+  btrfs('subvolume', 'create', at('other'));
+  for (const mount of [
+    ['-t', 'tmpfs', 'none', at('volumes')],
+    ['--bind', at('other'), at('volumes')],
+  ]) {
+    execFileSync('mount', mount);
+    await assert.rejects(backend.check(), /volumes is on another file system/);
+    execFileSync('umount', [at('volumes')]);
+    await backend.check();
+  }
+  const volumeId = newVolume();
+  await backend.createVolume(volumeId, MIB);
+  const elsewhere = workspace.path('elsewhere');
+  writeFileSync(elsewhere, '');
+  execFileSync('mount', ['--bind', elsewhere, at('volumes', volumeId)]);
+  await assert.rejects(backend.checkVolume(volumeId, MIB), /mounted over/);
+  execFileSync('umount', [at('volumes', volumeId)]);
+  await backend.checkVolume(volumeId, MIB);
+});
+
+test(
+  'a kill while the subvolume is being made is made good by the next start',
+  options,
+  async () => {
+    btrfs('subvolume', 'create', at('volumes.tmp'));
+    await started();
+    assert.equal(statSync(at('volumes')).ino, TOP);
+    assert.equal(existsSync(at('volumes.tmp')), false);
+  },
+);
+
+test('the commands of docs/backends.md give an older pool its subvolume', options, async () => {
+  mkdirSync(at('volumes'), { mode: 0o700 });
+  const volumeId = newVolume();
+  await (await started()).createVolume(volumeId, MIB);
+  writeFileSync(at('volumes', volumeId), 'content', { flag: 'r+' });
+  const page = readFileSync(new URL('../../../docs/backends.md', import.meta.url), 'utf8');
+  const commands = /^ {6}mv volumes volumes\.old\n(?: {6}.*\n)+/m.exec(page)?.[0];
+  assert.ok(commands !== undefined, 'the page shows the commands');
+  execFileSync('sh', ['-ec', commands], { cwd: directory });
+  const backend = await started();
+  assert.deepEqual(
+    [statSync(at('volumes')).ino, statSync(at('volumes')).mode & 0o7777],
+    [TOP, 0o700],
+  );
+  await backend.checkVolume(volumeId, MIB);
+  assert.equal(readFileSync(at('volumes', volumeId), 'utf8').slice(0, 7), 'content');
+});
