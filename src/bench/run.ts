@@ -15,7 +15,13 @@ const MAX_OUTPUT_BYTES = 256 << 20;
 export async function run(
   program: string,
   args: readonly string[],
-  options: { check?: boolean; env?: Record<string, string>; directory?: string } = {},
+  options: {
+    check?: boolean;
+    env?: Record<string, string>;
+    directory?: string;
+    /** What the program reads from its standard input. */
+    input?: string;
+  } = {},
 ): Promise<Finished> {
   const started = performance.now();
   const path = `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`;
@@ -36,7 +42,9 @@ export async function run(
         else reject(error);
       },
     );
-    child.stdin?.end();
+    // A program that ends early reads no more; its exit code says why.
+    child.stdin?.on('error', () => undefined);
+    child.stdin?.end(options.input);
   });
   if (options.check === true && finished.code !== 0) {
     const last = finished.stderr.trim().split('\n').slice(-3).join('; ');

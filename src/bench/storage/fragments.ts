@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { closeSync, fsyncSync, openSync, writeSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
+import { run } from '../run.js';
 
 export const BLOCK_BYTES = 4096;
 /** Signals are heard in between. */
@@ -15,6 +16,16 @@ export function sizeOfExtents(extents: number): number {
 /** Writes every second block of a sparse file, durably. */
 export async function writeExtents(path: string, extents: number): Promise<void> {
   await writeBlocks(path, extents, (index) => 2 * index);
+}
+
+/**
+ * Allocates every second block that was never written, which leaves the content of the file as it is, and so
+ * the file system in it. On btrfs these extents cost a clone as much as written ones.
+ */
+export async function allocateExtents(path: string, extents: number): Promise<void> {
+  const blocks = Array.from({ length: extents }, (_, index) => index * 2 * BLOCK_BYTES);
+  const input = blocks.map((offset) => `falloc -k ${offset} ${BLOCK_BYTES}\n`).join('');
+  await run('xfs_io', [path], { check: true, input });
 }
 
 /** Writes blocks of new content, durably. */

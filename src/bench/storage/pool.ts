@@ -43,9 +43,10 @@ export async function makePool(
   return directory;
 }
 
-/** The file behind a published raw block volume, however the pool arranges its files. */
-export function backingFileOf(device: string): string {
-  const { rdev } = statSync(device);
+/** The file behind a published volume, raw or mounted, however the pool arranges its files. */
+export function backingFileOf(path: string): string {
+  const state = statSync(path);
+  const rdev = state.isDirectory() ? state.dev : state.rdev;
   // makedev(3): the low byte of the minor number, the major number, the rest of the minor number.
   const [major, minor] = [(rdev >> 8) & 0xfff, (rdev & 0xff) | ((rdev >> 12) & 0xfff00)];
   return readFileSync(`/sys/dev/block/${major}:${minor}/loop/backing_file`, 'utf8').trimEnd();

@@ -9,7 +9,7 @@ import { missingSide, type Row, ratios } from '../row.js';
 import { run } from '../run.js';
 import { type Gaps, Writer } from '../stall/writer.js';
 import { median } from '../statistics.js';
-import { sizeOfExtents, writeExtents } from '../storage/fragments.js';
+import { allocateExtents, sizeOfExtents, writeExtents } from '../storage/fragments.js';
 import {
   backingFileOf,
   makePool,
@@ -17,11 +17,13 @@ import {
   poolProblem,
   requireRoot,
 } from '../storage/pool.js';
-import { BLOCK, Volumes } from '../storage/volumes.js';
+import { BLOCK, Volumes, XFS } from '../storage/volumes.js';
 import { type Settings, type Suite, shuffledRounds } from '../suite.js';
 import { targetOf } from '../targets.js';
 import { Workspace } from '../workspace.js';
 
+/** The row of a mounted volume. */
+const MOUNTED = 'stall-btrfs';
 const CASES = {
   full: { xfs: [10_000, 100_000], btrfs: [10_000, 100_000, 1_000_000] },
   tiny: { xfs: [500], btrfs: [500] },
@@ -32,6 +34,8 @@ const LONG_XFS = 1_000_000;
 const LONG_EXTENTS = 500_000;
 const LONG_ROUNDS = 2;
 const SETTLE_MS = 200;
+/** For the metadata of a file system, which also has a least size. */
+const FILE_SYSTEM_BYTES = 512 * 2 ** 20;
 
 export const suite: Suite = {
   name: 'stall',
@@ -47,7 +51,7 @@ export const suite: Suite = {
       const problem = poolProblem(kind);
       const largest = sizes.at(-1);
       const nameOf = (extents: number): string =>
-        kind === 'btrfs' && extents === largest ? 'stall-btrfs' : `stall-${kind}-${extents}`;
+        kind === 'btrfs' && extents === largest ? MOUNTED : `stall-${kind}-${extents}`;
       if (problem === null) rows.push(...(await rowsOf(settings, kind, sizes, nameOf)));
       else
         rows.push(...sizes.map((extents) => missingRow(kind, extents, nameOf(extents), problem)));
@@ -70,7 +74,9 @@ async function rowsOf(
   const volumes = new Volumes(settings, plugin.connection, workspace);
   const rows: Row[] = [];
   for (const extents of sizes) {
-    rows.push(await oneRow(settings, { kind, pool, extents, name: nameOf(extents) }, volumes));
+    const name = nameOf(extents);
+    const mounted = name === MOUNTED;
+    rows.push(await oneRow(settings, { kind, pool, extents, name, mounted }, volumes));
   }
   return rows;
 }
@@ -80,16 +86,27 @@ interface Case {
   pool: string;
   extents: number;
   name: string;
+  /** Whether the volume has a file system, which is frozen for a snapshot; a raw device is not. */
+  mounted: boolean;
 }
 
 async function oneRow(settings: Settings, given: Case, volumes: Volumes): Promise<Row> {
-  const { kind, pool, extents, name } = given;
+  const { kind, pool, extents, name, mounted } = given;
   settings.say(`${name}: making ${extents} extents on ${kind}`);
-  const volume = await volumes.create(BLOCK, sizeOfExtents(extents));
+  const bytes = sizeOfExtents(extents);
+  const volume = mounted
+    ? await volumes.create(XFS, bytes + FILE_SYSTEM_BYTES)
+    : await volumes.create(BLOCK, bytes);
   await volumes.stage(volume);
   await volumes.publish(volume);
   const file = backingFileOf(volume.target);
-  await writeExtents(file, extents);
+  const written = mounted ? `${volume.target}/file` : volume.target;
+  if (mounted) {
+    await run('fallocate', ['-l', String(bytes), written], { check: true });
+    await allocateExtents(file, extents);
+  } else {
+    await writeExtents(file, extents);
+  }
   const clone = `${pool}/clone`;
   const contenders = {
     snapshot: async () => {
@@ -101,7 +118,7 @@ async function oneRow(settings: Settings, given: Case, volumes: Volumes): Promis
       return async () => rmSync(clone);
     },
   };
-  const writer = await Writer.start(settings, volume.target, extents);
+  const writer = await Writer.start(settings, written, extents);
   const seen: Record<keyof typeof contenders, Gaps[]> = { snapshot: [], clone: [] };
   const rounds = extents > LONG_EXTENTS ? Math.min(LONG_ROUNDS, settings.rounds) : settings.rounds;
   const found = await shuffledRounds(
@@ -131,9 +148,9 @@ async function oneRow(settings: Settings, given: Case, volumes: Volumes): Promis
   };
   return {
     name,
-    measures: measuresOf(kind, extents),
+    measures: measuresOf(kind, extents, mounted),
     ...sides,
-    target: name === 'stall-btrfs' ? targetOf('stall-btrfs', ratios(sides)) : null,
+    target: name === MOUNTED ? targetOf(MOUNTED, ratios(sides)) : null,
     facts: {
       extents,
       rounds,
@@ -143,17 +160,18 @@ async function oneRow(settings: Settings, given: Case, volumes: Volumes): Promis
   };
 }
 
-function measuresOf(kind: PoolKind, extents: number): string {
-  return `longest gap of a writer during a snapshot of a ${kind} volume with ${extents} extents, beside FICLONE of the same`;
+function measuresOf(kind: PoolKind, extents: number, mounted: boolean): string {
+  const volume = `${mounted ? 'mounted' : 'raw'} ${kind} volume`;
+  return `longest gap of a writer during a snapshot of a ${volume} with ${extents} extents, beside FICLONE of the same`;
 }
 
 function missingRow(kind: PoolKind, extents: number, name: string, problem: string): Row {
   return {
     name,
-    measures: measuresOf(kind, extents),
+    measures: measuresOf(kind, extents, name === MOUNTED),
     ours: missingSide('CreateSnapshot', 'ms', problem),
     peer: missingSide('FICLONE', 'ms', problem),
-    target: name === 'stall-btrfs' ? targetOf('stall-btrfs', []) : null,
+    target: name === MOUNTED ? targetOf(MOUNTED, []) : null,
     facts: {},
   };
 }
