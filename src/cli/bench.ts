@@ -49,7 +49,7 @@ Exit codes:
   1    a suite failed
   2    wrong usage
   6    nothing serves the endpoint
-  130  interrupted by SIGINT; the objects of the run are removed first`;
+  130  interrupted by SIGINT or SIGTERM; the objects of the run are removed first`;
 
 const COMPARE_HELP = `
 Exit codes:

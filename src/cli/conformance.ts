@@ -17,7 +17,7 @@ import { matches, runSuite } from '../conformance/runner.js';
 import { CHECKS } from '../conformance/suite.js';
 import { socketPathOf } from './client.js';
 import { ExitCode } from './exit-codes.js';
-import { complain, messageOf } from './output.js';
+import { complain, messageOf, SIGNALS } from './output.js';
 import { ProgressLine } from './progress.js';
 import { socketProblem } from './socket.js';
 
@@ -50,8 +50,6 @@ Exit codes:
   1    a check failed, or the driver could not be reached
   2    wrong usage
   130  interrupted by SIGINT or SIGTERM; the objects of the run are deleted first, for 20 s at most`;
-
-const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 export function addConformanceCommand(program: Command): void {
   const command = program

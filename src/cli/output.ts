@@ -1,9 +1,11 @@
-/** Output of commands that print a list, and how they end: normally, by SIGINT, or by a closed pipe. */
+/** Output of commands that print a list, and how they end: normally, by a signal, or by a closed pipe. */
 import { errorCode } from '../base/errors.js';
 import { ExitCode } from './exit-codes.js';
 
-/** The reason of an abort by SIGINT, which prints no message. */
+/** The reason of an abort by a signal, which prints no message. */
 class Interrupt extends Error {}
+
+export const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 /** The exit code of a failure, and its message on stderr. */
 export interface CommandFailure {
@@ -11,14 +13,14 @@ export interface CommandFailure {
   message: string;
 }
 
-/** Runs a command and resolves to its exit code. SIGINT aborts the signal. */
+/** Runs a command and resolves to its exit code. SIGINT and SIGTERM abort the signal. */
 export async function runToExitCode(
   work: (signal: AbortSignal) => Promise<void>,
   describe: (error: unknown) => CommandFailure,
 ): Promise<ExitCode> {
   const interrupt = new AbortController();
-  const onSigint = (): void => interrupt.abort(new Interrupt());
-  process.once('SIGINT', onSigint);
+  const onSignal = (): void => interrupt.abort(new Interrupt());
+  for (const signal of SIGNALS) process.once(signal, onSignal);
   // print() handles failed writes; an 'error' event without a listener would end the process.
   process.stdout.on('error', () => undefined);
   // Messages nobody reads must not change the list or the exit code.
@@ -34,7 +36,7 @@ export async function runToExitCode(
     complain(message);
     return code;
   } finally {
-    process.off('SIGINT', onSigint);
+    for (const signal of SIGNALS) process.off(signal, onSignal);
   }
 }
 

@@ -102,7 +102,7 @@ test('a driver of another process is measured, and keeps no object of the run', 
       if (output.stderr.includes('no written block is missing')) resolve();
     });
   });
-  child.kill('SIGINT');
+  child.kill('SIGTERM');
   const { code } = await endOf(child, output);
   assert.equal(code, 130, output.stderr);
   assert.deepEqual(await objects(), []);

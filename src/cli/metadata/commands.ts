@@ -101,7 +101,7 @@ Exit codes:
   5    no complete list is possible (for example, the delta of the base is not known);
        take a full backup
   6    cannot connect, or the stream kept being interrupted
-  130  stopped by SIGINT`;
+  130  stopped by SIGINT or SIGTERM`;
 
 async function runMetadataCommand(
   socketPath: string,

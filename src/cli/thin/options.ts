@@ -96,4 +96,4 @@ Exit codes:
   4    there is no such thin device
   5    no complete list is possible: no metadata snapshot is held, the trees changed while they
        were read, or the metadata is damaged; do not use a list that was printed in part
-  130  stopped by SIGINT`;
+  130  stopped by SIGINT or SIGTERM`;
