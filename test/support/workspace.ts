@@ -59,6 +59,7 @@ export class Workspace {
     }
     const left = [...mountsBelow(this.directory), ...loopsBelow(this.directory)];
     if (left.length > 0) throw new Error(`left behind: ${left.join(', ')}`);
+    for (const device of loopsOfFilesIn(this.directory)) detachLoop(device);
     // Snapshots in a pool directly on the host's file system are immutable.
     spawnSync('chattr', ['-R', '-i', this.directory], { stdio: 'ignore' });
     rmSync(this.directory, { recursive: true, force: true });
@@ -95,6 +96,34 @@ export function loopsBelow(directory: string): string[] {
       }
     })
     .map((name) => `/dev/${name}`);
+}
+
+/**
+ * Loop devices on files of the directory, by identity: a plugin that was killed in a mount namespace of its own
+ * leaves some whose path is that of the namespace. Nothing may be mounted below the directory.
+ */
+function loopsOfFilesIn(directory: string): string[] {
+  const files = new Set(
+    readdirSync(directory, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map((entry) => statSync(join(entry.parentPath, entry.name)).ino),
+  );
+  const { dev } = statSync(directory);
+  // makedev(3)
+  const number = `${(dev >> 8) & 0xfff}:${(dev & 0xff) | ((dev >> 12) & 0xfff00)}`;
+  const listed = spawnSync(
+    'losetup',
+    ['--list', '--noheadings', '--raw', '--output', 'NAME,BACK-INO,BACK-MAJ:MIN'],
+    { encoding: 'utf8' },
+  );
+  return (
+    listed.stdout
+      .split('\n')
+      // Raw output pads the numbers with escaped spaces.
+      .map((line) => line.replaceAll('\\x20', '').split(/\s+/))
+      .filter(([, inode, device]) => device === number && files.has(Number(inode)))
+      .flatMap(([name]) => name ?? [])
+  );
 }
 
 /** Device-mapper devices on that one, the uppermost first; those in use stay. */
