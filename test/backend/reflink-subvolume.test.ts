@@ -132,7 +132,7 @@ test('what is mounted over the subvolume is not taken for it', options, async ()
     ['--bind', at('other'), at('volumes')],
   ]) {
     execFileSync('mount', mount);
-    await assert.rejects(backend.check(), /volumes is on another file system/);
+    await assert.rejects(backend.check(), /something is mounted over .*volumes/);
     execFileSync('umount', [at('volumes')]);
     await backend.check();
   }

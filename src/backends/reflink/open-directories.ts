@@ -27,8 +27,6 @@ interface OpenDirectory extends DirectoryIdentity {
   handle: FileHandle;
   /** The path it was opened by, for messages. */
   path: string;
-  /** False: something else is mounted there. */
-  isOfPool: boolean;
 }
 
 export class OpenDirectories {
@@ -50,7 +48,7 @@ export class OpenDirectories {
     const opened: OpenDirectory[] = [];
     const openOne = async (path: string, at: string, flags: number): Promise<OpenDirectory> => {
       const handle = await open(at, flags);
-      const directory = { handle, path, device: 0n, inode: 0n, isOfPool: true };
+      const directory = { handle, path, device: 0n, inode: 0n };
       opened.push(directory);
       const { dev, ino } = await handle.stat({ bigint: true });
       return Object.assign(directory, { device: dev, inode: ino });
@@ -60,11 +58,7 @@ export class OpenDirectories {
       const parts: OpenDirectory[] = [];
       for (const path of layout.directories) {
         const at = `${pathOf(root)}/${basename(path)}`;
-        const part = await openOne(path, at, DIRECTORY | constants.O_NOFOLLOW);
-        // A btrfs subvolume has a st_dev of its own, without being mounted.
-        part.isOfPool =
-          part.device === root.device || (await mountOf(part)) === (await mountOf(root));
-        parts.push(part);
+        parts.push(await openOne(path, at, DIRECTORY | constants.O_NOFOLLOW));
       }
       return new OpenDirectories(root, parts);
     } catch (thrown) {
@@ -78,9 +72,14 @@ export class OpenDirectories {
     return [this.root, ...this.parts].map(({ device, inode }) => ({ device, inode }));
   }
 
-  /** A directory of the pool that is on another file system, as when something is mounted over it. */
-  get displaced(): string | null {
-    return this.parts.find(({ isOfPool }) => !isOfPool)?.path ?? null;
+  /**
+   * A directory of the pool that something is mounted over; null: none. By mount, because st_dev does not tell: a
+   * btrfs subvolume has one of its own without being mounted, and a directory of the same file system may be bound there.
+   */
+  async displaced(): Promise<string | null> {
+    const own = await mountOf(this.root);
+    for (const part of this.parts) if ((await mountOf(part)) !== own) return part.path;
+    return null;
   }
 
   /** The error with real paths in place of those through descriptors, which mean nothing to an operator. */

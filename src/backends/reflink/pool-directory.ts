@@ -171,8 +171,12 @@ export class PoolDirectory {
   /** Records the directories as they are now as the pool's. */
   async #recordIdentities(): Promise<void> {
     const opened = await this.#open();
-    this.#identities = opened.identities;
-    await opened.close();
+    try {
+      await this.#assertNothingOver(opened);
+      this.#identities = opened.identities;
+    } finally {
+      await opened.close();
+    }
   }
 
   async #openChecked(): Promise<OpenDirectories> {
@@ -187,9 +191,8 @@ export class PoolDirectory {
   }
 
   async #open(): Promise<OpenDirectories> {
-    let opened: OpenDirectories;
     try {
-      opened = await OpenDirectories.open(this.#layout);
+      return await OpenDirectories.open(this.#layout);
     } catch (thrown) {
       const code = errorCode(thrown) ?? 'unknown error';
       const path = (thrown as NodeJS.ErrnoException).path ?? this.#layout.root;
@@ -198,22 +201,24 @@ export class PoolDirectory {
         thrown,
       );
     }
-    const { displaced } = opened;
-    if (displaced === null) return opened;
-    await opened.close();
-    throw this.#unreachable(
-      `${displaced} is on another file system than ${this.#layout.root}; unmount what is mounted there`,
-    );
+  }
+
+  async #assertNothingOver(opened: OpenDirectories): Promise<void> {
+    const displaced = await opened.displaced();
+    if (displaced === null) return;
+    throw this.#unreachable(`something is mounted over ${displaced}; unmount it`);
   }
 
   async #assertSame(opened: OpenDirectories): Promise<void> {
     const found = opened.identities;
+    // What is mounted over a directory has another identity, unless it is the directory itself.
     if (isDeepStrictEqual(found, this.#identities)) return;
-    const isSameMount =
-      isDeepStrictEqual(found[0], this.#identities[0]) &&
-      found.every(({ device }, at) => device === this.#identities[at]?.device);
-    // A file system that was mounted again may have other device numbers; the pool's uuid identifies it.
-    if (!isSameMount && this.#uuid !== null) {
+    await this.#assertNothingOver(opened);
+    const isSameRoot = isDeepStrictEqual(found[0], this.#identities[0]);
+    const areSame = found.every(({ inode }, at) => inode === this.#identities[at]?.inode);
+    // A file system that was mounted again may have other device numbers, of its own or of the subvolume; the
+    // pool's uuid identifies it.
+    if ((!isSameRoot || areSame) && this.#uuid !== null) {
       if ((await readOrNull(opened.layout.identityFile)) === this.#uuid) {
         this.#identities = found;
         return;
