@@ -1,5 +1,5 @@
 /** Rows thin-* that hold the scan against something other than thin_delta's time. */
-import { packagePath } from '../../base/package-root.js';
+import { fileURLToPath } from 'node:url';
 import type { Row } from '../row.js';
 import { run } from '../run.js';
 import { type Settings, shuffledRounds } from '../suite.js';
@@ -11,6 +11,9 @@ import { timeProcess, timeThinDelta } from './thin-delta.js';
 
 const PEAK_MIB = 96;
 const NODES_RATIO = 1.001;
+
+/** Of the build that runs, wherever that is. */
+const besideThis = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
 export function nodesRow(scanned: Scanned, counted: NodeCount): Row {
   const rounds = [scanned.nodes / counted.differing];
@@ -31,7 +34,7 @@ export async function peakRow(
   where: string,
   { path, volumeBytes }: Metadata,
 ): Promise<Row> {
-  const script = packagePath('dist/bench/thin/peak-process.js');
+  const script = besideThis('peak-process.js');
   const found: PeakMemory[] = [];
   for (let round = 0; round < rounds; round += 1) {
     const args = [script, path, String(volumeBytes)];
@@ -52,7 +55,7 @@ export async function peakRow(
 /** From starting `blockdelta thin-delta` to its end, with Node.js and all, beside thin_delta whole. */
 export async function processRow(settings: Settings, { path }: Metadata): Promise<Row> {
   const devices = ['--base', String(BASE_DEVICE), '--target', String(TARGET_DEVICE)];
-  const command = [packagePath('dist/main.js'), 'thin-delta', '--format', 'csv'];
+  const command = [besideThis('../../main.js'), 'thin-delta', '--format', 'csv'];
   const ours = (): Promise<number> =>
     timeProcess(process.execPath, [...command, ...devices, '--metadata', path]);
   const theirs = (): Promise<number> => timeThinDelta(path);
