@@ -37,6 +37,7 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<RemoveSubvolumeCopyBinding>(exports, "removeSubvolumeCopy");
   Export<RemoveFileBinding>(exports, "removeFile");
   Export<FileStateBinding>(exports, "fileState");
+  Export<OpenDirectoriesBinding>(exports, "openDirectories");
   Export<ListDirectoryBinding>(exports, "listDirectory");
   Export<ThawBinding>(exports, "thaw");
   Export<FlushBinding>(exports, "flush");

@@ -25,6 +25,9 @@ class UniqueFd {
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
 
+  // Passes the descriptor on to the caller, who closes it.
+  int Release() { return std::exchange(fd_, -1); }
+
   // Never retried: Linux releases the descriptor even if close(2) fails with EINTR.
   void Close() {
     if (fd_ >= 0) close(fd_);

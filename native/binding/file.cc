@@ -8,6 +8,7 @@
 #include "native/device/directory_list.h"
 #include "native/device/files.h"
 #include "native/device/freeze.h"
+#include "native/device/open_directories.h"
 #include "native/device/subvolume.h"
 #include "native/device/take_snapshots.h"
 
@@ -142,6 +143,27 @@ Napi::Value FileStateBinding(const Napi::CallbackInfo& info) {
   if (!state.ok()) return Failed(info.Env(), state.status());
   Napi::Object object = Success(info.Env());
   object.Set("state", ToObject(info.Env(), *state));
+  return object;
+}
+
+Napi::Value OpenDirectoriesBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "openDirectories");
+  const std::string root = request.Path("root");
+  const std::vector<std::string> names = request.Strings("names");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  Result<std::vector<OpenDirectory>> opened = OpenDirectories(root, names);
+  if (!opened.ok()) return Failed(info.Env(), opened.status());
+  Napi::Array array = Napi::Array::New(info.Env(), opened->size());
+  for (size_t i = 0; i < opened->size(); i++) {
+    OpenDirectory& directory = (*opened)[i];
+    Napi::Object entry = Napi::Object::New(info.Env());
+    SetBigInt(&entry, "device", directory.device);
+    SetBigInt(&entry, "inode", directory.inode);
+    SetNumber(&entry, "descriptor", static_cast<uint64_t>(directory.fd.Release()));
+    array.Set(static_cast<uint32_t>(i), entry);
+  }
+  Napi::Object object = Success(info.Env());
+  object.Set("directories", array);
   return object;
 }
 

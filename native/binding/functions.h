@@ -40,6 +40,7 @@ Napi::Value MakeSubvolumeBinding(const Napi::CallbackInfo& info);
 Napi::Value RemoveSubvolumeCopyBinding(const Napi::CallbackInfo& info);
 Napi::Value RemoveFileBinding(const Napi::CallbackInfo& info);
 Napi::Value FileStateBinding(const Napi::CallbackInfo& info);
+Napi::Value OpenDirectoriesBinding(const Napi::CallbackInfo& info);
 Napi::Value ListDirectoryBinding(const Napi::CallbackInfo& info);
 Napi::Value ThawBinding(const Napi::CallbackInfo& info);
 

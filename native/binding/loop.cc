@@ -51,13 +51,20 @@ const char* NameOf(FileSystemKind kind) {
   return "";
 }
 
-Result<std::optional<LoopDevice>> FindByPath(const std::string& path) {
+struct FoundLoop {
+  std::optional<FileIdentity> file;
+  std::optional<LoopDevice> device;
+};
+
+// Both are empty if there is no such file.
+Result<FoundLoop> FindByPath(const std::string& path) {
   Result<struct stat> state = StatPath(path);
-  if (state.status().IsErrno(ENOENT) || state.status().IsErrno(ENOTDIR)) {
-    return std::optional<LoopDevice>();
-  }
+  if (state.status().IsErrno(ENOENT) || state.status().IsErrno(ENOTDIR)) return FoundLoop();
   if (!state.ok()) return state.TakeStatus();
-  return FindLoop({state->st_dev, state->st_ino}, path);
+  const FileIdentity file = {state->st_dev, state->st_ino};
+  Result<std::optional<LoopDevice>> device = FindLoop(file, path);
+  if (!device.ok()) return device.TakeStatus();
+  return FoundLoop{file, *device};
 }
 
 }  // namespace
@@ -80,7 +87,15 @@ Napi::Value LoopFindBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "loopFind");
   const std::string path = request.Path("backingPath");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return DeviceResult(info.Env(), FindByPath(path));
+  Result<FoundLoop> found = FindByPath(path);
+  if (!found.ok()) return Failed(info.Env(), found.status());
+  Napi::Object object = DeviceResult(info.Env(), found->device).As<Napi::Object>();
+  if (found->file.has_value()) {
+    SetBigInt(&object, "fileDevice", found->file->device);
+  } else {
+    object.Set("fileDevice", info.Env().Null());
+  }
+  return object;
 }
 
 Napi::Value LoopListBinding(const Napi::CallbackInfo& info) {
@@ -125,10 +140,12 @@ Napi::Value RefuseDiscardsBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "refuseDiscards");
   const std::string path = request.Path("backingPath");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<std::optional<LoopDevice>> device = FindByPath(path);
-  if (!device.ok()) return Failed(info.Env(), device.status());
-  if (!device->has_value()) return Failed(info.Env(), Status::Errno(ENXIO, "refuseDiscards", path));
-  return StatusResult(info.Env(), RefuseLoopDiscards((*device)->number));
+  Result<FoundLoop> found = FindByPath(path);
+  if (!found.ok()) return Failed(info.Env(), found.status());
+  if (!found->device.has_value()) {
+    return Failed(info.Env(), Status::Errno(ENXIO, "refuseDiscards", path));
+  }
+  return StatusResult(info.Env(), RefuseLoopDiscards(found->device->number));
 }
 
 Napi::Value EndUnsafeDirectIoBinding(const Napi::CallbackInfo& info) {

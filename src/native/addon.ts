@@ -199,9 +199,11 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon {
   }): NativeResult<{ device: LoopDevice; created: boolean }>;
   /**
    * The loop device of a backing file, by st_dev and st_ino; null if there is none or the file is
-   * missing.
+   * missing. `fileDevice` is the file's st_dev; null: there is no such file.
    */
-  loopFind(request: { backingPath: string }): NativeResult<{ device: LoopDevice | null }>;
+  loopFind(request: {
+    backingPath: string;
+  }): NativeResult<{ device: LoopDevice | null; fileDevice: bigint | null }>;
   /** All attached loop devices of the machine, except those that are detached during the call. */
   loopList(): NativeResult<{ devices: LoopDevice[] }>;
   /**
@@ -316,6 +318,14 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon {
   removeFile(request: { path: string }): NativeResult<{ removed: boolean }>;
   /** null: no such file. */
   fileState(request: { path: string }): NativeResult<{ state: FileState | null }>;
+  /**
+   * Opens a directory (O_PATH), which may be a symbolic link, and each of the `names` in it, which may not:
+   * ELOOP or ENOTDIR. The root comes first. The caller closes each `descriptor`, which all threads of the
+   * process share.
+   */
+  openDirectories(request: { root: string; names: string[] }): NativeResult<{
+    directories: { descriptor: number; device: bigint; inode: bigint }[];
+  }>;
   /**
    * All entries of a directory except "." and "..", in its order. Takes one stat(2) per entry; symbolic links
    * are not followed. An entry that is removed meanwhile may be missing.

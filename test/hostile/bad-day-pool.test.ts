@@ -21,6 +21,7 @@ import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { OpenDirectories } from '../../src/backends/reflink/open-directories.js';
 import { PoolLayout } from '../../src/backends/reflink/pool-layout.js';
+import { NativePool } from '../../src/native/pool.js';
 import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { setImmutable } from '../support/ioctls.js';
@@ -213,10 +214,12 @@ test('H17: a stream whose pool disappears ends with an unavailable pool, and not
 
 test('H7: a running operation writes to the pool, whatever is mounted over it meanwhile', async () => {
   const root = running.poolPath('xfs');
-  const held = await OpenDirectories.open(new PoolLayout(root));
+  const native = new NativePool(1);
+  const held = await OpenDirectories.open(native, new PoolLayout(root));
   for (const place of ['volumes', '']) mount('-t', 'tmpfs', 'tenant', join(root, place));
   writeFileSync(join(held.layout.volumes, 'vol-begun'), 'of the pool');
-  await held.close();
+  held.close();
+  await native.close();
   for (const place of ['', 'volumes']) umount(join(root, place));
   assert.equal(readFileSync(join(root, 'volumes', 'vol-begun'), 'utf8'), 'of the pool');
   rmSync(join(root, 'volumes', 'vol-begun'));

@@ -7,15 +7,12 @@
  * process). The descriptors are closed when the operation ends, because they would keep the operator from
  * unmounting the pool. Knows directories, not what they hold.
  */
-import { constants } from 'node:fs';
-import { type FileHandle, open, readFile } from 'node:fs/promises';
+import { closeSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { errorCode, SystemError } from '../../base/errors.js';
+import type { NativeRunner } from '../../native/pool.js';
 import { PoolLayout } from './pool-layout.js';
-
-/** Missing from Node's constants; the same on every architecture that Node.js supports under Linux. */
-const O_PATH = 0o10000000;
-const DIRECTORY = O_PATH | constants.O_DIRECTORY;
 
 /** Distinguishes directories for as long as their file system stays mounted. */
 export interface DirectoryIdentity {
@@ -24,7 +21,7 @@ export interface DirectoryIdentity {
 }
 
 interface OpenDirectory extends DirectoryIdentity {
-  handle: FileHandle;
+  descriptor: number;
   /** The path it was opened by, for messages. */
   path: string;
 }
@@ -44,27 +41,16 @@ export class OpenDirectories {
   }
 
   /** Follows a symbolic link to the pool, but none inside it. Rejects with the errors of open(2). */
-  static async open(layout: PoolLayout): Promise<OpenDirectories> {
-    const opened: OpenDirectory[] = [];
-    const openOne = async (path: string, at: string, flags: number): Promise<OpenDirectory> => {
-      const handle = await open(at, flags);
-      const directory = { handle, path, device: 0n, inode: 0n };
-      opened.push(directory);
-      const { dev, ino } = await handle.stat({ bigint: true });
-      return Object.assign(directory, { device: dev, inode: ino });
-    };
-    try {
-      const root = await openOne(layout.root, layout.root, DIRECTORY);
-      const parts: OpenDirectory[] = [];
-      for (const path of layout.directories) {
-        const at = `${pathOf(root)}/${basename(path)}`;
-        parts.push(await openOne(path, at, DIRECTORY | constants.O_NOFOLLOW));
-      }
-      return new OpenDirectories(root, parts);
-    } catch (thrown) {
-      await Promise.all(opened.map(({ handle }) => handle.close()));
-      throw thrown;
-    }
+  static async open(native: NativeRunner, layout: PoolLayout): Promise<OpenDirectories> {
+    const paths = layout.directories;
+    const names = paths.map((path) => basename(path));
+    const { directories } = await native.run('openDirectories', { root: layout.root, names });
+    const [root, ...parts] = directories.map((directory, at) => ({
+      ...directory,
+      path: [layout.root, ...paths][at] ?? layout.root,
+    }));
+    if (root === undefined) throw new Error('openDirectories opened no root');
+    return new OpenDirectories(root, parts);
   }
 
   /** The pool's root directory first. */
@@ -92,8 +78,9 @@ export class OpenDirectories {
     return Object.assign(named, { cause: thrown });
   }
 
-  async close(): Promise<void> {
-    await Promise.all([this.root, ...this.parts].map(({ handle }) => handle.close()));
+  /** Waits for nothing: what is open for its path alone has nothing to write back. */
+  close(): void {
+    for (const { descriptor } of [this.root, ...this.parts]) closeSync(descriptor);
   }
 
   #realPaths(text: string): string {
@@ -106,11 +93,11 @@ export class OpenDirectories {
 }
 
 /** The id of the mount that the open directory is in. */
-async function mountOf({ handle }: OpenDirectory): Promise<string> {
-  const info = await readFile(`/proc/self/fdinfo/${handle.fd}`, 'utf8');
+async function mountOf({ descriptor }: OpenDirectory): Promise<string> {
+  const info = await readFile(`/proc/self/fdinfo/${descriptor}`, 'utf8');
   const mount = /^mnt_id:\s*(\d+)$/m.exec(info)?.[1];
-  if (mount === undefined) throw new Error(`/proc/self/fdinfo/${handle.fd} names no mount`);
+  if (mount === undefined) throw new Error(`/proc/self/fdinfo/${descriptor} names no mount`);
   return mount;
 }
 
-const pathOf = ({ handle }: OpenDirectory): string => `/proc/self/fd/${handle.fd}`;
+const pathOf = ({ descriptor }: OpenDirectory): string => `/proc/self/fd/${descriptor}`;

@@ -15,7 +15,6 @@ import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { CsiError, errorCode } from '../../base/errors.js';
-import { SingleFlight } from '../../base/single-flight.js';
 import { withTimeout } from '../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { PoolSpace } from '../pool-account.js';
@@ -27,8 +26,16 @@ import { poolUsage } from './pool-space.js';
 
 export interface ReflinkPoolOptions extends PoolClaim, EmbeddedPoolOptions {}
 
-/** A directory on a dead disk never answers, and checks must not pile up behind it. */
-const CHECK_TIMEOUT_MS = 5000;
+/** A directory on a dead disk never answers. */
+const OPEN_TIMEOUT_MS = 5000;
+
+interface Opening {
+  /** How many operations use the directories, or wait for them; the last one closes them. */
+  users: number;
+  directories: Promise<OpenDirectories>;
+}
+
+const ignore = (): void => undefined;
 
 export class PoolDirectory {
   readonly #native: NativeRunner;
@@ -39,7 +46,8 @@ export class PoolDirectory {
   /** As OpenDirectories lists them; empty before the start. */
   #identities: DirectoryIdentity[] = [];
   #uuid: string | null = null;
-  readonly #checks = new SingleFlight<'pool', void>();
+  /** The directories that are being opened; null: none are. */
+  #opening: Opening | null = null;
 
   constructor(native: NativeRunner, options: ReflinkPoolOptions) {
     this.#native = native;
@@ -102,13 +110,8 @@ export class PoolDirectory {
    * FAILED_PRECONDITION if the pool's directories cannot be reached, are no longer those of the start, or
    * do not answer in time.
    */
-  check(): Promise<void> {
-    const checked = this.#checks.run('pool', () => this.#probe());
-    return withTimeout(checked, CHECK_TIMEOUT_MS, (): never => {
-      throw CsiError.failedPrecondition(
-        `pool '${this.#options.pool}' in ${this.#layout.root} does not answer; check its disk and the kernel log`,
-      );
-    });
+  async check(): Promise<void> {
+    await this.use(async () => undefined);
   }
 
   /**
@@ -116,16 +119,40 @@ export class PoolDirectory {
    * and a file that is not found does not exist. Throws as `check` does; errors of `work` name real paths.
    */
   async use<T>(work: (opened: OpenDirectories) => Promise<T>): Promise<T> {
-    // First, because it is single-flight and bounded: opening a directory of a dead disk never ends.
-    await this.check();
-    const opened = await this.#openChecked();
+    const opening = this.#join();
     try {
-      return await work(opened);
-    } catch (thrown) {
-      throw opened.withRealPaths(thrown);
+      const opened = await withTimeout(opening.directories, OPEN_TIMEOUT_MS, (): never => {
+        throw CsiError.failedPrecondition(
+          `pool '${this.#options.pool}' in ${this.#layout.root} does not answer; check its disk and the kernel log`,
+        );
+      });
+      return await work(opened).catch((thrown: unknown) => {
+        throw opened.withRealPaths(thrown);
+      });
     } finally {
-      await opened.close();
+      opening.users -= 1;
+      // Also when they are opened long after the last one has given up.
+      if (opening.users === 0) void opening.directories.then((opened) => opened.close(), ignore);
     }
+  }
+
+  /**
+   * Opening a directory of a dead disk never ends and holds a thread, so callers that come while the directories are
+   * being opened share them. One that comes later opens them anew, since something may be mounted over them by then.
+   */
+  #join(): Opening {
+    let opening = this.#opening;
+    if (opening === null) {
+      const directories = this.#openChecked();
+      opening = { users: 0, directories };
+      this.#opening = opening;
+      const settled = (): void => {
+        this.#opening = null;
+      };
+      directories.then(settled, settled);
+    }
+    opening.users += 1;
+    return opening;
   }
 
   /** FAILED_PRECONDITION if the file with this st_dev is not in the pool's directory, but mounted over it. */
@@ -164,10 +191,6 @@ export class PoolDirectory {
     return (await this.#embedded.missingBytes(root, bytes, reservePercent)) <= 0n;
   }
 
-  async #probe(): Promise<void> {
-    await (await this.#openChecked()).close();
-  }
-
   /** Records the directories as they are now as the pool's. */
   async #recordIdentities(): Promise<void> {
     const opened = await this.#open();
@@ -175,7 +198,7 @@ export class PoolDirectory {
       await this.#assertNothingOver(opened);
       this.#identities = opened.identities;
     } finally {
-      await opened.close();
+      opened.close();
     }
   }
 
@@ -185,14 +208,14 @@ export class PoolDirectory {
       await this.#assertSame(opened);
       return opened;
     } catch (thrown) {
-      await opened.close();
+      opened.close();
       throw thrown;
     }
   }
 
   async #open(): Promise<OpenDirectories> {
     try {
-      return await OpenDirectories.open(this.#layout);
+      return await OpenDirectories.open(this.#native, this.#layout);
     } catch (thrown) {
       const code = errorCode(thrown) ?? 'unknown error';
       const path = (thrown as NodeJS.ErrnoException).path ?? this.#layout.root;

@@ -214,9 +214,10 @@ export class VolumeFiles {
   }
 
   async #loop(opened: OpenDirectories, volumeId: string): Promise<LoopDevice | null> {
-    await this.#state(opened, volumeId);
     const backingPath = opened.layout.volume(volumeId);
-    return (await this.native.run('loopFind', { backingPath })).device;
+    const { device, fileDevice } = await this.native.run('loopFind', { backingPath });
+    if (fileDevice !== null) this.directory.assertOwn(this.path(volumeId), { device: fileDevice });
+    return device;
   }
 
   async #detach(opened: OpenDirectories, volumeId: string, wait?: ReleaseWait): Promise<void> {
