@@ -42,6 +42,7 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<ThawBinding>(exports, "thaw");
   Export<FlushBinding>(exports, "flush");
   Export<GrowFileSystemBinding>(exports, "growFileSystem");
+  Export<MountFileSystemBinding>(exports, "mountFileSystem");
   Export<UnmountLayerBinding>(exports, "unmountLayer");
   Export<BindMountBinding>(exports, "bindMount");
   Export<SetMountAttributesBinding>(exports, "setMountAttributes");

@@ -45,6 +45,7 @@ Napi::Value ListDirectoryBinding(const Napi::CallbackInfo& info);
 Napi::Value ThawBinding(const Napi::CallbackInfo& info);
 
 // mount.cc: mounts, their targets and file locks.
+Napi::Value MountFileSystemBinding(const Napi::CallbackInfo& info);
 Napi::Value UnmountLayerBinding(const Napi::CallbackInfo& info);
 Napi::Value BindMountBinding(const Napi::CallbackInfo& info);
 Napi::Value SetMountAttributesBinding(const Napi::CallbackInfo& info);

@@ -6,6 +6,7 @@
 #include "native/binding/functions.h"
 #include "native/binding/values.h"
 #include "native/device/anchored_path.h"
+#include "native/device/mount_file_system.h"
 #include "native/device/mount_layer.h"
 
 namespace blockdelta {
@@ -30,6 +31,18 @@ Napi::Value UnmountLayerBinding(const Napi::CallbackInfo& info) {
   const uint64_t mount_id = request.Integer("mountId", kMaxNumber);
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
   return BooleanResult(info.Env(), "unmounted", UnmountLayer(path, mount_id));
+}
+
+Napi::Value MountFileSystemBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "mountFileSystem");
+  FileSystemMount mount;
+  mount.source = request.Path("source");
+  mount.type = request.String("fsType");
+  mount.options = request.Strings("options");
+  mount.attributes = {request.Integer("set", UINT32_MAX), 0};
+  mount.target = request.Path("target");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return StatusResult(info.Env(), MountFileSystem(mount));
 }
 
 Napi::Value BindMountBinding(const Napi::CallbackInfo& info) {

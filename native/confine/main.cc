@@ -3,7 +3,7 @@
 //   blockdelta-confine [--parent PID] [--keep-mount-rights]
 //                      [--device PATH [--memory BYTES] [--cpu SECONDS]] -- PROGRAM [ARGUMENT...]
 //
-// Always applied: no capabilities (with --keep-mount-rights, only those of mount(8) and umount(8)),
+// Always applied: no capabilities (with --keep-mount-rights, only those of mount(8)),
 // no_new_privs, no core dumps. --parent PID: kills the program when that process, which must be the
 // parent, ends.
 //

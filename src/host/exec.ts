@@ -41,7 +41,6 @@ const PACKAGES: Readonly<Record<string, string>> = {
   unshare: 'util-linux',
   flock: 'util-linux',
   mount: 'mount',
-  umount: 'mount',
   blkid: 'util-linux',
   'mkfs.ext4': 'e2fsprogs',
   'fsck.ext4': 'e2fsprogs',

@@ -28,6 +28,11 @@ export interface LayerFlags {
 const ATIME_MASK = 0x70;
 const ATTRIBUTES: Readonly<Record<string, { set: number; clear: number }>> = {
   ro: { set: 0x1, clear: 0 },
+  // The kernel's default, as for mount(8).
+  defaults: { set: 0, clear: 0 },
+  atime: { set: 0, clear: ATIME_MASK },
+  norelatime: { set: 0, clear: 0 },
+  nostrictatime: { set: 0, clear: 0 },
   nosuid: { set: 0x2, clear: 0 },
   suid: { set: 0, clear: 0x2 },
   nodev: { set: 0x4, clear: 0 },
@@ -56,6 +61,11 @@ export function attributesOf({ readOnly, options }: Omit<LayerFlags, 'target'>):
     clear |= wanted.clear;
   }
   return { set, clear };
+}
+
+/** Whether an option is of a mount, and not of its file system. `ro` and `rw` are of both. */
+export function isOfMount(option: string): boolean {
+  return option === 'rw' || Object.hasOwn(ATTRIBUTES, option);
 }
 
 /** How often the top layer may change under an unmount before that gives up. */

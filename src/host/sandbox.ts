@@ -1,7 +1,7 @@
 /**
  * The privileges that a program runs with: builds the command line that drops all others before it starts.
  *
- * Only mount(8) and umount(8) need root's capabilities, and they keep two. A program that reads a tenant's
+ * Only mount(8) needs root's capabilities, and it keeps two. A program that reads a tenant's
  * bytes may be compromised by them, so it runs as a user that is used for nothing else, in a root directory
  * with programs, libraries and its one device. It cannot start processes, open sockets or write files, and
  * its memory and processor time are limited (native/confine). Starts nothing itself.

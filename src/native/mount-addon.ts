@@ -4,6 +4,21 @@ import type { NativeResult } from './addon.js';
 /** Mounts on this node. Paths are resolved: ELOOP if a path contains a symbolic link. */
 export interface MountAddon {
   /**
+   * Mounts the file system of a block device on a directory that nothing is mounted on: fsopen(2),
+   * fsconfig(2), fsmount(2), move_mount(2). `options` are those of the file system and its superblock,
+   * as `name` or `name=value`, with `ro` or `rw` among them; `set` has the MOUNT_ATTR_* flags of the
+   * mount. ELOOP if a symbolic link is in the target, EBUSY if something is mounted on it; otherwise
+   * the errno of the step that failed, with what the kernel says of it, which may contain options.
+   * Returns after the journal is replayed: that takes minutes.
+   */
+  mountFileSystem(request: {
+    source: string;
+    fsType: string;
+    options: string[];
+    set: number;
+    target: string;
+  }): NativeResult<object>;
+  /**
    * Unmounts the top layer on a path if it has this mount id in mountinfo. `unmounted` false:
    * nothing is mounted there. ESTALE if another layer is on top, EBUSY if the mount is in use.
    * Never unmounts another mount, whatever other processes mount concurrently. Returns after the

@@ -1,8 +1,7 @@
 /**
- * A fixed pool of pre-warmed worker threads that call the addon, so that the event loop never
- * blocks.
+ * A pool of pre-warmed worker threads that call the addon, so that the event loop never blocks.
  *
- * A plugin has two pools, so that a scan does not wait behind a clone that takes seconds. A running
+ * A plugin has several pools, so that a scan does not wait behind a clone that takes seconds. A running
  * task is never aborted, which would kill its thread in the middle of an ioctl; the addon's
  * contract bounds its duration instead.
  */
@@ -12,8 +11,9 @@ import { inSpan } from '../base/tracing.js';
 import type { Addon, FillRequest, NativeFailure, NativeResult } from './addon.js';
 import type { FillAnswer, FillTask, IdleTask, UnaryTask } from './worker.js';
 
-/** Idle threads never end: starting one costs tens of milliseconds. */
-const IDLE_TIMEOUT_MS = 2 ** 31 - 1;
+/** Idle threads of a fixed pool never end: starting one costs tens of milliseconds. */
+const NEVER_MS = 2 ** 31 - 1;
+const IDLE_TIMEOUT_MS = 60_000;
 
 export type UnaryMethod = UnaryTask['method'];
 type RequestOf<M extends UnaryMethod> = Parameters<Addon[M]> extends [infer R] ? R : undefined;
@@ -43,16 +43,19 @@ export interface NativeFiller {
 export class NativePool implements NativeRunner, NativeFiller {
   readonly #pool: Piscina<UnaryTask | FillTask | IdleTask>;
   readonly #threads: number;
+  readonly #kept: number;
   readonly #running = new Set<Promise<unknown>>();
   #isClosing = false;
 
-  constructor(threads: number) {
+  /** @param kept threads that stay when they are idle; the others are started when they are needed */
+  constructor(threads: number, kept = threads) {
     this.#threads = threads;
+    this.#kept = kept;
     this.#pool = new Piscina({
       filename: new URL('./worker.js', import.meta.url).href,
-      minThreads: threads,
+      minThreads: kept,
       maxThreads: threads,
-      idleTimeout: IDLE_TIMEOUT_MS,
+      idleTimeout: kept === threads ? NEVER_MS : IDLE_TIMEOUT_MS,
       concurrentTasksPerWorker: 1,
     });
     // A pool that fails to close emits 'error'; without a listener that would end the process.
@@ -66,10 +69,10 @@ export class NativePool implements NativeRunner, NativeFiller {
     return { threads: this.#threads, busy, queued: tasks - busy };
   }
 
-  /** Resolves when every thread has loaded the addon; rejects if it cannot be loaded. */
+  /** Resolves when every thread that is kept has loaded the addon; rejects if it cannot be loaded. */
   async warm(): Promise<void> {
     const idle: IdleTask = { method: null };
-    await Promise.all(Array.from({ length: this.#threads }, () => this.#run(idle)));
+    await Promise.all(Array.from({ length: this.#kept }, () => this.#run(idle)));
   }
 
   async run<M extends UnaryMethod>(method: M, request: RequestOf<M>): Promise<ValueOf<M>> {

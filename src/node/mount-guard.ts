@@ -60,7 +60,10 @@ export async function mountGuarded(deps: Dependencies, guarded: GuardedMount): P
   const { attachment, type, directory, options, before } = guarded;
   const source = attachment.devicePath;
   const mountIt = (): Promise<readonly MountEntry[]> =>
-    mount({ source, target: directory, fsType: type, options, isResolved: true, before });
+    mount(deps.native, {
+      ...{ source, target: directory, fsType: type, options },
+      ...{ isResolved: true, before },
+    });
   if ((await mountPointsOf(attachment, before)) > 0) {
     await mountIt();
     return;

@@ -9,7 +9,7 @@
 import { CsiError } from '../base/errors.js';
 import type { PublicationRecord, VolumeRecord } from '../catalogue/records.js';
 import { removeTarget, unmountLayers } from '../host/layers.js';
-import { mountsAt } from '../host/mountinfo.js';
+import { type MountEntry, mountsAt } from '../host/mountinfo.js';
 import { assertEmpty, assertNoLink, kernelPath } from '../host/target.js';
 import {
   type Belongs,
@@ -35,9 +35,9 @@ export async function releasePublication(
   place: Place<PublicationRecord>,
 ): Promise<void> {
   const { path, record } = place;
-  const { node } = await viewForRelease(deps, volume);
+  const { node, mounts } = await viewForRelease(deps, volume);
   const belongs = belongsTo(volume.volumeId, node);
-  const wasMounted = await unmountTarget(deps, place, forRecord(record, belongs));
+  const wasMounted = await unmountTarget(deps, place, forRecord(record, belongs), mounts);
   if (record !== null && !wasMounted) await assertNotMoved(deps, volume, record);
   await clearTarget(deps, place, wasMounted);
   await restoreDevice(deps, volume, path, record?.podUid ?? null);
@@ -58,10 +58,11 @@ async function unmountTarget(
   { native }: Native,
   { path, resolved }: Place<PublicationRecord>,
   belongs: Belongs,
+  before?: readonly MountEntry[],
 ): Promise<boolean> {
   if (resolved === null || !(await isPlain(resolved))) return false;
   await assertNoLink(resolved);
-  const { found, mounts } = await unmountLayers(native, resolved, belongs);
+  const { found, mounts } = await unmountLayers(native, resolved, belongs, before);
   const left = mountsAt(mounts, resolved).at(-1);
   if (left !== undefined) throw foreignMount(path, left.source);
   return found;

@@ -55,7 +55,7 @@ export async function unstageVolume(
       `volume ${volume.volumeId} is still published at ${published.targetPath}; unpublish it before unstaging`,
     );
   }
-  await releaseStaging(deps, volume, place, context);
+  await releaseFrom(deps, view, place, context);
 }
 
 function releaseWait({ deadline, signal }: CallContext): ReleaseWait {
@@ -76,16 +76,25 @@ export async function unstageUnknown(
 }
 
 /**
- * Unmounts and detaches, without asking for publications. The record goes last. Waits for the device until
- * shortly before the deadline of `context`, or a few seconds without one.
+ * Unmounts and detaches, without asking for publications. The record goes last. Waits a few seconds for the
+ * device.
  */
 export async function releaseStaging(
   deps: NodeDependencies,
   volume: VolumeRecord,
   place: Place<StagingRecord>,
+): Promise<void> {
+  await releaseFrom(deps, await viewForRelease(deps, volume), place);
+}
+
+/** @param context its deadline limits how long the device is waited for */
+async function releaseFrom(
+  deps: NodeDependencies,
+  before: VolumeView,
+  place: Place<StagingRecord>,
   context?: CallContext,
 ): Promise<void> {
-  const before = await viewForRelease(deps, volume);
+  const { volume } = before;
   const belongs = belongsTo(volume.volumeId, before.node);
   const mounts = await releaseDirectory(deps, place, belongs, before.mounts);
   if (mounts !== null) await clearStagedDevice(deps, { ...before, mounts }, place);

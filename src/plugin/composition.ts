@@ -27,6 +27,7 @@ import { assertCanOpenDirectories } from '../host/process-capabilities.js';
 import type { ScanObserver } from '../metadata/scan-observer.js';
 import { createSnapshotMetadataService } from '../metadata/snapshot-metadata.js';
 import type { PluginMetrics } from '../metrics/plugin-metrics.js';
+import { DeviceThreads } from '../native/device-threads.js';
 import { NativePool, type NativeRunner } from '../native/pool.js';
 import { ScanThreads } from '../native/scan-threads.js';
 import type { NodeDependencies } from '../node/dependencies.js';
@@ -65,6 +66,8 @@ export interface Composition {
 }
 
 const LOOP_CONTROL = '/dev/loop-control';
+/** How many file systems are mounted or unmounted at once; one thread is kept, the others end when they are idle. */
+const MOUNT_THREADS = 8;
 /** A Probe reports the node as it was at most that long ago; kubelet probes every few seconds. */
 const PROBE_AGE_MS = 1000;
 
@@ -107,8 +110,11 @@ async function compose(
   teardown.add(() => marker.end());
   const { stateDirectory } = config;
   const identity = await settleNodeIdentity({ catalogue, stateDirectory, logger }, config.nodeId);
-  const native = await startPool(config.deviceThreads, teardown);
-  metrics?.observeWorkers('device', () => native.load);
+  const devices = await startPool(config.deviceThreads, teardown);
+  metrics?.observeWorkers('device', () => devices.load);
+  const mounts = await startPool(MOUNT_THREADS, teardown, 1);
+  metrics?.observeWorkers('mount', () => mounts.load);
+  const native = new DeviceThreads(devices, mounts);
   const scans = await startPool(config.scanThreads, teardown);
   const scanThreads = new ScanThreads(scans, config.scanThreads);
   metrics?.observeWorkers('scan', () => ({ ...scans.load, queued: scanThreads.waiting }));
@@ -206,8 +212,8 @@ async function checkNode(): Promise<void> {
   }
 }
 
-async function startPool(threads: number, teardown: Teardown): Promise<NativePool> {
-  const pool = new NativePool(threads);
+async function startPool(threads: number, teardown: Teardown, kept = threads): Promise<NativePool> {
+  const pool = new NativePool(threads, kept);
   teardown.add(() => pool.close());
   await pool.warm();
   return pool;

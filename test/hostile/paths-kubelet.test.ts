@@ -3,7 +3,6 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, statfsSync, writeFileSync } from 'node:fs';
 import { SystemError } from '../../src/base/errors.js';
-import { mount } from '../../src/host/mounter.js';
 import type { NativeRunner } from '../../src/native/pool.js';
 import { growStaged } from '../../src/node/growth.js';
 import {
@@ -14,6 +13,7 @@ import {
 } from '../integration/node-fixture.js';
 import { callContext } from '../support/call-context.js';
 import { rejectsWith } from '../support/expect-status.js';
+import { mount } from '../support/mounts.js';
 import { mountOf } from '../support/records.js';
 import { test as rootTest } from '../support/running-plugin.js';
 import type { Workspace } from '../support/workspace.js';

@@ -88,7 +88,7 @@ const tryShell = async (script: string, devicePath: string): Promise<string> => 
   return stdout + stderr;
 };
 
-rootTest('H2: no program has capabilities but mount and umount, which have two', async () => {
+rootTest('H2: no program has capabilities but mount, which has two', async () => {
   const plain = await ownStatus({});
   assert.deepEqual(capabilities(plain), [0n, 0n, 0n, 0n, 0n]);
   assert.equal(plain.get('NoNewPrivs'), '1');

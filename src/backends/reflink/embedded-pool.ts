@@ -11,8 +11,10 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode, StatusCode } from '../../base/errors.js';
-import { mount, unmount } from '../../host/mounter.js';
+import { unmountLayers } from '../../host/layers.js';
+import { mount } from '../../host/mounter.js';
 import { mountsAt, readMountInfo } from '../../host/mountinfo.js';
+import { kernelPath } from '../../host/target.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { OnEvent } from '../backend.js';
 import { hostFreeBytes } from '../image-files.js';
@@ -69,7 +71,7 @@ export class EmbeddedPool {
     const devicePath = await this.#attach();
     if (this.grows) await this.#refuseDiscards();
     if (!(await this.#isMounted(devicePath))) {
-      await mount({
+      await mount(this.native, {
         source: devicePath,
         target: this.mountPoint,
         fsType: 'xfs',
@@ -82,7 +84,7 @@ export class EmbeddedPool {
   /** Unmounts and detaches the image, unless something in the pool is in use. */
   async stop(): Promise<void> {
     try {
-      await unmount(this.mountPoint);
+      await this.#unmount();
       await releaseLoop(this.native, this.#image.path);
     } catch (thrown) {
       // Volumes are attached: they keep working without the plugin, and the next start finds the pool mounted.
@@ -186,6 +188,11 @@ export class EmbeddedPool {
 
   #warn(message: string): void {
     this.options.onEvent?.({ level: 'warn', message });
+  }
+
+  async #unmount(): Promise<void> {
+    const path = await kernelPath(this.mountPoint);
+    if (path !== null) await unmountLayers(this.native, path, () => true);
   }
 
   #exhausted(why: string): CsiError {

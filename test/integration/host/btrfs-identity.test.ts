@@ -14,9 +14,9 @@ import {
 import { after, before } from 'node:test';
 import { giveIdentity } from '../../../src/host/btrfs-identity.js';
 import { makeFileSystem, mountOptions } from '../../../src/host/filesystem.js';
-import { mount, unmount } from '../../../src/host/mounter.js';
 import { btrfsIdentity } from '../../../src/host/superblock.js';
 import { rejectsWith } from '../../support/expect-status.js';
+import { mount, unmount } from '../../support/mounts.js';
 import { test as rootTest } from '../../support/running-plugin.js';
 import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
 

@@ -13,8 +13,8 @@ import {
   probe,
   publishedOptions,
 } from '../../../src/host/filesystem.js';
-import { mount, unmount } from '../../../src/host/mounter.js';
 import { rejectsWith } from '../../support/expect-status.js';
+import { mount, unmount } from '../../support/mounts.js';
 import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
 
 const MIB = 1n << 20n;

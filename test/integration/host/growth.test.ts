@@ -5,9 +5,9 @@ import { after, before } from 'node:test';
 import { FILE_SYSTEMS, type FileSystem } from '../../../src/host/file-systems.js';
 import { makeFileSystem, mountOptions } from '../../../src/host/filesystem.js';
 import { canGrowMounted, growUnmountedExt4 } from '../../../src/host/growth.js';
-import { mount, unmount } from '../../../src/host/mounter.js';
 import { isGrowable } from '../../../src/host/superblock.js';
 import { rejectsWith } from '../../support/expect-status.js';
+import { mount, unmount } from '../../support/mounts.js';
 import { test as rootTest } from '../../support/running-plugin.js';
 import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
 

@@ -4,9 +4,9 @@ import { mkdirSync } from 'node:fs';
 import { after, before } from 'node:test';
 import { makeFileSystem } from '../../../src/host/filesystem.js';
 import { otherBtrfsMounted, unaskedInForce } from '../../../src/host/mounted-file-system.js';
-import { mount, unmount } from '../../../src/host/mounter.js';
 import { readMountInfo } from '../../../src/host/mountinfo.js';
 import { btrfsIdentity } from '../../../src/host/superblock.js';
+import { mount, unmount } from '../../support/mounts.js';
 import { test as rootTest } from '../../support/running-plugin.js';
 import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
 

@@ -4,10 +4,11 @@ import { closeSync, mkdirSync, openSync, symlinkSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { mountOptions } from '../../../src/host/filesystem.js';
 import { setLayerFlags } from '../../../src/host/layers.js';
-import { isMountPoint, mount, topMount, unmount } from '../../../src/host/mounter.js';
+import { isMountPoint, topMount } from '../../../src/host/mounter.js';
 import { isOfDevice } from '../../../src/host/mountinfo.js';
 import { NativePool } from '../../../src/native/pool.js';
 import { rejectsWith } from '../../support/expect-status.js';
+import { mount, unmount } from '../../support/mounts.js';
 import { mountsBelow, skipUnlessRoot, Workspace } from '../../support/workspace.js';
 
 /** An empty file system on a loop device. */
@@ -74,6 +75,45 @@ rootTest(
     assert.equal(await isMountPoint(target), false);
   },
 );
+
+rootTest('the value of an option that the kernel refuses is not in the error', async () => {
+  const target = directory('refusing');
+  const options = ['logbsize=12345'];
+  await rejectsWith(
+    mount({ source: xfs, target, fsType: 'xfs', options }),
+    'FAILED_PRECONDITION',
+    /^(?!.*12345).*refusing.*EINVAL|^(?!.*12345).*refusing.*Invalid/,
+  );
+  assert.equal(await isMountPoint(target), false);
+});
+
+rootTest('a read-only mount is one of the file system and of its mount point', async () => {
+  const target = directory('read only');
+  await mount({ source: ext4, target, fsType: 'ext4', options: ['ro', 'nosuid', 'strictatime'] });
+  const top = await topMount(target);
+  assert.ok(top?.readOnly && top.superReadOnly && top.options.includes('nosuid'));
+  assert.ok(!top.options.includes('relatime') && !top.options.includes('noatime'));
+  await unmount(target);
+});
+
+rootTest('nothing is mounted through a link, or over another mount', async () => {
+  const [real, link] = [directory('plain'), workspace.path('led-away')];
+  directory('plain/deeper');
+  symlinkSync(real, link);
+  const request = { source: ext4, fsType: 'ext4', options: [], isResolved: true };
+  for (const target of [link, workspace.path('led-away', 'deeper')]) {
+    await rejectsWith(mount({ ...request, target }), 'FAILED_PRECONDITION', /led-away/);
+    assert.deepEqual(mountsBelow(workspace.directory), []);
+  }
+  execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', real]);
+  await rejectsWith(
+    mount({ ...request, target: real }),
+    'FAILED_PRECONDITION',
+    /something is mounted on it/,
+  );
+  assert.equal((await topMount(real))?.fsType, 'tmpfs');
+  await unmount(real);
+});
 
 rootTest('a bind that a kill left without its flags gets them with the next call', async () => {
   const staging = directory('half-staging');

@@ -1,0 +1,105 @@
+#include "native/device/mount_file_system.h"
+
+#include <linux/mount.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "native/device/anchored_path.h"
+
+namespace blockdelta {
+namespace {
+
+// The kernel keeps the last eight messages of a context.
+constexpr int kMaxMessages = 8;
+
+long Configure(int context, unsigned command, const char* key, const char* value) {
+  return RetryInterrupted([&] { return syscall(SYS_fsconfig, context, command, key, value, 0); });
+}
+
+// What the kernel has logged for the context, each message as "e xfs: ...".
+std::string Messages(int context) {
+  std::string text;
+  char buffer[512];
+  for (int count = 0; count < kMaxMessages; count++) {
+    const ssize_t length =
+        RetryInterrupted([&] { return read(context, buffer, sizeof buffer - 1); });
+    // ENODATA: there is no other message.
+    if (length <= 0) break;
+    std::string message(buffer, static_cast<size_t>(length));
+    while (!message.empty() && message.back() == '\n') message.pop_back();
+    const bool has_level = message.size() > 2 && message[1] == ' ';
+    if (!text.empty()) text += "; ";
+    text += has_level ? message.substr(2) : message;
+  }
+  return text;
+}
+
+// REQUIRES: errno is that of the call.
+Status FailedStep(int context, const char* call, const std::string& path) {
+  const int error = errno;
+  return Status::Errno(error, call, path, Messages(context));
+}
+
+Status SetOption(int context, const std::string& option, const std::string& path) {
+  const size_t equals = option.find('=');
+  const long result =
+      equals == std::string::npos
+          ? Configure(context, FSCONFIG_SET_FLAG, option.c_str(), nullptr)
+          : Configure(context, FSCONFIG_SET_STRING, option.substr(0, equals).c_str(),
+                      option.substr(equals + 1).c_str());
+  return result == -1 ? FailedStep(context, "fsconfig", path) : Status();
+}
+
+// A mount that is nowhere yet. It ends with its descriptor.
+Result<UniqueFd> MakeMount(const FileSystemMount& mount) {
+  const long opened =
+      RetryInterrupted([&] { return syscall(SYS_fsopen, mount.type.c_str(), FSOPEN_CLOEXEC); });
+  if (opened == -1) return Status::Errno(errno, "fsopen", mount.type);
+  const UniqueFd context(static_cast<int>(opened));
+  if (Configure(context.get(), FSCONFIG_SET_STRING, "source", mount.source.c_str()) == -1) {
+    return FailedStep(context.get(), "fsconfig", mount.source);
+  }
+  for (const std::string& option : mount.options) {
+    Status status = SetOption(context.get(), option, mount.source);
+    if (!status.ok()) return status;
+  }
+  if (Configure(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr) == -1) {
+    return FailedStep(context.get(), "mount", mount.source);
+  }
+  const long made = RetryInterrupted(
+      [&] { return syscall(SYS_fsmount, context.get(), FSMOUNT_CLOEXEC, mount.attributes.set); });
+  if (made == -1) return FailedStep(context.get(), "fsmount", mount.source);
+  return UniqueFd(static_cast<int>(made));
+}
+
+Result<UniqueFd> OpenFree(const AnchoredPath& anchored) {
+  Result<bool> taken = anchored.IsMountPoint();
+  if (!taken.ok()) return taken.TakeStatus();
+  if (*taken) {
+    return Status::Errno(EBUSY, "move_mount", anchored.path(), "something is mounted on it");
+  }
+  return anchored.OpenTop();
+}
+
+}  // namespace
+
+Status MountFileSystem(const FileSystemMount& mount) {
+  Result<AnchoredPath> anchored = AnchoredPath::Open(mount.target);
+  if (!anchored.ok()) return anchored.TakeStatus();
+  // Before the kernel spends minutes on a journal.
+  Result<UniqueFd> directory = OpenFree(*anchored);
+  if (!directory.ok()) return directory.TakeStatus();
+  Result<UniqueFd> made = MakeMount(mount);
+  if (!made.ok()) return made.TakeStatus();
+  // Again: another mount on it may have come meanwhile.
+  directory = OpenFree(*anchored);
+  if (!directory.ok()) return directory.TakeStatus();
+  const long result = RetryInterrupted([&] {
+    return syscall(SYS_move_mount, made->get(), "", directory->get(), "",
+                   MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+  });
+  if (result == -1) return Status::Errno(errno, "move_mount", mount.target);
+  return Status();
+}
+
+}  // namespace blockdelta

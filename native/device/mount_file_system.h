@@ -1,0 +1,36 @@
+// Mounts the file system of a block device on a directory, through fsopen(2) and its relatives: the
+// directory is opened once, without following a symbolic link, and the mount is put on what was
+// opened. Needs Linux 5.2.
+//
+// Replaying the journal of a large file system takes the kernel minutes, during which the thread
+// waits. Reads no superblock and judges no option: the caller has done both.
+#ifndef BLOCKDELTA_NATIVE_DEVICE_MOUNT_FILE_SYSTEM_H_
+#define BLOCKDELTA_NATIVE_DEVICE_MOUNT_FILE_SYSTEM_H_
+
+#include <string>
+#include <vector>
+
+#include "native/base/status.h"
+#include "native/device/mount_layer.h"
+
+namespace blockdelta {
+
+struct FileSystemMount {
+  std::string source;
+  std::string type;
+  // Of the file system or its superblock, "name" or "name=value", in order.
+  std::vector<std::string> options;
+  // Of the mount; nothing is cleared, since a new mount has no flags.
+  MountAttributes attributes;
+  // Resolved.
+  std::string target;
+};
+
+// ELOOP if the target contains a symbolic link, EBUSY if something is mounted on it; otherwise the
+// errno of the step that failed, with what the kernel logged for it. The message may contain
+// options.
+Status MountFileSystem(const FileSystemMount& mount);
+
+}  // namespace blockdelta
+
+#endif  // BLOCKDELTA_NATIVE_DEVICE_MOUNT_FILE_SYSTEM_H_

@@ -1,0 +1,28 @@
+/** Mounts and unmounts of a test, through the plugin's own code and one worker thread of the test's process. */
+import { after } from 'node:test';
+import { unmountLayers } from '../../src/host/layers.js';
+import { type MountRequest, mount as mountWith } from '../../src/host/mounter.js';
+import type { MountEntry } from '../../src/host/mountinfo.js';
+import { kernelPath } from '../../src/host/target.js';
+import { NativePool } from '../../src/native/pool.js';
+
+let native: NativePool | null = null;
+after(() => native?.close());
+
+function thread(): NativePool {
+  native ??= new NativePool(1);
+  return native;
+}
+
+export function mount(request: MountRequest): Promise<readonly MountEntry[]> {
+  return mountWith(thread(), request);
+}
+
+/** The layers on the path, from the top down to the first one that does not belong to the caller. */
+export async function unmount(
+  path: string,
+  belongs: (entry: MountEntry) => boolean = () => true,
+): Promise<void> {
+  const target = await kernelPath(path);
+  if (target !== null) await unmountLayers(thread(), target, belongs);
+}
