@@ -5,6 +5,7 @@
 import { execFile } from 'node:child_process';
 import { type FileHandle, open } from 'node:fs/promises';
 import { promisify } from 'node:util';
+import { errorCode } from '../base/errors.js';
 import { ConformanceFailure } from './check.js';
 import { CHUNK_BYTES, chunkOf, fullImage, type Image } from './oracle.js';
 import type { Random } from './random.js';
@@ -27,8 +28,6 @@ const DISCARDS_PER_ROUND = 2;
 const DISCARD_BYTES = 128 * 1024;
 /** What a driver may compare or hash at once. An off-by-one loses a byte at either edge of such a block. */
 const BLOCK_SIZES = [512, 4096, CHUNK_BYTES] as const;
-/** At the edges of the volume. */
-const EDGE_LENGTHS = [1, 512] as const;
 const READ_BYTES = 1 << 20;
 const ZEROS = Buffer.alloc(CHUNK_BYTES);
 /** The PATH of a user often lacks the sbin directories. */
@@ -86,36 +85,49 @@ export class BlockContent {
     this.#initial.get(index) ?? this.source?.elsewhere(index) ?? null;
 
   /**
-   * Makes random changes at the published path; they are durable when it resolves. They always include the
-   * first and the last byte of the volume, and single bytes at the edges of blocks in which nothing else
-   * changes, because off-by-one errors show only there. Discards hit chunks that earlier rounds have
-   * written, if there are any: discarding unwritten space tests nothing.
+   * Makes random changes at the published path, from byte `from` on; they are durable when it resolves. They
+   * always include the first and the last byte of that range, each of which is the only change in its 4 KiB, and
+   * single bytes at the edges of blocks in chunks where nothing else changes: off-by-one errors show only where
+   * nothing else changes. Discards hit chunks that earlier rounds have written, if there are any: discarding
+   * unwritten space tests nothing.
    */
   async change(path: string, random: Random, operations: number, from = 0): Promise<void> {
-    const written = this.#writtenFrom(from);
     this.#changed.clear();
     await this.#withDevice(path, async (device) => {
-      for (let count = 0; count < operations; count += 1) {
-        const length = Math.min(random.pick(LENGTHS), this.#sizeBytes - from);
-        const slots = Math.floor((this.#sizeBytes - from - length) / ALIGNMENT_BYTES) + 1;
-        const offset = from + random.below(slots) * ALIGNMENT_BYTES;
-        await this.#apply(device, random.pick(OPERATIONS), offset, length, random);
-      }
-      for (let count = 0; count < DISCARDS_PER_ROUND; count += 1) {
-        const length = Math.min(DISCARD_BYTES, this.#sizeBytes - from);
-        const last = this.#sizeBytes - length;
-        const offset = written.length > 0 ? random.pick(written) : from;
-        await this.#discard(device, path, Math.min(offset, last), length);
-      }
-      const length = random.pick(EDGE_LENGTHS);
-      for (const offset of [from, this.#sizeBytes - length])
-        await this.#flip(device, offset, length);
-      await this.#flipEdges(device, random, from);
+      await this.#changeInside(device, path, random, operations, from);
+      for (const offset of [from, this.#sizeBytes - 1]) await this.#touch(device, offset);
+      await this.#touchEdges(device, random, from);
     });
   }
 
+  /** Changes neither the first nor the last 4 KiB of the range; nothing if there is too little in between. */
+  async #changeInside(
+    device: FileHandle,
+    path: string,
+    random: Random,
+    operations: number,
+    from: number,
+  ): Promise<void> {
+    const written = this.#writtenFrom(from);
+    const start = from + ALIGNMENT_BYTES;
+    const bytes = this.#sizeBytes - ALIGNMENT_BYTES - start;
+    if (bytes < ALIGNMENT_BYTES) return;
+    for (let count = 0; count < operations; count += 1) {
+      const length = Math.min(random.pick(LENGTHS), bytes);
+      const slots = Math.floor((bytes - length) / ALIGNMENT_BYTES) + 1;
+      const offset = start + random.below(slots) * ALIGNMENT_BYTES;
+      await this.#apply(device, random.pick(OPERATIONS), offset, length, random);
+    }
+    for (let count = 0; count < DISCARDS_PER_ROUND; count += 1) {
+      const length = Math.min(DISCARD_BYTES, bytes);
+      const offset = written.length > 0 ? random.pick(written) : start;
+      const inside = Math.max(start, Math.min(offset, start + bytes - length));
+      await this.#discard(device, path, inside, length);
+    }
+  }
+
   /** One byte at each edge of a block of each size, in chunks that this round has not changed. */
-  async #flipEdges(device: FileHandle, random: Random, from: number): Promise<void> {
+  async #touchEdges(device: FileHandle, random: Random, from: number): Promise<void> {
     const first = Math.ceil(from / CHUNK_BYTES);
     const untouched: number[] = [];
     for (let index = first; (index + 1) * CHUNK_BYTES <= this.#sizeBytes; index += 1) {
@@ -126,15 +138,15 @@ export class BlockContent {
         const [index] = untouched.splice(random.below(Math.max(1, untouched.length)), 1);
         if (index === undefined) return;
         const block = random.below(CHUNK_BYTES / size) * size;
-        await this.#flip(device, index * CHUNK_BYTES + block + edge, 1);
+        await this.#touch(device, index * CHUNK_BYTES + block + edge);
       }
     }
   }
 
-  /** Changes every byte of the range. */
-  async #flip(device: FileHandle, offset: number, length: number): Promise<void> {
-    const bytes = await this.#read(device, offset, length);
-    await this.#write(device, offset, Buffer.from(bytes.map((byte) => byte ^ 0xff)));
+  /** Changes one byte, so that a second round before the next snapshot does not restore it. */
+  async #touch(device: FileHandle, offset: number): Promise<void> {
+    const bytes = await this.#read(device, offset, 1);
+    await this.#write(device, offset, Buffer.from(bytes.map((byte) => byte + 1)));
   }
 
   /** Offsets of the chunks that are not all zeros. */
@@ -308,14 +320,41 @@ async function readFully(
 ): Promise<void> {
   let done = 0;
   while (done < bytes.length) {
-    const { bytesRead } = await device.read(bytes, done, bytes.length - done, offset + done);
+    const bytesRead = await readAt(device, bytes.subarray(done), offset + done);
     if (bytesRead === 0) {
       throw new ConformanceFailure(
         'the published device',
         `${sizeBytes} bytes, the size that the driver answered`,
-        `its end at byte ${offset + done}`,
+        `${await sizeOf(device, offset + done)} bytes`,
       );
     }
     done += bytesRead;
   }
+}
+
+/** Returns the number of bytes that were read; 0 at the end of the device and beyond. */
+async function readAt(device: FileHandle, bytes: Buffer, offset: number): Promise<number> {
+  try {
+    return (await device.read(bytes, 0, bytes.length, offset)).bytesRead;
+  } catch (error) {
+    const found = errorCode(error) ?? String(error);
+    throw new ConformanceFailure(`reading the published device at ${offset}`, 'its bytes', found, {
+      cause: error,
+    });
+  }
+}
+
+/**
+ * The size of a device, found by reading: stat says nothing about that of a block device.
+ *
+ * @param beyond an offset at or after the end
+ */
+async function sizeOf(device: FileHandle, beyond: number): Promise<number> {
+  let [low, high] = [0, beyond];
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    if ((await readAt(device, Buffer.alloc(1), middle)) === 0) high = middle;
+    else low = middle + 1;
+  }
+  return low;
 }

@@ -73,8 +73,9 @@ export class ConformanceFailure extends Error {
     readonly subject: string,
     readonly expected: string,
     readonly found: string,
+    options?: ErrorOptions,
   ) {
-    super(`${subject}: expected ${expected}, found ${found}`);
+    super(`${subject}: expected ${expected}, found ${found}`, options);
   }
 }
 

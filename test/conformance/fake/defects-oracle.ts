@@ -26,8 +26,15 @@ function isLastOf({ target }: Query, block: number): boolean {
   return (block + 1) * BLOCK_BYTES >= target.sizeBytes;
 }
 
-/** Leaves blocks out of deltas depending on their content in the target and in the base. */
-function withoutContents(isLost: (now: Buffer, before: Buffer) => boolean): Defect['fault'] {
+function placeOf(query: Query, block: number): 'first' | 'last' | 'inside' {
+  if (block === 0) return 'first';
+  return isLastOf(query, block) ? 'last' : 'inside';
+}
+
+/** Leaves blocks out of deltas depending on their content in the target and in the base, and on their place. */
+function withoutContents(
+  isLost: (now: Buffer, before: Buffer, place: 'first' | 'last' | 'inside') => boolean,
+): Defect['fault'] {
   return {
     metadata: (correct) => ({
       blocks: async (query) => {
@@ -36,7 +43,10 @@ function withoutContents(isLost: (now: Buffer, before: Buffer) => boolean): Defe
         const [now, before] = [readFileSync(query.target.path), readFileSync(query.base.path)];
         const contentOf = (file: Buffer, block: number): Buffer =>
           file.subarray(block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
-        return blocks.filter((block) => !isLost(contentOf(now, block), contentOf(before, block)));
+        return blocks.filter(
+          (block) =>
+            !isLost(contentOf(now, block), contentOf(before, block), placeOf(query, block)),
+        );
       },
     }),
   };
@@ -143,6 +153,25 @@ export const ORACLE_DEFECTS: readonly Defect[] = [
     does: 'ignores the first byte of every block when it compares',
     caughtBy: ['delta.content'],
     fault: withoutContents((now, before) => now.subarray(1).equals(before.subarray(1))),
+  },
+  {
+    name: 'delta-ignores-the-last-byte',
+    seeds: SEEDS,
+    does: "ignores the volume's last byte when it compares",
+    caughtBy: ['delta.content'],
+    fault: withoutContents((now, before, place) => {
+      const rest = BLOCK_BYTES - 1;
+      return place === 'last' && now.subarray(0, rest).equals(before.subarray(0, rest));
+    }),
+  },
+  {
+    name: 'delta-ignores-the-first-byte',
+    seeds: SEEDS,
+    does: "ignores the volume's first byte when it compares",
+    caughtBy: ['delta.content'],
+    fault: withoutContents(
+      (now, before, place) => place === 'first' && now.subarray(1).equals(before.subarray(1)),
+    ),
   },
   {
     name: 'delta-since-the-snapshot-before',

@@ -1,0 +1,67 @@
+/** What the suite writes to a raw block volume, and what it says of a device that it cannot read in full. */
+import assert from 'node:assert/strict';
+import { readFileSync, truncateSync, writeFileSync } from 'node:fs';
+import { after, test } from 'node:test';
+import { BlockContent, readImage } from '../../src/conformance/block-content.js';
+import { Random } from '../../src/conformance/random.js';
+import { Workspace } from '../support/workspace.js';
+
+const MIB = 1 << 20;
+const DEVICE_BYTES = 3 * MIB + 512;
+const workspace = new Workspace('conformance-content');
+after(() => workspace.dispose());
+
+function fileOf(name: string, sizeBytes: number): string {
+  const path = workspace.path(name);
+  writeFileSync(path, '');
+  truncateSync(path, sizeBytes);
+  return path;
+}
+
+test('a device that is too small is named with its own size, wherever it was read', async () => {
+  const path = fileOf('small', DEVICE_BYTES);
+  const wanted = new RegExp(
+    `^the published device: expected ${8 * MIB} bytes, .*, found ${DEVICE_BYTES} bytes$`,
+  );
+  await assert.rejects(readImage(path, 8 * MIB), { message: wanted });
+  const content = new BlockContent(8 * MIB);
+  await assert.rejects(content.change(path, new Random(1, 'grown'), 20, 6 * MIB), {
+    message: wanted,
+  });
+});
+
+test('a device that cannot be read is named with the place and the error', async () => {
+  // A directory can be opened and not read, as any user.
+  await assert.rejects(readImage(workspace.path(), MIB), {
+    name: 'ConformanceFailure',
+    message: 'reading the published device at 0: expected its bytes, found EISDIR',
+  });
+});
+
+/** The offsets of bytes that differ. */
+function differences(before: Buffer, after: Buffer): number[] {
+  return [...after.keys()].filter((at) => before[at] !== after[at]);
+}
+
+for (const sizeBytes of [4096, 8192, 12_288, 100_352, 4 * MIB]) {
+  test(`the first and the last of ${sizeBytes} bytes change in each round, and nothing else near them`, async () => {
+    for (const seed of [1, 2, 3]) {
+      const path = fileOf(`rounds-${sizeBytes}-${seed}`, sizeBytes);
+      const content = new BlockContent(sizeBytes);
+      const random = new Random(seed, 'rounds');
+      const none = readFileSync(path);
+      await content.change(path, random, 20);
+      const first = readFileSync(path);
+      await content.change(path, random, 20);
+      const second = readFileSync(path);
+      for (const [before, after] of [
+        [none, first],
+        [first, second],
+        [none, second],
+      ] as const) {
+        const near = differences(before, after).filter((at) => at < 4096 || at >= sizeBytes - 4096);
+        assert.deepEqual(near, [0, sizeBytes - 1], `seed ${seed}`);
+      }
+    }
+  });
+}
