@@ -25,7 +25,10 @@ const FIRST_OPERATIONS = 300;
 const LATER_OPERATIONS = 200;
 const FILE_CHANGES = 60;
 
-/** The shared volumes could not be made: the cause of many failures at once, and the same object for each of them. */
+/**
+ * One cause of many failures: the shared volumes cannot be made, or the driver refuses their lists. Every check that
+ * meets a cause gets the same object, so that the runner can report it once.
+ */
 export class SharedFailure extends Error {
   override readonly name = 'SharedFailure';
 }
@@ -33,7 +36,10 @@ export class SharedFailure extends Error {
 export class SharedVolumes {
   #history: Promise<History> | null = null;
   #unrelated: Promise<Snapshot> | null = null;
-  #refusedList: Promise<string | null> | null = null;
+  /** By RPC, for those that the driver refuses. */
+  readonly #refusals = new Map<string, SharedFailure>();
+  /** RPCs that have been answered with a list. */
+  readonly #served = new Set<string>();
 
   constructor(
     private readonly volumes: Volumes,
@@ -61,12 +67,29 @@ export class SharedVolumes {
     return [allocatedOf(target), deltaOf(base, target)];
   }
 
-  /** How the driver refuses a list that is asked for correctly; null: it serves them. Asked once. */
-  refusedList(ask: (list: ListRequest) => Promise<string | null>): Promise<string | null> {
-    this.#refusedList ??= this.lists().then(async ([allocated, delta]) => {
-      return (await ask(allocated)) ?? (await ask(delta));
-    });
-    return this.#refusedList;
+  /**
+   * Whether the driver refuses an RPC for the shared snapshots, too, where nothing is wrong with the request. Null: it
+   * does not, or that is not known.
+   *
+   * @param ask how the driver refuses a list; null: it serves the list, undefined: not known
+   */
+  async generalRefusal(
+    rpc: ListRequest['rpc'],
+    ask: (list: ListRequest) => Promise<string | null | undefined>,
+  ): Promise<SharedFailure | null> {
+    const known = this.#refusals.get(rpc);
+    if (known !== undefined) return known;
+    if (this.#served.has(rpc)) return null;
+    const list = (await this.lists()).find((request) => request.rpc === rpc) as ListRequest;
+    const refusal = await ask(list);
+    if (refusal === null) this.#served.add(rpc);
+    if (refusal === null || refusal === undefined) return null;
+    const failure = new SharedFailure(
+      `the driver refuses lists of ${this.access} volumes that are asked for correctly: ${refusal}`,
+    );
+    // Checks do not run at once, but one that was abandoned may still be asking.
+    if (!this.#refusals.has(rpc)) this.#refusals.set(rpc, failure);
+    return this.#refusals.get(rpc) ?? failure;
   }
 
   async cleanUp(driver: Driver): Promise<string[]> {

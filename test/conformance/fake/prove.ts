@@ -123,5 +123,32 @@ export function proveSkipped(
       results.map(({ id, result }) => `${id} ${result}`).sort(),
       ids.map((id) => `${id} skipped`).sort(),
     );
+    assert.deepEqual(
+      results.flatMap(({ notes }) => notes),
+      [],
+    );
+  });
+}
+
+/** Of all checks that meet one cause, only those fail that the table names, each with its detail; the rest are skipped. */
+export function proveFailsOnce(
+  label: string,
+  driver: Pick<Defect, 'name' | 'does' | 'fault'>,
+  only: readonly string[],
+  failures: Readonly<Record<string, RegExp>>,
+): void {
+  const workspace = workspaceOf(label);
+  const ids = Object.keys(failures);
+  test(`a driver that ${driver.does} fails ${ids.join(' and ')}, and other checks say that they are not reached`, async () => {
+    const results = await judge(workspace(), driver, only);
+    for (const { id, result, detail } of results) {
+      const failure = failures[id];
+      assert.equal(result, failure === undefined ? 'skipped' : 'failed', `${id}: ${detail}`);
+      if (failure !== undefined) assert.match(detail ?? '', failure);
+    }
+    const reached = results.flatMap(
+      ({ detail }) => /^not reached: see (.*)$/.exec(detail ?? '')?.[1] ?? [],
+    );
+    assert.deepEqual([...new Set(reached)].sort(), [...ids].sort());
   });
 }
