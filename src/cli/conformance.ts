@@ -42,8 +42,9 @@ interface ConformanceOptions {
 }
 
 const HELP = `
-A run deletes the volumes, snapshots and groups that it creates. It creates staging and target
-paths below --work-directory on this machine: run it as root on the driver's node.
+A run deletes the volumes, snapshots and groups that it creates, and names those that it could not
+delete. It creates staging and target paths below --work-directory on this machine: run it as root on
+the driver's node.
 
 Exit codes:
   0    every check passed or was skipped

@@ -22,11 +22,13 @@ export interface RunOptions {
   /** Called before each check and with each result. */
   readonly onStart?: (check: Check) => void;
   readonly onResult?: (result: CheckResult) => void;
+  /** How long all deletions together, including those under way, may take after an interrupt. */
+  readonly interruptedCleanUpMs?: number;
 }
 
 /** How long a check that has timed out may take to stop. */
 const GRACE_MS = 5_000;
-/** How long all deletions after a check, or after an interrupt, may take together. */
+/** How long all deletions after a check may take together. */
 const CLEAN_UP_MS = 60_000;
 const CLEAN_UP_INTERRUPTED_MS = 20_000;
 /** The row of the report for a driver that has died. */
@@ -83,6 +85,9 @@ class SuiteRun {
   /** The first check that met each. */
   readonly #sharedFailures = new Map<SharedFailure, string>();
   readonly #runName: string;
+  /** Ends the deletions some time after an interrupt. */
+  readonly #cleanUpEnd = new AbortController();
+  #cleanUpTimer: NodeJS.Timeout | undefined;
 
   constructor(
     private readonly options: SuiteOptions,
@@ -90,6 +95,8 @@ class SuiteRun {
   ) {
     this.#signal = runOptions.signal ?? new AbortController().signal;
     this.#driver = new Driver(options, this.#signal);
+    this.#signal.addEventListener('abort', this.#limitCleanUp, { once: true });
+    if (this.#signal.aborted) this.#limitCleanUp();
     this.#runName = `conformance-${Date.now().toString(36)}-${process.pid}`;
   }
 
@@ -119,7 +126,14 @@ class SuiteRun {
     };
   }
 
+  readonly #limitCleanUp = (): void => {
+    const ms = this.runOptions.interruptedCleanUpMs ?? CLEAN_UP_INTERRUPTED_MS;
+    this.#cleanUpTimer = setTimeout(() => this.#cleanUpEnd.abort(), ms);
+  };
+
   close(): void {
+    this.#signal.removeEventListener('abort', this.#limitCleanUp);
+    clearTimeout(this.#cleanUpTimer);
     this.#driver.close();
   }
 
@@ -197,10 +211,18 @@ class SuiteRun {
     return { result: 'failed', detail: `did not end within ${timeoutMs / 1000} s` };
   }
 
-  /** What is left of a driver that is gone is said once. */
+  /** Resolves to the failures; none if the driver is gone, because that is reported once for all objects. */
   async #cleanUp(objects: Volumes | SharedVolumes): Promise<readonly string[]> {
-    const problems = await objects.cleanUp(this.#cleanUpDriver());
-    return this.#driver.presence.cause === null ? problems : [];
+    const limit = new AbortController();
+    const limiting = setTimeout(() => limit.abort(), CLEAN_UP_MS);
+    // The signal of the run is not among them: an interrupt only limits the time for deletions.
+    const driver = this.#driver.under(AbortSignal.any([limit.signal, this.#cleanUpEnd.signal]));
+    try {
+      const problems = await objects.cleanUp(driver);
+      return this.#driver.presence.cause === null ? problems : [];
+    } finally {
+      clearTimeout(limiting);
+    }
   }
 
   /** A cause that many checks meet fails the first of them only. */
@@ -225,12 +247,6 @@ class SuiteRun {
       { driver, advertised, options: this.options, runName: this.#runName },
       label,
     );
-  }
-
-  /** A driver whose calls no interrupt ends, but a time does: cleanup runs after an interrupt, too. */
-  #cleanUpDriver(): Driver {
-    const ms = this.#signal.aborted ? CLEAN_UP_INTERRUPTED_MS : CLEAN_UP_MS;
-    return this.#driver.under(AbortSignal.timeout(ms));
   }
 
   #report(
