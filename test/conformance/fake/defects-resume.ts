@@ -223,7 +223,7 @@ export const RESUME_DEFECTS: readonly Defect[] = [
   },
   {
     name: 'ok-at-the-deadline',
-    does: 'ends OK shortly before the deadline with entries unsent (host-path)',
+    does: 'ends OK shortly before the deadline with entries unsent',
     caughtBy: ['metadata.deadline'],
     fault: {
       metadata: () => ({

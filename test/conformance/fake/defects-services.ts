@@ -52,7 +52,7 @@ function withDetails(correct: Refusal): Refusal {
 export const SERVICE_DEFECTS: readonly Defect[] = [
   {
     name: 'no-vendor-version',
-    does: 'has no vendor_version (host-path built without make)',
+    does: 'has no vendor_version',
     caughtBy: ['identity.info'],
     fault: info({ vendor_version: '' }),
   },
