@@ -60,12 +60,13 @@ void Filler::ConsumeAhead(uint64_t stop) {
   // Copies, which stay in registers: a write to the buffer could change any member.
   uint64_t position = position_;
   uint64_t range_start = range_start_;
+  MessageWriter::Appender appender(writer_);
   walk_->TakeAhead(position, limit, [&](uint64_t start, uint64_t end, ExtentClass kind) {
     if (end >= size) return false;
     const uint64_t data = std::max(start, position);
     const bool reported = kind != ExtentClass::kZero;
     if ((data > position || !reported) && range_start != position) {
-      if (!writer_->Add(range_start, position - range_start)) return false;
+      if (!appender.Add(range_start, position - range_start)) return false;
       range_start = position;
     }
     if (data > position) range_start = data;

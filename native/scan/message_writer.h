@@ -27,7 +27,7 @@ inline uint8_t* PutVarint(uint8_t* to, uint64_t value) {
     return to;
   }
   const unsigned bits = 64 - static_cast<unsigned>(__builtin_clzll(value | 1));
-  const unsigned length = (bits + 6) / 7;
+  const unsigned length = (bits * 9 + 64) / 64;  // Of 7 bits each, rounded up; no division.
   uint64_t word = (value & 0x000000000FFFFFFF) | ((value & 0x00FFFFFFF0000000) << 4);
   word = (word & 0x00003FFF00003FFF) | ((word & 0x0FFFC0000FFFC000) << 2);
   word = (word & 0x007F007F007F007F) | ((word & 0x3F803F803F803F80) << 1);
@@ -35,6 +35,61 @@ inline uint8_t* PutVarint(uint8_t* to, uint64_t value) {
   word |= 0x8080808080808080 & ((uint64_t{1} << (8 * (length - 1))) - 1);
   std::memcpy(to, &word, sizeof word);
   return to + length;
+}
+
+// The field size_bytes of an entry, for the sizes that almost all entries have: multiples of 4 KiB
+// below 256 KiB.
+class SizeFields {
+ public:
+  static constexpr uint64_t kCount = 64;
+  static constexpr unsigned kShift = 12;
+  static constexpr uint8_t kTag = 0x10;
+
+  constexpr SizeFields() : fields_{} {
+    for (uint64_t i = 0; i < kCount; i++) {
+      uint64_t field = kTag;
+      unsigned bytes = 1;
+      for (uint64_t value = i << kShift; value != 0; value >>= 7) {
+        field |= ((value & 0x7f) | (value >= 0x80 ? 0x80 : 0)) << (8 * bytes++);
+      }
+      fields_[i] = field | uint64_t{bytes} << 56;
+    }
+  }
+
+  // The position of a size in the table; kCount or more: it is not there.
+  static uint64_t Find(uint64_t size) { return size >> kShift | size << (64 - kShift); }
+  // The bytes of the field, at most four, and their number in the last of the eight.
+  uint64_t operator[](uint64_t position) const { return fields_[position]; }
+
+ private:
+  uint64_t fields_[kCount];
+};
+inline constexpr SizeFields kSizeFields;
+
+// Writes an entry and returns its end; may overwrite 7 bytes after it. REQUIRES: size > 0; both
+// below 2^63.
+inline uint8_t* PutEntry(uint8_t* entry, uint64_t offset, uint64_t size) {
+  constexpr unsigned kBlockMetadataTag = 0x1A;
+  constexpr uint8_t kByteOffsetTag = 0x08;
+  uint8_t* to = entry + 2;
+  if (offset != 0) {
+    *to = kByteOffsetTag;
+    to = PutVarint(to + 1, offset);
+  }
+  const uint64_t position = SizeFields::Find(size);
+  if (position < SizeFields::kCount) {
+    const uint64_t field = kSizeFields[position];
+    std::memcpy(to, &field, sizeof field);
+    to += field >> 56;
+  } else {
+    *to = SizeFields::kTag;
+    to = PutVarint(to + 1, size);
+  }
+  // At most 20 bytes, so its length is one byte.
+  const auto length = static_cast<unsigned>(to - entry - 2);
+  const auto head = static_cast<uint16_t>(kBlockMetadataTag | length << 8);
+  std::memcpy(entry, &head, sizeof head);
+  return to;
 }
 
 class MessageWriter {
@@ -49,14 +104,51 @@ class MessageWriter {
 
   // Adds an entry, in a new message if necessary. False: it might not fit, and nothing was written.
   // An entry always fits in an unused buffer of kMinBufferBytes. REQUIRES: size > 0.
-  bool Add(uint64_t offset, uint64_t size) {
-    if ((cursor_ >= message_limit_ || message_entries_ == 0) && !BeginMessage()) return false;
-    WriteEntry(offset, size);
-    message_entries_--;
-    entries_++;
-    entry_bytes_ += size;
-    return true;
-  }
+  bool Add(uint64_t offset, uint64_t size) { return Appender(this).Add(offset, size); }
+
+  // Adds many entries as Add() does. Its own copies stay in registers, whereas a write to the
+  // buffer could change any member of the writer, which is complete again when the appender ends:
+  // nothing else may use the writer before.
+  class Appender {
+   public:
+    explicit Appender(MessageWriter* writer) : writer_(writer) { Load(); }
+    Appender(const Appender&) = delete;
+    Appender& operator=(const Appender&) = delete;
+    ~Appender() { Store(); }
+
+    bool Add(uint64_t offset, uint64_t size) {
+      if (cursor_ >= limit_ || left_ == 0) {
+        Store();
+        const bool has_room = writer_->BeginMessage();
+        Load();
+        if (!has_room) return false;
+      }
+      cursor_ = PutEntry(cursor_, offset, size);
+      left_--;
+      entry_bytes_ += size;
+      return true;
+    }
+
+   private:
+    void Load() {
+      cursor_ = writer_->cursor_;
+      limit_ = writer_->message_limit_;
+      left_ = writer_->message_entries_;
+      entry_bytes_ = writer_->entry_bytes_;
+    }
+    void Store() {
+      writer_->cursor_ = cursor_;
+      writer_->entries_ += writer_->message_entries_ - left_;
+      writer_->message_entries_ = left_;
+      writer_->entry_bytes_ = entry_bytes_;
+    }
+
+    MessageWriter* const writer_;
+    uint8_t* cursor_;
+    uint8_t* limit_;
+    uint64_t left_;
+    uint64_t entry_bytes_;
+  };
 
   // Adds a message without entries. False: it might not fit.
   bool AddEmptyMessage();
@@ -85,24 +177,6 @@ class MessageWriter {
 
  private:
   bool BeginMessage();
-  // Inline, like its caller: a call for every entry would be a large part of its cost.
-  void WriteEntry(uint64_t offset, uint64_t size) {
-    constexpr uint8_t kBlockMetadataTag = 0x1A;
-    constexpr uint8_t kByteOffsetTag = 0x08;
-    constexpr uint8_t kSizeBytesTag = 0x10;
-    uint8_t* const entry = cursor_;
-    uint8_t* to = entry + 2;
-    if (offset != 0) {
-      *to++ = kByteOffsetTag;
-      to = PutVarint(to, offset);
-    }
-    *to++ = kSizeBytesTag;
-    to = PutVarint(to, size);
-    entry[0] = kBlockMetadataTag;
-    // At most 20 bytes, so its length is one byte.
-    entry[1] = static_cast<uint8_t>(to - entry - 2);
-    cursor_ = to;
-  }
 
   const Span<uint8_t> buffer_;
   const uint64_t capacity_bytes_;

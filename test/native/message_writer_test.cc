@@ -73,6 +73,48 @@ TEST(MessageWriterTest, WritesNumbersOfEveryLength) {
   }
 }
 
+TEST(MessageWriterTest, WritesEverySizeAroundThoseOfTheTable) {
+  const Buffer buffer(1 << 20);
+  std::vector<test::Range> ranges;
+  for (uint64_t blocks = 0; blocks <= SizeFields::kCount + 2; blocks++) {
+    for (const uint64_t odd : {0, 1, 512, 4095}) {
+      const uint64_t size = blocks * 4096 + odd;
+      if (size > 0) ranges.push_back({blocks << 30, size});
+    }
+  }
+  MessageWriter writer(buffer.span(), 0, ranges.size());
+  for (const test::Range& range : ranges) EXPECT_TRUE(writer.Add(range.offset, range.size));
+  writer.Finish();
+  const std::vector<Message> messages = Read(buffer, writer);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_TRUE(messages[0].ranges == ranges);
+}
+
+TEST(MessageWriterTest, AnAppenderWritesTheSameAsSingleAdditions) {
+  for (const size_t size : {4096, 5000, 20'000}) {
+    const Buffer one_by_one(size);
+    const Buffer together(size);
+    MessageWriter expected(one_by_one.span(), 1 << 20, 100);
+    MessageWriter writer(together.span(), 1 << 20, 100);
+    const auto offset = [](uint64_t i) { return i * i * 4096; };
+    const auto length = [](uint64_t i) { return 1 + i % 3 * 4095; };
+    uint64_t added = 0;
+    while (expected.Add(offset(added), length(added))) added++;
+    {
+      MessageWriter::Appender appender(&writer);
+      for (uint64_t i = 0; i < added; i++) EXPECT_TRUE(appender.Add(offset(i), length(i)));
+      EXPECT_FALSE(appender.Add(offset(added), length(added)));
+    }
+    EXPECT_EQ(writer.entries(), expected.entries());
+    EXPECT_EQ(writer.entry_bytes(), expected.entry_bytes());
+    EXPECT_EQ(writer.messages(), expected.messages());
+    writer.Finish();
+    expected.Finish();
+    ASSERT_EQ(writer.bytes(), expected.bytes());
+    EXPECT_EQ(memcmp(together.bytes.get(), one_by_one.bytes.get(), writer.bytes()), 0);
+  }
+}
+
 TEST(MessageWriterTest, BeginsANewMessageWhenOneHasAsManyEntriesAsAllowed) {
   const Buffer buffer(4096);
   MessageWriter writer(buffer.span(), 1000, 3);
