@@ -19,7 +19,7 @@ export function formatTable(report: Report): string {
 }
 
 function headOf({ driver, seed }: Report): string {
-  const name = driver.name === '' ? 'a driver that reports no name' : driver.name;
+  const name = driver.name === '' ? 'a driver whose name is unknown' : driver.name;
   return `${name} ${driver.vendorVersion}, seed ${seed}`;
 }
 

@@ -18,7 +18,7 @@ export interface CheckResult {
 }
 
 export interface Report {
-  /** From GetPluginInfo; empty if the call failed. */
+  /** From GetPluginInfo; empty if the call failed or was interrupted. */
   readonly driver: { readonly name: string; readonly vendorVersion: string };
   /** A run with the same seed makes the same writes. */
   readonly seed: number;

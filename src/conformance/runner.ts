@@ -103,17 +103,9 @@ class SuiteRun {
   async run(checks: readonly Check[]): Promise<Report> {
     const startedAt = new Date();
     const started = performance.now();
-    const advertised = await Advertised.read(this.#driver);
+    const advertised = await this.#readAdvertised();
     const info = await this.#driver.settle('GetPluginInfo', {});
-    const shared = new SharedVolumes(this.#volumes(advertised, 'shared'), this.options);
-    for (const check of checks) {
-      if (this.#signal.aborted) break;
-      const wasGone = this.#driver.presence.cause !== null;
-      await this.#runOne(check, advertised, shared);
-      const { cause } = this.#driver.presence;
-      if (cause !== null && !wasGone) this.#reportGone(cause, check);
-    }
-    await this.#cleanUpShared(shared);
+    if (advertised !== null) await this.#runAll(checks, advertised);
     return {
       driver: {
         name: String(info.response?.['name'] ?? ''),
@@ -124,6 +116,28 @@ class SuiteRun {
       seconds: secondsSince(started),
       results: this.#results,
     };
+  }
+
+  /** Null if the run is interrupted meanwhile. */
+  async #readAdvertised(): Promise<Advertised | null> {
+    try {
+      return await Advertised.read(this.#driver);
+    } catch (thrown) {
+      if (this.#signal.aborted) return null;
+      throw thrown;
+    }
+  }
+
+  async #runAll(checks: readonly Check[], advertised: Advertised): Promise<void> {
+    const shared = new SharedVolumes(this.#volumes(advertised, 'shared'), this.options);
+    for (const check of checks) {
+      if (this.#signal.aborted) break;
+      const wasGone = this.#driver.presence.cause !== null;
+      await this.#runOne(check, advertised, shared);
+      const { cause } = this.#driver.presence;
+      if (cause !== null && !wasGone) this.#reportGone(cause, check);
+    }
+    await this.#cleanUpShared(shared);
   }
 
   readonly #limitCleanUp = (): void => {

@@ -5,6 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { after, test as plainTest } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
 import { CHECKS } from '../../src/conformance/suite.js';
+import { RecordingDriver } from '../support/recording-driver.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 import { Workspace } from '../support/workspace.js';
 import { readXml } from '../support/xml.js';
@@ -101,6 +102,41 @@ test('a run with a failed check exits with 1, and stdout holds only JSON with --
   assert.equal(report.failed, 1);
   assert.match(report.checks[0].detail, /CreateVolume: expected OK, found INVALID_ARGUMENT/);
 });
+
+plainTest(
+  'SIGINT before the first check ends a run with 130 and a report without checks',
+  async () => {
+    let interrupt = (): void => undefined;
+    const silent = await RecordingDriver.start(workspace, {
+      GetPluginCapabilities: () => {
+        interrupt();
+        return new Promise(() => undefined);
+      },
+    });
+    try {
+      const main = packagePath('.test-build/src/main.js');
+      const inside = ['--work-directory', workspace.path('work')];
+      const child = spawn(
+        process.execPath,
+        [main, 'conformance', '--endpoint', silent.endpoint, '--json', '-', ...inside],
+        { stdio: ['ignore', 'pipe', 'pipe'] },
+      );
+      interrupt = () => child.kill('SIGINT');
+      const output = { stdout: '', stderr: '' };
+      for (const name of ['stdout', 'stderr'] as const) {
+        child[name].setEncoding('utf8').on('data', (text: string) => {
+          output[name] += text;
+        });
+      }
+      const [code] = await once(child, 'close');
+      assert.equal(code, 130, output.stderr);
+      assert.deepEqual(JSON.parse(output.stdout).checks, []);
+      assert.equal(output.stderr, '');
+    } finally {
+      silent.stop();
+    }
+  },
+);
 
 test('SIGINT ends a run with 130 and leaves nothing behind', async () => {
   const main = packagePath('.test-build/src/main.js');
