@@ -106,15 +106,19 @@ export class Driver {
     });
   }
 
-  /** Calls as a conforming caller does: retries while the driver answers that it is busy. */
+  /**
+   * Calls as a conforming caller does: retries while the driver answers that it is busy. All attempts together end
+   * within the timeout of one call; only the wait for a driver that has died adds to it.
+   */
   async settle(rpc: string, request: Message): Promise<Outcome> {
     const deadline = Date.now() + this.options.timeoutMs;
     for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
-      const outcome = await this.attempt(rpc, request);
+      const outcome = await this.attempt(rpc, request, deadline - Date.now());
       const isBusy = outcome.refusal !== null && REPEATED.includes(outcome.refusal.code);
       const isUnavailable = outcome.refusal?.code === StatusCode.UNAVAILABLE;
       if (isUnavailable && !(await this.presence.isThere())) return this.attempt(rpc, request);
-      if (!isBusy || this.signal.aborted || Date.now() + pause > deadline) return outcome;
+      // As much time as the pause is left for an attempt: one that has too little would hide what the driver answers.
+      if (!isBusy || this.signal.aborted || Date.now() + 2 * pause > deadline) return outcome;
       await delay(pause, undefined, { signal: this.signal }).catch(() => undefined);
     }
   }

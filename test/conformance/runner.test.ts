@@ -244,6 +244,33 @@ test('a call that is answered ABORTED is retried, as a conforming caller does', 
   assert.equal(result?.result, 'passed');
 });
 
+test('a call that is retried gets one timeout for all attempts', async () => {
+  const HELD_MS = 2000;
+  const remaining: number[] = [];
+  driver = await RecordingDriver.start(workspace, {
+    CreateVolume: async (_request, remainingMs) => {
+      remaining.push(remainingMs);
+      if (remaining.length > 1) return { volume: { volume_id: 'volume-1' } };
+      await new Promise((resolve) => setTimeout(resolve, HELD_MS));
+      throw { code: StatusCode.ABORTED, details: 'pending' };
+    },
+  });
+  const timeoutMs = 60_000;
+  const [result] = await runChecks(
+    [
+      checkOf('one.busy', async ({ volumes }) => {
+        await volumes.create({ access: 'block' });
+      }),
+    ],
+    { timeoutMs },
+  );
+  assert.equal(result?.detail, null);
+  const [first, second] = remaining as [number, number];
+  assert.ok(first <= timeoutMs, `${first} ms for the first attempt`);
+  // A timer may fire a millisecond early.
+  assert.ok(second <= timeoutMs - HELD_MS + 2, `${second} ms left for the second attempt`);
+});
+
 test('secrets are sent to the RPCs they are given for, and only where the request has the field', async () => {
   driver = await RecordingDriver.start(workspace);
   await runChecks([checkOf('one', makeAll)], {

@@ -12,7 +12,8 @@ export interface RecordedCall {
   request: Message;
 }
 
-type Answer = (request: Message) => Message | Promise<Message>;
+/** `remainingMs`: of the caller's deadline, when the call arrived. */
+type Answer = (request: Message, remainingMs: number) => Message | Promise<Message>;
 
 export class RecordingDriver {
   /** In the order they came. */
@@ -77,12 +78,13 @@ export class RecordingDriver {
 
   #handler(rpc: string) {
     return async (
-      call: { request: Message },
+      call: Pick<grpc.ServerUnaryCall<Message, Message>, 'request' | 'getDeadline'>,
       reply: (error: grpc.ServiceError | null, answer?: Message) => void,
     ): Promise<void> => {
+      const remainingMs = Number(call.getDeadline()) - Date.now();
       this.calls.push({ rpc, request: call.request });
       try {
-        reply(null, (await this.#answers[rpc]?.(call.request)) ?? {});
+        reply(null, (await this.#answers[rpc]?.(call.request, remainingMs)) ?? {});
       } catch (refusal) {
         reply(refusal as grpc.ServiceError);
       }
