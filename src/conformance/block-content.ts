@@ -6,7 +6,7 @@ import { execFile } from 'node:child_process';
 import { type FileHandle, open } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { errorCode } from '../base/errors.js';
-import { ConformanceFailure } from './check.js';
+import { type CheckContext, ConformanceFailure } from './check.js';
 import { CHUNK_BYTES, chunkOf, fullImage, type Image } from './oracle.js';
 import type { Random } from './random.js';
 
@@ -42,6 +42,8 @@ export class BlockContent {
   readonly #frozen = new Set<number>();
   /** Chunks that the current round of changes has written to. */
   readonly #changed = new Set<number>();
+  /** Sizes of blocks whose edges some round has left unchanged, for want of chunks without other changes. */
+  readonly #leftOut = new Set<number>();
   #sizeBytes: number;
 
   /** `source`: the image the volume was created from, which is its initial content. */
@@ -136,11 +138,24 @@ export class BlockContent {
     for (const size of BLOCK_SIZES) {
       for (const edge of [0, size - 1]) {
         const [index] = untouched.splice(random.below(Math.max(1, untouched.length)), 1);
-        if (index === undefined) return;
+        if (index === undefined) {
+          this.#leftOut.add(size);
+          continue;
+        }
         const block = random.below(CHUNK_BYTES / size) * size;
         await this.#touch(device, index * CHUNK_BYTES + block + edge);
       }
     }
+  }
+
+  /** Says in the report at which blocks a round has changed no single byte, so that a pass is not taken for more. */
+  noteLeftOut({ note }: Pick<CheckContext, 'note'>): void {
+    if (this.#leftOut.size === 0) return;
+    const sizes = [...this.#leftOut].sort((a, b) => a - b).join(', ');
+    note(
+      `a volume of ${this.#sizeBytes} bytes has no room to change single bytes at the edges of blocks of ${sizes} bytes in every round: ` +
+        'a driver that ignores such a byte may pass. Choose a larger --volume-size',
+    );
   }
 
   /** Changes one byte, so that a second round before the next snapshot does not restore it. */

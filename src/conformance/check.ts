@@ -54,7 +54,7 @@ export interface CheckContext {
   /** Aborted when the check times out. */
   readonly signal: AbortSignal;
   figure(name: string, value: number, unit: string): void;
-  /** For readers of the report: behaviour that conforms and is still worth knowing. */
+  /** For readers of the report: what is worth knowing although it fails nothing. The same text appears once. */
   note(text: string): void;
 }
 

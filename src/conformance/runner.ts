@@ -174,7 +174,9 @@ class SuiteRun {
       driver: this.#driver.under(signal),
       random: new Random(options.seed, check.id),
       figure: (name, value, unit) => figures.push({ name, value, unit }),
-      note: (text) => notes.push(text),
+      note: (text) => {
+        if (!notes.includes(text)) notes.push(text);
+      },
     };
     const outcome = await this.#judge(check, context, ending);
     const problems = await this.#cleanUp(volumes);

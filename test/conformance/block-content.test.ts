@@ -65,3 +65,21 @@ for (const sizeBytes of [4096, 8192, 12_288, 100_352, 4 * MIB]) {
     }
   });
 }
+
+async function notesAfterRound(sizeBytes: number, operations: number): Promise<string[]> {
+  const content = new BlockContent(sizeBytes);
+  const path = fileOf(`notes-${sizeBytes}`, sizeBytes);
+  await content.change(path, new Random(1, 'notes'), operations);
+  const notes: string[] = [];
+  content.noteLeftOut({ note: (text) => notes.push(text) });
+  return notes;
+}
+
+test('blocks at whose edges no single byte was changed, for want of room, are noted', async () => {
+  assert.deepEqual(await notesAfterRound(16 * MIB, 20), []);
+  // Of eight chunks, four have no other changes: one for each edge of the two smaller blocks.
+  const [some, ...others] = await notesAfterRound(8 * 65_536, 0);
+  assert.match(some ?? '', /^a volume of 524288 bytes has no room .* of blocks of 65536 bytes in/);
+  assert.deepEqual(others, []);
+  assert.match((await notesAfterRound(65_536, 0))[0] ?? '', / of blocks of 512, 4096, 65536 bytes/);
+});

@@ -60,6 +60,7 @@ async function groupDelta(context: CheckContext): Promise<void> {
   const members = await makeMembers(context);
   const before = await takeGroup(context, members);
   const after = await takeGroup(context, members);
+  for (const { content } of members) content.noteLeftOut(context);
   const sums = new OverReport();
   for (const { volume, content } of members) {
     const base = before.get(volume.id);

@@ -32,6 +32,7 @@ async function makeRounds(context: CheckContext, rounds: number): Promise<Rounds
     await content.change(path, random, OPERATIONS);
     snapshots.push({ snapshot: await volumes.snapshot(volume), image: content.image() });
   }
+  content.noteLeftOut(context);
   return { volume, content, snapshots };
 }
 

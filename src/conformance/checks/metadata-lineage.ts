@@ -31,6 +31,7 @@ async function resized(context: CheckContext): Promise<void> {
   content.sizeBytes = volume.sizeBytes;
   await content.change(path, random, OPERATIONS, sizeBefore);
   await content.change(path, random, OPERATIONS);
+  content.noteLeftOut(context);
   const target = await volumes.snapshot(volume);
   const after = content.image();
   await expectCapacity(context, base, sizeBefore);
@@ -106,6 +107,7 @@ async function expectDescendant(
   const content = new BlockContent(volume.sizeBytes, source);
   const first = { snapshot: await volumes.snapshot(volume), image: content.image() };
   await content.change(path, random, OPERATIONS);
+  content.noteLeftOut(context);
   const second = { snapshot: await volumes.snapshot(volume), image: content.image() };
   const zeros = zeroImage(volume.sizeBytes);
   // Inherited data is allocated, too, although it was not written to this volume.

@@ -77,7 +77,11 @@ async function judge(
     options = {},
     fault = {},
     seed = 1,
-  }: Pick<ConformingDriver, 'name' | 'options' | 'fault'> & { seed?: number },
+    volumeSizeBytes = VOLUME_BYTES,
+  }: Pick<ConformingDriver, 'name' | 'options' | 'fault'> & {
+    seed?: number;
+    volumeSizeBytes?: number;
+  },
   only: readonly string[],
   timeoutMs = TIMEOUT_MS,
 ): Promise<readonly CheckResult[]> {
@@ -97,7 +101,7 @@ async function judge(
       secrets: {},
       access: ['block'],
       mountFileSystem: '',
-      volumeSizeBytes: VOLUME_BYTES,
+      volumeSizeBytes,
       workDirectory,
       only,
       skip: [],
@@ -108,6 +112,21 @@ async function judge(
   } finally {
     await driver.stop();
   }
+}
+
+/** Checks of volumes that are too small for every write of the suite pass, and their notes say so. */
+export function proveNotedAsSmall(label: string, ids: readonly string[]): void {
+  const workspace = workspaceOf(label);
+  test(`with volumes of 1 MiB, ${ids.join(', ')} note what they leave out`, async () => {
+    const results = await judge(workspace(), { name: 'small', volumeSizeBytes: 1 << 20 }, ids);
+    assert.deepEqual(
+      results.map(({ id, result }) => `${id} ${result}`).sort(),
+      ids.map((id) => `${id} passed`).sort(),
+    );
+    for (const { id, notes } of results) {
+      assert.match(notes.join('\n'), /^a volume of \d+ bytes has no room .*$/, id);
+    }
+  });
 }
 
 /** Where a check can judge nothing, it says so instead of passing. */
