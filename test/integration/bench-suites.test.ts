@@ -26,6 +26,8 @@ import {
 
 /** They need neither root nor a pool. */
 const WITHOUT_ROOT = ['stream', 'hostile'];
+/** How many curves a suite has. */
+const CURVES: Readonly<Record<string, number>> = { stream: 3, lifecycle: 1, reflink: 1, driver: 3 };
 /** Other runs may use the directory above it meanwhile. */
 const OWN = mkdtempSync(join(tmpdir(), 'bench-suites-'));
 const ENV = { HOME: process.env['HOME'] ?? '/root', TMPDIR: OWN };
@@ -47,10 +49,10 @@ async function reportOf(t: TestContext, ...args: string[]) {
 
 for (const name of Object.keys(SUITES)) {
   const skip = WITHOUT_ROOT.includes(name) ? false : skipUnlessRoot;
-  test(`the suite ${name} runs at tiny sizes and measures each of its targets`, {
+  test(`the suite ${name} runs at tiny sizes and measures each of its targets and curves`, {
     skip,
   }, async (t) => {
-    const { rows } = await reportOf(t, name, '--tiny', '--rounds', '2');
+    const { rows, curves } = await reportOf(t, name, '--tiny', '--rounds', '2', '--curves');
     for (const { name: row, suite } of SPEED_TABLE) {
       if (suite === name)
         assert.ok(
@@ -63,20 +65,15 @@ for (const name of Object.keys(SUITES)) {
       assert.ok(row.startsWith(`${name}-`), row);
       if (ours.rounds.length === 0) t.diagnostic(`${row}: ${ours.missing}`);
     }
+    assert.equal(curves.length, CURVES[name] ?? 0);
+    for (const { name: curve, lines } of curves) {
+      assert.ok(curve.startsWith(`${name}-`), curve);
+      for (const { points } of lines) {
+        assert.ok(points.length > 1 && points.every(({ rounds }) => rounds.length === 2), curve);
+      }
+    }
   });
 }
-
-test('the curves of stream and driver have a figure at each point', {
-  skip: skipUnlessRoot,
-}, async (t) => {
-  const { curves } = await reportOf(t, 'stream', 'driver', '--tiny', '--rounds', '1', '--curves');
-  assert.ok(curves.length >= 6);
-  for (const { name, lines } of curves) {
-    for (const { points } of lines) {
-      assert.ok(points.length > 1 && points.every(({ rounds }) => rounds.length === 1), name);
-    }
-  }
-});
 
 test('a driver of another process is measured, and keeps no object of the run', {
   skip: skipUnlessRoot,

@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { CsiConnection } from '../csi-connection.js';
 import { type CompiledPeer, compilePeer, isMissing } from '../peers.js';
 import { PluginProcess } from '../plugin-process.js';
-import { missingSide, type Row, ratios, type Side } from '../row.js';
+import { type Curve, type CurveLine, missingSide, type Row, ratios, type Side } from '../row.js';
 import { run } from '../run.js';
 import { sizeOfExtents, writeBlocks, writeExtents } from '../storage/fragments.js';
 import {
@@ -26,8 +26,14 @@ import { Workspace } from '../workspace.js';
 
 const SIZES = {
   // A snapshot of 500,000 extents takes seconds, and the chain needs 31.
-  full: { extents: 500_000, chain: { snapshots: 30, extents: 100_000 }, hotExtents: 32_768 },
-  tiny: { extents: 1000, chain: { snapshots: 3, extents: 1000 }, hotExtents: 500 },
+  full: {
+    ...{ extents: 500_000, chain: { snapshots: 30, extents: 100_000 }, hotExtents: 32_768 },
+    curve: [10_000, 30_000, 100_000, 300_000],
+  },
+  tiny: {
+    ...{ extents: 1000, chain: { snapshots: 3, extents: 1000 }, hotExtents: 500 },
+    curve: [200, 1000],
+  },
 } as const;
 const CHANGED = 0.01;
 /** Of 500,000 extents. */
@@ -70,7 +76,38 @@ export const suite: Suite = {
     await btrfs.end();
     return rows;
   },
+
+  async curves(settings: Settings): Promise<Curve[]> {
+    requireRoot();
+    return [await byExtents(settings)];
+  },
 };
+
+async function byExtents(settings: Settings): Promise<Curve> {
+  const stored: CurveLine = { label: 'lists stored', points: [] };
+  const direct: CurveLine = { label: 'nothing stored', points: [] };
+  const bare: CurveLine = { label: 'two bare FIEMAP scans', points: [] };
+  for (const lists of ['on', 'off'] as const) {
+    const bed = await Bed.make(settings, 'xfs', lists);
+    for (const extents of SIZES[settings.size].curve) {
+      const { ours, peer } = await bed.measure(await bed.chain(extents, [CHANGED]), 'bare_delta');
+      (lists === 'on' ? stored : direct).points.push({ x: extents, rounds: ours });
+      if (lists === 'off' && peer.every(Number.isFinite)) {
+        bare.points.push({ x: extents, rounds: peer });
+      }
+      await bed.removeAll();
+    }
+    await bed.end();
+  }
+  return {
+    ...{
+      name: 'reflink-extents',
+      title: 'Delta by the extents of the volume, 1 % of them changed',
+    },
+    ...{ x: 'extents', y: 'time of GetMetadataDelta (ms)' },
+    lines: [stored, direct, bare].filter(({ points }) => points.length > 0),
+  };
+}
 
 const MEASURES = {
   'reflink-delta-lists': 'delta of a snapshot and the one before it, lists stored',
@@ -147,16 +184,25 @@ class Bed {
     snapshots: readonly string[],
     peer: CompiledPeer,
   ): Promise<Row> {
+    const found = await this.measure(snapshots, peer);
+    return rowOf(name, found.ours, found.peer, {
+      snapshots: snapshots.length,
+      'change lists': this.lists,
+    });
+  }
+
+  /** The delta from the first to the last of the snapshots, beside the peer with their files. */
+  async measure(
+    snapshots: readonly string[],
+    peer: CompiledPeer,
+  ): Promise<{ ours: number[]; peer: number[] }> {
     const [base = '', target = ''] = [snapshots[0], snapshots.at(-1)];
     const files = [base, target].map((id) => snapshotFile(this.pool, id)) as [string, string];
     const ours = (): Promise<number> => deltaMs(this.plugin.connection, base, target);
     const theirs = (): Promise<number> => peerMs(peer, files);
     for (const each of [ours, theirs]) await each();
     const found = await shuffledRounds(this.settings, [ours, theirs], (contender) => contender());
-    return rowOf(name, found.get(ours) ?? [], found.get(theirs) ?? [], {
-      snapshots: snapshots.length,
-      'change lists': this.lists,
-    });
+    return { ours: found.get(ours) ?? [], peer: found.get(theirs) ?? [] };
   }
 
   /** Beside a scan of one file against itself, which is two scans: half of it counts. */
