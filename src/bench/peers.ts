@@ -54,7 +54,6 @@ const PACKAGES: Readonly<Record<string, string>> = {
   'mkfs.xfs': 'xfsprogs',
   'mkfs.btrfs': 'btrfs-progs',
   'qemu-img': 'qemu-utils',
-  cmp: 'diffutils',
   losetup: 'mount',
 };
 

@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { CsiConnection } from '../csi-connection.js';
-import { type CompiledPeer, compilePeer, isMissing } from '../peers.js';
+import { type CompiledPeer, compilePeer, findProgram, isMissing } from '../peers.js';
 import { PluginProcess } from '../plugin-process.js';
 import { type Curve, type CurveLine, missingSide, type Row, ratios, type Side } from '../row.js';
 import { run } from '../run.js';
@@ -41,6 +41,20 @@ const LISTS = 4;
 const LIST_POLL_MS = 20;
 const LIST_TIMEOUT_MS = 120_000;
 
+/** What people ask for the extents of a file. */
+const EXTENT_TOOLS = [
+  {
+    name: 'reflink-allocated-xfs-io',
+    program: 'xfs_io',
+    argumentsFor: (file: string) => ['-r', '-c', 'fiemap', file],
+  },
+  {
+    name: 'reflink-allocated-qemu-img',
+    program: 'qemu-img',
+    argumentsFor: (file: string) => ['map', '--output=json', '-f', 'raw', file],
+  },
+] as const;
+
 export const suite: Suite = {
   name: 'reflink',
   describes: 'deltas of fragmented volumes on XFS and btrfs, with and without stored lists (root)',
@@ -50,7 +64,10 @@ export const suite: Suite = {
     const { extents, chain, hotExtents } = SIZES[settings.size];
     const direct = await Bed.make(settings, 'xfs', 'off');
     const pair = await direct.chain(extents, [CHANGED]);
-    const rows = [await direct.row('reflink-delta-direct', pair, 'bare_delta')];
+    const rows = [
+      await direct.row('reflink-delta-direct', pair, 'bare_delta'),
+      ...(await direct.extentToolRows(pair.at(-1) ?? '')),
+    ];
     await direct.end();
     const listed = await Bed.make(settings, 'xfs', 'on');
     const steps = Array.from({ length: LISTS }, () => CHANGED);
@@ -205,6 +222,29 @@ class Bed {
     return { ours: found.get(ours) ?? [], peer: found.get(theirs) ?? [] };
   }
 
+  /** Whole lists of one snapshot, beside programs that print the extents of its file. */
+  async extentToolRows(snapshot: string): Promise<Row[]> {
+    const rows: Row[] = [];
+    for (const { name, program, argumentsFor } of EXTENT_TOOLS) {
+      const ours = (): Promise<number> => allocatedMs(this.plugin.connection, snapshot);
+      const args = argumentsFor(snapshotFile(this.pool, snapshot));
+      const tool = findProgram(program);
+      const theirs = async (): Promise<number> =>
+        isMissing(tool) ? Number.NaN : toolMs(tool.program, args);
+      const found = await shuffledRounds(this.settings, [ours, theirs], (contender) => contender());
+      const peer = isMissing(tool)
+        ? missingSide(program, 'ms', tool.missing)
+        : { label: program, unit: 'ms', rounds: found.get(theirs) ?? [] };
+      rows.push({
+        name,
+        measures: `list of everything allocated in a snapshot, nothing stored, beside ${program}`,
+        ours: { label: 'plugin', unit: 'ms', rounds: found.get(ours) ?? [] },
+        ...{ peer, target: null, facts: {} },
+      });
+    }
+    return rows;
+  }
+
   /** Beside a scan of one file against itself, which is two scans: half of it counts. */
   async listRow(snapshots: readonly string[]): Promise<Row> {
     const file = snapshotFile(this.pool, snapshots.at(-1) ?? '');
@@ -232,6 +272,18 @@ async function deltaMs(connection: CsiConnection, base: string, target: string):
   const ids = { base_snapshot_id: base, target_snapshot_id: target };
   await connection.read('GetMetadataDelta', ids);
   return performance.now() - started;
+}
+
+async function allocatedMs(connection: CsiConnection, snapshot: string): Promise<number> {
+  const started = performance.now();
+  await connection.read('GetMetadataAllocated', { snapshot_id: snapshot });
+  return performance.now() - started;
+}
+
+/** The whole process, with its output discarded. */
+async function toolMs(program: string, args: readonly string[]): Promise<number> {
+  const discarding = ['-c', 'exec "$@" > /dev/null', 'sh', program, ...args];
+  return (await run('sh', discarding, { check: true })).seconds * 1000;
 }
 
 /** By the program's own clock, so that the start of its process does not count. */
