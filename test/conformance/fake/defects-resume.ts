@@ -30,7 +30,7 @@ async function slowly(
 }
 
 /** Ends OK at once, after what is already written; end() would wait for a client that does not read. */
-function endNow(call: MetadataCall): void {
+export function endNow(call: MetadataCall): void {
   const inner = call as unknown as { call: { sendStatus(end: Partial<StatusObject>): void } };
   inner.call.sendStatus({ code: status.OK, details: '', metadata: new Metadata() });
 }

@@ -129,22 +129,24 @@ export function proveNotedAsSmall(label: string, ids: readonly string[]): void {
   });
 }
 
-/** Where a check can judge nothing, it says so instead of passing. */
+/** Where a check can judge nothing, it is skipped with the reason instead of passing. */
 export function proveSkipped(
   label: string,
   driver: Pick<Defect, 'name' | 'does' | 'fault'>,
   ids: readonly string[],
+  { detail, notes = [] }: { detail: RegExp; notes?: readonly string[] },
 ): void {
   const workspace = workspaceOf(label);
-  test(`for a driver that ${driver.does}, ${ids.join(', ')} are skipped`, async () => {
+  test(`for a driver that ${driver.does}, the suite skips ${ids.join(', ')}`, async () => {
     const results = await judge(workspace(), driver, ids);
     assert.deepEqual(
       results.map(({ id, result }) => `${id} ${result}`).sort(),
       ids.map((id) => `${id} skipped`).sort(),
     );
+    for (const result of results) assert.match(result.detail ?? '', detail, result.id);
     assert.deepEqual(
-      results.flatMap(({ notes }) => notes),
-      [],
+      results.flatMap((result) => result.notes),
+      notes,
     );
   });
 }
