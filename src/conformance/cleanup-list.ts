@@ -1,7 +1,7 @@
 /** The calls that delete what a check has created: single ones on request, the rest at the end, newest first. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../base/errors.js';
-import { type Driver, describeRefusal, type Message } from './driver.js';
+import { type Driver, describeRefusal, type Message, type Refusal } from './driver.js';
 
 export interface Cleanup {
   /** Identifies the object; a second cleanup with the same key is ignored. */
@@ -18,6 +18,12 @@ export interface Cleanup {
 /** How long a cleanup is retried while the driver answers that the object is in use. */
 const TIMEOUT_MS = 15_000;
 const PAUSE_MS = 200;
+/** Statuses of a repeated create call that do not tell whether the first one has created anything. */
+const UNKNOWN: readonly number[] = [
+  StatusCode.ABORTED,
+  StatusCode.CANCELLED,
+  StatusCode.DEADLINE_EXCEEDED,
+];
 const IN_USE: readonly number[] = [StatusCode.ABORTED, StatusCode.FAILED_PRECONDITION];
 
 export class CleanupList {
@@ -53,13 +59,18 @@ export class CleanupList {
   }
 }
 
+/** Null: nothing was created, or the caller has no way to find out. */
+function problemOf({ key }: Cleanup, refusal: Refusal): string | null {
+  if (!UNKNOWN.includes(refusal.code)) return null;
+  return `${key} may have created something: the repeated call ended with ${describeRefusal(refusal)}`;
+}
+
 async function runWithTimeout(driver: Driver, cleanup: Cleanup): Promise<string | null> {
   const deadline = Date.now() + TIMEOUT_MS;
   for (;;) {
     const { response, refusal } = await driver.settle(cleanup.rpc, cleanup.request);
     if (cleanup.cleanupOf !== undefined) {
-      // Refused: nothing was created, or the caller has no way to find out.
-      if (refusal !== null) return null;
+      if (refusal !== null) return problemOf(cleanup, refusal);
       return runWithTimeout(driver, { key: cleanup.key, ...cleanup.cleanupOf(response) });
     }
     if (refusal === null) return null;

@@ -119,6 +119,42 @@ test('an object whose create call timed out is found and deleted', async () => {
   assert.deepEqual(driver.changes, ['CreateVolume', 'CreateVolume', 'DeleteVolume volume-late']);
 });
 
+test('an object that a create call may have made is named if the repeated call does not tell', async () => {
+  driver = await RecordingDriver.start(workspace, {
+    CreateVolume: () => new Promise(() => undefined),
+  });
+  const [result] = await runChecks(
+    [
+      checkOf('one.hangs', async ({ volumes }) => {
+        await volumes.create({ access: 'block' });
+      }),
+    ],
+    { timeoutMs: 200 },
+  );
+  assert.match(
+    result?.detail ?? '',
+    /could not be cleaned up: CreateVolume conformance-\S+-one\.hangs-1 may have created something: .* DEADLINE_EXCEEDED/,
+  );
+});
+
+test('a create call that is refused when it is repeated has left nothing to name', async () => {
+  let isFirst = true;
+  driver = await RecordingDriver.start(workspace, {
+    CreateVolume: () => {
+      const code = isFirst ? StatusCode.INTERNAL : StatusCode.RESOURCE_EXHAUSTED;
+      isFirst = false;
+      throw { code, details: 'no space' };
+    },
+  });
+  const [result] = await runChecks([
+    checkOf('one.refused', async ({ volumes }) => {
+      await volumes.create({ access: 'block' });
+    }),
+  ]);
+  assert.equal(result?.detail, 'CreateVolume: expected OK, found INTERNAL (no space)');
+  assert.deepEqual(driver.changes, ['CreateVolume', 'CreateVolume']);
+});
+
 test('a check that ignores its signal is abandoned, and the next one runs', async () => {
   driver = await RecordingDriver.start(workspace);
   const [stuck, next] = await runChecks(
