@@ -150,8 +150,15 @@ async function runConformance(
     return ExitCode.FAILURE;
   }
   const interrupt = new AbortController();
-  const onSignal = (): void => interrupt.abort();
-  for (const signal of SIGNALS) process.once(signal, onSignal);
+  const removeHandlers = (): void => {
+    for (const signal of SIGNALS) process.removeListener(signal, onSignal);
+  };
+  const onSignal = (): void => {
+    // A second signal, of either kind, ends the process.
+    removeHandlers();
+    interrupt.abort();
+  };
+  for (const signal of SIGNALS) process.on(signal, onSignal);
   const total = CHECKS.filter(({ id }) => isWanted(id, options)).length;
   let ended = 0;
   let failed = 0;
@@ -185,7 +192,7 @@ async function runConformance(
     return ExitCode.FAILURE;
   } finally {
     line.end();
-    for (const signal of SIGNALS) process.removeListener(signal, onSignal);
+    removeHandlers();
   }
 }
 

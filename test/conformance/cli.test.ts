@@ -138,6 +138,36 @@ plainTest(
   },
 );
 
+plainTest('a second signal of another kind ends a run that is still deleting', async () => {
+  const signals = ['SIGINT', 'SIGTERM'] as const;
+  let calls = 0;
+  let send = (_signal: NodeJS.Signals): void => undefined;
+  const silent = await RecordingDriver.start(workspace, {
+    // The suite repeats the call that the first signal cancels, to find out what it has created.
+    CreateVolume: () => {
+      const signal = signals[calls];
+      calls += 1;
+      if (signal !== undefined) send(signal);
+      return new Promise(() => undefined);
+    },
+  });
+  try {
+    const main = packagePath('.test-build/src/main.js');
+    const options = ['--work-directory', workspace.path('work'), '--access', 'block'];
+    options.push('--only', 'volume.validate');
+    const child = spawn(
+      process.execPath,
+      [main, 'conformance', '--endpoint', silent.endpoint, ...options],
+      { stdio: 'ignore' },
+    );
+    send = (signal) => child.kill(signal);
+    const [code, signal] = await once(child, 'close');
+    assert.deepEqual([code, signal], [null, 'SIGTERM']);
+  } finally {
+    silent.stop();
+  }
+});
+
 test('SIGINT ends a run with 130 and leaves nothing behind', async () => {
   const main = packagePath('.test-build/src/main.js');
   const options = ['--work-directory', workspace.path('work'), '--access', 'block', '--verbose'];
