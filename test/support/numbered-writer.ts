@@ -1,0 +1,118 @@
+/**
+ * A process that writes the numbers from 1 to the blocks of a file, one after the other: at any point in time every
+ * block holds the last number that was written to it. Also the making of files in many pieces.
+ */
+import assert from 'node:assert/strict';
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+
+const BLOCK_BYTES = 4096;
+const BLOCKS = 512;
+const FILE = 'numbers';
+/** After this a writer counts as blocked permanently, so that a failing test ends. */
+const NEVER_MS = 60_000;
+
+/** Every few numbers are made durable, so that the others wait in the page cache. */
+const PROGRAM = `
+  const fs = require('node:fs');
+  const fd = fs.openSync(process.argv[1], 'r+');
+  const block = Buffer.alloc(${BLOCK_BYTES});
+  for (let number = 1; ; number += 1) {
+    new Uint32Array(block.buffer, block.byteOffset).fill(number);
+    fs.writeSync(fd, block, 0, ${BLOCK_BYTES}, (number % ${BLOCKS}) * ${BLOCK_BYTES});
+    if (number % 8 === 0) fs.fdatasyncSync(fd);
+    fs.writeSync(1, '.');
+  }
+`;
+
+export class NumberedWriter {
+  readonly #child: ChildProcess;
+  /** The last number that was written, in the page cache at least. */
+  finished = 0;
+
+  private constructor(private readonly directory: string) {
+    this.#child = spawn(process.execPath, ['-e', PROGRAM, join(directory, FILE)], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    this.#child.stdout?.on('data', (chunk: Buffer) => {
+      this.finished += chunk.length;
+    });
+  }
+
+  /** On a mounted file system. Resolves once it writes. */
+  static async start(directory: string): Promise<NumberedWriter> {
+    const file = await open(join(directory, FILE), 'wx');
+    await file.write(Buffer.alloc(BLOCKS * BLOCK_BYTES));
+    await file.sync();
+    await file.close();
+    const writer = new NumberedWriter(directory);
+    await writer.goOn();
+    return writer;
+  }
+
+  /** Resolves after two more numbers are durable: the first may have been in flight. Fails if it stays blocked. */
+  async goOn(): Promise<void> {
+    const enough = this.finished + 16;
+    for (const begun = performance.now(); this.finished < enough; await delay(5)) {
+      assert.equal(this.#child.exitCode, null, `${this.directory} cannot be written to`);
+      assert.ok(performance.now() - begun < NEVER_MS, `${this.directory} stays frozen`);
+    }
+  }
+
+  async stop(): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    const ended = once(this.#child, 'close');
+    this.#child.kill('SIGKILL');
+    // If the test has failed: a process blocked on a frozen file system cannot be killed.
+    const thaw = setTimeout(() => spawnSync('fsfreeze', ['--unfreeze', this.directory]), 1000);
+    await ended;
+    clearTimeout(thaw);
+  }
+}
+
+/** The last number in a copy of the file. Fails if the copy is not the file at one point in time. */
+export function readNumbers(directory: string): number {
+  const bytes = readFileSync(join(directory, FILE));
+  const last = lastNumber(bytes);
+  for (let block = 0; block < BLOCKS; block += 1) {
+    const wanted = last - ((last - block) % BLOCKS);
+    const expected = new Uint32Array(BLOCK_BYTES / 4).fill(last < block ? 0 : wanted);
+    const found = bytes.subarray(block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
+    assert.ok(
+      found.equals(new Uint8Array(expected.buffer)),
+      `block ${block} of ${directory}/${FILE} begins with ${found.readUInt32LE()}, and the last number is ${last}`,
+    );
+  }
+  return last;
+}
+
+/** A number that has been begun, while the file is being written. */
+export function begunNumber(directory: string): number {
+  return lastNumber(readFileSync(join(directory, FILE)));
+}
+
+function lastNumber(bytes: Buffer): number {
+  let last = 0;
+  for (let at = 0; at < bytes.length; at += BLOCK_BYTES)
+    last = Math.max(last, bytes.readUInt32LE(at));
+  return last;
+}
+
+/** Writes every second block of a new file, so that each is a piece of its own in the file below. */
+export async function writePieces(path: string, pieces: number): Promise<void> {
+  const file = await open(path, 'wx');
+  try {
+    execFileSync('fallocate', ['--length', String(2 * pieces * BLOCK_BYTES), path]);
+    const block = Buffer.alloc(BLOCK_BYTES, 1);
+    for (let index = 0; index < pieces; index += 1) {
+      await file.write(block, 0, BLOCK_BYTES, 2 * index * BLOCK_BYTES);
+    }
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
