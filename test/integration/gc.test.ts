@@ -1,11 +1,13 @@
 /** `blockdelta gc`: exactly the provable orphans go, whatever else is there. */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import {
   closeSync,
   existsSync,
   mkdirSync,
   openSync,
   readFileSync,
+  rmdirSync,
   truncateSync,
   unlinkSync,
   writeFileSync,
@@ -32,12 +34,12 @@ interface Found {
 }
 
 const ROUNDS = 12;
-const running = runPlugin('gc', { pools: { main: 'xfs' } });
+const running = runPlugin('gc', { pools: { main: 'xfs', second: 'btrfs' } });
 
 function environment(): Record<string, string> {
   return {
     BLOCKDELTA_STATE_DIR: running.workspace.path('plugin'),
-    BLOCKDELTA_POOLS: `main=${running.poolPath('main')}`,
+    BLOCKDELTA_POOLS: `main=${running.poolPath('main')},second=${running.poolPath('second')}`,
   };
 }
 
@@ -85,6 +87,33 @@ test('a dry run lists each orphan with its proof and removes nothing, also besid
   assert.match(objects[0]?.proof ?? '', /its name is that of a file that a call was making/);
   assert.ok(existsSync(path));
   unlinkSync(path);
+});
+
+test('copies of a subvolume that snapshots were cloned from are orphans, and nothing else of their name', async (t) => {
+  const at = (name: string): string => running.poolPath('second', name);
+  const copy = at(`${anId()}.copy`);
+  const stay = [at('somebody.copy'), at(`${anId()}.copy`), at(`${anId()}.copy`)] as const;
+  for (const path of [copy, stay[0]]) {
+    execFileSync('btrfs', ['subvolume', 'snapshot', '-r', at('volumes'), path]);
+  }
+  mkdirSync(stay[1]);
+  writeFileSync(stay[2], '');
+  await running.plugin.stop();
+  for (const apply of [false, true]) {
+    const { objects, kept } = await gc(t, ...(apply ? ['--apply'] : []));
+    assert.deepEqual(
+      objects.map(({ kind, object, removed }) => [kind, object, removed]),
+      [['copy of a subvolume', copy, apply]],
+    );
+    const left = kept.map(({ object }) => object).sort();
+    assert.deepEqual(left, stay.slice(1).sort());
+  }
+  assert.equal(existsSync(copy), false);
+  for (const path of stay) assert.ok(existsSync(path));
+  execFileSync('btrfs', ['subvolume', 'delete', stay[0]]);
+  rmdirSync(stay[1]);
+  unlinkSync(stay[2]);
+  await running.start();
 });
 
 test('--apply is refused beside a running plugin, and removes nothing', async (t) => {

@@ -7,7 +7,7 @@
  */
 import { existsSync, readdirSync, readFileSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { isObjectName, isTemporaryName } from '../../backends/reflink/pool-layout.js';
+import { isCopyName, isObjectName, isTemporaryName } from '../../backends/reflink/pool-layout.js';
 import type { DeviceRecord } from '../../backends/thin/ledger/ledger.js';
 import { ledgerContents } from '../../backends/thin/ledger/ledger-contents.js';
 import { PoolNames } from '../../backends/thin/pool/pool-names.js';
@@ -19,6 +19,9 @@ import { parsePools } from '../../config/pools.js';
 import { type MountEntry, mountsAt, mountsOfDevice, readMountInfo } from '../../host/mountinfo.js';
 import { type LoopDevice, loadAddon } from '../../native/addon.js';
 import type { DmDevice, ThinPoolStatus } from '../../native/dm-addon.js';
+
+/** Inode number of the top of a subvolume. */
+const SUBVOLUME_TOP = 256n;
 
 export interface NodeSettings {
   stateDirectory: string;
@@ -65,6 +68,8 @@ export interface PoolView {
   snapshots: HeldObject[];
   /** Paths of files that an interrupted call has left. */
   temporary: string[];
+  /** Paths of copies of the subvolume `volumes` that an interrupted call has left, on btrfs. */
+  copies: string[];
   /** Paths of entries that are not ours. */
   foreign: string[];
   thin: { names: PoolNames; status: ThinPoolStatus; devices: DeviceRecord[] } | null;
@@ -156,7 +161,7 @@ async function inspectPool(pool: PoolConfig, mounts: readonly MountEntry[]): Pro
       freeBytes: null,
       thin: null,
     },
-    ...{ volumes: [], snapshots: [], temporary: [], foreign: [] },
+    ...{ volumes: [], snapshots: [], temporary: [], copies: [], foreign: [] },
   };
   try {
     if (!existsSync(directory)) throw new Error(`${directory} does not exist`);
@@ -201,6 +206,16 @@ function inspectReflink(view: PoolView, isEmbedded: boolean, mounts: readonly Mo
       }
     }
   }
+  for (const name of readdirSync(root).filter(isCopyName).sort()) {
+    const path = join(root, name);
+    (isSubvolume(path) ? view.copies : view.foreign).push(path);
+  }
+}
+
+/** On btrfs. */
+function isSubvolume(path: string): boolean {
+  const found = statOrNull(path);
+  return found?.isDirectory() === true && found.ino === SUBVOLUME_TOP;
 }
 
 async function inspectThin(view: PoolView): Promise<void> {

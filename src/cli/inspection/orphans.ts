@@ -8,7 +8,7 @@
 import { constants, readdirSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { isObjectName, isTemporaryName } from '../../backends/reflink/pool-layout.js';
+import { isCopyName, isObjectName, isTemporaryName } from '../../backends/reflink/pool-layout.js';
 import { errorCode } from '../../base/errors.js';
 import { loadAddon } from '../../native/addon.js';
 import { detachOpenLoop } from '../../native/block-device.js';
@@ -17,6 +17,7 @@ import { dmDevice, type NodeView, type PoolView, textOf } from './node.js';
 export interface Orphan {
   kind:
     | 'unfinished file'
+    | 'copy of a subvolume'
     | 'loop device of a volume'
     | 'loop device of a removed volume'
     | 'loop device of a pool image'
@@ -52,8 +53,9 @@ export async function findOrphans(node: NodeView): Promise<Orphans> {
   });
   for (const view of views) {
     kept.push(...foreignIn(view), ...withoutRows(node, view));
-    if (view.problem === null)
-      orphans.push(...view.temporary.map((path) => temporaryFile(view, path)));
+    if (view.problem !== null) continue;
+    orphans.push(...view.temporary.map((path) => temporaryFile(view, path)));
+    orphans.push(...view.copies.map((path) => subvolumeCopy(view, path)));
   }
   // A catalogue that has lost rows may have lost those that say where a volume is published.
   const lacksRows = views.some((view) => withoutRows(node, view).length > 0);
@@ -114,6 +116,22 @@ function temporaryFile(view: PoolView, path: string): Orphan {
     remove: async () => {
       if (!isTemporaryName(basename(path))) return 'its name is not temporary';
       const answer = loadAddon().removeFile({ path });
+      return answer.ok ? null : answer.message;
+    },
+  };
+}
+
+function subvolumeCopy(view: PoolView, path: string): Orphan {
+  return {
+    kind: 'copy of a subvolume',
+    pool: view.name,
+    object: path,
+    proof:
+      'its name is that of a copy of the subvolume of volumes which a call was cloning from; the call removes it ' +
+      'before it answers, and no plugin runs that could be cloning from it',
+    remove: async () => {
+      if (!isCopyName(basename(path))) return 'its name is not that of a copy';
+      const answer = loadAddon().removeSubvolumeCopy({ path });
       return answer.ok ? null : answer.message;
     },
   };
