@@ -10,6 +10,11 @@
 // subvolume that have been submitted and puts their extents into the copy. The copy is read-only,
 // and the file in it is the one that was opened, because it has the same inode number.
 //
+// The file is cloned in pieces, each in a transaction of its own. The commit of a transaction stops
+// whoever syncs a file, for as long as it takes to count the references of all extents that were
+// cloned in it: about 10 s for a million. For the same reason the clone is committed and not
+// logged: the log of a new file has an item for each hole between two extents.
+//
 // Only for sources whose writers are stopped: a direct write is acknowledged before its extent is
 // in the tree, so a copy taken between two writes may lack the earlier one. Not for files that are
 // overwritten in place (NOCOW): after a copy btrfs would write every file of the subvolume

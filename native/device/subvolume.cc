@@ -148,4 +148,11 @@ Result<bool> RemoveSubvolumeCopy(const std::string& path) {
   return true;
 }
 
+Status CommitTransaction(int fd, const std::string& path) {
+  uint64_t transaction = 0;
+  Status status = Ioctl(fd, BTRFS_IOC_START_SYNC, &transaction, "BTRFS_IOC_START_SYNC", path);
+  if (!status.ok()) return status;
+  return Ioctl(fd, BTRFS_IOC_WAIT_SYNC, &transaction, "BTRFS_IOC_WAIT_SYNC", path);
+}
+
 }  // namespace blockdelta

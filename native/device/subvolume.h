@@ -44,6 +44,9 @@ class SubvolumeCopy {
 // anything but a read-only subvolume.
 Result<bool> RemoveSubvolumeCopy(const std::string& path);
 
+// Commits the running transaction of the btrfs of an open file, and waits for it.
+Status CommitTransaction(int fd, const std::string& path);
+
 }  // namespace blockdelta
 
 #endif  // BLOCKDELTA_NATIVE_DEVICE_SUBVOLUME_H_

@@ -184,6 +184,33 @@ TEST(CopiedSnapshotTest, IsTakenFromACopyReplacingALeftOverOne) {
   EXPECT_EQ(FileIn(bench, "snapshot", "file"), std::vector<uint8_t>({7}));
 }
 
+TEST(CopiedSnapshotTest, AFileOfSeveralPiecesIsClonedWhole) {
+  const Bench bench;
+  if (!bench.ready()) return;
+  Fragment(bench.volume->path());
+  // Over most of the volume, whose extents are more than one piece.
+  std::vector<uint8_t> bytes(96 << 20);
+  uint32_t state = 1;
+  for (uint8_t& byte : bytes) {
+    state = state * 1664525 + 1013904223;
+    byte = static_cast<uint8_t>(state >> 24);
+  }
+  test::WriteBytes(bench.volume->mount_point() + "/file", 0, bytes);
+  ASSERT_OK(TakeSnapshots({bench.volume->Member("snapshot")}, bench.copy()));
+  EXPECT_FALSE(test::Exists(bench.copy()));
+  EXPECT_EQ((*StateOfFile(bench.pool->At("snapshot")))->size_bytes, kSize);
+  EXPECT_TRUE(FileIn(bench, "snapshot", "file") == bytes);
+}
+
+TEST(SubvolumeTest, TransactionsAreCommittedOnBtrfsOnly) {
+  const auto pool = MakePool();
+  if (pool == nullptr) return;
+  const std::string path = pool->At("volumes");
+  EXPECT_OK(CommitTransaction(OpenDirectory(path).get(), path));
+  const test::TempDirectory other;
+  EXPECT_CODE(CommitTransaction(OpenDirectory(other.At(".")).get(), "other"), "ENOTTY");
+}
+
 TEST(CopiedSnapshotTest, FewExtentsAreClonedWithoutACopy) {
   const Bench bench;
   if (!bench.ready()) return;
