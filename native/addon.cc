@@ -19,6 +19,7 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<LoopFindBinding>(exports, "loopFind");
   Export<BuildChangeListBinding>(exports, "buildChangeList");
   Export<ChangeListHeadBinding>(exports, "changeListHead");
+  Export<JoinChangeListsBinding>(exports, "joinChangeLists");
   Export<LoopListBinding>(exports, "loopList");
   Export<LoopDetachBinding>(exports, "loopDetach");
   Export<LoopResizeBinding>(exports, "loopResize");

@@ -8,6 +8,7 @@
 #include "native/binding/functions.h"
 #include "native/scan/build_change_list.h"
 #include "native/scan/change_list_file.h"
+#include "native/scan/change_list_union.h"
 
 namespace blockdelta {
 namespace {
@@ -149,6 +150,22 @@ Napi::Value ChangeListHeadBinding(const Napi::CallbackInfo& info) {
   SetBigInt(&object, "entries", head.entries);
   SetBigInt(&object, "entryBytes", head.entry_bytes);
   SetBigInt(&object, "fileBytes", file->file_bytes());
+  return object;
+}
+
+Napi::Value JoinChangeListsBinding(const Napi::CallbackInfo& info) {
+  Fields fields(info[0], "joinChangeLists");
+  JoinChangeListsRequest request;
+  request.older = fields.Path("olderPath");
+  request.newer = fields.Path("newerPath");
+  ChangeListNames names = ReadNames("names", &fields);
+  request.temporary = std::move(names.temporary);
+  request.final = std::move(names.final);
+  if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
+  Result<uint64_t> entries = JoinChangeLists(request);
+  if (!entries.ok()) return Failed(info.Env(), entries.status());
+  Napi::Object object = Success(info.Env());
+  SetBigInt(&object, "entries", *entries);
   return object;
 }
 

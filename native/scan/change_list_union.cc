@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "native/scan/change_list_writer.h"
+
 namespace blockdelta {
 namespace {
 
@@ -89,17 +91,14 @@ Status CheckFile(const ListedSnapshot& listed, std::optional<SnapshotIdentity> f
   return change_list::Invalid(list_path, opened->path() + " is not the file that it was made from");
 }
 
-Status CheckChain(const std::vector<ChangeListFile>& files, const ChangeListRequest& request) {
-  const ChangeListHead& first = files.front().head();
-  const ChangeListHead& last = files.back().head();
-  const bool is_delta = !request.base_id.empty();
-  const ChangeListKind kind = is_delta ? ChangeListKind::kDelta : ChangeListKind::kAllocated;
+// Whether the lists are of that kind and each starts where the one before it ends.
+Status CheckSteps(const std::vector<ChangeListFile>& files, ChangeListKind kind) {
   for (const ChangeListFile& file : files) {
     if (file.head().kind != kind) {
       return change_list::Invalid(file.path(), "it is a list of another kind");
     }
   }
-  if (!is_delta && files.size() != 1) {
+  if (kind != ChangeListKind::kDelta && files.size() != 1) {
     return change_list::Invalid(files[1].path(), "allocated ranges need one list");
   }
   for (const ChangeListFile& file : files) {
@@ -112,6 +111,15 @@ Status CheckChain(const std::vector<ChangeListFile>& files, const ChangeListRequ
     return change_list::Invalid(files[i].path(),
                                 "it does not continue where " + files[i - 1].path() + " ends");
   }
+  return Status();
+}
+
+Status CheckChain(const std::vector<ChangeListFile>& files, const ChangeListRequest& request) {
+  const ChangeListHead& first = files.front().head();
+  const ChangeListHead& last = files.back().head();
+  const bool is_delta = !request.base_id.empty();
+  Status status = CheckSteps(files, is_delta ? ChangeListKind::kDelta : ChangeListKind::kAllocated);
+  if (!status.ok()) return status;
   if (is_delta && first.base.id != request.base_id) {
     return change_list::Invalid(files.front().path(), "it starts from snapshot " + first.base.id +
                                                           ", not " + request.base_id);
@@ -126,17 +134,44 @@ Status CheckChain(const std::vector<ChangeListFile>& files, const ChangeListRequ
   return Status();
 }
 
-}  // namespace
-
-Result<FillOutcome> FillFromLists(ChangeListRequest request, const FillLimits& limits,
-                                  Span<uint8_t> buffer) {
+Result<std::vector<ChangeListFile>> OpenLists(const std::vector<std::string>& paths) {
   std::vector<ChangeListFile> files;
-  for (const std::string& path : request.paths) {
+  for (const std::string& path : paths) {
     Result<ChangeListFile> file = ChangeListFile::Open(path);
     if (file.status().IsErrno(ENOENT)) return change_list::Invalid(path, "it is gone");
     if (!file.ok()) return file.TakeStatus();
     files.push_back(std::move(*file));
   }
+  return files;
+}
+
+// Adds the ranges of all lists, joined where they overlap.
+Status AddUnion(const std::vector<ChangeListFile>& files, ChangeListWriter* writer) {
+  MergedRanges ranges(files);
+  Status status = ranges.Seek(0);
+  ChangeListEntry joined;
+  while (status.ok() && !ranges.at_end()) {
+    const ChangeListEntry& range = ranges.range();
+    if (range.start <= joined.end && joined.start < joined.end) {
+      joined.end = std::max(joined.end, range.end);
+    } else {
+      if (joined.start < joined.end) status = writer->Add(joined);
+      if (!status.ok()) return status;
+      joined = range;
+    }
+    status = ranges.Next();
+  }
+  if (status.ok() && joined.start < joined.end) status = writer->Add(joined);
+  return status;
+}
+
+}  // namespace
+
+Result<FillOutcome> FillFromLists(ChangeListRequest request, const FillLimits& limits,
+                                  Span<uint8_t> buffer) {
+  Result<std::vector<ChangeListFile>> opened = OpenLists(request.paths);
+  if (!opened.ok()) return opened.TakeStatus();
+  const std::vector<ChangeListFile>& files = *opened;
   if (files.empty()) return Status::Errno(EINVAL, "FillFromLists", request.target_id);
   Status status = CheckChain(files, request);
   if (status.ok()) {
@@ -194,6 +229,24 @@ Result<FillOutcome> FillFromListFiles(const std::vector<ChangeListFile>& files, 
   outcome.next_range_start = is_complete ? size_bytes : start;
   outcome.extents = taken;
   return outcome;
+}
+
+Result<uint64_t> JoinChangeLists(const JoinChangeListsRequest& request) {
+  Result<std::vector<ChangeListFile>> files = OpenLists({request.older, request.newer});
+  if (!files.ok()) return files.TakeStatus();
+  Status status = CheckSteps(*files, ChangeListKind::kDelta);
+  if (!status.ok()) return status;
+  Result<ChangeListWriter> writer =
+      ChangeListWriter::Create(request.temporary, ChangeListKind::kDelta);
+  if (!writer.ok()) return writer.TakeStatus();
+  status = AddUnion(*files, &*writer);
+  if (status.ok()) status = writer->Flush();
+  if (status.ok()) {
+    status =
+        writer->Publish(files->back().head().target, files->front().head().base, request.final);
+  }
+  if (!status.ok()) return status;
+  return writer->progress().entries;
 }
 
 }  // namespace blockdelta

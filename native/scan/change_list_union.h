@@ -45,6 +45,20 @@ Result<FillOutcome> FillFromLists(ChangeListRequest request, const FillLimits& l
 Result<FillOutcome> FillFromListFiles(const std::vector<ChangeListFile>& files, uint64_t size_bytes,
                                       const FillLimits& limits, Span<uint8_t> buffer);
 
+struct JoinChangeListsRequest {
+  // The lists of two steps, the second from the snapshot where the first one ends.
+  std::string older;
+  std::string newer;
+  std::string temporary;
+  // May be `newer`, which is replaced at the end.
+  std::string final;
+};
+
+// Stores the union of two lists as one list, from the first one's base to the second one's target.
+// Returns its number of entries. LIST_INVALID if a list is damaged, or they are not two such steps;
+// errnos. After a failure the temporary file is worthless, and the others are as they were.
+Result<uint64_t> JoinChangeLists(const JoinChangeListsRequest& request);
+
 }  // namespace blockdelta
 
 #endif  // BLOCKDELTA_NATIVE_SCAN_CHANGE_LIST_UNION_H_

@@ -236,6 +236,11 @@ export interface Backend {
     baseSnapshotId: string | null,
     progress: object | null,
   ): Promise<object | null>;
+  /**
+   * Before a snapshot is deleted: stores what differs between its neighbours, as far as that follows from
+   * what is stored. Changes nothing otherwise, and does not look at the snapshots.
+   */
+  joinChanges(snapshotId: string, nextSnapshotId: string): Promise<void>;
   /** Removes a stored list that a scan has refused with LIST_INVALID; `path` is that of the failure. */
   discardChanges(path: string): Promise<void>;
 

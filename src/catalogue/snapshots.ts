@@ -39,6 +39,17 @@ export function snapshotCalls(database: SqliteConnection) {
         ),
       ),
     ),
+    /** The oldest ready snapshot of the volume that was taken after that one; null: there is none. */
+    snapshotAfter: reads((volumeId: string, sequence: bigint): SnapshotRecord | null =>
+      rows.snapshot(
+        database.get(
+          `SELECT * FROM snapshots WHERE volume_id = ? AND sequence > ? AND state = 'ready'
+             ORDER BY sequence LIMIT 1`,
+          volumeId,
+          sequence,
+        ),
+      ),
+    ),
     /**
      * Snapshots that are ready or being deleted, in the order of their ids; without a page, all of
      * them.

@@ -88,4 +88,13 @@ export interface ChangeListAddon {
   buildChangeList(request: BuildChangeListRequest): NativeResult<BuiltStep>;
   /** Verifies the head and the size of a list; its pages are verified as they are read. ENOENT: no such file. */
   changeListHead(request: { path: string }): NativeResult<ChangeListHead>;
+  /**
+   * Stores the union of two deltas, the second from the snapshot where the first one ends, as one delta. The
+   * final path may be that of the second one. After a failure the temporary file is worthless.
+   */
+  joinChangeLists(request: {
+    olderPath: string;
+    newerPath: string;
+    names: ChangeListNames;
+  }): NativeResult<{ entries: bigint }>;
 }

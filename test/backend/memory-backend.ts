@@ -246,6 +246,8 @@ export class MemoryBackend implements Backend {
     return null;
   }
 
+  async joinChanges(): Promise<void> {}
+
   async discardChanges(): Promise<void> {}
 
   async dropBase(snapshotId: string): Promise<void> {

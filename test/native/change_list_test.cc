@@ -353,6 +353,73 @@ std::string CodeOfUnion(const ChangeListRequest& request) {
                                     Span<uint8_t>(buffer.data(), buffer.size())));
 }
 
+TEST(ChangeListUnionTest, JoinedListsHaveTheSameUnionAndTheEndsOfBoth) {
+  const test::TempDirectory directory;
+  Random random(test::Seed());
+  for (int round = 0; round < 30; round++) {
+    const size_t count = 2 + random.Below(6);
+    std::vector<Entries> lists;
+    std::vector<std::string> paths;
+    uint64_t units = 1000 + random.Below(3000);
+    for (size_t i = 0; i < count; i++) {
+      const int number = static_cast<int>(i);
+      const uint64_t before = units * kUnitBytes;
+      if (random.Below(3) == 0) units += random.Below(500);
+      lists.push_back(RandomEntries(&random, ChangeListKind::kDelta, random.Below(2000), units));
+      paths.push_back(directory.At("list-" + std::to_string(i)));
+      Write(paths.back(), ChangeListKind::kDelta, lists.back(),
+            Snapshot(number + 1, units * kUnitBytes), Snapshot(number, before));
+    }
+    Result<ChangeListFile> oldest = ChangeListFile::Open(paths.front());
+    ASSERT_OK(oldest);
+    const ListedSnapshot base = oldest->head().base;
+    while (paths.size() > 1) {
+      const size_t at = random.Below(paths.size() - 1);
+      const std::string newer = paths[at + 1];
+      ASSERT_OK(JoinChangeLists({paths[at], newer, newer + ".tmp", newer}));
+      unlink(paths[at].c_str());
+      paths.erase(paths.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    Result<ChangeListFile> joined = ChangeListFile::Open(paths[0]);
+    ASSERT_OK(joined);
+    EXPECT_TRUE(joined->head().base == base);
+    EXPECT_TRUE(joined->head().target == Snapshot(static_cast<int>(count), units * kUnitBytes));
+    Result<Entries> entries = ReadFrom(*joined, 0, 4);
+    ASSERT_OK(entries);
+    std::vector<test::Range> ranges;
+    for (const ChangeListEntry& entry : *entries) {
+      ranges.push_back({entry.start, entry.end - entry.start});
+    }
+    ASSERT_EQ(ranges, NaiveUnion(lists, units * kUnitBytes, 0));
+  }
+}
+
+TEST(ChangeListUnionTest, JoinsOnlyTwoStepsThatFollowEachOther) {
+  const test::TempDirectory directory;
+  const ChangeListRequest chain = Chain(directory);
+  const auto code_of_join = [&](const std::string& older, const std::string& newer) {
+    return test::CodeOf(
+        JoinChangeLists({older, newer, directory.At("joined.tmp"), directory.At("joined")}));
+  };
+  EXPECT_EQ(code_of_join(chain.paths[0], chain.paths[1]), "");
+  unlink(directory.At("joined").c_str());
+  EXPECT_EQ(code_of_join(chain.paths[1], chain.paths[0]), "LIST_INVALID");
+  EXPECT_EQ(code_of_join(chain.paths[0], chain.paths[2]), "LIST_INVALID");
+  EXPECT_EQ(code_of_join(chain.paths[0] + "-gone", chain.paths[1]), "LIST_INVALID");
+  // The same snapshot by name, and another file.
+  ListedSnapshot other = Snapshot(1);
+  other.file.change_time_ns++;
+  Write(chain.paths[0], ChangeListKind::kDelta, {}, other, Snapshot(0));
+  EXPECT_EQ(code_of_join(chain.paths[0], chain.paths[1]), "LIST_INVALID");
+  Write(chain.paths[0], ChangeListKind::kAllocated, {}, Snapshot(1), {});
+  EXPECT_EQ(code_of_join(chain.paths[0], chain.paths[1]), "LIST_INVALID");
+  Write(chain.paths[0], ChangeListKind::kDelta, {{0, kUnitBytes, 0, false}}, Snapshot(1),
+        Snapshot(0));
+  test::WriteBytes(chain.paths[0], kPageBytes + 100, {1});
+  EXPECT_EQ(code_of_join(chain.paths[0], chain.paths[1]), "LIST_INVALID");
+  EXPECT_FALSE(test::Exists(directory.At("joined")));
+}
+
 TEST(ChangeListUnionTest, RefusesListsThatAreNoChainBetweenTheTwoSnapshots) {
   const test::TempDirectory directory;
   const ChangeListRequest request = Chain(directory);

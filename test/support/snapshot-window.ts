@@ -34,14 +34,19 @@ export class SnapshotWindow<Note = null> {
   /** Deletes some, takes a new one, and reads it. */
   async cut(note: Note): Promise<LiveSnapshot<Note>> {
     while (this.live.length >= LIVE || (this.live.length > 1 && this.random.below(4) === 0)) {
-      const [gone] = this.live.splice(this.random.below(this.live.length), 1);
-      if (gone !== undefined) await this.volume.deleteSnapshot(gone.snapshot.id);
+      await this.drop(this.random.below(this.live.length));
     }
     const snapshot = await this.volume.snapshot();
     const image = readSnapshot(this.poolDirectory, snapshot, this.live.at(-1)?.image ?? null);
     const made = { snapshot, image, note };
     this.live.push(made);
     return made;
+  }
+
+  /** Deletes one of them. */
+  async drop(index: number): Promise<void> {
+    const [gone] = this.live.splice(index, 1);
+    if (gone !== undefined) await this.volume.deleteSnapshot(gone.snapshot.id);
   }
 
   /** Every allocated list and every delta from an older to a newer one, against the bytes. */

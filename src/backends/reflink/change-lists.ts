@@ -98,6 +98,30 @@ export class ChangeLists {
     });
   }
 
+  /**
+   * Joins the list that ends at a snapshot with the one that begins there, which it replaces: the snapshot
+   * is about to be deleted. Changes nothing if they are not there, or not valid.
+   */
+  async join(snapshotId: string, nextId: string): Promise<void> {
+    await this.directory.use(async (opened) => {
+      const [olderPath, newerPath] = [snapshotId, nextId].map((id) =>
+        this.#at(opened, id, 'delta'),
+      );
+      if (olderPath === undefined || newerPath === undefined) return;
+      const [older, newer] = [await this.#head(olderPath), await this.#head(newerPath)];
+      if (older === null || newer?.base?.id !== snapshotId) return;
+      if (!(await this.#hasRoom(opened))) return;
+      // Not the temporary name under which the list of the next snapshot may be in the making.
+      const names = { temporaryPath: temporary(`${newerPath}.joined`), finalPath: newerPath };
+      try {
+        await this.native.run('joinChangeLists', { olderPath, newerPath, names });
+      } catch (thrown) {
+        await rm(names.temporaryPath, { force: true });
+        if (errorCode(thrown) !== 'LIST_INVALID') throw thrown;
+      }
+    });
+  }
+
   /** Removes a list that native code has refused. Ignores paths that are no lists of the pool. */
   async discard(path: string): Promise<void> {
     const lists = this.#listsIn(this.directory.layout.root);
@@ -166,6 +190,10 @@ export class ChangeLists {
     const kind = baseId === null ? 'allocated' : 'delta';
     const head = await this.#head(this.#at(opened, targetId, kind));
     if (head !== null && (head.base?.id ?? null) === baseId) return false;
+    return this.#hasRoom(opened);
+  }
+
+  async #hasRoom(opened: OpenDirectories): Promise<boolean> {
     const { totalBytes, freeBytes } = await this.directory.space(opened);
     return freeBytes * 100n > totalBytes * FREE_PERCENT;
   }

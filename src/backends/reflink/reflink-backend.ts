@@ -269,6 +269,10 @@ export class ReflinkBackend implements Backend {
     return this.#lists.step(targetId, baseId, files, progress);
   }
 
+  async joinChanges(snapshotId: string, nextId: string): Promise<void> {
+    if (this.#storesChanges) await this.#lists.join(snapshotId, nextId);
+  }
+
   discardChanges(path: string): Promise<void> {
     return this.#lists.discard(path);
   }

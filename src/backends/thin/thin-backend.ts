@@ -254,6 +254,8 @@ export class ThinBackend implements Backend {
     return null;
   }
 
+  async joinChanges(): Promise<void> {}
+
   async discardChanges(): Promise<void> {}
 
   async scanSource(targetSnapshotId: string, baseSnapshotId: string | null): Promise<ScanSource> {
