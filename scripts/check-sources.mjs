@@ -1,6 +1,7 @@
 /**
  * Finds what no linter and no compiler looks for: words that do not belong in
- * the project, and a C++ type that two headers declare. Prints every offence
+ * the project, a C++ type that two headers declare, and a file that a tool has
+ * left at the top. Prints every offence
  * and exits 1 if there is one.
  */
 import { execFileSync } from 'node:child_process';
@@ -12,11 +13,20 @@ const FORBIDDEN = [
   { pattern: /https?:\/\/registry\./, why: 'no registry host' },
 ];
 
-const files = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'])
+const TOP = new Set([
+  ...['.ci', '.clang-format', '.editorconfig', '.gitignore', 'CHANGELOG.md', 'CONTRIBUTING.md', 'LICENSE'],
+  ...['README.md', 'binding.gyp', 'biome.json', 'deploy', 'docs', 'native', 'package-lock.json'],
+  ...['package.json', 'proto', 'scripts', 'src', 'test', 'tsconfig.json'],
+]);
+
+const tracked = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'])
   .toString()
   .split('\0')
-  .filter((file) => CODE.test(file) && file !== 'scripts/check-sources.mjs');
-const offences = [];
+  .filter((file) => file !== '');
+const files = tracked.filter((file) => CODE.test(file) && file !== 'scripts/check-sources.mjs');
+const offences = tracked
+  .filter((file) => !TOP.has(file.split('/')[0]))
+  .map((file) => `${file}: an unknown file or directory at the top: remove it, or add it to TOP in scripts/check-sources.mjs`);
 for (const file of files) {
   const lines = readFileSync(file, 'utf8').split('\n');
   lines.forEach((line, index) => {
