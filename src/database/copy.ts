@@ -26,7 +26,8 @@ import type { DatabaseDefinition } from './definition.js';
 import { openSound } from './sound-database.js';
 
 const WAL_HEADER_BYTES = 32;
-const ATTEMPTS = 50;
+/** Ten seconds or so: a plugin that commits without a pause begins its log anew every 20 ms. */
+const ATTEMPTS = 250;
 const PAUSE_MS = 20;
 
 /**
