@@ -66,6 +66,7 @@ export function fullReport(): Document {
       },
       row('stream-cpu-objects', [1, 2, 3, 4, 5], [10, 20, 30, 40, 50], {
         facts: { entries: 1000 },
+        ours: { label: 'a label that is far too long for a chart', unit: 'ms', rounds: [1, 2] },
       }),
     ],
     {

@@ -7,6 +7,8 @@ import { figure, verdictCell } from './table.js';
 
 const WIDTH = 900;
 const LABEL_WIDTH = 230;
+/** What fits beside the axis in 13 px. */
+const LABEL_CHARACTERS = 26;
 const ROW_HEIGHT = 26;
 const AXIS_HEIGHT = 46;
 const TOP = 14;
@@ -90,7 +92,7 @@ function oneSide({ label, unit, rounds }: Side, isOurs: boolean, scale: Scale, y
   const x = at(scale, median);
   return (
     `<g class="${isOurs ? 'line0' : 'line1'}"><title>${escapeText(`${label}: median ${figure(median)} ${unit}`)}</title>` +
-    text(LABEL_WIDTH - 10, y, label, 'end') +
+    text(LABEL_WIDTH - 10, y, fitting(label), 'end') +
     rounds.map((value) => `<circle cx="${at(scale, value)}" cy="${y}" r="${DOT}"/>`).join('') +
     `<line class="median" x1="${x}" x2="${x}" y1="${y - 8}" y2="${y + 8}"/>` +
     `${text(WIDTH - RIGHT + 10, y, figure(median), 'start')}</g>`
@@ -176,6 +178,10 @@ function horizontalGrid(scale: Scale, left: number, right: number): string {
 function at(scale: Scale, value: number): string {
   return scale.at(value).toFixed(1);
 }
+
+/** The whole label is in the title of its marks. */
+const fitting = (label: string): string =>
+  label.length <= LABEL_CHARACTERS ? label : `${label.slice(0, LABEL_CHARACTERS - 1)}…`;
 
 function text(x: number, y: number, content: string, anchor: 'start' | 'middle' | 'end'): string {
   return `<text x="${x}" y="${y}" text-anchor="${anchor}" dominant-baseline="central">${escapeText(content)}</text>`;
