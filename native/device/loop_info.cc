@@ -241,6 +241,8 @@ Result<std::vector<LoopDevice>> ListLoops() {
   std::vector<LoopDevice> devices;
   for (const uint32_t number : *numbers) {
     Result<std::optional<LoopDevice>> device = DescribeIfAttached(number);
+    // One device on a dead file system must not hide all others.
+    if (!device.ok() && IsOutOfReach(device.status())) continue;
     if (!device.ok()) return device.TakeStatus();
     if (device->has_value()) devices.push_back(std::move(**device));
   }

@@ -63,7 +63,8 @@ Result<bool> CancelAutoclear(uint32_t number, const FileIdentity& backing);
 // ENOENT if the device is not attached or its file is unlinked.
 Result<UniqueFd> OpenBacking(const LoopDevice& device);
 
-// All attached devices, except those detached during the call.
+// All attached devices, except those detached during the call and those whose backing file is
+// unreachable (EIO, ESTALE).
 Result<std::vector<LoopDevice>> ListLoops();
 // The device that a file is attached to; if there are several, the lowest number among those that
 // name `path` in sysfs, else the lowest of all. `path`, which may lead through a descriptor of this

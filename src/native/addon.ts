@@ -204,7 +204,10 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon {
   loopFind(request: {
     backingPath: string;
   }): NativeResult<{ device: LoopDevice | null; fileDevice: bigint | null }>;
-  /** All attached loop devices of the machine, except those that are detached during the call. */
+  /**
+   * All attached loop devices of the machine, except those that are detached during the call, and those whose
+   * backing file is on a file system that does not answer (EIO, ESTALE).
+   */
   loopList(): NativeResult<{ devices: LoopDevice[] }>;
   /**
    * Detaches by identity and waits until the device is detached. `detached` false: nothing was

@@ -3,6 +3,7 @@
 #include <linux/fs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <set>
@@ -238,7 +239,16 @@ TEST_F(LoopTest, IgnoresADeviceWhoseFileSystemHasShutDown) {
   const std::string path = MakeFile("volume");
   EXPECT_FALSE(Find(path).has_value());
   ASSERT_OK(AttachLoop(path, false, ""));
-  EXPECT_TRUE(Find(path).has_value());
+  const std::optional<LoopDevice> found = Find(path);
+  ASSERT_TRUE(found.has_value());
+  Result<std::vector<LoopDevice>> listed = ListLoops();
+  ASSERT_OK(listed);
+  const auto is_listed = [&](uint32_t number) {
+    return std::any_of(listed->begin(), listed->end(),
+                       [&](const LoopDevice& each) { return each.number == number; });
+  };
+  EXPECT_TRUE(is_listed(found->number));
+  EXPECT_FALSE(is_listed(dead.number()));
   EXPECT_TRUE(test::DetachWhenFree(path));
   EXPECT_FALSE(Find(path).has_value());
 }
