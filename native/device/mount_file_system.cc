@@ -4,8 +4,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "native/device/anchored_path.h"
-
 namespace blockdelta {
 namespace {
 
@@ -72,34 +70,17 @@ Result<UniqueFd> MakeMount(const FileSystemMount& mount) {
   return UniqueFd(static_cast<int>(made));
 }
 
-Result<UniqueFd> OpenFree(const AnchoredPath& anchored) {
-  Result<bool> taken = anchored.IsMountPoint();
-  if (!taken.ok()) return taken.TakeStatus();
-  if (*taken) {
-    return Status::Errno(EBUSY, "move_mount", anchored.path(), "something is mounted on it");
-  }
-  return anchored.OpenTop();
-}
-
 }  // namespace
 
 Status MountFileSystem(const FileSystemMount& mount) {
   Result<AnchoredPath> anchored = AnchoredPath::Open(mount.target);
   if (!anchored.ok()) return anchored.TakeStatus();
   // Before the kernel spends minutes on a journal.
-  Result<UniqueFd> directory = OpenFree(*anchored);
-  if (!directory.ok()) return directory.TakeStatus();
+  Status status = CheckFree(*anchored);
+  if (!status.ok()) return status;
   Result<UniqueFd> made = MakeMount(mount);
   if (!made.ok()) return made.TakeStatus();
-  // Again: another mount on it may have come meanwhile.
-  directory = OpenFree(*anchored);
-  if (!directory.ok()) return directory.TakeStatus();
-  const long result = RetryInterrupted([&] {
-    return syscall(SYS_move_mount, made->get(), "", directory->get(), "",
-                   MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
-  });
-  if (result == -1) return Status::Errno(errno, "move_mount", mount.target);
-  return Status();
+  return PlaceMount(made->get(), *anchored);
 }
 
 }  // namespace blockdelta

@@ -1,6 +1,6 @@
 // Mounts the file system of a block device on a directory, through fsopen(2) and its relatives: the
-// directory is opened once, without following a symbolic link, and the mount is put on what was
-// opened. Needs Linux 5.2.
+// path is resolved once, without following a symbolic link, and the mount is put on the name in the
+// directory that was found. Needs Linux 5.2.
 //
 // Replaying the journal of a large file system takes the kernel minutes, during which the thread
 // waits. Reads no superblock and judges no option: the caller has done both.

@@ -4,7 +4,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "native/device/anchored_path.h"
 #include "native/device/mount_point.h"
 
 namespace blockdelta {
@@ -109,6 +108,26 @@ Result<bool> UnmountLayer(const std::string& path, uint64_t mount_id) {
   }
 }
 
+Status CheckFree(const AnchoredPath& target) {
+  Result<bool> taken = target.IsMountPoint();
+  if (!taken.ok()) return taken.TakeStatus();
+  if (!*taken) return Status();
+  return Status::Errno(EBUSY, "move_mount", target.path(), "something is mounted on it");
+}
+
+Status PlaceMount(int mount_fd, const AnchoredPath& target) {
+  Status status = CheckFree(target);
+  if (!status.ok()) return status;
+  Result<UniqueFd> top = target.OpenTop();
+  if (!top.ok()) return top.TakeStatus();
+  const long result = RetryInterrupted([&] {
+    return syscall(SYS_move_mount, mount_fd, "", top->get(), "",
+                   MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+  });
+  if (result == -1) return Status::Errno(errno, "move_mount", target.path());
+  return Status();
+}
+
 Status BindMount(const BindSource& source, const std::string& target,
                  const MountAttributes& attributes) {
   Result<UniqueFd> copy = OpenCopy(source);
@@ -117,17 +136,7 @@ Status BindMount(const BindSource& source, const std::string& target,
   if (!status.ok()) return status;
   Result<AnchoredPath> anchored = AnchoredPath::Open(target);
   if (!anchored.ok()) return anchored.TakeStatus();
-  Result<bool> taken = anchored->IsMountPoint();
-  if (!taken.ok()) return taken.TakeStatus();
-  if (*taken) return Status::Errno(EBUSY, "move_mount", target, "something is mounted on it");
-  Result<UniqueFd> top = anchored->OpenTop();
-  if (!top.ok()) return top.TakeStatus();
-  const long result = RetryInterrupted([&] {
-    return syscall(SYS_move_mount, copy->get(), "", top->get(), "",
-                   MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
-  });
-  if (result == -1) return Status::Errno(errno, "move_mount", target);
-  return Status();
+  return PlaceMount(copy->get(), *anchored);
 }
 
 Status SetMountAttributes(const std::string& path, uint64_t mount_id,

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "native/base/status.h"
+#include "native/device/anchored_path.h"
 
 namespace blockdelta {
 
@@ -28,6 +29,12 @@ struct BindSource {
 // Unmounts the top layer on the path if it is this mount. False: nothing is at the path. EBUSY if
 // it is in use, or a mount is on or inside it; ESTALE if another layer is on top.
 Result<bool> UnmountLayer(const std::string& path, uint64_t mount_id);
+
+// EBUSY if something is mounted on the target.
+Status CheckFree(const AnchoredPath& target);
+
+// Puts a detached mount on an empty target that is not a mount point; EBUSY if it is one.
+Status PlaceMount(int mount_fd, const AnchoredPath& target);
 
 // Binds the source to an empty directory or file that is not a mount point. The attributes apply
 // before the mount becomes visible. ESTALE if the source has another identity, EBUSY if something
