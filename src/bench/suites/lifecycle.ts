@@ -22,9 +22,9 @@ const CATALOGUES = {
   full: { volumes: 10_000, snapshots: 30_000 },
   tiny: { volumes: 20, snapshots: 60 },
 } as const;
-/** Volumes in the catalogue; each has three snapshots. */
 const CURVE_VOLUME_BYTES = 2 ** 24;
 const LIST_PAGE = 1000;
+/** Volumes in the catalogue; each has three snapshots. */
 const CURVE = { full: [100, 1000, 5000, 20_000], tiny: [5, 20] } as const;
 
 export const suite: Suite = {
