@@ -98,21 +98,26 @@ function tamper(directory: string, random: Random): string {
   return kind;
 }
 
+/** A published raw volume in that pool, its writer, the window of its snapshots, and where their lists are. */
+async function bedOn(kind: PoolKind, random: Random) {
+  const pool = pools.get(kind) ?? '';
+  const volume = await TestVolume.create(plugin.client, workspace, {
+    pool: kind,
+    sizeBytes: VOLUME_BYTES,
+  });
+  await volume.publish();
+  const writer = new BlockWriter(volume.targetPath, VOLUME_BYTES, random);
+  writers.push(writer);
+  const window = new SnapshotWindow(plugin.client, volume, pool, random);
+  return { volume, writer, window, lists: join(pool, 'lists') };
+}
+
 for (const kind of KINDS) {
   test(`SM23 and SM24: no delta from stored lists on ${kind} misses a byte, whatever happens to the files`, {
     skip: skipUnlessRoot,
   }, async (context) => {
     const random = seededRandom(`stored lists on ${kind}`);
-    const pool = pools.get(kind) ?? '';
-    const lists = join(pool, 'lists');
-    const volume = await TestVolume.create(plugin.client, workspace, {
-      pool: kind,
-      sizeBytes: VOLUME_BYTES,
-    });
-    await volume.publish();
-    const writer = new BlockWriter(volume.targetPath, VOLUME_BYTES, random);
-    writers.push(writer);
-    const window = new SnapshotWindow(plugin.client, volume, pool, random);
+    const { volume, writer, window, lists } = await bedOn(kind, random);
     const done: string[] = [];
     for (let round = 0; round < ROUNDS; round += 1) {
       for (let count = 0; count < OPERATIONS_A_ROUND; count += 1) {
@@ -144,16 +149,8 @@ for (const kind of KINDS) {
     skip: skipUnlessRoot,
   }, async (context) => {
     const random = seededRandom(`joined lists on ${kind}`);
-    const pool = pools.get(kind) ?? '';
-    const listOf = (id: string): string => join(pool, 'lists', `${id}.delta`);
-    const volume = await TestVolume.create(plugin.client, workspace, {
-      pool: kind,
-      sizeBytes: VOLUME_BYTES,
-    });
-    await volume.publish();
-    const writer = new BlockWriter(volume.targetPath, VOLUME_BYTES, random);
-    writers.push(writer);
-    const window = new SnapshotWindow(plugin.client, volume, pool, random);
+    const { volume, writer, window, lists } = await bedOn(kind, random);
+    const listOf = (id: string): string => join(lists, `${id}.delta`);
     let joined = 0;
     for (let round = 0; round < ROUNDS; round += 1) {
       for (let count = 0; count < OPERATIONS_A_ROUND; count += 1) {
