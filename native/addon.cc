@@ -18,8 +18,10 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<LoopAttachBinding>(exports, "loopAttach");
   Export<LoopFindBinding>(exports, "loopFind");
   Export<BuildChangeListBinding>(exports, "buildChangeList");
+  Export<BuildThinListBinding>(exports, "buildThinList");
   Export<ChangeListHeadBinding>(exports, "changeListHead");
   Export<JoinChangeListsBinding>(exports, "joinChangeLists");
+  Export<VerifyChangeListsBinding>(exports, "verifyChangeLists");
   Export<LoopListBinding>(exports, "loopList");
   Export<LoopDetachBinding>(exports, "loopDetach");
   Export<LoopResizeBinding>(exports, "loopResize");

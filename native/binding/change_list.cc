@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "native/binding/functions.h"
+#include "native/binding/thin.h"
 #include "native/scan/build_change_list.h"
 #include "native/scan/change_list_file.h"
 #include "native/scan/change_list_union.h"
+#include "native/thin/build_thin_list.h"
 
 namespace blockdelta {
 namespace {
@@ -60,6 +62,16 @@ Napi::BigUint64Array ToArray(Napi::Env env, const BuildProgress& progress) {
   return array;
 }
 
+Napi::Object ToObject(Napi::Env env, const BuildOutcome& outcome) {
+  Napi::Object object = Success(env);
+  object.Set("progress", ToArray(env, outcome.progress));
+  SetBoolean(&object, "done", outcome.done);
+  SetNumber(&object, "extents", outcome.extents);
+  SetNumber(&object, "rescans", outcome.rescans);
+  SetBigInt(&object, "fileBytes", outcome.file_bytes);
+  return object;
+}
+
 SnapshotToList ReadSnapshot(const char* name, Fields* request) {
   Fields snapshot = request->Object(name);
   SnapshotToList read = {snapshot.String("id"), ReadIdentity("file", &snapshot)};
@@ -78,6 +90,7 @@ Napi::Value ToObject(Napi::Env env, const ListedSnapshot& snapshot) {
   if (snapshot.id.empty()) return env.Null();
   Napi::Object object = Napi::Object::New(env);
   object.Set("id", Napi::String::New(env, snapshot.id));
+  SetBoolean(&object, "isThin", snapshot.kind == ListedKind::kThinDevice);
   SetBigInt(&object, "inode", snapshot.file.inode);
   SetBigInt(&object, "generation", snapshot.file.generation);
   SetBigInt(&object, "sizeBytes", snapshot.file.size_bytes);
@@ -108,6 +121,14 @@ ChangeListRequest ReadChangeLists(Fields* source) {
   request.size_bytes = source->Bytes("sizeBytes");
   if (!source->IsNull("target")) request.target = ReadIdentity("target", source);
   if (!source->IsNull("base")) request.base = ReadIdentity("base", source);
+  if (!source->IsNull("thin")) {
+    Fields times = source->Object("thin");
+    request.thin = ThinTimes{static_cast<uint32_t>(times.Integer("targetTime", UINT32_MAX)), {}};
+    if (!times.IsNull("baseTime")) {
+      request.thin->base = static_cast<uint32_t>(times.Integer("baseTime", UINT32_MAX));
+    }
+    source->TakeProblem(times);
+  }
   if (request.paths.size() > ChangeListRequest::kMaxLists) {
     source->Reject("paths must have at most 1024 elements");
   }
@@ -127,13 +148,33 @@ Napi::Value BuildChangeListBinding(const Napi::CallbackInfo& info) {
   if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
   Result<BuildOutcome> outcome = BuildChangeList(request, progress);
   if (!outcome.ok()) return Failed(info.Env(), outcome.status());
-  Napi::Object object = Success(info.Env());
-  object.Set("progress", ToArray(info.Env(), outcome->progress));
-  SetBoolean(&object, "done", outcome->done);
-  SetNumber(&object, "extents", outcome->extents);
-  SetNumber(&object, "rescans", outcome->rescans);
-  SetBigInt(&object, "fileBytes", outcome->file_bytes);
-  return object;
+  return ToObject(info.Env(), *outcome);
+}
+
+Napi::Value BuildThinListBinding(const Napi::CallbackInfo& info) {
+  Fields fields(info[0], "buildThinList");
+  BuildThinListRequest request;
+  request.metadata = fields.Path("metadata");
+  Fields target = fields.Object("target");
+  request.target_id = target.String("id");
+  request.target_bytes = target.Bytes("sizeBytes");
+  request.target = ReadThinDevice("device", &target);
+  fields.TakeProblem(target);
+  if (!fields.IsNull("base")) {
+    Fields base = fields.Object("base");
+    request.base_id = base.String("id");
+    request.base_bytes = base.Bytes("sizeBytes");
+    if (!base.IsNull("device")) request.base = ReadThinDevice("device", &base);
+    request.bookmark_path = base.PathOrNull("bookmarkPath");
+    fields.TakeProblem(base);
+  }
+  request.names = ReadNames("names", &fields);
+  request.max_nodes = fields.Count("maxNodes");
+  const std::optional<BuildProgress> progress = ReadProgress(&fields);
+  if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
+  Result<BuildOutcome> outcome = BuildThinList(request, progress);
+  if (!outcome.ok()) return Failed(info.Env(), outcome.status());
+  return ToObject(info.Env(), *outcome);
 }
 
 Napi::Value ChangeListHeadBinding(const Napi::CallbackInfo& info) {
@@ -167,6 +208,15 @@ Napi::Value JoinChangeListsBinding(const Napi::CallbackInfo& info) {
   Napi::Object object = Success(info.Env());
   SetBigInt(&object, "entries", *entries);
   return object;
+}
+
+Napi::Value VerifyChangeListsBinding(const Napi::CallbackInfo& info) {
+  Fields fields(info[0], "verifyChangeLists");
+  ChangeListRequest request = ReadChangeLists(&fields);
+  if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
+  const Status status = VerifyChangeLists(std::move(request));
+  if (!status.ok()) return Failed(info.Env(), status);
+  return Success(info.Env());
 }
 
 }  // namespace blockdelta

@@ -13,8 +13,10 @@ Napi::Value FillMetadataBinding(const Napi::CallbackInfo& info);
 
 // change_list.cc: stored change lists.
 Napi::Value BuildChangeListBinding(const Napi::CallbackInfo& info);
+Napi::Value BuildThinListBinding(const Napi::CallbackInfo& info);
 Napi::Value ChangeListHeadBinding(const Napi::CallbackInfo& info);
 Napi::Value JoinChangeListsBinding(const Napi::CallbackInfo& info);
+Napi::Value VerifyChangeListsBinding(const Napi::CallbackInfo& info);
 
 // loop.cc: loop devices, block devices and the file systems mounted from them.
 Napi::Value LoopAttachBinding(const Napi::CallbackInfo& info);

@@ -68,14 +68,6 @@ Napi::Object ToObject(Napi::Env env, const ThinDevice& device) {
   return object;
 }
 
-ThinDeviceRef ReadDevice(const char* name, Fields* fields) {
-  Fields device = fields->Object(name);
-  ThinDeviceRef ref = {device.Integer("deviceId", kMaxDeviceId), std::nullopt};
-  if (!device.IsNull("root")) ref.root = device.Uint64("root");
-  fields->TakeProblem(device);
-  return ref;
-}
-
 Napi::BigUint64Array ToWords(Napi::Env env, const DeltaRuns& runs) {
   Napi::BigUint64Array words = Napi::BigUint64Array::New(env, runs.size() * kWordsPerRun);
   uint64_t* at = words.Data();
@@ -89,12 +81,20 @@ Napi::BigUint64Array ToWords(Napi::Env env, const DeltaRuns& runs) {
 
 }  // namespace
 
+ThinDeviceRef ReadThinDevice(const char* name, Fields* fields) {
+  Fields device = fields->Object(name);
+  ThinDeviceRef ref = {device.Integer("deviceId", kMaxDeviceId), std::nullopt};
+  if (!device.IsNull("root")) ref.root = device.Uint64("root");
+  fields->TakeProblem(device);
+  return ref;
+}
+
 ThinScanRequest ReadThinScan(Fields* source) {
   ThinScanRequest request;
   request.metadata = source->Path("metadata");
   request.superblock = source->Uint64("superblock");
-  request.target = ReadDevice("target", source);
-  if (!source->IsNull("base")) request.base = ReadDevice("base", source);
+  request.target = ReadThinDevice("target", source);
+  if (!source->IsNull("base")) request.base = ReadThinDevice("base", source);
   if (!source->IsNull("bookmark")) {
     Fields bookmark = source->Object("bookmark");
     request.bookmark_path = bookmark.Path("path");
@@ -168,7 +168,7 @@ Napi::Value CreateThinBookmarkBinding(const Napi::CallbackInfo& info) {
   BookmarkRequest request;
   request.metadata = fields.Path("metadata");
   request.superblock = fields.Uint64("superblock");
-  request.device = ReadDevice("device", &fields);
+  request.device = ReadThinDevice("device", &fields);
   request.size_bytes = fields.Bytes("sizeBytes");
   request.temporary_path = fields.Path("temporaryPath");
   request.path = fields.Path("path");

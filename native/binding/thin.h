@@ -1,4 +1,4 @@
-// Reads the part of a request that describes a scan of thin devices.
+// The fields of thin devices that several functions of the addon read.
 #ifndef BLOCKDELTA_NATIVE_BINDING_THIN_H_
 #define BLOCKDELTA_NATIVE_BINDING_THIN_H_
 
@@ -7,6 +7,8 @@
 
 namespace blockdelta {
 
+// Reads a ThinDeviceRef.
+ThinDeviceRef ReadThinDevice(const char* name, Fields* fields);
 // Reads every field of a ThinScanSource (src/native/thin-addon.ts) except sizeBytes.
 ThinScanRequest ReadThinScan(Fields* source);
 

@@ -1,11 +1,11 @@
 // blockdelta-confine: drops privileges, then executes a program in its place.
 //
-//   blockdelta-confine [--parent PID] [--keep-mount-rights]
+//   blockdelta-confine [--parent PID] [--keep-mount-rights] [--keep-file-rights]
 //                      [--device PATH [--memory BYTES] [--cpu SECONDS]] -- PROGRAM [ARGUMENT...]
 //
-// Always applied: no capabilities (with --keep-mount-rights, only those of mount(8)),
-// no_new_privs, no core dumps. --parent PID: kills the program when that process, which must be the
-// parent, ends.
+// Always applied: no capabilities (with --keep-mount-rights, only those of mount(8); with
+// --keep-file-rights, only the one that opens other users' files), no_new_privs, no core dumps.
+// --parent PID: kills the program when that process, which must be the parent, ends.
 //
 // --device is for programs that read data written by tenants. The program runs as a user of its
 // own, in a root that contains programs, libraries and this one device (device_root.h). It cannot
@@ -33,6 +33,7 @@ namespace {
 constexpr int kNotStarted = 126;
 constexpr CapabilitySet kMountRights =
     CapabilitySet{1} << CAP_SYS_ADMIN | CapabilitySet{1} << CAP_DAC_READ_SEARCH;
+constexpr CapabilitySet kFileRights = CapabilitySet{1} << CAP_DAC_OVERRIDE;
 // A tool opens its device, its pipes and a few files of /proc.
 constexpr rlim_t kOpenFiles = 64;
 // Between SIGXCPU, which a program may ignore, and SIGKILL.
@@ -40,7 +41,7 @@ constexpr rlim_t kCpuGraceS = 5;
 
 struct Request {
   pid_t parent = 0;
-  bool keep_mount_rights = false;
+  CapabilitySet kept = 0;
   std::string device;
   rlim_t memory_bytes = RLIM_INFINITY;
   rlim_t cpu_s = RLIM_INFINITY;
@@ -78,8 +79,8 @@ Result<Request> Parse(const std::vector<std::string>& arguments) {
   size_t next = 0;
   while (next < arguments.size() && arguments[next] != "--") {
     const std::string& name = arguments[next++];
-    if (name == "--keep-mount-rights") {
-      request.keep_mount_rights = true;
+    if (name == "--keep-mount-rights" || name == "--keep-file-rights") {
+      request.kept |= name == "--keep-mount-rights" ? kMountRights : kFileRights;
       continue;
     }
     if (next == arguments.size()) return Status::Errno(EINVAL, "parse", name, "missing value");
@@ -135,14 +136,13 @@ Status BecomeUserOfDevice(const std::string& device) {
 }
 
 Status Confine(const Request& request) {
-  const CapabilitySet kept = request.keep_mount_rights ? kMountRights : 0;
   const bool on_device = !request.device.empty();
   const bool may_be_killed = request.parent != 0;
   Status status = LowerLimit(RLIMIT_CORE, 0, "core");
-  if (status.ok()) status = LowerBoundingSet(kept);
+  if (status.ok()) status = LowerBoundingSet(request.kept);
   if (status.ok() && on_device && may_be_killed) status = PreferForOomKill();
   if (status.ok() && on_device) status = BecomeUserOfDevice(request.device);
-  if (status.ok()) status = KeepCapabilities(kept);
+  if (status.ok()) status = KeepCapabilities(request.kept);
   if (status.ok()) status = ForbidNewPrivileges();
   if (status.ok() && on_device) status = LowerLimits(request);
   // A change of user clears the parent-death signal, so it is set afterwards.

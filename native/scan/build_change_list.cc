@@ -6,7 +6,6 @@
 
 #include "native/scan/change_list_file.h"
 #include "native/scan/file_scan.h"
-#include "native/scan/message_entries.h"
 
 namespace blockdelta {
 namespace {
@@ -35,18 +34,6 @@ Result<ChangeListWriter> OpenWriter(const std::string& path, ChangeListKind kind
                                     const ChangeListProgress* progress) {
   if (progress == nullptr) return ChangeListWriter::Create(path, kind);
   return ChangeListWriter::Continue(path, kind, *progress);
-}
-
-Status AddRanges(Span<const uint8_t> messages, ChangeListWriter* list) {
-  MessageEntries entries(messages);
-  ChangeListEntry entry;
-  uint64_t size = 0;
-  while (entries.Next(&entry.start, &size)) {
-    entry.end = entry.start + size;
-    Status status = list->Add(entry);
-    if (!status.ok()) return status;
-  }
-  return Status();
 }
 
 // Adds what the extents say of [start, end). Bytes that read as zeros have no entry.
@@ -145,8 +132,8 @@ class Step {
     Result<FillOutcome> filled = FillFromFiles(request_.target.file, std::move(base), limits,
                                                Span<uint8_t>(buffer_.data(), buffer_.size()), maps);
     if (!filled.ok()) return filled.TakeStatus();
-    Status status =
-        AddRanges(Span<const uint8_t>(buffer_.data(), static_cast<size_t>(filled->bytes)), &*list_);
+    Status status = AddMessageEntries(
+        Span<const uint8_t>(buffer_.data(), static_cast<size_t>(filled->bytes)), &*list_);
     if (status.ok() && map_.has_value()) {
       status = AddExtents(read, progress_.offset, filled->next_offset, &*map_);
     }

@@ -42,7 +42,8 @@ constexpr size_t kTarget = 72;
 constexpr size_t kIdBytes = kMaxIdBytes + 1;
 constexpr size_t kSnapshotBytes = kIdBytes + 4 * sizeof(uint64_t);
 constexpr size_t kBase = kTarget + kSnapshotBytes;
-constexpr size_t kHeadEnd = kBase + kSnapshotBytes;
+constexpr size_t kListedKind = kBase + kSnapshotBytes;
+constexpr size_t kHeadEnd = kListedKind + sizeof(uint32_t);
 // In pages of entries.
 constexpr size_t kCount = 4;
 constexpr size_t kUsed = 6;
@@ -89,6 +90,7 @@ void PutSnapshot(uint8_t* page, size_t offset, const ListedSnapshot& snapshot) {
 
 ListedSnapshot GetSnapshot(const uint8_t* page, size_t offset) {
   ListedSnapshot snapshot;
+  snapshot.kind = static_cast<ListedKind>(Get<uint32_t>(page, kListedKind));
   const char* const id = reinterpret_cast<const char*>(page + offset);
   snapshot.id.assign(id, strnlen(id, kMaxIdBytes));
   const uint8_t* const numbers = page + offset + kIdBytes;
@@ -163,6 +165,7 @@ void EncodeHead(const ChangeListHead& head, Span<uint8_t> page) {
   Put(to, kEntryBytes, head.entry_bytes);
   PutSnapshot(to, kTarget, head.target);
   PutSnapshot(to, kBase, head.base);
+  Put(to, kListedKind, static_cast<uint32_t>(head.target.kind));
   Seal(to, 0, head.file_id);
 }
 
@@ -180,6 +183,10 @@ Result<ChangeListHead> DecodeHead(const uint8_t* page, const std::string& path) 
   }
   const auto kind = Get<uint32_t>(page, kKind);
   if (!IsKind(kind)) return Invalid(path, "it has the unknown kind " + std::to_string(kind));
+  const auto listed = Get<uint32_t>(page, kListedKind);
+  if (listed > static_cast<uint32_t>(ListedKind::kThinDevice)) {
+    return Invalid(path, "it is of an unknown kind of snapshots, " + std::to_string(listed));
+  }
   for (size_t i = kHeadEnd; i < kPageBytes; i++) {
     if (page[i] != 0) return InvalidPage(path, 0, "has data where this version has none");
   }

@@ -27,9 +27,19 @@ enum class ChangeListKind : uint32_t {
   kMap = 3,
 };
 
+// What the snapshots of a list are.
+enum class ListedKind : uint32_t {
+  kFile = 0,
+  // Devices of a thin pool, which are never activated.
+  kThinDevice = 1,
+};
+
 // What tells a snapshot's file from any other, and from itself after a change. Inode numbers are
 // reused, so the generation belongs to them. Device numbers change from boot to boot and are no
 // part of it.
+//
+// A thin device is told from any other of its pool by the pool's time at its creation, which is its
+// generation here: creating a snapshot raises that time. Its inode and change time are 0.
 struct FileVersion {
   uint64_t inode = 0;
   uint64_t generation = 0;
@@ -50,9 +60,11 @@ struct ListedSnapshot {
   // At most change_list::kMaxIdBytes; empty: there is none.
   std::string id;
   FileVersion file;
+  // The same for both snapshots of a list.
+  ListedKind kind = ListedKind::kFile;
 
   bool operator==(const ListedSnapshot& other) const {
-    return id == other.id && file == other.file;
+    return id == other.id && file == other.file && kind == other.kind;
   }
 };
 

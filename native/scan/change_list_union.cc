@@ -114,6 +114,28 @@ Status CheckSteps(const std::vector<ChangeListFile>& files, ChangeListKind kind)
   return Status();
 }
 
+// A thin device is the one that a list names if it was created at the same time of the pool.
+Status CheckTime(const ListedSnapshot& listed, std::optional<uint32_t> time,
+                 const std::string& list_path) {
+  if (!time.has_value() || listed.file.generation == *time) return Status();
+  return change_list::Invalid(list_path, "it is of a snapshot of the pool's time " +
+                                             std::to_string(listed.file.generation) + ", not " +
+                                             std::to_string(*time));
+}
+
+// Whether the lists are of snapshots of the wanted kind, and of these thin devices.
+Status CheckListed(const std::vector<ChangeListFile>& files, const ChangeListRequest& request) {
+  const ListedKind kind = request.thin.has_value() ? ListedKind::kThinDevice : ListedKind::kFile;
+  for (const ChangeListFile& file : files) {
+    if (file.head().target.kind == kind) continue;
+    return change_list::Invalid(file.path(), "it is of snapshots of another kind of pool");
+  }
+  if (!request.thin.has_value()) return Status();
+  Status status = CheckTime(files.back().head().target, request.thin->target, files.back().path());
+  if (!status.ok()) return status;
+  return CheckTime(files.front().head().base, request.thin->base, files.front().path());
+}
+
 Status CheckChain(const std::vector<ChangeListFile>& files, const ChangeListRequest& request) {
   const ChangeListHead& first = files.front().head();
   const ChangeListHead& last = files.back().head();
@@ -131,7 +153,7 @@ Status CheckChain(const std::vector<ChangeListFile>& files, const ChangeListRequ
   if (last.target.file.size_bytes != request.size_bytes) {
     return change_list::Invalid(files.back().path(), "it is of a snapshot of another size");
   }
-  return Status();
+  return CheckListed(files, request);
 }
 
 Result<std::vector<ChangeListFile>> OpenLists(const std::vector<std::string>& paths) {
@@ -142,6 +164,23 @@ Result<std::vector<ChangeListFile>> OpenLists(const std::vector<std::string>& pa
     if (!file.ok()) return file.TakeStatus();
     files.push_back(std::move(*file));
   }
+  return files;
+}
+
+// The lists of a request, which can answer it.
+Result<std::vector<ChangeListFile>> OpenChain(ChangeListRequest request) {
+  Result<std::vector<ChangeListFile>> files = OpenLists(request.paths);
+  if (!files.ok()) return files.TakeStatus();
+  if (files->empty()) return Status::Errno(EINVAL, "OpenChain", request.target_id);
+  Status status = CheckChain(*files, request);
+  if (status.ok()) {
+    status =
+        CheckFile(files->back().head().target, std::move(request.target), files->back().path());
+  }
+  if (status.ok()) {
+    status = CheckFile(files->front().head().base, std::move(request.base), files->front().path());
+  }
+  if (!status.ok()) return status;
   return files;
 }
 
@@ -169,19 +208,19 @@ Status AddUnion(const std::vector<ChangeListFile>& files, ChangeListWriter* writ
 
 Result<FillOutcome> FillFromLists(ChangeListRequest request, const FillLimits& limits,
                                   Span<uint8_t> buffer) {
-  Result<std::vector<ChangeListFile>> opened = OpenLists(request.paths);
-  if (!opened.ok()) return opened.TakeStatus();
-  const std::vector<ChangeListFile>& files = *opened;
-  if (files.empty()) return Status::Errno(EINVAL, "FillFromLists", request.target_id);
-  Status status = CheckChain(files, request);
-  if (status.ok()) {
-    status = CheckFile(files.back().head().target, std::move(request.target), files.back().path());
-  }
-  if (status.ok()) {
-    status = CheckFile(files.front().head().base, std::move(request.base), files.front().path());
-  }
-  if (!status.ok()) return status;
-  return FillFromListFiles(files, request.size_bytes, limits, buffer);
+  const uint64_t size_bytes = request.size_bytes;
+  Result<std::vector<ChangeListFile>> files = OpenChain(std::move(request));
+  if (!files.ok()) return files.TakeStatus();
+  return FillFromListFiles(*files, size_bytes, limits, buffer);
+}
+
+Status VerifyChangeLists(ChangeListRequest request) {
+  Result<std::vector<ChangeListFile>> files = OpenChain(std::move(request));
+  if (!files.ok()) return files.TakeStatus();
+  MergedRanges ranges(*files);
+  Status status = ranges.Seek(0);
+  while (status.ok() && !ranges.at_end()) status = ranges.Next();
+  return status;
 }
 
 Result<FillOutcome> FillFromListFiles(const std::vector<ChangeListFile>& files, uint64_t size_bytes,

@@ -17,6 +17,13 @@
 
 namespace blockdelta {
 
+// When two thin devices were created, by the time of their pool.
+struct ThinTimes {
+  uint32_t target;
+  // Absent: the allocated ranges, or not known.
+  std::optional<uint32_t> base;
+};
+
 struct ChangeListRequest {
   // The lists of the steps from the base to the target, oldest first; or one list of the allocated
   // ranges, without a base. At least 1, at most kMaxLists.
@@ -30,6 +37,9 @@ struct ChangeListRequest {
   // made from.
   std::optional<SnapshotIdentity> target;
   std::optional<SnapshotIdentity> base;
+  // Present: the lists are of thin devices, which were created at these times of their pool.
+  // Absent: of files.
+  std::optional<ThinTimes> thin;
 
   // A bound for open files and memory, 64 KiB for each list at most.
   static constexpr size_t kMaxLists = 1024;
@@ -44,6 +54,10 @@ Result<FillOutcome> FillFromLists(ChangeListRequest request, const FillLimits& l
 // The same for lists that are open and form a chain.
 Result<FillOutcome> FillFromListFiles(const std::vector<ChangeListFile>& files, uint64_t size_bytes,
                                       const FillLimits& limits, Span<uint8_t> buffer);
+
+// Reads the lists in full and verifies all that FillFromLists() does: whether they can answer such
+// a request now, and, once the files of the snapshots are gone, later. The same failures.
+Status VerifyChangeLists(ChangeListRequest request);
 
 struct JoinChangeListsRequest {
   // The lists of two steps, the second from the snapshot where the first one ends.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "native/base/posix.h"
+#include "native/scan/message_entries.h"
 
 namespace blockdelta {
 
@@ -160,6 +161,18 @@ Status ChangeListWriter::Publish(const ListedSnapshot& target, const ListedSnaps
     return Status::Errno(errno, "rename", final_path);
   }
   return SyncDirectoryOf(final_path);
+}
+
+Status AddMessageEntries(Span<const uint8_t> messages, ChangeListWriter* list) {
+  MessageEntries entries(messages);
+  ChangeListEntry entry;
+  uint64_t size = 0;
+  while (entries.Next(&entry.start, &size)) {
+    entry.end = entry.start + size;
+    Status status = list->Add(entry);
+    if (!status.ok()) return status;
+  }
+  return Status();
 }
 
 }  // namespace blockdelta

@@ -69,6 +69,9 @@ class ChangeListWriter {
   ChangeListEntry open_;
 };
 
+// Adds the ranges of whole messages that a MessageWriter has written.
+Status AddMessageEntries(Span<const uint8_t> messages, ChangeListWriter* list);
+
 }  // namespace blockdelta
 
 #endif  // BLOCKDELTA_NATIVE_SCAN_CHANGE_LIST_WRITER_H_

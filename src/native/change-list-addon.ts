@@ -4,6 +4,7 @@
  * names the file. Sizes are bytes.
  */
 import type { NativeResult, SnapshotFile } from './addon.js';
+import type { ThinDeviceRef } from './thin-addon.js';
 
 /** The union of stored lists. No extent of a snapshot is read. */
 export interface ChangeListSource {
@@ -18,11 +19,21 @@ export interface ChangeListSource {
   /** The snapshots' files where they exist: they must be those that the lists were made from. */
   target: SnapshotFile | null;
   base: SnapshotFile | null;
+  /** Lists of snapshots of a thin pool: its times at their creation. Null: lists of files. */
+  thin: ThinTimes | null;
+}
+
+export interface ThinTimes {
+  targetTime: number;
+  /** Null: the allocated ranges, or not known. */
+  baseTime: number | null;
 }
 
 /** A snapshot that a list was made from. */
 export interface ListedSnapshot {
   id: string;
+  /** The generation is then the pool's time when the snapshot was created; inode and change time are 0. */
+  isThin: boolean;
   inode: bigint;
   generation: bigint;
   sizeBytes: bigint;
@@ -68,11 +79,29 @@ export interface BuildChangeListRequest {
   progress: BigUint64Array | null;
 }
 
+interface ThinSnapshotToList {
+  /** At most 63 bytes. */
+  id: string;
+  sizeBytes: bigint;
+}
+
+export interface BuildThinListRequest {
+  metadata: string;
+  target: ThinSnapshotToList & { device: ThinDeviceRef };
+  /** Null: the list of the allocated ranges. One of device and bookmark is not null. */
+  base: (ThinSnapshotToList & { device: ThinDeviceRef | null; bookmarkPath: string | null }) | null;
+  names: ChangeListNames;
+  /** The step ends soon after it has read so many nodes of mapping trees. */
+  maxNodes: number;
+  /** Null: the first step. Later ones pass what the step before has returned. */
+  progress: BigUint64Array | null;
+}
+
 export interface BuiltStep {
   progress: BigUint64Array;
   /** The files have their final names and are durable. */
   done: boolean;
-  /** Extents read in this step. */
+  /** Extents read in this step, or ranges found. */
   extents: number;
   rescans: number;
   /** Size of the files so far. */
@@ -86,6 +115,13 @@ export interface ChangeListAddon {
    * next first step replaces them.
    */
   buildChangeList(request: BuildChangeListRequest): NativeResult<BuiltStep>;
+  /** Reads the lists in full and verifies what a scan of them does. Fails as such a scan. */
+  verifyChangeLists(request: Omit<ChangeListSource, 'kind'>): NativeResult<object>;
+  /**
+   * The same for snapshots of a thin pool, of which the base may be a bookmark. Fails as a scan of the two does;
+   * SCAN_UNSUPPORTED also if the target is older, or smaller.
+   */
+  buildThinList(request: BuildThinListRequest): NativeResult<BuiltStep>;
   /** Verifies the head and the size of a list; its pages are verified as they are read. ENOENT: no such file. */
   changeListHead(request: { path: string }): NativeResult<ChangeListHead>;
   /**

@@ -88,6 +88,8 @@ struct Image {
   uint64_t pages = 0;
   uint64_t entries = 0;
   uint64_t entry_bytes = 0;
+  // Files or thin devices.
+  uint32_t listed = 0;
 };
 
 // The header of a page mostly fits the page's entries: `end` follows from them.
@@ -147,6 +149,8 @@ Image ReadImage(Input* input, uint32_t kind, uint64_t size) {
   image.bytes[72] = 't';
   Put(&image.bytes, 72 + 64 + 16, size);
   if (kind == kDelta) image.bytes[168] = 'b';
+  image.listed = static_cast<uint32_t>((head & 8) != 0 ? input->Number() : head >> 4 & 1);
+  Put(&image.bytes, 264, image.listed);
   Seal(&image.bytes, 0);
   return image;
 }
@@ -226,7 +230,7 @@ class SlowPage {
 
 bool IsHeadValid(const Image& image, uint64_t size) {
   return image.pages == image.bytes.size() / kPage - 1 && image.entry_bytes <= size &&
-         (image.pages == 0) == (image.entries == 0);
+         image.listed <= 1 && (image.pages == 0) == (image.entries == 0);
 }
 
 // All entries; nothing if a page is invalid.

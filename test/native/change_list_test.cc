@@ -347,10 +347,13 @@ ChangeListRequest Chain(const test::TempDirectory& directory) {
   return request;
 }
 
+// Of answering the request, and of verifying that it can be answered.
 std::string CodeOfUnion(const ChangeListRequest& request) {
   std::vector<uint8_t> buffer(1 << 16);
-  return test::CodeOf(FillFromLists(request, {0, 0, 1000, 1000, 1000, true},
-                                    Span<uint8_t>(buffer.data(), buffer.size())));
+  std::string code = test::CodeOf(FillFromLists(request, {0, 0, 1000, 1000, 1000, true},
+                                                Span<uint8_t>(buffer.data(), buffer.size())));
+  EXPECT_EQ(test::CodeOf(VerifyChangeLists(request)), code);
+  return code;
 }
 
 TEST(ChangeListUnionTest, JoinedListsHaveTheSameUnionAndTheEndsOfBoth) {
