@@ -122,6 +122,8 @@ function detachBelow(path) {
     removeMappedOn(name);
     // A device that went with its mount may be another test's by now.
     if (read(`/sys/block/${name}/loop/backing_file`).trim() !== file) continue;
+    // The number keeps BLKROSET for its next user.
+    spawnSync('blockdev', ['--setrw', `/dev/${name}`], QUIETLY);
     spawnSync('losetup', ['-d', `/dev/${name}`], QUIETLY);
   }
 }

@@ -170,6 +170,7 @@ export interface Backend {
    * being written to and cannot be frozen.
    */
   createSnapshots(members: readonly SnapshotMember[]): Promise<TakenSnapshots>;
+  /** Deletes the snapshot, unless its base is pending: then the pool holds it on, hidden. */
   deleteSnapshot(snapshotId: string): Promise<void>;
   /**
    * FAILED_PRECONDITION unless the pool holds a snapshot of exactly this size that cannot have been
@@ -216,13 +217,19 @@ export interface Backend {
   sweep(): Promise<string[]>;
 
   /**
-   * Retains what later deltas need from a snapshot that is about to be deleted. Durable when it returns.
-   * Returns the existing retained base if there is one, also when the snapshot is gone. Null: this backend
-   * retains no bases, or the pool has no such snapshot.
+   * Retains what later deltas need from a snapshot that is about to be deleted. Durable when it returns; may
+   * take as long as a scan of the snapshot. Returns the existing retained base if there is one, also when the
+   * snapshot is gone. Null: the pool has no such snapshot.
+   *
+   * @param nextSnapshotId the next snapshot of its volume that the pool holds, pending ones included; null:
+   *   there is none
    */
-  retainBase(snapshotId: string): Promise<RetainedBase | null>;
+  retainBase(
+    snapshotId: string,
+    nextSnapshotId: string | null,
+  ): Promise<RetainedBase | Unretained | null>;
   retainedBases(): Promise<RetainedBases>;
-  /** Deletes a retained base, usable or not. Succeeds if there is none. */
+  /** Deletes a retained base, and the snapshot that is still held for it, usable or not. Succeeds if there is none. */
   dropBase(snapshotId: string): Promise<void>;
 
   /**
@@ -256,8 +263,19 @@ export interface Backend {
 /** What remains of a deleted snapshot so that it can still be the base of a delta. */
 export interface RetainedBase {
   snapshotId: string;
-  /** Space it occupies. */
+  /** Space it occupies, without the snapshot of a pending one: nobody can tell which blocks it shares. */
   storedBytes: bigint;
+  /**
+   * The pool still holds the snapshot itself, because there was no later one. Retain it again when there is one,
+   * and delete the snapshot, which frees its blocks.
+   */
+  pending?: true;
+}
+
+/** Nothing was retained, and nothing has failed. */
+export interface Unretained {
+  /** A clause that follows "because". */
+  unretained: string;
 }
 
 /** Each retained base is in one of the lists until it is dropped. */

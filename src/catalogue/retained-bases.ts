@@ -26,6 +26,16 @@ export function retainedBaseCalls(database: SqliteConnection) {
     listRetainedBases: reads((pool: string): RetainedBaseRecord[] =>
       database.all(`${SELECT} WHERE pool = ? ORDER BY sequence`, pool).map(rows.retainedBaseRow),
     ),
+    /** The valid bases of a volume, in the order in which the snapshots were taken. */
+    retainedBasesOf: reads((pool: string, volumeId: string): RetainedBaseRecord[] =>
+      database
+        .all(
+          `${SELECT} WHERE pool = ? AND volume_id = ? AND lost_reason IS NULL ORDER BY sequence`,
+          pool,
+          volumeId,
+        )
+        .map(rows.retainedBaseRow),
+    ),
     invalidateRetainedBase: freesSpace((snapshotId: string, reason: string, timeNs: bigint): void =>
       database.run(
         'UPDATE kept_bases SET lost_reason = ?, lost_ns = ? WHERE snapshot_id = ?',

@@ -105,7 +105,14 @@ async function findSnapshot(
 ): Promise<SnapshotRecord> {
   const snapshot = await deps.catalogue.snapshotById(snapshotId);
   if (snapshot !== null) return assertReady(snapshot);
-  throw CsiError.notFound(`snapshot ${snapshotId} does not exist on this node`);
+  const retained = await deps.catalogue.retainedBaseById(snapshotId);
+  const deleted =
+    retained?.invalidated === null
+      ? ': it was deleted, and is retained as the base of deltas only'
+      : ': it was deleted';
+  throw CsiError.notFound(
+    `snapshot ${snapshotId} does not exist on this node${retained === null ? '' : deleted}`,
+  );
 }
 
 function assertReady(snapshot: SnapshotRecord): SnapshotRecord {
@@ -127,7 +134,7 @@ async function findBase(deps: SnapshotMetadataDependencies, snapshotId: string):
   const snapshot = await deps.catalogue.snapshotById(snapshotId);
   if (snapshot !== null) return assertReady(snapshot);
   const retained = await deps.catalogue.retainedBaseById(snapshotId);
-  if (retained?.invalidated === null) return retained;
+  if (retained?.invalidated === null) return { ...retained, isRetained: true };
   throw CsiError.notFound(
     retained === null
       ? `snapshot ${snapshotId} does not exist on this node`
@@ -170,6 +177,10 @@ function parseParams(request: MetadataRequest, target: SnapshotRecord): Metadata
  * where it has lost data it reads as zeros, and zeros in the target would seem unchanged.
  */
 function assertWhole({ target, base }: ScanJob, source: ScanSource): void {
+  if (source.kind === 'lists' && source.thin !== null) {
+    assertSize(target, source.sizeBytes);
+    return;
+  }
   if (source.kind !== 'files' && source.kind !== 'lists') {
     assertSize(target, source.sizeBytes);
     return;
@@ -187,7 +198,10 @@ function assertSize(snapshot: ScanBase, found: bigint): void {
 }
 
 /** A snapshot, or a retained base. */
-type ScanBase = Pick<SnapshotRecord, 'snapshotId' | 'volumeId' | 'sequence' | 'sizeBytes'>;
+interface ScanBase
+  extends Pick<SnapshotRecord, 'snapshotId' | 'volumeId' | 'sequence' | 'sizeBytes'> {
+  isRetained?: boolean;
+}
 
 interface ScanJob {
   target: SnapshotRecord;
@@ -198,8 +212,9 @@ interface ScanJob {
 const kindOf = (base: ScanBase | null): ScanKind => (base === null ? 'allocated' : 'delta');
 
 /**
- * The files to scan in place of stored lists of which one was refused; null: the scan failed for another
- * reason. What was sent so far came from lists that were verified, so it stands.
+ * What to scan in place of stored lists of which one was refused: the files, or, as a retained base has none, what
+ * other lists there are. Null: the scan failed for another reason. What was sent so far came from lists that were
+ * verified, so it stands. Throws the reason if there is no other sound source.
  */
 async function withoutLists(
   deps: SnapshotMetadataDependencies,
@@ -207,12 +222,18 @@ async function withoutLists(
   source: ScanSource,
   thrown: unknown,
 ): Promise<ScanSource | null> {
-  if (source.kind !== 'lists' || source.target === null || !(thrown instanceof SystemError))
-    return null;
+  if (source.kind !== 'lists' || !(thrown instanceof SystemError)) return null;
+  if (source.target === null && source.thin === null) return null;
   if (thrown.code !== 'LIST_INVALID' && !source.paths.includes(thrown.path)) return null;
   await deps.changeLists?.replace(target, kindOf(base), thrown);
-  return { kind: 'files', target: source.target, base: source.base };
+  if (source.target !== null && (base === null || source.base !== null)) {
+    return { kind: 'files', target: source.target, base: source.base };
+  }
+  return deps.backendOf(target.pool).scanSource(target.snapshotId, base?.snapshotId ?? null);
 }
+
+/** A list may be joined with another while it is read, and one of another chain may be damaged as well. */
+const MAX_SOURCES = 4;
 
 async function stream(
   deps: SnapshotMetadataDependencies,
@@ -245,17 +266,24 @@ async function stream(
   };
   deps.observer?.scanStarted(kind, sums, params.startingOffset > 0n);
   try {
-    try {
-      await send(source);
-    } catch (thrown) {
-      const files = await withoutLists(deps, job, source, thrown);
-      if (files === null) throw thrown;
-      // From the start of a range that was found and not sent yet.
-      await send(files);
+    let from = source;
+    for (let count = 1; ; count += 1) {
+      try {
+        await send(from);
+        break;
+      } catch (thrown) {
+        const other = count < MAX_SOURCES ? await withoutLists(deps, job, from, thrown) : null;
+        if (other === null) throw thrown;
+        // From the start of a range that was found and not sent yet.
+        from = other;
+      }
     }
   } catch (thrown) {
-    // A missing file is only a symptom if the whole pool is unavailable: then report that.
-    if (thrown instanceof SystemError) await backend.check();
+    if (thrown instanceof SystemError) {
+      // A missing file is only a symptom if the whole pool is unavailable, or has dropped the base: report that.
+      await backend.check();
+      if (base?.isRetained === true) await backend.scanSource(target.snapshotId, base.snapshotId);
+    }
     throw thrown;
   } finally {
     deps.observer?.scanEnded(kind, sums);

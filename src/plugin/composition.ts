@@ -162,7 +162,7 @@ async function compose(
   teardown.add(() => recovery.stop());
   recovery.start();
   const changeLists = new ChangeListMaker({
-    ...{ catalogue, registry, locks, logger },
+    ...{ catalogue, registry, locks, retainedBases, logger },
     observe: metrics?.scans.listProblem.bind(metrics.scans),
   });
   teardown.add(() => changeLists.stop());

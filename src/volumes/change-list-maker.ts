@@ -13,7 +13,9 @@ import { CsiError, type SystemError } from '../base/errors.js';
 import type { Logger } from '../base/logger.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { SnapshotRecord } from '../catalogue/records.js';
+import { heldBefore } from './held-snapshots.js';
 import { type OperationLocks, shared, snapshotKey } from './operation-locks.js';
+import type { RetainedBases } from './retained-bases.js';
 
 /** It could not be made, or a scan has refused it. */
 export type ListProblem = 'not made' | 'refused';
@@ -22,6 +24,8 @@ export interface ChangeListMakerDependencies {
   catalogue: AsyncCatalogue;
   registry: BackendRegistry;
   locks: OperationLocks;
+  /** Pending bases wait for the list of the next snapshot. */
+  retainedBases: Pick<RetainedBases, 'completePending'>;
   logger: Logger;
   /** Absent: nobody counts. */
   observe?: ((kind: ListKind, problem: ListProblem) => void) | undefined;
@@ -96,29 +100,28 @@ export class ChangeListMaker {
   }
 
   async #make({ snapshotId, kind }: WantedList): Promise<void> {
-    const { catalogue, locks, registry } = this.deps;
+    const { catalogue, locks, registry, retainedBases } = this.deps;
     let progress: object | null = null;
     do {
       const target = await catalogue.snapshotById(snapshotId);
       if (target?.state !== 'ready') return;
-      const base = kind === 'delta' ? await this.#before(target) : null;
+      const backend = registry.owning(target.pool);
+      const base = kind === 'delta' ? await heldBefore(catalogue, backend, target) : null;
       if (kind === 'delta' && base === null) return;
       const baseId = base?.snapshotId ?? null;
       const keys = [snapshotId, baseId].filter((id) => id !== null);
       const began = performance.now();
       const from: object | null = progress;
-      const step = (): Promise<object | null> =>
-        registry.owning(target.pool).storeChanges(snapshotId, baseId, from);
+      const step = (): Promise<object | null> => backend.storeChanges(snapshotId, baseId, from);
       progress = await locks.run(
         keys.map((id) => shared(snapshotKey(id))),
         step,
       );
+      if (progress === null && kind === 'delta') {
+        await retainedBases.completePending(backend, target);
+      }
       await this.#pause(performance.now() - began);
     } while (progress !== null && !this.#stopped.signal.aborted);
-  }
-
-  #before({ volumeId, sequence }: SnapshotRecord): Promise<SnapshotRecord | null> {
-    return this.deps.catalogue.snapshotBefore(volumeId, sequence);
   }
 
   async #pause(ms: number): Promise<void> {

@@ -45,7 +45,7 @@ export function judgeBases({ records, held, limits, nowNs }: RetentionState): Ve
   return [
     ...removed.map((record) => ({ record, invalidation: null })),
     ...unusable,
-    ...expired(valid, limits, nowNs),
+    ...expired(withActualBytes(valid, held), limits, nowNs),
   ];
 }
 
@@ -68,6 +68,18 @@ function outdated(invalidated: readonly RetainedBaseRecord[], nowNs: bigint): Re
   return oldestFirst.filter(
     (record, index) => index < tooMany || timeNs(record) < nowNs - nanoseconds(REASON_KEPT_MS),
   );
+}
+
+/** A base takes more space when its list was joined with another, or was stored later. */
+function withActualBytes(
+  records: readonly RetainedBaseRecord[],
+  { usable }: PoolBases,
+): RetainedBaseRecord[] {
+  const stored = new Map(usable.map(({ snapshotId, storedBytes }) => [snapshotId, storedBytes]));
+  return records.map((record) => ({
+    ...record,
+    storedBytes: stored.get(record.snapshotId) ?? record.storedBytes,
+  }));
 }
 
 /** Bases over a limit: too old, too many of their volume, or the oldest while all take too much space. */

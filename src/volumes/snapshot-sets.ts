@@ -23,13 +23,7 @@ import type {
 } from '../catalogue/records.js';
 import { newGroupSnapshotId, newSnapshotId } from '../domain/identifiers.js';
 import type { StringMap } from '../domain/string-map.js';
-import {
-  type LockRequest,
-  type Release,
-  shared,
-  snapshotKey,
-  volumeKey,
-} from './operation-locks.js';
+import { type LockRequest, type Release, snapshotKey, volumeKey } from './operation-locks.js';
 import { isPristine } from './pristine.js';
 import { volumeDeleting } from './ready-volume.js';
 import type { ManagerDependencies } from './volume-manager.js';
@@ -242,28 +236,11 @@ export async function deleteSnapshots(
     // Precedes the rows' change, because a set in state `deleting` cannot be kept.
     await backend.check();
     await markDeleting(catalogue, { ...set, members });
-    for (const member of members) await bestEffort(() => joinChanges(deps, backend, member));
     await finishDeletion(deps, { ...set, members });
   } finally {
     release();
   }
   await retainedBases.prune(backend);
-}
-
-/**
- * Keeps the change list of the next snapshot of the volume useful without this one. A deletion of the next one
- * waits for it; if that was there first, nothing is joined.
- */
-async function joinChanges(
-  { catalogue, locks }: ManagerDependencies,
-  backend: Backend,
-  { snapshotId, volumeId, sequence }: SnapshotRecord,
-): Promise<void> {
-  const next = await catalogue.snapshotAfter(volumeId, sequence);
-  if (next === null) return;
-  await locks.run([shared(snapshotKey(next.snapshotId))], () =>
-    backend.joinChanges(snapshotId, next.snapshotId),
-  );
 }
 
 async function lockToDelete(

@@ -24,17 +24,18 @@ export function describeRetainedBases(context: ContractContext): void {
   test('a base is retained once, outlives its snapshot, and is dropped once', async () => {
     const { backend } = context;
     const { volumeId, snapshotId } = await cut(context);
-    const kept = await backend.retainBase(snapshotId);
-    assert.equal(kept?.snapshotId, snapshotId);
-    assert.deepEqual(await backend.retainBase(snapshotId), kept);
+    const kept = await backend.retainBase(snapshotId, null);
+    assert.ok(kept !== null && 'snapshotId' in kept);
+    assert.equal(kept.snapshotId, snapshotId);
+    assert.deepEqual(await backend.retainBase(snapshotId, null), kept);
     await backend.deleteSnapshot(snapshotId);
-    assert.deepEqual(await backend.retainBase(snapshotId), kept);
+    assert.deepEqual(await backend.retainBase(snapshotId, null), kept);
     assert.deepEqual(await backend.retainedBases(), { usable: [kept], invalidated: [] });
     assert.ok(!(await backend.list()).snapshots.some(({ id }) => id === snapshotId));
     await backend.dropBase(snapshotId);
     await backend.dropBase(snapshotId);
     assert.deepEqual(await backend.retainedBases(), { usable: [], invalidated: [] });
-    assert.equal(await backend.retainBase(snapshotId), null);
+    assert.equal(await backend.retainBase(snapshotId, null), null);
     await backend.deleteVolume(volumeId);
   });
 
@@ -43,7 +44,7 @@ export function describeRetainedBases(context: ContractContext): void {
     const { volumeId, snapshotId: base } = await cut(context);
     const target = newSnapshot();
     await backend.createSnapshots([{ volumeId, snapshotId: target }]);
-    await backend.retainBase(base);
+    await backend.retainBase(base, target);
     await backend.deleteSnapshot(base);
     await backend.scanSource(target, base);
     await rejectsWith(backend.scanSource(base, null), 'FAILED_PRECONDITION');
@@ -84,13 +85,18 @@ async function compareRounds(context: ContractContext, filler: NativePool): Prom
   let target: Cut | undefined;
   for (let round = 0; round < ROUNDS; round += 1) {
     if (target !== undefined) {
-      await backend.retainBase(target.id);
+      await backend.retainBase(target.id, null);
       await backend.deleteSnapshot(target.id);
       bases.push(target);
     }
     await work(context, volumeId, { model, random });
     target = { id: newSnapshot(), image: SnapshotImage.of(model, target?.image) };
     await backend.createSnapshots([{ volumeId, snapshotId: target.id }]);
+    const pending = bases.at(-1);
+    if (pending !== undefined) {
+      await backend.retainBase(pending.id, target.id);
+      await backend.deleteSnapshot(pending.id);
+    }
     tally.add(await compare(backend, filler, target, bases));
   }
   await harness.release(volumeId);

@@ -15,12 +15,17 @@ import type { BackendHarness, HalfMade } from './harness.js';
 
 const EMBEDDED_BYTES = 1n << 30n;
 
+const LABELS = {
+  xfs: 'files on xfs',
+  'xfs-1k': 'files on xfs with blocks of 1 KiB, without change lists',
+  btrfs: 'files on btrfs',
+  ext4: 'an image in a directory on ext4',
+};
+
 for (const kind of ['xfs', 'xfs-1k', 'btrfs', 'ext4'] as const) {
-  const label = kind === 'ext4' ? 'an image in a directory on ext4' : `files on ${kind}`;
-  describeBackend(label, () => ReflinkHarness.make(kind), {
-    skip: skipUnlessRoot,
-    attaches: true,
-    keepsBases: false,
+  const keepsBases = kind !== 'xfs-1k';
+  describeBackend(LABELS[kind], () => ReflinkHarness.make(kind, keepsBases), {
+    ...{ skip: skipUnlessRoot, attaches: true, keepsBases },
   });
 }
 
@@ -33,15 +38,17 @@ class ReflinkHarness extends DeviceHarness implements BackendHarness {
     private readonly native: NativePool,
     private readonly directory: string,
     private readonly embedded: boolean,
+    private readonly changeLists: boolean,
   ) {
     super();
     this.backend = this.#makeBackend();
   }
 
-  static async make(kind: PoolKind): Promise<ReflinkHarness> {
+  static async make(kind: PoolKind, changeLists: boolean): Promise<ReflinkHarness> {
     const workspace = new Workspace(`contract-${kind}`);
     const directory = makePoolFileSystem(workspace, kind);
-    return new ReflinkHarness(workspace, new NativePool(2), directory, kind === 'ext4');
+    const isEmbedded = kind === 'ext4';
+    return new ReflinkHarness(workspace, new NativePool(2), directory, isEmbedded, changeLists);
   }
 
   async leaveTemporary(objects: readonly HalfMade[]): Promise<string[]> {
@@ -91,6 +98,7 @@ class ReflinkHarness extends DeviceHarness implements BackendHarness {
       overcommitPercent: 100n,
       reservePercent: 0n,
       owner: 'contract',
+      changeLists: this.changeLists,
     });
   }
 }

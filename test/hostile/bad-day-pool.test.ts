@@ -299,6 +299,8 @@ for (const pool of KINDS) {
     const { client, orchestrator } = running;
     const [volume, other] = [await create(pool, 'kept'), await create(pool, 'stuck')];
     const id = idOf(await snapshot(volume, `${pool} stuck`));
+    // The file of a newest snapshot would stay.
+    const later = idOf(await snapshot(volume, `${pool} later`));
     // A directory cannot be unlinked, so neither deletion can end.
     for (const path of [`${snapshotFile(pool, id)}.tmp`, `${volumeFile(pool, other)}.tmp`]) {
       mkdirSync(path);
@@ -323,7 +325,7 @@ for (const pool of KINDS) {
     for (const path of [`${snapshotFile(pool, id)}.tmp`, `${volumeFile(pool, other)}.tmp`]) {
       rmdirSync(path);
     }
-    await remove([volume, other], [id]);
+    await remove([volume, other], [id, later]);
     assert.deepEqual(await orchestrator.snapshotIds(), []);
   });
 }

@@ -8,6 +8,7 @@ import { createRequest, type HeldVolume, MIB, Orchestrator } from '../support/or
 import { startReport } from '../support/plugin-log.js';
 import { statusOf } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
+import { snapshotFiles } from '../support/snapshot-files.js';
 import { loopsBelow, mountsBelow } from '../support/workspace.js';
 
 const ROUNDS = 8;
@@ -44,7 +45,8 @@ function assertAmong(status: StatusName, allowed: readonly StatusName[]): void {
 }
 
 function heldFiles(kind: 'volumes' | 'snapshots'): string[] {
-  return readdirSync(running.poolPath('main', kind)).sort();
+  const directory = running.poolPath('main', kind);
+  return (kind === 'snapshots' ? snapshotFiles(directory) : readdirSync(directory)).sort();
 }
 
 async function assertPoolIsListed(): Promise<void> {

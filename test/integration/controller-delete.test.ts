@@ -9,6 +9,7 @@ import { MIB } from '../support/orchestrator.js';
 import { TEST_NODE_KEY } from '../support/records.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
+import { snapshotFiles } from '../support/snapshot-files.js';
 
 const FOREIGN_IDS: readonly string[] = [
   'fake-vol-id-0123456789',
@@ -147,7 +148,7 @@ test('DV4: snapshots of a deleted volume stay listed, restorable and deletable',
   assert.equal(again.id, restored.id);
   await orchestrator.deleteSnapshot(snapshotId);
   await orchestrator.delete(restored);
-  assert.deepEqual(readdirSync(pool('snapshots')), []);
+  assert.deepEqual(snapshotFiles(pool('snapshots')), []);
 });
 
 test('DV4: the name of a deleted volume with snapshots is free for another volume', async () => {

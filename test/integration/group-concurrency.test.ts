@@ -1,12 +1,12 @@
 /** Two concurrent calls on one group snapshot or its sources: each completes or is refused. */
 import assert from 'node:assert/strict';
-import { readdirSync } from 'node:fs';
 import type { StatusName } from '../../src/base/errors.js';
 import type { Message } from '../support/csi-client.js';
 import type { HeldGroup, HeldVolume } from '../support/orchestrator.js';
 import { startReport } from '../support/plugin-log.js';
 import { statusOf } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
+import { snapshotFiles } from '../support/snapshot-files.js';
 
 const ROUNDS = 8;
 
@@ -46,7 +46,7 @@ async function listedGroups(): Promise<string[]> {
   const { entries } = await running.client.controller.ListSnapshots({});
   const snapshots: Message[] = entries.map((entry: Message) => entry['snapshot']);
   assert.deepEqual(
-    readdirSync(running.poolPath('main', 'snapshots')).sort(),
+    snapshotFiles(running.poolPath('main', 'snapshots')).sort(),
     snapshots.map((snapshot) => snapshot['snapshot_id']).sort(),
   );
   return snapshots.map((snapshot) => String(snapshot['group_snapshot_id']));

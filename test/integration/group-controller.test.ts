@@ -1,18 +1,11 @@
 /** CreateVolumeGroupSnapshot, GetVolumeGroupSnapshot and DeleteVolumeGroupSnapshot, and how other calls treat members. */
 import assert from 'node:assert/strict';
-import {
-  closeSync,
-  fsyncSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  writeFileSync,
-  writeSync,
-} from 'node:fs';
+import { closeSync, fsyncSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
+import { snapshotFiles } from '../support/snapshot-files.js';
 
 const UNKNOWN_ID = 'fake-vol-id-0123456789';
 
@@ -44,7 +37,7 @@ const remove = (group_snapshot_id: string, snapshot_ids: readonly string[]): Pro
   running.client.groups.DeleteVolumeGroupSnapshot({ group_snapshot_id, snapshot_ids });
 const memberIds = (group: Message): string[] =>
   group['snapshots'].map((snapshot: Message) => snapshot['snapshot_id']);
-const heldSnapshots = (): string[] => readdirSync(running.poolPath('main', 'snapshots')).sort();
+const heldSnapshots = (): string[] => snapshotFiles(running.poolPath('main', 'snapshots')).sort();
 
 test('GG1: the group controller advertises exactly its three calls', async () => {
   const { capabilities } = await running.client.groups.GroupControllerGetCapabilities({});
@@ -76,7 +69,7 @@ test('GA6: volumes of two pools are FAILED_PRECONDITION, and no snapshot is take
   const wrong = create({ source_volume_ids: [block.id, far.id] });
   await refused(wrong, 'FAILED_PRECONDITION', /'main'.*'other'/);
   assert.deepEqual(heldSnapshots(), []);
-  assert.deepEqual(readdirSync(running.poolPath('other', 'snapshots')), []);
+  assert.deepEqual(snapshotFiles(running.poolPath('other', 'snapshots')), []);
   await orchestrator.delete(far);
 });
 

@@ -4,7 +4,6 @@
  * third, slow volume between the two, so that the writer would proceed if it were not blocked.
  */
 import assert from 'node:assert/strict';
-import { readdirSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Disturbance } from '../support/contents.js';
@@ -15,6 +14,7 @@ import { type Random, seededRandom } from '../support/random.js';
 import { refused, statusOf } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 import { makeSlowVolume } from '../support/slow-volume.js';
+import { snapshotFiles } from '../support/snapshot-files.js';
 
 const isLong = process.env['BLOCKDELTA_TEST_LONG'] === '1';
 const CUTS = isLong ? 100 : 5;
@@ -158,7 +158,7 @@ async function countRefusals(volumes: readonly HeldVolume[]): Promise<number> {
       await refused(cut, 'FAILED_PRECONDITION', /being written to/);
     }
     assert.deepEqual(await orchestrator.snapshotIds(), []);
-    assert.deepEqual(readdirSync(running.poolPath('main', 'snapshots')), []);
+    assert.deepEqual(snapshotFiles(running.poolPath('main', 'snapshots')), []);
   }
   return refusals;
 }

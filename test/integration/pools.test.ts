@@ -14,6 +14,7 @@ import { PluginProcess } from '../support/plugin-process.js';
 import { seededRandom } from '../support/random.js';
 import { refused } from '../support/refusal.js';
 import { test } from '../support/running-plugin.js';
+import { snapshotFiles } from '../support/snapshot-files.js';
 import { loopsBelow, makePoolFileSystem, mountsBelow, Workspace } from '../support/workspace.js';
 
 const random = seededRandom('pools');
@@ -280,7 +281,7 @@ for (const kind of ['xfs', 'btrfs'] as const) {
       (error: Error) => assert.match(error.message, /RESOURCE_EXHAUSTED/),
     );
     assert.deepEqual((await orchestrator.snapshotIds()).sort(), snapshotIds.sort());
-    assert.deepEqual(readdirSync(join(poolPath, 'snapshots')).sort(), snapshotIds);
+    assert.deepEqual(snapshotFiles(join(poolPath, 'snapshots')).sort(), snapshotIds);
     for (const id of snapshotIds) await plugin.client.allocated(id);
     for (const id of snapshotIds) await orchestrator.deleteSnapshot(id);
     await settled(async () => {

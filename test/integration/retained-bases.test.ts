@@ -88,9 +88,12 @@ test('SM26: every RPC but GetMetadataDelta treats a retained base as deleted', a
   const base = await take('base');
   const target = await take('target');
   await managers.snapshots.delete(target.snapshotId);
-  await rejectsWith(delta(base, target), 'NOT_FOUND', /does not exist/);
+  const message = /does not exist.*: it was deleted, and is retained as the base of deltas only/;
+  await rejectsWith(delta(base, target), 'NOT_FOUND', message);
   const request = { snapshot_id: target.snapshotId };
-  await rejectsWith(call('GetMetadataAllocated', request), 'NOT_FOUND', /does not exist/);
+  await rejectsWith(call('GetMetadataAllocated', request), 'NOT_FOUND', message);
+  const never = { snapshotId: target.snapshotId.replace(/.$/, 'x') } as SnapshotRecord;
+  await rejectsWith(delta(base, never), 'NOT_FOUND', /does not exist on this node$/);
   assert.equal(await managers.deps.catalogue.snapshotById(target.snapshotId), null);
   assert.equal((await take('target')).state, 'ready', 'its name is free');
 });

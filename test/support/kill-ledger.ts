@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Orchestrator } from './orchestrator.js';
+import { snapshotFiles } from './snapshot-files.js';
 
 export class KillLedger {
   readonly #known = new Set<string>();
@@ -48,7 +49,10 @@ export class KillLedger {
     const strange = listed.filter((id) => !this.#known.has(id));
     const isConforming = strange.length === 0 || strange.length === made;
     assert.ok(isConforming, `made twice, in part, or undead: ${strange}`);
-    const held = ['volumes', 'snapshots'].flatMap((kind) => readdirSync(join(this.poolPath, kind)));
+    const held = [
+      ...readdirSync(join(this.poolPath, 'volumes')),
+      ...snapshotFiles(join(this.poolPath, 'snapshots')),
+    ];
     assert.deepEqual(held.sort(), listed.sort(), 'what the pool holds is what is listed');
   }
 

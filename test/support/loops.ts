@@ -18,6 +18,8 @@ export function loopsOf(backingFile: string): string[] {
 export function detachLoop(device: string): void {
   const number = Number(/^\/dev\/loop(\d+)$/.exec(device)?.[1]);
   const refuses = queueSetting(device, 'discard_max_bytes') === '0';
+  // The number keeps BLKROSET for its next user.
+  spawnSync('blockdev', ['--setrw', device], { stdio: 'ignore' });
   spawnSync('losetup', ['-d', device], { stdio: 'ignore' });
   if (!refuses || Number.isNaN(number)) return;
   const control = openSync('/dev/loop-control', 'r+');

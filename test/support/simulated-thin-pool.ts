@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { SnapshotMember } from '../../src/backends/backend.js';
 import type { Bookmarks } from '../../src/backends/thin/bookmarks/bookmarks.js';
+import type { ThinBases } from '../../src/backends/thin/bookmarks/thin-bases.js';
 import type { AsyncLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import type { Ledger } from '../../src/backends/thin/ledger/sqlite-ledger.js';
 import { MetadataReader } from '../../src/backends/thin/metadata/metadata-reader.js';
@@ -93,6 +94,7 @@ export class SimulatedProcess {
       ...{ ...parts, metadata, transactions, devices, copies, metadataPath },
       ...{ poolName: 'default', volumes: this.volumes },
       bookmarks: {} as Bookmarks,
+      bases: { snapshotIsGone: async () => undefined } as unknown as ThinBases,
     });
   }
 

@@ -1,8 +1,9 @@
 /**
  * The last few snapshots of a volume, made and deleted at random, with the bytes of each; and the
- * check of every list among them that a client could ask for.
+ * check of every list among them, and from deleted ones, that a client could ask for.
  */
 import assert from 'node:assert/strict';
+import { StatusCode } from '../../src/base/errors.js';
 import type { CsiClient } from './csi-client.js';
 import { assertSound, Tally } from './metadata-check.js';
 import type { Random } from './random.js';
@@ -11,18 +12,27 @@ import { readSnapshot, type TestSnapshot, type TestVolume } from './test-volume.
 
 /** How many snapshots are kept. */
 const LIVE = 4;
+/** How many deleted snapshots are still asked for as bases. */
+const GONE = 6;
 
 export interface LiveSnapshot<Note> {
   snapshot: TestSnapshot;
   image: SnapshotImage;
   /** Whatever the test wants to remember of that moment. */
   note: Note;
+  /** Counts the snapshots of the volume. */
+  order: number;
 }
 
 export class SnapshotWindow<Note = null> {
   readonly live: LiveSnapshot<Note>[] = [];
   readonly allocated = new Tally();
   readonly deltas = new Tally();
+  /** Deltas from deleted snapshots that the plugin answered, and those that it refused. */
+  readonly fromDeleted = new Tally();
+  readonly refusals: string[] = [];
+  #gone: LiveSnapshot<Note>[] = [];
+  #taken = 0;
 
   constructor(
     private readonly client: CsiClient,
@@ -38,7 +48,8 @@ export class SnapshotWindow<Note = null> {
     }
     const snapshot = await this.volume.snapshot();
     const image = readSnapshot(this.poolDirectory, snapshot, this.live.at(-1)?.image ?? null);
-    const made = { snapshot, image, note };
+    this.#taken += 1;
+    const made = { snapshot, image, note, order: this.#taken };
     this.live.push(made);
     return made;
   }
@@ -46,7 +57,9 @@ export class SnapshotWindow<Note = null> {
   /** Deletes one of them. */
   async drop(index: number): Promise<void> {
     const [gone] = this.live.splice(index, 1);
-    if (gone !== undefined) await this.volume.deleteSnapshot(gone.snapshot.id);
+    if (gone === undefined) return;
+    await this.volume.deleteSnapshot(gone.snapshot.id);
+    this.#gone = [...this.#gone, gone].slice(-GONE);
   }
 
   /** Every allocated list and every delta from an older to a newer one, against the bytes. */
@@ -61,6 +74,23 @@ export class SnapshotWindow<Note = null> {
         const between = `delta from ${base.snapshot.id} to ${target.snapshot.id}`;
         this.deltas.add(assertSound(base.image, target.image, delta, between));
       }
+      for (const base of this.#gone) {
+        if (base.order < target.order) await this.#checkFromDeleted(base, target);
+      }
+    }
+  }
+
+  /** A delta from a deleted snapshot may be refused, and may not miss a byte. */
+  async #checkFromDeleted(base: LiveSnapshot<Note>, target: LiveSnapshot<Note>): Promise<void> {
+    const between = `delta from deleted ${base.snapshot.id} to ${target.snapshot.id}`;
+    try {
+      const delta = await this.client.delta(base.snapshot.id, target.snapshot.id);
+      this.fromDeleted.add(assertSound(base.image, target.image, delta, between));
+    } catch (thrown) {
+      const { code, message } = thrown as { code?: number; message?: string };
+      if (code !== StatusCode.NOT_FOUND && code !== StatusCode.FAILED_PRECONDITION) throw thrown;
+      assert.match(message ?? '', /full backup/, between);
+      this.refusals.push(message ?? '');
     }
   }
 
@@ -68,6 +98,7 @@ export class SnapshotWindow<Note = null> {
   report(say: (line: string) => void): void {
     say(`allocated: ${this.allocated}`);
     say(`deltas: ${this.deltas}`);
+    say(`from deleted snapshots: ${this.fromDeleted}; ${this.refusals.length} refused`);
     assert.ok(this.deltas.differing > 0 && this.allocated.differing > 0, 'nothing was compared');
   }
 }

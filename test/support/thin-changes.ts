@@ -117,7 +117,7 @@ export const CHANGES: Readonly<Record<string, MakeChange>> = {
     const after = model.copy();
     model.snapshots.set(snapshotId, model.volume(attached).copy());
     const act = async (next: Backend) => {
-      await next.retainBase(snapshotId);
+      await next.retainBase(snapshotId, null);
       await next.deleteSnapshot(snapshotId);
     };
     return { act, after };

@@ -198,9 +198,13 @@ export class ThinPoolOnDisks {
     return cut;
   }
 
-  /** As volumes/retained-bases.ts deletes a snapshot. */
-  async keepAndDelete({ id }: WorldSnapshot): Promise<void> {
-    assert.notEqual(await this.backend.retainBase(id), null);
+  /**
+   * As volumes/retained-bases.ts deletes a snapshot.
+   *
+   * @param next the next one of its volume; a list to it is retained then
+   */
+  async keepAndDelete({ id }: WorldSnapshot, next?: WorldSnapshot): Promise<void> {
+    assert.notEqual(await this.backend.retainBase(id, next?.id ?? null), null);
     await this.backend.deleteSnapshot(id);
   }
 

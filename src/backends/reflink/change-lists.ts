@@ -15,6 +15,7 @@ import { errorCode, SystemError } from '../../base/errors.js';
 import type { ScanSource, SnapshotFile } from '../../native/addon.js';
 import type {
   BuildChangeListRequest,
+  BuiltStep,
   ChangeListHead,
   ChangeListNames,
   ChangeListSource,
@@ -24,15 +25,22 @@ import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { isObjectName, temporary } from './pool-layout.js';
 
-type Kind = 'delta' | 'allocated' | 'map';
+type ListKind = 'delta' | 'allocated' | 'map';
+const LIST_KINDS: readonly ListKind[] = ['delta', 'allocated', 'map'];
 type FilesSource = Extract<ScanSource, { kind: 'files' }>;
 
 /** As many as native code opens at once. A longer chain is scanned directly. */
-const MAX_LISTS = 1024;
+export const MAX_LISTS = 1024;
 /** Extents of one step: 50 ms of reading maps of shared files on XFS. */
 const STEP_EXTENTS = 32768;
 /** Lists are made only while more than this share of the pool is free. */
-const FREE_PERCENT = 5n;
+export const FREE_PERCENT = 5n;
+
+/** Two snapshots to list. */
+export type ListedFiles = Pick<BuildChangeListRequest, 'target' | 'base'>;
+
+/** @param root of the pool: its real path, or one through an open directory */
+export const listsIn = (root: string): string => join(root, 'lists');
 
 /** Where the making of a list goes on. */
 interface Progress {
@@ -57,21 +65,49 @@ export class ChangeLists {
     baseId: string | null,
     { target, base }: FilesSource,
   ): Promise<ChangeListSource | null> {
-    const real = this.#listsIn(this.directory.layout.root);
+    const paths =
+      baseId === null ? await this.#allocated(targetId) : await this.chain(targetId, baseId);
+    if (paths === null) return null;
+    const source = { kind: 'lists' as const, sizeBytes: target.sizeBytes, paths };
+    return { ...source, targetId, baseId, target, base, thin: null };
+  }
+
+  /** The lists from the base to the target, oldest first; null: some are missing, or there are too many. */
+  async chain(targetId: string, baseId: string): Promise<string[] | null> {
+    const real = listsIn(this.directory.layout.root);
     const paths: string[] = [];
-    if (baseId === null) {
-      const head = await this.#head(this.#path(real, targetId, 'allocated'));
-      if (head === null) return null;
-      paths.push(this.#path(real, targetId, 'allocated'));
-    }
-    for (let id = targetId; baseId !== null && id !== baseId; ) {
+    for (let id = targetId; id !== baseId; ) {
       const path = this.#path(real, id, 'delta');
-      const head = await this.#head(path);
+      const head = await this.head(path);
       if (head?.base == null || head.target.id !== id || paths.length === MAX_LISTS) return null;
       paths.unshift(path);
       id = head.base.id;
     }
-    return { kind: 'lists', sizeBytes: target.sizeBytes, paths, targetId, baseId, target, base };
+    return paths;
+  }
+
+  async #allocated(snapshotId: string): Promise<string[] | null> {
+    const path = this.#path(listsIn(this.directory.layout.root), snapshotId, 'allocated');
+    return (await this.head(path)) === null ? null : [path];
+  }
+
+  /** Makes a list of what differs between two snapshots in one go, under its own name, without maps. */
+  async build(request: ListedFiles, names: ChangeListNames): Promise<void> {
+    let progress: BigUint64Array | null = null;
+    let done = false;
+    try {
+      while (!done) {
+        const step: BuiltStep = await this.native.run('buildChangeList', {
+          ...{ ...request, maxExtents: STEP_EXTENTS, names, progress },
+          baseMapPath: null,
+          mapNames: null,
+        });
+        ({ progress, done } = step);
+      }
+    } catch (thrown) {
+      await rm(names.temporaryPath, { force: true });
+      throw thrown;
+    }
   }
 
   /** Makes one step of the list; see Backend.storeChanges. */
@@ -90,7 +126,7 @@ export class ChangeLists {
           started ?? (await this.#first(opened, targetId, baseId, files)),
         );
       } catch (thrown) {
-        for (const kind of ['delta', 'allocated', 'map'] as const) {
+        for (const kind of LIST_KINDS) {
           await rm(temporary(this.#at(opened, targetId, kind)), { force: true });
         }
         throw thrown;
@@ -108,9 +144,9 @@ export class ChangeLists {
         this.#at(opened, id, 'delta'),
       );
       if (olderPath === undefined || newerPath === undefined) return;
-      const [older, newer] = [await this.#head(olderPath), await this.#head(newerPath)];
+      const [older, newer] = [await this.head(olderPath), await this.head(newerPath)];
       if (older === null || newer?.base?.id !== snapshotId) return;
-      if (!(await this.#hasRoom(opened))) return;
+      if (!(await this.hasRoom(opened))) return;
       // Not the temporary name under which the list of the next snapshot may be in the making.
       const names = { temporaryPath: temporary(`${newerPath}.joined`), finalPath: newerPath };
       try {
@@ -124,23 +160,23 @@ export class ChangeLists {
 
   /** Removes a list that native code has refused. Ignores paths that are no lists of the pool. */
   async discard(path: string): Promise<void> {
-    const lists = this.#listsIn(this.directory.layout.root);
+    const lists = listsIn(this.directory.layout.root);
     if (join(lists, basename(path)) !== path) return;
     await this.directory.use(async (opened) => {
-      await rm(join(this.#listsIn(opened.layout.root), basename(path)), { force: true });
+      await rm(join(listsIn(opened.layout.root), basename(path)), { force: true });
     });
   }
 
   /** Removes what is stored of a snapshot. */
   async remove(opened: OpenDirectories, snapshotId: string): Promise<void> {
-    for (const kind of ['delta', 'allocated', 'map'] as const) {
+    for (const kind of LIST_KINDS) {
       await rm(this.#at(opened, snapshotId, kind), { force: true });
     }
   }
 
   /** Removes unfinished lists, and lists of snapshots that do not exist. */
   async sweep(opened: OpenDirectories): Promise<void> {
-    const lists = this.#listsIn(opened.layout.root);
+    const lists = listsIn(opened.layout.root);
     const names = await readdir(lists).catch((thrown: unknown) => {
       if (errorCode(thrown) === 'ENOENT') return [];
       throw thrown;
@@ -154,25 +190,21 @@ export class ChangeLists {
     }
   }
 
-  #listsIn(root: string): string {
-    return join(root, 'lists');
-  }
-
-  #path(lists: string, snapshotId: string, kind: Kind): string {
+  #path(lists: string, snapshotId: string, kind: ListKind): string {
     return join(lists, `${snapshotId}.${kind}`);
   }
 
-  #at({ layout }: OpenDirectories, snapshotId: string, kind: Kind): string {
-    return this.#path(this.#listsIn(layout.root), snapshotId, kind);
+  #at({ layout }: OpenDirectories, snapshotId: string, kind: ListKind): string {
+    return this.#path(listsIn(layout.root), snapshotId, kind);
   }
 
-  #names(opened: OpenDirectories, snapshotId: string, kind: Kind): ChangeListNames {
+  #names(opened: OpenDirectories, snapshotId: string, kind: ListKind): ChangeListNames {
     const finalPath = this.#at(opened, snapshotId, kind);
     return { temporaryPath: temporary(finalPath), finalPath };
   }
 
   /** Null: there is none, or it is damaged. */
-  async #head(path: string): Promise<ChangeListHead | null> {
+  async head(path: string): Promise<ChangeListHead | null> {
     try {
       return await this.native.run('changeListHead', { path });
     } catch (thrown) {
@@ -188,12 +220,13 @@ export class ChangeLists {
     baseId: string | null,
   ): Promise<boolean> {
     const kind = baseId === null ? 'allocated' : 'delta';
-    const head = await this.#head(this.#at(opened, targetId, kind));
+    const head = await this.head(this.#at(opened, targetId, kind));
     if (head !== null && (head.base?.id ?? null) === baseId) return false;
-    return this.#hasRoom(opened);
+    return this.hasRoom(opened);
   }
 
-  async #hasRoom(opened: OpenDirectories): Promise<boolean> {
+  /** Whether the pool has enough free space for lists. */
+  async hasRoom(opened: OpenDirectories): Promise<boolean> {
     const { totalBytes, freeBytes } = await this.directory.space(opened);
     return freeBytes * 100n > totalBytes * FREE_PERCENT;
   }
@@ -204,14 +237,14 @@ export class ChangeLists {
     baseId: string | null,
     { target, base }: FilesSource,
   ): Promise<Progress | { request: Progress['request']; storesMap: boolean; usesMap: boolean }> {
-    await mkdir(this.#listsIn(opened.layout.root), { recursive: true, mode: 0o700 });
+    await mkdir(listsIn(opened.layout.root), { recursive: true, mode: 0o700 });
     const listed = (id: string, file: SnapshotFile) => ({ id, file });
     const request = {
       target: listed(targetId, target),
       base: baseId === null || base === null ? null : listed(baseId, base),
       maxExtents: STEP_EXTENTS,
     };
-    const map = baseId === null ? null : await this.#head(this.#at(opened, baseId, 'map'));
+    const map = baseId === null ? null : await this.head(this.#at(opened, baseId, 'map'));
     return { request, storesMap: this.#hasMaps && baseId !== null, usesMap: map !== null };
   }
 

@@ -7,6 +7,8 @@
  *   used/<volume id>             empty; the volume is initialized: it may hold data of its users
  *   <object id>.copy             btrfs only: read-only snapshot of `volumes`, from which the snapshot or volume
  *                                is being cloned; removed at the next start
+ *   lists/, bases/               change lists, and what is retained of deleted snapshots; change-lists.ts,
+ *                                retained-contents.ts
  *   pool-id                      the pool's uuid
  *
  * Paths are built from well-formed handles only.

@@ -7,6 +7,7 @@
  */
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { CsiError } from '../../base/errors.js';
 import type { ReleaseWait } from '../../host/device-release.js';
 import type { FileSystem } from '../../host/file-systems.js';
 import { recognizedFileSystem } from '../../host/superblock.js';
@@ -21,19 +22,24 @@ import type {
   PoolObject,
   PoolObjectId,
   PoolStatistics,
+  RetainedBase,
   RetainedBases,
   SnapshotMember,
   StorageCondition,
   TakenSnapshots,
+  Unretained,
 } from '../backend.js';
 import type { SpacePolicy } from '../pool-account.js';
 import { ChangeLists } from './change-lists.js';
 import { CommittedSpace } from './committed-space.js';
 import { InitializedMarks } from './initialized-marks.js';
+import { LowSpaceGuard } from './low-space-guard.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
 import { filesIn, type PoolFile } from './pool-files.js';
 import { isCopyName, isObjectName, isTemporaryName, temporary } from './pool-layout.js';
 import { poolCapacity, poolStatistics, statOrNull } from './pool-space.js';
+import { sweepBases } from './retained-contents.js';
+import { RetainedLists } from './retained-lists.js';
 import { SnapshotFiles } from './snapshot-files.js';
 import { SpaceReservations } from './space-reservations.js';
 import { VolumeFiles } from './volume-files.js';
@@ -49,6 +55,8 @@ export class ReflinkBackend implements Backend {
   readonly #committed: CommittedSpace;
   readonly #reservations: SpaceReservations;
   readonly #lists: ChangeLists;
+  readonly #retained: RetainedLists;
+  readonly #guard: LowSpaceGuard;
   readonly #storesChanges: boolean;
 
   constructor(
@@ -65,6 +73,8 @@ export class ReflinkBackend implements Backend {
     this.#snapshots = new SnapshotFiles(native, pool, this.#directory, this.#volumes);
     this.#marks = new InitializedMarks(native, this.#directory);
     this.#lists = new ChangeLists(native, this.#directory);
+    this.#retained = new RetainedLists(native, this.#directory, this.#snapshots, this.#lists);
+    this.#guard = new LowSpaceGuard(pool, this.#directory, this.#retained, options.onEvent);
     this.#storesChanges = options.changeLists ?? false;
     this.#committed = new CommittedSpace(native);
     this.#reservations = new SpaceReservations(this.#committed, this.#directory, options);
@@ -77,9 +87,11 @@ export class ReflinkBackend implements Backend {
   async start(expected: 'any' | 'existing' = 'any'): Promise<void> {
     await this.#directory.start(expected);
     this.#reservations.start();
+    this.#guard.start();
   }
 
   async stop(): Promise<void> {
+    await this.#guard.stop();
     await this.#reservations.stop();
     await this.#directory.stop();
   }
@@ -151,8 +163,12 @@ export class ReflinkBackend implements Backend {
   }
 
   async deleteSnapshot(snapshotId: string): Promise<void> {
-    await this.#snapshots.delete(snapshotId);
-    await this.#directory.use((opened) => this.#lists.remove(opened, snapshotId));
+    await this.#directory.use(async (opened) => {
+      if (await this.#retained.needsFile(opened, snapshotId)) return;
+      await this.#snapshots.delete(snapshotId);
+      await this.#lists.remove(opened, snapshotId);
+      await this.#retained.fileIsGone(opened, snapshotId);
+    });
   }
 
   checkSnapshot(snapshotId: string, sizeBytes: bigint): Promise<void> {
@@ -209,13 +225,15 @@ export class ReflinkBackend implements Backend {
   }
 
   list(): Promise<PoolContents> {
-    return this.#directory.use(async ({ layout }) => {
+    return this.#directory.use(async (opened) => {
+      const { layout } = opened;
       const real = this.#directory.layout;
       const volumes = objectsAmong(await filesIn(this.#native, layout.volumes), real.volumes);
       const snapshots = objectsAmong(await filesIn(this.#native, layout.snapshots), real.snapshots);
+      const hidden = await this.#retained.hidden(opened);
       return {
         volumes: volumes.objects,
-        snapshots: snapshots.objects,
+        snapshots: snapshots.objects.filter(({ id }) => !hidden.has(id)),
         unknown: [...volumes.unknown, ...snapshots.unknown],
       };
     });
@@ -237,23 +255,33 @@ export class ReflinkBackend implements Backend {
       }
       await this.#marks.sweep(opened);
       await this.#lists.sweep(opened);
+      await sweepBases(this.#native, opened);
       await rm(temporary(layout.identityFile), { force: true });
       return swept;
     });
   }
 
-  /** Not possible: without the snapshot's file nothing says which extents the target shares with it. */
-  async retainBase(): Promise<null> {
-    return null;
+  async retainBase(
+    snapshotId: string,
+    nextId: string | null,
+  ): Promise<RetainedBase | Unretained | null> {
+    if (!this.#storesChanges) return { unretained: LISTS_ARE_OFF };
+    const retained = await this.#retained.retain(snapshotId, nextId);
+    if (nextId === null) this.#guard.start();
+    return retained;
   }
 
-  async retainedBases(): Promise<RetainedBases> {
-    return { usable: [], invalidated: [] };
+  retainedBases(): Promise<RetainedBases> {
+    return this.#directory.use((opened) => this.#retained.all(opened));
   }
 
-  async dropBase(): Promise<void> {}
+  dropBase(snapshotId: string): Promise<void> {
+    return this.#retained.drop(snapshotId);
+  }
 
   async scanSource(targetId: string, baseId: string | null): Promise<ScanSource> {
+    const retained = baseId === null ? null : await this.#fromRetained(targetId, baseId);
+    if (retained !== null) return retained;
     const files = await this.#snapshots.scanSource(targetId, baseId);
     if (!this.#storesChanges) return files;
     return (await this.#lists.sourceFor(targetId, baseId, files)) ?? files;
@@ -273,8 +301,26 @@ export class ReflinkBackend implements Backend {
     if (this.#storesChanges) await this.#lists.join(snapshotId, nextId);
   }
 
-  discardChanges(path: string): Promise<void> {
-    return this.#lists.discard(path);
+  async discardChanges(path: string): Promise<void> {
+    if (!(await this.#retained.discard(path))) await this.#lists.discard(path);
+  }
+
+  async #holds(snapshotId: string): Promise<boolean> {
+    return this.#directory.use(async ({ layout }) => {
+      const { state } = await this.#native.run('fileState', { path: layout.snapshot(snapshotId) });
+      return state !== null;
+    });
+  }
+
+  /** Null: the pool holds the base itself, or nothing of it. */
+  async #fromRetained(targetId: string, baseId: string): Promise<ScanSource | null> {
+    if (await this.#holds(baseId)) return null;
+    if ((await this.#retained.find(baseId)) === null) return null;
+    const { target } = await this.#snapshots.scanSource(targetId, null);
+    if (this.#storesChanges) return this.#retained.sourceFor(targetId, baseId, target);
+    throw CsiError.failedPrecondition(
+      `no delta from snapshot ${baseId} to ${targetId}: ${LISTS_ARE_OFF}; make a full backup`,
+    );
   }
 
   /** Reserves what the volume's file will grow by, while `make` creates or grows it. */
@@ -284,6 +330,8 @@ export class ReflinkBackend implements Backend {
     return more > 0n ? this.#reservations.run(more, make) : make();
   }
 }
+
+const LISTS_ARE_OFF = 'change lists are off (BLOCKDELTA_CHANGE_LISTS)';
 
 /** @param realPath the directory as operators know it */
 function objectsAmong(

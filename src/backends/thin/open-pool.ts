@@ -8,6 +8,8 @@ import { withTimeout } from '../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { OnEvent } from '../backend.js';
 import { Bookmarks } from './bookmarks/bookmarks.js';
+import { RetainedSteps } from './bookmarks/retained-steps.js';
+import { ThinBases } from './bookmarks/thin-bases.js';
 import type { OpenLedger } from './ledger/ledger-client.js';
 import { MetadataReader } from './metadata/metadata-reader.js';
 import { attachedVolumes, recoverDevices } from './pool/device-mapper.js';
@@ -48,6 +50,8 @@ export class OpenPool {
   readonly volumes: ThinVolumes;
   readonly snapshots: ThinSnapshots;
   readonly bookmarks: Bookmarks;
+  readonly bases: ThinBases;
+  readonly steps: RetainedSteps;
   readonly #monitor: PoolMonitor;
   readonly #deps: OpenPoolDependencies;
 
@@ -83,10 +87,15 @@ export class OpenPool {
       poolName: pool.pool,
       onEvent,
     });
+    this.steps = new RetainedSteps(native, metadataPath, deps.directory);
+    this.bases = new ThinBases({
+      ...{ ledger, metadata, poolName: pool.pool },
+      ...{ bookmarks: this.bookmarks, steps: this.steps },
+    });
     this.snapshots = new ThinSnapshots({
       ...parts,
       ...{ copies, metadataPath, poolName: pool.pool, volumes: this.volumes },
-      bookmarks: this.bookmarks,
+      ...{ bookmarks: this.bookmarks, bases: this.bases },
     });
     const growing = { ledger, pool, queue, devices: deps.devices, opened, dataBlockBytes };
     const growth = new PoolGrowth({ ...growing, features, onEvent });
@@ -117,6 +126,8 @@ export class OpenPool {
     const open = new OpenPool(deps, pool, prepared);
     // Before the pool is active: a start that is killed after activation no longer sees this history.
     await open.bookmarks.review(prepared.history);
+    const { distrust } = prepared.history;
+    if (distrust !== null) await open.bases.distrust(distrust);
     await prepared.activate();
     await deps.ledger.recordStart(await bootId(), prepared.passesDiscards);
     await open.#settle();

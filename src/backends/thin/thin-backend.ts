@@ -232,22 +232,25 @@ export class ThinBackend implements Backend {
   }
 
   async sweep(): Promise<string[]> {
-    const { ledger, transactions, bookmarks } = this.#open;
+    const { ledger, transactions, bookmarks, steps } = this.#open;
     const undone = await transactions.settle();
     await ledger.sweepMarks();
-    return [...undone, ...(await bookmarks.sweep())];
+    return [...undone, ...(await bookmarks.sweep()), ...(await steps.sweep())];
   }
 
-  async retainBase(snapshotId: string): Promise<RetainedBase | null> {
-    return this.#open.bookmarks.create(snapshotId);
+  async retainBase(
+    snapshotId: string,
+    nextSnapshotId: string | null = null,
+  ): Promise<RetainedBase | null> {
+    return this.#open.bases.retain(snapshotId, nextSnapshotId);
   }
 
   async retainedBases(): Promise<RetainedBases> {
-    return this.#open.bookmarks.list();
+    return this.#open.bases.list();
   }
 
   async dropBase(snapshotId: string): Promise<void> {
-    return this.#open.bookmarks.drop(snapshotId);
+    return this.#open.bases.drop(snapshotId);
   }
 
   async storeChanges(): Promise<null> {
@@ -256,7 +259,9 @@ export class ThinBackend implements Backend {
 
   async joinChanges(): Promise<void> {}
 
-  async discardChanges(): Promise<void> {}
+  async discardChanges(path: string): Promise<void> {
+    return this.#open.bases.discard(path);
+  }
 
   async scanSource(targetSnapshotId: string, baseSnapshotId: string | null): Promise<ScanSource> {
     return this.#open.snapshots.scanSource(targetSnapshotId, baseSnapshotId);

@@ -5,8 +5,8 @@
 import { CsiError, SystemError } from '../../base/errors.js';
 import { isToolAtWork } from '../../host/device-holders.js';
 import type { NativeRunner } from '../../native/pool.js';
+import { lostVolume } from '../lost-objects.js';
 import type { DeviceRecord, NewDevice } from './ledger/ledger.js';
-import { lostVolume } from './lost-objects.js';
 import { MAX_TIME, type MetadataReader } from './metadata/metadata-reader.js';
 import { whyUnwritable } from './pool/pool-health.js';
 import type { PoolTransactions } from './pool/pool-transaction.js';

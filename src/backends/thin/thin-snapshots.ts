@@ -2,12 +2,14 @@
  * The snapshots of a thin pool: thin devices that are never activated, so nothing can write to them.
  */
 import { CsiError } from '../../base/errors.js';
-import type { ThinDeviceRef, ThinScanSource } from '../../native/thin-addon.js';
+import type { ScanSource } from '../../native/addon.js';
+import type { ThinDeviceRef } from '../../native/thin-addon.js';
 import type { SnapshotMember, TakenSnapshots } from '../backend.js';
+import { lostSnapshot } from '../lost-objects.js';
 import type { Bookmarks } from './bookmarks/bookmarks.js';
+import type { ThinBases } from './bookmarks/thin-bases.js';
 import type { DeviceRecord } from './ledger/ledger.js';
 import type { AsyncLedger } from './ledger/ledger-client.js';
-import { lostSnapshot } from './lost-objects.js';
 import { CURRENT, type FoundDevices, type MetadataReader } from './metadata/metadata-reader.js';
 import type { PoolTransactions } from './pool/pool-transaction.js';
 import type { ThinCopies } from './thin-copies.js';
@@ -24,6 +26,7 @@ export interface SnapshotDependencies {
   copies: ThinCopies;
   volumes: ThinVolumes;
   bookmarks: Bookmarks;
+  bases: ThinBases;
   metadataPath: string;
 }
 
@@ -56,7 +59,9 @@ export class ThinSnapshots {
   async delete(snapshotId: string): Promise<void> {
     const { ledger, transactions } = this.deps;
     await transactions.settle();
-    if ((await ledger.device(snapshotId)) !== null) await transactions.delete(snapshotId);
+    if ((await ledger.device(snapshotId)) === null) return;
+    await transactions.delete(snapshotId);
+    await this.deps.bases.snapshotIsGone(snapshotId);
   }
 
   async check(snapshotId: string, sizeBytes: bigint): Promise<void> {
@@ -81,10 +86,12 @@ export class ThinSnapshots {
    * those that a metadata snapshot would show. Each chunk of the scan proves at its end, after its last read,
    * that the superblock still leads to these roots.
    */
-  async scanSource(targetId: string, baseId: string | null): Promise<ThinScanSource> {
-    const { ledger, bookmarks, metadataPath } = this.deps;
+  async scanSource(targetId: string, baseId: string | null): Promise<ScanSource> {
+    const { ledger, bases, bookmarks, metadataPath } = this.deps;
     const target = await this.record(targetId);
     const base = baseId === null ? null : await ledger.device(baseId);
+    const lists = baseId === null || base !== null ? null : await bases.source(target, baseId);
+    if (lists !== null) return lists;
     const bookmark =
       baseId === null || base !== null ? null : await bookmarks.source(baseId, target);
     if (baseId !== null && base === null && bookmark === null) throw this.#lost(baseId);

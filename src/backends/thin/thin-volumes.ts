@@ -4,9 +4,9 @@
  */
 import { CsiError, errorCode } from '../../base/errors.js';
 import type { StorageCondition } from '../backend.js';
+import { lostSnapshot, lostVolume } from '../lost-objects.js';
 import type { DeviceRecord, NewDevice } from './ledger/ledger.js';
 import type { AsyncLedger } from './ledger/ledger-client.js';
-import { lostSnapshot, lostVolume } from './lost-objects.js';
 import type { MetadataReader } from './metadata/metadata-reader.js';
 import type { PoolTransactions } from './pool/pool-transaction.js';
 import type { ThinPool } from './pool/thin-pool.js';

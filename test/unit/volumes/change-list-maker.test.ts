@@ -13,6 +13,10 @@ interface World {
   steps: Step[];
   discarded: string[];
   problems: string[];
+  /** Snapshots before which pending bases were completed. */
+  completed: string[];
+  /** Deleted snapshots of the volume that the pool still holds, by their sequence. */
+  pending: Map<string, bigint>;
 }
 
 /** A volume with snapshots s1, s2, s3; the pool needs two steps for each list. */
@@ -26,15 +30,24 @@ function world(fails: (target: string) => boolean = () => false): World {
           volumeId: 'v',
           pool: 'p',
           state: 'ready',
-          sequence: BigInt(ids.indexOf(id)),
+          sequence: BigInt(ids.indexOf(id) * 10),
         };
   const steps: Step[] = [];
   const discarded: string[] = [];
+  const completed: string[] = [];
+  const pending = new Map<string, bigint>();
   const catalogue = {
     snapshotById: async (id: string) => record(ids.find((each) => each === id)),
-    snapshotBefore: async (_volume: string, sequence: bigint) => record(ids[Number(sequence) - 1]),
+    retainedBasesOf: async () =>
+      [...pending].map(([snapshotId, sequence]) => ({ snapshotId, volumeId: 'v', sequence })),
+    snapshotBefore: async (_volume: string, sequence: bigint) =>
+      record(ids[Number(sequence) / 10 - 1]),
   };
   const backend = {
+    retainedBases: async () => ({
+      usable: [...pending.keys()].map((snapshotId) => ({ snapshotId, pending: true })),
+      invalidated: [],
+    }),
     storeChanges: async (target: string, base: string | null, progress: object | null) => {
       steps.push([target, base, progress]);
       if (fails(target)) throw CsiError.internal('broken');
@@ -49,9 +62,14 @@ function world(fails: (target: string) => boolean = () => false): World {
   const problems: string[] = [];
   const deps = {
     ...{ catalogue, registry, locks, logger: pino({ level: 'silent' }) },
+    retainedBases: {
+      completePending: async (_backend: unknown, { snapshotId }: { snapshotId: string }) =>
+        void completed.push(snapshotId),
+    },
     observe: (kind: string, problem: string) => problems.push(`${kind} ${problem}`),
   };
-  return { maker: new ChangeListMaker(deps as never), locks, steps, discarded, problems };
+  const maker = new ChangeListMaker(deps as never);
+  return { maker, locks, steps, discarded, problems, completed, pending };
 }
 
 test('a list is made from the snapshot before, step by step', async () => {
@@ -62,6 +80,19 @@ test('a list is made from the snapshot before, step by step', async () => {
     ['s2', 's1', null],
     ['s2', 's1', { step: 1 }],
   ]);
+});
+
+test('a list begins at a deleted snapshot that the pool still holds, which is completed after it', async () => {
+  const { maker, steps, completed, pending } = world();
+  pending.set('between', 15n);
+  maker.schedule('s2');
+  maker.schedule('s3');
+  await maker.idle();
+  assert.deepEqual(
+    [...new Set(steps.map(([target, base]) => `${base} ${target}`))],
+    ['s1 s2', 'between s3'],
+  );
+  assert.deepEqual(completed, ['s2', 's3']);
 });
 
 test('the first snapshot of a volume and one that is gone need no list', async () => {

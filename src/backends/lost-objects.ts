@@ -1,5 +1,5 @@
 /** Errors about objects that the catalogue has and the pool has lost. */
-import { CsiError } from '../../base/errors.js';
+import { CsiError } from '../base/errors.js';
 
 export function lostVolume(volumeId: string, pool: string, cause?: unknown): CsiError {
   return CsiError.failedPrecondition(

@@ -1,0 +1,47 @@
+/**
+ * The neighbours of a snapshot among those of its volume that the pool holds: the ready ones, and the deleted ones
+ * whose base is pending. Change lists lead from one to the next.
+ */
+import type { Backend } from '../backends/backend.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { RetainedBaseRecord, SnapshotRecord } from '../catalogue/records.js';
+
+/** What places a snapshot in the history of its volume. */
+export type Placed = Pick<SnapshotRecord, 'snapshotId' | 'volumeId' | 'sequence'>;
+
+/** The pending bases of the volume, oldest first; usually none or one. */
+export async function pendingBases(
+  catalogue: AsyncCatalogue,
+  backend: Backend,
+  volumeId: string,
+): Promise<RetainedBaseRecord[]> {
+  const { usable } = await backend.retainedBases();
+  const pending = new Set(usable.filter((base) => base.pending).map((base) => base.snapshotId));
+  if (pending.size === 0) return [];
+  const records = await catalogue.retainedBasesOf(backend.pool, volumeId);
+  return records.filter(({ snapshotId }) => pending.has(snapshotId));
+}
+
+export async function heldBefore(
+  catalogue: AsyncCatalogue,
+  backend: Backend,
+  { volumeId, sequence }: Placed,
+): Promise<Placed | null> {
+  const ready = await catalogue.snapshotBefore(volumeId, sequence);
+  const pending = await pendingBases(catalogue, backend, volumeId);
+  const before = pending.filter((base) => base.sequence < sequence).at(-1) ?? null;
+  if (ready === null || before === null) return ready ?? before;
+  return ready.sequence > before.sequence ? ready : before;
+}
+
+export async function heldAfter(
+  catalogue: AsyncCatalogue,
+  backend: Backend,
+  { volumeId, sequence }: Placed,
+): Promise<Placed | null> {
+  const ready = await catalogue.snapshotAfter(volumeId, sequence);
+  const pending = await pendingBases(catalogue, backend, volumeId);
+  const after = pending.find((base) => base.sequence > sequence) ?? null;
+  if (ready === null || after === null) return ready ?? after;
+  return ready.sequence < after.sequence ? ready : after;
+}

@@ -1,0 +1,339 @@
+/** What a reflink pool retains of deleted snapshots: each condition of docs/retained-bases.md, on a real file system. */
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, beforeEach, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { PoolEvent } from '../../src/backends/backend.js';
+import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
+import { NativePool } from '../../src/native/pool.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { assertSound } from '../support/metadata-check.js';
+import { SnapshotImage } from '../support/snapshot-image.js';
+import { scanAll } from '../support/wire.js';
+import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
+import { newSnapshot, newVolume } from './harness.js';
+
+const SIZE = 1 << 20;
+const BLOCK = 4096;
+const options = { skip: skipUnlessRoot };
+
+let workspace: Workspace;
+let native: NativePool | undefined;
+let directory: string;
+let backend: ReflinkBackend;
+let volumeId: string;
+let events: PoolEvent[];
+/** The snapshots of the volume in the order in which they were taken, with their bytes. */
+let taken: { id: string; image: SnapshotImage }[];
+
+beforeEach(async () => {
+  if (skipUnlessRoot !== false) return;
+  await backend?.stop();
+  workspace?.dispose();
+  workspace = new Workspace('reflink-bases');
+  native ??= new NativePool(1);
+  directory = makePoolFileSystem(workspace, 'xfs', 1024);
+  events = [];
+  backend = newBackend();
+  await backend.start();
+  volumeId = newVolume();
+  taken = [];
+  await backend.createVolume(volumeId, BigInt(SIZE));
+});
+
+after(async () => {
+  await backend?.stop();
+  await native?.close();
+  workspace?.dispose();
+});
+
+function newBackend(changeLists = true): ReflinkBackend {
+  assert.ok(native !== undefined);
+  const where = { pool: 'default', directory, embeddedPoolBytes: null, owner: 'bases' };
+  const policy = { overcommitPercent: 100n, reservePercent: 0n, changeLists };
+  return new ReflinkBackend(native, {
+    ...where,
+    ...policy,
+    onEvent: (event) => events.push(event),
+  });
+}
+
+/** Writes a block that is different each time, and takes a snapshot. */
+async function take(): Promise<string> {
+  const path = join(directory, 'volumes', volumeId);
+  const bytes = readFileSync(path);
+  const number = taken.length + 1;
+  bytes.fill(number, number * BLOCK, (number + 1) * BLOCK);
+  bytes.fill(number, 100 * BLOCK, 101 * BLOCK);
+  writeFileSync(path, bytes, { flag: 'r+', flush: true });
+  const id = newSnapshot();
+  await backend.createSnapshots([{ volumeId, snapshotId: id }]);
+  taken.push({ id, image: SnapshotImage.of(bytes) });
+  return id;
+}
+
+async function store(targetId: string, baseId: string): Promise<void> {
+  let progress: object | null = null;
+  do progress = await backend.storeChanges(targetId, baseId, progress);
+  while (progress !== null);
+}
+
+async function remove(id: string, nextId: string | null): Promise<void> {
+  await backend.retainBase(id, nextId);
+  if (nextId !== null) await backend.joinChanges(id, nextId);
+  await backend.deleteSnapshot(id);
+}
+
+const imageOf = (id: string): SnapshotImage => {
+  const found = taken.find((each) => each.id === id);
+  assert.ok(found !== undefined);
+  return found.image;
+};
+
+async function assertSoundDelta(targetId: string, baseId: string): Promise<void> {
+  assert.ok(native !== undefined);
+  const delta = await scanAll(native, await backend.scanSource(targetId, baseId));
+  assertSound(imageOf(baseId), imageOf(targetId), delta, `delta from ${baseId}`);
+}
+
+const names = (): string[] => readdirSync(join(directory, 'bases')).sort();
+
+const usable = async (): Promise<string[]> =>
+  (await backend.retainedBases()).usable.map(({ snapshotId }) => snapshotId).sort();
+
+test(
+  'what is retained of a snapshot is verified before the snapshot is removed',
+  options,
+  async () => {
+    const [first, second, third] = [await take(), await take(), await take()];
+    await store(second, first);
+    await store(third, second);
+    const list = join(directory, 'lists', `${second}.delta`);
+    const bytes = readFileSync(list);
+    // In a page of entries, which the head does not cover.
+    bytes[BLOCK + 60] = (bytes[BLOCK + 60] ?? 0) ^ 1;
+    writeFileSync(list, bytes);
+    await remove(first, second);
+    assert.ok(!existsSync(list), 'a damaged list is not kept');
+    assert.deepEqual(names(), [`${first}.to.${second}`]);
+    await assertSoundDelta(third, first);
+    await assertSoundDelta(second, first);
+  },
+);
+
+test('a stored list takes no more space for being retained', options, async () => {
+  const [first, second] = [await take(), await take()];
+  await store(second, first);
+  const inodeOf = (path: string) => readFileSync(path).toString('hex');
+  const before = inodeOf(join(directory, 'lists', `${second}.delta`));
+  await remove(first, second);
+  assert.equal(inodeOf(join(directory, 'bases', `${first}.to.${second}`)), before);
+});
+
+test('a newest snapshot is hidden until there is a next one', options, async () => {
+  const [first, second] = [await take(), await take()];
+  await remove(second, null);
+  assert.deepEqual((await backend.retainedBases()).usable, [
+    { snapshotId: second, storedBytes: 0n, pending: true },
+  ]);
+  assert.deepEqual(
+    (await backend.list()).snapshots.map(({ id }) => id),
+    [first],
+  );
+  const third = await take();
+  await assertSoundDelta(third, second);
+  await remove(second, third);
+  assert.deepEqual(
+    (await backend.retainedBases()).usable.map((base) => base.pending),
+    [undefined],
+  );
+  assert.ok(!existsSync(join(directory, 'snapshots', second)), 'its blocks are freed');
+  await assertSoundDelta(third, second);
+  await assertSoundDelta(third, first);
+});
+
+test(
+  'a kill between any two steps of a deletion leaves a sound base, or none',
+  options,
+  async () => {
+    const [first, second, third] = [await take(), await take(), await take()];
+    await store(second, first);
+    await store(third, second);
+    // After the list is retained.
+    await backend.retainBase(second, third);
+    await backend.sweep();
+    await assertSoundDelta(third, second);
+    // After the lists are joined.
+    await backend.joinChanges(second, third);
+    await backend.sweep();
+    await assertSoundDelta(third, second);
+    await assertSoundDelta(third, first);
+    // After the snapshot's file is gone, and its lists are not.
+    await backend.deleteSnapshot(second);
+    await backend.sweep();
+    await remove(second, third);
+    assert.deepEqual(await usable(), [second]);
+    await assertSoundDelta(third, second);
+    // While a newest one becomes hidden, and while it is completed.
+    await backend.retainBase(third, null);
+    await backend.sweep();
+    await backend.deleteSnapshot(third);
+    const fourth = await take();
+    await backend.retainBase(third, fourth);
+    await backend.sweep();
+    await assertSoundDelta(fourth, third);
+    await backend.deleteSnapshot(third);
+    for (const base of [second, third]) await assertSoundDelta(fourth, base);
+    const unfinished = join(directory, 'bases', `${first}.to.${fourth}.tmp`);
+    writeFileSync(unfinished, '');
+    await backend.sweep();
+    assert.ok(!existsSync(unfinished));
+  },
+);
+
+test('a base that is dropped leaves the older ones usable', options, async () => {
+  const ids = [await take(), await take(), await take(), await take()] as [
+    string,
+    string,
+    string,
+    string,
+  ];
+  const [first, second, third, last] = ids;
+  await remove(first, second);
+  await remove(second, third);
+  await remove(third, last);
+  assert.deepEqual(
+    names(),
+    [`${first}.to.${second}`, `${second}.to.${third}`, `${third}.to.${last}`].sort(),
+  );
+  await backend.dropBase(second);
+  assert.deepEqual(names(), [`${first}.to.${third}`, `${third}.to.${last}`].sort());
+  for (const base of [first, third]) await assertSoundDelta(last, base);
+  await rejectsWith(backend.scanSource(last, second), 'FAILED_PRECONDITION');
+  await backend.dropBase(third);
+  assert.deepEqual(names(), [`${first}.to.${last}`]);
+  await assertSoundDelta(last, first);
+  await backend.dropBase(first);
+  assert.deepEqual(names(), []);
+});
+
+test(
+  'a damaged list invalidates its base and those before it, with the reason',
+  options,
+  async () => {
+    const [first, second, last] = [await take(), await take(), await take()];
+    await remove(first, second);
+    await remove(second, last);
+    const path = join(directory, 'bases', `${second}.to.${last}`);
+    const bytes = readFileSync(path);
+    bytes[BLOCK + 60] = (bytes[BLOCK + 60] ?? 0) ^ 1;
+    writeFileSync(path, bytes);
+    const source = await backend.scanSource(last, second);
+    assert.ok(native !== undefined);
+    await assert.rejects(scanAll(native, source), { code: 'LIST_INVALID' });
+    await backend.discardChanges(path);
+    await rejectsWith(
+      backend.scanSource(last, second),
+      'NOT_FOUND',
+      /its stored change list is damaged/,
+    );
+    await rejectsWith(
+      backend.scanSource(last, first),
+      'NOT_FOUND',
+      new RegExp(`snapshot ${second}.*damaged`),
+    );
+    assert.deepEqual((await backend.retainedBases()).usable, []);
+    for (const id of [first, second]) await backend.dropBase(id);
+    assert.deepEqual(await backend.retainedBases(), { usable: [], invalidated: [] });
+  },
+);
+
+test(
+  'a chain of lists from deleted snapshots that does not fit together gives no list',
+  options,
+  async () => {
+    const [first, second, last] = [await take(), await take(), await take()];
+    await remove(first, second);
+    await remove(second, last);
+    const other = join(directory, 'bases', `${second}.to.${last}`);
+    const own = join(directory, 'bases', `${first}.to.${second}`);
+    writeFileSync(other, readFileSync(own));
+    assert.ok(native !== undefined);
+    for (const base of [first, second]) {
+      const source = await backend.scanSource(last, base);
+      await assert.rejects(scanAll(native, source), { code: 'LIST_INVALID' });
+    }
+    rmSync(own);
+    await rejectsWith(backend.scanSource(last, first), 'FAILED_PRECONDITION');
+  },
+);
+
+test(
+  'a list that a request needs beyond the retained ones is made for it, once',
+  options,
+  async () => {
+    const [first, second] = [await take(), await take()];
+    await remove(first, second);
+    await take();
+    const last = await take();
+    // Nothing has made the lists of the live snapshots.
+    await Promise.all([assertSoundDelta(last, first), assertSoundDelta(last, first)]);
+    assert.ok(names().includes(`${second}.to.${last}`));
+    await remove(second, last);
+    await assertSoundDelta(last, first);
+  },
+);
+
+test(
+  'without change lists nothing is retained, and what was retained before is refused for now',
+  options,
+  async () => {
+    const [first, second, third] = [await take(), await take(), await take()];
+    await remove(first, second);
+    await backend.stop();
+    backend = newBackend(false);
+    await backend.start();
+    assert.deepEqual(await backend.retainBase(second, third), {
+      unretained: 'change lists are off (BLOCKDELTA_CHANGE_LISTS)',
+    });
+    await rejectsWith(
+      backend.scanSource(third, first),
+      'FAILED_PRECONDITION',
+      /change lists are off/,
+    );
+    await backend.stop();
+    backend = newBackend();
+    await backend.start();
+    await assertSoundDelta(third, first);
+  },
+);
+
+test(
+  'a pool that runs low frees hidden snapshots, the oldest first, and says so',
+  options,
+  async () => {
+    const older = await take();
+    await remove(older, null);
+    const otherVolume = newVolume();
+    const newer = newSnapshot();
+    await backend.createVolume(otherVolume, BigInt(SIZE));
+    await backend.createSnapshots([{ volumeId: otherVolume, snapshotId: newer }]);
+    await remove(newer, null);
+    const target = await take();
+    const filler = join(directory, 'filler');
+    // A pool of 1 GiB keeps a quarter free for writers.
+    writeFileSync(filler, Buffer.alloc(800 << 20, 1), { flush: true });
+    while (events.length < 2) await delay(20);
+    assert.match(events[0]?.message ?? '', new RegExp(`bytes free.*${older}.*full one`));
+    assert.match(events[1]?.message ?? '', new RegExp(newer));
+    await rejectsWith(backend.scanSource(target, older), 'NOT_FOUND', /running out of space/);
+    const { usable: left, invalidated } = await backend.retainedBases();
+    assert.deepEqual([left.length, invalidated.length], [0, 2]);
+    const another = await take();
+    await remove(target, another);
+    const unretained = await backend.retainBase(another, null);
+    assert.ok(unretained !== null && 'unretained' in unretained, 'a low pool hides no snapshot');
+    rmSync(filler);
+  },
+);

@@ -1,0 +1,142 @@
+/**
+ * What a thin pool retains of deleted snapshots as change lists, on the real dm-thin: when a list takes the
+ * place of a bookmark, what breaks a list, and what does not.
+ */
+import assert from 'node:assert/strict';
+import { closeSync, openSync, readdirSync, statSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import { after } from 'node:test';
+import { errorCode, SystemError } from '../../src/base/errors.js';
+import { rejectsWith } from '../support/expect-status.js';
+import {
+  closeThreads,
+  ThinPoolOnDisks,
+  type WorldSnapshot,
+  type WorldVolume,
+} from '../support/thin-pool-on-disks.js';
+import { scanAll } from '../support/wire.js';
+import { guestTest } from './guest.js';
+
+after(closeThreads);
+
+const PASS = { passDiscards: true };
+
+const namesIn = (world: ThinPoolOnDisks, directory: string): string[] =>
+  readdirSync(join(world.directory, directory));
+
+/** Snapshots of an attached volume that has grown and changed in between. */
+async function history(
+  world: ThinPoolOnDisks,
+  count: number,
+): Promise<{ volume: WorldVolume; cuts: WorldSnapshot[] }> {
+  const volume = await world.volume();
+  await volume.attach();
+  for (let block = 0; block < 12; block += 1) volume.writeBlock(block);
+  const cuts: WorldSnapshot[] = [];
+  for (let round = 0; round < count; round += 1) {
+    cuts.push(await world.cutOne(volume));
+    volume.write(round * 16 + 1, 2);
+    volume.writeBlock(20 + round);
+    volume.discardBlock(8 + (round % 4));
+    if (round === 1) await world.grow(volume, volume.image.sizeBytes * 2);
+  }
+  return { volume, cuts };
+}
+
+function at<Item>(items: readonly Item[], index: number): Item {
+  const item = items.at(index);
+  assert.ok(item !== undefined);
+  return item;
+}
+
+async function assertSoundFromAll(
+  world: ThinPoolOnDisks,
+  bases: readonly WorldSnapshot[],
+  target: WorldSnapshot,
+): Promise<void> {
+  for (const base of bases) await world.soundDelta(base, target);
+}
+
+guestTest(
+  'a snapshot with a later one is retained as a list, and only the newest as a bookmark',
+  () =>
+    ThinPoolOnDisks.run(PASS, async (world) => {
+      const { volume, cuts } = await history(world, 4);
+      for (const [index, cut] of cuts.entries()) await world.keepAndDelete(cut, cuts[index + 1]);
+      assert.equal(namesIn(world, 'lists').length, 3);
+      assert.deepEqual(namesIn(world, 'bases'), [at(cuts, 3).id]);
+      const target = await world.cutOne(volume);
+      // Over the bookmark of the newest one, from which the request makes the last list.
+      await assertSoundFromAll(world, cuts, target);
+      const completed = await world.backend.retainBase(at(cuts, 3).id, target.id);
+      assert.equal(completed?.pending, undefined);
+      assert.deepEqual(namesIn(world, 'bases'), []);
+      await world.restartPlugin();
+      await assertSoundFromAll(world, cuts, target);
+      const { usable, invalidated } = await world.backend.retainedBases();
+      assert.deepEqual(
+        usable.map(({ snapshotId }) => snapshotId).sort(),
+        cuts.map((c) => c.id).sort(),
+      );
+      assert.deepEqual(invalidated, []);
+    }),
+);
+
+guestTest('an unclean stop that invalidates bookmarks leaves lists to snapshots that exist', () =>
+  ThinPoolOnDisks.run(PASS, async (world) => {
+    const { volume, cuts } = await history(world, 3);
+    const [first, second, third] = [at(cuts, 0), at(cuts, 1), at(cuts, 2)];
+    await world.keepAndDelete(first, second);
+    await world.keepAndDelete(second, third);
+    await world.powerCut(() => volume.discardBlock(2));
+    assert.equal(await world.lossOf(first), null);
+    const target = await world.cutOne(volume);
+    await assertSoundFromAll(world, [first, second], target);
+    // Now the last step is a bookmark, and the next unclean stop breaks it and what leads to it.
+    await world.keepAndDelete(target);
+    await world.keepAndDelete(third, target);
+    await world.powerCut(() => volume.discardBlock(3));
+    const next = await world.cutOne(volume);
+    assert.match((await world.lossOf(target)) ?? '', /discards/);
+    assert.match((await world.lossOf(first)) ?? '', /comes after it and is deleted too.*discards/);
+    await rejectsWith(world.backend.scanSource(next.id, first.id), 'NOT_FOUND', /discards/);
+  }),
+);
+
+guestTest('a damaged list invalidates its base and those before it, and no other', () =>
+  ThinPoolOnDisks.run(PASS, async (world) => {
+    const { cuts } = await history(world, 4);
+    const [first, second, third, target] = [at(cuts, 0), at(cuts, 1), at(cuts, 2), at(cuts, 3)];
+    await world.keepAndDelete(first, second);
+    await world.keepAndDelete(second, third);
+    await world.keepAndDelete(third, target);
+    const path = join(world.directory, 'lists', `${second.id}.to.${third.id}`);
+    const fd = openSync(path, 'r+');
+    writeSync(fd, Buffer.from([0xff]), 0, 1, statSync(path).size - 4000);
+    closeSync(fd);
+    const source = await world.backend.scanSource(target.id, second.id);
+    const refusal = await scanAll(world.native, source).catch((thrown: unknown) => thrown);
+    assert.ok(refusal instanceof SystemError && errorCode(refusal) === 'LIST_INVALID');
+    await world.backend.discardChanges(refusal.path);
+    for (const base of [first, second]) {
+      assert.match((await world.lossOf(base)) ?? '', /its stored change list is damaged/);
+      await rejectsWith(world.backend.scanSource(target.id, base.id), 'NOT_FOUND', /damaged/);
+    }
+    await world.soundDelta(third, target);
+  }),
+);
+
+guestTest('a base that is dropped leaves the older ones usable', () =>
+  ThinPoolOnDisks.run(PASS, async (world) => {
+    const { cuts } = await history(world, 4);
+    for (const index of [0, 1, 2]) await world.keepAndDelete(at(cuts, index), cuts[index + 1]);
+    const target = at(cuts, 3);
+    await world.backend.dropBase(at(cuts, 1).id);
+    await world.backend.dropBase(at(cuts, 2).id);
+    assert.deepEqual(namesIn(world, 'lists'), [`${at(cuts, 0).id}.to.${target.id}`]);
+    await world.soundDelta(at(cuts, 0), target);
+    await rejectsWith(world.backend.scanSource(target.id, at(cuts, 1).id), 'FAILED_PRECONDITION');
+    await world.backend.dropBase(at(cuts, 0).id);
+    assert.deepEqual(namesIn(world, 'lists'), []);
+  }),
+);
