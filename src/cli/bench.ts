@@ -14,7 +14,7 @@ import { formatText } from '../bench/report/text.js';
 import { runSuites } from '../bench/runner.js';
 import type { Suite } from '../bench/suite.js';
 import { SUITES } from '../bench/suites/index.js';
-import { socketPathOf } from './client.js';
+import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
 import { complain, messageOf, print, runToExitCode } from './output.js';
 import { socketProblem } from './socket.js';

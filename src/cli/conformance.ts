@@ -15,7 +15,7 @@ import { formatJunit } from '../conformance/report-junit.js';
 import { formatTable } from '../conformance/report-table.js';
 import { matches, runSuite } from '../conformance/runner.js';
 import { CHECKS } from '../conformance/suite.js';
-import { socketPathOf } from './client.js';
+import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
 import { complain, messageOf, SIGNALS } from './output.js';
 import { ProgressLine } from './progress.js';

@@ -153,7 +153,7 @@ async function locking(device: string, options: RunOptions): Promise<string[]> {
 export async function assertPrograms(
   programs: readonly string[] = Object.keys(PACKAGES).filter((name) => !OPTIONAL.includes(name)),
 ): Promise<void> {
-  await Promise.all(programs.map(findProgram));
+  await Promise.all(programs.map((program) => findProgram(program)));
 }
 
 /** What is not installed, of all programs that the plugin runs: each with Debian's package for it. */
@@ -172,8 +172,12 @@ export async function missingPrograms(): Promise<
   return missing.flat();
 }
 
-/** The path of an installed program. */
-async function findProgram(name: string): Promise<string> {
+/**
+ * The path of an installed program. FAILED_PRECONDITION, with Debian's package for it, if there is none.
+ *
+ * @param debian the package of a program that the plugin itself never runs
+ */
+export async function findProgram(name: string, debian = PACKAGES[name]): Promise<string> {
   for (const directory of SEARCH_PATH) {
     const path = join(directory, name);
     try {
@@ -183,8 +187,7 @@ async function findProgram(name: string): Promise<string> {
       // Tried in the next directory.
     }
   }
-  const where = PACKAGES[name];
-  const remedy = where === undefined ? '' : `; install the Debian package ${where}`;
+  const remedy = debian === undefined ? '' : `; install the Debian package ${debian}`;
   throw CsiError.failedPrecondition(`the program ${name} is not installed on this node${remedy}`);
 }
 

@@ -44,6 +44,8 @@ const OUTLIVING_CPU_S = 86_400;
 export interface Rights {
   /** Keeps the capabilities of mount(8). */
   mounts?: boolean;
+  /** Keeps the capability that opens other users' files. */
+  files?: boolean;
   /** The block device whose bytes the program reads: all that it can open. */
   device?: string;
   /** Processor time of a program on a device, if not what its size asks for. */
@@ -64,12 +66,13 @@ export interface Sandbox {
 
 /** The program is killed when this process ends, unless it must not stop half way (`outlives`). */
 export async function sandbox(
-  { mounts = false, device, cpuSeconds }: Rights,
+  { mounts = false, files = false, device, cpuSeconds }: Rights,
   outlives: boolean,
 ): Promise<Sandbox> {
   const line = [CONFINE];
   if (!outlives) line.push('--parent', `${process.pid}`);
   if (mounts) line.push('--keep-mount-rights');
+  if (files) line.push('--keep-file-rights');
   if (device === undefined) return { line: [...line, '--'], limits: null };
   const sizeBytes = await sizeOf(device);
   const limits: Limits = outlives

@@ -2,10 +2,11 @@
  * A report as one HTML page that needs nothing else: no script, no font, no image, no other file. Light or dark as the
  * reader's system is.
  */
+
+import { escapeText } from '../../base/markup.js';
 import { type Row, verdict } from '../row.js';
 import { curveChart, sidesChart, targetsChart } from './charts.js';
 import type { Document } from './document.js';
-import { escapeText } from './markup.js';
 import { ratioCell, sideCell, targetCell, verdictCell } from './table.js';
 import { heading, summary } from './text.js';
 

@@ -6,6 +6,8 @@ import { accessSync, constants, existsSync, readdirSync, statfsSync, statSync } 
 import { hostname, release } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { humanSize } from '../../base/human-size.js';
+import { probeReady } from '../../client/connection.js';
 import { SETTINGS, unknownNames } from '../../config/config.js';
 import { missingPrograms } from '../../host/exec.js';
 import {
@@ -15,8 +17,6 @@ import {
 } from '../../host/process-capabilities.js';
 import { loadAddon } from '../../native/addon.js';
 import { foundObjects } from '../../volumes/unknown-objects.js';
-import { probeReady } from '../client.js';
-import { humanSize } from '../metadata/formats.js';
 import { socketProblem } from '../socket.js';
 import { usedPercent } from './list-commands.js';
 import { type NodeView, type PoolView, textOf } from './node.js';

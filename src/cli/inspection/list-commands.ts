@@ -1,8 +1,8 @@
 /** `blockdelta volumes`, `snapshots` and `pools`: what this node holds, as a table or as JSON. */
 import type { Command } from 'commander';
+import { humanSize } from '../../base/human-size.js';
 import type { SnapshotRecord, VolumeRecord } from '../../catalogue/records.js';
 import { ExitCode } from '../exit-codes.js';
-import { humanSize } from '../metadata/formats.js';
 import { messageOf, print, runToExitCode } from '../output.js';
 import { inspectNode, type NodeView, nodeSettings, type PoolView } from './node.js';
 import { type Column, formatJson, formatTable } from './tables.js';

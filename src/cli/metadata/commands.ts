@@ -3,24 +3,20 @@
  * Holds their options, prints the list from the stream, and maps each failure to an exit code.
  */
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import {
-  isServiceError,
-  type MetadataRequest,
-  openMetadata,
-  prepareClient,
-  socketPathOf,
-} from '../client.js';
-import { ExitCode, exitCodeOfStatus } from '../exit-codes.js';
-import { type CommandFailure, complain, messageOf, print, runToExitCode } from '../output.js';
-import { ProgressLine } from '../progress.js';
-import { socketProblem } from '../socket.js';
-import { createListFormatter, FORMATS, type Format, formatSummary, humanSize } from './formats.js';
+import { humanSize } from '../../base/human-size.js';
+import { type MetadataRequest, openMetadata, prepareClient } from '../../client/connection.js';
+import { GrainMerger, parseGrain } from '../../client/grain.js';
+import type { Entry } from '../../client/list.js';
 import {
   createProgress,
-  InterruptedError,
   type MetadataProgress,
   readMetadata,
-} from './resumable-stream.js';
+} from '../../client/resumable-stream.js';
+import { socketPathOf } from '../endpoint.js';
+import { complain, print } from '../output.js';
+import { ProgressLine } from '../progress.js';
+import { createListFormatter, FORMATS, type Format, formatSummary } from './formats.js';
+import { runListCommand, shareOf, withSocketProblem } from './list-command.js';
 
 interface MetadataOptions {
   endpoint?: string;
@@ -28,6 +24,7 @@ interface MetadataOptions {
   maxResults: number;
   format: Format;
   summary: boolean;
+  grain?: bigint;
 }
 
 const MAX_INT64 = 2n ** 63n - 1n;
@@ -75,6 +72,7 @@ function addMetadataAction(
         .argParser(parseCount)
         .default(0),
     )
+    .addOption(grainOption())
     .addOption(new Option('--format <format>', 'output format').choices(FORMATS).default('table'))
     .option('--summary', 'print totals and times instead of the list', false)
     .addHelpText('after', HELP)
@@ -84,8 +82,22 @@ function addMetadataAction(
       const socketPath = socketPathOf(command, options.endpoint);
       const { startingOffset, maxResults } = options;
       const request = { rpc, ids: idsOf(...snapshots), startingOffset, maxResults };
-      process.exitCode = await runMetadataCommand(socketPath, request, options);
+      process.exitCode = await runListCommand(socketPath, (signal) =>
+        printMetadata(socketPath, request, options, signal),
+      );
     });
+}
+
+/** For every command that reads a list for a tool that works in chunks. */
+export function grainOption(): Option {
+  return new Option(
+    '--grain <size>',
+    'round ranges outwards to multiples of this chunk size, such as 64Ki or 1Mi, and merge what touches',
+  ).argParser((value) => {
+    const grain = parseGrain(value);
+    if (grain !== null) return grain;
+    throw new InvalidArgumentError('It must be a multiple of 512 bytes, up to 1Gi.');
+  });
 }
 
 const HELP = `
@@ -103,24 +115,10 @@ Exit codes:
   6    cannot connect, or the stream kept being interrupted
   130  stopped by SIGINT or SIGTERM`;
 
-async function runMetadataCommand(
-  socketPath: string,
-  request: MetadataRequest,
-  options: MetadataOptions,
-): Promise<ExitCode> {
-  // Without this, a wrong path would be retried for seconds. One that nobody serves now may be served soon.
-  const problem = await socketProblem(socketPath);
-  if (problem !== null && problem.code !== 'ECONNREFUSED') {
-    complain(problem.message);
-    return ExitCode.UNREACHABLE;
-  }
-  return runToExitCode((signal) => printMetadata(socketPath, request, options, signal), failureOf);
-}
-
 async function printMetadata(
   socketPath: string,
   request: MetadataRequest,
-  { format, summary }: MetadataOptions,
+  { format, summary, grain }: MetadataOptions,
   signal: AbortSignal,
 ): Promise<void> {
   // What the client itself takes to start is no time of the plugin's.
@@ -147,51 +145,35 @@ async function printMetadata(
           text: `${sums.ranges} ranges, ${humanSize(sums.sizeBytes)}`,
         }));
   let needsHead = !summary;
+  const merger = grain === undefined ? null : new GrainMerger(grain);
+  const take = async (entries: readonly Entry[]): Promise<void> => {
+    sums.ranges += entries.length;
+    for (const { offset, size } of entries) {
+      sums.sizeBytes += size;
+      position = offset + size;
+    }
+    if (summary) return;
+    const head = needsHead ? formatter.head(progress.capacityBytes ?? 0n) : '';
+    needsHead = false;
+    await print(head + formatter.rows(entries));
+  };
   try {
     for await (const entries of batches) {
-      sums.ranges += entries.length;
-      for (const { offset, size } of entries) {
-        sums.sizeBytes += size;
-        position = offset + size;
-      }
-      if (summary) continue;
-      const head = needsHead ? formatter.head(progress.capacityBytes ?? 0n) : '';
-      needsHead = false;
-      await print(head + formatter.rows(entries));
+      await take(merger === null ? entries : merger.add(entries, progress.capacityBytes ?? 0n));
     }
+    if (merger !== null) await take(merger.finish());
   } catch (thrown) {
     throw await withSocketProblem(thrown, socketPath);
   } finally {
     line?.end();
   }
   if (!summary) return;
-  await print(formatSummary(format, { ...sums, ...timesOf(progress, started) }));
-}
-
-function shareOf(position: bigint, capacityBytes: bigint | null): number | null {
-  if (capacityBytes === null || capacityBytes === 0n) return null;
-  return Number((position * 1000n) / capacityBytes) / 1000;
-}
-
-/** Says what keeps the client from connecting now, where that is why it gave up. */
-async function withSocketProblem(thrown: unknown, socketPath: string): Promise<unknown> {
-  if (!(thrown instanceof InterruptedError)) return thrown;
-  const problem = await socketProblem(socketPath);
-  if (problem === null) return thrown;
-  return new InterruptedError(`${thrown.message}: ${problem.message}`, { cause: thrown.cause });
+  const unmerged = merger === null ? {} : { unmerged: merger.cost };
+  await print(formatSummary(format, { ...sums, ...unmerged, ...timesOf(progress, started) }));
 }
 
 function timesOf(progress: MetadataProgress, started: number) {
   return { ...progress, seconds: (performance.now() - started) / 1000 };
-}
-
-function failureOf(error: unknown): CommandFailure {
-  if (error instanceof InterruptedError) {
-    const message = `${error.message}; the last failure: ${(error.cause as Error).message}`;
-    return { code: ExitCode.UNREACHABLE, message };
-  }
-  const code = isServiceError(error) ? exitCodeOfStatus(error.code) : ExitCode.FAILURE;
-  return { code, message: messageOf(error) };
 }
 
 function parseOffset(value: string): bigint {

@@ -2,7 +2,8 @@
  * The formats of lists and summaries. Sizes are in bytes. In JSON they are strings, because most JSON
  * readers are inexact above 2^53.
  */
-import type { Entry } from './list.js';
+import { humanSize, rounded, withHumanSize } from '../../base/human-size.js';
+import type { Entry } from '../../client/list.js';
 
 export const FORMATS = ['table', 'ndjson', 'csv'] as const;
 export type Format = (typeof FORMATS)[number];
@@ -23,6 +24,8 @@ export interface Summary {
   firstMessageMs: number | null;
   messages: number;
   resumes: number;
+  /** The list before its ranges were rounded to a grain. */
+  unmerged?: { ranges: number; bytes: bigint };
 }
 
 export function createListFormatter(format: Format): ListFormatter {
@@ -85,6 +88,12 @@ function summaryFields(summary: Summary): Record<string, string | number | null>
     first_message_ms: summary.firstMessageMs === null ? null : rounded(summary.firstMessageMs, 1),
     messages: summary.messages,
     resumes: summary.resumes,
+    ...(summary.unmerged === undefined
+      ? {}
+      : {
+          unmerged_ranges: summary.unmerged.ranges,
+          unmerged_size_bytes: summary.unmerged.bytes.toString(),
+        }),
   };
 }
 
@@ -97,6 +106,7 @@ function summaryTable(summary: Summary): string {
   return [
     `ranges         ${summary.ranges}`,
     `bytes          ${withHumanSize(sizeBytes)}${percent}`,
+    ...grainLines(summary),
     `volume         ${capacity}`,
     `time           ${rounded(summary.seconds, 3)} s`,
     `first message  ${first}`,
@@ -106,30 +116,17 @@ function summaryTable(summary: Summary): string {
   ].join('\n');
 }
 
+/** What rounding to a grain costs. */
+function grainLines({ unmerged, sizeBytes }: Summary): string[] {
+  if (unmerged === undefined) return [];
+  const times = unmerged.bytes === 0n ? 1 : Number(sizeBytes) / Number(unmerged.bytes);
+  const before = `${unmerged.ranges} ranges, ${withHumanSize(unmerged.bytes)}`;
+  return [`without grain  ${before}; the grain reads ${rounded(times, 2)} times as much`];
+}
+
 function shareOf({ sizeBytes, capacityBytes }: Summary): number | null {
   if (capacityBytes === null || capacityBytes === 0n) return null;
   return rounded(Number(sizeBytes) / Number(capacityBytes), 6);
-}
-
-export function rounded(value: number, digits: number): number {
-  return Number(value.toFixed(digits));
-}
-
-export function withHumanSize(bytes: bigint): string {
-  return bytes < 1024n ? `${bytes} B` : `${bytes} (${humanSize(bytes)})`;
-}
-
-const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'] as const;
-
-/** With one decimal unless it is zero: 512 B, 4 KiB, 1.5 GiB. */
-export function humanSize(bytes: bigint): string {
-  let value = Number(bytes);
-  let unit = 0;
-  while (value >= 1024 && unit < UNITS.length - 1) {
-    value /= 1024;
-    unit += 1;
-  }
-  return `${rounded(value, 1)} ${UNITS[unit]}`;
 }
 
 function joinRows(entries: readonly Entry[], row: (entry: Entry) => string): string {

@@ -1,10 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import {
-  createListFormatter,
-  formatSummary,
-  humanSize,
-} from '../../../src/cli/metadata/formats.js';
+import { humanSize } from '../../../src/base/human-size.js';
+import { createListFormatter, formatSummary } from '../../../src/cli/metadata/formats.js';
 
 const ENTRIES = [
   { offset: 0n, size: 4096n },

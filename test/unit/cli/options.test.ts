@@ -5,7 +5,9 @@ import { test } from 'node:test';
 import { Command } from 'commander';
 import { packagePath } from '../../../src/base/package-root.js';
 import { addBenchCommand } from '../../../src/cli/bench.js';
+import { addMapCommand } from '../../../src/cli/map.js';
 import { addAllocatedCommand, addDeltaCommand } from '../../../src/cli/metadata/commands.js';
+import { addNbdCommand } from '../../../src/cli/nbd.js';
 import { addThinDeltaCommand } from '../../../src/cli/thin/delta-command.js';
 import { addThinLsCommand } from '../../../src/cli/thin/ls-command.js';
 
@@ -46,4 +48,14 @@ test('docs/command-line.md has every option of thin-delta and thin-ls, including
 test('docs/command-line.md has every option of bench', () => {
   const options = optionsOf(addBenchCommand);
   assert.deepEqual([...documented(section('bench'))].sort(), [...options].sort());
+});
+
+test('docs/command-line.md has every option of nbd', () => {
+  const options = optionsOf(addNbdCommand);
+  assert.deepEqual([...documented(section('nbd'))].sort(), [...options].sort());
+});
+
+test('docs/map.md has every option of map', () => {
+  const page = readFileSync(packagePath('docs/map.md'), 'utf8');
+  assert.deepEqual([...documented(page)].sort(), [...optionsOf(addMapCommand)].sort());
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { MetadataMessage } from '../../../src/cli/client.js';
-import { InvalidListError, MetadataList } from '../../../src/cli/metadata/list.js';
+import type { MetadataMessage } from '../../../src/client/connection.js';
+import { InvalidListError, MetadataList } from '../../../src/client/list.js';
 
 const CAPACITY = 1000;
 
@@ -138,6 +138,10 @@ for (const [what, streams, found] of VIOLATIONS) {
     );
   });
 }
+
+test('an empty list of a volume of negative size is refused', () => {
+  assert.throws(() => listOf([[message([], -4096)]]), /a volume of -4096 bytes/);
+});
 
 test('a list that ends before the requested offset is refused', () => {
   assert.throws(() => listOf([[message([[0, 50]])]], 50), /requested from 50/);

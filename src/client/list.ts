@@ -3,7 +3,7 @@
  * order, no overlap, entries within the volume, one capacity. A list that violates this must not be used
  * for a backup, so it is an error; nothing is repaired.
  */
-import type { MetadataMessage } from '../client.js';
+import type { MetadataMessage } from './connection.js';
 
 export interface Entry {
   readonly offset: bigint;
@@ -61,6 +61,9 @@ export class MetadataList {
   #checkHead(message: MetadataMessage): void {
     const capacity = BigInt(message.volume_capacity_bytes);
     const type = message.block_metadata_type;
+    if (capacity < 0n) {
+      throw new InvalidListError(`the list names a volume of ${capacity} bytes`);
+    }
     if (capacity !== (this.capacityBytes ?? capacity)) {
       throw new InvalidListError(
         `the volume's capacity changed within the list, from ${this.capacityBytes} to ${capacity}`,

@@ -3,8 +3,8 @@
  * end of the last entry received. Knows how streams fail, not how a list is printed.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { StatusCode } from '../../base/errors.js';
-import { isServiceError, type MetadataMessage, type MetadataRequest } from '../client.js';
+import { StatusCode } from '../base/errors.js';
+import { isServiceError, type MetadataMessage, type MetadataRequest } from './connection.js';
 import { type Entry, MetadataList } from './list.js';
 
 export type OpenMetadata = (

@@ -4,15 +4,12 @@
  * Each stream has its own connection. After a lost connection a gRPC channel fails calls for a while
  * without reconnecting, which is useless to a caller that resumes.
  */
-import { isAbsolute } from 'node:path';
 import {
   type ClientReadableStream,
   credentials,
   makeGenericClientConstructor,
   type ServiceError,
 } from '@grpc/grpc-js';
-import type { Command } from 'commander';
-import { SOCKET_PATH_MAX } from '../config/config.js';
 import { clientServices } from '../csi/proto.js';
 
 export type MetadataRpc = 'GetMetadataAllocated' | 'GetMetadataDelta';
@@ -45,39 +42,6 @@ export function isServiceError(error: unknown): error is ServiceError {
     typeof (error as Partial<ServiceError>).code === 'number' &&
     typeof (error as Partial<ServiceError>).details === 'string'
   );
-}
-
-/** The path of the socket. Throws an Error whose message is for the user. */
-export function parseClientEndpoint(endpoint: string): string {
-  const path = endpoint.startsWith('unix://') ? endpoint.slice('unix://'.length) : endpoint;
-  if (!isAbsolute(path)) {
-    throw new Error(
-      `the endpoint is '${endpoint}'; it must be like unix:///run/blockdelta/csi.sock`,
-    );
-  }
-  const bytes = Buffer.byteLength(path);
-  if (bytes > SOCKET_PATH_MAX) {
-    throw new Error(
-      `the endpoint's path is ${bytes} bytes long; the kernel accepts ${SOCKET_PATH_MAX}`,
-    );
-  }
-  return path;
-}
-
-/**
- * The socket path of an endpoint, by default that of CSI_ENDPOINT. Ends the command with a usage error if
- * there is none or it is invalid.
- */
-export function socketPathOf(command: Command, given: string | undefined): string {
-  const endpoint = given ?? process.env['CSI_ENDPOINT'] ?? '';
-  if (endpoint === '') {
-    command.error('error: no endpoint is given: use --endpoint or set CSI_ENDPOINT');
-  }
-  try {
-    return parseClientEndpoint(endpoint);
-  } catch (error) {
-    return command.error(`error: ${(error as Error).message}`);
-  }
 }
 
 /** The messages of one stream. Throws a ServiceError unless it ends OK. Leaving the loop cancels the call. */

@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
-import type { MetadataMessage, MetadataRequest } from '../../../src/cli/client.js';
+import type { MetadataMessage, MetadataRequest } from '../../../src/client/connection.js';
 import {
   createProgress,
   InterruptedError,
   type OpenMetadata,
   readMetadata,
-} from '../../../src/cli/metadata/resumable-stream.js';
+} from '../../../src/client/resumable-stream.js';
 import { seededRandom } from '../../support/random.js';
 
 const REQUEST: MetadataRequest = {

@@ -1,0 +1,19 @@
+/** The option --endpoint of the commands that are clients, and its default. */
+import type { Command } from 'commander';
+import { parseClientEndpoint } from '../client/endpoint.js';
+
+/**
+ * The socket path of an endpoint, by default that of CSI_ENDPOINT. Ends the command with a usage error if
+ * there is none or it is invalid.
+ */
+export function socketPathOf(command: Command, given: string | undefined): string {
+  const endpoint = given ?? process.env['CSI_ENDPOINT'] ?? '';
+  if (endpoint === '') {
+    command.error('error: no endpoint is given: use --endpoint or set CSI_ENDPOINT');
+  }
+  try {
+    return parseClientEndpoint(endpoint);
+  } catch (error) {
+    return command.error(`error: ${(error as Error).message}`);
+  }
+}

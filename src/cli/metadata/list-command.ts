@@ -1,0 +1,44 @@
+/** How a command runs that reads a list of SnapshotMetadata, and which exit code each failure has. */
+import { CsiError } from '../../base/errors.js';
+import { isServiceError } from '../../client/connection.js';
+import { InterruptedError } from '../../client/resumable-stream.js';
+import { ExitCode, exitCodeOfStatus } from '../exit-codes.js';
+import { type CommandFailure, complain, messageOf, runToExitCode } from '../output.js';
+import { socketProblem } from '../socket.js';
+
+export async function runListCommand(
+  socketPath: string,
+  work: (signal: AbortSignal) => Promise<void>,
+): Promise<ExitCode> {
+  // Without this, a wrong path would be retried for seconds. One that nobody serves now may be served soon.
+  const problem = await socketProblem(socketPath);
+  if (problem !== null && problem.code !== 'ECONNREFUSED') {
+    complain(problem.message);
+    return ExitCode.UNREACHABLE;
+  }
+  return runToExitCode(work, failureOf);
+}
+
+/** Says what keeps the client from connecting now, where that is why it gave up. */
+export async function withSocketProblem(thrown: unknown, socketPath: string): Promise<unknown> {
+  if (!(thrown instanceof InterruptedError)) return thrown;
+  const problem = await socketProblem(socketPath);
+  if (problem === null) return thrown;
+  return new InterruptedError(`${thrown.message}: ${problem.message}`, { cause: thrown.cause });
+}
+
+/** How far a list is; null: its volume's capacity is not known yet. */
+export function shareOf(position: bigint, capacityBytes: bigint | null): number | null {
+  if (capacityBytes === null || capacityBytes === 0n) return null;
+  return Number((position * 1000n) / capacityBytes) / 1000;
+}
+
+function failureOf(error: unknown): CommandFailure {
+  if (error instanceof InterruptedError) {
+    const message = `${error.message}; the last failure: ${(error.cause as Error).message}`;
+    return { code: ExitCode.UNREACHABLE, message };
+  }
+  const hasStatus = isServiceError(error) || error instanceof CsiError;
+  const code = hasStatus ? exitCodeOfStatus(error.code) : ExitCode.FAILURE;
+  return { code, message: messageOf(error) };
+}

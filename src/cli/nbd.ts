@@ -1,0 +1,202 @@
+/**
+ * `blockdelta nbd SNAPSHOT --socket PATH`: serves a snapshot over NBD for as long as the command runs. Of the
+ * export, the allocated or changed ranges are data and the rest is holes. Holds the options and the order of
+ * the steps, and maps each failure to an exit code.
+ */
+import { lstat, open, rm } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import type { Command } from 'commander';
+import { CsiError, errorCode } from '../base/errors.js';
+import { humanSize } from '../base/human-size.js';
+import { openMetadata } from '../client/connection.js';
+import { CsiDriver } from '../client/driver.js';
+import { GrainMerger } from '../client/grain.js';
+import type { Entry } from '../client/list.js';
+import { publishSnapshot, removeLeftVolumes } from '../client/published-volume.js';
+import { createProgress, type MetadataProgress, readMetadata } from '../client/resumable-stream.js';
+import { serveRanges } from '../nbd/servers.js';
+import { makeSocketDirectory } from '../nbd/socket-directory.js';
+import { socketPathOf } from './endpoint.js';
+import { grainOption } from './metadata/commands.js';
+import { runListCommand } from './metadata/list-command.js';
+
+import { complain, print } from './output.js';
+import { socketProblem } from './socket.js';
+
+interface NbdOptions {
+  socket: string;
+  base?: string;
+  grain?: bigint;
+  endpoint?: string;
+}
+
+/** Of a device's sectors: no list has smaller pieces. */
+const SMALLEST_GRAIN = 512n;
+/** nbdkit keeps the whole list in memory, about 24 bytes a range. */
+const MAX_RANGES = 8_000_000;
+
+export function addNbdCommand(program: Command): void {
+  const command = program
+    .command('nbd')
+    .description('serve a snapshot, or what changed since another one, over NBD')
+    .argument('<snapshot>', 'id of the snapshot')
+    .requiredOption('--socket <path>', 'the unix socket that clients connect to; it is created')
+    .option('--base <snapshot>', 'only what differs from this older snapshot is data')
+    .addOption(grainOption())
+    .option('--endpoint <endpoint>', "the plugin's socket, unix:///path (default: CSI_ENDPOINT)")
+    .addHelpText('after', HELP);
+  command.action(async (snapshot: string, options: NbdOptions) => {
+    const { socket, base = null, grain = SMALLEST_GRAIN } = options;
+    const endpoint = socketPathOf(command, options.endpoint);
+    const wanted = { endpoint, snapshotId: snapshot, base, grain, socketPath: resolve(socket) };
+    process.exitCode = await runListCommand(endpoint, (signal) => serve(wanted, signal));
+  });
+}
+
+const HELP = `
+Prints the URI of the export when clients can connect, and serves until SIGINT or
+SIGTERM. The export is read-only. A client that ignores holes reads the whole snapshot.
+
+Exit codes:
+  0    it has served until it was stopped
+  1    another failure
+  2    wrong usage
+  3    refused: an argument is invalid or out of range
+  4    there is no such snapshot
+  5    no complete list is possible, or a program or a right is missing
+  6    cannot connect, or the stream kept being interrupted
+  130  stopped by SIGINT or SIGTERM before it served`;
+
+interface Wanted {
+  endpoint: string;
+  snapshotId: string;
+  /** Id of a snapshot; null: none. */
+  base: string | null;
+  grain: bigint;
+  socketPath: string;
+}
+
+type Undo = () => Promise<void>;
+
+async function serve(wanted: Wanted, signal: AbortSignal): Promise<void> {
+  await freeSocketPath(wanted.socketPath);
+  const undo: Undo[] = [];
+  try {
+    const directory = await makeSocketDirectory();
+    undo.push(() => directory.close());
+    const driver = new CsiDriver(wanted.endpoint, signal);
+    undo.push(async () => driver.close());
+    const ranges = join(directory.path, 'ranges');
+    const list = await writeRanges(wanted, ranges, signal);
+    await removeLeftVolumes(driver);
+    const { snapshotId } = wanted;
+    const volume = await publishSnapshot(driver, { snapshotId, sizeBytes: list.capacityBytes });
+    undo.push(() => volume.close());
+    const server = await serveRanges({
+      device: volume.devicePath,
+      ranges,
+      directory: directory.path,
+      socketPath: wanted.socketPath,
+    });
+    undo.push(() => server.close());
+    complain(
+      `serving ${list.count} ranges, ${humanSize(list.bytes)} of ${humanSize(list.capacityBytes)}`,
+    );
+    await print(`${server.uri}\n`);
+    await Promise.race([server.exited, aborted(signal)]);
+  } finally {
+    await undoAll(undo);
+  }
+}
+
+/** The last step first. All are tried; the first failure is thrown. */
+async function undoAll(steps: readonly Undo[]): Promise<void> {
+  const failures: unknown[] = [];
+  for (const step of steps.toReversed()) {
+    try {
+      await step();
+    } catch (thrown) {
+      failures.push(thrown);
+    }
+  }
+  if (failures.length > 0) throw failures[0];
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((done) => {
+    if (signal.aborted) done();
+    else signal.addEventListener('abort', () => done());
+  });
+}
+
+/** A socket that a killed command has left is removed; anything else there stays, and is an error. */
+async function freeSocketPath(path: string): Promise<void> {
+  try {
+    const state = await lstat(path);
+    const problem = state.isSocket() ? await socketProblem(path) : null;
+    if (problem?.code !== 'ECONNREFUSED') {
+      throw CsiError.invalidArgument(
+        `cannot serve on ${path}: ${state.isSocket() ? 'another program serves there' : 'there is a file of that name'}; ` +
+          'give another --socket',
+      );
+    }
+    await rm(path, { force: true });
+  } catch (thrown) {
+    if (errorCode(thrown) !== 'ENOENT') throw thrown;
+  }
+}
+
+interface RangesFile {
+  count: number;
+  bytes: bigint;
+  /** 0: the driver sent no message, so it is not known. */
+  capacityBytes: bigint;
+}
+
+/** The list as nbdkit reads it. */
+async function writeRanges(
+  { endpoint, snapshotId, base, grain }: Wanted,
+  path: string,
+  signal: AbortSignal,
+): Promise<RangesFile> {
+  const progress: MetadataProgress = createProgress();
+  const request =
+    base === null
+      ? ({ rpc: 'GetMetadataAllocated', ids: { snapshot_id: snapshotId } } as const)
+      : ({
+          rpc: 'GetMetadataDelta',
+          ids: { base_snapshot_id: base, target_snapshot_id: snapshotId },
+        } as const);
+  const batches = readMetadata(
+    (part, end) => openMetadata(endpoint, part, end),
+    { ...request, startingOffset: 0n, maxResults: 0 },
+    {
+      signal,
+      progress,
+      onInterrupted: (error, position) =>
+        complain(`interrupted (${error.message}); resuming at byte ${position}`),
+    },
+  );
+  const file = await open(path, 'wx', 0o600);
+  const merger = new GrainMerger(grain);
+  const { cost } = merger;
+  const put = (entries: readonly Entry[]): Promise<void> =>
+    file.appendFile(entries.map(({ offset, size }) => `${offset} ${size}\n`).join(''));
+  try {
+    for await (const entries of batches) {
+      await put(merger.add(entries, progress.capacityBytes ?? 0n));
+      if (cost.mergedRanges > MAX_RANGES) throw tooMany(snapshotId);
+    }
+    await put(merger.finish());
+  } finally {
+    await file.close();
+  }
+  const { mergedRanges: count, mergedBytes: bytes } = cost;
+  return { count, bytes, capacityBytes: progress.capacityBytes ?? 0n };
+}
+
+function tooMany(snapshotId: string): CsiError {
+  return CsiError.resourceExhausted(
+    `the list of snapshot ${snapshotId} has more than ${MAX_RANGES} ranges, more than can be served; give a larger --grain`,
+  );
+}

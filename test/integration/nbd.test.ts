@@ -1,0 +1,192 @@
+/** `blockdelta nbd`, with the plugin on real devices and with nbdkit, nbdcopy and qemu-img as clients. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import type { TestContext } from 'node:test';
+import { endOf, runCommand, startCommand } from '../support/command.js';
+import { blockCapability } from '../support/csi-client.js';
+import { MIB } from '../support/orchestrator.js';
+import { runPlugin, test } from '../support/running-plugin.js';
+
+const SIZE = 64 * MIB;
+const BLOCK = 4096;
+
+const history = { first: '', second: '', third: '', device: '' };
+const running = runPlugin('nbd-command', {
+  pools: { main: 'xfs' },
+  async prepare({ orchestrator }) {
+    const volume = await orchestrator.create('source', {
+      capability: blockCapability(),
+      sizeBytes: SIZE,
+    });
+    history.device = await orchestrator.bringUp(volume);
+    write(0, 2 * MIB);
+    write(40 * MIB, BLOCK);
+    history.first = await orchestrator.snapshot(volume, 'first');
+    write(MIB, 3 * BLOCK);
+    write(50 * MIB, BLOCK);
+    history.second = await orchestrator.snapshot(volume, 'second');
+    history.third = await orchestrator.snapshot(volume, 'third');
+    write(0, 8 * MIB);
+  },
+});
+
+/** Random bytes, on disk. */
+function write(offset: number, size: number): void {
+  const place = [`of=${history.device}`, `seek=${offset / BLOCK}`, `count=${size / BLOCK}`];
+  const how = [`bs=${BLOCK}`, 'oflag=direct', 'status=none'];
+  execFileSync('dd', ['if=/dev/urandom', ...place, ...how]);
+}
+
+const temporary = (): string => running.workspace.path('');
+const environment = () => ({
+  CSI_ENDPOINT: running.plugin.endpoint,
+  TMPDIR: temporary(),
+});
+
+async function serving(t: TestContext, ...args: string[]) {
+  const socket = running.workspace.path('export.sock');
+  const { child, output } = startCommand(t, ['nbd', ...args, '--socket', socket], environment());
+  const isReady = new Promise<void>((resolve) => {
+    child.stdout.on('data', (data: Buffer) => {
+      output.stdout += data.toString();
+      if (output.stdout.endsWith('\n')) resolve();
+    });
+  });
+  const ended = endOf(child, output);
+  await Promise.race([isReady, ended]);
+  assert.equal(child.exitCode, null, output.stderr);
+  const stop = async () => {
+    child.kill('SIGTERM');
+    return ended;
+  };
+  return { uri: output.stdout.trim(), socket, stop, child, ended };
+}
+
+const total = (uri: string, kind: 'data' | 'hole,zero'): number => {
+  const text = execFileSync('nbdinfo', ['--map', '--totals', '--json', uri], { encoding: 'utf8' });
+  const rows = JSON.parse(text) as { size: number; description: string }[];
+  return rows.find(({ description }) => description === kind)?.size ?? 0;
+};
+
+async function nothingIsLeft(before: readonly string[]): Promise<void> {
+  assert.deepEqual(readdirSync(temporary()).sort(), [...before].sort());
+  const { entries } = await running.client.controller.ListVolumes({});
+  assert.equal((entries as unknown[]).length, 1);
+}
+
+test('the allocated ranges of a snapshot are data, and its contents those of its own time', async (t) => {
+  const before = readdirSync(temporary());
+  const { uri, socket, stop } = await serving(t, history.second);
+  assert.equal(uri, `nbd+unix:///?socket=${encodeURIComponent(socket)}`);
+  assert.equal(total(uri, 'data'), 2 * MIB + 2 * BLOCK);
+  assert.equal(total(uri, 'hole,zero'), SIZE - 2 * MIB - 2 * BLOCK);
+  // The volume has changed since then; a snapshot that is equal is served for comparison.
+  const copy = running.workspace.path('copy.raw');
+  execFileSync('nbdcopy', [uri, copy]);
+  const ended = await stop();
+  assert.deepEqual([ended.code, ended.signal], [0, null], ended.stderr);
+  assert.match(ended.stderr, /serving \d+ ranges, 2 MiB of 64 MiB/);
+  const bytes = readFileSync(copy);
+  const other = await serving(t, history.third);
+  execFileSync('nbdcopy', [other.uri, copy]);
+  await other.stop();
+  assert.ok(bytes.equals(readFileSync(copy)));
+  execFileSync('rm', [copy]);
+  await nothingIsLeft(before);
+});
+
+test('with a base, what changed is data, and a copy of only that makes the base the target', async (t) => {
+  const before = readdirSync(temporary());
+  const [copy, whole] = [running.workspace.path('copy.raw'), running.workspace.path('whole.raw')];
+  const first = await serving(t, history.first);
+  execFileSync('nbdcopy', [first.uri, copy]);
+  await first.stop();
+  const delta = await serving(t, history.second, '--base', history.first);
+  assert.equal(total(delta.uri, 'data'), 4 * BLOCK);
+  const how = ['--destination-is-zero', '--sparse=0', '--request-size=4096', '--'];
+  // By a server: nbdcopy itself empties a file before it writes to it.
+  execFileSync('nbdcopy', [...how, delta.uri, '[', 'nbdkit', 'file', copy, ']']);
+  // A client that does not ask for holes reads the whole snapshot.
+  execFileSync('nbdcopy', ['--no-extents', delta.uri, whole]);
+  await delta.stop();
+  assert.ok(readFileSync(copy).equals(readFileSync(whole)));
+  execFileSync('rm', [copy, whole]);
+  await nothingIsLeft(before);
+});
+
+test('a grain rounds what is data outwards to chunks', async (t) => {
+  const { uri, stop } = await serving(t, history.second, '--base', history.first, '--grain', '1Mi');
+  assert.equal(total(uri, 'data'), 2 * MIB);
+  await stop();
+});
+
+test('an empty delta is one hole', async (t) => {
+  const { uri, stop } = await serving(t, history.third, '--base', history.second);
+  assert.equal(total(uri, 'data'), 0);
+  assert.equal(total(uri, 'hole,zero'), SIZE);
+  await stop();
+});
+
+test('qemu-img reads the export, and nothing can be written to it', async (t) => {
+  const { uri, stop } = await serving(t, history.second);
+  const image = running.workspace.path('copy.qcow2');
+  execFileSync('qemu-img', ['convert', '-f', 'raw', '-O', 'qcow2', uri, image]);
+  execFileSync('qemu-img', ['compare', '-f', 'raw', '-F', 'qcow2', uri, image]);
+  assert.match(execFileSync('nbdinfo', [uri], { encoding: 'utf8' }), /is_read_only: true/);
+  await stop();
+});
+
+test('what a killed command has left is removed by the next one', async (t) => {
+  const before = readdirSync(temporary());
+  const killed = await serving(t, history.second);
+  killed.child.kill('SIGKILL');
+  await killed.ended;
+  assert.ok(existsSync(killed.socket));
+  // nbdkit is killed with it, so that the device is free again.
+  const next = await serving(t, history.second);
+  assert.equal(total(next.uri, 'data'), 2 * MIB + 2 * BLOCK);
+  await next.stop();
+  await nothingIsLeft(before);
+});
+
+test('the end of nbdkit ends the command, which says so and leaves nothing', async (t) => {
+  const before = readdirSync(temporary());
+  const { child, ended } = await serving(t, history.second);
+  const children = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8');
+  process.kill(Number(children.trim()), 'SIGKILL');
+  const { code, stderr } = await ended;
+  assert.equal(code, 1);
+  assert.match(stderr, /nbdkit, started to serve .*, was ended by SIGKILL/);
+  await nothingIsLeft(before);
+});
+
+test('a base that is gone, an unknown snapshot and a taken socket are refused, and nothing is left', async (t) => {
+  const before = readdirSync(temporary());
+  const socket = running.workspace.path('export.sock');
+  const run = (...args: string[]) => runCommand(t, ['nbd', ...args], environment());
+  const unknown = await run('no-such-snapshot', '--socket', socket);
+  assert.equal(unknown.code, 4, unknown.stderr);
+  const base = await run(history.second, '--base', 'no-such-snapshot', '--socket', socket);
+  assert.equal(base.code, 4, base.stderr);
+  assert.equal((await run(history.second)).code, 2);
+  await nothingIsLeft(before);
+
+  writeFileSync(socket, '');
+  const file = await run(history.second, '--socket', socket);
+  assert.deepEqual([file.code, existsSync(socket)], [3, true]);
+  assert.match(
+    file.stderr,
+    /cannot serve on .*: there is a file of that name; give another --socket/,
+  );
+  execFileSync('rm', [socket]);
+
+  const server = createServer().listen(socket);
+  t.after(() => server.close());
+  await once(server, 'listening');
+  const taken = await run(history.second, '--socket', socket);
+  assert.equal(taken.code, 3);
+  assert.match(taken.stderr, /cannot serve on .*: another program serves there/);
+});

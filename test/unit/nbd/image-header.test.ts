@@ -1,0 +1,158 @@
+/** Headers of images that qemu must not open: whoever can write the backup directory is not trusted. */
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { StatusCode } from '../../../src/base/errors.js';
+import { createImage } from '../../../src/nbd/image.js';
+import { imageChain, parseHeader, readImageHeader } from '../../../src/nbd/image-header.js';
+import { runProgram } from '../../../src/nbd/program.js';
+import { serveImage } from '../../../src/nbd/servers.js';
+
+const SIZE = 1n << 30n;
+
+describe('headers of qcow2 images', () => {
+  let directory: string;
+  const at = (name: string): string => join(directory, name);
+
+  before(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'bd-header-'));
+    await createImage({ path: at('full.qcow2'), sizeBytes: SIZE, backing: null });
+    await createImage({ path: at('delta.qcow2'), sizeBytes: SIZE * 2n, backing: 'full.qcow2' });
+  });
+  after(() => rm(directory, { recursive: true, force: true }));
+
+  /** An image that qemu-img makes, with options that this room never uses. */
+  async function foreignImage(name: string, ...options: string[]): Promise<string> {
+    const args = ['create', '-q', '-u', '-f', 'qcow2', ...options, at(name), `${SIZE}`];
+    await runProgram('qemu-img', args, { purpose: 'make an image' });
+    return at(name);
+  }
+
+  async function changed(name: string, change: (bytes: Buffer) => void): Promise<string> {
+    const bytes = await readFile(at('delta.qcow2'));
+    change(bytes);
+    await writeFile(at(name), bytes);
+    return at(name);
+  }
+
+  const refusal = (message: RegExp) => ({ code: StatusCode.FAILED_PRECONDITION, message });
+
+  it('describe an image and what it is based on', async () => {
+    const chain = await imageChain(at('delta.qcow2'));
+    assert.deepEqual(chain, [
+      {
+        path: at('delta.qcow2'),
+        sizeBytes: SIZE * 2n,
+        clusterBytes: 131072,
+        backing: 'full.qcow2',
+        hasSubclusters: true,
+        isDirty: false,
+        isCorrupt: false,
+      },
+      {
+        path: at('full.qcow2'),
+        sizeBytes: SIZE,
+        clusterBytes: 131072,
+        backing: null,
+        hasSubclusters: true,
+        isDirty: false,
+        isCorrupt: false,
+      },
+    ]);
+  });
+
+  it('name a missing link and the image that needs it', async () => {
+    const path = await foreignImage('lost.qcow2', '-b', 'gone.qcow2', '-F', 'qcow2');
+    await assert.rejects(imageChain(path), {
+      code: StatusCode.NOT_FOUND,
+      message: `the image ${path} is based on gone.qcow2: there is no image ${at('gone.qcow2')}`,
+    });
+  });
+
+  for (const backing of [
+    '/etc/passwd',
+    '../secret.qcow2',
+    'nbd:localhost:10809',
+    'json:{"driver":"qcow2"}',
+    'sub/full.qcow2',
+  ]) {
+    it(`are refused if they make qemu open ${backing}`, async () => {
+      const path = await foreignImage('hostile.qcow2', '-b', backing, '-F', 'qcow2');
+      const refused = refusal(/which is not the plain name of a file beside it; restore the file/);
+      await assert.rejects(imageChain(path), refused);
+      await assert.rejects(serveImage({ path, directory }), refused);
+    });
+  }
+
+  it('are refused if qemu would guess the format of the image below', async () => {
+    const path = await changed('guess.qcow2', (bytes) => {
+      const extension = bytes.indexOf(Buffer.from('e2792aca', 'hex'));
+      bytes.writeUInt32BE(0x6803f857, extension);
+    });
+    await assert.rejects(imageChain(path), refusal(/does not say that full\.qcow2, .* is a qcow2/));
+  });
+
+  it('are refused if the data is in another file', async () => {
+    const path = await foreignImage('external.qcow2', '-o', `data_file=${at('external.raw')}`);
+    await assert.rejects(readImageHeader(path), refusal(/has its data in another file/));
+  });
+
+  it('are refused if the image is based on itself', async () => {
+    const path = await foreignImage('loop.qcow2', '-b', 'loop.qcow2', '-F', 'qcow2');
+    await assert.rejects(
+      imageChain(path),
+      refusal(/is based on more than 1000 images, or on itself/),
+    );
+  });
+
+  it('are refused if they are damaged, old, encrypted or of a future version', async () => {
+    const changes: [string, RegExp, (bytes: Buffer) => void][] = [
+      ['magic', /is not a qcow2 image/, (bytes) => bytes.writeUInt8(0, 0)],
+      ['old', /of version 2; expected 3/, (bytes) => bytes.writeUInt32BE(2, 4)],
+      ['cluster', /has clusters of 2\^40 bytes/, (bytes) => bytes.writeUInt32BE(40, 20)],
+      ['crypt', /is encrypted/, (bytes) => bytes.writeUInt32BE(1, 32)],
+      ['future', /has unknown features \(0x110/, (bytes) => bytes.writeUInt8(1, 78)],
+      [
+        'name',
+        /the image it is based on lies outside/,
+        (bytes) => bytes.writeUInt32BE(1 << 20, 16),
+      ],
+      ['far', /the image it is based on lies outside/, (bytes) => bytes.writeUInt8(255, 8)],
+    ];
+    for (const [name, message, change] of changes) {
+      await assert.rejects(readImageHeader(await changed(name, change)), refusal(message), name);
+    }
+    await writeFile(at('short'), 'QFI');
+    await assert.rejects(readImageHeader(at('short')), refusal(/is not a qcow2 image/));
+  });
+
+  it('never make the parser fail otherwise, whatever their bytes are', async () => {
+    const seed = Number(process.env['TEST_SEED'] ?? Date.now() % 1_000_000);
+    console.log(`seed ${seed}`);
+    const bytes = (await readFile(at('delta.qcow2'))).subarray(0, 4096);
+    let state = seed;
+    const random = (limit: number): number => {
+      state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+      return Math.floor((state / 2 ** 32) * limit);
+    };
+    for (let round = 0; round < 20_000; round++) {
+      const damaged = Buffer.from(bytes.subarray(0, 1 + random(bytes.length)));
+      // The header and its extensions are in the first bytes.
+      for (let count = random(6); count >= 0; count--) {
+        damaged[random(Math.min(600, damaged.length))] = random(256);
+      }
+      try {
+        const header = parseHeader(damaged, 'x');
+        assert.ok(header.backing === null || !/[/:]/.test(header.backing));
+      } catch (thrown) {
+        assert.equal(
+          (thrown as { code?: unknown }).code,
+          StatusCode.FAILED_PRECONDITION,
+          `${thrown}`,
+        );
+      }
+    }
+  });
+});

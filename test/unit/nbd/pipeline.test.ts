@@ -1,0 +1,285 @@
+/** nbdkit, nbdcopy, qemu-nbd and qemu-img as src/nbd runs them, on files: no root is needed. */
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import {
+  chown,
+  copyFile,
+  mkdir,
+  mkdtemp,
+  open,
+  readdir,
+  readFile,
+  rm,
+  stat,
+  truncate,
+  writeFile,
+} from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { copyRanges } from '../../../src/nbd/copy.js';
+import {
+  checkImage,
+  compareImages,
+  convertImage,
+  createImage,
+  imageInfo,
+  rebaseImage,
+} from '../../../src/nbd/image.js';
+import { serveImage, serveRanges } from '../../../src/nbd/servers.js';
+import { makeSocketDirectory, type SocketDirectory } from '../../../src/nbd/socket-directory.js';
+
+/** Processes that were started by the main thread. */
+async function childrenOf(pid: number): Promise<string[]> {
+  return (await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8')).trim().split(' ');
+}
+
+const MIB = 1 << 20;
+const SIZE = 64 * MIB;
+const GRAIN = 4096;
+
+interface Range {
+  offset: number;
+  size: number;
+}
+
+describe('copying ranges of a device into a chain of images', () => {
+  let directory: string;
+  let sockets: SocketDirectory;
+
+  before(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'bd-nbd-'));
+    sockets = await makeSocketDirectory(directory);
+  });
+  after(async () => {
+    await sockets.close();
+    await rm(directory, { recursive: true, force: true });
+  });
+
+  const at = (name: string): string => join(directory, name);
+
+  async function writeDevice(name: string, writes: readonly Range[], zeros: readonly Range[] = []) {
+    const file = await open(at(name), 'r+');
+    for (const { offset, size } of writes) await file.write(randomBytes(size), 0, size, offset);
+    for (const { offset, size } of zeros) await file.write(Buffer.alloc(size), 0, size, offset);
+    await file.close();
+  }
+
+  async function writeRanges(name: string, ranges: readonly Range[]): Promise<string> {
+    const path = at(name);
+    await writeFile(path, ranges.map(({ offset, size }) => `${offset} ${size}\n`).join(''));
+    return path;
+  }
+
+  async function backUp(
+    device: string,
+    list: readonly Range[],
+    image: string,
+    backing: string | null,
+  ) {
+    const ranges = await writeRanges(`${image}.ranges`, list);
+    await createImage({ path: at(image), sizeBytes: BigInt(SIZE), backing });
+    const source = await serveRanges({ device: at(device), ranges, directory: sockets.path });
+    const target = await serveImage({ path: at(image), directory: sockets.path });
+    const shares: number[] = [];
+    await copyRanges({
+      from: source.uri,
+      to: target.uri,
+      requestSize: GRAIN,
+      onProgress: (share) => shares.push(share),
+    });
+    await target.close();
+    await source.close();
+    return shares;
+  }
+
+  const written: Range[] = [
+    { offset: 0, size: MIB },
+    { offset: 10 * MIB, size: 3 * GRAIN },
+    { offset: SIZE - GRAIN, size: GRAIN },
+  ];
+  const changed: Range[] = [
+    { offset: 4 * GRAIN, size: GRAIN },
+    { offset: 20 * MIB, size: 2 * GRAIN },
+  ];
+  const zeroed: Range[] = [{ offset: 10 * MIB, size: 2 * GRAIN }];
+
+  it('writes exactly the listed ranges of a full and of an incremental image', async () => {
+    await writeFile(at('first.raw'), '');
+    await truncate(at('first.raw'), SIZE);
+    await writeDevice('first.raw', written);
+    const shares = await backUp('first.raw', written, 'full.qcow2', null);
+    assert.equal(shares.at(-1), 1);
+    await copyFile(at('first.raw'), at('second.raw'));
+    await writeDevice('second.raw', changed, zeroed);
+    await backUp('second.raw', [...changed, ...zeroed], 'delta.qcow2', 'full.qcow2');
+
+    for (const [raw, image] of [
+      ['first.raw', 'full.qcow2'],
+      ['second.raw', 'delta.qcow2'],
+    ] as const) {
+      const compared = await compareImages(
+        { path: at(raw), format: 'raw' },
+        { path: at(image), format: 'qcow2' },
+      );
+      assert.deepEqual(compared, { isSame: true, detail: 'Images are identical.' });
+      const checked = await checkImage(at(image));
+      assert.equal(checked.corruptions + checked.leaks + checked.errors, 0);
+    }
+    const info = await imageInfo(at('delta.qcow2'));
+    assert.equal(info.backing, 'full.qcow2');
+    assert.equal(info.sizeBytes, BigInt(SIZE));
+    assert.equal(info.hasSubclusters, true);
+    assert.ok(info.allocatedBytes < BigInt(MIB), `the image takes ${info.allocatedBytes} bytes`);
+  });
+
+  it('writes past the page cache where the file system can, and through it elsewhere', async (t) => {
+    const memory = '/dev/shm';
+    if (!existsSync(memory)) return t.skip(`there is no ${memory}`);
+    const place = await mkdtemp(join(memory, 'bd-nbd-'));
+    t.after(() => rm(place, { recursive: true, force: true }));
+    const ranges = await writeRanges('direct.ranges', written);
+    for (const path of [at('direct.qcow2'), join(place, 'memory.qcow2')]) {
+      await createImage({ path, sizeBytes: BigInt(SIZE), backing: null });
+      const source = await serveRanges({
+        device: at('first.raw'),
+        ranges,
+        directory: sockets.path,
+      });
+      const target = await serveImage({ path, directory: sockets.path, cache: 'none' });
+      await copyRanges({ from: source.uri, to: target.uri, requestSize: MIB });
+      await target.close();
+      await source.close();
+      const compared = await compareImages(
+        { path: at('first.raw'), format: 'raw' },
+        { path, format: 'qcow2' },
+      );
+      assert.equal(compared.isSame, true, path);
+    }
+  });
+
+  it('writes as root into a directory of another user, without other rights', async (t) => {
+    if (process.getuid?.() !== 0) return t.skip('needs root');
+    const place = at('of-nobody');
+    await mkdir(place, { mode: 0o700 });
+    await chown(place, 65534, 65534);
+    const path = join(place, 'image.qcow2');
+    await createImage({ path, sizeBytes: BigInt(SIZE), backing: null });
+    const target = await serveImage({ path, directory: sockets.path });
+    const rights = new Set<string>();
+    for (const pid of await childrenOf(process.pid)) {
+      const status = await readFile(`/proc/${pid}/status`, 'utf8');
+      rights.add(/^CapEff:\t(\w+)$/m.exec(status)?.[1] ?? '');
+    }
+    await target.close();
+    // CAP_DAC_OVERRIDE.
+    assert.deepEqual([...rights], ['0000000000000002']);
+  });
+
+  it('copies nothing for an empty list', async () => {
+    await backUp('second.raw', [], 'empty.qcow2', 'delta.qcow2');
+    const compared = await compareImages(
+      { path: at('second.raw'), format: 'raw' },
+      { path: at('empty.qcow2'), format: 'qcow2' },
+    );
+    assert.equal(compared.isSame, true);
+    assert.equal((await checkImage(at('empty.qcow2'))).allocatedClusters, 0);
+  });
+
+  it('restores a chain to a file with its holes, and reports progress', async () => {
+    const shares: number[] = [];
+    await convertImage({
+      from: at('delta.qcow2'),
+      to: at('restored.raw'),
+      onProgress: (share) => shares.push(share),
+    });
+    assert.equal(shares.at(-1), 1);
+    const compared = await compareImages(
+      { path: at('second.raw'), format: 'raw' },
+      { path: at('restored.raw'), format: 'raw' },
+    );
+    assert.equal(compared.isSame, true);
+    const { blocks, size } = await stat(at('restored.raw'));
+    assert.equal(size, SIZE);
+    assert.ok(blocks * 512 < 4 * MIB, `the restored file takes ${blocks * 512} bytes`);
+  });
+
+  it('keeps the contents of an image that is based on an earlier one', async () => {
+    await copyFile(at('empty.qcow2'), at('merged.qcow2'));
+    await rebaseImage({ path: at('merged.qcow2'), backing: 'full.qcow2' });
+    assert.equal((await imageInfo(at('merged.qcow2'))).backing, 'full.qcow2');
+    const compared = await compareImages(
+      { path: at('second.raw'), format: 'raw' },
+      { path: at('merged.qcow2'), format: 'qcow2' },
+    );
+    assert.equal(compared.isSame, true);
+  });
+
+  it('says where two contents differ', async () => {
+    const compared = await compareImages(
+      { path: at('first.raw'), format: 'raw' },
+      { path: at('delta.qcow2'), format: 'qcow2' },
+    );
+    assert.equal(compared.isSame, false);
+    assert.match(compared.detail, new RegExp(`offset ${4 * GRAIN}`));
+  });
+
+  it('stops a copy that is cancelled, and leaves no socket behind', async () => {
+    const cancelled = new AbortController();
+    const ranges = await writeRanges('all.ranges', [{ offset: 0, size: SIZE }]);
+    await createImage({ path: at('cancelled.qcow2'), sizeBytes: BigInt(SIZE), backing: null });
+    const source = await serveRanges({ device: at('first.raw'), ranges, directory: sockets.path });
+    const target = await serveImage({ path: at('cancelled.qcow2'), directory: sockets.path });
+    const copied = copyRanges({
+      from: source.uri,
+      to: target.uri,
+      requestSize: GRAIN,
+      signal: cancelled.signal,
+    });
+    cancelled.abort(new Error('no longer wanted'));
+    await assert.rejects(copied, /no longer wanted/);
+    await target.close();
+    await source.close();
+    assert.deepEqual(await readdir(sockets.path), []);
+  });
+
+  it('reports a server that ends while data is copied', async () => {
+    const ranges = await writeRanges('all.ranges', [{ offset: 0, size: SIZE }]);
+    const killed = new AbortController();
+    await createImage({ path: at('killed.qcow2'), sizeBytes: BigInt(SIZE), backing: null });
+    const source = await serveRanges({ device: at('first.raw'), ranges, directory: sockets.path });
+    const target = await serveImage({
+      path: at('killed.qcow2'),
+      directory: sockets.path,
+      signal: killed.signal,
+    });
+    killed.abort(new Error('killed'));
+    assert.equal((await target.exited).signal, 'SIGKILL');
+    await assert.rejects(
+      copyRanges({ from: source.uri, to: target.uri, requestSize: GRAIN }),
+      /nbdcopy, started to copy the data, failed with exit code 1/,
+    );
+    await assert.rejects(
+      target.close(),
+      /qemu-nbd, started to serve the image .* was ended by SIGKILL/,
+    );
+    await source.close();
+  });
+
+  it('reports a device that does not exist', async () => {
+    const ranges = await writeRanges('none.ranges', []);
+    await assert.rejects(async () => {
+      const source = await serveRanges({ device: at('none.raw'), ranges, directory: sockets.path });
+      await source.close();
+    }, /nbdkit, started to serve .*none\.raw, failed with exit code 1/);
+  });
+
+  it('refuses a directory whose sockets would have too long a path', async () => {
+    const long = join(directory, 'x'.repeat(100));
+    await assert.rejects(
+      serveRanges({ device: at('first.raw'), ranges: at('none.ranges'), directory: long }),
+      /the path of the socket, .* set TMPDIR to a directory with a shorter path/,
+    );
+  });
+});

@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { TransferPlanner } from '../../../src/nbd/transfer-plan.js';
+
+const KIB = 1024n;
+const MIB = 1n << 20n;
+
+function planFor(ranges: Iterable<readonly [bigint, bigint]>) {
+  const planner = new TransferPlanner();
+  for (const [offset, size] of ranges) planner.add(offset, size);
+  return planner.plan();
+}
+
+/** `count` ranges of `size`, one in every `stride`. */
+function* spaced(
+  count: number,
+  size: bigint,
+  stride: bigint,
+): Generator<readonly [bigint, bigint]> {
+  for (let index = 0n; index < BigInt(count); index += 1n) yield [index * stride, size];
+}
+
+describe('the plan of a transfer', () => {
+  it('uses the largest requests, past the page cache, for one large range', () => {
+    assert.deepEqual(planFor([[0n, 8192n * MIB]]), {
+      requestSize: 1 << 20,
+      bytes: 8192n * MIB,
+      requests: 8192n,
+      cache: 'none',
+    });
+  });
+
+  it('uses requests of a block for scattered blocks, and stores no byte more', () => {
+    const plan = planFor(spaced(1000, 4n * KIB, 256n * KIB));
+    assert.deepEqual(plan, {
+      requestSize: 4096,
+      bytes: 4000n * KIB,
+      requests: 1000n,
+      cache: 'writeback',
+    });
+  });
+
+  it('uses requests of the size of the ranges if that stores no byte more', () => {
+    const plan = planFor(spaced(1000, 64n * KIB, 256n * KIB));
+    assert.equal(plan.requestSize, 65536);
+    assert.equal(plan.bytes, 64000n * KIB);
+    assert.equal(plan.cache, 'none');
+  });
+
+  it('joins blocks that stand close together', () => {
+    const plan = planFor(spaced(8000, 4n * KIB, 8n * KIB));
+    assert.ok(plan.requestSize > 4096, `requests of ${plan.requestSize} bytes`);
+  });
+
+  it('counts a request once that several ranges touch, and one that a range touches in part', () => {
+    const plan = planFor([
+      [512n, 512n],
+      [2048n, 512n],
+      [4095n, 2n],
+    ]);
+    assert.deepEqual(plan, { requestSize: 8192, bytes: 8192n, requests: 1n, cache: 'writeback' });
+  });
+
+  it('is one for an empty list too', () => {
+    assert.equal(planFor([]).bytes, 0n);
+  });
+});
