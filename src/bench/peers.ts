@@ -54,6 +54,9 @@ const PACKAGES: Readonly<Record<string, string>> = {
   'mkfs.xfs': 'xfsprogs',
   'mkfs.btrfs': 'btrfs-progs',
   'qemu-img': 'qemu-utils',
+  'qemu-nbd': 'qemu-utils',
+  nbdkit: 'nbdkit',
+  nbdcopy: 'libnbd-bin',
   losetup: 'mount',
 };
 

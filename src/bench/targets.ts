@@ -146,6 +146,20 @@ export const SPEED_TABLE = [
     ...RATIO,
     bound: { atMost: 1.3 },
   },
+  {
+    ...{ name: 'backup-full', suite: 'backup' },
+    measure: 'full copy of a snapshot of 8 GiB into an image',
+    beside: 'dd of the same bytes',
+    ...RATIO,
+    bound: { atLeast: 0.7 },
+  },
+  {
+    ...{ name: 'backup-incremental', suite: 'backup' },
+    measure: 'incremental copy of the same, 1 % changed in pieces of 64 KiB',
+    beside: 'the full copy',
+    ...RATIO,
+    bound: { atMost: 0.05 },
+  },
 ] as const satisfies readonly TargetRow[];
 
 export type SpeedRow = (typeof SPEED_TABLE)[number];

@@ -161,7 +161,10 @@ test('the installed plugin serves, and a backup from its lists is the same in ev
       join(installed, 'dist/main.js'),
     ]),
   );
-  assert.match(output, /VERDICT: the rebuilt image is identical/);
+  assert.match(
+    output,
+    /VERDICT: the rebuilt image is identical to snapshot B, and the restored one to snapshot C/,
+  );
 });
 
 test('without its addon the plugin does not start, and says what to do', () => {

@@ -8,6 +8,7 @@ export const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   stall: async () => (await import('./stall.js')).suite,
   reflink: async () => (await import('./reflink.js')).suite,
   thin: async () => (await import('./thin.js')).suite,
+  backup: async () => (await import('./backup.js')).suite,
   driver: async () => (await import('./driver.js')).suite,
   hostile: async () => (await import('./hostile.js')).suite,
 };

@@ -40,7 +40,9 @@ export async function attach(path: string): Promise<string> {
   return stdout.trim();
 }
 
+/** A loop device stays read-only for its next user if it was made so. */
 export async function detach(device: string): Promise<void> {
+  await setReadOnly(device, false);
   await run('losetup', ['-d', device]);
 }
 

@@ -1,0 +1,224 @@
+/** `blockdelta backup SNAPSHOT --to DIR`: its options, its progress, and what it prints. */
+import { join, resolve } from 'node:path';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type BackupResult, backUp, type Phase } from '../../backup/backup.js';
+import type { BaseChoice } from '../../backup/bases.js';
+import { imagePathOf } from '../../backup/repository.js';
+import { CsiError, StatusCode } from '../../base/errors.js';
+import { humanSize, withHumanSize } from '../../base/human-size.js';
+import { isServiceError } from '../../client/connection.js';
+import { CsiDriver } from '../../client/driver.js';
+import { parseGrain } from '../../client/grain.js';
+import { InterruptedError } from '../../client/resumable-stream.js';
+import { socketPathOf } from '../endpoint.js';
+import { ExitCode, exitCodeOfStatus } from '../exit-codes.js';
+import { type CommandFailure, complain, messageOf, print, runToExitCode } from '../output.js';
+import { ProgressLine, type ProgressState } from '../progress.js';
+import { socketProblem } from '../socket.js';
+
+interface BackupOptions {
+  to: string;
+  base: string;
+  grain: bigint;
+  volume?: string;
+  endpoint?: string;
+  json: boolean;
+}
+
+const DEFAULT_GRAIN = 4096n;
+
+export function addBackupCommand(program: Command): void {
+  const command = program.command('backup');
+  command
+    .description('copy a snapshot, or what changed since an earlier one, into a qcow2 image')
+    .argument('<snapshot>', 'id of the snapshot')
+    .requiredOption('--to <directory>', 'where the backups are kept')
+    .option(
+      '--base <base>',
+      'auto: the newest backup that the driver still knows; none: a full backup; or the id of a snapshot',
+      'auto',
+    )
+    .addOption(
+      new Option('--grain <size>', 'round ranges outwards to multiples of this, such as 64Ki')
+        .argParser(grainOf)
+        .default(DEFAULT_GRAIN, '4Ki'),
+    )
+    .option('--volume <id>', 'volume of the snapshot, for drivers that cannot say it')
+    .option('--endpoint <endpoint>', "the driver's socket, unix:///path (default: CSI_ENDPOINT)")
+    .option('--json', 'print the result as JSON', false)
+    .addHelpText('after', HELP)
+    .action(async (snapshotId: string) => {
+      const options = command.opts<BackupOptions>();
+      const socketPath = socketPathOf(command, options.endpoint);
+      process.exitCode = await run(socketPath, snapshotId, options);
+    });
+}
+
+const HELP = `
+The first backup of a volume is full. Later ones hold what changed and are based on an
+earlier one. If the driver gives no delta, the backup is full, and its manifest says why.
+
+Exit codes:
+  0    the backup is complete, or the snapshot already had one
+  1    another failure
+  2    wrong usage
+  3    refused: an argument is invalid or out of range
+  4    there is no such snapshot, or no backup of the base
+  5    something has to be repaired first; the message says what
+  6    cannot connect, or the driver kept failing
+  130  stopped by SIGINT or SIGTERM`;
+
+async function run(
+  socketPath: string,
+  snapshotId: string,
+  options: BackupOptions,
+): Promise<ExitCode> {
+  // Without this, a wrong path would be retried for a minute.
+  const problem = await socketProblem(socketPath);
+  if (problem !== null && problem.code !== 'ECONNREFUSED') {
+    complain(problem.message);
+    return ExitCode.UNREACHABLE;
+  }
+  return runToExitCode(
+    (signal) => runBackup(socketPath, snapshotId, options, signal),
+    backupFailure,
+  );
+}
+
+async function runBackup(
+  socketPath: string,
+  snapshotId: string,
+  options: BackupOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  const started = performance.now();
+  const driver = new CsiDriver(socketPath, signal);
+  const progress = new BackupProgress();
+  const line = new ProgressLine(() => progress.state());
+  try {
+    const result = await backUp({
+      driver,
+      snapshotId,
+      volumeId: options.volume ?? null,
+      directory: resolve(options.to),
+      base: baseOf(options.base),
+      grainBytes: options.grain,
+      signal,
+      observer: {
+        onProgress: (...step) => progress.set(...step),
+        onNotice: (message) => {
+          line.clear();
+          complain(message);
+        },
+      },
+    });
+    line.end();
+    const seconds = (performance.now() - started) / 1000;
+    await print(options.json ? asJson(result, seconds) : asText(result, seconds));
+  } finally {
+    line.end();
+    driver.close();
+  }
+}
+
+function baseOf(text: string): BaseChoice {
+  return text === 'auto' || text === 'none' ? text : { snapshotId: text };
+}
+
+function grainOf(text: string): bigint {
+  const grain = parseGrain(text);
+  if (grain !== null) return grain;
+  throw new InvalidArgumentError('It must be a multiple of 512 from 512 to 1Gi, such as 64Ki.');
+}
+
+const PHASES: Readonly<Record<Phase, string>> = {
+  publish: 'publishing the snapshot',
+  list: 'reading the list',
+  copy: 'copying',
+  checksums: 'computing checksums',
+};
+
+/** How far the backup is: bytes, rate and time left of the phase that runs. */
+class BackupProgress {
+  #phase: Phase = 'publish';
+  #since = performance.now();
+  #bytes = 0n;
+  #total: bigint | null = null;
+
+  set(phase: Phase, bytes: bigint, total: bigint | null): void {
+    if (phase !== this.#phase) this.#since = performance.now();
+    this.#phase = phase;
+    this.#bytes = bytes;
+    this.#total = total;
+  }
+
+  state(): ProgressState {
+    const [phase, bytes, total] = [PHASES[this.#phase], this.#bytes, this.#total];
+    if (total === null || total === 0n) return { share: null, text: phase };
+    const share = Number(bytes) / Number(total);
+    const seconds = (performance.now() - this.#since) / 1000;
+    const rate = seconds > 0 ? Number(bytes) / seconds : 0;
+    const left = rate > 0 ? Number(total - bytes) / rate : 0;
+    const figures = `${humanSize(bytes)} of ${humanSize(total)}, ${humanSize(BigInt(Math.round(rate)))}/s`;
+    return { share, text: `${phase}: ${figures}, ${duration(left)} left` };
+  }
+}
+
+function duration(seconds: number): string {
+  const whole = Math.ceil(seconds);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+}
+
+function asText(result: BackupResult, seconds: number): string {
+  const { backup, isNew } = result;
+  const { manifest } = backup;
+  const { base, reason, ranges, volume, image } = manifest;
+  const method =
+    base === null ? `full${reason === null ? '' : `: ${reason}`}` : `delta from ${base.snapshotId}`;
+  return [
+    ...(isNew ? [] : ['the snapshot already has a backup']),
+    `image     ${imagePathOf(backup)}`,
+    `method    ${method}`,
+    `copied    ${ranges.count} ranges, ${withHumanSize(ranges.bytes)} of ${humanSize(volume.sizeBytes)}`,
+    `size      ${withHumanSize(image.bytes)}`,
+    ...(isNew ? [`time      ${seconds.toFixed(1)} s`] : []),
+    '',
+  ].join('\n');
+}
+
+/** Sizes are strings, exact beyond 2^53. */
+function asJson({ backup, isNew }: BackupResult, seconds: number): string {
+  const { manifest, directory, name } = backup;
+  const { base, method, reason, ranges, volume, snapshot, image } = manifest;
+  const result = {
+    manifest: join(directory, name),
+    image: imagePathOf(backup),
+    new: isNew,
+    volume_id: volume.id,
+    snapshot_id: snapshot.id,
+    base_snapshot_id: base?.snapshotId ?? null,
+    method,
+    reason,
+    ranges: ranges.count,
+    range_bytes: ranges.bytes.toString(),
+    listed_bytes: ranges.listedBytes.toString(),
+    volume_bytes: volume.sizeBytes.toString(),
+    image_bytes: image.bytes.toString(),
+    seconds: Number(seconds.toFixed(3)),
+  };
+  return `${JSON.stringify(result)}\n`;
+}
+
+function backupFailure(error: unknown): CommandFailure {
+  if (error instanceof InterruptedError) {
+    const message = `${error.message}; the last failure: ${messageOf(error.cause)}`;
+    return { code: ExitCode.UNREACHABLE, message };
+  }
+  const message = messageOf(error);
+  if (!(error instanceof CsiError || isServiceError(error)))
+    return { code: ExitCode.FAILURE, message };
+  const isAway = error.code === StatusCode.UNAVAILABLE;
+  return { code: isAway ? ExitCode.UNREACHABLE : exitCodeOfStatus(error.code), message };
+}

@@ -1,0 +1,61 @@
+/** `blockdelta backups`: lists what a directory of backups holds. */
+import type { Command } from 'commander';
+import { type Backup, Repository, type VolumeBackups } from '../../backup/repository.js';
+import { humanSize } from '../../base/human-size.js';
+import { complain, print, runToExitCode } from '../output.js';
+import { backupFailure } from './shared-options.js';
+
+const HELP = `
+Exit codes:
+  0  the list was printed, also if some manifests are damaged (see blockdelta verify)
+  2  wrong usage
+  4  there is no such directory`;
+
+export function addBackupsCommand(program: Command): void {
+  program
+    .command('backups')
+    .description('list the backups in a directory')
+    .argument('<directory>', 'the directory of the backups')
+    .option('--volume <id>', 'list the backups of this volume only', '')
+    .option('--json', 'print JSON', false)
+    .addHelpText('after', HELP)
+    .action(async (directory: string, { volume, json }: { volume: string; json: boolean }) => {
+      process.exitCode = await runToExitCode(async () => {
+        const all = await new Repository(directory).all();
+        const volumes = all.filter(({ volumeId }) => ['', volumeId].includes(volume));
+        await print(json ? `${JSON.stringify(volumes.map(jsonOf))}\n` : tableOf(volumes));
+        for (const { problems } of volumes) for (const { found } of problems) complain(found);
+      }, backupFailure);
+    });
+}
+
+function jsonOf({ volumeId, directory, backups, problems }: VolumeBackups): object {
+  const rows = backups.map(({ manifest, name }) => ({
+    snapshot: manifest.snapshot.id,
+    creation_time: manifest.snapshot.creationTime,
+    method: manifest.method,
+    base: manifest.base?.snapshotId ?? null,
+    reason: manifest.reason,
+    size_bytes: `${manifest.volume.sizeBytes}`,
+    image_bytes: `${manifest.image.bytes}`,
+    manifest: name,
+    image: manifest.image.file,
+  }));
+  return { volume: volumeId, directory, backups: rows, problems };
+}
+
+function tableOf(volumes: readonly VolumeBackups[]): string {
+  const lines = volumes.flatMap(({ volumeId, backups }) => [
+    `volume ${volumeId}`,
+    ...backups.map(lineOf),
+  ]);
+  return lines.length === 0 ? 'no backups\n' : `${lines.join('\n')}\n`;
+}
+
+function lineOf({ manifest }: Backup): string {
+  const { snapshot, method, base, image, reason } = manifest;
+  const size = humanSize(image.bytes).padStart(10);
+  const based = base === null ? '' : ` on ${base.snapshotId}`;
+  const why = reason === null ? '' : ` (${reason})`;
+  return `  ${snapshot.creationTime}  ${method.padEnd(5)} ${size}  ${snapshot.id}${based}${why}`;
+}

@@ -1,0 +1,119 @@
+/** `blockdelta prune`: removes backups that no rule keeps. */
+import { type Command, Option } from 'commander';
+import { type KeepRules, RULE_NAMES } from '../../backup/keep-rules.js';
+import { type PrunePlan, planPrune, prune } from '../../backup/prune.js';
+import { Repository } from '../../backup/repository.js';
+import { CsiError } from '../../base/errors.js';
+import { print, runToExitCode } from '../output.js';
+import { ProgressLine } from '../progress.js';
+import { backupFailure, parseCount } from './shared-options.js';
+
+interface PruneOptions {
+  volume: string;
+  dryRun: boolean;
+  json: boolean;
+  [rule: `keep${string}`]: number | undefined;
+}
+
+const HELP = `
+The rules are those of restic: each keeps the newest backup of as many hours, days, ISO
+weeks, months or years (in UTC) as it says, and a backup stays if any rule keeps it. The
+newest backup always stays. What a kept backup needs of a removed one is copied into its
+image first.
+
+Exit codes:
+  0    done
+  1    another failure; every backup that is listed is still complete
+  2    wrong usage
+  4    there is no such directory
+  5    a manifest is damaged, or a chain is not complete: nothing was removed
+  130  stopped by SIGINT or SIGTERM`;
+
+export function addPruneCommand(program: Command): void {
+  const command = program
+    .command('prune')
+    .description('remove backups that no rule keeps, without breaking a chain')
+    .argument('<directory>', 'the directory of the backups')
+    .option('--volume <id>', 'prune the backups of this volume only', '')
+    .option('--dry-run', 'print what would be done', false)
+    .option('--json', 'print JSON', false)
+    .addHelpText('after', HELP);
+  for (const rule of RULE_NAMES) {
+    const what = rule === 'last' ? 'the newest <count>' : `the newest of <count> ${periodOf(rule)}`;
+    command.addOption(new Option(`--keep-${rule} <count>`, `keep ${what}`).argParser(parseCount));
+  }
+  command.action(async (directory: string, options: PruneOptions) => {
+    const rules = rulesIn(options);
+    if (Object.keys(rules).length === 0) {
+      command.error('error: no rule is given, such as --keep-last 7');
+    }
+    process.exitCode = await runToExitCode(
+      (signal) => pruneAll(directory, options, rules, signal),
+      backupFailure,
+    );
+  });
+}
+
+const periodOf = (rule: string): string => ({ daily: 'days' })[rule] ?? `${rule.slice(0, -2)}s`;
+
+function rulesIn(options: PruneOptions): KeepRules {
+  const given = RULE_NAMES.flatMap((rule) => {
+    const count = options[`keep${rule.charAt(0).toUpperCase()}${rule.slice(1)}`];
+    return count === undefined ? [] : [[rule, count]];
+  });
+  return Object.fromEntries(given) as KeepRules;
+}
+
+async function pruneAll(
+  directory: string,
+  { volume: volumeId, dryRun, json }: PruneOptions,
+  rules: KeepRules,
+  signal: AbortSignal,
+): Promise<void> {
+  const repository = new Repository(directory);
+  const all = await repository.all();
+  const volumes = all.filter((each) => ['', each.volumeId].includes(volumeId));
+  if (volumes.length === 0) throw CsiError.notFound(`${directory} has no backups to prune`);
+  let current = '';
+  const line = new ProgressLine(() => ({ share: null, text: `pruning ${current}` }));
+  const plans: PrunePlan[] = [];
+  try {
+    for (const volume of volumes) {
+      if (dryRun) {
+        plans.push(planPrune(volume, rules));
+        continue;
+      }
+      const lock = await repository.lock(volume.volumeId);
+      try {
+        const plan = planPrune(await repository.backupsOf(volume.volumeId), rules);
+        plans.push(plan);
+        const onBackup = ({ name }: { name: string }): void => {
+          current = name;
+        };
+        await prune(repository, plan, { signal, onBackup });
+      } finally {
+        lock.release();
+      }
+    }
+  } finally {
+    line.end();
+  }
+  await print(json ? `${JSON.stringify(plans.map(jsonOf))}\n` : plans.map(textOf).join(''));
+}
+
+function jsonOf({ volume, kept, removed, rebased }: PrunePlan): object {
+  const ids = (backups: PrunePlan['kept']) => backups.map(({ manifest }) => manifest.snapshot.id);
+  return {
+    volume: volume.volumeId,
+    kept: ids(kept),
+    removed: ids(removed),
+    rebased: ids(rebased.map(({ backup }) => backup)),
+  };
+}
+
+function textOf({ volume, kept, removed, rebased }: PrunePlan): string {
+  const lines = removed.map(({ manifest }) => `  removed  ${manifest.snapshot.id}\n`);
+  const merged =
+    rebased.length === 0 ? '' : `, ${rebased.length} of them with copies of what they need`;
+  return `volume ${volume.volumeId}: ${kept.length} kept${merged}, ${removed.length} removed\n${lines.join('')}`;
+}

@@ -1,0 +1,124 @@
+/** `blockdelta restore`: writes a backup to a file, a block device or a new volume. */
+import { randomBytes } from 'node:crypto';
+import type { Command } from 'commander';
+import { Repository } from '../../backup/repository.js';
+import {
+  assertIntact,
+  isBlockDevice,
+  restoreToDevice,
+  restoreToFile,
+  restoreToVolume,
+} from '../../backup/restore.js';
+import { type ChosenBackup, chooseBackup } from '../../backup/select.js';
+import { CsiDriver } from '../../client/driver.js';
+import { socketPathOf } from '../endpoint.js';
+import { print, runToExitCode } from '../output.js';
+import { ProgressLine } from '../progress.js';
+import { addChoice, backupFailure, ENDPOINT_HELP, TransferProgress } from './shared-options.js';
+
+interface RestoreCommandOptions {
+  to: string;
+  volume: string;
+  snapshot: string;
+  endpoint?: string;
+  force: boolean;
+  json: boolean;
+}
+
+const HELP = `
+--to volume makes a new volume by the driver and prints its id; its name is NAME, or
+'restore', with a random part. A file appears under its name when it is complete.
+
+Exit codes:
+  0    everything was restored
+  1    another failure
+  2    wrong usage
+  4    there is no such backup
+  5    the backup is damaged or its chain is not complete, or the target cannot take it
+  6    cannot reach the driver
+  130  stopped by SIGINT or SIGTERM`;
+
+export function addRestoreCommand(program: Command): void {
+  const command = program
+    .command('restore')
+    .description('write a backup to a file, a block device or a new volume')
+    .argument('<directory>', 'the directory of the backups')
+    .requiredOption('--to <target>', 'a file, a block device, or volume[:NAME]');
+  addChoice(command)
+    .option('--endpoint <endpoint>', `${ENDPOINT_HELP}, for --to volume`)
+    .option('--force', 'replace a file that exists', false)
+    .option('--json', 'print JSON', false)
+    .addHelpText('after', HELP)
+    .action(async (directory: string, options: RestoreCommandOptions) => {
+      const prefix = volumeNameIn(options.to);
+      const socketPath = prefix === null ? null : socketPathOf(command, options.endpoint);
+      process.exitCode = await runToExitCode(
+        (signal) => restore(directory, options, { prefix, socketPath }, signal),
+        backupFailure,
+      );
+    });
+}
+
+/** Null: the target is a path. */
+function volumeNameIn(target: string): string | null {
+  const match = /^volume(?::(.*))?$/.exec(target);
+  return match === null ? null : match[1] || 'restore';
+}
+
+async function restore(
+  directory: string,
+  options: RestoreCommandOptions,
+  { prefix, socketPath }: { prefix: string | null; socketPath: string | null },
+  signal: AbortSignal,
+): Promise<void> {
+  const { snapshot: snapshotId, volume: volumeId } = options;
+  const chosen = await chooseBackup(new Repository(directory), { volumeId, snapshotId });
+  await verified(chosen, signal);
+  const { sizeBytes } = chosen.backup.manifest.volume;
+  const writing = new TransferProgress('restored', sizeBytes);
+  const line = new ProgressLine(() => writing.state);
+  const onProgress = (share: number): void => {
+    writing.done = BigInt(Math.floor(Number(sizeBytes) * share));
+  };
+  let target = options.to;
+  try {
+    if (prefix !== null && socketPath !== null) {
+      const driver = new CsiDriver(socketPath, signal);
+      const name = `${prefix}-${randomBytes(4).toString('hex')}`;
+      try {
+        target = await restoreToVolume(chosen, { driver, name }, { signal, onProgress });
+      } finally {
+        driver.close();
+      }
+    } else if (await isBlockDevice(target)) {
+      await restoreToDevice(chosen, target, { signal, onProgress });
+    } else {
+      const to = { path: target, replace: options.force };
+      await restoreToFile(chosen, to, { signal, onProgress });
+    }
+  } finally {
+    line.end();
+  }
+  const { snapshot } = chosen.backup.manifest;
+  const images = chosen.chain.length;
+  const result = { snapshot: snapshot.id, target, size_bytes: `${sizeBytes}`, images };
+  await print(
+    options.json
+      ? `${JSON.stringify(result)}\n`
+      : `restored snapshot ${snapshot.id} to ${target}: ${sizeBytes} bytes from ${images} images\n`,
+  );
+}
+
+async function verified(chosen: ChosenBackup, signal: AbortSignal): Promise<void> {
+  const total = chosen.chain.reduce((sum, { manifest }) => sum + manifest.image.bytes, 0n);
+  const progress = new TransferProgress('verified', total);
+  const line = new ProgressLine(() => progress.state);
+  try {
+    const onProgress = (bytes: bigint): void => {
+      progress.done = bytes;
+    };
+    await assertIntact(chosen, { signal, onProgress });
+  } finally {
+    line.end();
+  }
+}

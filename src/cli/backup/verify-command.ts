@@ -1,0 +1,138 @@
+/** `blockdelta verify`: examines backups, and compares one with its snapshot byte by byte. */
+import type { Command } from 'commander';
+import { imagePathOf, type Problem, Repository } from '../../backup/repository.js';
+import { chooseBackup } from '../../backup/select.js';
+import { verifyVolume } from '../../backup/verify.js';
+import { CsiError } from '../../base/errors.js';
+import { CsiDriver } from '../../client/driver.js';
+import { publishSnapshot, removeLeftVolumes } from '../../client/published-volume.js';
+import { describeSnapshot } from '../../client/snapshot-info.js';
+import { compareImages } from '../../nbd/image.js';
+import { socketPathOf } from '../endpoint.js';
+import { print, runToExitCode } from '../output.js';
+import { ProgressLine } from '../progress.js';
+import { backupFailure, ENDPOINT_HELP, TransferProgress } from './shared-options.js';
+
+interface VerifyCommandOptions {
+  volume: string;
+  against?: string;
+  endpoint?: string;
+  json: boolean;
+}
+
+const HELP = `
+Exit codes:
+  0    nothing is wrong
+  1    another failure
+  2    wrong usage
+  4    there is no such directory, backup or snapshot
+  5    something is damaged, missing or different; each line names a file
+  6    cannot reach the driver
+  130  stopped by SIGINT or SIGTERM`;
+
+export function addVerifyCommand(program: Command): void {
+  const command = program
+    .command('verify')
+    .description('examine backups: chains, checksums and tables of images')
+    .argument('<directory>', 'the directory of the backups')
+    .option('--volume <id>', 'examine the backups of this volume only', '')
+    .option('--against <snapshot>', 'compare the backup of this snapshot with it, byte by byte')
+    .option('--endpoint <endpoint>', `${ENDPOINT_HELP}, for --against`)
+    .option('--json', 'print JSON', false)
+    .addHelpText('after', HELP)
+    .action(async (directory: string, options: VerifyCommandOptions) => {
+      const { against } = options;
+      const socketPath = against === undefined ? null : socketPathOf(command, options.endpoint);
+      process.exitCode = await runToExitCode(
+        (signal) => verify(directory, options, socketPath, signal),
+        backupFailure,
+      );
+    });
+}
+
+async function verify(
+  directory: string,
+  options: VerifyCommandOptions,
+  socketPath: string | null,
+  signal: AbortSignal,
+): Promise<void> {
+  const repository = new Repository(directory);
+  const all = await repository.all();
+  const volumes = all.filter(({ volumeId }) => ['', volumeId].includes(options.volume));
+  if (volumes.length === 0) throw CsiError.notFound(`${directory} has no backups to verify`);
+  const images = volumes.flatMap(({ backups }) => backups);
+  const total = images.reduce((sum, { manifest }) => sum + manifest.image.bytes, 0n);
+  const progress = new TransferProgress('verified', total);
+  const line = new ProgressLine(() => progress.state);
+  const problems: Problem[] = [];
+  try {
+    let before = 0n;
+    for (const volume of volumes) {
+      const start = before;
+      const onProgress = (bytes: bigint): void => {
+        progress.done = start + bytes;
+      };
+      problems.push(...(await verifyVolume(volume, { signal, onProgress })));
+      before += volume.backups.reduce((sum, { manifest }) => sum + manifest.image.bytes, 0n);
+    }
+    if (options.against !== undefined && socketPath !== null && problems.length === 0) {
+      const choice = { volumeId: options.volume, snapshotId: options.against };
+      problems.push(...(await compare(repository, choice, socketPath, signal)));
+    }
+  } finally {
+    line.end();
+  }
+  const result = { volumes: volumes.length, backups: images.length, problems };
+  await print(options.json ? `${JSON.stringify(result)}\n` : textOf(result));
+  if (problems.length > 0) {
+    throw CsiError.failedPrecondition(
+      `${problems.length} files of the backups are not as they should be`,
+    );
+  }
+}
+
+function textOf({
+  volumes,
+  backups,
+  problems,
+}: {
+  volumes: number;
+  backups: number;
+  problems: Problem[];
+}): string {
+  const lines = problems.map(({ path, found }) => `PROBLEM  ${path}: ${found}\n`);
+  const end = problems.length === 0 ? 'nothing is wrong' : `${problems.length} problems`;
+  return `${lines.join('')}verified ${counted(backups, 'backup')} of ${counted(volumes, 'volume')}: ${end}\n`;
+}
+
+const counted = (count: number, noun: string): string =>
+  `${count} ${noun}${count === 1 ? '' : 's'}`;
+
+async function compare(
+  repository: Repository,
+  choice: { volumeId: string; snapshotId: string },
+  socketPath: string,
+  signal: AbortSignal,
+): Promise<Problem[]> {
+  const { backup } = await chooseBackup(repository, choice);
+  const driver = new CsiDriver(socketPath, signal);
+  try {
+    await removeLeftVolumes(driver);
+    const published = await publishSnapshot(
+      driver,
+      await describeSnapshot(driver, choice.snapshotId),
+    );
+    try {
+      const path = imagePathOf(backup);
+      const device = { path: published.devicePath, format: 'raw' as const };
+      const { isSame, detail } = await compareImages({ path, format: 'qcow2' }, device, signal);
+      return isSame
+        ? []
+        : [{ path, found: `differs from snapshot ${choice.snapshotId}: ${detail}` }];
+    } finally {
+      await published.close();
+    }
+  } finally {
+    driver.close();
+  }
+}

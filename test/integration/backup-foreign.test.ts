@@ -1,0 +1,179 @@
+/**
+ * `blockdelta backup` beside drivers that share nothing with the plugin but the CSI definition: with few
+ * capabilities, with lists of other forms, and with lists that must not be used.
+ */
+import assert from 'node:assert/strict';
+import { mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { after, type TestContext } from 'node:test';
+import { FakeDriver, type Fault } from '../conformance/fake/driver.js';
+import type { FakeOptions } from '../conformance/fake/state.js';
+import {
+  assertSame,
+  backedUp,
+  type Place,
+  startBackup,
+  writeRandom,
+  writeZeros,
+} from '../support/backups.js';
+import { CsiClient } from '../support/csi-client.js';
+import { type HeldVolume, Orchestrator } from '../support/orchestrator.js';
+import { seededRandom } from '../support/random.js';
+import { test } from '../support/running-plugin.js';
+import { Workspace } from '../support/workspace.js';
+
+const MIB = 1 << 20;
+const workspace = new Workspace('backup-foreign');
+after(() => workspace.dispose());
+const random = seededRandom('backup-foreign');
+
+interface Foreign {
+  orchestrator: Orchestrator;
+  volume: HeldVolume;
+  place: Place;
+}
+
+let started = 0;
+async function foreign(t: TestContext, options: FakeOptions, fault?: Fault): Promise<Foreign> {
+  started += 1;
+  const directory = workspace.path(`${started}`);
+  const driver = await FakeDriver.start(directory, options, fault);
+  const endpoint = `unix://${driver.socketPath}`;
+  const client = new CsiClient(endpoint);
+  t.after(async () => {
+    client.close();
+    await driver.stop();
+  });
+  const within = { path: (...names: string[]) => workspace.path(`${started}`, ...names) };
+  const orchestrator = new Orchestrator(within, () => client);
+  const volume = await orchestrator.create('volume', { sizeBytes: 8 * MIB });
+  if (options.without?.includes('STAGE_UNSTAGE_VOLUME')) {
+    mkdirSync(dirname(volume.targetPath), { recursive: true });
+    await client.node.NodePublishVolume({
+      volume_id: volume.id,
+      target_path: volume.targetPath,
+      volume_capability: volume.capability,
+    });
+  } else {
+    await orchestrator.bringUp(volume);
+  }
+  const temporary = within.path('t');
+  mkdirSync(temporary);
+  return { orchestrator, volume, place: { endpoint, directory: within.path('b'), temporary } };
+}
+
+/** Random changes and a snapshot of them. */
+async function change({ orchestrator, volume }: Foreign, name: string): Promise<string> {
+  for (let n = 0; n < 8; n += 1) {
+    writeRandom(volume, random, random.below(8 * MIB - 8192), 1 + random.below(8192));
+  }
+  writeZeros(volume, random.below(2047) * 4096, 4096);
+  return orchestrator.snapshot(volume, name);
+}
+
+const WITHOUT_SNAPSHOT_CALLS = ['LIST_SNAPSHOTS', 'GET_SNAPSHOT'];
+const DRIVERS: readonly { title: string; options: FakeOptions; needsVolume?: true }[] = [
+  { title: 'tuples of any length', options: {} },
+  { title: 'tuples of one length', options: { metadataType: 'FIXED_LENGTH' } },
+  { title: 'no ListSnapshots', options: { without: ['LIST_SNAPSHOTS'] } },
+  { title: 'no staging', options: { without: ['STAGE_UNSTAGE_VOLUME'] } },
+  {
+    title: 'no call that describes a snapshot',
+    options: { without: WITHOUT_SNAPSHOT_CALLS },
+    needsVolume: true,
+  },
+];
+
+for (const { title, options, needsVolume } of DRIVERS) {
+  test(`a driver with ${title}: a full backup and two incremental ones`, async (t) => {
+    const driver = await foreign(t, options);
+    const { volume, place } = driver;
+    const more = needsVolume === true ? ['--volume', volume.id] : [];
+    let base: string | null = null;
+    for (const name of ['one', 'two', 'three']) {
+      const snapshot = await change(driver, name);
+      const result = await backedUp(t, place, snapshot, ...more);
+      assert.equal(result.base_snapshot_id, base, result.reason ?? '');
+      await assertSame(volume.targetPath, result.image);
+      base = snapshot;
+    }
+  });
+}
+
+test('a driver that cannot say of which volume a snapshot is: the message names --volume', async (t) => {
+  const driver = await foreign(t, { without: WITHOUT_SNAPSHOT_CALLS });
+  const { code, stderr } = await startBackup(t, driver.place, await change(driver, 'one')).ended;
+  assert.equal(code, 1);
+  assert.match(stderr, /--volume/);
+});
+
+test('a driver without lists: every backup is full and copies everything', async (t) => {
+  const driver = await foreign(t, { without: ['SNAPSHOT_METADATA_SERVICE'] });
+  for (const name of ['one', 'two']) {
+    const result = await backedUp(t, driver.place, await change(driver, name));
+    assert.equal(result.method, 'full');
+    assert.equal(result.range_bytes, String(8 * MIB));
+    assert.match(result.reason ?? '', /does not list the allocated ranges/);
+    await assertSame(driver.volume.targetPath, result.image);
+  }
+});
+
+test('a base that the driver has deleted is left out, and an earlier one is taken', async (t) => {
+  const driver = await foreign(t, {});
+  const { orchestrator, volume, place } = driver;
+  const [first, second] = [await change(driver, 'one'), await change(driver, 'two')];
+  await backedUp(t, place, first);
+  await backedUp(t, place, second);
+  await orchestrator.deleteSnapshot(second);
+  const older = await backedUp(t, place, await change(driver, 'three'));
+  assert.equal(older.base_snapshot_id, first);
+  await assertSame(volume.targetPath, older.image);
+});
+
+test('a delta that is out of order is not used, and the backup is full', async (t) => {
+  const driver = await foreign(
+    t,
+    {},
+    {
+      metadata: (correct) => ({
+        entries: (blocks, query) => {
+          const entries = correct.entries(blocks, query);
+          return query.base === null ? entries : entries.reverse();
+        },
+      }),
+    },
+  );
+  await backedUp(t, driver.place, await change(driver, 'one'));
+  const result = await backedUp(t, driver.place, await change(driver, 'two'));
+  assert.equal(result.method, 'full');
+  assert.match(result.reason ?? '', /out of order/);
+  await assertSame(driver.volume.targetPath, result.image);
+});
+
+test('another snapshot with the id of one that has a backup is refused', async (t) => {
+  let laterSeconds = 0;
+  const driver = await foreign(
+    t,
+    {},
+    {
+      rpcs: ({ ListSnapshots: list }) => ({
+        ListSnapshots: async (request) => {
+          const answer = await list?.(request);
+          for (const { snapshot } of answer?.['entries'] ?? []) {
+            snapshot.creation_time.seconds += laterSeconds;
+          }
+          return answer ?? {};
+        },
+      }),
+    },
+  );
+  const [first, second] = [await change(driver, 'one'), await change(driver, 'two')];
+  await backedUp(t, driver.place, first);
+  laterSeconds = 60;
+  const { code, stderr } = await startBackup(t, driver.place, first).ended;
+  assert.equal(code, 5, stderr);
+  assert.match(stderr, /is a backup of another snapshot with that id/);
+  const result = await backedUp(t, driver.place, second);
+  assert.equal(result.method, 'full');
+  assert.match(result.reason ?? '', /is not the one that the backup is of/);
+});

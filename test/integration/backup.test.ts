@@ -1,0 +1,151 @@
+/** `blockdelta backup` as a process, beside the plugin: what its images hold and what its manifests say. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { convertImage } from '../../src/nbd/image.js';
+import {
+  assertSame,
+  backedUp,
+  type Place,
+  startBackup,
+  writeRandom,
+  writeZeros,
+} from '../support/backups.js';
+import { mountCapability } from '../support/csi-client.js';
+import type { HeldVolume } from '../support/orchestrator.js';
+import { seededRandom } from '../support/random.js';
+import { runPlugin, test } from '../support/running-plugin.js';
+
+const MIB = 1 << 20;
+const SIZE = 64 * MIB;
+const running = runPlugin('backup', { pools: { pool: 'xfs' }, poolSizeMiB: 1024 });
+const random = seededRandom('backup');
+
+let made = 0;
+async function newVolume(): Promise<HeldVolume> {
+  made += 1;
+  const volume = await running.orchestrator.create(`backup-${made}`, { sizeBytes: SIZE });
+  await running.orchestrator.bringUp(volume);
+  return volume;
+}
+
+const place = (): Place => ({
+  endpoint: running.plugin.endpoint,
+  directory: running.workspace.path('backups'),
+  temporary: running.workspace.path(),
+});
+
+const write = (volume: HeldVolume, offset: number, length: number): void =>
+  writeRandom(volume, random, offset, length);
+
+test('a full backup, then incremental ones, also after the base was deleted', async (t) => {
+  const { orchestrator } = running;
+  const volume = await newVolume();
+  write(volume, 0, 8 * MIB);
+  const first = await orchestrator.snapshot(volume, 'chain-1');
+  const full = await backedUp(t, place(), first);
+  assert.equal(full.method, 'full');
+  assert.equal(full.reason, 'there is no backup of an earlier snapshot of the volume');
+  await assertSame(volume.targetPath, full.image);
+
+  write(volume, MIB, 4096);
+  writeZeros(volume, 2 * MIB, 4096);
+  write(volume, SIZE - 4096, 4096);
+  const second = await orchestrator.snapshot(volume, 'chain-2');
+  const delta = await backedUp(t, place(), second);
+  assert.equal(delta.method, 'delta');
+  assert.equal(delta.base_snapshot_id, first);
+  assert.ok(BigInt(delta.range_bytes) < BigInt(MIB), delta.range_bytes);
+  await assertSame(volume.targetPath, delta.image);
+
+  await orchestrator.deleteSnapshot(first);
+  await orchestrator.deleteSnapshot(second);
+  write(volume, 3 * MIB, 8192);
+  const third = await orchestrator.snapshot(volume, 'chain-3');
+  const later = await backedUp(t, place(), third);
+  assert.equal(later.base_snapshot_id, second);
+  await assertSame(volume.targetPath, later.image);
+
+  const again = await backedUp(t, place(), third);
+  assert.equal(again.new, false);
+  assert.equal(again.image, later.image);
+
+  const manifest = JSON.parse(readFileSync(later.manifest, 'utf8'));
+  assert.equal(manifest.snapshot.id, third);
+  assert.equal(manifest.base.snapshotId, second);
+  assert.deepEqual(await orchestrator.volumeIds().then((ids) => ids.length), made);
+});
+
+test('--base none makes a full backup, --base ID takes that one, and one without a backup is refused', async (t) => {
+  const { orchestrator } = running;
+  const volume = await newVolume();
+  write(volume, 0, MIB);
+  const snapshots: string[] = [];
+  for (const name of ['choice-1', 'choice-2', 'choice-3', 'choice-4']) {
+    write(volume, random.below(64) * 4096, 4096);
+    snapshots.push(await orchestrator.snapshot(volume, name));
+  }
+  const [first, second, third, fourth] = snapshots as [string, string, string, string];
+  await backedUp(t, place(), first);
+  const full = await backedUp(t, place(), second, '--base', 'none');
+  assert.deepEqual([full.method, full.reason], ['full', null]);
+  const chosen = await backedUp(t, place(), fourth, '--base', first, '--grain', '64Ki');
+  assert.equal(chosen.base_snapshot_id, first);
+  assert.equal(BigInt(chosen.range_bytes) % 65536n, 0n);
+  await assertSame(volume.targetPath, chosen.image);
+  const { code, stderr } = await startBackup(t, place(), third, '--base', 'none-such').ended;
+  assert.equal(code, 4);
+  assert.match(stderr, /has no backup of snapshot none-such of volume/);
+});
+
+test('a base whose image is gone is not used, and the manifest says so', async (t) => {
+  const { orchestrator } = running;
+  const volume = await newVolume();
+  write(volume, 0, MIB);
+  const lost = await backedUp(t, place(), await orchestrator.snapshot(volume, 'lost-1'));
+  write(volume, MIB, MIB);
+  const based = await backedUp(t, place(), await orchestrator.snapshot(volume, 'lost-2'));
+  rmSync(lost.image);
+  write(volume, 2 * MIB, MIB);
+  const full = await backedUp(t, place(), await orchestrator.snapshot(volume, 'lost-3'));
+  assert.equal(full.method, 'full');
+  assert.ok(full.reason?.includes(`the image ${lost.image}`), full.reason ?? '');
+  await assertSame(volume.targetPath, full.image);
+  const names = readdirSync(join(based.image, '..'));
+  assert.deepEqual(
+    names.filter((name) => name.includes('.partial')),
+    [],
+  );
+});
+
+test('a snapshot that does not exist, and a socket that nobody serves, have their exit codes', async (t) => {
+  const none = await startBackup(t, place(), 'none-such').ended;
+  assert.equal(none.code, 4, none.stderr);
+  const nobody = `unix://${running.workspace.path('nobody.sock')}`;
+  const away = await startBackup(t, place(), 'none-such', '--endpoint', nobody).ended;
+  assert.equal(away.code, 6, away.stderr);
+});
+
+test('a backup of a mounted file system: its image mounts, with the files as they were', async (t) => {
+  const { orchestrator, workspace } = running;
+  made += 1;
+  const capability = mountCapability('ext4');
+  const volume = await orchestrator.create('mounted', { capability, sizeBytes: SIZE });
+  await orchestrator.bringUp(volume);
+  const [first, second] = [random.bytes(5 * MIB), random.bytes(100_000)];
+  writeFileSync(join(volume.targetPath, 'first'), first);
+  await backedUp(t, place(), await orchestrator.snapshot(volume, 'mounted-1'));
+  writeFileSync(join(volume.targetPath, 'second'), second);
+  rmSync(join(volume.targetPath, 'first'));
+  writeFileSync(join(volume.targetPath, 'first'), first.subarray(0, MIB));
+  const delta = await backedUp(t, place(), await orchestrator.snapshot(volume, 'mounted-2'));
+  assert.equal(delta.method, 'delta', delta.reason ?? '');
+
+  const [raw, mountPoint] = [workspace.path('restored.raw'), workspace.path('restored')];
+  await convertImage({ from: delta.image, to: raw });
+  mkdirSync(mountPoint);
+  execFileSync('mount', ['-t', 'ext4', '-o', 'loop,ro,noload', raw, mountPoint]);
+  assert.ok(readFileSync(join(mountPoint, 'first')).equals(first.subarray(0, MIB)));
+  assert.ok(readFileSync(join(mountPoint, 'second')).equals(second));
+});

@@ -1,0 +1,207 @@
+/**
+ * The small clients of docs/examples: each rebuilds an image from lists of the real plugin, falls back to a full
+ * one, and resumes a stream that a driver breaks.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { Server, ServerCredentials, type ServerWritableStream, status } from '@grpc/grpc-js';
+import { packagePath } from '../../src/base/package-root.js';
+import { clientServices } from '../../src/csi/proto.js';
+import { BLOCK_OPERATIONS, BlockWriter } from '../support/block-writer.js';
+import { Plugin } from '../support/plugin.js';
+import { seededRandom } from '../support/random.js';
+import { snapshotPath, type TestSnapshot, TestVolume } from '../support/test-volume.js';
+import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
+
+const VOLUME_BYTES = 16 << 20;
+const PROTO = packagePath('proto/csi.proto');
+const EXAMPLES = packagePath('docs/examples/backup-client');
+// Inside the package, so that Node.js finds its modules.
+const BUILD = packagePath(`.test-build/example-clients-${process.pid}`);
+
+interface Client {
+  /** Why it cannot run here; null if it can. */
+  missing: string | null;
+  build(): string[];
+}
+
+const has = (program: string, ...args: string[]): boolean =>
+  spawnSync(program, args, { stdio: 'ignore' }).status === 0;
+
+const CLIENTS: Readonly<Record<string, Client>> = {
+  typescript: {
+    missing: null,
+    build: () => {
+      const source = join(EXAMPLES, 'typescript', 'client.ts');
+      const tsc = packagePath('node_modules/.bin/tsc');
+      const options = ['--module', 'nodenext', '--target', 'es2022', '--types', 'node', '--strict'];
+      execFileSync(tsc, ['--ignoreConfig', ...options, '--outDir', join(BUILD, 'ts'), source], {
+        cwd: packagePath('.'),
+      });
+      return [process.execPath, join(BUILD, 'ts', 'client.js'), PROTO];
+    },
+  },
+  python: {
+    missing: has('/usr/bin/python3', '-c', 'import grpc, google.protobuf')
+      ? null
+      : 'needs python3-grpcio and python3-protobuf',
+    build: () => {
+      mkdirSync(join(BUILD, 'python'), { recursive: true });
+      protoc(`--python_out=${join(BUILD, 'python')}`);
+      const path = `PYTHONPATH=${join(BUILD, 'python')}`;
+      return ['env', path, '/usr/bin/python3', join(EXAMPLES, 'python', 'client.py')];
+    },
+  },
+  cpp: {
+    missing:
+      has('g++', '--version') && has('pkg-config', 'grpc++') ? null : 'needs g++ and libgrpc++-dev',
+    build: () => {
+      const out = join(BUILD, 'cpp');
+      mkdirSync(out, { recursive: true });
+      const plugin = execFileSync('which', ['grpc_cpp_plugin'], { encoding: 'utf8' }).trim();
+      protoc(`--cpp_out=${out}`, `--grpc_out=${out}`, `--plugin=protoc-gen-grpc=${plugin}`);
+      const libraries = execFileSync('pkg-config', ['--cflags', '--libs', 'grpc++', 'protobuf'], {
+        encoding: 'utf8',
+      });
+      const sources = [
+        join(EXAMPLES, 'cpp', 'client.cc'),
+        join(out, 'csi.pb.cc'),
+        join(out, 'csi.grpc.pb.cc'),
+      ];
+      const program = join(out, 'client');
+      const options = ['-std=c++17', '-Wall', `-I${out}`, '-o', program];
+      execFileSync('g++', [...options, ...sources, ...libraries.trim().split(/\s+/)]);
+      return [program];
+    },
+  },
+};
+
+function protoc(...outputs: string[]): void {
+  const parent = packagePath('proto');
+  execFileSync('protoc', [`-I${parent}`, '-I/usr/include', ...outputs, PROTO]);
+}
+
+let workspace: Workspace;
+let plugin: Plugin;
+let pool: string;
+let volume: TestVolume;
+let first: TestSnapshot;
+let second: TestSnapshot;
+
+before(async () => {
+  if (skipUnlessRoot !== false) return;
+  workspace = new Workspace('example-clients');
+  pool = makePoolFileSystem(workspace, 'xfs');
+  plugin = await Plugin.start(workspace, { pools: `main=${pool}` });
+  volume = await TestVolume.create(plugin.client, workspace, { sizeBytes: VOLUME_BYTES });
+  await volume.publish();
+  const writer = new BlockWriter(volume.targetPath, VOLUME_BYTES, seededRandom('examples'));
+  for (let count = 0; count < 60; count += 1) writer.randomOperation(BLOCK_OPERATIONS);
+  first = await volume.snapshot();
+  for (let count = 0; count < 40; count += 1) writer.randomOperation(BLOCK_OPERATIONS);
+  second = await volume.snapshot();
+  writer.close();
+});
+
+after(async () => {
+  if (skipUnlessRoot !== false) return;
+  try {
+    await volume?.unpublish();
+    await plugin?.stop();
+  } finally {
+    rmSync(BUILD, { recursive: true, force: true });
+    workspace.dispose();
+  }
+});
+
+const fileOf = ({ id }: TestSnapshot): string => snapshotPath(pool, id);
+
+for (const [name, client] of Object.entries(CLIENTS)) {
+  describe(`the example in ${name}`, {
+    skip: skipUnlessRoot === false ? (client.missing ?? false) : skipUnlessRoot,
+  }, () => {
+    let command: string[];
+    before(() => {
+      command = client.build();
+    });
+
+    /** What the client prints, without its line end. */
+    async function run(...args: string[]): Promise<string> {
+      const [program = '', ...before] = command;
+      const child = spawn(program, [...before, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+      let text = '';
+      child.stdout.on('data', (chunk: Buffer) => {
+        text += chunk.toString();
+      });
+      const [exitCode] = await once(child, 'close');
+      assert.equal(exitCode, 0);
+      return text.trim();
+    }
+
+    const socket = (): string => workspace.path('plugin.sock');
+
+    test('rebuilds a snapshot, and brings it to a later one by what changed', async () => {
+      const image = workspace.path(`${name}.raw`);
+      assert.match(await run(socket(), fileOf(first), image, first.id), /^full \d+ \d+$/);
+      assert.ok(readFileSync(image).equals(readFileSync(fileOf(first))));
+      const done = await run(socket(), fileOf(second), image, second.id, first.id);
+      assert.match(done, /^delta [1-9]\d* \d+$/);
+      assert.ok(readFileSync(image).equals(readFileSync(fileOf(second))));
+    });
+
+    test('makes a full image if there is no delta from the base', async () => {
+      const image = workspace.path(`${name}-full.raw`);
+      writeFileSync(image, 'something else');
+      const gone = `${first.id.slice(0, -4)}0000`;
+      assert.match(await run(socket(), fileOf(second), image, second.id, gone), /^full/);
+      assert.ok(readFileSync(image).equals(readFileSync(fileOf(second))));
+    });
+
+    test('resumes a stream where it broke', async () => {
+      const content = seededRandom('broken stream').bytes(1 << 20);
+      const source = workspace.path(`${name}.source`);
+      writeFileSync(source, content);
+      const breaking = workspace.path(`${name}.sock`);
+      const offsets: number[] = [];
+      const server = await breakingDriver(breaking, content.length, offsets);
+      const image = workspace.path(`${name}-resumed.raw`);
+      assert.match(await run(breaking, source, image, 'snapshot'), /^full 4 /);
+      server.forceShutdown();
+      assert.deepEqual(offsets, [0, 262_144, 524_288, 786_432, 1_048_576]);
+      assert.ok(readFileSync(image).equals(content));
+    });
+  });
+}
+
+/** A driver that breaks each stream after its first message, and ends the one that starts at the end. */
+async function breakingDriver(socket: string, size: number, offsets: number[]): Promise<Server> {
+  const part = size / 4;
+  const server = new Server();
+  // biome-ignore lint/suspicious/noExplicitAny: messages are plain objects of the proto's shape
+  type Call = ServerWritableStream<any, any>;
+  server.addService(clientServices().SnapshotMetadata as never, {
+    GetMetadataAllocated: (call: Call) => {
+      const offset = Number(call.request.starting_offset);
+      offsets.push(offset);
+      const range = { byte_offset: String(offset), size_bytes: String(part) };
+      call.write({
+        block_metadata_type: 'VARIABLE_LENGTH',
+        volume_capacity_bytes: String(size),
+        block_metadata: offset < size ? [range] : [],
+      });
+      if (offset < size) call.emit('error', { code: status.UNAVAILABLE, details: 'going away' });
+      else call.end();
+    },
+    GetMetadataDelta: (call: Call) => call.emit('error', { code: status.NOT_FOUND, details: '' }),
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.bindAsync(`unix://${socket}`, ServerCredentials.createInsecure(), (error) =>
+      error === null ? resolve() : reject(error),
+    );
+  });
+  return server;
+}

@@ -1,0 +1,136 @@
+/** `blockdelta backup` as a process beside a running plugin, and what a test needs to judge its images. */
+import assert from 'node:assert/strict';
+import type { ChildProcess } from 'node:child_process';
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import { type Manifest, parseManifest } from '../../src/backup/manifest.js';
+import { checkImage, compareImages } from '../../src/nbd/image.js';
+import { type Ended, endOf, startCommand } from './command.js';
+import type { HeldVolume } from './orchestrator.js';
+import type { Random } from './random.js';
+
+/** The result of `--json`. */
+export interface BackupJson {
+  image: string;
+  manifest: string;
+  new: boolean;
+  method: string;
+  reason: string | null;
+  base_snapshot_id: string | null;
+  range_bytes: string;
+}
+
+export interface Place {
+  endpoint: string;
+  /** Of the backups. */
+  directory: string;
+  /** For sockets, and records of temporary volumes. */
+  temporary: string;
+}
+
+export interface StartedBackup {
+  readonly child: ChildProcess;
+  readonly ended: Promise<Ended>;
+}
+
+export function startBackup(
+  t: TestContext,
+  { endpoint, directory, temporary }: Place,
+  snapshot: string,
+  ...more: string[]
+): StartedBackup {
+  const args = ['backup', snapshot, '--to', directory, '--json', ...more];
+  const { child, output } = startCommand(t, args, { CSI_ENDPOINT: endpoint, TMPDIR: temporary });
+  child.stdout.on('data', (data: Buffer) => {
+    output.stdout += data.toString();
+  });
+  return { child, ended: endOf(child, output) };
+}
+
+/** Runs a backup that must succeed. */
+export async function backedUp(
+  t: TestContext,
+  place: Place,
+  snapshot: string,
+  ...more: string[]
+): Promise<BackupJson> {
+  const { code, stdout, stderr } = await startBackup(t, place, snapshot, ...more).ended;
+  assert.equal(code, 0, stderr);
+  return JSON.parse(stdout) as BackupJson;
+}
+
+type Published = Pick<HeldVolume, 'targetPath'>;
+
+/** Writes random bytes to a published block volume, and flushes them. */
+export function writeRandom(
+  volume: Published,
+  random: Random,
+  offset: number,
+  length: number,
+): void {
+  write(volume, offset, random.bytes(length));
+}
+
+/** Writes zeros, and flushes them. */
+export function writeZeros(volume: Published, offset: number, length: number): void {
+  write(volume, offset, Buffer.alloc(length));
+}
+
+function write({ targetPath }: Published, offset: number, bytes: Buffer): void {
+  const device = openSync(targetPath, 'r+');
+  writeSync(device, bytes, 0, bytes.length, offset);
+  fsyncSync(device);
+  closeSync(device);
+}
+
+/** The image reads as the device or file, and qemu-img finds nothing wrong with it. */
+export async function assertSame(device: string, image: string): Promise<void> {
+  const { corruptions, errors } = await checkImage(image);
+  assert.deepEqual({ corruptions, errors }, { corruptions: 0, errors: 0 }, image);
+  const a = { path: device, format: 'raw' } as const;
+  const { isSame, detail } = await compareImages(a, { path: image, format: 'qcow2' });
+  assert.ok(isSame, `${image}: ${detail}`);
+}
+
+/** The manifests of a volume by the id of the snapshot. Each one that is there must be intact, and so its image. */
+export function manifestsOf(place: Place, volumeId: string): Map<string, Manifest> {
+  const directory = join(place.directory, volumeId);
+  const found = new Map<string, Manifest>();
+  if (!existsSync(directory)) return found;
+  for (const name of readdirSync(directory)) {
+    if (!name.endsWith('.json')) continue;
+    const path = join(directory, name);
+    const manifest = parseManifest(readFileSync(path, 'utf8'), path);
+    assert.ok(existsSync(join(directory, manifest.image.file)), path);
+    found.set(manifest.snapshot.id, manifest);
+  }
+  return found;
+}
+
+/** The ids of the child processes of that name. */
+export function childrenNamed(child: ChildProcess, name: string): number[] {
+  try {
+    const list = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8');
+    const ids = list.split(' ').filter((text) => text !== '');
+    return ids.filter((id) => commandOf(id) === name).map(Number);
+  } catch {
+    return [];
+  }
+}
+
+function commandOf(id: string): string {
+  try {
+    return readFileSync(`/proc/${id}/comm`, 'utf8').trim();
+  } catch {
+    return '';
+  }
+}

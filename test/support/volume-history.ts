@@ -1,0 +1,335 @@
+/**
+ * A random history of one volume with its backups: the volume is written, grown and snapshotted, the snapshots are
+ * backed up and deleted in any order, and old backups are pruned. Every backup must hold what the device held at
+ * its snapshot. Works with any driver. The truth is read from the device, which nothing writes between a change and
+ * the next.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { closeSync, fsyncSync, mkdirSync, openSync, rmSync, writeSync } from 'node:fs';
+import { readdir, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { backUp } from '../../src/backup/backup.js';
+import { planPrune, prune } from '../../src/backup/prune.js';
+import { type Backup, imagePathOf, Repository } from '../../src/backup/repository.js';
+import { assertIntact, restoreToFile } from '../../src/backup/restore.js';
+import { chooseBackup } from '../../src/backup/select.js';
+import { verifyVolume } from '../../src/backup/verify.js';
+import { CsiDriver } from '../../src/client/driver.js';
+import { checkImage, compareImages, convertImage } from '../../src/nbd/image.js';
+import type { HeldVolume, Orchestrator } from './orchestrator.js';
+import type { Random } from './random.js';
+
+/** What uses the volume. Changes are durable when `change` returns, and nothing writes after it. */
+export interface Use {
+  prepare(device: string): void;
+  change(device: string, random: Random): void;
+}
+
+const BLOCK = 4096;
+
+function run(program: string, ...args: string[]): string {
+  // What it prints to stderr is part of the error that is thrown.
+  return execFileSync(program, args, { stdio: ['ignore', 'pipe', 'pipe'] }).toString();
+}
+
+const sizeOf = (device: string): number => Number(run('blockdev', '--getsize64', device));
+
+/** Random writes, zeros and discards, most of them in few places. */
+export const RAW: Use = {
+  prepare: (device) => writeAt(device, 0, Buffer.alloc(64 * BLOCK, 1)),
+  change(device, random) {
+    const blocks = sizeOf(device) / BLOCK;
+    for (let count = 1 + random.below(8); count > 0; count -= 1) {
+      const block = random.below(random.below(3) === 0 ? blocks : 64);
+      const length = Math.min(1 + random.below(random.below(4) === 0 ? 64 : 3), blocks - block);
+      const kind = random.below(6);
+      if (kind === 0) writeAt(device, block * BLOCK, Buffer.alloc(length * BLOCK));
+      else if (kind === 1) discard(device, block * BLOCK, length * BLOCK);
+      else {
+        // Not aligned to blocks at either end.
+        const skipped = random.below(8) * 512;
+        const bytes = random.bytes(length * BLOCK - skipped);
+        writeAt(device, block * BLOCK + skipped, bytes);
+      }
+    }
+  },
+};
+
+function writeAt(device: string, offset: number, bytes: Buffer): void {
+  const handle = openSync(device, 'r+');
+  try {
+    writeSync(handle, bytes, 0, bytes.length, offset);
+    fsyncSync(handle);
+  } finally {
+    closeSync(handle);
+  }
+}
+
+function discard(device: string, offset: number, length: number): void {
+  run('blkdiscard', '--force', '-o', String(offset), '-l', String(length), device);
+}
+
+/** Files of an ext4 that is mounted for each change: written, overwritten, deleted, trimmed. */
+export function fileSystemUse(mountPoint: string): Use {
+  return {
+    prepare(device) {
+      mkdirSync(mountPoint, { recursive: true });
+      run('mkfs.ext4', '-q', '-F', '-b', String(BLOCK), device);
+    },
+    change(device, random) {
+      run('e2fsck', '-f', '-p', device);
+      run('resize2fs', device);
+      run('mount', '-t', 'ext4', device, mountPoint);
+      try {
+        for (let count = 1 + random.below(8); count > 0; count -= 1) {
+          const path = join(mountPoint, `file-${random.below(12)}`);
+          if (random.below(4) === 0) rmSync(path, { force: true });
+          else {
+            const file = openSync(path, random.below(2) === 0 ? 'w' : 'a');
+            writeSync(file, random.bytes(1 + random.below(100_000)));
+            closeSync(file);
+          }
+        }
+        if (random.below(4) === 0) run('fstrim', mountPoint);
+      } finally {
+        run('umount', mountPoint);
+      }
+    },
+  };
+}
+
+export interface HistoryOptions {
+  orchestrator: Orchestrator;
+  socketPath: string;
+  random: Random;
+  /** Of its own; holds the backups and what is compared with them. */
+  directory: string;
+  use: Use;
+  name: string;
+  sizeBytes: number;
+  growthBytes: number;
+}
+
+interface Point {
+  readonly snapshotId: string;
+  /** A sparse file with what the device held. */
+  readonly truth: string;
+  isLive: boolean;
+  backup: Backup | null;
+}
+
+const MAX_LIVE = 4;
+const GROWTHS = 2;
+
+export class VolumeHistory {
+  readonly #driver: CsiDriver;
+  readonly #repository: Repository;
+  readonly #points: Point[] = [];
+  readonly #counts = { full: 0, delta: 0, fromDeleted: 0, grown: 0, pruned: 0, rebased: 0 };
+
+  private constructor(
+    private readonly options: HistoryOptions,
+    private readonly volume: HeldVolume,
+  ) {
+    this.#driver = new CsiDriver(options.socketPath, new AbortController().signal);
+    this.#repository = new Repository(join(options.directory, 'backups'));
+  }
+
+  static async begin(options: HistoryOptions): Promise<VolumeHistory> {
+    const { orchestrator, name, sizeBytes, use, directory } = options;
+    mkdirSync(directory, { recursive: true });
+    const volume = await orchestrator.create(name, { sizeBytes });
+    await orchestrator.bringUp(volume);
+    use.prepare(volume.targetPath);
+    return new VolumeHistory(options, volume);
+  }
+
+  get incrementalBackups(): number {
+    return this.#counts.delta;
+  }
+
+  async live(snapshots: number): Promise<void> {
+    const { random } = this.options;
+    for (let count = 0; count < snapshots; count += 1) {
+      if (this.#counts.grown < GROWTHS && random.below(12) === 0) await this.grow();
+      const point = await this.take();
+      const older = this.#points.filter(({ isLive, backup }) => isLive && backup === null);
+      if (random.below(4) > 0) await this.backUp(point);
+      else if (random.below(2) === 0) await this.backUp(random.pick(older));
+      while (this.#live().length > MAX_LIVE || (this.#live().length > 0 && random.below(3) > 0)) {
+        await this.delete(random.pick(this.#live()));
+      }
+      if (random.below(10) === 0) await this.prune(3 + random.below(5));
+    }
+  }
+
+  /** Changes the volume, and takes a snapshot of it. */
+  async take(): Promise<Point> {
+    const { use, random, orchestrator, directory, name } = this.options;
+    const device = this.volume.targetPath;
+    use.change(device, random);
+    const number = this.#points.length + 1;
+    const snapshotId = await orchestrator.snapshot(this.volume, `${name}-${number}`);
+    const truth = join(directory, `truth-${number}.raw`);
+    await convertImage({ from: device, fromFormat: 'raw', to: truth });
+    const point = { snapshotId, truth, isLive: true, backup: null };
+    this.#points.push(point);
+    return point;
+  }
+
+  async delete(point: Point): Promise<void> {
+    await this.options.orchestrator.deleteSnapshot(point.snapshotId);
+    point.isLive = false;
+  }
+
+  async deleteAll(): Promise<void> {
+    for (const point of this.#live()) await this.delete(point);
+  }
+
+  async grow(): Promise<void> {
+    const { orchestrator, growthBytes } = this.options;
+    const { targetPath } = this.volume;
+    const sizeBytes = sizeOf(targetPath) + growthBytes;
+    await orchestrator.expand(this.volume, sizeBytes);
+    if (sizeOf(targetPath) < sizeBytes) await orchestrator.nodeExpand(this.volume);
+    assert.equal(sizeOf(targetPath), sizeBytes, 'the device has grown');
+    this.#counts.grown += 1;
+  }
+
+  async backUp(point: Point): Promise<Backup> {
+    const { backup } = await backUp({
+      driver: this.#driver,
+      snapshotId: point.snapshotId,
+      volumeId: null,
+      directory: this.#repository.directory,
+      base: 'auto',
+      grainBytes: BigInt(this.options.random.pick([512, 4096, 65536])),
+      signal: new AbortController().signal,
+      observer: { onProgress: () => undefined, onNotice: (text) => console.log(`# ${text}`) },
+    });
+    const { base, volume, reason } = backup.manifest;
+    assert.equal(volume.sizeBytes, BigInt((await stat(point.truth)).size), 'the size of the image');
+    const based = this.#points.find(({ snapshotId }) => snapshotId === base?.snapshotId);
+    if (base === null) this.#counts.full += 1;
+    else this.#counts.delta += 1;
+    if (base !== null && based?.isLive === false) this.#counts.fromDeleted += 1;
+    assert.ok(base !== null || reason !== null, 'a full backup that nobody asked for has a reason');
+    point.backup = backup;
+    return backup;
+  }
+
+  /** Every backup against what the device held, and each image's own tables. */
+  async check(): Promise<void> {
+    for (const { backup, truth, snapshotId } of this.#points) {
+      if (backup === null) continue;
+      const path = imagePathOf(backup);
+      const { corruptions, leaks, errors } = await checkImage(path);
+      assert.deepEqual(
+        { corruptions, leaks, errors },
+        { corruptions: 0, leaks: 0, errors: 0 },
+        path,
+      );
+      const raw = { path: truth, format: 'raw' } as const;
+      const { isSame, detail } = await compareImages(raw, { path, format: 'qcow2' });
+      assert.ok(isSame, `${path}, of snapshot ${snapshotId}: ${detail}`);
+    }
+    const volume = await this.#repository.backupsOf(this.volume.id);
+    assert.deepEqual(await verifyVolume(volume, { signal: new AbortController().signal }), []);
+    const names = await readdir(this.#repository.directory, { recursive: true });
+    assert.deepEqual(
+      names.filter((name) => name.includes('.partial')),
+      [],
+    );
+  }
+
+  /** Restores some points, picked at random, to files, and compares the bytes. */
+  async restore(points: number): Promise<void> {
+    const { random, directory } = this.options;
+    const kept = this.#points.filter(({ backup }) => backup !== null);
+    const { signal } = new AbortController();
+    for (let count = 0; count < points; count += 1) {
+      const { snapshotId, truth } = random.pick(kept);
+      const chosen = await chooseBackup(this.#repository, { volumeId: this.volume.id, snapshotId });
+      await assertIntact(chosen, { signal });
+      const path = join(directory, 'restored.raw');
+      await restoreToFile(chosen, { path, replace: true }, { signal });
+      run('cmp', truth, path);
+    }
+  }
+
+  /** Keeps the newest backups only. */
+  async prune(last: number): Promise<void> {
+    const { signal } = new AbortController();
+    const lock = await this.#repository.lock(this.volume.id);
+    try {
+      const plan = planPrune(await this.#repository.backupsOf(this.volume.id), { last });
+      await prune(this.#repository, plan, { signal });
+      this.#counts.rebased += plan.rebased.length;
+    } finally {
+      lock.release();
+    }
+    const { backups } = await this.#repository.backupsOf(this.volume.id);
+    for (const point of this.#points) {
+      const left = backups.find(({ manifest }) => manifest.snapshot.id === point.snapshotId);
+      if (point.backup !== null && left === undefined) this.#counts.pruned += 1;
+      point.backup = left ?? null;
+    }
+    const left = this.#points.filter(({ backup }) => backup !== null).length;
+    assert.equal(left, backups.length, 'every backup is one of a snapshot of the history');
+  }
+
+  /** Takes the volume, its snapshots and the files away. */
+  async end(): Promise<void> {
+    const { orchestrator, directory } = this.options;
+    await this.deleteAll();
+    await orchestrator.takeDown(this.volume);
+    await orchestrator.delete(this.volume);
+    assert.deepEqual(await orchestrator.volumeIds(), [], 'no temporary volume is left');
+    this.#driver.close();
+    await rm(directory, { recursive: true });
+  }
+
+  toString(): string {
+    const { full, delta, fromDeleted, grown, pruned, rebased } = this.#counts;
+    const taken = this.#points.length;
+    return `${taken} snapshots, ${full} full and ${delta} incremental backups, ${fromDeleted} of them from deleted snapshots, grown ${grown} times, ${pruned} backups pruned and ${rebased} rebased`;
+  }
+
+  #live(): Point[] {
+    return this.#points.filter(({ isLive }) => isLive);
+  }
+}
+
+/**
+ * Thirty snapshots of a driver that retains that many deleted ones of a volume as bases: at random, and in between
+ * a base that was deleted and one that has expired.
+ */
+export async function proveHistory(options: HistoryOptions, retained: number): Promise<void> {
+  const history = await VolumeHistory.begin(options);
+  await history.live(11);
+
+  const base = await history.take();
+  await history.backUp(base);
+  await history.deleteAll();
+  const { manifest: based } = await history.backUp(await history.take());
+  assert.equal(based.base?.snapshotId, base.snapshotId, based.reason ?? '');
+
+  await history.grow();
+  await history.live(8);
+  for (let count = 0; count <= retained; count += 1) {
+    await history.take();
+    await history.deleteAll();
+  }
+  const { manifest: full } = await history.backUp(await history.take());
+  assert.equal(full.method, 'full', 'all bases have expired');
+  assert.match(full.reason ?? '', /BLOCKDELTA_RETAINED_BASES_COUNT/);
+
+  await history.live(4);
+  console.log(`# ${history}`);
+  await history.check();
+  await history.restore(6);
+  await history.prune(4);
+  await history.check();
+  await history.end();
+}

@@ -1,0 +1,164 @@
+/** What a backup copies, beside drivers that give their lists, refuse them, or send wrong ones. */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { type ListRequest, readChangeList } from '../../../src/backup/change-list.js';
+import { StatusCode } from '../../../src/base/errors.js';
+import type { MetadataMessage, MetadataRequest } from '../../../src/client/connection.js';
+
+const MIB = 1n << 20n;
+type Answer = readonly (readonly [offset: bigint, size: bigint])[] | number;
+
+let directory: string;
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'blockdelta-change-list-'));
+});
+after(() => rm(directory, { recursive: true, force: true }));
+
+interface Driver {
+  capacity?: bigint;
+  allocated?: Answer;
+  /** By the id of the base. */
+  deltas?: Record<string, Answer>;
+}
+
+function refused(code: number): Error {
+  return Object.assign(new Error(`status ${code}`), { code, details: `refused with ${code}` });
+}
+
+function request(driver: Driver, bases: string[], more: Partial<ListRequest> = {}): ListRequest {
+  async function* open({ rpc, ids }: MetadataRequest): AsyncGenerator<MetadataMessage> {
+    const base = ids['base_snapshot_id'] ?? '';
+    const answer = rpc === 'GetMetadataDelta' ? driver.deltas?.[base] : driver.allocated;
+    if (answer === undefined) throw refused(StatusCode.NOT_FOUND);
+    if (typeof answer === 'number') throw refused(answer);
+    yield {
+      block_metadata_type: 'VARIABLE_LENGTH',
+      volume_capacity_bytes: String(driver.capacity ?? MIB),
+      block_metadata: answer.map(([offset, size]) => ({
+        byte_offset: String(offset),
+        size_bytes: String(size),
+      })),
+    };
+  }
+  return {
+    open,
+    snapshotId: 'target',
+    sizeBytes: MIB,
+    bases,
+    reasons: [],
+    grainBytes: 4096n,
+    path: join(directory, 'ranges'),
+    signal: new AbortController().signal,
+    ...more,
+  };
+}
+
+const listed = (): string => readFileSync(join(directory, 'ranges'), 'utf8');
+
+test('the first base that the driver answers for is taken, and the list is rounded and merged', async () => {
+  const deltas = {
+    newest: StatusCode.FAILED_PRECONDITION,
+    older: [
+      [100n, 1n],
+      [5000n, 1n],
+      [20480n, 512n],
+    ],
+  } as const;
+  const { baseId, reason, ranges } = await readChangeList(
+    request({ deltas }, ['newest', 'older', 'oldest']),
+  );
+  assert.equal(baseId, 'older');
+  assert.equal(reason, null);
+  assert.equal(listed(), '0 8192\n20480 4096\n');
+  assert.equal(ranges.cost.mergedRanges, 2);
+  assert.equal(ranges.cost.bytes, 514n);
+  assert.equal(ranges.cost.mergedBytes, 12288n);
+  assert.equal(ranges.sha256, createHash('sha256').update(listed()).digest('hex'));
+});
+
+test('without a delta the allocated ranges are copied, and the record says why', async () => {
+  const driver: Driver = {
+    allocated: [[0n, 4096n]],
+    deltas: { base: StatusCode.FAILED_PRECONDITION },
+  };
+  const { baseId, reason } = await readChangeList(
+    request(driver, ['base'], { reasons: ['snapshot x was left out'] }),
+  );
+  assert.equal(baseId, null);
+  assert.equal(
+    reason,
+    'snapshot x was left out; the driver gives no delta from snapshot base: refused with 9',
+  );
+  assert.equal(listed(), '0 4096\n');
+});
+
+test('a driver without lists has all of its volume copied', async () => {
+  const driver: Driver = { allocated: StatusCode.UNIMPLEMENTED };
+  const { baseId, reason } = await readChangeList(request(driver, []));
+  assert.equal(baseId, null);
+  assert.match(reason ?? '', /^the driver does not list the allocated ranges either: /);
+  assert.equal(listed(), `0 ${MIB}\n`);
+});
+
+test('a list that is out of order is not used', async () => {
+  const driver: Driver = {
+    allocated: [[0n, 4096n]],
+    deltas: {
+      base: [
+        [8192n, 4096n],
+        [4096n, 4096n],
+      ],
+    },
+  };
+  const { baseId, reason } = await readChangeList(request(driver, ['base']));
+  assert.equal(baseId, null);
+  assert.match(reason ?? '', /out of order/);
+  assert.equal(listed(), '0 4096\n');
+});
+
+test('a refusal that says nothing of the base ends the backup', async () => {
+  for (const code of [StatusCode.PERMISSION_DENIED, StatusCode.RESOURCE_EXHAUSTED]) {
+    const driver: Driver = { allocated: [[0n, 4096n]], deltas: { base: code } };
+    await assert.rejects(readChangeList(request(driver, ['base'])), { code });
+  }
+});
+
+test('what a device has beyond the capacity of the list is copied', async () => {
+  const driver: Driver = { capacity: MIB / 2n, deltas: { base: [[0n, 512n]] } };
+  await readChangeList(request(driver, ['base']));
+  assert.equal(listed(), `0 4096\n${MIB / 2n} ${MIB / 2n}\n`);
+});
+
+test('what a list has beyond the end of the device is left out', async () => {
+  const driver: Driver = {
+    capacity: 2n * MIB,
+    deltas: {
+      base: [
+        [MIB - 512n, 1024n],
+        [MIB + 4096n, 512n],
+      ],
+    },
+  };
+  await readChangeList(request(driver, ['base']));
+  assert.equal(listed(), `${MIB - 4096n} 4096\n`);
+});
+
+test('an empty delta is a list without ranges', async () => {
+  const { baseId, ranges } = await readChangeList(request({ deltas: { base: [] } }, ['base']));
+  assert.equal(baseId, 'base');
+  assert.equal(ranges.cost.mergedRanges, 0);
+  assert.equal(listed(), '');
+});
+
+test('a signal ends the reading with its reason', async () => {
+  const signal = AbortSignal.abort(new Error('enough'));
+  await assert.rejects(
+    readChangeList(request({ deltas: { base: StatusCode.NOT_FOUND } }, ['base'], { signal })),
+    { message: 'enough' },
+  );
+});

@@ -1,0 +1,122 @@
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, beforeEach, test } from 'node:test';
+import { checksumSegments, SEGMENT_BYTES } from '../../../src/backup/checksums.js';
+import type { Manifest } from '../../../src/backup/manifest.js';
+import { type Backup, chainOf, encodeId, Repository } from '../../../src/backup/repository.js';
+import { testManifest } from '../../support/backup-files.js';
+import { rejectsWith, throwsWith } from '../../support/expect-status.js';
+import { Workspace } from '../../support/workspace.js';
+
+let workspace: Workspace;
+let repository: Repository;
+
+beforeEach(() => {
+  workspace?.dispose();
+  workspace = new Workspace('repository');
+  repository = new Repository(workspace.path('backups'));
+});
+after(() => workspace.dispose());
+
+async function add(id: string, day: number, base: Manifest['base'] = null): Promise<Backup> {
+  const lock = await repository.lock('vol-1');
+  try {
+    const creationTime = new Date(Date.UTC(2026, 0, day));
+    const paths = await repository.begin('vol-1', { id, creationTime });
+    writeFileSync(paths.imagePartial, 'image');
+    writeFileSync(paths.rangesPartial, '0 4096\n');
+    const manifest = testManifest(id, day, base);
+    return await repository.commit(paths, {
+      ...manifest,
+      image: { ...manifest.image, file: paths.imageFile },
+    });
+  } finally {
+    lock.release();
+  }
+}
+
+test('backups are listed by the time of their snapshots, and leave nothing unfinished', async () => {
+  await add('s2', 2);
+  await add('s1', 1);
+  const [volume] = await repository.all();
+  assert.deepEqual(
+    volume?.backups.map(({ name }) => name),
+    ['20260101T000000.000Z-s1.json', '20260102T000000.000Z-s2.json'],
+  );
+  assert.equal(volume?.volumeId, 'vol-1');
+  assert.deepEqual(
+    readdirSync(volume?.directory ?? '').filter((name) => name.endsWith('.partial')),
+    [],
+  );
+});
+
+test('a second backup of a snapshot is refused', async () => {
+  await add('s1', 1);
+  await rejectsWith(add('s1', 1), 'ALREADY_EXISTS', /s1/);
+});
+
+test('two writers of a volume exclude each other', async () => {
+  const lock = await repository.lock('vol-1');
+  await rejectsWith(repository.lock('vol-1'), 'ABORTED', /another command/);
+  (await repository.lock('vol-2')).release();
+  lock.release();
+  (await repository.lock('vol-1')).release();
+});
+
+test('an image without a manifest is no backup, and the next writer removes what is unfinished', async () => {
+  const directory = repository.volumeDirectory('vol-1');
+  mkdirSync(directory, { recursive: true });
+  writeFileSync(join(directory, 'a.qcow2.partial'), '');
+  writeFileSync(join(directory, 'a.json.partial'), '');
+  assert.deepEqual((await repository.backupsOf('vol-1')).backups, []);
+  (await repository.lock('vol-1')).release();
+  assert.deepEqual(readdirSync(directory), ['.lock']);
+});
+
+test('a damaged manifest is a problem with its path, and does not hide the others', async () => {
+  await add('s1', 1);
+  const second = await add('s2', 2);
+  const path = join(second.directory, second.name);
+  writeFileSync(path, readFileSync(path, 'utf8').replace('s2', 's3'));
+  const { backups, problems } = await repository.backupsOf('vol-1');
+  assert.equal(backups.length, 1);
+  assert.equal(problems[0]?.path, path);
+});
+
+test('a chain begins with a full backup, and a missing link is named', async () => {
+  const first = await add('s1', 1);
+  const second = await add('s2', 2, { snapshotId: 's1', manifest: first.name });
+  const third = await add('s3', 3, { snapshotId: 's2', manifest: second.name });
+  const volume = await repository.backupsOf('vol-1');
+  assert.deepEqual(
+    chainOf(third, volume).map(({ manifest }) => manifest.snapshot.id),
+    ['s1', 's2', 's3'],
+  );
+  const lacking = { ...volume, backups: [first, third] };
+  throwsWith(() => chainOf(third, lacking), 'FAILED_PRECONDITION', new RegExp(second.name));
+});
+
+test('ids become file names, also long and hostile ones', () => {
+  assert.equal(encodeId('vol-1.a_b'), 'vol-1.a_b');
+  assert.equal(encodeId('../etc'), '%2E.%2Fetc');
+  assert.equal(encodeId('a b/ü'), 'a%20b%2F%C3%BC');
+  const long = encodeId('x'.repeat(300));
+  assert.ok(long.length <= 180);
+  assert.notEqual(long, encodeId('x'.repeat(301)));
+});
+
+test('checksums are those of the segments, and change with any byte', async () => {
+  const path = workspace.path('image');
+  const bytes = Buffer.alloc(SEGMENT_BYTES + 5, 1);
+  writeFileSync(path, bytes);
+  const before = await checksumSegments(path);
+  assert.equal(before.bytes, BigInt(bytes.length));
+  assert.equal(before.sha256.length, 2);
+  bytes[SEGMENT_BYTES + 4] = 2;
+  writeFileSync(path, bytes);
+  const { sha256 } = await checksumSegments(path);
+  assert.equal(sha256[0], before.sha256[0]);
+  assert.notEqual(sha256[1], before.sha256[1]);
+  assert.ok(existsSync(path));
+});
