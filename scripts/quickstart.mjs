@@ -1,9 +1,10 @@
 /**
  * blockdelta's main job, done as a backup tool would do it, against a real plugin over its socket:
  * fill a volume, snapshot it, change it, snapshot it again, ask what changed, and prove the answer by
- * rebuilding the second snapshot from a copy of the first and the changed ranges alone.
+ * rebuilding the second snapshot from a copy of the first and the changed ranges alone. Then the same by the commands
+ * `map`, `backup`, `verify` and `restore`, with a third snapshot whose base is deleted before its backup.
  *
- * Exits 0 only if the rebuilt image is the same in every byte.
+ * Exits 0 only if the rebuilt and the restored image are the same in every byte.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -14,6 +15,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { removalCommand, removePlace } from './quickstart-job/clean-up.mjs';
 import { connect } from './quickstart-job/client.mjs';
+import { runCommand } from './quickstart-job/command.mjs';
 import { compareFiles, copyRanges } from './quickstart-job/images.mjs';
 import { changeTree, copyTree } from './quickstart-job/tree.mjs';
 
@@ -21,7 +23,8 @@ const HELP = `scripts/quickstart [--backend reflink|thin] [--small] [--keep] [--
 
   Starts blockdelta on a pool of its own in a temporary directory, makes a 1 GiB volume, fills,
   snapshots and changes it, streams the changed-block list, rebuilds the second snapshot from it,
-  compares the images byte by byte, and cleans up.
+  compares the images byte by byte, makes and restores incremental backups by blockdelta's own
+  commands, and cleans up.
 
   --backend thin   on a thin pool instead of cloned files; in a virtual machine (x86-64 Debian) where
                    the kernel has no device-mapper
@@ -75,8 +78,8 @@ async function main() {
   }
   console.log(
     identical
-      ? '\nVERDICT: the rebuilt image is identical to snapshot B, byte for byte.'
-      : '\nVERDICT: MISMATCH: the rebuilt image differs from snapshot B.',
+      ? '\nVERDICT: the rebuilt image is identical to snapshot B, and the restored one to snapshot C, byte for byte.'
+      : '\nVERDICT: MISMATCH: the rebuilt or the restored image differs from its snapshot.',
   );
   process.exitCode = identical ? 0 : 1;
 }
@@ -100,9 +103,7 @@ async function run(session) {
   const tree = join(session.place, 'data');
   await fillVolume(session, tree);
   const a = await snapshot(session, csi, volume, 'A');
-  say('changing the tree: append, overwrite in place, delete, new files');
-  const changes = await changeTree(tree);
-  detail(Object.entries(changes).map(([kind, count]) => `${count} ${kind}`).join(', '));
+  await change(tree, 'new');
   const b = await snapshot(session, csi, volume, 'B');
 
   say('GetMetadataAllocated(A)');
@@ -114,7 +115,14 @@ async function run(session) {
     target_snapshot_id: b.snapshot_id,
   });
   summarise(delta);
-  return rebuild(session, csi, { a, b, allocated, delta });
+  if (!(await rebuild(session, csi, { a, b, allocated, delta }))) return false;
+  return backUp(session, csi, { volume, tree, a, b });
+}
+
+async function change(tree, name) {
+  say('changing the tree: append, overwrite in place, delete, new files');
+  const changes = await changeTree(tree, name);
+  detail(Object.entries(changes).map(([kind, count]) => `${count} ${kind}`).join(', '));
 }
 
 async function startPlugin(session) {
@@ -171,6 +179,7 @@ async function snapshot(session, csi, volume, label) {
   say(`snapshot ${label}`);
   const started = performance.now();
   const made = await csi.createSnapshot(session, { volume, name: `snapshot-${label}` });
+  session.labels = { ...session.labels, [made.snapshot_id]: label };
   detail(`${made.snapshot_id} in ${(performance.now() - started).toFixed(0)} ms`);
   return made;
 }
@@ -184,13 +193,9 @@ function summarise(answer) {
 }
 
 async function rebuild(session, csi, { a, b, allocated, delta }) {
-  const capability = { block: {}, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
   const devices = {};
   for (const [label, source] of [['a', a], ['b', b]]) {
-    say(`publishing snapshot ${label.toUpperCase()} as a raw block volume`);
-    const volume = await csi.createVolume(session, { name: `raw-${label}`, capability, bytes: session.volumeBytes, source });
-    await csi.publish(session, { volume, capability, name: `raw-${label}`, readonly: true });
-    devices[label] = join(session.place, `raw-${label}`);
+    devices[label] = await publishRaw(session, csi, label, source);
   }
   const image = join(session.place, 'rebuilt.img');
   say('full backup: copying all of A');
@@ -205,6 +210,45 @@ async function rebuild(session, csi, { a, b, allocated, delta }) {
   return different === null;
 }
 
+/** By the commands: a full backup, an incremental one, another one whose base is deleted, a restored image. */
+async function backUp(session, csi, { volume, tree, a, b }) {
+  const [idA, idB] = [a.snapshot_id, b.snapshot_id];
+  const directory = join(session.place, 'backups');
+  await command(session, 'map', idB, '--base', idA);
+  await command(session, 'backup', idA, '--to', directory);
+  await command(session, 'backup', idB, '--to', directory);
+  await change(tree, 'newer');
+  say('deleting snapshot B, which stays the base of a delta');
+  await csi.call('Controller', 'DeleteSnapshot', { snapshot_id: idB });
+  const c = await snapshot(session, csi, volume, 'C');
+  const idC = c.snapshot_id;
+  const printed = await command(session, 'backup', idC, '--to', directory, '--base', idB);
+  if (!printed.includes(`delta from ${idB}`)) throw new Error('the backup of C has all of C, not what changed since B');
+  await command(session, 'verify', directory, '--against', idC);
+  const image = join(session.place, 'restored.img');
+  await command(session, 'restore', directory, '--snapshot', idC, '--to', image);
+  const device = await publishRaw(session, csi, 'c', c);
+  say('comparing the restored image with all of C');
+  const different = await compareFiles(image, device, BigInt(session.volumeBytes));
+  if (different !== null) detail(`first difference at byte ${different}`);
+  return different === null;
+}
+
+async function command(session, ...args) {
+  // Snapshots by their letters, because ids are long.
+  say(`blockdelta ${args.map((word) => session.labels[word] ?? word).join(' ')}`);
+  return runCommand(session, args, detail);
+}
+
+async function publishRaw(session, csi, label, source) {
+  say(`publishing snapshot ${label.toUpperCase()} as a raw block volume`);
+  const capability = { block: {}, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
+  const name = `raw-${label}`;
+  const volume = await csi.createVolume(session, { name, capability, bytes: session.volumeBytes, source });
+  await csi.publish(session, { volume, capability, name, readonly: true });
+  return join(session.place, name);
+}
+
 function printNextCommands(session) {
   const cli = `node ${session.program}`;
   session.child.unref();
@@ -213,11 +257,14 @@ The plugin is still running (process ${session.child.pid}); its log is ${join(se
 Try:
   export CSI_ENDPOINT=${session.endpoint}
   ${cli} allocated ${session.snapshots[0]} --summary
-  ${cli} delta ${session.snapshots[0]} ${session.snapshots[1]} --format ndjson | head
+  ${cli} delta ${session.snapshots[0]} ${session.snapshots[2]} --format ndjson | head
+  ${cli} map ${session.snapshots[2]} --base ${session.snapshots[0]}
+  ${cli} backups ${join(session.place, 'backups')}
+  qemu-img info --backing-chain $(find ${join(session.place, 'backups')} -name '*.qcow2' | sort | tail -1)
   ls ${join(session.place, 'data')}
 To end it:
-  umount ${['data', 'raw-a', 'raw-b'].map((name) => join(session.place, name)).join(' ')}
-  umount ${join(session.place, 'staging-data')} ${['raw-a', 'raw-b'].map((name) => join(session.place, `staging-${name}`, 'device')).join(' ')}
+  umount ${['data', 'raw-a', 'raw-b', 'raw-c'].map((name) => join(session.place, name)).join(' ')}
+  umount ${join(session.place, 'staging-data')} ${['raw-a', 'raw-b', 'raw-c'].map((name) => join(session.place, `staging-${name}`, 'device')).join(' ')}
   ${detachCommand(session)}
   kill ${session.child.pid} && tail --pid=${session.child.pid} -f /dev/null   # unmounts and detaches the pool
   ${removalCommand(session.place)}`);

@@ -29,8 +29,11 @@ export async function copyTree(source, target, { bytes, files }) {
   return copied;
 }
 
-/** Every 40th file is appended to, every 40th overwritten in place, every 40th deleted; 100 new ones. */
-export async function changeTree(tree) {
+/**
+ * Every 40th file is appended to, every 40th overwritten in place, every 40th deleted; 100 new ones, in a directory of
+ * that name.
+ */
+export async function changeTree(tree, name) {
   const counts = { appended: 0, overwritten: 0, deleted: 0, new: 0 };
   const files = [];
   for await (const path of regularFiles(tree)) files.push(path);
@@ -46,9 +49,9 @@ export async function changeTree(tree) {
       counts.deleted += 1;
     }
   }
-  await mkdir(join(tree, 'new'));
+  await mkdir(join(tree, name));
   for (; counts.new < 100; counts.new += 1) {
-    await writeFile(join(tree, 'new', `file-${counts.new}`), randomBytes(50_000));
+    await writeFile(join(tree, name, `file-${counts.new}`), randomBytes(50_000));
   }
   return counts;
 }
