@@ -6,13 +6,19 @@
  * combined: a checkpoint changes only pages of the file that are in the log, so the log, copied after the
  * file, replaces every page that changed meanwhile, unless the log was begun anew in between. Its header has
  * new salts then, and the copy is made again. With an empty log, the time of the file's last change tells.
+ * A log that is read while it is written can have a torn frame in its middle, like a damaged one; that of a
+ * damaged log stays where it is.
  */
 import { execFileSync, type StdioOptions } from 'node:child_process';
 import {
   accessSync,
+  closeSync,
   constants,
+  fstatSync,
   mkdtempSync,
+  openSync,
   readFileSync,
+  readSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -23,7 +29,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, errorCode } from '../base/errors.js';
 import type { SqliteConnection } from './connection.js';
 import type { DatabaseDefinition } from './definition.js';
-import { openSound } from './sound-database.js';
+import { lockHolder, openSound } from './sound-database.js';
+import { logDamage } from './wal-check.js';
 
 const WAL_HEADER_BYTES = 32;
 /** Ten seconds or so: a plugin that commits without a pause begins its log anew every 20 ms. */
@@ -59,8 +66,9 @@ export async function readCopy<T>(
 }
 
 async function copyDatabase({ label, file }: DatabaseDefinition, copy: string): Promise<void> {
+  const space = new ReusedSpace();
   for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
-    const found = consistentBytes(label, file);
+    const found = consistentBytes(label, file, space);
     if (found !== null) {
       writeFileSync(copy, found.main, { mode: 0o600 });
       if (found.log.length > 0) writeFileSync(`${copy}-wal`, found.log, { mode: 0o600 });
@@ -72,13 +80,19 @@ async function copyDatabase({ label, file }: DatabaseDefinition, copy: string): 
 }
 
 /** Null: the database changed meanwhile in a way that makes the two not fit. */
-function consistentBytes(label: string, file: string): { main: Buffer; log: Buffer } | null {
+function consistentBytes(
+  label: string,
+  file: string,
+  space: ReusedSpace,
+): { main: Buffer; log: Buffer } | null {
   try {
     const before = headerOf(`${file}-wal`);
     const { mtimeNs } = statSync(file, { bigint: true });
-    const main = bytesOf(file);
+    const main = lockHolder(file) === process.pid ? readElsewhere(file) : space.read(file);
     const log = readOrEmpty(`${file}-wal`);
-    if (!log.subarray(0, WAL_HEADER_BYTES).equals(before)) return null;
+    const after = headerOf(`${file}-wal`);
+    if (!log.subarray(0, WAL_HEADER_BYTES).equals(before) || !after.equals(before)) return null;
+    if (logDamage(log) !== null && !readOrEmpty(`${file}-wal`).equals(log)) return null;
     const isUnchanged = statSync(file, { bigint: true }).mtimeNs === mtimeNs;
     return before.length > 0 || isUnchanged ? { main, log } : null;
   } catch (thrown) {
@@ -99,16 +113,43 @@ function unreadable(label: string, file: string, thrown: unknown): CsiError {
 }
 
 /**
- * Read by another process: a process that closes a file loses all locks that it holds on it (fcntl(2)), and the
- * caller may hold the database's, to keep a plugin away.
+ * Reads one file again and again into the same memory, a multiple faster than into new memory: the shorter the
+ * read, the fewer logs begin in it.
  */
-function bytesOf(file: string): Buffer {
+class ReusedSpace {
+  #bytes = Buffer.alloc(0);
+
+  /** Valid until the next call. Of a file that grows meanwhile, the part that is missing is in the log. */
+  read(file: string): Buffer {
+    const descriptor = openSync(file, 'r');
+    try {
+      const { size } = fstatSync(descriptor);
+      if (this.#bytes.length < size) this.#bytes = Buffer.alloc(Math.ceil(size * 1.25));
+      let length = 0;
+      for (;;) {
+        const read = readSync(descriptor, this.#bytes, length, this.#bytes.length - length, length);
+        if (read === 0) return this.#bytes.subarray(0, length);
+        length += read;
+      }
+    } finally {
+      closeSync(descriptor);
+    }
+  }
+}
+
+/**
+ * Read by another process: a process that closes a file loses all locks that it holds on it (fcntl(2)). That
+ * takes milliseconds, in which a busy writer begins its log anew, but there is no writer beside the lock.
+ */
+function readElsewhere(file: string): Buffer {
   accessSync(file, constants.R_OK);
   const stdio: StdioOptions = ['ignore', 'pipe', 'inherit'];
   return execFileSync('cat', ['--', file], { stdio, maxBuffer: Number.POSITIVE_INFINITY });
 }
 
-const headerOf = (log: string): Buffer => readOrEmpty(log).subarray(0, WAL_HEADER_BYTES);
+function headerOf(log: string): Buffer {
+  return readOrEmpty(log).subarray(0, WAL_HEADER_BYTES);
+}
 
 function readOrEmpty(file: string): Buffer {
   try {

@@ -18,7 +18,11 @@ const COVERED_FRAME_BYTES = 8;
 
 /** Describes the damage to the log of that database. Null if there is none beyond what a power failure can do. */
 export function walDamage(databaseFile: string): string | null {
-  const log = readOrEmpty(`${databaseFile}-wal`);
+  return logDamage(readOrEmpty(`${databaseFile}-wal`));
+}
+
+/** The same for a log that was read whole. */
+export function logDamage(log: Buffer): string | null {
   // A header of zeros: blocks were allocated to the file and never written.
   if (log.length < HEADER_BYTES || log.subarray(0, HEADER_BYTES).every((byte) => byte === 0)) {
     return null;
