@@ -1,9 +1,10 @@
 /**
  * One process of nbdkit, nbdcopy, qemu-nbd or qemu-img: how it starts and how it ends.
  *
- * Each runs behind blockdelta-confine: without capabilities, but for that to write other users' files, and the kernel kills it when this process ends,
- * however it ends. Unlike the programs of host/exec.ts these run for as long as a backup takes, so nothing
- * limits their time; an AbortSignal kills them. Knows no program's arguments.
+ * Each runs behind blockdelta-confine: without capabilities, but for that to write other users' files, and the
+ * kernel kills it when this process ends, however it ends. Unlike the programs of host/exec.ts these run for
+ * as long as a backup takes, so nothing limits their time; an AbortSignal kills them. Knows no program's
+ * arguments.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';

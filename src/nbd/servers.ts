@@ -134,8 +134,9 @@ async function start(
   purpose: string,
   argsOf: (socket: string, pidFile: string) => string[],
 ): Promise<NbdServer> {
-  const own = join(directory, `${name}-${randomBytes(4).toString('hex')}`);
-  const socket = socketPath ?? `${own}.sock`;
+  // Short, because TMPDIR may take most of what the kernel accepts.
+  const own = join(directory, randomBytes(3).toString('hex'));
+  const socket = socketPath ?? own;
   const pidFile = `${own}.pid`;
   checkSocketPath(socket);
   const args = argsOf(socket, pidFile);
