@@ -19,9 +19,9 @@ test('names do not appear in the pool, whose files are named by handles', async 
     await orchestrator.delete(volume);
   }
   const root = running.poolPath('main');
-  const names = ['pool-id', 'pool-owner', 'snapshots', 'used', 'volumes'];
+  const names = ['bases', 'pool-id', 'pool-owner', 'snapshots', 'used', 'volumes'];
   assert.deepEqual(readdirSync(root).sort(), names);
-  for (const name of ['volumes', 'used', 'snapshots']) {
+  for (const name of ['bases', 'volumes', 'used', 'snapshots']) {
     assert.deepEqual(readdirSync(join(root, name)), []);
   }
 });
