@@ -21,9 +21,10 @@ const OF_STATUS: Readonly<Record<number, ExitCode>> = {
   [StatusCode.OUT_OF_RANGE]: ExitCode.INVALID_ARGUMENT,
   [StatusCode.NOT_FOUND]: ExitCode.NOT_FOUND,
   [StatusCode.FAILED_PRECONDITION]: ExitCode.FAILED_PRECONDITION,
+  [StatusCode.UNAVAILABLE]: ExitCode.UNREACHABLE,
 };
 
-/** The exit code of a list that ended with this gRPC status. */
+/** The exit code of a command that ended with this gRPC status. */
 export function exitCodeOfStatus(code: number): ExitCode {
   return OF_STATUS[code] ?? ExitCode.FAILURE;
 }

@@ -4,17 +4,15 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type BackupResult, backUp, type Phase } from '../../backup/backup.js';
 import type { BaseChoice } from '../../backup/bases.js';
 import { imagePathOf } from '../../backup/repository.js';
-import { CsiError, StatusCode } from '../../base/errors.js';
 import { humanSize, withHumanSize } from '../../base/human-size.js';
-import { isServiceError } from '../../client/connection.js';
 import { CsiDriver } from '../../client/driver.js';
 import { parseGrain } from '../../client/grain.js';
-import { InterruptedError } from '../../client/resumable-stream.js';
 import { socketPathOf } from '../endpoint.js';
-import { ExitCode, exitCodeOfStatus } from '../exit-codes.js';
-import { type CommandFailure, complain, messageOf, print, runToExitCode } from '../output.js';
-import { ProgressLine, type ProgressState } from '../progress.js';
-import { socketProblem } from '../socket.js';
+import { runListCommand } from '../metadata/list-command.js';
+import { complain, print } from '../output.js';
+import { ProgressLine } from '../progress.js';
+import { ENDPOINT_HELP } from './shared-options.js';
+import { TransferProgress } from './transfer-progress.js';
 
 interface BackupOptions {
   to: string;
@@ -44,13 +42,15 @@ export function addBackupCommand(program: Command): void {
         .default(DEFAULT_GRAIN, '4Ki'),
     )
     .option('--volume <id>', 'volume of the snapshot, for drivers that cannot say it')
-    .option('--endpoint <endpoint>', "the driver's socket, unix:///path (default: CSI_ENDPOINT)")
+    .option('--endpoint <endpoint>', ENDPOINT_HELP)
     .option('--json', 'print the result as JSON', false)
     .addHelpText('after', HELP)
     .action(async (snapshotId: string) => {
       const options = command.opts<BackupOptions>();
       const socketPath = socketPathOf(command, options.endpoint);
-      process.exitCode = await run(socketPath, snapshotId, options);
+      process.exitCode = await runListCommand(socketPath, (signal) =>
+        runBackup(socketPath, snapshotId, options, signal),
+      );
     });
 }
 
@@ -68,23 +68,6 @@ Exit codes:
   6    cannot connect, or the driver kept failing
   130  stopped by SIGINT or SIGTERM`;
 
-async function run(
-  socketPath: string,
-  snapshotId: string,
-  options: BackupOptions,
-): Promise<ExitCode> {
-  // Without this, a wrong path would be retried for a minute.
-  const problem = await socketProblem(socketPath);
-  if (problem !== null && problem.code !== 'ECONNREFUSED') {
-    complain(problem.message);
-    return ExitCode.UNREACHABLE;
-  }
-  return runToExitCode(
-    (signal) => runBackup(socketPath, snapshotId, options, signal),
-    backupFailure,
-  );
-}
-
 async function runBackup(
   socketPath: string,
   snapshotId: string,
@@ -93,8 +76,8 @@ async function runBackup(
 ): Promise<void> {
   const started = performance.now();
   const driver = new CsiDriver(socketPath, signal);
-  const progress = new BackupProgress();
-  const line = new ProgressLine(() => progress.state());
+  const progress = new TransferProgress(PHASES.publish);
+  const line = new ProgressLine(() => progress.state);
   try {
     const result = await backUp({
       driver,
@@ -105,7 +88,10 @@ async function runBackup(
       grainBytes: options.grain,
       signal,
       observer: {
-        onProgress: (...step) => progress.set(...step),
+        onProgress: (phase, bytes, total) => {
+          progress.begin(PHASES[phase], total);
+          progress.done = bytes;
+        },
         onNotice: (message) => {
           line.clear();
           complain(message);
@@ -137,39 +123,6 @@ const PHASES: Readonly<Record<Phase, string>> = {
   copy: 'copying',
   checksums: 'computing checksums',
 };
-
-/** How far the backup is: bytes, rate and time left of the phase that runs. */
-class BackupProgress {
-  #phase: Phase = 'publish';
-  #since = performance.now();
-  #bytes = 0n;
-  #total: bigint | null = null;
-
-  set(phase: Phase, bytes: bigint, total: bigint | null): void {
-    if (phase !== this.#phase) this.#since = performance.now();
-    this.#phase = phase;
-    this.#bytes = bytes;
-    this.#total = total;
-  }
-
-  state(): ProgressState {
-    const [phase, bytes, total] = [PHASES[this.#phase], this.#bytes, this.#total];
-    if (total === null || total === 0n) return { share: null, text: phase };
-    const share = Number(bytes) / Number(total);
-    const seconds = (performance.now() - this.#since) / 1000;
-    const rate = seconds > 0 ? Number(bytes) / seconds : 0;
-    const left = rate > 0 ? Number(total - bytes) / rate : 0;
-    const figures = `${humanSize(bytes)} of ${humanSize(total)}, ${humanSize(BigInt(Math.round(rate)))}/s`;
-    return { share, text: `${phase}: ${figures}, ${duration(left)} left` };
-  }
-}
-
-function duration(seconds: number): string {
-  const whole = Math.ceil(seconds);
-  if (whole < 60) return `${whole} s`;
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
-  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
-}
 
 function asText(result: BackupResult, seconds: number): string {
   const { backup, isNew } = result;
@@ -209,16 +162,4 @@ function asJson({ backup, isNew }: BackupResult, seconds: number): string {
     seconds: Number(seconds.toFixed(3)),
   };
   return `${JSON.stringify(result)}\n`;
-}
-
-function backupFailure(error: unknown): CommandFailure {
-  if (error instanceof InterruptedError) {
-    const message = `${error.message}; the last failure: ${messageOf(error.cause)}`;
-    return { code: ExitCode.UNREACHABLE, message };
-  }
-  const message = messageOf(error);
-  if (!(error instanceof CsiError || isServiceError(error)))
-    return { code: ExitCode.FAILURE, message };
-  const isAway = error.code === StatusCode.UNAVAILABLE;
-  return { code: isAway ? ExitCode.UNREACHABLE : exitCodeOfStatus(error.code), message };
 }

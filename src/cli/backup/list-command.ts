@@ -2,8 +2,8 @@
 import type { Command } from 'commander';
 import { type Backup, Repository, type VolumeBackups } from '../../backup/repository.js';
 import { humanSize } from '../../base/human-size.js';
+import { failureOf } from '../failures.js';
 import { complain, print, runToExitCode } from '../output.js';
-import { backupFailure } from './shared-options.js';
 
 const HELP = `
 Exit codes:
@@ -25,7 +25,7 @@ export function addBackupsCommand(program: Command): void {
         const volumes = all.filter(({ volumeId }) => ['', volumeId].includes(volume));
         await print(json ? `${JSON.stringify(volumes.map(jsonOf))}\n` : tableOf(volumes));
         for (const { problems } of volumes) for (const { found } of problems) complain(found);
-      }, backupFailure);
+      }, failureOf);
     });
 }
 

@@ -4,9 +4,10 @@ import { type KeepRules, RULE_NAMES } from '../../backup/keep-rules.js';
 import { type PrunePlan, planPrune, prune } from '../../backup/prune.js';
 import { Repository } from '../../backup/repository.js';
 import { CsiError } from '../../base/errors.js';
+import { failureOf } from '../failures.js';
 import { print, runToExitCode } from '../output.js';
 import { ProgressLine } from '../progress.js';
-import { backupFailure, parseCount } from './shared-options.js';
+import { parseCount } from './shared-options.js';
 
 interface PruneOptions {
   volume: string;
@@ -49,7 +50,7 @@ export function addPruneCommand(program: Command): void {
     }
     process.exitCode = await runToExitCode(
       (signal) => pruneAll(directory, options, rules, signal),
-      backupFailure,
+      failureOf,
     );
   });
 }

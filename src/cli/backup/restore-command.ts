@@ -12,9 +12,11 @@ import {
 import { type ChosenBackup, chooseBackup } from '../../backup/select.js';
 import { CsiDriver } from '../../client/driver.js';
 import { socketPathOf } from '../endpoint.js';
+import { failureOf } from '../failures.js';
 import { print, runToExitCode } from '../output.js';
 import { ProgressLine } from '../progress.js';
-import { addChoice, backupFailure, ENDPOINT_HELP, TransferProgress } from './shared-options.js';
+import { addChoice, ENDPOINT_HELP } from './shared-options.js';
+import { TransferProgress } from './transfer-progress.js';
 
 interface RestoreCommandOptions {
   to: string;
@@ -54,7 +56,7 @@ export function addRestoreCommand(program: Command): void {
       const socketPath = prefix === null ? null : socketPathOf(command, options.endpoint);
       process.exitCode = await runToExitCode(
         (signal) => restore(directory, options, { prefix, socketPath }, signal),
-        backupFailure,
+        failureOf,
       );
     });
 }
@@ -75,7 +77,7 @@ async function restore(
   const chosen = await chooseBackup(new Repository(directory), { volumeId, snapshotId });
   await verified(chosen, signal);
   const { sizeBytes } = chosen.backup.manifest.volume;
-  const writing = new TransferProgress('restored', sizeBytes);
+  const writing = new TransferProgress('restoring', sizeBytes);
   const line = new ProgressLine(() => writing.state);
   const onProgress = (share: number): void => {
     writing.done = BigInt(Math.floor(Number(sizeBytes) * share));
@@ -111,7 +113,7 @@ async function restore(
 
 async function verified(chosen: ChosenBackup, signal: AbortSignal): Promise<void> {
   const total = chosen.chain.reduce((sum, { manifest }) => sum + manifest.image.bytes, 0n);
-  const progress = new TransferProgress('verified', total);
+  const progress = new TransferProgress('verifying', total);
   const line = new ProgressLine(() => progress.state);
   try {
     const onProgress = (bytes: bigint): void => {

@@ -9,9 +9,11 @@ import { publishSnapshot, removeLeftVolumes } from '../../client/published-volum
 import { describeSnapshot } from '../../client/snapshot-info.js';
 import { compareImages } from '../../nbd/image.js';
 import { socketPathOf } from '../endpoint.js';
+import { failureOf } from '../failures.js';
 import { print, runToExitCode } from '../output.js';
 import { ProgressLine } from '../progress.js';
-import { backupFailure, ENDPOINT_HELP, TransferProgress } from './shared-options.js';
+import { ENDPOINT_HELP } from './shared-options.js';
+import { TransferProgress } from './transfer-progress.js';
 
 interface VerifyCommandOptions {
   volume: string;
@@ -45,7 +47,7 @@ export function addVerifyCommand(program: Command): void {
       const socketPath = against === undefined ? null : socketPathOf(command, options.endpoint);
       process.exitCode = await runToExitCode(
         (signal) => verify(directory, options, socketPath, signal),
-        backupFailure,
+        failureOf,
       );
     });
 }
@@ -62,7 +64,7 @@ async function verify(
   if (volumes.length === 0) throw CsiError.notFound(`${directory} has no backups to verify`);
   const images = volumes.flatMap(({ backups }) => backups);
   const total = images.reduce((sum, { manifest }) => sum + manifest.image.bytes, 0n);
-  const progress = new TransferProgress('verified', total);
+  const progress = new TransferProgress('verifying', total);
   const line = new ProgressLine(() => progress.state);
   const problems: Problem[] = [];
   try {

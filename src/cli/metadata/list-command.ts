@@ -1,9 +1,8 @@
-/** How a command runs that reads a list of SnapshotMetadata, and which exit code each failure has. */
-import { CsiError } from '../../base/errors.js';
-import { isServiceError } from '../../client/connection.js';
+/** How a command runs that reads a list of SnapshotMetadata. */
 import { InterruptedError } from '../../client/resumable-stream.js';
-import { ExitCode, exitCodeOfStatus } from '../exit-codes.js';
-import { type CommandFailure, complain, messageOf, runToExitCode } from '../output.js';
+import { ExitCode } from '../exit-codes.js';
+import { failureOf } from '../failures.js';
+import { complain, runToExitCode } from '../output.js';
 import { socketProblem } from '../socket.js';
 
 export async function runListCommand(
@@ -31,14 +30,4 @@ export async function withSocketProblem(thrown: unknown, socketPath: string): Pr
 export function shareOf(position: bigint, capacityBytes: bigint | null): number | null {
   if (capacityBytes === null || capacityBytes === 0n) return null;
   return Number((position * 1000n) / capacityBytes) / 1000;
-}
-
-function failureOf(error: unknown): CommandFailure {
-  if (error instanceof InterruptedError) {
-    const message = `${error.message}; the last failure: ${(error.cause as Error).message}`;
-    return { code: ExitCode.UNREACHABLE, message };
-  }
-  const hasStatus = isServiceError(error) || error instanceof CsiError;
-  const code = hasStatus ? exitCodeOfStatus(error.code) : ExitCode.FAILURE;
-  return { code, message: messageOf(error) };
 }

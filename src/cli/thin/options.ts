@@ -1,9 +1,9 @@
-/** Options and failures that `thin-delta` and `thin-ls` share. */
+/** Options that `thin-delta` and `thin-ls` share. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { CsiError } from '../../base/errors.js';
 import { NativePool, type NativeRunner } from '../../native/pool.js';
-import { ExitCode, exitCodeOfStatus } from '../exit-codes.js';
-import { type CommandFailure, complain, messageOf, runToExitCode } from '../output.js';
+import type { ExitCode } from '../exit-codes.js';
+import { failureOf } from '../failures.js';
+import { complain, runToExitCode } from '../output.js';
 import { MAX_DEVICE_ID, type SnapshotChoice, type ThinTrees } from './pool-metadata.js';
 
 export interface MetadataOptions {
@@ -75,11 +75,6 @@ export async function runOnMetadata(
   } finally {
     await pool.close();
   }
-}
-
-function failureOf(error: unknown): CommandFailure {
-  const code = error instanceof CsiError ? exitCodeOfStatus(error.code) : ExitCode.FAILURE;
-  return { code, message: messageOf(error) };
 }
 
 export const METADATA_HELP = `

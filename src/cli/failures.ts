@@ -1,0 +1,17 @@
+/** Which exit code and which message each failure of a command has. */
+import { CsiError } from '../base/errors.js';
+import { isServiceError } from '../client/connection.js';
+import { InterruptedError } from '../client/resumable-stream.js';
+import { ExitCode, exitCodeOfStatus } from './exit-codes.js';
+import { type CommandFailure, messageOf } from './output.js';
+
+/** Of anything that is thrown. What has no gRPC status is a failure without a code of its own. */
+export function failureOf(error: unknown): CommandFailure {
+  if (error instanceof InterruptedError) {
+    const message = `${error.message}; the last failure: ${messageOf(error.cause)}`;
+    return { code: ExitCode.UNREACHABLE, message };
+  }
+  const hasStatus = error instanceof CsiError || isServiceError(error);
+  const code = hasStatus ? exitCodeOfStatus(error.code) : ExitCode.FAILURE;
+  return { code, message: messageOf(error) };
+}
