@@ -5,7 +5,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client, credentials, Metadata, type ServiceError } from '@grpc/grpc-js';
 import { StatusCode } from '../base/errors.js';
-import { CSI_PACKAGE, clientServices, csiProto } from '../csi/proto.js';
+import { clientServices, csiMessage } from '../csi/proto.js';
 import type { ServiceName } from '../csi/service.js';
 import { ConformanceFailure } from './check.js';
 import { MetadataStream, type MetadataStreamOptions } from './metadata-stream.js';
@@ -163,8 +163,7 @@ export class Driver {
 
   #withSecrets(rpc: string, request: Message): Message {
     const secrets = this.options.secrets[rpc] ?? this.options.secrets['*'];
-    const takesSecrets =
-      csiProto().root.lookupType(`${CSI_PACKAGE}.${rpc}Request`).fields['secrets'] !== undefined;
+    const takesSecrets = csiMessage(`${rpc}Request`).fields['secrets'] !== undefined;
     return secrets === undefined || !takesSecrets ? request : { ...request, secrets };
   }
 }

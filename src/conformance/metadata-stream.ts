@@ -9,7 +9,7 @@
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
 import { StatusCode } from '../base/errors.js';
-import { CSI_PACKAGE, csiProto } from '../csi/proto.js';
+import { csiMessage } from '../csi/proto.js';
 import { ConformanceFailure } from './check.js';
 import type { Refusal } from './driver.js';
 import type { Entry } from './ranges.js';
@@ -222,7 +222,7 @@ function decode(rpc: string, bytes: Buffer): MetadataMessage {
 }
 
 function plainOf(rpc: string, bytes: Buffer): PlainMessage {
-  const type = csiProto().root.lookupType(`${CSI_PACKAGE}.${rpc}Response`);
+  const type = csiMessage(`${rpc}Response`);
   try {
     return type.toObject(type.decode(bytes), {
       longs: String,

@@ -7,6 +7,7 @@
 
 /** Service and method, as in the proto. */
 export interface ObservedRpc {
+  /** With its package unless that is csi.v1: `Node`, `csi.v0.Node`. */
   readonly service: string;
   readonly name: string;
 }

@@ -2,15 +2,14 @@
 import type { Metadata } from '@grpc/grpc-js';
 import { CsiError } from '../base/errors.js';
 import { inSpan } from '../base/tracing.js';
-import type { ObservedRpc } from './call-observer.js';
 
 /** Names follow OpenTelemetry's conventions for RPCs. */
 export function inCallSpan<T>(
-  rpc: ObservedRpc,
+  rpc: { readonly fullService: string; readonly name: string },
   metadata: Metadata,
   work: () => Promise<T>,
 ): Promise<T> {
-  const service = `csi.v1.${rpc.service}`;
+  const { fullService: service } = rpc;
   const options = {
     name: `${service}/${rpc.name}`,
     attributes: { 'rpc.system': 'grpc', 'rpc.service': service, 'rpc.method': rpc.name },

@@ -7,19 +7,19 @@
 import { randomUUID } from 'node:crypto';
 import type { Metadata } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
+import type protobuf from 'protobufjs';
 import { CsiError, StatusCode } from '../base/errors.js';
-import { type CallObserver, UNOBSERVED } from './call-observer.js';
+import { type CallObserver, type ObservedRpc, UNOBSERVED } from './call-observer.js';
 import { originOf } from './incoming-calls.js';
 import { levelOfCall } from './log-levels.js';
 import { redact } from './redact.js';
 import type { DecodedMessage, DecodedRequest } from './request-decoder.js';
-import type { CallContext, ServiceName } from './service.js';
+import type { CallContext } from './service.js';
 
-export interface Rpc {
-  readonly service: ServiceName;
-  readonly name: string;
-  /** Message type of the request, relative to csi.v1. */
-  readonly requestType: string;
+export interface Rpc extends ObservedRpc {
+  /** Package and service: `csi.v1.Node`. */
+  readonly fullService: string;
+  readonly requestType: protobuf.Type;
 }
 
 /** What this file needs of a gRPC server call. */
@@ -90,7 +90,7 @@ export class CallRegistry {
    * its Probe under load would be restarted, and the load would remain.
    */
   admit(rpc: Rpc): void {
-    if (rpc.service === 'Identity') return;
+    if (rpc.fullService.endsWith('.Identity')) return;
     if (this.#calls.size > this.#maxCalls) {
       throw CsiError.unavailable(
         `${this.#maxCalls} calls are in flight, which is the limit; try again later`,

@@ -5,7 +5,7 @@
  * Knows codes and names of RPCs, nothing of logging.
  */
 import { type CsiError, StatusCode, type StatusName } from '../base/errors.js';
-import type { RpcName, ServiceName } from './service.js';
+import type { RpcName } from './service.js';
 
 export type CallLevel = 'debug' | 'info' | 'warn' | 'error';
 
@@ -37,11 +37,19 @@ export const FAILURE_LEVELS: Readonly<Record<Exclude<StatusName, 'OK'>, CallLeve
   UNKNOWN: 'error',
 };
 
+/** RPCs of CSI v0.3 and v0.1 that v1 does not have. */
+type OldRpcName =
+  | 'GetSupportedVersions'
+  | 'ControllerProbe'
+  | 'NodeProbe'
+  | 'GetNodeID'
+  | 'NodeGetId';
+
 /**
  * RPCs that callers repeat all day without changing anything: probes, capabilities, statistics, health, lists
  * and capacity. Their successes are logged at debug.
  */
-export const ROUTINE_RPCS: ReadonlySet<RpcName> = new Set<RpcName>([
+export const ROUTINE_RPCS: ReadonlySet<string> = new Set<RpcName | OldRpcName>([
   'GetPluginInfo',
   'GetPluginCapabilities',
   'Probe',
@@ -60,6 +68,11 @@ export const ROUTINE_RPCS: ReadonlySet<RpcName> = new Set<RpcName>([
   'NodeGetStorageHealth',
   'NodeGetVolumeHealth',
   'NodeGetVolumeStats',
+  'GetSupportedVersions',
+  'ControllerProbe',
+  'NodeProbe',
+  'GetNodeID',
+  'NodeGetId',
 ]);
 
 const LEVEL_OF_CODE: ReadonlyMap<number, CallLevel> = new Map(
@@ -67,10 +80,7 @@ const LEVEL_OF_CODE: ReadonlyMap<number, CallLevel> = new Map(
 );
 
 /** @param error null: the call succeeded */
-export function levelOfCall(
-  { name }: { service: ServiceName; name: string },
-  error: CsiError | null,
-): CallLevel {
+export function levelOfCall({ name }: { name: string }, error: CsiError | null): CallLevel {
   if (error !== null) return LEVEL_OF_CODE.get(error.code) ?? 'error';
-  return ROUTINE_RPCS.has(name as RpcName) ? 'debug' : 'info';
+  return ROUTINE_RPCS.has(name) ? 'debug' : 'info';
 }

@@ -1,6 +1,7 @@
 /**
  * The CSI interface, loaded from proto/csi.proto: reflection of messages and fields, and service
- * definitions for gRPC servers and clients. Knows nothing of what any RPC does.
+ * definitions for gRPC servers and clients. The interfaces before v1 are loaded in the same way. Knows nothing
+ * of what any RPC does.
  *
  * Messages in JavaScript: field names as in the proto; int64 as decimal strings; enum values by name,
  * or by number if this proto does not know the value; unset messages as null; unset scalars, lists and
@@ -35,18 +36,21 @@ export const CONVERSION: Options = {
 
 export type CsiServices = Readonly<Record<ServiceName, ServiceDefinition>>;
 
-export interface CsiProto {
+/** A proto file with the services that are named. */
+export interface LoadedProto<Name extends string> {
   /** Every message, enum and service, resolved, with the proto's options. Must not be modified. */
   readonly root: protobuf.Root;
-  readonly services: CsiServices;
+  readonly services: Readonly<Record<Name, ServiceDefinition>>;
 }
+
+export type CsiProto = LoadedProto<ServiceName>;
 
 let loaded: CsiProto | undefined;
 let served: CsiServices | undefined;
 
 /** The interface with plain serializers. The first call loads it and throws if that fails. */
 export function csiProto(): CsiProto {
-  loaded ??= load();
+  loaded ??= loadProto('proto/csi.proto', CSI_PACKAGE, SERVICE_NAMES);
   return loaded;
 }
 
@@ -60,26 +64,48 @@ export function clientServices(): CsiServices {
  * handler writes bytes that are already encoded, and gRPC sends them unchanged.
  */
 export function servedServices(): CsiServices {
-  served ??= mapServices((name) => withEncodedStreams(clientServices()[name]));
+  served ??= mapNames(SERVICE_NAMES, (name) => withEncodedStreams(clientServices()[name]));
   return served;
 }
 
-function load(): CsiProto {
+/** @param typeName relative to csi.v1, such as `CreateVolumeRequest`. Throws if there is no such type. */
+export function csiMessage(typeName: string): protobuf.Type {
+  return csiProto().root.lookupType(`${CSI_PACKAGE}.${typeName}`);
+}
+
+/** @param file relative to the package */
+export function loadProto<Name extends string>(
+  file: string,
+  packageName: string,
+  names: readonly Name[],
+): LoadedProto<Name> {
   const root = new protobuf.Root();
   // Imports of google/protobuf are not read from disk: protobufjs and proto-loader contain them.
-  root.loadSync(packagePath('proto/csi.proto'), { keepCase: true }).resolveAll();
+  root.loadSync(packagePath(file), { keepCase: true }).resolveAll();
   const definitions = fromJSON(root.toJSON(), CONVERSION);
-  const services = mapServices((name) => {
-    const definition = definitions[`${CSI_PACKAGE}.${name}`];
-    if (definition === undefined) throw new Error(`proto/csi.proto has no service ${name}`);
+  const services = mapNames(names, (name) => {
+    const definition = definitions[`${packageName}.${name}`];
+    if (definition === undefined) throw new Error(`${file} has no service ${name}`);
     return definition as ServiceDefinition;
   });
   return { root, services };
 }
 
-function mapServices(definitionOf: (name: ServiceName) => ServiceDefinition): CsiServices {
-  const entries = SERVICE_NAMES.map((name) => [name, definitionOf(name)] as const);
-  return Object.fromEntries(entries) as unknown as CsiServices;
+/** @param service with its package */
+export function requestTypeOf(root: protobuf.Root, service: string, rpc: string): protobuf.Type {
+  const method = root.lookupService(service).methods[rpc];
+  method?.resolve();
+  const type = method?.resolvedRequestType ?? null;
+  if (type === null) throw new Error(`the proto has no ${service}.${rpc}`);
+  return type;
+}
+
+function mapNames<Name extends string>(
+  names: readonly Name[],
+  definitionOf: (name: Name) => ServiceDefinition,
+): Readonly<Record<Name, ServiceDefinition>> {
+  const entries = names.map((name) => [name, definitionOf(name)] as const);
+  return Object.fromEntries(entries) as unknown as Record<Name, ServiceDefinition>;
 }
 
 function withEncodedStreams(definition: ServiceDefinition): ServiceDefinition {

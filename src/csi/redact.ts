@@ -1,12 +1,11 @@
 /**
  * Copies CSI messages for the log and strips what must not be logged: the fields with the csi_secret
- * option of the proto, so that a new one is covered without a change here, and those of a short list.
+ * option of their proto, so that a new one is covered without a change here, and those of a short list.
  *
  * The cost of a copy depends on the message, not on the proto: which fields of a type can lead to a
  * secret is determined once.
  */
 import protobuf from 'protobufjs';
-import { CSI_PACKAGE, csiProto } from './proto.js';
 
 export const STRIPPED = '***stripped***';
 
@@ -20,6 +19,10 @@ const ALSO_SENSITIVE: ReadonlySet<string> = new Set([
   'mount_flags',
   'volume_context',
   'publish_context',
+  // The same in CSI v0.3 and v0.1.
+  'volume_attributes',
+  'publish_info',
+  'publish_volume_info',
 ]);
 
 /** How to copy one message type. A field is hidden, copied whole, or copied by its own plan. */
@@ -34,12 +37,8 @@ const plans = new Map<protobuf.Type, Plan>();
  * A deep copy of a message in which the value of every secret field, including map keys, is
  * `***stripped***`, whether or not it was set. Messages that can hold secrets are copied field by
  * field; fields that the proto does not know are left out, since they may be secret.
- *
- * @param messageTypeName relative to csi.v1, such as `CreateVolumeRequest`
- * @throws Error if there is no such type
  */
-export function redact(messageTypeName: string, message: object): object {
-  const type = csiProto().root.lookupType(`${CSI_PACKAGE}.${messageTypeName}`);
+export function redact(type: protobuf.Type, message: object): object {
   const plan = planOf(type);
   return (plan.holdsSecrets ? copyByPlan(message, plan) : copyAll(message)) as object;
 }

@@ -8,7 +8,7 @@
 import { isUtf8 } from 'node:buffer';
 import protobuf from 'protobufjs';
 import { CsiError } from '../base/errors.js';
-import { CONVERSION, CSI_PACKAGE, csiProto } from './proto.js';
+import { CONVERSION } from './proto.js';
 
 /** A message of any type. RequestOf in csi/service.ts is the message of one RPC. */
 export type DecodedMessage = Readonly<Record<string, unknown>>;
@@ -21,15 +21,13 @@ export interface DecodedRequest {
   readonly encoded: Buffer;
 }
 
-/** @param typeName relative to csi.v1, such as `CreateVolumeRequest` */
-export function requestDecoder(typeName: string): (bytes: Buffer) => DecodedRequest {
-  const type = csiProto().root.lookupType(`${CSI_PACKAGE}.${typeName}`);
+export function requestDecoder(type: protobuf.Type): (bytes: Buffer) => DecodedRequest {
   return (bytes) => {
     try {
       const message = type.toObject(type.decode(new StrictReader(bytes)), CONVERSION);
       return { message, refusal: null, encoded: bytes };
     } catch (thrown) {
-      return { message: {}, refusal: refusalOf(typeName, thrown), encoded: bytes };
+      return { message: {}, refusal: refusalOf(type.name, thrown), encoded: bytes };
     }
   };
 }

@@ -23,7 +23,7 @@ interface GeneratedHandlers {
 export type ServiceName = keyof GeneratedHandlers;
 
 /** The generated interfaces accept any further name through an index signature. This drops it. */
-type NamedMembers<T> = {
+export type NamedMembers<T> = {
   [Name in keyof T as string extends Name ? never : number extends Name ? never : Name]: T[Name];
 };
 
@@ -88,6 +88,11 @@ export interface CallContext {
   readonly peer: object;
   /** The request as received, with fields that the proto does not know. May hold secrets. */
   readonly encodedRequest: Buffer;
+  /**
+   * Targets of publications are made by the caller, who keeps them, as before CSI v1. Otherwise the plugin
+   * makes and removes them.
+   */
+  readonly callerMakesTargets?: boolean;
 }
 
 /** One stream in progress. */

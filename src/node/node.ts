@@ -145,7 +145,8 @@ async function publish(
       const place = await stagingPlace(deps, volumeId, stagingPath);
       const podUid = podUidOf(parseMap(request.volume_context, 'volume_context'));
       const use = { volumeId, stagingPath, capability, readOnly, podUid };
-      await publishVolume(deps, volume, { targetPath, resolvedPath, ...use }, place);
+      const publication = { targetPath, resolvedPath, ...use };
+      await publishVolume(deps, volume, publication, place, context.callerMakesTargets);
     },
     context.signal,
   );
@@ -166,8 +167,9 @@ async function unpublish(
       const volume = await known(deps, volumeId);
       const targetPath = pathToClear(volume, volumeId, path, 'target_path');
       const place = await publicationPlace(deps, volumeId, targetPath);
-      if (volume === null) await unpublishUnknown(deps, volumeId, place);
-      else await releasePublication(deps, volume, place);
+      const keepsTarget = context.callerMakesTargets ?? false;
+      if (volume === null) await unpublishUnknown(deps, volumeId, place, keepsTarget);
+      else await releasePublication(deps, volume, place, keepsTarget);
     },
     context.signal,
   );

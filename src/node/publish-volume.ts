@@ -50,12 +50,17 @@ interface Publishing {
   target: string;
 }
 
-/** Publishes the volume; published there in the same way already: done. */
+/**
+ * Publishes the volume; published there in the same way already: done.
+ *
+ * @param keepsTarget the caller has made the target, which stays also if publishing fails
+ */
 export async function publishVolume(
   deps: NodeDependencies,
   volume: VolumeRecord,
   request: PublicationRecord,
   staging: Place<StagingRecord>,
+  keepsTarget = false,
 ): Promise<void> {
   const target = await targetOf(request);
   const view = await viewVolume(deps, volume);
@@ -80,7 +85,7 @@ export async function publishVolume(
     await bindLayer(deps.native, { ...source, ...mountFlags(publishing) });
   } catch (thrown) {
     const place = { path: request.targetPath, resolved: target, record: request };
-    await bestEffort(() => releasePublication(deps, volume, place));
+    await bestEffort(() => releasePublication(deps, volume, place, keepsTarget));
     throw thrown;
   }
 }

@@ -28,18 +28,23 @@ import { liftPod } from './volume-settings.js';
 
 type Native = Pick<NodeDependencies, 'native'>;
 
-/** Nothing there: done. FAILED_PRECONDITION if it is busy, not the volume's, or somewhere else by now. */
+/**
+ * Nothing there: done. FAILED_PRECONDITION if it is busy, not the volume's, or somewhere else by now.
+ *
+ * @param keepsTarget the target is the caller's and stays
+ */
 export async function releasePublication(
   deps: NodeDependencies,
   volume: VolumeRecord,
   place: Place<PublicationRecord>,
+  keepsTarget: boolean,
 ): Promise<void> {
   const { path, record } = place;
   const { node, mounts } = await viewForRelease(deps, volume);
   const belongs = belongsTo(volume.volumeId, node);
   const wasMounted = await unmountTarget(deps, place, forRecord(record, belongs), mounts);
   if (record !== null && !wasMounted) await assertNotMoved(deps, volume, record);
-  await clearTarget(deps, place, wasMounted);
+  await clearTarget(deps, place, { wasMounted, keepsTarget });
   await restoreDevice(deps, volume, path, record?.podUid ?? null);
   if (record !== null) await deps.catalogue.removePublication(path);
 }
@@ -49,8 +54,10 @@ export async function unpublishUnknown(
   deps: Native,
   volumeId: string,
   place: Place<PublicationRecord>,
+  keepsTarget: boolean,
 ): Promise<void> {
-  await clearTarget(deps, place, await unmountTarget(deps, place, belongsTo(volumeId, null)));
+  const wasMounted = await unmountTarget(deps, place, belongsTo(volumeId, null));
+  await clearTarget(deps, place, { wasMounted, keepsTarget });
 }
 
 /** Returns whether something of the volume was mounted there, and no more is. */
@@ -73,14 +80,15 @@ async function isPlain(resolved: string): Promise<boolean> {
   return (await kernelPath(resolved)) === resolved;
 }
 
-/** Removes the target if a record, or a mount that was there, proves that it is ours. */
+/** Removes the target if a record, or a mount that was there, proves that it is ours, and the caller does not keep it. */
 async function clearTarget(
   { native }: Native,
   { resolved, record }: Place<PublicationRecord>,
-  wasMounted: boolean,
+  { wasMounted, keepsTarget }: { wasMounted: boolean; keepsTarget: boolean },
 ): Promise<void> {
   if (resolved === null || !(await isPlain(resolved))) return;
-  if (record !== null || wasMounted) await removeTarget(native, resolved);
+  const isOurs = record !== null || wasMounted;
+  if (isOurs && !keepsTarget) await removeTarget(native, resolved);
   else await assertEmpty(resolved);
 }
 

@@ -4,7 +4,7 @@
  */
 import protobuf from 'protobufjs';
 import { CsiError } from '../base/errors.js';
-import { CONVERSION, CSI_PACKAGE, csiProto } from '../csi/proto.js';
+import { CONVERSION, csiMessage } from '../csi/proto.js';
 
 /** One field of a message: its number, and its bytes with the tag. */
 export interface RawField {
@@ -65,13 +65,13 @@ export function withField(request: Buffer, number: number, content: Buffer): Buf
 
 /** @param typeName relative to csi.v1 */
 export function encode(typeName: string, message: object): Buffer {
-  const type = csiProto().root.lookupType(`${CSI_PACKAGE}.${typeName}`);
+  const type = csiMessage(typeName);
   return Buffer.from(type.encode(type.fromObject(message)).finish());
 }
 
 /** The decoded message, as csi/proto.ts describes. @throws CsiError INTERNAL, as fieldsOf does */
 export function decode<Message>(typeName: string, bytes: Buffer): Message {
-  const type = csiProto().root.lookupType(`${CSI_PACKAGE}.${typeName}`);
+  const type = csiMessage(typeName);
   try {
     return type.toObject(type.decode(bytes), CONVERSION) as Message;
   } catch (thrown) {

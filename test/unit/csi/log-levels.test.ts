@@ -7,7 +7,7 @@ import { packagePath } from '../../../src/base/package-root.js';
 import { FAILURE_LEVELS, levelOfCall, ROUTINE_RPCS } from '../../../src/csi/log-levels.js';
 
 const text = readFileSync(packagePath('docs/logs.md'), 'utf8');
-const createVolume = { service: 'Controller', name: 'CreateVolume' } as const;
+const createVolume = { name: 'CreateVolume' };
 
 test("a caller's mistake is info, what an operator should look at is warn, a defect is error", () => {
   const levelOf = (code: StatusCode) => levelOfCall(createVolume, new CsiError(code, 'why'));
@@ -21,9 +21,9 @@ test("a caller's mistake is info, what an operator should look at is warn, a def
 
 test('a success is info, and debug for what callers repeat all day', () => {
   assert.equal(levelOfCall(createVolume, null), 'info');
-  assert.equal(levelOfCall({ service: 'Identity', name: 'Probe' }, null), 'debug');
+  assert.equal(levelOfCall({ name: 'Probe' }, null), 'debug');
   const failed = CsiError.failedPrecondition('the pool is away');
-  assert.equal(levelOfCall({ service: 'Identity', name: 'Probe' }, failed), 'warn');
+  assert.equal(levelOfCall({ name: 'Probe' }, failed), 'warn');
 });
 
 test('docs/logs.md has a row with the level and the reason for every status code', () => {

@@ -1,5 +1,5 @@
 /**
- * Describes a loaded proto in the format of test/fixtures/csi-descriptor-superset.json, and lists in
+ * Describes a loaded proto in the format of test/fixtures/csi-descriptor-*.json, and lists in
  * words how two such descriptions differ. Looks only at reflection, so it can also be given a proto
  * that was spoilt on purpose.
  */
@@ -42,11 +42,12 @@ export interface Description {
   >;
 }
 
-const PACKAGE_PREFIX = '.csi.v1.';
+/** Messages of google.protobuf keep their package. */
+const PACKAGE_PREFIX = /^\.csi(?:\.v\d+)?\./;
 
-export function describe(root: protobuf.Root): Description {
+export function describe(root: protobuf.Root, packageName = 'csi.v1'): Description {
   const description: Description = { services: {}, messages: {}, enums: {} };
-  const names = root.lookup('csi.v1') as protobuf.Namespace;
+  const names = root.lookup(packageName) as protobuf.Namespace;
   for (const member of names.nestedArray) describeMember(member, description);
   return description;
 }
@@ -162,7 +163,5 @@ function removal(comment: string | null): { removedIn?: string } {
 function relativeName(object: protobuf.ReflectionObject | null): string {
   if (object === null) throw new Error('a type did not resolve');
   const { fullName } = object;
-  return fullName.startsWith(PACKAGE_PREFIX)
-    ? fullName.slice(PACKAGE_PREFIX.length)
-    : fullName.slice(1);
+  return fullName.replace(PACKAGE_PREFIX, '').replace(/^\./, '');
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import protobuf from 'protobufjs';
-import { clientServices, csiProto } from '../../../src/csi/proto.js';
+import { clientServices, csiMessage, csiProto } from '../../../src/csi/proto.js';
 import { redact, STRIPPED } from '../../../src/csi/redact.js';
 
 const SECRET = 'hunter2';
@@ -15,10 +15,6 @@ function allTypes(
   return namespace.nestedArray.flatMap((member) =>
     member instanceof protobuf.Type ? [member, ...allTypes(member)] : [],
   );
-}
-
-function relativeName(type: protobuf.Type): string {
-  return type.fullName.replace('.csi.v1.', '');
 }
 
 function isSecret(field: protobuf.Field): boolean {
@@ -59,7 +55,7 @@ test('no value or key of a secret field survives in any message', () => {
   let secrets = 0;
   for (const type of allTypes()) {
     const message = filled(type);
-    const text = JSON.stringify(redact(relativeName(type), message));
+    const text = JSON.stringify(redact(type, message));
     assert.ok(!text.includes(SECRET), `${type.fullName}: ${text}`);
     assert.equal(text.split(JSON.stringify(STRIPPED)).length - 1, secretsIn(type), type.fullName);
     secrets += secretsIn(type);
@@ -81,7 +77,7 @@ test('no secret of any request survives a trip over the wire', () => {
           volume_capabilities: [{ mount }],
         }),
       );
-      const text = JSON.stringify(redact(`${rpc}Request`, request));
+      const text = JSON.stringify(redact(csiMessage(`${rpc}Request`), request));
       assert.ok(!text.includes(SECRET), `${rpc}: ${text}`);
       assert.equal(text.includes(`"secrets":"${STRIPPED}"`), secrets !== undefined, rpc);
       requests += 1;
@@ -92,7 +88,7 @@ test('no secret of any request survives a trip over the wire', () => {
 
 test('everything that is not secret is copied', () => {
   for (const type of allTypes()) {
-    const copy = JSON.stringify(redact(relativeName(type), filled(type)));
+    const copy = JSON.stringify(redact(type, filled(type)));
     const whole = JSON.stringify(filled(type), (key, value) =>
       key === 'secrets' || UNMARKED.includes(key) ? STRIPPED : value,
     );
@@ -111,7 +107,7 @@ test('mount flags are stripped, the rest of the capability is not', () => {
     secrets: { token: SECRET },
     target_path: '/target',
   };
-  assert.deepEqual(redact('NodePublishVolumeRequest', message), {
+  assert.deepEqual(redact(csiMessage('NodePublishVolumeRequest'), message), {
     volume_id: 'vol-1',
     target_path: '/target',
     volume_capability: {
@@ -124,13 +120,13 @@ test('mount flags are stripped, the rest of the capability is not', () => {
 
 test('a secret field is stripped whatever it holds', () => {
   for (const secrets of [{}, null, SECRET, [SECRET], { nested: { deep: SECRET } }]) {
-    assert.deepEqual(redact('DeleteVolumeRequest', { secrets }), { secrets: STRIPPED });
+    assert.deepEqual(redact(csiMessage('DeleteVolumeRequest'), { secrets }), { secrets: STRIPPED });
   }
 });
 
 test('a value of the wrong kind where a message with secrets belongs is stripped', () => {
   const message = { volume_capabilities: [SECRET], name: 'n' };
-  assert.deepEqual(redact('CreateVolumeRequest', message), {
+  assert.deepEqual(redact(csiMessage('CreateVolumeRequest'), message), {
     name: 'n',
     volume_capabilities: [STRIPPED],
   });
@@ -138,17 +134,20 @@ test('a value of the wrong kind where a message with secrets belongs is stripped
 
 test('a field the proto does not know is left out of messages that can hold secrets', () => {
   const message = { volume_id: 'vol-1', password: SECRET };
-  assert.deepEqual(redact('DeleteVolumeRequest', message), { volume_id: 'vol-1' });
+  assert.deepEqual(redact(csiMessage('DeleteVolumeRequest'), message), { volume_id: 'vol-1' });
 });
 
 test('unset messages stay null and missing fields stay missing', () => {
-  assert.deepEqual(redact('CreateVolumeRequest', { capacity_range: null }), {
+  assert.deepEqual(redact(csiMessage('CreateVolumeRequest'), { capacity_range: null }), {
     capacity_range: null,
   });
-  assert.deepEqual(redact('ControllerExpandVolumeRequest', { volume_capability: null }), {
-    volume_capability: null,
-  });
-  assert.deepEqual(redact('ProbeRequest', {}), {});
+  assert.deepEqual(
+    redact(csiMessage('ControllerExpandVolumeRequest'), { volume_capability: null }),
+    {
+      volume_capability: null,
+    },
+  );
+  assert.deepEqual(redact(csiMessage('ProbeRequest'), {}), {});
 });
 
 test('the copy shares nothing with the message, and the message keeps its secrets', () => {
@@ -157,7 +156,7 @@ test('the copy shares nothing with the message, and the message keeps its secret
     capacity_range: { required_bytes: '1' },
     secrets: { token: SECRET },
   };
-  const copy = redact('CreateVolumeRequest', message) as typeof message;
+  const copy = redact(csiMessage('CreateVolumeRequest'), message) as typeof message;
   copy.parameters.a = '2';
   copy.capacity_range.required_bytes = '2';
   assert.deepEqual(message, {
@@ -169,10 +168,6 @@ test('the copy shares nothing with the message, and the message keeps its secret
 
 test('a map key named __proto__ is copied like any other', () => {
   const parameters = JSON.parse('{"__proto__": "a"}') as object;
-  const copy = redact('CreateVolumeRequest', { parameters }) as { parameters: object };
+  const copy = redact(csiMessage('CreateVolumeRequest'), { parameters }) as { parameters: object };
   assert.deepEqual(Object.entries(copy.parameters), [['__proto__', 'a']]);
-});
-
-test('an unknown message type is an error', () => {
-  assert.throws(() => redact('NoSuchRequest', {}), /no such type/);
 });
