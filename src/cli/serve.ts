@@ -9,6 +9,7 @@ import type { Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
 import { type Config, parseConfig, SETTINGS, unknownNames } from '../config/config.js';
 import { destinationOf } from '../csi/routed-calls.js';
+import type { LegacyRpc } from '../legacy/interfaces.js';
 import { PluginMetrics } from '../metrics/plugin-metrics.js';
 import { type Composition, composeServices } from '../plugin/composition.js';
 import { createIdentityService } from '../plugin/identity.js';
@@ -61,6 +62,7 @@ async function run(config: Config, log: Logger): Promise<void> {
   const destination = destinationOf(config.driverName, config.nodeId);
   const server = createPluginServer({
     ...{ services: [identity], config, logger: log },
+    legacy: await legacyRpcsOf(config, () => composition),
     routed: listen === null ? null : { settings: listen, destination },
     observer: metrics?.calls,
   });
@@ -89,6 +91,19 @@ async function run(config: Config, log: Logger): Promise<void> {
     await stop(server, composing, () => composition, log);
     await metrics?.close();
   }
+}
+
+/** The translations call v1 before they ask for publications, so they find the plugin composed. */
+async function legacyRpcsOf(
+  { legacyVersions, legacyStagingDirectory: directory }: Config,
+  composition: () => Composition | null,
+): Promise<LegacyRpc[]> {
+  if (legacyVersions.length === 0) return [];
+  const { legacyRpcs } = await import('../legacy/interfaces.js');
+  return legacyRpcs(legacyVersions, {
+    directory,
+    publicationsOf: async (volumeId) => composition()?.publicationsOf(volumeId) ?? [],
+  });
 }
 
 /** What the start line says of it. The listener comes first: an address in use must not leave a socket. */

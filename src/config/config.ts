@@ -15,6 +15,7 @@ import {
   type HostPort,
   parseAge,
   parseChoice,
+  parseChoices,
   parseDirectory,
   parseDriverName,
   parseEmbeddedPoolSize,
@@ -22,11 +23,15 @@ import {
   parseHostPort,
   parseInteger,
   parseNodeId,
+  parseOutside,
   parseOvercommit,
   parseSize,
   parseSocketMode,
   parseTopologyKey,
 } from './values.js';
+
+/** A version before v1 of the specification. */
+export type LegacyVersion = '0.3' | '0.1';
 
 /** The version of the specification that clients are assumed to know. */
 export type CsiLevel = '1.10' | '1.11' | '1.12' | '1.13';
@@ -61,6 +66,10 @@ export interface Config {
   /** How much space they may take in one pool. */
   readonly retainedBasesPoolBytes: bigint;
   readonly csiLevel: CsiLevel;
+  /** The interfaces before v1 that are served on the same socket. */
+  readonly legacyVersions: readonly LegacyVersion[];
+  /** Where volumes are staged for callers of v0.1, which has no staging. */
+  readonly legacyStagingDirectory: string;
   /** Whether ControllerPublishVolume is served. */
   readonly controllerPublish: boolean;
   /** 0: the orchestrator decides. */
@@ -209,6 +218,14 @@ export const SETTINGS = {
     fallback: '1.12',
     meaning: 'version of the CSI specification whose capabilities are advertised: 1.10 to 1.13',
   },
+  BLOCKDELTA_LEGACY_CSI: {
+    fallback: null,
+    meaning: 'older interfaces served beside v1: 0.3, 0.1 or 0.3,0.1 (default: none)',
+  },
+  BLOCKDELTA_LEGACY_STAGING_DIR: {
+    fallback: '/run/blockdelta/staging',
+    meaning: 'directory in which volumes are staged for callers of CSI 0.1',
+  },
   BLOCKDELTA_CONTROLLER_PUBLISH: {
     fallback: 'off',
     meaning: 'on: ControllerPublishVolume is served and enforces single-node and read-only rules',
@@ -271,6 +288,7 @@ type NameWithDefault = {
   [N in SettingName]: (typeof SETTINGS)[N]['fallback'] extends string ? N : never;
 }[SettingName];
 
+const LEGACY_VERSIONS = ['0.3', '0.1'] as const;
 export const CSI_LEVELS = ['1.10', '1.11', '1.12', '1.13'] as const;
 const SWITCH = ['on', 'off'] as const;
 const PROPAGATION = ['auto', 'required', 'off'] as const;
@@ -292,6 +310,7 @@ export function parseConfig(env: Environment): Config {
   const driverName = parseDriverName(text('BLOCKDELTA_DRIVER_NAME'));
   const topologyKey = given('BLOCKDELTA_TOPOLOGY_KEY') ?? `${driverName.toLowerCase()}/node`;
   const stateDirectory = parseDirectory('BLOCKDELTA_STATE_DIR', text('BLOCKDELTA_STATE_DIR'));
+  const pools = parsePools(given('BLOCKDELTA_POOLS'), stateDirectory);
   return Object.freeze({
     endpoint: `unix://${socketPath}`,
     socketPath,
@@ -300,7 +319,7 @@ export function parseConfig(env: Environment): Config {
     nodeId: parseNodeId(given('BLOCKDELTA_NODE_ID') ?? hostname()),
     driverName,
     stateDirectory,
-    pools: Object.freeze(parsePools(given('BLOCKDELTA_POOLS'), stateDirectory)),
+    pools: Object.freeze(pools),
     embeddedPoolBytes: parseEmbeddedPoolSize(given('BLOCKDELTA_EMBEDDED_POOL_SIZE')),
     embeddedPoolAllocation: parseChoice(
       'BLOCKDELTA_EMBEDDED_POOL_ALLOCATE',
@@ -322,6 +341,14 @@ export function parseConfig(env: Environment): Config {
       text('BLOCKDELTA_RETAINED_BASES_SIZE'),
     ),
     csiLevel: parseChoice('BLOCKDELTA_CSI_LEVEL', text('BLOCKDELTA_CSI_LEVEL'), CSI_LEVELS),
+    legacyVersions: Object.freeze(
+      parseChoices('BLOCKDELTA_LEGACY_CSI', given('BLOCKDELTA_LEGACY_CSI') ?? '', LEGACY_VERSIONS),
+    ),
+    legacyStagingDirectory: parseOutside(
+      'BLOCKDELTA_LEGACY_STAGING_DIR',
+      text('BLOCKDELTA_LEGACY_STAGING_DIR'),
+      [stateDirectory, ...pools.map(({ directory }) => directory)],
+    ),
     controllerPublish:
       parseChoice(
         'BLOCKDELTA_CONTROLLER_PUBLISH',

@@ -53,6 +53,16 @@ export function parseDirectory(name: string, value: string): string {
   return path;
 }
 
+/** A directory in none of the trees, where the plugin stages and publishes nothing. */
+export function parseOutside(name: string, value: string, trees: readonly string[]): string {
+  const path = parseDirectory(name, value);
+  const around = trees.find((tree) => path === tree || path.startsWith(`${tree}/`));
+  if (around === undefined) return path;
+  throw new ConfigError(
+    `${name} is '${value}': it must not be in ${around}, which is the plugin's`,
+  );
+}
+
 export function parseSocketMode(value: string): number {
   if (!/^0?[0-7]{3}$/.test(value)) {
     throw new ConfigError(
@@ -90,6 +100,19 @@ export function parseChoice<T extends string>(
   const found = choices.find((choice) => choice === value);
   if (found === undefined)
     throw new ConfigError(`${name} is '${value}': it must be one of ${choices.join(', ')}`);
+  return found;
+}
+
+/** Some of the choices, with commas between, each once; none if the text is empty. */
+export function parseChoices<T extends string>(
+  name: string,
+  value: string,
+  choices: readonly T[],
+): T[] {
+  if (value === '') return [];
+  const found = value.split(',').map((part) => parseChoice(name, part.trim(), choices));
+  const twice = found.find((choice, index) => found.indexOf(choice) !== index);
+  if (twice !== undefined) throw new ConfigError(`${name} is '${value}': ${twice} is there twice`);
   return found;
 }
 

@@ -15,6 +15,7 @@ import { Recent } from '../base/recent.js';
 import { CatalogueBackups } from '../catalogue/backups.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import { openCatalogue } from '../catalogue/catalogue-client.js';
+import type { PublicationRecord } from '../catalogue/records.js';
 import type { Config } from '../config/config.js';
 import { createControllerService } from '../controller/controller.js';
 import { createGroupControllerService } from '../controller/group-controller.js';
@@ -59,6 +60,8 @@ export interface Composition {
    * Called for every Probe.
    */
   health(): Promise<void>;
+  /** On record for the volume. */
+  publicationsOf(volumeId: string): Promise<readonly PublicationRecord[]>;
   /** For the start line of the log. */
   readonly facts: StartFacts;
   /** Closes everything, after the last call has ended. Waits for work that cannot be stopped. */
@@ -186,6 +189,7 @@ async function compose(
     facts: await startFacts(registry, lastStop),
     services: createServices(config, parts).map((service) => refusingChanges(service, lost)),
     health: () => health.get(),
+    publicationsOf: (volumeId) => catalogue.publications(volumeId),
   };
 }
 

@@ -13,11 +13,12 @@ import type { CallObserver } from '../csi/call-observer.js';
 import { CallRegistry } from '../csi/calls.js';
 import { proveFrames } from '../csi/frame-proof.js';
 import { createUnaryHandler } from '../csi/handler.js';
-import { CSI_PACKAGE, csiProto, sendAsIs, servedServices } from '../csi/proto.js';
+import { CSI_PACKAGE, csiProto, requestTypeOf, sendAsIs, servedServices } from '../csi/proto.js';
 import { requestDecoder } from '../csi/request-decoder.js';
 import type { AnyService, AnyStreamHandler, AnyUnaryHandler, ServiceName } from '../csi/service.js';
 import { createStreamHandler, type StreamLimits } from '../csi/stream.js';
 import { StreamPlaces } from '../csi/stream-places.js';
+import type { LegacyRpc } from '../legacy/interfaces.js';
 import { Connections, LAST_RESPONSE_MS, type RoutedListen } from './connections.js';
 import { bindSocketPath, StartError } from './socket-path.js';
 
@@ -65,6 +66,8 @@ export interface PluginServerOptions {
   services: readonly AnyService[];
   config: Pick<Config, 'socketPath' | 'socketMode' | 'shutdownGraceMs'> & CallLimits;
   logger: Logger;
+  /** The RPCs of interfaces before v1, served on the socket beside it. */
+  legacy?: readonly LegacyRpc[];
   /** Where routers reach this node; null or left out: nowhere. */
   routed?: RoutedListen | null;
   /** How long a call waits for services that are still starting. */
@@ -100,7 +103,8 @@ class GrpcPluginServer implements PluginServer {
   #isOpen = false;
   #stopping: Promise<StopResult> | null = null;
 
-  constructor({ services, config, logger, routed, observer, ...times }: PluginServerOptions) {
+  constructor(options: PluginServerOptions) {
+    const { services, config, logger, legacy = [], routed, observer, ...times } = options;
     this.#startTimeoutMs = times.startTimeoutMs ?? START_TIMEOUT_MS;
     this.#config = config;
     this.#log = logger;
@@ -118,6 +122,7 @@ class GrpcPluginServer implements PluginServer {
     });
     for (const service of services) this.#services.set(service.name, service);
     this.#grpc = this.#createGrpc(Object.keys(servedServices()) as ServiceName[]);
+    for (const each of legacy) this.#registerLegacy(each);
     this.#routed = routed ? { listen: routed, grpc: this.#createGrpc(ROUTED_SERVICES) } : null;
   }
 
@@ -203,11 +208,11 @@ class GrpcPluginServer implements PluginServer {
 
   /** Registers every method of the proto: one without a handler answers UNIMPLEMENTED with a message of ours. */
   #register(grpc: Server, name: ServiceName): void {
-    const { methods } = csiProto().root.lookupService(`${CSI_PACKAGE}.${name}`);
+    const { root } = csiProto();
+    const fullService = `${CSI_PACKAGE}.${name}`;
     for (const [rpcName, definition] of Object.entries(servedServices()[name])) {
-      const requestType = methods[rpcName]?.requestType;
-      if (requestType === undefined) throw new Error(`proto/csi.proto has no ${name}.${rpcName}`);
-      const rpc = { service: name, name: rpcName, requestType };
+      const requestType = requestTypeOf(root, fullService, rpcName);
+      const rpc = { service: name, fullService, name: rpcName, requestType };
       const handler = definition.responseStream
         ? createStreamHandler(rpc, this.#calls, this.#streamLimits, (signal) =>
             this.#find<AnyStreamHandler>(name, rpcName, signal, (found) => found.streams),
@@ -223,6 +228,20 @@ class GrpcPluginServer implements PluginServer {
         definition.responseStream ? 'serverStream' : 'unary',
       );
     }
+  }
+
+  #registerLegacy({ service, name, definition, requestType, handler }: LegacyRpc): void {
+    const find = (v1: ServiceName, rpc: string, signal: AbortSignal) =>
+      this.#find<AnyUnaryHandler>(v1, rpc, signal, (found) => found.unary);
+    const translation = handler(find);
+    const rpc = { service, fullService: service, name, requestType, encode: encoderOf(definition) };
+    this.#grpc.register(
+      definition.path,
+      createUnaryHandler(rpc, this.#calls, async () => translation) as UntypedHandleCall,
+      sendAsIs,
+      requestDecoder(requestType),
+      'unary',
+    );
   }
 
   /**

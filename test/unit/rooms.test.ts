@@ -20,6 +20,7 @@ const ROOMS = [
   'router',
   'plugin',
   'metrics',
+  'legacy',
   'node',
   'controller',
   'metadata',

@@ -1,4 +1,4 @@
-/** The committed types against the proto: what proto-loader's generator makes of it today. */
+/** The committed types against the protos: what proto-loader's generator makes of them today. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -22,17 +22,24 @@ function filesOf(directory: string): Map<string, string> {
   return new Map(names.map((name) => [name, readFileSync(join(directory, name), 'utf8')]));
 }
 
-test('the committed types are what the generator makes of proto/csi.proto with the options of the decoder', (t) => {
-  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-types-'));
-  t.after(() => rmSync(directory, { recursive: true, force: true }));
-  const flags = [...flagsOf(CONVERSION), '--grpcLib=@grpc/grpc-js', '--importFileExtension=.js'];
-  const generator = packagePath('node_modules/.bin/proto-loader-gen-types');
-  execFileSync(generator, [...flags, `--outDir=${directory}`, 'proto/csi.proto'], {
-    cwd: packagePath('.'),
+const GENERATED: readonly [directory: string, ...protos: string[]][] = [
+  ['src/csi/generated', 'proto/csi.proto'],
+  ['src/legacy/generated', 'proto/csi-v0.3.proto', 'proto/csi-v0.1.proto'],
+];
+
+for (const [place, ...protos] of GENERATED) {
+  test(`the types in ${place} are what the generator makes of ${protos.join(' and ')} with the options of the decoder`, (t) => {
+    const directory = mkdtempSync(join(tmpdir(), 'blockdelta-types-'));
+    t.after(() => rmSync(directory, { recursive: true, force: true }));
+    const flags = [...flagsOf(CONVERSION), '--grpcLib=@grpc/grpc-js', '--importFileExtension=.js'];
+    const generator = packagePath('node_modules/.bin/proto-loader-gen-types');
+    execFileSync(generator, [...flags, `--outDir=${directory}`, ...protos], {
+      cwd: packagePath('.'),
+    });
+    const [expected, committed] = [directory, packagePath(place)].map(filesOf);
+    assert.deepEqual([...(committed?.keys() ?? [])], [...(expected?.keys() ?? [])]);
+    for (const [name, text] of expected ?? []) {
+      assert.ok(committed?.get(name) === text, `${name} differs: run \`npm run generate:types\``);
+    }
   });
-  const [expected, committed] = [directory, packagePath('src/csi/generated')].map(filesOf);
-  assert.deepEqual([...(committed?.keys() ?? [])], [...(expected?.keys() ?? [])]);
-  for (const [name, text] of expected ?? []) {
-    assert.ok(committed?.get(name) === text, `${name} differs: run \`npm run generate:types\``);
-  }
-});
+}

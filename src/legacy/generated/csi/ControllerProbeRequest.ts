@@ -1,0 +1,11 @@
+// Original file: proto/csi-v0.1.proto
+
+import type { Version as _csi_Version, Version__Output as _csi_Version__Output } from '../csi/Version.js';
+
+export interface ControllerProbeRequest {
+  'version'?: (_csi_Version | null);
+}
+
+export interface ControllerProbeRequest__Output {
+  'version': (_csi_Version__Output | null);
+}

@@ -1,0 +1,14 @@
+// Original file: proto/csi-v0.3.proto
+
+
+export interface GetPluginInfoResponse {
+  'name'?: (string);
+  'vendor_version'?: (string);
+  'manifest'?: ({[key: string]: string});
+}
+
+export interface GetPluginInfoResponse__Output {
+  'name': (string);
+  'vendor_version': (string);
+  'manifest': ({[key: string]: string});
+}

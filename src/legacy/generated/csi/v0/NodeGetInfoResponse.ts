@@ -1,0 +1,16 @@
+// Original file: proto/csi-v0.3.proto
+
+import type { Topology as _csi_v0_Topology, Topology__Output as _csi_v0_Topology__Output } from '../../csi/v0/Topology.js';
+import type { Long } from '@grpc/proto-loader';
+
+export interface NodeGetInfoResponse {
+  'node_id'?: (string);
+  'max_volumes_per_node'?: (number | string | Long);
+  'accessible_topology'?: (_csi_v0_Topology | null);
+}
+
+export interface NodeGetInfoResponse__Output {
+  'node_id': (string);
+  'max_volumes_per_node': (string);
+  'accessible_topology': (_csi_v0_Topology__Output | null);
+}

@@ -1,0 +1,82 @@
+/** proto/csi-v0.3.proto and proto/csi-v0.1.proto against the descriptors of the two versions. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import protobuf from 'protobufjs';
+import { packagePath } from '../../../src/base/package-root.js';
+import { loadProto } from '../../../src/csi/proto.js';
+import { legacyRpcs } from '../../../src/legacy/interfaces.js';
+import { type Description, describe, differences } from '../csi/proto-description.js';
+
+/** With the numbers of rpcs, messages and enums that the specifications have. */
+const VERSIONS = [
+  { version: '0.3', packageName: 'csi.v0', sizes: [21, 62, 5] },
+  { version: '0.1', packageName: 'csi', sizes: [16, 44, 3] },
+] as const;
+
+/** The specifications have no mark for secrets. The plugin's marks are compared in a test of their own. */
+function withoutMarks(description: Description): Description {
+  return JSON.parse(JSON.stringify(description), (key, value) =>
+    key === 'secret' ? undefined : value,
+  ) as Description;
+}
+
+function mapsOf(type: protobuf.Type): protobuf.Field[] {
+  return type.fieldsArray.filter((field) => field.map);
+}
+
+for (const { version, packageName, sizes } of VERSIONS) {
+  const { root } = loadProto(`proto/csi-v${version}.proto`, packageName, []);
+  const descriptor = JSON.parse(
+    readFileSync(packagePath(`test/fixtures/csi-descriptor-${version}.json`), 'utf8'),
+  ) as Description & { package: string };
+
+  test(`the proto of CSI ${version} holds every service, rpc, message, field and value of the descriptor, and no other`, () => {
+    const description = describe(root, packageName);
+    assert.equal(descriptor.package, packageName);
+    assert.deepEqual(differences(descriptor, withoutMarks(description)), []);
+    const rpcs = Object.values(description.services).flatMap((service) =>
+      Object.keys(service.rpcs),
+    );
+    const found = [rpcs, Object.keys(description.messages), Object.keys(description.enums)];
+    assert.deepEqual(
+      found.map(({ length }) => length),
+      sizes,
+    );
+  });
+
+  test(`every map of CSI ${version} that can hold secrets is marked`, () => {
+    const harmless = /^(parameters|volume_attributes|attributes|publish\w*info|manifest|segments)$/;
+    const names = Object.keys(descriptor.messages);
+    const maps = names.flatMap((name) => mapsOf(root.lookupType(`${packageName}.${name}`)));
+    assert.ok(maps.length > 10);
+    for (const field of maps) {
+      const isMarked = field.getOption('(csi_secret)') === true;
+      assert.equal(isMarked, !harmless.test(field.name), field.fullName);
+    }
+  });
+
+  test(`every rpc of CSI ${version} is served`, () => {
+    const served = legacyRpcs([version], { directory: '/nowhere', publicationsOf: async () => [] });
+    const expected = Object.entries(descriptor.services).flatMap(([service, { rpcs }]) =>
+      Object.keys(rpcs).map((rpc) => `/${packageName}.${service}/${rpc}`),
+    );
+    assert.deepEqual(served.map(({ definition }) => definition.path).sort(), expected.sort());
+  });
+}
+
+test('the comparison with the descriptor sees a wrong number', () => {
+  const [{ version, packageName }] = VERSIONS;
+  const text = readFileSync(packagePath(`proto/csi-v${version}.proto`), 'utf8');
+  const spoilt = text.replace('int64 created_at = 4;', 'int64 created_at = 6;');
+  assert.notEqual(spoilt, text);
+  const root = new protobuf.Root();
+  root.loadSync(['descriptor', 'wrappers'].map((name) => `google/protobuf/${name}.proto`));
+  protobuf.parse(spoilt, root, { keepCase: true });
+  root.resolveAll();
+  const descriptor = JSON.parse(
+    readFileSync(packagePath(`test/fixtures/csi-descriptor-${version}.json`), 'utf8'),
+  ) as Description;
+  const lines = differences(descriptor, withoutMarks(describe(root, packageName)));
+  assert.match(lines.join('\n'), /created_at\/number: must be 4, the proto has 6/);
+});
