@@ -1,0 +1,253 @@
+/** The whole life of a volume over CSI 0.3 and 0.1, on real loop devices and mounts, beside v1. */
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after } from 'node:test';
+import { type Message, mountCapability } from '../support/csi-client.js';
+import { LegacyClient, type OldVersion } from '../support/legacy-client.js';
+import { type Access, LegacyLife } from '../support/legacy-life.js';
+import { MIB } from '../support/orchestrator.js';
+import { runPlugin, test } from '../support/running-plugin.js';
+import { loopsBelow, mountsBelow } from '../support/workspace.js';
+
+const clients = new Map<OldVersion, LegacyClient>();
+const staging = (): string => running.workspace.path('old-staging');
+const env: Record<string, string> = {
+  BLOCKDELTA_LEGACY_CSI: '0.3,0.1',
+  BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
+};
+const running = runPlugin('legacy-life', {
+  pools: { main: 'xfs' },
+  env,
+  prepare: async ({ plugin, workspace }) => {
+    env['BLOCKDELTA_LEGACY_STAGING_DIR'] = workspace.path('old-staging');
+    await plugin.stop();
+    const { endpoint } = await running.start();
+    for (const version of ['0.3', '0.1'] as const) {
+      clients.set(version, new LegacyClient(endpoint, version));
+    }
+  },
+});
+after(() => {
+  for (const client of clients.values()) client.close();
+});
+
+function clientOf(version: OldVersion): LegacyClient {
+  const client = clients.get(version);
+  if (client === undefined) throw new Error('no plugin is running');
+  return client;
+}
+
+/** Nothing of a volume is left but the pool's own device and mount. */
+function assertNothingLeft(): void {
+  assert.deepEqual(mountsBelow(running.workspace.path('old')), []);
+  assert.deepEqual(mountsBelow(staging()), []);
+  assert.deepEqual(loopsBelow(running.poolPath('main')), []);
+  assert.deepEqual(existsSync(staging()) ? readdirSync(staging()) : [], []);
+}
+
+for (const version of ['0.3', '0.1'] as const) {
+  for (const access of ['mount', 'block'] as Access[]) {
+    test(`CSI ${version}: the life of a ${access} volume, every call twice with the same answer`, async () => {
+      const life = new LegacyLife(running.workspace, () => clientOf(version), access);
+      for (const { name, isRpc, run } of life.steps) {
+        const answer = await run();
+        if (isRpc) assert.deepEqual(await run(), answer, name);
+      }
+      assertNothingLeft();
+    });
+  }
+}
+
+test('CSI 0.3 tells who the plugin and the node are, and what they can', async () => {
+  const client = clientOf('0.3');
+  const v1 = running.client;
+  const info = await v1.identity.GetPluginInfo({});
+  assert.deepEqual(await client.call('GetPluginInfo'), info);
+  assert.deepEqual(await client.call('Probe'), { ready: { value: true } });
+  const plugin = await client.call('GetPluginCapabilities');
+  assert.deepEqual(
+    plugin['capabilities'].map(({ service }: Message) => service.type),
+    ['CONTROLLER_SERVICE', 'ACCESSIBILITY_CONSTRAINTS'],
+  );
+  assert.deepEqual(typesOf(await client.call('ControllerGetCapabilities')), [
+    'CREATE_DELETE_VOLUME',
+    'PUBLISH_UNPUBLISH_VOLUME',
+    'LIST_VOLUMES',
+    'GET_CAPACITY',
+    'CREATE_DELETE_SNAPSHOT',
+    'LIST_SNAPSHOTS',
+  ]);
+  assert.deepEqual(typesOf(await client.call('NodeGetCapabilities')), ['STAGE_UNSTAGE_VOLUME']);
+  const node = await v1.node.NodeGetInfo({});
+  assert.deepEqual(await client.call('NodeGetInfo'), node);
+  assert.deepEqual(await client.call('NodeGetId'), { node_id: node['node_id'] });
+  await assertSameCapacity(client);
+});
+
+test('CSI 0.1 tells who the plugin and the node are, and what they can', async () => {
+  const client = clientOf('0.1');
+  const v1 = running.client;
+  assert.deepEqual(await client.call('GetSupportedVersions'), {
+    supported_versions: [{ major: 0, minor: 1, patch: 0 }],
+  });
+  assert.deepEqual(await client.call('GetPluginInfo'), await v1.identity.GetPluginInfo({}));
+  assert.deepEqual(typesOf(await client.call('ControllerGetCapabilities')), [
+    'CREATE_DELETE_VOLUME',
+    'PUBLISH_UNPUBLISH_VOLUME',
+    'LIST_VOLUMES',
+    'GET_CAPACITY',
+  ]);
+  assert.deepEqual(typesOf(await client.call('NodeGetCapabilities')), []);
+  const { node_id } = await v1.node.NodeGetInfo({});
+  assert.deepEqual(await client.call('GetNodeID'), { node_id });
+  await assertSameCapacity(client);
+});
+
+function typesOf({ capabilities }: Message): string[] {
+  return capabilities.map(({ rpc }: Message) => rpc.type);
+}
+
+async function assertSameCapacity(client: LegacyClient): Promise<void> {
+  const { available_capacity } = await running.client.controller.GetCapacity({});
+  assert.deepEqual(await client.call('GetCapacity'), { available_capacity });
+}
+
+test('a snapshot has the creation time of v1, in nanoseconds', async () => {
+  const { orchestrator, client } = running;
+  const volume = await orchestrator.create('for-time', { sizeBytes: MIB });
+  const id = await orchestrator.snapshot(volume, 'time');
+  const { entries } = await client.controller.ListSnapshots({ snapshot_id: id });
+  const { seconds, nanos } = entries[0].snapshot.creation_time;
+  const old = await clientOf('0.3').call('ListSnapshots', { snapshot_id: id });
+  const expected = BigInt(seconds) * 1_000_000_000n + BigInt(nanos);
+  assert.equal(BigInt(old['entries'][0].snapshot.created_at), expected);
+  await orchestrator.deleteSnapshot(id);
+  await orchestrator.delete(volume);
+});
+
+/** What each version calls the volume of a response, and its id. */
+const LISTED: Record<OldVersion, (entry: Message) => string> = {
+  '0.3': ({ volume }) => volume.id,
+  '0.1': ({ volume_info }) => volume_info.id,
+};
+
+/** One way to use a volume: over v1, 0.3 or 0.1. */
+interface Way {
+  create(name: string): Promise<string>;
+  ids(): Promise<string[]>;
+  /** Publishes the volume and returns its target. */
+  publish(id: string): Promise<string>;
+  release(id: string): Promise<void>;
+  remove(id: string): Promise<void>;
+}
+
+const capability = mountCapability('ext4');
+
+function pathsOf(id: string): { target: string; staged: string } {
+  const target = running.workspace.path('old', id, 'target');
+  const staged = running.workspace.path('old', id, 'staged');
+  for (const path of [target, staged]) mkdirSync(path, { recursive: true });
+  return { target, staged };
+}
+
+function oldWay(version: OldVersion): Way {
+  const call = (rpc: string, request: Message) => clientOf(version).call(rpc, request);
+  const capacity_range = { required_bytes: String(48 * MIB) };
+  const staging_target_path = (id: string) =>
+    version === '0.3' ? { staging_target_path: pathsOf(id).staged } : {};
+  return {
+    create: async (name) => {
+      const request = { name, capacity_range, volume_capabilities: [capability] };
+      return LISTED[version](await call('CreateVolume', request));
+    },
+    ids: async () => (await call('ListVolumes', {}))['entries'].map(LISTED[version]),
+    publish: async (id) => {
+      const { target } = pathsOf(id);
+      const use = { volume_id: id, volume_capability: capability, ...staging_target_path(id) };
+      if (version === '0.3') await call('NodeStageVolume', use);
+      await call('NodePublishVolume', { ...use, target_path: target });
+      return target;
+    },
+    release: async (id) => {
+      await call('NodeUnpublishVolume', { volume_id: id, target_path: pathsOf(id).target });
+      if (version === '0.3') {
+        await call('NodeUnstageVolume', { volume_id: id, ...staging_target_path(id) });
+      }
+    },
+    remove: async (id) => {
+      await call('DeleteVolume', { volume_id: id });
+    },
+  };
+}
+
+const v1Way: Way = {
+  create: async (name) =>
+    (await running.orchestrator.create(name, { capability, sizeBytes: 48 * MIB })).id,
+  ids: () => running.orchestrator.volumeIds(),
+  publish: async (id) => {
+    const { target, staged } = pathsOf(id);
+    const use = { volume_id: id, volume_capability: capability, staging_target_path: staged };
+    await running.client.node.NodeStageVolume(use);
+    await running.client.node.NodePublishVolume({ ...use, target_path: target });
+    return target;
+  },
+  release: async (id) => {
+    const { target, staged } = pathsOf(id);
+    await running.client.node.NodeUnpublishVolume({ volume_id: id, target_path: target });
+    await running.client.node.NodeUnstageVolume({ volume_id: id, staging_target_path: staged });
+  },
+  remove: async (id) => {
+    await running.client.controller.DeleteVolume({ volume_id: id });
+  },
+};
+
+const WAYS: Readonly<Record<string, Way>> = {
+  v1: v1Way,
+  '0.3': oldWay('0.3'),
+  '0.1': oldWay('0.1'),
+};
+
+for (const [maker, made] of Object.entries(WAYS)) {
+  test(`a volume made over ${maker} is seen and used over every version, with the same content`, async () => {
+    const id = await made.create(`shared-${maker}`);
+    let text = '';
+    for (const [user, way] of Object.entries(WAYS)) {
+      assert.ok((await way.ids()).includes(id), user);
+      const file = join(await way.publish(id), 'file');
+      if (text !== '') assert.equal(readFileSync(file, 'utf8'), text, user);
+      text = `written over ${user}`;
+      writeFileSync(file, text);
+      await way.release(id);
+    }
+    // Deleted over another version than it was made over.
+    await (maker === '0.1' ? v1Way : oldWay('0.1')).remove(id);
+    for (const way of Object.values(WAYS)) assert.ok(!(await way.ids()).includes(id));
+    assertNothingLeft();
+  });
+}
+
+test('CSI 0.1: a volume is staged until the last of its targets is unpublished', async () => {
+  // Only v1 has a mode for several targets, so the second one is published over v1.
+  const { node } = running.client;
+  const several = { ...capability, access_mode: { mode: 'SINGLE_NODE_MULTI_WRITER' } };
+  const id = await v1Way.create('two-targets');
+  const staged = join(staging(), id);
+  mkdirSync(staged, { recursive: true });
+  const use = { volume_id: id, staging_target_path: staged, volume_capability: several };
+  await node.NodeStageVolume(use);
+  const targets = ['first', 'second'].map((name) => running.workspace.path('old', id, name));
+  for (const target_path of targets) {
+    mkdirSync(target_path, { recursive: true });
+    await node.NodePublishVolume({ ...use, target_path });
+  }
+  const [first, second] = targets;
+  const unpublish = (target_path?: string) =>
+    clientOf('0.1').call('NodeUnpublishVolume', { volume_id: id, target_path });
+  await unpublish(first);
+  assert.deepEqual(mountsBelow(staging()), [staged]);
+  assert.deepEqual(mountsBelow(running.workspace.path('old', id)), [second]);
+  await unpublish(second);
+  assertNothingLeft();
+  await v1Way.remove(id);
+});
