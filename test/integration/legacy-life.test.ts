@@ -46,10 +46,25 @@ function assertNothingLeft(): void {
   assert.deepEqual(existsSync(staging()) ? readdirSync(staging()) : [], []);
 }
 
+/** The RPCs of a life; the other ones of each version have tests of their own below. */
+const CALLED: Record<OldVersion, readonly string[]> = {
+  '0.3': [
+    ...['CreateVolume', 'ControllerPublishVolume', 'NodeStageVolume', 'NodePublishVolume'],
+    ...['CreateSnapshot', 'NodeUnpublishVolume', 'NodeUnstageVolume'],
+    ...['ControllerUnpublishVolume', 'DeleteVolume', 'DeleteSnapshot'],
+  ],
+  '0.1': [
+    ...['CreateVolume', 'ControllerPublishVolume', 'NodePublishVolume'],
+    ...['NodeUnpublishVolume', 'ControllerUnpublishVolume', 'DeleteVolume'],
+  ],
+};
+
 for (const version of ['0.3', '0.1'] as const) {
   for (const access of ['mount', 'block'] as Access[]) {
     test(`CSI ${version}: the life of a ${access} volume, every call twice with the same answer`, async () => {
       const life = new LegacyLife(running.workspace, () => clientOf(version), access);
+      const called = life.steps.filter(({ isRpc }) => isRpc).map(({ name }) => name);
+      assert.deepEqual([...new Set(called)], CALLED[version]);
       for (const { name, isRpc, run } of life.steps) {
         const answer = await run();
         if (isRpc) assert.deepEqual(await run(), answer, name);

@@ -3,19 +3,9 @@
  * outside the plugin's directories changes, and the plugin keeps working.
  */
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
-import {
-  lstatSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  readlinkSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
 import { connect } from 'node:net';
-import { join } from 'node:path';
 import { FuzzRun } from '../support/fuzz-run.js';
+import { describeTree, makeWorld } from '../support/fuzz-world.js';
 import type { FuzzWorld } from '../support/plausible-requests.js';
 import { startReport } from '../support/plugin-log.js';
 import { seededRandom } from '../support/random.js';
@@ -33,64 +23,6 @@ const running = runPlugin('fuzz', {
   poolSizeMiB: 1024,
   env: { BLOCKDELTA_CONTROLLER_PUBLISH: 'on', BLOCKDELTA_CSI_LEVEL: '1.13' },
 });
-
-/** Creates a tree of files, non-empty directories and links that must not change. */
-function makeSentinel(directory: string): void {
-  mkdirSync(join(directory, 'full', 'deeper'), { recursive: true });
-  writeFileSync(join(directory, 'precious'), 'precious');
-  writeFileSync(join(directory, 'full', 'deeper', 'file'), 'more of it');
-  symlinkSync(join(directory, 'full'), join(directory, 'link'));
-}
-
-/** Every entry below a directory with its kind, mode and content. */
-function describeTree(directory: string): string[] {
-  return readdirSync(directory, { recursive: true, encoding: 'utf8' })
-    .sort()
-    .map((name) => {
-      const path = join(directory, name);
-      const found = lstatSync(path);
-      let content = '';
-      if (found.isSymbolicLink()) content = readlinkSync(path);
-      if (found.isFile()) content = createHash('sha256').update(readFileSync(path)).digest('hex');
-      return `${name} ${found.mode.toString(8)} ${found.uid} ${found.ino} ${content}`;
-    });
-}
-
-function makeWorld(): FuzzWorld {
-  const { workspace } = running;
-  const sentinel = workspace.path('sentinel');
-  makeSentinel(sentinel);
-  for (const index of [0, 1, 2, 3, 4, 5])
-    mkdirSync(workspace.path('staging', `s${index}`), { recursive: true });
-  mkdirSync(workspace.path('pods'));
-  symlinkSync(join(sentinel, 'full'), workspace.path('pods', 'to-directory'));
-  symlinkSync(join(sentinel, 'precious'), workspace.path('pods', 'to-file'));
-  symlinkSync(join(sentinel, 'missing'), workspace.path('pods', 'to-nothing'));
-  symlinkSync(join(sentinel, 'full'), workspace.path('staging', 'to-directory'));
-  symlinkSync('around', workspace.path('pods', 'around'));
-  const here = (path: string): string => `${workspace.directory}/${path}`;
-  const six = [0, 1, 2, 3, 4, 5];
-  const stagingPaths = six.map((index) => here(`staging/s${index}`));
-  const targetPaths = six.map((index) => here(`pods/p${index}`));
-  const hostile = [
-    ...['pods/to-directory', 'pods/to-file', 'pods/to-nothing', 'staging/to-directory'],
-    ...['pods/around', 'pods/around/x', 'pods/to-file/x', 'pods/a\0b', 'sentinel/precious'],
-    ...['pods/../sentinel/full', 'pods/p0/../../sentinel/precious', 'sentinel/link'],
-    ...['pods//p0/', 'pods/./p1', 'staging/s0/', 'no/such/parent'],
-    ...[`pods/${'n'.repeat(300)}`, `pods/${'deep/'.repeat(900)}`],
-  ];
-  return {
-    volumeIds: [],
-    snapshotIds: [],
-    sources: new Map(),
-    groups: [],
-    stagingPaths,
-    targetPaths,
-    paths: [...stagingPaths, ...targetPaths, ...hostile.map(here), 'some/path', '.', ''],
-    otherPaths: ['sentinel', 'sentinel/full', 'xfs.pool', 'plugin'].map(here),
-    pool: 'main',
-  };
-}
 
 /** Deletes what the fuzzed requests created. */
 async function cleanUp(fuzz: FuzzRun, world: FuzzWorld): Promise<void> {
@@ -135,7 +67,7 @@ async function cleanUp(fuzz: FuzzRun, world: FuzzWorld): Promise<void> {
 test(`G1, G2 and E4: ${REQUESTS} hostile requests each get a CSI status, and harm nothing`, async () => {
   const { workspace, plugin, orchestrator } = running;
   const random = seededRandom('socket fuzz');
-  const world = makeWorld();
+  const world = makeWorld(workspace);
   const before = describeTree(workspace.path('sentinel'));
   const held = [mountsBelow(workspace.directory), loopsBelow(workspace.directory)];
   const fuzz = new FuzzRun(plugin.endpoint, Number(plugin.process.pid), random, world);

@@ -3,10 +3,10 @@ import { readFileSync } from 'node:fs';
 import type { ServiceError } from '@grpc/grpc-js';
 import { StatusCode } from '../../src/base/errors.js';
 import type { Message } from './csi-client.js';
+import { CSI_V1, type FuzzedProto } from './fuzzed-proto.js';
 import type { FuzzWorld } from './plausible-requests.js';
 import type { Random } from './random.js';
-import { allRpcs, decodeMessage, RawConnection, type RpcDescription } from './raw-call.js';
-import { fieldsOf } from './request-fields.js';
+import { RawConnection, type RpcDescription } from './raw-call.js';
 import { RequestFuzzer } from './request-fuzzer.js';
 
 const CONNECTIONS = 4;
@@ -45,7 +45,7 @@ export class FuzzRun {
   readonly faults: string[] = [];
   readonly #connections: readonly RawConnection[];
   readonly #fuzzer: RequestFuzzer;
-  readonly #rpcs = allRpcs().flatMap((rpc) => Array<RpcDescription>(weightOf(rpc)).fill(rpc));
+  readonly #rpcs: readonly RpcDescription[];
   #sent = 0;
 
   constructor(
@@ -53,8 +53,10 @@ export class FuzzRun {
     private readonly pid: number,
     private readonly random: Random,
     private readonly world: FuzzWorld,
+    private readonly proto: FuzzedProto = CSI_V1,
   ) {
-    this.#fuzzer = new RequestFuzzer(random, world);
+    this.#fuzzer = new RequestFuzzer(random, world, proto);
+    this.#rpcs = proto.rpcs.flatMap((rpc) => Array<RpcDescription>(weightOf(rpc, proto)).fill(rpc));
     this.#connections = Array.from({ length: CONNECTIONS }, () => new RawConnection(endpoint));
   }
 
@@ -67,9 +69,7 @@ export class FuzzRun {
 
   /** The RPCs that have not been answered OK yet. */
   unreached(): string[] {
-    return allRpcs()
-      .map(({ name }) => name)
-      .filter((name) => !this.successes.has(name));
+    return this.proto.rpcs.map(({ name }) => name).filter((name) => !this.successes.has(name));
   }
 
   /** Which ids are known when a request is made depends on timing: sends up to as many again until each RPC is reached. */
@@ -106,8 +106,9 @@ export class FuzzRun {
     let code: number = StatusCode.OK;
     let told = '';
     try {
-      learn(this.world, rpc, await send(connection, rpc, bytes));
-      forget(this.world, rpc, bytes);
+      const answer = await send(connection, rpc, bytes);
+      learn(this.world, rpc, decoded(this.proto, rpc.responseType, answer), this.proto);
+      forget(this.world, rpc, decoded(this.proto, rpc.requestType, bytes));
     } catch (thrown) {
       const { code: found, details } = thrown as Partial<ServiceError>;
       code = found ?? -1;
@@ -124,9 +125,11 @@ export class FuzzRun {
   }
 }
 
+const WAS_LATE = /not complete in time|Stream refused by server/;
+
 /**
  * Sends again what the plugin could not receive in time, as the answer asks: on a busy machine this process may
- * be the slow one.
+ * be the slow one. The connection of such a request is closed, which refuses others that are on their way.
  */
 async function send(
   connection: RawConnection,
@@ -138,30 +141,29 @@ async function send(
       return await connection.call(rpc, bytes);
     } catch (thrown) {
       const { code, details } = thrown as Partial<ServiceError>;
-      const wasLate = code === StatusCode.UNAVAILABLE && /not complete in time/.test(details ?? '');
+      const wasLate = code === StatusCode.UNAVAILABLE && WAS_LATE.test(details ?? '');
       if (!wasLate || attempt === MAX_ATTEMPTS) throw thrown;
     }
   }
 }
 
 /** Those that have something to get wrong come more often, most of all what needs several before it. */
-function weightOf({ name, requestType }: RpcDescription): number {
+function weightOf({ name, requestType }: RpcDescription, proto: FuzzedProto): number {
   if (name === 'NodeStageVolume' || name === 'NodePublishVolume') return 12;
-  return fieldsOf(requestType).length > 0 ? 4 : 1;
+  return proto.typeOf(requestType).fieldsArray.length > 0 ? 4 : 1;
 }
 
 /** Ids of what was made, so that later requests are about it. */
-function learn(world: FuzzWorld, rpc: RpcDescription, answer: Buffer): void {
+function learn(world: FuzzWorld, rpc: RpcDescription, message: Message, proto: FuzzedProto): void {
   const add = (ids: string[], id: unknown): void => {
     if (typeof id === 'string' && !ids.includes(id)) ids.push(id);
     if (ids.length > MAX_IDS) ids.shift();
   };
-  const message = decodeMessage(rpc.responseType, answer);
-  if (rpc.name === 'CreateVolume') add(world.volumeIds, message['volume'].volume_id);
+  if (rpc.name === 'CreateVolume') add(world.volumeIds, proto.volumeId(message));
   if (rpc.name === 'CreateSnapshot') {
-    const { snapshot_id, source_volume_id } = message['snapshot'];
-    add(world.snapshotIds, snapshot_id);
-    world.sources.set(snapshot_id, source_volume_id);
+    const id = proto.snapshotId(message);
+    add(world.snapshotIds, id);
+    world.sources.set(id, message['snapshot'].source_volume_id);
   }
   if (rpc.name === 'CreateVolumeGroupSnapshot') {
     const { group_snapshot_id: id, snapshots } = message['group_snapshot'];
@@ -172,12 +174,16 @@ function learn(world: FuzzWorld, rpc: RpcDescription, answer: Buffer): void {
 }
 
 /** What was deleted is not asked about any more, but by chance. */
-function forget(world: FuzzWorld, rpc: RpcDescription, request: Buffer): void {
+function forget(world: FuzzWorld, rpc: RpcDescription, message: Message): void {
   if (!rpc.name.startsWith('Delete')) return;
-  const message = decodeMessage(rpc.requestType, request);
   world.volumeIds = world.volumeIds.filter((id) => id !== message['volume_id']);
   world.snapshotIds = world.snapshotIds.filter((id) => id !== message['snapshot_id']);
   world.groups = world.groups.filter(({ id }) => id !== message['group_snapshot_id']);
+}
+
+function decoded(proto: FuzzedProto, typeName: string, bytes: Buffer): Message {
+  const type = proto.typeOf(typeName);
+  return type.toObject(type.decode(bytes), { longs: String, enums: String, defaults: true });
 }
 
 function rssMiB(pid: number): number {

@@ -5,8 +5,8 @@
  * Every absolute path lies below the workspace, so that a vulnerable plugin does no harm.
  */
 import protobuf from 'protobufjs';
-import { CSI_PACKAGE, csiProto } from '../../src/csi/proto.js';
-import { type FuzzWorld, NAMES, plausibleRequest } from './plausible-requests.js';
+import type { FuzzedProto } from './fuzzed-proto.js';
+import { type FuzzWorld, NAMES } from './plausible-requests.js';
 import type { Random } from './random.js';
 import type { RpcDescription } from './raw-call.js';
 
@@ -54,6 +54,7 @@ export class RequestFuzzer {
   constructor(
     private readonly random: Random,
     private readonly world: FuzzWorld,
+    private readonly proto: FuzzedProto,
   ) {}
 
   /** The bytes of one request. */
@@ -62,16 +63,15 @@ export class RequestFuzzer {
     if (chance < 4) return this.#huge(rpc);
     if (chance < 80) return this.random.bytes(this.random.below(200));
     if (chance < 100) return this.#nested();
-    const message =
-      chance < 600 ? this.#almostPlausible(rpc) : this.#message(typeOf(rpc.requestType), 0);
+    const message = chance < 600 ? this.#almostPlausible(rpc) : this.#wild(rpc);
     const bytes = this.#encode(rpc.requestType, message);
     return this.random.below(4) === 0 ? this.#tamper(bytes) : bytes;
   }
 
   /** As it should be, or with one field that is not. */
   #almostPlausible(rpc: RpcDescription): Plain {
-    const message = plausibleRequest(rpc.name, this.random, this.world);
-    const { fieldsArray } = typeOf(rpc.requestType);
+    const message = this.proto.plausible(rpc.name, this.random, this.world);
+    const { fieldsArray } = this.proto.typeOf(rpc.requestType);
     if (fieldsArray.length === 0 || this.random.below(2) === 0) return message;
     const found = this.random.pick(fieldsArray).resolve();
     return { ...message, [found.name]: this.#field(found, 0) };
@@ -80,7 +80,7 @@ export class RequestFuzzer {
   /** Text or lists, up to and over the 4 MiB that gRPC takes. */
   #huge(rpc: RpcDescription): Buffer {
     const size = this.random.pick([1 << 20, (4 << 20) - 64, HUGE_BYTES]);
-    const message = this.#encode(rpc.requestType, this.#message(typeOf(rpc.requestType), 0));
+    const message = this.#encode(rpc.requestType, this.#wild(rpc));
     const number = 1 + this.random.below(8);
     if (this.random.below(2) === 0) return Buffer.concat([message, field(number, size, 0x61)]);
     // Empty elements of a list, or nothing, again and again.
@@ -132,8 +132,14 @@ export class RequestFuzzer {
   }
 
   #encode(typeName: string, message: Plain): Buffer {
-    const type = typeOf(typeName);
+    const type = this.proto.typeOf(typeName);
     return Buffer.from(type.encode(type.fromObject(message)).finish());
+  }
+
+  #wild(rpc: RpcDescription): Plain {
+    const message = this.#message(this.proto.typeOf(rpc.requestType), 0);
+    // Or hardly a request would get past the first check.
+    return this.random.below(20) === 0 ? message : { ...message, ...this.proto.always(rpc.name) };
   }
 
   #message(type: protobuf.Type, depth: number): Plain {
@@ -165,7 +171,7 @@ export class RequestFuzzer {
     }
     if (found.type === 'string') return this.#text(found.name);
     if (found.type === 'bool') return this.random.below(2) === 1;
-    if (found.type === 'int64') return String(this.random.pick(NUMBERS));
+    if (found.type === 'int64' || found.type === 'uint64') return String(this.random.pick(NUMBERS));
     return this.random.pick(INT32);
   }
 
@@ -201,10 +207,6 @@ export class RequestFuzzer {
     }
     return map;
   }
-}
-
-function typeOf(name: string): protobuf.Type {
-  return csiProto().root.lookupType(`${CSI_PACKAGE}.${name}`);
 }
 
 /** A length-delimited field filled with one byte. */

@@ -15,7 +15,7 @@ interface Row {
 function rowsOf(version: string): Row[] {
   const [, section = ''] = text.split(`\n## CSI ${version}\n`);
   const [table = ''] = section.split('\n## ');
-  const lines = table.split('\n').filter((line) => /^\| [A-Z]\w+ \|/.test(line));
+  const lines = table.split('\n').filter((line) => /^\| [A-Z]\w*[a-z]\w* \|/.test(line));
   return lines.map((line) => {
     const cells = line.split(' | ').map((cell) => cell.replace(/^\| | \|$/g, '').trim());
     assert.equal(cells.length, 4, line);
