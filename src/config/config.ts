@@ -6,6 +6,7 @@
  */
 
 import { hostname } from 'node:os';
+import { dirname } from 'node:path';
 import type { LogLevel } from '../base/logger.js';
 import { type PoolConfig, parsePools, parseThinBlockSize } from './pools.js';
 import { type ListenSettings, parseListen } from './tls.js';
@@ -223,7 +224,7 @@ export const SETTINGS = {
     meaning: 'older interfaces served beside v1: 0.3, 0.1 or 0.3,0.1 (default: none)',
   },
   BLOCKDELTA_LEGACY_STAGING_DIR: {
-    fallback: '/run/blockdelta/staging',
+    fallback: '/run/blockdelta-staging',
     meaning: 'directory in which volumes are staged for callers of CSI 0.1',
   },
   BLOCKDELTA_CONTROLLER_PUBLISH: {
@@ -347,7 +348,8 @@ export function parseConfig(env: Environment): Config {
     legacyStagingDirectory: parseOutside(
       'BLOCKDELTA_LEGACY_STAGING_DIR',
       text('BLOCKDELTA_LEGACY_STAGING_DIR'),
-      [stateDirectory, ...pools.map(({ directory }) => directory)],
+      // CSI allows no other files beside the socket.
+      [stateDirectory, dirname(socketPath), ...pools.map(({ directory }) => directory)],
     ),
     controllerPublish:
       parseChoice(

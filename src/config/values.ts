@@ -59,7 +59,7 @@ export function parseOutside(name: string, value: string, trees: readonly string
   const around = trees.find((tree) => path === tree || path.startsWith(`${tree}/`));
   if (around === undefined) return path;
   throw new ConfigError(
-    `${name} is '${value}': it must not be in ${around}, which is the plugin's`,
+    `${name} is '${value}': it must not be in ${around}, which the plugin keeps for other things`,
   );
 }
 

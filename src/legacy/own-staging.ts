@@ -43,6 +43,8 @@ export class OwnStaging {
     const unstaged = await refusalOf(v1.call('NodeStageVolume', { ...use, staging_target_path }));
     // Staged in another way, by a publication that is there.
     if (unstaged?.code === StatusCode.ALREADY_EXISTS) throw refusal;
+    // Another call is at work, which may be staging the volume.
+    if (unstaged?.code === StatusCode.ABORTED) throw unstaged;
     const unpublished = unstaged ?? (await refusalOf(v1.call('NodePublishVolume', fields)));
     if (unpublished === null) return;
     // The first failure is the one to report; a repeated call cleans up what this one could not.

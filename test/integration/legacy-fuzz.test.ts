@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
+import { after } from 'node:test';
 import type { ServiceDefinition } from '@grpc/grpc-js';
 import type protobuf from 'protobufjs';
 import { loadProto } from '../../src/csi/proto.js';
@@ -17,27 +18,26 @@ import { type FuzzWorld, plausibleRequest } from '../support/plausible-requests.
 import { startReport } from '../support/plugin-log.js';
 import { type Random, seededRandom } from '../support/random.js';
 import { runPlugin, test } from '../support/running-plugin.js';
-import { loopsBelow, mountsBelow } from '../support/workspace.js';
+import { loopsBelow, mountsBelow, Workspace } from '../support/workspace.js';
 
 const EACH = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 2000 : 20_000;
 const SERVICES = ['Identity', 'Controller', 'Node'] as const;
 const PACKAGES = { '0.3': 'csi.v0', '0.1': 'csi' } as const;
 const RSS_BOUND_MIB = 128;
 
-const env: Record<string, string> = {
+const staged = new Workspace('legacy-fuzz-staged');
+const staging = staged.path('staging');
+const env = {
   BLOCKDELTA_LEGACY_CSI: '0.3,0.1',
+  BLOCKDELTA_LEGACY_STAGING_DIR: staging,
   BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
 };
 const running = runPlugin('legacy-fuzz', {
   pools: { main: 'xfs' },
   poolSizeMiB: 1024,
   env,
-  prepare: async ({ plugin, workspace }) => {
-    env['BLOCKDELTA_LEGACY_STAGING_DIR'] = workspace.path('old-staging');
-    await plugin.stop();
-    await running.start();
-  },
 });
+after(() => staged.dispose());
 
 /** One service of an old version, or all of them. */
 function fuzzed(version: OldVersion, names: readonly ServiceName[]): FuzzedProto {
@@ -77,7 +77,6 @@ function old(rpc: string, random: Random, world: FuzzWorld): Message {
 /** Unpublishes, unstages and deletes what the requests have left, over v1. */
 async function cleanUp(world: FuzzWorld): Promise<void> {
   const { client, orchestrator } = running;
-  const staging = running.workspace.path('old-staging');
   const volumeIds = await orchestrator.volumeIds();
   const quietly = (call: Promise<unknown>) => call.catch(() => undefined);
   for (const volume_id of volumeIds) {
@@ -129,7 +128,6 @@ test(`${EACH} hostile requests to each of the six old services each get a CSI st
   assert.deepEqual(describeTree(workspace.path('sentinel')), before);
   await cleanUp(world);
   assert.deepEqual(await orchestrator.volumeIds(), []);
-  const staging = workspace.path('old-staging');
   const inStaging = existsSync(staging) ? readdirSync(staging) : [];
   for (const name of inStaging) assert.deepEqual(readdirSync(`${staging}/${name}`), []);
   assert.deepEqual([mountsBelow(workspace.directory), loopsBelow(workspace.directory)], held);

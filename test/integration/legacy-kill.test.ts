@@ -23,7 +23,9 @@ for (const version of ['0.3', '0.1'] as const) {
       const workspace = new Workspace(`legacy-kill-${version}-${access}`);
       ends.push(() => workspace.dispose());
       const pool = makePoolFileSystem(workspace, 'xfs');
-      const staging = workspace.path('old-staging');
+      const staged = new Workspace('legacy-kill-staged');
+      ends.push(() => staged.dispose());
+      const staging = staged.path('staging');
       let plugin: Plugin | null = null;
       let client: LegacyClient | null = null;
       const end = async (): Promise<void> => {

@@ -8,27 +8,27 @@ import { LegacyClient, type OldVersion } from '../support/legacy-client.js';
 import { type Access, LegacyLife } from '../support/legacy-life.js';
 import { MIB } from '../support/orchestrator.js';
 import { runPlugin, test } from '../support/running-plugin.js';
-import { loopsBelow, mountsBelow } from '../support/workspace.js';
+import { loopsBelow, mountsBelow, Workspace } from '../support/workspace.js';
 
 const clients = new Map<OldVersion, LegacyClient>();
-const staging = (): string => running.workspace.path('old-staging');
-const env: Record<string, string> = {
+const staged = new Workspace('legacy-life-staged');
+const staging = staged.path('staging');
+const env = {
   BLOCKDELTA_LEGACY_CSI: '0.3,0.1',
+  BLOCKDELTA_LEGACY_STAGING_DIR: staging,
   BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
 };
 const running = runPlugin('legacy-life', {
   pools: { main: 'xfs' },
   env,
-  prepare: async ({ plugin, workspace }) => {
-    env['BLOCKDELTA_LEGACY_STAGING_DIR'] = workspace.path('old-staging');
-    await plugin.stop();
-    const { endpoint } = await running.start();
+  prepare: ({ plugin: { endpoint } }) => {
     for (const version of ['0.3', '0.1'] as const) {
       clients.set(version, new LegacyClient(endpoint, version));
     }
   },
 });
 after(() => {
+  staged.dispose();
   for (const client of clients.values()) client.close();
 });
 
@@ -41,9 +41,9 @@ function clientOf(version: OldVersion): LegacyClient {
 /** Nothing of a volume is left but the pool's own device and mount. */
 function assertNothingLeft(): void {
   assert.deepEqual(mountsBelow(running.workspace.path('old')), []);
-  assert.deepEqual(mountsBelow(staging()), []);
+  assert.deepEqual(mountsBelow(staging), []);
   assert.deepEqual(loopsBelow(running.poolPath('main')), []);
-  assert.deepEqual(existsSync(staging()) ? readdirSync(staging()) : [], []);
+  assert.deepEqual(existsSync(staging) ? readdirSync(staging) : [], []);
 }
 
 /** The RPCs of a life; the other ones of each version have tests of their own below. */
@@ -247,7 +247,7 @@ test('CSI 0.1: a volume is staged until the last of its targets is unpublished',
   const { node } = running.client;
   const several = { ...capability, access_mode: { mode: 'SINGLE_NODE_MULTI_WRITER' } };
   const id = await v1Way.create('two-targets');
-  const staged = join(staging(), id);
+  const staged = join(staging, id);
   mkdirSync(staged, { recursive: true });
   const use = { volume_id: id, staging_target_path: staged, volume_capability: several };
   await node.NodeStageVolume(use);
@@ -260,7 +260,7 @@ test('CSI 0.1: a volume is staged until the last of its targets is unpublished',
   const unpublish = (target_path?: string) =>
     clientOf('0.1').call('NodeUnpublishVolume', { volume_id: id, target_path });
   await unpublish(first);
-  assert.deepEqual(mountsBelow(staging()), [staged]);
+  assert.deepEqual(mountsBelow(staging), [staged]);
   assert.deepEqual(mountsBelow(running.workspace.path('old', id)), [second]);
   await unpublish(second);
   assertNothingLeft();

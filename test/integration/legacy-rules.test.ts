@@ -8,27 +8,27 @@ import { rejectsWith } from '../support/expect-status.js';
 import { LegacyClient, type OldVersion } from '../support/legacy-client.js';
 import { MIB } from '../support/orchestrator.js';
 import { runPlugin, test } from '../support/running-plugin.js';
-import { mountsBelow } from '../support/workspace.js';
+import { mountsBelow, Workspace } from '../support/workspace.js';
 
 const clients = new Map<OldVersion, LegacyClient>();
-const staging = (): string => running.workspace.path('old-staging');
-const env: Record<string, string> = {
+const staged = new Workspace('legacy-rules-staged');
+const staging = staged.path('staging');
+const env = {
   BLOCKDELTA_LEGACY_CSI: '0.3,0.1',
+  BLOCKDELTA_LEGACY_STAGING_DIR: staging,
   BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
 };
 const running = runPlugin('legacy-rules', {
   pools: { main: 'xfs' },
   env,
-  prepare: async ({ plugin, workspace }) => {
-    env['BLOCKDELTA_LEGACY_STAGING_DIR'] = workspace.path('old-staging');
-    await plugin.stop();
-    const { endpoint } = await running.start();
+  prepare: ({ plugin: { endpoint } }) => {
     for (const version of ['0.3', '0.1'] as const) {
       clients.set(version, new LegacyClient(endpoint, version));
     }
   },
 });
 after(() => {
+  staged.dispose();
   for (const client of clients.values()) client.close();
 });
 
@@ -366,12 +366,44 @@ test('CSI 0.1: NodePublishVolume and NodeUnpublishVolume keep the rules of v1', 
   await call('DeleteVolume', { volume_id });
 });
 
+test('CSI 0.1: calls that come at once leave a volume published or not, and nothing else', async () => {
+  const { call, create } = callerOf('0.1');
+  const volume_id = await create('at-once');
+  const { target: target_path } = pathsOf(volume_id);
+  const use = { volume_id, target_path, volume_capability: capability };
+  const codes = async (calls: Promise<Message>[]) => {
+    const ended = await Promise.allSettled(calls);
+    return ended.map((each) => (each.status === 'fulfilled' ? 0 : each.reason.code));
+  };
+  for (let round = 0; round < 5; round += 1) {
+    const publish = () => call('NodePublishVolume', use);
+    const published = await codes([publish(), publish(), publish()]);
+    // ABORTED, or what a call finds between two steps of another one.
+    assert.ok(
+      published.every((code) => [0, 9, 10].includes(code)),
+      String(published),
+    );
+    await publish();
+    assert.deepEqual(mountsBelow(running.workspace.path('old', volume_id)), [target_path]);
+    const unpublish = () => call('NodeUnpublishVolume', { volume_id, target_path });
+    const unpublished = await codes([unpublish(), unpublish(), unpublish()]);
+    assert.ok(
+      unpublished.every((code) => [0, 9, 10].includes(code)),
+      String(unpublished),
+    );
+    await unpublish();
+    assert.deepEqual(mountsBelow(running.workspace.path('old', volume_id)), []);
+    assert.deepEqual(readdirSync(staging), []);
+  }
+  await call('DeleteVolume', { volume_id });
+});
+
 test('CSI 0.1: a publication that fails leaves nothing staged', async () => {
   const { call, refused, create } = callerOf('0.1');
   const volume_id = await create('fails');
   const nowhere = running.workspace.path('old', 'no', 'parent');
   const request = { volume_id, target_path: nowhere, volume_capability: capability };
   await refused('NodePublishVolume', request, 'FAILED_PRECONDITION', /parent directory/);
-  assert.deepEqual(existsSync(staging()) ? readdirSync(staging()) : [], []);
+  assert.deepEqual(existsSync(staging) ? readdirSync(staging) : [], []);
   await call('DeleteVolume', { volume_id });
 });

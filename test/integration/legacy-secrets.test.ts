@@ -11,14 +11,18 @@ import { type Message, mountCapability } from '../support/csi-client.js';
 import { LegacyClient } from '../support/legacy-client.js';
 import { MIB } from '../support/orchestrator.js';
 import { runPlugin, test } from '../support/running-plugin.js';
+import { Workspace } from '../support/workspace.js';
 
 const MARKER = 'marker-7a2e';
 const SENSITIVE =
   /secrets$|^(user_credentials|volume_attributes|publish_info|publish_volume_info|mount_flags)$/;
 const PACKAGES = { '0.3': 'csi.v0', '0.1': 'csi' } as const;
 
-const env: Record<string, string> = {
+const staged = new Workspace('legacy-secrets-staged');
+const staging = staged.path('staging');
+const env = {
   BLOCKDELTA_LEGACY_CSI: '0.3,0.1',
+  BLOCKDELTA_LEGACY_STAGING_DIR: staging,
   BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
   BLOCKDELTA_LOG_LEVEL: 'trace',
 };
@@ -26,15 +30,13 @@ const clients: LegacyClient[] = [];
 const running = runPlugin('legacy-secrets', {
   pools: { main: 'xfs' },
   env,
-  prepare: async ({ plugin, workspace }) => {
-    env['BLOCKDELTA_LEGACY_STAGING_DIR'] = workspace.path('old-staging');
-    await plugin.stop();
-    const { endpoint } = await running.start();
+  prepare: ({ plugin: { endpoint } }) => {
     for (const version of ['0.3', '0.1'] as const)
       clients.push(new LegacyClient(endpoint, version));
   },
 });
 after(() => {
+  staged.dispose();
   for (const client of clients) client.close();
 });
 
