@@ -4,7 +4,6 @@
  */
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
-import { after } from 'node:test';
 import type { ServiceDefinition } from '@grpc/grpc-js';
 import type protobuf from 'protobufjs';
 import { loadProto } from '../../src/csi/proto.js';
@@ -14,30 +13,19 @@ import { FuzzRun } from '../support/fuzz-run.js';
 import { describeTree, makeWorld } from '../support/fuzz-world.js';
 import type { FuzzedProto } from '../support/fuzzed-proto.js';
 import type { OldVersion } from '../support/legacy-client.js';
+import { runLegacyPlugin } from '../support/legacy-fixture.js';
 import { type FuzzWorld, plausibleRequest } from '../support/plausible-requests.js';
 import { startReport } from '../support/plugin-log.js';
 import { type Random, seededRandom } from '../support/random.js';
-import { runPlugin, test } from '../support/running-plugin.js';
-import { loopsBelow, mountsBelow, Workspace } from '../support/workspace.js';
+import { test } from '../support/running-plugin.js';
+import { loopsBelow, mountsBelow } from '../support/workspace.js';
 
 const EACH = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 2000 : 20_000;
 const SERVICES = ['Identity', 'Controller', 'Node'] as const;
 const PACKAGES = { '0.3': 'csi.v0', '0.1': 'csi' } as const;
 const RSS_BOUND_MIB = 128;
 
-const staged = new Workspace('legacy-fuzz-staged');
-const staging = staged.path('staging');
-const env = {
-  BLOCKDELTA_LEGACY_CSI: '0.3,0.1',
-  BLOCKDELTA_LEGACY_STAGING_DIR: staging,
-  BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
-};
-const running = runPlugin('legacy-fuzz', {
-  pools: { main: 'xfs' },
-  poolSizeMiB: 1024,
-  env,
-});
-after(() => staged.dispose());
+const { running, staging } = runLegacyPlugin('legacy-fuzz', { poolSizeMiB: 1024 });
 
 /** One service of an old version, or all of them. */
 function fuzzed(version: OldVersion, names: readonly ServiceName[]): FuzzedProto {

@@ -2,41 +2,15 @@
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after } from 'node:test';
 import { type Message, mountCapability } from '../support/csi-client.js';
-import { LegacyClient, type OldVersion } from '../support/legacy-client.js';
+import type { LegacyClient, OldVersion } from '../support/legacy-client.js';
+import { runLegacyPlugin } from '../support/legacy-fixture.js';
 import { type Access, LegacyLife } from '../support/legacy-life.js';
 import { MIB } from '../support/orchestrator.js';
-import { runPlugin, test } from '../support/running-plugin.js';
-import { loopsBelow, mountsBelow, Workspace } from '../support/workspace.js';
+import { test } from '../support/running-plugin.js';
+import { loopsBelow, mountsBelow } from '../support/workspace.js';
 
-const clients = new Map<OldVersion, LegacyClient>();
-const staged = new Workspace('legacy-life-staged');
-const staging = staged.path('staging');
-const env = {
-  BLOCKDELTA_LEGACY_CSI: '0.3,0.1',
-  BLOCKDELTA_LEGACY_STAGING_DIR: staging,
-  BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
-};
-const running = runPlugin('legacy-life', {
-  pools: { main: 'xfs' },
-  env,
-  prepare: ({ plugin: { endpoint } }) => {
-    for (const version of ['0.3', '0.1'] as const) {
-      clients.set(version, new LegacyClient(endpoint, version));
-    }
-  },
-});
-after(() => {
-  staged.dispose();
-  for (const client of clients.values()) client.close();
-});
-
-function clientOf(version: OldVersion): LegacyClient {
-  const client = clients.get(version);
-  if (client === undefined) throw new Error('no plugin is running');
-  return client;
-}
+const { running, staging, clientOf } = runLegacyPlugin('legacy-life');
 
 /** Nothing of a volume is left but the pool's own device and mount. */
 function assertNothingLeft(): void {

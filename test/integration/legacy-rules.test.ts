@@ -1,36 +1,18 @@
 /** The conditions and codes of the documents of CSI 0.3 and 0.1, row by row of docs/legacy.md. */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync } from 'node:fs';
-import { after } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { StatusName } from '../../src/base/errors.js';
-import { type Message, mountCapability } from '../support/csi-client.js';
+import { type Message, mountCapability, probeFails } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
-import { LegacyClient, type OldVersion } from '../support/legacy-client.js';
+import type { OldVersion } from '../support/legacy-client.js';
+import { runLegacyPlugin } from '../support/legacy-fixture.js';
 import { MIB } from '../support/orchestrator.js';
-import { runPlugin, test } from '../support/running-plugin.js';
-import { mountsBelow, Workspace } from '../support/workspace.js';
+import { test } from '../support/running-plugin.js';
+import { mountsBelow } from '../support/workspace.js';
 
-const clients = new Map<OldVersion, LegacyClient>();
-const staged = new Workspace('legacy-rules-staged');
-const staging = staged.path('staging');
-const env = {
-  BLOCKDELTA_LEGACY_CSI: '0.3,0.1',
-  BLOCKDELTA_LEGACY_STAGING_DIR: staging,
-  BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
-};
-const running = runPlugin('legacy-rules', {
-  pools: { main: 'xfs' },
-  env,
-  prepare: ({ plugin: { endpoint } }) => {
-    for (const version of ['0.3', '0.1'] as const) {
-      clients.set(version, new LegacyClient(endpoint, version));
-    }
-  },
-});
-after(() => {
-  staged.dispose();
-  for (const client of clients.values()) client.close();
-});
+const { running, staging, clientOf } = runLegacyPlugin('legacy-rules');
 
 /** As the plugin's node would name it. */
 const UNKNOWN_ID = 'vol-562f2833d589-00000000-0000-4000-8000-000000000000';
@@ -53,11 +35,8 @@ function testBoth(title: string, run: (caller: Caller) => Promise<void>): void {
 }
 
 function callerOf(version: OldVersion): Caller {
-  const call = (rpc: string, request: Message): Promise<Message> => {
-    const client = clients.get(version);
-    if (client === undefined) throw new Error('no plugin is running');
-    return client.call(rpc, request);
-  };
+  const call = (rpc: string, request: Message): Promise<Message> =>
+    clientOf(version).call(rpc, request);
   return {
     version,
     call,
@@ -309,8 +288,7 @@ test('CSI 0.3: NodeStageVolume, NodePublishVolume and NodeUnstageVolume keep the
 });
 
 test('CSI 0.1: the version is judged before anything else, by every RPC but GetSupportedVersions', async () => {
-  const client = clients.get('0.1');
-  assert.ok(client !== undefined);
+  const client = clientOf('0.1');
   const wrong = [
     null,
     {},
@@ -407,3 +385,22 @@ test('CSI 0.1: a publication that fails leaves nothing staged', async () => {
   assert.deepEqual(existsSync(staging) ? readdirSync(staging) : [], []);
   await call('DeleteVolume', { volume_id });
 });
+
+testBoth(
+  'the probes are FAILED_PRECONDITION while the pool is away, and say why',
+  async (caller) => {
+    const { version, call, refused } = caller;
+    const probes = version === '0.3' ? ['Probe'] : ['ControllerProbe', 'NodeProbe'];
+    const pool = running.poolPath('main');
+    execFileSync('umount', [pool]);
+    await probeFails(running.client);
+    for (const rpc of probes) await refused(rpc, {}, 'FAILED_PRECONDITION', /pool 'main'/);
+    execFileSync('mount', ['-o', 'loop', running.workspace.path('xfs.img'), pool]);
+    const works = (rpc: string): Promise<boolean> =>
+      call(rpc, {}).then(
+        () => true,
+        () => false,
+      );
+    for (const rpc of probes) while (!(await works(rpc))) await delay(100);
+  },
+);

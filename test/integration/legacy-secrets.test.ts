@@ -4,40 +4,20 @@
  */
 import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
-import { after } from 'node:test';
 import protobuf from 'protobufjs';
 import { loadProto } from '../../src/csi/proto.js';
 import { type Message, mountCapability } from '../support/csi-client.js';
-import { LegacyClient } from '../support/legacy-client.js';
+import { runLegacyPlugin } from '../support/legacy-fixture.js';
 import { MIB } from '../support/orchestrator.js';
-import { runPlugin, test } from '../support/running-plugin.js';
-import { Workspace } from '../support/workspace.js';
+import { test } from '../support/running-plugin.js';
 
 const MARKER = 'marker-7a2e';
 const SENSITIVE =
   /secrets$|^(user_credentials|volume_attributes|publish_info|publish_volume_info|mount_flags)$/;
 const PACKAGES = { '0.3': 'csi.v0', '0.1': 'csi' } as const;
 
-const staged = new Workspace('legacy-secrets-staged');
-const staging = staged.path('staging');
-const env = {
-  BLOCKDELTA_LEGACY_CSI: '0.3,0.1',
-  BLOCKDELTA_LEGACY_STAGING_DIR: staging,
-  BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
-  BLOCKDELTA_LOG_LEVEL: 'trace',
-};
-const clients: LegacyClient[] = [];
-const running = runPlugin('legacy-secrets', {
-  pools: { main: 'xfs' },
-  env,
-  prepare: ({ plugin: { endpoint } }) => {
-    for (const version of ['0.3', '0.1'] as const)
-      clients.push(new LegacyClient(endpoint, version));
-  },
-});
-after(() => {
-  staged.dispose();
-  for (const client of clients) client.close();
+const { running, clientOf } = runLegacyPlugin('legacy-secrets', {
+  env: { BLOCKDELTA_LOG_LEVEL: 'trace' },
 });
 
 /** What may be wrong with a map, so that each way of refusing it is taken. */
@@ -92,8 +72,8 @@ for (const [what, map] of Object.entries(MAPS)) {
   test(`no RPC of the old versions logs or returns the content of sensitive fields: a map ${what}`, async () => {
     const volume = await running.orchestrator.create(`for ${what}`, { sizeBytes: 48 * MIB });
     let planted = 0;
-    for (const client of clients) {
-      const { version } = client;
+    for (const version of ['0.3', '0.1'] as const) {
+      const client = clientOf(version);
       const { root } = loadProto(`proto/csi-v${version}.proto`, PACKAGES[version], []);
       for (const rpc of client.rpcs) {
         const request = requestOf(rpc, volume.id);

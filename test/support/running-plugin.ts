@@ -90,8 +90,13 @@ export class RunningPlugin {
     return this.start();
   }
 
-  async tearDown(): Promise<void> {
+  /** Kills the plugin, if there is one, and leaves its workspace. */
+  async endPlugin(): Promise<void> {
     await this.#plugin?.kill();
+  }
+
+  async tearDown(): Promise<void> {
+    await this.endPlugin();
     this.#printInternalErrors();
     this.#workspace?.dispose();
     this.#plugin = undefined;
