@@ -312,6 +312,13 @@ export function parseConfig(env: Environment): Config {
   const topologyKey = given('BLOCKDELTA_TOPOLOGY_KEY') ?? `${driverName.toLowerCase()}/node`;
   const stateDirectory = parseDirectory('BLOCKDELTA_STATE_DIR', text('BLOCKDELTA_STATE_DIR'));
   const pools = parsePools(given('BLOCKDELTA_POOLS'), stateDirectory);
+  const legacyVersions = parseChoices(
+    'BLOCKDELTA_LEGACY_CSI',
+    given('BLOCKDELTA_LEGACY_CSI') ?? '',
+    LEGACY_VERSIONS,
+  );
+  // CSI allows no other files beside the socket.
+  const ownTrees = [stateDirectory, dirname(socketPath), ...pools.map((pool) => pool.directory)];
   return Object.freeze({
     endpoint: `unix://${socketPath}`,
     socketPath,
@@ -342,14 +349,11 @@ export function parseConfig(env: Environment): Config {
       text('BLOCKDELTA_RETAINED_BASES_SIZE'),
     ),
     csiLevel: parseChoice('BLOCKDELTA_CSI_LEVEL', text('BLOCKDELTA_CSI_LEVEL'), CSI_LEVELS),
-    legacyVersions: Object.freeze(
-      parseChoices('BLOCKDELTA_LEGACY_CSI', given('BLOCKDELTA_LEGACY_CSI') ?? '', LEGACY_VERSIONS),
-    ),
+    legacyVersions: Object.freeze(legacyVersions),
     legacyStagingDirectory: parseOutside(
       'BLOCKDELTA_LEGACY_STAGING_DIR',
       text('BLOCKDELTA_LEGACY_STAGING_DIR'),
-      // CSI allows no other files beside the socket.
-      [stateDirectory, dirname(socketPath), ...pools.map(({ directory }) => directory)],
+      legacyVersions.includes('0.1') ? ownTrees : [],
     ),
     controllerPublish:
       parseChoice(

@@ -241,8 +241,6 @@ const WRONG: readonly [name: string, value: string, found: RegExp][] = [
   ['BLOCKDELTA_LEGACY_CSI', '0.3,0.3', /0\.3 is there twice/],
   ['BLOCKDELTA_LEGACY_CSI', '0.3,', /one of 0\.3, 0\.1/],
   ['BLOCKDELTA_LEGACY_STAGING_DIR', 'staging', /absolute/],
-  ['BLOCKDELTA_LEGACY_STAGING_DIR', '/var/lib/blockdelta/staging', /must not be in \/var\/lib/],
-  ['BLOCKDELTA_LEGACY_STAGING_DIR', '/run/blockdelta/staging', /must not be in \/run/],
   ['BLOCKDELTA_CONTROLLER_PUBLISH', 'true', /on, off/],
   ['BLOCKDELTA_MAX_VOLUMES_PER_NODE', '-1', /whole number/],
   ['BLOCKDELTA_TOPOLOGY_KEY', 'Upper.example/node', /like blockdelta.csi\/node/],
@@ -266,6 +264,26 @@ for (const [name, value, found] of WRONG) {
     );
   });
 }
+
+test('volumes are staged for CSI 0.1 outside of the state directory, the pools and the directory of the socket', () => {
+  const parse = (endpoint: string, versions: string, directory = '') =>
+    parseConfig({
+      CSI_ENDPOINT: `unix://${endpoint}`,
+      BLOCKDELTA_POOLS: 'a=/mnt/a',
+      BLOCKDELTA_LEGACY_CSI: versions,
+      BLOCKDELTA_LEGACY_STAGING_DIR: directory,
+    }).legacyStagingDirectory;
+  assert.equal(parse('/run/csi/a.sock', '0.1'), '/run/blockdelta-staging');
+  for (const directory of ['/var/lib/blockdelta/staging', '/mnt/a', '/run/csi/staging']) {
+    assert.throws(
+      () => parse('/run/csi/a.sock', '0.3,0.1', directory),
+      /BLOCKDELTA_LEGACY_STAGING_DIR is '.*': it must not be in/,
+    );
+  }
+  // The default lies beside this socket, which is no matter where nothing is staged.
+  assert.throws(() => parse('/run/a.sock', '0.1'), /it must not be in \/run,/);
+  assert.equal(parse('/run/a.sock', '0.3'), '/run/blockdelta-staging');
+});
 
 test('overcommitment is stored in percent, and both ends of its range are accepted', () => {
   const percent = (value: string) =>
