@@ -8,6 +8,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
 
 const PROGRAM = '/usr/bin/chromium';
 const OPTIONS = [
@@ -21,6 +22,8 @@ const OPTIONS = [
   '--hide-scrollbars',
   '--remote-debugging-pipe',
 ];
+
+const REMOVAL_TIMEOUT_MS = 60_000;
 
 /** For node:test's `skip`. */
 export const skipWithoutBrowser: string | false = existsSync(PROGRAM)
@@ -65,6 +68,8 @@ export class Browser {
     const size = `--window-size=${width},${height}`;
     const child = spawn(PROGRAM, [...OPTIONS, size, `--user-data-dir=${profile}`, 'about:blank'], {
       stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'],
+      // A process group of its own, so that close() ends the processes that it starts too.
+      detached: true,
     });
     const browser = new Browser(child, profile);
     try {
@@ -147,10 +152,30 @@ export class Browser {
   }
 
   async close(): Promise<void> {
-    const ended = once(this.child, 'exit');
-    this.child.kill('SIGKILL');
-    await ended;
-    rmSync(this.profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+    const { pid, exitCode, signalCode } = this.child;
+    if (pid !== undefined && exitCode === null && signalCode === null) {
+      const ended = once(this.child, 'exit');
+      process.kill(-pid, 'SIGKILL');
+      await ended;
+    }
+    await this.#removeProfile();
+  }
+
+  /**
+   * Processes of the group that are not dead yet may still write there. rmSync's own retries do not help: they repeat
+   * only the rmdir(2), and never list the directory again.
+   */
+  async #removeProfile(): Promise<void> {
+    const deadline = Date.now() + REMOVAL_TIMEOUT_MS;
+    for (;;) {
+      try {
+        rmSync(this.profile, { recursive: true, force: true });
+        return;
+      } catch (error) {
+        if (Date.now() > deadline) throw error;
+      }
+      await delay(100);
+    }
   }
 
   #receive(text: string): void {
