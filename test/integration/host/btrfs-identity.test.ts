@@ -34,10 +34,14 @@ const directory = (name: string): string => {
   mkdirSync(workspace.path(name), { recursive: true });
   return workspace.path(name);
 };
-const mounted = (source: string, target: string): Promise<unknown> =>
-  mount({ source, target, fsType: 'btrfs', options: mountOptions('btrfs', [], false) });
+const sync = (path: string): void => void execFileSync('sync', ['-f', path]);
+const mounted = (source: string, target: string, flags: string[] = []): Promise<unknown> =>
+  mount({ source, target, fsType: 'btrfs', options: mountOptions('btrfs', flags, false) });
 
-/** A mounted btrfs holding a file, and a copy of it on a device of its own. */
+/**
+ * A mounted btrfs, and a copy of it on a device of its own. Between `prepare` and the end of the copying, which takes
+ * long on a busy machine, the source must not commit by itself: it would be copied half before and half after.
+ */
 async function sourceAndCopy(
   prepare: (target: string) => void,
 ): Promise<{ source: string; target: string; copy: string; image: string }> {
@@ -47,7 +51,7 @@ async function sourceAndCopy(
   const source = attach(image);
   await makeFileSystem('btrfs', source, SIZE);
   const target = directory(`source-${next}`);
-  await mounted(source, target);
+  await mounted(source, target, ['commit=300']);
   prepare(target);
   copyFileSync(image, `${image}.copy`);
   return { source, target, copy: attach(`${image}.copy`), image: `${image}.copy` };
@@ -56,7 +60,7 @@ async function sourceAndCopy(
 rootTest('a copy with its own id is mounted beside its source, each with its data', async () => {
   const { target, copy } = await sourceAndCopy((path) => {
     writeFileSync(`${path}/data`, 'cut');
-    execFileSync('sync', ['-f', path]);
+    sync(path);
   });
   writeFileSync(`${target}/data`, 'later');
   const uuid = randomUUID();
@@ -79,7 +83,7 @@ rootTest('a copy with a log keeps the content of the log', async () => {
   const { target, copy } = await sourceAndCopy((path) => {
     const descriptor = openSync(`${path}/data`, 'w');
     writeSync(descriptor, 'a'.repeat(100_000));
-    execFileSync('sync', ['-f', path]);
+    sync(path);
     writeSync(descriptor, 'b'.repeat(100_000), 0);
     fsyncSync(descriptor);
     closeSync(descriptor);
@@ -98,9 +102,7 @@ rootTest('a copy with a log keeps the content of the log', async () => {
 rootTest(
   'a change of id interrupted by a power failure is refused, and the message says what to do',
   async () => {
-    const { target, copy, image } = await sourceAndCopy((path) => {
-      execFileSync('sync', ['-f', path]);
-    });
+    const { target, copy, image } = await sourceAndCopy(sync);
     await unmount(target);
     markChanging(image);
     const given = giveIdentity(copy, randomUUID(), target);
@@ -109,7 +111,7 @@ rootTest(
 );
 
 rootTest('a device in use is not changed, and the message says what is wrong', async () => {
-  const { target, copy } = await sourceAndCopy(() => undefined);
+  const { target, copy } = await sourceAndCopy(sync);
   const { uuid } = await btrfsIdentity(copy);
   await mounted(copy, directory('busy'));
   const given = giveIdentity(copy, randomUUID(), target);
