@@ -21,6 +21,7 @@ let ids: [string, string, string];
 
 beforeEach(async () => {
   if (skipUnlessRoot !== false) return;
+  await backend?.stop();
   workspace?.dispose();
   workspace = new Workspace('reflink-lists');
   native ??= new NativePool(1);
@@ -44,6 +45,7 @@ beforeEach(async () => {
 });
 
 after(async () => {
+  await backend?.stop();
   await native?.close();
   workspace?.dispose();
 });

@@ -17,6 +17,7 @@ const skip = skipUnlessRoot;
 let workspace: Workspace;
 let native: NativePool;
 let directory: string;
+const backends: ReflinkBackend[] = [];
 
 before(() => {
   if (skip !== false) return;
@@ -26,6 +27,7 @@ before(() => {
 });
 
 after(async () => {
+  for (const backend of backends) await backend.stop();
   await native?.close();
   workspace?.dispose();
 });
@@ -35,6 +37,7 @@ async function pool(overcommitPercent: bigint, reservePercent: bigint): Promise<
   const policy = { overcommitPercent, reservePercent };
   const options = { pool: 'default', directory, embeddedPoolBytes: null, owner, ...policy };
   const backend = new ReflinkBackend(native, options);
+  backends.push(backend);
   await backend.start();
   return backend;
 }
@@ -119,5 +122,4 @@ test('a recent capacity counts volumes that were created meanwhile, and never of
   const now = await backend.capacity();
   assert.ok(deleted.availableBytes <= now.availableBytes + MIB);
   assertNear(now.availableBytes, before.availableBytes);
-  await backend.stop();
 });

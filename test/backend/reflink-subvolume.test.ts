@@ -19,9 +19,12 @@ const options = { skip: skipUnlessRoot };
 let workspace: Workspace;
 let native: NativePool | undefined;
 let directory: string;
+/** Of one test; they look at the pool by themselves until they are stopped. */
+let backends: ReflinkBackend[] = [];
 
-beforeEach(() => {
+beforeEach(async () => {
   if (skipUnlessRoot !== false) return;
+  await stopAll();
   workspace?.dispose();
   workspace = new Workspace('subvolume');
   native ??= new NativePool(1);
@@ -29,15 +32,22 @@ beforeEach(() => {
 });
 
 after(async () => {
+  await stopAll();
   await native?.close();
   workspace?.dispose();
 });
+
+async function stopAll(): Promise<void> {
+  for (const backend of backends) await backend.stop();
+  backends = [];
+}
 
 async function started(): Promise<ReflinkBackend> {
   assert.ok(native !== undefined);
   const policy = { overcommitPercent: 100n, reservePercent: 0n };
   const where = { pool: 'default', directory, embeddedPoolBytes: null, owner: 'subvolume' };
   const backend = new ReflinkBackend(native, { ...where, ...policy });
+  backends.push(backend);
   await backend.start();
   return backend;
 }

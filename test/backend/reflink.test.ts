@@ -32,6 +32,7 @@ for (const kind of ['xfs', 'xfs-1k', 'btrfs', 'ext4'] as const) {
 class ReflinkHarness extends DeviceHarness implements BackendHarness {
   readonly discardGranularity = 4096;
   readonly backend: ReflinkBackend;
+  readonly #backends: ReflinkBackend[] = [];
 
   private constructor(
     private readonly workspace: Workspace,
@@ -82,6 +83,7 @@ class ReflinkHarness extends DeviceHarness implements BackendHarness {
 
   async dispose(): Promise<void> {
     this.releaseAll();
+    for (const backend of this.#backends) await backend.stop();
     await this.native.close();
     this.workspace.dispose();
   }
@@ -91,7 +93,7 @@ class ReflinkHarness extends DeviceHarness implements BackendHarness {
   }
 
   #makeBackend(): ReflinkBackend {
-    return new ReflinkBackend(this.native, {
+    const backend = new ReflinkBackend(this.native, {
       pool: 'default',
       directory: this.directory,
       embeddedPoolBytes: EMBEDDED_BYTES,
@@ -100,5 +102,7 @@ class ReflinkHarness extends DeviceHarness implements BackendHarness {
       owner: 'contract',
       changeLists: this.changeLists,
     });
+    this.#backends.push(backend);
+    return backend;
   }
 }

@@ -143,6 +143,7 @@ export class NodeFixture {
 
   async close(): Promise<void> {
     await this.catalogue.close();
+    await this.backend.stop();
     await this.native.close();
   }
 
