@@ -2,8 +2,10 @@
 
 #include <dirent.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <linux/major.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -194,13 +196,22 @@ Result<UniqueFd> OpenBacking(const LoopDevice& device) {
 
 namespace {
 
+// Without it no device can be seen, which is not the same as that there are none.
+bool IsSysfsMounted() {
+  struct statfs state = {};
+  return statfs("/sys", &state) == 0 && state.f_type == SYSFS_MAGIC;
+}
+
 // Numbers of all loop devices, attached or not, ascending.
 Result<std::vector<uint32_t>> LoopNumbers() {
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(kSysLoops), closedir);
   std::vector<uint32_t> numbers;
-  // The kernel creates the directory with the first device.
-  if (directory == nullptr && errno == ENOENT) return numbers;
-  if (directory == nullptr) return Status::Errno(errno, "opendir", kSysLoops);
+  if (directory == nullptr) {
+    const int error = errno;
+    // The kernel creates the directory with the first device.
+    if (error == ENOENT && IsSysfsMounted()) return numbers;
+    return Status::Errno(error, "opendir", kSysLoops);
+  }
   while (const struct dirent* entry = readdir(directory.get())) {
     const std::optional<uint32_t> number = LoopNumber(entry->d_name);
     if (number.has_value()) numbers.push_back(*number);

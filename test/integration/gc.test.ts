@@ -77,6 +77,16 @@ function removedLoop(path: string): string {
   return device;
 }
 
+test('devices that cannot be listed are an error, and not taken for none', async (t) => {
+  const hidden = ['-c', 'mount -t tmpfs none /sys && exec "$@"', 'sh'];
+  const by = ['unshare', '--mount', '--propagation', 'private', 'sh', ...hidden];
+  for (const name of ['gc', 'volumes', 'doctor']) {
+    const { code, stdout, stderr } = await runCommand(t, [name], environment(), by);
+    assert.equal(code, 1);
+    assert.match(stdout + stderr, /the loop devices of this machine cannot be listed/);
+  }
+});
+
 test('a dry run lists each orphan with its proof and removes nothing, also beside a plugin', async (t) => {
   const path = makeFile(`${volumePath(anId())}.tmp`);
   const { objects } = await gc(t);

@@ -13,13 +13,18 @@ export interface Ended {
   stderr: string;
 }
 
-/** A command that runs; its stderr is gathered, its stdout is the caller's to read. */
+/**
+ * A command that runs; its stderr is gathered, its stdout is the caller's to read. `by` is a program with its
+ * arguments that runs it, such as unshare(1).
+ */
 export function startCommand(
   t: TestContext,
   args: readonly string[],
   env: Record<string, string> = {},
+  by: readonly string[] = [],
 ) {
-  const child = spawn(process.execPath, [MAIN, ...args], {
+  const [program = '', ...rest] = [...by, process.execPath, MAIN, ...args];
+  const child = spawn(program, rest, {
     env: { PATH: process.env['PATH'] ?? '', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -44,8 +49,9 @@ export async function runCommand(
   t: TestContext,
   args: readonly string[],
   env: Record<string, string> = {},
+  by: readonly string[] = [],
 ): Promise<Ended> {
-  const { child, output } = startCommand(t, args, env);
+  const { child, output } = startCommand(t, args, env, by);
   child.stdout.on('data', (data: Buffer) => {
     output.stdout += data.toString();
   });

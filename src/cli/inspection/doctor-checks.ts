@@ -47,7 +47,7 @@ export interface DoctorContext {
   usesThin: boolean;
   /** The process that holds the catalogue; null: no plugin runs, or it is not visible here. */
   plugin: number | null;
-  /** Null: the catalogue could not be read, which its own check reports. */
+  /** Null: the catalogue or the devices could not be read, which the check of the catalogue reports. */
   node: NodeView | null;
   catalogueProblem: string | null;
 }

@@ -11,17 +11,19 @@ import { isCopyName, isObjectName, isTemporaryName } from '../../backends/reflin
 import type { DeviceRecord } from '../../backends/thin/ledger/ledger.js';
 import { ledgerContents } from '../../backends/thin/ledger/ledger-contents.js';
 import { PoolNames } from '../../backends/thin/pool/pool-names.js';
-import { errorCode } from '../../base/errors.js';
+import { CsiError, errorCode } from '../../base/errors.js';
 import { type CatalogueContents, catalogueContents } from '../../catalogue/contents.js';
 import type { SnapshotRecord, VolumeRecord } from '../../catalogue/records.js';
 import { type PoolConfig, SETTINGS } from '../../config/config.js';
 import { parsePools } from '../../config/pools.js';
 import { type MountEntry, mountsAt, mountsOfDevice, readMountInfo } from '../../host/mountinfo.js';
-import { type LoopDevice, loadAddon } from '../../native/addon.js';
+import { type LoopDevice, loadAddon, type NativeFailure } from '../../native/addon.js';
 import type { DmDevice, ThinPoolStatus } from '../../native/dm-addon.js';
 
 /** Inode number of the top of a subvolume. */
 const SUBVOLUME_TOP = 256n;
+/** What opening the control device fails with on a kernel without device-mapper. */
+const WITHOUT_DEVICE_MAPPER = ['ENOENT', 'ENXIO', 'ENODEV'];
 
 export interface NodeSettings {
   stateDirectory: string;
@@ -95,17 +97,15 @@ export interface NodeView extends NodeSettings {
   attached: AttachedDevice[];
 }
 
-/** @throws CsiError if the catalogue cannot be read */
+/** @throws CsiError if the catalogue or the devices cannot be read */
 export async function inspectNode(settings: NodeSettings): Promise<NodeView> {
   const file = join(settings.stateDirectory, 'catalogue.sqlite');
   const before = await catalogueContents(file);
   const mounts = await readMountInfo();
   const views = await Promise.all(settings.pools.map((pool) => inspectPool(pool, mounts)));
   const catalogue = unchangedBetween(before, await catalogueContents(file));
-  const listed = loadAddon().loopList();
-  const loops = listed.ok ? listed.devices : [];
-  const dm = loadAddon().dmList({ prefix: 'blockdelta-' });
-  const dmDevices = dm.ok ? dm.devices : [];
+  const loops = attachedLoops();
+  const dmDevices = activeDmDevices();
   const partial = { ...settings, catalogue, views, mounts, loops, dmDevices };
   return { ...partial, attached: views.flatMap((view) => attachedOf(view, partial)) };
 }
@@ -268,9 +268,32 @@ function attachedOf(
   });
 }
 
+function attachedLoops(): LoopDevice[] {
+  const answer = loadAddon().loopList();
+  if (!answer.ok) throw unlisted('loop devices', answer);
+  return answer.devices;
+}
+
+function activeDmDevices(): NodeView['dmDevices'] {
+  const answer = loadAddon().dmList({ prefix: 'blockdelta-' });
+  if (answer.ok) return answer.devices;
+  if (WITHOUT_DEVICE_MAPPER.includes(answer.code)) return [];
+  throw unlisted('device-mapper devices', answer);
+}
+
+/** @throws CsiError if device-mapper does not answer */
 export function dmDevice(name: string): DmDevice | null {
   const answer = loadAddon().dmFind({ name });
-  return answer.ok ? answer.device : null;
+  if (!answer.ok) throw unlisted('device-mapper devices', answer);
+  return answer.device;
+}
+
+/** An empty list in its place would say that nothing is in use. */
+function unlisted(what: string, { message }: NativeFailure): CsiError {
+  return CsiError.failedPrecondition(
+    `the ${what} of this machine cannot be listed, so nothing can be said of what is in use: ${message}; ` +
+      'run this as root, where /sys and /dev are those of the host',
+  );
 }
 
 /** The trimmed text of a file; null if it cannot be read. */

@@ -259,7 +259,9 @@ function idleThinDevices(node: NodeView, view: PoolView): Orphan[] {
           object: path,
           proof: `its device-mapper uuid names this pool and volume ${volumeId}, which is neither staged nor published, and nobody has it open`,
           remove: async () => {
-            const device = dmDevice(name);
+            const found = loadAddon().dmFind({ name });
+            if (!found.ok) return found.message;
+            const { device } = found;
             if (device === null) return null;
             if (!names.isOurs(device) || device.openCount !== 0) return 'it is in use now';
             const answer = loadAddon().dmRemove({ name, deferred: false });
