@@ -25,6 +25,7 @@ const LONG = process.env['BLOCKDELTA_TEST_LONG'] === '1';
 const ROUNDS = LONG ? 200 : 12;
 /** Where it is luck to stop a scan at the right moment. */
 const MOST_ROUNDS = LONG ? 400 : 64;
+const MOST_PAIRS = 8;
 const options = { skip: skipUnlessRoot };
 
 let bench: ReflinkBench;
@@ -202,29 +203,33 @@ test(
   'a scan of btrfs that is overtaken by defragmentation reads its maps again',
   options,
   async (context) => {
-    const pair = await makeFullPair();
-    const images = await readImages(pair);
     const tally = new Tally();
-    const [base, target] = [fileOf(pair, pair.base), fileOf(pair, pair.target)];
-    const before = countExtents(base);
-    const slice = SIZE / MOST_ROUNDS;
-    let round = 0;
-    for (; round < MOST_ROUNDS && (round < ROUNDS || overtaken() === 0); round += 1) {
-      const range = ['-s', `${round * slice}`, '-l', `${slice}`];
-      const found = await interrupted(pair, images, () => {
-        for (const path of [base, target]) {
-          spawnSync('btrfs', ['filesystem', 'defragment', '-f', '-t', '256M', ...range, path]);
-          spawnSync('btrfs', ['filesystem', 'sync', path]);
-        }
-      });
-      assert.ok(found !== null, 'btrfs needs no refusal: its generation tells of movement');
-      tally.add(found);
+    let rounds = 0;
+    // The moments at which the plugin is stopped are random, and a pair can be moved once.
+    for (let pairs = 0; pairs < MOST_PAIRS && (pairs === 0 || overtaken() === 0); pairs += 1) {
+      const pair = await makeFullPair();
+      const images = await readImages(pair);
+      const [base, target] = [fileOf(pair, pair.base), fileOf(pair, pair.target)];
+      const before = countExtents(base);
+      const slice = SIZE / MOST_ROUNDS;
+      let round = 0;
+      for (; round < MOST_ROUNDS && (round < ROUNDS || overtaken() === 0); round += 1) {
+        const range = ['-s', `${round * slice}`, '-l', `${slice}`];
+        const found = await interrupted(pair, images, () => {
+          for (const path of [base, target]) {
+            spawnSync('btrfs', ['filesystem', 'defragment', '-f', '-t', '256M', ...range, path]);
+            spawnSync('btrfs', ['filesystem', 'sync', path]);
+          }
+        });
+        assert.ok(found !== null, 'btrfs needs no refusal: its generation tells of movement');
+        tally.add(found);
+      }
+      rounds += round;
+      context.diagnostic(`the base went from ${before} extents to ${countExtents(base)}`);
+      assert.ok(countExtents(base) < before, 'the immutable base was not moved');
     }
-    context.diagnostic(`the base went from ${before} extents to ${countExtents(base)}`);
-    assert.ok(countExtents(base) < before, 'the immutable base was not moved');
-    context.diagnostic(`${overtaken()} of ${round} scans read maps again; ${tally}`);
-    // Nothing was missed, but the moments at which the plugin was stopped are random.
-    if (overtaken() === 0) context.skip(`none of ${round} scans was overtaken while it read a map`);
+    context.diagnostic(`${overtaken()} of ${rounds} scans read maps again; ${tally}`);
+    assert.ok(overtaken() > 0, 'no scan was overtaken while it read a map');
   },
 );
 
