@@ -1,8 +1,16 @@
 /** The whole life of a volume over CSI 0.3 and 0.1, on real loop devices and mounts, beside v1. */
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
-import { type Message, mountCapability } from '../support/csi-client.js';
+import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import type { LegacyClient, OldVersion } from '../support/legacy-client.js';
 import { runLegacyPlugin } from '../support/legacy-fixture.js';
 import { type Access, LegacyLife } from '../support/legacy-life.js';
@@ -52,14 +60,14 @@ test('CSI 0.3 tells who the plugin and the node are, and what they can', async (
   const client = clientOf('0.3');
   const v1 = running.client;
   const info = await v1.identity.GetPluginInfo({});
-  assert.deepEqual(await client.call('GetPluginInfo'), info);
-  assert.deepEqual(await client.call('Probe'), { ready: { value: true } });
-  const plugin = await client.call('GetPluginCapabilities');
+  assert.deepEqual(await repeated(client, 'GetPluginInfo'), info);
+  assert.deepEqual(await repeated(client, 'Probe'), { ready: { value: true } });
+  const plugin = await repeated(client, 'GetPluginCapabilities');
   assert.deepEqual(
     plugin['capabilities'].map(({ service }: Message) => service.type),
     ['CONTROLLER_SERVICE', 'ACCESSIBILITY_CONSTRAINTS'],
   );
-  assert.deepEqual(typesOf(await client.call('ControllerGetCapabilities')), [
+  assert.deepEqual(typesOf(await repeated(client, 'ControllerGetCapabilities')), [
     'CREATE_DELETE_VOLUME',
     'PUBLISH_UNPUBLISH_VOLUME',
     'LIST_VOLUMES',
@@ -67,31 +75,40 @@ test('CSI 0.3 tells who the plugin and the node are, and what they can', async (
     'CREATE_DELETE_SNAPSHOT',
     'LIST_SNAPSHOTS',
   ]);
-  assert.deepEqual(typesOf(await client.call('NodeGetCapabilities')), ['STAGE_UNSTAGE_VOLUME']);
+  assert.deepEqual(typesOf(await repeated(client, 'NodeGetCapabilities')), [
+    'STAGE_UNSTAGE_VOLUME',
+  ]);
   const node = await v1.node.NodeGetInfo({});
-  assert.deepEqual(await client.call('NodeGetInfo'), node);
-  assert.deepEqual(await client.call('NodeGetId'), { node_id: node['node_id'] });
+  assert.deepEqual(await repeated(client, 'NodeGetInfo'), node);
+  assert.deepEqual(await repeated(client, 'NodeGetId'), { node_id: node['node_id'] });
   await assertSameCapacity(client);
 });
 
 test('CSI 0.1 tells who the plugin and the node are, and what they can', async () => {
   const client = clientOf('0.1');
   const v1 = running.client;
-  assert.deepEqual(await client.call('GetSupportedVersions'), {
+  assert.deepEqual(await repeated(client, 'GetSupportedVersions'), {
     supported_versions: [{ major: 0, minor: 1, patch: 0 }],
   });
-  assert.deepEqual(await client.call('GetPluginInfo'), await v1.identity.GetPluginInfo({}));
-  assert.deepEqual(typesOf(await client.call('ControllerGetCapabilities')), [
+  assert.deepEqual(await repeated(client, 'GetPluginInfo'), await v1.identity.GetPluginInfo({}));
+  assert.deepEqual(typesOf(await repeated(client, 'ControllerGetCapabilities')), [
     'CREATE_DELETE_VOLUME',
     'PUBLISH_UNPUBLISH_VOLUME',
     'LIST_VOLUMES',
     'GET_CAPACITY',
   ]);
-  assert.deepEqual(typesOf(await client.call('NodeGetCapabilities')), []);
+  assert.deepEqual(typesOf(await repeated(client, 'NodeGetCapabilities')), []);
   const { node_id } = await v1.node.NodeGetInfo({});
-  assert.deepEqual(await client.call('GetNodeID'), { node_id });
+  assert.deepEqual(await repeated(client, 'GetNodeID'), { node_id });
   await assertSameCapacity(client);
 });
+
+/** Called twice, with the same answer. */
+async function repeated(client: LegacyClient, rpc: string): Promise<Message> {
+  const answer = await client.call(rpc);
+  assert.deepEqual(await client.call(rpc), answer, rpc);
+  return answer;
+}
 
 function typesOf({ capabilities }: Message): string[] {
   return capabilities.map(({ rpc }: Message) => rpc.type);
@@ -99,7 +116,7 @@ function typesOf({ capabilities }: Message): string[] {
 
 async function assertSameCapacity(client: LegacyClient): Promise<void> {
   const { available_capacity } = await running.client.controller.GetCapacity({});
-  assert.deepEqual(await client.call('GetCapacity'), { available_capacity });
+  assert.deepEqual(await repeated(client, 'GetCapacity'), { available_capacity });
 }
 
 test('a snapshot has the creation time of v1, in nanoseconds', async () => {
@@ -125,26 +142,35 @@ const LISTED: Record<OldVersion, (entry: Message) => string> = {
 interface Way {
   create(name: string): Promise<string>;
   ids(): Promise<string[]>;
-  /** Publishes the volume and returns its target. */
+  /** Publishes the volume and returns where its content is. */
   publish(id: string): Promise<string>;
   release(id: string): Promise<void>;
   remove(id: string): Promise<void>;
 }
 
-const capability = mountCapability('ext4');
+const CAPABILITIES: Record<Access, Message> = {
+  mount: mountCapability('ext4'),
+  block: blockCapability(),
+};
 
-function pathsOf(id: string): { target: string; staged: string } {
+function pathsOf(id: string, access: Access): { target: string; staged: string } {
   const target = running.workspace.path('old', id, 'target');
   const staged = running.workspace.path('old', id, 'staged');
-  for (const path of [target, staged]) mkdirSync(path, { recursive: true });
+  mkdirSync(staged, { recursive: true });
+  if (access === 'mount') mkdirSync(target, { recursive: true });
+  else if (!existsSync(target)) writeFileSync(target, '');
   return { target, staged };
 }
 
-function oldWay(version: OldVersion): Way {
+const contentAt = (target: string, access: Access): string =>
+  access === 'mount' ? join(target, 'file') : target;
+
+function oldWay(version: OldVersion, access: Access): Way {
+  const capability = CAPABILITIES[access];
   const call = (rpc: string, request: Message) => clientOf(version).call(rpc, request);
   const capacity_range = { required_bytes: String(48 * MIB) };
   const staging_target_path = (id: string) =>
-    version === '0.3' ? { staging_target_path: pathsOf(id).staged } : {};
+    version === '0.3' ? { staging_target_path: pathsOf(id, access).staged } : {};
   return {
     create: async (name) => {
       const request = { name, capacity_range, volume_capabilities: [capability] };
@@ -152,14 +178,15 @@ function oldWay(version: OldVersion): Way {
     },
     ids: async () => (await call('ListVolumes', {}))['entries'].map(LISTED[version]),
     publish: async (id) => {
-      const { target } = pathsOf(id);
+      const { target } = pathsOf(id, access);
       const use = { volume_id: id, volume_capability: capability, ...staging_target_path(id) };
       if (version === '0.3') await call('NodeStageVolume', use);
       await call('NodePublishVolume', { ...use, target_path: target });
-      return target;
+      return contentAt(target, access);
     },
     release: async (id) => {
-      await call('NodeUnpublishVolume', { volume_id: id, target_path: pathsOf(id).target });
+      const { target } = pathsOf(id, access);
+      await call('NodeUnpublishVolume', { volume_id: id, target_path: target });
       if (version === '0.3') {
         await call('NodeUnstageVolume', { volume_id: id, ...staging_target_path(id) });
       }
@@ -170,57 +197,75 @@ function oldWay(version: OldVersion): Way {
   };
 }
 
-const v1Way: Way = {
-  create: async (name) =>
-    (await running.orchestrator.create(name, { capability, sizeBytes: 48 * MIB })).id,
-  ids: () => running.orchestrator.volumeIds(),
-  publish: async (id) => {
-    const { target, staged } = pathsOf(id);
-    const use = { volume_id: id, volume_capability: capability, staging_target_path: staged };
-    await running.client.node.NodeStageVolume(use);
-    await running.client.node.NodePublishVolume({ ...use, target_path: target });
-    return target;
-  },
-  release: async (id) => {
-    const { target, staged } = pathsOf(id);
-    await running.client.node.NodeUnpublishVolume({ volume_id: id, target_path: target });
-    await running.client.node.NodeUnstageVolume({ volume_id: id, staging_target_path: staged });
-  },
-  remove: async (id) => {
-    await running.client.controller.DeleteVolume({ volume_id: id });
-  },
-};
+function v1Way(access: Access): Way {
+  const capability = CAPABILITIES[access];
+  return {
+    create: async (name) =>
+      (await running.orchestrator.create(name, { capability, sizeBytes: 48 * MIB })).id,
+    ids: () => running.orchestrator.volumeIds(),
+    publish: async (id) => {
+      const { target, staged } = pathsOf(id, access);
+      const use = { volume_id: id, volume_capability: capability, staging_target_path: staged };
+      await running.client.node.NodeStageVolume(use);
+      await running.client.node.NodePublishVolume({ ...use, target_path: target });
+      return contentAt(target, access);
+    },
+    release: async (id) => {
+      const { target, staged } = pathsOf(id, access);
+      await running.client.node.NodeUnpublishVolume({ volume_id: id, target_path: target });
+      await running.client.node.NodeUnstageVolume({ volume_id: id, staging_target_path: staged });
+    },
+    remove: async (id) => {
+      await running.client.controller.DeleteVolume({ volume_id: id });
+    },
+  };
+}
 
-const WAYS: Readonly<Record<string, Way>> = {
-  v1: v1Way,
-  '0.3': oldWay('0.3'),
-  '0.1': oldWay('0.1'),
-};
+const waysOf = (access: Access): Readonly<Record<string, Way>> => ({
+  v1: v1Way(access),
+  '0.3': oldWay('0.3', access),
+  '0.1': oldWay('0.1', access),
+});
 
-for (const [maker, made] of Object.entries(WAYS)) {
-  test(`a volume made over ${maker} is seen and used over every version, with the same content`, async () => {
-    const id = await made.create(`shared-${maker}`);
-    let text = '';
-    for (const [user, way] of Object.entries(WAYS)) {
-      assert.ok((await way.ids()).includes(id), user);
-      const file = join(await way.publish(id), 'file');
-      if (text !== '') assert.equal(readFileSync(file, 'utf8'), text, user);
-      text = `written over ${user}`;
-      writeFileSync(file, text);
-      await way.release(id);
-    }
-    // Deleted over another version than it was made over.
-    await (maker === '0.1' ? v1Way : oldWay('0.1')).remove(id);
-    for (const way of Object.values(WAYS)) assert.ok(!(await way.ids()).includes(id));
-    assertNothingLeft();
-  });
+for (const access of ['mount', 'block'] as Access[]) {
+  for (const maker of ['v1', '0.3', '0.1']) {
+    test(`a ${access} volume made over ${maker} is seen and used over every version, with the same content`, async () => {
+      const ways = waysOf(access);
+      const id = (await ways[maker]?.create(`shared-${access}-${maker}`)) ?? '';
+      let text = '';
+      for (const [user, way] of Object.entries(ways)) {
+        assert.ok((await way.ids()).includes(id), user);
+        const place = await way.publish(id);
+        if (text !== '') assert.equal(startOf(place, text.length), text, user);
+        text = `written over ${user}`;
+        writeFileSync(place, text, { flag: access === 'mount' ? 'w' : 'r+', flush: true });
+        await way.release(id);
+      }
+      // Deleted over another version than it was made over.
+      await (maker === '0.1' ? v1Way(access) : oldWay('0.1', access)).remove(id);
+      for (const way of Object.values(ways)) assert.ok(!(await way.ids()).includes(id));
+      assertNothingLeft();
+    });
+  }
+}
+
+function startOf(place: string, length: number): string {
+  const file = openSync(place, 'r');
+  try {
+    const bytes = Buffer.alloc(length);
+    readSync(file, bytes, 0, length, 0);
+    return bytes.toString();
+  } finally {
+    closeSync(file);
+  }
 }
 
 test('CSI 0.1: a volume is staged until the last of its targets is unpublished', async () => {
   // Only v1 has a mode for several targets, so the second one is published over v1.
   const { node } = running.client;
-  const several = { ...capability, access_mode: { mode: 'SINGLE_NODE_MULTI_WRITER' } };
-  const id = await v1Way.create('two-targets');
+  const several = { ...CAPABILITIES.mount, access_mode: { mode: 'SINGLE_NODE_MULTI_WRITER' } };
+  const way = v1Way('mount');
+  const id = await way.create('two-targets');
   const staged = join(staging, id);
   mkdirSync(staged, { recursive: true });
   const use = { volume_id: id, staging_target_path: staged, volume_capability: several };
@@ -238,5 +283,5 @@ test('CSI 0.1: a volume is staged until the last of its targets is unpublished',
   assert.deepEqual(mountsBelow(running.workspace.path('old', id)), [second]);
   await unpublish(second);
   assertNothingLeft();
-  await v1Way.remove(id);
+  await way.remove(id);
 });
