@@ -2,8 +2,14 @@
 import assert from 'node:assert/strict';
 import { renameSync } from 'node:fs';
 import type { TestContext } from 'node:test';
-import { inspectNode, nodeSettings } from '../../src/cli/inspection/node.js';
+import {
+  inspectNode,
+  nodeSettings,
+  type PoolView,
+  withoutRemoved,
+} from '../../src/cli/inspection/node.js';
 import { withoutRows } from '../../src/cli/inspection/orphans.js';
+import { newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
 import { runCommand } from '../support/command.js';
 import { mountCapability } from '../support/csi-client.js';
 import { MIB } from '../support/orchestrator.js';
@@ -119,6 +125,31 @@ test('volumes that come and go meanwhile are neither lost nor without a row', as
   }
   isOver = true;
   assert.ok(await churn);
+});
+
+test('an object without a row counts only while its pool still holds it', async () => {
+  const volume = await running.orchestrator.create('with-a-row');
+  const settings = nodeSettings(environment()['BLOCKDELTA_STATE_DIR'], environment());
+  const { catalogue, views } = await inspectNode(settings);
+  const [view] = views;
+  assert.ok(view !== undefined);
+  const id = newVolumeId(nodeKey('test-node'));
+  const object = { id, sizeBytes: 1n, usedBytes: 0n, file: null };
+  const seen: PoolView = { ...view, volumes: [...view.volumes, object] };
+  const idsAfter = async (later: PoolView): Promise<string[]> => {
+    const found = await withoutRemoved([seen], catalogue, async () => [later]);
+    return found.flatMap(({ volumes }) => volumes.map((each) => each.id));
+  };
+  const known = view.volumes.map((each) => each.id);
+  assert.ok(known.includes(volume.id));
+  // Removed meanwhile.
+  assert.deepEqual(await idsAfter(view), known);
+  assert.deepEqual(await idsAfter(seen), [...known, id]);
+  // A pool that is away by now says nothing.
+  const away = { ...view, problem: 'away', volumes: [], snapshots: [] };
+  assert.deepEqual(await idsAfter(away), [...known, id]);
+  const lookAgain = () => assert.fail('every object has a row');
+  assert.equal((await withoutRemoved(views, catalogue, lookAgain))[0], view);
 });
 
 test('a wrong state directory is named with what to do', async (t) => {

@@ -102,8 +102,11 @@ export async function inspectNode(settings: NodeSettings): Promise<NodeView> {
   const file = join(settings.stateDirectory, 'catalogue.sqlite');
   const before = await catalogueContents(file);
   const mounts = await readMountInfo();
-  const views = await Promise.all(settings.pools.map((pool) => inspectPool(pool, mounts)));
+  const inspectPools = (): Promise<PoolView[]> =>
+    Promise.all(settings.pools.map((pool) => inspectPool(pool, mounts)));
+  const found = await inspectPools();
   const catalogue = unchangedBetween(before, await catalogueContents(file));
+  const views = await withoutRemoved(found, catalogue, inspectPools);
   const loops = attachedLoops();
   const dmDevices = activeDmDevices();
   const partial = { ...settings, catalogue, views, mounts, loops, dmDevices };
@@ -112,8 +115,8 @@ export async function inspectNode(settings: NodeSettings): Promise<NodeView> {
 
 /**
  * A running plugin writes a row before the storage of its object and removes it afterwards. So an object that
- * the pools hold has a row in one of two reads around theirs, and one that they lack is lost only if it was
- * ready in both. A row that differs counts as that of a call in progress.
+ * the pools lack is lost only if it was ready in two reads around theirs. A row that differs counts as that of a
+ * call in progress.
  */
 function unchangedBetween(before: CatalogueContents, after: CatalogueContents): CatalogueContents {
   return {
@@ -294,6 +297,41 @@ function unlisted(what: string, { message }: NativeFailure): CsiError {
     `the ${what} of this machine cannot be listed, so nothing can be said of what is in use: ${message}; ` +
       'run this as root, where /sys and /dev are those of the host',
   );
+}
+
+/** Of all volumes and snapshots that have a row. */
+export function knownIds({ volumes, snapshots }: CatalogueContents): Set<string> {
+  return new Set([
+    ...volumes.map(({ volumeId }) => volumeId),
+    ...snapshots.map(({ snapshotId }) => snapshotId),
+  ]);
+}
+
+/**
+ * The pools without objects that were created after the first read of the catalogue and removed before the second:
+ * neither has their rows. An object without a row that a later look at the pools still finds had none while it existed.
+ */
+export async function withoutRemoved(
+  views: PoolView[],
+  catalogue: CatalogueContents,
+  lookAgain: () => Promise<PoolView[]>,
+): Promise<PoolView[]> {
+  const known = knownIds(catalogue);
+  const hasRow = ({ id }: HeldObject): boolean => known.has(id);
+  if (views.every(({ volumes, snapshots }) => [...volumes, ...snapshots].every(hasRow)))
+    return views;
+  const later = new Map((await lookAgain()).map((view) => [view.name, view]));
+  return views.map((view) => {
+    const now = later.get(view.name);
+    if (now === undefined || now.problem !== null) return view;
+    const held = new Set([...now.volumes, ...now.snapshots].map(({ id }) => id));
+    const stays = (object: HeldObject): boolean => hasRow(object) || held.has(object.id);
+    return {
+      ...view,
+      volumes: view.volumes.filter(stays),
+      snapshots: view.snapshots.filter(stays),
+    };
+  });
 }
 
 /** The trimmed text of a file; null if it cannot be read. */

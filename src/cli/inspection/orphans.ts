@@ -12,7 +12,7 @@ import { isCopyName, isObjectName, isTemporaryName } from '../../backends/reflin
 import { errorCode } from '../../base/errors.js';
 import { loadAddon } from '../../native/addon.js';
 import { detachOpenLoop } from '../../native/block-device.js';
-import { dmDevice, type NodeView, type PoolView, textOf } from './node.js';
+import { dmDevice, knownIds, type NodeView, type PoolView, textOf } from './node.js';
 
 export interface Orphan {
   kind:
@@ -92,10 +92,7 @@ function foreignIn(view: PoolView): Kept[] {
 
 /** Volumes and snapshots that the catalogue does not know. */
 export function withoutRows({ catalogue }: NodeView, view: PoolView): Kept[] {
-  const known = new Set([
-    ...catalogue.volumes.map(({ volumeId }) => volumeId),
-    ...catalogue.snapshots.map(({ snapshotId }) => snapshotId),
-  ]);
+  const known = knownIds(catalogue);
   return [...view.volumes, ...view.snapshots]
     .filter(({ id }) => !known.has(id))
     .map(({ id, file }) => ({
