@@ -150,8 +150,12 @@ function imageOf(place: Place, { name, source, base }: Image): Contender {
   };
 }
 
-/** All read from the disk: the buffers of the devices are emptied before. */
+/**
+ * All read from the disk: the buffers of the devices are emptied before. What the contender before has left to
+ * write, such as the deletion of its file, is written first.
+ */
 async function secondsOf({ copy, file }: Contender, place: Place): Promise<number> {
+  await run('sync', [], CHECK);
   for (const { target } of [place.first, place.large, place.small]) {
     await run('blockdev', ['--flushbufs', target], CHECK);
   }

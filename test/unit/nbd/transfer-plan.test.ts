@@ -44,7 +44,14 @@ describe('the plan of a transfer', () => {
     const plan = planFor(spaced(1000, 64n * KIB, 256n * KIB));
     assert.equal(plan.requestSize, 65536);
     assert.equal(plan.bytes, 64000n * KIB);
-    assert.equal(plan.cache, 'none');
+  });
+
+  it('writes past the page cache from requests of 256 KiB on', () => {
+    const cacheFor = (size: bigint) => planFor(spaced(1000, size, 4n * MIB)).cache;
+    assert.equal(cacheFor(64n * KIB), 'writeback');
+    assert.equal(cacheFor(128n * KIB), 'writeback');
+    assert.equal(cacheFor(256n * KIB), 'none');
+    assert.equal(cacheFor(MIB), 'none');
   });
 
   it('joins blocks that stand close together', () => {
