@@ -26,9 +26,9 @@ const REQUEST_COST_NS = 30_000n;
 const BYTE_COST_NS = 2n;
 
 /**
- * From this size on, writing past the page cache is as fast or faster, takes less processor time and leaves the
- * cache to others. Below it, each direct write waits for the disk while the page cache would join it to its
- * neighbours: up to twice the time for scattered ranges of 64 KiB (docs/performance.md, "What a backup costs").
+ * From this size on, writing past the page cache takes about as long and leaves the cache to others. Below it, each
+ * direct write waits for the disk while the page cache would join it to its neighbours: up to twice the time for
+ * scattered ranges of 64 KiB (docs/performance.md, "What a backup costs").
  */
 const DIRECT_FROM = 256n << 10n;
 
