@@ -1,6 +1,6 @@
 /** The jobs of a test run: what is built, which checks and test files run, and what each needs. */
 import { readFileSync } from 'node:fs';
-import { filesOf, isSelected } from './tiers.mjs';
+import { doesMoreNightly, filesOf, isSelected, TIERS } from './tiers.mjs';
 
 const ENDS_FIRST = 10_000;
 /**
@@ -23,7 +23,7 @@ const { seconds, alone } = JSON.parse(
  * @param {string[]} options.tiers
  * @param {RegExp[]} options.patterns   of test files
  * @param {string} [options.name]       of tests
- * @param {boolean} options.long
+ * @param {boolean} options.nightly
  * @returns {{ jobs: import('./queue.mjs').Job[], files: string[] }} and the test files among them
  */
 export function planJobs(options) {
@@ -33,12 +33,13 @@ export function planJobs(options) {
     return job;
   };
   const isWhole = options.patterns.length === 0 && options.name === undefined;
+  // A whole nightly run is the rest of a plain one.
+  const isWanted = (file) =>
+    isWhole && options.nightly ? doesMoreNightly(file) : isSelected(file, options.patterns);
   const files = Object.fromEntries(
-    ['unit', 'memory', 'node', 'guest'].map((tier) => [
+    TIERS.map((tier) => [
       tier,
-      options.tiers.includes(tier)
-        ? filesOf(tier).filter((file) => isSelected(file, options.patterns))
-        : [],
+      options.tiers.includes(tier) ? filesOf(tier).filter((file) => isWanted(file)) : [],
     ]),
   );
   const modules = add(build('modules', ['scripts/setup', '--modules']));
@@ -47,7 +48,7 @@ export function planJobs(options) {
     ...build('types of sources and tests', ['node', 'scripts/compile.mjs', 'test/tsconfig.json']),
     needs: [modules],
   });
-  if (isWhole && options.tiers.includes('checks')) {
+  if (isWhole && !options.nightly && options.tiers.includes('checks')) {
     const npx = (...words) => ['npx', ...words];
     add({
       ...check('formatting, lint and import walls', npx('biome', 'ci', '--error-on-warnings', '.')),
@@ -58,24 +59,23 @@ export function planJobs(options) {
     add({ ...check('dist', ['node', 'scripts/compile.mjs', 'tsconfig.json']), needs: [modules] });
   }
   if (isWhole && options.tiers.includes('native')) {
-    const long = options.long ? ['--long'] : [];
-    const fuzz = options.long ? ['--seconds', '300'] : ['--fixed'];
+    const fuzz = options.nightly ? ['--seconds', '300'] : ['--fixed'];
     // Two makes at once would write the same objects: one builds them for both.
     const sanitized = add(build('native tests and fuzz targets', ['scripts/fuzz', '--build-all']));
     const needs = [sanitized];
-    add(tests('native tests', ['scripts/test-native', ...long], { seconds: 900, needs }));
+    add(tests('native tests', ['scripts/test-native'], { seconds: 900, needs }));
     add(tests('fuzzing', ['scripts/fuzz', 'all', ...fuzz], { seconds: 800, limitSeconds: 3600, needs }));
   }
   const named = options.name === undefined ? [] : [`--test-name-pattern=${options.name}`];
-  for (const file of [...files.unit, ...files.memory, ...files.node]) {
+  for (const file of [...files.unit, ...files.memory, ...files.node, ...files.nightly]) {
     const command = [process.execPath, `--test-reporter=${REPORTER}`, ...named, compiled(file)];
-    add(testFile(file, command, { needs: [native, types], limitSeconds: options.long ? 7200 : 1800 }));
+    add(testFile(file, command, { needs: [native, types], limitSeconds: options.nightly ? 7200 : 1800 }));
   }
   if (files.guest.length > 0) {
     const guest = add(build('guest', ['scripts/test-guest', '--prepare']));
     for (const together of guests(files.guest)) {
       const command = ['scripts/test-guest', '--file', ...together.map(compiled), ...named];
-      const limitSeconds = options.long ? 7200 : 1800;
+      const limitSeconds = options.nightly ? 7200 : 1800;
       const needs = [native, types, guest];
       add(testFile(together.join(' '), command, { needs, limitSeconds, fallback: 60 }));
     }

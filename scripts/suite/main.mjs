@@ -1,7 +1,9 @@
 /**
  * Runs tests; scripts/test is its usual name. Ends with one line: "N passed, N failed, N skipped".
  *
- *   scripts/test                       all tiers, and that nothing is left behind
+ *   scripts/test                       all tiers but nightly, and that nothing is left behind
+ *   scripts/test --nightly             what that leaves out: test/nightly, and every test that takes new
+ *                                      seeds or more rounds there; with patterns also other files
  *   scripts/test PATTERN...            test files of the tiers unit, memory and node whose path matches
  *   scripts/test --tier TIER           one tier, also with patterns: unit, memory, node or guest;
  *                                      checks (formats, lint, words) and native have no test files
@@ -9,11 +11,10 @@
  *   scripts/test --watch ...           again whenever a source or a test changes
  *   scripts/test --jobs N              as many at a time; one more than there are processors, because
  *                                      about a fifth of the time a test waits for a clock or a device
- *   scripts/test --long                random, kill and fuzz tests for longer, from new seeds
  *   scripts/test --record              writes the times of this run to scripts/suite/times.json
  *
  * Patterns are regular expressions. Random tests and fuzz targets run from fixed seeds, the same each
- * time, unless BLOCKDELTA_TEST_SEED or --long says otherwise; what fails prints how to repeat it.
+ * time, unless BLOCKDELTA_TEST_SEED or --nightly says otherwise; what fails prints how to repeat it.
  */
 import { chmodSync, mkdtempSync, readFileSync, watch, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
@@ -25,7 +26,7 @@ import { leftUnder, removeUnder } from '../left-behind.mjs';
 import { planJobs } from './jobs.mjs';
 import { JobQueue } from './queue.mjs';
 import { failedTests, parseTally } from './tally.mjs';
-import { TIERS } from './tiers.mjs';
+import { PLAIN_TIERS, TIERS } from './tiers.mjs';
 
 const TIMES = fileURLToPath(new URL('./times.json', import.meta.url));
 /** What ends by itself after the last test, such as a device that a killed process had open, has so long. */
@@ -59,7 +60,7 @@ function parse() {
       name: { type: 'string' },
       watch: { type: 'boolean', default: false },
       jobs: { type: 'string', default: `${availableParallelism() + 1}` },
-      long: { type: 'boolean', default: false },
+      nightly: { type: 'boolean', default: false },
       record: { type: 'boolean', default: false },
       help: { type: 'boolean', short: 'h', default: false },
     },
@@ -73,11 +74,12 @@ function parse() {
   if (unknown !== undefined) usage(`no tier is named ${unknown}: ${TIERS.join(', ')}`);
   if (!/^[1-9]\d*$/.test(values.jobs)) usage('--jobs needs a whole number');
   const isWhole = values.tier.length === 0 && positionals.length === 0 && values.name === undefined;
-  const selected = values.tier.length > 0 ? values.tier : ['unit', 'memory', 'node'];
+  const nightly = values.nightly ? ['nightly'] : [];
+  const selected = values.tier.length > 0 ? values.tier : ['unit', 'memory', 'node', ...nightly];
   return {
     ...values,
     isWhole,
-    tiers: isWhole ? TIERS : selected,
+    tiers: isWhole ? [...PLAIN_TIERS, ...nightly] : selected,
     patterns: positionals.map((pattern) => new RegExp(pattern)),
     slots: Number(values.jobs),
   };

@@ -1,5 +1,5 @@
 /** Which test files belong to which tier: by the directory they lie in. */
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** The tiers of compiled test files; 'checks' and 'native' have none. */
@@ -8,9 +8,15 @@ const DIRECTORIES = {
   memory: ['memory'],
   node: ['backend', 'conformance', 'hostile', 'integration'],
   guest: ['guest'],
+  nightly: ['nightly'],
 };
 
 export const TIERS = ['checks', 'native', ...Object.keys(DIRECTORIES)];
+/** Those of a run without --nightly. */
+export const PLAIN_TIERS = TIERS.filter((tier) => tier !== 'nightly');
+
+/** What a file uses that does more in a nightly run: more rounds, or new seeds. */
+const DOES_MORE = /\b(isNightly|seededRandom)\b/;
 
 /** Test files of a tier as paths below test/ without the ending, such as 'unit/csi/fields'. */
 export function filesOf(tier) {
@@ -33,4 +39,9 @@ function testFiles(directory) {
 /** Whether a pattern, a regular expression, matches the path of the source, such as test/unit/x.test.ts. */
 export function isSelected(file, patterns) {
   return patterns.length === 0 || patterns.some((pattern) => pattern.test(`test/${file}.test.ts`));
+}
+
+/** Whether a nightly run of that file does what a plain run does not. */
+export function doesMoreNightly(file) {
+  return file.startsWith('nightly/') || DOES_MORE.test(readFileSync(`test/${file}.test.ts`, 'utf8'));
 }

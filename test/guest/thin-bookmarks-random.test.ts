@@ -8,6 +8,7 @@
 import assert from 'node:assert/strict';
 import { after, type TestContext } from 'node:test';
 import { rejectsWith } from '../support/expect-status.js';
+import { isNightly } from '../support/nightly.js';
 import { type Random, seededRandom } from '../support/random.js';
 import {
   closeThreads,
@@ -16,11 +17,11 @@ import {
   type WorldSnapshot,
   type WorldVolume,
 } from '../support/thin-pool-on-disks.js';
-import { guestTest, isLong } from './guest.js';
+import { guestTest } from './guest.js';
 
 after(closeThreads);
 
-const SECONDS = isLong ? 600 : 25;
+const SECONDS = isNightly ? 600 : 25;
 const MAX_VOLUMES = 3;
 const MAX_LIVE = 10;
 const MAX_KEPT = 24;

@@ -6,11 +6,12 @@
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { CrashingPool, type Death } from '../support/crashing-pool.js';
+import { isNightly } from '../support/nightly.js';
 import { seededRandom } from '../support/random.js';
 import { CHANGES } from '../support/thin-changes.js';
-import { guestTest, isGuest, isLong } from './guest.js';
+import { guestTest, isGuest } from './guest.js';
 
-const STRIDE = isLong ? 1 : 2;
+const STRIDE = isNightly ? 1 : 2;
 const random = seededRandom('deaths in changes of a thin pool');
 const DEATHS: readonly Death[] = ['kill', 'power cut'];
 

@@ -4,17 +4,18 @@
 import assert from 'node:assert/strict';
 import { open } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
+import { isNightly } from '../support/nightly.js';
 import { type HeldVolume, MIB, Orchestrator, untilSettled } from '../support/orchestrator.js';
 import { Plugin } from '../support/plugin.js';
 import { startReport } from '../support/plugin-log.js';
 import { type Random, seededRandom } from '../support/random.js';
 import { statusOf } from '../support/refusal.js';
 import { Workspace } from '../support/workspace.js';
-import { guestTest, isLong } from './guest.js';
+import { guestTest } from './guest.js';
 
 /** Every start of the plugin takes the guest twenty seconds: in a short run it is killed in every third call. */
-const STRIDE = isLong ? 1 : 3;
-const ROUNDS = isLong ? 3 : 1;
+const STRIDE = isNightly ? 1 : 3;
+const ROUNDS = isNightly ? 3 : 1;
 /** About what a call takes on an emulated processor. */
 const CALL_MS = 250;
 

@@ -11,10 +11,11 @@ import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
 import { NativePool } from '../../src/native/pool.js';
 import { newSnapshot, newVolume } from '../backend/harness.js';
 import { rejectsWith } from '../support/expect-status.js';
+import { isNightly } from '../support/nightly.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
 
 const MIB = 1n << 20n;
-const HOST_MIB = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 2048 : 20480;
+const HOST_MIB = isNightly ? 20480 : 2048;
 const skip = skipUnlessRoot;
 
 let native: NativePool;

@@ -8,6 +8,7 @@ import { openLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { errorCode } from '../../src/base/errors.js';
 import { mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
+import { isNightly } from '../support/nightly.js';
 import { type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
 import { Plugin } from '../support/plugin.js';
 import { refused } from '../support/refusal.js';
@@ -21,9 +22,8 @@ after(async () => {
   for (const workspace of workspaces) workspace.dispose();
 });
 
-const LONG = process.env['BLOCKDELTA_TEST_LONG'] !== undefined;
 const RESERVE = 'catalogue.sqlite-reserve';
-const VOLUMES = LONG ? 100 : 10;
+const VOLUMES = isNightly ? 100 : 10;
 
 function newWorkspace(label: string): Workspace {
   const workspace = new Workspace(`full-${label}`);

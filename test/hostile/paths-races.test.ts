@@ -9,6 +9,7 @@ import {
   type NodeFixture,
   useNode,
 } from '../integration/node-fixture.js';
+import { isNightly } from '../support/nightly.js';
 import { test as rootTest } from '../support/running-plugin.js';
 import { mountsBelow, type Workspace } from '../support/workspace.js';
 
@@ -19,7 +20,7 @@ useNode('paths-races', (opened) => {
   workspace = opened.workspace;
 });
 
-const ROUNDS = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 40 : 400;
+const ROUNDS = isNightly ? 400 : 40;
 
 /** A script that runs until the test ends it. */
 function inBackground(script: string, ...args: string[]): ChildProcess {

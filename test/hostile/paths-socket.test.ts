@@ -10,8 +10,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { StartError } from '../../src/plugin/server.js';
 import { bindSocketPath } from '../../src/plugin/socket-path.js';
 import { fakeService, makeServer, temporaryDirectory } from '../integration/server-fixture.js';
+import { isNightly } from '../support/nightly.js';
 
-const ROUNDS = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 20 : 200;
+const ROUNDS = isNightly ? 200 : 20;
 const IDENTITY = fakeService('Identity', { unary: { Probe: async () => ({}) } });
 
 async function listen(path: string): Promise<Server> {

@@ -23,9 +23,10 @@ import {
 import { CsiClient } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
+import { isNightly } from '../support/nightly.js';
 import { encodeMessage, RawConnection } from '../support/raw-call.js';
 
-const FACTOR = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 1 : 10;
+const FACTOR = isNightly ? 10 : 1;
 const MIB = 1 << 20;
 const REQUEST_BYTES = 3 * MIB;
 /** Nothing here may take so long; what does, ends with `forced`. */

@@ -23,10 +23,11 @@ import {
 } from '../integration/server-fixture.js';
 import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
+import { isNightly } from '../support/nightly.js';
 import { snapshotRecord, volumeRecord } from '../support/records.js';
 
 const SIZE_BYTES = 1n << 50n;
-const STREAMS = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 300 : 3000;
+const STREAMS = isNightly ? 3000 : 300;
 const THREADS = 2;
 
 /** One chunk that was asked for: the test says when it is filled. */

@@ -22,9 +22,10 @@ import { FILE_SYSTEMS, type FileSystem } from '../../src/host/file-systems.js';
 import { btrfsObjection, identityOf, isBtrfsGrowable } from '../../src/host/superblock-btrfs.js';
 import { ext4Objection, isExt4Growable } from '../../src/host/superblock-ext4.js';
 import { isXfsGrowable, xfsObjection } from '../../src/host/superblock-xfs.js';
+import { isNightly } from '../support/nightly.js';
 import { type Random, seededRandom } from '../support/random.js';
 
-const ROUNDS = process.env['BLOCKDELTA_TEST_LONG'] === '1' ? 300_000 : 30_000;
+const ROUNDS = isNightly ? 300_000 : 30_000;
 const DEVICE_BYTES = 320n << 20n;
 
 interface Judged {

@@ -1,6 +1,7 @@
 /** Many concurrent clients make random calls on few objects, checked against a model of the allowed outcomes. */
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
+import { isNightly } from '../support/nightly.js';
 import { startReport } from '../support/plugin-log.js';
 import { seededRandom } from '../support/random.js';
 import { Contention } from '../support/random-clients.js';
@@ -9,7 +10,7 @@ import { snapshotFiles } from '../support/snapshot-files.js';
 import { loopsBelow, mountsBelow } from '../support/workspace.js';
 
 const CLIENTS = 16;
-const DURATION_MS = process.env['BLOCKDELTA_TEST_LONG'] === '1' ? 120_000 : 15_000;
+const DURATION_MS = isNightly ? 120_000 : 15_000;
 
 const running = runPlugin('contention', { pools: { main: 'xfs' }, poolSizeMiB: 4096 });
 

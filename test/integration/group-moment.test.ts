@@ -8,6 +8,7 @@ import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Disturbance } from '../support/contents.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
+import { isNightly } from '../support/nightly.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';
 import { assertOneMoment, OrderedWriter, readNumber } from '../support/ordered-writer.js';
 import { type Random, seededRandom } from '../support/random.js';
@@ -16,10 +17,9 @@ import { runPlugin, test } from '../support/running-plugin.js';
 import { makeSlowVolume } from '../support/slow-volume.js';
 import { snapshotFiles } from '../support/snapshot-files.js';
 
-const isLong = process.env['BLOCKDELTA_TEST_LONG'] === '1';
-const CUTS = isLong ? 100 : 5;
-const RESTLESS_CUTS = isLong ? 20 : 2;
-const RAW_CUTS = isLong ? 100 : 8;
+const CUTS = isNightly ? 100 : 5;
+const RESTLESS_CUTS = isNightly ? 20 : 2;
+const RAW_CUTS = isNightly ? 100 : 8;
 
 type Kind = 'block' | 'ext4' | 'xfs';
 const SIZES: Readonly<Record<Kind, number>> = { block: 8 * MIB, ext4: 24 * MIB, xfs: 300 * MIB };

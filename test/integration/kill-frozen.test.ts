@@ -11,12 +11,13 @@ import { after } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
 import { mountCapability } from '../support/csi-client.js';
+import { isNightly } from '../support/nightly.js';
 import { MIB } from '../support/orchestrator.js';
 import { statusOf } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 import { makeSlowVolume } from '../support/slow-volume.js';
 
-const ROUNDS = process.env['BLOCKDELTA_TEST_LONG'] === '1' ? 100 : 10;
+const ROUNDS = isNightly ? 100 : 10;
 const EXTENTS = 30_000;
 /** A writer without progress for this long is blocked: the file systems are in memory or on fast disks. */
 const STILL_MS = 80;

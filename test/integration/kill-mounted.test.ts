@@ -13,6 +13,7 @@ import { mountCapability } from '../support/csi-client.js';
 import { KillLedger } from '../support/kill-ledger.js';
 import { KillablePlugin } from '../support/killable-plugin.js';
 import { assertSound, Tally } from '../support/metadata-check.js';
+import { isNightly } from '../support/nightly.js';
 import {
   begunNumber,
   NumberedWriter,
@@ -25,8 +26,7 @@ import { test } from '../support/running-plugin.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import { makePoolFileSystem, Workspace } from '../support/workspace.js';
 
-const isLong = process.env['BLOCKDELTA_TEST_LONG'] === '1';
-const KILLS = isLong ? 150 : 8;
+const KILLS = isNightly ? 150 : 8;
 /** Kills that find the clone unfinished are wanted; after so many the test gives up on them. */
 const MAX_KILLS = 3 * KILLS;
 /** Cloning them takes some hundred milliseconds. ext4 would join them: it writes zeros between close blocks. */

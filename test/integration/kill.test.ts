@@ -10,6 +10,7 @@ import { after } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { KillScenarios, type Resident, VOLUME_KINDS } from '../support/kill-scenarios.js';
 import { KillablePlugin, passed } from '../support/killable-plugin.js';
+import { isNightly } from '../support/nightly.js';
 import { MIB, Orchestrator } from '../support/orchestrator.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
 import { startReport } from '../support/plugin-log.js';
@@ -18,11 +19,10 @@ import { type Random, seededRandom } from '../support/random.js';
 import { test } from '../support/running-plugin.js';
 import { loopsBelow, makePoolFileSystem, mountsBelow, Workspace } from '../support/workspace.js';
 
-const isLong = process.env['BLOCKDELTA_TEST_LONG'] === '1';
-const KILLS = { xfs: isLong ? 300 : 64, embedded: isLong ? 60 : 12 };
+const KILLS = { xfs: isNightly ? 300 : 64, embedded: isNightly ? 60 : 12 };
 /** Group snapshots in each round of lifecycles. */
 const GROUPS = 3;
-const START_ROUNDS = isLong ? 25 : 5;
+const START_ROUNDS = isNightly ? 25 : 5;
 
 const workspaces: Workspace[] = [];
 const ends: (() => Promise<void>)[] = [];

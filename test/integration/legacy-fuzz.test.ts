@@ -14,13 +14,14 @@ import { describeTree, makeWorld } from '../support/fuzz-world.js';
 import type { FuzzedProto } from '../support/fuzzed-proto.js';
 import type { OldVersion } from '../support/legacy-client.js';
 import { runLegacyPlugin } from '../support/legacy-fixture.js';
+import { isNightly } from '../support/nightly.js';
 import { type FuzzWorld, plausibleRequest } from '../support/plausible-requests.js';
 import { startReport } from '../support/plugin-log.js';
 import { type Random, seededRandom } from '../support/random.js';
 import { test } from '../support/running-plugin.js';
 import { loopsBelow, mountsBelow } from '../support/workspace.js';
 
-const EACH = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 2000 : 20_000;
+const EACH = isNightly ? 20_000 : 2000;
 const SERVICES = ['Identity', 'Controller', 'Node'] as const;
 const PACKAGES = { '0.3': 'csi.v0', '0.1': 'csi' } as const;
 const RSS_BOUND_MIB = 128;

@@ -9,6 +9,7 @@ import { CsiError, StatusCode } from '../../src/base/errors.js';
 import type { VolumeRecord } from '../../src/catalogue/records.js';
 import { newSnapshotId } from '../../src/domain/identifiers.js';
 import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
+import { isNightly } from '../support/nightly.js';
 import { seededRandom } from '../support/random.js';
 import { TEST_NODE_KEY } from '../support/records.js';
 import { skipUnlessRoot, Workspace } from '../support/workspace.js';
@@ -20,7 +21,7 @@ import {
   XFS_SIZE,
 } from './node-fixture.js';
 
-const ROUNDS = process.env['BLOCKDELTA_TEST_LONG'] === '1' ? 80 : 8;
+const ROUNDS = isNightly ? 80 : 8;
 const MOUNTS = FILE_SYSTEMS.map((type) => mountCapability(type));
 /** In the order of the kinds of node-process.ts. */
 const CAPABILITIES = [...MOUNTS, blockCapability(), ...MOUNTS];

@@ -10,6 +10,7 @@ import { after, before, type TestContext, test } from 'node:test';
 import { addresses } from '../support/extent-list.js';
 import { assertSound, Tally } from '../support/metadata-check.js';
 import { Mover } from '../support/mover.js';
+import { isNightly } from '../support/nightly.js';
 import { ReflinkBench, type Writing } from '../support/reflink-bench.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import {
@@ -23,7 +24,7 @@ import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
 const MIB = 1 << 20;
 const SIZE = 32 * MIB;
 const BLOCK = 4096;
-const STREAM_MS = process.env['BLOCKDELTA_TEST_LONG'] === '1' ? 120_000 : 3500;
+const STREAM_MS = isNightly ? 120_000 : 3500;
 const options = { skip: skipUnlessRoot };
 
 const STORED = ['without stored lists', 'while lists are stored'] as const;

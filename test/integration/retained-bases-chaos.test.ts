@@ -10,6 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { BLOCK_OPERATIONS, BlockWriter } from '../support/block-writer.js';
 import { CsiClient } from '../support/csi-client.js';
 import { Mover } from '../support/mover.js';
+import { isNightly } from '../support/nightly.js';
 import { Plugin } from '../support/plugin.js';
 import { type Random, seededRandom } from '../support/random.js';
 import { SnapshotWindow } from '../support/snapshot-window.js';
@@ -21,8 +22,7 @@ import {
   Workspace,
 } from '../support/workspace.js';
 
-const LONG = process.env['BLOCKDELTA_TEST_LONG'] === '1';
-const ROUNDS = LONG ? 120 : 8;
+const ROUNDS = isNightly ? 120 : 8;
 const OPERATIONS_A_ROUND = 30;
 const VOLUME_BYTES = 16 << 20;
 /** A deletion takes about so long; a kill comes at any moment of it, or behind it. */

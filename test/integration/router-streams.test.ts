@@ -14,6 +14,7 @@ import { patternSnapshotId } from '../../src/bench/streams/pattern.js';
 import { ServerProcess } from '../../src/bench/streams/server-process.js';
 import { Authority, tlsSettings } from '../support/certificates.js';
 import { TestNetwork } from '../support/network.js';
+import { isNightly } from '../support/nightly.js';
 import { RouterProcess } from '../support/router-process.js';
 import { test } from '../support/running-plugin.js';
 import { skipUnlessRoot, Workspace } from '../support/workspace.js';
@@ -22,7 +23,6 @@ const NODES = [1, 2, 3];
 const STREAMS = 50;
 const RPC = 'GetMetadataAllocated';
 const LONG_MS = 300_000;
-const isLong = process.env['BLOCKDELTA_TEST_LONG'] === '1';
 /** About 5 MB on the wire; the slowest reader takes some seconds. */
 const ENTRIES = 400_000;
 /** After every message, ms: one reader in five does not pause. */
@@ -112,7 +112,7 @@ test('fifty streams of mixed speed arrive byte for byte, in bounded memory', asy
   }, 50);
   let rounds = 0;
   try {
-    const end = Date.now() + (isLong ? LONG_MS : 0);
+    const end = Date.now() + (isNightly ? LONG_MS : 0);
     do {
       await round(expected);
       rounds += 1;

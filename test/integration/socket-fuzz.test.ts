@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { FuzzRun } from '../support/fuzz-run.js';
 import { describeTree, makeWorld } from '../support/fuzz-world.js';
+import { isNightly } from '../support/nightly.js';
 import type { FuzzWorld } from '../support/plausible-requests.js';
 import { startReport } from '../support/plugin-log.js';
 import { seededRandom } from '../support/random.js';
@@ -13,7 +14,7 @@ import { encodeMessage } from '../support/raw-call.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 import { loopsBelow, mountsBelow } from '../support/workspace.js';
 
-const REQUESTS = process.env['BLOCKDELTA_TEST_LONG'] === undefined ? 20_000 : 200_000;
+const REQUESTS = isNightly ? 200_000 : 20_000;
 /** Requests before memory is first measured. */
 const WARM_UP = REQUESTS / 4;
 const RSS_BOUND_MIB = 128;

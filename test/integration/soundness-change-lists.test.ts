@@ -18,6 +18,7 @@ import { after, before, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { loadAddon } from '../../src/native/addon.js';
 import { BLOCK_OPERATIONS, BlockWriter } from '../support/block-writer.js';
+import { isNightly } from '../support/nightly.js';
 import { Plugin } from '../support/plugin.js';
 import { type Random, seededRandom } from '../support/random.js';
 import { SnapshotWindow } from '../support/snapshot-window.js';
@@ -29,10 +30,9 @@ import {
   Workspace,
 } from '../support/workspace.js';
 
-const LONG = process.env['BLOCKDELTA_TEST_LONG'] === '1';
 const KINDS: readonly PoolKind[] = ['xfs', 'xfs-1k', 'btrfs', 'btrfs-zstd'];
 const VOLUME_BYTES = 16 << 20;
-const ROUNDS = LONG ? 150 : 10;
+const ROUNDS = isNightly ? 150 : 10;
 const OPERATIONS_A_ROUND = 40;
 
 let workspace: Workspace;

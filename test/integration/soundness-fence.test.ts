@@ -13,6 +13,7 @@ import { StatusCode } from '../../src/base/errors.js';
 import { listExtents } from '../support/extent-list.js';
 import { cloneRange, setImmutable } from '../support/ioctls.js';
 import { assertSound, Tally } from '../support/metadata-check.js';
+import { isNightly } from '../support/nightly.js';
 import { ReflinkBench } from '../support/reflink-bench.js';
 import type { SnapshotImage } from '../support/snapshot-image.js';
 import { readSnapshot, snapshotPath, type TestSnapshot } from '../support/test-volume.js';
@@ -21,10 +22,9 @@ import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
 const MIB = 1 << 20;
 const SIZE = 32 * MIB;
 const BLOCK = 4096;
-const LONG = process.env['BLOCKDELTA_TEST_LONG'] === '1';
-const ROUNDS = LONG ? 200 : 12;
+const ROUNDS = isNightly ? 200 : 12;
 /** Where it is luck to stop a scan at the right moment. */
-const MOST_ROUNDS = LONG ? 400 : 64;
+const MOST_ROUNDS = isNightly ? 400 : 64;
 const MOST_PAIRS = 8;
 const options = { skip: skipUnlessRoot };
 

@@ -12,6 +12,7 @@ import {
   COMPRESSIBLE_OPERATIONS,
 } from '../support/block-writer.js';
 import { assertFiles, FileWriter } from '../support/file-writer.js';
+import { isNightly } from '../support/nightly.js';
 import { Plugin } from '../support/plugin.js';
 import { seededRandom } from '../support/random.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
@@ -24,14 +25,13 @@ import {
   Workspace,
 } from '../support/workspace.js';
 
-const LONG = process.env['BLOCKDELTA_TEST_LONG'] === '1';
 const MIB = 1 << 20;
 
 const KINDS: readonly PoolKind[] = ['xfs', 'xfs-1k', 'btrfs', 'btrfs-zstd', 'btrfs-nodatacow'];
 const BLOCK_VOLUME_BYTES = 16 * MIB;
-const BLOCK_ROUNDS = LONG ? 200 : 8;
+const BLOCK_ROUNDS = isNightly ? 200 : 8;
 const BLOCK_OPERATIONS_A_ROUND = 40;
-const FILE_ROUNDS = LONG ? 60 : 5;
+const FILE_ROUNDS = isNightly ? 60 : 5;
 const FILE_OPERATIONS_A_ROUND = 30;
 const FILE_SYSTEMS = [
   { fsType: 'ext4', sizeBytes: 64 * MIB },

@@ -9,13 +9,13 @@ import { after, type TestContext, test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
 import { loadAddon } from '../../src/native/addon.js';
 import type { ThinScanSource, ThinSuperblock } from '../../src/native/thin-addon.js';
+import { isNightly } from '../support/nightly.js';
 import { type Random, seededRandom } from '../support/random.js';
 import { deltaRecords, dumpedMappings, rangesOf, runsOf, toRanges } from '../support/thin-runs.js';
 import { makeThinMetadata, skipWithoutThinTools, thinTool } from '../support/thin-tools.js';
 import { Workspace } from '../support/workspace.js';
 
-const isLong = process.env['BLOCKDELTA_TEST_LONG'] === '1';
-const FILES = isLong ? 1000 : 130;
+const FILES = isNightly ? 1000 : 130;
 /** Ordered pairs of devices that are compared in each. */
 const PAIRS = 4;
 

@@ -86,7 +86,7 @@ TEST_P(BuildChangeListTest, MissesNoDifferingByteBetweenAnyTwoSnapshotsOfAChain)
   std::vector<std::string> snapshots;
   std::vector<std::vector<uint8_t>> bytes;
   int steps = 0;
-  const int rounds = test::IsLong() ? 40 : 8;
+  const int rounds = test::IsNightly() ? 40 : 8;
   for (int round = 0; round < rounds; round++) {
     for (uint64_t i = churn.Below(60); i > 0; i--) churn.Step();
     snapshots.push_back(pool_->At("snapshot-" + std::to_string(round)));

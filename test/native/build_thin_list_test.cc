@@ -169,7 +169,7 @@ class BuildThinListTest : public testing::Test {
 };
 
 TEST_F(BuildThinListTest, ListsWhatDiffersFromASnapshotOrItsBookmark) {
-  for (int round = 0; round < (test::IsLong() ? 300 : 40); round++) {
+  for (int round = 0; round < (test::IsNightly() ? 300 : 40); round++) {
     const Pool pool(test::RandomFamily(&random_), &random_);
     const size_t base = random_() % (pool.snapshots() - 1);
     const size_t target = base + 1 + random_() % (pool.snapshots() - 1 - base);
@@ -184,7 +184,7 @@ TEST_F(BuildThinListTest, ListsWhatDiffersFromASnapshotOrItsBookmark) {
 }
 
 TEST_F(BuildThinListTest, TheUnionOfAChainContainsEveryDifference) {
-  for (int round = 0; round < (test::IsLong() ? 300 : 40); round++) {
+  for (int round = 0; round < (test::IsNightly() ? 300 : 40); round++) {
     const Pool pool(test::RandomFamily(&random_), &random_);
     const size_t last = pool.snapshots() - 1;
     std::vector<size_t> chain = {0};

@@ -27,8 +27,8 @@ constexpr uint32_t kPages = 64;
 constexpr uint32_t kWritesToFsync = 16;
 
 uint64_t RunNs() {
-  const bool is_long = std::getenv("BLOCKDELTA_TEST_LONG") != nullptr;
-  return (is_long ? 60ull : 3ull) * 1'000'000'000ull;
+  const bool is_nightly = std::getenv("BLOCKDELTA_TEST_NIGHTLY") != nullptr;
+  return (is_nightly ? 60ull : 3ull) * 1'000'000'000ull;
 }
 
 struct FreeDeleter {

@@ -104,7 +104,7 @@ TEST_P(RandomVolumeScanTest, MissesNoDifferingByte) {
   const auto limits = [&churn] {
     return FillLimits{0, 0, 1 + churn.Below(50), 1 + churn.Below(20), 1 + churn.Below(60), true};
   };
-  const int rounds = test::IsLong() ? 200 : 12;
+  const int rounds = test::IsNightly() ? 200 : 12;
   std::string base;
   for (int round = 0; round < rounds; round++) {
     for (uint64_t i = churn.Below(60); i > 0; i--) churn.Step();
@@ -291,7 +291,7 @@ TEST(FileScanTest, MissesNoByteWhileBtrfsMovesTheExtentsOfBothSnapshots) {
   const std::vector<uint8_t> base = test::ReadBytes(pair.base);
   const std::vector<uint8_t> target = test::ReadBytes(pair.target);
   const Mover mover(*pool, pair);
-  const uint64_t end = ClockNs(CLOCK_MONOTONIC) + (test::IsLong() ? 60 : 4) * 1'000'000'000ull;
+  const uint64_t end = ClockNs(CLOCK_MONOTONIC) + (test::IsNightly() ? 60 : 4) * 1'000'000'000ull;
   while (ClockNs(CLOCK_MONOTONIC) < end) {
     const auto limits = [] { return FillLimits{0, 0, 1000, 1000, 1000, false}; };
     CheckCovers(ScanFiles(test::IdentityOf(pair.target), test::IdentityOf(pair.base), limits),

@@ -225,7 +225,7 @@ void CheckRandomCase(uint64_t seed) {
 }
 
 TEST(FillTest, GivesTheRangesOfTheModelWhateverMapsLimitsBuffersAndOffsets) {
-  const int cases = test::IsLong() ? 300'000 : 15'000;
+  const int cases = test::IsNightly() ? 300'000 : 15'000;
   for (int i = 0; i < cases; i++) CheckRandomCase(test::Seed() + static_cast<uint64_t>(i));
 }
 

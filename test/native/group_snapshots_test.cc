@@ -208,11 +208,11 @@ void CheckRaw(unsigned pause_ms, int rounds) {
 }
 
 TEST(GroupSnapshotsTest, TakesOccasionallyWrittenRawDevicesAtOnePointInTime) {
-  CheckRaw(25, test::IsLong() ? 100 : 10);
+  CheckRaw(25, test::IsNightly() ? 100 : 10);
 }
 
 TEST(GroupSnapshotsTest, TakesConstantlyWrittenRawDevicesAtOnePointInTimeOrNotAtAll) {
-  CheckRaw(0, test::IsLong() ? 10 : 4);
+  CheckRaw(0, test::IsNightly() ? 10 : 4);
 }
 
 TEST(GroupSnapshotsTest, NeverAssumesThatRawDevicesWithoutWriteCountersAreIdle) {

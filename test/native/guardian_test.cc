@@ -92,7 +92,7 @@ TEST(GuardianTest, H19FileSystemsStayWritableWhenTheirPluginIsKilledWhileTheyAre
     if (volumes.back() == nullptr) return;
     mount_points.push_back(volumes.back()->mount_point());
   }
-  for (int round = 0; round < (test::IsLong() ? 200 : 20); round++) {
+  for (int round = 0; round < (test::IsNightly() ? 200 : 20); round++) {
     const pid_t holder = StartHolder(mount_points);
     if (holder <= 0) return;
     for (const std::string& mount_point : mount_points) EXPECT_TRUE(IsFrozen(mount_point));

@@ -131,7 +131,7 @@ TEST(PreCloneTest, HoldsWhatTheSourceHoldsWhenItsWriterIsPaused) {
     const auto pool = test::Pool::Make("xfs", "", options);
     if (pool == nullptr) return;
     Source source(*pool);
-    const int rounds = test::IsLong() ? 60 : 3;
+    const int rounds = test::IsNightly() ? 60 : 3;
     for (int round = 0; round < rounds; round++) {
       Result<NewFile> clone = NewClone(*pool);
       ASSERT_OK(clone);

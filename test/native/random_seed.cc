@@ -27,18 +27,18 @@ uint64_t Seed() {
       static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
   const char* given = std::getenv("BLOCKDELTA_TEST_SEED");
   const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10)
-                        : IsLong()       ? start
+                        : IsNightly()    ? start
                                          : HashOf(name);
   static std::string printed;
   if (printed == name) return seed;
   printed = name;
   std::cout << "random; to repeat: BLOCKDELTA_TEST_SEED=" << seed << " scripts/test-native "
-            << (IsLong() ? "--long " : "") << name << std::endl;
+            << (IsNightly() ? "--nightly " : "") << name << std::endl;
   return seed;
 }
 
-bool IsLong() {
-  const char* given = std::getenv("BLOCKDELTA_TEST_LONG");
+bool IsNightly() {
+  const char* given = std::getenv("BLOCKDELTA_TEST_NIGHTLY");
   return given != nullptr && std::strcmp(given, "1") == 0;
 }
 

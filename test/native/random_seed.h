@@ -7,12 +7,12 @@
 namespace blockdelta::test {
 
 // What the running test starts its random numbers from: BLOCKDELTA_TEST_SEED; without it, a number
-// derived from the test's name, or from the clock in long runs. Prints how to repeat the run, so
+// derived from the test's name, or from the clock in nightly runs. Prints how to repeat the run, so
 // that the log of a test that crashes has it.
 uint64_t Seed();
 
-// Whether random tests are to run longer: BLOCKDELTA_TEST_LONG=1.
-bool IsLong();
+// Whether this is a nightly run, in which random tests are longer: BLOCKDELTA_TEST_NIGHTLY=1.
+bool IsNightly();
 
 }  // namespace blockdelta::test
 

@@ -88,7 +88,7 @@ KeyRange RandomRange(std::mt19937_64* random) {
 TEST(ThinDeltaTest, FindsExactlyWhereTheDataBlocksOfTwoMappingTreesDiffer) {
   std::mt19937_64 random(test::Seed());
   const size_t batches[] = {1, 5, 64, 4096};
-  for (int round = 0; round < (test::IsLong() ? 5000 : 400); round++) {
+  for (int round = 0; round < (test::IsNightly() ? 5000 : 400); round++) {
     const Family family = RandomFamily(&random);
     ThinImageSource source(family.trees.Image(), batches[random() % 4]);
     const uint64_t left_root = family.roots[random() % family.roots.size()];

@@ -117,7 +117,7 @@ void ExpectScan(const ThinScanRequest& request, const std::set<uint64_t>& blocks
 TEST(ThinFillTest, FillsFromTheMapsOfThinDevicesWhateverTheCalls) {
   std::mt19937_64 random(test::Seed());
   const test::TempDirectory directory;
-  for (int round = 0; round < (test::IsLong() ? 500 : 40); round++) {
+  for (int round = 0; round < (test::IsNightly() ? 500 : 40); round++) {
     const Family family = test::RandomFamily(&random);
     const PoolFile file(directory, family);
     const uint64_t base = random() % family.roots.size();
@@ -144,7 +144,7 @@ Result<WrittenBookmark> Keep(const PoolFile& file, const test::TempDirectory& di
 
 TEST(ThinFillTest, GivesTheSameDeltaAgainstABookmarkAsAgainstItsSnapshot) {
   std::mt19937_64 random(test::Seed());
-  for (int round = 0; round < (test::IsLong() ? 500 : 60); round++) {
+  for (int round = 0; round < (test::IsNightly() ? 500 : 60); round++) {
     const test::TempDirectory directory;
     const Family family = test::RandomFamily(&random);
     const PoolFile file(directory, family);

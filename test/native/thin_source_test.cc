@@ -64,7 +64,7 @@ std::vector<uint64_t> RandomNumbers(std::mt19937_64* random) {
 void ReadRandomBatches(BlockSource* source) {
   std::mt19937_64 random(test::Seed());
   BlockBuffer buffer(kBlocks);
-  for (int round = 0; round < (test::IsLong() ? 1000 : 60); round++) {
+  for (int round = 0; round < (test::IsNightly() ? 1000 : 60); round++) {
     const std::vector<uint64_t> numbers = RandomNumbers(&random);
     std::fill(buffer.data(), buffer.block(numbers.size()), uint8_t{0xee});
     ASSERT_OK(source->Read({numbers.data(), numbers.size()}, buffer.data()));

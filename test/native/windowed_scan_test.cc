@@ -229,7 +229,7 @@ TEST(WindowedScanTest, FindsExactlyTheDifferingBlocksOfAQuietPoolAndReadsNothing
 }
 
 TEST(WindowedScanTest, MissesNoDifferingBlockWhateverMoves) {
-  const uint64_t rounds = test::IsLong() ? 2000 : 150;
+  const uint64_t rounds = test::IsNightly() ? 2000 : 150;
   uint64_t rescans = 0;
   for (uint64_t i = 0; i < rounds; i++) {
     World world(test::Seed() + i, 1500);

@@ -1,16 +1,16 @@
 /**
  * Seeds for the generator of the conformance suite, so that a random test can be repeated. The seed is
- * BLOCKDELTA_TEST_SEED; without it, it is derived from the test's label, or new in long runs
- * (BLOCKDELTA_TEST_LONG).
+ * BLOCKDELTA_TEST_SEED; without it, it is derived from the test's label, or new in nightly runs.
  */
 import { createHash, randomInt } from 'node:crypto';
 import { Random } from '../../src/conformance/random.js';
+import { isNightly } from './nightly.js';
 
 export { Random };
 
 /** Prints the seed, so that a failure can be repeated with BLOCKDELTA_TEST_SEED. */
 export function seededRandom(label: string): Random {
-  const seed = givenSeed() ?? (isLong() ? randomInt(2 ** 31) : seedOf(label));
+  const seed = givenSeed() ?? (isNightly ? randomInt(2 ** 31) : seedOf(label));
   console.log(`# ${label}: BLOCKDELTA_TEST_SEED=${seed}`);
   return new Random(seed);
 }
@@ -26,10 +26,6 @@ function givenSeed(): number | undefined {
   if (!/^\d{1,10}$/.test(given))
     throw new Error(`BLOCKDELTA_TEST_SEED is not a whole number: ${given}`);
   return Number(given);
-}
-
-function isLong(): boolean {
-  return process.env['BLOCKDELTA_TEST_LONG'] === '1';
 }
 
 function seedOf(label: string): number {
