@@ -17,6 +17,7 @@ import { SUITES } from '../bench/suites/index.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
 import { complain, messageOf, print, runToExitCode } from './output.js';
+import { parseOutput, parsePath } from './paths.js';
 import { socketProblem } from './socket.js';
 
 interface BenchOptions {
@@ -72,8 +73,12 @@ export function addBenchCommand(program: Command): void {
     .option('--curves', 'also measure how costs grow; takes longer', false)
     .option('--cold', 'also measure with empty caches: empties those of the machine', false)
     .option('--tiny', 'tiny sizes, to see that the suites run; the figures mean nothing', false)
-    .option('--json <file>', 'also write every figure as JSON; - for stdout, instead of the table')
-    .option('--html <file>', 'also write a page with charts')
+    .option(
+      '--json <file>',
+      'also write every figure as JSON; - for stdout, instead of the table',
+      parseOutput,
+    )
+    .option('--html <file>', 'also write a page with charts', parsePath)
     .option('--markdown', 'print the table as Markdown', false)
     .option('--list', 'print the suites and exit', false)
     .addHelpText('after', HELP)
@@ -90,8 +95,8 @@ function addCompareCommand(bench: Command): void {
   const command = bench
     .command('compare')
     .description('say what changed between two reports beyond noise')
-    .argument('<before>', 'a file that --json has written')
-    .argument('<after>', 'another one')
+    .argument('<before>', 'a file that --json has written', parsePath)
+    .argument('<after>', 'another one', parsePath)
     .addHelpText('after', COMPARE_HELP)
     .action(async (before: string, after: string) => {
       const [a, b] = [before, after].map((file) => readReport(command, file)) as [
@@ -109,8 +114,8 @@ function addShowCommand(bench: Command): void {
   const command = bench
     .command('show')
     .description('print a report again, or make its page')
-    .argument('<report>', 'a file that --json has written')
-    .option('--html <file>', 'write a page with charts')
+    .argument('<report>', 'a file that --json has written', parsePath)
+    .option('--html <file>', 'write a page with charts', parsePath)
     .option('--markdown', 'print the tables as Markdown', false)
     .action(async (file: string) => {
       await write(

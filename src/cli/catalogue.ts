@@ -1,9 +1,10 @@
 /** `blockdelta catalogue`: lets an operator inspect and confirm the effect of lost catalogue rows. */
 import type { Command } from 'commander';
-import { SETTINGS } from '../config/config.js';
 import { confirmObjects, foundObjects, type UnknownObject } from '../volumes/unknown-objects.js';
 import { ExitCode } from './exit-codes.js';
+import { stateDirectoryOf } from './inspection/node.js';
 import { complain, messageOf, print } from './output.js';
+import { parsePath } from './paths.js';
 
 const STATE_HELP = "the plugin's state directory (default: BLOCKDELTA_STATE_DIR)";
 
@@ -14,14 +15,14 @@ export function addCatalogueCommand(program: Command): void {
   catalogue
     .command('unknown')
     .description('list the unconfirmed objects that the last start found')
-    .option('--state-dir <directory>', STATE_HELP)
+    .option('--state-dir <directory>', STATE_HELP, parsePath)
     .action(({ stateDir }) => run(stateDir, showUnknown));
   catalogue
     .command('confirm')
     .description(
       'confirm that the plugin leaves these objects alone; it accepts changes again after its next start',
     )
-    .option('--state-dir <directory>', STATE_HELP)
+    .option('--state-dir <directory>', STATE_HELP, parsePath)
     .action(({ stateDir }) => run(stateDir, confirm));
 }
 
@@ -29,9 +30,8 @@ async function run(
   given: string | undefined,
   work: (directory: string, objects: readonly UnknownObject[]) => Promise<void>,
 ): Promise<void> {
-  const directory =
-    given ?? process.env['BLOCKDELTA_STATE_DIR'] ?? SETTINGS.BLOCKDELTA_STATE_DIR.fallback;
   try {
+    const directory = stateDirectoryOf(given);
     await work(directory, await foundObjects(directory));
   } catch (error) {
     complain(messageOf(error));

@@ -4,7 +4,6 @@
  */
 import { randomInt } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { resolve } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Check } from '../conformance/check.js';
 import type { AccessType, StringMap, SuiteOptions } from '../conformance/options.js';
@@ -18,6 +17,7 @@ import { CHECKS } from '../conformance/suite.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
 import { complain, messageOf, SIGNALS } from './output.js';
+import { parseOutput, parsePath } from './paths.js';
 import { ProgressLine } from './progress.js';
 import { socketProblem } from './socket.js';
 
@@ -99,14 +99,23 @@ function addOptions(command: Command): Command {
     .option(
       '--work-directory <directory>',
       'directory for staging and target paths',
+      parsePath,
       '/tmp/csi-conformance',
     )
     .option('--only <pattern>', `run only these checks: ${pattern}`, addPattern, [])
     .option('--skip <pattern>', `skip these checks: ${pattern}`, addPattern, [])
     .option('--timeout <seconds>', 'timeout of each check and of each call', parsePositive, 60)
     .option('--seed <number>', 'repeat the writes of the run with this seed', parsePositive)
-    .option('--json <file>', 'write the report as JSON; - for stdout, instead of the table')
-    .option('--junit <file>', 'write the report as JUnit XML; - for stdout, instead of the table')
+    .option(
+      '--json <file>',
+      'write the report as JSON; - for stdout, instead of the table',
+      parseOutput,
+    )
+    .option(
+      '--junit <file>',
+      'write the report as JUnit XML; - for stdout, instead of the table',
+      parseOutput,
+    )
     .option('--list', 'print the checks and exit', false)
     .option('--verbose', 'report each check on stderr as it runs', false);
 }
@@ -131,7 +140,7 @@ function suiteOptionsOf(command: Command, options: ConformanceOptions): SuiteOpt
     access,
     mountFileSystem: options.mountFs,
     volumeSizeBytes: options.volumeSize ?? null,
-    workDirectory: resolve(options.workDirectory),
+    workDirectory: options.workDirectory,
     only: options.only,
     skip: options.skip,
     timeoutMs: options.timeout * 1000,
@@ -238,7 +247,8 @@ function addPattern(value: string, before: string[]): string[] {
   return [...before, value];
 }
 
-function readSecrets(file: string): Record<string, StringMap> {
+function readSecrets(path: string): Record<string, StringMap> {
+  const file = parsePath(path);
   let content: unknown;
   try {
     content = JSON.parse(readFileSync(file, 'utf8'));

@@ -15,6 +15,7 @@ import { socketPathOf } from './endpoint.js';
 import { grainOption } from './metadata/commands.js';
 import { runListCommand, shareOf, withSocketProblem } from './metadata/list-command.js';
 import { complain, print } from './output.js';
+import { parsePath } from './paths.js';
 import { ProgressLine } from './progress.js';
 
 interface MapOptions {
@@ -38,7 +39,11 @@ export function addMapCommand(program: Command): void {
     .option('--base <snapshot>', 'id of an older snapshot: draw what changed since then')
     .option('--endpoint <endpoint>', "the plugin's socket, unix:///path (default: CSI_ENDPOINT)")
     .addOption(grainOption())
-    .option('--html <file>', 'write a page for a browser instead of the picture in the terminal')
+    .option(
+      '--html <file>',
+      'write a page for a browser instead of the picture in the terminal',
+      parsePath,
+    )
     .option('--json', 'print the cells as JSON instead of the picture', false)
     .addHelpText('after', HELP)
     .action(async (snapshotId: string) => {

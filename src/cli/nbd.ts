@@ -4,7 +4,7 @@
  * the steps, and maps each failure to an exit code.
  */
 import { lstat, open, rm } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import type { Command } from 'commander';
 import { CsiError, errorCode } from '../base/errors.js';
 import { humanSize } from '../base/human-size.js';
@@ -19,8 +19,8 @@ import { makeSocketDirectory } from '../nbd/socket-directory.js';
 import { socketPathOf } from './endpoint.js';
 import { grainOption } from './metadata/commands.js';
 import { runListCommand } from './metadata/list-command.js';
-
 import { complain, print } from './output.js';
+import { parsePath } from './paths.js';
 import { socketProblem } from './socket.js';
 
 interface NbdOptions {
@@ -40,7 +40,11 @@ export function addNbdCommand(program: Command): void {
     .command('nbd')
     .description('serve a snapshot, or what changed since another one, over NBD')
     .argument('<snapshot>', 'id of the snapshot')
-    .requiredOption('--socket <path>', 'the unix socket that clients connect to; it is created')
+    .requiredOption(
+      '--socket <path>',
+      'the unix socket that clients connect to; it is created',
+      parsePath,
+    )
     .option('--base <snapshot>', 'only what differs from this older snapshot is data')
     .addOption(grainOption())
     .option('--endpoint <endpoint>', "the plugin's socket, unix:///path (default: CSI_ENDPOINT)")
@@ -48,7 +52,7 @@ export function addNbdCommand(program: Command): void {
   command.action(async (snapshot: string, options: NbdOptions) => {
     const { socket, base = null, grain = SMALLEST_GRAIN } = options;
     const endpoint = socketPathOf(command, options.endpoint);
-    const wanted = { endpoint, snapshotId: snapshot, base, grain, socketPath: resolve(socket) };
+    const wanted = { endpoint, snapshotId: snapshot, base, grain, socketPath: socket };
     process.exitCode = await runListCommand(endpoint, (signal) => serve(wanted, signal));
   });
 }

@@ -42,7 +42,7 @@ export async function giveIdentity(
   }
   if (await isHeldExclusively(devicePath)) throw heldByKernel(devicePath);
   await attempt(devicePath, () =>
-    run('btrfstune', ['-M', uuid, devicePath], {
+    run('btrfstune', ['-M', uuid, { path: devicePath }], {
       outlivesLocking: devicePath,
       device: devicePath,
     }),
@@ -72,7 +72,11 @@ async function replayLog(devicePath: string, directory: string): Promise<void> {
   await attempt(devicePath, () =>
     run(
       'unshare',
-      ['--mount', '--propagation', 'slave', '--', ...mount, '--', devicePath, directory],
+      [
+        ...['--mount', '--propagation', 'slave', '--', ...mount, '--'],
+        { path: devicePath },
+        { path: directory },
+      ],
       { timeoutMs: MOUNT_TIMEOUT_MS, mounts: true },
     ),
   );

@@ -32,7 +32,7 @@ const UNMOUNTED = '/';
 export async function isToolAtWork(devicePath: string): Promise<boolean> {
   const { exitCode } = await run(
     'flock',
-    ['--no-fork', '-s', '-n', '-E', String(LOCKED_EXIT_CODE), devicePath, 'true'],
+    ['--no-fork', '-s', '-n', '-E', String(LOCKED_EXIT_CODE), { path: devicePath }, 'true'],
     { accept: [0, LOCKED_EXIT_CODE] },
   );
   return exitCode === LOCKED_EXIT_CODE;

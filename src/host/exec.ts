@@ -17,6 +17,7 @@ import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode } from '../base/errors.js';
+import { type Argument, argumentWords } from '../base/program-arguments.js';
 import {
   describeLimits,
   type Limits,
@@ -115,20 +116,21 @@ export class ExecError extends Error {
 }
 
 /**
- * Runs a program to its end. Rejects with ExecError, with FAILED_PRECONDITION if it is not installed,
- * and as `outlivesLocking` says.
+ * Runs a program to its end. Rejects with ExecError, with FAILED_PRECONDITION if it is not installed, with INTERNAL
+ * if a path is relative, and as `outlivesLocking` says.
  */
 export async function run(
   command: string,
-  args: readonly string[],
+  args: readonly Argument[],
   options: RunOptions = {},
 ): Promise<RunResult> {
+  const words = argumentWords(command, args);
   const { outlivesLocking: locked } = options;
   const { line, limits } = await sandbox(options, locked !== undefined);
   const guard =
     locked === undefined ? [] : [await findProgram(OUTLIVING[0]), ...OUTLIVING.slice(1)];
   if (locked !== undefined) guard.push(...(await locking(locked, options)));
-  const [first, ...rest] = [...guard, ...line, await findProgram(command), ...args];
+  const [first, ...rest] = [...guard, ...line, await findProgram(command), ...words];
   const child = spawn(first as string, rest, {
     cwd: '/',
     env: limits === null ? ENVIRONMENT : LIMITED_ENVIRONMENT,
@@ -146,7 +148,8 @@ async function locking(device: string, options: RunOptions): Promise<string[]> {
     '-E',
     String(LOCKED_EXIT_CODE),
   ];
-  return [await findProgram('flock'), '--no-fork', '-x', ...wait, device];
+  const words = argumentWords('flock', ['--no-fork', '-x', ...wait, { path: device }]);
+  return [await findProgram('flock'), ...words];
 }
 
 /** Rejects, as `run` would, if a program that every node needs is missing. Cheap: it starts nothing. */

@@ -70,11 +70,15 @@ const TRUST = ['nosuid', 'suid', 'nodev', 'dev'];
 export async function probe(devicePath: string): Promise<Signature> {
   // blkid answers a device it cannot read like an empty one.
   await (await open(devicePath, 'r')).close();
-  const { exitCode, stdout } = await run('blkid', ['-p', '-o', 'export', '--', devicePath], {
-    timeoutMs: PROBE_TIMEOUT_MS,
-    accept: [0, BLKID_NOTHING, BLKID_AMBIGUOUS],
-    device: devicePath,
-  }).catch((thrown: unknown) => {
+  const { exitCode, stdout } = await run(
+    'blkid',
+    ['-p', '-o', 'export', '--', { path: devicePath }],
+    {
+      timeoutMs: PROBE_TIMEOUT_MS,
+      accept: [0, BLKID_NOTHING, BLKID_AMBIGUOUS],
+      device: devicePath,
+    },
+  ).catch((thrown: unknown) => {
     if (!(thrown instanceof ExecError)) throw thrown;
     throw CsiError.failedPrecondition(
       `what is on ${devicePath} cannot be determined; inspect it by hand with blkid -p (${thrown.message})`,
@@ -135,7 +139,7 @@ export async function makeFileSystem(
         'make a larger volume or use another type',
     );
   }
-  await make(type, [...makeArguments(type, options), devicePath], devicePath, devicePath);
+  await make(type, makeArguments(type, options), devicePath, devicePath);
 }
 
 /** Of an option that is given twice mkfs.ext4 takes the last: ours are merged into an `-E` of the operator's. */
@@ -155,7 +159,7 @@ export async function makePoolFileSystem(
   groupBytes: bigint | null,
 ): Promise<void> {
   const groups = groupBytes === null ? [] : ['-d', `agsize=${groupBytes}`];
-  await make('xfs', [...MAKE_OPTIONS.xfs, '-m', 'reflink=1', ...groups, imagePath], imagePath);
+  await make('xfs', [...MAKE_OPTIONS.xfs, '-m', 'reflink=1', ...groups], imagePath);
 }
 
 /** `device`: what `path` is, unless it is a file of the plugin's own. */
@@ -167,7 +171,7 @@ async function make(
 ): Promise<void> {
   try {
     const rights = device === undefined ? {} : { device };
-    await run(`mkfs.${type}`, args, { timeoutMs: MAKE_TIMEOUT_MS, ...rights });
+    await run(`mkfs.${type}`, [...args, { path }], { timeoutMs: MAKE_TIMEOUT_MS, ...rights });
   } catch (thrown) {
     if (!(thrown instanceof ExecError)) throw thrown;
     throw CsiError.failedPrecondition(
@@ -186,7 +190,7 @@ export async function checkFileSystem(type: FileSystem, devicePath: string): Pro
   if (type !== 'ext4') return;
   try {
     const options = { timeoutMs: CHECK_TIMEOUT_MS, accept: FSCK_FINE, device: devicePath };
-    await run('fsck.ext4', ['-p', devicePath], options);
+    await run('fsck.ext4', ['-p', { path: devicePath }], options);
   } catch (thrown) {
     if (!(thrown instanceof ExecError)) throw thrown;
     throw CsiError.failedPrecondition(

@@ -26,12 +26,12 @@ export async function canGrowMounted(type: FileSystem): Promise<boolean> {
  */
 export async function growUnmountedExt4(devicePath: string): Promise<void> {
   try {
-    await run('fsck.ext4', ['-f', '-p', devicePath], {
+    await run('fsck.ext4', ['-f', '-p', { path: devicePath }], {
       timeoutMs: RESIZE_TIMEOUT_MS,
       accept: FSCK_FINE,
       device: devicePath,
     });
-    await run('resize2fs', [devicePath], {
+    await run('resize2fs', [{ path: devicePath }], {
       timeoutMs: RESIZE_TIMEOUT_MS,
       outlivesLocking: devicePath,
       device: devicePath,

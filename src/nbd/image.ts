@@ -35,7 +35,7 @@ export async function createImage({ path, sizeBytes, backing, signal }: NewImage
     '-o',
     LAYOUT,
     ...(backing === null ? [] : ['-F', 'qcow2', '-b', backing]),
-    path,
+    { path },
     `${sizeBytes}`,
   ];
   await runProgram('qemu-img', args, { purpose: `create the image ${path}`, ...given(signal) });
@@ -80,11 +80,15 @@ const CHECKED = [0, 2, 3];
 /** Examines the tables of one image, not the data and not what it is based on. */
 export async function checkImage(path: string, signal?: AbortSignal): Promise<ImageCheck> {
   await readImageHeader(path);
-  const { stdout } = await runProgram('qemu-img', ['check', '--output=json', '-f', 'qcow2', path], {
-    purpose: `check the image ${path}`,
-    accept: CHECKED,
-    ...given(signal),
-  });
+  const { stdout } = await runProgram(
+    'qemu-img',
+    ['check', '--output=json', '-f', 'qcow2', { path }],
+    {
+      purpose: `check the image ${path}`,
+      accept: CHECKED,
+      ...given(signal),
+    },
+  );
   const found = JSON.parse(stdout) as Record<string, number | undefined>;
   return {
     corruptions: found['corruptions'] ?? 0,
@@ -133,8 +137,8 @@ export async function convertImage(conversion: Conversion): Promise<void> {
     fromFormat,
     '-O',
     toFormat,
-    from,
-    to,
+    { path: from },
+    { path: to },
   ];
   await runProgram('qemu-img', args, {
     purpose: `copy ${from} to ${to}`,
@@ -158,7 +162,7 @@ export async function compareImages(
   for (const { path, format } of [a, b]) if (format === 'qcow2') await imageChain(path);
   const { exitCode, stdout } = await runProgram(
     'qemu-img',
-    ['compare', '-f', a.format, '-F', b.format, a.path, b.path],
+    ['compare', '-f', a.format, '-F', b.format, { path: a.path }, { path: b.path }],
     { purpose: `compare ${a.path} with ${b.path}`, accept: [0, 1], ...given(signal) },
   );
   return { isSame: exitCode === 0, detail: stdout.trim() };
@@ -191,7 +195,7 @@ export async function rebaseImage(rebase: Rebase): Promise<void> {
     '-f',
     'qcow2',
     ...(backing === null ? ['-b', ''] : ['-F', 'qcow2', '-b', backing]),
-    path,
+    { path },
   ];
   await runProgram('qemu-img', args, {
     purpose: `base the image ${path} on ${backing ?? 'nothing'}`,

@@ -9,6 +9,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { CsiError, errorCode } from '../base/errors.js';
+import { type Argument, argumentWords } from '../base/program-arguments.js';
 import { ExecError, findProgram } from '../host/exec.js';
 import { NOT_CONFINED_EXIT_CODE, sandbox } from '../host/sandbox.js';
 
@@ -69,16 +70,17 @@ export class Program {
     if (signal?.aborted === true) kill();
   }
 
-  /** FAILED_PRECONDITION if the program is not installed. */
+  /** FAILED_PRECONDITION if the program is not installed, INTERNAL if a path is relative. */
   static async start(
     name: ProgramName,
-    args: readonly string[],
+    args: readonly Argument[],
     { signal }: StartOptions = {},
   ): Promise<Program> {
+    const words = argumentWords(name, args);
     const path = await findProgram(name, PACKAGES[name]);
     const { line } = await sandbox({ files: WRITERS.includes(name) }, false);
     signal?.throwIfAborted();
-    const [first, ...rest] = [...line, path, ...args];
+    const [first, ...rest] = [...line, path, ...words];
     const child = spawn(first as string, rest, {
       cwd: '/',
       env: ENVIRONMENT,
@@ -154,7 +156,7 @@ export interface RunOptions extends StartOptions {
 /** Runs a program to its end. Rejects with the signal's reason, FAILED_PRECONDITION or ExecError. */
 export async function runProgram(
   name: ProgramName,
-  args: readonly string[],
+  args: readonly Argument[],
   { signal, purpose, accept = [0], onOutput, onExtra }: RunOptions,
 ): Promise<ProgramResult> {
   const program = await Program.start(name, args, signal === undefined ? {} : { signal });

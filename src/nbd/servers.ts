@@ -9,6 +9,7 @@ import { access, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode } from '../base/errors.js';
 import { pollUntil } from '../base/poll.js';
+import type { Argument } from '../base/program-arguments.js';
 import { withTimeout } from '../base/timeout.js';
 import { imageChain } from './image-header.js';
 import { Program, type ProgramExit, type ProgramName } from './program.js';
@@ -45,8 +46,11 @@ export interface RangesSource extends ServerPlace {
 /** Serves a device read-only to any number of clients: the ranges are data, and everything else is a hole. */
 export async function serveRanges(source: RangesSource): Promise<NbdServer> {
   const { device, ranges } = source;
-  const args = ['--filter=extentlist', 'file', `file=${device}`, `extentlist=${ranges}`];
-  return startNbdkit(source, args);
+  return startNbdkit(source, [
+    ...['--filter=extentlist', 'file'],
+    { prefix: 'file=', path: device },
+    { prefix: 'extentlist=', path: ranges },
+  ]);
 }
 
 export interface DeviceSource extends ServerPlace {
@@ -56,16 +60,17 @@ export interface DeviceSource extends ServerPlace {
 
 /** Serves all of a device read-only, as data. */
 export async function serveDevice(source: DeviceSource): Promise<NbdServer> {
-  return startNbdkit(source, ['--filter=noextents', 'file', `file=${source.device}`]);
+  const device = { prefix: 'file=', path: source.device };
+  return startNbdkit(source, ['--filter=noextents', 'file', device]);
 }
 
-function startNbdkit(source: DeviceSource, args: readonly string[]): Promise<NbdServer> {
+function startNbdkit(source: DeviceSource, args: readonly Argument[]): Promise<NbdServer> {
   const purpose = `serve ${source.device}`;
   return start('nbdkit', source, purpose, (socket, pidFile) => [
     '--foreground',
     '--readonly',
-    `--unix=${socket}`,
-    `--pidfile=${pidFile}`,
+    { prefix: '--unix=', path: socket },
+    { prefix: '--pidfile=', path: pidFile },
     ...args,
   ]);
 }
@@ -93,8 +98,8 @@ export async function serveImage(source: ImageSource): Promise<NbdServer> {
   const isDirect = cache === 'none' && (await allOpenDirectly(chain.map((image) => image.path)));
   const purpose = `serve the image ${path}`;
   return start('qemu-nbd', source, purpose, (socket, pidFile) => [
-    `--socket=${socket}`,
-    `--pid-file=${pidFile}`,
+    { prefix: '--socket=', path: socket },
+    { prefix: '--pid-file=', path: pidFile },
     '--format=qcow2',
     `--shared=${clients}`,
     `--cache=${isDirect ? 'none' : 'writeback'}`,
@@ -103,7 +108,7 @@ export async function serveImage(source: ImageSource): Promise<NbdServer> {
     '--discard=unmap',
     '--detect-zeroes=off',
     ...(readOnly ? ['--read-only'] : []),
-    path,
+    { path },
   ]);
 }
 
@@ -132,7 +137,7 @@ async function start(
   name: ProgramName,
   { directory, signal, socketPath }: ServerPlace & { socketPath?: string },
   purpose: string,
-  argsOf: (socket: string, pidFile: string) => string[],
+  argsOf: (socket: string, pidFile: string) => Argument[],
 ): Promise<NbdServer> {
   // Short, because TMPDIR may take most of what the kernel accepts.
   const own = join(directory, randomBytes(3).toString('hex'));

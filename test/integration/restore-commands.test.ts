@@ -1,8 +1,15 @@
 /** `blockdelta restore`, `verify`, `backups` and `prune` as processes, on backups of a running plugin's volume. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { join, resolve } from 'node:path';
 import type { TestContext } from 'node:test';
 import {
   assertSame,
@@ -11,7 +18,7 @@ import {
   type Place,
   writeRandom,
 } from '../support/backups.js';
-import { type Ended, endOf, startCommand } from '../support/command.js';
+import { type Ended, runCommand } from '../support/command.js';
 import { detachLoop } from '../support/loops.js';
 import type { HeldVolume } from '../support/orchestrator.js';
 import { seededRandom } from '../support/random.js';
@@ -28,14 +35,13 @@ const place = (name: string): Place => ({
   temporary: running.workspace.path(),
 });
 
-async function run(t: TestContext, ...args: string[]): Promise<Ended> {
-  const { endpoint, temporary } = place('');
-  const { child, output } = startCommand(t, args, { CSI_ENDPOINT: endpoint, TMPDIR: temporary });
-  child.stdout.on('data', (data: Buffer) => {
-    output.stdout += data.toString();
-  });
-  return endOf(child, output);
-}
+const run = (t: TestContext, ...args: string[]): Promise<Ended> =>
+  runCommand(t, args, environment());
+
+const environment = (): Record<string, string> => ({
+  CSI_ENDPOINT: running.plugin.endpoint,
+  TMPDIR: running.workspace.path(),
+});
 
 interface History {
   volume: HeldVolume;
@@ -175,4 +181,49 @@ test('backups are listed and pruned, and what stays has its content', async (t) 
   }
   assert.equal((await run(t, 'verify', directory)).code, 0);
   assert.equal((await run(t, 'backups', join(directory, 'nowhere'))).code, 4);
+});
+
+test('a relative path means what it means in the working directory of the command', async (t) => {
+  const { directory, snapshots, backups, volume } = await history(t, 'relative', 2);
+  const [first = '', second = ''] = snapshots;
+  // From the working directory of the commands the path leads to the backups, and from `/` to images of other bytes.
+  const here = running.workspace.path('here');
+  const relative = directory.slice(1);
+  const moved = join(here, relative);
+  mkdirSync(join(moved, '..'), { recursive: true });
+  execFileSync('cp', ['--archive', directory, moved]);
+  const other = running.workspace.path('other-bytes');
+  writeFileSync(other, random.bytes(SIZE));
+  for (const { image } of backups) {
+    execFileSync('qemu-img', ['convert', '-f', 'raw', '-O', 'qcow2', other, image]);
+  }
+  const runHere = (...args: string[]): Promise<Ended> =>
+    runCommand(t, args, environment(), ['env', '-C', here]);
+
+  for (const target of [join(here, 'restored'), 'restored-here']) {
+    const restored = await runHere('restore', relative, '--snapshot', first, '--to', target);
+    assert.equal(restored.code, 0, restored.stderr);
+    const bytes = readFileSync(resolve(here, target));
+    assert.ok(bytes.equals(readFileSync(snapshotFile(first))), 'other bytes were restored');
+  }
+  const verified = await runHere('verify', relative, '--against', second);
+  assert.deepEqual([verified.code, verified.stderr], [0, '']);
+  const third = await running.orchestrator.snapshot(volume, 'relative-third');
+  const backup = await runHere('backup', third, '--to', relative, '--json');
+  assert.equal(backup.code, 0, backup.stderr);
+  assert.equal((JSON.parse(backup.stdout) as BackupJson).base_snapshot_id, second);
+  const pruned = await runHere('prune', relative, '--keep-last', '1');
+  assert.equal(pruned.code, 0, pruned.stderr);
+  const listed = await runHere('backups', relative, '--json');
+  const [row] = JSON.parse(listed.stdout) as { backups: { snapshot: string }[] }[];
+  assert.deepEqual(
+    row?.backups.map(({ snapshot }) => snapshot),
+    [third],
+  );
+  const last = await runHere('restore', relative, '--to', 'last');
+  assert.equal(last.code, 0, last.stderr);
+  assert.ok(readFileSync(join(here, 'last')).equals(readFileSync(snapshotFile(third))));
+  const drawn = await runHere('map', third, '--html', 'map.html');
+  assert.equal(drawn.code, 0, drawn.stderr);
+  assert.match(readFileSync(join(here, 'map.html'), 'utf8'), /<html/);
 });

@@ -1,5 +1,5 @@
 /** `blockdelta backup SNAPSHOT --to DIR`: its options, its progress, and what it prints. */
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type BackupResult, backUp, type Phase } from '../../backup/backup.js';
 import type { BaseChoice } from '../../backup/bases.js';
@@ -10,6 +10,7 @@ import { parseGrain } from '../../client/grain.js';
 import { socketPathOf } from '../endpoint.js';
 import { runListCommand } from '../metadata/list-command.js';
 import { complain, print } from '../output.js';
+import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { ENDPOINT_HELP } from './shared-options.js';
 import { TransferProgress } from './transfer-progress.js';
@@ -30,7 +31,7 @@ export function addBackupCommand(program: Command): void {
   command
     .description('copy a snapshot, or what changed since an earlier one, into a qcow2 image')
     .argument('<snapshot>', 'id of the snapshot')
-    .requiredOption('--to <directory>', 'where the backups are kept')
+    .requiredOption('--to <directory>', 'where the backups are kept', parsePath)
     .option(
       '--base <base>',
       'auto: the newest backup that the driver still knows; none: a full backup; or the id of a snapshot',
@@ -83,7 +84,7 @@ async function runBackup(
       driver,
       snapshotId,
       volumeId: options.volume ?? null,
-      directory: resolve(options.to),
+      directory: options.to,
       base: baseOf(options.base),
       grainBytes: options.grain,
       signal,

@@ -4,6 +4,7 @@ import { type Backup, Repository, type VolumeBackups } from '../../backup/reposi
 import { humanSize } from '../../base/human-size.js';
 import { failureOf } from '../failures.js';
 import { complain, print, runToExitCode } from '../output.js';
+import { parsePath } from '../paths.js';
 
 const HELP = `
 Exit codes:
@@ -15,7 +16,7 @@ export function addBackupsCommand(program: Command): void {
   program
     .command('backups')
     .description('list the backups in a directory')
-    .argument('<directory>', 'the directory of the backups')
+    .argument('<directory>', 'the directory of the backups', parsePath)
     .option('--volume <id>', 'list the backups of this volume only', '')
     .option('--json', 'print JSON', false)
     .addHelpText('after', HELP)

@@ -6,6 +6,7 @@ import { Repository } from '../../backup/repository.js';
 import { CsiError } from '../../base/errors.js';
 import { failureOf } from '../failures.js';
 import { print, runToExitCode } from '../output.js';
+import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { parseCount } from './shared-options.js';
 
@@ -34,7 +35,7 @@ export function addPruneCommand(program: Command): void {
   const command = program
     .command('prune')
     .description('remove backups that no rule keeps, without breaking a chain')
-    .argument('<directory>', 'the directory of the backups')
+    .argument('<directory>', 'the directory of the backups', parsePath)
     .option('--volume <id>', 'prune the backups of this volume only', '')
     .option('--dry-run', 'print what would be done', false)
     .option('--json', 'print JSON', false)

@@ -14,6 +14,7 @@ import { CsiDriver } from '../../client/driver.js';
 import { socketPathOf } from '../endpoint.js';
 import { failureOf } from '../failures.js';
 import { print, runToExitCode } from '../output.js';
+import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { addChoice, ENDPOINT_HELP } from './shared-options.js';
 import { TransferProgress } from './transfer-progress.js';
@@ -44,8 +45,8 @@ export function addRestoreCommand(program: Command): void {
   const command = program
     .command('restore')
     .description('write a backup to a file, a block device or a new volume')
-    .argument('<directory>', 'the directory of the backups')
-    .requiredOption('--to <target>', 'a file, a block device, or volume[:NAME]');
+    .argument('<directory>', 'the directory of the backups', parsePath)
+    .requiredOption('--to <target>', 'a file, a block device, or volume[:NAME]', parseTarget);
   addChoice(command)
     .option('--endpoint <endpoint>', `${ENDPOINT_HELP}, for --to volume`)
     .option('--force', 'replace a file that exists', false)
@@ -60,6 +61,9 @@ export function addRestoreCommand(program: Command): void {
       );
     });
 }
+
+const parseTarget = (value: string): string =>
+  volumeNameIn(value) === null ? parsePath(value) : value;
 
 /** Null: the target is a path. */
 function volumeNameIn(target: string): string | null {

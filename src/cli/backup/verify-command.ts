@@ -11,6 +11,7 @@ import { compareImages } from '../../nbd/image.js';
 import { socketPathOf } from '../endpoint.js';
 import { failureOf } from '../failures.js';
 import { print, runToExitCode } from '../output.js';
+import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { ENDPOINT_HELP } from './shared-options.js';
 import { TransferProgress } from './transfer-progress.js';
@@ -36,7 +37,7 @@ export function addVerifyCommand(program: Command): void {
   const command = program
     .command('verify')
     .description('examine backups: chains, checksums and tables of images')
-    .argument('<directory>', 'the directory of the backups')
+    .argument('<directory>', 'the directory of the backups', parsePath)
     .option('--volume <id>', 'examine the backups of this volume only', '')
     .option('--against <snapshot>', 'compare the backup of this snapshot with it, byte by byte')
     .option('--endpoint <endpoint>', `${ENDPOINT_HELP}, for --against`)

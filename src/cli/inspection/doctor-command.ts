@@ -5,6 +5,7 @@ import { parseClientEndpoint } from '../../client/endpoint.js';
 import { lockHolder } from '../../database/sound-database.js';
 import { ExitCode } from '../exit-codes.js';
 import { messageOf, print, runToExitCode } from '../output.js';
+import { parsePath } from '../paths.js';
 import {
   type CheckResult,
   DOCTOR_CHECKS,
@@ -33,7 +34,7 @@ export function addDoctorCommand(program: Command): void {
   program
     .command('doctor')
     .description('examine this node and its plugin; each finding comes with its remedy')
-    .option('--state-dir <directory>', STATE_HELP)
+    .option('--state-dir <directory>', STATE_HELP, parsePath)
     .option('--endpoint <endpoint>', "the plugin's socket, unix:///path (default: CSI_ENDPOINT)")
     .option('--json', 'print JSON', false)
     .addHelpText('after', HELP)

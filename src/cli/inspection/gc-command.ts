@@ -9,6 +9,7 @@ import type { Command } from 'commander';
 import { type CatalogueLock, lockCatalogue } from '../../catalogue/lock.js';
 import { ExitCode } from '../exit-codes.js';
 import { complain, messageOf, print, runToExitCode } from '../output.js';
+import { parsePath } from '../paths.js';
 import { STATE_HELP } from './list-commands.js';
 import { inspectNode, type NodeSettings, nodeSettings } from './node.js';
 import { findOrphans, type Kept, type Orphan } from './orphans.js';
@@ -38,7 +39,7 @@ export function addGcCommand(program: Command): void {
     .description(
       'list what interrupted runs have left on this node and nothing needs; with --apply, remove it',
     )
-    .option('--state-dir <directory>', STATE_HELP)
+    .option('--state-dir <directory>', STATE_HELP, parsePath)
     .option('--apply', 'remove the objects; the plugin must be stopped', false)
     .option('--json', 'print JSON', false)
     .addHelpText('after', HELP)

@@ -4,6 +4,7 @@ import { humanSize } from '../../base/human-size.js';
 import type { SnapshotRecord, VolumeRecord } from '../../catalogue/records.js';
 import { ExitCode } from '../exit-codes.js';
 import { messageOf, print, runToExitCode } from '../output.js';
+import { parsePath } from '../paths.js';
 import { inspectNode, type NodeView, nodeSettings, type PoolView } from './node.js';
 import { type Column, formatJson, formatTable } from './tables.js';
 
@@ -42,7 +43,7 @@ function addList(
   program
     .command(name)
     .description(`${description}; needs no running plugin and disturbs none`)
-    .option('--state-dir <directory>', STATE_HELP)
+    .option('--state-dir <directory>', STATE_HELP, parsePath)
     .option('--json', 'print JSON; sizes are strings, in bytes', false)
     .action(async ({ stateDir, json }: ListOptions) => {
       process.exitCode = await runToExitCode(

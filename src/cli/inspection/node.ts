@@ -16,6 +16,7 @@ import { type CatalogueContents, catalogueContents } from '../../catalogue/conte
 import type { SnapshotRecord, VolumeRecord } from '../../catalogue/records.js';
 import { type PoolConfig, SETTINGS } from '../../config/config.js';
 import { parsePools } from '../../config/pools.js';
+import { parseDirectory } from '../../config/values.js';
 import { type MountEntry, mountsAt, mountsOfDevice, readMountInfo } from '../../host/mountinfo.js';
 import { type LoopDevice, loadAddon, type NativeFailure } from '../../native/addon.js';
 import type { DmDevice, ThinPoolStatus } from '../../native/dm-addon.js';
@@ -32,12 +33,17 @@ export interface NodeSettings {
 
 /** The settings of the plugin, as far as inspection needs them. @throws ConfigError */
 export function nodeSettings(stateDir: string | undefined, env = process.env): NodeSettings {
-  const stateDirectory =
-    stateDir ?? (env['BLOCKDELTA_STATE_DIR'] || SETTINGS.BLOCKDELTA_STATE_DIR.fallback);
+  const stateDirectory = stateDirectoryOf(stateDir, env);
   return {
     stateDirectory,
     pools: parsePools(env['BLOCKDELTA_POOLS'] || undefined, stateDirectory),
   };
+}
+
+/** The one that is given, or else that of the plugin's settings. @throws ConfigError */
+export function stateDirectoryOf(given: string | undefined, env = process.env): string {
+  const name = 'BLOCKDELTA_STATE_DIR';
+  return given ?? parseDirectory(name, env[name] || SETTINGS[name].fallback);
 }
 
 /** A volume or snapshot as the pool has it. */

@@ -4,6 +4,7 @@ import { NativePool, type NativeRunner } from '../../native/pool.js';
 import type { ExitCode } from '../exit-codes.js';
 import { failureOf } from '../failures.js';
 import { complain, runToExitCode } from '../output.js';
+import { parsePath } from '../paths.js';
 import { MAX_DEVICE_ID, type SnapshotChoice, type ThinTrees } from './pool-metadata.js';
 
 export interface MetadataOptions {
@@ -19,8 +20,8 @@ export interface NamedMetadata {
 
 export function addMetadataOptions(command: Command): Command {
   return command
-    .argument('[metadata]', 'same as --metadata, where the thin_* tools expect it')
-    .option('--metadata <path>', "the pool's metadata: a device or a file")
+    .argument('[metadata]', 'same as --metadata, where the thin_* tools expect it', parsePath)
+    .option('--metadata <path>', "the pool's metadata: a device or a file", parsePath)
     .option(
       '-m, --metadata-snap [block]',
       'read the trees of the metadata snapshot (which must be at this block, if one is given)',
@@ -37,10 +38,11 @@ export function namedMetadata(
   { metadata, metadataSnap }: MetadataOptions,
 ): NamedMetadata {
   const isBlock = typeof metadataSnap === 'string' && /^\d{1,18}$/.test(metadataSnap);
-  const behindSnap = typeof metadataSnap === 'string' && !isBlock ? metadataSnap : undefined;
+  const behindSnap =
+    typeof metadataSnap === 'string' && !isBlock ? parsePath(metadataSnap) : undefined;
   const paths = [metadata, positional, behindSnap].filter((path) => path !== undefined);
   const [path] = paths;
-  if (path === undefined || path === '') {
+  if (path === undefined) {
     return command.error(
       "error: no metadata is given: use --metadata with the pool's metadata device or a file",
     );
