@@ -1,10 +1,13 @@
 /**
  * Finds loop devices, device-mapper devices, mounts and processes that tests have left behind: those of
  * one run, by the directory that all its files lie under, or all that look like a test's on this
- * machine, for a virtual machine that one run has for itself. Removes those of a run.
+ * machine, for a virtual machine that one run has for itself. Removes those of a run:
+ *
+ *   node scripts/left-behind.mjs DIRECTORY
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 
 const QUIETLY = { stdio: 'ignore', timeout: 20_000 };
 const ENDING_MS = 3000;
@@ -62,14 +65,19 @@ export function leftOnMachine() {
   return [...describe(loops(isMarked), mounts(isMarked), processes(isPlugin)), ...mapped];
 }
 
-function ofDirectory(directory) {
-  const isBelow = (path) => path === directory || path.startsWith(`${directory}/`);
+/** Numbers of processes with that directory in their variables or arguments. */
+export function processesNaming(directory) {
   const end = '(?![A-Za-z0-9_.-])';
   const named = new RegExp(`${directory.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}${end}`);
+  return processes((environment, words) => named.test(environment) || named.test(words));
+}
+
+function ofDirectory(directory) {
+  const isBelow = (path) => path === directory || path.startsWith(`${directory}/`);
   return {
     loops: loops(isBelow),
     mounts: mounts(isBelow),
-    processes: processes((environment, words) => named.test(environment) || named.test(words)),
+    processes: processesNaming(directory),
   };
 }
 
@@ -141,3 +149,5 @@ function removeMappedOn(kernelName) {
     }
   }
 }
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) removeUnder(process.argv[2]);

@@ -13,10 +13,11 @@ const SHARED_GUESTS = [
 ];
 const REPORTER = './scripts/suite/reporter.mjs';
 
-/** Measured times, and the tests that need the machine for themselves with the reason. */
-const { seconds, alone } = JSON.parse(
-  readFileSync(new URL('./times.json', import.meta.url), 'utf8'),
-);
+/** Minutes and more above what any takes on a busy machine: the limit only ends what hangs. */
+const LIMIT_SECONDS = { plain: 900, nightly: 3600 };
+
+/** Seconds on the wall clock and of processor that jobs took (--record), by their keys. */
+const times = JSON.parse(readFileSync(new URL('./times.json', import.meta.url), 'utf8'));
 
 /**
  * @param {object} options
@@ -42,7 +43,10 @@ export function planJobs(options) {
       options.tiers.includes(tier) ? filesOf(tier).filter((file) => isWanted(file)) : [],
     ]),
   );
-  const modules = add(build('modules', ['scripts/setup', '--modules']));
+  // Unit and memory tests need neither root nor more packages than node-gyp.
+  const isSmall = options.tiers.every((tier) => tier === 'unit' || tier === 'memory');
+  const packages = isSmall ? [] : [add(build('packages', ['scripts/setup', '--packages']))];
+  const modules = add({ ...build('modules', ['scripts/setup', '--modules']), needs: packages });
   const native = add({ ...build('addon', ['scripts/setup', '--addon']), needs: [modules] });
   const types = add({
     ...build('types of sources and tests', ['node', 'scripts/compile.mjs', 'test/tsconfig.json']),
@@ -54,25 +58,26 @@ export function planJobs(options) {
       ...check('formatting, lint and import walls', npx('biome', 'ci', '--error-on-warnings', '.')),
       needs: [modules],
     });
-    add(check('formatting of native code', ['scripts/format-native']));
+    add({ ...check('formatting of native code', ['scripts/format-native']), needs: packages });
     add(check('no stray words', ['node', 'scripts/check-sources.mjs']));
     add({ ...check('dist', ['node', 'scripts/compile.mjs', 'tsconfig.json']), needs: [modules] });
   }
   if (isWhole && options.tiers.includes('native')) {
     const fuzz = options.nightly ? ['--seconds', '300'] : ['--fixed'];
     // Two makes at once would write the same objects: one builds them for both.
-    const sanitized = add(build('native tests and fuzz targets', ['scripts/fuzz', '--build-all']));
+    const sanitized = add({ ...build('native tests and fuzz targets', ['scripts/fuzz', '--build-all']), needs: packages });
     const needs = [sanitized];
     add(tests('native tests', ['scripts/test-native'], { seconds: 900, needs }));
     add(tests('fuzzing', ['scripts/fuzz', 'all', ...fuzz], { seconds: 800, limitSeconds: 3600, needs }));
   }
+  const limitSeconds = options.nightly ? LIMIT_SECONDS.nightly : LIMIT_SECONDS.plain;
   const named = options.name === undefined ? [] : [`--test-name-pattern=${options.name}`];
   for (const file of [...files.unit, ...files.memory, ...files.node, ...files.nightly]) {
     const command = [process.execPath, `--test-reporter=${REPORTER}`, ...named, compiled(file)];
-    add(testFile(file, command, { needs: [native, types], limitSeconds: options.nightly ? 7200 : 1800 }));
+    add(testFile(file, command, { needs: [native, types], limitSeconds }));
   }
   if (files.guest.length > 0) {
-    const guest = add(build('guest', ['scripts/test-guest', '--prepare']));
+    const guest = add({ ...build('guest', ['scripts/test-guest', '--prepare']), needs: packages });
     for (const together of guests(files.guest)) {
       const command = ['scripts/test-guest', '--file', ...together.map(compiled), ...named];
       const limitSeconds = options.nightly ? 7200 : 1800;
@@ -110,9 +115,14 @@ function tests(name, command, options) {
 }
 
 function testFile(file, command, { fallback = 3, ...options }) {
-  return tests(`test/${file}.test.ts`, command, {
+  const name = `test/${file}.test.ts`;
+  return tests(name, command, {
     ...options,
-    seconds: seconds[file] ?? fallback,
-    ...(alone[file] === undefined ? {} : { alone: alone[file] }),
+    seconds: times[keyOf(name)]?.[0] ?? fallback,
   });
+}
+
+/** A job's name in times.json: the paths of its test files, or what it does. */
+export function keyOf(name) {
+  return name.replace(/^test\/(.*)\.test\.ts$/, '$1');
 }

@@ -16,14 +16,16 @@
  * Patterns are regular expressions. Random tests and fuzz targets run from fixed seeds, the same each
  * time, unless BLOCKDELTA_TEST_SEED or --nightly says otherwise; what fails prints how to repeat it.
  */
-import { chmodSync, mkdtempSync, readFileSync, watch, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, watch, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { leftUnder, removeUnder } from '../left-behind.mjs';
-import { planJobs } from './jobs.mjs';
+import { keyOf, planJobs } from './jobs.mjs';
 import { JobQueue } from './queue.mjs';
 import { failedTests, parseTally } from './tally.mjs';
 import { PLAIN_TIERS, TIERS } from './tiers.mjs';
@@ -33,8 +35,11 @@ const TIMES = fileURLToPath(new URL('./times.json', import.meta.url));
 const ENDING_MS = 5000;
 /** Of each failed test, or of a job that is no test, shown again at the end. */
 const CAUSE_LINES = 25;
+/** A clean-up that takes longer waits itself for what cannot be interrupted. */
+const REMOVAL_MS = 60_000;
 
 const options = parse();
+if (options.nightly) process.env.BLOCKDELTA_TEST_NIGHTLY = '1';
 let queue;
 let runDirectory;
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
@@ -92,6 +97,7 @@ function usage(problem) {
 
 /** Plans and runs the selected jobs, prints their output and the sum. */
 async function runOnce() {
+  const begun = { wall: performance.now(), own: process.cpuUsage() };
   const { jobs, files } = planJobs(options);
   const sum = { passed: 0, failed: 0, skipped: 0 };
   if (jobs.every(({ kind }) => kind === 'build')) {
@@ -104,7 +110,6 @@ async function runOnce() {
   chmodSync(runDirectory, 0o755);
   const outcomes = [];
   const live = files.length === 1 && jobs.every(({ kind }) => kind !== 'check');
-  const begun = performance.now();
   queue = new JobQueue(jobs, {
     slots: options.slots,
     directory: runDirectory,
@@ -124,7 +129,7 @@ async function runOnce() {
   }
   if (options.isWhole) {
     if (outcomes.every(({ left }) => left.length === 0)) sum.passed += 1;
-    printTimes(outcomes, (performance.now() - begun) / 1000);
+    printTimes(outcomes, begun);
   }
   if (options.record) record(outcomes);
   const failures = outcomes.filter((outcome) => failuresOf(outcome) + outcome.left.length > 0);
@@ -138,6 +143,12 @@ async function leftBy(directory) {
   const deadline = Date.now() + ENDING_MS;
   while (leftUnder(directory).length > 0 && Date.now() < deadline) await delay(100);
   const left = leftUnder(directory);
+  if (left.length > 0) {
+    const script = fileURLToPath(new URL('../left-behind.mjs', import.meta.url));
+    const removal = spawn(process.execPath, [script, directory], { stdio: 'inherit' });
+    await Promise.race([once(removal, 'exit'), delay(REMOVAL_MS, undefined, { ref: false })]);
+    return left;
+  }
   removeUnder(directory);
   return left;
 }
@@ -177,15 +188,21 @@ function reportAgain({ job, output, left }) {
   for (const line of [...shown, ...left.map((name) => `left behind: ${name}`)]) console.log(`  ${line}`);
 }
 
-/** A step that others need, or a file without a test of the name that is looked for. */
+/** A step that others need and that had nothing to do, or a file without a test of the name that is looked for. */
 function isSilent({ job, output }) {
-  if (job.kind === 'build') return true;
+  if (job.kind === 'build') return output === '';
   const { passed, failed, skipped } = parseTally(output) ?? { passed: 1, failed: 0, skipped: 0 };
   return options.name !== undefined && passed + failed + skipped === 0;
 }
 
-function printTimes(outcomes, wallSeconds) {
-  const cpu = outcomes.reduce((total, outcome) => total + outcome.cpuSeconds, 0);
+function printTimes(outcomes, begun) {
+  // All jobs, and this process. It has not run before the first run.
+  const wallSeconds = (performance.now() - begun.wall) / 1000;
+  const own = process.cpuUsage(begun.own);
+  const cpu = outcomes.reduce(
+    (total, outcome) => total + outcome.cpuSeconds,
+    (own.user + own.system) / 1e6,
+  );
   const sorted = [...outcomes].sort((a, b) => b.wallSeconds - a.wallSeconds).slice(0, 15);
   const lines = sorted.map(
     (outcome) =>
@@ -195,18 +212,19 @@ function printTimes(outcomes, wallSeconds) {
   console.log(`${wallSeconds.toFixed(0)} s in all, processor ${cpu.toFixed(0)} s`);
 }
 
-/** Only what is not short: a new file needs no entry. */
+/** Wall clock and processor of each job that passed. Forgets test files that are gone. */
 function record(outcomes) {
   const times = JSON.parse(readFileSync(TIMES, 'utf8'));
-  for (const { job, wallSeconds } of outcomes) {
-    const file = /^test\/(.*)\.test\.ts$/.exec(job.name)?.[1];
-    if (file === undefined) continue;
-    if (wallSeconds >= 5) times.seconds[file] = Math.round(wallSeconds);
-    else delete times.seconds[file];
+  const tenths = (seconds) => Math.round(seconds * 10) / 10;
+  for (const { job, status, wallSeconds, cpuSeconds } of outcomes) {
+    if (status === 0) times[keyOf(job.name)] = [tenths(wallSeconds), tenths(cpuSeconds)];
   }
-  const sorted = Object.entries(times.seconds).sort(([, a], [, b]) => b - a);
-  times.seconds = Object.fromEntries(sorted);
-  writeFileSync(TIMES, `${JSON.stringify(times, undefined, 2)}\n`);
+  const isGone = (key) => key.split(' ').some((file) => /^[a-z]+\//.test(file) && !existsSync(`test/${file}.test.ts`));
+  const lines = Object.entries(times)
+    .filter(([key]) => !isGone(key))
+    .sort(([, [a]], [, [b]]) => b - a)
+    .map(([key, [wall, cpu]]) => `  ${JSON.stringify(key)}: [${wall}, ${cpu}]`);
+  writeFileSync(TIMES, `{\n${lines.join(',\n')}\n}\n`);
 }
 
 /** Yields after each burst of changes of sources and tests. */

@@ -1,11 +1,14 @@
 /**
  * Runs jobs beside each other: at most as many at a time as there are slots, those that take longest
- * first, each as soon as the jobs it needs have passed. Knows processes, and nothing of tests.
+ * first, each as soon as the jobs it needs have passed. A job that does not end is ended, with what it was
+ * at. Knows processes, and nothing of tests.
  */
 import { spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { Cgroup } from './cgroup.mjs';
+import { whatTheyWaitFor } from './waiting.mjs';
 
 /**
  * @typedef {object} Job
@@ -14,8 +17,7 @@ import { setTimeout as delay } from 'node:timers/promises';
  * @property {Record<string, string>} [env]   added to the environment
  * @property {Job[]} [needs]                  jobs that must have passed before
  * @property {number} [seconds]               roughly how long it takes: longer ones start earlier
- * @property {string} [alone]                 why nothing else may run meanwhile
- * @property {number} [limitSeconds]          killed after that
+ * @property {number} [limitSeconds]          ended after that
  */
 
 /**
@@ -24,17 +26,20 @@ import { setTimeout as delay } from 'node:timers/promises';
  * @property {number | null} status      exit status; null: killed, or not started
  * @property {string} output             of both streams, in order
  * @property {number} wallSeconds
- * @property {number} cpuSeconds         of the process and all its children that it waited for
+ * @property {number} cpuSeconds         of all processes; without a cgroup, of those that were waited for
  * @property {string} [notRun]           why it was not started
  */
 
-// Bash writes the processor time of the command to the file that is its first argument.
-const TIMED = 'TIMEFORMAT="%U %S"; { time "$@" 2>&4 4>&-; } 4>&2 2>"$0"';
-const LIMIT_SECONDS = 1800;
+// Bash writes the processor time of the command to the file that is its first argument, and enters the
+// cgroup that is its second.
+const TIMED =
+  '[ "$1" = "" ] || echo 0 >"$1"; shift; TIMEFORMAT="%U %S"; { time "$@" 2>&4 4>&-; } 4>&2 2>"$0"';
+const LIMIT_SECONDS = 600;
 const DRAIN_MS = 2000;
 
 export class JobQueue {
   #waiting;
+  /** What runs, with what ends it. */
   #running = new Map();
   #outcomes = new Map();
   #slots;
@@ -68,7 +73,12 @@ export class JobQueue {
   /** Starts nothing more and kills what runs. */
   stop() {
     this.#stopped = true;
-    for (const child of this.#running.values()) killGroup(child);
+    for (const end of this.#running.values()) end();
+  }
+
+  /** Ends a job that runs, as if its time were over. */
+  giveUp(job, reason) {
+    this.#running.get(job)?.(reason);
   }
 
   #startWhatCan() {
@@ -104,57 +114,66 @@ export class JobQueue {
 
   #canStart(job) {
     if (!(job.needs ?? []).every((needed) => this.#outcomes.get(needed) === true)) return false;
-    const running = [...this.#running.keys()];
-    if (running.some(({ alone }) => alone !== undefined)) return false;
-    if (job.alone !== undefined) return running.length === 0;
-    return running.length < this.#slots;
+    return this.#running.size < this.#slots;
   }
 
   #start(job) {
     const number = this.#outcomes.size + this.#running.size + 1;
     const directory = join(this.#options.directory, `${number}`);
+    const places = { directory, times: `${directory}.times`, running: `${directory}.running` };
     mkdirSync(directory);
-    const times = join(this.#options.directory, `${number}.times`);
+    const cgroup = Cgroup.make(`blockdelta-suite-${process.pid}-${number}`);
     const output = [];
     const begun = performance.now();
-    const child = spawn('bash', ['-c', TIMED, times, ...job.command], {
+    const child = spawn('bash', ['-c', TIMED, places.times, cgroup?.procs ?? '', ...job.command], {
       detached: true,
-      env: { ...process.env, ...job.env, TMPDIR: directory },
+      env: { ...process.env, ...job.env, TMPDIR: directory, BLOCKDELTA_TEST_RUNNING: places.running },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     const keep = (chunk) => {
       if (this.#options.live === true) process.stdout.write(chunk);
-      output.push(chunk);
+      output.push(Buffer.from(chunk));
     };
     child.stdout.on('data', keep);
     child.stderr.on('data', keep);
     const closed = new Promise((resolve) => child.once('close', resolve));
-    const limit = job.limitSeconds ?? LIMIT_SECONDS;
-    let isOverdue = false;
-    const timer = setTimeout(() => {
-      isOverdue = true;
+    this.#running.set(job, (reason) => {
+      if (reason !== undefined) keep(`${reason}\n${lastWords(child, places, cgroup)}`);
       killGroup(child);
-    }, limit * 1000);
-    this.#running.set(job, child);
+    });
+    const limit = job.limitSeconds ?? LIMIT_SECONDS;
+    const timer = setTimeout(() => this.giveUp(job, `ended after ${limit} s`), limit * 1000);
     child.once('exit', async (status) => {
       clearTimeout(timer);
       // A process that was left behind may hold the pipes.
       await Promise.race([closed, delay(DRAIN_MS)]);
+      for (const stream of [child.stdout, child.stderr]) stream.destroy();
       const outcome = {
         job,
         status,
-        output:
-          Buffer.concat(output).toString() + (isOverdue ? `killed after ${limit} seconds\n` : ''),
+        output: Buffer.concat(output).toString(),
         wallSeconds: (performance.now() - begun) / 1000,
-        cpuSeconds: cpuSeconds(times),
+        cpuSeconds: Math.max(cgroup?.cpuSeconds ?? 0, waitedSeconds(places.times)),
       };
-      rmSync(times, { force: true });
+      for (const path of [places.times, places.running]) rmSync(path, { force: true });
       await this.#options.ended(outcome, directory);
+      cgroup?.remove();
       this.#running.delete(job);
       this.#outcomes.set(job, status === 0);
       this.#startWhatCan();
     });
   }
+}
+
+/** What a job was at: the tests that it has begun (reporter.mjs), and what each process waits for. */
+function lastWords(child, { directory, running }, cgroup) {
+  let tests = '';
+  try {
+    tests = readFileSync(running, 'utf8');
+  } catch {
+    // It is no test file, or has not begun one.
+  }
+  return `${tests}${whatTheyWaitFor(child.pid, directory, cgroup?.processes() ?? [])}`;
 }
 
 function killGroup(child) {
@@ -165,7 +184,7 @@ function killGroup(child) {
   }
 }
 
-function cpuSeconds(path) {
+function waitedSeconds(path) {
   try {
     const words = readFileSync(path, 'utf8').trim().split('\n').at(-1).split(' ');
     return words.reduce((sum, word) => sum + Number(word), 0);

@@ -1,7 +1,9 @@
 /**
  * Reporter for the process of one test file: a line for each test as it ends, failures with their
- * cause, and at the end the line "N passed, N failed, N skipped".
+ * cause, and at the end the line "N passed, N failed, N skipped". The file BLOCKDELTA_TEST_RUNNING has the
+ * tests that have begun, for whoever ends the process.
  */
+import { writeFileSync } from 'node:fs';
 import { inspect } from 'node:util';
 import { isFilteredOut, Tally } from './tally.mjs';
 
@@ -13,6 +15,7 @@ export default async function* report(events) {
   /** Tests that have started and neither ended nor been named in the output, outermost first. */
   let unnamed = [];
   for await (const { type, data } of events) {
+    noteBegun(type, data);
     if (type === 'test:start') unnamed.push(data);
     if (type === 'test:diagnostic' && !(data.nesting === 0 && FIGURES.test(data.message))) {
       yield `${'  '.repeat(data.nesting)}# ${data.message}\n`;
@@ -30,6 +33,22 @@ export default async function* report(events) {
   }
   yield `${tally}\n`;
   setTimeout(endForced, ENDING_MS).unref();
+}
+
+/** Tests that are known and have not ended. */
+let unfinished = [];
+
+function noteBegun(type, { name, nesting }) {
+  const path = process.env.BLOCKDELTA_TEST_RUNNING;
+  if (path === undefined || !/^test:(enqueue|dequeue|pass|fail)$/.test(type)) return;
+  const isOther = (test) => test.name !== name || test.nesting !== nesting;
+  if (type === 'test:enqueue') unfinished.push({ name, nesting, hasBegun: false });
+  else if (type !== 'test:dequeue') unfinished = unfinished.filter(isOther);
+  else for (const test of unfinished) test.hasBegun ||= !isOther(test);
+  const begun = unfinished.filter(({ hasBegun }) => hasBegun).map((test) => `  has begun: ${test.name}\n`);
+  // Events of a test that blocks the process do not come here: it is the one after those.
+  const next = unfinished.find(({ hasBegun }) => !hasBegun);
+  writeFileSync(path, `${begun.join('')}${next === undefined ? '' : `  the next is: ${next.name}\n`}`);
 }
 
 /** Something keeps the process alive, such as a plugin that a failed test has not ended. */
