@@ -61,7 +61,8 @@ test('every rule has a test named after it, or says why it does not apply', () =
       assert.ok(answer.length > NOT_APPLICABLE.length + 10, `${rule} gives no reason`);
       continue;
     }
-    assert.ok(files.length > 0, `${rule} has no test`);
+    const plain = files.filter((file) => !file.startsWith('nightly/'));
+    assert.ok(plain.length > 0, `${rule} has no test that every run of the suite runs`);
     for (const file of files) {
       assert.match(namesIn(file), new RegExp(`\\b${rule}\\b`), `${file} has no test of ${rule}`);
     }

@@ -48,7 +48,8 @@ test('every hazard has a test named after it, or says why it is not defended', (
       assert.ok(defence.length > NOT_DEFENDED.length + 20, `${hazard} gives no reason`);
       continue;
     }
-    assert.ok(files.length > 0, `${hazard} has no test`);
+    const plain = files.filter((file) => !file.startsWith('test/nightly/'));
+    assert.ok(plain.length > 0, `${hazard} has no test that every run of the suite runs`);
     for (const file of files) {
       assert.ok(names(file, hazard), `${file} has no test named after ${hazard}`);
     }
