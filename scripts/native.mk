@@ -4,6 +4,7 @@
 #
 #   make -s -j2 -f scripts/native.mk tests      the test program, and the guardian it starts
 #   make -s -j2 -f scripts/native.mk fuzz-fill  a fuzz target: test/fuzz/fuzz_fill.cc
+#   make -s -f scripts/native.mk faults         the library that test/faults preloads into processes
 #   make -s -f scripts/native.mk directory      prints where programs and objects are
 #
 # COMPILER=g++ builds with that compiler; without it, clang++ does, if it is installed. ARCH=arm64
@@ -56,11 +57,17 @@ TEST_OBJECTS := $(FUZZ_LIBRARY) $(call objects,plain,$(TESTS) $(filter-out $(FUZ
 GUARDIAN_OBJECTS := $(call objects,plain,$(GUARDIAN))
 FUZZ_MAIN_OBJECTS := $(call objects,plain,$(FUZZ_MAIN))
 
-.PHONY: tests directory command FORCE
+.PHONY: tests faults directory command FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
 tests: $(OUT)/tests $(OUT)/blockdelta-guardian
+
+# Test files that run beside each other may make it at once: each gives it its name when it is whole.
+faults: .native-build/faults.so
+.native-build/faults.so: test/faults/preload/faults.c scripts/native.mk
+	@mkdir -p $(@D)
+	gcc -std=gnu17 -O1 -g -Wall -Wextra -Werror -fPIC -shared -o $@.$$$$ $< && mv $@.$$$$ $@
 
 directory:
 	@echo $(OUT)

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 const DIRECTORIES = {
   unit: ['unit'],
   memory: ['memory'],
-  node: ['backend', 'conformance', 'hostile', 'integration'],
+  node: ['backend', 'conformance', 'faults', 'hostile', 'integration'],
   guest: ['guest'],
   nightly: ['nightly'],
 };

@@ -1,0 +1,508 @@
+// A library to preload into a process under test. Before each step that changes something lasting
+// it asks whoever started the process, over a socket, what to do: take the step, let it fail, or
+// die.
+//
+// A step is a call of the C library that changes a file, a directory or an attribute below one of
+// the given directories or in /sys, a device, or a mount. Node.js, better-sqlite3 and the addon all
+// call the C library for these; io_uring must be off (UV_USE_IO_URING=0).
+//
+//   BLOCKDELTA_FAULTS_SOCKET  the socket to ask at; without it the library does nothing
+//   BLOCKDELTA_FAULTS_ROOTS   the directories, with colons between
+//
+// Each thread has a connection of its own. A question is a line, "call<TAB>path[<TAB>path]", paths
+// without links resolved; the answer is one byte: 0 go on, 255 die, else the errno to fail with.
+// The step waits for it. The process and its threads are asked, children are not: neither variable
+// nor this library stays in the environment.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/btrfs.h>
+#include <linux/dm-ioctl.h>
+#include <linux/fs.h>
+#include <linux/loop.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+enum { kGo = 0, kDie = 255, kMaxRoots = 8 };
+
+static struct sockaddr_un controller;
+static char roots[kMaxRoots][PATH_MAX];
+static int root_count;
+// The process that is asked: a child between fork and exec is another one. 0: nobody is.
+static pid_t asked;
+static __thread int connection = -1;
+static __thread bool is_busy;
+
+__attribute__((constructor)) static void Start(void) {
+  const char* const path = getenv("BLOCKDELTA_FAULTS_SOCKET");
+  const char* const list = getenv("BLOCKDELTA_FAULTS_ROOTS");
+  if (path == NULL || list == NULL || strlen(path) >= sizeof(controller.sun_path)) return;
+  controller.sun_family = AF_UNIX;
+  strcpy(controller.sun_path, path);
+  for (const char* begin = list; *begin != '\0' && root_count < kMaxRoots;) {
+    const size_t length = strcspn(begin, ":");
+    if (length > 0 && length < PATH_MAX) memcpy(roots[root_count++], begin, length);
+    begin += length + (begin[length] == ':');
+  }
+  unsetenv("BLOCKDELTA_FAULTS_SOCKET");
+  unsetenv("BLOCKDELTA_FAULTS_ROOTS");
+  unsetenv("LD_PRELOAD");
+  asked = getpid();
+}
+
+static bool IsBelow(const char* path, const char* directory) {
+  const size_t length = strlen(directory);
+  return strncmp(path, directory, length) == 0 && (path[length] == '/' || path[length] == '\0');
+}
+
+// The shared memory of SQLite's log does not outlive its process.
+static bool Lasts(const char* path) {
+  const size_t length = strlen(path);
+  if (length > 4 && strcmp(path + length - 4, "-shm") == 0) return false;
+  if (IsBelow(path, "/sys")) return true;
+  for (int index = 0; index < root_count; index += 1) {
+    if (IsBelow(path, roots[index])) return true;
+  }
+  return false;
+}
+
+static bool PathOf(int fd, char path[PATH_MAX]) {
+  char link[64];
+  snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+  const ssize_t length = readlink(link, path, PATH_MAX - 1);
+  if (length <= 0) return false;
+  path[length] = '\0';
+  return path[0] == '/';
+}
+
+// Absolute, as the caller gave it, but for a descriptor that it names by its link in /proc. Other
+// links are not followed.
+static bool Absolute(int directory, const char* name, char path[PATH_MAX]) {
+  if (name == NULL) return false;
+  char base[PATH_MAX];
+  static const char kDescriptors[] = "/proc/self/fd/";
+  if (strncmp(name, kDescriptors, strlen(kDescriptors)) == 0) {
+    char* rest;
+    directory = (int)strtol(name + strlen(kDescriptors), &rest, 10);
+    name = *rest == '/' ? rest + 1 : rest;
+  } else if (name[0] == '/') {
+    return snprintf(path, PATH_MAX, "%s", name) < PATH_MAX;
+  }
+  const bool is_known =
+      directory == AT_FDCWD ? getcwd(base, sizeof(base)) != NULL : PathOf(directory, base);
+  if (!is_known) return false;
+  if (name[0] == '\0') return snprintf(path, PATH_MAX, "%s", base) < PATH_MAX;
+  return snprintf(path, PATH_MAX, "%s/%s", base, name) < PATH_MAX;
+}
+
+static bool Connect(void) {
+  if (connection != -1) return true;
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd == -1) return false;
+  if (connect(fd, (const struct sockaddr*)&controller, sizeof(controller)) == -1) {
+    close(fd);
+    return false;
+  }
+  connection = fd;
+  return true;
+}
+
+static int Exchange(const char* question, size_t length) {
+  for (size_t sent = 0; sent < length;) {
+    const ssize_t count = send(connection, question + sent, length - sent, MSG_NOSIGNAL);
+    if (count == -1 && errno == EINTR) continue;
+    if (count <= 0) return kGo;
+    sent += (size_t)count;
+  }
+  unsigned char answer;
+  ssize_t count;
+  do {
+    count = recv(connection, &answer, 1, 0);
+  } while (count == -1 && errno == EINTR);
+  return count == 1 ? answer : kGo;
+}
+
+// Whether the step may be taken; otherwise errno says how it has failed.
+static bool Ask(const char* call, const char* path, const char* other) {
+  if (is_busy || asked == 0 || getpid() != asked) return true;
+  const int before = errno;
+  is_busy = true;
+  int answer = kGo;
+  if (Connect()) {
+    char question[2 * PATH_MAX + 64];
+    const int length =
+        other == NULL ? snprintf(question, sizeof(question), "%s\t%s\n", call, path)
+                      : snprintf(question, sizeof(question), "%s\t%s\t%s\n", call, path, other);
+    if (length > 0 && (size_t)length < sizeof(question))
+      answer = Exchange(question, (size_t)length);
+  }
+  if (answer == kDie) {
+    kill(asked, SIGKILL);
+    for (;;) pause();
+  }
+  is_busy = false;
+  errno = answer == kGo ? before : answer;
+  return answer == kGo;
+}
+
+static bool IsIdle(void) { return asked == 0 || is_busy; }
+
+static bool AskFile(const char* call, int fd) {
+  if (IsIdle()) return true;
+  const int before = errno;
+  char path[PATH_MAX];
+  const bool is_step = PathOf(fd, path) && Lasts(path);
+  errno = before;
+  return !is_step || Ask(call, path, NULL);
+}
+
+static bool AskPath(const char* call, int directory, const char* name) {
+  if (IsIdle()) return true;
+  const int before = errno;
+  char path[PATH_MAX];
+  const bool is_step = Absolute(directory, name, path) && Lasts(path);
+  errno = before;
+  return !is_step || Ask(call, path, NULL);
+}
+
+static bool AskPaths(const char* call, int directory, const char* name, int other_directory,
+                     const char* other_name) {
+  if (IsIdle()) return true;
+  const int before = errno;
+  char path[PATH_MAX], other[PATH_MAX];
+  const bool is_step = Absolute(directory, name, path) &&
+                       Absolute(other_directory, other_name, other) &&
+                       (Lasts(path) || Lasts(other));
+  errno = before;
+  return !is_step || Ask(call, path, other);
+}
+
+// Mounts are steps wherever they are.
+static bool AskMount(const char* call, int directory, const char* name) {
+  if (IsIdle()) return true;
+  const int before = errno;
+  char path[PATH_MAX];
+  const bool is_known = Absolute(directory, name, path);
+  errno = before;
+  return Ask(call, is_known ? path : "?", NULL);
+}
+
+#define NAME(request) \
+  case request:       \
+    return #request;
+
+static const char* NameOfIoctl(unsigned long request) {
+  switch (request) {
+    NAME(LOOP_SET_FD)
+    NAME(LOOP_CLR_FD)
+    NAME(LOOP_SET_STATUS)
+    NAME(LOOP_SET_STATUS64)
+    NAME(LOOP_CHANGE_FD)
+    NAME(LOOP_SET_CAPACITY)
+    NAME(LOOP_SET_DIRECT_IO)
+    NAME(LOOP_SET_BLOCK_SIZE)
+    NAME(LOOP_CONFIGURE)
+    NAME(LOOP_CTL_ADD)
+    NAME(LOOP_CTL_REMOVE)
+    NAME(LOOP_CTL_GET_FREE)
+    NAME(FIFREEZE)
+    NAME(FITHAW)
+    NAME(FICLONE)
+    NAME(FICLONERANGE)
+    NAME(FIDEDUPERANGE)
+    NAME(FS_IOC_SETFLAGS)
+    NAME(FS_IOC_FSSETXATTR)
+    NAME(BLKROSET)
+    NAME(BLKFLSBUF)
+    NAME(BLKDISCARD)
+    NAME(BLKSECDISCARD)
+    NAME(BLKZEROOUT)
+    NAME(BTRFS_IOC_SNAP_CREATE)
+    NAME(BTRFS_IOC_SNAP_CREATE_V2)
+    NAME(BTRFS_IOC_SUBVOL_CREATE)
+    NAME(BTRFS_IOC_SUBVOL_CREATE_V2)
+    NAME(BTRFS_IOC_SNAP_DESTROY)
+    NAME(BTRFS_IOC_SNAP_DESTROY_V2)
+    NAME(BTRFS_IOC_SUBVOL_SETFLAGS)
+    NAME(BTRFS_IOC_RESIZE)
+    NAME(BTRFS_IOC_SYNC)
+    NAME(BTRFS_IOC_START_SYNC)
+    NAME(DM_DEV_CREATE)
+    NAME(DM_DEV_REMOVE)
+    NAME(DM_DEV_RENAME)
+    NAME(DM_DEV_SUSPEND)
+    NAME(DM_TABLE_LOAD)
+    NAME(DM_TABLE_CLEAR)
+    NAME(DM_TARGET_MSG)
+    case _IOW('X', 110, char[24]):
+      return "XFS_IOC_FSGROWFSDATA";
+    case _IOW('f', 16, uint64_t):
+      return "EXT4_IOC_RESIZE_FS";
+    default:
+      return NULL;
+  }
+}
+
+static bool AskIoctl(int fd, unsigned long request, const void* argument) {
+  const char* const name = IsIdle() ? NULL : NameOfIoctl(request);
+  if (name == NULL) return true;
+  const int before = errno;
+  char path[PATH_MAX];
+  if (!PathOf(fd, path)) snprintf(path, sizeof(path), "?");
+  errno = before;
+  if (_IOC_TYPE(request) == DM_IOCTL && argument != NULL) {
+    return Ask(name, path, ((const struct dm_ioctl*)argument)->name);
+  }
+  return Ask(name, path, NULL);
+}
+
+static bool Creates(int flags) {
+  return (flags & (O_CREAT | O_TRUNC)) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+}
+
+// The next definition of the function that is being replaced.
+#define NEXT(name)               \
+  static __typeof__(&name) next; \
+  if (next == NULL) next = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
+
+#define REPLACE(type, name, parameters, arguments, question) \
+  type name parameters {                                     \
+    NEXT(name);                                              \
+    return (question) ? next arguments : (type)-1;           \
+  }
+
+#define REPLACE_OPEN(name, parameters, arguments, directory)   \
+  int name parameters {                                        \
+    mode_t mode = 0;                                           \
+    if (Creates(flags)) {                                      \
+      va_list rest;                                            \
+      va_start(rest, flags);                                   \
+      mode = va_arg(rest, mode_t);                             \
+      va_end(rest);                                            \
+    }                                                          \
+    NEXT(name);                                                \
+    if (Creates(flags) && !AskPath("open", directory, path)) { \
+      return -1;                                               \
+    }                                                          \
+    return next arguments;                                     \
+  }
+
+REPLACE_OPEN(open, (const char* path, int flags, ...), (path, flags, mode), AT_FDCWD)
+REPLACE_OPEN(open64, (const char* path, int flags, ...), (path, flags, mode), AT_FDCWD)
+REPLACE_OPEN(openat, (int at, const char* path, int flags, ...), (at, path, flags, mode), at)
+REPLACE_OPEN(openat64, (int at, const char* path, int flags, ...), (at, path, flags, mode), at)
+REPLACE(int, creat, (const char* path, mode_t mode), (path, mode), AskPath("open", AT_FDCWD, path))
+
+REPLACE(ssize_t, write, (int fd, const void* data, size_t size), (fd, data, size),
+        AskFile("write", fd))
+REPLACE(ssize_t, pwrite, (int fd, const void* data, size_t size, off_t offset),
+        (fd, data, size, offset), AskFile("write", fd))
+REPLACE(ssize_t, pwrite64, (int fd, const void* data, size_t size, off64_t offset),
+        (fd, data, size, offset), AskFile("write", fd))
+REPLACE(ssize_t, writev, (int fd, const struct iovec* data, int count), (fd, data, count),
+        AskFile("write", fd))
+REPLACE(ssize_t, pwritev, (int fd, const struct iovec* data, int count, off_t offset),
+        (fd, data, count, offset), AskFile("write", fd))
+REPLACE(ssize_t, pwritev64, (int fd, const struct iovec* data, int count, off64_t offset),
+        (fd, data, count, offset), AskFile("write", fd))
+REPLACE(ssize_t, pwritev2, (int fd, const struct iovec* data, int count, off_t offset, int flags),
+        (fd, data, count, offset, flags), AskFile("write", fd))
+REPLACE(ssize_t, pwritev64v2,
+        (int fd, const struct iovec* data, int count, off64_t offset, int flags),
+        (fd, data, count, offset, flags), AskFile("write", fd))
+REPLACE(ssize_t, sendfile, (int to, int from, off_t* offset, size_t size), (to, from, offset, size),
+        AskFile("sendfile", to))
+REPLACE(ssize_t, sendfile64, (int to, int from, off64_t* offset, size_t size),
+        (to, from, offset, size), AskFile("sendfile", to))
+REPLACE(ssize_t, copy_file_range,
+        (int from, off64_t* read_at, int to, off64_t* write_at, size_t size, unsigned flags),
+        (from, read_at, to, write_at, size, flags), AskFile("copy_file_range", to))
+REPLACE(int, ftruncate, (int fd, off_t size), (fd, size), AskFile("ftruncate", fd))
+REPLACE(int, ftruncate64, (int fd, off64_t size), (fd, size), AskFile("ftruncate", fd))
+REPLACE(int, truncate, (const char* path, off_t size), (path, size),
+        AskPath("truncate", AT_FDCWD, path))
+REPLACE(int, truncate64, (const char* path, off64_t size), (path, size),
+        AskPath("truncate", AT_FDCWD, path))
+REPLACE(int, fallocate, (int fd, int mode, off_t offset, off_t size), (fd, mode, offset, size),
+        AskFile("fallocate", fd))
+REPLACE(int, fallocate64, (int fd, int mode, off64_t offset, off64_t size),
+        (fd, mode, offset, size), AskFile("fallocate", fd))
+REPLACE(int, fsync, (int fd), (fd), AskFile("fsync", fd))
+REPLACE(int, fdatasync, (int fd), (fd), AskFile("fdatasync", fd))
+REPLACE(int, syncfs, (int fd), (fd), AskFile("syncfs", fd))
+REPLACE(int, fchmod, (int fd, mode_t mode), (fd, mode), AskFile("fchmod", fd))
+REPLACE(int, chmod, (const char* path, mode_t mode), (path, mode), AskPath("chmod", AT_FDCWD, path))
+REPLACE(int, fchmodat, (int at, const char* path, mode_t mode, int flags), (at, path, mode, flags),
+        AskPath("chmod", at, path))
+REPLACE(int, fchown, (int fd, uid_t user, gid_t group), (fd, user, group), AskFile("fchown", fd))
+
+REPLACE(int, rename, (const char* from, const char* to), (from, to),
+        AskPaths("rename", AT_FDCWD, from, AT_FDCWD, to))
+REPLACE(int, renameat, (int at, const char* from, int other_at, const char* to),
+        (at, from, other_at, to), AskPaths("rename", at, from, other_at, to))
+REPLACE(int, renameat2, (int at, const char* from, int other_at, const char* to, unsigned flags),
+        (at, from, other_at, to, flags), AskPaths("rename", at, from, other_at, to))
+REPLACE(int, link, (const char* from, const char* to), (from, to),
+        AskPaths("link", AT_FDCWD, from, AT_FDCWD, to))
+REPLACE(int, linkat, (int at, const char* from, int other_at, const char* to, int flags),
+        (at, from, other_at, to, flags), AskPaths("link", at, from, other_at, to))
+REPLACE(int, symlink, (const char* target, const char* path), (target, path),
+        AskPath("symlink", AT_FDCWD, path))
+REPLACE(int, symlinkat, (const char* target, int at, const char* path), (target, at, path),
+        AskPath("symlink", at, path))
+REPLACE(int, unlink, (const char* path), (path), AskPath("unlink", AT_FDCWD, path))
+REPLACE(int, remove, (const char* path), (path), AskPath("unlink", AT_FDCWD, path))
+REPLACE(int, unlinkat, (int at, const char* path, int flags), (at, path, flags),
+        AskPath((flags & AT_REMOVEDIR) != 0 ? "rmdir" : "unlink", at, path))
+REPLACE(int, rmdir, (const char* path), (path), AskPath("rmdir", AT_FDCWD, path))
+REPLACE(int, mkdir, (const char* path, mode_t mode), (path, mode), AskPath("mkdir", AT_FDCWD, path))
+REPLACE(int, mkdirat, (int at, const char* path, mode_t mode), (at, path, mode),
+        AskPath("mkdir", at, path))
+REPLACE(int, mknod, (const char* path, mode_t mode, dev_t device), (path, mode, device),
+        AskPath("mknod", AT_FDCWD, path))
+REPLACE(int, mknodat, (int at, const char* path, mode_t mode, dev_t device),
+        (at, path, mode, device), AskPath("mknod", at, path))
+REPLACE(int, setxattr,
+        (const char* path, const char* name, const void* data, size_t size, int flags),
+        (path, name, data, size, flags), AskPath("setxattr", AT_FDCWD, path))
+REPLACE(int, lsetxattr,
+        (const char* path, const char* name, const void* data, size_t size, int flags),
+        (path, name, data, size, flags), AskPath("setxattr", AT_FDCWD, path))
+REPLACE(int, fsetxattr, (int fd, const char* name, const void* data, size_t size, int flags),
+        (fd, name, data, size, flags), AskFile("setxattr", fd))
+REPLACE(int, removexattr, (const char* path, const char* name), (path, name),
+        AskPath("removexattr", AT_FDCWD, path))
+REPLACE(int, fremovexattr, (int fd, const char* name), (fd, name), AskFile("removexattr", fd))
+
+REPLACE(int, mount,
+        (const char* source, const char* path, const char* type, unsigned long flags,
+         const void* options),
+        (source, path, type, flags, options), AskMount("mount", AT_FDCWD, path))
+REPLACE(int, umount, (const char* path), (path), AskMount("umount", AT_FDCWD, path))
+REPLACE(int, umount2, (const char* path, int flags), (path, flags),
+        AskMount("umount", AT_FDCWD, path))
+REPLACE(int, fsopen, (const char* type, unsigned flags), (type, flags), Ask("fsopen", type, NULL))
+REPLACE(int, fsmount, (int fd, unsigned flags, unsigned attributes), (fd, flags, attributes),
+        Ask("fsmount", "", NULL))
+REPLACE(int, open_tree, (int at, const char* path, unsigned flags), (at, path, flags),
+        (flags & OPEN_TREE_CLONE) == 0 || AskMount("open_tree", at, path))
+REPLACE(int, move_mount, (int at, const char* from, int other_at, const char* to, unsigned flags),
+        (at, from, other_at, to, flags), AskMount("move_mount", other_at, to))
+
+char* mkdtemp(char* template) {
+  NEXT(mkdtemp);
+  return AskPath("mkdir", AT_FDCWD, template) ? next(template) : NULL;
+}
+
+REPLACE(int, mkstemp, (char* template), (template), AskPath("open", AT_FDCWD, template))
+REPLACE(int, mkstemp64, (char* template), (template), AskPath("open", AT_FDCWD, template))
+REPLACE(int, mkostemp, (char* template, int flags), (template, flags),
+        AskPath("open", AT_FDCWD, template))
+REPLACE(int, mkostemp64, (char* template, int flags), (template, flags),
+        AskPath("open", AT_FDCWD, template))
+
+// An error number, not -1.
+int posix_fallocate(int fd, off_t offset, off_t size) {
+  NEXT(posix_fallocate);
+  return AskFile("fallocate", fd) ? next(fd, offset, size) : errno;
+}
+
+int posix_fallocate64(int fd, off64_t offset, off64_t size) {
+  NEXT(posix_fallocate64);
+  return AskFile("fallocate", fd) ? next(fd, offset, size) : errno;
+}
+
+int ioctl(int fd, unsigned long request, ...) {
+  va_list rest;
+  va_start(rest, request);
+  void* const argument = va_arg(rest, void*);
+  va_end(rest);
+  NEXT(ioctl);
+  return AskIoctl(fd, request, argument) ? next(fd, request, argument) : -1;
+}
+
+// Steps that a caller makes by number.
+static bool AskSyscall(long number, const long a[6]) {
+  switch (number) {
+    case SYS_write:
+    case SYS_writev:
+    case SYS_pwrite64:
+    case SYS_pwritev:
+    case SYS_pwritev2:
+      return AskFile("write", (int)a[0]);
+    case SYS_sendfile:
+      return AskFile("sendfile", (int)a[0]);
+    case SYS_copy_file_range:
+      return AskFile("copy_file_range", (int)a[2]);
+    case SYS_ftruncate:
+      return AskFile("ftruncate", (int)a[0]);
+    case SYS_fallocate:
+      return AskFile("fallocate", (int)a[0]);
+    case SYS_fsync:
+      return AskFile("fsync", (int)a[0]);
+    case SYS_fdatasync:
+      return AskFile("fdatasync", (int)a[0]);
+    case SYS_syncfs:
+      return AskFile("syncfs", (int)a[0]);
+    case SYS_openat:
+      return !Creates((int)a[2]) || AskPath("open", (int)a[0], (const char*)a[1]);
+    // struct open_how begins with the flags.
+    case SYS_openat2:
+      return !Creates((int)*(const uint64_t*)a[2]) || AskPath("open", (int)a[0], (const char*)a[1]);
+    case SYS_renameat2:
+      return AskPaths("rename", (int)a[0], (const char*)a[1], (int)a[2], (const char*)a[3]);
+    case SYS_linkat:
+      return AskPaths("link", (int)a[0], (const char*)a[1], (int)a[2], (const char*)a[3]);
+    case SYS_unlinkat:
+      return AskPath((a[2] & AT_REMOVEDIR) != 0 ? "rmdir" : "unlink", (int)a[0], (const char*)a[1]);
+    case SYS_mkdirat:
+      return AskPath("mkdir", (int)a[0], (const char*)a[1]);
+    case SYS_symlinkat:
+      return AskPath("symlink", (int)a[1], (const char*)a[2]);
+    case SYS_ioctl:
+      return AskIoctl((int)a[0], (unsigned long)a[1], (const void*)a[2]);
+    case SYS_mount:
+      return AskMount("mount", AT_FDCWD, (const char*)a[1]);
+    case SYS_umount2:
+      return AskMount("umount", AT_FDCWD, (const char*)a[0]);
+    case SYS_fsopen:
+      return Ask("fsopen", (const char*)a[0], NULL);
+    case SYS_fsmount:
+      return Ask("fsmount", "", NULL);
+    case SYS_open_tree:
+      return (a[2] & OPEN_TREE_CLONE) == 0 || AskMount("open_tree", (int)a[0], (const char*)a[1]);
+    case SYS_move_mount:
+      return AskMount("move_mount", (int)a[2], (const char*)a[3]);
+    case SYS_mount_setattr:
+      return AskMount("mount_setattr", (int)a[0], (const char*)a[1]);
+    default:
+      return true;
+  }
+}
+
+long syscall(long number, ...) {
+  long a[6];
+  va_list rest;
+  va_start(rest, number);
+  for (int index = 0; index < 6; index += 1) a[index] = va_arg(rest, long);
+  va_end(rest);
+  NEXT(syscall);
+  return AskSyscall(number, a) ? next(number, a[0], a[1], a[2], a[3], a[4], a[5]) : -1;
+}

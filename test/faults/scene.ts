@@ -1,0 +1,274 @@
+/**
+ * A plugin with a pool whose steps are counted, killed and failed, the objects that live through all of that,
+ * and what must be true after each fault whatever the operation was.
+ *
+ * Background work that would differ from run to run is off unless the scene is about it: change lists and
+ * retained bases by settings. The catalogue is backed up at the start only, which is done when the plugin is
+ * ready; what watches the pool's space (the guard of low space, the growth of an embedded image) takes no step
+ * while there is enough.
+ */
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Contents } from '../support/contents.js';
+import { BlockContents, FileContents } from '../support/contents.js';
+import { blockCapability, type CsiClient, mountCapability } from '../support/csi-client.js';
+import { type HeldVolume, MIB, Orchestrator, type VolumeSpec } from '../support/orchestrator.js';
+import type { PluginOptions } from '../support/plugin.js';
+import { startReport } from '../support/plugin-log.js';
+import { PluginProcess } from '../support/plugin-process.js';
+import { seededRandom } from '../support/random.js';
+import { loopsBelow, makePoolFileSystem, mountsBelow, Workspace } from '../support/workspace.js';
+import { Ledger } from './ledger.js';
+import { buildPreload, Steps } from './steps.js';
+
+export type PoolKind = 'xfs' | 'btrfs' | 'embedded';
+export const POOL_KINDS: readonly PoolKind[] = ['xfs', 'btrfs', 'embedded'];
+
+export type VolumeKind = 'block' | 'ext4' | 'xfs' | 'btrfs';
+
+/** The smallest of each, and what it is expanded to. */
+export const SIZES: Readonly<Record<VolumeKind, readonly [number, number]>> = {
+  block: [8 * MIB, 12 * MIB],
+  ext4: [24 * MIB, 40 * MIB],
+  xfs: [300 * MIB, 348 * MIB],
+  btrfs: [256 * MIB, 320 * MIB],
+};
+
+/** After this a write counts as blocked permanently, so that a failing test ends. */
+const NEVER_MS = 60_000;
+/** What is taken down lazily by the kernel, such as a loop device that a killed tool had open, has so long. */
+const SETTLED_MS = 20_000;
+
+/** The file of a resident that is written again after each fault. */
+const WRITTEN = 'written-after-each-fault';
+
+/** A volume that stays published while others are worked on. */
+export interface Resident {
+  kind: VolumeKind;
+  volume: HeldVolume;
+  contents: Contents;
+}
+
+interface SceneOptions {
+  env?: Record<string, string>;
+}
+
+export class Scene {
+  readonly random = seededRandom('faults');
+  readonly orchestrator: Orchestrator;
+  readonly ledger: Ledger;
+  readonly residents: Resident[] = [];
+  #plugin: PluginProcess | undefined;
+  #client: CsiClient | undefined;
+  #names = 0;
+
+  private constructor(
+    readonly workspace: Workspace,
+    readonly kind: PoolKind,
+    readonly steps: Steps,
+    private readonly options: PluginOptions,
+    /** The directory with volumes/ and snapshots/. */
+    readonly poolPath: string,
+  ) {
+    this.orchestrator = new Orchestrator(workspace, () => this.client);
+    this.ledger = new Ledger(this.orchestrator, () => poolPath);
+  }
+
+  static async make(
+    label: string,
+    kind: PoolKind,
+    { env = {} }: SceneOptions = {},
+  ): Promise<Scene> {
+    buildPreload();
+    const workspace = new Workspace(label);
+    const state = workspace.path('plugin');
+    const isEmbedded = kind === 'embedded';
+    const directory = isEmbedded
+      ? join(state, 'pools', 'default')
+      : makePoolFileSystem(workspace, kind, 6144);
+    const roots = { pool: directory, state, work: workspace.directory };
+    const steps = await Steps.listen(workspace.path('steps'), roots);
+    const options = {
+      ...(isEmbedded ? {} : { pools: `main=${directory}` }),
+      env: {
+        BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
+        BLOCKDELTA_CHANGE_LISTS: 'off',
+        BLOCKDELTA_RETAINED_BASES_COUNT: '0',
+        ...env,
+        ...steps.environment,
+      },
+    };
+    const poolPath = isEmbedded ? join(directory, 'mount') : directory;
+    return new Scene(workspace, kind, steps, options, poolPath);
+  }
+
+  get client(): CsiClient {
+    if (this.#client === undefined) throw new Error('no plugin is running');
+    return this.#client;
+  }
+
+  get log(): string {
+    return this.#plugin?.output ?? '';
+  }
+
+  get isRunning(): boolean {
+    const child = this.#plugin?.child;
+    return child !== undefined && child.exitCode === null && child.signalCode === null;
+  }
+
+  /** Fails unless the plugin becomes ready, and finds no difference between its catalogue and its pool. */
+  async start(): Promise<void> {
+    const plugin = new PluginProcess(this.workspace, this.options);
+    this.#plugin = plugin;
+    this.#client = await plugin.ready();
+    assert.deepEqual(
+      startReport(plugin.output).differences,
+      [],
+      'the catalogue and the pool agree',
+    );
+  }
+
+  /** kill -9, if it still runs; resolves when it has ended. */
+  async kill(): Promise<void> {
+    this.#client?.close();
+    this.#client = undefined;
+    await this.#plugin?.kill();
+  }
+
+  async stop(): Promise<void> {
+    this.#client?.close();
+    this.#client = undefined;
+    this.#plugin?.child.kill('SIGTERM');
+    assert.equal(await this.#plugin?.exitCode(60_000), 0, this.log);
+  }
+
+  async dispose(): Promise<void> {
+    await this.kill();
+    await this.steps.close();
+    this.workspace.dispose();
+  }
+
+  name(kind: string): string {
+    this.#names += 1;
+    return `${kind} ${this.#names}`;
+  }
+
+  /** A new volume that the ledger knows. */
+  async volume(kind: VolumeKind, source: VolumeSpec = {}): Promise<HeldVolume> {
+    const volume = await this.orchestrator.create(this.name('volume'), {
+      ...specOf(kind),
+      ...source,
+    });
+    this.ledger.add(volume.id);
+    return volume;
+  }
+
+  /** Published and written to from now on. */
+  async settle(kind: VolumeKind): Promise<Resident> {
+    const volume = await this.volume(kind);
+    const contents = emptyContents(kind);
+    const target = await this.orchestrator.bringUp(volume);
+    await contents.work(target, this.random);
+    if (kind !== 'block') await writeDurably(join(target, WRITTEN));
+    const resident = { kind, volume, contents };
+    this.residents.push(resident);
+    return resident;
+  }
+
+  /** The first one of that kind. */
+  resident(kind: VolumeKind): Resident {
+    const found = this.residents.find((resident) => resident.kind === kind);
+    if (found === undefined) throw new Error(`no ${kind} volume was settled`);
+    return found;
+  }
+
+  async delete(volume: HeldVolume): Promise<void> {
+    await this.orchestrator.delete(volume);
+    this.ledger.remove(volume.id);
+  }
+
+  async snapshot(volume: HeldVolume): Promise<string> {
+    const id = await this.orchestrator.snapshot(volume, this.name('snapshot'));
+    this.ledger.add(id);
+    return id;
+  }
+
+  async deleteSnapshot(id: string): Promise<void> {
+    await this.orchestrator.deleteSnapshot(id);
+    this.ledger.remove(id);
+  }
+
+  /** The volume can be brought up and has these contents; it is taken down again. */
+  async verifyUnused(volume: HeldVolume, contents: Contents): Promise<void> {
+    await contents.verify(await this.orchestrator.bringUp(volume));
+    await this.orchestrator.takeDown(volume);
+  }
+
+  /** Writes to all residents go through: nothing is frozen. */
+  async writesGoThrough(): Promise<void> {
+    for (const { kind, volume } of this.residents) {
+      if (kind === 'block') continue;
+      const path = join(volume.targetPath, WRITTEN);
+      const isWritten = writeDurably(path).then(() => true);
+      const inTime = await Promise.race([isWritten, delay(NEVER_MS, false, { ref: false })]);
+      assert.ok(inTime, `${volume.targetPath} stays frozen`);
+    }
+  }
+
+  async verifyResidents(): Promise<void> {
+    for (const { contents, volume } of this.residents) await contents.verify(volume.targetPath);
+  }
+
+  /** What an operation must leave as it was: devices, mounts, files of the pool and of the state. */
+  held(): Record<string, string[]> {
+    const { directory } = this.workspace;
+    return {
+      loops: loopsBelow(directory),
+      mounts: mountsBelow(directory),
+      pool: filesBelow(this.poolPath),
+      state: filesBelow(this.workspace.path('plugin')).filter((name) => !name.startsWith('pools')),
+      // The directories above a target are the orchestrator's, and what a volume holds its users'.
+      targets: filesBelow(this.workspace.path('pods')).filter((name) => name.endsWith('/volume')),
+    };
+  }
+
+  /** Waits, since some devices go when their last user ends. */
+  async assertHolds(wanted: Record<string, string[]>): Promise<void> {
+    const deadline = Date.now() + SETTLED_MS;
+    while (!isEqual(this.held(), wanted) && Date.now() < deadline) await delay(20);
+    assert.deepEqual(this.held(), wanted, 'left behind, or gone');
+  }
+}
+
+export function specOf(kind: VolumeKind): VolumeSpec {
+  const capability = kind === 'block' ? blockCapability() : mountCapability(kind);
+  return { capability, sizeBytes: SIZES[kind][0] };
+}
+
+export function emptyContents(kind: VolumeKind): Contents {
+  return kind === 'block' ? BlockContents.empty(SIZES.block[0]) : new FileContents();
+}
+
+async function writeDurably(path: string): Promise<void> {
+  const file = await open(path, 'w');
+  try {
+    await file.write('written');
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+/** Sorted; how many backups of the catalogue there are does not matter. */
+function filesBelow(directory: string): string[] {
+  if (!existsSync(directory)) return [];
+  const names = readdirSync(directory, { recursive: true, encoding: 'utf8' });
+  return [...new Set(names.map((name) => name.replace(/\d{8}T\d{9}Z/, '<time>')))].sort();
+}
+
+function isEqual(left: unknown, right: unknown): boolean {
+  return JSON.stringify(left) === JSON.stringify(right);
+}

@@ -1,0 +1,192 @@
+/**
+ * The steps of a process that change something, and what is done to them: test/faults/preload asks here
+ * before each of them. Knows no plugin and no CSI.
+ *
+ * A step is named by its call, its paths below the roots with ids replaced, and how often that came before:
+ * `fsync <state>/catalogue.sqlite-wal #2`. Threads interleave differently each time, so that the number of a
+ * step says nothing, but an operation has the same names each time.
+ */
+import { execFileSync } from 'node:child_process';
+import { rmSync } from 'node:fs';
+import { createServer, type Server, type Socket } from 'node:net';
+import { packagePath } from '../../src/base/package-root.js';
+
+/** What the steps of a process are named after: a path and the word that stands for it. */
+export type Roots = Readonly<Record<string, string>>;
+
+/** What happens to the step of that name. */
+export type Fault =
+  | { step: string; does: 'die' }
+  | { step: string; does: 'fail'; errno: number }
+  | { step: string; does: 'hold' };
+
+const DIE = 255;
+
+const IDS: readonly (readonly [RegExp, string])[] = [
+  [/\b(vol|snap|group)-[0-9a-f]{12}-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, '<$1>'],
+  [/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, '<uuid>'],
+  [/\bloop\d+/g, '<loop>'],
+  [/\bdm-\d+/g, '<dm>'],
+  [/\d{8}T\d{9}Z/g, '<time>'],
+  [/\b7:\d+/g, '<loop>'],
+  [/-[A-Za-z0-9]{6}(?= |$)/g, '-<random>'],
+];
+
+/**
+ * Writes of SQLite that follow each other in a thread are one step: how many pages a commit changes depends
+ * on where its rows lie, and a part of a commit is no commit. Its end is the step before the next one.
+ */
+const DATABASE_WRITE = /^write\t[^\t]*\.sqlite(?:\.tmp)?(?:-wal|-journal)?$/;
+
+/** What a commit ends with, and what a checkpoint of the log begins with. */
+const LOG_SYNC = /^fsync\t[^\t]*\.sqlite-wal$/;
+const EIO = 5;
+
+/** Builds the library that is preloaded, unless it is there. Needs make and a compiler. */
+export function buildPreload(): void {
+  execFileSync('make', ['-s', '-f', 'scripts/native.mk', 'faults'], { cwd: packagePath('.') });
+}
+
+export class Steps {
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  /** How often each call with its paths came since the last `begin`. */
+  #counts = new Map<string, number>();
+  #names: string[] = [];
+  #fault: Fault | undefined;
+  #isReached = false;
+  #postpones = false;
+  /** Nothing is answered any more: the process dies. */
+  #isDying = false;
+  #held: (() => void) | undefined;
+
+  private constructor(
+    private readonly socketPath: string,
+    private readonly roots: Roots,
+  ) {
+    this.#server = createServer((socket) => this.#serve(socket));
+  }
+
+  /** @param socketPath at most 107 bytes */
+  static async listen(socketPath: string, roots: Roots): Promise<Steps> {
+    const steps = new Steps(socketPath, roots);
+    await new Promise<void>((resolve) => steps.#server.listen(socketPath, resolve));
+    return steps;
+  }
+
+  /** For the process whose steps are asked for. */
+  get environment(): Record<string, string> {
+    return {
+      LD_PRELOAD: packagePath('.native-build/faults.so'),
+      UV_USE_IO_URING: '0',
+      BLOCKDELTA_FAULTS_SOCKET: this.socketPath,
+      BLOCKDELTA_FAULTS_ROOTS: Object.values(this.roots).join(':'),
+    };
+  }
+
+  /** The names of all steps since the last `begin`, in the order they came. */
+  get names(): readonly string[] {
+    return this.#names;
+  }
+
+  /** Whether the step of the fault has come. */
+  get isReached(): boolean {
+    return this.#isReached;
+  }
+
+  /**
+   * Counts from here. A process that dies takes no other step from its last one on, in any thread.
+   *
+   * Checkpoints of an SQLite log, which begin after a second without a call or a number of commits, are no steps of
+   * an operation and are postponed: they fail, which leaves their work to the next one.
+   */
+  begin(fault?: Fault): void {
+    this.#postpones = true;
+    this.#counts = new Map();
+    this.#names = [];
+    this.#fault = fault;
+    this.#isReached = false;
+    this.#isDying = false;
+  }
+
+  /** Checkpoints are steps like others, until the next `begin`. */
+  allowCheckpoints(): void {
+    this.#postpones = false;
+  }
+
+  /** Lets the held step go on. */
+  release(): void {
+    this.#held?.();
+    this.#held = undefined;
+  }
+
+  async close(): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    await new Promise((resolve) => this.#server.close(resolve));
+    rmSync(this.socketPath, { force: true });
+  }
+
+  #serve(socket: Socket): void {
+    this.#sockets.add(socket);
+    socket.on('close', () => this.#sockets.delete(socket));
+    // The process was killed.
+    socket.on('error', () => undefined);
+    let last = '';
+    const answer = (byte: number): boolean => socket.write(Uint8Array.of(byte));
+    // A thread asks again only when it was answered.
+    socket.on('data', (chunk: Buffer) => {
+      if (this.#isDying) return;
+      const question = chunk.toString().trimEnd();
+      const before = last;
+      last = question;
+      const goesOn = question === before && DATABASE_WRITE.test(question);
+      const isCheckpoint = LOG_SYNC.test(question) && !before.startsWith('write\t');
+      if (goesOn) answer(0);
+      else if (isCheckpoint && this.#postpones) answer(EIO);
+      else this.#answer(question, answer);
+    });
+  }
+
+  #answer(question: string, answer: (byte: number) => void): void {
+    const name = this.#nameOf(question);
+    this.#names.push(name);
+    if (this.#fault?.step !== name) {
+      answer(0);
+      return;
+    }
+    const fault = this.#fault;
+    this.#fault = undefined;
+    this.#isReached = true;
+    if (fault.does === 'hold') this.#held = () => answer(0);
+    else if (fault.does === 'fail') answer(fault.errno);
+    else {
+      this.#isDying = true;
+      answer(DIE);
+    }
+  }
+
+  #nameOf(question: string): string {
+    const [call, ...paths] = question.split('\t');
+    const text = [call, ...paths.map((path) => this.#shapeOf(path))].join(' ');
+    const count = (this.#counts.get(text) ?? 0) + 1;
+    this.#counts.set(text, count);
+    return `${text} #${count}`;
+  }
+
+  #shapeOf(path: string): string {
+    let shape = path;
+    for (const [word, root] of Object.entries(this.roots)) {
+      if (path === root || path.startsWith(`${root}/`)) {
+        shape = `<${word}>${path.slice(root.length)}`;
+        break;
+      }
+    }
+    for (const [pattern, placeholder] of IDS) shape = shape.replace(pattern, placeholder);
+    return shape;
+  }
+}
+
+/** A step's name without its count: what kind of step it is. */
+export function kindOf(step: string): string {
+  return step.replace(/ #\d+$/, '');
+}

@@ -1,0 +1,18 @@
+/** Faults at the steps of calls that make, change and remove volumes. */
+import { isNightly } from '../support/nightly.js';
+import { faultTests } from './fault-tests.js';
+import { createVolume, deleteVolume, expandVolume, restoreVolume } from './operations.js';
+
+faultTests('faults-volumes', {
+  isWhole: isNightly,
+  residents: ['block', 'xfs'],
+  operations: [
+    createVolume('block'),
+    createVolume('xfs'),
+    restoreVolume('block'),
+    restoreVolume('xfs'),
+    deleteVolume('block'),
+    expandVolume('block'),
+    expandVolume('xfs'),
+  ],
+});
