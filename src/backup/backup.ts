@@ -7,6 +7,7 @@ import { rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { bestEffort } from '../base/best-effort.js';
 import { CsiError, StatusCode } from '../base/errors.js';
+import type { RuntimeDirectory } from '../base/runtime-directory.js';
 import { packageVersion } from '../base/version.js';
 import { openMetadata } from '../client/connection.js';
 import type { CsiDriver, DriverInfo } from '../client/driver.js';
@@ -23,6 +24,7 @@ import { type Backup, type NewBackupPaths, Repository } from './repository.js';
 
 export interface BackupRequest {
   driver: CsiDriver;
+  runtime: RuntimeDirectory;
   snapshotId: string;
   /** Of the snapshot, for a driver that cannot say it; null: the driver is asked. */
   volumeId: string | null;
@@ -56,7 +58,7 @@ export interface BackupResult {
  *   the signal's reason
  */
 export async function backUp(request: BackupRequest): Promise<BackupResult> {
-  const { driver, directory, observer } = request;
+  const { driver, runtime, directory } = request;
   const described = await describe(request);
   const repository = new Repository(directory);
   const lock = await repository.lock(described.volumeId);
@@ -64,9 +66,7 @@ export async function backUp(request: BackupRequest): Promise<BackupResult> {
     const { backups } = await repository.backupsOf(described.volumeId);
     const known = backups.find(({ manifest }) => manifest.snapshot.id === described.snapshotId);
     if (known !== undefined) return { backup: await intact(known, described), isNew: false };
-    for (const volumeId of await removeLeftVolumes(driver)) {
-      observer.onNotice(`removed volume ${volumeId}, which an interrupted command had left`);
-    }
+    await removeLeftVolumes(driver, runtime);
     // In the order of the backups, at least.
     const creationTime = described.creationTime ?? new Date();
     const backup = await make(request, { ...described, creationTime }, repository);
@@ -115,14 +115,14 @@ async function make(
   snapshot: SnapshotInfo,
   repository: Repository,
 ): Promise<Backup> {
-  const { driver, observer, signal } = request;
+  const { driver, runtime, observer, signal } = request;
   const startedAt = new Date().toISOString();
   const paths = await repository.begin(snapshot.volumeId, {
     id: snapshot.snapshotId,
     creationTime: snapshot.creationTime,
   });
   observer.onProgress('publish', 0n, null);
-  const published = await publishSnapshot(driver, snapshot);
+  const published = await publishSnapshot(driver, runtime, snapshot);
   try {
     const device = published.devicePath;
     const sizeBytes = await sizeOf(device, snapshot);
@@ -158,7 +158,7 @@ async function copy(
   repository: Repository,
   paths: NewBackupPaths,
 ): Promise<Backup> {
-  const { observer, signal } = request;
+  const { runtime, observer, signal } = request;
   const { device, sizeBytes } = source;
   try {
     const { list, base } = await findChanges(request, source, repository, paths);
@@ -169,6 +169,7 @@ async function copy(
       ranges: list.ranges,
       path: paths.imagePartial,
       backing: base === null ? null : base.manifest.image.file,
+      runtime,
       signal,
       onProgress: (bytes) => observer.onProgress('copy', bytes < total ? bytes : total, total),
     });

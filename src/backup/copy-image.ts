@@ -5,6 +5,7 @@
  */
 import { stat } from 'node:fs/promises';
 import { CsiError } from '../base/errors.js';
+import type { RuntimeDirectory } from '../base/runtime-directory.js';
 import { copyRanges } from '../nbd/copy.js';
 import { checkImage, createImage } from '../nbd/image.js';
 import { serveImage, serveRanges } from '../nbd/servers.js';
@@ -20,6 +21,8 @@ export interface ImageCopy {
   sizeBytes: bigint;
   /** Name of the image it is based on, in the same directory; null for a full image. */
   backing: string | null;
+  /** For sockets. */
+  runtime: RuntimeDirectory;
   signal: AbortSignal;
   /** Bytes of the image so far. */
   onProgress?(bytes: bigint): void;
@@ -41,8 +44,9 @@ export async function copyIntoImage(copy: ImageCopy): Promise<void> {
   );
 }
 
-async function copyData({ device, ranges, path, signal, onProgress }: ImageCopy): Promise<void> {
-  const sockets = await makeSocketDirectory();
+async function copyData(copy: ImageCopy): Promise<void> {
+  const { device, ranges, path, runtime, signal, onProgress } = copy;
+  const sockets = makeSocketDirectory(runtime);
   const timer = setInterval(() => {
     stat(path, { bigint: true }).then(
       ({ blocks }) => onProgress?.(blocks * 512n),
@@ -64,6 +68,6 @@ async function copyData({ device, ranges, path, signal, onProgress }: ImageCopy)
   } finally {
     clearInterval(timer);
     servers.abort();
-    await sockets.close();
+    sockets.discard();
   }
 }

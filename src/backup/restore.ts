@@ -6,8 +6,9 @@ import { constants } from 'node:fs';
 import { type FileHandle, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { CsiError, errorCode } from '../base/errors.js';
+import type { RuntimeDirectory } from '../base/runtime-directory.js';
 import type { CsiDriver } from '../client/driver.js';
-import { publishNewVolume } from '../client/published-volume.js';
+import { publishNewVolume, removeLeftVolumes } from '../client/published-volume.js';
 import { convertImage } from '../nbd/image.js';
 import { imagePathOf } from './repository.js';
 import type { ChosenBackup } from './select.js';
@@ -81,20 +82,21 @@ export async function restoreToDevice(
   }
 }
 
-/** A new volume, of a name that was never used; resolves to its id. A failure leaves no volume. */
+/** A new volume, whose name is `name` with a random part; resolves to its id. A failure leaves no volume. */
 export async function restoreToVolume(
   { backup }: ChosenBackup,
-  { driver, name }: { driver: CsiDriver; name: string },
+  { driver, runtime, name }: { driver: CsiDriver; runtime: RuntimeDirectory; name: string },
   { signal, onProgress }: RestoreOptions,
 ): Promise<string> {
   const { sizeBytes } = backup.manifest.volume;
-  const volume = await publishNewVolume(driver, { name, sizeBytes });
+  await removeLeftVolumes(driver, runtime);
+  const volume = await publishNewVolume(driver, runtime, { name, sizeBytes });
   try {
     await convertImage({
       ...{ from: imagePathOf(backup), to: volume.devicePath, isExisting: true, isZero: true },
       ...{ signal, ...given(onProgress) },
     });
-    await volume.keep();
+    volume.keep();
     return volume.volumeId;
   } finally {
     await volume.close();

@@ -21,6 +21,7 @@ import { grainOption } from './metadata/commands.js';
 import { runListCommand } from './metadata/list-command.js';
 import { complain, print } from './output.js';
 import { parsePath } from './paths.js';
+import { openRuntimeDirectory } from './runtime-directory.js';
 import { socketProblem } from './socket.js';
 
 interface NbdOptions {
@@ -86,15 +87,17 @@ async function serve(wanted: Wanted, signal: AbortSignal): Promise<void> {
   await freeSocketPath(wanted.socketPath);
   const undo: Undo[] = [];
   try {
-    const directory = await makeSocketDirectory();
-    undo.push(() => directory.close());
+    const runtime = await openRuntimeDirectory();
+    const directory = makeSocketDirectory(runtime);
+    undo.push(async () => directory.discard());
     const driver = new CsiDriver(wanted.endpoint, signal);
     undo.push(async () => driver.close());
     const ranges = join(directory.path, 'ranges');
     const list = await writeRanges(wanted, ranges, signal);
-    await removeLeftVolumes(driver);
+    await removeLeftVolumes(driver, runtime);
     const { snapshotId } = wanted;
-    const volume = await publishSnapshot(driver, { snapshotId, sizeBytes: list.capacityBytes });
+    const snapshot = { snapshotId, sizeBytes: list.capacityBytes };
+    const volume = await publishSnapshot(driver, runtime, snapshot);
     undo.push(() => volume.close());
     const server = await serveRanges({
       device: volume.devicePath,

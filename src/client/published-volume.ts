@@ -2,16 +2,26 @@
  * Volumes that a command needs for a while, as block devices: a snapshot restored to a temporary volume that is
  * read, or a new volume that is written. Goes the way of a conforming orchestrator.
  *
- * Each one has a directory with its paths and a record of what was requested, written before each step, so that a
- * later command finds and removes what a killed one has left. Nothing is removed but what such a record names.
+ * Each one has an entry in the runtime directory, with its paths and a record of what was requested, written before
+ * each step, so that a later command finds and removes what a killed one has left.
+ *
+ * What a record says is not enough to delete a volume: the driver has to say it too. CSI shows the names of volumes
+ * nowhere, neither in ListVolumes nor in ControllerGetVolume; but CreateVolume is idempotent by name, so its answer to
+ * the recorded request is the driver's own word for which volume has that name. Only that one is deleted, and its name
+ * has a random part that nobody else uses. If the volume is gone already, this makes it once more for a moment.
  */
-import { mkdir, mkdtemp, readdir, readFile, rename, rm, rmdir, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { CsiError, StatusCode } from '../base/errors.js';
-import { isRunning, ownIdentity, type ProcessIdentity } from '../base/process-identity.js';
+import type { RuntimeDirectory, RuntimeEntry } from '../base/runtime-directory.js';
 import type { CsiDriver, Message } from './driver.js';
 import type { SnapshotInfo } from './snapshot-info.js';
+import {
+  BLOCK_CAPABILITY,
+  createRequest,
+  nameOf,
+  readRecord,
+  type VolumeRecord,
+  writeRecord,
+} from './volume-record.js';
 
 export interface PublishedVolume {
   readonly volumeId: string;
@@ -20,146 +30,132 @@ export interface PublishedVolume {
   /** 0: the driver does not say. */
   readonly sizeBytes: bigint;
   /** The volume stays when it is closed. */
-  keep(): Promise<void>;
+  keep(): void;
   /** Unpublishes the volume and deletes it, unless it is kept. */
   close(): Promise<void>;
 }
 
-const PREFIX = 'blockdelta-volume-';
+const KIND = 'volume';
+const TEMPORARY_PREFIX = 'blockdelta-volume';
 /** Undoing must end, also beside a driver that is gone. */
 const CLOSE_TIMEOUT_MS = 120_000;
-const CAPABILITY = { block: {}, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
-
-/** What was requested, and what is known of the volume. */
-interface VolumeRecord {
-  /** The process that uses it. */
-  user: ProcessIdentity;
-  socketPath: string;
-  createRequest: Message;
-  /** Null before CreateVolume was answered: then it may exist all the same. */
-  volumeId: string | null;
-  /** Whether the volume goes when it is closed. */
-  isTemporary: boolean;
-}
 
 /** A temporary volume with the content of the snapshot, published read-only. */
 export async function publishSnapshot(
   driver: CsiDriver,
-  snapshot: Pick<SnapshotInfo, 'snapshotId' | 'sizeBytes'>,
+  runtime: RuntimeDirectory,
+  { snapshotId, sizeBytes }: Pick<SnapshotInfo, 'snapshotId' | 'sizeBytes'>,
 ): Promise<PublishedVolume> {
-  const source = { volume_content_source: { snapshot: { snapshot_id: snapshot.snapshotId } } };
-  return publish(driver, { sizeBytes: snapshot.sizeBytes, source, name: null });
+  return publish(driver, runtime, { sizeBytes, snapshotId, namePrefix: TEMPORARY_PREFIX });
 }
 
-/**
- * A new volume that reads as zeros, published to be written. The name must be one that was never used: the driver would
- * answer with an existing volume of that name.
- */
+/** A new volume that reads as zeros, published to be written. Its name is the given one with a random part. */
 export async function publishNewVolume(
   driver: CsiDriver,
+  runtime: RuntimeDirectory,
   { name, sizeBytes }: { name: string; sizeBytes: bigint },
 ): Promise<PublishedVolume> {
-  return publish(driver, { sizeBytes, source: {}, name });
+  return publish(driver, runtime, { sizeBytes, snapshotId: null, namePrefix: name });
 }
 
 /**
- * Removes what killed commands have left of their use of this driver, and returns the ids of the volumes. The
- * driver must be ready.
+ * Removes what killed commands have left of their use of this driver, and reports each volume, and what could not be
+ * removed. The driver must be ready.
  */
-export async function removeLeftVolumes(driver: CsiDriver, parent = tmpdir()): Promise<string[]> {
-  const removed: string[] = [];
-  for (const name of await readdir(parent)) {
-    if (!name.startsWith(PREFIX)) continue;
-    const directory = join(parent, name);
-    const record = await readRecord(directory);
-    if (record === null || isRunning(record.user) || record.socketPath !== driver.socketPath)
-      continue;
-    const volumeId = await undo(driver, directory, record);
-    if (volumeId !== null && record.isTemporary) removed.push(volumeId);
-  }
-  return removed;
+export async function removeLeftVolumes(
+  driver: CsiDriver,
+  runtime: RuntimeDirectory,
+): Promise<void> {
+  await runtime.sweep(KIND, async (entry) => {
+    const record = readRecord(entry);
+    // Killed before it asked the driver for anything, or after it had undone everything.
+    if (record === null) return entry.discard();
+    if (record.socketPath !== driver.socketPath) return;
+    const { isTemporary, volumeId: recorded } = record;
+    const volumeId = isTemporary ? await idOf(driver, entry, record) : recorded;
+    await undo(driver, entry, { volumeId, isTemporary });
+    if (volumeId !== null) {
+      const end = isTemporary ? 'removed' : 'unpublished and kept';
+      runtime.report(`${end} volume ${volumeId}, which an interrupted command had left`);
+    } else if (recorded !== null) {
+      runtime.report(
+        `volume ${recorded} of an interrupted command was not looked for: the driver makes none of its name, ` +
+          `${nameOf(record, entry)}, so it should be gone`,
+      );
+    }
+  });
 }
 
-interface Wanted {
-  sizeBytes: bigint;
-  source: Message;
-  /** Null: the volume is temporary. */
-  name: string | null;
-}
+type Wanted = Pick<VolumeRecord, 'sizeBytes' | 'snapshotId' | 'namePrefix'>;
 
 async function publish(
   driver: CsiDriver,
-  { sizeBytes, source, name }: Wanted,
+  runtime: RuntimeDirectory,
+  wanted: Wanted,
 ): Promise<PublishedVolume> {
   const info = await driver.info();
+  const { socketPath } = driver;
   if (info.nodeId === '') {
     throw CsiError.failedPrecondition(
-      `${driver.socketPath} serves no Node service, so no volume can be published here; use the socket of the node's plugin`,
+      `${socketPath} serves no Node service, so no volume can be published here; use the socket of the node's plugin`,
     );
   }
-  const directory = await mkdtemp(join(tmpdir(), PREFIX));
-  const record: VolumeRecord = {
-    user: ownIdentity(),
-    socketPath: driver.socketPath,
-    createRequest: {
-      name: name ?? directory.slice(tmpdir().length + 1),
-      ...(sizeBytes === 0n ? {} : { capacity_range: { required_bytes: String(sizeBytes) } }),
-      volume_capabilities: [CAPABILITY],
-      ...source,
-      ...topologyOf(info),
-    },
-    volumeId: null,
-    isTemporary: true,
+  const segments = segmentsOf(info);
+  const entry = runtime.make(KIND);
+  let record: VolumeRecord = { ...wanted, socketPath, segments, volumeId: null, isTemporary: true };
+  const note = (change: Partial<VolumeRecord>): void => {
+    record = { ...record, ...change };
+    writeRecord(entry, record);
   };
   const close = async (): Promise<void> => {
     const undoing = driver.withSignal(AbortSignal.timeout(CLOSE_TIMEOUT_MS));
     try {
-      await undo(undoing, directory, record);
+      const volumeId = record.volumeId ?? (await idOf(undoing, entry, record));
+      await undo(undoing, entry, { volumeId, isTemporary: record.isTemporary });
     } finally {
       undoing.close();
+      entry.release();
     }
   };
   try {
-    await writeRecord(directory, record);
-    const volume = await create(driver, record);
-    await writeRecord(directory, record);
-    const devicePath = await expose(driver, directory, volume, name === null);
-    const capacity = BigInt(volume['capacity_bytes'] ?? 0);
-    const keep = async (): Promise<void> => {
-      record.isTemporary = false;
-      await writeRecord(directory, record);
-    };
+    note({});
+    const volume = await create(driver, entry, record);
     const volumeId = String(volume['volume_id']);
-    return { volumeId, devicePath, sizeBytes: capacity, keep, close };
+    note({ volumeId });
+    const devicePath = await expose(driver, entry, volume, wanted.snapshotId !== null);
+    const sizeBytes = BigInt(volume['capacity_bytes'] ?? 0);
+    return { volumeId, devicePath, sizeBytes, keep: () => note({ isTemporary: false }), close };
   } catch (thrown) {
     await close().catch(() => undefined);
     throw thrown;
   }
 }
 
-function topologyOf({ plugin, topology }: Awaited<ReturnType<CsiDriver['info']>>): Message {
-  if (topology === null || !plugin.has('VOLUME_ACCESSIBILITY_CONSTRAINTS')) return {};
-  return { accessibility_requirements: { requisite: [topology], preferred: [topology] } };
+function segmentsOf({ plugin, topology }: Awaited<ReturnType<CsiDriver['info']>>) {
+  if (topology === null || !plugin.has('VOLUME_ACCESSIBILITY_CONSTRAINTS')) return null;
+  return topology['segments'] as Record<string, string>;
 }
 
-/** Sets the id in the record, which the caller writes. */
-async function create(driver: CsiDriver, record: VolumeRecord): Promise<Message> {
-  const { volume } = await driver.call('CreateVolume', record.createRequest);
-  record.volumeId = String((volume as Message)['volume_id']);
+async function create(
+  driver: CsiDriver,
+  entry: RuntimeEntry,
+  record: VolumeRecord,
+): Promise<Message> {
+  const { volume } = await driver.call('CreateVolume', createRequest(record, entry));
   return volume as Message;
 }
 
 /** Resolves to the path of the device. */
 async function expose(
   driver: CsiDriver,
-  directory: string,
+  entry: RuntimeEntry,
   volume: Message,
   readonly: boolean,
 ): Promise<string> {
   const { controller, node, nodeId } = await driver.info();
   const common: Message = {
     volume_id: volume['volume_id'],
-    volume_capability: CAPABILITY,
+    volume_capability: BLOCK_CAPABILITY,
     volume_context: volume['volume_context'] ?? {},
   };
   if (controller.has('PUBLISH_UNPUBLISH_VOLUME')) {
@@ -168,51 +164,47 @@ async function expose(
     common['publish_context'] = context ?? {};
   }
   if (node.has('STAGE_UNSTAGE_VOLUME')) {
-    common['staging_target_path'] = stagingIn(directory);
-    await mkdir(stagingIn(directory), { recursive: true });
+    common['staging_target_path'] = entry.makeDirectory(STAGING);
     await driver.call('NodeStageVolume', common);
   }
-  await driver.call('NodePublishVolume', { ...common, target_path: targetIn(directory), readonly });
-  return targetIn(directory);
+  const target = entry.pathOf(TARGET);
+  await driver.call('NodePublishVolume', { ...common, target_path: target, readonly });
+  return target;
 }
 
-const stagingIn = (directory: string): string => join(directory, 'staging');
-const targetIn = (directory: string): string => join(directory, 'device');
-const recordIn = (directory: string): string => join(directory, 'record.json');
+const STAGING = 'staging';
+const TARGET = 'device';
 
-/** Can be repeated. Resolves to the id of the volume; null: it was never created. */
+/** Can be repeated. The id is that of a volume that is known to be ours; null: it was never created. */
 async function undo(
   driver: CsiDriver,
-  directory: string,
-  record: VolumeRecord,
-): Promise<string | null> {
-  const { controller, node, nodeId } = await driver.info();
-  const volumeId = record.volumeId ?? (await idOf(driver, record));
+  entry: RuntimeEntry,
+  { volumeId, isTemporary }: Pick<VolumeRecord, 'volumeId' | 'isTemporary'>,
+): Promise<void> {
   if (volumeId !== null) {
+    const { controller, node, nodeId } = await driver.info();
     const id = { volume_id: volumeId };
-    await driver.call('NodeUnpublishVolume', { ...id, target_path: targetIn(directory) });
+    await driver.call('NodeUnpublishVolume', { ...id, target_path: entry.pathOf(TARGET) });
     if (node.has('STAGE_UNSTAGE_VOLUME')) {
-      await driver.call('NodeUnstageVolume', { ...id, staging_target_path: stagingIn(directory) });
+      const staging = { ...id, staging_target_path: entry.pathOf(STAGING) };
+      await driver.call('NodeUnstageVolume', staging);
     }
     if (controller.has('PUBLISH_UNPUBLISH_VOLUME')) {
       await driver.call('ControllerUnpublishVolume', { ...id, node_id: nodeId });
     }
-    if (record.isTemporary) await driver.call('DeleteVolume', id);
+    if (isTemporary) await driver.call('DeleteVolume', id);
   }
-  // rmdir only: what a driver has left mounted there must survive.
-  for (const path of [stagingIn(directory), targetIn(directory)]) {
-    await rmdir(path).catch(() => undefined);
-  }
-  await rm(recordIn(directory), { force: true });
-  await rmdir(directory).catch(() => undefined);
-  return volumeId;
+  entry.discard();
 }
 
-/** The same CreateVolume again names the volume if it exists; null: the driver does not make it. */
-async function idOf(driver: CsiDriver, record: VolumeRecord): Promise<string | null> {
+/** The id of the volume that has the record's name; null: there is none, and the driver makes none. */
+async function idOf(
+  driver: CsiDriver,
+  entry: RuntimeEntry,
+  record: VolumeRecord,
+): Promise<string | null> {
   try {
-    await create(driver, record);
-    return record.volumeId;
+    return String((await create(driver, entry, record))['volume_id']);
   } catch (thrown) {
     const { code } = CsiError.from(thrown);
     // The snapshot is gone, or something of that name was never made by this request.
@@ -220,19 +212,4 @@ async function idOf(driver: CsiDriver, record: VolumeRecord): Promise<string | n
     if (isRefused || code === StatusCode.RESOURCE_EXHAUSTED) return null;
     throw thrown;
   }
-}
-
-async function readRecord(directory: string): Promise<VolumeRecord | null> {
-  try {
-    return JSON.parse(await readFile(recordIn(directory), 'utf8')) as VolumeRecord;
-  } catch {
-    // Of another user, or killed before the first step.
-    return null;
-  }
-}
-
-async function writeRecord(directory: string, record: VolumeRecord): Promise<void> {
-  const path = recordIn(directory);
-  await writeFile(`${path}.tmp`, JSON.stringify(record), { mode: 0o600, flush: true });
-  await rename(`${path}.tmp`, path);
 }

@@ -8,6 +8,7 @@
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import type { LogLevel } from '../base/logger.js';
+import { RUNTIME_DIRECTORY_SETTING } from '../base/runtime-directory.js';
 import { type PoolConfig, parsePools, parseThinBlockSize } from './pools.js';
 import { type ListenSettings, parseListen } from './tls.js';
 import { type UnknownSetting, unknownSettings } from './unknown-settings.js';
@@ -388,9 +389,9 @@ function metricsAddress(value: string | undefined): HostPort | null {
   return value === undefined ? null : parseHostPort('BLOCKDELTA_METRICS_ADDRESS', value);
 }
 
-/** Variables with the plugin's prefix that are none of its settings. */
+/** Variables with the plugin's prefix that are settings neither of it nor of its commands. */
 export function unknownNames(env: Environment): UnknownSetting[] {
-  return unknownSettings(env, Object.keys(SETTINGS));
+  return unknownSettings(env, [...Object.keys(SETTINGS), RUNTIME_DIRECTORY_SETTING]);
 }
 
 function refuseMisspelt(env: Environment): void {

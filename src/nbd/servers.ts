@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { CsiError, errorCode } from '../base/errors.js';
 import { pollUntil } from '../base/poll.js';
 import type { Argument } from '../base/program-arguments.js';
+import { RUNTIME_DIRECTORY_SETTING } from '../base/runtime-directory.js';
 import { withTimeout } from '../base/timeout.js';
 import { imageChain } from './image-header.js';
 import { Program, type ProgramExit, type ProgramName } from './program.js';
@@ -139,7 +140,7 @@ async function start(
   purpose: string,
   argsOf: (socket: string, pidFile: string) => Argument[],
 ): Promise<NbdServer> {
-  // Short, because TMPDIR may take most of what the kernel accepts.
+  // Short, because the directory may take most of what the kernel accepts.
   const own = join(directory, randomBytes(3).toString('hex'));
   const socket = socketPath ?? own;
   const pidFile = `${own}.pid`;
@@ -190,7 +191,7 @@ function checkSocketPath(path: string): void {
   if (bytes <= SOCKET_PATH_MAX) return;
   throw CsiError.invalidArgument(
     `the path of the socket, ${path}, is ${bytes} bytes long; the kernel accepts ${SOCKET_PATH_MAX}: ` +
-      'set TMPDIR to a directory with a shorter path',
+      `set ${RUNTIME_DIRECTORY_SETTING} to a directory with a shorter path`,
   );
 }
 

@@ -43,7 +43,7 @@ function write(offset: number, size: number): void {
 const temporary = (): string => running.workspace.path('');
 const environment = () => ({
   CSI_ENDPOINT: running.plugin.endpoint,
-  TMPDIR: temporary(),
+  BLOCKDELTA_RUNTIME_DIR: temporary(),
 });
 
 async function serving(t: TestContext, ...args: string[]) {

@@ -40,7 +40,7 @@ const run = (t: TestContext, ...args: string[]): Promise<Ended> =>
 
 const environment = (): Record<string, string> => ({
   CSI_ENDPOINT: running.plugin.endpoint,
-  TMPDIR: running.workspace.path(),
+  BLOCKDELTA_RUNTIME_DIR: running.workspace.path(),
 });
 
 interface History {

@@ -11,6 +11,7 @@ import { type Backup, Repository } from '../../src/backup/repository.js';
 import type { Entry } from '../../src/client/list.js';
 import { testManifest } from './backup-files.js';
 import type { Random } from './random.js';
+import { openRuntime } from './runtime.js';
 
 const BLOCK = 4096;
 
@@ -74,7 +75,10 @@ export class BackupHistory {
       });
       const backing = base?.backup.manifest.image.file ?? null;
       const { signal } = new AbortController();
-      await copyIntoImage({ device, ranges, path: paths.imagePartial, sizeBytes, backing, signal });
+      const runtime = openRuntime(join(this.directory, 'runtime'));
+      await copyIntoImage({
+        ...{ device, ranges, path: paths.imagePartial, sizeBytes, backing, runtime, signal },
+      });
       const { bytes, sha256 } = await checksumSegments(paths.imagePartial);
       const below = base && {
         snapshotId: base.backup.manifest.snapshot.id,

@@ -49,7 +49,10 @@ export function startBackup(
   ...more: string[]
 ): StartedBackup {
   const args = ['backup', snapshot, '--to', directory, '--json', ...more];
-  const { child, output } = startCommand(t, args, { CSI_ENDPOINT: endpoint, TMPDIR: temporary });
+  const { child, output } = startCommand(t, args, {
+    CSI_ENDPOINT: endpoint,
+    BLOCKDELTA_RUNTIME_DIR: temporary,
+  });
   child.stdout.on('data', (data: Buffer) => {
     output.stdout += data.toString();
   });

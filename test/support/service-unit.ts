@@ -23,6 +23,7 @@ const NO_LIMITS: readonly string[] = [
   'StateDirectoryMode',
   'RuntimeDirectory',
   'RuntimeDirectoryMode',
+  'RuntimeDirectoryPreserve',
   'KillMode',
   'TimeoutStopSec',
   'Restart',

@@ -19,6 +19,7 @@ import { CsiDriver } from '../../src/client/driver.js';
 import { checkImage, compareImages, convertImage } from '../../src/nbd/image.js';
 import type { HeldVolume, Orchestrator } from './orchestrator.js';
 import type { Random } from './random.js';
+import { openRuntime } from './runtime.js';
 
 /** What uses the volume. Changes are durable when `change` returns, and nothing writes after it. */
 export interface Use {
@@ -200,6 +201,7 @@ export class VolumeHistory {
   async backUp(point: Point): Promise<Backup> {
     const { backup } = await backUp({
       driver: this.#driver,
+      runtime: openRuntime(join(this.options.directory, 'runtime')),
       snapshotId: point.snapshotId,
       volumeId: null,
       directory: this.#repository.directory,

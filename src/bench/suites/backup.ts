@@ -6,8 +6,10 @@ import { randomBytes } from 'node:crypto';
 import { closeSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { readChangeList } from '../../backup/change-list.js';
 import { copyIntoImage } from '../../backup/copy-image.js';
+import { RuntimeDirectory } from '../../base/runtime-directory.js';
 import { openMetadata } from '../../client/connection.js';
 import { parseClientEndpoint } from '../../client/endpoint.js';
+import { tryLock } from '../../native/file-lock.js';
 import { compareImages } from '../../nbd/image.js';
 import { findProgram, isMissing } from '../peers.js';
 import { PluginProcess } from '../plugin-process.js';
@@ -144,6 +146,7 @@ function imageOf(place: Place, { name, source, base }: Image): Contender {
         path: file,
         sizeBytes,
         backing: base?.image ?? null,
+        runtime: place.runtime,
         signal,
       });
     },
@@ -266,6 +269,7 @@ interface Place {
   /** In each, a hundredth differs from the one before, in large or in small pieces. */
   large: Source;
   small: Source;
+  runtime: RuntimeDirectory;
   path(name: string): string;
 }
 
@@ -293,7 +297,9 @@ async function makePlace(settings: Settings): Promise<Place> {
   writeChanges(settings, volume, SMALL_CHANGE);
   const small = await restore();
   const path = (name: string): string => workspace.path(name);
-  return { bytes, socketPath: parseClientEndpoint(plugin.endpoint), first, large, small, path };
+  const runtime = RuntimeDirectory.open(path('runtime'), { tryLock, report: settings.say });
+  const socketPath = parseClientEndpoint(plugin.endpoint);
+  return { bytes, socketPath, first, large, small, runtime, path };
 }
 
 async function publish(volumes: Volumes, volume: Volume): Promise<Volume> {

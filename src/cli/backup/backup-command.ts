@@ -12,6 +12,7 @@ import { runListCommand } from '../metadata/list-command.js';
 import { complain, print } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
+import { openRuntimeDirectory } from '../runtime-directory.js';
 import { ENDPOINT_HELP } from './shared-options.js';
 import { TransferProgress } from './transfer-progress.js';
 
@@ -79,9 +80,14 @@ async function runBackup(
   const driver = new CsiDriver(socketPath, signal);
   const progress = new TransferProgress(PHASES.publish);
   const line = new ProgressLine(() => progress.state);
+  const onNotice = (message: string): void => {
+    line.clear();
+    complain(message);
+  };
   try {
     const result = await backUp({
       driver,
+      runtime: await openRuntimeDirectory(onNotice),
       snapshotId,
       volumeId: options.volume ?? null,
       directory: options.to,
@@ -93,10 +99,7 @@ async function runBackup(
           progress.begin(PHASES[phase], total);
           progress.done = bytes;
         },
-        onNotice: (message) => {
-          line.clear();
-          complain(message);
-        },
+        onNotice,
       },
     });
     line.end();

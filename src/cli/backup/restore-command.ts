@@ -1,5 +1,4 @@
 /** `blockdelta restore`: writes a backup to a file, a block device or a new volume. */
-import { randomBytes } from 'node:crypto';
 import type { Command } from 'commander';
 import { Repository } from '../../backup/repository.js';
 import {
@@ -16,6 +15,7 @@ import { failureOf } from '../failures.js';
 import { print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
+import { openRuntimeDirectory } from '../runtime-directory.js';
 import { addChoice, ENDPOINT_HELP } from './shared-options.js';
 import { TransferProgress } from './transfer-progress.js';
 
@@ -90,9 +90,12 @@ async function restore(
   try {
     if (prefix !== null && socketPath !== null) {
       const driver = new CsiDriver(socketPath, signal);
-      const name = `${prefix}-${randomBytes(4).toString('hex')}`;
       try {
-        target = await restoreToVolume(chosen, { driver, name }, { signal, onProgress });
+        target = await restoreToVolume(
+          chosen,
+          { driver, runtime: await openRuntimeDirectory(), name: prefix },
+          { signal, onProgress },
+        );
       } finally {
         driver.close();
       }

@@ -13,6 +13,7 @@ import { failureOf } from '../failures.js';
 import { print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
+import { openRuntimeDirectory } from '../runtime-directory.js';
 import { ENDPOINT_HELP } from './shared-options.js';
 import { TransferProgress } from './transfer-progress.js';
 
@@ -120,9 +121,11 @@ async function compare(
   const { backup } = await chooseBackup(repository, choice);
   const driver = new CsiDriver(socketPath, signal);
   try {
-    await removeLeftVolumes(driver);
+    const runtime = await openRuntimeDirectory();
+    await removeLeftVolumes(driver, runtime);
     const published = await publishSnapshot(
       driver,
+      runtime,
       await describeSnapshot(driver, choice.snapshotId),
     );
     try {

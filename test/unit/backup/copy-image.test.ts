@@ -9,6 +9,7 @@ import { copyIntoImage } from '../../../src/backup/copy-image.js';
 import { type RangesFile, writeRanges } from '../../../src/backup/ranges-file.js';
 import type { Entry } from '../../../src/client/list.js';
 import { compareImages } from '../../../src/nbd/image.js';
+import { openRuntime } from '../../support/runtime.js';
 
 const SIZE = 3 * (1 << 20) + 512;
 const signal = new AbortController().signal;
@@ -41,10 +42,19 @@ async function isSame(device: string, image: string): Promise<boolean> {
 
 test('a full image, an incremental one with new zeros, one of no change, and one of a grown volume', async () => {
   const device = at('device');
+  const runtime = openRuntime(at('runtime'));
   await writeFile(device, randomBytes(SIZE));
   const copy = async (name: string, backing: string | null, size: number, list: RangesFile) => {
     const sizeBytes = BigInt(size);
-    await copyIntoImage({ device, ranges: list, path: at(name), sizeBytes, backing, signal });
+    await copyIntoImage({
+      device,
+      ranges: list,
+      path: at(name),
+      sizeBytes,
+      backing,
+      runtime,
+      signal,
+    });
     assert.ok(await isSame(device, at(name)), name);
   };
   await copy('full.qcow2', null, SIZE, await ranges(SIZE, [0, SIZE]));
@@ -65,6 +75,10 @@ test('a full image, an incremental one with new zeros, one of no change, and one
 
 test('a device that cannot be read leaves no server behind, and the failure names it', async () => {
   const list = await ranges(SIZE, [0, 4096]);
+  const runtime = openRuntime(at('runtime'));
   const options = { ranges: list, path: at('none.qcow2'), sizeBytes: BigInt(SIZE), backing: null };
-  await assert.rejects(copyIntoImage({ ...options, device: at('nothing'), signal }), /nothing/);
+  await assert.rejects(
+    copyIntoImage({ ...options, device: at('nothing'), runtime, signal }),
+    /nothing/,
+  );
 });

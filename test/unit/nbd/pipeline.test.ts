@@ -18,6 +18,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import type { RuntimeEntry } from '../../../src/base/runtime-directory.js';
 import { copyRanges } from '../../../src/nbd/copy.js';
 import {
   checkImage,
@@ -28,7 +29,8 @@ import {
   rebaseImage,
 } from '../../../src/nbd/image.js';
 import { serveImage, serveRanges } from '../../../src/nbd/servers.js';
-import { makeSocketDirectory, type SocketDirectory } from '../../../src/nbd/socket-directory.js';
+import { makeSocketDirectory } from '../../../src/nbd/socket-directory.js';
+import { openRuntime } from '../../support/runtime.js';
 
 /** Processes that were started by the main thread. */
 async function childrenOf(pid: number): Promise<string[]> {
@@ -46,14 +48,14 @@ interface Range {
 
 describe('copying ranges of a device into a chain of images', () => {
   let directory: string;
-  let sockets: SocketDirectory;
+  let sockets: RuntimeEntry;
 
   before(async () => {
     directory = await mkdtemp(join(tmpdir(), 'bd-nbd-'));
-    sockets = await makeSocketDirectory(directory);
+    sockets = makeSocketDirectory(openRuntime(directory));
   });
   after(async () => {
-    await sockets.close();
+    sockets.discard();
     await rm(directory, { recursive: true, force: true });
   });
 
@@ -279,7 +281,7 @@ describe('copying ranges of a device into a chain of images', () => {
     const long = join(directory, 'x'.repeat(100));
     await assert.rejects(
       serveRanges({ device: at('first.raw'), ranges: at('none.ranges'), directory: long }),
-      /the path of the socket, .* set TMPDIR to a directory with a shorter path/,
+      /the path of the socket, .* set BLOCKDELTA_RUNTIME_DIR to a directory with a shorter path/,
     );
   });
 });

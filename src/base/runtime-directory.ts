@@ -1,0 +1,295 @@
+/**
+ * The directory of what commands keep while they run: sockets, and records of what has to be undone.
+ *
+ * Each use has an entry, a directory of its own in it, and holds a lock on that. The kernel releases the lock when
+ * the process ends, however it ends. So an entry that can be locked is one that a killed command has left, whatever
+ * step it was at, and whoever has locked it may remove it; two commands never do that at the same time.
+ *
+ * Nobody else may write to the directory, and nothing in it is believed unseen: everything is opened relative to a
+ * descriptor and never through a link, and must be ours. Nothing is removed recursively.
+ */
+import { randomBytes } from 'node:crypto';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  fsyncSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmdirSync,
+  type Stats,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { isAbsolute, join } from 'node:path';
+import { CsiError, errorCode } from './errors.js';
+
+const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
+const OPEN_DIRECTORY = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
+const WRITABLE_BY_OTHERS = 0o022;
+
+export const RUNTIME_DIRECTORY_SETTING = 'BLOCKDELTA_RUNTIME_DIR';
+
+/** Of this user, by the environment. FAILED_PRECONDITION if that does not say it, or names a relative path. */
+export function runtimePath(env: NodeJS.ProcessEnv, userId = effectiveUser()): string {
+  const user = env['XDG_RUNTIME_DIR'] || null;
+  const given = env[RUNTIME_DIRECTORY_SETTING] || null;
+  const path = given ?? (userId === 0 ? '/run' : user);
+  if (path !== null && isAbsolute(path)) return given ?? join(path, 'blockdelta');
+  throw CsiError.failedPrecondition(
+    path === null
+      ? `neither XDG_RUNTIME_DIR nor ${RUNTIME_DIRECTORY_SETTING} is set, so there is no directory for sockets and ` +
+          `records: set ${RUNTIME_DIRECTORY_SETTING} to a directory that only you can write to`
+      : `the runtime directory is '${path}' by the environment: it must be an absolute path`,
+  );
+}
+
+export interface RuntimeOptions {
+  /** Locks an open file for this process without waiting. False: another one has it. */
+  tryLock(descriptor: number): boolean;
+  /** Told, in a sentence with the path, what stays although no command uses it any more. */
+  report(message: string): void;
+}
+
+export class RuntimeDirectory {
+  private constructor(
+    /** Without links. */
+    readonly path: string,
+    private readonly descriptor: number,
+    private readonly options: RuntimeOptions,
+  ) {}
+
+  /** Makes it if it is not there; its parent must be. FAILED_PRECONDITION if others could change what is in it. */
+  static open(path: string, options: RuntimeOptions): RuntimeDirectory {
+    try {
+      makeDirectory(path);
+      const descriptor = openSync(path, OPEN_DIRECTORY);
+      const found = fstatSync(descriptor);
+      if (!isOwn(found)) throw unusable(path, `it belongs to user ${found.uid}`);
+      if ((found.mode & WRITABLE_BY_OTHERS) !== 0) {
+        throw unusable(path, 'others can write to it');
+      }
+      return new RuntimeDirectory(readlinkSync(at(descriptor)), descriptor, options);
+    } catch (thrown) {
+      const code = errorCode(thrown);
+      if (code === undefined) throw thrown;
+      // The kernel's codes for a link, and for any other file.
+      const isOther = code === 'ENOTDIR' || code === 'ELOOP';
+      throw unusable(path, isOther ? 'it is not a directory' : `${code}`, thrown);
+    }
+  }
+
+  close(): void {
+    closeSync(this.descriptor);
+  }
+
+  report(message: string): void {
+    this.options.report(message);
+  }
+
+  /** A new entry, held by this process. */
+  make(kind: string): RuntimeEntry {
+    for (;;) {
+      const name = `${kind}-${randomBytes(8).toString('hex')}`;
+      mkdirSync(at(this.descriptor, name), { mode: 0o700 });
+      const entry = this.#hold(name);
+      // Null: between the two steps a command that sweeps has taken it for one that was left.
+      if (entry !== null) return entry;
+    }
+  }
+
+  /**
+   * Calls `treat` with each entry of that kind that a killed command has left, and holds it meanwhile. What cannot be
+   * treated is reported and stays, and the next one follows.
+   */
+  async sweep(kind: string, treat: (entry: RuntimeEntry) => Promise<void> | void): Promise<void> {
+    const names = readdirSync(at(this.descriptor)).filter((name) => isNameOf(kind, name));
+    for (const name of names.sort()) {
+      let entry: RuntimeEntry | null = null;
+      try {
+        entry = this.#hold(name);
+        if (entry !== null) await treat(entry);
+      } catch (thrown) {
+        if (!(thrown instanceof CsiError) && errorCode(thrown) === undefined) throw thrown;
+        const found = thrown instanceof Error ? thrown.message : String(thrown);
+        this.report(`${join(this.path, name)}, which no command uses any more, stays: ${found}`);
+      } finally {
+        entry?.release();
+      }
+    }
+  }
+
+  /** Null: another process holds it, or it is gone. */
+  #hold(name: string): RuntimeEntry | null {
+    const path = at(this.descriptor, name);
+    let descriptor: number;
+    try {
+      descriptor = openSync(path, OPEN_DIRECTORY);
+    } catch (thrown) {
+      if (errorCode(thrown) === 'ENOENT') return null;
+      throw notOurs('it is not a directory', thrown);
+    }
+    try {
+      const opened = fstatSync(descriptor);
+      if (!isOwn(opened)) throw notOurs(`it belongs to user ${opened.uid}`);
+      // Before it was locked, it may have been removed.
+      if (this.options.tryLock(descriptor) && lstatOf(path)?.ino === opened.ino) {
+        return new RuntimeEntry(join(this.path, name), descriptor, this.descriptor, name);
+      }
+    } catch (thrown) {
+      closeSync(descriptor);
+      throw thrown;
+    }
+    closeSync(descriptor);
+    return null;
+  }
+}
+
+/** A directory that this process holds. */
+export class RuntimeEntry {
+  #isHeld = true;
+
+  constructor(
+    /** For other programs. */
+    readonly path: string,
+    private readonly descriptor: number,
+    private readonly parent: number,
+    private readonly name: string,
+  ) {}
+
+  /** Random: no other entry ever has it. */
+  get id(): string {
+    return this.name.slice(-ID_DIGITS);
+  }
+
+  /**
+   * The text of a file in it; null: there is none.
+   *
+   * @throws CsiError FAILED_PRECONDITION if it is not a regular file of ours with one link and at most `maxBytes`
+   */
+  read(file: string, maxBytes: number): string | null {
+    let descriptor: number;
+    try {
+      // Not waiting for the other end of a FIFO.
+      descriptor = openSync(at(this.descriptor, file), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    } catch (thrown) {
+      if (errorCode(thrown) === 'ENOENT') return null;
+      throw notOurs(`${file} cannot be opened (${errorCode(thrown)})`, thrown);
+    }
+    try {
+      const found = fstatSync(descriptor);
+      if (!found.isFile()) throw notOurs(`${file} is not a regular file`);
+      if (!isOwn(found)) throw notOurs(`${file} belongs to user ${found.uid}`);
+      if (found.nlink !== 1) throw notOurs(`${file} has ${found.nlink} links`);
+      if (found.size > maxBytes) throw notOurs(`${file} has ${found.size} bytes`);
+      return readFileSync(descriptor, 'utf8');
+    } finally {
+      closeSync(descriptor);
+    }
+  }
+
+  /** Replaces a file: a kill at any step leaves the old text or the new one, and so does a power failure. */
+  write(file: string, text: string): void {
+    const [path, next] = [at(this.descriptor, file), at(this.descriptor, `${file}.next`)];
+    removeFile(next);
+    const descriptor = openSync(next, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+    try {
+      writeFileSync(descriptor, text);
+      fsyncSync(descriptor);
+    } finally {
+      closeSync(descriptor);
+    }
+    renameSync(next, path);
+    fsyncSync(this.descriptor);
+  }
+
+  /** For other programs. */
+  pathOf(name: string): string {
+    return join(this.path, name);
+  }
+
+  /** Its path. */
+  makeDirectory(name: string): string {
+    makeDirectory(at(this.descriptor, name));
+    return this.pathOf(name);
+  }
+
+  /**
+   * Removes it with the files in it, and directories that are empty, and releases it. Directories go first, so that
+   * every file stays if something is still mounted on one: FAILED_PRECONDITION then.
+   */
+  discard(): void {
+    const entries = readdirSync(at(this.descriptor), { withFileTypes: true });
+    const names = entries.sort((a, b) => Number(b.isDirectory()) - Number(a.isDirectory()));
+    let current = this.name;
+    try {
+      for (const each of names) {
+        current = each.name;
+        const path = at(this.descriptor, each.name);
+        if (each.isDirectory()) rmdirSync(path);
+        else removeFile(path);
+      }
+      rmdirSync(at(this.parent, this.name));
+    } catch (thrown) {
+      throw notOurs(`${current} cannot be removed (${errorCode(thrown)})`, thrown);
+    }
+    this.release();
+  }
+
+  /** It stays, and may be swept. */
+  release(): void {
+    if (this.#isHeld) closeSync(this.descriptor);
+    this.#isHeld = false;
+  }
+}
+
+const ID_DIGITS = 16;
+
+const isNameOf = (kind: string, name: string): boolean =>
+  name.startsWith(`${kind}-`) && /^[0-9a-f]{16}$/.test(name.slice(kind.length + 1));
+
+/** A path below an open directory: what is renamed or exchanged above it meanwhile does not matter. */
+function at(descriptor: number, name?: string): string {
+  const opened = `/proc/self/fd/${descriptor}`;
+  return name === undefined ? opened : `${opened}/${name}`;
+}
+
+const effectiveUser = (): number => process.geteuid?.() ?? 0;
+const isOwn = ({ uid }: Stats): boolean => uid === effectiveUser();
+
+function makeDirectory(path: string): void {
+  try {
+    mkdirSync(path, { mode: 0o700 });
+  } catch (thrown) {
+    if (errorCode(thrown) !== 'EEXIST') throw thrown;
+  }
+}
+
+function removeFile(path: string): void {
+  try {
+    unlinkSync(path);
+  } catch (thrown) {
+    if (errorCode(thrown) !== 'ENOENT') throw thrown;
+  }
+}
+
+function lstatOf(path: string): Stats | null {
+  return lstatSync(path, { throwIfNoEntry: false }) ?? null;
+}
+
+function unusable(path: string, found: string, cause?: unknown): CsiError {
+  return CsiError.failedPrecondition(
+    `the runtime directory ${path} cannot be used: ${found}; set ${RUNTIME_DIRECTORY_SETTING} to a directory that ` +
+      'only you can write to',
+    { cause },
+  );
+}
+
+function notOurs(found: string, cause?: unknown): CsiError {
+  return CsiError.failedPrecondition(`${found}; look at what is there and remove it`, { cause });
+}

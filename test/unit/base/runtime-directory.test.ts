@@ -1,0 +1,301 @@
+/** The runtime directory: whose it must be, what is believed in it, and what is removed. */
+import assert from 'node:assert/strict';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, beforeEach, type TestContext, test } from 'node:test';
+import { packagePath } from '../../../src/base/package-root.js';
+import {
+  RuntimeDirectory,
+  type RuntimeEntry,
+  runtimePath,
+} from '../../../src/base/runtime-directory.js';
+import { makeSocketDirectory, removeLeftSockets } from '../../../src/nbd/socket-directory.js';
+import { throwsWith } from '../../support/expect-status.js';
+import { openRuntime } from '../../support/runtime.js';
+import { skipUnlessRoot } from '../../support/workspace.js';
+
+let directory: string;
+let path: string;
+let reports: string[];
+let runtime: RuntimeDirectory;
+before(() => {
+  directory = mkdtempSync(join(tmpdir(), 'bd-runtime-'));
+});
+after(() => rmSync(directory, { recursive: true, force: true }));
+let made = 0;
+beforeEach(() => {
+  made += 1;
+  path = join(directory, `${made}`);
+  reports = [];
+  runtime = openRuntime(path, reports);
+});
+
+/** What a killed process leaves: `keep` fills its entry. */
+function left(keep: (entry: RuntimeEntry) => void = () => undefined): string {
+  const entry = runtime.make('kind');
+  keep(entry);
+  entry.release();
+  return entry.path;
+}
+
+test('it is that of the environment, of root, or of the user, and an absolute path', () => {
+  const own = { BLOCKDELTA_RUNTIME_DIR: '/own', XDG_RUNTIME_DIR: '/run/user/7' };
+  assert.equal(runtimePath(own, 0), '/own');
+  assert.equal(runtimePath(own, 7), '/own');
+  assert.equal(runtimePath({ XDG_RUNTIME_DIR: '/run/user/0' }, 0), '/run/blockdelta');
+  assert.equal(runtimePath({ XDG_RUNTIME_DIR: '/run/user/7' }, 7), '/run/user/7/blockdelta');
+  throwsWith(
+    () => runtimePath({ XDG_RUNTIME_DIR: '' }, 7),
+    'FAILED_PRECONDITION',
+    /neither XDG_RUNTIME_DIR nor BLOCKDELTA_RUNTIME_DIR is set.*set BLOCKDELTA_RUNTIME_DIR/,
+  );
+  for (const relative of [{ BLOCKDELTA_RUNTIME_DIR: 'own' }, { XDG_RUNTIME_DIR: 'run' }]) {
+    throwsWith(() => runtimePath(relative, 7), 'FAILED_PRECONDITION', /must be an absolute path/);
+  }
+});
+
+test('it is made for its user alone, and one that others could change is refused', () => {
+  assert.equal(statSync(path).mode & 0o7777, 0o700);
+  chmodSync(path, 0o755);
+  openRuntime(path).close();
+  for (const mode of [0o775, 0o757]) {
+    chmodSync(path, mode);
+    throwsWith(
+      () => openRuntime(path),
+      'FAILED_PRECONDITION',
+      /others can write to it; set BLOCKDELTA/,
+    );
+  }
+  chmodSync(path, 0o700);
+  const link = join(directory, 'link');
+  symlinkSync(path, link);
+  throwsWith(
+    () => openRuntime(link),
+    'FAILED_PRECONDITION',
+    /link cannot be used: it is not a direc/,
+  );
+  const file = join(directory, 'file');
+  writeFileSync(file, '');
+  throwsWith(() => openRuntime(file), 'FAILED_PRECONDITION', /it is not a directory/);
+  const below = join(directory, 'nowhere', 'below');
+  throwsWith(() => openRuntime(below), 'FAILED_PRECONDITION', /cannot be used: ENOENT/);
+});
+
+test('one of another user is refused', { skip: skipUnlessRoot }, () => {
+  chownSync(path, 65_534, 65_534);
+  throwsWith(() => openRuntime(path), 'FAILED_PRECONDITION', /belongs to user 65534/);
+});
+
+test('an entry is left alone while its process runs, and swept when it was killed', async (t) => {
+  const program = `
+    import { openRuntime } from '${packagePath('.test-build/test/support/runtime.js')}';
+    const entry = openRuntime('${path}').make('kind');
+    entry.write('file', 'text');
+    console.log(entry.path);
+    setInterval(() => undefined, 1000);`;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  t.after(() => child.kill('SIGKILL'));
+  const [said] = (await once(child.stdout, 'data')) as [Buffer];
+  const its = said.toString().trim();
+  await runtime.sweep('kind', () => assert.fail('it runs'));
+  child.kill('SIGKILL');
+  await once(child, 'close');
+  await runtime.sweep('other', () => assert.fail('of another kind'));
+  const swept: (string | null)[] = [];
+  await runtime.sweep('kind', (entry) => {
+    swept.push(entry.path, entry.read('file', 4));
+    entry.discard();
+  });
+  assert.deepEqual(swept, [its, 'text']);
+  assert.deepEqual([readdirSync(path), reports], [[], []]);
+});
+
+test('two sweeps never treat one entry at the same time', async () => {
+  left();
+  const treated: string[] = [];
+  const other = openRuntime(path);
+  await runtime.sweep('kind', async (entry) => {
+    treated.push(entry.path);
+    await other.sweep('kind', () => assert.fail('the first sweep holds it'));
+    entry.discard();
+    await other.sweep('kind', () => assert.fail('it is gone'));
+  });
+  assert.equal(treated.length, 1);
+});
+
+test('an entry that a sweep took between its two first steps is made again', () => {
+  let taken = 0;
+  const unlucky = RuntimeDirectory.open(path, {
+    tryLock: () => {
+      taken += 1;
+      return taken > 2;
+    },
+    report: () => undefined,
+  });
+  const entry = unlucky.make('kind');
+  assert.deepEqual([taken, existsSync(entry.path)], [3, true]);
+});
+
+const ODD_ENTRIES: Record<string, (name: string) => void> = {
+  file: (name) => writeFileSync(name, 'text'),
+  FIFO: (name) => execFileSync('mkfifo', [name]),
+  link: (name) => symlinkSync(directory, name),
+  'directory of another user': (name) => {
+    mkdirSync(name);
+    if (process.geteuid?.() === 0) chownSync(name, 65_534, 65_534);
+    else rmSync(name, { recursive: true });
+  },
+};
+
+test('whatever is no directory of ours under the name of an entry is reported, stays, and stops nothing', async () => {
+  for (const [what, make] of Object.entries(ODD_ENTRIES)) {
+    const name = join(path, 'kind-0000000000000000');
+    make(name);
+    const next = left();
+    reports.length = 0;
+    const treated: string[] = [];
+    await runtime.sweep('kind', (entry) => {
+      treated.push(entry.path);
+      entry.discard();
+    });
+    assert.deepEqual(treated, [next], what);
+    if (!existsSync(name)) continue;
+    assert.match(
+      reports.join('\n'),
+      /kind-0000000000000000, which no command uses any more, stays: .*remove it/,
+      what,
+    );
+    rmSync(name, { recursive: true });
+  }
+});
+
+const ODD_FILES: Record<string, { make(name: string): void; found: RegExp }> = {
+  'symbolic link': {
+    make: (name) => symlinkSync('/etc/hostname', name),
+    found: /file cannot be opened \(ELOOP\)/,
+  },
+  FIFO: {
+    make: (name) => execFileSync('mkfifo', [name]),
+    found: /file is not a regular file/,
+  },
+  directory: { make: (name) => mkdirSync(name), found: /file is not a regular file/ },
+  'hard link': {
+    make: (name) => {
+      writeFileSync(`${name}.other`, 'text');
+      linkSync(`${name}.other`, name);
+    },
+    found: /file has 2 links/,
+  },
+  'large file': {
+    make: (name) => {
+      writeFileSync(name, '');
+      truncateSync(name, 11);
+    },
+    found: /file has 11 bytes/,
+  },
+  'file of another user': {
+    make: (name) => {
+      writeFileSync(name, 'text');
+      chownSync(name, 65_534, 65_534);
+    },
+    found: /file belongs to user 65534/,
+  },
+};
+
+test('only a regular file of ours, with one link and of bounded size, is read', {
+  skip: skipUnlessRoot,
+}, () => {
+  for (const { make, found } of Object.values(ODD_FILES)) {
+    const entry = runtime.make('kind');
+    make(entry.pathOf('file'));
+    throwsWith(() => entry.read('file', 10), 'FAILED_PRECONDITION', found);
+    entry.release();
+  }
+  const entry = runtime.make('kind');
+  entry.write('file', '0123456789');
+  assert.equal(entry.read('file', 10), '0123456789');
+  assert.equal(entry.read('nothing', 10), null);
+});
+
+test('a file is written under its name at once, whatever a killed command has left beside it', () => {
+  const outside = join(directory, 'outside');
+  writeFileSync(outside, 'stays');
+  const entry = runtime.make('kind');
+  symlinkSync(outside, entry.pathOf('file.next'));
+  entry.write('file', 'text');
+  entry.write('file', 'other');
+  assert.equal(statSync(entry.pathOf('file')).mode & 0o7777, 0o600);
+  assert.deepEqual(readdirSync(entry.path), ['file']);
+  assert.equal(entry.read('file', 5), 'other');
+  assert.equal(readFileSync(outside, 'utf8'), 'stays');
+});
+
+test('a directory in an entry is never emptied', async () => {
+  const outside = join(directory, 'foreign');
+  mkdirSync(outside);
+  writeFileSync(join(outside, 'file'), 'stays');
+  const entry = left((held) => {
+    held.write('record', 'text');
+    held.makeDirectory('empty');
+    symlinkSync(outside, held.pathOf('link'));
+    writeFileSync(join(held.makeDirectory('full'), 'file'), 'stays');
+  });
+  await runtime.sweep('kind', (held) => held.discard());
+  assert.match(reports.join(), /full cannot be removed \(ENOTEMPTY\)/);
+  assert.ok(existsSync(join(entry, 'record')), 'what is needed to undo the rest');
+  rmSync(join(entry, 'full'), { recursive: true });
+  await runtime.sweep('kind', (held) => held.discard());
+  assert.deepEqual([existsSync(entry), readdirSync(outside)], [false, ['file']]);
+});
+
+test('sockets of killed commands are removed, and nothing that takes their place', async (t) => {
+  const foreign = join(directory, 'victim');
+  mkdirSync(foreign);
+  writeFileSync(join(foreign, 'file'), 'stays');
+  const killed = makeSocketDirectory(runtime);
+  await listen(t, killed.pathOf('socket'));
+  writeFileSync(killed.pathOf('socket.pid'), '1\n');
+  killed.release();
+  // Exchanged for a link while it is swept: after it was opened.
+  const swapped = RuntimeDirectory.open(path, {
+    tryLock: () => {
+      renameSync(killed.path, join(path, 'aside'));
+      symlinkSync(foreign, killed.path);
+      return true;
+    },
+    report: (message) => reports.push(message),
+  });
+  await removeLeftSockets(swapped);
+  assert.deepEqual(readdirSync(foreign), ['file']);
+  rmSync(killed.path);
+  renameSync(join(path, 'aside'), killed.path);
+  await removeLeftSockets(runtime);
+  assert.deepEqual([readdirSync(path), reports], [[], []]);
+});
+
+async function listen(t: TestContext, socket: string): Promise<void> {
+  const server = createServer().listen(socket);
+  await once(server, 'listening');
+  t.after(() => server.close());
+}
