@@ -34,7 +34,7 @@ async function write(path: string, bytes: number): Promise<void> {
   }
 }
 
-guestTest('NE4: a published ext4 volume grows while it is written to', async () => {
+guestTest('a published ext4 volume grows while it is written to', async () => {
   const { orchestrator, client } = running;
   const volume = await orchestrator.create('grows', {
     capability: mountCapability('ext4'),

@@ -51,7 +51,7 @@ function refuses(error: unknown): boolean {
   return error instanceof StartError && /another process serves/.test(error.message);
 }
 
-test('E17, H9: a start waits for a concurrent one, and then finds the socket served', async (t) => {
+test('H9: a start waits for a concurrent one, and then finds the socket served', async (t) => {
   const directory = temporaryDirectory(t);
   const made = makeServer(directory, { services: [IDENTITY] });
   await leaveStaleSocket(directory, made.socketPath);
@@ -73,7 +73,7 @@ test('E17, H9: a start waits for a concurrent one, and then finds the socket ser
   made.client.close();
 });
 
-test('E17, H9: of concurrent starts on a stale socket one serves, and the others report it', async (t) => {
+test('H9: of concurrent starts on a stale socket one serves, and the others report it', async (t) => {
   const directory = temporaryDirectory(t);
   for (let round = 0; round < ROUNDS; round += 1) {
     const made = [0, 1, 2, 3].map(() => makeServer(directory, { services: [IDENTITY] }));

@@ -25,8 +25,8 @@ const running = runPlugin('redaction', {
   pools: { main: 'xfs' },
   env: { BLOCKDELTA_LOG_LEVEL: 'trace', BLOCKDELTA_CONTROLLER_PUBLISH: 'on' },
   prepare: async () => {
-    conforming = new ConformingRequests(running);
-    await conforming.prepare();
+    conforming = new ConformingRequests(running.orchestrator);
+    await running.orchestrator.bringUp(await conforming.prepare());
   },
 });
 
@@ -90,7 +90,7 @@ async function answerOf(
 }
 
 for (const [what, map] of Object.entries(MAPS)) {
-  test(`H10: no RPC logs or returns the content of secrets, contexts and mount flags: a map ${what}`, async () => {
+  test(`E9, H10: no RPC logs or returns the content of secrets, contexts and mount flags: a map ${what}`, async () => {
     const connection = new RawConnection(running.plugin.endpoint);
     let planted = 0;
     try {

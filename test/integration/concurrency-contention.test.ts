@@ -14,7 +14,7 @@ const DURATION_MS = isNightly ? 120_000 : 15_000;
 
 const running = runPlugin('contention', { pools: { main: 'xfs' }, poolSizeMiB: 4096 });
 
-test('G9, G15: sixteen clients with random calls get conforming answers and leave nothing behind', async () => {
+test('sixteen clients with random calls get conforming answers and leave nothing behind', async () => {
   const { workspace, orchestrator, plugin } = running;
   const { directory } = workspace;
   const own = { mounts: mountsBelow(directory), loops: loopsBelow(directory) };

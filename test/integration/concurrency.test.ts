@@ -1,327 +1,111 @@
-/** Two concurrent calls on one object, for every pair of changing calls that can conflict. */
+/** Two calls at once on the node for one volume, for every pair of them that can conflict. */
 import assert from 'node:assert/strict';
-import { mkdirSync, readdirSync } from 'node:fs';
 import { after } from 'node:test';
 import type { StatusName } from '../../src/base/errors.js';
-import { CsiClient, type Message } from '../support/csi-client.js';
-import { createRequest, type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
+import { blockCapability, CsiClient, mountCapability } from '../support/csi-client.js';
+import { type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
 import { startReport } from '../support/plugin-log.js';
 import { statusOf } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
-import { snapshotFiles } from '../support/snapshot-files.js';
 import { loopsBelow, mountsBelow } from '../support/workspace.js';
 
 const ROUNDS = 8;
-const BUSY: readonly StatusName[] = ['OK', 'ABORTED'];
 
-const running = runPlugin('concurrency', { pools: { main: 'xfs' }, prepare: meet });
+const running = runPlugin('concurrency', {
+  pools: { main: 'xfs' },
+  prepare: () => {
+    second = new CsiClient(running.plugin.endpoint);
+    other = new Orchestrator(running.workspace, () => second);
+    own = held();
+  },
+});
 const { orchestrator } = running;
 let second: CsiClient;
 let other: Orchestrator;
 let own: { mounts: string[]; loops: string[] };
-
-function meet(): void {
-  second = new CsiClient(running.plugin.endpoint);
-  other = new Orchestrator(running.workspace, () => second);
-  const { directory } = running.workspace;
-  own = { mounts: mountsBelow(directory), loops: loopsBelow(directory) };
-}
 after(() => second?.close());
 
-/** Two clients make the same call concurrently, repeatedly. */
-async function race(
-  round: (number: number) => Promise<readonly [() => Promise<unknown>, () => Promise<unknown>]>,
-  judge: (statuses: [StatusName, StatusName], number: number) => Promise<void>,
-): Promise<void> {
-  for (let number = 0; number < ROUNDS; number += 1) {
-    const [first, other] = await round(number);
-    const statuses = await Promise.all([statusOf(first()), statusOf(other())]);
-    await judge(statuses, number);
-  }
+function held(): { mounts: string[]; loops: string[] } {
+  const { directory } = running.workspace;
+  return { mounts: mountsBelow(directory), loops: loopsBelow(directory) };
 }
 
-function assertAmong(status: StatusName, allowed: readonly StatusName[]): void {
-  assert.ok(allowed.includes(status), `${status}, where ${allowed.join(' or ')} was expected`);
+interface Race {
+  /** Published before; staged only, unless it is false. */
+  isStaged: boolean;
+  calls(volume: HeldVolume): readonly [() => Promise<unknown>, () => Promise<unknown>];
+  /** The statuses of both calls that are right besides OK and ABORTED. */
+  also?: readonly (readonly StatusName[])[];
+  /** What the volume has in the end, where one thing alone is right. */
+  left?: (volume: HeldVolume) => void;
 }
 
-function heldFiles(kind: 'volumes' | 'snapshots'): string[] {
-  const directory = running.poolPath('main', kind);
-  return (kind === 'snapshots' ? snapshotFiles(directory) : readdirSync(directory)).sort();
-}
+const another = ({ id }: HeldVolume): string => orchestrator.target(id, 'another');
+const isStagedOnce = (): void => assert.equal(held().loops.length, own.loops.length + 1);
 
-async function assertPoolIsListed(): Promise<void> {
-  assert.deepEqual((await orchestrator.volumeIds()).sort(), heldFiles('volumes'));
-  assert.deepEqual((await orchestrator.snapshotIds()).sort(), heldFiles('snapshots'));
-}
-
-/** Asserts that nothing is attached or mounted and that everything can be deleted. */
-async function clear(): Promise<void> {
-  for (const id of await orchestrator.snapshotIds()) await orchestrator.deleteSnapshot(id);
-  for (const volume_id of await orchestrator.volumeIds()) {
-    await running.client.controller.DeleteVolume({ volume_id });
-  }
-  await assertPoolIsListed();
-  assert.deepEqual(mountsBelow(running.workspace.directory), own.mounts);
-  assert.deepEqual(loopsBelow(running.workspace.directory), own.loops);
-}
-
-test('CV4, G15: two concurrent calls with one name create one volume', async () => {
-  const ids = new Map<number, Set<string>>();
-  await race(
-    async (number) => {
-      const found = new Set<string>();
-      ids.set(number, found);
-      const create = (caller: Orchestrator) => async () => {
-        found.add((await caller.create(`one ${number}`)).id);
-      };
-      return [create(orchestrator), create(other)];
-    },
-    async (statuses, number) => {
-      for (const status of statuses) assertAmong(status, BUSY);
-      assert.ok(statuses.includes('OK'));
-      assert.equal(ids.get(number)?.size, 1);
-      assert.equal((await orchestrator.volumeIds()).length, number + 1);
-      await assertPoolIsListed();
-    },
-  );
-  await clear();
-});
-
-test('CV3, CV4: two concurrent calls with one name and two sizes create one volume', async () => {
-  await race(
-    async (number) => [
-      () => orchestrator.create(`two sizes ${number}`, { sizeBytes: MIB }),
-      () => other.create(`two sizes ${number}`, { sizeBytes: 2 * MIB }),
+const RACES: Readonly<Record<string, Race>> = {
+  'two calls stage a volume once': {
+    isStaged: false,
+    calls: (volume) => [() => orchestrator.stage(volume), () => other.stage(volume)],
+    left: isStagedOnce,
+  },
+  'staging and unstaging leave a volume staged or not': {
+    isStaged: false,
+    calls: (volume) => [() => orchestrator.stage(volume), () => other.unstage(volume)],
+  },
+  'two calls publish a volume once': {
+    isStaged: true,
+    calls: (volume) => [() => orchestrator.publish(volume), () => other.publish(volume)],
+    left: ({ targetPath }) =>
+      assert.equal(held().mounts.filter((path) => path === targetPath).length, 1),
+  },
+  'publishing at two paths publishes a volume at one': {
+    isStaged: true,
+    calls: (volume) => [
+      () => orchestrator.publish(volume),
+      () => other.publish(volume, { target: another(volume) }),
     ],
-    async (statuses, number) => {
-      assert.equal(statuses.filter((status) => status === 'OK').length, 1);
-      for (const status of statuses) assertAmong(status, [...BUSY, 'ALREADY_EXISTS']);
-      assert.equal((await orchestrator.volumeIds()).length, number + 1);
+    also: [['FAILED_PRECONDITION'], ['FAILED_PRECONDITION']],
+    left: (volume) => {
+      const targets = [volume.targetPath, another(volume)];
+      assert.equal(held().mounts.filter((path) => targets.includes(path)).length, 1);
     },
-  );
-  await clear();
-});
+  },
+  'publishing and unpublishing leave a volume published or not': {
+    isStaged: true,
+    calls: (volume) => [() => orchestrator.publish(volume), () => other.unpublish(volume)],
+  },
+  'a volume is staged or deleted, and never staged without its file': {
+    isStaged: false,
+    calls: (volume) => [() => orchestrator.stage(volume), () => other.delete(volume)],
+    also: [['NOT_FOUND'], ['FAILED_PRECONDITION']],
+  },
+};
 
-test('creating and deleting a volume concurrently leaves it complete or deleted', async () => {
-  await race(
-    async (number) => {
-      const name = `come and go ${number % 2}`;
-      const volume = await orchestrator.create(name);
-      return [() => orchestrator.delete(volume), () => other.create(name)];
-    },
-    async (statuses) => {
-      for (const status of statuses) assertAmong(status, BUSY);
-      await assertPoolIsListed();
-    },
-  );
-  await clear();
-});
-
-test('two concurrent deletions delete a volume', async () => {
-  await race(
-    async (number) => {
-      const volume = await orchestrator.create(`twice gone ${number}`);
-      return [() => orchestrator.delete(volume), () => other.delete(volume)];
-    },
-    async (statuses) => {
-      for (const status of statuses) assertAmong(status, BUSY);
-      assert.ok(statuses.includes('OK'));
+for (const [title, { isStaged, calls, also = [], left }] of Object.entries(RACES)) {
+  test(`at once, ${title}`, async () => {
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const capability = round % 2 === 0 ? blockCapability() : mountCapability('ext4');
+      const spec = { capability, sizeBytes: 16 * MIB };
+      const volume = await orchestrator.create(`volume ${round}`, spec);
+      if (isStaged) await orchestrator.stage(volume);
+      const [one, two] = calls(volume);
+      const statuses = await Promise.all([statusOf(one()), statusOf(two())]);
+      for (const [index, status] of statuses.entries()) {
+        const right = ['OK', 'ABORTED', ...(also[index] ?? [])];
+        assert.ok(right.includes(status), `${status}, where ${right.join(' or ')} was expected`);
+      }
+      const succeeded = statuses.filter((status) => status === 'OK').length;
+      assert.ok(also.length > 1 ? succeeded === 1 : succeeded >= 1, statuses.join());
+      left?.(volume);
+      await orchestrator.unpublish(volume, another(volume));
+      await orchestrator.takeDown(volume);
+      await orchestrator.delete(volume);
+      assert.deepEqual(held(), own);
       assert.deepEqual(await orchestrator.volumeIds(), []);
-    },
-  );
-  await clear();
-});
-
-test('CS5: two concurrent calls with one name create one snapshot', async () => {
-  const volume = await orchestrator.create('snapshotted');
-  await race(
-    async (number) => [
-      () => orchestrator.snapshot(volume, `one ${number}`),
-      () => other.snapshot(volume, `one ${number}`),
-    ],
-    async (statuses, number) => {
-      for (const status of statuses) assertAmong(status, BUSY);
-      assert.ok(statuses.includes('OK'));
-      assert.equal((await orchestrator.snapshotIds()).length, number + 1);
-      await assertPoolIsListed();
-    },
-  );
-  await clear();
-});
-
-test('CS3: two concurrent calls with one name for two volumes create one snapshot', async () => {
-  const volumes = [await orchestrator.create('left'), await orchestrator.create('right')];
-  const [left, right] = volumes as [HeldVolume, HeldVolume];
-  await race(
-    async (number) => [
-      () => orchestrator.snapshot(left, `taken ${number}`),
-      () => other.snapshot(right, `taken ${number}`),
-    ],
-    async (statuses, number) => {
-      assert.equal(statuses.filter((status) => status === 'OK').length, 1);
-      for (const status of statuses) assertAmong(status, [...BUSY, 'ALREADY_EXISTS']);
-      assert.equal((await orchestrator.snapshotIds()).length, number + 1);
-    },
-  );
-  await clear();
-});
-
-test('taking a snapshot and deleting its volume concurrently leaves a complete snapshot or none', async () => {
-  await race(
-    async (number) => {
-      const volume = await orchestrator.create(`taken and deleted ${number}`);
-      return [
-        () => orchestrator.snapshot(volume, `taken and deleted ${number}`),
-        () => other.delete(volume),
-      ];
-    },
-    async ([taking, deletion]) => {
-      assertAmong(taking, [...BUSY, 'NOT_FOUND']);
-      assertAmong(deletion, BUSY);
-      assert.ok(taking === 'OK' || deletion === 'OK');
-      await assertPoolIsListed();
-      for (const id of await orchestrator.snapshotIds()) await running.client.allocated(id);
-    },
-  );
-  await clear();
-});
-
-test('DS4: restoring and deleting a snapshot concurrently creates a complete volume or none', async () => {
-  const volume = await orchestrator.create('origin');
-  await race(
-    async (number) => {
-      const snapshotId = await orchestrator.snapshot(volume, `restored ${number}`);
-      return [
-        () => orchestrator.create(`restored ${number}`, { snapshotId }),
-        () => other.deleteSnapshot(snapshotId),
-      ];
-    },
-    async ([restore, deletion]) => {
-      assertAmong(restore, [...BUSY, 'NOT_FOUND']);
-      assertAmong(deletion, [...BUSY, 'FAILED_PRECONDITION']);
-      assert.ok(restore === 'OK' || deletion === 'OK');
-      await assertPoolIsListed();
-    },
-  );
-  await clear();
-});
-
-test('SM28: streaming and deleting a snapshot concurrently returns the whole list or an error', async () => {
-  const volume = await orchestrator.create('streamed');
-  await race(
-    async (number) => {
-      const snapshotId = await orchestrator.snapshot(volume, `streamed ${number}`);
-      return [
-        async () => assert.deepEqual((await running.client.allocated(snapshotId)).ranges, []),
-        () => other.deleteSnapshot(snapshotId),
-      ];
-    },
-    async ([stream, deletion]) => {
-      assertAmong(stream, [...BUSY, 'NOT_FOUND']);
-      assertAmong(deletion, [...BUSY, 'FAILED_PRECONDITION']);
-      assert.ok(stream === 'OK' || deletion === 'OK');
-    },
-  );
-  await clear();
-});
-
-test('NS4, G15: two concurrent calls stage a volume once', async () => {
-  await race(
-    async (number) => {
-      const volume = await newVolume(number);
-      return [() => orchestrator.stage(volume), () => other.stage(volume)];
-    },
-    async (statuses) => {
-      for (const status of statuses) assertAmong(status, BUSY);
-      assert.ok(statuses.includes('OK'));
-      assert.equal(loopsBelow(running.workspace.directory).length, own.loops.length + 1);
-      await downAndDelete();
-    },
-  );
-  await clear();
-});
-
-test('staging and unstaging a volume concurrently leaves it staged or not, and both can be repeated', async () => {
-  await race(
-    async (number) => {
-      const volume = await newVolume(number);
-      return [() => orchestrator.stage(volume), () => other.unstage(volume)];
-    },
-    async (statuses) => {
-      for (const status of statuses) assertAmong(status, BUSY);
-      await downAndDelete();
-    },
-  );
-  await clear();
-});
-
-test('NP4, G15: two concurrent calls publish a volume once', async () => {
-  await race(
-    async (number) => {
-      const volume = await newVolume(number);
-      await orchestrator.stage(volume);
-      return [() => orchestrator.publish(volume), () => other.publish(volume)];
-    },
-    async (statuses) => {
-      for (const status of statuses) assertAmong(status, BUSY);
-      assert.ok(statuses.includes('OK'));
-      const { targetPath } = latest;
-      const found = mountsBelow(running.workspace.directory).filter((path) => path === targetPath);
-      assert.equal(found.length, 1);
-      await downAndDelete();
-    },
-  );
-  await clear();
-});
-
-test('NP4: publishing a volume at two paths concurrently publishes it at one', async () => {
-  await race(
-    async (number) => {
-      const volume = await newVolume(number);
-      await orchestrator.stage(volume);
-      const target = orchestrator.target(volume.id, 'another');
-      return [() => orchestrator.publish(volume), () => other.publish(volume, { target })];
-    },
-    async (statuses) => {
-      assert.equal(statuses.filter((status) => status === 'OK').length, 1);
-      for (const status of statuses) assertAmong(status, [...BUSY, 'FAILED_PRECONDITION']);
-      await orchestrator.unpublish(latest, orchestrator.target(latest.id, 'another'));
-      await downAndDelete();
-    },
-  );
-  await clear();
-});
-
-test('publishing and unpublishing a volume concurrently leaves it published or not', async () => {
-  await race(
-    async (number) => {
-      const volume = await newVolume(number);
-      await orchestrator.stage(volume);
-      return [() => orchestrator.publish(volume), () => other.unpublish(volume)];
-    },
-    async (statuses) => {
-      for (const status of statuses) assertAmong(status, BUSY);
-      await downAndDelete();
-    },
-  );
-  await clear();
-});
-
-test('DV3: staging and deleting a volume concurrently never leaves a staged volume without its file', async () => {
-  await race(
-    async (number) => {
-      const volume = await newVolume(number);
-      return [() => orchestrator.stage(volume), () => other.delete(volume)];
-    },
-    async ([staging, deletion]) => {
-      assertAmong(staging, [...BUSY, 'NOT_FOUND']);
-      assertAmong(deletion, [...BUSY, 'FAILED_PRECONDITION']);
-      assert.ok(!(staging === 'OK' && deletion === 'OK'));
-      await downAndDelete();
-    },
-  );
-  await clear();
-});
+    }
+  });
+}
 
 test('after all tests the plugin finds nothing to complete, roll back or report', async () => {
   await running.restart();
@@ -331,20 +115,3 @@ test('after all tests the plugin finds nothing to complete, roll back or report'
     { finished: [], undone: [], differences: [] },
   );
 });
-
-let latest: HeldVolume;
-
-async function newVolume(number: number): Promise<HeldVolume> {
-  const kind: Message = number % 2 === 0 ? { block: {} } : { mount: { fs_type: 'ext4' } };
-  const capability = { ...kind, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
-  const { name } = createRequest(`node ${number}`);
-  latest = await orchestrator.create(name, { capability, sizeBytes: 16 * MIB });
-  mkdirSync(latest.stagingPath, { recursive: true });
-  return latest;
-}
-
-async function downAndDelete(): Promise<void> {
-  await orchestrator.takeDown(latest);
-  await orchestrator.delete(latest);
-  await assertPoolIsListed();
-}

@@ -98,7 +98,7 @@ function catalogueRows(file: string): Record<string, number> {
   }
 }
 
-test(`G9, G15: ${VOLUMES} volumes pass through their lifecycle with ${CLIENTS} concurrent clients, and nothing stays behind`, async () => {
+test(`${VOLUMES} volumes pass through their lifecycle with ${CLIENTS} concurrent clients, and nothing stays behind`, async () => {
   const { workspace, plugin } = running;
   const { directory } = workspace;
   const own = { mounts: mountsBelow(directory), loops: loopsBelow(directory) };

@@ -20,13 +20,13 @@ async function capacity(): Promise<{ available: number; maximum: number }> {
   };
 }
 
-test('GC1: the capacity is the free space less the reserve, times the overcommitment', async () => {
+test('the capacity is the free space less the reserve, times the overcommitment', async () => {
   const { available } = await capacity();
   assert.ok(available > 2 * POOL_MIB * MIB, `${available}`);
   assert.ok(available < 3 * 0.8 * POOL_MIB * MIB, `${available}`);
 });
 
-test('GC5, GC6: no volume is larger than its pool, and a volume of the maximum size can be created', async () => {
+test('no volume is larger than its pool, and a volume of the maximum size can be created', async () => {
   const { available, maximum } = await capacity();
   assert.ok(maximum < available);
   assert.ok(maximum <= POOL_MIB * MIB);
@@ -38,7 +38,7 @@ test('GC5, GC6: no volume is larger than its pool, and a volume of the maximum s
   await orchestrator.delete(volume);
 });
 
-test('CV22: volumes can be created up to the remaining capacity, and no further', async () => {
+test('volumes can be created up to the remaining capacity, and no further', async () => {
   const { available, maximum } = await capacity();
   const volumes = [
     await orchestrator.create('first', { sizeBytes: maximum }),

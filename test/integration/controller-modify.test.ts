@@ -45,47 +45,7 @@ async function withVolume(
   }
 }
 
-test('MV1: a request without an id is INVALID_ARGUMENT', async () => {
-  const call = controller().ControllerModifyVolume({ mutable_parameters: { readAheadKiB: '64' } });
-  await refused(call, 'INVALID_ARGUMENT', /^volume_id /);
-});
-
-test('MV1, MV5: an empty map does not change an existing volume', async () => {
-  await withVolume('empty', { readAheadKiB: '64' }, async (volume) => {
-    await orchestrator.bringUp(volume);
-    await modify(volume, {});
-    assert.equal(readAhead(volume), 64);
-  });
-});
-
-test('MV2: an unknown volume is NOT_FOUND, with an empty map too, before values are checked', async () => {
-  for (const mutable_parameters of [{}, { readAheadKiB: '64' }, { unknown: 'x' }]) {
-    const call = controller().ControllerModifyVolume({
-      ...{ volume_id: 'none-exist-id', mutable_parameters },
-    });
-    await refused(call, 'NOT_FOUND', /none-exist-id/);
-  }
-});
-
-test('MV3: an unknown key or a value out of range is INVALID_ARGUMENT, and nothing is applied', async () => {
-  await withVolume('refused', { readAheadKiB: '64' }, async (volume) => {
-    await orchestrator.bringUp(volume);
-    for (const wrong of [
-      { unknown: 'x' },
-      { pool: 'main' },
-      { ioScheduler: 'cfq' },
-      { loopDirectIo: 'yes' },
-      { readBytesPerSecond: '0' },
-      { readAheadKiB: '16385' },
-    ]) {
-      const call = modify(volume, { readAheadKiB: '256', ...wrong });
-      await refused(call, 'INVALID_ARGUMENT', /^mutable_parameters/);
-    }
-    assert.equal(readAhead(volume), 64);
-  });
-});
-
-test('MV3, MV4: a setting this node cannot apply is INVALID_ARGUMENT, and the rest of the call is rolled back', async () => {
+test('MV4: a setting this node cannot apply is INVALID_ARGUMENT, and the rest of the call is rolled back', async () => {
   await withVolume('taken back', { readAheadKiB: '64' }, async (volume) => {
     await orchestrator.stage(volume);
     await orchestrator.publish(volume, { podUid: '7c8e2f0a-0001-4000-8000-000000000001' });
@@ -98,7 +58,7 @@ test('MV3, MV4: a setting this node cannot apply is INVALID_ARGUMENT, and the re
   });
 });
 
-test('MV5, MV6: changes to a volume in use accumulate, and persist over a kill and another staging', async () => {
+test('changes to a volume in use accumulate, and persist over a kill and another staging', async () => {
   await withVolume('in use', { readAheadKiB: '64' }, async (volume) => {
     await orchestrator.bringUp(volume);
     assert.equal(readAhead(volume), 64);
@@ -115,7 +75,7 @@ test('MV5, MV6: changes to a volume in use accumulate, and persist over a kill a
   });
 });
 
-test('MV5: a volume that is not in use gets its new settings when it is staged', async () => {
+test('a volume that is not in use gets its new settings when it is staged', async () => {
   await withVolume('unused', null, async (volume) => {
     await modify(volume, { readAheadKiB: '32' });
     await orchestrator.bringUp(volume);
@@ -123,19 +83,7 @@ test('MV5: a volume that is not in use gets its new settings when it is staged',
   });
 });
 
-test('CV2, CV3: CreateVolume compares the parameters of the creation, not later modifications', async () => {
-  const mutable_parameters = { readAheadKiB: '64' };
-  await withVolume('repeated', mutable_parameters, async (volume) => {
-    await modify(volume, { readAheadKiB: '256' });
-    const request = createRequest('repeated');
-    const { volume: same } = await controller().CreateVolume({ ...request, mutable_parameters });
-    assert.equal(same.volume_id, volume.id);
-    const other = { ...request, mutable_parameters: { readAheadKiB: '256' } };
-    await refused(controller().CreateVolume(other), 'ALREADY_EXISTS', /mutable_parameters/);
-  });
-});
-
-test('CV14: mutable parameters win over parameters of the same name', async () => {
+test('mutable parameters win over parameters of the same name', async () => {
   const name = 'override';
   const parameters = { readAheadKiB: '64', loopDirectIo: 'false' };
   const { volume } = await controller().CreateVolume({

@@ -76,7 +76,7 @@ class Pair {
 }
 
 for (const pool of ['main', 'other']) {
-  test(`SM23, SM24: the lists of members of groups and of single snapshots miss nothing in pool ${pool}`, async () => {
+  test(`the lists of members of groups and of single snapshots miss nothing in pool ${pool}`, async () => {
     const pair = await Pair.make(pool, seededRandom(`groups in ${pool}`));
     await pair.takeGroup('one');
     await pair.cutAlone(0, 'between');
@@ -100,7 +100,7 @@ for (const pool of ['main', 'other']) {
   });
 }
 
-test('SM10, SM11: members of two volumes have no delta, nor has a later member as the base', async () => {
+test('members of two volumes have no delta, nor has a later member as the base', async () => {
   const pair = await Pair.make('main', seededRandom('refused deltas'));
   await pair.takeGroup('older');
   await pair.takeGroup('newer');

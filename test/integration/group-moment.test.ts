@@ -127,7 +127,7 @@ for (const kinds of FROZEN) {
   });
 }
 
-test('GA2, GA8: if a counter is written to two raw volumes in turn, no group has the second ahead of the first', async () => {
+test('GA2: if a counter is written to two raw volumes in turn, no group has the second ahead of the first', async () => {
   const random = seededRandom('raw moment');
   const kinds = ['block', 'block'] as const;
   const count = await cutWhileWriting({ kinds, cuts: RAW_CUTS, pauseMs: 0, random });
@@ -163,7 +163,7 @@ async function countRefusals(volumes: readonly HeldVolume[]): Promise<number> {
   return refusals;
 }
 
-test('GA8: a group of constantly written raw volumes is taken, or FAILED_PRECONDITION and nothing is left behind', async () => {
+test('a group of constantly written raw volumes is taken, or FAILED_PRECONDITION and nothing is left behind', async () => {
   const volumes = [await newSlowVolume(), await newSlowVolume(), await newSlowVolume()];
   const writers = volumes.map(restless);
   try {

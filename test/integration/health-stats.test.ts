@@ -45,7 +45,7 @@ async function bothTell(
   }
 }
 
-test('NV5: volumes whose pool is unavailable report that, and their usage', async () => {
+test('volumes whose pool is unavailable report that, and their usage', async () => {
   const volumes = await inUse();
   await bothTell(volumes, null);
   renameSync(running.poolPath('main', 'volumes'), running.poolPath('main', 'away'));
@@ -62,7 +62,7 @@ test('NV5: volumes whose pool is unavailable report that, and their usage', asyn
   }
 });
 
-test('NV5: volumes whose file was removed report that, and their usage', async () => {
+test('volumes whose file was removed report that, and their usage', async () => {
   const volumes = await inUse();
   for (const { id } of Object.values(volumes)) rmSync(running.poolPath('main', 'volumes', id));
   await bothTell(volumes, /^BackingFileDeleted: /);

@@ -63,7 +63,7 @@ test('a backing file shorter than the volume is DATA_LOSS until its size is rest
   await orchestrator.delete(volume);
 });
 
-test('GV2: a missing backing file is DATA_LOSS, and the volume still exists', async () => {
+test('a missing backing file is DATA_LOSS, and the volume still exists', async () => {
   const { client, orchestrator } = running;
   const volume = await orchestrator.create('gone');
   rmSync(fileOf(volume));
@@ -146,7 +146,7 @@ test('an unreachable pool is reported as such, and not as the loss of its volume
   await orchestrator.delete(volume);
 });
 
-test('LV2, LV4: abnormal volumes are listed in pages; a bad token is ABORTED', async () => {
+test('abnormal volumes are listed in pages; a bad token is ABORTED', async () => {
   const { client, orchestrator } = running;
   const volumes: HeldVolume[] = [];
   for (let index = 0; index < 7; index += 1) {
@@ -176,7 +176,7 @@ test('LV2, LV4: abnormal volumes are listed in pages; a bad token is ABORTED', a
   for (const volume of volumes) await orchestrator.delete(volume);
 });
 
-test('G4: the health RPCs check the id, then the volume, then the paths', async () => {
+test('the health RPCs check the id, then the volume, then the paths', async () => {
   const { client, orchestrator } = running;
   await refused(client.controller.ControllerGetVolumeHealth({}), 'INVALID_ARGUMENT', /volume_id/);
   await refused(client.node.NodeGetVolumeHealth({}), 'INVALID_ARGUMENT', /volume_id/);

@@ -128,7 +128,7 @@ for (const kind of KINDS) {
     assertNothingUp();
   });
 
-  test(`DV4: a snapshot of ${kind.label} stays usable when the volume is deleted`, async () => {
+  test(`a snapshot of ${kind.label} stays usable when the volume is deleted`, async () => {
     const { volume, contents } = await living(kind);
     const first = await orchestrator.snapshot(volume, `first of ${volume.id}`);
     const then = contents.copy();
@@ -148,7 +148,7 @@ for (const kind of KINDS) {
     for (const snapshotId of [second, first]) await orchestrator.deleteSnapshot(snapshotId);
   });
 
-  test(`NP7: a read-only publication of ${kind.label} refuses writing`, async () => {
+  test(`a read-only publication of ${kind.label} refuses writing`, async () => {
     const { volume, contents } = await living(kind);
     await orchestrator.unpublish(volume);
     await orchestrator.publish(volume, { readonly: true });

@@ -41,14 +41,6 @@ const range = (required: bigint, limit = 0n): Message => ({
   capacity_range: { required_bytes: required.toString(), limit_bytes: limit.toString() },
 });
 
-rootTest('NE1: each required field that is missing is named', async () => {
-  const full = { volume_id: 'some-id', volume_path: 'some/path' };
-  for (const field of Object.keys(full)) {
-    const answer = node.call('NodeExpandVolume', { ...full, [field]: '' });
-    await rejectsWith(answer, 'INVALID_ARGUMENT', new RegExp(field));
-  }
-});
-
 rootTest(
   'NE2, NE9: an unknown volume, and a known one that is not at the path, are NOT_FOUND',
   async () => {

@@ -52,22 +52,19 @@ async function restoredLarger(
 }
 
 for (const type of FILE_SYSTEMS) {
-  rootTest(
-    `NP10, CV9: ${type} restored larger is grown when it is staged, with its data`,
-    async () => {
-      const { restored } = await restoredLarger(type);
-      for (let time = 0; time < 2; time += 1) {
-        await node.stage(restored, mountCapability(type));
-        await node.publish(restored, mountCapability(type));
-        const target = node.targetPath(restored.volumeId);
-        assert.ok(bytesAt(target) > (LARGER * 8n) / 10n, `${bytesAt(target)}`);
-        assert.equal(readFileSync(`${target}/data`, 'utf8'), 'cut');
-        await node.unpublish(restored);
-        await node.unstage(restored);
-      }
-      assert.deepEqual(node.held(), NOTHING);
-    },
-  );
+  rootTest(`NP10: ${type} restored larger is grown when it is staged, with its data`, async () => {
+    const { restored } = await restoredLarger(type);
+    for (let time = 0; time < 2; time += 1) {
+      await node.stage(restored, mountCapability(type));
+      await node.publish(restored, mountCapability(type));
+      const target = node.targetPath(restored.volumeId);
+      assert.ok(bytesAt(target) > (LARGER * 8n) / 10n, `${bytesAt(target)}`);
+      assert.equal(readFileSync(`${target}/data`, 'utf8'), 'cut');
+      await node.unpublish(restored);
+      await node.unstage(restored);
+    }
+    assert.deepEqual(node.held(), NOTHING);
+  });
 
   rootTest(
     `${type} staged read-only is grown then or when it is next staged for writing`,

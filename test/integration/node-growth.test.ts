@@ -126,7 +126,7 @@ for (const type of ['xfs', 'ext4'] as const) {
     },
   );
 
-  rootTest(`CV9: ${type} restored larger is not staged before it has been grown once`, async () => {
+  rootTest(`${type} restored larger is not staged before it has been grown once`, async () => {
     const source = await used(type);
     const snapshotId = newSnapshotId(nodeKey('test-node'));
     await node.backend.createSnapshots([{ volumeId: source.volumeId, snapshotId }]);

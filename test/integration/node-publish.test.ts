@@ -59,19 +59,6 @@ async function cleared(volume: VolumeRecord): Promise<void> {
   assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
 }
 
-rootTest('NP1: each required field that is missing is named', async () => {
-  const full = {
-    volume_id: 'some-id',
-    target_path: 'some/path',
-    volume_capability: mountCapability(),
-  };
-  for (const field of Object.keys(full)) {
-    const request = { ...full, [field]: field === 'volume_capability' ? null : '' };
-    const answer = node.call('NodePublishVolume', request);
-    await rejectsWith(answer, 'INVALID_ARGUMENT', new RegExp(field));
-  }
-});
-
 rootTest(
   'NP2, NP3, NP8: an unknown volume is NOT_FOUND, an unstaged one FAILED_PRECONDITION',
   async () => {
@@ -232,37 +219,31 @@ for (const [name, make] of [
   });
 }
 
-rootTest(
-  'NP7: a read-only file system publication refuses writing, the staging does not',
-  async () => {
-    const volume = await staged(mountCapability());
-    await node.publish(volume, mountCapability(), { readonly: true });
-    const target = node.targetPath(volume.volumeId);
-    assert.throws(() => writeFileSync(`${target}/x`, ''), /EROFS/);
-    writeFileSync(`${node.stagingPath(volume.volumeId)}/x`, 'through staging');
-    assert.equal(readFileSync(`${target}/x`, 'utf8'), 'through staging');
-    await cleared(volume);
-  },
-);
+rootTest('a read-only file system publication refuses writing, the staging does not', async () => {
+  const volume = await staged(mountCapability());
+  await node.publish(volume, mountCapability(), { readonly: true });
+  const target = node.targetPath(volume.volumeId);
+  assert.throws(() => writeFileSync(`${target}/x`, ''), /EROFS/);
+  writeFileSync(`${node.stagingPath(volume.volumeId)}/x`, 'through staging');
+  assert.equal(readFileSync(`${target}/x`, 'utf8'), 'through staging');
+  await cleared(volume);
+});
 
-rootTest(
-  'NP7: a read-only raw publication refuses writing, and only as long as it lasts',
-  async () => {
-    const volume = await staged(blockCapability());
-    const target = node.targetPath(volume.volumeId);
-    await node.publish(volume, blockCapability(), { readonly: true });
-    assert.ok(statSync(target).isBlockDevice());
-    assert.throws(() => writeBlock(target), /EPERM/);
-    await node.unpublish(volume);
-    assert.equal(await node.deviceReadOnly(volume), false);
-    await node.publish(volume, blockCapability());
-    writeBlock(target);
-    await node.unpublish(volume);
-    await node.publish(volume, blockCapability(READER));
-    assert.throws(() => writeBlock(target), /EPERM/);
-    await cleared(volume);
-  },
-);
+rootTest('a read-only raw publication refuses writing, and only as long as it lasts', async () => {
+  const volume = await staged(blockCapability());
+  const target = node.targetPath(volume.volumeId);
+  await node.publish(volume, blockCapability(), { readonly: true });
+  assert.ok(statSync(target).isBlockDevice());
+  assert.throws(() => writeBlock(target), /EPERM/);
+  await node.unpublish(volume);
+  assert.equal(await node.deviceReadOnly(volume), false);
+  await node.publish(volume, blockCapability());
+  writeBlock(target);
+  await node.unpublish(volume);
+  await node.publish(volume, blockCapability(READER));
+  assert.throws(() => writeBlock(target), /EPERM/);
+  await cleared(volume);
+});
 
 rootTest('a kill between the bind and its read-only flag is repaired by the retry', async () => {
   const volume = await staged(mountCapability());
@@ -344,7 +325,7 @@ rootTest(
   },
 );
 
-rootTest('NQ1 to NQ4: required fields, nothing published, unknown volume', async () => {
+rootTest('NQ2, NQ4: required fields, nothing published, unknown volume', async () => {
   const full = { volume_id: 'some-id', target_path: '/some/path' };
   for (const field of Object.keys(full)) {
     const answer = node.call('NodeUnpublishVolume', { ...full, [field]: '' });

@@ -198,24 +198,21 @@ rootTest(
   },
 );
 
-rootTest(
-  'MV3: limits that cannot be lifted fail the change, but not the unpublication',
-  async () => {
-    const ioMax = makePod();
-    const volume = await node.makeVolume({ mutableParameters: { readBytesPerSecond: '4096' } });
-    await node.stage(volume, blockCapability());
-    await node.publish(volume, blockCapability(), { volume_context: POD });
-    rmSync(ioMax);
-    mkdirSync(ioMax);
-    const mutableParameters = { readBytesPerSecond: 'max' };
-    const lifted = applyVolumeSettings(node.deps, { ...volume, mutableParameters });
-    await rejectsWith(lifted, 'INTERNAL', /could not be lifted: EISDIR/);
-    await node.unpublish(volume);
-    await node.unstage(volume);
-  },
-);
+rootTest('limits that cannot be lifted fail the change, but not the unpublication', async () => {
+  const ioMax = makePod();
+  const volume = await node.makeVolume({ mutableParameters: { readBytesPerSecond: '4096' } });
+  await node.stage(volume, blockCapability());
+  await node.publish(volume, blockCapability(), { volume_context: POD });
+  rmSync(ioMax);
+  mkdirSync(ioMax);
+  const mutableParameters = { readBytesPerSecond: 'max' };
+  const lifted = applyVolumeSettings(node.deps, { ...volume, mutableParameters });
+  await rejectsWith(lifted, 'INTERNAL', /could not be lifted: EISDIR/);
+  await node.unpublish(volume);
+  await node.unstage(volume);
+});
 
-rootTest('MV3: if one setting cannot be applied, none is', async () => {
+rootTest('if one setting cannot be applied, none is', async () => {
   const volume = await node.makeVolume();
   await node.stage(volume, blockCapability());
   const usual = await queueOf(volume);

@@ -25,18 +25,6 @@ useNode('node-stage', (opened) => {
 const NOTHING = { mounts: [], loops: [] };
 const READER = 'SINGLE_NODE_READER_ONLY';
 
-rootTest('NS1: each required field that is missing is named', async () => {
-  const full = {
-    volume_id: 'some-id',
-    staging_target_path: 'some/path',
-    volume_capability: mountCapability(),
-  };
-  for (const field of Object.keys(full)) {
-    const request = { ...full, [field]: field === 'volume_capability' ? null : '' };
-    await rejectsWith(node.call('NodeStageVolume', request), 'INVALID_ARGUMENT', new RegExp(field));
-  }
-});
-
 rootTest(
   'NS2, NS3: an unknown volume is NOT_FOUND whatever the path, a relative path INVALID_ARGUMENT',
   async () => {
@@ -59,7 +47,7 @@ rootTest(
   },
 );
 
-rootTest('NS4: staging ten times has the effect of staging once', async () => {
+rootTest('staging ten times has the effect of staging once', async () => {
   for (const capability of [mountCapability('ext4'), mountCapability(), blockCapability()]) {
     const volume = await node.makeVolume();
     for (let time = 0; time < 10; time += 1) await node.stage(volume, capability);

@@ -46,7 +46,7 @@ async function cleared(volume: VolumeRecord): Promise<void> {
 }
 
 rootTest(
-  'NV1 to NV4: statistics are available where a volume is staged or published, and nowhere else',
+  'NV2, NV3, NV4: statistics are available where a volume is staged or published, and nowhere else',
   async () => {
     const stats = (volume_id: string, volume_path: string): Promise<Record<string, unknown>> =>
       node.call('NodeGetVolumeStats', { volume_id, volume_path });
@@ -85,7 +85,7 @@ rootTest('NV4: a raw volume reports its size', async () => {
   await cleared(volume);
 });
 
-rootTest('NC1, NI1 to NI5: capabilities and info', async () => {
+rootTest('NI1, NI2, NI3, NI4, NI5: capabilities and info', async () => {
   const { capabilities } = await node.call('NodeGetCapabilities', {});
   assert.deepEqual(capabilities, rpcCapabilities(nodeCapabilities(NODE_CONFIG)));
   for (let time = 0; time < 2; time += 1) {

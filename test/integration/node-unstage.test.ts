@@ -24,15 +24,6 @@ useNode('node-unstage', (opened) => {
 
 const NOTHING = { mounts: [], loops: [] };
 
-rootTest('NU1: each required field that is missing is named', async () => {
-  const full = { volume_id: 'some-id', staging_target_path: '/some/path' };
-  for (const field of Object.keys(full)) {
-    const request = { ...full, [field]: '' };
-    const answer = node.call('NodeUnstageVolume', request);
-    await rejectsWith(answer, 'INVALID_ARGUMENT', new RegExp(field));
-  }
-});
-
 rootTest('NU2, NU3: unstaging succeeds without a staging, a directory or a volume', async () => {
   const volume = await node.makeVolume();
   await node.unstage(volume);

@@ -261,7 +261,7 @@ test('volumes of a pool that was removed from the configuration are kept, and th
 });
 
 for (const kind of ['xfs', 'btrfs'] as const) {
-  test(`CV22, CS6: a full pool on ${kind} fails writers and creations, not the plugin`, async () => {
+  test(`CS6: a full pool on ${kind} fails writers and creations, not the plugin`, async () => {
     const workspace = newWorkspace(`full-${kind}`);
     const poolPath = makePoolFileSystem(workspace, kind, 600);
     const { plugin, orchestrator } = await start(workspace, { pools: `main=${poolPath}` });

@@ -75,7 +75,7 @@ test(
 );
 
 test(
-  'SM26: no list is served from a deleted base that was not retained, although it was served before',
+  'no list is served from a deleted base that was not retained, although it was served before',
   options,
   async () => {
     for (const kind of ['xfs', 'btrfs-nodatacow'] as const) {
@@ -131,7 +131,7 @@ for (const { over, kinds, prepare } of [
 }
 
 test(
-  'a snapshot contains data that is only in the page cache of the loop device',
+  'CS7: a snapshot contains data that is only in the page cache of the loop device',
   options,
   async () => {
     for (const kind of KINDS) {

@@ -115,7 +115,7 @@ test('SM26: an invalidated base is NOT_FOUND with the reason', async () => {
   await rejectsWith(delta(newer, target), 'NOT_FOUND', /because the pool was repaired/);
 });
 
-test('SM28: a base is not dropped while a stream reads it, and deleting it again does not conflict with one', async () => {
+test('a base is not dropped while a stream reads it, and deleting it again does not conflict with one', async () => {
   const [base, newer] = [await take('base'), await take('newer')];
   write(3);
   const target = await take('target');

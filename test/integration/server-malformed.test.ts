@@ -46,14 +46,14 @@ const NOT_UTF8: Readonly<Record<string, Buffer>> = {
 };
 
 for (const [what, bytes] of Object.entries(NOT_UTF8)) {
-  test(`G6: text that is not UTF-8 (${what}) is refused and reaches no handler`, async (t) => {
+  test(`text that is not UTF-8 (${what}) is refused and reaches no handler`, async (t) => {
     const { connection, handled } = await start(t);
     await refused(connection.unary(CREATE, field1(bytes)), 'INVALID_ARGUMENT', /UTF-8/);
     assert.deepEqual(handled, []);
   });
 }
 
-test('G6: keys and values of a map that are not UTF-8 are refused', async (t) => {
+test('keys and values of a map that are not UTF-8 are refused', async (t) => {
   const { connection, handled } = await start(t);
   // CreateVolumeRequest.parameters is field 4; of an entry, the key is field 1 and the value 2.
   const key = Buffer.from([0x22, 6, 0x0a, 1, 0xff, 0x12, 1, 0x61]);
@@ -63,7 +63,7 @@ test('G6: keys and values of a map that are not UTF-8 are refused', async (t) =>
   assert.deepEqual(handled, []);
 });
 
-test('G6: a replacement character sent by the caller is accepted', async (t) => {
+test('a replacement character sent by the caller is accepted', async (t) => {
   const { connection, handled } = await start(t);
   await connection.unary(CREATE, encodeMessage('CreateVolumeRequest', { name: 'a\ufffdb' }));
   assert.equal(handled[0]?.['name'], 'a\ufffdb');
@@ -77,14 +77,14 @@ const CUT_OFF: Readonly<Record<string, Buffer>> = {
 };
 
 for (const [what, bytes] of Object.entries(CUT_OFF)) {
-  test(`G6: ${what} is refused and reaches no handler`, async (t) => {
+  test(`${what} is refused and reaches no handler`, async (t) => {
     const { connection, handled } = await start(t);
     await refused(connection.unary(CREATE, bytes), 'INVALID_ARGUMENT', /CreateVolumeRequest/);
     assert.deepEqual(handled, []);
   });
 }
 
-test('G2: a malformed request is logged with method, code and reason', async (t) => {
+test('a malformed request is logged with method, code and reason', async (t) => {
   const made = await start(t);
   await refused(made.connection.unary(CREATE, field1(Buffer.from([0xff]))), 'INVALID_ARGUMENT');
   const lines = made.log.filter((line) => line['msg'] === 'call failed');
@@ -94,7 +94,7 @@ test('G2: a malformed request is logged with method, code and reason', async (t)
   assert.match(String(lines[0]?.['error']), /UTF-8/);
 });
 
-test('G10: an RPC that is not served is UNIMPLEMENTED, whatever bytes come with it', async (t) => {
+test('an RPC that is not served is UNIMPLEMENTED, whatever bytes come with it', async (t) => {
   const { connection } = await start(t);
   const broken = field1(Buffer.from([0xff]));
   await refused(connection.unary('/csi.v1.Node/NodeGetInfo', broken), 'UNIMPLEMENTED');

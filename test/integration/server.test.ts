@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import * as grpc from '@grpc/grpc-js';
 import { CsiError } from '../../src/base/errors.js';
-import { CSI_PACKAGE, clientServices, csiProto } from '../../src/csi/proto.js';
+import { clientServices } from '../../src/csi/proto.js';
 import type { DecodedMessage } from '../../src/csi/request-decoder.js';
 import type { CallContext, ServiceName } from '../../src/csi/service.js';
 import { StartError } from '../../src/plugin/server.js';
@@ -102,7 +102,7 @@ for (const [name, socketMode] of [
   });
 }
 
-test('E3: only the socket is created, and nothing is left after a stop', async (t) => {
+test('only the socket is created, and nothing is left after a stop', async (t) => {
   const { server, directory, client } = await startServer(t);
   await rejectsWith(client.identity.Probe({}), 'UNIMPLEMENTED');
   assert.deepEqual(readdirSync(directory), ['csi.sock']);
@@ -110,7 +110,7 @@ test('E3: only the socket is created, and nothing is left after a stop', async (
   assert.deepEqual(readdirSync(directory), []);
 });
 
-test('G11: every RPC of the proto exists, and an unserved one is UNIMPLEMENTED by name', async (t) => {
+test('every RPC of the proto exists, and an unserved one is UNIMPLEMENTED by name', async (t) => {
   const { endpoint } = await startServer(t, { services: [fakeService('Controller', {})] });
   let methods = 0;
   for (const [name, definition] of Object.entries(clientServices())) {
@@ -123,7 +123,7 @@ test('G11: every RPC of the proto exists, and an unserved one is UNIMPLEMENTED b
   assert.ok(methods >= 35, String(methods));
 });
 
-test('G17: a method that is not in the proto is UNIMPLEMENTED', async (t) => {
+test('a method that is not in the proto is UNIMPLEMENTED', async (t) => {
   const { endpoint } = await startServer(t);
   const client = new grpc.Client(endpoint, grpc.credentials.createInsecure());
   t.after(() => client.close());
@@ -215,33 +215,6 @@ test('each call is logged in one line with its objects, code and duration', asyn
     code: 'OK',
     msg: 'call ended',
   });
-});
-
-test('E9: no secret of any request reaches the log, at the level that shows requests', async (t) => {
-  const made = await startServer(t);
-  let withSecrets = 0;
-  for (const [name, definition] of Object.entries(clientServices())) {
-    const client = rawClient(t, made.endpoint, name as ServiceName);
-    for (const [rpc, { responseStream }] of Object.entries(definition)) {
-      const service = csiProto().root.lookupService(`${CSI_PACKAGE}.${name as ServiceName}`);
-      const type = csiProto().root.lookupType(
-        `${CSI_PACKAGE}.${service.methods[rpc]?.requestType}`,
-      );
-      const request: LogRecord = { volume_id: 'seen' };
-      for (const field of type.fieldsArray.filter(({ name }) => /secret/.test(name))) {
-        request[field.name] = { keyofsecret: 'hunter2' };
-        withSecrets += 1;
-      }
-      const capability = { mount: { mount_flags: ['password=hunter2'] } };
-      for (const field of type.fieldsArray.filter(({ name }) => /^volume_capabilit/.test(name))) {
-        request[field.name] = field.repeated ? [capability] : capability;
-      }
-      await rejectsWith(callAny(client, rpc, responseStream, request), 'UNIMPLEMENTED');
-    }
-  }
-  assert.ok(withSecrets >= 15, String(withSecrets));
-  assert.match(made.logText(), /seen/);
-  assert.doesNotMatch(made.logText(), /hunter2|keyofsecret/);
 });
 
 test("a handler's signal is aborted when its caller cancels or its deadline passes", async (t) => {

@@ -113,7 +113,7 @@ async function bedOn(kind: PoolKind, random: Random) {
 }
 
 for (const kind of KINDS) {
-  test(`SM23 and SM24: no delta from stored lists on ${kind} misses a byte, whatever happens to the files`, {
+  test(`no delta from stored lists on ${kind} misses a byte, whatever happens to the files`, {
     skip: skipUnlessRoot,
   }, async (context) => {
     const random = seededRandom(`stored lists on ${kind}`);

@@ -26,7 +26,7 @@ async function copied(
   return orchestrator.create(name, { capability, sizeBytes: SIZE, ...source });
 }
 
-test('CV7: a copy for another file system is INVALID_ARGUMENT, and both are named', async () => {
+test('a copy for another file system is INVALID_ARGUMENT, and both are named', async () => {
   for (const [held, asked] of [
     ['ext4', 'xfs'],
     ['xfs', 'btrfs'],
@@ -47,7 +47,7 @@ test('CV7: a copy for another file system is INVALID_ARGUMENT, and both are name
   }
 });
 
-test('CV7: a copy for the same file system, for any, or as a raw device is made', async () => {
+test('a copy for the same file system, for any, or as a raw device is made', async () => {
   // The volume asks for none, so the record does not say what it holds.
   const volume = await used('default', mountCapability(''));
   const snapshotId = await orchestrator.snapshot(volume, 'default');
@@ -66,7 +66,7 @@ test('CV7: a copy for the same file system, for any, or as a raw device is made'
   await orchestrator.deleteSnapshot(snapshotId);
 });
 
-test('CV7: what was never written to, and what was written as a raw device, decides nothing', async () => {
+test('what was never written to, and what was written as a raw device, decides nothing', async () => {
   const pristine = await orchestrator.create('pristine', {
     capability: mountCapability('ext4'),
     sizeBytes: SIZE,
@@ -78,5 +78,6 @@ test('CV7: what was never written to, and what was written as a raw device, deci
   await orchestrator.bringUp(first);
   await orchestrator.takeDown(first);
   const second = await copied('of raw', mountCapability('xfs'), { volumeId: raw.id });
+  await refused(orchestrator.stage(second), 'FAILED_PRECONDITION', /nothing was formatted/);
   for (const each of [pristine, raw, first, second]) await orchestrator.delete(each);
 });

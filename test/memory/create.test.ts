@@ -15,15 +15,6 @@ const create = (request: Message): Promise<Message> =>
   running.client.controller.CreateVolume(request);
 const { orchestrator } = running;
 
-test('CV1: a request without a name is INVALID_ARGUMENT and says so', async () => {
-  await refused(create({ ...createRequest(''), name: '' }), 'INVALID_ARGUMENT', /^name /);
-});
-
-test('CV1: a request without capabilities is INVALID_ARGUMENT and says so', async () => {
-  const request = { ...createRequest('no capability'), volume_capabilities: [] };
-  await refused(create(request), 'INVALID_ARGUMENT', /^volume_capabilities /);
-});
-
 const broken: Readonly<Record<string, Message>> = {
   'without an access type': { access_mode: WRITER },
   'without an access mode': { block: {} },
@@ -32,7 +23,7 @@ const broken: Readonly<Record<string, Message>> = {
   'that is empty': {},
 };
 for (const [label, capability] of Object.entries(broken)) {
-  test(`G4, G6: a capability ${label} is INVALID_ARGUMENT`, async () => {
+  test(`a capability ${label} is INVALID_ARGUMENT`, async () => {
     const request = { ...createRequest('broken'), volume_capabilities: [capability] };
     await refused(create(request), 'INVALID_ARGUMENT', /^volume_capabilities\[0\]/);
   });
@@ -95,6 +86,18 @@ test('CV2: the same request again answers the same volume, also after a restart'
   assert.deepEqual(await create(createRequest('replayed', spec)), first);
   await running.restart();
   assert.deepEqual(await create(createRequest('replayed', spec)), first);
+});
+
+test('G16: an optional field at its zero value counts as not set', async () => {
+  const spec = { capability: mountCapability('ext4'), sizeBytes: 32 * MIB };
+  const plain = createRequest('zeros', spec);
+  const first = await create(plain);
+  const zeros = { mutable_parameters: {}, secrets: {}, parameters: {} };
+  const capacity_range = { required_bytes: String(32 * MIB), limit_bytes: '0' };
+  assert.deepEqual(await create({ ...plain, ...zeros, capacity_range }), first);
+  const { controller } = running.client;
+  const list = await controller.ListVolumes({});
+  assert.deepEqual(await controller.ListVolumes({ max_entries: 0, starting_token: '' }), list);
 });
 
 test('CV2: a range that includes the size of the volume, no range, and capabilities in another order match', async () => {
@@ -160,17 +163,14 @@ test('CV3: a name taken by a volume with another file system is ALREADY_EXISTS',
   await running.client.controller.DeleteVolume({ volume_id: volume.volume_id });
 });
 
-test('CV3: a name taken by a volume with another source is ALREADY_EXISTS', async () => {
-  const source = await orchestrator.create('source');
-  const first = await orchestrator.snapshot(source, 'first');
-  const second = await orchestrator.snapshot(source, 'second');
-  await orchestrator.create('restored', { snapshotId: first });
-  const field = /volume_content_source/;
-  for (const spec of [{ snapshotId: second }, {}]) {
-    await refused(create(createRequest('restored', spec)), 'ALREADY_EXISTS', field);
-  }
-  const spec = { snapshotId: first };
-  await refused(create(createRequest('source', spec)), 'ALREADY_EXISTS', field);
+test('CV2, CV3: the parameters of the creation are compared, and no later modification', async () => {
+  const request = { ...createRequest('modified'), mutable_parameters: { readAheadKiB: '64' } };
+  const first = await create(request);
+  const volume = orchestrator.hold('modified', first['volume']);
+  await orchestrator.modify(volume, { readAheadKiB: '256' });
+  assert.deepEqual(await create(request), first);
+  const later = { ...request, mutable_parameters: { readAheadKiB: '256' } };
+  await refused(create(later), 'ALREADY_EXISTS', /mutable_parameters/);
 });
 
 test('CV3: invalid values are INVALID_ARGUMENT even if the name is taken', async () => {
@@ -238,26 +238,4 @@ test('CV13: the message about an unknown parameter names all known ones', async 
   const request = createRequest('known', { parameters: { speed: 'high' } });
   const message = await refused(create(request), 'INVALID_ARGUMENT');
   for (const name of knownParameters()) assert.ok(message.includes(name), `${name}: ${message}`);
-});
-
-test('G6: a map of more than 4 KiB is INVALID_ARGUMENT, one of 4 KiB is accepted', async () => {
-  const value = 'v'.repeat(4096 - 'csi.storage.k8s.io/x'.length);
-  const fits = { 'csi.storage.k8s.io/x': value };
-  await create(createRequest('map', { parameters: fits }));
-  const over = { 'csi.storage.k8s.io/x': `${value}v` };
-  const request = createRequest('large map', { parameters: over });
-  await refused(create(request), 'INVALID_ARGUMENT', /^parameters /);
-  const secrets = { key: 's'.repeat(4096) };
-  const call = create({ ...createRequest('large secrets'), secrets });
-  await refused(call, 'INVALID_ARGUMENT', /^secrets /);
-});
-
-test('G6: mount flags of more than 4 KiB are INVALID_ARGUMENT', async () => {
-  const capability = {
-    mount: { fs_type: 'ext4', mount_flags: ['f'.repeat(2048), 'g'.repeat(2049)] },
-    access_mode: WRITER,
-  };
-  const call = create(createRequest('flags', { capability, sizeBytes: 16 * MIB }));
-  const message = await refused(call, 'INVALID_ARGUMENT', /mount_flags/);
-  assert.doesNotMatch(message, /ffff|gggg/);
 });

@@ -78,7 +78,7 @@ test("a node releases what is mounted here whatever key the volume's handle has"
   }
 });
 
-test('DV2, DS2: a handle of this node whose object is gone is deleted, and not refused', async () => {
+test('a handle of this node whose object is gone is deleted, and not refused', async () => {
   await running.client.controller.DeleteVolume({ volume_id: newVolumeId(TEST_NODE_KEY) });
   await running.client.controller.DeleteSnapshot({ snapshot_id: newSnapshotId(TEST_NODE_KEY) });
 });

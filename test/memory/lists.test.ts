@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Message } from '../support/csi-client.js';
 import { runMemoryPlugin } from '../support/memory-plugin.js';
-import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
+import { type HeldVolume, MIB } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
 
 const COUNT = 7;
@@ -112,42 +112,16 @@ for (const rpc of ['ListVolumes', 'ListSnapshots'] as const) {
   });
 }
 
-test('LV8: an entry has the volume as CreateVolume returned it', async () => {
-  const { volume } = await running.client.controller.CreateVolume(
-    createRequest('volume 0', { sizeBytes: MIB, parameters: { pool: 'main' } }),
-  );
-  const { entries } = await call('ListVolumes', {});
-  const found = entries.find((entry: Message) => entry['volume'].volume_id === volume.volume_id);
-  assert.deepEqual(found.volume, volume);
-});
-
-test('LS7: an entry has the snapshot as CreateSnapshot returned it', async () => {
-  const { snapshot } = await running.client.controller.CreateSnapshot({
-    source_volume_id: volumes[0]?.id,
-    name: 'snapshot 0',
-  });
-  const { entries } = await call('ListSnapshots', { snapshot_id: snapshot.snapshot_id });
-  assert.deepEqual(entries, [{ snapshot }]);
-});
-
-test('LS3: snapshot_id filters, an unknown one gives an empty list', async () => {
-  const answer = await call('ListSnapshots', { snapshot_id: snapshotIds[3] });
-  assert.deepEqual(idsOf(answer), [snapshotIds[3]]);
-  for (const snapshot_id of ['none-exist-id', '../x', volumes[3]?.id, 'i'.repeat(128)]) {
-    const empty = await call('ListSnapshots', { snapshot_id });
-    assert.deepEqual(empty, { entries: [], next_token: '' });
-  }
-});
-
-test('LS4: source_volume_id filters, an unknown one gives an empty list', async () => {
+test('LS3, LS4: snapshot_id and source_volume_id filter', async () => {
   const volume = volumes[4] as HeldVolume;
   const more = [];
   for (const name of ['a', 'b', 'c']) more.push(await orchestrator.snapshot(volume, name));
   const filter = { source_volume_id: volume.id };
   const found = await pages('ListSnapshots', 3, async () => {}, filter);
   assert.deepEqual(found.flat().sort(), [snapshotIds[4], ...more].sort());
-  const empty = await call('ListSnapshots', { source_volume_id: 'none-exist-id' });
-  assert.deepEqual(empty, { entries: [], next_token: '' });
+  for (const snapshot_id of [snapshotIds[4], ...more]) {
+    assert.deepEqual(idsOf(await call('ListSnapshots', { snapshot_id })), [snapshot_id]);
+  }
   for (const id of more) await orchestrator.deleteSnapshot(id);
 });
 
@@ -171,7 +145,7 @@ test('LV4: a token of a filtered list is ABORTED for another filter', async () =
   await orchestrator.deleteSnapshot(extra);
 });
 
-test('LV5: snapshots created and deleted between pages cause no error and hide no others', async () => {
+test('LV5: snapshots created and deleted between pages cause no error, hide no others and repeat none', async () => {
   const mine = await Promise.all(
     Array.from({ length: 6 }, (_, index) =>
       orchestrator.snapshot(volumes[index] as HeldVolume, `passing ${index}`),
@@ -182,10 +156,11 @@ test('LV5: snapshots created and deleted between pages cause no error and hide n
     if (page === 1) for (const id of mine) await orchestrator.deleteSnapshot(id);
   });
   const listed = new Set(found.flat());
+  assert.equal(listed.size, found.flat().length, 'no entry comes twice');
   for (const id of snapshotIds) assert.ok(listed.has(id), `${id} was passed over`);
 });
 
-test('LV5: volumes created and deleted between pages cause no error and hide no others', async () => {
+test('LV5: volumes created and deleted between pages cause no error, hide no others and repeat none', async () => {
   const extra: HeldVolume[] = [];
   for (let index = 0; index < 6; index += 1) {
     extra.push(await orchestrator.create(`passing ${index}`, { sizeBytes: MIB }));
@@ -196,6 +171,7 @@ test('LV5: volumes created and deleted between pages cause no error and hide no 
     if (page === 3) await orchestrator.create('late', { sizeBytes: MIB });
   });
   const listed = new Set(found.flat());
+  assert.equal(listed.size, found.flat().length, 'no entry comes twice');
   for (const volume of volumes) assert.ok(listed.has(volume.id), `${volume.id} was passed over`);
   await orchestrator.delete(await orchestrator.create('late', { sizeBytes: MIB }));
 });

@@ -19,7 +19,7 @@ async function use(volumeId: string): Promise<void> {
   await running.start();
 }
 
-test('CV7: a volume that was made for one file system holds that; a copy or a default says nothing', async () => {
+test('a volume that was made for one file system holds that; a copy or a default says nothing', async () => {
   const ext4 = mountCapability('ext4');
   const named = await orchestrator.create('named', { capability: ext4, sizeBytes: SIZE });
   const unnamed = await orchestrator.create('unnamed', {

@@ -16,7 +16,7 @@ const running = runMemoryPlugin('topology-1.13', {
 });
 const segments = { 'example.com/host': nodeKey(NODE_ID) };
 
-test('CV28: the topology has the short name of a node id that is not a topology value', async () => {
+test('the topology has the short name of a node id that is not a topology value', async () => {
   const volume = await running.orchestrator.create('placed');
   const { entries } = await running.client.controller.ListVolumes({});
   assert.deepEqual(entries[0].volume.accessible_topology, [{ segments }]);
@@ -35,7 +35,7 @@ test('CV27: ids consist of this node and random bytes, so that they are unique',
   assert.equal(new Set(ids).size, names.length, 'also of one name that was free again');
 });
 
-test('GV3, LV7: from level 1.13 on the status has no condition', async () => {
+test('from level 1.13 on the status has no condition', async () => {
   const volume = await running.orchestrator.create('status');
   const get = { volume_id: volume.id };
   const { status } = await running.client.controller.ControllerGetVolume(get);
@@ -45,7 +45,7 @@ test('GV3, LV7: from level 1.13 on the status has no condition', async () => {
   await running.orchestrator.delete(volume);
 });
 
-test('CS14: from level 1.13 on a snapshot reports where it can be used', async () => {
+test('from level 1.13 on a snapshot reports where it can be used', async () => {
   const { orchestrator, client } = running;
   const volume = await orchestrator.create('source');
   const snapshotId = await orchestrator.snapshot(volume, 'placed');

@@ -4,43 +4,35 @@
  */
 import { mkdirSync } from 'node:fs';
 import { blockCapability, type Message } from './csi-client.js';
-import { createRequest, type HeldVolume, MIB } from './orchestrator.js';
-import { decodeMessage, encodeMessage, RawConnection } from './raw-call.js';
-import type { RunningPlugin } from './running-plugin.js';
+import { createRequest, type HeldVolume, MIB, type Orchestrator } from './orchestrator.js';
 
 export class ConformingRequests {
-  readonly #running: RunningPlugin;
   #volume: HeldVolume | undefined;
   #snapshotIds: string[] = [];
   #group: Message = {};
 
-  constructor(running: RunningPlugin) {
-    this.#running = running;
-  }
+  constructor(private readonly orchestrator: Orchestrator) {}
 
-  /** Makes a staged and published block volume with snapshots and a group snapshot. */
-  async prepare(): Promise<void> {
-    const { orchestrator } = this.#running;
+  /** Makes a block volume with snapshots and a group snapshot. */
+  async prepare(): Promise<HeldVolume> {
+    const { orchestrator } = this;
     this.#volume = await orchestrator.create('conforming');
-    await orchestrator.bringUp(this.#volume);
+    mkdirSync(this.#nobody, { recursive: true });
     for (const name of ['first', 'second']) {
       this.#snapshotIds.push(await orchestrator.snapshot(this.#volume, name));
     }
     this.#group = await this.#makeGroup('conforming');
+    return this.#volume;
   }
 
   /** One that has everything the RPC requires, and nothing else. */
   async to(rpc: string): Promise<Message> {
-    const { orchestrator, workspace } = this.#running;
+    const { orchestrator } = this;
     const volume = this.#volume as HeldVolume;
     const volume_id = volume.id;
     const [first, second] = this.#snapshotIds;
     const volume_capability = blockCapability();
     const staging_target_path = volume.stagingPath;
-    const group = ({ group_snapshot_id, snapshots }: Message): Message => ({
-      group_snapshot_id,
-      snapshot_ids: snapshots.map((member: Message) => member['snapshot_id']),
-    });
     switch (rpc) {
       case 'CreateVolume':
         return createRequest('doomed');
@@ -66,19 +58,19 @@ export class ConformingRequests {
       case 'CreateVolumeGroupSnapshot':
         return { name: 'doomed', source_volume_ids: [volume_id] };
       case 'DeleteVolumeGroupSnapshot':
-        return group(await this.#makeGroup('doomed'));
+        return this.#makeGroup('doomed');
       case 'GetVolumeGroupSnapshot':
-        return group(this.#group);
+        return this.#group;
       case 'NodeStageVolume':
         return { volume_id, staging_target_path, volume_capability };
       case 'NodeUnstageVolume':
-        return { volume_id, staging_target_path: workspace.path('nobody') };
+        return { volume_id, staging_target_path: this.#nobody };
       case 'NodePublishVolume': {
         const target_path = volume.targetPath;
         return { volume_id, staging_target_path, target_path, volume_capability };
       }
       case 'NodeUnpublishVolume':
-        return { volume_id, target_path: workspace.path('nobody') };
+        return { volume_id, target_path: this.#nobody };
       case 'NodeGetVolumeStats':
       case 'NodeExpandVolume':
         return { volume_id, volume_path: staging_target_path };
@@ -92,18 +84,14 @@ export class ConformingRequests {
     }
   }
 
+  /** A path of no volume. */
+  get #nobody(): string {
+    return this.orchestrator.target('nobody', 'pod');
+  }
+
   async #makeGroup(name: string): Promise<Message> {
-    mkdirSync(this.#running.workspace.path('nobody'), { recursive: true });
-    const connection = new RawConnection(this.#running.plugin.endpoint);
-    try {
-      const request = { name, source_volume_ids: [(this.#volume as HeldVolume).id] };
-      const answer = await connection.unary(
-        '/csi.v1.GroupController/CreateVolumeGroupSnapshot',
-        encodeMessage('CreateVolumeGroupSnapshotRequest', request),
-      );
-      return decodeMessage('CreateVolumeGroupSnapshotResponse', answer)['group_snapshot'];
-    } finally {
-      connection.close();
-    }
+    const volumes = [this.#volume as HeldVolume];
+    const { id, snapshotIds } = await this.orchestrator.groupSnapshot(volumes, name);
+    return { group_snapshot_id: id, snapshot_ids: snapshotIds };
   }
 }

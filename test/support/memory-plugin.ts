@@ -19,7 +19,7 @@ import { createIdentityService } from '../../src/plugin/identity.js';
 import { createPluginServer } from '../../src/plugin/server.js';
 import { settleNodeIdentity } from '../../src/volumes/node-identity.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
-import { claimPool, reconcile } from '../../src/volumes/reconcile.js';
+import { claimPool, type ReconcileReport, reconcile } from '../../src/volumes/reconcile.js';
 import { RetainedBases } from '../../src/volumes/retained-bases.js';
 import { MemoryBackend, MemoryStorage } from '../backend/memory-backend.js';
 import { CsiClient } from './csi-client.js';
@@ -31,6 +31,8 @@ export interface MemoryPluginOptions {
   /** Names of the pools; 'main' if left out. */
   pools?: readonly string[];
   poolBytes?: bigint;
+  /** How long a call waits for a busy object. */
+  lockWaitMs?: number;
   env?: Record<string, string>;
   /** Called once the plugin runs, before the first test. */
   prepare?: (running: MemoryPlugin) => Promise<void> | void;
@@ -48,6 +50,11 @@ export class MemoryPlugin {
   );
   /** What each pool holds, also over a restart. */
   readonly storages = new Map<string, MemoryStorage>();
+  readonly #backends = new Map<string, MemoryBackend>();
+  /** What the last start has completed, rolled back and found. */
+  reconciled: ReconcileReport | undefined;
+  /** The locks of the plugin that runs now. */
+  locks = new OperationLocks();
 
   constructor(label: string, options: MemoryPluginOptions) {
     this.#directory = mkdtempSync(join(tmpdir(), `blockdelta-${label}-`));
@@ -73,6 +80,12 @@ export class MemoryPlugin {
     return this.#lines.join('');
   }
 
+  backend(pool = 'main'): MemoryBackend {
+    const backend = this.#backends.get(pool);
+    if (backend === undefined) throw new Error(`there is no pool '${pool}'`);
+    return backend;
+  }
+
   path(...names: string[]): string {
     return join(this.#directory, ...names);
   }
@@ -92,16 +105,21 @@ export class MemoryPlugin {
       ([pool, storage]) =>
         new MemoryBackend(storage, { pool, totalBytes: this.#options.poolBytes ?? POOL_BYTES }),
     );
-    for (const backend of pools) await claimPool(catalogue, backend);
+    for (const backend of pools) {
+      this.#backends.set(backend.pool, backend);
+      await claimPool(catalogue, backend);
+    }
     const registry = new BackendRegistry(pools);
-    const locks = new OperationLocks();
+    const { lockWaitMs } = this.#options;
+    const locks = new OperationLocks(lockWaitMs === undefined ? {} : { waitMs: lockWaitMs });
+    this.locks = locks;
     const limits = {
       perVolume: config.retainedBasesPerVolume,
       ageMs: config.retainedBasesAgeMs,
       poolBytes: config.retainedBasesPoolBytes,
     };
     const retainedBases = new RetainedBases({ catalogue, locks, limits, logger });
-    await reconcile({ catalogue, registry, retainedBases, lacksRows: false });
+    this.reconciled = await reconcile({ catalogue, registry, retainedBases, lacksRows: false });
     const scanThreads = new ScanThreads(native, 1);
     const identity = await settleNodeIdentity(
       { catalogue, stateDirectory: config.stateDirectory, logger },

@@ -25,7 +25,7 @@ function rows(): Row[] {
 }
 
 /**
- * Whether a title in the file begins with the hazard, alone or among others: `H6: `, `NU3, H6: `. The name of
+ * Whether a title in the file begins with the hazard, alone or among others: `H6: `, or a rule and then it. The name of
  * a C++ test begins with it: `TEST(Suite, H6DoesThis)`.
  */
 function names(file: string, hazard: string): boolean {

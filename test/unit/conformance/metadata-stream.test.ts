@@ -137,7 +137,7 @@ test('a refusal has its code, its message and whether it has details', async () 
   }
 });
 
-test('SM18: no broken end looks like OK', async () => {
+test('no broken end looks like OK', async () => {
   const whole = frameOf(MESSAGE);
   const open = (stream: ServerHttp2Stream): void => {
     stream.respond(HEADERS);

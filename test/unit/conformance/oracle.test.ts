@@ -91,7 +91,7 @@ function differing(base: Image, target: Image): Entry[] {
   return coverage(entries);
 }
 
-test('SM24: a list with exactly the differing bytes is sound, and without any single one it is not', () => {
+test('a list with exactly the differing bytes is sound, and without any single one it is not', () => {
   const random = seededRandom('oracle');
   for (let round = 0; round < 15; round += 1) {
     const base = imageOf(random, null);
@@ -106,7 +106,7 @@ test('SM24: a list with exactly the differing bytes is sound, and without any si
   }
 });
 
-test('SM23: an allocated list may leave out zeros, and nothing else', () => {
+test('an allocated list may leave out zeros, and nothing else', () => {
   const written = Buffer.alloc(CHUNK_BYTES);
   written.fill(7, 1000, 1010);
   const target = fullImage(SIZE, new Map([[1, written]]));
@@ -116,7 +116,7 @@ test('SM23: an allocated list may leave out zeros, and nothing else', () => {
   assert.deepEqual(judge(comparison, []).missed, [entry]);
 });
 
-test('SM24: bytes that became zero must be reported', () => {
+test('bytes that became zero must be reported', () => {
   const written = Buffer.alloc(CHUNK_BYTES, 7);
   const base = fullImage(SIZE, new Map([[2, written]]));
   const { missed } = judge({ base, target: zeroImage(SIZE) }, []);

@@ -88,6 +88,22 @@ test('MV5, MV6: what is not named stays, and the same again changes nothing', as
   }
 });
 
+test('MV3: an unknown key or a value out of range is INVALID_ARGUMENT, and nothing is applied', async () => {
+  for (const wrong of [
+    { unknown: 'x' },
+    { pool: 'main' },
+    { ioScheduler: 'cfq' },
+    { loopDirectIo: 'yes' },
+    { readBytesPerSecond: '0' },
+    { readAheadKiB: '16385' },
+  ]) {
+    const call = modify({ readAheadKiB: '256', ...wrong });
+    await rejectsWith(call, 'INVALID_ARGUMENT', /^mutable_parameters/);
+  }
+  assert.deepEqual(applied, []);
+  assert.deepEqual(await recorded(), { readAheadKiB: '64' });
+});
+
 test('MV1, MV5: an empty map touches neither the device nor the record', async () => {
   await modify({});
   assert.deepEqual(applied, []);

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { parseTopology, parseTopologyRequirement } from '../../../src/csi/topology.js';
+import { parseTopology } from '../../../src/csi/topology.js';
 import { nodeKey } from '../../../src/domain/identifiers.js';
-import { isMet, isWithin, nodeSegment } from '../../../src/domain/topology.js';
+import { isWithin, nodeSegment } from '../../../src/domain/topology.js';
 import { throwsWith } from '../../support/expect-status.js';
 
 const KEY = 'blockdelta.csi/node';
@@ -28,15 +28,7 @@ test('a node is in a place if it has all segments of it, by keys without case', 
   assert.ok(!isWithin(here, { ...here, 'example.com/zone': 'z1' }));
 });
 
-test('CV18, CV20: a requirement is met where one requisite place has the node; preferences rule nothing out', () => {
-  assert.ok(isMet(null, here));
-  assert.ok(isMet({ requisite: [there, here], preferred: [] }, here));
-  assert.ok(isMet({ requisite: [there, here], preferred: [there] }, here));
-  assert.ok(isMet({ requisite: [], preferred: [there] }, here));
-  assert.ok(!isMet({ requisite: [there], preferred: [] }, here));
-});
-
-test('G6: keys and values that are none in a topology are refused', () => {
+test('keys and values that are none in a topology are refused', () => {
   const keys = ['', '/', 'a/', '/a', 'a/b/c', '-a', 'A.example/a', `${'p'.repeat(64)}/a`, 'ä'];
   for (const key of [...keys, 'n'.repeat(64)]) {
     throwsWith(() => parseTopology(topology({ [key]: 'v' }), 'f'), 'INVALID_ARGUMENT', /^f\.segm/);
@@ -52,20 +44,4 @@ test('G6: keys and values that are none in a topology are refused', () => {
   const longest = `${'p'.repeat(63)}/${'n'.repeat(63)}`;
   assert.deepEqual(parseTopology(topology({ [longest]: 'v' }), 'f'), { [longest]: 'v' });
   assert.equal(parseTopology(null, 'f'), null);
-});
-
-test('CV17, CV21: a requirement names a place, and prefers none that it rules out', () => {
-  assert.equal(parseTopologyRequirement(null, 'f'), null);
-  throwsWith(() => parseTopologyRequirement({}, 'f'), 'INVALID_ARGUMENT', /neither/);
-  const stray = { requisite: [topology(here)], preferred: [topology(here), topology(there)] };
-  throwsWith(() => parseTopologyRequirement(stray, 'f'), 'INVALID_ARGUMENT', /^f\.preferred\[1\]/);
-  const conforming = { requisite: [topology(there), topology(here)], preferred: [topology(here)] };
-  assert.deepEqual(parseTopologyRequirement(conforming, 'f'), {
-    requisite: [there, here],
-    preferred: [here],
-  });
-  assert.deepEqual(parseTopologyRequirement({ preferred: [topology(there)] }, 'f'), {
-    requisite: [],
-    preferred: [there],
-  });
 });

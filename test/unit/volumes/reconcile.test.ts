@@ -95,7 +95,7 @@ test('a volume that was being created is rolled back, with or without storage, a
   assert.deepEqual(await reconcile({ catalogue, registry, retainedBases }), nothing);
 });
 
-test('G13: a volume larger than its record keeps its size, and its device follows', async () => {
+test('a volume larger than its record keeps its size, and its device follows', async () => {
   const grown = await volume();
   await backend.expandVolume(grown.volumeId, grown.sizeBytes * 2n);
   const asked: unknown[] = [];

@@ -12,7 +12,7 @@ beforeEach(async () => {
 });
 afterEach(() => managers.close());
 
-test('LS2, CS5: a snapshot that is being taken is not listed, and a repeated request is ABORTED', async () => {
+test('LS2: a snapshot that is being taken is not listed, and a repeated request is ABORTED', async () => {
   const { deps, snapshots, backend } = managers;
   const { volumeId } = await managers.volume();
   const request = { name: 'cut', sourceVolumeId: volumeId, parameters: {} };
@@ -24,24 +24,6 @@ test('LS2, CS5: a snapshot that is being taken is not listed, and a repeated req
   go();
   const snapshot = await cut;
   assert.deepEqual(await deps.catalogue.listSnapshots(), [snapshot]);
-});
-
-test('DS5: a snapshot that is being deleted is deleted once; another call is ABORTED', async () => {
-  const { deps, snapshots, backend } = managers;
-  const { volumeId } = await managers.volume();
-  const request = { name: 'deleted', sourceVolumeId: volumeId, parameters: {} };
-  const { snapshotId } = await snapshots.create(request);
-  const { reached, go } = holdUp(backend, 'deleteSnapshot');
-  const deletion = snapshots.delete(snapshotId);
-  await reached;
-  await rejectsWith(snapshots.delete(snapshotId), 'ABORTED', /pending/);
-  await rejectsWith(snapshots.create(request), 'ABORTED');
-  const states = (await deps.catalogue.listSnapshots()).map(({ state }) => state);
-  assert.deepEqual(states, ['deleting'], 'it still takes its space');
-  go();
-  await deletion;
-  assert.deepEqual(await deps.catalogue.listSnapshots(), []);
-  await snapshots.delete(snapshotId);
 });
 
 test('CS8: a failed creation is an error and leaves no snapshot behind', async () => {
@@ -58,7 +40,7 @@ test('CS8: a failed creation is an error and leaves no snapshot behind', async (
   assert.equal((await snapshots.create(request)).state, 'ready');
 });
 
-test('CS3: what a failed rollback has left of another volume is removed under the lock of that volume, and the name is free', async () => {
+test('what a failed rollback has left of another volume is removed under the lock of that volume, and the name is free', async () => {
   const { deps, snapshots, backend } = managers;
   const [first, second] = [await managers.volume(), await managers.volume()];
   const left = await deps.catalogue.insertSnapshot(

@@ -29,7 +29,7 @@ const request = (name: string, change: Partial<VolumeRequest> = {}): VolumeReque
   ...change,
 });
 
-test('DV3, CV23: a volume that is being cloned is locked until the clone exists', async () => {
+test('a volume that is being cloned is locked until the clone exists', async () => {
   const source = await managers.volume();
   const { reached, go } = holdUp(managers.backend, 'cloneVolume');
   const clone = volumes.create(request('clone', { sourceVolumeId: source.volumeId }));
@@ -44,7 +44,7 @@ test('DV3, CV23: a volume that is being cloned is locked until the clone exists'
   await volumes.delete(source.volumeId);
 });
 
-test('CV9: a copy awaits its growth if and only if it is larger than its source', async () => {
+test('a copy awaits its growth if and only if it is larger than its source', async () => {
   const { volumeId: sourceVolumeId, sizeBytes } = await managers.volume();
   for (const more of [0n, 16n * MIB]) {
     const range = { requiredBytes: sizeBytes + more, limitBytes: 0n };
@@ -103,7 +103,7 @@ function recordThaws(): string[] {
   return thawed;
 }
 
-test('CV3, G13: an unfinished volume contradicts no request: it is rolled back and created anew', async () => {
+test('an unfinished volume contradicts no request: it is rolled back and created anew', async () => {
   const range = { requiredBytes: 64n * MIB, limitBytes: 0n };
   const half = await managers.volume({ name: 'half', state: 'creating', sizeBytes: 32n * MIB });
   const made = await volumes.create(request('half', { range }));
@@ -153,7 +153,7 @@ test('an expansion whose record could not be written is completed by a repeated 
   assert.equal((await volumes.find(volume.volumeId)).sizeBytes, 32n * MIB);
 });
 
-test('CV6, G13: a copy of a volume that is larger than its record has the size of the volume', async () => {
+test('a copy of a volume that is larger than its record has the size of the volume', async () => {
   const source = await managers.volume({ sizeBytes: 32n * MIB });
   const { volumeId } = source;
   await managers.backend.expandVolume(volumeId, 48n * MIB);
@@ -202,7 +202,7 @@ function failingOnce(catalogue: Managers['deps']['catalogue']): Managers['deps']
   });
 }
 
-test('EV3: a volume that has grown beyond the limit is recorded with its size, and the call is refused', async () => {
+test('a volume that has grown beyond the limit is recorded with its size, and the call is refused', async () => {
   const volume = await managers.volume();
   await managers.backend.expandVolume(volume.volumeId, 40n * MIB);
   const range = { requiredBytes: 32n * MIB, limitBytes: 32n * MIB };
@@ -210,7 +210,7 @@ test('EV3: a volume that has grown beyond the limit is recorded with its size, a
   assert.equal((await volumes.find(volume.volumeId)).sizeBytes, 40n * MIB);
 });
 
-test('CV22: topology is checked after the source and the size, and nothing is created', async () => {
+test('topology is checked after the source and the size, and nothing is created', async () => {
   const topologyProblem = 'elsewhere';
   const gone = request('volume', { topologyProblem, sourceVolumeId: 'vol-gone' });
   await rejectsWith(volumes.create(gone), 'NOT_FOUND');
@@ -221,7 +221,7 @@ test('CV22: topology is checked after the source and the size, and nothing is cr
   assert.equal(managers.backend.storage.volumes.size, 0);
 });
 
-test('CV14: mutable parameters of the request take precedence over those of the class', async () => {
+test('mutable parameters of the request take precedence over those of the class', async () => {
   const made = await volumes.create(
     request('volume', {
       parameters: { readAheadKiB: '64', loopDirectIo: 'false', mountOptions: 'noatime' },

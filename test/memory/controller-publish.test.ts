@@ -1,0 +1,194 @@
+/** ControllerPublishVolume and ControllerUnpublishVolume, where they are switched on. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
+import { forgetNodeId } from '../support/direct-database.js';
+import { MemoryPlugin, runMemoryPlugin } from '../support/memory-plugin.js';
+import { createRequest, type HeldVolume } from '../support/orchestrator.js';
+import { refused } from '../support/refusal.js';
+
+const NODE = 'test-node';
+const MAXIMUM = 3;
+
+const running = runMemoryPlugin('controller-publish', {
+  env: {
+    BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
+    BLOCKDELTA_MAX_VOLUMES_PER_NODE: String(MAXIMUM),
+  },
+});
+const { orchestrator } = running;
+const controller = () => running.client.controller;
+const publish = (volume: HeldVolume, change: Message = {}): Promise<Message> =>
+  controller().ControllerPublishVolume({
+    ...{ volume_id: volume.id, node_id: NODE, volume_capability: volume.capability },
+    ...change,
+  });
+const unpublish = (volume: HeldVolume, node_id = NODE): Promise<Message> =>
+  controller().ControllerUnpublishVolume({ volume_id: volume.id, node_id });
+async function nodesOf(volume: HeldVolume): Promise<string[]> {
+  const { status } = await controller().ControllerGetVolume({ volume_id: volume.id });
+  const { entries } = await controller().ListVolumes({});
+  const listed = entries.find((entry: Message) => entry['volume'].volume_id === volume.id);
+  assert.deepEqual(listed.status.published_node_ids, status.published_node_ids);
+  return status.published_node_ids;
+}
+
+/** A test with a volume that nobody holds in the end. */
+function testWith(title: string, work: (volume: HeldVolume) => Promise<void>): void {
+  test(title, async () => {
+    const volume = await orchestrator.create(title);
+    try {
+      await work(volume);
+    } finally {
+      await unpublish(volume, '');
+      await orchestrator.delete(volume);
+    }
+  });
+}
+
+testWith('CP3, CP10: any other node is NOT_FOUND, and nothing is published', async (volume) => {
+  for (const node_id of ['nobody', 'Test-Node', 'n'.repeat(256)]) {
+    await refused(publish(volume, { node_id }), 'NOT_FOUND', /test-node only/);
+  }
+  assert.deepEqual(await nodesOf(volume), []);
+});
+
+testWith(
+  'CP4, CP11: publishing again in the same way answers the same, also after a restart',
+  async (volume) => {
+    const first = await publish(volume);
+    assert.deepEqual(first, { publish_context: {} });
+    assert.deepEqual(await publish(volume), first);
+    await running.restart();
+    assert.deepEqual(await publish(volume), first);
+    assert.deepEqual(await nodesOf(volume), [NODE]);
+  },
+);
+
+testWith(
+  'CP5, CP8: a volume published with another readonly flag or capability is ALREADY_EXISTS',
+  async (volume) => {
+    await publish(volume);
+    await refused(publish(volume, { readonly: true }), 'ALREADY_EXISTS', /readonly/);
+    for (const volume_capability of [
+      mountCapability(),
+      blockCapability('SINGLE_NODE_READER_ONLY'),
+    ]) {
+      const call = publish(volume, { volume_capability });
+      await refused(call, 'ALREADY_EXISTS', /volume_capability/);
+    }
+    assert.deepEqual(await nodesOf(volume), [NODE]);
+  },
+);
+
+test('CP7: a node at its maximum accepts no more volumes until one is unpublished', async () => {
+  const volumes: HeldVolume[] = [];
+  for (let index = 0; index <= MAXIMUM; index += 1) {
+    volumes.push(await orchestrator.create(`maximum ${index}`));
+  }
+  const outcomes = await Promise.allSettled(volumes.map((volume) => publish(volume)));
+  const late = volumes.filter((_, index) => outcomes[index]?.status === 'rejected');
+  assert.equal(late.length, 1, 'of several at once no more than fit');
+  for (const volume of late) await refused(publish(volume), 'RESOURCE_EXHAUSTED', /3/);
+  const published = volumes.filter((volume) => !late.includes(volume));
+  for (const volume of published) await publish(volume);
+  for (const volume of published.slice(0, 1)) await unpublish(volume);
+  for (const volume of late) await publish(volume);
+  for (const volume of volumes) {
+    await unpublish(volume);
+    await orchestrator.delete(volume);
+  }
+});
+
+testWith(
+  'CP9: an unsupported capability or a foreign context is INVALID_ARGUMENT',
+  async (volume) => {
+    const many = publish(volume, { volume_capability: blockCapability('MULTI_NODE_MULTI_WRITER') });
+    await refused(many, 'INVALID_ARGUMENT', /one node|own node/);
+    const broken = publish(volume, { volume_capability: { block: {} } });
+    await refused(broken, 'INVALID_ARGUMENT', /^volume_capability/);
+    const context = publish(volume, { volume_context: { key: 'value' } });
+    await refused(context, 'INVALID_ARGUMENT', /^volume_context /);
+    assert.deepEqual(await nodesOf(volume), []);
+  },
+);
+
+testWith(
+  'CU2, CU3, LV6: the lists name the node until it, or every node, is unpublished',
+  async (volume) => {
+    const other = await orchestrator.create('not listed');
+    for (const node_id of [NODE, '']) {
+      await unpublish(volume, node_id);
+      assert.deepEqual(await nodesOf(volume), []);
+      await publish(volume);
+      await unpublish(volume, 'nobody');
+      assert.deepEqual(await nodesOf(volume), [NODE], 'another node is another matter');
+      assert.deepEqual(await nodesOf(other), []);
+      await unpublish(volume, node_id);
+    }
+    assert.deepEqual(await nodesOf(volume), []);
+    await orchestrator.delete(other);
+  },
+);
+
+testWith(
+  'a published volume is FAILED_PRECONDITION, also where no node uses it',
+  async (volume) => {
+    await publish(volume);
+    const message = /published on node test-node/;
+    await refused(orchestrator.delete(volume), 'FAILED_PRECONDITION', message);
+    assert.deepEqual(await nodesOf(volume), [NODE]);
+  },
+);
+
+test('a volume deleted and recreated under its name is not published', async () => {
+  const first = await orchestrator.create('reused');
+  await publish(first);
+  await unpublish(first);
+  await orchestrator.delete(first);
+  const second = await orchestrator.create('reused');
+  assert.deepEqual(await nodesOf(second), []);
+  await orchestrator.delete(second);
+});
+
+test('a volume published by a node that had another id is FAILED_PRECONDITION until that is unpublished', async (t) => {
+  const env: Record<string, string> = {
+    BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
+    BLOCKDELTA_NODE_ID: 'node-one',
+  };
+  const moved = new MemoryPlugin('publish-moved', { env });
+  t.after(() => moved.tearDown());
+  const start = async (nodeId: string, publishing: string): Promise<void> => {
+    await moved.stop();
+    // As a catalogue that recorded no node id.
+    forgetNodeId(moved.path('state', 'catalogue.sqlite'));
+    env['BLOCKDELTA_NODE_ID'] = nodeId;
+    env['BLOCKDELTA_CONTROLLER_PUBLISH'] = publishing;
+    await moved.start();
+  };
+  const publication = (node_id: string): Message => ({
+    ...{ volume_id, node_id, volume_capability: blockCapability() },
+  });
+  const nodes = async (): Promise<string[]> => {
+    const { entries } = await moved.client.controller.ListVolumes({});
+    return entries[0].status.published_node_ids;
+  };
+  await moved.start();
+  const { volume } = await moved.client.controller.CreateVolume(createRequest('moving'));
+  const { volume_id } = volume;
+  await moved.client.controller.ControllerPublishVolume(publication('node-one'));
+  await start('node-two', 'on');
+  const second = moved.client.controller;
+  const call = second.ControllerPublishVolume(publication('node-two'));
+  await refused(call, 'FAILED_PRECONDITION', /node-one/);
+  assert.deepEqual(await nodes(), ['node-one']);
+  await second.ControllerUnpublishVolume({ volume_id, node_id: 'node-one' });
+  await second.ControllerPublishVolume(publication('node-two'));
+  await start('node-two', 'off');
+  // Old publications block nothing.
+  const { controller: third } = moved.client;
+  assert.deepEqual(await nodes(), []);
+  await refused(third.ControllerPublishVolume(publication('node-two')), 'UNIMPLEMENTED');
+  await refused(third.ControllerUnpublishVolume(publication('node-two')), 'UNIMPLEMENTED');
+  await third.DeleteVolume({ volume_id });
+});
