@@ -148,30 +148,6 @@ for (const kind of KINDS) {
     for (const snapshotId of [second, first]) await orchestrator.deleteSnapshot(snapshotId);
   });
 
-  test(`a read-only publication of ${kind.label} refuses writing`, async () => {
-    const { volume, contents } = await living(kind);
-    await orchestrator.unpublish(volume);
-    await orchestrator.publish(volume, { readonly: true });
-    await contents.verify(volume.targetPath);
-    await assert.rejects(contents.copy().work(volume.targetPath, random), /EROFS|EPERM|EACCES/);
-    await orchestrator.unpublish(volume);
-    await orchestrator.publish(volume);
-    await work(contents, volume);
-    await contents.verify(volume.targetPath);
-    await remove(volume);
-  });
-
-  test(`a read-only copy of ${kind.label} is read beside its source`, async () => {
-    const { volume, contents } = await living(kind);
-    const snapshotId = await orchestrator.snapshot(volume, `to read ${volume.id}`);
-    const copy = await newVolume(kind, snapshotId, 'SINGLE_NODE_READER_ONLY');
-    await orchestrator.bringUp(copy);
-    await contents.verify(copy.targetPath);
-    await assert.rejects(contents.copy().work(copy.targetPath, random), /EROFS|EPERM|EACCES/);
-    await remove(copy, volume);
-    await orchestrator.deleteSnapshot(snapshotId);
-  });
-
   for (const how of ['restart', 'crash'] as const) {
     test(`a ${how} of the plugin under ${kind.label} does not disturb its users`, async () => {
       const { volume, contents } = await living(kind);
@@ -199,19 +175,6 @@ for (const kind of KINDS) {
     });
   }
 }
-
-test('publishing creates the target path, and unpublishing removes it', async () => {
-  for (const kind of KINDS) {
-    const { volume } = await living(kind);
-    const parent = join(volume.targetPath, '..');
-    assert.deepEqual(readdirSync(parent), ['volume']);
-    await orchestrator.unpublish(volume);
-    assert.deepEqual(readdirSync(parent), []);
-    await orchestrator.unstage(volume);
-    assert.deepEqual(readdirSync(volume.stagingPath), []);
-    await orchestrator.delete(volume);
-  }
-});
 
 test('in a chain of clones every generation keeps its content', async () => {
   const kind = KINDS[1] as Kind;

@@ -48,6 +48,7 @@ for (const [kind, make] of KINDS) {
         const others: [Capability, object][] = [
           [make(mode), { readonly: !readonly }],
           [make(mode === MULTI ? 'SINGLE_NODE_WRITER' : MULTI), { readonly }],
+          [kind === 'mount' ? blockCapability(mode) : mountCapability('ext4', mode), { readonly }],
           [make(mode), { readonly, staging_target_path: node.stagingPath('elsewhere') }],
         ];
         for (const [capability, fields] of others) {

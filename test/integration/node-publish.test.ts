@@ -129,58 +129,6 @@ for (const [name, make] of [
 ] as const) {
   const capability = make === mountCapability ? mountCapability('ext4') : blockCapability();
 
-  rootTest(
-    `second publish, ${name}, same target: the same is OK, another is ALREADY_EXISTS`,
-    async () => {
-      const volume = await staged(capability);
-      for (let time = 0; time < 10; time += 1) await node.publish(volume, capability);
-      assert.equal(node.held().mounts.length, 2);
-      const second = { staging_target_path: node.stagingPath('elsewhere') };
-      const differing: [Capability, object][] = [
-        [capability, { readonly: true }],
-        [capability, second],
-        [name === 'mount' ? mountCapability('ext4', READER) : blockCapability(READER), {}],
-        [name === 'mount' ? blockCapability() : mountCapability('ext4'), {}],
-      ];
-      for (const [other, fields] of differing) {
-        await rejectsWith(node.publish(volume, other, { ...fields }), 'ALREADY_EXISTS');
-      }
-      await node.publish(volume, capability, { secrets: { token: 'differs' } });
-      await cleared(volume);
-    },
-  );
-
-  rootTest(
-    `second publish, ${name}, other target: FAILED_PRECONDITION that names the first`,
-    async () => {
-      const volume = await staged(capability);
-      await node.publish(volume, capability);
-      const other = node.targetPath('second');
-      for (const fields of [{}, { readonly: true }]) {
-        const answer = node.publish(volume, capability, { ...fields, target_path: other });
-        const first = new RegExp(node.targetPath(volume.volumeId));
-        await rejectsWith(answer, 'FAILED_PRECONDITION', first);
-      }
-      assert.equal(existsSync(other), false);
-      await node.unpublish(volume);
-      await node.publish(volume, capability, { target_path: other });
-      await node.unpublish(volume, { target_path: other });
-      await cleared(volume);
-    },
-  );
-
-  rootTest(`fifty publications and unpublications leave nothing behind, ${name}`, async () => {
-    const volume = await staged(capability);
-    const before = node.held();
-    for (let time = 0; time < 50; time += 1) {
-      const fields = { readonly: time % 2 === 0, target_path: node.targetPath(`pod-${time}`) };
-      await node.publish(volume, capability, fields);
-      await node.unpublish(volume, fields);
-    }
-    assert.deepEqual(node.held(), before);
-    await cleared(volume);
-  });
-
   rootTest(`a publication from before a reboot does not count, ${name}`, async () => {
     const volume = await staged(capability);
     await node.publish(volume, capability);
@@ -325,13 +273,9 @@ rootTest(
   },
 );
 
-rootTest('NQ2, NQ4: required fields, nothing published, unknown volume', async () => {
-  const full = { volume_id: 'some-id', target_path: '/some/path' };
-  for (const field of Object.keys(full)) {
-    const answer = node.call('NodeUnpublishVolume', { ...full, [field]: '' });
-    await rejectsWith(answer, 'INVALID_ARGUMENT', new RegExp(field));
-  }
-  await node.call('NodeUnpublishVolume', full);
+rootTest('NQ2, NQ4: nothing is published, or the volume is unknown', async () => {
+  const unknown = { volume_id: 'some-id', target_path: '/some/path' };
+  await node.call('NodeUnpublishVolume', unknown);
   const volume = await node.makeVolume();
   for (let time = 0; time < 3; time += 1) await node.unpublish(volume);
   const target = node.targetPath('leftover');

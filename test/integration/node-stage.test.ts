@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { newSnapshotId, nodeKey } from '../../src/domain/identifiers.js';
 import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
-import { volumeKey } from '../../src/volumes/operation-locks.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';
 import type { Workspace } from '../support/workspace.js';
@@ -46,19 +45,6 @@ rootTest(
     await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', /has not completed/);
   },
 );
-
-rootTest('staging ten times has the effect of staging once', async () => {
-  for (const capability of [mountCapability('ext4'), mountCapability(), blockCapability()]) {
-    const volume = await node.makeVolume();
-    for (let time = 0; time < 10; time += 1) await node.stage(volume, capability);
-    const { mounts, loops } = node.held();
-    assert.equal(mounts.length, 1);
-    assert.equal(loops.length, 1);
-    for (let time = 0; time < 3; time += 1) await node.unstage(volume);
-    assert.deepEqual(node.held(), NOTHING);
-    assert.deepEqual(readdirSync(node.stagingPath(volume.volumeId)), []);
-  }
-});
 
 rootTest(
   'NS5: staging with another capability at the same path answers ALREADY_EXISTS',
@@ -129,26 +115,6 @@ rootTest(
       'INVALID_ARGUMENT',
       /secrets/,
     );
-    await node.unstage(volume);
-  },
-);
-
-rootTest(
-  'a pending operation refuses another one that has waited, and lets one that waits go next',
-  async () => {
-    const volume = await node.makeVolume();
-    const release = node.locks.acquire([volumeKey(volume.volumeId)]);
-    await Promise.all([
-      rejectsWith(node.stage(volume, mountCapability()), 'ABORTED'),
-      rejectsWith(node.unstage(volume), 'ABORTED'),
-      rejectsWith(node.publish(volume, mountCapability()), 'ABORTED'),
-      rejectsWith(node.unpublish(volume), 'ABORTED'),
-    ]);
-    release();
-    await Promise.all([
-      node.stage(volume, mountCapability()),
-      node.stage(volume, mountCapability()),
-    ]);
     await node.unstage(volume);
   },
 );

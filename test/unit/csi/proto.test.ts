@@ -70,18 +70,6 @@ const SPOILT: readonly [what: string, found: string, replacement: string, expect
     /byte_offset\/type: must be "int64", the proto has "uint64"/,
   ],
   [
-    'a missing field',
-    '  bool ready_to_use = 4;\n',
-    '',
-    /VolumeGroupSnapshot\/fields\/ready_to_use: missing in the proto/,
-  ],
-  [
-    'a field too many',
-    'int64 byte_offset = 1;',
-    'int64 byte_offset = 1; bool zeroed = 9;',
-    /BlockMetadata\/fields\/zeroed: not in the descriptor/,
-  ],
-  [
     'a lost repetition',
     'repeated string mount_flags = 2;',
     'string mount_flags = 2;',
@@ -100,28 +88,10 @@ const SPOILT: readonly [what: string, found: string, replacement: string, expect
     /NodeGetStorageHealthRequest\/fields\/secrets\/secret: missing/,
   ],
   [
-    'a false secret mark',
-    'string fs_type = 1;',
-    'string fs_type = 1 [(csi_secret) = true];',
-    /fs_type\/secret: not in the descriptor/,
-  ],
-  [
-    'a lost alpha mark',
-    'minimum_volume_size = 3 [(alpha_field) = true]',
-    'minimum_volume_size = 3',
-    /minimum_volume_size\/alpha: missing/,
-  ],
-  [
     'a wrong enum value',
     'GET_STORAGE_HEALTH = 8',
     'GET_STORAGE_HEALTH = 9',
     /GET_STORAGE_HEALTH: must be 8, the proto has 9/,
-  ],
-  [
-    'an enum value too many',
-    'DATA_LOSS = 3;',
-    'DATA_LOSS = 3; LOST = 4;',
-    /values\/LOST: not in the descriptor/,
   ],
   [
     'a stream that became unary',
@@ -146,12 +116,6 @@ const SPOILT: readonly [what: string, found: string, replacement: string, expect
     '  rpc Probe(ProbeRequest)',
     '  rpc Ping(ProbeRequest) returns (ProbeResponse) {}\n  rpc Probe(ProbeRequest)',
     /Identity\/rpcs\/Ping: not in the descriptor/,
-  ],
-  [
-    'a message too many',
-    'message ProbeRequest {}',
-    'message ProbeRequest {} message Ping {}',
-    /messages\/Ping: not in the descriptor/,
   ],
 ];
 
@@ -205,11 +169,6 @@ test('an int64 beyond the precision of a number arrives exactly, as a string', (
   });
 });
 
-test('a negative int64 keeps its sign', () => {
-  const request = requestOverTheWire('CreateVolume', { capacity_range: { required_bytes: '-1' } });
-  assert.deepEqual(request.capacity_range, { required_bytes: '-1', limit_bytes: '0' });
-});
-
 test('enum values arrive by name, and as a number when the proto does not know them', () => {
   const request = requestOverTheWire('CreateVolume', {
     volume_capabilities: [{ access_mode: { mode: 1 } }, { access_mode: { mode: 99 } }],
@@ -261,13 +220,6 @@ test('a map key named __proto__ is a key like any other', () => {
   ]);
 });
 
-test('a field that the proto does not know is passed over', () => {
-  const method = clientServices().Identity.Probe;
-  assert.ok(method);
-  // Field 100, varint 1.
-  assert.deepEqual(method.responseDeserialize(Buffer.from([0xa0, 0x06, 0x01])), { ready: null });
-});
-
 test('the server sends the bytes of a metadata message as they are', () => {
   const client = clientServices().SnapshotMetadata;
   for (const rpc of ['GetMetadataAllocated', 'GetMetadataDelta']) {
@@ -283,13 +235,6 @@ test('the server sends the bytes of a metadata message as they are', () => {
     assert.deepEqual(client[rpc]?.responseDeserialize(bytes), message);
     assert.notEqual(client[rpc]?.responseSerialize, served?.responseSerialize);
   }
-});
-
-test('the server encodes the responses of unary methods', () => {
-  const { Probe } = servedServices().Identity;
-  assert.ok(Probe);
-  const bytes = Probe.responseSerialize({ ready: { value: true } });
-  assert.deepEqual([...bytes], [0x0a, 0x02, 0x08, 0x01]);
 });
 
 test('the interface is loaded once', () => {
