@@ -8,7 +8,6 @@
  *   scripts/test --tier TIER           one tier, also with patterns: unit, memory, node or guest;
  *                                      checks (formats, lint, words) and native have no test files
  *   scripts/test --name REGEX          only tests whose name matches, or whose parent's does
- *   scripts/test --watch ...           again whenever a source or a test changes
  *   scripts/test --jobs N              as many at a time; one more than there are processors, because
  *                                      about a fifth of the time a test waits for a clock or a device
  *   scripts/test --record              writes the times of this run to scripts/suite/times.json
@@ -18,7 +17,7 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, existsSync, mkdtempSync, readFileSync, watch, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -51,11 +50,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
     process.exit(130);
   });
 }
-let hasPassed = await runOnce();
-if (options.watch) {
-  for await (const _change of changes()) hasPassed = await runOnce();
-}
-process.exit(hasPassed ? 0 : 1);
+process.exit((await run()) ? 0 : 1);
 
 function parse() {
   const { values, positionals } = parseArgs({
@@ -63,7 +58,6 @@ function parse() {
     options: {
       tier: { type: 'string', multiple: true, default: [] },
       name: { type: 'string' },
-      watch: { type: 'boolean', default: false },
       jobs: { type: 'string', default: `${availableParallelism() + 1}` },
       nightly: { type: 'boolean', default: false },
       record: { type: 'boolean', default: false },
@@ -96,8 +90,7 @@ function usage(problem) {
 }
 
 /** Plans and runs the selected jobs, prints their output and the sum. */
-async function runOnce() {
-  const begun = { wall: performance.now(), own: process.cpuUsage() };
+async function run() {
   const { jobs, files } = planJobs(options);
   const sum = { passed: 0, failed: 0, skipped: 0 };
   if (jobs.every(({ kind }) => kind === 'build')) {
@@ -129,7 +122,7 @@ async function runOnce() {
   }
   if (options.isWhole) {
     if (outcomes.every(({ left }) => left.length === 0)) sum.passed += 1;
-    printTimes(outcomes, begun);
+    printTimes(outcomes);
   }
   if (options.record) record(outcomes);
   const failures = outcomes.filter((outcome) => failuresOf(outcome) + outcome.left.length > 0);
@@ -195,10 +188,10 @@ function isSilent({ job, output }) {
   return options.name !== undefined && passed + failed + skipped === 0;
 }
 
-function printTimes(outcomes, begun) {
-  // All jobs, and this process. It has not run before the first run.
-  const wallSeconds = (performance.now() - begun.wall) / 1000;
-  const own = process.cpuUsage(begun.own);
+function printTimes(outcomes) {
+  // Of all jobs and of this process, since it was started.
+  const wallSeconds = performance.now() / 1000;
+  const own = process.cpuUsage();
   const cpu = outcomes.reduce(
     (total, outcome) => total + outcome.cpuSeconds,
     (own.user + own.system) / 1e6,
@@ -225,19 +218,4 @@ function record(outcomes) {
     .sort(([, [a]], [, [b]]) => b - a)
     .map(([key, [wall, cpu]]) => `  ${JSON.stringify(key)}: [${wall}, ${cpu}]`);
   writeFileSync(TIMES, `{\n${lines.join(',\n')}\n}\n`);
-}
-
-/** Yields after each burst of changes of sources and tests. */
-async function* changes() {
-  let wake;
-  const notice = () => wake?.();
-  for (const directory of ['src', 'test']) watch(directory, { recursive: true }, notice);
-  for (;;) {
-    console.log('\nwaiting for changes in src/ and test/');
-    await new Promise((resolve) => {
-      wake = resolve;
-    });
-    await delay(200);
-    yield;
-  }
 }

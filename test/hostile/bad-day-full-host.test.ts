@@ -60,10 +60,14 @@ function newHost(label: string): Host {
 /** A foreign file takes every block that the host has left, root's reserve included. */
 function fillUp(host: Host): string {
   const filler = join(host.directory, '..', 'somebody-elses');
-  for (const block of ['1M', '4K']) {
-    const args = ['if=/dev/zero', `of=${filler}`, `bs=${block}`, 'oflag=append', 'conv=notrunc'];
-    assert.notEqual(spawnSync('dd', args, { stdio: 'ignore' }).status, 0, 'the host is full');
+  let mebibytes = 0;
+  for (const step of [256, 16, 1]) {
+    const taken = () =>
+      spawnSync('fallocate', ['-o', `${mebibytes}MiB`, '-l', `${step}MiB`, filler]).status === 0;
+    while (taken()) mebibytes += step;
   }
+  const args = ['if=/dev/zero', `of=${filler}`, 'bs=4K', 'oflag=append', 'conv=notrunc'];
+  assert.notEqual(spawnSync('dd', args, { stdio: 'ignore' }).status, 0, 'the host is full');
   execFileSync('sync', ['-f', filler]);
   assert.equal(statfsSync(host.directory).bavail, 0, 'the host is full');
   return filler;

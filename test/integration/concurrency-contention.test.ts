@@ -10,7 +10,7 @@ import { snapshotFiles } from '../support/snapshot-files.js';
 import { loopsBelow, mountsBelow } from '../support/workspace.js';
 
 const CLIENTS = 16;
-const DURATION_MS = isNightly ? 120_000 : 15_000;
+const DURATION_MS = isNightly ? 120_000 : 5000;
 
 const running = runPlugin('contention', { pools: { main: 'xfs' }, poolSizeMiB: 4096 });
 

@@ -27,8 +27,8 @@ const capabilityOf = (kind: string): Message =>
   kind === 'block' ? blockCapability() : mountCapability(kind);
 
 for (const [kind, repeats] of [
-  ['ext4', 50],
-  ['block', 50],
+  ['ext4', 20],
+  ['block', 20],
 ] as const) {
   test(`NS4, NQ3: ${kind}: ${repeats} repeats leave the same mounts as one call`, async () => {
     const capability = capabilityOf(kind);

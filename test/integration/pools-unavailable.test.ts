@@ -29,7 +29,7 @@ const LOST = /pool 'far' could not be started: .*holds no pool.*tries again/s;
 /** Resolves when the plugin has started. */
 async function ready(client: CsiClient): Promise<void> {
   for (;;) {
-    const answer = client.identity.Probe({}, { deadlineMs: 1000 });
+    const answer = client.identity.Probe({}, { deadlineMs: 10_000 });
     if ((await statusOf(answer)) === 'OK' && (await answer)['ready']?.value === true) return;
     await delay(50);
   }

@@ -49,7 +49,7 @@ async function failedStart(
 ): Promise<{ exitCode: number | null; output: string }> {
   const started = new PluginProcess(workspace, options);
   ends.push(() => started.kill());
-  const exitCode = await started.exitCode(20_000);
+  const exitCode = await started.exitCode();
   return { exitCode, output: started.output };
 }
 

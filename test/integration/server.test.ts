@@ -273,7 +273,7 @@ test('a stop waits for calls in flight and refuses new ones', async (t) => {
   await slow.started.promise;
   const stopped = made.server.stop();
   await eventually('the socket is gone', () => !readdirSync(made.directory).includes('csi.sock'));
-  await rejectsWith(made.client.identity.Probe({}, { deadlineMs: 2000 }), 'UNAVAILABLE');
+  await rejectsWith(made.client.identity.Probe({}, { deadlineMs: 60_000 }), 'UNAVAILABLE');
   slow.release.resolve();
   assert.deepEqual(await call, {});
   assert.deepEqual(await stopped, { forced: false, unfinished: 0 });

@@ -26,7 +26,7 @@ async function failedStart(
   code = 1,
 ): Promise<string> {
   const plugin = new PluginProcess(workspace, options);
-  assert.equal(await plugin.exitCode(60_000), code, plugin.output);
+  assert.equal(await plugin.exitCode(), code, plugin.output);
   return plugin.output;
 }
 

@@ -15,7 +15,7 @@ import { deltaRecords, dumpedMappings, rangesOf, runsOf, toRanges } from '../sup
 import { makeThinMetadata, skipWithoutThinTools, thinTool } from '../support/thin-tools.js';
 import { Workspace } from '../support/workspace.js';
 
-const FILES = isNightly ? 1000 : 130;
+const FILES = isNightly ? 1000 : 20;
 /** Ordered pairs of devices that are compared in each. */
 const PAIRS = 4;
 
@@ -214,7 +214,7 @@ test('lists of generated metadata are those of thin_delta, thin_dump and thin_ls
       throw new Error(`make-thin-metadata ${story.options.join(' ')}`, { cause: error });
     }
   }
-  assert.ok(cases >= 500);
+  assert.ok(cases >= FILES * PAIRS);
   context.diagnostic(`${cases} deltas compared`);
 });
 
@@ -233,6 +233,8 @@ test('lists of what a kernel wrote are those of thin_delta, live and held, both 
     for (const base of pool.deviceIds) {
       for (const target of pool.deviceIds) {
         if (base === target) continue;
+        // The tool takes long to print them: each pair one way here, and the other way there.
+        if (!isNightly && isHeld !== base < target) continue;
         const live = await compareDelta(pool, base, target, random);
         if (base > 1 && base < target) compareKept(pool, base, target, live, random);
       }

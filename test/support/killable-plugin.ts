@@ -80,7 +80,7 @@ export class KillablePlugin {
     this.#client?.close();
     this.#client = undefined;
     this.#plugin?.child.kill('SIGTERM');
-    assert.equal(await this.#plugin?.exitCode(30_000), 0, this.#plugin?.output);
+    assert.equal(await this.#plugin?.exitCode(), 0, this.#plugin?.output);
     this.#plugin = undefined;
   }
 

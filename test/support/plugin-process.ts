@@ -31,13 +31,13 @@ export class PluginProcess {
    * connections, because gRPC waits a second after a failed connection.
    */
   async ready(): Promise<CsiClient> {
-    const deadline = Date.now() + 60_000;
+    const deadline = Date.now() + 180_000;
     let client: CsiClient | undefined;
     while (this.child.exitCode === null && Date.now() < deadline) {
       if (client === undefined && (await isServed(this.#socketPath))) {
         client = new CsiClient(`unix://${this.#socketPath}`);
       }
-      const answer = await client?.identity.Probe({}, { deadlineMs: 1000 }).catch(() => null);
+      const answer = await client?.identity.Probe({}, { deadlineMs: 10_000 }).catch(() => null);
       if (client !== undefined && answer?.['ready']?.value === true) return client;
       await delay(15);
     }
@@ -54,7 +54,7 @@ export class PluginProcess {
   }
 
   /** The exit code, or null if it was killed after the timeout. */
-  async exitCode(timeoutMs: number): Promise<number | null> {
+  async exitCode(timeoutMs = 300_000): Promise<number | null> {
     const timer = setTimeout(() => this.child.kill('SIGKILL'), timeoutMs);
     await this.#ended;
     clearTimeout(timer);

@@ -31,6 +31,8 @@ export function spawnPlugin(workspace: Workspace, options: PluginOptions = {}): 
       BLOCKDELTA_STATE_DIR: workspace.path(name),
       BLOCKDELTA_NODE_ID: 'test-node',
       BLOCKDELTA_EMBEDDED_POOL_SIZE: '4Gi',
+      // Each thread that is started costs as much as loading a tenth of the plugin.
+      BLOCKDELTA_DEVICE_THREADS: '2',
       // The tests are in the plugin's mount namespace, and /tmp of a container may be a private mount.
       BLOCKDELTA_MOUNT_PROPAGATION: 'off',
       ...(options.pools === undefined ? {} : { BLOCKDELTA_POOLS: options.pools }),

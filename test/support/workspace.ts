@@ -15,7 +15,7 @@ export const skipUnlessRoot: string | false =
   process.getuid?.() === 0 ? false : 'needs root for loop devices and mounts';
 
 /** How long devices may stay in use by others after a test. */
-const RELEASE_TIMEOUT_MS = 60_000;
+const RELEASE_TIMEOUT_MS = 300_000;
 
 export class Workspace {
   readonly directory: string;
