@@ -20,19 +20,28 @@ const referenced: object[] = [];
 const MODE = 0o600;
 /** SQLite's name for a database without a file. */
 const IN_MEMORY = ':memory:';
+/** The write version and the read version of the file format. */
+const FORMAT_OFFSET = 18;
+const ROLLBACK_FORMAT = 1;
 
 export class SqliteConnection {
   readonly #database: Database.Database;
   readonly #statements = new Map<string, Database.Statement>();
 
-  /** A database without a file, such as the model that a file's schema is compared with. */
-  static inMemory(): SqliteConnection {
-    return new SqliteConnection(IN_MEMORY, 0);
+  /**
+   * A database without a file, such as the model that a file's schema is compared with: empty, or with what a file in
+   * the rollback format holds. The bytes are copied, and their format is changed before.
+   */
+  static inMemory(bytes: Buffer = Buffer.alloc(0)): SqliteConnection {
+    if (bytes.length === 0) return new SqliteConnection(IN_MEMORY, 0);
+    // In memory SQLite opens no database that says of itself that it has a write-ahead log.
+    bytes.fill(ROLLBACK_FORMAT, FORMAT_OFFSET, FORMAT_OFFSET + 2);
+    return new SqliteConnection(bytes, 0);
   }
 
   /** @param timeoutMs how long to wait for another process's lock */
-  constructor(file: string, timeoutMs: number) {
-    if (file !== IN_MEMORY) {
+  constructor(file: string | Buffer, timeoutMs: number) {
+    if (typeof file === 'string' && file !== IN_MEMORY) {
       // SQLite gives its journal files the mode of this one. Recorded mount flags may be sensitive.
       closeSync(openSync(file, 'a', MODE));
       chmodSync(file, MODE);

@@ -15,22 +15,17 @@ import {
   closeSync,
   constants,
   fstatSync,
-  mkdtempSync,
   openSync,
   readFileSync,
   readSync,
-  rmSync,
   statSync,
-  writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, errorCode } from '../base/errors.js';
 import type { SqliteConnection } from './connection.js';
-import type { DatabaseDefinition } from './definition.js';
-import { lockHolder, openSound } from './sound-database.js';
-import { logDamage } from './wal-check.js';
+import { type DatabaseDefinition, damaged } from './definition.js';
+import { lockHolder, openCopy } from './sound-database.js';
+import { logDamage, withLog } from './wal-check.js';
 
 const WAL_HEADER_BYTES = 32;
 /** Ten seconds or so: a plugin that commits without a pause begins its log anew every 20 ms. */
@@ -38,53 +33,44 @@ const ATTEMPTS = 250;
 const PAUSE_MS = 20;
 
 /**
- * Runs `read` on a copy of the database, which is removed afterwards. The copy is brought to this version's
- * schema, so an older database can be read as well; the original stays as it is. NOT_FOUND if there is none.
+ * Runs `read` on a copy of the database in memory: no file is left, however the process ends. The copy is brought to
+ * this version's schema, so an older database can be read as well; the original stays as it is. NOT_FOUND if there is
+ * none.
  */
 export async function readCopy<T>(
   define: (file: string) => DatabaseDefinition,
   file: string,
   read: (database: SqliteConnection) => T,
 ): Promise<T> {
-  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-copy-'));
-  const copy = join(directory, basename(file));
+  const definition = define(file);
+  const { main, log } = await copyOf(definition);
+  const damage = logDamage(log);
+  if (damage !== null) throw damaged(definition, `is damaged: ${damage}`);
+  const database = openCopy(definition, withLog(main, log));
   try {
-    await copyDatabase(define(file), copy);
-    const database = openSound({ ...define(copy), lockTimeoutMs: 0 });
-    try {
-      return read(database);
-    } finally {
-      database.close();
-    }
-  } catch (thrown) {
-    if (!(thrown instanceof CsiError)) throw thrown;
-    // The operator knows the original.
-    throw new CsiError(thrown.code, thrown.message.replaceAll(copy, file), { cause: thrown });
+    return read(database);
   } finally {
-    rmSync(directory, { recursive: true, force: true });
+    database.close();
   }
 }
 
-async function copyDatabase({ label, file }: DatabaseDefinition, copy: string): Promise<void> {
+interface CopiedBytes {
+  main: Buffer;
+  log: Buffer;
+}
+
+async function copyOf({ label, file }: DatabaseDefinition): Promise<CopiedBytes> {
   const space = new ReusedSpace();
   for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
     const found = consistentBytes(label, file, space);
-    if (found !== null) {
-      writeFileSync(copy, found.main, { mode: 0o600 });
-      if (found.log.length > 0) writeFileSync(`${copy}-wal`, found.log, { mode: 0o600 });
-      return;
-    }
+    if (found !== null) return found;
     await delay(PAUSE_MS);
   }
   throw CsiError.aborted(`${label} ${file} changes too fast to be copied; try again`);
 }
 
 /** Null: the database changed meanwhile in a way that makes the two not fit. */
-function consistentBytes(
-  label: string,
-  file: string,
-  space: ReusedSpace,
-): { main: Buffer; log: Buffer } | null {
+function consistentBytes(label: string, file: string, space: ReusedSpace): CopiedBytes | null {
   try {
     const before = headerOf(`${file}-wal`);
     const { mtimeNs } = statSync(file, { bigint: true });

@@ -47,6 +47,23 @@ export function openSound(definition: DatabaseDefinition): SqliteConnection {
   }
 }
 
+/**
+ * A copy in memory, of the bytes of the file with its log (wal-check.ts), brought to this version's schema. Failures name
+ * the file.
+ */
+export function openCopy(definition: DatabaseDefinition, bytes: Buffer): SqliteConnection {
+  const database = SqliteConnection.inMemory(bytes);
+  try {
+    database.exec('PRAGMA foreign_keys = ON');
+    assertWhole(database, definition);
+    migrate(database, definition);
+    return database;
+  } catch (thrown) {
+    database.close();
+    throw explainFailure(definition, thrown);
+  }
+}
+
 /** Empties the log into the file. A failure, of a full disk for example, leaves the work to the next checkpoint. */
 export function checkpoint(database: SqliteConnection): void {
   try {

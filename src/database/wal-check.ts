@@ -1,5 +1,6 @@
 /**
- * Detects a write-ahead log that has lost committed transactions in its middle.
+ * Reads write-ahead logs: detects one that has lost committed transactions in its middle, and puts a sound one into the
+ * bytes of its database.
  *
  * SQLite reads a log up to the first frame with a wrong checksum and silently ignores the rest. That is
  * right for the last transaction, which a power failure may tear, but for no other: each commit is on
@@ -23,10 +24,7 @@ export function walDamage(databaseFile: string): string | null {
 
 /** The same for a log that was read whole. */
 export function logDamage(log: Buffer): string | null {
-  // A header of zeros: blocks were allocated to the file and never written.
-  if (log.length < HEADER_BYTES || log.subarray(0, HEADER_BYTES).every((byte) => byte === 0)) {
-    return null;
-  }
+  if (isUnwritten(log)) return null;
   const magic = log.readUInt32BE(0);
   const checksum = new Checksum(magic === MAGIC + 1);
   const isHeader = (magic & ~1) >>> 0 === MAGIC;
@@ -37,18 +35,56 @@ export function logDamage(log: Buffer): string | null {
   return lost < 2 ? null : `its write-ahead log is damaged before ${lost} committed transactions`;
 }
 
-/**
- * Counts the commits behind the first wrong frame. The salts tell this log's frames from those of an older
- * log that it overwrites.
- */
-function commitsBehindDamage(log: Buffer, checksum: Checksum): number {
+/** The database with all that its log has committed, as SQLite itself would read the two. The log has no damage. */
+export function withLog(main: Buffer, log: Buffer): Buffer {
+  const { pages, pageBytes, pageCount } = committedPages(log);
+  if (pageCount === 0) return main;
+  const whole = Buffer.alloc(pageCount * pageBytes);
+  main.copy(whole);
+  for (const [number, page] of pages) page.copy(whole, (number - 1) * pageBytes);
+  return whole;
+}
+
+/** The last committed content of each page, and how many pages the database has; 0: nothing was committed. */
+function committedPages(log: Buffer) {
+  const pages = new Map<number, Buffer>();
+  if (isUnwritten(log)) return { pages, pageBytes: 0, pageCount: 0 };
+  const checksum = new Checksum(log.readUInt32BE(0) === MAGIC + 1);
+  checksum.add(log.subarray(0, COVERED_BYTES));
+  let pageCount = 0;
+  let open = new Map<number, Buffer>();
+  for (const { frame, isOurs } of framesOf(log)) {
+    if (!isOurs || !isFrameWhole(frame, checksum)) break;
+    open.set(frame.readUInt32BE(0), frame.subarray(FRAME_HEADER_BYTES));
+    const committed = frame.readUInt32BE(4);
+    if (committed === 0) continue;
+    for (const [number, page] of open) pages.set(number, page);
+    open = new Map();
+    pageCount = committed;
+  }
+  return { pages, pageBytes: log.readUInt32BE(8), pageCount };
+}
+
+/** A header of zeros: blocks were allocated to the file and never written. */
+function isUnwritten(log: Buffer): boolean {
+  return log.length < HEADER_BYTES || log.subarray(0, HEADER_BYTES).every((byte) => byte === 0);
+}
+
+/** The salts tell the frames of this log from those of an older one that it overwrites. */
+function* framesOf(log: Buffer): Generator<{ frame: Buffer; isOurs: boolean }> {
   const salts = log.subarray(16, 24);
   const frameBytes = FRAME_HEADER_BYTES + log.readUInt32BE(8);
-  let isWhole = true;
-  let lost = 0;
   for (let at = HEADER_BYTES; at + frameBytes <= log.length; at += frameBytes) {
     const frame = log.subarray(at, at + frameBytes);
-    const isOurs = frame.subarray(8, 16).equals(salts);
+    yield { frame, isOurs: frame.subarray(8, 16).equals(salts) };
+  }
+}
+
+/** Counts the commits behind the first wrong frame. */
+function commitsBehindDamage(log: Buffer, checksum: Checksum): number {
+  let isWhole = true;
+  let lost = 0;
+  for (const { frame, isOurs } of framesOf(log)) {
     isWhole = isWhole && isOurs && isFrameWhole(frame, checksum);
     if (!isWhole && isOurs && frame.readUInt32BE(4) !== 0) lost += 1;
   }
