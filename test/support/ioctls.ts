@@ -8,6 +8,9 @@ const ioctl = createRequire(import.meta.url)('ioctl') as (
   argument: Buffer | number,
 ) => number;
 
+/** struct dm_ioctl; behind it the sector that the message is for, and the message. */
+const DM_IOCTL_BYTES = 312;
+const DM_TARGET_MSG = 0xc138fd0e;
 const LOOP_CTL_REMOVE = 0x4c81;
 const BLKDISCARD = 0x1277;
 const BLKZEROOUT = 0x127f;
@@ -70,4 +73,15 @@ export function setImmutable(path: string, immutable: boolean): void {
   } finally {
     closeSync(fd);
   }
+}
+
+/** Sends a message to the one target of a device-mapper device, through an open /dev/mapper/control. */
+export function sendDeviceMapperMessage(controlFd: number, name: string, message: string): void {
+  const request = Buffer.alloc(DM_IOCTL_BYTES + 8 + message.length + 1);
+  request.writeUInt32LE(4, 0);
+  request.writeUInt32LE(request.length, 12);
+  request.writeUInt32LE(DM_IOCTL_BYTES, 16);
+  request.write(name, 48);
+  request.write(message, DM_IOCTL_BYTES + 8);
+  ioctl(controlFd, DM_TARGET_MSG, request);
 }

@@ -1,0 +1,307 @@
+/**
+ * One power cut: the disk as it was then, mounted, with a plugin started on it, and everything that was promised by
+ * then compared with what it holds and says.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { CsiClient, MetadataAnswer } from '../support/csi-client.js';
+import { assertWellFormed } from '../support/metadata-check.js';
+import { createRequest, Orchestrator } from '../support/orchestrator.js';
+import { startReport } from '../support/plugin-log.js';
+import { statusOf } from '../support/refusal.js';
+import { InProcessPlugin } from './in-process-plugin.js';
+import { BLOCK_BYTES, type Entry, type Promises, type SnapshotPromise } from './ledger.js';
+
+export interface Cut {
+  /** The disk as it was; the plugin writes to it. */
+  image: string;
+  mountOptions: string;
+  /** What was acknowledged promises this. */
+  before: Promises;
+  /** What the call promises that was running, if one was. */
+  running: Entry | null;
+  after: Promises;
+}
+
+/** What many cuts were found to hold. */
+export interface Figures {
+  cuts: number;
+  snapshots: number;
+  lists: number;
+  fromDeleted: number;
+  expired: number;
+}
+
+/** As BLOCKDELTA_RETAINED_BASES_COUNT has it. */
+const RETAINED = 16;
+
+/** @param directory for the mount point and the socket */
+export async function checkCut(directory: string, cut: Cut, figures: Figures): Promise<void> {
+  const mountPoint = join(directory, 'cut');
+  mkdirSync(mountPoint, { recursive: true });
+  run('mount', '-o', `loop,${cut.mountOptions}`, cut.image, mountPoint);
+  const device = run('findmnt', '--noheadings', '--output', 'SOURCE', mountPoint);
+  try {
+    await new CutCheck(directory, mountPoint, cut, figures).run();
+  } finally {
+    run('umount', mountPoint);
+    // btrfs remembers every device that it has seen, and the next copy says that it is the same one.
+    run('btrfs', 'device', 'scan', '--forget', device);
+  }
+}
+
+class CutCheck {
+  readonly #pool: string;
+  /** Of the volumes that exist, what their files hold. */
+  readonly #volumes = new Map<string, Uint32Array>();
+  /** That are listed. */
+  #snapshots = new Set<string>();
+
+  constructor(
+    private readonly directory: string,
+    private readonly mountPoint: string,
+    private readonly cut: Cut,
+    private readonly figures: Figures,
+  ) {
+    this.#pool = join(mountPoint, 'pool');
+  }
+
+  async run(): Promise<void> {
+    const plugin = await InProcessPlugin.start({
+      socketPath: join(this.directory, 'cut.sock'),
+      stateDirectory: join(this.mountPoint, 'state'),
+      pool: this.#pool,
+    });
+    try {
+      assert.deepEqual(startReport(plugin.log).differences, [], 'catalogue and pool agree');
+      const orchestrator = new Orchestrator(
+        { path: (...names) => join(this.directory, ...names) },
+        () => plugin.client,
+      );
+      await this.#checkVolumes(plugin.client);
+      await this.#checkSnapshots(orchestrator);
+      this.#checkDirectories();
+      await this.#checkLists(plugin.client, this.#listed());
+      await repeat(plugin.client, this.cut.running);
+      await this.#goOn(plugin.client, orchestrator);
+      this.figures.cuts += 1;
+    } finally {
+      await plugin.stop();
+    }
+  }
+
+  async #checkVolumes(client: CsiClient): Promise<void> {
+    const { before, after } = this.cut;
+    const { entries } = await client.controller.ListVolumes({});
+    for (const { volume } of entries) {
+      const id = String(volume.volume_id);
+      const values = readValues(join(this.#pool, 'volumes', id));
+      assert.equal(
+        BigInt(volume.capacity_bytes),
+        BigInt(values.length * BLOCK_BYTES),
+        `size of ${id}`,
+      );
+      this.#volumes.set(id, values);
+    }
+    assertListed('volumes', this.#volumes, before.volumes, after.volumes);
+    for (const [id, values] of this.#volumes) {
+      const allowed = [before.volumes.get(id), after.volumes.get(id)];
+      assert.ok(
+        allowed.some((volume) => volume?.blocks === values.length),
+        `volume ${id} has ${values.length} blocks`,
+      );
+      const wrong = [...values.keys()].filter(
+        (block) => !allowed.some((volume) => volume?.allows(block, values[block] ?? 0)),
+      );
+      assert.deepEqual(wrong, [], `blocks of volume ${id} that hold what was never promised`);
+    }
+  }
+
+  async #checkSnapshots(orchestrator: Orchestrator): Promise<void> {
+    this.#snapshots = new Set(await orchestrator.snapshotIds());
+    assertListed('snapshots', this.#snapshots, this.cut.before.snapshots, this.cut.after.snapshots);
+    for (const [id, { values }] of this.#listed()) {
+      const found = readValues(join(this.#pool, 'snapshots', id));
+      assert.ok(Buffer.from(found.buffer).equals(Buffer.from(values.buffer)), `the bytes of ${id}`);
+      this.figures.snapshots += 1;
+    }
+  }
+
+  /** Nothing half-made is left: each file belongs to an object that is listed, or to a retained base. */
+  #checkDirectories(): void {
+    const files = (name: string): string[] => readdirSync(join(this.#pool, name)).sort();
+    assert.deepEqual(files('volumes'), [...this.#volumes.keys()].sort());
+    const isHidden = (id: string): boolean => existsSync(join(this.#pool, 'bases', `${id}.hidden`));
+    const shown = files('snapshots').filter((id) => !isHidden(id));
+    assert.deepEqual(shown, [...this.#snapshots].sort());
+    assert.deepEqual(
+      readdirSync(this.#pool).filter((name) => /\.(copy|tmp)$/.test(name)),
+      [],
+    );
+  }
+
+  /** Every list to the target says at least what differs. */
+  async #checkLists(
+    client: CsiClient,
+    targets: readonly (readonly [string, SnapshotPromise])[],
+  ): Promise<void> {
+    for (const [id, target] of targets) {
+      assertSound(new Uint32Array(), target.values, await client.allocated(id), `list of ${id}`);
+      for (const [baseId, base] of this.#basesOf(target)) {
+        const label = `delta from ${baseId} to ${id}`;
+        if (this.#snapshots.has(baseId)) {
+          assertSound(base.values, target.values, await client.delta(baseId, id), label);
+        } else await this.#checkRetained(client, { baseId, base, id, target });
+        this.figures.lists += 1;
+      }
+      this.figures.lists += 1;
+    }
+  }
+
+  async #checkRetained(client: CsiClient, { baseId, base, id, target }: Pair): Promise<void> {
+    const label = `delta from the deleted ${baseId} to ${id}`;
+    const status = await statusOf(client.delta(baseId, id));
+    if (status === 'OK') {
+      this.figures.fromDeleted += 1;
+      assertSound(base.values, target.values, await client.delta(baseId, id), label);
+      return;
+    }
+    assert.equal(status, 'NOT_FOUND', label);
+    const deleted = [...this.cut.after.bases.values()];
+    const sameVolume = deleted.filter(({ volumeId }) => volumeId === base.volumeId);
+    const isPromised = this.cut.before.bases.has(baseId) && sameVolume.length <= RETAINED;
+    assert.ok(!isPromised, `${label}: the deletion was acknowledged, and the base is not retained`);
+    this.figures.expired += 1;
+  }
+
+  /** A snapshot of each volume as it is now, and the lists to it. */
+  async #goOn(client: CsiClient, orchestrator: Orchestrator): Promise<void> {
+    const ids = await orchestrator.volumeIds();
+    for (const volumeId of ids.filter((each) => this.#volumes.has(each))) {
+      const request = { source_volume_id: volumeId, name: `${volumeId} after the cut` };
+      const { snapshot } = await client.controller.CreateSnapshot(request);
+      const values = readValues(join(this.#pool, 'volumes', volumeId));
+      this.#snapshots = new Set(await orchestrator.snapshotIds());
+      const target = { volumeId, values, sequence: Number.POSITIVE_INFINITY };
+      await this.#checkLists(client, [[String(snapshot.snapshot_id), target]]);
+    }
+  }
+
+  /** What is promised of the listed snapshots. */
+  #listed(): [string, SnapshotPromise][] {
+    const { before, after } = this.cut;
+    const all = new Map([...before.snapshots, ...after.snapshots]);
+    return [...all].filter(([id]) => this.#snapshots.has(id));
+  }
+
+  #basesOf({ volumeId, sequence }: SnapshotPromise): [string, SnapshotPromise][] {
+    const { before, after } = this.cut;
+    const all = new Map([...before.bases, ...after.bases, ...this.#listed()]);
+    return [...all].filter(([, base]) => base.volumeId === volumeId && base.sequence < sequence);
+  }
+}
+
+interface Pair {
+  baseId: string;
+  base: SnapshotPromise;
+  id: string;
+  target: SnapshotPromise;
+}
+
+/** What both promise is listed, and nothing that neither does. */
+function assertListed(
+  what: string,
+  listed: { keys(): Iterable<string> },
+  before: ReadonlyMap<string, unknown>,
+  after: ReadonlyMap<string, unknown>,
+): void {
+  const found = new Set(listed.keys());
+  const promised = [...before.keys()].filter((id) => after.has(id));
+  const lost = promised.filter((id) => !found.has(id));
+  const surplus = [...found].filter((id) => !before.has(id) && !after.has(id));
+  assert.deepEqual({ lost, surplus }, { lost: [], surplus: [] }, `${what} after the cut`);
+}
+
+/** The call that was cut off succeeds now. */
+async function repeat(client: CsiClient, entry: Entry | null): Promise<void> {
+  switch (entry?.kind) {
+    case 'create': {
+      const { name, blocks, from } = entry;
+      const spec = { sizeBytes: blocks * BLOCK_BYTES, ...from };
+      await client.controller.CreateVolume(createRequest(name, spec));
+      break;
+    }
+    case 'delete':
+      await client.controller.DeleteVolume({ volume_id: entry.volumeId });
+      break;
+    case 'expand': {
+      const bytes = entry.blocks * BLOCK_BYTES;
+      await client.controller.ControllerExpandVolume({
+        volume_id: entry.volumeId,
+        capacity_range: { required_bytes: bytes, limit_bytes: bytes },
+      });
+      break;
+    }
+    case 'snapshot': {
+      const { name, member } = entry;
+      await client.controller.CreateSnapshot({ source_volume_id: member.volumeId, name });
+      break;
+    }
+    case 'group': {
+      const { name, members } = entry;
+      const source_volume_ids = members.map(({ volumeId }) => volumeId);
+      await client.groups.CreateVolumeGroupSnapshot({ source_volume_ids, name });
+      break;
+    }
+    case 'delete snapshot':
+      await client.controller.DeleteSnapshot({ snapshot_id: entry.snapshotId });
+      break;
+    case 'delete group': {
+      const { groupId: group_snapshot_id, snapshotIds: snapshot_ids } = entry;
+      await client.groups.DeleteVolumeGroupSnapshot({ group_snapshot_id, snapshot_ids });
+      break;
+    }
+  }
+}
+
+function assertSound(
+  base: Uint32Array,
+  target: Uint32Array,
+  answer: MetadataAnswer,
+  label: string,
+): void {
+  assertWellFormed(answer, target.length * BLOCK_BYTES);
+  const covered = new Uint8Array(target.length);
+  for (const { offset, size } of answer.ranges) {
+    const first = Math.ceil(Number(offset) / BLOCK_BYTES);
+    covered.fill(1, first, Math.floor(Number(offset + size) / BLOCK_BYTES));
+  }
+  const missed = [...target.keys()].filter(
+    (block) => target[block] !== (base[block] ?? 0) && covered[block] === 0,
+  );
+  assert.deepEqual(missed, [], `blocks that the ${label} misses`);
+}
+
+/** The number in each block of a file. Fails if a block holds several. */
+function readValues(path: string): Uint32Array {
+  const bytes = readFileSync(path);
+  const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4);
+  const wordsInBlock = BLOCK_BYTES / 4;
+  const values = new Uint32Array(Math.ceil(words.length / wordsInBlock));
+  for (let block = 0; block < values.length; block += 1) {
+    const found = words.subarray(block * wordsInBlock, (block + 1) * wordsInBlock);
+    const [value = 0] = found;
+    assert.ok(
+      found.every((word) => word === value),
+      `block ${block} of ${path} holds two values`,
+    );
+    values[block] = value;
+  }
+  return values;
+}
+
+function run(program: string, ...args: string[]): string {
+  return execFileSync(program, args, { encoding: 'utf8' }).trim();
+}
