@@ -8,6 +8,9 @@ import { type Composition, composeServices } from '../../src/plugin/composition.
 import { createPluginServer, type PluginServer } from '../../src/plugin/server.js';
 import { CsiClient } from '../support/csi-client.js';
 
+/** Far above what a call takes in a guest on a busy machine. */
+const DEADLINE_MS = 1_200_000;
+
 export interface PluginPlace {
   socketPath: string;
   stateDirectory: string;
@@ -38,7 +41,8 @@ export class InProcessPlugin {
     const server = createPluginServer({ services: [], config, logger, routed: null });
     await server.start();
     server.open(composition.services);
-    return new InProcessPlugin(new CsiClient(config.endpoint), server, composition, lines);
+    const client = new CsiClient(config.endpoint, DEADLINE_MS);
+    return new InProcessPlugin(client, server, composition, lines);
   }
 
   /** Everything it has logged so far. */

@@ -75,7 +75,8 @@ export class CsiClient {
   readonly groups: Rpcs<GroupRpc>;
   readonly node: Rpcs<NodeRpc>;
 
-  constructor(endpoint: string) {
+  /** @param deadlineMs of calls that name none */
+  constructor(endpoint: string, deadlineMs = 60_000) {
     const services = clientServices();
     const make = (name: ServiceName): grpc.Client =>
       new (grpc.makeGenericClientConstructor(services[name], name))(
@@ -95,10 +96,10 @@ export class CsiClient {
       Node: make('Node'),
       SnapshotMetadata: make('SnapshotMetadata'),
     };
-    this.identity = rpcs(this.#clients.Identity);
-    this.controller = rpcs(this.#clients.Controller);
-    this.groups = rpcs(this.#clients.GroupController);
-    this.node = rpcs(this.#clients.Node);
+    this.identity = rpcs(this.#clients.Identity, deadlineMs);
+    this.controller = rpcs(this.#clients.Controller, deadlineMs);
+    this.groups = rpcs(this.#clients.GroupController, deadlineMs);
+    this.node = rpcs(this.#clients.Node, deadlineMs);
   }
 
   /** The raw stream, for tests that cancel or stall it. */
@@ -147,13 +148,13 @@ export class CsiClient {
   }
 }
 
-function rpcs<Name extends string>(client: grpc.Client): Rpcs<Name> {
+function rpcs<Name extends string>(client: grpc.Client, deadlineMs: number): Rpcs<Name> {
   return new Proxy({} as Rpcs<Name>, {
     get:
       (_target, rpc: string) =>
       (request: Message, options: { deadlineMs?: number } = {}) =>
         new Promise<Message>((resolve, reject) => {
-          const deadline = Date.now() + (options.deadlineMs ?? 60_000);
+          const deadline = Date.now() + (options.deadlineMs ?? deadlineMs);
           // biome-ignore lint/suspicious/noExplicitAny: generated methods
           (client as any)[rpc](request, { deadline }, (error: unknown, response: Message) =>
             error ? reject(error) : resolve(response),
