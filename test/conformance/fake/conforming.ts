@@ -1,4 +1,5 @@
 /** Behaviour that differs from the plugin's and still conforms: no check may fail on it. */
+import { inList, inRpc } from './defect.js';
 import type { Fault } from './driver.js';
 import { refusal } from './refusal.js';
 import type { FakeOptions } from './state.js';
@@ -63,27 +64,22 @@ export const CONFORMING_DRIVERS: readonly ConformingDriver[] = [
     name: 'one-tuple-a-message',
     does: 'sends one tuple in each message',
     only: ['metadata.max-results', 'metadata.message-size', 'metadata.resume'],
-    fault: {
-      metadata: (correct) => ({
-        messages: (entries, query) => correct.messages(entries, { ...query, maxResults: 1 }),
-      }),
-    },
+    fault: inList(
+      'messages',
+      (correct) => (entries, query) => correct.messages(entries, { ...query, maxResults: 1 }),
+    ),
   },
   {
     name: 'coarse',
     does: 'reports 64 KiB for each block',
     only: ['metadata.order', 'metadata.entry-size', 'metadata.offset-*', 'delta.content'],
-    fault: {
-      metadata: () => ({
-        entries: (blocks, { target }) => {
-          const offsets = blocks.map((block) => Math.floor((block * 4096) / COARSE_BYTES));
-          return [...new Set(offsets)].map((index) => ({
-            offset: index * COARSE_BYTES,
-            size: Math.min(COARSE_BYTES, target.sizeBytes - index * COARSE_BYTES),
-          }));
-        },
-      }),
-    },
+    fault: inList('entries', () => (blocks, { target }) => {
+      const offsets = blocks.map((block) => Math.floor((block * 4096) / COARSE_BYTES));
+      return [...new Set(offsets)].map((index) => ({
+        offset: index * COARSE_BYTES,
+        size: Math.min(COARSE_BYTES, target.sizeBytes - index * COARSE_BYTES),
+      }));
+    }),
   },
   {
     name: 'all-of-it',
@@ -96,62 +92,50 @@ export const CONFORMING_DRIVERS: readonly ConformingDriver[] = [
       'metadata.cancel',
       'delta.content',
     ],
-    fault: {
-      metadata: () => ({
-        entries: (blocks, { target }) =>
+    fault: inList(
+      'entries',
+      () =>
+        (blocks, { target }) =>
           blocks.length === 0 ? [] : [{ offset: 0, size: target.sizeBytes }],
-      }),
-    },
+    ),
   },
   {
     name: 'same-refused',
     does: 'refuses a delta of a snapshot with itself (vSphere)',
     only: ['metadata.same', 'metadata.empty-*'],
-    fault: {
-      metadata: (correct) => ({
-        read: (request) => {
-          const query = correct.read(request);
-          if (query.base === query.target) {
-            throw refusal('INVALID_ARGUMENT', 'base and target are one snapshot');
-          }
-          return query;
-        },
-      }),
-    },
+    fault: inList('read', (correct) => (request) => {
+      const query = correct.read(request);
+      if (query.base === query.target) {
+        throw refusal('INVALID_ARGUMENT', 'base and target are one snapshot');
+      }
+      return query;
+    }),
   },
   {
     name: 'end-refused',
     does: 'answers OUT_OF_RANGE to a resume at the end of the volume (ceph-csi)',
     only: ['metadata.offset-*', 'metadata.resume'],
-    fault: {
-      metadata: (correct) => ({
-        read: (request) => {
-          const query = correct.read(request);
-          if (query.start === query.target.sizeBytes) {
-            throw refusal('OUT_OF_RANGE', 'starting_offset is the end of the volume');
-          }
-          return query;
-        },
-      }),
-    },
+    fault: inList('read', (correct) => (request) => {
+      const query = correct.read(request);
+      if (query.start === query.target.sizeBytes) {
+        throw refusal('OUT_OF_RANGE', 'starting_offset is the end of the volume');
+      }
+      return query;
+    }),
   },
   {
     name: 'members-deletable',
     does: 'allows a single member of a group to be deleted',
     only: ['groups.*'],
-    fault: {
-      rpcs: (correct, state) => ({
-        DeleteSnapshot: (request) => {
-          const member = state.snapshots.get(request['snapshot_id']);
-          const group = state.groups.get(member?.groupId ?? '');
-          if (member !== undefined) member.groupId = '';
-          if (group !== undefined) {
-            group.snapshotIds = group.snapshotIds.filter((id) => id !== member?.id);
-          }
-          return correct['DeleteSnapshot']?.(request) ?? {};
-        },
-      }),
-    },
+    fault: inRpc('DeleteSnapshot', (correct, state) => (request) => {
+      const member = state.snapshots.get(request['snapshot_id']);
+      const group = state.groups.get(member?.groupId ?? '');
+      if (member !== undefined) member.groupId = '';
+      if (group !== undefined) {
+        group.snapshotIds = group.snapshotIds.filter((id) => id !== member?.id);
+      }
+      return correct(request);
+    }),
   },
   {
     name: 'busy-at-first',

@@ -1,6 +1,8 @@
 /** One thing that a driver does wrong, and the conformance checks that must catch it. */
 import type { Fault } from './driver.js';
-import type { FakeOptions } from './state.js';
+import type { MetadataSteps } from './metadata.js';
+import type { Rpc } from './refusal.js';
+import type { FakeOptions, State } from './state.js';
 
 export interface Defect {
   name: string;
@@ -16,4 +18,19 @@ export interface Defect {
   seeds?: readonly number[];
   options?: FakeOptions;
   fault: Fault;
+}
+
+/** A fault of one RPC, given the correct one to build on. */
+export function inRpc(name: string, make: (correct: Rpc, state: State) => Rpc): Fault {
+  return {
+    rpcs: (rpcs, state) => ({ [name]: make((request) => rpcs[name]?.(request) ?? {}, state) }),
+  };
+}
+
+/** A fault of one of the steps that make a list. */
+export function inList<Step extends keyof MetadataSteps>(
+  step: Step,
+  make: (correct: MetadataSteps, state: State) => MetadataSteps[Step],
+): Fault {
+  return { metadata: (correct, state) => ({ [step]: make(correct, state) }) };
 }

@@ -1,6 +1,6 @@
 /** Defects of group snapshots. */
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Defect } from './defect.js';
+import { type Defect, inList, inRpc } from './defect.js';
 import { makeFile } from './disk.js';
 import { groupMessage } from './group.js';
 import { type Message, type Rpc, refusal } from './refusal.js';
@@ -48,100 +48,77 @@ export const GROUP_DEFECTS: readonly Defect[] = [
     name: 'group-one-by-one',
     does: 'takes the members one after the other while writes continue',
     caughtBy: ['groups.write-order'],
-    fault: {
-      rpcs: (correct, state) => ({
-        CreateVolumeGroupSnapshot: async (request) => {
-          const { name, source_volume_ids: sources } = request;
-          if (groupNamed(state, name) !== undefined || sources.length < 2) {
-            return correct['CreateVolumeGroupSnapshot']?.(request) ?? {};
-          }
-          const id = `fake-group-${state.next()}`;
-          const group: Group = { id, name, snapshotIds: [], createdMs: Date.now() };
-          for (const source of sources) {
-            const members = await state.makeMembers([state.volume(source)], id);
-            group.snapshotIds.push(...(members ?? []).map((member) => member.id));
-            await delay(500);
-          }
-          state.groups.set(id, group);
-          return { group_snapshot: groupMessage(state, group) };
-        },
-      }),
-    },
+    fault: inRpc('CreateVolumeGroupSnapshot', (correct, state) => async (request) => {
+      const { name, source_volume_ids: sources } = request;
+      if (groupNamed(state, name) !== undefined || sources.length < 2) {
+        return correct(request);
+      }
+      const id = `fake-group-${state.next()}`;
+      const group: Group = { id, name, snapshotIds: [], createdMs: Date.now() };
+      for (const source of sources) {
+        const members = await state.makeMembers([state.volume(source)], id);
+        group.snapshotIds.push(...(members ?? []).map((member) => member.id));
+        await delay(500);
+      }
+      state.groups.set(id, group);
+      return { group_snapshot: groupMessage(state, group) };
+    }),
   },
   {
     name: 'group-taken-again',
     does: 'takes new members when CreateVolumeGroupSnapshot is repeated',
     caughtBy: ['groups.idempotent'],
-    fault: {
-      rpcs: (correct, state) => ({
-        CreateVolumeGroupSnapshot: (request) => {
-          const known = groupNamed(state, request['name']);
-          if (known !== undefined) known.name = `${known.name} of old`;
-          return correct['CreateVolumeGroupSnapshot']?.(request) ?? {};
-        },
-      }),
-    },
+    fault: inRpc('CreateVolumeGroupSnapshot', (correct, state) => (request) => {
+      const known = groupNamed(state, request['name']);
+      if (known !== undefined) known.name = `${known.name} of old`;
+      return correct(request);
+    }),
   },
   {
     name: 'group-of-other-sources',
     does: 'returns the group of that name although its sources differ',
     caughtBy: ['groups.mismatch'],
-    fault: {
-      rpcs: (correct, state) => ({
-        CreateVolumeGroupSnapshot: (request) => {
-          const known = groupNamed(state, request['name']);
-          const sourceIds = known?.snapshotIds.map((id) => state.snapshot(id).volumeId);
-          return (
-            correct['CreateVolumeGroupSnapshot']?.({
-              ...request,
-              source_volume_ids: sourceIds ?? request['source_volume_ids'],
-            }) ?? {}
-          );
-        },
-      }),
-    },
+    fault: inRpc('CreateVolumeGroupSnapshot', (correct, state) => (request) => {
+      const known = groupNamed(state, request['name']);
+      const sourceIds = known?.snapshotIds.map((id) => state.snapshot(id).volumeId);
+      return correct({
+        ...request,
+        source_volume_ids: sourceIds ?? request['source_volume_ids'],
+      });
+    }),
   },
   {
     name: 'group-member-is-internal',
     does: 'refuses to delete a single member with INTERNAL',
     caughtBy: ['groups.member-delete'],
-    fault: {
-      rpcs: (correct, state) => ({
-        DeleteSnapshot: (request) => {
-          const member = state.snapshots.get(request['snapshot_id']);
-          if (member?.groupId) throw refusal('INTERNAL', `'${member.id}' cannot be deleted`);
-          return correct['DeleteSnapshot']?.(request) ?? {};
-        },
-      }),
-    },
+    fault: inRpc('DeleteSnapshot', (correct, state) => (request) => {
+      const member = state.snapshots.get(request['snapshot_id']);
+      if (member?.groupId) throw refusal('INTERNAL', `'${member.id}' cannot be deleted`);
+      return correct(request);
+    }),
   },
   {
     name: 'group-members-have-no-deltas',
     does: 'reports no changes in deltas to a member of a group',
     caughtBy: ['groups.delta'],
-    fault: {
-      metadata: (correct) => ({
-        blocks: (query) =>
-          query.base !== null && query.target.groupId !== ''
-            ? Promise.resolve([])
-            : correct.blocks(query),
-      }),
-    },
+    fault: inList(
+      'blocks',
+      (correct) => (query) =>
+        query.base !== null && query.target.groupId !== ''
+          ? Promise.resolve([])
+          : correct.blocks(query),
+    ),
   },
   {
     name: 'group-leaves-its-members',
     does: 'deletes a group but not its members',
     caughtBy: ['groups.delete'],
-    fault: {
-      rpcs: (_correct, state) => ({
-        DeleteVolumeGroupSnapshot: (request) => {
-          const group = state.groups.get(request['group_snapshot_id']);
-          for (const id of group?.snapshotIds ?? []) state.snapshot(id).groupId = '';
-          if (group !== undefined) state.groups.delete(group.id);
-          return {};
-        },
-      }),
-    },
+    fault: inRpc('DeleteVolumeGroupSnapshot', (_correct, state) => (request) => {
+      const group = state.groups.get(request['group_snapshot_id']);
+      for (const id of group?.snapshotIds ?? []) state.snapshot(id).groupId = '';
+      if (group !== undefined) state.groups.delete(group.id);
+      return {};
+    }),
   },
   {
     name: 'group-of-any-snapshots',
@@ -166,77 +143,66 @@ export const GROUP_DEFECTS: readonly Defect[] = [
     name: 'group-refused-half-way',
     does: 'refuses a group after it has taken the first member, and leaves that',
     caughtBy: ['groups.refused-leaves-nothing'],
-    fault: {
-      rpcs: (correct, state) => ({
-        CreateVolumeGroupSnapshot: async (request) => {
-          const [first, ...others] = request['source_volume_ids'] as string[];
-          if (others.some((id) => !state.volumes.has(id))) {
-            await state.makeSnapshot(state.volume(first ?? ''), `half of ${request['name']}`);
-          }
-          return correct['CreateVolumeGroupSnapshot']?.(request) ?? {};
-        },
-      }),
-    },
+    fault: inRpc('CreateVolumeGroupSnapshot', (correct, state) => async (request) => {
+      const [first, ...others] = request['source_volume_ids'] as string[];
+      if (others.some((id) => !state.volumes.has(id))) {
+        await state.makeSnapshot(state.volume(first ?? ''), `half of ${request['name']}`);
+      }
+      return correct(request);
+    }),
   },
   {
     name: 'group-skips-missing-volumes',
     does: 'takes snapshots of the volumes that exist and ignores unknown ones',
     caughtBy: ['groups.source-missing'],
-    fault: {
-      rpcs: (correct, state) => ({
-        CreateVolumeGroupSnapshot: (request) =>
-          correct['CreateVolumeGroupSnapshot']?.({
-            ...request,
-            source_volume_ids: request['source_volume_ids'].filter((id: string) =>
-              state.volumes.has(id),
-            ),
-          }) ?? {},
-      }),
-    },
+    fault: inRpc(
+      'CreateVolumeGroupSnapshot',
+      (correct, state) => (request) =>
+        correct({
+          ...request,
+          source_volume_ids: request['source_volume_ids'].filter((id: string) =>
+            state.volumes.has(id),
+          ),
+        }) ?? {},
+    ),
   },
   {
     name: 'group-members-restore-empty',
     does: 'creates an empty volume when asked to restore a member of a group',
     caughtBy: ['groups.restore'],
-    fault: {
-      rpcs: (correct, state) => ({
-        CreateVolume: async (request) => {
-          const answer = (await correct['CreateVolume']?.(request)) ?? {};
-          const volume = state.volumes.get(answer['volume'].volume_id);
-          const source = String(volume?.source?.['snapshot']?.snapshot_id);
-          if (volume?.device === null && state.snapshots.get(source)?.groupId) {
-            await makeFile(volume.path, volume.sizeBytes);
-          }
-          return answer;
-        },
-      }),
-    },
+    fault: inRpc('CreateVolume', (correct, state) => async (request) => {
+      const answer = await correct(request);
+      const volume = state.volumes.get(answer['volume'].volume_id);
+      const source = String(volume?.source?.['snapshot']?.snapshot_id);
+      if (volume?.device === null && state.snapshots.get(source)?.groupId) {
+        await makeFile(volume.path, volume.sizeBytes);
+      }
+      return answer;
+    }),
   },
   {
     name: 'group-without-name',
     does: 'creates groups without a name',
     caughtBy: ['groups.missing-fields'],
-    fault: {
-      rpcs: (correct, state) => ({
-        CreateVolumeGroupSnapshot: (request) =>
-          correct['CreateVolumeGroupSnapshot']?.({
-            ...request,
-            name: request['name'] || `nameless-${state.next()}`,
-          }) ?? {},
-      }),
-    },
+    fault: inRpc(
+      'CreateVolumeGroupSnapshot',
+      (correct, state) => (request) =>
+        correct({
+          ...request,
+          name: request['name'] || `nameless-${state.next()}`,
+        }),
+    ),
   },
   {
     name: 'group-unknown-is-empty',
     does: 'answers OK without a group for an unknown id',
     caughtBy: ['groups.get'],
-    fault: {
-      rpcs: (correct, state) => ({
-        GetVolumeGroupSnapshot: (request) =>
-          state.groups.has(request['group_snapshot_id']) || request['group_snapshot_id'] === ''
-            ? (correct['GetVolumeGroupSnapshot']?.(request) ?? {})
-            : {},
-      }),
-    },
+    fault: inRpc(
+      'GetVolumeGroupSnapshot',
+      (correct, state) => (request) =>
+        state.groups.has(request['group_snapshot_id']) || request['group_snapshot_id'] === ''
+          ? correct(request)
+          : {},
+    ),
   },
 ];

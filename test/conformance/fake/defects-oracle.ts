@@ -1,7 +1,7 @@
 /** Defects that lose data: blocks that belong on the list are missing. */
 
 import { readFileSync } from 'node:fs';
-import type { Defect } from './defect.js';
+import { type Defect, inList, inRpc } from './defect.js';
 import { BLOCK_BYTES, differingBlocks, makeFile } from './disk.js';
 import type { Query } from './metadata.js';
 import type { State } from './state.js';
@@ -177,33 +177,25 @@ export const ORACLE_DEFECTS: readonly Defect[] = [
     name: 'delta-since-the-snapshot-before',
     does: 'answers every delta with the changes since the snapshot immediately before the target',
     caughtBy: ['delta.chain'],
-    fault: {
-      metadata: (correct, state) => ({
-        blocks: (query) => {
-          const { base, target } = query;
-          const before = state
-            .snapshotsOf(target.volumeId)
-            .filter(({ sequence }) => sequence < target.sequence)
-            .at(-1);
-          return correct.blocks({ ...query, base: base === null ? null : (before ?? base) });
-        },
-      }),
-    },
+    fault: inList('blocks', (correct, state) => (query) => {
+      const { base, target } = query;
+      const before = state
+        .snapshotsOf(target.volumeId)
+        .filter(({ sequence }) => sequence < target.sequence)
+        .at(-1);
+      return correct.blocks({ ...query, base: base === null ? null : (before ?? base) });
+    }),
   },
   {
     name: 'delta-to-the-live-volume',
     does: 'compares the base with the current volume instead of the target',
     caughtBy: ['delta.chain'],
-    fault: {
-      metadata: (correct, state) => ({
-        blocks: (query) => {
-          const live = state.volumes.get(query.target.volumeId);
-          return query.base === null || live === undefined
-            ? correct.blocks(query)
-            : differingBlocks(live.path, query.base.path);
-        },
-      }),
-    },
+    fault: inList('blocks', (correct, state) => (query) => {
+      const live = state.volumes.get(query.target.volumeId);
+      return query.base === null || live === undefined
+        ? correct.blocks(query)
+        : differingBlocks(live.path, query.base.path);
+    }),
   },
   {
     name: 'delta-ends-at-the-old-size',
@@ -242,17 +234,13 @@ export const ORACLE_DEFECTS: readonly Defect[] = [
     name: 'restores-nothing',
     does: 'creates an empty volume when asked to restore a snapshot',
     caughtBy: ['delta.restored'],
-    fault: {
-      rpcs: (correct, state) => ({
-        CreateVolume: async (request) => {
-          const answer = await correct['CreateVolume']?.(request);
-          const volume = state.volumes.get(answer?.['volume'].volume_id);
-          if (volume?.source?.['snapshot'] && volume.device === null) {
-            await makeFile(volume.path, volume.sizeBytes);
-          }
-          return answer ?? {};
-        },
-      }),
-    },
+    fault: inRpc('CreateVolume', (correct, state) => async (request) => {
+      const answer = await correct(request);
+      const volume = state.volumes.get(answer?.['volume'].volume_id);
+      if (volume?.source?.['snapshot'] && volume.device === null) {
+        await makeFile(volume.path, volume.sizeBytes);
+      }
+      return answer ?? {};
+    }),
   },
 ];

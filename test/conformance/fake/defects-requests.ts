@@ -1,7 +1,7 @@
 /** Defects in which metadata requests are refused, and with which status. */
 
 import { status } from '@grpc/grpc-js';
-import type { Defect } from './defect.js';
+import { type Defect, inList } from './defect.js';
 import { type Message, Refusal, type RefusalName, refusal } from './refusal.js';
 
 /** Answers with another code where a correct driver answers `code`. */
@@ -59,102 +59,78 @@ export const REQUEST_DEFECTS: readonly Defect[] = [
     name: 'unknown-is-empty',
     does: 'answers OK with an empty list for an unknown snapshot',
     caughtBy: ['metadata.not-found'],
-    fault: {
-      metadata: (correct, state) => ({
-        read: (request) => {
-          const known = [...state.snapshots.values()].at(-1);
-          const replace = (id: unknown): unknown =>
-            typeof id === 'string' && id !== '' && !state.snapshots.has(id) ? known?.id : id;
-          return correct.read({
-            ...request,
-            ...('snapshot_id' in request
-              ? { snapshot_id: replace(request['snapshot_id']) }
-              : {
-                  base_snapshot_id: replace(request['base_snapshot_id']),
-                  target_snapshot_id: replace(request['target_snapshot_id']),
-                }),
-          });
-        },
-      }),
-    },
+    fault: inList('read', (correct, state) => (request) => {
+      const known = [...state.snapshots.values()].at(-1);
+      const replace = (id: unknown): unknown =>
+        typeof id === 'string' && id !== '' && !state.snapshots.has(id) ? known?.id : id;
+      return correct.read({
+        ...request,
+        ...('snapshot_id' in request
+          ? { snapshot_id: replace(request['snapshot_id']) }
+          : {
+              base_snapshot_id: replace(request['base_snapshot_id']),
+              target_snapshot_id: replace(request['target_snapshot_id']),
+            }),
+      });
+    }),
   },
   {
     name: 'missing-id-is-not-found',
     does: 'answers NOT_FOUND when an id is missing',
     caughtBy: ['metadata.id-missing'],
-    fault: {
-      metadata: (correct, state) => ({
-        read: (request) => {
-          for (const field of ['snapshot_id', 'base_snapshot_id', 'target_snapshot_id']) {
-            if (request[field] === '') state.snapshot('');
-          }
-          return correct.read(request);
-        },
-      }),
-    },
+    fault: inList('read', (correct, state) => (request) => {
+      for (const field of ['snapshot_id', 'base_snapshot_id', 'target_snapshot_id']) {
+        if (request[field] === '') state.snapshot('');
+      }
+      return correct.read(request);
+    }),
   },
   {
     name: 'other-volume-accepted',
     does: 'answers a delta between snapshots of two volumes with an empty list',
     caughtBy: ['metadata.other-volume'],
-    fault: {
-      metadata: (correct, state) => ({
-        read: (request) => {
-          const [base, target] = [request['base_snapshot_id'], request['target_snapshot_id']];
-          const baseVolume = state.snapshots.get(base)?.volumeId;
-          const targetVolume = state.snapshots.get(target)?.volumeId;
-          const isOther = baseVolume && targetVolume && baseVolume !== targetVolume;
-          return correct.read(isOther ? { ...request, base_snapshot_id: target } : request);
-        },
-      }),
-    },
+    fault: inList('read', (correct, state) => (request) => {
+      const [base, target] = [request['base_snapshot_id'], request['target_snapshot_id']];
+      const baseVolume = state.snapshots.get(base)?.volumeId;
+      const targetVolume = state.snapshots.get(target)?.volumeId;
+      const isOther = baseVolume && targetVolume && baseVolume !== targetVolume;
+      return correct.read(isOther ? { ...request, base_snapshot_id: target } : request);
+    }),
   },
   {
     name: 'reversed-is-empty',
     does: 'answers a delta from a newer to an older snapshot with an empty list',
     caughtBy: ['metadata.reversed'],
-    fault: {
-      metadata: (correct, state) => ({
-        read: (request) => {
-          const base = state.snapshots.get(request['base_snapshot_id']);
-          const target = state.snapshots.get(request['target_snapshot_id']);
-          const isReversed =
-            base !== undefined &&
-            target !== undefined &&
-            base.volumeId === target.volumeId &&
-            base.sequence > target.sequence;
-          return correct.read(isReversed ? { ...request, base_snapshot_id: target?.id } : request);
-        },
-      }),
-    },
+    fault: inList('read', (correct, state) => (request) => {
+      const base = state.snapshots.get(request['base_snapshot_id']);
+      const target = state.snapshots.get(request['target_snapshot_id']);
+      const isReversed =
+        base !== undefined &&
+        target !== undefined &&
+        base.volumeId === target.volumeId &&
+        base.sequence > target.sequence;
+      return correct.read(isReversed ? { ...request, base_snapshot_id: target?.id } : request);
+    }),
   },
   {
     name: 'same-is-everything',
     does: 'fails with INTERNAL for a delta of a snapshot with itself',
     caughtBy: ['metadata.same'],
-    fault: {
-      metadata: (correct) => ({
-        read: (request) => {
-          const query = correct.read(request);
-          if (query.base === query.target) throw refusal('INTERNAL', 'nothing to compare');
-          return query;
-        },
-      }),
-    },
+    fault: inList('read', (correct) => (request) => {
+      const query = correct.read(request);
+      if (query.base === query.target) throw refusal('INTERNAL', 'nothing to compare');
+      return query;
+    }),
   },
   {
     name: 'nothing-is-refused',
     does: 'answers FAILED_PRECONDITION when there is nothing to report',
     caughtBy: ['metadata.empty-delta', 'metadata.empty-allocated', 'metadata.empty-message'],
-    fault: {
-      metadata: (correct) => ({
-        blocks: async (query) => {
-          const blocks = await correct.blocks(query);
-          if (blocks.length === 0) throw refusal('FAILED_PRECONDITION', 'no metadata');
-          return blocks;
-        },
-      }),
-    },
+    fault: inList('blocks', (correct) => async (query) => {
+      const blocks = await correct.blocks(query);
+      if (blocks.length === 0) throw refusal('FAILED_PRECONDITION', 'no metadata');
+      return blocks;
+    }),
   },
   {
     name: 'deleted-base-is-empty',
@@ -166,14 +142,10 @@ export const REQUEST_DEFECTS: readonly Defect[] = [
     name: 'source-deleted-loses-deltas',
     does: 'fails once the source volume is deleted although its snapshots still exist (host-path)',
     caughtBy: ['metadata.deleted-source'],
-    fault: {
-      metadata: (correct, state) => ({
-        read: (request) => {
-          const query = correct.read(request);
-          state.volume(query.target.volumeId);
-          return query;
-        },
-      }),
-    },
+    fault: inList('read', (correct, state) => (request) => {
+      const query = correct.read(request);
+      state.volume(query.target.volumeId);
+      return query;
+    }),
   },
 ];

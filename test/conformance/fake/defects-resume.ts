@@ -1,7 +1,7 @@
 /** Defects in where a metadata stream starts and how it ends. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { Metadata, type StatusObject, status } from '@grpc/grpc-js';
-import type { Defect } from './defect.js';
+import { type Defect, inList } from './defect.js';
 import type { MetadataCall } from './metadata.js';
 import { type Message, refusal } from './refusal.js';
 
@@ -90,59 +90,54 @@ export const RESUME_DEFECTS: readonly Defect[] = [
     name: 'ignores-starting-offset',
     does: 'starts at the beginning of the volume, ignoring starting_offset',
     caughtBy: ['metadata.offset-aligned'],
-    fault: {
-      metadata: (correct) => ({
-        from: (entries, query) => correct.from(entries, { ...query, start: 0 }),
-      }),
-    },
+    fault: inList(
+      'from',
+      (correct) => (entries, query) => correct.from(entries, { ...query, start: 0 }),
+    ),
   },
   {
     name: 'shifts-at-unaligned-start',
     does: 'counts its blocks from an unaligned starting_offset (host-path)',
     caughtBy: ['metadata.offset-inside'],
-    fault: {
-      metadata: (correct) => ({
-        from: (entries, query) =>
-          correct.from(entries, query).map(({ offset, size }) => ({
-            offset: offset + (query.start % 4096),
-            size,
-          })),
-      }),
-    },
+    fault: inList(
+      'from',
+      (correct) => (entries, query) =>
+        correct.from(entries, query).map(({ offset, size }) => ({
+          offset: offset + (query.start % 4096),
+          size,
+        })),
+    ),
   },
   {
     name: 'skips-the-tuple-it-starts-in',
     does: 'leaves out the tuple that contains starting_offset',
     caughtBy: ['metadata.offset-inside'],
-    fault: {
-      metadata: () => ({
-        from: (entries, { start }) => entries.filter(({ offset }) => offset >= start),
-      }),
-    },
+    fault: inList(
+      'from',
+      () =>
+        (entries, { start }) =>
+          entries.filter(({ offset }) => offset >= start),
+    ),
   },
   {
     name: 'skips-the-tuple-it-starts-at',
     does: 'leaves out the tuple that begins at starting_offset',
     caughtBy: ['metadata.offset-aligned'],
-    fault: {
-      metadata: (correct) => ({
-        from: (entries, query) =>
-          correct
-            .from(entries, query)
-            .filter(({ offset }) => offset === 0 || offset !== query.start),
-      }),
-    },
+    fault: inList(
+      'from',
+      (correct) => (entries, query) =>
+        correct.from(entries, query).filter(({ offset }) => offset === 0 || offset !== query.start),
+    ),
   },
   {
     name: 'rounds-the-start-up',
     does: 'starts at the next MiB after starting_offset',
     caughtBy: ['metadata.resume'],
-    fault: {
-      metadata: (correct) => ({
-        from: (entries, query) =>
-          correct.from(entries, { ...query, start: Math.ceil(query.start / 2 ** 20) * 2 ** 20 }),
-      }),
-    },
+    fault: inList(
+      'from',
+      (correct) => (entries, query) =>
+        correct.from(entries, { ...query, start: Math.ceil(query.start / 2 ** 20) * 2 ** 20 }),
+    ),
   },
   {
     name: 'offset-beyond-accepted',
@@ -154,15 +149,11 @@ export const RESUME_DEFECTS: readonly Defect[] = [
     name: 'offset-end-is-invalid',
     does: 'answers INVALID_ARGUMENT to a resume at the end of the volume',
     caughtBy: ['metadata.offset-end'],
-    fault: {
-      metadata: (correct) => ({
-        read: (request) => {
-          const query = correct.read(request);
-          if (query.start < query.target.sizeBytes) return query;
-          throw refusal('INVALID_ARGUMENT', `there is nothing at ${query.start}`);
-        },
-      }),
-    },
+    fault: inList('read', (correct) => (request) => {
+      const query = correct.read(request);
+      if (query.start < query.target.sizeBytes) return query;
+      throw refusal('INVALID_ARGUMENT', `there is nothing at ${query.start}`);
+    }),
   },
   {
     name: 'offset-negative-accepted',
@@ -200,40 +191,31 @@ export const RESUME_DEFECTS: readonly Defect[] = [
     does: 'never ends a stream that has nothing to report',
     caughtBy: ['metadata.empty-delta'],
     timeoutMs: 10_000,
-    fault: {
-      metadata: (correct) => ({
-        send: async (call, messages, query) => {
-          const isEmpty = messages.every((message) => message['block_metadata'].length === 0);
-          while (isEmpty && !call.cancelled) await delay(10);
-          await correct.send(call, messages, query);
-        },
-      }),
-    },
+    fault: inList('send', (correct) => async (call, messages, query) => {
+      const isEmpty = messages.every((message) => message['block_metadata'].length === 0);
+      while (isEmpty && !call.cancelled) await delay(10);
+      await correct.send(call, messages, query);
+    }),
   },
   {
     name: 'silent-on-nothing',
     does: 'sends no message when there is nothing to report (host-path)',
     caughtBy: ['metadata.empty-message'],
-    fault: {
-      metadata: (correct) => ({
-        messages: (entries, query) =>
-          entries.length === 0 ? [] : correct.messages(entries, query),
-      }),
-    },
+    fault: inList(
+      'messages',
+      (correct) => (entries, query) =>
+        entries.length === 0 ? [] : correct.messages(entries, query),
+    ),
   },
   {
     name: 'ok-at-the-deadline',
     does: 'ends OK shortly before the deadline with entries unsent',
     caughtBy: ['metadata.deadline'],
-    fault: {
-      metadata: () => ({
-        send: async (call, messages) => {
-          const deadline = Number(call.getDeadline());
-          const isWhole = await slowly(call, messages, () => Date.now() > deadline - 50);
-          if (!isWhole) endNow(call);
-        },
-      }),
-    },
+    fault: inList('send', () => async (call, messages) => {
+      const deadline = Number(call.getDeadline());
+      const isWhole = await slowly(call, messages, () => Date.now() > deadline - 50);
+      if (!isWhole) endNow(call);
+    }),
   },
   {
     name: 'busy-after-a-cancel',
@@ -245,57 +227,41 @@ export const RESUME_DEFECTS: readonly Defect[] = [
     name: 'gives-up-on-slow-readers',
     does: 'ends OK when the client does not read for 50 ms',
     caughtBy: ['metadata.slow-reader'],
-    fault: {
-      metadata: () => ({
-        send: async (call, messages) => {
-          for (const message of messages) {
-            if (call.write(message)) continue;
-            await delay(50);
-            if (call.writableNeedDrain) return;
-          }
-        },
-      }),
-    },
+    fault: inList('send', () => async (call, messages) => {
+      for (const message of messages) {
+        if (call.write(message)) continue;
+        await delay(50);
+        if (call.writableNeedDrain) return;
+      }
+    }),
   },
   {
     name: 'ends-at-a-new-snapshot',
     does: 'ends OK when another snapshot of the volume is created during the stream',
     caughtBy: ['metadata.busy-volume'],
-    fault: {
-      metadata: (_correct, state) => ({
-        send: async (call, messages, { target }) => {
-          const count = (): number => state.snapshotsOf(target.volumeId).length;
-          const before = count();
-          if (!(await slowly(call, messages, () => count() > before))) endNow(call);
-        },
-      }),
-    },
+    fault: inList('send', (_correct, state) => async (call, messages, { target }) => {
+      const count = (): number => state.snapshotsOf(target.volumeId).length;
+      const before = count();
+      if (!(await slowly(call, messages, () => count() > before))) endNow(call);
+    }),
   },
   {
     name: 'ends-when-its-snapshot-goes',
     does: 'ends OK when the snapshot is deleted during the stream',
     caughtBy: ['metadata.delete-while-streaming'],
-    fault: {
-      metadata: (_correct, state) => ({
-        send: async (call, messages, { target }) => {
-          const isGone = (): boolean => !state.snapshots.has(target.id);
-          if (!(await slowly(call, messages, isGone))) endNow(call);
-        },
-      }),
-    },
+    fault: inList('send', (_correct, state) => async (call, messages, { target }) => {
+      const isGone = (): boolean => !state.snapshots.has(target.id);
+      if (!(await slowly(call, messages, isGone))) endNow(call);
+    }),
   },
   {
     name: 'ends-at-a-restore',
     does: 'ends OK when a volume is restored from the snapshot during the stream',
     caughtBy: ['metadata.read-while-streaming'],
-    fault: {
-      metadata: (_correct, state) => ({
-        send: async (call, messages) => {
-          const before = state.volumes.size;
-          if (!(await slowly(call, messages, () => state.volumes.size > before))) endNow(call);
-        },
-      }),
-    },
+    fault: inList('send', (_correct, state) => async (call, messages) => {
+      const before = state.volumes.size;
+      if (!(await slowly(call, messages, () => state.volumes.size > before))) endNow(call);
+    }),
   },
   {
     name: 'shared-cursor',

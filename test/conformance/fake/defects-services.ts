@@ -1,5 +1,5 @@
 /** Defects of the Identity service, of advertised capabilities, and of error statuses. */
-import type { Defect } from './defect.js';
+import { type Defect, inRpc } from './defect.js';
 import { type Message, Refusal } from './refusal.js';
 
 /** Advertises another controller capability. */
@@ -116,15 +116,11 @@ export const SERVICE_DEFECTS: readonly Defect[] = [
     does: 'advertises online expansion without any EXPAND_VOLUME',
     caughtBy: ['capability.consistency'],
     options: { without: ['EXPAND_VOLUME'] },
-    fault: {
-      rpcs: (correct) => ({
-        GetPluginCapabilities: async (request) => {
-          const answer = await correct['GetPluginCapabilities']?.(request);
-          const expansion = { volume_expansion: { type: 'ONLINE' } };
-          return { capabilities: [...(answer?.['capabilities'] ?? []), expansion] };
-        },
-      }),
-    },
+    fault: inRpc('GetPluginCapabilities', (correct) => async (request) => {
+      const answer = await correct(request);
+      const expansion = { volume_expansion: { type: 'ONLINE' } };
+      return { capabilities: [...(answer?.['capabilities'] ?? []), expansion] };
+    }),
   },
   {
     name: 'unknown-capability',
@@ -148,14 +144,10 @@ export const SERVICE_DEFECTS: readonly Defect[] = [
     name: 'topology-without-capability',
     does: 'reports a node topology without VOLUME_ACCESSIBILITY_CONSTRAINTS',
     caughtBy: ['capability.consistency'],
-    fault: {
-      rpcs: (correct) => ({
-        NodeGetInfo: async (request) => ({
-          ...(await correct['NodeGetInfo']?.(request)),
-          accessible_topology: { segments: { 'fake.example/node': 'fake-node' } },
-        }),
-      }),
-    },
+    fault: inRpc('NodeGetInfo', (correct) => async (request) => ({
+      ...(await correct(request)),
+      accessible_topology: { segments: { 'fake.example/node': 'fake-node' } },
+    })),
   },
   {
     name: 'status-without-message',

@@ -1,6 +1,6 @@
 /** Defects of volumes and snapshots themselves. */
 import { writeFile } from 'node:fs/promises';
-import type { Defect } from './defect.js';
+import { type Defect, inRpc } from './defect.js';
 import { refusal } from './refusal.js';
 
 /** Forgets the name of a created object, so that the next call with the same name creates another. */
@@ -71,109 +71,77 @@ export const VOLUME_DEFECTS: readonly Defect[] = [
     name: 'volume-never-confirmed',
     does: 'confirms no capability of a volume',
     caughtBy: ['volume.validate'],
-    fault: {
-      rpcs: (correct) => ({
-        ValidateVolumeCapabilities: async (request) => {
-          await correct['ValidateVolumeCapabilities']?.(request);
-          return { message: 'who knows' };
-        },
-      }),
-    },
+    fault: inRpc('ValidateVolumeCapabilities', (correct) => async (request) => {
+      await correct(request);
+      return { message: 'who knows' };
+    }),
   },
   {
     name: 'volume-too-small',
     does: 'creates volumes of half the requested size',
     caughtBy: ['volume.create-idempotent'],
-    fault: {
-      rpcs: (correct) => ({
-        CreateVolume: async (request) => {
-          const required_bytes = Number(request['capacity_range'].required_bytes) / 2;
-          const capacity_range = { required_bytes, limit_bytes: 0 };
-          return (await correct['CreateVolume']?.({ ...request, capacity_range })) ?? {};
-        },
-      }),
-    },
+    fault: inRpc('CreateVolume', (correct) => async (request) => {
+      const required_bytes = Number(request['capacity_range'].required_bytes) / 2;
+      const capacity_range = { required_bytes, limit_bytes: 0 };
+      return await correct({ ...request, capacity_range });
+    }),
   },
   {
     name: 'volume-from-nothing',
     does: 'creates an empty volume when the source snapshot does not exist',
     caughtBy: ['volume.create-from-missing'],
-    fault: {
-      rpcs: (correct, state) => ({
-        CreateVolume: (request) => {
-          const id = request['volume_content_source']?.snapshot?.snapshot_id;
-          const isMissing = id !== undefined && !state.snapshots.has(id);
-          const instead = isMissing ? { volume_content_source: null } : {};
-          return correct['CreateVolume']?.({ ...request, ...instead }) ?? {};
-        },
-      }),
-    },
+    fault: inRpc('CreateVolume', (correct, state) => (request) => {
+      const id = request['volume_content_source']?.snapshot?.snapshot_id;
+      const isMissing = id !== undefined && !state.snapshots.has(id);
+      const instead = isMissing ? { volume_content_source: null } : {};
+      return correct({ ...request, ...instead });
+    }),
   },
   {
     name: 'volume-delete-not-found',
     does: 'answers NOT_FOUND to the deletion of an unknown volume',
     caughtBy: ['volume.delete'],
-    fault: {
-      rpcs: (correct, state) => ({
-        DeleteVolume: (request) => {
-          if (request['volume_id'] !== '') state.volume(request['volume_id']);
-          return correct['DeleteVolume']?.(request) ?? {};
-        },
-      }),
-    },
+    fault: inRpc('DeleteVolume', (correct, state) => (request) => {
+      if (request['volume_id'] !== '') state.volume(request['volume_id']);
+      return correct(request);
+    }),
   },
   {
     name: 'volume-list-without-pages',
     does: 'lists all volumes, ignoring max_entries',
     caughtBy: ['volume.list'],
-    fault: {
-      rpcs: (correct) => ({
-        ListVolumes: (request) => correct['ListVolumes']?.({ ...request, max_entries: 0 }) ?? {},
-      }),
-    },
+    fault: inRpc('ListVolumes', (correct) => (request) => correct({ ...request, max_entries: 0 })),
   },
   {
     name: 'volume-list-of-one-page',
     does: 'never returns a token for the next page',
     caughtBy: ['volume.list'],
-    fault: {
-      rpcs: (correct) => ({
-        ListVolumes: async (request) => ({
-          ...(await correct['ListVolumes']?.(request)),
-          next_token: '',
-        }),
-      }),
-    },
+    fault: inRpc('ListVolumes', (correct) => async (request) => ({
+      ...(await correct(request)),
+      next_token: '',
+    })),
   },
   {
     name: 'target-left-behind',
     does: 'leaves a file at the target path when it unpublishes',
     caughtBy: ['volume.publish-twice'],
-    fault: {
-      rpcs: (correct) => ({
-        NodeUnpublishVolume: async (request) => {
-          const answer = (await correct['NodeUnpublishVolume']?.(request)) ?? {};
-          await writeFile(request['target_path'], '');
-          return answer;
-        },
-      }),
-    },
+    fault: inRpc('NodeUnpublishVolume', (correct) => async (request) => {
+      const answer = await correct(request);
+      await writeFile(request['target_path'], '');
+      return answer;
+    }),
   },
   {
     name: 'publish-once',
     does: 'refuses to publish again at a path where the volume is already published',
     caughtBy: ['volume.publish-twice'],
-    fault: {
-      rpcs: (correct, state) => ({
-        NodePublishVolume: (request) => {
-          const volume = state.volumes.get(request['volume_id']);
-          if (volume?.publications.has(request['target_path'])) {
-            throw refusal('INTERNAL', `${request['target_path']} is there already`);
-          }
-          return correct['NodePublishVolume']?.(request) ?? {};
-        },
-      }),
-    },
+    fault: inRpc('NodePublishVolume', (correct, state) => (request) => {
+      const volume = state.volumes.get(request['volume_id']);
+      if (volume?.publications.has(request['target_path'])) {
+        throw refusal('INTERNAL', `${request['target_path']} is there already`);
+      }
+      return correct(request);
+    }),
   },
   {
     name: 'snapshot-made-twice',
@@ -197,37 +165,30 @@ export const VOLUME_DEFECTS: readonly Defect[] = [
     name: 'snapshot-unknown-is-empty',
     does: 'answers OK without a snapshot for an unknown id',
     caughtBy: ['snapshot.get'],
-    fault: {
-      rpcs: (correct, state) => ({
-        GetSnapshot: (request) =>
-          request['snapshot_id'] === '' || state.snapshots.has(request['snapshot_id'])
-            ? (correct['GetSnapshot']?.(request) ?? {})
-            : {},
-      }),
-    },
+    fault: inRpc(
+      'GetSnapshot',
+      (correct, state) => (request) =>
+        request['snapshot_id'] === '' || state.snapshots.has(request['snapshot_id'])
+          ? correct(request)
+          : {},
+    ),
   },
   {
     name: 'snapshot-delete-not-found',
     does: 'answers NOT_FOUND to the deletion of an unknown snapshot',
     caughtBy: ['snapshot.delete'],
-    fault: {
-      rpcs: (correct, state) => ({
-        DeleteSnapshot: (request) => {
-          if (request['snapshot_id'] !== '') state.snapshot(request['snapshot_id']);
-          return correct['DeleteSnapshot']?.(request) ?? {};
-        },
-      }),
-    },
+    fault: inRpc('DeleteSnapshot', (correct, state) => (request) => {
+      if (request['snapshot_id'] !== '') state.snapshot(request['snapshot_id']);
+      return correct(request);
+    }),
   },
   {
     name: 'snapshot-list-unfiltered',
     does: 'lists the snapshots of all volumes, ignoring source_volume_id',
     caughtBy: ['snapshot.list'],
-    fault: {
-      rpcs: (correct) => ({
-        ListSnapshots: (request) =>
-          correct['ListSnapshots']?.({ ...request, source_volume_id: '' }) ?? {},
-      }),
-    },
+    fault: inRpc(
+      'ListSnapshots',
+      (correct) => (request) => correct({ ...request, source_volume_id: '' }),
+    ),
   },
 ];
