@@ -1,12 +1,14 @@
 /**
- * Markers in every sensitive field of every RPC, at the most verbose log level: none of them appears
- * in the log or in an answer.
+ * Markers in every sensitive field of every RPC of every version, at the most verbose log level: none of them
+ * appears in the log or in an answer.
  */
 import assert from 'node:assert/strict';
 import protobuf from 'protobufjs';
-import { CSI_PACKAGE, csiProto } from '../../src/csi/proto.js';
+import { CSI_PACKAGE, csiProto, loadProto } from '../../src/csi/proto.js';
 import { ConformingRequests } from '../support/conforming-requests.js';
 import type { Message } from '../support/csi-client.js';
+import { runLegacyPlugin } from '../support/legacy-fixture.js';
+import type { HeldVolume } from '../support/orchestrator.js';
 import {
   allRpcs,
   decodeMessage,
@@ -14,21 +16,26 @@ import {
   RawConnection,
   type RpcDescription,
 } from '../support/raw-call.js';
-import { runPlugin, test } from '../support/running-plugin.js';
+import { test } from '../support/running-plugin.js';
 
 const MARKER = 'marker-5c1f';
-/** Sensitive though the proto does not say so. */
-const UNMARKED = ['mount_flags', 'volume_context', 'publish_context'];
+/** What v1 marks, what it does not mark, and what the old versions call it; they mark nothing. */
+const SENSITIVE =
+  /secrets$|^(mount_flags|(volume|publish)_context|user_credentials|volume_attributes|publish_(volume_)?info)$/;
+const OLD_PACKAGES = { '0.3': 'csi.v0', '0.1': 'csi' } as const;
 
-let conforming: ConformingRequests;
-const running = runPlugin('redaction', {
-  pools: { main: 'xfs' },
-  env: { BLOCKDELTA_LOG_LEVEL: 'trace', BLOCKDELTA_CONTROLLER_PUBLISH: 'on' },
-  prepare: async () => {
-    conforming = new ConformingRequests(running.orchestrator);
-    await running.orchestrator.bringUp(await conforming.prepare());
-  },
+const { running, clientOf } = runLegacyPlugin('redaction', {
+  env: { BLOCKDELTA_LOG_LEVEL: 'trace' },
 });
+let volume: HeldVolume;
+let conforming: ConformingRequests;
+
+async function prepare(): Promise<void> {
+  if (conforming !== undefined) return;
+  conforming = new ConformingRequests(running.orchestrator);
+  volume = await conforming.prepare();
+  await running.orchestrator.bringUp(volume);
+}
 
 /** What may be wrong with a map, so that each way of refusing it is taken. */
 const MAPS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
@@ -52,7 +59,7 @@ function plant(
   let planted = 0;
   for (const field of type.fieldsArray) {
     field.resolve();
-    if (field.options?.['(csi_secret)'] === true || UNMARKED.includes(field.name)) {
+    if (field.options?.['(csi_secret)'] === true || SENSITIVE.test(field.name)) {
       message[field.name] = field.map ? { ...map } : [`password=${MARKER}`];
       planted += 1;
     } else if (field.resolvedType instanceof protobuf.Type && message[field.name] !== undefined) {
@@ -91,6 +98,7 @@ async function answerOf(
 
 for (const [what, map] of Object.entries(MAPS)) {
   test(`E9, H10: no RPC logs or returns the content of secrets, contexts and mount flags: a map ${what}`, async () => {
+    await prepare();
     const connection = new RawConnection(running.plugin.endpoint);
     let planted = 0;
     try {
@@ -112,11 +120,50 @@ for (const [what, map] of Object.entries(MAPS)) {
       connection.close();
     }
     assert.ok(planted > 40, `only ${planted} fields were filled`);
-    const { log } = running.plugin;
-    assert.match(log, /"call started"/, 'requests are logged at this level');
-    assert.equal(
-      log.split('\n').find((line) => line.includes(MARKER)),
-      undefined,
-    );
+    assertUnsaid(/"call started"/);
   });
+
+  test(`E9, H10: no RPC of CSI 0.3 and 0.1 does either: a map ${what}`, async () => {
+    await prepare();
+    let planted = 0;
+    for (const version of ['0.3', '0.1'] as const) {
+      const client = clientOf(version);
+      const { root } = loadProto(`proto/csi-v${version}.proto`, OLD_PACKAGES[version], []);
+      for (const rpc of client.rpcs) {
+        const request = oldRequest(rpc);
+        planted += plant(root.lookupType(`${OLD_PACKAGES[version]}.${rpc}Request`), request, map);
+        const answer = await client.call(rpc, request).then(
+          (message) => JSON.stringify(message),
+          (thrown) => `${(thrown as Error).message} ${JSON.stringify(thrown)}`,
+        );
+        assert.ok(!answer.includes(MARKER), `${rpc}: ${answer}`);
+      }
+    }
+    assert.ok(planted > 25, `only ${planted} fields were filled`);
+    assertUnsaid(/"method":"csi\.v0\.Node\.NodeStageVolume".*"call started"/);
+    assertUnsaid(/"method":"csi\.Node\.NodePublishVolume".*"call started"/);
+  });
+}
+
+/** A request of an old version that has what it requires. */
+function oldRequest(rpc: string): Message {
+  const { id: volume_id, stagingPath: staging_target_path, targetPath: target_path } = volume;
+  const capability = { mount: { fs_type: 'ext4' }, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
+  const fields: Message = {
+    ...{ volume_id, node_id: 'test-node', source_volume_id: volume_id, snapshot_id: 'snap-x' },
+    ...{ name: 'secret', volume_capability: capability, volume_capabilities: [capability] },
+    ...{ staging_target_path, target_path },
+  };
+  // What would be gone for the RPCs that come after it.
+  return rpc === 'DeleteVolume' ? { ...fields, volume_id: 'vol-x' } : structuredClone(fields);
+}
+
+/** The log has such a line of a call, and no marker. */
+function assertUnsaid(line: RegExp): void {
+  const { log } = running.plugin;
+  assert.match(log, line);
+  assert.equal(
+    log.split('\n').find((text) => text.includes(MARKER)),
+    undefined,
+  );
 }

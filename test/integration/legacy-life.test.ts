@@ -132,21 +132,8 @@ test('a snapshot has the creation time of v1, in nanoseconds', async () => {
   await orchestrator.delete(volume);
 });
 
-/** What each version calls the volume of a response, and its id. */
-const LISTED: Record<OldVersion, (entry: Message) => string> = {
-  '0.3': ({ volume }) => volume.id,
-  '0.1': ({ volume_info }) => volume_info.id,
-};
-
-/** One way to use a volume: over v1, 0.3 or 0.1. */
-interface Way {
-  create(name: string): Promise<string>;
-  ids(): Promise<string[]>;
-  /** Publishes the volume and returns where its content is. */
-  publish(id: string): Promise<string>;
-  release(id: string): Promise<void>;
-  remove(id: string): Promise<void>;
-}
+const VERSIONS = ['v1', '0.3', '0.1'] as const;
+type Version = (typeof VERSIONS)[number];
 
 const CAPABILITIES: Record<Access, Message> = {
   mount: mountCapability('ext4'),
@@ -162,88 +149,61 @@ function pathsOf(id: string, access: Access): { target: string; staged: string }
   return { target, staged };
 }
 
-const contentAt = (target: string, access: Access): string =>
-  access === 'mount' ? join(target, 'file') : target;
+function call(version: Version, rpc: string, request: Message): Promise<Message> {
+  if (version !== 'v1') return clientOf(version).call(rpc, request);
+  const { node, controller } = running.client;
+  const service: Record<string, (request: Message) => Promise<Message>> = rpc.startsWith('Node')
+    ? node
+    : controller;
+  return service[rpc]?.(request) ?? assert.fail(rpc);
+}
 
-function oldWay(version: OldVersion, access: Access): Way {
-  const capability = CAPABILITIES[access];
-  const call = (rpc: string, request: Message) => clientOf(version).call(rpc, request);
+/** The id of the volume of a response, as that version calls it. */
+const idIn = ({ volume, volume_info }: Message): string =>
+  volume_info?.id ?? volume.volume_id ?? volume.id;
+
+async function create(version: Version, name: string, access: Access): Promise<string> {
   const capacity_range = { required_bytes: String(48 * MIB) };
-  const staging_target_path = (id: string) =>
-    version === '0.3' ? { staging_target_path: pathsOf(id, access).staged } : {};
-  return {
-    create: async (name) => {
-      const request = { name, capacity_range, volume_capabilities: [capability] };
-      return LISTED[version](await call('CreateVolume', request));
-    },
-    ids: async () => (await call('ListVolumes', {}))['entries'].map(LISTED[version]),
-    publish: async (id) => {
-      const { target } = pathsOf(id, access);
-      const use = { volume_id: id, volume_capability: capability, ...staging_target_path(id) };
-      if (version === '0.3') await call('NodeStageVolume', use);
-      await call('NodePublishVolume', { ...use, target_path: target });
-      return contentAt(target, access);
-    },
-    release: async (id) => {
-      const { target } = pathsOf(id, access);
-      await call('NodeUnpublishVolume', { volume_id: id, target_path: target });
-      if (version === '0.3') {
-        await call('NodeUnstageVolume', { volume_id: id, ...staging_target_path(id) });
-      }
-    },
-    remove: async (id) => {
-      await call('DeleteVolume', { volume_id: id });
-    },
-  };
+  const volume_capabilities = [CAPABILITIES[access]];
+  return idIn(await call(version, 'CreateVolume', { name, capacity_range, volume_capabilities }));
 }
 
-function v1Way(access: Access): Way {
-  const capability = CAPABILITIES[access];
-  return {
-    create: async (name) =>
-      (await running.orchestrator.create(name, { capability, sizeBytes: 48 * MIB })).id,
-    ids: () => running.orchestrator.volumeIds(),
-    publish: async (id) => {
-      const { target, staged } = pathsOf(id, access);
-      const use = { volume_id: id, volume_capability: capability, staging_target_path: staged };
-      await running.client.node.NodeStageVolume(use);
-      await running.client.node.NodePublishVolume({ ...use, target_path: target });
-      return contentAt(target, access);
-    },
-    release: async (id) => {
-      const { target, staged } = pathsOf(id, access);
-      await running.client.node.NodeUnpublishVolume({ volume_id: id, target_path: target });
-      await running.client.node.NodeUnstageVolume({ volume_id: id, staging_target_path: staged });
-    },
-    remove: async (id) => {
-      await running.client.controller.DeleteVolume({ volume_id: id });
-    },
-  };
+const idsOver = async (version: Version): Promise<string[]> =>
+  (await call(version, 'ListVolumes', {}))['entries'].map(idIn);
+
+/** Returns where the content is. */
+async function publish(version: Version, volume_id: string, access: Access): Promise<string> {
+  const { target, staged } = pathsOf(volume_id, access);
+  const staging = version === '0.1' ? {} : { staging_target_path: staged };
+  const use = { volume_id, volume_capability: CAPABILITIES[access], ...staging };
+  if (version !== '0.1') await call(version, 'NodeStageVolume', use);
+  await call(version, 'NodePublishVolume', { ...use, target_path: target });
+  return access === 'mount' ? join(target, 'file') : target;
 }
 
-const waysOf = (access: Access): Readonly<Record<string, Way>> => ({
-  v1: v1Way(access),
-  '0.3': oldWay('0.3', access),
-  '0.1': oldWay('0.1', access),
-});
+async function release(version: Version, volume_id: string, access: Access): Promise<void> {
+  const { target, staged } = pathsOf(volume_id, access);
+  await call(version, 'NodeUnpublishVolume', { volume_id, target_path: target });
+  if (version === '0.1') return;
+  await call(version, 'NodeUnstageVolume', { volume_id, staging_target_path: staged });
+}
 
 for (const access of ['mount', 'block'] as Access[]) {
-  for (const maker of ['v1', '0.3', '0.1']) {
+  for (const maker of VERSIONS) {
     test(`a ${access} volume made over ${maker} is seen and used over every version, with the same content`, async () => {
-      const ways = waysOf(access);
-      const id = (await ways[maker]?.create(`shared-${access}-${maker}`)) ?? '';
+      const id = await create(maker, `shared-${access}-${maker}`, access);
       let text = '';
-      for (const [user, way] of Object.entries(ways)) {
-        assert.ok((await way.ids()).includes(id), user);
-        const place = await way.publish(id);
+      for (const user of VERSIONS) {
+        assert.ok((await idsOver(user)).includes(id), user);
+        const place = await publish(user, id, access);
         if (text !== '') assert.equal(startOf(place, text.length), text, user);
         text = `written over ${user}`;
         writeFileSync(place, text, { flag: access === 'mount' ? 'w' : 'r+', flush: true });
-        await way.release(id);
+        await release(user, id, access);
       }
       // Deleted over another version than it was made over.
-      await (maker === '0.1' ? v1Way(access) : oldWay('0.1', access)).remove(id);
-      for (const way of Object.values(ways)) assert.ok(!(await way.ids()).includes(id));
+      await call(maker === '0.1' ? 'v1' : '0.1', 'DeleteVolume', { volume_id: id });
+      for (const user of VERSIONS) assert.ok(!(await idsOver(user)).includes(id));
       assertNothingLeft();
     });
   }
@@ -264,8 +224,7 @@ test('CSI 0.1: a volume is staged until the last of its targets is unpublished',
   // Only v1 has a mode for several targets, so the second one is published over v1.
   const { node } = running.client;
   const several = { ...CAPABILITIES.mount, access_mode: { mode: 'SINGLE_NODE_MULTI_WRITER' } };
-  const way = v1Way('mount');
-  const id = await way.create('two-targets');
+  const id = await create('v1', 'two-targets', 'mount');
   const staged = join(staging, id);
   mkdirSync(staged, { recursive: true });
   const use = { volume_id: id, staging_target_path: staged, volume_capability: several };
@@ -283,5 +242,5 @@ test('CSI 0.1: a volume is staged until the last of its targets is unpublished',
   assert.deepEqual(mountsBelow(running.workspace.path('old', id)), [second]);
   await unpublish(second);
   assertNothingLeft();
-  await way.remove(id);
+  await call('v1', 'DeleteVolume', { volume_id: id });
 });
