@@ -149,52 +149,6 @@ test('volumes live on their nodes, and are expanded, snapshotted, compared and r
   assert.deepEqual((await router.client.controller.ListVolumes({}))['entries'], []);
 });
 
-test('a group snapshot is made on one node, and its members are compared through the router', async () => {
-  const orchestrator = orchestratorOn(2);
-  const volumes = [await createOn(2, 'group-1'), await createOn(2, 'group-2')];
-  const first = await orchestrator.groupSnapshot(volumes, 'first');
-  for (const volume of volumes) {
-    const target = await orchestrator.bringUp(volume);
-    const writer = new BlockWriter(target, volume.sizeBytes, seededRandom('group'));
-    scatter(writer, 10, 20);
-    writer.close();
-  }
-  const second = await orchestrator.groupSnapshot(volumes, 'second');
-  for (const [index, target] of second.snapshotIds.entries()) {
-    const delta = await router.client.delta(first.snapshotIds[index] ?? '', target);
-    assert.equal(delta.ranges.length, 20);
-  }
-  const elsewhere = await createOn(3, 'group-3');
-  await assert.rejects(orchestrator.groupSnapshot([...volumes, elsewhere], 'wide'), {
-    code: StatusCode.INVALID_ARGUMENT,
-  });
-  for (const group of [first, second]) await orchestrator.deleteGroup(group);
-  for (const volume of volumes) await orchestrator.takeDown(volume);
-  for (const volume of volumes) await orchestrator.delete(volume);
-  await orchestratorOn(3).delete(elsewhere);
-});
-
-test('a node that is killed is UNAVAILABLE and named; the others are served, and so is it when it is back', async () => {
-  const volume = await createOn(1, 'killed');
-  const other = await createOn(2, 'survivor');
-  const { controller } = router.client;
-  const node = clusterNode(1);
-  await node.plugin.kill();
-  const named = { code: StatusCode.UNAVAILABLE, details: /node 'node-1' at 10\.99\.0\.1:9810/ };
-  await assert.rejects(controller.ControllerGetVolume({ volume_id: volume.id }), named);
-  await assert.rejects(controller.DeleteVolume({ volume_id: volume.id }), named);
-  await assert.rejects(controller.ListVolumes({}), named);
-  await controller.ControllerGetVolume({ volume_id: other.id });
-  node.plugin = await startPlugin(1, node.workspace, node.pools);
-  while (
-    (await controller.ControllerGetVolume({ volume_id: volume.id }).catch(() => null)) === null
-  ) {
-    await delay(50);
-  }
-  await orchestratorOn(1).delete(volume);
-  await orchestratorOn(2).delete(other);
-});
-
 test('a node whose cable is pulled is UNAVAILABLE before the deadline of the call', async () => {
   const volume = await createOn(3, 'cut');
   const { controller } = router.client;
