@@ -4,20 +4,10 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { newSnapshotId, nodeKey } from '../../src/domain/identifiers.js';
-import {
-  blockCapability,
-  mountCapability,
-  type NodeFixture,
-  useNode,
-} from '../integration/node-fixture.js';
+import { blockCapability, mountCapability, useNode } from '../integration/node-fixture.js';
 import { guestTest, isGuest } from './guest.js';
 
-let node: NodeFixture;
-if (isGuest) {
-  useNode('tenant-panic', (opened) => {
-    node = opened;
-  });
-}
+const node = useNode('tenant-panic', isGuest);
 
 /** As a tenant with a raw volume would: fsck -p believes a clean file system, `ls` does not. */
 function craft(device: string): void {

@@ -2,14 +2,11 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import { type NodeFixture, useNode } from '../integration/node-fixture.js';
+import { useNode } from '../integration/node-fixture.js';
 import { partitionTable } from '../support/foreign-signatures.js';
 import { test as rootTest } from '../support/running-plugin.js';
 
-let node: NodeFixture;
-useNode('foreign-signatures', (opened) => {
-  node = opened;
-});
+const node = useNode('foreign-signatures');
 
 rootTest('H5: the kernel is never asked to scan a volume for partitions', async () => {
   const { volumeId } = await node.makeVolume();

@@ -5,25 +5,15 @@ import { existsSync, mkdirSync, statfsSync, writeFileSync } from 'node:fs';
 import { SystemError } from '../../src/base/errors.js';
 import type { NativeRunner } from '../../src/native/pool.js';
 import { growStaged } from '../../src/node/growth.js';
-import {
-  blockCapability,
-  mountCapability,
-  type NodeFixture,
-  useNode,
-} from '../integration/node-fixture.js';
+import { blockCapability, mountCapability, useNode } from '../integration/node-fixture.js';
 import { callContext } from '../support/call-context.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { mount } from '../support/mounts.js';
 import { mountOf } from '../support/records.js';
 import { test as rootTest } from '../support/running-plugin.js';
-import type { Workspace } from '../support/workspace.js';
 
-let workspace: Workspace;
-let node: NodeFixture;
-useNode('paths-kubelet', (opened) => {
-  node = opened;
-  workspace = opened.workspace;
-});
+const node = useNode('paths-kubelet');
+const { workspace } = node;
 
 const KINDS = [
   ['mount', mountCapability()],

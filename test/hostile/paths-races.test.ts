@@ -3,22 +3,13 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, readlinkSync, symlinkSync } from 'node:fs';
-import {
-  blockCapability,
-  mountCapability,
-  type NodeFixture,
-  useNode,
-} from '../integration/node-fixture.js';
+import { blockCapability, mountCapability, useNode } from '../integration/node-fixture.js';
 import { isNightly } from '../support/nightly.js';
 import { test as rootTest } from '../support/running-plugin.js';
-import { mountsBelow, type Workspace } from '../support/workspace.js';
+import { mountsBelow } from '../support/workspace.js';
 
-let workspace: Workspace;
-let node: NodeFixture;
-useNode('paths-races', (opened) => {
-  node = opened;
-  workspace = opened.workspace;
-});
+const node = useNode('paths-races');
+const { workspace } = node;
 
 const ROUNDS = isNightly ? 400 : 40;
 

@@ -14,25 +14,19 @@ import { resolveUsable } from '../../src/node/paths.js';
 import {
   blockCapability,
   mountCapability,
-  type NodeFixture,
   type NodeRpc,
   useNode,
 } from '../integration/node-fixture.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';
-import type { Workspace } from '../support/workspace.js';
 
 interface Linked {
   link: string;
   real: string;
 }
 
-let workspace: Workspace;
-let node: NodeFixture;
-useNode('paths', (opened) => {
-  node = opened;
-  workspace = opened.workspace;
-});
+const node = useNode('paths');
+const { workspace } = node;
 
 const UNKNOWN = ['none-exist-id', 'vol-562f2833d589-00000000-0000-4000-8000-000000000000'] as const;
 const RELEASE = [

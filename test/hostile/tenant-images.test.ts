@@ -17,22 +17,13 @@ import {
 import { basename } from 'node:path';
 import type { VolumeRecord } from '../../src/catalogue/records.js';
 import { newSnapshotId, newVolumeId, nodeKey, uuidOf } from '../../src/domain/identifiers.js';
-import {
-  blockCapability,
-  mountCapability,
-  type NodeFixture,
-  useNode,
-} from '../integration/node-fixture.js';
+import { blockCapability, mountCapability, NOTHING, useNode } from '../integration/node-fixture.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { MIB } from '../support/records.js';
 import { test as rootTest } from '../support/running-plugin.js';
 
-let node: NodeFixture;
-useNode('tenant-images', (opened) => {
-  node = opened;
-});
+const node = useNode('tenant-images');
 
-const NOTHING = { mounts: [], loops: [] };
 const SIZES = { ext4: 64n * MIB, xfs: 320n * MIB, btrfs: 256n * MIB };
 type FileSystem = keyof typeof SIZES;
 const PLACES = { ext4: 1024, xfs: 0, btrfs: 65536 };

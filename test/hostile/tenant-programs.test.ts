@@ -12,7 +12,6 @@ import { topMount } from '../../src/host/mounter.js';
 import {
   blockCapability,
   mountCapability,
-  type NodeFixture,
   useNode,
   XFS_SIZE,
 } from '../integration/node-fixture.js';
@@ -22,11 +21,8 @@ import { test as rootTest } from '../support/running-plugin.js';
 const NOBODY = '65534';
 const WRITER = 'SINGLE_NODE_WRITER';
 
-let node: NodeFixture;
-useNode('tenant-programs', (opened) => {
-  node = opened;
-  chmodSync(node.workspace.directory, 0o755);
-});
+const node = useNode('tenant-programs');
+chmodSync(node.workspace.directory, 0o755);
 
 /** As root in a pod would. */
 function plant(directory: string): void {

@@ -12,7 +12,7 @@ import { after, before } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { ExecError, type RunOptions, run } from '../../src/host/exec.js';
 import { checkFileSystem } from '../../src/host/filesystem.js';
-import { mountCapability, type NodeFixture, useNode } from '../integration/node-fixture.js';
+import { mountCapability, useNode } from '../integration/node-fixture.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { writeHostileExt4 } from '../support/hostile-ext4.js';
@@ -22,10 +22,7 @@ import { skipUnlessRoot, Workspace } from '../support/workspace.js';
 const FIRST_USER = 0x7000_0000;
 const MOUNT_RIGHTS = (1n << 21n) | (1n << 2n);
 
-let node: NodeFixture;
-useNode('tenant-tools', (opened) => {
-  node = opened;
-});
+const node = useNode('tenant-tools');
 
 let workspace: Workspace;
 before(() => {

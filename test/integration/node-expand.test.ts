@@ -10,21 +10,11 @@ import { notPermitted } from '../../src/node/expand-volume.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { MIB } from '../support/records.js';
 import { test as rootTest } from '../support/running-plugin.js';
-import {
-  blockCapability,
-  mountCapability,
-  type NodeFixture,
-  SIZE,
-  useNode,
-  XFS_SIZE,
-} from './node-fixture.js';
+import { blockCapability, mountCapability, SIZE, useNode, XFS_SIZE } from './node-fixture.js';
 
 type Message = Record<string, unknown>;
 
-let node: NodeFixture;
-useNode('node-expand', (opened) => {
-  node = opened;
-});
+const node = useNode('node-expand');
 
 const READER = 'SINGLE_NODE_READER_ONLY';
 const LARGER = 1024n * MIB;

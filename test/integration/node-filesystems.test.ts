@@ -9,20 +9,10 @@ import { canGrowMounted } from '../../src/host/growth.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { MIB } from '../support/records.js';
 import { test as rootTest } from '../support/running-plugin.js';
-import {
-  blockCapability,
-  mountCapability,
-  type NodeFixture,
-  useNode,
-  XFS_SIZE,
-} from './node-fixture.js';
+import { blockCapability, mountCapability, NOTHING, useNode, XFS_SIZE } from './node-fixture.js';
 
-let node: NodeFixture;
-useNode('node-filesystems', (opened) => {
-  node = opened;
-});
+const node = useNode('node-filesystems');
 
-const NOTHING = { mounts: [], loops: [] };
 const READER = 'SINGLE_NODE_READER_ONLY';
 const LARGER = 1024n * MIB;
 

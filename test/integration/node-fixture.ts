@@ -61,39 +61,28 @@ export function blockCapability(mode = 'SINGLE_NODE_WRITER'): Message {
   return { mount: null, block: {}, access_mode: { mode } };
 }
 
-/** One pool and one service for all tests of a file, gone after them. Nothing where we are not root. */
-export function useNode(label: string, use: (node: NodeFixture) => void): void {
-  if (skipUnlessRoot !== false) return;
-  const workspace = new Workspace(label);
-  let node: NodeFixture | undefined;
+/** One pool and one service for all tests of a file, gone after them. */
+export function useNode(label: string, isWanted = skipUnlessRoot === false): NodeFixture {
+  const node = new NodeFixture(new Workspace(label));
   before(async () => {
-    node = await openNode(workspace);
-    use(node);
+    if (isWanted) await node.open();
   });
   after(async () => {
-    await node?.close();
-    workspace.dispose();
+    await node.close();
+    node.workspace.dispose();
   });
+  return node;
 }
 
 /** Opens the service over what is in the workspace already, as a restarted plugin would. */
 export async function openNode(workspace: Workspace): Promise<NodeFixture> {
-  const pool = workspace.path('xfs.pool');
-  if (!existsSync(pool)) makePoolFileSystem(workspace, 'xfs', 4096);
-  const native = new NativePool(2);
-  const backend = new ReflinkBackend(native, {
-    pool: 'default',
-    directory: pool,
-    embeddedPoolBytes: null,
-    overcommitPercent: 100n,
-    reservePercent: 0n,
-    owner: 'fixture',
-  });
-  await backend.start();
-  const catalogue = await openCatalogue(workspace.path('catalogue.db'));
-  await catalogue.registerPool('default', await backend.identity());
-  return new NodeFixture(workspace, catalogue, backend, native);
+  const node = new NodeFixture(workspace);
+  await node.open();
+  return node;
 }
+
+/** What `held` is when no volume is in use. */
+export const NOTHING = { mounts: [], loops: [] };
 
 export type NodeRpc = keyof UnaryHandlers<'Node'>;
 
@@ -106,16 +95,28 @@ export class NodeFixture {
   /** Asked at every call; its paths are in the workspace, whatever it says. */
   config: NodeConfig;
   conditionOf?: NonNullable<NodeDependencies['conditionOf']>;
-  readonly deps: NodeDependencies;
-  readonly #service: Service<'Node'>;
+  native!: NativePool;
+  backend!: ReflinkBackend;
+  catalogue!: OpenCatalogue;
+  deps!: NodeDependencies;
+  #service!: Service<'Node'>;
 
-  constructor(
-    readonly workspace: Workspace,
-    readonly catalogue: OpenCatalogue,
-    readonly backend: ReflinkBackend,
-    readonly native: NativePool,
-  ) {
+  constructor(readonly workspace: Workspace) {
     this.config = NODE_CONFIG;
+  }
+
+  async open(): Promise<void> {
+    const { workspace } = this;
+    const pool = workspace.path('xfs.pool');
+    if (!existsSync(pool)) makePoolFileSystem(workspace, 'xfs', 4096);
+    this.native = new NativePool(2);
+    this.backend = new ReflinkBackend(this.native, {
+      ...{ pool: 'default', directory: pool, embeddedPoolBytes: null, owner: 'fixture' },
+      ...{ overcommitPercent: 100n, reservePercent: 0n },
+    });
+    await this.backend.start();
+    this.catalogue = await openCatalogue(workspace.path('catalogue.db'));
+    await this.catalogue.registerPool('default', await this.backend.identity());
     const fixture = this;
     this.deps = {
       get config() {
@@ -123,28 +124,28 @@ export class NodeFixture {
           ...fixture.config,
           cgroupRoot: workspace.path('cgroup'),
           stateDirectory: workspace.path('state'),
-          pools: [{ kind: 'reflink', name: 'default', directory: workspace.path('xfs.pool') }],
+          pools: [{ kind: 'reflink', name: 'default', directory: pool }],
           socketPath: workspace.path('socket', 'csi.sock'),
         };
       },
       get conditionOf() {
         return fixture.conditionOf;
       },
-      catalogue,
+      catalogue: this.catalogue,
       locks: this.locks,
-      native,
+      native: this.native,
       backendOf: () => {
         this.askPool();
-        return backend;
+        return this.backend;
       },
     } as NodeDependencies;
     this.#service = createNodeService(this.deps);
   }
 
   async close(): Promise<void> {
-    await this.catalogue.close();
-    await this.backend.stop();
-    await this.native.close();
+    await this.catalogue?.close();
+    await this.backend?.stop();
+    await this.native?.close();
   }
 
   async call(

@@ -16,14 +16,10 @@ import { mount } from '../support/mounts.js';
 import { received } from '../support/received-request.js';
 import { MIB, mountOf } from '../support/records.js';
 import { test as rootTest } from '../support/running-plugin.js';
-import { mountCapability, type NodeFixture, useNode, XFS_SIZE } from './node-fixture.js';
+import { mountCapability, NOTHING, useNode, XFS_SIZE } from './node-fixture.js';
 
-let node: NodeFixture;
-useNode('node-growth', (opened) => {
-  node = opened;
-});
+const node = useNode('node-growth');
 
-const NOTHING = { mounts: [], loops: [] };
 const LARGER = 1024n * MIB;
 
 const bytesAt = (path: string): bigint => {

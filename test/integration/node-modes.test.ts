@@ -4,17 +4,13 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import type { VolumeRecord } from '../../src/catalogue/records.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';
-import { blockCapability, mountCapability, type NodeFixture, useNode } from './node-fixture.js';
+import { blockCapability, mountCapability, NOTHING, useNode } from './node-fixture.js';
 
-let node: NodeFixture;
-useNode('node-modes', (opened) => {
-  node = opened;
-});
+const node = useNode('node-modes');
 
 type Capability = ReturnType<typeof mountCapability>;
 type Make = (mode: string) => Capability;
 
-const NOTHING = { mounts: [], loops: [] };
 const ONE_TARGET = ['SINGLE_NODE_WRITER', 'SINGLE_NODE_READER_ONLY', 'SINGLE_NODE_SINGLE_WRITER'];
 const MULTI = 'SINGLE_NODE_MULTI_WRITER';
 const KINDS: readonly (readonly [string, Make])[] = [

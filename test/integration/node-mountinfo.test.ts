@@ -3,18 +3,9 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs/promises';
 import { syncBuiltinESMExports } from 'node:module';
 import { test as rootTest } from '../support/running-plugin.js';
-import {
-  blockCapability,
-  mountCapability,
-  type NodeFixture,
-  useNode,
-  XFS_SIZE,
-} from './node-fixture.js';
+import { blockCapability, mountCapability, useNode, XFS_SIZE } from './node-fixture.js';
 
-let node: NodeFixture;
-useNode('node-mountinfo', (opened) => {
-  node = opened;
-});
+const node = useNode('node-mountinfo');
 
 /** How often /proc/self/mountinfo is read while `work` runs. */
 async function readsDuring(work: () => Promise<unknown>): Promise<number> {

@@ -17,19 +17,13 @@ import {
 import type { VolumeRecord } from '../../src/catalogue/records.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';
-import type { Workspace } from '../support/workspace.js';
-import { blockCapability, mountCapability, type NodeFixture, useNode } from './node-fixture.js';
+import { blockCapability, mountCapability, NOTHING, useNode } from './node-fixture.js';
 
-let workspace: Workspace;
-let node: NodeFixture;
-useNode('node-publish', (opened) => {
-  node = opened;
-  workspace = opened.workspace;
-});
+const node = useNode('node-publish');
+const { workspace } = node;
 
 type Capability = ReturnType<typeof mountCapability>;
 
-const NOTHING = { mounts: [], loops: [] };
 const WRITER = 'SINGLE_NODE_WRITER';
 const READER = 'SINGLE_NODE_READER_ONLY';
 

@@ -16,14 +16,10 @@ import { callContext } from '../support/call-context.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { received } from '../support/received-request.js';
 import { test as rootTest } from '../support/running-plugin.js';
-import { blockCapability, mountCapability, type NodeFixture, useNode } from './node-fixture.js';
+import { blockCapability, mountCapability, NOTHING, useNode } from './node-fixture.js';
 
-let node: NodeFixture;
-useNode('node-settings', (opened) => {
-  node = opened;
-});
+const node = useNode('node-settings');
 
-const NOTHING = { mounts: [], loops: [] };
 const POD_UID = '1b0bb9c3-5a5e-4d3c-9b3e-0d5b7e8f9a01';
 const POD = { 'csi.storage.k8s.io/pod.uid': POD_UID };
 

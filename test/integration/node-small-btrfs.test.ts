@@ -6,12 +6,9 @@ import { newSnapshotId, nodeKey } from '../../src/domain/identifiers.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { MIB } from '../support/records.js';
 import { test as rootTest } from '../support/running-plugin.js';
-import { mountCapability, type NodeFixture, useNode } from './node-fixture.js';
+import { mountCapability, useNode } from './node-fixture.js';
 
-let node: NodeFixture;
-useNode('small-btrfs', (opened) => {
-  node = opened;
-});
+const node = useNode('small-btrfs');
 
 const SMALL = 128n * MIB;
 const BETWEEN = 200n * MIB;

@@ -5,23 +5,11 @@ import { newSnapshotId, nodeKey } from '../../src/domain/identifiers.js';
 import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';
-import type { Workspace } from '../support/workspace.js';
-import {
-  blockCapability,
-  mountCapability,
-  type NodeFixture,
-  useNode,
-  XFS_SIZE,
-} from './node-fixture.js';
+import { blockCapability, mountCapability, NOTHING, useNode, XFS_SIZE } from './node-fixture.js';
 
-let workspace: Workspace;
-let node: NodeFixture;
-useNode('node-stage', (opened) => {
-  node = opened;
-  workspace = opened.workspace;
-});
+const node = useNode('node-stage');
+const { workspace } = node;
 
-const NOTHING = { mounts: [], loops: [] };
 const READER = 'SINGLE_NODE_READER_ONLY';
 
 rootTest(

@@ -9,26 +9,19 @@ import { nodeConditionOf } from '../../src/health/node-health.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';
-import type { Workspace } from '../support/workspace.js';
 import {
   blockCapability,
   mountCapability,
   NODE_CONFIG,
-  type NodeFixture,
+  NOTHING,
   SIZE,
   useNode,
 } from './node-fixture.js';
 
-let workspace: Workspace;
-let node: NodeFixture;
-useNode('node-stats', (opened) => {
-  node = opened;
-  workspace = opened.workspace;
-});
+const node = useNode('node-stats');
+const { workspace } = node;
 
 type Capability = ReturnType<typeof mountCapability>;
-
-const NOTHING = { mounts: [], loops: [] };
 
 async function staged(capability: Capability): Promise<VolumeRecord> {
   const volume = await node.makeVolume();

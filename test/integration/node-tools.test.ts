@@ -12,20 +12,9 @@ import { newSnapshotId, newVolumeId, nodeKey } from '../../src/domain/identifier
 import { isToolAtWork } from '../../src/host/device-holders.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test as rootTest } from '../support/running-plugin.js';
-import {
-  blockCapability,
-  mountCapability,
-  type NodeFixture,
-  useNode,
-  XFS_SIZE,
-} from './node-fixture.js';
+import { blockCapability, mountCapability, NOTHING, useNode, XFS_SIZE } from './node-fixture.js';
 
-let node: NodeFixture;
-useNode('node-tools', (opened) => {
-  node = opened;
-});
-
-const NOTHING = { mounts: [], loops: [] };
+const node = useNode('node-tools');
 
 /** A volume left attached, as a killed plugin leaves it, and the tool on it. */
 async function startTool(volume: VolumeRecord): Promise<ChildProcess> {

@@ -6,23 +6,10 @@ import { CsiError } from '../../src/base/errors.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { copyMountNamespace } from '../support/mount-namespace.js';
 import { test as rootTest } from '../support/running-plugin.js';
-import type { Workspace } from '../support/workspace.js';
-import {
-  blockCapability,
-  mountCapability,
-  type NodeFixture,
-  useNode,
-  XFS_SIZE,
-} from './node-fixture.js';
+import { blockCapability, mountCapability, NOTHING, useNode, XFS_SIZE } from './node-fixture.js';
 
-let workspace: Workspace;
-let node: NodeFixture;
-useNode('node-unstage', (opened) => {
-  node = opened;
-  workspace = opened.workspace;
-});
-
-const NOTHING = { mounts: [], loops: [] };
+const node = useNode('node-unstage');
+const { workspace } = node;
 
 rootTest('NU2, NU3: unstaging succeeds without a staging, a directory or a volume', async () => {
   const volume = await node.makeVolume();
