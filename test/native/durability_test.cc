@@ -1,0 +1,220 @@
+// What a call has changed survives a power cut: a file is flushed after its last change and before
+// it gets its name, and its directory after that. A kill would not tell, because the page cache
+// outlives it, so the steps are recorded: the functions of the C library that take them are
+// replaced in this program. They pass everything on.
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "native/device/files.h"
+#include "native/device/take_snapshots.h"
+#include "native/scan/change_list_union.h"
+#include "native/scan/change_list_writer.h"
+#include "native/thin/create_bookmark.h"
+#include "test/native/pool.h"
+#include "test/native/random_seed.h"
+#include "test/native/status_assertions.h"
+#include "test/native/tree_family.h"
+
+namespace {
+
+struct Step {
+  enum Kind { kChange, kFlush, kRename, kRemove } kind;
+  std::string path;
+  std::string to;  // Of a rename.
+};
+
+std::mutex mutex;
+std::vector<Step>* recorded = nullptr;  // Null: nothing is recorded.
+
+void Record(Step::Kind kind, const std::string& path, const std::string& to = "") {
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (recorded != nullptr) recorded->push_back({kind, path, to});
+}
+
+void RecordFd(Step::Kind kind, int fd) {
+  char path[4096];
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  const ssize_t length = readlink(link.c_str(), path, sizeof path);
+  if (length > 0) Record(kind, std::string(path, static_cast<size_t>(length)));
+}
+
+}  // namespace
+
+extern "C" {
+
+int fsync(int fd) {
+  RecordFd(Step::kFlush, fd);
+  return static_cast<int>(syscall(SYS_fsync, fd));
+}
+
+ssize_t pwrite64(int fd, const void* data, size_t bytes, off64_t offset) {
+  RecordFd(Step::kChange, fd);
+  return syscall(SYS_pwrite64, fd, data, bytes, offset);
+}
+
+int ftruncate64(int fd, off64_t size) noexcept {
+  RecordFd(Step::kChange, fd);
+  return static_cast<int>(syscall(SYS_ftruncate, fd, size));
+}
+
+int rename(const char* from, const char* to) noexcept {
+  Record(Step::kRename, from, to);
+  return static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+
+int renameat2(int from_fd, const char* from, int to_fd, const char* to, unsigned flags) noexcept {
+  Record(Step::kRename, from, to);
+  return static_cast<int>(syscall(SYS_renameat2, from_fd, from, to_fd, to, flags));
+}
+
+int unlink(const char* path) noexcept {
+  Record(Step::kRemove, path);
+  return static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, path, 0));
+}
+
+}  // extern "C"
+
+namespace blockdelta {
+namespace {
+
+class Recording {
+ public:
+  Recording() { Set(&steps_); }
+  ~Recording() { Set(nullptr); }
+
+  // Ends it. Each step that a power cut may undo although the call has succeeded, in words.
+  std::vector<std::string> Undurable() {
+    Set(nullptr);
+    std::vector<std::string> found;
+    for (size_t i = 0; i < steps_.size(); i++) {
+      const Step& step = steps_[i];
+      if (step.kind == Step::kRename && IsChanged(step.path, i)) {
+        found.push_back(step.path + " is renamed before it is flushed");
+      }
+      const bool names = step.kind == Step::kRename || step.kind == Step::kRemove;
+      const std::string& name = step.kind == Step::kRename ? step.to : step.path;
+      if (names && !IsFlushedAfter(DirectoryOf(name), i)) {
+        found.push_back("the directory of " + name + " is not flushed afterwards");
+      }
+    }
+    return found;
+  }
+
+  // After the file got its name.
+  bool IsFlushedUnderItsName(const std::string& path) const {
+    for (size_t i = 0; i < steps_.size(); i++) {
+      if (steps_[i].kind == Step::kRename && steps_[i].to == path) return IsFlushedAfter(path, i);
+    }
+    return false;
+  }
+
+ private:
+  static void Set(std::vector<Step>* steps) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    recorded = steps;
+  }
+
+  // Whether the last step of the file before that one is a change.
+  bool IsChanged(const std::string& path, size_t before) const {
+    for (size_t i = before; i > 0; i--) {
+      if (steps_[i - 1].path == path) return steps_[i - 1].kind == Step::kChange;
+    }
+    return false;
+  }
+
+  bool IsFlushedAfter(const std::string& path, size_t after) const {
+    return std::any_of(
+        steps_.begin() + static_cast<std::ptrdiff_t>(after), steps_.end(),
+        [&](const Step& step) { return step.kind == Step::kFlush && step.path == path; });
+  }
+
+  std::vector<Step> steps_;
+};
+
+using Nothing = std::vector<std::string>;
+
+NewFileNames Names(const std::string& path) { return {path + ".tmp", path}; }
+
+TEST(DurabilityTest, NewAndRemovedFilesSurviveAPowerCut) {
+  const test::TempDirectory directory;
+  const std::string path = directory.At("volume");
+  {
+    Recording recording;
+    ASSERT_OK(CreateSparseFile(Names(path), 1 << 20));
+    EXPECT_EQ(recording.Undurable(), Nothing());
+    EXPECT_TRUE(test::Exists(path));
+  }
+  Recording recording;
+  ASSERT_OK(RemoveFile(path));
+  EXPECT_EQ(recording.Undurable(), Nothing());
+}
+
+TEST(DurabilityTest, ClonesAndSnapshotsSurviveAPowerCut) {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const std::string volume = pool->At("volume");
+  const std::string snapshot = pool->At("snapshot");
+  ASSERT_OK(CreateSparseFile(Names(volume), 1 << 20));
+  {
+    NewSnapshotFile member;
+    member.source_path = volume;
+    member.names = Names(snapshot);
+    Recording recording;
+    ASSERT_OK(TakeSnapshots({member}, std::nullopt));
+    EXPECT_EQ(recording.Undurable(), Nothing());
+    // It became immutable under its name.
+    EXPECT_TRUE(recording.IsFlushedUnderItsName(snapshot));
+  }
+  Recording recording;
+  ASSERT_OK(CloneFile(snapshot, Names(pool->At("copy")), 2 << 20));
+  EXPECT_EQ(recording.Undurable(), Nothing());
+}
+
+TEST(DurabilityTest, ChangeListsSurviveAPowerCut) {
+  const test::TempDirectory directory;
+  const auto snapshot = [](uint64_t n) {
+    return ListedSnapshot{"snapshot-" + std::to_string(n), {100 + n, n, 1 << 20, 1000 + n}};
+  };
+  for (uint64_t n = 1; n <= 2; n++) {
+    const std::string path = directory.At(std::to_string(n));
+    Recording recording;
+    Result<ChangeListWriter> list = ChangeListWriter::Create(path + ".tmp", ChangeListKind::kDelta);
+    ASSERT_OK(list);
+    ASSERT_OK(list->Add({0, 4096 * n, 0, false}));
+    ASSERT_OK(list->Flush());
+    ASSERT_OK(list->Publish(snapshot(n), snapshot(n - 1), path));
+    EXPECT_EQ(recording.Undurable(), Nothing());
+  }
+  Recording recording;
+  ASSERT_OK(JoinChangeLists(
+      {directory.At("1"), directory.At("2"), directory.At("joined.tmp"), directory.At("joined")}));
+  EXPECT_EQ(recording.Undurable(), Nothing());
+}
+
+TEST(DurabilityTest, BookmarksSurviveAPowerCut) {
+  std::mt19937_64 random(test::Seed());
+  const test::TempDirectory directory;
+  const test::Family family = test::RandomFamily(&random);
+  test::WriteBytes(directory.At("metadata"), 0, family.trees.PoolImage({{1, family.roots[0], 1}}));
+  BookmarkRequest request;
+  request.metadata = directory.At("metadata");
+  request.superblock = 0;
+  request.device = {1, std::nullopt};
+  request.size_bytes = 1 << 20;
+  request.temporary_path = directory.At("kept.tmp");
+  request.path = directory.At("kept");
+  Recording recording;
+  ASSERT_OK(CreateBookmark(request));
+  EXPECT_EQ(recording.Undurable(), Nothing());
+}
+
+}  // namespace
+}  // namespace blockdelta
