@@ -78,6 +78,19 @@ test('what the pool does not hold any more is told as lost', () =>
     assert.equal(process.ledger.openTransaction(), null);
   }));
 
+test('a device that another tool made under the id of a lost snapshot is not taken for it', () =>
+  SimulatedPool.use(async (pool) => {
+    const process = pool.start();
+    const deviceId = process.ledger.device('s0')?.deviceId as number;
+    const device = pool.kernel.thin.get(deviceId);
+    assert.ok(device !== undefined);
+    pool.kernel.thin.set(deviceId, { ...device, transactionId: device.transactionId + 1n });
+    const lost = /snapshot s0 is lost/;
+    await rejectsWith(process.snapshots.scanSource('s0', null), 'FAILED_PRECONDITION', lost);
+    const checked = process.snapshots.check('s0', SIMULATED_SIZE);
+    await rejectsWith(checked, 'FAILED_PRECONDITION', lost);
+  }));
+
 test('an id that another tool takes at the last moment is passed, and stays with it', () =>
   SimulatedPool.use(async (pool) => {
     const process = pool.start();

@@ -1,0 +1,130 @@
+/** What a thin pool retains as lists, and when a bookmark goes: the order of steps, with lists in memory. */
+import assert from 'node:assert/strict';
+import { beforeEach, test } from 'node:test';
+import type { Step } from '../../../../src/backends/thin/bookmarks/retained-steps.js';
+import { ThinBases } from '../../../../src/backends/thin/bookmarks/thin-bases.js';
+import type { BookmarkRecord, DeviceRecord } from '../../../../src/backends/thin/ledger/ledger.js';
+import { rejectsWith } from '../../../support/expect-status.js';
+
+/** The pool has snapshots s1, s2, … of one volume; the time of each is its number. */
+const timeOf = (id: string): number => Number(id.slice(1));
+
+let snapshots: Map<string, DeviceRecord>;
+let bookmarks: Map<string, BookmarkRecord>;
+let lists: Step[];
+/** What was done to lists and bookmarks. */
+let done: string[];
+let bases: ThinBases;
+
+beforeEach(() => {
+  snapshots = new Map(['s1', 's2', 's3', 's4'].map((id) => [id, deviceOf(id)]));
+  bookmarks = new Map();
+  lists = [];
+  done = [];
+  const ledger = {
+    device: async (id: string) => snapshots.get(id) ?? null,
+    devices: async () => [...snapshots.values()],
+    bookmark: async (id: string) => bookmarks.get(id) ?? null,
+    bookmarks: async () => [...bookmarks.values()],
+    insertBookmark: async (record: BookmarkRecord) => {
+      bookmarks.set(record.snapshotId, record);
+    },
+  };
+  const metadata = {
+    device: async (id: number) => ({ root: 1n, transactionId: BigInt(id), creationTime: id }),
+  };
+  const steps = {
+    all: async () => lists,
+    targetTime: async ({ targetId }: Step) => timeOf(targetId),
+    build: async (base: { id: string }, target: { id: string }) => {
+      done.push(`list ${base.id}-${target.id}`);
+      return addList(base.id, target.id);
+    },
+    join: async (older: Step, newer: Step) => {
+      addList(older.baseId, newer.targetId);
+      lists = lists.filter((each) => each !== older);
+    },
+    remove: async (step: Step) => {
+      lists = lists.filter((each) => each !== step);
+    },
+  };
+  const files = {
+    drop: async (id: string) => {
+      done.push(`no bookmark ${id}`);
+      bookmarks.delete(id);
+    },
+    source: async (id: string) => ({ path: `bookmark of ${id}` }),
+    list: async () => ({ usable: [], invalidated: [] }),
+  };
+  const parts = { ledger, metadata, steps, bookmarks: files, poolName: 'default' };
+  bases = new ThinBases(parts as never);
+});
+
+function deviceOf(objectId: string): DeviceRecord {
+  const common = { kind: 'snapshot', state: 'live', sizeBytes: 1n << 20n, open: false } as const;
+  const deviceId = timeOf(objectId);
+  return { ...common, objectId, lineage: 'vol-1', deviceId, madeAt: BigInt(deviceId) };
+}
+
+function addList(baseId: string, targetId: string): Step {
+  const step = { baseId, targetId, path: `${baseId}.to.${targetId}`, storedBytes: 4096n };
+  lists.push(step);
+  return step;
+}
+
+function addBookmark(snapshotId: string, invalidReason: string | null = null): void {
+  const creationTime = timeOf(snapshotId);
+  const common = { lineage: 'vol-1', sizeBytes: 1n << 20n, storedBytes: 8n };
+  bookmarks.set(snapshotId, { snapshotId, creationTime, invalidReason, ...common });
+}
+
+async function pathsFrom(baseId: string): Promise<readonly string[]> {
+  const source = await bases.source(deviceOf('s4'), baseId);
+  return source?.paths ?? [];
+}
+
+test('a bookmark goes after the list that takes its place is there, and stays if there is none', async () => {
+  snapshots.delete('s1');
+  addBookmark('s1');
+  await bases.retain('s1', 's2');
+  assert.deepEqual(done, ['list s1-s2', 'no bookmark s1']);
+  snapshots.delete('s3');
+  addBookmark('s3', 'of a test');
+  done = [];
+  assert.deepEqual(await bases.retain('s3', 's4'), { snapshotId: 's3', storedBytes: 0n });
+  assert.deepEqual(done, []);
+});
+
+test('a lost bookmark breaks the lists that lead to it, and no others', async () => {
+  for (const id of ['s1', 's2', 's3']) snapshots.delete(id);
+  addList('s1', 's2');
+  addList('s3', 's4');
+  addBookmark('s2');
+  assert.deepEqual(await pathsFrom('s1'), ['s1.to.s2', 's2.to.s4']);
+  lists.pop();
+  addBookmark('s2', 'of a test');
+  await rejectsWith(pathsFrom('s1'), 'NOT_FOUND', /snapshot s2 .* of a test/);
+  assert.deepEqual(await pathsFrom('s3'), ['s3.to.s4']);
+});
+
+test('a list that was refused is not skipped: its base is lost, with the reason', async () => {
+  for (const id of ['s1', 's2', 's3']) snapshots.delete(id);
+  for (const [base, target] of [
+    ['s1', 's2'],
+    ['s2', 's3'],
+    ['s3', 's4'],
+  ] as const)
+    addList(base, target);
+  await bases.discard('s2.to.s3');
+  await rejectsWith(pathsFrom('s1'), 'NOT_FOUND', /stored change list is damaged/);
+  assert.match(bookmarks.get('s2')?.invalidReason ?? '', /damaged/);
+  assert.deepEqual(await pathsFrom('s3'), ['s3.to.s4']);
+});
+
+test('lists that end at a base that is dropped are joined with its own', async () => {
+  for (const id of ['s1', 's2']) snapshots.delete(id);
+  addList('s1', 's2');
+  addList('s2', 's4');
+  await bases.drop('s2');
+  assert.deepEqual(await pathsFrom('s1'), ['s1.to.s4']);
+});
