@@ -10,6 +10,7 @@ import { constants } from 'node:os';
 import type { StatusName } from '../../src/base/errors.js';
 import { untilSettled } from '../support/orchestrator.js';
 import { statusOf } from '../support/refusal.js';
+import { undurable } from './durability.js';
 import type { Scene } from './scene.js';
 import { kindOf } from './steps.js';
 
@@ -157,6 +158,7 @@ async function trace(scene: Scene, operation: Operation): Promise<readonly strin
   const answer = await untilSettled(() => attempt.call());
   const names = [...scene.steps.names];
   scene.steps.begin();
+  assert.deepEqual(undurable(names), [], 'a power cut after the answer undoes something');
   await conclude(scene, attempt, answer, before);
   return names;
 }
