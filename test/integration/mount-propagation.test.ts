@@ -3,10 +3,11 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
 import { after, before } from 'node:test';
-import { mountCapability } from '../support/csi-client.js';
+import { setTimeout as delay } from 'node:timers/promises';
+import { mountCapability, probeFails } from '../support/csi-client.js';
 import { type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
 import { Plugin } from '../support/plugin.js';
-import { refused } from '../support/refusal.js';
+import { refused, statusOf } from '../support/refusal.js';
 import { test } from '../support/running-plugin.js';
 import {
   makePoolFileSystem,
@@ -117,4 +118,17 @@ test('where it is required, a directory that is not shared is refused in any nam
   const other = { ...volume, stagingPath: workspace.path('plain', 'staging') };
   await refused(orchestrator.stage(other), 'FAILED_PRECONDITION', /is not shared/);
   await orchestrator.delete(volume);
+});
+
+test('ID10: Probe is FAILED_PRECONDITION while the loop driver cannot be reached, and names it', async () => {
+  await startIn('private', ':', 'off');
+  const { client, process: child } = plugin ?? assert.fail();
+  const inside = (...command: string[]): void => {
+    execFileSync('nsenter', ['--target', String(child.pid), '--mount', ...command]);
+  };
+  inside('mount', '-t', 'tmpfs', 'tmpfs', '/dev');
+  await probeFails(client);
+  await refused(client.identity.Probe({}), 'FAILED_PRECONDITION', /loop-control.*loop driver/);
+  inside('umount', '/dev');
+  while ((await statusOf(client.identity.Probe({}))) !== 'OK') await delay(100);
 });

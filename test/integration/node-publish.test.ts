@@ -270,6 +270,10 @@ rootTest(
 rootTest('NQ2, NQ4: nothing is published, or the volume is unknown', async () => {
   const unknown = { volume_id: 'some-id', target_path: '/some/path' };
   await node.call('NodeUnpublishVolume', unknown);
+  const nowhere = { ...unknown, target_path: 'relative' };
+  await rejectsWith(node.call('NodeUnpublishVolume', nowhere), 'NOT_FOUND');
+  const system = { ...unknown, target_path: '/etc' };
+  await rejectsWith(node.call('NodeUnpublishVolume', system), 'INVALID_ARGUMENT', /etc cannot be/);
   const volume = await node.makeVolume();
   for (let time = 0; time < 3; time += 1) await node.unpublish(volume);
   const target = node.targetPath('leftover');

@@ -17,6 +17,10 @@ rootTest('NU2, NU3: unstaging succeeds without a staging, a directory or a volum
   await node.unstage(volume, { staging_target_path: workspace.path('no', 'such', 'path') });
   const unknown = { volume_id: 'none-exist-id', staging_target_path: node.stagingPath('x') };
   await node.call('NodeUnstageVolume', unknown);
+  const nowhere = { ...unknown, staging_target_path: 'relative' };
+  await rejectsWith(node.call('NodeUnstageVolume', nowhere), 'NOT_FOUND');
+  const system = { ...unknown, staging_target_path: '/etc' };
+  await rejectsWith(node.call('NodeUnstageVolume', system), 'INVALID_ARGUMENT', /etc cannot be/);
   const relative = node.unstage(volume, { staging_target_path: 'relative' });
   await rejectsWith(relative, 'INVALID_ARGUMENT', /absolute/);
 });

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { rejectsWith } from '../support/expect-status.js';
 import { fakeService, startServer } from './server-fixture.js';
 
-test('while the pools start, calls of services that are not open yet wait', async (t) => {
+test('ID8: while the pools start, calls of services that are not open yet wait', async (t) => {
   const node = fakeService('Node', { unary: { NodeGetInfo: async () => ({ node_id: 'n' }) } });
   const { server, client } = await startServer(t, { starting: true });
   const waiting = [client.node.NodeGetInfo({}), client.node.NodeGetInfo({})];

@@ -158,6 +158,7 @@ async function checkAdvertised(level: CsiLevel, publish: 'on' | 'off'): Promise<
 
 /** An empty request shows it: it is refused or answered, but never UNIMPLEMENTED. */
 async function checkServed(publish: 'on' | 'off'): Promise<void> {
+  assert.equal(allRpcs().length, 36);
   for (const rpc of allRpcs()) {
     const call = connection.call(rpc, Buffer.alloc(0));
     if (isServed(rpc.name, publish)) {
