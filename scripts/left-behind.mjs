@@ -1,7 +1,6 @@
 /**
- * Finds loop devices, device-mapper devices, mounts and processes that tests have left behind: those of
- * one run, by the directory that all its files lie under, or all that look like a test's on this
- * machine, for a virtual machine that one run has for itself. Removes those of a run:
+ * Finds what tests have left behind: loop devices, mounts and processes of one run, by the directory that all
+ * its files lie under, and device-mapper devices on a machine that one run has for itself. Removes them:
  *
  *   node scripts/left-behind.mjs DIRECTORY
  */
@@ -11,7 +10,6 @@ import { fileURLToPath } from 'node:url';
 
 const QUIETLY = { stdio: 'ignore', timeout: 20_000 };
 const ENDING_MS = 3000;
-const MARK = /blockdelta-[a-z0-9-]+-[A-Za-z0-9]{6}/;
 
 function read(path) {
   try {
@@ -53,16 +51,38 @@ function describe(foundLoops, foundMounts, foundProcesses) {
   ];
 }
 
-/** All that looks like a test's. Pools and volumes on device-mapper are named so, as are tests' devices. */
-export function leftOnMachine() {
-  const isMarked = (path) => MARK.test(path);
-  const isPlugin = (environment) =>
-    /(^|\0)CSI_ENDPOINT=unix:\/\/[^\0]*\/blockdelta-/.test(environment);
-  const mapped = readdirSync('/sys/block')
-    .map((name) => ({ name, mapped: read(`/sys/block/${name}/dm/name`).trim() }))
-    .filter((device) => device.mapped.startsWith('blockdelta-'))
-    .map((device) => `device-mapper device /dev/${device.name}, ${device.mapped}`);
-  return [...describe(loops(isMarked), mounts(isMarked), processes(isPlugin)), ...mapped];
+/** Of this machine, in words: for one that a run has for itself. Pools, volumes and tests' disks are named so. */
+export function mappedDevices() {
+  return mapped().map(({ name, mappedName }) => `device-mapper device /dev/${name}, ${mappedName}`);
+}
+
+/** Each as far as nothing uses it, so that what stands on others goes first. */
+export function removeMapped() {
+  for (let left = mapped(), before = Infinity; left.length > 0 && left.length < before; ) {
+    before = left.length;
+    for (const { mappedName } of left) {
+      spawnSync('dmsetup', ['resume', '--noflush', mappedName], QUIETLY);
+      spawnSync('dmsetup', ['remove', mappedName], QUIETLY);
+    }
+    left = mapped();
+  }
+  for (const path of strayNodes()) rmSync(path);
+}
+
+/**
+ * Of devices that are gone: the kernel leaves nodes that it has not made, such as those that the addon makes
+ * where the kernel's comes late.
+ */
+function strayNodes() {
+  return readdirSync('/dev')
+    .filter((name) => /^dm-\d+$/.test(name) && !existsSync(`/sys/block/${name}`))
+    .map((name) => `/dev/${name}`);
+}
+
+function mapped() {
+  return readdirSync('/sys/block')
+    .map((name) => ({ name, mappedName: read(`/sys/block/${name}/dm/name`).trim() }))
+    .filter(({ mappedName }) => mappedName.startsWith('blockdelta-'));
 }
 
 /** Numbers of processes with that directory in their variables or arguments. */

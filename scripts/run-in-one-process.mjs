@@ -1,21 +1,71 @@
 /**
  * Runs compiled test files one after the other in this one process: for machines on which starting a
- * process takes seconds, such as an emulated one. Each file is a suite of its own, so that its hooks
- * run around its own tests. The last test looks for what the others left behind on the machine.
+ * process takes seconds, such as an emulated one, and that this run has for itself. Each file is a suite
+ * of its own, with a temporary directory of its own. After each a test looks for what the file has left
+ * behind, and takes it away from those that follow.
  *
- *   node --test-reporter=./scripts/one-process-reporter.mjs scripts/run-in-one-process.mjs FILE...
+ *   node --test-reporter=./scripts/suite/reporter.mjs scripts/run-in-one-process.mjs FILE...
+ *
+ * $BLOCKDELTA_GUEST_PROGRESS is a file to which what runs is written, for whoever watches this process:
+ * when the file began, in seconds since 1970, the file, the test. Says "ended: FILE" after each.
  */
 import assert from 'node:assert/strict';
-import { release } from 'node:os';
-import { describe, test } from 'node:test';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { release, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { before, beforeEach, describe, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { leftOnMachine } from './left-behind.mjs';
-import { LAST_TEST } from './one-process-reporter.mjs';
+import { leftUnder, mappedDevices, removeMapped, removeUnder } from './left-behind.mjs';
+
+const ENDING_MS = 20_000;
+const root = tmpdir();
 
 console.log(`Linux ${release()}, Node.js ${process.version}`);
-for (const file of process.argv.slice(2)) {
+let begun = Math.floor(Date.now() / 1000);
+tell('the test files', 'their loading');
+const loading = [];
+// What a file makes when it is loaded is made before any has a directory of its own.
+test('the files are loaded', async () => {
+  await new Promise(setImmediate);
+  await Promise.allSettled(loading);
+});
+for (const [index, compiled] of process.argv.slice(2).entries()) {
+  const file = compiled.replace(/^\.test-build\/(.*)\.js$/, '$1.ts');
+  const directory = join(root, `${index}`);
   describe(file, async () => {
-    await import(pathToFileURL(file).href);
+    before(() => {
+      begun = Math.floor(Date.now() / 1000);
+      tell(file, 'what comes before its tests');
+      mkdirSync(directory);
+      process.env['TMPDIR'] = directory;
+    });
+    beforeEach(({ name }) => tell(file, name));
+    // Here and not in another function's context, which says to which suite its tests belong.
+    const module = import(pathToFileURL(compiled).href);
+    loading.push(module);
+    await module;
+  });
+  test(`nothing is left behind by ${file}`, () => {
+    const left = [...leftUnder(directory), ...mappedDevices()];
+    removeUnder(directory);
+    removeMapped();
+    console.log(`ended: ${file}`);
+    assert.deepEqual(left, []);
   });
 }
-test(LAST_TEST, () => assert.deepEqual(leftOnMachine(), []));
+test('the process can end', async () => {
+  const { closeSharedThreads } = await import('../.test-build/test/support/shared-threads.js');
+  await closeSharedThreads();
+  setTimeout(endForced, ENDING_MS).unref();
+});
+
+function tell(file, running) {
+  const progress = process.env['BLOCKDELTA_GUEST_PROGRESS'];
+  if (progress !== undefined) writeFileSync(progress, `${begun}\n${file}\n${running}\n`);
+}
+
+/** A handle that a test has not closed keeps the process alive. */
+function endForced() {
+  console.log(`FAILED: the process goes on because of ${process.getActiveResourcesInfo().join(', ')}`);
+  process.exit(1);
+}

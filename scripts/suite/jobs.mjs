@@ -3,14 +3,6 @@ import { readFileSync } from 'node:fs';
 import { doesMoreNightly, filesOf, isSelected, TIERS } from './tiers.mjs';
 
 const ENDS_FIRST = 10_000;
-/**
- * Short test files that share a guest, since to boot one and to load the tests takes ten seconds. Others
- * have one for themselves: what one leaves in the kernel, or how it ends, says nothing of the others.
- */
-const SHARED_GUESTS = [
-  ['guest/dm', 'guest/faulty-disks', 'guest/dm-thin', 'guest/dm-snapshots'],
-  ['guest/plugin', 'guest/online-growth', 'guest/thin-live'],
-];
 const REPORTER = './scripts/suite/reporter.mjs';
 
 /** Minutes and more above what any takes on a busy machine: the limit only ends what hangs. */
@@ -78,21 +70,13 @@ export function planJobs(options) {
   }
   if (files.guest.length > 0) {
     const guest = add({ ...build('guest', ['scripts/test-guest', '--prepare']), needs: packages });
-    for (const together of guests(files.guest)) {
-      const command = ['scripts/test-guest', '--file', ...together.map(compiled), ...named];
-      const limitSeconds = options.nightly ? 7200 : 1800;
-      const needs = [native, types, guest];
-      add(testFile(together.join(' '), command, { needs, limitSeconds, fallback: 60 }));
-    }
+    const command = ['scripts/test-guest', '--file', ...files.guest.map(compiled), ...named];
+    // Above what scripts/run-guest-files.mjs takes at most.
+    const ofAll = { limitSeconds: options.nightly ? 9000 : 3600, needs: [native, types, guest] };
+    const name = files.guest.length === 1 ? `test/${files.guest[0]}.test.ts` : 'guest tests';
+    add(tests(name, command, { ...ofAll, seconds: times[name]?.[0] ?? 600 }));
   }
   return { jobs, files: Object.values(files).flat() };
-}
-
-/** The files of each guest. */
-function guests(files) {
-  const alone = files.filter((file) => !SHARED_GUESTS.flat().includes(file));
-  const shared = SHARED_GUESTS.map((names) => names.filter((file) => files.includes(file)));
-  return [...alone.map((file) => [file]), ...shared.filter((names) => names.length > 0)];
 }
 
 function compiled(file) {
@@ -114,11 +98,11 @@ function tests(name, command, options) {
   return { kind: 'tests', name, command, ...options };
 }
 
-function testFile(file, command, { fallback = 3, ...options }) {
+function testFile(file, command, options) {
   const name = `test/${file}.test.ts`;
   return tests(name, command, {
     ...options,
-    seconds: times[keyOf(name)]?.[0] ?? fallback,
+    seconds: times[keyOf(name)]?.[0] ?? 3,
   });
 }
 

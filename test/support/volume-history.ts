@@ -330,7 +330,7 @@ export async function proveHistory(options: HistoryOptions, retained: number): P
   await history.live(4);
   console.log(`# ${history}`);
   await history.check();
-  await history.restore(6);
+  await history.restore(Math.ceil(first / 2));
   await history.prune(4);
   await history.check();
   await history.end();
