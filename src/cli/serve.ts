@@ -43,7 +43,12 @@ function serve(env: NodeJS.ProcessEnv): Promise<number> {
   );
 }
 
-async function run(config: Config, log: Logger): Promise<void> {
+/** @param watch resolves when the plugin shall stop; called before its socket exists */
+export async function run(
+  config: Config,
+  log: Logger,
+  watch: (server: PluginServer) => Promise<void> = (server) => watchSignals(server, config, log),
+): Promise<void> {
   let composition: Composition | null = null;
   const health = async () => {
     if (composition === null) return 'starting';
@@ -67,7 +72,7 @@ async function run(config: Config, log: Logger): Promise<void> {
     observer: metrics?.calls,
   });
   // Installed before the socket exists: whoever sees the socket may send a signal.
-  const stopRequested = watchSignals(server, config, log);
+  const stopRequested = watch(server);
   const metricsAt = await listenForMetrics(metrics, config, health);
   await server.start();
   log.info(

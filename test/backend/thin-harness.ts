@@ -5,10 +5,11 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { hostFreeBytes } from '../../src/backends/image-files.js';
-import { openLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { ThinBackend, type ThinPoolOptions } from '../../src/backends/thin/thin-backend.js';
 import type { ThinPoolStatus } from '../../src/native/dm-addon.js';
-import { NativePool } from '../../src/native/pool.js';
+import type { NativePool } from '../../src/native/pool.js';
+import { openLedgerHere, openLedgerInline } from '../support/direct-database.js';
+import { sharedThreads } from '../support/shared-threads.js';
 import { Workspace } from '../support/workspace.js';
 import { DeviceHarness } from './device-harness.js';
 import type { BackendHarness, HalfMade } from './harness.js';
@@ -37,7 +38,7 @@ export class ThinHarness extends DeviceHarness implements BackendHarness {
 
   static async make(kind: ThinKind, options: Partial<ThinPoolOptions> = {}): Promise<ThinHarness> {
     const workspace = new Workspace(`contract-thin-${kind}`);
-    const native = new NativePool(2);
+    const native = sharedThreads();
     return new ThinHarness(workspace, native, {
       pool: 'default',
       directory: workspace.path('pool'),
@@ -86,14 +87,14 @@ export class ThinHarness extends DeviceHarness implements BackendHarness {
 
   /** Killed when the devices are there, and the pool's transaction id is not raised yet. */
   async leaveTemporary(objects: readonly HalfMade[]): Promise<string[]> {
-    const ledger = await openLedger(join(this.options.directory, 'pool.sqlite'));
+    const ledger = openLedgerHere(join(this.options.directory, 'pool.sqlite'));
     const devices = objects.map(({ of, id }) => ({
       ...{ objectId: id, kind: of, lineage: id },
       sizeBytes: BigInt(BLOCK_BYTES),
     }));
-    const { creates } = await ledger.begin(devices, []);
+    const { creates } = ledger.begin(devices, []);
     await this.#tell(creates.map(({ deviceId }) => `create_thin ${deviceId}`));
-    await ledger.close();
+    ledger.close();
     return objects.map(({ id }) => id);
   }
 
@@ -123,7 +124,6 @@ export class ThinHarness extends DeviceHarness implements BackendHarness {
     await this.#removeDevices('blockdelta-vol-');
     for (const backend of this.#backends) await backend.stop();
     await this.#removeDevices('blockdelta-pool-');
-    await this.native.close();
     this.workspace.dispose();
   }
 
@@ -136,7 +136,7 @@ export class ThinHarness extends DeviceHarness implements BackendHarness {
   }
 
   #makeBackend(): ThinBackend {
-    const backend = new ThinBackend(this.native, this.options);
+    const backend = new ThinBackend(this.native, this.options, openLedgerInline);
     this.#backends.push(backend);
     return backend;
   }

@@ -3,11 +3,11 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { open } from 'node:fs/promises';
-import { after } from 'node:test';
 import { SystemError } from '../../src/base/errors.js';
 import type { DmDevice, ThinPoolStatus } from '../../src/native/dm-addon.js';
-import { NativePool } from '../../src/native/pool.js';
+import type { NativePool } from '../../src/native/pool.js';
 import { DmFixture, type FaultyDisk } from '../support/dm-fixture.js';
+import { sharedThreads } from '../support/shared-threads.js';
 import { mountsBelow, Workspace } from '../support/workspace.js';
 import { guestTest } from './guest.js';
 
@@ -23,21 +23,10 @@ export interface DmScene {
   name(label: string): string;
 }
 
-/** Threads take a second to start on an emulated processor: one pool of them for all tests of a file. */
-let native: NativePool | null = null;
-
-async function closeNative(): Promise<void> {
-  const open = native;
-  native = null;
-  await open?.close();
-}
-
 /** A test with a scene of its own, of which nothing is left. */
 export function dmTest(title: string, run: (scene: DmScene) => Promise<void>): void {
-  // A hook of the file that declares the test: several files may share a process.
-  after(closeNative);
   guestTest(title, async (context) => {
-    native ??= new NativePool(2);
+    const native = sharedThreads();
     const workspace = new Workspace('dm');
     const disks = new DmFixture(native, workspace);
     const own = randomBytes(4).toString('hex');

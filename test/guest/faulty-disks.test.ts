@@ -6,8 +6,9 @@ import assert from 'node:assert/strict';
 import { type FileHandle, open } from 'node:fs/promises';
 import { SystemError } from '../../src/base/errors.js';
 import type { DmDevice } from '../../src/native/dm-addon.js';
-import { NativePool } from '../../src/native/pool.js';
+import type { NativePool } from '../../src/native/pool.js';
 import { DmFixture, type FaultyDisk } from '../support/dm-fixture.js';
+import { sharedThreads } from '../support/shared-threads.js';
 import { Workspace } from '../support/workspace.js';
 import { guestTest } from './guest.js';
 
@@ -20,13 +21,12 @@ function faultTest(
 ): void {
   guestTest(title, async () => {
     const workspace = new Workspace('faults');
-    const native = new NativePool(1);
+    const native = sharedThreads();
     const fixture = new DmFixture(native, workspace);
     try {
       await run(native, fixture);
     } finally {
       await fixture.dispose();
-      await native.close();
       workspace.dispose();
     }
   });

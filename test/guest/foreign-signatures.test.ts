@@ -20,8 +20,9 @@ import { after, before } from 'node:test';
 import { releaseLoop } from '../../src/backends/loop-release.js';
 import { packagePath } from '../../src/base/package-root.js';
 import { newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
-import { NativePool } from '../../src/native/pool.js';
+import type { NativePool } from '../../src/native/pool.js';
 import { luksHeader, partitionTable } from '../support/foreign-signatures.js';
+import { sharedThreads } from '../support/shared-threads.js';
 import { Workspace } from '../support/workspace.js';
 import { guestTest, isGuest } from './guest.js';
 
@@ -167,7 +168,7 @@ before(() => {
     sh('sh', '-c', `tar -C ${unpacked} -cf - . | tar -C / --keep-directory-symlink -xf -`);
   }
   workspace = new Workspace('foreign');
-  native = new NativePool(1);
+  native = sharedThreads();
   mkdirSync(workspace.path('volumes'));
   for (const module of ['md-mod', 'raid1']) sh('modprobe', module);
   makeImages();
@@ -178,7 +179,6 @@ before(() => {
 after(async () => {
   if (!isGuest) return;
   spawnSync('udevadm', ['control', '--exit']);
-  await native.close();
   workspace.dispose();
 });
 

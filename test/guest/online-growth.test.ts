@@ -8,7 +8,8 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { open, readFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { canGrowMounted } from '../../src/host/growth.js';
-import { NativePool } from '../../src/native/pool.js';
+import type { NativePool } from '../../src/native/pool.js';
+import { sharedThreads } from '../support/shared-threads.js';
 import { Workspace } from '../support/workspace.js';
 import { guestTest } from './guest.js';
 
@@ -61,7 +62,7 @@ async function readNumbered(directory: string, number: number): Promise<void> {
 
 guestTest('a mounted ext4 grows while it is written to, and is consistent afterwards', async () => {
   const workspace = new Workspace('guest');
-  const native = new NativePool(2);
+  const native = sharedThreads();
   try {
     const { path, devicePath, mountPoint } = await mountedVolume(workspace, native);
     let written = 0;
@@ -88,7 +89,6 @@ guestTest('a mounted ext4 grows while it is written to, and is consistent afterw
     execFileSync('umount', [mountPoint]);
     execFileSync('e2fsck', ['-fn', devicePath], { stdio: ['ignore', 'ignore', 'inherit'] });
   } finally {
-    await native.close();
     workspace.dispose();
   }
 });
@@ -100,7 +100,7 @@ for (const [what, options, code] of [
 ] as const) {
   guestTest(`an ext4 that ${what} is refused with ${code} whatever the capabilities`, async () => {
     const workspace = new Workspace('guest');
-    const native = new NativePool(2);
+    const native = sharedThreads();
     try {
       const { path, devicePath, mountPoint } = await mountedVolume(workspace, native, options);
       assert.equal(await canGrowMounted('ext4'), true);
@@ -111,7 +111,6 @@ for (const [what, options, code] of [
       const grown = native.run('growFileSystem', { mountPoint, devicePath });
       await assert.rejects(grown, { code });
     } finally {
-      await native.close();
       workspace.dispose();
     }
   });

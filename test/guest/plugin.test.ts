@@ -1,5 +1,6 @@
 /**
- * The real plugin in the guest: features that need all capabilities and cgroup v2.
+ * The plugin in the guest: its metrics of a thin pool, a history of backups from one, what the commands say of it, and
+ * features that need all capabilities and cgroup v2.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -8,19 +9,33 @@ import { open } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { after, before } from 'node:test';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
+import { scrape } from '../support/metrics-text.js';
+import { isNightly } from '../support/nightly.js';
 import { createRequest, MIB } from '../support/orchestrator.js';
+import { PluginHere } from '../support/plugin-here.js';
 import { limitsOf, makePodCgroup } from '../support/pod-cgroup.js';
-import { RunningPlugin } from '../support/running-plugin.js';
+import { seededRandom } from '../support/random.js';
+import { RunningPluginBy } from '../support/running-plugin.js';
+import { documentedSeries, doEverything, metricsAddressOf } from '../support/scraped-plugin.js';
+import { proveHistory, RAW } from '../support/volume-history.js';
 import { guestTest, isGuest } from './guest.js';
+import { testInspection } from './inspection.js';
 
-const POOL = 'default';
+const POOL = 'main';
+const FILES = 'files';
+const RETAINED = isNightly ? 3 : 1;
 
-const running = new RunningPlugin();
+const running = new RunningPluginBy(PluginHere.start);
 before(async () => {
   if (!isGuest) return;
   // Every thread takes a second to start on an emulated processor.
-  const env = { BLOCKDELTA_SCAN_THREADS: '1', BLOCKDELTA_DEVICE_THREADS: '2' };
-  await running.setUp('guest', { pools: { [POOL]: 'xfs' }, env });
+  const env = {
+    BLOCKDELTA_SCAN_THREADS: '1',
+    BLOCKDELTA_DEVICE_THREADS: '2',
+    BLOCKDELTA_METRICS_ADDRESS: '127.0.0.1:0',
+    BLOCKDELTA_RETAINED_BASES_COUNT: String(RETAINED),
+  };
+  await running.setUp('guest', { pools: { [POOL]: 'thin', [FILES]: 'xfs' }, env });
 });
 after(() => running.tearDown());
 
@@ -34,11 +49,36 @@ async function write(path: string, bytes: number): Promise<void> {
   }
 }
 
+// First: it counts what the plugin has done.
+guestTest('the plugin shows every documented metric of a thin pool, and its state', async () => {
+  const { workspace, plugin, client, orchestrator } = running;
+  const done = await doEverything(workspace, plugin);
+  const found = await scrape(`http://${metricsAddressOf(plugin.log)}/metrics`);
+  for (const series of documentedSeries()) assert.notEqual(found.value(series), undefined, series);
+  const pool = (name: string): number =>
+    found.value(`blockdelta_pool_${name}`, { pool: POOL }) ?? -1;
+  assert.equal(pool('up'), 1);
+  assert.equal(pool('thin_needs_check'), 0);
+  assert.equal(found.value('blockdelta_pool_thin_mode', { mode: 'rw' }), 1);
+  assert.equal(pool('thin_mode'), 1);
+  assert.ok(pool('thin_data_used_bytes') > 0);
+  assert.ok(pool('thin_data_used_bytes') < pool('thin_data_bytes'));
+  assert.ok(pool('thin_metadata_used_bytes') > 0);
+  assert.ok(pool('thin_metadata_used_bytes') < pool('thin_metadata_bytes'));
+  assert.equal(pool('snapshots'), 2);
+  assert.equal(found.value('blockdelta_snapshot_stall_seconds_count'), 2);
+  assert.equal(found.value('blockdelta_scan_entries_total'), done.entries);
+  assert.ok((found.value('blockdelta_worker_threads', { set: 'thin-main' }) ?? 0) > 0);
+  for (const id of await orchestrator.snapshotIds()) await orchestrator.deleteSnapshot(id);
+  await client.controller.DeleteVolume({ volume_id: done.volumeId });
+});
+
 guestTest('a published ext4 volume grows while it is written to', async () => {
   const { orchestrator, client } = running;
   const volume = await orchestrator.create('grows', {
     capability: mountCapability('ext4'),
     sizeBytes: 32 * MIB,
+    parameters: { pool: FILES },
   });
   const target = await orchestrator.bringUp(volume);
   let enough = false;
@@ -64,7 +104,7 @@ guestTest('a published ext4 volume grows while it is written to', async () => {
   // NE3: nothing is left to do.
   await client.node.NodeExpandVolume(request);
   await orchestrator.takeDown(volume);
-  execFileSync('e2fsck', ['-fn', running.poolPath(POOL, 'volumes', volume.id)], {
+  execFileSync('e2fsck', ['-fn', running.poolPath(FILES, 'volumes', volume.id)], {
     stdio: ['ignore', 'ignore', 'inherit'],
   });
   await orchestrator.delete(volume);
@@ -74,6 +114,7 @@ async function publishForPod(name: string, podUid: string): Promise<Message> {
   const { orchestrator, client } = running;
   const { volume } = await client.controller.CreateVolume({
     ...createRequest(name),
+    parameters: { pool: FILES },
     mutable_parameters: { readBytesPerSecond: '1048576', writeOperationsPerSecond: '500' },
   });
   const id = String(volume.volume_id);
@@ -114,7 +155,7 @@ async function checkLimits(name: string, podUid: string, cgroup: string): Promis
   await client.controller.DeleteVolume({ volume_id: id });
 }
 
-const volumeFile = (volumeId: string): string => running.poolPath(POOL, 'volumes', volumeId);
+const volumeFile = (volumeId: string): string => running.poolPath(FILES, 'volumes', volumeId);
 
 guestTest('a volume limits the pod that it is published to, as systemd names pods', async () => {
   const podUid = '0b7c1f5e-3a52-4c1f-9d0e-6a4f2d9b1c01';
@@ -144,3 +185,24 @@ guestTest(
     assert.ok(!flags.includes('pku') || flags.includes('xsave'), 'WebAssembly would crash in time');
   },
 );
+
+/** 30 snapshots in a nightly run; each program starts slowly in the guest. */
+guestTest(
+  'every backup of a thin volume holds what the volume held, over many snapshots',
+  async () => {
+    const options = {
+      orchestrator: running.orchestrator,
+      socketPath: running.plugin.endpoint.slice('unix://'.length),
+      random: seededRandom('thin-backup-history-raw'),
+      directory: running.workspace.path('history'),
+      use: RAW,
+      name: 'raw',
+      sizeBytes: 16 * MIB,
+      growthBytes: 4 * MIB,
+    };
+    await proveHistory(options, RETAINED, isNightly ? [11, 8, 4] : [1, 1, 1]);
+  },
+);
+
+// Last: it restarts the plugin.
+testInspection(running, POOL);

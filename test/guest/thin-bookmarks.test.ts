@@ -15,11 +15,9 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { after } from 'node:test';
-import { openLedger } from '../../src/backends/thin/ledger/ledger-client.js';
+import { openLedgerHere } from '../support/direct-database.js';
 import { rejectsWith } from '../support/expect-status.js';
 import {
-  closeThreads,
   DATA_BLOCK_BYTES,
   PAGES_A_BLOCK,
   ThinPoolOnDisks,
@@ -28,8 +26,6 @@ import {
 } from '../support/thin-pool-on-disks.js';
 import { patchSuperblock } from '../support/thin-superblock-patch.js';
 import { guestTest } from './guest.js';
-
-after(closeThreads);
 
 const PASS = { passDiscards: true };
 const KEEP = { passDiscards: false };
@@ -112,9 +108,9 @@ guestTest('a bookmark has the creation time that is on the disk before the delet
     const { devices } = await native.run('thinDevices', request);
     const onDisk = Math.max(...devices.map(({ creationTime }) => creationTime));
     await world.keepAndDelete(base);
-    const ledger = await openLedger(join(world.directory, 'pool.sqlite'));
-    const kept = await ledger.bookmark(base.id);
-    await ledger.close();
+    const ledger = openLedgerHere(join(world.directory, 'pool.sqlite'));
+    const kept = ledger.bookmark(base.id);
+    ledger.close();
     assert.equal(kept?.creationTime, onDisk);
   }),
 );
@@ -158,10 +154,10 @@ guestTest(
 
 /** What nobody should do: activates a snapshot by hand and writes to it. */
 async function writeInto(world: ThinPoolOnDisks, { id }: WorldSnapshot): Promise<void> {
-  const ledger = await openLedger(join(world.directory, 'pool.sqlite'));
-  const device = await ledger.device(id);
-  const { uuid } = await ledger.pool();
-  await ledger.close();
+  const ledger = openLedgerHere(join(world.directory, 'pool.sqlite'));
+  const device = ledger.device(id);
+  const { uuid } = ledger.pool();
+  ledger.close();
   const pool = await world.native.run('dmFind', {
     name: `blockdelta-pool-${uuid.replaceAll('-', '').slice(0, 16)}`,
   });

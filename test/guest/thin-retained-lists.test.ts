@@ -5,19 +5,15 @@
 import assert from 'node:assert/strict';
 import { closeSync, openSync, readdirSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { after } from 'node:test';
 import { errorCode, SystemError } from '../../src/base/errors.js';
 import { rejectsWith } from '../support/expect-status.js';
 import {
-  closeThreads,
   ThinPoolOnDisks,
   type WorldSnapshot,
   type WorldVolume,
 } from '../support/thin-pool-on-disks.js';
 import { scanAll } from '../support/wire.js';
 import { guestTest } from './guest.js';
-
-after(closeThreads);
 
 const PASS = { passDiscards: true };
 

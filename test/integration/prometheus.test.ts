@@ -1,7 +1,7 @@
 /**
  * A real Prometheus scrapes the plugin, with an XFS pool and an embedded one. This machine may have no
  * device-mapper, so the figures of a thin pool come from a second process whose pool reports them;
- * test/guest/metrics.test.ts has a real one.
+ * test/guest/plugin.test.ts has a real one.
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';

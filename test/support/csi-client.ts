@@ -68,6 +68,9 @@ export async function probeFails({ identity }: Pick<CsiClient, 'identity'>): Pro
   while (!(await fails())) await delay(100);
 }
 
+/** Far above what a call takes, in an emulated guest on a busy machine too. */
+const DEADLINE_MS = process.env['BLOCKDELTA_GUEST'] === '1' ? 600_000 : 60_000;
+
 export class CsiClient {
   readonly #clients: Record<ServiceName, grpc.Client>;
   readonly identity: Rpcs<IdentityRpc>;
@@ -76,7 +79,7 @@ export class CsiClient {
   readonly node: Rpcs<NodeRpc>;
 
   /** @param deadlineMs of calls that name none */
-  constructor(endpoint: string, deadlineMs = 60_000) {
+  constructor(endpoint: string, deadlineMs = DEADLINE_MS) {
     const services = clientServices();
     const make = (name: ServiceName): grpc.Client =>
       new (grpc.makeGenericClientConstructor(services[name], name))(

@@ -2,6 +2,7 @@
  * Databases opened on the test's own thread, so that a test calls them synchronously. The plugin opens
  * them on threads (openCatalogue, openLedger).
  */
+import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import {
   type Ledger,
   ledgerCalls,
@@ -23,6 +24,16 @@ export const openCatalogueHere = (file: string): DirectCatalogue =>
 
 export const openLedgerHere = (file: string): Ledger & { close(): void } =>
   openHere(ledgerDefinition(file), ledgerCalls);
+
+/** For a backend, which takes a thread of its own otherwise: on an emulated processor that takes a second to start. */
+export async function openLedgerInline(file: string): Promise<OpenLedger> {
+  const { close, ...calls } = openLedgerHere(file);
+  const asynchronous = Object.entries(calls).map(([name, call]) => {
+    const ask = call as (...args: unknown[]) => unknown;
+    return [name, async (...args: unknown[]) => ask(...args)];
+  });
+  return { ...(Object.fromEntries(asynchronous) as AsyncLedger), close: async () => close() };
+}
 
 function openHere<T extends object>(
   definition: DatabaseDefinition,

@@ -19,25 +19,35 @@ export interface PluginOptions {
   by?: readonly string[];
 }
 
+/** A plugin, wherever it runs. */
+export type AnyPlugin = Pick<Plugin, 'client' | 'endpoint' | 'log' | 'stop' | 'kill'>;
+
+/** The settings of a test. */
+export function pluginEnvironment(
+  workspace: Workspace,
+  { name = 'plugin', pools, env }: PluginOptions,
+): NodeJS.ProcessEnv {
+  return {
+    PATH: `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`,
+    CSI_ENDPOINT: `unix://${workspace.path(`${name}.sock`)}`,
+    BLOCKDELTA_STATE_DIR: workspace.path(name),
+    BLOCKDELTA_NODE_ID: 'test-node',
+    BLOCKDELTA_EMBEDDED_POOL_SIZE: '4Gi',
+    // Each thread that is started costs as much as loading a tenth of the plugin.
+    BLOCKDELTA_DEVICE_THREADS: '2',
+    // The tests are in the plugin's mount namespace, and /tmp of a container may be a private mount.
+    BLOCKDELTA_MOUNT_PROPAGATION: 'off',
+    ...(pools === undefined ? {} : { BLOCKDELTA_POOLS: pools }),
+    ...env,
+  };
+}
+
 /** Starts `blockdelta serve` with the settings of a test. Its stderr is a pipe. */
 export function spawnPlugin(workspace: Workspace, options: PluginOptions = {}): ChildProcess {
-  const name = options.name ?? 'plugin';
   const main = packagePath('.test-build/src/main.js');
   const [program, ...args] = [...(options.by ?? []), process.execPath, main, 'serve'];
   return spawn(program as string, args, {
-    env: {
-      PATH: `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`,
-      CSI_ENDPOINT: `unix://${workspace.path(`${name}.sock`)}`,
-      BLOCKDELTA_STATE_DIR: workspace.path(name),
-      BLOCKDELTA_NODE_ID: 'test-node',
-      BLOCKDELTA_EMBEDDED_POOL_SIZE: '4Gi',
-      // Each thread that is started costs as much as loading a tenth of the plugin.
-      BLOCKDELTA_DEVICE_THREADS: '2',
-      // The tests are in the plugin's mount namespace, and /tmp of a container may be a private mount.
-      BLOCKDELTA_MOUNT_PROPAGATION: 'off',
-      ...(options.pools === undefined ? {} : { BLOCKDELTA_POOLS: options.pools }),
-      ...options.env,
-    },
+    env: pluginEnvironment(workspace, options),
     stdio: ['ignore', 'inherit', 'pipe'],
   });
 }
@@ -93,7 +103,8 @@ export class Plugin {
   }
 
   async #waitReady(): Promise<void> {
-    const deadline = Date.now() + 180_000;
+    // Only what hangs takes so long, also in an emulated guest on a busy machine.
+    const deadline = Date.now() + 600_000;
     // The pauses grow: on a slow machine, frequent Probe calls delay the start.
     for (let pause = 20; ; pause = Math.min(pause * 1.2, 500)) {
       if (this.process.exitCode !== null) {

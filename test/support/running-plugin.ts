@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, test as plainTest, type TestContext } from 'node:test';
 import type { CsiClient } from './csi-client.js';
 import { Orchestrator } from './orchestrator.js';
-import { Plugin, type PluginOptions } from './plugin.js';
+import { type AnyPlugin, Plugin, type PluginOptions } from './plugin.js';
 import { makePoolFileSystem, type PoolKind, skipUnlessRoot, Workspace } from './workspace.js';
 
 export interface RunningPluginOptions {
@@ -21,9 +21,10 @@ export interface RunningPluginOptions {
   prepare?: (running: RunningPlugin) => Promise<void> | void;
 }
 
-export class RunningPlugin {
+/** With a plugin of any kind; see RunningPlugin below. */
+export class RunningPluginBy<P extends AnyPlugin> {
   #workspace: Workspace | undefined;
-  #plugin: Plugin | undefined;
+  #plugin: P | undefined;
   #options: PluginOptions = {};
   /** The mount point of each pool, or the directory of its files. */
   readonly poolPaths: Record<string, string> = {};
@@ -32,12 +33,16 @@ export class RunningPlugin {
     () => this.client,
   );
 
+  constructor(
+    private readonly launch: (workspace: Workspace, options: PluginOptions) => Promise<P>,
+  ) {}
+
   get workspace(): Workspace {
     if (this.#workspace === undefined) throw new Error('no workspace before the suite starts');
     return this.#workspace;
   }
 
-  get plugin(): Plugin {
+  get plugin(): P {
     if (this.#plugin === undefined) throw new Error('no plugin is running');
     return this.#plugin;
   }
@@ -71,20 +76,20 @@ export class RunningPlugin {
     await this.start();
   }
 
-  async start(): Promise<Plugin> {
-    this.#plugin = await Plugin.start(this.workspace, this.#options);
+  async start(): Promise<P> {
+    this.#plugin = await this.launch(this.workspace, this.#options);
     return this.#plugin;
   }
 
   /** Stops the plugin with SIGTERM and starts it again on the same state. */
-  async restart(): Promise<Plugin> {
+  async restart(): Promise<P> {
     await this.plugin.stop();
     this.#printInternalErrors();
     return this.start();
   }
 
   /** Kills the plugin with SIGKILL and starts it again on the same state. */
-  async crash(): Promise<Plugin> {
+  async crash(): Promise<P> {
     await this.plugin.kill();
     this.#printInternalErrors();
     return this.start();
@@ -108,6 +113,13 @@ export class RunningPlugin {
     const lines = this.#plugin?.log.split('\n') ?? [];
     for (const line of lines.filter((text) => text.includes('"INTERNAL"')))
       console.log(`# ${line}`);
+  }
+}
+
+/** With a process of its own. */
+export class RunningPlugin extends RunningPluginBy<Plugin> {
+  constructor() {
+    super(Plugin.start);
   }
 }
 

@@ -4,14 +4,15 @@
  */
 import assert from 'node:assert/strict';
 import { closeSync, fsyncSync, openSync } from 'node:fs';
-import { openLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { ThinBackend } from '../../src/backends/thin/thin-backend.js';
 import { newSnapshotId, newVolumeId } from '../../src/domain/identifiers.js';
-import { NativePool } from '../../src/native/pool.js';
+import type { NativePool } from '../../src/native/pool.js';
 import type { MetadataAnswer } from './csi-client.js';
+import { openLedgerHere, openLedgerInline } from './direct-database.js';
 import { DmFixture, type FaultyDisk } from './dm-fixture.js';
 import { blockDiscard, flushCache } from './ioctls.js';
 import { TEST_NODE_KEY } from './records.js';
+import { sharedThreads } from './shared-threads.js';
 import { missedPages, PAGE_BYTES, TaggedImage } from './tagged-image.js';
 import { scanAll } from './wire.js';
 import { Workspace } from './workspace.js';
@@ -95,14 +96,6 @@ export class WorldVolume {
   }
 }
 
-/** For all worlds of a process: where everything is emulated, threads take seconds to start. */
-let native: NativePool | undefined;
-
-export async function closeThreads(): Promise<void> {
-  await native?.close();
-  native = undefined;
-}
-
 export class ThinPoolOnDisks {
   backend: ThinBackend;
   readonly volumes = new Map<string, WorldVolume>();
@@ -124,7 +117,7 @@ export class ThinPoolOnDisks {
     story: (world: ThinPoolOnDisks) => Promise<void>,
   ): Promise<void> {
     const workspace = new Workspace('thin-bases');
-    native ??= new NativePool(2);
+    const native = sharedThreads();
     const fixture = new DmFixture(native, workspace);
     try {
       const metadata = await fixture.disk('metadata', 16n * MIB);
@@ -267,9 +260,9 @@ export class ThinPoolOnDisks {
     await this.metadata.fail();
     for (const volume of this.volumes.values()) volume.close();
     await this.fixture.powerCut();
-    const ledger = await openLedger(`${this.directory}/pool.sqlite`);
-    await ledger.recordStart('the boot before', this.options.passDiscards);
-    await ledger.close();
+    const ledger = openLedgerHere(`${this.directory}/pool.sqlite`);
+    ledger.recordStart('the boot before', this.options.passDiscards);
+    ledger.close();
     await this.start();
     for (const volume of this.volumes.values()) volume.image = volume.read();
   }
@@ -286,7 +279,7 @@ export class ThinPoolOnDisks {
   }
 
   #make(): ThinBackend {
-    return new ThinBackend(this.native, {
+    const options = {
       pool: 'thin',
       directory: this.directory,
       owner: 'kept bases',
@@ -299,6 +292,7 @@ export class ThinPoolOnDisks {
       overcommitPercent: 1000n,
       reservePercent: 0n,
       onEvent: () => undefined,
-    });
+    };
+    return new ThinBackend(this.native, options, openLedgerInline);
   }
 }

@@ -304,12 +304,16 @@ export class VolumeHistory {
 }
 
 /**
- * Thirty snapshots of a driver that retains that many deleted ones of a volume as bases: at random, and in between
- * a base that was deleted and one that has expired.
+ * Snapshots of a driver that retains that many deleted ones of a volume as bases: so many at random, three times,
+ * and in between a base that was deleted and one that has expired.
  */
-export async function proveHistory(options: HistoryOptions, retained: number): Promise<void> {
+export async function proveHistory(
+  options: HistoryOptions,
+  retained: number,
+  [first, second, third] = [11, 8, 4],
+): Promise<void> {
   const history = await VolumeHistory.begin(options);
-  await history.live(11);
+  await history.live(first);
 
   const base = await history.take();
   await history.backUp(base);
@@ -318,7 +322,7 @@ export async function proveHistory(options: HistoryOptions, retained: number): P
   assert.equal(based.base?.snapshotId, base.snapshotId, based.reason ?? '');
 
   await history.grow();
-  await history.live(8);
+  await history.live(second);
   for (let count = 0; count <= retained; count += 1) {
     await history.take();
     await history.deleteAll();
@@ -327,7 +331,7 @@ export async function proveHistory(options: HistoryOptions, retained: number): P
   assert.equal(full.method, 'full', 'all bases have expired');
   assert.match(full.reason ?? '', /BLOCKDELTA_RETAINED_BASES_COUNT/);
 
-  await history.live(4);
+  await history.live(third);
   console.log(`# ${history}`);
   await history.check();
   await history.restore(Math.ceil(first / 2));
