@@ -122,6 +122,20 @@ guestTest('a damaged list invalidates its base and those before it, and no other
   }),
 );
 
+guestTest('a retained list is not compared with an earlier snapshot of another volume', () =>
+  ThinPoolOnDisks.run(PASS, async (world) => {
+    const { volume, cuts } = await history(world, 1);
+    const other = await world.volume();
+    const foreign = await world.cutOne(other);
+    const next = await world.cutOne(volume);
+    await world.keepAndDelete(at(cuts, 0), next);
+    // The base is usable, so the code says that the two do not belong together, not that the base is gone.
+    const refused = world.backend.scanSource(foreign.id, at(cuts, 0).id);
+    await rejectsWith(refused, 'FAILED_PRECONDITION', /of another volume or not later/);
+    await world.soundDelta(at(cuts, 0), next);
+  }),
+);
+
 guestTest('a base that is dropped leaves the older ones usable', () =>
   ThinPoolOnDisks.run(PASS, async (world) => {
     const { cuts } = await history(world, 4);

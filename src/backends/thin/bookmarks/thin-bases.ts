@@ -111,7 +111,8 @@ export class ThinBases {
 
   /**
    * The lists from a deleted snapshot to a live one. Makes the last of them if it is missing, which takes as long
-   * as a scan. Null: no list begins at the base. NOT_FOUND if lists do, and lead nowhere.
+   * as a scan. Null: no list begins at the base. NOT_FOUND if lists do, and lead nowhere; FAILED_PRECONDITION if
+   * they lead to later snapshots, and not to the target.
    */
   async source(target: DeviceRecord, baseId: string): Promise<ChangeListSource | null> {
     const contents = await this.#contents();
@@ -123,8 +124,11 @@ export class ThinBases {
       whole ??
       (await this.#path(contents, baseId, targetTime, (id) => this.#continues(contents, id)));
     if (path === null) {
-      const reason = (await this.deps.ledger.bookmark(baseId))?.invalidReason;
-      throw invalidatedBase(baseId, reason ?? reasonOf(contents, baseId));
+      // A list on the way may have been found damaged meanwhile.
+      const left = await this.#contents();
+      if (this.#leadsOn(left, baseId)) throw unrelated(baseId, target.objectId);
+      const reason = left.bookmarks.get(baseId)?.invalidReason;
+      throw invalidatedBase(baseId, reason ?? reasonOf(left, baseId));
     }
     if (whole === null) {
       if (path.length === 0) return null;
@@ -281,6 +285,13 @@ export class ThinBases {
 }
 
 const DAMAGED = 'its stored change list is damaged';
+
+function unrelated(baseId: string, targetId: string): CsiError {
+  return CsiError.failedPrecondition(
+    `no delta from snapshot ${baseId} to ${targetId}: the change lists from the first one, which is deleted, lead ` +
+      'to other snapshots, and the target is of another volume or not later; make a full backup',
+  );
+}
 
 function retainedBase(snapshotId: string, steps: readonly Step[]): RetainedBase {
   return { snapshotId, storedBytes: steps.reduce((sum, step) => sum + step.storedBytes, 0n) };
