@@ -3,6 +3,8 @@
  */
 import assert from 'node:assert/strict';
 import type { Backend } from '../../src/backends/backend.js';
+import type { Steps } from '../faults/steps.js';
+import { BackendProcess } from './backend-process.js';
 import { Interrupter } from './interrupter.js';
 import { TaggedBlocks } from './tagged-blocks.js';
 import {
@@ -20,8 +22,6 @@ import { ThinRig } from './thin-rig.js';
 /** More than any change has. */
 const MOST_STEPS = 60;
 
-export type Death = 'kill' | 'power cut';
-
 export class CrashingPool {
   #interrupter = new Interrupter();
   #model = new PoolModel();
@@ -38,25 +38,86 @@ export class CrashingPool {
   }
 
   /**
-   * Dies after `first` steps, then `stride` steps later, and so on, until the change completes. Returns the
-   * number of deaths.
+   * The power is cut after `first` steps, then `stride` steps later, and so on, until the change completes. Returns the
+   * number of power cuts.
    */
-  async dieEverywhere(
-    make: MakeChange,
-    death: Death,
-    first: number,
-    stride: number,
-  ): Promise<number> {
+  async dieEverywhere(make: MakeChange, first: number, stride: number): Promise<number> {
     let deaths = 0;
     for (let steps = first; steps < MOST_STEPS; steps += stride) {
       const change = await this.#prepare(make, steps);
-      const died = await this.#diesAfter(steps, change, death);
+      const died = await this.#diesAfter(steps, change);
       await this.#finish(change, died, steps % 2 === 0);
       await this.#tidy();
       if (!died) return deaths;
       deaths += 1;
     }
     throw new Error(`a change of more than ${MOST_STEPS} steps`);
+  }
+
+  /**
+   * Kills a process before each of the chosen steps of the change, which is then finished by the next one.
+   * Returns how many there were to choose from.
+   */
+  async killEverywhere(
+    make: MakeChange,
+    steps: Steps,
+    choose: (names: readonly string[]) => readonly string[],
+  ): Promise<{ kills: number; steps: number }> {
+    const names = await this.#trace(make, steps);
+    const chosen = choose(names);
+    for (const [index, step] of chosen.entries()) {
+      try {
+        await this.#killBefore(step, await this.#prepare(make, index), steps, index % 2 === 0);
+      } catch (thrown) {
+        throw new Error(`killed before ${step}`, { cause: thrown });
+      }
+    }
+    if (chosen.length === names.length) {
+      assert.deepEqual((await this.#trace(make, steps)).sort(), [...names].sort());
+    }
+    return { kills: chosen.length, steps: names.length };
+  }
+
+  /** The names of the steps of an undisturbed change. */
+  async #trace(make: MakeChange, steps: Steps): Promise<string[]> {
+    const change = await this.#prepare(make, 0);
+    const child = await this.#startChild(steps);
+    let names: string[] = [];
+    try {
+      steps.begin();
+      await change.act(child.backend);
+      names = [...steps.names];
+      steps.begin();
+      await child.stop();
+    } finally {
+      await child.end();
+    }
+    await this.rig.next(this.#interrupter);
+    await this.#finish(change, false, false);
+    await this.#tidy();
+    return names;
+  }
+
+  async #killBefore(step: string, change: Change, steps: Steps, takeBack: boolean): Promise<void> {
+    const child = await this.#startChild(steps);
+    try {
+      steps.begin({ step, does: 'die' });
+      await change.act(child.backend).catch(() => undefined);
+      assert.ok(steps.isReached, `the step has not come, but ${steps.names.join('; ')}`);
+    } finally {
+      steps.begin();
+      await child.end();
+    }
+    await this.#succeed(change);
+    await this.#finish(change, true, takeBack);
+    await this.#tidy();
+  }
+
+  /** It takes the pool over from the backend of this process. */
+  async #startChild(steps: Steps): Promise<BackendProcess> {
+    await this.#backend.stop();
+    this.#interrupter = new Interrupter();
+    return BackendProcess.start(this.rig.options, steps.environment);
   }
 
   async assertEmptied(): Promise<void> {
@@ -69,6 +130,11 @@ export class CrashingPool {
     assert.equal((await this.rig.status()).usedDataBlocks, 0n, 'data blocks leaked');
     await backend.stop();
     this.rig.assertSound();
+  }
+
+  /** The pool's own files, which its steps are named after. */
+  get directory(): string {
+    return this.rig.directory;
   }
 
   dispose(): Promise<void> {
@@ -98,22 +164,27 @@ export class CrashingPool {
   }
 
   /** False if the change completed before. */
-  async #diesAfter(steps: number, change: Change, death: Death): Promise<boolean> {
+  async #diesAfter(steps: number, change: Change): Promise<boolean> {
     const died = this.#interrupter.dieAfter(steps).then(() => 'died');
     const outcome = await Promise.race([change.act(this.#backend), died]).finally(() =>
       this.#interrupter.disarm(),
     );
     if (outcome !== 'died') return false;
     this.rig.abandon();
-    if (death === 'power cut') await this.rig.fixture.powerCut();
+    await this.rig.fixture.powerCut();
     this.#interrupter = new Interrupter();
+    await this.#succeed(change);
+    return true;
+  }
+
+  /** The next process, which sweeps what the dead one has left of the change. */
+  async #succeed(change: Change): Promise<void> {
     await this.rig.next(this.#interrupter);
     const known = [...this.#model.ids, ...change.after.ids];
     const strange = (await this.#backend.sweep()).filter(
       (name) => !known.some((id) => name.startsWith(id)),
     );
     assert.deepEqual(strange, [], 'swept, and of no object');
-    return true;
   }
 
   /** Rolls an unfinished change back, or repeats it. */

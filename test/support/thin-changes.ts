@@ -122,6 +122,16 @@ export const CHANGES: Readonly<Record<string, MakeChange>> = {
     };
     return { act, after };
   },
+  'expanding a volume in use': async (backend, model) => {
+    const id = newVolume();
+    await backend.createVolume(id, VOLUME_BYTES);
+    const content = TaggedBlocks.zeros(BLOCKS);
+    await content.write((await backend.attach(id, { readOnly: false })).devicePath, 5, 78);
+    model.volumes.set(id, content);
+    const after = model.copy();
+    after.volumes.set(id, content.copy(2 * BLOCKS));
+    return { act: (next) => next.expandVolume(id, 2n * VOLUME_BYTES), after };
+  },
   'attaching a volume': async (_, model, { detached }) => ({
     act: (backend) => backend.attach(detached, { readOnly: false }),
     undo: (backend) => backend.detach(detached),

@@ -7,15 +7,15 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { PoolEvent } from '../../src/backends/backend.js';
-import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger/ledger-client.js';
-import { ledgerCalls, ledgerDefinition } from '../../src/backends/thin/ledger/sqlite-ledger.js';
+import type { OpenLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { ThinBackend } from '../../src/backends/thin/thin-backend.js';
-import type { SqliteConnection } from '../../src/database/connection.js';
-import { openSound } from '../../src/database/sound-database.js';
 import type { ThinPoolStatus } from '../../src/native/dm-addon.js';
-import { NativePool } from '../../src/native/pool.js';
+import type { NativePool } from '../../src/native/pool.js';
+import type { BackendOptions } from './backend-process.js';
+import { openLedgerInline } from './direct-database.js';
 import { DmFixture, type FaultyDisk } from './dm-fixture.js';
 import type { Interrupter } from './interrupter.js';
+import { sharedThreads } from './shared-threads.js';
 import { Workspace } from './workspace.js';
 
 const MIB = 1n << 20n;
@@ -31,7 +31,7 @@ export class ThinRig {
   /** Events of the backends. */
   readonly events: string[] = [];
   #backend: ThinBackend;
-  #database: SqliteConnection | null = null;
+  #ledger: OpenLedger | null = null;
 
   private constructor(
     private readonly workspace: Workspace,
@@ -46,7 +46,7 @@ export class ThinRig {
   /** The pool is made and started. */
   static async make(label: string, options: RigOptions = {}): Promise<ThinRig> {
     const workspace = new Workspace(label);
-    const native = new NativePool(2);
+    const native = sharedThreads();
     const fixture = new DmFixture(native, workspace);
     const { metadataBytes = 16n * MIB, dataBytes = 64n * MIB } = options;
     const metadata = await fixture.disk('metadata', metadataBytes);
@@ -79,8 +79,7 @@ export class ThinRig {
 
   /** Of a backend whose interrupter has ended it: what the kernel does for a process that died. */
   abandon(): void {
-    this.#database?.close();
-    this.#database = null;
+    void this.#ledger?.close();
   }
 
   async status(): Promise<ThinPoolStatus> {
@@ -120,38 +119,35 @@ export class ThinRig {
   async dispose(): Promise<void> {
     await this.#backend.stop().catch(() => undefined);
     await this.fixture.dispose();
-    await this.native.close();
     this.workspace.dispose();
   }
 
-  #make(interrupter?: Interrupter): ThinBackend {
-    const options = {
-      ...{ pool: 'default', directory: this.workspace.path('pool'), owner: 'rig' },
+  /** Of the backend, but for its events. */
+  get options(): BackendOptions {
+    return {
+      ...{ pool: 'default', directory: this.directory, owner: 'rig' },
       devices: { metadata: this.metadata.path, data: this.data.path },
       ...{ embeddedPoolBytes: null, dataBlockBytes: 65536n },
       ...{ overcommitPercent: 100n, reservePercent: 0n },
       ...{ passDiscards: true, errorWhenFull: true, lowWaterPercent: 25n },
+    };
+  }
+
+  get directory(): string {
+    return this.workspace.path('pool');
+  }
+
+  #make(interrupter?: Interrupter): ThinBackend {
+    const options = {
+      ...this.options,
       onEvent: ({ level, message }: PoolEvent) => this.events.push(`${level}: ${message}`),
     };
     const native = interrupter?.native(this.native) ?? this.native;
     return new ThinBackend(native, options, async (file) => {
-      const ledger = this.#openLedger(file);
+      const ledger = await openLedgerInline(file);
+      this.#ledger = ledger;
       return interrupter?.calls(ledger) ?? ledger;
     });
-  }
-
-  /** Not on a thread of its own: starting one takes a second on an emulated processor. */
-  #openLedger(file: string): OpenLedger {
-    const database = openSound(ledgerDefinition(file));
-    this.#database = database;
-    const calls = Object.entries(ledgerCalls(database)).map(([name, call]) => {
-      const ask = call as (...args: unknown[]) => unknown;
-      return [name, async (...args: unknown[]) => ask(...args)];
-    });
-    const close = async () => {
-      if (this.#database === database) this.abandon();
-    };
-    return { ...(Object.fromEntries(calls) as AsyncLedger), close };
   }
 }
 

@@ -1,0 +1,74 @@
+/**
+ * A thin backend in a process of its own, with one call at a time, whose steps can be counted and which can be
+ * killed before any of them (test/faults/steps.ts). It has no threads and loads nothing but the backend: on an
+ * emulated processor each start would take many seconds otherwise. The program is backend-program.ts.
+ */
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import type { Backend } from '../../src/backends/backend.js';
+import type { ThinPoolOptions } from '../../src/backends/thin/thin-backend.js';
+import { packagePath } from '../../src/base/package-root.js';
+
+export type BackendOptions = Omit<ThinPoolOptions, 'onEvent'>;
+
+export interface BackendCall {
+  method: string;
+  args: unknown[];
+}
+
+/** Null: done. */
+export type BackendAnswer = string | null;
+
+export class BackendProcess {
+  private constructor(private readonly child: ChildProcess) {}
+
+  /** Resolves when the backend has started. */
+  static async start(
+    options: BackendOptions,
+    environment: Record<string, string>,
+  ): Promise<BackendProcess> {
+    const child = fork(packagePath('.test-build/test/support/backend-program.js'), [], {
+      env: { PATH: process.env['PATH'], ...environment },
+      serialization: 'advanced',
+      execArgv: [],
+    });
+    const running = new BackendProcess(child);
+    await running.#ask({ method: 'start', args: [options] });
+    return running;
+  }
+
+  /** Methods answer nothing. They reject if the process dies. */
+  get backend(): Backend {
+    const get = (_: object, method: string) => {
+      return (...args: unknown[]) => this.#ask({ method, args });
+    };
+    return new Proxy({}, { get }) as Backend;
+  }
+
+  async stop(): Promise<void> {
+    await this.#ask({ method: 'stop', args: [] });
+    await this.end();
+  }
+
+  /** Kills it, if it still runs. */
+  async end(): Promise<void> {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    const ended = once(this.child, 'exit');
+    this.child.kill('SIGKILL');
+    await ended;
+  }
+
+  async #ask(call: BackendCall): Promise<void> {
+    const outcome = new Promise<void>((resolve, reject) => {
+      const onDeath = () => reject(new Error(`the process died in ${call.method}`));
+      this.child.once('exit', onDeath);
+      this.child.once('message', (answer: BackendAnswer) => {
+        this.child.off('exit', onDeath);
+        if (answer === null) resolve();
+        else reject(new Error(answer));
+      });
+    });
+    this.child.send(call);
+    await outcome;
+  }
+}
