@@ -50,6 +50,10 @@ export function planJobs(options) {
       ...check('formatting, lint and import walls', npx('biome', 'ci', '--error-on-warnings', '.')),
       needs: [modules],
     });
+    add({
+      ...check('lint for promises that nobody waits for', npx('oxlint', '--quiet', 'src', 'test')),
+      needs: [modules],
+    });
     add({ ...check('formatting of native code', ['scripts/format-native']), needs: packages });
     add(check('no stray words', ['node', 'scripts/check-sources.mjs']));
     add({ ...check('dist', ['node', 'scripts/compile.mjs', 'tsconfig.json']), needs: [modules] });

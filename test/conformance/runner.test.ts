@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import { after, afterEach, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../src/base/errors.js';
 import { type Check, CheckSkipped, expect } from '../../src/conformance/check.js';
 import type { SuiteOptions } from '../../src/conformance/options.js';
@@ -353,10 +354,9 @@ test('a driver that is started again within a moment is waited for', async () =>
   const [result] = await runChecks([
     checkOf('one.restarts', async (context) => {
       driver?.stop();
-      setTimeout(async () => {
-        driver = await RecordingDriver.start(workspace);
-      }, 500);
+      const again = delay(500).then(() => RecordingDriver.start(workspace));
       await context.driver.call('Probe', {});
+      driver = await again;
     }),
   ]);
   assert.equal(result?.detail, null);

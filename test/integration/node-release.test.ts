@@ -23,7 +23,11 @@ const rootTest = (title: string, body: (node: NodeFixture) => Promise<void>): vo
     const workspace = new Workspace('node-release');
     try {
       const node = await openNode(workspace);
-      await body(node).finally(() => node.close());
+      try {
+        await body(node);
+      } finally {
+        await node.close();
+      }
     } finally {
       workspace.dispose();
     }

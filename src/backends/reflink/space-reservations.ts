@@ -104,13 +104,15 @@ export class SpaceReservations {
 
   #probeIn(delayMs: number): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(async () => {
-      const hasRoom = await this.#attempt(async (opened) => {
-        if (await this.#isShort(opened)) await this.#ensureRoomToRewrite(opened);
-      });
-      if (!this.#isStopped) this.#probeIn(hasRoom ? PROBE_INTERVAL_MS : RETRY_INTERVAL_MS);
-    }, delayMs);
+    this.#timer = setTimeout(() => void this.#probe(), delayMs);
     this.#timer.unref();
+  }
+
+  async #probe(): Promise<void> {
+    const hasRoom = await this.#attempt(async (opened) => {
+      if (await this.#isShort(opened)) await this.#ensureRoomToRewrite(opened);
+    });
+    if (!this.#isStopped) this.#probeIn(hasRoom ? PROBE_INTERVAL_MS : RETRY_INTERVAL_MS);
   }
 
   /**

@@ -32,7 +32,11 @@ export async function copyTo(from: string, to: string, sizeBytes: number): Promi
 /** Flushes everything written to the file or device so far to its backing store. */
 export async function flush(path: string): Promise<void> {
   const handle = await open(path, 'r');
-  await handle.sync().finally(() => handle.close());
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
 }
 
 export async function attach(path: string): Promise<string> {
