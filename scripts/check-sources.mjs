@@ -14,7 +14,7 @@ const FORBIDDEN = [
 ];
 
 const TOP = new Set([
-  ...['.ci', '.clang-format', '.editorconfig', '.gitignore', '.oxlintrc.json', 'CHANGELOG.md'],
+  ...['.ci', '.clang-format', '.clang-tidy', '.editorconfig', '.gitignore', '.oxlintrc.json', 'CHANGELOG.md'],
   ...['CONTRIBUTING.md', 'LICENSE', 'README.md', 'binding.gyp', 'biome.json', 'deploy', 'docs', 'native', 'package-lock.json'],
   ...['package.json', 'proto', 'scripts', 'src', 'test', 'tsconfig.json'],
 ]);

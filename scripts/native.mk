@@ -4,6 +4,7 @@
 #
 #   make -s -j2 -f scripts/native.mk tests      the test program, and the guardian it starts
 #   make -s -j2 -f scripts/native.mk fuzz-fill  a fuzz target: test/fuzz/fuzz_fill.cc
+#   make -s -j2 -f scripts/native.mk tidy       what scripts/tidy-native needs
 #   make -s -f scripts/native.mk faults         the library that test/faults preloads into processes
 #   make -s -f scripts/native.mk directory      prints where programs and objects are
 #
@@ -57,7 +58,7 @@ TEST_OBJECTS := $(FUZZ_LIBRARY) $(call objects,plain,$(TESTS) $(filter-out $(FUZ
 GUARDIAN_OBJECTS := $(call objects,plain,$(GUARDIAN))
 FUZZ_MAIN_OBJECTS := $(call objects,plain,$(FUZZ_MAIN))
 
-.PHONY: tests faults directory command FORCE
+.PHONY: tests faults tidy directory command FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -108,9 +109,25 @@ $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: $(OUT)/fuzz_%
 $(OUT)/fuzz_%: $(OUT)/covered/test/fuzz/fuzz_%.o $(FUZZ_MAIN_OBJECTS) $(OUT)/libfuzzed.a
 	$(COMPILER) $(CXXFLAGS) $(LDFLAGS) $(FUZZ_LINK) -o $@ $^
 
+# scripts/tidy-native has written compile_commands.json. Headers of Node.js count as generated, since only
+# that file knows where they are.
+TIDIED := $(patsubst %.cc,$(OUT)/tidy/%.ok,native/addon.cc $(wildcard native/binding/*.cc native/confine/*.cc) \
+  $(CORE) $(GUARDIAN))
+tidy: $(TIDIED)
+$(OUT)/tidy/%.ok: %.cc .clang-tidy scripts/native.mk
+	@mkdir -p $(@D)
+	@clang-tidy --quiet $< 2>/dev/null
+	@$(COMPILER) $(CXXFLAGS) -MM -MG -MP -MT $@ -MF $(@:.ok=.d) $<
+	@touch $@
+
 # What scripts/compile-commands.mjs asks for.
 command:
 	@echo $(COMPILER) $(CXXFLAGS)
 
+# Not the lists of headers that another make writes meanwhile.
+ifeq ($(MAKECMDGOALS),tidy)
+-include $(TIDIED:.ok=.d)
+else
 -include $(patsubst %.o,%.d,$(filter $(OUT)/plain/% $(OUT)/covered/%,$(TEST_OBJECTS) $(GUARDIAN_OBJECTS) $(FUZZ_LIBRARY))) \
   $(FUZZ_TARGETS:%=$(OUT)/covered/test/fuzz/fuzz_%.d)
+endif

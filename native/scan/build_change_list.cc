@@ -56,7 +56,7 @@ Status AddExtents(const std::vector<Extent>& extents, uint64_t start, uint64_t e
 class Step {
  public:
   Step(const BuildChangeListRequest& request, BuildProgress progress)
-      : request_(request), progress_(std::move(progress)), buffer_(kBufferBytes) {}
+      : request_(request), progress_(progress), buffer_(kBufferBytes) {}
 
   Status Open(bool is_first) {
     const ChangeListKind kind =

@@ -55,6 +55,7 @@ export function planJobs(options) {
       needs: [modules],
     });
     add({ ...check('formatting of native code', ['scripts/format-native']), needs: packages });
+    add({ ...check('lint of native code', ['scripts/tidy-native']), needs: [...packages, modules] });
     add(check('no stray words', ['node', 'scripts/check-sources.mjs']));
     add({ ...check('dist', ['node', 'scripts/compile.mjs', 'tsconfig.json']), needs: [modules] });
   }
