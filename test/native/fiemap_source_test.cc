@@ -67,6 +67,21 @@ TEST_P(FiemapSourceTest, MapsExactlyTheWrittenBlocks) {
   EXPECT_EQ(DataBlocks(path, size, size, 1024), std::vector<bool>(3100));
 }
 
+TEST_P(FiemapSourceTest, ShowsWhatWasJustWrittenOverAPreallocationAsData) {
+  const std::string path = pool_->At("file");
+  constexpr uint64_t kBlocks = 64;
+  {
+    Result<UniqueFd> fd = OpenPath(path, O_RDWR | O_CREAT, 0600);
+    ASSERT_OK(fd);
+    ASSERT_EQ(fallocate(fd->get(), 0, 0, kBlocks * kBlock), 0);
+    EXPECT_OK(SyncFd(fd->get(), path));
+  }
+  test::WriteBytes(path, 7 * kBlock, std::vector<uint8_t>(kBlock, 1));
+  std::vector<bool> expected(kBlocks);
+  expected[7] = true;
+  EXPECT_EQ(DataBlocks(path, kBlocks * kBlock, 0, 1024), expected);
+}
+
 TEST_P(FiemapSourceTest, LeavesOutPreallocationAfterTheEnd) {
   const std::string path = pool_->At("file");
   test::WriteBytes(path, 0, std::vector<uint8_t>(3 * kBlock, 1));

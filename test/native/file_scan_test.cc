@@ -13,6 +13,7 @@
 
 #include "native/device/files.h"
 #include "native/device/take_snapshots.h"
+#include "native/scan/address_fence.h"
 #include "native/scan/snapshot_map.h"
 #include "test/native/chunks.h"
 #include "test/native/churn.h"
@@ -138,6 +139,18 @@ struct TwoSnapshots {
   std::string target;
 };
 
+TEST(FileScanTest, ReportsWhatATargetHasBeyondTheEndOfItsBase) {
+  const auto pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const TwoSnapshots pair(*pool);
+  const std::string grown = pool->At("grown");
+  test::WriteBytes(pool->At("volume"), 12 * kBlock, std::vector<uint8_t>(kBlock, 3));
+  Take(pool->At("volume"), grown);
+  Result<FillOutcome> outcome = FillOnce(test::IdentityOf(grown), test::IdentityOf(pair.target));
+  ASSERT_OK(outcome);
+  EXPECT_TRUE(outcome->done && outcome->entry_bytes == kBlock);
+}
+
 TEST(FileScanTest, ReportsOnlyWhatChangedInsideCompressedExtents) {
   const auto pool = test::Pool::Make("btrfs", "compress-force=zstd");
   if (pool == nullptr) return;
@@ -236,6 +249,26 @@ TEST(FileScanTest, RefusesADeltaAcrossTwoFileSystems) {
   const TwoSnapshots right(*btrfs);
   EXPECT_CODE(FillOnce(test::IdentityOf(left.target), test::IdentityOf(right.base)),
               "SCAN_UNSUPPORTED");
+}
+
+TEST(FileScanTest, TrustsAddressesOfBtrfsUntilATransactionIsCommitted) {
+  const auto pool = test::Pool::Make("btrfs", "commit=3600");
+  if (pool == nullptr) return;
+  const TwoSnapshots snapshots(*pool);
+  Result<SnapshotFile> target = SnapshotFile::Open(test::IdentityOf(snapshots.target));
+  Result<SnapshotFile> base = SnapshotFile::Open(test::IdentityOf(snapshots.base));
+  ASSERT_OK(target);
+  ASSERT_OK(base);
+  Result<AddressFence> fence = AddressFence::ForPair(*target, *base);
+  ASSERT_OK(fence);
+  ASSERT_OK(fence->Raise());
+  EXPECT_TRUE(*fence->Holds());
+  // The second one belongs to the transaction after the one that was running.
+  for (const char* name : {"first", "second"}) {
+    test::WriteBytes(pool->At(name), 0, {1});
+    EXPECT_TRUE(test::RunCommand("sync -f " + pool->mount_point()));
+  }
+  EXPECT_FALSE(*fence->Holds());
 }
 
 TEST(FileScanTest, RefusesADeltaOnAnUnsupportedFileSystemAndNamesItsType) {

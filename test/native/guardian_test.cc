@@ -118,6 +118,19 @@ TEST(GuardianTest, H19AFileSystemIsThawedWhenItsGuardianIsKilled) {
   EXPECT_TRUE(volume->IsThawed());
 }
 
+TEST(GuardianTest, AFileSystemThatAnotherHasThawedMeanwhileIsAFailure) {
+  const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs");
+  if (pool == nullptr) return;
+  const auto volume = test::Volume::Make(*pool, "volume", "ext4", kSizes[0]);
+  if (volume == nullptr) return;
+  Result<Guardian> guardian = Guardian::Start();
+  ASSERT_OK(guardian);
+  Result<Freeze> freeze = Hold(&*guardian, volume->mount_point());
+  ASSERT_OK(freeze);
+  EXPECT_OK(ThawPath(volume->mount_point()));
+  EXPECT_CODE(freeze->Thaw(), "EINVAL");
+}
+
 TEST(GuardianTest, H19AGuardianEndsWithItsParentThawsWhatIsLeftAndLeavesNoProcess) {
   const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;

@@ -75,12 +75,27 @@ TEST(TakeSnapshotTest, FreezesAMountedBtrfsFoundByItsDevice) {
 TEST(TakeSnapshotTest, HasWhatWasWrittenToAnAttachedDevice) {
   const Bench bench("");
   if (!bench.ready()) return;
+  // The last one who closes a device writes its page cache back.
+  Result<UniqueFd> held = OpenPath(bench.volume->loop(), O_RDONLY);
+  ASSERT_OK(held);
   test::WriteBytes(bench.volume->loop(), kSize - 4096, std::vector<uint8_t>(4096, 9));
   Result<TakenSnapshots> outcome = bench.Take(bench.volume->Member("snapshot"));
   ASSERT_OK(outcome);
   EXPECT_EQ(outcome->frozen_ns, 0u);
   const std::vector<uint8_t> bytes = test::ReadBytes(bench.At("snapshot"));
   EXPECT_TRUE(bytes.size() == kSize && bytes[kSize - 4096] == 9 && bytes[kSize - 1] == 9);
+}
+
+TEST(TakeSnapshotTest, HasASealThatALaterWriteBreaks) {
+  const Bench bench("");
+  if (!bench.ready()) return;
+  ASSERT_OK(bench.Take(bench.volume->Member("snapshot")));
+  const SnapshotIdentity snapshot = test::IdentityOf(bench.At("snapshot"));
+  EXPECT_OK(SnapshotFile::Open(snapshot));
+  EXPECT_OK(test::SetImmutable(snapshot.path, false));
+  test::WriteBytes(snapshot.path, 0, {1});
+  EXPECT_OK(test::SetImmutable(snapshot.path, true));
+  EXPECT_CODE(SnapshotFile::Open(snapshot), "SCAN_MUTABLE");
 }
 
 TEST(TakeSnapshotTest, RefusesADeviceLockedByAToolAndLocksOutTools) {

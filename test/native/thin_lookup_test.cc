@@ -81,6 +81,8 @@ TEST(ThinLookupTest, ConfirmsTwoRootsByOnePathOfOneTreeEachAndTheSuperblockTwice
   EXPECT_EQ(source.reads(), 4u);
   EXPECT_CODE(ConfirmDevices(&source, 0, {{2, pool.devices[0].root}}), kScanReplaced);
   EXPECT_CODE(ConfirmDevices(&source, 0, {{99, pool.devices[0].root}}), kScanReplaced);
+  // By a metadata snapshot that is not held any more.
+  EXPECT_CODE(ConfirmDevices(&source, 5, {{2, pool.devices[1].root}}), kScanReplaced);
 }
 
 }  // namespace
