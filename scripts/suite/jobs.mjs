@@ -65,6 +65,10 @@ export function planJobs(options) {
     const sanitized = add({ ...build('native tests and fuzz targets', ['scripts/fuzz', '--build-all']), needs: packages });
     const needs = [sanitized];
     add(tests('native tests', ['scripts/test-native'], { seconds: 900, needs }));
+    if (options.nightly) {
+      const built = { needs: [native, types, sanitized] };
+      add(tests('mutations', ['node', 'scripts/test-mutations.mjs'], { seconds: 900, limitSeconds: 3600, ...built }));
+    }
     add(tests('fuzzing', ['scripts/fuzz', 'all', ...fuzz], { seconds: 800, limitSeconds: 3600, needs }));
   }
   const limitSeconds = options.nightly ? LIMIT_SECONDS.nightly : LIMIT_SECONDS.plain;

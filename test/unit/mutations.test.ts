@@ -1,0 +1,76 @@
+/** Holds test/mutations against the code, the tests and the tables of conditions, without running any of them. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { test } from 'node:test';
+import { packagePath } from '../../src/base/package-root.js';
+import { MUTATIONS } from '../mutations/mutations.js';
+
+const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
+
+const CONDITIONS = ['docs/soundness.md', 'docs/retained-bases.md'].flatMap((document) =>
+  [...read(document).matchAll(/^\| ([LDRTB]\d+) \|/gm)].map(([, id]) => id ?? ''),
+);
+
+test('every condition of soundness and crash safety has a mutation, and every mutation a condition', () => {
+  assert.ok(CONDITIONS.length > 50 && MUTATIONS.length > 100);
+  assert.deepEqual(CONDITIONS, [...new Set(CONDITIONS)]);
+  const broken = new Set(MUTATIONS.map(({ breaks }) => breaks));
+  assert.deepEqual([...broken].sort(), [...CONDITIONS].sort());
+});
+
+test('every mutation can be applied: its old text occurs once in its file', () => {
+  for (const { file, from, to } of MUTATIONS) {
+    assert.equal(read(file).split(from).length, 2, `${file}: ${from}`);
+    assert.notEqual(from, to);
+  }
+});
+
+test('docs/soundness.md names the files that its mutations change', () => {
+  for (const [, id, cells = ''] of read('docs/soundness.md').matchAll(/^\| ([LD]\d+) \|(.*)$/gm)) {
+    const named = [...cells.matchAll(/`([^`]+)`/g)].map(([, path]) => path);
+    for (const path of named) assert.doesNotThrow(() => read(path ?? ''), `${id}: ${path}`);
+    const changed = MUTATIONS.filter(({ breaks }) => breaks === id).map(({ file }) => file);
+    assert.ok(
+      changed.some((file) => named.includes(file)),
+      `${id}: ${changed}`,
+    );
+  }
+});
+
+test('every mutation names a test of the plain suite', () => {
+  for (const { test: expected } of MUTATIONS) {
+    assert.doesNotMatch(expected.file, /nightly|guest/);
+    assert.ok(hasTest(expected), `${expected.file} has no test '${expected.name}'`);
+  }
+});
+
+function hasTest({ file, name }: { file: string; name: string }): boolean {
+  const text = read(file);
+  if (file.endsWith('.cc')) {
+    const [suite, own] = name.split('.');
+    return new RegExp(`^TEST(?:_F|_P)?\\(${suite},\\s*${own}\\)`, 'm').test(text);
+  }
+  // Tests that several files share are in one that they import.
+  const shared = [...text.matchAll(/from '(\.\/.*)\.js'/g)].map(([, path]) => `${path}.ts`);
+  const texts = [text, ...shared.map((path) => read(join(dirname(file), path)))];
+  return texts.some((each) => titlesIn(each).some((title) => title.test(name)));
+}
+
+/** Of literals, with anything in the place of what is inserted. */
+function titlesIn(text: string): RegExp[] {
+  const titles = text.matchAll(/\b(?:test|guestTest)\(\s*(['"`])(.*?)\1,/gs);
+  return [...titles].map(
+    ([, , title = '']) =>
+      new RegExp(
+        `^${title
+          .split(/\$\{.*?\}/)
+          .map(escaped)
+          .join('.+')}$`,
+      ),
+  );
+}
+
+function escaped(text: string): string {
+  return text.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&');
+}
