@@ -36,6 +36,8 @@ export interface Figures {
 
 /** As BLOCKDELTA_RETAINED_BASES_COUNT has it. */
 const RETAINED = 16;
+/** Of each target, in one cut. */
+const MAX_BASES = 4;
 
 /** @param directory for the mount point and the socket */
 export async function checkCut(directory: string, cut: Cut, figures: Figures): Promise<void> {
@@ -149,7 +151,8 @@ class CutCheck {
   ): Promise<void> {
     for (const [id, target] of targets) {
       assertSound(new Uint32Array(), target.values, await client.allocated(id), `list of ${id}`);
-      for (const [baseId, base] of this.#basesOf(target)) {
+      const bases = some(this.#basesOf(target), this.figures.cuts);
+      for (const [baseId, base] of bases) {
         const label = `delta from ${baseId} to ${id}`;
         if (this.#snapshots.has(baseId)) {
           assertSound(base.values, target.values, await client.delta(baseId, id), label);
@@ -162,10 +165,11 @@ class CutCheck {
 
   async #checkRetained(client: CsiClient, { baseId, base, id, target }: Pair): Promise<void> {
     const label = `delta from the deleted ${baseId} to ${id}`;
-    const status = await statusOf(client.delta(baseId, id));
+    const delta = client.delta(baseId, id);
+    const status = await statusOf(delta);
     if (status === 'OK') {
       this.figures.fromDeleted += 1;
-      assertSound(base.values, target.values, await client.delta(baseId, id), label);
+      assertSound(base.values, target.values, await delta, label);
       return;
     }
     assert.equal(status, 'NOT_FOUND', label);
@@ -222,6 +226,12 @@ function assertListed(
   const lost = promised.filter((id) => !found.has(id));
   const surplus = [...found].filter((id) => !before.has(id) && !after.has(id));
   assert.deepEqual({ lost, surplus }, { lost: [], surplus: [] }, `${what} after the cut`);
+}
+
+/** A few of them, others for each turn, and always the last. */
+function some<T>(all: readonly T[], turn: number): T[] {
+  const stride = Math.ceil(all.length / MAX_BASES);
+  return all.filter((_, at) => at % stride === turn % stride || at === all.length - 1);
 }
 
 /** The call that was cut off succeeds now. */

@@ -4,7 +4,7 @@
  *   unshare --mount --propagation private node replay.js DIRECTORY NAME MOUNT-OPTIONS CUTS
  *
  * DIRECTORY has NAME.img, the disk before the first write that was logged, NAME.log and NAME.json, the ledger. Of
- * the moments at which the disk has flushed or a call is acknowledged, CUTS are taken, evenly spread; all, if there are no more.
+ * the moments at which the disk has flushed or a call is acknowledged, CUTS are taken, evenly spread, or all.
  *
  * A process of its own with mounts that nobody else sees: a mount namespace that another program makes meanwhile
  * would keep a copy of the disk in use.
@@ -69,7 +69,7 @@ async function checkCuts(atMost: number): Promise<void> {
     const isChosen = chosen.has(index);
     if (isChosen) checked += 1;
     // What was written before this flush had begun may have reached the disk, or not.
-    if (isChosen && unflushed.length > 1 && checked % 2 === 0) {
+    if (isChosen && unflushed.length > 1 && checked % 3 === 0) {
       const random = new Random(index);
       await check(unflushed.filter(() => random.below(2) === 0));
     }
