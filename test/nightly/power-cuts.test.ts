@@ -66,12 +66,12 @@ function record(workspace: Workspace, length: string): void {
     disks.push(`${name}=${[...letters].map((letter) => `/dev/vd${letter}`).join()}`);
   }
   const { directory } = workspace;
-  run(
-    ...[packagePath('scripts/run-in-guest'), '--smp', '1', '--timeout', '3000'],
-    ...[...options, '--rw', directory, '--'],
-    ...[process.execPath, packagePath('.test-build/test/power/record.js')],
-    ...[length, directory, ...disks],
-  );
+  const guest = ['--smp', '1', '--timeout', '3000', ...options, '--rw', directory, '--'];
+  const program = [process.execPath, packagePath('.test-build/test/power/record.js')];
+  const words = [...guest, ...program, length, directory, ...disks];
+  execFileSync(packagePath('scripts/run-in-guest'), words, {
+    stdio: ['ignore', 'inherit', 'inherit'],
+  });
 }
 
 function replay(

@@ -9,6 +9,7 @@ import type { CsiClient } from '../support/csi-client.js';
 import { blockDiscard } from '../support/ioctls.js';
 import type { HeldGroup, HeldVolume, Orchestrator } from '../support/orchestrator.js';
 import type { Random } from '../support/random.js';
+import { statusOf } from '../support/refusal.js';
 import { BLOCK_BYTES, type Entry } from './ledger.js';
 
 const BLOCKS = 1024;
@@ -17,7 +18,7 @@ const MAX_BLOCKS = 2048;
 const MAX_VOLUMES = 4;
 const MAX_SNAPSHOTS = 5;
 
-export interface Living {
+interface Living {
   volume: HeldVolume;
   blocks: number;
   snapshots: string[];
@@ -116,15 +117,15 @@ export class History {
   ): Promise<Living> {
     const name = this.#name();
     const sizeBytes = blocks * BLOCK_BYTES;
-    const volume = await this.orchestrator.create(name, { sizeBytes, ...from });
+    const volume = await settled(() => this.orchestrator.create(name, { sizeBytes, ...from }));
     this.acknowledged({
       ...{ kind: 'create', volumeId: volume.id, name, blocks },
       ...(from === undefined ? {} : { from }),
     });
     if (isUsed) {
-      await this.orchestrator.stage(volume);
+      await settled(() => this.orchestrator.stage(volume));
       this.acknowledged({ kind: 'other', what: 'NodeStageVolume' });
-      await this.orchestrator.publish(volume);
+      await settled(() => this.orchestrator.publish(volume));
       this.acknowledged({ kind: 'other', what: 'NodePublishVolume' });
     }
     const living = { volume, blocks, snapshots: [] };
@@ -157,7 +158,7 @@ export class History {
 
   async #snapshot({ volume, snapshots }: Living): Promise<string> {
     const name = this.#name();
-    const snapshotId = await this.orchestrator.snapshot(volume, name);
+    const snapshotId = await settled(() => this.orchestrator.snapshot(volume, name));
     this.acknowledged({ kind: 'snapshot', name, member: { snapshotId, volumeId: volume.id } });
     snapshots.push(snapshotId);
     return snapshotId;
@@ -170,23 +171,25 @@ export class History {
   }
 
   async #deleteSnapshot({ snapshots }: Living, snapshotId: string): Promise<void> {
-    await this.orchestrator.deleteSnapshot(snapshotId);
+    await settled(() => this.orchestrator.deleteSnapshot(snapshotId));
     this.acknowledged({ kind: 'delete snapshot', snapshotId });
     snapshots.splice(snapshots.indexOf(snapshotId), 1);
   }
 
   async #expand(living: Living): Promise<void> {
     const blocks = living.blocks + GROWTH_BLOCKS;
-    await this.orchestrator.expand(living.volume, blocks * BLOCK_BYTES);
+    await settled(() => this.orchestrator.expand(living.volume, blocks * BLOCK_BYTES));
     living.blocks = blocks;
     this.acknowledged({ kind: 'expand', volumeId: living.volume.id, blocks });
   }
 
   async #group(sources: readonly Living[]): Promise<HeldGroup> {
     const name = this.#name();
-    const group = await this.orchestrator.groupSnapshot(
-      sources.map(({ volume }) => volume),
-      name,
+    const group = await settled(() =>
+      this.orchestrator.groupSnapshot(
+        sources.map(({ volume }) => volume),
+        name,
+      ),
     );
     const members = sources.map(({ volume }, index) => {
       return { snapshotId: group.snapshotIds[index] ?? '', volumeId: volume.id };
@@ -197,7 +200,7 @@ export class History {
   }
 
   async #deleteGroup(group: HeldGroup): Promise<void> {
-    await this.orchestrator.deleteGroup(group);
+    await settled(() => this.orchestrator.deleteGroup(group));
     const { id: groupId, snapshotIds } = group;
     this.acknowledged({ kind: 'delete group', groupId, snapshotIds });
     this.#groups.splice(this.#groups.indexOf(group), 1);
@@ -208,10 +211,10 @@ export class History {
     for (const group of [...this.#groups]) await this.#deleteGroup(group);
     for (const snapshotId of [...snapshots]) await this.#deleteSnapshot(living, snapshotId);
     if (existsSync(volume.targetPath)) {
-      await this.orchestrator.takeDown(volume);
+      await settled(() => this.orchestrator.takeDown(volume));
       this.acknowledged({ kind: 'other', what: 'NodeUnpublishVolume and NodeUnstageVolume' });
     }
-    await this.orchestrator.delete(volume);
+    await settled(() => this.orchestrator.delete(volume));
     this.acknowledged({ kind: 'delete', volumeId: volume.id });
     this.#volumes.splice(this.#volumes.indexOf(living), 1);
   }
@@ -222,7 +225,17 @@ export class History {
   }
 }
 
-export function blockOf(value: number): Buffer {
+/** Something is in use for longer than a call waits, while a list is made in a slow guest: repeated, but not for ever. */
+async function settled<T>(call: () => Promise<T>): Promise<T> {
+  for (let repeats = 0; ; repeats += 1) {
+    const attempt = call();
+    const status = await statusOf(attempt);
+    if (!['ABORTED', 'FAILED_PRECONDITION'].includes(status) || repeats === 20) return attempt;
+    await delay(500);
+  }
+}
+
+function blockOf(value: number): Buffer {
   const block = Buffer.alloc(BLOCK_BYTES);
   const pattern = Buffer.alloc(4);
   pattern.writeUInt32LE(value);
