@@ -63,10 +63,10 @@ export async function backUp(request: BackupRequest): Promise<BackupResult> {
   const repository = new Repository(directory);
   const lock = await repository.lock(described.volumeId);
   try {
+    await removeLeftVolumes(driver, runtime);
     const { backups } = await repository.backupsOf(described.volumeId);
     const known = backups.find(({ manifest }) => manifest.snapshot.id === described.snapshotId);
     if (known !== undefined) return { backup: await intact(known, described), isNew: false };
-    await removeLeftVolumes(driver, runtime);
     // In the order of the backups, at least.
     const creationTime = described.creationTime ?? new Date();
     const backup = await make(request, { ...described, creationTime }, repository);
