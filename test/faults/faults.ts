@@ -12,7 +12,7 @@ import { untilSettled } from '../support/orchestrator.js';
 import { statusOf } from '../support/refusal.js';
 import { undurable } from './durability.js';
 import type { Scene } from './scene.js';
-import { kindOf } from './steps.js';
+import { kindOf, type Steps } from './steps.js';
 
 /** One attempt at an operation, on objects of its own. */
 export interface Attempt {
@@ -32,9 +32,13 @@ export interface Attempt {
 export interface Operation {
   name: string;
   prepare(scene: Scene): Promise<Attempt>;
+  /** Of the process that takes the steps: the plugin, unless the operation says otherwise. */
+  steps?(scene: Scene): Steps;
   /** Starts again what died in the call: the plugin, unless the operation says otherwise. */
   recover?(scene: Scene): Promise<void>;
 }
+
+const stepsOf = (scene: Scene, { steps }: Operation): Steps => steps?.(scene) ?? scene.steps;
 
 /** Which faults are run. */
 export interface Selection {
@@ -51,19 +55,24 @@ export const EVERYTHING: Selection = {
  * Each kind of step once, in the first operation that has it, and in every operation the one step at least
  * that its name selects.
  */
-export function eachKindOnce(): Selection {
+export function eachKindOnce(kind = kindOf): Selection {
   const killed = new Set<string>();
   const failed = new Set<string>();
   return {
-    kills: (operation, steps) => firstOfKinds(killed, operation, steps),
-    failures: (operation, steps) => firstOfKinds(failed, operation, steps),
+    kills: (operation, steps) => firstOfKinds(killed, kind, operation, steps),
+    failures: (operation, steps) => firstOfKinds(failed, kind, operation, steps),
   };
 }
 
-function firstOfKinds(seen: Set<string>, operation: string, steps: readonly string[]): string[] {
+function firstOfKinds(
+  seen: Set<string>,
+  kind: (step: string) => string,
+  operation: string,
+  steps: readonly string[],
+): string[] {
   const fresh = steps.filter((step) => {
-    const isFresh = !seen.has(kindOf(step));
-    seen.add(kindOf(step));
+    const isFresh = !seen.has(kind(step));
+    seen.add(kind(step));
     return isFresh;
   });
   const sum = [...operation].reduce((total, letter) => total + letter.charCodeAt(0), 0);
@@ -154,11 +163,14 @@ export async function runOperation(
 async function trace(scene: Scene, operation: Operation): Promise<readonly string[]> {
   const before = scene.held();
   const attempt = await operation.prepare(scene);
-  scene.steps.begin();
+  const steps = stepsOf(scene, operation);
+  steps.begin();
   const answer = await untilSettled(() => attempt.call());
-  const names = [...scene.steps.names];
-  scene.steps.begin();
-  assert.deepEqual(undurable(names), [], 'a power cut after the answer undoes something');
+  const names = [...steps.names];
+  steps.begin();
+  // Of what commands keep while they run, nothing has to survive a power cut.
+  const lost = operation.steps === undefined ? undurable(names) : [];
+  assert.deepEqual(lost, [], 'a power cut after the answer undoes something');
   await conclude(scene, attempt, answer, before);
   return names;
 }
@@ -166,13 +178,14 @@ async function trace(scene: Scene, operation: Operation): Promise<readonly strin
 async function killAt(scene: Scene, operation: Operation, step: string): Promise<void> {
   const before = scene.held();
   const attempt = await operation.prepare(scene);
-  scene.steps.begin({ step, does: 'die' });
+  const steps = stepsOf(scene, operation);
+  steps.begin({ step, does: 'die' });
   const call = attempt.call();
   const outcome = await Promise.allSettled([call]).then(([settled]) => settled);
-  assertReached(scene);
+  assertReached(steps);
   await attempt.whileDead?.();
   await scene.writesGoThrough();
-  scene.steps.begin();
+  steps.begin();
   await (operation.recover?.(scene) ?? restart(scene));
   await scene.ledger.check({ makes: attempt.makes ?? 0, removes: attempt.removes ?? [] });
   const answer = await untilSettled(() => attempt.call());
@@ -189,10 +202,11 @@ async function failAt(
   const before = scene.held();
   const attempt = await operation.prepare(scene);
   const number = constants.errno[errno as keyof typeof constants.errno];
-  scene.steps.begin({ step, does: 'fail', errno: number });
+  const steps = stepsOf(scene, operation);
+  steps.begin({ step, does: 'fail', errno: number });
   const status = await statusOf(attempt.call());
-  assertReached(scene);
-  scene.steps.begin();
+  assertReached(steps);
+  steps.begin();
   await scene.writesGoThrough();
   await scene.ledger.checkListed({ makes: attempt.makes ?? 0, removes: attempt.removes ?? [] });
   const answer = await untilSettled(() => attempt.call());
@@ -213,8 +227,7 @@ async function conclude(
 }
 
 /** The call has ended: a step that has not come by now is none of it. */
-function assertReached(scene: Scene): void {
-  const { isReached, names } = scene.steps;
+function assertReached({ isReached, names }: Steps): void {
   assert.ok(isReached, `the step has not come, but ${names.join('; ')}`);
 }
 

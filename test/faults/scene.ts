@@ -69,6 +69,8 @@ export class Scene {
     readonly workspace: Workspace,
     readonly kind: PoolKind,
     readonly steps: Steps,
+    /** Of commands that run beside the plugin. */
+    readonly commandSteps: Steps,
     private readonly options: PluginOptions,
     /** The directory with volumes/ and snapshots/. */
     readonly poolPath: string,
@@ -91,6 +93,11 @@ export class Scene {
       : makePoolFileSystem(workspace, kind, 6144);
     const roots = { pool: directory, state, work: workspace.directory };
     const steps = await Steps.listen(workspace.path('steps'), roots);
+    const commandSteps = await Steps.listen(workspace.path('command-steps'), {
+      runtime: workspace.path('runtime'),
+      backups: workspace.path('backups'),
+      ...roots,
+    });
     const options = {
       ...(isEmbedded ? {} : { pools: `main=${directory}` }),
       env: {
@@ -102,7 +109,7 @@ export class Scene {
       },
     };
     const poolPath = isEmbedded ? join(directory, 'mount') : directory;
-    return new Scene(workspace, kind, steps, options, poolPath);
+    return new Scene(workspace, kind, steps, commandSteps, options, poolPath);
   }
 
   get client(): CsiClient {
@@ -148,6 +155,7 @@ export class Scene {
   async dispose(): Promise<void> {
     await this.kill();
     await this.steps.close();
+    await this.commandSteps.close();
     this.workspace.dispose();
   }
 

@@ -27,7 +27,9 @@ const IDS: readonly (readonly [RegExp, string])[] = [
   [/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, '<uuid>'],
   [/\bloop\d+/g, '<loop>'],
   [/\bdm-\d+/g, '<dm>'],
-  [/\d{8}T\d{9}Z/g, '<time>'],
+  [/\d{8}T\d{6}\.?\d{3}Z/g, '<time>'],
+  [/(?<=\/[a-z]+-)[0-9a-f]{16}(?=\/| |$)/g, '<id>'],
+  [/(?<=\/)[0-9a-f]{6}(?=\.pid$|$)/g, '<socket>'],
   [/\b7:\d+/g, '<loop>'],
   [/-[A-Za-z0-9]{6}(?= |$)/g, '-<random>'],
 ];

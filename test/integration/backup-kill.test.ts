@@ -1,6 +1,6 @@
 /**
- * Backups that end early: the command, its programs or the plugin are killed, the destination is full, another
- * command writes to the same directory. No backup ever looks complete that is not, the ones before it stay whole,
+ * Backups that end early: the command is told to end, its programs or the plugin are killed, the destination is full,
+ * another command writes to the same directory; test/faults kills the command at each of its steps. No backup ever looks complete that is not, the ones before it stay whole,
  * and the next run completes.
  */
 import assert from 'node:assert/strict';
@@ -87,19 +87,6 @@ async function assertClean(t: TestContext, volume: HeldVolume): Promise<void> {
   assert.equal((await running.orchestrator.volumeIds()).length, made);
   assert.deepEqual(readdirSync(place().temporary), []);
 }
-
-test('kill -9 of the command at random moments', async (t) => {
-  const volume = await newVolume();
-  const wholeMs = await firstBackup(t, volume);
-  for (let round = 0; round < 8; round += 1) {
-    const snapshot = await change(volume, `command-${round}`);
-    const backup = startBackup(t, place(), snapshot);
-    await delay(random.below(Math.ceil(wholeMs)));
-    backup.child.kill('SIGKILL');
-    await assertRecovers(t, volume, snapshot, backup);
-  }
-  await assertClean(t, volume);
-});
 
 test('SIGTERM at random moments: the command removes what it has made before it ends', async (t) => {
   const volume = await newVolume();

@@ -18,7 +18,7 @@ export interface Ended {
  * arguments that runs it, such as unshare(1).
  */
 export function startCommand(
-  t: TestContext,
+  t: Pick<TestContext, 'after'>,
   args: readonly string[],
   env: Record<string, string> = {},
   by: readonly string[] = [],
@@ -46,7 +46,7 @@ export async function endOf(
 
 /** Runs a command to its end. */
 export async function runCommand(
-  t: TestContext,
+  t: Pick<TestContext, 'after'>,
   args: readonly string[],
   env: Record<string, string> = {},
   by: readonly string[] = [],
