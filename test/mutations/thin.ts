@@ -9,9 +9,9 @@ export const THIN: readonly Mutation[] = [
   {
     breaks: 'L15',
     file: 'native/thin/delta_walk.cc',
-    from: 'const bool same = DataBlockOf(left.view.value(i)) == DataBlockOf(right.view.value(j));',
-    to: 'const bool same = DataBlockOf(left.view.value(i)) == DataBlockOf(right.view.value(j)) || TimeOf(left.view.value(i)) == TimeOf(right.view.value(j));',
-    reason: 'blocks of one time count as equal, whatever data block they are mapped to',
+    from: 'runs_.Add(DeltaKind::kDifferent, left_key, left_key + 1);',
+    to: '',
+    reason: 'a block that both map, each to a data block of its own, is not reported',
     test: {
       file: 'test/native/thin_delta_test.cc',
       name: 'ThinDeltaTest.FindsExactlyWhereTheDataBlocksOfTwoMappingTreesDiffer',
