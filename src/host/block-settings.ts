@@ -24,12 +24,14 @@ interface Change {
   revert(): Promise<void>;
 }
 
+/** Failures that say nothing of the value: another try may succeed. */
+const OF_THE_MOMENT = ['EINTR', 'EAGAIN', 'EIO', 'EMFILE', 'ENFILE', 'ENOMEM', 'ENOSPC'];
 const DEFAULT_READ_AHEAD_KIB = 128;
 const DEFAULT_SCHEDULER = 'none';
 
 /**
  * Gives the device these settings, all or nothing. FAILED_PRECONDITION if one that was asked for is not
- * possible on this node. Settings in force already are not written.
+ * possible on this node; the failure itself if that is not what it says. Settings in force already are not written.
  */
 export async function applyBlockSettings(
   native: NativeRunner,
@@ -45,6 +47,7 @@ export async function applyBlockSettings(
       if (!change.isAsked) continue;
       for (const earlier of done.reverse()) await earlier.revert().catch(() => undefined);
       const code = errorCode(thrown) ?? 'unknown error';
+      if (OF_THE_MOMENT.includes(code)) throw thrown;
       throw CsiError.failedPrecondition(
         `${change.what} cannot be set on ${devicePath}: ${code}; leave that parameter out, or give another value`,
         { cause: thrown },

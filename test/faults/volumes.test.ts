@@ -1,7 +1,13 @@
 /** Faults at the steps of calls that make, change and remove volumes. */
 import { isNightly } from '../support/nightly.js';
 import { faultTests } from './fault-tests.js';
-import { createVolume, deleteVolume, expandVolume, restoreVolume } from './operations.js';
+import {
+  createVolume,
+  deleteVolume,
+  expandVolume,
+  modifyVolume,
+  restoreVolume,
+} from './operations.js';
 
 faultTests('faults-volumes', {
   isWhole: isNightly,
@@ -14,5 +20,6 @@ faultTests('faults-volumes', {
     deleteVolume('block'),
     expandVolume('block'),
     expandVolume('xfs'),
+    modifyVolume('block'),
   ],
 });
