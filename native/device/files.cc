@@ -18,7 +18,6 @@ namespace {
 // Unit of st_blocks (stat(2)).
 constexpr uint64_t kStatBlockBytes = 512;
 constexpr mode_t kNewFileMode = 0600;
-constexpr char kProbeTemplate[] = "/.reflink-probe-XXXXXX";
 constexpr char kProbeBytes[4096] = {1};
 
 Result<int> FlagsOf(int fd, const std::string& path) {
@@ -99,13 +98,9 @@ Status CheckAbsent(const std::string& path) {
   return state.TakeStatus();
 }
 
-// An unlinked file in the directory.
+// A file in the directory that never has a name: a kill leaves nothing.
 Result<UniqueFd> MakeProbeFile(const std::string& directory) {
-  std::string path = directory + kProbeTemplate;
-  const int fd = mkostemp(path.data(), O_CLOEXEC);
-  if (fd == -1) return Status::Errno(errno, "mkostemp", directory);
-  unlink(path.c_str());
-  return UniqueFd(fd);
+  return OpenPath(directory, O_RDWR | O_TMPFILE, kNewFileMode);
 }
 
 }  // namespace
@@ -201,6 +196,8 @@ Status AllocateFile(const std::string& path, uint64_t size_bytes) {
 
 Result<bool> ProbeReflink(const std::string& directory) {
   Result<UniqueFd> source = MakeProbeFile(directory);
+  // Every file system that a pool uses in place has nameless files.
+  if (source.status().IsErrno(EOPNOTSUPP)) return false;
   if (!source.ok()) return source.TakeStatus();
   Result<UniqueFd> clone = MakeProbeFile(directory);
   if (!clone.ok()) return clone.TakeStatus();
