@@ -9,7 +9,8 @@
 #   make -s -f scripts/native.mk directory      prints where programs and objects are
 #
 # COMPILER=g++ builds with that compiler; without it, clang++ does, if it is installed. ARCH=arm64
-# builds for that processor, with the one sanitizer that works in an emulator.
+# builds for that processor, with the one sanitizer that works in an emulator. VARIANT=thread builds the
+# tests under the thread sanitizer.
 SHELL := /bin/bash
 ARCH ?= host
 
@@ -22,12 +23,13 @@ ifeq ($(ARCH),arm64)
   LDFLAGS += -static
 else
   COMPILER ?= $(if $(shell command -v clang++),clang++,g++)
-  CXXFLAGS += -fsanitize=address,undefined
+  CXXFLAGS += -fsanitize=$(or $(VARIANT),address,undefined)
 endif
 ifeq ($(COMPILER),clang++)
   LDFLAGS += $(if $(shell command -v ld.lld),-fuse-ld=lld)
   # The depth of the stack depends on where it begins, which differs from run to run.
-  FUZZ_FLAGS := -fsanitize=fuzzer-no-link -fno-sanitize-coverage=stack-depth
+  # It is written by all threads at once, which the thread sanitizer takes for a race.
+  FUZZ_FLAGS := $(if $(VARIANT),,-fsanitize=fuzzer-no-link -fno-sanitize-coverage=stack-depth)
   FUZZ_LINK := -fsanitize=fuzzer
 else
   # g++ takes moved optionals for uninitialized ones when sanitizers are on.
@@ -35,7 +37,8 @@ else
   FUZZ_MAIN := test/fuzz/standalone.cc
 endif
 
-OUT := .native-build/$(COMPILER)
+BUILD := .native-build/$(COMPILER)
+OUT := $(BUILD)$(VARIANT:%=-%)
 GTEST := /usr/src/googletest/googletest
 
 CORE := $(wildcard native/base/*.cc native/scan/*.cc native/thin/*.cc native/device/*.cc)
@@ -54,7 +57,7 @@ FUZZ_SUPPORT := $(filter-out %/pool.cc %/volume.cc %/random_seed.cc,$(TEST_SUPPO
 objects = $(patsubst %.cc,$(OUT)/$(1)/%.o,$(2))
 FUZZ_LIBRARY := $(call objects,covered,$(CORE) $(FUZZ_SUPPORT))
 TEST_OBJECTS := $(FUZZ_LIBRARY) $(call objects,plain,$(TESTS) $(filter-out $(FUZZ_SUPPORT),$(TEST_SUPPORT))) \
-  $(OUT)/gtest-all.o $(OUT)/gtest_main.o
+  $(BUILD)/gtest-all.o $(BUILD)/gtest_main.o
 GUARDIAN_OBJECTS := $(call objects,plain,$(GUARDIAN))
 FUZZ_MAIN_OBJECTS := $(call objects,plain,$(FUZZ_MAIN))
 
@@ -82,7 +85,7 @@ $(OUT)/covered/%.o: %.cc scripts/native.mk
 	$(COMPILER) $(CXXFLAGS) $(FUZZ_FLAGS) -MMD -MP -c -o $@ $<
 
 # GoogleTest is not what is tested: no sanitizers, no optimization, which takes 2 s instead of 10.
-$(OUT)/gtest%.o: $(GTEST)/src/gtest%.cc scripts/native.mk
+$(BUILD)/gtest%.o: $(GTEST)/src/gtest%.cc scripts/native.mk
 	@mkdir -p $(@D)
 	$(COMPILER) -std=c++17 -fno-exceptions -fno-omit-frame-pointer -pthread -I$(GTEST) -c -o $@ $<
 

@@ -59,6 +59,7 @@ export function planJobs(options) {
     add(check('no stray words', ['node', 'scripts/check-sources.mjs']));
     add({ ...check('dist', ['node', 'scripts/compile.mjs', 'tsconfig.json']), needs: [modules] });
   }
+  const limitSeconds = options.nightly ? LIMIT_SECONDS.nightly : LIMIT_SECONDS.plain;
   if (isWhole && options.tiers.includes('native')) {
     const fuzz = options.nightly ? ['--seconds', '300'] : ['--fixed'];
     // Two makes at once would write the same objects: one builds them for both.
@@ -68,10 +69,11 @@ export function planJobs(options) {
     if (options.nightly) {
       const built = { needs: [native, types, sanitized] };
       add(tests('mutations', ['node', 'scripts/test-mutations.mjs'], { seconds: 900, limitSeconds: 3600, ...built }));
+      const thread = ['scripts/test-native', '--thread'];
+      add(tests('native tests under the thread sanitizer', thread, { seconds: 900, limitSeconds: 3600, needs }));
     }
     add(tests('fuzzing', ['scripts/fuzz', 'all', ...fuzz], { seconds: 800, limitSeconds: 3600, needs }));
   }
-  const limitSeconds = options.nightly ? LIMIT_SECONDS.nightly : LIMIT_SECONDS.plain;
   const named = options.name === undefined ? [] : [`--test-name-pattern=${options.name}`];
   for (const file of [...files.unit, ...files.memory, ...files.node, ...files.nightly]) {
     const command = [process.execPath, `--test-reporter=${REPORTER}`, ...named, compiled(file)];
