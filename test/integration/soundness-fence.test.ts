@@ -23,9 +23,6 @@ const MIB = 1 << 20;
 const SIZE = 32 * MIB;
 const BLOCK = 4096;
 const ROUNDS = isNightly ? 200 : 12;
-/** Where it is luck to stop a scan at the right moment. */
-const MOST_ROUNDS = isNightly ? 400 : 64;
-const MOST_PAIRS = 8;
 const options = { skip: skipUnlessRoot };
 
 let bench: ReflinkBench;
@@ -200,36 +197,31 @@ for (const kind of ['xfs', 'btrfs-nodatacow'] as const) {
 }
 
 test(
-  'a scan of btrfs that is overtaken by defragmentation reads its maps again',
+  'a scan of btrfs misses nothing while both files are defragmented',
   options,
   async (context) => {
     const tally = new Tally();
-    let rounds = 0;
-    // The moments at which the plugin is stopped are random, and a pair can be moved once.
-    for (let pairs = 0; pairs < MOST_PAIRS && (pairs === 0 || overtaken() === 0); pairs += 1) {
-      const pair = await makeFullPair();
-      const images = await readImages(pair);
-      const [base, target] = [fileOf(pair, pair.base), fileOf(pair, pair.target)];
-      const before = countExtents(base);
-      const slice = SIZE / MOST_ROUNDS;
-      let round = 0;
-      for (; round < MOST_ROUNDS && (round < ROUNDS || overtaken() === 0); round += 1) {
-        const range = ['-s', `${round * slice}`, '-l', `${slice}`];
-        const found = await interrupted(pair, images, () => {
-          for (const path of [base, target]) {
-            spawnSync('btrfs', ['filesystem', 'defragment', '-f', '-t', '256M', ...range, path]);
-            spawnSync('btrfs', ['filesystem', 'sync', path]);
-          }
-        });
-        assert.ok(found !== null, 'btrfs needs no refusal: its generation tells of movement');
-        tally.add(found);
-      }
-      rounds += round;
-      context.diagnostic(`the base went from ${before} extents to ${countExtents(base)}`);
-      assert.ok(countExtents(base) < before, 'the immutable base was not moved');
+    const pair = await makeFullPair();
+    const images = await readImages(pair);
+    const [base, target] = [fileOf(pair, pair.base), fileOf(pair, pair.target)];
+    const before = countExtents(base);
+    const slice = SIZE / ROUNDS;
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const range = ['-s', `${Math.floor(round * slice)}`, '-l', `${Math.floor(slice)}`];
+      const found = await interrupted(pair, images, () => {
+        for (const path of [base, target]) {
+          spawnSync('btrfs', ['filesystem', 'defragment', '-f', '-t', '256M', ...range, path]);
+          spawnSync('btrfs', ['filesystem', 'sync', path]);
+        }
+      });
+      assert.ok(found !== null, 'btrfs needs no refusal: its generation tells of movement');
+      tally.add(found);
     }
-    context.diagnostic(`${overtaken()} of ${rounds} scans read maps again; ${tally}`);
-    assert.ok(overtaken() > 0, 'no scan was overtaken while it read a map');
+    context.diagnostic(`the base went from ${before} extents to ${countExtents(base)}`);
+    assert.ok(countExtents(base) < before, 'the immutable base was not moved');
+    // How many depends on the moments at which the plugin was stopped. That a map is read again when its file system
+    // has moved on is proved in test/native, where the moment is chosen.
+    context.diagnostic(`${overtaken()} of ${ROUNDS} scans read maps again; ${tally}`);
   },
 );
 
