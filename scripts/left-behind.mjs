@@ -2,7 +2,8 @@
  * Finds what tests have left behind: loop devices, mounts and processes of one run, by the directory that all
  * its files lie under, and device-mapper devices on a machine that one run has for itself. Removes them:
  *
- *   node scripts/left-behind.mjs DIRECTORY
+ *   node scripts/left-behind.mjs [--list] DIRECTORY    removes, or lists, what has files, mount points,
+ *                                                     variables or arguments there
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -170,4 +171,8 @@ function removeMappedOn(kernelName) {
   }
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) removeUnder(process.argv[2]);
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const directory = process.argv.at(-1);
+  if (process.argv[2] === '--list') console.log(leftUnder(directory).join('\n'));
+  else removeUnder(directory);
+}

@@ -15,15 +15,13 @@
  * Patterns are regular expressions. Random tests and fuzz targets run from fixed seeds, the same each
  * time, unless BLOCKDELTA_TEST_SEED or --nightly says otherwise; what fails prints how to repeat it.
  */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { chmodSync, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { leftUnder, removeUnder } from '../left-behind.mjs';
+import { removeUnder } from '../left-behind.mjs';
+import { leftBy, removeNow } from './clean-up.mjs';
 import { keyOf, planJobs } from './jobs.mjs';
 import { JobQueue } from './queue.mjs';
 import { failedTests, parseTally } from './tally.mjs';
@@ -34,8 +32,6 @@ const TIMES = fileURLToPath(new URL('./times.json', import.meta.url));
 const ENDING_MS = 5000;
 /** Of each failed test, or of a job that is no test, shown again at the end. */
 const CAUSE_LINES = 25;
-/** A clean-up that takes longer waits itself for what cannot be interrupted. */
-const REMOVAL_MS = 60_000;
 
 const options = parse();
 if (options.nightly) process.env.BLOCKDELTA_TEST_NIGHTLY = '1';
@@ -43,9 +39,13 @@ let queue;
 let runDirectory;
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
   process.once(signal, () => {
-    queue?.stop();
+    const places = queue?.stop() ?? [];
     // Until what was killed has closed its files.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300);
+    for (const { directory, mounts, cgroup } of places) {
+      removeNow(directory, mounts.enter);
+      cgroup?.remove();
+    }
     if (runDirectory !== undefined) removeUnder(runDirectory);
     process.exit(130);
   });
@@ -107,8 +107,8 @@ async function run() {
     slots: options.slots,
     directory: runDirectory,
     live,
-    ended: async (outcome, directory) => {
-      const left = directory === '' ? [] : await leftBy(directory);
+    ended: async (outcome, directory, enter) => {
+      const left = directory === '' ? [] : await leftBy(directory, enter, ENDING_MS);
       outcomes.push({ ...outcome, left });
       add(sum, outcome, left);
       report(outcome, left, live, `${outcomes.length}/${jobs.length}`);
@@ -129,21 +129,6 @@ async function run() {
   for (const failure of failures) reportAgain(failure);
   console.log(`\n${sum.passed} passed, ${sum.failed} failed, ${sum.skipped} skipped`);
   return sum.failed === 0;
-}
-
-/** What a job has left behind, which is removed after that. */
-async function leftBy(directory) {
-  const deadline = Date.now() + ENDING_MS;
-  while (leftUnder(directory).length > 0 && Date.now() < deadline) await delay(100);
-  const left = leftUnder(directory);
-  if (left.length > 0) {
-    const script = fileURLToPath(new URL('../left-behind.mjs', import.meta.url));
-    const removal = spawn(process.execPath, [script, directory], { stdio: 'inherit' });
-    await Promise.race([once(removal, 'exit'), delay(REMOVAL_MS, undefined, { ref: false })]);
-    return left;
-  }
-  removeUnder(directory);
-  return left;
 }
 
 function failuresOf({ job, status, output }) {

@@ -8,6 +8,7 @@ import { mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Cgroup } from './cgroup.mjs';
+import { isolated, MountNamespace } from './mounts.mjs';
 import { whatTheyWaitFor } from './waiting.mjs';
 
 /**
@@ -41,6 +42,7 @@ export class JobQueue {
   #waiting;
   /** What runs, with what ends it. */
   #running = new Map();
+  #places = new Map();
   #outcomes = new Map();
   #slots;
   #options;
@@ -53,8 +55,9 @@ export class JobQueue {
    * @param {number} options.slots
    * @param {string} options.directory             for each job's directory and output
    * @param {boolean} [options.live]               shows the output as it comes
-   * @param {(outcome: Outcome, directory: string) => Promise<void> | void} options.ended
-   *   called after each job, before its slot is given to another
+   * @param {(outcome: Outcome, directory: string, enter: string[]) => Promise<void> | void} options.ended
+   *   called after each job, before its slot is given to another; a command that begins with `enter`
+   *   sees the job's mounts
    */
   constructor(jobs, options) {
     this.#waiting = [...jobs].sort((a, b) => (b.seconds ?? 0) - (a.seconds ?? 0));
@@ -70,10 +73,11 @@ export class JobQueue {
     });
   }
 
-  /** Starts nothing more and kills what runs. */
+  /** Starts nothing more, kills what runs, and gives the directory, mounts and cgroup of each. */
   stop() {
     this.#stopped = true;
     for (const end of this.#running.values()) end();
+    return [...this.#places.values()];
   }
 
   /** Ends a job that runs, as if its time were over. */
@@ -107,6 +111,7 @@ export class JobQueue {
         void this.#options.ended(
           { job, status: null, output: '', wallSeconds: 0, cpuSeconds: 0, notRun },
           '',
+          [],
         );
       }
     }
@@ -124,8 +129,11 @@ export class JobQueue {
     mkdirSync(directory);
     const cgroup = Cgroup.make(`blockdelta-suite-${process.pid}-${number}`);
     const output = [];
+    const reasons = [];
     const begun = performance.now();
-    const child = spawn('bash', ['-c', TIMED, places.times, cgroup?.procs ?? '', ...job.command], {
+    const timed = ['bash', '-c', TIMED, places.times, cgroup?.procs ?? '', ...job.command];
+    const [program, ...words] = isolated(timed);
+    const child = spawn(program, words, {
       detached: true,
       env: { ...process.env, ...job.env, TMPDIR: directory, BLOCKDELTA_TEST_RUNNING: places.running },
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -136,9 +144,11 @@ export class JobQueue {
     };
     child.stdout.on('data', keep);
     child.stderr.on('data', keep);
+    const mounts = new MountNamespace(child);
+    this.#places.set(job, { directory, mounts, cgroup });
     const closed = new Promise((resolve) => child.once('close', resolve));
     this.#running.set(job, (reason) => {
-      if (reason !== undefined) keep(`${reason}\n${lastWords(child, places, cgroup)}`);
+      if (reason !== undefined) reasons.push(`${reason}\n${lastWords(child, places, cgroup)}`);
       killGroup(child);
     });
     const limit = job.limitSeconds ?? LIMIT_SECONDS;
@@ -148,6 +158,7 @@ export class JobQueue {
       // A process that was left behind may hold the pipes.
       await Promise.race([closed, delay(DRAIN_MS)]);
       for (const stream of [child.stdout, child.stderr]) stream.destroy();
+      for (const reason of reasons) keep(reason);
       const outcome = {
         job,
         status,
@@ -156,7 +167,10 @@ export class JobQueue {
         cpuSeconds: Math.max(cgroup?.cpuSeconds ?? 0, waitedSeconds(places.times)),
       };
       for (const path of [places.times, places.running]) rmSync(path, { force: true });
-      await this.#options.ended(outcome, directory);
+      await mounts.ready;
+      await this.#options.ended(outcome, directory, mounts.enter);
+      mounts.close();
+      this.#places.delete(job);
       cgroup?.remove();
       this.#running.delete(job);
       this.#outcomes.set(job, status === 0);

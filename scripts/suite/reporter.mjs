@@ -3,7 +3,7 @@
  * cause, and at the end the line "N passed, N failed, N skipped". The file BLOCKDELTA_TEST_RUNNING has the
  * tests that have begun, for whoever ends the process.
  */
-import { writeFileSync } from 'node:fs';
+import { renameSync, writeFileSync } from 'node:fs';
 import { inspect } from 'node:util';
 import { isFilteredOut, Tally } from './tally.mjs';
 
@@ -48,7 +48,8 @@ function noteBegun(type, { name, nesting }) {
   const begun = unfinished.filter(({ hasBegun }) => hasBegun).map((test) => `  has begun: ${test.name}\n`);
   // Events of a test that blocks the process do not come here: it is the one after those.
   const next = unfinished.find(({ hasBegun }) => !hasBegun);
-  writeFileSync(path, `${begun.join('')}${next === undefined ? '' : `  the next is: ${next.name}\n`}`);
+  writeFileSync(`${path}.new`, `${begun.join('')}${next === undefined ? '' : `  the next is: ${next.name}\n`}`);
+  renameSync(`${path}.new`, path);
 }
 
 /** Something keeps the process alive, such as a plugin that a failed test has not ended. */

@@ -21,7 +21,7 @@ interface JobQueue {
   giveUp(job: Job, reason: string): void;
 }
 
-type Ended = (outcome: Outcome, directory: string) => void;
+type Ended = (outcome: Outcome, directory: string, enter: string[]) => Promise<void>;
 
 interface Queue {
   JobQueue: new (
@@ -30,9 +30,8 @@ interface Queue {
   ) => JobQueue;
 }
 
-interface LeftBehind {
-  leftUnder(directory: string): string[];
-  removeUnder(directory: string): void;
+interface CleanUp {
+  leftBy(directory: string, enter: string[], endingMs: number): Promise<string[]>;
 }
 
 /**
@@ -66,8 +65,8 @@ test('a test file that hangs is ended, with what it was at, and what it has left
   t.after(() => workspace.dispose());
   const queueModule: string = packagePath('scripts/suite/queue.mjs');
   const { JobQueue } = (await import(queueModule)) as Queue;
-  const leftModule: string = packagePath('scripts/left-behind.mjs');
-  const { leftUnder, removeUnder } = (await import(leftModule)) as LeftBehind;
+  const cleanUpModule: string = packagePath('scripts/suite/clean-up.mjs');
+  const { leftBy } = (await import(cleanUpModule)) as CleanUp;
   writeFileSync(workspace.path('hanging.mjs'), HANGING);
   const runs = workspace.path('runs');
   mkdirSync(runs);
@@ -82,17 +81,19 @@ test('a test file that hangs is ended, with what it was at, and what it has left
   const queue = new JobQueue([job], {
     slots: 1,
     directory: runs,
-    ended: (ended, directory) => {
+    ended: async (ended, directory, enter) => {
       outcome = ended;
-      left = leftUnder(directory);
-      removeUnder(directory);
+      left = await leftBy(directory, enter, 0);
     },
   });
   const over = queue.run();
   const states = (): string[] => statesOf(`${runs}/1`);
+  const begun = (): string =>
+    existsSync(`${runs}/1.running`) ? readFileSync(`${runs}/1.running`, 'utf8') : '';
   await eventually('all processes wait', () =>
-    ['D dd', 'T sleep 1001', 'S sleep 1002'].every((each) =>
-      states().some((state) => state.startsWith(each)),
+    ['D dd', 'T sleep 1001', 'S sleep 1002'].every(
+      (each) =>
+        states().some((state) => state.startsWith(each)) && /has begun: never ends/.test(begun()),
     ),
   );
   queue.giveUp(job, 'ended after all');
@@ -111,7 +112,7 @@ test('a test file that hangs is ended, with what it was at, and what it has left
       left.join('\n'),
     );
   assert.ok(left.some((line) => line.endsWith(': sleep 1002')));
-  assert.deepEqual([leftUnder(runs), mountsBelow(runs), loopsBelow(runs)], [[], [], []]);
+  assert.deepEqual([statesOf(runs), mountsBelow(runs), loopsBelow(runs)], [[], [], []]);
   assert.ok(!existsSync(`${runs}/1`));
 });
 
