@@ -14,5 +14,6 @@ faultTests('faults-commands', {
   isWhole: isNightly,
   residents: ['block'],
   ofCommands: true,
+  pools: ['xfs'],
   operations: [FULL_BACKUP, INCREMENTAL_BACKUP, RESTORE_TO_FILE, RESTORE_TO_VOLUME, PRUNE, NBD],
 });

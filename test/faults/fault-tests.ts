@@ -1,37 +1,50 @@
 /**
  * The tests of a file of the table: each of its operations on each kind of pool with a fault at every step, or, in
- * the plain suite, on one kind of pool with each kind of step once.
+ * the plain suite, on one kind of pool with some of them.
  */
 import { after, test } from 'node:test';
 import { skipUnlessRoot } from '../support/workspace.js';
-import { EVERYTHING, eachKindOnce, FaultTally, type Operation, runOperation } from './faults.js';
+import {
+  all,
+  FaultTally,
+  none,
+  type Operation,
+  one,
+  onePerKind,
+  runOperation,
+  type Selection,
+} from './faults.js';
 import { POOL_KINDS, type PoolKind, Scene, type VolumeKind } from './scene.js';
 
 export interface FaultTests {
-  /** All steps on all kinds of pool; else each kind of step once, on one. */
+  /** All steps on all kinds of pool; else a selection, on one. */
   isWhole: boolean;
   /** Kinds of volumes that are in use all the time. */
   residents: readonly VolumeKind[];
   operations: readonly Operation[];
   /** Settings of the plugin. */
   env?: Record<string, string>;
-  /** The kind of pool in the plain suite. */
-  plainPool?: PoolKind;
+  /** What the tests prove, before the kind of pool in their titles. */
+  title?: string;
+  /** The kinds of pool; the first one in the plain suite. */
+  pools?: readonly [PoolKind, ...PoolKind[]];
   /**
-   * The steps are those of commands. The kind of pool makes no difference to them, they are killed only, and in the
-   * plain suite a call on a directory is one kind of step, whatever the file.
+   * The steps are those of commands. They are killed only, and in the plain suite a call on a directory is one kind
+   * of step, whatever the file.
    */
   ofCommands?: boolean;
 }
 
 export function faultTests(label: string, tests: FaultTests): void {
-  const { isWhole, ofCommands = false, plainPool = 'xfs' } = tests;
-  const selected = isWhole ? EVERYTHING : eachKindOnce(ofCommands ? callAndRoot : undefined);
-  const selection = ofCommands ? { ...selected, failures: () => [] } : selected;
+  const { isWhole, ofCommands = false, pools = POOL_KINDS, title = 'a pool' } = tests;
+  const selection: Selection = {
+    kills: isWhole ? all : ofCommands ? onePerKind(callAndRoot) : one,
+    failures: ofCommands ? none : isWhole ? all : onePerKind(),
+  };
   const tally = new FaultTally();
   after(() => console.log(`# ${tally}`));
-  for (const kind of isWhole && !ofCommands ? POOL_KINDS : [plainPool]) {
-    void test(`a pool on ${kind}`, { skip: skipUnlessRoot }, async (context) => {
+  for (const kind of isWhole ? pools : pools.slice(0, 1)) {
+    void test(`${title} on ${kind}`, { skip: skipUnlessRoot }, async (context) => {
       let scene = await settled(label, kind, tests);
       try {
         for (const operation of tests.operations) {
@@ -61,9 +74,9 @@ const callAndRoot = (step: string): string => step.split('/')[0] ?? step;
 async function settled(
   label: string,
   kind: PoolKind,
-  { residents, env = {} }: FaultTests,
+  { residents, env }: FaultTests,
 ): Promise<Scene> {
-  const scene = await Scene.make(`${label}-${kind}`, kind, { env });
+  const scene = await Scene.make(`${label}-${kind}`, kind, env);
   try {
     await scene.start();
     for (const resident of residents) await scene.settle(resident);

@@ -12,7 +12,7 @@ import { untilSettled } from '../support/orchestrator.js';
 import { statusOf } from '../support/refusal.js';
 import { undurable } from './durability.js';
 import type { Scene } from './scene.js';
-import { kindOf, type Steps } from './steps.js';
+import { type Fault, kindOf, type Steps } from './steps.js';
 
 /** One attempt at an operation, on objects of its own. */
 export interface Attempt {
@@ -36,48 +36,45 @@ export interface Operation {
   steps?(scene: Scene): Steps;
   /** Starts again what died in the call: the plugin, unless the operation says otherwise. */
   recover?(scene: Scene): Promise<void>;
+  /** A start of the plugin, which checkpoints its databases as a part of it. */
+  isStart?: boolean;
+  /** No step of it fails; the reason stands beside it. */
+  onlyKills?: boolean;
+  /** The one step that is killed where one has to do. */
+  mainStep?: string;
 }
 
-const stepsOf = (scene: Scene, { steps }: Operation): Steps => steps?.(scene) ?? scene.steps;
+/** Which steps of an operation get a fault. */
+export type Choice = (operation: Operation, steps: readonly string[]) => readonly string[];
 
 /** Which faults are run. */
 export interface Selection {
-  kills(operation: string, steps: readonly string[]): readonly string[];
-  failures(operation: string, steps: readonly string[]): readonly string[];
+  kills: Choice;
+  failures: Choice;
 }
 
-export const EVERYTHING: Selection = {
-  kills: (_operation, steps) => steps,
-  failures: (_operation, steps) => steps,
+export const all: Choice = (_operation, steps) => steps;
+export const none: Choice = () => [];
+
+/** The main one, or the one that the operation's name selects. */
+export const one: Choice = ({ name, mainStep }, steps) => {
+  if (mainStep !== undefined) return [mainStep];
+  const sum = [...name].reduce((total, letter) => total + letter.charCodeAt(0), 0);
+  const index = sum % steps.length;
+  return steps.slice(index, index + 1);
 };
 
-/**
- * Each kind of step once, in the first operation that has it, and in every operation the one step at least
- * that its name selects.
- */
-export function eachKindOnce(kind = kindOf): Selection {
-  const killed = new Set<string>();
-  const failed = new Set<string>();
-  return {
-    kills: (operation, steps) => firstOfKinds(killed, kind, operation, steps),
-    failures: (operation, steps) => firstOfKinds(failed, kind, operation, steps),
+/** Each kind of step in the first operation that has it; one step of an operation that has no new kind. */
+export function onePerKind(kind = kindOf): Choice {
+  const seen = new Set<string>();
+  return (operation, steps) => {
+    const fresh = steps.filter((step) => {
+      const isFresh = !seen.has(kind(step));
+      seen.add(kind(step));
+      return isFresh;
+    });
+    return fresh.length > 0 ? fresh : one(operation, steps);
   };
-}
-
-function firstOfKinds(
-  seen: Set<string>,
-  kind: (step: string) => string,
-  operation: string,
-  steps: readonly string[],
-): string[] {
-  const fresh = steps.filter((step) => {
-    const isFresh = !seen.has(kind(step));
-    seen.add(kind(step));
-    return isFresh;
-  });
-  const sum = [...operation].reduce((total, letter) => total + letter.charCodeAt(0), 0);
-  const one = steps[sum % steps.length];
-  return fresh.length > 0 || one === undefined ? fresh : [one];
 }
 
 /** What was done, for the closing line. */
@@ -120,17 +117,21 @@ const CODE_OF: Readonly<Record<string, StatusName>> = {
 };
 
 /**
- * The documented codes, and OK where the call does not depend on the step. What fails at the catalogue, or at
- * flushing a volume in use, may say what to repair.
+ * The documented codes, and OK where the call does not depend on the step. What fails at the catalogue, at
+ * flushing a volume in use, at a mount or at a path of the orchestrator may say what to repair.
  */
 function codesOf(step: string, errno: string): readonly StatusName[] {
   const code = CODE_OF[errno];
-  const repairable: StatusName[] =
-    errno !== 'ENOSPC' && REPAIRABLE.test(step) ? ['FAILED_PRECONDITION'] : [];
-  return ['OK', ...repairable, ...(code === undefined ? [] : [code])];
+  const isRepairable = MOUNTING.test(step) || (errno !== 'ENOSPC' && FLUSHING.test(step));
+  return [
+    'OK',
+    ...(isRepairable ? ['FAILED_PRECONDITION' as const] : []),
+    ...(code === undefined ? [] : [code]),
+  ];
 }
 
-const REPAIRABLE = /<state>\/catalogue|^(?:syncfs|BLKFLSBUF) |^fsync <pool>\S*\/volumes\/<vol> /;
+const FLUSHING = /<state>\/catalogue|^(?:syncfs|BLKFLSBUF) |^fsync <pool>\S*\/volumes\/<vol> /;
+const MOUNTING = /^(?:fsopen|fsmount|open_tree|move_mount|umount) | <work>\//;
 
 /** Runs the selected faults of one operation. */
 export async function runOperation(
@@ -142,16 +143,17 @@ export async function runOperation(
   const steps = await trace(scene, operation);
   tally.operations += 1;
   tally.steps += steps.length;
-  const kills = selection.kills(operation.name, steps);
+  const kills = selection.kills(operation, steps);
   for (const step of kills) {
     await inContext(`killed before ${step}`, () => killAt(scene, operation, step));
     tally.killed += 1;
   }
-  for (const step of selection.failures(operation.name, steps)) {
-    const errno = errnoOf(step);
-    if (errno === null) continue;
-    await inContext(`${errno} at ${step}`, () => failAt(scene, operation, step, errno));
-    tally.failed += 1;
+  const failures = operation.onlyKills === true ? [] : selection.failures(operation, steps);
+  for (const step of failures) {
+    for (const [what, fault, codes] of failuresOf(scene, steps, step)) {
+      await inContext(`${what} at ${step}`, () => failAt(scene, operation, fault, codes));
+      tally.failed += 1;
+    }
   }
   if (kills.length === steps.length) {
     const again = await trace(scene, operation);
@@ -159,17 +161,43 @@ export async function runOperation(
   }
 }
 
+/** How the step can fail: what happens, and what the call may answer then. */
+function failuresOf(
+  scene: Scene,
+  steps: readonly string[],
+  step: string,
+): [string, Fault, readonly StatusName[]][] {
+  const errno = errnoOf(step);
+  const found: [string, Fault, readonly StatusName[]][] = [];
+  if (errno !== null) {
+    const number = constants.errno[errno as keyof typeof constants.errno];
+    found.push([errno, { step, does: 'fail', errno: number }, codesOf(step, errno)]);
+  }
+  if (step.startsWith('exec ')) {
+    found.push(['the program dies', { step, does: 'die alone' }, CODES_OF_DEAD_PROGRAM]);
+  }
+  const spawn = steps.findIndex((name) => name.startsWith('spawn '));
+  if (spawn !== -1 && steps.indexOf(step) > spawn) {
+    const until = async (): Promise<void> => scene.killGuardian();
+    found.push(['the guardian dies', { step, does: 'wait', until }, ['OK', 'ABORTED']]);
+  }
+  return found;
+}
+
+/** What a call may answer when a program dies that it runs. */
+const CODES_OF_DEAD_PROGRAM: readonly StatusName[] = ['OK', 'INTERNAL', 'FAILED_PRECONDITION'];
+
 /** The names of the steps of an undisturbed call. */
 async function trace(scene: Scene, operation: Operation): Promise<readonly string[]> {
   const before = scene.held();
   const attempt = await operation.prepare(scene);
-  const steps = stepsOf(scene, operation);
-  steps.begin();
+  const steps = begin(scene, operation);
   const answer = await untilSettled(() => attempt.call());
   const names = [...steps.names];
   steps.begin();
-  // Of what commands keep while they run, nothing has to survive a power cut.
-  const lost = operation.steps === undefined ? undurable(names) : [];
+  // A start that is undone is made again, and of what commands keep while they run nothing has to survive.
+  const mayBeUndone = operation.isStart === true || operation.steps !== undefined;
+  const lost = mayBeUndone ? [] : undurable(names);
   assert.deepEqual(lost, [], 'a power cut after the answer undoes something');
   await conclude(scene, attempt, answer, before);
   return names;
@@ -178,8 +206,7 @@ async function trace(scene: Scene, operation: Operation): Promise<readonly strin
 async function killAt(scene: Scene, operation: Operation, step: string): Promise<void> {
   const before = scene.held();
   const attempt = await operation.prepare(scene);
-  const steps = stepsOf(scene, operation);
-  steps.begin({ step, does: 'die' });
+  const steps = begin(scene, operation, { step, does: 'die' });
   const call = attempt.call();
   const outcome = await Promise.allSettled([call]).then(([settled]) => settled);
   assertReached(steps);
@@ -196,14 +223,12 @@ async function killAt(scene: Scene, operation: Operation, step: string): Promise
 async function failAt(
   scene: Scene,
   operation: Operation,
-  step: string,
-  errno: string,
+  fault: Fault,
+  codes: readonly StatusName[],
 ): Promise<void> {
   const before = scene.held();
   const attempt = await operation.prepare(scene);
-  const number = constants.errno[errno as keyof typeof constants.errno];
-  const steps = stepsOf(scene, operation);
-  steps.begin({ step, does: 'fail', errno: number });
+  const steps = begin(scene, operation, fault);
   const status = await statusOf(attempt.call());
   assertReached(steps);
   steps.begin();
@@ -211,7 +236,15 @@ async function failAt(
   await scene.ledger.checkListed({ makes: attempt.makes ?? 0, removes: attempt.removes ?? [] });
   const answer = await untilSettled(() => attempt.call());
   await conclude(scene, attempt, answer, before);
-  assert.ok(codesOf(step, errno).includes(status), `answered ${status}`);
+  assert.ok(codes.includes(status), `answered ${status}`);
+}
+
+/** Counts the steps of the operation from here. */
+function begin(scene: Scene, operation: Operation, fault?: Fault): Steps {
+  const steps = operation.steps?.(scene) ?? scene.steps;
+  steps.begin(fault);
+  if (operation.isStart === true) steps.allowCheckpoints();
+  return steps;
 }
 
 async function conclude(

@@ -8,9 +8,9 @@
  * while there is enough.
  */
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Contents } from '../support/contents.js';
 import { BlockContents, FileContents } from '../support/contents.js';
@@ -22,7 +22,7 @@ import { PluginProcess } from '../support/plugin-process.js';
 import { seededRandom } from '../support/random.js';
 import { loopsBelow, makePoolFileSystem, mountsBelow, Workspace } from '../support/workspace.js';
 import { Ledger } from './ledger.js';
-import { buildPreload, Steps } from './steps.js';
+import { buildPreload, type Roots, Steps } from './steps.js';
 
 export type PoolKind = 'xfs' | 'btrfs' | 'embedded';
 export const POOL_KINDS: readonly PoolKind[] = ['xfs', 'btrfs', 'embedded'];
@@ -52,10 +52,6 @@ export interface Resident {
   contents: Contents;
 }
 
-interface SceneOptions {
-  env?: Record<string, string>;
-}
-
 export class Scene {
   readonly random = seededRandom('faults');
   readonly orchestrator: Orchestrator;
@@ -64,6 +60,7 @@ export class Scene {
   #plugin: PluginProcess | undefined;
   #client: CsiClient | undefined;
   #names = 0;
+  #state = 'plugin';
 
   private constructor(
     readonly workspace: Workspace,
@@ -82,16 +79,15 @@ export class Scene {
   static async make(
     label: string,
     kind: PoolKind,
-    { env = {} }: SceneOptions = {},
+    env: Record<string, string> = {},
   ): Promise<Scene> {
     buildPreload();
     const workspace = new Workspace(label);
-    const state = workspace.path('plugin');
     const isEmbedded = kind === 'embedded';
-    const directory = isEmbedded
-      ? join(state, 'pools', 'default')
+    const pool = isEmbedded
+      ? embeddedPool(workspace, 'plugin')
       : makePoolFileSystem(workspace, kind, 6144);
-    const roots = { pool: directory, state, work: workspace.directory };
+    const roots = rootsOf(workspace, 'plugin', pool);
     const steps = await Steps.listen(workspace.path('steps'), roots);
     const commandSteps = await Steps.listen(workspace.path('command-steps'), {
       runtime: workspace.path('runtime'),
@@ -99,7 +95,7 @@ export class Scene {
       ...roots,
     });
     const options = {
-      ...(isEmbedded ? {} : { pools: `main=${directory}` }),
+      ...(isEmbedded ? {} : { pools: `main=${pool}` }),
       env: {
         BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
         BLOCKDELTA_CHANGE_LISTS: 'off',
@@ -108,8 +104,7 @@ export class Scene {
         ...steps.environment,
       },
     };
-    const poolPath = isEmbedded ? join(directory, 'mount') : directory;
-    return new Scene(workspace, kind, steps, commandSteps, options, poolPath);
+    return new Scene(workspace, kind, steps, commandSteps, options, pool);
   }
 
   get client(): CsiClient {
@@ -126,9 +121,15 @@ export class Scene {
     return child !== undefined && child.exitCode === null && child.signalCode === null;
   }
 
+  /** The next starts are on that state directory; of an embedded pool, which lies in it. */
+  useState(name: string): void {
+    this.#state = name;
+    this.steps.rename(rootsOf(this.workspace, name, embeddedPool(this.workspace, name)));
+  }
+
   /** Fails unless the plugin becomes ready, and finds no difference between its catalogue and its pool. */
   async start(): Promise<void> {
-    const plugin = new PluginProcess(this.workspace, this.options);
+    const plugin = new PluginProcess(this.workspace, { ...this.options, name: this.#state });
     this.#plugin = plugin;
     this.#client = await plugin.ready();
     assert.deepEqual(
@@ -138,16 +139,25 @@ export class Scene {
     );
   }
 
+  /** The process that freezes file systems for the plugin, if it runs. */
+  killGuardian(): void {
+    const pid = this.#plugin?.child.pid;
+    const tasks = readdirSync(`/proc/${pid}/task`);
+    const children = tasks.map((task) => read(`/proc/${pid}/task/${task}/children`)).join(' ');
+    for (const child of children.split(' ').filter((text) => text !== '')) {
+      if (read(`/proc/${child}/comm`).startsWith('blockdelta-guar'))
+        process.kill(Number(child), 'SIGKILL');
+    }
+  }
+
   /** kill -9, if it still runs; resolves when it has ended. */
   async kill(): Promise<void> {
-    this.#client?.close();
-    this.#client = undefined;
+    this.#closeClients();
     await this.#plugin?.kill();
   }
 
   async stop(): Promise<void> {
-    this.#client?.close();
-    this.#client = undefined;
+    this.#closeClients();
     this.#plugin?.child.kill('SIGTERM');
     assert.equal(await this.#plugin?.exitCode(60_000), 0, this.log);
   }
@@ -157,6 +167,11 @@ export class Scene {
     await this.steps.close();
     await this.commandSteps.close();
     this.workspace.dispose();
+  }
+
+  #closeClients(): void {
+    this.#client?.close();
+    this.#client = undefined;
   }
 
   name(kind: string): string {
@@ -232,11 +247,11 @@ export class Scene {
 
   /** What an operation must leave as it was: devices, mounts, files of the pool and of the state. */
   held(): Record<string, string[]> {
-    const { directory } = this.workspace;
     return {
-      loops: loopsBelow(directory),
-      mounts: mountsBelow(directory),
-      pool: filesBelow(this.poolPath),
+      loops: loopsBelow(this.workspace.directory).map(backingFile).sort(),
+      mounts: mountsBelow(this.workspace.directory),
+      // Made when they are needed first.
+      pool: filesBelow(this.poolPath).filter((name) => name !== 'lists' && name !== 'bases'),
       state: filesBelow(this.workspace.path('plugin')).filter((name) => !name.startsWith('pools')),
       // The directories above a target are the orchestrator's, and what a volume holds its users'.
       targets: filesBelow(this.workspace.path('pods')).filter((name) => name.endsWith('/volume')),
@@ -251,6 +266,18 @@ export class Scene {
   }
 }
 
+/** The roots of the names of steps, the innermost first. The image of an embedded pool lies beside its mount. */
+function rootsOf(workspace: Workspace, stateName: string, pool: string): Roots {
+  const state = workspace.path(stateName);
+  const host = pool.startsWith(`${state}/`) ? { host: dirname(pool) } : {};
+  return { pool, ...host, state, work: workspace.directory };
+}
+
+/** The mount point of a pool in that state directory. */
+function embeddedPool(workspace: Workspace, state: string): string {
+  return workspace.path(state, 'pools', 'default', 'mount');
+}
+
 export function specOf(kind: VolumeKind): VolumeSpec {
   const capability = kind === 'block' ? blockCapability() : mountCapability(kind);
   return { capability, sizeBytes: SIZES[kind][0] };
@@ -258,6 +285,20 @@ export function specOf(kind: VolumeKind): VolumeSpec {
 
 export function emptyContents(kind: VolumeKind): Contents {
   return kind === 'block' ? BlockContents.empty(SIZES.block[0]) : new FileContents();
+}
+
+/** Of a loop device. */
+function backingFile(device: string): string {
+  return read(`/sys/block/${basename(device)}/loop/backing_file`).trim();
+}
+
+/** Empty for a process that has ended. */
+function read(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
 }
 
 async function writeDurably(path: string): Promise<void> {

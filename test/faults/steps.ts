@@ -17,21 +17,27 @@ export type Roots = Readonly<Record<string, string>>;
 /** What happens to the step of that name. */
 export type Fault =
   | { step: string; does: 'die' }
+  /** The program that the step starts dies before it does anything. */
+  | { step: string; does: 'die alone' }
   | { step: string; does: 'fail'; errno: number }
-  | { step: string; does: 'hold' };
+  /** The step waits for that. */
+  | { step: string; does: 'wait'; until: () => Promise<void> };
 
+const DIE_ALONE = 254;
 const DIE = 255;
 
 const IDS: readonly (readonly [RegExp, string])[] = [
   [/\b(vol|snap|group)-[0-9a-f]{12}-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, '<$1>'],
   [/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, '<uuid>'],
   [/\bloop\d+/g, '<loop>'],
+  [/^.*\/(?=blockdelta-guardian$)/, ''],
   [/\bdm-\d+/g, '<dm>'],
   [/\d{8}T\d{6}\.?\d{3}Z/g, '<time>'],
   [/(?<=\/[a-z]+-)[0-9a-f]{16}(?=\/| |$)/g, '<id>'],
   [/(?<=\/)[0-9a-f]{6}(?=\.pid$|$)/g, '<socket>'],
   [/\b7:\d+/g, '<loop>'],
   [/-[A-Za-z0-9]{6}(?= |$)/g, '-<random>'],
+  [/#\d+ \(deleted\)/g, '<nameless>'],
 ];
 
 /**
@@ -60,11 +66,10 @@ export class Steps {
   #postpones = false;
   /** Nothing is answered any more: the process dies. */
   #isDying = false;
-  #held: (() => void) | undefined;
 
   private constructor(
     private readonly socketPath: string,
-    private readonly roots: Roots,
+    private roots: Roots,
   ) {
     this.#server = createServer((socket) => this.#serve(socket));
   }
@@ -111,15 +116,14 @@ export class Steps {
     this.#isDying = false;
   }
 
+  /** Other roots; all of them lie below those that the process was given. */
+  rename(roots: Roots): void {
+    this.roots = { ...this.roots, ...roots };
+  }
+
   /** Checkpoints are steps like others, until the next `begin`. */
   allowCheckpoints(): void {
     this.#postpones = false;
-  }
-
-  /** Lets the held step go on. */
-  release(): void {
-    this.#held?.();
-    this.#held = undefined;
   }
 
   async close(): Promise<void> {
@@ -159,8 +163,9 @@ export class Steps {
     const fault = this.#fault;
     this.#fault = undefined;
     this.#isReached = true;
-    if (fault.does === 'hold') this.#held = () => answer(0);
+    if (fault.does === 'wait') void fault.until().finally(() => answer(0));
     else if (fault.does === 'fail') answer(fault.errno);
+    else if (fault.does === 'die alone') answer(DIE_ALONE);
     else {
       this.#isDying = true;
       answer(DIE);
@@ -188,7 +193,8 @@ export class Steps {
   }
 }
 
-/** A step's name without its count: what kind of step it is. */
+/** A step's call and the directory that it changes something in: what kind of step it is. */
 export function kindOf(step: string): string {
-  return step.replace(/ #\d+$/, '');
+  const [call, path = ''] = step.split(' ');
+  return `${call} ${path.replace(/\/[^/]*$/, '')}`;
 }

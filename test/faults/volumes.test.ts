@@ -2,6 +2,9 @@
 import { isNightly } from '../support/nightly.js';
 import { faultTests } from './fault-tests.js';
 import {
+  CONTROLLER_PUBLISH,
+  CONTROLLER_UNPUBLISH,
+  cloneVolume,
   createVolume,
   deleteVolume,
   expandVolume,
@@ -17,9 +20,13 @@ faultTests('faults-volumes', {
     createVolume('xfs'),
     restoreVolume('block'),
     restoreVolume('xfs'),
+    cloneVolume('block'),
+    cloneVolume('xfs'),
     deleteVolume('block'),
     expandVolume('block'),
     expandVolume('xfs'),
     modifyVolume('block'),
+    CONTROLLER_PUBLISH,
+    CONTROLLER_UNPUBLISH,
   ],
 });

@@ -33,7 +33,8 @@ export class PluginProcess {
   async ready(): Promise<CsiClient> {
     const deadline = Date.now() + 180_000;
     let client: CsiClient | undefined;
-    while (this.child.exitCode === null && Date.now() < deadline) {
+    const hasEnded = (): boolean => this.child.exitCode !== null || this.child.signalCode !== null;
+    while (!hasEnded() && Date.now() < deadline) {
       if (client === undefined && (await isServed(this.#socketPath))) {
         client = new CsiClient(`unix://${this.#socketPath}`);
       }

@@ -3,16 +3,17 @@
 // die.
 //
 // A step is a call of the C library that changes a file, a directory or an attribute below one of
-// the given directories or in /sys, a device, or a mount. Node.js, better-sqlite3 and the addon all
-// call the C library for these; io_uring must be off (UV_USE_IO_URING=0).
+// the given directories or in /sys, a device, or a mount, or that starts a program. Node.js,
+// better-sqlite3 and the addon all call the C library for these; io_uring must be off
+// (UV_USE_IO_URING=0).
 //
 //   BLOCKDELTA_FAULTS_SOCKET  the socket to ask at; without it the library does nothing
 //   BLOCKDELTA_FAULTS_ROOTS   the directories, with colons between
 //
 // Each thread has a connection of its own. A question is a line, "call<TAB>path[<TAB>path]", paths
-// without links resolved; the answer is one byte: 0 go on, 255 die, else the errno to fail with.
-// The step waits for it. The process and its threads are asked, children are not: neither variable
-// nor this library stays in the environment.
+// without links resolved; the answer is one byte, and the step waits for it. The process and its
+// threads are asked, children only before they execute a program: neither variable nor this library
+// stays in the environment.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,6 +25,7 @@
 #include <linux/loop.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,7 +42,10 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-enum { kGo = 0, kDie = 255, kMaxRoots = 8 };
+// Answers; any other number is the errno to fail with. A child that is to execute a program is told
+// kDie for its parent's death, which it survives, and kDieAlone for its own.
+enum { kGo = 0, kDieAlone = 254, kDie = 255 };
+enum { kMaxRoots = 8 };
 
 static struct sockaddr_un controller;
 static char roots[kMaxRoots][PATH_MAX];
@@ -112,21 +117,18 @@ static bool Absolute(int directory, const char* name, char path[PATH_MAX]) {
   return snprintf(path, PATH_MAX, "%s/%s", base, name) < PATH_MAX;
 }
 
-static bool Connect(void) {
-  if (connection != -1) return true;
+// A connection, or -1.
+static int Connect(void) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd == -1) return false;
-  if (connect(fd, (const struct sockaddr*)&controller, sizeof(controller)) == -1) {
-    close(fd);
-    return false;
-  }
-  connection = fd;
-  return true;
+  if (fd == -1) return -1;
+  if (connect(fd, (const struct sockaddr*)&controller, sizeof(controller)) == 0) return fd;
+  close(fd);
+  return -1;
 }
 
-static int Exchange(const char* question, size_t length) {
+static int Exchange(int fd, const char* question, size_t length) {
   for (size_t sent = 0; sent < length;) {
-    const ssize_t count = send(connection, question + sent, length - sent, MSG_NOSIGNAL);
+    const ssize_t count = send(fd, question + sent, length - sent, MSG_NOSIGNAL);
     if (count == -1 && errno == EINTR) continue;
     if (count <= 0) return kGo;
     sent += (size_t)count;
@@ -134,7 +136,7 @@ static int Exchange(const char* question, size_t length) {
   unsigned char answer;
   ssize_t count;
   do {
-    count = recv(connection, &answer, 1, 0);
+    count = recv(fd, &answer, 1, 0);
   } while (count == -1 && errno == EINTR);
   return count == 1 ? answer : kGo;
 }
@@ -145,13 +147,14 @@ static bool Ask(const char* call, const char* path, const char* other) {
   const int before = errno;
   is_busy = true;
   int answer = kGo;
-  if (Connect()) {
+  if (connection == -1) connection = Connect();
+  if (connection != -1) {
     char question[2 * PATH_MAX + 64];
     const int length =
         other == NULL ? snprintf(question, sizeof(question), "%s\t%s\n", call, path)
                       : snprintf(question, sizeof(question), "%s\t%s\t%s\n", call, path, other);
     if (length > 0 && (size_t)length < sizeof(question))
-      answer = Exchange(question, (size_t)length);
+      answer = Exchange(connection, question, (size_t)length);
   }
   if (answer == kDie) {
     kill(asked, SIGKILL);
@@ -436,6 +439,52 @@ int ioctl(int fd, unsigned long request, ...) {
   va_end(rest);
   NEXT(ioctl);
   return AskIoctl(fd, request, argument) ? next(fd, request, argument) : -1;
+}
+
+// The program in the arguments of a command: the last one that lies where programs do, behind what
+// confines it.
+static const char* ProgramIn(char* const arguments[]) {
+  static const char* const kDirectories[] = {"/usr/local/", "/usr/sbin", "/usr/bin", "/sbin",
+                                             "/bin"};
+  const char* found = arguments[0];
+  for (int index = 0; arguments[index] != NULL; index += 1) {
+    for (size_t at = 0; at < sizeof(kDirectories) / sizeof(kDirectories[0]); at += 1) {
+      if (strncmp(arguments[index], kDirectories[at], strlen(kDirectories[at])) == 0) {
+        found = arguments[index];
+      }
+    }
+  }
+  return found;
+}
+
+// In a child, between fork and exec. The question's connection is its own.
+int execvp(const char* file, char* const arguments[]) {
+  NEXT(execvp);
+  if (asked == 0 || getpid() == asked || getppid() != asked) return next(file, arguments);
+  const int fd = Connect();
+  char question[PATH_MAX + 64];
+  const int length = snprintf(question, sizeof(question), "exec\t%s\n", ProgramIn(arguments));
+  const bool is_whole = length > 0 && (size_t)length < sizeof(question);
+  const int answer = fd == -1 || !is_whole ? kGo : Exchange(fd, question, (size_t)length);
+  if (answer == kDieAlone) {
+    kill(getpid(), SIGKILL);
+    for (;;) pause();
+  }
+  if (answer == kDie) kill(asked, SIGKILL);
+  if (answer != kGo && answer != kDie) {
+    errno = answer;
+    return -1;
+  }
+  return next(file, arguments);
+}
+
+// An error number, not -1.
+int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
+                const posix_spawnattr_t* attributes, char* const arguments[],
+                char* const environment[]) {
+  NEXT(posix_spawn);
+  if (!IsIdle() && !Ask("spawn", path, NULL)) return errno;
+  return next(pid, path, actions, attributes, arguments, environment);
 }
 
 // Steps that a caller makes by number.

@@ -1,0 +1,22 @@
+/** Faults at the steps of change lists and retained bases. */
+import { isNightly } from '../support/nightly.js';
+import { faultTests } from './fault-tests.js';
+import {
+  CHANGE_LIST,
+  DELETE_LAST_SNAPSHOT,
+  DELETE_VOLUME_WITH_BASES,
+  deleteBase,
+} from './operations.js';
+
+faultTests('faults-lists', {
+  isWhole: isNightly,
+  residents: [],
+  env: { BLOCKDELTA_CHANGE_LISTS: 'on', BLOCKDELTA_RETAINED_BASES_COUNT: '4' },
+  operations: [
+    CHANGE_LIST,
+    deleteBase(0),
+    deleteBase(1),
+    DELETE_LAST_SNAPSHOT,
+    DELETE_VOLUME_WITH_BASES,
+  ],
+});

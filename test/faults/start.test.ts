@@ -1,0 +1,29 @@
+/** Kills at the steps of starts: the first one, one that finds nothing to do, and those after interrupted calls. */
+import { isNightly } from '../support/nightly.js';
+import { faultTests } from './fault-tests.js';
+import {
+  createIdleSnapshot,
+  createVolume,
+  deleteVolume,
+  FIRST_START,
+  START,
+  startAfter,
+} from './operations.js';
+
+faultTests('faults-start', {
+  isWhole: isNightly,
+  residents: [],
+  operations: [
+    START,
+    startAfter(createVolume('block'), 'rename <pool>/volumes/<vol>.tmp <pool>/volumes/<vol> #1'),
+    startAfter(createIdleSnapshot('block'), 'fsync <pool>/snapshots/<snap>.tmp #1'),
+    startAfter(deleteVolume('block'), 'unlink <pool>/volumes/<vol> #1'),
+  ],
+});
+
+faultTests('faults-first-start', {
+  isWhole: isNightly,
+  residents: [],
+  pools: ['embedded'],
+  operations: [FIRST_START],
+});
