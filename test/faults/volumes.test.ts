@@ -14,16 +14,18 @@ import {
 
 faultTests('faults-volumes', {
   isWhole: isNightly,
-  residents: ['block', 'xfs'],
+  residents: ['block', 'ext4', 'xfs'],
   operations: [
     createVolume('block'),
     createVolume('xfs'),
     restoreVolume('block'),
     restoreVolume('xfs'),
     cloneVolume('block'),
+    cloneVolume('ext4'),
     cloneVolume('xfs'),
     deleteVolume('block'),
     expandVolume('block'),
+    expandVolume('ext4'),
     expandVolume('xfs'),
     modifyVolume('block'),
     CONTROLLER_PUBLISH,
