@@ -43,8 +43,7 @@ export async function readCopy<T>(
   read: (database: SqliteConnection) => T,
 ): Promise<T> {
   const definition = define(file);
-  const { main, log } = await copyOf(definition);
-  const damage = logDamage(log);
+  const { main, log, damage } = await copyOf(definition);
   if (damage !== null) throw damaged(definition, `is damaged: ${damage}`);
   const database = openCopy(definition, withLog(main, log));
   try {
@@ -57,6 +56,8 @@ export async function readCopy<T>(
 interface CopiedBytes {
   main: Buffer;
   log: Buffer;
+  /** Of the log; null: none. */
+  damage: string | null;
 }
 
 async function copyOf({ label, file }: DatabaseDefinition): Promise<CopiedBytes> {
@@ -78,9 +79,10 @@ function consistentBytes(label: string, file: string, space: ReusedSpace): Copie
     const log = readOrEmpty(`${file}-wal`);
     const after = headerOf(`${file}-wal`);
     if (!log.subarray(0, WAL_HEADER_BYTES).equals(before) || !after.equals(before)) return null;
-    if (logDamage(log) !== null && !readOrEmpty(`${file}-wal`).equals(log)) return null;
+    const damage = logDamage(log);
+    if (damage !== null && !readOrEmpty(`${file}-wal`).equals(log)) return null;
     const isUnchanged = statSync(file, { bigint: true }).mtimeNs === mtimeNs;
-    return before.length > 0 || isUnchanged ? { main, log } : null;
+    return before.length > 0 || isUnchanged ? { main, log, damage } : null;
   } catch (thrown) {
     if (errorCode(thrown) !== 'ENOENT') throw unreadable(label, file, thrown);
     throw CsiError.notFound(
