@@ -47,32 +47,15 @@ export interface RangesSource extends ServerPlace {
 /** Serves a device read-only to any number of clients: the ranges are data, and everything else is a hole. */
 export async function serveRanges(source: RangesSource): Promise<NbdServer> {
   const { device, ranges } = source;
-  return startNbdkit(source, [
-    ...['--filter=extentlist', 'file'],
-    { prefix: 'file=', path: device },
-    { prefix: 'extentlist=', path: ranges },
-  ]);
-}
-
-export interface DeviceSource extends ServerPlace {
-  device: string;
-  socketPath?: string;
-}
-
-/** Serves all of a device read-only, as data. */
-export async function serveDevice(source: DeviceSource): Promise<NbdServer> {
-  const device = { prefix: 'file=', path: source.device };
-  return startNbdkit(source, ['--filter=noextents', 'file', device]);
-}
-
-function startNbdkit(source: DeviceSource, args: readonly Argument[]): Promise<NbdServer> {
-  const purpose = `serve ${source.device}`;
-  return start('nbdkit', source, purpose, (socket, pidFile) => [
+  return start('nbdkit', source, `serve ${device}`, (socket, pidFile) => [
     '--foreground',
     '--readonly',
     { prefix: '--unix=', path: socket },
     { prefix: '--pidfile=', path: pidFile },
-    ...args,
+    '--filter=extentlist',
+    'file',
+    { prefix: 'file=', path: device },
+    { prefix: 'extentlist=', path: ranges },
   ]);
 }
 
