@@ -9,8 +9,8 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after } from 'node:test';
+import { Ledger } from '../faults/ledger.js';
 import { mountCapability } from '../support/csi-client.js';
-import { KillLedger } from '../support/kill-ledger.js';
 import { KillablePlugin } from '../support/killable-plugin.js';
 import { assertSound, Tally } from '../support/metadata-check.js';
 import { isNightly } from '../support/nightly.js';
@@ -75,7 +75,7 @@ for (const { pool, left, title } of CASES) {
 class Scene {
   readonly found: Found = { clone: 0, copy: 0 };
   readonly #orchestrator: Orchestrator;
-  readonly #ledger: KillLedger;
+  readonly #ledger: Ledger;
   readonly #allocated = new Tally();
   readonly #deltas = new Tally();
   #base: { id: string; image: SnapshotImage } | undefined;
@@ -89,7 +89,7 @@ class Scene {
     orchestrator: Orchestrator,
   ) {
     this.#orchestrator = orchestrator;
-    this.#ledger = new KillLedger(orchestrator, poolPath);
+    this.#ledger = new Ledger(orchestrator, () => poolPath);
     this.#ledger.add(volume.id);
   }
 
@@ -123,7 +123,7 @@ class Scene {
     if (this.#copies().length > 0) this.found.copy += 1;
     await this.plugin.start();
     assert.deepEqual(this.#copies(), [], 'copies of the subvolume after a start');
-    await this.#ledger.check(1);
+    await this.#ledger.check({ makes: 1 });
     await this.writer.goOn();
     const id = await untilSettled(take);
     if (outcome !== 'interrupted') assert.equal(id, outcome.answer, 'the call, repeated');
@@ -137,7 +137,9 @@ class Scene {
     await this.writer.stop();
     if (this.#base !== undefined) await this.#delete(this.#base.id);
     await this.#orchestrator.takeDown(this.volume);
-    await this.#ledger.removing([this.volume.id], () => this.#orchestrator.delete(this.volume));
+    await this.#orchestrator.delete(this.volume);
+    this.#ledger.remove(this.volume.id);
+    await this.#ledger.check();
     await this.plugin.stop();
   }
 
@@ -191,7 +193,9 @@ class Scene {
   }
 
   async #delete(snapshotId: string): Promise<void> {
-    await this.#ledger.removing([snapshotId], () => this.#orchestrator.deleteSnapshot(snapshotId));
+    await this.#orchestrator.deleteSnapshot(snapshotId);
+    this.#ledger.remove(snapshotId);
+    await this.#ledger.check();
   }
 
   #copies(): string[] {

@@ -19,7 +19,6 @@ const FICLONERANGE = 0x4020940d;
 const FS_IOC_GETFLAGS = 0x80086601;
 const FS_IOC_SETFLAGS = 0x40086602;
 export const FS_IMMUTABLE_FL = 0x10;
-export const FS_NOCOW_FL = 0x800000;
 
 function words(...values: (number | bigint)[]): Buffer {
   const buffer = Buffer.alloc(values.length * 8);

@@ -29,7 +29,7 @@ const START_KILL_EVERY = 10;
 export class KillablePlugin {
   #plugin: PluginProcess | undefined;
   #client: CsiClient | undefined;
-  readonly #figures: Map<string, Figures>;
+  readonly #figures = new Map<string, Figures>();
   #starts = 0;
   #startMs = 500;
   #killedStarts = 0;
@@ -39,18 +39,7 @@ export class KillablePlugin {
     private readonly workspace: Workspace,
     private readonly options: PluginOptions,
     private readonly random: Random,
-    /** A plugin whose measured durations are reused. */
-    like?: KillablePlugin,
-  ) {
-    const known = [...(like?.figures ?? [])];
-    this.#figures = new Map(
-      known.map(([label, { durationMs }]) => [label, { durationMs, kills: 0, answered: 0 }]),
-    );
-  }
-
-  get figures(): ReadonlyMap<string, Figures> {
-    return this.#figures;
-  }
+  ) {}
 
   get client(): CsiClient {
     if (this.#client === undefined) throw new Error('no plugin is running');
@@ -104,12 +93,6 @@ export class KillablePlugin {
     const answer = await call();
     this.#recordDuration(label, performance.now() - begin);
     return answer;
-  }
-
-  /** Whether to kill the plugin during this call; keeps the kills of all kinds of call balanced. */
-  isDue(label: string): boolean {
-    const fewest = Math.min(...[...this.#figures.values()].map(({ kills }) => kills));
-    return (this.#figures.get(label)?.kills ?? 0) <= fewest + 1;
   }
 
   /** Kills the plugin during the call. The caller starts it again. */
@@ -168,6 +151,6 @@ export class KillablePlugin {
 }
 
 /** Waits for the moment to about a tenth of a millisecond, while calls continue. */
-export async function passed(moment: number): Promise<void> {
+async function passed(moment: number): Promise<void> {
   while (performance.now() < moment) await setImmediate();
 }
