@@ -11,8 +11,8 @@ import { assertWellFormed } from '../support/metadata-check.js';
 import { createRequest, Orchestrator } from '../support/orchestrator.js';
 import { startReport } from '../support/plugin-log.js';
 import { statusOf } from '../support/refusal.js';
-import { InProcessPlugin } from './in-process-plugin.js';
 import { BLOCK_BYTES, type Entry, type Promises, type SnapshotPromise } from './ledger.js';
+import { startOn } from './plugin.js';
 
 export interface Cut {
   /** The disk as it was; the plugin writes to it. */
@@ -71,11 +71,7 @@ class CutCheck {
   }
 
   async run(): Promise<void> {
-    const plugin = await InProcessPlugin.start({
-      socketPath: join(this.directory, 'cut.sock'),
-      stateDirectory: join(this.mountPoint, 'state'),
-      pool: this.#pool,
-    });
+    const plugin = await startOn(this.mountPoint, this.directory);
     try {
       assert.deepEqual(startReport(plugin.log).differences, [], 'catalogue and pool agree');
       const orchestrator = new Orchestrator(

@@ -14,8 +14,8 @@ import { sendDeviceMapperMessage } from '../support/ioctls.js';
 import { Orchestrator } from '../support/orchestrator.js';
 import { seededRandom } from '../support/random.js';
 import { History } from './history.js';
-import { InProcessPlugin } from './in-process-plugin.js';
 import type { Entry } from './ledger.js';
+import { startOn } from './plugin.js';
 
 const [length = '', directory = '', ...disks] = process.argv.slice(2);
 execFileSync('modprobe', ['-a', 'loop', 'xfs', 'btrfs', 'dm-log-writes']);
@@ -37,13 +37,11 @@ for (const each of disks) {
   mkdirSync(join(mountPoint, 'state'));
   execFileSync('sync', ['--file-system', mountPoint]);
   acknowledged({ kind: 'other', what: 'the directories are durable' });
-  const plugin = await InProcessPlugin.start({
-    socketPath: `${mountPoint}.sock`,
-    stateDirectory: join(mountPoint, 'state'),
-    pool,
-  });
+  const paths = `${mountPoint}.paths`;
+  mkdirSync(paths);
+  const plugin = await startOn(mountPoint, paths);
   const orchestrator = new Orchestrator(
-    { path: (...names) => join(`${mountPoint}.paths`, ...names) },
+    { path: (...names) => join(paths, ...names) },
     () => plugin.client,
   );
   const random = seededRandom(`power cuts of ${name}`);

@@ -1,6 +1,6 @@
 /**
- * The plugin in this process, as `serve` runs it but for the signal that stops it: on an emulated
- * processor, starting a process for it takes many seconds. Whatever needs it to die needs plugin.ts.
+ * The plugin in this process, as `serve` runs it but for the signal that stops it: to start it hundreds of times, or
+ * on an emulated processor, where starting a process takes many seconds. Whatever needs it to die needs plugin.ts.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { createLogger } from '../../src/base/logger.js';
@@ -20,6 +20,7 @@ export class PluginHere implements AnyPlugin {
   private constructor(
     readonly endpoint: string,
     readonly environment: NodeJS.ProcessEnv,
+    deadlineMs: number | undefined,
   ) {
     const config = parseConfig(environment);
     const logger = createLogger(config.logLevel, { write: (line) => this.#lines.push(line) });
@@ -30,13 +31,21 @@ export class PluginHere implements AnyPlugin {
     this.#ended.catch((thrown: unknown) => {
       this.#failure = thrown;
     });
-    this.client = new CsiClient(endpoint);
+    this.client = new CsiClient(endpoint, deadlineMs);
   }
 
-  /** Starts the plugin and waits until it says that it is ready: calls would delay the start. */
-  static async start(workspace: Workspace, options: PluginOptions = {}): Promise<PluginHere> {
+  /**
+   * Starts the plugin and waits until it says that it is ready: calls would delay the start.
+   *
+   * @param deadlineMs of calls that name none; the client's own if it is not given
+   */
+  static async start(
+    workspace: Pick<Workspace, 'path'>,
+    options: PluginOptions = {},
+    deadlineMs?: number,
+  ): Promise<PluginHere> {
     const environment = pluginEnvironment(workspace, options);
-    const plugin = new PluginHere(environment['CSI_ENDPOINT'] ?? '', environment);
+    const plugin = new PluginHere(environment['CSI_ENDPOINT'] ?? '', environment, deadlineMs);
     try {
       while (!plugin.#isReady()) await delay(50);
     } catch (thrown) {

@@ -24,7 +24,7 @@ export type AnyPlugin = Pick<Plugin, 'client' | 'endpoint' | 'log' | 'stop' | 'k
 
 /** The settings of a test. */
 export function pluginEnvironment(
-  workspace: Workspace,
+  workspace: Pick<Workspace, 'path'>,
   { name = 'plugin', pools, env }: PluginOptions,
 ): NodeJS.ProcessEnv {
   return {
