@@ -136,7 +136,7 @@ export function flag({ args }: Container, name: string): string | undefined {
 /** A test for each overlay. */
 export function forEveryOverlay(
   title: string,
-  check: (cluster: Cluster, overlay: string) => void,
+  check: (cluster: Cluster, overlay: string) => void | Promise<void>,
 ): void {
   test(title, { skip: skipWithoutKubectl }, async (t) => {
     for (const overlay of OVERLAYS) {

@@ -9,6 +9,7 @@
  * their few fields is listed here from their CustomResourceDefinitions (external-snapshotter 8.6,
  * external-snapshot-metadata 1.1).
  */
+import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
@@ -123,7 +124,7 @@ const SMALL_KINDS: Readonly<Record<string, SmallKind>> = {
 };
 
 /** What is wrong with a manifest, one sentence each; empty: it is valid. */
-export async function problemsOf(manifest: Manifest): Promise<string[]> {
+async function problemsOf(manifest: Manifest): Promise<string[]> {
   const { apiVersion, kind } = manifest;
   const title = `${kind} ${manifest.metadata?.name}`;
   const small = SMALL_KINDS[`${apiVersion} ${kind}`];
@@ -143,6 +144,10 @@ export async function problemsOf(manifest: Manifest): Promise<string[]> {
     ),
     ...[...unread].map((path) => `${title}: ${path} is not in the schema`),
   ];
+}
+
+export async function assertValid(manifests: readonly Manifest[]): Promise<void> {
+  assert.deepEqual((await Promise.all(manifests.map(problemsOf))).flat(), []);
 }
 
 function problemsOfSmall(manifest: Manifest, kind: SmallKind, title: string): string[] {

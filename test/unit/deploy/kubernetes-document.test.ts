@@ -7,11 +7,11 @@ import { join, relative } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { parse } from 'yaml';
 import { packagePath } from '../../../src/base/package-root.js';
-import { KUBERNETES_DOCUMENT, OVERLAYS } from '../../support/cluster.js';
+import { KUBERNETES_DOCUMENT } from '../../support/cluster.js';
 import {
+  assertValid,
   type Manifest,
   parseManifests,
-  problemsOf,
   render,
   skipWithoutKubectl as skip,
 } from '../../support/manifests.js';
@@ -32,10 +32,6 @@ function renderExample(t: TestContext, text: string): Manifest[] {
   const paths = text.replaceAll('../blockdelta/', `${checkout}/`);
   writeFileSync(join(directory, 'kustomization.yaml'), paths);
   return render(directory);
-}
-
-async function assertValid(manifests: readonly Manifest[]): Promise<void> {
-  assert.deepEqual((await Promise.all(manifests.map(problemsOf))).flat(), []);
 }
 
 const OVERLAY = example('newName:');
@@ -96,12 +92,6 @@ test('the command for the alert rules makes a valid PrometheusRule with all of t
   await assertValid(rules);
   const alerts = readFileSync(packagePath('deploy/prometheus/alerts.yaml'), 'utf8');
   assert.deepEqual(rules[0]?.['spec'], parse(alerts));
-});
-
-test('the table of overlays has them all', () => {
-  const [, section = ''] = KUBERNETES_DOCUMENT.split('\n## Overlays\n');
-  const rows = [...(section.split('\n## ')[0] ?? '').matchAll(/^\| `([\w-]+)` \|/gm)];
-  assert.deepEqual(rows.map(([, name]) => name).sort(), OVERLAYS);
 });
 
 test('every command is run by a test, or stands below a mark that it is not', () => {

@@ -15,7 +15,7 @@ import { isFileSystem } from '../../../src/host/file-systems.js';
 import { parseVolumeParameters } from '../../../src/volumes/volume-parameters.js';
 
 const DIRECTORY = 'deploy/nomad';
-const JOBS = ['controller', 'node', 'single-node'];
+const JOBS = { controller: 'controller', node: 'node', 'single-node': 'monolith' };
 const read = (path: string) => readFileSync(packagePath(path), 'utf8');
 
 // biome-ignore lint/suspicious/noExplicitAny: HCL has no schema here; tests read what they know
@@ -51,67 +51,38 @@ test('there are the jobs and the volume that docs/nomad.md lists', () => {
   assert.deepEqual(files, listed.map(([, name]) => name).sort());
 });
 
-test('a file with a missing brace is found', async () => {
-  const text = read(`${DIRECTORY}/node.nomad.hcl`).replace(/\}\s*$/, '');
-  await assert.rejects(hcl.parse('node.nomad.hcl', text), /closing brace/);
-});
+/** Milliseconds that Nomad gives a task to end. */
+const killAfterMs = ({ task }: Job): number => Number.parseInt(task['kill_timeout'], 10) * 1000;
 
 for (const name of ['node', 'single-node']) {
-  test(`job ${name}: the plugin accepts its environment, and every variable is a setting`, async () => {
-    const { env } = await job(name);
-    assert.deepEqual(
-      Object.keys(env).filter((key) => !(key in SETTINGS)),
-      [],
-    );
-    const config = parseConfig(env);
-    assert.equal(config.nodeId, 'client-a');
-    assert.equal(config.socketPath, '/csi/csi.sock');
-  });
-
-  test(`job ${name}: state and pools are on the host, and mounts in them reach it`, async () => {
-    const { env, task } = await job(name);
-    const { stateDirectory, pools } = parseConfig(env);
-    const [mount] = (task['config'][0].mount as Block[]).filter(
-      ({ target }) => target === stateDirectory,
-    );
+  test(`job ${name}: the plugin runs on every client, with its settings, its mounts and time to end`, async () => {
+    const { type, env, task, ...rest } = await job(name);
+    assert.ok(Object.keys(env).every((key) => key in SETTINGS));
+    const { nodeId, socketPath, stateDirectory, pools, shutdownGraceMs } = parseConfig(env);
+    assert.deepEqual([nodeId, socketPath, type], ['client-a', '/csi/csi.sock', 'system']);
+    const mounts = task['config'][0].mount as Block[];
+    const mount = mounts.find(({ target }) => target === stateDirectory);
     assert.equal(mount?.['source'], stateDirectory);
     assert.equal(mount?.['bind_options'][0].propagation, 'rshared');
     for (const { directory } of pools) assert.ok(directory.startsWith(`${stateDirectory}/`));
-    assert.equal(task['config'][0].privileged, true);
-  });
-
-  test(`job ${name}: it runs on every client and ends before it is killed`, async () => {
-    const { type, env, task } = await job(name);
-    assert.equal(type, 'system');
     assert.equal(task['kill_signal'], 'SIGTERM');
-    const needed = parseConfig(env).shutdownGraceMs + LAST_RESORT_MS;
-    assert.ok(Number.parseInt(task['kill_timeout'], 10) * 1000 > needed);
+    assert.ok(killAfterMs({ type, env, task, ...rest }) > shutdownGraceMs + LAST_RESORT_MS);
   });
 }
 
 test('job controller: the router accepts its environment, and every variable is a setting', async () => {
-  const { env, task } = await job('controller');
-  assert.deepEqual(
-    Object.keys(env).filter((key) => !(key in ROUTE_SETTINGS)),
-    [],
-  );
-  const { source, shutdownGraceMs } = parseRouteConfig(env);
+  const controller = await job('controller');
+  assert.ok(Object.keys(controller.env).every((key) => key in ROUTE_SETTINGS));
+  const { source, shutdownGraceMs } = parseRouteConfig(controller.env);
   assert.deepEqual(source, { kind: 'file', path: '/local/nodes.json' });
-  assert.ok(Number.parseInt(task['kill_timeout'], 10) * 1000 >= shutdownGraceMs);
+  assert.ok(killAfterMs(controller) >= shutdownGraceMs);
 });
 
 test('every job serves the socket of one plugin id, and only the router has no rights', async () => {
-  const types: Record<string, string> = {
-    controller: 'controller',
-    node: 'node',
-    'single-node': 'monolith',
-  };
   const { version } = JSON.parse(read('package.json')) as { version: string };
-  for (const name of JOBS) {
+  for (const [name, type] of Object.entries(JOBS)) {
     const { task, env } = await job(name);
-    assert.deepEqual(task['csi_plugin'], [
-      { id: 'blockdelta', type: types[name], mount_dir: '/csi' },
-    ]);
+    assert.deepEqual(task['csi_plugin'], [{ id: 'blockdelta', type, mount_dir: '/csi' }]);
     assert.equal(env['CSI_ENDPOINT'], 'unix:///csi/csi.sock');
     assert.equal(env['BLOCKDELTA_DRIVER_NAME'], SETTINGS.BLOCKDELTA_DRIVER_NAME.fallback);
     const [config] = task['config'];
@@ -132,13 +103,9 @@ test('router and nodes agree on port, names and certificates', async () => {
   assert.equal(node.env['BLOCKDELTA_TLS_PEER_NAME'], 'blockdelta-router');
   assert.equal(controller.env['BLOCKDELTA_TLS_PEER_NAME'], 'blockdelta-node');
   for (const { env, task } of [node, controller]) {
-    for (const [key, file] of [
-      ['BLOCKDELTA_TLS_CERTIFICATE', 'tls.crt'],
-      ['BLOCKDELTA_TLS_KEY', 'tls.key'],
-      ['BLOCKDELTA_TLS_CA', 'ca.crt'],
-    ] as const) {
-      assert.equal(env[key], `/etc/blockdelta/tls/${file}`);
-    }
+    const files = ['CERTIFICATE', 'KEY', 'CA'].map((key) => env[`BLOCKDELTA_TLS_${key}`]);
+    const wanted = ['tls.crt', 'tls.key', 'ca.crt'].map((file) => `/etc/blockdelta/tls/${file}`);
+    assert.deepEqual(files, wanted);
     const targets = (task['config'][0].mount as Block[]).map(({ target }) => target);
     assert.ok(targets.includes('/etc/blockdelta/tls'));
   }
@@ -158,7 +125,7 @@ test('the list of nodes comes from the service of the nodes, and is JSON for any
   const [, before, name, separator, item = '', after] = pattern.exec(template.data) ?? [];
   assert.equal(name, service.name);
   for (const count of [0, 1, 3]) {
-    const nodes = Array.from({ length: count }, (_, index) => ({
+    const nodes = [...Array(count).keys()].map((index) => ({
       id: `client-${index}`,
       address: `10.0.0.${index}:9810`,
     }));

@@ -1,0 +1,504 @@
+/**
+ * deploy/kubernetes: every overlay renders to objects that are valid by the published schemas, refer to each other, give
+ * the plugin and the router settings that they accept, and nobody more rights than docs/kubernetes.md lists.
+ */
+import assert from 'node:assert/strict';
+import {
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+import { test } from 'node:test';
+import { parse } from 'yaml';
+import { packagePath } from '../../../src/base/package-root.js';
+import { LAST_RESORT_MS } from '../../../src/cli/service-process.js';
+import { parseConfig, SETTINGS, SOCKET_PATH_MAX } from '../../../src/config/config.js';
+import { parseRouteConfig, ROUTE_SETTINGS } from '../../../src/config/route.js';
+import { isOrchestratorKey } from '../../../src/csi/orchestrator-keys.js';
+import type { VolumeCapability } from '../../../src/domain/volume-capability.js';
+import { isFileSystem } from '../../../src/host/file-systems.js';
+import { parseDeviceSettings } from '../../../src/volumes/device-settings.js';
+import { parseVolumeParameters } from '../../../src/volumes/volume-parameters.js';
+import {
+  type Cluster,
+  cluster,
+  container,
+  flag,
+  forEveryOverlay,
+  KUBERNETES,
+  KUBERNETES_DOCUMENT,
+  OVERLAYS,
+  type Pod,
+} from '../../support/cluster.js';
+import { assertValid, render, skipWithoutKubectl as skip } from '../../support/manifests.js';
+
+const DRIVER = SETTINGS.BLOCKDELTA_DRIVER_NAME.fallback;
+const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
+
+/** What is true only where an overlay has a component. */
+const WITH_GROUPS = ['group-snapshots', 'complete'];
+const WITH_METADATA = ['snapshot-metadata', 'complete'];
+const isRouted = (overlay: string): boolean => overlay !== 'single-node';
+
+const plugin = (of: Cluster) => container(of.node, 'plugin');
+const rolesOf = (of: Cluster) => [...of.of('Role'), ...of.of('ClusterRole')];
+const bindingsOf = (of: Cluster) => [...of.of('RoleBinding'), ...of.of('ClusterRoleBinding')];
+
+/** The rows of a table below a heading of docs/kubernetes.md. */
+function rowsBelow(heading: string, row: RegExp): string[][] {
+  const [, section = ''] = KUBERNETES_DOCUMENT.split(`\n## ${heading}\n`);
+  return [...(section.split('\n## ')[0] ?? '').matchAll(row)].map((match) => match.slice(1));
+}
+
+forEveryOverlay('every object is valid, is there once, and has its namespace', async (cluster) => {
+  await assertValid(cluster.manifests);
+  const clusterWide = [
+    ...['Namespace', 'CSIDriver', 'ClusterRole', 'ClusterRoleBinding', 'StorageClass'],
+    ...['VolumeSnapshotClass', 'VolumeGroupSnapshotClass', 'VolumeAttributesClass'],
+    'SnapshotMetadataService',
+  ];
+  const names = cluster.manifests.map(({ kind, metadata: { name, namespace } }) => {
+    const wanted = clusterWide.includes(kind) ? undefined : 'blockdelta';
+    assert.equal(namespace, wanted, `${kind} ${name}`);
+    return `${kind} ${name}`;
+  });
+  assert.ok(names.length > 20);
+  assert.equal(new Set(names).size, names.length);
+});
+
+test('components combine freely: each way, each pool, with all extras and with none', {
+  skip,
+}, async (t) => {
+  const directory = realpathSync(mkdtempSync(join(tmpdir(), 'blockdelta-overlays-')));
+  t.after(() => rmSync(directory, { recursive: true }));
+  const root = relative(directory, packagePath(KUBERNETES));
+  const extras = ['snapshot-metadata', 'group-snapshots', 'pod-io-limits', 'monitoring'];
+  for (const way of ['router', 'single-node']) {
+    for (const pool of ['pool-directory', 'pool-embedded', 'pool-thin']) {
+      for (const chosen of [[], extras, [...extras].reverse()]) {
+        const components = [way, pool, ...chosen].map((name) => `${root}/components/${name}`);
+        const text = { resources: [`${root}/base`], components };
+        writeFileSync(join(directory, 'kustomization.yaml'), JSON.stringify(text));
+        await assertValid(render(directory));
+      }
+    }
+  }
+});
+
+test('a field that the schema does not know is found', { skip }, async () => {
+  const daemonSet = structuredClone(cluster('complete').of('DaemonSet'));
+  const { containers } = daemonSet[0]?.['spec'].template.spec ?? assert.fail();
+  containers[0].volumeMount = [];
+  await assert.rejects(assertValid(daemonSet), /0\/volumeMount is not in the schema/);
+});
+
+test('the base and the components have no file that nothing refers to', () => {
+  const components = readdirSync(packagePath(`${KUBERNETES}/components`));
+  for (const directory of ['base', ...components.map((name) => `components/${name}`)]) {
+    const { resources = [], patches = [] } = parse(
+      read(`${KUBERNETES}/${directory}/kustomization.yaml`),
+    ) as { resources?: string[]; patches?: { path: string }[] };
+    const named = [...resources, ...patches.map(({ path }) => path), 'kustomization.yaml'];
+    assert.deepEqual(named.sort(), readdirSync(packagePath(`${KUBERNETES}/${directory}`)).sort());
+  }
+});
+
+forEveryOverlay('plugin and router accept their environments', (cluster) => {
+  const node = cluster.environment(plugin(cluster));
+  assert.ok(Object.keys(node).every((name) => name in SETTINGS) && 'BLOCKDELTA_POOLS' in node);
+  const { driverName, shutdownGraceMs } = parseConfig(node);
+  assert.equal(driverName, DRIVER);
+  const graceOf = ({ spec }: Pod) => Number(spec['terminationGracePeriodSeconds']) * 1000;
+  assert.ok(graceOf(cluster.node) > shutdownGraceMs + LAST_RESORT_MS);
+  const id = plugin(cluster).env?.find(({ name }) => name === 'BLOCKDELTA_NODE_ID');
+  assert.equal(id?.valueFrom?.fieldRef.fieldPath, 'spec.nodeName');
+  const router = cluster.controller.containers.find(({ name }) => name === 'router');
+  if (router === undefined) return;
+  const { NAMESPACE: namespace, ...env } = cluster.environment(router);
+  assert.ok(Object.keys(env).every((name) => name in ROUTE_SETTINGS));
+  const { source, ...config } = parseRouteConfig(env);
+  assert.equal(config.driverName, DRIVER);
+  assert.ok(source.kind === 'kubernetes' && source.namespace === namespace);
+  assert.ok(graceOf(cluster.controller) > config.shutdownGraceMs + LAST_RESORT_MS);
+});
+
+forEveryOverlay('every object and path names the same driver', (cluster) => {
+  const named = [
+    ...cluster.of('CSIDriver').map(({ metadata }) => metadata.name),
+    ...cluster.of('SnapshotMetadataService').map(({ metadata }) => metadata.name),
+    ...cluster.of('StorageClass').map(({ provisioner }) => provisioner),
+    ...cluster.of('VolumeAttributesClass').map(({ driverName }) => driverName),
+    ...cluster.of('VolumeSnapshotClass').map(({ driver }) => driver),
+    ...cluster.of('VolumeGroupSnapshotClass').map(({ driver }) => driver),
+  ];
+  assert.deepEqual([...new Set(named)], [DRIVER]);
+  const socket = `/var/lib/kubelet/plugins/${DRIVER}/csi.sock`;
+  assert.ok(socket.length <= SOCKET_PATH_MAX);
+  const registrar = container(cluster.node, 'node-driver-registrar');
+  assert.equal(flag(registrar, 'kubelet-registration-path'), socket);
+  const directory = cluster.node.volumes.find(({ name }) => name === 'plugin-directory');
+  assert.equal(`${directory?.hostPath?.path}/csi.sock`, socket);
+});
+
+forEveryOverlay('every class has parameters that the plugin accepts', (cluster) => {
+  const classes = cluster.of('StorageClass');
+  assert.equal(classes.length, 3);
+  for (const { parameters, volumeBindingMode, allowVolumeExpansion } of classes) {
+    const fsType = parameters['csi.storage.k8s.io/fstype'];
+    assert.ok(isFileSystem(fsType), fsType);
+    assert.equal(Object.keys(parameters).filter(isOrchestratorKey).length, 1);
+    const capability = { accessType: 'mount', fsType } as unknown as VolumeCapability;
+    parseVolumeParameters(parameters, { capabilities: [capability], isRestored: false });
+    assert.deepEqual([volumeBindingMode, allowVolumeExpansion], ['WaitForFirstConsumer', true]);
+  }
+  const modifiable = cluster.of('VolumeAttributesClass');
+  assert.ok(modifiable.length > 0);
+  for (const { parameters } of modifiable) parseDeviceSettings(parameters, 'parameters');
+  const keys = modifiable.flatMap(({ parameters }) => Object.keys(parameters));
+  const root = cluster.environment(plugin(cluster))['BLOCKDELTA_CGROUP_ROOT'];
+  assert.equal(
+    root !== undefined,
+    keys.some((key) => key.endsWith('PerSecond')),
+    'limits of pods are offered only where the plugin can set them',
+  );
+  if (root === undefined) return;
+  const mount = plugin(cluster).volumeMounts.find(({ mountPath }) => mountPath === root);
+  assert.ok(mount !== undefined && mount.readOnly !== true);
+});
+
+forEveryOverlay('the CSIDriver object says what the plugin does', (cluster) => {
+  assert.deepEqual(cluster.of('CSIDriver')[0]?.['spec'], {
+    attachRequired: SETTINGS.BLOCKDELTA_CONTROLLER_PUBLISH.fallback !== 'off',
+    podInfoOnMount: true,
+    storageCapacity: true,
+    fsGroupPolicy: 'File',
+    requiresRepublish: false,
+    seLinuxMount: false,
+    volumeLifecycleModes: ['Persistent'],
+  });
+});
+
+forEveryOverlay('what the plugin mounts reaches the kubelet, at the same path', (cluster) => {
+  const { volumeMounts } = plugin(cluster);
+  const both = volumeMounts.filter(({ mountPropagation }) => mountPropagation === 'Bidirectional');
+  assert.deepEqual(both.map(({ mountPath }) => mountPath).sort(), [
+    '/var/lib/blockdelta',
+    '/var/lib/kubelet',
+  ]);
+  const { pools, stateDirectory } = parseConfig(cluster.environment(plugin(cluster)));
+  const unshared = new Set([stateDirectory, ...pools.map(({ directory }) => directory)]);
+  for (const { name, mountPath, mountPropagation } of volumeMounts) {
+    const { hostPath } = cluster.node.volumes.find((volume) => volume.name === name) ?? {};
+    if (hostPath === undefined || name === 'plugin-directory' || name === 'cgroups') continue;
+    assert.equal(hostPath.path, mountPath);
+    if (mountPropagation === undefined) continue;
+    for (const path of unshared) if (`${path}/`.startsWith(`${mountPath}/`)) unshared.delete(path);
+  }
+  assert.deepEqual([...unshared], []);
+});
+
+forEveryOverlay(
+  'only the plugin is privileged, and all root file systems are read-only',
+  (cluster, overlay) => {
+    const capabilities: string[] = read('docs/security.md').match(/CAP_[A-Z_]+/g) ?? [];
+    for (const pod of cluster.pods) {
+      for (const { name, securityContext } of pod.containers) {
+        assert.equal(securityContext['readOnlyRootFilesystem'], true, name);
+        assert.equal(securityContext['privileged'] === true, name === 'plugin', name);
+        if (name === 'plugin') continue;
+        assert.equal(securityContext['allowPrivilegeEscalation'], false, name);
+        const { drop, add = [] } = securityContext['capabilities'] as Record<string, string[]>;
+        assert.deepEqual(drop, ['ALL'], name);
+        for (const added of add) assert.ok(capabilities.includes(`CAP_${added}`), added);
+      }
+      for (const field of ['hostNetwork', 'hostPID', 'hostIPC']) {
+        assert.equal(pod.spec[field], undefined, `${pod.owner}: ${field}`);
+      }
+    }
+    // Behind a router nothing of the controller runs as root or sees the host.
+    const { spec, volumes } = cluster.controller;
+    const { runAsUser, runAsNonRoot } = spec['securityContext'] as Record<string, unknown>;
+    assert.deepEqual([runAsNonRoot, runAsUser !== 0], [isRouted(overlay), isRouted(overlay)]);
+    assert.deepEqual(
+      volumes.flatMap(({ hostPath }) => hostPath?.path ?? []),
+      isRouted(overlay) ? [] : [`/var/lib/kubelet/plugins/${DRIVER}`],
+    );
+  },
+);
+
+forEveryOverlay('the plugin has no limits, is evicted last and probed patiently', (cluster) => {
+  const { resources, livenessProbe } = plugin(cluster);
+  assert.deepEqual([resources.requests === undefined, resources.limits], [false, undefined]);
+  assert.equal(cluster.node.spec['priorityClassName'], 'system-node-critical');
+  assert.deepEqual(cluster.node.spec['tolerations'], [{ operator: 'Exists' }]);
+  assert.equal(cluster.controller.spec['priorityClassName'], 'system-cluster-critical');
+  assert.ok(livenessProbe);
+  const { periodSeconds, failureThreshold = 3, timeoutSeconds } = livenessProbe;
+  assert.ok(periodSeconds * failureThreshold >= 300);
+  const timeout = flag(container(cluster.node, 'livenessprobe'), 'probe-timeout');
+  assert.ok(Number.parseInt(timeout ?? '', 10) < timeoutSeconds);
+});
+
+forEveryOverlay('every reference leads to an object', (cluster) => {
+  const certificates = cluster.of('Certificate').map(({ spec }) => spec.secretName);
+  const issued = cluster.of('Issuer').flatMap(({ spec }) => spec.ca?.secretName ?? []);
+  for (const name of issued) assert.ok(certificates.includes(name), name);
+  for (const pod of cluster.pods) {
+    assert.ok(cluster.has('ServiceAccount', pod.account), pod.account);
+    const mounts = pod.containers.flatMap(({ volumeMounts }) => volumeMounts);
+    const mounted = new Set(mounts.map(({ name }) => name));
+    assert.deepEqual([...mounted].sort(), pod.volumes.map(({ name }) => name).sort(), pod.owner);
+    for (const { secret, configMap } of pod.volumes) {
+      if (configMap !== undefined) assert.ok(cluster.has('ConfigMap', configMap.name));
+      if (secret === undefined) continue;
+      if (certificates.length > 0) assert.ok(certificates.includes(secret.secretName));
+      assert.match(secret.secretName, /^blockdelta-(node|router|snapshot-metadata)-tls$/);
+      assert.match(KUBERNETES_DOCUMENT, new RegExp(`^\\| \`${secret.secretName}\` \\|`, 'm'));
+    }
+  }
+  for (const { roleRef, subjects } of bindingsOf(cluster)) {
+    assert.ok(cluster.has(roleRef.kind, roleRef.name), roleRef.name);
+    const [{ kind, name, namespace }, ...others] = subjects;
+    assert.ok(cluster.has(kind, name), name);
+    assert.deepEqual([name, namespace, others], [cluster.controller.account, 'blockdelta', []]);
+  }
+  for (const { spec } of cluster.of('Certificate')) {
+    assert.ok(cluster.has(spec.issuerRef.kind, spec.issuerRef.name));
+  }
+});
+
+forEveryOverlay('ports have one user in a pod, and whatever names a port finds it', (cluster) => {
+  const portsOf = (pods: readonly Pod[]) =>
+    pods.flatMap(({ containers }) => containers.flatMap(({ ports = [] }) => ports));
+  /** Ports of components that an overlay does not have are no targets. */
+  const assertPort = (pods: readonly Pod[], port: string, ...optional: string[]): void => {
+    const names = [...portsOf(pods).map(({ name }) => name), ...optional];
+    assert.ok(names.includes(port), port);
+  };
+  for (const pod of cluster.pods) {
+    const ports = portsOf([pod]);
+    for (const key of ['containerPort', 'name'] as const) {
+      assert.equal(new Set(ports.map((port) => port[key])).size, ports.length, pod.owner);
+    }
+    // The limit of the API.
+    for (const { name } of ports) assert.ok(name.length <= 15, name);
+    for (const each of pod.containers) {
+      for (const probe of [each.livenessProbe, each.readinessProbe]) {
+        if (probe !== undefined) assertPort([pod], probe.httpGet.port);
+      }
+      const env = cluster.environment(each);
+      const endpoints = [
+        env['BLOCKDELTA_LISTEN_ADDRESS'],
+        env['BLOCKDELTA_METRICS_ADDRESS'],
+        flag(each, 'http-endpoint'),
+        flag(each, 'port')?.replace(/^/, ':'),
+      ];
+      // livenessprobe serves the port of the container that it probes.
+      if (each.name === 'livenessprobe') continue;
+      for (const endpoint of endpoints) {
+        const isOwn = each.ports?.some(({ containerPort }) =>
+          endpoint?.endsWith(`:${containerPort}`),
+        );
+        assert.ok(endpoint === undefined || isOwn, `${each.name}: ${endpoint}`);
+      }
+    }
+  }
+  for (const { metadata, spec } of cluster.of('Service')) {
+    const pods = cluster.selectedBy(spec.selector);
+    assert.equal(pods.length, 1, metadata.name);
+    for (const { targetPort } of spec.ports) assertPort(pods, targetPort);
+  }
+  for (const { spec } of cluster.of('NetworkPolicy')) {
+    assert.ok(cluster.selectedBy(spec.podSelector.matchLabels).length > 0);
+    for (const { ports, from } of spec.ingress ?? []) {
+      for (const { port } of ports) assertPort(cluster.pods, port, 'md-health', 'metrics');
+      for (const { podSelector } of from) {
+        if (podSelector === undefined) continue;
+        assert.ok(cluster.selectedBy(podSelector.matchLabels).length > 0);
+      }
+    }
+  }
+  for (const { spec } of [...cluster.of('PodMonitor'), ...cluster.of('PodDisruptionBudget')]) {
+    const pods = cluster.selectedBy(spec.selector.matchLabels);
+    assert.equal(pods.length, 1);
+    for (const { port } of spec.podMetricsEndpoints ?? []) assertPort(pods, port, 'md-health');
+  }
+});
+
+forEveryOverlay(
+  'all containers find the CSI socket, and only one serves it',
+  (cluster, overlay) => {
+    for (const pod of cluster.pods) {
+      const servers = pod.containers.filter(({ env = [] }) =>
+        env.some(({ name }) => name === 'CSI_ENDPOINT'),
+      );
+      const isController = pod === cluster.controller;
+      assert.equal(servers.length, isController && !isRouted(overlay) ? 0 : 1, pod.owner);
+      for (const server of servers) {
+        assert.equal(cluster.environment(server)['CSI_ENDPOINT'], 'unix:///csi/csi.sock');
+      }
+      for (const { name, args, volumeMounts } of pod.containers) {
+        const mount = volumeMounts.find(({ mountPath }) => mountPath === '/csi');
+        assert.equal(mount?.name, isController ? 'socket-directory' : 'plugin-directory', name);
+        for (const arg of args.filter((each) => each.startsWith('--csi-address'))) {
+          assert.equal(arg, '--csi-address=/csi/csi.sock', name);
+        }
+      }
+    }
+  },
+);
+
+forEveryOverlay(
+  'a router goes with certificates and NetworkPolicies, one node without them',
+  (cluster, overlay) => {
+    const env = cluster.environment(plugin(cluster));
+    const routers = cluster.controller.containers.filter(({ name }) => name === 'router');
+    assert.equal(routers.length, isRouted(overlay) ? 1 : 0);
+    assert.equal(env['BLOCKDELTA_LISTEN_ADDRESS'] !== undefined, isRouted(overlay));
+    assert.equal(cluster.has('NetworkPolicy', 'blockdelta-node'), isRouted(overlay));
+    assert.equal(cluster.has('PodDisruptionBudget', 'blockdelta-controller'), isRouted(overlay));
+    for (const router of routers.map((each) => cluster.environment(each))) {
+      assert.ok(env['BLOCKDELTA_LISTEN_ADDRESS']?.endsWith(`:${router['BLOCKDELTA_ROUTE_PORT']}`));
+      const rest = router['BLOCKDELTA_ROUTE_NODES']?.slice('kubernetes:blockdelta/'.length) ?? '';
+      const labels = Object.fromEntries(rest.split(',').map((part) => part.split('=')));
+      assert.deepEqual(cluster.selectedBy(labels), [cluster.node]);
+      const usages: Record<string, string> = {
+        'blockdelta-router': 'client auth',
+        'blockdelta-node': 'server auth',
+      };
+      const peers = [env, router].map((each) => each['BLOCKDELTA_TLS_PEER_NAME']);
+      assert.deepEqual(peers, Object.keys(usages));
+      for (const { spec } of cluster.of('Certificate')) {
+        const usage = usages[spec.dnsNames?.[0] ?? ''];
+        if (usage !== undefined) assert.ok(spec.usages.includes(usage));
+      }
+    }
+  },
+);
+
+test('Prometheus scrapes the plugin as the job that the alert rules expect', { skip }, () => {
+  const [, job] = /scrape job named `([\w-]+)`/.exec(read('docs/alerts.md')) ?? [];
+  const monitors = cluster('complete').of('PodMonitor');
+  const monitor = monitors.find(({ metadata }) => metadata.name === 'blockdelta-node');
+  assert.equal(cluster('complete').node.labels[monitor?.['spec'].jobLabel], job);
+});
+
+test('the roles give what docs/kubernetes.md lists, and nothing else', { skip }, () => {
+  const table = /^\| ([\w-]+) \| (cluster|namespace) \| (.*) \| (.*) \|$/gm;
+  const wanted = [...KUBERNETES_DOCUMENT.matchAll(table)].flatMap(
+    ([, role, scope, resources = '', verbs]) =>
+      resources.split(', ').map((resource) => `${role} ${scope} ${resource}: ${verbs}`),
+  );
+  const found = rolesOf(cluster('complete')).flatMap(({ kind, metadata, rules }) =>
+    (rules as Record<string, string[]>[]).flatMap(({ apiGroups = [], resources = [], verbs }) => {
+      const [group, ...others] = apiGroups;
+      assert.deepEqual(others, []);
+      const scope = kind === 'Role' ? 'namespace' : 'cluster';
+      const role = `${metadata.name.replace(/^blockdelta-/, '')} ${scope}`;
+      return resources.map((each) => `${role} ${each}${group && `.${group}`}: ${verbs?.join(' ')}`);
+    }),
+  );
+  assert.deepEqual(found.sort(), wanted.sort());
+});
+
+forEveryOverlay('nobody may read Secrets or use wildcards', (cluster) => {
+  for (const { metadata, rules } of rolesOf(cluster)) {
+    for (const { apiGroups, resources, verbs } of rules) {
+      const words = [...apiGroups, ...resources, ...verbs].join('\n');
+      assert.doesNotMatch(
+        words,
+        /^(\*|secrets|deletecollection|escalate|bind|impersonate)$/m,
+        metadata.name,
+      );
+    }
+  }
+});
+
+forEveryOverlay(
+  'a role comes with its sidecar, and only sidecars with roles have a token',
+  (cluster) => {
+    const talkers = /^(csi-(provisioner|resizer|snapshotter|snapshot-metadata)|router)$/;
+    const names = cluster.controller.containers.map(({ name }) => name);
+    const bound = bindingsOf(cluster).map(({ roleRef }) => roleRef.name.replace('group-', ''));
+    for (const role of bound) {
+      const name = role.replace(/^blockdelta-/, '');
+      assert.ok(names.includes(name === 'router' ? name : `csi-${name}`), role);
+    }
+    for (const pod of cluster.pods) {
+      assert.equal(pod.spec['automountServiceAccountToken'], false);
+      for (const { name, volumeMounts } of pod.containers) {
+        const token = volumeMounts.some(({ mountPath }) =>
+          mountPath.startsWith('/var/run/secrets'),
+        );
+        assert.equal(token, talkers.test(name), name);
+        if (token) assert.ok(bound.includes(`blockdelta-${name.replace('csi-', '')}`), name);
+      }
+    }
+  },
+);
+
+forEveryOverlay('every image has a fixed version, which docs/kubernetes.md names', (cluster) => {
+  const { version } = JSON.parse(read('package.json'));
+  for (const { name, image } of cluster.pods.flatMap(({ containers }) => containers)) {
+    if (name === 'plugin' || name === 'router') {
+      assert.equal(image, `registry.example/blockdelta:${version}`);
+    } else {
+      assert.match(image, /:v\d+\.\d+\.\d+$/);
+      assert.ok(KUBERNETES_DOCUMENT.includes(`| ${name} | \`${image}\` |`), image);
+    }
+  }
+});
+
+test('docs/kubernetes.md explains every flag in use, and no other', { skip }, () => {
+  const rows = rowsBelow('Flags of the sidecars', /^\| (`--.*?) \| .* \| .* \| .+ \|$/gm);
+  const explained = rows.flatMap(([cell = '']) => cell.match(/(?<=`--)[\w-]+(?=`)/g) ?? []);
+  const containers = cluster('complete').pods.flatMap((pod) => pod.containers);
+  const flags = containers.flatMap(({ args }) =>
+    args.flatMap((arg) => arg.match(/(?<=^--)[\w-]+/) ?? []),
+  );
+  assert.deepEqual([...new Set(flags)].sort(), explained.sort());
+});
+
+forEveryOverlay(
+  'group snapshots and snapshot metadata are on only in their overlays',
+  (cluster, overlay) => {
+    const { containers } = cluster.controller;
+    const snapshotter = cluster.environment(container(cluster.controller, 'csi-snapshotter'));
+    const groups = WITH_GROUPS.includes(overlay);
+    assert.equal(snapshotter['FEATURE_GATES'], `CSIVolumeGroupSnapshot=${groups}`);
+    assert.equal(cluster.has('VolumeGroupSnapshotClass', 'blockdelta'), groups);
+    const services = cluster.of('SnapshotMetadataService');
+    const sidecars = containers.filter(({ name }) => name === 'csi-snapshot-metadata');
+    const count = WITH_METADATA.includes(overlay) ? 1 : 0;
+    assert.deepEqual([services.length, sidecars.length], [count, count]);
+    const args = containers.flatMap((each) => each.args);
+    assert.ok(!args.some((arg) => arg.startsWith('--node-deployment')));
+  },
+);
+
+test('clients reach the sidecar under a name of its certificate, through the Service', {
+  skip,
+}, () => {
+  const [metadataService] = cluster('complete').of('SnapshotMetadataService');
+  const service = cluster('complete').of('Service')[0];
+  const host = `${service?.metadata.name}.${service?.metadata.namespace}.svc`;
+  assert.equal(metadataService?.['spec'].address, `${host}:${service?.['spec'].ports[0].port}`);
+  const certificate = cluster('complete')
+    .of('Certificate')
+    .find(({ spec }) => spec.secretName === 'blockdelta-snapshot-metadata-tls');
+  assert.ok(certificate?.['spec'].dnsNames.includes(host));
+});
+
+test('docs/kubernetes.md has a row for every overlay', () => {
+  assert.deepEqual(
+    rowsBelow('Overlays', /^\| `([\w-]+)` \|/gm)
+      .flat()
+      .sort(),
+    OVERLAYS,
+  );
+});
