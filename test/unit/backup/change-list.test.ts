@@ -81,44 +81,35 @@ test('the first base that the driver answers for is taken, and the list is round
   assert.equal(ranges.sha256, createHash('sha256').update(listed()).digest('hex'));
 });
 
-test('without a delta the allocated ranges are copied, and the record says why', async () => {
-  const driver: Driver = {
-    allocated: [[0n, 4096n]],
-    deltas: { base: StatusCode.FAILED_PRECONDITION },
-  };
-  const { baseId, reason } = await readChangeList(
-    request(driver, ['base'], { reasons: ['snapshot x was left out'] }),
-  );
-  assert.equal(baseId, null);
-  assert.equal(
-    reason,
-    'snapshot x was left out; the driver gives no delta from snapshot base: refused with 9',
-  );
-  assert.equal(listed(), '0 4096\n');
-});
-
-test('a driver without lists has all of its volume copied', async () => {
-  const driver: Driver = { allocated: StatusCode.UNIMPLEMENTED };
-  const { baseId, reason } = await readChangeList(request(driver, []));
-  assert.equal(baseId, null);
-  assert.match(reason ?? '', /^the driver does not list the allocated ranges either: /);
-  assert.equal(listed(), `0 ${MIB}\n`);
-});
-
-test('a list that is out of order is not used', async () => {
-  const driver: Driver = {
-    allocated: [[0n, 4096n]],
-    deltas: {
-      base: [
-        [8192n, 4096n],
-        [4096n, 4096n],
-      ],
-    },
-  };
-  const { baseId, reason } = await readChangeList(request(driver, ['base']));
-  assert.equal(baseId, null);
-  assert.match(reason ?? '', /out of order/);
-  assert.equal(listed(), '0 4096\n');
+test('without a delta the allocated ranges are copied, without those everything, and the record says why', async () => {
+  const allocated: Answer = [[0n, 4096n]];
+  const disordered: Answer = [
+    [8192n, 4096n],
+    [4096n, 4096n],
+  ];
+  const whole = `0 ${MIB}\n`;
+  for (const [driver, bases, why, copied] of [
+    [
+      { allocated, deltas: { base: StatusCode.FAILED_PRECONDITION } },
+      ['base'],
+      /^x was left out; the driver gives no delta from snapshot base: refused with 9$/,
+      '0 4096\n',
+    ],
+    [{ allocated, deltas: { base: disordered } }, ['base'], /out of order/, '0 4096\n'],
+    [
+      { allocated: StatusCode.UNIMPLEMENTED },
+      [],
+      /the driver does not list the allocated ranges either: /,
+      whole,
+    ],
+  ] as const) {
+    const { baseId, reason } = await readChangeList(
+      request(driver, [...bases], { reasons: ['x was left out'] }),
+    );
+    assert.equal(baseId, null);
+    assert.match(reason ?? '', why);
+    assert.equal(listed(), copied);
+  }
 });
 
 test('a refusal that says nothing of the base ends the backup', async () => {
@@ -128,31 +119,20 @@ test('a refusal that says nothing of the base ends the backup', async () => {
   }
 });
 
-test('what a device has beyond the capacity of the list is copied', async () => {
-  const driver: Driver = { capacity: MIB / 2n, deltas: { base: [[0n, 512n]] } };
-  await readChangeList(request(driver, ['base']));
-  assert.equal(listed(), `0 4096\n${MIB / 2n} ${MIB / 2n}\n`);
-});
-
-test('what a list has beyond the end of the device is left out', async () => {
-  const driver: Driver = {
-    capacity: 2n * MIB,
-    deltas: {
-      base: [
-        [MIB - 512n, 1024n],
-        [MIB + 4096n, 512n],
-      ],
-    },
-  };
-  await readChangeList(request(driver, ['base']));
-  assert.equal(listed(), `${MIB - 4096n} 4096\n`);
-});
-
-test('an empty delta is a list without ranges', async () => {
-  const { baseId, ranges } = await readChangeList(request({ deltas: { base: [] } }, ['base']));
-  assert.equal(baseId, 'base');
-  assert.equal(ranges.cost.mergedRanges, 0);
-  assert.equal(listed(), '');
+test('a list ends where the device ends, and is empty if nothing has changed', async () => {
+  const beyond: Answer = [
+    [MIB - 512n, 1024n],
+    [MIB + 4096n, 512n],
+  ];
+  for (const [capacity, base, copied] of [
+    [MIB / 2n, [[0n, 512n]], `0 4096\n${MIB / 2n} ${MIB / 2n}\n`],
+    [2n * MIB, beyond, `${MIB - 4096n} 4096\n`],
+    [MIB, [], ''],
+  ] as const) {
+    const { baseId } = await readChangeList(request({ capacity, deltas: { base } }, ['base']));
+    assert.equal(baseId, 'base');
+    assert.equal(listed(), copied);
+  }
 });
 
 test('a signal ends the reading with its reason', async () => {
