@@ -2,4 +2,4 @@
 import { ORACLE_DEFECTS } from './fake/defects-oracle.js';
 import { proveDefects } from './fake/prove.js';
 
-proveDefects('defects-oracle', ORACLE_DEFECTS);
+proveDefects(ORACLE_DEFECTS);

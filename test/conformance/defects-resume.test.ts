@@ -3,7 +3,7 @@ import { endNow, RESUME_DEFECTS } from './fake/defects-resume.js';
 import { wire } from './fake/metadata.js';
 import { proveDefects, proveSkipped } from './fake/prove.js';
 
-proveDefects('defects-resume', RESUME_DEFECTS);
+proveDefects(RESUME_DEFECTS);
 
 /** Lists with a deadline that the eager driver has handed over in time, since it was asked last. */
 let inTime = 0;
@@ -11,27 +11,23 @@ let inTime = 0;
 const LISTS_WITH_DEADLINE = 3;
 
 proveSkipped(
-  'eager',
+  'hands over each list at once, before the client has read it',
   {
-    name: 'eager',
-    does: 'hands over each list at once, before the client has read it',
-    fault: {
-      metadata: () => ({
-        messages: (entries, { target }) => [
-          {
-            block_metadata_type: 'VARIABLE_LENGTH',
-            volume_capacity_bytes: target.sizeBytes,
-            block_metadata: wire(entries),
-          },
-        ],
-        send: async (call, messages) => {
-          for (const message of messages) call.write(message);
-          endNow(call);
-          const remainingMs = Number(call.getDeadline()) - Date.now();
-          if (!call.cancelled && remainingMs > 0 && Number.isFinite(remainingMs)) inTime += 1;
+    metadata: () => ({
+      messages: (entries, { target }) => [
+        {
+          block_metadata_type: 'VARIABLE_LENGTH',
+          volume_capacity_bytes: target.sizeBytes,
+          block_metadata: wire(entries),
         },
-      }),
-    },
+      ],
+      send: async (call, messages) => {
+        for (const message of messages) call.write(message);
+        endNow(call);
+        const remainingMs = Number(call.getDeadline()) - Date.now();
+        if (!call.cancelled && remainingMs > 0 && Number.isFinite(remainingMs)) inTime += 1;
+      },
+    }),
   },
   ['metadata.deadline'],
   {
@@ -41,9 +37,8 @@ proveSkipped(
       inTime = 0;
       return isInTime;
     },
-    notes: [
-      'GetMetadataAllocated sent the whole list before its deadline',
-      'GetMetadataDelta sent the whole list before its deadline',
-    ],
+    notes: ['GetMetadataAllocated', 'GetMetadataDelta'].map(
+      (rpc) => `${rpc} sent the whole list before its deadline`,
+    ),
   },
 );

@@ -6,8 +6,8 @@ import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { after, type TestContext } from 'node:test';
-import { FakeDriver, type Fault } from '../conformance/fake/driver.js';
-import type { FakeOptions } from '../conformance/fake/state.js';
+import type { Deviation } from '../conformance/fake/defect.js';
+import { FakeDriver } from '../conformance/fake/driver.js';
 import {
   assertSame,
   backedUp,
@@ -34,10 +34,10 @@ interface Foreign {
 }
 
 let started = 0;
-async function foreign(t: TestContext, options: FakeOptions, fault?: Fault): Promise<Foreign> {
+async function foreign(t: TestContext, deviation: Deviation): Promise<Foreign> {
   started += 1;
   const directory = workspace.path(`${started}`);
-  const driver = await FakeDriver.start(directory, options, fault);
+  const driver = await FakeDriver.start(directory, deviation);
   const endpoint = `unix://${driver.socketPath}`;
   const client = new CsiClient(endpoint);
   t.after(async () => {
@@ -47,7 +47,7 @@ async function foreign(t: TestContext, options: FakeOptions, fault?: Fault): Pro
   const within = { path: (...names: string[]) => workspace.path(`${started}`, ...names) };
   const orchestrator = new Orchestrator(within, () => client);
   const volume = await orchestrator.create('volume', { sizeBytes: 8 * MIB });
-  if (options.without?.includes('STAGE_UNSTAGE_VOLUME')) {
+  if (deviation.without?.includes('STAGE_UNSTAGE_VOLUME')) {
     mkdirSync(dirname(volume.targetPath), { recursive: true });
     await client.node.NodePublishVolume({
       volume_id: volume.id,
@@ -72,7 +72,7 @@ async function change({ orchestrator, volume }: Foreign, name: string): Promise<
 }
 
 const WITHOUT_SNAPSHOT_CALLS = ['LIST_SNAPSHOTS', 'GET_SNAPSHOT'];
-const DRIVERS: readonly { title: string; options: FakeOptions; needsVolume?: true }[] = [
+const DRIVERS: readonly { title: string; options: Deviation; needsVolume?: true }[] = [
   { title: 'tuples of any length', options: {} },
   { title: 'tuples of one length', options: { metadataType: 'FIXED_LENGTH' } },
   { title: 'no ListSnapshots', options: { without: ['LIST_SNAPSHOTS'] } },
@@ -131,18 +131,14 @@ test('a base that the driver has deleted is left out, and an earlier one is take
 });
 
 test('a delta that is out of order is not used, and the backup is full', async (t) => {
-  const driver = await foreign(
-    t,
-    {},
-    {
-      metadata: (correct) => ({
-        entries: (blocks, query) => {
-          const entries = correct.entries(blocks, query);
-          return query.base === null ? entries : entries.reverse();
-        },
-      }),
-    },
-  );
+  const driver = await foreign(t, {
+    metadata: (correct) => ({
+      entries: (blocks, query) => {
+        const entries = correct.entries(blocks, query);
+        return query.base === null ? entries : entries.reverse();
+      },
+    }),
+  });
   await backedUp(t, driver.place, await change(driver, 'one'));
   const result = await backedUp(t, driver.place, await change(driver, 'two'));
   assert.equal(result.method, 'full');
@@ -152,21 +148,15 @@ test('a delta that is out of order is not used, and the backup is full', async (
 
 test('another snapshot with the id of one that has a backup is refused', async (t) => {
   let laterSeconds = 0;
-  const driver = await foreign(
-    t,
-    {},
-    {
-      rpcs: ({ ListSnapshots: list }) => ({
-        ListSnapshots: async (request) => {
-          const answer = await list?.(request);
-          for (const { snapshot } of answer?.['entries'] ?? []) {
-            snapshot.creation_time.seconds += laterSeconds;
-          }
-          return answer ?? {};
-        },
-      }),
+  const driver = await foreign(t, {
+    rpc: (name, correct) => async (request) => {
+      const answer = await correct(request);
+      for (const { snapshot } of name === 'ListSnapshots' ? answer['entries'] : []) {
+        snapshot.creation_time.seconds += laterSeconds;
+      }
+      return answer;
     },
-  );
+  });
   const [first, second] = [await change(driver, 'one'), await change(driver, 'two')];
   await backedUp(t, driver.place, first);
   laterSeconds = 60;

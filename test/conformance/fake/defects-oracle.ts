@@ -1,246 +1,161 @@
-/** Defects that lose data: blocks that belong on the list are missing. */
-
+/** Defects that lose data: blocks that belong on the list are missing, or copies are empty. */
 import { readFileSync } from 'node:fs';
-import { type Defect, inList, inRpc } from './defect.js';
+import { after, before, type Defect, type Defects } from './defect.js';
 import { BLOCK_BYTES, differingBlocks, makeFile } from './disk.js';
 import type { Query } from './metadata.js';
-import type { State } from './state.js';
+import type { State, Volume } from './state.js';
 
-/** Leaves blocks out of the deltas, the allocated lists, or both. */
-function without(
-  kind: 'delta' | 'allocated' | 'both',
-  isLost: (block: number, query: Query, state: State) => boolean,
-): Defect['fault'] {
-  return {
-    metadata: (correct, state) => ({
-      blocks: async (query) => {
-        const blocks = await correct.blocks(query);
-        const isOther = kind !== 'both' && (kind === 'delta') === (query.base === null);
-        return isOther ? blocks : blocks.filter((block) => !isLost(block, query, state));
-      },
-    }),
-  };
+interface Place {
+  block: number;
+  /** Whether it is the volume's last. */
+  isLast: boolean;
+  /** On the list. */
+  index: number;
+  count: number;
+  /** What the block holds in the target and, where there is one, in the base. */
+  now: Buffer;
+  before: Buffer;
+  query: Query;
+  /** That the target is of. */
+  volume: Volume | undefined;
 }
 
-function isLastOf({ target }: Query, block: number): boolean {
-  return (block + 1) * BLOCK_BYTES >= target.sizeBytes;
-}
-
-function placeOf(query: Query, block: number): 'first' | 'last' | 'inside' {
-  if (block === 0) return 'first';
-  return isLastOf(query, block) ? 'last' : 'inside';
-}
-
-/** Leaves blocks out of deltas depending on their content in the target and in the base, and on their place. */
-function withoutContents(
-  isLost: (now: Buffer, before: Buffer, place: 'first' | 'last' | 'inside') => boolean,
-): Defect['fault'] {
-  return {
-    metadata: (correct) => ({
-      blocks: async (query) => {
-        const blocks = await correct.blocks(query);
-        if (query.base === null) return blocks;
-        const [now, before] = [readFileSync(query.target.path), readFileSync(query.base.path)];
-        const contentOf = (file: Buffer, block: number): Buffer =>
-          file.subarray(block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
-        return blocks.filter(
-          (block) =>
-            !isLost(contentOf(now, block), contentOf(before, block), placeOf(query, block)),
-        );
-      },
-    }),
-  };
-}
-
-/** The middle one of the blocks on the list. */
-function dropMiddle(isDelta: boolean): Defect['fault'] {
-  return {
-    metadata: (correct) => ({
-      blocks: async (query) => {
-        const blocks = await correct.blocks(query);
-        if (isDelta === (query.base === null)) return blocks;
-        return blocks.filter((_block, index) => index !== Math.floor(blocks.length / 2));
-      },
-    }),
-  };
-}
-
-function isMadeFrom(kind: 'snapshot' | 'volume', query: Query, state: State): boolean {
-  return Boolean(state.volumes.get(query.target.volumeId)?.source?.[kind]);
-}
-
-/** Counts only blocks written since the volume was restored or cloned. */
-function forgetsInherited(kind: 'snapshot' | 'volume'): Defect['fault'] {
-  return without('allocated', (block, query, state) => {
-    const volume = state.volumes.get(query.target.volumeId);
-    return isMadeFrom(kind, query, state) && (volume?.inherited.includes(block) ?? false);
+/** Leaves blocks out of the deltas or the allocated lists. */
+function without(kind: 'delta' | 'allocated', isLost: (place: Place) => boolean): Defect {
+  return after('blocks', async (blocks, query, state) => {
+    const { base, target } = query;
+    if ((kind === 'delta') === (base === null)) return blocks;
+    const volume = state.volumes.get(target.volumeId);
+    const [mine, theirs] = [target, base ?? target].map(({ path }) => readFileSync(path));
+    const count = blocks.length;
+    return blocks.filter((block, index) => {
+      const [from, to] = [block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES];
+      const [now, before] = [mine, theirs].map((file) => file?.subarray(from, to) as Buffer);
+      const isLast = to >= target.sizeBytes;
+      return !isLost({ block, isLast, index, count, now, before, query, volume } as Place);
+    });
   });
 }
 
-const SEEDS = [1, 2, 3, 4, 5, 6, 7, 8, 9];
+/** Whether blocks are the same in a part. */
+const same = (a: Buffer, b: Buffer, first: number, end: number): boolean =>
+  a.subarray(first, end).equals(b.subarray(first, end));
 
-export const ORACLE_DEFECTS: readonly Defect[] = [
-  {
-    name: 'delta-misses-a-block',
-    does: 'leaves one changed block out of every delta',
-    caughtBy: ['delta.content'],
-    fault: dropMiddle(true),
-  },
-  {
-    name: 'allocated-misses-a-block',
-    does: 'leaves one block out of every list of allocated blocks',
-    caughtBy: ['allocated.content'],
-    fault: dropMiddle(false),
-  },
-  {
-    name: 'delta-misses-the-last-block',
-    does: "leaves the volume's last block out of deltas",
-    caughtBy: ['delta.content'],
-    fault: without('delta', (block, query) => isLastOf(query, block)),
-  },
-  {
-    name: 'allocated-misses-the-last-block',
-    does: "leaves the volume's last block out of lists of allocated blocks",
-    caughtBy: ['allocated.content'],
-    fault: without('allocated', (block, query) => isLastOf(query, block)),
-  },
-  {
-    name: 'delta-misses-the-first-block',
-    does: "leaves the volume's first block out of deltas",
-    caughtBy: ['delta.content'],
-    fault: without('delta', (block) => block === 0),
-  },
-  {
-    name: 'delta-misses-zeroed-blocks',
-    does: 'leaves blocks that are all zeros now out of deltas',
-    caughtBy: ['delta.content'],
-    fault: withoutContents((now) => now.equals(Buffer.alloc(BLOCK_BYTES))),
-  },
-  {
-    name: 'delta-misses-discarded-blocks',
-    does: 'leaves blocks that have been deallocated out of deltas',
-    caughtBy: ['delta.content'],
-    fault: without('delta', (block, { target }) => !target.allocated.includes(block)),
-  },
-  {
-    name: 'delta-misses-rewritten-blocks',
-    does: 'reports only blocks that were not allocated before',
-    caughtBy: ['delta.content'],
-    fault: without('delta', (block, { base }) => base?.allocated.includes(block) ?? false),
-  },
-  {
-    name: 'delta-compares-half-blocks',
-    does: 'compares only the first half of every block',
-    caughtBy: ['delta.content'],
-    fault: withoutContents((now, before) => {
-      const half = BLOCK_BYTES / 2;
-      return now.subarray(0, half).equals(before.subarray(0, half));
-    }),
-  },
-  {
-    name: 'delta-ignores-last-bytes',
-    seeds: SEEDS,
-    does: 'ignores the last byte of every block when it compares',
-    caughtBy: ['delta.content'],
-    fault: withoutContents((now, before) => {
-      const rest = BLOCK_BYTES - 1;
-      return now.subarray(0, rest).equals(before.subarray(0, rest));
-    }),
-  },
-  {
-    name: 'delta-ignores-first-bytes',
-    seeds: SEEDS,
-    does: 'ignores the first byte of every block when it compares',
-    caughtBy: ['delta.content'],
-    fault: withoutContents((now, before) => now.subarray(1).equals(before.subarray(1))),
-  },
-  {
-    name: 'delta-ignores-the-last-byte',
-    seeds: SEEDS,
-    does: "ignores the volume's last byte when it compares",
-    caughtBy: ['delta.content'],
-    fault: withoutContents((now, before, place) => {
-      const rest = BLOCK_BYTES - 1;
-      return place === 'last' && now.subarray(0, rest).equals(before.subarray(0, rest));
-    }),
-  },
-  {
-    name: 'delta-ignores-the-first-byte',
-    seeds: SEEDS,
-    does: "ignores the volume's first byte when it compares",
-    caughtBy: ['delta.content'],
-    fault: withoutContents(
-      (now, before, place) => place === 'first' && now.subarray(1).equals(before.subarray(1)),
-    ),
-  },
-  {
-    name: 'delta-since-the-snapshot-before',
-    does: 'answers every delta with the changes since the snapshot immediately before the target',
-    caughtBy: ['delta.chain'],
-    fault: inList('blocks', (correct, state) => (query) => {
-      const { base, target } = query;
-      const before = state
-        .snapshotsOf(target.volumeId)
-        .filter(({ sequence }) => sequence < target.sequence)
-        .at(-1);
-      return correct.blocks({ ...query, base: base === null ? null : (before ?? base) });
-    }),
-  },
-  {
-    name: 'delta-to-the-live-volume',
-    does: 'compares the base with the current volume instead of the target',
-    caughtBy: ['delta.chain'],
-    fault: inList('blocks', (correct, state) => (query) => {
-      const live = state.volumes.get(query.target.volumeId);
-      return query.base === null || live === undefined
-        ? correct.blocks(query)
-        : differingBlocks(live.path, query.base.path);
-    }),
-  },
-  {
-    name: 'delta-ends-at-the-old-size',
-    does: 'compares only up to the size of the base although the volume has grown',
-    caughtBy: ['delta.resized'],
-    fault: without(
+type Source = 'snapshot' | 'volume';
+
+/** Counts only blocks written since the volume was restored or cloned. */
+const forgetsInherited = (from: Source): Defect =>
+  without('allocated', ({ block, volume }) =>
+    Boolean(volume?.source?.[from] && volume.inherited.includes(block)),
+  );
+const hasNoDeltas = (from: Source): Defect =>
+  without('delta', ({ volume }) => Boolean(volume?.source?.[from]));
+
+/** Empties restored volumes. */
+function restoringNothing(isSo: (snapshotId: string, state: State) => boolean): Defect {
+  return after('CreateVolume', async (answer, _request, state) => {
+    const volume = state.volumes.get(answer['volume'].volume_id);
+    const source = volume?.source?.['snapshot'];
+    if (volume?.device === null && source && isSo(source.snapshot_id, state)) {
+      await makeFile(volume.path, volume.sizeBytes);
+    }
+    return answer;
+  });
+}
+
+const SEEDS = [1, 2, 3];
+const REST = BLOCK_BYTES - 1;
+
+export const ORACLE_DEFECTS: Defects = {
+  'delta.content': {
+    'leaves one changed block out of every delta': without(
       'delta',
-      (block, { base }) => base !== null && block * BLOCK_BYTES >= base.sizeBytes,
+      ({ index, count }) => index === Math.floor(count / 2),
+    ),
+    "leaves the volume's last block out of deltas": without('delta', ({ isLast }) => isLast),
+    "leaves the volume's first block out of deltas": without('delta', ({ block }) => block === 0),
+    'leaves blocks that are all zeros now out of deltas': without('delta', ({ now }) =>
+      now.equals(Buffer.alloc(BLOCK_BYTES)),
+    ),
+    'leaves blocks that have been deallocated out of deltas': without(
+      'delta',
+      ({ block, query }) => !query.target.allocated.includes(block),
+    ),
+    'reports only blocks that were not allocated before': without(
+      'delta',
+      ({ block, query }) => query.base?.allocated.includes(block) ?? false,
+    ),
+    'compares only the first half of every block': without('delta', ({ now, before }) =>
+      same(now, before, 0, BLOCK_BYTES / 2),
+    ),
+    'ignores the last byte of every block when it compares': {
+      ...without('delta', ({ now, before }) => same(now, before, 0, REST)),
+      seeds: SEEDS,
+    },
+    'ignores the first byte of every block when it compares': {
+      ...without('delta', ({ now, before }) => same(now, before, 1, BLOCK_BYTES)),
+      seeds: SEEDS,
+    },
+    "ignores the volume's last byte when it compares": {
+      ...without('delta', ({ isLast, now, before }) => isLast && same(now, before, 0, REST)),
+      seeds: SEEDS,
+    },
+    "ignores the volume's first byte when it compares": {
+      ...without('delta', ({ block, now, before }) => {
+        return block === 0 && same(now, before, 1, BLOCK_BYTES);
+      }),
+      seeds: SEEDS,
+    },
+  },
+  'allocated.content': {
+    'leaves one block out of every list of allocated blocks': without(
+      'allocated',
+      ({ index, count }) => index === Math.floor(count / 2),
+    ),
+    "leaves the volume's last block out of lists of allocated blocks": without(
+      'allocated',
+      ({ isLast }) => isLast,
     ),
   },
-  {
-    name: 'restored-forgets-inherited',
-    does: "leaves data inherited from the snapshot out of a restored volume's allocated blocks (ceph-csi)",
-    caughtBy: ['delta.restored'],
-    fault: forgetsInherited('snapshot'),
+  'delta.chain': {
+    'answers every delta with the changes since the snapshot immediately before the target': before(
+      'blocks',
+      (query, state) => {
+        const { base, target } = query;
+        const earlier = state
+          .snapshotsOf(target.volumeId)
+          .filter(({ sequence }) => sequence < target.sequence);
+        return { ...query, base: base && (earlier.at(-1) ?? base) };
+      },
+    ),
+    'compares the base with the current volume instead of the target': after(
+      'blocks',
+      async (blocks, { base, target }, state) => {
+        const live = state.volumes.get(target.volumeId);
+        return base && live ? differingBlocks(live.path, base.path) : blocks;
+      },
+    ),
   },
-  {
-    name: 'restored-has-no-deltas',
-    does: 'reports no changes of restored volumes',
-    caughtBy: ['delta.restored'],
-    fault: without('delta', (_block, query, state) => isMadeFrom('snapshot', query, state)),
+  'delta.resized': {
+    'compares only up to the size of the base although the volume has grown': without(
+      'delta',
+      ({ block, query }) => block * BLOCK_BYTES >= (query.base?.sizeBytes ?? 0),
+    ),
   },
-  {
-    name: 'cloned-forgets-inherited',
-    does: "leaves data inherited from the source out of a clone's allocated blocks",
-    caughtBy: ['delta.cloned'],
-    fault: forgetsInherited('volume'),
+  'delta.restored': {
+    "leaves data inherited from the snapshot out of a restored volume's allocated blocks (ceph-csi)":
+      forgetsInherited('snapshot'),
+    'reports no changes of restored volumes': hasNoDeltas('snapshot'),
+    'creates an empty volume when asked to restore a snapshot': restoringNothing(() => true),
   },
-  {
-    name: 'cloned-has-no-deltas',
-    does: 'reports no changes of clones',
-    caughtBy: ['delta.cloned'],
-    fault: without('delta', (_block, query, state) => isMadeFrom('volume', query, state)),
+  'delta.cloned': {
+    "leaves data inherited from the source out of a clone's allocated blocks":
+      forgetsInherited('volume'),
+    'reports no changes of clones': hasNoDeltas('volume'),
   },
-  {
-    name: 'restores-nothing',
-    does: 'creates an empty volume when asked to restore a snapshot',
-    caughtBy: ['delta.restored'],
-    fault: inRpc('CreateVolume', (correct, state) => async (request) => {
-      const answer = await correct(request);
-      const volume = state.volumes.get(answer?.['volume'].volume_id);
-      if (volume?.source?.['snapshot'] && volume.device === null) {
-        await makeFile(volume.path, volume.sizeBytes);
-      }
-      return answer ?? {};
-    }),
+  'groups.restore': {
+    'creates an empty volume when asked to restore a member of a group': restoringNothing(
+      (snapshotId, state) => Boolean(state.snapshots.get(snapshotId)?.groupId),
+    ),
   },
-];
+};

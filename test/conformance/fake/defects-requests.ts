@@ -1,18 +1,18 @@
 /** Defects in which metadata requests are refused, and with which status. */
-
 import { status } from '@grpc/grpc-js';
-import { type Defect, inList } from './defect.js';
+import { after, before, type Defect, type Defects } from './defect.js';
 import { type Message, Refusal, type RefusalName, refusal } from './refusal.js';
+import type { Snapshot } from './state.js';
 
-/** Answers with another code where a correct driver answers `code`. */
-function insteadOf(code: RefusalName, wrong: RefusalName): Defect['fault'] {
+/** Answers with another code where a correct driver answers NOT_FOUND. */
+function insteadOfNotFound(wrong: RefusalName): Defect {
   return {
     metadata: (correct) => ({
-      read: (request: Message) => {
+      read: (request) => {
         try {
           return correct.read(request);
         } catch (thrown) {
-          if (!(thrown instanceof Refusal) || thrown.code !== status[code]) throw thrown;
+          if (!(thrown instanceof Refusal) || thrown.code !== status.NOT_FOUND) throw thrown;
           throw refusal(wrong, thrown.details);
         }
       },
@@ -20,132 +20,90 @@ function insteadOf(code: RefusalName, wrong: RefusalName): Defect['fault'] {
   };
 }
 
+/** Answers such a delta with an empty list. */
+function emptyFor(
+  isSo: (base: Snapshot, target: Snapshot) => boolean,
+  isSoById: (baseId: string) => boolean = () => false,
+): Defect {
+  return before('read', (request, state) => {
+    const { base_snapshot_id: baseId, target_snapshot_id: targetId } = request;
+    const [base, target] = [baseId, targetId].map((id) => state.snapshots.get(id));
+    const isEmpty = isSoById(baseId) || (base && target && isSo(base, target));
+    return isEmpty ? { ...request, base_snapshot_id: targetId } : request;
+  });
+}
+
 /** Applies to deleted snapshots only: ids that never existed are answered correctly. */
-function deletedBaseIsEmpty(): Defect['fault'] {
-  const deleted = new Set<unknown>();
+function deletedBaseIsEmpty(): Defect {
+  const deleted = new Set<string>();
   return {
-    rpcs: (correct, state) => ({
-      DeleteSnapshot: (request) => {
-        const id = request['snapshot_id'];
-        if (state.snapshots.has(id)) deleted.add(id);
-        return correct['DeleteSnapshot']?.(request) ?? {};
-      },
+    ...before('DeleteSnapshot', (request, state) => {
+      if (state.snapshots.has(request['snapshot_id'])) deleted.add(request['snapshot_id']);
+      return request;
     }),
-    metadata: (correct) => ({
-      read: (request) =>
-        correct.read(
-          deleted.has(request['base_snapshot_id'])
-            ? { ...request, base_snapshot_id: request['target_snapshot_id'] }
-            : request,
-        ),
-    }),
+    ...emptyFor(
+      () => false,
+      (baseId) => deleted.has(baseId),
+    ),
   };
 }
 
-export const REQUEST_DEFECTS: readonly Defect[] = [
-  {
-    name: 'unknown-is-invalid',
-    does: 'answers INVALID_ARGUMENT for an unknown snapshot (vSphere)',
-    caughtBy: ['metadata.not-found'],
-    fault: insteadOf('NOT_FOUND', 'INVALID_ARGUMENT'),
-  },
-  {
-    name: 'unknown-is-internal',
-    does: 'answers INTERNAL for an unknown snapshot',
-    caughtBy: ['metadata.not-found'],
-    fault: insteadOf('NOT_FOUND', 'INTERNAL'),
-  },
-  {
-    name: 'unknown-is-empty',
-    does: 'answers OK with an empty list for an unknown snapshot',
-    caughtBy: ['metadata.not-found'],
-    fault: inList('read', (correct, state) => (request) => {
-      const known = [...state.snapshots.values()].at(-1);
-      const replace = (id: unknown): unknown =>
-        typeof id === 'string' && id !== '' && !state.snapshots.has(id) ? known?.id : id;
-      return correct.read({
-        ...request,
-        ...('snapshot_id' in request
-          ? { snapshot_id: replace(request['snapshot_id']) }
-          : {
-              base_snapshot_id: replace(request['base_snapshot_id']),
-              target_snapshot_id: replace(request['target_snapshot_id']),
-            }),
-      });
-    }),
-  },
-  {
-    name: 'missing-id-is-not-found',
-    does: 'answers NOT_FOUND when an id is missing',
-    caughtBy: ['metadata.id-missing'],
-    fault: inList('read', (correct, state) => (request) => {
-      for (const field of ['snapshot_id', 'base_snapshot_id', 'target_snapshot_id']) {
-        if (request[field] === '') state.snapshot('');
+export const REQUEST_DEFECTS: Defects = {
+  'metadata.not-found': {
+    'answers INVALID_ARGUMENT for an unknown snapshot (vSphere)':
+      insteadOfNotFound('INVALID_ARGUMENT'),
+    'answers INTERNAL for an unknown snapshot': insteadOfNotFound('INTERNAL'),
+    'answers OK with an empty list for an unknown snapshot': before('read', (request, state) => {
+      const known = [...state.snapshots.keys()].at(-1);
+      const isUnknown = (id: string): boolean => id !== '' && !state.snapshots.has(id);
+      const changed: Message = { ...request };
+      for (const field of Object.keys(request)) {
+        if (/snapshot_id$/.test(field) && isUnknown(request[field])) changed[field] = known;
       }
-      return correct.read(request);
+      return changed;
     }),
   },
-  {
-    name: 'other-volume-accepted',
-    does: 'answers a delta between snapshots of two volumes with an empty list',
-    caughtBy: ['metadata.other-volume'],
-    fault: inList('read', (correct, state) => (request) => {
-      const [base, target] = [request['base_snapshot_id'], request['target_snapshot_id']];
-      const baseVolume = state.snapshots.get(base)?.volumeId;
-      const targetVolume = state.snapshots.get(target)?.volumeId;
-      const isOther = baseVolume && targetVolume && baseVolume !== targetVolume;
-      return correct.read(isOther ? { ...request, base_snapshot_id: target } : request);
+  'metadata.id-missing': {
+    'answers NOT_FOUND when an id is missing': before('read', (request, state) => {
+      if (Object.values(request).includes('')) state.snapshot('');
+      return request;
     }),
   },
-  {
-    name: 'reversed-is-empty',
-    does: 'answers a delta from a newer to an older snapshot with an empty list',
-    caughtBy: ['metadata.reversed'],
-    fault: inList('read', (correct, state) => (request) => {
-      const base = state.snapshots.get(request['base_snapshot_id']);
-      const target = state.snapshots.get(request['target_snapshot_id']);
-      const isReversed =
-        base !== undefined &&
-        target !== undefined &&
-        base.volumeId === target.volumeId &&
-        base.sequence > target.sequence;
-      return correct.read(isReversed ? { ...request, base_snapshot_id: target?.id } : request);
-    }),
+  'metadata.other-volume': {
+    'answers a delta between snapshots of two volumes with an empty list': emptyFor(
+      (base, target) => base.volumeId !== target.volumeId,
+    ),
   },
-  {
-    name: 'same-is-everything',
-    does: 'fails with INTERNAL for a delta of a snapshot with itself',
-    caughtBy: ['metadata.same'],
-    fault: inList('read', (correct) => (request) => {
-      const query = correct.read(request);
+  'metadata.reversed': {
+    'answers a delta from a newer to an older snapshot with an empty list': emptyFor(
+      (base, target) => base.volumeId === target.volumeId && base.sequence > target.sequence,
+    ),
+  },
+  'metadata.same': {
+    'fails with INTERNAL for a delta of a snapshot with itself': after('read', (query) => {
       if (query.base === query.target) throw refusal('INTERNAL', 'nothing to compare');
       return query;
     }),
   },
-  {
-    name: 'nothing-is-refused',
-    does: 'answers FAILED_PRECONDITION when there is nothing to report',
-    caughtBy: ['metadata.empty-delta', 'metadata.empty-allocated', 'metadata.empty-message'],
-    fault: inList('blocks', (correct) => async (query) => {
-      const blocks = await correct.blocks(query);
-      if (blocks.length === 0) throw refusal('FAILED_PRECONDITION', 'no metadata');
-      return blocks;
-    }),
+  'metadata.empty-delta, metadata.empty-allocated, metadata.empty-message': {
+    'answers FAILED_PRECONDITION when there is nothing to report': after(
+      'blocks',
+      async (blocks) => {
+        if (blocks.length === 0) throw refusal('FAILED_PRECONDITION', 'no metadata');
+        return blocks;
+      },
+    ),
   },
-  {
-    name: 'deleted-base-is-empty',
-    does: 'answers a delta from a deleted base with an empty list',
-    caughtBy: ['delta.base-deleted'],
-    fault: deletedBaseIsEmpty(),
+  'delta.base-deleted': {
+    'answers a delta from a deleted base with an empty list': deletedBaseIsEmpty(),
   },
-  {
-    name: 'source-deleted-loses-deltas',
-    does: 'fails once the source volume is deleted although its snapshots still exist (host-path)',
-    caughtBy: ['metadata.deleted-source'],
-    fault: inList('read', (correct, state) => (request) => {
-      const query = correct.read(request);
-      state.volume(query.target.volumeId);
-      return query;
-    }),
+  'metadata.deleted-source': {
+    'fails once the source volume is deleted although its snapshots still exist (host-path)': after(
+      'read',
+      (query, _request, state) => {
+        state.volume(query.target.volumeId);
+        return query;
+      },
+    ),
   },
-];
+};

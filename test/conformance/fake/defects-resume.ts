@@ -1,16 +1,24 @@
 /** Defects in where a metadata stream starts and how it ends. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { Metadata, type StatusObject, status } from '@grpc/grpc-js';
-import { type Defect, inList } from './defect.js';
-import type { MetadataCall } from './metadata.js';
+import { after, before, type Defect, type Defects } from './defect.js';
+import { type MetadataCall, type Query, send } from './metadata.js';
 import { type Message, refusal } from './refusal.js';
+import type { State } from './state.js';
+
+const MIB = 2 ** 20;
 
 /** Reads requests that a correct driver refuses as if the field had another value. */
-function reading(field: string, instead: (value: number) => number): Defect['fault'] {
+function reading(field: string, instead: (value: number) => number): Defect {
+  return before('read', (request) => ({ ...request, [field]: instead(Number(request[field])) }));
+}
+
+function sending(
+  run: (call: MetadataCall, messages: Message[], query: Query, state: State) => Promise<void>,
+): Defect {
   return {
-    metadata: (correct) => ({
-      read: (request: Message) =>
-        correct.read({ ...request, [field]: instead(Number(request[field])) }),
+    metadata: (_correct, state) => ({
+      send: (call, messages, query) => run(call, messages, query, state),
     }),
   };
 }
@@ -35,41 +43,42 @@ export function endNow(call: MetadataCall): void {
   inner.call.sendStatus({ code: status.OK, details: '', metadata: new Metadata() });
 }
 
+/** Ends OK with messages unsent when something happens; `watch` is called as the stream begins. */
+function endsWhen(
+  watch: (query: Query, state: State, call: MetadataCall) => () => boolean,
+): Defect {
+  return sending(async (call, messages, query, state) => {
+    if (!(await slowly(call, messages, watch(query, state, call)))) endNow(call);
+  });
+}
+
 /** All streams share one position. */
-function sharedCursor(): Defect['fault'] {
+function sharedCursor(): Defect {
   let next = 0;
-  return {
-    metadata: () => ({
-      send: async (call, messages) => {
-        next = 0;
-        for (let message = messages[0]; message !== undefined; message = messages[next]) {
-          if (call.cancelled) return;
-          next += 1;
-          call.write(message);
-          await delay(2);
-        }
-      },
-    }),
-  };
+  return sending(async (call, messages) => {
+    next = 0;
+    for (let message = messages[0]; message !== undefined; message = messages[next]) {
+      if (call.cancelled) return;
+      next += 1;
+      call.write(message);
+      await delay(2);
+    }
+  });
 }
 
 /** Every other call for the same list lacks the last tuple. */
-function remembersCalls(): Defect['fault'] {
+function remembersCalls(): Defect {
   const calls = new Map<string, number>();
-  return {
-    metadata: (correct) => ({
-      from: (entries, query) => {
-        const key = `${query.base?.id} ${query.target.id} ${query.start} ${query.maxResults}`;
-        const count = (calls.get(key) ?? 0) + 1;
-        calls.set(key, count);
-        return correct.from(count % 2 === 0 ? entries.slice(0, -1) : entries, query);
-      },
-    }),
-  };
+  return after('from', (entries, query) => {
+    const key = `${query.base?.id} ${query.target.id} ${query.start} ${query.maxResults}`;
+    const count = (calls.get(key) ?? 0) + 1;
+    calls.set(key, count);
+    return count % 2 === 0 ? entries.slice(0, -1) : entries;
+  });
 }
 
 /** A client that cancels before the end leaves the snapshot busy for ever. */
-function leaksOnCancel(): Defect['fault'] {
+function leaksOnCancel(): Defect {
   const busy = new Set<string>();
   return {
     metadata: (correct) => ({
@@ -85,93 +94,52 @@ function leaksOnCancel(): Defect['fault'] {
   };
 }
 
-export const RESUME_DEFECTS: readonly Defect[] = [
-  {
-    name: 'ignores-starting-offset',
-    does: 'starts at the beginning of the volume, ignoring starting_offset',
-    caughtBy: ['metadata.offset-aligned'],
-    fault: inList(
-      'from',
-      (correct) => (entries, query) => correct.from(entries, { ...query, start: 0 }),
+export const RESUME_DEFECTS: Defects = {
+  'metadata.offset-aligned': {
+    'starts at the beginning of the volume, ignoring starting_offset': before('from', (query) => ({
+      ...query,
+      start: 0,
+    })),
+    'leaves out the tuple that begins at starting_offset': after('from', (entries, { start }) =>
+      entries.filter(({ offset }) => offset === 0 || offset !== start),
     ),
   },
-  {
-    name: 'shifts-at-unaligned-start',
-    does: 'counts its blocks from an unaligned starting_offset (host-path)',
-    caughtBy: ['metadata.offset-inside'],
-    fault: inList(
+  'metadata.offset-inside': {
+    'counts its blocks from an unaligned starting_offset (host-path)': after(
       'from',
-      (correct) => (entries, query) =>
-        correct.from(entries, query).map(({ offset, size }) => ({
-          offset: offset + (query.start % 4096),
-          size,
-        })),
+      (entries, { start }) =>
+        entries.map(({ offset, size }) => ({ offset: offset + (start % 4096), size })),
+    ),
+    'leaves out the tuple that contains starting_offset': after('from', (entries, { start }) =>
+      entries.filter(({ offset }) => offset >= start),
     ),
   },
-  {
-    name: 'skips-the-tuple-it-starts-in',
-    does: 'leaves out the tuple that contains starting_offset',
-    caughtBy: ['metadata.offset-inside'],
-    fault: inList(
-      'from',
-      () =>
-        (entries, { start }) =>
-          entries.filter(({ offset }) => offset >= start),
+  'metadata.resume': {
+    'starts at the next MiB after starting_offset': before('from', (query) => ({
+      ...query,
+      start: Math.ceil(query.start / MIB) * MIB,
+    })),
+  },
+  'metadata.offset-beyond': {
+    'answers OK with an empty list beyond the end of the volume (host-path)': reading(
+      'starting_offset',
+      (value) => Math.min(value, 0),
     ),
   },
-  {
-    name: 'skips-the-tuple-it-starts-at',
-    does: 'leaves out the tuple that begins at starting_offset',
-    caughtBy: ['metadata.offset-aligned'],
-    fault: inList(
-      'from',
-      (correct) => (entries, query) =>
-        correct.from(entries, query).filter(({ offset }) => offset === 0 || offset !== query.start),
-    ),
-  },
-  {
-    name: 'rounds-the-start-up',
-    does: 'starts at the next MiB after starting_offset',
-    caughtBy: ['metadata.resume'],
-    fault: inList(
-      'from',
-      (correct) => (entries, query) =>
-        correct.from(entries, { ...query, start: Math.ceil(query.start / 2 ** 20) * 2 ** 20 }),
-    ),
-  },
-  {
-    name: 'offset-beyond-accepted',
-    does: 'answers OK with an empty list beyond the end of the volume (host-path)',
-    caughtBy: ['metadata.offset-beyond'],
-    fault: reading('starting_offset', (value) => Math.min(value, 0)),
-  },
-  {
-    name: 'offset-end-is-invalid',
-    does: 'answers INVALID_ARGUMENT to a resume at the end of the volume',
-    caughtBy: ['metadata.offset-end'],
-    fault: inList('read', (correct) => (request) => {
-      const query = correct.read(request);
+  'metadata.offset-end': {
+    'answers INVALID_ARGUMENT to a resume at the end of the volume': after('read', (query) => {
       if (query.start < query.target.sizeBytes) return query;
       throw refusal('INVALID_ARGUMENT', `there is nothing at ${query.start}`);
     }),
   },
-  {
-    name: 'offset-negative-accepted',
-    does: 'treats a negative starting_offset as 0',
-    caughtBy: ['metadata.offset-negative'],
-    fault: reading('starting_offset', (value) => Math.max(value, 0)),
+  'metadata.offset-negative': {
+    'treats a negative starting_offset as 0': reading('starting_offset', (value) =>
+      Math.max(value, 0),
+    ),
   },
-  {
-    name: 'max-results-negative-accepted',
-    does: 'treats a negative max_results as 0',
-    caughtBy: ['metadata.max-results-negative'],
-    fault: reading('max_results', (value) => Math.max(value, 0)),
-  },
-  {
-    name: 'max-results-negative-hangs',
-    does: 'never ends the stream when max_results is negative (host-path)',
-    caughtBy: ['metadata.max-results-negative'],
-    fault: {
+  'metadata.max-results-negative': {
+    'treats a negative max_results as 0': reading('max_results', (value) => Math.max(value, 0)),
+    'never ends the stream when max_results is negative (host-path)': {
       metadata: (correct) => ({
         read: (request) => ({
           ...correct.read({ ...request, max_results: 0 }),
@@ -180,54 +148,38 @@ export const RESUME_DEFECTS: readonly Defect[] = [
         messages: (entries, query) =>
           correct.messages(entries, { ...query, maxResults: Math.max(query.maxResults, 0) }),
         send: async (call, messages, query) => {
-          await correct.send(call, messages, query);
+          await send(call, messages);
           while (query.maxResults < 0 && !call.cancelled) await delay(10);
         },
       }),
     },
   },
-  {
-    name: 'hangs-on-nothing',
-    does: 'never ends a stream that has nothing to report',
-    caughtBy: ['metadata.empty-delta'],
-    timeoutMs: 10_000,
-    fault: inList('send', (correct) => async (call, messages, query) => {
-      const isEmpty = messages.every((message) => message['block_metadata'].length === 0);
-      while (isEmpty && !call.cancelled) await delay(10);
-      await correct.send(call, messages, query);
-    }),
+  'metadata.empty-delta': {
+    'never ends a stream that has nothing to report': {
+      timeoutMs: 10_000,
+      ...sending(async (call, messages) => {
+        const isEmpty = messages.every((message) => message['block_metadata'].length === 0);
+        while (isEmpty && !call.cancelled) await delay(10);
+        await send(call, messages);
+      }),
+    },
   },
-  {
-    name: 'silent-on-nothing',
-    does: 'sends no message when there is nothing to report (host-path)',
-    caughtBy: ['metadata.empty-message'],
-    fault: inList(
-      'messages',
-      (correct) => (entries, query) =>
-        entries.length === 0 ? [] : correct.messages(entries, query),
+  'metadata.empty-message': {
+    'sends no message when there is nothing to report (host-path)': after('messages', (messages) =>
+      messages[0]?.['block_metadata'].length === 0 ? [] : messages,
     ),
   },
-  {
-    name: 'ok-at-the-deadline',
-    does: 'ends OK shortly before the deadline with entries unsent',
-    caughtBy: ['metadata.deadline'],
-    fault: inList('send', () => async (call, messages) => {
+  'metadata.deadline': {
+    'ends OK shortly before the deadline with entries unsent': endsWhen((_query, _state, call) => {
       const deadline = Number(call.getDeadline());
-      const isWhole = await slowly(call, messages, () => Date.now() > deadline - 50);
-      if (!isWhole) endNow(call);
+      return () => Date.now() > deadline - 50;
     }),
   },
-  {
-    name: 'busy-after-a-cancel',
-    does: 'considers a snapshot busy for ever once a client has cancelled its stream',
-    caughtBy: ['metadata.cancel'],
-    fault: leaksOnCancel(),
+  'metadata.cancel': {
+    'considers a snapshot busy for ever once a client has cancelled its stream': leaksOnCancel(),
   },
-  {
-    name: 'gives-up-on-slow-readers',
-    does: 'ends OK when the client does not read for 50 ms',
-    caughtBy: ['metadata.slow-reader'],
-    fault: inList('send', () => async (call, messages) => {
+  'metadata.slow-reader': {
+    'ends OK when the client does not read for 50 ms': sending(async (call, messages) => {
       for (const message of messages) {
         if (call.write(message)) continue;
         await delay(50);
@@ -235,44 +187,31 @@ export const RESUME_DEFECTS: readonly Defect[] = [
       }
     }),
   },
-  {
-    name: 'ends-at-a-new-snapshot',
-    does: 'ends OK when another snapshot of the volume is created during the stream',
-    caughtBy: ['metadata.busy-volume'],
-    fault: inList('send', (_correct, state) => async (call, messages, { target }) => {
-      const count = (): number => state.snapshotsOf(target.volumeId).length;
-      const before = count();
-      if (!(await slowly(call, messages, () => count() > before))) endNow(call);
-    }),
+  'metadata.busy-volume': {
+    'ends OK when another snapshot of the volume is created during the stream': endsWhen(
+      ({ target }, state) => {
+        const before = state.snapshotsOf(target.volumeId).length;
+        return () => state.snapshotsOf(target.volumeId).length > before;
+      },
+    ),
   },
-  {
-    name: 'ends-when-its-snapshot-goes',
-    does: 'ends OK when the snapshot is deleted during the stream',
-    caughtBy: ['metadata.delete-while-streaming'],
-    fault: inList('send', (_correct, state) => async (call, messages, { target }) => {
-      const isGone = (): boolean => !state.snapshots.has(target.id);
-      if (!(await slowly(call, messages, isGone))) endNow(call);
-    }),
+  'metadata.delete-while-streaming': {
+    'ends OK when the snapshot is deleted during the stream': endsWhen(
+      ({ target }, state) =>
+        () =>
+          !state.snapshots.has(target.id),
+    ),
   },
-  {
-    name: 'ends-at-a-restore',
-    does: 'ends OK when a volume is restored from the snapshot during the stream',
-    caughtBy: ['metadata.read-while-streaming'],
-    fault: inList('send', (_correct, state) => async (call, messages) => {
-      const before = state.volumes.size;
-      if (!(await slowly(call, messages, () => state.volumes.size > before))) endNow(call);
-    }),
+  'metadata.read-while-streaming': {
+    'ends OK when a volume is restored from the snapshot during the stream': endsWhen(
+      (_query, state) => {
+        const before = state.volumes.size;
+        return () => state.volumes.size > before;
+      },
+    ),
   },
-  {
-    name: 'shared-cursor',
-    does: 'keeps one position for all streams',
-    caughtBy: ['metadata.two-streams'],
-    fault: sharedCursor(),
+  'metadata.two-streams': { 'keeps one position for all streams': sharedCursor() },
+  'metadata.idempotent': {
+    'leaves out the last tuple in every other repetition of a call': remembersCalls(),
   },
-  {
-    name: 'remembers-calls',
-    does: 'leaves out the last tuple in every other repetition of a call',
-    caughtBy: ['metadata.idempotent'],
-    fault: remembersCalls(),
-  },
-];
+};

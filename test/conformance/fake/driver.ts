@@ -1,6 +1,6 @@
 /**
  * A correct CSI driver, small and slow, that shares only the CSI definition with the plugin. The
- * conformance suite must pass it. A fault replaces parts of it.
+ * conformance suite must pass it. A deviation replaces parts of it.
  */
 import { mkdir } from 'node:fs/promises';
 import {
@@ -16,46 +16,30 @@ import protobuf from 'protobufjs';
 import { csiProto } from '../../../src/csi/proto.js';
 import type { ServiceName } from '../../../src/csi/service.js';
 import { controllerRpcs } from './controller.js';
+import type { Deviation } from './defect.js';
 import { groupRpcs } from './group.js';
-import { identityRpcs } from './identity.js';
-import { type MetadataCall, type MetadataSteps, metadataSteps, stream } from './metadata.js';
+import { type MetadataCall, metadataSteps, stream } from './metadata.js';
 import { nodeRpcs } from './node.js';
 import { type Message, Refusal, type Rpcs } from './refusal.js';
-import { type FakeOptions, State } from './state.js';
-
-/** What a broken driver does differently. Everything left out behaves correctly. */
-export interface Fault {
-  /** RPCs by name, given the correct ones to build on. */
-  rpcs?: (correct: Rpcs, state: State) => Rpcs;
-  metadata?: (correct: MetadataSteps, state: State) => Partial<MetadataSteps>;
-  /** RPCs that are not served. */
-  unserved?: readonly string[];
-  /** Changes the status of every refusal. */
-  refuse?: (correct: Refusal) => Refusal;
-}
+import { State } from './state.js';
 
 export class FakeDriver {
   readonly socketPath: string;
   readonly #server = new Server();
   readonly #state: State;
 
-  constructor(
+  private constructor(
     directory: string,
-    options: FakeOptions,
-    private readonly fault: Fault,
+    private readonly deviation: Deviation,
   ) {
     this.socketPath = `${directory}/csi.sock`;
-    this.#state = new State(directory, options);
+    this.#state = new State(directory, deviation);
   }
 
   /** Starts a driver that keeps its files in the directory, which it creates. */
-  static async start(
-    directory: string,
-    options: FakeOptions = {},
-    fault: Fault = {},
-  ): Promise<FakeDriver> {
+  static async start(directory: string, deviation: Deviation = {}): Promise<FakeDriver> {
     await mkdir(directory, { recursive: true });
-    const driver = new FakeDriver(directory, options, fault);
+    const driver = new FakeDriver(directory, deviation);
     await driver.#listen();
     return driver;
   }
@@ -83,11 +67,11 @@ export class FakeDriver {
   }
 
   #serve(service: ServiceName, correct: Rpcs): void {
-    const changed = this.fault.rpcs?.(correct, this.#state) ?? {};
-    for (const [name, rpc] of Object.entries(correct)) {
+    for (const [name, made] of Object.entries(correct)) {
+      const rpc = this.deviation.rpc?.(name, async (request) => made(request), this.#state) ?? made;
       this.#register(service, name, (call: Unary, answer: sendUnaryData<Message>) => {
         Promise.resolve()
-          .then(() => (changed[name] ?? rpc)(call.request))
+          .then(() => rpc(call.request))
           .then((response) => answer(null, response))
           .catch((thrown: unknown) => answer(this.#refused(thrown)));
       });
@@ -96,7 +80,7 @@ export class FakeDriver {
 
   #serveMetadata(): void {
     const correct = metadataSteps(this.#state);
-    const steps = { ...correct, ...this.fault.metadata?.(correct, this.#state) };
+    const steps = { ...correct, ...this.deviation.metadata?.(correct, this.#state) };
     for (const name of ['GetMetadataAllocated', 'GetMetadataDelta']) {
       this.#register('SnapshotMetadata', name, (call: MetadataCall) => {
         stream(steps, call)
@@ -109,7 +93,7 @@ export class FakeDriver {
   #register(service: ServiceName, name: string, handler: unknown): void {
     const method = csiProto().services[service][name];
     if (method === undefined) throw new Error(`there is no ${service}.${name}`);
-    if (this.fault.unserved?.includes(name)) return;
+    if (this.deviation.unserved?.includes(name)) return;
     this.#server.register(
       method.path,
       handler as UntypedHandleCall,
@@ -122,8 +106,26 @@ export class FakeDriver {
   #refused(thrown: unknown): { code: status; details: string; metadata: Metadata } {
     const correct =
       thrown instanceof Refusal ? thrown : new Refusal(status.INTERNAL, `fake driver: ${thrown}`);
-    return this.fault.refuse?.(correct) ?? correct;
+    return this.deviation.refuse?.(correct) ?? correct;
   }
+}
+
+function identityRpcs(state: State): Rpcs {
+  const services = [
+    'CONTROLLER_SERVICE',
+    'GROUP_CONTROLLER_SERVICE',
+    'SNAPSHOT_METADATA_SERVICE',
+  ].filter((type) => state.has(type));
+  return {
+    GetPluginInfo: () => ({ name: 'correct.fake.example', vendor_version: '1.0.0' }),
+    GetPluginCapabilities: () => ({
+      capabilities: [
+        ...services.map((type) => ({ service: { type } })),
+        ...(state.has('EXPAND_VOLUME') ? [{ volume_expansion: { type: 'ONLINE' } }] : []),
+      ],
+    }),
+    Probe: () => ({ ready: { value: true } }),
+  };
 }
 
 /** The message followed by that many bytes in an unknown field. */

@@ -5,10 +5,12 @@ import { after, before } from 'node:test';
 import type { CheckResult } from '../../../src/conformance/report.js';
 import { runSuite } from '../../../src/conformance/runner.js';
 import { CHECKS } from '../../../src/conformance/suite.js';
+import { suiteOptions } from '../../support/conformance-run.js';
 import { test } from '../../support/running-plugin.js';
 import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
-import type { ConformingDriver } from './conforming.js';
-import type { Defect } from './defect.js';
+import { CONFORMING_DRIVERS } from './conforming.js';
+import type { Defects, Deviation } from './defect.js';
+import { listOf } from './defects.js';
 import { FakeDriver } from './driver.js';
 
 const VOLUME_BYTES = 8 << 20;
@@ -20,111 +22,91 @@ const MAX_ATTEMPTS = 20;
 const CONTROLS = ['identity.*', 'capability.*', 'node.info', 'volume.create-missing-fields'];
 const METADATA_CONTROLS = [...CONTROLS, 'metadata.order', 'metadata.id-missing'];
 
+let workspace: Workspace | undefined;
+let judged = 0;
+before(() => {
+  if (skipUnlessRoot === false) workspace = new Workspace('conformance-fake');
+});
+after(() => workspace?.dispose());
+
+interface Judged {
+  seed?: number;
+  volumeSizeBytes?: number;
+  timeoutMs?: number | undefined;
+}
+
+async function judge(
+  deviation: Deviation,
+  only: readonly string[],
+  { seed = 1, volumeSizeBytes = VOLUME_BYTES, timeoutMs = TIMEOUT_MS }: Judged = {},
+): Promise<readonly CheckResult[]> {
+  assert.ok(workspace !== undefined);
+  judged += 1;
+  const driver = await FakeDriver.start(workspace.path(`driver-${judged}`), deviation);
+  const workDirectory = workspace.path(`work-${judged}`);
+  await mkdir(workDirectory);
+  try {
+    const options = { access: ['block'] as const, volumeSizeBytes, only, timeoutMs, seed };
+    const endpoint = `unix://${driver.socketPath}`;
+    return (await runSuite(CHECKS, suiteOptions(endpoint, workDirectory, options))).results;
+  } finally {
+    await driver.stop();
+  }
+}
+
+const failuresOf = (results: readonly CheckResult[]): CheckResult[] =>
+  results.filter(({ result }) => result === 'failed');
+const detailsOf = (results: readonly CheckResult[]): string[] =>
+  results.map(({ id, detail }) => `${id}: ${detail}`);
+
 /** A driver with a defect must fail the checks that the table names, and no others. */
-export function proveDefects(label: string, defects: readonly Defect[]): void {
-  const workspace = workspaceOf(label);
-  for (const defect of defects) {
-    test(`a driver that ${defect.does} fails ${defect.caughtBy.join(', ')}`, async () => {
-      const { caughtBy, mayAlsoFail = [], name } = defect;
+export function proveDefects(...tables: readonly Defects[]): void {
+  for (const { does, defect, caughtBy } of listOf(...tables)) {
+    test(`a driver that ${does} fails ${caughtBy.join(', ')}`, async () => {
+      const { mayAlsoFail = [], timeoutMs, seeds = [1] } = defect;
       const isOfMetadata = caughtBy.some((id) => id.startsWith('metadata.'));
       const controls = isOfMetadata ? METADATA_CONTROLS : CONTROLS;
       const only = [...new Set([...caughtBy, ...mayAlsoFail, ...controls])];
-      for (const seed of defect.seeds ?? [1]) {
-        const results = await judge(workspace(), { ...defect, seed }, only, defect.timeoutMs);
-        const failed = results.filter(({ result }) => result === 'failed');
-        const details = failed.map(({ id, detail }) => `${id}: ${detail}`).join('\n');
+      for (const seed of seeds) {
+        const failed = failuresOf(await judge(defect, only, { seed, timeoutMs }));
         const ids = failed.map(({ id }) => id);
         const unseen = caughtBy.filter((id) => !ids.includes(id));
-        assert.deepEqual(unseen, [], `seed ${seed}: ${name} was not caught; failed:\n${details}`);
         const wrong = ids.filter((id) => ![...caughtBy, ...mayAlsoFail].includes(id));
-        assert.deepEqual(wrong, [], `seed ${seed}: ${name} also fails:\n${details}`);
+        const what = `seed ${seed}; failed:\n${detailsOf(failed).join('\n')}`;
+        assert.deepEqual({ unseen, wrong }, { unseen: [], wrong: [] }, what);
       }
     });
   }
 }
 
 /** A driver that conforms in its own way must not fail any check. */
-export function proveConforming(label: string, drivers: readonly ConformingDriver[]): void {
-  const workspace = workspaceOf(label);
-  for (const driver of drivers) {
-    test(`a driver that ${driver.does} passes`, async () => {
-      const results = await judge(workspace(), driver, driver.only ?? []);
-      const failed = results.filter(({ result }) => result === 'failed');
-      assert.deepEqual(
-        failed.map(({ id, detail }) => `${id}: ${detail}`),
-        [],
-        `${driver.name} fails`,
-      );
+export function proveConforming(): void {
+  for (const [does, driver] of Object.entries(CONFORMING_DRIVERS)) {
+    test(`a driver that ${does} passes`, async () => {
+      const results = await judge(driver, driver.only ?? []);
+      assert.deepEqual(detailsOf(failuresOf(results)), []);
       assert.ok(results.some(({ result }) => result === 'passed'));
     });
   }
 }
 
-function workspaceOf(label: string): () => Workspace {
-  let workspace: Workspace | undefined;
-  before(() => {
-    if (skipUnlessRoot === false) workspace = new Workspace(label);
-  });
-  after(() => workspace?.dispose());
-  return () => {
-    if (workspace === undefined) throw new Error('no workspace before the tests start');
-    return workspace;
-  };
-}
-
-async function judge(
-  workspace: Workspace,
-  {
-    name,
-    options = {},
-    fault = {},
-    seed = 1,
-    volumeSizeBytes = VOLUME_BYTES,
-  }: Pick<ConformingDriver, 'name' | 'options' | 'fault'> & {
-    seed?: number;
-    volumeSizeBytes?: number;
-  },
-  only: readonly string[],
-  timeoutMs = TIMEOUT_MS,
-): Promise<readonly CheckResult[]> {
-  const driver = await FakeDriver.start(
-    workspace.path(name, String(seed), 'driver'),
-    options,
-    fault,
+/** All these checks and no others have the result. */
+function assertAll(
+  results: readonly CheckResult[],
+  ids: readonly string[],
+  wanted: CheckResult['result'],
+): void {
+  assert.deepEqual(
+    results.map(({ id, result }) => `${id} ${result}`).sort(),
+    ids.map((id) => `${id} ${wanted}`).sort(),
   );
-  const workDirectory = workspace.path(name, String(seed), 'work');
-  await mkdir(workDirectory);
-  try {
-    const report = await runSuite(CHECKS, {
-      socketPath: driver.socketPath,
-      controllerSocketPath: driver.socketPath,
-      parameters: {},
-      snapshotParameters: {},
-      secrets: {},
-      access: ['block'],
-      mountFileSystem: '',
-      volumeSizeBytes,
-      workDirectory,
-      only,
-      skip: [],
-      timeoutMs,
-      seed,
-    });
-    return report.results;
-  } finally {
-    await driver.stop();
-  }
 }
 
 /** Checks of volumes that are too small for every write of the suite pass, and their notes say so. */
-export function proveNotedAsSmall(label: string, ids: readonly string[]): void {
-  const workspace = workspaceOf(label);
+export function proveNotedAsSmall(ids: readonly string[]): void {
   test(`with volumes of 1 MiB, ${ids.join(', ')} note what they leave out`, async () => {
-    const results = await judge(workspace(), { name: 'small', volumeSizeBytes: 1 << 20 }, ids);
-    assert.deepEqual(
-      results.map(({ id, result }) => `${id} ${result}`).sort(),
-      ids.map((id) => `${id} passed`).sort(),
-    );
+    const results = await judge({}, ids, { volumeSizeBytes: 1 << 20 });
+    assertAll(results, ids, 'passed');
     for (const { id, notes } of results) {
       assert.match(notes.join('\n'), /^a volume of \d+ bytes has no room .*$/, id);
     }
@@ -133,8 +115,8 @@ export function proveNotedAsSmall(label: string, ids: readonly string[]): void {
 
 /** Where a check can judge nothing, it is skipped with the reason instead of passing. */
 export function proveSkipped(
-  label: string,
-  driver: Pick<Defect, 'name' | 'does' | 'fault'>,
+  does: string,
+  deviation: Deviation,
   ids: readonly string[],
   {
     detail,
@@ -147,19 +129,15 @@ export function proveSkipped(
     isOwnWay?: () => boolean;
   },
 ): void {
-  const workspace = workspaceOf(label);
-  test(`for a driver that ${driver.does}, the suite skips ${ids.join(', ')}`, async () => {
+  test(`for a driver that ${does}, the suite skips ${ids.join(', ')}`, async () => {
     let seed = 1;
-    let results = await judge(workspace(), driver, ids);
+    let results = await judge(deviation, ids);
     while (!isOwnWay()) {
       seed += 1;
-      assert.ok(seed <= MAX_ATTEMPTS, `${driver.name} could never go its own way`);
-      results = await judge(workspace(), { ...driver, seed }, ids);
+      assert.ok(seed <= MAX_ATTEMPTS, 'the driver could never go its own way');
+      results = await judge(deviation, ids, { seed });
     }
-    assert.deepEqual(
-      results.map(({ id, result }) => `${id} ${result}`).sort(),
-      ids.map((id) => `${id} skipped`).sort(),
-    );
+    assertAll(results, ids, 'skipped');
     for (const result of results) assert.match(result.detail ?? '', detail, result.id);
     assert.deepEqual(
       results.flatMap((result) => result.notes),
@@ -170,15 +148,14 @@ export function proveSkipped(
 
 /** Of all checks that meet one cause, only those fail that the table names, each with its detail; the rest are skipped. */
 export function proveFailsOnce(
-  label: string,
-  driver: Pick<Defect, 'name' | 'does' | 'fault'>,
+  does: string,
+  deviation: Deviation,
   only: readonly string[],
   failures: Readonly<Record<string, RegExp>>,
 ): void {
-  const workspace = workspaceOf(label);
   const ids = Object.keys(failures);
-  test(`a driver that ${driver.does} fails ${ids.join(' and ')}, and other checks say that they are not reached`, async () => {
-    const results = await judge(workspace(), driver, only);
+  test(`a driver that ${does} fails ${ids.join(' and ')}, and other checks say that they are not reached`, async () => {
+    const results = await judge(deviation, only);
     for (const { id, result, detail } of results) {
       const failure = failures[id];
       assert.equal(result, failure === undefined ? 'skipped' : 'failed', `${id}: ${detail}`);

@@ -1,0 +1,56 @@
+/** The suite catches every defect, by the checks that its table names; the tables of streams and data have files of their own. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { packagePath } from '../../src/base/package-root.js';
+import { CHECKS } from '../../src/conformance/suite.js';
+import { DEFECTS } from './fake/defects.js';
+import { REQUEST_DEFECTS } from './fake/defects-requests.js';
+import { RPC_DEFECTS } from './fake/defects-rpcs.js';
+import { SHAPE_DEFECTS } from './fake/defects-shape.js';
+import { proveDefects, proveFailsOnce, proveSkipped } from './fake/prove.js';
+import { refusal } from './fake/refusal.js';
+
+proveDefects(SHAPE_DEFECTS, REQUEST_DEFECTS, RPC_DEFECTS);
+
+const REFUSES = 'refuses every list, as some do for volumes with a file system';
+const REFUSES_EVERY_LIST = {
+  metadata: () => ({
+    blocks: () => {
+      throw refusal('INVALID_ARGUMENT', 'not a raw block volume');
+    },
+  }),
+};
+const REFUSED = 'the driver refuses lists of block volumes that are asked for correctly: ';
+
+proveSkipped(
+  REFUSES,
+  REFUSES_EVERY_LIST,
+  ['max-results-negative', 'id-missing', 'other-volume', 'reversed', 'same'].map(
+    (check) => `metadata.${check}`,
+  ),
+  { detail: new RegExp(`^${REFUSED}`) },
+);
+
+proveFailsOnce(REFUSES, REFUSES_EVERY_LIST, ['metadata.*', 'delta.*', 'allocated.*'], {
+  'metadata.order': new RegExp(`^${REFUSED}GetMetadataAllocated: INVALID_ARGUMENT \\(not a raw`),
+  'delta.content': new RegExp(`^${REFUSED}GetMetadataDelta: INVALID_ARGUMENT \\(not a raw`),
+});
+
+test('the documentation lists every broken driver and the checks that catch it', () => {
+  const text = readFileSync(packagePath('docs/conformance-tool.md'), 'utf8');
+  const [, section = ''] = text.split('## Proved against broken drivers\n');
+  const found = section.split('\n## ')[0]?.match(/^\|.*$/gm) ?? [];
+  const rows = DEFECTS.map(
+    ({ does, caughtBy }) => `| ${does} | ${caughtBy.map((id) => `\`${id}\``).join(', ')} |`,
+  );
+  assert.deepEqual(found, ['| a driver that | fails |', '|---|---|', ...rows]);
+});
+
+test('a broken driver covers every check except those of mounted volumes, and names no other', () => {
+  const caught = new Set(DEFECTS.flatMap(({ caughtBy }) => caughtBy));
+  const ids = CHECKS.map(({ id }) => id);
+  const unproved = ids.filter((id) => !caught.has(id));
+  assert.deepEqual(unproved, ['delta.content-mount', 'allocated.content-mount']);
+  for (const id of caught) assert.ok(ids.includes(id), id);
+});
