@@ -1,0 +1,316 @@
+/** The catalogue's records and what changes together, its schema over versions, and who may open it. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import { StatusCode } from '../../../src/base/errors.js';
+import { packagePath } from '../../../src/base/package-root.js';
+import { openCatalogue } from '../../../src/catalogue/catalogue-client.js';
+import type {
+  GroupSnapshotRecord,
+  NewSnapshot,
+  VolumeRecord,
+} from '../../../src/catalogue/records.js';
+import { SqliteConnection } from '../../../src/database/connection.js';
+import { type DirectCatalogue, openCatalogueHere } from '../../support/direct-database.js';
+import { throwsWith } from '../../support/expect-status.js';
+import { BLOCK, mountOf, snapshotRecord, volumeRecord } from '../../support/records.js';
+
+const GROUP: GroupSnapshotRecord = {
+  groupSnapshotId: 'group-1',
+  name: 'nightly',
+  state: 'creating',
+  creationTimeNs: 0n,
+  parameters: { key: 'value' },
+};
+
+let directory: string;
+let file: string;
+let catalogue: DirectCatalogue;
+/** In the catalogue, with a member each of a group that is not. */
+let volumes: [VolumeRecord, VolumeRecord];
+let members: [NewSnapshot, NewSnapshot];
+
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'blockdelta-catalogue-'));
+  file = join(directory, 'catalogue.db');
+  catalogue = openCatalogueHere(file);
+  catalogue.registerPool('default', 'uuid-1');
+  volumes = [volumeRecord({ createdNs: 2n }), volumeRecord({ createdNs: 1n })];
+  for (const volume of volumes) catalogue.insertVolume(volume);
+  const member = { name: null, groupSnapshotId: 'group-1', state: 'creating' } as const;
+  members = [snapshotRecord(volumes[0], member), snapshotRecord(volumes[1], member)];
+});
+
+afterEach(() => {
+  catalogue.close();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+function reopen(): void {
+  catalogue.close();
+  catalogue = openCatalogueHere(file);
+}
+
+const states = (): string[] => catalogue.snapshotsOfGroup('group-1').map(({ state }) => state);
+
+test('a volume is read as it was inserted, to the last nanosecond and byte', () => {
+  const volume = volumeRecord({
+    sizeBytes: 2n ** 62n + 1n,
+    parameters: { pool: 'default', ключ: "'; DROP TABLE volumes; --" },
+    capabilities: [BLOCK, mountOf('xfs')],
+    sourceSnapshotId: 'snap-gone',
+    createdNs: 2n ** 61n + 7n,
+    awaitsGrowth: true,
+  });
+  catalogue.insertVolume(volume);
+  reopen();
+  assert.deepEqual(catalogue.volumeById(volume.volumeId), volume);
+  assert.deepEqual(catalogue.volumeByName(volume.name), volume);
+  assert.equal(catalogue.volumeById('vol-none'), null);
+});
+
+test('a name belongs to one volume in any state, and is free again after its removal', () => {
+  const [first] = volumes;
+  const second = volumeRecord({ name: first.name });
+  for (const state of ['creating', 'ready', 'deleting'] as const) {
+    catalogue.setVolumeState(first.volumeId, state);
+    throwsWith(() => catalogue.insertVolume(second), 'ALREADY_EXISTS', new RegExp(first.name));
+  }
+  catalogue.removeVolume(first.volumeId);
+  catalogue.insertVolume(second);
+  assert.equal(catalogue.volumeByName(first.name)?.volumeId, second.volumeId);
+});
+
+test('rows with a dangling reference are refused, and not as a name in use', () => {
+  const foreign = { code: 'SQLITE_CONSTRAINT_FOREIGNKEY' };
+  const orphan = { volumeId: 'vol-none', stagingPath: '/s', resolvedPath: null, capability: BLOCK };
+  assert.throws(() => catalogue.insertSnapshot(snapshotRecord(volumeRecord())), foreign);
+  assert.throws(() => catalogue.insertVolume(volumeRecord({ pool: 'unknown' })), foreign);
+  assert.throws(() => catalogue.putStaging(orphan), foreign);
+});
+
+test('sequences rise with every snapshot and never repeat', () => {
+  const [volume] = volumes;
+  const first = catalogue.insertSnapshot(snapshotRecord(volume));
+  const second = catalogue.insertSnapshot(snapshotRecord(volume));
+  assert.ok(second.sequence > first.sequence);
+  catalogue.removeSnapshot(second.snapshotId, null);
+  reopen();
+  const third = catalogue.insertSnapshot(snapshotRecord(volume));
+  assert.ok(third.sequence > second.sequence, 'the sequence of a removed snapshot is not reused');
+});
+
+test('a commit makes a snapshot ready with its creation time and size', () => {
+  const made = catalogue.insertSnapshot(snapshotRecord(volumes[0], { state: 'creating' }));
+  assert.deepEqual(catalogue.listSnapshots(), []);
+  assert.deepEqual(catalogue.unfinished().snapshots, [made]);
+  const ready = catalogue.commitSnapshot(made.snapshotId, 42n, 4096n);
+  assert.deepEqual(ready, { ...made, state: 'ready', creationTimeNs: 42n, sizeBytes: 4096n });
+  assert.deepEqual(catalogue.listSnapshots(), [ready]);
+  assert.deepEqual(catalogue.unfinished().snapshots, []);
+});
+
+test('a removed volume remains as the lineage of its snapshots until the last one is removed', () => {
+  const [{ volumeId, name }, other] = volumes;
+  const snapshots = [0, 1].map(() => catalogue.insertSnapshot(snapshotRecord(volumes[0])));
+  catalogue.removeVolume(volumeId);
+  assert.equal(catalogue.volumeByName(name), null);
+  assert.deepEqual(catalogue.listVolumes(), [other]);
+  assert.deepEqual(catalogue.unfinished().volumes, []);
+  for (const { snapshotId } of snapshots) {
+    assert.equal(catalogue.volumeById(volumeId)?.state, 'deleted');
+    catalogue.removeSnapshot(snapshotId, null);
+  }
+  assert.equal(catalogue.volumeById(volumeId), null);
+  const last = catalogue.insertSnapshot(snapshotRecord(other));
+  catalogue.removeSnapshot(last.snapshotId, null);
+  assert.equal(catalogue.volumeById(other.volumeId)?.state, 'ready');
+});
+
+test('statistics count ready objects and retained bases, and list the oldest volumes up to a limit', () => {
+  const [, first] = volumes;
+  catalogue.insertVolume(volumeRecord({ state: 'deleting' }));
+  const [kept, lost] = [snapshotRecord(first), snapshotRecord(first)];
+  for (const snapshot of [kept, lost, snapshotRecord(first)]) catalogue.insertSnapshot(snapshot);
+  const base = { deletedNs: 5n, storedBytes: 4096n, invalidReason: null };
+  catalogue.removeSnapshot(kept.snapshotId, { ...base, snapshotId: kept.snapshotId });
+  catalogue.removeSnapshot(lost.snapshotId, {
+    ...{ ...base, snapshotId: lost.snapshotId, invalidReason: 'the pool was repaired' },
+  });
+  const { volumeId, name, pool, sizeBytes } = first;
+  assert.deepEqual(catalogue.statistics(1), {
+    pools: [
+      {
+        ...{ pool: 'default', volumes: 2, snapshots: 1 },
+        ...{ usableBases: 1, usableBaseBytes: 4096n, invalidatedBases: 1 },
+      },
+    ],
+    volumes: [{ volumeId, name, pool, sizeBytes, snapshots: 1 }],
+    omittedVolumes: 1,
+  });
+  assert.equal(catalogue.statistics(0).omittedVolumes, 2);
+});
+
+test('stagings and publications are inserted, replaced, found and removed, also with their volume', () => {
+  const [{ volumeId }] = volumes;
+  const staging = { volumeId, stagingPath: '/s', resolvedPath: '/real/s' };
+  catalogue.putStaging({ ...staging, resolvedPath: null, capability: BLOCK });
+  catalogue.putStaging({ ...staging, capability: mountOf('xfs') });
+  assert.deepEqual(catalogue.stagings(volumeId), [{ ...staging, capability: mountOf('xfs') }]);
+  const publication = {
+    ...{ volumeId, targetPath: '/t', resolvedPath: '/real/t', stagingPath: '/s' },
+    ...{ capability: BLOCK, podUid: 'pod-1', readOnly: true },
+  };
+  catalogue.putPublication({ ...publication, readOnly: false });
+  catalogue.putPublication(publication);
+  catalogue.putPublication({ ...publication, targetPath: '/u' });
+  assert.deepEqual(catalogue.publicationAt('/t'), publication);
+  assert.equal(catalogue.publications(volumeId).length, 2);
+  for (const path of ['/t', '/t']) catalogue.removePublication(path);
+  assert.equal(catalogue.publicationAt('/t'), null);
+  catalogue.removeVolume(volumeId);
+  assert.deepEqual([catalogue.publicationAt('/u'), catalogue.stagings(volumeId)], [null, []]);
+});
+
+test('a pool keeps the identity of its first registration, which no other one can have', () => {
+  assert.equal(catalogue.registerPool('default', 'uuid-2'), 'uuid-1');
+  assert.equal(catalogue.registerPool('second', 'uuid-2'), 'uuid-2');
+  assert.throws(() => catalogue.registerPool('third', 'uuid-1'));
+});
+
+test('a group and its members are unfinished, ready and deleting together', () => {
+  const inserted = catalogue.insertGroup(GROUP, members);
+  assert.deepEqual(catalogue.groupById('group-1'), GROUP);
+  assert.deepEqual(catalogue.groupByName('nightly'), GROUP);
+  assert.deepEqual(catalogue.snapshotsOfGroup('group-1'), inserted);
+  assert.deepEqual(
+    inserted.map(({ sequence, ...member }) => member),
+    members,
+  );
+  const { groups, snapshots } = catalogue.unfinished();
+  assert.deepEqual([groups.length, snapshots.length], [1, 0]);
+  assert.deepEqual([catalogue.listGroups(), catalogue.listSnapshots()], [[], []]);
+  const sizes = members.map(({ snapshotId }) => ({ snapshotId, sizeBytes: 7n }));
+  catalogue.commitGroup('group-1', 99n, sizes);
+  assert.deepEqual(catalogue.listGroups(), [{ ...GROUP, state: 'ready', creationTimeNs: 99n }]);
+  for (const snapshot of catalogue.listSnapshots()) {
+    assert.deepEqual([snapshot.creationTimeNs, snapshot.sizeBytes], [99n, 7n]);
+  }
+  assert.deepEqual([states(), catalogue.unfinished().groups], [['ready', 'ready'], []]);
+  catalogue.setGroupState('group-1', 'deleting');
+  assert.deepEqual(states(), ['deleting', 'deleting']);
+  assert.equal(catalogue.groupById('group-1')?.state, 'deleting');
+});
+
+test('removing a group removes its members, and the lineage of deleted volumes', () => {
+  const [{ volumeId }] = volumes;
+  catalogue.insertGroup(GROUP, members);
+  catalogue.removeVolume(volumeId);
+  assert.equal(catalogue.volumeById(volumeId)?.state, 'deleted');
+  catalogue.removeGroup('group-1', []);
+  assert.deepEqual([states(), catalogue.groupById('group-1')], [[], null]);
+  assert.equal(catalogue.volumeById(volumeId), null);
+});
+
+test('a name belongs to one group, and a failed insertion leaves nothing behind', () => {
+  catalogue.insertGroup(GROUP, members);
+  const other = { ...GROUP, groupSnapshotId: 'group-2' };
+  throwsWith(() => catalogue.insertGroup(other, []), 'ALREADY_EXISTS', /nightly/);
+  const half = { ...GROUP, groupSnapshotId: 'group-3', name: 'other' };
+  const fresh = { ...members[0], snapshotId: 'snap-new', groupSnapshotId: 'group-3' };
+  throwsWith(() => catalogue.insertGroup(half, [fresh, members[0]]), 'ALREADY_EXISTS');
+  assert.equal(catalogue.groupById('group-3'), null);
+  assert.equal(catalogue.snapshotById('snap-new'), null);
+});
+
+test('a second process is refused while the first has the catalogue open, and succeeds afterwards', () => {
+  const script = packagePath('.test-build/test/support/catalogue-process.js');
+  const open = () =>
+    spawnSync(process.execPath, [script, file, 'open'], { encoding: 'utf8' }).stdout.trim();
+  assert.match(open(), new RegExp(`^REFUSED ${StatusCode.FAILED_PRECONDITION} .*another process`));
+  catalogue.close();
+  assert.equal(open(), 'OPEN');
+  catalogue = openCatalogueHere(file);
+});
+
+test('the client has every call of the catalogue, and no other', async () => {
+  const served = Object.keys(catalogue).sort();
+  const client = await openCatalogue(join(directory, 'other.db'));
+  assert.deepEqual(Object.keys(client).sort(), served);
+  await client.close();
+});
+
+/** What a connection of its own to the file does, which nobody has open meanwhile. */
+function inFile<Result>(use: (database: SqliteConnection) => Result): Result {
+  const database = new SqliteConnection(file, 0);
+  try {
+    return use(database);
+  } finally {
+    database.close();
+  }
+}
+
+test('a catalogue of a newer plugin is refused and not changed', () => {
+  catalogue.close();
+  const version = (): unknown => inFile((raw) => raw.get('PRAGMA user_version')?.['user_version']);
+  const own = version();
+  inFile((raw) => raw.exec('PRAGMA user_version = 999'));
+  assert.throws(() => openCatalogueHere(file), /schema version is 999.*newer/);
+  assert.equal(version(), 999n);
+  inFile((raw) => raw.exec(`PRAGMA user_version = ${own}`));
+  catalogue = openCatalogueHere(file);
+  assert.equal(catalogue.registerPool('default', 'x'), 'uuid-1');
+});
+
+test('volumes and snapshots of an older catalogue keep their fields and their order', () => {
+  const made = volumes.map((volume) => catalogue.insertSnapshot(snapshotRecord(volume)));
+  catalogue.close();
+  inFile(downgrade);
+  catalogue = openCatalogueHere(file);
+  for (const snapshot of made) {
+    assert.deepEqual(catalogue.snapshotById(snapshot.snapshotId), snapshot);
+  }
+  assert.deepEqual(catalogue.volumeById(volumes[0].volumeId), volumes[0]);
+  const next = catalogue.insertSnapshot(snapshotRecord(volumes[0]));
+  assert.ok(next.sequence > (made.at(-1)?.sequence ?? 0n), 'a later cut has a higher number');
+});
+
+/** Reverts all steps of the schema but the first, as far as the tests need it. */
+function downgrade(database: SqliteConnection): void {
+  database.exec(`
+    DROP TABLE kept_bases;
+    DROP TABLE former_node_keys;
+    ALTER TABLE catalogue DROP COLUMN node_id;
+    DROP TABLE controller_publications;
+    ALTER TABLE stagings DROP COLUMN resolved_path;
+    ALTER TABLE publications DROP COLUMN resolved_path;
+    ALTER TABLE publications DROP COLUMN pod_uid;
+    ALTER TABLE volumes DROP COLUMN created_mutable_parameters;
+    ALTER TABLE volumes DROP COLUMN mutable_parameters;
+    ALTER TABLE volumes DROP COLUMN source_volume_id;
+    ALTER TABLE volumes DROP COLUMN awaits_growth;
+    DROP INDEX snapshots_by_group;
+    CREATE TABLE older (
+      sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+      snapshot_id TEXT NOT NULL UNIQUE,
+      name TEXT NOT NULL UNIQUE,
+      volume_id TEXT NOT NULL REFERENCES volumes(volume_id),
+      pool TEXT NOT NULL REFERENCES pools(name),
+      size_bytes INTEGER NOT NULL,
+      state TEXT NOT NULL,
+      creation_time_ns INTEGER NOT NULL,
+      parameters TEXT NOT NULL,
+      fresh INTEGER NOT NULL
+    ) STRICT;
+    INSERT INTO older SELECT sequence, snapshot_id, name, volume_id, pool, size_bytes, state,
+      creation_time_ns, parameters, fresh FROM snapshots;
+    DROP TABLE snapshots;
+    ALTER TABLE older RENAME TO snapshots;
+    CREATE INDEX snapshots_by_volume ON snapshots(volume_id);
+    DROP TABLE group_snapshots;
+    PRAGMA user_version = 1;
+  `);
+}
