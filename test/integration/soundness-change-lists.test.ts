@@ -18,6 +18,7 @@ import { after, before, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { loadAddon } from '../../src/native/addon.js';
 import { BLOCK_OPERATIONS, BlockWriter } from '../support/block-writer.js';
+import { Mover } from '../support/mover.js';
 import { isNightly } from '../support/nightly.js';
 import { Plugin } from '../support/plugin.js';
 import { type Random, seededRandom } from '../support/random.js';
@@ -34,6 +35,13 @@ const KINDS: readonly PoolKind[] = ['xfs', 'xfs-1k', 'btrfs', 'btrfs-zstd'];
 const VOLUME_BYTES = 16 << 20;
 const ROUNDS = isNightly ? 150 : 10;
 const OPERATIONS_A_ROUND = 40;
+
+/** Moves whatever blocks it may, again and again. */
+const MOVERS: Partial<Record<PoolKind, string>> = {
+  btrfs:
+    'btrfs filesystem defragment -r -f -t 256M "$1/volumes" "$1/snapshots"; btrfs balance start --full-balance "$1"',
+  xfs: 'for to in "$1"/volumes/* "$1"/snapshots/*; do xfs_io -c "dedupe $to 0 1048576 65536" "$to"; done; xfs_fsr "$1"',
+};
 
 let workspace: Workspace;
 let plugin: Plugin;
@@ -145,12 +153,16 @@ for (const kind of KINDS) {
 }
 
 for (const kind of KINDS) {
-  test(`deletions from a random chain on ${kind} join its lists, which miss no byte`, {
+  test(`deletions from a random chain on ${kind} join its lists, which miss no byte, whatever moves blocks`, {
     skip: skipUnlessRoot,
   }, async (context) => {
     const random = seededRandom(`joined lists on ${kind}`);
     const { volume, writer, window, lists, retained } = await bedOn(kind, random);
     const listOf = (id: string): string => join(lists, `${id}.delta`);
+    const script = MOVERS[kind];
+    const mover =
+      script === undefined ? null : Mover.start(workspace, script, [pools.get(kind) ?? '']);
+    context.after(() => mover?.stop());
     let joined = 0;
     for (let round = 0; round < ROUNDS; round += 1) {
       for (let count = 0; count < OPERATIONS_A_ROUND; count += 1) {
