@@ -2,10 +2,12 @@
  * The Node service with a real catalogue and a real reflink pool, called without a socket: requests
  * and answers in the form in which proto-loader decodes them.
  */
+import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, statfsSync } from 'node:fs';
 import { after, before } from 'node:test';
 import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
+import { SystemError } from '../../src/base/errors.js';
 import { type OpenCatalogue, openCatalogue } from '../../src/catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../../src/catalogue/records.js';
 import type {
@@ -14,6 +16,7 @@ import type {
   Service,
   UnaryHandlers,
 } from '../../src/csi/service.js';
+import { newSnapshotId, nodeKey } from '../../src/domain/identifiers.js';
 import { NativePool } from '../../src/native/pool.js';
 import type { NodeConfig, NodeDependencies } from '../../src/node/dependencies.js';
 import { createNodeService } from '../../src/node/node.js';
@@ -47,6 +50,8 @@ export const NODE_CONFIG: NodeConfig = {
 
 export const SIZE = 64n * MIB;
 export const XFS_SIZE = 320n * MIB;
+
+export type Capability = ReturnType<typeof mountCapability>;
 
 export function mountCapability(
   fsType = '',
@@ -95,6 +100,8 @@ export class NodeFixture {
   /** Asked at every call; its paths are in the workspace, whatever it says. */
   config: NodeConfig;
   conditionOf?: NonNullable<NodeDependencies['conditionOf']>;
+  /** A native call that does nothing but fail, and its code: for failures that cannot be made here. */
+  failing: { method: string; code: string } | null = null;
   native!: NativePool;
   backend!: ReflinkBackend;
   catalogue!: OpenCatalogue;
@@ -133,7 +140,13 @@ export class NodeFixture {
       },
       catalogue: this.catalogue,
       locks: this.locks,
-      native: this.native,
+      native: {
+        run: async (...call: Parameters<NativePool['run']>) => {
+          const { method, code } = this.failing ?? {};
+          if (call[0] !== method) return this.native.run(...call);
+          throw new SystemError(code ?? '', String(method), '/x', 'as a stub says');
+        },
+      },
       backendOf: () => {
         this.askPool();
         return this.backend;
@@ -170,6 +183,46 @@ export class NodeFixture {
     else await this.backend.restoreVolume(volumeId, sourceSnapshotId, sizeBytes);
     await this.catalogue.insertVolume(volume);
     return volume;
+  }
+
+  /** A new volume that is staged so. */
+  async staged(
+    capability: Capability = mountCapability(),
+    fields: Partial<VolumeRecord> = {},
+  ): Promise<VolumeRecord> {
+    const volume = await this.makeVolume(fields);
+    await this.stage(volume, capability);
+    return volume;
+  }
+
+  /** A volume that was used so, and is not staged. */
+  async used(capability: Capability, sizeBytes = XFS_SIZE): Promise<VolumeRecord> {
+    const volume = await this.staged(capability, { sizeBytes });
+    await this.unstage(volume);
+    return { ...volume, pristine: false };
+  }
+
+  /** Ends its publications and its staging, after which nothing of any volume is left. */
+  async cleared(volume: VolumeRecord, ...targets: string[]): Promise<void> {
+    for (const target_path of targets) await this.unpublish(volume, { target_path });
+    await this.unstage(volume);
+    assert.deepEqual(this.held(), NOTHING);
+    const pods = this.workspace.path('pods');
+    assert.deepEqual(existsSync(pods) ? readdirSync(pods) : [], []);
+    assert.deepEqual(await this.catalogue.publications(volume.volumeId), []);
+    assert.deepEqual(await this.catalogue.stagings(volume.volumeId), []);
+  }
+
+  async snapshot({ volumeId }: VolumeRecord): Promise<string> {
+    const snapshotId = newSnapshotId(nodeKey('test-node'));
+    await this.backend.createSnapshots([{ volumeId, snapshotId }]);
+    return snapshotId;
+  }
+
+  /** Of the file system that is mounted there. */
+  bytesAt(path: string): bigint {
+    const { blocks, bsize } = statfsSync(path, { bigint: true });
+    return blocks * bsize;
   }
 
   /** An existing directory, as an orchestrator gives for staging. */

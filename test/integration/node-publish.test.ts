@@ -1,3 +1,4 @@
+/** Publication and its end: targets, second publications by access mode (CSI's table), what a kill or reboot leaves. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import {
@@ -14,24 +15,20 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
-import type { VolumeRecord } from '../../src/catalogue/records.js';
 import { rejectsWith } from '../support/expect-status.js';
-import { test as rootTest } from '../support/running-plugin.js';
-import { blockCapability, mountCapability, NOTHING, useNode } from './node-fixture.js';
+import { test } from '../support/running-plugin.js';
+import { blockCapability, type Capability, mountCapability, useNode } from './node-fixture.js';
 
 const node = useNode('node-publish');
 const { workspace } = node;
 
-type Capability = ReturnType<typeof mountCapability>;
-
 const WRITER = 'SINGLE_NODE_WRITER';
 const READER = 'SINGLE_NODE_READER_ONLY';
-
-async function staged(capability: Capability): Promise<VolumeRecord> {
-  const volume = await node.makeVolume();
-  await node.stage(volume, capability);
-  return volume;
-}
+const MULTI = 'SINGLE_NODE_MULTI_WRITER';
+const KINDS: readonly (readonly [string, (mode?: string) => Capability])[] = [
+  ['mount', (mode) => mountCapability('ext4', mode)],
+  ['block', (mode) => blockCapability(mode)],
+];
 
 /** Opening a read-only device for writing succeeds; writing to it does not. */
 function writeBlock(path: string): void {
@@ -44,36 +41,25 @@ function writeBlock(path: string): void {
   }
 }
 
-async function cleared(volume: VolumeRecord): Promise<void> {
-  await node.unpublish(volume);
-  await node.unstage(volume);
-  assert.deepEqual(node.held(), NOTHING);
+test('NP2, NP3, NP8: without a staging there is no publication', async () => {
+  const volume = await node.makeVolume();
+  const capability = mountCapability();
+  const unknown = { volume_id: 'fake-vol-id-0123456789', target_path: 'some/path' };
+  await rejectsWith(node.publish(volume, capability, unknown), 'NOT_FOUND');
+  const unnamed = { staging_target_path: '' };
+  await rejectsWith(node.publish(volume, capability, unnamed), 'FAILED_PRECONDITION', /staging/);
+  for (const each of [capability, blockCapability()]) {
+    await rejectsWith(node.publish(volume, each), 'FAILED_PRECONDITION', /not staged/);
+  }
+  for (const field of ['target_path', 'staging_target_path']) {
+    const relative = node.publish(volume, capability, { [field]: 'some/path' });
+    await rejectsWith(relative, 'INVALID_ARGUMENT', new RegExp(field));
+  }
   assert.deepEqual(readdirSync(workspace.path('pods')), []);
-  assert.deepEqual(await node.catalogue.publications(volume.volumeId), []);
-  assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
-}
+});
 
-rootTest(
-  'NP2, NP3, NP8: an unknown volume is NOT_FOUND, an unstaged one FAILED_PRECONDITION',
-  async () => {
-    const volume = await node.makeVolume();
-    const capability = mountCapability();
-    const unknown = { volume_id: 'fake-vol-id-0123456789', target_path: 'some/path' };
-    await rejectsWith(node.publish(volume, capability, unknown), 'NOT_FOUND');
-    const unnamed = { staging_target_path: '' };
-    await rejectsWith(node.publish(volume, capability, unnamed), 'FAILED_PRECONDITION', /staging/);
-    await rejectsWith(node.publish(volume, capability), 'FAILED_PRECONDITION', /not staged/);
-    await rejectsWith(node.publish(volume, blockCapability()), 'FAILED_PRECONDITION', /not staged/);
-    for (const field of ['target_path', 'staging_target_path']) {
-      const relative = node.publish(volume, capability, { [field]: 'some/path' });
-      await rejectsWith(relative, 'INVALID_ARGUMENT', new RegExp(field));
-    }
-    assert.deepEqual(readdirSync(workspace.path('pods')), []);
-  },
-);
-
-rootTest('NP5: more access than was staged is FAILED_PRECONDITION', async () => {
-  const volume = await staged(mountCapability('ext4', READER));
+test('NP5: more access than was staged is FAILED_PRECONDITION', async () => {
+  const volume = await node.staged(mountCapability('ext4', READER));
   for (const capability of [
     mountCapability('ext4', WRITER),
     mountCapability('xfs', READER),
@@ -81,149 +67,197 @@ rootTest('NP5: more access than was staged is FAILED_PRECONDITION', async () => 
   ]) {
     await rejectsWith(node.publish(volume, capability), 'FAILED_PRECONDITION', /is staged at/);
   }
-  const multi = mountCapability('ext4', 'MULTI_NODE_READER_ONLY');
-  await rejectsWith(node.publish(volume, multi), 'FAILED_PRECONDITION', /not supported/);
   await node.publish(volume, mountCapability('ext4', READER));
   const target = node.targetPath(volume.volumeId);
   assert.throws(() => writeFileSync(`${target}/x`, ''), /EROFS/);
-  await cleared(volume);
+  await node.cleared(volume, target);
 });
 
-rootTest('NP6: the target is created, its parent is not', async () => {
-  const volume = await staged(mountCapability());
+test('NP6: the target is made, its parent is not, and what a target holds stays', async () => {
+  const volume = await node.staged();
   const orphan = { target_path: workspace.path('no-pod', 'target') };
   const answer = node.publish(volume, mountCapability(), orphan);
   await rejectsWith(answer, 'FAILED_PRECONDITION', /no-pod|parent directory/);
-  await node.publish(volume, mountCapability());
-  writeFileSync(`${node.targetPath(volume.volumeId)}/file`, 'written');
-  const seen = readFileSync(`${node.stagingPath(volume.volumeId)}/file`, 'utf8');
-  assert.equal(seen, 'written');
-  await cleared(volume);
+  const target = node.targetPath(volume.volumeId);
+  mkdirSync(target);
+  writeFileSync(`${target}/precious`, 'data');
+  await rejectsWith(node.publish(volume, mountCapability()), 'FAILED_PRECONDITION', /not empty/);
+  await rejectsWith(node.unpublish(volume), 'FAILED_PRECONDITION', /left as it is/);
+  assert.equal(readFileSync(`${target}/precious`, 'utf8'), 'data');
+  rmSync(`${target}/precious`);
+  // Empty, as some orchestrators make it; then missing.
+  for (let time = 0; time < 2; time += 1) {
+    await node.publish(volume, mountCapability());
+    writeFileSync(`${target}/file`, 'written');
+    assert.equal(readFileSync(`${node.stagingPath(volume.volumeId)}/file`, 'utf8'), 'written');
+    await node.unpublish(volume);
+    assert.ok(!existsSync(target));
+  }
+  await node.cleared(volume);
 });
 
-rootTest(
-  'an empty target created by the orchestrator is accepted, one with content is not',
-  async () => {
-    const volume = await staged(mountCapability());
-    const target = node.targetPath(volume.volumeId);
-    mkdirSync(target);
-    writeFileSync(`${target}/precious`, 'data');
-    await rejectsWith(node.publish(volume, mountCapability()), 'FAILED_PRECONDITION', /not empty/);
-    await rejectsWith(node.unpublish(volume), 'FAILED_PRECONDITION', /left as it is/);
-    assert.equal(readFileSync(`${target}/precious`, 'utf8'), 'data');
-    rmSync(`${target}/precious`);
-    await node.publish(volume, mountCapability());
-    await cleared(volume);
-  },
-);
+for (const [kind, make] of KINDS) {
+  for (const mode of [WRITER, READER, 'SINGLE_NODE_SINGLE_WRITER', MULTI]) {
+    test(`NP4: ${mode}, ${kind}: a second publication, at the target and at another`, async () => {
+      const volume = await node.staged(make(mode));
+      const target = node.targetPath(volume.volumeId);
+      const readonly = mode === READER;
+      for (let time = 0; time < 3; time += 1) await node.publish(volume, make(mode), { readonly });
+      const others: [Capability, object][] = [
+        [make(mode), { readonly: !readonly }],
+        [make(mode === MULTI ? WRITER : MULTI), { readonly }],
+        [kind === 'mount' ? blockCapability(mode) : mountCapability('ext4', mode), { readonly }],
+        [make(mode), { readonly, staging_target_path: node.stagingPath('elsewhere') }],
+      ];
+      for (const [capability, fields] of others) {
+        const answer = node.publish(volume, capability, { ...fields });
+        await rejectsWith(answer, 'ALREADY_EXISTS', /with other arguments/);
+      }
+      await node.publish(volume, make(mode), { readonly, secrets: { token: 'differs' } });
+      if (mode === MULTI) return node.cleared(volume, target);
 
-for (const [name, make] of [
-  ['mount', mountCapability],
-  ['block', blockCapability],
-] as const) {
-  const capability = make === mountCapability ? mountCapability('ext4') : blockCapability();
+      const second = node.targetPath('second');
+      for (const fields of [{}, { readonly: true }]) {
+        const answer = node.publish(volume, make(mode), { ...fields, target_path: second });
+        await rejectsWith(answer, 'FAILED_PRECONDITION', new RegExp(`${target}.*${mode}`));
+      }
+      const multi = node.publish(volume, make(MULTI), { target_path: second });
+      const refused = mode === READER ? /read-only/ : /another volume_capab/;
+      await rejectsWith(multi, 'FAILED_PRECONDITION', refused);
+      assert.equal(existsSync(second), false);
+      await node.cleared(volume, target);
+    });
+  }
 
-  rootTest(`a publication from before a reboot does not count, ${name}`, async () => {
-    const volume = await staged(capability);
-    await node.publish(volume, capability);
-    const target = node.targetPath(volume.volumeId);
+  test(`NP4, NP9: ${MULTI}, ${kind}: several targets at once, one capability`, async () => {
+    const volume = await node.staged(make(MULTI));
+    const targets = ['a', 'b', 'c'].map((name) => node.targetPath(name));
+    for (let time = 0; time < 2; time += 1) {
+      for (const target_path of targets) await node.publish(volume, make(MULTI), { target_path });
+    }
+    assert.equal(node.held().mounts.length, 4);
+    const other = { target_path: node.targetPath('d') };
+    const answer = node.publish(volume, make(WRITER), other);
+    await rejectsWith(answer, 'FAILED_PRECONDITION', /allows one target at a time/);
+    for (const mode of ['READER_ONLY', 'SINGLE_WRITER', 'MULTI_WRITER']) {
+      const nodes = node.publish(volume, make(`MULTI_NODE_${mode}`), other);
+      await rejectsWith(nodes, 'FAILED_PRECONDITION', /not supported/);
+    }
+    assert.equal(existsSync(other.target_path), false);
+    await node.unpublish(volume, { target_path: targets[1] });
+    await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /still published/);
+    const records = await node.catalogue.publications(volume.volumeId);
+    assert.equal(records.length, 2);
+    // Recorded before a reboot, and gone since: no target any more.
+    const gone = { targetPath: node.targetPath('gone'), resolvedPath: node.targetPath('gone') };
+    await node.catalogue.putPublication({ ...(records[0] ?? assert.fail()), ...gone });
+    await node.publish(volume, make(MULTI), other);
+    const published = (await node.catalogue.publications(volume.volumeId)).map(
+      ({ targetPath }) => targetPath,
+    );
+    assert.deepEqual(published.sort(), [targets[0], targets[2], other.target_path]);
+    await node.cleared(volume, ...targets, other.target_path);
+  });
+
+  test(`a publication from before a reboot does not count, ${kind}`, async () => {
+    const volume = await node.staged(make());
+    await node.publish(volume, make());
     // After a reboot the mounts and loop devices are gone; files and records are there.
     for (const path of node.held().mounts.reverse()) execFileSync('umount', [path]);
     await node.backend.detach(volume.volumeId);
-    await node.stage(volume, capability);
+    await node.stage(volume, make());
     const next = node.targetPath('after-reboot');
-    await node.publish(volume, capability, { target_path: next });
-    await node.unpublish(volume, { target_path: target });
-    assert.equal(existsSync(target), false);
-    await node.unpublish(volume, { target_path: next });
-    await cleared(volume);
+    await node.publish(volume, make(), { target_path: next });
+    await node.cleared(volume, node.targetPath(volume.volumeId), next);
   });
 
-  rootTest(`a mount without a record is adopted if it matches the request, ${name}`, async () => {
-    const volume = await staged(capability);
-    await node.publish(volume, capability, { readonly: true });
-    await node.catalogue.removePublication(node.targetPath(volume.volumeId));
-    await node.catalogue.removeStaging(volume.volumeId, node.stagingPath(volume.volumeId));
-    await node.stage(volume, capability);
-    await rejectsWith(node.publish(volume, capability), 'ALREADY_EXISTS');
-    await node.publish(volume, capability, { readonly: true });
-    assert.equal((await node.catalogue.publications(volume.volumeId)).length, 1);
-    await cleared(volume);
-  });
-
-  rootTest(`unpublishing clears every layer on the target, ${name}`, async () => {
-    const volume = await staged(capability);
-    await node.publish(volume, capability);
+  test(`a mount without a record is adopted if it matches the request, ${kind}`, async () => {
+    const volume = await node.staged(make());
     const target = node.targetPath(volume.volumeId);
+    await node.publish(volume, make(), { readonly: true });
+    await node.catalogue.removePublication(target);
+    await node.catalogue.removeStaging(volume.volumeId, node.stagingPath(volume.volumeId));
+    await node.stage(volume, make());
+    await rejectsWith(node.publish(volume, make()), 'ALREADY_EXISTS');
+    await node.publish(volume, make(), { readonly: true });
+    assert.equal((await node.catalogue.publications(volume.volumeId)).length, 1);
+    // The end of a publication clears every layer.
     for (let time = 0; time < 3; time += 1) execFileSync('mount', ['--bind', target, target]);
     await node.catalogue.removePublication(target);
-    await cleared(volume);
+    await node.cleared(volume, target);
   });
 }
 
-rootTest('a read-only file system publication refuses writing, the staging does not', async () => {
-  const volume = await staged(mountCapability());
-  await node.publish(volume, mountCapability(), { readonly: true });
-  const target = node.targetPath(volume.volumeId);
-  assert.throws(() => writeFileSync(`${target}/x`, ''), /EROFS/);
-  writeFileSync(`${node.stagingPath(volume.volumeId)}/x`, 'through staging');
-  assert.equal(readFileSync(`${target}/x`, 'utf8'), 'through staging');
-  await cleared(volume);
+test(`NP4, NP7: ${MULTI}, mount: each target is read-only or writable by itself`, async () => {
+  const capability = mountCapability('ext4', MULTI);
+  const volume = await node.staged(capability);
+  const [writer, reader] = [node.targetPath('writer'), node.targetPath('reader')];
+  await node.publish(volume, capability, { target_path: reader, readonly: true });
+  await node.publish(volume, capability, { target_path: writer });
+  writeFileSync(`${writer}/data`, 'shared', { flush: true });
+  assert.equal(readFileSync(`${reader}/data`, 'utf8'), 'shared');
+  assert.throws(() => writeFileSync(`${reader}/x`, ''), /EROFS/);
+  // As a kill between the bind and its read-only flag leaves it.
+  execFileSync('mount', ['-o', 'remount,bind,rw', reader]);
+  writeFileSync(`${reader}/x`, '');
+  await node.publish(volume, capability, { target_path: reader, readonly: true });
+  assert.throws(() => writeFileSync(`${reader}/y`, ''), /EROFS/);
+  await node.cleared(volume, writer, reader);
 });
 
-rootTest('a read-only raw publication refuses writing, and only as long as it lasts', async () => {
-  const volume = await staged(blockCapability());
+test(`NP7: ${MULTI}, block: all targets are read-only or none, as the device is`, async () => {
+  const capability = blockCapability(MULTI);
+  const volume = await node.staged(capability);
+  const [first, second] = [node.targetPath('first'), node.targetPath('second')];
+  for (const readonly of [true, false]) {
+    await node.publish(volume, capability, { target_path: first, readonly });
+    const answer = node.publish(volume, capability, { target_path: second, readonly: !readonly });
+    await rejectsWith(answer, 'FAILED_PRECONDITION', /one or the other for all its users/);
+    assert.equal(await node.deviceReadOnly(volume), readonly);
+    await node.publish(volume, capability, { target_path: second, readonly });
+    await node.unpublish(volume, { target_path: first });
+    assert.equal(await node.deviceReadOnly(volume), readonly, 'the other target still is');
+    await node.unpublish(volume, { target_path: second });
+    assert.equal(await node.deviceReadOnly(volume), false);
+  }
+  await node.cleared(volume);
+});
+
+test('NP7: a raw volume is read-only only as long as a publication asks for it', async () => {
+  const volume = await node.staged(blockCapability());
   const target = node.targetPath(volume.volumeId);
   await node.publish(volume, blockCapability(), { readonly: true });
   assert.ok(statSync(target).isBlockDevice());
   assert.throws(() => writeBlock(target), /EPERM/);
   await node.unpublish(volume);
   assert.equal(await node.deviceReadOnly(volume), false);
+  // As a kill leaves it.
+  const device = await node.attachedPath(volume);
+  execFileSync('blockdev', ['--setro', device]);
   await node.publish(volume, blockCapability());
   writeBlock(target);
   await node.unpublish(volume);
   await node.publish(volume, blockCapability(READER));
   assert.throws(() => writeBlock(target), /EPERM/);
-  await cleared(volume);
-});
-
-rootTest('a kill between the bind and its read-only flag is repaired by the retry', async () => {
-  const volume = await staged(mountCapability());
-  const target = node.targetPath(volume.volumeId);
-  await node.publish(volume, mountCapability(), { readonly: true });
-  execFileSync('mount', ['-o', 'remount,bind,rw', target]);
-  writeFileSync(`${target}/x`, '');
-  await node.publish(volume, mountCapability(), { readonly: true });
-  assert.throws(() => writeFileSync(`${target}/y`, ''), /EROFS/);
-  await cleared(volume);
-});
-
-rootTest('a device left read-only by a kill is writable again for its next user', async () => {
-  const volume = await staged(blockCapability());
-  execFileSync('blockdev', ['--setro', await node.attachedPath(volume)]);
-  await node.publish(volume, blockCapability());
-  writeBlock(node.targetPath(volume.volumeId));
   await node.unpublish(volume);
-  const device = await node.attachedPath(volume);
   execFileSync('blockdev', ['--setro', device]);
-  await node.unstage(volume);
+  await node.cleared(volume);
   assert.equal(execFileSync('blockdev', ['--getro', device], { encoding: 'utf8' }).trim(), '0');
-  await cleared(volume);
 });
 
-rootTest('mount flags a bind can take are applied to the publication', async () => {
-  const volume = await staged(mountCapability('', WRITER, ['noatime']));
+test('mount flags a bind can take are applied to the publication', async () => {
+  const volume = await node.staged(mountCapability('', WRITER, ['noatime']));
   const flags = ['noatime', 'nosuid,nodev', 'discard'];
   await node.publish(volume, mountCapability('', WRITER, flags));
   const line = execFileSync('grep', [`pods/${volume.volumeId}`, '/proc/self/mountinfo'], {
     encoding: 'utf8',
   });
   assert.match(line, /rw,nosuid,nodev,noatime/);
-  await cleared(volume);
+  await node.cleared(volume, node.targetPath(volume.volumeId));
 });
 
-rootTest('a target that is a link or a foreign mount is refused and not changed', async () => {
-  const volume = await staged(mountCapability());
+test('a target that is a link or a foreign mount is refused and not changed', async () => {
+  const volume = await node.staged();
   const real = workspace.path('real');
   mkdirSync(real);
   const link = node.targetPath('link');
@@ -242,32 +276,22 @@ rootTest('a target that is a link or a foreign mount is refused and not changed'
   await rejectsWith(left, 'FAILED_PRECONDITION', /something else mounted/);
   execFileSync('umount', [foreign]);
   rmSync(foreign, { recursive: true });
-  const viaStaging = { staging_target_path: workspace.path('staging-link') };
-  symlinkSync(node.stagingPath(volume.volumeId), viaStaging.staging_target_path);
-  await rejectsWith(
-    node.publish(volume, mountCapability(), viaStaging),
-    'FAILED_PRECONDITION',
-    /not staged/,
-  );
-  await cleared(volume);
+  const staging_target_path = workspace.path('staging-link');
+  symlinkSync(node.stagingPath(volume.volumeId), staging_target_path);
+  const viaLink = node.publish(volume, mountCapability(), { staging_target_path });
+  await rejectsWith(viaLink, 'FAILED_PRECONDITION', /not staged/);
+  // A directory above the target may be one, as /var/lib/kubelet is on some nodes.
+  symlinkSync(workspace.path('pods'), workspace.path('linked-pods'));
+  const target_path = workspace.path('linked-pods', 'target');
+  for (let time = 0; time < 2; time += 1) {
+    await node.publish(volume, mountCapability(), { target_path });
+  }
+  assert.equal(node.held().mounts.length, 2);
+  await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /still published/);
+  await node.cleared(volume, target_path);
 });
 
-rootTest(
-  'a target below a linked directory works, as below a linked /var/lib/kubelet',
-  async () => {
-    const volume = await staged(mountCapability());
-    node.targetPath('x');
-    symlinkSync(workspace.path('pods'), workspace.path('linked-pods'));
-    const fields = { target_path: workspace.path('linked-pods', 'target') };
-    for (let time = 0; time < 2; time += 1) await node.publish(volume, mountCapability(), fields);
-    assert.equal(node.held().mounts.length, 2);
-    await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /still published/);
-    await node.unpublish(volume, fields);
-    await cleared(volume);
-  },
-);
-
-rootTest('NQ2, NQ4: nothing is published, or the volume is unknown', async () => {
+test('NQ2, NQ4: what is not published, or of an unknown volume, is unpublished', async () => {
   const unknown = { volume_id: 'some-id', target_path: '/some/path' };
   await node.call('NodeUnpublishVolume', unknown);
   const nowhere = { ...unknown, target_path: 'relative' };
@@ -283,12 +307,12 @@ rootTest('NQ2, NQ4: nothing is published, or the volume is unknown', async () =>
   rmSync(target, { recursive: true });
 });
 
-rootTest("another volume's publication is not unpublished", async () => {
-  const [first, second] = [await staged(mountCapability()), await node.makeVolume()];
+test("another volume's publication is not unpublished", async () => {
+  const [first, second] = [await node.staged(), await node.makeVolume()];
   await node.publish(first, mountCapability());
-  const target = { target_path: node.targetPath(first.volumeId) };
-  await rejectsWith(node.unpublish(second, target), 'FAILED_PRECONDITION', /something else/);
-  const unknown = { ...target, volume_id: 'none-exist-id' };
+  const target_path = node.targetPath(first.volumeId);
+  await rejectsWith(node.unpublish(second, { target_path }), 'FAILED_PRECONDITION', /else/);
+  const unknown = { target_path, volume_id: 'none-exist-id' };
   await rejectsWith(node.call('NodeUnpublishVolume', unknown), 'FAILED_PRECONDITION', /else/);
-  await cleared(first);
+  await node.cleared(first, target_path);
 });

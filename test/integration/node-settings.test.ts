@@ -5,23 +5,20 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import { SystemError } from '../../src/base/errors.js';
 import type { VolumeRecord } from '../../src/catalogue/records.js';
 import { applyBlockSettings } from '../../src/host/block-settings.js';
 import { majorOf, minorOf } from '../../src/host/mountinfo.js';
-import type { NodeDependencies } from '../../src/node/dependencies.js';
-import { createNodeService } from '../../src/node/node.js';
 import { applyVolumeSettings } from '../../src/node/volume-settings.js';
-import { callContext } from '../support/call-context.js';
 import { rejectsWith } from '../support/expect-status.js';
-import { received } from '../support/received-request.js';
-import { test as rootTest } from '../support/running-plugin.js';
+import { test } from '../support/running-plugin.js';
 import { blockCapability, mountCapability, NOTHING, useNode } from './node-fixture.js';
 
 const node = useNode('node-settings');
 
 const POD_UID = '1b0bb9c3-5a5e-4d3c-9b3e-0d5b7e8f9a01';
 const POD = { 'csi.storage.k8s.io/pod.uid': POD_UID };
+const CAPABILITIES = [mountCapability('ext4'), blockCapability()];
+const SETTINGS = { readAheadKiB: '512', ioScheduler: 'mq-deadline', loopDirectIo: 'false' };
 
 async function queueOf(volume: VolumeRecord): Promise<Record<string, string>> {
   const name = basename(await node.attachedPath(volume));
@@ -39,93 +36,48 @@ async function tamper(volume: VolumeRecord): Promise<void> {
   writeFileSync(`/sys/block/${name}/queue/scheduler`, 'mq-deadline');
 }
 
-rootTest('settings are applied by every NodeStageVolume, repeated ones included', async () => {
-  const mutableParameters = {
-    readAheadKiB: '512',
-    ioScheduler: 'mq-deadline',
-    loopDirectIo: 'false',
-  };
-  for (const capability of [mountCapability('ext4'), blockCapability()]) {
-    const volume = await node.makeVolume({ mutableParameters });
+test('every NodeStageVolume applies the settings, which go with the device', async () => {
+  for (const capability of CAPABILITIES) {
+    const volume = await node.staged(capability, { mutableParameters: SETTINGS });
     const expected = { readAhead: '512', scheduler: 'mq-deadline', directIo: '0' };
-    await node.stage(volume, capability);
     assert.deepEqual(await queueOf(volume), expected);
     await tamper(volume);
     await node.stage(volume, capability);
     assert.deepEqual(await queueOf(volume), expected);
+    const file = `/sys/block/${basename(await node.attachedPath(volume))}/queue/scheduler`;
     await node.unstage(volume);
+    assert.match(readFileSync(file, 'utf8'), /\[none\]/);
     await node.stage(volume, capability);
     assert.deepEqual(await queueOf(volume), expected);
     await node.unstage(volume);
   }
 });
 
-rootTest('a released device does not keep its settings for the next user', async () => {
-  const volume = await node.makeVolume({ mutableParameters: { ioScheduler: 'mq-deadline' } });
+test("a volume without settings has the kernel's, and none that cannot be applied", async () => {
+  const volume = await node.staged(blockCapability());
+  const usual = await queueOf(volume);
+  assert.equal(usual['scheduler'], 'none');
+  assert.equal(usual['directIo'], '1');
+  await tamper(volume);
   await node.stage(volume, blockCapability());
-  const file = `/sys/block/${basename(await node.attachedPath(volume))}/queue/scheduler`;
-  assert.match(readFileSync(file, 'utf8'), /\[mq-deadline\]/);
+  assert.deepEqual(await queueOf(volume), usual);
+  const settings = { readAheadKiB: 256, ioScheduler: 'cfq', loopDirectIo: false };
+  const other = applyBlockSettings(node.native, await node.attachedPath(volume), settings);
+  await rejectsWith(other, 'FAILED_PRECONDITION', /is not offered by this node's kernel.*none/);
+  assert.deepEqual(await queueOf(volume), usual);
+  // As on a pool without direct I/O: none is applied then.
+  node.failing = { method: 'setLoopDirectIo', code: 'EINVAL' };
+  const applied = applyVolumeSettings(node.deps, { ...volume, mutableParameters: SETTINGS });
+  await rejectsWith(applied, 'FAILED_PRECONDITION', /loopDirectIo false cannot be set.*EINVAL/);
+  assert.deepEqual(await queueOf(volume), usual);
   await node.unstage(volume);
-  assert.match(readFileSync(file, 'utf8'), /\[none\]/);
+  await node.catalogue.setMutableParameters(volume.volumeId, SETTINGS);
+  const staged = node.stage(volume, blockCapability());
+  await rejectsWith(staged, 'FAILED_PRECONDITION', /loopDirectIo false cannot be/);
+  node.failing = null;
+  assert.deepEqual(node.held(), NOTHING);
+  assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
 });
-
-rootTest(
-  "a volume without settings gets the kernel's defaults, not its predecessor's",
-  async () => {
-    const volume = await node.makeVolume();
-    await node.stage(volume, blockCapability());
-    const usual = await queueOf(volume);
-    assert.equal(usual['scheduler'], 'none');
-    assert.equal(usual['directIo'], '1');
-    await tamper(volume);
-    await node.stage(volume, blockCapability());
-    assert.deepEqual(await queueOf(volume), usual);
-    await node.unstage(volume);
-  },
-);
-
-rootTest(
-  'a scheduler that the kernel does not have for the device is refused, naming the others',
-  async () => {
-    const volume = await node.makeVolume();
-    await node.stage(volume, blockCapability());
-    const usual = await queueOf(volume);
-    const settings = { readAheadKiB: 256, ioScheduler: 'cfq', loopDirectIo: false };
-    const applied = applyBlockSettings(node.native, await node.attachedPath(volume), settings);
-    await rejectsWith(applied, 'FAILED_PRECONDITION', /is not offered by this node's kernel.*none/);
-    assert.deepEqual(await queueOf(volume), usual);
-    await node.unstage(volume);
-  },
-);
-
-rootTest(
-  'a setting that cannot be applied fails NodeStageVolume and leaves nothing behind',
-  async () => {
-    const volume = await node.makeVolume({ mutableParameters: { loopDirectIo: 'false' } });
-    const native = {
-      run: async (...call: Parameters<typeof node.native.run>) => {
-        if (call[0] !== 'setLoopDirectIo') return node.native.run(...call);
-        throw new SystemError('EINVAL', 'LOOP_SET_DIRECT_IO', '/dev/x', 'as on a pool without it');
-      },
-    };
-    const service = createNodeService({ ...node.deps, native } as NodeDependencies);
-    const staged = service.unary.NodeStageVolume?.(
-      received('NodeStageVolume', {
-        volume_id: volume.volumeId,
-        staging_target_path: node.stagingPath(volume.volumeId),
-        volume_capability: blockCapability(),
-      }),
-      callContext(),
-    );
-    await rejectsWith(
-      Promise.resolve(staged),
-      'FAILED_PRECONDITION',
-      /loopDirectIo false cannot be/,
-    );
-    assert.deepEqual(node.held(), NOTHING);
-    assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
-  },
-);
 
 /** The pod's directory in a cgroup tree as the kubelet's systemd driver makes it. */
 function makePod(controlled = true): string {
@@ -144,12 +96,11 @@ async function deviceNumber(volume: VolumeRecord): Promise<string> {
   return `${majorOf(rdev)}:${minorOf(rdev)}`;
 }
 
-rootTest('the limits of a volume apply to its pod for as long as it is published', async () => {
+test('the limits of a volume apply to its pod for as long as it is published', async () => {
   const mutableParameters = { readBytesPerSecond: '1048576', writeOperationsPerSecond: '100' };
-  for (const capability of [mountCapability('ext4'), blockCapability()]) {
+  for (const capability of CAPABILITIES) {
     const ioMax = makePod();
-    const volume = await node.makeVolume({ mutableParameters });
-    await node.stage(volume, capability);
+    const volume = await node.staged(capability, { mutableParameters });
     const device = await deviceNumber(volume);
     for (let time = 0; time < 2; time += 1) {
       writeFileSync(ioMax, '');
@@ -162,115 +113,75 @@ rootTest('the limits of a volume apply to its pod for as long as it is published
     writeFileSync(ioMax, '');
     await node.unpublish(volume);
     assert.equal(readFileSync(ioMax, 'utf8'), `${device} rbps=max wbps=max riops=max wiops=max`);
-    await node.unstage(volume);
+    await node.cleared(volume);
   }
-  assert.deepEqual(node.held(), NOTHING);
 });
 
-rootTest(
-  'a change of settings reaches the device in use and all its pods, and can be reverted',
-  async () => {
-    const ioMax = makePod();
-    const capability = mountCapability('ext4', 'SINGLE_NODE_MULTI_WRITER');
-    const volume = await node.makeVolume();
-    await node.stage(volume, capability);
-    const device = await deviceNumber(volume);
-    const usual = await queueOf(volume);
-    await node.publish(volume, capability, { volume_context: POD });
-    await node.publish(volume, capability, { target_path: node.targetPath('unnamed') });
-    const mutableParameters = { readAheadKiB: '256', readOperationsPerSecond: '50' };
-    await applyVolumeSettings(node.deps, { ...volume, mutableParameters });
-    assert.equal((await queueOf(volume))['readAhead'], '256');
-    assert.equal(readFileSync(ioMax, 'utf8'), `${device} rbps=max wbps=max riops=50 wiops=max`);
-    writeFileSync(ioMax, '');
-    await applyVolumeSettings(node.deps, volume);
-    assert.deepEqual(await queueOf(volume), usual);
-    assert.equal(readFileSync(ioMax, 'utf8'), `${device} rbps=max wbps=max riops=max wiops=max`);
-    await node.unpublish(volume);
-    await node.unpublish(volume, { target_path: node.targetPath('unnamed') });
-    await node.unstage(volume);
-    // Not attached: nothing to do, also where nothing could be done.
-    await applyVolumeSettings(node.deps, { ...volume, mutableParameters });
-  },
-);
-
-rootTest('limits that cannot be lifted fail the change, but not the unpublication', async () => {
+test('a change of settings reaches the device and its pods, and can be reverted', async () => {
   const ioMax = makePod();
-  const volume = await node.makeVolume({ mutableParameters: { readBytesPerSecond: '4096' } });
-  await node.stage(volume, blockCapability());
+  const capability = mountCapability('ext4', 'SINGLE_NODE_MULTI_WRITER');
+  const volume = await node.staged(capability);
+  const device = await deviceNumber(volume);
+  const usual = await queueOf(volume);
+  const [named, unnamed] = [node.targetPath('named'), node.targetPath('unnamed')];
+  await node.publish(volume, capability, { volume_context: POD, target_path: named });
+  await node.publish(volume, capability, { target_path: unnamed });
+  const mutableParameters = { readAheadKiB: '256', readOperationsPerSecond: '50' };
+  await applyVolumeSettings(node.deps, { ...volume, mutableParameters });
+  assert.equal((await queueOf(volume))['readAhead'], '256');
+  assert.equal(readFileSync(ioMax, 'utf8'), `${device} rbps=max wbps=max riops=50 wiops=max`);
+  writeFileSync(ioMax, '');
+  await applyVolumeSettings(node.deps, volume);
+  assert.deepEqual(await queueOf(volume), usual);
+  assert.equal(readFileSync(ioMax, 'utf8'), `${device} rbps=max wbps=max riops=max wiops=max`);
+  await node.cleared(volume, named, unnamed);
+  // Not attached: nothing to do, also where nothing could be done.
+  await applyVolumeSettings(node.deps, { ...volume, mutableParameters });
+});
+
+test('limits that cannot be lifted fail the change, but not the unpublication', async () => {
+  const ioMax = makePod();
+  const mutableParameters = { readBytesPerSecond: '4096' };
+  const volume = await node.staged(blockCapability(), { mutableParameters });
   await node.publish(volume, blockCapability(), { volume_context: POD });
   rmSync(ioMax);
   mkdirSync(ioMax);
-  const mutableParameters = { readBytesPerSecond: 'max' };
-  const lifted = applyVolumeSettings(node.deps, { ...volume, mutableParameters });
+  const none = { readBytesPerSecond: 'max' };
+  const lifted = applyVolumeSettings(node.deps, { ...volume, mutableParameters: none });
   await rejectsWith(lifted, 'INTERNAL', /could not be lifted: EISDIR/);
+  await node.cleared(volume, node.targetPath(volume.volumeId));
+});
+
+test('limits that cannot be set for a known pod fail the publication, and say why', async () => {
+  const capability = mountCapability('ext4');
+  const mutableParameters = { writeBytesPerSecond: '5000000' };
+  const volume = await node.staged(capability, { mutableParameters });
+  const publish = (): Promise<unknown> => node.publish(volume, capability, { volume_context: POD });
+  makePod(false);
+  await rejectsWith(publish(), 'FAILED_PRECONDITION', /io controller of cgroup v2/);
+  rmSync(node.workspace.path('cgroup', 'kubepods.slice'), { recursive: true });
+  await rejectsWith(publish(), 'FAILED_PRECONDITION', /has no cgroup of that pod/);
+  rmSync(node.workspace.path('cgroup'), { recursive: true });
+  const none = /is not a cgroup v2.*BLOCKDELTA_CGROUP_ROOT/;
+  await rejectsWith(publish(), 'FAILED_PRECONDITION', none);
+  assert.equal(node.held().mounts.length, 1, 'only the staging');
+  assert.deepEqual(await node.catalogue.publications(volume.volumeId), []);
+  // A pod that is not named cannot be limited, and one without limits needs no cgroup.
+  await node.publish(volume, capability);
   await node.unpublish(volume);
-  await node.unstage(volume);
+  await node.catalogue.setMutableParameters(volume.volumeId, { writeBytesPerSecond: 'max' });
+  await publish();
+  await node.cleared(volume, node.targetPath(volume.volumeId));
 });
 
-rootTest('if one setting cannot be applied, none is', async () => {
-  const volume = await node.makeVolume();
-  await node.stage(volume, blockCapability());
-  const usual = await queueOf(volume);
-  const native = {
-    run: async () => {
-      throw new SystemError('EINVAL', 'LOOP_SET_DIRECT_IO', '/dev/x', 'as on a pool without it');
-    },
-  };
-  const deps = { ...node.deps, native } as NodeDependencies;
-  const mutableParameters = {
-    readAheadKiB: '256',
-    ioScheduler: 'mq-deadline',
-    loopDirectIo: 'false',
-  };
-  const applied = applyVolumeSettings(deps, { ...volume, mutableParameters });
-  await rejectsWith(applied, 'FAILED_PRECONDITION', /loopDirectIo false cannot be set.*EINVAL/);
-  assert.deepEqual(await queueOf(volume), usual);
-  await node.unstage(volume);
-});
-
-rootTest(
-  'limits that cannot be set for a known pod fail the publication, and say why',
-  async () => {
-    const mutableParameters = { writeBytesPerSecond: '5000000' };
-    const volume = await node.makeVolume({ mutableParameters });
-    const capability = mountCapability('ext4');
-    await node.stage(volume, capability);
-    const publish = (): Promise<unknown> =>
-      node.publish(volume, capability, { volume_context: POD });
-    makePod(false);
-    await rejectsWith(publish(), 'FAILED_PRECONDITION', /io controller of cgroup v2/);
-    rmSync(node.workspace.path('cgroup', 'kubepods.slice'), { recursive: true });
-    await rejectsWith(publish(), 'FAILED_PRECONDITION', /has no cgroup of that pod/);
-    rmSync(node.workspace.path('cgroup'), { recursive: true });
-    await rejectsWith(
-      publish(),
-      'FAILED_PRECONDITION',
-      /is not a cgroup v2.*BLOCKDELTA_CGROUP_ROOT/,
-    );
-    assert.equal(node.held().mounts.length, 1, 'only the staging');
-    assert.deepEqual(await node.catalogue.publications(volume.volumeId), []);
-    // A pod that is not named cannot be limited, and one without limits needs no cgroup.
-    await node.publish(volume, capability);
-    await node.unpublish(volume);
-    await node.catalogue.setMutableParameters(volume.volumeId, { writeBytesPerSecond: 'max' });
-    await node.publish(volume, capability, { volume_context: POD });
-    await node.unpublish(volume);
-    await node.unstage(volume);
-  },
-);
-
-rootTest('a malformed uid never becomes a path', async () => {
-  const volume = await node.makeVolume();
-  await node.stage(volume, mountCapability());
+test('a malformed uid never becomes a path', async () => {
+  const volume = await node.staged();
+  const publish = (volume_context: Record<string, string>) =>
+    node.publish(volume, mountCapability(), { volume_context });
   for (const uid of ['../../etc', 'a/b', 'x'.repeat(65), 'a b', '.']) {
-    const volume_context = { 'csi.storage.k8s.io/pod.uid': uid };
-    const answer = node.publish(volume, mountCapability(), { volume_context });
+    const answer = publish({ 'csi.storage.k8s.io/pod.uid': uid });
     await rejectsWith(answer, 'INVALID_ARGUMENT', /not a uid of a pod/);
   }
-  await node.publish(volume, mountCapability(), {
-    volume_context: { ...POD, 'csi.storage.k8s.io/ephemeral': 'false' },
-  });
-  await node.unpublish(volume);
-  await node.unstage(volume);
+  await publish({ ...POD, 'csi.storage.k8s.io/ephemeral': 'false' });
+  await node.cleared(volume, node.targetPath(volume.volumeId));
 });

@@ -1,59 +1,78 @@
+/**
+ * Staging and its end. `sleep` plays the tool that outlived the plugin that started it: the plugin checks only
+ * the lock.
+ */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import { readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
-import { newSnapshotId, nodeKey } from '../../src/domain/identifiers.js';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  existsSync,
+  lstatSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import fs from 'node:fs/promises';
+import { syncBuiltinESMExports } from 'node:module';
+import { setTimeout as delay } from 'node:timers/promises';
+import { CsiError } from '../../src/base/errors.js';
+import type { VolumeRecord } from '../../src/catalogue/records.js';
+import { newSnapshotId, newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
+import { isToolAtWork } from '../../src/host/device-holders.js';
 import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
 import { rejectsWith } from '../support/expect-status.js';
-import { test as rootTest } from '../support/running-plugin.js';
+import { copyMountNamespace } from '../support/mount-namespace.js';
+import { test } from '../support/running-plugin.js';
 import { blockCapability, mountCapability, NOTHING, useNode, XFS_SIZE } from './node-fixture.js';
 
 const node = useNode('node-stage');
 const { workspace } = node;
 
+const WRITER = 'SINGLE_NODE_WRITER';
 const READER = 'SINGLE_NODE_READER_ONLY';
+const CAPABILITIES = [mountCapability(), blockCapability()];
 
-rootTest(
-  'NS2, NS3: an unknown volume is NOT_FOUND whatever the path, a relative path INVALID_ARGUMENT',
-  async () => {
-    const request = {
-      volume_id: 'fake-vol-id-0123456789',
-      staging_target_path: 'some/path',
-      volume_capability: mountCapability(),
-    };
-    await rejectsWith(node.call('NodeStageVolume', request), 'NOT_FOUND');
-    const volume = await node.makeVolume();
-    const capability = mountCapability();
-    for (const path of ['some/path', `${workspace.directory}/../x`]) {
-      const staged = node.stage(volume, capability, { staging_target_path: path });
-      await rejectsWith(staged, 'INVALID_ARGUMENT', /staging_target_path/);
-    }
-    await node.catalogue.setVolumeState(volume.volumeId, 'creating');
-    await rejectsWith(node.stage(volume, capability), 'NOT_FOUND');
-    await node.catalogue.setVolumeState(volume.volumeId, 'deleting');
-    await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', /has not completed/);
-  },
-);
+const stagingOf = ({ volumeId }: VolumeRecord): string => node.stagingPath(volumeId);
+const dataOf = (volume: VolumeRecord): string => readFileSync(`${stagingOf(volume)}/data`, 'utf8');
 
-rootTest(
-  'NS5: staging with another capability at the same path answers ALREADY_EXISTS',
-  async () => {
-    const volume = await node.makeVolume();
-    await node.stage(volume, mountCapability('ext4'));
-    for (const other of [
-      mountCapability(''),
-      mountCapability('xfs'),
-      mountCapability('ext4', READER),
-      mountCapability('ext4', 'SINGLE_NODE_WRITER', ['noatime']),
-      blockCapability(),
-    ]) {
-      await rejectsWith(node.stage(volume, other), 'ALREADY_EXISTS', new RegExp(volume.volumeId));
-    }
-    await node.stage(volume, mountCapability('ext4'));
-    await node.unstage(volume);
-  },
-);
+test('NS2, NS3: an unknown volume is NOT_FOUND, a relative path INVALID_ARGUMENT', async () => {
+  const request = {
+    volume_id: 'fake-vol-id-0123456789',
+    staging_target_path: 'some/path',
+    volume_capability: mountCapability(),
+  };
+  await rejectsWith(node.call('NodeStageVolume', request), 'NOT_FOUND');
+  const volume = await node.makeVolume();
+  for (const staging_target_path of ['some/path', `${workspace.directory}/../x`]) {
+    const staged = node.stage(volume, mountCapability(), { staging_target_path });
+    await rejectsWith(staged, 'INVALID_ARGUMENT', /staging_target_path/);
+  }
+  await node.catalogue.setVolumeState(volume.volumeId, 'creating');
+  await rejectsWith(node.stage(volume, mountCapability()), 'NOT_FOUND');
+  await node.catalogue.setVolumeState(volume.volumeId, 'deleting');
+  const deleting = node.stage(volume, mountCapability());
+  await rejectsWith(deleting, 'FAILED_PRECONDITION', /has not completed/);
+});
 
-rootTest('NS6 and NP11: an unsupported capability is FAILED_PRECONDITION', async () => {
+test('NS5: another capability at the same path is ALREADY_EXISTS', async () => {
+  const volume = await node.staged(mountCapability('ext4'));
+  for (const other of [
+    mountCapability(''),
+    mountCapability('xfs'),
+    mountCapability('ext4', READER),
+    mountCapability('ext4', WRITER, ['noatime']),
+    blockCapability(),
+  ]) {
+    await rejectsWith(node.stage(volume, other), 'ALREADY_EXISTS', new RegExp(volume.volumeId));
+  }
+  await node.stage(volume, mountCapability('ext4'));
+  await node.unstage(volume);
+});
+
+test('NS6, NP11: an unsupported capability is FAILED_PRECONDITION', async () => {
   const volume = await node.makeVolume();
   for (const capability of [
     mountCapability('', 'MULTI_NODE_MULTI_WRITER'),
@@ -64,48 +83,28 @@ rootTest('NS6 and NP11: an unsupported capability is FAILED_PRECONDITION', async
     await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', /not supported/);
   }
   assert.deepEqual(node.held(), NOTHING);
-  const tricky = mountCapability('', 'SINGLE_NODE_WRITER', ['noatime', 'bind']);
+  const tricky = mountCapability('', WRITER, ['noatime', 'bind']);
   await rejectsWith(node.stage(volume, tricky), 'INVALID_ARGUMENT', /mount_flags/);
 });
 
-rootTest('NS7: a publish_context is accepted and ignored', async () => {
+test('NS7, NS8: the maps of an orchestrator are accepted, other ones are not', async () => {
   const volume = await node.makeVolume();
-  const publish_context = { anything: 'at all' };
-  await node.stage(volume, mountCapability(), { publish_context });
+  for (const [fields, message] of [
+    [{ publish_context: { key: 'v'.repeat(4096) } }, /publish_context/],
+    [{ volume_context: { key: 'value' } }, /context/],
+    [{ secrets: { 'bad key': 'value' } }, /secrets/],
+  ] as const) {
+    const staged = node.stage(volume, mountCapability(), fields);
+    await rejectsWith(staged, 'INVALID_ARGUMENT', message);
+  }
+  await node.stage(volume, mountCapability(), {
+    volume_context: { 'storage.kubernetes.io/csiProvisionerIdentity': 'x' },
+    secrets: { 'any.key': 'value' },
+    publish_context: { anything: 'at all' },
+  });
   await node.stage(volume, mountCapability());
-  const large = { publish_context: { key: 'v'.repeat(4096) } };
-  await rejectsWith(
-    node.stage(volume, mountCapability(), large),
-    'INVALID_ARGUMENT',
-    /publish_context/,
-  );
   await node.unstage(volume);
 });
-
-rootTest(
-  'NS8: a foreign volume_context is invalid, the keys of the orchestrator are not',
-  async () => {
-    const volume = await node.makeVolume();
-    const foreign = { volume_context: { key: 'value' } };
-    await rejectsWith(
-      node.stage(volume, mountCapability(), foreign),
-      'INVALID_ARGUMENT',
-      /context/,
-    );
-    await node.stage(volume, mountCapability(), {
-      volume_context: { 'storage.kubernetes.io/csiProvisionerIdentity': 'x' },
-      secrets: { 'any.key': 'value' },
-      publish_context: {},
-    });
-    const secrets = { secrets: { 'bad key': 'value' } };
-    await rejectsWith(
-      node.stage(volume, mountCapability(), secrets),
-      'INVALID_ARGUMENT',
-      /secrets/,
-    );
-    await node.unstage(volume);
-  },
-);
 
 for (const [fsType, expected] of [
   ['', 'ext4'],
@@ -113,52 +112,37 @@ for (const [fsType, expected] of [
   ['xfs', 'xfs'],
   ['btrfs', 'btrfs'],
 ] as const) {
-  rootTest(
-    `a pristine volume staged as '${fsType}' gets ${expected}, once, and keeps its data`,
-    async () => {
-      const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
-      const staging = node.stagingPath(volume.volumeId);
-      await node.stage(volume, mountCapability(fsType));
-      assert.equal((await node.catalogue.volumeById(volume.volumeId))?.pristine, false);
-      writeFileSync(`${staging}/data`, 'kept');
-      await node.unstage(volume);
-      await node.stage(volume, mountCapability(fsType));
-      assert.equal(readFileSync(`${staging}/data`, 'utf8'), 'kept');
-      await node.unstage(volume);
-      const other = expected === 'xfs' ? 'ext4' : 'xfs';
-      const staged = node.stage(volume, mountCapability(other));
-      await rejectsWith(staged, 'FAILED_PRECONDITION', new RegExp(`type ${expected}.*nothing was`));
-      assert.deepEqual(node.held(), NOTHING);
-      await node.stage(volume, mountCapability(''));
-      assert.equal(readFileSync(`${staging}/data`, 'utf8'), 'kept');
-      await node.unstage(volume);
-    },
-  );
+  test(`a pristine volume staged as '${fsType}' gets ${expected}, once, and keeps it`, async () => {
+    const volume = await node.staged(mountCapability(fsType), { sizeBytes: XFS_SIZE });
+    assert.equal((await node.catalogue.volumeById(volume.volumeId))?.pristine, false);
+    writeFileSync(`${stagingOf(volume)}/data`, 'kept');
+    await node.unstage(volume);
+    await node.stage(volume, mountCapability(fsType));
+    assert.equal(dataOf(volume), 'kept');
+    await node.unstage(volume);
+    const other = node.stage(volume, mountCapability(expected === 'xfs' ? 'ext4' : 'xfs'));
+    await rejectsWith(other, 'FAILED_PRECONDITION', new RegExp(`type ${expected}.*nothing was`));
+    assert.deepEqual(node.held(), NOTHING);
+    await node.stage(volume, mountCapability(''));
+    assert.equal(dataOf(volume), 'kept');
+    await node.unstage(volume);
+  });
 }
 
-rootTest(
-  'xfs on a volume that is too small is refused, and the volume stays pristine',
-  async () => {
-    const volume = await node.makeVolume();
-    await rejectsWith(
-      node.stage(volume, mountCapability('xfs')),
-      'FAILED_PRECONDITION',
-      /314572800/,
-    );
-    assert.deepEqual(node.held(), NOTHING);
-    await node.stage(volume, mountCapability('ext4'));
-    await node.unstage(volume);
-  },
-);
+test('a volume too small for xfs is refused it, and stays pristine', async () => {
+  const volume = await node.makeVolume();
+  const staged = node.stage(volume, mountCapability('xfs'));
+  await rejectsWith(staged, 'FAILED_PRECONDITION', /314572800/);
+  assert.deepEqual(node.held(), NOTHING);
+  await node.stage(volume, mountCapability('ext4'));
+  await node.unstage(volume);
+});
 
-rootTest('a formatted volume that was never marked initialized is formatted again', async () => {
+test('a formatted volume that was never marked initialized is formatted again', async () => {
   const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
   const { backend } = node;
   const markInitialized = backend.markInitialized.bind(backend);
-  const fails = async (): Promise<void> => {
-    throw new Error('dead');
-  };
-  backend.markInitialized = fails;
+  backend.markInitialized = () => Promise.reject(new Error('dead'));
   for (const capability of [mountCapability('xfs'), blockCapability()]) {
     await assert.rejects(node.stage(volume, capability), /dead/);
     // The pool comes first: of the two marks, the catalogue's is never there alone.
@@ -171,107 +155,59 @@ rootTest('a formatted volume that was never marked initialized is formatted agai
   await node.unstage(volume);
 });
 
-rootTest(
-  'a volume that its pool marks initialized is not formatted, although its record says pristine',
-  async () => {
-    const volume = await node.makeVolume();
-    await node.backend.markInitialized([volume.volumeId]);
-    const staged = node.stage(volume, mountCapability('ext4'));
-    await rejectsWith(staged, 'FAILED_PRECONDITION', /no known signature.*nothing was formatted/);
-    await node.stage(volume, blockCapability());
-    assert.equal((await node.catalogue.volumeById(volume.volumeId))?.pristine, false);
-    await node.unstage(volume);
-  },
-);
-
-rootTest(
-  'a volume that was used raw is not formatted, and the error names its content',
-  async () => {
-    const volume = await node.makeVolume();
-    await node.stage(volume, blockCapability());
-    await node.unstage(volume);
-    const capability = mountCapability('ext4');
-    const nothing = /no known signature.*nothing was formatted/;
-    await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', nothing);
-    await node.stage(volume, blockCapability());
-    execFileSync('mkswap', [`${node.stagingPath(volume.volumeId)}/device`], { stdio: 'pipe' });
-    await node.unstage(volume);
-    await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', /holds swap/);
-    assert.deepEqual(node.held(), NOTHING);
-  },
-);
-
-rootTest('a raw volume is staged as a device node of its device', async () => {
+test('a volume that its pool or a snapshot says was used is not formatted', async () => {
+  const nothing = /no known signature.*nothing was formatted/;
   const volume = await node.makeVolume();
+  await node.backend.markInitialized([volume.volumeId]);
+  const asMount = () => node.stage(volume, mountCapability('ext4'));
+  await rejectsWith(asMount(), 'FAILED_PRECONDITION', nothing);
   await node.stage(volume, blockCapability());
-  const staged = statSync(`${node.stagingPath(volume.volumeId)}/device`);
-  assert.equal(staged.rdev, statSync(await node.attachedPath(volume)).rdev);
+  const device = `${stagingOf(volume)}/device`;
+  assert.equal(statSync(device).rdev, statSync(await node.attachedPath(volume)).rdev);
   assert.equal((await node.catalogue.volumeById(volume.volumeId))?.pristine, false);
   await node.unstage(volume);
+  await rejectsWith(asMount(), 'FAILED_PRECONDITION', nothing);
+  await node.stage(volume, blockCapability());
+  execFileSync('mkswap', [device], { stdio: 'pipe' });
+  await node.unstage(volume);
+  await rejectsWith(asMount(), 'FAILED_PRECONDITION', /holds swap/);
   assert.deepEqual(node.held(), NOTHING);
 });
 
 for (const fsType of FILE_SYSTEMS) {
-  rootTest(
-    `a snapshot of ${fsType} in use is restored beside its source, and read-only too`,
-    async () => {
-      const source = await node.makeVolume({ sizeBytes: XFS_SIZE });
-      await node.stage(source, mountCapability(fsType));
-      const file = `${node.stagingPath(source.volumeId)}/data`;
-      writeFileSync(file, 'cut', { flush: true });
-      const snapshotId = newSnapshotId(nodeKey('test-node'));
-      await node.backend.createSnapshots([{ volumeId: source.volumeId, snapshotId }]);
-      writeFileSync(file, 'later');
-      for (const mode of ['SINGLE_NODE_WRITER', READER]) {
-        const restored = await node.makeVolume({
-          sizeBytes: XFS_SIZE,
-          sourceSnapshotId: snapshotId,
-          pristine: false,
-        });
-        await node.stage(restored, mountCapability(fsType, mode));
-        const staging = node.stagingPath(restored.volumeId);
-        assert.equal(readFileSync(`${staging}/data`, 'utf8'), 'cut');
-        if (mode === READER) assert.throws(() => writeFileSync(`${staging}/x`, ''), /EROFS/);
-        else writeFileSync(`${staging}/x`, '');
-        await node.unstage(restored);
-      }
-      await node.unstage(source);
-      assert.deepEqual(node.held(), NOTHING);
-    },
-  );
+  test(`a snapshot of ${fsType} in use is restored beside it, also read-only`, async () => {
+    const source = await node.staged(mountCapability(fsType), { sizeBytes: XFS_SIZE });
+    const file = `${stagingOf(source)}/data`;
+    writeFileSync(file, 'cut', { flush: true });
+    const sourceSnapshotId = await node.snapshot(source);
+    writeFileSync(file, 'later');
+    for (const mode of [WRITER, READER]) {
+      // Restored ones are never formatted, whatever their record says.
+      const fields = { sizeBytes: XFS_SIZE, sourceSnapshotId, pristine: mode === WRITER };
+      const restored = await node.staged(mountCapability(fsType, mode), fields);
+      assert.equal(dataOf(restored), 'cut');
+      const write = () => writeFileSync(`${stagingOf(restored)}/x`, '');
+      if (mode === READER) assert.throws(write, /EROFS/);
+      else write();
+      await node.unstage(restored);
+    }
+    await node.cleared(source);
+  });
 }
 
-rootTest('a restored volume is never formatted, even if a record says pristine', async () => {
-  const source = await node.makeVolume();
-  await node.stage(source, mountCapability());
-  writeFileSync(`${node.stagingPath(source.volumeId)}/data`, 'cut', { flush: true });
-  const snapshotId = newSnapshotId(nodeKey('test-node'));
-  await node.backend.createSnapshots([{ volumeId: source.volumeId, snapshotId }]);
-  await node.unstage(source);
-  const restored = await node.makeVolume({ sourceSnapshotId: snapshotId, pristine: true });
-  await node.stage(restored, mountCapability());
-  assert.equal(readFileSync(`${node.stagingPath(restored.volumeId)}/data`, 'utf8'), 'cut');
-  await node.unstage(restored);
-});
-
-rootTest('mount flags are applied, and do not appear in an error', async () => {
-  const volume = await node.makeVolume();
-  await node.stage(volume, mountCapability('ext4', 'SINGLE_NODE_WRITER', ['noatime,nodev']));
-  const line = execFileSync('grep', [volume.volumeId, '/proc/self/mountinfo'], {
-    encoding: 'utf8',
-  });
-  assert.match(line, /noatime/);
+test('mount flags are applied, and do not appear in an error', async () => {
+  const volume = await node.staged(mountCapability('ext4', WRITER, ['noatime,nodev']));
+  const line = execFileSync('grep', [volume.volumeId, '/proc/self/mountinfo']);
+  assert.match(line.toString(), /noatime/);
   await node.unstage(volume);
-  const bad = mountCapability('ext4', 'SINGLE_NODE_WRITER', ['tiger=1']);
-  await assert.rejects(node.stage(volume, bad), (thrown) => {
-    assert.ok(thrown instanceof Error);
-    assert.doesNotMatch(thrown.message, /tiger/);
-    return true;
-  });
+  await assert.rejects(
+    node.stage(volume, mountCapability('ext4', WRITER, ['tiger=1'])),
+    ({ message }: Error) => !/tiger/.test(message),
+  );
   assert.deepEqual(node.held(), NOTHING);
 });
 
-rootTest('a staging path that is missing, a link, or a foreign mount is refused', async () => {
+test('a staging path that is missing, a link, or a foreign mount is refused', async () => {
   const volume = await node.makeVolume();
   const at = (path: string): Promise<unknown> =>
     node.stage(volume, mountCapability(), { staging_target_path: path });
@@ -285,16 +221,21 @@ rootTest('a staging path that is missing, a link, or a foreign mount is refused'
   await node.unstage(volume, { staging_target_path: foreign });
   assert.equal(node.held().mounts.length, 1);
   execFileSync('umount', [foreign]);
+  const file = `${stagingOf(volume)}/device`;
+  writeFileSync(file, "somebody else's");
+  await node.unstage(volume);
+  assert.ok(lstatSync(file).isFile());
+  await rejectsWith(node.stage(volume, blockCapability()), 'FAILED_PRECONDITION', /not empty/);
+  rmSync(file);
   assert.deepEqual(node.held(), NOTHING);
 });
 
-rootTest("a volume's staging path is not available to another volume", async () => {
-  const [first, second] = [await node.makeVolume(), await node.makeVolume()];
-  for (const capability of [mountCapability(), blockCapability()]) {
-    const volume = capability['mount'] === null ? second : first;
-    const other = volume === first ? second : first;
+test("a volume's staging path is not available to another volume", async () => {
+  const volumes = [await node.makeVolume(), await node.makeVolume()] as const;
+  for (const [index, capability] of CAPABILITIES.entries()) {
+    const [volume, other] = index === 0 ? volumes : [volumes[1], volumes[0]];
     await node.stage(volume, capability);
-    const path = { staging_target_path: node.stagingPath(volume.volumeId) };
+    const path = { staging_target_path: stagingOf(volume) };
     await rejectsWith(node.stage(other, capability, path), 'FAILED_PRECONDITION');
     await node.unstage(other, path);
     assert.equal(node.held().mounts.length, 1, 'the other volume stays staged');
@@ -302,10 +243,9 @@ rootTest("a volume's staging path is not available to another volume", async () 
   }
 });
 
-rootTest('the device of a volume staged at two paths is detached with the last one', async () => {
-  const volume = await node.makeVolume();
+test('the device of a volume staged at two paths is detached with the last one', async () => {
+  const volume = await node.staged();
   const second = { staging_target_path: node.stagingPath('second') };
-  await node.stage(volume, mountCapability());
   await node.stage(volume, mountCapability(), second);
   const raw = { staging_target_path: node.stagingPath('third') };
   await rejectsWith(node.stage(volume, blockCapability(), raw), 'FAILED_PRECONDITION', /in use/);
@@ -313,4 +253,171 @@ rootTest('the device of a volume staged at two paths is detached with the last o
   assert.equal(node.held().loops.length, 1);
   await node.unstage(volume, second);
   assert.deepEqual(node.held(), NOTHING);
+});
+
+/** How often /proc/self/mountinfo is read while `work` runs: it grows with the volumes of a node. */
+async function readsDuring(work: () => Promise<unknown>): Promise<number> {
+  const { readFile } = fs;
+  let reads = 0;
+  fs.readFile = ((...args: Parameters<typeof readFile>) => {
+    if (args[0] === '/proc/self/mountinfo') reads += 1;
+    return readFile(...args);
+  }) as typeof readFile;
+  syncBuiltinESMExports();
+  try {
+    await work();
+  } finally {
+    fs.readFile = readFile;
+    syncBuiltinESMExports();
+  }
+  return reads;
+}
+
+for (const kind of ['ext4', 'xfs', 'block']) {
+  test(`NodeStageVolume of ${kind} reads the mounts first, and after each change`, async () => {
+    const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
+    const capability = kind === 'block' ? blockCapability() : mountCapability(kind);
+    for (const round of ['new', 'used']) {
+      const stage = () => node.stage(volume, capability);
+      // At the beginning, with the new device, with the new mount.
+      assert.equal(await readsDuring(stage), kind === 'block' ? 1 : 3, round);
+      assert.equal(await readsDuring(stage), 1, `${round}, repeated`);
+      await node.unstage(volume);
+    }
+  });
+}
+
+/** A volume left attached, as a killed plugin leaves it, and the tool on it. */
+async function startTool(volume: VolumeRecord): Promise<ChildProcess> {
+  const { devicePath } = await node.backend.attach(volume.volumeId, { readOnly: false });
+  const tool = spawn('flock', ['--no-fork', '-x', devicePath, 'sleep', '600'], { stdio: 'ignore' });
+  while (!(await isToolAtWork(devicePath))) await delay(20);
+  return tool;
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  const ended = once(child, 'close');
+  child.kill('SIGKILL');
+  await ended;
+}
+
+for (const [name, capability] of [
+  ['ext4', mountCapability('ext4')],
+  ['btrfs', mountCapability('btrfs')],
+  ['a copy of btrfs', mountCapability('btrfs')],
+  ['raw', blockCapability()],
+] as const) {
+  test(`a volume (${name}) that a tool works on is not staged before the tool ends`, async () => {
+    let volume = await node.used(capability);
+    if (name === 'a copy of btrfs') {
+      // It has its own id already.
+      const sourceSnapshotId = await node.snapshot(volume);
+      volume = await node.staged(capability, { sizeBytes: XFS_SIZE, sourceSnapshotId });
+      await node.unstage(volume);
+    }
+    const tool = await startTool(volume);
+    const { loops } = node.held();
+    for (let time = 0; time < 2; time += 1) {
+      const staged = node.stage(volume, capability);
+      const said = `working on volume ${volume.volumeId}.*try again when it has ended`;
+      await rejectsWith(staged, 'ABORTED', new RegExp(said));
+    }
+    assert.deepEqual(node.held(), { mounts: [], loops });
+    assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
+    await end(tool);
+    await node.stage(volume, capability);
+    await node.cleared(volume);
+  });
+}
+
+test('a volume that a tool works on is not snapshotted, alone or in a group, nor cloned', async () => {
+  const volume = await node.used(mountCapability('ext4'));
+  const other = await node.used(mountCapability('ext4'));
+  const tool = await startTool(volume);
+  const busy = new RegExp(`still working on volume ${volume.volumeId}`);
+  const cut = ({ volumeId }: VolumeRecord) => ({
+    ...{ volumeId, snapshotId: newSnapshotId(nodeKey('test-node')) },
+  });
+  const member = cut(volume);
+  const group = [cut(other), member];
+  const clone = () =>
+    node.backend.cloneVolume(newVolumeId(nodeKey('test-node')), volume.volumeId, XFS_SIZE);
+  await rejectsWith(node.backend.createSnapshots([member]), 'ABORTED', busy);
+  await rejectsWith(node.backend.createSnapshots(group), 'ABORTED', busy);
+  await rejectsWith(clone(), 'ABORTED', busy);
+  await end(tool);
+  await node.backend.createSnapshots(group);
+  await clone();
+  await node.backend.detach(volume.volumeId);
+  assert.deepEqual(node.held(), NOTHING);
+});
+
+test('NU2, NU3: unstaging succeeds without a staging, a directory or a volume', async () => {
+  const volume = await node.makeVolume();
+  await node.unstage(volume);
+  await node.unstage(volume, { staging_target_path: workspace.path('no', 'such', 'path') });
+  const unknown = { volume_id: 'none-exist-id', staging_target_path: node.stagingPath('x') };
+  const unstage = (path: string) =>
+    node.call('NodeUnstageVolume', { ...unknown, staging_target_path: path });
+  await node.call('NodeUnstageVolume', unknown);
+  await rejectsWith(unstage('relative'), 'NOT_FOUND');
+  await rejectsWith(unstage('/etc'), 'INVALID_ARGUMENT', /etc cannot be/);
+  const relative = node.unstage(volume, { staging_target_path: 'relative' });
+  await rejectsWith(relative, 'INVALID_ARGUMENT', /absolute/);
+});
+
+test('NU3, NU4: what is published is not unstaged, until its volume is unknown', async () => {
+  for (const capability of CAPABILITIES) {
+    const volume = await node.staged(capability);
+    await node.publish(volume, capability);
+    const target = node.targetPath(volume.volumeId);
+    await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', new RegExp(target));
+    await node.catalogue.removeVolume(volume.volumeId);
+    await node.unpublish(volume);
+    await node.unstage(volume);
+    assert.equal(existsSync(target), false);
+    assert.deepEqual(node.held().mounts, []);
+    assert.deepEqual(readdirSync(stagingOf(volume)), []);
+    await node.backend.detach(volume.volumeId);
+  }
+});
+
+test('NU4: unstaging waits for a copy of the mount namespace until its deadline', async () => {
+  const volume = await node.staged();
+  const copy = await copyMountNamespace();
+  const unstaged = node.unstage(volume, {}, { deadline: Date.now() + 60_000 });
+  setTimeout(() => copy.kill('SIGKILL'), 500);
+  await unstaged;
+  assert.deepEqual(node.held(), NOTHING);
+});
+
+test('NU4: a volume that a copy of the mount namespace holds can be staged again', async () => {
+  const volume = await node.staged(mountCapability('xfs'), { sizeBytes: XFS_SIZE });
+  const copy = await copyMountNamespace();
+  try {
+    const said = `mounted at ${stagingOf(volume)} in the mount namespace of process ${copy.pid} `;
+    const soon = node.unstage(volume, {}, { deadline: Date.now() + 1000 });
+    await rejectsWith(soon, 'FAILED_PRECONDITION', new RegExp(said));
+    await node.stage(volume, mountCapability('xfs'));
+    const cancelled = new AbortController();
+    setTimeout(() => cancelled.abort(CsiError.cancelled('the caller went away')), 200);
+    const { signal } = cancelled;
+    await rejectsWith(node.unstage(volume, {}, { signal }), 'CANCELLED', /went away/);
+  } finally {
+    await end(copy);
+  }
+  await node.cleared(volume);
+});
+
+test('what holds a volume is named, and it can be unstaged afterwards', async () => {
+  const volume = await node.staged();
+  const holder = spawn('sleep', ['600'], { cwd: stagingOf(volume), stdio: 'ignore' });
+  await once(holder, 'spawn');
+  await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /busy/);
+  await end(holder);
+  const elsewhere = node.stagingPath('by-hand');
+  execFileSync('mount', ['--bind', stagingOf(volume), elsewhere]);
+  await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /by-hand/);
+  execFileSync('umount', [elsewhere]);
+  await node.cleared(volume);
 });

@@ -1,84 +1,57 @@
+/** NodeGetInfo, and what NodeGetVolumeStats says of usage and condition. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { VolumeRecord } from '../../src/catalogue/records.js';
 import { nodeCapabilities, rpcCapabilities } from '../../src/csi/capabilities.js';
 import { nodeConditionOf } from '../../src/health/node-health.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
-import { test as rootTest } from '../support/running-plugin.js';
-import {
-  blockCapability,
-  mountCapability,
-  NODE_CONFIG,
-  NOTHING,
-  SIZE,
-  useNode,
-} from './node-fixture.js';
+import { test } from '../support/running-plugin.js';
+import { blockCapability, mountCapability, NODE_CONFIG, SIZE, useNode } from './node-fixture.js';
 
 const node = useNode('node-stats');
 const { workspace } = node;
 
-type Capability = ReturnType<typeof mountCapability>;
-
-async function staged(capability: Capability): Promise<VolumeRecord> {
-  const volume = await node.makeVolume();
-  await node.stage(volume, capability);
-  return volume;
-}
-
-async function cleared(volume: VolumeRecord): Promise<void> {
+test('NV2, NV3, NV4: usage is told where a volume is staged or published, nowhere else', async () => {
+  const stats = (volume_id: string, volume_path: string): Promise<Record<string, unknown>> =>
+    node.call('NodeGetVolumeStats', { volume_id, volume_path });
+  await rejectsWith(stats('', '/x'), 'INVALID_ARGUMENT', /volume_id/);
+  await rejectsWith(stats('x', ''), 'INVALID_ARGUMENT', /volume_path/);
+  await rejectsWith(stats('fake-vol-id', 'some/path'), 'NOT_FOUND');
+  const volume = await node.staged();
+  await node.publish(volume, mountCapability());
+  const paths = [node.targetPath(volume.volumeId), node.stagingPath(volume.volumeId)];
+  for (const path of paths) {
+    const { usage } = await stats(volume.volumeId, path);
+    const [bytes, inodes] = usage as Record<string, string>[];
+    assert.equal(bytes?.['unit'], 'BYTES');
+    assert.equal(inodes?.['unit'], 'INODES');
+    const [total, used] = [BigInt(bytes?.['total'] ?? 0), BigInt(bytes?.['used'] ?? 0)];
+    assert.ok(total > 0n && total <= SIZE && used < total);
+    assert.ok(BigInt(inodes?.['used'] ?? 0) >= 11n);
+  }
+  for (const path of ['some/path', workspace.directory, `${paths[0]}/..`, '/no/such/path']) {
+    await rejectsWith(stats(volume.volumeId, path), 'NOT_FOUND');
+  }
   await node.unpublish(volume);
-  await node.unstage(volume);
-  assert.deepEqual(node.held(), NOTHING);
-  assert.deepEqual(readdirSync(workspace.path('pods')), []);
-  assert.deepEqual(await node.catalogue.publications(volume.volumeId), []);
-  assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
-}
+  await rejectsWith(stats(volume.volumeId, paths[0] ?? ''), 'NOT_FOUND');
+  await node.cleared(volume, node.targetPath(volume.volumeId));
+});
 
-rootTest(
-  'NV2, NV3, NV4: statistics are available where a volume is staged or published, and nowhere else',
-  async () => {
-    const stats = (volume_id: string, volume_path: string): Promise<Record<string, unknown>> =>
-      node.call('NodeGetVolumeStats', { volume_id, volume_path });
-    await rejectsWith(stats('', '/x'), 'INVALID_ARGUMENT', /volume_id/);
-    await rejectsWith(stats('x', ''), 'INVALID_ARGUMENT', /volume_path/);
-    await rejectsWith(stats('fake-vol-id', 'some/path'), 'NOT_FOUND');
-    const volume = await staged(mountCapability());
-    await node.publish(volume, mountCapability());
-    const paths = [node.targetPath(volume.volumeId), node.stagingPath(volume.volumeId)];
-    for (const path of paths) {
-      const { usage } = await stats(volume.volumeId, path);
-      const [bytes, inodes] = usage as Record<string, string>[];
-      assert.equal(bytes?.['unit'], 'BYTES');
-      assert.equal(inodes?.['unit'], 'INODES');
-      const [total, used] = [BigInt(bytes?.['total'] ?? 0), BigInt(bytes?.['used'] ?? 0)];
-      assert.ok(total > 0n && total <= SIZE && used < total);
-      assert.ok(BigInt(inodes?.['used'] ?? 0) >= 11n);
-    }
-    for (const path of ['some/path', workspace.directory, `${paths[0]}/..`, '/no/such/path']) {
-      await rejectsWith(stats(volume.volumeId, path), 'NOT_FOUND');
-    }
-    await node.unpublish(volume);
-    await rejectsWith(stats(volume.volumeId, paths[0] ?? ''), 'NOT_FOUND');
-    await cleared(volume);
-  },
-);
-
-rootTest('NV4: a raw volume reports its size', async () => {
-  const volume = await staged(blockCapability());
+test('NV4: a raw volume reports its size', async () => {
+  const volume = await node.staged(blockCapability());
   await node.publish(volume, blockCapability());
   const volume_id = volume.volumeId;
   for (const volume_path of [node.targetPath(volume_id), node.stagingPath(volume_id)]) {
     const answer = await node.call('NodeGetVolumeStats', { volume_id, volume_path });
     assert.deepEqual(answer, { usage: [{ total: SIZE.toString(), unit: 'BYTES' }] });
   }
-  await cleared(volume);
+  await node.cleared(volume, node.targetPath(volume.volumeId));
 });
 
-rootTest('NI1, NI2, NI3, NI4, NI5: capabilities and info', async () => {
+test('NI1, NI2, NI3, NI4, NI5: capabilities and info', async () => {
   const { capabilities } = await node.call('NodeGetCapabilities', {});
   assert.deepEqual(capabilities, rpcCapabilities(nodeCapabilities(NODE_CONFIG)));
   for (let time = 0; time < 2; time += 1) {
@@ -90,71 +63,65 @@ rootTest('NI1, NI2, NI3, NI4, NI5: capabilities and info', async () => {
   }
 });
 
-rootTest(
-  'NV5: the condition of the volume is reported with its usage, up to CSI 1.12',
-  async () => {
-    const volume = await staged(mountCapability());
-    const request = { volume_id: volume.volumeId, volume_path: node.stagingPath(volume.volumeId) };
-    assert.equal((await node.call('NodeGetVolumeStats', request))['volume_condition'], undefined);
-    const condition = { abnormal: true, message: 'a test says so' };
-    node.conditionOf = async ({ volume }) => ({ ...condition, message: volume.volumeId });
-    const told = await node.call('NodeGetVolumeStats', request);
-    assert.deepEqual(told['volume_condition'], { abnormal: true, message: volume.volumeId });
-    assert.equal((told['usage'] as unknown[]).length, 2);
-    node.config = { ...NODE_CONFIG, csiLevel: '1.13' };
-    assert.equal((await node.call('NodeGetVolumeStats', request))['volume_condition'], undefined);
-    node.config = NODE_CONFIG;
-    delete node.conditionOf;
-    await node.unstage(volume);
-  },
-);
+test('NV5: the condition of the volume is reported with its usage, up to CSI 1.12', async () => {
+  const volume = await node.staged();
+  const request = { volume_id: volume.volumeId, volume_path: node.stagingPath(volume.volumeId) };
+  assert.equal((await node.call('NodeGetVolumeStats', request))['volume_condition'], undefined);
+  const condition = { abnormal: true, message: 'a test says so' };
+  node.conditionOf = async ({ volume }) => ({ ...condition, message: volume.volumeId });
+  const told = await node.call('NodeGetVolumeStats', request);
+  assert.deepEqual(told['volume_condition'], { abnormal: true, message: volume.volumeId });
+  assert.equal((told['usage'] as unknown[]).length, 2);
+  node.config = { ...NODE_CONFIG, csiLevel: '1.13' };
+  assert.equal((await node.call('NodeGetVolumeStats', request))['volume_condition'], undefined);
+  node.config = NODE_CONFIG;
+  delete node.conditionOf;
+  await node.unstage(volume);
+});
 
-rootTest('routine calls add no notes to their log lines', async () => {
-  const volume = await staged(mountCapability());
+test('routine calls add no notes to their log lines', async () => {
+  const volume = await node.staged();
   await node.publish(volume, mountCapability());
   const volume_path = node.targetPath(volume.volumeId);
   await node.call('NodeGetVolumeStats', { volume_id: volume.volumeId, volume_path });
-  await cleared(volume);
+  await node.cleared(volume, node.targetPath(volume.volumeId));
   assert.deepEqual(node.notes, []);
 });
 
-rootTest(
-  'NV4, NV5: a file system that does not respond is reported without its usage',
-  async () => {
-    const volume = await staged(mountCapability());
-    const fifo = join(node.stagingPath(volume.volumeId), 'fifo');
-    const volume_path = node.targetPath('silent');
-    // Opening a pipe to read waits until somebody opens it to write, as a dead disk does for ever.
-    execFileSync('mkfifo', [fifo]);
-    writeFileSync(volume_path, '');
-    execFileSync('mount', ['--bind', fifo, volume_path]);
-    const ask = () => node.call('NodeGetVolumeStats', { volume_id: volume.volumeId, volume_path });
-    try {
-      // More than there are threads to wait with.
-      const answers = await Promise.all(Array.from({ length: 12 }, ask));
-      for (const answer of answers) assert.deepEqual(answer, { usage: [] });
-      const condition = { abnormal: true, message: 'it does not answer' };
-      node.conditionOf = async () => condition;
-      // Orchestrators want some usage with a condition.
-      const size = { unit: 'BYTES', total: SIZE.toString() };
-      assert.deepEqual(await ask(), { usage: [size], volume_condition: condition });
-    } finally {
-      delete node.conditionOf;
-      await (await open(fifo, 'w')).close();
-      // Busy until the question that had waited has closed the pipe.
-      await eventually(
-        'the pipe is unmounted',
-        () => spawnSync('umount', [volume_path]).status === 0,
-      );
-      rmSync(volume_path);
-      rmSync(fifo);
-    }
-    await node.unstage(volume);
-  },
-);
+test('NV4, NV5: a file system that does not respond is reported without its usage', async () => {
+  const volume = await node.staged();
+  const fifo = join(node.stagingPath(volume.volumeId), 'fifo');
+  const volume_path = node.targetPath('silent');
+  // Opening a pipe to read waits until somebody opens it to write, as a dead disk does for ever.
+  execFileSync('mkfifo', [fifo]);
+  writeFileSync(volume_path, '');
+  execFileSync('mount', ['--bind', fifo, volume_path]);
+  const ask = () => node.call('NodeGetVolumeStats', { volume_id: volume.volumeId, volume_path });
+  try {
+    // More than there are threads to wait with.
+    const answers = await Promise.all(Array.from({ length: 12 }, ask));
+    for (const answer of answers) assert.deepEqual(answer, { usage: [] });
+    const condition = { abnormal: true, message: 'it does not answer' };
+    node.conditionOf = async () => condition;
+    // Orchestrators want some usage with a condition.
+    const size = { unit: 'BYTES', total: SIZE.toString() };
+    assert.deepEqual(await ask(), { usage: [size], volume_condition: condition });
+  } finally {
+    delete node.conditionOf;
+    await (await open(fifo, 'w')).close();
+    // Busy until the question that had waited has closed the pipe.
+    await eventually(
+      'the pipe is unmounted',
+      () => spawnSync('umount', [volume_path]).status === 0,
+    );
+    rmSync(volume_path);
+    rmSync(fifo);
+  }
+  await node.unstage(volume);
+});
 
-rootTest('NV5: many conditions are reported from one probe of the pool', async (t) => {
-  const volume = await staged(mountCapability());
+test('NV5: many conditions are reported from one probe of the pool', async (t) => {
+  const volume = await node.staged();
   const { catalogue, backendOf } = node.deps;
   const capacity = t.mock.method(node.backend, 'capacity');
   const found = t.mock.method(node.backend, 'findAttachment');
