@@ -1,3 +1,4 @@
+/** What a field must be, and the words in which a wrong one is refused. test/memory asks every field of every RPC. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CsiError, StatusCode } from '../../../src/base/errors.js';
@@ -8,8 +9,6 @@ import {
   parseInt64,
   parseMap,
   parsePath,
-  parseSecrets,
-  parseVolumeCapabilities,
   parseVolumeCapability,
   requireAbsolutePath,
   requireFields,
@@ -18,219 +17,124 @@ import {
   requireString,
 } from '../../../src/csi/fields.js';
 import { csiProto } from '../../../src/csi/proto.js';
-import type { AccessMode } from '../../../src/domain/volume-capability.js';
-import { received } from '../../support/received-request.js';
 
-/** Asserts INVALID_ARGUMENT with exactly this message. */
-function refuses(call: () => unknown, message: string): void {
-  assert.throws(call, (thrown) => {
-    assert.ok(thrown instanceof CsiError);
-    assert.equal(thrown.code, StatusCode.INVALID_ARGUMENT);
-    assert.equal(thrown.message, message);
-    return true;
-  });
-}
+const access_mode = { mode: 'SINGLE_NODE_WRITER' };
+const capabilityOf = (capability: unknown) => parseVolumeCapability(capability as never, 'c');
 
-const BLOCK = { block: {}, access_mode: { mode: 'SINGLE_NODE_WRITER' } } as const;
-
-function mounted(mount: object): object {
-  return { mount, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
-}
-
-test('null, empty strings, lists and maps count as missing', () => {
+test('null, empty strings, lists and maps count as missing, zero and false as present', () => {
   for (const missing of [undefined, null, '', [], {}]) {
-    refuses(() => requirePresent(missing, 'volume_id'), 'volume_id is required');
+    assert.throws(() => requirePresent(missing, 'volume_id'), { message: 'volume_id is required' });
   }
-});
-
-test('zero and false count as present', () => {
   for (const present of [0, false, '0', [''], { key: '' }]) requirePresent(present, 'field');
-});
-
-test('the first missing field in the order asked for is the one named', () => {
-  const request = { volume_id: 'v', target_path: '', volume_capability: null };
-  requireFields(request, 'volume_id');
-  refuses(
-    () => requireFields(request, 'volume_id', 'volume_capability', 'target_path'),
-    'volume_capability is required',
-  );
-  const unknown: Record<string, unknown> = request;
-  refuses(() => requireFields(unknown, 'no_such_field'), 'no_such_field is required');
-});
-
-test('a required string must be there, an optional one is empty', () => {
-  refuses(() => requireString('', 'volume_id'), 'volume_id is required');
-  refuses(() => requireString(undefined, 'volume_id'), 'volume_id is required');
-  assert.equal(optionalString(undefined, 'snapshot_id'), '');
   assert.equal(optionalString(null, 'snapshot_id'), '');
-  refuses(() => optionalString(7 as never, 'snapshot_id'), 'snapshot_id is not a string');
+  assert.deepEqual(parseMap(null, 'parameters'), {});
+  assert.equal(parseBoolean(undefined, 'readonly'), false);
+  assert.equal(parseInt64(undefined, 'x'), 0n);
+  assert.equal(parseCapacityRange(undefined, 'capacity_range'), null);
 });
 
-test('a name holds none of the banned control characters, wherever they stand', () => {
-  const banned = [];
-  for (let codePoint = 0; codePoint < 0x100; codePoint += 1) {
-    const name = `a${String.fromCodePoint(codePoint)}b`;
-    try {
-      requireName(name, 'name');
-    } catch {
-      banned.push(codePoint);
+const request: Record<string, unknown> = { volume_id: 'v', target_path: '', capability: null };
+const WRONG: readonly [message: string, ...calls: (() => unknown)[]][] = [
+  [
+    'capability is required',
+    () => requireFields(request, 'volume_id', 'capability', 'target_path'),
+    () => requireString('', 'capability'),
+    () => requireString(undefined, 'capability'),
+  ],
+  ['snapshot_id is not a string', () => optionalString(7 as never, 'snapshot_id')],
+  ['name contains the control character U+0007', () => requireName('a\u0007', 'name')],
+  ['name contains the control character U+009F', () => requireName('\u009f', 'name')],
+  ['path contains a NUL character', () => parsePath('/a\0b', 'path')],
+  [
+    'path is not an absolute path',
+    ...['', 'some/path', './a', '~/a'].map((path) => () => requireAbsolutePath(path, 'path')),
+  ],
+  [
+    "path contains a '..' segment",
+    ...['/..', '/a/../b', '/a/..', '/../a'].map((path) => () => requireAbsolutePath(path, 'path')),
+  ],
+  [
+    'path is the root directory',
+    ...['/', '//', '/.', '/./'].map((path) => () => requireAbsolutePath(path, 'path')),
+  ],
+  ['p holds a value that is not a string', () => parseMap({ a: 1 } as never, 'p')],
+  ['p is not a message', () => parseMap('a' as never, 'p')],
+  ['readonly is not a bool', () => parseBoolean('true' as never, 'readonly')],
+  [
+    'x is not an int64',
+    ...['', '1.5', '0x10', ' 1', 'a', 1].map((value) => () => parseInt64(value as never, 'x')),
+  ],
+  ['c is required', () => capabilityOf(null)],
+  [
+    'c must set exactly one of block and mount',
+    () => capabilityOf({ access_mode }),
+    () => capabilityOf({ block: {}, mount: {}, access_mode }),
+  ],
+  [
+    'c.access_mode is required',
+    () => capabilityOf({ block: {} }),
+    () => capabilityOf({ block: {}, access_mode: null }),
+  ],
+  [
+    'c.access_mode.mode is required',
+    () => capabilityOf({ block: {}, access_mode: { mode: 'UNKNOWN' } }),
+  ],
+  [
+    'c.access_mode.mode 99 is not known to this plugin',
+    () => capabilityOf({ block: {}, access_mode: { mode: 99 } }),
+  ],
+];
+
+test('what is wrong is INVALID_ARGUMENT, and said with the name of the field', () => {
+  for (const [message, ...calls] of WRONG) {
+    for (const call of calls) {
+      assert.throws(call, (thrown) => {
+        assert.ok(thrown instanceof CsiError);
+        assert.deepEqual([thrown.code, thrown.message], [StatusCode.INVALID_ARGUMENT, message]);
+        return true;
+      });
     }
   }
-  const range = (from: number, to: number) =>
-    Array.from({ length: to - from + 1 }, (_, index) => from + index);
-  assert.deepEqual(banned, [
-    ...range(0x00, 0x08),
-    ...range(0x0b, 0x0c),
-    ...range(0x0e, 0x1f),
-    ...range(0x7f, 0x9f),
-  ]);
-  refuses(() => requireName('a\u0007', 'name'), 'name contains the control character U+0007');
-  refuses(() => requireName('\u009f', 'name'), 'name contains the control character U+009F');
 });
 
-test('parsePath accepts any path that the kernel would accept', () => {
+test('a path is any that the kernel takes, an absolute one comes back in its shortest form', () => {
   for (const path of ['some/path', '', '../up', '/a/../b', '/', '/a\nb']) {
     assert.equal(parsePath(path, 'volume_path'), path);
   }
-  refuses(() => parsePath('/a\0b', 'volume_path'), 'volume_path contains a NUL character');
-});
-
-test('an absolute path comes back without doubled or trailing slashes and dots', () => {
   for (const path of ['/a/b', '/a//b', '/a/b/', '/a/./b', '//a/b/.', '/./a/b//']) {
     assert.equal(requireAbsolutePath(path, 'target_path'), '/a/b');
   }
   assert.equal(requireAbsolutePath('/a/..b/...', 'target_path'), '/a/..b/...');
 });
 
-test('relative paths, the root and parent segments are refused', () => {
-  for (const path of ['', 'some/path', './a', '~/a']) {
-    refuses(() => requireAbsolutePath(path, 'target_path'), 'target_path is not an absolute path');
-  }
-  for (const path of ['/..', '/a/../b', '/a/..', '/../a']) {
-    refuses(() => requireAbsolutePath(path, 'target_path'), "target_path contains a '..' segment");
-  }
-  for (const path of ['/', '//', '/.', '/./']) {
-    refuses(() => requireAbsolutePath(path, 'target_path'), 'target_path is the root directory');
-  }
-});
-
-test('a map is copied, a missing one is empty, and every value is a string', () => {
-  const map = { a: '1' };
+test('a map is copied, and a key named __proto__ is a key like any other', () => {
+  const map = JSON.parse('{"__proto__": "a", "b": "c"}') as Record<string, string>;
   const parsed = parseMap(map, 'parameters');
-  map.a = '2';
-  assert.deepEqual(parsed, { a: '1' });
-  assert.deepEqual(parseMap(undefined, 'parameters'), {});
-  assert.deepEqual(parseMap(null, 'parameters'), {});
-  refuses(
-    () => parseMap({ a: 1 } as never, 'parameters'),
-    'parameters holds a value that is not a string',
-  );
-  refuses(() => parseMap('a' as never, 'parameters'), 'parameters is not a message');
-});
-
-test('a map key named __proto__ is a key like any other', () => {
-  const parsed = parseMap(JSON.parse('{"__proto__": "a"}'), 'parameters');
-  assert.deepEqual(Object.entries(parsed), [['__proto__', 'a']]);
-});
-
-test('a flag is a bool and false when it is missing', () => {
-  assert.equal(parseBoolean(true, 'readonly'), true);
-  assert.equal(parseBoolean(undefined, 'readonly'), false);
-  refuses(() => parseBoolean('true' as never, 'readonly'), 'readonly is not a bool');
+  map['b'] = 'd';
+  assert.deepEqual(Object.entries(parsed), [
+    ['__proto__', 'a'],
+    ['b', 'c'],
+  ]);
 });
 
 test('an int64 keeps its full precision', () => {
-  assert.equal(parseInt64('9223372036854775807', 'x'), 9223372036854775807n);
-  assert.equal(parseInt64('-9223372036854775808', 'x'), -9223372036854775808n);
-  assert.equal(parseInt64(undefined, 'x'), 0n);
-  for (const value of ['', '1.5', '0x10', ' 1', 'a', 1]) {
-    refuses(() => parseInt64(value as never, 'starting_offset'), 'starting_offset is not an int64');
+  for (const text of ['9223372036854775807', '-9223372036854775808']) {
+    assert.equal(parseInt64(text, 'x'), BigInt(text));
   }
 });
 
-test('a missing capacity range is null', () => {
-  assert.equal(parseCapacityRange(null, 'capacity_range'), null);
-  assert.equal(parseCapacityRange(undefined, 'capacity_range'), null);
-});
-
-test('a block capability is parsed', () => {
-  assert.deepEqual(parseVolumeCapability(BLOCK, 'volume_capability'), {
-    accessType: 'block',
-    accessMode: 'SINGLE_NODE_WRITER',
-  });
-});
-
-test('a mount capability is parsed, with or without its optional fields', () => {
+test('a capability is parsed, a mount with or without its optional fields, in every mode of the proto', () => {
   const mount = { fs_type: 'xfs', mount_flags: ['noatime', 'ro'], volume_mount_group: '1000' };
-  assert.deepEqual(parseVolumeCapability(mounted(mount), 'volume_capability'), {
-    accessType: 'mount',
-    accessMode: 'SINGLE_NODE_WRITER',
-    fsType: 'xfs',
-    mountFlags: ['noatime', 'ro'],
-    volumeMountGroup: '1000',
+  const common = { accessType: 'mount', accessMode: 'SINGLE_NODE_WRITER' };
+  assert.deepEqual(capabilityOf({ mount, access_mode }), {
+    ...{ ...common, fsType: 'xfs', mountFlags: ['noatime', 'ro'], volumeMountGroup: '1000' },
   });
-  assert.deepEqual(parseVolumeCapability(mounted({}), 'volume_capability'), {
-    accessType: 'mount',
-    accessMode: 'SINGLE_NODE_WRITER',
-    fsType: '',
-    mountFlags: [],
-    volumeMountGroup: '',
+  assert.deepEqual(capabilityOf({ mount: {}, access_mode }), {
+    ...{ ...common, fsType: '', mountFlags: [], volumeMountGroup: '' },
   });
-});
-
-test('a capability names its access type and a known access mode', () => {
-  const parse = (capability: unknown) => () => parseVolumeCapability(capability as never, 'c');
-  const { access_mode } = BLOCK;
-  refuses(parse(null), 'c is required');
-  refuses(parse({ access_mode }), 'c must set exactly one of block and mount');
-  refuses(
-    parse({ block: {}, mount: {}, access_mode }),
-    'c must set exactly one of block and mount',
-  );
-  refuses(parse({ block: {} }), 'c.access_mode is required');
-  refuses(parse({ block: {}, access_mode: null }), 'c.access_mode is required');
-  refuses(parse({ block: {}, access_mode: { mode: 'UNKNOWN' } }), 'c.access_mode.mode is required');
-  refuses(
-    parse({ block: {}, access_mode: { mode: 99 } }),
-    'c.access_mode.mode 99 is not known to this plugin',
-  );
-});
-
-test('the access modes that are accepted are those of the proto', () => {
   const { values } = csiProto().root.lookupEnum('csi.v1.VolumeCapability.AccessMode.Mode');
   for (const mode of Object.keys(values).filter((name) => name !== 'UNKNOWN')) {
-    const parsed = parseVolumeCapability(
-      { block: {}, access_mode: { mode: mode as AccessMode } },
-      'c',
-    );
-    assert.equal(parsed.accessMode, mode);
+    const parsed = capabilityOf({ block: {}, access_mode: { mode } });
+    assert.deepEqual(parsed, { accessType: 'block', accessMode: mode });
   }
-});
-
-test('what the decoder gives for a request can be parsed as it is', () => {
-  const decode = (fields: object) => received('CreateVolume', fields);
-  const request = decode({
-    name: 'pvc-1',
-    capacity_range: { required_bytes: '1073741824' },
-    volume_capabilities: [mounted({ fs_type: 'ext4' })],
-    secrets: { key: 'value' },
-  });
-  assert.equal(requireName(request.name, 'name'), 'pvc-1');
-  assert.deepEqual(parseCapacityRange(request.capacity_range, 'capacity_range'), {
-    requiredBytes: 1073741824n,
-    limitBytes: 0n,
-  });
-  const [capability] = parseVolumeCapabilities(request.volume_capabilities, 'volume_capabilities');
-  assert.equal(capability.accessType === 'mount' && capability.fsType, 'ext4');
-  assert.deepEqual(parseSecrets(request.secrets), { key: 'value' });
-  assert.deepEqual(parseMap(request.parameters, 'parameters'), {});
-  refuses(() => requireFields(decode({}), 'name', 'volume_capabilities'), 'name is required');
-  refuses(
-    () =>
-      parseVolumeCapability(
-        decode({ volume_capabilities: [{ mount: {} }] }).volume_capabilities[0],
-        'c',
-      ),
-    'c.access_mode is required',
-  );
 });

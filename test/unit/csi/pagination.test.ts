@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CsiError, StatusCode } from '../../../src/base/errors.js';
+import { StatusCode } from '../../../src/base/errors.js';
 import {
   decodeToken,
   encodeToken,
@@ -14,45 +14,25 @@ const UUID = '5f0c9be2-70f4-4d6a-9a3b-0d2f6c1e8a47';
 const SCOPE = pageScope('ListVolumes');
 
 function aborts(call: () => unknown, message: RegExp): void {
-  assert.throws(call, (thrown) => {
-    assert.ok(thrown instanceof CsiError);
-    assert.equal(thrown.code, StatusCode.ABORTED);
-    assert.match(thrown.message, message);
-    return true;
-  });
+  assert.throws(call, { code: StatusCode.ABORTED, message });
 }
 
 function page(ids: readonly string[], maxEntries: number, startingToken = ''): Page<string> {
   return paginate(ids, (id) => id, { maxEntries, startingToken, scope: SCOPE });
 }
 
-test('a token gives back the id it was made of', () => {
+test('a token gives back the id it was made of, and the empty one begins at the first entry', () => {
   for (const id of ['a', `vol-0123456789ab-${UUID}`, 'ü😀', 'a\0b', ' ']) {
     assert.equal(decodeToken(SCOPE, encodeToken(SCOPE, id)), id);
   }
-});
-
-test('the empty token begins at the first entry', () => {
   assert.equal(decodeToken(SCOPE, ''), null);
 });
 
-test('a token of one of our handles is well within the 128 bytes of CSI', () => {
-  const token = encodeToken(SCOPE, `snap-0123456789ab-${UUID}`);
-  assert.ok(token.length <= 96, `${token.length}`);
-  assert.match(token, /^[A-Za-z0-9_-]+$/);
-});
-
-test('the length of a token does not depend on the filter', () => {
+test('a token has at most 128 bytes, whatever the filter; an id that does not fit is INTERNAL', () => {
   const filtered = pageScope('ListSnapshots', 'v'.repeat(128), 's'.repeat(128));
-  assert.equal(encodeToken(filtered, 'id').length, encodeToken(SCOPE, 'id').length);
-});
-
-test('an id that cannot fit into a token is an internal error, never a token that is too long', () => {
-  assert.equal(encodeToken(SCOPE, 'x'.repeat(88)).length, 128);
-  assert.throws(
-    () => encodeToken(SCOPE, 'x'.repeat(89)),
-    (thrown) => thrown instanceof CsiError && thrown.code === StatusCode.INTERNAL,
-  );
+  assert.match(encodeToken(filtered, `snap-0123456789ab-${UUID}`), /^[A-Za-z0-9_-]{60,96}$/);
+  assert.equal(encodeToken(filtered, 'x'.repeat(88)).length, 128);
+  assert.throws(() => encodeToken(SCOPE, 'x'.repeat(89)), { code: StatusCode.INTERNAL });
 });
 
 test('a token of another rpc or filter is refused', () => {
@@ -73,22 +53,15 @@ test('a token of another rpc or filter is refused', () => {
   }
 });
 
-test('what is not a token at all is refused', () => {
-  const genuine = encodeToken(SCOPE, 'vol-1');
+test('what is not a token at all, or has any one character changed, is refused', () => {
+  const genuine = encodeToken(SCOPE, 'vol-0123456789ab');
   const malformed = ['0', 'invalid-token', '7', ' ', '\0', 'ü', 'a'.repeat(200), `${genuine}=`];
   malformed.push(` ${genuine}`, `${genuine}\n`, genuine.slice(0, 10), genuine.slice(0, -1));
+  [...genuine].forEach((character, at) => {
+    const others = [...'AZaz09-_'].filter((other) => other !== character);
+    malformed.push(...others.map((other) => genuine.slice(0, at) + other + genuine.slice(at + 1)));
+  });
   for (const token of malformed) aborts(() => decodeToken(SCOPE, token), /starting_token/);
-});
-
-test('a token with any one character changed is refused', () => {
-  const genuine = encodeToken(SCOPE, 'vol-0123456789ab');
-  for (let index = 0; index < genuine.length; index += 1) {
-    for (const other of 'AZaz09-_') {
-      if (genuine[index] === other) continue;
-      const changed = genuine.slice(0, index) + other + genuine.slice(index + 1);
-      aborts(() => decodeToken(SCOPE, changed), /starting_token/);
-    }
-  }
 });
 
 test('paging with entries coming and going misses none that stayed and repeats none', () => {

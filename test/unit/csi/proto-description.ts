@@ -1,45 +1,16 @@
 /**
- * Describes a loaded proto in the format of test/fixtures/csi-descriptor-*.json, and lists in
- * words how two such descriptions differ. Looks only at reflection, so it can also be given a proto
- * that was spoilt on purpose.
+ * Describes a loaded proto in the format of test/fixtures/csi-descriptor-*.json, by reflection alone, and holds two
+ * such descriptions against each other.
  */
+import assert from 'node:assert/strict';
 import protobuf from 'protobufjs';
 
-interface FieldFacts {
-  number: number;
-  type: string;
-  key?: string;
-  value?: string;
-  kind?: string;
-  label?: string;
-  oneof?: string;
-  secret?: boolean;
-  alpha?: boolean;
-  removedIn?: string;
-}
-
-interface RpcFacts {
-  request: string;
-  response: string;
-  clientStreaming: boolean;
-  serverStreaming: boolean;
-  alpha?: boolean;
-}
+type Facts = Record<string, unknown>;
 
 export interface Description {
-  services: Record<string, { rpcs: Record<string, RpcFacts>; alpha?: boolean }>;
-  messages: Record<
-    string,
-    { fields: Record<string, FieldFacts>; alpha?: boolean; removedIn?: string }
-  >;
-  enums: Record<
-    string,
-    {
-      values: Record<string, number>;
-      alphaValues?: string[];
-      removedIn?: Record<string, string>;
-    }
-  >;
+  services: Record<string, { rpcs: Record<string, Facts>; alpha?: boolean }>;
+  messages: Record<string, Facts>;
+  enums: Record<string, Facts>;
 }
 
 /** Messages of google.protobuf keep their package. */
@@ -52,31 +23,13 @@ export function describe(root: protobuf.Root, packageName = 'csi.v1'): Descripti
   return description;
 }
 
-/** One line for each difference in either direction; empty when the two agree. */
-export function differences(expected: Description, actual: Description): string[] {
-  const lines: string[] = [];
+export function assertSame(actual: Description, expected: Description): void {
   for (const kind of ['services', 'messages', 'enums'] as const) {
-    compare(expected[kind], actual[kind], kind, lines);
-  }
-  return lines;
-}
-
-function compare(expected: unknown, actual: unknown, path: string, lines: string[]): void {
-  if (isObject(expected) && isObject(actual)) {
-    for (const key of new Set([...Object.keys(expected), ...Object.keys(actual)])) {
-      compare(expected[key], actual[key], `${path}/${key}`, lines);
+    assert.deepEqual(Object.keys(actual[kind]).sort(), Object.keys(expected[kind]).sort());
+    for (const [name, facts] of Object.entries(expected[kind])) {
+      assert.deepEqual({ [name]: actual[kind][name] }, { [name]: facts });
     }
-    return;
   }
-  const [left, right] = [JSON.stringify(expected), JSON.stringify(actual)];
-  if (left === right) return;
-  if (expected === undefined) lines.push(`${path}: not in the descriptor, the proto has ${right}`);
-  else if (actual === undefined) lines.push(`${path}: missing in the proto, must be ${left}`);
-  else lines.push(`${path}: must be ${left}, the proto has ${right}`);
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function describeMember(member: protobuf.ReflectionObject, into: Description): void {
@@ -94,41 +47,39 @@ function describeMember(member: protobuf.ReflectionObject, into: Description): v
 }
 
 function describeService(service: protobuf.Service): Description['services'][string] {
-  const rpcs: Record<string, RpcFacts> = {};
-  for (const method of service.methodsArray) {
+  const rpcs = service.methodsArray.map((method) => {
     method.resolve();
-    rpcs[method.name] = {
+    const facts = {
       request: relativeName(method.resolvedRequestType),
       response: relativeName(method.resolvedResponseType),
       clientStreaming: method.requestStream === true,
       serverStreaming: method.responseStream === true,
       ...mark('alpha', method.getOption('(alpha_method)')),
     };
-  }
-  return { rpcs, ...mark('alpha', service.getOption('(alpha_service)')) };
+    return [method.name, facts] as const;
+  });
+  return { rpcs: Object.fromEntries(rpcs), ...mark('alpha', service.getOption('(alpha_service)')) };
 }
 
-function describeMessage(type: protobuf.Type): Description['messages'][string] {
-  const fields: Record<string, FieldFacts> = {};
-  for (const field of type.fieldsArray) fields[field.name] = describeField(field);
+function describeMessage(type: protobuf.Type): Facts {
   return {
-    fields,
+    fields: Object.fromEntries(type.fieldsArray.map((field) => [field.name, describeField(field)])),
     ...mark('alpha', type.getOption('(alpha_message)')),
     ...removal(type.comment),
   };
 }
 
-function describeField(field: protobuf.Field): FieldFacts {
+function describeField(field: protobuf.Field): Facts {
   field.resolve();
-  const facts: FieldFacts = { number: field.id, type: field.type };
+  const facts: Facts = { number: field.id, type: field.type };
   if (field instanceof protobuf.MapField) {
     Object.assign(facts, { type: 'map', key: field.keyType, value: field.type });
   } else if (field.resolvedType !== null) {
-    facts.type = relativeName(field.resolvedType);
-    facts.kind = field.resolvedType instanceof protobuf.Enum ? 'enum' : 'message';
+    const kind = field.resolvedType instanceof protobuf.Enum ? 'enum' : 'message';
+    Object.assign(facts, { type: relativeName(field.resolvedType), kind });
   }
-  if (field.repeated) facts.label = 'repeated';
-  if (field.partOf) facts.oneof = field.partOf.name;
+  if (field.repeated) facts['label'] = 'repeated';
+  if (field.partOf) facts['oneof'] = field.partOf.name;
   return {
     ...facts,
     ...mark('secret', field.getOption('(csi_secret)')),
@@ -137,22 +88,21 @@ function describeField(field: protobuf.Field): FieldFacts {
   };
 }
 
-function describeEnum(enumeration: protobuf.Enum): Description['enums'][string] {
-  const facts: Description['enums'][string] = { values: { ...enumeration.values } };
-  const alpha: string[] = [];
-  const removed: Record<string, string> = {};
-  for (const name of Object.keys(enumeration.values)) {
-    if (enumeration.valuesOptions?.[name]?.['(alpha_enum_value)'] === true) alpha.push(name);
-    const { removedIn } = removal(enumeration.comments[name] ?? null);
-    if (removedIn !== undefined) removed[name] = removedIn;
-  }
-  if (alpha.length > 0) facts.alphaValues = alpha;
-  if (Object.keys(removed).length > 0) facts.removedIn = removed;
+function describeEnum({ values, valuesOptions, comments }: protobuf.Enum): Facts {
+  const facts: Facts = { values: { ...values } };
+  const names = Object.keys(values);
+  const alpha = names.filter((name) => valuesOptions?.[name]?.['(alpha_enum_value)'] === true);
+  const removed = names.flatMap((name) => {
+    const { removedIn } = removal(comments[name] ?? null);
+    return removedIn === undefined ? [] : [[name, removedIn]];
+  });
+  if (alpha.length > 0) facts['alphaValues'] = alpha;
+  if (removed.length > 0) facts['removedIn'] = Object.fromEntries(removed);
   return facts;
 }
 
-function mark<K extends string>(key: K, option: unknown): { [P in K]?: true } {
-  return (option === true ? { [key]: true } : {}) as { [P in K]?: true };
+function mark(key: string, option: unknown): Facts {
+  return option === true ? { [key]: true } : {};
 }
 
 function removal(comment: string | null): { removedIn?: string } {
