@@ -1,12 +1,13 @@
 /**
- * At each level of the specification, with and without ControllerPublish: exactly the right
- * capabilities are advertised, all of them are known at that level, and each of them works.
+ * At each level of the specification, with and without ControllerPublish: exactly the right capabilities are
+ * advertised, all of them are known at that level, and each of them works. Settings of names and places.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
 import type { CsiLevel } from '../../src/config/config.js';
+import { nodeKey } from '../../src/domain/identifiers.js';
 import type { Message } from '../support/csi-client.js';
 import { MemoryPlugin } from '../support/memory-plugin.js';
 import { createRequest } from '../support/orchestrator.js';
@@ -198,16 +199,37 @@ for (const publish of ['off', 'on'] as const) {
   }
 }
 
-test('GetPluginInfo returns the name that was set, up to 63 characters', async () => {
-  const name = `a${'-b.c'.repeat(15)}-d`;
-  assert.equal(name.length, 63);
-  await startAt(null, 'off', { BLOCKDELTA_DRIVER_NAME: name });
-  assert.equal((await ask('GetPluginInfo'))['name'], name);
-});
-
 test('ID5: without a setting the level is 1.12, and controller publish off', async () => {
   await startAt(null, 'off');
   await checkAdvertised('1.12', 'off');
+});
+
+test('CV27: names and places are those that were set; ids consist of the short name of the node and random bytes', async () => {
+  const name = `a${'-b.c'.repeat(15)}-d`;
+  assert.equal(name.length, 63);
+  const nodeId = 'rack:7/node';
+  const { client, orchestrator } = await startAt('1.13', 'off', {
+    BLOCKDELTA_DRIVER_NAME: name,
+    BLOCKDELTA_TOPOLOGY_KEY: 'example.com/host',
+    BLOCKDELTA_NODE_ID: nodeId,
+  });
+  assert.equal((await ask('GetPluginInfo'))['name'], name);
+  const ids = new Set<string>();
+  // Also of one name that is free again.
+  for (const each of ['first', 'second', 'first']) {
+    const volume = await orchestrator.create(each);
+    ids.add(volume.id);
+    assert.ok(volume.id.startsWith(`vol-${nodeKey(nodeId)}-`), volume.id);
+    const place = [{ segments: { 'example.com/host': nodeKey(nodeId) } }];
+    const { entries } = await client.controller.ListVolumes({});
+    assert.deepEqual(entries[0].volume.accessible_topology, place);
+    const snapshotId = await orchestrator.snapshot(volume, each);
+    const { entries: snapshots } = await client.controller.ListSnapshots({});
+    assert.deepEqual(snapshots[0].snapshot.accessible_topology, place);
+    await orchestrator.deleteSnapshot(snapshotId);
+    await orchestrator.delete(volume);
+  }
+  assert.equal(ids.size, 3);
 });
 
 test('G17: an unknown RPC and an unknown service are UNIMPLEMENTED', async () => {

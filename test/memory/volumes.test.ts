@@ -1,0 +1,265 @@
+/** One volume: how it is reported and logged, which capabilities are confirmed, and to which size it is expanded. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { StatusName } from '../../src/base/errors.js';
+import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
+import { runMemoryPlugin } from '../support/memory-plugin.js';
+import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
+import { logLines } from '../support/plugin-log.js';
+import { decodeMessage, encodeMessage, RawConnection } from '../support/raw-call.js';
+import { refused } from '../support/refusal.js';
+
+const running = runMemoryPlugin('volumes', { env: { BLOCKDELTA_LOG_LEVEL: 'debug' } });
+const { orchestrator } = running;
+const controller = () => running.client.controller;
+
+/** A test with an own volume, which is deleted in the end. */
+function testWith(
+  title: string,
+  work: (volume: HeldVolume) => Promise<void>,
+  spec: { capability?: Message; sizeBytes?: number } = {},
+): void {
+  test(title, async () => {
+    const volume = await orchestrator.create(title.slice(0, 100), spec);
+    await work(volume);
+    await orchestrator.delete(volume);
+  });
+}
+
+testWith(
+  'GV3, GV4, LV8: a volume is reported as by CreateVolume, alone and in a list',
+  async (of) => {
+    const { volume } = await controller().CreateVolume(createRequest(of.name));
+    const answer = await controller().ControllerGetVolume({ volume_id: of.id });
+    const volume_condition = { abnormal: false, message: 'the volume is healthy' };
+    assert.deepEqual(answer, { volume, status: { published_node_ids: [], volume_condition } });
+    assert.deepEqual((await controller().ListVolumes({}))['entries'], [answer]);
+  },
+);
+
+const RANGES: Readonly<Record<string, readonly [StatusName, Message]>> = {
+  'a range without bounds': ['INVALID_ARGUMENT', {}],
+  'a negative size': ['INVALID_ARGUMENT', { required_bytes: -1 }],
+  'a negative limit': ['INVALID_ARGUMENT', { required_bytes: MIB, limit_bytes: -1 }],
+  'crossing bounds': ['INVALID_ARGUMENT', { required_bytes: 10 * MIB, limit_bytes: 9 * MIB }],
+  'EV4: a limit below the size': ['OUT_OF_RANGE', { limit_bytes: 8 * MIB - 1 }],
+  'EV4: a range below the size': ['OUT_OF_RANGE', { required_bytes: MIB, limit_bytes: 4 * MIB }],
+  'EV4: a range between two blocks': [
+    'OUT_OF_RANGE',
+    { required_bytes: 9 * MIB + 1, limit_bytes: 9 * MIB + 4095 },
+  ],
+  'EV4: more than the pool': ['OUT_OF_RANGE', { required_bytes: 100 * 1024 * MIB }],
+  'EV4: more than any pool': ['OUT_OF_RANGE', { required_bytes: '9223372036854775807' }],
+};
+const CAPABILITIES: Readonly<Record<string, Message>> = {
+  'several nodes': blockCapability('MULTI_NODE_MULTI_WRITER'),
+  'an unknown file system': mountCapability('ntfs'),
+  'an unknown form': { block: {} },
+};
+const EXPANSIONS: Readonly<Record<string, readonly [StatusName, Message]>> = {
+  ...Object.fromEntries(
+    Object.entries(RANGES).map(([title, [code, range]]) => [
+      title,
+      [code, { capacity_range: range }],
+    ]),
+  ),
+  ...Object.fromEntries(
+    Object.entries(CAPABILITIES).map(([what, volume_capability]) => [
+      `EV5: a capability of ${what}`,
+      ['INVALID_ARGUMENT', { volume_capability }],
+    ]),
+  ),
+};
+const expand = (volume: HeldVolume, required: number, change: Message = {}): Promise<Message> =>
+  controller().ControllerExpandVolume({
+    ...{ volume_id: volume.id, capacity_range: { required_bytes: required } },
+    ...change,
+  });
+const sizeOf = async (volume: HeldVolume): Promise<number> => {
+  const { volume: found } = await controller().ControllerGetVolume({ volume_id: volume.id });
+  const stored = running.backend().storage.volumes.get(volume.id)?.sizeBytes;
+  assert.equal(String(stored), found.capacity_bytes);
+  return Number(found.capacity_bytes);
+};
+const capacity = async (): Promise<number> =>
+  Number((await controller().GetCapacity({}))['available_capacity']);
+
+for (const [title, [code, change]] of Object.entries(EXPANSIONS)) {
+  testWith(`${title} is ${code}, and the volume is unchanged`, async (volume) => {
+    const field = new RegExp(`^${Object.keys(change)[0]}`);
+    await refused(expand(volume, 9 * MIB, change), code, field);
+    assert.equal(await sizeOf(volume), 8 * MIB);
+  });
+}
+
+testWith(
+  'EV3, EV8, EV9: a block volume gets the size, rounded up to 4096 bytes, and keeps it where it is large enough',
+  async (volume) => {
+    for (const [required_bytes, limit_bytes] of [
+      [MIB, 0],
+      [8 * MIB, 8 * MIB],
+      [0, 9 * MIB],
+    ]) {
+      const answer = await expand(volume, 0, { capacity_range: { required_bytes, limit_bytes } });
+      assert.equal(Number(answer['capacity_bytes']), 8 * MIB);
+    }
+    const first = await expand(volume, 12 * MIB + 1);
+    const capacity_bytes = String(12 * MIB + 4096);
+    assert.deepEqual(first, { capacity_bytes, node_expansion_required: false });
+    assert.deepEqual(await expand(volume, 12 * MIB), first);
+    await running.restart();
+    assert.deepEqual(await expand(volume, 12 * MIB + 1), first);
+    assert.equal(await sizeOf(volume), 12 * MIB + 4096);
+    // Its name is that of a volume of the new size.
+    const exact = createRequest(volume.name);
+    await refused(controller().CreateVolume(exact), 'ALREADY_EXISTS', /capacity_range/);
+    const least = { ...exact, capacity_range: { required_bytes: 8 * MIB } };
+    const found = (await controller().CreateVolume(least))['volume'];
+    assert.deepEqual([found.volume_id, found.capacity_bytes], [volume.id, capacity_bytes]);
+  },
+);
+
+testWith(
+  'EV9: a file system volume requires node expansion, unless the capability that is given is another',
+  async (volume) => {
+    assert.equal((await expand(volume, 32 * MIB))['node_expansion_required'], true);
+    const given = await expand(volume, MIB, { volume_capability: blockCapability() });
+    assert.equal(given['node_expansion_required'], false);
+  },
+  { capability: mountCapability('ext4'), sizeBytes: 16 * MIB },
+);
+
+testWith(
+  'EV7: more than the pool has left is RESOURCE_EXHAUSTED, and only the new bytes count',
+  async (volume) => {
+    const other = await orchestrator.create('other');
+    const left = await capacity();
+    await refused(expand(volume, 8 * MIB + left + 4096), 'RESOURCE_EXHAUSTED', /'main'/);
+    assert.equal(await sizeOf(volume), 8 * MIB);
+    await expand(volume, 8 * MIB + left);
+    assert.equal(await capacity(), 0);
+    await expand(volume, 8 * MIB + left);
+    await orchestrator.delete(other);
+  },
+);
+
+test('EV7: concurrent expansions never get more than the pool has', async () => {
+  const names = Array.from({ length: 6 }, (_, index) => `rush ${index}`);
+  const volumes = await Promise.all(names.map((name) => orchestrator.create(name)));
+  const third = 8 * MIB + Math.floor((await capacity()) / 3 / MIB) * MIB;
+  const outcomes = await Promise.allSettled(volumes.map((volume) => expand(volume, third)));
+  const grown = outcomes.filter(({ status }) => status === 'fulfilled').length;
+  assert.ok(grown >= 1 && grown <= 3, `${grown} volumes grew by a third of the pool each`);
+  for (const volume of volumes) await orchestrator.delete(volume);
+});
+
+const SERVED = [mountCapability('ext4'), blockCapability()];
+const validate = (volume: HeldVolume, fields: Message): Promise<Message> =>
+  controller().ValidateVolumeCapabilities({
+    ...{ volume_id: volume.id, volume_capabilities: SERVED },
+    ...fields,
+  });
+
+testWith('VV3, VV7: capabilities that are served are confirmed, each time', async (volume) => {
+  const answer = await validate(volume, {});
+  const { volume_capabilities: confirmed, ...others } = answer['confirmed'];
+  assert.deepEqual(others, { volume_context: {}, parameters: {}, mutable_parameters: {} });
+  const [mount, block] = confirmed;
+  assert.deepEqual([mount.mount.fs_type, mount.access_mode.mode], ['ext4', 'SINGLE_NODE_WRITER']);
+  assert.deepEqual(block.block, {});
+  assert.equal(answer['message'], '');
+  assert.deepEqual(await validate(volume, {}), answer);
+});
+
+const WRITER = { mode: 'SINGLE_NODE_WRITER' };
+const UNCONFIRMED: Readonly<Record<string, Message>> = {
+  'VV4: several nodes': blockCapability('MULTI_NODE_MULTI_WRITER'),
+  'VV4: a file system that is not served': mountCapability('zfs'),
+  'VV4: a very long file system type': mountCapability('f'.repeat(128)),
+  'VV4: a type of characters of four bytes': mountCapability('🗄'.repeat(32)),
+  'VV4: a type of characters of three bytes': mountCapability('€'.repeat(42)),
+  'VV4: a mount flag that is not listed': { mount: { mount_flags: ['bind'] }, access_mode: WRITER },
+  'VV4: a mount group': { mount: { volume_mount_group: '1000' }, access_mode: WRITER },
+};
+const CONTEXTS: Readonly<Record<string, Message>> = {
+  'VV5: the context of another volume': { key: 'value' },
+  'VV5: a context of characters of four bytes': { ['🗄'.repeat(100)]: '' },
+};
+for (const [title, fields] of [
+  ...Object.entries(UNCONFIRMED).map(
+    ([title, capability]) => [title, { volume_capabilities: [SERVED[1], capability] }] as const,
+  ),
+  ...Object.entries(CONTEXTS).map(
+    ([title, volume_context]) => [title, { volume_context }] as const,
+  ),
+]) {
+  testWith(`${title} is not confirmed, and at most 128 bytes say why`, async (volume) => {
+    const { confirmed, message } = await validate(volume, fields);
+    assert.equal(confirmed, null);
+    assert.ok(message !== '' && Buffer.byteLength(message) <= 128, message);
+    assert.doesNotMatch(message, /\ufffd/);
+    if ('volume_context' in fields) assert.match(message, /volume_context/);
+  });
+}
+
+testWith('a capability of unknown form is INVALID_ARGUMENT', async (volume) => {
+  for (const capability of [{ block: {} }, { access_mode: WRITER }]) {
+    const call = validate(volume, { volume_capabilities: [capability] });
+    await refused(call, 'INVALID_ARGUMENT', /^volume_capabilities\[0\]/);
+  }
+});
+
+testWith('VV6: fields of a later version are not echoed as confirmed', async (volume) => {
+  const capability = encodeMessage('VolumeCapability', { block: {}, access_mode: { mode: 1 } });
+  // Field 99, a varint of 1: unknown to every version so far.
+  const newer = Buffer.concat([capability, Buffer.from([0x98, 0x06, 0x01])]);
+  const listed = Buffer.concat([Buffer.from([0x1a, newer.length]), newer]);
+  const name = 'ValidateVolumeCapabilities';
+  const request = encodeMessage(`${name}Request`, { volume_id: volume.id });
+  const connection = new RawConnection(running.endpoint);
+  const answer = await connection
+    .unary(`/csi.v1.Controller/${name}`, Buffer.concat([request, listed]))
+    .finally(() => connection.close());
+  assert.notEqual(decodeMessage(`${name}Response`, answer)['confirmed'], null);
+  assert.ok(answer.includes(capability), 'the known fields are confirmed');
+  assert.ok(!answer.includes(newer), 'the unknown field is confirmed');
+});
+
+/** The last line of a call has these fields. */
+function assertLogged(method: string, fields: Message, msg = 'call ended'): void {
+  const line = logLines(running.log).findLast(
+    (each) => each['method'] === method && each['msg'] === msg,
+  );
+  assert.deepEqual({ ...line, ...fields }, line, `${method} ${msg}`);
+}
+
+testWith('lines of what is created have its id, pool and size', async (volume) => {
+  const { id: volume_id, name } = volume;
+  const sizeBytes = String(volume.sizeBytes);
+  const created = { level: 'info', name, volume_id, pool: 'main', sizeBytes };
+  assertLogged('Controller.CreateVolume', created);
+  const source = { source_volume_id: volume_id };
+  const { snapshot } = await controller().CreateSnapshot({ name, ...source });
+  const { snapshot_id } = snapshot;
+  assertLogged('Controller.CreateSnapshot', { snapshot_id, ...source, pool: 'main', sizeBytes });
+  const group = await orchestrator.groupSnapshot([volume], 'logged');
+  const { id: group_snapshot_id } = group;
+  const grouped = { group_snapshot_id, pool: 'main', members: 1, sizeBytes };
+  assertLogged('GroupController.CreateVolumeGroupSnapshot', grouped);
+  await orchestrator.deleteGroup(group);
+  await orchestrator.deleteSnapshot(snapshot_id);
+});
+
+test('routine is logged at debug, a mistake of the caller at info, and a pool that is full at warn', async () => {
+  await running.client.identity.Probe({});
+  assertLogged('Identity.Probe', { level: 'debug' });
+  await controller().GetCapacity({});
+  assertLogged('Controller.GetCapacity', { level: 'debug' });
+  await refused(controller().CreateVolume({ name: '' }), 'INVALID_ARGUMENT');
+  assertLogged('Controller.CreateVolume', { level: 'info' }, 'call failed');
+  const large = await orchestrator.create('large', { sizeBytes: 1500 * MIB });
+  await refused(orchestrator.create('full', { sizeBytes: 1500 * MIB }), 'RESOURCE_EXHAUSTED');
+  const full = { name: 'full', code: 'RESOURCE_EXHAUSTED', level: 'warn' };
+  assertLogged('Controller.CreateVolume', full, 'call failed');
+  await orchestrator.delete(large);
+});
