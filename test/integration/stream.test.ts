@@ -3,22 +3,23 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, constants } from 'node:http2';
 import { createConnection } from 'node:net';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type * as grpc from '@grpc/grpc-js';
 import { CsiError } from '../../src/base/errors.js';
-import type { AnyService, CallContext, MessageWriter } from '../../src/csi/service.js';
+import type { CallContext, MessageWriter } from '../../src/csi/service.js';
 import type { CsiClient, Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
-import { rejectsWith } from '../support/expect-status.js';
 import { seededRandom } from '../support/random.js';
 import {
   defer,
   fakeService,
   frame,
+  type LogLine,
   type Row,
   rawClient,
   startServer,
+  type TestServer,
   untilCutOff,
 } from './server-fixture.js';
 
@@ -26,10 +27,19 @@ const CAPACITY = 2n ** 50n;
 
 type Send = (writer: MessageWriter, context: CallContext) => Promise<void>;
 
-function streaming(send: Send): AnyService {
-  return fakeService('SnapshotMetadata', {
-    streams: { GetMetadataAllocated: (_request, context, writer) => send(writer, context) },
-  });
+function start(t: TestContext, send: Send, plainStreams = false): Promise<TestServer> {
+  const streams = {
+    GetMetadataAllocated: (_request: object, context: CallContext, writer: MessageWriter) =>
+      send(writer, context),
+  };
+  return startServer(t, { plainStreams, services: [fakeService('SnapshotMetadata', { streams })] });
+}
+
+/** The log line of the end of the call. */
+async function logged(made: TestServer): Promise<LogLine> {
+  const find = () => made.log.find((line) => 'code' in line);
+  await eventually('the call is logged', () => find() !== undefined);
+  return find() ?? assert.fail();
 }
 
 function rowsFrom(first: number, count: number): Row[] {
@@ -40,23 +50,19 @@ function rowsFrom(first: number, count: number): Row[] {
 const LARGE = frame(CAPACITY, rowsFrom(0, 8192));
 
 function open(client: CsiClient): grpc.ClientReadableStream<Message> {
-  return client.open('GetMetadataAllocated', { snapshot_id: 's' });
+  const call = client.open('GetMetadataAllocated', { snapshot_id: 's' });
+  call.on('error', () => undefined);
+  return call;
 }
 
 /** Stops reading after the first message, as a busy client does. */
 async function pauseAfterFirst(call: grpc.ClientReadableStream<Message>): Promise<void> {
-  await new Promise<void>((resolve) =>
-    call.once('data', () => {
-      call.pause();
-      resolve();
-    }),
-  );
+  await new Promise((resolve) => call.once('data', () => resolve(call.pause())));
 }
 
 /** Reads to the end of a stream and returns its status code. */
 function endOf(call: grpc.ClientReadableStream<Message>): Promise<number> {
   call.resume();
-  call.on('error', () => undefined);
   return new Promise((resolve) => call.once('status', (status) => resolve(status.code)));
 }
 
@@ -74,154 +80,33 @@ for (const plainStreams of [false, true]) {
       });
       return Buffer.concat(frames);
     });
-    const made = await startServer(t, {
-      plainStreams,
-      services: [
-        streaming(async (writer) => {
-          for (const chunk of chunks) {
-            // One buffer for all messages: it may be reused once send has resolved.
-            const memory = new Uint8Array(chunk.length + 16);
-            memory.set(chunk, 8);
-            await writer.send(memory.subarray(8, 8 + chunk.length));
-            memory.fill(0xff);
-          }
-        }),
-      ],
-    });
+    const send: Send = async (writer) => {
+      for (const chunk of chunks) {
+        // One buffer for all messages: it may be reused once send has resolved.
+        const memory = new Uint8Array(chunk.length + 16);
+        memory.set(chunk, 8);
+        await writer.send(memory.subarray(8, 8 + chunk.length));
+        memory.fill(0xff);
+      }
+    };
+    const made = await start(t, send, plainStreams);
     const answer = await made.client.allocated('s');
-    assert.equal(
-      answer.messages,
-      sizes.reduce((sum, size) => sum + size, 0),
-    );
+    const rows = rowsFrom(0, next);
     assert.deepEqual(
       answer.ranges,
-      rowsFrom(0, next).map(([offset, size]) => ({ offset: BigInt(offset), size: BigInt(size) })),
+      rows.map(([offset, size]) => ({ offset: BigInt(offset), size: BigInt(size) })),
     );
-    const [line] = made.log.filter((entry) => 'code' in entry);
-    assert.equal(line?.['messages'], answer.messages);
-    assert.equal(line?.['code'], 'OK');
-    assert.equal(
-      line?.['wireBytes'],
-      chunks.reduce((sum, chunk) => sum + chunk.length, 0) - 5 * answer.messages,
-    );
+    const sum = (numbers: readonly number[]) => numbers.reduce((total, each) => total + each, 0);
+    assert.equal(answer.messages, sum(sizes));
+    const { code, messages, wireBytes } = await logged(made);
+    const bytes = sum(chunks.map(({ length }) => length)) - 5 * answer.messages;
+    assert.deepEqual([code, messages, wireBytes], ['OK', answer.messages, bytes]);
     assert.doesNotMatch(made.logText(), /slower way/);
   });
-}
 
-const BROKEN: readonly [string, Buffer][] = [
-  ['ends within a prefix', LARGE.subarray(0, LARGE.length).subarray(0, 4)],
-  ['ends within a message', LARGE.subarray(0, 100)],
-  ['has bytes behind its last message', Buffer.concat([LARGE, Buffer.from([0, 0])])],
-  ['claims to be compressed', Buffer.concat([Buffer.from([1]), LARGE.subarray(1)])],
-];
-
-for (const [what, chunk] of BROKEN) {
-  test(`a chunk that ${what} is INTERNAL, and nothing of it is sent`, async (t) => {
-    const made = await startServer(t, {
-      services: [streaming((writer) => writer.send(chunk))],
-    });
-    const call = open(made.client);
-    let received = 0;
-    call.on('data', () => {
-      received += 1;
-    });
-    assert.equal(await endOf(call), 13);
-    assert.equal(received, 0);
-  });
-}
-
-test('SM19: an error during a stream arrives with code and message, after the messages sent before', async (t) => {
-  const made = await startServer(t, {
-    services: [
-      streaming(async (writer) => {
-        await writer.send(Buffer.concat([LARGE, LARGE]));
-        throw CsiError.failedPrecondition('the base was replaced; make a full backup');
-      }),
-    ],
-  });
-  const call = open(made.client);
-  const failure = await new Promise<grpc.ServiceError>((resolve) => {
-    call.on('data', () => undefined);
-    call.on('error', (error) => resolve(error as grpc.ServiceError));
-  });
-  assert.equal(failure.code, 9);
-  assert.equal(failure.details, 'the base was replaced; make a full backup');
-});
-
-test('an error before the first message arrives with code and message', async (t) => {
-  const made = await startServer(t, {
-    services: [
-      streaming(async () => {
-        throw CsiError.notFound('snapshot s does not exist');
-      }),
-    ],
-  });
-  await rejectsWith(made.client.allocated('s'), 'NOT_FOUND', /snapshot s does not exist/);
-});
-
-/** Sends without end; records how it ended. */
-function endless(chunk: Buffer = LARGE) {
-  const ended = defer<unknown>();
-  let sent = 0;
-  const service = streaming(async (writer, context) => {
-    try {
-      for (;;) {
-        await writer.send(chunk);
-        sent += 1;
-      }
-    } catch (error) {
-      ended.resolve(error);
-      throw error;
-    } finally {
-      context.note({ sent });
-    }
-  });
-  return { service, ended: ended.promise, sent: () => sent };
-}
-
-for (const paused of [true, false]) {
-  test(`SM18: a cancel releases the handler of a ${paused ? 'paused' : 'running'} stream, which never ends with OK`, async (t) => {
-    const sender = endless();
-    const made = await startServer(t, { services: [sender.service] });
-    const call = open(made.client);
-    call.on('error', () => undefined);
-    await pauseAfterFirst(call);
-    if (!paused) call.resume();
-    await delay(50);
-    call.cancel();
-    const error = (await sender.ended) as CsiError;
-    assert.equal(error.code, 1);
-    await eventually('the call is logged', () => made.log.some((line) => 'code' in line));
-    const line = made.log.find((entry) => 'code' in entry);
-    assert.equal(line?.['code'], 'CANCELLED');
-  });
-
-  test(`SM18: a deadline releases the handler of a ${paused ? 'paused' : 'running'} stream, which never ends with OK`, async (t) => {
-    const sender = endless();
-    const made = await startServer(t, { services: [sender.service] });
-    const call = rawClient(t, made.endpoint, 'SnapshotMetadata')['GetMetadataAllocated']?.(
-      { snapshot_id: 's' },
-      { deadline: Date.now() + 300 },
-    ) as grpc.ClientReadableStream<Message>;
-    call.on('error', () => undefined);
-    const status = new Promise<number>((resolve) =>
-      call.once('status', (end) => resolve(end.code)),
-    );
-    await pauseAfterFirst(call);
-    if (!paused) call.resume();
-    assert.equal(await status, 4);
-    const error = (await sender.ended) as CsiError;
-    assert.equal(error.code, 4);
-    await eventually('the call is logged', () => made.log.some((line) => 'code' in line));
-    assert.equal(made.log.find((line) => 'code' in line)?.['code'], 'DEADLINE_EXCEEDED');
-  });
-}
-
-for (const plainStreams of [false, true]) {
-  const way = plainStreams ? 'through gRPC' : 'as frames';
   test(`a client that reads nothing is told of its deadline by a reset, ${way}`, async (t) => {
     const sender = endless();
-    const made = await startServer(t, { plainStreams, services: [sender.service] });
+    const made = await start(t, sender.send, plainStreams);
     const session = connect('http://localhost', {
       createConnection: () => createConnection(made.socketPath),
     });
@@ -240,76 +125,134 @@ for (const plainStreams of [false, true]) {
     await sender.ended;
     await closed;
     assert.equal(request.rstCode, constants.NGHTTP2_CANCEL);
-    await eventually('the call is logged', () => made.log.some((line) => 'code' in line));
-    assert.equal(made.log.find((line) => 'code' in line)?.['code'], 'DEADLINE_EXCEEDED');
+    assert.equal((await logged(made))['code'], 'DEADLINE_EXCEEDED');
   });
 }
 
-test('SM20: a client that dies releases the handler', async (t) => {
-  const sender = endless();
-  const made = await startServer(t, { services: [sender.service] });
-  const call = open(made.client);
-  call.on('error', () => undefined);
-  await pauseAfterFirst(call);
-  made.client.close();
-  call.cancel();
-  assert.ok((await sender.ended) instanceof CsiError);
-});
+const BROKEN: readonly [string, Buffer][] = [
+  ['ends within a prefix', LARGE.subarray(0, 4)],
+  ['ends within a message', LARGE.subarray(0, 100)],
+  ['has bytes behind its last message', Buffer.concat([LARGE, Buffer.from([0, 0])])],
+  ['claims to be compressed', Buffer.concat([Buffer.from([1]), LARGE.subarray(1)])],
+];
+
+for (const [what, chunk] of BROKEN) {
+  test(`a chunk that ${what} is INTERNAL, and nothing of it is sent`, async (t) => {
+    const { client } = await start(t, (writer) => writer.send(chunk));
+    const call = open(client);
+    let received = 0;
+    call.on('data', () => {
+      received += 1;
+    });
+    assert.equal(await endOf(call), 13);
+    assert.equal(received, 0);
+  });
+}
+
+for (const sent of [0, 2]) {
+  test(`SM19: an error arrives with code and message after ${sent} messages`, async (t) => {
+    const { client } = await start(t, async (writer) => {
+      if (sent > 0) await writer.send(Buffer.concat([LARGE, LARGE]));
+      throw CsiError.failedPrecondition('the base was replaced; make a full backup');
+    });
+    const call = open(client);
+    let received = 0;
+    call.on('data', () => {
+      received += 1;
+    });
+    const [failure] = (await once(call, 'error')) as [grpc.ServiceError];
+    assert.equal(failure.code, 9);
+    assert.equal(failure.details, 'the base was replaced; make a full backup');
+    assert.equal(received, sent);
+  });
+}
+
+/** Sends without end; records how it ended. */
+function endless(chunk: Buffer = LARGE) {
+  const ended = defer<unknown>();
+  let sent = 0;
+  const send: Send = async (writer) => {
+    try {
+      for (;;) {
+        await writer.send(chunk);
+        sent += 1;
+      }
+    } catch (error) {
+      ended.resolve(error);
+      throw error;
+    }
+  };
+  return { send, ended: ended.promise as Promise<CsiError>, sent: () => sent };
+}
+
+for (const pace of ['paused', 'running']) {
+  test(`SM18, SM20: a cancel releases the handler of a ${pace} stream, which is never OK`, async (t) => {
+    const sender = endless();
+    const made = await start(t, sender.send);
+    const call = open(made.client);
+    await pauseAfterFirst(call);
+    if (pace === 'running') call.resume();
+    // What a client that dies does, too.
+    else made.client.close();
+    await delay(50);
+    call.cancel();
+    assert.equal((await sender.ended).code, 1);
+    assert.equal((await logged(made))['code'], 'CANCELLED');
+  });
+
+  test(`SM18: a deadline releases the handler of a ${pace} stream, which is never OK`, async (t) => {
+    const sender = endless();
+    const made = await start(t, sender.send);
+    const call = rawClient(t, made.endpoint, 'SnapshotMetadata')['GetMetadataAllocated']?.(
+      { snapshot_id: 's' },
+      { deadline: Date.now() + 300 },
+    ) as grpc.ClientReadableStream<Message>;
+    call.on('error', () => undefined);
+    const status = new Promise<number>((resolve) =>
+      call.once('status', (end) => resolve(end.code)),
+    );
+    await pauseAfterFirst(call);
+    if (pace === 'running') call.resume();
+    assert.equal(await status, 4);
+    assert.equal((await sender.ended).code, 4);
+    assert.equal((await logged(made))['code'], 'DEADLINE_EXCEEDED');
+  });
+}
 
 test('a handler that returns early because of a cancel does not make the stream OK', async (t) => {
-  const made = await startServer(t, {
-    services: [
-      streaming(async (writer, context) => {
-        await writer.send(LARGE);
-        await untilCutOff(context);
-      }),
-    ],
+  const made = await start(t, async (writer, context) => {
+    await writer.send(LARGE);
+    await untilCutOff(context);
   });
   const call = open(made.client);
   const end = endOf(call);
   call.once('data', () => call.cancel());
   assert.equal(await end, 1);
-  await eventually('the call is logged', () => made.log.some((line) => 'code' in line));
-  assert.equal(made.log.find((line) => 'code' in line)?.['code'], 'CANCELLED');
+  assert.equal((await logged(made))['code'], 'CANCELLED');
 });
 
-test('a paused client stops the sender within a few messages', async (t) => {
-  const sender = endless();
-  const made = await startServer(t, { services: [sender.service] });
-  const call = open(made.client);
-  call.on('error', () => undefined);
-  await pauseAfterFirst(call);
-  await delay(500);
-  // Unpaused, thousands go in this time.
-  assert.ok(sender.sent() < 40, `${sender.sent()} chunks of ${LARGE.length} bytes were taken`);
-  call.cancel();
-  await sender.ended;
-});
-
-test('a paused client costs bounded memory, however small the messages', async (t) => {
+test('a paused client stops the sender, however small the messages, in little memory', async (t) => {
   const tiny = frame(CAPACITY, [[0, 4096]]);
-  const chunk = Buffer.concat(Array.from({ length: 65_536 }, () => tiny));
-  const sender = endless(chunk);
-  const made = await startServer(t, { services: [sender.service] });
-  const call = open(made.client);
-  call.on('error', () => undefined);
-  await pauseAfterFirst(call);
-  const before = process.memoryUsage().rss;
-  await delay(500);
-  const grown = process.memoryUsage().rss - before;
-  assert.ok(grown < 64 * 1024 * 1024, `grew by ${grown} bytes`);
-  call.cancel();
-  await sender.ended;
+  for (const chunk of [LARGE, Buffer.concat(Array.from({ length: 65_536 }, () => tiny))]) {
+    const sender = endless(chunk);
+    const { client } = await start(t, sender.send);
+    const call = open(client);
+    await pauseAfterFirst(call);
+    const before = process.memoryUsage().rss;
+    await delay(500);
+    // Unpaused, thousands go in this time.
+    assert.ok(sender.sent() < 40, `${sender.sent()} chunks of ${chunk.length} bytes were taken`);
+    const grown = process.memoryUsage().rss - before;
+    assert.ok(grown < 64 * 1024 * 1024, `grew by ${grown} bytes`);
+    call.cancel();
+    await sender.ended;
+  }
 });
 
 test('a slow client receives the whole list', async (t) => {
   const rounds = 30;
-  const made = await startServer(t, {
-    services: [
-      streaming(async (writer) => {
-        for (let round = 0; round < rounds; round += 1) await writer.send(LARGE);
-      }),
-    ],
+  const made = await start(t, async (writer) => {
+    for (let round = 0; round < rounds; round += 1) await writer.send(LARGE);
   });
   let received = 0;
   for await (const message of open(made.client) as AsyncIterable<Message>) {
@@ -317,10 +260,9 @@ test('a slow client receives the whole list', async (t) => {
     received += (message['block_metadata'] as unknown[]).length;
   }
   assert.equal(received, rounds * 8192);
-  const line = made.log.find((entry) => 'code' in entry);
-  assert.equal(line?.['messages'], rounds);
-  assert.equal(line?.['wireBytes'], rounds * (LARGE.length - 5));
-  assert.ok((line?.['waits'] as number) > 0);
+  const { messages, wireBytes, waits } = await logged(made);
+  assert.deepEqual([messages, wireBytes], [rounds, rounds * (LARGE.length - 5)]);
+  assert.ok((waits as number) > 0);
 });
 
 test('a thousand waits leave no event listeners behind', async (t) => {
@@ -329,50 +271,38 @@ test('a thousand waits leave no event listeners behind', async (t) => {
   process.on('warning', onWarning);
   t.after(() => process.off('warning', onWarning));
   const chunk = frame(CAPACITY, rowsFrom(0, 10));
-  const made = await startServer(t, {
-    services: [
-      streaming(async (writer) => {
-        for (let round = 0; round < 1000; round += 1) await writer.send(chunk);
-      }),
-    ],
+  const { client } = await start(t, async (writer) => {
+    for (let round = 0; round < 1000; round += 1) await writer.send(chunk);
   });
-  assert.equal((await made.client.allocated('s')).messages, 1000);
+  assert.equal((await client.allocated('s')).messages, 1000);
   await delay(10);
   assert.deepEqual(warnings, []);
 });
 
 test('sends after the end of a call and concurrent sends are refused', async (t) => {
   const late = defer<MessageWriter>();
-  const made = await startServer(t, {
-    services: [
-      streaming(async (writer) => {
-        const first = writer.send(LARGE);
-        await assert.rejects(writer.send(LARGE), /before the previous call had ended/);
-        await first;
-        late.resolve(writer);
-      }),
-    ],
+  const { client } = await start(t, async (writer) => {
+    const first = writer.send(LARGE);
+    await assert.rejects(writer.send(LARGE), /before the previous call had ended/);
+    await first;
+    late.resolve(writer);
   });
-  assert.equal((await made.client.allocated('s')).messages, 1);
+  assert.equal((await client.allocated('s')).messages, 1);
   const writer = await late.promise;
   await delay(10);
   await assert.rejects(writer.send(LARGE), /the call has ended/);
 });
 
-test('many concurrent streams, cancelled at random moments, are all released', async (t) => {
+test('concurrent streams, cancelled at random moments, are all released', async (t) => {
   const random = seededRandom('cuts');
   let running = 0;
-  const made = await startServer(t, {
-    services: [
-      streaming(async (writer) => {
-        running += 1;
-        try {
-          for (let round = 0; round < 200; round += 1) await writer.send(LARGE);
-        } finally {
-          running -= 1;
-        }
-      }),
-    ],
+  const made = await start(t, async (writer) => {
+    running += 1;
+    try {
+      for (let round = 0; round < 200; round += 1) await writer.send(LARGE);
+    } finally {
+      running -= 1;
+    }
   });
   const calls = Array.from({ length: 20 }, async () => {
     const call = open(made.client);
