@@ -1,223 +1,154 @@
-/** The embedded default pool, pools in directories, full pools, and pools that were swapped, renamed or removed. */
+/** Pools: the embedded one, several in directories, and those that are full, swapped, renamed, removed or away. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, readdirSync, rmSync, statfsSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after } from 'node:test';
-import { BlockContents, FileContents } from '../support/contents.js';
-import { blockCapability, mountCapability, probeFails } from '../support/csi-client.js';
+import type { TestContext } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { FileContents } from '../support/contents.js';
+import { type Message, mountCapability, probeFails } from '../support/csi-client.js';
+import { scrape } from '../support/metrics-text.js';
 import { copyMountNamespace } from '../support/mount-namespace.js';
-import { MIB, Orchestrator } from '../support/orchestrator.js';
+import { type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
-import { startReport } from '../support/plugin-log.js';
+import { logLines, startReport } from '../support/plugin-log.js';
 import { PluginProcess } from '../support/plugin-process.js';
 import { seededRandom } from '../support/random.js';
+import { TEST_NODE_KEY } from '../support/records.js';
 import { refused } from '../support/refusal.js';
 import { test } from '../support/running-plugin.js';
+import { metricsAddressOf } from '../support/scraped-plugin.js';
 import { snapshotFiles } from '../support/snapshot-files.js';
 import { loopsBelow, makePoolFileSystem, mountsBelow, Workspace } from '../support/workspace.js';
 
 const random = seededRandom('pools');
-const workspaces: Workspace[] = [];
-const ends: (() => Promise<unknown>)[] = [];
-after(async () => {
-  for (const end of ends) await end();
-  for (const workspace of workspaces) workspace.dispose();
-});
 
-function newWorkspace(label: string): Workspace {
-  const workspace = new Workspace(`pools-${label}`);
-  workspaces.push(workspace);
-  return workspace;
+/** A workspace whose plugin is started again and again on the same state. */
+class Place {
+  readonly workspace: Workspace;
+  readonly orchestrator: Orchestrator;
+  #plugin: Plugin | undefined;
+
+  constructor(t: TestContext, label: string) {
+    this.workspace = new Workspace(`pools-${label}`);
+    this.orchestrator = new Orchestrator(this.workspace, () => this.plugin.client);
+    t.after(async () => {
+      await this.#plugin?.kill();
+      this.workspace.dispose();
+    });
+  }
+
+  get plugin(): Plugin {
+    return this.#plugin ?? assert.fail('no plugin was started');
+  }
+
+  async start(options: PluginOptions = {}): Promise<Plugin> {
+    this.#plugin = await Plugin.start(this.workspace, options);
+    return this.#plugin;
+  }
+
+  /** A start that ends with 1. */
+  async failsWith(options: PluginOptions, said: RegExp): Promise<void> {
+    const started = new PluginProcess(this.workspace, options);
+    assert.equal(await started.exitCode(), 1, started.output);
+    assert.match(started.output, said);
+  }
+
+  async stop(): Promise<void> {
+    assert.equal(await this.plugin.stop(), 0);
+  }
+
+  assertNothingUp(): void {
+    assert.deepEqual(mountsBelow(this.workspace.directory), []);
+    assert.deepEqual(loopsBelow(this.workspace.directory), []);
+  }
+
+  mount(kind: 'xfs' | 'btrfs', directory: string): void {
+    execFileSync('mount', ['-o', 'loop', this.workspace.path(`${kind}.img`), directory]);
+  }
+
+  /** How often the plugin has logged that message about the pool `far`. */
+  count(message: string): number {
+    const lines = logLines(this.plugin.log).filter(({ pool }) => pool === 'far');
+    return lines.filter(({ msg }) => String(msg).startsWith(message)).length;
+  }
+
+  async logged(message: string): Promise<void> {
+    while (this.count(message) === 0) await delay(100);
+  }
 }
 
-interface Started {
-  plugin: Plugin;
-  orchestrator: Orchestrator;
-}
+const FILES = { capability: mountCapability('ext4'), sizeBytes: 32 * MIB };
 
-async function start(workspace: Workspace, options: PluginOptions = {}): Promise<Started> {
-  const plugin = await Plugin.start(workspace, options);
-  ends.push(() => plugin.kill());
-  return { plugin, orchestrator: new Orchestrator(workspace, () => plugin.client) };
-}
-
-/** A start that must fail: the exit code and what was said. */
-async function failedStart(
-  workspace: Workspace,
-  options: PluginOptions,
-): Promise<{ exitCode: number | null; output: string }> {
-  const started = new PluginProcess(workspace, options);
-  ends.push(() => started.kill());
-  const exitCode = await started.exitCode();
-  return { exitCode, output: started.output };
-}
-
-const hostFree = (path: string): number => {
-  const { bavail, bsize } = statfsSync(path);
-  return bavail * bsize;
-};
-
-test('an embedded pool never offers more than the host has free', async () => {
-  const workspace = newWorkspace('bound');
+test('an embedded pool offers no more than the host has, and outlives its plugins', async (t) => {
+  const place = new Place(t, 'embedded');
+  const { workspace, orchestrator } = place;
+  const free = (): number => {
+    const { bavail, bsize } = statfsSync(workspace.directory);
+    return bavail * bsize;
+  };
   const env = { BLOCKDELTA_EMBEDDED_POOL_SIZE: '16000Gi' };
-  const { plugin } = await start(workspace, { env });
-  const image = workspace.path('plugin', 'pools', 'default', 'pool.img');
-  const free = hostFree(workspace.directory);
-  assert.ok(statSync(image).size < free, `${statSync(image).size} of ${free} bytes`);
-  assert.ok(statSync(image).blocks * 512 >= statSync(image).size, 'the image has its blocks');
-  assert.ok(statSync(image).size < free / 10, 'the image leaves the host what nobody was promised');
-  const { available_capacity: available } = await plugin.client.controller.GetCapacity({});
-  assert.ok(Number(available) <= free, `${available} of ${free} bytes`);
-  assert.ok(Number(available) > free / 2);
+  const { client } = await place.start({ env });
+  const image = statSync(workspace.path('plugin', 'pools', 'default', 'pool.img'));
+  assert.ok(image.size < free() / 10, 'the image leaves the host what nobody was promised');
+  assert.ok(image.blocks * 512 >= image.size, 'the image has its blocks');
+  const available = async () =>
+    Number((await client.controller.GetCapacity({}))['available_capacity']);
+  const offered = await available();
+  assert.ok(offered <= free() && offered > free() / 2, `${offered} of ${free()} bytes`);
   // What fills the host leaves less for volumes, although the image has not changed.
   const ballast = workspace.path('ballast');
   execFileSync('fallocate', ['-l', String(2048 * MIB), ballast]);
-  const later = await plugin.client.controller.GetCapacity({});
-  assert.ok(Number(later['available_capacity']) <= hostFree(workspace.directory));
+  assert.ok((await available()) <= free());
   rmSync(ballast);
-  assert.equal(await plugin.stop(), 0);
-});
 
-test('an embedded pool is found again after a stop, which unmounts it', async () => {
-  const workspace = newWorkspace('again');
-  const contents = BlockContents.empty(8 * MIB);
-  let { plugin, orchestrator } = await start(workspace);
-  const volume = await orchestrator.create('kept');
+  const contents = new FileContents();
+  const volume = await orchestrator.create('kept', FILES);
   await contents.work(await orchestrator.bringUp(volume), random);
   const snapshotId = await orchestrator.snapshot(volume, 'kept');
+  // The pool stays mounted, and the volume in use.
+  await place.stop();
+  await contents.work(volume.targetPath, random);
+  const second = await place.start({ env });
+  await contents.verify(volume.targetPath);
   await orchestrator.takeDown(volume);
-  assert.equal(await plugin.stop(), 0);
-  assert.deepEqual(mountsBelow(workspace.directory), []);
-  assert.deepEqual(loopsBelow(workspace.directory), []);
-  ({ plugin, orchestrator } = await start(workspace));
-  assert.deepEqual(startReport(plugin.log).differences, []);
+  const copy = await copyMountNamespace();
+  const stopped = second.stop();
+  setTimeout(() => copy.kill('SIGKILL'), 1000);
+  assert.equal(await stopped, 0, 'the copy delays the stop');
+  place.assertNothingUp();
+  const third = await place.start({ env });
+  assert.deepEqual(startReport(third.log).differences, []);
   assert.deepEqual(await orchestrator.volumeIds(), [volume.id]);
   assert.deepEqual(await orchestrator.snapshotIds(), [snapshotId]);
   await contents.verify(await orchestrator.bringUp(volume));
   await orchestrator.takeDown(volume);
-  assert.equal(await plugin.stop(), 0);
-});
-
-test('a copy of the mount namespace delays a stop, and no loop device of the embedded pool is left', async () => {
-  const workspace = newWorkspace('copied');
-  const { plugin } = await start(workspace);
-  const copy = await copyMountNamespace();
-  const stopped = plugin.stop();
-  setTimeout(() => copy.kill('SIGKILL'), 1000);
-  assert.equal(await stopped, 0);
-  assert.deepEqual(mountsBelow(workspace.directory), []);
-  assert.deepEqual(loopsBelow(workspace.directory), []);
-});
-
-test('a stop with a published volume leaves the embedded pool mounted, and the volume in use', async () => {
-  const workspace = newWorkspace('published');
-  const contents = new FileContents();
-  let { plugin, orchestrator } = await start(workspace);
-  const spec = { capability: mountCapability('ext4'), sizeBytes: 16 * MIB };
-  const volume = await orchestrator.create('published', spec);
-  await contents.work(await orchestrator.bringUp(volume), random);
-  assert.equal(await plugin.stop(), 0);
-  await contents.work(volume.targetPath, random);
-  ({ plugin, orchestrator } = await start(workspace));
-  await contents.verify(volume.targetPath);
-  await orchestrator.takeDown(volume);
   await orchestrator.delete(volume);
-  assert.equal(await plugin.stop(), 0);
-  assert.deepEqual(mountsBelow(workspace.directory), []);
-  assert.deepEqual(loopsBelow(workspace.directory), []);
+  await place.stop();
+  place.assertNothingUp();
 });
 
-test('a pool directory that is not mounted is refused, and serves again when it is', async () => {
-  const workspace = newWorkspace('unmounted');
-  const poolPath = makePoolFileSystem(workspace, 'xfs');
-  const options = { pools: `main=${poolPath}` };
-  const first = await start(workspace, options);
-  const volume = await first.orchestrator.create('inside');
-  assert.equal(await first.plugin.stop(), 0);
-  execFileSync('umount', [poolPath]);
-  const { exitCode, output } = await failedStart(workspace, options);
-  assert.equal(exitCode, 1, output);
-  assert.match(output, /pool 'main' is in the catalogue.*holds no pool.*mounted/);
-  assert.deepEqual(readdirSync(poolPath), [], 'nothing was made in its place');
-  assert.deepEqual(mountsBelow(workspace.directory), []);
-  assert.deepEqual(loopsBelow(workspace.directory), []);
-  execFileSync('mount', ['-o', 'loop', workspace.path('xfs.img'), poolPath]);
-  const second = await start(workspace, options);
-  assert.deepEqual(startReport(second.plugin.log).differences, []);
-  assert.deepEqual(await second.orchestrator.volumeIds(), [volume.id]);
-  assert.equal(await second.plugin.stop(), 0);
-});
-
-test('two pools that were swapped are refused', async () => {
-  const workspace = newWorkspace('swapped');
-  const [xfs, btrfs] = [
-    makePoolFileSystem(workspace, 'xfs', 1024),
-    makePoolFileSystem(workspace, 'btrfs', 1024),
-  ];
-  const first = await start(workspace, { pools: `a=${xfs},b=${btrfs}` });
-  assert.equal(await first.plugin.stop(), 0);
-  const { exitCode, output } = await failedStart(workspace, { pools: `a=${btrfs},b=${xfs}` });
-  assert.equal(exitCode, 1, output);
-  assert.match(output, /pool 'a' is recorded in the catalogue as 'b'/);
-});
-
-test('ID9: Probe is FAILED_PRECONDITION while the file system of a pool is unavailable', async () => {
-  const workspace = newWorkspace('away');
-  const poolPath = makePoolFileSystem(workspace, 'xfs', 1024);
-  const { plugin, orchestrator } = await start(workspace, { pools: `main=${poolPath}` });
-  const volume = await orchestrator.create('away');
-  const snapshotId = await orchestrator.snapshot(volume, 'away');
-  execFileSync('umount', [poolPath]);
-  const { controller, identity } = plugin.client;
-  await probeFails(plugin.client);
-  await refused(identity.Probe({}), 'FAILED_PRECONDITION', /pool 'main'/);
-  // What cannot be seen must not be taken for gone.
-  await refused(
-    controller.DeleteVolume({ volume_id: volume.id }),
-    'FAILED_PRECONDITION',
-    /pool 'main'/,
-  );
-  await refused(
-    controller.DeleteSnapshot({ snapshot_id: snapshotId }),
-    'FAILED_PRECONDITION',
-    /pool 'main'/,
-  );
-  execFileSync('mount', ['-o', 'loop', workspace.path('xfs.img'), poolPath]);
-  await identity.Probe({});
-  const { volume: again } = await controller.CreateVolume({
-    name: 'from what was there',
-    volume_capabilities: [blockCapability()],
-    volume_content_source: { snapshot: { snapshot_id: snapshotId } },
-  });
-  assert.ok(existsSync(join(poolPath, 'volumes', again.volume_id)));
-  await controller.DeleteVolume({ volume_id: volume.id });
-  assert.equal(await plugin.stop(), 0);
-});
-
-test('pools on XFS and btrfs are served side by side, and each keeps its own volumes', async () => {
-  const workspace = newWorkspace('pair');
+test('pools are served side by side, each under its name and from its own file system', async (t) => {
+  const place = new Place(t, 'pair');
+  const { workspace, orchestrator } = place;
   const paths = {
-    fast: makePoolFileSystem(workspace, 'xfs'),
-    large: makePoolFileSystem(workspace, 'btrfs'),
+    fast: makePoolFileSystem(workspace, 'xfs', 1024),
+    large: makePoolFileSystem(workspace, 'btrfs', 1024),
   };
-  const pools = Object.entries(paths).map(([name, path]) => `${name}=${path}`);
-  const { plugin, orchestrator } = await start(workspace, { pools: pools.join(',') });
+  const { fast, large } = paths;
+  const both = { pools: `fast=${fast},large=${large}` };
+  await place.start(both);
   for (const [pool, path] of Object.entries(paths)) {
     const contents = new FileContents();
-    const capability = mountCapability('ext4');
-    const spec = { capability, sizeBytes: 32 * MIB, parameters: { pool } };
+    const spec = { ...FILES, parameters: { pool } };
     const volume = await orchestrator.create(`in ${pool}`, spec);
     assert.ok(existsSync(join(path, 'volumes', volume.id)));
     await contents.work(await orchestrator.bringUp(volume), random);
     const snapshotId = await orchestrator.snapshot(volume, `in ${pool}`);
     assert.ok(existsSync(join(path, 'snapshots', snapshotId)));
     const other = { ...spec, parameters: { pool: pool === 'fast' ? 'large' : 'fast' }, snapshotId };
-    await refused(
-      orchestrator.create('across', other),
-      'INVALID_ARGUMENT',
-      /in the pool of its source/,
-    );
+    const across = orchestrator.create('across', other);
+    await refused(across, 'INVALID_ARGUMENT', /in the pool of its source/);
     const restored = await orchestrator.create(`of ${pool}`, { ...spec, snapshotId });
     await contents.verify(await orchestrator.bringUp(restored));
     for (const held of [restored, volume]) {
@@ -227,128 +158,191 @@ test('pools on XFS and btrfs are served side by side, and each keeps its own vol
     await orchestrator.deleteSnapshot(snapshotId);
   }
   const first = await orchestrator.create('default');
-  assert.ok(existsSync(join(paths.fast, 'volumes', first.id)), 'the first pool is the default');
-  await orchestrator.delete(first);
-  assert.equal(await plugin.stop(), 0);
+  assert.ok(existsSync(join(fast, 'volumes', first.id)), 'the first pool is the default');
+  const volume = await orchestrator.create('in large', { parameters: { pool: 'large' } });
+  const snapshotId = await orchestrator.snapshot(volume, 'in large');
+  await place.stop();
+
+  const swapped = { pools: `fast=${large},large=${fast}` };
+  await place.failsWith(swapped, /pool 'fast' is recorded in the catalogue as 'large'/);
+  await place.failsWith({ pools: `slow=${fast}` }, /pool 'slow'.*'fast'/);
+  const one = { pools: `fast=${fast}` };
+  execFileSync('umount', [fast]);
+  await place.failsWith(one, /pool 'fast' is in the catalogue.*holds no pool.*mounted/);
+  assert.deepEqual(readdirSync(fast), [], 'nothing was made in its place');
+  place.mount('xfs', fast);
+
+  // A pool that is not configured any more is kept, and the message says how to serve it.
+  const { client } = await place.start(one);
+  for (const call of [
+    () => orchestrator.delete(volume),
+    () => orchestrator.deleteSnapshot(snapshotId),
+    () => orchestrator.snapshot(volume, 'another'),
+    () => orchestrator.stage(volume),
+    () => client.allocated(snapshotId),
+  ]) {
+    await refused(call(), 'FAILED_PRECONDITION', /'large'.*BLOCKDELTA_POOLS/);
+  }
+  await place.stop();
+  const last = await place.start(both);
+  assert.deepEqual(startReport(last.log).differences, []);
+  await orchestrator.deleteSnapshot(snapshotId);
+  for (const each of [first, volume]) await orchestrator.delete(each);
+  await place.stop();
 });
 
-test('volumes of a pool that was removed from the configuration are kept, and the message says how to serve them', async () => {
-  const workspace = newWorkspace('gone');
-  const [xfs, btrfs] = [
+test('ID9: Probe and /readyz fail while no pool works, and nothing is taken for gone', async (t) => {
+  const place = new Place(t, 'away');
+  const { workspace, orchestrator } = place;
+  const poolPath = makePoolFileSystem(workspace, 'xfs', 512);
+  const env = { BLOCKDELTA_METRICS_ADDRESS: '127.0.0.1:0' };
+  const { client, log } = await place.start({ pools: `main=${poolPath}`, env });
+  const { controller, identity } = client;
+  const url = `http://${metricsAddressOf(log)}`;
+  /** Waits until the page has the status, and the pool the state: answers are kept for a second. */
+  const becomes = async (status: number, up: number): Promise<string> => {
+    for (;;) {
+      const response = await fetch(`${url}/readyz`);
+      const text = await response.text();
+      const found = (await scrape(`${url}/metrics`)).value('blockdelta_pool_up', { pool: 'main' });
+      if (response.status === status && found === up) return text;
+      await delay(100);
+    }
+  };
+  const volume = await orchestrator.create('away');
+  const snapshotId = await orchestrator.snapshot(volume, 'away');
+  await becomes(200, 1);
+  execFileSync('umount', [poolPath]);
+  await probeFails(client);
+  const code = 'FAILED_PRECONDITION';
+  await refused(identity.Probe({}), code, /pool 'main' cannot be reached/);
+  assert.match(await becomes(503, 0), /^not ready: .*main/);
+  assert.equal((await fetch(`${url}/healthz`)).status, 200);
+  await refused(controller.DeleteVolume({ volume_id: volume.id }), code, /pool 'main'/);
+  await refused(controller.DeleteSnapshot({ snapshot_id: snapshotId }), code, /pool 'main'/);
+  place.mount('xfs', poolPath);
+  assert.deepEqual(await identity.Probe({}), { ready: { value: true } });
+  await becomes(200, 1);
+  const again = await orchestrator.create('from what was there', { snapshotId });
+  assert.ok(existsSync(join(poolPath, 'volumes', again.id)));
+  await orchestrator.delete(volume);
+  await place.stop();
+});
+
+test('while one pool is away, the others are served; it is taken up when it is back', async (t) => {
+  const place = new Place(t, 'far');
+  const { workspace, orchestrator } = place;
+  const [near, far] = [
     makePoolFileSystem(workspace, 'xfs', 1024),
     makePoolFileSystem(workspace, 'btrfs', 1024),
   ];
-  const first = await start(workspace, { pools: `a=${xfs},b=${btrfs}` });
-  const volume = await first.orchestrator.create('in b', { parameters: { pool: 'b' } });
-  const snapshotId = await first.orchestrator.snapshot(volume, 'in b');
-  assert.equal(await first.plugin.stop(), 0);
-  const second = await start(workspace, { pools: `a=${xfs}` });
-  for (const call of [
-    () => second.orchestrator.delete(volume),
-    () => second.orchestrator.deleteSnapshot(snapshotId),
-    () => second.orchestrator.snapshot(volume, 'another'),
-    () => second.orchestrator.stage(volume),
-    () => second.plugin.client.allocated(snapshotId),
-  ]) {
-    await refused(call(), 'FAILED_PRECONDITION', /'b'.*BLOCKDELTA_POOLS/);
-  }
-  assert.equal(await second.plugin.stop(), 0);
-  const third = await start(workspace, { pools: `a=${xfs},b=${btrfs}` });
-  assert.deepEqual(startReport(third.plugin.log).differences, []);
-  await third.orchestrator.deleteSnapshot(snapshotId);
-  await third.orchestrator.delete(volume);
-  assert.equal(await third.plugin.stop(), 0);
+  const options = { pools: `near=${near},far=${far}` };
+  const make = (pool: string): Promise<HeldVolume> =>
+    orchestrator.create(`in ${pool}`, { ...FILES, parameters: { pool } });
+  const first = await place.start(options);
+  const contents = new FileContents();
+  const [here, away] = [await make('near'), await make('far')];
+  await contents.work(await orchestrator.bringUp(here), random);
+  await first.kill();
+  execFileSync('umount', [far]);
+
+  const { client } = await place.start(options);
+  assert.equal(place.count('the pool could not be started'), 1);
+  await contents.work(here.targetPath, random);
+  await orchestrator.takeDown(here);
+  await contents.verify(await orchestrator.bringUp(here));
+  const code = 'FAILED_PRECONDITION';
+  const lost = /pool 'far' could not be started: .*holds no pool.*tries again/s;
+  await refused(orchestrator.bringUp(away), code, lost);
+  await refused(orchestrator.delete(away), code, lost);
+  const { entries } = await client.controller.ListVolumes({});
+  const told = entries.find(({ volume }: Message) => volume.volume_id === away.id);
+  assert.equal(told.status.volume_condition.abnormal, true);
+  assert.match(told.status.volume_condition.message, /^PoolUnreachable/);
+  const { backend_health } = await client.node.NodeGetStorageHealth({});
+  assert.match(JSON.stringify(backend_health), /'far' could not be started/);
+
+  place.mount('btrfs', far);
+  await place.logged('the pool could be started and is served from now on');
+  await client.identity.Probe({});
+  assert.deepEqual(startReport(place.plugin.log).differences, []);
+  assert.equal(place.count('the pool could not be started'), 1, 'logged once, for all attempts');
+
+  execFileSync('umount', [far]);
+  await place.logged('the pool does not work any more');
+  await refused(orchestrator.bringUp(away), code, /'far' cannot be reached/);
+  assert.deepEqual(await client.identity.Probe({}), { ready: { value: true } });
+  place.mount('btrfs', far);
+  await place.logged('the pool works again');
+  assert.equal(place.count('the pool does not work any more'), 1);
+  await orchestrator.bringUp(away);
+  await orchestrator.takeDown(away);
+
+  // It comes back with an object that the catalogue does not know: that stops every change.
+  await place.plugin.kill();
+  const strange = `vol-${TEST_NODE_KEY}-00000000-0000-4000-8000-000000000000`;
+  writeFileSync(`${far}/volumes/${strange}`, 'x');
+  execFileSync('umount', [far]);
+  await place.start(options);
+  await orchestrator.create('before', { sizeBytes: 16 * MIB });
+  place.mount('btrfs', far);
+  await place.logged('the pool could be started and is served from now on');
+  const refusal = /has lost rows.*in pool 'far'/;
+  await refused(orchestrator.create('after'), code, refusal);
+  await refused(orchestrator.delete(away), code, refusal);
+  await orchestrator.takeDown(here);
+  await orchestrator.bringUp(here);
+  await orchestrator.takeDown(here);
 });
 
-for (const kind of ['xfs', 'btrfs'] as const) {
-  test(`CS6: a full pool on ${kind} fails writers and creations, not the plugin`, async () => {
-    const workspace = newWorkspace(`full-${kind}`);
-    const poolPath = makePoolFileSystem(workspace, kind, 600);
-    const { plugin, orchestrator } = await start(workspace, { pools: `main=${poolPath}` });
-    const volume = await orchestrator.create('full', { sizeBytes: 256 * MIB });
-    const target = await orchestrator.bringUp(volume);
-    const snapshotIds: string[] = [];
-    // Each round writes everything anew, and a snapshot keeps what was there.
-    const outcome = await fillUp(target, async (round) => {
-      snapshotIds.push(await orchestrator.snapshot(volume, `round ${round}`));
-    });
-    assert.match(outcome, /ENOSPC|EIO|RESOURCE_EXHAUSTED/);
-    await plugin.client.identity.Probe({});
-    const call = orchestrator.create('too much', { sizeBytes: 128 * MIB });
-    await refused(call, ['RESOURCE_EXHAUSTED', 'OUT_OF_RANGE']);
-    await orchestrator.snapshot(volume, 'when full').then(
-      (id) => snapshotIds.push(id),
-      (error: Error) => assert.match(error.message, /RESOURCE_EXHAUSTED/),
-    );
-    assert.deepEqual((await orchestrator.snapshotIds()).sort(), snapshotIds.sort());
-    assert.deepEqual(snapshotFiles(join(poolPath, 'snapshots')).sort(), snapshotIds);
-    for (const id of snapshotIds) await plugin.client.allocated(id);
-    for (const id of snapshotIds) await orchestrator.deleteSnapshot(id);
-    await settled(async () => {
-      writeAll(target, 7);
-    });
-    await orchestrator.takeDown(volume);
-    await orchestrator.delete(volume);
-    assert.equal(await plugin.stop(), 0);
-  });
-}
-
-function writeAll(device: string, value: number): void {
-  execFileSync('dd', [
-    ...['if=/dev/urandom', `of=${device}`, 'bs=1M', 'count=240'],
-    ...['conv=notrunc,fsync', 'status=none', `seek=${value % 2}`],
-  ]);
-}
-
-/** Writes the device again and again until something fails; says what. */
-async function fillUp(device: string, between: (round: number) => Promise<void>): Promise<string> {
-  for (let round = 0; round < 8; round += 1) {
+test('CS6: a full pool on btrfs fails writers and creations, not the plugin', async (t) => {
+  const place = new Place(t, 'full');
+  const { workspace, orchestrator } = place;
+  const poolPath = makePoolFileSystem(workspace, 'btrfs', 400);
+  const { client } = await place.start({ pools: `main=${poolPath}` });
+  const volume = await orchestrator.create('full', { sizeBytes: 128 * MIB });
+  const target = await orchestrator.bringUp(volume);
+  const snapshotIds: string[] = [];
+  // Each round writes everything anew, and a snapshot keeps what was there.
+  let outcome = 'never full';
+  for (let round = 0; round < 8 && outcome === 'never full'; round += 1) {
     try {
-      writeAll(device, round);
-      await between(round);
+      writeAll(target);
+      snapshotIds.push(await orchestrator.snapshot(volume, `round ${round}`));
     } catch (thrown) {
-      const { message } = thrown as Error;
-      return /Input\/output error|No space left/.test(message) ? 'EIO' : message;
+      outcome = (thrown as Error).message;
     }
   }
-  return 'never full';
-}
-
-/** btrfs gives deleted space back a little later. */
-async function settled(work: () => Promise<void>): Promise<void> {
+  assert.match(outcome, /Input\/output error|No space left|RESOURCE_EXHAUSTED/);
+  await client.identity.Probe({});
+  const call = orchestrator.create('too much', { sizeBytes: 128 * MIB });
+  await refused(call, ['RESOURCE_EXHAUSTED', 'OUT_OF_RANGE']);
+  await orchestrator.snapshot(volume, 'when full').then(
+    (id) => snapshotIds.push(id),
+    (error: Error) => assert.match(error.message, /RESOURCE_EXHAUSTED/),
+  );
+  assert.deepEqual((await orchestrator.snapshotIds()).sort(), snapshotIds.sort());
+  assert.deepEqual(snapshotFiles(join(poolPath, 'snapshots')).sort(), snapshotIds);
+  for (const id of snapshotIds) await client.allocated(id);
+  for (const id of snapshotIds) await orchestrator.deleteSnapshot(id);
+  // btrfs gives deleted space back a little later.
   for (let attempts = 0; ; attempts += 1) {
     try {
-      await work();
-      return;
+      writeAll(target);
+      break;
     } catch (thrown) {
       if (attempts === 20) throw thrown;
-      execFileSync('sync');
+      execFileSync('sync', ['-f', poolPath]);
     }
   }
-}
-
-test('a second plugin on the same state directory is refused and does not affect the first', async () => {
-  const workspace = newWorkspace('second');
-  const poolPath = makePoolFileSystem(workspace, 'xfs', 1024);
-  const pools = `main=${poolPath}`;
-  const { plugin, orchestrator } = await start(workspace, { pools });
-  const volume = await orchestrator.create('before');
-  const env = { CSI_ENDPOINT: `unix://${workspace.path('second.sock')}` };
-  const other = await failedStart(workspace, { pools, env });
-  assert.equal(other.exitCode, 1, other.output);
-  assert.match(other.output, /catalogue.*in use by another process/);
-  const same = await failedStart(workspace, { pools });
-  assert.equal(same.exitCode, 1, same.output);
+  await orchestrator.takeDown(volume);
   await orchestrator.delete(volume);
-  assert.equal(await plugin.stop(), 0);
+  await place.stop();
 });
 
-test('a renamed pool is refused, because its volumes are recorded under the first name', async () => {
-  const workspace = newWorkspace('renamed');
-  const poolPath = makePoolFileSystem(workspace, 'xfs', 1024);
-  const { plugin } = await start(workspace, { pools: `first=${poolPath}` });
-  assert.equal(await plugin.stop(), 0);
-  const { exitCode, output } = await failedStart(workspace, { pools: `second=${poolPath}` });
-  assert.equal(exitCode, 1, output);
-  assert.match(output, /pool 'second'.*'first'/);
-});
+function writeAll(device: string): void {
+  execFileSync('dd', [
+    ...['if=/dev/urandom', `of=${device}`, 'bs=1M', 'count=120'],
+    ...['conv=notrunc,fsync', 'status=none'],
+  ]);
+}

@@ -1,182 +1,196 @@
-/** `blockdelta serve` as a process: starts, failed starts and stops. */
+/** `blockdelta serve` as a process: what starts and stops print, failed starts in one line, and who shares a state. */
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readdirSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
-import { type TestContext, test } from 'node:test';
+import { closeSync, existsSync, mkdirSync, openSync, readdirSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { release } from 'node:os';
+import { test as plainTest, type TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { packagePath } from '../../src/base/package-root.js';
 import { SETTINGS } from '../../src/config/config.js';
+import { runCommand } from '../support/command.js';
 import { CsiClient } from '../support/csi-client.js';
-import { Plugin } from '../support/plugin.js';
-import { skipUnlessRoot, Workspace } from '../support/workspace.js';
+import { Plugin, type PluginOptions } from '../support/plugin.js';
+import { logLines } from '../support/plugin-log.js';
+import { PluginProcess } from '../support/plugin-process.js';
+import { test } from '../support/running-plugin.js';
+import { makePoolFileSystem, Workspace } from '../support/workspace.js';
 
-const MAIN = packagePath('.test-build/src/main.js');
-
-function makeWorkspace(t: TestContext): Workspace {
+function workspaceOf(t: TestContext): Workspace {
   const workspace = new Workspace('serve');
   t.after(() => workspace.dispose());
   return workspace;
 }
 
-interface Running {
-  child: ChildProcess;
-  ended: Promise<{ code: number | null; signal: string | null }>;
-  stderr(): string;
+/** What a start that must fail tells the operator: one line, no JSON, and no stack anywhere. */
+async function failedStart(
+  workspace: Workspace,
+  options: PluginOptions = {},
+  code = 1,
+): Promise<string> {
+  const plugin = new PluginProcess(workspace, options);
+  assert.equal(await plugin.exitCode(), code, plugin.output);
+  assert.doesNotMatch(plugin.output, /"level":"fatal"|\\n +at |^ +at /m);
+  const [line = '', ...more] = plugin.output
+    .split('\n')
+    .filter((each) => /^blockdelta: /.test(each));
+  assert.deepEqual(more, []);
+  return line;
 }
 
-function serve(t: TestContext, env: Record<string, string>, args: string[] = []): Running {
-  const child = spawn(process.execPath, [MAIN, 'serve', ...args], {
-    env: { PATH: `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`, ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  let text = '';
-  child.stdout?.on('data', (data: Buffer) => {
-    text += data.toString();
-  });
-  child.stderr?.on('data', (data: Buffer) => {
-    text += data.toString();
-  });
-  const ended = once(child, 'close').then(([code, signal]) => ({ code, signal }));
-  t.after(async () => {
-    child.kill('SIGKILL');
-    await ended;
-  });
-  return { child, ended, stderr: () => text };
+function readyLine({ log }: Plugin): Record<string, unknown> {
+  return logLines(log).findLast(({ msg }) => msg === 'ready') ?? assert.fail(log);
 }
 
-function settings(workspace: Workspace): Record<string, string> {
-  return {
-    CSI_ENDPOINT: `unix://${workspace.path('csi.sock')}`,
-    BLOCKDELTA_STATE_DIR: workspace.path('state'),
-    BLOCKDELTA_EMBEDDED_POOL_SIZE: '1Gi',
-  };
+async function isReady({ client }: Plugin): Promise<void> {
+  assert.equal((await client.identity.Probe({}))['ready']?.value, true);
 }
 
-test('E10: an invalid setting: exit code 78 and one line that names it, before anything is created', async (t) => {
-  const workspace = makeWorkspace(t);
-  const wrong = { ...settings(workspace), BLOCKDELTA_SCAN_THREADS: 'many' };
-  const running = serve(t, wrong);
-  assert.deepEqual(await running.ended, { code: 78, signal: null });
-  assert.equal(
-    running.stderr(),
-    "blockdelta: BLOCKDELTA_SCAN_THREADS is 'many': it must be a whole number from 1 to 64\n",
-  );
-  assert.deepEqual(readdirSync(workspace.directory), []);
-});
+for (const [name, value, said] of [
+  ['BLOCKDELTA_SCAN_THREADS', 'many', " is 'many': it must be a whole number from 1 to 64"],
+  ['BLOCKDELTA_POOL', 'x=/srv', ' is not a setting: did you mean BLOCKDELTA_POOLS?'],
+] as const) {
+  plainTest(`E10: ${name}=${value}: exit code 78 and one line, and nothing is made`, async (t) => {
+    const workspace = workspaceOf(t);
+    const line = await failedStart(workspace, { env: { [name]: value } }, 78);
+    assert.equal(line, `blockdelta: ${name}${said}`);
+    assert.deepEqual(readdirSync(workspace.directory), []);
+  });
+}
 
-test('without any setting, the error names the required one', async (t) => {
-  const running = serve(t, {});
-  assert.equal((await running.ended).code, 78);
-  assert.match(running.stderr(), /^blockdelta: CSI_ENDPOINT is not set\./);
-});
-
-test('a path that cannot become the socket: exit code 1 and the reason', async (t) => {
-  const workspace = makeWorkspace(t);
-  writeFileSync(workspace.path('csi.sock'), '');
-  const running = serve(t, settings(workspace));
-  assert.equal((await running.ended).code, 1);
-  assert.match(running.stderr(), /^blockdelta: .*csi\.sock exists and is not a socket/);
-  assert.deepEqual(readdirSync(workspace.directory), ['csi.sock']);
-});
-
-test('a state directory that cannot be created: exit code 1, and the socket is removed', async (t) => {
-  const workspace = makeWorkspace(t);
-  writeFileSync(workspace.path('state'), '');
-  const running = serve(t, settings(workspace));
-  assert.equal((await running.ended).code, 1);
-  assert.match(running.stderr(), /^blockdelta: .*state/m);
-  assert.ok(!existsSync(workspace.path('csi.sock')));
-});
-
-test('help shows every setting with its default', async (t) => {
-  const running = serve(t, {}, ['--help']);
-  assert.equal((await running.ended).code, 0);
+plainTest('the error without any setting names the required one, and help has all', async (t) => {
+  const { code, stderr } = await runCommand(t, ['serve'], {});
+  assert.equal(code, 78);
+  assert.match(stderr, /^blockdelta: CSI_ENDPOINT is not set\./);
+  const help = await runCommand(t, ['serve', '--help'], {});
+  assert.equal(help.code, 0);
   for (const [name, { fallback }] of Object.entries(SETTINGS)) {
-    const line = running
-      .stderr()
-      .split('\n')
-      .find((each) => each.includes(`  ${name} `));
+    const line = help.stdout.split('\n').find((each) => each.includes(`  ${name} `));
     assert.ok(line?.includes(fallback === null ? '' : `(default: ${fallback})`), name);
   }
 });
 
-const needsRoot = { skip: skipUnlessRoot };
-
-for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-  test(`${signal} is exit code 0, and the socket is gone`, needsRoot, async (t) => {
-    const workspace = makeWorkspace(t);
-    const plugin = await Plugin.start(workspace);
-    t.after(() => plugin.kill());
-    plugin.process.kill(signal);
-    const [code, by] = await once(plugin.process, 'exit');
-    assert.deepEqual([code, by], [0, null]);
-    assert.ok(!existsSync(workspace.path('plugin.sock')));
-    assert.match(plugin.log, /"msg":"stopped"/);
-    plugin.client.close();
-  });
-}
-
-test('SIGTERM while the pools start is exit code 0', needsRoot, async (t) => {
-  const workspace = makeWorkspace(t);
-  const running = serve(t, settings(workspace));
-  while (!existsSync(workspace.path('csi.sock'))) await delay(1);
-  running.child.kill('SIGTERM');
-  assert.deepEqual(await running.ended, { code: 0, signal: null }, running.stderr());
+plainTest('a path that cannot become the socket: exit code 1, and it stays', async (t) => {
+  const workspace = workspaceOf(t);
+  writeFileSync(workspace.path('plugin.sock'), '');
+  const line = await failedStart(workspace);
+  assert.match(line, /^blockdelta: .*plugin\.sock exists and is not a socket/);
+  assert.deepEqual(readdirSync(workspace.directory), ['plugin.sock']);
 });
 
-/** A socket has its name from bind() on, and refuses connections until listen(). */
-function acceptsConnections(socket: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const connection = connect(socket);
-    connection.once('error', () => resolve(false));
-    connection.once('connect', () => {
-      connection.destroy();
-      resolve(true);
-    });
-  });
-}
+test('a state directory that cannot be written is named, and the socket goes', async (t) => {
+  const workspace = workspaceOf(t);
+  const directory = workspace.path('plugin');
+  writeFileSync(directory, '');
+  const file = await failedStart(workspace);
+  assert.match(file, /state directory .* cannot be written: a file has that name/);
+  execFileSync('rm', [directory]);
+  mkdirSync(directory);
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'ro', 'tmpfs', directory]);
+  const readOnly = await failedStart(workspace);
+  assert.match(readOnly, /state directory .* cannot be written: .* read-only; mount it writable/);
+  assert.ok(!existsSync(workspace.path('plugin.sock')));
+});
 
-test('ID8: Probe answers from the start: not ready, then ready', needsRoot, async (t) => {
-  const workspace = makeWorkspace(t);
-  const env = settings(workspace);
-  const running = serve(t, env);
-  while (!(await acceptsConnections(workspace.path('csi.sock')))) await delay(1);
-  const client = new CsiClient(env['CSI_ENDPOINT'] as string);
+test('a process that is not root is told so', async (t) => {
+  const workspace = workspaceOf(t);
+  execFileSync('chmod', ['777', workspace.directory]);
+  const by = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'];
+  const line = await failedStart(workspace, { by });
+  assert.match(line, /the plugin runs as user 65534 and needs root/);
+});
+
+test('an address of the metrics that is in use ends the start', async (t) => {
+  const workspace = workspaceOf(t);
+  const other = createServer().listen({ host: '127.0.0.1', port: 0 });
+  await once(other, 'listening');
+  t.after(() => other.close());
+  const { port } = other.address() as { port: number };
+  const address = `127.0.0.1:${port}`;
+  const line = await failedStart(workspace, { env: { BLOCKDELTA_METRICS_ADDRESS: address } });
+  assert.match(line, new RegExp(`BLOCKDELTA_METRICS_ADDRESS is ${address}, .* choose another`));
+  assert.ok(!existsSync(workspace.path('plugin.sock')));
+});
+
+test('the start line has pools, kernel, capabilities and the end of the last run', async (t) => {
+  const workspace = workspaceOf(t);
+  const pools = `main=${makePoolFileSystem(workspace, 'xfs')}`;
+  const socket = workspace.path('plugin.sock');
+  const first = await Plugin.start(workspace, { pools });
+  const line = readyLine(first);
+  assert.equal(line['kernel'], release());
+  assert.ok((line['capabilities'] as string[]).includes('CAP_SYS_ADMIN'));
+  assert.equal(line['lastStop'], 'not recorded');
+  const [pool, ...others] = line['pools'] as Record<string, string>[];
+  assert.deepEqual([pool?.['pool'], pool?.['kind'], others], ['main', 'reflink', []]);
+  assert.ok(BigInt(pool?.['totalBytes'] ?? 0) > BigInt(pool?.['freeBytes'] ?? 0));
+  // Another plugin has neither its socket nor its state directory, and does not affect it.
+  const served = await failedStart(workspace, { pools });
+  assert.match(served, /^blockdelta: another process serves on/);
+  const env = { CSI_ENDPOINT: `unix://${workspace.path('other.sock')}` };
+  const inUse = await failedStart(workspace, { pools, env });
+  assert.match(inUse, /the catalogue .* is in use by another process/);
+  await isReady(first);
+  await first.kill();
+  assert.ok(existsSync(socket));
+  const second = await Plugin.start(workspace, { pools });
+  assert.equal(readyLine(second)['lastStop'], 'killed or crashed');
+  assert.equal(await second.stop(), 0);
+  assert.ok(!existsSync(socket));
+  const third = await Plugin.start(workspace, { pools });
+  assert.equal(readyLine(third)['lastStop'], 'clean');
+  third.process.kill('SIGINT');
+  assert.deepEqual(await once(third.process, 'exit'), [0, null]);
+  assert.ok(!existsSync(socket));
+  assert.match(third.log, /"msg":"stopped"/);
+  third.client.close();
+});
+
+test('a state directory on a tmpfs is served with a warning', async (t) => {
+  const workspace = workspaceOf(t);
+  const pools = `main=${makePoolFileSystem(workspace, 'xfs')}`;
+  mkdirSync(workspace.path('plugin'));
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64m', 'tmpfs', workspace.path('plugin')]);
+  const plugin = await Plugin.start(workspace, { pools });
+  await plugin.stop();
+  const line = logLines(plugin.log).find(({ msg }) => /tmpfs/.test(String(msg)));
+  assert.equal(line?.['level'], 'warn', plugin.log);
+});
+
+const SMALL = { env: { BLOCKDELTA_EMBEDDED_POOL_SIZE: '1Gi' } };
+
+test('SIGTERM while the pools start is exit code 0', async (t) => {
+  const workspace = workspaceOf(t);
+  const plugin = new PluginProcess(workspace, SMALL);
+  while (!existsSync(workspace.path('plugin.sock'))) await delay(1);
+  plugin.child.kill('SIGTERM');
+  assert.equal(await plugin.exitCode(), 0, plugin.output);
+});
+
+test('ID8: Probe answers from the start, not ready and then ready', async (t) => {
+  const workspace = workspaceOf(t);
+  const plugin = new PluginProcess(workspace, SMALL);
+  t.after(() => plugin.kill());
+  await plugin.accepts();
+  const client = new CsiClient(`unix://${workspace.path('plugin.sock')}`);
   t.after(() => client.close());
   const seen: boolean[] = [];
   while (seen.at(-1) !== true) {
     const { ready } = await client.identity.Probe({}, { deadlineMs: 10_000 });
     seen.push(ready.value);
-    assert.ok(seen.length < 10_000, running.stderr());
+    assert.ok(seen.length < 10_000, plugin.output);
   }
   assert.equal(seen[0], false);
-  assert.equal(seen.filter((ready) => ready).length, 1);
-});
-
-test(
-  'a second plugin on a socket fails at once and leaves the first alone',
-  needsRoot,
-  async (t) => {
-    const workspace = makeWorkspace(t);
-    const plugin = await Plugin.start(workspace);
-    t.after(() => plugin.kill());
-    const second = serve(t, {
-      ...settings(workspace),
-      CSI_ENDPOINT: `unix://${workspace.path('plugin.sock')}`,
-    });
-    assert.equal((await second.ended).code, 1);
-    assert.match(second.stderr(), /^blockdelta: another process serves on/);
-    assert.deepEqual((await plugin.client.identity.Probe({}))['ready'], { value: true });
-  },
-);
-
-test('after kill -9 the plugin starts again on the stale socket', needsRoot, async (t) => {
-  const workspace = makeWorkspace(t);
-  const first = await Plugin.start(workspace);
-  await first.kill();
-  assert.ok(existsSync(workspace.path('plugin.sock')));
-  const second = await Plugin.start(workspace);
-  assert.equal(await second.stop(), 0);
+  // A pool in use stays mounted at the stop, and the log says so.
+  const mount = workspace.path('plugin', 'pools', 'default', 'mount');
+  const held = openSync(mount, 'r');
+  plugin.child.kill('SIGTERM');
+  assert.equal(await plugin.exitCode(), 0);
+  closeSync(held);
+  const said = logLines(plugin.output).map(({ msg }) => String(msg));
+  const stays = new RegExp(`pool 'default' stays mounted at ${mount}, because it is in use`);
+  assert.ok(
+    said.some((msg) => stays.test(msg)),
+    plugin.output,
+  );
 });

@@ -1,4 +1,4 @@
-/** The server on its socket, with fake services: taking the path, the gate, errors, the log, stopping. */
+/** The server on its socket, with fake services: taking the path, the gate, malformed requests, errors, the log, stopping. */
 import assert from 'node:assert/strict';
 import {
   linkSync,
@@ -13,20 +13,21 @@ import {
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import * as grpc from '@grpc/grpc-js';
+import type * as grpc from '@grpc/grpc-js';
 import { CsiError } from '../../src/base/errors.js';
-import { clientServices } from '../../src/csi/proto.js';
 import type { DecodedMessage } from '../../src/csi/request-decoder.js';
-import type { CallContext, ServiceName } from '../../src/csi/service.js';
+import type { CallContext } from '../../src/csi/service.js';
 import { StartError } from '../../src/plugin/server.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
+import { encodeMessage, RawConnection } from '../support/raw-call.js';
+import { refused } from '../support/refusal.js';
 import {
   defer,
   fakeService,
   frame,
+  type LogLine,
   makeServer,
-  type RawClient,
   rawClient,
   startServer,
   temporaryDirectory,
@@ -110,30 +111,100 @@ test('only the socket is created, and nothing is left after a stop', async (t) =
   assert.deepEqual(readdirSync(directory), []);
 });
 
-test('every RPC of the proto exists, and an unserved one is UNIMPLEMENTED by name', async (t) => {
-  const { endpoint } = await startServer(t, { services: [fakeService('Controller', {})] });
-  let methods = 0;
-  for (const [name, definition] of Object.entries(clientServices())) {
-    const client = rawClient(t, endpoint, name as ServiceName);
-    for (const [rpc, { responseStream }] of Object.entries(definition)) {
-      methods += 1;
-      await rejectsWith(callAny(client, rpc, responseStream, {}), 'UNIMPLEMENTED', new RegExp(rpc));
-    }
+/** Encodes field 1, which is a name or an id in most requests. */
+function field1(bytes: Buffer, length = bytes.length): Buffer {
+  return Buffer.concat([Buffer.from([0x0a, length]), bytes]);
+}
+
+// CreateVolumeRequest.parameters is field 4; of an entry, the key is field 1 and the value 2.
+const MALFORMED: readonly [string, Buffer, RegExp][] = [
+  ['a byte that begins no character', field1(Buffer.from([0x61, 0xff, 0x62])), /UTF-8/],
+  ['half a character at the end', field1(Buffer.from([0x61, 0xe2, 0x82])), /UTF-8/],
+  ['an overlong slash', field1(Buffer.from([0xc0, 0xaf])), /UTF-8/],
+  ['a surrogate', field1(Buffer.from([0xed, 0xa0, 0x80])), /UTF-8/],
+  ['a key that is no text', Buffer.from([0x22, 6, 0x0a, 1, 0xff, 0x12, 1, 0x61]), /UTF-8/],
+  ['a value that is no text', Buffer.from([0x22, 6, 0x0a, 1, 0x61, 0x12, 1, 0xff]), /UTF-8/],
+  ['a string longer than the request', field1(Buffer.from('abc'), 9), /CreateVolumeRequest/],
+  [
+    'a length beyond 4 GiB',
+    Buffer.from([0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x01]),
+    /CreateVolumeRequest/,
+  ],
+  ['a number without an end', Buffer.from([0x80]), /CreateVolumeRequest/],
+  ['groups in groups without end', Buffer.alloc(100_000, 0x7b), /CreateVolumeRequest/],
+];
+
+test('malformed requests are refused, logged like any call, and reach no handler', async (t) => {
+  const names: unknown[] = [];
+  const made = await startServer(t, {
+    services: [
+      fakeService('Controller', {
+        unary: {
+          CreateVolume: async ({ name }) => {
+            names.push(name);
+            return {};
+          },
+        },
+      }),
+      fakeService('SnapshotMetadata', { streams: { GetMetadataDelta: async () => undefined } }),
+    ],
+  });
+  const connection = new RawConnection(made.endpoint);
+  t.after(() => connection.close());
+  const create = (bytes: Buffer) => connection.unary('/csi.v1.Controller/CreateVolume', bytes);
+  for (const [what, bytes, message] of MALFORMED) {
+    await refused(create(bytes), 'INVALID_ARGUMENT', message).catch((cause: unknown) => {
+      throw new Error(what, { cause });
+    });
   }
-  assert.ok(methods >= 35, String(methods));
+  const stream = { path: '/csi.v1.SnapshotMetadata/GetMetadataDelta', isStream: true };
+  const broken = connection.call(stream, field1(Buffer.from([0xff])));
+  await refused(broken, 'INVALID_ARGUMENT', /UTF-8/);
+  const lines = made.log.filter((line) => line['msg'] === 'call failed');
+  assert.equal(lines.length, MALFORMED.length + 1);
+  const { method, code, error } = lines[0] as LogLine;
+  assert.deepEqual([method, code], ['Controller.CreateVolume', 'INVALID_ARGUMENT']);
+  assert.match(String(error), /UTF-8/);
+  assert.deepEqual(names, []);
+  // The caller's own replacement character.
+  await create(encodeMessage('CreateVolumeRequest', { name: 'a\ufffdb' }));
+  assert.deepEqual(names, ['a\ufffdb']);
+  assert.equal((await connection.call(stream, Buffer.alloc(0))).length, 0);
+  // A method that is not served is told of first.
+  const other = { path: '/csi.v1.Node/NodeGetInfo', isStream: false };
+  await refused(connection.call(other, field1(Buffer.from([0xff]))), 'UNIMPLEMENTED');
 });
 
-test('a method that is not in the proto is UNIMPLEMENTED', async (t) => {
-  const { endpoint } = await startServer(t);
-  const client = new grpc.Client(endpoint, grpc.credentials.createInsecure());
-  t.after(() => client.close());
-  const pass = (value: Buffer): Buffer => value;
-  const call = new Promise((resolve, reject) => {
-    client.makeUnaryRequest('/csi.v1.Node/Nope', pass, pass, Buffer.alloc(0), (error, answer) =>
-      error ? reject(error) : resolve(answer),
-    );
-  });
-  await rejectsWith(call, 'UNIMPLEMENTED');
+const getInfo = fakeService('Node', { unary: { NodeGetInfo: async () => ({ node_id: 'n' }) } });
+
+test('ID8: calls of services that are not open yet wait, and end with a stop', async (t) => {
+  const [first, second] = [
+    await startServer(t, { starting: true }),
+    await startServer(t, { starting: true }),
+  ];
+  const waiting = [first.client.node.NodeGetInfo({}), first.client.node.NodeGetInfo({})];
+  const lost = rejectsWith(first.client.allocated('s'), 'UNIMPLEMENTED', /SnapshotMetadata/);
+  const stopped = rejectsWith(second.client.node.NodeGetInfo({}), 'UNAVAILABLE');
+  for (const { client } of [first, second]) {
+    await rejectsWith(client.node.NodeGetInfo({}, { deadlineMs: 100 }), 'DEADLINE_EXCEEDED');
+  }
+  first.server.open([getInfo]);
+  for (const answer of await Promise.all(waiting)) assert.equal(answer['node_id'], 'n');
+  await lost;
+  assert.deepEqual(await second.server.stop(), { forced: false, unfinished: 0 });
+  await stopped;
+});
+
+test('ID8: after the time for a start, services that are not open are UNAVAILABLE', async (t) => {
+  const identity = fakeService('Identity', { unary: { Probe: async () => ({ ready: null }) } });
+  const options = { services: [identity], starting: true, startTimeoutMs: 20 };
+  const { server, client } = await startServer(t, options);
+  await client.identity.Probe({});
+  await rejectsWith(client.node.NodeGetInfo({}), 'UNAVAILABLE', /starting/);
+  await rejectsWith(client.allocated('s'), 'UNAVAILABLE', /starting/);
+  server.open([getInfo]);
+  assert.equal((await client.node.NodeGetInfo({}))['node_id'], 'n');
+  await rejectsWith(client.allocated('s'), 'UNIMPLEMENTED', /SnapshotMetadata/);
 });
 
 test('G2 and G3: the caller gets the code and the message, the log the cause as well', async (t) => {
@@ -157,17 +228,17 @@ test('G2 and G3: the caller gets the code and the message, the log the cause as 
     ],
   });
   const { controller } = made.client;
-  const refused = await controller.DeleteVolume({ volume_id: 'v' }).catch((error) => error);
-  assert.equal(refused.code, 9);
-  assert.equal(refused.details, 'volume v has snapshots');
+  const failed = await controller.DeleteVolume({ volume_id: 'v' }).catch((error) => error);
+  assert.equal(failed.code, 9);
+  assert.equal(failed.details, 'volume v has snapshots');
   assert.deepEqual(
-    Object.keys(refused.metadata.getMap()).filter((key) => /details/.test(key)),
+    Object.keys(failed.metadata.getMap()).filter((key) => /details/.test(key)),
     [],
   );
   await rejectsWith(controller.CreateVolume({ name: 'n' }), 'INTERNAL', /the plugin log names/);
   await rejectsWith(controller.ListVolumes({}), 'INTERNAL', /the plugin log names/);
   const ended = made.log.filter((line) => line['msg'] === 'call failed');
-  const [deleted, created, listed] = ended as [LogRecord, LogRecord, LogRecord];
+  const [deleted, created, listed] = ended as [LogLine, LogLine, LogLine];
   assert.equal(ended.length, 3);
   assert.equal(deleted['level'], 'warn');
   assert.equal(deleted['code'], 'FAILED_PRECONDITION');
@@ -177,8 +248,6 @@ test('G2 and G3: the caller gets the code and the message, the log the cause as 
   assert.match((created['err'] as { stack: string }).stack, /for engineers.*\n +at /);
   assert.equal(listed['level'], 'error');
 });
-
-type LogRecord = Record<string, unknown>;
 
 test('each call is logged in one line with its objects, code and duration', async (t) => {
   const made = await startServer(t, {
@@ -200,7 +269,7 @@ test('each call is logged in one line with its objects, code and duration', asyn
   });
   const lines = made.log.filter((line) => line['level'] === 'info');
   assert.equal(lines.length, 1);
-  const { op, ms, time, ...rest } = lines[0] as LogRecord;
+  const { op, ms, time, ...rest } = lines[0] as LogLine;
   assert.match(op as string, /^[0-9a-f]{12}$/);
   assert.ok((ms as number) >= 0);
   assert.ok(!Number.isNaN(Date.parse(time as string)));
@@ -245,7 +314,7 @@ test("a handler's signal is aborted when its caller cancels or its deadline pass
   assert.deepEqual(codes, ['DEADLINE_EXCEEDED', 'CANCELLED']);
 });
 
-const isStart = (line: LogRecord): boolean => line['msg'] === 'call started';
+const isStart = (line: LogLine): boolean => line['msg'] === 'call started';
 
 /** A controller whose DeleteVolume ends on request, or when it is cancelled if `obeys`. */
 function slowController(obeys: boolean) {
@@ -279,25 +348,18 @@ test('a stop waits for calls in flight and refuses new ones', async (t) => {
   assert.deepEqual(await stopped, { forced: false, unfinished: 0 });
 });
 
-test('after the grace time a call in flight is aborted with UNAVAILABLE', async (t) => {
-  const slow = slowController(true);
-  const made = await startServer(t, { services: [slow.service], graceMs: 100 });
-  const call = made.client.controller.DeleteVolume({});
-  const refused = rejectsWith(call, 'UNAVAILABLE', /stopping/);
-  await slow.started.promise;
-  assert.deepEqual(await made.server.stop(), { forced: true, unfinished: 0 });
-  await refused;
-});
-
-test('a handler that ignores its signal does not block a stop', async (t) => {
-  const slow = slowController(false);
-  const made = await startServer(t, { services: [slow.service], graceMs: 50 });
-  const refused = assert.rejects(made.client.controller.DeleteVolume({}));
-  await slow.started.promise;
-  assert.deepEqual(await made.server.stop(), { forced: true, unfinished: 1 });
-  await refused;
-  slow.release.resolve();
-});
+for (const obeys of [true, false]) {
+  test(`after the grace time a stop aborts a call that ${obeys ? 'ends' : 'goes on'}`, async (t) => {
+    const slow = slowController(obeys);
+    const made = await startServer(t, { services: [slow.service], graceMs: 100 });
+    const call = made.client.controller.DeleteVolume({});
+    const failed = obeys ? rejectsWith(call, 'UNAVAILABLE', /stopping/) : assert.rejects(call);
+    await slow.started.promise;
+    assert.deepEqual(await made.server.stop(), { forced: true, unfinished: obeys ? 0 : 1 });
+    await failed;
+    slow.release.resolve();
+  });
+}
 
 test('a stop with a paused stream ends after the grace period and releases the handler', async (t) => {
   const ended = defer<unknown>();
@@ -330,31 +392,12 @@ test('a stop with a paused stream ends after the grace period and releases the h
 test('a second signal immediately cancels what the first one waits for', async (t) => {
   const slow = slowController(true);
   const made = await startServer(t, { services: [slow.service], graceMs: 60_000 });
-  const refused = assert.rejects(made.client.controller.DeleteVolume({}));
+  const failed = assert.rejects(made.client.controller.DeleteVolume({}));
   await slow.started.promise;
   const stopped = made.server.stop();
   const started = performance.now();
   made.server.force();
   assert.deepEqual(await stopped, { forced: true, unfinished: 0 });
-  await refused;
+  await failed;
   assert.ok(performance.now() - started < 1000);
 });
-
-function callAny(
-  client: RawClient,
-  rpc: string,
-  isStream: boolean,
-  request: object,
-): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    if (!isStream) {
-      const done = (error: unknown, answer: unknown) => (error ? reject(error) : resolve(answer));
-      client[rpc]?.(request, done);
-      return;
-    }
-    const call = client[rpc]?.(request) as grpc.ClientReadableStream<unknown>;
-    call.on('data', () => undefined);
-    call.on('error', reject);
-    call.on('end', resolve);
-  });
-}

@@ -48,6 +48,11 @@ export class PluginProcess {
     );
   }
 
+  /** Resolves when the socket accepts connections: it has its name from bind() on, before listen(). */
+  async accepts(): Promise<void> {
+    while (!(await isServed(this.#socketPath))) await delay(1);
+  }
+
   /** kill -9, unless it has already exited. */
   async kill(): Promise<void> {
     this.child.kill('SIGKILL');
