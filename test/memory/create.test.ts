@@ -353,6 +353,8 @@ test('names of any form are names, all different, and a pool sees ids only', asy
     assert.match(source_volume_id, /^vol-[0-9a-f]{12}-[0-9a-f-]{36}$/, title);
     const { snapshot } = await controller().CreateSnapshot({ source_volume_id, name });
     assert.match(snapshot.snapshot_id, /^snap-[0-9a-f]{12}-[0-9a-f-]{36}$/, title);
+    const held = orchestrator.hold(name, volume);
+    await orchestrator.deleteGroup(await orchestrator.groupSnapshot([held], name));
     ids.set(source_volume_id, snapshot.snapshot_id);
   }
   assert.equal(ids.size, Object.keys(NAMES).length);

@@ -4,12 +4,12 @@
  */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import type { ServiceError } from '@grpc/grpc-js';
-import { StatusCode, type StatusName } from '../../src/base/errors.js';
+import type { StatusName } from '../../src/base/errors.js';
 import { ConformingRequests } from '../support/conforming-requests.js';
 import type { Message } from '../support/csi-client.js';
 import { runMemoryPlugin } from '../support/memory-plugin.js';
 import { allRpcs, encodeMessage, RawConnection, type RpcDescription } from '../support/raw-call.js';
+import { statusOf } from '../support/refusal.js';
 import { type FieldPlace, fieldsOf, requiredFields, withField } from '../support/request-fields.js';
 
 const MAX_STRING_BYTES = 128;
@@ -55,21 +55,19 @@ runMemoryPlugin('limits', {
 });
 after(() => connection?.close());
 
-interface Outcome {
-  status: StatusName;
-  message: string;
+/** A conforming request with another value in a place. */
+async function changed(rpc: RpcDescription, place: FieldPlace, value: unknown): Promise<Message> {
+  return withField(await conforming.to(rpc.name), place, value);
 }
 
-async function outcome(rpc: RpcDescription, request: Message): Promise<Outcome> {
-  try {
-    await connection.call(rpc, encodeMessage(rpc.requestType, request));
-    return { status: 'OK', message: '' };
-  } catch (thrown) {
-    const { code, details } = thrown as ServiceError;
-    const found = Object.entries(StatusCode).find(([, value]) => value === code);
-    assert.ok(found !== undefined, `${rpc.name}: code ${code}`);
-    return { status: found[0] as StatusName, message: details };
-  }
+/** `NAME` or `NAME message`. */
+async function outcome(rpc: RpcDescription, request: Message): Promise<string> {
+  const answer = connection.call(rpc, encodeMessage(rpc.requestType, request));
+  const status = await statusOf(answer);
+  return answer.then(
+    () => status,
+    ({ details }) => `${status} ${details}`,
+  );
 }
 
 async function mustRefuse(
@@ -78,18 +76,19 @@ async function mustRefuse(
   value: unknown,
   status: StatusName = 'INVALID_ARGUMENT',
 ): Promise<void> {
-  const found = await outcome(rpc, withField(await conforming.to(rpc.name), place, value));
-  const what = `${rpc.name}, ${place.path.join('.')}: ${found.status} '${found.message}'`;
-  assert.equal(found.status, status, what);
-  assert.match(found.message, new RegExp(String(place.path.at(-1))), what);
+  const found = await outcome(rpc, await changed(rpc, place, value));
+  const what = `${rpc.name}, ${place.path.join('.')}`;
+  assert.match(found, new RegExp(`^${status} .*${nameOf(place)}`, 's'), what);
 }
 
 /** Whatever else is wrong with it, its size is not. */
 async function mustTake(rpc: RpcDescription, place: FieldPlace, value: unknown): Promise<void> {
-  const found = await outcome(rpc, withField(await conforming.to(rpc.name), place, value));
-  const what = `${rpc.name}, ${place.path.join('.')}: ${found.status} '${found.message}'`;
-  assert.doesNotMatch(found.message, /limit is|bytes long/, what);
-  assert.notEqual(found.status, 'INTERNAL', what);
+  const found = await outcome(rpc, await changed(rpc, place, value));
+  assert.doesNotMatch(
+    found,
+    /limit is|bytes long|^INTERNAL/,
+    `${rpc.name}, ${place.path.join('.')}`,
+  );
 }
 
 const nameOf = (place: FieldPlace): string => place.path.at(-1) as string;
@@ -145,16 +144,13 @@ async function checkInteger(rpc: RpcDescription, place: FieldPlace): Promise<voi
 
 async function checkEnum(rpc: RpcDescription, place: FieldPlace): Promise<void> {
   // Without a way of access the capability would be refused for that.
-  const lacking = { block: {} };
-  const base = await conforming.to(rpc.name);
   const [name = ''] = place.path;
-  const capability = { ...lacking, access_mode: { mode: 1 } };
+  const capability = { block: {}, access_mode: { mode: 1 } };
+  const base = await conforming.to(rpc.name);
   const whole = { ...base, [name]: place.lists[0] ? [capability] : capability };
   for (const mode of [0, 8, 77, -1]) {
     const found = await outcome(rpc, withField(whole, place, mode));
-    const what = `${rpc.name}, mode ${mode}: ${found.status} '${found.message}'`;
-    assert.equal(found.status, 'INVALID_ARGUMENT', what);
-    assert.match(found.message, /mode/, what);
+    assert.match(found, /^INVALID_ARGUMENT .*mode/, `${rpc.name}, mode ${mode}`);
   }
 }
 
@@ -181,10 +177,9 @@ for (const rpc of allRpcs()) {
       for (const name of required) {
         const request = await conforming.to(rpc.name);
         delete request[name];
-        const found = await outcome(rpc, request);
         const status = OTHER_CODES[`${rpc.name}.${name}`] ?? 'INVALID_ARGUMENT';
-        assert.equal(found.status, status, `${name}: ${found.message}`);
-        if (status !== 'OK') assert.match(found.message, new RegExp(name));
+        const wanted = status === 'OK' ? /^OK$/ : new RegExp(`^${status} .*${name}`);
+        assert.match(await outcome(rpc, request), wanted);
       }
     });
   }
@@ -196,8 +191,7 @@ test('G4, G12: missing fields are told before what does not exist', async () => 
     const [id, ...others] = required;
     if (id?.endsWith('_id') !== true || others.length === 0) continue;
     if (others.every((name) => OTHER_CODES[`${rpc.name}.${name}`] !== undefined)) continue;
-    const found = await outcome(rpc, { [id]: 'fake-vol-id' });
-    assert.equal(found.status, 'INVALID_ARGUMENT', `${rpc.name}: ${found.message}`);
+    assert.match(await outcome(rpc, { [id]: 'fake-vol-id' }), /^INVALID_ARGUMENT /, rpc.name);
   }
 });
 
@@ -205,24 +199,9 @@ const BANNED = [0, 1, 8, 0x0b, 0x0c, 0x0e, 0x1f, 0x7f, 0x80, 0x9f];
 const NAMED = ['CreateVolume', 'CreateSnapshot', 'CreateVolumeGroupSnapshot'];
 
 for (const rpc of allRpcs().filter(({ name }) => NAMED.includes(name))) {
-  test(`G6: ${rpc.name} refuses a name with a banned character, and accepts all others`, async () => {
+  test(`G6: ${rpc.name} refuses a name with a banned character`, async () => {
     for (const codePoint of BANNED) {
       await mustRefuse(rpc, placeOf('name'), `a${String.fromCodePoint(codePoint)}b`);
-    }
-    const legal = [
-      '..',
-      '/',
-      'a/../b',
-      `q'uo"te`,
-      'tab\there',
-      'lf\ncr\r',
-      ' ',
-      '\u{1F600}',
-      '\u00a0',
-    ];
-    for (const name of legal) {
-      const found = await outcome(rpc, { ...(await conforming.to(rpc.name)), name });
-      assert.equal(found.status, 'OK', `${JSON.stringify(name)}: ${found.message}`);
     }
   });
 }

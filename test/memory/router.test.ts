@@ -2,11 +2,13 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
-import { StatusCode } from '../../src/base/errors.js';
 import { nodeKey, nodeKeyOf } from '../../src/domain/identifiers.js';
 import { blockCapability, type Message } from '../support/csi-client.js';
+import { eventually } from '../support/eventually.js';
+import { FuzzRun } from '../support/fuzz-run.js';
 import { runMemoryCluster } from '../support/memory-cluster.js';
+import { seededRandom } from '../support/random.js';
+import { refused } from '../support/refusal.js';
 
 const MIB = 1 << 20;
 const cluster = runMemoryCluster();
@@ -56,49 +58,32 @@ test('a volume is made on the node of its topology, and every call for it goes t
     await controller.DeleteVolume({ volume_id: copy['volume_id'] });
     await controller.DeleteSnapshot({ snapshot_id });
     await controller.DeleteVolume({ volume_id });
-    await assert.rejects(controller.ControllerGetVolume({ volume_id }), {
-      code: StatusCode.NOT_FOUND,
-    });
+    await refused(controller.ControllerGetVolume({ volume_id }), 'NOT_FOUND');
   }
 });
 
 test('a source on a node that the topology excludes is RESOURCE_EXHAUSTED', async () => {
   const source = await createOn('node-a', 'elsewhere-source');
-  await assert.rejects(
-    createVolume('elsewhere', {
-      volume_content_source: { volume: { volume_id: source['volume_id'] } },
-      accessibility_requirements: { requisite: on('node-b') },
-    }),
-    { code: StatusCode.RESOURCE_EXHAUSTED },
-  );
+  const elsewhere = createVolume('elsewhere', {
+    volume_content_source: { volume: { volume_id: source['volume_id'] } },
+    accessibility_requirements: { requisite: on('node-b') },
+  });
+  await refused(elsewhere, 'RESOURCE_EXHAUSTED');
   await cluster.client.controller.DeleteVolume({ volume_id: source['volume_id'] });
 });
 
-test('the first preferred topology is chosen', async () => {
-  const volume = await createVolume('preferred', {
+test('the first preferred topology is chosen, and a repeated CreateVolume finds the volume wherever it would be made now', async () => {
+  const preferring = (...preferred: string[]): Message => ({
     accessibility_requirements: {
-      requisite: on('node-a', 'node-b', 'node-c'),
-      preferred: on('node-c', 'node-a', 'node-b'),
+      ...{ requisite: on('node-a', 'node-b', 'node-c'), preferred: on(...preferred) },
     },
   });
-  assert.equal(keyOf(volume['volume_id']), nodeKey('node-c'));
-  await cluster.client.controller.DeleteVolume({ volume_id: volume['volume_id'] });
-});
-
-test('a repeated CreateVolume finds the volume, wherever it would be made now', async () => {
-  const all = ['node-a', 'node-b', 'node-c'];
-  const first = await createVolume('again', {
-    accessibility_requirements: { requisite: on(...all), preferred: on('node-b') },
-  });
-  const again = await createVolume('again', {
-    accessibility_requirements: { requisite: on(...all), preferred: on('node-a') },
-  });
-  assert.deepEqual(again, first);
-  const bare = await createVolume('again');
-  assert.deepEqual(bare, first, 'also without a topology');
-  await assert.rejects(createVolume('again', { capacity_range: { required_bytes: 64 * MIB } }), {
-    code: StatusCode.ALREADY_EXISTS,
-  });
+  const first = await createVolume('again', preferring('node-c', 'node-a', 'node-b'));
+  assert.equal(keyOf(first['volume_id']), nodeKey('node-c'));
+  assert.deepEqual(await createVolume('again', preferring('node-a')), first);
+  assert.deepEqual(await createVolume('again'), first, 'also without a topology');
+  const larger = createVolume('again', { capacity_range: { required_bytes: 64 * MIB } });
+  await refused(larger, 'ALREADY_EXISTS');
   await cluster.client.controller.DeleteVolume({ volume_id: first['volume_id'] });
 });
 
@@ -130,7 +115,7 @@ test('calls of one name at once make one volume', async () => {
   assert.ok(made.length > 0);
   assert.equal(new Set(made.map((volume) => volume['volume_id'])).size, 1);
   for (const answer of answers) {
-    if (answer.status === 'rejected') assert.equal(answer.reason.code, StatusCode.ABORTED);
+    if (answer.status === 'rejected') await refused(Promise.reject(answer.reason), 'ABORTED');
   }
   await cluster.client.controller.DeleteVolume({ volume_id: made[0]?.['volume_id'] });
 });
@@ -190,9 +175,7 @@ test('lists have the entries of all nodes, and pages do not depend on the order 
   }
   const neither = await controller.ListSnapshots({ snapshot_id, source_volume_id: other });
   assert.deepEqual(neither['entries'], []);
-  await assert.rejects(controller.ListVolumes({ starting_token: 'x' }), {
-    code: StatusCode.ABORTED,
-  });
+  await refused(controller.ListVolumes({ starting_token: 'x' }), 'ABORTED');
   for (const id of snapshots) await controller.DeleteSnapshot({ snapshot_id: id });
   for (const volume_id of made) await controller.DeleteVolume({ volume_id });
 });
@@ -211,26 +194,25 @@ test('a group lies on one node; over two nodes it is INVALID_ARGUMENT and says s
   const snapshot_ids = (snapshots as Message[]).map((snapshot) => snapshot['snapshot_id']);
   const found = await groups.GetVolumeGroupSnapshot({ group_snapshot_id, snapshot_ids });
   assert.deepEqual(found['group_snapshot'], group_snapshot);
-  await assert.rejects(
-    groups.CreateVolumeGroupSnapshot({
-      name: 'wide',
-      source_volume_ids: [...ids, there['volume_id']],
-    }),
-    {
-      code: StatusCode.INVALID_ARGUMENT,
-      details: /belong to different nodes: a group lies on one/,
-    },
-  );
+  const source_volume_ids = [...ids, there['volume_id']];
+  const wide = groups.CreateVolumeGroupSnapshot({ name: 'wide', source_volume_ids });
+  await refused(wide, 'INVALID_ARGUMENT', /belong to different nodes: a group lies on one/);
   await groups.DeleteVolumeGroupSnapshot({ group_snapshot_id, snapshot_ids });
   for (const { volume_id } of [...here, there]) await controller.DeleteVolume({ volume_id });
 });
 
-test('a delta between snapshots of two nodes is INVALID_ARGUMENT and says so', async () => {
-  const handle = (id: string): string => `snap-${nodeKey(id)}-${randomUUID()}`;
-  await assert.rejects(cluster.client.delta(handle('node-a'), handle('node-b')), {
-    code: StatusCode.INVALID_ARGUMENT,
-    details: /base_snapshot_id .* and target_snapshot_id .* belong to different nodes/,
-  });
+test('handles of two nodes, or of one that is not listed, are refused and say so', async () => {
+  const handle = (kind: string, id: string): string => `${kind}-${nodeKey(id)}-${randomUUID()}`;
+  await refused(
+    cluster.client.delta(handle('snap', 'node-a'), handle('snap', 'node-b')),
+    'INVALID_ARGUMENT',
+    /base_snapshot_id .* and target_snapshot_id .* belong to different nodes/,
+  );
+  const volume_id = handle('vol', 'retired');
+  const told = `${volume_id} belongs to the node with the key ${nodeKey('retired')}`;
+  const { controller } = cluster.client;
+  await refused(controller.ControllerGetVolume({ volume_id }), 'UNAVAILABLE', new RegExp(told));
+  await refused(controller.DeleteVolume({ volume_id }), 'UNAVAILABLE', new RegExp(told));
 });
 
 test('what a node refuses is refused alike through the router', async () => {
@@ -252,20 +234,7 @@ test('what a node refuses is refused alike through the router', async () => {
   }
   await controller.DeleteVolume({ volume_id: 'abc' });
   await controller.DeleteVolume({ volume_id: unknown });
-  await assert.rejects(groups.DeleteVolumeGroupSnapshot({}), { code: StatusCode.INVALID_ARGUMENT });
-});
-
-test('a handle of a node that is not listed is UNAVAILABLE and names what is missing', async () => {
-  const volume_id = `vol-${nodeKey('retired')}-${randomUUID()}`;
-  for (const call of [
-    cluster.client.controller.ControllerGetVolume({ volume_id }),
-    cluster.client.controller.DeleteVolume({ volume_id }),
-  ]) {
-    await assert.rejects(call, {
-      code: StatusCode.UNAVAILABLE,
-      details: new RegExp(`${volume_id} belongs to the node with the key ${nodeKey('retired')}`),
-    });
-  }
+  await refused(groups.DeleteVolumeGroupSnapshot({}), 'INVALID_ARGUMENT');
 });
 
 test('the router answers for itself and advertises what its nodes do', async () => {
@@ -284,7 +253,7 @@ test('the router answers for itself and advertises what its nodes do', async () 
     await groups.GroupControllerGetCapabilities({}),
     await direct.groups.GroupControllerGetCapabilities({}),
   );
-  await assert.rejects(cluster.client.node.NodeGetInfo({}), { code: StatusCode.UNIMPLEMENTED });
+  await refused(cluster.client.node.NodeGetInfo({}), 'UNIMPLEMENTED');
 });
 
 test('a node that is down is UNAVAILABLE and named, and served again when it is back', async () => {
@@ -293,26 +262,26 @@ test('a node that is down is UNAVAILABLE and named, and served again when it is 
   const { volume_id } = volume as { volume_id: string };
   const { plugin, address } = cluster.node(1);
   await plugin.stop();
-  const named = {
-    code: StatusCode.UNAVAILABLE,
-    details: new RegExp(`node 'node-b' at ${address}`),
-  };
-  await assert.rejects(controller.ControllerGetVolume({ volume_id }), named);
-  await assert.rejects(controller.ListVolumes({}), named);
-  await assert.rejects(controller.GetCapacity({}), named);
-  await assert.rejects(createVolume('with-one-down'), named);
-  await assert.rejects(createOn('node-b', 'on-the-one-down'), named);
+  for (const call of [
+    () => controller.ControllerGetVolume({ volume_id }),
+    () => controller.ListVolumes({}),
+    () => controller.GetCapacity({}),
+    () => createVolume('with-one-down'),
+    () => createOn('node-b', 'on-the-one-down'),
+  ]) {
+    await refused(call(), 'UNAVAILABLE', new RegExp(`node 'node-b' at ${address}`));
+  }
   const elsewhere = await createOn('node-a', 'on-another');
   await controller.DeleteVolume({ volume_id: elsewhere['volume_id'] });
   assert.equal((await identity.Probe({}))['ready'].value, true);
   assert.ok((await identity.GetPluginCapabilities({}))['capabilities'].length > 0);
   await plugin.start();
-  const deadline = Date.now() + 20_000;
-  while (Date.now() < deadline) {
-    const found = await controller.ControllerGetVolume({ volume_id }).catch(() => null);
-    if (found !== null) break;
-    await delay(50);
-  }
+  await eventually('it is served again', () =>
+    controller.ControllerGetVolume({ volume_id }).then(
+      () => true,
+      () => false,
+    ),
+  );
   await controller.DeleteVolume({ volume_id });
 });
 
@@ -321,23 +290,35 @@ test('a list that changes is followed, and an address of another node is refused
   const { volume_id } = (await createOn('node-c', 'list')) as { volume_id: string };
   const [a, b, c] = cluster.nodes;
   assert.ok(a && b && c);
-  const until = async (details: RegExp): Promise<void> => {
-    for (;;) {
-      const error = await controller.ControllerGetVolume({ volume_id }).catch((thrown) => thrown);
-      if (details.test(String(error.details))) {
-        assert.equal(error.code, StatusCode.UNAVAILABLE);
-        return;
-      }
-      await delay(20);
-    }
-  };
+  const answer = (): Promise<string> =>
+    controller.ControllerGetVolume({ volume_id }).then(
+      () => 'OK',
+      ({ code, details }) => `${code} ${details}`,
+    );
+  const until = (wanted: RegExp): Promise<void> =>
+    eventually(String(wanted), async () => wanted.test(await answer()));
   cluster.list([a, b]);
-  await until(/which is not in the list/);
+  await until(/^14 .*which is not in the list/);
   cluster.list([a, b, { id: 'node-c', address: a.address }]);
-  await until(/this is node 'blockdelta.csi node-a', and the call is for/);
+  await until(/^14 .*this is node 'blockdelta.csi node-a', and the call is for/);
   cluster.list(cluster.nodes);
-  while ((await controller.ControllerGetVolume({ volume_id }).catch(() => null)) === null) {
-    await delay(20);
-  }
+  await until(/^OK$/);
   await controller.DeleteVolume({ volume_id });
+});
+
+test('H12: a thousand hostile requests are answered by the router or a node, and harm neither', async () => {
+  const world = {
+    ...{ volumeIds: [], snapshotIds: [], sources: new Map<string, string>(), groups: [] },
+    ...{ paths: ['/x'], otherPaths: ['/y'], stagingPaths: ['/s'], targetPaths: ['/t'] },
+    pool: 'main',
+  };
+  const fuzz = new FuzzRun(cluster.endpoint, process.pid, seededRandom('router-hostile'), world);
+  await fuzz.run(1000, 500).finally(() => fuzz.close());
+  assert.deepEqual(fuzz.faults, []);
+  assert.ok((fuzz.answers.get('OK') ?? 0) > 50, JSON.stringify([...fuzz.answers]));
+  const logs = [cluster.log, ...cluster.nodes.map(({ plugin }) => plugin.log)].join('\n');
+  const internal = logs.split('\n').filter((line) => line.includes('"INTERNAL"'));
+  assert.deepEqual(internal, []);
+  const { volume_id } = await createOn('node-a', 'after');
+  await cluster.client.controller.DeleteVolume({ volume_id });
 });
