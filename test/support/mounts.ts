@@ -18,11 +18,8 @@ export function mount(request: MountRequest): Promise<readonly MountEntry[]> {
   return mountWith(thread(), request);
 }
 
-/** The layers on the path, from the top down to the first one that does not belong to the caller. */
-export async function unmount(
-  path: string,
-  belongs: (entry: MountEntry) => boolean = () => true,
-): Promise<void> {
+/** All layers on the path. */
+export async function unmount(path: string): Promise<void> {
   const target = await kernelPath(path);
-  if (target !== null) await unmountLayers(thread(), target, belongs);
+  if (target !== null) await unmountLayers(thread(), target, () => true);
 }
