@@ -1,9 +1,10 @@
-/** `blockdelta backup` as a process, beside the plugin: what its images hold and what its manifests say. */
+/**
+ * `blockdelta backup` as a process, beside the plugin: what its images hold and what its manifests say. Then
+ * histories in which bases are deleted and expire, and the volume grows.
+ */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { convertImage } from '../../src/nbd/image.js';
 import {
   assertSame,
   backedUp,
@@ -12,21 +13,27 @@ import {
   writeRandom,
   writeZeros,
 } from '../support/backups.js';
-import { mountCapability } from '../support/csi-client.js';
-import type { HeldVolume } from '../support/orchestrator.js';
+import { isNightly } from '../support/nightly.js';
+import { type HeldVolume, MIB } from '../support/orchestrator.js';
 import { seededRandom } from '../support/random.js';
 import { runPlugin, test } from '../support/running-plugin.js';
+import { fileSystemUse, proveHistory, RAW } from '../support/volume-history.js';
 
-const MIB = 1 << 20;
 const SIZE = 64 * MIB;
-const running = runPlugin('backup', { pools: { pool: 'xfs' }, poolSizeMiB: 1024 });
+const RETAINED = 3;
+const running = runPlugin('backup', {
+  pools: { pool: 'xfs' },
+  poolSizeMiB: 1024,
+  env: { BLOCKDELTA_RETAINED_BASES_COUNT: String(RETAINED) },
+});
 const random = seededRandom('backup');
 
-let made = 0;
+const volumes: HeldVolume[] = [];
 async function newVolume(): Promise<HeldVolume> {
-  made += 1;
-  const volume = await running.orchestrator.create(`backup-${made}`, { sizeBytes: SIZE });
+  const name = `backup-${volumes.length}`;
+  const volume = await running.orchestrator.create(name, { sizeBytes: SIZE });
   await running.orchestrator.bringUp(volume);
+  volumes.push(volume);
   return volume;
 }
 
@@ -74,7 +81,7 @@ test('a full backup, then incremental ones, also after the base was deleted', as
   const manifest = JSON.parse(readFileSync(later.manifest, 'utf8'));
   assert.equal(manifest.snapshot.id, third);
   assert.equal(manifest.base.snapshotId, second);
-  assert.deepEqual(await orchestrator.volumeIds().then((ids) => ids.length), made);
+  assert.deepEqual(await orchestrator.volumeIds(), [volume.id]);
 });
 
 test('--base none makes a full backup, --base ID takes that one, and one without a backup is refused', async (t) => {
@@ -127,25 +134,21 @@ test('a snapshot that does not exist, and a socket that nobody serves, have thei
   assert.equal(away.code, 6, away.stderr);
 });
 
-test('a backup of a mounted file system: its image mounts, with the files as they were', async (t) => {
-  const { orchestrator, workspace } = running;
-  made += 1;
-  const capability = mountCapability('ext4');
-  const volume = await orchestrator.create('mounted', { capability, sizeBytes: SIZE });
-  await orchestrator.bringUp(volume);
-  const [first, second] = [random.bytes(5 * MIB), random.bytes(100_000)];
-  writeFileSync(join(volume.targetPath, 'first'), first);
-  await backedUp(t, place(), await orchestrator.snapshot(volume, 'mounted-1'));
-  writeFileSync(join(volume.targetPath, 'second'), second);
-  rmSync(join(volume.targetPath, 'first'));
-  writeFileSync(join(volume.targetPath, 'first'), first.subarray(0, MIB));
-  const delta = await backedUp(t, place(), await orchestrator.snapshot(volume, 'mounted-2'));
-  assert.equal(delta.method, 'delta', delta.reason ?? '');
-
-  const [raw, mountPoint] = [workspace.path('restored.raw'), workspace.path('restored')];
-  await convertImage({ from: delta.image, to: raw });
-  mkdirSync(mountPoint);
-  execFileSync('mount', ['-t', 'ext4', '-o', 'loop,ro,noload', raw, mountPoint]);
-  assert.ok(readFileSync(join(mountPoint, 'first')).equals(first.subarray(0, MIB)));
-  assert.ok(readFileSync(join(mountPoint, 'second')).equals(second));
-});
+for (const kind of ['raw volume', 'file system']) {
+  test(`every backup of a ${kind} holds what the volume held, over its history`, async () => {
+    const { orchestrator, plugin, workspace } = running;
+    for (const id of await orchestrator.snapshotIds()) await orchestrator.deleteSnapshot(id);
+    for (const volume of volumes.splice(0)) {
+      await orchestrator.takeDown(volume);
+      await orchestrator.delete(volume);
+    }
+    const options = {
+      ...{ orchestrator, socketPath: plugin.endpoint.slice('unix://'.length), name: kind },
+      random: seededRandom(`backup-history-${kind}`),
+      directory: workspace.path('history'),
+      use: kind === 'raw volume' ? RAW : fileSystemUse(workspace.path('mounted')),
+      ...{ sizeBytes: 24 * MIB, growthBytes: 4 * MIB },
+    };
+    await proveHistory(options, RETAINED, isNightly ? [11, 8, 4] : [5, 3, 1]);
+  });
+}
