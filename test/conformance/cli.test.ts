@@ -1,5 +1,6 @@
+/** `blockdelta conformance`: its options, reports, exit codes, and what it does at a signal. */
 import assert from 'node:assert/strict';
-import { execFile, spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { after, test as plainTest } from 'node:test';
@@ -15,27 +16,41 @@ after(() => workspace.dispose());
 const running = runPlugin('conformance-cli');
 
 interface Ended {
-  code: number;
+  code: number | null;
+  signal: NodeJS.Signals | null;
   stdout: string;
   stderr: string;
 }
 
-function conformance(...options: string[]): Promise<Ended> {
-  const main = packagePath('.test-build/src/main.js');
+/** Runs the command; `watch` is called with all of stderr whenever there is more of it. */
+async function conformance(
+  options: readonly string[],
+  begun: (child: ChildProcess) => void = () => undefined,
+  watch: (child: ChildProcess, stderr: string) => void = () => undefined,
+): Promise<Ended> {
   const { CSI_ENDPOINT: _endpoint, ...env } = process.env;
-  return new Promise((resolve) => {
-    execFile(
-      process.execPath,
-      [main, 'conformance', ...options],
-      { env },
-      (error, stdout, stderr) =>
-        resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr }),
-    );
+  const main = packagePath('.test-build/src/main.js');
+  const child = spawn(process.execPath, [main, 'conformance', ...options], {
+    ...{ env, stdio: ['ignore', 'pipe', 'pipe'] },
   });
+  begun(child);
+  const output = { stdout: '', stderr: '' };
+  for (const name of ['stdout', 'stderr'] as const) {
+    child[name].setEncoding('utf8').on('data', (text: string) => {
+      output[name] += text;
+      watch(child, output.stderr);
+    });
+  }
+  const [code, signal] = await once(child, 'close');
+  return { code, signal, ...output };
 }
 
+const inside = (endpoint: string): string[] => [
+  ...['--endpoint', endpoint, '--work-directory', workspace.path('work'), '--access', 'block'],
+];
+
 plainTest('--list prints every check with its rule and its part of the specification', async () => {
-  const { code, stdout } = await conformance('--list');
+  const { code, stdout } = await conformance(['--list']);
   assert.equal(code, 0);
   const lines = stdout.trimEnd().split('\n');
   assert.equal(lines.length, CHECKS.length);
@@ -59,26 +74,25 @@ plainTest('wrong usage: exit code 2 and a message that names the mistake', async
     [[...socket, '--secrets', list], /CreateVolume/],
   ];
   for (const [options, message] of rows) {
-    const { code, stderr } = await conformance(...options);
+    const { code, stderr } = await conformance(options);
     assert.equal(code, 2, `${options.join(' ')}: ${stderr}`);
     assert.match(stderr, message);
   }
 });
 
 plainTest('a driver that cannot be reached: exit code 1', async () => {
-  const { code, stderr } = await conformance('--endpoint', `unix://${workspace.path('no.sock')}`);
+  const { code, stderr } = await conformance(['--endpoint', `unix://${workspace.path('no.sock')}`]);
   assert.equal(code, 1);
   assert.match(stderr, /there is no socket at/);
 });
 
 test('a run reports as table, JSON and JUnit, and exits with 0', async () => {
   const [json, junit] = [workspace.path('report.json'), workspace.path('report.xml')];
-  const { code, stdout, stderr } = await conformance(
-    ...['--endpoint', running.plugin.endpoint, '--work-directory', workspace.path('work')],
-    ...['--access', 'block', '--only', 'metadata.s*', '--only', 'identity.*'],
-    ...['--skip', 'metadata.slow-reader', '--seed', '7', '--verbose'],
-    ...['--json', json, '--junit', junit],
-  );
+  const { code, stdout, stderr } = await conformance([
+    ...inside(running.plugin.endpoint),
+    ...['--only', 'metadata.s*', '--only', 'identity.*', '--skip', 'metadata.slow-reader'],
+    ...['--seed', '7', '--verbose', '--json', json, '--junit', junit],
+  ]);
   assert.equal(code, 0, stdout + stderr);
   assert.match(stdout, /, seed 7$/m);
   assert.match(stdout, /^metadata\.same .* ok /m);
@@ -91,101 +105,64 @@ test('a run reports as table, JSON and JUnit, and exits with 0', async () => {
 });
 
 test('a run with a failed check exits with 1, and stdout holds only JSON with --json -', async () => {
-  const { code, stdout } = await conformance(
-    ...['--endpoint', running.plugin.endpoint, '--work-directory', workspace.path('work')],
+  const { code, stdout } = await conformance([
+    ...inside(running.plugin.endpoint),
     // An unknown parameter.
-    ...['--access', 'block', '--only', 'volume.delete', '--parameters', 'no-such-parameter=1'],
-    ...['--json', '-'],
-  );
+    ...['--only', 'volume.delete', '--parameters', 'no-such-parameter=1', '--json', '-'],
+  ]);
   assert.equal(code, 1, stdout);
   const report = JSON.parse(stdout);
   assert.equal(report.failed, 1);
   assert.match(report.checks[0].detail, /CreateVolume: expected OK, found INVALID_ARGUMENT/);
 });
 
-plainTest(
-  'SIGINT before the first check ends a run with 130 and a report without checks',
-  async () => {
-    let interrupt = (): void => undefined;
-    const silent = await RecordingDriver.start(workspace, {
-      GetPluginCapabilities: () => {
-        interrupt();
-        return new Promise(() => undefined);
-      },
-    });
-    try {
-      const main = packagePath('.test-build/src/main.js');
-      const inside = ['--work-directory', workspace.path('work')];
-      const child = spawn(
-        process.execPath,
-        [main, 'conformance', '--endpoint', silent.endpoint, '--json', '-', ...inside],
-        { stdio: ['ignore', 'pipe', 'pipe'] },
-      );
-      interrupt = () => child.kill('SIGINT');
-      const output = { stdout: '', stderr: '' };
-      for (const name of ['stdout', 'stderr'] as const) {
-        child[name].setEncoding('utf8').on('data', (text: string) => {
-          output[name] += text;
-        });
-      }
-      const [code] = await once(child, 'close');
-      assert.equal(code, 130, output.stderr);
-      assert.deepEqual(JSON.parse(output.stdout).checks, []);
-      assert.equal(output.stderr, '');
-    } finally {
-      silent.stop();
-    }
-  },
-);
-
-plainTest('a second signal of another kind ends a run that is still deleting', async () => {
-  const signals = ['SIGINT', 'SIGTERM'] as const;
-  let calls = 0;
+/** The command against a driver that never answers an RPC; at each call of that the next signal is sent. */
+async function interrupted(
+  rpc: string,
+  signals: readonly NodeJS.Signals[],
+  options: readonly string[],
+): Promise<Ended> {
+  const left = [...signals];
   let send = (_signal: NodeJS.Signals): void => undefined;
   const silent = await RecordingDriver.start(workspace, {
-    // The suite repeats the call that the first signal cancels, to find out what it has created.
-    CreateVolume: () => {
-      const signal = signals[calls];
-      calls += 1;
+    [rpc]: () => {
+      const signal = left.shift();
       if (signal !== undefined) send(signal);
       return new Promise(() => undefined);
     },
   });
-  try {
-    const main = packagePath('.test-build/src/main.js');
-    const options = ['--work-directory', workspace.path('work'), '--access', 'block'];
-    options.push('--only', 'volume.validate');
-    const child = spawn(
-      process.execPath,
-      [main, 'conformance', '--endpoint', silent.endpoint, ...options],
-      { stdio: 'ignore' },
-    );
+  return conformance([...inside(silent.endpoint), ...options], (child) => {
     send = (signal) => child.kill(signal);
-    const [code, signal] = await once(child, 'close');
-    assert.deepEqual([code, signal], [null, 'SIGTERM']);
-  } finally {
-    silent.stop();
-  }
+  }).finally(() => silent.stop());
+}
+
+plainTest(
+  'SIGINT before the first check ends a run with 130 and a report without checks',
+  async () => {
+    const ended = await interrupted('GetPluginCapabilities', ['SIGINT'], ['--json', '-']);
+    assert.deepEqual([ended.code, ended.stderr], [130, '']);
+    assert.deepEqual(JSON.parse(ended.stdout).checks, []);
+  },
+);
+
+plainTest('a second signal of another kind ends a run that is still deleting', async () => {
+  // The suite repeats the call that the first signal cancels, to find out what it has created.
+  const only = ['--only', 'volume.validate'];
+  const { code, signal } = await interrupted('CreateVolume', ['SIGINT', 'SIGTERM'], only);
+  assert.deepEqual([code, signal], [null, 'SIGTERM']);
 });
 
 test('SIGINT ends a run with 130 and leaves nothing behind', async () => {
-  const main = packagePath('.test-build/src/main.js');
-  const options = ['--work-directory', workspace.path('work'), '--access', 'block', '--verbose'];
-  options.push('--only', 'delta.content', '--only', 'delta.chain');
-  const child = spawn(
-    process.execPath,
-    [main, 'conformance', '--endpoint', running.plugin.endpoint, ...options],
-    { stdio: ['ignore', 'ignore', 'pipe'] },
-  );
-  child.stderr.setEncoding('utf8');
-  let stderr = '';
+  const only = ['--verbose', '--only', 'delta.content', '--only', 'delta.chain'];
   let isInterrupted = false;
-  child.stderr.on('data', (text: string) => {
-    stderr += text;
-    if (isInterrupted || !/^delta\.content \.\.\.$/m.test(stderr)) return;
-    isInterrupted = child.kill('SIGINT');
-  });
-  const [code] = await once(child, 'close');
+  const { code, stderr } = await conformance(
+    [...inside(running.plugin.endpoint), ...only],
+    undefined,
+    (child, said) => {
+      if (isInterrupted || !/^delta\.content \.\.\.$/m.test(said)) return;
+      isInterrupted = child.kill('SIGINT');
+    },
+  );
   assert.equal(code, 130, stderr);
   assert.doesNotMatch(stderr, /^delta\.chain/m, 'no check began after the signal');
   assert.deepEqual(await running.orchestrator.volumeIds(), []);

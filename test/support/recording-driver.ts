@@ -14,6 +14,7 @@ export interface RecordedCall {
 
 /** `remainingMs`: of the caller's deadline, when the call arrived. */
 type Answer = (request: Message, remainingMs: number) => Message | Promise<Message>;
+export type Answers = Readonly<Record<string, Answer>>;
 
 export class RecordingDriver {
   /** In the order they came. */
@@ -41,10 +42,7 @@ export class RecordingDriver {
   private constructor(readonly endpoint: string) {}
 
   /** `answers` take the place of the driver's own; throwing an object is a refusal. */
-  static async start(
-    workspace: Workspace,
-    answers: Readonly<Record<string, Answer>> = {},
-  ): Promise<RecordingDriver> {
+  static async start(workspace: Workspace, answers: Answers = {}): Promise<RecordingDriver> {
     const driver = new RecordingDriver(`unix://${workspace.path('recorder.sock')}`);
     Object.assign(driver.#answers, answers);
     for (const definition of Object.values(clientServices())) {
