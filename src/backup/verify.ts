@@ -4,6 +4,7 @@
  */
 import { join } from 'node:path';
 import { CsiError } from '../base/errors.js';
+import { ExecError } from '../host/exec.js';
 import { checkImage } from '../nbd/image.js';
 import { readImageHeader } from '../nbd/image-header.js';
 import { checksumSegments } from './checksums.js';
@@ -105,7 +106,8 @@ async function problemOf(path: string, examine: () => Promise<void>): Promise<Pr
     return [];
   } catch (thrown) {
     if ((thrown as Error).name === 'AbortError') throw thrown;
-    return [{ path, found: CsiError.from(thrown).message }];
+    const { message } = thrown instanceof ExecError ? thrown : CsiError.from(thrown);
+    return [{ path, found: message }];
   }
 }
 
