@@ -1,19 +1,42 @@
-/** Commands that die before each of their steps. */
+/** Commands that die before each of their steps, are told to end there, and lose their programs and the plugin. */
 import { isNightly } from '../support/nightly.js';
 import {
+  COLLECT,
+  CONFIRM,
   FULL_BACKUP,
   INCREMENTAL_BACKUP,
+  makeBackups,
   NBD,
   PRUNE,
+  programStarts,
   RESTORE_TO_FILE,
   RESTORE_TO_VOLUME,
 } from './commands.js';
 import { faultTests } from './fault-tests.js';
+import { all, onePerKind } from './faults.js';
+import { kindOf } from './steps.js';
+
+/** In the plain suite a call is one kind of step, whatever the file. */
+const callOf = (step: string): string => step.split(' ')[0] ?? '';
+/** Each start of a program is one of its own. */
+const kindOfFailure = (step: string): string => (callOf(step) === 'exec' ? step : kindOf(step));
 
 faultTests('faults-commands', {
   isWhole: isNightly,
   residents: ['block'],
-  ofCommands: true,
+  settle: makeBackups,
+  selection: isNightly
+    ? { kills: all, failures: (...operation) => onePerKind(kindOfFailure)(...operation) }
+    : { kills: onePerKind(callOf), failures: programStarts() },
   pools: ['xfs'],
-  operations: [FULL_BACKUP, INCREMENTAL_BACKUP, RESTORE_TO_FILE, RESTORE_TO_VOLUME, PRUNE, NBD],
+  operations: [
+    PRUNE,
+    INCREMENTAL_BACKUP,
+    FULL_BACKUP,
+    RESTORE_TO_FILE,
+    RESTORE_TO_VOLUME,
+    NBD,
+    COLLECT,
+    CONFIRM,
+  ],
 });

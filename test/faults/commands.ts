@@ -1,17 +1,32 @@
 /**
- * The part of the table that commands take: a command dies before each of its steps, and the next one must find
- * everything that it needs to clean up, and complete.
+ * The part of the table that commands take: a command dies before each of its steps, is told to end, or loses its
+ * programs or the plugin. What it leaves is no complete backup, and the next one finds everything that it needs to
+ * clean up, and completes.
  */
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import type { ChildProcess } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statfsSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { Repository } from '../../src/backup/repository.js';
 import { verifyVolume } from '../../src/backup/verify.js';
+import { newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
+import { loadAddon } from '../../src/native/addon.js';
 import { assertSame } from '../support/backups.js';
 import { type Ended, endOf, runCommand, startCommand } from '../support/command.js';
-import type { HeldVolume } from '../support/orchestrator.js';
-import type { Attempt, Operation } from './faults.js';
-import type { Scene } from './scene.js';
+import { MIB } from '../support/orchestrator.js';
+import type { Attempt, Choice, Failure, Operation } from './faults.js';
+import { killChildren, type Scene } from './scene.js';
 
 /** Commands end by themselves. */
 const ENDS_ITSELF = { after: () => undefined };
@@ -20,88 +35,126 @@ function environment(scene: Scene): Record<string, string> {
   return {
     CSI_ENDPOINT: `unix://${scene.workspace.path('plugin.sock')}`,
     BLOCKDELTA_RUNTIME_DIR: scene.workspace.path('runtime'),
+    BLOCKDELTA_STATE_DIR: scene.workspace.path('plugin'),
+    BLOCKDELTA_POOLS: `main=${scene.poolPath}`,
   };
 }
 
-/** A command whose steps are counted. Rejects unless it succeeds. */
-async function command(scene: Scene, ...args: string[]): Promise<Ended> {
+/** The command whose steps are counted. */
+let current: ChildProcess | undefined;
+
+/** Rejects unless it succeeds. */
+async function command(
+  scene: Scene,
+  args: readonly string[],
+  onOutput?: () => void,
+): Promise<Ended> {
   const env = { ...environment(scene), ...scene.commandSteps.environment };
-  return succeeded(await runCommand(ENDS_ITSELF, args, env));
+  const { child, output } = startCommand(ENDS_ITSELF, args, env);
+  current = child;
+  child.stdout.on('data', (data: Buffer) => {
+    output.stdout += data.toString();
+    onOutput?.();
+  });
+  return succeeded(await endOf(child, output));
 }
 
 /** One that prepares or checks, without faults. */
-async function undisturbed(scene: Scene, ...args: string[]): Promise<Ended> {
-  return succeeded(await runCommand(ENDS_ITSELF, args, environment(scene)));
+const undisturbed = (scene: Scene, ...args: string[]): Promise<Ended> =>
+  runCommand(ENDS_ITSELF, args, environment(scene));
+
+class CommandFailed extends Error {
+  constructor(readonly ended: Ended) {
+    super(`the command ended with ${ended.code ?? ended.signal}: ${ended.stderr}`);
+  }
 }
 
 function succeeded(ended: Ended): Ended {
-  if (ended.code === 0) return ended;
-  throw new Error(`the command ended with ${ended.code ?? ended.signal}: ${ended.stderr}`);
+  if (ended.code !== 0) throw new CommandFailed(ended);
+  return ended;
 }
 
-type CommandOperation = Pick<Operation, 'steps' | 'recover'>;
+// What may happen to a command
 
-/** The plugin goes on, and a command is not started again but repeated. */
-const BY_COMMAND: CommandOperation = {
-  steps: (scene) => scene.commandSteps,
-  recover: async () => undefined,
-};
+/** Of the starts of a program the first one in the table. */
+export function programStarts(): Choice {
+  const seen = new Set<string>();
+  return (_operation, steps) =>
+    steps.filter((step) => {
+      const program = /^exec .*(?= #\d+$)/.exec(step)?.[0];
+      return program !== undefined && seen.size !== seen.add(program).size;
+    });
+}
 
-/** Backups of a resident, in a directory that lasts for one attempt. */
-class Backups {
-  readonly directory: string;
-  readonly snapshots: string[] = [];
+const PROGRAM_FAILED = /(nbdkit|qemu-nbd|nbdcopy|qemu-img), started to /;
 
-  constructor(private readonly scene: Scene) {
-    this.directory = scene.workspace.path('backups');
-  }
-
-  get #volume(): HeldVolume {
-    return this.scene.resident('block').volume;
-  }
-
-  /** Of the resident as it is then, after some writes. */
-  async snapshot(): Promise<string> {
-    const { scene } = this;
-    await scene.resident('block').contents.work(this.#volume.targetPath, scene.random);
-    const id = await scene.snapshot(this.#volume);
-    this.snapshots.push(id);
-    return id;
-  }
-
-  async backedUp(): Promise<string> {
-    const id = await this.snapshot();
-    await undisturbed(this.scene, 'backup', id, '--to', this.directory);
-    return id;
-  }
-
-  /** The file that holds what a snapshot has. */
-  truthOf(snapshotId: string): string {
-    return join(this.scene.poolPath, 'snapshots', snapshotId);
-  }
-
-  /** What is there is sound, restores to the bytes of the snapshot, and nothing unfinished is beside it. */
-  async verify(snapshotId: string, backups: number): Promise<void> {
-    const { signal } = new AbortController();
-    for (const volume of await new Repository(this.directory).all()) {
-      assert.deepEqual(await verifyVolume(volume, { signal }), []);
+/** All of a command runs when nbdcopy starts. */
+function failuresAt(kinds: 'backup' | 'copies' | 'programs') {
+  return (scene: Scene, step: string): Failure[] => {
+    const found: Failure[] = [];
+    const add = (what: string, until: () => Promise<void>, judge: Failure['judge']): void => {
+      found.push({ what, fault: { step, does: 'wait', until }, judge });
+    };
+    const program = /^exec .*\/([^/]+) #\d+$/.exec(step)?.[1];
+    const isCopy = program === 'nbdcopy';
+    const dead = fails(scene, [1, 5], PROGRAM_FAILED);
+    if (program !== undefined) {
+      found.push({ what: 'the program dies', fault: { step, does: 'die alone' }, judge: dead });
     }
-    const names = readdirSync(join(this.directory, this.#volume.id));
-    assert.equal(names.filter((name) => name.endsWith('.json')).length, backups, names.join());
-    assert.equal(names.filter((name) => name.endsWith('.qcow2')).length, backups, names.join());
-    assert.deepEqual(
-      names.filter((name) => /\.(?:partial|next)$/.test(name)),
-      [],
-    );
-    const image = names.filter((name) => name.includes(snapshotId) && name.endsWith('.qcow2'));
-    const path = join(this.directory, this.#volume.id, String(image[0]));
-    await assertSame(this.truthOf(snapshotId), path);
-  }
+    for (const server of isCopy ? ['nbdkit', 'qemu-nbd'] : []) {
+      add(`${server} dies`, async () => killChildren(current, server), dead);
+    }
+    if (program === undefined || isCopy) {
+      const stop = async (): Promise<void> => void current?.kill('SIGTERM');
+      const stopped = fails(scene, [130], /^/);
+      // What is complete already is no failure.
+      add('the command is told to end', stop, (call) =>
+        call.then(
+          () => undefined,
+          () => stopped(call),
+        ),
+      );
+    }
+    if (kinds === 'programs' || !isCopy) return found;
+    const restart = async (): Promise<void> => {
+      await scene.kill();
+      await scene.start();
+    };
+    // It may go on, or fail and leave its volume to the next one.
+    add('the plugin dies', restart, async () => undefined);
+    if (kinds === 'copies') return found;
+    const another = async (): Promise<void> => {
+      const args = ['backup', stateOf(scene).snapshots[2] as string, '--to', repositoryOf(scene)];
+      const { code, stderr } = await undisturbed(scene, ...args);
+      assert.equal(code, 1);
+      assert.match(stderr, /another command is writing backups of volume .*\.lock/);
+    };
+    add('another command begins', another, (call) => call.then(() => undefined));
+    const filler = scene.workspace.path('backups', 'filler');
+    const fill = async (): Promise<void> => {
+      const { bavail, bsize } = statfsSync(scene.workspace.path('backups'));
+      execFileSync('fallocate', ['--length', String(bavail * bsize), filler]);
+    };
+    const full = fails(scene, [1], /no space left for the backup in .*: \d+ bytes are free/);
+    add('the destination is full', fill, async (call) => {
+      rmSync(filler);
+      await full(call);
+    });
+    return found;
+  };
+}
 
-  async remove(): Promise<void> {
-    rmSync(this.directory, { recursive: true, force: true });
-    for (const id of this.snapshots) await this.scene.deleteSnapshot(id);
-  }
+/** With such a code and message, and with nothing left. */
+function fails(scene: Scene, codes: readonly number[], message: RegExp): Failure['judge'] {
+  return async (call) => {
+    const thrown = await call.catch((reason: unknown) => reason);
+    assert.ok(thrown instanceof CommandFailed, 'it has succeeded');
+    assert.ok(codes.includes(thrown.ended.code ?? -1), thrown.message);
+    assert.match(thrown.ended.stderr, message);
+    assertNothingKept(scene);
+    assertNothingUnfinished(scene);
+    await scene.ledger.check();
+  };
 }
 
 /** No command runs, so nothing may be there. */
@@ -110,119 +163,234 @@ function assertNothingKept(scene: Scene): void {
   if (existsSync(directory)) assert.deepEqual(readdirSync(directory), []);
 }
 
-function backup(kind: 'full' | 'delta'): Operation {
+function assertNothingUnfinished(scene: Scene): void {
+  const directory = repositoryOf(scene);
+  if (!existsSync(directory)) return;
+  const names = readdirSync(directory, { recursive: true, encoding: 'utf8' });
+  const unfinished = names.filter((name) => /\.(?:partial|next)$/.test(name));
+  assert.deepEqual(unfinished, []);
+}
+
+// Backups of the resident, on a file system of their own, made once and copied for each attempt
+
+interface State {
+  /** Of the resident, each after some writes. */
+  snapshots: readonly string[];
+}
+
+const states = new WeakMap<Scene, State>();
+const SNAPSHOTS = 3;
+
+const repositoryOf = (scene: Scene): string => scene.workspace.path('backups', 'repository');
+/** A repository with backups of the first so many snapshots. */
+const templateOf = (scene: Scene, backups: number): string =>
+  scene.workspace.path(`template-${backups}`);
+
+function stateOf(scene: Scene): State {
+  const state = states.get(scene);
+  assert.ok(state !== undefined);
+  return state;
+}
+
+export async function makeBackups(scene: Scene): Promise<void> {
+  const { contents, volume } = scene.resident('block');
+  const snapshots: string[] = [];
+  mkdirSync(scene.workspace.path('backups'));
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64m', 'none', scene.workspace.path('backups')]);
+  for (let count = 1; count <= SNAPSHOTS; count += 1) {
+    await contents.work(volume.targetPath, scene.random);
+    const id = await scene.snapshot(volume);
+    snapshots.push(id);
+    if (count > 1)
+      cpSync(templateOf(scene, count - 1), templateOf(scene, count), { recursive: true });
+    succeeded(await undisturbed(scene, 'backup', id, '--to', templateOf(scene, count)));
+  }
+  states.set(scene, { snapshots });
+}
+
+/** The plugin goes on, and a command is not started again but repeated. */
+const BY_COMMAND: Pick<Operation, 'steps' | 'recover'> = {
+  steps: (scene) => scene.commandSteps,
+  recover: async () => undefined,
+};
+
+/** On a repository with that many backups. */
+function onRepository(
+  name: string,
+  backups: number,
+  kinds: 'backup' | 'copies' | 'programs',
+  attempt: (scene: Scene, repository: string) => Omit<Attempt, 'undo'>,
+): Operation {
   return {
     ...BY_COMMAND,
-    name: `backup, ${kind}`,
-    prepare: async (scene): Promise<Attempt> => {
-      const repository = new Backups(scene);
-      if (kind === 'delta') await repository.backedUp();
-      const id = await repository.snapshot();
+    name,
+    failuresAt: failuresAt(kinds),
+    prepare: async (scene) => {
+      const directory = repositoryOf(scene);
+      if (backups > 0) cpSync(templateOf(scene, backups), directory, { recursive: true });
+      const { check, ...rest } = attempt(scene, directory);
       return {
-        // The temporary volume, until the call is repeated.
-        makes: 1,
-        call: () => command(scene, 'backup', id, '--to', repository.directory, '--json'),
+        ...rest,
         check: async (answer) => {
-          const { method } = JSON.parse((answer as Ended).stdout) as { method: string };
-          assert.equal(method, kind);
           assertNothingKept(scene);
-          await repository.verify(id, repository.snapshots.length);
+          assertNothingUnfinished(scene);
+          await check?.(answer);
         },
-        undo: () => repository.remove(),
+        undo: async () => rmSync(directory, { recursive: true, force: true }),
       };
     },
   };
 }
 
-export const FULL_BACKUP = backup('full');
-export const INCREMENTAL_BACKUP = backup('delta');
+/** The file that holds what the snapshot has. */
+function truthOf(scene: Scene, index: number): string {
+  return join(scene.poolPath, 'snapshots', stateOf(scene).snapshots[index] as string);
+}
 
-export const RESTORE_TO_FILE: Operation = {
-  ...BY_COMMAND,
-  name: 'restore to a file',
-  prepare: async (scene) => {
-    const repository = new Backups(scene);
-    await repository.backedUp();
-    const id = await repository.backedUp();
-    const file = join(repository.directory, 'restored');
-    const args = ['restore', repository.directory, '--to', file, '--force'];
+/** What is there is sound, and the image of the snapshot has its bytes. */
+async function verify(scene: Scene, index: number, backups: number): Promise<void> {
+  const { signal } = new AbortController();
+  const directory = repositoryOf(scene);
+  for (const volume of await new Repository(directory).all()) {
+    assert.deepEqual(await verifyVolume(volume, { signal }), []);
+  }
+  const path = join(directory, scene.resident('block').volume.id);
+  const names = readdirSync(path);
+  assert.equal(names.filter((name) => name.endsWith('.json')).length, backups, names.join());
+  const images = names.filter((name) => name.endsWith('.qcow2'));
+  assert.equal(images.length, backups, names.join());
+  const id = stateOf(scene).snapshots[index] as string;
+  const image = images.find((name) => name.includes(id));
+  await assertSame(truthOf(scene, index), join(path, String(image)));
+}
+
+/** Of the snapshot after those that have a backup. */
+function backup(method: 'full' | 'delta', backups: number): Operation {
+  return onRepository(`backup, ${method}`, backups, 'backup', (scene, repository) => ({
+    // The temporary volume, until the call is repeated.
+    makes: 1,
+    call: () => {
+      const id = stateOf(scene).snapshots[backups] as string;
+      return command(scene, ['backup', id, '--to', repository, '--json']);
+    },
+    check: async (answer) => {
+      assert.equal(JSON.parse((answer as Ended).stdout).method, method);
+      await verify(scene, backups, backups + 1);
+    },
+  }));
+}
+
+export const FULL_BACKUP = backup('full', 0);
+export const INCREMENTAL_BACKUP = backup('delta', 1);
+
+export const RESTORE_TO_FILE: Operation = onRepository(
+  'restore to a file',
+  2,
+  'programs',
+  (scene, repository) => {
+    const file = join(repository, 'restored');
     return {
-      call: () => command(scene, ...args),
-      check: async () => {
-        assert.ok(readFileSync(file).equals(readFileSync(repository.truthOf(id))));
-        assert.equal(existsSync(`${file}.partial`), false);
-      },
-      undo: () => repository.remove(),
+      call: () => command(scene, ['restore', repository, '--to', file, '--force']),
+      check: async () => assert.ok(readFileSync(file).equals(readFileSync(truthOf(scene, 1)))),
     };
   },
-};
+);
 
-export const RESTORE_TO_VOLUME: Operation = {
-  ...BY_COMMAND,
-  name: 'restore to a new volume',
-  prepare: async (scene) => {
-    const repository = new Backups(scene);
-    const id = await repository.backedUp();
-    const args = ['restore', repository.directory, '--to', 'volume:copy', '--json'];
-    return {
-      makes: 1,
-      call: () => command(scene, ...args),
-      check: async (answer) => {
-        const { target } = JSON.parse((answer as Ended).stdout) as { target: string };
-        const residents = scene.residents.map(({ volume }) => volume.id);
-        const made = await scene.orchestrator.volumeIds();
-        assert.ok(made.includes(target));
-        // Also one that was complete when the command was killed, before it could say so.
-        for (const volume of made.filter((id) => !residents.includes(id))) {
-          const bytes = readFileSync(join(scene.poolPath, 'volumes', volume));
-          assert.ok(bytes.equals(readFileSync(repository.truthOf(id))), volume);
-          await scene.client.controller.DeleteVolume({ volume_id: volume });
-        }
-        assertNothingKept(scene);
-      },
-      undo: () => repository.remove(),
-    };
-  },
-};
+export const RESTORE_TO_VOLUME: Operation = onRepository(
+  'restore to a new volume',
+  1,
+  'copies',
+  (scene, repository) => ({
+    makes: 1,
+    call: () => command(scene, ['restore', repository, '--to', 'volume:copy', '--json']),
+    check: async (answer) => {
+      const { target } = JSON.parse((answer as Ended).stdout) as { target: string };
+      const residents = scene.residents.map(({ volume }) => volume.id);
+      const made = await scene.orchestrator.volumeIds();
+      assert.ok(made.includes(target));
+      // Also one that was complete when the command was killed, before it could say so.
+      for (const volume of made.filter((id) => !residents.includes(id))) {
+        const bytes = readFileSync(join(scene.poolPath, 'volumes', volume));
+        assert.ok(bytes.equals(readFileSync(truthOf(scene, 0))), volume);
+        await scene.client.controller.DeleteVolume({ volume_id: volume });
+      }
+    },
+  }),
+);
 
-export const PRUNE: Operation = {
-  ...BY_COMMAND,
-  name: 'prune',
-  prepare: async (scene) => {
-    const repository = new Backups(scene);
-    for (let count = 0; count < 2; count += 1) await repository.backedUp();
-    const id = await repository.backedUp();
-    return {
-      call: () => command(scene, 'prune', repository.directory, '--keep-last', '1'),
-      check: () => repository.verify(id, 1),
-      undo: () => repository.remove(),
-    };
-  },
-};
+export const PRUNE: Operation = onRepository('prune', 3, 'programs', (scene, repository) => ({
+  call: () => command(scene, ['prune', repository, '--keep-last', '1']),
+  check: () => verify(scene, 2, 1),
+}));
 
 /** From its start until it is told to end. */
-export const NBD: Operation = {
+export const NBD: Operation = onRepository('nbd', 0, 'programs', (scene) => {
+  const socket = scene.workspace.path('export.sock');
+  const args = ['nbd', stateOf(scene).snapshots[0] as string, '--socket', socket];
+  return {
+    makes: 1,
+    // The URI says that it serves.
+    call: () => command(scene, args, () => current?.killed || current?.kill('SIGTERM')),
+    check: async () => assert.equal(existsSync(socket), false),
+  };
+});
+
+// The node's own state
+
+/** The plugin is stopped, and started when nothing is left. */
+export const COLLECT: Operation = {
   ...BY_COMMAND,
-  name: 'nbd',
+  name: 'gc --apply',
+  onlyKills: true,
   prepare: async (scene) => {
-    const repository = new Backups(scene);
-    const id = await repository.snapshot();
-    const socket = scene.workspace.path('export.sock');
-    const serve = async (): Promise<Ended> => {
-      const env = { ...environment(scene), ...scene.commandSteps.environment };
-      const { child, output } = startCommand(ENDS_ITSELF, ['nbd', id, '--socket', socket], env);
-      // The URI says that it serves.
-      child.stdout.on('data', () => child.kill('SIGTERM'));
-      return succeeded(await endOf(child, output));
-    };
+    await scene.kill();
+    const [unfinished, removed] = [
+      `${newVolumeId(nodeKey('test-node'))}.tmp`,
+      newVolumeId(nodeKey('test-node')),
+    ].map((name) => join(scene.poolPath, 'volumes', name)) as [string, string];
+    for (const path of [unfinished, removed]) {
+      writeFileSync(path, '');
+      truncateSync(path, 8 * MIB);
+    }
+    assert.ok(loadAddon().loopAttach({ backingPath: removed, readOnly: false, label: 'gc' }).ok);
+    rmSync(removed);
+    const assertCollected = (): void => assert.equal(existsSync(unfinished), false);
     return {
-      makes: 1,
-      call: serve,
-      check: async () => {
-        assertNothingKept(scene);
-        assert.equal(existsSync(socket), false);
+      call: async () => {
+        if (!scene.isRunning) await command(scene, ['gc', '--apply']);
       },
-      undo: () => repository.remove(),
+      whileDead: async () => {
+        succeeded(await undisturbed(scene, 'gc', '--apply'));
+        assertCollected();
+        await scene.start();
+      },
+      check: async () => assertCollected(),
+      undo: async () => {
+        if (!scene.isRunning) await scene.start();
+      },
+    };
+  },
+};
+
+/** What a start has found stands in a file. */
+export const CONFIRM: Operation = {
+  ...BY_COMMAND,
+  name: 'catalogue confirm',
+  onlyKills: true,
+  prepare: async (scene) => {
+    const [found, confirmed] = ['unknown-objects.json', 'confirmed-objects.json'].map((name) =>
+      scene.workspace.path('plugin', name),
+    ) as [string, string];
+    const objects = [{ pool: 'main', id: newVolumeId(nodeKey('test-node')) }];
+    writeFileSync(found, JSON.stringify(objects));
+    return {
+      call: () => command(scene, ['catalogue', 'confirm']),
+      check: async () => {
+        assert.deepEqual(JSON.parse(readFileSync(confirmed, 'utf8')), objects);
+      },
+      undo: async () => {
+        for (const file of [found, confirmed]) rmSync(file);
+      },
     };
   },
 };

@@ -7,7 +7,6 @@ import { skipUnlessRoot } from '../support/workspace.js';
 import {
   all,
   FaultTally,
-  none,
   type Operation,
   one,
   onePerKind,
@@ -22,25 +21,22 @@ export interface FaultTests {
   /** Kinds of volumes that are in use all the time. */
   residents: readonly VolumeKind[];
   operations: readonly Operation[];
+  /** Makes what all operations need, beside the residents. */
+  settle?(scene: Scene): Promise<void>;
   /** Settings of the plugin. */
   env?: Record<string, string>;
   /** What the tests prove, before the kind of pool in their titles. */
   title?: string;
   /** The kinds of pool; the first one in the plain suite. */
   pools?: readonly [PoolKind, ...PoolKind[]];
-  /**
-   * The steps are those of commands. They are killed only, and in the plain suite a call on a directory is one kind
-   * of step, whatever the file.
-   */
-  ofCommands?: boolean;
+  /** Which faults are run, if not all or those of the plain suite. */
+  selection?: Selection;
 }
 
 export function faultTests(label: string, tests: FaultTests): void {
-  const { isWhole, ofCommands = false, pools = POOL_KINDS, title = 'a pool' } = tests;
-  const selection: Selection = {
-    kills: isWhole ? all : ofCommands ? onePerKind(callAndRoot) : one,
-    failures: ofCommands ? none : isWhole ? all : onePerKind(),
-  };
+  const { isWhole, pools = POOL_KINDS, title = 'a pool' } = tests;
+  const usual = isWhole ? { kills: all, failures: all } : { kills: one, failures: onePerKind() };
+  const { selection = usual } = tests;
   const tally = new FaultTally();
   after(() => console.log(`# ${tally}`));
   for (const kind of isWhole ? pools : pools.slice(0, 1)) {
@@ -68,18 +64,16 @@ export function faultTests(label: string, tests: FaultTests): void {
   }
 }
 
-/** `unlink <runtime>` of `unlink <runtime>/volume-<id>/record.json #2`. */
-const callAndRoot = (step: string): string => step.split('/')[0] ?? step;
-
 async function settled(
   label: string,
   kind: PoolKind,
-  { residents, env }: FaultTests,
+  { residents, env, settle }: FaultTests,
 ): Promise<Scene> {
   const scene = await Scene.make(`${label}-${kind}`, kind, env);
   try {
     await scene.start();
     for (const resident of residents) await scene.settle(resident);
+    await settle?.(scene);
     return scene;
   } catch (thrown) {
     await scene.dispose();

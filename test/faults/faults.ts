@@ -40,8 +40,18 @@ export interface Operation {
   isStart?: boolean;
   /** No step of it fails; the reason stands beside it. */
   onlyKills?: boolean;
+  /** How a step can fail, if not as those of the plugin do. */
+  failuresAt?(scene: Scene, step: string, steps: readonly string[]): readonly Failure[];
   /** The one step that is killed where one has to do. */
   mainStep?: string;
+}
+
+/** What happens at a step that is not the death of its process. */
+export interface Failure {
+  what: string;
+  fault: Fault;
+  /** Of the call, which has ended: fails unless it may end so. */
+  judge(call: Promise<unknown>): Promise<void>;
 }
 
 /** Which steps of an operation get a fault. */
@@ -54,7 +64,6 @@ export interface Selection {
 }
 
 export const all: Choice = (_operation, steps) => steps;
-export const none: Choice = () => [];
 
 /** The main one, or the one that the operation's name selects. */
 export const one: Choice = ({ name, mainStep }, steps) => {
@@ -150,8 +159,8 @@ export async function runOperation(
   }
   const failures = operation.onlyKills === true ? [] : selection.failures(operation, steps);
   for (const step of failures) {
-    for (const [what, fault, codes] of failuresOf(scene, steps, step)) {
-      await inContext(`${what} at ${step}`, () => failAt(scene, operation, fault, codes));
+    for (const failure of (operation.failuresAt ?? failuresOf)(scene, step, steps)) {
+      await inContext(`${failure.what} at ${step}`, () => failAt(scene, operation, failure));
       tally.failed += 1;
     }
   }
@@ -161,25 +170,28 @@ export async function runOperation(
   }
 }
 
-/** How the step can fail: what happens, and what the call may answer then. */
-function failuresOf(
-  scene: Scene,
-  steps: readonly string[],
-  step: string,
-): [string, Fault, readonly StatusName[]][] {
+/** How a step of the plugin can fail. */
+function failuresOf(scene: Scene, step: string, steps: readonly string[]): Failure[] {
+  const found: Failure[] = [];
+  const add = (what: string, fault: Fault, codes: readonly StatusName[]): void => {
+    const judge = async (call: Promise<unknown>): Promise<void> => {
+      const status = await statusOf(call);
+      assert.ok(codes.includes(status), `answered ${status}`);
+    };
+    found.push({ what, fault, judge });
+  };
   const errno = errnoOf(step);
-  const found: [string, Fault, readonly StatusName[]][] = [];
   if (errno !== null) {
     const number = constants.errno[errno as keyof typeof constants.errno];
-    found.push([errno, { step, does: 'fail', errno: number }, codesOf(step, errno)]);
+    add(errno, { step, does: 'fail', errno: number }, codesOf(step, errno));
   }
   if (step.startsWith('exec ')) {
-    found.push(['the program dies', { step, does: 'die alone' }, CODES_OF_DEAD_PROGRAM]);
+    add('the program dies', { step, does: 'die alone' }, CODES_OF_DEAD_PROGRAM);
   }
   const spawn = steps.findIndex((name) => name.startsWith('spawn '));
   if (spawn !== -1 && steps.indexOf(step) > spawn) {
     const until = async (): Promise<void> => scene.killGuardian();
-    found.push(['the guardian dies', { step, does: 'wait', until }, ['OK', 'ABORTED']]);
+    add('the guardian dies', { step, does: 'wait', until }, ['OK', 'ABORTED']);
   }
   return found;
 }
@@ -223,20 +235,20 @@ async function killAt(scene: Scene, operation: Operation, step: string): Promise
 async function failAt(
   scene: Scene,
   operation: Operation,
-  fault: Fault,
-  codes: readonly StatusName[],
+  { fault, judge }: Failure,
 ): Promise<void> {
   const before = scene.held();
   const attempt = await operation.prepare(scene);
   const steps = begin(scene, operation, fault);
-  const status = await statusOf(attempt.call());
+  const call = attempt.call();
+  await Promise.allSettled([call]);
   assertReached(steps);
   steps.begin();
   await scene.writesGoThrough();
   await scene.ledger.checkListed({ makes: attempt.makes ?? 0, removes: attempt.removes ?? [] });
+  await judge(call);
   const answer = await untilSettled(() => attempt.call());
   await conclude(scene, attempt, answer, before);
-  assert.ok(codes.includes(status), `answered ${status}`);
 }
 
 /** Counts the steps of the operation from here. */

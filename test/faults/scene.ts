@@ -8,6 +8,7 @@
  * while there is enough.
  */
 import assert from 'node:assert/strict';
+import type { ChildProcess } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -141,13 +142,7 @@ export class Scene {
 
   /** The process that freezes file systems for the plugin, if it runs. */
   killGuardian(): void {
-    const pid = this.#plugin?.child.pid;
-    const tasks = readdirSync(`/proc/${pid}/task`);
-    const children = tasks.map((task) => read(`/proc/${pid}/task/${task}/children`)).join(' ');
-    for (const child of children.split(' ').filter((text) => text !== '')) {
-      if (read(`/proc/${child}/comm`).startsWith('blockdelta-guar'))
-        process.kill(Number(child), 'SIGKILL');
-    }
+    killChildren(this.#plugin?.child, 'blockdelta-guardian');
   }
 
   /** kill -9, if it still runs; resolves when it has ended. */
@@ -285,6 +280,16 @@ export function specOf(kind: VolumeKind): VolumeSpec {
 
 export function emptyContents(kind: VolumeKind): Contents {
   return kind === 'block' ? BlockContents.empty(SIZES.block[0]) : new FileContents();
+}
+
+/** kill -9 of its child processes of that name. */
+export function killChildren(parent: ChildProcess | undefined, name: string): void {
+  const tasks = `/proc/${parent?.pid}/task`;
+  const children = readdirSync(tasks).map((task) => read(`${tasks}/${task}/children`));
+  for (const child of children.join(' ').split(/ +/)) {
+    if (read(`/proc/${child}/comm`).trim() === name.slice(0, 15))
+      process.kill(Number(child), 'SIGKILL');
+  }
 }
 
 /** Of a loop device. */

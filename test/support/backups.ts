@@ -1,18 +1,8 @@
 /** `blockdelta backup` as a process beside a running plugin, and what a test needs to judge its images. */
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  writeSync,
-} from 'node:fs';
-import { join } from 'node:path';
+import { closeSync, fsyncSync, openSync, writeSync } from 'node:fs';
 import type { TestContext } from 'node:test';
-import { type Manifest, parseManifest } from '../../src/backup/manifest.js';
 import { checkImage, compareImages } from '../../src/nbd/image.js';
 import { type Ended, endOf, startCommand } from './command.js';
 import type { HeldVolume } from './orchestrator.js';
@@ -102,38 +92,4 @@ export async function assertSame(device: string, image: string): Promise<void> {
   const a = { path: device, format: 'raw' } as const;
   const { isSame, detail } = await compareImages(a, { path: image, format: 'qcow2' });
   assert.ok(isSame, `${image}: ${detail}`);
-}
-
-/** The manifests of a volume by the id of the snapshot. Each one that is there must be intact, and so its image. */
-export function manifestsOf(place: Place, volumeId: string): Map<string, Manifest> {
-  const directory = join(place.directory, volumeId);
-  const found = new Map<string, Manifest>();
-  if (!existsSync(directory)) return found;
-  for (const name of readdirSync(directory)) {
-    if (!name.endsWith('.json')) continue;
-    const path = join(directory, name);
-    const manifest = parseManifest(readFileSync(path, 'utf8'), path);
-    assert.ok(existsSync(join(directory, manifest.image.file)), path);
-    found.set(manifest.snapshot.id, manifest);
-  }
-  return found;
-}
-
-/** The ids of the child processes of that name. */
-export function childrenNamed(child: ChildProcess, name: string): number[] {
-  try {
-    const list = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8');
-    const ids = list.split(' ').filter((text) => text !== '');
-    return ids.filter((id) => commandOf(id) === name).map(Number);
-  } catch {
-    return [];
-  }
-}
-
-function commandOf(id: string): string {
-  try {
-    return readFileSync(`/proc/${id}/comm`, 'utf8').trim();
-  } catch {
-    return '';
-  }
 }
