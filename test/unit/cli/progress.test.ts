@@ -13,18 +13,17 @@ function terminal(isTTY: boolean) {
 
 const state = () => ({ share: 0.5, text: '3 of 6 checks' });
 
-test('nothing is written where stderr is no terminal', async () => {
-  const { written, stream } = terminal(false);
-  const line = new ProgressLine(state, { stream, appearsAfterMs: 0 });
-  await delay(20);
-  line.end();
-  assert.deepEqual(written, []);
-});
-
-test('a command that ends before the line appears writes nothing', () => {
-  const { written, stream } = terminal(true);
-  new ProgressLine(state, { stream, appearsAfterMs: 60_000 }).end();
-  assert.deepEqual(written, []);
+test('nothing is written where stderr is no terminal, or the command ends before the line appears', async () => {
+  for (const [isTTY, appearsAfterMs] of [
+    [false, 0],
+    [true, 60_000],
+  ] as const) {
+    const { written, stream } = terminal(isTTY);
+    const line = new ProgressLine(state, { stream, appearsAfterMs });
+    await delay(20);
+    line.end();
+    assert.deepEqual(written, []);
+  }
 });
 
 test('the line appears, is erased before other output, and at the end', async () => {

@@ -102,21 +102,6 @@ test('messages are reassembled, however they are split on the way', async () => 
   });
 });
 
-test('the request is sent unchanged, and only the driver acts on the deadline', async () => {
-  let seen: IncomingHttpHeaders = {};
-  const parts: Buffer[] = [];
-  const behaviour: Behaviour = (stream, headers) => {
-    seen = headers;
-    stream.on('data', (part: Buffer) => parts.push(part));
-    stream.on('end', () => answer(stream, Buffer.alloc(0), { 'grpc-status': '0' }));
-  };
-  await withStream(behaviour, endOf, { deadlineMs: 1 });
-  assert.equal(seen['grpc-timeout'], '1m');
-  assert.equal(seen[':path'], '/csi.v1.SnapshotMetadata/GetMetadataAllocated');
-  const request = METHOD?.requestDeserialize(Buffer.concat(parts).subarray(5)) as Message;
-  assert.equal(request['snapshot_id'], 'one');
-});
-
 test('a refusal has its code, its message and whether it has details', async () => {
   const rows: [Record<string, string>, string, boolean][] = [
     [{ 'grpc-message': 'caf%C3%A9 100%25' }, 'café 100%', false],
@@ -205,28 +190,4 @@ test('a driver waits while nothing is read', async () => {
     assert.equal(stream.end.code, StatusCode.CANCELLED);
   };
   await withStream(behaviour, use, { windowBytes: 256 });
-});
-
-test('a signal ends a silent stream', async () => {
-  const ending = new AbortController();
-  const use = async (stream: MetadataStream): Promise<void> => {
-    setTimeout(() => ending.abort(), 20);
-    assert.equal(await stream.next(), null);
-    assert.notEqual(stream.end.code, StatusCode.OK);
-  };
-  await withStream((stream) => stream.respond(HEADERS), use, { signal: ending.signal });
-});
-
-test('a socket without a listener is UNAVAILABLE', async () => {
-  const stream = new MetadataStream({
-    socketPath: workspace.path('nobody.sock'),
-    rpc: RPC,
-    path: METHOD?.path ?? '',
-    request: Buffer.alloc(0),
-    signal: new AbortController().signal,
-    onRefusal: () => undefined,
-  });
-  assert.equal(await stream.next(), null);
-  assert.equal(stream.end.code, StatusCode.UNAVAILABLE);
-  await stream.close();
 });

@@ -59,39 +59,15 @@ test('the table lists every check that ran, and why the others did not', () => {
 });
 
 test('the JSON report has the documented fields', () => {
-  const report = JSON.parse(formatJson(REPORT));
-  assert.deepEqual(Object.keys(report), [
-    'format',
-    'driver',
-    'seed',
-    'started_at',
-    'seconds',
-    'passed',
-    'failed',
-    'skipped',
-    'checks',
-  ]);
-  assert.equal(report.format, 1);
-  assert.deepEqual([report.passed, report.failed, report.skipped], [2, 2, 1]);
-  assert.equal(report.started_at, '2026-01-02T03:04:05.000Z');
-  assert.equal(report.checks.length, 5);
-  for (const check of report.checks) {
-    assert.deepEqual(Object.keys(check), [
-      'id',
-      'section',
-      'title',
-      'level',
-      'result',
-      'detail',
-      'notes',
-      'figures',
-      'seconds',
-    ]);
-  }
-  assert.equal(report.checks[1].detail, NASTY);
-  assert.deepEqual(report.checks[4].figures, [
-    { name: 'over-report factor', value: 4 / 3, unit: 'for one' },
-  ]);
+  const { checks, driver, ...rest } = JSON.parse(formatJson(REPORT));
+  assert.deepEqual(rest, {
+    ...{ format: 1, seed: 42, started_at: '2026-01-02T03:04:05.000Z', seconds: 1.5 },
+    ...{ passed: 2, failed: 2, skipped: 1 },
+  });
+  assert.equal(driver.name, 'driver.example');
+  const { rule: _, ...documented } = REPORT.results[1] ?? assert.fail();
+  assert.deepEqual(checks[1], documented);
+  assert.deepEqual(checks[4].figures, REPORT.results[4]?.figures);
 });
 
 test('the JUnit report is well-formed whatever text a driver returns', () => {
