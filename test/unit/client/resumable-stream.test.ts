@@ -122,74 +122,60 @@ test('each stream starts at the end of the last entry', async () => {
   ]);
 });
 
-test('five attempts in a row without progress are the end, with the last failure as the cause', async () => {
-  const last = failure(StatusCode.UNAVAILABLE);
+/** A driver that gives these ranges to each attempt and then ends in that way; how often it is asked. */
+async function attempts(
+  end: number | null,
+  rangesOf: (attempt: number) => readonly Range[],
+): Promise<{ opened: number; failure: unknown; ranges: readonly Range[] }> {
   let opened = 0;
   const reading = read(async function* () {
     opened += 1;
-    if (opened <= 3) yield message([[BigInt(opened) * 10n, 5n]]);
-    throw last;
+    yield message(rangesOf(opened));
+    if (end !== null) throw failure(end);
   });
-  await assert.rejects(
-    reading,
-    (error) => error instanceof InterruptedError && error.cause === last,
+  return reading.then(
+    ({ ranges }) => ({ opened, failure: null, ranges }),
+    (failure) => ({ opened, failure, ranges: [] }),
   );
-  assert.equal(opened, 8);
-});
-
-test('a message without entries is not progress', async () => {
-  let opened = 0;
-  const reading = read(async function* () {
-    opened += 1;
-    yield message([]);
-    throw failure(StatusCode.UNAVAILABLE);
-  });
-  await assert.rejects(reading, InterruptedError);
-  assert.equal(opened, 5);
-});
-
-for (const name of [
-  'INVALID_ARGUMENT',
-  'NOT_FOUND',
-  'PERMISSION_DENIED',
-  'RESOURCE_EXHAUSTED',
-  'FAILED_PRECONDITION',
-  'OUT_OF_RANGE',
-  'UNIMPLEMENTED',
-  'UNAUTHENTICATED',
-] as const) {
-  test(`${name} is final`, async () => {
-    let opened = 0;
-    const reading = read(async function* () {
-      opened += 1;
-      yield message([[0n, 5n]]);
-      throw failure(StatusCode[name]);
-    });
-    await assert.rejects(reading, { code: StatusCode[name] });
-    assert.equal(opened, 1);
-  });
 }
 
-test('an invalid list is not requested again', async () => {
-  let opened = 0;
-  const reading = read(async function* () {
-    opened += 1;
-    yield message([
-      [10n, 5n],
-      [0n, 5n],
-    ]);
-  });
-  await assert.rejects(reading, /out of order/);
+test('five attempts in a row without progress are the end, with the last failure as the cause', async () => {
+  for (const [progress, expected] of [
+    [3, 8],
+    // A message without entries is not progress.
+    [0, 5],
+  ] as const) {
+    const { opened, failure } = await attempts(StatusCode.UNAVAILABLE, (attempt) =>
+      attempt <= progress ? [[BigInt(attempt) * 10n, 5n]] : [],
+    );
+    assert.ok(failure instanceof InterruptedError);
+    assert.equal((failure.cause as { code?: number }).code, StatusCode.UNAVAILABLE);
+    assert.equal(opened, expected);
+  }
+});
+
+const FINAL = [
+  ...['INVALID_ARGUMENT', 'NOT_FOUND', 'PERMISSION_DENIED', 'RESOURCE_EXHAUSTED'],
+  ...['FAILED_PRECONDITION', 'OUT_OF_RANGE', 'UNIMPLEMENTED', 'UNAUTHENTICATED'],
+] as (keyof typeof StatusCode)[];
+
+test('a refusal that another attempt would not change is final, and so is an invalid list', async () => {
+  for (const name of FINAL) {
+    const { opened, failure } = await attempts(StatusCode[name], () => [[0n, 5n]]);
+    assert.deepEqual([(failure as { code?: number }).code, opened], [StatusCode[name], 1], name);
+  }
+  const { opened, failure } = await attempts(null, () => [
+    [10n, 5n],
+    [0n, 5n],
+  ]);
+  assert.match(String(failure), /out of order/);
   assert.equal(opened, 1);
 });
 
 test('a stream that breaks after the last byte of the volume is complete', async () => {
-  const { ranges, offsets } = await read(async function* () {
-    yield message([[CAPACITY - 10n, 10n]]);
-    throw failure(StatusCode.UNAVAILABLE);
-  });
-  assert.deepEqual(ranges, [[CAPACITY - 10n, 10n]]);
-  assert.equal(offsets.length, 1);
+  const last: Range = [CAPACITY - 10n, 10n];
+  const found = await attempts(StatusCode.UNAVAILABLE, () => [last]);
+  assert.deepEqual(found, { opened: 1, failure: null, ranges: [last] });
 });
 
 test('an abort ends the pause before the next attempt', async () => {

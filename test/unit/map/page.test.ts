@@ -6,12 +6,11 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type TestContext, test } from 'node:test';
+import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { CellCounter } from '../../../src/map/cells.js';
 import { formatPage, type Subject } from '../../../src/map/page.js';
-import { Browser, skipWithoutBrowser } from '../../support/browser.js';
-import { seededRandom } from '../../support/random.js';
+import { Browser, skipWithoutBrowser as skip } from '../../support/browser.js';
 
 const WIDTH = 1000;
 const HEIGHT = 900;
@@ -28,40 +27,21 @@ function cells(): CellCounter {
   return counter;
 }
 
-/** As a file system leaves it: a log at a fixed place, a few large files, many small writes. */
-function usual(): CellCounter {
-  const random = seededRandom('map page');
-  const counter = new CellCounter(8n * GIB);
-  const marks = new Set<number>();
-  const pages = Number((8n * GIB) / 4096n);
-  for (let file = 0; file < 40; file += 1) {
-    const start = random.below(pages);
-    const length = 2 ** random.below(15);
-    for (let page = start; page < Math.min(start + length, pages); page += 1) marks.add(page);
-  }
-  for (let write = 0; write < 4000; write += 1) {
-    marks.add(Math.floor((random.below(1000) * random.below(pages)) / 1000));
-  }
-  for (let page = 1_048_576; page < 1_048_576 + 16_384; page += 1) marks.add(page);
-  const sorted = [...marks].sort((a, b) => a - b);
-  for (let from = 0; from < sorted.length; ) {
-    let to = from + 1;
-    while (to < sorted.length && sorted[to] === (sorted[to - 1] ?? 0) + 1) to += 1;
-    counter.add([{ offset: BigInt(sorted[from] ?? 0) * 4096n, size: BigInt(to - from) * 4096n }]);
-    from = to;
-  }
-  return counter;
-}
+let directory: string;
+let browser: Browser;
+before(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'blockdelta-map-'));
+  if (skip === false) browser = await Browser.start(WIDTH, HEIGHT);
+});
+after(async () => {
+  await browser?.close();
+  rmSync(directory, { recursive: true });
+});
 
-async function opened(t: TestContext, page: string): Promise<Browser> {
-  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-map-'));
-  t.after(() => rmSync(directory, { recursive: true }));
+async function open(page: string): Promise<void> {
   const file = join(directory, 'map.html');
   writeFileSync(file, page);
-  const browser = await Browser.start(WIDTH, HEIGHT);
-  t.after(() => browser.close());
   await browser.open(pathToFileURL(file).href);
-  return browser;
 }
 
 const VIEW = `document.getElementById('view').textContent`;
@@ -100,9 +80,7 @@ const TWO_FRAMES = `new Promise((done) => {
   requestAnimationFrame(() => requestAnimationFrame(() => done(true)));
 })`;
 
-async function box(
-  browser: Browser,
-): Promise<{ left: number; top: number; width: number; step: number }> {
+async function box(): Promise<{ left: number; top: number; width: number; step: number }> {
   return browser.evaluate(`(() => {
     const grid = document.getElementById('grid');
     const { left, top, width } = grid.getBoundingClientRect();
@@ -110,19 +88,19 @@ async function box(
   })()`);
 }
 
-async function pointAt(browser: Browser, x: number, y: number): Promise<void> {
+async function pointAt(x: number, y: number): Promise<void> {
   await browser.send('Input.dispatchMouseEvent', { type: 'mouseMoved', x, y });
 }
 
-async function press(browser: Browser, key: string): Promise<void> {
+async function press(key: string): Promise<void> {
   await browser.send('Input.dispatchKeyEvent', { type: 'keyDown', key });
   await browser.send('Input.dispatchKeyEvent', { type: 'keyUp', key });
 }
 
 test('the page draws every cell in the colour of its share, without an error or a request', {
-  skip: skipWithoutBrowser,
-}, async (t) => {
-  const browser = await opened(t, formatPage(DELTA, cells()));
+  skip,
+}, async () => {
+  await open(formatPage(DELTA, cells()));
   assert.equal(await browser.evaluate(VIEW), '0 B to 8 GiB: 1 GiB changed; one cell is 2 MiB');
   const drawn = await browser.evaluate<Record<string, number>>(DRAWN);
   // 4096 cells of 2 MiB: an eighth full, one with 4 KiB.
@@ -131,15 +109,17 @@ test('the page draws every cell in the colour of its share, without an error or 
   assert.ok(blank !== undefined && blank > 0);
   const facts = await browser.evaluate<string>(`document.querySelector('dl').innerText`);
   assert.match(facts, /1073745920 \(1 GiB\), 12.5 % of the volume, in 2 ranges/);
+  const wide = await browser.evaluate<number>(`document.documentElement.scrollWidth`);
+  assert.ok(wide <= WIDTH, `${wide} pixels`);
   assert.deepEqual(browser.problems, []);
 });
 
 test('the tooltip names the offsets and the bytes of the cell below the pointer', {
-  skip: skipWithoutBrowser,
-}, async (t) => {
-  const browser = await opened(t, formatPage(DELTA, cells()));
-  const { left, top, width, step } = await box(browser);
-  await pointAt(browser, left + step + 4, top + 4);
+  skip,
+}, async () => {
+  await open(formatPage(DELTA, cells()));
+  const { left, top, width, step } = await box();
+  await pointAt(left + step + 4, top + 4);
   assert.deepEqual(await browser.evaluate(TIP), {
     text: 'at 2 MiB, 2 MiB long\nbytes 2097152 to 4194303\n2097152 B changed, 100 %',
     hidden: false,
@@ -148,37 +128,39 @@ test('the tooltip names the offsets and the bytes of the cell below the pointer'
   const columns = Math.floor(width / step);
   const at = 2048;
   const [x, y] = [at % columns, Math.floor(at / columns)];
-  await pointAt(browser, left + x * step + 4, top + y * step + 4);
+  await pointAt(left + x * step + 4, top + y * step + 4);
   assert.deepEqual(await browser.evaluate(TIP), {
     text: 'at 4 GiB, 2 MiB long\nbytes 4294967296 to 4297064447\n4096 B changed, 0.2 %',
     hidden: false,
     inside: true,
   });
-  await pointAt(browser, left + 4, top - 20);
+  const screenshot = process.env['BLOCKDELTA_MAP_SCREENSHOT'];
+  if (screenshot !== undefined) writeFileSync(screenshot, await browser.screenshot());
+  await pointAt(left + 4, top - 20);
   assert.equal((await browser.evaluate<{ hidden: boolean }>(TIP)).hidden, true);
   assert.deepEqual(browser.problems, []);
 });
 
 test('wheel, keys and buttons zoom and move, never beyond the volume', {
-  skip: skipWithoutBrowser,
-}, async (t) => {
-  const browser = await opened(t, formatPage(DELTA, cells()));
-  const { left, top } = await box(browser);
+  skip,
+}, async () => {
+  await open(formatPage(DELTA, cells()));
+  const { left, top } = await box();
   const wheel = { type: 'mouseWheel', x: left + 4, y: top + 4, deltaX: 0 };
   for (let turn = 0; turn < 3; turn += 1) {
     await browser.send('Input.dispatchMouseEvent', { ...wheel, deltaY: -100 });
   }
   const seen = async (pattern: RegExp) => assert.match(await browser.evaluate(VIEW), pattern);
   await seen(/^0 B to 1 GiB: 1 GiB changed; one cell is 256 KiB$/);
-  await press(browser, 'PageDown');
+  await press('PageDown');
   await seen(/^1 GiB to 2 GiB: 0 B changed/);
-  await press(browser, 'End');
+  await press('End');
   await seen(/^7 GiB to 8 GiB: /);
-  await press(browser, 'PageDown');
+  await press('PageDown');
   await seen(/^7 GiB to 8 GiB: /);
-  for (let turn = 0; turn < 30; turn += 1) await press(browser, '+');
+  for (let turn = 0; turn < 30; turn += 1) await press('+');
   await seen(/one cell is 32 KiB$/);
-  for (let turn = 0; turn < 30; turn += 1) await press(browser, '-');
+  for (let turn = 0; turn < 30; turn += 1) await press('-');
   await seen(/^0 B to 8 GiB: /);
   await browser.evaluate(`document.getElementById('in').click()`);
   await seen(/^2 GiB to 6 GiB: 4 KiB changed/);
@@ -188,9 +170,9 @@ test('wheel, keys and buttons zoom and move, never beyond the volume', {
 });
 
 test('the page is dark where the system is, and light in print', {
-  skip: skipWithoutBrowser,
-}, async (t) => {
-  const browser = await opened(t, formatPage(DELTA, cells()));
+  skip,
+}, async () => {
+  await open(formatPage(DELTA, cells()));
   const background = `getComputedStyle(document.body).backgroundColor`;
   const dark = { name: 'prefers-color-scheme', value: 'dark' };
   const seen: unknown[] = [];
@@ -210,10 +192,10 @@ test('the page is dark where the system is, and light in print', {
   assert.deepEqual(browser.problems, []);
 });
 
-test('ids of a hostile driver stay text', { skip: skipWithoutBrowser }, async (t) => {
+test('ids of a hostile driver stay text', { skip }, async () => {
   const snapshotId = `</script><script>window.broken=1</script><img src=x onerror="window.broken=1">`;
   const subject = { snapshotId, baseId: `'"><b>&amp;`, grain: null };
-  const browser = await opened(t, formatPage(subject, cells()));
+  await open(formatPage(subject, cells()));
   const heading = await browser.evaluate(`document.querySelector('h1').textContent`);
   assert.equal(heading, `Changes from '"><b>&amp; to ${snapshotId}`);
   assert.equal(await browser.evaluate(`typeof window.broken`), 'undefined');
@@ -221,30 +203,17 @@ test('ids of a hostile driver stay text', { skip: skipWithoutBrowser }, async (t
 });
 
 test('a volume of no bytes and one of 2^63 bytes have pages without errors', {
-  skip: skipWithoutBrowser,
-}, async (t) => {
+  skip,
+}, async () => {
   const allocated: Subject = {
     snapshotId: 's',
     baseId: null,
     grain: { bytes: 65536n, unmerged: { ranges: 0, bytes: 0n } },
   };
   for (const capacity of [0n, 2n ** 63n - 1n]) {
-    const browser = await opened(t, formatPage(allocated, new CellCounter(capacity)));
-    await press(browser, '+');
-    await press(browser, '-');
+    await open(formatPage(allocated, new CellCounter(capacity)));
+    await press('+');
+    await press('-');
     assert.deepEqual(browser.problems, []);
   }
-});
-
-test('a page of many changes fits the window', { skip: skipWithoutBrowser }, async (t) => {
-  const page = formatPage(DELTA, usual());
-  const browser = await opened(t, page);
-  const wide = await browser.evaluate<number>(`document.documentElement.scrollWidth`);
-  assert.ok(wide <= WIDTH, `${wide} pixels`);
-  assert.deepEqual(browser.problems, []);
-  const { left, top } = await box(browser);
-  await pointAt(browser, left + 300, top + 214);
-  assert.equal((await browser.evaluate<{ hidden: boolean }>(TIP)).hidden, false);
-  const screenshot = process.env['BLOCKDELTA_MAP_SCREENSHOT'];
-  if (screenshot !== undefined) writeFileSync(screenshot, await browser.screenshot());
 });

@@ -30,28 +30,18 @@ describe('the plan of a transfer', () => {
     });
   });
 
-  it('uses requests of a block for scattered blocks, and stores no byte more', () => {
-    const plan = planFor(spaced(1000, 4n * KIB, 256n * KIB));
-    assert.deepEqual(plan, {
-      requestSize: 4096,
-      bytes: 4000n * KIB,
-      requests: 1000n,
-      cache: 'writeback',
-    });
-  });
-
-  it('uses requests of the size of the ranges if that stores no byte more', () => {
-    const plan = planFor(spaced(1000, 64n * KIB, 256n * KIB));
-    assert.equal(plan.requestSize, 65536);
-    assert.equal(plan.bytes, 64000n * KIB);
-  });
-
-  it('writes past the page cache from requests of 256 KiB on', () => {
-    const cacheFor = (size: bigint) => planFor(spaced(1000, size, 4n * MIB)).cache;
-    assert.equal(cacheFor(64n * KIB), 'writeback');
-    assert.equal(cacheFor(128n * KIB), 'writeback');
-    assert.equal(cacheFor(256n * KIB), 'none');
-    assert.equal(cacheFor(MIB), 'none');
+  it('uses requests of the size of the ranges if that stores no byte more, past the cache from 256 KiB on', () => {
+    for (const [size, cache] of [
+      [4n * KIB, 'writeback'],
+      [64n * KIB, 'writeback'],
+      [128n * KIB, 'writeback'],
+      [256n * KIB, 'none'],
+      [MIB, 'none'],
+    ] as const) {
+      assert.deepEqual(planFor(spaced(1000, size, 4n * MIB)), {
+        ...{ requestSize: Number(size), bytes: 1000n * size, requests: 1000n, cache },
+      });
+    }
   });
 
   it('joins blocks that stand close together', () => {
