@@ -1,7 +1,10 @@
-/** What a reflink pool retains of deleted snapshots: each condition of docs/retained-bases.md, on a real file system. */
+/**
+ * What a reflink pool retains of deleted snapshots: each condition of docs/retained-bases.md, on a real file system;
+ * and its stored lists around a deletion.
+ */
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { after, beforeEach, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { PoolEvent } from '../../src/backends/backend.js';
@@ -106,9 +109,7 @@ test(
   'what is retained of a snapshot is verified before the snapshot is removed',
   options,
   async () => {
-    const [first, second, third] = [await take(), await take(), await take()];
-    await store(second, first);
-    await store(third, second);
+    const [first, second, third] = await takeListed();
     const list = join(directory, 'lists', `${second}.delta`);
     const bytes = readFileSync(list);
     // In a page of entries, which the head does not cover.
@@ -157,9 +158,7 @@ test(
   'a kill between any two steps of a deletion leaves a sound base, or none',
   options,
   async () => {
-    const [first, second, third] = [await take(), await take(), await take()];
-    await store(second, first);
-    await store(third, second);
+    const [first, second, third] = await takeListed();
     // After the list is retained.
     await backend.retainBase(second, third);
     await backend.sweep();
@@ -337,3 +336,75 @@ test(
     rmSync(filler);
   },
 );
+
+/** Three snapshots of the volume, each but the first with its list. */
+async function takeListed(): Promise<[string, string, string]> {
+  const [first, middle, last] = [await take(), await take(), await take()];
+  await store(middle, first);
+  await store(last, middle);
+  return [first, middle, last];
+}
+
+const lists = (): string[] => readdirSync(join(directory, 'lists')).sort();
+
+/** The snapshots whose lists answer the request; null: it is answered from extents. */
+async function answeredBy(targetId: string, baseId: string): Promise<string[] | null> {
+  const source = await backend.scanSource(targetId, baseId);
+  if (source.kind !== 'lists') return null;
+  return source.paths.map((path) => basename(path, '.delta'));
+}
+
+test('the lists on both sides of a snapshot are joined before it is deleted', options, async () => {
+  const [first, middle, last] = await takeListed();
+  assert.deepEqual(await answeredBy(last, first), [middle, last]);
+  await backend.joinChanges(middle, last);
+  assert.deepEqual(await answeredBy(last, first), [last]);
+  await backend.deleteSnapshot(middle);
+  assert.deepEqual(await answeredBy(last, first), [last]);
+});
+
+test(
+  'a deletion that stops after the lists were joined leaves every request answered',
+  options,
+  async () => {
+    const [first, middle, last] = await takeListed();
+    await backend.joinChanges(middle, last);
+    assert.deepEqual(await answeredBy(middle, first), [middle]);
+    assert.equal(await answeredBy(last, middle), null);
+    const found = lists();
+    await backend.joinChanges(middle, last);
+    assert.deepEqual(lists(), found);
+    await store(last, middle);
+    assert.deepEqual(await answeredBy(last, middle), [last]);
+  },
+);
+
+test(
+  'lists that are missing or damaged are not joined, and nothing is left of the attempt',
+  options,
+  async () => {
+    const [first, middle, last] = await takeListed();
+    const path = join(directory, 'lists', `${middle}.delta`);
+    const bytes = readFileSync(path);
+    const damaged = Buffer.from(bytes);
+    damaged[BLOCK + 100] = (damaged[BLOCK + 100] ?? 0) ^ 1;
+    writeFileSync(path, damaged);
+    const found = lists();
+    await backend.joinChanges(middle, last);
+    assert.deepEqual(lists(), found);
+    assert.deepEqual(await answeredBy(last, middle), [last]);
+    await backend.discardChanges(path);
+    await backend.joinChanges(middle, last);
+    assert.deepEqual(await answeredBy(last, middle), [last]);
+    assert.equal(await answeredBy(last, first), null);
+  },
+);
+
+test('a start removes what a kill has left of joining lists', options, async () => {
+  const [first, middle, last] = await takeListed();
+  const left = `${last}.delta.joined.tmp`;
+  writeFileSync(join(directory, 'lists', left), '');
+  await backend.sweep();
+  assert.equal(lists().includes(left), false);
+  assert.deepEqual(await answeredBy(last, first), [middle, last]);
+});

@@ -3,6 +3,7 @@
  * transactions and devices, without content. For tests of the order of steps; simulated-thin-pool.ts runs
  * the backend's rooms on it.
  */
+import type { PoolRecord } from '../../src/backends/thin/ledger/ledger.js';
 import { SystemError } from '../../src/base/errors.js';
 import type {
   DmDevice,
@@ -23,6 +24,19 @@ interface TableRequest {
 }
 
 const HELD_ROOT = 77n;
+
+export const SUPERBLOCK: ThinSuperblock = {
+  ...{ checksum: 1, needsCheck: false, time: 7, transactionId: 9n, heldRoot: null },
+  ...{ mappingRoot: 100n, detailsRoot: 101n },
+  ...{ dataBlockBytes: 65536n, dataBlocks: 1000n, metadataBlocks: 4096n },
+};
+
+/** Of a pool with that superblock. */
+export const POOL_RECORD: PoolRecord = {
+  ...{ uuid: 'uuid', state: 'ready', dataBlockBytes: 65536n, transactionId: 9n },
+  ...{ labelledBytes: 1n << 30n, holdsMetadataSnapshot: false, bootId: 'boot-1' },
+  ...{ passesDiscards: true, stopped: null },
+};
 
 export class FakeThinKernel implements NativeRunner {
   mode: ThinPoolMode = 'rw';
@@ -201,18 +215,7 @@ export class FakeThinKernel implements NativeRunner {
   #superblock(): ThinSuperblock {
     if (!this.formatted) throw failure('THIN_METADATA_INVALID', 'thinSuperblock', 'metadata');
     const { checksum, needsCheck, time, transactionId, heldRoot } = this;
-    return {
-      ...{
-        checksum,
-        needsCheck,
-        time,
-        transactionId,
-        heldRoot,
-        mappingRoot: 5n,
-        detailsRoot: 6n,
-      },
-      ...{ dataBlockBytes: 65536n, dataBlocks: 1000n, metadataBlocks: 4096n },
-    };
+    return { ...SUPERBLOCK, checksum, needsCheck, time, transactionId, heldRoot };
   }
 
   #status(): ThinPoolStatus {

@@ -3,13 +3,10 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { CsiError } from '../../../src/base/errors.js';
 import type { VolumeRecord } from '../../../src/catalogue/records.js';
-import { newVolumeId } from '../../../src/domain/identifiers.js';
 import type { GroupSnapshot, GroupSnapshotRequest } from '../../../src/volumes/group-manager.js';
 import { shared, snapshotKey } from '../../../src/volumes/operation-locks.js';
 import { reconcile } from '../../../src/volumes/reconcile.js';
-import { BLOCK_BYTES } from '../../backend/memory-backend.js';
 import { rejectsWith } from '../../support/expect-status.js';
-import { TEST_NODE_KEY } from '../../support/records.js';
 import { type Managers, openManagers } from './manager-fixture.js';
 
 let managers: Managers;
@@ -66,18 +63,6 @@ test('GA4: a name with other sources or other parameters is ALREADY_EXISTS', asy
   await rejectsWith(wrong, 'ALREADY_EXISTS', /parameters/);
 });
 
-test('a source that does not exist is NOT_FOUND, with its position in the request', async () => {
-  const creating = await managers.volume({ state: 'creating' });
-  const of = (volumeId: string) =>
-    managers.groups.create(request({ sourceVolumeIds: [...ids(volumes), volumeId] }));
-  for (const volumeId of ['fake', creating.volumeId]) {
-    await rejectsWith(of(volumeId), 'NOT_FOUND', /source_volume_ids\[2\]/);
-  }
-  const { volumeId } = await managers.volume({ state: 'deleting' });
-  await rejectsWith(of(volumeId), 'FAILED_PRECONDITION', /deletion has not completed/);
-  await assertNothing();
-});
-
 test('GA6: volumes of two pools cannot be snapshotted together', async () => {
   const other = await managers.volume({ pool: 'second' });
   const wrong = request({ sourceVolumeIds: ids([...volumes, other]) });
@@ -130,18 +115,6 @@ test('GA8: what a creation and its failed rollback have left is removed by the n
   await assertNothing();
 });
 
-test('a member holds what its volume held when it was taken', async () => {
-  const [first] = volumes;
-  assert.ok(first !== undefined);
-  const content = Buffer.alloc(BLOCK_BYTES, 7);
-  managers.backend.write(first.volumeId, 0, content);
-  const { members } = await managers.groups.create(request());
-  managers.backend.write(first.volumeId, 0, Buffer.alloc(BLOCK_BYTES, 8));
-  const restored = newVolumeId(TEST_NODE_KEY);
-  await managers.backend.restoreVolume(restored, members[0]?.snapshotId ?? '', first.sizeBytes);
-  assert.deepEqual(managers.backend.read(restored).subarray(0, BLOCK_BYTES), content);
-});
-
 test('CS15, DS3: a member cannot be deleted alone, and the error names its group', async () => {
   const group = await managers.groups.create(request());
   const { groupSnapshotId } = group.group;
@@ -150,13 +123,6 @@ test('CS15, DS3: a member cannot be deleted alone, and the error names its group
     await rejectsWith(alone, 'INVALID_ARGUMENT', new RegExp(groupSnapshotId));
   }
   assert.equal(managers.backend.storage.snapshots.size, 2);
-});
-
-test('DS3: a member that is being read cannot be deleted alone either', async () => {
-  const [snapshotId = ''] = memberIds(await managers.groups.create(request()));
-  const release = managers.deps.locks.acquire([shared(snapshotKey(snapshotId))]);
-  await rejectsWith(managers.snapshots.delete(snapshotId), 'INVALID_ARGUMENT');
-  release();
 });
 
 test('GD3: ids other than those of the members are INVALID_ARGUMENT and nothing is deleted', async () => {
@@ -214,18 +180,6 @@ test('GD5: a deletion that failed part way is completed by the next call; until 
   await rejectsWith(found, 'FAILED_PRECONDITION', /deletion has not completed/);
   await managers.groups.delete(groupSnapshotId, memberIds(group));
   await assertNothing();
-});
-
-test('GD5: members outlive their volumes, and the lineage is removed with the last one', async () => {
-  const group = await managers.groups.create(request());
-  const { catalogue } = managers.deps;
-  for (const { volumeId } of volumes) {
-    await managers.backend.deleteVolume(volumeId);
-    await catalogue.removeVolume(volumeId);
-    assert.equal((await catalogue.volumeById(volumeId))?.state, 'deleted');
-  }
-  await managers.groups.delete(group.group.groupSnapshotId, memberIds(group));
-  for (const { volumeId } of volumes) assert.equal(await catalogue.volumeById(volumeId), null);
 });
 
 test('GE3, GE5: a group is found by its id and exactly its members', async () => {

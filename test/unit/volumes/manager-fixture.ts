@@ -70,13 +70,7 @@ export async function openManagers(limits: Partial<RetainedBaseLimits> = {}): Pr
   };
 }
 
-type Method =
-  | 'retainBase'
-  | 'dropBase'
-  | 'cloneVolume'
-  | 'expandVolume'
-  | 'createSnapshots'
-  | 'deleteSnapshot';
+type Method = 'cloneVolume' | 'createSnapshots';
 
 /** Suspends calls of a backend method until `go`. `reached` resolves when one is suspended. */
 export function holdUp(

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { CsiError } from '../../../src/base/errors.js';
 import {
   type LockRequest,
   OperationLocks,
   pathKey,
+  type Release,
   shared,
   snapshotKey,
   snapshotNameKey,
@@ -12,72 +14,88 @@ import {
   volumeNameKey,
 } from '../../../src/volumes/operation-locks.js';
 import { rejectsWith, throwsWith } from '../../support/expect-status.js';
-import { seededRandom } from '../../support/random.js';
+import { type Random, seededRandom } from '../../support/random.js';
 
-test('a held lock is ABORTED, with the name of the object', () => {
-  const locks = new OperationLocks();
-  locks.acquire([volumeKey('vol-1')]);
-  throwsWith(() => locks.acquire([volumeKey('vol-1')]), 'ABORTED', /volume vol-1/);
-});
+const never = (): AbortSignal => new AbortController().signal;
 
-test('locks are taken all or none', () => {
-  const locks = new OperationLocks();
-  locks.acquire([volumeKey('b')]);
-  throwsWith(() => locks.acquire([volumeKey('a'), volumeKey('b'), volumeKey('c')]), 'ABORTED');
-  locks.acquire([volumeKey('a')]);
-  locks.acquire([volumeKey('c')]);
-});
+/** A call that holds its locks, or waits for them. */
+interface Call {
+  wanted: readonly LockRequest[];
+  inTurn: boolean;
+  abort: AbortController;
+  release: Release | null;
+}
 
-test('a release is idempotent', () => {
-  const locks = new OperationLocks();
-  const release = locks.acquire([volumeKey('a')]);
-  release();
-  const again = locks.acquire([volumeKey('a')]);
-  release();
-  throwsWith(() => locks.acquire([volumeKey('a')]), 'ABORTED');
-  again();
-  locks.acquire([volumeKey('a')]);
-});
+const excludes = (a: readonly LockRequest[], b: readonly LockRequest[]): boolean =>
+  a.some((one) =>
+    b.some(
+      ({ key, mode }) => one.key === key && (one.mode === 'exclusive' || mode === 'exclusive'),
+    ),
+  );
 
-test('shared holders exclude an exclusive one until the last has released', () => {
-  const locks = new OperationLocks();
-  const key = snapshotKey('snap-1');
-  const first = locks.acquire([shared(key)]);
-  const second = locks.acquire([shared(key)]);
-  throwsWith(() => locks.acquire([key]), 'ABORTED');
-  first();
-  assert.ok(locks.isShared(key));
-  throwsWith(() => locks.acquire([key]), 'ABORTED');
-  second();
-  assert.ok(!locks.isShared(key));
-  locks.acquire([key]);
-});
+function randomRequests(random: Random): LockRequest[] {
+  return Array.from({ length: 1 + random.below(3) }, () => {
+    const request = snapshotKey(`s${random.below(5)}`);
+    return random.below(2) === 0 ? request : shared(request);
+  });
+}
 
-test('an exclusive holder excludes shared ones and does not count as shared', () => {
-  const locks = new OperationLocks();
-  const key = snapshotKey('snap-1');
-  const release = locks.acquire([key]);
-  assert.ok(!locks.isShared(key));
-  throwsWith(() => locks.acquire([shared(key)]), 'ABORTED');
-  release();
-  locks.acquire([shared(key)])();
-});
-
-test('a key that occurs twice in one request is taken once, exclusively if either occurrence is', () => {
-  const locks = new OperationLocks();
-  const key = snapshotKey('snap-1');
-  for (const twice of [
-    [shared(key), key],
-    [key, shared(key)],
-  ]) {
-    const release = locks.acquire(twice);
-    throwsWith(() => locks.acquire([shared(key)]), 'ABORTED');
-    release();
-    locks.acquire([key])();
+test('all locks are taken or none, shared ones beside each other, and waiting calls are served in order', async (t) => {
+  const random = seededRandom('locks');
+  const locks = new OperationLocks({ waitMs: 600_000 });
+  /** In the order of arrival. */
+  let calls: Call[] = [];
+  t.after(() => {
+    for (const { abort } of calls) abort.abort();
+  });
+  const held = () => calls.filter(({ release }) => release !== null);
+  const leave = (call: Call) => {
+    calls = calls.filter((each) => each !== call);
+  };
+  for (let step = 0; step < 3000; step += 1) {
+    const kind = random.pick(['acquire', 'in turn', 'in turn', 'release', 'release', 'abort']);
+    const call: Call = {
+      wanted: randomRequests(random),
+      inTurn: kind === 'in turn',
+      abort: new AbortController(),
+      release: null,
+    };
+    if (kind === 'acquire') {
+      // Overtakes who waits.
+      if (held().some(({ wanted }) => excludes(wanted, call.wanted))) {
+        throwsWith(() => locks.acquire(call.wanted), 'ABORTED', /snapshot s\d is pending/);
+      } else calls.push({ ...call, release: locks.acquire(call.wanted) });
+    } else if (kind === 'in turn' && calls.length < 12) {
+      const isFree = !calls.some(({ wanted }) => excludes(wanted, call.wanted));
+      calls.push(call);
+      locks.acquireInTurn(call.wanted, call.abort.signal).then(
+        (release) => Object.assign(call, { release }),
+        () => leave(call),
+      );
+      await turn();
+      assert.equal(call.release !== null, isFree, `step ${step}`);
+    } else if (kind === 'release' && held().length > 0) {
+      const done = random.pick(held());
+      leave(done);
+      done.release?.();
+      // As often as one likes.
+      done.release?.();
+    } else if (kind === 'abort') calls.find(({ release }) => release === null)?.abort.abort();
+    await turn();
+    for (const [index, { wanted, release, inTurn }] of calls.entries()) {
+      const others = calls.filter(
+        (other, at) => at !== index && (other.release !== null || (inTurn && at < index)),
+      );
+      const isObstructed = others.some((other) => excludes(other.wanted, wanted));
+      assert.equal(release === null, isObstructed, `step ${step}`);
+    }
+    for (const key of [0, 1, 2, 3, 4].map((id) => snapshotKey(`s${id}`))) {
+      const holders = held().flatMap(({ wanted }) => wanted.filter((each) => each.key === key.key));
+      assert.equal(locks.isBusy(key), holders.length > 0);
+      const isExclusive = holders.some(({ mode }) => mode === 'exclusive');
+      assert.equal(locks.isShared(key), holders.length > 0 && !isExclusive);
+    }
   }
-  const release = locks.acquire([shared(key), shared(key)]);
-  release();
-  locks.acquire([key])();
 });
 
 test('volumes and snapshots share the id space, and names have spaces of their own', () => {
@@ -97,67 +115,16 @@ test('all spellings of a path are one object', () => {
   locks.acquire([pathKey('/x/p/p')]);
 });
 
-test('run takes its locks before it returns, so nothing can come in between', async () => {
+test('run takes its locks before it returns, starts nothing without them, and releases them after a failure', async () => {
   const locks = new OperationLocks();
-  let finish = (): void => undefined;
-  const running = locks.run([volumeKey('a')], () => new Promise<void>((done) => (finish = done)));
-  throwsWith(() => locks.acquire([volumeKey('a')]), 'ABORTED');
-  finish();
-  await running;
+  let fail = (_reason: Error): void => undefined;
+  const failing = new Promise<void>((_, reject) => (fail = reject));
+  const running = locks.run([volumeKey('a')], () => failing);
+  const second = locks.run([volumeKey('a')], async () => assert.fail('it was started'));
+  await rejectsWith(second, 'ABORTED');
+  fail(new Error('as expected'));
+  await assert.rejects(running, /as expected/);
   locks.acquire([volumeKey('a')]);
-});
-
-test('run releases its locks when the work fails, and passes the failure on', async () => {
-  const locks = new OperationLocks();
-  const failed = locks.run([volumeKey('a')], async () => {
-    throw new Error('as expected');
-  });
-  await assert.rejects(failed, /as expected/);
-  locks.acquire([volumeKey('a')]);
-});
-
-test('run does not start its work if a lock is held', async () => {
-  const locks = new OperationLocks();
-  locks.acquire([volumeKey('a')]);
-  let started = false;
-  const refused = locks.run([volumeKey('a')], async () => {
-    started = true;
-  });
-  await rejectsWith(refused, 'ABORTED');
-  assert.ok(!started);
-});
-
-const never = (): AbortSignal => new AbortController().signal;
-
-/** Whether a promise has settled by now, however busy the machine is. */
-async function settled(promise: Promise<unknown>): Promise<boolean> {
-  let isSettled = false;
-  const settle = (): void => {
-    isSettled = true;
-  };
-  promise.then(settle, settle);
-  await new Promise((resolve) => setImmediate(resolve));
-  return isSettled;
-}
-
-test('a call in turn gets free locks at once', async () => {
-  const locks = new OperationLocks();
-  const release = await locks.acquireInTurn([volumeKey('a'), volumeKey('b')], never());
-  throwsWith(() => locks.acquire([volumeKey('b')]), 'ABORTED');
-  release();
-  locks.acquire([volumeKey('a'), volumeKey('b')]);
-});
-
-test('a call waits for a held lock, holds nothing meanwhile, and gets all of its locks at once', async () => {
-  const locks = new OperationLocks();
-  const release = locks.acquire([volumeKey('a')]);
-  const waiting = locks.acquireInTurn([volumeKey('a'), volumeKey('b')], never());
-  assert.ok(!(await settled(waiting)));
-  locks.acquire([volumeKey('b')])();
-  release();
-  const releaseBoth = await waiting;
-  for (const name of ['a', 'b']) throwsWith(() => locks.acquire([volumeKey(name)]), 'ABORTED');
-  releaseBoth();
 });
 
 test('at the end of the wait a call is ABORTED with the name of the object, and lets others pass', async () => {
@@ -178,41 +145,6 @@ test('the signal of a call ends its wait with its reason', async () => {
   call.abort(CsiError.cancelled('the caller went away'));
   await rejectsWith(waiting, 'CANCELLED', /went away/);
   await rejectsWith(locks.acquireInTurn([volumeKey('b')], call.signal), 'CANCELLED');
-  locks.acquire([volumeKey('b')]);
-});
-
-test('calls that want the same are served in the order of arrival, and others are not held up', async () => {
-  const locks = new OperationLocks();
-  const order: string[] = [];
-  const release = locks.acquire([volumeKey('a')]);
-  const take = (label: string, keys: LockRequest[]): Promise<void> =>
-    locks.run(keys, async () => void order.push(label), never());
-  const all = [
-    take('first', [volumeKey('a'), volumeKey('b')]),
-    take('second', [volumeKey('b')]),
-    take('third', [volumeKey('a')]),
-    take('unrelated', [volumeKey('c')]),
-  ];
-  await all[3];
-  assert.deepEqual(order, ['unrelated'], 'second waits behind first, though b is free');
-  release();
-  await Promise.all(all);
-  assert.deepEqual(order, ['unrelated', 'first', 'second', 'third']);
-});
-
-test('a shared request waits behind an exclusive one that came before, and shared ones go together', async () => {
-  const locks = new OperationLocks();
-  const key = snapshotKey('snap-1');
-  const stream = locks.acquire([shared(key)]);
-  const deletion = locks.acquireInTurn([key], never());
-  const later = [
-    locks.acquireInTurn([shared(key)], never()),
-    locks.acquireInTurn([shared(key)], never()),
-  ];
-  assert.ok(!(await settled(Promise.race(later))));
-  stream();
-  (await deletion)();
-  await Promise.all(later);
 });
 
 test('more calls than the limit do not wait', async () => {
@@ -222,29 +154,6 @@ test('more calls than the limit do not wait', async () => {
   await rejectsWith(locks.acquireInTurn([volumeKey('a')], never()), 'ABORTED', /volume a/);
   release();
   for (const each of waiting) (await each)();
-});
-
-test('random calls with several locks each all end, and never hold the same object at once', async () => {
-  const random = seededRandom('locks in turn');
-  const locks = new OperationLocks({ waitMs: 60_000 });
-  const held = new Map<string, number>();
-  const call = async (): Promise<void> => {
-    const names = [0, 1, 2].map(() => `v${random.below(6)}`);
-    await locks.run(
-      names.map(volumeKey),
-      async () => {
-        const own = new Set(names);
-        for (const name of own) {
-          assert.equal(held.get(name) ?? 0, 0, `${name} is held twice`);
-          held.set(name, 1);
-        }
-        await new Promise((resolve) => setImmediate(resolve));
-        for (const name of own) held.set(name, 0);
-      },
-      never(),
-    );
-  };
-  await Promise.all(Array.from({ length: 200 }, call));
 });
 
 test('a release looks at each key of each waiting call a few times, however many there are', () => {

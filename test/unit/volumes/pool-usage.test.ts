@@ -74,12 +74,6 @@ test('a pool that hovers around a threshold is logged once', async () => {
   assert.equal((await used(77n)).length, 1);
 });
 
-test('several thresholds at once are one line', async () => {
-  const { used } = watched({});
-  assert.match((await used(96n)).join(), /^warn: pool 'p' has used 95 % of its space/);
-  assert.match((await used(10n)).join(), /^info: pool 'p' is below 80 % of its space again$/);
-});
-
 test('less than 4 MiB is full, and stays full until 8 MiB are free', async () => {
   const { set, messages } = watched({ freeBytes: 3n * MIB });
   assert.match((await messages()).join(), /out of space/);

@@ -72,29 +72,6 @@ async function group(of: readonly VolumeRecord[], state: SnapshotState): Promise
 
 const nothing = { finished: [], undone: [], differences: [] };
 
-test('a catalogue and a pool that agree are not changed', async () => {
-  const kept = await volume();
-  await snapshot(kept);
-  assert.deepEqual(await reconcile({ catalogue, registry, retainedBases }), nothing);
-  assert.equal((await catalogue.listVolumes()).length, 1);
-  assert.equal((await catalogue.listSnapshots()).length, 1);
-});
-
-test('a volume that was being created is rolled back, with or without storage, and its name is free', async () => {
-  const half = await volume({ state: 'creating', name: 'half' });
-  const rowOnly = volumeRecord({ state: 'creating', name: 'row only' });
-  await catalogue.insertVolume(rowOnly);
-  const report = await reconcile({ catalogue, registry, retainedBases });
-  assert.deepEqual(
-    report.undone.sort(),
-    [`volume ${half.volumeId}`, `volume ${rowOnly.volumeId}`].sort(),
-  );
-  assert.deepEqual(report.differences, []);
-  assert.equal(await catalogue.volumeByName('half'), null);
-  assert.equal(storage.volumes.size, 0);
-  assert.deepEqual(await reconcile({ catalogue, registry, retainedBases }), nothing);
-});
-
 test('a volume larger than its record keeps its size, and its device follows', async () => {
   const grown = await volume();
   await backend.expandVolume(grown.volumeId, grown.sizeBytes * 2n);
@@ -113,43 +90,6 @@ test('a volume larger than its record keeps its size, and its device follows', a
   assert.deepEqual(await reconcile({ catalogue, registry, retainedBases }), nothing);
 });
 
-test('an expansion that cannot be completed is reported, and the others are completed', async () => {
-  const grown = [await volume(), await volume(), await volume()];
-  for (const { volumeId, sizeBytes } of grown) await backend.expandVolume(volumeId, sizeBytes * 2n);
-  const [first, stuck, last] = [...grown].sort((a, b) => (a.volumeId < b.volumeId ? -1 : 1)) as [
-    VolumeRecord,
-    VolumeRecord,
-    VolumeRecord,
-  ];
-  const { expandVolume } = backend;
-  backend.expandVolume = async (volumeId, sizeBytes) => {
-    if (volumeId === stuck.volumeId) throw CsiError.failedPrecondition('held by somebody');
-    return expandVolume.call(backend, volumeId, sizeBytes);
-  };
-  const { finished, differences } = await reconcile({ catalogue, registry, retainedBases });
-  const sizeBytes = stuck.sizeBytes * 2n;
-  assert.deepEqual(
-    finished,
-    [first, last].map(({ volumeId }) => `expansion of volume ${volumeId} to ${sizeBytes} bytes`),
-  );
-  assert.deepEqual(differences, [
-    `expansion of volume ${stuck.volumeId} is unfinished: held by somebody`,
-    `pool 'default': ${stuck.volumeId} has ${sizeBytes} bytes and should have ${stuck.sizeBytes}`,
-  ]);
-  assert.equal((await catalogue.volumeById(last.volumeId))?.sizeBytes, sizeBytes);
-});
-
-test('the deletion of a volume is completed, and its snapshots stay', async () => {
-  const going = await volume();
-  const kept = await snapshot(going);
-  await catalogue.setVolumeState(going.volumeId, 'deleting');
-  const report = await reconcile({ catalogue, registry, retainedBases });
-  assert.deepEqual(report, { ...nothing, finished: [`deletion of volume ${going.volumeId}`] });
-  assert.ok(!storage.volumes.has(going.volumeId));
-  assert.ok(storage.snapshots.has(kept.snapshotId));
-  assert.equal((await catalogue.volumeById(going.volumeId))?.state, 'deleted');
-});
-
 test('a clone that was being created is rolled back, and its source is usable', async () => {
   const source = await volume();
   const half = await volume({ state: 'creating', sourceVolumeId: source.volumeId });
@@ -163,39 +103,6 @@ test('a clone that was being created is rolled back, and its source is usable', 
   assert.deepEqual(report, { ...nothing, undone: [`volume ${half.volumeId}`] });
   assert.deepEqual(thawed, [source.volumeId]);
   assert.deepEqual([...storage.volumes.keys()], [source.volumeId]);
-});
-
-test('a snapshot that was being taken is rolled back, even if its file is complete', async () => {
-  const of = await volume();
-  const half = await snapshot(of, { state: 'creating' });
-  const report = await reconcile({ catalogue, registry, retainedBases });
-  assert.deepEqual(report, { ...nothing, undone: [`snapshot ${half.snapshotId}`] });
-  assert.equal(storage.snapshots.size, 0);
-  assert.equal(await catalogue.snapshotById(half.snapshotId), null);
-});
-
-test('the deletion of a snapshot is completed, with the lineage of its volume', async () => {
-  const of = await volume();
-  const going = await snapshot(of);
-  await backend.deleteVolume(of.volumeId);
-  await catalogue.removeVolume(of.volumeId);
-  await catalogue.setSnapshotState(going.snapshotId, 'deleting');
-  const report = await reconcile({ catalogue, registry, retainedBases });
-  assert.deepEqual(report, { ...nothing, finished: [`deletion of snapshot ${going.snapshotId}`] });
-  assert.equal(await catalogue.volumeById(of.volumeId), null);
-});
-
-test('a group that was being taken is rolled back completely, however many members exist', async () => {
-  for (const there of [0, 1, 2]) {
-    const members = await group([await volume(), await volume()], 'creating');
-    for (const { snapshotId } of members.slice(there)) storage.snapshots.delete(snapshotId);
-    const id = members[0]?.groupSnapshotId;
-    const report = await reconcile({ catalogue, registry, retainedBases });
-    assert.deepEqual(report, { ...nothing, undone: [`group snapshot ${id}`] });
-    assert.equal(storage.snapshots.size, 0);
-    assert.equal(await catalogue.groupByName('group'), null);
-    assert.deepEqual(await reconcile({ catalogue, registry, retainedBases }), nothing);
-  }
 });
 
 test('the members of a group that was being taken are abandoned together, so that all volumes are thawed', async () => {
@@ -234,23 +141,6 @@ test('a group that cannot be settled keeps all its members, and they are not rep
   const id = members[0]?.groupSnapshotId;
   assert.deepEqual(differences, [`group snapshot ${id} is unfinished: held by somebody`]);
   assert.equal((await catalogue.snapshotsOfGroup(id ?? '')).length, 2);
-});
-
-test('a group that lacks a member is reported and not changed', async () => {
-  const members = await group([await volume(), await volume()], 'ready');
-  const [{ snapshotId }] = members as [SnapshotRecord];
-  storage.snapshots.delete(snapshotId);
-  const report = await reconcile({ catalogue, registry, retainedBases });
-  const differences = [`pool 'default' has lost ${snapshotId}`];
-  assert.deepEqual(report, { ...nothing, differences });
-  assert.equal(storage.snapshots.size, 1);
-});
-
-test('temporary files are removed and reported', async () => {
-  storage.temporary.add('left.tmp');
-  const report = await reconcile({ catalogue, registry, retainedBases });
-  assert.deepEqual(report.undone, ["temporary file left.tmp in pool 'default'"]);
-  assert.equal(storage.temporary.size, 0);
 });
 
 test('missing, unknown and foreign objects and wrong sizes are reported and never changed', async () => {
@@ -338,16 +228,6 @@ test('an unfinished object that cannot be settled does not prevent the others fr
     `volume ${stuck.volumeId} is unfinished: held by somebody`,
   ]);
   assert.equal((await catalogue.volumeById(stuck.volumeId))?.state, 'creating');
-});
-
-test('an unfinished object of a pool that is not configured is reported and kept', async () => {
-  await catalogue.registerPool('gone', 'uuid-gone');
-  const record = volumeRecord({ pool: 'gone', state: 'deleting' });
-  await catalogue.insertVolume(record);
-  const report = await reconcile({ catalogue, registry, retainedBases });
-  assert.equal(report.differences.length, 1);
-  assert.match(report.differences[0] ?? '', /'gone' is not configured/);
-  assert.equal((await catalogue.volumeById(record.volumeId))?.state, 'deleting');
 });
 
 test('initialized volumes without a mark in their pool get one, pristine volumes do not', async () => {

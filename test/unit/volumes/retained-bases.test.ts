@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
 import type { SnapshotRecord, VolumeRecord } from '../../../src/catalogue/records.js';
-import { shared, snapshotKey } from '../../../src/volumes/operation-locks.js';
 import { reconcile } from '../../../src/volumes/reconcile.js';
 import type { RetainedBaseLimits } from '../../../src/volumes/retention.js';
 import { SnapshotManager } from '../../../src/volumes/snapshot-manager.js';
@@ -123,39 +122,6 @@ test('with a count of 0 nothing is retained, and existing bases are removed', as
   assert.match(never?.invalidated?.reason ?? '', /deleted: .*BLOCKDELTA_RETAINED_BASES_COUNT/);
   const lost = (await before.deps.catalogue.retainedBaseById(first.snapshotId))?.invalidated;
   assert.match(lost?.reason ?? '', /BLOCKDELTA_RETAINED_BASES_COUNT/);
-});
-
-test('over the limit the oldest bases are removed, each with a log line, and the reason stays on record', async () => {
-  const its = await open({ perVolume: 2 });
-  const volume = await its.volume();
-  const snapshots = [
-    await takeSnapshot(its, volume),
-    await takeSnapshot(its, volume),
-    await takeSnapshot(its, volume),
-  ];
-  for (const { snapshotId } of snapshots) await its.snapshots.delete(snapshotId);
-  const [oldest, ...newer] = snapshots.map(({ snapshotId }) => snapshotId);
-  assert.deepEqual(await retainedIds(its), newer);
-  assert.deepEqual([...its.backend.storage.bases.keys()], newer);
-  assert.deepEqual(
-    its.log.map(({ level, snapshotId }) => [level, snapshotId]),
-    [['info', oldest]],
-  );
-});
-
-test('a base that a stream reads is dropped only after the stream', async () => {
-  const its = await open({ perVolume: 1 });
-  const volume = await its.volume();
-  const first = await takeSnapshot(its, volume);
-  const second = await takeSnapshot(its, volume);
-  await its.snapshots.delete(first.snapshotId);
-  const release = its.deps.locks.acquire([shared(snapshotKey(first.snapshotId))]);
-  await its.snapshots.delete(second.snapshotId);
-  assert.deepEqual(await retainedIds(its), [first.snapshotId, second.snapshotId]);
-  await its.snapshots.delete(first.snapshotId);
-  release();
-  await its.deps.retainedBases.settle(its.backend);
-  assert.deepEqual(await retainedIds(its), [second.snapshotId]);
 });
 
 test('the bases of a volume are removed without a log line when it and all later snapshots are gone', async () => {

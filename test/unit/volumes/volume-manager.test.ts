@@ -55,21 +55,6 @@ test('a copy awaits its growth if and only if it is larger than its source', asy
   assert.equal((await volumes.create(request('empty', { range }))).awaitsGrowth, false);
 });
 
-test('a failed clone leaves neither row nor storage, and the next one succeeds', async () => {
-  const source = await managers.volume();
-  const { backend } = managers;
-  const spec = request('clone', { sourceVolumeId: source.volumeId });
-  const original = backend.cloneVolume;
-  backend.cloneVolume = async () => {
-    throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
-  };
-  await assert.rejects(volumes.create(spec), { code: 'ENOSPC' });
-  assert.equal(await managers.deps.catalogue.volumeByName('clone'), null);
-  assert.deepEqual([...backend.storage.volumes.keys()], [source.volumeId]);
-  backend.cloneVolume = original;
-  assert.equal((await volumes.create(spec)).state, 'ready');
-});
-
 test('a volume that could not be rolled back is not handed out: the next call creates it anew', async () => {
   const source = await managers.volume();
   const { backend, deps } = managers;
@@ -208,27 +193,4 @@ test('a volume that has grown beyond the limit is recorded with its size, and th
   const range = { requiredBytes: 32n * MIB, limitBytes: 32n * MIB };
   await rejectsWith(volumes.expand(volume.volumeId, range), 'OUT_OF_RANGE', /41943040/);
   assert.equal((await volumes.find(volume.volumeId)).sizeBytes, 40n * MIB);
-});
-
-test('topology is checked after the source and the size, and nothing is created', async () => {
-  const topologyProblem = 'elsewhere';
-  const gone = request('volume', { topologyProblem, sourceVolumeId: 'vol-gone' });
-  await rejectsWith(volumes.create(gone), 'NOT_FOUND');
-  const range = { requiredBytes: 1n << 50n, limitBytes: 0n };
-  await rejectsWith(volumes.create(request('volume', { topologyProblem, range })), 'OUT_OF_RANGE');
-  const call = volumes.create(request('volume', { topologyProblem }));
-  await rejectsWith(call, 'RESOURCE_EXHAUSTED', /elsewhere/);
-  assert.equal(managers.backend.storage.volumes.size, 0);
-});
-
-test('mutable parameters of the request take precedence over those of the class', async () => {
-  const made = await volumes.create(
-    request('volume', {
-      parameters: { readAheadKiB: '64', loopDirectIo: 'false', mountOptions: 'noatime' },
-      mutableParameters: { readAheadKiB: '256' },
-    }),
-  );
-  const { mutableParameters, createdMutableParameters } = made satisfies VolumeRecord;
-  assert.deepEqual(mutableParameters, { readAheadKiB: '256', loopDirectIo: 'false' });
-  assert.deepEqual(createdMutableParameters, { readAheadKiB: '256' });
 });

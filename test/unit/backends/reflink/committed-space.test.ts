@@ -72,18 +72,6 @@ test('a second question within a moment looks at no volume, and counts what was 
   assert.equal(pool.looks, 1);
 });
 
-test('a volume that is created while the others are looked at is counted', async () => {
-  const pool = new Pool();
-  const space = new CommittedSpace(pool.native);
-  pool.isHeld = true;
-  space.addingStarts(70n);
-  const asked = space.now(LAYOUT);
-  space.addingEnds(70n);
-  pool.pass();
-  assert.equal((await asked).unwritten, 0n);
-  assert.equal(await space.atMost(LAYOUT), 70n);
-});
-
 test('a creation that failed is counted until the next look', async () => {
   const pool = new Pool();
   const space = new CommittedSpace(pool.native);

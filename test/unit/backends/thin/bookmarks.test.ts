@@ -11,21 +11,10 @@ import type { ThinPoolStatus } from '../../../../src/native/dm-addon.js';
 import type { NativeRunner } from '../../../../src/native/pool.js';
 import type { ThinDeviceDetails, ThinSuperblock } from '../../../../src/native/thin-addon.js';
 import { rejectsWith } from '../../../support/expect-status.js';
+import { SUPERBLOCK } from '../../../support/fake-thin-kernel.js';
 
 const VOLUME = 'vol-1';
 const TRUSTED = { distrust: null, interrupted: [] };
-const SUPERBLOCK: ThinSuperblock = {
-  checksum: 1,
-  needsCheck: false,
-  time: 7,
-  transactionId: 9n,
-  heldRoot: null,
-  mappingRoot: 100n,
-  detailsRoot: 101n,
-  dataBlockBytes: 65536n,
-  dataBlocks: 1000n,
-  metadataBlocks: 1000n,
-};
 const STATUS: ThinPoolStatus = {
   mode: 'rw',
   transactionId: 9n,
@@ -227,13 +216,6 @@ test('a base that is lost while its snapshot lives is kept anew, and not once it
   assert.equal(await invalidReason(), 'of a test');
 });
 
-test('a start that finds nothing against them loses no base', async () => {
-  await bases.create('snap-1');
-  await bases.review(TRUSTED);
-  await bases.review({ distrust: null, interrupted: ['vol-2'] });
-  assert.equal((await bases.list()).usable.length, 1);
-});
-
 test('a start that distrusts the pool loses all bases, with the first reason', async () => {
   await bases.create('snap-1');
   await bases.review({ distrust: 'it was changed', interrupted: [] });
@@ -258,8 +240,4 @@ test('a start drops files that no row knows, and loses a base whose file is gone
   rmSync(at('bases', 'snap-1'));
   await bases.review(TRUSTED);
   assert.match(await invalidReason(), /is gone/);
-});
-
-test('nothing is kept of what is no snapshot of the pool', async () => {
-  assert.equal(await bases.create('snap-9'), null);
 });

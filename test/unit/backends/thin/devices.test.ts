@@ -17,7 +17,7 @@ import { deviceSizeBytes } from '../../../../src/native/block-device.js';
 import { NativePool } from '../../../../src/native/pool.js';
 import type { ThinSuperblock } from '../../../../src/native/thin-addon.js';
 import { rejectsWith } from '../../../support/expect-status.js';
-import { failure } from '../../../support/fake-thin-kernel.js';
+import { failure, POOL_RECORD, SUPERBLOCK } from '../../../support/fake-thin-kernel.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../../../support/workspace.js';
 
 const MIB = 1n << 20n;
@@ -25,16 +25,8 @@ const BLOCK = 65536n;
 const workspace = new Workspace('thin-devices');
 after(() => workspace.dispose());
 
-const RECORD: PoolRecord = {
-  ...{ uuid: 'u', state: 'new', dataBlockBytes: BLOCK, transactionId: 0n },
-  ...{ holdsMetadataSnapshot: false, bootId: null, passesDiscards: false, stopped: null },
-  labelledBytes: null,
-};
-const SUPERBLOCK: ThinSuperblock = {
-  ...{ checksum: 1, needsCheck: false, time: 0, transactionId: 0n, heldRoot: null },
-  ...{ mappingRoot: 1n, detailsRoot: 2n, dataBlockBytes: BLOCK },
-  ...{ dataBlocks: 10n, metadataBlocks: 10n },
-};
+const RECORD: PoolRecord = { ...POOL_RECORD, state: 'new', transactionId: 0n, labelledBytes: null };
+const FRESH = { ...SUPERBLOCK, time: 0, transactionId: 0n, dataBlocks: 10n };
 
 async function emptyDevices(label: string): Promise<{ metadataPath: string; dataPath: string }> {
   const paths = {
@@ -122,7 +114,7 @@ const judge = (
 test('metadata of a thin pool is not taken for a new one', async () => {
   const devices = await emptyDevices('formatted');
   for (const state of ['new', 'formatting'] as const) {
-    const refused = judge(devices, async () => SUPERBLOCK, state);
+    const refused = judge(devices, async () => FRESH, state);
     await rejectsWith(refused, 'FAILED_PRECONDITION', /is not pool 'p'/);
   }
   const known = readKnownSuperblock('p', '/dev/metadata', noSuperblock);
@@ -137,7 +129,7 @@ test('a formatting that was killed takes none but the fresh metadata of its own 
     assertFormattable({
       record: { ...RECORD, state: 'formatting', labelledBytes: deviceBytes },
       ...{ pool: 'p', devices, areOurs: false },
-      readSuperblock: async () => ({ ...SUPERBLOCK, ...found }),
+      readSuperblock: async () => ({ ...FRESH, ...found }),
       hasThinDevices: async () => hasDevices,
       sizeOf: async () => deviceBytes,
     });

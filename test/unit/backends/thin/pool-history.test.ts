@@ -9,31 +9,9 @@ import {
 } from '../../../../src/backends/thin/pool/pool-history.js';
 import { passesDown } from '../../../../src/backends/thin/pool/pool-table.js';
 import type { ThinSuperblock } from '../../../../src/native/thin-addon.js';
+import { POOL_RECORD, SUPERBLOCK } from '../../../support/fake-thin-kernel.js';
 
-const SUPERBLOCK: ThinSuperblock = {
-  checksum: 1,
-  needsCheck: false,
-  time: 7,
-  transactionId: 9n,
-  heldRoot: null,
-  mappingRoot: 100n,
-  detailsRoot: 101n,
-  dataBlockBytes: 65536n,
-  dataBlocks: 1000n,
-  metadataBlocks: 1000n,
-};
 const STOPPED = { transactionId: 9n, time: 7, mappingRoot: 100n, detailsRoot: 101n };
-const POOL: PoolRecord = {
-  uuid: 'uuid',
-  state: 'ready',
-  dataBlockBytes: 65536n,
-  transactionId: 9n,
-  labelledBytes: 1n << 30n,
-  holdsMetadataSnapshot: false,
-  bootId: 'boot-1',
-  passesDiscards: true,
-  stopped: null,
-};
 
 const volume = (objectId: string, open: boolean): DeviceRecord => ({
   ...{ objectId, kind: 'volume', sizeBytes: 1n, lineage: objectId, deviceId: 1, state: 'live' },
@@ -42,7 +20,12 @@ const volume = (objectId: string, open: boolean): DeviceRecord => ({
 
 function history(pool: Partial<PoolRecord>, superblock: Partial<ThinSuperblock> = {}) {
   const devices = [volume('vol-open', true), volume('vol-closed', false)];
-  const findings = { pool: { ...POOL, ...pool }, transaction: null, devices, bootId: 'boot-2' };
+  const findings = {
+    pool: { ...POOL_RECORD, ...pool },
+    transaction: null,
+    devices,
+    bootId: 'boot-2',
+  };
   return historyOfInactive(findings, { ...SUPERBLOCK, ...superblock });
 }
 
@@ -66,21 +49,21 @@ test('a volume whose last commit failed is interrupted in spite of an orderly st
 test('a pool that needs a check, or was removed without the plugin, is distrusted', () => {
   assert.match(history({}, { needsCheck: true }).distrust ?? '', /a write .* failed/);
   assert.match(history({ bootId: 'boot-2' }).distrust ?? '', /removed by another tool/);
-  const ours = { pool: { ...POOL, bootId: 'boot-2' }, bootId: 'boot-2' };
+  const ours = { pool: { ...POOL_RECORD, bootId: 'boot-2' }, bootId: 'boot-2' };
   assert.notEqual(historyOfActive(ours, true).distrust, null);
   assert.deepEqual(historyOfActive(ours, false), { distrust: null, interrupted: [] });
 });
 
 test('a pool that somebody else has made active is distrusted', () => {
-  const another = { pool: POOL, bootId: 'boot-2' };
+  const another = { pool: POOL_RECORD, bootId: 'boot-2' };
   assert.match(historyOfActive(another, false).distrust ?? '', /activated by another tool/);
-  const stopped = { pool: { ...POOL, stopped: STOPPED }, bootId: 'boot-1' };
+  const stopped = { pool: { ...POOL_RECORD, stopped: STOPPED }, bootId: 'boot-1' };
   assert.match(historyOfActive(stopped, false).distrust ?? '', /activated by another tool/);
 });
 
 test('a pool is known by its last transaction, or by the one that was being opened', () => {
   const transaction = { opens: 10n, creates: [], deletes: [] };
-  const known = (found: bigint) => isKnownTransaction(found, { pool: POOL, transaction });
+  const known = (found: bigint) => isKnownTransaction(found, { pool: POOL_RECORD, transaction });
   assert.deepEqual([8n, 9n, 10n, 11n].map(known), [false, true, true, false]);
 });
 
