@@ -1,12 +1,20 @@
 /** Runs asynchronous work one piece at a time, in the order it was queued. Knows nothing of the work. */
 import { AsyncLocalStorage } from 'node:async_hooks';
 
+/**
+ * The pieces of work on whose behalf the current code runs, of all queues. One storage for all of them: Node.js keeps
+ * each for ever, once used, and has all of them follow every promise.
+ */
+const context = new AsyncLocalStorage<readonly Piece[]>();
+
+interface Piece {
+  isRunning: boolean;
+}
+
 export class SerialQueue {
   #last: Promise<unknown> = Promise.resolve();
   /** The piece of work that is running now. */
-  #running: object | null = null;
-  /** The piece of work on whose behalf the current code runs. */
-  readonly #context = new AsyncLocalStorage<object>();
+  #running: Piece | null = null;
 
   /** @param name what the queue protects, for errors */
   constructor(private readonly name: string) {}
@@ -16,17 +24,20 @@ export class SerialQueue {
    * when called from work that is running in this queue, which would otherwise wait for its own end.
    */
   run<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#running !== null && this.#context.getStore() === this.#running) {
+    const pieces = context.getStore() ?? [];
+    if (this.#running !== null && pieces.includes(this.#running)) {
       return Promise.reject(new Error(`work in the queue of ${this.name} waits for that queue`));
     }
     const result = this.#last.then(() => {
-      const running = {};
-      this.#running = running;
-      return this.#context.run(running, work);
+      this.#running = { isRunning: true };
+      // Without those that have ended: what goes on from piece to piece would collect them.
+      const current = pieces.filter(({ isRunning }) => isRunning);
+      return context.run([...current, this.#running], work);
     });
     this.#last = result
       .catch(() => undefined)
       .then(() => {
+        if (this.#running !== null) this.#running.isRunning = false;
         this.#running = null;
       });
     return result;
