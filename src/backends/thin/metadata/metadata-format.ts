@@ -146,5 +146,5 @@ async function readWhole(
 }
 
 function isZero(buffer: Buffer): boolean {
-  return buffer.every((byte) => byte === 0);
+  return buffer.equals(Buffer.alloc(buffer.length));
 }
