@@ -11,7 +11,11 @@ const ioctl = createRequire(import.meta.url)('ioctl') as (
 /** struct dm_ioctl; behind it the sector that the message is for, and the message. */
 const DM_IOCTL_BYTES = 312;
 const DM_TARGET_MSG = 0xc138fd0e;
+const LOOP_CLR_FD = 0x4c01;
+const LOOP_GET_STATUS64 = 0x4c05;
+const LOOP_INFO64_BYTES = 232;
 const LOOP_CTL_REMOVE = 0x4c81;
+const BLKROSET = 0x125d;
 const BLKDISCARD = 0x1277;
 const BLKZEROOUT = 0x127f;
 const BLKFLSBUF = 0x1261;
@@ -39,6 +43,19 @@ export function blockZeroOut(fd: number, offset: number, length: number): void {
 /** Writes the page cache of a block device out and empties it, without asking the disk to flush its own. */
 export function flushCache(fd: number): void {
   ioctl(fd, BLKFLSBUF, 0);
+}
+
+/** Detaches a loop device, now or at its last close; what it does not give up of itself is reset: it is writable. */
+export function clearLoop(fd: number): void {
+  ioctl(fd, BLKROSET, words(0));
+  ioctl(fd, LOOP_CLR_FD, 0);
+}
+
+/** The numbers of the file below a loop device, as stat(2) has them. Throws if there is none. */
+export function fileBelowLoop(fd: number): { dev: bigint; ino: bigint } {
+  const info = Buffer.alloc(LOOP_INFO64_BYTES);
+  ioctl(fd, LOOP_GET_STATUS64, info);
+  return { dev: info.readBigUInt64LE(0), ino: info.readBigUInt64LE(8) };
 }
 
 /** Gives a loop device's number up, which is made anew when somebody wants it. Throws EBUSY if it is attached. */

@@ -1,8 +1,8 @@
 /** Loop devices by their backing file. */
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import { removeLoopNumber } from './ioctls.js';
+import { clearLoop, removeLoopNumber } from './ioctls.js';
 
 export function loopsOf(backingFile: string): string[] {
   return execFileSync('losetup', ['-n', '-O', 'NAME', '-j', backingFile], { encoding: 'utf8' })
@@ -18,9 +18,16 @@ export function loopsOf(backingFile: string): string[] {
 export function detachLoop(device: string): void {
   const number = Number(/^\/dev\/loop(\d+)$/.exec(device)?.[1]);
   const refuses = queueSetting(device, 'discard_max_bytes') === '0';
-  // The number keeps BLKROSET for its next user.
-  spawnSync('blockdev', ['--setrw', device], { stdio: 'ignore' });
-  spawnSync('losetup', ['-d', device], { stdio: 'ignore' });
+  try {
+    const fd = openSync(device, 'r');
+    try {
+      clearLoop(fd);
+    } finally {
+      closeSync(fd);
+    }
+  } catch {
+    // Another process has detached it.
+  }
   if (!refuses || Number.isNaN(number)) return;
   const control = openSync('/dev/loop-control', 'r+');
   try {

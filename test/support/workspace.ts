@@ -4,10 +4,20 @@
  * goes away also after a failure or a kill -9 of the plugin.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync } from 'node:fs';
+import {
+  closeSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { loadAddon } from '../../src/native/addon.js';
+import { fileBelowLoop } from './ioctls.js';
 import { detachLoop } from './loops.js';
 
 /** Why root-only tests cannot run here; undefined if they can. For node:test's `skip`. */
@@ -60,9 +70,13 @@ export class Workspace {
     const left = [...mountsBelow(this.directory), ...loopsBelow(this.directory)];
     if (left.length > 0) throw new Error(`left behind: ${left.join(', ')}`);
     for (const device of loopsOfFilesIn(this.directory)) detachLoop(device);
-    // Snapshots in a pool directly on the host's file system are immutable.
-    spawnSync('chattr', ['-R', '-i', this.directory], { stdio: 'ignore' });
-    rmSync(this.directory, { recursive: true, force: true });
+    try {
+      rmSync(this.directory, { recursive: true, force: true });
+    } catch {
+      // Snapshots in a pool directly on the host's file system are immutable.
+      spawnSync('chattr', ['-R', '-i', this.directory], { stdio: 'ignore' });
+      rmSync(this.directory, { recursive: true, force: true });
+    }
   }
 }
 
@@ -85,17 +99,23 @@ export function mountsBelow(directory: string): string[] {
 
 /** Loop devices whose backing file is below a directory. */
 export function loopsBelow(directory: string): string[] {
-  return readdirSync('/sys/block')
-    .filter((name) => name.startsWith('loop'))
-    .filter((name) => {
-      try {
-        const file = readFileSync(`/sys/block/${name}/loop/backing_file`, 'utf8');
-        return file.startsWith(`${directory}/`);
-      } catch {
-        return false;
-      }
-    })
-    .map((name) => `/dev/${name}`);
+  return [...attachedLoops()]
+    .filter(([, file]) => file.startsWith(`${directory}/`))
+    .map(([device]) => device);
+}
+
+/** The backing file of each loop device that has one. */
+function attachedLoops(): Map<string, string> {
+  const found = new Map<string, string>();
+  for (const name of readdirSync('/sys/block').filter((each) => each.startsWith('loop'))) {
+    try {
+      const file = readFileSync(`/sys/block/${name}/loop/backing_file`, 'utf8');
+      found.set(`/dev/${name}`, file);
+    } catch {
+      // It has none.
+    }
+  }
+  return found;
 }
 
 /**
@@ -106,24 +126,26 @@ function loopsOfFilesIn(directory: string): string[] {
   const files = new Set(
     readdirSync(directory, { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile())
-      .map((entry) => statSync(join(entry.parentPath, entry.name)).ino),
+      .map((entry) => statSync(join(entry.parentPath, entry.name), { bigint: true }).ino),
   );
-  const { dev } = statSync(directory);
-  // makedev(3)
-  const number = `${(dev >> 8) & 0xfff}:${(dev & 0xff) | ((dev >> 12) & 0xfff00)}`;
-  const listed = spawnSync(
-    'losetup',
-    ['--list', '--noheadings', '--raw', '--output', 'NAME,BACK-INO,BACK-MAJ:MIN'],
-    { encoding: 'utf8' },
-  );
-  return (
-    listed.stdout
-      .split('\n')
-      // Raw output pads the numbers with escaped spaces.
-      .map((line) => line.replaceAll('\\x20', '').split(/\s+/))
-      .filter(([, inode, device]) => device === number && files.has(Number(inode)))
-      .flatMap(([name]) => name ?? [])
-  );
+  const { dev } = statSync(directory, { bigint: true });
+  return [...attachedLoops().keys()].filter((device) => {
+    const below = fileBelow(device);
+    return below?.dev === dev && files.has(below.ino);
+  });
+}
+
+function fileBelow(device: string): { dev: bigint; ino: bigint } | null {
+  try {
+    const fd = openSync(device, 'r');
+    try {
+      return fileBelowLoop(fd);
+    } finally {
+      closeSync(fd);
+    }
+  } catch {
+    return null;
+  }
 }
 
 /** Device-mapper devices on that one, the uppermost first; those in use stay. */
