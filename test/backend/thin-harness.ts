@@ -7,9 +7,8 @@ import { join } from 'node:path';
 import { hostFreeBytes } from '../../src/backends/image-files.js';
 import { ThinBackend, type ThinPoolOptions } from '../../src/backends/thin/thin-backend.js';
 import type { ThinPoolStatus } from '../../src/native/dm-addon.js';
-import type { NativePool } from '../../src/native/pool.js';
 import { openLedgerHere, openLedgerInline } from '../support/direct-database.js';
-import { sharedThreads } from '../support/shared-threads.js';
+import { type NativeHere, nativeHere } from '../support/native-here.js';
 import { Workspace } from '../support/workspace.js';
 import { DeviceHarness } from './device-harness.js';
 import type { BackendHarness, HalfMade } from './harness.js';
@@ -29,7 +28,7 @@ export class ThinHarness extends DeviceHarness implements BackendHarness {
 
   private constructor(
     private readonly workspace: Workspace,
-    readonly native: NativePool,
+    readonly native: NativeHere,
     private readonly options: ThinPoolOptions,
   ) {
     super();
@@ -38,7 +37,7 @@ export class ThinHarness extends DeviceHarness implements BackendHarness {
 
   static async make(kind: ThinKind, options: Partial<ThinPoolOptions> = {}): Promise<ThinHarness> {
     const workspace = new Workspace(`contract-thin-${kind}`);
-    const native = sharedThreads();
+    const native = nativeHere();
     return new ThinHarness(workspace, native, {
       pool: 'default',
       directory: workspace.path('pool'),
@@ -149,7 +148,7 @@ export class ThinHarness extends DeviceHarness implements BackendHarness {
 /** Two loop devices on files in the workspace, which detaches them. */
 async function givenDevices(
   workspace: Workspace,
-  native: NativePool,
+  native: NativeHere,
 ): Promise<{ metadata: string; data: string }> {
   const device = async (label: string, sizeBytes: bigint): Promise<string> => {
     const file = workspace.path(`${label}.disk`);

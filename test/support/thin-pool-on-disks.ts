@@ -6,13 +6,12 @@ import assert from 'node:assert/strict';
 import { closeSync, fsyncSync, openSync } from 'node:fs';
 import { ThinBackend } from '../../src/backends/thin/thin-backend.js';
 import { newSnapshotId, newVolumeId } from '../../src/domain/identifiers.js';
-import type { NativePool } from '../../src/native/pool.js';
 import type { MetadataAnswer } from './csi-client.js';
 import { openLedgerHere, openLedgerInline } from './direct-database.js';
 import { DmFixture, type FaultyDisk } from './dm-fixture.js';
 import { blockDiscard, flushCache } from './ioctls.js';
+import { type NativeHere, nativeHere } from './native-here.js';
 import { TEST_NODE_KEY } from './records.js';
-import { sharedThreads } from './shared-threads.js';
 import { missedPages, PAGE_BYTES, TaggedImage } from './tagged-image.js';
 import { scanAll } from './wire.js';
 import { Workspace } from './workspace.js';
@@ -101,7 +100,7 @@ export class ThinPoolOnDisks {
   readonly volumes = new Map<string, WorldVolume>();
 
   private constructor(
-    readonly native: NativePool,
+    readonly native: NativeHere,
     readonly workspace: Workspace,
     readonly fixture: DmFixture,
     readonly metadata: FaultyDisk,
@@ -117,7 +116,7 @@ export class ThinPoolOnDisks {
     story: (world: ThinPoolOnDisks) => Promise<void>,
   ): Promise<void> {
     const workspace = new Workspace('thin-bases');
-    const native = sharedThreads();
+    const native = nativeHere();
     const fixture = new DmFixture(native, workspace);
     try {
       const metadata = await fixture.disk('metadata', 16n * MIB);

@@ -10,12 +10,11 @@ import type { PoolEvent } from '../../src/backends/backend.js';
 import type { OpenLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { ThinBackend } from '../../src/backends/thin/thin-backend.js';
 import type { ThinPoolStatus } from '../../src/native/dm-addon.js';
-import type { NativePool } from '../../src/native/pool.js';
 import type { BackendOptions } from './backend-process.js';
 import { openLedgerInline } from './direct-database.js';
 import { DmFixture, type FaultyDisk } from './dm-fixture.js';
 import type { Interrupter } from './interrupter.js';
-import { sharedThreads } from './shared-threads.js';
+import { type NativeHere, nativeHere } from './native-here.js';
 import { Workspace } from './workspace.js';
 
 const MIB = 1n << 20n;
@@ -35,7 +34,7 @@ export class ThinRig {
 
   private constructor(
     private readonly workspace: Workspace,
-    readonly native: NativePool,
+    readonly native: NativeHere,
     readonly fixture: DmFixture,
     readonly metadata: FaultyDisk,
     readonly data: FaultyDisk,
@@ -46,7 +45,7 @@ export class ThinRig {
   /** The pool is made and started. */
   static async make(label: string, options: RigOptions = {}): Promise<ThinRig> {
     const workspace = new Workspace(label);
-    const native = sharedThreads();
+    const native = nativeHere();
     const fixture = new DmFixture(native, workspace);
     const { metadataBytes = 16n * MIB, dataBytes = 64n * MIB } = options;
     const metadata = await fixture.disk('metadata', metadataBytes);

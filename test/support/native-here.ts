@@ -1,0 +1,34 @@
+/**
+ * The addon called on the caller's own thread: a thread costs a second to start on an emulated processor, and each
+ * call a good deal of it. For backends, of whose calls none waits for what this process does meanwhile.
+ */
+import { SystemError } from '../../src/base/errors.js';
+import {
+  type FillRequest,
+  type FillResult,
+  loadAddon,
+  type NativeFailure,
+  type NativeResult,
+} from '../../src/native/addon.js';
+import type { NativeFiller, NativeRunner } from '../../src/native/pool.js';
+
+type Calls = Record<string, (request: unknown) => { ok: true } | NativeFailure>;
+
+export type NativeHere = NativeRunner & NativeFiller;
+
+export function nativeHere(): NativeHere {
+  return {
+    run: async (method: string, request: unknown): Promise<object> => {
+      const answer = (loadAddon() as unknown as Calls)[method]?.(request);
+      if (answer === undefined) throw new Error(`the addon has no ${method}`);
+      if (!answer.ok) {
+        throw new SystemError(answer.code, answer.syscall, answer.path, answer.message);
+      }
+      return answer;
+    },
+    fill: async (request: FillRequest, buffer: ArrayBuffer) => {
+      const result: NativeResult<FillResult> = loadAddon().fillMetadata(request, buffer);
+      return { result, buffer };
+    },
+  } as NativeHere;
+}
