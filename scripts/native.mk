@@ -3,7 +3,7 @@
 # or this file has changed.
 #
 #   make -s -j2 -f scripts/native.mk tests      the test program, and the guardian it starts
-#   make -s -j2 -f scripts/native.mk fuzz-fill  a fuzz target: test/fuzz/fuzz_fill.cc
+#   make -s -j2 -f scripts/native.mk fuzz-fill  a fuzz target: test/fuzz/fuzz_fill.cc; clang++ only
 #   make -s -j2 -f scripts/native.mk tidy       what scripts/tidy-native needs
 #   make -s -f scripts/native.mk faults         the library that test/faults preloads into processes
 #   make -s -f scripts/native.mk directory      prints where programs and objects are
@@ -34,7 +34,6 @@ ifeq ($(COMPILER),clang++)
 else
   # g++ takes moved optionals for uninitialized ones when sanitizers are on.
   CXXFLAGS += -Wno-maybe-uninitialized
-  FUZZ_MAIN := test/fuzz/standalone.cc
 endif
 
 BUILD := .native-build/$(COMPILER)
@@ -43,7 +42,7 @@ GTEST := /usr/src/googletest/googletest
 
 CORE := $(wildcard native/base/*.cc native/scan/*.cc native/thin/*.cc native/device/*.cc)
 # These tests need nothing of the kernel that an emulator of the processor does not pass on.
-PORTABLE_TESTS := $(wildcard test/native/dm_status_test.cc test/native/extent_test.cc test/native/fill_test.cc \
+PORTABLE_TESTS := $(wildcard test/native/dm_status_test.cc test/native/fill_test.cc \
   test/native/message_writer_test.cc test/native/parsers_test.cc test/native/thin_*_test.cc)
 TESTS := $(if $(filter arm64,$(ARCH)),$(PORTABLE_TESTS),$(wildcard test/native/*_test.cc))
 TEST_SUPPORT := $(filter-out %_test.cc,$(wildcard test/native/*.cc))
@@ -59,7 +58,6 @@ FUZZ_LIBRARY := $(call objects,covered,$(CORE) $(FUZZ_SUPPORT))
 TEST_OBJECTS := $(FUZZ_LIBRARY) $(call objects,plain,$(TESTS) $(filter-out $(FUZZ_SUPPORT),$(TEST_SUPPORT))) \
   $(BUILD)/gtest-all.o $(BUILD)/gtest_main.o
 GUARDIAN_OBJECTS := $(call objects,plain,$(GUARDIAN))
-FUZZ_MAIN_OBJECTS := $(call objects,plain,$(FUZZ_MAIN))
 
 .PHONY: tests faults tidy directory command FORCE
 .DELETE_ON_ERROR:
@@ -109,7 +107,7 @@ $(OUT)/libfuzzed.a: $(FUZZ_LIBRARY) $(OUT)/libfuzzed.list
 
 .PHONY: $(FUZZ_TARGETS:%=fuzz-%)
 $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: $(OUT)/fuzz_%
-$(OUT)/fuzz_%: $(OUT)/covered/test/fuzz/fuzz_%.o $(FUZZ_MAIN_OBJECTS) $(OUT)/libfuzzed.a
+$(OUT)/fuzz_%: $(OUT)/covered/test/fuzz/fuzz_%.o $(OUT)/libfuzzed.a
 	$(COMPILER) $(CXXFLAGS) $(LDFLAGS) $(FUZZ_LINK) -o $@ $^
 
 # scripts/tidy-native has written compile_commands.json. Headers of Node.js count as generated, since only
