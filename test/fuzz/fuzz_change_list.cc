@@ -20,11 +20,14 @@
 #include "native/scan/change_list_file.h"
 #include "native/scan/change_list_union.h"
 #include "native/scan/fill.h"
+#include "test/fuzz/fuzz_input.h"
 #include "test/native/wire.h"
 
 namespace blockdelta {
 namespace {
 
+using test::Check;
+using test::FuzzInput;
 using test::Range;
 
 constexpr size_t kPage = 4096;
@@ -35,30 +38,6 @@ constexpr size_t kMaxFiles = 3;
 constexpr size_t kMaxPages = 4;
 constexpr uint32_t kDelta = 1;
 constexpr uint32_t kMap = 3;
-
-void Check(bool condition) {
-  if (!condition) std::abort();
-}
-
-// Reads the input as numbers; zeros after its end.
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : at_(data), end_(data + size) {}
-
-  uint64_t Byte() { return at_ == end_ ? 0 : *at_++; }
-  // Small numbers mostly, sometimes any 64 bits.
-  uint64_t Number() {
-    const uint64_t first = Byte();
-    if (first < 0xF0) return first;
-    uint64_t value = 0;
-    for (int i = 0; i < 8; i++) value = value << 8 | Byte();
-    return value;
-  }
-
- private:
-  const uint8_t* at_;
-  const uint8_t* end_;
-};
 
 using Bytes = std::vector<uint8_t>;
 
@@ -114,7 +93,7 @@ uint64_t EndOf(const uint8_t* body, size_t used, uint64_t first, uint64_t count,
   return end;
 }
 
-Image ReadImage(Input* input, uint32_t kind, uint64_t size) {
+Image ReadImage(FuzzInput* input, uint32_t kind, uint64_t size) {
   Image image;
   image.kind = kind;
   const size_t pages = input->Byte() % (kMaxPages + 1);
@@ -346,7 +325,7 @@ std::optional<std::vector<Range>> Scan(FillCall fill, const std::vector<ChangeLi
   return ranges;
 }
 
-void Run(Input* input) {
+void Run(FuzzInput* input) {
   const uint64_t head = input->Byte();
   const bool is_map = (head & 1) != 0;
   const uint64_t size = (head & 2) != 0 ? input->Number() & INT64_MAX : uint64_t{1} << 40;
@@ -384,7 +363,7 @@ void Run(Input* input) {
 }  // namespace blockdelta
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  blockdelta::Input input(data, size);
+  blockdelta::test::FuzzInput input(data, size);
   blockdelta::Run(&input);
   return 0;
 }

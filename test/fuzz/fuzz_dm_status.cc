@@ -2,7 +2,6 @@
 //
 // What is accepted must say the same when it is written again.
 #include <cstdint>
-#include <cstdlib>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -10,13 +9,12 @@
 
 #include "native/device/dm_buffer.h"
 #include "native/device/dm_status.h"
+#include "test/fuzz/fuzz_input.h"
 
 namespace blockdelta {
 namespace {
 
-void Check(bool condition) {
-  if (!condition) std::abort();
-}
+using test::Check;
 
 // With single blanks between the words and none at the ends.
 std::string Plain(std::string_view line) {

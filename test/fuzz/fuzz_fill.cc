@@ -4,46 +4,27 @@
 // independent reader understands.
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
 #include "native/scan/fill.h"
 #include "native/scan/list_source.h"
+#include "test/fuzz/fuzz_input.h"
 #include "test/native/model.h"
 #include "test/native/wire.h"
 
 namespace blockdelta {
 namespace {
 
+using test::Check;
+using test::FuzzInput;
 using test::Map;
 using test::Range;
 
 constexpr size_t kMaxExtents = 48;
 
-// Reads the input as numbers; zeros after its end.
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : at_(data), end_(data + size) {}
-
-  bool empty() const { return at_ == end_; }
-  uint64_t Byte() { return at_ == end_ ? 0 : *at_++; }
-  // Small numbers mostly, sometimes any 64 bits.
-  uint64_t Number() {
-    const uint64_t first = Byte();
-    if (first < 0xF0) return first;
-    uint64_t value = 0;
-    for (int i = 0; i < 8; i++) value = value << 8 | Byte();
-    return value;
-  }
-
- private:
-  const uint8_t* at_;
-  const uint8_t* end_;
-};
-
 // Neighbouring numbers lie close together, as in maps; nothing is promised about them.
-Map ReadMap(Input* input) {
+Map ReadMap(FuzzInput* input) {
   constexpr uint32_t kFlags[] = {0, 0x2000, 0x800, 0x8, 0x301, 0x4, 0x1, 0x802};
   Map map;
   uint64_t end = 0;
@@ -78,10 +59,6 @@ bool IsValid(uint64_t size, Map* map) {
   return true;
 }
 
-void Check(bool condition) {
-  if (!condition) std::abort();
-}
-
 struct Scene {
   Map target;
   Map base;
@@ -91,7 +68,7 @@ struct Scene {
   FillLimits limits;
 };
 
-Scene ReadScene(Input* input) {
+Scene ReadScene(FuzzInput* input) {
   Scene scene;
   scene.size = input->Number() & INT64_MAX;
   scene.buffer_bytes = 64 + input->Byte() * 4;
@@ -164,7 +141,7 @@ void Run(Scene scene) {
 }  // namespace blockdelta
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  blockdelta::Input input(data, size);
+  blockdelta::test::FuzzInput input(data, size);
   blockdelta::Run(blockdelta::ReadScene(&input));
   return 0;
 }

@@ -12,25 +12,227 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <array>
+#include <cstring>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "native/scan/message_writer.h"
+#include "native/thin/block_source.h"
 #include "native/thin/delta_walk.h"
+#include "native/thin/metadata_block.h"
 #include "native/thin/superblock.h"
 #include "native/thin/thin_fill.h"
-#include "test/fuzz/thin_metadata_image.h"
-#include "test/fuzz/thin_metadata_model.h"
+#include "test/fuzz/fuzz_input.h"
+#include "test/native/thin_image.h"
+#include "test/native/thin_scenario.h"
 #include "test/native/wire.h"
 
 namespace blockdelta::test {
 
-inline void Check(bool condition) {
-  if (!condition) std::abort();
+// A small sound image, and changes to it.
+using ThinImageBytes = std::vector<uint8_t>;
+
+// As the generator makes it: full-sized nodes, snapshots, discards, a held copy.
+inline ThinImageBytes MakePoolImage() {
+  ThinScenario scenario;
+  scenario.mapped = 200;
+  scenario.density = 0.6;
+  scenario.changed = 0.2;
+  scenario.discarded = 0.2;
+  scenario.added = 0.2;
+  scenario.metadata_snapshot = true;
+  scenario.changed_after = 5;
+  scenario.empty_device = true;
+  return MakeThinPool(scenario).image;
 }
+
+// Nodes of few entries, so that trees of some blocks are high.
+inline ThinImageBytes MakeHighImage() {
+  MappingTrees trees(4);
+  PoolPlan plan;
+  uint64_t root = trees.Empty();
+  for (uint32_t device = 0; device < 3; device++) {
+    for (uint64_t i = 0; i < (device == 0 ? 24 : 3); i++) {
+      const uint64_t key = (i * 7 + device * 5) % 30;
+      root = device == 1 && i == 2 ? trees.Remove(root, key)
+                                   : trees.Set(root, key, (device * 30 + i) << 24 | device);
+    }
+    plan.devices.push_back({device + 1, root, device, device});
+    trees.Share();
+  }
+  return MakePool(trees, plan).image;
+}
+
+// What a block of it is, by its place: block 0 and the held copy are superblocks.
+inline void SealBlock(ThinImageBytes* image, uint64_t number) {
+  uint8_t* const block = &(*image)[number * kMetadataBlockBytes];
+  const bool is_superblock =
+      ReadLe64(block + superblock_format::kMagic) == superblock_format::kMagicNumber;
+  DiskNode::At(block)->Seal(is_superblock || number == 0 ? kSuperblockSalt : kNodeSalt);
+}
+
+inline const ThinImageBytes& SoundImage(bool is_high) {
+  static const ThinImageBytes pool = MakePoolImage();
+  static const ThinImageBytes high = MakeHighImage();
+  return is_high ? high : pool;
+}
+
+class ImageChanges {
+ public:
+  // Changed blocks get their right checksums if `seals`.
+  ImageChanges(FuzzInput* input, bool seals) : input_(*input), seals_(seals) {
+    const uint64_t head = input_.Byte();
+    image_ = SoundImage((head & 1) != 0);
+    if ((head & 2) != 0) image_.resize((1 + input_.Byte() % blocks()) * kMetadataBlockBytes);
+    for (uint64_t left = head >> 2 & 15; left > 0; left--) Change();
+    for (const uint64_t number : changed_) {
+      if (seals_) SealBlock(&image_, number);
+    }
+  }
+
+  const ThinImageBytes& image() const { return image_; }
+
+ private:
+  uint64_t blocks() const { return image_.size() / kMetadataBlockBytes; }
+  uint8_t* block(uint64_t number) { return &image_[number * kMetadataBlockBytes]; }
+
+  void Write(size_t offset, uint64_t value, size_t bytes) {
+    std::memcpy(block(at_) + offset % (kMetadataBlockBytes - 8), &value, bytes);
+  }
+
+  void Change() {
+    constexpr size_t kHeader[] = {4, 8, 16, 20, 24, 0};
+    const uint64_t what = input_.Byte();
+    at_ = input_.Byte() % blocks();
+    changed_.insert(at_);
+    const uint64_t room = ReadLe32(block(at_) + node_format::kMaxEntries);
+    switch (what % 6) {
+      case 0:
+        return Write(kHeader[input_.Byte() % 6], input_.Number(0xE0), 4);
+      case 1:  // A key.
+        return Write(32 + 8 * input_.Byte(), input_.Number(0xE0), 8);
+      case 2:  // A child, or the data block of a mapping.
+        return Write(32 + 8 * (room + input_.Byte()), input_.Number(0xE0) << (what & 8 ? 24 : 0),
+                     8);
+      case 3:
+        return Write(input_.Number(0xE0), input_.Byte(), 1);
+      case 4: {
+        const uint64_t from = input_.Byte() % blocks();
+        if (from != at_) std::memcpy(block(at_), block(from), kMetadataBlockBytes);
+        return Write(kOwnNumberOffset, at_, 8);
+      }
+      default:
+        changed_.insert(0);
+        at_ = 0;
+        return Write(32 + 4 * (input_.Byte() % 83), input_.Number(0xE0), (what & 8) != 0 ? 8 : 4);
+    }
+  }
+
+  FuzzInput& input_;
+  const bool seals_;
+  ThinImageBytes image_;
+  std::set<uint64_t> changed_;
+  uint64_t at_ = 0;
+};
+
+// A slow, plain reader, to hold the fast one against. Shares the checksum and the offsets of the
+// format with it, nothing else: every tree is read whole, node by node, into a map.
+using ModelValue = std::array<uint8_t, 24>;
+using ModelTree = std::map<uint64_t, ModelValue>;
+
+class ThinMetadataModel {
+ public:
+  explicit ThinMetadataModel(const std::vector<uint8_t>& image) : image_(image) {}
+
+  // All entries of a tree, or nothing if any node of it is not sound.
+  std::optional<ModelTree> Tree(uint64_t root, uint64_t key_end, uint32_t value_bytes) const {
+    Visit visit = {value_bytes, -1, {}};
+    if (!ReadNode(root, 0, key_end, 0, &visit)) return std::nullopt;
+    return visit.entries;
+  }
+
+  // The devices of both trees, or nothing if these are not sound or do not match.
+  std::optional<std::vector<ThinDevice>> Devices(uint64_t mapping_root,
+                                                 uint64_t details_root) const {
+    const auto roots = Tree(mapping_root, kMaxDeviceId + 1, 8);
+    const auto details = Tree(details_root, kMaxDeviceId + 1, details_format::kValueBytes);
+    if (!roots.has_value() || !details.has_value() || roots->size() != details->size()) {
+      return std::nullopt;
+    }
+    std::vector<ThinDevice> devices;
+    for (const auto& [id, value] : *roots) {
+      const auto found = details->find(id);
+      const uint64_t root = ReadLe64(value.data());
+      if (found == details->end() || root == 0 || root >= blocks()) return std::nullopt;
+      const uint8_t* const detail = found->second.data();
+      devices.push_back({id, root, ReadLe64(detail), ReadLe64(detail + 8), ReadLe32(detail + 16),
+                         ReadLe32(detail + 20)});
+    }
+    return devices;
+  }
+
+  // Virtual block to data block of one device.
+  std::optional<std::map<uint64_t, uint64_t>> Mappings(uint64_t root, uint64_t data_blocks) const {
+    const auto tree = Tree(root, UINT64_MAX, 8);
+    if (!tree.has_value()) return std::nullopt;
+    std::map<uint64_t, uint64_t> mappings;
+    for (const auto& [block, value] : *tree) {
+      mappings[block] = ReadLe64(value.data()) >> 24;
+      if (data_blocks != 0 && mappings[block] >= data_blocks) return std::nullopt;
+    }
+    return mappings;
+  }
+
+ private:
+  struct Visit {
+    uint32_t value_bytes;
+    int leaf_depth;  // Of the first leaf; -1: none seen yet.
+    ModelTree entries;
+  };
+
+  uint64_t blocks() const { return image_.size() / kMetadataBlockBytes; }
+
+  bool ReadNode(uint64_t number, uint64_t low, uint64_t high, int depth, Visit* visit) const {
+    if (number == 0 || number >= blocks() || depth >= static_cast<int>(kMaxTreeHeight)) {
+      return false;
+    }
+    const uint8_t* const block = &image_[number * kMetadataBlockBytes];
+    const uint32_t flags = ReadLe32(block + 4);
+    const uint64_t count = ReadLe32(block + 16);
+    const uint64_t room = ReadLe32(block + 20);
+    const uint64_t value_bytes = ReadLe32(block + 24);
+    const bool is_leaf = flags == 2;
+    if (ReadLe32(block) != ChecksumOf(block, kNodeSalt) || ReadLe64(block + 8) != number ||
+        (flags != 1 && flags != 2) || value_bytes != (is_leaf ? visit->value_bytes : 8) ||
+        32 + room * (8 + value_bytes) > kMetadataBlockBytes || count > room ||
+        (count == 0 && !(is_leaf && low == 0))) {
+      return false;
+    }
+    if (is_leaf && visit->leaf_depth == -1) visit->leaf_depth = depth;
+    if (is_leaf ? visit->leaf_depth != depth
+                : visit->leaf_depth != -1 && visit->leaf_depth <= depth) {
+      return false;
+    }
+    const uint8_t* const values = block + 32 + room * 8;
+    for (uint64_t i = 0; i < count; i++) {
+      const uint64_t key = ReadLe64(block + 32 + i * 8);
+      const uint64_t end = i + 1 < count ? ReadLe64(block + 40 + i * 8) : high;
+      if (key < low || key >= end || end > high) return false;
+      if (is_leaf) {
+        std::copy_n(values + i * value_bytes, value_bytes, visit->entries[key].begin());
+      } else if (!ReadNode(ReadLe64(values + i * 8), key, end, depth + 1, visit)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  const std::vector<uint8_t>& image_;
+};
 
 inline void CheckRefusal(const Status& status) { Check(status.Is(kThinMetadataInvalid)); }
 
@@ -154,7 +356,7 @@ class ThinMetadataFuzz {
 
   void WalkTrees(const Superblock& superblock, const ThinDevice& target, const ThinDevice* base) {
     const bool include_same = (head_ & 4) != 0;
-    const uint64_t first = (head_ & 16) != 0 ? input_.Number() : 0;
+    const uint64_t first = (head_ & 16) != 0 ? input_.Number(0xE0) : 0;
     MappingReader reader(&source_, superblock.data_blocks);
     DeltaSides sides;
     if (base != nullptr) sides.roots.left = base->root;

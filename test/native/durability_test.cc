@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <mutex>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -19,9 +18,8 @@
 #include "native/scan/change_list_writer.h"
 #include "native/thin/create_bookmark.h"
 #include "test/native/pool.h"
-#include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
-#include "test/native/tree_family.h"
+#include "test/native/thin_image.h"
 
 namespace {
 
@@ -200,10 +198,11 @@ TEST(DurabilityTest, ChangeListsSurviveAPowerCut) {
 }
 
 TEST(DurabilityTest, BookmarksSurviveAPowerCut) {
-  std::mt19937_64 random(test::Seed());
   const test::TempDirectory directory;
-  const test::Family family = test::RandomFamily(&random);
-  test::WriteBytes(directory.At("metadata"), 0, family.trees.PoolImage({{1, family.roots[0], 1}}));
+  test::MappingTrees trees(4);
+  test::PoolPlan plan;
+  plan.devices = {{1, trees.Set(trees.Empty(), 5, 7 << 24), 1}};
+  test::WriteBytes(directory.At("metadata"), 0, test::MakePool(trees, plan).image);
   BookmarkRequest request;
   request.metadata = directory.At("metadata");
   request.superblock = 0;

@@ -1,63 +1,33 @@
 #include "test/native/mapping_trees.h"
 
 #include <algorithm>
-#include <cstring>
-#include <utility>
-
-#include "native/base/crc32c.h"
 
 namespace blockdelta::test {
-namespace {
-
-// Written out: they are part of what is tested.
-constexpr size_t kBlockBytes = 4096;
-constexpr uint32_t kNodeSalt = 121107;
-constexpr uint32_t kSuperblockSalt = 160774;
-constexpr uint32_t kSectorsPerBlock = 128;
-constexpr uint64_t kDataBlocks = 1 << 30;
-
-void Write32(uint8_t* at, uint32_t value) { std::memcpy(at, &value, sizeof(value)); }
-void Write64(uint8_t* at, uint64_t value) { std::memcpy(at, &value, sizeof(value)); }
-
-void Seal(uint8_t* block, uint32_t salt) {
-  Write32(block, Crc32c(UINT32_MAX, block + 4, kBlockBytes - 4) ^ salt);
-}
-
-void WriteHead(uint8_t* block, uint64_t number, bool is_leaf, size_t entries, size_t max_entries,
-               uint32_t value_bytes) {
-  Write32(block + 4, is_leaf ? 2 : 1);
-  Write64(block + 8, number);
-  Write32(block + 16, static_cast<uint32_t>(entries));
-  Write32(block + 20, static_cast<uint32_t>(max_entries));
-  Write32(block + 24, value_bytes);
-}
-
-void WriteSuperblock(uint8_t* block, uint64_t blocks) {
-  Write64(block + 32, 27022010);
-  Write32(block + 40, 2);
-  Write64(block + 64, kDataBlocks);
-  Write64(block + 192, blocks);
-  Write64(block + 320, blocks - 2);
-  Write64(block + 328, blocks - 1);
-  Write32(block + 336, kSectorsPerBlock);
-  Write32(block + 340, 8);
-  Write64(block + 344, blocks);
-  Seal(block, kSuperblockSalt);
-}
-
-}  // namespace
-
-MappingTrees::MappingTrees(uint32_t max_entries) : max_entries_(max_entries) {
-  // Block 0 is the superblock's.
-  nodes_.push_back({true, {}, {}});
-}
 
 uint64_t MappingTrees::Add(Node node) {
   nodes_.push_back(std::move(node));
   return nodes_.size() - 1;
 }
 
-uint64_t MappingTrees::Empty() { return Add({true, {}, {}}); }
+uint64_t MappingTrees::Build(std::vector<std::pair<uint64_t, uint64_t>> entries, double fill) {
+  const auto wanted = static_cast<size_t>(max_entries_ * fill);
+  for (bool is_leaf = true;; is_leaf = false) {
+    const size_t count =
+        entries.size() <= max_entries_ ? 1 : (entries.size() + wanted - 1) / wanted;
+    std::vector<std::pair<uint64_t, uint64_t>> above;
+    for (size_t i = 0, next = 0; i < count; i++) {
+      Node node = {is_leaf, {}, {}};
+      for (size_t left = (entries.size() - next) / (count - i); left > 0; left--, next++) {
+        node.keys.push_back(entries[next].first);
+        node.values.push_back(entries[next].second);
+      }
+      const uint64_t first = node.keys.empty() ? 0 : node.keys[0];
+      above.push_back({first, Add(std::move(node))});
+    }
+    if (count == 1) return above[0].second;
+    entries = std::move(above);
+  }
+}
 
 uint64_t MappingTrees::Raise(uint64_t root) {
   const Node& node = nodes_[root];
@@ -67,6 +37,11 @@ uint64_t MappingTrees::Raise(uint64_t root) {
 
 uint64_t MappingTrees::Shadow(uint64_t number) {
   return number >= fresh_from_ ? number : Add(Node(nodes_[number]));
+}
+
+uint64_t MappingTrees::ShadowChild(uint64_t number, size_t index) {
+  const uint64_t child = Shadow(nodes_[number].values[index]);
+  return nodes_[number].values[index] = child;
 }
 
 size_t MappingTrees::Child(const Node& node, uint64_t key) const {
@@ -85,6 +60,12 @@ uint64_t MappingTrees::SplitOff(uint64_t number) {
   return Add(std::move(upper));
 }
 
+void MappingTrees::Erase(uint64_t number, size_t index) {
+  Node& node = nodes_[number];
+  node.keys.erase(node.keys.begin() + static_cast<ptrdiff_t>(index));
+  node.values.erase(node.values.begin() + static_cast<ptrdiff_t>(index));
+}
+
 uint64_t MappingTrees::Set(uint64_t root, uint64_t key, uint64_t value) {
   root = Shadow(root);
   if (nodes_[root].keys.size() == max_entries_) {
@@ -94,8 +75,7 @@ uint64_t MappingTrees::Set(uint64_t root, uint64_t key, uint64_t value) {
   while (!nodes_[at].is_leaf) {
     size_t index = Child(nodes_[at], key);
     nodes_[at].keys[index] = std::min(nodes_[at].keys[index], key);
-    const uint64_t child = Shadow(nodes_[at].values[index]);
-    nodes_[at].values[index] = child;
+    const uint64_t child = ShadowChild(at, index);
     if (nodes_[child].keys.size() == max_entries_) {
       const uint64_t upper = SplitOff(child);
       Node& parent = nodes_[at];
@@ -121,20 +101,12 @@ uint64_t MappingTrees::Set(uint64_t root, uint64_t key, uint64_t value) {
 // True if the node, a fresh one, is left without entries.
 bool MappingTrees::RemoveBelow(uint64_t number, uint64_t key) {
   const size_t index = Child(nodes_[number], key);
-  if (nodes_[number].is_leaf) {
-    if (nodes_[number].keys[index] != key) return false;
-  } else {
-    const uint64_t child = Shadow(nodes_[number].values[index]);
-    nodes_[number].values[index] = child;
-    if (!RemoveBelow(child, key)) {
-      if (index > 0) MergeChildren(number, index - 1);
-      return false;
-    }
+  if (!nodes_[number].is_leaf && !RemoveBelow(ShadowChild(number, index), key)) {
+    if (index > 0) MergeChildren(number, index - 1);
+    return false;
   }
-  Node& node = nodes_[number];
-  node.keys.erase(node.keys.begin() + static_cast<ptrdiff_t>(index));
-  node.values.erase(node.values.begin() + static_cast<ptrdiff_t>(index));
-  return node.keys.empty();
+  Erase(number, index);
+  return nodes_[number].keys.empty();
 }
 
 // Two neighbours become one if that leaves room.
@@ -144,27 +116,49 @@ void MappingTrees::MergeChildren(uint64_t parent, size_t left) {
       max_entries_ / 2) {
     return;
   }
-  const uint64_t lower = Shadow(nodes_[parent].values[left]);
-  Node& into = nodes_[lower];
+  Node& into = nodes_[ShadowChild(parent, left)];
   into.keys.insert(into.keys.end(), nodes_[upper].keys.begin(), nodes_[upper].keys.end());
   into.values.insert(into.values.end(), nodes_[upper].values.begin(), nodes_[upper].values.end());
-  Node& node = nodes_[parent];
-  node.values[left] = lower;
-  node.keys.erase(node.keys.begin() + static_cast<ptrdiff_t>(left) + 1);
-  node.values.erase(node.values.begin() + static_cast<ptrdiff_t>(left) + 1);
+  Erase(parent, left + 1);
 }
 
-bool MappingTrees::Has(uint64_t root, uint64_t key) const {
-  const Node& node = nodes_[root];
-  if (!node.is_leaf) return Has(node.values[Child(node, key)], key);
-  return std::binary_search(node.keys.begin(), node.keys.end(), key);
+std::pair<uint64_t, uint64_t> MappingTrees::Leaf(uint64_t root, uint64_t key) const {
+  uint64_t parent = 0;
+  while (!nodes_[root].is_leaf) {
+    parent = root;
+    root = nodes_[root].values[Child(nodes_[root], key)];
+  }
+  return {root, parent};
 }
 
 uint64_t MappingTrees::Remove(uint64_t root, uint64_t key) {
-  if (!Has(root, key)) return root;
+  const Node& leaf = nodes_[Leaf(root, key).first];
+  if (!std::binary_search(leaf.keys.begin(), leaf.keys.end(), key)) return root;
   root = Shadow(root);
   if (RemoveBelow(root, key)) return Empty();
   while (!nodes_[root].is_leaf && nodes_[root].keys.size() == 1) root = nodes_[root].values[0];
+  return root;
+}
+
+bool MappingTrees::StaysFull(uint64_t number) const {
+  return nodes_[number].keys.size() > max_entries_ / 3 + 1;
+}
+
+uint64_t MappingTrees::Discard(uint64_t root, uint64_t key) {
+  return StaysFull(Leaf(root, key).first) ? Remove(root, key) : root;
+}
+
+uint64_t MappingTrees::DiscardLeaf(uint64_t root, uint64_t key) {
+  const auto [leaf, parent] = Leaf(root, key);
+  if (parent == 0 || !StaysFull(parent)) return root;
+  root = Shadow(root);
+  uint64_t at = root;
+  size_t index = Child(nodes_[at], key);
+  while (nodes_[at].values[index] != leaf) {
+    at = ShadowChild(at, index);
+    index = Child(nodes_[at], key);
+  }
+  Erase(at, index);
   return root;
 }
 
@@ -178,6 +172,13 @@ Mappings MappingTrees::Content(uint64_t root) const {
   return content;
 }
 
+uint64_t MappingTrees::CountMapped(uint64_t root) const {
+  if (nodes_[root].is_leaf) return nodes_[root].keys.size();
+  uint64_t mapped = 0;
+  for (const uint64_t child : nodes_[root].values) mapped += CountMapped(child);
+  return mapped;
+}
+
 std::set<uint64_t> MappingTrees::Nodes(uint64_t root) const {
   std::set<uint64_t> nodes = {root};
   if (nodes_[root].is_leaf) return nodes;
@@ -189,44 +190,31 @@ unsigned MappingTrees::Height(uint64_t root) const {
   return nodes_[root].is_leaf ? 1 : 1 + Height(nodes_[root].values[0]);
 }
 
-std::vector<uint8_t> MappingTrees::Image() const {
-  std::vector<uint8_t> image(nodes_.size() * kBlockBytes);
-  for (size_t number = 1; number < nodes_.size(); number++) {
-    const Node& node = nodes_[number];
-    uint8_t* const block = &image[number * kBlockBytes];
-    WriteHead(block, number, node.is_leaf, node.keys.size(), max_entries_, 8);
-    for (size_t i = 0; i < node.keys.size(); i++) {
-      Write64(block + 32 + 8 * i, node.keys[i]);
-      Write64(block + 32 + 8 * (max_entries_ + i), node.values[i]);
+Family RandomFamily(std::mt19937_64* random) {
+  const auto below = [&](uint64_t limit) { return (*random)() % limit; };
+  // Entries a node, and up to how many keys that stays within the height a tree may have.
+  constexpr std::pair<uint32_t, uint64_t> kShapes[] = {
+      {3, 12}, {4, 40}, {7, 400}, {30, 2000}, {252, 2000}};
+  const auto& [entries, most_keys] = kShapes[below(5)];
+  Family family = {MappingTrees(entries), {}};
+  const uint64_t keys = 1 + below(most_keys);
+  uint64_t root = family.trees.Empty();
+  uint64_t next_data = 1;
+  const uint64_t devices = 2 + below(3);
+  for (uint64_t time = 0; time < devices; time++) {
+    const uint64_t changes = below(3) == 0 ? below(keys) : below(20);
+    const uint64_t discards = below(4);
+    for (uint64_t i = 0; i < changes; i++) {
+      const uint64_t key = below(keys);
+      root = below(4) < discards ? family.trees.Remove(root, key)
+                                 : family.trees.Set(root, key, next_data++ << 24 | time);
     }
-    Seal(block, kNodeSalt);
+    if (below(10) == 0) root = family.trees.Empty();
+    if (below(10) == 0 && family.trees.Height(root) < 8) root = family.trees.Raise(root);
+    family.roots.push_back(root);
+    family.trees.Share();
   }
-  return image;
-}
-
-std::vector<uint8_t> MappingTrees::PoolImage(const std::vector<TreeDevice>& devices) const {
-  constexpr size_t kMappingEntries = 252;
-  constexpr size_t kDetailsEntries = 126;
-  std::vector<uint8_t> image = Image();
-  const size_t blocks = nodes_.size() + 2;
-  image.resize(blocks * kBlockBytes);
-  uint8_t* const mappings = &image[(blocks - 2) * kBlockBytes];
-  uint8_t* const details = &image[(blocks - 1) * kBlockBytes];
-  WriteHead(mappings, blocks - 2, true, devices.size(), kMappingEntries, 8);
-  WriteHead(details, blocks - 1, true, devices.size(), kDetailsEntries, 24);
-  for (size_t i = 0; i < devices.size(); i++) {
-    Write64(mappings + 32 + 8 * i, devices[i].id);
-    Write64(mappings + 32 + 8 * (kMappingEntries + i), devices[i].root);
-    Write64(details + 32 + 8 * i, devices[i].id);
-    uint8_t* const value = details + 32 + 8 * kDetailsEntries + 24 * i;
-    Write64(value, Content(devices[i].root).size());
-    Write32(value + 16, devices[i].creation_time);
-    Write32(value + 20, devices[i].creation_time);
-  }
-  Seal(mappings, kNodeSalt);
-  Seal(details, kNodeSalt);
-  WriteSuperblock(&image[0], blocks);
-  return image;
+  return family;
 }
 
 }  // namespace blockdelta::test

@@ -1,20 +1,23 @@
-// Fills from thin metadata in files, call by call, against plain maps of what the trees hold.
+// Fills, bookmarks and change lists from thin metadata in files, call by call and step by step,
+// against plain maps of what the trees hold.
 #include "native/thin/thin_fill.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <random>
+#include <set>
 #include <string>
 
+#include "native/scan/change_list_union.h"
+#include "native/thin/build_thin_list.h"
 #include "native/thin/create_bookmark.h"
 #include "native/thin/thin_format.h"
 #include "test/native/chunks.h"
 #include "test/native/pool.h"
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
-#include "test/native/tree_family.h"
+#include "test/native/thin_image.h"
 
 namespace blockdelta {
 namespace {
@@ -24,7 +27,11 @@ using test::Mappings;
 using test::Range;
 
 constexpr uint64_t kBlock = 65536;
+// As many as RandomFamily() uses.
+constexpr uint64_t kMostKeys = 2000;
 constexpr uint64_t kMany = 1 << 20;
+// Of a volume with the few blocks that are mapped by hand.
+constexpr uint64_t kSize = 100 * kBlock;
 
 // What to report of blocks that differ: sorted, joined, clipped to [offset, size).
 std::vector<Range> ToRanges(const std::set<uint64_t>& blocks, uint64_t offset, uint64_t size) {
@@ -42,265 +49,422 @@ std::vector<Range> ToRanges(const std::set<uint64_t>& blocks, uint64_t offset, u
   return ranges;
 }
 
-std::set<uint64_t> Changed(const Mappings* base, const Mappings& target) {
+// Blocks that two snapshots map differently.
+std::set<uint64_t> Changed(const Mappings& base, const Mappings& target) {
   std::set<uint64_t> blocks;
   for (const auto& [block, value] : target) {
-    const auto other = base == nullptr ? target.end() : base->find(block);
-    const bool was_mapped = base != nullptr && other != base->end();
-    if (!was_mapped || other->second >> 24 != value >> 24) blocks.insert(block);
+    const auto other = base.find(block);
+    if (other == base.end() || other->second >> 24 != value >> 24) blocks.insert(block);
   }
-  if (base == nullptr) return blocks;
-  for (const auto& [block, value] : *base) {
+  for (const auto& [block, value] : base) {
     if (target.count(block) == 0) blocks.insert(block);
   }
   return blocks;
 }
 
-std::string Text(const std::vector<Range>& ranges) {
-  std::string text;
-  for (const Range& range : ranges) {
-    text += std::to_string(range.offset) + "+" + std::to_string(range.size) + " ";
-  }
-  return text;
-}
+std::string IdOf(size_t snapshot) { return "snapshot-" + std::to_string(snapshot); }
 
-struct PoolFile {
-  PoolFile(const test::TempDirectory& directory, const Family& family)
-      : path(directory.At("metadata")) {
-    std::vector<test::TreeDevice> devices;
-    for (size_t i = 0; i < family.roots.size(); i++) {
-      devices.push_back({i + 1, family.roots[i], static_cast<uint32_t>(i) + 1});
+// The snapshots of a family in a pool: number k, counted from 0, is thin device k + 1, which was
+// created at time k + 1. The volume grows in between, and maps nothing beyond its end.
+class Pool {
+ public:
+  Pool(Family family, std::mt19937_64* random) : family_(std::move(family)) {
+    uint64_t bytes = kMostKeys * kBlock;
+    for (size_t i = 0; i < family_.roots.size(); i++) {
+      plan_.devices.push_back({i + 1, family_.roots[i], static_cast<uint32_t>(i) + 1});
+      bytes += (1 + (*random)() % (600 * kBlock / 512)) * 512;
+      sizes_.push_back(bytes);
     }
-    image = family.trees.PoolImage(devices);
-    test::WriteBytes(path, 0, image);
+    Write();
   }
 
-  ThinScanRequest Request(std::optional<uint64_t> base, uint64_t target) const {
+  // The snapshot was made then.
+  void SetTime(size_t snapshot, uint32_t time) {
+    plan_.devices[snapshot].created = time;
+    Write();
+  }
+
+  std::string At(const std::string& name) const { return directory_.At(name); }
+  std::string ListOf(size_t base, size_t target) const {
+    return At(std::to_string(base) + "-" + std::to_string(target));
+  }
+  uint64_t blocks() const { return blocks_; }
+  size_t snapshots() const { return family_.roots.size(); }
+  uint64_t size(size_t snapshot) const { return sizes_[snapshot]; }
+  Mappings Content(size_t snapshot) const { return family_.trees.Content(family_.roots[snapshot]); }
+  uint64_t root(size_t snapshot) const { return family_.roots[snapshot]; }
+
+  ThinScanRequest Scan(std::optional<size_t> base, size_t target) const {
     ThinScanRequest request;
-    request.metadata = path;
-    request.target = {target, std::nullopt};
-    if (base.has_value()) request.base = ThinDeviceRef{*base, std::nullopt};
+    request.metadata = At("metadata");
+    request.target = {target + 1, std::nullopt};
+    if (base.has_value()) request.base = ThinDeviceRef{*base + 1, std::nullopt};
     return request;
   }
 
-  std::string path;
-  std::vector<uint8_t> image;
+  Result<WrittenBookmark> Keep(size_t snapshot, uint64_t size) const {
+    BookmarkRequest request;
+    request.metadata = At("metadata");
+    request.superblock = 0;
+    request.device = {snapshot + 1, std::nullopt};
+    request.size_bytes = size;
+    request.temporary_path = At("kept.tmp");
+    request.path = At("kept");
+    return CreateBookmark(request);
+  }
+  ThinScanRequest ScanFromKept(size_t target) const {
+    ThinScanRequest request = Scan(std::nullopt, target);
+    request.bookmark_path = At("kept");
+    return request;
+  }
+
+  BuildThinListRequest List(std::optional<size_t> base, size_t target) const {
+    BuildThinListRequest request;
+    request.metadata = At("metadata");
+    request.target_id = IdOf(target);
+    request.target_bytes = size(target);
+    request.target = {target + 1, std::nullopt};
+    if (base.has_value()) {
+      request.base_id = IdOf(*base);
+      request.base_bytes = size(*base);
+      request.base = ThinDeviceRef{*base + 1, std::nullopt};
+    }
+    const std::string path = ListOf(base.value_or(target), target);
+    request.names = {path + ".tmp", path};
+    request.max_nodes = 3;
+    return request;
+  }
+  // With the bookmark of the base in its place.
+  BuildThinListRequest ListFromBookmark(size_t base, size_t target) const {
+    unlink(At("kept").c_str());
+    EXPECT_OK(Keep(base, size(base)));
+    BuildThinListRequest request = List(base, target);
+    request.base.reset();
+    request.bookmark_path = At("kept");
+    return request;
+  }
+
+  ChangeListRequest Union(const std::vector<size_t>& chain) const {
+    ChangeListRequest request;
+    for (size_t i = 1; i < chain.size(); i++) {
+      request.paths.push_back(ListOf(chain[i - 1], chain[i]));
+    }
+    request.target_id = IdOf(chain.back());
+    request.base_id = IdOf(chain.front());
+    request.size_bytes = size(chain.back());
+    request.thin =
+        ThinTimes{static_cast<uint32_t>(chain.back() + 1), static_cast<uint32_t>(chain[0] + 1)};
+    return request;
+  }
+
+ private:
+  void Write() {
+    const test::ThinPool pool = test::MakePool(family_.trees, plan_);
+    blocks_ = pool.blocks();
+    test::WriteBytes(At("metadata"), 0, pool.image);
+  }
+
+  const test::TempDirectory directory_;
+  const Family family_;
+  test::PoolPlan plan_;
+  std::vector<uint64_t> sizes_;
+  uint64_t blocks_ = 0;
 };
 
-test::Call CallOn(const ThinScanRequest& request, uint64_t size, uint64_t max_nodes) {
-  return [=](const FillLimits& limits, Span<uint8_t> buffer) {
-    return FillFromThin(request, size, limits, buffer, max_nodes);
+test::Scan RunScan(const ThinScanRequest& request, uint64_t size, uint64_t offset,
+                   uint64_t max_nodes, size_t buffer, const test::NextLimits& limits) {
+  const test::Call call = [&](const FillLimits& each, Span<uint8_t> bytes) {
+    return FillFromThin(request, size, each, bytes, max_nodes);
   };
+  return test::RunScan(call, size, offset, buffer, limits);
 }
 
 FillLimits Unlimited() { return {0, 0, kMany, kMany, kMany, false}; }
 
-// Whole calls and little ones, from the beginning and from the middle, are to say the same.
-void ExpectScan(const ThinScanRequest& request, const std::set<uint64_t>& blocks, uint64_t size,
-                std::mt19937_64* random) {
-  for (const uint64_t offset : {uint64_t{0}, (*random)() % (size + 1)}) {
-    const std::string expected = Text(ToRanges(blocks, offset, size));
-    const test::Scan whole =
-        test::RunScan(CallOn(request, size, kMaxNodesPerFill), size, offset, 1 << 20, Unlimited);
-    EXPECT_TRUE(whole.complete);
-    EXPECT_EQ(Text(whole.ranges), expected);
-    const test::Scan pieces =
-        test::RunScan(CallOn(request, size, 1 + (*random)() % 8), size, offset, 4096, [&] {
-          return FillLimits{
-              0, 0, 1 + (*random)() % 40, 1 + (*random)() % 10, 1 + (*random)() % 50, false};
-        });
-    EXPECT_TRUE(pieces.complete);
-    EXPECT_EQ(Text(pieces.ranges), expected);
-  }
+Result<FillOutcome> FillOnce(const ThinScanRequest& request) {
+  std::vector<uint8_t> buffer(4096);
+  return FillFromThin(request, kSize, Unlimited(), Span<uint8_t>(buffer.data(), buffer.size()));
 }
 
-TEST(ThinFillTest, FillsFromTheMapsOfThinDevicesWhateverTheCalls) {
-  std::mt19937_64 random(test::Seed());
-  const test::TempDirectory directory;
+class ThinFillTest : public testing::Test {
+ protected:
+  // Whole calls and little ones, from the beginning and from the middle, are to say the same.
+  void ExpectScan(const ThinScanRequest& request, const std::set<uint64_t>& blocks, uint64_t size) {
+    for (const uint64_t offset : {uint64_t{0}, random_() % (size + 1)}) {
+      const std::string expected = test::Text(ToRanges(blocks, offset, size));
+      const test::Scan whole = RunScan(request, size, offset, kMaxNodesPerFill, 1 << 20, Unlimited);
+      EXPECT_TRUE(whole.complete);
+      EXPECT_EQ(test::Text(whole.ranges), expected);
+      const test::Scan pieces = RunScan(request, size, offset, 1 + random_() % 8, 4096, [&] {
+        return FillLimits{0, 0, 1 + random_() % 40, 1 + random_() % 10, 1 + random_() % 50, false};
+      });
+      EXPECT_TRUE(pieces.complete);
+      EXPECT_EQ(test::Text(pieces.ranges), expected);
+    }
+  }
+
+  std::mt19937_64 random_{test::Seed()};
+};
+
+TEST_F(ThinFillTest, FillsFromTheMapsOfThinDevicesWhateverTheCalls) {
   for (int round = 0; round < (test::IsNightly() ? 500 : 40); round++) {
-    const Family family = test::RandomFamily(&random);
-    const PoolFile file(directory, family);
-    const uint64_t base = random() % family.roots.size();
-    const uint64_t target = random() % family.roots.size();
-    const Mappings base_map = family.trees.Content(family.roots[base]);
-    const Mappings target_map = family.trees.Content(family.roots[target]);
-    const uint64_t size = 1 + random() % (3000 * kBlock);
-    ExpectScan(file.Request(std::nullopt, target + 1), Changed(nullptr, target_map), size, &random);
-    ExpectScan(file.Request(base + 1, target + 1), Changed(&base_map, target_map), size, &random);
+    const Pool pool(test::RandomFamily(&random_), &random_);
+    const size_t base = random_() % pool.snapshots();
+    const size_t target = random_() % pool.snapshots();
+    const uint64_t size = 1 + random_() % (3000 * kBlock);
+    ExpectScan(pool.Scan(std::nullopt, target), Changed({}, pool.Content(target)), size);
+    ExpectScan(pool.Scan(base, target), Changed(pool.Content(base), pool.Content(target)), size);
   }
 }
 
-Result<WrittenBookmark> Keep(const PoolFile& file, const test::TempDirectory& directory,
-                             uint64_t id, uint64_t size) {
-  BookmarkRequest request;
-  request.metadata = file.path;
-  request.superblock = 0;
-  request.device = {id, std::nullopt};
-  request.size_bytes = size;
-  request.temporary_path = directory.At("kept.tmp");
-  request.path = directory.At("kept");
-  return CreateBookmark(request);
-}
-
-TEST(ThinFillTest, GivesTheSameDeltaAgainstABookmarkAsAgainstItsSnapshot) {
-  std::mt19937_64 random(test::Seed());
+TEST_F(ThinFillTest, GivesTheSameDeltaAgainstABookmarkAsAgainstItsSnapshot) {
   for (int round = 0; round < (test::IsNightly() ? 500 : 60); round++) {
-    const test::TempDirectory directory;
-    const Family family = test::RandomFamily(&random);
-    const PoolFile file(directory, family);
-    const uint64_t base = random() % (family.roots.size() - 1);
-    const uint64_t target = base + 1 + random() % (family.roots.size() - 1 - base);
-    const Mappings base_map = family.trees.Content(family.roots[base]);
-    const Mappings target_map = family.trees.Content(family.roots[target]);
-    const uint64_t size = 1 + random() % (3000 * kBlock);
-    Result<WrittenBookmark> kept = Keep(file, directory, base + 1, size);
+    const Pool pool(test::RandomFamily(&random_), &random_);
+    const size_t base = random_() % (pool.snapshots() - 1);
+    const size_t target = base + 1 + random_() % (pool.snapshots() - 1 - base);
+    const Mappings base_map = pool.Content(base);
+    const uint64_t size = 1 + random_() % (3000 * kBlock);
+    Result<WrittenBookmark> kept = pool.Keep(base, size);
     ASSERT_OK(kept);
     EXPECT_EQ(kept->info.creation_time, base + 1);
     const auto beyond = base_map.lower_bound((size + kBlock - 1) / kBlock);
     EXPECT_EQ(kept->info.mapped_blocks,
               static_cast<uint64_t>(std::distance(base_map.begin(), beyond)));
-    EXPECT_FALSE(test::Exists(directory.At("kept.tmp")));
-    ThinScanRequest request = file.Request(std::nullopt, target + 1);
-    request.bookmark_path = directory.At("kept");
-    ExpectScan(request, Changed(&base_map, target_map), size, &random);
+    EXPECT_FALSE(test::Exists(pool.At("kept.tmp")));
+    ExpectScan(pool.ScanFromKept(target), Changed(base_map, pool.Content(target)), size);
   }
 }
 
-TEST(ThinFillTest, BookmarksABaseOfManyLittleRangesAsABitmap) {
-  std::mt19937_64 random(test::Seed());
-  const test::TempDirectory directory;
+TEST_F(ThinFillTest, BookmarksABaseOfManyLittleRangesAsABitmap) {
   Family family = {test::MappingTrees(252), {}};
   uint64_t root = family.trees.Empty();
   // More than a page of bits, which has 32,640.
-  for (uint64_t block = 0; block < 40'000; block += 1 + random() % 3) {
+  for (uint64_t block = 0; block < 40'000; block += 1 + random_() % 3) {
     root = family.trees.Set(root, block, block << 24);
   }
   family.roots.push_back(root);
   family.trees.Share();
   for (uint64_t i = 0; i < 3000; i++) {
-    const uint64_t block = random() % 45'000;
-    root = random() % 2 == 0 ? family.trees.Set(root, block, (50'000 + i) << 24 | 1)
-                             : family.trees.Remove(root, block);
+    const uint64_t block = random_() % 45'000;
+    root = random_() % 2 == 0 ? family.trees.Set(root, block, (50'000 + i) << 24 | 1)
+                              : family.trees.Remove(root, block);
   }
   family.roots.push_back(root);
-  const PoolFile file(directory, family);
+  const Pool pool(std::move(family), &random_);
   const uint64_t size = 41'000 * kBlock - 1;
-  Result<WrittenBookmark> kept = Keep(file, directory, 1, size);
+  Result<WrittenBookmark> kept = pool.Keep(0, size);
   ASSERT_OK(kept);
   EXPECT_EQ(kept->info.form, BookmarkForm::kBitmap);
   EXPECT_EQ(kept->file_bytes, uint64_t{3} * 4096);
-  const Mappings base_map = family.trees.Content(family.roots[0]);
-  const Mappings target_map = family.trees.Content(family.roots[1]);
-  ThinScanRequest request = file.Request(std::nullopt, 2);
-  request.bookmark_path = directory.At("kept");
-  const std::string expected = Text(ToRanges(Changed(&base_map, target_map), 0, size));
-  const test::Scan scan = test::RunScan(CallOn(request, size, 40), size, 0, 1 << 20, Unlimited);
+  const test::Scan scan = RunScan(pool.ScanFromKept(1), size, 0, 40, 1 << 20, Unlimited);
   EXPECT_TRUE(scan.complete && scan.calls > 1);
-  EXPECT_EQ(Text(scan.ranges), expected);
+  EXPECT_EQ(test::Text(scan.ranges),
+            test::Text(ToRanges(Changed(pool.Content(0), pool.Content(1)), 0, size)));
 }
 
-Family TwoSnapshots() {
+// So many snapshots of 60 blocks, of which some are written to in between.
+Family SomeSnapshots(uint64_t count) {
   Family family = {test::MappingTrees(4), {}};
   uint64_t root = family.trees.Empty();
-  for (uint64_t block = 0; block < 20; block++) root = family.trees.Set(root, block, block << 24);
-  family.roots.push_back(root);
-  family.trees.Share();
-  family.roots.push_back(family.trees.Set(root, 7, uint64_t{99} << 24 | 1));
+  for (uint64_t block = 0; block < 60; block++) root = family.trees.Set(root, block, block << 24);
+  for (uint64_t time = 1; time <= count; time++) {
+    family.roots.push_back(root);
+    family.trees.Share();
+    for (uint64_t block = time; block < 60; block += 7) {
+      root = family.trees.Set(root, block, (time * 100 + block) << 24 | time);
+    }
+  }
   return family;
 }
 
-TEST(ThinFillTest, RefusesToBookmarkASnapshotThatWasWrittenTo) {
-  const test::TempDirectory directory;
-  Family family = TwoSnapshots();
+TEST_F(ThinFillTest, RefusesToBookmarkASnapshotThatWasWrittenTo) {
+  Family family = SomeSnapshots(2);
   // A mapping as young as the snapshot, which was made at time 2.
-  family.roots[1] = family.trees.Set(family.roots[1], 3, uint64_t{100} << 24 | 2);
-  const PoolFile file(directory, family);
-  EXPECT_CODE(Keep(file, directory, 2, 100 * kBlock), "EINVAL");
-  EXPECT_TRUE(!test::Exists(directory.At("kept")) && !test::Exists(directory.At("kept.tmp")));
+  family.roots[1] = family.trees.Set(family.roots[1], 3, uint64_t{1000} << 24 | 2);
+  const Pool pool(std::move(family), &random_);
+  EXPECT_CODE(pool.Keep(1, kSize), "EINVAL");
+  EXPECT_TRUE(!test::Exists(pool.At("kept")) && !test::Exists(pool.At("kept.tmp")));
 }
 
-TEST(ThinFillTest, ReportsAnExistingBookmarkAndRefusesADamagedOne) {
-  const test::TempDirectory directory;
-  const PoolFile file(directory, TwoSnapshots());
-  Result<WrittenBookmark> first = Keep(file, directory, 1, 100 * kBlock);
+TEST_F(ThinFillTest, ReportsAnExistingBookmarkAndRefusesADamagedOne) {
+  const Pool pool(SomeSnapshots(2), &random_);
+  Result<WrittenBookmark> first = pool.Keep(0, kSize);
   ASSERT_OK(first);
   // Of whatever snapshot it is asked then.
-  Result<WrittenBookmark> again = Keep(file, directory, 2, 100 * kBlock);
+  Result<WrittenBookmark> again = pool.Keep(1, kSize);
   ASSERT_OK(again);
   EXPECT_EQ(again->info.creation_time, 1u);
   EXPECT_EQ(again->file_bytes, first->file_bytes);
-  std::mt19937_64 random(test::Seed());
-  const std::vector<uint8_t> sound = test::ReadBytes(directory.At("kept"));
-  ThinScanRequest request = file.Request(std::nullopt, 2);
-  request.bookmark_path = directory.At("kept");
+  const std::vector<uint8_t> sound = test::ReadBytes(pool.At("kept"));
   for (int round = 0; round < 50; round++) {
     std::vector<uint8_t> damaged = sound;
-    damaged[random() % damaged.size()] ^= static_cast<uint8_t>(1 + random() % 255);
-    test::WriteBytes(directory.At("kept"), 0, damaged);
-    EXPECT_CODE(Keep(file, directory, 1, 100 * kBlock), kThinMetadataInvalid);
-    std::vector<uint8_t> buffer(4096);
-    EXPECT_CODE(FillFromThin(request, 100 * kBlock, Unlimited(),
-                             Span<uint8_t>(buffer.data(), buffer.size())),
-                kThinMetadataInvalid);
+    damaged[random_() % damaged.size()] ^= static_cast<uint8_t>(1 + random_() % 255);
+    test::WriteBytes(pool.At("kept"), 0, damaged);
+    EXPECT_CODE(pool.Keep(0, kSize), kThinMetadataInvalid);
+    EXPECT_CODE(FillOnce(pool.ScanFromKept(1)), kThinMetadataInvalid);
   }
 }
 
-Result<FillOutcome> FillOnce(const ThinScanRequest& request) {
-  std::vector<uint8_t> buffer(4096);
-  return FillFromThin(request, 100 * kBlock, Unlimited(),
-                      Span<uint8_t>(buffer.data(), buffer.size()));
+TEST_F(ThinFillTest, RefusesABookmarkForATargetThatIsNotYounger) {
+  const Pool pool(SomeSnapshots(2), &random_);
+  ASSERT_OK(pool.Keep(1, kSize));
+  for (const size_t target : {0, 1}) {
+    EXPECT_CODE(FillOnce(pool.ScanFromKept(target)), kScanUnsupported);
+  }
 }
 
-TEST(ThinFillTest, RefusesABookmarkForATargetThatIsNotYounger) {
-  const test::TempDirectory directory;
-  const PoolFile file(directory, TwoSnapshots());
-  ASSERT_OK(Keep(file, directory, 2, 100 * kBlock));
-  ThinScanRequest request = file.Request(std::nullopt, 1);
-  request.bookmark_path = directory.At("kept");
-  EXPECT_CODE(FillOnce(request), kScanUnsupported);
-  request.target.id = 2;
-  EXPECT_CODE(FillOnce(request), kScanUnsupported);
+TEST_F(ThinFillTest, RefusesTimesThatMappingsCannotHold) {
+  Pool pool(SomeSnapshots(2), &random_);
+  pool.SetTime(1, (1 << 24) - 1);
+  EXPECT_CODE(pool.Keep(1, kSize), kScanUnsupported);
+  pool.SetTime(1, (1 << 24) - 2);
+  EXPECT_OK(pool.Keep(0, kSize));
+  EXPECT_OK(FillOnce(pool.ScanFromKept(1)));
+  pool.SetTime(1, (1 << 24) - 1);
+  EXPECT_CODE(FillOnce(pool.ScanFromKept(1)), kScanUnsupported);
 }
 
-TEST(ThinFillTest, RefusesTimesThatMappingsCannotHold) {
-  const test::TempDirectory directory;
-  Family family = TwoSnapshots();
-  const std::string path = directory.At("metadata");
-  const auto write = [&](uint32_t time) {
-    test::WriteBytes(path, 0,
-                     family.trees.PoolImage({{1, family.roots[0], 1}, {2, family.roots[1], time}}));
-  };
-  write((1 << 24) - 1);
-  PoolFile file(directory, family);
-  write((1 << 24) - 1);
-  EXPECT_CODE(Keep(file, directory, 2, 100 * kBlock), kScanUnsupported);
-  write((1 << 24) - 2);
-  EXPECT_OK(Keep(file, directory, 1, 100 * kBlock));
-  ThinScanRequest request = file.Request(std::nullopt, 2);
-  request.bookmark_path = directory.At("kept");
+TEST_F(ThinFillTest, FailsWithScanReplacedWhenADeviceHasAnotherTreeThanGiven) {
+  const Pool pool(SomeSnapshots(2), &random_);
+  ThinScanRequest request = pool.Scan(0, 1);
+  request.base->root = pool.root(0);
+  request.target.root = pool.root(1);
   EXPECT_OK(FillOnce(request));
-  write((1 << 24) - 1);
-  EXPECT_CODE(FillOnce(request), kScanUnsupported);
-}
-
-TEST(ThinFillTest, FailsWithScanReplacedWhenADeviceHasAnotherTreeThanGiven) {
-  const test::TempDirectory directory;
-  const Family family = TwoSnapshots();
-  const PoolFile file(directory, family);
-  ThinScanRequest request = file.Request(1, 2);
-  request.base->root = family.roots[0];
-  request.target.root = family.roots[1];
-  EXPECT_OK(FillOnce(request));
-  request.base->root = family.roots[1];
+  request.base->root = pool.root(1);
   EXPECT_CODE(FillOnce(request), kScanReplaced);
   // What lies where a tree was that is gone may be anything.
-  request.base->root = family.trees.PoolImage({}).size() / kMetadataBlockBytes - 1;
+  request.base->root = pool.blocks() - 1;
   EXPECT_CODE(FillOnce(request), kScanReplaced);
-  request.base->root = family.roots[0];
+  request.base->root = pool.root(0);
   request.base->id = 9;
   EXPECT_CODE(FillOnce(request), kScanReplaced);
   request.base->root.reset();
   EXPECT_CODE(FillOnce(request), "ENODATA");
+}
+
+// Runs all steps.
+Status Build(const BuildThinListRequest& request) {
+  std::optional<BuildProgress> progress;
+  for (;;) {
+    Result<BuildOutcome> outcome = BuildThinList(request, progress);
+    if (!outcome.ok() || outcome->done) return outcome.TakeStatus();
+    progress = outcome->progress;
+  }
+}
+
+std::vector<Range> ScanLists(const ChangeListRequest& request) {
+  const test::Call call = [&](const FillLimits& limits, Span<uint8_t> buffer) {
+    return FillFromLists(request, limits, buffer);
+  };
+  const test::Scan scan = test::RunScan(call, request.size_bytes, 0, 1 << 16,
+                                        [] { return FillLimits{0, 0, 100, 30, 70, true}; });
+  EXPECT_TRUE(scan.complete);
+  return scan.ranges;
+}
+
+class BuildThinListTest : public ThinFillTest {};
+
+TEST_F(BuildThinListTest, ListsWhatDiffersFromASnapshotOrItsBookmarkAndWhatIsAllocated) {
+  for (int round = 0; round < (test::IsNightly() ? 300 : 40); round++) {
+    const Pool pool(test::RandomFamily(&random_), &random_);
+    const size_t base = random_() % (pool.snapshots() - 1);
+    const size_t target = base + 1 + random_() % (pool.snapshots() - 1 - base);
+    const auto expected =
+        ToRanges(Changed(pool.Content(base), pool.Content(target)), 0, pool.size(target));
+    ASSERT_OK(Build(pool.List(base, target)));
+    EXPECT_TRUE(ScanLists(pool.Union({base, target})) == expected);
+    // The second list takes the place of the first one.
+    ASSERT_OK(Build(pool.ListFromBookmark(base, target)));
+    EXPECT_TRUE(ScanLists(pool.Union({base, target})) == expected);
+    ASSERT_OK(Build(pool.List(std::nullopt, target)));
+    ChangeListRequest request = pool.Union({target});
+    request.paths = {pool.ListOf(target, target)};
+    request.base_id.clear();
+    request.thin->base.reset();
+    EXPECT_TRUE(ScanLists(request) ==
+                ToRanges(Changed({}, pool.Content(target)), 0, pool.size(target)));
+  }
+}
+
+TEST_F(BuildThinListTest, TheUnionOfAChainContainsEveryDifference) {
+  for (int round = 0; round < (test::IsNightly() ? 300 : 40); round++) {
+    const Pool pool(test::RandomFamily(&random_), &random_);
+    const size_t last = pool.snapshots() - 1;
+    std::vector<size_t> chain = {0};
+    for (size_t i = 1; i <= last; i++) {
+      ASSERT_OK(Build(random_() % 2 == 0 ? pool.List(i - 1, i) : pool.ListFromBookmark(i - 1, i)));
+      chain.push_back(i);
+    }
+    const std::vector<Range> found = ScanLists(pool.Union(chain));
+    for (const uint64_t block : Changed(pool.Content(0), pool.Content(last))) {
+      EXPECT_TRUE(std::any_of(found.begin(), found.end(), [&](const Range& range) {
+        return range.offset <= block * kBlock && block * kBlock < range.offset + range.size;
+      }));
+    }
+    if (last < 2) continue;
+    // Joined, the first two steps say the same.
+    ASSERT_OK(JoinChangeLists(
+        {pool.ListOf(0, 1), pool.ListOf(1, 2), pool.ListOf(0, 2) + ".tmp", pool.ListOf(0, 2)}));
+    chain.erase(chain.begin() + 1);
+    EXPECT_TRUE(ScanLists(pool.Union(chain)) == found);
+  }
+}
+
+TEST_F(BuildThinListTest, WorksInStepsAndRefusesAnotherDeviceInALaterOne) {
+  const Pool pool(SomeSnapshots(3), &random_);
+  const BuildThinListRequest request = pool.List(0, 2);
+  Result<BuildOutcome> first = BuildThinList(request, std::nullopt);
+  ASSERT_OK(first);
+  ASSERT_FALSE(first->done);
+  EXPECT_FALSE(test::Exists(request.names.final));
+  BuildThinListRequest other = request;
+  other.base->id = 2;
+  EXPECT_CODE(BuildThinList(other, first->progress), kScanReplaced);
+  other = request;
+  other.target.root = pool.root(0);
+  EXPECT_CODE(BuildThinList(other, first->progress), kScanReplaced);
+  other = request;
+  other.target.id = 9;
+  EXPECT_CODE(BuildThinList(other, first->progress), "ENODATA");
+  EXPECT_OK(Build(request));
+}
+
+TEST_F(BuildThinListTest, RefusesATargetThatIsNotYoungerOrSmaller) {
+  const Pool pool(SomeSnapshots(3), &random_);
+  const BuildThinListRequest sound = pool.List(0, 2);
+  BuildThinListRequest request = pool.List(2, 0);
+  request.base_bytes = request.target_bytes;
+  EXPECT_CODE(BuildThinList(request, std::nullopt), kScanUnsupported);
+  request = sound;
+  request.base_bytes = request.target_bytes + 512;
+  EXPECT_CODE(BuildThinList(request, std::nullopt), kScanUnsupported);
+  request = sound;
+  request.target_bytes++;
+  EXPECT_CODE(BuildThinList(request, std::nullopt), "EINVAL");
+  request = sound;
+  request.base_id.clear();
+  EXPECT_CODE(BuildThinList(request, std::nullopt), "EINVAL");
+}
+
+TEST_F(BuildThinListTest, RefusesListsOfOtherThinDevicesAndListsOfFiles) {
+  const Pool pool(SomeSnapshots(3), &random_);
+  ASSERT_OK(Build(pool.List(0, 1)));
+  ASSERT_OK(Build(pool.List(1, 2)));
+  ASSERT_OK(Build(pool.List(0, 2)));
+  const auto code_with = [&](const std::function<void(ChangeListRequest*)>& change) {
+    ChangeListRequest request = pool.Union({0, 1, 2});
+    change(&request);
+    std::vector<uint8_t> buffer(4096);
+    return test::CodeOf(FillFromLists(request, FillLimits{0, 0, 100, 30, 70, true},
+                                      Span<uint8_t>(buffer.data(), buffer.size())));
+  };
+  EXPECT_EQ(code_with([](ChangeListRequest*) {}), "");
+  EXPECT_EQ(code_with([](auto* request) { request->thin->target++; }), kListInvalid);
+  EXPECT_EQ(code_with([](auto* request) { request->thin->base = 7; }), kListInvalid);
+  // As a request to a pool of files asks for it.
+  EXPECT_EQ(code_with([](auto* request) { request->thin.reset(); }), kListInvalid);
+  // A gap in the chain.
+  EXPECT_EQ(code_with([&](auto* request) { request->paths[0] = pool.ListOf(0, 2); }), kListInvalid);
 }
 
 }  // namespace

@@ -1,155 +1,300 @@
 #include "test/native/thin_image.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
+#include <array>
 #include <cstring>
-#include <utility>
 
-#include "native/thin/metadata_block.h"
-#include "native/thin/thin_format.h"
+#include "native/base/crc32c.h"
 
 namespace blockdelta::test {
 namespace {
 
 constexpr size_t kBlockBytes = 4096;
+constexpr uint32_t kSuperblockSalt = 160'774;
+constexpr uint32_t kBitmapSalt = 240'779;
+constexpr uint32_t kIndexSalt = 160'478;
+constexpr uint64_t kCountsPerBitmap = (kBlockBytes - 16) * 4;
 
-uint32_t SaltOf(BlockKind kind) {
-  switch (kind) {
-    case BlockKind::kSuperblock:
-      return kSuperblockSalt;
-    case BlockKind::kBitmap:
-      return kBitmapSalt;
-    case BlockKind::kIndex:
-      return kIndexSalt;
-    default:
-      return kNodeSalt;
-  }
+struct Entry {
+  uint64_t key;
+  std::array<uint8_t, 24> value;
+};
+
+template <typename Value>
+Entry MakeEntry(uint64_t key, const Value& value) {
+  Entry entry = {key, {}};
+  std::memcpy(entry.value.data(), &value, sizeof value);
+  return entry;
 }
+
+// What an index says of a bitmap.
+struct Bitmap {
+  uint64_t block;
+  uint32_t free;
+  uint32_t none_free_before;
+};
+
+class ImageMaker {
+ public:
+  ImageMaker(const MappingTrees& trees, const PoolPlan& plan) : trees_(trees), plan_(plan) {
+    bytes_.reserve(trees.nodes().size() * kBlockBytes);
+    Allocate();  // The superblock's.
+  }
+
+  std::vector<uint8_t> Nodes() {
+    for (size_t node = 1; node < trees_.nodes().size(); node++) Place(node);
+    for (size_t node = 1; node < trees_.nodes().size(); node++) WriteNode(node);
+    return std::move(bytes_);
+  }
+
+  ThinPool Pool() {
+    numbers_.resize(trees_.nodes().size());
+    if (plan_.is_complete) {
+      PlaceWhatIsUsed();
+    } else {
+      for (size_t node = 1; node < numbers_.size(); node++) Place(node);
+    }
+    for (size_t node = 1; node < numbers_.size(); node++) {
+      if (numbers_[node] != 0) WriteNode(node);
+    }
+    ThinPool pool;
+    if (plan_.held.has_value()) {
+      std::vector<TreeDevice> held = *plan_.held;
+      WriteDeviceTrees(&held);
+      pool.held_root = Allocate();
+      WriteSuperblock(pool.held_root);
+    }
+    pool.devices = plan_.devices;
+    WriteDeviceTrees(&pool.devices);
+    WriteSuperblock(0);
+    Put(0, 56, pool.held_root);
+    if (plan_.is_complete) {
+      WriteSpaceMaps();
+    } else {
+      Put(0, 64, plan_.data_blocks);
+      Put(0, 192, blocks());
+    }
+    for (const uint64_t number : {pool.held_root, uint64_t{0}}) {
+      Put(number, 344, blocks());
+      Seal(number, kSuperblockSalt);
+    }
+    pool.image = std::move(bytes_);
+    return pool;
+  }
+
+ private:
+  uint64_t blocks() const { return references_.size(); }
+  uint8_t* block(uint64_t number) { return &bytes_[number * kBlockBytes]; }
+
+  // A block of zeros that is referred to once.
+  uint64_t Allocate() {
+    bytes_.resize(bytes_.size() + kBlockBytes);
+    references_.push_back(1);
+    return blocks() - 1;
+  }
+
+  template <typename Value>
+  void Put(uint64_t number, size_t offset, Value value) {
+    std::memcpy(block(number) + offset, &value, sizeof value);
+  }
+  void Seal(uint64_t number, uint32_t salt) { DiskNode::At(block(number))->Seal(salt); }
+
+  void Place(uint64_t node) {
+    numbers_.resize(trees_.nodes().size());
+    numbers_[node] = Allocate();
+    references_.back() = 0;
+  }
+
+  void PlaceWhatIsUsed() {
+    std::vector<bool> seen(numbers_.size());
+    std::vector<uint64_t> used;
+    const auto visit = [&](uint64_t node) {
+      if (!seen[node]) used.push_back(node);
+      seen[node] = true;
+    };
+    for (const TreeDevice& device : plan_.devices) visit(device.root);
+    for (const TreeDevice& device : plan_.held.value_or(plan_.devices)) visit(device.root);
+    for (size_t i = 0; i < used.size(); i++) {
+      const MappingTrees::Node& node = trees_.nodes()[used[i]];
+      if (node.is_leaf) continue;
+      for (const uint64_t child : node.values) visit(child);
+    }
+    if (plan_.shuffle != nullptr) std::shuffle(used.begin(), used.end(), *plan_.shuffle);
+    for (const uint64_t node : used) Place(node);
+  }
+
+  DiskNode* BeginNode(uint64_t number, bool is_leaf, size_t entries, size_t room, size_t bytes) {
+    DiskNode* const node = DiskNode::At(block(number));
+    *node = {0,
+             is_leaf ? 2u : 1u,
+             number,
+             static_cast<uint32_t>(entries),
+             static_cast<uint32_t>(room),
+             static_cast<uint32_t>(bytes),
+             0};
+    return node;
+  }
+
+  void WriteNode(uint64_t index) {
+    const MappingTrees::Node& from = trees_.nodes()[index];
+    DiskNode* const node =
+        BeginNode(numbers_[index], from.is_leaf, from.keys.size(), trees_.max_entries(), 8);
+    std::copy(from.keys.begin(), from.keys.end(), node->keys());
+    for (size_t i = 0; i < from.values.size(); i++) {
+      node->words()[i] = from.is_leaf ? from.values[i] : numbers_[from.values[i]];
+      if (plan_.is_complete) CountReference(from.is_leaf, node->words()[i]);
+    }
+    node->Seal();
+  }
+
+  void CountReference(bool is_leaf, uint64_t value) {
+    if (!is_leaf) {
+      references_[value]++;
+      return;
+    }
+    data_references_.resize(plan_.data_blocks);
+    data_references_[value >> 24]++;
+  }
+
+  // A tree of nodes as full as they can be; its root.
+  uint64_t BuildTree(std::vector<Entry> level, size_t value_bytes) {
+    for (bool is_leaf = true;; is_leaf = false) {
+      const size_t bytes = is_leaf ? value_bytes : 8;
+      const size_t room = (kBlockBytes - sizeof(DiskNode)) / (8 + bytes) / 3 * 3;
+      const size_t nodes = std::max<size_t>(1, (level.size() + room - 1) / room);
+      std::vector<Entry> above;
+      for (size_t i = 0, next = 0; i < nodes; i++) {
+        const size_t count = (level.size() - next) / (nodes - i);
+        const uint64_t number = Allocate();
+        DiskNode* const node = BeginNode(number, is_leaf, count, room, bytes);
+        auto* const values = reinterpret_cast<uint8_t*>(node->words());
+        above.push_back(MakeEntry(count > 0 ? level[next].key : 0, number));
+        for (size_t j = 0; j < count; j++, next++) {
+          node->keys()[j] = level[next].key;
+          std::copy_n(level[next].value.begin(), bytes, values + j * bytes);
+        }
+        node->Seal();
+      }
+      level = std::move(above);
+      if (nodes == 1) {
+        uint64_t root;
+        std::memcpy(&root, level[0].value.data(), sizeof root);
+        return root;
+      }
+    }
+  }
+
+  // Their roots become blocks.
+  void WriteDeviceTrees(std::vector<TreeDevice>* devices) {
+    std::vector<Entry> roots;
+    std::vector<Entry> details;
+    for (TreeDevice& device : *devices) {
+      struct {
+        uint64_t mapped, transaction_id;
+        uint32_t created, snapshotted;
+      } detail = {device.mapped = trees_.CountMapped(device.root), device.transaction_id,
+                  device.created, device.snapshotted};
+      device.root = numbers_[device.root];
+      references_[device.root]++;
+      roots.push_back(MakeEntry(device.id, device.root));
+      details.push_back(MakeEntry(device.id, detail));
+    }
+    mapping_root_ = BuildTree(std::move(roots), 8);
+    details_root_ = BuildTree(std::move(details), 24);
+  }
+
+  void WriteSuperblock(uint64_t number) {
+    Put(number, 8, number);
+    Put(number, 32, uint64_t{27'022'010});
+    Put(number, 40, uint32_t{2});
+    Put(number, 44, plan_.time);
+    Put(number, 48, plan_.transaction_id);
+    Put(number, 320, mapping_root_);
+    Put(number, 328, details_root_);
+    Put(number, 336, plan_.data_block_sectors);
+    Put(number, 340, uint32_t{8});
+  }
+
+  // Two bits a block, the high one first; 3 means: the count is in the tree of counts.
+  Bitmap WriteBitmap(uint64_t number, const std::vector<uint32_t>& counts, uint64_t index) {
+    const uint64_t first = index * kCountsPerBitmap;
+    const uint64_t count = std::min<uint64_t>(kCountsPerBitmap, counts.size() - first);
+    uint8_t* const bits = block(number) + 16;
+    Put(number, 8, number);
+    Bitmap bitmap = {number, 0, static_cast<uint32_t>(count)};
+    for (uint64_t i = 0; i < count; i++) {
+      const uint32_t references = std::min(counts[first + i], 3u);
+      if (references == 0 && bitmap.free++ == 0) {
+        bitmap.none_free_before = static_cast<uint32_t>(i);
+      }
+      const uint32_t high_first = references >> 1 | (references & 1) << 1;
+      bits[i / 4] |= static_cast<uint8_t>(high_first << 2 * (i % 4));
+    }
+    Seal(number, kBitmapSalt);
+    return bitmap;
+  }
+
+  uint64_t BuildCounts(const std::vector<uint32_t>& counts) {
+    std::vector<Entry> entries;
+    for (uint64_t i = 0; i < counts.size(); i++) {
+      if (counts[i] > 2) entries.push_back(MakeEntry(i, counts[i]));
+    }
+    return BuildTree(std::move(entries), sizeof(uint32_t));
+  }
+
+  void PutSpaceMap(size_t at, const std::vector<uint32_t>& counts, uint64_t index, uint64_t tree) {
+    const auto free = std::count(counts.begin(), counts.end(), 0u);
+    Put(0, at, uint64_t{counts.size()});
+    Put(0, at + 8, counts.size() - static_cast<uint64_t>(free));
+    Put(0, at + 16, index);
+    Put(0, at + 24, tree);
+  }
+
+  void WriteSpaceMaps() {
+    data_references_.resize(plan_.data_blocks);
+    std::vector<Entry> data;
+    for (uint64_t i = 0; i * kCountsPerBitmap < data_references_.size(); i++) {
+      data.push_back(MakeEntry(i, WriteBitmap(Allocate(), data_references_, i)));
+    }
+    const uint64_t data_index = BuildTree(std::move(data), sizeof(Bitmap));
+    PutSpaceMap(64, data_references_, data_index, BuildCounts(data_references_));
+    // Of all blocks with its own, which are counted once each: the tree of counts can come first.
+    const uint64_t counts = BuildCounts(references_);
+    const uint64_t index = Allocate();
+    std::vector<uint64_t> bitmaps(blocks() / (kCountsPerBitmap - 1) + 1);
+    for (uint64_t& bitmap : bitmaps) bitmap = Allocate();
+    // Some are free, as long as the last bitmap has room.
+    bytes_.resize(std::min(blocks() + 16, bitmaps.size() * kCountsPerBitmap) * kBlockBytes);
+    references_.resize(bytes_.size() / kBlockBytes);
+    Put(index, 8, index);
+    for (uint64_t i = 0; i < bitmaps.size(); i++) {
+      Put(index, 16 + 16 * i, WriteBitmap(bitmaps[i], references_, i));
+    }
+    Seal(index, kIndexSalt);
+    PutSpaceMap(192, references_, index, counts);
+  }
+
+  const MappingTrees& trees_;
+  const PoolPlan& plan_;
+  std::vector<uint8_t> bytes_;
+  std::vector<uint32_t> references_;       // To each block.
+  std::vector<uint32_t> data_references_;  // To each data block.
+  std::vector<uint64_t> numbers_;          // Of the nodes' blocks; 0: not in the image.
+  uint64_t mapping_root_ = 0;
+  uint64_t details_root_ = 0;
+};
 
 }  // namespace
 
-void Die(const std::string& what) {
-  std::fprintf(stderr, "thin metadata: %s\n", what.c_str());
-  std::exit(1);
+void DiskNode::Seal(uint32_t salt) {
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(this);
+  checksum = Crc32c(UINT32_MAX, bytes + 4, kBlockBytes - 4) ^ salt;
 }
 
-uint32_t MaxEntries(uint32_t value_bytes) {
-  return static_cast<uint32_t>((kBlockBytes - sizeof(DiskNode)) / (8 + value_bytes) / 3 * 3);
+ThinPool MakePool(const MappingTrees& trees, const PoolPlan& plan) {
+  return ImageMaker(trees, plan).Pool();
 }
 
-int DiskNode::Find(uint64_t key) {
-  return static_cast<int>(std::upper_bound(keys(), keys() + entries, key) - keys()) - 1;
-}
-
-void DiskNode::Insert(uint32_t index, uint64_t key, uint64_t word) {
-  std::memmove(keys() + index + 1, keys() + index, (entries - index) * 8);
-  std::memmove(words() + index + 1, words() + index, (entries - index) * 8);
-  keys()[index] = key;
-  words()[index] = word;
-  entries++;
-}
-
-void DiskNode::Remove(uint32_t index) {
-  std::memmove(keys() + index, keys() + index + 1, (entries - index - 1) * 8);
-  std::memmove(words() + index, words() + index + 1, (entries - index - 1) * 8);
-  entries--;
-}
-
-ThinImage::ThinImage(uint64_t blocks, uint64_t data_blocks)
-    : kinds_(blocks, BlockKind::kFree), references_(blocks), data_references_(data_blocks) {
-  void* memory = mmap(nullptr, blocks * kBlockBytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) Die("no memory for " + std::to_string(blocks) + " blocks");
-  bytes_ = static_cast<uint8_t*>(memory);
-  kinds_[0] = BlockKind::kSuperblock;
-  references_[0] = 1;
-}
-
-ThinImage::ThinImage(ThinImage&& other) noexcept
-    : bytes_(std::exchange(other.bytes_, nullptr)),
-      kinds_(std::move(other.kinds_)),
-      references_(std::move(other.references_)),
-      data_references_(std::move(other.data_references_)),
-      preferred_(std::move(other.preferred_)),
-      next_number_(other.next_number_) {}
-
-ThinImage::~ThinImage() {
-  if (bytes_ != nullptr) munmap(bytes_, kinds_.size() * kBlockBytes);
-}
-
-uint64_t ThinImage::used_blocks() const {
-  return kinds_.size() -
-         static_cast<uint64_t>(std::count(kinds_.begin(), kinds_.end(), BlockKind::kFree));
-}
-
-void ThinImage::Prefer(std::vector<uint64_t> numbers) {
-  for (const uint64_t number : numbers) next_number_ = std::max(next_number_, number + 1);
-  preferred_ = std::move(numbers);
-  std::reverse(preferred_.begin(), preferred_.end());
-}
-
-uint64_t ThinImage::Allocate(BlockKind kind) {
-  uint64_t number;
-  if (preferred_.empty()) {
-    number = next_number_++;
-  } else {
-    number = preferred_.back();
-    preferred_.pop_back();
-  }
-  if (number >= kinds_.size()) Die("more than " + std::to_string(kinds_.size()) + " blocks needed");
-  references_[number] = 1;
-  kinds_[number] = kind;
-  std::memset(block(number), 0, kBlockBytes);
-  return number;
-}
-
-uint64_t ThinImage::NewNode(bool is_leaf, uint32_t value_bytes) {
-  const uint64_t number = Allocate(BlockKind::kNode);
-  DiskNode* made = node(number);
-  made->flags = is_leaf ? 2 : 1;
-  made->number = number;
-  made->max_entries = MaxEntries(value_bytes);
-  made->value_bytes = value_bytes;
-  return number;
-}
-
-void ThinImage::Free(uint64_t number) {
-  references_[number] = 0;
-  kinds_[number] = BlockKind::kFree;
-}
-
-void ThinImage::Seal(uint64_t number) {
-  const uint32_t checksum = ChecksumOf(block(number), SaltOf(kinds_[number]));
-  std::memcpy(block(number), &checksum, sizeof(checksum));
-}
-
-void ThinImage::SealAll() {
-  for (uint64_t number = 0; number < kinds_.size(); number++) {
-    if (kinds_[number] != BlockKind::kFree) Seal(number);
-  }
-}
-
-void ThinImage::Save(const std::string& path) const {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  bool good = fd >= 0 && ftruncate(fd, static_cast<off_t>(kinds_.size() * kBlockBytes)) == 0;
-  for (size_t begin = 0, end = 0; good && begin < kinds_.size(); begin = end) {
-    // Used blocks go by the megabyte.
-    const bool used = kinds_[begin] != BlockKind::kFree;
-    for (end = begin + 1; end < kinds_.size() && end - begin < 256; end++) {
-      if ((kinds_[end] != BlockKind::kFree) != used) break;
-    }
-    const size_t bytes = (end - begin) * kBlockBytes;
-    if (used) {
-      good = pwrite(fd, bytes_ + begin * kBlockBytes, bytes,
-                    static_cast<off_t>(begin * kBlockBytes)) == static_cast<ssize_t>(bytes);
-    }
-  }
-  if (!good || close(fd) != 0) Die("cannot write " + path);
-}
+std::vector<uint8_t> NodeImage(const MappingTrees& trees) { return ImageMaker(trees, {}).Nodes(); }
 
 }  // namespace blockdelta::test

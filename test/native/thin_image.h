@@ -1,13 +1,15 @@
-// An image of dm-thin metadata under construction: its blocks, and how often each is referred to.
+// Blocks of dm-thin metadata, made of mapping trees: for tests of what reads them.
 //
-// Knows how blocks are made, shared and sealed; it does not know what they are for. Written for
-// tests: what cannot go on ends the program with a sentence.
+// Offsets and salts are written out: they are part of what is tested.
 #ifndef BLOCKDELTA_TEST_NATIVE_THIN_IMAGE_H_
 #define BLOCKDELTA_TEST_NATIVE_THIN_IMAGE_H_
 
 #include <cstdint>
-#include <string>
+#include <optional>
+#include <random>
 #include <vector>
+
+#include "test/native/mapping_trees.h"
 
 namespace blockdelta::test {
 
@@ -21,64 +23,54 @@ struct DiskNode {
   uint32_t value_bytes;
   uint32_t padding;
 
+  static DiskNode* At(uint8_t* block) { return reinterpret_cast<DiskNode*>(block); }
   bool is_leaf() const { return flags == 2; }
   uint64_t* keys() { return reinterpret_cast<uint64_t*>(this + 1); }
-  uint8_t* values() { return reinterpret_cast<uint8_t*>(keys() + max_entries); }
   // REQUIRES: values have 8 bytes.
-  uint64_t* words() { return reinterpret_cast<uint64_t*>(values()); }
-  // Index of the last key that is not above `key`, or -1.
-  int Find(uint64_t key);
-  void Insert(uint32_t index, uint64_t key, uint64_t word);
-  void Remove(uint32_t index);
+  uint64_t* words() { return keys() + max_entries; }
+  // Gives it the checksum of a node, or of another kind of block.
+  void Seal(uint32_t salt = 121'107);
 };
 static_assert(sizeof(DiskNode) == 32, "the header of a node");
 
-enum class BlockKind : uint8_t { kFree, kNode, kBitmap, kIndex, kSuperblock };
-
-// As many entries as the kernel gives a node.
-uint32_t MaxEntries(uint32_t value_bytes);
-
-class ThinImage {
- public:
-  ThinImage(uint64_t blocks, uint64_t data_blocks);
-  ThinImage(ThinImage&& other) noexcept;
-  ThinImage(const ThinImage&) = delete;
-  ~ThinImage();
-
-  uint64_t block_count() const { return kinds_.size(); }
-  uint64_t used_blocks() const;
-  uint8_t* block(uint64_t number) { return bytes_ + number * 4096; }
-  DiskNode* node(uint64_t number) { return reinterpret_cast<DiskNode*>(block(number)); }
-
-  // Numbers to hand out first, in this order.
-  void Prefer(std::vector<uint64_t> numbers);
-  // A block of zeros that is referred to once.
-  uint64_t Allocate(BlockKind kind);
-  uint64_t NewNode(bool is_leaf, uint32_t value_bytes);
-  void Free(uint64_t number);
-  // The lowest number that has never been handed out.
-  uint64_t next_number() const { return next_number_; }
-
-  // References to each metadata block and to each data block.
-  std::vector<uint32_t>& references() { return references_; }
-  std::vector<uint32_t>& data_references() { return data_references_; }
-
-  // Gives one block the checksum of its kind, or all of them.
-  void Seal(uint64_t number);
-  void SealAll();
-  // Writes a file, sparse where nothing is used.
-  void Save(const std::string& path) const;
-
- private:
-  uint8_t* bytes_;
-  std::vector<BlockKind> kinds_;
-  std::vector<uint32_t> references_;
-  std::vector<uint32_t> data_references_;
-  std::vector<uint64_t> preferred_;  // The next one last.
-  uint64_t next_number_ = 1;
+struct TreeDevice {
+  uint64_t id;
+  uint64_t root;
+  uint32_t created;
+  uint32_t snapshotted = 0;
+  uint64_t transaction_id = 0;
+  uint64_t mapped = 0;  // Counted when an image is made.
 };
 
-[[noreturn]] void Die(const std::string& what);
+// What the superblock leads to. Devices come in the order of their ids.
+struct PoolPlan {
+  std::vector<TreeDevice> devices;
+  // Those of a metadata snapshot.
+  std::optional<std::vector<TreeDevice>> held;
+  uint32_t time = 0;
+  uint64_t transaction_id = 0;
+  uint32_t data_block_sectors = 128;
+  uint64_t data_blocks = 1 << 30;
+  // With space maps, and without nodes that nothing leads to, as thin_check wants it. Otherwise
+  // each node has the block of its number.
+  bool is_complete = false;
+  // Puts the nodes of a complete image in random order.
+  std::mt19937_64* shuffle = nullptr;
+};
+
+struct ThinPool {
+  std::vector<uint8_t> image;
+  // Of the current superblock; roots are blocks.
+  std::vector<TreeDevice> devices;
+  uint64_t held_root = 0;
+
+  uint64_t blocks() const { return image.size() / 4096; }
+};
+
+ThinPool MakePool(const MappingTrees& trees, const PoolPlan& plan);
+
+// Only the nodes, each in the block of its number.
+std::vector<uint8_t> NodeImage(const MappingTrees& trees);
 
 }  // namespace blockdelta::test
 

@@ -2,8 +2,8 @@
 #ifndef BLOCKDELTA_TEST_NATIVE_THIN_IMAGE_SOURCE_H_
 #define BLOCKDELTA_TEST_NATIVE_THIN_IMAGE_SOURCE_H_
 
-#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -11,7 +11,6 @@
 
 #include "native/thin/block_source.h"
 #include "native/thin/metadata_block.h"
-#include "native/thin/thin_format.h"
 #include "test/native/thin_image.h"
 
 namespace blockdelta::test {
@@ -20,8 +19,6 @@ class ThinImageSource final : public BlockSource {
  public:
   explicit ThinImageSource(std::vector<uint8_t> bytes, size_t batch_blocks = 1)
       : bytes_(std::move(bytes)), batch_blocks_(batch_blocks) {}
-  explicit ThinImageSource(ThinImage* image)
-      : bytes_(image->block(0), image->block(0) + image->block_count() * kMetadataBlockBytes) {}
 
   const std::string& path() const override { return path_; }
   uint64_t block_count() const override { return bytes_.size() / kMetadataBlockBytes; }
@@ -32,17 +29,16 @@ class ThinImageSource final : public BlockSource {
       reads_of_[numbers[i]]++;
       if (numbers[i] >= block_count()) return InvalidBlock(path_, numbers[i], "is not there");
       std::memcpy(out + i * kMetadataBlockBytes, block(numbers[i]), kMetadataBlockBytes);
+      if (after_read_) after_read_(out + i * kMetadataBlockBytes);
     }
     return Status();
   }
 
   uint8_t* block(uint64_t number) { return bytes_.data() + number * kMetadataBlockBytes; }
+  DiskNode* node(uint64_t number) { return DiskNode::At(block(number)); }
   void Truncate(uint64_t blocks) { bytes_.resize(blocks * kMetadataBlockBytes); }
-  // Gives a node that was changed a good checksum.
-  void SealNode(uint64_t number) {
-    const uint32_t checksum = ChecksumOf(block(number), kNodeSalt);
-    std::memcpy(block(number), &checksum, sizeof(checksum));
-  }
+  // Called with what each block is read as: may change it, or the image.
+  void AfterRead(std::function<void(uint8_t*)> after_read) { after_read_ = std::move(after_read); }
   // Blocks read so far, and how often each.
   uint64_t reads() const { return reads_; }
   const std::map<uint64_t, unsigned>& reads_of() const { return reads_of_; }
@@ -51,6 +47,7 @@ class ThinImageSource final : public BlockSource {
   std::string path_ = "memory";
   std::vector<uint8_t> bytes_;
   size_t batch_blocks_ = 1;
+  std::function<void(uint8_t*)> after_read_;
   uint64_t reads_ = 0;
   std::map<uint64_t, unsigned> reads_of_;
 };

@@ -1,51 +1,23 @@
 #include "test/native/thin_scenario.h"
 
 #include <algorithm>
-#include <cstring>
+#include <numeric>
 #include <random>
 #include <unordered_set>
 #include <utility>
 
-#include "native/thin/thin_format.h"
-#include "test/native/thin_image_space_map.h"
-#include "test/native/thin_image_tree.h"
-
 namespace blockdelta::test {
 namespace {
 
-constexpr uint64_t kMappingValueBytes = 8;
-
 uint64_t Part(uint64_t whole, double part) {
   return static_cast<uint64_t>(static_cast<double>(whole) * part);
-}
-
-uint64_t ChangesOf(const ThinScenario& scenario) {
-  return std::max<uint64_t>(1, Part(scenario.mapped, scenario.changed));
-}
-
-uint64_t DataBlocksOf(const ThinScenario& scenario) {
-  return scenario.mapped +
-         (ChangesOf(scenario) + scenario.written_to_snapshots) * scenario.snapshots +
-         scenario.changed_after + 64;
-}
-
-// More than enough: every change may copy a leaf and what leads to it.
-uint64_t MetadataBlocksOf(const ThinScenario& scenario) {
-  if (scenario.metadata_blocks != 0) return scenario.metadata_blocks;
-  const uint64_t changes = ChangesOf(scenario) + scenario.discarded_leaves;
-  const uint64_t leaves = scenario.mapped / 126 + 64;
-  const uint64_t copied = std::min(leaves + changes / 100, changes * 3);
-  const uint64_t written = std::min(leaves, scenario.written_to_snapshots * 3);
-  const uint64_t blocks = leaves * 2 + (copied + written) * 2 * (scenario.snapshots + 1) +
-                          scenario.changed_after * 4 + DataBlocksOf(scenario) / 300 * 2 + 4096;
-  return std::min(blocks, kMaxMetadataBlocks);
 }
 
 class Builder {
  public:
   explicit Builder(const ThinScenario& scenario)
       : scenario_(scenario),
-        image_(MetadataBlocksOf(scenario), DataBlocksOf(scenario)),
+        changes_(std::max<uint64_t>(1, Part(scenario.mapped, scenario.changed))),
         random_(scenario.seed) {}
 
   ThinPool Make() {
@@ -54,23 +26,29 @@ class Builder {
     for (uint64_t i = 0; i < scenario_.snapshots; i++) {
       Snapshot();
       // The origin ends equal to the newest snapshot.
-      if (i + 1 < scenario_.snapshots) ChangeOrigin(ChangesOf(scenario_));
+      if (i + 1 < scenario_.snapshots) ChangeOrigin(changes_);
     }
     if (scenario_.empty_device) {
-      devices_.push_back({devices_.size() + 1, image_.NewNode(true, kMappingValueBytes), 0,
-                          ++transaction_id_, time_, time_});
+      devices_.push_back({devices_.size() + 1, trees_.Empty(), time_, time_, ++transaction_id_});
     }
-    const uint64_t held_root = Finish();
-    return {std::move(image_), std::move(devices_), held_root};
+    PoolPlan plan;
+    if (scenario_.metadata_snapshot) {
+      plan.held = devices_;
+      trees_.Share();
+      if (scenario_.changed_after > 0) ChangeOrigin(scenario_.changed_after);
+    }
+    plan.devices = devices_;
+    plan.time = time_;
+    plan.transaction_id = transaction_id_;
+    plan.data_block_sectors = static_cast<uint32_t>(scenario_.data_block_sectors);
+    plan.data_blocks = next_data_ + 64;
+    plan.is_complete = true;
+    if (scenario_.shuffled_nodes) plan.shuffle = &random_;
+    return MakePool(trees_, plan);
   }
 
  private:
   uint64_t Below(uint64_t end) { return random_() % end; }
-
-  template <typename T>
-  void Shuffle(std::vector<T>* values) {
-    for (size_t i = values->size(); i > 1; i--) std::swap((*values)[i - 1], (*values)[Below(i)]);
-  }
 
   // Runs of mapped blocks with holes between them.
   void ChooseBlocks() {
@@ -88,41 +66,29 @@ class Builder {
 
   void MakeOrigin() {
     std::vector<uint64_t> data(blocks_.size());
-    for (uint64_t i = 0; i < data.size(); i++) data[i] = i;
-    if (scenario_.shuffled_data) Shuffle(&data);
+    std::iota(data.begin(), data.end(), uint64_t{0});
+    if (scenario_.shuffled_data) std::shuffle(data.begin(), data.end(), random_);
     next_data_ = data.size();
-    std::vector<TreeEntry> entries(data.size());
-    for (uint64_t i = 0; i < data.size(); i++) {
-      const uint64_t value = data[i] << kMappingTimeBits;
-      entries[i] = MakeEntry(blocks_[i], &value, sizeof(value));
-      image_.data_references()[data[i]]++;
-    }
-    if (scenario_.shuffled_nodes) {
-      std::vector<uint64_t> numbers(Part(scenario_.mapped / Part(252, scenario_.fill), 1.02) + 8);
-      for (uint64_t i = 0; i < numbers.size(); i++) numbers[i] = i + 1;
-      Shuffle(&numbers);
-      image_.Prefer(std::move(numbers));
-    }
-    const uint64_t root = BuildTree(&image_, entries, kMappingValueBytes, scenario_.fill);
-    devices_.push_back({1, root, data.size(), 0, 0, 0});
+    std::vector<std::pair<uint64_t, uint64_t>> entries;
+    for (size_t i = 0; i < data.size(); i++) entries.push_back({blocks_[i], data[i] << 24});
+    devices_.push_back({1, trees_.Build(std::move(entries), scenario_.fill), 0});
   }
 
   void Snapshot() {
-    ThinScenarioDevice& origin = devices_[0];
-    image_.references()[origin.root]++;
-    origin.snapshotted = ++time_;
-    devices_.push_back(
-        {devices_.size() + 1, origin.root, origin.mapped, ++transaction_id_, time_, time_});
-    ThinScenarioDevice& snapshot = devices_.back();
+    trees_.Share();
+    TreeDevice snapshot = devices_[0];
+    devices_[0].snapshotted = ++time_;
+    snapshot.id = devices_.size() + 1;
+    snapshot.transaction_id = ++transaction_id_;
+    snapshot.created = snapshot.snapshotted = time_;
     for (uint64_t i = 0; i < scenario_.written_to_snapshots; i++) Write(&snapshot, RandomBlock());
+    devices_.push_back(snapshot);
   }
 
   uint64_t RandomBlock() { return blocks_[Below(blocks_.size())]; }
 
-  void Write(ThinScenarioDevice* device, uint64_t block) {
-    MappingTree tree(&image_, device->root);
-    device->mapped += tree.Set(block, next_data_++ << kMappingTimeBits | time_) ? 1 : 0;
-    device->root = tree.root();
+  void Write(TreeDevice* device, uint64_t block) {
+    device->root = trees_.Set(device->root, block, next_data_++ << 24 | time_);
   }
 
   void ChangeOrigin(uint64_t changes) {
@@ -192,86 +158,18 @@ class Builder {
   }
 
   void Discard(uint64_t count) {
-    ThinScenarioDevice& origin = devices_[0];
-    MappingTree tree(&image_, origin.root);
-    for (uint64_t i = 0; i < count; i++) origin.mapped -= tree.Remove(RandomBlock()) ? 1 : 0;
+    uint64_t* const root = &devices_[0].root;
+    for (uint64_t i = 0; i < count; i++) *root = trees_.Discard(*root, RandomBlock());
     for (uint64_t i = 0; i < scenario_.discarded_leaves; i++) {
-      origin.mapped -= tree.RemoveLeaf(RandomBlock());
+      *root = trees_.DiscardLeaf(*root, RandomBlock());
     }
-    origin.root = tree.root();
-  }
-
-  uint64_t BuildMappingTop() {
-    std::vector<TreeEntry> entries;
-    for (const ThinScenarioDevice& device : devices_) {
-      entries.push_back(MakeEntry(device.id, &device.root, sizeof(device.root)));
-    }
-    return BuildTree(&image_, entries, kMappingValueBytes, 1);
-  }
-
-  uint64_t BuildDetails() {
-    std::vector<TreeEntry> entries;
-    for (const ThinScenarioDevice& device : devices_) {
-      uint8_t value[details_format::kValueBytes];
-      std::memcpy(value + details_format::kMappedBlocks, &device.mapped, 8);
-      std::memcpy(value + details_format::kTransactionId, &device.transaction_id, 8);
-      std::memcpy(value + details_format::kCreationTime, &device.created, 4);
-      std::memcpy(value + details_format::kSnapshottedTime, &device.snapshotted, 4);
-      entries.push_back(MakeEntry(device.id, value, sizeof(value)));
-    }
-    return BuildTree(&image_, entries, details_format::kValueBytes, 1);
-  }
-
-  void Write32(uint64_t number, size_t offset, uint64_t value) {
-    std::memcpy(image_.block(number) + offset, &value, 4);
-  }
-  void Write64(uint64_t number, size_t offset, uint64_t value) {
-    std::memcpy(image_.block(number) + offset, &value, 8);
-  }
-
-  void WriteSuperblock(uint64_t number, uint64_t mapping_root, uint64_t details_root) {
-    using namespace superblock_format;
-    Write64(number, kOwnNumberOffset, number);
-    Write64(number, kMagic, kMagicNumber);
-    Write32(number, kVersion, kVersionNumber);
-    Write32(number, kTime, time_);
-    Write64(number, kTransactionId, transaction_id_);
-    Write64(number, kMappingRoot, mapping_root);
-    Write64(number, kDetailsRoot, details_root);
-    Write32(number, kDataBlockSectors, scenario_.data_block_sectors);
-    Write32(number, kMetadataBlockSectors, 8);
-    Write64(number, kMetadataBlocks, image_.block_count());
-  }
-
-  // The held copy's trees stay; every device's root is referred to once more.
-  uint64_t HoldMetadata() {
-    const uint64_t mapping_root = BuildMappingTop();
-    const uint64_t details_root = BuildDetails();
-    const uint64_t number = image_.Allocate(BlockKind::kSuperblock);
-    WriteSuperblock(number, mapping_root, details_root);
-    for (const ThinScenarioDevice& device : devices_) image_.references()[device.root]++;
-    if (scenario_.changed_after > 0) ChangeOrigin(scenario_.changed_after);
-    return number;
-  }
-
-  uint64_t Finish() {
-    const uint64_t held_root = scenario_.metadata_snapshot ? HoldMetadata() : 0;
-    const uint64_t mapping_root = BuildMappingTop();
-    WriteSuperblock(0, mapping_root, BuildDetails());
-    Write64(0, superblock_format::kHeldRoot, held_root);
-    const SpaceMapRoot data = BuildDataSpaceMap(&image_);
-    const SpaceMapRoot metadata = BuildMetadataSpaceMap(&image_);
-    std::memcpy(image_.block(0) + superblock_format::kDataSpaceMap, &data, sizeof(data));
-    std::memcpy(image_.block(0) + superblock_format::kMetadataSpaceMap, &metadata,
-                sizeof(metadata));
-    image_.SealAll();
-    return held_root;
   }
 
   const ThinScenario& scenario_;
-  ThinImage image_;
+  const uint64_t changes_;  // Between two snapshots.
   std::mt19937_64 random_;
-  std::vector<ThinScenarioDevice> devices_;
+  MappingTrees trees_{252};
+  std::vector<TreeDevice> devices_;
   std::vector<uint64_t> blocks_;  // Mapped in the origin at first.
   uint64_t end_ = 0;              // Above all of them.
   uint64_t hole_ = 0;             // Index in blocks_ at which the search for holes continues.

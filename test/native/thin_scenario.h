@@ -8,7 +8,6 @@
 #define BLOCKDELTA_TEST_NATIVE_THIN_SCENARIO_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "test/native/thin_image.h"
 
@@ -26,7 +25,7 @@ struct ThinScenario {
   // Nodes lie in random order on the disk, as after random writes.
   bool shuffled_nodes = true;
   bool shuffled_data = false;
-  uint32_t data_block_sectors = 128;
+  uint64_t data_block_sectors = 128;
   // Devices 2 to snapshots + 1, oldest first.
   uint64_t snapshots = 2;
   // Between two snapshots: a part of the mapped blocks is changed, of these changes parts map new
@@ -44,25 +43,7 @@ struct ThinScenario {
   // Hold a metadata snapshot, and change so many blocks of the origin after it.
   bool metadata_snapshot = false;
   uint64_t changed_after = 0;
-  // Blocks of the image; 0: as many as are needed, and some.
-  uint64_t metadata_blocks = 0;
   uint64_t seed = 1;
-};
-
-struct ThinScenarioDevice {
-  uint64_t id;
-  uint64_t root;
-  uint64_t mapped;
-  uint64_t transaction_id;
-  uint32_t created;
-  uint32_t snapshotted;
-};
-
-struct ThinPool {
-  ThinImage image;
-  // As the current superblock knows them.
-  std::vector<ThinScenarioDevice> devices;
-  uint64_t held_root;
 };
 
 ThinPool MakeThinPool(const ThinScenario& scenario);

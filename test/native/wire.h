@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace blockdelta::test {
@@ -16,6 +17,15 @@ struct Range {
   uint64_t size;
   bool operator==(const Range& other) const { return offset == other.offset && size == other.size; }
 };
+
+// As failures show them.
+inline std::string Text(const std::vector<Range>& ranges) {
+  std::string text;
+  for (const Range& range : ranges) {
+    text += std::to_string(range.offset) + "+" + std::to_string(range.size) + " ";
+  }
+  return text;
+}
 
 struct Message {
   uint64_t type = 0;

@@ -2,9 +2,10 @@
 // any.
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
+#include <fstream>
 #include <map>
 #include <string>
+#include <variant>
 
 #include "test/native/thin_scenario.h"
 
@@ -30,118 +31,92 @@ An origin (device 1) and a chain of snapshots of it (devices 2 and up, oldest fi
   --metadata-snap         hold a metadata snapshot
   --after N               blocks changed in the origin after the metadata snapshot (0)
   --data-block-sectors N  (128)
-  --meta-blocks N         size of the file in blocks of 4 KiB (as needed)
   --seed N                (1)
 )";
 
-// The reader of an option's value, or of none.
-struct Option {
-  bool has_value;
-  std::function<bool(const std::string&)> take;
+// True without a value, otherwise for one of these words.
+struct Flag {
+  bool* to;
+  const char* yes = nullptr;
 };
 
-Option Number(uint64_t* to) {
-  return {true, [to](const std::string& text) {
-            char* end = nullptr;
-            *to = std::strtoull(text.c_str(), &end, 0);
-            return !text.empty() && *end == '\0';
-          }};
-}
+using Option = std::variant<std::string*, uint64_t*, double*, ChangePattern*, Flag>;
 
-Option Fraction(double* to) {
-  return {true, [to](const std::string& text) {
-            char* end = nullptr;
-            *to = std::strtod(text.c_str(), &end);
-            return !text.empty() && *end == '\0' && *to >= 0;
-          }};
-}
-
-// One of two words.
-Option Choice(bool* to, const char* no, const char* yes) {
-  return {true, [=](const std::string& text) {
-            *to = text == yes;
-            return text == yes || text == no;
-          }};
-}
-
-Option Switch(bool* to) {
-  return {false, [to](const std::string&) { return *to = true; }};
-}
-
-Option Pattern(ChangePattern* to) {
-  return {true, [to](const std::string& text) {
-            static const std::map<std::string, ChangePattern> patterns = {
-                {"random", ChangePattern::kRandom},
-                {"sequential", ChangePattern::kSequential},
-                {"clustered", ChangePattern::kClustered}};
-            const auto found = patterns.find(text);
-            if (found != patterns.end()) *to = found->second;
-            return found != patterns.end();
-          }};
-}
-
-struct CommandLine {
-  std::string out;
-  ThinScenario scenario;
-  uint64_t data_block_sectors = 128;
-
-  std::map<std::string, Option> Options() {
-    return {{"-o", {true, [this](const std::string& text) { return !(out = text).empty(); }}},
-            {"--mapped", Number(&scenario.mapped)},
-            {"--snaps", Number(&scenario.snapshots)},
-            {"--changed", Fraction(&scenario.changed)},
-            {"--pattern", Pattern(&scenario.pattern)},
-            {"--cluster", Number(&scenario.cluster_blocks)},
-            {"--new", Fraction(&scenario.added)},
-            {"--discard", Fraction(&scenario.discarded)},
-            {"--discard-leaves", Number(&scenario.discarded_leaves)},
-            {"--write-snapshots", Number(&scenario.written_to_snapshots)},
-            {"--empty-device", Switch(&scenario.empty_device)},
-            {"--density", Fraction(&scenario.density)},
-            {"--fill", Fraction(&scenario.fill)},
-            {"--layout", Choice(&scenario.shuffled_nodes, "linear", "shuffled")},
-            {"--data-order", Choice(&scenario.shuffled_data, "linear", "random")},
-            {"--metadata-snap", Switch(&scenario.metadata_snapshot)},
-            {"--after", Number(&scenario.changed_after)},
-            {"--data-block-sectors", Number(&data_block_sectors)},
-            {"--meta-blocks", Number(&scenario.metadata_blocks)},
-            {"--seed", Number(&scenario.seed)}};
+bool Take(const Option& option, const std::string& text) {
+  char* end = nullptr;
+  const char* const begin = text.c_str();
+  if (auto* const flag = std::get_if<Flag>(&option)) {
+    *flag->to = flag->yes == nullptr || text == flag->yes;
+    return true;
   }
-
-  bool IsSound() const {
-    return !out.empty() && scenario.mapped > 0 && scenario.snapshots <= 4000 &&
-           scenario.cluster_blocks > 0 && scenario.density > 0 && scenario.density <= 1 &&
-           scenario.fill >= 0.5 && scenario.fill <= 1;
+  if (auto* const pattern = std::get_if<ChangePattern*>(&option)) {
+    static const std::map<std::string, ChangePattern> patterns = {
+        {"random", ChangePattern::kRandom},
+        {"sequential", ChangePattern::kSequential},
+        {"clustered", ChangePattern::kClustered}};
+    const auto found = patterns.find(text);
+    if (found != patterns.end()) **pattern = found->second;
+    return found != patterns.end();
   }
-};
+  if (auto* const path = std::get_if<std::string*>(&option)) **path = text;
+  if (auto* const number = std::get_if<uint64_t*>(&option))
+    **number = std::strtoull(begin, &end, 0);
+  if (auto* const part = std::get_if<double*>(&option)) **part = std::strtod(begin, &end);
+  return !text.empty() && (end == nullptr || *end == '\0');
+}
 
-bool Parse(int argc, char** argv, CommandLine* line) {
-  const std::map<std::string, Option> options = line->Options();
+bool Parse(int argc, char** argv, std::string* out, ThinScenario* scenario) {
+  const std::map<std::string, Option> options = {
+      {"-o", out},
+      {"--mapped", &scenario->mapped},
+      {"--snaps", &scenario->snapshots},
+      {"--changed", &scenario->changed},
+      {"--pattern", &scenario->pattern},
+      {"--cluster", &scenario->cluster_blocks},
+      {"--new", &scenario->added},
+      {"--discard", &scenario->discarded},
+      {"--discard-leaves", &scenario->discarded_leaves},
+      {"--write-snapshots", &scenario->written_to_snapshots},
+      {"--empty-device", Flag{&scenario->empty_device}},
+      {"--density", &scenario->density},
+      {"--fill", &scenario->fill},
+      {"--layout", Flag{&scenario->shuffled_nodes, "shuffled"}},
+      {"--data-order", Flag{&scenario->shuffled_data, "random"}},
+      {"--metadata-snap", Flag{&scenario->metadata_snapshot}},
+      {"--after", &scenario->changed_after},
+      {"--data-block-sectors", &scenario->data_block_sectors},
+      {"--seed", &scenario->seed}};
   for (int i = 1; i < argc; i++) {
     const auto option = options.find(argv[i]);
     if (option == options.end()) return false;
-    const bool has_value = option->second.has_value;
+    const auto* const flag = std::get_if<Flag>(&option->second);
+    const bool has_value = flag == nullptr || flag->yes != nullptr;
     if (has_value && ++i == argc) return false;
-    if (!option->second.take(has_value ? argv[i] : "")) return false;
+    if (!Take(option->second, has_value ? argv[i] : "")) return false;
   }
-  line->scenario.data_block_sectors = static_cast<uint32_t>(line->data_block_sectors);
-  return line->IsSound();
+  return !out->empty() && scenario->mapped > 0 && scenario->snapshots <= 4000 &&
+         scenario->cluster_blocks > 0 && scenario->density > 0 && scenario->density <= 1 &&
+         scenario->fill >= 0.5 && scenario->fill <= 1;
 }
 
 }  // namespace
 }  // namespace blockdelta::test
 
 int main(int argc, char** argv) {
-  blockdelta::test::CommandLine line;
-  if (!Parse(argc, argv, &line)) {
+  std::string out;
+  blockdelta::test::ThinScenario scenario;
+  if (!blockdelta::test::Parse(argc, argv, &out, &scenario)) {
     std::fputs(blockdelta::test::kUsage, stderr);
     return 2;
   }
-  blockdelta::test::ThinPool pool = MakeThinPool(line.scenario);
-  pool.image.Save(line.out);
-  std::printf("%s: %llu metadata blocks (%llu used), %llu data blocks, devices 1..%zu\n",
-              line.out.c_str(), static_cast<unsigned long long>(pool.image.block_count()),
-              static_cast<unsigned long long>(pool.image.used_blocks()),
-              static_cast<unsigned long long>(pool.image.data_references().size()),
-              pool.devices.size());
+  const blockdelta::test::ThinPool pool = MakeThinPool(scenario);
+  std::ofstream file(out, std::ios::binary | std::ios::trunc);
+  file.write(reinterpret_cast<const char*>(pool.image.data()),
+             static_cast<std::streamsize>(pool.image.size()));
+  if (!file.flush()) {
+    std::fprintf(stderr, "make-thin-metadata: cannot write %s\n", out.c_str());
+    return 1;
+  }
+  std::printf("%s: %llu metadata blocks, devices 1..%zu\n", out.c_str(),
+              static_cast<unsigned long long>(pool.blocks()), pool.devices.size());
 }
