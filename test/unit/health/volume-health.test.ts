@@ -61,73 +61,61 @@ test('a volume without an adverse observation has no condition', () => {
   assert.deepEqual(summary([]), { abnormal: false, message: 'the volume is healthy' });
 });
 
-test('a file that is gone, cut short or removed while in use is DATA_LOSS', () => {
-  assert.deepEqual(told(storage({ storedBytes: null })), ['DATA_LOSS BackingFileMissing']);
-  assert.deepEqual(told(storage({ storedBytes: GIB - 1n })), ['DATA_LOSS BackingFileTruncated']);
-  const removed = { storedBytes: null, runsOnRemoved: true };
-  assert.deepEqual(told(storage(removed)), ['DATA_LOSS BackingFileDeleted']);
-});
+const unreachable = { failure: "pool 'x' does not answer", capacity: null };
+const damaged = { errors: 2, corruptions: 2 };
+const SIGNS: readonly [what: string, signs: string[], conditions: string[]][] = [
+  ['its file is gone', told(storage({ storedBytes: null })), ['DATA_LOSS BackingFileMissing']],
+  [
+    'its file is cut short',
+    told(storage({ storedBytes: GIB - 1n })),
+    ['DATA_LOSS BackingFileTruncated'],
+  ],
+  [
+    'its file is removed while in use',
+    told(storage({ storedBytes: null, runsOnRemoved: true })),
+    ['DATA_LOSS BackingFileDeleted'],
+  ],
+  ['its file is larger, as while it grows', told(storage({ storedBytes: 2n * GIB })), []],
+  ['the pool has its reserve', free(5n * GIB, 5n * GIB), []],
+  ['the pool is below its reserve', free(5n * GIB - 1n, 5n * GIB), ['DEGRADED PoolNearlyFull']],
+  ['the pool, without a reserve, has a hundredth', free(GIB, 0n), []],
+  ['the pool has less than a hundredth', free(GIB - 1n, 0n), ['DEGRADED PoolNearlyFull']],
+  ['writes cannot succeed', free(FULL_BYTES - 1n), ['INACCESSIBLE PoolOutOfSpace']],
+  ['writes may succeed', free(FULL_BYTES), ['DEGRADED PoolNearlyFull']],
+  [
+    'the host does not hold what the pool promises',
+    told(storage({}, { lacksBacking: true })),
+    ['DEGRADED PoolImageIncomplete'],
+  ],
+  [
+    'the pool cannot be asked',
+    told({ sizeBytes: GIB, pool: unreachable, condition: null }),
+    ['INACCESSIBLE PoolUnreachable'],
+  ],
+  ['it is read-only', mounted({ readOnly: true }), ['INACCESSIBLE FileSystemReadOnly']],
+  ['it is to be read-only', mounted({ readOnly: true, wantsWriting: false }), []],
+  ['the kernel counted errors', mounted({ errors: 2 }), ['DEGRADED FileSystemErrors']],
+  ['content is damaged', mounted(damaged), ['DATA_LOSS FileSystemCorruption']],
+  [
+    'content is damaged, and there are other errors',
+    mounted({ ...damaged, errors: 3 }),
+    ['DATA_LOSS FileSystemCorruption', 'DEGRADED FileSystemErrors'],
+  ],
+  ['it has shut down', mounted({ shutDown: true }), ['INACCESSIBLE FileSystemShutDown']],
+  ['it is silent', mounted({ silent: true }), ['INACCESSIBLE FileSystemNotResponding']],
+];
 
-test('a file larger than its record, as while a volume grows, is not a condition', () => {
-  assert.deepEqual(told(storage({ storedBytes: 2n * GIB })), []);
-});
+function free(freeBytes: bigint, reserveBytes = 5n * GIB): string[] {
+  return told(storage({}, { freeBytes, reserveBytes }));
+}
 
-test('a pool is nearly full below its reserve, and without one below a hundredth', () => {
-  const free = (freeBytes: bigint, reserveBytes: bigint) =>
-    told(storage({}, { freeBytes, reserveBytes }));
-  assert.deepEqual(free(5n * GIB, 5n * GIB), []);
-  assert.deepEqual(free(5n * GIB - 1n, 5n * GIB), ['DEGRADED PoolNearlyFull']);
-  assert.deepEqual(free(GIB, 0n), []);
-  assert.deepEqual(free(GIB - 1n, 0n), ['DEGRADED PoolNearlyFull']);
-});
+function mounted(fields: Partial<FileSystemObservations>): string[] {
+  return told(storage(), [fileSystem(fields)]);
+}
 
-test('a pool where writes cannot succeed makes its volumes INACCESSIBLE', () => {
-  assert.deepEqual(told(storage({}, { freeBytes: FULL_BYTES - 1n })), [
-    'INACCESSIBLE PoolOutOfSpace',
-  ]);
-  assert.deepEqual(told(storage({}, { freeBytes: FULL_BYTES })), ['DEGRADED PoolNearlyFull']);
-});
-
-test('a pool whose promises the host does not hold is DEGRADED, whatever is free', () => {
-  assert.deepEqual(told(storage({}, { lacksBacking: true })), ['DEGRADED PoolImageIncomplete']);
-  const [condition] = poolConditions('main', {
-    failure: null,
-    capacity: capacity({ lacksBacking: true }),
-  });
-  assert.equal(condition?.status, 'STORAGE_DEGRADED');
-  assert.match(condition?.message ?? '', /pool 'main': the host does not hold .*restart$/);
-});
-
-test('of a pool that cannot be asked nothing else is claimed', () => {
-  const pool = { failure: "pool 'x' does not answer", capacity: null };
-  const signs = { sizeBytes: GIB, pool, condition: null };
-  assert.deepEqual(told(signs), ['INACCESSIBLE PoolUnreachable']);
-});
-
-test('a read-only file system is a condition only where it was to be written to', () => {
-  const readOnly = fileSystem({ readOnly: true });
-  assert.deepEqual(told(storage(), [readOnly]), ['INACCESSIBLE FileSystemReadOnly']);
-  assert.deepEqual(told(storage(), [{ ...readOnly, wantsWriting: false }]), []);
-});
-
-test('errors that the kernel counted are DEGRADED, damaged content is DATA_LOSS', () => {
-  assert.deepEqual(told(storage(), [fileSystem({ errors: 2 })]), ['DEGRADED FileSystemErrors']);
-  const damaged = fileSystem({ errors: 2, corruptions: 2 });
-  assert.deepEqual(told(storage(), [damaged]), ['DATA_LOSS FileSystemCorruption']);
-  assert.deepEqual(told(storage(), [{ ...damaged, errors: 3 }]), [
-    'DATA_LOSS FileSystemCorruption',
-    'DEGRADED FileSystemErrors',
-  ]);
-});
-
-test('a file system that is silent or has shut down is INACCESSIBLE', () => {
-  assert.deepEqual(told(storage(), [fileSystem({ shutDown: true })]), [
-    'INACCESSIBLE FileSystemShutDown',
-  ]);
-  assert.deepEqual(told(storage(), [fileSystem({ silent: true })]), [
-    'INACCESSIBLE FileSystemNotResponding',
-  ]);
-});
+for (const [what, found, conditions] of SIGNS) {
+  test(`the conditions of a volume: ${what}`, () => assert.deepEqual(found, conditions));
+}
 
 test('a device detached under a path is INACCESSIBLE', () => {
   const use = { detachedAt: ['/pods/a', '/pods/b'], fileSystems: [] };
@@ -176,14 +164,15 @@ test('a summary names the worst condition, and how many more there are', () => {
 });
 
 test('a pool that is full is STORAGE_DEGRADED, one that cannot be asked STORAGE_UNREACHABLE', () => {
-  const of = (pool: Partial<PoolCapacity>) =>
-    poolConditions('main', { failure: null, capacity: capacity(pool) }).map(
-      ({ status, reason }) => `${status} ${reason}`,
-    );
-  assert.deepEqual(of({}), []);
-  assert.deepEqual(of({ freeBytes: GIB }), ['STORAGE_DEGRADED PoolNearlyFull']);
-  assert.deepEqual(of({ freeBytes: 0n }), ['STORAGE_DEGRADED PoolOutOfSpace']);
-  const [gone] = poolConditions('main', { failure: 'no answer', capacity: null });
-  assert.equal(gone?.status, 'STORAGE_UNREACHABLE');
-  assert.equal(gone?.reason, 'PoolUnreachable');
+  const of = (pool: StorageObservations['pool']) =>
+    poolConditions('main', pool).map(({ status, reason }) => `${status} ${reason}`);
+  for (const [fields, conditions] of [
+    [{}, []],
+    [{ freeBytes: GIB }, ['STORAGE_DEGRADED PoolNearlyFull']],
+    [{ freeBytes: 0n }, ['STORAGE_DEGRADED PoolOutOfSpace']],
+    [{ lacksBacking: true }, ['STORAGE_DEGRADED PoolImageIncomplete']],
+  ] as const) {
+    assert.deepEqual(of({ failure: null, capacity: capacity(fields) }), conditions);
+  }
+  assert.deepEqual(of(unreachable), ['STORAGE_UNREACHABLE PoolUnreachable']);
 });

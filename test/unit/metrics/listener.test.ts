@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { request } from 'node:http';
+import { type IncomingMessage, request } from 'node:http';
 import { connect, createServer, type Socket } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { MetricsListener, type Routes } from '../../../src/metrics/listener.js';
 import { seededRandom } from '../../support/random.js';
 
@@ -26,24 +26,12 @@ interface Answer {
   body: string;
 }
 
-function ask(address: string, path: string, method = 'GET'): Promise<Answer> {
-  return new Promise((resolve, reject) => {
-    const sent = request(`http://${address}${path}`, { method, agent: false }, (response) => {
-      let text = '';
-      response.on('data', (chunk: Buffer) => {
-        text += chunk.toString();
-      });
-      response.on('end', () =>
-        resolve({
-          status: response.statusCode,
-          type: response.headers['content-type'],
-          body: text,
-        }),
-      );
-    });
-    sent.on('error', reject);
-    sent.end();
-  });
+async function ask(address: string, path: string, method = 'GET'): Promise<Answer> {
+  // fetch() would follow a path with dots itself.
+  const sent = request(`http://${address}${path}`, { method, agent: false }).end();
+  const [response] = (await once(sent, 'response')) as [IncomingMessage];
+  const { statusCode: status, headers } = response;
+  return { status, type: headers['content-type'], body: await text(response) };
 }
 
 function portOf(address: string): number {
@@ -51,25 +39,17 @@ function portOf(address: string): number {
 }
 
 /** Everything the server sends on one connection until it closes it. */
-async function speak(address: string, text: string): Promise<string> {
+async function speak(address: string, bytes: string | Buffer, ends = false): Promise<string> {
   const socket = connect(portOf(address), '127.0.0.1');
   let answer = '';
   socket.on('data', (chunk) => {
     answer += chunk.toString();
   });
   socket.on('error', () => undefined);
-  socket.write(text);
+  socket.write(bytes);
+  if (ends) socket.end();
   await once(socket, 'close');
   return answer;
-}
-
-/** Sends the bytes and the end of the stream, and waits until the connection is closed. */
-async function sendAndLeave(address: string, bytes: Buffer): Promise<void> {
-  const socket = connect(portOf(address), '127.0.0.1');
-  socket.on('error', () => undefined);
-  socket.resume();
-  socket.end(bytes);
-  await once(socket, 'close');
 }
 
 test('/metrics, /healthz and /readyz are served, and nothing else', async (t) => {
@@ -93,12 +73,9 @@ test('/readyz answers 503 with the reason while the server is not ready', async 
   assert.equal((await ask(address, '/healthz')).status, 200);
 });
 
-test('HEAD is answered without a body', async (t) => {
-  const { status, body } = await ask(await listen(t), '/metrics', 'HEAD');
-  assert.deepEqual({ status, body }, { status: 200, body: '' });
-});
-
-test('a failing collection is a 500 and does not end the listener', async (t) => {
+test('HEAD is answered without a body, a failing collection with 500, and the listener goes on', async (t) => {
+  const head = await ask(await listen(t), '/metrics', 'HEAD');
+  assert.deepEqual([head.status, head.body], [200, '']);
   const address = await listen(t, { metrics: () => Promise.reject(new Error('broken')) });
   const { status, body } = await ask(address, '/metrics');
   assert.equal(status, 500);
@@ -147,11 +124,7 @@ test('H25: silent connections do not keep a scrape out', async (t) => {
 
 test('H25: a request that never becomes complete is ended', async (t) => {
   const address = await listen(t);
-  const answer = await Promise.race([
-    speak(address, 'GET /metrics HTTP/1.1\r\nx: '),
-    delay(60_000, 'still open', { ref: false }),
-  ]);
-  assert.notEqual(answer, 'still open');
+  await speak(address, 'GET /metrics HTTP/1.1\r\nx: ');
 });
 
 test('H25: requests with random bytes in them neither end the listener nor keep a scrape out', async (t) => {
@@ -167,7 +140,7 @@ test('H25: requests with random bytes in them neither end the listener nor keep 
       }
       return bytes.subarray(0, random.below(bytes.length));
     });
-    await Promise.all(requests.map((bytes) => sendAndLeave(address, bytes)));
+    await Promise.all(requests.map((bytes) => speak(address, bytes, true)));
     assert.equal((await ask(address, '/metrics')).body, 'up 1\n');
   }
 });
