@@ -18,28 +18,21 @@ function busyFor(times: number): { release: () => Promise<void>; calls: () => nu
   return { release, calls: () => calls };
 }
 
-test('a device that is busy is released when it is free', async () => {
+test('a device that is busy is released when it is free, and reported at the end of the wait', async () => {
   const { release, calls } = busyFor(3);
-  await releaseDevice(release, gone, { timeoutMs: 10_000 });
+  await releaseDevice(release, gone, { timeoutMs: 600_000 });
   assert.equal(calls(), 4);
-});
-
-test('a device that stays busy is reported at the end of the wait', async () => {
   const begun = performance.now();
-  const waiting = releaseDevice(busy, gone, { timeoutMs: 120 });
-  await assert.rejects(waiting, { code: 'EBUSY' });
+  await assert.rejects(releaseDevice(busy, gone, { timeoutMs: 120 }), { code: 'EBUSY' });
   assert.ok(performance.now() - begun >= 120);
 });
 
-test('the wait for a device ends when the call is cancelled, with the reason', async () => {
+test('the wait ends when the call is cancelled, with the reason, and with any other failure', async () => {
   const cancelled = new AbortController();
   setTimeout(() => cancelled.abort(CsiError.cancelled('the caller went away')), 20);
-  const wait = { timeoutMs: 60_000, signal: cancelled.signal };
+  const wait = { timeoutMs: 600_000, signal: cancelled.signal };
   await rejectsWith(releaseDevice(busy, gone, wait), 'CANCELLED', /went away/);
-});
-
-test('any other failure ends the wait at once', async () => {
   const failure = new SystemError('EIO', 'ioctl', '/dev/loop-of-a-test', 'broken');
   const release = (): Promise<never> => Promise.reject(failure);
-  await assert.rejects(releaseDevice(release, gone, { timeoutMs: 60_000 }), failure);
+  await assert.rejects(releaseDevice(release, gone, { timeoutMs: 600_000 }), failure);
 });

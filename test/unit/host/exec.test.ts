@@ -35,81 +35,66 @@ async function failureOf(promise: Promise<unknown>): Promise<ExecError> {
   assert.fail('the command did not fail');
 }
 
-test('arguments reach the program as they are, without a shell', async () => {
+test('a program gets its arguments as they are, an empty stdin, the C locale and a fixed PATH', async () => {
   const hostile = ['$HOME', '`id`', '; touch /tmp/x', '*', 'a b', "it's"];
   const { stdout } = await run('printf', ['%s\\n', ...hostile]);
   assert.deepEqual(stdout.split('\n').slice(0, -1), hostile);
-});
-
-test('the environment is the C locale and a fixed PATH, nothing of the plugin', async () => {
-  const { stdout } = await run('env', []);
-  const names = stdout.split('\n').filter((line) => line !== '');
-  assert.deepEqual(names.map((line) => line.split('=')[0]).sort(), ['LC_ALL', 'PATH']);
-  assert.match(stdout, /^LC_ALL=C$/m);
-});
-
-test('a program that reads its stdin finds it empty', async () => {
   assert.equal((await run('cat', [])).stdout, '');
+  const environment = (await run('env', [])).stdout.split('\n').filter((line) => line !== '');
+  assert.deepEqual(environment.map((line) => line.split('=')[0]).sort(), ['LC_ALL', 'PATH']);
+  assert.ok(environment.includes('LC_ALL=C'));
 });
 
-test('a failure names the program, its exit code and its last output', async () => {
+const SHELL = (script: string, options = {}) => run('sh', ['-c', script], options);
+const FAILURES: readonly [what: string, run: () => Promise<unknown>, is: Partial<ExecError>][] = [
+  ['its exit code', () => SHELL('exit 3'), { code: 'EXIT', command: 'sh', exitCode: 3 }],
+  ['the signal that ended it', () => SHELL('kill -TERM $$'), { code: 'SIGNAL', signal: 'SIGTERM' }],
+  [
+    'its last output without secrets',
+    () => SHELL('echo option password=tiger is bad >&2; exit 1', { secrets: ['password=tiger'] }),
+    { stderr: 'option *** is bad' },
+  ],
+  [
+    'that it took too long',
+    () => run('sleep', ['600'], { timeoutMs: 200 }),
+    { code: 'ETIMEDOUT', signal: 'SIGKILL' },
+  ],
+  // Instead of filling the memory.
+  ['that its output does not end', () => run('yes', []), { code: 'EOVERFLOW' }],
+];
+for (const [what, command, wanted] of FAILURES) {
+  test(`the failure of a program says ${what}`, async () => {
+    const failure = await failureOf(command());
+    for (const [key, value] of Object.entries(wanted)) {
+      assert.equal(failure[key as keyof ExecError], value);
+    }
+    assert.doesNotMatch(failure.message, /tiger/);
+    assert.deepEqual(childrenOf(process.pid), []);
+  });
+}
+
+test('of what a failed program said the end is kept', async () => {
   const script = 'head -c 100000 /dev/zero | tr "\\0" x >&2; echo the end >&2; exit 3';
-  const failure = await failureOf(run('sh', ['-c', script]));
-  assert.equal(failure.code, 'EXIT');
-  assert.equal(failure.command, 'sh');
-  assert.equal(failure.exitCode, 3);
-  assert.ok(failure.stderr.length <= 4096);
-  assert.match(failure.stderr, /the end$/);
+  const { stderr } = await failureOf(SHELL(script));
+  assert.ok(stderr.length <= 4096);
+  assert.match(stderr, /the end$/);
 });
 
 test('exit codes that the caller accepts are answers', async () => {
-  const { exitCode } = await run('sh', ['-c', 'exit 2'], { accept: [0, 2] });
+  const { exitCode } = await SHELL('exit 2', { accept: [0, 2] });
   assert.equal(exitCode, 2);
 });
 
-test('secrets do not show up in a failure', async () => {
-  const script = 'echo option password=tiger is bad >&2; exit 1';
-  const failure = await failureOf(run('sh', ['-c', script], { secrets: ['password=tiger'] }));
-  assert.equal(failure.stderr, 'option *** is bad');
-  assert.doesNotMatch(failure.message, /tiger/);
-});
-
-test('a command that takes too long is killed', async () => {
-  const failure = await failureOf(run('sleep', ['600'], { timeoutMs: 200 }));
-  assert.equal(failure.code, 'ETIMEDOUT');
-  assert.equal(failure.signal, 'SIGKILL');
-  assert.deepEqual(childrenOf(process.pid), []);
-});
-
-test('endless output ends the command instead of filling the memory', async () => {
-  const failure = await failureOf(run('yes', []));
-  assert.equal(failure.code, 'EOVERFLOW');
-});
-
-test('a program ended by a signal is a failure that names it', async () => {
-  const failure = await failureOf(run('sh', ['-c', 'kill -TERM $$']));
-  assert.equal(failure.code, 'SIGNAL');
-  assert.equal(failure.signal, 'SIGTERM');
-});
-
 test('a background process that keeps the pipes does not keep the caller', async () => {
-  const begin = Date.now();
-  const { stdout } = await run('sh', ['-c', 'sleep 4 & echo done']);
-  assert.equal(stdout, 'done\n');
-  assert.ok(Date.now() - begin < 3000);
-});
-
-test('a missing program is a failed precondition that names it', async () => {
-  await rejectsWith(run('no-such-program', []), 'FAILED_PRECONDITION', /no-such-program/);
+  const { stdout } = await SHELL('sleep 600 & echo "$!"');
+  process.kill(Number(stdout), 'SIGKILL');
 });
 
 test('ID10: all programs are looked for at once, and a missing one is reported as a run would report it', async () => {
   await assertPrograms();
-  await rejectsWith(
-    assertPrograms(['sh', 'no-such-program']),
-    'FAILED_PRECONDITION',
-    /^the program no-such-program is not installed on this node$/,
-  );
+  const missing = /^the program no-such-program is not installed on this node$/;
+  await rejectsWith(assertPrograms(['sh', 'no-such-program']), 'FAILED_PRECONDITION', missing);
+  await rejectsWith(run('no-such-program', []), 'FAILED_PRECONDITION', missing);
   assert.deepEqual(childrenOf(process.pid), []);
 });
 

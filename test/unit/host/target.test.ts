@@ -63,42 +63,25 @@ test('a symbolic link that has come in further up is not followed', async () => 
   assert.ok(existsSync(`${other}/target`));
 });
 
-test('a symbolic link is neither mounted on nor removed', async () => {
-  const real = workspace.path('precious');
-  mkdirSync(real);
-  for (const [name, to] of [
-    ['link', real],
-    ['dangling', workspace.path('nowhere')],
+test('a link, content and a target of the other type are neither hidden by a mount nor removed', async () => {
+  const at = (name: string) => workspace.path(name);
+  for (const path of [at('precious'), at('full')]) mkdirSync(path);
+  for (const path of [at('full/data'), at('data')]) writeFileSync(path, 'data');
+  symlinkSync(at('precious'), at('link'));
+  symlinkSync(at('nowhere'), at('dangling'));
+  for (const [name, type, why, kept] of [
+    ['link', 'directory', /symbolic link/, /symbolic link/],
+    ['dangling', 'directory', /symbolic link/, /symbolic link/],
+    ['full', 'directory', /not empty/, /left as it is/],
+    ['data', 'file', /not empty/, /left as it is/],
+    ['precious', 'file', /is not a file/, null],
   ] as const) {
-    const link = workspace.path(name);
-    symlinkSync(to, link);
-    await rejectsWith(
-      makeTarget(native, link, 'directory'),
-      'FAILED_PRECONDITION',
-      /symbolic link/,
-    );
-    await rejectsWith(removeTarget(native, link), 'FAILED_PRECONDITION', /symbolic link/);
-    assert.equal(await kernelPath(link), link);
+    await rejectsWith(makeTarget(native, at(name), type), 'FAILED_PRECONDITION', why);
+    if (kept === null) continue;
+    await rejectsWith(removeTarget(native, at(name)), 'FAILED_PRECONDITION', kept);
+    assert.equal(await kernelPath(at(name)), at(name));
   }
-  assert.ok(existsSync(real));
-});
-
-test('content is neither hidden by a mount nor removed', async () => {
-  const full = workspace.path('full');
-  mkdirSync(full);
-  writeFileSync(`${full}/data`, 'data');
-  const file = workspace.path('data');
-  writeFileSync(file, 'data');
-  await rejectsWith(makeTarget(native, full, 'directory'), 'FAILED_PRECONDITION', /not empty/);
-  await rejectsWith(makeTarget(native, file, 'file'), 'FAILED_PRECONDITION', /not empty/);
-  await rejectsWith(removeTarget(native, full), 'FAILED_PRECONDITION', /left as it is/);
-  await rejectsWith(removeTarget(native, file), 'FAILED_PRECONDITION', /left as it is/);
-  assert.equal(readFileSync(`${full}/data`, 'utf8'), 'data');
-  assert.equal(readFileSync(file, 'utf8'), 'data');
-});
-
-test('a target of the other type is refused', async () => {
-  const path = workspace.path('a-directory');
-  mkdirSync(path);
-  await rejectsWith(makeTarget(native, path, 'file'), 'FAILED_PRECONDITION', /is not a file/);
+  assert.ok(existsSync(at('precious')));
+  for (const path of [at('full/data'), at('data')])
+    assert.equal(readFileSync(path, 'utf8'), 'data');
 });
