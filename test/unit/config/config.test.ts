@@ -1,9 +1,23 @@
 import assert from 'node:assert/strict';
 import { hostname } from 'node:os';
 import { test } from 'node:test';
-import { ConfigError, parseConfig, SETTINGS } from '../../../src/config/config.js';
+import {
+  type Config,
+  ConfigError,
+  parseConfig,
+  SETTINGS,
+  unknownNames,
+} from '../../../src/config/config.js';
+import { formatHostPort } from '../../../src/config/tls.js';
 
 const CSI_ENDPOINT = 'unix:///run/blockdelta/csi.sock';
+
+const THIN = {
+  dataBlockBytes: 64n << 10n,
+  passDiscards: true,
+  errorWhenFull: true,
+  lowWaterPercent: 10n,
+};
 
 test('E6 and E15: the endpoint alone is enough: everything else has a default', () => {
   assert.deepEqual(parseConfig({ CSI_ENDPOINT }), {
@@ -18,12 +32,7 @@ test('E6 and E15: the endpoint alone is enough: everything else has a default', 
     embeddedPoolBytes: null,
     embeddedPoolAllocation: 'full',
     changeLists: true,
-    thin: {
-      dataBlockBytes: 64n << 10n,
-      passDiscards: true,
-      errorWhenFull: true,
-      lowWaterPercent: 10n,
-    },
+    thin: THIN,
     overcommitPercent: 100n,
     reservePercent: 5n,
     retainedBasesPerVolume: 16,
@@ -50,125 +59,90 @@ test('E6 and E15: the endpoint alone is enough: everything else has a default', 
   });
 });
 
-test('the address of the metrics is host:port, with an IPv6 address in brackets', () => {
-  const parse = (address: string) =>
-    parseConfig({ CSI_ENDPOINT, BLOCKDELTA_METRICS_ADDRESS: address }).metricsAddress;
-  assert.deepEqual(parse('127.0.0.1:9808'), { host: '127.0.0.1', port: 9808 });
-  assert.deepEqual(parse('[::1]:0'), { host: '::1', port: 0 });
-  assert.deepEqual(parse('localhost:80'), { host: 'localhost', port: 80 });
-  for (const wrong of ['9808', ':9808', '::1:9808', '[::1]', 'a:65536', '[x]:1', 'a b:1', 'a:-1']) {
-    assert.throws(
-      () => parse(wrong),
-      /BLOCKDELTA_METRICS_ADDRESS is '.*': it must be host:port/,
-      wrong,
-    );
-  }
-});
+const DEVICES = { metadata: '/dev/vg/meta', data: '/dev/disk/by-id/x=1' };
 
-const LIMIT_SETTINGS = {
-  BLOCKDELTA_MAX_CONNECTIONS: '64',
-  BLOCKDELTA_MAX_CALLS: '500',
-  BLOCKDELTA_MAX_STREAMS: '16',
-  BLOCKDELTA_STREAM_STALL_SECONDS: '30',
-  BLOCKDELTA_SCAN_THREADS: '64',
-  BLOCKDELTA_DEVICE_THREADS: '1',
-};
-const LIMITS = {
-  maxConnections: 64,
-  maxCalls: 500,
-  maxStreams: 16,
-  streamStallMs: 30_000,
-  scanThreads: 64,
-  deviceThreads: 1,
-};
-
-test('every setting can be given', () => {
-  const config = parseConfig({
-    CSI_ENDPOINT: 'unix:///csi/a.sock',
-    BLOCKDELTA_SOCKET_MODE: '660',
-    BLOCKDELTA_NODE_ID: 'node-1',
-    BLOCKDELTA_DRIVER_NAME: 'other.example',
-    BLOCKDELTA_STATE_DIR: '/state//here/',
-    BLOCKDELTA_POOLS: 'fast=/mnt/a,slow-2=/mnt/b/',
-    BLOCKDELTA_EMBEDDED_POOL_SIZE: '20Gi',
-    BLOCKDELTA_EMBEDDED_POOL_ALLOCATE: 'sparse',
-    BLOCKDELTA_CHANGE_LISTS: 'off',
-    BLOCKDELTA_THIN_BLOCK_SIZE: '512Ki',
-    BLOCKDELTA_THIN_DISCARDS: 'keep',
-    BLOCKDELTA_THIN_WHEN_FULL: 'queue',
-    BLOCKDELTA_THIN_LOW_WATER_PERCENT: '5',
-    BLOCKDELTA_OVERCOMMIT: '2.5',
-    BLOCKDELTA_RESERVE_PERCENT: '0',
-    BLOCKDELTA_RETAINED_BASES_COUNT: '0',
-    BLOCKDELTA_RETAINED_BASES_AGE: '12h',
-    BLOCKDELTA_RETAINED_BASES_SIZE: '256Mi',
-    BLOCKDELTA_CSI_LEVEL: '1.13',
-    BLOCKDELTA_LEGACY_CSI: '0.3, 0.1',
-    BLOCKDELTA_LEGACY_STAGING_DIR: '/state/beside/',
-    BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
-    BLOCKDELTA_MAX_VOLUMES_PER_NODE: '110',
-    BLOCKDELTA_TOPOLOGY_KEY: 'example.org/host',
-    BLOCKDELTA_CGROUP_ROOT: '/run/cgroup',
-    BLOCKDELTA_MOUNT_PROPAGATION: 'required',
-    BLOCKDELTA_LOG_LEVEL: 'debug',
-    BLOCKDELTA_METRICS_ADDRESS: '127.0.0.1:9808',
-    BLOCKDELTA_METRICS_VOLUMES: 'off',
-    BLOCKDELTA_SHUTDOWN_GRACE_SECONDS: '0',
-    ...LIMIT_SETTINGS,
-  });
-  assert.deepEqual(config, {
-    endpoint: 'unix:///csi/a.sock',
-    socketPath: '/csi/a.sock',
-    listen: null,
-    socketMode: 0o660,
-    nodeId: 'node-1',
-    driverName: 'other.example',
-    stateDirectory: '/state/here',
-    pools: [
-      { kind: 'reflink', name: 'fast', directory: '/mnt/a' },
-      { kind: 'reflink', name: 'slow-2', directory: '/mnt/b' },
-    ],
-    embeddedPoolBytes: 20n << 30n,
-    embeddedPoolAllocation: 'sparse',
-    changeLists: false,
-    thin: {
-      dataBlockBytes: 512n << 10n,
-      passDiscards: false,
-      errorWhenFull: false,
-      lowWaterPercent: 5n,
+/** A value of a setting, and what it makes of the configuration beside the defaults. */
+const TAKEN: readonly [setting: keyof typeof SETTINGS, value: string, as: Partial<Config>][] = [
+  ['BLOCKDELTA_SOCKET_MODE', '660', { socketMode: 0o660 }],
+  ['BLOCKDELTA_NODE_ID', 'node-1', { nodeId: 'node-1' }],
+  // The topology key follows the name of the driver, in lower case.
+  [
+    'BLOCKDELTA_DRIVER_NAME',
+    'Disks.Example',
+    { driverName: 'Disks.Example', topologyKey: 'disks.example/node' },
+  ],
+  [
+    'BLOCKDELTA_STATE_DIR',
+    '/state//here/',
+    {
+      stateDirectory: '/state/here',
+      pools: [{ kind: 'reflink', name: 'default', directory: '/state/here/pools/default' }],
     },
-    overcommitPercent: 250n,
-    reservePercent: 0n,
-    retainedBasesPerVolume: 0,
-    retainedBasesAgeMs: 12 * 3_600_000,
-    retainedBasesPoolBytes: 256n << 20n,
-    csiLevel: '1.13',
-    legacyVersions: ['0.3', '0.1'],
-    legacyStagingDirectory: '/state/beside',
-    controllerPublish: true,
-    maxVolumesPerNode: 110,
-    topologyKey: 'example.org/host',
-    cgroupRoot: '/run/cgroup',
-    mountPropagation: 'required',
-    logLevel: 'debug',
-    metricsAddress: { host: '127.0.0.1', port: 9808 },
-    metricsOfVolumes: false,
-    shutdownGraceMs: 0,
-    ...LIMITS,
-  });
-});
+  ],
+  [
+    'BLOCKDELTA_POOLS',
+    'fast=/mnt/a,slow-2=/mnt/b/,own=thin:/mnt/c/,given=thin:/mnt/d;data=/dev/disk/by-id/x=1;metadata=/dev/vg/meta',
+    {
+      pools: [
+        { kind: 'reflink', name: 'fast', directory: '/mnt/a' },
+        { kind: 'reflink', name: 'slow-2', directory: '/mnt/b' },
+        { kind: 'thin', name: 'own', directory: '/mnt/c', devices: null },
+        { kind: 'thin', name: 'given', directory: '/mnt/d', devices: DEVICES },
+      ],
+    },
+  ],
+  ['BLOCKDELTA_EMBEDDED_POOL_SIZE', '20Gi', { embeddedPoolBytes: 20n << 30n }],
+  ['BLOCKDELTA_EMBEDDED_POOL_SIZE', '512Mi', { embeddedPoolBytes: 512n << 20n }],
+  ['BLOCKDELTA_EMBEDDED_POOL_ALLOCATE', 'sparse', { embeddedPoolAllocation: 'sparse' }],
+  ['BLOCKDELTA_CHANGE_LISTS', 'off', { changeLists: false }],
+  ['BLOCKDELTA_THIN_BLOCK_SIZE', '512Ki', { thin: { ...THIN, dataBlockBytes: 512n << 10n } }],
+  ['BLOCKDELTA_THIN_DISCARDS', 'keep', { thin: { ...THIN, passDiscards: false } }],
+  ['BLOCKDELTA_THIN_WHEN_FULL', 'queue', { thin: { ...THIN, errorWhenFull: false } }],
+  ['BLOCKDELTA_THIN_LOW_WATER_PERCENT', '5', { thin: { ...THIN, lowWaterPercent: 5n } }],
+  ['BLOCKDELTA_OVERCOMMIT', '1', { overcommitPercent: 100n }],
+  ['BLOCKDELTA_OVERCOMMIT', '1.05', { overcommitPercent: 105n }],
+  ['BLOCKDELTA_OVERCOMMIT', '100', { overcommitPercent: 10_000n }],
+  ['BLOCKDELTA_RESERVE_PERCENT', '0', { reservePercent: 0n }],
+  ['BLOCKDELTA_RETAINED_BASES_COUNT', '0', { retainedBasesPerVolume: 0 }],
+  ['BLOCKDELTA_RETAINED_BASES_AGE', '12h', { retainedBasesAgeMs: 12 * 3_600_000 }],
+  ['BLOCKDELTA_RETAINED_BASES_SIZE', '256Mi', { retainedBasesPoolBytes: 256n << 20n }],
+  ['BLOCKDELTA_CSI_LEVEL', '1.13', { csiLevel: '1.13' }],
+  ['BLOCKDELTA_LEGACY_CSI', '0.3, 0.1', { legacyVersions: ['0.3', '0.1'] }],
+  ['BLOCKDELTA_LEGACY_STAGING_DIR', '/beside/', { legacyStagingDirectory: '/beside' }],
+  ['BLOCKDELTA_CONTROLLER_PUBLISH', 'on', { controllerPublish: true }],
+  ['BLOCKDELTA_MAX_VOLUMES_PER_NODE', '110', { maxVolumesPerNode: 110 }],
+  ['BLOCKDELTA_TOPOLOGY_KEY', 'example.org/host', { topologyKey: 'example.org/host' }],
+  ['BLOCKDELTA_TOPOLOGY_KEY', 'node', { topologyKey: 'node' }],
+  ['BLOCKDELTA_CGROUP_ROOT', '/run/cgroup', { cgroupRoot: '/run/cgroup' }],
+  ['BLOCKDELTA_MOUNT_PROPAGATION', 'required', { mountPropagation: 'required' }],
+  ['BLOCKDELTA_LOG_LEVEL', 'debug', { logLevel: 'debug' }],
+  [
+    'BLOCKDELTA_METRICS_ADDRESS',
+    'localhost:80',
+    { metricsAddress: { host: 'localhost', port: 80 } },
+  ],
+  ['BLOCKDELTA_METRICS_ADDRESS', '[::1]:0', { metricsAddress: { host: '::1', port: 0 } }],
+  ['BLOCKDELTA_METRICS_VOLUMES', 'off', { metricsOfVolumes: false }],
+  ['BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', '0', { shutdownGraceMs: 0 }],
+  ['BLOCKDELTA_MAX_CONNECTIONS', '64', { maxConnections: 64 }],
+  ['BLOCKDELTA_MAX_CALLS', '500', { maxCalls: 500 }],
+  ['BLOCKDELTA_MAX_STREAMS', '16', { maxStreams: 16 }],
+  ['BLOCKDELTA_STREAM_STALL_SECONDS', '30', { streamStallMs: 30_000 }],
+  ['BLOCKDELTA_SCAN_THREADS', '64', { scanThreads: 64 }],
+  ['BLOCKDELTA_DEVICE_THREADS', '1', { deviceThreads: 1 }],
+];
 
-test('a thin pool lies on files in its directory, or on two devices in any order', () => {
-  const { pools } = parseConfig({
-    CSI_ENDPOINT,
-    BLOCKDELTA_POOLS:
-      'own=thin:/mnt/a/,given=thin:/mnt/b;data=/dev/disk/by-id/x=1;metadata=/dev/vg/meta',
-  });
-  const devices = { metadata: '/dev/vg/meta', data: '/dev/disk/by-id/x=1' };
-  assert.deepEqual(pools, [
-    { kind: 'thin', name: 'own', directory: '/mnt/a', devices: null },
-    { kind: 'thin', name: 'given', directory: '/mnt/b', devices },
-  ]);
+test('every setting can be given, and changes nothing but what it says', () => {
+  const defaults = parseConfig({ CSI_ENDPOINT });
+  for (const [name, value, as] of TAKEN) {
+    assert.deepEqual(parseConfig({ CSI_ENDPOINT, [name]: value }), { ...defaults, ...as }, name);
+  }
+  const given = new Set<string>(['CSI_ENDPOINT', ...TAKEN.map(([name]) => name)]);
+  const others = Object.keys(SETTINGS).filter((name) => !given.has(name));
+  assert.ok(
+    others.every((name) => /_(LISTEN|TLS)_/.test(name)),
+    `${others}`,
+  );
 });
 
 test('an empty variable counts as unset, as deployment templates leave them', () => {
@@ -255,15 +229,37 @@ const WRONG: readonly [name: string, value: string, found: RegExp][] = [
   ['BLOCKDELTA_DEVICE_THREADS', '65', /1 to 64/],
 ];
 
-for (const [name, value, found] of WRONG) {
-  test(`${name}='${value.slice(0, 30)}' is refused by name`, () => {
-    assert.throws(
-      () => parseConfig({ CSI_ENDPOINT, [name]: value }),
-      (error) =>
-        error instanceof ConfigError && error.message.includes(name) && found.test(error.message),
-    );
-  });
+/** What the settings are refused with. */
+function refusal(env: Record<string, string>): string {
+  try {
+    parseConfig({ CSI_ENDPOINT, ...env });
+  } catch (thrown) {
+    assert.ok(thrown instanceof ConfigError);
+    return thrown.message;
+  }
+  return assert.fail(`accepted: ${JSON.stringify(env)}`);
 }
+
+test('a value that cannot be right is refused, with the name of its setting', () => {
+  for (const [name, value, found] of WRONG) {
+    const message = refusal({ [name]: value });
+    assert.match(message, new RegExp(`^.*${name}`), value);
+    assert.match(message, found, `${name}='${value}'`);
+  }
+  for (const address of [
+    '9808',
+    ':9808',
+    '::1:9808',
+    '[::1]',
+    'a:65536',
+    '[x]:1',
+    'a b:1',
+    'a:-1',
+  ]) {
+    const wrong = /BLOCKDELTA_METRICS_ADDRESS is '.*': it must be host:port/;
+    assert.match(refusal({ BLOCKDELTA_METRICS_ADDRESS: address }), wrong, address);
+  }
+});
 
 test('volumes are staged for CSI 0.1 outside of the state directory, the pools and the directory of the socket', () => {
   const parse = (endpoint: string, versions: string, directory = '') =>
@@ -285,24 +281,6 @@ test('volumes are staged for CSI 0.1 outside of the state directory, the pools a
   assert.equal(parse('/run/a.sock', '0.3'), '/run/blockdelta-staging');
 });
 
-test('overcommitment is stored in percent, and both ends of its range are accepted', () => {
-  const percent = (value: string) =>
-    parseConfig({ CSI_ENDPOINT, BLOCKDELTA_OVERCOMMIT: value }).overcommitPercent;
-  assert.deepEqual(['1', '1.5', '1.05', '100'].map(percent), [100n, 150n, 105n, 10_000n]);
-});
-
-test('the topology key follows the name of the driver, in lower case, and may go without a prefix', () => {
-  const named = parseConfig({ CSI_ENDPOINT, BLOCKDELTA_DRIVER_NAME: 'Disks.Example' });
-  assert.equal(named.topologyKey, 'disks.example/node');
-  const plain = parseConfig({ CSI_ENDPOINT, BLOCKDELTA_TOPOLOGY_KEY: 'node' });
-  assert.equal(plain.topologyKey, 'node');
-});
-
-test('the smallest bound of an embedded pool is taken', () => {
-  const found = parseConfig({ CSI_ENDPOINT, BLOCKDELTA_EMBEDDED_POOL_SIZE: '512Mi' });
-  assert.equal(found.embeddedPoolBytes, 512n << 20n);
-});
-
 test('E2: a socket path of 107 bytes is taken, the longest the kernel binds', () => {
   const path = `/${'d'.repeat(101)}.sock`;
   assert.equal(Buffer.byteLength(path), 107);
@@ -322,4 +300,112 @@ test('every default that the settings table shows is one that parsing takes', ()
     parseConfig({ ...Object.fromEntries(defaults), CSI_ENDPOINT }),
     parseConfig({ CSI_ENDPOINT }),
   );
+});
+
+const FILES = {
+  BLOCKDELTA_TLS_CERTIFICATE: '/tls/tls.crt',
+  BLOCKDELTA_TLS_KEY: '/tls/tls.key',
+  BLOCKDELTA_TLS_CA: '/tls/ca.crt',
+};
+const ADDRESS = { BLOCKDELTA_LISTEN_ADDRESS: '10.0.0.1:9810' };
+
+test('an address and three files make a listener for routers', () => {
+  const { listen } = parseConfig({ CSI_ENDPOINT, ...ADDRESS, ...FILES });
+  assert.deepEqual(listen, {
+    address: { host: '10.0.0.1', port: 9810 },
+    tls: {
+      certificateFile: '/tls/tls.crt',
+      keyFile: '/tls/tls.key',
+      caFile: '/tls/ca.crt',
+      peerName: 'blockdelta-router',
+    },
+  });
+  const named = parseConfig({
+    CSI_ENDPOINT,
+    ...ADDRESS,
+    ...FILES,
+    BLOCKDELTA_TLS_PEER_NAME: 'r.example',
+  });
+  assert.equal(named.listen?.tls.peerName, 'r.example');
+});
+
+test('an incomplete set of TLS settings names what is missing', () => {
+  for (const missing of Object.keys(FILES)) {
+    const env: Record<string, string> = { ...ADDRESS, ...FILES };
+    delete env[missing];
+    assert.match(refusal(env), new RegExp(`^${missing} is not set, but`));
+  }
+  assert.match(
+    refusal(ADDRESS),
+    /CERTIFICATE and BLOCKDELTA_TLS_KEY and BLOCKDELTA_TLS_CA are not/,
+  );
+  assert.match(
+    refusal(FILES),
+    /BLOCKDELTA_TLS_CERTIFICATE is set and BLOCKDELTA_LISTEN_ADDRESS is not/,
+  );
+});
+
+test('addresses, paths and names that cannot be right are refused', () => {
+  for (const address of ['10.0.0.1', ':9810', '10.0.0.1:65536', 'a b:1', 'fd00::1:9810']) {
+    const env = { ...FILES, BLOCKDELTA_LISTEN_ADDRESS: address };
+    assert.match(refusal(env), /BLOCKDELTA_LISTEN_ADDRESS is '.*': it must be host:port/, address);
+  }
+  assert.match(
+    refusal({ ...ADDRESS, ...FILES, BLOCKDELTA_TLS_KEY: 'key.pem' }),
+    /TLS_KEY is 'key.pem'/,
+  );
+  for (const name of ['*.example', 'a..b', '-a', 'a b']) {
+    const env = { ...ADDRESS, ...FILES, BLOCKDELTA_TLS_PEER_NAME: name };
+    assert.match(refusal(env), /BLOCKDELTA_TLS_PEER_NAME/, name);
+  }
+});
+
+test('an IPv6 address is written in brackets', () => {
+  const { listen } = parseConfig({
+    CSI_ENDPOINT,
+    ...FILES,
+    BLOCKDELTA_LISTEN_ADDRESS: '[fd00::1]:9810',
+  });
+  assert.equal(listen?.address.host, 'fd00::1');
+  assert.equal(formatHostPort({ host: 'fd00::1', port: 9810 }), '[fd00::1]:9810');
+});
+
+const MISSPELT: readonly [string, string][] = [
+  ['BLOCKDELTA_POOL', 'BLOCKDELTA_POOLS'],
+  ['BLOCKDELTA_STATEDIR', 'BLOCKDELTA_STATE_DIR'],
+  ['BLOCKDELTA_NODE_DI', 'BLOCKDELTA_NODE_ID'],
+  ['blockdelta_pools', 'BLOCKDELTA_POOLS'],
+  ['BLOCKDELTA_OVERCOMIT', 'BLOCKDELTA_OVERCOMMIT'],
+];
+test('a misspelt setting is refused, and the one that it resembles is named', () => {
+  for (const [name, nearest] of MISSPELT) {
+    const message = `${name} is not a setting: did you mean ${nearest}?`;
+    assert.equal(refusal({ [name]: 'x' }), message);
+  }
+});
+
+test('a name that only resembles a setting is listed with it and refused nowhere', () => {
+  const env = { CSI_ENDPOINT, BLOCKDELTA_STATE_DIRECTORY: '/x', BLOCKDELTA_EMPTY: '', OTHER: 'x' };
+  parseConfig(env);
+  assert.deepEqual(unknownNames(env), [
+    { name: 'BLOCKDELTA_STATE_DIRECTORY', nearest: 'BLOCKDELTA_STATE_DIR', misspelt: false },
+  ]);
+});
+
+test("Kubernetes' variables for a Service named blockdelta are passed over", () => {
+  const names = [
+    'BLOCKDELTA_SERVICE_HOST',
+    'BLOCKDELTA_SERVICE_PORT',
+    'BLOCKDELTA_SERVICE_PORT_METRICS',
+    'BLOCKDELTA_PORT',
+    'BLOCKDELTA_PORT_9810_TCP',
+    'BLOCKDELTA_PORT_9810_TCP_ADDR',
+    'BLOCKDELTA_ROUTER_SERVICE_HOST',
+  ];
+  assert.deepEqual(unknownNames(Object.fromEntries(names.map((name) => [name, 'tcp://x']))), []);
+});
+
+test('no setting is a misspelling of another one', () => {
+  for (const name of [...Object.keys(SETTINGS), 'BLOCKDELTA_RUNTIME_DIR'])
+    assert.deepEqual(unknownNames({ [name]: 'x' }), []);
 });
