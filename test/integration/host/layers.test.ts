@@ -1,7 +1,7 @@
 /** Single mounts: a bind, a change of flags or an unmount affects the mount that was checked, or nothing. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync, writeFileSync } from 'node:fs';
 import { after, before } from 'node:test';
 import { bindLayer, setLayerFlags, unmountLayers } from '../../../src/host/layers.js';
 import { topMount } from '../../../src/host/mounter.js';
@@ -88,7 +88,11 @@ rootTest(
     await assert.rejects(run, { code: 'ESTALE' });
     assert.equal((await topOf(path)).mountId, foreign.mountId);
     assert.equal(mountsBelow(path).length, 2);
-    assert.equal((await unmountLayers(native, path, () => true)).found, true);
+    const held = openSync(path, 'r');
+  const busy = unmountLayers(native, path, () => true);
+  await rejectsWith(busy, 'FAILED_PRECONDITION', /\/layered cannot be unmounted/);
+  closeSync(held);
+  assert.equal((await unmountLayers(native, path, () => true)).found, true);
     assert.equal((await unmountLayers(native, path, () => true)).found, false);
   },
 );
