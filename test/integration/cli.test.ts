@@ -1,13 +1,18 @@
-/** The commands `allocated` and `delta` as processes, with a scripted server. */
+/** The commands `allocated` and `delta` as processes, with a scripted server, and sockets that they cannot use. */
 import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { chmodSync, renameSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, StatusCode, type StatusName } from '../../src/base/errors.js';
+import { packagePath } from '../../src/base/package-root.js';
 import type { DecodedMessage } from '../../src/csi/request-decoder.js';
 import { endOf, runCommand, startCommand } from '../support/command.js';
 import { eventually } from '../support/eventually.js';
-import { seededRandom } from '../support/random.js';
+import { skipUnlessRoot } from '../support/workspace.js';
 import {
   type FakeStream,
   fakeService,
@@ -97,56 +102,25 @@ test('the summary replaces the list, in the requested format', async (t) => {
   assert.match((await runCommand(t, args)).stdout, /^ranges +2\nbytes +5632 \(5.5 KiB\)/);
 });
 
-test('an empty list is a header and success', async (t) => {
-  const { endpoint } = await serving(t, async (_request, _context, writer) => {
-    await writer.send(frame(CAPACITY, []));
-  });
-  const ended = await runCommand(t, ['allocated', 's', '--endpoint', endpoint, '--format', 'csv']);
-  assert.equal(ended.code, 0);
-  assert.equal(ended.stdout, 'byte_offset,size_bytes\n');
-});
-
 const EXITS: readonly [StatusName, number][] = [
   ['INVALID_ARGUMENT', 3],
   ['OUT_OF_RANGE', 3],
   ['NOT_FOUND', 4],
   ['FAILED_PRECONDITION', 5],
   ['RESOURCE_EXHAUSTED', 1],
-  ['UNIMPLEMENTED', 1],
 ];
 
-for (const [name, code] of EXITS) {
-  test(`${name}: exit code ${code}, with the plugin's message on stderr`, async (t) => {
-    const { endpoint } = await serving(t, async () => {
-      throw new CsiError(StatusCode[name], 'words for the user');
-    });
-    const ended = await runCommand(t, ['allocated', 's', '--endpoint', endpoint]);
-    assert.equal(ended.code, code, ended.stderr);
-    assert.match(ended.stderr, new RegExp(`^blockdelta: .*${name}: words for the user\n$`));
-    assert.equal(ended.stdout, '');
-  });
-}
-
-test('a plugin that keeps failing: exit code 6 after five attempts', async (t) => {
-  let calls = 0;
+test("each status has its exit code, with the plugin's message on stderr", async (t) => {
+  let name: StatusName;
   const { endpoint } = await serving(t, async () => {
-    calls += 1;
-    throw CsiError.unavailable('not now');
+    throw new CsiError(StatusCode[name], 'words for the user');
   });
-  const ended = await runCommand(t, ['allocated', 's', '--endpoint', endpoint]);
-  assert.equal(ended.code, 6);
-  assert.equal(calls, 5);
-  assert.match(ended.stderr, /gave up after 5 attempts.*not now/);
-});
-
-test('no socket or no listener: exit code 6', async (t) => {
-  const directory = temporaryDirectory(t);
-  const missing = await runCommand(t, ['allocated', 's', '--endpoint', join(directory, 'no.sock')]);
-  assert.equal(missing.code, 6);
-  assert.match(
-    missing.stderr,
-    /no socket at .*no\.sock: start the plugin, or correct the endpoint/,
-  );
+  for (const [status, code] of EXITS) {
+    name = status;
+    const ended = await runCommand(t, ['allocated', 's', '--endpoint', endpoint]);
+    assert.deepEqual([ended.code, ended.stdout], [code, ''], status);
+    assert.match(ended.stderr, new RegExp(`^blockdelta: .*${name}: words for the user\n$`));
+  }
 });
 
 test('an invalid list: exit code 1', async (t) => {
@@ -166,16 +140,11 @@ test('an invalid list: exit code 1', async (t) => {
 const MISUSES: readonly (readonly string[])[] = [
   [],
   ['nonsense'],
-  ['allocated'],
   ['allocated', 'a', 'b', '--endpoint', '/x.sock'],
-  ['delta', 'a', '--endpoint', '/x.sock'],
   ['allocated', 'a'],
   ['allocated', 'a', '--endpoint', 'tcp://host:1'],
-  ['allocated', 'a', '--endpoint', `/${'d'.repeat(107)}`],
   ['allocated', 'a', '--endpoint', '/x.sock', '--format', 'xml'],
-  ['allocated', 'a', '--endpoint', '/x.sock', '--starting-offset', '-1'],
   ['allocated', 'a', '--endpoint', '/x.sock', '--starting-offset', '9223372036854775808'],
-  ['allocated', 'a', '--endpoint', '/x.sock', '--max-results', '1.5'],
   ['allocated', 'a', '--endpoint', '/x.sock', '--max-results', '2147483648'],
   ['allocated', 'a', '--endpoint', '/x.sock', '--frobnicate'],
   ['serve', 'now'],
@@ -257,54 +226,6 @@ test('SIGINT: exit code 130, and the stream in the plugin ends', async (t) => {
   await eventually('the stream ends', () => made.log.some((line) => 'code' in line));
 });
 
-/** A list, and a handler that serves it from any offset and fails at random. */
-function interruptedList(seedLabel: string) {
-  const random = seededRandom(seedLabel);
-  const oracle: [bigint, bigint][] = [];
-  for (let at = 0n; oracle.length < 3000; ) {
-    const offset = at + BigInt(random.below(100_000) + 1);
-    const size = BigInt(random.below(100_000) + 1);
-    oracle.push([offset, size]);
-    at = offset + size;
-  }
-  const text = oracle.map(([offset, size]) => `${offset},${size}\n`).join('');
-  const handler: FakeStream = async (request, _context, writer) => {
-    const start = BigInt(String(request['starting_offset']));
-    const rest = oracle
-      .filter(([offset, size]) => offset + size > start)
-      .map(([offset, size]): [bigint, bigint] =>
-        offset < start ? [start, offset + size - start] : [offset, size],
-      );
-    while (rest.length > 0) {
-      const part = rest.splice(0, random.below(100) + 1);
-      const last = part.at(-1) as [bigint, bigint];
-      const isCut = random.below(5) === 0;
-      // An interruption may split a range.
-      if (isCut && last[1] > 1n) part[part.length - 1] = [last[0], last[1] / 2n];
-      await writer.send(frame(CAPACITY, part));
-      if (isCut) throw new CsiError(random.pick(CUTS), 'cut');
-    }
-  };
-  return { handler, expected: `byte_offset,size_bytes\n${text}` };
-}
-
-const CUTS = [
-  StatusCode.UNAVAILABLE,
-  StatusCode.CANCELLED,
-  StatusCode.ABORTED,
-  StatusCode.UNKNOWN,
-  StatusCode.INTERNAL,
-] as const;
-
-test('a stream interrupted at random places gives the same list as an uninterrupted one', async (t) => {
-  const { handler, expected } = interruptedList('cli resume');
-  const { endpoint } = await serving(t, handler);
-  const ended = await runCommand(t, ['allocated', 's', '--endpoint', endpoint, '--format', 'csv']);
-  assert.equal(ended.code, 0, ended.stderr);
-  assert.ok(ended.stdout === expected, 'another list');
-  assert.match(ended.stderr, /interrupted .*resuming at byte/);
-});
-
 test('a list survives a kill and restart of the plugin', async (t) => {
   const directory = temporaryDirectory(t);
   const total = 300;
@@ -333,8 +254,54 @@ test('a list survives a kill and restart of the plugin', async (t) => {
   t.after(() => second.server.stop());
   const { code, stdout, stderr } = await ended;
   assert.equal(code, 0, stderr);
+  assert.match(stderr, /interrupted .*resuming at byte/);
   const rows = Array.from({ length: total }, (_, index) => rowAt(index).join(','));
   assert.equal(stdout, `byte_offset,size_bytes\n${rows.join('\n')}\n`);
   first.client.close();
   second.client.close();
+});
+
+/** Each with a path in the directory, what is said of it, and what makes it. */
+const SOCKETS: readonly [string, RegExp, ((path: string) => Promise<void> | void)?][] = [
+  ['no.sock', /there is no socket at .*no\.sock: start the plugin, or correct the endpoint/],
+  [
+    'dead.sock',
+    /gave up after 5 attempts.*nothing listens on the socket .*: the plugin that made it has ended/,
+    async (path) => {
+      const server = createServer().listen(`${path}.made`);
+      await once(server, 'listening');
+      // A server removes its own path when it closes.
+      renameSync(`${path}.made`, path);
+      await new Promise((done) => server.close(done));
+    },
+  ],
+];
+
+for (const [name, message, make] of SOCKETS) {
+  test(`a socket such as ${name} is named as what it is, with exit code 6`, async (t) => {
+    const path = join(temporaryDirectory(t), name);
+    await make?.(path);
+    const ended = await runCommand(t, ['allocated', 's', '--endpoint', `unix://${path}`]);
+    assert.equal(ended.code, 6);
+    assert.match(ended.stderr, message);
+  });
+}
+
+test('a socket without permission is said to be one', { skip: skipUnlessRoot }, async (t) => {
+  const directory = temporaryDirectory(t);
+  const path = join(directory, 'closed.sock');
+  const server = createServer().listen(path);
+  await once(server, 'listening');
+  t.after(() => server.close());
+  execFileSync('chmod', ['755', directory]);
+  chmodSync(path, 0o600);
+  const main = packagePath('.test-build/src/main.js');
+  const user = ['--reuid=65534', '--regid=65534', '--clear-groups', process.execPath, main];
+  for (const command of [['allocated', 's'], ['conformance']]) {
+    const ended = spawnSync('setpriv', [...user, ...command, '--endpoint', `unix://${path}`], {
+      encoding: 'utf8',
+    });
+    assert.match(ended.stderr, /permission denied for the socket .*: run the command as root, or/);
+    assert.notEqual(ended.status, 0);
+  }
 });

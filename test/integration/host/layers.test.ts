@@ -77,7 +77,7 @@ rootTest('a source that was replaced meanwhile is not bound, and its flags stay'
 });
 
 rootTest(
-  'only the layer that was checked is unmounted, and nothing below a foreign one',
+  'only the layer that was checked is unmounted, no busy one, and nothing below a foreign one',
   async () => {
     const path = directory('layered');
     const own = await tmpfs(path);
@@ -89,10 +89,10 @@ rootTest(
     assert.equal((await topOf(path)).mountId, foreign.mountId);
     assert.equal(mountsBelow(path).length, 2);
     const held = openSync(path, 'r');
-  const busy = unmountLayers(native, path, () => true);
-  await rejectsWith(busy, 'FAILED_PRECONDITION', /\/layered cannot be unmounted/);
-  closeSync(held);
-  assert.equal((await unmountLayers(native, path, () => true)).found, true);
+    const busy = unmountLayers(native, path, () => true);
+    await rejectsWith(busy, 'FAILED_PRECONDITION', /\/layered cannot be unmounted/);
+    closeSync(held);
+    assert.equal((await unmountLayers(native, path, () => true)).found, true);
     assert.equal((await unmountLayers(native, path, () => true)).found, false);
   },
 );
