@@ -1,7 +1,6 @@
 /** `blockdelta doctor` against a healthy plugin and against set-ups that are broken on purpose. */
 import assert from 'node:assert/strict';
-import { execFileSync, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
   existsSync,
@@ -12,10 +11,8 @@ import {
   unlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { packagePath } from '../../src/base/package-root.js';
 import { newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
 import { loadAddon } from '../../src/native/addon.js';
 import { type Ended, runCommand } from '../support/command.js';
@@ -198,7 +195,7 @@ test('settings that cannot be right are found', async (t) => {
   assert.match(remedy, /BLOCKDELTA_NODE_ID=test-node/);
 });
 
-test('a socket that others may use, that nobody serves or that is missing is found', async (t) => {
+test('a socket that others may use, or that is missing, is found', async (t) => {
   const path = running.plugin.endpoint.slice('unix://'.length);
   chmodSync(path, 0o666);
   assert.match((await onlyFinding(t))[1], /has mode 666, more than 600/);
@@ -206,37 +203,13 @@ test('a socket that others may use, that nobody serves or that is missing is fou
   const missing = running.workspace.path('missing.sock');
   const found = await onlyFinding(t, { CSI_ENDPOINT: `unix://${missing}` });
   assert.match(found[1], /there is no socket at .*missing\.sock: start the plugin/);
-  const dead = running.workspace.path('dead.sock');
-  const server = createServer().listen(dead);
-  await once(server, 'listening');
-  renameSync(dead, `${dead}.kept`);
-  await new Promise((done) => server.close(done));
-  const refused = await onlyFinding(t, { CSI_ENDPOINT: `unix://${dead}.kept` });
-  assert.match(refused[1], /nothing listens on the socket/);
 });
 
 test('a missing capability is found', async (t) => {
   await running.plugin.stop();
-  const main = packagePath('.test-build/src/main.js');
   const drop = '-linux_immutable';
-  const args = [
-    `--bounding-set=${drop}`,
-    `--inh-caps=${drop}`,
-    process.execPath,
-    main,
-    'doctor',
-    '--json',
-  ];
-  const child = spawn('setpriv', args, {
-    env: { PATH: process.env['PATH'], ...environment() },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  t.after(() => child.kill('SIGKILL'));
-  let stdout = '';
-  child.stdout.on('data', (data: Buffer) => {
-    stdout += data.toString();
-  });
-  const [code] = (await once(child, 'close')) as [number];
+  const by = ['setpriv', `--bounding-set=${drop}`, `--inh-caps=${drop}`];
+  const { code, stdout } = await runCommand(t, ['doctor', '--json'], environment(), by);
   assert.equal(code, 1);
   const results = JSON.parse(stdout) as Result[];
   const text = JSON.stringify(results.find(({ check }) => check === 'capabilities'));

@@ -111,7 +111,7 @@ test('volumes that come and go meanwhile are neither lost nor without a row', as
     return true;
   })();
   const settings = nodeSettings(environment()['BLOCKDELTA_STATE_DIR'], environment());
-  for (let round = 0; round < 40; round += 1) {
+  for (let round = 0; round < 15; round += 1) {
     const node = await inspectNode(settings);
     const [view] = node.views;
     assert.ok(view !== undefined && view.problem === null, view?.problem ?? 'no pool');
