@@ -11,8 +11,14 @@ import { CsiError, StatusCode } from '../../src/base/errors.js';
 import { createLogger } from '../../src/base/logger.js';
 import { parseRouteConfig } from '../../src/config/route.js';
 import { formatHostPort } from '../../src/config/tls.js';
+import type { DecodedMessage } from '../../src/csi/request-decoder.js';
 import { destinationOf } from '../../src/csi/routed-calls.js';
-import { type AnyService, EncodedResponse } from '../../src/csi/service.js';
+import {
+  type AnyService,
+  type CallContext,
+  EncodedResponse,
+  type MessageWriter,
+} from '../../src/csi/service.js';
 import { nodeKey } from '../../src/domain/identifiers.js';
 import { createPluginServer } from '../../src/plugin/server.js';
 import { createRouter } from '../../src/router/router.js';
@@ -88,117 +94,87 @@ async function route(t: TestContext, services: AnyService[]): Promise<Routed> {
   return { endpoint, client, raw, log: () => lines.join(''), nodeLog: node.logText };
 }
 
+type Unary = (request: DecodedMessage, context: CallContext) => Promise<object>;
+
+/** A node whose Controller has that one RPC. */
+const routeRpc = (t: TestContext, rpc: string, handler: Unary): Promise<Routed> =>
+  route(t, [fakeService('Controller', { unary: { [rpc]: handler } })]);
+
+/** A node whose SnapshotMetadata sends so. */
+const routeStream = (t: TestContext, send: (writer: MessageWriter) => Promise<void>) => {
+  const streams = {
+    GetMetadataAllocated: (_request: object, _context: object, writer: MessageWriter) =>
+      send(writer),
+  };
+  return route(t, [fakeService('SnapshotMetadata', { streams })]);
+};
+
+/** A client whose messages are bytes, on a channel of its own: grpc-js would share one. */
+function otherClient(t: TestContext, endpoint: string) {
+  const client = new grpc.Client(endpoint, grpc.credentials.createInsecure(), {
+    'grpc.use_local_subchannel_pool': 1,
+  });
+  t.after(() => client.close());
+  const same = (bytes: Buffer): Buffer => bytes;
+  const request = encodeMessage('DeleteVolumeRequest', { volume_id: VOLUME });
+  return (rpc: string, done: grpc.requestCallback<Buffer>): grpc.ClientUnaryCall =>
+    client.makeUnaryRequest(`${CONTROLLER}/${rpc}`, same, same, request, done);
+}
+
 /** Field 500, a string that the proto does not know. */
 const UNKNOWN = Buffer.from([0xa2, 0x1f, 0x03, 0x61, 0x62, 0x63]);
 
-test('requests and responses pass byte for byte, with fields that nobody knows', async (t) => {
-  let received: Buffer | undefined;
-  const response = Buffer.concat([
-    encodeMessage('ControllerGetVolumeResponse', { volume: { volume_id: VOLUME } }),
-    UNKNOWN,
-  ]);
-  const { raw } = await route(t, [
-    fakeService('Controller', {
-      unary: {
-        ControllerGetVolume: async (_request, { encodedRequest }) => {
-          received = encodedRequest;
-          return new EncodedResponse(response);
-        },
-      },
-    }),
-  ]);
-  const request = Buffer.concat([
-    UNKNOWN,
-    encodeMessage('ControllerGetVolumeRequest', { volume_id: VOLUME }),
-  ]);
-  assert.deepEqual(await raw.unary(`${CONTROLLER}/ControllerGetVolume`, request), response);
-  assert.deepEqual(received, request);
-});
-
-test('a large request and a large response pass whole', async (t) => {
-  const value = 'x'.repeat(3_900_000);
-  const { raw } = await route(t, [
-    fakeService('Controller', {
-      unary: {
-        ControllerModifyVolume: async (_request, { encodedRequest }) =>
-          new EncodedResponse(encodedRequest),
-      },
-    }),
-  ]);
-  const request = encodeMessage('ControllerModifyVolumeRequest', {
-    volume_id: VOLUME,
-    mutable_parameters: { value },
+test('requests and responses pass byte for byte, large ones and fields that nobody knows', async (t) => {
+  const requests: unknown[] = [];
+  const { raw } = await routeRpc(t, 'ControllerModifyVolume', async (_request, context) => {
+    requests.push(context.encodedRequest);
+    return new EncodedResponse(context.encodedRequest);
   });
-  const response = await raw.unary(`${CONTROLLER}/ControllerModifyVolume`, request);
-  assert.ok(response.equals(request));
+  for (const length of [3, 3_900_000]) {
+    const mutable_parameters = { value: 'x'.repeat(length) };
+    const fields = { volume_id: VOLUME, mutable_parameters };
+    const request = Buffer.concat([
+      UNKNOWN,
+      encodeMessage('ControllerModifyVolumeRequest', fields),
+      UNKNOWN,
+    ]);
+    const response = await raw.unary(`${CONTROLLER}/ControllerModifyVolume`, request);
+    assert.ok(response.equals(request));
+    assert.ok(request.equals(requests.pop() as Buffer));
+  }
 });
 
 test('every status of a node keeps its code and message', async (t) => {
   let status = 1;
   const message = 'pool "ä" is 100% full: #1 ✓';
-  const { client } = await route(t, [
-    fakeService('Controller', {
-      unary: {
-        ControllerGetVolume: () => Promise.reject(new CsiError(status as StatusCode, message)),
-      },
-    }),
-  ]);
+  const { client } = await routeRpc(t, 'ControllerGetVolume', () =>
+    Promise.reject(new CsiError(status as StatusCode, message)),
+  );
   for (status = 1; status <= 16; status += 1) {
     const expected = { code: status, details: message };
     await assert.rejects(client.controller.ControllerGetVolume({ volume_id: VOLUME }), expected);
   }
 });
 
-test('the deadline of a call reaches the node', async (t) => {
-  let remainingMs = Number.NaN;
-  const ended = defer<CsiError>();
-  const { client } = await route(t, [
-    fakeService('Controller', {
-      unary: {
-        ControllerGetVolume: async (_request, context) => {
-          remainingMs = context.deadline - Date.now();
-          const reason = await untilCutOff(context);
-          ended.resolve(reason);
-          throw reason;
-        },
-      },
-    }),
-  ]);
-  await assert.rejects(
-    client.controller.ControllerGetVolume({ volume_id: VOLUME }, { deadlineMs: 3000 }),
-    { code: StatusCode.DEADLINE_EXCEEDED },
-  );
+test('the deadline of a call and its cancellation reach the node', async (t) => {
+  const ends: CsiError[] = [];
+  const began: number[] = [];
+  const { client, endpoint } = await routeRpc(t, 'DeleteVolume', async (_request, context) => {
+    began.push(context.deadline - Date.now());
+    const reason = await untilCutOff(context);
+    ends.push(reason);
+    throw reason;
+  });
+  const late = client.controller.DeleteVolume({ volume_id: VOLUME }, { deadlineMs: 3000 });
+  await assert.rejects(late, { code: StatusCode.DEADLINE_EXCEEDED });
+  const [remainingMs = Number.NaN] = began;
   assert.ok(remainingMs > 0 && remainingMs <= 3100, `${remainingMs} ms remained`);
-  await ended.promise;
-});
-
-test('a call that its client cancels is cancelled at the node', async (t) => {
-  const began = defer();
-  const ended = defer<CsiError>();
-  const { endpoint } = await route(t, [
-    fakeService('Controller', {
-      unary: {
-        DeleteVolume: async (_request, context) => {
-          began.resolve();
-          const reason = await untilCutOff(context);
-          ended.resolve(reason);
-          throw reason;
-        },
-      },
-    }),
-  ]);
-  const client = new grpc.Client(endpoint, grpc.credentials.createInsecure());
-  t.after(() => client.close());
-  const call = client.makeUnaryRequest(
-    `${CONTROLLER}/DeleteVolume`,
-    (bytes: Buffer) => bytes,
-    (bytes: Buffer) => bytes,
-    encodeMessage('DeleteVolumeRequest', { volume_id: VOLUME }),
-    () => undefined,
-  );
-  await began.promise;
+  await eventually('the node has noticed', () => ends.length === 1);
+  const call = otherClient(t, endpoint)('DeleteVolume', () => undefined);
+  await eventually('the call has reached the node', () => began.length === 2);
   call.cancel();
-  assert.equal((await ended.promise).code, StatusCode.CANCELLED);
+  await eventually('the node has noticed', () => ends.length === 2);
+  assert.equal(ends[1]?.code, StatusCode.CANCELLED);
 });
 
 const entries = (index: number, count = 100): Buffer =>
@@ -208,16 +184,10 @@ const entries = (index: number, count = 100): Buffer =>
   );
 
 test('messages that a node sent before an error arrive, and then its status', async (t) => {
-  const { client } = await route(t, [
-    fakeService('SnapshotMetadata', {
-      streams: {
-        GetMetadataAllocated: async (_request, _context, writer) => {
-          for (let index = 0; index < 20; index += 1) await writer.send(entries(index));
-          throw CsiError.failedPrecondition('the snapshot has changed');
-        },
-      },
-    }),
-  ]);
+  const { client } = await routeStream(t, async (writer) => {
+    for (let index = 0; index < 20; index += 1) await writer.send(entries(index));
+    throw CsiError.failedPrecondition('the snapshot has changed');
+  });
   const stream = client.open('GetMetadataAllocated', { snapshot_id: SNAPSHOT });
   let messages = 0;
   stream.on('data', () => {
@@ -232,24 +202,18 @@ test('messages that a node sent before an error arrive, and then its status', as
 test('a client that does not read holds the node back, and a cancelled stream ends at the node', async (t) => {
   let sent = 0;
   const ended = defer<CsiError>();
-  const { client } = await route(t, [
-    fakeService('SnapshotMetadata', {
-      streams: {
-        GetMetadataAllocated: async (_request, _context, writer) => {
-          try {
-            for (let index = 0; index < 5000; index += 1) {
-              // About 100 KiB each.
-              await writer.send(entries(index, 8192));
-              sent += 1;
-            }
-          } catch (thrown) {
-            ended.resolve(CsiError.from(thrown));
-            throw thrown;
-          }
-        },
-      },
-    }),
-  ]);
+  const { client } = await routeStream(t, async (writer) => {
+    try {
+      for (let index = 0; index < 5000; index += 1) {
+        // About 100 KiB each.
+        await writer.send(entries(index, 8192));
+        sent += 1;
+      }
+    } catch (thrown) {
+      ended.resolve(CsiError.from(thrown));
+      throw thrown;
+    }
+  });
   const stream = client.open('GetMetadataAllocated', { snapshot_id: SNAPSHOT });
   stream.on('error', () => undefined);
   await once(stream, 'data');
@@ -267,32 +231,15 @@ test('a client that does not read holds the node back, and a cancelled stream en
 
 test('a node sees the clients of the router as different ones', async (t) => {
   const peers: object[] = [];
-  const { client, endpoint } = await route(t, [
-    fakeService('Controller', {
-      unary: {
-        ControllerGetVolume: async (_request, context) => {
-          peers.push(context.peer);
-          return {};
-        },
-      },
-    }),
-  ]);
-  // A channel for each client: grpc-js would share one.
-  const other = new grpc.Client(endpoint, grpc.credentials.createInsecure(), {
-    'grpc.use_local_subchannel_pool': 1,
+  const { client, endpoint } = await routeRpc(t, 'DeleteVolume', async (_request, context) => {
+    peers.push(context.peer);
+    return {};
   });
-  t.after(() => other.close());
-  const call = () => client.controller.ControllerGetVolume({ volume_id: VOLUME });
+  const call = () => client.controller.DeleteVolume({ volume_id: VOLUME });
   await call();
   await call();
-  await new Promise((resolve, reject) => {
-    other.makeUnaryRequest(
-      `${CONTROLLER}/ControllerGetVolume`,
-      (bytes: Buffer) => bytes,
-      (bytes: Buffer) => bytes,
-      encodeMessage('ControllerGetVolumeRequest', { volume_id: VOLUME }),
-      (error, response) => (error ? reject(error) : resolve(response)),
-    );
+  await new Promise<void>((resolve, reject) => {
+    otherClient(t, endpoint)('DeleteVolume', (error) => (error ? reject(error) : resolve()));
   });
   const [first, again, second] = peers;
   assert.equal(first, again);
@@ -301,16 +248,10 @@ test('a node sees the clients of the router as different ones', async (t) => {
 
 test('H10: secrets are passed on and never logged, neither by the router nor by the node', async (t) => {
   let secrets: unknown;
-  const { client, log, nodeLog } = await route(t, [
-    fakeService('Controller', {
-      unary: {
-        DeleteVolume: async (request) => {
-          secrets = request['secrets'];
-          throw CsiError.failedPrecondition('in use');
-        },
-      },
-    }),
-  ]);
+  const { client, log, nodeLog } = await routeRpc(t, 'DeleteVolume', async (request) => {
+    secrets = request['secrets'];
+    throw CsiError.failedPrecondition('in use');
+  });
   const given = { password: 'do-not-log-me' };
   await assert.rejects(client.controller.DeleteVolume({ volume_id: VOLUME, secrets: given }));
   assert.deepEqual(secrets, given);
